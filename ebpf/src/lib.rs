@@ -1,1 +1,263 @@
-//! placeholder
+//! The contract between the programs in the kernel and the agent: records, operations, counters, limits.
+//!
+//! Plain integers in `repr(C)` structures, sizes proved at compile time, no padding that is not named. Both sides
+//! compile this file, so nothing has to be kept in step by hand. It knows no kernel structure and makes no decision.
+#![cfg_attr(not(test), no_std)]
+
+pub mod ledger;
+
+use ledger::Ledger;
+
+/// Version of the records. The agent refuses an object that was built from another one.
+pub const CONTRACT_VERSION: u32 = 1;
+/// Version of the marker library's probe arguments (bits 8 to 15 of the first one).
+pub const MARKER_ABI_VERSION: u8 = 1;
+/// Bytes of a phase's name that travel; a longer name is cut and says so.
+pub const NAME_BYTES: usize = 64;
+/// Bytes of a task's `comm`.
+pub const COMM_BYTES: usize = 16;
+/// Thread numbers of the initial namespace that the slot table covers: PID_MAX_LIMIT of a 64-bit kernel, because
+/// pid_max is per namespace from 6.14 on and a guest in a namespace cannot see the outer one.
+pub const TIDS: u32 = 4 << 20;
+/// Threads that can be tracked at once unless the agent asks for fewer.
+pub const SLOTS: u32 = 4096;
+/// Syscall numbers that the account table covers.
+pub const SYSCALLS: usize = 512;
+/// Set in the account table beside an account: look at the file descriptor, a socket means `net`.
+pub const CHECK_SOCKET: u8 = 0x80;
+
+/// Number of accounts.
+pub const ACCOUNTS: usize = 11;
+
+/// What a thread was doing. Exclusive: over any interval the accounts add up to its length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Account {
+    /// On a CPU.
+    Cpu = 0,
+    /// Runnable, waiting for a CPU.
+    Runq = 1,
+    /// Runnable, its cgroup or an ancestor out of CPU quota.
+    Throttled = 2,
+    /// Waiting for a block device, outside a page fault.
+    BlockIo = 3,
+    /// Waiting for a socket.
+    Net = 4,
+    /// In poll, select, epoll or io_uring.
+    Poll = 5,
+    /// In futex.
+    Lock = 6,
+    /// Waiting for the GPU driver.
+    Gpu = 7,
+    /// In a page fault that slept.
+    Fault = 8,
+    /// In nanosleep, wait or pause.
+    Sleep = 9,
+    /// Anything else off the CPU.
+    Other = 10,
+}
+
+impl Account {
+    /// In the order of their numbers.
+    pub const ALL: [Account; ACCOUNTS] = [
+        Account::Cpu,
+        Account::Runq,
+        Account::Throttled,
+        Account::BlockIo,
+        Account::Net,
+        Account::Poll,
+        Account::Lock,
+        Account::Gpu,
+        Account::Fault,
+        Account::Sleep,
+        Account::Other,
+    ];
+
+    /// The word that reports, columns and attributes use.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Account::Cpu => "cpu",
+            Account::Runq => "runq",
+            Account::Throttled => "throttled",
+            Account::BlockIo => "block_io",
+            Account::Net => "net",
+            Account::Poll => "poll",
+            Account::Lock => "lock",
+            Account::Gpu => "gpu",
+            Account::Fault => "fault",
+            Account::Sleep => "sleep",
+            Account::Other => "other",
+        }
+    }
+}
+
+/// What a record is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Kind {
+    /// A marker fired: [`EdgeRecord`].
+    Edge = 1,
+    /// A task was born of a tracked one, or adopted: [`TaskRecord`].
+    Fork = 2,
+    /// A tracked task replaced its program: [`TaskRecord`].
+    Exec = 3,
+    /// A tracked task left a CPU for the last time: [`TaskRecord`].
+    Exit = 4,
+}
+
+impl Kind {
+    /// The kind with this number, if there is one.
+    #[must_use]
+    pub const fn from_number(number: u32) -> Option<Kind> {
+        match number {
+            1 => Some(Kind::Edge),
+            2 => Some(Kind::Fork),
+            3 => Some(Kind::Exec),
+            4 => Some(Kind::Exit),
+            _ => None,
+        }
+    }
+}
+
+/// What the marker library says at an edge (bits 0 to 7 of its first argument).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Operation {
+    /// A phase begins. Arguments: name, length, request number.
+    Begin = 1,
+    /// An outermost phase begins. Arguments: name, length, request number, scheduled time in ns.
+    Request = 2,
+    /// A phase ends; token 0 means the innermost of this thread.
+    End = 3,
+    /// A phase is suspended on this thread.
+    Leave = 4,
+    /// A suspended phase goes on, on this thread.
+    Enter = 5,
+    /// The root of the token joins a trace. Arguments: trace id high, low, parent span id.
+    Context = 6,
+    /// The library made the ids. Arguments: trace id high, low, span id of the token.
+    Identity = 7,
+    /// A point in time. Arguments: name, length.
+    Mark = 8,
+}
+
+impl Operation {
+    /// The operation with this number, if there is one.
+    #[must_use]
+    pub const fn from_number(number: u8) -> Option<Operation> {
+        match number {
+            1 => Some(Operation::Begin),
+            2 => Some(Operation::Request),
+            3 => Some(Operation::End),
+            4 => Some(Operation::Leave),
+            5 => Some(Operation::Enter),
+            6 => Some(Operation::Context),
+            7 => Some(Operation::Identity),
+            8 => Some(Operation::Mark),
+            _ => None,
+        }
+    }
+
+    /// Whether the second and third argument are a name and its length.
+    #[must_use]
+    pub const fn has_name(number: u8) -> bool {
+        matches!(number, 1 | 2 | 8)
+    }
+}
+
+/// Flag of an edge: the name could not be read.
+pub const EDGE_NAME_UNREADABLE: u32 = 1;
+/// Flag of an edge: switches kept coming between the copies, the accounts may be torn.
+pub const EDGE_TORN: u32 = 2;
+/// Flag of a fork: the task was adopted, its parent is not tracked.
+pub const FORK_ADOPTED: u32 = 1;
+
+/// Begins every record.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Header {
+    /// A [`Kind`].
+    pub kind: u32,
+    /// Flags of that kind.
+    pub flags: u32,
+    /// CLOCK_MONOTONIC, in ns.
+    pub time_ns: u64,
+}
+
+/// A marker fired on a tracked thread: what it said, and the thread's whole ledger at that instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct EdgeRecord {
+    /// `kind` is [`Kind::Edge`].
+    pub header: Header,
+    /// As it stood; the interval since `since_ns` is still to be added.
+    pub ledger: Ledger,
+    /// Operation (bits 0-7), ABI version (8-15), instance of the library (16-31), edge number of the thread (32-63).
+    pub operation: u64,
+    /// The phase; 0 is the innermost of the thread.
+    pub token: u64,
+    /// What the operation takes, in its order.
+    pub arguments: [u64; 4],
+    /// Minor faults of the thread since its birth.
+    pub minor_faults: u64,
+    /// Major faults of the thread since its birth.
+    pub major_faults: u64,
+    /// The name's first bytes; its length is the second argument.
+    pub name: [u8; NAME_BYTES],
+}
+
+/// A tracked task was born, replaced its program, or ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct TaskRecord {
+    /// `kind` is fork, exec or exit.
+    pub header: Header,
+    /// Of the task itself.
+    pub ledger: Ledger,
+    /// Fork: the parent's tid. Exec: the tid before it. Exit: 0.
+    pub other_tid: u32,
+    /// Fork: the parent's tgid. Else 0.
+    pub other_tgid: u32,
+    /// Fork: the parent's `born_ns`. Exec: `born_ns` of the leader that ended for it, or 0.
+    pub other_born_ns: u64,
+    /// Minor faults of the thread since its birth.
+    pub minor_faults: u64,
+    /// Major faults of the thread since its birth.
+    pub major_faults: u64,
+    /// The name of the task, ended by a zero byte.
+    pub comm: [u8; COMM_BYTES],
+}
+
+/// What the kernel side counts about itself, per CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Counter {
+    /// The edge ring was full.
+    LostEdge = 0,
+    /// The event ring was full at a fork.
+    LostFork = 1,
+    /// The event ring was full at an exec.
+    LostExec = 2,
+    /// The event ring was full at an exit.
+    LostExit = 3,
+    /// No free slot for a task that should be tracked.
+    MissedTask = 4,
+    /// An edge was torn by switches.
+    TornEdge = 5,
+    /// A slot was found still taken by a task that had left without being seen.
+    StaleSlot = 6,
+    /// A marker fired with an ABI version that this object does not know.
+    UnknownAbi = 7,
+}
+
+impl Counter {
+    /// How many there are.
+    pub const COUNT: u32 = 8;
+}
+
+// Every field is a multiple of what follows it needs, so no padding hides in a record: the sizes are plain sums.
+const _: () = assert!(size_of::<Ledger>() == 192 && align_of::<Ledger>() == 8);
+const _: () = assert!(size_of::<Header>() == 16);
+const _: () = assert!(size_of::<EdgeRecord>() == 16 + 192 + 8 + 8 + 32 + 16 + NAME_BYTES);
+const _: () = assert!(size_of::<TaskRecord>() == 16 + 192 + 4 + 4 + 8 + 16 + COMM_BYTES);

@@ -1,0 +1,136 @@
+//! What the agent says about itself: hooks, losses, its own cost. Plain counters that every stage may add to.
+//!
+//! It stands in every report, so that what was not seen is said. It calls no stage and decides nothing.
+
+use std::time::Duration;
+
+use crate::phase::PairingLosses;
+
+/// How much can be seen here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fidelity {
+    /// Kernel BTF: the whole ledger.
+    Full,
+    /// No BPF here: nothing but what /proc says.
+    None,
+}
+
+impl Fidelity {
+    /// The word in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Fidelity::Full => "full",
+            Fidelity::None => "none",
+        }
+    }
+}
+
+/// What became of a hook.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// In place.
+    Ok,
+    /// This kernel lacks it; what it would have told is missing.
+    Unsupported,
+    /// It should have worked and did not.
+    Broken,
+    /// Not asked for.
+    Off,
+}
+
+impl Outcome {
+    /// The word in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Outcome::Ok => "ok",
+            Outcome::Unsupported => "unsupported",
+            Outcome::Broken => "broken",
+            Outcome::Off => "off",
+        }
+    }
+}
+
+/// A hook, what became of it, and what that means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// As in KERNELS.md, for instance `tp_btf/sched_switch`.
+    pub hook: String,
+    /// What became of it.
+    pub outcome: Outcome,
+    /// What it is for, or what is missing without it.
+    pub consequence: String,
+    /// What to do about it, if anything.
+    pub remedy: Option<String>,
+}
+
+/// Records that did not arrive, counted by the kernel side.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KernelLosses {
+    /// Edges for which the ring had no room.
+    pub edges: u64,
+    /// Forks, execs and exits for which the ring had no room.
+    pub task_events: u64,
+    /// Threads without a slot: not tracked.
+    pub tasks_missed: u64,
+    /// Edges torn by switches.
+    pub edges_torn: u64,
+    /// Slots found taken by a task that had left unseen.
+    pub stale_slots: u64,
+    /// Edges with an unknown ABI.
+    pub unknown_abi: u64,
+}
+
+/// What the agent itself used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AgentCost {
+    /// CPU time of the agent's process, user and system, in its own threads.
+    pub cpu: Duration,
+    /// Wall time that this refers to.
+    pub wall: Duration,
+    /// Largest resident set, in bytes.
+    pub rss_peak_bytes: u64,
+    /// From start to all probes in place.
+    pub attach: Duration,
+    /// CPU time inside the BPF programs, where the kernel counts it (needs statistics to be on).
+    pub bpf: Option<Duration>,
+}
+
+/// What became of the export.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ExportHealth {
+    /// Where to, without credentials; none if no export was asked for.
+    pub endpoint: Option<String>,
+    /// Spans that the collector took.
+    pub spans_sent: u64,
+    /// Traces all of whose spans the collector took.
+    pub traces_sent: u64,
+    /// Spans written to the run folder because the collector was away.
+    pub spans_spilled: u64,
+    /// Spans dropped: neither sent nor spilled.
+    pub spans_dropped: u64,
+    /// Spans that the collector took and refused (partial success), where it says.
+    pub spans_rejected: u64,
+    /// The last error, for people.
+    pub last_error: Option<String>,
+}
+
+/// All of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Health {
+    /// How much can be seen.
+    pub fidelity: Fidelity,
+    /// Hook by hook.
+    pub hooks: Vec<Verdict>,
+    /// Kernel side.
+    pub kernel: KernelLosses,
+    /// Pairing.
+    pub pairing: PairingLosses,
+    /// Own cost.
+    pub cost: AgentCost,
+    /// Export.
+    pub export: ExportHealth,
+    /// What could not be written to the run folder, for people; none if all is there.
+    pub folder_error: Option<String>,
+    /// Rows that could not be written to the run folder.
+    pub rows_lost: u64,
+}

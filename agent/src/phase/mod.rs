@@ -1,0 +1,286 @@
+//! Phases: what the edges of a program mean, as plain data. Pure: no I/O, no clock, no async.
+//!
+//! [`pairing`] turns edges into the values below. Sinks turn those into rows, spans and text; this module knows no
+//! format and decides nothing about the kernel.
+
+use std::sync::Arc;
+
+use guestscope_ebpf::{ACCOUNTS, Account};
+
+/// Nanoseconds by account, in the order of [`Account::ALL`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Accounts(pub [u64; ACCOUNTS]);
+
+impl Accounts {
+    /// Of one account.
+    pub fn get(&self, account: Account) -> u64 {
+        self.0[account as usize]
+    }
+
+    /// Their sum: the time on threads.
+    pub fn total_ns(&self) -> u64 {
+        self.0.iter().sum()
+    }
+
+    /// Each account with its time, in the order of their numbers.
+    pub fn iter(&self) -> impl Iterator<Item = (Account, u64)> + '_ {
+        Account::ALL.iter().map(|&account| (account, self.get(account)))
+    }
+
+    /// Adds another interval.
+    pub fn add(&mut self, other: &Accounts) {
+        for (mine, theirs) in self.0.iter_mut().zip(other.0) {
+            *mine += theirs;
+        }
+    }
+}
+
+/// Events of a thread, counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Times it blocked.
+    pub switch_voluntary: u64,
+    /// Times it left the CPU while it could run.
+    pub switch_involuntary: u64,
+    /// Wake-ups that ended a block.
+    pub wakeup: u64,
+    /// Times it ran on another CPU than before.
+    pub migrate: u64,
+    /// Minor faults.
+    pub fault_minor: u64,
+    /// Major faults.
+    pub fault_major: u64,
+    /// Switches that the hook missed.
+    pub switch_missed: u64,
+}
+
+/// The names of [`Counts`], as attributes and columns spell them (columns with underscores).
+pub const COUNT_NAMES: [&str; 7] = [
+    "switch.voluntary",
+    "switch.involuntary",
+    "wakeup",
+    "migrate",
+    "fault.minor",
+    "fault.major",
+    "switch.missed",
+];
+
+impl Counts {
+    /// In the order of [`COUNT_NAMES`].
+    pub fn to_array(self) -> [u64; 7] {
+        let Self {
+            switch_voluntary,
+            switch_involuntary,
+            wakeup,
+            migrate,
+            fault_minor,
+            fault_major,
+            switch_missed,
+        } = self;
+        [switch_voluntary, switch_involuntary, wakeup, migrate, fault_minor, fault_major, switch_missed]
+    }
+
+    /// From the order of [`COUNT_NAMES`].
+    pub fn from_array(values: [u64; 7]) -> Self {
+        let [switch_voluntary, switch_involuntary, wakeup, migrate, fault_minor, fault_major, switch_missed] =
+            values;
+        Self { switch_voluntary, switch_involuntary, wakeup, migrate, fault_minor, fault_major, switch_missed }
+    }
+
+    /// Adds another interval.
+    pub fn add(&mut self, other: &Counts) {
+        let mut sum = self.to_array();
+        for (mine, theirs) in sum.iter_mut().zip(other.to_array()) {
+            *mine += theirs;
+        }
+        *self = Self::from_array(sum);
+    }
+}
+
+/// A thread, named for good: numbers of the initial namespace and when tracking began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ThreadId {
+    /// Thread number.
+    pub tid: u32,
+    /// Process number.
+    pub tgid: u32,
+    /// CLOCK_MONOTONIC ns at which tracking of the thread began: tells two users of one number apart.
+    pub born_ns: u64,
+}
+
+/// What a row is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum PhaseKind {
+    /// An outermost phase: one trace.
+    Request,
+    /// Inside a request.
+    Phase,
+    /// From the scheduled arrival to the begin of the request. Nobody's time: no accounts.
+    Queue,
+    /// A whole process, its main thread's ledger.
+    Process,
+}
+
+impl PhaseKind {
+    /// The word in columns and attributes.
+    pub const fn name(self) -> &'static str {
+        match self {
+            PhaseKind::Request => "request",
+            PhaseKind::Phase => "phase",
+            PhaseKind::Queue => "queue",
+            PhaseKind::Process => "process",
+        }
+    }
+}
+
+/// How a phase came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Ending {
+    /// The program said so.
+    Ended,
+    /// Its thread exited inside it.
+    ThreadExited,
+    /// Its process replaced its program inside it.
+    Exec,
+    /// Its end was lost: closed when the next edge of the thread, or of the phase around it, made that certain.
+    Lost,
+    /// Observation stopped inside it.
+    ObservationStopped,
+}
+
+impl Ending {
+    /// The word in columns and attributes.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Ending::Ended => "ended",
+            Ending::ThreadExited => "thread_exited",
+            Ending::Exec => "exec",
+            Ending::Lost => "lost",
+            Ending::ObservationStopped => "observation_stopped",
+        }
+    }
+}
+
+/// Where a phase stands in a trace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TraceIds {
+    /// Of the request.
+    pub trace_id: [u8; 16],
+    /// Of the phase.
+    pub span_id: [u8; 8],
+    /// Of the phase around it, or of the program's own span that the request joined.
+    pub parent_span_id: Option<[u8; 8]>,
+    /// The parent belongs to the program's own trace.
+    pub parent_is_remote: bool,
+}
+
+/// A finished phase. `accounts.total_ns() + suspended_ns == duration_ns`, to the nanosecond, except that a queue has
+/// no accounts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Phase {
+    /// Unique in the run, from 1.
+    pub id: u64,
+    /// The phase around it.
+    pub parent: Option<u64>,
+    /// The `id` of its request.
+    pub root: u64,
+    /// What the row is.
+    pub kind: PhaseKind,
+    /// As the program gave it; cut at [`guestscope_ebpf::NAME_BYTES`] and repaired where it was no UTF-8.
+    pub name: Arc<str>,
+    /// The name was cut, unreadable or repaired.
+    pub name_damaged: bool,
+    /// The number that the program gave to the request.
+    pub request: u64,
+    /// The thread that began it.
+    pub thread: ThreadId,
+    /// CLOCK_MONOTONIC, ns.
+    pub start_ns: u64,
+    /// Begin to end, ns.
+    pub duration_ns: u64,
+    /// Time on no thread, between leave and enter, ns.
+    pub suspended_ns: u64,
+    /// Where the time on threads went.
+    pub accounts: Accounts,
+    /// Events on the way.
+    pub counts: Counts,
+    /// Where it stands in the trace.
+    pub trace: TraceIds,
+    /// How it ended.
+    pub ending: Ending,
+    /// Edges of its threads were lost inside it: nested phases may be missing.
+    pub edges_lost: u64,
+}
+
+/// An outermost phase with everything inside it: one trace. `phases[0]` is the outermost one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// The outermost first, then in the order of their begins.
+    pub phases: Vec<Phase>,
+}
+
+impl Request {
+    /// The outermost phase.
+    pub fn root(&self) -> &Phase {
+        &self.phases[0]
+    }
+
+    /// A root of this name is kept, and left out of statistics.
+    pub fn is_warmup(&self) -> bool {
+        &*self.root().name == WARMUP
+    }
+}
+
+/// The name by which a program marks requests that statistics leave out.
+pub const WARMUP: &str = "warmup";
+
+/// A thread that ended, or was last seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Thread {
+    /// Which.
+    pub id: ThreadId,
+    /// Its name at the end.
+    pub comm: Arc<str>,
+    /// CLOCK_MONOTONIC, ns: the end of tracking.
+    pub end_ns: u64,
+    /// Its whole ledger.
+    pub accounts: Accounts,
+    /// Its events.
+    pub counts: Counts,
+    /// Marked phases that it began.
+    pub phases: u64,
+    /// It ended by itself; else observation stopped before.
+    pub exited: bool,
+}
+
+/// A point in time that the program marked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// Which thread.
+    pub thread: ThreadId,
+    /// The name, as for a phase.
+    pub name: Arc<str>,
+    /// CLOCK_MONOTONIC, ns.
+    pub time_ns: u64,
+    /// The phase that was innermost there.
+    pub phase: Option<u64>,
+}
+
+/// What could not be paired, counted. All zero means that every edge found its partner.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PairingLosses {
+    /// Edge numbers that never arrived, after the first one of each thread that was seen.
+    pub edges_lost: u64,
+    /// Edges before the agent's probe was in place.
+    pub edges_before: u64,
+    /// An end, leave or enter whose begin was never seen.
+    pub unmatched_ends: u64,
+    /// Phases whose own end was never seen.
+    pub unended_phases: u64,
+    /// Names that were cut, unreadable or no UTF-8.
+    pub damaged_names: u64,
+    /// Edges with an operation or ABI that this agent does not know.
+    pub unknown_edges: u64,
+    /// Edges whose ledger was torn.
+    pub torn_edges: u64,
+}

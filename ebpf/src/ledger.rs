@@ -1,0 +1,236 @@
+//! The per-thread ledger: a pure state machine from scheduler events to nanoseconds per account.
+//!
+//! It has no clock, no kernel and no memory of its own: the BPF programs drive it with events, host tests with any
+//! order of them. Each event charges the interval since the last one to exactly one account (a wake-up may cut it in
+//! two), so the accounts always add up to the thread's life. It never decides what a syscall means.
+
+use crate::{ACCOUNTS, Account};
+
+/// Nothing is known: the slot is empty.
+pub const EMPTY: u8 = 0;
+/// On a CPU.
+pub const RUNNING: u8 = 1;
+/// Off the CPU, and could run.
+pub const RUNNABLE: u8 = 2;
+/// Off the CPU, waiting for something.
+pub const BLOCKED: u8 = 3;
+
+/// One thread's ledger: 192 bytes, three cache lines of a page-aligned map. The first one and the head of the second
+/// are what a switch touches. Times in ns of CLOCK_MONOTONIC. Accounts only grow; counts are 32 bits and wrap, take differences.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Ledger {
+    /// When the open interval began.
+    pub since_ns: u64,
+    /// Address of the task: compared, never followed.
+    pub task: u64,
+    /// When tracking began: with the tid it names the thread for good, also when the tid is used again.
+    pub born_ns: u64,
+    /// When somebody last began to wake it (sched_waking); stale unless >= `since_ns`.
+    pub woken_ns: u64,
+    /// Goes up with every transition: a reader that saw it change reads again.
+    pub sequence: u32,
+    /// Thread number in the initial namespace.
+    pub tid: u32,
+    /// Process number in the initial namespace.
+    pub tgid: u32,
+    /// Who last began to wake it.
+    pub waker_tid: u32,
+    /// Times it blocked.
+    pub voluntary: u32,
+    /// Times it left the CPU while it could run.
+    pub involuntary: u32,
+    /// The CPU it last ran on.
+    pub cpu: u16,
+    /// The syscall of the last block; 0xffff outside any.
+    pub syscall: u16,
+    /// [`EMPTY`], [`RUNNING`], [`RUNNABLE`] or [`BLOCKED`].
+    pub state: u8,
+    /// What the open block is charged to.
+    pub account: u8,
+    /// The slot that this ledger lies in.
+    pub slot: u16,
+    /// Nanoseconds by account.
+    pub accounts: [u64; ACCOUNTS],
+    /// Wake-ups that ended a block.
+    pub wakeups: u32,
+    /// Times it ran on another CPU than before.
+    pub migrations: u32,
+    /// Switches that never reached the hook.
+    pub missed: u32,
+    /// Events whose clock lay before the one before them.
+    pub backwards: u32,
+    /// Rounds the size up to whole cache lines; zero.
+    pub reserved: [u64; 3],
+}
+
+impl Ledger {
+    /// An empty slot.
+    pub const EMPTY: Ledger = Ledger {
+        since_ns: 0,
+        task: 0,
+        born_ns: 0,
+        woken_ns: 0,
+        sequence: 0,
+        tid: 0,
+        tgid: 0,
+        waker_tid: 0,
+        voluntary: 0,
+        involuntary: 0,
+        cpu: 0,
+        syscall: 0,
+        state: EMPTY,
+        account: 0,
+        slot: 0,
+        accounts: [0; ACCOUNTS],
+        wakeups: 0,
+        migrations: 0,
+        missed: 0,
+        backwards: 0,
+        reserved: [0; 3],
+    };
+
+    /// The clock of an event: never before the last one. CPUs may disagree by a few ns.
+    #[inline(always)]
+    fn advance(&mut self, now_ns: u64) -> u64 {
+        if now_ns >= self.since_ns {
+            return now_ns;
+        }
+        self.backwards = self.backwards.wrapping_add(1);
+        self.since_ns
+    }
+
+    /// When the open block ended, if it did: a waking from before the block is stale.
+    #[inline(always)]
+    fn block_end(&self, now_ns: u64) -> u64 {
+        if self.woken_ns >= self.since_ns && self.woken_ns <= now_ns { self.woken_ns } else { now_ns }
+    }
+
+    /// Adds to the account of the open block.
+    #[inline(always)]
+    fn charge_block(&mut self, ns: u64) {
+        // The mask tells the verifier a bound: the 16th account would still lie inside the ledger's 192 bytes. The
+        // test keeps the promise on the host too, where the index is what `out_blocked` was given.
+        let account = usize::from(self.account & 15);
+        #[cfg(target_arch = "bpf")]
+        // SAFETY: `account` is at most 15, and accounts[15] ends at byte 192, the end of the ledger.
+        unsafe {
+            let account = self.accounts.as_mut_ptr().add(account);
+            *account = (*account).wrapping_add(ns);
+        }
+        #[cfg(not(target_arch = "bpf"))]
+        {
+            self.accounts[account.min(Account::Other as usize)] += ns;
+        }
+    }
+
+    /// Charges the open interval, whatever the state, up to `now_ns` (already advanced).
+    #[inline(always)]
+    fn settle(&mut self, now_ns: u64) {
+        let open_ns = now_ns.wrapping_sub(self.since_ns);
+        if self.state == RUNNING {
+            self.accounts[Account::Cpu as usize] = self.accounts[Account::Cpu as usize].wrapping_add(open_ns);
+        } else if self.state == RUNNABLE {
+            self.accounts[Account::Runq as usize] = self.accounts[Account::Runq as usize].wrapping_add(open_ns);
+        } else if self.state == BLOCKED {
+            let end_ns = self.block_end(now_ns);
+            self.charge_block(end_ns.wrapping_sub(self.since_ns));
+            let runq = &mut self.accounts[Account::Runq as usize];
+            *runq = runq.wrapping_add(now_ns.wrapping_sub(end_ns));
+        }
+        self.since_ns = now_ns;
+    }
+
+    #[inline(always)]
+    fn become_(&mut self, state: u8) {
+        self.state = state;
+        self.sequence = self.sequence.wrapping_add(1);
+    }
+
+    /// Tracking begins at `now_ns`, the thread being `state`.
+    #[inline(always)]
+    pub fn begin(&mut self, now_ns: u64, state: u8, cpu: u16) {
+        self.since_ns = now_ns;
+        self.born_ns = now_ns;
+        self.cpu = cpu;
+        self.become_(state);
+    }
+
+    /// Leaves a CPU. If its switch-in was never seen, the open wait takes the time, so that the sum holds.
+    #[inline(always)]
+    fn leave(&mut self, now_ns: u64) {
+        if self.state != RUNNING {
+            self.missed = self.missed.wrapping_add(1);
+        }
+        let now_ns = self.advance(now_ns);
+        self.settle(now_ns);
+    }
+
+    /// Switched out while it could run.
+    #[inline(always)]
+    pub fn out_runnable(&mut self, now_ns: u64) {
+        self.leave(now_ns);
+        self.involuntary = self.involuntary.wrapping_add(1);
+        self.become_(RUNNABLE);
+    }
+
+    /// Switched out to wait, inside `syscall` (0xffff outside any); the wait is charged to `account`.
+    #[inline(always)]
+    pub fn out_blocked(&mut self, now_ns: u64, account: u8, syscall: u16) {
+        self.leave(now_ns);
+        self.voluntary = self.voluntary.wrapping_add(1);
+        self.account = account;
+        self.syscall = syscall;
+        self.become_(BLOCKED);
+    }
+
+    /// Somebody began to wake it. Comes in the waker's context and may run beside the switch-out, so it writes
+    /// nothing that an account depends on but the stamp.
+    #[inline(always)]
+    pub fn waking(&mut self, now_ns: u64, waker_tid: u32) {
+        self.woken_ns = now_ns;
+        self.waker_tid = waker_tid;
+    }
+
+    /// Enqueued: the block ended when the waking began, and the wait for a CPU began there.
+    #[inline(always)]
+    pub fn wakeup(&mut self, now_ns: u64) {
+        if self.state != BLOCKED {
+            return;
+        }
+        let now_ns = self.advance(now_ns);
+        let end_ns = self.block_end(now_ns);
+        self.charge_block(end_ns.wrapping_sub(self.since_ns));
+        self.since_ns = end_ns;
+        self.wakeups = self.wakeups.wrapping_add(1);
+        self.become_(RUNNABLE);
+    }
+
+    /// Switched in on `cpu`. If it was never seen to leave, the time stays with `cpu`.
+    #[inline(always)]
+    pub fn switched_in(&mut self, now_ns: u64, cpu: u16) {
+        if self.state == RUNNING {
+            self.missed = self.missed.wrapping_add(1);
+        }
+        let now_ns = self.advance(now_ns);
+        self.settle(now_ns);
+        if self.cpu != cpu {
+            self.migrations = self.migrations.wrapping_add(1);
+            self.cpu = cpu;
+        }
+        self.become_(RUNNING);
+    }
+
+    /// The accounts at `now_ns`, the open interval added to what the state names. Changes nothing.
+    #[must_use]
+    pub fn accounts_at(&self, now_ns: u64) -> [u64; ACCOUNTS] {
+        let mut copy = *self;
+        let now_ns = copy.advance(now_ns);
+        copy.settle(now_ns);
+        copy.accounts
+    }
+}
+
+#[cfg(test)]
+#[path = "ledger_tests.rs"]
+mod tests;
