@@ -1,0 +1,118 @@
+//! The eight calls, as the C ABI and the Rust API share them: pointers and tokens in, edges out.
+//! Yields what `guestscope.h` promises, for which this file is the implementation.
+//! It deliberately checks no caller: a wrong token is passed on, and the agent counts it.
+
+use crate::{
+    edge::{self, Operation},
+    ids::{self, HEADER_BYTES, TraceId},
+    joined::{JOINED, TOLD},
+    process, thread, token,
+};
+
+/// A phase begins on this thread; returns its token, which is never 0. `request` is a number to show, 0 for none.
+///
+/// # Safety
+/// `name` is null or points to `len` readable bytes.
+#[inline]
+pub unsafe fn begin(name: *const u8, len: usize, request: u64) -> u64 {
+    // SAFETY: promised by the caller.
+    let len = unsafe { edge::touch(name, len) } as u64;
+    thread::with(|thread| {
+        let token = thread.begin();
+        thread.fire(Operation::Begin, [token, name as u64, len, request, 0]);
+        token
+    })
+}
+
+/// A request begins on this thread: always a root. `scheduled_ns` is when it should have, on `CLOCK_MONOTONIC`, 0 where
+/// there is no schedule.
+///
+/// # Safety
+/// `name` is null or points to `len` readable bytes.
+#[inline]
+pub unsafe fn request(name: *const u8, len: usize, request: u64, scheduled_ns: u64) -> u64 {
+    // SAFETY: promised by the caller.
+    let len = unsafe { edge::touch(name, len) } as u64;
+    thread::with(|thread| {
+        let token = thread.begin_root();
+        thread.fire(Operation::Request, [token, name as u64, len, request, scheduled_ns]);
+        token
+    })
+}
+
+/// The phase of `token` ends; 0 is the innermost of this thread.
+#[inline]
+pub fn end(token: u64) {
+    thread::with(|thread| {
+        thread.fire(Operation::End, [token, 0, 0, 0, 0]);
+        thread.close(token);
+    });
+    if token::is_root(token) {
+        JOINED.remove(token);
+    }
+}
+
+/// The phase of `token` is suspended, or about to move to another thread. 0 does nothing.
+#[inline]
+pub fn leave(token: u64) {
+    if token != 0 {
+        thread::with(|thread| {
+            thread.fire(Operation::Leave, [token, 0, 0, 0, 0]);
+            thread.close(token);
+        });
+    }
+}
+
+/// The phase of `token`, which was left, goes on here. 0 does nothing.
+#[inline]
+pub fn enter(token: u64) {
+    if token != 0 {
+        thread::with(|thread| {
+            thread.enter(token);
+            thread.fire(Operation::Enter, [token, 0, 0, 0, 0]);
+        });
+    }
+}
+
+/// The root of `token` joins the trace `trace_id` under the span `parent`; 0 is the root that this thread is inside.
+/// Nothing happens outside all roots, or for a trace id of zeros, which W3C Trace Context forbids.
+pub fn context(token: u64, trace_id: [u8; 16], parent: [u8; 8]) {
+    let whole = u128::from_be_bytes(trace_id);
+    let trace = TraceId { high: (whole >> 64) as u64, low: whole as u64 };
+    thread::with(|thread| {
+        let token = if token == 0 { thread.root() } else { token };
+        if token != 0 && trace.is_valid() {
+            JOINED.insert(token::root(token), trace);
+            thread.fire(Operation::Context, [token, trace.high, trace.low, u64::from_be_bytes(parent), 0]);
+        }
+    });
+}
+
+/// The `traceparent` header of `token`; 0 is the root that this thread is inside. None outside all roots.
+pub fn traceparent(token: u64) -> Option<[u8; HEADER_BYTES]> {
+    thread::with(|thread| {
+        let token = if token == 0 { thread.root() } else { token };
+        if token == 0 {
+            return None;
+        }
+        let seed = process::seed();
+        let root = token::root(token);
+        let trace = JOINED.get(root).unwrap_or_else(|| ids::derived_trace(seed, root));
+        let span = ids::span(seed, token);
+        if TOLD.is_new(token, trace) {
+            thread.fire(Operation::Identity, [token, trace.high, trace.low, span, 0]);
+        }
+        Some(ids::header(trace, span))
+    })
+}
+
+/// Something happened on this thread.
+///
+/// # Safety
+/// `name` is null or points to `len` readable bytes.
+#[inline]
+pub unsafe fn mark(name: *const u8, len: usize) {
+    // SAFETY: promised by the caller.
+    let len = unsafe { edge::touch(name, len) } as u64;
+    thread::with(|thread| thread.fire(Operation::Mark, [0, name as u64, len, 0, 0]));
+}

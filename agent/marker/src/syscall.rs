@@ -1,0 +1,121 @@
+//! The dozen system calls that the library needs, made directly.
+//! Yields results as the kernel gives them: negative numbers are errors. Not going through libc keeps the caller's
+//! errno untouched by construction, and the shared library free of any libc version.
+//! It deliberately does not retry and knows no socket or memory policy.
+
+#[cfg(target_arch = "x86_64")]
+mod number {
+    pub(crate) const CLOSE: usize = 3;
+    pub(crate) const MMAP: usize = 9;
+    pub(crate) const MUNMAP: usize = 11;
+    pub(crate) const MADVISE: usize = 28;
+    pub(crate) const NANOSLEEP: usize = 35;
+    pub(crate) const GETPID: usize = 39;
+    pub(crate) const SOCKET: usize = 41;
+    pub(crate) const CONNECT: usize = 42;
+    pub(crate) const SENDTO: usize = 44;
+    pub(crate) const RECVFROM: usize = 45;
+    pub(crate) const SETSOCKOPT: usize = 54;
+    pub(crate) const CLOCK_GETTIME: usize = 228;
+    pub(crate) const GETRANDOM: usize = 318;
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+mod number {
+    pub(crate) const CLOSE: usize = 57;
+    pub(crate) const MMAP: usize = 222;
+    pub(crate) const MUNMAP: usize = 215;
+    pub(crate) const MADVISE: usize = 233;
+    pub(crate) const NANOSLEEP: usize = 101;
+    pub(crate) const GETPID: usize = 172;
+    pub(crate) const SOCKET: usize = 198;
+    pub(crate) const CONNECT: usize = 203;
+    pub(crate) const SENDTO: usize = 206;
+    pub(crate) const RECVFROM: usize = 207;
+    pub(crate) const SETSOCKOPT: usize = 208;
+    pub(crate) const CLOCK_GETTIME: usize = 113;
+    pub(crate) const GETRANDOM: usize = 278;
+}
+
+pub(crate) use number::*;
+
+/// One system call.
+///
+/// # Safety
+/// As for the system call itself: pointers among the arguments must be valid for what the kernel does with them.
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+pub(crate) unsafe fn call(number: usize, arguments: [usize; 6]) -> isize {
+    let [a0, a1, a2, a3, a4, a5] = arguments;
+    let result: isize;
+    // SAFETY: the registers are those of the x86-64 system call convention, which overwrites rcx and r11 only.
+    unsafe {
+        core::arch::asm!(
+            "syscall",
+            inlateout("rax") number as isize => result,
+            in("rdi") a0, in("rsi") a1, in("rdx") a2, in("r10") a3, in("r8") a4, in("r9") a5,
+            lateout("rcx") _, lateout("r11") _,
+            options(nostack),
+        );
+    }
+    result
+}
+
+/// One system call.
+///
+/// # Safety
+/// As for the system call itself: pointers among the arguments must be valid for what the kernel does with them.
+#[cfg(all(target_os = "linux", target_arch = "aarch64"))]
+pub(crate) unsafe fn call(number: usize, arguments: [usize; 6]) -> isize {
+    let [a0, a1, a2, a3, a4, a5] = arguments;
+    let result: isize;
+    // SAFETY: the registers are those of the aarch64 system call convention, which keeps all but x0.
+    unsafe {
+        core::arch::asm!(
+            "svc #0",
+            in("x8") number,
+            inlateout("x0") a0 as isize => result,
+            in("x1") a1, in("x2") a2, in("x3") a3, in("x4") a4, in("x5") a5,
+            options(nostack),
+        );
+    }
+    result
+}
+
+/// No system call: elsewhere the library compiles, fires nothing, and every caller takes its way out on an error.
+///
+/// # Safety
+/// Always safe; the signature is that of the real one.
+#[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
+pub(crate) unsafe fn call(_number: usize, _arguments: [usize; 6]) -> isize {
+    -38
+}
+
+/// `CLOCK_MONOTONIC` in ns; 0 where it cannot be read.
+pub(crate) fn monotonic_ns() -> u64 {
+    let mut time = [0_i64; 2];
+    // SAFETY: the kernel writes two 64-bit words, seconds and nanoseconds, which `time` holds.
+    unsafe { call(CLOCK_GETTIME, [1, (&raw mut time) as usize, 0, 0, 0, 0]) };
+    let [seconds, nanoseconds] = time;
+    seconds as u64 * 1_000_000_000 + nanoseconds as u64
+}
+
+/// The number of this process in its own namespace.
+pub(crate) fn process_number() -> u32 {
+    // SAFETY: getpid takes no argument and cannot fail.
+    unsafe { call(GETPID, [0; 6]) as u32 }
+}
+
+/// Sleeps for a millisecond, or less where a signal comes.
+pub(crate) fn sleep_1_ms() {
+    let duration = [0_i64, 1_000_000];
+    // SAFETY: the kernel reads two 64-bit words, which `duration` holds, and writes nowhere (null remainder).
+    unsafe { call(NANOSLEEP, [(&raw const duration) as usize, 0, 0, 0, 0, 0]) };
+}
+
+/// Fills both words with random bits from the kernel; false where it has none to give without waiting.
+pub(crate) fn random(words: &mut [u64; 2]) -> bool {
+    const NONBLOCK: usize = 1;
+    let bytes = size_of_val(words);
+    // SAFETY: the kernel writes at most `bytes` bytes, the size of `words`.
+    unsafe { call(GETRANDOM, [words.as_mut_ptr() as usize, bytes, NONBLOCK, 0, 0, 0]) == bytes as isize }
+}

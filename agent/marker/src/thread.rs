@@ -1,0 +1,196 @@
+//! What a thread knows: its ordinal, the number of its last edge, and which roots it is inside.
+//! Yields tokens and numbered edges; every call of the library passes through `with`, which also notices a fork.
+//! It deliberately keeps no list of open phases: nesting is counted per root, and who was innermost is the agent's to
+//! say.
+
+use core::{
+    cell::Cell,
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
+};
+
+use crate::{
+    edge::{self, Operation},
+    ids, process, token,
+};
+
+/// Roots that one thread can be inside at a time: a request within a phase, an entered task within a request.
+const FRAMES: usize = 8;
+/// Child numbers of a root that never moved are below, those given after it was entered are from here on.
+const MOVED: u64 = 1 << (token::CHILD_BITS - 1);
+/// The generation of no process.
+const UNKNOWN: u32 = u32::MAX;
+
+/// A root that the thread is inside, and how deep. Children are numbered here until the root moves.
+#[derive(Clone, Copy)]
+struct Frame {
+    root: u64,
+    depth: u32,
+    children: u64,
+}
+
+const NO_FRAME: Frame = Frame { root: 0, depth: 0, children: 0 };
+
+/// The state of one thread. All of it is only ever touched by that thread.
+pub(crate) struct Thread {
+    generation: Cell<u32>,
+    edges: Cell<u32>,
+    ordinal: Cell<u32>,
+    roots: Cell<u32>,
+    open: Cell<usize>,
+    frames: [Cell<Frame>; FRAMES],
+}
+
+#[cfg(feature = "std")]
+std::thread_local! {
+    static THREAD: Thread = const { Thread::new() };
+}
+
+#[cfg(not(feature = "std"))]
+#[thread_local]
+static THREAD: Thread = Thread::new();
+
+/// Runs `f` on this thread's state, in a process that is ready.
+#[inline]
+pub(crate) fn with<R>(f: impl FnOnce(&Thread) -> R) -> R {
+    #[cfg(feature = "std")]
+    return THREAD.with(|thread| f(thread.ready()));
+    #[cfg(not(feature = "std"))]
+    f(THREAD.ready())
+}
+
+impl Thread {
+    const fn new() -> Self {
+        Self {
+            generation: Cell::new(UNKNOWN),
+            edges: Cell::new(0),
+            ordinal: Cell::new(0),
+            roots: Cell::new(0),
+            open: Cell::new(0),
+            frames: [const { Cell::new(NO_FRAME) }; FRAMES],
+        }
+    }
+
+    #[inline]
+    fn ready(&self) -> &Self {
+        if self.generation.get() != process::generation() {
+            self.join_process();
+        }
+        self
+    }
+
+    /// First call of the thread, or of a thread whose process forked: it is a new thread to the agent, with no phase
+    /// open and no edge fired. Ordinal and root counter go on, so that its tokens differ from its parent's.
+    #[cold]
+    fn join_process(&self) {
+        static THREADS: AtomicU32 = AtomicU32::new(0);
+        self.generation.set(process::prepare());
+        self.open.set(0);
+        self.edges.set(0);
+        while u64::from(self.ordinal.get()) & token::mask(token::THREAD_BITS) == 0 {
+            self.ordinal.set(THREADS.fetch_add(1, Relaxed).wrapping_add(1));
+        }
+    }
+
+    /// Numbers and fires an edge.
+    #[inline]
+    pub(crate) fn fire(&self, operation: Operation, arguments: [u64; 5]) {
+        let number = self.edges.get().wrapping_add(1);
+        self.edges.set(number);
+        edge::fire(edge::head(operation, edge::instance(), number), arguments);
+    }
+
+    /// The token of a phase that begins here: a child of the innermost root, or a root where there is none.
+    #[inline]
+    pub(crate) fn begin(&self) -> u64 {
+        let Some((cell, mut frame)) = self.top() else { return self.begin_root() };
+        frame.depth += 1;
+        frame.children = (frame.children + 1).min(MOVED);
+        cell.set(frame);
+        frame.root | if frame.children < MOVED { frame.children } else { child_of_moved(frame.root) }
+    }
+
+    /// The token of a new root, which is the innermost from here on.
+    #[inline]
+    pub(crate) fn begin_root(&self) -> u64 {
+        process::notice_fork();
+        self.ready();
+        let number = self.roots.get().wrapping_add(1);
+        self.roots.set(number);
+        let root = token::pack(u64::from(self.ordinal.get()), u64::from(number), 0);
+        self.push(Frame { root, depth: 1, children: 0 });
+        root
+    }
+
+    /// The phase of `token` goes on here. Its root is the innermost from here on.
+    #[inline]
+    pub(crate) fn enter(&self, token: u64) {
+        let root = token::root(token);
+        match self.top() {
+            Some((cell, frame)) if frame.root == root => cell.set(Frame { depth: frame.depth + 1, ..frame }),
+            // Other threads may number this root's children too, so they are numbered in common.
+            _ => self.push(Frame { root, depth: 1, children: MOVED }),
+        }
+    }
+
+    /// The phase of `token` is no longer this thread's; 0 is the innermost. A token of a root that this thread is not
+    /// inside changes nothing.
+    #[inline]
+    pub(crate) fn close(&self, token: u64) {
+        let open = self.open.get();
+        let root = token::root(token);
+        for at in (0..open.min(FRAMES)).rev() {
+            let frame = self.frames[at].get();
+            if token != 0 && frame.root != root {
+                continue;
+            }
+            self.frames[at].set(Frame { depth: frame.depth - 1, ..frame });
+            if frame.depth == 1 {
+                self.remove(at);
+            }
+            return;
+        }
+    }
+
+    /// The innermost root, 0 outside all.
+    pub(crate) fn root(&self) -> u64 {
+        self.top().map_or(0, |(_, frame)| frame.root)
+    }
+
+    #[inline]
+    fn top(&self) -> Option<(&Cell<Frame>, Frame)> {
+        let cell = self.frames.get(self.open.get().wrapping_sub(1))?;
+        Some((cell, cell.get()))
+    }
+
+    #[inline]
+    fn push(&self, frame: Frame) {
+        if self.open.get() >= FRAMES {
+            // Phases that never end fill the frames from below: the outermost is given up, and what begins inside it
+            // once the others have ended is a root of its own.
+            self.remove(0);
+        }
+        let open = self.open.get();
+        if let Some(cell) = self.frames.get(open) {
+            cell.set(frame);
+            self.open.set(open + 1);
+        }
+    }
+
+    #[inline]
+    fn remove(&self, at: usize) {
+        let last = self.open.get().wrapping_sub(1).min(FRAMES - 1);
+        for pair in at..last {
+            self.frames[pair].set(self.frames[pair + 1].get());
+        }
+        self.open.set(last);
+    }
+}
+
+/// A child number of a root that more than one thread may be numbering, or that has run out of its own: from one of
+/// 1,024 counters that the root's hash chooses, so that it comes again only after 131,072 others of that counter.
+#[cold]
+fn child_of_moved(root: u64) -> u64 {
+    static COUNTERS: [AtomicU32; 1024] = [const { AtomicU32::new(0) }; 1024];
+    let counter = &COUNTERS[ids::mix(root) as usize % COUNTERS.len()];
+    MOVED | u64::from(counter.fetch_add(1, Relaxed)) & (MOVED - 1)
+}
