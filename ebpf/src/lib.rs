@@ -4,6 +4,7 @@
 //! compile this file, so nothing has to be kept in step by hand. It knows no kernel structure and makes no decision.
 #![cfg_attr(not(test), no_std)]
 
+pub mod fields;
 pub mod ledger;
 
 use ledger::Ledger;
@@ -172,6 +173,9 @@ pub const EDGE_NAME_UNREADABLE: u32 = 1;
 pub const EDGE_TORN: u32 = 2;
 /// Flag of a fork: the task was adopted, its parent is not tracked.
 pub const FORK_ADOPTED: u32 = 1;
+
+/// Flag of an exit: the leader of a process, replaced by the thread of it that called exec.
+pub const EXIT_REPLACED: u32 = 1;
 
 /// Begins every record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

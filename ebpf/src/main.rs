@@ -1,2 +1,29 @@
-//! placeholder
+//! The BPF object: what runs in the kernel. On the host this file is an empty program, so that the workspace builds.
+//!
+//! A program here is a thin shell: is it ours, read the arguments, drive the ledger, hand over a record. What the
+//! events mean stands in `ledger.rs`, which host tests share.
+#![cfg_attr(target_arch = "bpf", no_std, no_main)]
+
+#[cfg(target_arch = "bpf")]
+mod emit;
+#[cfg(target_arch = "bpf")]
+mod maps;
+#[cfg(target_arch = "bpf")]
+mod probes;
+#[cfg(target_arch = "bpf")]
+mod task;
+
+#[cfg(not(target_arch = "bpf"))]
 fn main() {}
+
+#[cfg(target_arch = "bpf")]
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+    loop {}
+}
+
+/// The helpers that read kernel memory are for GPL-compatible programs only.
+#[cfg(target_arch = "bpf")]
+#[unsafe(link_section = "license")]
+#[unsafe(no_mangle)]
+static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";

@@ -3,6 +3,13 @@
 //! [`pairing`] turns edges into the values below. Sinks turn those into rows, spans and text; this module knows no
 //! format and decides nothing about the kernel.
 
+mod ids;
+mod lives;
+mod names;
+mod open;
+pub mod pairing;
+mod thread;
+
 use std::sync::Arc;
 
 use guestscope_ebpf::{ACCOUNTS, Account};
@@ -84,7 +91,15 @@ impl Counts {
     pub fn from_array(values: [u64; 7]) -> Self {
         let [switch_voluntary, switch_involuntary, wakeup, migrate, fault_minor, fault_major, switch_missed] =
             values;
-        Self { switch_voluntary, switch_involuntary, wakeup, migrate, fault_minor, fault_major, switch_missed }
+        Self {
+            switch_voluntary,
+            switch_involuntary,
+            wakeup,
+            migrate,
+            fault_minor,
+            fault_major,
+            switch_missed,
+        }
     }
 
     /// Adds another interval.

@@ -1,0 +1,95 @@
+//! Table: which account a thread's wait is charged to, by the syscall that it sleeps in.
+//!
+//! Written into the object's read-only table before loading. A syscall that is not listed is `other`.
+
+use guestscope_ebpf::{Account, CHECK_SOCKET, SYSCALLS};
+
+/// A syscall's number and what its waits are charged to.
+type Row = (libc::c_long, Account);
+
+/// Syscalls that exist on every architecture that we build for.
+const ROWS: &[Row] = &[
+    (libc::SYS_futex, Account::Lock),
+    (libc::SYS_accept, Account::Net),
+    (libc::SYS_accept4, Account::Net),
+    (libc::SYS_connect, Account::Net),
+    (libc::SYS_recvfrom, Account::Net),
+    (libc::SYS_recvmsg, Account::Net),
+    (libc::SYS_recvmmsg, Account::Net),
+    (libc::SYS_sendto, Account::Net),
+    (libc::SYS_sendmsg, Account::Net),
+    (libc::SYS_sendmmsg, Account::Net),
+    (libc::SYS_ppoll, Account::Poll),
+    (libc::SYS_pselect6, Account::Poll),
+    (libc::SYS_epoll_pwait, Account::Poll),
+    (libc::SYS_epoll_pwait2, Account::Poll),
+    (libc::SYS_io_uring_enter, Account::Poll),
+    (libc::SYS_nanosleep, Account::Sleep),
+    (libc::SYS_clock_nanosleep, Account::Sleep),
+    (libc::SYS_wait4, Account::Sleep),
+    (libc::SYS_waitid, Account::Sleep),
+    (libc::SYS_rt_sigsuspend, Account::Sleep),
+    (libc::SYS_rt_sigtimedwait, Account::Sleep),
+    // The waits of the newer futex calls (futex_waitv; futex_wait is 455 everywhere).
+    (libc::SYS_futex_waitv, Account::Lock),
+    (455, Account::Lock),
+];
+
+/// Syscalls of x86-64 alone, which newer architectures left out.
+#[cfg(target_arch = "x86_64")]
+const OLD_ROWS: &[Row] = &[
+    (libc::SYS_poll, Account::Poll),
+    (libc::SYS_select, Account::Poll),
+    (libc::SYS_epoll_wait, Account::Poll),
+    (libc::SYS_pause, Account::Sleep),
+];
+#[cfg(not(target_arch = "x86_64"))]
+const OLD_ROWS: &[Row] = &[];
+
+/// Syscalls whose first argument is a file descriptor: `net` if it is a socket, else `other`.
+const SOCKET_OR_OTHER: &[libc::c_long] = &[
+    libc::SYS_read,
+    libc::SYS_readv,
+    libc::SYS_write,
+    libc::SYS_writev,
+    libc::SYS_sendfile,
+    libc::SYS_splice,
+];
+
+/// The table as the object wants it.
+pub fn account_of() -> [u8; SYSCALLS] {
+    let mut table = [Account::Other as u8; SYSCALLS];
+    for &(number, account) in ROWS.iter().chain(OLD_ROWS) {
+        set(&mut table, number, account as u8);
+    }
+    for &number in SOCKET_OR_OTHER {
+        set(&mut table, number, Account::Other as u8 | CHECK_SOCKET);
+    }
+    table
+}
+
+fn set(table: &mut [u8; SYSCALLS], number: libc::c_long, entry: u8) {
+    if let Some(place) = usize::try_from(number).ok().and_then(|number| table.get_mut(number)) {
+        *place = entry;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_listed_is_other() {
+        assert_eq!(account_of()[usize::try_from(libc::SYS_getpid).unwrap()], Account::Other as u8);
+    }
+
+    #[test]
+    fn no_syscall_stands_twice() {
+        let mut numbers: Vec<_> = ROWS.iter().chain(OLD_ROWS).map(|row| row.0).collect();
+        numbers.extend(SOCKET_OR_OTHER);
+        let all = numbers.len();
+        numbers.sort_unstable();
+        numbers.dedup();
+        assert_eq!(numbers.len(), all);
+    }
+}

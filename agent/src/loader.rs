@@ -1,0 +1,258 @@
+//! From the object to programs in the kernel: offsets into globals, maps, loading, attaching, verdicts.
+//!
+//! Everything goes away with this process: nothing is pinned. It reads no records.
+
+use std::{
+    collections::HashSet,
+    os::{
+        fd::{AsFd as _, BorrowedFd},
+        unix::fs::MetadataExt as _,
+    },
+    path::Path,
+};
+
+use aya::{
+    Ebpf, EbpfLoader,
+    maps::{Array, MapData, PerCpuArray, Queue, RingBuf},
+    programs::{BtfTracePoint, Program, RawTracePoint, UProbe, uprobe::UProbeScope},
+};
+use guestscope_ebpf::{Counter, SLOTS, fields::FIELDS, ledger::Ledger};
+
+use crate::{
+    health::{KernelLosses, Outcome, Verdict},
+    kernel::{
+        btf::{Btf, BtfError, KERNEL_BTF},
+        permission, syscalls,
+    },
+    probes::{FAMILIES, Hook, Place, phase},
+};
+
+/// The object that build.rs made.
+static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/probes"));
+/// A ring with more than this waiting wakes the agent before its timer does: an eighth of the event ring.
+const WAKE_BYTES: u32 = 128 << 10;
+
+/// Why nothing can be observed here.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// Not allowed to load BPF programs.
+    #[error("observing needs {0}")]
+    Permission(&'static str),
+    /// No usable BTF.
+    #[error(transparent)]
+    Btf(#[from] BtfError),
+    /// The kernel refused the maps or the object.
+    #[error("the kernel refused the BPF object: {}", chain(.0))]
+    Object(#[from] aya::EbpfError),
+    /// The kernel refused a program that everything rests on.
+    #[error("the kernel refused `{hook}`: {}", chain(.source))]
+    Program {
+        /// Which hook.
+        hook: &'static str,
+        /// Why.
+        source: aya::programs::ProgramError,
+    },
+    /// A map is not as this agent expects.
+    #[error("a map of the BPF object is not usable: {}", chain(.0))]
+    Map(#[from] aya::maps::MapError),
+    /// The object lacks something: a build error.
+    #[error("the BPF object has no `{0}`")]
+    Missing(&'static str),
+}
+
+/// An error with its sources in one line; the verifier's log is cut to its last line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = String::new();
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let line = error.to_string();
+        let line = line.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default().to_owned();
+        if !text.contains(&line) {
+            text = if text.is_empty() { line } else { format!("{text}: {line}") };
+        }
+        next = error.source();
+    }
+    text
+}
+
+/// What to load.
+#[derive(Clone, Copy, Debug)]
+pub struct LoadOptions {
+    /// Threads that can be tracked at once.
+    pub slots: u32,
+}
+
+impl Default for LoadOptions {
+    fn default() -> Self {
+        Self { slots: SLOTS }
+    }
+}
+
+/// A ledger as a map's value.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+struct LedgerValue(Ledger);
+// SAFETY: a transparent wrapper of integers without padding.
+unsafe impl aya::Pod for LedgerValue {}
+
+/// Programs in the kernel. Dropping it takes them out.
+pub struct Loaded {
+    ebpf: Ebpf,
+    /// Hook by hook, what became of it.
+    pub verdicts: Vec<Verdict>,
+    /// This kernel turns a 5-byte nop into a call.
+    nop5_is_cheap: bool,
+    /// Files that were looked at already: device and inode.
+    seen: HashSet<(u64, u64)>,
+    /// How many of them carry the marker.
+    pub marked_files: usize,
+}
+
+/// Loads everything and attaches all but the marker's probe.
+pub fn load(options: LoadOptions) -> Result<Loaded, LoadError> {
+    if let Some(missing) = permission::missing_for_bpf() {
+        return Err(LoadError::Permission(missing));
+    }
+    let btf = Btf::from_file(Path::new(KERNEL_BTF))?;
+    let mut offsets = Vec::new();
+    for field in FIELDS {
+        match btf.first_offset(field.paths) {
+            Ok(member) => offsets.push((field, member)),
+            Err(error) if field.required => return Err(error.into()),
+            Err(_) => {}
+        }
+    }
+    let mut loader = EbpfLoader::new();
+    for (field, member) in &offsets {
+        loader.override_global(field.offset, &member.offset, true);
+        if !field.mask.is_empty() {
+            loader.override_global(field.mask, &member.mask, true);
+        }
+    }
+    let switch_state = u32::from(btf.tracepoint_arguments("sched_switch") >= Some(4));
+    let accounts = syscalls::account_of();
+    loader.override_global("HAS_SWITCH_STATE", &switch_state, true);
+    loader.override_global("WAKE_BYTES", &WAKE_BYTES, true);
+    loader.override_global("ACCOUNT_OF", &accounts[..], true);
+    for map in ["LEDGERS", "FREE", "STAGES"] {
+        loader.map_max_entries(map, options.slots.max(2));
+    }
+    let mut ebpf = loader.load(OBJECT)?;
+    fill_free(&mut ebpf, options.slots)?;
+    let kernel_btf = aya::Btf::from_sys_fs().map_err(|error| LoadError::Object(error.into()))?;
+    let mut verdicts = Vec::new();
+    for hook in FAMILIES.iter().copied().flatten() {
+        attach(&mut ebpf, hook, &kernel_btf)?;
+        verdicts.push(Verdict {
+            hook: hook.id.to_owned(),
+            outcome: Outcome::Ok,
+            consequence: hook.purpose.to_owned(),
+            remedy: None,
+        });
+    }
+    let nop5_is_cheap = btf.has_function("arch_uprobe_optimize");
+    Ok(Loaded { ebpf, verdicts, nop5_is_cheap, seen: HashSet::new(), marked_files: 0 })
+}
+
+/// Slot 0 means none, so it is never given out.
+fn fill_free(ebpf: &mut Ebpf, slots: u32) -> Result<(), LoadError> {
+    let map = ebpf.map_mut("FREE").ok_or(LoadError::Missing("FREE"))?;
+    let mut free: Queue<_, u32> = Queue::try_from(map)?;
+    for slot in 1..slots {
+        free.push(slot, 0)?;
+    }
+    Ok(())
+}
+
+fn attach(ebpf: &mut Ebpf, hook: &Hook, btf: &aya::Btf) -> Result<(), LoadError> {
+    let failed = |source| LoadError::Program { hook: hook.id, source };
+    let program = ebpf.program_mut(hook.program).ok_or(LoadError::Missing(hook.program))?;
+    match hook.place {
+        Place::BtfTracepoint(name) => {
+            let program: &mut BtfTracePoint = program.try_into().map_err(failed)?;
+            program.load(name, btf).map_err(failed)?;
+            program.attach().map_err(failed)?;
+        }
+        Place::Called => {
+            let program: &mut RawTracePoint = program.try_into().map_err(failed)?;
+            program.load().map_err(failed)?;
+        }
+        Place::Marker => {
+            let program: &mut UProbe = program.try_into().map_err(failed)?;
+            program.load().map_err(failed)?;
+        }
+    }
+    Ok(())
+}
+
+impl Loaded {
+    /// The two rings: edges and events. Once.
+    pub fn take_rings(&mut self) -> Result<(RingBuf<MapData>, RingBuf<MapData>), LoadError> {
+        let mut ring = |name| {
+            let map = self.ebpf.take_map(name).ok_or(LoadError::Missing(name))?;
+            RingBuf::try_from(map).map_err(LoadError::from)
+        };
+        Ok((ring("EDGES")?, ring("EVENTS")?))
+    }
+
+    /// The program that a task runs on itself to be tracked.
+    pub fn adopt_program(&self) -> Result<BorrowedFd<'_>, LoadError> {
+        let program = self.ebpf.program("adopt").ok_or(LoadError::Missing("adopt"))?;
+        let failed = |source| LoadError::Program { hook: "raw_tp/adopt", source };
+        let Program::RawTracePoint(program) = program else { return Err(LoadError::Missing("adopt")) };
+        Ok(program.fd().map_err(failed)?.as_fd())
+    }
+
+    /// Attaches the marker's probe to a file, if it carries the marker and was not met before. Whether it was.
+    pub fn attach_marker(&mut self, path: &Path) -> Result<bool, anyhow::Error> {
+        let metadata = std::fs::metadata(path)?;
+        if !metadata.is_file() || !self.seen.insert((metadata.dev(), metadata.ino())) {
+            return Ok(false);
+        }
+        let Some(offset) = phase::find(path)? else { return Ok(false) };
+        // The 5-byte nop follows the 1-byte one on x86-64; elsewhere one nop is all there is.
+        let offset = if self.nop5_is_cheap && cfg!(target_arch = "x86_64") { offset + 1 } else { offset };
+        let program = self.ebpf.program_mut("edge").ok_or(LoadError::Missing("edge"))?;
+        let program: &mut UProbe = program.try_into()?;
+        program.attach(offset, path, UProbeScope::AllProcesses)?;
+        self.marked_files += 1;
+        Ok(true)
+    }
+
+    /// A thread's ledger as it is now; none if a switch kept coming between two reads of it.
+    pub fn ledger(&self, slot: u16) -> Option<Ledger> {
+        let ledgers: Array<_, LedgerValue> = Array::try_from(self.ebpf.map("LEDGERS")?).ok()?;
+        let mut before = ledgers.get(&u32::from(slot), 0).ok()?.0;
+        for _ in 0..8 {
+            let again = ledgers.get(&u32::from(slot), 0).ok()?.0;
+            if again == before {
+                return Some(again);
+            }
+            before = again;
+        }
+        None
+    }
+
+    /// What the kernel side counted about itself, over all CPUs.
+    pub fn losses(&self) -> Result<KernelLosses, LoadError> {
+        let map = self.ebpf.map("COUNTERS").ok_or(LoadError::Missing("COUNTERS"))?;
+        let counters: PerCpuArray<_, u64> = PerCpuArray::try_from(map)?;
+        let sum = |counter: Counter| -> Result<u64, LoadError> {
+            Ok(counters.get(&(counter as u32), 0)?.iter().sum())
+        };
+        Ok(KernelLosses {
+            edges: sum(Counter::LostEdge)?,
+            task_events: sum(Counter::LostFork)? + sum(Counter::LostExec)? + sum(Counter::LostExit)?,
+            tasks_missed: sum(Counter::MissedTask)?,
+            edges_torn: sum(Counter::TornEdge)?,
+            stale_slots: sum(Counter::StaleSlot)?,
+            unknown_abi: sum(Counter::UnknownAbi)?,
+        })
+    }
+
+    /// Each program's file descriptor, for the statistics of `bench`.
+    pub fn program_ids(&self) -> Vec<(String, u32)> {
+        let id = |program: &Program| program.info().ok().map(|info| info.id());
+        self.ebpf.programs().filter_map(|(name, program)| Some((name.to_owned(), id(program)?))).collect()
+    }
+}

@@ -1,0 +1,40 @@
+//! Trace and span ids, derived from the run and the number of the phase: the same run gives the same ids again.
+//!
+//! Mixing is SplitMix64's finaliser (Steele, Lea, Flood, OOPSLA 2014): a bijection, so numbers of one run never
+//! collide within a half. It draws no randomness; the run's seed is random.
+
+/// The ids of one run.
+#[derive(Clone, Copy, Debug)]
+pub struct IdSource {
+    seed: [u64; 2],
+}
+
+fn mix(mut value: u64) -> u64 {
+    value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    value = (value ^ value >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    value = (value ^ value >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ value >> 31
+}
+
+impl IdSource {
+    /// From 16 random bytes, the run id.
+    pub fn new(run_id: [u8; 16]) -> Self {
+        let (high, low) = run_id.split_at(8);
+        let word = |bytes: &[u8]| bytes.iter().fold(0_u64, |word, &byte| word << 8 | u64::from(byte));
+        Self { seed: [word(high), word(low)] }
+    }
+
+    /// The trace of the request with this number. Never all zero, which the wire format forbids.
+    pub fn trace_id(&self, root: u64) -> [u8; 16] {
+        let [high, low] = self.seed.map(|seed| mix(seed ^ root));
+        let mut id = [0; 16];
+        id[..8].copy_from_slice(&high.to_be_bytes());
+        id[8..].copy_from_slice(&low.max(1).to_be_bytes());
+        id
+    }
+
+    /// The span of the phase with this number.
+    pub fn span_id(&self, phase: u64) -> [u8; 8] {
+        mix(self.seed[1].rotate_left(17) ^ phase).max(1).to_be_bytes()
+    }
+}

@@ -1,0 +1,126 @@
+//! The lives of tasks, as pairing sees them: births, execs, ends, and the end of observation.
+//!
+//! Ends what was open on a thread that is gone, and yields threads and processes. Part of [`Pairing`].
+
+use std::sync::Arc;
+
+use guestscope_ebpf::{EXIT_REPLACED, Kind, TaskRecord, ledger::Ledger};
+
+use super::{
+    Counts, Ending, PhaseKind, Thread, ThreadId,
+    open::{OpenRequest, Place, begun},
+    pairing::{Output, Pairing},
+    thread::{Snapshot, comm, thread_id},
+};
+
+impl Pairing {
+    /// A task was born, replaced its program, or ended.
+    pub fn task(&mut self, kind: Kind, record: &TaskRecord) {
+        match kind {
+            Kind::Fork => self.forked(record),
+            Kind::Exec => self.replaced(record),
+            Kind::Exit => self.exited(record),
+            Kind::Edge => {}
+        }
+    }
+
+    fn forked(&mut self, record: &TaskRecord) {
+        let child = thread_id(&record.ledger);
+        let parent =
+            ThreadId { tid: record.other_tid, tgid: record.other_tgid, born_ns: record.other_born_ns };
+        let mut state = self.threads.remove(&child).unwrap_or_default();
+        state.slot = record.ledger.slot;
+        if child.tgid != parent.tgid
+            && let Some(parent) = self.threads.get(&parent)
+        {
+            state.inherit_edges(parent);
+        }
+        self.threads.insert(child, state);
+    }
+
+    /// The phases of the process end here. Those of the thread that called exec end exactly; of the others nothing
+    /// is known any more.
+    fn replaced(&mut self, record: &TaskRecord) {
+        let thread = thread_id(&record.ledger);
+        let before = ThreadId { tid: record.other_tid, ..thread };
+        let now = Snapshot::of_task(record);
+        for id in self.open_of(|open| open.key.0 == thread.tgid && open.phase.start_ns < now.time_ns) {
+            let own =
+                matches!(self.open.get(&id).map(|open| open.place), Some(Place::On(on, _)) if on == before);
+            if own { self.close(id, &now, Ending::Exec) } else { self.abandon(id, now.time_ns, Ending::Exec) }
+        }
+        let mut state = self.threads.remove(&before).unwrap_or_default();
+        state.forget_edges();
+        state.slot = record.ledger.slot;
+        self.threads.insert(thread, state);
+    }
+
+    fn exited(&mut self, record: &TaskRecord) {
+        let thread = thread_id(&record.ledger);
+        let now = Snapshot::of_task(record);
+        self.end_thread(thread, &now, Ending::ThreadExited, &comm(&record.comm));
+        if record.header.flags & EXIT_REPLACED == 0 && thread.tid == thread.tgid {
+            self.process(thread, &now, &comm(&record.comm), Ending::Ended);
+        }
+    }
+
+    fn end_thread(&mut self, thread: ThreadId, now: &Snapshot, ending: Ending, name: &str) {
+        for id in self.open_of(|open| matches!(open.place, Place::On(on, _) if on == thread)) {
+            self.close(id, now, ending);
+        }
+        let state = self.threads.remove(&thread).unwrap_or_default();
+        if !self.threads.keys().any(|other| other.tgid == thread.tgid) {
+            // The process is gone, and with it what was suspended in it.
+            for id in self.open_of(|open| open.key.0 == thread.tgid) {
+                self.abandon(id, now.time_ns, ending);
+            }
+        }
+        self.outputs.push(Output::Thread(Thread {
+            id: thread,
+            comm: Arc::from(name),
+            end_ns: now.time_ns,
+            accounts: now.accounts,
+            counts: now.counts,
+            phases: state.phases,
+            exited: ending == Ending::ThreadExited,
+        }));
+    }
+
+    /// A process as a request of its own: its main thread's ledger from birth to end.
+    fn process(&mut self, thread: ThreadId, now: &Snapshot, name: &str, ending: Ending) {
+        let id = self.next_id();
+        let mut phase = begun(id, PhaseKind::Process, Arc::from(name), thread, thread.born_ns);
+        phase.accounts = now.accounts;
+        phase.counts = now.counts;
+        phase.duration_ns = now.accounts.total_ns();
+        phase.ending = ending;
+        let mut request = OpenRequest::default();
+        request.add(phase);
+        self.outputs.push(Output::Request(request.finish(&self.ids)));
+    }
+
+    /// Observation stops: what is still open ends here. `ledgers` are those of threads that live on.
+    pub fn stop(&mut self, time_ns: u64, ledgers: &[Ledger]) {
+        let mut ledgers: Vec<&Ledger> = ledgers.iter().collect();
+        ledgers.sort_by_key(|ledger| (ledger.tgid, ledger.tid));
+        for ledger in ledgers {
+            let thread = thread_id(ledger);
+            let Some(state) = self.threads.get(&thread) else { continue };
+            // Faults are read at edges alone: those since the last one are not known here.
+            let faults = state.stack.last().and_then(|id| self.open.get(id)).map(|open| open.place);
+            let counts = match faults {
+                Some(Place::On(_, begin)) => begin.counts,
+                _ => Counts::default(),
+            };
+            let now = Snapshot::new(ledger, time_ns, counts.fault_minor, counts.fault_major);
+            self.end_thread(thread, &now, Ending::ObservationStopped, "");
+            if thread.tid == thread.tgid {
+                self.process(thread, &now, "(still running)", Ending::ObservationStopped);
+            }
+        }
+        for id in self.open_of(|_| true) {
+            self.abandon(id, time_ns, Ending::ObservationStopped);
+        }
+        self.threads.clear();
+    }
+}

@@ -1,0 +1,147 @@
+//! Phases that have begun and not ended: one phase's running sums, and the request it belongs to until that is whole.
+//!
+//! A phase is made of segments, each on one thread, between begin or enter and leave or end. Each segment is the
+//! difference of two snapshots of that thread's ledger; the time between segments is nobody's.
+
+use std::sync::Arc;
+
+use super::{
+    Accounts, Counts, Ending, Phase, PhaseKind, Request, ThreadId, TraceIds, ids::IdSource, thread::Snapshot,
+};
+
+/// Where an open phase is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Place {
+    /// On a thread, since this snapshot.
+    On(ThreadId, Snapshot),
+    /// On none, since this time.
+    Suspended(u64),
+}
+
+/// A phase that has begun.
+#[derive(Debug)]
+pub(crate) struct OpenPhase {
+    pub(crate) root: u64,
+    pub(crate) place: Place,
+    /// What the program calls it by: process, copy of the library, token.
+    pub(crate) key: (u32, u16, u64),
+    pub(crate) phase: Phase,
+}
+
+impl OpenPhase {
+    /// Ends the segment, or the suspension, at a snapshot of the thread that it is on (or of any thread, if it is
+    /// on none). The time is added; the phase is suspended from then on.
+    pub(crate) fn settle(&mut self, now: &Snapshot) {
+        match self.place {
+            Place::On(_, begin) => {
+                let (accounts, counts) = now.since(&begin);
+                // What the accounts do not hold (a torn ledger) is nobody's: the sum stays the wall time.
+                let wall_ns = now.time_ns.saturating_sub(begin.time_ns);
+                self.phase.suspended_ns += wall_ns.saturating_sub(accounts.total_ns());
+                self.phase.accounts.add(&accounts);
+                self.phase.counts.add(&counts);
+            }
+            Place::Suspended(since_ns) => {
+                self.phase.suspended_ns += now.time_ns.saturating_sub(since_ns);
+            }
+        }
+        self.place = Place::Suspended(now.time_ns.max(self.last_ns()));
+    }
+
+    /// Ends it where nothing is known of its thread any more: the rest is nobody's time.
+    pub(crate) fn abandon(&mut self, time_ns: u64) {
+        let last_ns = self.last_ns();
+        self.phase.suspended_ns += time_ns.saturating_sub(last_ns);
+        self.place = Place::Suspended(time_ns.max(last_ns));
+    }
+
+    fn last_ns(&self) -> u64 {
+        match self.place {
+            Place::On(_, begin) => begin.time_ns,
+            Place::Suspended(since_ns) => since_ns,
+        }
+    }
+
+    /// The finished phase. Its duration is what was added up, so that both agree to the nanosecond.
+    pub(crate) fn finish(mut self, ending: Ending) -> Phase {
+        self.phase.duration_ns = self.phase.accounts.total_ns() + self.phase.suspended_ns;
+        self.phase.ending = ending;
+        self.phase
+    }
+}
+
+/// A request whose phases have not all ended.
+#[derive(Debug, Default)]
+pub(crate) struct OpenRequest {
+    /// Its phases that are still open.
+    pub(crate) open: usize,
+    done: Vec<Phase>,
+    /// The program's own trace id.
+    trace_id: Option<[u8; 16]>,
+    /// The program's own span around the request.
+    remote_parent: Option<[u8; 8]>,
+    /// Span ids that the library made.
+    span_ids: Vec<(u64, [u8; 8])>,
+}
+
+impl OpenRequest {
+    pub(crate) fn join(&mut self, trace_id: [u8; 16], parent: [u8; 8]) {
+        self.trace_id = Some(trace_id);
+        self.remote_parent = Some(parent);
+    }
+
+    pub(crate) fn identify(&mut self, phase: u64, trace_id: [u8; 16], span_id: [u8; 8]) {
+        self.trace_id = Some(trace_id);
+        self.span_ids.retain(|known| known.0 != phase);
+        self.span_ids.push((phase, span_id));
+    }
+
+    pub(crate) fn add(&mut self, phase: Phase) {
+        self.done.push(phase);
+    }
+
+    /// All phases ended: the whole request, ids filled in, the outermost first.
+    pub(crate) fn finish(mut self, ids: &IdSource) -> Request {
+        self.done.sort_by_key(|phase| (phase.id != phase.root, phase.start_ns, phase.id));
+        let root = self.done.first().map_or(0, |phase| phase.root);
+        let trace_id = self.trace_id.unwrap_or_else(|| ids.trace_id(root));
+        let span_id = |phase: u64| {
+            self.span_ids
+                .iter()
+                .find(|known| known.0 == phase)
+                .map_or_else(|| ids.span_id(phase), |known| known.1)
+        };
+        for phase in &mut self.done {
+            let is_root = phase.id == phase.root;
+            phase.trace = TraceIds {
+                trace_id,
+                span_id: span_id(phase.id),
+                parent_span_id: phase.parent.map(span_id).or(if is_root { self.remote_parent } else { None }),
+                parent_is_remote: is_root && self.remote_parent.is_some(),
+            };
+        }
+        Request { phases: self.done }
+    }
+}
+
+/// A phase as it begins.
+pub(crate) fn begun(id: u64, kind: PhaseKind, name: Arc<str>, thread: ThreadId, start_ns: u64) -> Phase {
+    Phase {
+        id,
+        parent: None,
+        root: id,
+        kind,
+        name,
+        name_damaged: false,
+        request: 0,
+        thread,
+        start_ns,
+        duration_ns: 0,
+        suspended_ns: 0,
+        accounts: Accounts::default(),
+        counts: Counts::default(),
+        trace: TraceIds::default(),
+        ending: Ending::Ended,
+        edges_lost: 0,
+    }
+}

@@ -1,0 +1,315 @@
+//! From edges and the lives of tasks to phases: the pairing. Pure; time comes in with the records.
+//!
+//! Fed with records in the order of their times (the pump sees to it), it yields requests when their last phase has
+//! ended, threads when they end, and marks. What finds no partner is counted; nothing is guessed.
+
+use std::{collections::HashMap, sync::Arc};
+
+use guestscope_ebpf::{EDGE_NAME_UNREADABLE, EDGE_TORN, EdgeRecord, NAME_BYTES, Operation};
+
+use super::{
+    Ending, Mark, PairingLosses, PhaseKind, Request, Thread, ThreadId,
+    ids::IdSource,
+    names::Names,
+    open::{OpenPhase, OpenRequest, Place, begun},
+    thread::{Sequence, Snapshot, ThreadState, thread_id},
+};
+
+/// What pairing yields.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// A whole request, or a whole process.
+    Request(Request),
+    /// A thread that ended, or was last seen.
+    Thread(Thread),
+    /// A point in time.
+    Mark(Mark),
+}
+
+/// The state of all threads and open phases.
+#[derive(Debug)]
+pub struct Pairing {
+    pub(super) ids: IdSource,
+    next_id: u64,
+    pub(super) threads: HashMap<ThreadId, ThreadState>,
+    /// By number.
+    pub(super) open: HashMap<u64, OpenPhase>,
+    /// From what the program calls a phase to its number.
+    keys: HashMap<(u32, u16, u64), u64>,
+    requests: HashMap<u64, OpenRequest>,
+    names: Names,
+    /// What found no partner.
+    pub losses: PairingLosses,
+    pub(super) outputs: Vec<Output>,
+}
+
+/// An edge, taken apart.
+struct Edge<'a> {
+    record: &'a EdgeRecord,
+    thread: ThreadId,
+    instance: u16,
+    now: Snapshot,
+}
+
+impl Edge<'_> {
+    fn key(&self, token: u64) -> (u32, u16, u64) {
+        (self.thread.tgid, self.instance, token)
+    }
+}
+
+impl Pairing {
+    /// For the run with this id.
+    pub fn new(run_id: [u8; 16]) -> Self {
+        Self {
+            ids: IdSource::new(run_id),
+            next_id: 1,
+            threads: HashMap::new(),
+            open: HashMap::new(),
+            keys: HashMap::new(),
+            requests: HashMap::new(),
+            names: Names::default(),
+            losses: PairingLosses::default(),
+            outputs: Vec::new(),
+        }
+    }
+
+    /// What has been yielded since the last call.
+    pub fn take(&mut self) -> Vec<Output> {
+        std::mem::take(&mut self.outputs)
+    }
+
+    /// Threads that have not ended, and the slots of their ledgers.
+    pub fn live_threads(&self) -> impl Iterator<Item = (ThreadId, u16)> + '_ {
+        self.threads.iter().map(|(&id, state)| (id, state.slot))
+    }
+
+    pub(super) fn next_id(&mut self) -> u64 {
+        let id = self.next_id;
+        self.next_id += 1;
+        id
+    }
+
+    /// A marker fired.
+    pub fn edge(&mut self, record: &EdgeRecord) {
+        let thread = thread_id(&record.ledger);
+        let instance = (record.operation >> 16) as u16;
+        let edge = Edge { record, thread, instance, now: Snapshot::of_edge(record) };
+        if record.header.flags & EDGE_TORN != 0 {
+            self.losses.torn_edges += 1;
+        }
+        let state = self.threads.entry(thread).or_default();
+        state.slot = record.ledger.slot;
+        match state.edge(instance, (record.operation >> 32) as u32) {
+            Sequence::Next => {}
+            Sequence::Before(edges) => self.losses.edges_before += edges,
+            Sequence::Lost(edges) => {
+                self.losses.edges_lost += edges;
+                for id in &state.stack {
+                    if let Some(open) = self.open.get_mut(id) {
+                        open.phase.edges_lost += edges;
+                    }
+                }
+            }
+        }
+        match Operation::from_number(record.operation as u8) {
+            Some(Operation::Begin) => self.begin(&edge, false),
+            Some(Operation::Request) => self.begin(&edge, true),
+            Some(Operation::End) => self.end(&edge),
+            Some(Operation::Leave) => self.leave(&edge),
+            Some(Operation::Enter) => self.enter(&edge),
+            Some(Operation::Context) => self.context(&edge),
+            Some(Operation::Identity) => self.identity(&edge),
+            Some(Operation::Mark) => self.mark(&edge),
+            None => self.losses.unknown_edges += 1,
+        }
+    }
+
+    fn name(&mut self, record: &EdgeRecord) -> (Arc<str>, bool) {
+        let length = usize::try_from(record.arguments[1]).unwrap_or(usize::MAX);
+        let unreadable = record.header.flags & EDGE_NAME_UNREADABLE != 0;
+        let bytes = if unreadable { &[][..] } else { &record.name[..length.min(NAME_BYTES)] };
+        let (name, repaired) = self.names.get(bytes);
+        let damaged = unreadable || repaired || length > NAME_BYTES;
+        self.losses.damaged_names += u64::from(damaged);
+        (if unreadable { self.names.get(b"(unreadable)").0 } else { name }, damaged)
+    }
+
+    fn begin(&mut self, edge: &Edge<'_>, outermost: bool) {
+        let key = edge.key(edge.record.token);
+        if let Some(stale) = self.keys.get(&key).copied() {
+            // The program uses the token again, so the end of its last use was lost.
+            self.close(stale, &edge.now, Ending::Lost);
+        }
+        let (name, name_damaged) = self.name(edge.record);
+        let id = self.next_id();
+        let state = self.threads.entry(edge.thread).or_default();
+        state.phases += 1;
+        let parent = if outermost { None } else { state.stack.last().copied() };
+        state.stack.push(id);
+        let root = parent.and_then(|parent| self.open.get(&parent)).map_or(id, |parent| parent.root);
+        let kind = if parent.is_none() { PhaseKind::Request } else { PhaseKind::Phase };
+        let mut phase = begun(id, kind, name, edge.thread, edge.now.time_ns);
+        phase.name_damaged = name_damaged;
+        phase.parent = parent;
+        phase.root = root;
+        phase.request = edge.record.arguments[2];
+        self.keys.insert(key, id);
+        self.open.insert(id, OpenPhase { root, place: Place::On(edge.thread, edge.now), key, phase });
+        self.requests.entry(root).or_default().open += 1;
+        if outermost {
+            self.queued(edge, id);
+        }
+    }
+
+    /// An open-loop request waited from its scheduled time on: a phase of its own, and nobody's time.
+    fn queued(&mut self, edge: &Edge<'_>, root: u64) {
+        let scheduled_ns = edge.record.arguments[3];
+        if scheduled_ns == 0 || scheduled_ns >= edge.now.time_ns {
+            return;
+        }
+        let id = self.next_id();
+        let name = self.names.get(b"queue").0;
+        let mut phase = begun(id, PhaseKind::Queue, name, edge.thread, scheduled_ns);
+        phase.duration_ns = edge.now.time_ns - scheduled_ns;
+        phase.parent = Some(root);
+        phase.root = root;
+        phase.request = edge.record.arguments[2];
+        self.requests.entry(root).or_default().add(phase);
+    }
+
+    /// The phase that an edge means; token 0 is the innermost of its thread.
+    fn target(&self, edge: &Edge<'_>) -> Option<u64> {
+        if edge.record.token != 0 {
+            return self.keys.get(&edge.key(edge.record.token)).copied();
+        }
+        self.threads.get(&edge.thread)?.stack.last().copied()
+    }
+
+    fn end(&mut self, edge: &Edge<'_>) {
+        match self.target(edge) {
+            Some(id) => self.close(id, &self.snapshot_for(id, edge), Ending::Ended),
+            None => self.losses.unmatched_ends += 1,
+        }
+    }
+
+    /// The snapshot that ends a phase's segment: the edge's, if it comes from the thread that the phase is on. A
+    /// phase that another thread ends, without leave and enter, has no accounts since its segment began.
+    fn snapshot_for(&self, id: u64, edge: &Edge<'_>) -> Snapshot {
+        match self.open.get(&id).map(|open| open.place) {
+            Some(Place::On(thread, begin)) if thread != edge.thread => {
+                Snapshot { time_ns: edge.now.time_ns, ..begin }
+            }
+            _ => edge.now,
+        }
+    }
+
+    fn unstack(&mut self, id: u64) {
+        if let Some(Place::On(thread, _)) = self.open.get(&id).map(|open| open.place)
+            && let Some(state) = self.threads.get_mut(&thread)
+        {
+            state.stack.retain(|&open| open != id);
+        }
+    }
+
+    fn leave(&mut self, edge: &Edge<'_>) {
+        let Some(id) = self.target(edge) else {
+            self.losses.unmatched_ends += 1;
+            return;
+        };
+        let now = self.snapshot_for(id, edge);
+        self.unstack(id);
+        if let Some(open) = self.open.get_mut(&id) {
+            open.settle(&now);
+        }
+    }
+
+    fn enter(&mut self, edge: &Edge<'_>) {
+        let Some(id) = self.target(edge).filter(|_| edge.record.token != 0) else {
+            self.losses.unmatched_ends += 1;
+            return;
+        };
+        let now = self.snapshot_for(id, edge);
+        // Entered twice, or on another thread without a leave: that segment ends here.
+        self.unstack(id);
+        if let Some(open) = self.open.get_mut(&id) {
+            open.settle(&now);
+            open.place = Place::On(edge.thread, edge.now);
+            self.threads.entry(edge.thread).or_default().stack.push(id);
+        }
+    }
+
+    fn context(&mut self, edge: &Edge<'_>) {
+        let [high, low, parent, _] = edge.record.arguments;
+        if let Some(request) = self.request_of(edge) {
+            request.1.join(trace_id(high, low), parent.to_be_bytes());
+        }
+    }
+
+    fn identity(&mut self, edge: &Edge<'_>) {
+        let [high, low, span, _] = edge.record.arguments;
+        if let Some((id, request)) = self.request_of(edge) {
+            request.identify(id, trace_id(high, low), span.to_be_bytes());
+        }
+    }
+
+    fn request_of(&mut self, edge: &Edge<'_>) -> Option<(u64, &mut OpenRequest)> {
+        let Some(id) = self.target(edge) else {
+            self.losses.unmatched_ends += 1;
+            return None;
+        };
+        let root = self.open.get(&id)?.root;
+        self.requests.get_mut(&root).map(|request| (id, request))
+    }
+
+    fn mark(&mut self, edge: &Edge<'_>) {
+        let (name, _) = self.name(edge.record);
+        let phase = self.threads.get(&edge.thread).and_then(|state| state.stack.last().copied());
+        let time_ns = edge.now.time_ns;
+        self.outputs.push(Output::Mark(Mark { thread: edge.thread, name, time_ns, phase }));
+    }
+
+    /// Ends a phase at a snapshot, and its request if that was the last open one of it.
+    pub(super) fn close(&mut self, id: u64, now: &Snapshot, ending: Ending) {
+        self.unstack(id);
+        let Some(mut open) = self.open.remove(&id) else { return };
+        open.settle(now);
+        self.retire(open, ending);
+    }
+
+    fn retire(&mut self, open: OpenPhase, ending: Ending) {
+        if self.keys.get(&open.key) == Some(&open.phase.id) {
+            self.keys.remove(&open.key);
+        }
+        if ending != Ending::Ended {
+            self.losses.unended_phases += 1;
+        }
+        let root = open.root;
+        let Some(request) = self.requests.get_mut(&root) else { return };
+        request.add(open.finish(ending));
+        request.open -= 1;
+        if request.open == 0
+            && let Some(request) = self.requests.remove(&root)
+        {
+            self.outputs.push(Output::Request(request.finish(&self.ids)));
+        }
+    }
+
+    pub(super) fn abandon(&mut self, id: u64, time_ns: u64, ending: Ending) {
+        self.unstack(id);
+        let Some(mut open) = self.open.remove(&id) else { return };
+        open.abandon(time_ns);
+        self.retire(open, ending);
+    }
+
+    pub(super) fn open_of(&self, matches: impl Fn(&OpenPhase) -> bool) -> Vec<u64> {
+        let mut ids: Vec<u64> =
+            self.open.iter().filter(|(_, open)| matches(open)).map(|(&id, _)| id).collect();
+        // The innermost first, so that requests come out in one order whatever the map's.
+        ids.sort_unstable_by(|a, b| b.cmp(a));
+        ids
+    }
+}
+
+fn trace_id(high: u64, low: u64) -> [u8; 16] {
+    (u128::from(high) << 64 | u128::from(low)).to_be_bytes()
+}

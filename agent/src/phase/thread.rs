@@ -1,0 +1,124 @@
+//! What pairing knows of one thread: its open phases, its edge numbers, its name.
+//!
+//! Edge numbers are per thread and per copy of the marker library in the process, and begin with 1; a gap is a loss.
+
+use guestscope_ebpf::{COMM_BYTES, EdgeRecord, TaskRecord, ledger::Ledger};
+
+use super::{Accounts, Counts, ThreadId};
+
+/// A thread's ledger at one instant, settled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Snapshot {
+    /// CLOCK_MONOTONIC, ns.
+    pub(crate) time_ns: u64,
+    pub(crate) accounts: Accounts,
+    pub(crate) counts: Counts,
+}
+
+impl Snapshot {
+    /// Of a ledger, with the open interval up to `time_ns` added to what its state names.
+    pub(crate) fn new(ledger: &Ledger, time_ns: u64, minor: u64, major: u64) -> Self {
+        Self {
+            time_ns: time_ns.max(ledger.since_ns),
+            accounts: Accounts(ledger.accounts_at(time_ns)),
+            counts: Counts {
+                switch_voluntary: u64::from(ledger.voluntary),
+                switch_involuntary: u64::from(ledger.involuntary),
+                wakeup: u64::from(ledger.wakeups),
+                migrate: u64::from(ledger.migrations),
+                fault_minor: minor,
+                fault_major: major,
+                switch_missed: u64::from(ledger.missed),
+            },
+        }
+    }
+
+    pub(crate) fn of_edge(edge: &EdgeRecord) -> Self {
+        Self::new(&edge.ledger, edge.header.time_ns, edge.minor_faults, edge.major_faults)
+    }
+
+    pub(crate) fn of_task(task: &TaskRecord) -> Self {
+        Self::new(&task.ledger, task.header.time_ns, task.minor_faults, task.major_faults)
+    }
+
+    /// What happened since an earlier one of the same thread. Ledger counts are 32 bits wide and wrap.
+    pub(crate) fn since(&self, earlier: &Snapshot) -> (Accounts, Counts) {
+        let mut accounts = self.accounts;
+        for (now, before) in accounts.0.iter_mut().zip(earlier.accounts.0) {
+            *now = now.saturating_sub(before);
+        }
+        let wrapping = |now: u64, before: u64| u64::from((now as u32).wrapping_sub(before as u32));
+        let (now, before) = (self.counts, earlier.counts);
+        let counts = Counts {
+            switch_voluntary: wrapping(now.switch_voluntary, before.switch_voluntary),
+            switch_involuntary: wrapping(now.switch_involuntary, before.switch_involuntary),
+            wakeup: wrapping(now.wakeup, before.wakeup),
+            migrate: wrapping(now.migrate, before.migrate),
+            fault_minor: now.fault_minor.saturating_sub(before.fault_minor),
+            fault_major: now.fault_major.saturating_sub(before.fault_major),
+            switch_missed: wrapping(now.switch_missed, before.switch_missed),
+        };
+        (accounts, counts)
+    }
+}
+
+/// Names a thread for good.
+pub(crate) fn thread_id(ledger: &Ledger) -> ThreadId {
+    ThreadId { tid: ledger.tid, tgid: ledger.tgid, born_ns: ledger.born_ns }
+}
+
+/// A `comm` as text.
+pub(crate) fn comm(bytes: &[u8; COMM_BYTES]) -> String {
+    let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..end]).into_owned()
+}
+
+/// How an edge's number follows the one before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sequence {
+    /// It is the next one.
+    Next,
+    /// This many before it were never seen, and it is the first one seen.
+    Before(u64),
+    /// This many between it and the last one were lost.
+    Lost(u64),
+}
+
+/// One thread.
+#[derive(Debug, Default)]
+pub(crate) struct ThreadState {
+    /// Open phases that run on it, the innermost last, by their number.
+    pub(crate) stack: Vec<u64>,
+    /// Phases that it began.
+    pub(crate) phases: u64,
+    /// The slot of its ledger.
+    pub(crate) slot: u16,
+    /// Last edge number of each copy of the library.
+    edges: Vec<(u16, u32)>,
+}
+
+impl ThreadState {
+    /// Takes note of an edge's number.
+    pub(crate) fn edge(&mut self, instance: u16, number: u32) -> Sequence {
+        let Some(last) = self.edges.iter_mut().find(|copy| copy.0 == instance) else {
+            self.edges.push((instance, number));
+            return if number <= 1 { Sequence::Next } else { Sequence::Before(u64::from(number) - 1) };
+        };
+        let gap = number.wrapping_sub(last.1);
+        last.1 = number;
+        // A number that went back is a new program in the same thread (exec): it begins with 1 again.
+        if gap == 1 || gap > u32::MAX / 2 { Sequence::Next } else { Sequence::Lost(u64::from(gap) - 1) }
+    }
+
+    /// A forked process goes on with its parent's edge numbers: the library's memory was copied.
+    pub(crate) fn inherit_edges(&mut self, parent: &ThreadState) {
+        if self.edges.is_empty() {
+            self.edges.clone_from(&parent.edges);
+        }
+    }
+
+    /// A new program begins with 1.
+    pub(crate) fn forget_edges(&mut self) {
+        self.edges.clear();
+    }
+}

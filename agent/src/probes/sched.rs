@@ -1,0 +1,43 @@
+//! Table: the hooks of family `sched`, which keep the ledgers.
+
+use super::{Hook, Place};
+
+/// All of them are needed: without one the accounts would be wrong, not merely coarser.
+pub const HOOKS: &[Hook] = &[
+    Hook {
+        id: "tp_btf/sched_process_fork",
+        program: "sched_process_fork",
+        place: Place::BtfTracepoint("sched_process_fork"),
+        purpose: "threads and processes that the program starts",
+    },
+    Hook {
+        id: "tp_btf/sched_process_exec",
+        program: "sched_process_exec",
+        place: Place::BtfTracepoint("sched_process_exec"),
+        purpose: "programs that it becomes",
+    },
+    Hook {
+        id: "tp_btf/sched_waking",
+        program: "sched_waking",
+        place: Place::BtfTracepoint("sched_waking"),
+        purpose: "when a wait ended",
+    },
+    Hook {
+        id: "tp_btf/sched_wakeup",
+        program: "sched_wakeup",
+        place: Place::BtfTracepoint("sched_wakeup"),
+        purpose: "when waiting for a CPU began",
+    },
+    Hook {
+        id: "tp_btf/sched_switch",
+        program: "sched_switch",
+        place: Place::BtfTracepoint("sched_switch"),
+        purpose: "time on and off the CPU, by what was waited for",
+    },
+    Hook {
+        id: "raw_tp/adopt",
+        program: "adopt",
+        place: Place::Called,
+        purpose: "tracking of the program that is started, in any PID namespace",
+    },
+];

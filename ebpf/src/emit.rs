@@ -1,0 +1,63 @@
+//! The only way out of the kernel: hand over a record, or count that it was lost.
+//!
+//! A record is copied from memory that belongs to its thread, so a preempted thread holds no part of a ring.
+
+use aya_ebpf::{
+    bindings::BPF_RB_NO_WAKEUP,
+    helpers::generated::{bpf_ringbuf_output, bpf_ringbuf_query},
+    maps::RingBuf,
+};
+use guestscope_ebpf::{Counter, EdgeRecord, Kind, TaskRecord};
+
+use crate::maps::{COUNTERS, EDGES, EVENTS, WAKE_BYTES};
+
+/// `BPF_RB_AVAIL_DATA`: bytes that nobody has read yet.
+const AVAILABLE: u64 = 0;
+
+/// Adds one to a counter of this CPU.
+#[inline(always)]
+pub(crate) fn count(counter: Counter) {
+    if let Some(value) = COUNTERS.get_ptr_mut(counter as u32) {
+        // SAFETY: the pointer is to this CPU's value of a map that lives as long as the program. A program that
+        // preempts this one on the same CPU could lose an increment; a counter of losses may be that coarse.
+        unsafe { *value += 1 };
+    }
+}
+
+/// The agent reads on a timer; only a filling ring wakes it, since a wake-up costs an interrupt.
+#[inline(always)]
+fn wake_flags(ring: &'static RingBuf) -> u64 {
+    // SAFETY: a ring buffer's address is what the helper takes; it only reads the positions.
+    let waiting = unsafe { bpf_ringbuf_query(core::ptr::from_ref(ring).cast_mut().cast(), AVAILABLE) };
+    if waiting > u64::from(WAKE_BYTES.load()) { 0 } else { u64::from(BPF_RB_NO_WAKEUP) }
+}
+
+/// Hands over an edge.
+#[inline(always)]
+pub(crate) fn edge(record: *mut EdgeRecord) {
+    let flags = wake_flags(&EDGES);
+    let ring = core::ptr::from_ref(&EDGES).cast_mut().cast();
+    // SAFETY: `record` points to a whole record inside a map value; the helper copies it.
+    let lost = unsafe { bpf_ringbuf_output(ring, record.cast(), size_of::<EdgeRecord>() as u64, flags) };
+    if lost != 0 {
+        count(Counter::LostEdge);
+    }
+}
+
+/// Fills and hands over a fork, exec or exit. Runs inside a tracepoint, where preemption is off, so a reservation
+/// cannot be held up. `fill` writes the record; what it leaves out is zero.
+#[inline(always)]
+pub(crate) fn task(kind: Kind, fill: impl FnOnce(*mut TaskRecord)) {
+    let flags = wake_flags(&EVENTS);
+    let Some(mut entry) = EVENTS.reserve::<TaskRecord>(0) else {
+        count(match kind {
+            Kind::Fork => Counter::LostFork,
+            Kind::Exec => Counter::LostExec,
+            Kind::Edge | Kind::Exit => Counter::LostExit,
+        });
+        return;
+    };
+    let record = entry.as_mut_ptr();
+    fill(record);
+    entry.submit(flags);
+}

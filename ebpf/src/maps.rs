@@ -1,0 +1,63 @@
+//! Every map and every global of the object, and nothing else.
+//!
+//! Globals lie in .rodata, which the agent fills and freezes before loading: to the verifier they are constants.
+
+use aya_ebpf::{
+    Global,
+    macros::map,
+    maps::{Array, PerCpuArray, Queue, RingBuf},
+};
+use guestscope_ebpf::{Counter, EdgeRecord, SLOTS, SYSCALLS, TIDS, ledger::Ledger};
+
+/// The array is page-aligned with this flag, so that a ledger of 192 bytes is three whole cache lines.
+const BPF_F_MMAPABLE: u32 = 1 << 10;
+
+macro_rules! globals {
+    ($($name:ident)*) => { $(
+        #[unsafe(no_mangle)]
+        pub(crate) static $name: Global<u32> = Global::new(0);
+    )* };
+}
+
+globals! {
+    OFFSET_TASK_PID OFFSET_TASK_TGID OFFSET_TASK_COMM OFFSET_TASK_MIN_FLT OFFSET_TASK_MAJ_FLT OFFSET_TASK_STATE
+    OFFSET_TASK_FILES OFFSET_FILES_FDT OFFSET_FDT_FD OFFSET_FDT_MAX OFFSET_FILE_INODE OFFSET_INODE_MODE
+    OFFSET_REGS_SYSCALL OFFSET_REGS_ARGUMENT OFFSET_TASK_IOWAIT MASK_TASK_IOWAIT
+    // sched_switch carries the state of the task that leaves (5.18 and later, and some vendor kernels).
+    HAS_SWITCH_STATE
+    // Bytes waiting in a ring above which its reader is woken at once.
+    WAKE_BYTES
+}
+
+/// Syscall number to account, with [`guestscope_ebpf::CHECK_SOCKET`] where the file descriptor decides.
+#[unsafe(no_mangle)]
+pub(crate) static ACCOUNT_OF: [u8; SYSCALLS] = [0; SYSCALLS];
+
+/// Thread number to slot, 0 for none. Four to an element: an array rounds its elements up to 8 bytes.
+#[map]
+pub(crate) static SLOT_OF: Array<[u16; 4]> = Array::with_max_entries(TIDS / 4, 0);
+
+/// Slot to ledger. Slot 0 is never given out.
+#[map]
+pub(crate) static LEDGERS: Array<Ledger> = Array::with_max_entries(SLOTS, BPF_F_MMAPABLE);
+
+/// Slots to give out. Filled by the agent.
+#[map]
+pub(crate) static FREE: Queue<u32> = Queue::with_max_entries(SLOTS, 0);
+
+/// Where an edge is put together before it is handed over in one call. One per slot, since two threads on one CPU
+/// may be inside their edges at once (a uprobe program can be preempted).
+#[map]
+pub(crate) static STAGES: Array<EdgeRecord> = Array::with_max_entries(SLOTS, 0);
+
+/// Edges have a ring of their own, so that no storm of other events can cost one.
+#[map]
+pub(crate) static EDGES: RingBuf = RingBuf::with_byte_size(4 << 20, 0);
+
+/// Forks, execs and exits.
+#[map]
+pub(crate) static EVENTS: RingBuf = RingBuf::with_byte_size(1 << 20, 0);
+
+/// What the kernel side counts about itself, by [`Counter`].
+#[map]
+pub(crate) static COUNTERS: PerCpuArray<u64> = PerCpuArray::with_max_entries(Counter::COUNT, 0);

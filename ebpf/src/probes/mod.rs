@@ -1,0 +1,4 @@
+//! The families of probes: one file each.
+
+mod phase;
+mod sched;

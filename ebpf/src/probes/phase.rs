@@ -1,0 +1,109 @@
+//! Family `phase`: the marker library's probe point.
+//!
+//! Hook: a uprobe at `guestscope_edge`. Yields an edge record with the thread's whole ledger. It only reads the
+//! ledger: a switch of its own thread may come in the middle, so it copies, compares the sequence and copies again.
+//! It knows no phases; pairing is the agent's.
+
+use aya_ebpf::{
+    helpers::{
+        bpf_get_current_pid_tgid, bpf_ktime_get_ns,
+        generated::{bpf_get_current_task, bpf_probe_read_user},
+    },
+    macros::uprobe,
+    programs::ProbeContext,
+};
+use guestscope_ebpf::{
+    Counter, EDGE_NAME_UNREADABLE, EDGE_TORN, EdgeRecord, Kind, MARKER_ABI_VERSION, NAME_BYTES, Operation,
+    ledger::Ledger,
+};
+
+use crate::{emit, maps::STAGES, task};
+
+/// How often an edge copies the ledger before it gives up and says so. A switch takes microseconds and a copy 10 ns:
+/// two in a row were never seen.
+const COPIES: u32 = 3;
+
+#[uprobe]
+pub(crate) fn edge(ctx: ProbeContext) -> u32 {
+    // SAFETY: the helper has no preconditions.
+    let address = unsafe { bpf_get_current_task() };
+    let Some(ledger) = task::ledger(bpf_get_current_pid_tgid() as u32, address) else { return 0 };
+    // SAFETY: a ledger in a map value; its slot never changes while the thread lives.
+    let slot = unsafe { (*ledger).slot };
+    let Some(stage) = STAGES.get_ptr_mut(u32::from(slot)) else { return 0 };
+    let operation: u64 = ctx.arg(0).unwrap_or(0);
+    if (operation >> 8) as u8 != MARKER_ABI_VERSION {
+        emit::count(Counter::UnknownAbi);
+        return 0;
+    }
+    // SAFETY: the stage belongs to this thread alone; every field is written below.
+    unsafe {
+        (*stage).operation = operation;
+        (*stage).token = ctx.arg(1).unwrap_or(0);
+        (*stage).arguments = [
+            ctx.arg(2).unwrap_or(0),
+            ctx.arg(3).unwrap_or(0),
+            ctx.arg(4).unwrap_or(0),
+            ctx.arg(5).unwrap_or(0),
+        ];
+        let mut flags = 0;
+        if Operation::has_name(operation as u8) && !read_name(stage) {
+            flags |= EDGE_NAME_UNREADABLE;
+        }
+        let (minor, major) = task::faults(address);
+        (*stage).minor_faults = minor;
+        (*stage).major_faults = major;
+        let (now_ns, torn) = copy(ledger, &raw mut (*stage).ledger);
+        if torn {
+            flags |= EDGE_TORN;
+            emit::count(Counter::TornEdge);
+        }
+        (*stage).header.kind = Kind::Edge as u32;
+        (*stage).header.flags = flags;
+        (*stage).header.time_ns = now_ns;
+    }
+    emit::edge(stage);
+    0
+}
+
+/// Copies the ledger and takes the clock, so that both belong together. Returns the clock and whether it failed.
+///
+/// # Safety
+/// Both must point to whole ledgers in map values.
+#[inline(always)]
+unsafe fn copy(from: *const Ledger, to: *mut Ledger) -> (u64, bool) {
+    let mut round = 0;
+    let mut now_ns = 0;
+    while round < COPIES {
+        // SAFETY: the caller promised both; the sequence is read anew each time.
+        unsafe {
+            let sequence = core::ptr::read_volatile(&raw const (*from).sequence);
+            task::copy(from, to);
+            now_ns = bpf_ktime_get_ns();
+            if core::ptr::read_volatile(&raw const (*from).sequence) == sequence {
+                return (now_ns, false);
+            }
+        }
+        round += 1;
+    }
+    (now_ns, true)
+}
+
+/// Reads the first bytes of the name. False if the page is not there; the library touches it before it fires.
+///
+/// # Safety
+/// `stage` must point to a whole record in a map value.
+#[inline(always)]
+unsafe fn read_name(stage: *mut EdgeRecord) -> bool {
+    // SAFETY: the caller promised it.
+    let (pointer, length) = unsafe { ((*stage).arguments[0], (*stage).arguments[1]) };
+    if length == 0 {
+        return true;
+    }
+    let mut bytes = length;
+    if bytes > NAME_BYTES as u64 {
+        bytes = NAME_BYTES as u64;
+    }
+    // SAFETY: `name` has NAME_BYTES bytes, and the helper checks the user's memory.
+    unsafe { bpf_probe_read_user((&raw mut (*stage).name).cast(), bytes as u32, pointer as *const _) == 0 }
+}

@@ -1,0 +1,267 @@
+//! Family `sched`: switches, wake-ups, births, execs and ends of tracked threads.
+//!
+//! Hooks: tp_btf sched_switch, sched_waking, sched_wakeup, sched_process_fork, sched_process_exec, and the program
+//! `adopt`, which the agent's child runs on itself. Yields the ledgers, and fork, exec and exit records. A switch
+//! between two untracked tasks costs two lookups that say no, and reads no clock. It knows nothing of phases.
+
+use aya_ebpf::{
+    helpers::{
+        bpf_get_current_pid_tgid, bpf_get_smp_processor_id, bpf_ktime_get_ns, bpf_probe_read_kernel,
+        generated::{bpf_get_current_task, bpf_task_pt_regs},
+    },
+    macros::{btf_tracepoint, raw_tracepoint},
+    programs::{BtfTracePointContext, RawTracePointContext},
+};
+use guestscope_ebpf::{
+    Account, CHECK_SOCKET, EXIT_REPLACED, FORK_ADOPTED, Header, Kind, TaskRecord,
+    ledger::{Ledger, RUNNABLE, RUNNING},
+};
+
+use crate::{
+    emit,
+    maps::{
+        ACCOUNT_OF, HAS_SWITCH_STATE, LEDGERS, MASK_TASK_IOWAIT, OFFSET_FDT_FD, OFFSET_FDT_MAX,
+        OFFSET_FILE_INODE, OFFSET_FILES_FDT, OFFSET_INODE_MODE, OFFSET_REGS_ARGUMENT, OFFSET_REGS_SYSCALL,
+        OFFSET_TASK_FILES, OFFSET_TASK_IOWAIT, OFFSET_TASK_STATE,
+    },
+    task::{self, Task},
+};
+
+/// `TASK_DEAD`: the task will never run again. The only bit of the state that survives the final switch.
+const TASK_DEAD: u32 = 0x80;
+/// `__TASK_STOPPED | __TASK_TRACED`: stopped by a signal or a debugger.
+const STOPPED_OR_TRACED: u32 = 0x4 | 0x8;
+/// What stands in a ledger's `syscall` outside any.
+const NO_SYSCALL: u16 = 0xffff;
+/// The file type bits of an inode's mode, and the type of a socket.
+const S_IFMT: u16 = 0xf000;
+const S_IFSOCK: u16 = 0xc000;
+
+#[btf_tracepoint(function = "sched_switch")]
+pub(crate) fn sched_switch(ctx: BtfTracePointContext) -> i32 {
+    let prev = Task(ctx.arg(1));
+    let next = Task(ctx.arg(2));
+    // One clock for both, read only when one of them is ours: it is a third of the cost of a switch.
+    let mut now_ns = 0;
+    if let Some(ledger) = prev.ledger() {
+        // SAFETY: the helper has no preconditions.
+        now_ns = unsafe { bpf_ktime_get_ns() };
+        switch_out(&ctx, prev, ledger, now_ns);
+    }
+    if let Some(ledger) = next.ledger() {
+        if now_ns == 0 {
+            // SAFETY: the helper has no preconditions.
+            now_ns = unsafe { bpf_ktime_get_ns() };
+        }
+        // SAFETY: a ledger in a map value; the run-queue lock of this CPU is held, so no other event of it runs.
+        unsafe { (*ledger).switched_in(now_ns, bpf_get_smp_processor_id() as u16) };
+    }
+    0
+}
+
+#[inline(always)]
+fn switch_out(ctx: &BtfTracePointContext, prev: Task, ledger: *mut Ledger, now_ns: u64) {
+    let preempt: u64 = ctx.arg(0);
+    let state: u32 = if HAS_SWITCH_STATE.load() != 0 {
+        ctx.arg::<u64>(3) as u32
+    } else {
+        // SAFETY: the agent resolved the offset of the state.
+        unsafe { prev.u32(&OFFSET_TASK_STATE) }
+    };
+    // SAFETY: a ledger in a map value; `prev` is leaving this CPU under its run-queue lock.
+    let ledger = unsafe { &mut *ledger };
+    // The first argument is a bool: the register's upper bytes are not defined.
+    if preempt & 0xff != 0 || state == 0 {
+        ledger.out_runnable(now_ns);
+    } else if state & TASK_DEAD != 0 {
+        ledger.out_blocked(now_ns, Account::Other as u8, NO_SYSCALL);
+        exited(prev, ledger, now_ns);
+    } else {
+        let (account, syscall) = classify(prev, state);
+        ledger.out_blocked(now_ns, account, syscall);
+    }
+}
+
+/// What a task that blocks is waiting for: one look at its saved registers instead of a hook on every syscall.
+#[inline(always)]
+fn classify(prev: Task, state: u32) -> (u8, u16) {
+    // SAFETY: `prev` is a typed task; the saved registers of a user thread always exist.
+    let regs = unsafe { bpf_task_pt_regs(prev.0.cast_mut().cast()) } as u64;
+    // SAFETY: the helper checks the memory.
+    let number =
+        unsafe { bpf_probe_read_kernel((regs + u64::from(OFFSET_REGS_SYSCALL.load())) as *const i64) };
+    let number = number.unwrap_or(-1);
+    if state & STOPPED_OR_TRACED != 0 {
+        return (Account::Other as u8, if number < 0 { NO_SYSCALL } else { number as u16 });
+    }
+    if number < 0 {
+        // The entry code of exceptions and interrupts overwrites the number: a page fault that slept.
+        return (Account::Fault as u8, NO_SYSCALL);
+    }
+    // SAFETY: the agent resolved the bit field's byte and mask.
+    let io_wait = unsafe { prev.u8(&OFFSET_TASK_IOWAIT) } & MASK_TASK_IOWAIT.load() as u8;
+    if io_wait != 0 {
+        return (Account::BlockIo as u8, number as u16);
+    }
+    // SAFETY: the table has 512 entries and the index is masked to them.
+    let entry = unsafe { core::ptr::read_volatile(ACCOUNT_OF.as_ptr().add((number & 511) as usize)) };
+    let account = entry & !CHECK_SOCKET;
+    if entry & CHECK_SOCKET != 0 && is_socket(prev, regs) {
+        return (Account::Net as u8, number as u16);
+    }
+    (account, number as u16)
+}
+
+/// Whether the first argument of the task's syscall is a socket.
+#[inline(always)]
+fn is_socket(prev: Task, regs: u64) -> bool {
+    // SAFETY: each read is by the helper, which checks the memory; a failure ends the walk.
+    unsafe {
+        let Ok(fd) = bpf_probe_read_kernel((regs + u64::from(OFFSET_REGS_ARGUMENT.load())) as *const u32)
+        else {
+            return false;
+        };
+        let files = prev.address(&OFFSET_TASK_FILES);
+        let Ok(table) = bpf_probe_read_kernel((files + u64::from(OFFSET_FILES_FDT.load())) as *const u64)
+        else {
+            return false;
+        };
+        let Ok(max) = bpf_probe_read_kernel((table + u64::from(OFFSET_FDT_MAX.load())) as *const u32) else {
+            return false;
+        };
+        if fd >= max {
+            return false;
+        }
+        let Ok(array) = bpf_probe_read_kernel((table + u64::from(OFFSET_FDT_FD.load())) as *const u64) else {
+            return false;
+        };
+        let Ok(file) = bpf_probe_read_kernel((array + u64::from(fd) * 8) as *const u64) else {
+            return false;
+        };
+        let Ok(inode) = bpf_probe_read_kernel((file + u64::from(OFFSET_FILE_INODE.load())) as *const u64)
+        else {
+            return false;
+        };
+        let mode = bpf_probe_read_kernel((inode + u64::from(OFFSET_INODE_MODE.load())) as *const u16);
+        mode.unwrap_or(0) & S_IFMT == S_IFSOCK
+    }
+}
+
+/// The final switch: the whole ledger goes out, the slot comes back.
+#[inline(always)]
+fn exited(prev: Task, ledger: &Ledger, now_ns: u64) {
+    let address = prev.0 as u64;
+    record(Kind::Exit, 0, ledger, address, now_ns, (0, 0, 0));
+    task::set_slot(ledger.tid, 0);
+    task::release(ledger.slot);
+}
+
+/// Hands over a fork, exec or exit. `other` is tid, tgid and birth of the other task.
+#[inline(always)]
+fn record(kind: Kind, flags: u32, ledger: &Ledger, address: u64, now_ns: u64, other: (u32, u32, u64)) {
+    emit::task(kind, |record: *mut TaskRecord| {
+        let (minor, major) = task::faults(address);
+        // SAFETY: the record is reserved memory of exactly this size; every field is written.
+        unsafe {
+            (*record).header = Header { kind: kind as u32, flags, time_ns: now_ns };
+            task::copy(ledger, &raw mut (*record).ledger);
+            (*record).other_tid = other.0;
+            (*record).other_tgid = other.1;
+            (*record).other_born_ns = other.2;
+            (*record).minor_faults = minor;
+            (*record).major_faults = major;
+            (*record).comm = [0; guestscope_ebpf::COMM_BYTES];
+            task::comm(address, &mut (*record).comm);
+        }
+    });
+}
+
+#[btf_tracepoint(function = "sched_waking")]
+pub(crate) fn sched_waking(ctx: BtfTracePointContext) -> i32 {
+    let woken = Task(ctx.arg(0));
+    if let Some(ledger) = woken.ledger() {
+        // In an interrupt this is whoever was interrupted; the one who reads it knows.
+        let waker = bpf_get_current_pid_tgid() as u32;
+        // SAFETY: a ledger in a map value; `waking` writes only its stamp. The clock has no preconditions.
+        unsafe { (*ledger).waking(bpf_ktime_get_ns(), waker) };
+    }
+    0
+}
+
+#[btf_tracepoint(function = "sched_wakeup")]
+pub(crate) fn sched_wakeup(ctx: BtfTracePointContext) -> i32 {
+    let woken = Task(ctx.arg(0));
+    if let Some(ledger) = woken.ledger() {
+        // SAFETY: a ledger in a map value; the task is being enqueued under its run-queue lock, after its
+        // switch-out is done. The clock has no preconditions.
+        unsafe { (*ledger).wakeup(bpf_ktime_get_ns()) };
+    }
+    0
+}
+
+#[btf_tracepoint(function = "sched_process_fork")]
+pub(crate) fn sched_process_fork(ctx: BtfTracePointContext) -> i32 {
+    let parent = Task(ctx.arg(0));
+    let child = Task(ctx.arg(1));
+    let Some(parent) = parent.ledger() else { return 0 };
+    let address = child.0 as u64;
+    if let Some(ledger) = task::create(child.tid(), child.tgid(), address) {
+        // SAFETY: ledgers in map values; the child cannot run before this hook returns.
+        unsafe {
+            let now_ns = bpf_ktime_get_ns();
+            (*ledger).begin(now_ns, RUNNABLE, bpf_get_smp_processor_id() as u16);
+            let other = ((*parent).tid, (*parent).tgid, (*parent).born_ns);
+            record(Kind::Fork, 0, &*ledger, address, now_ns, other);
+        }
+    }
+    0
+}
+
+/// An exec from a thread that is not the leader takes over the leader's number: the slot moves with it.
+#[btf_tracepoint(function = "sched_process_exec")]
+pub(crate) fn sched_process_exec(ctx: BtfTracePointContext) -> i32 {
+    let task = Task(ctx.arg(0));
+    let old_tid = ctx.arg::<u64>(1) as u32;
+    let tid = task.tid();
+    let address = task.0 as u64;
+    let Some(ledger) = task::ledger(old_tid, address) else { return 0 };
+    let mut leader_born_ns = 0;
+    // SAFETY: ledgers in map values; the task is running this very hook. The clock has no preconditions.
+    unsafe {
+        let now_ns = bpf_ktime_get_ns();
+        if old_tid != tid {
+            let leader = task::slot_of(tid);
+            if leader != 0 {
+                // The old leader is gone, or about to switch for the last time under a number that is not tracked:
+                // this is the last that is seen of it.
+                if let Some(gone) = LEDGERS.get_ptr(u32::from(leader)) {
+                    leader_born_ns = (*gone).born_ns;
+                    record(Kind::Exit, EXIT_REPLACED, &*gone, (*gone).task, now_ns, (old_tid, 0, 0));
+                }
+                task::release(leader);
+            }
+            task::set_slot(old_tid, 0);
+            task::set_slot(tid, (*ledger).slot);
+            (*ledger).tid = tid;
+        }
+        record(Kind::Exec, 0, &*ledger, address, now_ns, (old_tid, 0, leader_born_ns));
+    }
+    0
+}
+
+/// Run by a task on itself (BPF_PROG_TEST_RUN of a raw tracepoint program happens in the caller's context): from
+/// now on it is tracked, in whatever PID namespace it is.
+#[raw_tracepoint(tracepoint = "sys_enter")]
+pub(crate) fn adopt(_ctx: RawTracePointContext) -> i32 {
+    let pid_tgid = bpf_get_current_pid_tgid();
+    // SAFETY: the helpers have no preconditions; the ledger is in a map value and its task is running this program.
+    unsafe {
+        let address = bpf_get_current_task();
+        if let Some(ledger) = task::create(pid_tgid as u32, (pid_tgid >> 32) as u32, address) {
+            let now_ns = bpf_ktime_get_ns();
+            (*ledger).begin(now_ns, RUNNING, bpf_get_smp_processor_id() as u16);
+            record(Kind::Fork, FORK_ADOPTED, &*ledger, address, now_ns, (0, 0, 0));
+        }
+    }
+    0
+}

@@ -1,0 +1,193 @@
+//! Who is running: reading tasks, and the way from a task to its ledger.
+//!
+//! Two kinds of pointer: a *typed* one from a tp_btf argument is read by plain loads at frozen offsets, each of
+//! exactly the member's size; an *untyped* one (uprobes) by `bpf_probe_read_kernel`. Nothing here follows a pointer
+//! that came out of a map.
+
+use aya_ebpf::{
+    Global,
+    helpers::{bpf_probe_read_kernel, bpf_probe_read_kernel_buf},
+};
+use guestscope_ebpf::{COMM_BYTES, Counter, ledger::Ledger};
+
+use crate::{
+    emit::count,
+    maps::{
+        FREE, LEDGERS, OFFSET_TASK_COMM, OFFSET_TASK_MAJ_FLT, OFFSET_TASK_MIN_FLT, OFFSET_TASK_PID,
+        OFFSET_TASK_TGID, SLOT_OF,
+    },
+};
+
+/// A `task_struct` that the verifier knows as one.
+#[derive(Clone, Copy)]
+pub(crate) struct Task(pub(crate) *const u8);
+
+impl Task {
+    /// A 4-byte member.
+    ///
+    /// # Safety
+    /// The global must hold the offset of a 4-byte member.
+    #[inline(always)]
+    pub(crate) unsafe fn u32(self, offset: &Global<u32>) -> u32 {
+        // SAFETY: a typed pointer at a member's offset is a load that the verifier checked; bad memory reads as 0.
+        unsafe { core::ptr::read_volatile(self.0.add(offset.load() as usize).cast()) }
+    }
+
+    /// A byte, for bit fields.
+    ///
+    /// # Safety
+    /// The global must hold an offset inside the task.
+    #[inline(always)]
+    pub(crate) unsafe fn u8(self, offset: &Global<u32>) -> u8 {
+        // SAFETY: as above.
+        unsafe { core::ptr::read_volatile(self.0.add(offset.load() as usize)) }
+    }
+
+    /// A pointer, as a number: to be followed by `bpf_probe_read_kernel` only.
+    ///
+    /// # Safety
+    /// The global must hold the offset of a pointer.
+    #[inline(always)]
+    pub(crate) unsafe fn address(self, offset: &Global<u32>) -> u64 {
+        // SAFETY: as above.
+        unsafe { core::ptr::read_volatile(self.0.add(offset.load() as usize).cast()) }
+    }
+
+    /// Thread number in the initial namespace.
+    #[inline(always)]
+    pub(crate) fn tid(self) -> u32 {
+        // SAFETY: the agent resolved the offset of `pid`, a pid_t.
+        unsafe { self.u32(&OFFSET_TASK_PID) }
+    }
+
+    /// Process number in the initial namespace.
+    #[inline(always)]
+    pub(crate) fn tgid(self) -> u32 {
+        // SAFETY: the agent resolved the offset of `tgid`, a pid_t.
+        unsafe { self.u32(&OFFSET_TASK_TGID) }
+    }
+
+    /// Its ledger, if it is tracked.
+    #[inline(always)]
+    pub(crate) fn ledger(self) -> Option<*mut Ledger> {
+        ledger(self.tid(), self.0 as u64)
+    }
+}
+
+/// The ledger of the thread with this number, if the task at this address is the one that is tracked under it.
+#[inline(always)]
+pub(crate) fn ledger(tid: u32, address: u64) -> Option<*mut Ledger> {
+    let slots = SLOT_OF.get_ptr(tid >> 2)?;
+    // SAFETY: the pointer is to four slots of a map value, and the index is at most 3.
+    let slot = unsafe { core::ptr::read_volatile(slots.cast::<u16>().add((tid & 3) as usize)) };
+    if slot == 0 {
+        return None;
+    }
+    let ledger = LEDGERS.get_ptr_mut(u32::from(slot))?;
+    // A tid that was used again, or exchanged by an exec from another thread, must not write here.
+    // SAFETY: a ledger in a map value.
+    if unsafe { (*ledger).task } != address {
+        return None;
+    }
+    Some(ledger)
+}
+
+/// Points a thread number to a slot.
+#[inline(always)]
+pub(crate) fn set_slot(tid: u32, slot: u16) {
+    if let Some(slots) = SLOT_OF.get_ptr_mut(tid >> 2) {
+        // SAFETY: as in `ledger`; the store is of one aligned u16, neighbours are not touched.
+        unsafe { core::ptr::write_volatile(slots.cast::<u16>().add((tid & 3) as usize), slot) };
+    }
+}
+
+/// The slot that a thread number points to, whoever holds it.
+#[inline(always)]
+pub(crate) fn slot_of(tid: u32) -> u16 {
+    match SLOT_OF.get_ptr(tid >> 2) {
+        // SAFETY: as in `ledger`.
+        Some(slots) => unsafe { core::ptr::read_volatile(slots.cast::<u16>().add((tid & 3) as usize)) },
+        None => 0,
+    }
+}
+
+/// Takes a slot for a thread and clears it. Without one the task is counted as missed.
+#[inline(always)]
+pub(crate) fn create(tid: u32, tgid: u32, address: u64) -> Option<*mut Ledger> {
+    let mut slot = u32::from(slot_of(tid));
+    if slot == 0 {
+        slot = FREE.pop().ok().flatten().unwrap_or(0);
+    } else {
+        // Its last holder left without being seen; the number is used again.
+        count(Counter::StaleSlot);
+    }
+    if slot == 0 {
+        count(Counter::MissedTask);
+        return None;
+    }
+    let ledger = LEDGERS.get_ptr_mut(slot)?;
+    // SAFETY: a ledger in a map value; nobody points to this slot yet, or its holder is gone.
+    unsafe {
+        let words: *mut u64 = ledger.cast();
+        let mut word = 0;
+        while word < size_of::<Ledger>() / 8 {
+            core::ptr::write_volatile(words.add(word), 0);
+            word += 1;
+        }
+        (*ledger).task = address;
+        (*ledger).tid = tid;
+        (*ledger).tgid = tgid;
+        (*ledger).slot = slot as u16;
+    }
+    set_slot(tid, slot as u16);
+    Some(ledger)
+}
+
+/// Copies a ledger word by word: a plain assignment of 192 bytes would become a loop over bytes here. Volatile,
+/// because the ledger may change under a switch of its own thread.
+///
+/// # Safety
+/// Both must point to whole ledgers.
+#[inline(always)]
+pub(crate) unsafe fn copy(from: *const Ledger, to: *mut Ledger) {
+    let (from, to): (*const u64, *mut u64) = (from.cast(), to.cast());
+    let mut word = 0;
+    while word < size_of::<Ledger>() / 8 {
+        // SAFETY: the caller promised both, and the index stays inside them.
+        unsafe { core::ptr::write_volatile(to.add(word), core::ptr::read_volatile(from.add(word))) };
+        word += 1;
+    }
+}
+
+/// Gives a slot back. The ledger's task is cleared, so that a late user of the old number finds nobody.
+#[inline(always)]
+pub(crate) fn release(slot: u16) {
+    if let Some(ledger) = LEDGERS.get_ptr_mut(u32::from(slot)) {
+        // SAFETY: a ledger in a map value.
+        unsafe { (*ledger).task = 0 };
+    }
+    let slot = u32::from(slot);
+    if slot != 0 {
+        let _ = FREE.push(&slot, 0);
+    }
+}
+
+/// Minor and major faults of a task, by its address.
+#[inline(always)]
+pub(crate) fn faults(address: u64) -> (u64, u64) {
+    // SAFETY: the helper checks the memory; what cannot be read is 0.
+    unsafe {
+        let minor = bpf_probe_read_kernel((address + u64::from(OFFSET_TASK_MIN_FLT.load())) as *const u64);
+        let major = bpf_probe_read_kernel((address + u64::from(OFFSET_TASK_MAJ_FLT.load())) as *const u64);
+        (minor.unwrap_or(0), major.unwrap_or(0))
+    }
+}
+
+/// The name of a task, by its address.
+#[inline(always)]
+pub(crate) fn comm(address: u64, into: &mut [u8; COMM_BYTES]) {
+    // SAFETY: the helper checks the memory; on failure it zeroes the buffer.
+    let _ = unsafe {
+        bpf_probe_read_kernel_buf((address + u64::from(OFFSET_TASK_COMM.load())) as *const u8, into)
+    };
+}
