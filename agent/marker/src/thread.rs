@@ -194,3 +194,141 @@ fn child_of_moved(root: u64) -> u64 {
     let counter = &COUNTERS[ids::mix(root) as usize % COUNTERS.len()];
     MOVED | u64::from(counter.fetch_add(1, Relaxed)) & (MOVED - 1)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[derive(Clone, Copy, Debug)]
+    enum Act {
+        Begin,
+        Request,
+        End,
+        /// Leaves or enters the phase that is this many places up from the innermost, or that was left this long ago.
+        Leave(usize),
+        Enter(usize),
+    }
+
+    fn act() -> impl Strategy<Value = Act> {
+        prop_oneof![
+            4 => Just(Act::Begin),
+            1 => Just(Act::Request),
+            3 => Just(Act::End),
+            1 => (0..3_usize).prop_map(Act::Leave),
+            1 => (0..3_usize).prop_map(Act::Enter),
+        ]
+    }
+
+    /// The roots that the model is inside, outermost first, each with the number of its phases that are open here.
+    #[derive(Default)]
+    struct Model {
+        roots: Vec<(u64, u32)>,
+        open: Vec<u64>,
+        left: Vec<u64>,
+    }
+
+    impl Model {
+        fn open(&mut self, token: u64) {
+            self.open.push(token);
+            match self.roots.last_mut() {
+                Some((root, depth)) if *root == token::root(token) && !token::is_root(token) => *depth += 1,
+                _ => self.roots.push((token::root(token), 1)),
+            }
+        }
+
+        fn close(&mut self, at: usize) -> u64 {
+            let token = self.open.remove(at);
+            let of = self.roots.iter().rposition(|(root, _)| *root == token::root(token));
+            let of = of.expect("an open phase is of an open root");
+            self.roots[of].1 -= 1;
+            self.roots.retain(|(_, depth)| *depth > 0);
+            token
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn tokens_are_unique_and_belong_to_the_innermost_root(acts in prop::collection::vec(act(), 0..200)) {
+            let thread = Thread::new();
+            thread.ready();
+            let (mut model, mut seen) = (Model::default(), HashSet::new());
+            for act in acts {
+                let full = model.roots.len() == FRAMES;
+                match act {
+                    Act::Request | Act::Begin | Act::Enter(_) if full => {}
+                    Act::Request => {
+                        let token = thread.begin_root();
+                        prop_assert!(token::is_root(token) && seen.insert(token));
+                        model.open(token);
+                    }
+                    Act::Begin => {
+                        let token = thread.begin();
+                        prop_assert!(token != 0 && seen.insert(token));
+                        match model.roots.last() {
+                            Some((root, _)) => prop_assert_eq!(token::root(token), *root),
+                            None => prop_assert!(token::is_root(token)),
+                        }
+                        model.open(token);
+                    }
+                    Act::End => if let Some(last) = model.open.len().checked_sub(1) {
+                        thread.close(model.close(last));
+                    },
+                    Act::Leave(up) => if let Some(at) = model.open.len().checked_sub(1 + up) {
+                        let token = model.close(at);
+                        thread.close(token);
+                        model.left.push(token);
+                    },
+                    Act::Enter(ago) => if let Some(at) = model.left.len().checked_sub(1 + ago) {
+                        let token = model.left.remove(at);
+                        thread.enter(token);
+                        if model.roots.last().is_some_and(|(root, _)| *root == token::root(token)) {
+                            model.open.push(token);
+                            model.roots.last_mut().expect("just seen").1 += 1;
+                        } else {
+                            model.open(token);
+                        }
+                    },
+                }
+                prop_assert_eq!(thread.root(), model.roots.last().map_or(0, |(root, _)| *root));
+            }
+        }
+    }
+
+    #[test]
+    fn children_stay_unique_beyond_the_counter_of_their_root() {
+        let thread = Thread::new();
+        thread.ready();
+        let root = thread.begin_root();
+        let mut seen = HashSet::new();
+        for _ in 0..200_000 {
+            let child = thread.begin();
+            thread.close(child);
+            assert_eq!(token::root(child), root);
+            assert!(!token::is_root(child) && seen.insert(child));
+        }
+    }
+
+    #[test]
+    fn threads_that_share_a_root_number_its_children_apart() {
+        let root = {
+            let thread = Thread::new();
+            thread.ready();
+            thread.begin_root()
+        };
+        let children = || {
+            let thread = Thread::new();
+            thread.ready();
+            thread.enter(root);
+            (0..10_000).map(|_| thread.begin()).collect::<Vec<u64>>()
+        };
+        let all: Vec<u64> = std::thread::scope(|scope| {
+            let threads = [scope.spawn(children), scope.spawn(children)];
+            threads.into_iter().flat_map(|thread| thread.join().expect("does not panic")).collect()
+        });
+        assert_eq!(all.iter().collect::<HashSet<_>>().len(), 20_000);
+    }
+}
