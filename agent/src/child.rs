@@ -1,0 +1,189 @@
+//! The program under observation: found, started as the right user, adopted before its first instruction.
+//!
+//! Between fork and exec the child runs the program `adopt` on itself (BPF_PROG_TEST_RUN of a raw tracepoint program
+//! happens in the caller's context), so nothing of it is missed and its number in any PID namespace is not needed.
+//! Under sudo it becomes the invoking user afterwards. It watches nothing.
+
+use std::{
+    ffi::{CString, OsString},
+    io,
+    os::{
+        fd::{AsRawFd as _, BorrowedFd, OwnedFd, RawFd},
+        unix::{fs::PermissionsExt as _, process::CommandExt as _},
+    },
+    path::{Path, PathBuf},
+    process::{Child, Command},
+};
+
+use nix::{
+    sys::signal::{SigSet, SigmaskHow},
+    unistd::{Gid, Uid, User},
+};
+
+/// `BPF_PROG_TEST_RUN` of bpf(2).
+const BPF_PROG_TEST_RUN: libc::c_int = 10;
+
+/// Why the program could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum ChildError {
+    /// No such program.
+    #[error("command not found: `{0}`")]
+    NotFound(String),
+    /// There, and not to be run.
+    #[error("command cannot be run: `{command}`: {source}")]
+    NotRunnable {
+        /// What was asked for.
+        command: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The user of SUDO_UID does not exist.
+    #[error("the user who called sudo is unknown: {0}")]
+    UnknownUser(String),
+}
+
+/// Whom the child runs as.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunAs {
+    /// User.
+    pub uid: Uid,
+    /// Group.
+    pub gid: Gid,
+    groups: Vec<Gid>,
+    environment: Vec<(&'static str, OsString)>,
+}
+
+impl RunAs {
+    /// The user who called sudo; none if this process was not started by sudo, or by root through sudo.
+    pub fn invoking_user() -> Result<Option<Self>, ChildError> {
+        let number = |name| std::env::var(name).ok().and_then(|value| value.parse::<u32>().ok());
+        let (Some(uid), Some(gid)) = (number("SUDO_UID"), number("SUDO_GID")) else { return Ok(None) };
+        if uid == 0 || !nix::unistd::geteuid().is_root() {
+            return Ok(None);
+        }
+        let user = User::from_uid(Uid::from_raw(uid)).ok().flatten();
+        let user = user.ok_or_else(|| ChildError::UnknownUser(uid.to_string()))?;
+        let name = CString::new(user.name.clone()).map_err(|_| ChildError::UnknownUser(uid.to_string()))?;
+        let gid = Gid::from_raw(gid);
+        let groups = nix::unistd::getgrouplist(&name, gid).unwrap_or_else(|_| vec![gid]);
+        let environment = vec![
+            ("HOME", user.dir.into_os_string()),
+            ("USER", user.name.clone().into()),
+            ("LOGNAME", user.name.into()),
+        ];
+        Ok(Some(Self { uid: user.uid, gid, groups, environment }))
+    }
+}
+
+/// The file that a command names, looked up in PATH as a shell would.
+pub fn resolve(command: &str) -> Result<PathBuf, ChildError> {
+    let runnable = |path: &Path| {
+        path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+    };
+    if command.contains('/') {
+        let path = PathBuf::from(command);
+        return match path.metadata() {
+            Ok(_) if runnable(&path) => Ok(path),
+            Ok(_) => Err(ChildError::NotRunnable {
+                command: command.to_owned(),
+                source: io::ErrorKind::PermissionDenied.into(),
+            }),
+            Err(_) => Err(ChildError::NotFound(command.to_owned())),
+        };
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .map(|folder| folder.join(command))
+        .find(|path| runnable(path))
+        .ok_or_else(|| ChildError::NotFound(command.to_owned()))
+}
+
+/// The attributes of BPF_PROG_TEST_RUN, all of them, so that the kernel finds zeros where we ask for nothing.
+#[repr(C)]
+#[derive(Default)]
+struct TestRun {
+    program: u32,
+    result: u32,
+    data_in_bytes: u32,
+    data_out_bytes: u32,
+    data_in: u64,
+    data_out: u64,
+    repeat: u32,
+    duration: u32,
+    context_in_bytes: u32,
+    context_out_bytes: u32,
+    context_in: u64,
+    context_out: u64,
+    flags: u32,
+    cpu: u32,
+    batch: u32,
+    reserved: u32,
+}
+
+/// Runs a raw tracepoint program on the calling thread. Async-signal-safe: one system call.
+fn run_on_self(program: RawFd) -> io::Result<()> {
+    let attributes = TestRun { program: program as u32, ..TestRun::default() };
+    // SAFETY: the attributes live across the call and have the size that is passed.
+    let result = unsafe {
+        libc::syscall(libc::SYS_bpf, BPF_PROG_TEST_RUN, &raw const attributes, size_of::<TestRun>())
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Starts the program, adopted.
+pub fn spawn(
+    command: &[String],
+    environment: &[(&str, OsString)],
+    adopt: BorrowedFd<'_>,
+    run_as: Option<&RunAs>,
+) -> Result<Child, ChildError> {
+    let program = command.first().map(String::as_str).unwrap_or_default();
+    let path = resolve(program)?;
+    let mut start = Command::new(&path);
+    start.arg0(program).args(&command[1..]).envs(environment.iter().map(|(name, value)| (name, value)));
+    let adopt = adopt.as_raw_fd();
+    let user = run_as.cloned();
+    if let Some(user) = &user {
+        start.envs(user.environment.iter().map(|(name, value)| (name, value)));
+    }
+    let become_child = move || -> io::Result<()> {
+        run_on_self(adopt)?;
+        // The agent blocks signals to read them from a descriptor; its child must not inherit that.
+        SigSet::empty().thread_set_mask()?;
+        if let Some(user) = &user {
+            nix::unistd::setgroups(&user.groups)?;
+            nix::unistd::setgid(user.gid)?;
+            nix::unistd::setuid(user.uid)?;
+        }
+        Ok(())
+    };
+    // SAFETY: between fork and exec only system calls are made, and no memory is allocated.
+    unsafe { start.pre_exec(become_child) };
+    start.spawn().map_err(|source| match source.kind() {
+        io::ErrorKind::NotFound => ChildError::NotFound(program.to_owned()),
+        _ => ChildError::NotRunnable { command: program.to_owned(), source },
+    })
+}
+
+/// A descriptor that becomes readable when the process ends (pidfd_open, 5.3 and later).
+pub fn pidfd(pid: u32) -> io::Result<OwnedFd> {
+    use std::os::fd::FromRawFd as _;
+    // SAFETY: no pointers are passed.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid as libc::pid_t, 0) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call returned a descriptor that nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
+}
+
+/// Signals that are passed on to the child.
+pub fn forwarded() -> SigSet {
+    use nix::sys::signal::Signal::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+    [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2].into_iter().collect()
+}
+
+/// Blocks the forwarded signals, in this thread and all that it starts.
+pub fn block_forwarded() -> io::Result<()> {
+    nix::sys::signal::sigprocmask(SigmaskHow::SIG_BLOCK, Some(&forwarded()), None).map_err(io::Error::from)
+}

@@ -1,0 +1,93 @@
+//! From the rings to pairing: drains both, puts the records into the order of their times, counts what it cannot read.
+//!
+//! Edges and lives of tasks travel in two rings, so their order has to be restored. A thread's edges were handed over
+//! before its exit: draining events, then edges, means that an exit which is seen has all its edges seen. A fork was
+//! handed over before the child's first edge: draining events again after the edges finds it; exits of that second
+//! round wait for the next one. It allocates one bounded batch and knows no phases.
+
+use aya::maps::{MapData, RingBuf};
+use guestscope_ebpf::Kind;
+
+use crate::{
+    phase::pairing::Pairing,
+    record::{Record, decode},
+};
+
+/// Edges in one batch: 8,192 of 336 bytes are 2.8 MB, the largest piece of the agent's memory.
+const BATCH: usize = 8192;
+
+/// Both rings and what waits between two rounds.
+pub struct Pump {
+    edges: RingBuf<MapData>,
+    events: RingBuf<MapData>,
+    held: Vec<Record>,
+    batch: Vec<Record>,
+    /// Records that could not be read: a bug, or an object of another version.
+    pub undecodable: u64,
+    /// Edges read so far.
+    pub edges_read: u64,
+}
+
+impl Pump {
+    /// Over both rings.
+    pub fn new(edges: RingBuf<MapData>, events: RingBuf<MapData>) -> Self {
+        Self { edges, events, held: Vec::new(), batch: Vec::new(), undecodable: 0, edges_read: 0 }
+    }
+
+    /// The rings, to wait for.
+    pub fn rings(&self) -> [&RingBuf<MapData>; 2] {
+        [&self.edges, &self.events]
+    }
+
+    /// Feeds everything that waits to pairing. Returns after the edge ring was seen empty once.
+    pub fn drain(&mut self, pairing: &mut Pairing) {
+        loop {
+            let emptied = self.round();
+            self.batch.sort_by_key(Record::time_ns);
+            for record in self.batch.drain(..) {
+                match record {
+                    Record::Edge(edge) => pairing.edge(&edge),
+                    Record::Task(kind, task) => pairing.task(kind, &task),
+                }
+            }
+            if emptied {
+                return;
+            }
+        }
+    }
+
+    /// Fills the batch. False if there were more edges than fit: then ends and execs wait, since edges of their
+    /// threads may still be in the ring.
+    fn round(&mut self) -> bool {
+        let mut events = std::mem::take(&mut self.held);
+        self.undecodable += read(&mut self.events, &mut events, usize::MAX);
+        self.undecodable += read(&mut self.edges, &mut self.batch, BATCH);
+        let edges = self.batch.len();
+        self.edges_read += edges as u64;
+        let emptied = edges < BATCH;
+        let first_round = events.len();
+        self.undecodable += read(&mut self.events, &mut events, usize::MAX);
+        for (index, event) in events.into_iter().enumerate() {
+            let wait = match event {
+                Record::Task(Kind::Exit, _) => index >= first_round || !emptied,
+                Record::Task(Kind::Exec, _) => !emptied,
+                Record::Task(Kind::Fork | Kind::Edge, _) | Record::Edge(_) => false,
+            };
+            if wait { self.held.push(event) } else { self.batch.push(event) }
+        }
+        emptied
+    }
+}
+
+/// Reads at most `limit` records; how many could not be read.
+fn read(ring: &mut RingBuf<MapData>, into: &mut Vec<Record>, limit: usize) -> u64 {
+    let mut undecodable = 0;
+    while into.len() < limit {
+        let Some(bytes) = ring.next() else { break };
+        match decode(&bytes) {
+            Ok(record) => into.push(record),
+            Err(_) => undecodable += 1,
+        }
+    }
+    undecodable
+}
