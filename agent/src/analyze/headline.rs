@@ -1,0 +1,124 @@
+//! What made the slowest requests slow, in one finding.
+//!
+//! Yields a [`Headline`]. A request has a dominant cause if one cause makes at least half of its excess; the slowest
+//! requests have one if it dominates more than half of them. Otherwise this says so instead of choosing.
+
+use std::sync::Arc;
+
+use super::{split::Cause, summary::Slow};
+
+/// Requests without which nothing is said about the slowest.
+pub const ENOUGH_REQUESTS: u64 = 20;
+/// Mean excess of the slowest, as part of the typical latency, below which they are no matter.
+const HARDLY_SLOWER: f64 = 0.1;
+
+/// The finding.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Headline {
+    /// Too few requests to speak of slow ones: fewer than [`ENOUGH_REQUESTS`].
+    TooFew {
+        /// How many there were.
+        requests: u64,
+    },
+    /// The slowest are hardly slower than a typical request.
+    Alike {
+        /// How many were looked at.
+        slowest: usize,
+        /// Mean excess as part of the typical latency.
+        excess_share: f64,
+    },
+    /// No cause dominates more than half of the slowest.
+    Mixed {
+        /// How many were looked at.
+        slowest: usize,
+        /// Causes that dominate some, with how many, the most frequent first.
+        causes: Vec<(Cause, usize)>,
+        /// How many have no dominant cause.
+        without: usize,
+        /// Their mean excess, ns.
+        excess_ns: i64,
+    },
+    /// One cause dominates more than half of the slowest.
+    Cause {
+        /// Which.
+        cause: Cause,
+        /// How many it dominates.
+        dominated: usize,
+        /// How many were looked at.
+        slowest: usize,
+        /// Mean excess of those that it dominates, ns.
+        excess_ns: i64,
+        /// What the cause makes of it, ns.
+        of_cause_ns: i64,
+        /// The phase with the largest part of that.
+        path: Vec<Arc<str>>,
+        /// And what that part is, ns.
+        of_path_ns: i64,
+    },
+}
+
+/// How many of the slowest to look at: a tenth of the requests, at least 3 and at most all that were kept.
+fn looked_at(requests: u64, kept: usize) -> usize {
+    usize::try_from(requests / 10).unwrap_or(usize::MAX).max(3).min(kept)
+}
+
+impl Headline {
+    /// `slowest` comes slowest first.
+    pub(super) fn of(requests: u64, typical_ns: u64, slowest: &[Slow]) -> Self {
+        if requests < ENOUGH_REQUESTS {
+            return Headline::TooFew { requests };
+        }
+        let slowest = &slowest[..looked_at(requests, slowest.len())];
+        let excess_ns = mean(slowest.iter().map(|slow| slow.excess_ns));
+        let excess_share = excess_ns as f64 / typical_ns.max(1) as f64;
+        if excess_share < HARDLY_SLOWER {
+            return Headline::Alike { slowest: slowest.len(), excess_share };
+        }
+        let causes = frequencies(slowest);
+        match causes.first() {
+            Some(&(cause, dominated)) if dominated * 2 > slowest.len() => Self::one(cause, slowest),
+            _ => {
+                let without = slowest.len() - causes.iter().map(|&(_, count)| count).sum::<usize>();
+                Headline::Mixed { slowest: slowest.len(), causes, without, excess_ns }
+            }
+        }
+    }
+
+    fn one(cause: Cause, slowest: &[Slow]) -> Self {
+        let dominated: Vec<&Slow> = slowest.iter().filter(|slow| slow.dominant() == Some(cause)).collect();
+        let mut by_path: Vec<(&[Arc<str>], i128)> = Vec::new();
+        for part in dominated.iter().flat_map(|slow| &slow.parts).filter(|part| part.cause == cause) {
+            match by_path.iter_mut().find(|(path, _)| *path == part.path.as_slice()) {
+                Some((_, sum)) => *sum += i128::from(part.excess_ns),
+                None => by_path.push((&part.path, i128::from(part.excess_ns))),
+            }
+        }
+        // Among equals the first name, so that the order of requests cannot matter.
+        by_path.sort_by(|(path, sum), (other_path, other_sum)| other_sum.cmp(sum).then(path.cmp(other_path)));
+        let count = dominated.len() as i128;
+        let (path, of_path) = by_path.first().map_or((Vec::new(), 0), |(path, sum)| (path.to_vec(), *sum));
+        Headline::Cause {
+            cause,
+            dominated: dominated.len(),
+            slowest: slowest.len(),
+            excess_ns: mean(dominated.iter().map(|slow| slow.excess_ns)),
+            of_cause_ns: mean(dominated.iter().map(|slow| slow.excess_by(cause))),
+            path,
+            of_path_ns: (of_path / count.max(1)) as i64,
+        }
+    }
+}
+
+fn mean(values: impl ExactSizeIterator<Item = i64>) -> i64 {
+    let count = values.len().max(1) as i128;
+    (values.map(i128::from).sum::<i128>() / count) as i64
+}
+
+fn frequencies(slowest: &[Slow]) -> Vec<(Cause, usize)> {
+    let dominant: Vec<Cause> = slowest.iter().filter_map(Slow::dominant).collect();
+    let count_of = |cause: Cause| dominant.iter().filter(|&&other| other == cause).count();
+    let mut causes: Vec<(Cause, usize)> =
+        Cause::all().map(|cause| (cause, count_of(cause))).filter(|&(_, count)| count > 0).collect();
+    causes.sort_by_key(|&(cause, count)| (std::cmp::Reverse(count), cause));
+    causes
+}

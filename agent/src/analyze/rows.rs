@@ -1,0 +1,67 @@
+//! One line per place in the tree of phases: how often, how long, on what.
+//!
+//! Yields [`Row`]. Times are those of whole phases with what is nested in them; only [`RowKind::Outside`] is a
+//! remainder. It makes no judgement.
+
+use std::sync::Arc;
+
+use crate::phase::{COUNT_NAMES, Counts, Phase};
+
+use super::{
+    quantiles::{Durations, Quantiles},
+    split::{Split, Sums},
+};
+
+/// What a row stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowKind {
+    /// A marked phase.
+    Phase,
+    /// Waiting before the request began.
+    Queue,
+    /// What no phase covers, request by request.
+    Outside,
+    /// Phases under names for which there was no room.
+    Other,
+}
+
+/// All phases of one name at one place, or what stands for none.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// What it stands for.
+    pub kind: RowKind,
+    /// Names from under the request down to this one; never empty.
+    pub path: Vec<Arc<str>>,
+    /// 0 directly under the request.
+    pub depth: usize,
+    /// Durations, one per phase; for [`RowKind::Outside`] one per request.
+    pub duration: Quantiles,
+    /// Its durations as part of all latencies, 0 to 1. Rows of depth 0 add up to 1, unless phases overlap.
+    pub share: f64,
+    /// Where the time went, exact sums over `duration.count` phases.
+    pub sums: Sums,
+    /// Events, exact sums, in the order of [`COUNT_NAMES`].
+    pub counts: [u128; COUNT_NAMES.len()],
+}
+
+/// A row while requests come.
+#[derive(Clone, Debug, Default)]
+pub(super) struct RowTally {
+    pub(super) durations: Durations,
+    pub(super) sums: Sums,
+    pub(super) counts: [u128; COUNT_NAMES.len()],
+}
+
+impl RowTally {
+    pub(super) fn add(&mut self, phase: &Phase) {
+        self.durations.record(phase.duration_ns);
+        self.sums.add(&Split::of(phase));
+        add_counts(&mut self.counts, phase.counts);
+    }
+}
+
+pub(super) fn add_counts(sums: &mut [u128; COUNT_NAMES.len()], counts: Counts) {
+    for (sum, count) in sums.iter_mut().zip(counts.to_array()) {
+        *sum += u128::from(count);
+    }
+}

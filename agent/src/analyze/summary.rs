@@ -1,0 +1,293 @@
+//! A finished run, summed up: per kind of request and phase, the slowest requests and what their excess was made of.
+//!
+//! Yields [`Summary`], in memory that does not grow with the run: it reads the requests twice instead of keeping
+//! them. It compares requests of one run with each other, never runs with runs.
+
+use std::{convert::Infallible, sync::Arc};
+
+use crate::phase::{COUNT_NAMES, Counts, Request};
+
+use super::{
+    TailVerdict,
+    headline::Headline,
+    quantiles::Quantiles,
+    rows::{Row, RowKind},
+    split::{Cause, Split, Sums},
+    tally::{ByName, Candidate, GroupTally, Standing, Tally, request_split},
+    tree::{OTHER, PlaceId, ROOT, Tree, latency_ns},
+    typical::{Middle, Typical},
+};
+
+/// Slowest requests that a group keeps.
+pub const SLOWEST: usize = 10;
+
+/// Requests that statistics leave out, counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Named [`crate::phase::WARMUP`] by the program.
+    pub warmups: u64,
+    /// Without an end of their own: their durations are not what the program meant.
+    pub unfinished: u64,
+    /// Rows that break a promise of the format, for instance accounts that do not add up to the duration.
+    pub damaged: u64,
+}
+
+/// A process, by its main thread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProcessRow {
+    /// Unique in the run.
+    pub id: u64,
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its number in the initial namespace.
+    pub pid: u32,
+    /// How long it was observed, ns.
+    pub wall_ns: u64,
+    /// Where that went.
+    pub split: Split,
+    /// Events of its main thread.
+    pub counts: Counts,
+}
+
+/// A part of an excess.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Excess {
+    /// The phase whose own time it is: names from under the request, or [`super::OUTSIDE`].
+    pub path: Vec<Arc<str>>,
+    /// On what.
+    pub cause: Cause,
+    /// More than in a typical request, ns; negative if less.
+    pub excess_ns: i64,
+}
+
+/// One of the slowest requests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slow {
+    /// The `id` of its outermost phase.
+    pub id: u64,
+    /// The number that the program gave it.
+    pub request: u64,
+    /// Its trace.
+    pub trace_id: [u8; 16],
+    /// CLOCK_MONOTONIC, ns.
+    pub start_ns: u64,
+    /// Queue and duration, ns.
+    pub latency_ns: u64,
+    /// More than the typical request, ns: the sum over `parts`, exactly.
+    pub excess_ns: i64,
+    /// All parts that are not zero, the largest first.
+    pub parts: Vec<Excess>,
+}
+
+impl Slow {
+    /// What one cause makes of the excess, over all phases, ns.
+    pub fn excess_by(&self, cause: Cause) -> i64 {
+        self.parts.iter().filter(|part| part.cause == cause).map(|part| part.excess_ns).sum()
+    }
+
+    /// The cause that makes at least half of the excess, if there is one.
+    pub fn dominant(&self) -> Option<Cause> {
+        let (excess, cause) =
+            Cause::all().map(|cause| (self.excess_by(cause), cause)).max_by_key(|&(excess, cause)| {
+                (excess, std::cmp::Reverse(cause)) // among equals the first account
+            })?;
+        (excess > 0 && i128::from(excess) * 2 >= i128::from(self.excess_ns)).then_some(cause)
+    }
+}
+
+/// Requests of one name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Group {
+    /// Of the outermost phase.
+    pub name: Arc<str>,
+    /// Latencies of the requests.
+    pub latency: Quantiles,
+    /// Requests per second between the first begin and the last end.
+    pub throughput_per_s: f64,
+    /// Where the latencies went, exact sums.
+    pub sums: Sums,
+    /// Events of the requests' threads, exact sums, in the order of [`COUNT_NAMES`].
+    pub counts: [u128; COUNT_NAMES.len()],
+    /// Latency of the typical request, ns.
+    pub typical_ns: u64,
+    /// Requests over which that is the mean.
+    pub typical_of: u64,
+    /// Phases: queues first, then as first seen, nested ones below their parents, what no phase covers last.
+    pub rows: Vec<Row>,
+    /// The slowest, slowest first, at most [`SLOWEST`].
+    pub slowest: Vec<Slow>,
+    /// What made them slow.
+    pub headline: Headline,
+    /// Requests with phases that ran on other threads beside them: shares may add up to more than 1.
+    pub overlapping: u64,
+    /// Requests in which edges were lost: phases may be missing in them.
+    pub lossy: u64,
+}
+
+/// A finished run.
+#[derive(Clone, Debug)]
+pub struct Summary {
+    /// By the time they took in all, most first. Empty if the program marked no request.
+    pub groups: Vec<Group>,
+    /// What they leave out.
+    pub left_out: LeftOut,
+    /// The processes that ran longest.
+    pub processes: Vec<ProcessRow>,
+    /// How many processes there were.
+    pub processes_seen: u64,
+    standards: ByName<(Tree, Typical)>,
+}
+
+impl Summary {
+    /// Reads the run twice; both readings must give the same requests, in any order.
+    ///
+    /// # Errors
+    /// The first error of a reading.
+    pub fn read<E, I>(mut source: impl FnMut() -> Result<I, E>) -> Result<Self, E>
+    where
+        I: Iterator<Item = Result<Request, E>>,
+    {
+        let mut first = Tally::default();
+        for request in source()? {
+            first.add(&request?);
+        }
+        let mut second = std::mem::take(&mut first.groups).map(|_, group| {
+            let middle = Middle::new(&group);
+            (group, middle)
+        });
+        for request in source()? {
+            let request = request?;
+            if Standing::of(&request) == Standing::Counted
+                && let Some((group, middle)) = second.get_mut(&request.root().name)
+            {
+                middle.add(group, &request);
+            }
+        }
+        Ok(Self::finish(first, second))
+    }
+
+    /// [`Summary::read`] of requests that cannot fail to be read.
+    pub fn new<I: Iterator<Item = Request>>(mut source: impl FnMut() -> I) -> Self {
+        match Self::read(|| Ok::<_, Infallible>(source().map(Ok))) {
+            Ok(summary) => summary,
+            Err(never) => match never {},
+        }
+    }
+
+    fn finish(first: Tally, second: ByName<(GroupTally, Middle)>) -> Self {
+        let mut groups = Vec::new();
+        let standards = second.map(|name, (tally, middle)| {
+            let order = tally.tree.order();
+            let mut quantiles: Vec<Quantiles> =
+                tally.rows.iter().map(|row| row.durations.quantiles()).collect();
+            quantiles[ROOT] = tally.latency.quantiles();
+            let typical = middle.finish(&order, quantiles);
+            groups.push(Group::new(name.clone(), &tally, &typical, &order));
+            (tally.tree, typical)
+        });
+        groups.sort_by(|a, b| b.latency.sum_ns.cmp(&a.latency.sum_ns).then_with(|| a.name.cmp(&b.name)));
+        let Tally { groups: _taken_for_the_second_reading, left_out, processes, processes_seen } = first;
+        Self { groups, left_out, processes, processes_seen, standards }
+    }
+
+    /// Requests that statistics rest on.
+    pub fn requests(&self) -> u64 {
+        self.groups.iter().map(|group| group.latency.count).sum()
+    }
+
+    /// What the columns `cause` and `tail` say of each phase of a request, in their order: the request among the
+    /// requests of its name, each phase among the phases of its place. Nothing for what statistics leave out.
+    pub fn verdicts(&self, request: &Request) -> Vec<TailVerdict> {
+        let nothing = vec![TailVerdict::default(); request.phases.len()];
+        if Standing::of(request) != Standing::Counted {
+            return nothing;
+        }
+        let Some((tree, typical)) = self.standards.get(&request.root().name) else { return nothing };
+        let located = tree.locate(request);
+        let judge = |(index, &place): (usize, &PlaceId)| {
+            let Some(standard) = typical.standard(place) else { return TailVerdict::default() };
+            let phase = &request.phases[index];
+            match index {
+                0 => standard.judge(latency_ns(request), &request_split(request)),
+                _ => standard.judge(phase.duration_ns, &Split::of(phase)),
+            }
+        };
+        located.places.iter().enumerate().map(judge).collect()
+    }
+}
+
+impl Group {
+    fn new(name: Arc<str>, tally: &GroupTally, typical: &Typical, order: &[PlaceId]) -> Self {
+        let latency = tally.latency.quantiles();
+        let slowest: Vec<Slow> =
+            tally.slowest.iter().map(|slow| slow_one(slow, &tally.tree, typical)).collect();
+        let wall_ns = tally.last_end_ns.saturating_sub(tally.first_start_ns).max(1);
+        Self {
+            name,
+            latency,
+            throughput_per_s: latency.count as f64 * 1e9 / wall_ns as f64,
+            sums: tally.sums,
+            counts: tally.counts,
+            typical_ns: typical.latency_ns,
+            typical_of: typical.requests,
+            rows: rows(tally, latency.sum_ns, order),
+            headline: Headline::of(latency.count, typical.latency_ns, &slowest),
+            slowest,
+            overlapping: tally.overlapping,
+            lossy: tally.lossy,
+        }
+    }
+}
+
+fn rows(tally: &GroupTally, latency_sum_ns: u128, order: &[PlaceId]) -> Vec<Row> {
+    let row = |place: PlaceId, kind: RowKind| {
+        let (known, sums) = (tally.tree.place(place), &tally.rows[place]);
+        let duration = sums.durations.quantiles();
+        let share = duration.sum_ns as f64 / latency_sum_ns.max(1) as f64;
+        let path = tally.tree.path(place);
+        Row { kind, path, depth: known.depth, duration, share, sums: sums.sums, counts: sums.counts }
+    };
+    let mut rows: Vec<Row> = Vec::with_capacity(order.len() + 1);
+    for &place in order {
+        let kind = match (tally.tree.place(place).is_queue, place == OTHER) {
+            (true, _) => RowKind::Queue,
+            (false, true) => RowKind::Other,
+            (false, false) => RowKind::Phase,
+        };
+        rows.extend(Some(row(place, kind)).filter(|row| row.duration.count > 0));
+    }
+    let mut outside = row(ROOT, RowKind::Outside);
+    outside.counts = tally.counts;
+    for inside in rows.iter().filter(|row| row.depth == 0) {
+        for (left, taken) in outside.counts.iter_mut().zip(inside.counts) {
+            *left = left.saturating_sub(taken);
+        }
+    }
+    rows.push(outside);
+    rows
+}
+
+fn slow_one(slow: &Candidate, tree: &Tree, typical: &Typical) -> Slow {
+    let nothing = Split::default();
+    let mut parts = Vec::new();
+    for (place, usual) in &typical.own {
+        let own = slow.own.get(place).unwrap_or(&nothing);
+        for (cause, ns) in own.iter() {
+            // Both are at most 2^62: the first reading left out what is longer.
+            let excess_ns = ns as i64 - usual.get(cause) as i64;
+            if excess_ns != 0 {
+                parts.push(Excess { path: tree.path(*place), cause, excess_ns });
+            }
+        }
+    }
+    parts.sort_by_key(|part| std::cmp::Reverse(part.excess_ns));
+    Slow {
+        id: slow.id,
+        request: slow.request,
+        trace_id: slow.trace_id,
+        start_ns: slow.start_ns,
+        latency_ns: slow.latency_ns,
+        excess_ns: slow.latency_ns as i64 - typical.latency_ns as i64,
+        parts,
+    }
+}

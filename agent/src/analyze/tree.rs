@@ -1,0 +1,228 @@
+//! The tree of phase names under one kind of request, and how a request's time lies in it.
+//!
+//! Yields a [`Leaves`] per request: time by (place in the tree, cause), nothing counted twice. The number of places is
+//! bounded, because a program may name its phases after its requests; it does not keep requests.
+
+use std::{collections::HashMap, sync::Arc};
+
+use crate::phase::{Phase, PhaseKind, Request};
+
+use super::split::Split;
+
+/// What no phase of the request covers.
+pub const OUTSIDE: &str = "(outside phases)";
+/// Phases whose names came after there was room for more.
+pub const OTHER_PHASES: &str = "(other phases)";
+/// Requests whose names came after there was room for more.
+pub const OTHER_REQUESTS: &str = "(other requests)";
+
+/// Places in one tree. Each costs up to 150 KB while a run is read.
+const PLACES: usize = 64;
+
+/// A place in the tree.
+pub(super) type PlaceId = usize;
+/// The outermost phase.
+pub(super) const ROOT: PlaceId = 0;
+/// Where names go for which there is no room.
+pub(super) const OTHER: PlaceId = 1;
+
+/// When a place was first seen: begin and number of the request, then the place within it. Not the order of reading,
+/// so that the order of requests in a folder does not matter.
+type FirstSeen = (u64, u64, usize);
+
+const NEVER: FirstSeen = (u64::MAX, u64::MAX, usize::MAX);
+
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub(super) parent: PlaceId,
+    pub(super) name: Arc<str>,
+    pub(super) is_queue: bool,
+    /// 0 directly under the request.
+    pub(super) depth: usize,
+    seen: FirstSeen,
+}
+
+/// The places, by name under their parents.
+#[derive(Clone, Debug)]
+pub(super) struct Tree {
+    places: Vec<Place>,
+    by_name: HashMap<(PlaceId, bool, Arc<str>), PlaceId>,
+}
+
+impl Tree {
+    pub(super) fn new(root: &Arc<str>) -> Self {
+        let place = |name: Arc<str>| Place { parent: ROOT, name, is_queue: false, depth: 0, seen: NEVER };
+        Self { places: vec![place(root.clone()), place(OTHER_PHASES.into())], by_name: HashMap::new() }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    pub(super) fn place(&self, id: PlaceId) -> &Place {
+        &self.places[id]
+    }
+
+    /// The place of a phase, a new one if there is room.
+    fn intern(&mut self, parent: PlaceId, phase: &Phase) -> PlaceId {
+        if parent == OTHER {
+            return OTHER;
+        }
+        let is_queue = phase.kind == PhaseKind::Queue;
+        let key = (parent, is_queue, phase.name.clone());
+        if let Some(&known) = self.by_name.get(&key) {
+            return known;
+        }
+        if self.places.len() >= PLACES {
+            return OTHER;
+        }
+        let depth = if parent == ROOT { 0 } else { self.places[parent].depth + 1 };
+        let id = self.places.len();
+        self.places.push(Place { parent, name: phase.name.clone(), is_queue, depth, seen: NEVER });
+        self.by_name.insert(key, id);
+        id
+    }
+
+    /// The place of a phase, if the run that was summed up had it.
+    fn find(&self, parent: PlaceId, phase: &Phase) -> PlaceId {
+        if parent == OTHER {
+            return OTHER;
+        }
+        let key = (parent, phase.kind == PhaseKind::Queue, phase.name.clone());
+        self.by_name.get(&key).copied().unwrap_or(OTHER)
+    }
+
+    /// Where a request's phases stand; places that are new become known.
+    pub(super) fn learn(&mut self, request: &Request) -> Located {
+        let root = request.root();
+        let (start_ns, id) = (root.start_ns, root.id);
+        let located = locate(request, |parent, phase| self.intern(parent, phase));
+        for (index, &place) in located.places.iter().enumerate() {
+            let seen = &mut self.places[place].seen;
+            *seen = (*seen).min((start_ns, id, index));
+        }
+        located
+    }
+
+    /// Where a request's phases stand in a tree that no longer grows.
+    pub(super) fn locate(&self, request: &Request) -> Located {
+        locate(request, |parent, phase| self.find(parent, phase))
+    }
+
+    /// All places but the root: queues first, then parents before what is nested in them, siblings as first seen.
+    pub(super) fn order(&self) -> Vec<PlaceId> {
+        let mut children: Vec<Vec<PlaceId>> = vec![Vec::new(); self.places.len()];
+        for (id, place) in self.places.iter().enumerate().skip(1) {
+            children[place.parent].push(id);
+        }
+        for siblings in &mut children {
+            siblings.sort_by_key(|&id| (!self.places[id].is_queue, id == OTHER, self.places[id].seen));
+            siblings.reverse();
+        }
+        let mut order = Vec::with_capacity(self.places.len());
+        let mut open = std::mem::take(&mut children[ROOT]);
+        while let Some(id) = open.pop() {
+            order.push(id);
+            open.append(&mut children[id]);
+        }
+        order
+    }
+
+    /// Names from under the request down to the place; [`OUTSIDE`] for the request itself.
+    pub(super) fn path(&self, id: PlaceId) -> Vec<Arc<str>> {
+        if id == ROOT {
+            return vec![OUTSIDE.into()];
+        }
+        let mut names = Vec::new();
+        let mut at = id;
+        while at != ROOT {
+            names.push(self.places[at].name.clone());
+            at = self.places[at].parent;
+        }
+        names.reverse();
+        names
+    }
+}
+
+/// Where the phases of one request stand, in their order.
+#[derive(Clone, Debug)]
+pub(super) struct Located {
+    /// In the tree of names.
+    pub(super) places: Vec<PlaceId>,
+    /// Index of each phase's parent within the request.
+    pub(super) parents: Vec<usize>,
+}
+
+impl Located {
+    /// The phase lies inside another one that has lost its name: its time is already counted there.
+    pub(super) fn is_inside_other(&self, index: usize) -> bool {
+        self.places[index] == OTHER && self.places[self.parents[index]] == OTHER
+    }
+}
+
+fn locate(request: &Request, mut place_of: impl FnMut(PlaceId, &Phase) -> PlaceId) -> Located {
+    let parents = parents(&request.phases);
+    let mut places = Vec::with_capacity(parents.len());
+    places.push(ROOT);
+    for (phase, &parent) in request.phases.iter().zip(&parents).skip(1) {
+        places.push(place_of(places[parent], phase));
+    }
+    Located { places, parents }
+}
+
+/// Index of each phase's parent. A parent that does not come before its child is none: the child is then the
+/// request's own. So a damaged folder cannot make a cycle.
+fn parents(phases: &[Phase]) -> Vec<usize> {
+    // Few phases: looking back is faster than hashing. Many: looking back would be quadratic.
+    if phases.len() <= 32 {
+        let before = |index: usize, id: u64| phases[..index].iter().rposition(|phase| phase.id == id);
+        return (0..phases.len())
+            .map(|at| phases[at].parent.and_then(|id| before(at, id)).unwrap_or(0))
+            .collect();
+    }
+    let mut index_of: HashMap<u64, usize> = HashMap::with_capacity(phases.len());
+    let mut parents = Vec::with_capacity(phases.len());
+    for (index, phase) in phases.iter().enumerate() {
+        parents.push(phase.parent.and_then(|id| index_of.get(&id).copied()).unwrap_or(0));
+        index_of.insert(phase.id, index);
+    }
+    parents
+}
+
+/// A request's time by place: what each phase has beyond its nested phases. Adds up to the latency exactly.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Leaves {
+    /// Place and its own time, in the order of the phases; a place may come more than once.
+    pub(super) own: Vec<(PlaceId, Split)>,
+    /// Time of nested phases that did not lie within their parent's, because they ran on other threads beside it. It
+    /// is no part of the request's latency.
+    pub(super) overlapping_ns: u128,
+}
+
+impl Leaves {
+    /// Each phase takes its time from its parent, cause by cause, as far as the parent has any left. Where phases nest
+    /// on one thread that is plain subtraction. A phase that was moved to another thread may have spent time there
+    /// that its parent never had: this stays out, so that no part is negative and nothing is counted twice.
+    pub(super) fn of(request: &Request, located: &Located) -> Self {
+        let mut left: Vec<Split> = Vec::with_capacity(request.phases.len());
+        let mut overlapping_ns = 0;
+        for (index, (phase, &parent)) in request.phases.iter().zip(&located.parents).enumerate() {
+            let whole = Split::of(phase);
+            // A queue lies before its request and takes nothing from it.
+            if index == 0 || phase.kind == PhaseKind::Queue {
+                left.push(whole);
+                continue;
+            }
+            let taken = left[parent].take(&whole);
+            overlapping_ns += whole.total_ns() - taken.total_ns();
+            left.push(taken);
+        }
+        Self { own: located.places.iter().copied().zip(left).collect(), overlapping_ns }
+    }
+}
+
+/// Queue and duration of the outermost phase, in ns.
+pub(super) fn latency_ns(request: &Request) -> u64 {
+    let queued = request.phases.iter().filter(|phase| phase.kind == PhaseKind::Queue);
+    queued.fold(request.root().duration_ns, |sum, phase| sum.saturating_add(phase.duration_ns))
+}

@@ -1,0 +1,147 @@
+//! Second reading of a run: what a typical request is made of, part by part, in whole nanoseconds.
+//!
+//! Yields [`Typical`]: the mean over the middle half, rounded so that the parts add up to the whole exactly. It sees
+//! only sums; which requests lie in the middle half was decided by the first reading.
+
+use crate::phase::Request;
+
+use super::{
+    TailVerdict,
+    quantiles::{Band, MiddleHalf, Quantiles},
+    split::{CAUSES, Cause, Split, Sums},
+    tally::{GroupTally, request_split},
+    tree::{Leaves, OTHER, PlaceId, ROOT, latency_ns},
+};
+
+/// Sums over the middle half of one place.
+#[derive(Clone, Debug, Default)]
+struct MiddleSums {
+    half: MiddleHalf,
+    count: u64,
+    sums: Sums,
+}
+
+impl MiddleSums {
+    fn new(half: MiddleHalf) -> Self {
+        Self { half, ..Self::default() }
+    }
+
+    fn add(&mut self, duration_ns: u64, split: impl FnOnce() -> Split) -> bool {
+        let inside = self.half.contains(duration_ns);
+        if inside {
+            self.count += 1;
+            self.sums.add(&split());
+        }
+        inside
+    }
+}
+
+/// The second reading of one kind of requests.
+#[derive(Clone, Debug)]
+pub(super) struct Middle {
+    /// By place; the root's is that of whole requests.
+    places: Vec<MiddleSums>,
+    /// Own time by place over the requests in the middle half.
+    own: Vec<Sums>,
+}
+
+impl Middle {
+    pub(super) fn new(first: &GroupTally) -> Self {
+        let mut places: Vec<MiddleSums> =
+            first.rows.iter().map(|row| MiddleSums::new(row.durations.middle_half())).collect();
+        places[ROOT] = MiddleSums::new(first.latency.middle_half());
+        Self { own: vec![Sums::default(); places.len()], places }
+    }
+
+    pub(super) fn add(&mut self, first: &GroupTally, request: &Request) {
+        let located = first.tree.locate(request);
+        for (phase, &place) in request.phases.iter().zip(&located.places).skip(1) {
+            self.places[place].add(phase.duration_ns, || Split::of(phase));
+        }
+        if self.places[ROOT].add(latency_ns(request), || request_split(request)) {
+            for (place, split) in Leaves::of(request, &located).own {
+                self.own[place].add(&split);
+            }
+        }
+    }
+
+    /// `order` is that of the rows: it decides where a leftover nanosecond goes, so it must not depend on reading.
+    pub(super) fn finish(&self, order: &[PlaceId], quantiles: Vec<Quantiles>) -> Typical {
+        let requests = self.places[ROOT].count;
+        let own_order: Vec<PlaceId> = order.iter().copied().chain([ROOT]).collect();
+        let flat: Vec<u128> = own_order.iter().flat_map(|&place| self.own[place].0).collect();
+        let means = exact_means(&flat, requests);
+        let own: Vec<(PlaceId, Split)> =
+            own_order.into_iter().zip(means.chunks_exact(CAUSES).map(split_from)).collect();
+        let mut whole = Split::default();
+        for (_, split) in &own {
+            whole.add(split);
+        }
+        let mut by_place: Vec<Split> =
+            self.places.iter().map(|place| split_from(&exact_means(&place.sums.0, place.count))).collect();
+        by_place[ROOT] = whole;
+        let standards =
+            quantiles.into_iter().zip(by_place).map(|(quantiles, typical)| Standard { quantiles, typical });
+        Typical { requests, latency_ns: whole.total_ns() as u64, own, standards: standards.collect() }
+    }
+}
+
+fn split_from(means: &[u64]) -> Split {
+    let mut split = Split::default();
+    split.0.copy_from_slice(means);
+    split
+}
+
+/// Means of parts in whole numbers, whose sum is the whole number below the mean of the sum: each is rounded down, and
+/// what is left over goes to those with the largest remainders, the first ones among equals.
+pub(super) fn exact_means(sums: &[u128], count: u64) -> Vec<u64> {
+    let count = u128::from(count.max(1));
+    let mut means: Vec<u64> = sums.iter().map(|sum| (sum / count) as u64).collect();
+    let left_over = sums.iter().map(|sum| sum % count).sum::<u128>() / count;
+    let mut by_remainder: Vec<usize> = (0..sums.len()).collect();
+    by_remainder.sort_by_key(|&index| std::cmp::Reverse(sums[index] % count));
+    for &index in by_remainder.iter().take(left_over as usize) {
+        means[index] += 1;
+    }
+    means
+}
+
+/// What one place is measured by.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Standard {
+    pub(super) quantiles: Quantiles,
+    pub(super) typical: Split,
+}
+
+impl Standard {
+    pub(super) fn judge(&self, duration_ns: u64, split: &Split) -> TailVerdict {
+        let tail = self.quantiles.band(duration_ns);
+        let is_slow = tail.is_some_and(|band| band >= Band::P90);
+        TailVerdict { cause: is_slow.then(|| largest_excess(split, &self.typical)).flatten(), tail }
+    }
+}
+
+fn largest_excess(split: &Split, typical: &Split) -> Option<Cause> {
+    let excesses = split.iter().map(|(cause, ns)| (i128::from(ns) - i128::from(typical.get(cause)), cause));
+    let (excess, cause) = excesses.max_by_key(|&(excess, cause)| (excess, std::cmp::Reverse(cause)))?;
+    (excess > 0).then_some(cause)
+}
+
+/// The typical request of one kind.
+#[derive(Clone, Debug)]
+pub(super) struct Typical {
+    /// Requests in the middle half.
+    pub(super) requests: u64,
+    pub(super) latency_ns: u64,
+    /// Own time by place, in the order of the rows, what lies outside phases last. Adds up to `latency_ns`.
+    pub(super) own: Vec<(PlaceId, Split)>,
+    /// By place; the root's is that of whole requests.
+    standards: Vec<Standard>,
+}
+
+impl Typical {
+    /// A place that the run never had, or one that stands for many names, is measured by nothing.
+    pub(super) fn standard(&self, place: PlaceId) -> Option<&Standard> {
+        self.standards.get(place).filter(|_| place != OTHER)
+    }
+}
