@@ -1,7 +1,7 @@
 //! What a process has once: the random seed of its ids and a generation that changes when it forks.
 //! Yields both for the price of two loads. They lie on a page that the kernel clears in a forked child, so that a
 //! fork is noticed without a system call per edge; where the kernel cannot clear (before 4.14, gVisor), the
-//! process number is compared at every root instead.
+//! process number is compared at every edge instead.
 //! It deliberately registers nothing with libc: no fork handler, no exit handler.
 
 use core::{
@@ -45,27 +45,26 @@ fn shared() -> &'static Shared {
 /// The generation of this process. A thread that knows another one calls `prepare`.
 #[inline]
 pub(crate) fn generation() -> u32 {
-    shared().generation.load(Acquire)
+    let shared = shared();
+    if ptr::eq(shared, &raw const FALLBACK) { fallback_generation() } else { shared.generation.load(Acquire) }
+}
+
+/// Notices a fork where the kernel does not: by a system call per edge, which is what such a kernel costs.
+#[cold]
+fn fallback_generation() -> u32 {
+    let known = FALLBACK.generation.load(Acquire);
+    if known <= BUSY || FALLBACK.process.load(Relaxed) == syscall::process_number() {
+        return known;
+    }
+    // Lost only to another thread of the same child that noticed first.
+    let _ = FALLBACK.generation.compare_exchange(known, FRESH, AcqRel, Relaxed);
+    FALLBACK.generation.load(Acquire)
 }
 
 /// The seed of this process's ids.
 pub(crate) fn seed() -> [u64; 2] {
     let seed = &shared().seed;
     [seed[0].load(Relaxed), seed[1].load(Relaxed)]
-}
-
-/// Notices a fork where the kernel does not clear the page: costs a system call there and a load elsewhere.
-#[inline]
-pub(crate) fn notice_fork() {
-    let shared = shared();
-    if !ptr::eq(shared, &raw const FALLBACK) {
-        return;
-    }
-    let known = shared.generation.load(Acquire);
-    if known > BUSY && shared.process.load(Relaxed) != syscall::process_number() {
-        // Lost only to another thread of the same child that noticed first.
-        let _ = shared.generation.compare_exchange(known, FRESH, AcqRel, Relaxed);
-    }
 }
 
 /// Brings the process up at its first call: seed, rendezvous with the agent, generation. Other threads that call

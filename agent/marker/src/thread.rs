@@ -112,8 +112,6 @@ impl Thread {
     /// The token of a new root, which is the innermost from here on.
     #[inline]
     pub(crate) fn begin_root(&self) -> u64 {
-        process::notice_fork();
-        self.ready();
         let number = self.roots.get().wrapping_add(1);
         self.roots.set(number);
         let root = token::pack(u64::from(self.ordinal.get()), u64::from(number), 0);

@@ -72,6 +72,10 @@ fn a_joined_trace_is_the_one_in_the_header_until_its_request_ends() {
         assert_eq!(parse(&child.traceparent()).0, expected);
         let other = request("other", 2);
         assert_ne!(parse(&other.traceparent()).0, expected);
+        let token = first.token();
+        drop((other, child, first));
+        let header = call::traceparent(token).map(|header| header.map(char::from).iter().collect::<String>());
+        assert_eq!(header.map(|header| parse(&header)), Some(derived));
     });
     let lines = script(&edges);
     let context = "context 1.0 af7651916cd43dd 8448eb211c80319c b7ad6b7169203331";
