@@ -1,2 +1,117 @@
-//! placeholder
-fn main() {}
+//! Every developer command of this repository: `cargo xtask VERB`.
+//!
+//! `demo` and `test` take a fresh Debian or Ubuntu with cargo, git and root all the way; `check` and `jaeger` are
+//! parts of them. One file per verb, one per thing that has to be had. Nothing here is needed to use guestscope.
+
+mod apt;
+mod artifact;
+mod cache;
+mod check;
+mod command;
+mod demo;
+mod failure;
+mod jaeger;
+mod kernel;
+mod libtorch;
+mod process;
+mod progress;
+mod python;
+mod redact;
+mod test;
+mod tidy;
+mod toolchain;
+mod workspace;
+
+use std::{io::Write as _, path::PathBuf, process::ExitCode};
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+use crate::{cache::Cache, progress::Progress, workspace::Workspace};
+
+/// Every developer command of guestscope.
+///
+/// Each verb fetches what it needs, once, into a cache ($GUESTSCOPE_CACHE, else ~/.cache/guestscope).
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Set up, build, and observe a real job: 200 inferences of ResNet-50, with traces in Jaeger
+    Demo {
+        /// Do without Jaeger
+        #[arg(long, conflicts_with = "keep")]
+        no_jaeger: bool,
+        /// Leave a Jaeger that is started here running afterwards
+        #[arg(long)]
+        keep: bool,
+    },
+    /// Set up and run everything that can be tested on this machine
+    Test,
+    /// Formatting, lints on the host and on the BPF target, and the rules of this repository
+    Check,
+    /// Start a Jaeger, or find the one that runs, and say where it is
+    Jaeger {
+        /// Leave it running in the background instead of waiting for Enter
+        #[arg(long)]
+        keep: bool,
+    },
+}
+
+/// What every verb works with.
+struct Xtask {
+    workspace: Workspace,
+    cache: Cache,
+    progress: Progress,
+}
+
+impl Xtask {
+    fn open() -> Result<Self> {
+        let progress = Progress::new();
+        Ok(Self { workspace: Workspace::load()?, cache: Cache::open(&progress)?, progress })
+    }
+
+    /// The log file of a step.
+    fn log(&self, name: &str) -> PathBuf {
+        self.workspace.target.join("xtask-logs").join(format!("{name}.log"))
+    }
+}
+
+/// Gives whether all is well.
+fn run(verb: &Verb) -> Result<bool> {
+    let mut xtask = Xtask::open()?;
+    match *verb {
+        Verb::Demo { no_jaeger, keep } => demo::verb(&mut xtask, demo::Options { jaeger: !no_jaeger, keep }),
+        Verb::Test => test::verb(&mut xtask),
+        Verb::Check => check::verb(&xtask),
+        Verb::Jaeger { keep } => jaeger::verb(&mut xtask, keep).map(|()| true),
+    }
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse().verb) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(1),
+        Err(error) => {
+            // Nothing is left to do where even stderr is closed.
+            drop(writeln!(std::io::stderr(), "{}", failure::render(&error)));
+            ExitCode::from(1)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::Arguments;
+
+    #[test]
+    fn the_arguments_are_consistent() {
+        Arguments::command().debug_assert();
+    }
+}

@@ -1,0 +1,58 @@
+//! The two programs that demonstrations and tests run: the static agent and the workloads with libtorch.
+//!
+//! Yields their paths. Both are release builds with one fixed choice of packages and features, so that cargo builds
+//! each crate once for all verbs. It does not run them.
+
+use std::{path::PathBuf, process::Command, time::Duration};
+
+use anyhow::Result;
+
+use crate::{Xtask, command::Run, libtorch::Libtorch, toolchain::Toolchain};
+
+pub(crate) const LIMIT: Duration = Duration::from_mins(40);
+pub(crate) const AGENT: &str = "guestscope";
+pub(crate) const WORKLOADS: &str = "guestscope-workloads";
+
+/// Builds the static agent.
+pub(crate) fn agent(xtask: &Xtask, toolchain: &Toolchain) -> Result<PathBuf> {
+    let target = &toolchain.agent_target;
+    let mut build = xtask.workspace.cargo();
+    build.args(["build", "--release", "--locked", "--package", AGENT, "--target", target]);
+    toolchain.link_statically(&mut build);
+    cargo(xtask, &format!("{AGENT} for {target}"), "build-agent", &mut build)?;
+    Ok(xtask.workspace.target.join(target).join("release").join(AGENT))
+}
+
+/// Builds the workloads, with libtorch if it could be had.
+pub(crate) fn workloads(xtask: &Xtask, libtorch: Option<&Libtorch>) -> Result<PathBuf> {
+    let mut build = workloads_cargo(xtask, "build", libtorch);
+    cargo(xtask, WORKLOADS, "build-workloads", &mut build)?;
+    Ok(xtask.workspace.target.join("release").join(WORKLOADS))
+}
+
+/// A cargo command on the workloads; always the release profile, in which the C++ part of tch is built once.
+pub(crate) fn workloads_cargo(xtask: &Xtask, verb: &str, libtorch: Option<&Libtorch>) -> Command {
+    let mut command = xtask.workspace.cargo();
+    command.args([verb, "--release", "--locked", "--package", WORKLOADS]);
+    if let Some(libtorch) = libtorch {
+        libtorch.apply(&mut command).args(["--features", "torch"]);
+    }
+    command
+}
+
+/// Runs a cargo build as a step; gives what it wrote.
+pub(crate) fn cargo(xtask: &Xtask, label: &str, log: &str, command: &mut Command) -> Result<String> {
+    let step = xtask.progress.step(label);
+    let log = xtask.log(log);
+    match (Run { step: &step, log: &log, limit: LIMIT }).check(command) {
+        Ok(text) => {
+            let built = text.lines().any(|line| line.trim_start().starts_with("Compiling"));
+            step.done(if built { "built" } else { "up to date" });
+            Ok(text)
+        }
+        Err(error) => {
+            step.failed();
+            Err(error)
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! The verb `check`: formatting, lints on the host and on the BPF target, and the rules of `tidy`.
+//!
+//! Yields one outcome per item, each run whatever became of the others. It corrects nothing.
+
+use std::process::Command;
+
+use anyhow::Result;
+
+use crate::{
+    Xtask,
+    artifact::{self, WORKLOADS},
+    command::{self, Run},
+    libtorch::Libtorch,
+    tidy,
+    toolchain::{self, Toolchain},
+};
+
+/// One item: its name, and what is wrong, if anything.
+#[derive(Debug)]
+pub(crate) struct Item {
+    pub(crate) name: &'static str,
+    pub(crate) complaint: Option<String>,
+}
+
+/// The verb: sets up what the lints need, runs everything, fails if anything is wrong.
+pub(crate) fn verb(xtask: &Xtask) -> Result<bool> {
+    let toolchain = Toolchain::ensure(xtask)?;
+    let libtorch = Libtorch::ensure(xtask)
+        .inspect_err(|error| {
+            xtask.progress.shortfall(format!("workloads are checked without libtorch: {error}"));
+        })
+        .ok();
+    let items = run(xtask, &toolchain, libtorch.as_ref(), &[])?;
+    for item in items.iter().filter(|item| item.complaint.is_some()) {
+        xtask.progress.say(&format!("\n{}:\n{}", item.name, item.complaint.as_deref().unwrap_or_default()));
+    }
+    Ok(items.iter().all(|item| item.complaint.is_none()))
+}
+
+/// Runs every item. `features` are those under which the tests of the host are built.
+pub(crate) fn run(
+    xtask: &Xtask,
+    toolchain: &Toolchain,
+    libtorch: Option<&Libtorch>,
+    features: &[String],
+) -> Result<Vec<Item>> {
+    toolchain::lints(xtask)?;
+    let mut items = vec![tidy_item(xtask)];
+    let mut fmt = xtask.workspace.cargo();
+    items.push(item(xtask, "fmt", fmt.args(["fmt", "--all", "--check"])));
+    let mut host = xtask.workspace.cargo();
+    host.args(["clippy", "--locked", "--workspace", "--exclude", WORKLOADS, "--all-targets"]);
+    if !features.is_empty() {
+        host.args(["--features", &features.join(",")]);
+    }
+    items.push(item(xtask, "clippy", deny_warnings(toolchain.apply(&mut host))));
+    let mut workloads = artifact::workloads_cargo(xtask, "clippy", libtorch);
+    items.push(item(xtask, "clippy of the workloads", deny_warnings(workloads.arg("--all-targets"))));
+    items.push(bpf_item(xtask, toolchain));
+    Ok(items)
+}
+
+fn deny_warnings(command: &mut Command) -> &mut Command {
+    command.args(["--", "--deny", "warnings"])
+}
+
+fn tidy_item(xtask: &Xtask) -> Item {
+    let step = xtask.progress.step("tidy");
+    let complaint = match tidy::complaints(&xtask.workspace.root) {
+        Ok(complaints) if complaints.is_empty() => None,
+        Ok(complaints) => Some(complaints.iter().map(|c| format!("  {c}")).collect::<Vec<_>>().join("\n")),
+        Err(error) => Some(format!("  {error:#}")),
+    };
+    match complaint {
+        None => step.done("ok"),
+        Some(_) => step.failed(),
+    }
+    Item { name: "tidy", complaint }
+}
+
+/// The programs that run in the kernel are seen by no build for the host.
+fn bpf_item(xtask: &Xtask, toolchain: &Toolchain) -> Item {
+    let clippy = toolchain.bpf_has_clippy(xtask);
+    let mut command = toolchain.bpf_cargo(xtask);
+    command.args([
+        if clippy { "clippy" } else { "check" },
+        "--locked",
+        "--package",
+        "guestscope-ebpf",
+        "--bins",
+    ]);
+    command.args(["--target", "bpfel-unknown-none", "-Z", "build-std=core"]);
+    command.arg("--target-dir").arg(xtask.workspace.target.join("bpf-check"));
+    // Warnings are shown and do not fail it: a nightly of tomorrow has lints that nobody here has seen.
+    item(xtask, if clippy { "clippy on the BPF target" } else { "check on the BPF target" }, &mut command)
+}
+
+fn item(xtask: &Xtask, name: &'static str, command: &mut Command) -> Item {
+    let step = xtask.progress.step(name);
+    let log = xtask.log(&format!("check-{}", name.replace(' ', "-")));
+    match (Run { step: &step, log: &log, limit: artifact::LIMIT }).finish(command) {
+        Ok(finished) if finished.status.success() => {
+            let warnings = finished.text.lines().filter(|line| line.starts_with("warning: ")).count();
+            step.done(if warnings > 0 {
+                format!("ok, {warnings} warnings in {}", log.display())
+            } else {
+                "ok".into()
+            });
+            Item { name, complaint: None }
+        }
+        Ok(finished) => {
+            step.failed();
+            Item {
+                name,
+                complaint: Some(format!(
+                    "{}\n  whole output: {}",
+                    command::tail(&finished.text),
+                    log.display()
+                )),
+            }
+        }
+        Err(error) => {
+            step.failed();
+            Item { name, complaint: Some(format!("  {error:#}")) }
+        }
+    }
+}

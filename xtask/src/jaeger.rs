@@ -1,0 +1,381 @@
+//! A real Jaeger for the demonstration and the tests: one that is there already, or one that is started.
+//!
+//! Yields [`Jaeger`] with its endpoints, healthy, and ends it by its number unless it is to be kept. In order: the
+//! environment, one that answers on this machine, a binary on PATH, a container engine, a build from the Go module.
+
+mod binary;
+mod query;
+
+use std::{
+    env, fs,
+    fs::File,
+    io::{self, Write as _},
+    net::{TcpListener, TcpStream},
+    os::unix::process::CommandExt as _,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant, SystemTime},
+};
+
+use crate::{
+    Xtask,
+    command::{self, Run},
+    failure::failure,
+    process,
+};
+use anyhow::{Context as _, Result};
+
+const CONFIG: &str = include_str!("../jaeger/config.yaml");
+const IMAGE: &str = "jaegertracing/jaeger:2.13.0";
+/// OTLP over gRPC, OTLP over HTTP, query over HTTP, query over gRPC: Jaeger's usual ports.
+const USUAL_PORTS: [u16; 4] = [4317, 4318, 16686, 16685];
+/// What config.yaml calls them.
+const PORT_VARIABLES: [&str; 4] = [
+    "GUESTSCOPE_JAEGER_PORT_OTLP_GRPC",
+    "GUESTSCOPE_JAEGER_PORT_OTLP_HTTP",
+    "GUESTSCOPE_JAEGER_PORT_QUERY_HTTP",
+    "GUESTSCOPE_JAEGER_PORT_QUERY_GRPC",
+];
+const UP_LIMIT: Duration = Duration::from_mins(1);
+const PULL_LIMIT: Duration = Duration::from_mins(10);
+
+/// Three addresses, each `http://HOST:PORT`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Endpoints {
+    pub(crate) otlp_grpc: String,
+    pub(crate) otlp_http: String,
+    pub(crate) query: String,
+}
+
+/// A Jaeger that answers.
+#[derive(Debug)]
+pub(crate) struct Jaeger {
+    pub(crate) endpoints: Endpoints,
+    /// Where it came from, in words.
+    pub(crate) origin: String,
+    running: Running,
+}
+
+#[derive(Debug)]
+enum Running {
+    /// Somebody else's.
+    Theirs,
+    /// Ends with this value.
+    Ours(Child),
+    /// Runs on after this verb.
+    Kept(u32),
+}
+
+/// How long one that is started is to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Life {
+    /// As long as this verb, however the verb ends.
+    WithTheVerb,
+    /// Until somebody ends it.
+    OnItsOwn,
+}
+
+/// How one can be started.
+#[derive(Debug)]
+enum Way {
+    Binary(PathBuf),
+    /// By this container engine.
+    Container(&'static str),
+}
+
+impl Endpoints {
+    /// As the tests read them.
+    pub(crate) fn variables(&self) -> [(&'static str, &str); 3] {
+        [
+            ("GUESTSCOPE_JAEGER_OTLP_GRPC", &self.otlp_grpc),
+            ("GUESTSCOPE_JAEGER_OTLP_HTTP", &self.otlp_http),
+            ("GUESTSCOPE_JAEGER_QUERY", &self.query),
+        ]
+    }
+
+    fn on_ports([grpc, http, query, _]: [u16; 4]) -> Self {
+        let at = |port| format!("http://127.0.0.1:{port}");
+        Self { otlp_grpc: at(grpc), otlp_http: at(http), query: at(query) }
+    }
+
+    fn from_environment() -> Option<Self> {
+        let set = |name| env::var(name).ok().filter(|value| !value.is_empty());
+        Some(Self {
+            otlp_grpc: set("GUESTSCOPE_JAEGER_OTLP_GRPC")?,
+            otlp_http: set("GUESTSCOPE_JAEGER_OTLP_HTTP")?,
+            query: set("GUESTSCOPE_JAEGER_QUERY")?,
+        })
+    }
+}
+
+impl Jaeger {
+    /// One that answers already, if there is any.
+    pub(crate) fn find() -> Option<Self> {
+        if let Some(endpoints) = Endpoints::from_environment() {
+            let origin = "named by the environment".to_owned();
+            return Some(Self { endpoints, origin, running: Running::Theirs });
+        }
+        let endpoints = Endpoints::on_ports(USUAL_PORTS);
+        let open = |port| TcpStream::connect(("127.0.0.1", port)).is_ok();
+        let usable = query::answers(&endpoints.query) && open(USUAL_PORTS[0]);
+        usable.then(|| Self {
+            endpoints,
+            origin: "already running here".to_owned(),
+            running: Running::Theirs,
+        })
+    }
+
+    /// Starts one of our own, on the usual ports if they are free, and waits until it is healthy.
+    pub(crate) fn start(xtask: &Xtask, life: Life) -> Result<Self> {
+        let Some(way) = ordinary_way(xtask) else {
+            return Self::start_by(xtask, &Way::Binary(binary::ensure(xtask)?), life);
+        };
+        Self::start_by(xtask, &way, life).or_else(|error| {
+            let first = error.to_string();
+            let first = first.lines().next().unwrap_or_default().to_owned();
+            xtask.progress.shortfall(format!("Jaeger is built from its Go module: {first}"));
+            Self::start_by(xtask, &Way::Binary(binary::ensure(xtask)?), life)
+        })
+    }
+
+    fn start_by(xtask: &Xtask, way: &Way, life: Life) -> Result<Self> {
+        let ports = free_ports()?;
+        let folder = xtask.cache.root().join("run");
+        fs::create_dir_all(&folder).with_context(|| format!("folder: {}", folder.display()))?;
+        let config = folder.join("jaeger.yaml");
+        crate::cache::write_whole(&config, CONFIG.as_bytes())?;
+        let step = xtask.progress.step("Jaeger");
+        let log = xtask.log("jaeger");
+        let origin = way.to_string();
+        if let Way::Container(engine) = way {
+            let log = xtask.log("jaeger-pull");
+            Run { step: &step, log: &log, limit: PULL_LIMIT }
+                .check(Command::new(engine).args(["pull", image(engine)]))?;
+        }
+        let child = spawn(way.command(&config, ports), life, &log)?;
+        let running = match life {
+            Life::WithTheVerb => Running::Ours(child),
+            Life::OnItsOwn => Running::Kept(child.id()),
+        };
+        let mut jaeger = Self { endpoints: Endpoints::on_ports(ports), origin, running };
+        if let Err(error) = jaeger.wait_until_healthy() {
+            step.failed();
+            if let Running::Kept(pid) = jaeger.running {
+                process::end(pid);
+            }
+            return Err(failure(
+                format!("Jaeger did not come up: {error}"),
+                format!("its log is {}", log.display()),
+            ));
+        }
+        step.done(format!("answers on {}", jaeger.endpoints.query));
+        Ok(jaeger)
+    }
+
+    fn wait_until_healthy(&mut self) -> Result<()> {
+        let started = Instant::now();
+        let address = self.endpoints.otlp_grpc.trim_start_matches("http://").to_owned();
+        while started.elapsed() < UP_LIMIT {
+            if query::answers(&self.endpoints.query) && TcpStream::connect(&address).is_ok() {
+                return Ok(());
+            }
+            let ended = match &mut self.running {
+                Running::Ours(child) => child.try_wait()?.is_some(),
+                Running::Kept(pid) => !process::is_running(*pid),
+                Running::Theirs => false,
+            };
+            if ended {
+                anyhow::bail!("it ended at once");
+            }
+            thread::sleep(Duration::from_millis(50));
+        }
+        anyhow::bail!("no answer within {} s", UP_LIMIT.as_secs())
+    }
+
+    /// How many traces of a service it holds that began since a time.
+    pub(crate) fn count_traces(&self, service: &str, since: SystemTime) -> Result<usize> {
+        query::count_traces(&self.endpoints.query, service, since)
+    }
+
+    /// Where a person looks at traces of a service, in words.
+    pub(crate) fn how_to_look(&self, service: &str) -> String {
+        let query = &self.endpoints.query;
+        if query::has_page(query) {
+            format!("open {query}/search?service={service}")
+        } else {
+            format!(
+                "curl '{query}/api/traces?service={service}&limit=1' (a Jaeger built from its Go module has no page)"
+            )
+        }
+    }
+
+    /// How to end one that outlives this verb, in words.
+    pub(crate) fn how_to_end(&self) -> Option<String> {
+        match self.running {
+            Running::Kept(pid) => Some(format!("kill {pid}")),
+            Running::Ours(_) | Running::Theirs => None,
+        }
+    }
+
+    /// Whether it ends when this value does.
+    pub(crate) fn ends_with_the_verb(&self) -> bool {
+        matches!(self.running, Running::Ours(_))
+    }
+}
+
+impl Drop for Jaeger {
+    fn drop(&mut self) {
+        if let Running::Ours(child) = &mut self.running {
+            process::end(child.id());
+            drop(child.wait());
+        }
+    }
+}
+
+impl Way {
+    fn command(&self, config: &Path, ports: [u16; 4]) -> Command {
+        let variables = PORT_VARIABLES.into_iter().zip(ports.map(|port| port.to_string()));
+        match self {
+            Self::Binary(binary) => {
+                let mut command = Command::new(binary);
+                command.arg("--config").arg(config).envs(variables);
+                command
+            }
+            // In the foreground: the engine's client hands signals on, so that its number stands for the container.
+            Self::Container(engine) => {
+                let mut command = Command::new(engine);
+                command.args(["run", "--rm", "--network", "host", "--volume"]);
+                command.arg(format!("{}:/jaeger.yaml:ro", config.display()));
+                for (name, port) in variables {
+                    command.args(["--env", &format!("{name}={port}")]);
+                }
+                command.args([image(engine), "--config", "/jaeger.yaml"]);
+                command
+            }
+        }
+    }
+}
+
+impl std::fmt::Display for Way {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Binary(path) => write!(f, "{}", path.display()),
+            Self::Container(engine) => write!(f, "{IMAGE} in {engine}"),
+        }
+    }
+}
+
+/// A program or a container engine of this machine; a build of our own is preferred to fetching an image.
+fn ordinary_way(xtask: &Xtask) -> Option<Way> {
+    if let Some(binary) = command::find("jaeger") {
+        return Some(Way::Binary(binary));
+    }
+    if binary::finished(xtask).is_some() {
+        return None;
+    }
+    let answers = |engine: &str| command::succeeds(Command::new(engine).arg("version"));
+    ["docker", "podman"].into_iter().find(|engine| answers(engine)).map(Way::Container)
+}
+
+/// The image by the name that this engine resolves without asking.
+fn image(engine: &str) -> &'static str {
+    if engine == "podman" { "docker.io/jaegertracing/jaeger:2.13.0" } else { IMAGE }
+}
+
+fn spawn(mut command: Command, life: Life, log: &Path) -> Result<Child> {
+    if let Some(folder) = log.parent() {
+        fs::create_dir_all(folder).with_context(|| format!("log folder: {}", folder.display()))?;
+    }
+    let file = File::create(log).with_context(|| format!("log file: {}", log.display()))?;
+    command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
+    match life {
+        // Out of the terminal's reach.
+        Life::OnItsOwn => drop(command.process_group(0)),
+        Life::WithTheVerb => process::end_with_parent(&mut command),
+    }
+    let name = command.get_program().to_string_lossy().into_owned();
+    command.spawn().with_context(|| format!("could not start: `{name}`"))
+}
+
+/// The usual ports, or for each one that is taken a free one.
+fn free_ports() -> Result<[u16; 4]> {
+    let mut held = Vec::new();
+    let mut ports = USUAL_PORTS;
+    for port in &mut ports {
+        let listener =
+            TcpListener::bind(("127.0.0.1", *port)).or_else(|_| TcpListener::bind(("127.0.0.1", 0)));
+        let listener = listener.context("no free port on 127.0.0.1")?;
+        *port = listener.local_addr()?.port();
+        // Held until all are chosen, so that no two are the same.
+        held.push(listener);
+    }
+    Ok(ports)
+}
+
+/// The verb: starts one, says where it is, and waits for Enter, or leaves it running.
+pub(crate) fn verb(xtask: &mut Xtask, keep: bool) -> Result<()> {
+    let jaeger = match Jaeger::find() {
+        Some(jaeger) => jaeger,
+        None => Jaeger::start(xtask, if keep { Life::OnItsOwn } else { Life::WithTheVerb })?,
+    };
+    xtask.cache.release();
+    let mut out = io::stdout().lock();
+    writeln!(out, "jaeger    {}", jaeger.origin)?;
+    writeln!(out, "page      {}", jaeger.endpoints.query)?;
+    for (name, value) in jaeger.endpoints.variables() {
+        writeln!(out, "export {name}={value}")?;
+    }
+    if let Some(how) = jaeger.how_to_end() {
+        writeln!(out, "runs on; end it with: {how}")?;
+    }
+    if jaeger.ends_with_the_verb() {
+        writeln!(out, "Enter ends it")?;
+        io::stdin().read_line(&mut String::new())?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::{Endpoints, USUAL_PORTS, Way, free_ports};
+
+    #[test]
+    fn ports_that_are_taken_are_replaced() {
+        // Whoever holds it, it is taken now.
+        let _held = TcpListener::bind(("127.0.0.1", USUAL_PORTS[2]));
+        let ports = free_ports().unwrap();
+        assert_ne!(ports[2], USUAL_PORTS[2]);
+        let mut distinct = ports.to_vec();
+        distinct.sort_unstable();
+        distinct.dedup();
+        assert_eq!(distinct.len(), 4);
+    }
+
+    #[test]
+    fn the_tests_are_told_by_environment() {
+        let endpoints = Endpoints::on_ports([1, 2, 3, 4]);
+        assert_eq!(
+            endpoints.variables(),
+            [
+                ("GUESTSCOPE_JAEGER_OTLP_GRPC", "http://127.0.0.1:1"),
+                ("GUESTSCOPE_JAEGER_OTLP_HTTP", "http://127.0.0.1:2"),
+                ("GUESTSCOPE_JAEGER_QUERY", "http://127.0.0.1:3"),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_container_gets_the_same_configuration_as_a_binary() {
+        let command = Way::Container("docker").command("/c.yaml".as_ref(), [1, 2, 3, 4]);
+        let words: Vec<_> = command.get_args().map(|word| word.to_string_lossy()).collect();
+        let words = words.join(" ");
+        assert!(
+            words.contains("/c.yaml:/jaeger.yaml:ro") && words.ends_with("--config /jaeger.yaml"),
+            "{words}"
+        );
+        assert!(words.contains("GUESTSCOPE_JAEGER_PORT_OTLP_GRPC=1"), "{words}");
+    }
+}

@@ -1,0 +1,112 @@
+//! Python environments of our own, in the cache: one with pip alone, one with the packages of the tests.
+//!
+//! Yields [`Python`]. An environment of our own works where the system's Python has no pip or may not be changed
+//! (PEP 668). It is addressed as `bin/python -m ...`, since its scripts would not survive the rename of the entry.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
+
+use anyhow::Result;
+
+use crate::{
+    Xtask, apt,
+    command::{self, Run},
+    failure::failure,
+};
+
+const LIMIT: Duration = Duration::from_mins(20);
+/// The packages of the end-to-end tests.
+const TEST_REQUIREMENTS: &str = include_str!("../test.requirements.txt");
+
+/// An environment.
+#[derive(Debug)]
+pub(crate) struct Python {
+    /// Its interpreter.
+    pub(crate) program: PathBuf,
+}
+
+impl Python {
+    /// An environment with pip and nothing else.
+    pub(crate) fn bare(xtask: &Xtask) -> Result<Self> {
+        Self::ensure(xtask, "python", "")
+    }
+
+    /// An environment with what the tests import.
+    pub(crate) fn for_tests(xtask: &Xtask) -> Result<Self> {
+        Self::ensure(xtask, "python-test", TEST_REQUIREMENTS)
+    }
+
+    fn ensure(xtask: &Xtask, name: &str, requirements: &str) -> Result<Self> {
+        let (base, version) = interpreter(xtask)?;
+        let base_name = base.to_string_lossy();
+        let inputs = [&*base_name, &version, requirements];
+        let label = format!("environment `{name}` of Python {version}");
+        if let Some(entry) = xtask.cache.finished(name, &inputs) {
+            xtask.progress.present(&label, "present");
+            return Ok(Self::at(&entry.path));
+        }
+        let step = xtask.progress.step(label);
+        let made = xtask.cache.ensure(name, &inputs, |at| {
+            let log = xtask.log(name);
+            let run = Run { step: &step, log: &log, limit: LIMIT };
+            run.check(Command::new(&base).args(["-m", "venv", "--clear"]).arg(at))?;
+            if requirements.is_empty() {
+                return Ok(());
+            }
+            let file = at.join("requirements.txt");
+            crate::cache::write_whole(&file, requirements.as_bytes())?;
+            let mut install = Self::at(at).pip("install");
+            install
+                .args(["--require-hashes", "--no-deps", "--only-binary=:all:", "--requirement"])
+                .arg(&file);
+            run.check(&mut install).map(drop)
+        });
+        match made {
+            Ok(entry) => {
+                step.done("made");
+                Ok(Self::at(&entry.path))
+            }
+            Err(error) => {
+                step.failed();
+                Err(error)
+            }
+        }
+    }
+
+    fn at(folder: &Path) -> Self {
+        Self { program: folder.join("bin/python") }
+    }
+
+    /// A pip command of this environment.
+    pub(crate) fn pip(&self, verb: &str) -> Command {
+        let mut command = Command::new(&self.program);
+        // Its own cache would hold a second copy of every large wheel.
+        command.args(["-m", "pip", verb, "--no-cache-dir", "--no-input", "--disable-pip-version-check"]);
+        command
+    }
+}
+
+/// The interpreter to build on, with its version.
+fn interpreter(xtask: &Xtask) -> Result<(PathBuf, String)> {
+    if let Some(found) = command::find("python3").and_then(usable) {
+        return Ok(found);
+    }
+    apt::need(xtask, &["python3", "python3-venv"])?;
+    usable("/usr/bin/python3".into()).ok_or_else(|| {
+        failure(
+            "no Python that can make environments: python3",
+            "check `python3 -c 'import venv, ensurepip'`",
+        )
+    })
+}
+
+/// The real path and version of an interpreter that can make environments with pip in them.
+fn usable(program: PathBuf) -> Option<(PathBuf, String)> {
+    let ask = "import sys, venv, ensurepip; print(sys.executable); print('%d.%d.%d' % sys.version_info[:3])";
+    let text = command::text(Command::new(program).args(["-c", ask]))?;
+    let (path, version) = text.split_once('\n')?;
+    Some((path.into(), version.to_owned()))
+}

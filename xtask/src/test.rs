@@ -1,0 +1,270 @@
+//! The verb `test`: sets up what the tests need, then runs everything that can be tested on this machine.
+//!
+//! Yields a report and one verdict. A stage that fails stops no other; a build that fails stops all that need it.
+//! Every crate is built once: one choice of packages and features for all tests of the host, release for the rest.
+
+mod libtest;
+mod report;
+
+use std::{
+    env,
+    io::{self, Write as _},
+    path::PathBuf,
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use anyhow::Result;
+use nix::unistd::geteuid;
+
+use self::{
+    libtest::Tally,
+    report::{Report, Stage},
+};
+use crate::{
+    Xtask, apt,
+    artifact::{self, WORKLOADS},
+    check,
+    command::{self, Run},
+    jaeger::{Jaeger, Life},
+    kernel,
+    libtorch::Libtorch,
+    python::Python,
+    toolchain::Toolchain,
+};
+
+/// The features behind which tests of the running kernel stand.
+const KERNEL_TESTS: &str = "kernel-tests";
+/// Those of whole programs against a real Jaeger and other programs' readers.
+const E2E_TESTS: &str = "e2e-tests";
+const STAGE_LIMIT: Duration = Duration::from_mins(25);
+/// A test that hangs must not hold up the others for ever.
+const HOST_LIMIT: Duration = Duration::from_mins(10);
+
+/// Programs that tests compare with or load the machine with, and the Debian packages that hold them.
+const PROGRAMS: [(&str, &[&str]); 3] =
+    [("bpftrace", &["bpftrace"]), ("perf", &["linux-perf"]), ("stress-ng", &["stress-ng"])];
+
+/// Everything the tests are given.
+struct Ground {
+    toolchain: Toolchain,
+    libtorch: Option<Libtorch>,
+    python: Option<Python>,
+    jaeger: Option<Jaeger>,
+    /// `package/feature`, for all packages of the host but the workloads.
+    features: Vec<String>,
+    programs: Option<Programs>,
+}
+
+/// The programs under test, built.
+struct Programs {
+    agent: PathBuf,
+    workloads: PathBuf,
+}
+
+/// The verb. Gives whether everything passed.
+pub(crate) fn verb(xtask: &mut Xtask) -> Result<bool> {
+    let mut ground = set_up(xtask)?;
+    xtask.cache.release();
+    let mut report = Report { strict: env::var_os("CI").is_some_and(|ci| ci == "true"), ..Report::default() };
+    report.stages.push(check_stage(xtask, &ground)?);
+    let (build, programs) = build_stage(xtask, &ground);
+    report.stages.push(build);
+    if programs.is_some() {
+        ground.programs = programs;
+        test_stages(xtask, &ground, &mut report.stages)?;
+    }
+    report.shortfalls = xtask.progress.shortfalls();
+    write!(io::stdout(), "{}", report.render())?;
+    Ok(report.is_success())
+}
+
+fn set_up(xtask: &Xtask) -> Result<Ground> {
+    let toolchain = Toolchain::ensure(xtask)?;
+    let libtorch =
+        or_shortfall(xtask, "no libtorch, so no inference and no training", Libtorch::ensure(xtask));
+    let python = or_shortfall(xtask, "no Python with duckdb and pyarrow", Python::for_tests(xtask));
+    other_programs(xtask);
+    kernel::ensure(xtask);
+    let jaeger = Jaeger::start(xtask, Life::WithTheVerb);
+    let jaeger = or_shortfall(xtask, "no Jaeger", jaeger);
+    let features = if geteuid().is_root() { features(xtask) } else { Vec::new() };
+    Ok(Ground { toolchain, libtorch, python, jaeger, features, programs: None })
+}
+
+fn or_shortfall<T>(xtask: &Xtask, without: &str, result: Result<T>) -> Option<T> {
+    result.inspect_err(|error| xtask.progress.shortfall(format!("{without}: {error}"))).ok()
+}
+
+fn other_programs(xtask: &Xtask) {
+    let missing = |program: &str| !command::succeeds(Command::new(program).arg("--version"));
+    for (program, packages) in PROGRAMS.iter().filter(|(program, _)| missing(program)) {
+        // Ubuntu's perf comes with the very kernel that runs.
+        let release = nix::sys::utsname::uname().map(|u| u.release().to_string_lossy().into_owned());
+        let tools = format!("linux-tools-{}", release.unwrap_or_default());
+        let without = format!("no {program}, which some tests compare with");
+        if *program == "perf" && !apt::known(packages) {
+            apt::want(xtask, &["linux-tools-common", &tools], &without);
+        } else {
+            apt::want(xtask, packages, &without);
+        }
+    }
+}
+
+/// The test features that the packages of the host have.
+fn features(xtask: &Xtask) -> Vec<String> {
+    let packages = xtask.workspace.packages.iter().filter(|package| package.name != WORKLOADS);
+    let pairs =
+        packages.flat_map(|package| package.features.iter().map(move |feature| (&package.name, feature)));
+    pairs
+        .filter(|(_, feature)| [KERNEL_TESTS, E2E_TESTS].contains(&feature.as_str()))
+        .map(|(package, feature)| format!("{package}/{feature}"))
+        .collect()
+}
+
+fn check_stage(xtask: &Xtask, ground: &Ground) -> Result<Stage> {
+    let started = Instant::now();
+    let items = check::run(xtask, &ground.toolchain, ground.libtorch.as_ref(), &ground.features)?;
+    let mut tally = Tally::default();
+    for item in items {
+        match item.complaint {
+            None => tally.passed += 1,
+            Some(complaint) => tally.failures.push((item.name.to_owned(), complaint)),
+        }
+    }
+    tally.failed = tally.failures.len() as u64;
+    Ok(Stage { name: "check", time: started.elapsed(), tally, log: None, not_run: None })
+}
+
+/// Builds all tests of the host, the agent and the workloads.
+fn build_stage(xtask: &Xtask, ground: &Ground) -> (Stage, Option<Programs>) {
+    let started = Instant::now();
+    let build = || -> Result<Programs> {
+        let mut tests = host_tests(xtask, ground);
+        artifact::cargo(xtask, "tests of the host", "build-tests", tests.arg("--no-run"))?;
+        let libtorch = ground.libtorch.as_ref();
+        let mut tests = artifact::workloads_cargo(xtask, "test", libtorch);
+        artifact::cargo(xtask, "tests of the workloads", "build-workload-tests", tests.arg("--no-run"))?;
+        Ok(Programs {
+            agent: artifact::agent(xtask, &ground.toolchain)?,
+            workloads: artifact::workloads(xtask, libtorch)?,
+        })
+    };
+    let (tally, programs) = match build() {
+        Ok(programs) => (Tally { passed: 1, ..Tally::default() }, Some(programs)),
+        Err(error) => {
+            let failures = vec![("build".to_owned(), crate::failure::render(&error))];
+            (Tally { failed: 1, failures, ..Tally::default() }, None)
+        }
+    };
+    (Stage { name: "build", time: started.elapsed(), tally, log: None, not_run: None }, programs)
+}
+
+fn test_stages(xtask: &Xtask, ground: &Ground, stages: &mut Vec<Stage>) -> Result<()> {
+    let targets = |wanted: Option<&str>| -> Vec<String> {
+        let tests = xtask.workspace.packages.iter().filter(|p| p.name != WORKLOADS).flat_map(|p| &p.tests);
+        let has = |required: &[String], feature: &str| required.iter().any(|r| r == feature);
+        let fits = |required: &[String]| match wanted {
+            None => required.is_empty(),
+            Some(E2E_TESTS) => has(required, E2E_TESTS),
+            Some(feature) => has(required, feature) && !has(required, E2E_TESTS),
+        };
+        let names = tests.filter(|test| fits(&test.required_features)).map(|test| &test.name);
+        names.flat_map(|name| ["--test".to_owned(), name.clone()]).collect()
+    };
+    let mut units = host_tests(xtask, ground);
+    units.args(["--lib", "--bins"]).args(targets(None)).args(["--", "--show-output"]);
+    let mut documentation = host_tests(xtask, ground);
+    documentation.args(["--doc", "--", "--show-output"]);
+    stages.push(stage(xtask, ground, "host", HOST_LIMIT, vec![units, documentation])?);
+    let mut workloads = artifact::workloads_cargo(xtask, "test", ground.libtorch.as_ref());
+    workloads.args(["--no-fail-fast", "--", "--show-output"]);
+    stages.push(stage(xtask, ground, "workloads", STAGE_LIMIT, vec![workloads])?);
+    for (name, feature) in [("kernel", KERNEL_TESTS), ("end-to-end", E2E_TESTS)] {
+        let chosen = targets(Some(feature));
+        if ground.features.is_empty() || chosen.is_empty() {
+            let reason = if geteuid().is_root() { "there are none yet" } else { "needs root" };
+            let mut tally = Tally::default();
+            if !geteuid().is_root() {
+                tally.skipped.insert((format!("stage {name}"), reason.to_owned()));
+            }
+            let not_run = Some(reason.to_owned());
+            stages.push(Stage { name, time: Duration::ZERO, tally, log: None, not_run });
+            continue;
+        }
+        let mut tests = host_tests(xtask, ground);
+        // One at a time: they count what the kernel did, and load the machine on purpose.
+        tests.args(chosen).args(["--", "--show-output", "--test-threads=1"]);
+        stages.push(stage(xtask, ground, name, STAGE_LIMIT, vec![tests])?);
+    }
+    Ok(())
+}
+
+/// `cargo test` on every package but the workloads, always with the same features.
+fn host_tests(xtask: &Xtask, ground: &Ground) -> Command {
+    let mut command = xtask.workspace.cargo();
+    command.args(["test", "--no-fail-fast", "--locked", "--workspace", "--exclude", WORKLOADS]);
+    if !ground.features.is_empty() {
+        command.args(["--features", &ground.features.join(",")]);
+    }
+    ground.toolchain.apply(&mut command);
+    command
+}
+
+/// Runs a stage's commands one after the other, and counts.
+fn stage(
+    xtask: &Xtask,
+    ground: &Ground,
+    name: &'static str,
+    limit: Duration,
+    commands: Vec<Command>,
+) -> Result<Stage> {
+    let started = Instant::now();
+    let step = xtask.progress.step(format!("tests: {name}"));
+    let folder = xtask.workspace.target.join("test-logs");
+    let mut tally = Tally::default();
+    let mut log = folder.join(format!("{name}.log"));
+    for (number, mut command) in commands.into_iter().enumerate() {
+        if number > 0 {
+            log = folder.join(format!("{name}-{}.log", number + 1));
+        }
+        ground.give_to(&mut command);
+        let finished = Run { step: &step, log: &log, limit }.finish(&mut command)?;
+        let mut part = libtest::tally(&finished.text);
+        if !finished.status.success() && part.failed == 0 {
+            let what = if finished.timed_out { "took too long and was ended" } else { "a test program died" };
+            part.failed = 1;
+            part.failures.push((what.to_owned(), command::tail(&finished.text)));
+        }
+        tally.passed += part.passed;
+        tally.failed += part.failed;
+        tally.failures.extend(part.failures);
+        tally.skipped.extend(part.skipped);
+    }
+    match tally.failed {
+        0 => step.done(format!("{} passed", tally.passed)),
+        _ => step.failed(),
+    }
+    Ok(Stage { name, time: started.elapsed(), tally, log: Some(log), not_run: None })
+}
+
+impl Ground {
+    /// Tells a test command where everything is.
+    fn give_to(&self, command: &mut Command) {
+        let Self { toolchain: _, libtorch, python, jaeger, features: _, programs } = self;
+        // A snapshot that differs is a failure, not a new file beside it.
+        command.env("INSTA_UPDATE", "no");
+        if let Some(Programs { agent, workloads }) = programs {
+            command.env("GUESTSCOPE_BIN", agent).env("GUESTSCOPE_WORKLOADS_BIN", workloads);
+        }
+        if let Some(python) = python {
+            command.env("GUESTSCOPE_PYTHON", &python.program);
+        }
+        if let Some(jaeger) = jaeger {
+            command.envs(jaeger.endpoints.variables());
+        }
+        if let Some(libtorch) = libtorch {
+            libtorch.apply(command);
+        }
+    }
+}

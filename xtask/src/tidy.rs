@@ -1,0 +1,290 @@
+//! The rules of this repository that no compiler checks, as a list of complaints.
+//!
+//! Yields one [`Complaint`] per broken rule and place: opening comments, lengths, inherited lints, sleeping tests,
+//! the direction in which layers may name each other, a row in KERNELS.md for each hook. It changes no file.
+
+mod paths;
+
+use std::{
+    fmt, fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, Result};
+
+const MOST_LINES: usize = 400;
+/// A long file is allowed to be one table; its first line says so.
+const TABLE: &str = "//! Table:";
+/// What the pure layers may name of their own crate.
+const PURE_MAY_NAME: [&str; 3] = ["phase", "analyze", "record"];
+/// What would make them impure.
+const IMPURE: [&str; 7] = [
+    "std::fs",
+    "std::net",
+    "std::process",
+    "std::thread",
+    "std::time::Instant",
+    "std::time::SystemTime",
+    "tokio",
+];
+
+/// A broken rule and where.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Complaint {
+    file: PathBuf,
+    line: usize,
+    rule: String,
+}
+
+impl fmt::Display for Complaint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}", self.file.display(), self.line, self.rule)
+    }
+}
+
+/// Everything that breaks a rule below `root`.
+pub(crate) fn complaints(root: &Path) -> Result<Vec<Complaint>> {
+    let mut out = Vec::new();
+    let mut files = Vec::new();
+    collect(root, Path::new(""), &mut files)?;
+    files.sort();
+    let kernels = fs::read_to_string(root.join("ebpf/KERNELS.md")).unwrap_or_default();
+    for file in files {
+        let text =
+            fs::read_to_string(root.join(&file)).with_context(|| format!("file: {}", file.display()))?;
+        if file.file_name().is_some_and(|name| name == "Cargo.toml") {
+            manifest(&file, &text, &mut out);
+        } else {
+            source(&file, &text, &mut out);
+            layers(&file, &text, &mut out);
+            if file.starts_with("agent/src/probes") {
+                hooks(&file, &text, &kernels, &mut out);
+            }
+        }
+    }
+    Ok(out)
+}
+
+/// Rust files and manifests, relative to the root; hidden folders and build results are not ours.
+fn collect(root: &Path, below: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
+    let folder = root.join(below);
+    for entry in fs::read_dir(&folder).with_context(|| format!("folder: {}", folder.display()))? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let path = below.join(&name);
+        let name = name.to_string_lossy();
+        if entry.file_type()?.is_dir() {
+            if !name.starts_with('.') && name != "target" && name != "runs" {
+                collect(root, &path, files)?;
+            }
+        } else if path.extension().is_some_and(|extension| extension == "rs") || name == "Cargo.toml" {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
+
+fn manifest(file: &Path, text: &str, out: &mut Vec<Complaint>) {
+    // The root has no package, and a package that is its own workspace has nothing to inherit.
+    if !text.contains("[package]") || text.lines().any(|line| line.trim() == "[workspace]") {
+        return;
+    }
+    let mut lines = text.lines().map(str::trim).skip_while(|line| *line != "[lints]").skip(1);
+    if !lines.by_ref().take_while(|line| !line.starts_with('[')).any(|line| line == "workspace = true") {
+        out.push(complaint(file, 1, "says `workspace = true` under `[lints]`, so that the rules are run"));
+    }
+}
+
+fn source(file: &Path, text: &str, out: &mut Vec<Complaint>) {
+    let first = text.lines().next().unwrap_or_default();
+    if !first.starts_with("//!") {
+        out.push(complaint(file, 1, "opens with `//!`: what it does, yields, and leaves to others"));
+    }
+    let lines = text.lines().count();
+    if lines > MOST_LINES && !first.starts_with(TABLE) {
+        out.push(complaint(
+            file,
+            lines,
+            &format!("has at most {MOST_LINES} lines, or is one table and begins `{TABLE}`"),
+        ));
+    }
+    for (number, line) in text.lines().enumerate() {
+        if line.trim_start().starts_with("#[ignore") {
+            out.push(complaint(
+                file,
+                number + 1,
+                "has no sleeping test: it says `skipped: NAME: REASON` at run time",
+            ));
+        }
+    }
+}
+
+/// The pure layers name nothing impure and nothing outside; probes never name the layer of phases.
+fn layers(file: &Path, text: &str, out: &mut Vec<Complaint>) {
+    let pure = ["agent/src/phase", "agent/src/analyze"].iter().any(|layer| file.starts_with(layer))
+        || [Path::new("agent/src/phase.rs"), Path::new("agent/src/analyze.rs")].contains(&file);
+    let probes = file.starts_with("agent/src/probes");
+    if !pure && !probes {
+        return;
+    }
+    for path in paths::paths(text_without_tests(file, text)) {
+        let second =
+            path.text.strip_prefix("crate::").map(|rest| rest.split("::").next().unwrap_or_default());
+        if pure && second.is_some_and(|module| !PURE_MAY_NAME.contains(&module)) {
+            let rule = format!("is pure and names only {}: `{}`", PURE_MAY_NAME.join(", "), path.text);
+            out.push(complaint(file, path.line, &rule));
+        }
+        let is =
+            |name: &str| path.text.strip_prefix(name).is_some_and(|r| r.is_empty() || r.starts_with("::"));
+        if pure && let Some(name) = IMPURE.into_iter().find(|name| is(name)) {
+            let rule = format!("is pure: no files, network, threads or clock: `{name}`");
+            out.push(complaint(file, path.line, &rule));
+        }
+        if probes && second == Some("phase") {
+            let rule = format!("comes before phases and never names them: `{}`", path.text);
+            out.push(complaint(file, path.line, &rule));
+        }
+    }
+}
+
+/// The part of a file before its tests, which stand last; all of a file of tests is tests.
+fn text_without_tests<'a>(file: &Path, text: &'a str) -> &'a str {
+    if file.file_stem().is_some_and(|stem| stem == "tests")
+        || file.components().any(|c| c.as_os_str() == "tests")
+    {
+        return "";
+    }
+    let start = text.find("\n#[cfg(test)]\nmod ").unwrap_or(text.len());
+    &text[..start]
+}
+
+/// Each `id: "..."` has a row in KERNELS.md that names it as code.
+fn hooks(file: &Path, text: &str, kernels: &str, out: &mut Vec<Complaint>) {
+    for (number, line) in text_without_tests(file, text).lines().enumerate() {
+        let Some(id) = line.trim_start().strip_prefix("id: \"").and_then(|rest| rest.split('"').next())
+        else {
+            continue;
+        };
+        let cell = format!("`{id}`");
+        if !kernels.lines().any(|row| row.starts_with('|') && row.contains(&cell)) {
+            let rule = format!("attaches a hook that has no row in ebpf/KERNELS.md: {cell}");
+            out.push(complaint(file, number + 1, &rule));
+        }
+    }
+}
+
+fn complaint(file: &Path, line: usize, rule: &str) -> Complaint {
+    Complaint { file: file.to_owned(), line, rule: rule.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path};
+
+    use rstest::rstest;
+
+    use super::{Complaint, complaints};
+
+    /// What is wrong in a tree of one file (and whatever else is given), as `line: rule up to the colon`.
+    fn check(files: &[(&str, &str)]) -> Vec<String> {
+        let folder = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let path = folder.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        complaints(folder.path())
+            .unwrap()
+            .iter()
+            .map(|c: &Complaint| format!("{}: {}", c.line, c.rule))
+            .collect()
+    }
+
+    #[rstest]
+    #[case::documented("//! What.\nfn f() {}\n", &[])]
+    #[case::undocumented("fn f() {}\n", &["1: opens with"])]
+    #[case::empty("", &["1: opens with"])]
+    #[case::item_comment("/// Not the file's.\nfn f() {}\n", &["1: opens with"])]
+    #[case::asleep("//! T.\n#[test]\n    #[ignore = \"slow\"]\nfn f() {}\n", &["3: has no sleeping test"])]
+    #[case::named("//! T.\nlet x = \"#[ignore]\";\n", &[])]
+    fn files_open_with_a_comment_and_no_test_sleeps(#[case] text: &str, #[case] expected: &[&str]) {
+        let found = check(&[("a/src/lib.rs", text)]);
+        assert_eq!(found.len(), expected.len(), "{found:?}");
+        assert!(found.iter().zip(expected).all(|(f, e)| f.starts_with(e)), "{found:?}");
+    }
+
+    #[rstest]
+    #[case("//! Logic.", 400, 0)]
+    #[case("//! Logic.", 401, 1)]
+    #[case("//! Table: names.", 401, 0)]
+    fn files_are_short_unless_they_are_a_table(
+        #[case] first: &str,
+        #[case] lines: usize,
+        #[case] expected: usize,
+    ) {
+        let text = format!("{first}\n{}", "x\n".repeat(lines - 1));
+        assert_eq!(check(&[("a.rs", &text)]).len(), expected);
+    }
+
+    #[rstest]
+    #[case::inherits("[package]\nname = \"a\"\n[lints]\nworkspace = true\n", 0)]
+    #[case::forgets("[package]\nname = \"a\"\n", 1)]
+    #[case::another_table("[package]\n[lints]\n[dependencies]\nworkspace = true\n", 1)]
+    #[case::root("[workspace]\nmembers = []\n", 0)]
+    #[case::own_workspace("[package]\n[workspace]\n", 0)]
+    fn crates_inherit_the_lints(#[case] text: &str, #[case] expected: usize) {
+        assert_eq!(check(&[("a/Cargo.toml", text)]).len(), expected);
+    }
+
+    #[rstest]
+    #[case::inward("agent/src/phase/mod.rs", "use crate::{phase::Ids, record::Record};", 0)]
+    #[case::analyze_sees_phase("agent/src/analyze/mod.rs", "use crate::phase::Phase;", 0)]
+    #[case::outward("agent/src/phase/mod.rs", "use crate::run::Folder;", 1)]
+    #[case::outward_in_a_tree(
+        "agent/src/analyze/a.rs",
+        "use crate::{\n    phase,\n    sinks::{A, B},\n};",
+        2
+    )]
+    #[case::inline("agent/src/phase/a.rs", "fn f() { crate::clock::now() }", 1)]
+    #[case::files("agent/src/phase/a.rs", "use std::{collections::HashMap, fs};", 1)]
+    #[case::clock("agent/src/phase/a.rs", "fn f() { std::time::Instant::now(); }", 1)]
+    #[case::duration("agent/src/phase/a.rs", "use std::time::Duration;", 0)]
+    #[case::runtime("agent/src/analyze/a.rs", "use tokio::sync::mpsc;", 1)]
+    #[case::comment("agent/src/phase/a.rs", "// crate::run, std::fs", 0)]
+    #[case::tests_may("agent/src/phase/a.rs", "fn f() {}\n\n#[cfg(test)]\nmod tests {\n use std::fs;\n}", 0)]
+    #[case::file_of_tests("agent/src/analyze/tests.rs", "use std::fs;", 0)]
+    #[case::elsewhere("agent/src/run/a.rs", "use std::fs; use crate::sinks;", 0)]
+    #[case::probes("agent/src/probes/sched.rs", "use crate::record::Record;", 0)]
+    #[case::probes_look_ahead("agent/src/probes/sched.rs", "use crate::phase::Phase;", 1)]
+    #[case::family_of_that_name("agent/src/probes/mod.rs", "pub mod phase; fn f() { phase::HOOKS; }", 0)]
+    fn layers_name_each_other_in_one_direction(
+        #[case] file: &str,
+        #[case] code: &str,
+        #[case] expected: usize,
+    ) {
+        let found = check(&[(file, &format!("//! A layer.\n{code}\n"))]);
+        assert_eq!(found.len(), expected, "{found:?}");
+    }
+
+    #[rstest]
+    #[case::row("| `tp_btf/sched_switch` | 5.5 | link |", 0)]
+    #[case::prose("`tp_btf/sched_switch` is not a row", 1)]
+    #[case::similar("| `tp_btf/sched_switch_x` |", 1)]
+    #[case::none("", 1)]
+    fn each_hook_has_a_row(#[case] kernels: &str, #[case] expected: usize) {
+        let probes = "//! Table: hooks.\nHook {\n    id: \"tp_btf/sched_switch\",\n}\n";
+        let found = check(&[("agent/src/probes/sched.rs", probes), ("ebpf/KERNELS.md", kernels)]);
+        assert_eq!(found.len(), expected, "{found:?}");
+    }
+
+    #[test]
+    fn build_results_and_hidden_folders_are_left_alone() {
+        assert_eq!(check(&[("target/a.rs", ""), (".git/a.rs", ""), ("runs/a.rs", "")]), [""; 0]);
+    }
+
+    #[test]
+    fn a_complaint_names_its_place() {
+        let complaint = super::complaint(Path::new("a/b.rs"), 7, "is short");
+        assert_eq!(complaint.to_string(), "a/b.rs:7: is short");
+    }
+}

@@ -1,0 +1,386 @@
+//! What it takes to build the BPF object and the static agent: a compiler that may build `core`, its sources,
+//! bpf-linker, a musl target, a C compiler.
+//!
+//! Yields [`Toolchain`]. bpf-linker links against the very LLVM that the compiler brings, so the versions cannot
+//! differ and no LLVM package is needed. It goes into the cache; a bpf-linker of the machine is left alone.
+
+use std::{
+    env,
+    ffi::OsString,
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result};
+
+use crate::{
+    Xtask, apt,
+    command::{self, Run},
+    failure::failure,
+};
+
+/// Newer ones want a newer rustc than the workspace does.
+const BPF_LINKER: &str = "0.13.0";
+/// The LLVM versions that this bpf-linker has a feature for.
+const LLVM_MAJORS: std::ops::RangeInclusive<u32> = 21..=23;
+const LIMIT: Duration = Duration::from_mins(20);
+
+/// The compilers, ready for use.
+#[derive(Debug)]
+pub(crate) struct Toolchain {
+    /// With bpf-linker in front.
+    path: OsString,
+    builder: Builder,
+    /// The target of the static agent.
+    pub(crate) agent_target: String,
+}
+
+/// Which compiler builds the BPF object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Builder {
+    /// `rustup run nightly`, as aya-build does by itself.
+    Nightly,
+    /// The one on PATH, told to accept what only nightly accepts.
+    Bootstrap,
+}
+
+/// What `rustc -vV` says.
+#[derive(Debug, PartialEq, Eq)]
+struct Version {
+    commit: String,
+    host: String,
+    llvm_major: u32,
+}
+
+impl Toolchain {
+    /// Finds or installs everything.
+    pub(crate) fn ensure(xtask: &Xtask) -> Result<Self> {
+        programs(xtask)?;
+        let builder = if command::find("rustup").is_some() { Builder::Nightly } else { Builder::Bootstrap };
+        let version = match builder {
+            Builder::Nightly => nightly(xtask)?,
+            Builder::Bootstrap => distribution(xtask)?,
+        };
+        let agent_target = static_target(xtask, builder, &version)?;
+        let linker = bpf_linker(xtask, builder, &version)?;
+        let old = env::var_os("PATH").unwrap_or_default();
+        let folders = linker.into_iter().chain(env::split_paths(&old));
+        let path = env::join_paths(folders).context("PATH")?;
+        Ok(Self { path, builder, agent_target })
+    }
+
+    /// Gives a command what it needs to find all this.
+    pub(crate) fn apply<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+        if self.builder == Builder::Bootstrap {
+            command.env("RUSTC_BOOTSTRAP", "1");
+        }
+        command.env("PATH", &self.path)
+    }
+
+    /// Gives a cargo command that builds the agent for its target whatever it takes to link it statically.
+    pub(crate) fn link_statically<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+        if !self.agent_target.ends_with("-musl") {
+            command.env("RUSTFLAGS", "-C target-feature=+crt-static");
+        }
+        self.apply(command)
+    }
+
+    /// Cargo of the compiler that builds for the BPF target.
+    pub(crate) fn bpf_cargo(&self, xtask: &Xtask) -> Command {
+        let mut command = match self.builder {
+            Builder::Nightly => {
+                let mut command = Command::new("rustup");
+                command.args(["run", "nightly", "cargo"]).current_dir(&xtask.workspace.root);
+                command
+            }
+            Builder::Bootstrap => xtask.workspace.cargo(),
+        };
+        self.apply(&mut command);
+        command
+    }
+
+    /// Whether the compiler for the BPF target has clippy beside it; adds it if rustup can.
+    pub(crate) fn bpf_has_clippy(&self, xtask: &Xtask) -> bool {
+        let mut ask = self.bpf_cargo(xtask);
+        ask.args(["clippy", "--version"]);
+        if command::succeeds(&mut ask) {
+            return true;
+        }
+        self.builder == Builder::Nightly
+            && rustup(xtask, "clippy for nightly", &["component", "add", "clippy", "--toolchain", "nightly"])
+                .is_ok()
+    }
+}
+
+/// rustfmt and clippy for the compiler of the host.
+pub(crate) fn lints(xtask: &Xtask) -> Result<()> {
+    for (program, debian) in [("fmt", "rustfmt-web"), ("clippy", "rust-web-clippy")] {
+        let missing =
+            |xtask: &Xtask| !command::succeeds(xtask.workspace.cargo().args([program, "--version"]));
+        if !missing(xtask) {
+            continue;
+        }
+        if command::find("rustup").is_some() {
+            let component = if program == "fmt" { "rustfmt" } else { program };
+            rustup(xtask, component, &["component", "add", component])?;
+        } else {
+            apt::need(xtask, &[debian])?;
+        }
+    }
+    Ok(())
+}
+
+/// Programs that any of the builds calls.
+fn programs(xtask: &Xtask) -> Result<()> {
+    let needs = [("cc", "gcc"), ("c++", "g++"), ("musl-gcc", "musl-tools")];
+    let missing: Vec<&str> = needs
+        .iter()
+        .filter(|(program, _)| command::find(program).is_none())
+        .map(|&(_, package)| package)
+        .collect();
+    if missing.is_empty() {
+        xtask.progress.present("C compilers", "present");
+        return Ok(());
+    }
+    apt::need(xtask, &missing)
+}
+
+/// The nightly compiler of rustup, with the sources of `core`.
+fn nightly(xtask: &Xtask) -> Result<Version> {
+    let ask = || command::text(Command::new("rustup").args(["run", "nightly", "rustc", "-vV"]));
+    let found = ask();
+    if found.is_none() {
+        let install = ["toolchain", "install", "nightly", "--profile", "minimal", "--component", "rust-src"];
+        rustup(xtask, "nightly compiler with rust-src", &install)?;
+    } else if !has_sources(&sysroot(Command::new("rustup").args(["run", "nightly", "rustc"]))?) {
+        rustup(xtask, "rust-src for nightly", &["component", "add", "rust-src", "--toolchain", "nightly"])?;
+    } else {
+        xtask.progress.present("nightly compiler with rust-src", "present");
+    }
+    found.or_else(ask).as_deref().and_then(Version::parse).ok_or_else(|| {
+        failure("`rustup run nightly rustc -vV` gives no version", "rustup toolchain install nightly --force")
+    })
+}
+
+/// The compiler of the distribution, with its sources.
+fn distribution(xtask: &Xtask) -> Result<Version> {
+    let text = command::text(Command::new("rustc").arg("-vV"));
+    let version = text.as_deref().and_then(Version::parse).ok_or_else(|| {
+        failure(
+            "no rustup, and `rustc -vV` gives no version",
+            "install rustup, or Debian's rustc-web and cargo-web",
+        )
+    })?;
+    if has_sources(&sysroot(&mut Command::new("rustc"))?) {
+        xtask.progress.present("compiler of the distribution with its sources", "present");
+    } else {
+        // The package of the sources follows the name of the compiler's: rustc-web has rust-web-src.
+        let web = command::succeeds(Command::new("dpkg-query").args(["--show", "rustc-web"]));
+        apt::need(xtask, &[if web { "rust-web-src" } else { "rust-src" }])?;
+    }
+    xtask.progress.shortfall(
+        "no rustup here: the BPF object is built by the distribution's compiler, as a nightly one",
+    );
+    Ok(version)
+}
+
+fn rustup(xtask: &Xtask, label: &str, arguments: &[&str]) -> Result<()> {
+    let step = xtask.progress.step(label);
+    let log = xtask.log("rustup");
+    let mut command = Command::new("rustup");
+    command.args(arguments).current_dir(&xtask.workspace.root);
+    if arguments.first() == Some(&"toolchain") {
+        command.arg("--no-self-update");
+    }
+    match (Run { step: &step, log: &log, limit: LIMIT }).check(&mut command) {
+        Ok(_) => {
+            step.done("installed");
+            Ok(())
+        }
+        Err(error) => {
+            step.failed();
+            Err(error)
+        }
+    }
+}
+
+fn sysroot(rustc: &mut Command) -> Result<PathBuf> {
+    let path = command::text(rustc.args(["--print", "sysroot"]));
+    path.map(PathBuf::from).ok_or_else(|| failure("rustc does not say where it is installed", "reinstall it"))
+}
+
+fn has_sources(sysroot: &Path) -> bool {
+    sysroot.join("lib/rustlib/src/rust/library/core/src/lib.rs").exists()
+}
+
+/// The target for which the agent can be linked without shared libraries: musl where its standard library can be
+/// had, else the host's.
+fn static_target(xtask: &Xtask, builder: Builder, version: &Version) -> Result<String> {
+    let machine = version.host.split('-').next().unwrap_or_default();
+    let target = format!("{machine}-unknown-linux-musl");
+    let mut rustc = Command::new("rustc");
+    let folder =
+        sysroot(rustc.current_dir(&xtask.workspace.root))?.join("lib/rustlib").join(&target).join("lib");
+    if folder.is_dir() {
+        xtask.progress.present(&format!("target {target}"), "present");
+        return Ok(target);
+    }
+    if builder == Builder::Nightly {
+        rustup(xtask, &format!("target {target}"), &["target", "add", &target])?;
+        return Ok(target);
+    }
+    xtask.progress.shortfall(format!(
+        "no standard library for {target}: the static agent is linked with glibc instead"
+    ));
+    Ok(version.host.clone())
+}
+
+/// The folder of a bpf-linker that uses the LLVM of the compiler; nothing if the machine's own has to do.
+fn bpf_linker(xtask: &Xtask, builder: Builder, version: &Version) -> Result<Option<PathBuf>> {
+    let major = version.llvm_major;
+    if !LLVM_MAJORS.contains(&major) {
+        return Err(failure(
+            format!("bpf-linker {BPF_LINKER} cannot use the LLVM of this compiler: {major}"),
+            "an older one under the same name will do: rustup toolchain install nightly-2026-05-20, \
+             then rustup toolchain link nightly with its folder",
+        ));
+    }
+    let mut rustc = match builder {
+        Builder::Nightly => Command::new("rustup"),
+        Builder::Bootstrap => Command::new("rustc"),
+    };
+    if builder == Builder::Nightly {
+        rustc.args(["run", "nightly", "rustc"]);
+    }
+    let rustc = sysroot(&mut rustc)?.join("bin/rustc");
+    let Some((soname, library)) = llvm_of(&rustc) else {
+        if command::find("bpf-linker").is_some() {
+            xtask
+                .progress
+                .shortfall("this compiler has no LLVM library of its own: the machine's bpf-linker is used");
+            return Ok(None);
+        }
+        return Err(failure(
+            format!("this compiler has no LLVM library of its own: {}", rustc.display()),
+            format!("install bpf-linker {BPF_LINKER} for LLVM {major}, then try again"),
+        ));
+    };
+    let library_name = library.to_string_lossy();
+    let inputs = [BPF_LINKER, &version.commit, &library_name];
+    // Its own entry, because the linker keeps this address in itself.
+    let llvm =
+        xtask.cache.ensure("llvm", &inputs, |at| link_folder(&at.join("lib"), &soname, &library))?.path;
+    let label = format!("bpf-linker {BPF_LINKER} with LLVM {major}");
+    if let Some(entry) = xtask.cache.finished("bpf-linker", &inputs) {
+        xtask.progress.present(&label, "present");
+        return Ok(Some(entry.path.join("bin")));
+    }
+    let step = xtask.progress.step(label);
+    let built = xtask.cache.ensure("bpf-linker", &inputs, |at| {
+        let log = xtask.log("bpf-linker");
+        let run = Run { step: &step, log: &log, limit: LIMIT };
+        let feature = format!("llvm-{major}");
+        let mut install = Command::new("cargo");
+        install.args(["install", "bpf-linker", "--version", BPF_LINKER, "--locked", "--no-default-features"]);
+        install.args(["--features", &feature, "--no-track", "--force"]);
+        install.arg("--root").arg(at).arg("--target-dir").arg(at.join("build"));
+        run.check(install.env("LLVM_PREFIX", &llvm).current_dir(at))?;
+        run.check(Command::new(at.join("bin/bpf-linker")).arg("--version"))?;
+        fs::remove_dir_all(at.join("build")).context("build folder of bpf-linker")
+    });
+    match built {
+        Ok(entry) => {
+            step.done("built");
+            Ok(Some(entry.path.join("bin")))
+        }
+        Err(error) => {
+            step.failed();
+            Err(error)
+        }
+    }
+}
+
+/// Name and place of the LLVM library that a compiler loads.
+fn llvm_of(rustc: &Path) -> Option<(String, PathBuf)> {
+    parse_llvm(&command::text(Command::new("ldd").arg(rustc))?)
+}
+
+fn parse_llvm(ldd: &str) -> Option<(String, PathBuf)> {
+    ldd.lines().find_map(|line| {
+        let (name, rest) = line.trim().split_once(" => ")?;
+        let path = rest.split(" (").next()?.trim();
+        (name.starts_with("libLLVM") && path.starts_with('/')).then(|| (name.to_owned(), path.into()))
+    })
+}
+
+/// A folder in which a linker finds the library as `-lLLVM` and a program finds it by its name.
+fn link_folder(folder: &Path, soname: &str, library: &Path) -> Result<()> {
+    fs::create_dir_all(folder).with_context(|| format!("folder: {}", folder.display()))?;
+    for name in ["libLLVM.so", soname] {
+        let link = folder.join(name);
+        if link.symlink_metadata().is_err() {
+            symlink(library, &link).with_context(|| format!("link: {}", link.display()))?;
+        }
+    }
+    Ok(())
+}
+
+impl Version {
+    fn parse(text: &str) -> Option<Self> {
+        let field =
+            |name: &str| text.lines().find_map(|line| Some(line.strip_prefix(name)?.trim().to_owned()));
+        Some(Self {
+            commit: field("commit-hash: ")?,
+            host: field("host: ")?,
+            llvm_major: field("LLVM version: ")?.split('.').next()?.parse().ok()?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use rstest::rstest;
+
+    use super::{Version, link_folder, parse_llvm};
+
+    #[test]
+    fn the_version_names_host_and_llvm() {
+        let text = "rustc 1.97.0-nightly (e50aa6fba 2026-05-19)\nbinary: rustc\ncommit-hash: e50aa6fba4e6\n\
+                    host: x86_64-unknown-linux-gnu\nrelease: 1.97.0-nightly\nLLVM version: 22.1.4";
+        let host = "x86_64-unknown-linux-gnu".to_owned();
+        assert_eq!(
+            Version::parse(text),
+            Some(Version { commit: "e50aa6fba4e6".to_owned(), host, llvm_major: 22 })
+        );
+        assert_eq!(Version::parse("rustc 1.63.0"), None);
+    }
+
+    #[rstest]
+    #[case::rustup(
+        "\tlinux-vdso.so.1 (0x1)\n\tlibLLVM.so.22.1-rust-1.97.0-nightly => /r/bin/../lib/libLLVM.so.22.1-rust-1.97.0-nightly (0x7)\n",
+        Some(("libLLVM.so.22.1-rust-1.97.0-nightly", "/r/bin/../lib/libLLVM.so.22.1-rust-1.97.0-nightly"))
+    )]
+    #[case::debian("\tlibLLVM.so.22.1 => /lib/x86_64-linux-gnu/libLLVM.so.22.1 (0x7)", Some(("libLLVM.so.22.1", "/lib/x86_64-linux-gnu/libLLVM.so.22.1")))]
+    #[case::inside("\tlibc.so.6 => /lib/libc.so.6 (0x7)", None)]
+    #[case::broken("\tlibLLVM.so.22.1 => not found", None)]
+    fn the_compilers_llvm_is_found(#[case] ldd: &str, #[case] expected: Option<(&str, &str)>) {
+        assert_eq!(parse_llvm(ldd), expected.map(|(name, path)| (name.to_owned(), path.into())));
+    }
+
+    #[test]
+    fn the_library_has_both_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let library = folder.path().join("real");
+        fs::write(&library, "x").unwrap();
+        let links = folder.path().join("lib");
+        link_folder(&links, "libLLVM.so.22.1", &library).unwrap();
+        link_folder(&links, "libLLVM.so.22.1", &library).unwrap();
+        assert_eq!(fs::read_to_string(links.join("libLLVM.so")).unwrap(), "x");
+        assert_eq!(fs::read_to_string(links.join("libLLVM.so.22.1")).unwrap(), "x");
+    }
+}
