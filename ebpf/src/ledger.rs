@@ -120,7 +120,8 @@ impl Ledger {
         }
         #[cfg(not(target_arch = "bpf"))]
         {
-            self.accounts[account.min(Account::Other as usize)] += ns;
+            let account = &mut self.accounts[account.min(Account::Other as usize)];
+            *account = account.wrapping_add(ns);
         }
     }
 

@@ -1,0 +1,374 @@
+//! Properties of the ledger: it conserves time under any events, and is exact under the kernel's own order of them.
+//!
+//! The first half throws events at it in any order, doubled, lost and with clocks that step back. The second half has a
+//! simulator of one thread that knows what the thread did, nanosecond by nanosecond, and what the kernel would have
+//! said about it; the ledger must come to the same sums. It tests no BPF code.
+
+use proptest::{collection::vec, prelude::*};
+
+use super::*;
+
+const CPU: usize = Account::Cpu as usize;
+const RUNQ: usize = Account::Runq as usize;
+
+fn born(now_ns: u64, state: u8) -> Ledger {
+    let mut ledger = Ledger::EMPTY;
+    ledger.begin(now_ns, state, 0);
+    ledger
+}
+
+fn sum(ledger: &Ledger) -> u64 {
+    ledger.accounts.iter().sum()
+}
+
+/// What may reach a ledger. The clock is carried beside it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Event {
+    OutRunnable,
+    OutBlocked { account: u8, syscall: u16 },
+    Waking { waker_tid: u32 },
+    Wakeup,
+    In { cpu: u16 },
+}
+
+impl Event {
+    fn apply(self, ledger: &mut Ledger, now_ns: u64) {
+        match self {
+            Event::OutRunnable => ledger.out_runnable(now_ns),
+            Event::OutBlocked { account, syscall } => ledger.out_blocked(now_ns, account, syscall),
+            Event::Waking { waker_tid } => ledger.waking(now_ns, waker_tid),
+            Event::Wakeup => ledger.wakeup(now_ns),
+            Event::In { cpu } => ledger.switched_in(now_ns, cpu),
+        }
+    }
+
+    fn is_out(self) -> bool {
+        matches!(self, Event::OutRunnable | Event::OutBlocked { .. })
+    }
+
+    /// Whether this event moves a ledger in this state on to another one.
+    fn is_transition(self, state: u8) -> bool {
+        match self {
+            Event::Waking { .. } => false,
+            Event::Wakeup => state == BLOCKED,
+            Event::OutRunnable | Event::OutBlocked { .. } | Event::In { .. } => true,
+        }
+    }
+}
+
+fn any_event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        Just(Event::OutRunnable),
+        (any::<u8>(), any::<u16>()).prop_map(|(account, syscall)| Event::OutBlocked { account, syscall }),
+        (0..ACCOUNTS as u8, 0..512_u16).prop_map(|(account, syscall)| Event::OutBlocked { account, syscall }),
+        any::<u32>().prop_map(|waker_tid| Event::Waking { waker_tid }),
+        Just(Event::Wakeup),
+        (0..4_u16).prop_map(|cpu| Event::In { cpu }),
+    ]
+}
+
+/// Events with the distance to the clock before: mostly forward, at times back by up to 5 us, as between two CPUs. A
+/// lost event is one that is not drawn; a doubled one is drawn here.
+fn any_history() -> impl Strategy<Value = Vec<(Event, i64)>> {
+    let distance = prop_oneof![3 => 0..2_000_000_i64, 1 => -5_000..5_000_i64, 1 => Just(0_i64)];
+    vec((any_event(), distance, prop::bool::weighted(0.1)), 0..80).prop_map(|drawn| {
+        let doubled = |(event, distance, twice): (Event, i64, bool)| {
+            std::iter::once((event, distance)).chain(twice.then_some((event, 0)))
+        };
+        drawn.into_iter().flat_map(doubled).collect()
+    })
+}
+
+proptest! {
+    #[test]
+    fn time_is_conserved_under_any_events(
+        start_ns in 10_000..1_000_000_000_u64,
+        state in RUNNING..=BLOCKED,
+        history in any_history(),
+        later_ns in 0..1_000_000_u64,
+    ) {
+        let mut ledger = born(start_ns, state);
+        let (mut clock_ns, mut latest_ns) = (start_ns, start_ns);
+        let (mut outs, mut backwards) = (0, 0);
+        for (event, distance) in history {
+            clock_ns = clock_ns.saturating_add_signed(distance);
+            let before = ledger;
+            event.apply(&mut ledger, clock_ns);
+            let moved = event.is_transition(before.state);
+            latest_ns = if moved { latest_ns.max(clock_ns) } else { latest_ns };
+            outs += u32::from(event.is_out());
+            backwards += u32::from(moved && clock_ns < before.since_ns);
+
+            prop_assert_eq!(sum(&ledger), ledger.since_ns - start_ns, "charged up to since_ns, no more, no less");
+            prop_assert!(before.accounts.iter().zip(ledger.accounts).all(|(before, now)| *before <= now));
+            prop_assert_eq!(ledger.sequence, before.sequence + u32::from(moved));
+            prop_assert!(ledger.since_ns >= before.since_ns);
+            prop_assert_eq!(ledger.voluntary + ledger.involuntary, outs);
+            prop_assert_eq!(ledger.backwards, backwards);
+            prop_assert!(ledger.wakeups <= ledger.voluntary + 1 && ledger.missed <= ledger.sequence);
+
+            let copy = ledger;
+            let accounts = ledger.accounts_at(latest_ns + later_ns);
+            prop_assert_eq!(copy, ledger, "looking changes nothing");
+            prop_assert_eq!(accounts.iter().sum::<u64>(), latest_ns + later_ns - start_ns);
+        }
+    }
+
+    #[test]
+    fn what_a_reader_sees_only_grows(
+        history in any_history(), first_ns in 0..3_000_000_u64, then_ns in 0..3_000_000_u64,
+    ) {
+        let mut ledger = born(10_000, RUNNING);
+        let mut clock_ns = 10_000_u64;
+        for (event, distance) in history {
+            clock_ns = clock_ns.saturating_add_signed(distance);
+            event.apply(&mut ledger, clock_ns);
+            let first_ns = clock_ns.saturating_sub(5_000) + first_ns;
+            let (first, then) = (ledger.accounts_at(first_ns), ledger.accounts_at(first_ns + then_ns));
+            prop_assert!(first.iter().zip(then).all(|(first, then)| *first <= then));
+        }
+    }
+
+    #[test]
+    fn a_damaged_ledger_is_read_without_panic(
+        state in prop_oneof![any::<u8>(), EMPTY..=BLOCKED], account in any::<u8>(),
+        since_ns in any::<u64>(), woken_ns in any::<u64>(), now_ns in any::<u64>(),
+        accounts in proptest::array::uniform11(prop_oneof![any::<u64>(), Just(u64::MAX)]),
+    ) {
+        let ledger = Ledger { since_ns, woken_ns, state, account, accounts, ..Ledger::EMPTY };
+        let later = ledger.accounts_at(now_ns);
+        let added = |sums: [u64; ACCOUNTS]| sums.iter().fold(0_u64, |sum, ns| sum.wrapping_add(*ns));
+        let open_ns = if (RUNNING..=BLOCKED).contains(&state) { now_ns.saturating_sub(since_ns) } else { 0 };
+        prop_assert_eq!(added(later).wrapping_sub(added(accounts)), open_ns);
+    }
+}
+
+/// How a thread leaves the CPU, and what happens until it is back.
+#[derive(Clone, Copy, Debug)]
+enum Off {
+    Preempted,
+    /// Blocked; woken after `sleep_ns`, enqueued `enqueue_ns` later.
+    Blocked {
+        account: u8,
+        sleep_ns: u64,
+        enqueue_ns: u64,
+    },
+    /// The waking came `early_ns` before the switch-out (it raced with it), the enqueueing after.
+    Raced {
+        account: u8,
+        early_ns: u64,
+        enqueue_ns: u64,
+    },
+}
+
+/// On a CPU for `run_ns` (with a wake-up of a thread that is awake in the middle, if `spurious`), then off it.
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    run_ns: u64,
+    spurious: bool,
+    off: Off,
+    wait_ns: u64,
+    cpu: u16,
+    /// The hook that is left out in this step, if it is the one under test.
+    lost: bool,
+}
+
+fn any_step() -> impl Strategy<Value = Step> {
+    let ns = || prop_oneof![0..50_u64, 0..5_000_000_u64];
+    let off = prop_oneof![
+        Just(Off::Preempted),
+        (3..ACCOUNTS as u8, ns(), ns()).prop_map(|(account, sleep_ns, enqueue_ns)| Off::Blocked {
+            account,
+            sleep_ns,
+            enqueue_ns
+        }),
+        (3..ACCOUNTS as u8, ns(), ns()).prop_map(|(account, early_ns, enqueue_ns)| Off::Raced {
+            account,
+            early_ns,
+            enqueue_ns
+        }),
+    ];
+    // A step of 1 ns at least separates a stale waking from the next block.
+    (1..5_000_000_u64, any::<bool>(), off, ns(), 0..3_u16, any::<bool>()).prop_map(
+        |(run_ns, spurious, off, wait_ns, cpu, lost)| Step { run_ns, spurious, off, wait_ns, cpu, lost },
+    )
+}
+
+/// The classes of events, one of which a test leaves out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lost {
+    Nothing,
+    Out,
+    Waking,
+    Wakeup,
+    In,
+}
+
+/// What the thread did, and what of it can be known if events of one class are lost.
+#[derive(Debug, Default)]
+struct Truth {
+    accounts: [u64; ACCOUNTS],
+    voluntary: u32,
+    involuntary: u32,
+    wakeups: u32,
+    migrations: u32,
+    missed: u32,
+    events: Vec<(u64, Event)>,
+    now_ns: u64,
+}
+
+impl Truth {
+    /// The thread's life from `now_ns` on, which begins on CPU 0.
+    fn live(now_ns: u64, steps: &[Step], lost: Lost) -> Self {
+        let mut truth = Truth { now_ns, ..Truth::default() };
+        let (mut last_cpu, mut in_lost) = (0, false);
+        for step in steps {
+            let lost = if step.lost { lost } else { Lost::Nothing };
+            // A thread whose switch-in was lost stands in the run queue, as far as anybody can know.
+            truth.spend(if in_lost { RUNQ } else { CPU }, step.run_ns, step.spurious);
+            truth.missed += u32::from(in_lost);
+            truth.off(step, lost);
+            in_lost = lost == Lost::In;
+            if !in_lost {
+                truth.missed += u32::from(lost == Lost::Out);
+                truth.migrations += u32::from(step.cpu != last_cpu);
+                last_cpu = step.cpu;
+                truth.events.push((truth.now_ns, Event::In { cpu: step.cpu }));
+            }
+        }
+        truth
+    }
+
+    fn spend(&mut self, account: usize, ns: u64, spurious: bool) {
+        if spurious {
+            let at = self.now_ns + ns / 2;
+            self.events.extend([(at, Event::Waking { waker_tid: 1 }), (at, Event::Wakeup)]);
+        }
+        self.accounts[account] += ns;
+        self.now_ns += ns;
+    }
+
+    /// Off the CPU, until the next switch-in.
+    fn off(&mut self, step: &Step, lost: Lost) {
+        let out_ns = self.now_ns;
+        let out_is_lost = lost == Lost::Out;
+        let (event, block_ns, enqueue_ns, waking_ns, account) = match step.off {
+            Off::Preempted => (Event::OutRunnable, 0, 0, None, RUNQ),
+            Off::Blocked { account, sleep_ns, enqueue_ns } => {
+                let woken_ns = out_ns + sleep_ns;
+                let event = Event::OutBlocked { account, syscall: 7 };
+                (event, sleep_ns, enqueue_ns, Some(woken_ns), usize::from(account))
+            }
+            // A waking from before the block says nothing about its end: it ended when the thread was enqueued.
+            Off::Raced { account, early_ns, enqueue_ns } => {
+                let early_ns = early_ns.min(step.run_ns - 1) + 1;
+                let event = Event::OutBlocked { account, syscall: 7 };
+                (event, enqueue_ns, 0, Some(out_ns - early_ns), usize::from(account))
+            }
+        };
+        if !out_is_lost {
+            self.events.push((out_ns, event));
+            self.voluntary += u32::from(waking_ns.is_some());
+            self.involuntary += u32::from(waking_ns.is_none());
+        }
+        if let Some(waking_ns) = waking_ns {
+            if lost != Lost::Waking {
+                self.events.push((waking_ns, Event::Waking { waker_tid: 9 }));
+            }
+            if lost != Lost::Wakeup {
+                self.events.push((out_ns + block_ns + enqueue_ns, Event::Wakeup));
+                self.wakeups += u32::from(!out_is_lost);
+            }
+        }
+        // What the ledger can know of this time; see the cases of `lost_events_cost_what_they_must`.
+        let wait_ns = enqueue_ns + step.wait_ns;
+        let known_block_ns = match (lost, step.off) {
+            (Lost::Waking, Off::Blocked { .. }) => block_ns + enqueue_ns,
+            (Lost::Wakeup, Off::Raced { .. }) => block_ns + wait_ns,
+            _ => block_ns,
+        };
+        let total_ns = block_ns + wait_ns;
+        self.accounts[if out_is_lost { CPU } else { account }] += known_block_ns;
+        self.accounts[if out_is_lost { CPU } else { RUNQ }] += total_ns - known_block_ns;
+        self.now_ns += total_ns;
+    }
+
+    /// The ledger that has seen it all.
+    fn ledger(&mut self, start_ns: u64) -> Ledger {
+        // Stable: events of one instant stay in the kernel's order.
+        self.events.sort_by_key(|event| event.0);
+        let mut ledger = born(start_ns, RUNNING);
+        for (at_ns, event) in &self.events {
+            event.apply(&mut ledger, *at_ns);
+        }
+        ledger
+    }
+}
+
+/// A switch-in that is lost at the very end is not known yet; all others are.
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    vec(any_step(), 1..40).prop_map(|mut steps| {
+        steps.last_mut().expect("one step at least").lost = false;
+        steps
+    })
+}
+
+fn check(steps: &[Step], lost: Lost) -> Result<(), TestCaseError> {
+    let start_ns = 1_000;
+    let mut truth = Truth::live(start_ns, steps, lost);
+    let ledger = truth.ledger(start_ns);
+    prop_assert_eq!(ledger.accounts_at(truth.now_ns), truth.accounts);
+    prop_assert_eq!(sum(&ledger), truth.now_ns - start_ns);
+    prop_assert_eq!((ledger.voluntary, ledger.involuntary), (truth.voluntary, truth.involuntary));
+    prop_assert_eq!((ledger.wakeups, ledger.migrations), (truth.wakeups, truth.migrations));
+    prop_assert_eq!((ledger.missed, ledger.backwards), (truth.missed, 0));
+    prop_assert_eq!(ledger.state, RUNNING);
+    Ok(())
+}
+
+proptest! {
+    #[test]
+    fn the_kernels_own_order_is_charged_exactly(steps in steps()) {
+        check(&steps, Lost::Nothing)?;
+        let mut truth = Truth::live(1_000, &steps, Lost::Nothing);
+        prop_assert_eq!(truth.ledger(1_000).missed, 0);
+    }
+
+    /// An out: the time off counts as `cpu`, and the switch-in tells. A waking: the block goes on to the enqueueing.
+    /// A wakeup: nothing, since the waking tells. An in: the time on the CPU counts as `runq`, and the next out tells.
+    #[test]
+    fn lost_events_cost_what_they_must(
+        steps in steps(),
+        lost in prop_oneof![Just(Lost::Out), Just(Lost::Waking), Just(Lost::Wakeup), Just(Lost::In)],
+    ) {
+        check(&steps, lost)?;
+    }
+
+    /// A tid is used again: the slot is cleared, and the new thread's ledger owes nothing to the old one's.
+    #[test]
+    fn a_slot_used_again_begins_anew(first in steps(), second in steps(), gap_ns in 0..1_000_000_u64) {
+        let mut old = Truth::live(1_000, &first, Lost::Nothing);
+        let mut slot = old.ledger(1_000);
+        slot.out_blocked(old.now_ns, Account::Other as u8, 0xffff);
+        let start_ns = old.now_ns + gap_ns;
+        let mut new = Truth::live(start_ns, &second, Lost::Nothing);
+        let expected = new.ledger(start_ns);
+        slot = Ledger::EMPTY;
+        slot.begin(start_ns, RUNNING, 0);
+        for (at_ns, event) in &new.events {
+            event.apply(&mut slot, *at_ns);
+        }
+        prop_assert_eq!(slot, expected);
+        prop_assert_eq!(slot.born_ns, start_ns);
+        prop_assert_eq!(slot.accounts_at(new.now_ns), new.accounts);
+    }
+}
+
+#[test]
+fn the_last_switch_in_may_be_missing_without_being_known() {
+    let mut ledger = born(0, RUNNING);
+    ledger.out_runnable(10);
+    assert_eq!(ledger.missed, 0);
+    ledger.out_runnable(30);
+    assert_eq!((ledger.missed, ledger.accounts[CPU], ledger.accounts[RUNQ]), (1, 10, 20));
+}
