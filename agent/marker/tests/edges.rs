@@ -2,10 +2,12 @@
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 mod breakpoint;
+mod wire;
 
-use breakpoint::{edges, script};
+use breakpoint::edges;
 use guestscope_marker::{call, context, mark, phase, request, request_scheduled, token};
 use rstest::rstest;
+use wire::{Edge, script};
 
 fn phases_nest() {
     let outer = phase("epoch");
@@ -137,12 +139,12 @@ fn leaked_requests_do_not_swallow_what_follows() {
 fn heads_are_numbered_from_one_and_carry_version_and_instance() {
     let (first, second) = (edges(phases_nest), edges(two_requests_take_turns));
     for thread in [&first, &second] {
-        let numbers: Vec<u64> = thread.iter().map(breakpoint::Edge::number).collect();
+        let numbers: Vec<u64> = thread.iter().map(Edge::number).collect();
         assert_eq!(numbers, (1..=thread.len() as u64).collect::<Vec<_>>());
-        assert!(thread.iter().all(|edge| edge.head >> 8 & 0xff == 1));
-        assert!(thread.iter().all(|edge| edge.head >> 16 & 0xffff == first[0].head >> 16 & 0xffff));
+        assert!(thread.iter().all(|edge| edge.version() == 1));
+        assert!(thread.iter().all(|edge| edge.instance() == first[0].instance()));
     }
-    let ordinal = |edge: &breakpoint::Edge| edge.token >> (token::ROOT_BITS + token::CHILD_BITS);
+    let ordinal = |edge: &Edge| edge.token() >> (token::ROOT_BITS + token::CHILD_BITS);
     assert_ne!(ordinal(&first[0]), ordinal(&second[0]));
     assert!(ordinal(&first[0]) != 0 && ordinal(&second[0]) != 0);
 }
@@ -171,7 +173,7 @@ fn names_are_resident_when_the_probe_fires(#[case] offset: usize, #[case] len: u
         unsafe { call::mark(region.add(offset), len) };
     });
     assert!(edges[0].name_resident);
-    assert_eq!((edges[0].rest[0] as usize & 4095, edges[0].rest[1] as usize), (offset & 4095, len));
+    assert_eq!((edges[0].arguments[2] as usize & 4095, edges[0].arguments[3] as usize), (offset & 4095, len));
 }
 
 #[test]
@@ -192,5 +194,5 @@ fn a_name_of_nothing_is_empty(#[case] name: *const u8, #[case] len: usize) {
     // SAFETY: null, or no byte at all.
     let edges = edges(|| unsafe { call::mark(name as *const u8, len) });
     assert_eq!(script(&edges), ["mark 0 "]);
-    assert_eq!(edges[0].rest[1], 0);
+    assert_eq!(edges[0].arguments[3], 0);
 }

@@ -3,6 +3,7 @@
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 mod breakpoint;
+mod wire;
 
 use std::{
     future::poll_fn,
@@ -11,8 +12,9 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use breakpoint::{edges, script};
+use breakpoint::edges;
 use guestscope_marker::{in_phase, in_request, mark, phase};
+use wire::script;
 
 /// Suspends the caller once.
 async fn yield_once() {
@@ -135,5 +137,5 @@ fn a_future_may_change_its_thread() {
     let after = edges(|| assert!(future.as_mut().poll(&mut context()).is_ready()));
     assert_eq!(script(&before), ["request 1.0 r 1 0", "mark 0 one", "leave 1.0"]);
     assert_eq!(script(&after), ["enter 1.0", "mark 0 two", "end 1.0"]);
-    assert_eq!(before[0].token, after[0].token);
+    assert_eq!(before[0].token(), after[0].token());
 }

@@ -2,12 +2,14 @@
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 mod breakpoint;
+mod wire;
 
 use std::collections::HashSet;
 
-use breakpoint::{Edge, edges, edges_of, script};
+use breakpoint::{edges, edges_of};
 use guestscope_marker::{call, context, mark, phase, request, traceparent};
 use rstest::rstest;
+use wire::{Edge, script};
 
 const TRACE: [u8; 16] = *b"\x0a\xf7\x65\x19\x16\xcd\x43\xdd\x84\x48\xeb\x21\x1c\x80\x31\x9c";
 const PARENT: [u8; 8] = *b"\xb7\xad\x6b\x71\x69\x20\x33\x31";
@@ -27,7 +29,7 @@ fn parse(header: &str) -> (u128, u64) {
 /// Trace id and span id that an IDENTITY edge tells the agent.
 fn told(edge: &Edge) -> (u128, u64) {
     assert_eq!(edge.operation(), 7);
-    (u128::from(edge.rest[0]) << 64 | u128::from(edge.rest[1]), edge.rest[2])
+    (u128::from(edge.arguments[2]) << 64 | u128::from(edge.arguments[3]), edge.arguments[4])
 }
 
 #[test]
@@ -102,7 +104,7 @@ fn in_forked_child(program: impl FnOnce()) -> Vec<Edge> {
     // SAFETY: waits for the child made above.
     assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
     assert_eq!(status, 0, "the child ends well");
-    edges_of(child.into())
+    edges_of(child)
 }
 
 #[test]
@@ -124,7 +126,7 @@ fn a_forked_child_starts_anew() {
     assert_eq!(child.iter().map(Edge::number).collect::<Vec<_>>(), [1, 2, 3]);
     // The same token in parent and child has different ids.
     let next = parent.iter().rev().find(|edge| edge.operation() == 7).expect("the last header was told");
-    assert_eq!(next.token, child[0].token);
+    assert_eq!(next.token(), child[0].token());
     assert_ne!(told(next), told(&child[1]));
     // The parent goes on where it was.
     assert_eq!(script(&parent)[2], "begin 1.1 of outer 0");

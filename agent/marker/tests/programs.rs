@@ -4,6 +4,7 @@
 
 mod library;
 mod tracer;
+mod wire;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -14,7 +15,8 @@ use std::{
 use guestscope_marker::token;
 use rstest::rstest;
 use serde_json::Value;
-use tracer::{Edge, Trace, trace};
+use tracer::{Trace, trace};
+use wire::Edge;
 
 const REQUESTS: u64 = 6;
 

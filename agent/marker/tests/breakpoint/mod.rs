@@ -9,38 +9,16 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering::SeqCst},
 };
 
-use guestscope_marker::token;
 use libc::{c_int, c_void, siginfo_t, ucontext_t};
 
-/// One firing of the probe.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Edge {
-    pub(crate) thread: i64,
-    pub(crate) head: u64,
-    pub(crate) token: u64,
-    /// The probe's third to sixth argument.
-    pub(crate) rest: [u64; 4],
-    /// For the operations that carry a name: its first 64 bytes, and whether all their pages were resident.
-    pub(crate) name: String,
-    pub(crate) name_resident: bool,
-}
-
-impl Edge {
-    pub(crate) fn operation(&self) -> u64 {
-        self.head & 0xff
-    }
-
-    pub(crate) fn number(&self) -> u64 {
-        self.head >> 32
-    }
-}
+use crate::wire::Edge;
 
 const SLOTS: usize = 16 * 1024;
 const NAME_BYTES: usize = 64;
 
 #[repr(C)]
 struct Slot {
-    thread: i64,
+    thread: i32,
     registers: [u64; 6],
     name_bytes: usize,
     name_resident: bool,
@@ -103,7 +81,7 @@ extern "C" fn on_trap(_: c_int, _: *mut siginfo_t, context: *mut c_void) {
     let at = buffer.used.fetch_add(1, SeqCst);
     let Some(slot) = buffer.slots.get_mut(at) else { return };
     // SAFETY: gettid cannot fail.
-    slot.thread = unsafe { libc::syscall(libc::SYS_gettid) };
+    slot.thread = unsafe { libc::syscall(libc::SYS_gettid) } as i32;
     slot.registers = registers;
     if matches!(registers[0] & 0xff, 1 | 2 | 8) {
         slot.name_bytes = (registers[3] as usize).min(NAME_BYTES);
@@ -127,21 +105,20 @@ fn resident(start: usize, bytes: usize) -> bool {
 }
 
 /// Number of the calling thread.
-pub(crate) fn this_thread() -> i64 {
+pub(crate) fn this_thread() -> i32 {
     // SAFETY: gettid cannot fail.
-    unsafe { libc::syscall(libc::SYS_gettid) }
+    unsafe { libc::syscall(libc::SYS_gettid) as i32 }
 }
 
 /// What `thread` has fired so far.
-pub(crate) fn edges_of(thread: i64) -> Vec<Edge> {
+pub(crate) fn edges_of(thread: i32) -> Vec<Edge> {
     // SAFETY: as in the handler; slots are written once, before the firing call returns to who asks here.
     let buffer = unsafe { &*(BUFFER.load(SeqCst) as *const Buffer) };
     let used = buffer.used.load(SeqCst);
     assert!(used < SLOTS, "the buffer is too small for these tests");
     let edge = |slot: &Slot| {
-        let [head, token, rest @ ..] = slot.registers;
         let name = String::from_utf8_lossy(&slot.name[..slot.name_bytes]).into_owned();
-        Edge { thread: slot.thread, head, token, rest, name, name_resident: slot.name_resident }
+        Edge { thread: slot.thread, arguments: slot.registers, name, name_resident: slot.name_resident }
     };
     buffer.slots[..used].iter().filter(|slot| slot.thread == thread).map(edge).collect()
 }
@@ -156,31 +133,4 @@ pub(crate) fn edges(program: impl FnOnce() + Send) -> Vec<Edge> {
         });
         edges_of(thread.join().expect("the program ends without a panic"))
     })
-}
-
-/// Edges for people: operation, token as root.child (roots counted from the thread's first), what else it carries.
-/// A child number from the half that moved roots use is `moved`: other threads share its counter.
-pub(crate) fn script(edges: &[Edge]) -> Vec<String> {
-    let number = |token: u64| token::root(token) >> token::CHILD_BITS;
-    let first = edges.iter().find(|edge| edge.token != 0).map_or(0, |edge| number(edge.token));
-    let short = |token: u64| match (token, token & 0x3_ffff) {
-        (0, _) => "0".to_owned(),
-        (_, child) if child >= 1 << 17 => format!("{}.moved", 1 + number(token) - first),
-        (_, child) => format!("{}.{child}", 1 + number(token) - first),
-    };
-    let line = |edge: &Edge| {
-        let (token, name, [a2, a3, a4, a5]) = (short(edge.token), &edge.name, edge.rest);
-        match edge.operation() {
-            1 => format!("begin {token} {name} {a4}"),
-            2 => format!("request {token} {name} {a4} {a5}"),
-            3 => format!("end {token}"),
-            4 => format!("leave {token}"),
-            5 => format!("enter {token}"),
-            6 => format!("context {token} {a2:x} {a3:x} {a4:x}"),
-            7 => format!("identity {token}"),
-            8 => format!("mark {token} {name}"),
-            other => format!("unknown {other}"),
-        }
-    };
-    edges.iter().map(line).collect()
 }

@@ -83,7 +83,7 @@ pub(crate) fn probes(file: &Path) -> Vec<Probe> {
             assert_eq!(strings[2], "8@%rdi 8@%rsi 8@%rdx 8@%rcx 8@%r8 8@%r9");
             assert_eq!(long(16), 0, "no semaphore");
             let base = elf.section_by_name(".stapsdt.base").expect("a note has its base section");
-            assert_eq!(long(8), object::ObjectSection::address(&base), "no tool has to correct the address");
+            assert_eq!(long(8), base.address(), "no tool has to correct the address");
             probes.push(Probe { file_offset: file_offset(&elf, long(0)), address: long(0) });
         }
         notes = &notes[(descriptor_at + descriptor_bytes).next_multiple_of(4)..];

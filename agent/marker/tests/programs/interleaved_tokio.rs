@@ -39,10 +39,6 @@ fn phase_line(name: &str, busy: Duration, wait: Duration) -> Value {
     json!({ "name": name, "busy_ns": nanoseconds(busy), "await_ns": nanoseconds(wait) })
 }
 
-async fn prepare(duration: Duration) -> Value {
-    phase_line("prepare", work(duration), Duration::ZERO)
-}
-
 async fn fetch(wait: Duration) -> Value {
     tokio::time::sleep(wait).await;
     phase_line("fetch", Duration::ZERO, wait)
@@ -60,7 +56,7 @@ async fn handle(number: u64, duration: Duration, wait: Duration) {
     mark("started");
     let header = traceparent();
     let phases = [
-        in_phase("prepare", prepare(duration)).await,
+        in_phase("prepare", async { phase_line("prepare", work(duration), Duration::ZERO) }).await,
         in_phase("fetch", fetch(wait)).await,
         in_phase("finish", finish(duration, wait)).await,
     ];

@@ -21,33 +21,10 @@ use std::{
 
 use libc::{c_void, pid_t};
 
-use crate::library::probes;
-
-/// One firing of the probe.
-#[derive(Clone, Debug)]
-pub(crate) struct Edge {
-    pub(crate) thread: pid_t,
-    /// The probe's six arguments.
-    pub(crate) arguments: [u64; 6],
-    /// For the operations that carry a name.
-    pub(crate) name: String,
-}
-
-impl Edge {
-    pub(crate) fn operation(&self) -> u64 {
-        self.arguments[0] & 0xff
-    }
-
-    pub(crate) fn number(&self) -> u64 {
-        self.arguments[0] >> 32
-    }
-
-    pub(crate) fn token(&self) -> u64 {
-        self.arguments[1]
-    }
-}
+use crate::{library::probes, wire::Edge};
 
 /// What a traced program did.
+#[allow(dead_code, reason = "each test reads what it is about")]
 pub(crate) struct Trace {
     pub(crate) edges: Vec<Edge>,
     pub(crate) output: String,
@@ -62,6 +39,7 @@ struct Greeting {
 }
 
 /// Runs `command` to its end under the tracer. Err: tracing is refused here, with the reason.
+#[expect(clippy::zombie_processes, reason = "the tracer waits for the program, as for every other thread")]
 pub(crate) fn trace(command: &mut Command) -> Result<Trace, String> {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let socket = directory.path().join("notify.sock");
@@ -77,7 +55,7 @@ pub(crate) fn trace(command: &mut Command) -> Result<Trace, String> {
         stdout.read_to_string(&mut text).expect("the program prints UTF-8");
         text
     });
-    let first = receiver.recv_timeout(Duration::from_secs(60)).expect("the program greets");
+    let first = receiver.recv_timeout(Duration::from_mins(1)).expect("the program greets");
     assert_eq!(first.process, child.id() as pid_t, "the program itself greets first");
     let mut tracer = Tracer { points: Vec::new(), edges: Vec::new() };
     let attached = tracer.attach(first.process);
@@ -203,7 +181,8 @@ impl Tracer {
         let memory = fs::File::open(format!("/proc/{thread}/mem")).expect("the thread is under trace");
         memory.read_exact_at(&mut name, rdx).expect("the name is mapped");
         let name = String::from_utf8_lossy(&name).into_owned();
-        self.edges.push(Edge { thread, arguments: [rdi, rsi, rdx, rcx, r8, r9], name });
+        // Read through /proc, which brings a page in, so residence cannot be told.
+        self.edges.push(Edge { thread, arguments: [rdi, rsi, rdx, rcx, r8, r9], name, name_resident: true });
         true
     }
 }
