@@ -1,1 +1,121 @@
-//! placeholder
+//! What the guest is, with the evidence for it: machine, container, cores, limits, and facts for the manifest.
+//!
+//! Yields [`Guest`]. Everything is read below a [`Root`], in bounded size, and whatever cannot be read is simply not
+//! known: nothing here fails. It reads once and does not watch for changes.
+
+mod cgroup;
+mod container;
+mod cores;
+mod cpuid;
+mod firmware;
+mod host;
+mod machine;
+mod root;
+
+#[cfg(test)]
+mod tests;
+
+pub use cgroup::{Cgroup, CpuQuota};
+pub use container::Container;
+pub use cores::{Cores, CpuList};
+pub use cpuid::Cpuid;
+pub use host::Host;
+pub use machine::{Machine, MachineKind};
+pub use root::{Root, Subject};
+
+/// One thing that was looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Evidence {
+    /// What it speaks for or against.
+    pub about: About,
+    /// A path below the root, or the name of an instruction.
+    pub source: String,
+    /// What it says, and whether that counted.
+    pub says: String,
+}
+
+/// What evidence speaks of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum About {
+    /// Bare metal, virtual machine or microVM.
+    Machine,
+    /// Container or not.
+    Container,
+    /// How many CPUs may be used.
+    Cores,
+}
+
+impl About {
+    /// The word in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            About::Machine => "machine",
+            About::Container => "container",
+            About::Cores => "cores",
+        }
+    }
+}
+
+/// Evidence as it is collected.
+#[derive(Debug, Default)]
+struct Notes(Vec<Evidence>);
+
+impl Notes {
+    fn add(&mut self, about: About, source: impl Into<String>, says: impl Into<String>) {
+        self.0.push(Evidence { about, source: source.into(), says: says.into() });
+    }
+}
+
+/// The guest, as one process in it sees it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Guest {
+    /// The machine axis.
+    pub machine: Machine,
+    /// The container axis.
+    pub container: Container,
+    /// CPUs that the process may use.
+    pub cores: Cores,
+    /// The control groups of the process, and what they limit.
+    pub cgroup: Cgroup,
+    /// Facts for the manifest and for resource attributes.
+    pub host: Host,
+    /// Everything that was looked at.
+    pub evidence: Vec<Evidence>,
+}
+
+impl Guest {
+    /// This guest, as this process sees it.
+    pub fn here() -> Self {
+        Self::read(&Root::system(), Cpuid::here().as_ref(), Subject::Own)
+    }
+
+    /// The guest below `root`, as `subject` sees it. `cpuid` is what the processor says, where there is such an
+    /// instruction.
+    pub fn read(root: &Root, cpuid: Option<&Cpuid>, subject: Subject) -> Self {
+        let mut notes = Notes::default();
+        let machine = machine::detect(root, cpuid, &mut notes);
+        let cgroup = Cgroup::read(root, subject);
+        let container = container::detect(root, subject, &cgroup, &mut notes);
+        let cores = Cores::read(root, subject, &cgroup, &mut notes);
+        let host = Host::read(root, &cores);
+        Self { machine, container, cores, cgroup, host, evidence: notes.0 }
+    }
+
+    /// `BM`, `VM`, `MVM`, `CN`, `VMCN` or `MVMCN`.
+    pub const fn platform(&self) -> &'static str {
+        match (self.machine.kind, self.container.is_container) {
+            (MachineKind::BareMetal, false) => "BM",
+            (MachineKind::BareMetal, true) => "CN",
+            (MachineKind::Vm, false) => "VM",
+            (MachineKind::Vm, true) => "VMCN",
+            (MachineKind::MicroVm, false) => "MVM",
+            (MachineKind::MicroVm, true) => "MVMCN",
+        }
+    }
+
+    /// `platform/cores/pinning/processor`, for instance `MVM/2/VNL/CPU`. The processor is the CPU as yet.
+    pub fn scenario(&self) -> String {
+        let pinning = if self.cores.pinned { "PIN" } else { "VNL" };
+        format!("{}/{}/{pinning}/CPU", self.platform(), self.cores.usable_text())
+    }
+}

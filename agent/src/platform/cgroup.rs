@@ -1,0 +1,173 @@
+//! The control groups of a process and what they limit, version 1 and 2, one and both.
+//!
+//! Yields [`Cgroup`] with the tightest limit on the way up to what is visible. A container sees its own group as the
+//! top: limits above it are invisible here, and the kernel side reads them instead.
+
+use super::root::{Root, Subject};
+
+/// Groups on the way up that are looked at.
+const LEVELS: usize = 64;
+/// Version 1 says "no limit" by the largest number of pages, in bytes.
+const UNLIMITED_BYTES: u64 = 1 << 62;
+
+/// A quota of CPU time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CpuQuota {
+    /// CPU time per period, ns.
+    pub quota_ns: u64,
+    /// The period, ns.
+    pub period_ns: u64,
+    /// The group that has it, as the guest names it.
+    pub group: String,
+}
+
+impl CpuQuota {
+    /// As many CPUs' worth.
+    pub fn cpus(&self) -> f64 {
+        self.quota_ns as f64 / self.period_ns.max(1) as f64
+    }
+}
+
+/// The groups and limits.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cgroup {
+    /// Path of the group that rules CPU time, as the guest names it.
+    pub path: Option<String>,
+    /// Version of the hierarchy that rules CPU time: 1 or 2.
+    pub version: Option<u8>,
+    /// The tightest quota; none if there is none.
+    pub cpu: Option<CpuQuota>,
+    /// CPUs that the groups allow, as the kernel lists them.
+    pub cpuset: Option<String>,
+    /// The tightest limit of memory, bytes; none if there is none.
+    pub memory_bytes: Option<u64>,
+}
+
+/// Where a group of the process lies in the file system.
+#[derive(Debug)]
+struct Place {
+    version: u8,
+    /// As /proc names it.
+    path: String,
+    /// Where the hierarchy is mounted.
+    mount: String,
+    /// From the mount to the group, without slashes at the ends.
+    below: String,
+}
+
+impl Cgroup {
+    pub(super) fn read(root: &Root, subject: Subject) -> Self {
+        let groups = root.text(&subject.file("cgroup")).unwrap_or_default();
+        let mounts = root.text("/proc/self/mountinfo").unwrap_or_default();
+        let place = |controller: &str| Place::find(&groups, &mounts, controller);
+        let cpu = place("cpu");
+        Self {
+            path: cpu.as_ref().map(|place| place.path.clone()),
+            version: cpu.as_ref().map(|place| place.version),
+            cpu: cpu.and_then(|place| place.tightest_quota(root)),
+            cpuset: place("cpuset").and_then(|place| place.cpuset(root)),
+            memory_bytes: place("memory").and_then(|place| place.tightest_memory(root)),
+        }
+    }
+}
+
+impl Place {
+    /// Version 1 if it has the controller, else version 2.
+    fn find(groups: &str, mounts: &str, controller: &str) -> Option<Self> {
+        let lines = || {
+            groups.lines().filter_map(|line| {
+                let mut parts = line.splitn(3, ':');
+                Some((parts.next()?, parts.next()?, parts.next()?))
+            })
+        };
+        let old = lines().find(|(_, controllers, _)| controllers.split(',').any(|name| name == controller));
+        let (version, path) = match old {
+            Some((_, _, path)) => (1, path),
+            None => (2, lines().find(|&(number, controllers, _)| number == "0" && controllers.is_empty())?.2),
+        };
+        let (mounted, mount) = mounts.lines().find_map(|line| hierarchy(line, version, controller))?;
+        // Mounted from within (a container without a cgroup namespace), the mount shows only what is below its root.
+        let inside = path.strip_prefix(mounted.trim_end_matches('/'));
+        let inside = inside.filter(|rest| rest.is_empty() || rest.starts_with('/'));
+        let below = inside.unwrap_or(path).trim_matches('/');
+        // A group outside of the namespace is `/../..`: not to be followed.
+        let below = if below.split('/').any(|part| part == "..") { "" } else { below };
+        Some(Self { version, path: path.to_owned(), mount, below: below.to_owned() })
+    }
+
+    /// The group's directory and those above it, the group's own first, with their names below the mount.
+    fn levels(&self) -> impl Iterator<Item = (String, String)> + '_ {
+        let mut below = Some(self.below.as_str());
+        let groups = std::iter::from_fn(move || {
+            let this = below?;
+            below = if this.is_empty() {
+                None
+            } else {
+                Some(this.rsplit_once('/').map_or("", |(above, _)| above))
+            };
+            Some(this)
+        });
+        groups.take(LEVELS).map(|below| (format!("{}/{below}", self.mount), format!("/{below}")))
+    }
+
+    fn tightest_quota(&self, root: &Root) -> Option<CpuQuota> {
+        let quotas = self.levels().filter_map(|(directory, group)| {
+            let (quota_us, period_us) = self.quota_us(root, &directory)?;
+            let ns = |us: u64| us.checked_mul(1000);
+            Some(CpuQuota { quota_ns: ns(quota_us)?, period_ns: ns(period_us).filter(|&ns| ns > 0)?, group })
+        });
+        quotas.min_by(|a, b| a.cpus().total_cmp(&b.cpus()))
+    }
+
+    /// `max` and -1 are no numbers of microseconds: no quota.
+    fn quota_us(&self, root: &Root, directory: &str) -> Option<(u64, u64)> {
+        if self.version == 1 {
+            let number = |file: &str| root.value(&format!("{directory}/{file}"))?.parse().ok();
+            return Some((number("cpu.cfs_quota_us")?, number("cpu.cfs_period_us")?));
+        }
+        let both = root.value(&format!("{directory}/cpu.max"))?;
+        let (quota, period) = both.split_once(' ')?;
+        Some((quota.parse().ok()?, period.parse().ok()?))
+    }
+
+    fn tightest_memory(&self, root: &Root) -> Option<u64> {
+        let file = if self.version == 1 { "memory.limit_in_bytes" } else { "memory.max" };
+        let limits = self
+            .levels()
+            .filter_map(|(directory, _)| root.value(&format!("{directory}/{file}"))?.parse().ok());
+        limits.filter(|&bytes: &u64| bytes < UNLIMITED_BYTES).min()
+    }
+
+    /// Of the nearest group that says it.
+    fn cpuset(&self, root: &Root) -> Option<String> {
+        let files = if self.version == 1 {
+            ["cpuset.effective_cpus", "cpuset.cpus"]
+        } else {
+            ["cpuset.cpus.effective", "cpuset.cpus"]
+        };
+        self.levels().find_map(|(directory, _)| {
+            files.iter().find_map(|file| root.value(&format!("{directory}/{file}")))
+        })
+    }
+}
+
+/// Root and mount point, if the line of mountinfo mounts this hierarchy. proc_pid_mountinfo(5): number, parent,
+/// device, root, mount point, options, optional fields, `-`, type, source, options of the super block.
+fn hierarchy(line: &str, version: u8, controller: &str) -> Option<(String, String)> {
+    let (mount, super_block) = line.split_once(" - ")?;
+    let mut mount = mount.split(' ');
+    let (mounted, at) = (mount.nth(3)?, mount.next()?);
+    let mut super_block = super_block.split(' ');
+    let (kind, options) = (super_block.next()?, super_block.nth(1)?);
+    let is_it = match version {
+        1 => kind == "cgroup" && options.split(',').any(|option| option == controller),
+        _ => kind == "cgroup2",
+    };
+    is_it.then(|| (unescape(mounted), unescape(at)))
+}
+
+/// mountinfo writes space, tab, newline and backslash as octal numbers.
+fn unescape(text: &str) -> String {
+    let escapes = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
+    escapes.iter().fold(text.to_owned(), |text, (escaped, plain)| text.replace(escaped, plain))
+}

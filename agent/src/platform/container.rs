@@ -1,0 +1,181 @@
+//! The container axis: whether a process lives in namespaces of its own, and who made them.
+//!
+//! Yields [`Container`]. Namespaces decide, because a file can lie anywhere: a stray `/.dockerenv` in a microVM makes
+//! systemd's detection say `docker`. Files and paths only name what the namespaces have proved.
+
+use super::{
+    About, Notes,
+    cgroup::Cgroup,
+    root::{Root, Subject, clean},
+};
+
+/// Inode numbers of the initial namespaces, fixed since Linux 3.8 (include/linux/proc_ns.h; cgroup since 4.6). Those
+/// of mount and network namespaces were not fixed before 6.18 and are not used.
+const INITIAL: [(&str, &str); 5] = [
+    ("pid", "pid:[4026531836]"),
+    ("cgroup", "cgroup:[4026531835]"),
+    ("user", "user:[4026531837]"),
+    ("uts", "uts:[4026531838]"),
+    ("ipc", "ipc:[4026531839]"),
+];
+
+/// Files that container engines leave in a container, and whose.
+const FILES: [(&str, &str); 4] = [
+    ("/.dockerenv", "docker"),
+    ("/run/.containerenv", "podman"),
+    ("/run/host/container-manager", "systemd-nspawn"),
+    ("/run/systemd/container", "container"),
+];
+
+/// What paths of control groups and of root file systems contain, and whose.
+const PATHS: [(&str, &str); 10] = [
+    ("kubepods", "kubernetes"),
+    ("libpod", "podman"),
+    ("containers/storage", "podman"),
+    ("docker", "docker"),
+    ("cri-containerd", "containerd"),
+    ("io.containerd", "containerd"),
+    ("crio", "cri-o"),
+    ("lxc", "lxc"),
+    ("machine.slice", "systemd-nspawn"),
+    ("buildkit", "buildkit"),
+];
+
+/// Longest container identity that is looked for: 64 hexadecimal digits in all engines.
+const ID_DIGITS: usize = 64;
+
+/// The container axis.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Container {
+    /// Namespaces prove one.
+    pub is_container: bool,
+    /// Who made it, as far as files and paths tell.
+    pub runtime: Option<String>,
+    /// Its number with the engine: 64 hexadecimal digits.
+    pub id: Option<String>,
+}
+
+pub(super) fn detect(root: &Root, subject: Subject, cgroup: &Cgroup, notes: &mut Notes) -> Container {
+    let mounts = root.text(&subject.file("mountinfo")).unwrap_or_default();
+    let root_mount = mounts.lines().find(|line| line.split(' ').nth(4) == Some("/")).unwrap_or_default();
+    let id =
+        cgroup.path.as_deref().and_then(container_id).or_else(|| mounts.lines().find_map(hostname_mount_id));
+    if is_gvisor(root) {
+        notes.add(About::Container, "/proc/version", "the kernel is gVisor");
+        return Container { is_container: true, runtime: Some("gVisor".to_owned()), id };
+    }
+    let own = own_namespaces(root, subject, notes);
+    let has = |name: &str| own.iter().any(|own| own == name);
+    let others = own.iter().filter(|name| *name != "pid").count();
+    // One namespace is any sandboxed service; processes of their own, or two more kinds, is a container.
+    let by_namespaces = has("pid") || others >= 2;
+    // With everything shared (--pid=host and so on) the file system and the engine's cgroup remain.
+    let by_mount_and_cgroup = !by_namespaces && id.is_some() && has_own_mounts(root, subject, notes);
+    let is_container = by_namespaces || by_mount_and_cgroup;
+    let runtime = runtime(root, subject, cgroup, root_mount, is_container, notes);
+    if !is_container {
+        return Container::default();
+    }
+    Container { is_container, runtime, id }
+}
+
+/// gVisor's kernel has a fixed version of its own, and says so on its command line.
+fn is_gvisor(root: &Root) -> bool {
+    let says =
+        |path: &str| root.text(path).is_some_and(|text| text.contains("gvisor") || text.contains("gVisor"));
+    says("/proc/version") || says("/proc/sys/kernel/osrelease") || says("/proc/cmdline")
+}
+
+/// Kinds of namespaces in which the process is not in the initial one.
+fn own_namespaces(root: &Root, subject: Subject, notes: &mut Notes) -> Vec<String> {
+    let read = |name: &str| root.link(&subject.file(&format!("ns/{name}")));
+    let known: Vec<(&str, bool)> =
+        INITIAL.iter().filter_map(|&(name, initial)| Some((name, read(name)? == initial))).collect();
+    let list = |initial: bool| {
+        let names = known.iter().filter(|&&(_, is)| is == initial).map(|&(name, _)| name);
+        names.collect::<Vec<&str>>()
+    };
+    let (initial, mut own) = (list(true), list(false));
+    let source = subject.file("ns");
+    match (initial.is_empty(), own.is_empty()) {
+        (true, true) => notes.add(About::Container, source, "unreadable"),
+        (false, true) => notes.add(About::Container, source, format!("initial: {}", initial.join(", "))),
+        (true, false) => notes.add(About::Container, source, format!("own: {}", own.join(", "))),
+        (false, false) => {
+            let says = format!("own: {}; initial: {}", own.join(", "), initial.join(", "));
+            notes.add(About::Container, source, says);
+        }
+    }
+    let numbers = root.text(&subject.file("status")).unwrap_or_default();
+    let depth = super::root::field(&numbers, "NSpid", ':').map_or(0, |pids| pids.split_whitespace().count());
+    if depth > 1 {
+        notes.add(About::Container, subject.file("status"), format!("NSpid: {depth} process numbers"));
+        if !own.contains(&"pid") {
+            own.push("pid");
+        }
+    }
+    own.into_iter().map(str::to_owned).collect()
+}
+
+fn has_own_mounts(root: &Root, subject: Subject, notes: &mut Notes) -> bool {
+    let (own, init) = (root.link(&subject.file("ns/mnt")), root.link("/proc/1/ns/mnt"));
+    let differs = own.is_some() && init.is_some() && own != init;
+    if differs {
+        notes.add(
+            About::Container,
+            subject.file("ns/mnt"),
+            "not that of process 1, and the cgroup is an engine's",
+        );
+    }
+    differs
+}
+
+/// The maker's name. Notes what was found, and that it was ignored where nothing is proved.
+fn runtime(
+    root: &Root,
+    subject: Subject,
+    cgroup: &Cgroup,
+    root_mount: &str,
+    is_container: bool,
+    notes: &mut Notes,
+) -> Option<String> {
+    let mut found: Vec<String> = Vec::new();
+    let mut note = |source: &str, name: String| {
+        let ignored = if is_container { "" } else { ", ignored: no namespaces of its own" };
+        notes.add(About::Container, source, format!("{name}{ignored}"));
+        found.push(name);
+    };
+    let cgroup_path = cgroup.path.clone().unwrap_or_default();
+    for (text, source) in [(cgroup_path.as_str(), "cgroup"), (root_mount, "mountinfo")] {
+        if let Some((_, name)) = PATHS.iter().find(|(part, _)| text.contains(part)) {
+            note(&subject.file(source), (*name).to_owned());
+        }
+    }
+    // The files are those of the agent's own root; another process may have another one.
+    let files = if subject == Subject::Own { &FILES[..] } else { &[] };
+    for (file, name) in files {
+        if root.has(file) {
+            let says = if *name == "container" { root.value(file).as_deref().and_then(word) } else { None };
+            note(file, says.unwrap_or_else(|| (*name).to_owned()));
+        }
+    }
+    if is_container { found.into_iter().next() } else { None }
+}
+
+/// One plain word of a file that the container may have written itself.
+fn word(text: &str) -> Option<String> {
+    let plain = text.chars().take_while(|c| c.is_ascii_alphanumeric() || "-_.".contains(*c));
+    clean(&plain.take(32).collect::<String>())
+}
+
+/// The last run of 64 hexadecimal digits in a path.
+fn container_id(path: &str) -> Option<String> {
+    path.split(|c: char| !c.is_ascii_hexdigit()).rfind(|run| run.len() == ID_DIGITS).map(str::to_owned)
+}
+
+/// Engines mount `/etc/hostname` from a directory that bears the container's number.
+fn hostname_mount_id(line: &str) -> Option<String> {
+    let mut fields = line.split(' ');
+    let (source, at) = (fields.nth(3)?, fields.next()?);
+    (at == "/etc/hostname").then(|| container_id(source)).flatten()
+}

@@ -1,0 +1,115 @@
+//! CPUs that a process may use: affinity, online CPUs, quota.
+//!
+//! Yields [`Cores`], the two middle words of a scenario. It reads the affinity of the process's main thread; threads
+//! that pin themselves later are not seen here.
+
+use super::{
+    About, Notes,
+    cgroup::Cgroup,
+    root::{Root, Subject, field},
+};
+
+/// CPU numbers above this are damage: the kernel's own limit is 8,192.
+const CPUS: u32 = 1 << 16;
+
+/// A set of CPUs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CpuList(Vec<(u32, u32)>);
+
+impl CpuList {
+    /// From the kernel's notation: `0-3,8,10-11`. None if it is something else.
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut ranges = Vec::new();
+        for part in text.trim().split(',').filter(|part| !part.is_empty()) {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            let (first, last): (u32, u32) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+            if first > last || last >= CPUS {
+                return None;
+            }
+            ranges.push((first, last));
+        }
+        ranges.sort_unstable();
+        let mut merged: Vec<(u32, u32)> = Vec::with_capacity(ranges.len());
+        for (first, last) in ranges {
+            match merged.last_mut() {
+                Some(before) if first <= before.1 + 1 => before.1 = before.1.max(last),
+                Some(_) | None => merged.push((first, last)),
+            }
+        }
+        Some(Self(merged))
+    }
+
+    /// How many.
+    pub fn count(&self) -> u32 {
+        self.0.iter().map(|(first, last)| last - first + 1).sum()
+    }
+
+    /// Those in both.
+    #[must_use]
+    pub fn and(&self, other: &Self) -> Self {
+        let overlaps = self.0.iter().flat_map(|&(first, last)| {
+            other
+                .0
+                .iter()
+                .map(move |&(other_first, other_last)| (first.max(other_first), last.min(other_last)))
+        });
+        Self(overlaps.filter(|(first, last)| first <= last).collect())
+    }
+
+    /// In the kernel's notation.
+    pub fn text(&self) -> String {
+        let range = |&(first, last): &(u32, u32)| {
+            if first == last { first.to_string() } else { format!("{first}-{last}") }
+        };
+        self.0.iter().map(range).collect::<Vec<_>>().join(",")
+    }
+}
+
+/// CPUs that a process may use.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Cores {
+    /// Online in the guest; empty if unknown.
+    pub online: CpuList,
+    /// Online, and allowed by the affinity.
+    pub allowed: CpuList,
+    /// Worth of the quota in CPUs; none without one.
+    pub quota: Option<f64>,
+    /// The affinity leaves some online CPU out.
+    pub pinned: bool,
+}
+
+impl Cores {
+    pub(super) fn read(root: &Root, subject: Subject, cgroup: &Cgroup, notes: &mut Notes) -> Self {
+        let online_file = "/sys/devices/system/cpu/online";
+        let online = root.value(online_file).and_then(|text| CpuList::parse(&text));
+        let status = root.text(&subject.file("status")).unwrap_or_default();
+        let affinity = field(&status, "Cpus_allowed_list", ':').and_then(CpuList::parse);
+        // Without a list of its own /sys is hidden: then the affinity is all that is known.
+        let online = online.or_else(|| affinity.clone()).unwrap_or_default();
+        // The affinity may name CPUs that could come: only those that are there count.
+        let allowed = affinity.map_or_else(|| online.clone(), |affinity| affinity.and(&online));
+        let pinned = allowed.count() < online.count();
+        notes.add(About::Cores, online_file, format!("{} online: {}", online.count(), online.text()));
+        let says = if pinned { "pinned" } else { "all of them" };
+        notes.add(About::Cores, subject.file("status"), format!("{} allowed, {says}", allowed.count()));
+        let quota = cgroup.cpu.as_ref();
+        if let Some(quota) = quota {
+            let (used_ms, period_ms) = (quota.quota_ns as f64 / 1e6, quota.period_ns as f64 / 1e6);
+            let says = format!("quota of {used_ms} ms per {period_ms} ms in {}", quota.group);
+            notes.add(About::Cores, subject.file("cgroup"), says);
+        }
+        Self { online, allowed, quota: quota.map(super::CpuQuota::cpus), pinned }
+    }
+
+    /// CPUs that it can use at a time: those allowed, or the quota's worth where that is less.
+    pub fn usable(&self) -> f64 {
+        let allowed = f64::from(self.allowed.count());
+        self.quota.map_or(allowed, |quota| quota.min(allowed))
+    }
+
+    /// The same in at most two decimals, as a scenario has it: `4`, `0.5`.
+    pub fn usable_text(&self) -> String {
+        let text = format!("{:.2}", self.usable());
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    }
+}
