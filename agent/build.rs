@@ -1,14 +1,46 @@
-//! Builds the BPF object into OUT_DIR, with the toolchain that aya-build picks (nightly, for build-std).
+//! Builds what travels inside the agent: the BPF object and the marker's shared library, both into OUT_DIR.
+//!
+//! Both are built by nested cargo runs with target folders of their own, with the nightly that aya-build picks: the
+//! object needs build-std, the library thread-local storage without a libc.
 
-use anyhow::Context as _;
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context as _, ensure};
 
 fn main() -> anyhow::Result<()> {
-    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../ebpf");
-    println!("cargo:rerun-if-changed={}", root.join("src").display());
-    let root = root.to_str().context("the path of the workspace is not UTF-8")?;
+    let out = PathBuf::from(env::var_os("OUT_DIR").context("OUT_DIR is not set")?);
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let ebpf = manifest.join("../ebpf");
+    let ebpf = ebpf.to_str().context("the path of the workspace is not UTF-8")?;
     aya_build::build_ebpf(
-        [aya_build::Package { name: "guestscope-ebpf", root_dir: root, ..aya_build::Package::default() }],
+        [aya_build::Package { name: "guestscope-ebpf", root_dir: ebpf, ..aya_build::Package::default() }],
         aya_build::Toolchain::default(),
     )
-    .context("building the BPF object: `cargo xtask demo` and `cargo xtask test` install what it needs")
+    .context("building the BPF object: `cargo xtask demo` and `cargo xtask test` install what it needs")?;
+    shared_library(&manifest.join("marker"), &out).context("building the marker's shared library")
+}
+
+/// The library must load in the guest's own dynamic loader, so it is built for the host's C library, whichever one the
+/// agent itself is built for; it needs no symbol of it.
+fn shared_library(marker: &Path, out: &Path) -> anyhow::Result<()> {
+    for part in ["src", "cdylib/src", "cdylib/Cargo.toml", "cdylib/build.rs", "Cargo.toml"] {
+        println!("cargo:rerun-if-changed={}", marker.join(part).display());
+    }
+    let architecture = env::var("CARGO_CFG_TARGET_ARCH").context("CARGO_CFG_TARGET_ARCH is not set")?;
+    let target = format!("{architecture}-unknown-linux-gnu");
+    let folder = out.join("marker-target");
+    let mut cargo = Command::new("rustup");
+    cargo.args(["run", "nightly", "cargo", "build", "--release", "--locked", "--target", &target, "--target-dir"]);
+    cargo.arg(&folder).current_dir(marker.join("cdylib"));
+    for name in ["RUSTC", "RUSTC_WORKSPACE_WRAPPER", "CARGO_ENCODED_RUSTFLAGS", "RUSTFLAGS", "RUSTUP_TOOLCHAIN"] {
+        cargo.env_remove(name);
+    }
+    let done = cargo.output().context("starting cargo through rustup")?;
+    ensure!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    fs::copy(folder.join(target).join("release/libguestscope.so"), out.join("libguestscope.so"))?;
+    Ok(())
 }

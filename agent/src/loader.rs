@@ -32,6 +32,9 @@ static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/pr
 /// A ring with more than this waiting wakes the agent before its timer does: an eighth of the event ring.
 const WAKE_BYTES: u32 = 128 << 10;
 
+/// The kernel's function that rewrites a 5-byte nop under a uprobe into a call (x86-64, 6.18).
+const NOP5_REWRITER: &str = "arch_uprobe_optimize";
+
 /// Why nothing can be observed here.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
@@ -150,7 +153,7 @@ pub fn load(options: LoadOptions) -> Result<Loaded, LoadError> {
             remedy: None,
         });
     }
-    let nop5_is_cheap = btf.has_function("arch_uprobe_optimize");
+    let nop5_is_cheap = btf.has_function(NOP5_REWRITER);
     Ok(Loaded { ebpf, verdicts, nop5_is_cheap, seen: HashSet::new(), marked_files: 0 })
 }
 
@@ -250,9 +253,13 @@ impl Loaded {
         })
     }
 
-    /// Each program's file descriptor, for the statistics of `bench`.
-    pub fn program_ids(&self) -> Vec<(String, u32)> {
-        let id = |program: &Program| program.info().ok().map(|info| info.id());
-        self.ebpf.programs().filter_map(|(name, program)| Some((name.to_owned(), id(program)?))).collect()
+    /// The programs, for the statistics that `cargo xtask bench` reads.
+    pub fn programs(&self) -> impl Iterator<Item = (&str, &Program)> {
+        self.ebpf.programs()
     }
+}
+
+/// Whether this kernel turns a 5-byte nop into a call.
+pub fn nop5_is_cheap() -> Result<bool, LoadError> {
+    Ok(Btf::from_file(Path::new(KERNEL_BTF))?.has_function(NOP5_REWRITER))
 }

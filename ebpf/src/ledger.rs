@@ -132,7 +132,8 @@ impl Ledger {
         if self.state == RUNNING {
             self.accounts[Account::Cpu as usize] = self.accounts[Account::Cpu as usize].wrapping_add(open_ns);
         } else if self.state == RUNNABLE {
-            self.accounts[Account::Runq as usize] = self.accounts[Account::Runq as usize].wrapping_add(open_ns);
+            self.accounts[Account::Runq as usize] =
+                self.accounts[Account::Runq as usize].wrapping_add(open_ns);
         } else if self.state == BLOCKED {
             let end_ns = self.block_end(now_ns);
             self.charge_block(end_ns.wrapping_sub(self.since_ns));

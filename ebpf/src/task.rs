@@ -18,53 +18,33 @@ use crate::{
     },
 };
 
+/// Reads a member through a typed pointer. The size must be the member's own, or the verifier refuses the program.
+///
+/// # Safety
+/// The pointer must be typed for the verifier, and the global hold the offset of a `T`.
+#[inline(always)]
+pub(crate) unsafe fn load<T: Copy>(structure: *const u8, offset: &Global<u32>) -> T {
+    // SAFETY: the caller promised both; volatile, so that the load stays as it is written. Bad memory reads as 0.
+    unsafe { core::ptr::read_volatile(structure.add(offset.load() as usize).cast()) }
+}
+
 /// A `task_struct` that the verifier knows as one.
 #[derive(Clone, Copy)]
 pub(crate) struct Task(pub(crate) *const u8);
 
 impl Task {
-    /// A 4-byte member.
-    ///
-    /// # Safety
-    /// The global must hold the offset of a 4-byte member.
-    #[inline(always)]
-    pub(crate) unsafe fn u32(self, offset: &Global<u32>) -> u32 {
-        // SAFETY: a typed pointer at a member's offset is a load that the verifier checked; bad memory reads as 0.
-        unsafe { core::ptr::read_volatile(self.0.add(offset.load() as usize).cast()) }
-    }
-
-    /// A byte, for bit fields.
-    ///
-    /// # Safety
-    /// The global must hold an offset inside the task.
-    #[inline(always)]
-    pub(crate) unsafe fn u8(self, offset: &Global<u32>) -> u8 {
-        // SAFETY: as above.
-        unsafe { core::ptr::read_volatile(self.0.add(offset.load() as usize)) }
-    }
-
-    /// A pointer, as a number: to be followed by `bpf_probe_read_kernel` only.
-    ///
-    /// # Safety
-    /// The global must hold the offset of a pointer.
-    #[inline(always)]
-    pub(crate) unsafe fn address(self, offset: &Global<u32>) -> u64 {
-        // SAFETY: as above.
-        unsafe { core::ptr::read_volatile(self.0.add(offset.load() as usize).cast()) }
-    }
-
     /// Thread number in the initial namespace.
     #[inline(always)]
     pub(crate) fn tid(self) -> u32 {
         // SAFETY: the agent resolved the offset of `pid`, a pid_t.
-        unsafe { self.u32(&OFFSET_TASK_PID) }
+        unsafe { load(self.0, &OFFSET_TASK_PID) }
     }
 
     /// Process number in the initial namespace.
     #[inline(always)]
     pub(crate) fn tgid(self) -> u32 {
         // SAFETY: the agent resolved the offset of `tgid`, a pid_t.
-        unsafe { self.u32(&OFFSET_TASK_TGID) }
+        unsafe { load(self.0, &OFFSET_TASK_TGID) }
     }
 
     /// Its ledger, if it is tracked.

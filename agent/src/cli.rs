@@ -1,0 +1,73 @@
+//! What can be typed: commands, options, their help and examples. It does nothing with them.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+/// Charges every nanosecond of every phase of a program to what the kernel did with it.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "guestscope", version, arg_required_else_help = true, max_term_width = 100)]
+#[command(after_help = "\
+Examples:
+  sudo guestscope run -- python3 serve.py        observe a program, explain its phases
+  guestscope doctor                              what this guest allows, and how to get more
+
+Exit codes: 0 fine, 2 failed. `run` passes on the exit code of the program (128 + signal if one ended it).")]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Command {
+    /// Start a program under observation, print where its time went, keep it in a folder.
+    Run(RunArguments),
+    /// Tell what this guest allows, hook by hook, and how to enable what is missing.
+    Doctor(DoctorArguments),
+}
+
+/// Of `run`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+The program marks its phases with the marker library (C, Rust, Python: `import guestscope` works as it is);
+without any mark the summary has one row per process.
+
+Examples:
+  sudo guestscope run -- python3 serve.py --port 8000
+  sudo guestscope run --name nightly --output /var/lib/runs -- ./train --epochs 1
+  sudo guestscope run --otlp http://localhost:4317 -- ./serve        and as traces to a collector or Jaeger
+  sudo guestscope run --json -- ./serve > summary.json
+
+Standard OTEL_EXPORTER_OTLP_* variables are honoured. Under sudo the program runs as the invoking user.")]
+pub struct RunArguments {
+    /// Name of the run and of the service [default: the program's file name].
+    #[arg(long)]
+    pub name: Option<String>,
+    /// Folder in which the run folder is made.
+    #[arg(long, default_value = "runs", value_name = "DIR")]
+    pub output: PathBuf,
+    /// Send every request as a trace to this OTLP endpoint (gRPC, or HTTP on port 4318).
+    #[arg(long, value_name = "URL")]
+    pub otlp: Option<String>,
+    /// Print the summary as JSON on standard output.
+    #[arg(long)]
+    pub json: bool,
+    /// Threads that can be tracked at once; each one takes about 550 bytes of kernel memory.
+    #[arg(long, default_value_t = guestscope_ebpf::SLOTS, value_name = "N",
+          value_parser = clap::value_parser!(u32).range(8..=65_535))]
+    pub max_threads: u32,
+    /// The program and its arguments, after `--`.
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
+    pub command: Vec<String>,
+}
+
+/// Of `doctor`.
+#[derive(Args, Clone, Copy, Debug)]
+#[command(after_help = "Exit codes: 0 the whole ledger can be seen, 1 nothing can be observed here.")]
+pub struct DoctorArguments {
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}

@@ -1,0 +1,51 @@
+//! What a person is told when something fails: one line that says what, and a hint that says what to do next.
+
+use crate::{child::ChildError, kernel::btf::BtfError, loader::LoadError};
+
+/// `error: what: value`, a blank line, `hint: next action`.
+pub fn text(error: &anyhow::Error) -> String {
+    match hint(error) {
+        Some(hint) => format!("error: {error:#}\n\nhint: {hint}\n"),
+        None => format!("error: {error:#}\n"),
+    }
+}
+
+fn hint(error: &anyhow::Error) -> Option<String> {
+    error.chain().find_map(|cause| {
+        if let Some(error) = cause.downcast_ref::<LoadError>() {
+            return load_hint(error).map(str::to_owned);
+        }
+        if let Some(error) = cause.downcast_ref::<ChildError>() {
+            return Some(child_hint(error).to_owned());
+        }
+        if let Some(error) = cause.downcast_ref::<crate::run::Error>() {
+            return Some(error.hint().to_owned());
+        }
+        cause.downcast_ref::<crate::sinks::otlp::ExportError>().map(|error| error.hint().to_owned())
+    })
+}
+
+fn load_hint(error: &LoadError) -> Option<&'static str> {
+    Some(match error {
+        LoadError::Permission(_) => "run it as root: sudo guestscope run -- CMD",
+        LoadError::Btf(BtfError::Read { .. }) => {
+            "the kernel needs CONFIG_DEBUG_INFO_BTF; `guestscope doctor` tells what else is missing"
+        }
+        LoadError::Btf(BtfError::Damaged(_) | BtfError::NoMember(_)) => {
+            "this kernel is not like those that were tried; please report it with the output of `guestscope doctor`"
+        }
+        LoadError::Object(_) | LoadError::Program { .. } | LoadError::Map(_) => {
+            "`guestscope doctor` tells hook by hook what this kernel allows (lockdown, a container's seccomp filter \
+             or missing capabilities refuse BPF)"
+        }
+        LoadError::Missing(_) => return None,
+    })
+}
+
+fn child_hint(error: &ChildError) -> &'static str {
+    match error {
+        ChildError::NotFound(_) => "give the program's path, or put its folder into PATH (sudo resets PATH)",
+        ChildError::NotRunnable { .. } => "the file must be executable for the user that the program runs as",
+        ChildError::UnknownUser(_) => "unset SUDO_UID and SUDO_GID to run the program as root",
+    }
+}
