@@ -4,7 +4,18 @@
 mod breakpoint;
 mod wire;
 
-use std::collections::HashSet;
+use std::{
+    collections::HashSet,
+    ffi::CString,
+    os::{
+        fd::{AsRawFd, OwnedFd},
+        unix::{
+            ffi::OsStringExt,
+            net::{UnixListener, UnixStream},
+        },
+    },
+    path::PathBuf,
+};
 
 use breakpoint::{edges, edges_of};
 use guestscope_marker::{call, context, mark, phase, request, traceparent};
@@ -144,18 +155,67 @@ fn every_call() {
     child.traceparent();
 }
 
+/// Who is at the other end of GUESTSCOPE_NOTIFY.
+#[derive(Clone, Copy)]
+enum Peer {
+    Unset,
+    Path(&'static str),
+    /// Listens, and closes what it accepts.
+    HangsUp,
+    /// Listens, and never accepts.
+    Silent,
+    /// Listens for nobody more: connecting blocks.
+    Full,
+}
+
+/// Sets the peer up; what is returned keeps it there.
+fn listen(peer: Peer, directory: &std::path::Path) -> (Option<PathBuf>, Vec<OwnedFd>) {
+    let path = directory.join("notify.sock");
+    let bind = || UnixListener::bind(&path).expect("the directory is ours");
+    match peer {
+        Peer::Unset => (None, Vec::new()),
+        Peer::Path(path) => (Some(path.into()), Vec::new()),
+        Peer::HangsUp => {
+            let listener = bind();
+            std::thread::spawn(move || drop(listener.accept()));
+            (Some(path), Vec::new())
+        }
+        Peer::Silent => (Some(path.clone()), vec![bind().into()]),
+        Peer::Full => {
+            let listener = bind();
+            // SAFETY: a second listen on a listening socket sets its backlog; 0 admits one connection.
+            assert_eq!(unsafe { libc::listen(listener.as_raw_fd(), 0) }, 0);
+            let only = UnixStream::connect(&path).expect("the first is admitted");
+            (Some(path.clone()), vec![listener.into(), only.into()])
+        }
+    }
+}
+
+const LONG: &str = concat!(
+    "/tmp/",
+    "0123456789/0123456789/0123456789/0123456789/0123456789/0123456789/0123456789/",
+    "0123456789/0123456789/x"
+);
+
 #[rstest]
-#[case::nobody_to_meet(None)]
-#[case::socket_that_is_not_there(Some(c"/nonexistent/guestscope.sock"))]
-#[case::path_that_is_no_socket(Some(c"/dev/null"))]
-#[case::path_that_is_too_long(Some(c"/0123456789/0123456789/0123456789/0123456789/0123456789/0123456789/0123456789/0123456789/0123456789/0123456789/x"))]
-fn errno_is_the_callers(#[case] notify: Option<&std::ffi::CStr>) {
+#[case::nobody_to_meet(Peer::Unset)]
+#[case::empty_path(Peer::Path(""))]
+#[case::socket_that_is_not_there(Peer::Path("/nonexistent/guestscope.sock"))]
+#[case::path_that_is_no_socket(Peer::Path("/dev/null"))]
+#[case::path_that_is_too_long(Peer::Path(LONG))]
+#[case::peer_that_hangs_up(Peer::HangsUp)]
+#[case::peer_that_never_answers(Peer::Silent)]
+#[case::peer_that_admits_nobody(Peer::Full)]
+fn whoever_is_met_edges_fire_and_errno_is_the_callers(#[case] peer: Peer) {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let (path, _kept) = listen(peer, directory.path());
+    let path = path.map(|path| CString::new(path.into_os_string().into_vec()).expect("no NUL in it"));
     let mut child = Vec::new();
     edges(|| {
         child = in_forked_child(|| {
             // SAFETY: the child is alone with its environment and its errno.
             unsafe {
-                if let Some(path) = notify {
+                if let Some(path) = &path {
                     libc::setenv(c"GUESTSCOPE_NOTIFY".as_ptr(), path.as_ptr(), 1);
                 }
                 *libc::__errno_location() = 4711;
