@@ -10,7 +10,9 @@ fn main() {
     // Cross builds link with the toolchain's own rust-lld, which takes its arguments without a compiler's prefix.
     let direct = env::var("RUSTC_LINKER").is_ok_and(|linker| linker.ends_with("lld"));
     // `nodelete`: threads keep state in it and an agent its probe, so a `dlclose` must not take it away.
-    for argument in ["-soname=libguestscope.so.1", "-znodelete", "-znow", "-zrelro", "-zseparate-loadable-segments"] {
+    for argument in
+        ["-soname=libguestscope.so.1", "-znodelete", "-znow", "-zrelro", "-zseparate-loadable-segments"]
+    {
         if direct {
             println!("cargo::rustc-cdylib-link-arg={argument}");
         } else {
