@@ -58,6 +58,9 @@ pub struct RunArguments {
     #[arg(long, default_value_t = guestscope_ebpf::SLOTS, value_name = "N",
           value_parser = clap::value_parser!(u32).range(8..=65_535))]
     pub max_threads: u32,
+    /// Print the kernel side's own messages on standard error.
+    #[arg(long, hide = true)]
+    pub kernel_log: bool,
     /// The program and its arguments, after `--`.
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
     pub command: Vec<String>,

@@ -4,8 +4,21 @@
 //! sinks and analysis. ARCHITECTURE.md has the picture and the invariants.
 
 pub mod analyze;
+pub mod child;
+pub mod cli;
+pub mod clock;
+pub mod doctor;
+pub mod failure;
 pub mod health;
+pub mod kernel;
+pub mod loader;
 pub mod phase;
 pub mod platform;
+pub mod privileges;
+pub mod probes;
+pub mod pump;
+pub mod record;
+pub mod rendezvous;
 pub mod run;
+pub mod session;
 pub mod sinks;

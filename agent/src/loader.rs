@@ -83,11 +83,13 @@ fn chain(error: &dyn std::error::Error) -> String {
 pub struct LoadOptions {
     /// Threads that can be tracked at once.
     pub slots: u32,
+    /// Keep the kernel side's messages, for [`Loaded::logger`].
+    pub log: bool,
 }
 
 impl Default for LoadOptions {
     fn default() -> Self {
-        Self { slots: SLOTS }
+        Self { slots: SLOTS, log: false }
     }
 }
 
@@ -135,6 +137,9 @@ pub fn load(options: LoadOptions) -> Result<Loaded, LoadError> {
     let switch_state = u32::from(btf.tracepoint_arguments("sched_switch") >= Some(4));
     let accounts = syscalls::account_of();
     loader.override_global("HAS_SWITCH_STATE", &switch_state, true);
+    // Without a reader the kernel side's messages are removed by the verifier.
+    let log_level = if options.log { u8::MAX } else { 0 };
+    loader.override_global(aya_log::LEVEL, &log_level, false);
     loader.override_global("WAKE_BYTES", &WAKE_BYTES, true);
     loader.override_global("ACCOUNT_OF", &accounts[..], true);
     for map in ["LEDGERS", "FREE", "STAGES"] {
@@ -189,6 +194,11 @@ fn attach(ebpf: &mut Ebpf, hook: &Hook, btf: &aya::Btf) -> Result<(), LoadError>
 }
 
 impl Loaded {
+    /// Reads the kernel side's messages; they go to `logger` whenever it is flushed.
+    pub fn logger<L: log::Log>(&mut self, logger: L) -> Result<aya_log::EbpfLogger<L>, aya_log::Error> {
+        aya_log::EbpfLogger::init_with_logger(&mut self.ebpf, logger)
+    }
+
     /// The two rings: edges and events. Once.
     pub fn take_rings(&mut self) -> Result<(RingBuf<MapData>, RingBuf<MapData>), LoadError> {
         let mut ring = |name| {

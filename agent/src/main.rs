@@ -1,2 +1,20 @@
-//! placeholder
-fn main() {}
+//! Arguments in, exit code out.
+#![expect(clippy::exit, reason = "the program's own exit code is passed on from here, and nowhere else")]
+
+use clap::Parser as _;
+use guestscope::{
+    cli::{Cli, Command},
+    doctor, failure, session,
+};
+
+fn main() {
+    let done = match Cli::parse().command {
+        Command::Run(arguments) => session::run(&arguments),
+        Command::Doctor(arguments) => doctor::run(arguments),
+    };
+    let code = done.unwrap_or_else(|error| {
+        eprint!("{}", failure::text(&error));
+        2
+    });
+    std::process::exit(code);
+}

@@ -167,6 +167,15 @@ impl Operation {
     }
 }
 
+/// Bits of a token that number the phases of one root.
+pub const TOKEN_CHILD_BITS: u32 = 18;
+
+/// Whether a token is a root's: the library makes one where nothing is open on the thread, or for a request.
+#[must_use]
+pub const fn is_root_token(token: u64) -> bool {
+    token != 0 && token & ((1 << TOKEN_CHILD_BITS) - 1) == 0
+}
+
 /// Flag of an edge: the name could not be read.
 pub const EDGE_NAME_UNREADABLE: u32 = 1;
 /// Flag of an edge: switches kept coming between the copies, the accounts may be torn.

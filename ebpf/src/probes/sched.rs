@@ -12,6 +12,7 @@ use aya_ebpf::{
     macros::{btf_tracepoint, raw_tracepoint},
     programs::{BtfTracePointContext, RawTracePointContext},
 };
+use aya_log_ebpf::warn;
 use guestscope_ebpf::{
     Account, CHECK_SOCKET, EXIT_REPLACED, FORK_ADOPTED, Header, Kind, TaskRecord,
     ledger::{Ledger, RUNNABLE, RUNNING},
@@ -196,14 +197,17 @@ pub(crate) fn sched_process_fork(ctx: BtfTracePointContext) -> i32 {
     let child = Task(ctx.arg(1));
     let Some(parent) = parent.ledger() else { return 0 };
     let address = child.0 as u64;
-    if let Some(ledger) = task::create(child.tid(), child.tgid(), address) {
-        // SAFETY: ledgers in map values; the child cannot run before this hook returns.
-        unsafe {
-            let now_ns = bpf_ktime_get_ns();
-            (*ledger).begin(now_ns, RUNNABLE, bpf_get_smp_processor_id() as u16);
-            let other = ((*parent).tid, (*parent).tgid, (*parent).born_ns);
-            record(Kind::Fork, 0, &*ledger, address, now_ns, other);
-        }
+    let Some(ledger) = task::create(child.tid(), child.tgid(), address) else {
+        // Diagnostics stand in cold programs alone; unless they are asked for, the verifier removes them.
+        warn!(&ctx, "no free slot for thread {} of process {}", child.tid(), child.tgid());
+        return 0;
+    };
+    // SAFETY: ledgers in map values; the child cannot run before this hook returns.
+    unsafe {
+        let now_ns = bpf_ktime_get_ns();
+        (*ledger).begin(now_ns, RUNNABLE, bpf_get_smp_processor_id() as u16);
+        let other = ((*parent).tid, (*parent).tgid, (*parent).born_ns);
+        record(Kind::Fork, 0, &*ledger, address, now_ns, other);
     }
     0
 }

@@ -1,0 +1,84 @@
+//! What the agent itself costs, and the guest's pressure, read from /proc.
+//!
+//! A file that is missing is a missing number, never an error: old kernels have no pressure stall information.
+
+use std::time::{Duration, Instant};
+
+use nix::sys::resource::{UsageWho, getrusage};
+
+use crate::{clock, health::AgentCost, run::Sample};
+
+/// Measures from its creation on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cost {
+    start: Instant,
+    cpu_at_start: Duration,
+    /// From start to all probes in place.
+    pub(super) attach: Duration,
+}
+
+impl Cost {
+    /// From now on; the CPU time before counts too, it is the agent's start.
+    pub(super) fn start() -> Self {
+        Self { start: Instant::now(), cpu_at_start: Duration::ZERO, attach: Duration::ZERO }
+    }
+
+    /// All probes are in place.
+    pub(super) fn attached(&mut self) {
+        self.attach = self.start.elapsed();
+    }
+
+    /// So far.
+    pub(super) fn so_far(&self) -> AgentCost {
+        AgentCost {
+            cpu: cpu().saturating_sub(self.cpu_at_start),
+            wall: self.start.elapsed(),
+            rss_peak_bytes: status_bytes("VmHWM:").unwrap_or(0),
+            attach: self.attach,
+            bpf: None,
+        }
+    }
+}
+
+/// User and system time of this process.
+fn cpu() -> Duration {
+    let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) else { return Duration::ZERO };
+    let time = |value: nix::sys::time::TimeVal| {
+        Duration::new(value.tv_sec().unsigned_abs(), value.tv_usec() as u32 * 1000)
+    };
+    time(usage.user_time()) + time(usage.system_time())
+}
+
+fn status_bytes(field: &str) -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let value = status.lines().find_map(|line| line.strip_prefix(field))?;
+    value.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok().map(|kibibytes| kibibytes * 1024)
+}
+
+/// `total=` of the `some` line of a pressure file, us.
+fn pressure(resource: &str) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/pressure/{resource}")).ok()?;
+    let some = text.lines().find(|line| line.starts_with("some "))?;
+    some.rsplit_once("total=")?.1.trim().parse().ok()
+}
+
+/// Steal of all CPUs, ms: the eighth number of /proc/stat's first line, in ticks of 10 ms (USER_HZ is 100 everywhere).
+fn steal_ms() -> Option<u64> {
+    let stat = std::fs::read_to_string("/proc/stat").ok()?;
+    let ticks: u64 = stat.lines().next()?.split_whitespace().nth(8)?.parse().ok()?;
+    Some(ticks * 10)
+}
+
+/// The guest and the agent now.
+pub(super) fn sample() -> Sample {
+    Sample {
+        time_ns: clock::now_ns(),
+        agent_cpu_ns: cpu().as_nanos() as u64,
+        agent_rss_bytes: status_bytes("VmRSS:").unwrap_or(0),
+        psi_cpu_some_us: pressure("cpu"),
+        psi_memory_some_us: pressure("memory"),
+        psi_io_some_us: pressure("io"),
+        steal_ms: steal_ms(),
+        ring_waiting_bytes: 0,
+    }
+}

@@ -1,0 +1,101 @@
+//! The run's facts for the manifest and for the resource of its traces, from the guest and the command line.
+
+use std::{borrow::Cow, path::Path};
+
+use opentelemetry::Value;
+
+use crate::{
+    clock::ClockPair,
+    health::Fidelity,
+    platform::Guest,
+    run::manifest::{Child, Limits, Manifest},
+};
+
+/// What identifies a run.
+#[derive(Clone, Debug)]
+pub(super) struct Identity {
+    /// 16 random bytes.
+    pub(super) run_id: [u8; 16],
+    /// Of the run and of the service.
+    pub(super) name: String,
+    /// The program and its arguments.
+    pub(super) command: Vec<String>,
+}
+
+impl Identity {
+    /// Named as asked, or after the program's file.
+    pub(super) fn new(name: Option<&str>, command: &[String]) -> std::io::Result<Self> {
+        let program = command.first().map(Path::new).and_then(Path::file_name);
+        let program = program.map(|name| name.to_string_lossy().into_owned());
+        let name = name.filter(|name| !name.is_empty()).map(str::to_owned).or(program);
+        Ok(Self { run_id: random_bytes()?, name: name.unwrap_or_default(), command: command.to_vec() })
+    }
+
+    /// The run id as text.
+    pub(super) fn run_id_text(&self) -> String {
+        self.run_id.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+/// From the kernel's generator.
+fn random_bytes() -> std::io::Result<[u8; 16]> {
+    use std::io::Read as _;
+    let mut bytes = [0; 16];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// The manifest as the run begins.
+pub(super) fn manifest(identity: &Identity, guest: &Guest, start: ClockPair, uid: u32) -> Manifest {
+    let host = &guest.host;
+    let limits = Limits {
+        cpu_quota_ns: guest.cgroup.cpu.as_ref().map(|quota| quota.quota_ns),
+        cpu_period_ns: guest.cgroup.cpu.as_ref().map(|quota| quota.period_ns),
+        cpus: Some(guest.cores.allowed.count()),
+        memory_bytes: guest.cgroup.memory_bytes,
+        pids: None,
+    };
+    Manifest {
+        command: identity.command.clone(),
+        boot_id: host.boot_id.clone().unwrap_or_default(),
+        scenario: guest.scenario(),
+        platform: guest.platform().to_owned(),
+        fidelity: Fidelity::Full.name().to_owned(),
+        kernel: host.kernel_release.clone().unwrap_or_default(),
+        cpu_model: host.cpu_model.clone().unwrap_or_default(),
+        logical_cpus: host.logical_cpus,
+        memory_bytes: host.memory_bytes.unwrap_or(0),
+        limits,
+        child: Some(Child { uid, exit: None }),
+        ..Manifest::new(identity.run_id, &identity.name, start.into())
+    }
+}
+
+/// Attributes of the traces' resource, by the semantic conventions where there are any.
+pub(super) fn resource(identity: &Identity, guest: &Guest, pid: u32) -> Vec<(Cow<'static, str>, Value)> {
+    let host = &guest.host;
+    let optional = [
+        ("host.name", host.host_name.clone()),
+        ("host.id", host.machine_id.clone()),
+        ("host.cpu.model.name", host.cpu_model.clone()),
+        ("os.name", host.os_name.clone()),
+        ("os.version", host.os_version.clone()),
+        ("os.description", host.kernel_release.clone()),
+        ("container.id", guest.container.id.clone()),
+        ("container.runtime.name", guest.container.runtime.clone()),
+        ("process.executable.path", identity.command.first().cloned()),
+    ];
+    let fixed = [
+        ("host.arch", host.arch.to_owned()),
+        ("os.type", "linux".to_owned()),
+        ("guestscope.scenario", guest.scenario()),
+        ("guestscope.platform", guest.platform().to_owned()),
+        ("guestscope.fidelity", Fidelity::Full.name().to_owned()),
+        ("guestscope.run.id", identity.run_id_text()),
+    ];
+    let mut attributes: Vec<(Cow<'static, str>, Value)> =
+        fixed.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
+    attributes.extend(optional.into_iter().filter_map(|(key, value)| Some((key.into(), value?.into()))));
+    attributes.push(("process.pid".into(), i64::from(pid).into()));
+    attributes
+}

@@ -1,0 +1,192 @@
+//! Everything that leaves the agent while the program runs: rows, traces, the progress line, on a thread of its own.
+//!
+//! The pump hands over what pairing yields and never waits: if a stuck disk holds this thread for so long that the
+//! channel is full, requests are counted as lost. Nothing is computed here but running quantiles.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc,
+        mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel},
+    },
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    analyze::{Live, TailVerdict},
+    clock::ClockPair,
+    phase::{PhaseKind, Request, pairing::Output},
+    run::{RunFolder, Sample},
+    sinks::{
+        otlp::{Exporter, LiveVerdict, WallClock},
+        terminal::Progress,
+    },
+};
+
+/// Batches between the pump and this thread: at one per 50 ms, 25 s of a stuck disk.
+const BATCHES: usize = 512;
+/// A crash loses at most this much.
+const FLUSH: Duration = Duration::from_secs(1);
+/// Processes kept for the export, until it is known whether the program marks phases.
+const PROCESSES: usize = 1000;
+
+/// What the pump's thread sends.
+enum Message {
+    Outputs(Vec<Output>),
+    Sample(Sample),
+    Clock(ClockPair),
+}
+
+/// The other thread, seen from the pump.
+pub(super) struct Outlet {
+    sender: SyncSender<Message>,
+    thread: JoinHandle<Sinks>,
+    /// Requests that found the channel full.
+    pub(super) requests_lost: u64,
+}
+
+/// What the thread works with, and gives back at the end.
+pub(super) struct Sinks {
+    pub(super) folder: RunFolder,
+    pub(super) exporter: Option<Exporter>,
+    pub(super) wall: WallClock,
+    pub(super) progress: Progress,
+    live: Live,
+    /// The program marks phases, so its processes are no traces of their own.
+    marked: bool,
+    processes: VecDeque<Arc<Request>>,
+    flushed: Instant,
+}
+
+impl Sinks {
+    pub(super) fn new(
+        folder: RunFolder,
+        exporter: Option<Exporter>,
+        wall: WallClock,
+        progress: Progress,
+    ) -> Self {
+        Self {
+            folder,
+            exporter,
+            wall,
+            progress,
+            live: Live::new(),
+            marked: false,
+            processes: VecDeque::new(),
+            flushed: Instant::now(),
+        }
+    }
+
+    fn take(&mut self, message: Message) {
+        match message {
+            Message::Outputs(outputs) => outputs.into_iter().for_each(|output| self.output(output)),
+            Message::Sample(sample) => self.folder.append_sample(&sample),
+            Message::Clock(pair) => {
+                self.wall.set(pair.offset_ns());
+                self.folder.update_manifest(|manifest| manifest.add_clock(pair.into()));
+            }
+        }
+    }
+
+    fn output(&mut self, output: Output) {
+        match output {
+            Output::Request(request) => self.request(Arc::new(request)),
+            Output::Thread(thread) => self.folder.append_thread(&thread),
+            Output::Mark(mark) => self.folder.append_mark(&mark),
+        }
+    }
+
+    fn request(&mut self, request: Arc<Request>) {
+        self.folder.append_request(&request);
+        if request.root().kind == PhaseKind::Process {
+            if !self.marked && self.processes.len() < PROCESSES {
+                self.processes.push_back(request);
+            }
+            return;
+        }
+        self.marked = true;
+        self.processes.clear();
+        let verdict = self.live.observe(&request);
+        if let Some(exporter) = &self.exporter {
+            exporter.offer(request, live_verdict(verdict));
+        }
+    }
+
+    fn tick(&mut self) {
+        if self.flushed.elapsed() >= FLUSH {
+            self.flushed = Instant::now();
+            self.folder.flush();
+        }
+        self.progress.update(&self.live.progress());
+    }
+
+    fn run(mut self, messages: &Receiver<Message>) -> Self {
+        loop {
+            match messages.recv_timeout(FLUSH) {
+                Ok(message) => self.take(message),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            self.tick();
+        }
+        // A program without any mark still gets one span per process.
+        if let Some(exporter) = &self.exporter {
+            for process in std::mem::take(&mut self.processes) {
+                exporter.offer(process, LiveVerdict::default());
+            }
+        }
+        self.folder.flush();
+        self.progress.finish();
+        self
+    }
+}
+
+fn live_verdict(verdict: Option<TailVerdict>) -> LiveVerdict {
+    let verdict = verdict.unwrap_or_default();
+    LiveVerdict {
+        cause: verdict.cause.map(|cause| cause.name().into()),
+        tail: verdict.tail.map(|band| band.name().into()),
+    }
+}
+
+impl Outlet {
+    /// Starts the thread.
+    pub(super) fn start(sinks: Sinks) -> std::io::Result<Self> {
+        let (sender, receiver) = sync_channel(BATCHES);
+        let thread = std::thread::Builder::new().name("outlet".to_owned()).spawn(move || sinks.run(&receiver))?;
+        Ok(Self { sender, thread, requests_lost: 0 })
+    }
+
+    fn send(&mut self, message: Message) {
+        if let Err(TrySendError::Full(message) | TrySendError::Disconnected(message)) =
+            self.sender.try_send(message)
+            && let Message::Outputs(outputs) = message
+        {
+            self.requests_lost += outputs.len() as u64;
+        }
+    }
+
+    /// What pairing yielded.
+    pub(super) fn outputs(&mut self, outputs: Vec<Output>) {
+        if !outputs.is_empty() {
+            self.send(Message::Outputs(outputs));
+        }
+    }
+
+    /// The guest and the agent at one moment.
+    pub(super) fn sample(&mut self, sample: Sample) {
+        self.send(Message::Sample(sample));
+    }
+
+    /// Both clocks.
+    pub(super) fn clock(&mut self, pair: ClockPair) {
+        self.send(Message::Clock(pair));
+    }
+
+    /// Waits until everything is out. None if the thread failed.
+    pub(super) fn finish(self) -> Option<Sinks> {
+        drop(self.sender);
+        self.thread.join().ok()
+    }
+}
