@@ -1,2 +1,22 @@
-//! placeholder
-fn main() {}
+//! `guestscope-workloads`: takes the command line apart, runs one workload, prints its result. Exit code 0 when it
+//! ran, 2 when it failed. It measures nothing itself.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use guestscope_workloads::{cli::Cli, error::Error};
+
+fn main() -> ExitCode {
+    // Parsing ends the process by itself: 0 after help, 2 after a mistake.
+    match Cli::parse().run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            complain(&error);
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn complain(error: &Error) {
+    eprintln!("error: {error}\n\nhint: {}", error.hint());
+}

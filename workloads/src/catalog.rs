@@ -1,0 +1,53 @@
+//! The table of workloads that `guestscope-workloads list` prints: what each is and how large.
+//! It describes; what a workload does stands in its own file.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+/// One line of the table.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Entry {
+    /// As on the command line.
+    pub name: &'static str,
+    pub what: &'static str,
+    pub model: &'static str,
+    pub parameters: u64,
+    /// What one request reads.
+    pub data: &'static str,
+}
+
+pub const ENTRIES: &[Entry] = &[Entry {
+    name: "infer ic",
+    what: "image classification",
+    model: crate::infer::RESNET50,
+    parameters: crate::infer::RESNET50_PARAMETERS,
+    data: "JPEG files, 64 generated of 500 x 375 or your own",
+}];
+
+/// The table for people, aligned.
+pub fn table() -> String {
+    let mut text = String::new();
+    let mut line = |name, what, model, parameters: &str, data| {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "{name:<10} {what:<20} {model:<16} {parameters:>12}  {data}");
+    };
+    line("name", "what", "model", "parameters", "data");
+    for entry in ENTRIES {
+        let Entry { name, what, model, parameters, data } = entry;
+        line(name, what, model, &grouped(*parameters), data);
+    }
+    text
+}
+
+/// `25557032` as `25,557,032`.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let groups: Vec<&str> = digits
+        .as_bytes()
+        .rchunks(3)
+        .rev()
+        .map(|group| std::str::from_utf8(group).unwrap_or_default())
+        .collect();
+    groups.join(",")
+}

@@ -1,0 +1,234 @@
+//! From the bytes of a JPEG file to what an ImageNet model takes: decode, resize the short side to 256 (bilinear
+//! with antialiasing), cut out the central 224 x 224, subtract the mean and divide by the deviation, channels
+//! first. Step by step what torchvision's `Resize(256)`, `CenterCrop(224)`, `ToTensor`, `Normalize` do to a Pillow
+//! image. It opens no file and ignores EXIF orientation, as torchvision does.
+
+use fast_image_resize::{
+    FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer,
+    images::{Image, ImageRef},
+};
+use zune_jpeg::{
+    JpegDecoder,
+    zune_core::{bytestream::ZCursor, colorspace::ColorSpace, options::DecoderOptions},
+};
+
+/// Pixels of the short side after resizing.
+pub const SHORT_SIDE: u32 = 256;
+/// Pixels of each side of what the model sees.
+pub const CROP: u32 = 224;
+/// Numbers per picture: three channels.
+pub const VALUES: usize = 3 * (CROP * CROP) as usize;
+/// Goes up when the same file gives different numbers than before.
+pub const PREPARATION_VERSION: u64 = 1;
+
+/// ImageNet's mean and deviation per channel, of values from 0 to 1 (torchvision's reference transforms).
+const MEAN: [f32; 3] = [0.485, 0.456, 0.406];
+const DEVIATION: [f32; 3] = [0.229, 0.224, 0.225];
+
+#[derive(Debug, thiserror::Error)]
+pub enum ImageError {
+    #[error("not a JPEG that can be decoded: {0}")]
+    Decode(String),
+    #[error("cannot be resized: {0}")]
+    Resize(String),
+}
+
+/// Prepares one picture after the other; keeps its buffers and tables.
+pub struct Preparer {
+    resizer: Resizer,
+    options: ResizeOptions,
+    resized: Image<'static>,
+    /// Per channel, what each of the 256 byte values becomes.
+    normalised: [[f32; 256]; 3],
+}
+
+impl Default for Preparer {
+    fn default() -> Self {
+        let filter = ResizeAlg::Convolution(FilterType::Bilinear);
+        Self {
+            resizer: Resizer::new(),
+            options: ResizeOptions::new().resize_alg(filter).use_alpha(false),
+            resized: Image::new(SHORT_SIDE, SHORT_SIDE, PixelType::U8x3),
+            normalised: std::array::from_fn(|channel| {
+                std::array::from_fn(|byte| (byte as f32 / 255.0 - MEAN[channel]) / DEVIATION[channel])
+            }),
+        }
+    }
+}
+
+impl Preparer {
+    /// Fills `values` (`VALUES` of them: red plane, green plane, blue plane).
+    pub fn prepare(&mut self, jpeg: &[u8], values: &mut [f32]) -> Result<(), ImageError> {
+        let (rgb, width, height) = decode(jpeg)?;
+        self.prepare_rgb(&rgb, width, height, values)
+    }
+
+    /// The part after decoding. `rgb` holds `width * height` pixels of three bytes.
+    pub fn prepare_rgb(
+        &mut self,
+        rgb: &[u8],
+        width: u32,
+        height: u32,
+        values: &mut [f32],
+    ) -> Result<(), ImageError> {
+        let (to_width, to_height) = resized_size(width, height);
+        if (self.resized.width(), self.resized.height()) != (to_width, to_height) {
+            self.resized = Image::new(to_width, to_height, PixelType::U8x3);
+        }
+        let source = ImageRef::new(width, height, rgb, PixelType::U8x3)
+            .map_err(|error| ImageError::Resize(error.to_string()))?;
+        self.resizer
+            .resize(&source, &mut self.resized, &self.options)
+            .map_err(|error| ImageError::Resize(error.to_string()))?;
+        self.crop_and_normalise(to_width, to_height, values);
+        Ok(())
+    }
+
+    fn crop_and_normalise(&self, width: u32, height: u32, values: &mut [f32]) {
+        assert_eq!(values.len(), VALUES, "room for one picture");
+        let crop = CROP as usize;
+        let (left, top) = (crop_offset(width) as usize, crop_offset(height) as usize);
+        let row_bytes = width as usize * 3;
+        let (red, rest) = values.split_at_mut(crop * crop);
+        let (green, blue) = rest.split_at_mut(crop * crop);
+        let [red_of, green_of, blue_of] = &self.normalised;
+        for y in 0..crop {
+            let start = (top + y) * row_bytes + left * 3;
+            let pixels = &self.resized.buffer()[start..start + crop * 3];
+            let line = y * crop..(y + 1) * crop;
+            let planes = red[line.clone()].iter_mut().zip(&mut green[line.clone()]).zip(&mut blue[line]);
+            for (pixel, ((r, g), b)) in pixels.chunks_exact(3).zip(planes) {
+                *r = red_of[usize::from(pixel[0])];
+                *g = green_of[usize::from(pixel[1])];
+                *b = blue_of[usize::from(pixel[2])];
+            }
+        }
+    }
+}
+
+/// Pixels as red, green, blue, with width and height. Grey and CMYK files become RGB.
+pub fn decode(jpeg: &[u8]) -> Result<(Vec<u8>, u32, u32), ImageError> {
+    let options = DecoderOptions::default().jpeg_set_out_colorspace(ColorSpace::RGB);
+    let mut decoder = JpegDecoder::new_with_options(ZCursor::new(jpeg), options);
+    let rgb = decoder.decode().map_err(|error| ImageError::Decode(error.to_string()))?;
+    let (width, height) =
+        decoder.dimensions().ok_or_else(|| ImageError::Decode("it has no dimensions".to_owned()))?;
+    Ok((rgb, width as u32, height as u32))
+}
+
+/// The short side becomes `SHORT_SIDE`, the long one keeps the ratio, rounded down as torchvision does.
+fn resized_size(width: u32, height: u32) -> (u32, u32) {
+    let scaled = |long: u32, short: u32| {
+        (u64::from(SHORT_SIDE) * u64::from(long) / u64::from(short.max(1))).min(u64::from(u32::MAX)) as u32
+    };
+    if width <= height { (SHORT_SIDE, scaled(height, width)) } else { (scaled(width, height), SHORT_SIDE) }
+}
+
+/// Where the crop begins: half of what is left over, and a half pixel goes to the even side, because torchvision
+/// uses Python's `round`.
+fn crop_offset(length: u32) -> u32 {
+    let spare = length.saturating_sub(CROP);
+    let half = spare / 2;
+    if spare % 2 == 1 && half % 2 == 1 { half + 1 } else { half }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::{CROP, ImageError, Preparer, VALUES, crop_offset, decode, resized_size};
+
+    #[rstest]
+    #[case(500, 375, (341, 256))]
+    #[case(375, 500, (256, 341))]
+    #[case(256, 256, (256, 256))]
+    #[case(100, 300, (256, 768))]
+    #[case(1, 1, (256, 256))]
+    fn size_is_torchvisions(#[case] width: u32, #[case] height: u32, #[case] expected: (u32, u32)) {
+        assert_eq!(resized_size(width, height), expected);
+    }
+
+    /// Python: `int(round((length - 224) / 2.0))`.
+    #[rstest]
+    #[case(256, 16)]
+    #[case(341, 58)]
+    #[case(343, 60)]
+    #[case(225, 0)]
+    #[case(227, 2)]
+    #[case(224, 0)]
+    fn crop_begins_where_torchvisions_does(#[case] length: u32, #[case] expected: u32) {
+        assert_eq!(crop_offset(length), expected);
+    }
+
+    /// A picture without randomness, computed alike in Python: smooth parts, sharp edges, all three channels.
+    fn test_card(width: u32, height: u32) -> Vec<u8> {
+        let pixel = |x: u32, y: u32| {
+            [
+                (x * 7 + y * 3) % 256,
+                (x * x + y * 5) % 256,
+                if (x / 9 + y / 7).is_multiple_of(2) { 30 } else { 220 },
+            ]
+        };
+        (0..height).flat_map(|y| (0..width).flat_map(move |x| pixel(x, y))).map(|value| value as u8).collect()
+    }
+
+    /// One step of a byte, the largest rounding difference allowed between two resizers, after normalising.
+    const ONE_STEP: f32 = 1.0 / 255.0 / 0.224 + 1e-4;
+
+    /// Rows 0, 10, 111, 223 at columns 0, 200, 57, 223 of each plane, and the mean of each plane, as Pillow 13.0
+    /// and torchvision 0.28 (`Resize(256)`, `CenterCrop(224)`, `ToTensor`, `Normalize`) gave them for the same
+    /// test card; `tests/torchvision_reference.py` compares whole pictures where such a Python is at hand.
+    #[rstest]
+    #[case::landscape(500, 375, [0.553_558, 1.392_671, 1.392_671, -0.456_803, 0.240_196, 1.850_84, -0.092_437,
+        0.747_899, -1.281_569, 2.029_978, -1.281_569, 1.820_828], [0.065_54, 0.202_32, 0.374])]
+    #[case::portrait(375, 500, [0.724_805, 1.529_669, 1.546_793, -0.319_805, 1.500_7, -0.197_479, 0.397_759,
+        0.135_154, -1.281_569, 2.029_978, -0.340_392, 0.252_201], [0.065_54, 0.197_68, 0.373_94])]
+    #[case::little_to_do(300, 280, [2.077_661, -1.809_658, -1.758_284, 0.022_69, -0.757_703, 2.060_924, -0.144_958,
+        0.135_154, 2.029_978, 2.029_978, 1.210_806, 2.029_978], [0.067_5, 0.2, 0.374_2])]
+    #[case::enlarged(100, 120, [-0.576_676, 0.211_063, -0.062_934, 1.187_174, -0.004_902, 2.130_952, -0.810_224,
+        1.483_193, -1.281_569, 1.960_262, 2.029_978, -1.281_569], [0.066_2, 0.203_43, 0.376_13])]
+    fn agrees_with_torchvision(
+        #[case] width: u32,
+        #[case] height: u32,
+        #[case] points: [f32; 12],
+        #[case] means: [f32; 3],
+    ) {
+        let mut values = vec![0.0; VALUES];
+        Preparer::default().prepare_rgb(&test_card(width, height), width, height, &mut values).unwrap();
+        let plane = (CROP * CROP) as usize;
+        for (i, expected) in points.into_iter().enumerate() {
+            let (y, x) = [(0, 0), (10, 200), (111, 57), (223, 223)][i % 4];
+            let value = values[i / 4 * plane + y * CROP as usize + x];
+            assert!((value - expected).abs() <= ONE_STEP, "point {i}: {value}, expected {expected}");
+        }
+        for (channel, expected) in means.into_iter().enumerate() {
+            let sum: f64 = values[channel * plane..(channel + 1) * plane].iter().map(|v| f64::from(*v)).sum();
+            let mean = sum / plane as f64;
+            assert!(
+                (mean - f64::from(expected)).abs() < 0.002,
+                "plane {channel}: {mean}, expected {expected}"
+            );
+        }
+    }
+
+    #[rstest]
+    #[case::empty(&[])]
+    #[case::a_png(b"\x89PNG\r\n\x1a\n0000000000")]
+    #[case::only_the_start(&[0xff, 0xd8, 0xff])]
+    fn refuses_what_is_no_jpeg(#[case] bytes: &[u8]) {
+        let error = Preparer::default().prepare(bytes, &mut vec![0.0; VALUES]).unwrap_err();
+        assert!(matches!(error, ImageError::Decode(_)), "{error}");
+    }
+
+    #[rstest]
+    #[case::grey(jpeg_encoder::ColorType::Luma, 1)]
+    #[case::cmyk(jpeg_encoder::ColorType::Cmyk, 4)]
+    fn every_kind_of_jpeg_becomes_rgb(#[case] kind: jpeg_encoder::ColorType, #[case] channels: usize) {
+        let mut jpeg = Vec::new();
+        let pixels = vec![128; 40 * 30 * channels];
+        jpeg_encoder::Encoder::new(&mut jpeg, 90).encode(&pixels, 40, 30, kind).unwrap();
+        let (rgb, width, height) = decode(&jpeg).unwrap();
+        assert_eq!((rgb.len(), width, height), (40 * 30 * 3, 40, 30));
+        Preparer::default().prepare(&jpeg, &mut vec![0.0; VALUES]).unwrap();
+    }
+}

@@ -1,0 +1,61 @@
+//! Every way in which a workload can fail, with the sentence a person reads and the hint at what to do next.
+//! It decides nothing: the exit code is `main`'s.
+
+use std::{io, path::PathBuf};
+
+use crate::{
+    data::{image::ImageError, image_files::FilesError},
+    infer::weights::WeightsError,
+};
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Files(#[from] FilesError),
+    #[error(transparent)]
+    Weights(#[from] WeightsError),
+    #[error("cannot read picture: {path} ({source})")]
+    ReadPicture { path: PathBuf, source: io::Error },
+    #[error("cannot use picture: {path} ({source})")]
+    Picture { path: PathBuf, source: ImageError },
+    #[error("this build has no libtorch: {workload}")]
+    NoTorch { workload: &'static str },
+    #[error("libtorch failed: {reason}")]
+    Torch { reason: String },
+    #[error("unexpected number of parameters in {model}: {found} instead of {expected}")]
+    Parameters { model: &'static str, found: i64, expected: i64 },
+    #[error("cannot write result: {path} ({source})")]
+    WriteResult { path: PathBuf, source: io::Error },
+}
+
+impl Error {
+    /// The next action for whoever reads the error.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::Files(error) => error.hint(),
+            Self::Weights(error) => error.hint(),
+            Self::ReadPicture { .. } | Self::Picture { .. } => {
+                "remove the file from the folder or repair it; pictures in the cache are made anew once one is missing"
+            }
+            Self::NoTorch { .. } => {
+                "build with libtorch 2.13.0, for example from these wheels, all unzipped into one folder:\n  \
+                 pip download --no-deps torch==2.13.0 nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85\n  \
+                 LIBTORCH=FOLDER/torch cargo build --release --features torch -p guestscope-workloads"
+            }
+            Self::Torch { .. } => "if memory ran out, try a smaller --batch",
+            Self::Parameters { .. } => "build with tch 0.26, whose ResNet-50 has the right shape",
+            Self::WriteResult { .. } => {
+                "standard output or the file in GUESTSCOPE_WORKLOAD_FILE cannot be written to"
+            }
+        }
+    }
+}
+
+#[cfg(feature = "torch")]
+impl From<tch::TchError> for Error {
+    fn from(error: tch::TchError) -> Self {
+        // libtorch appends its C++ stack after the first line.
+        let text = error.to_string();
+        Self::Torch { reason: text.lines().next().unwrap_or_default().to_owned() }
+    }
+}

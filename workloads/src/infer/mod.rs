@@ -1,0 +1,56 @@
+//! Inference: one file per workload of the studies, beside what they share (loading of weights, models).
+//! Yields a report. The loop that sends requests is in `load`.
+
+#[cfg(feature = "torch")]
+pub mod ic;
+#[cfg(feature = "torch")]
+pub mod resnet;
+pub mod weights;
+
+use std::path::PathBuf;
+
+use crate::{error::Error, report::Report};
+
+pub const RESNET50: &str = "ResNet-50 v1.5";
+pub const RESNET50_PARAMETERS: u64 = 25_557_032;
+
+/// What every inference workload is told.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub requests: u64,
+    pub warmup: u64,
+    /// Samples per request.
+    pub batch: u64,
+    /// Of libtorch, for the work inside one operator.
+    pub threads: u32,
+    pub seed: u64,
+    /// The user's folder of inputs; without it they are generated.
+    pub data: Option<PathBuf>,
+    /// How many inputs to generate, where they are.
+    pub generated: u32,
+    /// Trained parameters; without them they are drawn from the seed.
+    pub weights: Option<PathBuf>,
+    /// Whether a terminal sees a bar.
+    pub progress: bool,
+}
+
+/// Image classification.
+#[cfg(feature = "torch")]
+pub fn ic(settings: &Settings) -> Result<Report, Error> {
+    ic::run(settings)
+}
+
+/// Image classification.
+#[cfg(not(feature = "torch"))]
+pub fn ic(_: &Settings) -> Result<Report, Error> {
+    Err(Error::NoTorch { workload: "infer ic" })
+}
+
+/// Sets libtorch's threads for the whole process: `threads` inside an operator, one between operators.
+#[cfg(feature = "torch")]
+fn set_threads(threads: u32) {
+    static INTEROP: std::sync::Once = std::sync::Once::new();
+    // libtorch accepts the second setting once per process.
+    INTEROP.call_once(|| tch::set_num_interop_threads(1));
+    tch::set_num_threads(i32::try_from(threads).unwrap_or(i32::MAX));
+}

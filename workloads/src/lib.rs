@@ -1,0 +1,13 @@
+//! The programs of the studies, as a library for the binary and its tests: seeded data, models, the loop that
+//! runs requests and marks their phases. Yields latencies, hashes of work and outputs. It does not look into the
+//! kernel: that is what `guestscope run` does from outside.
+
+pub mod catalog;
+pub mod cli;
+pub mod data;
+pub mod digest;
+pub mod error;
+pub mod infer;
+pub mod load;
+pub mod progress;
+pub mod report;

@@ -1,0 +1,52 @@
+//! What a person sees of `guestscope-workloads`: help, the table, and the errors that need no libtorch.
+//! The numbers of a real run are looked at in `ic.rs`.
+
+use std::process::{Command, Output};
+
+use rstest::rstest;
+
+fn run(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_guestscope-workloads"))
+        .args(arguments)
+        // Help is wrapped at this many columns where no terminal says better.
+        .env_remove("COLUMNS")
+        .output()
+        .expect("cargo built the binary for this test")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+#[rstest]
+#[case::all("help", &["--help"])]
+#[case::ic("help_ic", &["infer", "ic", "--help"])]
+#[case::list("list", &["list"])]
+#[case::list_json("list_json", &["list", "--json"])]
+fn prints(#[case] snapshot: &str, #[case] arguments: &[&str]) {
+    let output = run(arguments);
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(text(&output.stderr), "");
+    insta::assert_snapshot!(snapshot, text(&output.stdout));
+}
+
+#[rstest]
+#[case::no_requests("no_requests", &["infer", "ic", "--requests", "0"])]
+#[case::batch_too_large("batch_too_large", &["infer", "ic", "--batch", "5000"])]
+#[case::unknown_workload("unknown_workload", &["infer", "icc"])]
+#[case::unknown_option("unknown_option", &["infer", "ic", "--thread", "2"])]
+fn refuses(#[case] snapshot: &str, #[case] arguments: &[&str]) {
+    let output = run(arguments);
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(text(&output.stdout), "");
+    insta::assert_snapshot!(snapshot, text(&output.stderr));
+}
+
+#[cfg(not(feature = "torch"))]
+#[test]
+fn says_how_to_get_libtorch() {
+    let output = run(&["infer", "ic", "--smoke"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(text(&output.stdout), "");
+    insta::assert_snapshot!("no_torch", text(&output.stderr));
+}
