@@ -1,7 +1,7 @@
 //! Builds what travels inside the agent: the BPF object and the marker's shared library, both into OUT_DIR.
 //!
-//! Both are built by nested cargo runs with target folders of their own, with the nightly that aya-build picks: the
-//! object needs build-std, the library thread-local storage without a libc.
+//! Both are built by nested cargo runs with target folders of their own. The object is built with the nightly that
+//! aya-build picks (build-std); the library needs one unstable feature, thread-local storage without a libc.
 
 use std::{
     env, fs,
@@ -33,13 +33,13 @@ fn shared_library(marker: &Path, out: &Path) -> anyhow::Result<()> {
     let architecture = env::var("CARGO_CFG_TARGET_ARCH").context("CARGO_CFG_TARGET_ARCH is not set")?;
     let target = format!("{architecture}-unknown-linux-gnu");
     let folder = out.join("marker-target");
-    let mut cargo = Command::new("rustup");
-    cargo.args(["run", "nightly", "cargo", "build", "--release", "--locked", "--target", &target, "--target-dir"]);
-    cargo.arg(&folder).current_dir(marker.join("cdylib"));
-    for name in ["RUSTC", "RUSTC_WORKSPACE_WRAPPER", "CARGO_ENCODED_RUSTFLAGS", "RUSTFLAGS", "RUSTUP_TOOLCHAIN"] {
+    let mut cargo = Command::new(env::var_os("CARGO").context("CARGO is not set")?);
+    cargo.args(["build", "--release", "--locked", "--target", &target, "--target-dir"]).arg(&folder);
+    cargo.current_dir(marker.join("cdylib")).env("RUSTC_BOOTSTRAP", "1");
+    for name in ["RUSTC", "RUSTC_WORKSPACE_WRAPPER", "CARGO_ENCODED_RUSTFLAGS", "RUSTFLAGS"] {
         cargo.env_remove(name);
     }
-    let done = cargo.output().context("starting cargo through rustup")?;
+    let done = cargo.output().context("starting cargo")?;
     ensure!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     fs::copy(folder.join(target).join("release/libguestscope.so"), out.join("libguestscope.so"))?;
     Ok(())

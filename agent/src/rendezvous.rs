@@ -24,6 +24,8 @@ use crate::{child::RunAs, loader::Loaded};
 
 /// The marker's shared library, for programs that do not link it.
 static LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libguestscope.so"));
+/// The library's soname, so that a program linked against it can be pointed here by LD_LIBRARY_PATH too.
+const LIBRARY_NAME: &str = "libguestscope.so.1";
 /// The Python module.
 static PYTHON: &[u8] = include_bytes!("../marker/python/guestscope.py");
 /// What a workload says about itself is read up to here.
@@ -55,7 +57,7 @@ impl Rendezvous {
     }
 
     fn fill(folder: PathBuf, run_as: Option<&RunAs>) -> io::Result<Self> {
-        write(&folder.join("libguestscope.so"), LIBRARY, 0o755)?;
+        write(&folder.join(LIBRARY_NAME), LIBRARY, 0o755)?;
         write(&folder.join("guestscope.py"), PYTHON, 0o644)?;
         let workload = folder.join("workload.json");
         write(&workload, b"", 0o600)?;
@@ -80,7 +82,7 @@ impl Rendezvous {
         }
         vec![
             ("GUESTSCOPE_NOTIFY", self.folder.join("notify").into()),
-            ("GUESTSCOPE_LIBRARY", self.folder.join("libguestscope.so").into()),
+            ("GUESTSCOPE_LIBRARY", self.folder.join(LIBRARY_NAME).into()),
             ("GUESTSCOPE_WORKLOAD_FILE", self.folder.join("workload.json").into()),
             ("PYTHONPATH", python),
         ]

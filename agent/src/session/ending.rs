@@ -1,23 +1,20 @@
 //! The end of a run: the last records, what is still open, the export, the folder, the summary.
 
-use std::{io::Write as _, path::Path, process::ExitStatus, time::Duration};
+use std::{borrow::Cow, io::Write as _, path::Path, process::ExitStatus, time::Duration};
 
 use anyhow::Context as _;
 
-use super::{Session, exit_code, outlet::Sinks};
+use super::{Session, exit_code, facts, health_at_start, outlet::Sinks};
 use crate::{
     analyze::{Summary, TailVerdict},
     cli::RunArguments,
     clock::{self, ClockPair},
-    health::{ExportHealth, Fidelity, Health},
+    health::Health,
     phase::Phase,
-    run::{
-        self, Folder, RunFolder,
-        manifest::{Exit, Manifest},
-    },
+    run::{self, Folder, Manifest, RunFolder},
     sinks::{
         otlp,
-        terminal::{self, RunFacts, Style},
+        terminal::{self, Exit, RunFacts, Stream, Style},
     },
 };
 
@@ -29,31 +26,27 @@ impl Session {
     pub(super) fn finish(mut self, status: ExitStatus, arguments: &RunArguments) -> anyhow::Result<i32> {
         self.last_records();
         let workload = self.rendezvous.workload();
-        let kernel = self.loaded.losses().unwrap_or_default();
-        let mut health = Health {
-            fidelity: Fidelity::Full,
-            hooks: self.loaded.verdicts.clone(),
-            kernel,
-            pairing: self.pairing.losses,
-            cost: self.cost.so_far(),
-            export: ExportHealth::default(),
-            folder_error: None,
-            rows_lost: self.outlet.requests_lost,
-        };
+        let mut health = health_at_start(&self.loaded, self.cost.so_far());
+        health.pairing = self.pairing.losses;
+        health.rows_lost = self.outlet.requests_lost;
         let sinks = self.outlet.finish().context("the thread that writes the run folder failed")?;
-        let Sinks { mut folder, exporter, .. } = sinks;
+        let Sinks { folder, exporter, .. } = sinks;
         if let Some(exporter) = &exporter {
             health.export = exporter.finish(otlp::FINISH);
         }
         health.cost = self.cost.so_far();
         let path = folder.path().to_owned();
         let summary = summarise(&path);
-        folder.update_manifest(|manifest| ended(manifest, status, workload, &health));
-        let closed = close(folder, summary.as_ref().ok(), &path);
-        if let Err(error) = &closed {
-            health.folder_error = Some(format!("{error:#}"));
+        let on_disk = folder.health();
+        health.folder_error = on_disk.last_error;
+        health.rows_lost += on_disk.rows_lost.phases + on_disk.rows_lost.threads + on_disk.rows_lost.marks;
+        let finish = |manifest: &mut Manifest| ended(manifest, status, workload, &health);
+        let closed = close(folder, finish, summary.as_ref().ok(), &path);
+        if let Some(error) = closed.map_or_else(|error| Some(format!("{error:#}")), first_error) {
+            health.folder_error = Some(error);
         }
-        let facts = RunFacts::new(&self.guest, &self.identity.command, &path, status);
+        let exit = exit(status);
+        let facts = facts::for_terminal(&self.identity, &self.guest, &path, health.cost.wall, exit);
         tell(&summary?, &health, &facts, arguments.json)?;
         Ok(exit_code(status))
     }
@@ -82,20 +75,25 @@ fn summarise(path: &Path) -> anyhow::Result<Summary> {
 fn ended(manifest: &mut Manifest, status: ExitStatus, workload: Option<serde_json::Value>, health: &Health) {
     use std::os::unix::process::ExitStatusExt as _;
     if let Some(child) = &mut manifest.child {
-        child.exit = status.code().map(Exit::Code).or_else(|| status.signal().map(Exit::Signal));
+        child.exit = status.code().map(run::Exit::Code).or_else(|| status.signal().map(run::Exit::Signal));
     }
     manifest.workload = workload.and_then(|value| value.as_object().cloned());
-    manifest.set_end(ClockPair::now().into());
+    manifest.set_end(facts::pair(ClockPair::now()));
     manifest.set_health(health);
 }
 
 /// Closes the folder; the causes and tails of its rows come from the whole run's summary. Rows are converted in the
 /// order in which requests are read, so a second reading goes along with the conversion.
-fn close(folder: RunFolder, summary: Option<&Summary>, path: &Path) -> anyhow::Result<run::Closed> {
+fn close(
+    folder: RunFolder,
+    finish: impl FnOnce(&mut Manifest),
+    summary: Option<&Summary>,
+    path: &Path,
+) -> anyhow::Result<run::Closed> {
     let reader = Folder::open(path)?;
     let mut requests = reader.requests()?;
     let mut verdicts: std::collections::VecDeque<TailVerdict> = std::collections::VecDeque::new();
-    let mut explain = |_: &Phase| {
+    let explain: &mut run::Explain<'_> = &mut |_: &Phase| {
         if verdicts.is_empty()
             && let Some(Ok(request)) = requests.next()
         {
@@ -103,16 +101,25 @@ fn close(folder: RunFolder, summary: Option<&Summary>, path: &Path) -> anyhow::R
             verdicts = judged.unwrap_or_else(|| vec![TailVerdict::default(); request.phases.len()]).into();
         }
         let verdict = verdicts.pop_front().unwrap_or_default();
-        (verdict.cause.map(|cause| cause.name().into()), verdict.tail.map(|band| band.name().into()))
+        (verdict.cause.map(|cause| Cow::from(cause.name())), verdict.tail.map(|band| Cow::from(band.name())))
     };
-    Ok(folder.close(&mut explain)?)
+    Ok(folder.close(finish, explain, &mut |_, _| {})?)
+}
+
+fn first_error(closed: run::Closed) -> Option<String> {
+    closed.errors.first().map(ToString::to_string)
+}
+
+fn exit(status: ExitStatus) -> Exit {
+    use std::os::unix::process::ExitStatusExt as _;
+    status.code().map(Exit::Code).or_else(|| status.signal().map(Exit::Signal)).unwrap_or(Exit::Running)
 }
 
 fn tell(summary: &Summary, health: &Health, facts: &RunFacts, json: bool) -> anyhow::Result<()> {
     let text = if json {
         terminal::render_summary_json(summary, health, facts)
     } else {
-        terminal::render_summary(summary, health, facts, &Style::of_stdout())
+        terminal::render_summary(summary, health, facts, Style::detect(Stream::Stdout))
     };
     // A reader that went away (`| head`) is no failure of the run.
     match std::io::stdout().write_all(text.as_bytes()) {

@@ -1,6 +1,6 @@
 //! The run's facts for the manifest and for the resource of its traces, from the guest and the command line.
 
-use std::{borrow::Cow, path::Path};
+use std::{borrow::Cow, path::Path, time::Duration};
 
 use opentelemetry::Value;
 
@@ -8,7 +8,8 @@ use crate::{
     clock::ClockPair,
     health::Fidelity,
     platform::Guest,
-    run::manifest::{Child, Limits, Manifest},
+    run::{self, Child, Limits, Manifest},
+    sinks::terminal::{Exit, RunFacts},
 };
 
 /// What identifies a run.
@@ -67,7 +68,7 @@ pub(super) fn manifest(identity: &Identity, guest: &Guest, start: ClockPair, uid
         memory_bytes: host.memory_bytes.unwrap_or(0),
         limits,
         child: Some(Child { uid, exit: None }),
-        ..Manifest::new(identity.run_id, &identity.name, start.into())
+        ..Manifest::new(identity.run_id, &identity.name, pair(start))
     }
 }
 
@@ -98,4 +99,24 @@ pub(super) fn resource(identity: &Identity, guest: &Guest, pid: u32) -> Vec<(Cow
     attributes.extend(optional.into_iter().filter_map(|(key, value)| Some((key.into(), value?.into()))));
     attributes.push(("process.pid".into(), i64::from(pid).into()));
     attributes
+}
+
+/// Both clocks, as the manifest keeps them.
+pub(super) fn pair(clock: ClockPair) -> run::ClockPair {
+    run::ClockPair { monotonic_ns: clock.monotonic_ns, wall_ns: clock.wall_ns }
+}
+
+/// What the terminal says of the run itself.
+pub(super) fn for_terminal(identity: &Identity, guest: &Guest, folder: &Path, wall: Duration, exit: Exit) -> RunFacts {
+    RunFacts {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        scenario: guest.scenario(),
+        kernel: guest.host.kernel_release.clone(),
+        service: identity.name.clone(),
+        command: identity.command.clone(),
+        wall,
+        exit,
+        cpu_quota: guest.cgroup.cpu.clone(),
+        folder: Some(folder.to_owned()),
+    }
 }

@@ -9,8 +9,7 @@ mod facts;
 mod outlet;
 
 use std::{
-    io::IsTerminal as _,
-    os::fd::{AsFd as _, AsRawFd as _, OwnedFd, RawFd},
+    os::fd::{AsRawFd as _, OwnedFd, RawFd},
     process::{Child, ExitStatus},
     time::Duration,
 };
@@ -37,8 +36,9 @@ use crate::{
     child::{self, RunAs},
     cli::RunArguments,
     clock::ClockPair,
+    health::{AgentCost, ExportHealth, Fidelity, Health},
     loader::{self, LoadOptions, Loaded},
-    phase::pairing::Pairing,
+    phase::{PairingLosses, pairing::Pairing},
     platform::Guest,
     privileges,
     pump::Pump,
@@ -46,7 +46,7 @@ use crate::{
     run::{CreateOptions, Owner, RunFolder},
     sinks::{
         otlp::{self, Exporter, WallClock},
-        terminal::Progress,
+        terminal::{self, Exit, Progress, Stream, Style},
     },
 };
 
@@ -108,16 +108,10 @@ fn start(
     let child = child::spawn(&arguments.command, &environment, loaded.adopt_program()?, run_as)?;
     // The child has everything it needs; from here on nothing new has to be allowed but meeting markers.
     privileges::drop_unneeded().context("giving up privileges")?;
-    eprintln!(
-        "guestscope {}  {}  fidelity full  (kernel {}, {} of {} hooks, attached in {} ms)",
-        env!("CARGO_PKG_VERSION"),
-        guest.scenario(),
-        guest.host.kernel_release.as_deref().unwrap_or("unknown"),
-        loaded.verdicts.len(),
-        loaded.verdicts.len(),
-        cost.attach.as_millis(),
-    );
-    let progress = Progress::new(std::io::stderr().is_terminal());
+    let facts = facts::for_terminal(&identity, &guest, folder.path(), cost.attach, Exit::Running);
+    let health = health_at_start(&loaded, cost.so_far());
+    eprint!("{}", terminal::render_banner(&facts, &health, Style::detect(Stream::Stderr)));
+    let progress = Progress::start(!arguments.json);
     let outlet = Outlet::start(Sinks::new(folder, exporter, wall, progress))?;
     let pairing = Pairing::new(identity.run_id);
     let pump = Pump::new(edges, events);
@@ -163,9 +157,9 @@ impl log::Log for KernelLog {
 
 /// Until the child ends; then everything is drained, closed and told.
 async fn observe(mut session: Session, mut child: Child, arguments: &RunArguments) -> anyhow::Result<i32> {
-    let ended = AsyncFd::new(child::pidfd(child.id()).context("watching the program")?)?;
+    let ended = AsyncFd::register(child::pidfd(child.id()).context("watching the program")?)?;
     let signals = SignalFd::with_flags(&child::forwarded(), SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
-    let signals = AsyncFd::new(signals)?;
+    let signals = AsyncFd::register(signals)?;
     let rings = ring_watchers(&session.pump)?;
     let mut ticks = every(TICK);
     let mut samples = every(SAMPLE);
@@ -198,6 +192,20 @@ async fn observe(mut session: Session, mut child: Child, arguments: &RunArgument
     session.finish(status, arguments)
 }
 
+/// What the agent says about itself before anything was seen.
+fn health_at_start(loaded: &Loaded, cost: AgentCost) -> Health {
+    Health {
+        fidelity: Fidelity::Full,
+        hooks: loaded.verdicts.clone(),
+        kernel: loaded.losses().unwrap_or_default(),
+        pairing: PairingLosses::default(),
+        cost,
+        export: ExportHealth::default(),
+        folder_error: None,
+        rows_lost: 0,
+    }
+}
+
 impl Session {
     fn drain(&mut self) {
         self.pump.drain(&mut self.pairing);
@@ -211,7 +219,7 @@ fn ring_watchers(pump: &Pump) -> anyhow::Result<[AsyncFd<OwnedFd>; 2]> {
     let watch = |fd: RawFd| -> anyhow::Result<AsyncFd<OwnedFd>> {
         // SAFETY: the descriptor is open, the pump owns it.
         let fd = unsafe { std::os::fd::BorrowedFd::borrow_raw(fd) };
-        Ok(AsyncFd::with_interest(fd.try_clone_to_owned()?, tokio::io::Interest::READABLE)?)
+        Ok(AsyncFd::register_with_interest(fd.try_clone_to_owned()?, tokio::io::Interest::READABLE)?)
     };
     Ok([watch(edges.as_raw_fd())?, watch(events.as_raw_fd())?])
 }

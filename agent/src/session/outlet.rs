@@ -84,7 +84,7 @@ impl Sinks {
             Message::Sample(sample) => self.folder.append_sample(&sample),
             Message::Clock(pair) => {
                 self.wall.set(pair.offset_ns());
-                self.folder.update_manifest(|manifest| manifest.add_clock(pair.into()));
+                self.folder.update_manifest(|manifest| manifest.add_clock(super::facts::pair(pair)));
             }
         }
     }
@@ -118,7 +118,8 @@ impl Sinks {
             self.flushed = Instant::now();
             self.folder.flush();
         }
-        self.progress.update(&self.live.progress());
+        let lost = self.folder.health().rows_lost;
+        self.progress.update(&self.live.progress(), lost.phases + lost.threads);
     }
 
     fn run(mut self, messages: &Receiver<Message>) -> Self {

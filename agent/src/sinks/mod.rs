@@ -1,1 +1,6 @@
-//! placeholder
+//! Where what was observed goes beside the run folder: traces, and text for people.
+//!
+//! A sink takes finished requests or a summary and knows one format. It never calls an earlier stage.
+
+pub mod otlp;
+pub mod terminal;

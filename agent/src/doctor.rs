@@ -1,0 +1,75 @@
+//! `guestscope doctor`: what this guest allows, found by trying, and how to enable what is missing.
+//!
+//! Loads the programs as `run` would and takes them out again. It observes nothing and changes nothing.
+
+use std::io::Write as _;
+
+use crate::{
+    cli::DoctorArguments,
+    health::{Fidelity, Outcome, Verdict},
+    kernel::btf::BtfError,
+    loader::{self, LoadError, LoadOptions},
+    platform::Guest,
+    probes::FAMILIES,
+    sinks::terminal::{self, Doctor, Stream, Style},
+};
+
+/// Finds out and tells. 0 if the whole ledger can be seen, else 1.
+pub fn run(arguments: DoctorArguments) -> anyhow::Result<i32> {
+    let (fidelity, hooks) = match loader::load(LoadOptions::default()) {
+        Ok(loaded) => (Fidelity::Full, loaded.verdicts.clone()),
+        Err(error) => (Fidelity::None, refused(&error)),
+    };
+    let version = env!("CARGO_PKG_VERSION").to_owned();
+    let doctor = Doctor { version, guest: Guest::here(), fidelity, hooks };
+    let text = if arguments.json {
+        terminal::render_doctor_json(&doctor)
+    } else {
+        terminal::render_doctor(&doctor, Style::detect(Stream::Stdout))
+    };
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => return Err(error.into()),
+        _ => {}
+    }
+    Ok(i32::from(fidelity != Fidelity::Full))
+}
+
+/// Every hook rests on what was refused; the one that failed itself says why.
+fn refused(error: &LoadError) -> Vec<Verdict> {
+    let (outcome, remedy) = remedy(error);
+    let failed = match error {
+        LoadError::Program { hook, .. } => Some(*hook),
+        LoadError::Permission(_)
+        | LoadError::Btf(_)
+        | LoadError::Object(_)
+        | LoadError::Map(_)
+        | LoadError::Missing(_) => None,
+    };
+    let verdict = |hook: &crate::probes::Hook| {
+        let concerns = failed.is_none_or(|failed| failed == hook.id);
+        Verdict {
+            hook: hook.id.to_owned(),
+            outcome: if concerns { outcome } else { Outcome::Off },
+            consequence: if concerns { error.to_string() } else { hook.purpose.to_owned() },
+            remedy: concerns.then(|| remedy.to_owned()),
+        }
+    };
+    FAMILIES.iter().copied().flatten().map(verdict).collect()
+}
+
+fn remedy(error: &LoadError) -> (Outcome, &'static str) {
+    match error {
+        LoadError::Permission(_) => (Outcome::Off, "run it as root, or with CAP_BPF and CAP_PERFMON"),
+        LoadError::Btf(BtfError::Read { .. }) => {
+            (Outcome::Unsupported, "a kernel with CONFIG_DEBUG_INFO_BTF=y has /sys/kernel/btf/vmlinux")
+        }
+        LoadError::Btf(BtfError::Damaged(_) | BtfError::NoMember(_)) => {
+            (Outcome::Unsupported, "this kernel lacks what the ledger needs; please report it")
+        }
+        LoadError::Object(_) | LoadError::Program { .. } | LoadError::Map(_) => (
+            Outcome::Broken,
+            "look for lockdown (/sys/kernel/security/lockdown), a seccomp filter of the container, or a lack of memory",
+        ),
+        LoadError::Missing(_) => (Outcome::Broken, "this binary is damaged; build it anew"),
+    }
+}

@@ -1,0 +1,149 @@
+//! The verb `bench`: what observing costs, measured side by side in one run, as ratios with their spread.
+//!
+//! Prints a table and writes the same numbers to target/bench/bench.json. Nothing is asserted about time: machines are
+//! noisy, and a number is for people to judge. Rounds of all variants alternate, so that drift hits each alike.
+
+mod hooks;
+mod pipe;
+mod ratio;
+mod workload;
+
+use std::{fs, io::Write as _, path::PathBuf, process::Command};
+
+use anyhow::{Context as _, Result};
+use serde_json::{Value, json};
+
+use self::ratio::Ratio;
+use crate::{Xtask, apt, artifact, command, kernel, libtorch::Libtorch, toolchain::Toolchain};
+
+/// Programs that are measured against, and the packages that hold them.
+const PEERS: [(&str, &[&str]); 4] = [
+    ("perf", &["linux-perf"]),
+    ("taskset", &["util-linux"]),
+    ("bpftrace", &["bpftrace"]),
+    ("runqlat", &["libbpf-tools"]),
+];
+
+/// One line of the table.
+pub(crate) struct Row {
+    /// What was measured.
+    pub(crate) what: String,
+    /// Measured, with its unit.
+    pub(crate) measured: String,
+    /// Against what it is set, as a ratio.
+    pub(crate) ratio: Option<Ratio>,
+    /// What the ratio is of.
+    pub(crate) against: &'static str,
+    /// The budget, in words.
+    pub(crate) budget: &'static str,
+}
+
+/// What is measured with.
+pub(crate) struct Bench<'a> {
+    xtask: &'a Xtask,
+    /// The static agent.
+    agent: PathBuf,
+    /// `guestscope-workloads`, with libtorch.
+    workloads: PathBuf,
+    /// The example that holds programs in place while a command runs.
+    hooks: PathBuf,
+    /// The example that fires edges.
+    edges: PathBuf,
+    /// Rounds of each variant.
+    rounds: usize,
+}
+
+/// The verb.
+pub(crate) fn verb(xtask: &mut Xtask, rounds: usize) -> Result<bool> {
+    let toolchain = Toolchain::ensure(xtask)?;
+    let libtorch = Libtorch::ensure(xtask)?;
+    kernel::ensure(xtask);
+    for (program, packages) in PEERS {
+        if command::find(program).is_none() {
+            apt::want(xtask, packages, &format!("no {program} to measure against"));
+        }
+    }
+    let (hooks, edges) = examples(xtask, &toolchain)?;
+    let agent = artifact::agent(xtask, &toolchain)?;
+    let workloads = artifact::workloads(xtask, Some(&libtorch))?;
+    xtask.cache.release();
+    let bench = Bench { xtask, agent, workloads, hooks, edges, rounds };
+    let mut rows = Vec::new();
+    for part in [hooks::rows, pipe::rows, hooks::edge_rows, workload::rows] {
+        rows.extend(part(&bench)?);
+    }
+    tell(xtask, &rows)?;
+    Ok(true)
+}
+
+fn examples(xtask: &Xtask, toolchain: &Toolchain) -> Result<(PathBuf, PathBuf)> {
+    let mut build = xtask.workspace.cargo();
+    build.args(["build", "--release", "--locked", "--package", artifact::AGENT]);
+    build.args(["--example", "hooks", "--example", "edges"]);
+    toolchain.apply(&mut build);
+    artifact::cargo(xtask, "programs to measure with", "build-bench", &mut build)?;
+    let folder = xtask.workspace.target.join("release/examples");
+    Ok((folder.join("hooks"), folder.join("edges")))
+}
+
+impl Bench<'_> {
+    /// Runs a command that prints one line of JSON last.
+    fn json(&self, command: &mut Command) -> Result<Value> {
+        let name = format!("{command:?}");
+        let output = command.output().with_context(|| format!("could not start: {name}"))?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let line = text.lines().rfind(|line| line.starts_with('{'));
+        let line = line.with_context(|| {
+            format!("no result: {name}: {}", command::tail(&String::from_utf8_lossy(&output.stderr)))
+        })?;
+        serde_json::from_str(line).with_context(|| format!("not understood: {name}: {line}"))
+    }
+
+    /// `rounds` measurements of each variant, one round of all after the other. The order turns with the rounds.
+    fn alternate<T>(
+        &self,
+        label: &str,
+        variants: &[T],
+        mut measure: impl FnMut(&T) -> Result<f64>,
+    ) -> Result<Vec<Vec<f64>>> {
+        let step = self.xtask.progress.step(label);
+        let mut measured = vec![Vec::new(); variants.len()];
+        for round in 0..self.rounds {
+            step.update(&format!("round {} of {}", round + 1, self.rounds));
+            for turn in 0..variants.len() {
+                let variant = (turn + round) % variants.len();
+                measured[variant].push(measure(&variants[variant])?);
+            }
+        }
+        step.done(format!("{} rounds", self.rounds));
+        Ok(measured)
+    }
+}
+
+fn tell(xtask: &Xtask, rows: &[Row]) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    let width = |of: fn(&Row) -> usize| rows.iter().map(of).max().unwrap_or(0);
+    let (what, measured) = (width(|row| row.what.len()), width(|row| row.measured.len()));
+    writeln!(out, "\n{:what$}  {:>measured$}  {:24}  budget", "", "measured", "ratio [95 % interval]")?;
+    for row in rows {
+        let ratio = row.ratio.as_ref().map_or_else(String::new, |ratio| format!("{ratio} {}", row.against));
+        writeln!(out, "{:what$}  {:>measured$}  {ratio:<40}  {}", row.what, row.measured, row.budget)?;
+    }
+    let folder = xtask.workspace.target.join("bench");
+    fs::create_dir_all(&folder)?;
+    let file = folder.join("bench.json");
+    let rows: Vec<Value> = rows.iter().map(Row::json).collect();
+    fs::write(&file, serde_json::to_string_pretty(&json!({ "rows": rows }))? + "\n")?;
+    writeln!(out, "\nwritten to {}", file.display())?;
+    Ok(())
+}
+
+impl Row {
+    fn json(&self) -> Value {
+        let ratio = self.ratio.as_ref().map(|ratio| {
+            json!({ "value": ratio.value, "low": ratio.low, "high": ratio.high, "of": self.against,
+                    "rounds": ratio.rounds })
+        });
+        json!({ "what": self.what, "measured": self.measured, "ratio": ratio, "budget": self.budget })
+    }
+}

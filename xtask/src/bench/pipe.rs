@@ -1,0 +1,149 @@
+//! `perf bench sched pipe` pinned to one CPU: what observers add to a round trip (two switches, two wake-ups).
+//!
+//! Pinned it is steady to a few per cent; unpinned it is not worth measuring. Peers measure less than we do: bpftrace and
+//! libbpf-tools' runqlat here tell run-queue latency alone.
+
+use std::{
+    io::{BufRead as _, BufReader},
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, bail};
+
+use super::{
+    Bench, Row,
+    ratio::{Ratio, median},
+};
+use crate::{command, process};
+
+const TRIPS: &str = "200000";
+/// Run-queue latency as one writes it in bpftrace.
+const SCRIPT: &str = "
+tracepoint:sched:sched_wakeup, tracepoint:sched:sched_wakeup_new { @q[args->pid] = nsecs; }
+tracepoint:sched:sched_switch {
+  if (args->prev_state == 0) { @q[args->prev_pid] = nsecs; }
+  $t = @q[args->next_pid];
+  if ($t) { @us = hist((nsecs - $t) / 1000); delete(@q[args->next_pid]); }
+}
+BEGIN { printf(\"ready\\n\"); }";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Observer {
+    Nothing,
+    Empty,
+    Untracked,
+    Tracked,
+    Runqlat,
+    Bpftrace,
+}
+
+impl Observer {
+    fn label(self) -> &'static str {
+        match self {
+            Self::Nothing => "nothing",
+            Self::Empty => "empty programs",
+            Self::Untracked => "agent, untracked",
+            Self::Tracked => "agent, tracked",
+            Self::Runqlat => "libbpf-tools runqlat",
+            Self::Bpftrace => "bpftrace run-queue latency",
+        }
+    }
+
+    fn hold(self) -> &'static [&'static str] {
+        match self {
+            Self::Empty => &["empty"],
+            Self::Untracked => &["ledger"],
+            Self::Tracked => &["ledger", "--track"],
+            Self::Nothing | Self::Runqlat | Self::Bpftrace => &["none"],
+        }
+    }
+}
+
+/// Added time per round trip.
+pub(crate) fn rows(bench: &Bench<'_>) -> Result<Vec<Row>> {
+    let mut observers = vec![Observer::Nothing, Observer::Empty, Observer::Untracked, Observer::Tracked];
+    for (observer, program) in [(Observer::Runqlat, "runqlat"), (Observer::Bpftrace, "bpftrace")] {
+        if command::find(program).is_some() {
+            observers.push(observer);
+        }
+    }
+    let measured = bench.alternate("round trips of a pipe", &observers, |&observer| trip_ns(bench, observer))?;
+    let of = |wanted: Observer| observers.iter().position(|&o| o == wanted).map(|index| &measured[index]);
+    let bare = of(Observer::Nothing).context("no bare round trips")?;
+    let added = |observer: Observer| -> Option<Vec<f64>> {
+        Some(of(observer)?.iter().zip(bare).map(|(with, without)| with - without).collect())
+    };
+    let mut rows = Vec::new();
+    for &observer in &observers {
+        let ns = of(observer).map_or(f64::NAN, |values| median(values));
+        let own = added(observer).unwrap_or_default();
+        let base = added(Observer::Empty).unwrap_or_default();
+        let measured = match observer {
+            Observer::Nothing => format!("{ns:.0} ns"),
+            _ => format!("+{:.0} ns", median(&own)),
+        };
+        let against_empty = observer != Observer::Nothing && observer != Observer::Empty;
+        rows.push(Row {
+            what: format!("pipe round trip, {}", observer.label()),
+            measured,
+            ratio: if against_empty { Ratio::new(&own, &base) } else { None },
+            against: "of empty's",
+            budget: match observer {
+                Observer::Tracked => "<= 2.6",
+                Observer::Untracked => "<= 1.3",
+                _ => "",
+            },
+        });
+    }
+    if let (Some(own), Some(peer)) = (added(Observer::Tracked), added(Observer::Runqlat)) {
+        rows.push(Row {
+            what: "pipe round trip, agent tracked against runqlat".to_owned(),
+            measured: String::new(),
+            ratio: Ratio::new(&own, &peer),
+            against: "of runqlat's",
+            budget: "<= 0.65",
+        });
+    }
+    Ok(rows)
+}
+
+fn trip_ns(bench: &Bench<'_>, observer: Observer) -> Result<f64> {
+    let peer = match observer {
+        Observer::Runqlat => Some(start("runqlat", &["3600"], None)?),
+        Observer::Bpftrace => Some(start("bpftrace", &["-e", SCRIPT], Some("ready"))?),
+        Observer::Nothing | Observer::Empty | Observer::Untracked | Observer::Tracked => None,
+    };
+    let mut run = Command::new(&bench.hooks);
+    run.args(observer.hold()).arg("--");
+    run.args(["taskset", "-c", "1", "perf", "bench", "sched", "pipe", "-l", TRIPS]);
+    let output = run.output().context("could not start the example `hooks`");
+    if let Some(mut peer) = peer {
+        process::end(peer.id());
+        peer.wait()?;
+    }
+    let output = output?;
+    let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let line = text.lines().find(|line| line.contains("usecs/op"));
+    let us = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
+    let Some(us) = us else { bail!("no round trips: {}", command::tail(&text)) };
+    Ok(us * 1000.0)
+}
+
+/// Starts a peer and waits until it is at work: until it says so, or for 2 s if it never does.
+fn start(program: &str, arguments: &[&str], ready: Option<&str>) -> Result<Child> {
+    let mut start = Command::new(program);
+    start.args(arguments).stdout(Stdio::piped()).stderr(Stdio::null());
+    process::end_with_parent(&mut start);
+    let mut child = start.spawn().with_context(|| format!("could not start: `{program}`"))?;
+    match (ready, child.stdout.take()) {
+        (Some(word), Some(output)) => {
+            let mut lines = BufReader::new(output).lines();
+            if !lines.any(|line| line.is_ok_and(|line| line.contains(word))) {
+                bail!("`{program}` ended before it was at work");
+            }
+        }
+        _ => std::thread::sleep(Duration::from_secs(2)),
+    }
+    Ok(child)
+}

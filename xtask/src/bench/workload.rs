@@ -1,0 +1,82 @@
+//! ResNet-50 with and without the agent, in alternating pairs, and what the agent itself takes.
+
+use std::{path::Path, process::Command};
+
+use anyhow::{Context as _, Result};
+use serde_json::Value;
+
+use super::{
+    Bench, Row,
+    ratio::{Ratio, median},
+};
+
+/// Requests per run: 4 s each.
+const REQUESTS: &str = "100";
+
+/// Throughput with the agent to that without, and the agent's own size and start.
+pub(crate) fn rows(bench: &Bench<'_>) -> Result<Vec<Row>> {
+    let runs = bench.xtask.workspace.target.join("bench/runs");
+    let mut summaries = Vec::new();
+    let measured = bench.alternate("ResNet-50 with and without", &[false, true], |&observed| {
+        let result = runs.with_extension("json");
+        let mut command = if observed { observe(bench, &runs) } else { Command::new(&bench.workloads) };
+        command.args(["infer", "ic", "--requests", REQUESTS, "--json"]);
+        let outcome = if observed {
+            // The workload's line comes first, the agent's summary last.
+            let output = command.output().context("could not start the agent")?;
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            std::fs::write(&result, &text)?;
+            let (workload, summary) = two_results(&text)?;
+            summaries.push(summary);
+            workload
+        } else {
+            bench.json(&mut command)?
+        };
+        outcome["throughput_per_s"].as_f64().context("the workload gave no throughput")
+    })?;
+    let mut rows = vec![Row {
+        what: "ResNet-50, requests per second, observed".to_owned(),
+        measured: format!("{:.2} against {:.2}", median(&measured[1]), median(&measured[0])),
+        ratio: Ratio::new(&measured[1], &measured[0]),
+        against: "of unobserved",
+        budget: ">= 0.99",
+    }];
+    rows.extend(agent_rows(&bench.agent, &summaries)?);
+    Ok(rows)
+}
+
+fn observe(bench: &Bench<'_>, runs: &Path) -> Command {
+    let mut command = Command::new(&bench.agent);
+    command.args(["run", "--json", "--name", "bench", "--output"]).arg(runs).arg("--").arg(&bench.workloads);
+    command
+}
+
+/// The workload's JSON and the agent's, which share standard output.
+fn two_results(text: &str) -> Result<(Value, Value)> {
+    let mut values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
+    let workload = values.next().context("no result of the workload")??;
+    let summary = values.next().context("no summary of the agent")??;
+    Ok((workload, summary))
+}
+
+fn agent_rows(agent: &Path, summaries: &[Value]) -> Result<Vec<Row>> {
+    let row = |what: &str, measured: String, budget| Row {
+        what: what.to_owned(),
+        measured,
+        ratio: None,
+        against: "",
+        budget,
+    };
+    let all = |pointer: &str| -> Vec<f64> {
+        summaries.iter().filter_map(|summary| summary.pointer(pointer)?.as_f64()).collect()
+    };
+    let bytes = std::fs::metadata(agent)?.len() as f64;
+    let share: Vec<f64> =
+        all("/agent/cpu_ns").iter().zip(all("/agent/wall_ns")).map(|(cpu, wall)| 100.0 * cpu / wall).collect();
+    Ok(vec![
+        row("agent, binary", format!("{:.1} MB", bytes / 1e6), "<= 15 MB"),
+        row("agent, largest resident set", format!("{:.1} MB", median(&all("/agent/rss_peak_bytes")) / 1e6), "<= 25 MB"),
+        row("agent, start to attached", format!("{:.0} ms", median(&all("/agent/attach_ns")) / 1e6), "<= 150 ms"),
+        row("agent, share of one CPU", format!("{:.2} %", median(&share)), ""),
+    ])
+}
