@@ -1,0 +1,282 @@
+//! Export as OpenTelemetry spans: a request is a trace, a phase is a span, over gRPC or HTTP, to any OTLP receiver.
+//!
+//! [`Exporter::offer`] never waits and never fails; everything else happens on a thread of its own. What the collector
+//! does not take goes to the run folder, what that does not take is counted. `offered = sent + spilled + dropped`
+//! holds at the end, always ([`ExportHealth`]). It decides nothing about causes and samples nothing.
+
+mod backoff;
+mod breakdown;
+mod error;
+mod http;
+mod json;
+mod keep;
+mod queue;
+mod rejections;
+mod settings;
+mod size;
+mod spans;
+mod spill;
+mod timeline;
+mod tls;
+mod transport;
+mod url;
+mod worker;
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    borrow::Cow,
+    path::PathBuf,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicI64, Ordering},
+        mpsc::{self, Receiver, RecvTimeoutError},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use opentelemetry::{KeyValue, Value};
+use opentelemetry_sdk::Resource;
+
+pub use self::{
+    error::ExportError,
+    keep::{REFUSED_FILE, SPILL_FILE},
+};
+use self::{
+    keep::Keep, queue::Queue, rejections::Rejections, settings::Settings, transport::Transport,
+    worker::Worker,
+};
+use crate::{health::ExportHealth, phase::Request};
+
+/// The version of the semantic conventions that our resource attributes follow.
+pub const SCHEMA_URL: &str = "https://opentelemetry.io/schemas/1.42.0";
+
+/// How long [`Exporter::finish`] waits by default.
+pub const FINISH: Duration = Duration::from_secs(5);
+
+/// How long the thread may take beyond the deadline to write to the run folder what was not sent.
+const PUT_AWAY: Duration = Duration::from_secs(5);
+
+/// How spans travel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// OTLP over gRPC, port 4317.
+    Grpc,
+    /// OTLP over HTTP, protobuf, port 4318.
+    HttpProtobuf,
+}
+
+impl Protocol {
+    /// As OTEL_EXPORTER_OTLP_PROTOCOL spells it. Whoever takes `http/json` takes `http/protobuf` at the same place.
+    pub fn from_name(name: &str) -> Result<Self, ExportError> {
+        match name.to_ascii_lowercase().as_str() {
+            "grpc" => Ok(Protocol::Grpc),
+            "http/protobuf" | "http/json" => Ok(Protocol::HttpProtobuf),
+            _ => Err(ExportError::UnknownProtocol(name.to_owned())),
+        }
+    }
+
+    const fn port(self) -> u16 {
+        match self {
+            Protocol::Grpc => 4317,
+            Protocol::HttpProtobuf => 4318,
+        }
+    }
+}
+
+/// From CLOCK_MONOTONIC to the wall clock. Clones are the same clock: whoever keeps it right sets it, here it is read
+/// once per request, so that the spans of a trace share one offset.
+#[derive(Clone, Debug, Default)]
+pub struct WallClock(Arc<AtomicI64>);
+
+impl WallClock {
+    /// `offset_ns` is wall time less CLOCK_MONOTONIC.
+    pub fn new(offset_ns: i64) -> Self {
+        Self(Arc::new(AtomicI64::new(offset_ns)))
+    }
+
+    /// A new offset, for requests that are offered from now on.
+    pub fn set(&self, offset_ns: i64) {
+        self.0.store(offset_ns, Ordering::Relaxed);
+    }
+
+    fn offset_ns(&self) -> i64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What may be held where. The defaults keep the thread below 25 MB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Spans in the queue.
+    pub queue_spans: usize,
+    /// Memory of the requests in the queue.
+    pub queue_bytes: usize,
+    /// Spans sent at once.
+    pub batch_spans: usize,
+    /// Encoded bytes sent at once. Receivers take 4 MiB by default.
+    pub batch_bytes: usize,
+    /// Size of each file in the run folder.
+    pub spill_bytes: u64,
+    /// How long the oldest request waits for others to make a batch.
+    pub linger: Duration,
+    /// Between the first failed attempt and the second; it doubles from then on, up to 30 s.
+    pub first_delay: Duration,
+    /// From the spill file, once the collector is back.
+    pub resend_spans_per_s: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            queue_spans: 32_768,
+            queue_bytes: 16 << 20,
+            batch_spans: 512,
+            batch_bytes: 2 << 20,
+            spill_bytes: 256 << 20,
+            linger: Duration::from_secs(1),
+            first_delay: Duration::from_millis(200),
+            resend_spans_per_s: 10_000,
+        }
+    }
+}
+
+/// What to export, and where to.
+#[derive(Clone, Debug, Default)]
+pub struct Config {
+    /// As given on the command line; none: as in OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or OTEL_EXPORTER_OTLP_ENDPOINT.
+    pub endpoint: Option<String>,
+    /// If the caller knows better than port and environment.
+    pub protocol: Option<Protocol>,
+    /// `service.name`.
+    pub service_name: String,
+    /// The other resource attributes: `guestscope.*`, `host.*`, `os.*`, `process.*`, `service.namespace`.
+    pub resource: Vec<(Cow<'static, str>, Value)>,
+    /// Monotonic to wall.
+    pub clock: WallClock,
+    /// The run folder, for what cannot be sent.
+    pub folder: Option<PathBuf>,
+    /// Bounds.
+    pub limits: Limits,
+}
+
+/// What running quantiles say of a request while others are still coming.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LiveVerdict {
+    /// For `guestscope.cause`.
+    pub cause: Option<Cow<'static, str>>,
+    /// For `guestscope.tail`: `p50`, `p90`, `p99`, `p99.9`.
+    pub tail: Option<Cow<'static, str>>,
+}
+
+/// The export of one service. Shareable: all methods take `&self`.
+pub struct Exporter {
+    queue: Arc<Queue>,
+    clock: WallClock,
+    origin: String,
+    /// Closed when the thread has ended.
+    ended: Mutex<Receiver<()>>,
+}
+
+/// Does the caller or the environment name a collector?
+pub fn is_configured(endpoint: Option<&str>) -> bool {
+    settings::is_configured(endpoint, &|name| std::env::var(name).ok())
+}
+
+impl Exporter {
+    /// Starts the export thread. The collector need not be there yet.
+    ///
+    /// # Errors
+    /// The settings are wrong, or there can be no thread.
+    pub fn start(config: Config) -> Result<Self, ExportError> {
+        Self::start_in(config, &|name| std::env::var(name).ok())
+    }
+
+    fn start_in(config: Config, environment: settings::Environment<'_>) -> Result<Self, ExportError> {
+        let Config { endpoint, protocol, service_name, resource, clock, folder, limits } = config;
+        let settings = Settings::resolve(endpoint.as_deref(), protocol, environment)?;
+        let origin = settings.origin.clone();
+        let (resource, resource_bytes) = build_resource(service_name, resource);
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(ExportError::Thread)?;
+        let rejections = Rejections::default();
+        let transport = {
+            let _context = runtime.enter();
+            Transport::new(settings, &resource, rejections.clone())?
+        };
+        let queue = Arc::new(Queue::new(limits));
+        let keep = Keep::new(folder.as_deref(), limits.spill_bytes, &resource);
+        let worker = Worker::new(Arc::clone(&queue), transport, keep, limits, resource_bytes);
+        let (end, ended) = mpsc::channel::<()>();
+        let body = move || {
+            let _listening = rejections.listen();
+            runtime.block_on(worker.run());
+            drop(end);
+            // A name server that does not answer keeps a thread of the runtime for longer than anybody wants to wait.
+            runtime.shutdown_background();
+        };
+        thread::Builder::new().name("otlp-export".to_owned()).spawn(body).map_err(ExportError::Thread)?;
+        Ok(Self { queue, clock, origin, ended: Mutex::new(ended) })
+    }
+
+    /// Takes a finished request, and never waits: what the queue has no room for is counted as dropped.
+    pub fn offer(&self, request: Arc<Request>, verdict: LiveVerdict) {
+        self.queue.offer(request, verdict, self.clock.offset_ns());
+    }
+
+    /// Sends what is left, within `deadline`, and puts the rest into the run folder. Waits for it; the second time it
+    /// only reads. Requests offered afterwards are dropped.
+    pub fn finish(&self, deadline: Duration) -> ExportHealth {
+        let by = Instant::now() + deadline;
+        self.queue.finish_by(by);
+        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        let outcome = ended.recv_timeout(by.saturating_duration_since(Instant::now()) + PUT_AWAY);
+        if outcome == Err(RecvTimeoutError::Timeout) {
+            self.queue.fail(
+                "the export thread did not come to its end: the disk or the network is stuck".to_owned(),
+            );
+        }
+        self.queue.close();
+        self.health()
+    }
+
+    /// What became of the spans so far. What is still in the queue is in none of the counts.
+    pub fn health(&self) -> ExportHealth {
+        let (books, error) = self.queue.read();
+        let kept = |spans: u64, file| (spans > 0).then(|| format!("{spans} spans are kept in {file}"));
+        let waiting = kept(books.spilled.saturating_sub(books.refused), SPILL_FILE);
+        let notes = [error, waiting, kept(books.refused, REFUSED_FILE)];
+        ExportHealth {
+            endpoint: Some(self.origin.clone()),
+            spans_sent: books.sent,
+            traces_sent: books.traces_sent,
+            spans_spilled: books.spilled,
+            spans_dropped: books.dropped,
+            spans_rejected: books.rejected,
+            last_error: notes.into_iter().flatten().reduce(|notes, note| format!("{notes}; {note}")),
+        }
+    }
+}
+
+impl Drop for Exporter {
+    /// Without [`Exporter::finish`]: nothing more is sent, what is left goes to the run folder.
+    fn drop(&mut self) {
+        if self.queue.deadline().is_none() {
+            self.finish(Duration::ZERO);
+        }
+    }
+}
+
+/// The resource, and how many bytes each batch carries for it.
+fn build_resource(service_name: String, attributes: Vec<(Cow<'static, str>, Value)>) -> (Resource, usize) {
+    // The envelope around the attributes: lengths, the scope, the schema, the gRPC frame.
+    const ENVELOPE_BYTES: usize = 256;
+    let mut list = vec![KeyValue::new("service.name", service_name)];
+    list.extend(attributes.into_iter().map(|(key, value)| KeyValue::new(key, value)));
+    let bytes = list.iter().map(size::attribute_bytes).sum::<usize>() + ENVELOPE_BYTES;
+    (Resource::builder_empty().with_schema_url(list, SCHEMA_URL).build(), bytes)
+}

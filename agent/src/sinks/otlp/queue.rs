@@ -1,0 +1,232 @@
+//! Between the pump and the export thread: a bounded queue, and the books of what became of every span.
+//!
+//! Offering takes one short lock and at most one wake-up of the thread; it never waits for the network or the disk.
+//! When the queue is full the newest request is dropped and counted: the thread keeps that from happening by moving
+//! the oldest ones to the spill file from half on. Nothing here converts or sends.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Instant,
+};
+
+use tokio::sync::Notify;
+
+use super::{Limits, LiveVerdict, spans::Trace};
+use crate::phase::{Phase, Request};
+
+/// What became of the spans that were offered. `offered == pending + sent + spilled + dropped`, always.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Books {
+    /// By the pump.
+    pub(super) offered: u64,
+    /// Taken by the collector, those that it then rejected included.
+    pub(super) sent: u64,
+    /// Outermost spans taken by the collector.
+    pub(super) traces_sent: u64,
+    /// Of those sent: rejected, as the collector says.
+    pub(super) rejected: u64,
+    /// Lying in the run folder now.
+    pub(super) spilled: u64,
+    /// Of those spilled: refused for good, in a file of their own.
+    pub(super) refused: u64,
+    /// Lost.
+    pub(super) dropped: u64,
+}
+
+impl Books {
+    /// Neither here nor there yet.
+    pub(super) fn pending(&self) -> u64 {
+        self.offered.saturating_sub(self.sent + self.spilled + self.dropped)
+    }
+}
+
+/// A request in the queue.
+struct Waiting {
+    request: Arc<Request>,
+    verdict: LiveVerdict,
+    wall_offset_ns: i64,
+    bytes: usize,
+    since: Instant,
+}
+
+#[derive(Default)]
+struct State {
+    queue: VecDeque<Waiting>,
+    spans: usize,
+    bytes: usize,
+    books: Books,
+    last_error: Option<String>,
+    keep_error: Option<String>,
+    finish_by: Option<Instant>,
+    closed: bool,
+}
+
+/// When the queue wants to be emptied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Due {
+    /// At once.
+    Now,
+    /// When the oldest request has lingered long enough.
+    At(Instant),
+    /// It is empty.
+    Never,
+}
+
+/// Shared by those who offer and the thread that sends.
+pub(super) struct Queue {
+    state: Mutex<State>,
+    /// Wakes the thread.
+    pub(super) changed: Notify,
+    limits: Limits,
+}
+
+impl Queue {
+    /// Empty.
+    pub(super) fn new(limits: Limits) -> Self {
+        Self { state: Mutex::default(), changed: Notify::new(), limits }
+    }
+
+    /// A panic inside the short critical sections below would leave numbers, not broken memory: go on with them.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a request, or counts it as dropped. A request larger than the whole queue is taken if the queue is empty.
+    pub(super) fn offer(&self, request: Arc<Request>, verdict: LiveVerdict, wall_offset_ns: i64) {
+        let spans = request.phases.len();
+        if spans == 0 {
+            return;
+        }
+        let bytes = memory_bytes(&request);
+        let has_ids = has_ids(&request);
+        let mut state = self.lock();
+        state.books.offered += spans as u64;
+        let refusal = match &*state {
+            State { closed: true, .. } => Some("offered after the end"),
+            _ if !has_ids => Some("a request without trace and span ids"),
+            state if self.is_full(state, spans, bytes) => Some("the queue is full"),
+            _ => None,
+        };
+        let before = self.wants(&state);
+        if let Some(refusal) = refusal {
+            state.books.dropped += spans as u64;
+            // The error of the collector explains more than that of the queue behind it.
+            state.last_error.get_or_insert_with(|| refusal.to_owned());
+        } else {
+            state.spans += spans;
+            state.bytes += bytes;
+            state.queue.push_back(Waiting { request, verdict, wall_offset_ns, bytes, since: Instant::now() });
+        }
+        let wake = refusal.is_some() || self.wants(&state) != before;
+        drop(state);
+        if wake {
+            self.changed.notify_one();
+        }
+    }
+
+    /// The oldest request, on its way to spans.
+    pub(super) fn pop(&self) -> Option<Trace> {
+        let mut state = self.lock();
+        let Waiting { request, verdict, wall_offset_ns, bytes, since: _ } = state.queue.pop_front()?;
+        state.spans -= request.phases.len();
+        state.bytes -= bytes;
+        drop(state);
+        Some(Trace::new(request, verdict, wall_offset_ns))
+    }
+
+    /// When to send: at a full batch, when the oldest has lingered, and always once the end has come.
+    pub(super) fn due(&self) -> Due {
+        let state = self.lock();
+        match state.queue.front() {
+            None => Due::Never,
+            Some(_) if state.finish_by.is_some() || self.is_due(&state) => Due::Now,
+            Some(oldest) => {
+                let at = oldest.since + self.limits.linger;
+                if at <= Instant::now() { Due::Now } else { Due::At(at) }
+            }
+        }
+    }
+
+    fn is_full(&self, state: &State, spans: usize, bytes: usize) -> bool {
+        let Limits { queue_spans, queue_bytes, .. } = self.limits;
+        !state.queue.is_empty() && (state.spans + spans > queue_spans || state.bytes + bytes > queue_bytes)
+    }
+
+    /// What the thread has to know: is there anything, a full batch, a queue that is half full?
+    fn wants(&self, state: &State) -> (bool, bool, bool) {
+        (state.queue.is_empty(), self.is_due(state), self.is_pressing(state))
+    }
+
+    fn is_due(&self, state: &State) -> bool {
+        state.spans >= self.limits.batch_spans
+    }
+
+    fn is_pressing(&self, state: &State) -> bool {
+        state.spans > self.limits.queue_spans / 2 || state.bytes > self.limits.queue_bytes / 2
+    }
+
+    /// More than half full: time to move the oldest to the spill file.
+    pub(super) fn is_under_pressure(&self) -> bool {
+        self.is_pressing(&self.lock())
+    }
+
+    /// Changes the books.
+    pub(super) fn book(&self, change: impl FnOnce(&mut Books)) {
+        let mut state = self.lock();
+        // What was given up has been booked as dropped already.
+        if !state.closed {
+            change(&mut state.books);
+        }
+    }
+
+    /// The last error of the export, without credentials.
+    pub(super) fn fail(&self, error: String) {
+        self.lock().last_error = Some(error);
+    }
+
+    /// The last error of the files in the run folder.
+    pub(super) fn fail_to_keep(&self, error: String) {
+        self.lock().keep_error = Some(error);
+    }
+
+    /// The books and the last errors, in one line.
+    pub(super) fn read(&self) -> (Books, Option<String>) {
+        let state = self.lock();
+        let errors: Vec<&str> =
+            state.last_error.as_deref().into_iter().chain(state.keep_error.as_deref()).collect();
+        (state.books, (!errors.is_empty()).then(|| errors.join("; ")))
+    }
+
+    /// From now on everything is sent at once, and what is not sent by then is spilled.
+    pub(super) fn finish_by(&self, deadline: Instant) {
+        self.lock().finish_by = Some(deadline);
+        self.changed.notify_one();
+    }
+
+    /// The deadline, once the end has come.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.lock().finish_by
+    }
+
+    /// Nobody will take anything from here any more: what is pending counts as dropped, and so does what comes.
+    pub(super) fn close(&self) {
+        let mut state = self.lock();
+        if !state.closed {
+            state.books.dropped += state.books.pending();
+            state.closed = true;
+            state.queue.clear();
+        }
+    }
+}
+
+/// What a request holds in memory.
+fn memory_bytes(request: &Request) -> usize {
+    request.phases.iter().map(|phase| size_of::<Phase>() + phase.name.len()).sum()
+}
+
+/// Receivers throw spans without ids away and do not say so.
+fn has_ids(request: &Request) -> bool {
+    let valid = |phase: &Phase| phase.trace.trace_id != [0; 16] && phase.trace.span_id != [0; 8];
+    request.phases.iter().all(valid)
+}

@@ -1,0 +1,182 @@
+//! Where to and how: one set of settings out of the command line and the standard OTEL_EXPORTER_OTLP_* variables.
+//!
+//! The command line beats the variables for traces, they beat those for all signals. A URL without a scheme means
+//! plain HTTP, unless OTEL_EXPORTER_OTLP_INSECURE says false. A user and password in the URL become an authorization
+//! header. It reads no file and opens no connection. Source: OpenTelemetry specification 1.60, `protocol/exporter.md`.
+
+use std::{collections::BTreeMap, path::PathBuf, str::FromStr, time::Duration};
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use http::{HeaderName, HeaderValue, Uri, header::AUTHORIZATION};
+
+use super::{ExportError, Protocol, url::Url};
+
+/// Looks up an environment variable.
+pub(super) type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// The default of the specification.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Everything that reaching the collector needs.
+#[derive(Clone)]
+pub(super) struct Settings {
+    /// Without user and password; with the path for HTTP.
+    pub(super) url: Uri,
+    /// Scheme, host and port: what people may see.
+    pub(super) origin: String,
+    /// How.
+    pub(super) protocol: Protocol,
+    /// To send with each request.
+    pub(super) headers: BTreeMap<String, String>,
+    /// Of one attempt.
+    pub(super) timeout: Duration,
+    /// Compress with gzip.
+    pub(super) gzip: bool,
+    /// TLS files.
+    pub(super) tls: TlsFiles,
+}
+
+/// PEM files for TLS.
+#[derive(Clone, Debug, Default)]
+pub(super) struct TlsFiles {
+    /// Trust these authorities instead of the system's.
+    pub(super) authorities: Option<PathBuf>,
+    /// Show this certificate to the collector.
+    pub(super) certificate: Option<PathBuf>,
+    /// Its key.
+    pub(super) key: Option<PathBuf>,
+}
+
+impl Settings {
+    /// Puts the settings together. An endpoint or a protocol that the caller gives comes first.
+    pub(super) fn resolve(
+        endpoint: Option<&str>,
+        protocol: Option<Protocol>,
+        environment: Environment<'_>,
+    ) -> Result<Self, ExportError> {
+        let get = |name: &str| {
+            let of_traces = format!("OTEL_EXPORTER_OTLP_TRACES_{name}");
+            variable(environment, &of_traces)
+                .or_else(|| variable(environment, &format!("OTEL_EXPORTER_OTLP_{name}")))
+        };
+        let (given, source) = find_endpoint(endpoint, environment)?;
+        let secure = get("INSECURE").is_some_and(|value| value.eq_ignore_ascii_case("false"));
+        let mut url = Url::parse(&given, secure)?;
+        let named = get("PROTOCOL").as_deref().map(Protocol::from_name);
+        let protocol = choose_protocol(protocol, &url, source, named)?;
+        let mut headers = parse_headers(&get("HEADERS").unwrap_or_default())?;
+        if let Some(credentials) = url.take_credentials() {
+            let value = format!("Basic {}", BASE64_STANDARD.encode(credentials));
+            headers.entry(AUTHORIZATION.to_string()).or_insert(value);
+        }
+        let timeout = get("TIMEOUT").and_then(|value| value.trim().parse().ok()).filter(|&ms| ms > 0);
+        Ok(Self {
+            url: url.uri(protocol, source == Source::TracesVariable)?,
+            origin: url.origin(protocol),
+            protocol,
+            headers,
+            timeout: timeout.map_or(TIMEOUT, Duration::from_millis),
+            // Any other algorithm than gzip is not in the specification: then the data go uncompressed.
+            gzip: get("COMPRESSION").is_some_and(|value| value.eq_ignore_ascii_case("gzip")),
+            tls: TlsFiles {
+                authorities: get("CERTIFICATE").map(PathBuf::from),
+                certificate: get("CLIENT_CERTIFICATE").map(PathBuf::from),
+                key: get("CLIENT_KEY").map(PathBuf::from),
+            },
+        })
+    }
+
+    /// Takes what is secret, and what a terminal might obey, out of a text that came from outside.
+    pub(super) fn scrub(&self, text: &str) -> String {
+        let mut text = text.to_owned();
+        for value in self.headers.values() {
+            // `Bearer TOKEN` is also secret where only TOKEN is echoed.
+            for secret in std::iter::once(value.as_str()).chain(value.split_whitespace().skip(1)) {
+                if secret.len() >= 4 {
+                    text = text.replace(secret, "***");
+                }
+            }
+        }
+        text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MESSAGE_CHARACTERS).collect()
+    }
+}
+
+/// A collector's message is cut here.
+const MESSAGE_CHARACTERS: usize = 300;
+
+/// Is a collector named at all?
+pub(super) fn is_configured(endpoint: Option<&str>, environment: Environment<'_>) -> bool {
+    find_endpoint(endpoint, environment).is_ok()
+}
+
+/// Where the endpoint was found: the rules for paths and protocols differ.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Source {
+    CommandLine,
+    TracesVariable,
+    Variable,
+}
+
+fn find_endpoint(given: Option<&str>, environment: Environment<'_>) -> Result<(String, Source), ExportError> {
+    let of = |name, source| variable(environment, name).map(|value| (value, source));
+    let given = given.map(|endpoint| (endpoint.to_owned(), Source::CommandLine));
+    given
+        .or_else(|| of("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", Source::TracesVariable))
+        .or_else(|| of("OTEL_EXPORTER_OTLP_ENDPOINT", Source::Variable))
+        .ok_or(ExportError::NoEndpoint)
+}
+
+/// An empty variable is an unset one, says the specification.
+fn variable(environment: Environment<'_>, name: &str) -> Option<String> {
+    environment(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
+}
+
+/// On the command line a port of OTLP decides, before any variable. In a variable the protocol's variable decides.
+fn choose_protocol(
+    given: Option<Protocol>,
+    url: &Url,
+    source: Source,
+    named: Option<Result<Protocol, ExportError>>,
+) -> Result<Protocol, ExportError> {
+    let by_url = url.protocol();
+    match (given, source) {
+        (Some(protocol), _) => Ok(protocol),
+        (None, Source::CommandLine) => by_url.map(Ok).or(named).unwrap_or(Ok(Protocol::Grpc)),
+        (None, _) => named.or(by_url.map(Ok)).unwrap_or(Ok(Protocol::Grpc)),
+    }
+}
+
+/// `name=value,name=value`, percent-encoded (W3C Baggage without its properties).
+fn parse_headers(list: &str) -> Result<BTreeMap<String, String>, ExportError> {
+    let mut headers = BTreeMap::new();
+    let entries = list.split(',').map(str::trim).enumerate().filter(|(_, entry)| !entry.is_empty());
+    for (position, entry) in entries {
+        let bad = ExportError::BadHeader { position: position + 1 };
+        let Some((name, value)) = entry.split_once('=') else { return Err(bad) };
+        let (name, value) = (name.trim().to_ascii_lowercase(), percent_decode(value.trim()));
+        let valid = HeaderName::from_str(&name).is_ok();
+        match value {
+            Some(value) if valid && HeaderValue::from_str(&value).is_ok() => headers.insert(name, value),
+            Some(_) | None => return Err(bad),
+        };
+    }
+    Ok(headers)
+}
+
+/// A per cent sign that no two hexadecimal digits follow stands for itself. None if the outcome is no UTF-8.
+pub(super) fn percent_decode(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut parts = text.split('%');
+    bytes.extend(parts.next().unwrap_or_default().bytes());
+    for part in parts {
+        let digits = part.get(..2).filter(|pair| pair.bytes().all(|digit| digit.is_ascii_hexdigit()));
+        if let Some(byte) = digits.and_then(|pair| u8::from_str_radix(pair, 16).ok()) {
+            bytes.push(byte);
+            bytes.extend(part.bytes().skip(2));
+        } else {
+            bytes.push(b'%');
+            bytes.extend(part.bytes());
+        }
+    }
+    String::from_utf8(bytes).ok()
+}

@@ -1,0 +1,169 @@
+//! Turns a request into the spans of one trace: names, kinds, ids, attributes. Pure.
+//!
+//! The times come from [`timeline`](super::timeline); the exact duration is the attribute `guestscope.duration_ns`,
+//! and it is what the accounts add up to. What is zero is left out. Nothing here samples, shortens or drops.
+
+use std::{
+    borrow::Cow,
+    sync::{Arc, LazyLock},
+    time::{Duration, SystemTime},
+};
+
+use guestscope_ebpf::ACCOUNTS;
+use opentelemetry::{
+    Array, InstrumentationScope, KeyValue, SpanId, StringValue, TraceFlags, TraceId, Value,
+    trace::{SpanContext, SpanKind, Status, TraceState},
+};
+use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
+
+use super::{LiveVerdict, breakdown, timeline};
+use crate::phase::{COUNT_NAMES, Ending, Phase, PhaseKind, Request};
+
+/// Attribute by account, in the order of [`guestscope_ebpf::Account::ALL`].
+pub(super) const TIME_KEYS: [&str; ACCOUNTS] = [
+    "guestscope.time.cpu_ns",
+    "guestscope.time.runq_ns",
+    "guestscope.time.throttled_ns",
+    "guestscope.time.block_io_ns",
+    "guestscope.time.net_ns",
+    "guestscope.time.poll_ns",
+    "guestscope.time.lock_ns",
+    "guestscope.time.gpu_ns",
+    "guestscope.time.fault_ns",
+    "guestscope.time.sleep_ns",
+    "guestscope.time.other_ns",
+];
+
+/// Attribute by count, in the order of [`COUNT_NAMES`].
+pub(super) const COUNT_KEYS: [&str; COUNT_NAMES.len()] = [
+    "guestscope.count.switch.voluntary",
+    "guestscope.count.switch.involuntary",
+    "guestscope.count.wakeup",
+    "guestscope.count.migrate",
+    "guestscope.count.fault.minor",
+    "guestscope.count.fault.major",
+    "guestscope.count.switch.missed",
+];
+
+/// Jaeger shows an attribute of this name as the span's warnings (jaeger, `internal/jptrace/attributes.go`).
+const WARNINGS_KEY: &str = "@jaeger@warnings";
+
+/// Who says so.
+static SCOPE: LazyLock<InstrumentationScope> = LazyLock::new(|| {
+    InstrumentationScope::builder("guestscope").with_version(env!("CARGO_PKG_VERSION")).build()
+});
+
+/// A request on its way to spans: they are built a few at a time, so that a request of a hundred thousand phases
+/// never stands in memory as a hundred thousand spans.
+#[derive(Debug)]
+pub(super) struct Trace {
+    request: Arc<Request>,
+    verdict: LiveVerdict,
+    wall_offset_ns: i64,
+    times: Vec<timeline::Interval>,
+    built: usize,
+}
+
+impl Trace {
+    /// Arranges the times. `wall_offset_ns` turns CLOCK_MONOTONIC into the wall clock.
+    pub(super) fn new(request: Arc<Request>, verdict: LiveVerdict, wall_offset_ns: i64) -> Self {
+        let times = timeline::arrange(&request.phases);
+        Self { request, verdict, wall_offset_ns, times, built: 0 }
+    }
+}
+
+impl Iterator for Trace {
+    type Item = SpanData;
+
+    /// The outermost span comes last: when it has been taken, so has all that lies in it.
+    fn next(&mut self) -> Option<SpanData> {
+        self.built += 1;
+        let position = match self.built.cmp(&self.request.phases.len()) {
+            std::cmp::Ordering::Less => self.built,
+            std::cmp::Ordering::Equal => 0,
+            std::cmp::Ordering::Greater => return None,
+        };
+        let phase = &self.request.phases[position];
+        let mut attributes = attributes(phase);
+        if position == 0 {
+            let Self { verdict: LiveVerdict { cause, tail }, .. } = self;
+            attributes.extend(cause.clone().map(|cause| KeyValue::new("guestscope.cause", cause)));
+            attributes.extend(tail.clone().map(|tail| KeyValue::new("guestscope.tail", tail)));
+        }
+        let interval = self.times[position];
+        Some(SpanData {
+            start_time: wall(interval.start_ns, self.wall_offset_ns),
+            end_time: wall(interval.end_ns, self.wall_offset_ns),
+            ..span(phase, attributes)
+        })
+    }
+}
+
+/// A span of the trace that the collector has when it has this one: its parent is none of ours.
+pub(super) fn is_root(span: &SpanData) -> bool {
+    span.parent_span_id == SpanId::INVALID || span.parent_span_is_remote
+}
+
+/// Everything but the times.
+fn span(phase: &Phase, attributes: Vec<KeyValue>) -> SpanData {
+    let trace_id = TraceId::from_bytes(phase.trace.trace_id);
+    let span_id = SpanId::from_bytes(phase.trace.span_id);
+    SpanData {
+        span_context: SpanContext::new(trace_id, span_id, TraceFlags::SAMPLED, false, TraceState::default()),
+        parent_span_id: phase.trace.parent_span_id.map_or(SpanId::INVALID, SpanId::from_bytes),
+        parent_span_is_remote: phase.trace.parent_is_remote,
+        span_kind: if phase.kind == PhaseKind::Request { SpanKind::Server } else { SpanKind::Internal },
+        name: Cow::Owned(phase.name.to_string()),
+        start_time: SystemTime::UNIX_EPOCH,
+        end_time: SystemTime::UNIX_EPOCH,
+        attributes,
+        dropped_attributes_count: 0,
+        events: SpanEvents::default(),
+        links: SpanLinks::default(),
+        status: Status::Unset,
+        instrumentation_scope: SCOPE.clone(),
+    }
+}
+
+fn attributes(phase: &Phase) -> Vec<KeyValue> {
+    let mut attributes = Vec::with_capacity(16);
+    let mut number = |key: &'static str, value: u64| {
+        attributes.push(KeyValue::new(key, i64::try_from(value).unwrap_or(i64::MAX)));
+    };
+    number("guestscope.duration_ns", phase.duration_ns);
+    number("thread.id", u64::from(phase.thread.tid));
+    // A process answers no request.
+    if phase.kind != PhaseKind::Process {
+        number("guestscope.request", phase.request);
+    }
+    let times = TIME_KEYS.into_iter().zip(phase.accounts.0);
+    let counts = COUNT_KEYS.into_iter().zip(phase.counts.to_array());
+    let suspended = std::iter::once(("guestscope.suspended_ns", phase.suspended_ns));
+    for (key, value) in suspended.chain(times).chain(counts).filter(|&(_, value)| value > 0) {
+        number(key, value);
+    }
+    attributes.extend(breakdown::line(phase).map(|line| KeyValue::new("guestscope.breakdown", line)));
+    if phase.ending != Ending::Ended {
+        attributes.push(KeyValue::new("guestscope.ending", phase.ending.name()));
+    }
+    attributes.extend(warnings(phase).map(|warnings| KeyValue::new(WARNINGS_KEY, warnings)));
+    attributes
+}
+
+/// What of this phase was not seen.
+fn warnings(phase: &Phase) -> Option<Value> {
+    let mut warnings: Vec<StringValue> = Vec::new();
+    if phase.edges_lost > 0 {
+        let text = format!("{} edges were lost inside: nested phases may be missing", phase.edges_lost);
+        warnings.push(text.into());
+    }
+    if phase.ending == Ending::Lost {
+        warnings.push("the end was lost: the duration is an upper bound".into());
+    }
+    (!warnings.is_empty()).then_some(Value::Array(Array::String(warnings)))
+}
+
+/// A clock set before 1970 yields 1970, not a time that no receiver can read.
+fn wall(monotonic_ns: u64, wall_offset_ns: i64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_nanos(monotonic_ns.saturating_add_signed(wall_offset_ns))
+}

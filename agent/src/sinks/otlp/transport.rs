@@ -1,0 +1,174 @@
+//! One attempt to hand a batch to the collector, over gRPC or HTTP, and what came of it.
+//!
+//! Sending is opentelemetry-otlp's `SpanExporter`; this module sorts its outcomes into those that a later attempt may
+//! change and those that it cannot (OTLP specification 1.10, "Failures"). It keeps nothing and waits for nothing but
+//! the answer.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, PoisonError},
+    time::Duration,
+};
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use opentelemetry_otlp::{
+    Compression, Protocol as Wire, RetryPolicy, SpanExporter, WithExportConfig, WithHttpConfig,
+    WithTonicConfig, tonic_types::metadata::MetadataMap,
+};
+use opentelemetry_sdk::{
+    Resource,
+    error::OTelSdkError,
+    trace::{SpanData, SpanExporter as _},
+};
+
+use super::{
+    ExportError, Protocol,
+    http::{Answer, LastAnswer, NotingClient},
+    rejections::{Rejection, Rejections},
+    settings::Settings,
+    tls,
+};
+
+/// What came of an attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Delivery {
+    /// The collector has it, though it may have rejected some spans.
+    Taken(Option<Rejection>),
+    /// Not now.
+    Later {
+        /// What the collector asks to wait.
+        after: Option<Duration>,
+        /// The collector failed inside: perhaps because of these very spans.
+        suspect: bool,
+        /// For people.
+        why: String,
+    },
+    /// Too much at once.
+    TooLarge(String),
+    /// These spans will never be taken.
+    Refused(String),
+}
+
+/// A way to a collector for the spans of one service.
+pub(super) struct Transport {
+    exporter: SpanExporter,
+    settings: Settings,
+    last: LastAnswer,
+    rejections: Rejections,
+}
+
+impl Transport {
+    /// Must be called inside the event loop that will send. Connects at the first attempt, not now.
+    pub(super) fn new(
+        settings: Settings,
+        resource: &Resource,
+        rejections: Rejections,
+    ) -> Result<Self, ExportError> {
+        let last = LastAnswer::default();
+        let built = match settings.protocol {
+            Protocol::Grpc => grpc(&settings)?,
+            Protocol::HttpProtobuf => http(&settings, &last)?,
+        };
+        let mut exporter = built.map_err(|error| ExportError::Build(settings.scrub(&error.to_string())))?;
+        exporter.set_resource(resource);
+        Ok(Self { exporter, settings, last, rejections })
+    }
+
+    /// Sends a batch once.
+    pub(super) async fn send(&self, spans: Vec<SpanData>) -> Delivery {
+        self.rejections.take();
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        // The library's own timeout begins when the connection stands; a host that drops packets needs this one.
+        let limit = self.settings.timeout + Duration::from_secs(1);
+        let Ok(outcome) = tokio::time::timeout(limit, self.exporter.export(spans)).await else {
+            let why = format!("no answer within {} ms", self.settings.timeout.as_millis());
+            return Delivery::Later { after: None, suspect: false, why };
+        };
+        let answer = self.last.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match (outcome, answer) {
+            (Ok(()), _) => Delivery::Taken(self.rejections.take().map(|rejection| self.scrubbed(&rejection))),
+            (Err(_), Some(Answer::Status { code, retry_after })) => by_status(code, retry_after),
+            (Err(_), Some(Answer::Nothing(why))) => {
+                Delivery::Later { after: None, suspect: false, why: self.settings.scrub(&why) }
+            }
+            (Err(error), None) => by_grpc_code(&self.settings.scrub(&words(error))),
+        }
+    }
+
+    fn scrubbed(&self, rejection: &Rejection) -> Rejection {
+        Rejection { message: self.settings.scrub(&rejection.message), spans: rejection.spans }
+    }
+}
+
+fn words(error: OTelSdkError) -> String {
+    match error {
+        OTelSdkError::InternalFailure(words) => words,
+        OTelSdkError::AlreadyShutdown => "the exporter was shut down".to_owned(),
+        OTelSdkError::Timeout(after) => format!("no answer within {} ms", after.as_millis()),
+    }
+}
+
+type Built = Result<SpanExporter, opentelemetry_otlp::ExporterBuildError>;
+
+fn grpc(settings: &Settings) -> Result<Built, ExportError> {
+    let headers = settings.headers.iter().filter_map(|(name, value)| {
+        Some((HeaderName::from_bytes(name.as_bytes()).ok()?, HeaderValue::from_str(value).ok()?))
+    });
+    let mut builder = SpanExporter::builder()
+        .with_tonic()
+        .with_endpoint(settings.url.to_string())
+        .with_timeout(settings.timeout)
+        .with_metadata(MetadataMap::from_headers(headers.collect::<HeaderMap>()))
+        // One retry inside, because only the library sees the RetryInfo by which a collector asks to wait.
+        .with_retry_policy(RetryPolicy::recommended().with_max_retries(1));
+    if settings.url.scheme_str() == Some("https") {
+        builder = builder.with_tls_config(tls::for_grpc(&settings.tls)?);
+    }
+    if settings.gzip {
+        builder = builder.with_compression(Compression::Gzip);
+    }
+    Ok(builder.build())
+}
+
+fn http(settings: &Settings, last: &LastAnswer) -> Result<Built, ExportError> {
+    let client = NotingClient::new(settings, Arc::clone(last))?;
+    let mut builder = SpanExporter::builder()
+        .with_http()
+        .with_protocol(Wire::HttpBinary)
+        .with_http_client(client)
+        .with_endpoint(settings.url.to_string())
+        .with_timeout(settings.timeout)
+        .with_headers(settings.headers.clone().into_iter().collect::<HashMap<_, _>>())
+        .with_retry_policy(RetryPolicy::disabled());
+    if settings.gzip {
+        builder = builder.with_compression(Compression::Gzip);
+    }
+    Ok(builder.build())
+}
+
+/// HTTP: 400 is about these spans, 413 about their number, everything else about the collector or the way to it.
+fn by_status(code: u16, after: Option<Duration>) -> Delivery {
+    let why = format!("the collector answered {code}");
+    match code {
+        400 | 422 => Delivery::Refused(why),
+        413 => Delivery::TooLarge(why),
+        _ => Delivery::Later { after, suspect: code == 500, why },
+    }
+}
+
+/// gRPC: the library's words are `... failed with gRPC code: CODE`, with `: CAUSE` behind if it was not the collector.
+fn by_grpc_code(words: &str) -> Delivery {
+    let rest = words.split_once("gRPC code: ").map_or(words, |(_, rest)| rest);
+    let (code, cause) = rest.split_once(": ").map_or((rest, None), |(code, cause)| (code, Some(cause)));
+    let why = match cause {
+        // The innermost cause says most.
+        Some(cause) => cause.rsplit(": ").next().unwrap_or(cause).to_owned(),
+        None => format!("the collector answered {code}"),
+    };
+    match code {
+        "InvalidArgument" if cause.is_none() => Delivery::Refused(why),
+        "ResourceExhausted" if cause.is_none() => Delivery::TooLarge(why),
+        "Internal" | "Unknown" => Delivery::Later { after: None, suspect: cause.is_none(), why },
+        _ => Delivery::Later { after: None, suspect: false, why },
+    }
+}

@@ -1,0 +1,318 @@
+//! The export thread: takes from the queue, sends, retries, spills, and never loses a span without booking it.
+//!
+//! At any time a span is in one place: the queue, the request that is being turned into spans, the batches in hand, or
+//! a file. Short outages are waited out with the batch in hand; only when the queue is half full does its older part
+//! go to the spill file, so that a collector that restarts costs the observed machine no disk writes. Live spans and
+//! those from the file take turns, the latter in order and at a bounded rate.
+
+mod settle;
+
+use std::{
+    collections::VecDeque,
+    future::{Future, pending},
+    pin::pin,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use opentelemetry_sdk::trace::SpanData;
+use tokio::{select, task::yield_now, time::sleep_until};
+
+use super::{
+    Limits,
+    backoff::Backoff,
+    keep::{Keep, Kept},
+    queue::{Due, Queue},
+    size::span_bytes,
+    spans::Trace,
+    transport::Transport,
+};
+
+/// Between attempts to write to a file that did not take it.
+const KEEP_AGAIN: Duration = Duration::from_secs(1);
+
+/// Spans that are sent together.
+struct Batch {
+    spans: Vec<SpanData>,
+    attempts: u32,
+    origin: Origin,
+}
+
+/// Where a batch lies when it is not in hand.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    /// Nowhere.
+    Queue,
+    /// In the spill file, of whose oldest line it is the last part or one before.
+    File { last_part: bool },
+}
+
+impl Batch {
+    fn len(&self) -> u64 {
+        self.spans.len() as u64
+    }
+}
+
+/// What to do after an attempt.
+enum Next {
+    Send,
+    Pause(Duration),
+    GiveUp,
+}
+
+/// The thread's state.
+pub(super) struct Worker {
+    queue: Arc<Queue>,
+    transport: Arc<Transport>,
+    limits: Limits,
+    /// Bytes of a batch that its spans may take: the rest is the resource.
+    batch_bytes: usize,
+    /// At most so many spans to a batch: falls when the collector finds them too large.
+    batch_spans: usize,
+    hand: VecDeque<Batch>,
+    open: Option<Trace>,
+    /// A span that did not fit into the batch before.
+    left_over: Option<SpanData>,
+    keep: Keep,
+    /// Spans that the spill file did not take, and when to ask it again.
+    unkept: Option<(Batch, Instant)>,
+    file_turn: bool,
+    resend_at: Instant,
+    backoff: Backoff,
+    failures: u32,
+}
+
+impl Worker {
+    /// `resource_bytes` is what each batch carries beside its spans.
+    pub(super) fn new(
+        queue: Arc<Queue>,
+        transport: Transport,
+        keep: Keep,
+        limits: Limits,
+        resource_bytes: usize,
+    ) -> Self {
+        Self {
+            queue,
+            transport: Arc::new(transport),
+            batch_bytes: limits.batch_bytes.saturating_sub(resource_bytes),
+            batch_spans: limits.batch_spans.max(1),
+            limits,
+            hand: VecDeque::new(),
+            open: None,
+            left_over: None,
+            keep,
+            unkept: None,
+            file_turn: false,
+            resend_at: Instant::now(),
+            backoff: Backoff::new(limits.first_delay),
+            failures: 0,
+        }
+    }
+
+    /// Until the end has come and everything is sent or put away.
+    pub(super) async fn run(mut self) {
+        while let Some(batch) = self.next().await {
+            let transport = Arc::clone(&self.transport);
+            let spans = batch.spans.clone();
+            let Some(delivery) = self.meanwhile(async move { transport.send(spans).await }).await else {
+                self.hand.push_front(batch);
+                break;
+            };
+            match self.settle(batch, delivery) {
+                Next::Send => {}
+                Next::Pause(delay) => self.pause(delay).await,
+                Next::GiveUp => break,
+            }
+        }
+        self.put_away();
+    }
+
+    /// The next batch: what is in hand first, then the file and the queue in turns. None at the end.
+    async fn next(&mut self) -> Option<Batch> {
+        loop {
+            let deadline = self.queue.deadline();
+            if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                return None;
+            }
+            if let Some(batch) = self.hand.pop_front().or_else(|| self.unkept.take().map(|(batch, _)| batch))
+            {
+                return Some(batch);
+            }
+            self.file_turn = !self.file_turn;
+            let found = if self.file_turn { self.oldest_in_file() } else { self.due_in_queue() };
+            let found =
+                found.or_else(|| if self.file_turn { self.due_in_queue() } else { self.oldest_in_file() });
+            if found.is_some() {
+                return found;
+            }
+            if deadline.is_some() {
+                return None;
+            }
+            self.idle().await;
+        }
+    }
+
+    /// Until there may be something to send.
+    async fn idle(&mut self) {
+        let linger = match self.queue.due() {
+            Due::Now => return,
+            Due::At(at) => Some(at),
+            Due::Never => None,
+        };
+        let resend = (!self.keep.is_empty()).then_some(self.resend_at);
+        select! {
+            () = self.queue.changed.notified() => {}
+            () = until(linger) => {}
+            () = until(resend) => {}
+        }
+    }
+
+    /// Runs `work` to its end, and meanwhile keeps the queue from overflowing. None when the deadline passes before.
+    async fn meanwhile<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
+        let mut work = pin!(work);
+        loop {
+            let more = self.relieve();
+            let deadline = self.queue.deadline();
+            select! {
+                done = &mut work => return Some(done),
+                () = yield_now(), if more => {}
+                () = self.queue.changed.notified() => {}
+                () = until(deadline) => return None,
+            }
+        }
+    }
+
+    /// Waits, but not beyond the moment at which the end comes: that is worth one more attempt at once.
+    async fn pause(&mut self, delay: Duration) {
+        let over = Instant::now() + delay;
+        let was_ending = self.queue.deadline().is_some();
+        loop {
+            let more = self.relieve();
+            let deadline = self.queue.deadline();
+            if deadline.is_some() && !was_ending {
+                return;
+            }
+            select! {
+                () = until(Some(over)) => return,
+                () = yield_now(), if more => {}
+                () = self.queue.changed.notified() => {}
+                () = until(deadline) => return,
+            }
+        }
+    }
+
+    fn oldest_in_file(&mut self) -> Option<Batch> {
+        if self.resend_at > Instant::now() && self.queue.deadline().is_none() {
+            return None;
+        }
+        loop {
+            return match self.keep.oldest()? {
+                Ok(spans) => Some(Batch { spans, attempts: 0, origin: Origin::File { last_part: true } }),
+                Err((lost, error)) => {
+                    self.keep.leave_behind();
+                    self.queue.fail_to_keep(error);
+                    self.queue.book(|books| {
+                        books.spilled -= lost;
+                        books.dropped += lost;
+                    });
+                    continue;
+                }
+            };
+        }
+    }
+
+    fn due_in_queue(&mut self) -> Option<Batch> {
+        let started = self.open.is_some() || self.left_over.is_some();
+        (started || self.queue.due() == Due::Now).then(|| self.fill(self.batch_spans)).flatten()
+    }
+
+    /// The oldest spans that make a batch, or none.
+    fn fill(&mut self, most: usize) -> Option<Batch> {
+        let mut spans = Vec::new();
+        let mut bytes = 0;
+        while spans.len() < most {
+            let Some(span) = self.next_span() else { break };
+            bytes += span_bytes(&span);
+            if bytes > self.batch_bytes && !spans.is_empty() {
+                self.left_over = Some(span);
+                break;
+            }
+            spans.push(span);
+        }
+        (!spans.is_empty()).then_some(Batch { spans, attempts: 0, origin: Origin::Queue })
+    }
+
+    fn next_span(&mut self) -> Option<SpanData> {
+        if let Some(span) = self.left_over.take() {
+            return Some(span);
+        }
+        loop {
+            if let Some(span) = self.open.as_mut().and_then(Iterator::next) {
+                return Some(span);
+            }
+            self.open = Some(self.queue.pop()?);
+        }
+    }
+
+    /// Moves a batch from a queue that is more than half full to the spill file. True if there may be more to move:
+    /// one at a time, because sending goes on between them.
+    fn relieve(&mut self) -> bool {
+        if !self.queue.is_under_pressure() {
+            return false;
+        }
+        let batch = match self.unkept.take() {
+            Some((batch, again)) if again > Instant::now() => {
+                self.unkept = Some((batch, again));
+                return false;
+            }
+            Some((batch, _)) => Some(batch),
+            None => self.fill(self.limits.batch_spans.max(1)),
+        };
+        match batch.map(|batch| self.spill(batch)) {
+            Some(Ok(())) => true,
+            Some(Err(batch)) => {
+                self.unkept = Some((batch, Instant::now() + KEEP_AGAIN));
+                false
+            }
+            None => false,
+        }
+    }
+
+    /// Writes a batch to the spill file, or gives it back.
+    fn spill(&mut self, batch: Batch) -> Result<(), Batch> {
+        let spans = batch.len();
+        match self.keep.spill(batch.spans) {
+            Kept::Written => {
+                self.queue.book(|books| books.spilled += spans);
+                Ok(())
+            }
+            Kept::Not { spans, error } => {
+                self.queue.fail_to_keep(error);
+                Err(Batch { spans, ..batch })
+            }
+        }
+    }
+
+    /// The end: what was not sent goes to the spill file, what that does not take is lost.
+    fn put_away(&mut self) {
+        let unkept = self.unkept.take().map(|(batch, _)| batch);
+        let hand = std::mem::take(&mut self.hand).into_iter().chain(unkept);
+        let mut rest: VecDeque<Batch> = hand.filter(|batch| batch.origin == Origin::Queue).collect();
+        while let Some(batch) = rest.pop_front().or_else(|| self.fill(self.limits.batch_spans.max(1))) {
+            if let Err(batch) = self.spill(batch) {
+                self.queue.book(|books| books.dropped += batch.len());
+            }
+        }
+        if let Err(error) = self.keep.close() {
+            self.queue.fail_to_keep(error);
+        }
+    }
+}
+
+/// Never, if there is no such time.
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => sleep_until(at.into()).await,
+        None => pending().await,
+    }
+}
