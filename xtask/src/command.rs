@@ -91,7 +91,7 @@ impl Run<'_> {
         let status = loop {
             match receive.recv_timeout(Duration::from_millis(100)) {
                 Ok(line) => take(line)?,
-                Err(RecvTimeoutError::Timeout) => self.step.update("working"),
+                Err(RecvTimeoutError::Timeout) => self.step.tick(),
                 Err(RecvTimeoutError::Disconnected) => {
                     break wait(&mut child, started, self.limit, &mut timed_out)?;
                 }

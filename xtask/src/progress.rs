@@ -37,6 +37,8 @@ pub(crate) struct Step {
     screen: Screen,
     bar: ProgressBar,
     started: Instant,
+    /// The newest line of the work.
+    newest: RefCell<String>,
     spoke: Cell<Instant>,
 }
 
@@ -55,7 +57,8 @@ impl Progress {
             Screen::Plain => ProgressBar::hidden(),
         };
         let now = Instant::now();
-        Step { label, screen: self.screen.clone(), bar, started: now, spoke: Cell::new(now) }
+        let newest = RefCell::default();
+        Step { label, screen: self.screen.clone(), bar, started: now, newest, spoke: Cell::new(now) }
     }
 
     /// A step that found its result ready.
@@ -82,19 +85,21 @@ impl Progress {
 }
 
 impl Step {
-    /// The newest line of the work; on a terminal it stands beside the spinner, elsewhere it is said now and then.
+    /// The newest line of the work: stands beside the spinner of a terminal.
     pub(crate) fn update(&self, text: &str) {
-        match &self.screen {
-            Screen::Terminal(_) => {
-                let room = LINE_COLUMNS.saturating_sub(self.label.len().min(LABEL_COLUMNS) + 14);
-                self.bar.set_message(shorten(text, room));
-            }
-            Screen::Plain if self.spoke.get().elapsed() >= HEARTBEAT => {
-                self.spoke.set(Instant::now());
-                let seconds = self.started.elapsed().as_secs();
-                self.screen.line(&shorten(&format!("  {} ({seconds} s): {text}", self.label), LINE_COLUMNS));
-            }
-            Screen::Plain => {}
+        let room = LINE_COLUMNS.saturating_sub(self.label.len().min(LABEL_COLUMNS) + 14);
+        self.bar.set_message(shorten(text, room));
+        text.clone_into(&mut self.newest.borrow_mut());
+        self.tick();
+    }
+
+    /// Time has passed: without a terminal, says now and then that the step goes on, and where it is.
+    pub(crate) fn tick(&self) {
+        if matches!(self.screen, Screen::Plain) && self.spoke.get().elapsed() >= HEARTBEAT {
+            self.spoke.set(Instant::now());
+            let since = duration(self.started.elapsed());
+            let text = format!("  {}, for {since}: {}", self.label, self.newest.borrow());
+            self.screen.line(&shorten(&text, LINE_COLUMNS));
         }
     }
 

@@ -74,7 +74,7 @@ fn build(run: &Run, at: &Path) -> Result<()> {
     let mut build = go(&program, at, &module);
     // Without cgo it needs no C library of a certain age, and without symbols it is a third smaller.
     build
-        .args(["build", "-mod=readonly", "-trimpath", "-ldflags=-s -w", "-o"])
+        .args(["build", "-v", "-mod=readonly", "-trimpath", "-ldflags=-s -w", "-o"])
         .arg(at.join("jaeger"))
         .arg(PACKAGE);
     run.check(build.env("CGO_ENABLED", "0"))?;

@@ -33,16 +33,24 @@ struct Reader {
     part: Part,
     /// The test whose output is being read.
     section: Option<(String, String)>,
-    /// How many of this program's passes were none.
+    /// How many of this program's passes were none, as their sections say.
     hollow: u64,
+    /// Skips that went past the harness's capture, one per test.
+    loose: BTreeSet<String>,
     /// The open section has said that it skips.
     section_skips: bool,
 }
 
 /// Counts everything in a stage's output, which may hold any number of test programs.
 pub(crate) fn tally(output: &str) -> Tally {
-    let mut reader =
-        Reader { tally: Tally::default(), part: Part::Names, section: None, hollow: 0, section_skips: false };
+    let mut reader = Reader {
+        tally: Tally::default(),
+        part: Part::Names,
+        section: None,
+        hollow: 0,
+        loose: BTreeSet::new(),
+        section_skips: false,
+    };
     for line in output.lines() {
         reader.line(line);
     }
@@ -52,10 +60,12 @@ pub(crate) fn tally(output: &str) -> Tally {
 
 impl Reader {
     fn line(&mut self, line: &str) {
-        if let Some(skip) = line.trim_start().strip_prefix(SKIPPED) {
-            let (name, reason) = skip.split_once(": ").unwrap_or((skip, "no reason given"));
-            self.tally.skipped.insert((name.trim().to_owned(), reason.trim().to_owned()));
-            self.section_skips = true;
+        if let Some((name, reason)) = skip(line) {
+            self.tally.skipped.insert((name.to_owned(), reason.to_owned()));
+            match self.section {
+                Some(_) => self.section_skips = true,
+                None => drop(self.loose.insert(name.to_owned())),
+            }
         }
         if let Some(counts) = line.strip_prefix("test result: ") {
             self.close_section();
@@ -97,11 +107,23 @@ impl Reader {
             let mut fields = counts.split(['.', ';']).map(str::trim);
             fields.find_map(|field| field.strip_suffix(word)?.trim().parse::<u64>().ok()).unwrap_or(0)
         };
-        self.tally.passed += number("passed").saturating_sub(self.hollow);
+        self.tally.passed += number("passed").saturating_sub(self.hollow + self.loose.len() as u64);
         self.tally.failed += number("failed");
         self.hollow = 0;
+        self.loose.clear();
         self.part = Part::Names;
     }
+}
+
+/// Name and reason of a line that says so. It may follow the harness's own `test NAME ... ` on the same line.
+fn skip(line: &str) -> Option<(&str, &str)> {
+    let line = line.trim_start();
+    let text = line.strip_prefix(SKIPPED).or_else(|| {
+        line.strip_prefix("test ")?;
+        Some(line.split_once(&format!(" ... {SKIPPED}"))?.1)
+    })?;
+    let (name, reason) = text.split_once(": ").unwrap_or((text, "no reason given"));
+    Some((name.trim(), reason.trim()))
 }
 
 #[cfg(test)]
@@ -199,6 +221,19 @@ error: test failed, to rerun pass `-p guestscope --test kernel`
                     test result: ok. 2 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.0s\n";
         let tally = tally(text);
         assert_eq!((tally.passed, tally.skipped.len()), (1, 2));
+    }
+
+    #[test]
+    fn a_skip_past_the_capture_is_no_pass_either() {
+        let result =
+            "test result: ok. 2 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.0s";
+        let alone = format!("test a ... skipped: a: no BTF\nok\ntest b ... ok\n\n{result}\n");
+        let twice =
+            format!("test a ... ok\n\nskipped: a: no BTF\nskipped: a: no BTF\ntest b ... ok\n{result}\n");
+        for text in [alone, twice] {
+            let tally = tally(&text);
+            assert_eq!((tally.passed, tally.skipped.len()), (1, 1), "{text}");
+        }
     }
 
     #[test]
