@@ -1,7 +1,9 @@
 //! What made the slowest requests slow, in one finding.
 //!
-//! Yields a [`Headline`]. A request has a dominant cause if one cause makes at least half of its excess; the slowest
-//! requests have one if it dominates more than half of them. Otherwise this says so instead of choosing.
+//! Yields a [`Headline`]. It looks at the slowest tenth (at most ten requests, at least three), and of those at the
+//! ones whose excess is a tenth of the typical latency or more. A request has a dominant cause if one cause makes at
+//! least half of its excess; they have one in common if it dominates more than half of them. Otherwise this says so
+//! instead of choosing.
 
 use std::sync::Arc;
 
@@ -9,8 +11,9 @@ use super::{split::Cause, summary::Slow};
 
 /// Requests without which nothing is said about the slowest.
 pub const ENOUGH_REQUESTS: u64 = 20;
-/// Mean excess of the slowest, as part of the typical latency, below which they are no matter.
-const HARDLY_SLOWER: f64 = 0.1;
+/// An excess below this part of the typical latency makes no request slow: one in so many, because whole numbers
+/// compare exactly.
+const HARDLY_SLOWER: i64 = 10;
 
 /// The finding.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,12 +27,12 @@ pub enum Headline {
     Alike {
         /// How many were looked at.
         slowest: usize,
-        /// Mean excess as part of the typical latency.
+        /// Excess of the slowest one as part of the typical latency.
         excess_share: f64,
     },
     /// No cause dominates more than half of the slowest.
     Mixed {
-        /// How many were looked at.
+        /// How many are slow.
         slowest: usize,
         /// Causes that dominate some, with how many, the most frequent first.
         causes: Vec<(Cause, usize)>,
@@ -44,7 +47,7 @@ pub enum Headline {
         cause: Cause,
         /// How many it dominates.
         dominated: usize,
-        /// How many were looked at.
+        /// How many are slow.
         slowest: usize,
         /// Mean excess of those that it dominates, ns.
         excess_ns: i64,
@@ -68,12 +71,16 @@ impl Headline {
         if requests < ENOUGH_REQUESTS {
             return Headline::TooFew { requests };
         }
-        let slowest = &slowest[..looked_at(requests, slowest.len())];
-        let excess_ns = mean(slowest.iter().map(|slow| slow.excess_ns));
-        let excess_share = excess_ns as f64 / typical_ns.max(1) as f64;
-        if excess_share < HARDLY_SLOWER {
-            return Headline::Alike { slowest: slowest.len(), excess_share };
+        let looked_at = &slowest[..looked_at(requests, slowest.len())];
+        let least_ns = typical_ns as i64 / HARDLY_SLOWER;
+        let slow = looked_at.iter().take_while(|one| one.excess_ns > 0 && one.excess_ns >= least_ns).count();
+        if slow == 0 {
+            let excess_ns = looked_at.first().map_or(0, |one| one.excess_ns);
+            let excess_share = excess_ns as f64 / typical_ns.max(1) as f64;
+            return Headline::Alike { slowest: looked_at.len(), excess_share };
         }
+        let slowest = &looked_at[..slow];
+        let excess_ns = mean(slowest.iter().map(|slow| slow.excess_ns));
         let causes = frequencies(slowest);
         match causes.first() {
             Some(&(cause, dominated)) if dominated * 2 > slowest.len() => Self::one(cause, slowest),

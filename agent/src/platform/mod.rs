@@ -13,7 +13,12 @@ mod machine;
 mod root;
 
 #[cfg(test)]
+mod samples;
+#[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+pub(crate) use samples::unpack;
 
 pub use cgroup::{Cgroup, CpuQuota};
 pub use container::Container;

@@ -1,0 +1,39 @@
+//! Where time went, in numbers: `cpu 54.5 ms, throttled 2.35 ms`.
+//!
+//! Yields text whose parts add up to the whole: what is too small to name is summed up as `rest`.
+
+use crate::analyze::{Cause, Sums};
+
+use super::units::duration_of_sum;
+
+/// Part of the whole below which a cause is not named.
+const NAMED: f64 = 0.000_5;
+
+/// Causes with their mean over `count`, the largest first, then the rest.
+pub(super) fn means(sums: &Sums, count: u64) -> Vec<String> {
+    let total = sums.total_ns();
+    let mut named: Vec<(Cause, u128)> =
+        sums.iter().filter(|&(_, ns)| ns > 0 && ns as f64 >= total as f64 * NAMED).collect();
+    named.sort_by_key(|&(cause, ns)| (std::cmp::Reverse(ns), cause));
+    let rest = total - named.iter().map(|(_, ns)| ns).sum::<u128>();
+    let mean = |ns: u128| duration_of_sum(ns / u128::from(count.max(1)));
+    let mut texts: Vec<String> =
+        named.iter().map(|&(cause, ns)| format!("{} {}", cause.name(), mean(ns))).collect();
+    if rest > 0 {
+        texts.push(format!("rest {}", mean(rest)));
+    }
+    texts
+}
+
+/// Causes that a table of these rows needs, the largest over all rows first.
+pub(super) fn columns<'a>(rows: impl Iterator<Item = &'a Sums>) -> Vec<Cause> {
+    let mut whole = Sums::default();
+    for sums in rows {
+        for (cause, ns) in sums.iter() {
+            whole.0[cause.index()] = whole.0[cause.index()].saturating_add(ns);
+        }
+    }
+    let mut causes: Vec<(Cause, u128)> = whole.iter().filter(|&(_, ns)| ns > 0).collect();
+    causes.sort_by_key(|&(cause, ns)| (std::cmp::Reverse(ns), cause));
+    causes.into_iter().map(|(cause, _)| cause).collect()
+}

@@ -1,0 +1,75 @@
+//! Where time went, as a bar: one letter per account, the CPU as a plain bar, so that what is not CPU stands out.
+//!
+//! Yields pieces of exactly the asked width. Shares are rounded so that they fill it; what is below half a letter is
+//! only in the numbers.
+
+use guestscope_ebpf::Account;
+
+use crate::analyze::{Cause, Sums};
+
+use super::page::{Emphasis, Piece};
+
+/// Letter and colour (of the 256 of xterm; told apart by people with the common kinds of colour blindness too).
+const fn look(cause: Cause, unicode: bool) -> (char, Emphasis) {
+    match cause {
+        Cause::Account(Account::Cpu) => (if unicode { '\u{2588}' } else { '|' }, Emphasis::Color(32)),
+        Cause::Account(Account::Runq) => ('r', Emphasis::Color(214)),
+        Cause::Account(Account::Throttled) => ('t', Emphasis::Color(160)),
+        Cause::Account(Account::BlockIo) => ('b', Emphasis::Color(134)),
+        Cause::Account(Account::Net) => ('n', Emphasis::Color(38)),
+        Cause::Account(Account::Poll) => ('p', Emphasis::Color(66)),
+        Cause::Account(Account::Lock) => ('l', Emphasis::Color(178)),
+        Cause::Account(Account::Gpu) => ('g', Emphasis::Color(71)),
+        Cause::Account(Account::Fault) => ('f', Emphasis::Color(168)),
+        Cause::Account(Account::Sleep) => ('s', Emphasis::Color(245)),
+        Cause::Account(Account::Other) => ('o', Emphasis::Color(245)),
+        Cause::Suspended => ('-', Emphasis::Color(245)),
+        Cause::Queue => ('q', Emphasis::Color(214)),
+    }
+}
+
+/// The bar.
+pub(super) fn bar(sums: &Sums, columns: usize, unicode: bool) -> Vec<Piece> {
+    let letters = letters(sums, columns);
+    let pieces = Cause::all().zip(letters).filter(|&(_, count)| count > 0);
+    pieces
+        .map(|(cause, count)| {
+            let (letter, emphasis) = look(cause, unicode);
+            Piece::new(letter.to_string().repeat(count), emphasis)
+        })
+        .collect()
+}
+
+/// Letters per cause by largest remainder: they add up to the width, unless there is no time at all.
+fn letters(sums: &Sums, columns: usize) -> Vec<usize> {
+    let total = sums.total_ns();
+    if total == 0 {
+        return Vec::new();
+    }
+    let exact: Vec<f64> = sums.iter().map(|(_, ns)| ns as f64 / total as f64 * columns as f64).collect();
+    let mut letters: Vec<usize> = exact.iter().map(|share| *share as usize).collect();
+    let missing = columns.saturating_sub(letters.iter().sum());
+    let mut by_remainder: Vec<usize> = (0..exact.len()).collect();
+    by_remainder.sort_by(|&a, &b| exact[b].fract().total_cmp(&exact[a].fract()));
+    for &index in by_remainder.iter().take(missing) {
+        letters[index] += 1;
+    }
+    letters
+}
+
+/// What the letters of these bars mean; nothing if all is CPU.
+pub(super) fn legend<'a>(all: impl Iterator<Item = &'a Sums>, unicode: bool) -> Vec<Piece> {
+    let mut whole = Sums::default();
+    for sums in all {
+        for (cause, ns) in sums.iter() {
+            whole.0[cause.index()] = whole.0[cause.index()].saturating_add(ns);
+        }
+    }
+    let present = whole.iter().filter(|&(_, ns)| ns > 0);
+    present
+        .map(|(cause, _)| {
+            let (letter, emphasis) = look(cause, unicode);
+            Piece::new(format!("{letter} {}  ", cause.name()), emphasis)
+        })
+        .collect()
+}

@@ -1,0 +1,118 @@
+//! The doctor's findings for programs.
+//!
+//! Yields one JSON object under the same rules as the summary's. It looks at nothing itself.
+
+use serde::Serialize;
+
+use super::{
+    doctor::Doctor,
+    json::{FORMAT, HookJson, hook, print},
+};
+
+#[derive(Serialize)]
+struct DoctorJson<'a> {
+    format: u32,
+    version: &'a str,
+    scenario: String,
+    platform: &'static str,
+    machine: &'static str,
+    hypervisor: Option<&'a str>,
+    container: bool,
+    container_runtime: Option<&'a str>,
+    container_id: Option<&'a str>,
+    cores_usable: f64,
+    cores_allowed: u32,
+    cores_online: u32,
+    pinned: bool,
+    cgroup: CgroupJson<'a>,
+    host: HostJson<'a>,
+    fidelity: &'static str,
+    hooks: Vec<HookJson<'a>>,
+    evidence: Vec<EvidenceJson<'a>>,
+}
+
+#[derive(Serialize)]
+struct CgroupJson<'a> {
+    path: Option<&'a str>,
+    version: Option<u8>,
+    cpu_quota_ns: Option<u64>,
+    cpu_period_ns: Option<u64>,
+    cpu_quota_group: Option<&'a str>,
+    cpuset: Option<&'a str>,
+    memory_bytes: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct HostJson<'a> {
+    kernel_release: Option<&'a str>,
+    kernel_version: Option<&'a str>,
+    arch: &'a str,
+    cpu_model: Option<&'a str>,
+    logical_cpus: u32,
+    memory_bytes: Option<u64>,
+    name: Option<&'a str>,
+    machine_id: Option<&'a str>,
+    boot_id: Option<&'a str>,
+    os_id: Option<&'a str>,
+    os_name: Option<&'a str>,
+    os_version: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct EvidenceJson<'a> {
+    about: &'static str,
+    source: &'a str,
+    says: &'a str,
+}
+
+/// The doctor's findings as one JSON object, with a line end.
+pub fn render_doctor_json(doctor: &Doctor) -> String {
+    let Doctor { version, guest, fidelity, hooks } = doctor;
+    let (cores, cgroup, host) = (&guest.cores, &guest.cgroup, &guest.host);
+    let evidence = guest.evidence.iter().map(|one| EvidenceJson {
+        about: one.about.name(),
+        source: &one.source,
+        says: &one.says,
+    });
+    print(&DoctorJson {
+        format: FORMAT,
+        version,
+        scenario: guest.scenario(),
+        platform: guest.platform(),
+        machine: guest.machine.kind.name(),
+        hypervisor: guest.machine.hypervisor.as_deref(),
+        container: guest.container.is_container,
+        container_runtime: guest.container.runtime.as_deref(),
+        container_id: guest.container.id.as_deref(),
+        cores_usable: cores.usable(),
+        cores_allowed: cores.allowed.count(),
+        cores_online: cores.online.count(),
+        pinned: cores.pinned,
+        cgroup: CgroupJson {
+            path: cgroup.path.as_deref(),
+            version: cgroup.version,
+            cpu_quota_ns: cgroup.cpu.as_ref().map(|cpu| cpu.quota_ns),
+            cpu_period_ns: cgroup.cpu.as_ref().map(|cpu| cpu.period_ns),
+            cpu_quota_group: cgroup.cpu.as_ref().map(|cpu| cpu.group.as_str()),
+            cpuset: cgroup.cpuset.as_deref(),
+            memory_bytes: cgroup.memory_bytes,
+        },
+        host: HostJson {
+            kernel_release: host.kernel_release.as_deref(),
+            kernel_version: host.kernel_version.as_deref(),
+            arch: host.arch,
+            cpu_model: host.cpu_model.as_deref(),
+            logical_cpus: host.logical_cpus,
+            memory_bytes: host.memory_bytes,
+            name: host.host_name.as_deref(),
+            machine_id: host.machine_id.as_deref(),
+            boot_id: host.boot_id.as_deref(),
+            os_id: host.os_id.as_deref(),
+            os_name: host.os_name.as_deref(),
+            os_version: host.os_version.as_deref(),
+        },
+        fidelity: fidelity.name(),
+        hooks: hooks.iter().map(hook).collect(),
+        evidence: evidence.collect(),
+    })
+}

@@ -1,0 +1,41 @@
+//! What a summary says of the run itself, beside requests and health.
+//!
+//! Yields [`RunFacts`], filled by whoever ran the program. It reads nothing.
+
+use std::{path::PathBuf, time::Duration};
+
+use crate::platform::CpuQuota;
+
+/// How the program ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// By itself, with this code.
+    Code(i32),
+    /// By this signal.
+    Signal(i32),
+    /// Observation stopped before.
+    Running,
+}
+
+/// The run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunFacts {
+    /// Version of the agent.
+    pub version: String,
+    /// `MVM/2/VNL/CPU`.
+    pub scenario: String,
+    /// Kernel release.
+    pub kernel: Option<String>,
+    /// `service.name` of its traces.
+    pub service: String,
+    /// The program and its arguments, as it was started.
+    pub command: Vec<String>,
+    /// From start to end of the program.
+    pub wall: Duration,
+    /// How it ended.
+    pub exit: Exit,
+    /// The tightest CPU quota that is visible.
+    pub cpu_quota: Option<CpuQuota>,
+    /// Where the rows are; none if no folder was asked for.
+    pub folder: Option<PathBuf>,
+}

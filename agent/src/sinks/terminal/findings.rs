@@ -1,0 +1,144 @@
+//! The answer in words: how many requests, what made the slow ones slow, where the mean went.
+//!
+//! Yields sentences from numbers that [`crate::analyze`] has decided on. It decides nothing itself.
+
+use std::sync::Arc;
+
+use guestscope_ebpf::Account;
+
+use crate::analyze::{Cause, ENOUGH_REQUESTS, Group, Headline, OUTSIDE};
+
+use super::{
+    accounts::means,
+    facts::RunFacts,
+    text::plain,
+    units::{counted, difference, duration, percent, rate},
+};
+
+/// `200 requests, p50 61.2 ms, p90 64.0 ms, p99 118 ms, 16.1/s`. Quantiles that so many requests do not support are
+/// left out; the largest one takes their place.
+pub(super) fn numbers(group: &Group) -> String {
+    let latency = &group.latency;
+    let requests = counted(latency.count, "request", "requests");
+    if latency.count == 1 {
+        return format!("{requests}, {}", duration(latency.max_ns));
+    }
+    let mut parts = vec![requests, format!("p50 {}", duration(latency.p50_ns))];
+    parts.extend(latency.p90_ns.map(|ns| format!("p90 {}", duration(ns))));
+    parts.push(match latency.p99_ns {
+        Some(ns) => format!("p99 {}", duration(ns)),
+        None => format!("max {}", duration(latency.max_ns)),
+    });
+    parts.push(rate(group.throughput_per_s));
+    parts.join(", ")
+}
+
+/// `mean 61.9 ms: cpu 59.4 ms, throttled 2.35 ms`.
+pub(super) fn mean(group: &Group) -> String {
+    let parts = means(&group.sums, group.latency.count);
+    let parts = if parts.is_empty() { "no time".to_owned() } else { parts.join(", ") };
+    format!("mean {}: {parts}", duration(group.latency.mean_ns()))
+}
+
+/// What made the slowest requests slow.
+pub(super) fn headline(headline: &Headline, facts: &RunFacts, unicode: bool) -> String {
+    match headline {
+        Headline::TooFew { requests } => {
+            let requests = counted(*requests, "request is", "requests are");
+            format!("{requests} too few to say what makes slow ones slow: {ENOUGH_REQUESTS} are needed")
+        }
+        Headline::Alike { slowest, excess_share } if *excess_share < 0.001 => {
+            format!("nothing stands out: the {slowest} slowest are no slower than the typical request")
+        }
+        Headline::Alike { excess_share, .. } => {
+            let excess = percent(*excess_share);
+            format!("nothing stands out: the slowest request is only {excess} over the typical one")
+        }
+        Headline::Mixed { slowest: 1, excess_ns, .. } => {
+            format!("the one slow request has no main cause: {} over typical", difference(*excess_ns))
+        }
+        Headline::Mixed { slowest, causes, without, excess_ns } => {
+            let mut parts: Vec<String> =
+                causes.iter().map(|&(cause, count)| format!("{count} {}", verb(cause, count))).collect();
+            if *without > 0 {
+                parts.push(format!("{without} without a main cause"));
+            }
+            let excess = difference(*excess_ns);
+            format!("no one cause: of the {slowest} slowest ({excess} over typical), {}", parts.join(", "))
+        }
+        Headline::Cause { cause, dominated, slowest, excess_ns, of_cause_ns, path, of_path_ns } => {
+            let over = over_typical(*cause, *of_cause_ns, *excess_ns);
+            let who = match (dominated, slowest) {
+                (1, 1) => "the one slow request".to_owned(),
+                _ if dominated == slowest => format!("all of the {slowest} slowest"),
+                _ => format!("{dominated} of the {slowest} slowest"),
+            };
+            let place = place(*cause, path, *of_path_ns, *of_cause_ns, unicode);
+            let quota = if *cause == Cause::Account(Account::Throttled) {
+                quota(facts, unicode)
+            } else {
+                String::new()
+            };
+            format!("{who} {}: {over}{place}{quota}", verb(*cause, *dominated))
+        }
+    }
+}
+
+/// The excess, and what the cause makes of it where that differs by more than a twentieth. It can be more than the
+/// whole: then other parts were shorter than usual.
+fn over_typical(cause: Cause, of_cause_ns: i64, excess_ns: i64) -> String {
+    let (part, whole) = (difference(of_cause_ns), difference(excess_ns));
+    match of_cause_ns - excess_ns {
+        apart if apart.abs() <= excess_ns / 20 => format!("{whole} over typical"),
+        1.. => format!("{whole} over typical ({} alone {part})", cause.name()),
+        _ => format!("{part} of {whole} over typical"),
+    }
+}
+
+/// Where in a request: the phase that has most of it, if one has.
+fn place(cause: Cause, path: &[Arc<str>], of_path_ns: i64, of_cause_ns: i64, unicode: bool) -> String {
+    let (of_path, of_cause) = (i128::from(of_path_ns), i128::from(of_cause_ns));
+    if cause == Cause::Queue || path.is_empty() {
+        return String::new();
+    }
+    let name = path_name(path, unicode);
+    let name = if name == OUTSIDE { "what no phase covers".to_owned() } else { name };
+    match () {
+        () if of_path * 10 >= of_cause * 9 => format!(", in {name}"),
+        () if of_path * 2 >= of_cause => format!(", most of it in {name}"),
+        () => ", over several phases".to_owned(),
+    }
+}
+
+fn quota(facts: &RunFacts, unicode: bool) -> String {
+    let Some(quota) = &facts.cpu_quota else { return String::new() };
+    let (quota_ns, period_ns) = (duration(quota.quota_ns), duration(quota.period_ns));
+    format!("; the quota is {quota_ns} per {period_ns} in cgroup {}", plain(&quota.group, unicode))
+}
+
+/// `inference/decode`, safe to print.
+pub(super) fn path_name(path: &[Arc<str>], unicode: bool) -> String {
+    plain(&path.join("/"), unicode)
+}
+
+/// What requests did, by the cause.
+const fn verb(cause: Cause, count: usize) -> &'static str {
+    let one = count == 1;
+    match cause {
+        Cause::Account(Account::Cpu) => "needed more CPU time",
+        Cause::Account(Account::Runq) => "waited in the run queue",
+        Cause::Account(Account::Throttled) if one => "was throttled",
+        Cause::Account(Account::Throttled) => "were throttled",
+        Cause::Account(Account::BlockIo) => "waited for a block device",
+        Cause::Account(Account::Net) => "waited for a socket",
+        Cause::Account(Account::Poll) => "waited in poll",
+        Cause::Account(Account::Lock) => "waited for a lock",
+        Cause::Account(Account::Gpu) => "waited for the GPU",
+        Cause::Account(Account::Fault) => "slept in page faults",
+        Cause::Account(Account::Sleep) => "slept",
+        Cause::Account(Account::Other) => "waited for what has no account of its own",
+        Cause::Suspended if one => "was suspended",
+        Cause::Suspended => "were suspended",
+        Cause::Queue => "waited for their turn",
+    }
+}

@@ -1,0 +1,328 @@
+//! The summary of a run for programs: stable keys, units in them, every number that the text has.
+//!
+//! Yields one JSON object of `format` 1. Keys are only ever added. Characters that a terminal might obey are escaped,
+//! because people print JSON too.
+
+use std::{collections::BTreeMap, fmt::Write as _};
+
+use serde::Serialize;
+
+use crate::{
+    analyze::{Excess, Group, Headline, ProcessRow, Quantiles, Row, RowKind, Slow, Summary, Sums},
+    health::{AgentCost, Health, Verdict},
+    phase::COUNT_NAMES,
+};
+
+use super::{
+    facts::{Exit, RunFacts},
+    findings::headline,
+    health_lines::losses,
+    units::hex,
+};
+
+/// Version of the keys.
+pub(super) const FORMAT: u32 = 1;
+
+type ByName = BTreeMap<&'static str, u64>;
+
+#[derive(Serialize)]
+struct SummaryJson<'a> {
+    format: u32,
+    version: &'a str,
+    scenario: &'a str,
+    fidelity: &'static str,
+    kernel: Option<&'a str>,
+    service: &'a str,
+    command: &'a [String],
+    wall_ns: u64,
+    exit_code: Option<i32>,
+    exit_signal: Option<i32>,
+    requests: u64,
+    groups: Vec<GroupJson<'a>>,
+    left_out: ByName,
+    processes: Vec<ProcessJson<'a>>,
+    processes_seen: u64,
+    hooks: Vec<HookJson<'a>>,
+    losses: ByName,
+    agent: AgentJson,
+    export: ExportJson<'a>,
+    folder: Option<String>,
+    folder_error: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct GroupJson<'a> {
+    name: &'a str,
+    latency: QuantilesJson,
+    throughput_per_s: f64,
+    headline: HeadlineJson,
+    time_ns: ByName,
+    counts: ByName,
+    typical: TypicalJson,
+    phases: Vec<RowJson<'a>>,
+    slowest: Vec<SlowJson<'a>>,
+    overlapping_requests: u64,
+    lossy_requests: u64,
+}
+
+#[derive(Serialize)]
+struct TypicalJson {
+    definition: &'static str,
+    latency_ns: u64,
+    requests: u64,
+}
+
+#[derive(Serialize)]
+struct HeadlineJson {
+    kind: &'static str,
+    cause: Option<&'static str>,
+    text: String,
+}
+
+#[derive(Serialize)]
+struct QuantilesJson {
+    count: u64,
+    sum_ns: u64,
+    mean_ns: u64,
+    min_ns: u64,
+    p50_ns: u64,
+    p90_ns: Option<u64>,
+    p99_ns: Option<u64>,
+    p999_ns: Option<u64>,
+    max_ns: u64,
+}
+
+#[derive(Serialize)]
+struct RowJson<'a> {
+    path: Vec<&'a str>,
+    kind: &'static str,
+    share: f64,
+    duration: QuantilesJson,
+    time_ns: ByName,
+    counts: ByName,
+}
+
+#[derive(Serialize)]
+struct SlowJson<'a> {
+    request: u64,
+    trace_id: String,
+    start_ns: u64,
+    latency_ns: u64,
+    excess_ns: i64,
+    parts: Vec<ExcessJson<'a>>,
+}
+
+#[derive(Serialize)]
+struct ExcessJson<'a> {
+    path: Vec<&'a str>,
+    cause: &'static str,
+    excess_ns: i64,
+}
+
+#[derive(Serialize)]
+struct ProcessJson<'a> {
+    name: &'a str,
+    pid: u32,
+    wall_ns: u64,
+    time_ns: ByName,
+    counts: ByName,
+}
+
+/// A hook, shared with the doctor.
+#[derive(Serialize)]
+pub(super) struct HookJson<'a> {
+    hook: &'a str,
+    outcome: &'static str,
+    consequence: &'a str,
+    remedy: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct AgentJson {
+    cpu_ns: u64,
+    wall_ns: u64,
+    bpf_ns: Option<u64>,
+    rss_peak_bytes: u64,
+    attach_ns: u64,
+}
+
+#[derive(Serialize)]
+struct ExportJson<'a> {
+    endpoint: Option<&'a str>,
+    traces_sent: u64,
+    spans_sent: u64,
+    last_error: Option<&'a str>,
+}
+
+/// The summary as one JSON object, with a line end.
+pub fn render_summary_json(summary: &Summary, health: &Health, facts: &RunFacts) -> String {
+    let left_out = summary.left_out;
+    let (exit_code, exit_signal) = match facts.exit {
+        Exit::Code(code) => (Some(code), None),
+        Exit::Signal(signal) => (None, Some(signal)),
+        Exit::Running => (None, None),
+    };
+    let export = &health.export;
+    print(&SummaryJson {
+        format: FORMAT,
+        version: &facts.version,
+        scenario: &facts.scenario,
+        fidelity: health.fidelity.name(),
+        kernel: facts.kernel.as_deref(),
+        service: &facts.service,
+        command: &facts.command,
+        wall_ns: ns(facts.wall.as_nanos()),
+        exit_code,
+        exit_signal,
+        requests: summary.requests(),
+        groups: summary.groups.iter().map(|one| group(one, facts)).collect(),
+        left_out: BTreeMap::from([
+            ("warmups", left_out.warmups),
+            ("unfinished", left_out.unfinished),
+            ("damaged", left_out.damaged),
+        ]),
+        processes: summary.processes.iter().map(process).collect(),
+        processes_seen: summary.processes_seen,
+        hooks: health.hooks.iter().map(hook).collect(),
+        losses: losses(health).into_iter().map(|loss| (loss.key, loss.count)).collect(),
+        agent: agent(&health.cost),
+        export: ExportJson {
+            endpoint: export.endpoint.as_deref(),
+            traces_sent: export.traces_sent,
+            spans_sent: export.spans_sent,
+            last_error: export.last_error.as_deref(),
+        },
+        folder: facts.folder.as_ref().map(|folder| folder.display().to_string()),
+        folder_error: health.folder_error.as_deref(),
+    })
+}
+
+fn group<'a>(group: &'a Group, facts: &RunFacts) -> GroupJson<'a> {
+    let (kind, cause) = match &group.headline {
+        Headline::TooFew { .. } => ("too_few_requests", None),
+        Headline::Alike { .. } => ("nothing_stands_out", None),
+        Headline::Mixed { .. } => ("no_one_cause", None),
+        Headline::Cause { cause, .. } => ("cause", Some(cause.name())),
+    };
+    GroupJson {
+        name: &group.name,
+        latency: quantiles(&group.latency),
+        throughput_per_s: group.throughput_per_s,
+        headline: HeadlineJson { kind, cause, text: headline(&group.headline, facts, true) },
+        time_ns: time(&group.sums),
+        counts: counts(&group.counts),
+        typical: TypicalJson {
+            definition: "mean of the requests from the 25th to the 75th percentile of latency",
+            latency_ns: group.typical_ns,
+            requests: group.typical_of,
+        },
+        phases: group.rows.iter().map(row).collect(),
+        slowest: group.slowest.iter().map(slow).collect(),
+        overlapping_requests: group.overlapping,
+        lossy_requests: group.lossy,
+    }
+}
+
+fn row(row: &Row) -> RowJson<'_> {
+    let kind = match row.kind {
+        RowKind::Phase => "phase",
+        RowKind::Queue => "queue",
+        RowKind::Outside => "outside",
+        RowKind::Other => "other",
+    };
+    RowJson {
+        path: row.path.iter().map(|name| &**name).collect(),
+        kind,
+        share: row.share,
+        duration: quantiles(&row.duration),
+        time_ns: time(&row.sums),
+        counts: counts(&row.counts),
+    }
+}
+
+fn slow(slow: &Slow) -> SlowJson<'_> {
+    SlowJson {
+        request: slow.request,
+        trace_id: hex(&slow.trace_id),
+        start_ns: slow.start_ns,
+        latency_ns: slow.latency_ns,
+        excess_ns: slow.excess_ns,
+        parts: slow.parts.iter().map(excess).collect(),
+    }
+}
+
+fn excess(part: &Excess) -> ExcessJson<'_> {
+    ExcessJson {
+        path: part.path.iter().map(|name| &**name).collect(),
+        cause: part.cause.name(),
+        excess_ns: part.excess_ns,
+    }
+}
+
+fn process(process: &ProcessRow) -> ProcessJson<'_> {
+    let mut sums = Sums::default();
+    sums.add(&process.split);
+    ProcessJson {
+        name: &process.name,
+        pid: process.pid,
+        wall_ns: process.wall_ns,
+        time_ns: time(&sums),
+        counts: counts(&process.counts.to_array().map(u128::from)),
+    }
+}
+
+pub(super) fn hook(hook: &Verdict) -> HookJson<'_> {
+    let Verdict { hook, outcome, consequence, remedy } = hook;
+    HookJson { hook, outcome: outcome.name(), consequence, remedy: remedy.as_deref() }
+}
+
+fn agent(cost: &AgentCost) -> AgentJson {
+    let AgentCost { cpu, wall, rss_peak_bytes, attach, bpf } = *cost;
+    AgentJson {
+        cpu_ns: ns(cpu.as_nanos()),
+        wall_ns: ns(wall.as_nanos()),
+        bpf_ns: bpf.map(|bpf| ns(bpf.as_nanos())),
+        rss_peak_bytes,
+        attach_ns: ns(attach.as_nanos()),
+    }
+}
+
+fn quantiles(quantiles: &Quantiles) -> QuantilesJson {
+    let Quantiles { count, sum_ns, min_ns, p50_ns, p90_ns, p99_ns, p999_ns, max_ns } = *quantiles;
+    let mean_ns = quantiles.mean_ns();
+    QuantilesJson { count, sum_ns: ns(sum_ns), mean_ns, min_ns, p50_ns, p90_ns, p99_ns, p999_ns, max_ns }
+}
+
+/// All causes, zeros too: a reader need not know the list.
+fn time(sums: &Sums) -> ByName {
+    sums.iter().map(|(cause, sum)| (cause.name(), ns(sum))).collect()
+}
+
+fn counts(sums: &[u128]) -> ByName {
+    COUNT_NAMES.into_iter().zip(sums.iter().map(|&sum| ns(sum))).collect()
+}
+
+/// JSON readers have 64 bits at most: a larger sum is cut there.
+fn ns(number: u128) -> u64 {
+    u64::try_from(number).unwrap_or(u64::MAX)
+}
+
+/// Indented, with a line end. Serialising plain structures into memory has no way to fail.
+pub(super) fn print(value: &impl Serialize) -> String {
+    let text = serde_json::to_string_pretty(value).unwrap_or_default();
+    let mut safe = String::with_capacity(text.len() + 1);
+    for c in text.chars() {
+        if needs_escape(c) {
+            let _ = write!(safe, "\\u{:04x}", c as u32);
+        } else {
+            safe.push(c);
+        }
+    }
+    safe.push('\n');
+    safe
+}
+
+/// Such characters only occur inside of strings, where the escape means the same. C0 is escaped already.
+fn needs_escape(c: char) -> bool {
+    c != '\n' && super::text::is_unsafe(c)
+}

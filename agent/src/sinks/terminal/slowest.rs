@@ -1,0 +1,104 @@
+//! The slowest requests: how long, how much longer than a typical one, and what that was made of.
+//!
+//! Yields lines on a page. Parts that are not shown are summed up as `rest`, so that a line adds up.
+
+use crate::analyze::{Cause, Group, Slow};
+
+use super::{
+    findings::path_name,
+    page::{Emphasis, Page, Piece},
+    text::{left, right, width},
+    units::{counted, difference, duration, hex, percent, thousands},
+};
+
+/// Requests that are shown; JSON has all that were kept.
+const SHOWN: usize = 5;
+/// Parts that are shown of each.
+const PARTS: usize = 3;
+/// Columns for parts; with fewer they go on a line of their own.
+const LEAST_ROOM: usize = 28;
+/// Digits of a trace id that tell it from the others, as Jaeger's list of traces shows it.
+const TRACE_DIGITS: usize = 7;
+
+/// The table, and what the excess is measured against.
+pub(super) fn slowest(page: &mut Page, group: &Group) {
+    let rows: Vec<[String; 4]> = group.slowest.iter().take(SHOWN).map(cells).collect();
+    let head = ["slowest", "total", "over typical", "trace"].map(str::to_owned);
+    let column = |index: usize| rows.iter().chain([&head]).map(|row| width(&row[index])).max().unwrap_or(0);
+    let widths = [column(0), column(1), column(2), column(3)];
+    let line = |row: &[String; 4]| {
+        let [name, total, excess, trace] = row;
+        let (name, total) = (left(name, widths[0]), right(total, widths[1]));
+        format!("{name}  {total}  {}  {}", right(excess, widths[2]), left(trace, widths[3]))
+    };
+    let indent = widths.iter().sum::<usize>() + 8;
+    page.line(&[Piece::new(format!("{}  of which", line(&head)), Emphasis::Faint)]);
+    for (row, slow) in rows.iter().zip(&group.slowest) {
+        let (line, parts) = (Piece::from(line(row)), parts(page, slow));
+        if page.style().width < indent + LEAST_ROOM {
+            page.line(&[line]);
+            page.wrapped(&[], 6, parts);
+        } else {
+            page.wrapped(&[line], indent, parts);
+        }
+    }
+    let (typical, of) = (duration(group.typical_ns), thousands(group.typical_of));
+    let words = format!(
+        "typical is {typical}: the mean of the middle half of the requests (p25 to p75, {of} of them)"
+    );
+    page.sentence(&words, Emphasis::Faint);
+}
+
+fn cells(slow: &Slow) -> [String; 4] {
+    let mut trace = hex(&slow.trace_id);
+    trace.truncate(TRACE_DIGITS);
+    [format!("  #{}", slow.request), duration(slow.latency_ns), difference(slow.excess_ns), trace]
+}
+
+/// The parts that matter, the phase's name once for those that follow each other.
+fn parts(page: &Page, slow: &Slow) -> Vec<Piece> {
+    let mut parts: Vec<_> = slow.parts.iter().collect();
+    parts.sort_by_key(|part| std::cmp::Reverse(part.excess_ns.unsigned_abs()));
+    parts.truncate(PARTS);
+    parts.retain(|part| part.excess_ns.unsigned_abs() > slow.excess_ns.unsigned_abs() / 20);
+    if parts.is_empty() {
+        return vec![Piece::from("nothing that stands out")];
+    }
+    let mut words = Vec::new();
+    let mut rest = i128::from(slow.excess_ns);
+    let mut previous = None;
+    for (index, part) in parts.iter().enumerate() {
+        rest -= i128::from(part.excess_ns);
+        // A queue is its own account: its name would say the same twice.
+        let is_named = part.cause == Cause::Queue || previous == Some(&part.path);
+        if !is_named {
+            words.push(Piece::from(format!(
+                "{}:",
+                page.fit(&path_name(&part.path, page.style().unicode), 32)
+            )));
+        }
+        previous = Some(&part.path);
+        let comma = if index + 1 < parts.len() || rest != 0 { "," } else { "" };
+        words.push(Piece::from(format!("{} {}{comma}", part.cause.name(), difference(part.excess_ns))));
+    }
+    if rest != 0 {
+        words.push(Piece::from(format!("rest {}", difference(rest as i64))));
+    }
+    words
+}
+
+/// Notes on what the table and the shares cannot show.
+pub(super) fn notes(page: &mut Page, group: &Group) {
+    let share = |part: u64| percent(part as f64 / group.latency.count.max(1) as f64);
+    if group.overlapping > 0 {
+        let (requests, share) = (counted(group.overlapping, "request", "requests"), share(group.overlapping));
+        let words =
+            format!("in {requests} ({share}) phases ran on other threads at once: shares can exceed 100 %");
+        page.sentence(&words, Emphasis::Faint);
+    }
+    if group.lossy > 0 {
+        let (requests, share) = (counted(group.lossy, "request", "requests"), share(group.lossy));
+        let words = format!("in {requests} ({share}) edges were lost: phases may be missing there");
+        page.sentence(&words, Emphasis::Warning);
+    }
+}

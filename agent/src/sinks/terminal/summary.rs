@@ -1,0 +1,185 @@
+//! The summary of a run: the answer in three lines, phases, slowest requests, then what the run and the agent were.
+//!
+//! Yields text. What was not observed is said, and the next step is named only where there is one.
+
+use std::fmt::Write as _;
+
+use crate::{
+    analyze::{ENOUGH_REQUESTS, Group, Headline, Summary},
+    health::{Health, Outcome},
+    phase::COUNT_NAMES,
+};
+
+use super::{
+    accounts::means,
+    facts::{Exit, RunFacts},
+    findings::{headline, mean, numbers},
+    health_lines::{INDENT, cost, duration_of, export, fact, hooks, lost, missing_hooks},
+    page::{Emphasis, Page, Piece},
+    slowest::{notes, slowest},
+    style::Style,
+    tables::{phases, processes, sums_of},
+    text::plain,
+    units::{counted, duration, hex, mean as mean_count},
+};
+
+/// Longest command line that is shown, in columns.
+const COMMAND: usize = 160;
+
+/// One line for the start of a run, on stderr.
+pub fn render_banner(facts: &RunFacts, health: &Health, style: Style) -> String {
+    let kernel = facts.kernel.as_deref().map(|kernel| format!("kernel {}, ", plain(kernel, style.unicode)));
+    format!(
+        "guestscope {}  {}  fidelity {}  ({}{}, attached in {})\n",
+        plain(&facts.version, style.unicode),
+        plain(&facts.scenario, style.unicode),
+        health.fidelity.name(),
+        kernel.unwrap_or_default(),
+        hooks(&health.hooks),
+        duration_of(health.cost.attach),
+    )
+}
+
+/// The whole summary.
+pub fn render_summary(summary: &Summary, health: &Health, facts: &RunFacts, style: Style) -> String {
+    let mut page = Page::new(style);
+    for (index, group) in summary.groups.iter().enumerate() {
+        if index > 0 {
+            page.blank();
+        }
+        render_group(&mut page, group, facts, summary.groups.len() > 1);
+    }
+    if summary.groups.is_empty() {
+        render_no_requests(&mut page, summary, facts);
+    }
+    page.blank();
+    render_facts(&mut page, summary, health, facts);
+    page.finish()
+}
+
+fn render_group(page: &mut Page, group: &Group, facts: &RunFacts, is_one_of_many: bool) {
+    let unicode = page.style().unicode;
+    let name = if is_one_of_many { format!("{}: ", page.name(&group.name, 64)) } else { String::new() };
+    page.sentence(&format!("{name}{}", numbers(group)), Emphasis::Strong);
+    let emphasis = match group.headline {
+        Headline::Cause { .. } => Emphasis::Warning,
+        Headline::Mixed { .. } | Headline::TooFew { .. } | Headline::Alike { .. } => Emphasis::None,
+    };
+    page.sentence(&headline(&group.headline, facts, unicode), emphasis);
+    page.sentence(&mean(group), Emphasis::None);
+    page.blank();
+    phases(page, group);
+    page.blank();
+    let before = page.length();
+    if group.latency.count > 1 {
+        slowest(page, group);
+    }
+    notes(page, group);
+    if page.length() > before {
+        page.blank();
+    }
+    per_request(page, group);
+}
+
+fn per_request(page: &mut Page, group: &Group) {
+    let mean = |name: &str| {
+        let index = COUNT_NAMES.iter().position(|known| *known == name);
+        mean_count(index.map_or(0, |index| group.counts[index]), group.latency.count)
+    };
+    let mut texts = vec![
+        format!("switches {} voluntary, {} forced", mean("switch.voluntary"), mean("switch.involuntary")),
+        format!("wake-ups {}", mean("wakeup")),
+        format!("migrations {}", mean("migrate")),
+        format!("faults {} minor, {} major", mean("fault.minor"), mean("fault.major")),
+    ];
+    let missed = mean("switch.missed");
+    if missed != "0" {
+        texts.push(format!("switches that no hook saw {missed}"));
+    }
+    let apart = texts.into_iter().map(|text| Piece::from(format!("{text} "))).collect();
+    page.wrapped(&[Piece::new("per request", Emphasis::Faint)], INDENT, apart);
+}
+
+fn render_no_requests(page: &mut Page, summary: &Summary, facts: &RunFacts) {
+    let left_out = summary.left_out.warmups + summary.left_out.unfinished + summary.left_out.damaged;
+    let why = if left_out > 0 { "no request counts" } else { "no request was marked" };
+    let wall = duration_of(facts.wall);
+    let Some(longest) = summary.processes.first() else {
+        page.sentence(
+            &format!("nothing was observed: {why}, and no process was seen, in {wall}"),
+            Emphasis::Strong,
+        );
+        return;
+    };
+    let seen = counted(summary.processes_seen, "process was", "processes were");
+    page.sentence(&format!("{why}; {seen} observed for {wall}"), Emphasis::Strong);
+    let (name, parts) = (page.name(&longest.name, 48), means(&sums_of(longest), 1).join(", "));
+    let spent = duration(longest.wall_ns);
+    page.sentence(&format!("{name} (pid {}) took {spent}: {parts}", longest.pid), Emphasis::None);
+    page.sentence(
+        "these are whole processes by their main threads: mark requests to see phases",
+        Emphasis::None,
+    );
+    page.blank();
+    processes(page, &summary.processes, summary.processes_seen);
+}
+
+fn render_facts(page: &mut Page, summary: &Summary, health: &Health, facts: &RunFacts) {
+    if !facts.command.is_empty() {
+        let (command, wall) = (page.name(&facts.command.join(" "), COMMAND), duration_of(facts.wall));
+        let (exit, emphasis) = match facts.exit {
+            Exit::Code(0) => (format!("exited with 0 after {wall}"), Emphasis::None),
+            Exit::Code(code) => (format!("exited with {code} after {wall}"), Emphasis::Warning),
+            Exit::Signal(signal) => (format!("killed by signal {signal} after {wall}"), Emphasis::Warning),
+            Exit::Running => (format!("still running after {wall}"), Emphasis::None),
+        };
+        fact(page, "program", &format!("{command}: {exit}"), emphasis);
+    }
+    let mut guest = page.safe(&facts.scenario);
+    if let Some(kernel) = &facts.kernel {
+        let _ = write!(guest, ", kernel {}", page.safe(kernel));
+    }
+    let _ = write!(guest, ", fidelity {}, {}", health.fidelity.name(), hooks(&health.hooks));
+    fact(page, "guest", &guest, Emphasis::None);
+    missing_hooks(page, &health.hooks);
+    cost(page, &health.cost);
+    lost(page, health, summary);
+    if let Some(folder) = &facts.folder {
+        let folder = page.safe(&folder.display().to_string());
+        fact(page, "folder", &folder, Emphasis::None);
+    }
+    if let Some(error) = &health.folder_error {
+        let error = page.name(error, 300);
+        fact(page, "", &format!("incomplete: {error}"), Emphasis::Bad);
+    }
+    export(page, &health.export);
+    for step in next_steps(summary, health, facts, page) {
+        fact(page, "next", &step, Emphasis::Strong);
+    }
+}
+
+/// What helps most now. Only commands that there are.
+fn next_steps(summary: &Summary, health: &Health, facts: &RunFacts, page: &Page) -> Vec<String> {
+    let mut steps = Vec::new();
+    let missing = |outcome: Outcome| matches!(outcome, Outcome::Unsupported | Outcome::Broken);
+    if health.hooks.iter().any(|hook| missing(hook.outcome))
+        || (summary.groups.is_empty() && summary.processes.is_empty())
+    {
+        steps.push("guestscope doctor".to_owned());
+    }
+    let most = summary.groups.iter().map(|group| group.latency.count).max().unwrap_or(0);
+    let Some(group) = summary.groups.first() else { return steps };
+    if most < ENOUGH_REQUESTS {
+        let why = format!("the same with more requests: {ENOUGH_REQUESTS} for causes, 100 for p99");
+        steps.push(why);
+    } else if most < 100 {
+        steps.push("the same with 100 requests or more, for p99".to_owned());
+    }
+    if health.export.traces_sent > 0
+        && let Some(slow) = group.slowest.first()
+    {
+        let (service, trace) = (page.name(&facts.service, 48), hex(&slow.trace_id));
+        steps.push(format!("in Jaeger: service {service}, trace {trace} (the slowest, #{})", slow.request));
+    }
+    steps
+}

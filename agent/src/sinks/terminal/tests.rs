@@ -1,0 +1,222 @@
+//! Every text as a person sees it, by snapshots.
+//!
+//! Snapshots are read in review; what no reviewer sees is tested in [`layout`]. Nothing here asks a terminal.
+
+mod fixtures;
+mod layout;
+
+use guestscope_ebpf::Account;
+use insta::assert_snapshot;
+
+use self::fixtures::{
+    NARROW, UNICODE, doctor, facts, healthy, hooks, is_safe, lossy, summary_of, text_of, without_escapes,
+};
+use super::{health_lines, text, *};
+use crate::{
+    analyze::samples::{Sample, Step, inference, process, renamed},
+    health::{ExportHealth, Fidelity, Health},
+    phase::{Ending, Request},
+};
+
+#[test]
+fn ordinary_run() {
+    let text = text_of(&inference(200), UNICODE);
+    assert_snapshot!(text);
+    let with_quota = RunFacts {
+        cpu_quota: Some(crate::platform::CpuQuota {
+            quota_ns: 50_000_000,
+            period_ns: 100_000_000,
+            group: "/lab/ic".to_owned(),
+        }),
+        ..facts()
+    };
+    let text = render_summary(&summary_of(&inference(200)), &healthy(), &with_quota, Style::PLAIN);
+    assert_snapshot!(text.lines().take(3).collect::<Vec<_>>().join("\n"));
+}
+
+#[test]
+fn without_unicode() {
+    assert_snapshot!(text_of(&inference(200), Style::PLAIN));
+}
+
+#[test]
+fn narrow() {
+    assert_snapshot!(text_of(&inference(200), NARROW));
+}
+
+#[test]
+fn colour_is_emphasis_and_nothing_else() {
+    let requests = inference(200);
+    let plain = text_of(&requests, UNICODE);
+    let colored = text_of(&requests, Style { color: true, ..UNICODE });
+    assert_ne!(plain, colored);
+    assert_eq!(without_escapes(&colored), plain);
+    assert_snapshot!(colored.lines().take(8).collect::<Vec<_>>().join("\n").replace('\x1b', "<ESC>"));
+}
+
+#[test]
+fn nothing_observed() {
+    let health = Health { export: ExportHealth::default(), ..healthy() };
+    let facts = RunFacts { folder: None, exit: Exit::Code(3), ..facts() };
+    assert_snapshot!(render_summary(&summary_of(&[]), &health, &facts, Style::PLAIN));
+}
+
+#[test]
+fn processes_only() {
+    let requests = [
+        process(
+            1,
+            "python",
+            812,
+            &[(Account::Cpu, 9_100_000_000), (Account::Lock, 3_100_000_000), (Account::Runq, 200_000_000)],
+        ),
+        process(2, "sh", 811, &[(Account::Sleep, 12_350_000_000), (Account::Cpu, 4_000_000)]),
+    ];
+    let health = Health { export: ExportHealth::default(), ..healthy() };
+    assert_snapshot!(render_summary(&summary_of(&requests), &health, &facts(), Style::PLAIN));
+}
+
+#[test]
+fn one_request() {
+    assert_snapshot!(text_of(&inference(1), Style::PLAIN));
+}
+
+#[test]
+fn requests_without_phases() {
+    let one = |number: u64| {
+        let steps = vec![
+            Step::Spend(Account::Cpu, 900_000 + number),
+            Step::Spend(Account::Net, 100_000 * (number % 3)),
+        ];
+        Sample::new(number, number * 2_000_000, steps).build()
+    };
+    let requests: Vec<Request> = (1..=30).map(one).collect();
+    assert_snapshot!(text_of(&requests, Style::PLAIN));
+}
+
+#[test]
+fn queues_nesting_and_every_account() {
+    let one = |number: u64| {
+        let each = |scale: u64| {
+            Account::ALL.iter().map(|&account| Step::Spend(account, scale * (account as u64 + 1))).collect()
+        };
+        let inner = Step::Nest("kernel launch", each(11_000 + number * 37));
+        let steps = vec![Step::Nest(
+            "inference",
+            vec![inner, Step::Suspend(70_000), Step::Spend(Account::Gpu, 900_000)],
+        )];
+        let queued_ns = if number.is_multiple_of(6) { 9_000_000 } else { 20_000 };
+        Sample { queued_ns, ..Sample::new(number, 1_000_000_000 + number * 3_000_000, steps) }.build()
+    };
+    let requests: Vec<Request> = (1..=120).map(one).collect();
+    assert_snapshot!(text_of(&requests, UNICODE));
+}
+
+#[test]
+fn two_kinds_of_requests() {
+    let mut requests = inference(60);
+    requests.extend(inference(30).into_iter().map(|request| renamed(request, "health check")));
+    assert_snapshot!(text_of(&requests, Style::PLAIN));
+}
+
+#[test]
+fn losses() {
+    let mut requests = inference(200);
+    requests.push(renamed(requests[0].clone(), crate::phase::WARMUP));
+    requests[5].phases[0].ending = Ending::ThreadExited;
+    requests[6].phases[0].duration_ns += 1;
+    requests[7].phases[0].edges_lost = 1;
+    let facts = RunFacts { exit: Exit::Signal(9), ..facts() };
+    let text = render_summary(&summary_of(&requests), &lossy(), &facts, Style::PLAIN);
+    let facts_only: Vec<&str> = text.lines().skip_while(|line| !line.starts_with("in 1 request ")).collect();
+    assert_snapshot!(facts_only.join("\n"));
+}
+
+#[test]
+fn every_loss_has_words_and_a_key_of_its_own() {
+    let losses = health_lines::losses(&lossy());
+    let mut keys: Vec<&str> = losses.iter().map(|loss| loss.key).collect();
+    assert!(losses.iter().all(|loss| loss.count > 0 && !loss.meaning.is_empty()));
+    keys.sort_unstable();
+    keys.dedup();
+    assert_eq!(keys.len(), losses.len());
+}
+
+#[test]
+fn huge_numbers() {
+    let one = |number: u64| {
+        let steps = vec![
+            Step::Nest("epoch", vec![Step::Spend(Account::Cpu, 400_000_000_000_000_000 + number)]),
+            Step::Spend(Account::Sleep, 7),
+        ];
+        Sample::new(18_446_744_073_709 + number, number, steps).build()
+    };
+    let requests: Vec<Request> = (0..3).map(one).collect();
+    assert_snapshot!(text_of(&requests, Style::PLAIN));
+}
+
+#[test]
+fn hostile_names_do_not_reach_the_terminal() {
+    let names = [
+        "\x1b[2J\x1b]0;title\x07",
+        "line\nbreak\tand\rreturn",
+        "\u{202e}desrever\u{2066}",
+        "\u{9b}31mC1",
+        "\u{4e2d}\u{6587}\u{540d}\u{5b57}\u{5f88}\u{957f}\u{7684}\u{9636}\u{6bb5}\u{540d}\u{79f0}\u{4e0d}\u{80fd}\u{6491}\u{7834}",
+        "e\u{301}\u{301}\u{301}\u{301}\u{200b}\u{200d}z",
+        "a very long name that goes on and on and on until the table has no place left for it at all",
+    ];
+    let nest = |name: &'static str| Step::Nest(name, vec![Step::Spend(Account::Cpu, 1_000_000)]);
+    let one = |number| Sample::new(number, number * 10_000_000, names.map(nest).to_vec()).build();
+    let requests: Vec<Request> = (0..3).map(one).collect();
+    for style in [UNICODE, Style::PLAIN, NARROW] {
+        let text = text_of(&requests, style);
+        assert!(is_safe(&text), "{text:?}");
+        assert!(text.lines().all(|line| text::width(line) <= style.width), "{text}");
+    }
+    assert_snapshot!(text_of(&requests, UNICODE).lines().skip(4).take(10).collect::<Vec<_>>().join("\n"));
+}
+
+#[test]
+fn doctor_finds_nothing_wrong() {
+    assert_snapshot!(render_doctor(&doctor("firecracker", hooks()), Style::PLAIN));
+}
+
+#[test]
+fn doctor_finds_a_container_and_missing_hooks() {
+    let mut doctor = doctor("pod-in-vm", lossy().hooks);
+    doctor.fidelity = Fidelity::None;
+    assert_snapshot!(render_doctor(&doctor, NARROW));
+}
+
+#[test]
+fn json_of_a_run() {
+    let json = render_summary_json(&summary_of(&inference(25)), &lossy(), &facts());
+    let value: serde_json::Value = serde_json::from_str(&json).expect("it is JSON");
+    assert_eq!(value["groups"][0]["latency"]["count"], 25);
+    assert_eq!(value["losses"]["pairing_torn_edges"], 1_234_567);
+    assert_snapshot!(json);
+}
+
+#[test]
+fn json_of_nothing_and_of_hostile_names() {
+    let steps = vec![Step::Nest("\x1b[2J\u{9b}31m\u{202e}\u{7f}", vec![Step::Spend(Account::Cpu, 1)])];
+    let request = Sample::new(1, 0, steps).build();
+    let json = render_summary_json(&summary_of(&[request]), &healthy(), &facts());
+    assert!(is_safe(&json), "{json:?}");
+    let value: serde_json::Value = serde_json::from_str(&json).expect("it is JSON");
+    assert_eq!(value["groups"][0]["phases"][0]["path"][0], "\x1b[2J\u{9b}31m\u{202e}\u{7f}");
+    let nothing = render_summary_json(&summary_of(&[]), &healthy(), &facts());
+    let value: serde_json::Value = serde_json::from_str(&nothing).expect("it is JSON");
+    assert_eq!((&value["requests"], &value["groups"]), (&0.into(), &serde_json::json!([])));
+}
+
+#[test]
+fn json_of_the_doctor() {
+    assert_snapshot!(render_doctor_json(&doctor("pod-in-vm", lossy().hooks)));
+}
+
+#[test]
+fn banner() {
+    assert_snapshot!(render_banner(&facts(), &healthy(), Style::PLAIN), @"guestscope 0.1.0  MVM/2/VNL/CPU  fidelity full  (kernel 6.18.44, 3 of 3 hooks, attached in 92.1 ms)");
+}
