@@ -30,6 +30,14 @@ pub const FIELDS: &[Field] = &[
     // A long up to 5.13, an unsigned int under another name from 5.14 on; read only where sched_switch does not
     // carry it. The low 32 bits are the same on a little-endian machine.
     field("OFFSET_TASK_STATE", &["task_struct.__state", "task_struct.state"]),
+    // When the task was last put on a CPU, by the run queue's clock (CONFIG_SCHED_INFO). Without it a switch-in that
+    // reached no hook is charged to the wait before it.
+    Field {
+        offset: "OFFSET_TASK_LAST_ARRIVAL",
+        mask: "",
+        paths: &["task_struct.sched_info.last_arrival"],
+        required: false,
+    },
     field("OFFSET_TASK_FILES", &["task_struct.files"]),
     field("OFFSET_FILES_FDT", &["files_struct.fdt"]),
     field("OFFSET_FDT_FD", &["fdtable.fd"]),

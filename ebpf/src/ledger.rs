@@ -60,8 +60,10 @@ pub struct Ledger {
     pub missed: u32,
     /// Events whose clock lay before the one before them.
     pub backwards: u32,
+    /// What to add to the kernel's own stamp of a switch-in, which is of another clock, to get ours; 0 while unknown.
+    pub arrival_offset_ns: u64,
     /// Rounds the size up to whole cache lines; zero.
-    pub reserved: [u64; 3],
+    pub reserved: [u64; 2],
 }
 
 impl Ledger {
@@ -87,7 +89,8 @@ impl Ledger {
         migrations: 0,
         missed: 0,
         backwards: 0,
-        reserved: [0; 3],
+        arrival_offset_ns: 0,
+        reserved: [0; 2],
     };
 
     /// The clock of an event: never before the last one. CPUs may disagree by a few ns.
@@ -221,6 +224,34 @@ impl Ledger {
             self.cpu = cpu;
         }
         self.become_(RUNNING);
+    }
+
+    /// Leaving a CPU whose switch-in was seen: `arrived` is the kernel's own stamp of it. The first stay of a thread that
+    /// was running when tracking began says nothing, since it began earlier.
+    #[inline(always)]
+    pub fn calibrate(&mut self, arrived: u64) {
+        if self.state == RUNNING && self.sequence > 1 {
+            self.arrival_offset_ns = self.since_ns.wrapping_sub(arrived);
+        }
+    }
+
+    /// The thread is on `cpu`, though its switch-in was not seen: the kernel's own stamp of it says since when. Nothing
+    /// happens while no earlier stay has told how that clock stands to ours.
+    #[inline(always)]
+    pub fn arrived_unseen(&mut self, now_ns: u64, arrived: u64, cpu: u16) {
+        if self.state == RUNNING || arrived == 0 || self.arrival_offset_ns == 0 {
+            return;
+        }
+        let mut arrived_ns = arrived.wrapping_add(self.arrival_offset_ns);
+        // Earlier than the wake-up: the stamps are a few microseconds apart. Later than now: no stamp of this stay.
+        if arrived_ns < self.since_ns {
+            arrived_ns = self.since_ns;
+        }
+        if arrived_ns > now_ns {
+            return;
+        }
+        self.missed = self.missed.wrapping_add(1);
+        self.switched_in(arrived_ns, cpu);
     }
 
     /// The accounts at `now_ns`, the open interval added to what the state names. Changes nothing.

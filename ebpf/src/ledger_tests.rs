@@ -344,6 +344,31 @@ proptest! {
         check(&steps, lost)?;
     }
 
+    /// With the kernel's own stamps a lost switch-in costs nothing but its count, once one was seen.
+    #[test]
+    fn stamps_make_up_for_lost_switch_ins(steps in steps(), their_zero_ns in 1..1_u64 << 62) {
+        let mut truth = Truth::live(1_000, &steps, Lost::Nothing);
+        truth.ledger(1_000);
+        let (mut ledger, mut stamp, mut ins, mut lost) = (born(1_000, RUNNING), their_zero_ns, 0, 0);
+        for (at_ns, event) in &truth.events {
+            if event.is_out() && ledger.state == RUNNING {
+                ledger.calibrate(stamp);
+            } else if event.is_out() {
+                ledger.arrived_unseen(*at_ns, stamp, steps[ins - 1].cpu);
+            }
+            if let Event::In { .. } = event {
+                (stamp, ins) = (their_zero_ns + at_ns, ins + 1);
+                if ins > 1 && steps[ins - 1].lost {
+                    lost += 1;
+                    continue;
+                }
+            }
+            event.apply(&mut ledger, *at_ns);
+        }
+        prop_assert_eq!(ledger.accounts_at(truth.now_ns), truth.accounts);
+        prop_assert_eq!((ledger.missed, ledger.migrations), (lost, truth.migrations));
+    }
+
     /// A tid is used again: the slot is cleared, and the new thread's ledger owes nothing to the old one's.
     #[test]
     fn a_slot_used_again_begins_anew(first in steps(), second in steps(), gap_ns in 0..1_000_000_u64) {

@@ -13,8 +13,8 @@ use guestscope_ebpf::{COMM_BYTES, Counter, ledger::Ledger};
 use crate::{
     emit::count,
     maps::{
-        FREE, LEDGERS, OFFSET_TASK_COMM, OFFSET_TASK_MAJ_FLT, OFFSET_TASK_MIN_FLT, OFFSET_TASK_PID,
-        OFFSET_TASK_TGID, SLOT_OF,
+        FREE, LEDGERS, OFFSET_TASK_COMM, OFFSET_TASK_LAST_ARRIVAL, OFFSET_TASK_MAJ_FLT, OFFSET_TASK_MIN_FLT,
+        OFFSET_TASK_PID, OFFSET_TASK_TGID, SLOT_OF,
     },
 };
 
@@ -161,6 +161,17 @@ pub(crate) fn faults(address: u64) -> (u64, u64) {
         let major = bpf_probe_read_kernel((address + u64::from(OFFSET_TASK_MAJ_FLT.load())) as *const u64);
         (minor.unwrap_or(0), major.unwrap_or(0))
     }
+}
+
+/// The kernel's own stamp of when a task was last put on a CPU, by its address; 0 where the kernel keeps none.
+#[inline(always)]
+pub(crate) fn last_arrival(address: u64) -> u64 {
+    if OFFSET_TASK_LAST_ARRIVAL.load() == 0 {
+        return 0;
+    }
+    // SAFETY: the helper checks the memory; what cannot be read is 0.
+    unsafe { bpf_probe_read_kernel((address + u64::from(OFFSET_TASK_LAST_ARRIVAL.load())) as *const u64) }
+        .unwrap_or(0)
 }
 
 /// The name of a task, by its address.

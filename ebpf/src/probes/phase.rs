@@ -6,7 +6,7 @@
 
 use aya_ebpf::{
     helpers::{
-        bpf_get_current_pid_tgid, bpf_ktime_get_ns,
+        bpf_get_current_pid_tgid, bpf_get_smp_processor_id, bpf_ktime_get_ns,
         generated::{bpf_get_current_task, bpf_probe_read_user},
     },
     macros::uprobe,
@@ -14,7 +14,7 @@ use aya_ebpf::{
 };
 use guestscope_ebpf::{
     Counter, EDGE_NAME_UNREADABLE, EDGE_TORN, EdgeRecord, Kind, MARKER_ABI_VERSION, NAME_BYTES, Operation,
-    ledger::Ledger,
+    ledger::{Ledger, RUNNING},
 };
 
 use crate::{emit, maps::STAGES, task};
@@ -54,6 +54,11 @@ pub(crate) fn edge(ctx: ProbeContext) -> u32 {
         (*stage).minor_faults = minor;
         (*stage).major_faults = major;
         let (now_ns, torn) = copy(ledger, &raw mut (*stage).ledger);
+        // This thread runs, whatever was seen of it: the copy is put right as the next switch-out will do it.
+        if (*stage).ledger.state != RUNNING {
+            let cpu = bpf_get_smp_processor_id() as u16;
+            (*stage).ledger.arrived_unseen(now_ns, task::last_arrival(address), cpu);
+        }
         if torn {
             flags |= EDGE_TORN;
             emit::count(Counter::TornEdge);
