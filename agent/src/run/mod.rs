@@ -1,1 +1,289 @@
-//! placeholder
+//! The run folder: what was observed, on disk, from the first second and whatever happens.
+//!
+//! Yields a folder that is readable at every instant: Arrow streams and a manifest while the run is on, Parquet and
+//! histograms once closed, and readers that take both. While it runs nothing here fails its caller: errors and lost
+//! rows are kept and told by [`RunFolder::health`]. It takes times and explanations from its caller and computes none.
+
+mod batches;
+mod close;
+mod columns;
+mod directory;
+mod error;
+mod histograms;
+mod manifest;
+mod name;
+mod reader;
+mod rows;
+mod stream;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+
+pub use self::{
+    batches::TornEnd,
+    close::Explain,
+    columns::{PhaseRow, Sample},
+    directory::Owner,
+    error::{Error, Result},
+    manifest::{
+        Child, ClockPair, CostRecord, Exit, ExportRecord, FORMAT, HealthRecord, HistogramEntry, Histograms,
+        HookRecord, Limits, Manifest, RowCounts, State, Versions,
+    },
+    name::{rfc3339, sanitise},
+    reader::{Folder, Requests},
+    rows::Rows,
+    table::ColumnHelp,
+};
+use self::{
+    close::Finisher,
+    columns::{MARKS, PHASES, SAMPLES, THREADS},
+    directory::Directory,
+    stream::Stream,
+    table::Table,
+};
+use crate::phase::{Mark, Request, Thread};
+
+/// Name of the manifest.
+const MANIFEST: &str = "manifest.json";
+
+/// All columns of all tables, for documentation.
+pub fn columns() -> Vec<ColumnHelp> {
+    PHASES.help().chain(THREADS.help()).chain(SAMPLES.help()).chain(MARKS.help()).collect()
+}
+
+/// Where to make a folder, and for whom.
+#[derive(Clone, Debug)]
+pub struct CreateOptions {
+    /// The directory that holds run folders; made if it is missing.
+    pub parent: PathBuf,
+    /// Whom the folder shall belong to; none leaves it to the caller of this process.
+    pub owner: Option<Owner>,
+}
+
+impl Default for CreateOptions {
+    fn default() -> Self {
+        Self { parent: PathBuf::from("runs"), owner: None }
+    }
+}
+
+/// What could not be written, so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FolderHealth {
+    /// The last error, for people; none if all went well.
+    pub last_error: Option<String>,
+    /// Rows that are in the files.
+    pub rows: RowCounts,
+    /// Rows that never will be.
+    pub rows_lost: RowCounts,
+}
+
+/// A closed folder.
+#[derive(Debug)]
+pub struct Closed {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Its final manifest.
+    pub manifest: Manifest,
+    /// What could not be done. A table that could not be converted is still there as a stream.
+    pub errors: Vec<Error>,
+}
+
+/// A run folder that is being written. If it is dropped and not closed, what waits is written and the folder stays as
+/// after a crash: readable.
+pub struct RunFolder {
+    path: PathBuf,
+    directory: Directory,
+    manifest: Manifest,
+    phases: Stream<PhaseRow>,
+    threads: Stream<Thread>,
+    samples: Stream<Sample>,
+    marks: Stream<Mark>,
+    last_error: Option<String>,
+}
+
+impl RunFolder {
+    /// Makes the folder, named by the manifest's start, scenario and name, and writes the manifest to it.
+    ///
+    /// # Errors
+    /// Any: a run that cannot keep what it sees should not begin.
+    pub fn create(options: &CreateOptions, mut manifest: Manifest) -> Result<Self> {
+        let start = manifest.clocks.first().copied().unwrap_or_default();
+        let name = name::folder_name(start.wall_ns, &manifest.scenario, &manifest.name);
+        let (path, directory) = Directory::create_unique(&options.parent, &name, options.owner)?;
+        manifest.state = State::Running;
+        let phases = Stream::create(&directory, &PHASES)?;
+        let threads = Stream::create(&directory, &THREADS)?;
+        let samples = Stream::create(&directory, &SAMPLES)?;
+        let marks = Stream::create(&directory, &MARKS)?;
+        let mut folder =
+            Self { path, directory, manifest, phases, threads, samples, marks, last_error: None };
+        folder.write_manifest()?;
+        Ok(folder)
+    }
+
+    /// Where it was made.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The manifest as it stands.
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// Appends a request: all its phases, or (counted as lost) none.
+    pub fn append_request(&mut self, request: &Request) {
+        let warmup = request.is_warmup();
+        let rows = request.phases.iter().map(|phase| PhaseRow {
+            phase: phase.clone(),
+            warmup,
+            cause: None,
+            tail: None,
+        });
+        let appended = self.phases.append(rows);
+        self.note(appended);
+    }
+
+    /// Appends a thread.
+    pub fn append_thread(&mut self, thread: &Thread) {
+        let appended = self.threads.append([thread.clone()].into_iter());
+        self.note(appended);
+    }
+
+    /// Appends a mark.
+    pub fn append_mark(&mut self, mark: &Mark) {
+        let appended = self.marks.append([mark.clone()].into_iter());
+        self.note(appended);
+    }
+
+    /// Appends a sample.
+    pub fn append_sample(&mut self, sample: &Sample) {
+        let appended = self.samples.append([*sample].into_iter());
+        self.note(appended);
+    }
+
+    /// Writes what waits. Call it every second: that is what a crash may cost.
+    pub fn flush(&mut self) {
+        let flushed = [self.phases.flush(), self.threads.flush(), self.samples.flush(), self.marks.flush()];
+        for result in flushed {
+            self.note(result);
+        }
+    }
+
+    /// Changes the manifest and writes it. Call it every minute; the row counts are filled in.
+    pub fn update_manifest(&mut self, change: impl FnOnce(&mut Manifest)) {
+        change(&mut self.manifest);
+        let written = self.write_manifest();
+        self.note(written);
+    }
+
+    /// What could not be written, so far.
+    pub fn health(&self) -> FolderHealth {
+        FolderHealth { last_error: self.last_error.clone(), rows: self.rows(), rows_lost: self.rows_lost() }
+    }
+
+    /// Writes what waits, turns the streams into Parquet, makes the histograms and writes the manifest, changed by
+    /// `finish`, for the last time. `explain` gives each phase its cause and tail; `progress` hears of phases done and
+    /// of all there are.
+    ///
+    /// # Errors
+    /// The last manifest could not be written: the folder stays readable, as one that still runs. All else that
+    /// fails is told in [`Closed::errors`].
+    pub fn close(
+        mut self,
+        finish: impl FnOnce(&mut Manifest),
+        explain: &mut Explain<'_>,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Closed> {
+        let mut errors = Vec::new();
+        errors.extend(self.phases.close().err());
+        errors.extend(self.threads.close().err());
+        errors.extend(self.samples.close().err());
+        errors.extend(self.marks.close().err());
+
+        errors.extend(self.close_phases(explain, progress));
+        errors.extend(self.close_plain(&THREADS, self.threads.written()).err());
+        errors.extend(self.close_plain(&SAMPLES, self.samples.written()).err());
+        errors.extend(self.close_plain(&MARKS, self.marks.written()).err());
+
+        finish(&mut self.manifest);
+        self.manifest.state = State::Closed;
+        if let Some(error) = errors.last() {
+            self.last_error = Some(error.to_string());
+        }
+        self.write_manifest()?;
+        Ok(Closed { path: self.path.clone(), manifest: std::mem::take(&mut self.manifest), errors })
+    }
+}
+
+/// The parts of the above.
+impl RunFolder {
+    fn close_phases(
+        &mut self,
+        explain: &mut Explain<'_>,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Option<Error> {
+        let all = self.phases.written();
+        let mut finisher = Finisher::new(&PHASES, &self.path, explain);
+        let converted = close::convert(&self.directory, &self.path, &PHASES, all, &mut |batch| {
+            let batch = finisher.finish(&batch)?;
+            progress(finisher.rows(), all);
+            Ok(batch)
+        });
+        let written = converted.and_then(|()| {
+            let histograms = finisher.write_histograms(&self.directory);
+            histograms.map_err(|source| Error::Write { file: histograms::DIRECTORY.to_owned(), source })
+        });
+        written.map(|histograms| self.manifest.histograms = histograms).err()
+    }
+
+    fn close_plain<R>(&self, table: &'static Table<R>, rows: u64) -> Result<()> {
+        close::convert(&self.directory, &self.path, table, rows, &mut Ok)
+    }
+
+    fn rows(&self) -> RowCounts {
+        RowCounts {
+            phases: self.phases.written(),
+            threads: self.threads.written(),
+            samples: self.samples.written(),
+            marks: self.marks.written(),
+        }
+    }
+
+    fn rows_lost(&self) -> RowCounts {
+        RowCounts {
+            phases: self.phases.lost(),
+            threads: self.threads.lost(),
+            samples: self.samples.lost(),
+            marks: self.marks.lost(),
+        }
+    }
+
+    fn note(&mut self, result: Result<()>) {
+        if let Err(error) = result {
+            self.last_error = Some(error.to_string());
+        }
+    }
+
+    fn write_manifest(&mut self) -> Result<()> {
+        self.manifest.rows = self.rows();
+        self.manifest.rows_lost = self.rows_lost();
+        if self.last_error.is_some() {
+            self.manifest.health.folder_error.clone_from(&self.last_error);
+        }
+        let what =
+            |error: serde_json::Error| Error::Encode { file: MANIFEST.to_owned(), what: error.to_string() };
+        let mut text = serde_json::to_vec_pretty(&self.manifest).map_err(what)?;
+        text.push(b'\n');
+        let written = self.directory.replace_with(MANIFEST, &text);
+        written.map_err(|source| Error::Write { file: MANIFEST.to_owned(), source })
+    }
+}
+
+impl Drop for RunFolder {
+    fn drop(&mut self) {
+        self.flush();
+    }
+}

@@ -1,0 +1,183 @@
+//! Closing: each stream becomes a Parquet file, batch by batch, and is removed only when that file is complete.
+//!
+//! Yields files with statistics, zstd and row groups of 65,536 rows, so that ten million rows take no more memory than
+//! one row group. Cause and tail of each phase come from the caller. Nothing here computes them.
+
+use std::{borrow::Cow, io, path::Path, sync::Arc};
+
+use arrow::array::RecordBatch;
+use parquet::{
+    arrow::ArrowWriter,
+    basic::{Compression, Encoding, ZstdLevel},
+    errors::ParquetError,
+    file::properties::{EnabledStatistics, WriterProperties},
+    schema::types::ColumnPath,
+};
+
+use super::{
+    batches::Batches,
+    columns::PhaseRow,
+    directory::Directory,
+    error::{Error, Result},
+    histograms::Collector,
+    manifest::Histograms,
+    rows::damaged,
+    stream,
+    table::{Access, Table, Words},
+};
+use crate::phase::Phase;
+
+/// Rows per row group.
+const ROW_GROUP_ROWS: usize = 65_536;
+
+/// Gives `cause` and `tail` of a phase.
+pub type Explain<'a> = dyn FnMut(&Phase) -> (Option<Cow<'static, str>>, Option<Cow<'static, str>>) + 'a;
+
+/// Changes a batch on its way from the stream to the closed file.
+type Change<'a> = dyn FnMut(RecordBatch) -> Result<RecordBatch> + 'a;
+
+/// Name of the table's file once closed.
+pub(super) fn file_name<R>(table: &Table<R>) -> String {
+    format!("{}.parquet", table.name)
+}
+
+/// Turns one stream into its closed file. `rows` is what it must hold; `folder` is for messages.
+pub(super) fn convert<R>(
+    directory: &Directory,
+    folder: &Path,
+    table: &Table<R>,
+    rows: u64,
+    change: &mut Change<'_>,
+) -> Result<()> {
+    let from = stream::file_name(table);
+    let path = folder.join(&from);
+    let unreadable = |source| Error::Read { path: path.clone(), source };
+    let mut batches = Batches::new(directory.open(&from).map_err(unreadable)?);
+    let into = file_name(table);
+    let converted = directory.replace(&into, |file| {
+        let mut writer = ArrowWriter::try_new(file, table.schema(true), Some(properties(table)))?;
+        let mut converted = 0;
+        while let Some(batch) = batches.next().map_err(unreadable)? {
+            converted += batch.num_rows() as u64;
+            writer.write(&change(batch)?)?;
+        }
+        writer.close()?;
+        Ok(converted)
+    });
+    let converted = converted.map_err(|failure: Failure| failure.at(&into))?;
+    if converted != rows {
+        // The closed file has what could be read. The stream stays beside it: it holds the evidence.
+        let what = batches.torn().map_or("too few rows", |torn| &torn.reason);
+        return Err(damaged(&path, &what, converted));
+    }
+    directory.remove(&from).map_err(|source| Error::Write { file: from, source })
+}
+
+/// Adds to each batch of phases what is known only now, and counts the phases into histograms.
+pub(super) struct Finisher<'a, 'e> {
+    table: &'static Table<PhaseRow>,
+    folder: &'a Path,
+    explain: &'a mut Explain<'e>,
+    collector: Collector,
+    words: Words,
+    rows: u64,
+}
+
+impl<'a, 'e> Finisher<'a, 'e> {
+    pub(super) fn new(
+        table: &'static Table<PhaseRow>,
+        folder: &'a Path,
+        explain: &'a mut Explain<'e>,
+    ) -> Self {
+        Self { table, folder, explain, collector: Collector::default(), words: Words::default(), rows: 0 }
+    }
+
+    /// Phases finished so far.
+    pub(super) fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Writes the histograms of them.
+    pub(super) fn write_histograms(self, directory: &Directory) -> io::Result<Histograms> {
+        self.collector.write(directory)
+    }
+
+    pub(super) fn finish(&mut self, batch: &RecordBatch) -> Result<RecordBatch> {
+        let rows = self.table.decode(batch, &mut self.words);
+        let mut rows = rows.map_err(|mismatch| mismatch.at(self.folder, self.rows))?;
+        self.rows += rows.len() as u64;
+        for row in &mut rows {
+            let (cause, tail) = (self.explain)(&row.phase);
+            row.cause = cause.map(|word| self.words.share(&word));
+            row.tail = tail.map(|word| self.words.share(&word));
+            if !row.warmup {
+                self.collector.record(&row.phase);
+            }
+        }
+        let mut present = batch.columns().iter();
+        let columns = self.table.columns.iter().filter_map(|column| {
+            if column.at_close { Some(column.encode(&rows)) } else { present.next().map(Arc::clone) }
+        });
+        RecordBatch::try_new(self.table.schema(true), columns.collect())
+            .map_err(|error| Error::Encode { file: file_name(self.table), what: error.to_string() })
+    }
+}
+
+fn properties<R>(table: &Table<R>) -> WriterProperties {
+    let mut properties = WriterProperties::builder()
+        .set_compression(Compression::ZSTD(ZstdLevel::default()))
+        .set_statistics_enabled(EnabledStatistics::Chunk)
+        .set_max_row_group_row_count(Some(ROW_GROUP_ROWS));
+    for column in &table.columns {
+        let path = ColumnPath::from(column.name.as_ref());
+        match column.access {
+            Access::Integer { .. } | Access::OptionalInteger { .. } => {
+                properties = properties
+                    .set_column_dictionary_enabled(path.clone(), false)
+                    .set_column_encoding(path, Encoding::DELTA_BINARY_PACKED);
+            }
+            Access::Flag { .. } | Access::Word { .. } | Access::Hex { .. } => {}
+        }
+    }
+    properties.build()
+}
+
+/// What can go wrong while a closed file is written.
+enum Failure {
+    Io(io::Error),
+    Parquet(ParquetError),
+    Other(Error),
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<ParquetError> for Failure {
+    fn from(error: ParquetError) -> Self {
+        Self::Parquet(error)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Other(error)
+    }
+}
+
+impl Failure {
+    fn at(self, file: &str) -> Error {
+        let file = file.to_owned();
+        match self {
+            Failure::Io(source) => Error::Write { file, source },
+            Failure::Parquet(ParquetError::External(inner)) => match inner.downcast::<io::Error>() {
+                Ok(source) => Error::Write { file, source: *source },
+                Err(inner) => Error::Encode { file, what: inner.to_string() },
+            },
+            Failure::Parquet(error) => Error::Encode { file, what: error.to_string() },
+            Failure::Other(error) => error,
+        }
+    }
+}

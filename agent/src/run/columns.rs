@@ -1,0 +1,357 @@
+//! The columns of every table of a run folder, each written once: name, type, help, and how it leaves a row and comes
+//! back. Accounts and counts come from the lists that define them, so a new one needs no edit here.
+//!
+//! Ids of traces and spans are lower-case hexadecimal text: it is what Jaeger shows and what people paste into a
+//! `WHERE`, and DuckDB and pandas take it without a conversion (fixed-size binary would arrive there as BLOB and
+//! `bytes`). Dictionaries and zstd give most of the doubled size back. Opens no file.
+
+use std::sync::{Arc, LazyLock};
+
+use guestscope_ebpf::Account;
+
+use super::table::{Access, Column, Table, Width};
+use crate::phase::{
+    Accounts, COUNT_NAMES, Counts, Ending, Mark, Phase, PhaseKind, Thread, ThreadId, TraceIds,
+};
+
+/// A column of the field at this path in the row: row type, name, help, path.
+macro_rules! integer {
+    ($row:ty: $name:literal, $help:literal, $($field:ident).+) => {
+        integer($name, $help, |row: &$row| row.$($field).+, |row: &mut $row, value| row.$($field).+ = value)
+    };
+}
+macro_rules! optional {
+    ($row:ty: $name:literal, $help:literal, $($field:ident).+) => {
+        Column::new($name, $help, Access::OptionalInteger {
+            get: Box::new(|row: &$row| row.$($field).+),
+            set: Box::new(|row: &mut $row, value| row.$($field).+ = Some(value)),
+        })
+    };
+}
+macro_rules! flag {
+    ($row:ty: $name:literal, $help:literal, $($field:ident).+) => {
+        Column::new($name, $help, Access::Flag {
+            get: Box::new(|row: &$row| row.$($field).+),
+            set: Box::new(|row: &mut $row, value| row.$($field).+ = value),
+        })
+    };
+}
+macro_rules! name {
+    ($row:ty: $name:literal, $help:literal, $($field:ident).+) => {
+        Column::new($name, $help, Access::Word {
+            get: Box::new(|row: &$row| Some(&row.$($field).+)),
+            set: Box::new(|row: &mut $row, word| {
+                row.$($field).+ = Arc::clone(word);
+                true
+            }),
+            optional: false,
+        })
+    };
+}
+/// A word that is known only when the run is over.
+macro_rules! label {
+    ($name:literal, $help:literal, $field:ident) => {
+        Column {
+            at_close: true,
+            ..Column::new(
+                $name,
+                $help,
+                Access::Word {
+                    get: Box::new(|row: &PhaseRow| row.$field.as_deref()),
+                    set: Box::new(|row, word| {
+                        row.$field = Some(Arc::clone(word));
+                        true
+                    }),
+                    optional: true,
+                },
+            )
+        }
+    };
+}
+
+/// A row of `phases`: a phase and what is known beside it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PhaseRow {
+    /// The phase.
+    pub phase: Phase,
+    /// Its request is kept, and left out of statistics.
+    pub warmup: bool,
+    /// What explains most of its excess over the baseline; only in a closed folder.
+    pub cause: Option<Arc<str>>,
+    /// The highest of p50, p90, p99, p99.9 that it reaches; only in a closed folder.
+    pub tail: Option<Arc<str>>,
+}
+
+/// The guest and the agent at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sample {
+    /// CLOCK_MONOTONIC, ns.
+    pub time_ns: u64,
+    /// CPU time of the agent's process so far, ns.
+    pub agent_cpu_ns: u64,
+    /// Its resident set, bytes.
+    pub agent_rss_bytes: u64,
+    /// Pressure of the guest so far, `some total` of /proc/pressure/cpu, us; none where the kernel lacks it.
+    pub psi_cpu_some_us: Option<u64>,
+    /// The same of memory.
+    pub psi_memory_some_us: Option<u64>,
+    /// The same of I/O.
+    pub psi_io_some_us: Option<u64>,
+    /// Time stolen by the hypervisor so far, all CPUs, ms; none where it does not say.
+    pub steal_ms: Option<u64>,
+    /// Bytes in the rings that the agent had not read yet.
+    pub ring_waiting_bytes: u64,
+}
+
+/// `phases`: a row per phase; the rows of a request lie together, the outermost first.
+pub(super) static PHASES: LazyLock<Table<PhaseRow>> = LazyLock::new(|| Table {
+    name: "phases",
+    columns: identity().into_iter().chain(interval()).chain(circumstances()).collect(),
+    blank: || PhaseRow {
+        phase: Phase {
+            id: 0,
+            parent: None,
+            root: 0,
+            kind: PhaseKind::Phase,
+            name: Arc::clone(&NO_WORD),
+            name_damaged: false,
+            request: 0,
+            thread: ThreadId::default(),
+            start_ns: 0,
+            duration_ns: 0,
+            suspended_ns: 0,
+            accounts: Accounts::default(),
+            counts: Counts::default(),
+            trace: TraceIds::default(),
+            ending: Ending::Ended,
+            edges_lost: 0,
+        },
+        warmup: false,
+        cause: None,
+        tail: None,
+    },
+});
+
+/// `threads`: a row per thread that ended, or was last seen.
+pub(super) static THREADS: LazyLock<Table<Thread>> = LazyLock::new(|| {
+    let mut columns = thread_id(|row: &Thread| &row.id, |row| &mut row.id);
+    columns.push(name!(Thread: "comm", "name at the end", comm));
+    columns.push(integer!(Thread: "end_ns", "CLOCK_MONOTONIC at the end of tracking", end_ns));
+    columns.extend(ledger(
+        |row: &Thread| (&row.accounts, &row.counts),
+        |row| (&mut row.accounts, &mut row.counts),
+    ));
+    columns.push(integer!(Thread: "phases", "marked phases that it began", phases));
+    columns.push(flag!(Thread: "exited", "it ended by itself, else observation stopped before", exited));
+    let blank = || Thread {
+        id: ThreadId::default(),
+        comm: Arc::clone(&NO_WORD),
+        end_ns: 0,
+        accounts: Accounts::default(),
+        counts: Counts::default(),
+        phases: 0,
+        exited: false,
+    };
+    Table { name: "threads", columns, blank }
+});
+
+/// `samples`: a row per look at the guest and the agent.
+pub(super) static SAMPLES: LazyLock<Table<Sample>> = LazyLock::new(|| Table {
+    name: "samples",
+    columns: vec![
+        integer!(Sample: "time_ns", "CLOCK_MONOTONIC", time_ns),
+        integer!(Sample: "agent_cpu_ns", "CPU time of the agent so far", agent_cpu_ns),
+        integer!(Sample: "agent_rss_bytes", "resident set of the agent", agent_rss_bytes),
+        optional!(Sample: "psi_cpu_some_us", "CPU pressure so far", psi_cpu_some_us),
+        optional!(Sample: "psi_memory_some_us", "memory pressure so far", psi_memory_some_us),
+        optional!(Sample: "psi_io_some_us", "I/O pressure so far", psi_io_some_us),
+        optional!(Sample: "steal_ms", "stolen by the hypervisor so far, all CPUs", steal_ms),
+        integer!(Sample: "ring_waiting_bytes", "records that the agent had not read yet", ring_waiting_bytes),
+    ],
+    blank: Sample::default,
+});
+
+/// `marks`: a row per marked point in time.
+pub(super) static MARKS: LazyLock<Table<Mark>> = LazyLock::new(|| {
+    let mut columns = thread_id(|row: &Mark| &row.thread, |row| &mut row.thread);
+    columns.push(name!(Mark: "name", "as the program gave it", name));
+    columns.push(integer!(Mark: "time_ns", "CLOCK_MONOTONIC", time_ns));
+    columns.push(optional!(Mark: "phase", "`id` of the phase that was innermost there", phase));
+    let blank = || Mark { thread: ThreadId::default(), name: Arc::clone(&NO_WORD), time_ns: 0, phase: None };
+    Table { name: "marks", columns, blank }
+});
+
+static NO_WORD: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from(""));
+
+fn identity() -> Vec<Column<PhaseRow>> {
+    vec![
+        integer!(PhaseRow: "id", "unique in the run, from 1", phase.id),
+        optional!(PhaseRow: "parent", "`id` of the phase around it", phase.parent),
+        integer!(PhaseRow: "root", "`id` of its request", phase.root),
+        Column::new(
+            "kind",
+            "request, phase, queue or process",
+            Access::Word {
+                get: Box::new(|row: &PhaseRow| Some(row.phase.kind.name())),
+                set: Box::new(|row, word| kind(word).map(|kind| row.phase.kind = kind).is_some()),
+                optional: false,
+            },
+        ),
+        name!(PhaseRow: "name", "as the program gave it", phase.name),
+        Column::new(
+            "request",
+            "number that the program gave to the request",
+            Access::Integer {
+                width: Width::Unsigned,
+                get: Box::new(|row: &PhaseRow| row.phase.request),
+                set: Box::new(|row, value| row.phase.request = value),
+            },
+        ),
+    ]
+}
+
+fn interval() -> Vec<Column<PhaseRow>> {
+    let mut columns = thread_id(|row: &PhaseRow| &row.phase.thread, |row| &mut row.phase.thread);
+    columns.push(integer!(PhaseRow: "start_ns", "CLOCK_MONOTONIC", phase.start_ns));
+    columns.push(integer!(PhaseRow: "duration_ns", "begin to end", phase.duration_ns));
+    columns.push(integer!(
+        PhaseRow: "suspended_ns",
+        "on no thread; with the accounts it makes the duration",
+        phase.suspended_ns
+    ));
+    columns.extend(ledger(
+        |row: &PhaseRow| (&row.phase.accounts, &row.phase.counts),
+        |row| (&mut row.phase.accounts, &mut row.phase.counts),
+    ));
+    columns
+}
+
+fn circumstances() -> Vec<Column<PhaseRow>> {
+    vec![
+        hex(
+            "trace_id",
+            "of the request",
+            |row| &mut row.phase.trace.trace_id,
+            |row| &row.phase.trace.trace_id,
+        ),
+        hex("span_id", "of the phase", |row| &mut row.phase.trace.span_id, |row| &row.phase.trace.span_id),
+        Column::new(
+            "parent_span_id",
+            "of the phase around it, or of the program's own span",
+            Access::Hex {
+                get: Box::new(|row: &PhaseRow| {
+                    row.phase.trace.parent_span_id.as_ref().map(<[u8; 8]>::as_slice)
+                }),
+                set: Box::new(|row, id| {
+                    id.try_into().map(|id| row.phase.trace.parent_span_id = Some(id)).is_ok()
+                }),
+                optional: true,
+            },
+        ),
+        flag!(PhaseRow: "parent_is_remote", "the parent is the program's own span", phase.trace.parent_is_remote),
+        Column::new(
+            "ending",
+            "ended, thread_exited, exec, lost or observation_stopped",
+            Access::Word {
+                get: Box::new(|row: &PhaseRow| Some(row.phase.ending.name())),
+                set: Box::new(|row, word| ending(word).map(|ending| row.phase.ending = ending).is_some()),
+                optional: false,
+            },
+        ),
+        flag!(PhaseRow: "name_damaged", "the name was cut, unreadable or repaired", phase.name_damaged),
+        integer!(PhaseRow: "edges_lost", "edges lost inside it: nested phases may be missing", phase.edges_lost),
+        flag!(PhaseRow: "warmup", "its request is left out of statistics", warmup),
+        label!("cause", "what explains most of its excess over the baseline", cause),
+        label!("tail", "highest of p50, p90, p99, p99.9 that it reaches", tail),
+    ]
+}
+
+fn thread_id<R: 'static>(read: fn(&R) -> &ThreadId, write: fn(&mut R) -> &mut ThreadId) -> Vec<Column<R>> {
+    let short = |name, help, get: fn(&ThreadId) -> u32, set: fn(&mut ThreadId, u32)| {
+        let get = Box::new(move |row: &R| u64::from(get(read(row))));
+        let set = Box::new(move |row: &mut R, value| set(write(row), value as u32));
+        Column::new(name, help, Access::Integer { width: Width::Short, get, set })
+    };
+    vec![
+        short("tid", "thread, number in the initial namespace", |id| id.tid, |id, tid| id.tid = tid),
+        short("tgid", "process, number in the initial namespace", |id| id.tgid, |id, tgid| id.tgid = tgid),
+        integer(
+            "thread_born_ns",
+            "CLOCK_MONOTONIC when tracking began: tells two users of one number apart",
+            move |row| read(row).born_ns,
+            move |row, value| write(row).born_ns = value,
+        ),
+    ]
+}
+
+fn ledger<R: 'static>(
+    read: fn(&R) -> (&Accounts, &Counts),
+    write: fn(&mut R) -> (&mut Accounts, &mut Counts),
+) -> impl Iterator<Item = Column<R>> {
+    let times = Account::ALL.into_iter().map(move |account| {
+        let column = integer(
+            "",
+            "time in this account",
+            move |row| read(row).0.get(account),
+            move |row, value| write(row).0.0[account as usize] = value,
+        );
+        Column { name: format!("time_{}_ns", account.name()).into(), may_lack: true, ..column }
+    });
+    let counts = COUNT_NAMES.into_iter().enumerate().map(move |(index, name)| {
+        let set = move |row: &mut R, value| {
+            let counts = write(row).1;
+            let mut values = counts.to_array();
+            values[index] = value;
+            *counts = Counts::from_array(values);
+        };
+        let column = integer("", "events", move |row| read(row).1.to_array()[index], set);
+        Column { name: format!("count_{}", name.replace('.', "_")).into(), may_lack: true, ..column }
+    });
+    times.chain(counts)
+}
+
+fn integer<R>(
+    name: &'static str,
+    help: &'static str,
+    get: impl Fn(&R) -> u64 + Send + Sync + 'static,
+    set: impl Fn(&mut R, u64) + Send + Sync + 'static,
+) -> Column<R> {
+    Column::new(name, help, Access::Integer { width: Width::Signed, get: Box::new(get), set: Box::new(set) })
+}
+
+fn hex<const BYTES: usize>(
+    name: &'static str,
+    help: &'static str,
+    write: fn(&mut PhaseRow) -> &mut [u8; BYTES],
+    read: fn(&PhaseRow) -> &[u8; BYTES],
+) -> Column<PhaseRow> {
+    let access = Access::Hex {
+        get: Box::new(move |row| Some(read(row))),
+        set: Box::new(move |row, id| id.try_into().map(|id| *write(row) = id).is_ok()),
+        optional: false,
+    };
+    Column::new(name, help, access)
+}
+
+/// The kind of this name. The chain names every variant, or it does not compile.
+fn kind(word: &str) -> Option<PhaseKind> {
+    let next = |kind: &PhaseKind| match kind {
+        PhaseKind::Request => Some(PhaseKind::Phase),
+        PhaseKind::Phase => Some(PhaseKind::Queue),
+        PhaseKind::Queue => Some(PhaseKind::Process),
+        PhaseKind::Process => None,
+    };
+    std::iter::successors(Some(PhaseKind::Request), next).find(|kind| kind.name() == word)
+}
+
+/// The ending of this name. The chain names every variant, or it does not compile.
+fn ending(word: &str) -> Option<Ending> {
+    let next = |ending: &Ending| match ending {
+        Ending::Ended => Some(Ending::ThreadExited),
+        Ending::ThreadExited => Some(Ending::Exec),
+        Ending::Exec => Some(Ending::Lost),
+        Ending::Lost => Some(Ending::ObservationStopped),
+        Ending::ObservationStopped => None,
+    };
+    std::iter::successors(Some(Ending::Ended), next).find(|ending| ending.name() == word)
+}

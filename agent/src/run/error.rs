@@ -1,0 +1,97 @@
+//! What can go wrong with a run folder, each with the next action.
+//!
+//! While a run is observed nothing here reaches the caller: errors are kept in [`super::FolderHealth`]. These are for
+//! making, closing and reading a folder. They print nothing.
+
+use std::{io, path::PathBuf};
+
+/// An error of the run folder. `Display` gives `what: value`; [`Error::hint`] gives the next action.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The folder could not be made.
+    #[error("cannot create the run folder: {}: {source}", path.display())]
+    Create {
+        /// The folder, or the parent of it that failed.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A file of the folder could not be written.
+    #[error("cannot write to the run folder: {file}: {source}")]
+    Write {
+        /// Its name inside the folder.
+        file: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// Rows could not be turned into a file format.
+    #[error("cannot encode rows: {file}: {what}")]
+    Encode {
+        /// The file's name inside the folder.
+        file: String,
+        /// In the words of the format's library.
+        what: String,
+    },
+    /// A file of the folder could not be read.
+    #[error("cannot read the run folder: {}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// There is no manifest here.
+    #[error("not a run folder: {}", path.display())]
+    NotARunFolder {
+        /// What was taken for one.
+        path: PathBuf,
+    },
+    /// A later guestscope wrote it.
+    #[error("run folder of a newer format: {}: {found}, this guestscope knows {known}", path.display())]
+    Newer {
+        /// The folder or file.
+        path: PathBuf,
+        /// What it has: a format number or a column.
+        found: String,
+        /// What this program knows.
+        known: String,
+    },
+    /// A file is there and makes no sense.
+    #[error("damaged file in the run folder: {}: {what}; rows read before it: {rows_kept}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+        /// Rows that were read, and given out, before the damage.
+        rows_kept: u64,
+    },
+}
+
+impl Error {
+    /// What to do about it.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Error::Create { .. } => "name a directory that you may write to: --output DIR",
+            Error::Write { .. } => {
+                "free space on that file system, or put the folder elsewhere: --output DIR; what was written stays readable"
+            }
+            Error::Encode { .. } => "what was written before stays readable; please report this as a bug",
+            Error::Read { .. } => {
+                "folders are readable by the user who ran guestscope only: use the same user, or sudo"
+            }
+            Error::NotARunFolder { .. } => {
+                "name a folder that `guestscope run` made: it holds a manifest.json"
+            }
+            Error::Newer { .. } => {
+                "read it with the guestscope that wrote it, or a later one: see \"versions\" in manifest.json"
+            }
+            Error::Damaged { .. } => {
+                "the other files of the folder may still be read; copy it again if it was copied"
+            }
+        }
+    }
+}
+
+/// Of this module.
+pub type Result<T> = std::result::Result<T, Error>;

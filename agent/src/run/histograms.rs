@@ -1,0 +1,106 @@
+//! HDR histograms of the durations of phases, one per kind and name, for tools that want quantiles without the rows.
+//!
+//! They are made while the folder is closed, from its rows: a run pays nothing for them and they cannot disagree with
+//! the table. Requests marked as warm-up are left out, as in all statistics. Yields files in the V2 encoding (no
+//! deflate) and their index. Reads no rows by itself.
+
+use std::{collections::HashMap, io, sync::Arc};
+
+use hdrhistogram::{
+    Histogram,
+    serialization::{Deserializer, Serializer, V2Serializer},
+};
+
+use super::{
+    directory::Directory,
+    manifest::{HistogramEntry, Histograms},
+    name::{fingerprint, sanitise},
+};
+use crate::phase::{Phase, PhaseKind};
+
+/// Directory of the files.
+pub(super) const DIRECTORY: &str = "histograms";
+
+/// Names that have a histogram of their own, in the order of their first phases.
+const MOST_NAMES: usize = 1_000;
+
+/// Shortest duration that is told apart, ns: a marker's own cost is some hundred.
+const LOWEST_NS: u64 = 1_000;
+
+/// Longest duration, ns: one day. Longer ones count as one day.
+const HIGHEST_NS: u64 = 86_400_000_000_000;
+
+/// Significant decimal digits: values are exact to 0.1 %.
+const DIGITS: u8 = 3;
+
+/// Largest file that is read back; the largest written is 60 kB.
+const MOST_FILE_BYTES: u64 = 1 << 20;
+
+/// Histograms in the making. Each takes 20 kB for durations of up to 10 ms and 116 kB for up to a day: at most 116 MB
+/// for 1,000 names, and 1 MB in a usual run.
+#[derive(Default)]
+pub(super) struct Collector {
+    names: HashMap<(PhaseKind, Arc<str>), Histogram<u32>>,
+    others: u64,
+}
+
+impl Collector {
+    pub(super) fn record(&mut self, phase: &Phase) {
+        let key = (phase.kind, Arc::clone(&phase.name));
+        if self.names.len() >= MOST_NAMES && !self.names.contains_key(&key) {
+            self.others += 1;
+            return;
+        }
+        let histogram = self.names.entry(key).or_insert_with(|| {
+            // It begins with room for 1 ms and grows: most phases never need the buckets of a day.
+            let mut histogram = Histogram::new_with_bounds(LOWEST_NS, 1_000_000, DIGITS)
+                .expect("1 us to 1 ms in three digits are bounds that the crate documents as valid");
+            histogram.auto(true);
+            histogram
+        });
+        histogram.saturating_record(phase.duration_ns.min(HIGHEST_NS));
+    }
+
+    /// Writes a file for each, and gives their index, by kind and name.
+    pub(super) fn write(self, directory: &Directory) -> io::Result<Histograms> {
+        let mut histograms = Histograms {
+            lowest_ns: LOWEST_NS,
+            highest_ns: HIGHEST_NS,
+            digits: DIGITS,
+            others: self.others,
+            entries: Vec::with_capacity(self.names.len()),
+        };
+        if self.names.is_empty() {
+            return Ok(histograms);
+        }
+        let directory = directory.subdirectory(DIRECTORY)?;
+        let mut bytes = Vec::new();
+        let mut serializer = V2Serializer::new();
+        for ((kind, name), histogram) in self.names {
+            bytes.clear();
+            serializer.serialize(&histogram, &mut bytes).map_err(io::Error::other)?;
+            let file = format!("{}-{}-{:016x}.v2", kind.name(), sanitise(&name, "name"), fingerprint(&name));
+            directory.create(&file).and_then(|mut created| io::Write::write_all(&mut created, &bytes))?;
+            let (kind, name) = (kind.name().to_owned(), name.as_ref().to_owned());
+            histograms.entries.push(HistogramEntry { kind, name, file, count: histogram.len() });
+        }
+        histograms.entries.sort_by(|a, b| (&a.kind, &a.name).cmp(&(&b.kind, &b.name)));
+        Ok(histograms)
+    }
+}
+
+/// Reads one back.
+///
+/// # Errors
+/// The file cannot be read, or is none.
+pub(super) fn read(file: &mut impl io::Read) -> io::Result<Histogram<u64>> {
+    let invalid = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_owned());
+    let mut bytes = Vec::new();
+    io::Read::read_to_end(&mut io::Read::take(file, MOST_FILE_BYTES), &mut bytes)?;
+    // The decoder reserves what the file claims to hold: check the claim against the file first.
+    let claimed = bytes.get(4..8).and_then(|length| length.try_into().ok()).map(u32::from_be_bytes);
+    if claimed.is_none_or(|claimed| claimed as usize > bytes.len()) {
+        return Err(invalid("too short for a histogram"));
+    }
+    Deserializer::new().deserialize(&mut bytes.as_slice()).map_err(|error| invalid(&error.to_string()))
+}

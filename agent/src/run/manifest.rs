@@ -1,0 +1,372 @@
+//! `manifest.json`: what was run, where, when, how completely it was seen, and what lies beside it in the folder.
+//!
+//! Yields plain serde structs, format 1. Fields that a reader does not know are left alone and fields that a folder
+//! lacks are empty, so that a field may be added without a new format. It asks the machine for nothing: callers fill it.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::name::rfc3339;
+use crate::{
+    health::{AgentCost, ExportHealth, Fidelity, Health, KernelLosses, Verdict},
+    phase::PairingLosses,
+};
+
+/// The format that this program writes, and the newest that it reads. It goes up when an old reader would get
+/// something wrong: another account, another meaning.
+pub const FORMAT: u32 = 1;
+
+/// Clock pairs kept: a day of minutes. Longer runs keep every second one, then every fourth, ...
+const MOST_CLOCKS: usize = 1_440;
+
+/// The manifest.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Manifest {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// Being written, or complete.
+    pub state: State,
+    /// 16 random bytes, hexadecimal.
+    pub run_id: String,
+    /// What the user called the run.
+    pub name: String,
+    /// The command observed, with its arguments; empty if it was attached to.
+    pub command: Vec<String>,
+    /// Begin, wall time, RFC 3339.
+    pub start: String,
+    /// End, wall time, RFC 3339; empty while it runs and after a crash.
+    pub end: String,
+    /// The two clocks side by side: at the start, every minute, at the end.
+    pub clocks: Vec<ClockPair>,
+    /// /proc/sys/kernel/random/boot_id: monotonic times of two runs compare only within one boot.
+    pub boot_id: String,
+    /// `platform/cores/pinning/processor`.
+    pub scenario: String,
+    /// The platform alone.
+    pub platform: String,
+    /// How much could be seen.
+    pub fidelity: String,
+    /// Kernel release.
+    pub kernel: String,
+    /// CPU model.
+    pub cpu_model: String,
+    /// CPUs that the guest has.
+    pub logical_cpus: u32,
+    /// Memory that the guest has, bytes.
+    pub memory_bytes: u64,
+    /// Limits of the observed cgroup.
+    pub limits: Limits,
+    /// The process that was started; none if it was attached to.
+    pub child: Option<Child>,
+    /// What the workload says about itself, as it wrote it.
+    pub workload: Option<serde_json::Map<String, serde_json::Value>>,
+    /// Who wrote this.
+    pub versions: Versions,
+    /// What the agent says about itself.
+    pub health: HealthRecord,
+    /// Rows in each table.
+    pub rows: RowCounts,
+    /// Rows that could not be written.
+    pub rows_lost: RowCounts,
+    /// What is in `histograms/`.
+    pub histograms: Histograms,
+}
+
+/// State of a folder.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// Being written; after a crash, for ever.
+    #[default]
+    Running,
+    /// Complete.
+    Closed,
+}
+
+/// The two clocks at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ClockPair {
+    /// CLOCK_MONOTONIC, ns.
+    pub monotonic_ns: u64,
+    /// CLOCK_REALTIME, ns since 1970.
+    pub wall_ns: u64,
+}
+
+/// Limits of a cgroup; what is none is unlimited or unknown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Limits {
+    /// CPU time per period, ns.
+    pub cpu_quota_ns: Option<u64>,
+    /// The period, ns.
+    pub cpu_period_ns: Option<u64>,
+    /// CPUs that it may run on.
+    pub cpus: Option<u32>,
+    /// Memory, bytes.
+    pub memory_bytes: Option<u64>,
+    /// Threads.
+    pub pids: Option<u64>,
+}
+
+/// The process that was started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Child {
+    /// User that it ran as.
+    pub uid: u32,
+    /// How it ended; none while it runs.
+    pub exit: Option<Exit>,
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Exit {
+    /// With this code.
+    Code(i32),
+    /// By this signal.
+    Signal(i32),
+}
+
+/// Versions of the writer.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Versions {
+    /// Of this program.
+    pub guestscope: String,
+    /// Of the contract between its kernel side and the rest.
+    pub contract: u32,
+}
+
+/// Rows by table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RowCounts {
+    /// Of `phases`.
+    pub phases: u64,
+    /// Of `threads`.
+    pub threads: u64,
+    /// Of `samples`.
+    pub samples: u64,
+    /// Of `marks`.
+    pub marks: u64,
+}
+
+/// Index of the histograms.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Histograms {
+    /// Durations below it are not told apart, ns.
+    pub lowest_ns: u64,
+    /// Durations above it count as this, ns.
+    pub highest_ns: u64,
+    /// Significant decimal digits.
+    pub digits: u8,
+    /// Phases without a histogram: their names came after the first 1,000.
+    pub others: u64,
+    /// The files.
+    pub entries: Vec<HistogramEntry>,
+}
+
+/// One histogram.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HistogramEntry {
+    /// Kind of its phases.
+    pub kind: String,
+    /// Name of its phases.
+    pub name: String,
+    /// File name inside `histograms/`.
+    pub file: String,
+    /// Phases in it.
+    pub count: u64,
+}
+
+/// [`Health`] as it is kept, less the fidelity, which stands beside the scenario.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HealthRecord {
+    /// Hook by hook.
+    pub hooks: Vec<HookRecord>,
+    /// What did not arrive or could not be paired, by name, also where it is zero.
+    pub losses: BTreeMap<String, u64>,
+    /// The agent's own cost.
+    pub cost: CostRecord,
+    /// The export.
+    pub export: ExportRecord,
+    /// Why rows are missing in the folder, for people.
+    pub folder_error: Option<String>,
+}
+
+/// [`Verdict`] as it is kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HookRecord {
+    /// As in KERNELS.md.
+    pub hook: String,
+    /// ok, unsupported, broken or off.
+    pub outcome: String,
+    /// What it is for, or what is missing without it.
+    pub consequence: String,
+    /// What to do about it, if anything.
+    pub remedy: Option<String>,
+}
+
+/// [`AgentCost`] as it is kept: nanoseconds and bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CostRecord {
+    /// CPU time of the agent, ns.
+    pub cpu_ns: u64,
+    /// Wall time that this refers to, ns.
+    pub wall_ns: u64,
+    /// Largest resident set, bytes.
+    pub rss_peak_bytes: u64,
+    /// From start to all probes in place, ns.
+    pub attach_ns: u64,
+    /// CPU time inside the BPF programs, ns, where the kernel counts it.
+    pub bpf_ns: Option<u64>,
+}
+
+/// [`ExportHealth`] as it is kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ExportRecord {
+    /// Where to, without credentials; none if no export was asked for.
+    pub endpoint: Option<String>,
+    /// Spans that the collector took.
+    pub spans_sent: u64,
+    /// Traces all of whose spans it took.
+    pub traces_sent: u64,
+    /// Spans kept in the folder because it was away.
+    pub spans_spilled: u64,
+    /// Spans neither sent nor kept.
+    pub spans_dropped: u64,
+    /// Spans that it took and refused.
+    pub spans_rejected: u64,
+    /// The last error, for people.
+    pub last_error: Option<String>,
+}
+
+impl Manifest {
+    /// Of a run that begins now: everything else is for the caller to fill.
+    pub fn new(run_id: [u8; 16], name: &str, start: ClockPair) -> Self {
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        Self {
+            format: FORMAT,
+            run_id: format!("{:032x}", u128::from_be_bytes(run_id)),
+            name: name.to_owned(),
+            start: rfc3339(start.wall_ns),
+            clocks: vec![start],
+            versions: Versions { guestscope: version, contract: guestscope_ebpf::CONTRACT_VERSION },
+            ..Self::default()
+        }
+    }
+
+    /// Notes both clocks. The first and the newest are always kept; of the others, as many as a day has minutes.
+    pub fn add_clock(&mut self, clock: ClockPair) {
+        if self.clocks.len() >= MOST_CLOCKS {
+            let mut index = 0;
+            self.clocks.retain(|_| {
+                index += 1;
+                index % 2 == 1
+            });
+        }
+        self.clocks.push(clock);
+    }
+
+    /// Notes the end.
+    pub fn set_end(&mut self, clock: ClockPair) {
+        self.end = rfc3339(clock.wall_ns);
+        self.add_clock(clock);
+    }
+
+    /// Wall time, ns since 1970, of a monotonic time: by the pair before it, or the first.
+    pub fn wall_ns(&self, monotonic_ns: u64) -> u64 {
+        let before = self.clocks.partition_point(|clock| clock.monotonic_ns <= monotonic_ns);
+        let pair = self.clocks.get(before.saturating_sub(1)).copied().unwrap_or_default();
+        pair.wall_ns.saturating_add_signed(monotonic_ns.wrapping_sub(pair.monotonic_ns).cast_signed())
+    }
+
+    /// Takes over the agent's health, fidelity included.
+    pub fn set_health(&mut self, health: &Health) {
+        let Health { fidelity, hooks, kernel, pairing, cost, export, folder_error, rows_lost: _ } = health;
+        let fidelity: Fidelity = *fidelity;
+        fidelity.name().clone_into(&mut self.fidelity);
+        self.health = HealthRecord {
+            hooks: hooks.iter().map(HookRecord::from).collect(),
+            losses: kernel_losses(*kernel).into_iter().chain(pairing_losses(*pairing)).collect(),
+            cost: CostRecord::from(cost),
+            export: ExportRecord::from(export),
+            folder_error: folder_error.clone(),
+        };
+    }
+}
+
+impl From<&Verdict> for HookRecord {
+    fn from(verdict: &Verdict) -> Self {
+        let Verdict { hook, outcome, consequence, remedy } = verdict.clone();
+        Self { hook, outcome: outcome.name().to_owned(), consequence, remedy }
+    }
+}
+
+impl From<&AgentCost> for CostRecord {
+    fn from(cost: &AgentCost) -> Self {
+        let AgentCost { cpu, wall, rss_peak_bytes, attach, bpf } = *cost;
+        let [cpu_ns, wall_ns, attach_ns] = [cpu, wall, attach].map(|time| time.as_nanos() as u64);
+        Self { cpu_ns, wall_ns, rss_peak_bytes, attach_ns, bpf_ns: bpf.map(|time| time.as_nanos() as u64) }
+    }
+}
+
+impl From<&ExportHealth> for ExportRecord {
+    fn from(export: &ExportHealth) -> Self {
+        let ExportHealth {
+            endpoint,
+            spans_sent,
+            traces_sent,
+            spans_spilled,
+            spans_dropped,
+            spans_rejected,
+            last_error,
+        } = export.clone();
+        Self { endpoint, spans_sent, traces_sent, spans_spilled, spans_dropped, spans_rejected, last_error }
+    }
+}
+
+fn kernel_losses(losses: KernelLosses) -> [(String, u64); 6] {
+    let KernelLosses { edges, task_events, tasks_missed, edges_torn, stale_slots, unknown_abi } = losses;
+    [
+        ("kernel.edges", edges),
+        ("kernel.task_events", task_events),
+        ("kernel.tasks_missed", tasks_missed),
+        ("kernel.edges_torn", edges_torn),
+        ("kernel.stale_slots", stale_slots),
+        ("kernel.unknown_abi", unknown_abi),
+    ]
+    .map(|(name, count)| (name.to_owned(), count))
+}
+
+fn pairing_losses(losses: PairingLosses) -> [(String, u64); 7] {
+    let PairingLosses {
+        edges_lost,
+        edges_before,
+        unmatched_ends,
+        unended_phases,
+        damaged_names,
+        unknown_edges,
+        torn_edges,
+    } = losses;
+    [
+        ("pairing.edges_lost", edges_lost),
+        ("pairing.edges_before", edges_before),
+        ("pairing.unmatched_ends", unmatched_ends),
+        ("pairing.unended_phases", unended_phases),
+        ("pairing.damaged_names", damaged_names),
+        ("pairing.unknown_edges", unknown_edges),
+        ("pairing.torn_edges", torn_edges),
+    ]
+    .map(|(name, count)| (name.to_owned(), count))
+}

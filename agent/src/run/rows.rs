@@ -1,0 +1,149 @@
+//! Rows of a table from either form of its file: Parquet once closed, an Arrow stream before that or after a crash.
+//!
+//! Yields typed rows in bounded memory, a batch at a time. A torn end of a stream ends the rows and is told apart from
+//! damage, which is an error. Writes nothing.
+
+use std::{
+    fs::File,
+    io,
+    path::{Path, PathBuf},
+};
+
+use arrow::array::RecordBatch;
+use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
+
+use super::{
+    batches::{Batches, TornEnd},
+    close,
+    error::{Error, Result},
+    stream,
+    table::{Mismatch, Table, Words},
+};
+
+/// Rows decoded at once: 1.5 MB of phases.
+const BATCH_ROWS: usize = 4_096;
+
+/// An iterator over the rows of one table. After an error it is over.
+pub struct Rows<R: 'static> {
+    table: &'static Table<R>,
+    path: PathBuf,
+    source: Source,
+    words: Words,
+    decoded: std::vec::IntoIter<R>,
+    given: u64,
+}
+
+enum Source {
+    Closed(Box<ParquetRecordBatchReader>),
+    Stream(Box<Batches<File>>),
+    Over(Option<TornEnd>),
+}
+
+impl<R> Rows<R> {
+    /// Opens the closed form, or the other one.
+    pub(super) fn open(folder: &Path, table: &'static Table<R>) -> Result<Self> {
+        let closed = folder.join(close::file_name(table));
+        let (path, source) = match File::open(&closed) {
+            Ok(file) => {
+                let reader = ParquetRecordBatchReaderBuilder::try_new(file)
+                    .and_then(|builder| builder.with_batch_size(BATCH_ROWS).build())
+                    .map_err(|error| damaged(&closed, &error, 0))?;
+                (closed, Source::Closed(Box::new(reader)))
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let path = folder.join(stream::file_name(table));
+                let file = File::open(&path).map_err(|source| Error::Read { path: path.clone(), source })?;
+                (path, Source::Stream(Box::new(Batches::new(file))))
+            }
+            Err(source) => return Err(Error::Read { path: closed, source }),
+        };
+        Ok(Self { table, path, source, words: Words::default(), decoded: Vec::new().into_iter(), given: 0 })
+    }
+
+    /// What could not be used at the end of a stream; none before the rows are over, and none if all was whole.
+    pub fn torn_end(&self) -> Option<&TornEnd> {
+        match &self.source {
+            Source::Over(torn) => torn.as_ref(),
+            Source::Closed(_) | Source::Stream(_) => None,
+        }
+    }
+
+    /// Rows given so far.
+    pub fn given(&self) -> u64 {
+        self.given
+    }
+
+    /// The file that they come from.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Ends the rows with an error about the file.
+    pub(super) fn fail(&mut self, what: &str) -> Error {
+        self.source = Source::Over(None);
+        self.decoded = Vec::new().into_iter();
+        damaged(&self.path, &what, self.given)
+    }
+
+    fn decode(&mut self, batch: &RecordBatch) -> Result<Vec<R>> {
+        self.table.decode(batch, &mut self.words).map_err(|mismatch| mismatch.at(&self.path, self.given))
+    }
+
+    fn next_batch(&mut self) -> Result<Option<Vec<R>>> {
+        let batch = match &mut self.source {
+            Source::Closed(reader) => {
+                reader.next().transpose().map_err(|error| damaged(&self.path, &error, self.given))?
+            }
+            Source::Stream(batches) => {
+                let batch = batches.next();
+                batch.map_err(|source| Error::Read { path: self.path.clone(), source })?
+            }
+            Source::Over(_) => return Ok(None),
+        };
+        batch.map(|batch| self.decode(&batch)).transpose()
+    }
+}
+
+impl<R> Iterator for Rows<R> {
+    type Item = Result<R>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(row) = self.decoded.next() {
+                self.given += 1;
+                return Some(Ok(row));
+            }
+            match self.next_batch() {
+                Ok(Some(rows)) => self.decoded = rows.into_iter(),
+                Ok(None) => {
+                    if let Source::Stream(batches) = &self.source {
+                        self.source = Source::Over(batches.torn().cloned());
+                    }
+                    return None;
+                }
+                Err(error) => {
+                    self.source = Source::Over(None);
+                    return Some(Err(error));
+                }
+            }
+        }
+    }
+}
+
+impl Mismatch {
+    /// As an error about the file at `path`.
+    pub(super) fn at(self, path: &Path, rows_kept: u64) -> Error {
+        match self {
+            Mismatch::Unknown(column) => Error::Newer {
+                path: path.to_owned(),
+                found: format!("column `{column}`"),
+                known: "no such account".to_owned(),
+            },
+            Mismatch::Senseless(what) => damaged(path, &what, rows_kept),
+        }
+    }
+}
+
+pub(super) fn damaged(path: &Path, what: &dyn std::fmt::Display, rows_kept: u64) -> Error {
+    Error::Damaged { path: path.to_owned(), what: what.to_string(), rows_kept }
+}

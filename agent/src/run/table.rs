@@ -1,0 +1,328 @@
+//! Rows to columns and back, driven by a table of columns: the one place that knows Arrow's arrays.
+//!
+//! Yields record batches from rows and rows from record batches. Knows no files, and no column by name.
+
+use std::{borrow::Cow, collections::HashSet, sync::Arc};
+
+use arrow::{
+    array::{
+        Array, ArrayRef, AsArray, BooleanArray, Int32Array, Int64Array, RecordBatch, StringArray,
+        StringBuilder, StringDictionaryBuilder, UInt64Array,
+    },
+    compute::cast,
+    datatypes::{DataType, Field, Int32Type, Int64Type, Schema, SchemaRef, UInt64Type},
+    error::ArrowError,
+};
+
+/// How an integer is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Width {
+    /// Int64. All times and counts: SQL and pandas subtract them without surprise, and 2^63 ns are 292 years.
+    Signed,
+    /// Int32: thread numbers.
+    Short,
+    /// UInt64: numbers that a program chose, all bits of them.
+    Unsigned,
+}
+
+/// Reads a value of type `T` from a row.
+pub(super) type Get<R, T> = Box<dyn Fn(&R) -> T + Send + Sync>;
+/// The same, borrowed from the row.
+pub(super) type Borrow<R, T> = Box<dyn Fn(&R) -> Option<&T> + Send + Sync>;
+/// Puts a value into a row.
+pub(super) type Set<R, T> = Box<dyn Fn(&mut R, T) + Send + Sync>;
+/// Puts a value into a row, or says `false`: it makes no sense there.
+pub(super) type Check<R, T> = Box<dyn Fn(&mut R, &T) -> bool + Send + Sync>;
+
+/// How a value leaves its row and comes back.
+pub(super) enum Access<R> {
+    Integer {
+        width: Width,
+        get: Get<R, u64>,
+        set: Set<R, u64>,
+    },
+    OptionalInteger {
+        get: Get<R, Option<u64>>,
+        set: Set<R, u64>,
+    },
+    Flag {
+        get: Get<R, bool>,
+        set: Set<R, bool>,
+    },
+    /// Words that repeat: a dictionary.
+    Word {
+        get: Borrow<R, str>,
+        set: Check<R, Arc<str>>,
+        optional: bool,
+    },
+    /// Bytes as lower-case hexadecimal text.
+    Hex {
+        get: Borrow<R, [u8]>,
+        set: Check<R, [u8]>,
+        optional: bool,
+    },
+}
+
+/// One column.
+pub(super) struct Column<R> {
+    pub(super) name: Cow<'static, str>,
+    /// One line for people.
+    pub(super) help: &'static str,
+    pub(super) access: Access<R>,
+    /// Known only when the run is over: not in the stream.
+    pub(super) at_close: bool,
+    /// A folder without it is from before it existed, and reads as zero or none.
+    pub(super) may_lack: bool,
+}
+
+/// The columns of one file.
+pub(super) struct Table<R: 'static> {
+    /// File name without its extension.
+    pub(super) name: &'static str,
+    pub(super) columns: Vec<Column<R>>,
+    /// The row that setters start from.
+    pub(super) blank: fn() -> R,
+}
+
+/// A column as documentation shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ColumnHelp {
+    /// File name without its extension.
+    pub table: &'static str,
+    /// Name of the column.
+    pub name: String,
+    /// Its Arrow type; a dictionary of words is `Utf8`.
+    pub data_type: String,
+    /// Some rows may lack it.
+    pub nullable: bool,
+    /// One line.
+    pub help: &'static str,
+}
+
+/// Why columns do not become rows.
+#[derive(Debug)]
+pub(super) enum Mismatch {
+    /// A column that this program must not leave out.
+    Unknown(String),
+    /// What makes no sense, in words.
+    Senseless(String),
+}
+
+impl<R> Column<R> {
+    pub(super) fn new(name: &'static str, help: &'static str, access: Access<R>) -> Self {
+        Self { name: Cow::Borrowed(name), help, access, at_close: false, may_lack: false }
+    }
+
+    fn data_type(&self) -> DataType {
+        match self.access {
+            Access::Integer { width: Width::Signed, .. } | Access::OptionalInteger { .. } => DataType::Int64,
+            Access::Integer { width: Width::Short, .. } => DataType::Int32,
+            Access::Integer { width: Width::Unsigned, .. } => DataType::UInt64,
+            Access::Flag { .. } => DataType::Boolean,
+            Access::Word { .. } => DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8)),
+            Access::Hex { .. } => DataType::Utf8,
+        }
+    }
+
+    pub(super) fn field(&self) -> Field {
+        let nullable = match self.access {
+            Access::Integer { .. } | Access::Flag { .. } => false,
+            Access::OptionalInteger { .. } => true,
+            Access::Word { optional, .. } | Access::Hex { optional, .. } => optional,
+        };
+        Field::new(self.name.as_ref(), self.data_type(), nullable)
+    }
+
+    pub(super) fn encode(&self, rows: &[R]) -> ArrayRef {
+        match &self.access {
+            Access::Integer { width, get, .. } => {
+                let values = rows.iter().map(get);
+                match width {
+                    Width::Signed => Arc::new(Int64Array::from_iter_values(values.map(u64::cast_signed))),
+                    Width::Short => Arc::new(Int32Array::from_iter_values(values.map(|value| value as i32))),
+                    Width::Unsigned => Arc::new(UInt64Array::from_iter_values(values)),
+                }
+            }
+            Access::OptionalInteger { get, .. } => {
+                Arc::new(rows.iter().map(|row| get(row).map(u64::cast_signed)).collect::<Int64Array>())
+            }
+            Access::Flag { get, .. } => {
+                Arc::new(rows.iter().map(|row| Some(get(row))).collect::<BooleanArray>())
+            }
+            Access::Word { get, .. } => {
+                let mut words = StringDictionaryBuilder::<Int32Type>::new();
+                for row in rows {
+                    words.append_option(get(row));
+                }
+                Arc::new(words.finish())
+            }
+            Access::Hex { get, .. } => Arc::new(encode_hex(rows, get)),
+        }
+    }
+
+    fn decode(&self, array: &ArrayRef, rows: &mut [R], words: &mut Words) -> Result<(), Mismatch> {
+        let senseless = |what: &str| Mismatch::Senseless(format!("column `{}`: {what}", self.name));
+        let array = match cast(array, &self.data_type()) {
+            Ok(array) => array,
+            Err(error) => return Err(senseless(&error.to_string())),
+        };
+        if array.null_count() > 0 && !self.field().is_nullable() {
+            return Err(senseless("a value is missing"));
+        }
+        let sensible = match &self.access {
+            Access::Integer { width, set, .. } => {
+                let rows = rows.iter_mut();
+                match width {
+                    Width::Signed => rows
+                        .zip(array.as_primitive::<Int64Type>().values())
+                        .for_each(|(row, value)| set(row, value.cast_unsigned())),
+                    Width::Short => rows
+                        .zip(array.as_primitive::<Int32Type>().values())
+                        .for_each(|(row, value)| set(row, u64::from(value.cast_unsigned()))),
+                    Width::Unsigned => rows
+                        .zip(array.as_primitive::<UInt64Type>().values())
+                        .for_each(|(row, value)| set(row, *value)),
+                }
+                true
+            }
+            Access::OptionalInteger { set, .. } => {
+                for (row, value) in rows.iter_mut().zip(array.as_primitive::<Int64Type>()) {
+                    if let Some(value) = value {
+                        set(row, value.cast_unsigned());
+                    }
+                }
+                true
+            }
+            Access::Flag { set, .. } => {
+                for (row, value) in rows.iter_mut().zip(array.as_boolean()) {
+                    set(row, value.unwrap_or_default());
+                }
+                true
+            }
+            Access::Word { set, .. } => decode_words(&array, rows, words, set),
+            Access::Hex { set, .. } => decode_hex(array.as_string(), rows, set),
+        };
+        if sensible { Ok(()) } else { Err(senseless("a word that has no meaning there")) }
+    }
+}
+
+impl<R> Table<R> {
+    /// Of the stream (without what is known only at the end), or of the closed file.
+    pub(super) fn schema(&self, closed: bool) -> SchemaRef {
+        let columns = self.columns.iter().filter(|column| closed || !column.at_close);
+        Arc::new(Schema::new(columns.map(Column::field).collect::<Vec<_>>()))
+    }
+
+    /// For documentation.
+    pub(super) fn help(&self) -> impl Iterator<Item = ColumnHelp> {
+        self.columns.iter().map(|column| {
+            let field = column.field();
+            let data_type = match column.access {
+                Access::Word { .. } => DataType::Utf8,
+                Access::Integer { .. }
+                | Access::OptionalInteger { .. }
+                | Access::Flag { .. }
+                | Access::Hex { .. } => column.data_type(),
+            };
+            let data_type = data_type.to_string();
+            let (name, nullable) = (field.name().clone(), field.is_nullable());
+            ColumnHelp { table: self.name, name, data_type, nullable, help: column.help }
+        })
+    }
+
+    /// The stream's columns of `rows`.
+    pub(super) fn encode(&self, schema: &SchemaRef, rows: &[R]) -> Result<RecordBatch, ArrowError> {
+        let columns = self.columns.iter().filter(|column| !column.at_close);
+        RecordBatch::try_new(Arc::clone(schema), columns.map(|column| column.encode(rows)).collect())
+    }
+
+    /// Rows from a batch of either form. Columns that this program does not know are left out, but not a time: without
+    /// it the accounts of a phase would no longer add up.
+    pub(super) fn decode(&self, batch: &RecordBatch, words: &mut Words) -> Result<Vec<R>, Mismatch> {
+        let known = |name: &str| self.columns.iter().any(|column| column.name == name);
+        let fields = batch.schema_ref().fields();
+        let is_account = |name: &str| name.starts_with("time_") && name.ends_with("_ns");
+        if let Some(field) = fields.iter().find(|field| is_account(field.name()) && !known(field.name())) {
+            return Err(Mismatch::Unknown(field.name().clone()));
+        }
+        let mut rows: Vec<R> = std::iter::repeat_with(self.blank).take(batch.num_rows()).collect();
+        for column in &self.columns {
+            match batch.column_by_name(&column.name) {
+                Some(array) => column.decode(array, &mut rows, words)?,
+                None if column.may_lack || column.at_close => {}
+                None => return Err(Mismatch::Senseless(format!("column `{}` is missing", column.name))),
+            }
+        }
+        Ok(rows)
+    }
+}
+
+/// Words seen before, so that a million rows share one allocation per name.
+#[derive(Debug, Default)]
+pub(super) struct Words(HashSet<Arc<str>>);
+
+impl Words {
+    /// Names kept: programs have a few dozen. A folder with a name per row must not fill the memory.
+    const MOST: usize = 4096;
+
+    pub(super) fn share(&mut self, word: &str) -> Arc<str> {
+        if let Some(word) = self.0.get(word) {
+            return Arc::clone(word);
+        }
+        let word = Arc::<str>::from(word);
+        if self.0.len() < Self::MOST {
+            self.0.insert(Arc::clone(&word));
+        }
+        word
+    }
+}
+
+fn decode_words<R>(array: &ArrayRef, rows: &mut [R], words: &mut Words, set: &Check<R, Arc<str>>) -> bool {
+    let array = array.as_dictionary::<Int32Type>();
+    let values: &StringArray = array.values().as_string();
+    let values: Vec<_> = values.iter().map(|word| word.map(|word| words.share(word))).collect();
+    rows.iter_mut().zip(array.keys()).all(|(row, key)| match key {
+        None => true,
+        // A dictionary's own value may be null as well.
+        Some(key) => match values.get(key as usize) {
+            Some(Some(word)) => set(row, word),
+            Some(None) | None => false,
+        },
+    })
+}
+
+fn encode_hex<R>(rows: &[R], get: &Borrow<R, [u8]>) -> StringArray {
+    const DIGITS: [char; 16] =
+        ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
+    let mut texts = StringBuilder::with_capacity(rows.len(), rows.len() * 32);
+    let mut text = String::with_capacity(32);
+    for row in rows {
+        text.clear();
+        let bytes = get(row);
+        for byte in bytes.unwrap_or_default() {
+            text.push(DIGITS[usize::from(byte >> 4)]);
+            text.push(DIGITS[usize::from(byte & 15)]);
+        }
+        texts.append_option(bytes.map(|_| text.as_str()));
+    }
+    texts.finish()
+}
+
+fn decode_hex<R>(texts: &StringArray, rows: &mut [R], set: &Check<R, [u8]>) -> bool {
+    let mut bytes = Vec::with_capacity(16);
+    rows.iter_mut().zip(texts).all(|(row, text)| {
+        let Some(text) = text else { return true };
+        bytes.clear();
+        let digit = |digit: u8| char::from(digit).to_digit(16);
+        for pair in text.as_bytes().chunks(2) {
+            match pair {
+                [high, low] => match (digit(*high), digit(*low)) {
+                    (Some(high), Some(low)) => bytes.push((high << 4 | low) as u8),
+                    _ => return false,
+                },
+                _ => return false,
+            }
+        }
+        set(row, &bytes)
+    })
+}

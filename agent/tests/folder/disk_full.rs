@@ -1,0 +1,125 @@
+//! A file system without space: the run goes on, what was written stays, and when there is space again so does the rest.
+
+#![cfg(feature = "kernel-tests")]
+
+use std::{
+    fs,
+    io::{Seek, Write},
+    path::{Path, PathBuf},
+};
+
+use guestscope::run::Folder;
+use nix::{
+    mount::{MntFlags, MsFlags, mount, umount2},
+    sched::{CloneFlags, unshare},
+};
+
+use super::{close, create, ids, manifest, request};
+
+/// A tmpfs of this many bytes, taken down when dropped.
+struct TinyDisk(PathBuf);
+
+impl TinyDisk {
+    /// Mounts it where this thread alone sees it.
+    fn mount(at: &Path, bytes: u64) -> nix::Result<Self> {
+        unshare(CloneFlags::CLONE_NEWNS)?;
+        mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>)?;
+        mount(Some("tmpfs"), at, Some("tmpfs"), MsFlags::empty(), Some(format!("size={bytes}").as_str()))?;
+        Ok(Self(at.to_owned()))
+    }
+}
+
+impl Drop for TinyDisk {
+    fn drop(&mut self) {
+        umount2(&self.0, MntFlags::MNT_DETACH).unwrap();
+    }
+}
+
+/// Runs `test` on a tiny disk, in a thread of its own: the mount namespace is the thread's.
+fn on_a_tiny_disk(name: &str, test: impl FnOnce(&Path) + Send) {
+    let parent = tempfile::tempdir().unwrap();
+    std::thread::scope(|scope| {
+        let run = || match TinyDisk::mount(parent.path(), 256 << 10) {
+            Ok(disk) => test(&disk.0),
+            Err(errno) => println!("skipped: {name}: cannot mount a tmpfs: {errno}"),
+        };
+        scope.spawn(run).join().unwrap();
+    });
+}
+
+/// Takes all space that is left.
+fn fill(parent: &Path) -> PathBuf {
+    let path = parent.join("ballast");
+    let mut file = fs::File::create(&path).unwrap();
+    while file.write_all(&[1; 1 << 12]).is_ok() {}
+    while file.write_all(&[1]).is_ok() {}
+    assert!(file.stream_position().unwrap() > 0);
+    path
+}
+
+#[test]
+fn a_full_disk_costs_what_it_must_and_no_more() {
+    on_a_tiny_disk("a_full_disk_costs_what_it_must_and_no_more", |parent| {
+        let mut folder = create(parent, manifest());
+        let mut id = 0;
+        let mut append = |folder: &mut guestscope::run::RunFolder, count| {
+            for _ in 0..count {
+                id += 1;
+                folder.append_request(&request(id, "infer", 1_000 + id));
+            }
+            folder.flush();
+        };
+        append(&mut folder, 100);
+        let ballast = fill(parent);
+        // More than fits between the end of the file and its page, so that the write fails half-way.
+        append(&mut folder, 200);
+        let health = folder.health();
+        assert_eq!((health.rows.phases, health.rows_lost.phases), (100, 0));
+        assert!(health.last_error.unwrap().contains("No space left on device"));
+        // The torn batch is cut off again: a reader sees whole requests only.
+        assert_eq!(ids(folder.path()), (1..=100).collect::<Vec<_>>());
+        folder.update_manifest(|manifest| "new".clone_into(&mut manifest.cpu_model));
+        assert_eq!(Folder::open(folder.path()).unwrap().manifest().cpu_model, "");
+
+        fs::remove_file(ballast).unwrap();
+        folder.update_manifest(|_| {});
+        assert_eq!(Folder::open(folder.path()).unwrap().manifest().cpu_model, "new");
+        append(&mut folder, 50);
+        assert_eq!(folder.health().rows.phases, 350);
+        let closed = close(folder);
+        assert!(closed.errors.is_empty(), "{:?}", closed.errors);
+        assert_eq!(ids(&closed.path), (1..=350).collect::<Vec<_>>());
+        assert!(closed.manifest.health.folder_error.is_some());
+    });
+}
+
+#[test]
+fn what_waits_is_bounded_while_the_disk_is_full() {
+    on_a_tiny_disk("what_waits_is_bounded_while_the_disk_is_full", |parent| {
+        let mut folder = create(parent, manifest());
+        let ballast = fill(parent);
+        (1..=40_000).for_each(|id| folder.append_request(&request(id, "infer", 1)));
+        let lost = folder.health().rows_lost.phases;
+        assert!((20_000..40_000).contains(&lost), "{lost}");
+        fs::remove_file(ballast).unwrap();
+        // Still too much for this disk at once: closing says so and keeps the folder readable.
+        let closed = close(folder);
+        assert_eq!(closed.manifest.rows.phases + closed.manifest.rows_lost.phases, 40_000);
+        assert_eq!(ids(&closed.path).len() as u64, closed.manifest.rows.phases);
+    });
+}
+
+#[test]
+fn a_disk_too_full_to_close_keeps_the_stream() {
+    on_a_tiny_disk("a_disk_too_full_to_close_keeps_the_stream", |parent| {
+        let mut folder = create(parent, manifest());
+        (1..=300).for_each(|id| folder.append_request(&request(id, "infer", id)));
+        folder.flush();
+        let path = folder.path().to_owned();
+        let ballast = fill(parent);
+        let error = folder.close(|_| {}, &mut |_| (None, None), &mut |_, _| {}).unwrap_err();
+        assert!(error.to_string().contains("No space left on device"), "{error}");
+        assert_eq!(ids(&path), (1..=300).collect::<Vec<_>>());
+        fs::remove_file(ballast).unwrap();
+    });
+}
