@@ -30,10 +30,10 @@ sql = f"""
            count(*) FILTER (parent_span_id = (SELECT span_id FROM {phases} WHERE kind = 'request' ORDER BY id LIMIT 1))
     FROM {phases}
 """
-wrong, duration_ns, traces, causes, largest_request, children = duckdb.sql(sql).fetchone()
+wrong, duration_ns, traces, causes, largest_request, children = duckdb.sql(sql).fetchall()[0]
 joined = duckdb.sql(f"""
     SELECT count(*) FROM {phases} JOIN '{closed}/threads.parquet' USING (tid, tgid, thread_born_ns)
-""").fetchone()[0]
+""").fetchall()[0][0]
 
 print(json.dumps({
     "rows": table.num_rows,

@@ -68,7 +68,7 @@ pub(super) fn convert<R>(
     if converted != rows {
         // The closed file has what could be read. The stream stays beside it: it holds the evidence.
         let what = batches.torn().map_or("too few rows", |torn| &torn.reason);
-        return Err(damaged(&path, &what, converted));
+        return Err(damaged(&path, &what, Some(converted)));
     }
     directory.remove(&from).map_err(|source| Error::Write { file: from, source })
 }

@@ -57,14 +57,14 @@ pub enum Error {
         known: String,
     },
     /// A file is there and makes no sense.
-    #[error("damaged file in the run folder: {}: {what}; rows read before it: {rows_kept}", path.display())]
+    #[error("damaged file in the run folder: {}: {what}{}", path.display(), kept(*rows_kept))]
     Damaged {
         /// The file.
         path: PathBuf,
         /// What is wrong.
         what: String,
-        /// Rows that were read, and given out, before the damage.
-        rows_kept: u64,
+        /// Rows that were read, and given out, before the damage; none where the file has no rows.
+        rows_kept: Option<u64>,
     },
 }
 
@@ -91,6 +91,10 @@ impl Error {
             }
         }
     }
+}
+
+fn kept(rows: Option<u64>) -> String {
+    rows.map_or_else(String::new, |rows| format!("; {rows} rows before that are kept"))
 }
 
 /// Of this module.

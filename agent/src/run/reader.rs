@@ -102,11 +102,11 @@ impl Folder {
         let path = self.path.join(histograms::DIRECTORY);
         // A manifest must not lead out of its folder.
         if Path::new(&entry.file).file_name() != Some(entry.file.as_ref()) {
-            return Err(damaged(&self.path.join(MANIFEST), &"a histogram outside the folder", 0));
+            return Err(damaged(&self.path.join(MANIFEST), &"a histogram outside the folder", None));
         }
         let path = path.join(&entry.file);
         let mut file = File::open(&path).map_err(|source| Error::Read { path: path.clone(), source })?;
-        histograms::read(&mut file).map(Some).map_err(|error| damaged(&path, &error, 0))
+        histograms::read(&mut file).map(Some).map_err(|error| damaged(&path, &error, None))
     }
 }
 
@@ -117,12 +117,12 @@ fn parse(folder: &Path, text: &[u8]) -> Result<Manifest> {
         format: u64,
     }
     let file = folder.join(MANIFEST);
-    let Format { format } = serde_json::from_slice(text).map_err(|error| damaged(&file, &error, 0))?;
+    let Format { format } = serde_json::from_slice(text).map_err(|error| damaged(&file, &error, None))?;
     if format > u64::from(FORMAT) {
         let (found, known) = (format!("format {format}"), format!("up to format {FORMAT}"));
         return Err(Error::Newer { path: folder.to_owned(), found, known });
     }
-    serde_json::from_slice(text).map_err(|error| damaged(&file, &error, 0))
+    serde_json::from_slice(text).map_err(|error| damaged(&file, &error, None))
 }
 
 /// An iterator over requests. After an error it is over.

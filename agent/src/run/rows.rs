@@ -47,7 +47,7 @@ impl<R> Rows<R> {
             Ok(file) => {
                 let reader = ParquetRecordBatchReaderBuilder::try_new(file)
                     .and_then(|builder| builder.with_batch_size(BATCH_ROWS).build())
-                    .map_err(|error| damaged(&closed, &error, 0))?;
+                    .map_err(|error| damaged(&closed, &error, Some(0)))?;
                 (closed, Source::Closed(Box::new(reader)))
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -82,7 +82,7 @@ impl<R> Rows<R> {
     pub(super) fn fail(&mut self, what: &str) -> Error {
         self.source = Source::Over(None);
         self.decoded = Vec::new().into_iter();
-        damaged(&self.path, &what, self.given)
+        damaged(&self.path, &what, Some(self.given))
     }
 
     fn decode(&mut self, batch: &RecordBatch) -> Result<Vec<R>> {
@@ -92,7 +92,7 @@ impl<R> Rows<R> {
     fn next_batch(&mut self) -> Result<Option<Vec<R>>> {
         let batch = match &mut self.source {
             Source::Closed(reader) => {
-                reader.next().transpose().map_err(|error| damaged(&self.path, &error, self.given))?
+                reader.next().transpose().map_err(|error| damaged(&self.path, &error, Some(self.given)))?
             }
             Source::Stream(batches) => {
                 let batch = batches.next();
@@ -139,11 +139,11 @@ impl Mismatch {
                 found: format!("column `{column}`"),
                 known: "no such account".to_owned(),
             },
-            Mismatch::Senseless(what) => damaged(path, &what, rows_kept),
+            Mismatch::Senseless(what) => damaged(path, &what, Some(rows_kept)),
         }
     }
 }
 
-pub(super) fn damaged(path: &Path, what: &dyn std::fmt::Display, rows_kept: u64) -> Error {
+pub(super) fn damaged(path: &Path, what: &dyn std::fmt::Display, rows_kept: Option<u64>) -> Error {
     Error::Damaged { path: path.to_owned(), what: what.to_string(), rows_kept }
 }

@@ -36,7 +36,9 @@ fn the_manifest_says_what_happened() {
     };
     folder.close(finish, &mut |_| (None, None), &mut |_, _| {}).unwrap();
     let text = fs::read_to_string(path.join("manifest.json")).unwrap();
-    insta::assert_snapshot!(text);
+    let mut settings = insta::Settings::clone_current();
+    settings.add_filter(r#""(guestscope|contract)": .*"#, r#""$1": "[VERSION]""#);
+    settings.bind(|| insta::assert_snapshot!(text));
     assert_eq!(serde_json::from_str::<Manifest>(&text).unwrap(), *Folder::open(&path).unwrap().manifest());
 }
 
@@ -99,16 +101,16 @@ fn a_manifest_may_know_more_or_less() {
 }
 
 #[rstest]
-#[case::newer(json!({ "format": 2, "state": ["unheard of"] }))]
-#[case::no_format(json!({ "name": "x" }))]
-#[case::another_file(json!([1, 2, 3]))]
-#[case::state(json!({ "format": 1, "state": "melted" }))]
-fn a_manifest_that_cannot_be_used(#[case] manifest: Value) {
+#[case::newer("newer", json!({ "format": 2, "state": ["unheard of"] }))]
+#[case::no_format("no_format", json!({ "name": "x" }))]
+#[case::another_file("another_file", json!([1, 2, 3]))]
+#[case::state("state", json!({ "format": 1, "state": "melted" }))]
+fn a_manifest_that_cannot_be_used(#[case] name: &str, #[case] manifest: Value) {
     let error = reopened(|value| value.clone_from(&manifest)).unwrap_err();
     let shown = format!("error: {error}\n\nhint: {}", error.hint());
     let mut settings = insta::Settings::clone_current();
     settings.add_filter(r"/\S*/20", "[RUNS]/20");
-    settings.bind(|| insta::assert_snapshot!(format!("manifest {manifest}"), shown, &manifest.to_string()));
+    settings.bind(|| insta::assert_snapshot!(format!("unusable_{name}"), shown));
 }
 
 #[test]
