@@ -103,7 +103,7 @@ fn attach_tracepoint(program: &mut BtfTracePoint, name: &str, btf: &aya::Btf) ->
 fn attach_marker(program: &mut UProbe, marker: Option<&std::path::Path>) -> anyhow::Result<()> {
     program.load()?;
     if let Some(file) = marker {
-        let offset = phase::find(file)?.context("no marker in the file")? + u64::from(loader::nop5_is_cheap()?);
+        let offset = phase::find(file)?.context("no marker in the file")?;
         program.attach(offset, file, UProbeScope::AllProcesses)?;
     }
     Ok(())

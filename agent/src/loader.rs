@@ -32,9 +32,6 @@ static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/pr
 /// A ring with more than this waiting wakes the agent before its timer does: an eighth of the event ring.
 const WAKE_BYTES: u32 = 128 << 10;
 
-/// The kernel's function that rewrites a 5-byte nop under a uprobe into a call (x86-64, 6.18).
-const NOP5_REWRITER: &str = "arch_uprobe_optimize";
-
 /// Why nothing can be observed here.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
@@ -105,8 +102,6 @@ pub struct Loaded {
     ebpf: Ebpf,
     /// Hook by hook, what became of it.
     pub verdicts: Vec<Verdict>,
-    /// This kernel turns a 5-byte nop into a call.
-    nop5_is_cheap: bool,
     /// Files that were looked at already: device and inode.
     seen: HashSet<(u64, u64)>,
     /// How many of them carry the marker.
@@ -158,8 +153,7 @@ pub fn load(options: LoadOptions) -> Result<Loaded, LoadError> {
             remedy: None,
         });
     }
-    let nop5_is_cheap = btf.has_function(NOP5_REWRITER);
-    Ok(Loaded { ebpf, verdicts, nop5_is_cheap, seen: HashSet::new(), marked_files: 0 })
+    Ok(Loaded { ebpf, verdicts, seen: HashSet::new(), marked_files: 0 })
 }
 
 /// Slot 0 means none, so it is never given out.
@@ -223,8 +217,6 @@ impl Loaded {
             return Ok(false);
         }
         let Some(offset) = phase::find(path)? else { return Ok(false) };
-        // The 5-byte nop follows the 1-byte one on x86-64; elsewhere one nop is all there is.
-        let offset = if self.nop5_is_cheap && cfg!(target_arch = "x86_64") { offset + 1 } else { offset };
         let program = self.ebpf.program_mut("edge").ok_or(LoadError::Missing("edge"))?;
         let program: &mut UProbe = program.try_into()?;
         program.attach(offset, path, UProbeScope::AllProcesses)?;
@@ -267,9 +259,4 @@ impl Loaded {
     pub fn programs(&self) -> impl Iterator<Item = (&str, &Program)> {
         self.ebpf.programs()
     }
-}
-
-/// Whether this kernel turns a 5-byte nop into a call.
-pub fn nop5_is_cheap() -> Result<bool, LoadError> {
-    Ok(Btf::from_file(Path::new(KERNEL_BTF))?.has_function(NOP5_REWRITER))
 }
