@@ -186,7 +186,7 @@ impl Summary {
             (tally.tree, typical)
         });
         groups.sort_by(|a, b| b.latency.sum_ns.cmp(&a.latency.sum_ns).then_with(|| a.name.cmp(&b.name)));
-        let Tally { groups: _taken_for_the_second_reading, left_out, processes, processes_seen } = first;
+        let Tally { left_out, processes, processes_seen, .. } = first;
         Self { groups, left_out, processes, processes_seen, standards }
     }
 

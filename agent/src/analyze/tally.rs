@@ -12,7 +12,7 @@ use super::{
     rows::{RowTally, add_counts},
     split::{Split, Sums},
     summary::{LeftOut, ProcessRow, SLOWEST},
-    tree::{Leaves, Located, OTHER_REQUESTS, PlaceId, ROOT, Tree, latency_ns},
+    tree::{ALL_PLACES, Leaves, Located, OTHER_REQUESTS, PlaceId, ROOT, Tree, latency_ns},
 };
 
 /// Kinds of requests that are kept apart.
@@ -115,10 +115,10 @@ impl GroupTally {
         }
     }
 
-    fn add(&mut self, request: &Request) {
+    fn add(&mut self, request: &Request, room: &mut usize) {
         let root = request.root();
         let latency_ns = latency_ns(request);
-        let located = self.tree.learn(request);
+        let located = self.tree.learn(request, room);
         let leaves = Leaves::of(request, &located);
         self.latency.record(latency_ns);
         self.sums.add(&request_split(request));
@@ -216,18 +216,34 @@ impl<T> ByName<T> {
 }
 
 /// A whole run, read once.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Tally {
+    /// Places that the trees may still take.
+    room: usize,
     pub(super) groups: ByName<GroupTally>,
     pub(super) left_out: LeftOut,
     pub(super) processes: Vec<ProcessRow>,
     pub(super) processes_seen: u64,
 }
 
+impl Default for Tally {
+    fn default() -> Self {
+        Self {
+            room: ALL_PLACES,
+            groups: ByName::default(),
+            left_out: LeftOut::default(),
+            processes: Vec::new(),
+            processes_seen: 0,
+        }
+    }
+}
+
 impl Tally {
     pub(super) fn add(&mut self, request: &Request) {
         match Standing::of(request) {
-            Standing::Counted => self.groups.entry(&request.root().name, GroupTally::new).add(request),
+            Standing::Counted => {
+                self.groups.entry(&request.root().name, GroupTally::new).add(request, &mut self.room);
+            }
             Standing::Warmup => self.left_out.warmups += 1,
             Standing::Unfinished => self.left_out.unfinished += 1,
             Standing::Damaged => self.left_out.damaged += 1,

@@ -16,8 +16,11 @@ pub const OTHER_PHASES: &str = "(other phases)";
 /// Requests whose names came after there was room for more.
 pub const OTHER_REQUESTS: &str = "(other requests)";
 
-/// Places in one tree. Each costs up to 150 KB while a run is read.
+/// Places in one tree.
 const PLACES: usize = 64;
+/// Places in all trees of a run. Each costs up to 150 KB while the run is read, half of that where nothing takes
+/// longer than a second: 12 MB in all.
+pub(super) const ALL_PLACES: usize = 160;
 
 /// A place in the tree.
 pub(super) type PlaceId = usize;
@@ -63,8 +66,8 @@ impl Tree {
         &self.places[id]
     }
 
-    /// The place of a phase, a new one if there is room.
-    fn intern(&mut self, parent: PlaceId, phase: &Phase) -> PlaceId {
+    /// The place of a phase, a new one if there is room in this tree and in all of them.
+    fn intern(&mut self, parent: PlaceId, phase: &Phase, room: &mut usize) -> PlaceId {
         if parent == OTHER {
             return OTHER;
         }
@@ -73,9 +76,10 @@ impl Tree {
         if let Some(&known) = self.by_name.get(&key) {
             return known;
         }
-        if self.places.len() >= PLACES {
+        if self.places.len() >= PLACES || *room == 0 {
             return OTHER;
         }
+        *room -= 1;
         let depth = if parent == ROOT { 0 } else { self.places[parent].depth + 1 };
         let id = self.places.len();
         self.places.push(Place { parent, name: phase.name.clone(), is_queue, depth, seen: NEVER });
@@ -92,11 +96,11 @@ impl Tree {
         self.by_name.get(&key).copied().unwrap_or(OTHER)
     }
 
-    /// Where a request's phases stand; places that are new become known.
-    pub(super) fn learn(&mut self, request: &Request) -> Located {
+    /// Where a request's phases stand; places that are new become known, as long as there is room for them.
+    pub(super) fn learn(&mut self, request: &Request, room: &mut usize) -> Located {
         let root = request.root();
         let (start_ns, id) = (root.start_ns, root.id);
-        let located = locate(request, |parent, phase| self.intern(parent, phase));
+        let located = locate(request, |parent, phase| self.intern(parent, phase, room));
         for (index, &place) in located.places.iter().enumerate() {
             let seen = &mut self.places[place].seen;
             *seen = (*seen).min((start_ns, id, index));
