@@ -36,8 +36,8 @@ impl Progress {
     /// Draws where the run stands. `lost` is everything that was lost so far.
     pub fn update(&self, progress: &LiveProgress, lost: u64) {
         if let Some(bar) = &self.0 {
+            // Draws by itself, at most 20 times a second.
             bar.set_message(line(progress, &duration_of(bar.elapsed()), lost));
-            bar.tick();
         }
     }
 
