@@ -16,12 +16,12 @@ use aya::{
     maps::{Array, MapData, PerCpuArray, Queue, RingBuf},
     programs::{BtfTracePoint, Program, RawTracePoint, UProbe, uprobe::UProbeScope},
 };
-use guestscope_ebpf::{Counter, SLOTS, fields::FIELDS, ledger::Ledger};
+use guestscope_ebpf::{Counter, SLOTS, fields::{FIELDS, Field}, ledger::Ledger};
 
 use crate::{
     health::{KernelLosses, Outcome, Verdict},
     kernel::{
-        btf::{Btf, BtfError, KERNEL_BTF},
+        btf::{Btf, BtfError, KERNEL_BTF, Member},
         permission, syscalls,
     },
     probes::{FAMILIES, Hook, Place, phase},
@@ -113,25 +113,20 @@ pub fn load(options: LoadOptions) -> Result<Loaded, LoadError> {
     if let Some(missing) = permission::missing_for_bpf() {
         return Err(LoadError::Permission(missing));
     }
-    let btf = Btf::from_file(Path::new(KERNEL_BTF))?;
-    let mut offsets = Vec::new();
-    for field in FIELDS {
-        match btf.first_offset(field.paths) {
-            Ok(member) => offsets.push((field, member)),
-            Err(error) if field.required => return Err(error.into()),
-            Err(_) => {}
-        }
-    }
+    let offsets = Offsets::resolve()?;
+    // One parsed copy of the kernel's BTF at a time, they are 10 MB each: the loader's own, parsed by `new`, goes first.
     let mut loader = EbpfLoader::new();
-    for (field, member) in &offsets {
+    loader.btf(None);
+    let kernel_btf = aya::Btf::from_sys_fs().map_err(|error| LoadError::Object(error.into()))?;
+    loader.btf(Some(&kernel_btf));
+    for (field, member) in &offsets.fields {
         loader.override_global(field.offset, &member.offset, true);
         if !field.mask.is_empty() {
             loader.override_global(field.mask, &member.mask, true);
         }
     }
-    let switch_state = u32::from(btf.tracepoint_arguments("sched_switch") >= Some(4));
     let accounts = syscalls::account_of();
-    loader.override_global("HAS_SWITCH_STATE", &switch_state, true);
+    loader.override_global("HAS_SWITCH_STATE", &offsets.switch_state, true);
     // Without a reader the kernel side's messages are removed by the verifier.
     let log_level = if options.log { u8::MAX } else { 0 };
     loader.override_global(aya_log::LEVEL, &log_level, false);
@@ -142,7 +137,6 @@ pub fn load(options: LoadOptions) -> Result<Loaded, LoadError> {
     }
     let mut ebpf = loader.load(OBJECT)?;
     fill_free(&mut ebpf, options.slots)?;
-    let kernel_btf = aya::Btf::from_sys_fs().map_err(|error| LoadError::Object(error.into()))?;
     let mut verdicts = Vec::new();
     for hook in FAMILIES.iter().copied().flatten() {
         attach(&mut ebpf, hook, &kernel_btf)?;
@@ -154,6 +148,28 @@ pub fn load(options: LoadOptions) -> Result<Loaded, LoadError> {
         });
     }
     Ok(Loaded { ebpf, verdicts, seen: HashSet::new(), marked_files: 0 })
+}
+
+/// What the object needs to know of this kernel.
+struct Offsets {
+    fields: Vec<(&'static Field, Member)>,
+    /// sched_switch carries the state of the task that leaves.
+    switch_state: u32,
+}
+
+impl Offsets {
+    fn resolve() -> Result<Self, BtfError> {
+        let btf = Btf::from_file(Path::new(KERNEL_BTF))?;
+        let mut fields = Vec::new();
+        for field in FIELDS {
+            match btf.first_offset(field.paths) {
+                Ok(member) => fields.push((field, member)),
+                Err(error) if field.required => return Err(error),
+                Err(_) => {}
+            }
+        }
+        Ok(Self { fields, switch_state: u32::from(btf.tracepoint_arguments("sched_switch") >= Some(4)) })
+    }
 }
 
 /// Slot 0 means none, so it is never given out.

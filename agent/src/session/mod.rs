@@ -157,9 +157,12 @@ impl log::Log for KernelLog {
 
 /// Until the child ends; then everything is drained, closed and told.
 async fn observe(mut session: Session, mut child: Child, arguments: &RunArguments) -> anyhow::Result<i32> {
-    let ended = AsyncFd::register(child::pidfd(child.id()).context("watching the program")?)?;
+    let pidfd = child::pidfd(child.id()).context("watching the program")?;
+    // SAFETY: here and below: the value owns its descriptor, which stays open and the same as long as it is watched.
+    let ended = unsafe { AsyncFd::register(pidfd) }?;
     let signals = SignalFd::with_flags(&child::forwarded(), SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
-    let signals = AsyncFd::register(signals)?;
+    // SAFETY: as above.
+    let signals = unsafe { AsyncFd::register(signals) }?;
     let rings = ring_watchers(&session.pump)?;
     let mut ticks = every(TICK);
     let mut samples = every(SAMPLE);
@@ -209,6 +212,7 @@ fn health_at_start(loaded: &Loaded, cost: AgentCost) -> Health {
 impl Session {
     fn drain(&mut self) {
         self.pump.drain(&mut self.pairing);
+        self.pairing.losses.unknown_edges += std::mem::take(&mut self.pump.undecodable);
         self.outlet.outputs(self.pairing.take());
     }
 }
@@ -219,7 +223,9 @@ fn ring_watchers(pump: &Pump) -> anyhow::Result<[AsyncFd<OwnedFd>; 2]> {
     let watch = |fd: RawFd| -> anyhow::Result<AsyncFd<OwnedFd>> {
         // SAFETY: the descriptor is open, the pump owns it.
         let fd = unsafe { std::os::fd::BorrowedFd::borrow_raw(fd) };
-        Ok(AsyncFd::register_with_interest(fd.try_clone_to_owned()?, tokio::io::Interest::READABLE)?)
+        let fd = fd.try_clone_to_owned()?;
+        // SAFETY: the value owns its descriptor, which stays open and the same as long as it is watched.
+        Ok(unsafe { AsyncFd::register_with_interest(fd, tokio::io::Interest::READABLE) }?)
     };
     Ok([watch(edges.as_raw_fd())?, watch(events.as_raw_fd())?])
 }
