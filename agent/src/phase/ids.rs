@@ -5,7 +5,7 @@
 
 /// The ids of one run.
 #[derive(Clone, Copy, Debug)]
-pub struct IdSource {
+pub(crate) struct IdSource {
     seed: [u64; 2],
 }
 
@@ -18,14 +18,14 @@ fn mix(mut value: u64) -> u64 {
 
 impl IdSource {
     /// From 16 random bytes, the run id.
-    pub fn new(run_id: [u8; 16]) -> Self {
+    pub(crate) fn new(run_id: [u8; 16]) -> Self {
         let (high, low) = run_id.split_at(8);
         let word = |bytes: &[u8]| bytes.iter().fold(0_u64, |word, &byte| word << 8 | u64::from(byte));
         Self { seed: [word(high), word(low)] }
     }
 
     /// The trace of the request with this number. Never all zero, which the wire format forbids.
-    pub fn trace_id(&self, root: u64) -> [u8; 16] {
+    pub(crate) fn trace_id(&self, root: u64) -> [u8; 16] {
         let [high, low] = self.seed.map(|seed| mix(seed ^ root));
         let mut id = [0; 16];
         id[..8].copy_from_slice(&high.to_be_bytes());
@@ -34,7 +34,7 @@ impl IdSource {
     }
 
     /// The span of the phase with this number.
-    pub fn span_id(&self, phase: u64) -> [u8; 8] {
+    pub(crate) fn span_id(&self, phase: u64) -> [u8; 8] {
         mix(self.seed[1].rotate_left(17) ^ phase).max(1).to_be_bytes()
     }
 }

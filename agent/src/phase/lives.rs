@@ -8,7 +8,7 @@ use guestscope_ebpf::{EXIT_REPLACED, Kind, TaskRecord, ledger::Ledger};
 
 use super::{
     Counts, Ending, PhaseKind, Thread, ThreadId,
-    open::{OpenRequest, Place, begun},
+    open::{OpenPhase, OpenRequest, Place, begun},
     pairing::{Output, Pairing},
     thread::{Snapshot, comm, thread_id},
 };
@@ -44,9 +44,12 @@ impl Pairing {
         let thread = thread_id(&record.ledger);
         let before = ThreadId { tid: record.other_tid, ..thread };
         let now = Snapshot::of_task(record);
-        for id in self.open_of(|open| open.key.0 == thread.tgid && open.phase.start_ns < now.time_ns) {
-            let own =
-                matches!(self.open.get(&id).map(|open| open.place), Some(Place::On(on, _)) if on == before);
+        let is_on = |open: &OpenPhase, thread| matches!(open.place, Place::On(on, _) if on == thread);
+        // Nothing stays on a number that is gone. Else what began later is the new program's.
+        let is_old =
+            |open: &OpenPhase| open.phase.start_ns < now.time_ns || before != thread && is_on(open, before);
+        for id in self.open_of(|open| open.key.0 == thread.tgid && is_old(open)) {
+            let own = self.open.get(&id).is_some_and(|open| is_on(open, before));
             if own { self.close(id, &now, Ending::Exec) } else { self.abandon(id, now.time_ns, Ending::Exec) }
         }
         let mut state = self.threads.remove(&before).unwrap_or_default();

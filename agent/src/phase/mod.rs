@@ -40,6 +40,21 @@ impl Accounts {
             *mine += theirs;
         }
     }
+
+    /// Cuts them to an interval of `wall_ns` and returns what of it they leave over. Only accounts of a torn edge or
+    /// of a damaged record need a cut; the largest is cut first, where the excess most likely lies.
+    pub(crate) fn fit(&mut self, wall_ns: u64) -> u64 {
+        let total_ns: u128 = self.0.iter().map(|&ns| u128::from(ns)).sum();
+        let mut excess_ns = total_ns.saturating_sub(u128::from(wall_ns));
+        while excess_ns > 0
+            && let Some(largest) = self.0.iter_mut().max()
+        {
+            let cut_ns = u64::try_from(excess_ns).unwrap_or(u64::MAX).min(*largest);
+            *largest -= cut_ns;
+            excess_ns -= u128::from(cut_ns);
+        }
+        wall_ns - self.total_ns()
+    }
 }
 
 /// Events of a thread, counted.
@@ -106,7 +121,7 @@ impl Counts {
     pub fn add(&mut self, other: &Counts) {
         let mut sum = self.to_array();
         for (mine, theirs) in sum.iter_mut().zip(other.to_array()) {
-            *mine += theirs;
+            *mine = mine.saturating_add(theirs);
         }
         *self = Self::from_array(sum);
     }
@@ -299,3 +314,6 @@ pub struct PairingLosses {
     /// Edges whose ledger was torn.
     pub torn_edges: u64,
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,7 +3,7 @@
 //! A phase is made of segments, each on one thread, between begin or enter and leave or end. Each segment is the
 //! difference of two snapshots of that thread's ledger; the time between segments is nobody's.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use super::{
     Accounts, Counts, Ending, Phase, PhaseKind, Request, ThreadId, TraceIds, ids::IdSource, thread::Snapshot,
@@ -34,10 +34,10 @@ impl OpenPhase {
     pub(crate) fn settle(&mut self, now: &Snapshot) {
         match self.place {
             Place::On(_, begin) => {
-                let (accounts, counts) = now.since(&begin);
-                // What the accounts do not hold (a torn ledger) is nobody's: the sum stays the wall time.
-                let wall_ns = now.time_ns.saturating_sub(begin.time_ns);
-                self.phase.suspended_ns += wall_ns.saturating_sub(accounts.total_ns());
+                let (mut accounts, counts) = now.since(&begin);
+                // What the accounts do not hold (a torn ledger) is nobody's, and they hold no more than there was: the
+                // sum stays the wall time.
+                self.phase.suspended_ns += accounts.fit(now.time_ns.saturating_sub(begin.time_ns));
                 self.phase.accounts.add(&accounts);
                 self.phase.counts.add(&counts);
             }
@@ -46,6 +46,13 @@ impl OpenPhase {
             }
         }
         self.place = Place::Suspended(now.time_ns.max(self.last_ns()));
+    }
+
+    /// Goes on, on a thread at this snapshot of it. Not before the last segment ended: the clocks of two CPUs may
+    /// disagree, and no time counts twice.
+    pub(crate) fn go_on(&mut self, thread: ThreadId, now: &Snapshot) {
+        let time_ns = now.time_ns.max(self.last_ns());
+        self.place = Place::On(thread, Snapshot { time_ns, ..*now });
     }
 
     /// Ends it where nothing is known of its thread any more: the rest is nobody's time.
@@ -80,20 +87,24 @@ pub(crate) struct OpenRequest {
     trace_id: Option<[u8; 16]>,
     /// The program's own span around the request.
     remote_parent: Option<[u8; 8]>,
-    /// Span ids that the library made.
-    span_ids: Vec<(u64, [u8; 8])>,
+    /// Span ids that the library made, by phase.
+    span_ids: HashMap<u64, [u8; 8]>,
 }
 
 impl OpenRequest {
+    /// The wire format forbids ids of zeros: such a trace is none, such a parent is no parent.
     pub(crate) fn join(&mut self, trace_id: [u8; 16], parent: [u8; 8]) {
-        self.trace_id = Some(trace_id);
-        self.remote_parent = Some(parent);
+        if trace_id != [0; 16] {
+            self.trace_id = Some(trace_id);
+            self.remote_parent = (parent != [0; 8]).then_some(parent);
+        }
     }
 
     pub(crate) fn identify(&mut self, phase: u64, trace_id: [u8; 16], span_id: [u8; 8]) {
-        self.trace_id = Some(trace_id);
-        self.span_ids.retain(|known| known.0 != phase);
-        self.span_ids.push((phase, span_id));
+        if trace_id != [0; 16] && span_id != [0; 8] {
+            self.trace_id = Some(trace_id);
+            self.span_ids.insert(phase, span_id);
+        }
     }
 
     pub(crate) fn add(&mut self, phase: Phase) {
@@ -105,12 +116,7 @@ impl OpenRequest {
         self.done.sort_by_key(|phase| (phase.id != phase.root, phase.start_ns, phase.id));
         let root = self.done.first().map_or(0, |phase| phase.root);
         let trace_id = self.trace_id.unwrap_or_else(|| ids.trace_id(root));
-        let span_id = |phase: u64| {
-            self.span_ids
-                .iter()
-                .find(|known| known.0 == phase)
-                .map_or_else(|| ids.span_id(phase), |known| known.1)
-        };
+        let span_id = |phase: u64| self.span_ids.get(&phase).copied().unwrap_or_else(|| ids.span_id(phase));
         for phase in &mut self.done {
             let is_root = phase.id == phase.root;
             phase.trace = TraceIds {

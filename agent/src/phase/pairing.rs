@@ -5,7 +5,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use guestscope_ebpf::{EDGE_NAME_UNREADABLE, EDGE_TORN, EdgeRecord, NAME_BYTES, Operation};
+use guestscope_ebpf::{EDGE_NAME_UNREADABLE, EDGE_TORN, EdgeRecord, NAME_BYTES, Operation, is_root_token};
 
 use super::{
     Ending, Mark, PairingLosses, PhaseKind, Request, Thread, ThreadId,
@@ -138,7 +138,13 @@ impl Pairing {
         let key = edge.key(edge.record.token);
         if let Some(stale) = self.keys.get(&key).copied() {
             // The program uses the token again, so the end of its last use was lost.
-            self.close(stale, &edge.now, Ending::Lost);
+            self.end_at(stale, edge, Ending::Lost);
+        }
+        if !outermost && is_root_token(edge.record.token) {
+            // The library has nothing open on this thread, so the ends of what is still here were lost.
+            for open in self.open_on(edge.thread, edge.instance) {
+                self.close(open, &edge.now, Ending::Lost);
+            }
         }
         let (name, name_damaged) = self.name(edge.record);
         let id = self.next_id();
@@ -187,9 +193,35 @@ impl Pairing {
 
     fn end(&mut self, edge: &Edge<'_>) {
         match self.target(edge) {
-            Some(id) => self.close(id, &self.snapshot_for(id, edge), Ending::Ended),
+            Some(id) => self.end_at(id, edge, Ending::Ended),
             None => self.losses.unmatched_ends += 1,
         }
+    }
+
+    /// Ends a phase at an edge, whichever thread that came from. What began inside it and is still open on its thread
+    /// has lost its own end: phases nest.
+    fn end_at(&mut self, id: u64, edge: &Edge<'_>, ending: Ending) {
+        for inner in self.inside(id) {
+            self.close(inner, &self.snapshot_for(inner, edge), Ending::Lost);
+        }
+        self.close(id, &self.snapshot_for(id, edge), ending);
+    }
+
+    /// The phases of one copy of the library that are on this thread, the innermost first.
+    fn open_on(&self, thread: ThreadId, instance: u16) -> Vec<u64> {
+        let Some(state) = self.threads.get(&thread) else { return Vec::new() };
+        let is_its = |id: &u64| self.open.get(id).is_some_and(|open| open.key.1 == instance);
+        state.stack.iter().rev().copied().filter(is_its).collect()
+    }
+
+    /// The phases inside this one that are on the same thread, the innermost first. A request that began within it, or
+    /// another task's phase, is not inside.
+    fn inside(&self, id: u64) -> Vec<u64> {
+        let Some(Place::On(thread, _)) = self.open.get(&id).map(|open| open.place) else { return Vec::new() };
+        let Some(state) = self.threads.get(&thread) else { return Vec::new() };
+        let around = |id: &u64| self.open.get(id)?.phase.parent;
+        let above = state.stack.iter().rev().copied().take_while(|&open| open != id);
+        above.filter(|&open| std::iter::successors(Some(open), around).any(|outer| outer == id)).collect()
     }
 
     /// The snapshot that ends a phase's segment: the edge's, if it comes from the thread that the phase is on. A
@@ -216,10 +248,13 @@ impl Pairing {
             self.losses.unmatched_ends += 1;
             return;
         };
-        let now = self.snapshot_for(id, edge);
-        self.unstack(id);
-        if let Some(open) = self.open.get_mut(&id) {
-            open.settle(&now);
+        // What is open inside it and was not left by itself cannot go on without it.
+        for id in self.inside(id).into_iter().chain([id]) {
+            let now = self.snapshot_for(id, edge);
+            self.unstack(id);
+            if let Some(open) = self.open.get_mut(&id) {
+                open.settle(&now);
+            }
         }
     }
 
@@ -233,7 +268,7 @@ impl Pairing {
         self.unstack(id);
         if let Some(open) = self.open.get_mut(&id) {
             open.settle(&now);
-            open.place = Place::On(edge.thread, edge.now);
+            open.go_on(edge.thread, &edge.now);
             self.threads.entry(edge.thread).or_default().stack.push(id);
         }
     }

@@ -18,9 +18,13 @@ pub(crate) struct Snapshot {
 impl Snapshot {
     /// Of a ledger, with the open interval up to `time_ns` added to what its state names.
     pub(crate) fn new(ledger: &Ledger, time_ns: u64, minor: u64, major: u64) -> Self {
+        let time_ns = time_ns.max(ledger.since_ns);
+        let mut accounts = Accounts(ledger.accounts_at(time_ns));
+        // A ledger holds its thread's life. More than that is torn or damaged; cut here, no sum can overflow later.
+        accounts.fit(time_ns.saturating_sub(ledger.born_ns));
         Self {
-            time_ns: time_ns.max(ledger.since_ns),
-            accounts: Accounts(ledger.accounts_at(time_ns)),
+            time_ns,
+            accounts,
             counts: Counts {
                 switch_voluntary: u64::from(ledger.voluntary),
                 switch_involuntary: u64::from(ledger.involuntary),
@@ -106,8 +110,9 @@ impl ThreadState {
         };
         let gap = number.wrapping_sub(last.1);
         last.1 = number;
-        // A number that went back is a new program in the same thread (exec): it begins with 1 again.
-        if gap == 1 || gap > u32::MAX / 2 { Sequence::Next } else { Sequence::Lost(u64::from(gap) - 1) }
+        // A number that went back is a new program in the same thread (exec): it begins with 1 again. The same number
+        // twice is two copies of the library that happen to have the same instance.
+        if gap <= 1 || gap > u32::MAX / 2 { Sequence::Next } else { Sequence::Lost(u64::from(gap) - 1) }
     }
 
     /// A forked process goes on with its parent's edge numbers: the library's memory was copied.

@@ -1,0 +1,111 @@
+//! What the pairing yields, as aligned text for snapshots: zeros and what is as expected are left out.
+
+use std::fmt::Write as _;
+
+use crate::phase::{
+    Accounts, COUNT_NAMES, Counts, Ending, Phase, PhaseKind, Request, ThreadId,
+    pairing::{Output, Pairing},
+};
+
+/// Every output in its order, then what is still open, then the losses.
+pub(super) fn outputs(outputs: &[Output], pairing: &Pairing) -> String {
+    let mut rows = Vec::new();
+    for output in outputs {
+        match output {
+            Output::Request(request) => rows.extend(request.phases.iter().map(|phase| row(phase, request))),
+            Output::Thread(thread) => {
+                let end = if thread.exited { "exited" } else { "last seen" };
+                let details = [
+                    accounts(&thread.accounts),
+                    counts(&thread.counts),
+                    note("phases", thread.phases),
+                    end.to_owned(),
+                ];
+                let span = format!("{}..{}", thread.id.born_ns, thread.end_ns);
+                rows.push([format!("thread {}", thread.comm), on(thread.id), span, join(&details)]);
+            }
+            Output::Mark(mark) => {
+                let of = mark.phase.map_or_else(|| "outside".to_owned(), |id| format!("in phase {id}"));
+                rows.push([format!("mark {}", mark.name), on(mark.thread), mark.time_ns.to_string(), of]);
+            }
+        }
+    }
+    let widths: Vec<usize> =
+        (0..3).map(|at| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0)).collect();
+    let mut text = String::new();
+    for [what, on, span, details] in rows {
+        let (what_width, on_width, span_width) = (widths[0], widths[1], widths[2]);
+        let line = format!("{what:<what_width$}  {on:<on_width$}  {span:<span_width$}  {details}");
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
+    if !pairing.open.is_empty() {
+        let _ = writeln!(text, "still open: {}", pairing.open.len());
+    }
+    let lost = losses(pairing);
+    if !lost.is_empty() {
+        let _ = writeln!(text, "losses: {lost}");
+    }
+    text
+}
+
+fn row(phase: &Phase, request: &Request) -> [String; 4] {
+    let mut depth = 0;
+    let mut around = phase.parent;
+    while let Some(id) = around {
+        depth += 1;
+        around = request.phases.iter().find(|phase| phase.id == id).and_then(|phase| phase.parent);
+    }
+    let number = if phase.request == 0 { String::new() } else { format!(" #{}", phase.request) };
+    let what = format!("{}{} {}{number}", "  ".repeat(depth), phase.kind.name(), phase.name);
+    let details = [
+        accounts(&phase.accounts),
+        note("suspended", phase.suspended_ns),
+        counts(&phase.counts),
+        note("edges lost", phase.edges_lost),
+        if phase.ending == Ending::Ended { String::new() } else { phase.ending.name().to_owned() },
+        if phase.name_damaged { "name damaged".to_owned() } else { String::new() },
+    ];
+    let end_ns = phase.start_ns + phase.duration_ns;
+    let span = format!("{}..{end_ns}", phase.start_ns);
+    if phase.kind == PhaseKind::Queue {
+        return [what, String::new(), span, join(&details)];
+    }
+    [what, on(phase.thread), span, join(&details)]
+}
+
+fn on(thread: ThreadId) -> String {
+    format!("{}/{}", thread.tgid, thread.tid)
+}
+
+fn note(what: &str, amount: u64) -> String {
+    if amount == 0 { String::new() } else { format!("{what} {amount}") }
+}
+
+fn join(parts: &[String]) -> String {
+    let parts: Vec<&str> = parts.iter().map(String::as_str).filter(|part| !part.is_empty()).collect();
+    parts.join(", ")
+}
+
+fn accounts(accounts: &Accounts) -> String {
+    let parts: Vec<String> = accounts.iter().map(|(account, ns)| note(account.name(), ns)).collect();
+    join(&parts)
+}
+
+fn counts(counts: &Counts) -> String {
+    let parts: Vec<String> =
+        COUNT_NAMES.iter().zip(counts.to_array()).map(|(name, count)| note(name, count)).collect();
+    join(&parts)
+}
+
+fn losses(pairing: &Pairing) -> String {
+    let losses = &pairing.losses;
+    join(&[
+        note("edges lost", losses.edges_lost),
+        note("edges before", losses.edges_before),
+        note("unmatched ends", losses.unmatched_ends),
+        note("unended phases", losses.unended_phases),
+        note("damaged names", losses.damaged_names),
+        note("unknown edges", losses.unknown_edges),
+        note("torn edges", losses.torn_edges),
+    ])
+}
