@@ -67,6 +67,10 @@ fn install(xtask: &Xtask, packages: &[&str]) -> Result<()> {
 }
 
 fn refreshed(run: &Run, packages: &[&str]) -> Result<String> {
+    // Finishes what an interrupted installation left half done; otherwise it does nothing.
+    run.check(
+        Command::new("dpkg").args(["--configure", "--pending"]).env("DEBIAN_FRONTEND", "noninteractive"),
+    )?;
     run.check(apt_get().arg("update"))?;
     run.check(&mut install_command(packages))
 }

@@ -30,26 +30,23 @@ pub(crate) fn verb(xtask: &Xtask) -> Result<bool> {
             xtask.progress.shortfall(format!("workloads are checked without libtorch: {error}"));
         })
         .ok();
-    let items = run(xtask, &toolchain, libtorch.as_ref(), &[])?;
+    let items = run(xtask, &toolchain, libtorch.as_ref())?;
     for item in items.iter().filter(|item| item.complaint.is_some()) {
         xtask.progress.say(&format!("\n{}:\n{}", item.name, item.complaint.as_deref().unwrap_or_default()));
     }
     Ok(items.iter().all(|item| item.complaint.is_none()))
 }
 
-/// Runs every item. `features` are those under which the tests of the host are built.
-pub(crate) fn run(
-    xtask: &Xtask,
-    toolchain: &Toolchain,
-    libtorch: Option<&Libtorch>,
-    features: &[String],
-) -> Result<Vec<Item>> {
+/// Runs every item.
+pub(crate) fn run(xtask: &Xtask, toolchain: &Toolchain, libtorch: Option<&Libtorch>) -> Result<Vec<Item>> {
     toolchain::lints(xtask)?;
     let mut items = vec![tidy_item(xtask)];
     let mut fmt = xtask.workspace.cargo();
     items.push(item(xtask, "fmt", fmt.args(["fmt", "--all", "--check"])));
     let mut host = xtask.workspace.cargo();
     host.args(["clippy", "--locked", "--workspace", "--exclude", WORKLOADS, "--all-targets"]);
+    // The features under which the tests are built, so that these are linted too.
+    let features = xtask.workspace.test_features();
     if !features.is_empty() {
         host.args(["--features", &features.join(",")]);
     }

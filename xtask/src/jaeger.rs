@@ -9,7 +9,7 @@ mod query;
 use std::{
     env, fs,
     fs::File,
-    io::{self, Write as _},
+    io::{self, IsTerminal as _, Write as _},
     net::{TcpListener, TcpStream},
     os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
@@ -315,7 +315,7 @@ fn free_ports() -> Result<[u16; 4]> {
 
 /// The verb: starts one, says where it is, and waits for Enter, or leaves it running.
 pub(crate) fn verb(xtask: &mut Xtask, keep: bool) -> Result<()> {
-    let jaeger = match Jaeger::find() {
+    let mut jaeger = match Jaeger::find() {
         Some(jaeger) => jaeger,
         None => Jaeger::start(xtask, if keep { Life::OnItsOwn } else { Life::WithTheVerb })?,
     };
@@ -329,9 +329,16 @@ pub(crate) fn verb(xtask: &mut Xtask, keep: bool) -> Result<()> {
     if let Some(how) = jaeger.how_to_end() {
         writeln!(out, "runs on; end it with: {how}")?;
     }
-    if jaeger.ends_with_the_verb() {
-        writeln!(out, "Enter ends it")?;
-        io::stdin().read_line(&mut String::new())?;
+    match &mut jaeger.running {
+        Running::Ours(_) if io::stdin().is_terminal() => {
+            writeln!(out, "Enter ends it")?;
+            io::stdin().read_line(&mut String::new())?;
+        }
+        Running::Ours(child) => {
+            writeln!(out, "it ends with this command")?;
+            child.wait()?;
+        }
+        Running::Theirs | Running::Kept(_) => {}
     }
     Ok(())
 }

@@ -31,12 +31,9 @@ use crate::{
     libtorch::Libtorch,
     python::Python,
     toolchain::Toolchain,
+    workspace::{E2E_TESTS, KERNEL_TESTS},
 };
 
-/// The features behind which tests of the running kernel stand.
-const KERNEL_TESTS: &str = "kernel-tests";
-/// Those of whole programs against a real Jaeger and other programs' readers.
-const E2E_TESTS: &str = "e2e-tests";
 const STAGE_LIMIT: Duration = Duration::from_mins(25);
 /// A test that hangs must not hold up the others for ever.
 const HOST_LIMIT: Duration = Duration::from_mins(10);
@@ -88,7 +85,7 @@ fn set_up(xtask: &Xtask) -> Result<Ground> {
     kernel::ensure(xtask);
     let jaeger = Jaeger::start(xtask, Life::WithTheVerb);
     let jaeger = or_shortfall(xtask, "no Jaeger", jaeger);
-    let features = if geteuid().is_root() { features(xtask) } else { Vec::new() };
+    let features = if geteuid().is_root() { xtask.workspace.test_features() } else { Vec::new() };
     Ok(Ground { toolchain, libtorch, python, jaeger, features, programs: None })
 }
 
@@ -111,20 +108,9 @@ fn other_programs(xtask: &Xtask) {
     }
 }
 
-/// The test features that the packages of the host have.
-fn features(xtask: &Xtask) -> Vec<String> {
-    let packages = xtask.workspace.packages.iter().filter(|package| package.name != WORKLOADS);
-    let pairs =
-        packages.flat_map(|package| package.features.iter().map(move |feature| (&package.name, feature)));
-    pairs
-        .filter(|(_, feature)| [KERNEL_TESTS, E2E_TESTS].contains(&feature.as_str()))
-        .map(|(package, feature)| format!("{package}/{feature}"))
-        .collect()
-}
-
 fn check_stage(xtask: &Xtask, ground: &Ground) -> Result<Stage> {
     let started = Instant::now();
-    let items = check::run(xtask, &ground.toolchain, ground.libtorch.as_ref(), &ground.features)?;
+    let items = check::run(xtask, &ground.toolchain, ground.libtorch.as_ref())?;
     let mut tally = Tally::default();
     for item in items {
         match item.complaint {
@@ -162,7 +148,7 @@ fn build_stage(xtask: &Xtask, ground: &Ground) -> (Stage, Option<Programs>) {
 
 fn test_stages(xtask: &Xtask, ground: &Ground, stages: &mut Vec<Stage>) -> Result<()> {
     let targets = |wanted: Option<&str>| -> Vec<String> {
-        let tests = xtask.workspace.packages.iter().filter(|p| p.name != WORKLOADS).flat_map(|p| &p.tests);
+        let tests = xtask.workspace.host_packages().flat_map(|package| &package.tests);
         let has = |required: &[String], feature: &str| required.iter().any(|r| r == feature);
         let fits = |required: &[String]| match wanted {
             None => required.is_empty(),

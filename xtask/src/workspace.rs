@@ -10,7 +10,12 @@ use std::{
 use anyhow::{Context as _, Result};
 use serde_json::Value;
 
-use crate::{command, failure::failure};
+use crate::{artifact::WORKLOADS, command, failure::failure};
+
+/// The feature behind which tests of the running kernel stand.
+pub(crate) const KERNEL_TESTS: &str = "kernel-tests";
+/// That of whole programs against a real Jaeger and other programs' readers.
+pub(crate) const E2E_TESTS: &str = "e2e-tests";
 
 /// This checkout.
 #[derive(Debug)]
@@ -57,6 +62,21 @@ impl Workspace {
             target: metadata["target_directory"].as_str()?.into(),
             packages: metadata["packages"].as_array()?.iter().filter_map(package).collect(),
         })
+    }
+
+    /// The packages that are built, linted and tested together; the workloads go by themselves, with libtorch.
+    pub(crate) fn host_packages(&self) -> impl Iterator<Item = &Package> {
+        self.packages.iter().filter(|package| package.name != WORKLOADS)
+    }
+
+    /// The test features that those have, as `package/feature`.
+    pub(crate) fn test_features(&self) -> Vec<String> {
+        let pairs =
+            self.host_packages().flat_map(|package| package.features.iter().map(move |f| (&package.name, f)));
+        pairs
+            .filter(|(_, feature)| [KERNEL_TESTS, E2E_TESTS].contains(&feature.as_str()))
+            .map(|(package, feature)| format!("{package}/{feature}"))
+            .collect()
     }
 
     /// A cargo command in the root of the workspace.
@@ -118,6 +138,7 @@ mod tests {
             required_features: features.iter().map(|&f| f.to_owned()).collect(),
         };
         let workspace = Workspace::parse(&metadata).unwrap();
+        assert_eq!(workspace.test_features(), ["agent/kernel-tests"]);
         assert_eq!(
             workspace.packages,
             [Package {

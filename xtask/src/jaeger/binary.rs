@@ -130,6 +130,8 @@ fn go(program: &Path, at: &Path, folder: &Path) -> Command {
     // go.sum and the pinned hash say what is right; the checksum database need not be reachable.
     command.env("GOSUMDB", "off").env("GOFLAGS", "-modcacherw").env("GOTOOLCHAIN", "local");
     command.env("GOPATH", at.join("go")).env("GOCACHE", at.join("go-build")).env_remove("GOMODCACHE");
+    // Objects of a linker's size do not belong into a /tmp that may be memory.
+    command.env("GOTMPDIR", at.join("module"));
     command
 }
 
