@@ -1,9 +1,7 @@
 //! Least privilege: once the probes are in place and the child is started, the agent gives up what it needs no more.
 //!
 //! What stays: BPF and perf events for programs that meet the agent later, looking into processes of other users,
-//! passing signals on to them, and writing into a folder that belongs to the invoking user. Probes in user programs want
-//! CAP_SYS_ADMIN on kernels from 6.16 on, and older ones that were fixed (perf: Revert to requiring CAP_SYS_ADMIN for
-//! uprobes, July 2025). Nothing is ever gained.
+//! passing signals on to them, and writing into a folder that belongs to the invoking user. Nothing is ever gained.
 
 use std::io;
 
@@ -15,7 +13,6 @@ const CAP_DAC_READ_SEARCH: u32 = 2;
 const CAP_FOWNER: u32 = 3;
 const CAP_KILL: u32 = 5;
 const CAP_SYS_PTRACE: u32 = 19;
-const CAP_SYS_ADMIN: u32 = 21;
 /// Without it perf_event_open refuses a uprobe, CAP_PERFMON or not (EACCES on 6.18), and a program may meet the agent
 /// at any time.
 const CAP_SYS_ADMIN: u32 = 21;
@@ -28,7 +25,6 @@ const KEPT: [u32; 9] = [
     CAP_FOWNER,
     CAP_KILL,
     CAP_SYS_PTRACE,
-    CAP_SYS_ADMIN,
     CAP_SYS_ADMIN,
     CAP_PERFMON,
     CAP_BPF,
