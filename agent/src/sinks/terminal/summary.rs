@@ -2,10 +2,12 @@
 //!
 //! Yields text. What was not observed is said, and the next step is named only where there is one.
 
-use std::fmt::Write as _;
+use std::{cmp::Reverse, fmt::Write as _};
+
+use guestscope_ebpf::Account;
 
 use crate::{
-    analyze::{ENOUGH_REQUESTS, Group, Headline, Summary},
+    analyze::{Cause, ENOUGH_REQUESTS, Group, Headline, Summary},
     health::{Health, Outcome},
     phase::COUNT_NAMES,
 };
@@ -104,7 +106,10 @@ fn render_no_requests(page: &mut Page, summary: &Summary, facts: &RunFacts) {
     let left_out = summary.left_out.warmups + summary.left_out.unfinished + summary.left_out.damaged;
     let why = if left_out > 0 { "no request counts" } else { "no request was marked" };
     let wall = duration_of(facts.wall);
-    let Some(longest) = summary.processes.first() else {
+    // A shell that waits for its child lasts longest and says least.
+    let cpu = Cause::Account(Account::Cpu);
+    let Some(busiest) = summary.processes.iter().max_by_key(|one| (one.split.get(cpu), Reverse(one.id)))
+    else {
         page.sentence(
             &format!("nothing was observed: {why}, and no process was seen, in {wall}"),
             Emphasis::Strong,
@@ -113,9 +118,10 @@ fn render_no_requests(page: &mut Page, summary: &Summary, facts: &RunFacts) {
     };
     let seen = counted(summary.processes_seen, "process was", "processes were");
     page.sentence(&format!("{why}; {seen} observed for {wall}"), Emphasis::Strong);
-    let (name, parts) = (page.name(&longest.name, 48), means(&sums_of(longest), 1).join(", "));
-    let spent = duration(longest.wall_ns);
-    page.sentence(&format!("{name} (pid {}) took {spent}: {parts}", longest.pid), Emphasis::None);
+    let (name, parts) = (page.name(&busiest.name, 48), means(&sums_of(busiest), 1).join(", "));
+    let spent = duration(busiest.wall_ns);
+    let most = format!("{name} (pid {}) used the CPU most, in {spent}: {parts}", busiest.pid);
+    page.sentence(&most, Emphasis::None);
     page.sentence(
         "these are whole processes by their main threads: mark requests to see phases",
         Emphasis::None,
