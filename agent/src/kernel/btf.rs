@@ -21,6 +21,9 @@ const KIND_FUNC_PROTO: u8 = 13;
 const TRANSPARENT: [u8; 5] = [8, 9, 10, 11, 18];
 /// Deeper nesting than this is a loop in a damaged file.
 const DEPTH: usize = 32;
+/// More members than this are not looked at for one name: anonymous structures that contain themselves would multiply
+/// at each level. The largest structure of a kernel, task_struct, has about 300.
+const MEMBERS: usize = 100_000;
 
 /// Why BTF could not be used.
 #[derive(Debug, thiserror::Error)]
@@ -63,7 +66,7 @@ struct Type {
     flag: bool,
     members: usize,
     /// Size of a structure, or the type that this one refers to.
-    size_or_type: u32,
+    size_or_id: u32,
     body: usize,
 }
 
@@ -99,6 +102,9 @@ impl Btf {
             let head = btf.header_at(at).ok_or(damaged("a type ends early"))?;
             at = head.body + body_bytes(head.kind, head.members).ok_or(damaged("unknown kind of type"))?;
         }
+        if at > types_end {
+            return Err(damaged("a type ends early"));
+        }
         Ok(btf)
     }
 
@@ -113,7 +119,7 @@ impl Btf {
             kind: (info >> 24 & 0x1f) as u8,
             flag: info >> 31 != 0,
             members: (info & 0xffff) as usize,
-            size_or_type: self.u32(at + 8)?,
+            size_or_id: self.u32(at + 8)?,
             body: at + 12,
         })
     }
@@ -147,28 +153,30 @@ impl Btf {
             if !TRANSPARENT.contains(&type_.kind) {
                 return Some(type_);
             }
-            id = type_.size_or_type;
+            id = type_.size_or_id;
         }
         None
     }
 
     /// The member called `name`, also inside anonymous structures and unions: bit offset, bits (0: whole), type.
-    fn member(&self, type_: &Type, name: &str, depth: usize) -> Option<(u32, u32, u32)> {
+    /// `left` counts down over all members that were looked at.
+    fn member(&self, type_: &Type, name: &str, depth: usize, left: &mut usize) -> Option<(u32, u32, u32)> {
         if (type_.kind != KIND_STRUCT && type_.kind != KIND_UNION) || depth == 0 {
             return None;
         }
         for index in 0..type_.members {
+            *left = left.checked_sub(1)?;
             let at = type_.body + index * 12;
             let (member_name, member_type, place) = (self.u32(at)?, self.u32(at + 4)?, self.u32(at + 8)?);
             let (bits, bit) = if type_.flag { (place >> 24, place & 0x00ff_ffff) } else { (0, place) };
             if self.name_is(member_name, name) {
                 return Some((bit, bits, member_type));
             }
-            if self.u32(at).map(|offset| self.name_is(offset, "")) == Some(true)
+            if self.name_is(member_name, "")
                 && let Some(inner) = self.strip(member_type)
-                && let Some((inner_bit, bits, found)) = self.member(&inner, name, depth - 1)
+                && let Some((inner_bit, bits, found)) = self.member(&inner, name, depth - 1, left)
             {
-                return Some((bit + inner_bit, bits, found));
+                return Some((bit.checked_add(inner_bit)?, bits, found));
             }
         }
         None
@@ -178,15 +186,15 @@ impl Btf {
     pub fn offset(&self, path: &str) -> Option<Member> {
         let mut names = path.split('.');
         let structure = names.next()?;
-        let mut type_ = self.type_(self.find(KIND_STRUCT, structure)?)?;
-        let (mut bit, mut bits) = (0, 0);
+        let mut type_ = self.find(KIND_STRUCT, structure)?;
+        let (mut bit, mut bits) = (0_u32, 0);
         for name in names {
-            let (member_bit, member_bits, member_type) = self.member(&type_, name, DEPTH)?;
-            bit += member_bit;
+            let mut left = MEMBERS;
+            let (member_bit, member_bits, member_type) =
+                self.member(&self.strip(type_)?, name, DEPTH, &mut left)?;
+            bit = bit.checked_add(member_bit)?;
             bits = member_bits;
-            if let Some(inner) = self.strip(member_type) {
-                type_ = inner;
-            }
+            type_ = member_type;
         }
         let mask = if bits == 0 { 0 } else { (1_u32 << bits.min(8)).wrapping_sub(1) << (bit % 8) & 0xff };
         Some(Member { offset: bit / 8, mask })
@@ -200,8 +208,8 @@ impl Btf {
     /// How many arguments a tracepoint passes to a BPF program; none if the kernel lacks the tracepoint.
     pub fn tracepoint_arguments(&self, name: &str) -> Option<usize> {
         let typedef = self.type_(self.find(KIND_TYPEDEF, &format!("btf_trace_{name}"))?)?;
-        let pointer = self.strip(typedef.size_or_type)?;
-        let prototype = if pointer.kind == KIND_PTR { self.strip(pointer.size_or_type)? } else { pointer };
+        let pointer = self.strip(typedef.size_or_id)?;
+        let prototype = if pointer.kind == KIND_PTR { self.strip(pointer.size_or_id)? } else { pointer };
         // The first argument is the tracepoint's own data pointer.
         (prototype.kind == KIND_FUNC_PROTO).then(|| prototype.members.saturating_sub(1))
     }
@@ -228,3 +236,7 @@ fn body_bytes(kind: u8, members: usize) -> Option<usize> {
         _ => return None,
     })
 }
+
+#[cfg(test)]
+#[path = "btf_tests.rs"]
+mod tests;
