@@ -30,12 +30,25 @@ pub const FIELDS: &[Field] = &[
     // A long up to 5.13, an unsigned int under another name from 5.14 on; read only where sched_switch does not
     // carry it. The low 32 bits are the same on a little-endian machine.
     field("OFFSET_TASK_STATE", &["task_struct.__state", "task_struct.state"]),
-    // When the task was last put on a CPU, by the run queue's clock (CONFIG_SCHED_INFO). Without it a switch-in that
-    // reached no hook is charged to the wait before it.
+    // When the task was last put on a CPU, how long it has waited for one in all, and since when it does now, by the run
+    // queue's clock (CONFIG_SCHED_INFO). Without them a switch-in that reached no hook is charged to the wait before it,
+    // and a wait for a CPU after a wake-up that reached none to what was waited for before.
     Field {
         offset: "OFFSET_TASK_LAST_ARRIVAL",
         mask: "",
         paths: &["task_struct.sched_info.last_arrival"],
+        required: false,
+    },
+    Field {
+        offset: "OFFSET_TASK_RUN_DELAY",
+        mask: "",
+        paths: &["task_struct.sched_info.run_delay"],
+        required: false,
+    },
+    Field {
+        offset: "OFFSET_TASK_LAST_QUEUED",
+        mask: "",
+        paths: &["task_struct.sched_info.last_queued"],
         required: false,
     },
     field("OFFSET_TASK_FILES", &["task_struct.files"]),

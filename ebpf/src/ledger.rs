@@ -62,8 +62,19 @@ pub struct Ledger {
     pub backwards: u32,
     /// What to add to the kernel's own stamp of a switch-in, which is of another clock, to get ours; 0 while unknown.
     pub arrival_offset_ns: u64,
+    /// The kernel's own sum of the thread's waits for a CPU, when it last left one.
+    pub queued_ns: u64,
     /// Rounds the size up to whole cache lines; zero.
-    pub reserved: [u64; 2],
+    pub reserved: u64,
+}
+
+/// What the kernel itself noted about a thread that is on a CPU (`sched_info`), by the clock of its run queue.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Stamps {
+    /// When it got there; 0 where the kernel keeps no such notes.
+    pub arrived: u64,
+    /// The sum of its waits for a CPU so far, in ns.
+    pub queued_ns: u64,
 }
 
 impl Ledger {
@@ -90,7 +101,8 @@ impl Ledger {
         missed: 0,
         backwards: 0,
         arrival_offset_ns: 0,
-        reserved: [0; 2],
+        queued_ns: 0,
+        reserved: 0,
     };
 
     /// The clock of an event: never before the last one. CPUs may disagree by a few ns.
@@ -226,23 +238,27 @@ impl Ledger {
         self.become_(RUNNING);
     }
 
-    /// Leaving a CPU whose switch-in was seen: `arrived` is the kernel's own stamp of it. The first stay of a thread that
-    /// was running when tracking began says nothing, since it began earlier.
+    /// About to leave a CPU: the kernel's own stamps of this stay show how its clock stands to ours, or make up for a
+    /// switch-in that was not seen. The first stay of a thread that was running when tracking began shows nothing, since
+    /// it began earlier.
     #[inline(always)]
-    pub fn calibrate(&mut self, arrived: u64) {
-        if self.state == RUNNING && self.sequence > 1 {
-            self.arrival_offset_ns = self.since_ns.wrapping_sub(arrived);
+    pub fn leaving(&mut self, now_ns: u64, stamps: Stamps, cpu: u16) {
+        if self.state != RUNNING {
+            self.arrived_unseen(now_ns, stamps, cpu);
+        } else if self.sequence > 1 {
+            self.arrival_offset_ns = self.since_ns.wrapping_sub(stamps.arrived);
         }
+        self.queued_ns = stamps.queued_ns;
     }
 
-    /// The thread is on `cpu`, though its switch-in was not seen: the kernel's own stamp of it says since when. Nothing
-    /// happens while no earlier stay has told how that clock stands to ours.
+    /// The thread is on `cpu`, though its switch-in was not seen: the kernel's own stamps say since when. Nothing
+    /// happens while no earlier stay has shown how that clock stands to ours.
     #[inline(always)]
-    pub fn arrived_unseen(&mut self, now_ns: u64, arrived: u64, cpu: u16) {
-        if self.state == RUNNING || arrived == 0 || self.arrival_offset_ns == 0 {
+    pub fn arrived_unseen(&mut self, now_ns: u64, stamps: Stamps, cpu: u16) {
+        if self.state == RUNNING || stamps.arrived == 0 || self.arrival_offset_ns == 0 {
             return;
         }
-        let mut arrived_ns = arrived.wrapping_add(self.arrival_offset_ns);
+        let mut arrived_ns = stamps.arrived.wrapping_add(self.arrival_offset_ns);
         // Earlier than the wake-up: the stamps are a few microseconds apart. Later than now: no stamp of this stay.
         if arrived_ns < self.since_ns {
             arrived_ns = self.since_ns;
@@ -250,8 +266,32 @@ impl Ledger {
         if arrived_ns > now_ns {
             return;
         }
+        if self.state == BLOCKED {
+            // Nor was its waking, perhaps: it waited for a CPU for as long as the kernel says, at the end.
+            let queued_ns = stamps.queued_ns.wrapping_sub(self.queued_ns);
+            self.woken_unseen(arrived_ns, arrived_ns.wrapping_sub(queued_ns));
+        }
         self.missed = self.missed.wrapping_add(1);
         self.switched_in(arrived_ns, cpu);
+    }
+
+    /// About to be switched in with its block still open: its wake-up was not seen. `queued` is the kernel's own stamp of
+    /// when it began to wait for a CPU, 0 where there is none.
+    #[inline(always)]
+    pub fn queued_unseen(&mut self, now_ns: u64, queued: u64) {
+        if self.state == BLOCKED && queued != 0 && self.arrival_offset_ns != 0 {
+            self.woken_unseen(now_ns, queued.wrapping_add(self.arrival_offset_ns));
+        }
+    }
+
+    /// Ends the block where a waking that was seen says, else at `queued_ns`, if that lies within it.
+    #[inline(always)]
+    fn woken_unseen(&mut self, now_ns: u64, queued_ns: u64) {
+        let waking_was_seen = self.woken_ns >= self.since_ns && self.woken_ns <= now_ns;
+        if !waking_was_seen && queued_ns >= self.since_ns && queued_ns <= now_ns {
+            self.woken_ns = queued_ns;
+        }
+        self.wakeup(now_ns);
     }
 
     /// The accounts at `now_ns`, the open interval added to what the state names. Changes nothing.
@@ -267,3 +307,6 @@ impl Ledger {
 #[cfg(test)]
 #[path = "ledger_tests.rs"]
 mod tests;
+#[cfg(test)]
+#[path = "ledger_unseen_tests.rs"]
+mod unseen_tests;

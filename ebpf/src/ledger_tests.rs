@@ -351,10 +351,9 @@ proptest! {
         truth.ledger(1_000);
         let (mut ledger, mut stamp, mut ins, mut lost) = (born(1_000, RUNNING), their_zero_ns, 0, 0);
         for (at_ns, event) in &truth.events {
-            if event.is_out() && ledger.state == RUNNING {
-                ledger.calibrate(stamp);
-            } else if event.is_out() {
-                ledger.arrived_unseen(*at_ns, stamp, steps[ins - 1].cpu);
+            if event.is_out() {
+                let cpu = steps[..ins].last().map_or(0, |step| step.cpu);
+                ledger.leaving(*at_ns, Stamps { arrived: stamp, queued_ns: 0 }, cpu);
             }
             if let Event::In { .. } = event {
                 (stamp, ins) = (their_zero_ns + at_ns, ins + 1);

@@ -8,13 +8,16 @@ use aya_ebpf::{
     Global,
     helpers::{bpf_probe_read_kernel, bpf_probe_read_kernel_buf},
 };
-use guestscope_ebpf::{COMM_BYTES, Counter, ledger::Ledger};
+use guestscope_ebpf::{
+    COMM_BYTES, Counter,
+    ledger::{Ledger, Stamps},
+};
 
 use crate::{
     emit::count,
     maps::{
         FREE, LEDGERS, OFFSET_TASK_COMM, OFFSET_TASK_LAST_ARRIVAL, OFFSET_TASK_MAJ_FLT, OFFSET_TASK_MIN_FLT,
-        OFFSET_TASK_PID, OFFSET_TASK_TGID, SLOT_OF,
+        OFFSET_TASK_PID, OFFSET_TASK_RUN_DELAY, OFFSET_TASK_TGID, SLOT_OF,
     },
 };
 
@@ -163,15 +166,20 @@ pub(crate) fn faults(address: u64) -> (u64, u64) {
     }
 }
 
-/// The kernel's own stamp of when a task was last put on a CPU, by its address; 0 where the kernel keeps none.
+/// The kernel's own stamps of a task's stay on its CPU, by its address; zeros where it keeps none.
 #[inline(always)]
-pub(crate) fn last_arrival(address: u64) -> u64 {
-    if OFFSET_TASK_LAST_ARRIVAL.load() == 0 {
-        return 0;
+pub(crate) fn stamps(address: u64) -> Stamps {
+    if OFFSET_TASK_LAST_ARRIVAL.load() == 0 || OFFSET_TASK_RUN_DELAY.load() == 0 {
+        return Stamps::default();
     }
     // SAFETY: the helper checks the memory; what cannot be read is 0.
-    unsafe { bpf_probe_read_kernel((address + u64::from(OFFSET_TASK_LAST_ARRIVAL.load())) as *const u64) }
-        .unwrap_or(0)
+    unsafe {
+        let arrived =
+            bpf_probe_read_kernel((address + u64::from(OFFSET_TASK_LAST_ARRIVAL.load())) as *const u64);
+        let queued_ns =
+            bpf_probe_read_kernel((address + u64::from(OFFSET_TASK_RUN_DELAY.load())) as *const u64);
+        Stamps { arrived: arrived.unwrap_or(0), queued_ns: queued_ns.unwrap_or(0) }
+    }
 }
 
 /// The name of a task, by its address.

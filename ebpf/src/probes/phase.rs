@@ -57,7 +57,7 @@ pub(crate) fn edge(ctx: ProbeContext) -> u32 {
         // This thread runs, whatever was seen of it: the copy is put right as the next switch-out will do it.
         if (*stage).ledger.state != RUNNING {
             let cpu = bpf_get_smp_processor_id() as u16;
-            (*stage).ledger.arrived_unseen(now_ns, task::last_arrival(address), cpu);
+            (*stage).ledger.arrived_unseen(now_ns, task::stamps(address), cpu);
         }
         if torn {
             flags |= EDGE_TORN;

@@ -15,7 +15,7 @@ use aya_ebpf::{
 use aya_log_ebpf::warn;
 use guestscope_ebpf::{
     Account, CHECK_SOCKET, EXIT_REPLACED, FORK_ADOPTED, Header, Kind, TaskRecord,
-    ledger::{Ledger, RUNNABLE, RUNNING},
+    ledger::{BLOCKED, Ledger, RUNNABLE, RUNNING, Stamps},
 };
 
 use crate::{
@@ -23,7 +23,8 @@ use crate::{
     maps::{
         ACCOUNT_OF, HAS_SWITCH_STATE, LEDGERS, MASK_TASK_IOWAIT, OFFSET_FDT_FD, OFFSET_FDT_MAX,
         OFFSET_FILE_INODE, OFFSET_FILES_FDT, OFFSET_INODE_MODE, OFFSET_REGS_ARGUMENT, OFFSET_REGS_SYSCALL,
-        OFFSET_TASK_FILES, OFFSET_TASK_IOWAIT, OFFSET_TASK_LAST_ARRIVAL, OFFSET_TASK_STATE,
+        OFFSET_TASK_FILES, OFFSET_TASK_IOWAIT, OFFSET_TASK_LAST_ARRIVAL, OFFSET_TASK_LAST_QUEUED,
+        OFFSET_TASK_RUN_DELAY, OFFSET_TASK_STATE,
     },
     task::{self, Task, load},
 };
@@ -57,8 +58,14 @@ pub(crate) fn sched_switch(ctx: BtfTracePointContext) -> i32 {
             // SAFETY: the helper has no preconditions.
             now_ns = unsafe { bpf_ktime_get_ns() };
         }
-        // SAFETY: a ledger in a map value; the run-queue lock of this CPU is held, so no other event of it runs.
-        unsafe { (*ledger).switched_in(now_ns, bpf_get_smp_processor_id() as u16) };
+        // SAFETY: a ledger in a map value; the run-queue lock of this CPU is held, so no other event of it runs. The
+        // agent resolved the offset of an 8-byte member.
+        unsafe {
+            if (*ledger).state == BLOCKED && OFFSET_TASK_LAST_QUEUED.load() != 0 {
+                (*ledger).queued_unseen(now_ns, load(next.0, &OFFSET_TASK_LAST_QUEUED));
+            }
+            (*ledger).switched_in(now_ns, bpf_get_smp_processor_id() as u16);
+        }
     }
     0
 }
@@ -87,21 +94,22 @@ fn switch_out(ctx: &BtfTracePointContext, prev: Task, ledger: *mut Ledger, now_n
     }
 }
 
-/// Measured on 6.18: switches away from some tasks reach no tracepoint at all (perf misses the same ones), so the next
-/// task seems to go on waiting while it runs. The kernel's own stamp of its arrival tells when that wait ended.
+/// Measured on 6.18: switches away from some tasks, and wake-ups while they run, reach no tracepoint at all (perf misses
+/// the same ones), so the next task seems to go on waiting while it runs. The kernel's own stamps tell.
 #[inline(always)]
 fn stay(prev: Task, ledger: &mut Ledger, now_ns: u64) {
-    if OFFSET_TASK_LAST_ARRIVAL.load() == 0 {
+    if OFFSET_TASK_LAST_ARRIVAL.load() == 0 || OFFSET_TASK_RUN_DELAY.load() == 0 {
         return;
     }
-    // SAFETY: the agent resolved the offset of an 8-byte member.
-    let arrived: u64 = unsafe { load(prev.0, &OFFSET_TASK_LAST_ARRIVAL) };
-    if ledger.state == RUNNING {
-        ledger.calibrate(arrived);
-    } else {
-        // SAFETY: the helper has no preconditions.
-        ledger.arrived_unseen(now_ns, arrived, unsafe { bpf_get_smp_processor_id() } as u16);
-    }
+    // SAFETY: the agent resolved the offsets of two 8-byte members.
+    let stamps = unsafe {
+        Stamps {
+            arrived: load(prev.0, &OFFSET_TASK_LAST_ARRIVAL),
+            queued_ns: load(prev.0, &OFFSET_TASK_RUN_DELAY),
+        }
+    };
+    // SAFETY: the helper has no preconditions.
+    ledger.leaving(now_ns, stamps, unsafe { bpf_get_smp_processor_id() } as u16);
 }
 
 /// What a task that blocks is waiting for: one look at its saved registers instead of a hook on every syscall.

@@ -1,0 +1,84 @@
+//! A thread whose way back to the CPU was seen by no hook: what the kernel's own stamps make of it.
+//!
+//! The property over whole lives stands in `ledger_tests.rs`; here is each case alone.
+
+use super::*;
+
+/// Ours minus theirs, of the two clocks.
+const CLOCKS_NS: u64 = 1_000_000;
+
+/// What the kernel noted of a stay that began at `arrived_ns` of our clock, with so much waiting for CPUs before.
+fn stamps(arrived_ns: u64, queued_ns: u64) -> Stamps {
+    Stamps { arrived: arrived_ns - CLOCKS_NS, queued_ns }
+}
+
+/// A thread that has been on a CPU from 2,000,000 to 2,000,100, which was seen, and blocks in futex from then on.
+fn blocked() -> Ledger {
+    let mut ledger = Ledger::EMPTY;
+    ledger.begin(1_999_000, RUNNABLE, 0);
+    ledger.switched_in(2_000_000, 0);
+    ledger.leaving(2_000_100, stamps(2_000_000, 1_000), 0);
+    ledger.out_blocked(2_000_100, Account::Lock as u8, 202);
+    ledger
+}
+
+fn accounts(ledger: &Ledger) -> [u64; 3] {
+    [Account::Cpu, Account::Runq, Account::Lock].map(|account| ledger.accounts[account as usize])
+}
+
+#[test]
+fn a_waking_that_was_not_seen_is_found_in_the_time_queued() {
+    let mut ledger = blocked();
+    // Woken at 2,000,400, on the CPU at 2,000,700, neither seen; leaves at 2,001,000.
+    ledger.leaving(2_001_000, stamps(2_000_700, 1_300), 1);
+    ledger.out_runnable(2_001_000);
+    assert_eq!(accounts(&ledger), [100 + 300, 1_000 + 300, 300]);
+    assert_eq!((ledger.missed, ledger.migrations, ledger.queued_ns), (1, 1, 1_300));
+    assert_eq!(ledger.wakeups, 1);
+}
+
+#[test]
+fn a_waking_that_was_not_seen_is_found_at_the_switch_in() {
+    let mut ledger = blocked();
+    ledger.queued_unseen(2_000_700, 2_000_400 - CLOCKS_NS);
+    ledger.switched_in(2_000_700, 0);
+    assert_eq!(accounts(&ledger), [100, 1_000 + 300, 300]);
+    assert_eq!((ledger.missed, ledger.wakeups), (0, 1));
+}
+
+#[test]
+fn a_waking_that_was_seen_is_believed() {
+    let mut ledger = blocked();
+    ledger.waking(2_000_390, 9);
+    ledger.wakeup(2_000_400);
+    ledger.leaving(2_001_000, stamps(2_000_700, 1_300), 0);
+    ledger.out_runnable(2_001_000);
+    assert_eq!(accounts(&ledger), [100 + 300, 1_000 + 310, 290]);
+}
+
+#[test]
+fn an_edge_looks_and_the_next_switch_comes_to_the_same() {
+    let mut ledger = blocked();
+    let mut copy = ledger;
+    copy.arrived_unseen(2_000_800, stamps(2_000_700, 1_300), 0);
+    let seen = copy.accounts_at(2_000_800);
+    ledger.leaving(2_001_000, stamps(2_000_700, 1_300), 0);
+    let later = ledger.accounts_at(2_001_000);
+    assert_eq!(later[Account::Cpu as usize] - seen[Account::Cpu as usize], 200);
+    assert!(seen.iter().zip(later).all(|(seen, later)| *seen <= later));
+}
+
+#[test]
+fn without_stamps_the_wait_goes_on() {
+    let mut ledger = blocked();
+    ledger.leaving(2_001_000, Stamps::default(), 0);
+    ledger.out_runnable(2_001_000);
+    assert_eq!((accounts(&ledger), ledger.missed), ([100, 1_000, 900], 1));
+}
+
+#[test]
+fn a_stamp_that_is_not_of_this_stay_changes_nothing() {
+    let mut ledger = blocked();
+    ledger.arrived_unseen(2_001_000, stamps(2_001_001, 1_300), 0);
+    assert_eq!((ledger.state, ledger.missed), (BLOCKED, 0));
+}
