@@ -6,14 +6,19 @@
 //! It reads headers and notes only, through bounds-checked readers: the file may be anybody's.
 
 use std::{
-    fs::File,
-    io::{BufReader, Read as _, Seek as _, SeekFrom},
+    fs::{File, OpenOptions},
+    io::BufReader,
+    os::unix::fs::OpenOptionsExt as _,
     path::Path,
 };
 
 use object::{
-    Object as _, ObjectSection as _, ObjectSegment as _,
-    read::{ReadCache, ReadRef as _},
+    LittleEndian,
+    elf::{FileHeader64, PN_XNUM, PT_LOAD, ProgramHeader64, SectionHeader64},
+    read::{
+        ReadCache, ReadRef as _,
+        elf::{FileHeader as _, ProgramHeader as _, SectionHeader as _, SectionTable},
+    },
 };
 
 use super::{Hook, Place};
@@ -47,35 +52,75 @@ pub enum MarkerError {
     Damaged(String),
 }
 
-/// The offset in the file of the marker's 1-byte nop; none if the file has no marker or is no ELF file.
+/// The offset in the file of the marker's 1-byte nop; none if the file has no marker, or is no program for this kind of
+/// machine. What is no regular file is not even opened: opening a pipe would wait for its writer, or release and then
+/// break it, and opening a device may do anything.
 pub fn find(path: &Path) -> Result<Option<u64>, MarkerError> {
     let read_error = |source| MarkerError::Read { path: path.display().to_string(), source };
-    let mut file = File::open(path).map_err(read_error)?;
-    let mut magic = [0_u8; 4];
-    if file.read_exact(&mut magic).is_err() || &magic != b"\x7fELF" {
+    if !std::fs::metadata(path).map_err(read_error)?.is_file() {
         return Ok(None);
     }
-    file.seek(SeekFrom::Start(0)).map_err(read_error)?;
+    // Should it be a pipe by now, this does not wait for it.
+    let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(read_error)?;
+    if !file.metadata().map_err(read_error)?.is_file() {
+        return Ok(None);
+    }
     let cache = ReadCache::new(BufReader::new(file));
-    let Ok(elf) = object::File::parse(&cache) else { return Ok(None) };
-    let Some(notes) = elf.section_by_name(".note.stapsdt") else { return Ok(None) };
-    let Some((offset, bytes)) = notes.file_range().filter(|range| range.1 <= NOTES_BYTES) else {
+    let damaged = || MarkerError::Damaged(path.display().to_string());
+    let Some(tables) = Tables::read(&cache) else { return Ok(None) };
+    let Some(notes) = tables.section(".note.stapsdt") else { return Ok(None) };
+    let Some((offset, bytes)) = notes.file_range(LittleEndian).filter(|range| range.1 <= NOTES_BYTES) else {
         return Ok(None);
     };
-    let damaged = || MarkerError::Damaged(path.display().to_string());
     let notes = (&cache).read_bytes_at(offset, bytes).map_err(|()| damaged())?;
     let Some((address, base)) = our_note(notes) else { return Ok(None) };
     // The linker writes addresses; a later tool that moved the file's sections leaves the distance to this section.
-    let moved = match elf.section_by_name(".stapsdt.base") {
-        Some(section) if base != 0 => section.address().wrapping_sub(base),
+    let moved = match tables.section(".stapsdt.base") {
+        Some(section) if base != 0 => section.sh_addr(LittleEndian).wrapping_sub(base),
         _ => 0,
     };
-    let address = address.wrapping_add(moved);
-    let offset = elf.segments().find_map(|segment| {
-        let within = address.checked_sub(segment.address())?;
-        (within < segment.size()).then(|| segment.file_range().0.checked_add(within)).flatten()
-    });
-    offset.map(Some).ok_or_else(damaged)
+    tables.offset_of(address.wrapping_add(moved)).map(Some).ok_or_else(damaged)
+}
+
+type Cache = ReadCache<BufReader<File>>;
+
+/// The two tables of a 64-bit little-endian ELF file: all that is read of it beside the notes. `object::File` would
+/// read the symbols too, 14 MB of libtorch's.
+struct Tables<'a> {
+    segments: &'a [ProgramHeader64<LittleEndian>],
+    sections: SectionTable<'a, FileHeader64<LittleEndian>, &'a Cache>,
+}
+
+impl<'a> Tables<'a> {
+    fn read(cache: &'a Cache) -> Option<Self> {
+        let header = FileHeader64::<LittleEndian>::parse(cache).ok()?;
+        header.endian().ok()?;
+        // These values say that the number stands elsewhere, and has 32 bits. No program needs them, and a file that
+        // claims to could make this read 256 GiB.
+        if header.e_shnum.get(LittleEndian) == 0 || header.e_phnum.get(LittleEndian) == PN_XNUM {
+            return None;
+        }
+        Some(Self {
+            segments: header.program_headers(LittleEndian, cache).ok()?,
+            sections: header.sections(LittleEndian, cache).ok()?,
+        })
+    }
+
+    fn section(&self, name: &str) -> Option<&'a SectionHeader64<LittleEndian>> {
+        self.sections.section_by_name(LittleEndian, name.as_bytes()).map(|(_, section)| section)
+    }
+
+    /// Where the byte at this address lies in the file; none for memory that has no bytes there.
+    fn offset_of(&self, address: u64) -> Option<u64> {
+        let loaded = self.segments.iter().filter(|segment| segment.p_type(LittleEndian) == PT_LOAD);
+        loaded.map(|segment| (segment.p_vaddr(LittleEndian), segment.file_range(LittleEndian))).find_map(
+            |(start, (offset, bytes))| {
+                let within = address.checked_sub(start).filter(|within| *within < bytes)?;
+                offset.checked_add(within)
+            },
+        )
+    }
 }
 
 /// The address and base of our probe among the notes (format: SystemTap's UserSpaceProbeImplementation).
@@ -87,7 +132,7 @@ fn our_note(mut notes: &[u8]) -> Option<(u64, u64)> {
         let bytes = word(notes, 4)? as usize;
         let description = notes.get(12_usize.checked_add(owner_bytes)?..)?;
         let body = description.get(..bytes)?;
-        let mut names = body.get(24..)?.split(|&byte| byte == 0);
+        let mut names = body.get(24..).unwrap_or_default().split(|&byte| byte == 0);
         if names.next() == Some(PROVIDER) && names.next() == Some(PROBE) {
             return Some((long(body, 0)?, long(body, 8)?));
         }
@@ -95,3 +140,7 @@ fn our_note(mut notes: &[u8]) -> Option<(u64, u64)> {
     }
     None
 }
+
+#[cfg(test)]
+#[path = "phase_tests.rs"]
+mod tests;
