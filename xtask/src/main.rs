@@ -5,6 +5,7 @@
 
 mod apt;
 mod artifact;
+mod bench;
 mod cache;
 mod check;
 mod command;
@@ -54,6 +55,12 @@ enum Verb {
     Test,
     /// Formatting, lints on the host and on the BPF target, and the rules of this repository
     Check,
+    /// Measure what observing costs, against empty programs and other tools, as ratios with intervals
+    Bench {
+        /// Rounds of each variant
+        #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u8).range(2..=50))]
+        rounds: u8,
+    },
     /// Start a Jaeger, or find the one that runs, and say where it is
     Jaeger {
         /// Leave it running in the background instead of waiting for Enter
@@ -88,6 +95,7 @@ fn run(verb: &Verb) -> Result<bool> {
         Verb::Demo { no_jaeger, keep } => demo::verb(&mut xtask, demo::Options { jaeger: !no_jaeger, keep }),
         Verb::Test => test::verb(&mut xtask),
         Verb::Check => check::verb(&xtask),
+        Verb::Bench { rounds } => bench::verb(&mut xtask, usize::from(rounds)),
         Verb::Jaeger { keep } => jaeger::verb(&mut xtask, keep).map(|()| true),
     }
 }

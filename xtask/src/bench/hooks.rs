@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result};
 use serde_json::Value;
 
 use super::{
-    Bench, Row,
+    Bench, Row, json_of,
     ratio::{Ratio, median},
 };
 
@@ -28,7 +28,7 @@ pub(crate) fn rows(bench: &Bench<'_>) -> Result<Vec<Row>> {
         let mut command = Command::new(&bench.hooks);
         command.args(VARIANTS[variant].1).args(["--stats", "--"]);
         command.args(["taskset", "-c", "1", "perf", "bench", "sched", "pipe", "-l", TRIPS]);
-        let result = bench.json(&mut command)?;
+        let result = json_of(&mut command)?;
         for (hook, name) in HOOKS.iter().enumerate() {
             by_hook[hook][variant].push(ns_per_run(&result, name)?);
         }
@@ -60,13 +60,13 @@ fn ns_per_run(result: &Value, program: &str) -> Result<f64> {
 pub(crate) fn edge_rows(bench: &Bench<'_>) -> Result<Vec<Row>> {
     let marker = bench.edges.as_os_str();
     let variants: [(&str, &[&str]); 3] =
-        [("no probe", &["none"]), ("bare counter", &["empty"]), ("agent", &["ledger", "--track"])];
+        [("no probe", &["none"]), ("bare counting uprobe", &["empty"]), ("agent", &["ledger", "--track"])];
     let file = std::env::temp_dir().join(format!("guestscope-bench-{}", std::process::id()));
     let measured = bench.alternate("cost of an edge", &variants, |(_, words)| {
         let mut command = Command::new(&bench.hooks);
         command.args(*words);
         command.arg("--marker").arg(marker).arg("--").arg(marker).arg(EDGES).arg(&file);
-        bench.json(&mut command)?;
+        json_of(&mut command)?;
         let text = std::fs::read_to_string(&file).context("the edges' program wrote no result")?;
         text.trim().parse().context("the edges' program wrote no number")
     })?;

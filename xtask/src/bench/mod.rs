@@ -86,19 +86,19 @@ fn examples(xtask: &Xtask, toolchain: &Toolchain) -> Result<(PathBuf, PathBuf)> 
     Ok((folder.join("hooks"), folder.join("edges")))
 }
 
-impl Bench<'_> {
-    /// Runs a command that prints one line of JSON last.
-    fn json(&self, command: &mut Command) -> Result<Value> {
-        let name = format!("{command:?}");
-        let output = command.output().with_context(|| format!("could not start: {name}"))?;
-        let text = String::from_utf8_lossy(&output.stdout);
-        let line = text.lines().rfind(|line| line.starts_with('{'));
-        let line = line.with_context(|| {
-            format!("no result: {name}: {}", command::tail(&String::from_utf8_lossy(&output.stderr)))
-        })?;
-        serde_json::from_str(line).with_context(|| format!("not understood: {name}: {line}"))
-    }
+/// Runs a command that prints one line of JSON last.
+fn json_of(command: &mut Command) -> Result<Value> {
+    let name = format!("{command:?}");
+    let output = command.output().with_context(|| format!("could not start: {name}"))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let line = text.lines().rfind(|line| line.starts_with('{'));
+    let line = line.with_context(|| {
+        format!("no result: {name}: {}", command::tail(&String::from_utf8_lossy(&output.stderr)))
+    })?;
+    serde_json::from_str(line).with_context(|| format!("not understood: {name}: {line}"))
+}
 
+impl Bench<'_> {
     /// `rounds` measurements of each variant, one round of all after the other. The order turns with the rounds.
     fn alternate<T>(
         &self,

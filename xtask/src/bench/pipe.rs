@@ -68,7 +68,8 @@ pub(crate) fn rows(bench: &Bench<'_>) -> Result<Vec<Row>> {
             observers.push(observer);
         }
     }
-    let measured = bench.alternate("round trips of a pipe", &observers, |&observer| trip_ns(bench, observer))?;
+    let measured =
+        bench.alternate("round trips of a pipe", &observers, |&observer| trip_ns(bench, observer))?;
     let of = |wanted: Observer| observers.iter().position(|&o| o == wanted).map(|index| &measured[index]);
     let bare = of(Observer::Nothing).context("no bare round trips")?;
     let added = |observer: Observer| -> Option<Vec<f64>> {
@@ -78,21 +79,25 @@ pub(crate) fn rows(bench: &Bench<'_>) -> Result<Vec<Row>> {
     for &observer in &observers {
         let ns = of(observer).map_or(f64::NAN, |values| median(values));
         let own = added(observer).unwrap_or_default();
-        let base = added(Observer::Empty).unwrap_or_default();
+        let least = added(Observer::Empty).unwrap_or_default();
         let measured = match observer {
             Observer::Nothing => format!("{ns:.0} ns"),
-            _ => format!("+{:.0} ns", median(&own)),
+            Observer::Empty
+            | Observer::Untracked
+            | Observer::Tracked
+            | Observer::Runqlat
+            | Observer::Bpftrace => format!("+{:.0} ns", median(&own)),
         };
         let against_empty = observer != Observer::Nothing && observer != Observer::Empty;
         rows.push(Row {
             what: format!("pipe round trip, {}", observer.label()),
             measured,
-            ratio: if against_empty { Ratio::new(&own, &base) } else { None },
+            ratio: if against_empty { Ratio::new(&own, &least) } else { None },
             against: "of empty's",
             budget: match observer {
                 Observer::Tracked => "<= 2.6",
                 Observer::Untracked => "<= 1.3",
-                _ => "",
+                Observer::Nothing | Observer::Empty | Observer::Runqlat | Observer::Bpftrace => "",
             },
         });
     }
@@ -123,7 +128,8 @@ fn trip_ns(bench: &Bench<'_>, observer: Observer) -> Result<f64> {
         peer.wait()?;
     }
     let output = output?;
-    let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let text =
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     let line = text.lines().find(|line| line.contains("usecs/op"));
     let us = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
     let Some(us) = us else { bail!("no round trips: {}", command::tail(&text)) };

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 use serde_json::Value;
 
 use super::{
-    Bench, Row,
+    Bench, Row, json_of,
     ratio::{Ratio, median},
 };
 
@@ -30,7 +30,7 @@ pub(crate) fn rows(bench: &Bench<'_>) -> Result<Vec<Row>> {
             summaries.push(summary);
             workload
         } else {
-            bench.json(&mut command)?
+            json_of(&mut command)?
         };
         outcome["throughput_per_s"].as_f64().context("the workload gave no throughput")
     })?;
@@ -71,12 +71,23 @@ fn agent_rows(agent: &Path, summaries: &[Value]) -> Result<Vec<Row>> {
         summaries.iter().filter_map(|summary| summary.pointer(pointer)?.as_f64()).collect()
     };
     let bytes = std::fs::metadata(agent)?.len() as f64;
-    let share: Vec<f64> =
-        all("/agent/cpu_ns").iter().zip(all("/agent/wall_ns")).map(|(cpu, wall)| 100.0 * cpu / wall).collect();
+    let share: Vec<f64> = all("/agent/cpu_ns")
+        .iter()
+        .zip(all("/agent/wall_ns"))
+        .map(|(cpu, wall)| 100.0 * cpu / wall)
+        .collect();
     Ok(vec![
         row("agent, binary", format!("{:.1} MB", bytes / 1e6), "<= 15 MB"),
-        row("agent, largest resident set", format!("{:.1} MB", median(&all("/agent/rss_peak_bytes")) / 1e6), "<= 25 MB"),
-        row("agent, start to attached", format!("{:.0} ms", median(&all("/agent/attach_ns")) / 1e6), "<= 150 ms"),
+        row(
+            "agent, largest resident set",
+            format!("{:.1} MB", median(&all("/agent/rss_peak_bytes")) / 1e6),
+            "<= 25 MB",
+        ),
+        row(
+            "agent, start to attached",
+            format!("{:.0} ms", median(&all("/agent/attach_ns")) / 1e6),
+            "<= 150 ms",
+        ),
         row("agent, share of one CPU", format!("{:.2} %", median(&share)), ""),
     ])
 }
