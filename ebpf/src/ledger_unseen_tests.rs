@@ -2,6 +2,8 @@
 //!
 //! The property over whole lives stands in `ledger_tests.rs`; here is each case alone.
 
+use proptest::{collection::vec, prelude::*};
+
 use super::*;
 
 /// Ours minus theirs, of the two clocks.
@@ -81,4 +83,45 @@ fn a_stamp_that_is_not_of_this_stay_changes_nothing() {
     let mut ledger = blocked();
     ledger.arrived_unseen(2_001_000, stamps(2_001_001, 1_300), 0);
     assert_eq!((ledger.state, ledger.missed), (BLOCKED, 0));
+}
+
+/// One thing that happens to a ledger, with a clock that may step back and stamps that may be of any clock.
+fn happen(ledger: &mut Ledger, what: u8, now_ns: u64, arrived: u64, queued_ns: u64) {
+    let stamps = Stamps { arrived, queued_ns };
+    match what {
+        0 => ledger.switched_in(now_ns, 1),
+        1 => ledger.out_runnable(now_ns),
+        2 => ledger.out_blocked(now_ns, Account::Lock as u8, 202),
+        3 => ledger.waking(now_ns, 9),
+        4 => ledger.wakeup(now_ns),
+        5 => ledger.queued_unseen(now_ns, arrived),
+        6 => ledger.arrived_unseen(now_ns, stamps, 2),
+        _ => ledger.leaving(now_ns, stamps, 3),
+    }
+}
+
+proptest! {
+    #[test]
+    fn time_is_conserved_whatever_the_stamps_say(
+        history in vec((0..10_u8, -5_000..100_000_i64, -200_000..200_000_i64, any::<bool>(), any::<u64>()), 0..60),
+    ) {
+        let mut ledger = Ledger::EMPTY;
+        ledger.begin(2_000_000, RUNNABLE, 0);
+        let (mut clock_ns, mut latest_ns) = (2_000_000_u64, 2_000_000_u64);
+        for (what, distance, stamp, is_near, any) in history {
+            clock_ns = clock_ns.saturating_add_signed(distance);
+            latest_ns = latest_ns.max(clock_ns);
+            // Near our clock, so that it is believed at times; or anything.
+            let near = clock_ns.saturating_add_signed(stamp) - CLOCKS_NS;
+            let before = ledger;
+            let queued_ns = if any % 2 == 0 { any % 100_000 } else { any };
+            happen(&mut ledger, what, clock_ns, if is_near { near } else { any }, queued_ns);
+            prop_assert_eq!(ledger.accounts.iter().sum::<u64>(), ledger.since_ns - 2_000_000);
+            prop_assert!(before.accounts.iter().zip(ledger.accounts).all(|(before, now)| *before <= now));
+            prop_assert!(before.since_ns <= ledger.since_ns && ledger.since_ns <= latest_ns);
+            prop_assert!(before.sequence <= ledger.sequence);
+            prop_assert!(before.state == ledger.state || before.sequence < ledger.sequence);
+            prop_assert_eq!(ledger.accounts_at(latest_ns).iter().sum::<u64>(), latest_ns - 2_000_000);
+        }
+    }
 }
