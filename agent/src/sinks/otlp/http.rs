@@ -43,11 +43,15 @@ pub(super) struct NotingClient {
 impl NotingClient {
     /// For `http` and `https`.
     pub(super) fn new(settings: &Settings, last: LastAnswer) -> Result<Self, ExportError> {
+        let mut plain = HttpConnector::new();
+        plain.enforce_http(false);
+        // A batch is written in pieces, and nobody answers before the last one: it must not wait for an acknowledgement.
+        plain.set_nodelay(true);
         let connector = HttpsConnectorBuilder::new()
             .with_tls_config(tls::for_http(&settings.tls)?)
             .https_or_http()
             .enable_http1()
-            .build();
+            .wrap_connector(plain);
         Ok(Self { inner: HyperClient::new(connector, settings.timeout, None), last })
     }
 }

@@ -27,6 +27,7 @@ mod tests;
 
 use std::{
     borrow::Cow,
+    io,
     path::PathBuf,
     sync::{
         Arc, Mutex, PoisonError,
@@ -39,6 +40,7 @@ use std::{
 
 use opentelemetry::{KeyValue, Value};
 use opentelemetry_sdk::Resource;
+use tokio::runtime::{Builder, Runtime};
 
 pub use self::{
     error::ExportError,
@@ -107,7 +109,7 @@ impl WallClock {
     }
 }
 
-/// What may be held where. The defaults keep the thread below 25 MB.
+/// What may be held where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Spans in the queue.
@@ -131,8 +133,8 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            queue_spans: 32_768,
-            queue_bytes: 16 << 20,
+            queue_spans: 16_384,
+            queue_bytes: 8 << 20,
             batch_spans: 512,
             batch_bytes: 2 << 20,
             spill_bytes: 256 << 20,
@@ -199,27 +201,30 @@ impl Exporter {
         let settings = Settings::resolve(endpoint.as_deref(), protocol, environment)?;
         let origin = settings.origin.clone();
         let (resource, resource_bytes) = build_resource(service_name, resource);
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(ExportError::Thread)?;
-        let rejections = Rejections::default();
-        let transport = {
-            let _context = runtime.enter();
-            Transport::new(settings, &resource, rejections.clone())?
-        };
         let queue = Arc::new(Queue::new(limits));
         let keep = Keep::new(folder.as_deref(), limits.spill_bytes, &resource);
-        let worker = Worker::new(Arc::clone(&queue), transport, keep, limits, resource_bytes);
-        let (end, ended) = mpsc::channel::<()>();
-        let body = move || {
-            let _listening = rejections.listen();
-            runtime.block_on(worker.run());
-            drop(end);
-            // A name server that does not answer keeps a thread of the runtime for longer than anybody wants to wait.
-            runtime.shutdown_background();
+        let (started, start) = mpsc::channel();
+        let (end, ended) = mpsc::channel();
+        let body = {
+            let queue = Arc::clone(&queue);
+            // The event loop is made and unmade on its own thread: an async caller may do neither on its own.
+            move || {
+                let rejections = Rejections::default();
+                let _listening = rejections.listen();
+                let ready = event_loop(settings, &resource, rejections);
+                let (outcome, ready) = ready.map_or_else(|error| (Err(error), None), |it| (Ok(()), Some(it)));
+                // The caller waits for this, or its thread has died.
+                let _ = started.send(outcome);
+                let Some((runtime, transport)) = ready else { return };
+                runtime.block_on(Worker::new(queue, transport, keep, limits, resource_bytes).run());
+                drop(end);
+                // A name server that does not answer keeps a thread of the runtime for longer than anybody wants to wait.
+                runtime.shutdown_background();
+            }
         };
         thread::Builder::new().name("otlp-export".to_owned()).spawn(body).map_err(ExportError::Thread)?;
+        let outcome = start.recv();
+        outcome.unwrap_or_else(|_| Err(ExportError::Thread(io::Error::other("it panicked"))))?;
         Ok(Self { queue, clock, origin, ended: Mutex::new(ended) })
     }
 
@@ -236,7 +241,7 @@ impl Exporter {
         let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
         let outcome = ended.recv_timeout(by.saturating_duration_since(Instant::now()) + PUT_AWAY);
         if outcome == Err(RecvTimeoutError::Timeout) {
-            self.queue.fail(
+            self.queue.unkept(
                 "the export thread did not come to its end: the disk or the network is stuck".to_owned(),
             );
         }
@@ -269,6 +274,20 @@ impl Drop for Exporter {
             self.finish(Duration::ZERO);
         }
     }
+}
+
+/// What the thread works with.
+fn event_loop(
+    settings: Settings,
+    resource: &Resource,
+    rejections: Rejections,
+) -> Result<(Runtime, Transport), ExportError> {
+    let runtime = Builder::new_current_thread().enable_all().build().map_err(ExportError::Thread)?;
+    let transport = {
+        let _context = runtime.enter();
+        Transport::new(settings, resource, rejections)?
+    };
+    Ok((runtime, transport))
 }
 
 /// The resource, and how many bytes each batch carries for it.

@@ -56,10 +56,28 @@ struct State {
     spans: usize,
     bytes: usize,
     books: Books,
-    last_error: Option<String>,
-    keep_error: Option<String>,
+    errors: Errors,
     finish_by: Option<Instant>,
     closed: bool,
+}
+
+/// What went wrong last, by kind, without credentials.
+#[derive(Clone, Debug, Default)]
+struct Errors {
+    /// Why the collector cannot be reached. Forgotten when it can.
+    away: Option<String>,
+    /// Why spans did not arrive although it can.
+    refused: Option<String>,
+    /// Why they could not be kept.
+    unkept: Option<String>,
+}
+
+impl Errors {
+    fn in_one_line(&self) -> Option<String> {
+        let Self { away, refused, unkept } = self;
+        let errors: Vec<&str> = [away, refused, unkept].into_iter().flatten().map(String::as_str).collect();
+        (!errors.is_empty()).then(|| errors.join("; "))
+    }
 }
 
 /// When the queue wants to be emptied.
@@ -111,8 +129,7 @@ impl Queue {
         let before = self.wants(&state);
         if let Some(refusal) = refusal {
             state.books.dropped += spans as u64;
-            // The error of the collector explains more than that of the queue behind it.
-            state.last_error.get_or_insert_with(|| refusal.to_owned());
+            state.errors.refused = Some(refusal.to_owned());
         } else {
             state.spans += spans;
             state.bytes += bytes;
@@ -180,22 +197,25 @@ impl Queue {
         }
     }
 
-    /// The last error of the export, without credentials.
-    pub(super) fn fail(&self, error: String) {
-        self.lock().last_error = Some(error);
+    /// The collector cannot be reached, or it can again.
+    pub(super) fn away(&self, error: Option<String>) {
+        self.lock().errors.away = error;
     }
 
-    /// The last error of the files in the run folder.
-    pub(super) fn fail_to_keep(&self, error: String) {
-        self.lock().keep_error = Some(error);
+    /// Spans did not arrive although the collector can be reached.
+    pub(super) fn refused(&self, error: String) {
+        self.lock().errors.refused = Some(error);
     }
 
-    /// The books and the last errors, in one line.
+    /// Spans could not be kept.
+    pub(super) fn unkept(&self, error: String) {
+        self.lock().errors.unkept = Some(error);
+    }
+
+    /// The books and what went wrong, for people.
     pub(super) fn read(&self) -> (Books, Option<String>) {
         let state = self.lock();
-        let errors: Vec<&str> =
-            state.last_error.as_deref().into_iter().chain(state.keep_error.as_deref()).collect();
-        (state.books, (!errors.is_empty()).then(|| errors.join("; ")))
+        (state.books, state.errors.in_one_line())
     }
 
     /// From now on everything is sent at once, and what is not sent by then is spilled.

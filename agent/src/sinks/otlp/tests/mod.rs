@@ -5,6 +5,7 @@ mod collector;
 mod delivery;
 mod files;
 mod proxy;
+mod queue;
 mod settings;
 mod spans;
 mod timeline;

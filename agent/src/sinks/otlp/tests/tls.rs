@@ -57,8 +57,9 @@ fn a_stranger_gets_nothing(#[values(Protocol::Grpc, Protocol::HttpProtobuf)] pro
     assert!(error.contains("UnknownIssuer"), "{error}");
 }
 
-#[test]
-fn a_certificate_that_cannot_be_read_is_named() {
+/// Inside an event loop, where the export's own may be neither made nor unmade.
+#[tokio::test]
+async fn a_certificate_that_cannot_be_read_is_named() {
     let config = Config { endpoint: Some("https://localhost:4317".to_owned()), ..Config::default() };
     let variables = [("OTEL_EXPORTER_OTLP_CERTIFICATE", "/nowhere/ca.pem")];
     let error = Exporter::start_in(config, &super::environment(&variables)).err().expect("it is not there");

@@ -133,6 +133,7 @@ fn a_failure_that_passes_costs_nothing(
     collector.wait(|received| received.iter().any(|batch| batch.taken));
     let health = exporter.finish(FINISH);
     assert_eq!((health.spans_sent, health.traces_sent), (offered, 50), "{health:?}");
+    assert_eq!(health.last_error, None, "it is over");
     assert_eq!(unique(&collector.taken()), offered);
 }
 

@@ -210,7 +210,7 @@ impl Worker {
                 Ok(spans) => Some(Batch { spans, attempts: 0, origin: Origin::File { last_part: true } }),
                 Err((lost, error)) => {
                     self.keep.leave_behind();
-                    self.queue.fail_to_keep(error);
+                    self.queue.unkept(error);
                     self.queue.book(|books| {
                         books.spilled -= lost;
                         books.dropped += lost;
@@ -287,13 +287,14 @@ impl Worker {
                 Ok(())
             }
             Kept::Not { spans, error } => {
-                self.queue.fail_to_keep(error);
+                self.queue.unkept(error);
                 Err(Batch { spans, ..batch })
             }
         }
     }
 
-    /// The end: what was not sent goes to the spill file, what that does not take is lost.
+    /// The end: what was not sent goes to the spill file, what that does not take is lost. A line of which a part was
+    /// sent stays whole: sending it again does no harm, since receivers know a span by its ids.
     fn put_away(&mut self) {
         let unkept = self.unkept.take().map(|(batch, _)| batch);
         let hand = std::mem::take(&mut self.hand).into_iter().chain(unkept);
@@ -304,7 +305,7 @@ impl Worker {
             }
         }
         if let Err(error) = self.keep.close() {
-            self.queue.fail_to_keep(error);
+            self.queue.unkept(error);
         }
     }
 }

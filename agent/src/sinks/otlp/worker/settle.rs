@@ -19,7 +19,7 @@ impl Worker {
             Delivery::Taken(rejection) => {
                 self.taken(&batch, rejection.as_ref().map_or(0, |rejection| rejection.spans));
                 if let Some(Rejection { spans, message }) = rejection {
-                    self.queue.fail(format!("the collector rejected {spans} spans: {message}"));
+                    self.queue.refused(format!("the collector rejected {spans} spans: {message}"));
                 }
                 Next::Send
             }
@@ -28,7 +28,7 @@ impl Worker {
                 Next::Send
             }
             Delivery::TooLarge(why) if batch.spans.len() > 1 => {
-                self.queue.fail(why);
+                self.queue.away(Some(why));
                 self.halve(batch);
                 Next::Pause(self.backoff.delay(None))
             }
@@ -55,6 +55,7 @@ impl Worker {
         if batch.origin == (Origin::File { last_part: true }) {
             self.keep.leave_behind();
         }
+        self.queue.away(None);
         self.backoff.reset();
         self.failures = 0;
         self.batch_spans = (self.batch_spans + self.batch_spans / 8 + 1).min(self.limits.batch_spans.max(1));
@@ -66,7 +67,7 @@ impl Worker {
         if batch.attempts >= SUSPECT_ATTEMPTS {
             self.set_aside(batch, &why);
         } else {
-            self.queue.fail(why);
+            self.queue.away(Some(why));
             self.hand.push_front(batch);
         }
         if self.queue.deadline().is_some() && self.failures >= LAST_ATTEMPTS {
@@ -90,9 +91,9 @@ impl Worker {
     fn set_aside(&mut self, batch: Batch, why: &str) {
         let (spans, origin) = (batch.len(), batch.origin);
         let kept = self.keep.refused(batch.spans);
-        self.queue.fail(format!("{why}: {spans} spans refused"));
+        self.queue.refused(format!("{why}: {spans} spans refused"));
         if let Err(error) = &kept {
-            self.queue.fail_to_keep(error.clone());
+            self.queue.unkept(error.clone());
         }
         if origin == (Origin::File { last_part: true }) {
             self.keep.leave_behind();

@@ -1,0 +1,114 @@
+//! The bounds of the queue, its books, and the delays between attempts.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use proptest::prelude::*;
+use rstest::rstest;
+
+use super::request;
+use crate::{
+    phase::{Phase, Request},
+    sinks::otlp::{
+        Limits, LiveVerdict,
+        backoff::Backoff,
+        queue::{Due, Queue},
+    },
+};
+
+fn queue(queue_spans: usize, queue_bytes: usize) -> Queue {
+    let linger = Duration::from_hours(1);
+    Queue::new(Limits { queue_spans, queue_bytes, batch_spans: 10, linger, ..Limits::default() })
+}
+
+/// Offers requests of so many spans each; how many spans were dropped.
+fn dropped(queue: &Queue, requests: &[u64]) -> u64 {
+    for &phases in requests {
+        queue.offer(request(1, phases), LiveVerdict::default(), 0);
+    }
+    queue.read().0.dropped
+}
+
+#[rstest]
+#[case::all_fit(10, usize::MAX, &[4, 4, 2], 0)]
+#[case::too_many_spans(10, usize::MAX, &[4, 4, 4], 4)]
+#[case::a_smaller_one_still_fits(10, usize::MAX, &[4, 4, 4, 2], 4)]
+#[case::too_many_bytes(usize::MAX, 6 * size_of::<Phase>(), &[4, 4, 4], 8)]
+#[case::a_giant_fits_alone(10, usize::MAX, &[50, 1], 1)]
+#[case::a_giant_does_not_push_in(10, usize::MAX, &[1, 50], 50)]
+fn bounds(#[case] spans: usize, #[case] bytes: usize, #[case] requests: &[u64], #[case] expected: u64) {
+    assert_eq!(dropped(&queue(spans, bytes), requests), expected);
+}
+
+#[test]
+fn room_comes_back() {
+    let queue = queue(8, usize::MAX);
+    assert_eq!(dropped(&queue, &[4, 4, 4]), 4);
+    assert_eq!(queue.pop().map(Iterator::count), Some(4));
+    assert_eq!(dropped(&queue, &[4]), 4, "not one more");
+    assert_eq!(queue.read().0.pending(), 12, "what was taken out is still on its way");
+}
+
+#[test]
+fn it_is_due_with_a_full_batch_or_at_the_end() {
+    let queue = queue(100, usize::MAX);
+    assert_eq!(queue.due(), Due::Never);
+    dropped(&queue, &[4, 4]);
+    assert!(matches!(queue.due(), Due::At(_)), "it may linger");
+    dropped(&queue, &[4]);
+    assert_eq!(queue.due(), Due::Now, "a batch is full");
+    queue.pop();
+    assert!(matches!(queue.due(), Due::At(_)));
+    queue.finish_by(Instant::now());
+    assert_eq!(queue.due(), Due::Now, "the end has come");
+}
+
+#[test]
+fn half_full_is_pressure() {
+    let queue = queue(16, usize::MAX);
+    dropped(&queue, &[4, 4]);
+    assert!(!queue.is_under_pressure());
+    dropped(&queue, &[1]);
+    assert!(queue.is_under_pressure());
+}
+
+#[test]
+fn what_is_pending_at_the_end_is_dropped_and_stays_so() {
+    let queue = queue(100, usize::MAX);
+    dropped(&queue, &[4, 4]);
+    queue.close();
+    assert_eq!(dropped(&queue, &[3]), 11);
+    // A thread that was given up books what it does afterwards nowhere.
+    queue.book(|books| books.sent += 8);
+    let (books, error) = queue.read();
+    assert_eq!((books.offered, books.sent, books.pending()), (11, 0, 0));
+    assert_eq!(error.as_deref(), Some("offered after the end"));
+}
+
+#[test]
+fn a_request_without_phases_is_nothing() {
+    let queue = queue(10, usize::MAX);
+    let empty = Request { phases: Vec::new() };
+    queue.offer(Arc::new(empty), LiveVerdict::default(), 0);
+    assert_eq!(queue.due(), Due::Never);
+}
+
+proptest! {
+    /// From half of a doubling delay to all of it, at most 30 s, and no less than a sane collector asks for.
+    #[test]
+    fn delays(first_ms in 1_u64..1_000, asked in prop::collection::vec(prop::option::of(0_u64..400), 1..20)) {
+        let mut backoff = Backoff::new(Duration::from_millis(first_ms));
+        let mut most = Duration::from_millis(first_ms);
+        for asked in asked {
+            let asked = asked.map(Duration::from_secs);
+            let delay = backoff.delay(asked);
+            let least = (most / 2).max(asked.unwrap_or_default().min(Duration::from_mins(5)));
+            prop_assert!(least <= delay && delay <= most.max(least), "{delay:?} of {most:?}, asked {asked:?}");
+            most = (most * 2).min(Duration::from_secs(30));
+        }
+        backoff.reset();
+        prop_assert!(backoff.delay(None) <= Duration::from_millis(first_ms));
+    }
+}
