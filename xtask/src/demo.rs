@@ -24,6 +24,8 @@ use crate::{
 /// Name of the run, and of the service in Jaeger.
 const NAME: &str = "ic";
 const REQUESTS: &str = "200";
+/// The outermost phase of each of them; warm-ups are traces too, under another name.
+const REQUEST: &str = "request";
 /// Spans are sent in batches; the last one is on its way when the agent ends.
 const ARRIVAL: Duration = Duration::from_secs(10);
 
@@ -105,7 +107,7 @@ fn arrived(jaeger: &Jaeger, since: SystemTime) -> Result<usize> {
     let started = Instant::now();
     let mut before = None;
     loop {
-        let now = jaeger.count_traces(NAME, since)?;
+        let now = jaeger.count_traces(NAME, REQUEST, since)?;
         if (now > 0 && before == Some(now)) || started.elapsed() > ARRIVAL {
             return Ok(now);
         }

@@ -194,8 +194,8 @@ impl Jaeger {
     }
 
     /// How many traces of a service it holds that began since a time.
-    pub(crate) fn count_traces(&self, service: &str, since: SystemTime) -> Result<usize> {
-        query::count_traces(&self.endpoints.query, service, since)
+    pub(crate) fn count_traces(&self, service: &str, operation: &str, since: SystemTime) -> Result<usize> {
+        query::count_traces(&self.endpoints.query, service, operation, since)
     }
 
     /// Where a person looks at traces of a service, in words.

@@ -56,13 +56,14 @@ pub(crate) fn has_page(base: &str) -> bool {
     get(base, "/").is_ok_and(|page| page.contains("jaeger-ui-root"))
 }
 
-/// How many traces of a service began since a time.
-pub(crate) fn count_traces(base: &str, service: &str, since: SystemTime) -> Result<usize> {
+/// How many traces of a service that hold an operation began since a time.
+pub(crate) fn count_traces(base: &str, service: &str, operation: &str, since: SystemTime) -> Result<usize> {
     let until = SystemTime::now() + Duration::from_mins(1);
     let path = format!(
-        "/api/v3/traces?query.service_name={}&query.start_time_min={}&query.start_time_max={}\
+        "/api/v3/traces?query.service_name={}&query.operation_name={}&query.start_time_min={}&query.start_time_max={}\
          &query.num_traces={MOST_TRACES}&query.search_depth={MOST_TRACES}",
         percent_encoded(service),
+        percent_encoded(operation),
         rfc3339(since),
         rfc3339(until),
     );
