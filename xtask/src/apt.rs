@@ -14,7 +14,8 @@ use crate::{
     failure::failure,
 };
 
-const LIMIT: Duration = Duration::from_mins(20);
+/// Far beyond any honest time: it ends what hangs.
+const LIMIT: Duration = Duration::from_hours(1);
 
 /// Installs what is missing of `packages`, or fails with the command that the user may run.
 pub(crate) fn need(xtask: &Xtask, packages: &[&str]) -> Result<()> {

@@ -11,7 +11,8 @@ use crate::{Xtask, command::Run, failure::failure, python::Python};
 
 const REQUIREMENTS: &str = include_str!("../libtorch.requirements.txt");
 const UNPACK: &str = include_str!("unpack_wheels.py");
-const LIMIT: Duration = Duration::from_mins(30);
+/// Far beyond any honest time: it ends what hangs.
+const LIMIT: Duration = Duration::from_hours(1);
 /// The wheels are for this machine type only.
 const MACHINE: &str = "x86_64";
 /// What a program on the CPU includes, links or loads.

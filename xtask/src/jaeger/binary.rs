@@ -23,7 +23,8 @@ use crate::{
 const GO_MOD: &str = include_str!("../../jaeger/go.mod");
 const GO_SUM: &str = include_str!("../../jaeger/go.sum");
 const PACKAGE: &str = "github.com/jaegertracing/jaeger/cmd/jaeger";
-const LIMIT: Duration = Duration::from_mins(30);
+/// Far beyond any honest time: it ends what hangs.
+const LIMIT: Duration = Duration::from_hours(1);
 /// What go.mod asks for.
 const LEAST_GO: (u32, u32, u32) = (1, 24, 6);
 /// A Go that is new enough, as the module that every Go can fetch. The hash is the one of the checksum database.
