@@ -1,0 +1,125 @@
+//! Requests that take turns on threads: each is charged what it did itself, and what it waited for is nobody's time.
+//!
+//! The programs say what each request did, by the thread's CPU clock. The agent must find no less than that; and no
+//! more than a little, at least where nobody interrupted the program.
+
+use std::{path::Path, time::Duration};
+
+use guestscope::phase::{Phase, PhaseKind, Request};
+use serde_json::Value;
+
+use crate::{
+    folder::{Seen, phase},
+    ground::{Ground, file, interleaved_tokio, python},
+    main_job::hex,
+};
+
+const REQUESTS: u64 = 4;
+/// Two steps of CPU time per request; mixed up with a neighbour's, a phase is off by half of it or more.
+const WORK_MS: &str = "40";
+const AWAIT_MS: &str = "60";
+/// What interrupts, page faults and the marker itself may add to a phase on a busy machine: a quarter of a step.
+const MOST_EXTRA_NS: u64 = 10_000_000;
+/// The same, where nobody disturbed: beside 1 %, for the function's own entry and exit.
+const LEAST_EXTRA_NS: u64 = 100_000;
+
+#[test]
+fn asyncio_tasks() {
+    let test = "interleaved::asyncio_tasks";
+    let (Some(ground), Some(python)) = (Ground::new(test), python(test)) else { return };
+    check(&ground, &python, &[&file("marker/tests/programs/interleaved_asyncio.py")], &[]);
+}
+
+#[test]
+fn tokio_tasks_on_two_threads() {
+    let Some(ground) = Ground::new("interleaved::tokio_tasks_on_two_threads") else { return };
+    check(&ground, &interleaved_tokio(), &[], &["--threads", "2"]);
+}
+
+#[test]
+fn tokio_tasks_on_one_thread() {
+    let Some(ground) = Ground::new("interleaved::tokio_tasks_on_one_thread") else { return };
+    check(&ground, &interleaved_tokio(), &[], &["--threads", "0"]);
+}
+
+fn check(ground: &Ground, program: &Path, script: &[&Path], more: &[&str]) {
+    let count = REQUESTS.to_string();
+    let start = script.iter().fold(ground.run().program(program), |start, path| start.word(path));
+    let start =
+        start.words(&["--requests", &count, "--work-ms", WORK_MS, "--await-ms", AWAIT_MS]).words(more);
+    let done = start.finish().expect(0);
+    let seen = done.seen();
+    assert_eq!(done.losses(), []);
+    assert_eq!(seen.named("request").len() as u64, REQUESTS);
+    assert_eq!(done.summary()["requests"], REQUESTS);
+
+    let lines: Vec<Value> = done.stdout.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let lines: Vec<&Value> = lines.iter().filter(|line| line.get("busy_ns").is_some()).collect();
+    assert_eq!(lines.len() as u64, REQUESTS, "{}", done.stdout);
+    let mut least_extra_ns = u64::MAX;
+    for line in lines {
+        let number = line["request"].as_u64().expect("requests have numbers");
+        let mut requests = seen.requests.iter().filter(|request| request.root().request == number);
+        let request = requests.next().expect("each request is seen");
+        least_extra_ns = least_extra_ns.min(check_request(request, line));
+        check_mark(&seen, request);
+    }
+    let step_ns = WORK_MS.parse::<u64>().expect("a number") * 1_000_000;
+    assert!(
+        least_extra_ns <= LEAST_EXTRA_NS + step_ns / 100,
+        "the best `prepare` has {least_extra_ns} ns too much"
+    );
+}
+
+fn number(line: &Value, key: &str) -> u64 {
+    line[key].as_u64().unwrap_or_else(|| panic!("{key}: {line}"))
+}
+
+/// One request against what it said of itself; how much more CPU its phase `prepare` got than it measured.
+fn check_request(request: &Request, line: &Value) -> u64 {
+    let root = request.root();
+    let names: Vec<&str> = request.phases[1..].iter().map(|phase| &*phase.name).collect();
+    assert_eq!(names, ["prepare", "fetch", "finish"]);
+    for child in &request.phases[1..] {
+        assert_eq!((child.parent, child.kind), (Some(root.id), PhaseKind::Phase));
+    }
+    let header = line["traceparent"].as_str().expect("the library was found");
+    let ids = format!("00-{}-{}-01", hex(&root.trace.trace_id), hex(&root.trace.span_id));
+    assert_eq!(header, ids);
+
+    assert!(root.duration_ns >= number(line, "wall_ns"), "{root:?}: {line}");
+    check_times(root, line);
+    for part in line["phases"].as_array().expect("phases are a list") {
+        let found = phase(request, part["name"].as_str().unwrap_or_default());
+        check_times(found, part);
+        let most_ns = number(part, "busy_ns") + MOST_EXTRA_NS;
+        assert!(cpu(found) <= most_ns, "{found:?}: {part}");
+    }
+    let prepare = &line["phases"][0];
+    cpu(phase(request, "prepare")).saturating_sub(number(prepare, "busy_ns"))
+}
+
+fn cpu(phase: &Phase) -> u64 {
+    phase.accounts.0[guestscope_ebpf::Account::Cpu as usize]
+}
+
+/// No less than the program measured itself. The clocks may differ by 500 ppm, as NTP may slew one of them.
+fn check_times(phase: &Phase, said: &Value) {
+    let busy_ns = number(said, "busy_ns");
+    assert!(cpu(phase) >= busy_ns - busy_ns / 1000, "{phase:?}: {said}");
+    let await_ns = number(said, "await_ns");
+    assert!(phase.suspended_ns >= await_ns - await_ns / 1000, "{phase:?}: {said}");
+    // What a task awaits is never a thread's wait.
+    let slept = phase.accounts.get(guestscope_ebpf::Account::Sleep)
+        + phase.accounts.get(guestscope_ebpf::Account::Poll);
+    assert!(Duration::from_nanos(slept) < Duration::from_millis(10), "{phase:?}");
+}
+
+/// Each request fires one mark in itself, on its own thread.
+fn check_mark(seen: &Seen, request: &Request) {
+    let ids: Vec<u64> = request.phases.iter().map(|phase| phase.id).collect();
+    let marks = seen.marks.iter().filter(|mark| mark.phase.is_some_and(|phase| ids.contains(&phase)));
+    let marks: Vec<_> = marks.collect();
+    assert_eq!(marks.len(), 1, "{:?}", seen.marks);
+    assert_eq!((&*marks[0].name, marks[0].phase), ("started", Some(request.root().id)));
+}

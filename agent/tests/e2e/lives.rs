@@ -1,0 +1,184 @@
+//! Births and ends: how programs, threads and phases end, and what the agent passes on of it.
+
+use guestscope::phase::Ending;
+use nix::sys::signal::Signal;
+use rstest::rstest;
+
+use crate::{
+    folder::phase,
+    ground::{Ground, eventually, subject},
+};
+
+#[rstest]
+#[case(0)]
+#[case(3)]
+#[case(255)]
+fn the_exit_code_is_passed_on(#[case] code: i32) {
+    let Some(ground) = Ground::new("lives::the_exit_code_is_passed_on") else { return };
+    let done = ground.run_subject(&["exit-code", &code.to_string()]).finish().expect(code);
+    assert_eq!(done.summary()["exit_code"], code);
+    assert_eq!(
+        done.seen().manifest.child.and_then(|child| child.exit),
+        Some(guestscope::run::Exit::Code(code))
+    );
+    assert_eq!(done.losses(), []);
+}
+
+#[test]
+fn a_killed_program_keeps_its_phases() {
+    let Some(ground) = Ground::new("lives::a_killed_program_keeps_its_phases") else { return };
+    let done = ground.run_subject(&["kill-self"]).finish().expect(137);
+    assert_eq!(
+        (done.summary()["exit_signal"].clone(), done.summary()["exit_code"].is_null()),
+        (9.into(), true)
+    );
+    let seen = done.seen();
+    assert_eq!(
+        seen.endings(),
+        ["request:ended work:ended rest:ended", "request:thread_exited work:thread_exited"]
+    );
+    assert_eq!(seen.manifest.child.and_then(|child| child.exit), Some(guestscope::run::Exit::Signal(9)));
+    assert_eq!(done.losses(), [("pairing_unended_phases".to_owned(), 2)]);
+    let killed = seen.requests.iter().find(|request| request.root().ending == Ending::ThreadExited);
+    let killed = killed.expect("it was seen above");
+    assert!(phase(killed, "work").duration_ns >= 5_000_000, "{killed:#?}");
+}
+
+#[rstest]
+#[case::by_the_shell("kill -TERM $PPID; sleep 30", 143)]
+#[case::caught("trap 'exit 7' TERM; kill -TERM $PPID; while :; do sleep 0.01; done", 7)]
+#[case::other("kill -USR1 $PPID; sleep 30", 128 + libc::SIGUSR1)]
+fn signals_to_the_agent_reach_the_program(#[case] script: &str, #[case] code: i32) {
+    let Some(ground) = Ground::new("lives::signals_to_the_agent_reach_the_program") else { return };
+    ground.run().program("sh").words(&["-c", &format!("exec 2>&-; {script}")]).finish().expect(code);
+}
+
+#[test]
+fn sigterm_ends_a_run_in_order() {
+    let Some(ground) = Ground::new("lives::sigterm_ends_a_run_in_order") else { return };
+    let run = ground.run_subject(&["await-sigterm"]).spawn();
+    eventually("the program is ready", || ground.book().contains("ready").then_some(()));
+    run.signal(Signal::SIGTERM);
+    let done = run.finish().expect(7);
+    assert_eq!(done.seen().endings(), ["request:ended work:ended rest:ended"]);
+    assert_eq!(done.losses(), []);
+}
+
+#[test]
+fn a_thread_that_exits_inside_a_phase_ends_it() {
+    let Some(ground) = Ground::new("lives::a_thread_that_exits_inside_a_phase_ends_it") else { return };
+    let done = ground.run_subject(&["thread-exit"]).finish().expect(0);
+    assert_eq!(
+        done.seen().endings(),
+        ["request:ended work:ended rest:ended", "request:thread_exited work:thread_exited"]
+    );
+    assert_eq!(done.losses(), [("pairing_unended_phases".to_owned(), 2)]);
+}
+
+#[test]
+fn exec_ends_the_phases_of_the_old_program() {
+    let Some(ground) = Ground::new("lives::exec_ends_the_phases_of_the_old_program") else { return };
+    let done = ground.run_subject(&["exec-leader"]).finish().expect(0);
+    let seen = done.seen();
+    assert_eq!(
+        seen.endings(),
+        [
+            "before:exec work:exec",
+            "request:ended work:ended rest:ended",
+            "request:ended work:ended rest:ended",
+        ]
+    );
+    let before = seen.only("before");
+    assert!(before.root().accounts.0[0] >= 5_000_000, "{before:#?}");
+    assert_eq!(done.losses(), [("pairing_unended_phases".to_owned(), 2)]);
+    assert_eq!(seen.processes.len(), 1, "{:?}", seen.processes);
+}
+
+#[test]
+fn exec_from_a_thread_ends_the_phases_of_all_threads() {
+    let Some(ground) = Ground::new("lives::exec_from_a_thread_ends_the_phases_of_all_threads") else {
+        return;
+    };
+    let done = ground.run_subject(&["exec-thread"]).finish().expect(0);
+    let seen = done.seen();
+    // The leader is killed by the exec, and its thread's last switch may be seen before or after it.
+    let leader = seen.only("leader").root();
+    assert!([Ending::Exec, Ending::ThreadExited].contains(&leader.ending), "{leader:?}");
+    let thread = seen.only("thread");
+    assert_eq!(crate::folder::endings(thread), "thread:exec work:exec");
+    // The thread's own time is known to the last nanosecond.
+    assert_eq!((thread.root().suspended_ns, phase(thread, "work").suspended_ns), (0, 0));
+    assert!(phase(thread, "work").accounts.0[0] >= 5_000_000, "{thread:#?}");
+    assert_eq!(seen.named("request").len(), 2);
+    assert!(seen.named("request").iter().all(|request| request.root().ending == Ending::Ended));
+    assert_eq!(done.losses(), [("pairing_unended_phases".to_owned(), 3)]);
+}
+
+#[test]
+fn a_fork_inside_a_phase_is_another_process() {
+    let Some(ground) = Ground::new("lives::a_fork_inside_a_phase_is_another_process") else { return };
+    let done = ground.run_subject(&["fork"]).finish().expect(0);
+    let seen = done.seen();
+    assert_eq!(seen.endings(), ["child:ended work:ended rest:ended", "parent:ended work:ended"]);
+    let (parent, child) = (seen.only("parent").root(), seen.only("child").root());
+    assert_ne!(parent.thread.tgid, child.thread.tgid);
+    assert_eq!(seen.processes.len(), 2);
+    // The child ended phases that were never its own: two ends that mean nothing.
+    assert_eq!(done.losses(), [("pairing_unmatched_ends".to_owned(), 2)]);
+}
+
+#[test]
+fn threads_without_a_free_slot_are_counted() {
+    let Some(ground) = Ground::new("lives::threads_without_a_free_slot_are_counted") else { return };
+    let start = ground.run().words(&["--max-threads", "8"]).program(subject()).words(&["threads", "32"]);
+    let done = start.finish().expect(0);
+    assert!(ground.book().contains("done"));
+    // One slot is none, one is the main thread's.
+    assert_eq!(done.losses(), [("kernel_tasks_missed".to_owned(), 26)]);
+    assert_eq!(done.seen().requests.len(), 6);
+    assert_eq!(done.seen().threads.len(), 7);
+}
+
+#[test]
+fn many_threads_at_once() {
+    let Some(ground) = Ground::new("lives::many_threads_at_once") else { return };
+    let done = ground.run_subject(&["threads", "500"]).finish().expect(0);
+    assert_eq!(done.losses(), []);
+    let seen = done.seen();
+    let mut numbers: Vec<u64> = seen.requests.iter().map(|request| request.root().request).collect();
+    numbers.sort_unstable();
+    assert_eq!(numbers, (1..=500).collect::<Vec<_>>());
+    assert_eq!(seen.threads.len(), 501);
+}
+
+/// Short-lived processes come and go faster than anybody can look.
+#[test]
+fn a_storm_of_processes() {
+    let Some(ground) = Ground::new("lives::a_storm_of_processes") else { return };
+    let script = "i=0; while [ $i -lt 300 ]; do /bin/true; i=$((i+1)); done";
+    let done = ground.run().program("sh").words(&["-c", script]).finish().expect(0);
+    assert_eq!(done.losses(), []);
+    let seen = done.seen();
+    assert_eq!(seen.processes.len(), 301);
+    assert_eq!(done.summary()["processes_seen"], 301);
+    assert_eq!(seen.threads.len(), 301);
+}
+
+/// What the program leaves running is said to run still, and runs on unharmed without the agent.
+#[test]
+fn what_lives_on_goes_on() {
+    let Some(ground) = Ground::new("lives::what_lives_on_goes_on") else { return };
+    let start = ground.run_subject(&["leave-behind"]).environment("E2E_GO_ON", ground.path("go-on"));
+    let done = start.finish().expect(0);
+    let seen = done.seen();
+    assert_eq!(seen.endings(), ["behind:ended work:ended rest:ended", "request:ended work:ended rest:ended"]);
+    let mut endings: Vec<Ending> = seen.processes.iter().map(|process| process.ending).collect();
+    endings.sort_by_key(|ending| ending.name());
+    assert_eq!(endings, [Ending::Ended, Ending::ObservationStopped]);
+    assert!(!ground.book().contains("done"));
+    std::fs::write(ground.path("go-on"), "").expect("the folder is ours");
+    eventually("the program that was left behind ends by itself", || {
+        ground.book().contains("done").then_some(())
+    });
+    assert!(seen.threads.iter().any(|thread| !thread.exited));
+}

@@ -1,0 +1,25 @@
+//! Whole runs of the static agent as root, judged by what they leave: folder, standard output, Jaeger, the program
+//! itself, the machine. Needs what `cargo xtask test` sets up; feature `e2e-tests`.
+//!
+//! The programs under observation are the example `e2e_subject`, those of the marker's tests, Python scripts in
+//! tests/data/e2e and the workloads. No test knows how fast this machine is; every wait has an end.
+#![cfg(target_os = "linux")]
+
+mod collector;
+mod crash;
+mod disk;
+mod folder;
+mod ground;
+mod http;
+mod hygiene;
+mod interleaved;
+mod jaeger;
+mod lives;
+mod main_job;
+mod markers;
+mod mounts;
+mod proxy;
+mod refusals;
+mod running;
+mod surroundings;
+mod texts;

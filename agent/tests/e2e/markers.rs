@@ -1,0 +1,192 @@
+//! Marks that no library should fire, and programs that reach the agent late, or never.
+//!
+//! What makes no sense is counted and shown; what a name contains never reaches the terminal as it is.
+
+use std::process::Stdio;
+
+use nix::sys::signal::Signal;
+use rstest::rstest;
+use serde_json::json;
+
+use crate::ground::{Ground, eventually, file, python, subject};
+
+#[test]
+fn a_python_program_needs_no_setting_up() {
+    let test = "markers::a_python_program_needs_no_setting_up";
+    let (Some(ground), Some(python)) = (Ground::new(test), python(test)) else { return };
+    let script = file("tests/data/e2e/python_marks.py");
+    // Not from the script's folder or a path that happens to hold the module.
+    let start = ground.run().program(python).word(script).without("PYTHONPATH");
+    let done = start.finish().expect(0);
+    assert_eq!(done.losses(), []);
+    let seen = done.seen();
+    assert_eq!(seen.endings(), ["classify:ended preprocess:ended inference:ended"; 3]);
+}
+
+#[test]
+fn a_python_path_of_the_users_own_stays() {
+    let test = "markers::a_python_path_of_the_users_own_stays";
+    let (Some(ground), Some(python)) = (Ground::new(test), python(test)) else { return };
+    std::fs::create_dir(ground.path("modules")).expect("the folder is ours");
+    std::fs::write(ground.path("modules/theirs.py"), "").expect("the folder is ours");
+    let start =
+        ground.run().program(python).words(&["-c", "import theirs, guestscope; assert guestscope.available"]);
+    start.environment("PYTHONPATH", ground.path("modules")).finish().expect(0);
+}
+
+#[test]
+fn odd_names_and_stray_ends_are_counted() {
+    let test = "markers::odd_names_and_stray_ends_are_counted";
+    let (Some(ground), Some(python)) = (Ground::new(test), python(test)) else { return };
+    let script = file("tests/data/e2e/python_odd_marks.py");
+    let done = ground.run().program(python).word(script).finish().expect(0);
+    let seen = done.seen();
+    let names: Vec<(&str, bool)> =
+        seen.requests.iter().map(|request| (&*request.root().name, request.root().name_damaged)).collect();
+    let long = "long ".repeat(13);
+    assert_eq!(
+        names,
+        [
+            (&long[..64], true),
+            ("broken \u{fffd}\u{fffd}\u{fffd} bytes", true),
+            ("zero \0 inside", false),
+            ("\u{1b}[31mred\u{1b}[0m\r\n\u{9b}", false),
+            ("größer", false),
+            ("", false),
+        ]
+    );
+    // Two ends before anything began, and a second one of each request.
+    let losses = [("pairing_damaged_names".to_owned(), 2), ("pairing_unmatched_ends".to_owned(), 8)];
+    assert_eq!(done.losses(), losses);
+    let controls = |c: &char| c.is_control() && *c != '\n';
+    assert_eq!(done.stdout.chars().find(controls), None, "{:?}", done.stdout);
+}
+
+/// The same for people: the summary on a terminal.
+#[test]
+fn odd_names_do_not_reach_the_terminal() {
+    let test = "markers::odd_names_do_not_reach_the_terminal";
+    let (Some(ground), Some(python)) = (Ground::new(test), python(test)) else { return };
+    let run = ground.command(&["run", "--output"]).word(ground.path("runs")).program(python);
+    let done = run.word(file("tests/data/e2e/python_odd_marks.py")).finish().expect(0);
+    for text in [&done.stdout, &done.stderr] {
+        assert_eq!(text.chars().find(|c| c.is_control() && *c != '\n'), None, "{text:?}");
+    }
+    let lost: Vec<&str> = done.stdout.lines().filter(|line| line.starts_with("lost")).collect();
+    assert_eq!(
+        lost,
+        [
+            "lost          8 ends of phases whose begin was not seen",
+            "lost          2 names cut, unreadable or no UTF-8"
+        ]
+    );
+}
+
+#[test]
+fn a_program_without_marks_has_a_row_per_process() {
+    let Some(ground) = Ground::new("markers::a_program_without_marks_has_a_row_per_process") else { return };
+    let done = ground.run_subject(&["unmarked"]).finish().expect(0);
+    assert_eq!(done.losses(), []);
+    let seen = done.seen();
+    assert_eq!((seen.requests.len(), seen.processes.len()), (0, 1));
+    assert!(seen.processes[0].accounts.0[0] >= 20_000_000, "{:?}", seen.processes);
+    let summary = done.summary();
+    assert_eq!((&summary["requests"], &summary["processes_seen"]), (&json!(0), &json!(1)));
+    assert_eq!(summary["processes"][0]["wall_ns"], seen.processes[0].duration_ns);
+}
+
+/// Without the agent's variables the library never says that it is there: the program is one without marks.
+#[test]
+fn a_program_with_a_cleared_environment_is_one_without_marks() {
+    let test = "markers::a_program_with_a_cleared_environment_is_one_without_marks";
+    let Some(ground) = Ground::new(test) else { return };
+    let book = format!("E2E_BOOK={}", ground.path("book").display());
+    let run = ground.run().program("env").words(&["-i", &book]).word(subject()).words(&["requests", "3"]);
+    let done = run.finish().expect(0);
+    assert!(ground.book().contains("done"));
+    let seen = done.seen();
+    assert_eq!((seen.requests.len(), seen.processes.len()), (0, 1));
+    assert_eq!(done.losses(), []);
+}
+
+/// The same library met by another process first: then its edges are seen, whatever the environment.
+#[test]
+fn a_cleared_environment_does_no_harm_once_the_file_was_met() {
+    let test = "markers::a_cleared_environment_does_no_harm_once_the_file_was_met";
+    let Some(ground) = Ground::new(test) else { return };
+    let script = format!("{0} requests 1; exec env -i {0} requests 3", subject().display());
+    let done = ground.run().program("sh").words(&["-c", &script]).finish().expect(0);
+    assert_eq!(done.losses(), []);
+    assert_eq!(done.seen().requests.len(), 4);
+}
+
+/// The library waits 2 s for an agent that does not answer; then the program goes on, and what it marks is lost.
+#[test]
+fn an_agent_that_hangs_holds_no_program() {
+    let Some(ground) = Ground::new("markers::an_agent_that_hangs_holds_no_program") else { return };
+    let (reader, writer) = std::io::pipe().expect("descriptors are free");
+    let start = ground.run().program(subject()).words(&["wait-for-line", "10"]);
+    let run = start.stdin(Stdio::from(reader)).spawn();
+    eventually("the program is ready", || ground.book().contains("ready").then_some(()));
+    run.signal(Signal::SIGSTOP);
+    {
+        use std::io::Write as _;
+        let mut writer = writer;
+        writer.write_all(b"\n").expect("the program reads");
+    }
+    eventually("the program goes on without an answer", || ground.book().contains("done").then_some(()));
+    run.signal(Signal::SIGCONT);
+    let done = run.finish().expect(0);
+    let seen = done.seen();
+    assert_eq!((seen.requests.len(), seen.processes.len()), (0, 1));
+}
+
+/// Probes in programs want more than the rest (CAP_SYS_ADMIN from Linux 6.16 on), and so does looking into a process
+/// that may do more than the agent. Without it there are no phases, and the summary says which hook is missing.
+#[rstest]
+#[case::sys_admin(21)]
+#[case::sys_ptrace(19)]
+fn a_probe_that_cannot_be_attached_is_said(#[case] capability: libc::c_ulong) {
+    let Some(ground) = Ground::new("markers::a_probe_that_cannot_be_attached_is_said") else { return };
+    let start = ground.run_subject(&["requests", "3"]).before(move || {
+        // SAFETY: takes no pointers.
+        match unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability) } {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        }
+    });
+    let done = start.finish().expect(0);
+    let summary = done.summary();
+    let hooks = summary["hooks"].as_array().expect("hooks are a list");
+    let marker = hooks.iter().find(|hook| hook["hook"] == "uprobe/guestscope_edge").expect("it was wanted");
+    // Older kernels want less.
+    let seen = done.seen().requests.len();
+    let expected = if seen == 3 { "ok" } else { "broken" };
+    assert_eq!((marker["outcome"].as_str(), done.losses().len()), (Some(expected), 0), "{summary}");
+    assert!([0, 3].contains(&seen), "{seen} requests");
+}
+
+/// While nobody reads, the ring fills up. What had no room is counted, and what had adds up.
+#[test]
+fn a_ring_that_overflows_is_counted() {
+    let Some(ground) = Ground::new("markers::a_ring_that_overflows_is_counted") else { return };
+    let (reader, writer) = std::io::pipe().expect("descriptors are free");
+    let script = format!("{0} requests 1; exec {0} wait-for-line 10000", subject().display());
+    let start = ground.run().program("sh").words(&["-c", &script]);
+    let run = start.stdin(Stdio::from(reader)).spawn();
+    eventually("the program is ready", || ground.book().contains("ready").then_some(()));
+    run.signal(Signal::SIGSTOP);
+    drop(std::io::Write::write_all(&mut &writer, b"\n"));
+    eventually("the program ends", || ground.book().matches("done").nth(1).map(drop));
+    run.signal(Signal::SIGCONT);
+    let done = run.finish().expect(0);
+    let lost = done.loss("kernel_edges");
+    // A request has 6 edges, and 4 MiB hold some 12,000 of them.
+    assert!((30_000..55_000).contains(&lost), "{lost} edges lost: {:?}", done.losses());
+    let seen = done.seen();
+    assert!(seen.requests.len() > 1_000, "{} requests", seen.requests.len());
+    // Those of which an edge was lost are left out of statistics, or they are whole.
+    let summary = done.summary();
+    let unfinished = summary["left_out"]["unfinished"].as_u64().expect("a number");
+    assert_eq!(summary["requests"].as_u64(), Some(seen.requests.len() as u64 - unfinished));
+}

@@ -1,0 +1,49 @@
+//! Another view of the file system for what a test starts: covered files, tiny disks.
+//!
+//! A test's thread gets a mount namespace of its own, and programs that it starts inherit it. The machine's own mounts
+//! are never touched.
+
+use std::path::Path;
+
+use nix::{
+    mount::{MntFlags, MsFlags, mount, umount2},
+    sched::{CloneFlags, unshare},
+};
+
+use crate::ground::skipped;
+
+/// Runs `test` on a thread whose mounts nobody else sees; says so where this machine does not allow it.
+pub(crate) fn in_private_mounts(name: &str, test: impl FnOnce() + Send) {
+    std::thread::scope(|scope| {
+        let run = || {
+            let none = None::<&str>;
+            let private = unshare(CloneFlags::CLONE_NEWNS)
+                .and_then(|()| mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none));
+            match private {
+                Ok(()) => test(),
+                Err(errno) => skipped(name, &format!("no mount namespace of its own: {errno}")),
+            }
+        };
+        if let Err(panic) = scope.spawn(run).join() {
+            std::panic::resume_unwind(panic);
+        }
+    });
+}
+
+/// A tmpfs of this many bytes.
+pub(crate) fn tiny_disk(at: &Path, bytes: u64) {
+    let size = format!("size={bytes}");
+    mount(Some("tmpfs"), at, Some("tmpfs"), MsFlags::empty(), Some(size.as_str()))
+        .expect("a tmpfs can be mounted");
+}
+
+/// One file or folder in the place of another.
+pub(crate) fn cover(what: &str, with: &Path) {
+    mount(Some(with), what, None::<&str>, MsFlags::MS_BIND, None::<&str>)
+        .unwrap_or_else(|errno| panic!("covering {what}: {errno}"));
+}
+
+/// Takes away everything that is mounted there.
+pub(crate) fn uncover(what: &str) {
+    while umount2(what, MntFlags::MNT_DETACH).is_ok() {}
+}

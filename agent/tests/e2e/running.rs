@@ -1,0 +1,241 @@
+//! Programs on their way: started in a process group of their own, bounded in time, ended with the test.
+//!
+//! Yields [`Done`]: how it ended and everything it wrote. Output goes through files, so that no pipe can fill up. It
+//! knows of the agent only where its summary begins.
+
+use std::{
+    ffi::{OsStr, OsString},
+    fs::File,
+    io,
+    os::unix::process::{CommandExt as _, ExitStatusExt as _},
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    time::{Duration, Instant},
+};
+
+use nix::{
+    sys::signal::{Signal, kill, killpg},
+    unistd::Pid,
+};
+use serde_json::Value;
+
+use crate::ground::LIMIT;
+
+/// What the program does to itself before it becomes what was asked for.
+type Before = Box<dyn FnMut() -> io::Result<()> + Send + Sync>;
+
+/// A program to be started.
+pub(crate) struct Start {
+    folder: PathBuf,
+    words: Vec<OsString>,
+    environment: Vec<(OsString, Option<OsString>)>,
+    before: Option<Before>,
+    stdin: Stdio,
+    stdout: Option<Stdio>,
+}
+
+impl Start {
+    pub(crate) fn new(folder: &Path, program: &Path) -> Self {
+        Self {
+            folder: folder.to_owned(),
+            words: vec![program.as_os_str().to_owned()],
+            environment: Vec::new(),
+            before: None,
+            stdin: Stdio::null(),
+            stdout: None,
+        }
+    }
+
+    /// Another argument.
+    pub(crate) fn word(mut self, word: impl AsRef<OsStr>) -> Self {
+        self.words.push(word.as_ref().to_owned());
+        self
+    }
+
+    /// More arguments.
+    pub(crate) fn words(self, words: &[&str]) -> Self {
+        words.iter().fold(self, Self::word)
+    }
+
+    /// `-- PROGRAM`: what the agent shall observe.
+    pub(crate) fn program(self, program: impl AsRef<OsStr>) -> Self {
+        self.word("--").word(program)
+    }
+
+    /// Started by this command, for instance `unshare`.
+    pub(crate) fn through(mut self, words: &[&str]) -> Self {
+        self.words.splice(0..0, words.iter().map(OsString::from));
+        self
+    }
+
+    /// With this variable.
+    pub(crate) fn environment(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
+        self.environment.push((name.into(), Some(value.as_ref().to_owned())));
+        self
+    }
+
+    /// Without this variable.
+    pub(crate) fn without(mut self, name: &str) -> Self {
+        self.environment.push((name.into(), None));
+        self
+    }
+
+    /// Does this to itself first. Between fork and exec: system calls only, no memory.
+    pub(crate) fn before(mut self, change: impl FnMut() -> io::Result<()> + Send + Sync + 'static) -> Self {
+        self.before = Some(Box::new(change));
+        self
+    }
+
+    /// Reads this.
+    pub(crate) fn stdin(mut self, stdin: impl Into<Stdio>) -> Self {
+        self.stdin = stdin.into();
+        self
+    }
+
+    /// Writes to this instead of a file that the test reads.
+    pub(crate) fn stdout(mut self, stdout: impl Into<Stdio>) -> Self {
+        self.stdout = Some(stdout.into());
+        self
+    }
+
+    /// Off it goes.
+    pub(crate) fn spawn(self) -> Running {
+        let Self { folder, words, environment, before, stdin, stdout } = self;
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).current_dir(&folder).stdin(stdin).process_group(0);
+        // The test's own surroundings: cargo's and a collector of whoever runs it.
+        for (name, _) in std::env::vars_os() {
+            if ["OTEL_", "SUDO_", "CARGO"]
+                .iter()
+                .any(|theirs| name.as_encoded_bytes().starts_with(theirs.as_bytes()))
+            {
+                command.env_remove(name);
+            }
+        }
+        for (name, value) in environment {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        if let Some(before) = before {
+            // SAFETY: callers of `before` promise system calls alone.
+            unsafe { command.pre_exec(before) };
+        }
+        let [out, err] = ["stdout", "stderr"].map(|name| folder.join(name));
+        let create = |path: &Path| File::create(path).expect("the test's folder is writable");
+        command.stdout(stdout.unwrap_or_else(|| create(&out).into())).stderr(create(&err));
+        let child = command.spawn().unwrap_or_else(|error| panic!("starting {words:?}: {error}"));
+        Running { child, words, folder, out, err, ended: false }
+    }
+
+    /// To its end.
+    pub(crate) fn finish(self) -> Done {
+        self.spawn().finish()
+    }
+}
+
+/// A program that runs. Dropping it ends it and all that it started in its process group.
+pub(crate) struct Running {
+    child: Child,
+    words: Vec<OsString>,
+    folder: PathBuf,
+    out: PathBuf,
+    err: PathBuf,
+    ended: bool,
+}
+
+impl Running {
+    pub(crate) fn pid(&self) -> i32 {
+        self.child.id() as i32
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.pid()), signal).expect("it is our child, and not waited for yet");
+    }
+
+    /// What it has written to its standard error so far.
+    pub(crate) fn stderr(&self) -> String {
+        text(&self.err)
+    }
+
+    /// Waits for its end.
+    pub(crate) fn finish(mut self) -> Done {
+        let end = Instant::now() + LIMIT;
+        let status = loop {
+            if let Some(status) = self.child.try_wait().expect("it is our child") {
+                break status;
+            }
+            assert!(
+                Instant::now() < end,
+                "does not end: {:?}\n{}\n{}",
+                self.words,
+                text(&self.out),
+                text(&self.err)
+            );
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        self.ended = true;
+        let (stdout, stderr) = (text(&self.out), text(&self.err));
+        Done { status, stdout, stderr, folder: self.folder.clone() }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // A group outlives its leader as long as somebody is in it: what a killed agent left behind ends here too,
+        // unless the test has seen the end and what goes on does so on purpose.
+        if !self.ended {
+            let _ = killpg(Pid::from_raw(self.pid()), Signal::SIGKILL);
+            let _ = self.child.wait();
+        }
+    }
+}
+
+fn text(path: &Path) -> String {
+    String::from_utf8_lossy(&std::fs::read(path).unwrap_or_default()).into_owned()
+}
+
+/// A program that ended.
+pub(crate) struct Done {
+    pub(crate) status: ExitStatus,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+    pub(crate) folder: PathBuf,
+}
+
+impl Done {
+    /// Its exit code; a signal that ended it counts from 1,000.
+    pub(crate) fn code(&self) -> i32 {
+        self.status.code().or_else(|| self.status.signal().map(|signal| 1000 + signal)).unwrap_or(-1)
+    }
+
+    /// Fails with everything it said unless it ended with this code.
+    pub(crate) fn expect(self, code: i32) -> Self {
+        assert_eq!(self.code(), code, "stdout:\n{}\nstderr:\n{}", self.stdout, self.stderr);
+        self
+    }
+
+    /// The summary of `run --json`, which follows whatever the program wrote.
+    pub(crate) fn summary(&self) -> Value {
+        let from =
+            if self.stdout.starts_with("{\n") { Some(0) } else { self.stdout.find("\n{\n").map(|at| at + 1) };
+        let from =
+            from.unwrap_or_else(|| panic!("no summary in {:?}\nstderr:\n{}", self.stdout, self.stderr));
+        serde_json::from_str(&self.stdout[from..]).expect("the summary is JSON and the last that is written")
+    }
+
+    /// A counter of the summary's losses.
+    pub(crate) fn loss(&self, key: &str) -> u64 {
+        self.summary()["losses"][key].as_u64().unwrap_or_else(|| panic!("no such loss: {key}"))
+    }
+
+    /// The losses that are not zero.
+    pub(crate) fn losses(&self) -> Vec<(String, u64)> {
+        let summary = self.summary();
+        let losses = summary["losses"].as_object().expect("losses are an object");
+        let all =
+            losses.iter().map(|(key, count)| (key.clone(), count.as_u64().expect("a loss is a number")));
+        all.filter(|(_, count)| *count > 0).collect()
+    }
+}
