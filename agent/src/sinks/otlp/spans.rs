@@ -97,7 +97,14 @@ impl Iterator for Trace {
             ..span(phase, attributes)
         })
     }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = self.request.phases.len().saturating_sub(self.built);
+        (left, Some(left))
+    }
 }
+
+impl ExactSizeIterator for Trace {}
 
 /// A span of the trace that the collector has when it has this one: its parent is none of ours.
 pub(super) fn is_root(span: &SpanData) -> bool {

@@ -79,6 +79,28 @@ fn spans_leave_without_being_pushed(#[values(Protocol::Grpc, Protocol::HttpProto
     assert_eq!(exporter.finish(FINISH).spans_sent, 6);
 }
 
+/// Requests wait for others: only a full batch leaves before the time.
+#[test]
+fn requests_linger() {
+    let collector = Collector::start(Protocol::Grpc);
+    let exporter = exporter(&collector.endpoint(), &[], |config| {
+        config.protocol = Some(Protocol::Grpc);
+        config.limits = Limits { batch_spans: 10, linger: Duration::from_hours(1), ..config.limits };
+    });
+    for batch in 1..5 {
+        offer(&exporter, batch * 10..batch * 10 + 4, 2);
+        // Time for the mistake to show; without it nothing happens, however long this takes.
+        std::thread::sleep(Duration::from_millis(20));
+        assert_eq!(collector.received().len() as u64, batch - 1, "eight spans are no batch");
+        offer(&exporter, batch * 10 + 4..batch * 10 + 5, 2);
+        collector.wait(|received| received.len() as u64 == batch);
+    }
+    offer(&exporter, 50..51, 2);
+    assert_eq!(exporter.finish(FINISH).spans_sent, 42);
+    let sizes: Vec<usize> = collector.received().iter().map(|batch| batch.spans().count()).collect();
+    assert_eq!(sizes, [10, 10, 10, 10, 2]);
+}
+
 /// A request of more spans than the queue has room for, whose attributes are long.
 #[rstest]
 fn a_giant_arrives_in_batches(#[values(Protocol::Grpc, Protocol::HttpProtobuf)] protocol: Protocol) {

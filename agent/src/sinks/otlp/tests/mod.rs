@@ -12,7 +12,11 @@ mod timeline;
 mod tls;
 mod trouble;
 
-use std::{borrow::Cow, sync::Arc, time::Duration};
+use std::{
+    borrow::Cow,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use crate::{
     phase::{Accounts, Counts, Ending, Phase, PhaseKind, Request, ThreadId, TraceIds},
@@ -91,4 +95,13 @@ fn offer(exporter: &Exporter, numbers: std::ops::Range<u64>, phases: u64) -> u64
         exporter.offer(request(number, phases), LiveVerdict::default());
     }
     spans
+}
+
+/// Until it is so; half a minute is for ever here.
+fn wait_until(so: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !so() {
+        assert!(begun.elapsed() < Duration::from_secs(30), "it does not come to pass");
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }

@@ -18,6 +18,7 @@ use super::{
     delivery::assert_balance,
     exporter, offer,
     proxy::Proxy,
+    wait_until,
 };
 use crate::sinks::otlp::{Config, FINISH, Limits, Protocol, REFUSED_FILE, SPILL_FILE, json};
 
@@ -99,9 +100,7 @@ fn what_waited_in_the_file_arrives_in_order(
     for number in (11..211).step_by(10) {
         offered += offer(&exporter, number..number + 10, 4);
         // 40 are on their way and up to 200 may stay in the queue: the file takes the others.
-        while exporter.health().spans_spilled < offered.saturating_sub(240) {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        wait_until(|| exporter.health().spans_spilled >= offered.saturating_sub(240));
     }
     collector.release();
     let health = exporter.finish(FINISH);
@@ -167,9 +166,7 @@ fn a_connection_breaks_half_way(#[values(Protocol::Grpc, Protocol::HttpProtobuf)
     let proxy = Proxy::start(collector.address(), 10_000);
     let exporter = exporter(&proxy.endpoint(), &[], into(folder.path(), protocol));
     let offered = offer(&exporter, 1..201, 4);
-    while exporter.health().last_error.is_none() {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    wait_until(|| exporter.health().last_error.is_some());
     assert_eq!(exporter.health().spans_sent, 0, "no batch is smaller than what passes");
     proxy.stop_cutting();
     let health = exporter.finish(FINISH);
@@ -256,9 +253,7 @@ fn lines_that_vanish_are_counted() {
     let mut offered = offer(&exporter, 1..6, 4);
     collector.wait(|received| !received.is_empty());
     offered += offer(&exporter, 6..30, 4);
-    while exporter.health().spans_spilled == 0 {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    wait_until(|| exporter.health().spans_spilled > 0);
     fs::write(folder.path().join(SPILL_FILE), "").expect("it can be emptied");
     collector.release();
     let health = exporter.finish(FINISH);

@@ -222,7 +222,7 @@ impl Worker {
     }
 
     fn due_in_queue(&mut self) -> Option<Batch> {
-        let started = self.open.is_some() || self.left_over.is_some();
+        let started = self.left_over.is_some() || self.open.as_ref().is_some_and(|trace| trace.len() > 0);
         (started || self.queue.due() == Due::Now).then(|| self.fill(self.batch_spans)).flatten()
     }
 
