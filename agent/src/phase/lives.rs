@@ -30,6 +30,8 @@ impl Pairing {
             ThreadId { tid: record.other_tid, tgid: record.other_tgid, born_ns: record.other_born_ns };
         let mut state = self.threads.remove(&child).unwrap_or_default();
         state.slot = record.ledger.slot;
+        // Whoever had this number before is gone, whether or not that was seen.
+        self.threads.retain(|thread, _| thread.tid != child.tid);
         if child.tgid != parent.tgid
             && let Some(parent) = self.threads.get(&parent)
         {
@@ -52,6 +54,10 @@ impl Pairing {
             let own = self.open.get(&id).is_some_and(|open| is_on(open, before));
             if own { self.close(id, &now, Ending::Exec) } else { self.abandon(id, now.time_ns, Ending::Exec) }
         }
+        if before != thread {
+            // The old main thread may have ended by itself; the process has not.
+            self.leaders.remove(&thread.tgid);
+        }
         let mut state = self.threads.remove(&before).unwrap_or_default();
         state.forget_edges();
         state.slot = record.ledger.slot;
@@ -61,10 +67,21 @@ impl Pairing {
     fn exited(&mut self, record: &TaskRecord) {
         let thread = thread_id(&record.ledger);
         let now = Snapshot::of_task(record);
-        self.end_thread(thread, &now, Ending::ThreadExited, &comm(&record.comm));
+        let name = comm(&record.comm);
+        self.end_thread(thread, &now, Ending::ThreadExited, &name);
         if record.header.flags & EXIT_REPLACED == 0 && thread.tid == thread.tgid {
-            self.process(thread, &now, &comm(&record.comm), Ending::Ended);
+            self.leaders.insert(thread.tgid, (thread, now, name));
         }
+        // A process ends with its last thread.
+        if !self.has_threads(thread.tgid)
+            && let Some((leader, now, name)) = self.leaders.remove(&thread.tgid)
+        {
+            self.process(leader, &now, &name, Ending::Ended);
+        }
+    }
+
+    fn has_threads(&self, tgid: u32) -> bool {
+        self.threads.keys().any(|thread| thread.tgid == tgid)
     }
 
     fn end_thread(&mut self, thread: ThreadId, now: &Snapshot, ending: Ending, name: &str) {
@@ -72,7 +89,7 @@ impl Pairing {
             self.close(id, now, ending);
         }
         let state = self.threads.remove(&thread).unwrap_or_default();
-        if !self.threads.keys().any(|other| other.tgid == thread.tgid) {
+        if !self.has_threads(thread.tgid) {
             // The process is gone, and with it what was suspended in it.
             for id in self.open_of(|open| open.key.0 == thread.tgid) {
                 self.abandon(id, now.time_ns, ending);
@@ -123,6 +140,11 @@ impl Pairing {
         }
         for id in self.open_of(|_| true) {
             self.abandon(id, time_ns, Ending::ObservationStopped);
+        }
+        let mut leaders: Vec<_> = self.leaders.drain().map(|(_, leader)| leader).collect();
+        leaders.sort_by_key(|leader| leader.0);
+        for (leader, now, name) in leaders {
+            self.process(leader, &now, &name, Ending::ObservationStopped);
         }
         self.threads.clear();
     }

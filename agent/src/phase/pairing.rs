@@ -37,6 +37,8 @@ pub struct Pairing {
     /// From what the program calls a phase to its number.
     keys: HashMap<(u32, u16, u64), u64>,
     requests: HashMap<u64, OpenRequest>,
+    /// By process: its main thread, which has ended before others, as it was then, and its name.
+    pub(super) leaders: HashMap<u32, (ThreadId, Snapshot, String)>,
     names: Names,
     /// What found no partner.
     pub losses: PairingLosses,
@@ -67,6 +69,7 @@ impl Pairing {
             open: HashMap::new(),
             keys: HashMap::new(),
             requests: HashMap::new(),
+            leaders: HashMap::new(),
             names: Names::default(),
             losses: PairingLosses::default(),
             outputs: Vec::new(),

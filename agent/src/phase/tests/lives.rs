@@ -159,6 +159,46 @@ fn an_exec_of_another_thread_takes_over_the_leaders_number() {
 }
 
 #[test]
+fn a_leader_that_ended_before_the_exec_was_not_the_process() {
+    let printed = play(
+        "
+        0   10/10 adopt
+        5   10/11 fork 10/10
+        40  10/10 exit
+        50  10/10 exec 10/11
+        80  10/10 exit",
+    );
+    insta::assert_snapshot!(printed, @"
+    thread python   10/10  0..40  cpu 40, exited
+    thread python   10/10  5..80  cpu 75, exited
+    process python  10/10  5..80  cpu 75
+    ");
+}
+
+#[test]
+fn a_process_ends_with_its_last_thread() {
+    let printed = play(
+        "
+        0   10/10 adopt
+        5   10/11 fork 10/10
+        6   20/20 fork 10/10
+        7   20/21 fork 20/20
+        40  10/10 exit
+        50  20/20 exit
+        60  10/11 exit
+        90  10/10 stop",
+    );
+    insta::assert_snapshot!(printed, @"
+    thread python   10/10  0..40  cpu 40, exited
+    thread python   20/20  6..50  cpu 44, exited
+    thread python   10/11  5..60  cpu 55, exited
+    process python  10/10  0..40  cpu 40
+    thread          20/21  7..90  cpu 83, last seen
+    process python  20/20  6..50  cpu 44, observation_stopped
+    ");
+}
+
+#[test]
 fn an_exec_leaves_other_processes_alone() {
     let printed = play(
         "
@@ -297,9 +337,10 @@ fn a_tid_used_again_is_another_thread() {
     insta::assert_snapshot!(printed, @"
     request second  10/11  50..60  cpu 10
     thread python   10/11  40..70  cpu 20, net 10, phases 1, exited
+    request first   10/11  20..90  suspended 70, thread_exited
     thread python   10/10  0..90   cpu 90, exited
     process python  10/10  0..90   cpu 90
-    still open: 1
+    losses: unended phases 1
     ");
 }
 
