@@ -15,6 +15,9 @@ use arrow::{
     ipc::{self, Message, MessageHeader, reader::StreamDecoder, root_as_message},
 };
 
+/// Most memory that one batch may claim: a request of two million phases.
+const MOST_UNPACKED_BYTES: u64 = 1 << 30;
+
 /// What a stream's reader could not use: the end of a file that was being written when its writer died.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TornEnd {
@@ -90,12 +93,16 @@ impl<F: Read> Batches<F> {
         };
         let length = length.map_err(|_| torn("the file ends inside a message"))?;
         self.read_whole(&mut bytes, u64::from(length))?;
-        let message = root_as_message(&bytes[8..]).map_err(|error| torn(&error.to_string()))?;
-        if !is_consistent(&message) {
+        let header_end = bytes.len();
+        let body_bytes = message_of(&bytes[8..])?.bodyLength();
+        let body_bytes = u64::try_from(body_bytes).map_err(|_| torn("a message of less than nothing"))?;
+        self.read_whole(&mut bytes, body_bytes)?;
+        let (header, body) = bytes.split_at(header_end);
+        let message = message_of(&header[8..])?;
+        if !is_consistent(&message, body) {
             return Err(torn("a message points outside itself"));
         }
-        let (header, length) = (message.header_type(), message.bodyLength().cast_unsigned());
-        self.read_whole(&mut bytes, length)?;
+        let header = message.header_type();
         Ok((bytes, header))
     }
 
@@ -129,29 +136,44 @@ fn torn(reason: &str) -> End {
     End::Torn(reason.to_owned())
 }
 
+fn message_of(header: &[u8]) -> Result<Message<'_>, End> {
+    root_as_message(header).map_err(|error| torn(&error.to_string()))
+}
+
 /// All that the header claims about the body lies inside the body. Our columns are flat: each has as many values as
 /// the batch has rows.
-fn is_consistent(message: &Message<'_>) -> bool {
-    let body_bytes = message.bodyLength();
+fn is_consistent(message: &Message<'_>, body: &[u8]) -> bool {
     let batch_fits = |batch: ipc::RecordBatch<'_>| {
-        let buffers = batch.buffers().into_iter().flatten();
-        let mut buffers = buffers.map(|buffer| (buffer.offset(), buffer.length()));
         let nodes = batch.nodes().into_iter().flatten();
         let mut nodes = nodes.map(|node| (node.length(), node.null_count()));
+        let buffers = batch.buffers().into_iter().flatten();
+        let sizes = buffers.map(|buffer| unpacked_bytes(&batch, body, buffer.offset(), buffer.length()));
+        let size = sizes.sum::<Option<u64>>();
         batch.length() >= 0
-            && buffers.all(|(offset, length)| {
-                offset >= 0 && length >= 0 && offset.checked_add(length).is_some_and(|end| end <= body_bytes)
-            })
             && nodes.all(|(length, nulls)| length == batch.length() && (0..=length).contains(&nulls))
+            && size.is_some_and(|bytes| bytes <= MOST_UNPACKED_BYTES)
     };
-    body_bytes >= 0
-        && match message.header_type() {
-            MessageHeader::Schema => message.header_as_schema().is_some(),
-            MessageHeader::RecordBatch => message.header_as_record_batch().is_some_and(batch_fits),
-            MessageHeader::DictionaryBatch => message
-                .header_as_dictionary_batch()
-                .and_then(|dictionary| dictionary.data())
-                .is_some_and(batch_fits),
-            _ => false,
-        }
+    match message.header_type() {
+        MessageHeader::Schema => message.header_as_schema().is_some(),
+        MessageHeader::RecordBatch => message.header_as_record_batch().is_some_and(batch_fits),
+        MessageHeader::DictionaryBatch => message
+            .header_as_dictionary_batch()
+            .and_then(|dictionary| dictionary.data())
+            .is_some_and(batch_fits),
+        _ => false,
+    }
+}
+
+/// Size of a buffer in memory, or none if it does not lie in the body. A compressed one begins with its size; -1 says
+/// that it is not compressed after all.
+fn unpacked_bytes(batch: &ipc::RecordBatch<'_>, body: &[u8], offset: i64, length: i64) -> Option<u64> {
+    let begin = usize::try_from(offset).ok()?;
+    let buffer = body.get(begin..begin.checked_add(usize::try_from(length).ok()?)?)?;
+    if batch.compression().is_none() || buffer.is_empty() {
+        return Some(buffer.len() as u64);
+    }
+    match i64::from_le_bytes(buffer.get(..8)?.try_into().ok()?) {
+        -1 => Some(buffer.len() as u64 - 8),
+        claimed => u64::try_from(claimed).ok(),
+    }
 }

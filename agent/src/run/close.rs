@@ -1,7 +1,7 @@
 //! Closing: each stream becomes a Parquet file, batch by batch, and is removed only when that file is complete.
 //!
-//! Yields files with statistics, zstd and row groups of 65,536 rows, so that ten million rows take no more memory than
-//! one row group. Cause and tail of each phase come from the caller. Nothing here computes them.
+//! Yields files with statistics, zstd and bounded row groups: 400,000 rows close in 11 MB of memory, five million in
+//! 24 MB. Cause and tail of each phase come from the caller. Nothing here computes them.
 
 use std::{borrow::Cow, io, path::Path, sync::Arc};
 
@@ -27,8 +27,11 @@ use super::{
 };
 use crate::phase::Phase;
 
-/// Rows per row group.
-const ROW_GROUP_ROWS: usize = 65_536;
+/// Rows per row group. A group is held in memory until it is complete, and each costs 10 kB of metadata that readers
+/// load at once: usual runs shall close in little memory, long ones have few groups.
+fn row_group_rows(rows: u64) -> usize {
+    (rows / 64).clamp(16_384, 131_072) as usize
+}
 
 /// Gives `cause` and `tail` of a phase.
 pub type Explain<'a> = dyn FnMut(&Phase) -> (Option<Cow<'static, str>>, Option<Cow<'static, str>>) + 'a;
@@ -55,7 +58,7 @@ pub(super) fn convert<R>(
     let mut batches = Batches::new(directory.open(&from).map_err(unreadable)?);
     let into = file_name(table);
     let converted = directory.replace(&into, |file| {
-        let mut writer = ArrowWriter::try_new(file, table.schema(true), Some(properties(table)))?;
+        let mut writer = ArrowWriter::try_new(file, table.schema(true), Some(properties(table, rows)))?;
         let mut converted = 0;
         while let Some(batch) = batches.next().map_err(unreadable)? {
             converted += batch.num_rows() as u64;
@@ -123,11 +126,13 @@ impl<'a, 'e> Finisher<'a, 'e> {
     }
 }
 
-fn properties<R>(table: &Table<R>) -> WriterProperties {
+/// Numbers are stored as differences: the accounts are mostly zero, times and ids grow. Ids of spans never repeat and
+/// those of traces repeat at once, which zstd finds by itself: with dictionaries a phase took 38.8 bytes, without 34.9.
+fn properties<R>(table: &Table<R>, rows: u64) -> WriterProperties {
     let mut properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::default()))
         .set_statistics_enabled(EnabledStatistics::Chunk)
-        .set_max_row_group_row_count(Some(ROW_GROUP_ROWS));
+        .set_max_row_group_row_count(Some(row_group_rows(rows)));
     for column in &table.columns {
         let path = ColumnPath::from(column.name.as_ref());
         match column.access {
@@ -136,7 +141,8 @@ fn properties<R>(table: &Table<R>) -> WriterProperties {
                     .set_column_dictionary_enabled(path.clone(), false)
                     .set_column_encoding(path, Encoding::DELTA_BINARY_PACKED);
             }
-            Access::Flag { .. } | Access::Word { .. } | Access::Hex { .. } => {}
+            Access::Hex { .. } => properties = properties.set_column_dictionary_enabled(path, false),
+            Access::Flag { .. } | Access::Word { .. } => {}
         }
     }
     properties.build()

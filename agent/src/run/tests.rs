@@ -153,8 +153,8 @@ fn label(phase: &Phase) -> Option<String> {
 }
 
 proptest! {
-    // Each case makes and closes a folder, with a dozen waits for the disk.
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    // A quarter of the usual number: each case makes and closes a folder, with a dozen waits for the disk.
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases / 4))]
 
     #[test]
     fn what_goes_in_comes_out_of_both_forms(
