@@ -31,7 +31,10 @@ impl Pairing {
         let mut state = self.threads.remove(&child).unwrap_or_default();
         state.slot = record.ledger.slot;
         // Whoever had this number before is gone, whether or not that was seen.
-        self.threads.retain(|thread, _| thread.tid != child.tid);
+        let before = self.threads.keys().filter(|thread| thread.tid == child.tid);
+        for thread in before.copied().collect::<Vec<ThreadId>>() {
+            self.vanished(thread, record.header.time_ns);
+        }
         if child.tgid != parent.tgid
             && let Some(parent) = self.threads.get(&parent)
         {
@@ -76,6 +79,19 @@ impl Pairing {
         if !self.has_threads(thread.tgid)
             && let Some((leader, now, name)) = self.leaders.remove(&thread.tgid)
         {
+            self.process(leader, &now, &name, Ending::Ended);
+        }
+    }
+
+    /// A thread is gone and its end was not seen: of what was open on it nothing is known since its last edge.
+    fn vanished(&mut self, thread: ThreadId, time_ns: u64) {
+        self.threads.remove(&thread);
+        let is_alive = self.has_threads(thread.tgid);
+        let was_on = |open: &OpenPhase| matches!(open.place, Place::On(on, _) if on == thread);
+        for id in self.open_of(|open| was_on(open) || !is_alive && open.key.0 == thread.tgid) {
+            self.abandon(id, time_ns, Ending::ThreadExited);
+        }
+        if !is_alive && let Some((leader, now, name)) = self.leaders.remove(&thread.tgid) {
             self.process(leader, &now, &name, Ending::Ended);
         }
     }

@@ -335,12 +335,37 @@ fn a_tid_used_again_is_another_thread() {
         90  10/10 exit",
     );
     insta::assert_snapshot!(printed, @"
+    request first   10/11  20..40  suspended 20, thread_exited
     request second  10/11  50..60  cpu 10
     thread python   10/11  40..70  cpu 20, net 10, phases 1, exited
-    request first   10/11  20..90  suspended 70, thread_exited
     thread python   10/10  0..90   cpu 90, exited
     process python  10/10  0..90   cpu 90
     losses: unended phases 1
+    ");
+}
+
+#[test]
+fn a_thread_whose_end_was_lost_does_not_keep_its_process() {
+    // 10/12 is the last of its process, and nobody saw it end; its number comes again in another one.
+    let printed = play(
+        "
+        0   10/10 adopt
+        1   10/12 fork 10/10
+        10  10/12 begin 1 on-it
+        20  10/10 begin 2 suspended
+        25  10/10 leave 2
+        30  10/10 exit
+        40  10/12 exit lost
+        50  20/12 adopt
+        60  20/12 stop",
+    );
+    insta::assert_snapshot!(printed, @"
+    thread python      10/10  0..30   cpu 30, phases 1, exited
+    request suspended  10/10  20..50  cpu 5, suspended 25, thread_exited
+    request on-it      10/12  10..50  suspended 40, thread_exited
+    process python     10/10  0..30   cpu 30
+    thread             20/12  50..60  cpu 10, last seen
+    losses: unended phases 2
     ");
 }
 
@@ -358,7 +383,7 @@ fn a_process_number_used_again_does_not_charge_the_first_ones_phases_to_the_seco
         130 20/20 exit",
     );
     insta::assert_snapshot!(printed, @"
-    request first   20/20  10..110   suspended 100, lost
+    request first   20/20  10..100   suspended 90, thread_exited
     request second  20/20  110..120  cpu 10
     thread python   20/20  100..130  cpu 25, lock 5, phases 1, exited
     process python  20/20  100..130  cpu 25, lock 5
