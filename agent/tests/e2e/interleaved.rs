@@ -12,6 +12,7 @@ use crate::{
     folder::{Seen, phase},
     ground::{Ground, file, interleaved_tokio, python},
     main_job::hex,
+    running::Start,
 };
 
 const REQUESTS: u64 = 4;
@@ -44,7 +45,7 @@ fn tokio_tasks_on_one_thread() {
 
 fn check(ground: &Ground, program: &Path, script: &[&Path], more: &[&str]) {
     let count = REQUESTS.to_string();
-    let start = script.iter().fold(ground.run().program(program), |start, path| start.word(path));
+    let start = script.iter().fold(ground.run().program(program), Start::word);
     let start =
         start.words(&["--requests", &count, "--work-ms", WORK_MS, "--await-ms", AWAIT_MS]).words(more);
     let done = start.finish().expect(0);

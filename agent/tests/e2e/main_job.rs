@@ -75,7 +75,7 @@ fn workloads(test: &str) -> Option<std::ffi::OsString> {
 }
 
 pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    bytes.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
 }
 
 /// Names, parents and order of the phases.
@@ -214,7 +214,7 @@ fn check_search(jaeger: &Jaeger, service: &str, seen: &Seen) {
     let fifth =
         seen.named("request").into_iter().find(|request| request.root().request == 5).expect("20 were made");
     let trace = hex(&fifth.root().trace.trace_id);
-    assert_eq!(jaeger.search(service, "guestscope.request", "5"), [trace.clone()]);
+    assert_eq!(jaeger.search(service, "guestscope.request", "5"), std::slice::from_ref(&trace));
     assert_eq!(jaeger.search(service, "guestscope.request", "77").len(), 0);
     // A warm-up and a request are number 0, and no other.
     assert_eq!(jaeger.search(service, "guestscope.request", "0").len(), 2);

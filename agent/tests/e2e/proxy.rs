@@ -45,7 +45,7 @@ impl Proxy {
         let listening = std::thread::spawn(move || {
             while !shared.cut.load(Relaxed) {
                 match listener.accept() {
-                    Ok((stream, _)) => pass(stream, &collector, &shared),
+                    Ok((stream, _)) => pass(&stream, &collector, &shared),
                     Err(_) => std::thread::sleep(Duration::from_millis(2)),
                 }
             }
@@ -82,11 +82,11 @@ impl Drop for Proxy {
 }
 
 /// Both ways, each on a thread that ends with the connection.
-fn pass(agent: TcpStream, collector: &str, state: &Arc<State>) {
+fn pass(agent: &TcpStream, collector: &str, state: &Arc<State>) {
     let Ok(collector) = TcpStream::connect(collector) else { return };
     agent.set_nonblocking(false).expect("a socket can be set");
     let mut connections = state.connections.lock().expect("nobody panicked");
-    for (from, to, counts) in [(&agent, &collector, true), (&collector, &agent, false)] {
+    for (from, to, counts) in [(agent, &collector, true), (&collector, agent, false)] {
         let clone = |stream: &TcpStream| stream.try_clone().expect("a descriptor is free");
         connections.push(clone(from));
         let (mut from, mut to, state) = (clone(from), clone(to), Arc::clone(state));

@@ -12,6 +12,11 @@ use crate::{
     running::{Done, Start},
 };
 
+/// Capabilities by number.
+const SYS_ADMIN: libc::c_ulong = 21;
+const PERFMON: libc::c_ulong = 38;
+const BPF: libc::c_ulong = 39;
+
 /// Standard error of a run that must not begin, without this test's folder.
 fn refusal(ground: &Ground, start: Start) -> String {
     let done: Done = start.finish().expect(2);
@@ -131,9 +136,6 @@ fn root_without_capabilities() {
             Ok(())
         })
     };
-    const SYS_ADMIN: libc::c_ulong = 21;
-    const PERFMON: libc::c_ulong = 38;
-    const BPF: libc::c_ulong = 39;
     assert_snapshot!(refusal(&ground, without(&[SYS_ADMIN, PERFMON, BPF])), @r"
     error: observing needs CAP_BPF and CAP_PERFMON
 

@@ -2,6 +2,8 @@
 //!
 //! Guards that must never end are forgotten, as a program that crashes forgets them. Nothing here waits for long.
 
+#![expect(clippy::exit, reason = "how a program ends is what these roles are about")]
+
 use std::{
     io::Read as _,
     os::unix::process::CommandExt as _,

@@ -46,5 +46,5 @@ pub(crate) fn view(_: &[String]) {
     let folder = std::env::current_dir().expect("there is one");
     lines.push(format!("folder={}", folder.display()));
     lines.sort();
-    lines.iter().for_each(|line| note(line));
+    note(&lines.join("\n"));
 }
