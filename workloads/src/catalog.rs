@@ -22,7 +22,7 @@ pub const ENTRIES: &[Entry] = &[Entry {
     what: "image classification",
     model: crate::infer::RESNET50,
     parameters: crate::infer::RESNET50_PARAMETERS,
-    data: "JPEG files, 64 generated of 500 x 375 or your own",
+    data: "JPEG files, 64 generated of 500 x 375 (7 MB) or your own",
 }];
 
 /// The table for people, aligned.

@@ -54,8 +54,7 @@ impl Error {
 #[cfg(feature = "torch")]
 impl From<tch::TchError> for Error {
     fn from(error: tch::TchError) -> Self {
-        // libtorch appends its C++ stack after the first line.
         let text = error.to_string();
-        Self::Torch { reason: text.lines().next().unwrap_or_default().to_owned() }
+        Self::Torch { reason: crate::infer::libtorch::sentence(&text).to_owned() }
     }
 }

@@ -15,7 +15,7 @@ fn run(arguments: &[&str]) -> Output {
 }
 
 fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
+    String::from_utf8(bytes.to_vec()).expect("all that is printed is UTF-8")
 }
 
 #[rstest]

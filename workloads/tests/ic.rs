@@ -29,7 +29,7 @@ fn run(folder: &Path, arguments: &[&str]) -> Output {
 fn json(output: &Output) -> Value {
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(output.stderr, b"", "nothing but data where no terminal looks");
-    serde_json::from_slice(&output.stdout).unwrap()
+    serde_json::from_slice(&output.stdout).expect("--json prints JSON")
 }
 
 #[test]

@@ -109,11 +109,22 @@ impl Preparer {
 /// Pixels as red, green, blue, with width and height. Grey and CMYK files become RGB.
 pub fn decode(jpeg: &[u8]) -> Result<(Vec<u8>, u32, u32), ImageError> {
     let options = DecoderOptions::default().jpeg_set_out_colorspace(ColorSpace::RGB);
+    if is_cut_off(jpeg) {
+        return Err(ImageError::Decode("it ends before the picture does".to_owned()));
+    }
     let mut decoder = JpegDecoder::new_with_options(ZCursor::new(jpeg), options);
     let rgb = decoder.decode().map_err(|error| ImageError::Decode(error.to_string()))?;
     let (width, height) =
         decoder.dimensions().ok_or_else(|| ImageError::Decode("it has no dimensions".to_owned()))?;
     Ok((rgb, width as u32, height as u32))
+}
+
+/// Whether the last scan (its marker is FF DA) is without the end of the picture (FF D9). The decoder fills what is
+/// missing with grey; Pillow, and so torchvision, refuses. In compressed data every FF is followed by 00 or a restart
+/// marker, so neither marker can occur there. A whole file is settled by its last two bytes.
+fn is_cut_off(jpeg: &[u8]) -> bool {
+    let marker = jpeg.windows(2).rev().find(|pair| matches!(pair, [0xff, 0xd9 | 0xda]));
+    marker.is_some_and(|pair| pair[1] == 0xda)
 }
 
 /// The short side becomes `SHORT_SIDE`, the long one keeps the ratio, rounded down as torchvision does.
@@ -218,6 +229,16 @@ mod tests {
     fn refuses_what_is_no_jpeg(#[case] bytes: &[u8]) {
         let error = Preparer::default().prepare(bytes, &mut vec![0.0; VALUES]).unwrap_err();
         assert!(matches!(error, ImageError::Decode(_)), "{error}");
+    }
+
+    #[test]
+    fn refuses_a_file_that_was_cut_off() {
+        let mut jpeg = Vec::new();
+        let encoder = jpeg_encoder::Encoder::new(&mut jpeg, 90);
+        encoder.encode(&test_card(90, 70), 90, 70, jpeg_encoder::ColorType::Rgb).unwrap();
+        assert!(decode(&jpeg).is_ok());
+        let error = decode(&jpeg[..jpeg.len() / 2]).unwrap_err();
+        assert!(error.to_string().contains("it ends before the picture does"), "{error}");
     }
 
     #[rstest]

@@ -6,7 +6,7 @@ use std::fs;
 
 use tch::{Kind, Tensor};
 
-use super::{RESNET50, RESNET50_PARAMETERS, Settings, resnet::ResNet50, set_threads};
+use super::{RESNET50, RESNET50_PARAMETERS, Settings, libtorch, resnet::ResNet50};
 use crate::{
     data::{
         image::{CROP, PREPARATION_VERSION, Preparer, VALUES},
@@ -23,7 +23,7 @@ const TOP: usize = 5;
 
 /// Runs it as `settings` say.
 pub fn run(settings: &Settings) -> Result<Report, Error> {
-    set_threads(settings.threads);
+    libtorch::set_threads(settings.threads);
     let mut workload = ImageClassification::new(settings)?;
     let plan = Plan { requests: settings.requests, warmup: settings.warmup, progress: settings.progress };
     let measured = load::single_stream(&mut workload, plan)?;

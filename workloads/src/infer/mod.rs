@@ -4,6 +4,8 @@
 #[cfg(feature = "torch")]
 pub mod ic;
 #[cfg(feature = "torch")]
+pub mod libtorch;
+#[cfg(feature = "torch")]
 pub mod resnet;
 pub mod weights;
 
@@ -44,13 +46,4 @@ pub fn ic(settings: &Settings) -> Result<Report, Error> {
 #[cfg(not(feature = "torch"))]
 pub fn ic(_: &Settings) -> Result<Report, Error> {
     Err(Error::NoTorch { workload: "infer ic" })
-}
-
-/// Sets libtorch's threads for the whole process: `threads` inside an operator, one between operators.
-#[cfg(feature = "torch")]
-fn set_threads(threads: u32) {
-    static INTEROP: std::sync::Once = std::sync::Once::new();
-    // libtorch accepts the second setting once per process.
-    INTEROP.call_once(|| tch::set_num_interop_threads(1));
-    tch::set_num_threads(i32::try_from(threads).unwrap_or(i32::MAX));
 }

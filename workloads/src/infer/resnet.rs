@@ -2,15 +2,12 @@
 //! tch::vision::resnet, read there and checked by `tests` against torchvision's logits; v1 has it in `conv1`).
 //! Tensor names are torchvision's, without any mapping. It only runs forward and never trains.
 
-use std::{
-    panic::{AssertUnwindSafe, catch_unwind},
-    path::Path,
-};
+use std::path::Path;
 
 use tch::{Device, Kind, Tensor, nn, vision::resnet::resnet50};
 
 use super::{
-    RESNET50, RESNET50_PARAMETERS,
+    RESNET50, RESNET50_PARAMETERS, libtorch,
     weights::{Shapes, Weights},
 };
 use crate::{data::random::Random, digest::Digest, error::Error};
@@ -81,14 +78,10 @@ impl ResNet50 {
 
     /// Logits `[batch, 1000]` for pictures `[batch, 3, 224, 224]`.
     pub fn logits(&self, pictures: &Tensor) -> Result<Tensor, Error> {
-        // tch's layers panic where libtorch throws, for example when memory runs out. The model holds no state
-        // that a half-finished pass could have changed.
-        catch_unwind(AssertUnwindSafe(|| tch::no_grad(|| self.network.forward_t(pictures, false)))).map_err(
-            |panic| {
-                let text = panic.downcast_ref::<String>().map_or("it panicked", String::as_str);
-                Error::Torch { reason: text.lines().next().unwrap_or_default().to_owned() }
-            },
-        )
+        libtorch::catch(|| {
+            let _guard = tch::no_grad_guard();
+            self.network.forward_t(pictures, false)
+        })
     }
 }
 

@@ -1,0 +1,74 @@
+//! What every model needs of libtorch: its threads set, and its C++ exceptions turned into errors of one sentence.
+//! It computes nothing.
+
+use std::{
+    cell::Cell,
+    panic::{self, AssertUnwindSafe},
+    sync::Once,
+};
+
+use crate::error::Error;
+
+/// Sets libtorch's threads for the whole process: `threads` inside an operator, one between operators.
+pub fn set_threads(threads: u32) {
+    static INTEROP: Once = Once::new();
+    // libtorch accepts the second setting once per process.
+    INTEROP.call_once(|| tch::set_num_interop_threads(1));
+    tch::set_num_threads(i32::try_from(threads).unwrap_or(i32::MAX));
+}
+
+thread_local! {
+    static CAUGHT: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs `work`, whose tch calls panic where libtorch throws (tch's layers have no other way), for example when memory
+/// runs out. Nothing of the panic is printed. `work` must not leave anything half-changed that is used afterwards.
+pub fn catch<T>(work: impl FnOnce() -> T) -> Result<T, Error> {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let usual = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            if !CAUGHT.get() {
+                usual(info);
+            }
+        }));
+    });
+    CAUGHT.set(true);
+    let result = panic::catch_unwind(AssertUnwindSafe(work));
+    CAUGHT.set(false);
+    result.map_err(|payload| {
+        let text = payload.downcast_ref::<String>().map_or("it panicked", String::as_str);
+        Error::Torch { reason: sentence(text).to_owned() }
+    })
+}
+
+/// The first sentence of libtorch's message, without the words of `unwrap` and the C++ stack behind it, which follows
+/// after a line break that `unwrap` prints as `\n`.
+pub fn sentence(text: &str) -> &str {
+    let message = text.split_once("Torch(\"").map_or(text, |(_, message)| message);
+    let line = message.split('\n').next().unwrap_or_default();
+    line.split("\\n").next().unwrap_or_default().trim_end_matches("\")")
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::{catch, sentence};
+
+    #[rstest]
+    #[case("not enough memory\nframe #0: c10", "not enough memory")]
+    #[case("called `Result::unwrap()` on an `Err` value: Torch(\"not enough\\nframe #0\")", "not enough")]
+    #[case("called `Result::unwrap()` on an `Err` value: Torch(\"not enough\")", "not enough")]
+    #[case("", "")]
+    fn keeps_one_sentence(#[case] text: &str, #[case] expected: &str) {
+        assert_eq!(sentence(text), expected);
+    }
+
+    #[test]
+    fn passes_results_on_and_catches_panics() {
+        assert_eq!(catch(|| 7).unwrap(), 7);
+        let error = catch(|| tch::Tensor::from_slice(&[1.0, 2.0]).view([3])).unwrap_err();
+        assert!(error.to_string().starts_with("libtorch failed: shape '[3]' is invalid"), "{error}");
+    }
+}
