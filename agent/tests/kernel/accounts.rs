@@ -1,0 +1,155 @@
+//! What a thread was doing, against the kernel's books: every account that this machine can provoke.
+//!
+//! A row per case: its name, the phases it has, the account that its waits belong to. Invariants 1 to 3.
+
+use std::path::PathBuf;
+
+use guestscope_ebpf::Account;
+use rstest::rstest;
+
+use crate::{
+    agreement::{self, compare, waited_ns},
+    harness::{Case, skipped},
+    seen::Seen,
+};
+
+/// Share of the waiting that must stand under the account that the case is about: the rest is what the kernel did
+/// beside it, such as waiting for a page of the program itself.
+const SHARE: f64 = 0.99;
+
+/// Runs a case with so many phases, numbered from 1, and compares each of them.
+fn compared(case: Case, name: &str, phases: u64, signals: u64) -> Option<Seen> {
+    let seen = case.run()?;
+    seen.check();
+    if seen.book.refused() {
+        skipped(name, "refused here");
+        return None;
+    }
+    seen.check_no_losses();
+    assert!(seen.ledgers_read > 0, "ledgers were looked at while the program ran");
+    for number in 1..=phases {
+        compare(name, seen.request(number), seen.book.row(number), signals);
+    }
+    Some(seen)
+}
+
+/// The waiting of a phase is of this account.
+fn assert_account(seen: &Seen, number: u64, account: Account) {
+    let phase = seen.request(number);
+    let (ours_ns, all_ns) = (phase.accounts.get(account), waited_ns(phase));
+    assert!(all_ns > 0, "it waited: {phase:?}");
+    assert!(ours_ns as f64 >= all_ns as f64 * SHARE, "{}: {ours_ns} of {all_ns}: {phase:?}", account.name());
+}
+
+#[rstest]
+#[case::spin("spin", 1, 0)]
+#[case::yields("yield", 2, 0)]
+#[case::interrupted("interrupted", 1, 200)]
+fn running_and_waiting_to_run(#[case] name: &'static str, #[case] phases: u64, #[case] signals: u64) {
+    compared(Case::new(name), name, phases, signals);
+}
+
+#[test]
+fn contenders_wait_for_each_other() {
+    let Some(seen) = compared(Case::new("contend"), "contend", 2, 0) else { return };
+    // Both need the CPU for the same time: while one runs, the other waits, but for where only one of them is inside
+    // its phase.
+    let [first, second] = [1, 2].map(|number| seen.request(number));
+    let begin_ns = first.start_ns.max(second.start_ns);
+    let end_ns = (first.start_ns + first.duration_ns).min(second.start_ns + second.duration_ns);
+    let both_ns = end_ns.saturating_sub(begin_ns);
+    let runq_ns = first.accounts.get(Account::Runq) + second.accounts.get(Account::Runq);
+    assert!(runq_ns as f64 >= both_ns as f64 * SHARE, "{runq_ns} of {both_ns}");
+}
+
+#[rstest]
+#[case::sleep("sleep", Account::Sleep)]
+#[case::poll("poll", Account::Poll)]
+#[case::ppoll("ppoll", Account::Poll)]
+#[case::select("select", Account::Poll)]
+#[case::epoll("epoll", Account::Poll)]
+fn waiting_for_time(#[case] name: &'static str, #[case] account: Account) {
+    let Some(seen) = compared(Case::new(name), name, 1, 0) else { return };
+    assert_account(&seen, 1, account);
+    let waited_ns = seen.request(1).accounts.get(account);
+    // No longer than the calls, and as long as was asked for, but for the way from the timer's start to the switch.
+    agreement::time(
+        name,
+        account.name(),
+        waited_ns,
+        (seen.book.fact("asked_ns"), seen.book.fact("calls_ns")),
+        0,
+    );
+    agreement::count(name, "wakeups", seen.request(1).counts.wakeup, (seen.book.fact("calls"), u64::MAX));
+}
+
+#[rstest]
+#[case::lock("lock", 2, Account::Lock)]
+#[case::pipe("pipe", 2, Account::Other)]
+#[case::recv("recv", 2, Account::Net)]
+#[case::read_on_a_socket("read", 2, Account::Net)]
+#[case::accept("accept", 1, Account::Net)]
+fn waiting_for_somebody(#[case] name: &'static str, #[case] phases: u64, #[case] account: Account) {
+    let Some(seen) = compared(Case::new(name), name, phases, 0) else { return };
+    (1..=phases).for_each(|number| assert_account(&seen, number, account));
+}
+
+/// A folder on a disk: beside this test's executable, unless that lies in memory.
+fn on_disk() -> Option<PathBuf> {
+    let folder = std::env::current_exe().ok()?.parent()?.to_owned();
+    let kind = nix::sys::statfs::statfs(&folder).ok()?.filesystem_type();
+    (kind != nix::sys::statfs::TMPFS_MAGIC).then_some(folder)
+}
+
+#[rstest]
+#[case::direct("direct", Account::BlockIo)]
+#[case::buffered("buffered", Account::BlockIo)]
+#[case::fsync("fsync", Account::BlockIo)]
+#[case::fault("fault", Account::Fault)]
+fn waiting_for_a_disk(#[case] name: &'static str, #[case] account: Account) {
+    let Some(folder) = on_disk() else { return skipped(name, "no folder on a disk") };
+    let Some(seen) = compared(Case::new(name).argument(folder), name, 1, 0) else { return };
+    assert_account(&seen, 1, account);
+    if account == Account::Fault {
+        let counts = &seen.request(1).counts;
+        agreement::count(name, "faults", counts.fault_major, (seen.book.fact("faults"), u64::MAX));
+    }
+}
+
+#[test]
+fn first_touches_are_counted_to_the_last() {
+    let Some(seen) = compared(Case::new("touch"), "touch", 1, 0) else { return };
+    agreement::count(
+        "touch",
+        "pages",
+        seen.request(1).counts.fault_minor,
+        (seen.book.fact("pages"), u64::MAX),
+    );
+    assert_eq!(seen.request(1).accounts.get(Account::Fault), 0, "no fault had to wait");
+}
+
+#[test]
+fn moves_between_cpus_are_counted_to_the_last() {
+    let Some(seen) = compared(Case::new("migrate"), "migrate", 1, 0) else { return };
+    let moves = seen.book.fact("moves");
+    if moves == 0 {
+        return skipped("migrate", "one CPU only");
+    }
+    agreement::count("migrate", "migrations", seen.request(1).counts.migrate, (moves, moves));
+}
+
+#[rstest]
+#[case::stopped("stop", "")]
+#[case::frozen_by_v1("freeze", "v1")]
+#[case::frozen_by_v2("freeze", "v2")]
+fn kept_from_running_by_somebody(#[case] name: &'static str, #[case] argument: &'static str) {
+    let case = format!("{name}{argument}");
+    let Some(seen) = compared(Case::new(name).argument(argument), &case, 1, 2) else { return };
+    let phase = seen.request(1);
+    let kept_ns = seen.book.fact("kept_ns");
+    if kept_ns == 0 {
+        return skipped(&case, "the program could not be kept from running");
+    }
+    agreement::time(&case, "other", phase.accounts.get(Account::Other), (kept_ns, phase.duration_ns), 0);
+    assert_account(&seen, 1, Account::Other);
+}

@@ -1,0 +1,190 @@
+//! Compares a phase with what its own thread read in the kernel's books, and keeps a table of all that was compared.
+//!
+//! An entry that only grows was read outside the phase and inside it, on both sides: the phase's share lies between the
+//! two differences, whatever else the machine does. What lies outside of them is the disagreement. The table is printed
+//! when the tests are over.
+
+use std::{
+    io::Write as _,
+    sync::{Mutex, Once},
+};
+
+use guestscope::phase::Phase;
+use guestscope_ebpf::Account;
+
+use crate::book::{Entry, Row};
+
+/// Relative disagreement that is allowed for times: invariant 3.
+const SHARE: f64 = 0.01;
+/// Ours is taken at the tracepoint, theirs from the run queue's clock, which was updated earlier in the same switch.
+/// Both ends of an interval are, so that little is left: measured below 0.1 us per switch.
+const SWITCH_NS: u64 = 300;
+/// A wait ends for us when the waking begins, for them when the thread is enqueued: measured 0.2 (warm) to 2.4 us (a
+/// timer on an idle CPU) per wake-up, always in this direction.
+const WAKEUP_NS: u64 = 3_000;
+/// Below this, a difference of times says nothing.
+const LEAST_NS: u64 = 50_000;
+/// A share of less than this says nothing.
+const LEAST_SHARED_NS: u64 = 1_000_000;
+/// Stolen time stands in /proc/stat in whole ticks: one more may not show yet.
+const TICK_NS: u64 = 10_000_000;
+
+/// One comparison.
+struct Line {
+    case: String,
+    what: String,
+    ours: u64,
+    bounds: (u64, u64),
+    /// How far below and above the bounds it may lie.
+    allowed: (u64, u64),
+    is_time: bool,
+}
+
+static LINES: Mutex<Vec<Line>> = Mutex::new(Vec::new());
+
+/// Distance of a value to an interval; positive above it.
+fn outside(value: u64, (low, high): (u64, u64)) -> i64 {
+    if value < low { -(low.abs_diff(value) as i64) } else { value.saturating_sub(high) as i64 }
+}
+
+impl Line {
+    fn agrees(&self) -> bool {
+        let outside = outside(self.ours, self.bounds);
+        outside.unsigned_abs() <= if outside < 0 { self.allowed.0 } else { self.allowed.1 }
+    }
+
+    fn text(&self) -> String {
+        let Self { case, what, ours, bounds: (low, high), allowed, is_time } = self;
+        let outside = outside(*ours, self.bounds);
+        if !*is_time {
+            let high = if *high == u64::MAX { String::new() } else { high.to_string() };
+            return format!("{case:<12} {what:<12} {ours:>11}    {low:>11} ..{high:>11}    {outside:>10}");
+        }
+        let share = match *high {
+            LEAST_SHARED_NS.. => format!("{:>8.3} %", outside as f64 / *high as f64 * 100.0),
+            _ => format!("{:>10}", "-"),
+        };
+        let (ms, us) = (|ns: u64| ns as f64 / 1e6, |ns: u64| ns as f64 / 1e3);
+        format!(
+            "{case:<12} {what:<12} {:>11.3} ms {:>11.3} ..{:>11.3} ms {:>10.1} us {share}  -{:.0} +{:.0} us",
+            ms(*ours),
+            ms(*low),
+            ms(*high),
+            outside as f64 / 1e3,
+            us(allowed.0),
+            us(allowed.1),
+        )
+    }
+}
+
+/// Prints the table, past libtest's capture.
+extern "C" fn print_table() {
+    let Ok(lines) = LINES.lock() else { return };
+    let mut out = std::io::stdout().lock();
+    let _ = writeln!(
+        out,
+        "\n{:<12} {:<12} {:>14} {:>28} {:>13} {:>10}  allowed",
+        "case", "what", "guestscope", "kernel's books", "outside", "share"
+    );
+    for line in lines.iter() {
+        let _ = writeln!(out, "{}", line.text());
+    }
+}
+
+fn record(line: Line) {
+    static PRINTER: Once = Once::new();
+    PRINTER.call_once(|| {
+        // SAFETY: the function takes nothing, returns nothing and does not unwind.
+        unsafe { libc::atexit(print_table) };
+    });
+    let text = line.text();
+    let agrees = line.agrees();
+    LINES.lock().expect("nobody panics with the table").push(line);
+    assert!(agrees, "{text}");
+}
+
+/// Compares a number of events: it must lie within the bounds.
+pub(crate) fn count(case: &str, what: &str, ours: u64, bounds: (u64, u64)) {
+    count_within(case, what, ours, bounds, 0);
+}
+
+/// Compares a number of events of which so many may differ, for a reason that the caller states.
+pub(crate) fn count_within(case: &str, what: &str, ours: u64, bounds: (u64, u64), allowed: u64) {
+    let (case, what) = (case.to_owned(), what.to_owned());
+    record(Line { case, what, ours, bounds, allowed: (allowed, allowed), is_time: false });
+}
+
+/// Compares a time: outside the bounds by 1 % of it, or by a slack that the caller states.
+pub(crate) fn time(case: &str, what: &str, ours: u64, bounds: (u64, u64), slack_ns: u64) {
+    time_within(case, what, ours, bounds, slack_ns, (0, 0));
+}
+
+/// Compares a time that may also lie further below and above, for reasons that the caller states.
+fn time_within(case: &str, what: &str, ours: u64, bounds: (u64, u64), slack_ns: u64, more: (u64, u64)) {
+    let allowed = ((bounds.1 as f64 * SHARE) as u64).max(slack_ns).max(LEAST_NS);
+    let (case, what) = (case.to_owned(), what.to_owned());
+    record(Line { case, what, ours, bounds, allowed: (allowed + more.0, allowed + more.1), is_time: true });
+}
+
+/// Whether thread numbers of /proc are those of the initial namespace, which the programs in the kernel use.
+pub(crate) fn in_initial_namespace() -> bool {
+    // PROC_PID_INIT_INO, the same on every kernel.
+    std::fs::read_link("/proc/self/ns/pid").is_ok_and(|link| link.as_os_str() == "pid:[4026531836]")
+}
+
+/// Time off the CPU that is not waiting for one: what was waited for.
+pub(crate) fn waited_ns(phase: &Phase) -> u64 {
+    let [cpu, runq, throttled] =
+        [Account::Cpu, Account::Runq, Account::Throttled].map(|account| phase.accounts.get(account));
+    phase.accounts.total_ns() - cpu - runq - throttled
+}
+
+/// The phase lies inside what its thread measured around it, and around what its thread measured inside.
+pub(crate) fn check_interval(phase: &Phase, row: &Row) {
+    let [before, begun, ending, after] = row.readings.map(|reading| reading[Entry::Monotonic as usize]);
+    let end_ns = phase.start_ns + phase.duration_ns;
+    assert!(before <= phase.start_ns && phase.start_ns <= begun, "{before} <= {} <= {begun}", phase.start_ns);
+    assert!(ending <= end_ns && end_ns <= after, "{ending} <= {end_ns} <= {after}");
+}
+
+/// Compares everything that both sides know of a phase which ran on one thread from its begin to its end.
+/// `signals` are those that may have found the thread about to sleep: the kernel counts a voluntary switch then, and
+/// tells the tracepoint that the thread could run.
+pub(crate) fn compare(case: &str, phase: &Phase, row: &Row, signals: u64) {
+    check_interval(phase, row);
+    assert_eq!(phase.suspended_ns, 0, "{phase:?}");
+    assert!(!in_initial_namespace() || u64::from(phase.thread.tid) == row.tid, "{phase:?}");
+    let counts = &phase.counts;
+    let (voluntary, involuntary) = (row.bounds(Entry::Voluntary), row.bounds(Entry::Involuntary));
+    count_within(case, "voluntary", counts.switch_voluntary, voluntary, signals);
+    count_within(case, "involuntary", counts.switch_involuntary, involuntary, signals);
+    let switches = counts.switch_voluntary + counts.switch_involuntary;
+    count(case, "switches", switches, (voluntary.0 + involuntary.0, voluntary.1 + involuntary.1));
+    count(case, "fault.minor", counts.fault_minor, row.bounds(Entry::MinorFaults));
+    count(case, "fault.major", counts.fault_major, row.bounds(Entry::MajorFaults));
+    compare_times(case, phase, row, switches * SWITCH_NS);
+}
+
+/// The four times that both sides know; `slack_ns` is for the clocks of all its switches.
+fn compare_times(case: &str, phase: &Phase, row: &Row, slack_ns: u64) {
+    let (cpu, delay) = (row.bounds(Entry::Cpu), row.bounds(Entry::RunDelay));
+    let wall = row.bounds(Entry::Monotonic);
+    let cpu_ns = phase.accounts.get(Account::Cpu);
+    let runq_ns = phase.accounts.get(Account::Runq) + phase.accounts.get(Account::Throttled);
+    // Their CPU time leaves stolen time out, ours holds it.
+    let stolen_ns = row.bounds(Entry::Steal).1 + TICK_NS;
+    let woken_ns = phase.counts.wakeup * WAKEUP_NS + stolen_ns;
+    // A thread that is woken and preempts (an idle CPU, too) is on the CPU for the kernel's books from the moment when
+    // it was enqueued: the switch reuses that clock. For us it waits until it is there. Nothing of the kind happens
+    // where nothing was woken; where it was, the sum of both must agree.
+    let (early_ns, late_ns) = match phase.counts.wakeup {
+        0 => (0, 0),
+        _ => (runq_ns, cpu.1.saturating_sub(cpu_ns) + woken_ns),
+    };
+    time_within(case, "cpu", cpu_ns, cpu, slack_ns, (early_ns, stolen_ns));
+    time_within(case, "runq", runq_ns, delay, slack_ns, (0, late_ns));
+    let both = (cpu.0 + delay.0, cpu.1 + delay.1);
+    time_within(case, "cpu + runq", cpu_ns + runq_ns, both, slack_ns, (0, woken_ns));
+    let waited = (wall.0.saturating_sub(both.1), wall.1.saturating_sub(both.0));
+    time_within(case, "waited", waited_ns(phase), waited, slack_ns, (woken_ns, 0));
+}

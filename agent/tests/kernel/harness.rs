@@ -1,0 +1,328 @@
+//! Runs a case of the test program under the programs in the kernel and hands over everything that was seen of it.
+//!
+//! Each run loads, attaches and lets go on its own. One run at a time, in this process and beside others: the file
+//! lock is on this test's own executable, so that it leaves nothing behind. On the way it looks at ledgers, which must
+//! add up at any time; the rest is `seen`'s to judge.
+
+use std::{
+    collections::HashMap,
+    ffi::OsString,
+    fs::File,
+    io::Write as _,
+    os::fd::{AsFd as _, OwnedFd},
+    path::PathBuf,
+    process::{Child, ExitStatus},
+    time::{Duration, Instant},
+};
+
+use guestscope::{
+    child, clock,
+    loader::{self, LoadError, LoadOptions, Loaded},
+    phase::{
+        ThreadId,
+        pairing::{Output, Pairing},
+    },
+    pump::Pump,
+    rendezvous::Rendezvous,
+};
+use guestscope_ebpf::ledger::{EMPTY, Ledger};
+use tempfile::TempDir;
+use tokio::io::unix::AsyncFd;
+
+use crate::{book::Book, seen::Seen};
+
+/// A case that takes longer than this hangs.
+const LIMIT: Duration = Duration::from_mins(1);
+/// How long the last records may take after the program has ended.
+const SETTLING: Duration = Duration::from_secs(5);
+/// The timer beside the rings' own wake-ups.
+const TICK: Duration = Duration::from_millis(5);
+
+/// When to stop observing.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Until {
+    /// The program has ended, and everything that descends from it.
+    Ended,
+    /// The program has written so many lines; it is killed afterwards.
+    Lines(usize),
+}
+
+/// What to run, and how.
+#[derive(Clone)]
+pub(crate) struct Case {
+    name: &'static str,
+    arguments: Vec<OsString>,
+    options: LoadOptions,
+    until: Until,
+    /// Let the rings fill until the program has written so many lines.
+    idle_until_lines: usize,
+}
+
+impl Case {
+    pub(crate) fn new(name: &'static str) -> Self {
+        Self {
+            name,
+            arguments: Vec::new(),
+            options: LoadOptions::default(),
+            until: Until::Ended,
+            idle_until_lines: 0,
+        }
+    }
+
+    pub(crate) fn argument(mut self, argument: impl Into<OsString>) -> Self {
+        self.arguments.push(argument.into());
+        self
+    }
+
+    pub(crate) fn slots(mut self, slots: u32) -> Self {
+        self.options.slots = slots;
+        self
+    }
+
+    pub(crate) fn until(mut self, until: Until) -> Self {
+        self.until = until;
+        self
+    }
+
+    pub(crate) fn idle_until_lines(mut self, lines: usize) -> Self {
+        self.idle_until_lines = lines;
+        self
+    }
+
+    /// Runs it. None, with a word on stdout, where this machine cannot.
+    pub(crate) fn run(self) -> Option<Seen> {
+        let _alone = Alone::lock();
+        let loaded = match loader::load(self.options) {
+            Ok(loaded) => loaded,
+            Err(error @ (LoadError::Permission(_) | LoadError::Btf(_))) => {
+                skipped(self.name, &error.to_string());
+                return None;
+            }
+            Err(error) => panic!("the programs load: {error}"),
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.expect("a runtime can be made");
+        Some(runtime.block_on(async { Run::start(self, loaded).follow().await }))
+    }
+}
+
+/// Says why a test had to be left out, in the form that the project's test verb counts; past libtest's capture.
+pub(crate) fn skipped(name: &str, reason: &str) {
+    let _ = writeln!(std::io::stdout(), "skipped: {name}: {reason}");
+}
+
+/// The lock that makes runs wait for each other.
+struct Alone(#[expect(dead_code, reason = "closing the file gives the lock back")] File);
+
+impl Alone {
+    fn lock() -> Self {
+        let path = std::env::current_exe().expect("a running program has a path");
+        let file = File::open(path).expect("it can be read");
+        file.lock().expect("a file can be locked");
+        Self(file)
+    }
+}
+
+/// The example's binary lies beside this test's directory.
+fn program() -> PathBuf {
+    let test = std::env::current_exe().expect("a running program has a path");
+    let profile = test.parent().and_then(std::path::Path::parent).expect("target/PROFILE/deps/TEST");
+    let program = profile.join("examples/kernel_subject");
+    assert!(program.exists(), "build it with `--example kernel_subject`: {}", program.display());
+    program
+}
+
+/// The program, which does not outlive its test.
+struct Program(Child);
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // Both fail where it has been waited for, which is as it should be.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A run on its way.
+struct Run {
+    case: Case,
+    loaded: Loaded,
+    rendezvous: Rendezvous,
+    pump: Pump,
+    pairing: Pairing,
+    child: Program,
+    folder: TempDir,
+    outputs: Vec<Output>,
+    lines_read: usize,
+    ledgers: HashMap<ThreadId, Ledger>,
+    ledgers_read: usize,
+}
+
+impl Run {
+    fn start(case: Case, mut loaded: Loaded) -> Self {
+        let (edges, events) = loaded.take_rings().expect("the rings are there once");
+        let folder = tempfile::tempdir().expect("a temporary folder can be made");
+        let rendezvous = Rendezvous::open(None).expect("a socket can be made");
+        let mut command =
+            vec![program().into_os_string(), case.name.into(), folder.path().join("book").into()];
+        command.extend(case.arguments.iter().cloned());
+        let command: Vec<String> =
+            command.into_iter().map(|word| word.into_string().expect("the paths are UTF-8")).collect();
+        let adopt = loaded.adopt_program().expect("the program is loaded");
+        let child = child::spawn(&command, &rendezvous.environment(), adopt.as_fd(), None);
+        let child = child.expect("the test program starts");
+        Run {
+            case,
+            loaded,
+            rendezvous,
+            pump: Pump::new(edges, events),
+            pairing: Pairing::new([7; 16]),
+            child: Program(child),
+            folder,
+            outputs: Vec::new(),
+            lines_read: 0,
+            ledgers: HashMap::new(),
+            ledgers_read: 0,
+        }
+    }
+
+    fn book_file(&self) -> PathBuf {
+        self.folder.path().join("book")
+    }
+
+    fn lines(&self) -> usize {
+        std::fs::read_to_string(self.book_file()).map_or(0, |text| text.lines().count())
+    }
+
+    /// Reads what waits, unless the case wants the rings to fill; then says in `book.read` how many lines the program
+    /// had written before.
+    fn pump(&mut self) {
+        let lines = self.lines();
+        if lines < self.case.idle_until_lines {
+            return;
+        }
+        self.case.idle_until_lines = 0;
+        self.pump.drain(&mut self.pairing);
+        self.outputs.append(&mut self.pairing.take());
+        if lines != self.lines_read {
+            self.lines_read = lines;
+            std::fs::write(self.folder.path().join("book.read"), lines.to_string())
+                .expect("the folder is ours");
+        }
+        self.look_at_ledgers();
+    }
+
+    /// Each ledger adds up at any time, and nothing in it goes down.
+    fn look_at_ledgers(&mut self) {
+        let live: Vec<(ThreadId, u16)> = self.pairing.live_threads().take(64).collect();
+        for (thread, slot) in live {
+            let Some(now) = self.loaded.ledger(slot) else { continue };
+            // The thread may have ended meanwhile, and its slot may be somebody else's.
+            if (now.tid, now.born_ns) != (thread.tid, thread.born_ns) || now.state == EMPTY {
+                continue;
+            }
+            self.ledgers_read += 1;
+            let sum_ns: u64 = now.accounts.iter().sum();
+            assert_eq!(
+                sum_ns,
+                now.since_ns - now.born_ns,
+                "the accounts of {thread:?} are its life: {now:?}"
+            );
+            if let Some(before) = self.ledgers.insert(thread, now) {
+                let grew = |now: u32, before: u32| now.wrapping_sub(before) < u32::MAX / 2;
+                assert!(
+                    now.accounts.iter().zip(before.accounts).all(|(now, before)| *now >= before),
+                    "{now:?}"
+                );
+                assert!(grew(now.voluntary, before.voluntary) && grew(now.involuntary, before.involuntary));
+                assert!(grew(now.wakeups, before.wakeups) && grew(now.migrations, before.migrations));
+                assert!(grew(now.missed, before.missed) && grew(now.sequence, before.sequence));
+            }
+        }
+    }
+
+    async fn follow(mut self) -> Seen {
+        let rings = self.pump.rings().map(|ring| ring.as_fd().try_clone_to_owned());
+        let [edges, events] = rings.map(|ring| {
+            let ring: OwnedFd = ring.expect("descriptors are left");
+            // SAFETY: an OwnedFd names the same open descriptor for as long as it lives.
+            unsafe { AsyncFd::register(ring) }.expect("a ring can be waited for")
+        });
+        let start = Instant::now();
+        let mut tick = tokio::time::interval(TICK);
+        let status = loop {
+            tokio::select! {
+                Some(peer) = self.rendezvous.next() => {
+                    let errors = peer.attach(&mut self.loaded).await;
+                    assert!(errors.is_empty(), "the marker can be attached: {errors:?}");
+                }
+                ready = edges.readable() => { ready.expect("the ring is open").clear_ready(); self.pump(); }
+                ready = events.readable() => { ready.expect("the ring is open").clear_ready(); self.pump(); }
+                _ = tick.tick() => self.pump(),
+            }
+            if let Some(status) = self.child.0.try_wait().expect("the program is ours") {
+                break status;
+            }
+            let enough = matches!(self.case.until, Until::Lines(lines) if self.lines() >= lines);
+            if enough || start.elapsed() > LIMIT {
+                break self.stop(start.elapsed() > LIMIT).await;
+            }
+        };
+        self.settle().await;
+        self.finish(status)
+    }
+
+    /// Stops observing, then kills the program.
+    async fn stop(&mut self, hangs: bool) -> ExitStatus {
+        if !hangs {
+            // What the threads do inside their last phases is to be seen too.
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            self.pump();
+            let ledgers: Vec<Ledger> =
+                self.pairing.live_threads().filter_map(|(_, slot)| self.loaded.ledger(slot)).collect();
+            self.pairing.stop(clock::now_ns(), &ledgers);
+            self.outputs.append(&mut self.pairing.take());
+        }
+        self.child.0.kill().expect("the program is ours");
+        let status = self.child.0.wait().expect("the program is ours");
+        assert!(!hangs, "`{}` ends within {LIMIT:?}", self.case.name);
+        status
+    }
+
+    /// Until the last thread's end has been seen: a process can be waited for before its threads have left their CPUs.
+    async fn settle(&mut self) {
+        if self.case.until != Until::Ended {
+            return;
+        }
+        let start = Instant::now();
+        loop {
+            self.pump();
+            if self.pairing.live_threads().next().is_none() || start.elapsed() > SETTLING {
+                return;
+            }
+            tokio::time::sleep(TICK).await;
+        }
+    }
+
+    fn finish(self, status: ExitStatus) -> Seen {
+        let slots = u16::try_from(self.case.options.slots).expect("slots have 16 bits");
+        let slots_held =
+            (1..slots).filter(|&slot| self.loaded.ledger(slot).is_some_and(|ledger| ledger.task != 0));
+        let mut seen = Seen {
+            status,
+            book: Book::read(&self.book_file()),
+            requests: Vec::new(),
+            processes: Vec::new(),
+            threads: Vec::new(),
+            marks: Vec::new(),
+            kernel: self.loaded.losses().expect("the counters can be read"),
+            pairing: self.pairing.losses,
+            undecodable: self.pump.undecodable,
+            edges_read: self.pump.edges_read,
+            slots_held: slots_held.count(),
+            ledgers_read: self.ledgers_read,
+        };
+        seen.sort(self.outputs);
+        seen
+    }
+}

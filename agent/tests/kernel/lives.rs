@@ -1,0 +1,236 @@
+//! Births, programs and ends: who is tracked, what a phase is worth whose thread or program goes away inside it.
+//!
+//! A row per thread is compared with what every thread wrote down about itself, and with what the kernel added up for
+//! the dead.
+
+use std::collections::HashSet;
+
+use guestscope::{
+    health::KernelLosses,
+    phase::{Ending, PairingLosses, Phase, Thread},
+};
+use guestscope_ebpf::Account;
+
+use crate::{
+    agreement::{compare, count, in_initial_namespace},
+    harness::{Case, skipped},
+    seen::Seen,
+};
+
+/// Threads of all processes but the program's first one: those that were born tracked.
+fn born_tracked(seen: &Seen) -> impl Iterator<Item = &Thread> {
+    // In another namespace the first one's number is not known here; it is the one that nobody bore.
+    let first = seen.threads.iter().map(|thread| (thread.id.born_ns, thread.id.tgid)).min();
+    let first = first.expect("the program has a thread").1;
+    seen.threads.iter().filter(move |thread| thread.id.tgid != first)
+}
+
+/// What the kernel added up for a child of the program and for all that it waited for, against their ledgers.
+fn compare_the_dead(case: &str, seen: &Seen) {
+    let dead: Vec<&Thread> = born_tracked(seen).collect();
+    let sum = |of: fn(&Thread) -> u64| dead.iter().map(|thread| of(thread)).sum::<u64>();
+    let processes = dead.iter().map(|thread| thread.id.tgid).collect::<HashSet<_>>().len() as u64;
+    let exact = |name: &str| (seen.book.fact(name), seen.book.fact(name));
+    count(case, "fault.minor", sum(|thread| thread.counts.fault_minor), exact("minor"));
+    count(case, "fault.major", sum(|thread| thread.counts.fault_major), exact("major"));
+    // The kernel adds a thread up before its last switch, and a leader before or after it: the last switches of at
+    // least all other threads are in ours alone. So are those of a thread that is still cleaning up when it is added.
+    let threads = dead.len() as u64;
+    let voluntary = seen.book.fact("voluntary");
+    count(
+        case,
+        "voluntary",
+        sum(|thread| thread.counts.switch_voluntary),
+        (voluntary + threads - processes, voluntary + threads),
+    );
+    let involuntary = seen.book.fact("involuntary");
+    count(
+        case,
+        "involuntary",
+        sum(|thread| thread.counts.switch_involuntary),
+        (involuntary, involuntary + threads),
+    );
+}
+
+/// The thread numbers that the program wrote down are those of the threads that were seen.
+fn assert_same_threads<'a>(seen: &Seen, threads: impl Iterator<Item = &'a Thread>) {
+    let mut ours: Vec<u64> = threads.map(|thread| u64::from(thread.id.tid)).collect();
+    let mut theirs = seen.book.facts("tid");
+    ours.sort_unstable();
+    theirs.sort_unstable();
+    assert_eq!(ours.len(), theirs.len());
+    assert!(!in_initial_namespace() || ours == theirs, "{ours:?} {theirs:?}");
+}
+
+/// A phase that nobody ended begins where its thread says, and goes on at least for as long as the thread saw.
+fn assert_cut_off(seen: &Seen, phase: &Phase, ending: Ending) {
+    assert_eq!(phase.ending, ending, "{phase:?}");
+    assert!(seen.book.fact("before_ns") <= phase.start_ns && phase.start_ns <= seen.book.fact("begun_ns"));
+    assert!(phase.start_ns + phase.duration_ns >= seen.book.fact("ending_ns"), "{phase:?}");
+    assert_eq!(phase.suspended_ns, 0, "all of it is known: {phase:?}");
+}
+
+fn only(losses: PairingLosses, seen: &Seen) {
+    assert_eq!(seen.kernel, KernelLosses::default());
+    assert_eq!(seen.pairing, losses);
+    assert_eq!(seen.slots_held, 0);
+}
+
+#[test]
+fn every_descendant_is_tracked() {
+    let Some(seen) = Case::new("descend").run() else { return };
+    seen.check();
+    seen.check_no_losses();
+    assert_same_threads(&seen, seen.threads.iter());
+    // The program, its child, the child's, the one that a thread forked, and three programs.
+    assert_eq!(seen.processes.len(), 7, "{:?}", seen.processes);
+    assert!(seen.requests.is_empty());
+    compare_the_dead("descend", &seen);
+}
+
+#[test]
+fn a_new_program_ends_the_phases_of_the_old_one() {
+    let Some(seen) = Case::new("exec_leader").run() else { return };
+    seen.check();
+    only(PairingLosses { unended_phases: 2, ..PairingLosses::default() }, &seen);
+    let (replaced, inner) = (seen.request(1), &seen.inside(1)[0]);
+    assert_cut_off(&seen, replaced, Ending::Exec);
+    assert_eq!((inner.ending, &*inner.name), (Ending::Exec, "inner"));
+    compare("exec_leader", seen.request(3), seen.book.row(3), 0);
+    assert_eq!(seen.request(3).thread, replaced.thread);
+    assert_eq!((seen.threads.len(), seen.processes.len()), (1, 1));
+}
+
+#[test]
+fn a_thread_that_starts_a_program_becomes_the_leader() {
+    let Some(seen) = Case::new("exec_thread").run() else { return };
+    seen.check();
+    only(PairingLosses { unended_phases: 2, ..PairingLosses::default() }, &seen);
+    let (replaced, after) = (seen.request(1), seen.request(3));
+    assert_cut_off(&seen, replaced, Ending::Exec);
+    compare("exec_thread", after, seen.book.row(3), 0);
+    // The thread takes the leader's number and stays the thread that it is.
+    assert!(!in_initial_namespace() || u64::from(replaced.thread.tid) == seen.book.fact("thread"));
+    assert_eq!((after.thread.tid, after.thread.born_ns), (replaced.thread.tgid, replaced.thread.born_ns));
+    // The leader's phase ends with it: at its last switch if that came first, else with the exec.
+    let leader = seen.request(2);
+    assert!(matches!(leader.ending, Ending::ThreadExited | Ending::Exec), "{leader:?}");
+    assert_eq!(seen.threads.len(), 2, "{:?}", seen.threads);
+    // One process all along: its old leader's end was not the process's.
+    let processes: Vec<_> = seen.processes.iter().map(|process| process.thread).collect();
+    assert_eq!(processes, [after.thread]);
+}
+
+#[test]
+fn a_thread_takes_its_phases_with_it() {
+    let Some(seen) = Case::new("leave_thread").run() else { return };
+    seen.check();
+    only(PairingLosses { unended_phases: 2, ..PairingLosses::default() }, &seen);
+    let (left, inner) = (seen.request(1), &seen.inside(1)[0]);
+    assert_cut_off(&seen, left, Ending::ThreadExited);
+    let thread = seen.threads.iter().find(|thread| thread.id == left.thread).expect("the thread was seen");
+    for phase in [left, inner] {
+        assert_eq!(phase.start_ns + phase.duration_ns, thread.end_ns, "to the last switch: {phase:?}");
+    }
+    compare("leave_thread", seen.request(3), seen.book.row(3), 0);
+}
+
+#[test]
+fn a_forked_child_has_phases_of_its_own() {
+    let Some(seen) = Case::new("fork_inside").run() else { return };
+    seen.check();
+    only(PairingLosses { unended_phases: 1, ..PairingLosses::default() }, &seen);
+    let (parent, child) = (seen.request(1), seen.request(2));
+    compare("fork_inside", parent, seen.book.row(1), 0);
+    compare("fork_inside", child, seen.book.row(2), 0);
+    assert!(seen.inside(1).is_empty() && seen.inside(2).is_empty());
+    assert_ne!(parent.thread.tgid, child.thread.tgid);
+    assert!(parent.accounts.get(Account::Sleep) >= child.duration_ns, "it waited for the child: {parent:?}");
+    assert_eq!(seen.request(3).ending, Ending::ThreadExited);
+    assert_eq!(seen.request(3).thread, child.thread);
+}
+
+#[test]
+fn a_killed_process_takes_its_phases_with_it() {
+    let Some(seen) = Case::new("killed").run() else { return };
+    seen.check();
+    only(PairingLosses { unended_phases: 3, ..PairingLosses::default() }, &seen);
+    let killing_ns = seen.book.fact("killing_ns");
+    for phase in [seen.request(1), seen.request(2), &seen.inside(2)[0]] {
+        assert_eq!(phase.ending, Ending::ThreadExited, "{phase:?}");
+        let thread =
+            seen.threads.iter().find(|thread| thread.id == phase.thread).expect("the thread was seen");
+        assert_eq!(phase.start_ns + phase.duration_ns, thread.end_ns, "{phase:?}");
+        assert!(thread.end_ns >= killing_ns);
+        assert_eq!(phase.suspended_ns, 0);
+    }
+    let asleep = seen.request(1);
+    assert!(asleep.accounts.get(Account::Sleep) >= killing_ns - seen.book.fact("begun_ns"), "{asleep:?}");
+    let spinning = seen.request(2);
+    assert!(
+        spinning.accounts.get(Account::Cpu) > 0 && spinning.accounts.get(Account::Sleep) == 0,
+        "{spinning:?}"
+    );
+    compare_the_dead("killed", &seen);
+}
+
+#[test]
+fn a_number_that_is_used_again_is_another_thread() {
+    let Some(seen) = Case::new("reuse").run() else { return };
+    seen.check();
+    if seen.book.refused() {
+        return skipped("reuse", "the kernel gives no number of our choice");
+    }
+    seen.check_no_losses();
+    let [first, second] = [1, 2].map(|number| seen.request(number));
+    compare("reuse", first, seen.book.row(1), 0);
+    compare("reuse", second, seen.book.row(2), 0);
+    assert_eq!((first.thread.tid, first.thread.tgid), (second.thread.tid, second.thread.tgid));
+    assert!(first.thread.born_ns < second.thread.born_ns);
+    assert_eq!(seen.threads.len(), 3, "{:?}", seen.threads);
+}
+
+#[test]
+fn a_new_namespace_hides_nothing() {
+    let Some(seen) = Case::new("namespace").run() else { return };
+    seen.check();
+    if seen.book.refused() {
+        return skipped("namespace", "no new PID namespace");
+    }
+    seen.check_no_losses();
+    assert_eq!(seen.book.fact("inner"), 1, "the child is the first of its namespace");
+    assert_same_threads(&seen, born_tracked(&seen));
+    (1..=3).for_each(|number| compare("namespace", seen.request(number), seen.book.row(number), 0));
+}
+
+#[test]
+fn ten_thousand_threads_leave_no_slot_behind() {
+    const THREADS: u64 = 10_000;
+    let Some(seen) = Case::new("churn").argument(THREADS.to_string()).slots(512).run() else { return };
+    seen.check();
+    seen.check_no_losses();
+    let numbers: HashSet<u64> = seen.requests.iter().map(|request| request.root().request).collect();
+    assert_eq!(numbers, (1..=THREADS).collect());
+    assert!(seen.requests.iter().all(|request| request.root().ending == Ending::Ended));
+    // The program and its child, which starts the threads.
+    assert_eq!(seen.threads.len() as u64, THREADS + 2);
+    assert_eq!(seen.threads.iter().map(|thread| thread.id).collect::<HashSet<_>>().len(), seen.threads.len());
+    compare_the_dead("churn", &seen);
+}
+
+#[test]
+fn without_a_slot_a_thread_is_counted_as_missed() {
+    const THREADS: u64 = 32;
+    const SLOTS: u32 = 8;
+    let Some(seen) = Case::new("crowd").argument(THREADS.to_string()).slots(SLOTS).run() else { return };
+    seen.check();
+    // Slot 0 is none, and the leader has one.
+    let tracked = u64::from(SLOTS) - 2;
+    assert_eq!(seen.kernel, KernelLosses { tasks_missed: THREADS - tracked, ..KernelLosses::default() });
+    assert_eq!((seen.pairing, seen.slots_held), (PairingLosses::default(), 0));
+    let of = |number| seen.requests.iter().filter(|request| request.root().request == number).count() as u64;
+    // The leader before and after; of the many those with a slot; one thread when slots were free again.
+    assert_eq!([of(1), of(2), of(3), of(4)], [1, tracked, 1, 1]);
+    assert_eq!(seen.threads.len() as u64, tracked + 2);
+    compare("crowd", seen.request(3), seen.book.row(3), 0);
+}

@@ -1,0 +1,103 @@
+//! What was seen of a run, and what must hold for every run: all adds up, nests, and nothing is lost unsaid.
+//!
+//! It judges nothing of a single case.
+
+use std::{os::unix::process::ExitStatusExt as _, process::ExitStatus};
+
+use guestscope::{
+    health::KernelLosses,
+    phase::{Mark, PairingLosses, Phase, PhaseKind, Request, Thread, pairing::Output},
+};
+
+use crate::book::Book;
+
+/// Everything that was seen of a run.
+pub(crate) struct Seen {
+    pub(crate) status: ExitStatus,
+    pub(crate) book: Book,
+    /// Marked requests, in the order in which they ended.
+    pub(crate) requests: Vec<Request>,
+    /// Processes.
+    pub(crate) processes: Vec<Phase>,
+    pub(crate) threads: Vec<Thread>,
+    pub(crate) marks: Vec<Mark>,
+    pub(crate) kernel: KernelLosses,
+    pub(crate) pairing: PairingLosses,
+    pub(crate) undecodable: u64,
+    pub(crate) edges_read: u64,
+    /// Slots that were not given back.
+    pub(crate) slots_held: usize,
+    /// Ledgers that were looked at on the way.
+    pub(crate) ledgers_read: usize,
+}
+
+impl Seen {
+    /// Puts what pairing yielded where it belongs.
+    pub(crate) fn sort(&mut self, outputs: Vec<Output>) {
+        for output in outputs {
+            match output {
+                Output::Request(mut request) if request.root().kind == PhaseKind::Process => {
+                    self.processes.append(&mut request.phases);
+                }
+                Output::Request(request) => self.requests.push(request),
+                Output::Thread(thread) => self.threads.push(thread),
+                Output::Mark(mark) => self.marks.push(mark),
+            }
+        }
+    }
+
+    /// What holds for every run: it ended well, everything adds up and lies within what is around it.
+    pub(crate) fn check(&self) {
+        let killed_by_us = self.status.signal() == Some(libc::SIGKILL);
+        assert!(self.status.success() || killed_by_us, "the program ends well: {}", self.status);
+        assert_eq!(self.undecodable, 0);
+        for request in &self.requests {
+            assert_eq!(request.phases[0].id, request.phases[0].root);
+            for phase in &request.phases {
+                check_phase(phase, request);
+            }
+        }
+        for process in &self.processes {
+            assert_eq!(process.accounts.total_ns(), process.duration_ns, "{process:?}");
+        }
+        for thread in &self.threads {
+            assert_eq!(thread.accounts.total_ns(), thread.end_ns - thread.id.born_ns, "{thread:?}");
+        }
+    }
+
+    /// Nothing was lost, in the kernel or in pairing.
+    pub(crate) fn check_no_losses(&self) {
+        assert_eq!(self.kernel, KernelLosses::default());
+        assert_eq!(self.pairing, PairingLosses::default());
+        assert_eq!(self.slots_held, 0, "every slot was given back");
+        assert!(self.threads.iter().all(|thread| thread.exited), "{:?}", self.threads);
+    }
+
+    /// The outermost phase that the program gave this number.
+    pub(crate) fn request(&self, number: u64) -> &Phase {
+        let mut found = self.requests.iter().filter(|request| request.root().request == number);
+        let request = found.next().unwrap_or_else(|| panic!("request {number} was seen"));
+        assert!(found.next().is_none(), "request {number} was seen once");
+        request.root()
+    }
+
+    /// Phases inside the request of this number.
+    pub(crate) fn inside(&self, number: u64) -> &[Phase] {
+        let request = self.requests.iter().find(|request| request.root().request == number);
+        &request.unwrap_or_else(|| panic!("request {number} was seen")).phases[1..]
+    }
+}
+
+/// Invariant 1, and nesting: what lies inside a phase is no longer than it.
+fn check_phase(phase: &Phase, request: &Request) {
+    if phase.kind == PhaseKind::Queue {
+        assert_eq!(phase.accounts.total_ns(), 0);
+        return;
+    }
+    let on_threads_ns = phase.accounts.total_ns();
+    assert_eq!(on_threads_ns + phase.suspended_ns, phase.duration_ns, "{phase:?}");
+    let Some(parent) = phase.parent else { return };
+    let parent =
+        request.phases.iter().find(|other| other.id == parent).expect("the parent is of the request");
+    assert!(parent.start_ns <= phase.start_ns, "{phase:?} begins inside {parent:?}");
+}

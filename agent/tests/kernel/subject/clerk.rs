@@ -1,0 +1,150 @@
+//! Reads the kernel's books about the calling thread, and books a phase by reading them on both sides of each edge.
+//!
+//! Everything is opened and called once beforehand, so that a reading neither faults nor allocates. It compares
+//! nothing.
+
+use std::{
+    fmt::Write as _,
+    fs::{self, File},
+    io::Write as _,
+    os::unix::fs::FileExt as _,
+    path::{Path, PathBuf},
+};
+
+use crate::book::{Book, ENTRIES, Entry, Reading, Row};
+
+/// Nanoseconds of a unit in /proc/stat (USER_HZ is 100 on every architecture that we build for).
+const TICK_NS: u64 = 10_000_000;
+
+/// Whether the clocks are read before the slower books or after them: always on the edge's side.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Clocks {
+    First,
+    Last,
+}
+
+/// The books of one thread, open, and what was booked so far.
+pub(crate) struct Clerk {
+    tid: u64,
+    schedstat: File,
+    stat: File,
+    book: Book,
+}
+
+/// Appends a book to the file, in one write: other processes append to it too.
+pub(crate) fn append(book: &Book, path: &Path) {
+    let mut text = String::new();
+    for row in &book.rows {
+        write!(text, "row\t{}\t{}", row.number, row.tid).expect("a string takes it");
+        for value in row.readings.iter().flatten() {
+            write!(text, "\t{value}").expect("a string takes it");
+        }
+        text.push('\n');
+    }
+    for (name, value) in &book.facts {
+        writeln!(text, "fact\t{name}\t{value}").expect("a string takes it");
+    }
+    let file = fs::OpenOptions::new().append(true).create(true).open(path);
+    file.and_then(|mut file| file.write_all(text.as_bytes())).expect("the book can be written");
+}
+
+/// A clock in ns.
+pub(crate) fn clock_ns(clock: libc::clockid_t) -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the structure lives across the call.
+    unsafe { libc::clock_gettime(clock, &raw mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// CLOCK_MONOTONIC in ns.
+pub(crate) fn now_ns() -> u64 {
+    clock_ns(libc::CLOCK_MONOTONIC)
+}
+
+/// The calling thread's number as the mounted /proc counts, which a new PID namespace does not change.
+pub(crate) fn tid() -> u64 {
+    let link = fs::read_link("/proc/thread-self").expect("/proc is mounted");
+    let number = link.file_name().and_then(|name| name.to_str()?.parse().ok());
+    number.expect("/proc/thread-self ends with a number")
+}
+
+impl Clerk {
+    /// Opens the calling thread's books.
+    pub(crate) fn new() -> Self {
+        let open = |path: PathBuf| File::open(path).expect("/proc is mounted");
+        let clerk = Clerk {
+            tid: tid(),
+            schedstat: open("/proc/thread-self/schedstat".into()),
+            stat: open("/proc/stat".into()),
+            book: Book { rows: Vec::with_capacity(64), facts: Vec::new() },
+        };
+        // The first call of the library waits for the agent, which must not stand between two readings. Those of the
+        // kernel's fault pages in.
+        guestscope_marker::mark("ready");
+        for clocks in [Clocks::First, Clocks::Last] {
+            clerk.read(clocks);
+        }
+        clerk
+    }
+
+    /// Runs `body` as the request `name` with this number, and books it.
+    pub(crate) fn book<R>(&mut self, name: &str, number: u64, body: impl FnOnce() -> R) -> R {
+        let before = self.read(Clocks::Last);
+        let request = guestscope_marker::request(name, number);
+        let begun = self.read(Clocks::First);
+        let result = body();
+        let ending = self.read(Clocks::Last);
+        request.end();
+        let after = self.read(Clocks::First);
+        self.book.rows.push(Row { number, tid: self.tid, readings: [before, begun, ending, after] });
+        result
+    }
+
+    /// Writes down a number.
+    pub(crate) fn fact(&mut self, name: &str, value: u64) {
+        self.book.facts.push((name.to_owned(), value));
+    }
+
+    /// What was booked.
+    pub(crate) fn close(self) -> Book {
+        self.book
+    }
+
+    fn read(&self, clocks: Clocks) -> Reading {
+        let mut reading = [0; ENTRIES];
+        if clocks == Clocks::First {
+            read_clocks(&mut reading);
+        }
+        let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+        // SAFETY: the structure lives across the call, and all zeros are a value of it.
+        let usage = unsafe {
+            libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr());
+            usage.assume_init()
+        };
+        reading[Entry::Voluntary as usize] = usage.ru_nvcsw as u64;
+        reading[Entry::Involuntary as usize] = usage.ru_nivcsw as u64;
+        reading[Entry::MinorFaults as usize] = usage.ru_minflt as u64;
+        reading[Entry::MajorFaults as usize] = usage.ru_majflt as u64;
+        reading[Entry::RunDelay as usize] = field(&self.schedstat, 1);
+        reading[Entry::Steal as usize] = field(&self.stat, 8) * TICK_NS;
+        if clocks == Clocks::Last {
+            read_clocks(&mut reading);
+        }
+        reading
+    }
+}
+
+fn read_clocks(reading: &mut Reading) {
+    reading[Entry::Cpu as usize] = clock_ns(libc::CLOCK_THREAD_CPUTIME_ID);
+    reading[Entry::Monotonic as usize] = now_ns();
+}
+
+/// A number of a file's first line, counted from 0 between blanks.
+fn field(file: &File, index: usize) -> u64 {
+    let mut text = [0_u8; 256];
+    let bytes = file.read_at(&mut text, 0).expect("the file of /proc can be read");
+    let line = text[..bytes].split(|&byte| byte == b'\n').next().unwrap_or_default();
+    let mut fields = line.split(|&byte| byte == b' ').filter(|field| !field.is_empty());
+    let digits = fields.nth(index).expect("the line has the field");
+    digits.iter().fold(0, |value, digit| value * 10 + u64::from(digit - b'0'))
+}

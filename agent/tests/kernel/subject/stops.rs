@@ -1,0 +1,145 @@
+//! Cases in which somebody else keeps the program from running: by a stop signal, by the freezer of its cgroup.
+//!
+//! A forked child does it to its parent, watches that it happened, and writes down how long it lasted at least.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    thread,
+    time::Duration,
+};
+
+use nix::{
+    sys::{
+        signal::{Signal, kill},
+        wait::waitpid,
+    },
+    unistd::{ForkResult, Pid, fork, getppid},
+};
+
+use crate::{Case, Subject, clerk::now_ns, spin};
+
+/// By name.
+pub(crate) const CASES: &[Case] = &[("stop", stop), ("freeze", freeze)];
+
+/// How long the parent is kept.
+const KEPT: Duration = Duration::from_millis(150);
+/// The longest that anything here is waited for.
+const PATIENCE_NS: u64 = 5_000_000_000;
+
+/// Books the parent's work while the child does `keep` to it.
+fn keep_parent(subject: &Subject, keep: impl FnOnce(Pid)) {
+    // SAFETY: this program has one thread, so the child may do what it likes.
+    match unsafe { fork() }.expect("processes are left") {
+        ForkResult::Child => {
+            keep(getppid());
+            // SAFETY: ends the child without running what the parent registered for its own end.
+            unsafe { libc::_exit(0) };
+        }
+        ForkResult::Parent { child } => {
+            subject.clerk(|clerk| {
+                clerk.book("work", 1, || {
+                    // Until the child has written its line, and spinning: the CPU is what this is kept from.
+                    let start_ns = now_ns();
+                    while subject.lines() == 0 && now_ns() - start_ns < PATIENCE_NS {
+                        spin(Duration::from_millis(5));
+                    }
+                });
+            });
+            waitpid(child, None).expect("the child is ours");
+        }
+    }
+}
+
+/// Waits until it is true, but not for ever.
+fn wait_until(true_now: impl Fn() -> bool) -> bool {
+    let start_ns = now_ns();
+    while !true_now() {
+        if now_ns() - start_ns > PATIENCE_NS {
+            return false;
+        }
+        thread::sleep(Duration::from_micros(200));
+    }
+    true
+}
+
+/// The letter of a process's state.
+fn state(process: Pid) -> Option<char> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    stat.rsplit(") ").next()?.chars().next()
+}
+
+fn stop(subject: &Subject) {
+    keep_parent(subject, |parent| {
+        thread::sleep(Duration::from_millis(20));
+        kill(parent, Signal::SIGSTOP).expect("it is ours");
+        let stopped = wait_until(|| state(parent) == Some('T'));
+        let start_ns = now_ns();
+        thread::sleep(KEPT);
+        let kept_ns = now_ns() - start_ns;
+        kill(parent, Signal::SIGCONT).expect("it is ours");
+        subject.fact("kept_ns", if stopped { kept_ns } else { 0 });
+    });
+}
+
+/// Files of a freezer: the group to make, the switch in it, what to write, and where it says that it happened.
+struct Freezer {
+    group: PathBuf,
+    switch: &'static str,
+    words: [&'static str; 2],
+    shows: (&'static str, &'static str),
+    /// The group to go back to.
+    home: PathBuf,
+}
+
+/// The freezer of the hierarchy that the first argument names (`v1`, `v2`).
+fn freezer(version: &str) -> Option<Freezer> {
+    let name = format!("guestscope-test-{}", std::process::id());
+    let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
+    let mount =
+        mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>()).find(|fields| match version {
+            "v1" => fields[2] == "cgroup" && fields[3].split(',').any(|option| option == "freezer"),
+            _ => fields[2] == "cgroup2",
+        })?;
+    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let own =
+        groups.lines().map(|line| line.splitn(3, ':').collect::<Vec<_>>()).find(|fields| match version {
+            "v1" => fields[1] == "freezer",
+            _ => fields[0] == "0",
+        })?;
+    let home = Path::new(mount[1]).join(own[2].trim_start_matches('/'));
+    Some(Freezer {
+        group: home.join(name),
+        switch: if version == "v1" { "freezer.state" } else { "cgroup.freeze" },
+        words: if version == "v1" { ["FROZEN", "THAWED"] } else { ["1", "0"] },
+        shows: if version == "v1" { ("freezer.state", "FROZEN") } else { ("cgroup.events", "frozen 1") },
+        home,
+    })
+}
+
+/// Writes down `refused` where there is no such freezer.
+fn freeze(subject: &Subject) {
+    let Some(freezer) = freezer(&subject.arguments[0]) else { return subject.fact("refused", 1) };
+    if fs::create_dir(&freezer.group).is_err() {
+        return subject.fact("refused", 1);
+    }
+    keep_parent(subject, |parent| {
+        thread::sleep(Duration::from_millis(20));
+        let member = parent.to_string();
+        let moved = fs::write(freezer.group.join("cgroup.procs"), &member);
+        let switch = freezer.group.join(freezer.switch);
+        let frozen = moved.and_then(|()| fs::write(&switch, freezer.words[0]));
+        let shows = || {
+            let text = fs::read_to_string(freezer.group.join(freezer.shows.0)).unwrap_or_default();
+            text.lines().any(|line| line == freezer.shows.1)
+        };
+        let is_kept = frozen.is_ok() && wait_until(shows);
+        let start_ns = now_ns();
+        thread::sleep(KEPT);
+        let kept_ns = now_ns() - start_ns;
+        let _ = fs::write(&switch, freezer.words[1]);
+        let _ = fs::write(freezer.home.join("cgroup.procs"), &member);
+        subject.fact("kept_ns", if is_kept { kept_ns } else { 0 });
+    });
+    fs::remove_dir(&freezer.group).expect("the group is empty");
+}

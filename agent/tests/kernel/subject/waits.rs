@@ -1,0 +1,163 @@
+//! Cases that wait: for time, for another thread, for a pipe, for a socket, for a descriptor.
+//!
+//! Where the program can measure its calls itself it writes down `calls_ns`: the waits lie inside them.
+
+use std::{
+    fs::File,
+    io::Read as _,
+    net::{TcpListener, TcpStream},
+    os::{
+        fd::{AsRawFd as _, OwnedFd},
+        unix::net::UnixStream,
+    },
+    ptr,
+    sync::{Condvar, Mutex},
+    thread,
+    time::Duration,
+};
+
+use crate::{Case, Subject, clerk::now_ns};
+
+/// By name.
+pub(crate) const CASES: &[Case] = &[
+    ("sleep", sleep),
+    ("lock", lock),
+    ("pipe", pipe),
+    ("recv", |subject| sockets(subject, false)),
+    ("read", |subject| sockets(subject, true)),
+    ("accept", accept),
+    ("poll", |subject| timeouts(subject, poll)),
+    ("ppoll", |subject| timeouts(subject, ppoll)),
+    ("select", |subject| timeouts(subject, select)),
+    ("epoll", |subject| timeouts(subject, epoll)),
+];
+
+/// Waits with a timeout, and how long each is.
+const TIMEOUTS: u64 = 40;
+const TIMEOUT: Duration = Duration::from_millis(10);
+/// Times a ball goes to and fro.
+const ROUNDS: usize = 3000;
+
+/// Books `TIMEOUTS` calls, measures them, and writes down what was asked for.
+fn timeouts(subject: &Subject, call: fn()) {
+    subject.clerk(|clerk| {
+        call();
+        let calls_ns = clerk.book("wait", 1, || {
+            let start_ns = now_ns();
+            (0..TIMEOUTS).for_each(|_| call());
+            now_ns() - start_ns
+        });
+        clerk.fact("calls_ns", calls_ns);
+        clerk.fact("asked_ns", TIMEOUTS * TIMEOUT.as_nanos() as u64);
+        clerk.fact("calls", TIMEOUTS);
+    });
+}
+
+fn sleep(subject: &Subject) {
+    timeouts(subject, || thread::sleep(TIMEOUT));
+}
+
+fn poll() {
+    // SAFETY: no descriptors are passed.
+    unsafe { libc::poll(ptr::null_mut(), 0, TIMEOUT.as_millis() as i32) };
+}
+
+fn ppoll() {
+    let time = libc::timespec { tv_sec: 0, tv_nsec: i64::from(TIMEOUT.subsec_nanos()) };
+    // SAFETY: no descriptors and no mask are passed; the time lives across the call.
+    unsafe { libc::ppoll(ptr::null_mut(), 0, &raw const time, ptr::null()) };
+}
+
+fn select() {
+    let mut time = libc::timeval { tv_sec: 0, tv_usec: i64::from(TIMEOUT.subsec_micros()) };
+    // SAFETY: no descriptors are passed; the time lives across the call.
+    unsafe { libc::select(0, ptr::null_mut(), ptr::null_mut(), ptr::null_mut(), &raw mut time) };
+}
+
+fn epoll() {
+    let mut event = libc::epoll_event { events: 0, u64: 0 };
+    // SAFETY: the descriptor is made and closed here; the event lives across the call.
+    unsafe {
+        let set = libc::epoll_create1(libc::EPOLL_CLOEXEC);
+        libc::epoll_wait(set, &raw mut event, 1, TIMEOUT.as_millis() as i32);
+        libc::close(set);
+    }
+}
+
+/// Two threads hand a turn to each other under a mutex, by a condition variable.
+fn lock(subject: &Subject) {
+    let (turn, bell) = (Mutex::new(0), Condvar::new());
+    subject.clerks(2, |player, clerk| {
+        clerk.book("wait", player as u64 + 1, || {
+            for _ in 0..ROUNDS {
+                let mut turn = turn.lock().expect("no player panics");
+                while *turn != player {
+                    turn = bell.wait(turn).expect("no player panics");
+                }
+                *turn = 1 - player;
+                bell.notify_one();
+            }
+        });
+    });
+}
+
+/// Two threads throw a byte to and fro: each reads its own end and writes the other's. The first one serves.
+fn ping_pong(subject: &Subject, ends: [(impl std::io::Read + Send, impl std::io::Write + Send); 2]) {
+    let ends = ends.map(|end| Mutex::new(Some(end)));
+    subject.clerks(2, |player, clerk| {
+        let (mut from, mut to) = ends[player].lock().expect("nobody panics").take().expect("taken once");
+        clerk.book("wait", player as u64 + 1, || {
+            let mut byte = [0];
+            for _ in 0..ROUNDS {
+                if player == 0 {
+                    to.write_all(&byte).expect("the other end is open");
+                }
+                from.read_exact(&mut byte).expect("the other end is open");
+                if player == 1 {
+                    to.write_all(&byte).expect("the other end is open");
+                }
+            }
+        });
+    });
+}
+
+fn pipe(subject: &Subject) {
+    let pipes = [std::io::pipe(), std::io::pipe()].map(|pipe| pipe.expect("descriptors are left"));
+    let [(first_reads, second_writes), (second_reads, first_writes)] = pipes;
+    ping_pong(subject, [(first_reads, first_writes), (second_reads, second_writes)]);
+}
+
+/// Over a pair of sockets: by recv, or by read, which the descriptor alone tells from a file's.
+fn sockets(subject: &Subject, as_files: bool) {
+    let (first, second) = UnixStream::pair().expect("descriptors are left");
+    let clone = |socket: &UnixStream| socket.try_clone().expect("descriptors are left");
+    if as_files {
+        let file = |socket: &UnixStream| File::from(OwnedFd::from(clone(socket)));
+        ping_pong(subject, [(file(&first), file(&first)), (file(&second), file(&second))]);
+    } else {
+        ping_pong(subject, [(clone(&first), clone(&first)), (clone(&second), clone(&second))]);
+    }
+}
+
+/// Accepts connections that come late, and reads until the peer is gone.
+fn accept(subject: &Subject) {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("the loopback device is up");
+    let address = listener.local_addr().expect("it is bound");
+    let connecting = thread::spawn(move || {
+        for _ in 0..TIMEOUTS {
+            thread::sleep(TIMEOUT / 2);
+            drop(TcpStream::connect(address).expect("somebody listens"));
+        }
+    });
+    subject.clerk(|clerk| {
+        clerk.book("wait", 1, || {
+            for _ in 0..TIMEOUTS {
+                let (mut stream, _) = listener.accept().expect("a connection comes");
+                let mut rest = [0; 8];
+                assert_eq!(stream.read(&mut rest).expect("the peer closes"), 0);
+            }
+        });
+        clerk.fact("descriptor", listener.as_raw_fd() as u64);
+    });
+    connecting.join().expect("it does not panic");
+}
