@@ -85,10 +85,10 @@ fn load_empty(marker: Option<&std::path::Path>) -> anyhow::Result<Ebpf> {
     let mut ebpf = EbpfLoader::new().load(EMPTY)?;
     let btf = aya::Btf::from_sys_fs()?;
     for (name, program) in ebpf.programs_mut() {
-        match program {
-            Program::BtfTracePoint(program) => attach_tracepoint(program, name, &btf)?,
-            Program::UProbe(program) => attach_marker(program, marker)?,
-            _ => bail!("unexpected program: {name}"),
+        if let Program::BtfTracePoint(program) = program {
+            attach_tracepoint(program, name, &btf)?;
+        } else if let Program::UProbe(program) = program {
+            attach_marker(program, marker)?;
         }
     }
     Ok(ebpf)

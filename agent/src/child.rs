@@ -159,9 +159,11 @@ pub fn spawn(
     };
     // SAFETY: between fork and exec only system calls are made, and no memory is allocated.
     unsafe { start.pre_exec(become_child) };
-    start.spawn().map_err(|source| match source.kind() {
-        io::ErrorKind::NotFound => ChildError::NotFound(program.to_owned()),
-        _ => ChildError::NotRunnable { command: program.to_owned(), source },
+    start.spawn().map_err(|source| {
+        if source.kind() == io::ErrorKind::NotFound {
+            return ChildError::NotFound(program.to_owned());
+        }
+        ChildError::NotRunnable { command: program.to_owned(), source }
     })
 }
 

@@ -16,7 +16,11 @@ use aya::{
     maps::{Array, MapData, PerCpuArray, Queue, RingBuf},
     programs::{BtfTracePoint, Program, RawTracePoint, UProbe, uprobe::UProbeScope},
 };
-use guestscope_ebpf::{Counter, SLOTS, fields::{FIELDS, Field}, ledger::Ledger};
+use guestscope_ebpf::{
+    Counter, SLOTS,
+    fields::{FIELDS, Field},
+    ledger::Ledger,
+};
 
 use crate::{
     health::{KernelLosses, Outcome, Verdict},

@@ -1,5 +1,4 @@
 //! Arguments in, exit code out.
-#![expect(clippy::exit, reason = "the program's own exit code is passed on from here, and nowhere else")]
 
 use clap::Parser as _;
 use guestscope::{

@@ -170,7 +170,8 @@ fn make_folder() -> io::Result<PathBuf> {
         {
             continue;
         }
-        let folder = Path::new(place).join(format!("guestscope-{}-{}", std::process::id(), crate::clock::now_ns()));
+        let folder =
+            Path::new(place).join(format!("guestscope-{}-{}", std::process::id(), crate::clock::now_ns()));
         match std::fs::DirBuilder::new().mode(0o711).create(&folder) {
             Ok(()) => {
                 // The umask may have taken the others' search permission.

@@ -3,6 +3,10 @@
 //! It has no clock, no kernel and no memory of its own: the BPF programs drive it with events, host tests with any
 //! order of them. Each event charges the interval since the last one to exactly one account (a wake-up may cut it in
 //! two), so the accounts always add up to the thread's life. It never decides what a syscall means.
+#![expect(
+    clippy::inline_always,
+    reason = "a call costs a BPF program more than the body, and some kernels' verifiers refuse it"
+)]
 
 use crate::{ACCOUNTS, Account};
 

@@ -229,6 +229,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::print_stdout, reason = "a test says what it skips")]
     fn the_owner_is_whom_the_caller_names() {
         if !Uid::effective().is_root() {
             println!("skipped: the_owner_is_whom_the_caller_names: only root may give files away");

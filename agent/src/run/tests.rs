@@ -149,7 +149,7 @@ fn marks() -> impl Strategy<Value = Vec<Mark>> {
 
 /// A label for every third phase, so that there are some of each kind.
 fn label(phase: &Phase) -> Option<String> {
-    (phase.id % 3 == 0).then(|| format!("cause-{}", phase.id % 7))
+    phase.id.is_multiple_of(3).then(|| format!("cause-{}", phase.id % 7))
 }
 
 proptest! {
@@ -168,9 +168,15 @@ proptest! {
                 folder.flush();
             }
         }
-        threads.iter().for_each(|thread| folder.append_thread(thread));
-        samples.iter().for_each(|sample| folder.append_sample(sample));
-        marks.iter().for_each(|mark| folder.append_mark(mark));
+        for thread in &threads {
+            folder.append_thread(thread);
+        }
+        for sample in &samples {
+            folder.append_sample(sample);
+        }
+        for mark in &marks {
+            folder.append_mark(mark);
+        }
         folder.flush();
         let path = folder.path().to_owned();
         let check = |path: &Path| -> std::result::Result<(), TestCaseError> {
@@ -257,7 +263,9 @@ proptest! {
     ) {
         let parent = tempfile::tempdir().unwrap();
         let mut folder = folder(parent.path());
-        requests.iter().for_each(|request| folder.append_request(request));
+        for request in &requests {
+            folder.append_request(request);
+        }
         folder.flush();
         let path = folder.path().to_owned();
         let file = if closed { close(folder); "phases.parquet" } else { drop(folder); "phases.arrows" };

@@ -106,6 +106,7 @@ fn close(
     Ok(folder.close(finish, explain, &mut |_, _| {})?)
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "takes what `close` gives, and nobody needs it afterwards")]
 fn first_error(closed: run::Closed) -> Option<String> {
     closed.errors.first().map(ToString::to_string)
 }

@@ -34,7 +34,7 @@ impl Identity {
 
     /// The run id as text.
     pub(super) fn run_id_text(&self) -> String {
-        self.run_id.iter().map(|byte| format!("{byte:02x}")).collect()
+        format!("{:032x}", u128::from_be_bytes(self.run_id))
     }
 }
 
@@ -107,7 +107,13 @@ pub(super) fn pair(clock: ClockPair) -> run::ClockPair {
 }
 
 /// What the terminal says of the run itself.
-pub(super) fn for_terminal(identity: &Identity, guest: &Guest, folder: &Path, wall: Duration, exit: Exit) -> RunFacts {
+pub(super) fn for_terminal(
+    identity: &Identity,
+    guest: &Guest,
+    folder: &Path,
+    wall: Duration,
+    exit: Exit,
+) -> RunFacts {
     RunFacts {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         scenario: guest.scenario(),

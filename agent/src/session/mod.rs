@@ -55,7 +55,7 @@ const TICK: Duration = Duration::from_millis(50);
 /// Between two rows of `samples`.
 const SAMPLE: Duration = Duration::from_secs(1);
 /// Between two pairs of clocks: NTP slews at most 0.5 ms per second.
-const CLOCKS: Duration = Duration::from_secs(60);
+const CLOCKS: Duration = Duration::from_mins(1);
 
 /// A run in progress.
 struct Session {
@@ -78,7 +78,8 @@ pub fn run(arguments: &RunArguments) -> anyhow::Result<i32> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let loaded = loader::load(LoadOptions { slots: arguments.max_threads, log: arguments.kernel_log })?;
-        let rendezvous = Rendezvous::open(run_as.as_ref()).context("making the meeting place of the markers")?;
+        let rendezvous =
+            Rendezvous::open(run_as.as_ref()).context("making the meeting place of the markers")?;
         cost.attached();
         let (session, child) = start(arguments, run_as.as_ref(), cost, loaded, rendezvous)?;
         observe(session, child, arguments).await

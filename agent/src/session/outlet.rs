@@ -155,7 +155,8 @@ impl Outlet {
     /// Starts the thread.
     pub(super) fn start(sinks: Sinks) -> std::io::Result<Self> {
         let (sender, receiver) = sync_channel(BATCHES);
-        let thread = std::thread::Builder::new().name("outlet".to_owned()).spawn(move || sinks.run(&receiver))?;
+        let thread =
+            std::thread::Builder::new().name("outlet".to_owned()).spawn(move || sinks.run(&receiver))?;
         Ok(Self { sender, thread, requests_lost: 0 })
     }
 

@@ -1,4 +1,9 @@
 //! The run folder as its users meet it: names, owners, manifests of other versions, things that go wrong.
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test may stop at once, and says what it skips"
+)]
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, sync::Arc};
 
