@@ -288,6 +288,8 @@ fn bpf_linker(xtask: &Xtask, builder: Builder, version: &Version) -> Result<Opti
         install.args(["install", "bpf-linker", "--version", BPF_LINKER, "--locked", "--no-default-features"]);
         install.args(["--features", &feature, "--no-track", "--force"]);
         install.arg("--root").arg(at).arg("--target-dir").arg(at.join("build"));
+        // Its work is LLVM's; symbols for debugging would make up most of it.
+        install.env("CARGO_PROFILE_RELEASE_DEBUG", "false").env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1");
         run.check(install.env("LLVM_PREFIX", &llvm).current_dir(at))?;
         run.check(Command::new(at.join("bin/bpf-linker")).arg("--version"))?;
         fs::remove_dir_all(at.join("build")).context("build folder of bpf-linker")
