@@ -1,16 +1,14 @@
 //! ResNet-50 and the preparation of pictures against torchvision: always against a few of its numbers, and against
-//! whole tensors where GUESTSCOPE_PYTHON names a Python with torch, torchvision, Pillow and safetensors.
+//! whole tensors with the feature `torchvision-tests`, where GUESTSCOPE_TORCHVISION_PYTHON names a Python with torch,
+//! torchvision, Pillow and safetensors (5 GB, so `cargo xtask test` leaves it out).
 #![cfg(feature = "torch")]
 
-use std::{io::Write as _, process::Command};
-
-use guestscope_workloads::{
-    data::{
-        image::{Preparer, VALUES},
-        photo::Photographer,
-    },
-    infer::{RESNET50_PARAMETERS, resnet::ResNet50},
+#[cfg(feature = "torchvision-tests")]
+use guestscope_workloads::data::{
+    image::{Preparer, VALUES},
+    photo::Photographer,
 };
+use guestscope_workloads::infer::{RESNET50_PARAMETERS, resnet::ResNet50};
 use tch::{Kind, Tensor};
 
 /// One thread, for tests that run side by side.
@@ -57,22 +55,22 @@ fn a_wrong_input_is_an_error_and_no_crash() {
 }
 
 /// The script draws weights (all of them, the running statistics too), prepares the picture, computes the logits.
+#[cfg(feature = "torchvision-tests")]
 #[test]
 fn agrees_with_the_whole_of_torchvision() {
-    let Some(python) = std::env::var_os("GUESTSCOPE_PYTHON") else {
-        // Not by println, which the test harness keeps to itself when a test passes.
-        let reason = "GUESTSCOPE_PYTHON names no Python with torchvision";
-        writeln!(std::io::stdout(), "\nskipped: agrees_with_the_whole_of_torchvision: {reason}").unwrap();
-        return;
-    };
+    let python = std::env::var_os("GUESTSCOPE_TORCHVISION_PYTHON").expect("a Python with torchvision");
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     let jpeg = Photographer::new(1).picture(0).to_jpeg().unwrap();
     std::fs::write(at("picture.jpg"), &jpeg).unwrap();
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/torchvision_reference.py");
     // The Python brings its own libtorch.
-    let status =
-        Command::new(python).arg(script).arg(folder.path()).env_remove("LD_LIBRARY_PATH").status().unwrap();
+    let status = std::process::Command::new(python)
+        .arg(script)
+        .arg(folder.path())
+        .env_remove("LD_LIBRARY_PATH")
+        .status()
+        .unwrap();
     assert!(status.success(), "{script}: {status}");
 
     let reference: std::collections::HashMap<String, Tensor> =

@@ -3,19 +3,16 @@
 //! Yields [`need`] for what a verb cannot do without and [`want`] for what it can. It changes no package source
 //! and upgrades nothing that is installed; package lists are refreshed only when a package cannot be found.
 
-use std::{collections::HashSet, process::Command, time::Duration};
+use std::{collections::HashSet, process::Command};
 
 use anyhow::Result;
 use nix::unistd::geteuid;
 
 use crate::{
     Xtask,
-    command::{self, Run},
+    command::{self, LIMIT, Run},
     failure::failure,
 };
-
-/// Far beyond any honest time: it ends what hangs.
-const LIMIT: Duration = Duration::from_hours(1);
 
 /// Installs what is missing of `packages`, or fails with the command that the user may run.
 pub(crate) fn need(xtask: &Xtask, packages: &[&str]) -> Result<()> {

@@ -3,14 +3,17 @@
 //! Yields their paths. Both are release builds with one fixed choice of packages and features, so that cargo builds
 //! each crate once for all verbs. It does not run them.
 
-use std::{path::PathBuf, process::Command, time::Duration};
+use std::{path::PathBuf, process::Command};
 
 use anyhow::Result;
 
-use crate::{Xtask, command::Run, libtorch::Libtorch, toolchain::Toolchain};
+use crate::{
+    Xtask,
+    command::{LIMIT, Run},
+    libtorch::Libtorch,
+    toolchain::Toolchain,
+};
 
-/// Far beyond any honest time: it ends what hangs.
-pub(crate) const LIMIT: Duration = Duration::from_hours(1);
 pub(crate) const AGENT: &str = "guestscope";
 pub(crate) const WORKLOADS: &str = "guestscope-workloads";
 

@@ -28,14 +28,6 @@ pub(crate) struct Cache {
     held: Option<File>,
 }
 
-/// One finished entry.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
-    pub(crate) path: PathBuf,
-    /// Whether it was made just now.
-    pub(crate) fresh: bool,
-}
-
 impl Cache {
     /// Opens the cache of this user: `$GUESTSCOPE_CACHE`, else `guestscope` under `$XDG_CACHE_HOME` or `~/.cache`.
     /// Waits until no other verb works in it.
@@ -86,10 +78,10 @@ impl Cache {
     }
 
     /// The finished entry, if it is there.
-    pub(crate) fn finished(&self, name: &str, inputs: &[&str]) -> Option<Entry> {
+    pub(crate) fn finished(&self, name: &str, inputs: &[&str]) -> Option<PathBuf> {
         let path = self.address(name, inputs);
         let stamp = fs::read_to_string(path.join(STAMP)).ok()?;
-        (stamp.trim() == hash(inputs)).then_some(Entry { path, fresh: false })
+        (stamp.trim() == hash(inputs)).then_some(path)
     }
 
     /// The entry made from `inputs`: found, or made by `make` in a partial folder that a rename finishes.
@@ -99,9 +91,9 @@ impl Cache {
         name: &str,
         inputs: &[&str],
         make: impl FnOnce(&Path) -> Result<()>,
-    ) -> Result<Entry> {
-        if let Some(entry) = self.finished(name, inputs) {
-            return Ok(entry);
+    ) -> Result<PathBuf> {
+        if let Some(path) = self.finished(name, inputs) {
+            return Ok(path);
         }
         let path = self.address(name, inputs);
         let partial = path.with_added_extension("partial");
@@ -114,7 +106,7 @@ impl Cache {
             fs::remove_dir_all(&path).with_context(|| format!("folder: {}", path.display()))?;
         }
         fs::rename(&partial, &path).with_context(|| format!("folder: {}", path.display()))?;
-        Ok(Entry { path, fresh: true })
+        Ok(path)
     }
 
     /// Removes unfinished work on other versions of the entry: nobody will go on with it.
@@ -189,10 +181,9 @@ mod tests {
         assert_eq!(fs::metadata(cache.root()).unwrap().permissions().mode() & 0o777, 0o700);
         let first = cache.ensure("tool", &["1.0"], |at| Ok(fs::write(at.join("x"), "1")?)).unwrap();
         let again = cache.ensure("tool", &["1.0"], |_| bail!("made twice")).unwrap();
-        assert!(first.fresh && !again.fresh);
-        assert_eq!(first.path, again.path);
-        assert_eq!(cache.address("tool", &["1.0"]), again.path);
-        assert_eq!(fs::read_to_string(again.path.join("x")).unwrap(), "1");
+        assert_eq!(first, again);
+        assert_eq!(cache.address("tool", &["1.0"]), again);
+        assert_eq!(fs::read_to_string(again.join("x")).unwrap(), "1");
     }
 
     #[test]
@@ -201,7 +192,7 @@ mod tests {
         let cache = Cache::at(folder.path().to_owned()).unwrap();
         let old = cache.ensure("tool", &["1.0"], |_| Ok(())).unwrap();
         let new = cache.ensure("tool", &["1.1"], |_| Ok(())).unwrap();
-        assert!(new.fresh && old.path != new.path && old.path.exists());
+        assert!(old != new && old.exists() && new.exists());
     }
 
     #[test]
@@ -213,11 +204,9 @@ mod tests {
             bail!("interrupted")
         });
         assert!(stopped.is_err() && cache.finished("tool", &["1"]).is_none());
-        let entry = cache.ensure("tool", &["1"], |at| {
-            assert_eq!(fs::read_to_string(at.join("half"))?, "downloaded");
-            Ok(())
-        });
-        assert!(entry.unwrap().fresh);
+        let entry =
+            cache.ensure("tool", &["1"], |at| Ok(fs::rename(at.join("half"), at.join("whole"))?)).unwrap();
+        assert_eq!(fs::read_to_string(entry.join("whole")).unwrap(), "downloaded");
     }
 
     #[test]
@@ -239,9 +228,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let cache = Cache::at(folder.path().to_owned()).unwrap();
         let entry = cache.ensure("tool", &["1"], |at| Ok(fs::write(at.join("old"), "")?)).unwrap();
-        fs::write(entry.path.join(super::STAMP), "something else").unwrap();
+        fs::write(entry.join(super::STAMP), "something else").unwrap();
         let entry = cache.ensure("tool", &["1"], |_| Ok(())).unwrap();
-        assert!(entry.fresh && !entry.path.join("old").exists());
+        assert!(entry.exists() && !entry.join("old").exists());
     }
 
     #[test]

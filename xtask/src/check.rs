@@ -95,7 +95,7 @@ fn bpf_item(xtask: &Xtask, toolchain: &Toolchain) -> Item {
 fn item(xtask: &Xtask, name: &'static str, command: &mut Command) -> Item {
     let step = xtask.progress.step(name);
     let log = xtask.log(&format!("check-{}", name.replace(' ', "-")));
-    match (Run { step: &step, log: &log, limit: artifact::LIMIT }).finish(command) {
+    match (Run { step: &step, log: &log, limit: command::LIMIT }).finish(command) {
         Ok(finished) if finished.status.success() => {
             let warnings = finished.text.lines().filter(|line| line.starts_with("warning: ")).count();
             step.done(if warnings > 0 {

@@ -19,6 +19,8 @@ use crate::{failure::failure, process, progress::Step, redact::hide_hosts};
 
 /// How many lines of a failed command are repeated in its error.
 const TAIL_LINES: usize = 20;
+/// Far beyond any honest time of setting up or building: it ends what hangs.
+pub(crate) const LIMIT: Duration = Duration::from_hours(1);
 /// How long output may still trickle in after the child has ended, from a grandchild that kept the pipe.
 const DRAIN: Duration = Duration::from_secs(2);
 

@@ -146,7 +146,7 @@ impl Jaeger {
         let config = folder.join("jaeger.yaml");
         crate::cache::write_whole(&config, CONFIG.as_bytes())?;
         let step = xtask.progress.step("Jaeger");
-        let log = xtask.log("jaeger");
+        let log = xtask.log("jaeger-run");
         let origin = way.to_string();
         if let Way::Container(engine) = way {
             let log = xtask.log("jaeger-pull");

@@ -3,16 +3,20 @@
 //! Yields [`Libtorch`]: headers, libtorch_cpu, libc10, libgomp and the two CUDA libraries that libtorch_cpu names
 //! (0.5 GB of 1.2). It leaves libtorch_cuda out, and says so to the linker by a script in place of libtorch.so.
 
-use std::{env, fs, path::Path, path::PathBuf, process::Command, time::Duration};
+use std::{env, fs, path::Path, path::PathBuf, process::Command};
 
 use anyhow::{Context as _, Result};
 
-use crate::{Xtask, command::Run, failure::failure, python::Python};
+use crate::{
+    Xtask,
+    command::Run,
+    failure::failure,
+    python::Python,
+    setup::{self, Wanted},
+};
 
 const REQUIREMENTS: &str = include_str!("../libtorch.requirements.txt");
 const UNPACK: &str = include_str!("unpack_wheels.py");
-/// Far beyond any honest time: it ends what hangs.
-const LIMIT: Duration = Duration::from_hours(1);
 /// The wheels are for this machine type only.
 const MACHINE: &str = "x86_64";
 /// What a program on the CPU includes, links or loads.
@@ -45,26 +49,10 @@ impl Libtorch {
         }
         let members = MEMBERS.join(" ");
         let inputs = [REQUIREMENTS, &members, LIBTORCH_SO];
-        if let Some(entry) = xtask.cache.finished("libtorch", &inputs) {
-            xtask.progress.present("libtorch 2.13.0 for the CPU", "present");
-            return Ok(Self { folder: entry.path });
-        }
-        let python = Python::bare(xtask)?;
-        let step = xtask.progress.step("libtorch 2.13.0 for the CPU (540 MB to download)");
-        let entry = xtask.cache.ensure("libtorch", &inputs, |at| {
-            let log = xtask.log("libtorch");
-            fill(&Run { step: &step, log: &log, limit: LIMIT }, &python, at)
-        });
-        match entry {
-            Ok(entry) => {
-                step.done("downloaded");
-                Ok(Self { folder: entry.path })
-            }
-            Err(error) => {
-                step.failed();
-                Err(error)
-            }
-        }
+        let label = "libtorch 2.13.0 for the CPU (540 MB to download)";
+        let wanted = Wanted { name: "libtorch", inputs: &inputs, label, done: "downloaded" };
+        let folder = setup::obtain(xtask, wanted, |run, at| fill(run, &Python::bare(xtask)?, at))?;
+        Ok(Self { folder })
     }
 
     /// Gives a cargo command what torch-sys asks for.

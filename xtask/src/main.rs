@@ -18,6 +18,7 @@ mod process;
 mod progress;
 mod python;
 mod redact;
+mod setup;
 mod test;
 mod tidy;
 mod toolchain;

@@ -6,19 +6,16 @@
 use std::{
     path::{Path, PathBuf},
     process::Command,
-    time::Duration,
 };
 
 use anyhow::Result;
 
 use crate::{
-    Xtask, apt,
-    command::{self, Run},
+    Xtask, apt, command,
     failure::failure,
+    setup::{self, Wanted},
 };
 
-/// Far beyond any honest time: it ends what hangs.
-const LIMIT: Duration = Duration::from_hours(1);
 /// The packages of the end-to-end tests.
 const TEST_REQUIREMENTS: &str = include_str!("../test.requirements.txt");
 
@@ -45,14 +42,8 @@ impl Python {
         let base_name = base.to_string_lossy();
         let inputs = [&*base_name, &version, requirements];
         let label = format!("environment `{name}` of Python {version}");
-        if let Some(entry) = xtask.cache.finished(name, &inputs) {
-            xtask.progress.present(&label, "present");
-            return Ok(Self::at(&entry.path));
-        }
-        let step = xtask.progress.step(label);
-        let made = xtask.cache.ensure(name, &inputs, |at| {
-            let log = xtask.log(name);
-            let run = Run { step: &step, log: &log, limit: LIMIT };
+        let wanted = Wanted { name, inputs: &inputs, label: &label, done: "made" };
+        let folder = setup::obtain(xtask, wanted, |run, at| {
             run.check(Command::new(&base).args(["-m", "venv", "--clear"]).arg(at))?;
             if requirements.is_empty() {
                 return Ok(());
@@ -64,17 +55,8 @@ impl Python {
                 .args(["--require-hashes", "--no-deps", "--only-binary=:all:", "--requirement"])
                 .arg(&file);
             run.check(&mut install).map(drop)
-        });
-        match made {
-            Ok(entry) => {
-                step.done("made");
-                Ok(Self::at(&entry.path))
-            }
-            Err(error) => {
-                step.failed();
-                Err(error)
-            }
-        }
+        })?;
+        Ok(Self::at(&folder))
     }
 
     fn at(folder: &Path) -> Self {

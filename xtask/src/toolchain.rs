@@ -11,7 +11,6 @@ use std::{
     os::unix::fs::symlink,
     path::{Path, PathBuf},
     process::Command,
-    time::Duration,
 };
 
 use anyhow::{Context as _, Result};
@@ -20,14 +19,13 @@ use crate::{
     Xtask, apt,
     command::{self, Run},
     failure::failure,
+    setup::{self, Wanted},
 };
 
 /// Newer ones want a newer rustc than the workspace does.
 const BPF_LINKER: &str = "0.13.0";
 /// The LLVM versions that this bpf-linker has a feature for.
 const LLVM_MAJORS: std::ops::RangeInclusive<u32> = 21..=23;
-/// Far beyond any honest time: it ends what hangs.
-const LIMIT: Duration = Duration::from_hours(1);
 
 /// The compilers, ready for use.
 #[derive(Debug)]
@@ -189,23 +187,12 @@ fn distribution(xtask: &Xtask) -> Result<Version> {
 }
 
 fn rustup(xtask: &Xtask, label: &str, arguments: &[&str]) -> Result<()> {
-    let step = xtask.progress.step(label);
-    let log = xtask.log("rustup");
     let mut command = Command::new("rustup");
     command.args(arguments).current_dir(&xtask.workspace.root);
     if arguments.first() == Some(&"toolchain") {
         command.arg("--no-self-update");
     }
-    match (Run { step: &step, log: &log, limit: LIMIT }).check(&mut command) {
-        Ok(_) => {
-            step.done("installed");
-            Ok(())
-        }
-        Err(error) => {
-            step.failed();
-            Err(error)
-        }
-    }
+    setup::command(xtask, label, "rustup", "installed", &mut command).map(drop)
 }
 
 fn sysroot(rustc: &mut Command) -> Result<PathBuf> {
@@ -272,38 +259,23 @@ fn bpf_linker(xtask: &Xtask, builder: Builder, version: &Version) -> Result<Opti
     let library_name = library.to_string_lossy();
     let inputs = [BPF_LINKER, &version.commit, &library_name];
     // Its own entry, because the linker keeps this address in itself.
-    let llvm =
-        xtask.cache.ensure("llvm", &inputs, |at| link_folder(&at.join("lib"), &soname, &library))?.path;
+    let llvm = xtask.cache.ensure("llvm", &inputs, |at| link_folder(&at.join("lib"), &soname, &library))?;
     let label = format!("bpf-linker {BPF_LINKER} with LLVM {major}");
-    if let Some(entry) = xtask.cache.finished("bpf-linker", &inputs) {
-        xtask.progress.present(&label, "present");
-        return Ok(Some(entry.path.join("bin")));
-    }
-    let step = xtask.progress.step(label);
-    let built = xtask.cache.ensure("bpf-linker", &inputs, |at| {
-        let log = xtask.log("bpf-linker");
-        let run = Run { step: &step, log: &log, limit: LIMIT };
-        let feature = format!("llvm-{major}");
-        let mut install = Command::new("cargo");
-        install.args(["install", "bpf-linker", "--version", BPF_LINKER, "--locked", "--no-default-features"]);
-        install.args(["--features", &feature, "--no-track", "--force"]);
-        install.arg("--root").arg(at).arg("--target-dir").arg(at.join("build"));
-        // Its work is LLVM's; symbols for debugging would make up most of it.
-        install.env("CARGO_PROFILE_RELEASE_DEBUG", "false").env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1");
-        run.check(install.env("LLVM_PREFIX", &llvm).current_dir(at))?;
-        run.check(Command::new(at.join("bin/bpf-linker")).arg("--version"))?;
-        fs::remove_dir_all(at.join("build")).context("build folder of bpf-linker")
-    });
-    match built {
-        Ok(entry) => {
-            step.done("built");
-            Ok(Some(entry.path.join("bin")))
-        }
-        Err(error) => {
-            step.failed();
-            Err(error)
-        }
-    }
+    let wanted = Wanted { name: "bpf-linker", inputs: &inputs, label: &label, done: "built" };
+    let folder = setup::obtain(xtask, wanted, |run, at| build_bpf_linker(run, at, major, &llvm))?;
+    Ok(Some(folder.join("bin")))
+}
+
+fn build_bpf_linker(run: &Run, at: &Path, llvm_major: u32, llvm: &Path) -> Result<()> {
+    let mut install = Command::new("cargo");
+    install.args(["install", "bpf-linker", "--version", BPF_LINKER, "--locked", "--no-default-features"]);
+    install.args(["--features", &format!("llvm-{llvm_major}"), "--no-track", "--force"]);
+    install.arg("--root").arg(at).arg("--target-dir").arg(at.join("build"));
+    // Its work is LLVM's; symbols for debugging would make up most of it.
+    install.env("CARGO_PROFILE_RELEASE_DEBUG", "false").env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1");
+    run.check(install.env("LLVM_PREFIX", llvm).current_dir(at))?;
+    run.check(Command::new(at.join("bin/bpf-linker")).arg("--version"))?;
+    fs::remove_dir_all(at.join("build")).context("build folder of bpf-linker")
 }
 
 /// Name and place of the LLVM library that a compiler loads.

@@ -32,7 +32,7 @@ pub(crate) fn rows(bench: &Bench<'_>) -> Result<Vec<Row>> {
         } else {
             json_of(&mut command)?
         };
-        outcome["throughput_per_s"].as_f64().context("the workload gave no throughput")
+        outcome["requests_per_s"].as_f64().context("the workload gave no throughput")
     })?;
     let mut rows = vec![Row {
         what: "ResNet-50, requests per second, observed".to_owned(),

@@ -8,7 +8,6 @@ use std::{
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::Command,
-    time::Duration,
 };
 
 use anyhow::{Context as _, Result};
@@ -18,13 +17,12 @@ use crate::{
     Xtask, apt,
     command::{self, Run},
     failure::failure,
+    setup::{self, Wanted},
 };
 
 const GO_MOD: &str = include_str!("../../jaeger/go.mod");
 const GO_SUM: &str = include_str!("../../jaeger/go.sum");
 const PACKAGE: &str = "github.com/jaegertracing/jaeger/cmd/jaeger";
-/// Far beyond any honest time: it ends what hangs.
-const LIMIT: Duration = Duration::from_hours(1);
 /// What go.mod asks for.
 const LEAST_GO: (u32, u32, u32) = (1, 24, 6);
 /// A Go that is new enough, as the module that every Go can fetch. The hash is the one of the checksum database.
@@ -33,33 +31,17 @@ const TOOLCHAIN_SUM: &str = "h1:IkknVKy/4hLMR+ZwWfP4Oqhjz2sKqNtEXz1meP8P3Nc=";
 
 /// The binary, if it was built before.
 pub(super) fn finished(xtask: &Xtask) -> Option<PathBuf> {
-    Some(xtask.cache.finished("jaeger", &inputs())?.path.join("jaeger"))
+    Some(xtask.cache.finished("jaeger", &inputs())?.join("jaeger"))
 }
 
 /// The binary, built now if need be.
 pub(super) fn ensure(xtask: &Xtask) -> Result<PathBuf> {
-    if let Some(binary) = finished(xtask) {
-        xtask.progress.present("Jaeger 2.13 from its Go module", "present");
-        return Ok(binary);
-    }
-    if command::find("go").is_none() {
+    if finished(xtask).is_none() && command::find("go").is_none() {
         apt::need(xtask, &["golang-go"])?;
     }
-    let step = xtask.progress.step("Jaeger 2.13 from its Go module");
-    let built = xtask.cache.ensure("jaeger", &inputs(), |at| {
-        let log = xtask.log("jaeger-build");
-        build(&Run { step: &step, log: &log, limit: LIMIT }, at)
-    });
-    match built {
-        Ok(entry) => {
-            step.done("built");
-            Ok(entry.path.join("jaeger"))
-        }
-        Err(error) => {
-            step.failed();
-            Err(error)
-        }
-    }
+    let label = "Jaeger 2.13 from its Go module";
+    let wanted = Wanted { name: "jaeger", inputs: &inputs(), label, done: "built" };
+    Ok(setup::obtain(xtask, wanted, build)?.join("jaeger"))
 }
 
 fn inputs() -> [&'static str; 2] {
