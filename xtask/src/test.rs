@@ -214,7 +214,7 @@ fn stage(
         if number > 0 {
             log = folder.join(format!("{name}-{}.log", number + 1));
         }
-        ground.give_to(name, &mut command);
+        ground.give_to(&mut command);
         let finished = Run { step: &step, log: &log, limit }.finish(&mut command)?;
         let mut part = libtest::tally(&finished.text);
         if !finished.status.success() && part.failed == 0 {
@@ -236,18 +236,16 @@ fn stage(
 
 impl Ground {
     /// Tells a test command where everything is.
-    fn give_to(&self, stage: &str, command: &mut Command) {
+    fn give_to(&self, command: &mut Command) {
         let Self { toolchain: _, libtorch, python, jaeger, features: _, programs } = self;
         // A snapshot that differs is a failure, not a new file beside it.
         command.env("INSTA_UPDATE", "no");
         if let Some(Programs { agent, workloads }) = programs {
             command.env("GUESTSCOPE_BIN", agent).env("GUESTSCOPE_WORKLOADS_BIN", workloads);
         }
-        match python {
-            // The workloads would want one with PyTorch (5 GB), which no verb fetches.
-            Some(python) if stage != "workloads" => command.env("GUESTSCOPE_PYTHON", &python.program),
-            _ => command.env_remove("GUESTSCOPE_PYTHON"),
-        };
+        if let Some(python) = python {
+            command.env("GUESTSCOPE_PYTHON", &python.program);
+        }
         if let Some(jaeger) = jaeger {
             command.envs(jaeger.endpoints.variables());
         }
