@@ -32,6 +32,7 @@ pub(crate) struct Start {
     before: Option<Before>,
     stdin: Stdio,
     stdout: Option<Stdio>,
+    stderr: Option<Stdio>,
 }
 
 impl Start {
@@ -43,6 +44,7 @@ impl Start {
             before: None,
             stdin: Stdio::null(),
             stdout: None,
+            stderr: None,
         }
     }
 
@@ -98,9 +100,15 @@ impl Start {
         self
     }
 
+    /// Complains to this instead of a file that the test reads.
+    pub(crate) fn stderr(mut self, stderr: impl Into<Stdio>) -> Self {
+        self.stderr = Some(stderr.into());
+        self
+    }
+
     /// Off it goes.
     pub(crate) fn spawn(self) -> Running {
-        let Self { folder, words, environment, before, stdin, stdout } = self;
+        let Self { folder, words, environment, before, stdin, stdout, stderr } = self;
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).current_dir(&folder).stdin(stdin).process_group(0);
         // The test's own surroundings: cargo's and a collector of whoever runs it.
@@ -124,7 +132,8 @@ impl Start {
         }
         let [out, err] = ["stdout", "stderr"].map(|name| folder.join(name));
         let create = |path: &Path| File::create(path).expect("the test's folder is writable");
-        command.stdout(stdout.unwrap_or_else(|| create(&out).into())).stderr(create(&err));
+        command.stdout(stdout.unwrap_or_else(|| create(&out).into()));
+        command.stderr(stderr.unwrap_or_else(|| create(&err).into()));
         let child = command.spawn().unwrap_or_else(|error| panic!("starting {words:?}: {error}"));
         Running { child, words, folder, out, err, ended: false }
     }

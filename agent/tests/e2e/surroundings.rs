@@ -134,6 +134,32 @@ fn a_reader_that_goes_away_is_no_failure() {
     ground.command(&["doctor"]).stdout(Stdio::from(writer)).finish().expect(0);
 }
 
+/// `2>&1 | head -1`: the banner, a warning, the summary have nowhere to go.
+#[test]
+fn readers_of_both_outputs_may_go_away() {
+    let Some(ground) = Ground::new("surroundings::readers_of_both_outputs_may_go_away") else { return };
+    let (reader, writer) = std::io::pipe().expect("descriptors are free");
+    drop(reader);
+    let other = writer.try_clone().expect("descriptors are free");
+    let start = ground.run_subject(&["requests", "3"]).stdout(Stdio::from(writer)).stderr(Stdio::from(other));
+    let done = start.finish().expect(0);
+    assert_eq!(done.seen().endings(), [ENDED; 3]);
+}
+
+/// As servers do that begin as root.
+#[test]
+fn the_program_may_become_another_user() {
+    let test = "surroundings::the_program_may_become_another_user";
+    let Some(ground) = Ground::new(test) else { return };
+    if !has(test, "setpriv") {
+        return;
+    }
+    std::fs::write(ground.path("book"), "").expect("the folder is ours");
+    std::os::unix::fs::chown(ground.path("book"), Some(NOBODY), Some(NOBODY)).expect("root may");
+    let start = ground.run().program("setpriv").words(&["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
+    check_whole(&start.word(subject()).words(&["requests", "3"]).finish().expect(0), 3);
+}
+
 #[test]
 fn standard_error_may_be_closed_too() {
     let Some(ground) = Ground::new("surroundings::standard_error_may_be_closed_too") else { return };
