@@ -36,7 +36,12 @@ fn full_in_the_middle() {
         // What is kept and what is lost is all there was: three phases a request, and the process.
         let kept =
             seen.requests.iter().map(|request| request.phases.len()).sum::<usize>() + seen.processes.len();
-        assert_eq!(kept as u64 + done.loss("rows_lost"), 4501 + lost_elsewhere(&seen), "{summary}");
+        assert_eq!(
+            kept as u64 + done.loss("rows_lost"),
+            4501 + lost_elsewhere(&seen),
+            "{}",
+            summary["losses"]
+        );
         assert_eq!(summary["requests"], seen.requests.len());
     });
 }

@@ -18,7 +18,7 @@ use tempfile::TempDir;
 use crate::running::Start;
 
 /// Nothing here takes longer.
-pub(crate) const LIMIT: Duration = Duration::from_mins(1);
+pub(crate) const LIMIT: Duration = Duration::from_mins(2);
 
 /// The agent, or why no test can use it.
 static AGENT: LazyLock<Result<PathBuf, String>> = LazyLock::new(|| {

@@ -34,7 +34,8 @@ fn traces_folder_and_summary_are_one_run(#[case] test: &str) {
     // OTLP over HTTP is known by its port; this one may have another.
     let start =
         if is_http { start.environment("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf") } else { start };
-    let infer = ["infer", "ic", "--requests", "20", "--warmup", "2", "--json"];
+    // One thread: with two, libtorch's workers spin against whatever else runs here.
+    let infer = ["infer", "ic", "--requests", "20", "--warmup", "2", "--threads", "1", "--json"];
     let done = start.program(&workloads).words(&infer).finish().expect(0);
 
     let seen = done.seen();

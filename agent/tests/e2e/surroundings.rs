@@ -156,7 +156,8 @@ fn the_program_may_become_another_user() {
     }
     std::fs::write(ground.path("book"), "").expect("the folder is ours");
     std::os::unix::fs::chown(ground.path("book"), Some(NOBODY), Some(NOBODY)).expect("root may");
-    let start = ground.run().program("setpriv").words(&["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
+    let start =
+        ground.run().program("setpriv").words(&["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
     check_whole(&start.word(subject()).words(&["requests", "3"]).finish().expect(0), 3);
 }
 
