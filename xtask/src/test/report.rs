@@ -12,6 +12,10 @@ use crate::progress::duration;
 const NEEDS_A_GPU: &str = "gpu";
 /// How much of a failed test's output is repeated.
 const LINES_PER_FAILURE: usize = 60;
+/// An assertion on whole documents makes lines of many thousand characters; the log has them whole.
+const CHARACTERS_PER_LINE: usize = 400;
+/// Where what only the log repeats begins.
+const BACKTRACE: &str = "stack backtrace:";
 
 /// One stage that ran, or why it did not.
 #[derive(Debug)]
@@ -83,8 +87,9 @@ fn failures(stage: &Stage) -> Vec<String> {
     let mut lines = Vec::new();
     for (name, text) in &stage.tally.failures {
         lines.extend([String::new(), format!("FAILED {}: {name}", stage.name)]);
-        lines.extend(text.lines().take(LINES_PER_FAILURE).map(|line| format!("  | {line}")));
-        let rest = text.lines().count().saturating_sub(LINES_PER_FAILURE);
+        let said: Vec<&str> = text.trim_end().lines().take_while(|line| *line != BACKTRACE).collect();
+        lines.extend(said.iter().take(LINES_PER_FAILURE).map(|line| format!("  | {}", shortened(line))));
+        let rest = said.len().saturating_sub(LINES_PER_FAILURE);
         if rest > 0 {
             lines.push(format!("  | ... {rest} more lines"));
         }
@@ -93,6 +98,15 @@ fn failures(stage: &Stage) -> Vec<String> {
         lines.extend([String::new(), format!("whole output of {}: {}", stage.name, log.display())]);
     }
     lines
+}
+
+fn shortened(line: &str) -> String {
+    let rest = line.chars().count().saturating_sub(CHARACTERS_PER_LINE);
+    if rest == 0 {
+        return line.to_owned();
+    }
+    let start: String = line.chars().take(CHARACTERS_PER_LINE).collect();
+    format!("{start} ... {rest} more characters")
 }
 
 fn table(stages: &[Stage]) -> Vec<String> {
@@ -211,5 +225,8 @@ skipped
         let mut report = Report { stages: vec![stage("host", 1, &["a"], &[])], ..Report::default() };
         report.stages[0].tally.failures[0].1 = "line\n".repeat(100);
         assert!(report.render().contains("  | ... 40 more lines"));
+        report.stages[0].tally.failures[0].1 = format!("{}\nstack backtrace:\n   0: main\n", "ü".repeat(500));
+        let text = report.render();
+        assert!(text.contains("üü ... 100 more characters") && !text.contains("main"), "{text}");
     }
 }
