@@ -34,7 +34,7 @@ struct Arguments {
     track: bool,
     stats: bool,
     marker: Option<PathBuf>,
-    command: Vec<String>,
+    command: Vec<std::ffi::OsString>,
 }
 
 fn arguments() -> anyhow::Result<Arguments> {
@@ -46,7 +46,7 @@ fn arguments() -> anyhow::Result<Arguments> {
             "--track" => arguments.track = true,
             "--stats" => arguments.stats = true,
             "--marker" => arguments.marker = words.next().map(PathBuf::from),
-            "--" => arguments.command = words.by_ref().collect(),
+            "--" => arguments.command = words.by_ref().map(Into::into).collect(),
             other => bail!("unknown argument: {other}"),
         }
     }
@@ -77,7 +77,12 @@ fn run(arguments: &Arguments) -> anyhow::Result<u64> {
     let output = Command::new(&arguments.command[0]).args(&arguments.command[1..]).output()?;
     let wall_ns = start.elapsed().as_nanos() as u64;
     eprint!("{}", String::from_utf8_lossy(&output.stdout));
-    ensure!(output.status.success(), "{}: {}", arguments.command[0], String::from_utf8_lossy(&output.stderr));
+    ensure!(
+        output.status.success(),
+        "{}: {}",
+        arguments.command[0].display(),
+        String::from_utf8_lossy(&output.stderr)
+    );
     Ok(wall_ns)
 }
 
@@ -134,7 +139,7 @@ fn tracked(arguments: &Arguments, loaded: &mut Loaded) -> anyhow::Result<u64> {
         std::thread::sleep(std::time::Duration::from_millis(20));
     };
     let wall_ns = start.elapsed().as_nanos() as u64;
-    ensure!(status.success(), "{}: {status}", arguments.command[0]);
+    ensure!(status.success(), "{}: {status}", arguments.command[0].display());
     Ok(wall_ns)
 }
 

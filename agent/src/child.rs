@@ -5,7 +5,7 @@
 //! Under sudo it becomes the invoking user afterwards. It watches nothing.
 
 use std::{
-    ffi::{CString, OsString},
+    ffi::{CString, OsStr, OsString},
     io,
     os::{
         fd::{AsRawFd as _, BorrowedFd, OwnedFd, RawFd},
@@ -32,6 +32,14 @@ pub enum ChildError {
     /// There, and not to be run.
     #[error("command cannot be run: `{command}`: {source}")]
     NotRunnable {
+        /// What was asked for.
+        command: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// It is there, and what the kernel would run it with is not: the `#!` line's program, or the dynamic loader.
+    #[error("command cannot be run: `{command}`: its interpreter or loader is missing: {source}")]
+    NoInterpreter {
         /// What was asked for.
         command: String,
         /// Why.
@@ -76,26 +84,28 @@ impl RunAs {
 }
 
 /// The file that a command names, looked up in PATH as a shell would.
-pub fn resolve(command: &str) -> Result<PathBuf, ChildError> {
+pub fn resolve(command: impl AsRef<OsStr>) -> Result<PathBuf, ChildError> {
+    let command = command.as_ref();
+    let text = || command.to_string_lossy().into_owned();
     let runnable = |path: &Path| {
         path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
     };
-    if command.contains('/') {
+    if command.as_encoded_bytes().contains(&b'/') {
         let path = PathBuf::from(command);
         return match path.metadata() {
             Ok(_) if runnable(&path) => Ok(path),
             Ok(_) => Err(ChildError::NotRunnable {
-                command: command.to_owned(),
+                command: text(),
                 source: io::ErrorKind::PermissionDenied.into(),
             }),
-            Err(_) => Err(ChildError::NotFound(command.to_owned())),
+            Err(_) => Err(ChildError::NotFound(text())),
         };
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
         .map(|folder| folder.join(command))
         .find(|path| runnable(path))
-        .ok_or_else(|| ChildError::NotFound(command.to_owned()))
+        .ok_or_else(|| ChildError::NotFound(text()))
 }
 
 /// The attributes of BPF_PROG_TEST_RUN, all of them, so that the kernel finds zeros where we ask for nothing.
@@ -132,15 +142,15 @@ fn run_on_self(program: RawFd) -> io::Result<()> {
 
 /// Starts the program, adopted.
 pub fn spawn(
-    command: &[String],
+    command: &[OsString],
     environment: &[(&str, OsString)],
     adopt: BorrowedFd<'_>,
     run_as: Option<&RunAs>,
 ) -> Result<Child, ChildError> {
-    let program = command.first().map(String::as_str).unwrap_or_default();
+    let (program, arguments) = command.split_first().ok_or_else(|| ChildError::NotFound(String::new()))?;
     let path = resolve(program)?;
     let mut start = Command::new(&path);
-    start.arg0(program).args(&command[1..]).envs(environment.iter().map(|(name, value)| (name, value)));
+    start.arg0(program).args(arguments).envs(environment.iter().map(|(name, value)| (name, value)));
     let adopt = adopt.as_raw_fd();
     let user = run_as.cloned();
     if let Some(user) = &user {
@@ -160,10 +170,12 @@ pub fn spawn(
     // SAFETY: between fork and exec only system calls are made, and no memory is allocated.
     unsafe { start.pre_exec(become_child) };
     start.spawn().map_err(|source| {
+        let command = program.to_string_lossy().into_owned();
+        // The file itself was found a moment ago.
         if source.kind() == io::ErrorKind::NotFound {
-            return ChildError::NotFound(program.to_owned());
+            return ChildError::NoInterpreter { command, source };
         }
-        ChildError::NotRunnable { command: program.to_owned(), source }
+        ChildError::NotRunnable { command, source }
     })
 }
 

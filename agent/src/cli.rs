@@ -1,6 +1,6 @@
 //! What can be typed: commands, options, their help and examples. It does nothing with them.
 
-use std::path::PathBuf;
+use std::{ffi::OsString, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand};
 
@@ -63,7 +63,7 @@ pub struct RunArguments {
     pub kernel_log: bool,
     /// The program and its arguments, after `--`.
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
-    pub command: Vec<String>,
+    pub command: Vec<OsString>,
 }
 
 /// Of `doctor`.

@@ -1,6 +1,13 @@
 //! What a person is told when something fails: one line that says what, and a hint that says what to do next.
 
+use std::io::Write as _;
+
 use crate::{child::ChildError, kernel::btf::BtfError, loader::LoadError};
+
+/// Says something on standard error. A reader that went away is no failure of whoever speaks: `eprint!` would panic.
+pub fn say(text: &str) {
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}
 
 /// `error: what: value`, a blank line, `hint: next action`.
 pub fn text(error: &anyhow::Error) -> String {
@@ -46,6 +53,9 @@ fn child_hint(error: &ChildError) -> &'static str {
     match error {
         ChildError::NotFound(_) => "give the program's path, or put its folder into PATH (sudo resets PATH)",
         ChildError::NotRunnable { .. } => "the file must be executable for the user that the program runs as",
+        ChildError::NoInterpreter { .. } => {
+            "the first line of a script, or `readelf -l` of a program, names what must be there"
+        }
         ChildError::UnknownUser(_) => "unset SUDO_UID and SUDO_GID to run the program as root",
     }
 }

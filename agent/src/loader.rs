@@ -244,6 +244,16 @@ impl Loaded {
         Ok(true)
     }
 
+    /// The probe could not be put into a program: its hook no longer counts as in place, and says why.
+    pub fn marker_failed(&mut self, why: &str) {
+        let of_markers = |verdict: &&mut Verdict| phase::HOOKS.iter().any(|hook| hook.id == verdict.hook);
+        for verdict in self.verdicts.iter_mut().filter(of_markers) {
+            verdict.outcome = Outcome::Broken;
+            verdict.consequence = format!("phases are missing: {why}");
+            verdict.remedy = Some(phase::REMEDY.to_owned());
+        }
+    }
+
     /// A thread's ledger as it is now; none if a switch kept coming between two reads of it.
     pub fn ledger(&self, slot: u16) -> Option<Ledger> {
         let ledgers: Array<_, LedgerValue> = Array::try_from(self.ebpf.map("LEDGERS")?).ok()?;

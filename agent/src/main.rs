@@ -12,7 +12,7 @@ fn main() {
         Command::Doctor(arguments) => doctor::run(arguments),
     };
     let code = done.unwrap_or_else(|error| {
-        eprint!("{}", failure::text(&error));
+        failure::say(&failure::text(&error));
         2
     });
     std::process::exit(code);

@@ -250,7 +250,13 @@ impl Ledger {
         if self.state != RUNNING {
             self.arrived_unseen(now_ns, stamps, cpu);
         } else if self.sequence > 1 {
-            self.arrival_offset_ns = self.since_ns.wrapping_sub(stamps.arrived);
+            // The kernel's clock may have been read long before the switch, never after it: of all differences the
+            // smallest is right. It comes up slowly, for the clocks drift by parts in a million.
+            let offset_ns = self.since_ns.wrapping_sub(stamps.arrived);
+            let late_ns = offset_ns.wrapping_sub(self.arrival_offset_ns);
+            let is_late = self.arrival_offset_ns != 0 && late_ns >> 63 == 0;
+            self.arrival_offset_ns =
+                if is_late { self.arrival_offset_ns.wrapping_add(late_ns >> 4) } else { offset_ns };
         }
         self.queued_ns = stamps.queued_ns;
     }
@@ -263,12 +269,12 @@ impl Ledger {
             return;
         }
         let mut arrived_ns = stamps.arrived.wrapping_add(self.arrival_offset_ns);
-        // Earlier than the wake-up: the stamps are a few microseconds apart. Later than now: no stamp of this stay.
+        // The stamps are a few microseconds apart: not before the wake-up, nor after now.
+        if arrived_ns > now_ns {
+            arrived_ns = now_ns;
+        }
         if arrived_ns < self.since_ns {
             arrived_ns = self.since_ns;
-        }
-        if arrived_ns > now_ns {
-            return;
         }
         if self.state == BLOCKED {
             // Nor was its waking, perhaps: it waited for a CPU for as long as the kernel says, at the end.

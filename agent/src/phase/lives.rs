@@ -26,19 +26,12 @@ impl Pairing {
 
     fn forked(&mut self, record: &TaskRecord) {
         let child = thread_id(&record.ledger);
-        let parent =
-            ThreadId { tid: record.other_tid, tgid: record.other_tgid, born_ns: record.other_born_ns };
         let mut state = self.threads.remove(&child).unwrap_or_default();
         state.slot = record.ledger.slot;
         // Whoever had this number before is gone, whether or not that was seen.
         let before = self.threads.keys().filter(|thread| thread.tid == child.tid);
         for thread in before.copied().collect::<Vec<ThreadId>>() {
             self.vanished(thread, record.header.time_ns);
-        }
-        if child.tgid != parent.tgid
-            && let Some(parent) = self.threads.get(&parent)
-        {
-            state.inherit_edges(parent);
         }
         self.threads.insert(child, state);
     }

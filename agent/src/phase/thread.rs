@@ -115,13 +115,6 @@ impl ThreadState {
         if gap <= 1 || gap > u32::MAX / 2 { Sequence::Next } else { Sequence::Lost(u64::from(gap) - 1) }
     }
 
-    /// A forked process goes on with its parent's edge numbers: the library's memory was copied.
-    pub(crate) fn inherit_edges(&mut self, parent: &ThreadState) {
-        if self.edges.is_empty() {
-            self.edges.clone_from(&parent.edges);
-        }
-    }
-
     /// A new program begins with 1.
     pub(crate) fn forget_edges(&mut self) {
         self.edges.clear();

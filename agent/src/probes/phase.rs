@@ -31,6 +31,10 @@ pub const HOOKS: &[Hook] = &[Hook {
     purpose: "begin and end of phases",
 }];
 
+/// What to do when a program cannot be probed.
+pub const REMEDY: &str =
+    "the agent needs CAP_SYS_ADMIN to probe a program and CAP_SYS_PTRACE to look into it";
+
 const PROVIDER: &[u8] = b"guestscope";
 const PROBE: &[u8] = b"edge";
 /// A program with more notes than this is not looked at further: ours is one of a handful.

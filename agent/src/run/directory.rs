@@ -6,7 +6,7 @@
 use std::{
     fs::File,
     io::{self, Write},
-    os::fd::OwnedFd,
+    os::fd::{AsRawFd as _, OwnedFd},
     path::{Path, PathBuf},
 };
 
@@ -112,6 +112,12 @@ impl Directory {
     /// [`Self::replace`] with bytes at hand.
     pub(super) fn replace_with(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
         self.replace(name, |mut file| file.write_all(bytes))
+    }
+
+    /// Its path now; none if it was deleted, or where /proc is not mounted.
+    pub(super) fn current_path(&self) -> Option<PathBuf> {
+        let path = std::fs::read_link(format!("/proc/self/fd/{}", self.descriptor.as_raw_fd())).ok()?;
+        path.is_dir().then_some(path)
     }
 
     /// Removes a file.
@@ -226,6 +232,9 @@ mod tests {
         fs::rename(&path, temporary.path().join("y")).unwrap();
         directory.replace_with("m", b"new").unwrap();
         assert_eq!(fs::read(temporary.path().join("y/m")).unwrap(), b"new");
+        assert_eq!(directory.current_path().unwrap(), temporary.path().canonicalize().unwrap().join("y"));
+        fs::remove_dir_all(temporary.path().join("y")).unwrap();
+        assert_eq!(directory.current_path(), None);
     }
 
     #[test]

@@ -113,10 +113,15 @@ impl RunFolder {
         let name = name::folder_name(start.wall_ns, &manifest.scenario, &manifest.name);
         let (path, directory) = Directory::create_unique(&options.parent, &name, options.owner)?;
         manifest.state = State::Running;
+        Self::fill(&path, directory, manifest).inspect_err(|_| discard(&path))
+    }
+
+    fn fill(path: &Path, directory: Directory, manifest: Manifest) -> Result<Self> {
         let phases = Stream::create(&directory, &PHASES)?;
         let threads = Stream::create(&directory, &THREADS)?;
         let samples = Stream::create(&directory, &SAMPLES)?;
         let marks = Stream::create(&directory, &MARKS)?;
+        let path = path.to_owned();
         let mut folder =
             Self { path, directory, manifest, phases, threads, samples, marks, last_error: None };
         folder.write_manifest()?;
@@ -126,6 +131,16 @@ impl RunFolder {
     /// Where it was made.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Where it is now, if somebody has moved it.
+    pub fn current_path(&self) -> PathBuf {
+        self.directory.current_path().unwrap_or_else(|| self.path.clone())
+    }
+
+    /// Removes it: the run did not begin.
+    pub fn discard(self) {
+        discard(&self.current_path());
     }
 
     /// The manifest as it stands.
@@ -168,6 +183,15 @@ impl RunFolder {
     pub fn flush(&mut self) {
         let flushed = [self.phases.flush(), self.threads.flush(), self.samples.flush(), self.marks.flush()];
         for result in flushed {
+            self.note(result);
+        }
+    }
+
+    /// Writes what waits for the last time; what cannot be written now is lost, and in [`Self::health`]. Nothing can be
+    /// appended afterwards.
+    pub fn end(&mut self) {
+        let ended = [self.phases.close(), self.threads.close(), self.samples.close(), self.marks.close()];
+        for result in ended {
             self.note(result);
         }
     }
@@ -280,6 +304,11 @@ impl RunFolder {
         let written = self.directory.replace_with(MANIFEST, &text);
         written.map_err(|source| Error::Write { file: MANIFEST.to_owned(), source })
     }
+}
+
+/// Removes a folder that was made a moment ago. What cannot be removed stays, and does no harm.
+fn discard(path: &Path) {
+    std::fs::remove_dir_all(path).unwrap_or_default();
 }
 
 impl Drop for RunFolder {

@@ -9,6 +9,7 @@ use crate::{
     analyze::{Summary, TailVerdict},
     cli::RunArguments,
     clock::{self, ClockPair},
+    failure,
     health::Health,
     phase::Phase,
     run::{self, Folder, Manifest, RunFolder},
@@ -35,7 +36,7 @@ impl Session {
             health.export = exporter.finish(otlp::FINISH);
         }
         health.cost = self.cost.so_far();
-        let path = folder.path().to_owned();
+        let path = folder.current_path();
         let summary = summarise(&path);
         let on_disk = folder.health();
         health.folder_error = on_disk.last_error;
@@ -45,9 +46,12 @@ impl Session {
         if let Some(error) = closed.map_or_else(|error| Some(format!("{error:#}")), first_error) {
             health.folder_error = Some(error);
         }
-        let exit = exit(status);
-        let facts = facts::for_terminal(&self.identity, &self.guest, &path, health.cost.wall, exit);
-        tell(&summary?, &health, &facts, arguments.json)?;
+        let facts = facts::for_terminal(&self.identity, &self.guest, &path, health.cost.wall, exit(status));
+        // The program has come to its end, and its code is what its caller waits for, whatever became of ours.
+        match summary {
+            Ok(summary) => tell(&summary, &health, &facts, arguments.json)?,
+            Err(error) => failure::say(&failure::text(&error)),
+        }
         Ok(exit_code(status))
     }
 

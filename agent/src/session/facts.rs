@@ -1,6 +1,6 @@
 //! The run's facts for the manifest and for the resource of its traces, from the guest and the command line.
 
-use std::{borrow::Cow, path::Path, time::Duration};
+use std::{borrow::Cow, ffi::OsString, path::Path, time::Duration};
 
 use opentelemetry::Value;
 
@@ -19,17 +19,18 @@ pub(super) struct Identity {
     pub(super) run_id: [u8; 16],
     /// Of the run and of the service.
     pub(super) name: String,
-    /// The program and its arguments.
+    /// The program and its arguments, for people: what is no UTF-8 is replaced.
     pub(super) command: Vec<String>,
 }
 
 impl Identity {
     /// Named as asked, or after the program's file.
-    pub(super) fn new(name: Option<&str>, command: &[String]) -> std::io::Result<Self> {
+    pub(super) fn new(name: Option<&str>, command: &[OsString]) -> std::io::Result<Self> {
         let program = command.first().map(Path::new).and_then(Path::file_name);
         let program = program.map(|name| name.to_string_lossy().into_owned());
         let name = name.filter(|name| !name.is_empty()).map(str::to_owned).or(program);
-        Ok(Self { run_id: random_bytes()?, name: name.unwrap_or_default(), command: command.to_vec() })
+        let command = command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+        Ok(Self { run_id: random_bytes()?, name: name.unwrap_or_default(), command })
     }
 
     /// The run id as text.

@@ -36,6 +36,7 @@ use crate::{
     child::{self, RunAs},
     cli::RunArguments,
     clock::ClockPair,
+    failure,
     health::{AgentCost, ExportHealth, Fidelity, Health},
     loader::{self, LoadOptions, Loaded},
     phase::{PairingLosses, pairing::Pairing},
@@ -74,6 +75,9 @@ pub fn run(arguments: &RunArguments) -> anyhow::Result<i32> {
     let mut cost = Cost::start();
     let run_as = RunAs::invoking_user()?;
     child::resolve(&arguments.command[0])?;
+    if otlp::is_configured(arguments.otlp.as_deref()) {
+        otlp::check(arguments.otlp.as_deref())?;
+    }
     child::block_forwarded().context("blocking signals")?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -100,18 +104,24 @@ fn start(
     let owner = run_as.map(|user| Owner { uid: user.uid.as_raw(), gid: user.gid.as_raw() });
     let options = CreateOptions { parent: arguments.output.clone(), owner };
     let folder = RunFolder::create(&options, facts::manifest(&identity, &guest, clock, uid))?;
-    let wall = WallClock::new(clock.offset_ns());
-    // A wrong address must be told before the program runs, so the exporter starts first; its resource names the
-    // program's number, which is not known yet, so this process's stands in: both share the host.
-    let exporter = exporter(arguments, &identity, &guest, &folder, &wall)?;
     let (edges, events) = loaded.take_rings()?;
-    let environment = rendezvous.environment();
-    let child = child::spawn(&arguments.command, &environment, loaded.adopt_program()?, run_as)?;
-    // The child has everything it needs; from here on nothing new has to be allowed but meeting markers.
+    let child = child::spawn(&arguments.command, &rendezvous.environment(), loaded.adopt_program()?, run_as);
+    // A run that did not begin leaves nothing behind.
+    let (child, folder) = match child {
+        Ok(child) => (child, folder),
+        Err(error) => {
+            folder.discard();
+            return Err(error.into());
+        }
+    };
+    // The child has everything it needs; from here on nothing new has to be allowed but meeting markers. A thread
+    // keeps the privileges that its maker had, so those that export and write are made afterwards.
     privileges::drop_unneeded().context("giving up privileges")?;
+    let wall = WallClock::new(clock.offset_ns());
+    let exporter = exporter(arguments, &identity, &guest, &folder, &wall, child.id())?;
     let facts = facts::for_terminal(&identity, &guest, folder.path(), cost.attach, Exit::Running);
     let health = health_at_start(&loaded, cost.so_far());
-    eprint!("{}", terminal::render_banner(&facts, &health, Style::detect(Stream::Stderr)));
+    failure::say(&terminal::render_banner(&facts, &health, Style::detect(Stream::Stderr)));
     let progress = Progress::start(!arguments.json);
     let outlet = Outlet::start(Sinks::new(folder, exporter, wall, progress))?;
     let pairing = Pairing::new(identity.run_id);
@@ -125,6 +135,7 @@ fn exporter(
     guest: &Guest,
     folder: &RunFolder,
     wall: &WallClock,
+    pid: u32,
 ) -> anyhow::Result<Option<Exporter>> {
     if !otlp::is_configured(arguments.otlp.as_deref()) {
         return Ok(None);
@@ -133,7 +144,7 @@ fn exporter(
         endpoint: arguments.otlp.clone(),
         protocol: None,
         service_name: identity.name.clone(),
-        resource: facts::resource(identity, guest, std::process::id()),
+        resource: facts::resource(identity, guest, pid),
         clock: wall.clone(),
         folder: Some(folder.path().to_owned()),
         limits: otlp::Limits::default(),
@@ -150,7 +161,11 @@ impl log::Log for KernelLog {
     }
 
     fn log(&self, record: &log::Record<'_>) {
-        eprintln!("kernel side: {}: {}", record.level().as_str().to_lowercase(), record.args());
+        failure::say(&format!(
+            "kernel side: {}: {}\n",
+            record.level().as_str().to_lowercase(),
+            record.args()
+        ));
     }
 
     fn flush(&self) {}
@@ -177,9 +192,7 @@ async fn observe(mut session: Session, mut child: Child, arguments: &RunArgument
             _ = samples.tick() => session.outlet.sample(cost::sample()),
             _ = clocks.tick() => session.outlet.clock(ClockPair::now()),
             Some(peer) = session.rendezvous.next() => {
-                for problem in peer.attach(&mut session.loaded).await {
-                    eprintln!("warning: {problem}");
-                }
+                peer.attach(&mut session.loaded).await;
             }
             Ok(mut ready) = signals.readable() => {
                 ready.clear_ready();

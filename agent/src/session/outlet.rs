@@ -137,7 +137,7 @@ impl Sinks {
                 exporter.offer(process, LiveVerdict::default());
             }
         }
-        self.folder.flush();
+        self.folder.end();
         self.progress.finish();
         self
     }

@@ -1,12 +1,15 @@
 //! Births and ends: how programs, threads and phases end, and what the agent passes on of it.
 
+use std::io::Write as _;
+
 use guestscope::phase::Ending;
 use nix::sys::signal::Signal;
 use rstest::rstest;
 
 use crate::{
     folder::phase,
-    ground::{Ground, eventually, subject},
+    ground::{Ground, eventually, skipped, subject},
+    running::Start,
 };
 
 #[rstest]
@@ -62,6 +65,26 @@ fn sigterm_ends_a_run_in_order() {
     let done = run.finish().expect(7);
     assert_eq!(done.seen().endings(), ["request:ended work:ended rest:ended"]);
     assert_eq!(done.losses(), []);
+}
+
+/// A terminal sends Ctrl-C to the agent and the program alike; the program gets it once.
+#[test]
+fn ctrl_c_reaches_the_program_once() {
+    let test = "lives::ctrl_c_reaches_the_program_once";
+    let Some(ground) = Ground::new(test) else { return };
+    if guestscope::child::resolve("script").is_err() {
+        return skipped(test, "no program script, which makes a terminal");
+    }
+    let [agent, runs, subject] =
+        [ground.agent().to_owned(), ground.path("runs"), subject()].map(|path| path.display().to_string());
+    let line = format!("{agent} run --output {runs} -- {subject} count-sigint");
+    let (reader, mut writer) = std::io::pipe().expect("descriptors are free");
+    let start = Start::new(&ground.path(""), "script".as_ref()).words(&["-qec", &line, "/dev/null"]);
+    let run = start.environment("E2E_BOOK", ground.path("book")).stdin(reader).spawn();
+    eventually("the program is ready", || ground.book().contains("ready").then_some(()));
+    writer.write_all(b"\x03").expect("the terminal reads");
+    let done = run.finish().expect(1);
+    assert!(done.stdout.contains("exited with 1"), "{}", done.stdout);
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! Whole runs of the static agent as root, judged by what they leave: folder, standard output, Jaeger, the program
-//! itself, the machine. Needs what `cargo xtask test` sets up; feature `open-tests`.
+//! itself, the machine. Needs what `cargo xtask test` sets up; feature `e2e-tests`.
 //!
 //! The programs under observation are the example `e2e_subject`, those of the marker's tests, Python scripts in
 //! tests/data/e2e and the workloads. No test knows how fast this machine is; every wait has an end.

@@ -138,7 +138,6 @@ fn moves_between_cpus_are_counted_to_the_last() {
     agreement::count("migrate", "migrations", seen.request(1).counts.migrate, (moves, moves));
 }
 
-#[cfg(feature = "open-tests")]
 #[rstest]
 #[case::stopped("stop", "")]
 #[case::frozen_by_v1("freeze", "v1")]

@@ -17,6 +17,7 @@ use std::{
 
 use guestscope::{
     child, clock,
+    health::{Outcome, Verdict},
     loader::{self, LoadError, LoadOptions, Loaded},
     phase::{
         ThreadId,
@@ -166,8 +167,6 @@ impl Run {
         let mut command =
             vec![program().into_os_string(), case.name.into(), folder.path().join("book").into()];
         command.extend(case.arguments.iter().cloned());
-        let command: Vec<String> =
-            command.into_iter().map(|word| word.into_string().expect("the paths are UTF-8")).collect();
         let adopt = loaded.adopt_program().expect("the program is loaded");
         let child = child::spawn(&command, &rendezvous.environment(), adopt.as_fd(), None);
         let child = child.expect("the test program starts");
@@ -253,8 +252,9 @@ impl Run {
         let status = loop {
             tokio::select! {
                 Some(peer) = self.rendezvous.next() => {
-                    let errors = peer.attach(&mut self.loaded).await;
-                    assert!(errors.is_empty(), "the marker can be attached: {errors:?}");
+                    peer.attach(&mut self.loaded).await;
+                    let broken = |verdict: &&Verdict| verdict.outcome != Outcome::Ok;
+                    assert_eq!(self.loaded.verdicts.iter().find(broken), None, "the marker can be attached");
                 }
                 ready = edges.readable() => { ready.expect("the ring is open").clear_ready(); self.pump(); }
                 ready = events.readable() => { ready.expect("the ring is open").clear_ready(); self.pump(); }

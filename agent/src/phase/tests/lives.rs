@@ -235,7 +235,8 @@ fn threads_that_end_after_the_exec_that_killed_them_change_nothing() {
 
 #[test]
 fn a_forked_child_has_none_of_its_parents_phases() {
-    // The child's memory is a copy, so it may end what it believes to be open, and counts its edges on.
+    // The child's memory is a copy, so it may end what it believes to be open. The library notices the fork and numbers
+    // its edges anew.
     let printed = play(
         "
         0   10/10 adopt
@@ -252,25 +253,6 @@ fn a_forked_child_has_none_of_its_parents_phases() {
     request child   20/20  35..40  cpu 5
     request parent  10/10  10..50  cpu 40
     losses: unmatched ends 1
-    ");
-}
-
-#[test]
-fn a_forked_child_that_numbers_its_edges_anew_has_lost_none() {
-    let printed = play(
-        "
-        0   10/10 adopt
-        10  10/10 begin 1 parent
-        15  10/10 mark here
-        20  20/20 fork 10/10 fresh
-        35  20/20 begin 2 child
-        40  20/20 end 2
-        50  10/10 end 1",
-    );
-    insta::assert_snapshot!(printed, @"
-    mark here       10/10  15      in phase 1
-    request child   20/20  35..40  cpu 5
-    request parent  10/10  10..50  cpu 40
     ");
 }
 

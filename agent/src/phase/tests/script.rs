@@ -203,12 +203,7 @@ impl World {
             "adopt" => self.task(line, Kind::Fork, FORK_ADOPTED, (0, 0, 0)),
             "fork" => {
                 let parent = self.threads[&number(line.words[0])].clone();
-                // The child's memory is its parent's, the library's state with it.
-                let child = self.threads.get_mut(&line.number).unwrap();
-                child.comm = parent.comm;
-                if parent.ledger.tgid != line.number.0 && !line.has("fresh") {
-                    child.edges = parent.edges;
-                }
+                self.threads.get_mut(&line.number).unwrap().comm = parent.comm;
                 let other = (parent.ledger.tid, parent.ledger.tgid, parent.ledger.born_ns);
                 self.task(line, Kind::Fork, 0, other);
             }

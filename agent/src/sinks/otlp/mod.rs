@@ -187,6 +187,16 @@ pub fn is_configured(endpoint: Option<&str>) -> bool {
     settings::is_configured(endpoint, &|name| std::env::var(name).ok())
 }
 
+/// Refuses now what [`Exporter::start`] would refuse later, when the program runs already. Makes and unmakes an event
+/// loop: not for async callers.
+///
+/// # Errors
+/// The settings are wrong.
+pub fn check(endpoint: Option<&str>) -> Result<(), ExportError> {
+    let settings = Settings::resolve(endpoint, None, &|name| std::env::var(name).ok())?;
+    event_loop(settings, &Resource::builder_empty().build(), Rejections::default()).map(drop)
+}
+
 impl Exporter {
     /// Starts the export thread. The collector need not be there yet.
     ///

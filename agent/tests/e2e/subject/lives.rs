@@ -34,20 +34,35 @@ pub(crate) fn kill_self(_: &[String]) {
     unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
 }
 
-/// `await-sigterm`: code 7 when the signal comes, a failure if it never does.
-pub(crate) fn await_sigterm(_: &[String]) {
-    // SAFETY: the set lives across the calls. The signal is blocked before anybody is told that it may be sent.
-    let waited = unsafe {
+/// Blocks a signal, says that it may be sent, and waits for it. Whether it came.
+fn signalled(signal: libc::c_int, seconds: i64) -> bool {
+    let limit = libc::timespec { tv_sec: seconds, tv_nsec: 0 };
+    // SAFETY: the set and the limit live across the calls.
+    unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&raw mut set);
-        libc::sigaddset(&raw mut set, libc::SIGTERM);
+        libc::sigaddset(&raw mut set, signal);
         libc::sigprocmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
-        request("request", 1, WORK);
         note("ready");
-        let limit = libc::timespec { tv_sec: 30, tv_nsec: 0 };
-        libc::sigtimedwait(&raw const set, std::ptr::null_mut(), &raw const limit)
-    };
-    std::process::exit(if waited == libc::SIGTERM { 7 } else { 1 });
+        libc::sigtimedwait(&raw const set, std::ptr::null_mut(), &raw const limit) == signal
+    }
+}
+
+/// `await-sigterm`: code 7 when the signal comes, a failure if it never does.
+pub(crate) fn await_sigterm(_: &[String]) {
+    request("request", 1, WORK);
+    std::process::exit(if signalled(libc::SIGTERM, 60) { 7 } else { 1 });
+}
+
+/// `count-sigint`: how often the signal comes until a second passes without, as the exit code.
+pub(crate) fn count_sigint(_: &[String]) {
+    let mut count = 0;
+    let mut patience = 60;
+    while signalled(libc::SIGINT, patience) {
+        count += 1;
+        patience = 1;
+    }
+    std::process::exit(count);
 }
 
 /// `thread-exit`: a thread returns inside a phase of its request.

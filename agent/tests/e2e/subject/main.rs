@@ -17,6 +17,7 @@ const ROLES: &[(&str, Role)] = &[
     ("exit-code", lives::exit_code),
     ("kill-self", lives::kill_self),
     ("await-sigterm", lives::await_sigterm),
+    ("count-sigint", lives::count_sigint),
     ("thread-exit", lives::thread_exit),
     ("exec-leader", lives::exec_leader),
     ("exec-thread", lives::exec_thread),

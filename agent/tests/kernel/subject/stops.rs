@@ -4,6 +4,7 @@
 
 use std::{
     fs,
+    io::{self, Read as _, Write as _},
     path::{Path, PathBuf},
     thread,
     time::Duration,
@@ -29,9 +30,12 @@ const PATIENCE_NS: u64 = 5_000_000_000;
 
 /// Books the parent's work while the child does `keep` to it.
 fn keep_parent(subject: &Subject, keep: impl FnOnce(Pid)) {
+    let (mut begun, mut begin) = io::pipe().expect("descriptors are free");
     // SAFETY: this program has one thread, so the child may do what it likes.
     match unsafe { fork() }.expect("processes are left") {
         ForkResult::Child => {
+            // It shall be kept inside its phase, however long it takes to get there.
+            begun.read_exact(&mut [0]).expect("the parent begins");
             keep(getppid());
             // SAFETY: ends the child without running what the parent registered for its own end.
             unsafe { libc::_exit(0) };
@@ -39,6 +43,7 @@ fn keep_parent(subject: &Subject, keep: impl FnOnce(Pid)) {
         ForkResult::Parent { child } => {
             subject.clerk(|clerk| {
                 clerk.book("work", 1, || {
+                    begin.write_all(&[0]).expect("the child reads");
                     // Until the child has written its line, and spinning: the CPU is what this is kept from.
                     let start_ns = now_ns();
                     while subject.lines() == 0 && now_ns() - start_ns < PATIENCE_NS {

@@ -5,10 +5,13 @@
 //! must be a file of its own (the shared library, the Python module). Nothing that a peer says is believed but its
 //! number, which the kernel vouches for.
 
+mod place;
+
 use std::{
     ffi::OsString,
+    fs::File,
     io::{self, Write as _},
-    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt},
+    os::unix::fs::{OpenOptionsExt as _, PermissionsExt},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -20,14 +23,14 @@ use tokio::{
     sync::mpsc,
 };
 
-use crate::{child::RunAs, loader::Loaded};
+use crate::{child::RunAs, failure, loader::Loaded};
 
 /// The marker's shared library, for programs that do not link it.
 static LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libguestscope.so"));
 /// The library's soname, so that a program linked against it can be pointed here by LD_LIBRARY_PATH too.
 const LIBRARY_NAME: &str = "libguestscope.so.1";
 /// The Python module.
-static PYTHON: &[u8] = include_bytes!("../marker/python/guestscope.py");
+static PYTHON: &[u8] = include_bytes!("../../marker/python/guestscope.py");
 /// What a workload says about itself is read up to here.
 const WORKLOAD_BYTES: u64 = 64 << 10;
 /// A peer that connects and says nothing is let go.
@@ -36,6 +39,8 @@ const GREETING: Duration = Duration::from_millis(500);
 /// A folder that only lives as long as the run, with the socket and the unpacked files.
 pub struct Rendezvous {
     folder: PathBuf,
+    /// Held as long as the folder is in use.
+    _lock: File,
     met: mpsc::Receiver<Peer>,
 }
 
@@ -46,17 +51,18 @@ pub struct Peer {
 }
 
 impl Rendezvous {
-    /// Makes the folder and listens. Needs a tokio runtime.
+    /// Makes the folder and listens. Needs a tokio runtime. Clears what killed agents left behind.
     pub fn open(run_as: Option<&RunAs>) -> io::Result<Self> {
-        let folder = make_folder()?;
-        let rendezvous = Self::fill(folder.clone(), run_as);
+        place::clear_abandoned();
+        let (folder, lock) = place::make()?;
+        let rendezvous = Self::fill(folder.clone(), lock, run_as);
         if rendezvous.is_err() {
             let _ = std::fs::remove_dir_all(&folder);
         }
         rendezvous
     }
 
-    fn fill(folder: PathBuf, run_as: Option<&RunAs>) -> io::Result<Self> {
+    fn fill(folder: PathBuf, lock: File, run_as: Option<&RunAs>) -> io::Result<Self> {
         write(&folder.join(LIBRARY_NAME), LIBRARY, 0o755)?;
         write(&folder.join("guestscope.py"), PYTHON, 0o644)?;
         let workload = folder.join("workload.json");
@@ -70,7 +76,7 @@ impl Rendezvous {
         let (sender, met) = mpsc::channel(64);
         let allowed = run_as.map_or(0, |user| user.uid.as_raw());
         tokio::spawn(listen(listener, sender, allowed));
-        Ok(Self { folder, met })
+        Ok(Self { folder, met, _lock: lock })
     }
 
     /// What the child needs to find all this.
@@ -112,22 +118,23 @@ impl Drop for Rendezvous {
 }
 
 impl Peer {
-    /// Attaches the probe to what the peer has mapped, then lets it go on. What went wrong is returned for people.
-    pub async fn attach(mut self, loaded: &mut Loaded) -> Vec<String> {
-        let errors = attach_mapped(self.pid, loaded);
+    /// Attaches the probe to what the peer has mapped, then lets it go on. What went wrong is said at once, and stands
+    /// in the hook's verdict.
+    pub async fn attach(mut self, loaded: &mut Loaded) {
+        let problems = attach_mapped(self.pid, loaded)
+            .unwrap_or_else(|error| vec![format!("reading the maps of process {}: {error}", self.pid)]);
         let _ = self.stream.write_all(b"\n").await;
-        errors
+        for problem in problems {
+            failure::say(&format!("warning: {problem}\n"));
+            loaded.marker_failed(&problem);
+        }
     }
 }
 
-/// Attaches the probe to every file with the marker that a process has mapped to execute.
-pub fn attach_mapped(pid: i32, loaded: &mut Loaded) -> Vec<String> {
+/// Attaches the probe to every file with the marker that a process has mapped to execute. What went wrong, by file.
+fn attach_mapped(pid: i32, loaded: &mut Loaded) -> procfs::ProcResult<Vec<String>> {
     let mut errors = Vec::new();
-    let maps = match Process::new(pid).and_then(|process| process.maps()) {
-        Ok(maps) => maps,
-        Err(error) => return vec![format!("reading the maps of process {pid}: {error}")],
-    };
-    for map in maps {
+    for map in Process::new(pid)?.maps()? {
         let MMapPath::Path(path) = map.pathname else { continue };
         if !map.perms.contains(MMPermissions::EXECUTE) {
             continue;
@@ -137,11 +144,17 @@ pub fn attach_mapped(pid: i32, loaded: &mut Loaded) -> Vec<String> {
         let path = PathBuf::from(format!("/proc/{pid}/root")).join(relative);
         match loaded.attach_marker(&path) {
             Ok(_) => {}
+            // Deleted or replaced since it was mapped.
             Err(error) if error.downcast_ref::<io::Error>().is_some() => {}
-            Err(error) => errors.push(format!("attaching to `{}`: {error:#}", relative.display())),
+            Err(error) => errors.push(format!("attaching to `{}`: {error:#}", map_name(relative))),
         }
     }
-    errors
+    Ok(errors)
+}
+
+/// A path that somebody else chose, for people: one line without control characters.
+fn map_name(path: &Path) -> String {
+    path.to_string_lossy().chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
 /// Takes peers one by one; each has its own time to say its line.
@@ -158,30 +171,6 @@ async fn listen(listener: UnixListener, sender: mpsc::Sender<Peer>, allowed: u32
             }
         });
     }
-}
-
-/// In the first place where a library may be mapped to execute and a socket may live. World-searchable, since the
-/// child may be another user; nobody else may write.
-fn make_folder() -> io::Result<PathBuf> {
-    let mut last = io::Error::from(io::ErrorKind::NotFound);
-    for place in ["/run", "/tmp", "/dev/shm"] {
-        if nix::sys::statvfs::statvfs(place)
-            .is_ok_and(|mount| mount.flags().contains(nix::sys::statvfs::FsFlags::ST_NOEXEC))
-        {
-            continue;
-        }
-        let folder =
-            Path::new(place).join(format!("guestscope-{}-{}", std::process::id(), crate::clock::now_ns()));
-        match std::fs::DirBuilder::new().mode(0o711).create(&folder) {
-            Ok(()) => {
-                // The umask may have taken the others' search permission.
-                std::fs::set_permissions(&folder, PermissionsExt::from_mode(0o711))?;
-                return Ok(folder);
-            }
-            Err(error) => last = error,
-        }
-    }
-    Err(last)
 }
 
 fn write(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {

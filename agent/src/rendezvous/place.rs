@@ -1,0 +1,97 @@
+//! The folder of a rendezvous: where it may be, and how one is told from those that killed agents left behind.
+//!
+//! Whoever uses a folder holds a lock on it, which the kernel takes back with its holder, however that ends. A process
+//! number would not do: it may be of another PID namespace, or used again.
+
+use std::{
+    fs::{DirBuilder, File, OpenOptions, Permissions},
+    io,
+    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _},
+    path::{Path, PathBuf},
+};
+
+use nix::{
+    sys::statvfs::{FsFlags, statvfs},
+    unistd::geteuid,
+};
+
+/// In order of preference: gone after a restart, and a library may be mapped from there to execute.
+const PLACES: [&str; 3] = ["/run", "/tmp", "/dev/shm"];
+const PREFIX: &str = "guestscope-";
+
+/// Makes a folder in the first place where a library may be mapped to execute and a socket may live. World-searchable,
+/// since the child may be another user; nobody else may write.
+pub(super) fn make() -> io::Result<(PathBuf, File)> {
+    let mut last = io::Error::from(io::ErrorKind::NotFound);
+    let is_usable =
+        |place: &&&str| !statvfs(**place).is_ok_and(|mount| mount.flags().contains(FsFlags::ST_NOEXEC));
+    for place in PLACES.iter().filter(is_usable) {
+        match make_in(Path::new(place)) {
+            Ok(made) => return Ok(made),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+fn make_in(place: &Path) -> io::Result<(PathBuf, File)> {
+    // Another agent may take the folder for abandoned before the lock is there; then there is another folder.
+    for _ in 0..8 {
+        let name = format!("{PREFIX}{}-{}", std::process::id(), crate::clock::now_ns());
+        let folder = place.join(name);
+        DirBuilder::new().mode(0o711).create(&folder)?;
+        let lock = open(&folder)?;
+        if lock.try_lock().is_ok() && lock.metadata()?.nlink() > 0 {
+            // The umask may have taken the others' search permission.
+            lock.set_permissions(Permissions::from_mode(0o711))?;
+            return Ok((folder, lock));
+        }
+    }
+    Err(io::ErrorKind::ResourceBusy.into())
+}
+
+fn open(folder: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW).open(folder)
+}
+
+/// Removes the folders of agents that were killed. What cannot be removed stays and does no harm.
+pub(super) fn clear_abandoned() {
+    for place in PLACES {
+        clear_in(Path::new(place));
+    }
+}
+
+fn clear_in(place: &Path) {
+    let Ok(entries) = std::fs::read_dir(place) else { return };
+    for entry in entries.flatten() {
+        if entry.file_name().as_encoded_bytes().starts_with(PREFIX.as_bytes()) && is_abandoned(&entry.path())
+        {
+            std::fs::remove_dir_all(entry.path()).unwrap_or_default();
+        }
+    }
+}
+
+/// Ours by owner, and nobody holds its lock.
+fn is_abandoned(folder: &Path) -> bool {
+    let Ok(opened) = open(folder) else { return false };
+    opened.metadata().is_ok_and(|folder| folder.uid() == geteuid().as_raw()) && opened.try_lock().is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_in_use_stays_and_an_abandoned_one_goes() {
+        let place = tempfile::tempdir().expect("a folder can be made");
+        let (used, _lock) = make_in(place.path()).expect("the place is ours");
+        let (abandoned, lock) = make_in(place.path()).expect("the place is ours");
+        std::fs::write(abandoned.join("notify"), "").expect("the folder is ours");
+        std::fs::create_dir(place.path().join("other")).expect("the place is ours");
+        std::fs::write(place.path().join("guestscope-1-2"), "").expect("the place is ours");
+        drop(lock);
+        clear_in(place.path());
+        assert!(used.exists() && !abandoned.exists());
+        assert!(place.path().join("other").exists() && place.path().join("guestscope-1-2").exists());
+    }
+}
