@@ -62,7 +62,7 @@ pub struct RunArguments {
     #[arg(long, hide = true)]
     pub kernel_log: bool,
     /// The program and its arguments, after `--`.
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
+    #[arg(required = true, last = true, value_name = "CMD")]
     pub command: Vec<OsString>,
 }
 

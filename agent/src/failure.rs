@@ -11,10 +11,26 @@ pub fn say(text: &str) {
 
 /// `error: what: value`, a blank line, `hint: next action`.
 pub fn text(error: &anyhow::Error) -> String {
+    let what = chain(error.chain());
     match hint(error) {
-        Some(hint) => format!("error: {error:#}\n\nhint: {hint}\n"),
-        None => format!("error: {error:#}\n"),
+        Some(hint) => format!("error: {what}\n\nhint: {hint}\n"),
+        None => format!("error: {what}\n"),
     }
+}
+
+/// An error and its sources in one line. A source that its error has told already is not told again, and of several
+/// lines (the verifier's log) the last one counts.
+pub fn chain<'a>(errors: impl Iterator<Item = &'a (dyn std::error::Error + 'static)>) -> String {
+    let mut text = String::new();
+    for error in errors {
+        let error = error.to_string();
+        let line = error.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();
+        if !text.contains(line) {
+            let colon = if text.is_empty() { "" } else { ": " };
+            text = format!("{text}{colon}{line}");
+        }
+    }
+    text
 }
 
 fn hint(error: &anyhow::Error) -> Option<String> {

@@ -23,6 +23,7 @@ use guestscope_ebpf::{
 };
 
 use crate::{
+    failure,
     health::{KernelLosses, Outcome, Verdict},
     kernel::{
         btf::{Btf, BtfError, KERNEL_BTF, Member},
@@ -64,19 +65,9 @@ pub enum LoadError {
     Missing(&'static str),
 }
 
-/// An error with its sources in one line; the verifier's log is cut to its last line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = String::new();
-    let mut next = Some(error);
-    while let Some(error) = next {
-        let line = error.to_string();
-        let line = line.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default().to_owned();
-        if !text.contains(&line) {
-            text = if text.is_empty() { line } else { format!("{text}: {line}") };
-        }
-        next = error.source();
-    }
-    text
+/// An error with its sources in one line.
+fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    failure::chain(std::iter::successors(Some(error), |error| error.source()))
 }
 
 /// What to load.

@@ -68,8 +68,9 @@ pub struct Ledger {
     pub arrival_offset_ns: u64,
     /// The kernel's own sum of the thread's waits for a CPU, when it last left one.
     pub queued_ns: u64,
-    /// Rounds the size up to whole cache lines; zero.
-    pub reserved: u64,
+    /// From the begins of wakings to the enqueueings that they led to: the part of [`Account::Runq`] that is an interrupt
+    /// to another CPU and, in a virtual machine, that CPU's way out of its halt. Only where both were seen.
+    pub wakeup_delay_ns: u64,
 }
 
 /// What the kernel itself noted about a thread that is on a CPU (`sched_info`), by the clock of its run queue.
@@ -106,7 +107,7 @@ impl Ledger {
         backwards: 0,
         arrival_offset_ns: 0,
         queued_ns: 0,
-        reserved: 0,
+        wakeup_delay_ns: 0,
     };
 
     /// The clock of an event: never before the last one. CPUs may disagree by a few ns.
@@ -220,6 +221,13 @@ impl Ledger {
             return;
         }
         let now_ns = self.advance(now_ns);
+        self.end_block(now_ns);
+        self.wakeup_delay_ns = self.wakeup_delay_ns.wrapping_add(now_ns.wrapping_sub(self.since_ns));
+    }
+
+    /// Blocked, and woken by now: from the waking on it waits for a CPU.
+    #[inline(always)]
+    fn end_block(&mut self, now_ns: u64) {
         let end_ns = self.block_end(now_ns);
         self.charge_block(end_ns.wrapping_sub(self.since_ns));
         self.since_ns = end_ns;
@@ -232,6 +240,10 @@ impl Ledger {
     pub fn switched_in(&mut self, now_ns: u64, cpu: u16) {
         if self.state == RUNNING {
             self.missed = self.missed.wrapping_add(1);
+        }
+        if self.state == BLOCKED {
+            // Somebody woke it, seen or not.
+            self.wakeups = self.wakeups.wrapping_add(1);
         }
         let now_ns = self.advance(now_ns);
         self.settle(now_ns);
@@ -250,13 +262,7 @@ impl Ledger {
         if self.state != RUNNING {
             self.arrived_unseen(now_ns, stamps, cpu);
         } else if self.sequence > 1 {
-            // The kernel's clock may have been read long before the switch, never after it: of all differences the
-            // smallest is right. It comes up slowly, for the clocks drift by parts in a million.
-            let offset_ns = self.since_ns.wrapping_sub(stamps.arrived);
-            let late_ns = offset_ns.wrapping_sub(self.arrival_offset_ns);
-            let is_late = self.arrival_offset_ns != 0 && late_ns >> 63 == 0;
-            self.arrival_offset_ns =
-                if is_late { self.arrival_offset_ns.wrapping_add(late_ns >> 4) } else { offset_ns };
+            self.arrival_offset_ns = self.since_ns.wrapping_sub(stamps.arrived);
         }
         self.queued_ns = stamps.queued_ns;
     }
@@ -269,12 +275,12 @@ impl Ledger {
             return;
         }
         let mut arrived_ns = stamps.arrived.wrapping_add(self.arrival_offset_ns);
-        // The stamps are a few microseconds apart: not before the wake-up, nor after now.
-        if arrived_ns > now_ns {
-            arrived_ns = now_ns;
-        }
+        // Earlier than the wake-up: the stamps are a few microseconds apart. Later than now: no stamp of this stay.
         if arrived_ns < self.since_ns {
             arrived_ns = self.since_ns;
+        }
+        if arrived_ns > now_ns {
+            return;
         }
         if self.state == BLOCKED {
             // Nor was its waking, perhaps: it waited for a CPU for as long as the kernel says, at the end.
@@ -301,7 +307,8 @@ impl Ledger {
         if !waking_was_seen && queued_ns >= self.since_ns && queued_ns <= now_ns {
             self.woken_ns = queued_ns;
         }
-        self.wakeup(now_ns);
+        let now_ns = self.advance(now_ns);
+        self.end_block(now_ns);
     }
 
     /// The accounts at `now_ns`, the open interval added to what the state names. Changes nothing.

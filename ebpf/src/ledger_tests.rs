@@ -106,6 +106,7 @@ proptest! {
             prop_assert_eq!(ledger.voluntary + ledger.involuntary, outs);
             prop_assert_eq!(ledger.backwards, backwards);
             prop_assert!(ledger.wakeups <= ledger.voluntary + 1 && ledger.missed <= ledger.sequence);
+            prop_assert!(ledger.wakeup_delay_ns >= before.wakeup_delay_ns);
 
             let copy = ledger;
             let accounts = ledger.accounts_at(latest_ns + later_ns);
@@ -211,6 +212,7 @@ struct Truth {
     voluntary: u32,
     involuntary: u32,
     wakeups: u32,
+    wakeup_delay_ns: u64,
     migrations: u32,
     missed: u32,
     events: Vec<(u64, Event)>,
@@ -277,7 +279,11 @@ impl Truth {
             }
             if lost != Lost::Wakeup {
                 self.events.push((out_ns + block_ns + enqueue_ns, Event::Wakeup));
-                self.wakeups += u32::from(!out_is_lost);
+            }
+            // The switch-in tells as well; how long the enqueueing took, nothing but both.
+            self.wakeups += u32::from(!out_is_lost);
+            if matches!(lost, Lost::Nothing | Lost::In) {
+                self.wakeup_delay_ns += enqueue_ns;
             }
         }
         // What the ledger can know of this time; see the cases of `lost_events_cost_what_they_must`.
@@ -322,6 +328,7 @@ fn check(steps: &[Step], lost: Lost) -> Result<(), TestCaseError> {
     prop_assert_eq!((ledger.voluntary, ledger.involuntary), (truth.voluntary, truth.involuntary));
     prop_assert_eq!((ledger.wakeups, ledger.migrations), (truth.wakeups, truth.migrations));
     prop_assert_eq!((ledger.missed, ledger.backwards), (truth.missed, 0));
+    prop_assert_eq!(ledger.wakeup_delay_ns, truth.wakeup_delay_ns);
     prop_assert_eq!(ledger.state, RUNNING);
     Ok(())
 }

@@ -66,6 +66,9 @@ pub struct Counts {
     pub switch_involuntary: u64,
     /// Wake-ups that ended a block.
     pub wakeup: u64,
+    /// From the begins of wakings to the thread's being queued, ns: part of `runq`. An interrupt to another CPU and, in a
+    /// virtual machine, that CPU's way out of its halt.
+    pub wakeup_delay_ns: u64,
     /// Times it ran on another CPU than before.
     pub migrate: u64,
     /// Minor faults.
@@ -77,10 +80,11 @@ pub struct Counts {
 }
 
 /// The names of [`Counts`], as attributes and columns spell them (columns with underscores).
-pub const COUNT_NAMES: [&str; 7] = [
+pub const COUNT_NAMES: [&str; 8] = [
     "switch.voluntary",
     "switch.involuntary",
     "wakeup",
+    "wakeup.delay_ns",
     "migrate",
     "fault.minor",
     "fault.major",
@@ -89,27 +93,46 @@ pub const COUNT_NAMES: [&str; 7] = [
 
 impl Counts {
     /// In the order of [`COUNT_NAMES`].
-    pub fn to_array(self) -> [u64; 7] {
+    pub fn to_array(self) -> [u64; COUNT_NAMES.len()] {
         let Self {
             switch_voluntary,
             switch_involuntary,
             wakeup,
+            wakeup_delay_ns,
             migrate,
             fault_minor,
             fault_major,
             switch_missed,
         } = self;
-        [switch_voluntary, switch_involuntary, wakeup, migrate, fault_minor, fault_major, switch_missed]
+        [
+            switch_voluntary,
+            switch_involuntary,
+            wakeup,
+            wakeup_delay_ns,
+            migrate,
+            fault_minor,
+            fault_major,
+            switch_missed,
+        ]
     }
 
     /// From the order of [`COUNT_NAMES`].
-    pub fn from_array(values: [u64; 7]) -> Self {
-        let [switch_voluntary, switch_involuntary, wakeup, migrate, fault_minor, fault_major, switch_missed] =
-            values;
+    pub fn from_array(values: [u64; COUNT_NAMES.len()]) -> Self {
+        let [
+            switch_voluntary,
+            switch_involuntary,
+            wakeup,
+            wakeup_delay_ns,
+            migrate,
+            fault_minor,
+            fault_major,
+            switch_missed,
+        ] = values;
         Self {
             switch_voluntary,
             switch_involuntary,
             wakeup,
+            wakeup_delay_ns,
             migrate,
             fault_minor,
             fault_major,

@@ -114,11 +114,15 @@ impl OpenRequest {
     /// All phases ended: the whole request, ids filled in, the outermost first.
     pub(crate) fn finish(mut self, ids: &IdSource) -> Request {
         self.done.sort_by_key(|phase| (phase.id != phase.root, phase.start_ns, phase.id));
-        let root = self.done.first().map_or(0, |phase| phase.root);
+        let (root, number) = self.done.first().map_or((0, 0), |phase| (phase.root, phase.request));
         let trace_id = self.trace_id.unwrap_or_else(|| ids.trace_id(root));
         let span_id = |phase: u64| self.span_ids.get(&phase).copied().unwrap_or_else(|| ids.span_id(phase));
         for phase in &mut self.done {
             let is_root = phase.id == phase.root;
+            // What is nested carries the number of what it is part of, unless the program gave it one of its own.
+            if phase.request == 0 {
+                phase.request = number;
+            }
             phase.trace = TraceIds {
                 trace_id,
                 span_id: span_id(phase.id),

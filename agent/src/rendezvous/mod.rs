@@ -13,6 +13,10 @@ use std::{
     io::{self, Write as _},
     os::unix::fs::{OpenOptionsExt as _, PermissionsExt},
     path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicI32, Ordering},
+    },
     time::Duration,
 };
 
@@ -39,6 +43,8 @@ const GREETING: Duration = Duration::from_millis(500);
 /// A folder that only lives as long as the run, with the socket and the unpacked files.
 pub struct Rendezvous {
     folder: PathBuf,
+    /// The program under observation, 0 before it is started.
+    program: Arc<AtomicI32>,
     /// Held as long as the folder is in use.
     _lock: File,
     met: mpsc::Receiver<Peer>,
@@ -75,8 +81,14 @@ impl Rendezvous {
         std::fs::set_permissions(&socket, PermissionsExt::from_mode(0o666))?;
         let (sender, met) = mpsc::channel(64);
         let allowed = run_as.map_or(0, |user| user.uid.as_raw());
-        tokio::spawn(listen(listener, sender, allowed));
-        Ok(Self { folder, met, _lock: lock })
+        let program = Arc::new(AtomicI32::new(0));
+        tokio::spawn(listen(listener, sender, Welcome { uid: allowed, program: Arc::clone(&program) }));
+        Ok(Self { folder, met, program, _lock: lock })
+    }
+
+    /// The program that was started: what descends from it is welcome, whatever user it becomes.
+    pub fn expect(&self, program: u32) {
+        self.program.store(program as i32, Ordering::Relaxed);
     }
 
     /// What the child needs to find all this.
@@ -134,7 +146,12 @@ impl Peer {
 /// Attaches the probe to every file with the marker that a process has mapped to execute. What went wrong, by file.
 fn attach_mapped(pid: i32, loaded: &mut Loaded) -> procfs::ProcResult<Vec<String>> {
     let mut errors = Vec::new();
-    for map in Process::new(pid)?.maps()? {
+    let maps = Process::new(pid)?.maps()?;
+    if maps.iter().next().is_none() {
+        // The kernel shows nothing to whom it does not allow to look.
+        errors.push(format!("the maps of process {pid} may not be read"));
+    }
+    for map in maps {
         let MMapPath::Path(path) = map.pathname else { continue };
         if !map.perms.contains(MMPermissions::EXECUTE) {
             continue;
@@ -145,11 +162,15 @@ fn attach_mapped(pid: i32, loaded: &mut Loaded) -> procfs::ProcResult<Vec<String
         match loaded.attach_marker(&path) {
             Ok(_) => {}
             // Deleted or replaced since it was mapped.
-            Err(error) if error.downcast_ref::<io::Error>().is_some() => {}
+            Err(error) if is_gone(&error) => {}
             Err(error) => errors.push(format!("attaching to `{}`: {error:#}", map_name(relative))),
         }
     }
     Ok(errors)
+}
+
+fn is_gone(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
 /// A path that somebody else chose, for people: one line without control characters.
@@ -157,13 +178,34 @@ fn map_name(path: &Path) -> String {
     path.to_string_lossy().chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
+/// Who may meet the agent. A stranger could make it open files that never answer.
+#[derive(Clone)]
+struct Welcome {
+    /// The user that the program was started as.
+    uid: u32,
+    program: Arc<AtomicI32>,
+}
+
+impl Welcome {
+    /// Root, the program's user, and what descends from the program: it may have become somebody else.
+    fn is_for(&self, pid: i32, uid: u32) -> bool {
+        /// Generations that are climbed.
+        const MOST: usize = 256;
+        let parent =
+            |pid: &i32| Process::new(*pid).and_then(|process| process.stat()).map(|stat| stat.ppid).ok();
+        let ancestors = std::iter::successors(Some(pid), parent).take(MOST);
+        let program = self.program.load(Ordering::Relaxed);
+        uid == 0 || uid == self.uid || ancestors.take_while(|&pid| pid > 0).any(|pid| pid == program)
+    }
+}
+
 /// Takes peers one by one; each has its own time to say its line.
-async fn listen(listener: UnixListener, sender: mpsc::Sender<Peer>, allowed: u32) {
+async fn listen(listener: UnixListener, sender: mpsc::Sender<Peer>, welcome: Welcome) {
     while let Ok((mut stream, _)) = listener.accept().await {
-        let sender = sender.clone();
+        let (sender, welcome) = (sender.clone(), welcome.clone());
         tokio::spawn(async move {
             let Ok(peer) = stream.peer_cred() else { return };
-            let Some(pid) = peer.pid().filter(|_| peer.uid() == 0 || peer.uid() == allowed) else { return };
+            let Some(pid) = peer.pid().filter(|&pid| welcome.is_for(pid, peer.uid())) else { return };
             let mut line = [0_u8; 16];
             let greeting = tokio::time::timeout(GREETING, stream.read(&mut line)).await;
             if matches!(greeting, Ok(Ok(bytes)) if line[..bytes].starts_with(b"marker ")) {

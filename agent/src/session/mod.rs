@@ -114,6 +114,7 @@ fn start(
             return Err(error.into());
         }
     };
+    rendezvous.expect(child.id());
     // The child has everything it needs; from here on nothing new has to be allowed but meeting markers. A thread
     // keeps the privileges that its maker had, so those that export and write are made afterwards.
     privileges::drop_unneeded().context("giving up privileges")?;

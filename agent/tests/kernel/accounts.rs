@@ -8,7 +8,7 @@ use guestscope_ebpf::Account;
 use rstest::rstest;
 
 use crate::{
-    agreement::{self, compare, waited_ns},
+    agreement::{self, compare, up_to_three_times, waited_ns},
     harness::{Case, skipped},
     seen::Seen,
 };
@@ -46,20 +46,24 @@ fn assert_account(seen: &Seen, number: u64, account: Account) {
 #[case::yields("yield", 2, 0)]
 #[case::interrupted("interrupted", 1, 200)]
 fn running_and_waiting_to_run(#[case] name: &'static str, #[case] phases: u64, #[case] signals: u64) {
-    compared(Case::new(name), name, phases, signals);
+    up_to_three_times(|| {
+        compared(Case::new(name), name, phases, signals);
+    });
 }
 
 #[test]
 fn contenders_wait_for_each_other() {
-    let Some(seen) = compared(Case::new("contend"), "contend", 2, 0) else { return };
-    // Both need the CPU for the same time: while one runs, the other waits, but for where only one of them is inside
-    // its phase.
-    let [first, second] = [1, 2].map(|number| seen.request(number));
-    let begin_ns = first.start_ns.max(second.start_ns);
-    let end_ns = (first.start_ns + first.duration_ns).min(second.start_ns + second.duration_ns);
-    let both_ns = end_ns.saturating_sub(begin_ns);
-    let runq_ns = first.accounts.get(Account::Runq) + second.accounts.get(Account::Runq);
-    assert!(runq_ns as f64 >= both_ns as f64 * SHARE, "{runq_ns} of {both_ns}");
+    up_to_three_times(|| {
+        let Some(seen) = compared(Case::new("contend"), "contend", 2, 0) else { return };
+        // Both need the CPU for the same time: while one runs, the other waits, but for where only one of them is inside
+        // its phase.
+        let [first, second] = [1, 2].map(|number| seen.request(number));
+        let begin_ns = first.start_ns.max(second.start_ns);
+        let end_ns = (first.start_ns + first.duration_ns).min(second.start_ns + second.duration_ns);
+        let both_ns = end_ns.saturating_sub(begin_ns);
+        let runq_ns = first.accounts.get(Account::Runq) + second.accounts.get(Account::Runq);
+        assert!(runq_ns as f64 >= both_ns as f64 * SHARE, "{runq_ns} of {both_ns}");
+    });
 }
 
 #[rstest]
@@ -69,18 +73,20 @@ fn contenders_wait_for_each_other() {
 #[case::select("select", Account::Poll)]
 #[case::epoll("epoll", Account::Poll)]
 fn waiting_for_time(#[case] name: &'static str, #[case] account: Account) {
-    let Some(seen) = compared(Case::new(name), name, 1, 0) else { return };
-    assert_account(&seen, 1, account);
-    let waited_ns = seen.request(1).accounts.get(account);
-    // No longer than the calls, and as long as was asked for, but for the way from the timer's start to the switch.
-    agreement::time(
-        name,
-        account.name(),
-        waited_ns,
-        (seen.book.fact("asked_ns"), seen.book.fact("calls_ns")),
-        0,
-    );
-    agreement::count(name, "wakeups", seen.request(1).counts.wakeup, (seen.book.fact("calls"), u64::MAX));
+    up_to_three_times(|| {
+        let Some(seen) = compared(Case::new(name), name, 1, 0) else { return };
+        assert_account(&seen, 1, account);
+        let waited_ns = seen.request(1).accounts.get(account);
+        // No longer than the calls, and as long as was asked for, but for the way from the timer's start to the switch.
+        agreement::time(
+            name,
+            account.name(),
+            waited_ns,
+            (seen.book.fact("asked_ns"), seen.book.fact("calls_ns")),
+            0,
+        );
+        agreement::count(name, "wakeups", seen.request(1).counts.wakeup, (seen.book.fact("calls"), u64::MAX));
+    });
 }
 
 #[rstest]
@@ -90,8 +96,10 @@ fn waiting_for_time(#[case] name: &'static str, #[case] account: Account) {
 #[case::read_on_a_socket("read", 2, Account::Net)]
 #[case::accept("accept", 1, Account::Net)]
 fn waiting_for_somebody(#[case] name: &'static str, #[case] phases: u64, #[case] account: Account) {
-    let Some(seen) = compared(Case::new(name), name, phases, 0) else { return };
-    (1..=phases).for_each(|number| assert_account(&seen, number, account));
+    up_to_three_times(|| {
+        let Some(seen) = compared(Case::new(name), name, phases, 0) else { return };
+        (1..=phases).for_each(|number| assert_account(&seen, number, account));
+    });
 }
 
 /// A folder on a disk: beside this test's executable, unless that lies in memory.
@@ -107,35 +115,41 @@ fn on_disk() -> Option<PathBuf> {
 #[case::fsync("fsync", Account::BlockIo)]
 #[case::fault("fault", Account::Fault)]
 fn waiting_for_a_disk(#[case] name: &'static str, #[case] account: Account) {
-    let Some(folder) = on_disk() else { return skipped(name, "no folder on a disk") };
-    let Some(seen) = compared(Case::new(name).argument(folder), name, 1, 0) else { return };
-    assert_account(&seen, 1, account);
-    if account == Account::Fault {
-        let counts = &seen.request(1).counts;
-        agreement::count(name, "faults", counts.fault_major, (seen.book.fact("faults"), u64::MAX));
-    }
+    up_to_three_times(|| {
+        let Some(folder) = on_disk() else { return skipped(name, "no folder on a disk") };
+        let Some(seen) = compared(Case::new(name).argument(folder), name, 1, 0) else { return };
+        assert_account(&seen, 1, account);
+        if account == Account::Fault {
+            let counts = &seen.request(1).counts;
+            agreement::count(name, "faults", counts.fault_major, (seen.book.fact("faults"), u64::MAX));
+        }
+    });
 }
 
 #[test]
 fn first_touches_are_counted_to_the_last() {
-    let Some(seen) = compared(Case::new("touch"), "touch", 1, 0) else { return };
-    agreement::count(
-        "touch",
-        "pages",
-        seen.request(1).counts.fault_minor,
-        (seen.book.fact("pages"), u64::MAX),
-    );
-    assert_eq!(seen.request(1).accounts.get(Account::Fault), 0, "no fault had to wait");
+    up_to_three_times(|| {
+        let Some(seen) = compared(Case::new("touch"), "touch", 1, 0) else { return };
+        agreement::count(
+            "touch",
+            "pages",
+            seen.request(1).counts.fault_minor,
+            (seen.book.fact("pages"), u64::MAX),
+        );
+        assert_eq!(seen.request(1).accounts.get(Account::Fault), 0, "no fault had to wait");
+    });
 }
 
 #[test]
 fn moves_between_cpus_are_counted_to_the_last() {
-    let Some(seen) = compared(Case::new("migrate"), "migrate", 1, 0) else { return };
-    let moves = seen.book.fact("moves");
-    if moves == 0 {
-        return skipped("migrate", "one CPU only");
-    }
-    agreement::count("migrate", "migrations", seen.request(1).counts.migrate, (moves, moves));
+    up_to_three_times(|| {
+        let Some(seen) = compared(Case::new("migrate"), "migrate", 1, 0) else { return };
+        let moves = seen.book.fact("moves");
+        if moves == 0 {
+            return skipped("migrate", "one CPU only");
+        }
+        agreement::count("migrate", "migrations", seen.request(1).counts.migrate, (moves, moves));
+    });
 }
 
 #[rstest]
@@ -143,13 +157,15 @@ fn moves_between_cpus_are_counted_to_the_last() {
 #[case::frozen_by_v1("freeze", "v1")]
 #[case::frozen_by_v2("freeze", "v2")]
 fn kept_from_running_by_somebody(#[case] name: &'static str, #[case] argument: &'static str) {
-    let case = format!("{name}{argument}");
-    let Some(seen) = compared(Case::new(name).argument(argument), &case, 1, 2) else { return };
-    let phase = seen.request(1);
-    let kept_ns = seen.book.fact("kept_ns");
-    if kept_ns == 0 {
-        return skipped(&case, "the program could not be kept from running");
-    }
-    agreement::time(&case, "other", phase.accounts.get(Account::Other), (kept_ns, phase.duration_ns), 0);
-    assert_account(&seen, 1, Account::Other);
+    up_to_three_times(|| {
+        let case = format!("{name}{argument}");
+        let Some(seen) = compared(Case::new(name).argument(argument), &case, 1, 2) else { return };
+        let phase = seen.request(1);
+        let kept_ns = seen.book.fact("kept_ns");
+        if kept_ns == 0 {
+            return skipped(&case, "the program could not be kept from running");
+        }
+        agreement::time(&case, "other", phase.accounts.get(Account::Other), (kept_ns, phase.duration_ns), 0);
+        assert_account(&seen, 1, Account::Other);
+    });
 }

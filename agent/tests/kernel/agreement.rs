@@ -19,11 +19,17 @@ const SHARE: f64 = 0.01;
 /// Ours is taken at the tracepoint, theirs from the run queue's clock, which was updated earlier in the same switch.
 /// Both ends of an interval are, so that little is left: measured below 0.1 us per switch.
 const SWITCH_NS: u64 = 300;
-/// A wait ends for us when the waking begins, for them when the thread is enqueued: measured 0.2 (warm) to 2.4 us (a
-/// timer on an idle CPU) per wake-up, always in this direction.
-const WAKEUP_NS: u64 = 3_000;
-/// Below this, a difference of times says nothing.
-const LEAST_NS: u64 = 50_000;
+/// A wait ends for us when the waking begins, for them when the thread is enqueued. What lies between is in our books
+/// too (19 us where it takes an interrupt to a halted virtual CPU, below 1 us on the same CPU) and is moved here. What is
+/// left is that both clocks of an interval are read a little later by us, the first one at the enqueueing and the last
+/// one at the switch: measured 0.7 us per wake-up.
+const ENQUEUE_NS: u64 = 1_000;
+/// The same on a CPU that was idle for long, whose caches are cold: measured 4 to 13 us. Rare wake-ups only.
+const COLD_ENQUEUE_NS: u64 = 10_000;
+/// Above so many they are not rare.
+const COLD_WAKEUPS: u64 = 100;
+/// Below this, a difference of times says nothing: one stay of a virtual CPU outside its guest.
+const LEAST_NS: u64 = 100_000;
 /// A share of less than this says nothing.
 const LEAST_SHARED_NS: u64 = 1_000_000;
 /// Stolen time stands in /proc/stat in whole ticks: one more may not show yet.
@@ -97,10 +103,33 @@ fn record(line: Line) {
         // SAFETY: the function takes nothing, returns nothing and does not unwind.
         unsafe { libc::atexit(print_table) };
     });
-    let text = line.text();
-    let agrees = line.agrees();
+    let (text, agrees, is_time) = (line.text(), line.agrees(), line.is_time);
     LINES.lock().expect("nobody panics with the table").push(line);
+    if !agrees && is_time {
+        // Without a word of the panic hook: it may be all right the next time.
+        std::panic::resume_unwind(Box::new(TimesDisagree(text)));
+    }
     assert!(agrees, "{text}");
+}
+
+/// A time that disagrees, thrown. A hypervisor that takes the CPU away between two readings of two clocks does the same
+/// (the kernel's own figure of stolen time comes in ticks of 10 ms), but not every time.
+struct TimesDisagree(String);
+
+/// Runs a whole case again if a time disagreed, up to three times in all. A ledger that is wrong is so every time; what
+/// else fails does so at once.
+pub(crate) fn up_to_three_times(case: impl Fn()) {
+    for attempt in 1..=3 {
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(&case));
+        let Err(thrown) = outcome else { return };
+        match thrown.downcast::<TimesDisagree>() {
+            Ok(disagreement) if attempt < 3 => {
+                let _ = writeln!(std::io::stdout(), "again: {}", disagreement.0);
+            }
+            Ok(disagreement) => panic!("three times: {}", disagreement.0),
+            Err(other) => std::panic::resume_unwind(other),
+        }
+    }
 }
 
 /// Compares a number of events: it must lie within the bounds.
@@ -170,21 +199,35 @@ fn compare_times(case: &str, phase: &Phase, row: &Row, slack_ns: u64) {
     let (cpu, delay) = (row.bounds(Entry::Cpu), row.bounds(Entry::RunDelay));
     let wall = row.bounds(Entry::Monotonic);
     let cpu_ns = phase.accounts.get(Account::Cpu);
-    let runq_ns = phase.accounts.get(Account::Runq) + phase.accounts.get(Account::Throttled);
-    // Their CPU time leaves stolen time out, ours holds it.
-    let stolen_ns = row.bounds(Entry::Steal).1 + TICK_NS;
-    let woken_ns = phase.counts.wakeup * WAKEUP_NS + stolen_ns;
+    let delay_ns = phase.counts.wakeup_delay_ns;
+    let runq_ns = phase.accounts.get(Account::Runq) + phase.accounts.get(Account::Throttled) - delay_ns;
+    // Their CPU time leaves stolen time out, ours holds it. What is less than a tick does not show: up to 0.8 % of the
+    // time was seen to be missing from their sums of a thread that never waited.
+    let unseen_ns = (wall.1 as f64 * SHARE) as u64;
+    let stolen_ns = match row.bounds(Entry::Steal).1 {
+        0 => unseen_ns,
+        stolen_ns => stolen_ns + TICK_NS,
+    };
+    let enqueued_ns =
+        phase.counts.wakeup * ENQUEUE_NS + phase.counts.wakeup.min(COLD_WAKEUPS) * COLD_ENQUEUE_NS;
     // A thread that is woken and preempts (an idle CPU, too) is on the CPU for the kernel's books from the moment when
     // it was enqueued: the switch reuses that clock. For us it waits until it is there. Nothing of the kind happens
     // where nothing was woken; where it was, the sum of both must agree.
     let (early_ns, late_ns) = match phase.counts.wakeup {
         0 => (0, 0),
-        _ => (runq_ns, cpu.1.saturating_sub(cpu_ns) + woken_ns),
+        _ => (runq_ns + enqueued_ns, cpu.1.saturating_sub(cpu_ns) + enqueued_ns + stolen_ns),
     };
     time_within(case, "cpu", cpu_ns, cpu, slack_ns, (early_ns, stolen_ns));
-    time_within(case, "runq", runq_ns, delay, slack_ns, (0, late_ns));
+    time_within(case, "runq", runq_ns, delay, slack_ns, (enqueued_ns, late_ns));
     let both = (cpu.0 + delay.0, cpu.1 + delay.1);
-    time_within(case, "cpu + runq", cpu_ns + runq_ns, both, slack_ns, (0, woken_ns));
+    time_within(case, "cpu + runq", cpu_ns + runq_ns, both, slack_ns, (enqueued_ns, enqueued_ns + stolen_ns));
     let waited = (wall.0.saturating_sub(both.1), wall.1.saturating_sub(both.0));
-    time_within(case, "waited", waited_ns(phase), waited, slack_ns, (woken_ns, 0));
+    time_within(
+        case,
+        "waited",
+        waited_ns(phase) + delay_ns,
+        waited,
+        slack_ns,
+        (enqueued_ns + stolen_ns, enqueued_ns),
+    );
 }

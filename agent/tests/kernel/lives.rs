@@ -12,7 +12,7 @@ use guestscope::{
 use guestscope_ebpf::Account;
 
 use crate::{
-    agreement::{compare, count, in_initial_namespace},
+    agreement::{compare, count, in_initial_namespace, up_to_three_times},
     harness::{Case, skipped},
     seen::Seen,
 };
@@ -36,19 +36,21 @@ fn compare_the_dead(case: &str, seen: &Seen) {
     // The kernel adds a thread up before its last switch, and a leader before or after it: the last switches of at
     // least all other threads are in ours alone. So are those of a thread that is still cleaning up when it is added.
     let threads = dead.len() as u64;
+    // On some kernels there are switches that no tracepoint tells of. They are known afterwards, not in their kind.
+    let missed = sum(|thread| thread.counts.switch_missed);
     let voluntary = seen.book.fact("voluntary");
     count(
         case,
         "voluntary",
         sum(|thread| thread.counts.switch_voluntary),
-        (voluntary + threads - processes, voluntary + threads),
+        (voluntary + threads - processes - missed, voluntary + threads),
     );
     let involuntary = seen.book.fact("involuntary");
     count(
         case,
         "involuntary",
         sum(|thread| thread.counts.switch_involuntary),
-        (involuntary, involuntary + threads),
+        (involuntary - missed.min(involuntary), involuntary + threads),
     );
 }
 
@@ -78,159 +80,187 @@ fn only(losses: PairingLosses, seen: &Seen) {
 
 #[test]
 fn every_descendant_is_tracked() {
-    let Some(seen) = Case::new("descend").run() else { return };
-    seen.check();
-    seen.check_no_losses();
-    assert_same_threads(&seen, seen.threads.iter());
-    // The program, its child, the child's, the one that a thread forked, and three programs.
-    assert_eq!(seen.processes.len(), 7, "{:?}", seen.processes);
-    assert!(seen.requests.is_empty());
-    compare_the_dead("descend", &seen);
+    up_to_three_times(|| {
+        let Some(seen) = Case::new("descend").run() else { return };
+        seen.check();
+        seen.check_no_losses();
+        assert_same_threads(&seen, seen.threads.iter());
+        // The program, its child, the child's, the one that a thread forked, and three programs.
+        assert_eq!(seen.processes.len(), 7, "{:?}", seen.processes);
+        assert!(seen.requests.is_empty());
+        compare_the_dead("descend", &seen);
+    });
 }
 
 #[test]
 fn a_new_program_ends_the_phases_of_the_old_one() {
-    let Some(seen) = Case::new("exec_leader").run() else { return };
-    seen.check();
-    only(PairingLosses { unended_phases: 2, ..PairingLosses::default() }, &seen);
-    let (replaced, inner) = (seen.request(1), &seen.inside(1)[0]);
-    assert_cut_off(&seen, replaced, Ending::Exec);
-    assert_eq!((inner.ending, &*inner.name), (Ending::Exec, "inner"));
-    compare("exec_leader", seen.request(3), seen.book.row(3), 0);
-    assert_eq!(seen.request(3).thread, replaced.thread);
-    assert_eq!((seen.threads.len(), seen.processes.len()), (1, 1));
+    up_to_three_times(|| {
+        let Some(seen) = Case::new("exec_leader").run() else { return };
+        seen.check();
+        only(PairingLosses { unended_phases: 2, ..PairingLosses::default() }, &seen);
+        let (replaced, inner) = (seen.request(1), &seen.inside(1)[0]);
+        assert_cut_off(&seen, replaced, Ending::Exec);
+        assert_eq!((inner.ending, &*inner.name), (Ending::Exec, "inner"));
+        compare("exec_leader", seen.request(3), seen.book.row(3), 0);
+        assert_eq!(seen.request(3).thread, replaced.thread);
+        assert_eq!((seen.threads.len(), seen.processes.len()), (1, 1));
+    });
 }
 
 #[test]
 fn a_thread_that_starts_a_program_becomes_the_leader() {
-    let Some(seen) = Case::new("exec_thread").run() else { return };
-    seen.check();
-    only(PairingLosses { unended_phases: 2, ..PairingLosses::default() }, &seen);
-    let (replaced, after) = (seen.request(1), seen.request(3));
-    assert_cut_off(&seen, replaced, Ending::Exec);
-    compare("exec_thread", after, seen.book.row(3), 0);
-    // The thread takes the leader's number and stays the thread that it is.
-    assert!(!in_initial_namespace() || u64::from(replaced.thread.tid) == seen.book.fact("thread"));
-    assert_eq!((after.thread.tid, after.thread.born_ns), (replaced.thread.tgid, replaced.thread.born_ns));
-    // The leader's phase ends with it: at its last switch if that came first, else with the exec.
-    let leader = seen.request(2);
-    assert!(matches!(leader.ending, Ending::ThreadExited | Ending::Exec), "{leader:?}");
-    assert_eq!(seen.threads.len(), 2, "{:?}", seen.threads);
-    // One process all along: its old leader's end was not the process's.
-    let processes: Vec<_> = seen.processes.iter().map(|process| process.thread).collect();
-    assert_eq!(processes, [after.thread]);
+    up_to_three_times(|| {
+        let Some(seen) = Case::new("exec_thread").run() else { return };
+        seen.check();
+        only(PairingLosses { unended_phases: 2, ..PairingLosses::default() }, &seen);
+        let (replaced, after) = (seen.request(1), seen.request(3));
+        assert_cut_off(&seen, replaced, Ending::Exec);
+        compare("exec_thread", after, seen.book.row(3), 0);
+        // The thread takes the leader's number and stays the thread that it is.
+        assert!(!in_initial_namespace() || u64::from(replaced.thread.tid) == seen.book.fact("thread"));
+        assert_eq!((after.thread.tid, after.thread.born_ns), (replaced.thread.tgid, replaced.thread.born_ns));
+        // The leader's phase ends with it: at its last switch if that came first, else with the exec.
+        let leader = seen.request(2);
+        assert!(matches!(leader.ending, Ending::ThreadExited | Ending::Exec), "{leader:?}");
+        assert_eq!(seen.threads.len(), 2, "{:?}", seen.threads);
+        // One process all along: its old leader's end was not the process's.
+        let processes: Vec<_> = seen.processes.iter().map(|process| process.thread).collect();
+        assert_eq!(processes, [after.thread]);
+    });
 }
 
 #[test]
 fn a_thread_takes_its_phases_with_it() {
-    let Some(seen) = Case::new("leave_thread").run() else { return };
-    seen.check();
-    only(PairingLosses { unended_phases: 2, ..PairingLosses::default() }, &seen);
-    let (left, inner) = (seen.request(1), &seen.inside(1)[0]);
-    assert_cut_off(&seen, left, Ending::ThreadExited);
-    let thread = seen.threads.iter().find(|thread| thread.id == left.thread).expect("the thread was seen");
-    for phase in [left, inner] {
-        assert_eq!(phase.start_ns + phase.duration_ns, thread.end_ns, "to the last switch: {phase:?}");
-    }
-    compare("leave_thread", seen.request(3), seen.book.row(3), 0);
+    up_to_three_times(|| {
+        let Some(seen) = Case::new("leave_thread").run() else { return };
+        seen.check();
+        only(PairingLosses { unended_phases: 2, ..PairingLosses::default() }, &seen);
+        let (left, inner) = (seen.request(1), &seen.inside(1)[0]);
+        assert_cut_off(&seen, left, Ending::ThreadExited);
+        let thread =
+            seen.threads.iter().find(|thread| thread.id == left.thread).expect("the thread was seen");
+        for phase in [left, inner] {
+            assert_eq!(phase.start_ns + phase.duration_ns, thread.end_ns, "to the last switch: {phase:?}");
+        }
+        compare("leave_thread", seen.request(3), seen.book.row(3), 0);
+    });
 }
 
 #[test]
 fn a_forked_child_has_phases_of_its_own() {
-    let Some(seen) = Case::new("fork_inside").run() else { return };
-    seen.check();
-    only(PairingLosses { unended_phases: 1, ..PairingLosses::default() }, &seen);
-    let (parent, child) = (seen.request(1), seen.request(2));
-    compare("fork_inside", parent, seen.book.row(1), 0);
-    compare("fork_inside", child, seen.book.row(2), 0);
-    assert!(seen.inside(1).is_empty() && seen.inside(2).is_empty());
-    assert_ne!(parent.thread.tgid, child.thread.tgid);
-    assert!(parent.accounts.get(Account::Sleep) >= child.duration_ns, "it waited for the child: {parent:?}");
-    assert_eq!(seen.request(3).ending, Ending::ThreadExited);
-    assert_eq!(seen.request(3).thread, child.thread);
+    up_to_three_times(|| {
+        let Some(seen) = Case::new("fork_inside").run() else { return };
+        seen.check();
+        only(PairingLosses { unended_phases: 1, ..PairingLosses::default() }, &seen);
+        let (parent, child) = (seen.request(1), seen.request(2));
+        compare("fork_inside", parent, seen.book.row(1), 0);
+        compare("fork_inside", child, seen.book.row(2), 0);
+        assert!(seen.inside(1).is_empty() && seen.inside(2).is_empty());
+        assert_ne!(parent.thread.tgid, child.thread.tgid);
+        assert!(
+            parent.accounts.get(Account::Sleep) >= child.duration_ns,
+            "it waited for the child: {parent:?}"
+        );
+        assert_eq!(seen.request(3).ending, Ending::ThreadExited);
+        assert_eq!(seen.request(3).thread, child.thread);
+    });
 }
 
 #[test]
 fn a_killed_process_takes_its_phases_with_it() {
-    let Some(seen) = Case::new("killed").run() else { return };
-    seen.check();
-    only(PairingLosses { unended_phases: 3, ..PairingLosses::default() }, &seen);
-    let killing_ns = seen.book.fact("killing_ns");
-    for phase in [seen.request(1), seen.request(2), &seen.inside(2)[0]] {
-        assert_eq!(phase.ending, Ending::ThreadExited, "{phase:?}");
-        let thread =
-            seen.threads.iter().find(|thread| thread.id == phase.thread).expect("the thread was seen");
-        assert_eq!(phase.start_ns + phase.duration_ns, thread.end_ns, "{phase:?}");
-        assert!(thread.end_ns >= killing_ns);
-        assert_eq!(phase.suspended_ns, 0);
-    }
-    let asleep = seen.request(1);
-    assert!(asleep.accounts.get(Account::Sleep) >= killing_ns - seen.book.fact("begun_ns"), "{asleep:?}");
-    let spinning = seen.request(2);
-    assert!(
-        spinning.accounts.get(Account::Cpu) > 0 && spinning.accounts.get(Account::Sleep) == 0,
-        "{spinning:?}"
-    );
-    compare_the_dead("killed", &seen);
+    up_to_three_times(|| {
+        let Some(seen) = Case::new("killed").run() else { return };
+        seen.check();
+        only(PairingLosses { unended_phases: 3, ..PairingLosses::default() }, &seen);
+        let killing_ns = seen.book.fact("killing_ns");
+        for phase in [seen.request(1), seen.request(2), &seen.inside(2)[0]] {
+            assert_eq!(phase.ending, Ending::ThreadExited, "{phase:?}");
+            let thread =
+                seen.threads.iter().find(|thread| thread.id == phase.thread).expect("the thread was seen");
+            assert_eq!(phase.start_ns + phase.duration_ns, thread.end_ns, "{phase:?}");
+            assert!(thread.end_ns >= killing_ns);
+            assert_eq!(phase.suspended_ns, 0);
+        }
+        let asleep = seen.request(1);
+        assert!(asleep.accounts.get(Account::Sleep) >= killing_ns - seen.book.fact("begun_ns"), "{asleep:?}");
+        let spinning = seen.request(2);
+        assert!(
+            spinning.accounts.get(Account::Cpu) > 0 && spinning.accounts.get(Account::Sleep) == 0,
+            "{spinning:?}"
+        );
+        compare_the_dead("killed", &seen);
+    });
 }
 
 #[test]
 fn a_number_that_is_used_again_is_another_thread() {
-    let Some(seen) = Case::new("reuse").run() else { return };
-    seen.check();
-    if seen.book.refused() {
-        return skipped("reuse", "the kernel gives no number of our choice");
-    }
-    seen.check_no_losses();
-    let [first, second] = [1, 2].map(|number| seen.request(number));
-    compare("reuse", first, seen.book.row(1), 0);
-    compare("reuse", second, seen.book.row(2), 0);
-    assert_eq!((first.thread.tid, first.thread.tgid), (second.thread.tid, second.thread.tgid));
-    assert!(first.thread.born_ns < second.thread.born_ns);
-    assert_eq!(seen.threads.len(), 3, "{:?}", seen.threads);
+    up_to_three_times(|| {
+        let Some(seen) = Case::new("reuse").run() else { return };
+        seen.check();
+        if seen.book.refused() {
+            return skipped("reuse", "the kernel gives no number of our choice");
+        }
+        seen.check_no_losses();
+        let [first, second] = [1, 2].map(|number| seen.request(number));
+        compare("reuse", first, seen.book.row(1), 0);
+        compare("reuse", second, seen.book.row(2), 0);
+        assert_eq!((first.thread.tid, first.thread.tgid), (second.thread.tid, second.thread.tgid));
+        assert!(first.thread.born_ns < second.thread.born_ns);
+        assert_eq!(seen.threads.len(), 3, "{:?}", seen.threads);
+    });
 }
 
 #[test]
 fn a_new_namespace_hides_nothing() {
-    let Some(seen) = Case::new("namespace").run() else { return };
-    seen.check();
-    if seen.book.refused() {
-        return skipped("namespace", "no new PID namespace");
-    }
-    seen.check_no_losses();
-    assert_eq!(seen.book.fact("inner"), 1, "the child is the first of its namespace");
-    assert_same_threads(&seen, born_tracked(&seen));
-    (1..=3).for_each(|number| compare("namespace", seen.request(number), seen.book.row(number), 0));
+    up_to_three_times(|| {
+        let Some(seen) = Case::new("namespace").run() else { return };
+        seen.check();
+        if seen.book.refused() {
+            return skipped("namespace", "no new PID namespace");
+        }
+        seen.check_no_losses();
+        assert_eq!(seen.book.fact("inner"), 1, "the child is the first of its namespace");
+        assert_same_threads(&seen, born_tracked(&seen));
+        (1..=3).for_each(|number| compare("namespace", seen.request(number), seen.book.row(number), 0));
+    });
 }
 
 #[test]
 fn ten_thousand_threads_leave_no_slot_behind() {
-    const THREADS: u64 = 10_000;
-    let Some(seen) = Case::new("churn").argument(THREADS.to_string()).slots(512).run() else { return };
-    seen.check();
-    seen.check_no_losses();
-    let numbers: HashSet<u64> = seen.requests.iter().map(|request| request.root().request).collect();
-    assert_eq!(numbers, (1..=THREADS).collect());
-    assert!(seen.requests.iter().all(|request| request.root().ending == Ending::Ended));
-    // The program and its child, which starts the threads.
-    assert_eq!(seen.threads.len() as u64, THREADS + 2);
-    assert_eq!(seen.threads.iter().map(|thread| thread.id).collect::<HashSet<_>>().len(), seen.threads.len());
-    compare_the_dead("churn", &seen);
+    up_to_three_times(|| {
+        const THREADS: u64 = 10_000;
+        let Some(seen) = Case::new("churn").argument(THREADS.to_string()).slots(512).run() else { return };
+        seen.check();
+        seen.check_no_losses();
+        let numbers: HashSet<u64> = seen.requests.iter().map(|request| request.root().request).collect();
+        assert_eq!(numbers, (1..=THREADS).collect());
+        assert!(seen.requests.iter().all(|request| request.root().ending == Ending::Ended));
+        // The program and its child, which starts the threads.
+        assert_eq!(seen.threads.len() as u64, THREADS + 2);
+        assert_eq!(
+            seen.threads.iter().map(|thread| thread.id).collect::<HashSet<_>>().len(),
+            seen.threads.len()
+        );
+        compare_the_dead("churn", &seen);
+    });
 }
 
 #[test]
 fn without_a_slot_a_thread_is_counted_as_missed() {
-    const THREADS: u64 = 32;
-    const SLOTS: u32 = 8;
-    let Some(seen) = Case::new("crowd").argument(THREADS.to_string()).slots(SLOTS).run() else { return };
-    seen.check();
-    // Slot 0 is none, and the leader has one.
-    let tracked = u64::from(SLOTS) - 2;
-    assert_eq!(seen.kernel, KernelLosses { tasks_missed: THREADS - tracked, ..KernelLosses::default() });
-    assert_eq!((seen.pairing, seen.slots_held), (PairingLosses::default(), 0));
-    let of = |number| seen.requests.iter().filter(|request| request.root().request == number).count() as u64;
-    // The leader before and after; of the many those with a slot; one thread when slots were free again.
-    assert_eq!([of(1), of(2), of(3), of(4)], [1, tracked, 1, 1]);
-    assert_eq!(seen.threads.len() as u64, tracked + 2);
-    compare("crowd", seen.request(3), seen.book.row(3), 0);
+    up_to_three_times(|| {
+        const THREADS: u64 = 32;
+        const SLOTS: u32 = 8;
+        let Some(seen) = Case::new("crowd").argument(THREADS.to_string()).slots(SLOTS).run() else { return };
+        seen.check();
+        // Slot 0 is none, and the leader has one.
+        let tracked = u64::from(SLOTS) - 2;
+        assert_eq!(seen.kernel, KernelLosses { tasks_missed: THREADS - tracked, ..KernelLosses::default() });
+        assert_eq!((seen.pairing, seen.slots_held), (PairingLosses::default(), 0));
+        let of =
+            |number| seen.requests.iter().filter(|request| request.root().request == number).count() as u64;
+        // The leader before and after; of the many those with a slot; one thread when slots were free again.
+        assert_eq!([of(1), of(2), of(3), of(4)], [1, tracked, 1, 1]);
+        assert_eq!(seen.threads.len() as u64, tracked + 2);
+        compare("crowd", seen.request(3), seen.book.row(3), 0);
+    });
 }

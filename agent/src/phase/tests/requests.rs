@@ -16,10 +16,10 @@ fn a_request_with_three_phases() {
         261 10/10 end 1",
     );
     insta::assert_snapshot!(printed, @"
-    request classify #7  10/10  100..261  cpu 123, runq 10, throttled 20, fault 8, switch.voluntary 1, switch.involuntary 2, migrate 1, fault.minor 3
-      phase preprocess   10/10  102..150  cpu 40, fault 8, switch.voluntary 1, fault.minor 3
-      phase inference    10/10  152..250  cpu 68, runq 10, throttled 20, switch.involuntary 2, migrate 1
-      phase postprocess  10/10  252..260  cpu 8
+    request classify #7     10/10  100..261  cpu 123, runq 10, throttled 20, fault 8, switch.voluntary 1, switch.involuntary 2, migrate 1, fault.minor 3
+      phase preprocess #7   10/10  102..150  cpu 40, fault 8, switch.voluntary 1, fault.minor 3
+      phase inference #7    10/10  152..250  cpu 68, runq 10, throttled 20, switch.involuntary 2, migrate 1
+      phase postprocess #7  10/10  252..260  cpu 8
     ");
 }
 
@@ -73,7 +73,7 @@ fn a_request_within_a_phase_is_a_trace_of_its_own() {
     );
     insta::assert_snapshot!(printed, @"
     request classify #1  10/10  10..30  cpu 20
-      phase decode       10/10  15..20  cpu 5
+      phase decode #1    10/10  15..20  cpu 5
     request serve        10/10  0..50   cpu 50
       phase log          10/10  35..40  cpu 5
     ");
@@ -99,10 +99,10 @@ fn tasks_that_take_turns_on_a_thread_are_each_charged_their_own() {
         90  10/10 end 200",
     );
     insta::assert_snapshot!(printed, @"
-    request first #1   10/10  0..70   cpu 40, suspended 30
-      phase download   10/10  10..60  cpu 20, suspended 30
-    request second #2  10/10  25..90  cpu 15, runq 5, net 20, suspended 25
-      phase decode     10/10  75..80  runq 5
+    request first #1     10/10  0..70   cpu 40, suspended 30
+      phase download #1  10/10  10..60  cpu 20, suspended 30
+    request second #2    10/10  25..90  cpu 15, runq 5, net 20, suspended 25
+      phase decode #2    10/10  75..80  runq 5
     ");
 }
 
@@ -258,7 +258,7 @@ fn a_scheduled_request_waits_in_a_queue_that_is_nobodys_time() {
     insta::assert_snapshot!(printed, @"
     request infer #1    10/10  1000..1030  cpu 30
       queue queue #1           400..1000
-      phase run         10/10  1010..1020  cpu 10
+      phase run #1      10/10  1010..1020  cpu 10
     request early #2    10/10  2000..2010  cpu 10
     request on-time #3  10/10  3000..3010  cpu 10
     ");

@@ -39,6 +39,7 @@ pub(super) const COUNT_KEYS: [&str; COUNT_NAMES.len()] = [
     "guestscope.count.switch.voluntary",
     "guestscope.count.switch.involuntary",
     "guestscope.count.wakeup",
+    "guestscope.count.wakeup.delay_ns",
     "guestscope.count.migrate",
     "guestscope.count.fault.minor",
     "guestscope.count.fault.major",

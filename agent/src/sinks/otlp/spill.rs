@@ -8,7 +8,7 @@ use std::{
     collections::VecDeque,
     fs::{self, File, OpenOptions},
     io,
-    os::unix::fs::FileExt,
+    os::unix::fs::{FileExt, MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
 };
 
@@ -133,12 +133,7 @@ impl Spill {
         let file = match self.file.take() {
             Some(file) => file,
             // A file that is there already belongs to another run: it is not ours to overwrite.
-            None => OpenOptions::new()
-                .read(true)
-                .write(true)
-                .create_new(true)
-                .open(path)
-                .map_err(|error| SpillError::Io { path: path.clone(), error })?,
+            None => create(path).map_err(|error| SpillError::Io { path: path.clone(), error })?,
         };
         Ok(self.file.insert(file))
     }
@@ -150,8 +145,11 @@ impl Spill {
         let copy = || -> io::Result<File> {
             let mut old = File::open(&path)?;
             io::Seek::seek(&mut old, io::SeekFrom::Start(self.read))?;
-            let mut new =
-                OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&fresh)?;
+            match fs::remove_file(&fresh) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                Ok(()) | Err(_) => {}
+            }
+            let mut new = create(&fresh)?;
             io::copy(&mut io::Read::take(old, self.written - self.read), &mut new)?;
             fs::rename(&fresh, &path)?;
             Ok(new)
@@ -173,4 +171,15 @@ impl Spill {
     fn io(&self, error: io::Error) -> SpillError {
         SpillError::Io { path: self.path.clone().unwrap_or_default(), error }
     }
+}
+
+/// Makes a file that nobody else may read, and that belongs to whom its folder belongs to: the agent is root, the folder
+/// perhaps the invoking user's. A link that waits there is not followed.
+fn create(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
+    let folder = path.parent().map(fs::metadata).transpose()?;
+    if let Some(folder) = folder.filter(|_| nix::unistd::geteuid().is_root()) {
+        std::os::unix::fs::fchown(&file, Some(folder.uid()), Some(folder.gid()))?;
+    }
+    Ok(file)
 }

@@ -90,7 +90,7 @@ fn per_request(page: &mut Page, group: &Group) {
     };
     let mut texts = vec![
         format!("switches {} voluntary, {} forced", mean("switch.voluntary"), mean("switch.involuntary")),
-        format!("wake-ups {}", mean("wakeup")),
+        wakeups(group),
         format!("migrations {}", mean("migrate")),
         format!("faults {} minor, {} major", mean("fault.minor"), mean("fault.major")),
     ];
@@ -100,6 +100,22 @@ fn per_request(page: &mut Page, group: &Group) {
     }
     let apart = texts.into_iter().map(|text| Piece::from(format!("{text} "))).collect();
     page.wrapped(&[Piece::new("per request", Emphasis::Faint)], INDENT, apart);
+}
+
+/// How often it was woken, and what the way to the run queue took, where that is an interrupt to another CPU.
+fn wakeups(group: &Group) -> String {
+    /// On the CPU of whoever wakes it takes less than 1 us.
+    const INTERRUPT_NS: u128 = 3_000;
+    let sum = |name: &str| {
+        COUNT_NAMES.iter().position(|known| *known == name).map_or(0, |index| group.counts[index])
+    };
+    let text = format!("wake-ups {}", mean_count(sum("wakeup"), group.latency.count));
+    match sum("wakeup.delay_ns").checked_div(sum("wakeup")) {
+        Some(each_ns) if each_ns >= INTERRUPT_NS => {
+            format!("{text} ({} of runq each)", duration(u64::try_from(each_ns).unwrap_or(u64::MAX)))
+        }
+        Some(_) | None => text,
+    }
 }
 
 fn render_no_requests(page: &mut Page, summary: &Summary, facts: &RunFacts) {

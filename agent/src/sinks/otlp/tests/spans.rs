@@ -136,7 +136,7 @@ proptest! {
     #[test]
     fn estimates_are_those_of_the_encoder(
         accounts in prop::array::uniform11(0_u64..u64::MAX / 16),
-        counts in prop::array::uniform7(any::<u64>()),
+        counts in prop::array::uniform8(any::<u64>()),
         name in ".{0,60}",
         edges_lost in 0_u64..3,
         lost in any::<bool>(),
