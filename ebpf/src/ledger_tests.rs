@@ -394,12 +394,3 @@ proptest! {
         prop_assert_eq!(slot.accounts_at(new.now_ns), new.accounts);
     }
 }
-
-#[test]
-fn the_last_switch_in_may_be_missing_without_being_known() {
-    let mut ledger = born(0, RUNNING);
-    ledger.out_runnable(10);
-    assert_eq!(ledger.missed, 0);
-    ledger.out_runnable(30);
-    assert_eq!((ledger.missed, ledger.accounts[CPU], ledger.accounts[RUNQ]), (1, 10, 20));
-}

@@ -125,3 +125,16 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn the_last_switch_in_may_be_missing_without_being_known() {
+    let mut ledger = Ledger::EMPTY;
+    ledger.begin(0, RUNNING, 0);
+    ledger.out_runnable(10);
+    assert_eq!(ledger.missed, 0);
+    ledger.out_runnable(30);
+    assert_eq!(
+        (ledger.missed, ledger.accounts[Account::Cpu as usize], ledger.accounts[Account::Runq as usize]),
+        (1, 10, 20)
+    );
+}

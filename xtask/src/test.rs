@@ -39,8 +39,12 @@ const STAGE_LIMIT: Duration = Duration::from_mins(25);
 const HOST_LIMIT: Duration = Duration::from_mins(10);
 
 /// Programs that tests compare with or load the machine with, and the Debian packages that hold them.
-const PROGRAMS: [(&str, &[&str]); 3] =
-    [("bpftrace", &["bpftrace"]), ("perf", &["linux-perf"]), ("stress-ng", &["stress-ng"])];
+const PROGRAMS: [(&str, &[&str]); 4] = [
+    ("bpftrace", &["bpftrace"]),
+    ("bpftool", &["bpftool"]),
+    ("perf", &["linux-perf"]),
+    ("stress-ng", &["stress-ng"]),
+];
 
 /// Everything the tests are given.
 struct Ground {

@@ -304,7 +304,8 @@ fn ledger<R: 'static>(
             values[index] = value;
             *counts = Counts::from_array(values);
         };
-        let column = integer("", "events", move |row| read(row).1.to_array()[index], set);
+        let help = if name.ends_with("_ns") { "time that events took" } else { "events" };
+        let column = integer("", help, move |row| read(row).1.to_array()[index], set);
         Column { name: format!("count_{}", name.replace('.', "_")).into(), may_lack: true, ..column }
     });
     times.chain(counts)
