@@ -27,6 +27,7 @@ use crate::{
     health::{KernelLosses, Outcome, Verdict},
     kernel::{
         btf::{Btf, BtfError, KERNEL_BTF, Member},
+        casts::Casts,
         permission, syscalls,
     },
     probes::{FAMILIES, Hook, Place, phase},
@@ -122,6 +123,8 @@ pub fn load(options: LoadOptions) -> Result<Loaded, LoadError> {
     }
     let accounts = syscalls::account_of();
     loader.override_global("HAS_SWITCH_STATE", &offsets.switch_state, true);
+    loader.override_global("TYPE_FILE", &offsets.casts.file, true);
+    loader.override_global("TYPE_POINTER", &offsets.casts.pointer, true);
     // Without a reader the kernel side's messages are removed by the verifier.
     let log_level = if options.log { u8::MAX } else { 0 };
     loader.override_global(aya_log::LEVEL, &log_level, false);
@@ -130,7 +133,7 @@ pub fn load(options: LoadOptions) -> Result<Loaded, LoadError> {
     for map in ["LEDGERS", "FREE", "STAGES"] {
         loader.map_max_entries(map, options.slots.max(2));
     }
-    let mut ebpf = loader.load(OBJECT)?;
+    let mut ebpf = loader.load(&offsets.casts.put_into(OBJECT))?;
     fill_free(&mut ebpf, options.slots)?;
     let mut verdicts = Vec::new();
     for hook in FAMILIES.iter().copied().flatten() {
@@ -150,6 +153,7 @@ struct Offsets {
     fields: Vec<(&'static Field, Member)>,
     /// sched_switch carries the state of the task that leaves.
     switch_state: u32,
+    casts: Casts,
 }
 
 impl Offsets {
@@ -163,7 +167,8 @@ impl Offsets {
                 Err(_) => {}
             }
         }
-        Ok(Self { fields, switch_state: u32::from(btf.tracepoint_arguments("sched_switch") >= Some(4)) })
+        let switch_state = u32::from(btf.tracepoint_arguments("sched_switch") >= Some(4));
+        Ok(Self { fields, switch_state, casts: Casts::find(&btf) })
     }
 }
 

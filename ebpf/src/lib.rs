@@ -27,6 +27,10 @@ pub const SYSCALLS: usize = 512;
 /// Set in the account table beside an account: look at the file descriptor, a socket means `net`.
 pub const CHECK_SOCKET: u8 = 0x80;
 
+/// The instruction that calls the kernel's `bpf_rdonly_cast`, as the object has it: call (0x85), of a kernel function
+/// (0x20), and where the function's number in the kernel's BTF belongs, a word that stands nowhere else.
+pub const CALL_RDONLY_CAST: u64 = 0x7473_6163_0000_2085;
+
 /// Number of accounts.
 pub const ACCOUNTS: usize = 11;
 

@@ -2,10 +2,19 @@
 //!
 //! A program here is a thin shell: is it ours, read the arguments, drive the ledger, hand over a record. What the
 //! events mean stands in `ledger.rs`, which host tests share.
-#![cfg_attr(target_arch = "bpf", no_std, no_main)]
+#![cfg_attr(target_arch = "bpf", no_std, no_main, feature(asm_experimental_arch))]
+#![cfg_attr(
+    target_arch = "bpf",
+    expect(
+        clippy::inline_always,
+        reason = "a call costs a BPF program more than the body, and some kernels' verifiers refuse it"
+    )
+)]
 
 #[cfg(target_arch = "bpf")]
 mod emit;
+#[cfg(target_arch = "bpf")]
+mod file;
 #[cfg(target_arch = "bpf")]
 mod maps;
 #[cfg(target_arch = "bpf")]

@@ -26,6 +26,8 @@ globals! {
     OFFSET_REGS_SYSCALL OFFSET_REGS_ARGUMENT OFFSET_TASK_IOWAIT MASK_TASK_IOWAIT
     // sched_switch carries the state of the task that leaves (5.18 and later, and some vendor kernels).
     HAS_SWITCH_STATE
+    // Types of this kernel's BTF, for `bpf_rdonly_cast`; 0 where the kernel does not have it.
+    TYPE_FILE TYPE_POINTER
     // Bytes waiting in a ring above which its reader is woken at once.
     WAKE_BYTES
 }

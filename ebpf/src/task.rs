@@ -6,7 +6,7 @@
 
 use aya_ebpf::{
     Global,
-    helpers::{bpf_probe_read_kernel, bpf_probe_read_kernel_buf},
+    helpers::{bpf_probe_read_kernel, bpf_probe_read_kernel_buf, generated::bpf_get_current_task_btf},
 };
 use guestscope_ebpf::{
     COMM_BYTES, Counter,
@@ -36,6 +36,13 @@ pub(crate) unsafe fn load<T: Copy>(structure: *const u8, offset: &Global<u32>) -
 pub(crate) struct Task(pub(crate) *const u8);
 
 impl Task {
+    /// Whoever runs this program.
+    #[inline(always)]
+    pub(crate) fn current() -> Self {
+        // SAFETY: the helper has no preconditions.
+        Task(unsafe { bpf_get_current_task_btf() } as *const u8)
+    }
+
     /// Thread number in the initial namespace.
     #[inline(always)]
     pub(crate) fn tid(self) -> u32 {
@@ -48,6 +55,28 @@ impl Task {
     pub(crate) fn tgid(self) -> u32 {
         // SAFETY: the agent resolved the offset of `tgid`, a pid_t.
         unsafe { load(self.0, &OFFSET_TASK_TGID) }
+    }
+
+    /// Minor and major faults so far.
+    #[inline(always)]
+    pub(crate) fn faults(self) -> (u64, u64) {
+        // SAFETY: the agent resolved the offsets of two unsigned longs.
+        unsafe { (load(self.0, &OFFSET_TASK_MIN_FLT), load(self.0, &OFFSET_TASK_MAJ_FLT)) }
+    }
+
+    /// The kernel's own stamps of its stay on its CPU; zeros where it keeps none.
+    #[inline(always)]
+    pub(crate) fn stamps(self) -> Stamps {
+        if OFFSET_TASK_LAST_ARRIVAL.load() == 0 || OFFSET_TASK_RUN_DELAY.load() == 0 {
+            return Stamps::default();
+        }
+        // SAFETY: the agent resolved the offsets of two 8-byte members.
+        unsafe {
+            Stamps {
+                arrived: load(self.0, &OFFSET_TASK_LAST_ARRIVAL),
+                queued_ns: load(self.0, &OFFSET_TASK_RUN_DELAY),
+            }
+        }
     }
 
     /// Its ledger, if it is tracked.
@@ -155,30 +184,14 @@ pub(crate) fn release(slot: u16) {
     }
 }
 
-/// Minor and major faults of a task, by its address.
+/// Minor and major faults of a task, by its address: where there is no typed pointer, at 25 ns a read.
 #[inline(always)]
-pub(crate) fn faults(address: u64) -> (u64, u64) {
+pub(crate) fn faults_at(address: u64) -> (u64, u64) {
     // SAFETY: the helper checks the memory; what cannot be read is 0.
     unsafe {
         let minor = bpf_probe_read_kernel((address + u64::from(OFFSET_TASK_MIN_FLT.load())) as *const u64);
         let major = bpf_probe_read_kernel((address + u64::from(OFFSET_TASK_MAJ_FLT.load())) as *const u64);
         (minor.unwrap_or(0), major.unwrap_or(0))
-    }
-}
-
-/// The kernel's own stamps of a task's stay on its CPU, by its address; zeros where it keeps none.
-#[inline(always)]
-pub(crate) fn stamps(address: u64) -> Stamps {
-    if OFFSET_TASK_LAST_ARRIVAL.load() == 0 || OFFSET_TASK_RUN_DELAY.load() == 0 {
-        return Stamps::default();
-    }
-    // SAFETY: the helper checks the memory; what cannot be read is 0.
-    unsafe {
-        let arrived =
-            bpf_probe_read_kernel((address + u64::from(OFFSET_TASK_LAST_ARRIVAL.load())) as *const u64);
-        let queued_ns =
-            bpf_probe_read_kernel((address + u64::from(OFFSET_TASK_RUN_DELAY.load())) as *const u64);
-        Stamps { arrived: arrived.unwrap_or(0), queued_ns: queued_ns.unwrap_or(0) }
     }
 }
 

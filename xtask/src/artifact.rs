@@ -15,16 +15,18 @@ use crate::{
 };
 
 pub(crate) const AGENT: &str = "guestscope";
+/// Of the agent: for size.
+const PROFILE: &str = "dist";
 pub(crate) const WORKLOADS: &str = "guestscope-workloads";
 
 /// Builds the static agent.
 pub(crate) fn agent(xtask: &Xtask, toolchain: &Toolchain) -> Result<PathBuf> {
     let target = &toolchain.agent_target;
     let mut build = xtask.workspace.cargo();
-    build.args(["build", "--release", "--locked", "--package", AGENT, "--target", target]);
+    build.args(["build", "--profile", PROFILE, "--locked", "--package", AGENT, "--target", target]);
     toolchain.link_statically(&mut build);
     cargo(xtask, &format!("{AGENT} for {target}"), "build-agent", &mut build)?;
-    Ok(xtask.workspace.target.join(target).join("release").join(AGENT))
+    Ok(xtask.workspace.target.join(target).join(PROFILE).join(AGENT))
 }
 
 /// Builds the workloads, with libtorch if it could be had.

@@ -214,9 +214,14 @@ impl Btf {
         (prototype.kind == KIND_FUNC_PROTO).then(|| prototype.members.saturating_sub(1))
     }
 
-    /// Whether the kernel has a function of this name.
-    pub fn has_function(&self, name: &str) -> bool {
-        self.find(KIND_FUNC, name).is_some()
+    /// The number of the function of this name.
+    pub fn function(&self, name: &str) -> Option<u32> {
+        self.find(KIND_FUNC, name)
+    }
+
+    /// The number of the structure of this name.
+    pub fn structure(&self, name: &str) -> Option<u32> {
+        self.find(KIND_STRUCT, name)
     }
 }
 

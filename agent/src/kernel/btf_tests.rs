@@ -156,7 +156,8 @@ fn tracepoints_and_functions_are_found_by_name() {
     let btf = Btf::parse(everything().blob()).unwrap();
     assert_eq!(btf.tracepoint_arguments("switch"), Some(3));
     assert_eq!(btf.tracepoint_arguments("missing"), None);
-    assert!(btf.has_function("schedule") && !btf.has_function("outer") && !btf.has_function("sched"));
+    assert!(btf.function("schedule").is_some() && btf.structure("outer").is_some());
+    assert_eq!((btf.function("outer"), btf.function("sched"), btf.structure("schedule")), (None, None, None));
 }
 
 #[rstest]
@@ -229,7 +230,7 @@ fn ask(blob: Vec<u8>) {
     for path in ["outer.deep.y", "outer.named.x", "outer.one", "outer.broken.x", "leaf.y", "outer.gone", ""] {
         let _ = btf.offset(path);
     }
-    let _ = (btf.tracepoint_arguments("switch"), btf.has_function("schedule"));
+    let _ = (btf.tracepoint_arguments("switch"), btf.function("schedule"));
 }
 
 proptest! {

@@ -3,5 +3,6 @@
 //! Found by looking and by trying, never by version. It loads no program.
 
 pub mod btf;
+pub mod casts;
 pub mod permission;
 pub mod syscalls;

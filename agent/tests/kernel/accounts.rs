@@ -94,6 +94,9 @@ fn waiting_for_time(#[case] name: &'static str, #[case] account: Account) {
 #[case::pipe("pipe", 2, Account::Other)]
 #[case::recv("recv", 2, Account::Net)]
 #[case::read_on_a_socket("read", 2, Account::Net)]
+#[case::read_on_the_last_of_64("read_60", 2, Account::Net)]
+#[case::read_on_one_of_many("read_200", 2, Account::Net)]
+#[case::pipe_among_many("pipe_200", 2, Account::Other)]
 #[case::accept("accept", 1, Account::Net)]
 fn waiting_for_somebody(#[case] name: &'static str, #[case] phases: u64, #[case] account: Account) {
     up_to_three_times(|| {

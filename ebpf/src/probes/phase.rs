@@ -5,10 +5,7 @@
 //! It knows no phases; pairing is the agent's.
 
 use aya_ebpf::{
-    helpers::{
-        bpf_get_current_pid_tgid, bpf_get_smp_processor_id, bpf_ktime_get_ns,
-        generated::{bpf_get_current_task, bpf_probe_read_user},
-    },
+    helpers::{bpf_get_smp_processor_id, bpf_ktime_get_ns, generated::bpf_probe_read_user},
     macros::uprobe,
     programs::ProbeContext,
 };
@@ -17,7 +14,11 @@ use guestscope_ebpf::{
     ledger::{Ledger, RUNNING},
 };
 
-use crate::{emit, maps::STAGES, task};
+use crate::{
+    emit,
+    maps::STAGES,
+    task::{self, Task},
+};
 
 /// How often an edge copies the ledger before it gives up and says so. A switch takes microseconds and a copy 10 ns:
 /// two in a row were never seen.
@@ -25,9 +26,8 @@ const COPIES: u32 = 3;
 
 #[uprobe]
 pub(crate) fn edge(ctx: ProbeContext) -> u32 {
-    // SAFETY: the helper has no preconditions.
-    let address = unsafe { bpf_get_current_task() };
-    let Some(ledger) = task::ledger(bpf_get_current_pid_tgid() as u32, address) else { return 0 };
+    let task = Task::current();
+    let Some(ledger) = task.ledger() else { return 0 };
     // SAFETY: a ledger in a map value; its slot never changes while the thread lives.
     let slot = unsafe { (*ledger).slot };
     let Some(stage) = STAGES.get_ptr_mut(u32::from(slot)) else { return 0 };
@@ -50,14 +50,14 @@ pub(crate) fn edge(ctx: ProbeContext) -> u32 {
         if Operation::has_name(operation as u8) && !read_name(stage) {
             flags |= EDGE_NAME_UNREADABLE;
         }
-        let (minor, major) = task::faults(address);
+        let (minor, major) = task.faults();
         (*stage).minor_faults = minor;
         (*stage).major_faults = major;
         let (now_ns, torn) = copy(ledger, &raw mut (*stage).ledger);
         // This thread runs, whatever was seen of it: the copy is put right as the next switch-out will do it.
         if (*stage).ledger.state != RUNNING {
             let cpu = bpf_get_smp_processor_id() as u16;
-            (*stage).ledger.arrived_unseen(now_ns, task::stamps(address), cpu);
+            (*stage).ledger.arrived_unseen(now_ns, task.stamps(), cpu);
         }
         if torn {
             flags |= EDGE_TORN;

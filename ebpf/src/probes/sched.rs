@@ -6,7 +6,7 @@
 
 use aya_ebpf::{
     helpers::{
-        bpf_get_current_pid_tgid, bpf_get_smp_processor_id, bpf_ktime_get_ns, bpf_probe_read_kernel,
+        bpf_get_current_pid_tgid, bpf_get_smp_processor_id, bpf_ktime_get_ns,
         generated::{bpf_get_current_task, bpf_task_pt_regs},
     },
     macros::{btf_tracepoint, raw_tracepoint},
@@ -15,16 +15,14 @@ use aya_ebpf::{
 use aya_log_ebpf::warn;
 use guestscope_ebpf::{
     Account, CHECK_SOCKET, EXIT_REPLACED, FORK_ADOPTED, Header, Kind, TaskRecord,
-    ledger::{BLOCKED, Ledger, RUNNABLE, RUNNING, Stamps},
+    ledger::{BLOCKED, Ledger, RUNNABLE, RUNNING},
 };
 
 use crate::{
-    emit,
+    emit, file,
     maps::{
-        ACCOUNT_OF, HAS_SWITCH_STATE, LEDGERS, MASK_TASK_IOWAIT, OFFSET_FDT_FD, OFFSET_FDT_MAX,
-        OFFSET_FILE_INODE, OFFSET_FILES_FDT, OFFSET_INODE_MODE, OFFSET_REGS_ARGUMENT, OFFSET_REGS_SYSCALL,
-        OFFSET_TASK_FILES, OFFSET_TASK_IOWAIT, OFFSET_TASK_LAST_ARRIVAL, OFFSET_TASK_LAST_QUEUED,
-        OFFSET_TASK_RUN_DELAY, OFFSET_TASK_STATE,
+        ACCOUNT_OF, HAS_SWITCH_STATE, LEDGERS, MASK_TASK_IOWAIT, OFFSET_REGS_ARGUMENT, OFFSET_REGS_SYSCALL,
+        OFFSET_TASK_IOWAIT, OFFSET_TASK_LAST_QUEUED, OFFSET_TASK_STATE,
     },
     task::{self, Task, load},
 };
@@ -38,9 +36,6 @@ const KEPT: u32 = 0x4 | 0x8 | 0x8000;
 const FREEZABLE: u32 = 0x2000;
 /// What stands in a ledger's `syscall` outside any.
 const NO_SYSCALL: u16 = 0xffff;
-/// The file type bits of an inode's mode, and the type of a socket.
-const S_IFMT: u16 = 0xf000;
-const S_IFSOCK: u16 = 0xc000;
 
 #[btf_tracepoint(function = "sched_switch")]
 pub(crate) fn sched_switch(ctx: BtfTracePointContext) -> i32 {
@@ -98,16 +93,10 @@ fn switch_out(ctx: &BtfTracePointContext, prev: Task, ledger: *mut Ledger, now_n
 /// the same ones), so the next task seems to go on waiting while it runs. The kernel's own stamps tell.
 #[inline(always)]
 fn stay(prev: Task, ledger: &mut Ledger, now_ns: u64) {
-    if OFFSET_TASK_LAST_ARRIVAL.load() == 0 || OFFSET_TASK_RUN_DELAY.load() == 0 {
+    let stamps = prev.stamps();
+    if stamps.arrived == 0 {
         return;
     }
-    // SAFETY: the agent resolved the offsets of two 8-byte members.
-    let stamps = unsafe {
-        Stamps {
-            arrived: load(prev.0, &OFFSET_TASK_LAST_ARRIVAL),
-            queued_ns: load(prev.0, &OFFSET_TASK_RUN_DELAY),
-        }
-    };
     // SAFETY: the helper has no preconditions.
     ledger.leaving(now_ns, stamps, unsafe { bpf_get_smp_processor_id() } as u16);
 }
@@ -136,36 +125,14 @@ fn classify(prev: Task, state: u32) -> (u8, u16) {
     // SAFETY: the table has 512 entries and the index is masked to them.
     let entry = unsafe { core::ptr::read_volatile(ACCOUNT_OF.as_ptr().add((number & 511) as usize)) };
     let account = entry & !CHECK_SOCKET;
-    if entry & CHECK_SOCKET != 0 && is_socket(prev, regs) {
-        return (Account::Net as u8, number as u16);
+    if entry & CHECK_SOCKET != 0 {
+        // SAFETY: the saved registers, and the agent resolved the offset of the first argument's.
+        let fd = unsafe { load::<u64>(regs, &OFFSET_REGS_ARGUMENT) } as u32;
+        if file::is_socket(prev, fd) {
+            return (Account::Net as u8, number as u16);
+        }
     }
     (account, number as u16)
-}
-
-/// Whether the first argument of the task's syscall is a socket. Typed pointers as far as they go: of the seven reads
-/// three need a helper, since the table of files is an array, and what comes out of it is a number to the verifier.
-#[inline(always)]
-fn is_socket(prev: Task, regs: *const u8) -> bool {
-    // SAFETY: plain loads are through typed pointers at frozen offsets (bad memory reads as 0); the rest is read by
-    // the helper, which checks the memory.
-    unsafe {
-        let fd = load::<u64>(regs, &OFFSET_REGS_ARGUMENT) as u32;
-        let files = load::<*const u8>(prev.0, &OFFSET_TASK_FILES);
-        let table = load::<*const u8>(files, &OFFSET_FILES_FDT);
-        if fd >= load::<u32>(table, &OFFSET_FDT_MAX) {
-            return false;
-        }
-        let array = load::<u64>(table, &OFFSET_FDT_FD);
-        let Ok(file) = bpf_probe_read_kernel((array + u64::from(fd) * 8) as *const u64) else {
-            return false;
-        };
-        let Ok(inode) = bpf_probe_read_kernel((file + u64::from(OFFSET_FILE_INODE.load())) as *const u64)
-        else {
-            return false;
-        };
-        let mode = bpf_probe_read_kernel((inode + u64::from(OFFSET_INODE_MODE.load())) as *const u16);
-        mode.unwrap_or(0) & S_IFMT == S_IFSOCK
-    }
 }
 
 /// The final switch: the whole ledger goes out, the slot comes back.
@@ -181,7 +148,7 @@ fn exited(prev: Task, ledger: &Ledger, now_ns: u64) {
 #[inline(always)]
 fn record(kind: Kind, flags: u32, ledger: &Ledger, address: u64, now_ns: u64, other: (u32, u32, u64)) {
     emit::task(kind, |record: *mut TaskRecord| {
-        let (minor, major) = task::faults(address);
+        let (minor, major) = task::faults_at(address);
         // SAFETY: the record is reserved memory of exactly this size; every field is written.
         unsafe {
             (*record).header = Header { kind: kind as u32, flags, time_ns: now_ns };

@@ -7,7 +7,7 @@ use std::{
     io::Read as _,
     net::{TcpListener, TcpStream},
     os::{
-        fd::{AsRawFd as _, OwnedFd},
+        fd::{AsFd, AsRawFd as _, FromRawFd as _, RawFd},
         unix::net::UnixStream,
     },
     ptr,
@@ -16,6 +16,8 @@ use std::{
     time::Duration,
 };
 
+use nix::fcntl::{FcntlArg, fcntl};
+
 use crate::{Case, Subject, clerk::now_ns};
 
 /// By name.
@@ -23,8 +25,12 @@ pub(crate) const CASES: &[Case] = &[
     ("sleep", sleep),
     ("lock", lock),
     ("pipe", pipe),
-    ("recv", |subject| sockets(subject, false)),
-    ("read", |subject| sockets(subject, true)),
+    ("recv", sockets),
+    ("read", |subject| sockets_as_files(subject, 0)),
+    // The last four of a small table of files, and a large table.
+    ("read_60", |subject| sockets_as_files(subject, 60)),
+    ("read_200", |subject| sockets_as_files(subject, 200)),
+    ("pipe_200", |subject| pipe_from(subject, 200)),
     ("accept", accept),
     ("poll", |subject| timeouts(subject, poll)),
     ("ppoll", |subject| timeouts(subject, ppoll)),
@@ -122,21 +128,37 @@ fn ping_pong(subject: &Subject, ends: [(impl std::io::Read + Send, impl std::io:
 }
 
 fn pipe(subject: &Subject) {
-    let pipes = [std::io::pipe(), std::io::pipe()].map(|pipe| pipe.expect("descriptors are left"));
-    let [(first_reads, second_writes), (second_reads, first_writes)] = pipes;
-    ping_pong(subject, [(first_reads, first_writes), (second_reads, second_writes)]);
+    pipe_from(subject, 0);
 }
 
-/// Over a pair of sockets: by recv, or by read, which the descriptor alone tells from a file's.
-fn sockets(subject: &Subject, as_files: bool) {
+/// The same with descriptors from this number on.
+fn pipe_from(subject: &Subject, lowest: RawFd) {
+    let pipes = [std::io::pipe(), std::io::pipe()].map(|pipe| pipe.expect("descriptors are left"));
+    let [(first_reads, second_writes), (second_reads, first_writes)] = pipes;
+    let (first, second) = (from(&first_reads, lowest), from(&second_reads, lowest));
+    ping_pong(subject, [(first, from(&first_writes, lowest)), (second, from(&second_writes, lowest))]);
+}
+
+/// A copy of a descriptor, the first one that is free from a number on, as a file.
+fn from(fd: &impl AsFd, lowest: RawFd) -> File {
+    let copy = fcntl(fd, FcntlArg::F_DUPFD_CLOEXEC(lowest)).expect("descriptors are left");
+    assert!(copy >= lowest);
+    // SAFETY: it was made a moment ago, for this.
+    unsafe { File::from_raw_fd(copy) }
+}
+
+/// Over a pair of sockets, by recv.
+fn sockets(subject: &Subject) {
     let (first, second) = UnixStream::pair().expect("descriptors are left");
     let clone = |socket: &UnixStream| socket.try_clone().expect("descriptors are left");
-    if as_files {
-        let file = |socket: &UnixStream| File::from(OwnedFd::from(clone(socket)));
-        ping_pong(subject, [(file(&first), file(&first)), (file(&second), file(&second))]);
-    } else {
-        ping_pong(subject, [(clone(&first), clone(&first)), (clone(&second), clone(&second))]);
-    }
+    ping_pong(subject, [(clone(&first), clone(&first)), (clone(&second), clone(&second))]);
+}
+
+/// Over a pair of sockets by read, which the descriptor alone tells from a file's.
+fn sockets_as_files(subject: &Subject, lowest: RawFd) {
+    let (first, second) = UnixStream::pair().expect("descriptors are left");
+    let file = |socket: &UnixStream| from(socket, lowest);
+    ping_pong(subject, [(file(&first), file(&first)), (file(&second), file(&second))]);
 }
 
 /// Accepts connections that come late, and reads until the peer is gone.

@@ -1,0 +1,76 @@
+//! Calls of the kernel's own functions: their numbers are this kernel's, so they go into the object before it is loaded.
+//!
+//! aya knows no such calls. The kernel looks at each of them, reached or not, so where it has no such function the call
+//! becomes another instruction. It loads nothing.
+
+use std::borrow::Cow;
+
+use guestscope_ebpf::CALL_RDONLY_CAST;
+
+use super::btf::Btf;
+
+/// `r0 = 0`, in a branch that is never taken.
+const NOTHING: u64 = 0xb7;
+
+/// What `bpf_rdonly_cast` needs of this kernel's BTF.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Casts {
+    /// The function itself; 0 for all three where there is none.
+    function: u32,
+    /// `struct file`.
+    pub file: u32,
+    /// A structure that begins with a pointer.
+    pub pointer: u32,
+}
+
+impl Casts {
+    /// All of it, or nothing: from 6.2 on, and on older kernels by nobody missed.
+    pub fn find(btf: &Btf) -> Self {
+        let all = || {
+            let function = btf.function("bpf_rdonly_cast")?;
+            Some(Self { function, file: btf.structure("file")?, pointer: btf.structure("list_head")? })
+        };
+        all().unwrap_or_default()
+    }
+
+    /// The object with its calls put right.
+    pub fn put_into<'a>(&self, object: &'a [u8]) -> Cow<'a, [u8]> {
+        let call = CALL_RDONLY_CAST.to_le_bytes();
+        let fixed = match self.function {
+            0 => NOTHING,
+            number => u64::from(number) << 32 | CALL_RDONLY_CAST & 0xffff_ffff,
+        };
+        let mut object = Cow::Borrowed(object);
+        let places: Vec<usize> = object
+            .chunks_exact(8)
+            .enumerate()
+            .filter(|(_, word)| *word == call)
+            .map(|(index, _)| index * 8)
+            .collect();
+        for place in places {
+            object.to_mut()[place..place + 8].copy_from_slice(&fixed.to_le_bytes());
+        }
+        object
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_whole_calls_are_replaced() {
+        let mut object = [1_u64, CALL_RDONLY_CAST, 2, CALL_RDONLY_CAST, 0x85].map(u64::to_le_bytes).concat();
+        object.extend([9, 9, 9]);
+        let words = |casts: Casts| {
+            let object = casts.put_into(&object).into_owned();
+            assert_eq!(object[40..], [9, 9, 9]);
+            let word =
+                |bytes: &[u8]| bytes.iter().rev().fold(0_u64, |word, byte| word << 8 | u64::from(*byte));
+            object[..40].chunks(8).map(word).collect::<Vec<_>>()
+        };
+        let casts = Casts { function: 0x0001_2345, file: 7, pointer: 8 };
+        assert_eq!(words(casts), [1, 0x0001_2345_0000_2085, 2, 0x0001_2345_0000_2085, 0x85]);
+        assert_eq!(words(Casts::default()), [1, 0xb7, 2, 0xb7, 0x85]);
+    }
+}
