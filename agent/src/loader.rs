@@ -125,6 +125,7 @@ pub fn load(options: LoadOptions) -> Result<Loaded, LoadError> {
     loader.override_global("HAS_SWITCH_STATE", &offsets.switch_state, true);
     loader.override_global("TYPE_FILE", &offsets.casts.file, true);
     loader.override_global("TYPE_POINTER", &offsets.casts.pointer, true);
+    loader.override_global("TYPE_REGISTERS", &offsets.casts.registers, true);
     // Without a reader the kernel side's messages are removed by the verifier.
     let log_level = if options.log { u8::MAX } else { 0 };
     loader.override_global(aya_log::LEVEL, &log_level, false);

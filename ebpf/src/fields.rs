@@ -51,6 +51,7 @@ pub const FIELDS: &[Field] = &[
         paths: &["task_struct.sched_info.last_queued"],
         required: false,
     },
+    field("OFFSET_TASK_STACK", &["task_struct.stack"]),
     field("OFFSET_TASK_FILES", &["task_struct.files"]),
     field("OFFSET_FILES_FDT", &["files_struct.fdt"]),
     field("OFFSET_FDT_FD", &["fdtable.fd"]),

@@ -5,17 +5,14 @@
 //! typed pointer of any address; the verifier turns its call into a move, and loads through it are single instructions
 //! that read 0 where there is no memory. Nothing is kept between calls: a descriptor may be another file the next time.
 
-use core::arch::asm;
-
-use aya_ebpf::{Global, helpers::bpf_probe_read_kernel};
-use guestscope_ebpf::CALL_RDONLY_CAST;
+use aya_ebpf::helpers::bpf_probe_read_kernel;
 
 use crate::{
     maps::{
         OFFSET_FDT_FD, OFFSET_FDT_MAX, OFFSET_FILE_INODE, OFFSET_FILES_FDT, OFFSET_INODE_MODE,
         OFFSET_TASK_FILES, TYPE_FILE, TYPE_POINTER,
     },
-    task::{Task, load},
+    task::{Task, cast, load},
 };
 
 /// The file type bits of an inode's mode, and the type of a socket.
@@ -49,28 +46,6 @@ fn mode_by_casts(place: u64) -> u16 {
         let inode: *const u8 = load(cast(file, &TYPE_FILE), &OFFSET_FILE_INODE);
         load(inode, &OFFSET_INODE_MODE)
     }
-}
-
-/// `bpf_rdonly_cast(address, type)`: the address, typed for the verifier. The call is one instruction, which names the
-/// function by its number in this kernel's BTF; the agent puts that in before loading.
-#[inline(always)]
-fn cast(address: u64, type_id: &Global<u32>) -> *const u8 {
-    let typed: u64;
-    // SAFETY: the kernel's calling convention: arguments in r1 and r2, the result in r0, r1 to r5 are lost.
-    unsafe {
-        asm!(
-            ".quad {call}",
-            call = const CALL_RDONLY_CAST,
-            inlateout("r1") address => _,
-            inlateout("r2") u64::from(type_id.load()) => _,
-            lateout("r0") typed,
-            lateout("r3") _,
-            lateout("r4") _,
-            lateout("r5") _,
-            options(nostack),
-        );
-    }
-    typed as *const u8
 }
 
 /// The same where the kernel has no such function.

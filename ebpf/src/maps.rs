@@ -21,13 +21,14 @@ macro_rules! globals {
 
 globals! {
     OFFSET_TASK_PID OFFSET_TASK_TGID OFFSET_TASK_COMM OFFSET_TASK_MIN_FLT OFFSET_TASK_MAJ_FLT OFFSET_TASK_STATE
+    OFFSET_TASK_STACK
     OFFSET_TASK_LAST_ARRIVAL OFFSET_TASK_RUN_DELAY OFFSET_TASK_LAST_QUEUED
     OFFSET_TASK_FILES OFFSET_FILES_FDT OFFSET_FDT_FD OFFSET_FDT_MAX OFFSET_FILE_INODE OFFSET_INODE_MODE
     OFFSET_REGS_SYSCALL OFFSET_REGS_ARGUMENT OFFSET_TASK_IOWAIT MASK_TASK_IOWAIT
     // sched_switch carries the state of the task that leaves (5.18 and later, and some vendor kernels).
     HAS_SWITCH_STATE
     // Types of this kernel's BTF, for `bpf_rdonly_cast`; 0 where the kernel does not have it.
-    TYPE_FILE TYPE_POINTER
+    TYPE_FILE TYPE_POINTER TYPE_REGISTERS
     // Bytes waiting in a ring above which its reader is woken at once.
     WAKE_BYTES
 }
@@ -35,6 +36,18 @@ globals! {
 /// Syscall number to account, with [`guestscope_ebpf::CHECK_SOCKET`] where the file descriptor decides.
 #[unsafe(no_mangle)]
 pub(crate) static ACCOUNT_OF: [u8; SYSCALLS] = [0; SYSCALLS];
+
+/// Where tasks keep their registers.
+pub(crate) struct Registers {
+    /// Of somebody's.
+    pub(crate) address: u64,
+    /// From the begin of a task's stack; 0 while unknown.
+    pub(crate) distance: u64,
+}
+
+/// Written by the first program that runs, the same at every time.
+#[unsafe(no_mangle)]
+pub(crate) static mut REGISTERS: Registers = Registers { address: 0, distance: 0 };
 
 /// Thread number to slot, 0 for none. Four to an element: an array rounds its elements up to 8 bytes.
 #[map]

@@ -4,12 +4,17 @@
 //! exactly the member's size; an *untyped* one (uprobes) by `bpf_probe_read_kernel`. Nothing here follows a pointer
 //! that came out of a map.
 
+use core::arch::asm;
+
 use aya_ebpf::{
     Global,
-    helpers::{bpf_probe_read_kernel, bpf_probe_read_kernel_buf, generated::bpf_get_current_task_btf},
+    helpers::{
+        bpf_probe_read_kernel, bpf_probe_read_kernel_buf,
+        generated::{bpf_get_current_task_btf, bpf_task_pt_regs},
+    },
 };
 use guestscope_ebpf::{
-    COMM_BYTES, Counter,
+    CALL_RDONLY_CAST, COMM_BYTES, Counter,
     ledger::{Ledger, Stamps},
 };
 
@@ -17,7 +22,8 @@ use crate::{
     emit::count,
     maps::{
         FREE, LEDGERS, OFFSET_TASK_COMM, OFFSET_TASK_LAST_ARRIVAL, OFFSET_TASK_MAJ_FLT, OFFSET_TASK_MIN_FLT,
-        OFFSET_TASK_PID, OFFSET_TASK_RUN_DELAY, OFFSET_TASK_TGID, SLOT_OF,
+        OFFSET_TASK_PID, OFFSET_TASK_RUN_DELAY, OFFSET_TASK_STACK, OFFSET_TASK_TGID, REGISTERS, SLOT_OF,
+        TYPE_REGISTERS,
     },
 };
 
@@ -29,6 +35,28 @@ use crate::{
 pub(crate) unsafe fn load<T: Copy>(structure: *const u8, offset: &Global<u32>) -> T {
     // SAFETY: the caller promised both; volatile, so that the load stays as it is written. Bad memory reads as 0.
     unsafe { core::ptr::read_volatile(structure.add(offset.load() as usize).cast()) }
+}
+
+/// `bpf_rdonly_cast(address, type)`: the address, typed for the verifier. The call is one instruction, which names the
+/// function by its number in this kernel's BTF; the agent puts that in before loading.
+#[inline(always)]
+pub(crate) fn cast(address: u64, type_id: &Global<u32>) -> *const u8 {
+    let typed: u64;
+    // SAFETY: the kernel's calling convention: arguments in r1 and r2, the result in r0, r1 to r5 are lost.
+    unsafe {
+        asm!(
+            ".quad {call}",
+            call = const CALL_RDONLY_CAST,
+            inlateout("r1") address => _,
+            inlateout("r2") u64::from(type_id.load()) => _,
+            lateout("r0") typed,
+            lateout("r3") _,
+            lateout("r4") _,
+            lateout("r5") _,
+            options(nostack),
+        );
+    }
+    typed as *const u8
 }
 
 /// A `task_struct` that the verifier knows as one.
@@ -76,6 +104,33 @@ impl Task {
                 arrived: load(self.0, &OFFSET_TASK_LAST_ARRIVAL),
                 queued_ns: load(self.0, &OFFSET_TASK_RUN_DELAY),
             }
+        }
+    }
+
+    /// The registers that it saved on its way into the kernel, as a typed pointer: at one distance from the begin of
+    /// every task's stack, so that one task's helper call saves all others theirs.
+    #[inline(always)]
+    pub(crate) fn saved_registers(self) -> *const u8 {
+        // SAFETY: a typed task; the agent resolved the offset of a pointer. The distance is in a map value.
+        unsafe {
+            let distance = core::ptr::read_volatile(&raw const REGISTERS.distance);
+            if TYPE_REGISTERS.load() != 0 && distance != 0 {
+                return cast(load::<u64>(self.0, &OFFSET_TASK_STACK) + distance, &TYPE_REGISTERS);
+            }
+            bpf_task_pt_regs(self.0.cast_mut().cast()) as *const u8
+        }
+    }
+
+    /// Finds out that distance, by way of itself.
+    #[inline(always)]
+    pub(crate) fn find_registers(self) {
+        // SAFETY: as above. Through memory, since the verifier subtracts nothing from a pointer.
+        unsafe {
+            let registers = bpf_task_pt_regs(self.0.cast_mut().cast()) as u64;
+            core::ptr::write_volatile(&raw mut REGISTERS.address, registers);
+            let address = core::ptr::read_volatile(&raw const REGISTERS.address);
+            let distance = address.wrapping_sub(load::<u64>(self.0, &OFFSET_TASK_STACK));
+            core::ptr::write_volatile(&raw mut REGISTERS.distance, distance);
         }
     }
 

@@ -15,12 +15,14 @@ const NOTHING: u64 = 0xb7;
 /// What `bpf_rdonly_cast` needs of this kernel's BTF.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Casts {
-    /// The function itself; 0 for all three where there is none.
+    /// The function itself; 0 for all where there is none.
     function: u32,
     /// `struct file`.
     pub file: u32,
     /// A structure that begins with a pointer.
     pub pointer: u32,
+    /// `struct pt_regs`.
+    pub registers: u32,
 }
 
 impl Casts {
@@ -28,7 +30,12 @@ impl Casts {
     pub fn find(btf: &Btf) -> Self {
         let all = || {
             let function = btf.function("bpf_rdonly_cast")?;
-            Some(Self { function, file: btf.structure("file")?, pointer: btf.structure("list_head")? })
+            Some(Self {
+                function,
+                file: btf.structure("file")?,
+                pointer: btf.structure("list_head")?,
+                registers: btf.structure("pt_regs")?,
+            })
         };
         all().unwrap_or_default()
     }
@@ -69,7 +76,7 @@ mod tests {
                 |bytes: &[u8]| bytes.iter().rev().fold(0_u64, |word, byte| word << 8 | u64::from(*byte));
             object[..40].chunks(8).map(word).collect::<Vec<_>>()
         };
-        let casts = Casts { function: 0x0001_2345, file: 7, pointer: 8 };
+        let casts = Casts { function: 0x0001_2345, file: 7, pointer: 8, registers: 9 };
         assert_eq!(words(casts), [1, 0x0001_2345_0000_2085, 2, 0x0001_2345_0000_2085, 0x85]);
         assert_eq!(words(Casts::default()), [1, 0xb7, 2, 0xb7, 0x85]);
     }

@@ -6,8 +6,7 @@
 
 use aya_ebpf::{
     helpers::{
-        bpf_get_current_pid_tgid, bpf_get_smp_processor_id, bpf_ktime_get_ns,
-        generated::{bpf_get_current_task, bpf_task_pt_regs},
+        bpf_get_current_pid_tgid, bpf_get_smp_processor_id, bpf_ktime_get_ns, generated::bpf_get_current_task,
     },
     macros::{btf_tracepoint, raw_tracepoint},
     programs::{BtfTracePointContext, RawTracePointContext},
@@ -104,12 +103,9 @@ fn stay(prev: Task, ledger: &mut Ledger, now_ns: u64) {
 /// What a task that blocks is waiting for: one look at its saved registers instead of a hook on every syscall.
 #[inline(always)]
 fn classify(prev: Task, state: u32) -> (u8, u16) {
-    // SAFETY: `prev` is a typed task; the saved registers of a user thread always exist. The helper's result is a
-    // typed pointer too, so the number is a plain load at a frozen offset (24 ns less than a helper's read).
-    let (regs, number) = unsafe {
-        let regs = bpf_task_pt_regs(prev.0.cast_mut().cast()) as *const u8;
-        (regs, load::<i64>(regs, &OFFSET_REGS_SYSCALL))
-    };
+    let regs = prev.saved_registers();
+    // SAFETY: a typed pointer, and the agent resolved the offset of the number, a long.
+    let number = unsafe { load::<i64>(regs, &OFFSET_REGS_SYSCALL) };
     if state & KEPT != 0 || (number < 0 && state & FREEZABLE != 0) {
         return (Account::Other as u8, if number < 0 { NO_SYSCALL } else { number as u16 });
     }
@@ -246,6 +242,7 @@ pub(crate) fn sched_process_exec(ctx: BtfTracePointContext) -> i32 {
 #[raw_tracepoint(tracepoint = "sys_enter")]
 pub(crate) fn adopt(_ctx: RawTracePointContext) -> i32 {
     let pid_tgid = bpf_get_current_pid_tgid();
+    Task::current().find_registers();
     // SAFETY: the helpers have no preconditions; the ledger is in a map value and its task is running this program.
     unsafe {
         let address = bpf_get_current_task();
