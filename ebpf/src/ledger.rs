@@ -262,9 +262,25 @@ impl Ledger {
         if self.state != RUNNING {
             self.arrived_unseen(now_ns, stamps, cpu);
         } else if self.sequence > 1 {
-            self.arrival_offset_ns = self.since_ns.wrapping_sub(stamps.arrived);
+            self.follow_clock(self.since_ns.wrapping_sub(stamps.arrived));
         }
         self.queued_ns = stamps.queued_ns;
+    }
+
+    /// The kernel reads its clock before the switch, at times long before (a hypervisor took the CPU away in between), so of
+    /// two differences that are much alike the smaller one is right. Others come in slowly: late ones, the drift of both
+    /// clocks against each other, and those of a stay that is not the stamped one.
+    #[inline(always)]
+    fn follow_clock(&mut self, offset_ns: u64) {
+        const ALIKE_NS: u64 = 50_000;
+        let smaller_by_ns = self.arrival_offset_ns.wrapping_sub(offset_ns);
+        if self.arrival_offset_ns == 0 || smaller_by_ns <= ALIKE_NS {
+            self.arrival_offset_ns = offset_ns;
+        } else {
+            // A sixteenth of a difference that may be negative.
+            let larger_by_ns = offset_ns.wrapping_sub(self.arrival_offset_ns).cast_signed();
+            self.arrival_offset_ns = self.arrival_offset_ns.wrapping_add((larger_by_ns >> 4).cast_unsigned());
+        }
     }
 
     /// The thread is on `cpu`, though its switch-in was not seen: the kernel's own stamps say since when. Nothing
@@ -275,12 +291,12 @@ impl Ledger {
             return;
         }
         let mut arrived_ns = stamps.arrived.wrapping_add(self.arrival_offset_ns);
-        // Earlier than the wake-up: the stamps are a few microseconds apart. Later than now: no stamp of this stay.
+        // The stamps are a few microseconds apart: not before the last event, nor after now.
+        if arrived_ns > now_ns {
+            arrived_ns = now_ns;
+        }
         if arrived_ns < self.since_ns {
             arrived_ns = self.since_ns;
-        }
-        if arrived_ns > now_ns {
-            return;
         }
         if self.state == BLOCKED {
             // Nor was its waking, perhaps: it waited for a CPU for as long as the kernel says, at the end.

@@ -79,10 +79,31 @@ fn without_stamps_the_wait_goes_on() {
 }
 
 #[test]
-fn a_stamp_that_is_not_of_this_stay_changes_nothing() {
+fn an_arrival_is_neither_after_now_nor_before_the_last_event() {
     let mut ledger = blocked();
-    ledger.arrived_unseen(2_001_000, stamps(2_001_001, 1_300), 0);
-    assert_eq!((ledger.state, ledger.missed), (BLOCKED, 0));
+    ledger.arrived_unseen(2_001_000, stamps(2_001_001, 1_000), 1);
+    assert_eq!((ledger.state, ledger.missed, ledger.migrations, ledger.since_ns), (RUNNING, 1, 1, 2_001_000));
+    let mut ledger = blocked();
+    ledger.arrived_unseen(2_001_000, stamps(2_000_000, 1_000), 0);
+    assert_eq!((ledger.state, ledger.missed, ledger.since_ns), (RUNNING, 1, 2_000_100));
+}
+
+#[test]
+fn the_smaller_difference_of_the_clocks_counts_and_a_drift_is_followed() {
+    let mut ledger = blocked();
+    assert_eq!(ledger.arrival_offset_ns, CLOCKS_NS);
+    let mut stay = |late_ns: i64| {
+        let arrived_ns = ledger.since_ns + 10_000_000;
+        ledger.switched_in(arrived_ns, 0);
+        ledger.leaving(arrived_ns + 100, stamps(arrived_ns.saturating_add_signed(-late_ns), 1_000), 0);
+        ledger.out_runnable(arrived_ns + 100);
+        ledger.arrival_offset_ns.wrapping_sub(CLOCKS_NS).cast_signed()
+    };
+    assert_eq!(stay(1_600), 100, "a stay whose stamp was early moves it by a sixteenth");
+    assert_eq!(stay(0), 0);
+    assert_eq!(stay(-8_000_000), -500_000, "a stamp of a later stay moves it no further");
+    let back = (0..200).map(|_| stay(160)).last();
+    assert!(back.is_some_and(|offset_ns| (0..=160).contains(&offset_ns)), "{back:?}");
 }
 
 /// One thing that happens to a ledger, with a clock that may step back and stamps that may be of any clock.
