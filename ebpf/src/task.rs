@@ -235,7 +235,7 @@ pub(crate) fn release(slot: u16) {
     }
     let slot = u32::from(slot);
     if slot != 0 {
-        let _ = FREE.push(&slot, 0);
+        let _ = FREE.push(slot, 0);
     }
 }
 
