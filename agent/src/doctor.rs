@@ -7,7 +7,7 @@ use std::io::Write as _;
 use crate::{
     cli::DoctorArguments,
     health::{Fidelity, Outcome, Verdict},
-    kernel::btf::BtfError,
+    kernel::{btf::BtfError, permission},
     loader::{self, LoadError, LoadOptions},
     platform::Guest,
     probes::FAMILIES,
@@ -17,7 +17,12 @@ use crate::{
 /// Finds out and tells. 0 if the whole ledger can be seen, else 1.
 pub fn run(arguments: DoctorArguments) -> anyhow::Result<i32> {
     let (fidelity, hooks) = match loader::load(LoadOptions::default()) {
-        Ok(loaded) => (Fidelity::Full, loaded.verdicts.clone()),
+        Ok(mut loaded) => {
+            if !permission::may_probe() {
+                loaded.marker_failed("kernels refuse probes in programs without CAP_SYS_ADMIN");
+            }
+            (Fidelity::Full, loaded.verdicts.clone())
+        }
         Err(error) => (Fidelity::None, refused(&error)),
     };
     let version = env!("CARGO_PKG_VERSION").to_owned();
@@ -59,7 +64,9 @@ fn refused(error: &LoadError) -> Vec<Verdict> {
 
 fn remedy(error: &LoadError) -> (Outcome, &'static str) {
     match error {
-        LoadError::Permission(_) => (Outcome::Off, "run it as root, or with CAP_BPF and CAP_PERFMON"),
+        LoadError::Permission(_) => {
+            (Outcome::Off, "run it as root, or with CAP_BPF, CAP_PERFMON and CAP_SYS_ADMIN")
+        }
         LoadError::Btf(BtfError::Read { .. }) => {
             (Outcome::Unsupported, "a kernel with CONFIG_DEBUG_INFO_BTF=y has /sys/kernel/btf/vmlinux")
         }

@@ -4,9 +4,10 @@
 
 use std::{
     collections::HashSet,
+    fs::OpenOptions,
     os::{
-        fd::{AsFd as _, BorrowedFd},
-        unix::fs::MetadataExt as _,
+        fd::{AsFd as _, AsRawFd as _, BorrowedFd},
+        unix::fs::{MetadataExt as _, OpenOptionsExt as _},
     },
     path::Path,
 };
@@ -229,14 +230,18 @@ impl Loaded {
 
     /// Attaches the marker's probe to a file, if it carries the marker and was not met before. Whether it was.
     pub fn attach_marker(&mut self, path: &Path) -> Result<bool, anyhow::Error> {
-        let metadata = std::fs::metadata(path)?;
+        // Looked up once: whoever owns the path could put another file there between two looks. Not opened before it is
+        // known to be a file: a pipe would wait for its writer, and a device may do anything.
+        let found = OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path)?;
+        let metadata = found.metadata()?;
         if !metadata.is_file() || !self.seen.insert((metadata.dev(), metadata.ino())) {
             return Ok(false);
         }
-        let Some(offset) = phase::find(path)? else { return Ok(false) };
+        let path = format!("/proc/self/fd/{}", found.as_raw_fd());
+        let Some(offset) = phase::find(path.as_ref())? else { return Ok(false) };
         let program = self.ebpf.program_mut("edge").ok_or(LoadError::Missing("edge"))?;
         let program: &mut UProbe = program.try_into()?;
-        program.attach(offset, path, UProbeScope::AllProcesses)?;
+        program.attach(offset, &path, UProbeScope::AllProcesses)?;
         self.marked_files += 1;
         Ok(true)
     }
@@ -258,7 +263,8 @@ impl Loaded {
         for _ in 0..8 {
             let again = ledgers.get(&u32::from(slot), 0).ok()?.0;
             if again == before {
-                return Some(again);
+                // A slot that was given back keeps the last holder's numbers.
+                return (again.task != 0).then_some(again);
             }
             before = again;
         }

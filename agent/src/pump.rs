@@ -39,21 +39,23 @@ impl Pump {
         [&self.edges, &self.events]
     }
 
-    /// Feeds everything that waits to pairing. Returns after the edge ring was seen empty once.
-    pub fn drain(&mut self, pairing: &mut Pairing) {
-        loop {
-            let emptied = self.round();
-            self.batch.sort_by_key(Record::time_ns);
-            for record in self.batch.drain(..) {
-                match record {
-                    Record::Edge(edge) => pairing.edge(&edge),
-                    Record::Task(kind, task) => pairing.task(kind, &task),
-                }
-            }
-            if emptied {
-                return;
+    /// Feeds one batch of what waits to pairing. Whether the edge ring was seen empty: if edges come faster than they are
+    /// paired it never is, so a caller with other duties stops somewhere.
+    pub fn feed(&mut self, pairing: &mut Pairing) -> bool {
+        let emptied = self.round();
+        self.batch.sort_by_key(Record::time_ns);
+        for record in self.batch.drain(..) {
+            match record {
+                Record::Edge(edge) => pairing.edge(&edge),
+                Record::Task(kind, task) => pairing.task(kind, &task),
             }
         }
+        emptied
+    }
+
+    /// Feeds everything that waits to pairing.
+    pub fn drain(&mut self, pairing: &mut Pairing) {
+        while !self.feed(pairing) {}
     }
 
     /// Fills the batch. False if there were more edges than fit: then ends and execs wait, since edges of their

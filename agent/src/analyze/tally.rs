@@ -5,19 +5,21 @@
 
 use std::{collections::HashMap, sync::Arc};
 
+use guestscope_ebpf::Account;
+
 use crate::phase::{COUNT_NAMES, Ending, PhaseKind, Request};
 
 use super::{
     quantiles::Durations,
     rows::{RowTally, add_counts},
-    split::{Split, Sums},
+    split::{Cause, Split, Sums},
     summary::{LeftOut, ProcessRow, SLOWEST},
     tree::{ALL_PLACES, Leaves, Located, OTHER_REQUESTS, PlaceId, ROOT, Tree, latency_ns},
 };
 
 /// Kinds of requests that are kept apart.
 const GROUPS: usize = 8;
-/// Processes that are kept, the longest first.
+/// Processes that are kept, the longest first, and the one that used the CPU most.
 const PROCESSES: usize = 20;
 /// Longer durations (146 years) are damage: with them, differences would no longer fit a signed number.
 const LONGEST_NS: u64 = 1 << 62;
@@ -263,6 +265,12 @@ impl Tally {
             counts: process.counts,
         });
         self.processes.sort_by_key(|row| (std::cmp::Reverse(row.wall_ns), row.id));
-        self.processes.truncate(PROCESSES);
+        if self.processes.len() > PROCESSES {
+            // Whoever used the CPU most stays: a shell that waits for its child outlasts every compiler.
+            let cpu = |row: &ProcessRow| row.split.get(Cause::Account(Account::Cpu));
+            let busiest = self.processes.iter().map(cpu).max();
+            let spare = self.processes.iter().rposition(|row| Some(cpu(row)) != busiest);
+            self.processes.remove(spare.unwrap_or(PROCESSES));
+        }
     }
 }

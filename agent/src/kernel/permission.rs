@@ -15,6 +15,12 @@ pub fn missing_for_bpf() -> Option<&'static str> {
     missing(effective_capabilities(&status)?)
 }
 
+/// Whether perf_event_open takes a uprobe from this process. Some older kernels ask for less.
+pub fn may_probe() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    effective_capabilities(&status).is_some_and(|capabilities| capabilities >> CAP_SYS_ADMIN & 1 != 0)
+}
+
 fn effective_capabilities(status: &str) -> Option<u64> {
     let value = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
     u64::from_str_radix(value.trim(), 16).ok()

@@ -26,14 +26,13 @@ impl Pairing {
 
     fn forked(&mut self, record: &TaskRecord) {
         let child = thread_id(&record.ledger);
-        let mut state = self.threads.remove(&child).unwrap_or_default();
-        state.slot = record.ledger.slot;
+        // First of all it lives, and its process with it: its first edges may have been here before.
+        self.threads.entry(child).or_default().slot = record.ledger.slot;
         // Whoever had this number before is gone, whether or not that was seen.
-        let before = self.threads.keys().filter(|thread| thread.tid == child.tid);
+        let before = self.threads.keys().filter(|thread| thread.tid == child.tid && **thread != child);
         for thread in before.copied().collect::<Vec<ThreadId>>() {
             self.vanished(thread, record.header.time_ns);
         }
-        self.threads.insert(child, state);
     }
 
     /// The phases of the process end here. Those of the thread that called exec end exactly; of the others nothing

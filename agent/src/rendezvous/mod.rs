@@ -15,7 +15,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc,
-        atomic::{AtomicI32, Ordering},
+        atomic::{AtomicI32, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -31,20 +31,21 @@ use crate::{child::RunAs, failure, loader::Loaded};
 
 /// The marker's shared library, for programs that do not link it.
 static LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libguestscope.so"));
-/// The library's soname, so that a program linked against it can be pointed here by LD_LIBRARY_PATH too.
-const LIBRARY_NAME: &str = "libguestscope.so.1";
 /// The Python module.
 static PYTHON: &[u8] = include_bytes!("../../marker/python/guestscope.py");
 /// What a workload says about itself is read up to here.
 const WORKLOAD_BYTES: u64 = 64 << 10;
-/// A peer that connects and says nothing is let go.
-const GREETING: Duration = Duration::from_millis(500);
+/// A peer that connects and says nothing is let go: the library itself waits no longer.
+const GREETING: Duration = Duration::from_secs(2);
+/// Between two attempts to accept somebody while there are no descriptors.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 
 /// A folder that only lives as long as the run, with the socket and the unpacked files.
 pub struct Rendezvous {
     folder: PathBuf,
     /// The program under observation, 0 before it is started.
     program: Arc<AtomicI32>,
+    turned_away: Arc<AtomicU64>,
     /// Held as long as the folder is in use.
     _lock: File,
     met: mpsc::Receiver<Peer>,
@@ -69,21 +70,23 @@ impl Rendezvous {
     }
 
     fn fill(folder: PathBuf, lock: File, run_as: Option<&RunAs>) -> io::Result<Self> {
-        write(&folder.join(LIBRARY_NAME), LIBRARY, 0o755)?;
-        write(&folder.join("guestscope.py"), PYTHON, 0o644)?;
-        let workload = folder.join("workload.json");
+        write(&folder.join(place::LIBRARY), LIBRARY, 0o755)?;
+        write(&folder.join(place::PYTHON), PYTHON, 0o644)?;
+        let workload = folder.join(place::WORKLOAD);
         write(&workload, b"", 0o600)?;
         if let Some(user) = run_as {
             std::os::unix::fs::chown(&workload, Some(user.uid.as_raw()), Some(user.gid.as_raw()))?;
         }
-        let socket = folder.join("notify");
+        let socket = folder.join(place::SOCKET);
         let listener = UnixListener::bind(&socket)?;
         std::fs::set_permissions(&socket, PermissionsExt::from_mode(0o666))?;
         let (sender, met) = mpsc::channel(64);
         let allowed = run_as.map_or(0, |user| user.uid.as_raw());
-        let program = Arc::new(AtomicI32::new(0));
-        tokio::spawn(listen(listener, sender, Welcome { uid: allowed, program: Arc::clone(&program) }));
-        Ok(Self { folder, met, program, _lock: lock })
+        let (program, turned_away) = (Arc::new(AtomicI32::new(0)), Arc::new(AtomicU64::new(0)));
+        let welcome =
+            Welcome { uid: allowed, program: Arc::clone(&program), turned_away: Arc::clone(&turned_away) };
+        tokio::spawn(listen(listener, sender, welcome));
+        Ok(Self { folder, met, program, turned_away, _lock: lock })
     }
 
     /// The program that was started: what descends from it is welcome, whatever user it becomes.
@@ -99,11 +102,16 @@ impl Rendezvous {
             python.push(path);
         }
         vec![
-            ("GUESTSCOPE_NOTIFY", self.folder.join("notify").into()),
-            ("GUESTSCOPE_LIBRARY", self.folder.join(LIBRARY_NAME).into()),
-            ("GUESTSCOPE_WORKLOAD_FILE", self.folder.join("workload.json").into()),
+            ("GUESTSCOPE_NOTIFY", self.folder.join(place::SOCKET).into()),
+            ("GUESTSCOPE_LIBRARY", self.folder.join(place::LIBRARY).into()),
+            ("GUESTSCOPE_WORKLOAD_FILE", self.folder.join(place::WORKLOAD).into()),
             ("PYTHONPATH", python),
         ]
+    }
+
+    /// Programs that came and were not let in: strangers, or such as said nothing in time.
+    pub fn turned_away(&self) -> u64 {
+        self.turned_away.load(Ordering::Relaxed)
     }
 
     /// The next program that waits.
@@ -113,7 +121,7 @@ impl Rendezvous {
 
     /// What the workload said about itself, if it is an object of a sane size.
     pub fn workload(&self) -> Option<serde_json::Value> {
-        let path = self.folder.join("workload.json");
+        let path = self.folder.join(place::WORKLOAD);
         let metadata = std::fs::symlink_metadata(&path).ok()?;
         if !metadata.is_file() || metadata.len() == 0 || metadata.len() > WORKLOAD_BYTES {
             return None;
@@ -184,6 +192,7 @@ struct Welcome {
     /// The user that the program was started as.
     uid: u32,
     program: Arc<AtomicI32>,
+    turned_away: Arc<AtomicU64>,
 }
 
 impl Welcome {
@@ -201,15 +210,25 @@ impl Welcome {
 
 /// Takes peers one by one; each has its own time to say its line.
 async fn listen(listener: UnixListener, sender: mpsc::Sender<Peer>, welcome: Welcome) {
-    while let Ok((mut stream, _)) = listener.accept().await {
+    loop {
+        let Ok((mut stream, _)) = listener.accept().await else {
+            tokio::time::sleep(ACCEPT_AGAIN).await;
+            continue;
+        };
         let (sender, welcome) = (sender.clone(), welcome.clone());
         tokio::spawn(async move {
-            let Ok(peer) = stream.peer_cred() else { return };
-            let Some(pid) = peer.pid().filter(|&pid| welcome.is_for(pid, peer.uid())) else { return };
+            let peer = stream.peer_cred().ok().and_then(|peer| Some((peer.pid()?, peer.uid())));
+            let pid = peer.filter(|&(pid, uid)| welcome.is_for(pid, uid)).map(|(pid, _)| pid);
             let mut line = [0_u8; 16];
             let greeting = tokio::time::timeout(GREETING, stream.read(&mut line)).await;
-            if matches!(greeting, Ok(Ok(bytes)) if line[..bytes].starts_with(b"marker ")) {
-                let _ = sender.send(Peer { stream, pid }).await;
+            let has_greeted = matches!(greeting, Ok(Ok(bytes)) if line[..bytes].starts_with(b"marker "));
+            match pid {
+                Some(pid) if has_greeted => {
+                    let _ = sender.send(Peer { stream, pid }).await;
+                }
+                Some(_) | None => {
+                    welcome.turned_away.fetch_add(1, Ordering::Relaxed);
+                }
             }
         });
     }

@@ -4,6 +4,7 @@
 //! number would not do: it may be of another PID namespace, or used again.
 
 use std::{
+    ffi::OsStr,
     fs::{DirBuilder, File, OpenOptions, Permissions},
     io,
     os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _},
@@ -18,6 +19,13 @@ use nix::{
 /// In order of preference: gone after a restart, and a library may be mapped from there to execute.
 const PLACES: [&str; 3] = ["/run", "/tmp", "/dev/shm"];
 const PREFIX: &str = "guestscope-";
+/// Files of a rendezvous: the socket, what is unpacked, what the workload writes.
+pub(super) const SOCKET: &str = "notify";
+/// The marker's soname, so that a program linked against it can be pointed here by LD_LIBRARY_PATH too.
+pub(super) const LIBRARY: &str = "libguestscope.so.1";
+pub(super) const PYTHON: &str = "guestscope.py";
+pub(super) const WORKLOAD: &str = "workload.json";
+const FILES: [&str; 4] = [SOCKET, LIBRARY, PYTHON, WORKLOAD];
 
 /// Makes a folder in the first place where a library may be mapped to execute and a socket may live. World-searchable,
 /// since the child may be another user; nobody else may write.
@@ -64,11 +72,22 @@ pub(super) fn clear_abandoned() {
 fn clear_in(place: &Path) {
     let Ok(entries) = std::fs::read_dir(place) else { return };
     for entry in entries.flatten() {
-        if entry.file_name().as_encoded_bytes().starts_with(PREFIX.as_bytes()) && is_abandoned(&entry.path())
-        {
-            std::fs::remove_dir_all(entry.path()).unwrap_or_default();
+        let folder = entry.path();
+        if is_name(&entry.file_name()) && is_abandoned(&folder) {
+            // Nothing but what `Rendezvous` makes: whatever else bears such a name, it stays.
+            for file in FILES {
+                std::fs::remove_file(folder.join(file)).unwrap_or_default();
+            }
+            std::fs::remove_dir(&folder).unwrap_or_default();
         }
     }
+}
+
+/// `guestscope-NUMBER-NUMBER`.
+fn is_name(name: &OsStr) -> bool {
+    let numbers = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.split_once('-'));
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    numbers.is_some_and(|(process, time)| is_number(process) && is_number(time))
 }
 
 /// Ours by owner, and nobody holds its lock.
@@ -87,11 +106,18 @@ mod tests {
         let (used, _lock) = make_in(place.path()).expect("the place is ours");
         let (abandoned, lock) = make_in(place.path()).expect("the place is ours");
         std::fs::write(abandoned.join("notify"), "").expect("the folder is ours");
-        std::fs::create_dir(place.path().join("other")).expect("the place is ours");
-        std::fs::write(place.path().join("guestscope-1-2"), "").expect("the place is ours");
+        std::fs::write(place.path().join("guestscope-1-1"), "").expect("the place is ours");
+        // Folders of people, and one that bears such a name and holds something else.
+        let theirs = ["other", "guestscope-main", "guestscope-1-2-3", "guestscope--1", "guestscope-1-2"];
+        for name in theirs {
+            std::fs::create_dir(place.path().join(name)).expect("the place is ours");
+            std::fs::write(place.path().join(name).join("precious"), "").expect("the folder is ours");
+        }
         drop(lock);
         clear_in(place.path());
-        assert!(used.exists() && !abandoned.exists());
-        assert!(place.path().join("other").exists() && place.path().join("guestscope-1-2").exists());
+        assert!(used.exists() && !abandoned.exists() && place.path().join("guestscope-1-1").exists());
+        for name in theirs {
+            assert!(place.path().join(name).join("precious").exists(), "{name}");
+        }
     }
 }

@@ -100,7 +100,7 @@ pub struct Sample {
     /// Time stolen by the hypervisor so far, all CPUs, ms; none where it does not say.
     pub steal_ms: Option<u64>,
     /// Bytes in the rings that the agent had not read yet.
-    pub ring_waiting_bytes: u64,
+    pub edges_read: u64,
 }
 
 /// `phases`: a row per phase; the rows of a request lie together, the outermost first.
@@ -166,7 +166,7 @@ pub(super) static SAMPLES: LazyLock<Table<Sample>> = LazyLock::new(|| Table {
         optional!(Sample: "psi_memory_some_us", "memory pressure so far", psi_memory_some_us),
         optional!(Sample: "psi_io_some_us", "I/O pressure so far", psi_io_some_us),
         optional!(Sample: "steal_ms", "stolen by the hypervisor so far, all CPUs", steal_ms),
-        integer!(Sample: "ring_waiting_bytes", "records that the agent had not read yet", ring_waiting_bytes),
+        integer!(Sample: "edges_read", "edges that the agent has read so far", edges_read),
     ],
     blank: Sample::default,
 });

@@ -114,9 +114,14 @@ impl Directory {
         self.replace(name, |mut file| file.write_all(bytes))
     }
 
+    /// A path by way of the descriptor.
+    pub(super) fn stable_path(&self) -> PathBuf {
+        format!("/proc/self/fd/{}", self.descriptor.as_raw_fd()).into()
+    }
+
     /// Its path now; none if it was deleted, or where /proc is not mounted.
     pub(super) fn current_path(&self) -> Option<PathBuf> {
-        let path = std::fs::read_link(format!("/proc/self/fd/{}", self.descriptor.as_raw_fd())).ok()?;
+        let path = std::fs::read_link(self.stable_path()).ok()?;
         path.is_dir().then_some(path)
     }
 

@@ -138,6 +138,12 @@ impl RunFolder {
         self.directory.current_path().unwrap_or_else(|| self.path.clone())
     }
 
+    /// A path that leads here wherever somebody moves it, and nowhere else, as long as this lives: for files that others
+    /// keep in it.
+    pub fn stable_path(&self) -> PathBuf {
+        self.directory.stable_path()
+    }
+
     /// Removes it: the run did not begin.
     pub fn discard(self) {
         discard(&self.current_path());

@@ -123,7 +123,7 @@ fn threads() -> impl Strategy<Value = Vec<Thread>> {
 fn samples() -> impl Strategy<Value = Vec<Sample>> {
     let sample = (any::<[u64; 4]>(), any::<[Option<u64>; 4]>());
     vec(
-        sample.prop_map(|([time_ns, agent_cpu_ns, agent_rss_bytes, ring_waiting_bytes], optional)| {
+        sample.prop_map(|([time_ns, agent_cpu_ns, agent_rss_bytes, edges_read], optional)| {
             let [psi_cpu_some_us, psi_memory_some_us, psi_io_some_us, steal_ms] = optional;
             Sample {
                 time_ns,
@@ -133,7 +133,7 @@ fn samples() -> impl Strategy<Value = Vec<Sample>> {
                 psi_memory_some_us,
                 psi_io_some_us,
                 steal_ms,
-                ring_waiting_bytes,
+                edges_read,
             }
         }),
         0..5,

@@ -70,7 +70,7 @@ fn steal_ms() -> Option<u64> {
 }
 
 /// The guest and the agent now.
-pub(super) fn sample() -> Sample {
+pub(super) fn sample(edges_read: u64) -> Sample {
     Sample {
         time_ns: clock::now_ns(),
         agent_cpu_ns: cpu().as_nanos() as u64,
@@ -79,6 +79,6 @@ pub(super) fn sample() -> Sample {
         psi_memory_some_us: pressure("memory"),
         psi_io_some_us: pressure("io"),
         steal_ms: steal_ms(),
-        ring_waiting_bytes: 0,
+        edges_read,
     }
 }

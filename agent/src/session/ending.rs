@@ -4,12 +4,11 @@ use std::{borrow::Cow, io::Write as _, path::Path, process::ExitStatus, time::Du
 
 use anyhow::Context as _;
 
-use super::{Session, exit_code, facts, health_at_start, outlet::Sinks};
+use super::{End, Session, exit_code, facts, health_at_start, outlet::Sinks};
 use crate::{
     analyze::{Summary, TailVerdict},
     cli::RunArguments,
-    clock::{self, ClockPair},
-    failure,
+    clock, failure,
     health::Health,
     phase::Phase,
     run::{self, Folder, Manifest, RunFolder},
@@ -24,12 +23,16 @@ const LAST_DRAINS: u32 = 20;
 const BETWEEN_DRAINS: Duration = Duration::from_millis(5);
 
 impl Session {
-    pub(super) fn finish(mut self, status: ExitStatus, arguments: &RunArguments) -> anyhow::Result<i32> {
+    pub(super) fn finish(mut self, end: End, arguments: &RunArguments) -> anyhow::Result<i32> {
         self.last_records();
+        if let turned_away @ 1.. = self.rendezvous.turned_away() {
+            let why = format!("{turned_away} programs that came to meet the agent were not let in");
+            self.loaded.marker_failed(&why);
+        }
         let workload = self.rendezvous.workload();
         let mut health = health_at_start(&self.loaded, self.cost.so_far());
         health.pairing = self.pairing.losses;
-        health.rows_lost = self.outlet.requests_lost;
+        health.rows_lost = self.outlet.rows_lost;
         let sinks = self.outlet.finish().context("the thread that writes the run folder failed")?;
         let Sinks { folder, exporter, .. } = sinks;
         if let Some(exporter) = &exporter {
@@ -41,18 +44,18 @@ impl Session {
         let on_disk = folder.health();
         health.folder_error = on_disk.last_error;
         health.rows_lost += on_disk.rows_lost.phases + on_disk.rows_lost.threads + on_disk.rows_lost.marks;
-        let finish = |manifest: &mut Manifest| ended(manifest, status, workload, &health);
+        let finish = |manifest: &mut Manifest| ended(manifest, &end, workload, &health);
         let closed = close(folder, finish, summary.as_ref().ok(), &path);
         if let Some(error) = closed.map_or_else(|error| Some(format!("{error:#}")), first_error) {
             health.folder_error = Some(error);
         }
-        let facts = facts::for_terminal(&self.identity, &self.guest, &path, health.cost.wall, exit(status));
+        let facts = facts::for_terminal(&self.identity, &self.guest, &path, end.wall, exit(end.status));
         // The program has come to its end, and its code is what its caller waits for, whatever became of ours.
         match summary {
             Ok(summary) => tell(&summary, &health, &facts, arguments.json)?,
             Err(error) => failure::say(&failure::text(&error)),
         }
-        Ok(exit_code(status))
+        Ok(exit_code(end.status))
     }
 
     /// Everything that the program did is in the rings or on its way there; then what lives on is closed.
@@ -76,13 +79,14 @@ fn summarise(path: &Path) -> anyhow::Result<Summary> {
     Ok(Summary::read(|| folder.requests())?)
 }
 
-fn ended(manifest: &mut Manifest, status: ExitStatus, workload: Option<serde_json::Value>, health: &Health) {
+fn ended(manifest: &mut Manifest, end: &End, workload: Option<serde_json::Value>, health: &Health) {
     use std::os::unix::process::ExitStatusExt as _;
     if let Some(child) = &mut manifest.child {
+        let status = end.status;
         child.exit = status.code().map(run::Exit::Code).or_else(|| status.signal().map(run::Exit::Signal));
     }
     manifest.workload = workload.and_then(|value| value.as_object().cloned());
-    manifest.set_end(facts::pair(ClockPair::now()));
+    manifest.set_end(facts::pair(end.clock));
     manifest.set_health(health);
 }
 

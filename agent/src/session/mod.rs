@@ -11,7 +11,7 @@ mod outlet;
 use std::{
     os::fd::{AsRawFd as _, OwnedFd, RawFd},
     process::{Child, ExitStatus},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use anyhow::Context as _;
@@ -53,6 +53,8 @@ use crate::{
 
 /// Between two drains of the rings, if neither fills up: 20 wake-ups a second.
 const TICK: Duration = Duration::from_millis(50);
+/// Of 8,192 edges each: 10 ms of work.
+const BATCHES_AT_ONCE: usize = 4;
 /// Between two rows of `samples`.
 const SAMPLE: Duration = Duration::from_secs(1);
 /// Between two pairs of clocks: NTP slews at most 0.5 ms per second.
@@ -68,6 +70,17 @@ struct Session {
     cost: Cost,
     guest: Guest,
     identity: Identity,
+    /// When the program was.
+    started: Instant,
+}
+
+/// How and when the program ended.
+#[derive(Clone, Copy)]
+struct End {
+    status: ExitStatus,
+    /// From its start.
+    wall: Duration,
+    clock: ClockPair,
 }
 
 /// Observes the command; the code that this process shall exit with.
@@ -114,6 +127,7 @@ fn start(
             return Err(error.into());
         }
     };
+    let started = Instant::now();
     rendezvous.expect(child.id());
     // The child has everything it needs; from here on nothing new has to be allowed but meeting markers. A thread
     // keeps the privileges that its maker had, so those that export and write are made afterwards.
@@ -127,7 +141,7 @@ fn start(
     let outlet = Outlet::start(Sinks::new(folder, exporter, wall, progress))?;
     let pairing = Pairing::new(identity.run_id);
     let pump = Pump::new(edges, events);
-    Ok((Session { loaded, pump, pairing, rendezvous, outlet, cost, guest, identity }, child))
+    Ok((Session { loaded, pump, pairing, rendezvous, outlet, cost, guest, identity, started }, child))
 }
 
 fn exporter(
@@ -147,7 +161,7 @@ fn exporter(
         service_name: identity.name.clone(),
         resource: facts::resource(identity, guest, pid),
         clock: wall.clone(),
-        folder: Some(folder.path().to_owned()),
+        folder: Some(folder.stable_path()),
         limits: otlp::Limits::default(),
     };
     Ok(Some(Exporter::start(config)?))
@@ -190,7 +204,7 @@ async fn observe(mut session: Session, mut child: Child, arguments: &RunArgument
             _ = ticks.tick() => {}
             Ok(mut ready) = rings[0].readable() => ready.clear_ready(),
             Ok(mut ready) = rings[1].readable() => ready.clear_ready(),
-            _ = samples.tick() => session.outlet.sample(cost::sample()),
+            _ = samples.tick() => session.outlet.sample(cost::sample(session.pump.edges_read)),
             _ = clocks.tick() => session.outlet.clock(ClockPair::now()),
             Some(peer) = session.rendezvous.next() => {
                 peer.attach(&mut session.loaded).await;
@@ -207,7 +221,12 @@ async fn observe(mut session: Session, mut child: Child, arguments: &RunArgument
         }
     }
     let status = child.wait().context("waiting for the program")?;
-    session.finish(status, arguments)
+    let end = End { status, wall: session.started.elapsed(), clock: ClockPair::now() };
+    // What comes now may take as long as disk and network do. A signal that was meant for the program has been read;
+    // the next one ends the agent, and the folder stays readable.
+    while let Ok(Some(_)) = signals.get_ref().read_signal() {}
+    child::unblock_forwarded().context("unblocking signals")?;
+    session.finish(end, arguments)
 }
 
 /// What the agent says about itself before anything was seen.
@@ -225,10 +244,16 @@ fn health_at_start(loaded: &Loaded, cost: AgentCost) -> Health {
 }
 
 impl Session {
+    /// Takes what waits in the rings, but no more than a few batches: signals and new programs wait as well.
     fn drain(&mut self) {
-        self.pump.drain(&mut self.pairing);
-        self.pairing.losses.unknown_edges += std::mem::take(&mut self.pump.undecodable);
-        self.outlet.outputs(self.pairing.take());
+        for _ in 0..BATCHES_AT_ONCE {
+            let emptied = self.pump.feed(&mut self.pairing);
+            self.pairing.losses.unknown_edges += std::mem::take(&mut self.pump.undecodable);
+            self.outlet.outputs(self.pairing.take());
+            if emptied {
+                break;
+            }
+        }
     }
 }
 

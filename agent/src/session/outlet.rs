@@ -42,8 +42,8 @@ enum Message {
 pub(super) struct Outlet {
     sender: SyncSender<Message>,
     thread: JoinHandle<Sinks>,
-    /// Requests that found the channel full.
-    pub(super) requests_lost: u64,
+    /// Rows that found the channel full.
+    pub(super) rows_lost: u64,
 }
 
 /// What the thread works with, and gives back at the end.
@@ -157,7 +157,7 @@ impl Outlet {
         let (sender, receiver) = sync_channel(BATCHES);
         let thread =
             std::thread::Builder::new().name("outlet".to_owned()).spawn(move || sinks.run(&receiver))?;
-        Ok(Self { sender, thread, requests_lost: 0 })
+        Ok(Self { sender, thread, rows_lost: 0 })
     }
 
     fn send(&mut self, message: Message) {
@@ -165,7 +165,11 @@ impl Outlet {
             self.sender.try_send(message)
             && let Message::Outputs(outputs) = message
         {
-            self.requests_lost += outputs.len() as u64;
+            let rows = outputs.iter().map(|output| match output {
+                Output::Request(request) => request.phases.len() as u64,
+                Output::Thread(_) | Output::Mark(_) => 1,
+            });
+            self.rows_lost += rows.sum::<u64>();
         }
     }
 

@@ -27,7 +27,7 @@ const ENQUEUE_NS: u64 = 1_000;
 /// The same on a CPU that was idle for long, whose caches are cold: measured 4 to 13 us. Rare wake-ups only.
 const COLD_ENQUEUE_NS: u64 = 10_000;
 /// Above so many they are not rare.
-const COLD_WAKEUPS: u64 = 100;
+const COLD_WAKEUPS: u64 = 500;
 /// Below this, a difference of times says nothing: one stay of a virtual CPU outside its guest.
 const LEAST_NS: u64 = 100_000;
 /// A share of less than this says nothing.
