@@ -1,9 +1,10 @@
 //! From a descriptor number to what it stands for, on the path of every blocking read and write.
 //!
 //! A table of files is an array behind a pointer, which the verifier lets nobody index but through a helper, and a
-//! helper's read costs 19 ns (6.18, a virtual machine), of which it takes three. The kernel's `bpf_rdonly_cast` (6.2 and later) makes a
-//! typed pointer of any address; the verifier turns its call into a move, and loads through it are single instructions
-//! that read 0 where there is no memory. Nothing is kept between calls: a descriptor may be another file the next time.
+//! helper's read costs 19 ns (6.18, a virtual machine), of which it takes three. The kernel's `bpf_rdonly_cast` (6.2 and
+//! later) makes a typed pointer of any address; the verifier turns its call into a move, and loads through it are single
+//! instructions that read 0 where there is no memory. Nothing is kept between calls: a descriptor may be another file
+//! the next time.
 
 use aya_ebpf::helpers::bpf_probe_read_kernel;
 

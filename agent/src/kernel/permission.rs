@@ -11,14 +11,16 @@ const CAP_BPF: u32 = 39;
 
 /// What is missing for BPF programs; none if nothing is.
 pub fn missing_for_bpf() -> Option<&'static str> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    missing(effective_capabilities(&status)?)
+    missing(own_capabilities()?)
 }
 
 /// Whether perf_event_open takes a uprobe from this process. Some older kernels ask for less.
 pub fn may_probe() -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    effective_capabilities(&status).is_some_and(|capabilities| capabilities >> CAP_SYS_ADMIN & 1 != 0)
+    own_capabilities().is_some_and(|capabilities| capabilities >> CAP_SYS_ADMIN & 1 != 0)
+}
+
+fn own_capabilities() -> Option<u64> {
+    effective_capabilities(&std::fs::read_to_string("/proc/self/status").ok()?)
 }
 
 fn effective_capabilities(status: &str) -> Option<u64> {

@@ -99,7 +99,7 @@ pub struct Sample {
     pub psi_io_some_us: Option<u64>,
     /// Time stolen by the hypervisor so far, all CPUs, ms; none where it does not say.
     pub steal_ms: Option<u64>,
-    /// Bytes in the rings that the agent had not read yet.
+    /// Edges that the agent has read so far.
     pub edges_read: u64,
 }
 

@@ -196,8 +196,7 @@ impl RunFolder {
     /// Writes what waits for the last time; what cannot be written now is lost, and in [`Self::health`]. Nothing can be
     /// appended afterwards.
     pub fn end(&mut self) {
-        let ended = [self.phases.close(), self.threads.close(), self.samples.close(), self.marks.close()];
-        for result in ended {
+        for result in self.close_streams() {
             self.note(result);
         }
     }
@@ -227,12 +226,7 @@ impl RunFolder {
         explain: &mut Explain<'_>,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Closed> {
-        let mut errors = Vec::new();
-        errors.extend(self.phases.close().err());
-        errors.extend(self.threads.close().err());
-        errors.extend(self.samples.close().err());
-        errors.extend(self.marks.close().err());
-
+        let mut errors: Vec<Error> = self.close_streams().into_iter().filter_map(Result::err).collect();
         errors.extend(self.close_phases(explain, progress));
         errors.extend(self.close_plain(&THREADS, self.threads.written()).err());
         errors.extend(self.close_plain(&SAMPLES, self.samples.written()).err());
@@ -250,6 +244,10 @@ impl RunFolder {
 
 /// The parts of the above.
 impl RunFolder {
+    fn close_streams(&mut self) -> [Result<()>; 4] {
+        [self.phases.close(), self.threads.close(), self.samples.close(), self.marks.close()]
+    }
+
     fn close_phases(
         &mut self,
         explain: &mut Explain<'_>,

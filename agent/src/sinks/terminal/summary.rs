@@ -84,10 +84,7 @@ fn render_group(page: &mut Page, group: &Group, facts: &RunFacts, is_one_of_many
 }
 
 fn per_request(page: &mut Page, group: &Group) {
-    let mean = |name: &str| {
-        let index = COUNT_NAMES.iter().position(|known| *known == name);
-        mean_count(index.map_or(0, |index| group.counts[index]), group.latency.count)
-    };
+    let mean = |name: &str| mean_count(count_of(group, name), group.latency.count);
     let mut texts = vec![
         format!("switches {} voluntary, {} forced", mean("switch.voluntary"), mean("switch.involuntary")),
         wakeups(group),
@@ -102,15 +99,18 @@ fn per_request(page: &mut Page, group: &Group) {
     page.wrapped(&[Piece::new("per request", Emphasis::Faint)], INDENT, apart);
 }
 
+/// The sum over all requests of the count of this name.
+fn count_of(group: &Group, name: &str) -> u128 {
+    COUNT_NAMES.iter().position(|known| *known == name).map_or(0, |index| group.counts[index])
+}
+
 /// How often it was woken, and what the way to the run queue took, where that is an interrupt to another CPU.
 fn wakeups(group: &Group) -> String {
     /// On the CPU of whoever wakes it takes less than 1 us.
     const INTERRUPT_NS: u128 = 3_000;
-    let sum = |name: &str| {
-        COUNT_NAMES.iter().position(|known| *known == name).map_or(0, |index| group.counts[index])
-    };
-    let text = format!("wake-ups {}", mean_count(sum("wakeup"), group.latency.count));
-    match sum("wakeup.delay_ns").checked_div(sum("wakeup")) {
+    let wakeups = count_of(group, "wakeup");
+    let text = format!("wake-ups {}", mean_count(wakeups, group.latency.count));
+    match count_of(group, "wakeup.delay_ns").checked_div(wakeups) {
         Some(each_ns) if each_ns >= INTERRUPT_NS => {
             format!("{text} ({} of runq each)", duration(u64::try_from(each_ns).unwrap_or(u64::MAX)))
         }
