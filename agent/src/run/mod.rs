@@ -6,6 +6,7 @@
 
 mod batches;
 mod close;
+mod closed;
 mod columns;
 mod directory;
 mod error;

@@ -10,18 +10,15 @@ use std::{
 };
 
 use arrow::array::RecordBatch;
-use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
 
 use super::{
     batches::{Batches, TornEnd},
     close,
+    closed::Closed,
     error::{Error, Result},
     stream,
     table::{Mismatch, Table, Words},
 };
-
-/// Rows decoded at once: 1.5 MB of phases.
-const BATCH_ROWS: usize = 4_096;
 
 /// An iterator over the rows of one table. After an error it is over.
 pub struct Rows<R: 'static> {
@@ -34,7 +31,7 @@ pub struct Rows<R: 'static> {
 }
 
 enum Source {
-    Closed(Box<ParquetRecordBatchReader>),
+    Closed(Box<Closed>),
     Stream(Box<Batches<File>>),
     Over(Option<TornEnd>),
 }
@@ -45,10 +42,8 @@ impl<R> Rows<R> {
         let closed = folder.join(close::file_name(table));
         let (path, source) = match File::open(&closed) {
             Ok(file) => {
-                let reader = ParquetRecordBatchReaderBuilder::try_new(file)
-                    .and_then(|builder| builder.with_batch_size(BATCH_ROWS).build())
-                    .map_err(|error| damaged(&closed, &error, Some(0)))?;
-                (closed, Source::Closed(Box::new(reader)))
+                let batches = Closed::open(file).map_err(|what| damaged(&closed, &what, Some(0)))?;
+                (closed, Source::Closed(Box::new(batches)))
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let path = folder.join(stream::file_name(table));
@@ -91,8 +86,8 @@ impl<R> Rows<R> {
 
     fn next_batch(&mut self) -> Result<Option<Vec<R>>> {
         let batch = match &mut self.source {
-            Source::Closed(reader) => {
-                reader.next().transpose().map_err(|error| damaged(&self.path, &error, Some(self.given)))?
+            Source::Closed(batches) => {
+                batches.next().map_err(|what| damaged(&self.path, &what, Some(self.given)))?
             }
             Source::Stream(batches) => {
                 let batch = batches.next();
