@@ -18,7 +18,7 @@ use aya::{
     programs::{BtfTracePoint, Program, RawTracePoint, UProbe, uprobe::UProbeScope},
 };
 use guestscope_ebpf::{
-    Counter, SLOTS,
+    Counter, Position, SLOTS,
     fields::{FIELDS, Field},
     ledger::Ledger,
 };
@@ -29,8 +29,9 @@ use crate::{
     kernel::{
         btf::{Btf, BtfError, KERNEL_BTF, Member},
         casts::Casts,
-        permission, syscalls,
+        permission, syscalls, throttle,
     },
+    platform::{Root, topology},
     probes::{FAMILIES, Hook, Place, phase},
 };
 
@@ -94,6 +95,13 @@ struct LedgerValue(Ledger);
 // SAFETY: a transparent wrapper of integers without padding.
 unsafe impl aya::Pod for LedgerValue {}
 
+/// A position as a map's value.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+struct PositionValue(Position);
+// SAFETY: a transparent wrapper of integers without padding.
+unsafe impl aya::Pod for PositionValue {}
+
 /// Programs in the kernel. Dropping it takes them out.
 pub struct Loaded {
     ebpf: Ebpf,
@@ -124,6 +132,7 @@ pub fn load(options: LoadOptions) -> Result<Loaded, LoadError> {
     }
     let accounts = syscalls::account_of();
     loader.override_global("HAS_SWITCH_STATE", &offsets.switch_state, true);
+    loader.override_global("THROTTLE_MODE", &offsets.throttle_mode, true);
     loader.override_global("TYPE_FILE", &offsets.casts.file, true);
     loader.override_global("TYPE_POINTER", &offsets.casts.pointer, true);
     loader.override_global("TYPE_REGISTERS", &offsets.casts.registers, true);
@@ -135,8 +144,11 @@ pub fn load(options: LoadOptions) -> Result<Loaded, LoadError> {
     for map in ["LEDGERS", "FREE", "STAGES"] {
         loader.map_max_entries(map, options.slots.max(2));
     }
+    let positions = topology::positions(&Root::system());
+    loader.map_max_entries("TOPOLOGY", positions.len() as u32);
     let mut ebpf = loader.load(&offsets.casts.put_into(OBJECT))?;
     fill_free(&mut ebpf, options.slots)?;
+    fill_topology(&mut ebpf, &positions)?;
     let mut verdicts = Vec::new();
     for hook in FAMILIES.iter().copied().flatten() {
         attach(&mut ebpf, hook, &kernel_btf)?;
@@ -155,6 +167,8 @@ struct Offsets {
     fields: Vec<(&'static Field, Member)>,
     /// sched_switch carries the state of the task that leaves.
     switch_state: u32,
+    /// A [`guestscope_ebpf::ThrottleMode`].
+    throttle_mode: u32,
     casts: Casts,
 }
 
@@ -170,7 +184,8 @@ impl Offsets {
             }
         }
         let switch_state = u32::from(btf.tracepoint_arguments("sched_switch") >= Some(4));
-        Ok(Self { fields, switch_state, casts: Casts::find(&btf) })
+        let throttle_mode = throttle::mode(&btf) as u32;
+        Ok(Self { fields, switch_state, throttle_mode, casts: Casts::find(&btf) })
     }
 }
 
@@ -180,6 +195,15 @@ fn fill_free(ebpf: &mut Ebpf, slots: u32) -> Result<(), LoadError> {
     let mut free: Queue<_, u32> = Queue::try_from(map)?;
     for slot in 1..slots {
         free.push(slot, 0)?;
+    }
+    Ok(())
+}
+
+fn fill_topology(ebpf: &mut Ebpf, positions: &[Position]) -> Result<(), LoadError> {
+    let map = ebpf.map_mut("TOPOLOGY").ok_or(LoadError::Missing("TOPOLOGY"))?;
+    let mut topology: Array<_, PositionValue> = Array::try_from(map)?;
+    for (cpu, position) in (0..).zip(positions) {
+        topology.set(cpu, PositionValue(*position), 0)?;
     }
     Ok(())
 }

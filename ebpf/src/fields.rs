@@ -20,6 +20,10 @@ const fn field(offset: &'static str, paths: &'static [&'static str]) -> Field {
     Field { offset, mask: "", paths, required: true }
 }
 
+const fn optional(offset: &'static str, paths: &'static [&'static str]) -> Field {
+    Field { offset, mask: "", paths, required: false }
+}
+
 /// Every field that a program reads.
 pub const FIELDS: &[Field] = &[
     field("OFFSET_TASK_PID", &["task_struct.pid"]),
@@ -33,24 +37,34 @@ pub const FIELDS: &[Field] = &[
     // When the task was last put on a CPU, how long it has waited for one in all, and since when it does now, by the run
     // queue's clock (CONFIG_SCHED_INFO). Without them a switch-in that reached no hook is charged to the wait before it,
     // and a wait for a CPU after a wake-up that reached none to what was waited for before.
-    Field {
-        offset: "OFFSET_TASK_LAST_ARRIVAL",
-        mask: "",
-        paths: &["task_struct.sched_info.last_arrival"],
-        required: false,
-    },
-    Field {
-        offset: "OFFSET_TASK_RUN_DELAY",
-        mask: "",
-        paths: &["task_struct.sched_info.run_delay"],
-        required: false,
-    },
-    Field {
-        offset: "OFFSET_TASK_LAST_QUEUED",
-        mask: "",
-        paths: &["task_struct.sched_info.last_queued"],
-        required: false,
-    },
+    optional("OFFSET_TASK_LAST_ARRIVAL", &["task_struct.sched_info.last_arrival"]),
+    optional("OFFSET_TASK_RUN_DELAY", &["task_struct.sched_info.run_delay"]),
+    optional("OFFSET_TASK_LAST_QUEUED", &["task_struct.sched_info.last_queued"]),
+    // The throttle clock of a group on a CPU (`CONFIG_CFS_BANDWIDTH`, in three forms); without it `throttled` is part of
+    // `runq`.
+    optional("OFFSET_TASK_CFS_RQ", &["task_struct.se.cfs_rq"]),
+    optional("OFFSET_TASK_GROUP", &["task_struct.sched_task_group"]),
+    optional("OFFSET_GROUP_CFS_RQ", &["task_group.cfs_rq"]),
+    optional("OFFSET_CFS_COUNT", &["cfs_rq.throttle_count"]),
+    optional(
+        "OFFSET_CFS_CLOCK",
+        &["cfs_rq.throttled_clock_self", "cfs_rq.throttled_clock_pelt", "cfs_rq.throttled_clock_task"],
+    ),
+    optional(
+        "OFFSET_CFS_TIME",
+        &[
+            "cfs_rq.throttled_clock_self_time",
+            "cfs_rq.throttled_clock_pelt_time",
+            "cfs_rq.throttled_clock_task_time",
+        ],
+    ),
+    optional("OFFSET_CFS_RUNQUEUE", &["cfs_rq.rq"]),
+    optional("OFFSET_RUNQUEUE_CLOCK", &["rq.clock"]),
+    optional("OFFSET_RUNQUEUE_CLOCK_PELT", &["rq.clock_pelt"]),
+    optional("OFFSET_RUNQUEUE_CLOCK_TASK", &["rq.clock_task"]),
+    optional("OFFSET_RUNQUEUE_LOST", &["rq.lost_idle_time"]),
+    // Tasks are throttled one by one and not by the queue (6.18).
+    optional("OFFSET_TASK_THROTTLED", &["task_struct.throttled"]),
     field("OFFSET_TASK_STACK", &["task_struct.stack"]),
     field("OFFSET_TASK_FILES", &["task_struct.files"]),
     field("OFFSET_FILES_FDT", &["files_struct.fdt"]),

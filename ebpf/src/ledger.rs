@@ -8,7 +8,13 @@
     reason = "a call costs a BPF program more than the body, and some kernels' verifiers refuse it"
 )]
 
-use crate::{ACCOUNTS, Account};
+mod throttle;
+mod unseen;
+
+pub use throttle::ThrottleClock;
+pub use unseen::Stamps;
+
+use crate::{ACCOUNTS, Account, DISTANCES};
 
 /// Nothing is known: the slot is empty.
 pub const EMPTY: u8 = 0;
@@ -18,9 +24,21 @@ pub const RUNNING: u8 = 1;
 pub const RUNNABLE: u8 = 2;
 /// Off the CPU, waiting for something.
 pub const BLOCKED: u8 = 3;
+/// Off the CPU, could run, and its group may be out of quota: the group's throttle clock tells how much of the wait.
+pub const LIMITED: u8 = 4;
 
-/// One thread's ledger: 192 bytes, three cache lines of a page-aligned map. The first one and the head of the second
-/// are what a switch touches. Times in ns of CLOCK_MONOTONIC. Accounts only grow; counts are 32 bits and wrap, take differences.
+/// Where a thread got onto a CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// The CPU.
+    pub cpu: u16,
+    /// A [`crate::Distance`] from the CPU that it ran on last; of no meaning where that is the same one.
+    pub distance: u8,
+}
+
+/// One thread's ledger: 256 bytes, four cache lines of a page-aligned map. The first one and the head of the second
+/// are what a switch touches. Times in ns of CLOCK_MONOTONIC. Accounts only grow; counts are 32 bits and wrap, take
+/// differences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Ledger {
@@ -48,7 +66,7 @@ pub struct Ledger {
     pub cpu: u16,
     /// The syscall of the last block; 0xffff outside any.
     pub syscall: u16,
-    /// [`EMPTY`], [`RUNNING`], [`RUNNABLE`] or [`BLOCKED`].
+    /// [`EMPTY`], [`RUNNING`], [`RUNNABLE`], [`BLOCKED`] or [`LIMITED`].
     pub state: u8,
     /// What the open block is charged to.
     pub account: u8,
@@ -58,8 +76,8 @@ pub struct Ledger {
     pub accounts: [u64; ACCOUNTS],
     /// Wake-ups that ended a block.
     pub wakeups: u32,
-    /// Times it ran on another CPU than before.
-    pub migrations: u32,
+    /// Waits for a CPU in which its group was out of quota.
+    pub throttles: u32,
     /// Switches that never reached the hook.
     pub missed: u32,
     /// Events whose clock lay before the one before them.
@@ -71,15 +89,14 @@ pub struct Ledger {
     /// From the begins of wakings to the enqueueings that they led to: the part of [`Account::Runq`] that is an interrupt
     /// to another CPU and, in a virtual machine, that CPU's way out of its halt. Only where both were seen.
     pub wakeup_delay_ns: u64,
-}
-
-/// What the kernel itself noted about a thread that is on a CPU (`sched_info`), by the clock of its run queue.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Stamps {
-    /// When it got there; 0 where the kernel keeps no such notes.
-    pub arrived: u64,
-    /// The sum of its waits for a CPU so far, in ns.
-    pub queued_ns: u64,
+    /// The group whose throttle clock `throttle_clock_ns` is, by its address: compared, never followed.
+    pub group: u64,
+    /// That clock at the begin of the open wait; of no meaning unless the state is [`LIMITED`].
+    pub throttle_clock_ns: u64,
+    /// Times it ran on another CPU than before, by [`crate::Distance`].
+    pub migrations: [u32; DISTANCES],
+    /// For what is still to come; zero.
+    pub reserved: [u64; 4],
 }
 
 impl Ledger {
@@ -102,12 +119,16 @@ impl Ledger {
         slot: 0,
         accounts: [0; ACCOUNTS],
         wakeups: 0,
-        migrations: 0,
+        throttles: 0,
         missed: 0,
         backwards: 0,
         arrival_offset_ns: 0,
         queued_ns: 0,
         wakeup_delay_ns: 0,
+        group: 0,
+        throttle_clock_ns: 0,
+        migrations: [0; DISTANCES],
+        reserved: [0; 4],
     };
 
     /// The clock of an event: never before the last one. CPUs may disagree by a few ns.
@@ -129,11 +150,11 @@ impl Ledger {
     /// Adds to the account of the open block.
     #[inline(always)]
     fn charge_block(&mut self, ns: u64) {
-        // The mask tells the verifier a bound: the 16th account would still lie inside the ledger's 192 bytes. The
+        // The mask tells the verifier a bound: the 16th account would still lie inside the ledger's 256 bytes. The
         // test keeps the promise on the host too, where the index is what `out_blocked` was given.
         let account = usize::from(self.account & 15);
         #[cfg(target_arch = "bpf")]
-        // SAFETY: `account` is at most 15, and accounts[15] ends at byte 192, the end of the ledger.
+        // SAFETY: `account` is at most 15, and accounts[15] ends at byte 192, inside the ledger.
         unsafe {
             let account = self.accounts.as_mut_ptr().add(account);
             *account = (*account).wrapping_add(ns);
@@ -151,7 +172,7 @@ impl Ledger {
         let open_ns = now_ns.wrapping_sub(self.since_ns);
         if self.state == RUNNING {
             self.accounts[Account::Cpu as usize] = self.accounts[Account::Cpu as usize].wrapping_add(open_ns);
-        } else if self.state == RUNNABLE {
+        } else if self.state == RUNNABLE || self.state == LIMITED {
             self.accounts[Account::Runq as usize] =
                 self.accounts[Account::Runq as usize].wrapping_add(open_ns);
         } else if self.state == BLOCKED {
@@ -235,9 +256,9 @@ impl Ledger {
         self.become_(RUNNABLE);
     }
 
-    /// Switched in on `cpu`. If it was never seen to leave, the time stays with `cpu`.
+    /// Switched in. If it was never seen to leave, the time stays with `cpu`.
     #[inline(always)]
-    pub fn switched_in(&mut self, now_ns: u64, cpu: u16) {
+    pub fn switched_in(&mut self, now_ns: u64, at: Arrival) {
         if self.state == RUNNING {
             self.missed = self.missed.wrapping_add(1);
         }
@@ -247,84 +268,22 @@ impl Ledger {
         }
         let now_ns = self.advance(now_ns);
         self.settle(now_ns);
-        if self.cpu != cpu {
-            self.migrations = self.migrations.wrapping_add(1);
-            self.cpu = cpu;
+        if self.cpu != at.cpu {
+            self.count_migration(at.distance);
+            self.cpu = at.cpu;
         }
         self.become_(RUNNING);
     }
 
-    /// About to leave a CPU: the kernel's own stamps of this stay show how its clock stands to ours, or make up for a
-    /// switch-in that was not seen. The first stay of a thread that was running when tracking began shows nothing, since
-    /// it began earlier.
     #[inline(always)]
-    pub fn leaving(&mut self, now_ns: u64, stamps: Stamps, cpu: u16) {
-        if self.state != RUNNING {
-            self.arrived_unseen(now_ns, stamps, cpu);
-        } else if self.sequence > 1 {
-            self.follow_clock(self.since_ns.wrapping_sub(stamps.arrived));
+    fn count_migration(&mut self, distance: u8) {
+        // As with the accounts: a bound that the verifier sees, and no branch to a panic.
+        let distance = usize::from(distance) & (DISTANCES - 1);
+        // SAFETY: the mask keeps the index inside the array, whose length is a power of two.
+        unsafe {
+            let migrations = self.migrations.as_mut_ptr().add(distance);
+            *migrations = (*migrations).wrapping_add(1);
         }
-        self.queued_ns = stamps.queued_ns;
-    }
-
-    /// The kernel reads its clock before the switch, at times long before (a hypervisor took the CPU away in between), so of
-    /// two differences that are much alike the smaller one is right. Others come in slowly: late ones, the drift of both
-    /// clocks against each other, and those of a stay that is not the stamped one.
-    #[inline(always)]
-    fn follow_clock(&mut self, offset_ns: u64) {
-        const ALIKE_NS: u64 = 50_000;
-        let smaller_by_ns = self.arrival_offset_ns.wrapping_sub(offset_ns);
-        if self.arrival_offset_ns == 0 || smaller_by_ns <= ALIKE_NS {
-            self.arrival_offset_ns = offset_ns;
-        } else {
-            // A sixteenth of a difference that may be negative.
-            let larger_by_ns = offset_ns.wrapping_sub(self.arrival_offset_ns).cast_signed();
-            self.arrival_offset_ns = self.arrival_offset_ns.wrapping_add((larger_by_ns >> 4).cast_unsigned());
-        }
-    }
-
-    /// The thread is on `cpu`, though its switch-in was not seen: the kernel's own stamps say since when. Nothing
-    /// happens while no earlier stay has shown how that clock stands to ours.
-    #[inline(always)]
-    pub fn arrived_unseen(&mut self, now_ns: u64, stamps: Stamps, cpu: u16) {
-        if self.state == RUNNING || stamps.arrived == 0 || self.arrival_offset_ns == 0 {
-            return;
-        }
-        let mut arrived_ns = stamps.arrived.wrapping_add(self.arrival_offset_ns);
-        // The stamps are a few microseconds apart: not before the last event, nor after now.
-        if arrived_ns > now_ns {
-            arrived_ns = now_ns;
-        }
-        if arrived_ns < self.since_ns {
-            arrived_ns = self.since_ns;
-        }
-        if self.state == BLOCKED {
-            // Nor was its waking, perhaps: it waited for a CPU for as long as the kernel says, at the end.
-            let queued_ns = stamps.queued_ns.wrapping_sub(self.queued_ns);
-            self.woken_unseen(arrived_ns, arrived_ns.wrapping_sub(queued_ns));
-        }
-        self.missed = self.missed.wrapping_add(1);
-        self.switched_in(arrived_ns, cpu);
-    }
-
-    /// About to be switched in with its block still open: its wake-up was not seen. `queued` is the kernel's own stamp of
-    /// when it began to wait for a CPU, 0 where there is none.
-    #[inline(always)]
-    pub fn queued_unseen(&mut self, now_ns: u64, queued: u64) {
-        if self.state == BLOCKED && queued != 0 && self.arrival_offset_ns != 0 {
-            self.woken_unseen(now_ns, queued.wrapping_add(self.arrival_offset_ns));
-        }
-    }
-
-    /// Ends the block where a waking that was seen says, else at `queued_ns`, if that lies within it.
-    #[inline(always)]
-    fn woken_unseen(&mut self, now_ns: u64, queued_ns: u64) {
-        let waking_was_seen = self.woken_ns >= self.since_ns && self.woken_ns <= now_ns;
-        if !waking_was_seen && queued_ns >= self.since_ns && queued_ns <= now_ns {
-            self.woken_ns = queued_ns;
-        }
-        let now_ns = self.advance(now_ns);
-        self.end_block(now_ns);
     }
 
     /// The accounts at `now_ns`, the open interval added to what the state names. Changes nothing.
@@ -338,8 +297,4 @@ impl Ledger {
 }
 
 #[cfg(test)]
-#[path = "ledger_tests.rs"]
 mod tests;
-#[cfg(test)]
-#[path = "ledger_unseen_tests.rs"]
-mod unseen_tests;

@@ -10,7 +10,7 @@ pub mod ledger;
 use ledger::Ledger;
 
 /// Version of the records. The agent refuses an object that was built from another one.
-pub const CONTRACT_VERSION: u32 = 1;
+pub const CONTRACT_VERSION: u32 = 2;
 /// Version of the marker library's probe arguments (bits 8 to 15 of the first one).
 pub const MARKER_ABI_VERSION: u8 = 1;
 /// Bytes of a phase's name that travel; a longer name is cut and says so.
@@ -93,6 +93,69 @@ impl Account {
             Account::Fault => "fault",
             Account::Sleep => "sleep",
             Account::Other => "other",
+        }
+    }
+}
+
+/// Which of the kernel's clocks tells for how long a group was throttled on a CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum ThrottleMode {
+    /// None: groups have no quota in this kernel.
+    Absent = 0,
+    /// `throttled_clock_self`, by `rq.clock` (6.6 and later).
+    Own = 1,
+    /// `throttled_clock_pelt`, by `rq.clock_pelt` less the time lost while idle (5.19 and later, and backports).
+    Pelt = 2,
+    /// `throttled_clock_task`, by `rq.clock_task`, which leaves interrupts and stolen time out.
+    Task = 3,
+}
+
+/// How far apart two CPUs are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Distance {
+    /// Two threads of one core.
+    Smt = 0,
+    /// Cores that share the last level of cache.
+    Cache = 1,
+    /// Cores of one memory node that do not.
+    Node = 2,
+    /// Of different memory nodes.
+    Remote = 3,
+}
+
+/// Number of distances: a power of two, since it is also a mask.
+pub const DISTANCES: usize = 4;
+
+/// Where a CPU is: numbers of its core, of its last level of cache and of its memory node, each any number that tells
+/// them apart. An element of the map `TOPOLOGY`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Position {
+    /// The core.
+    pub core: u16,
+    /// The last level of cache.
+    pub cache: u16,
+    /// The memory node.
+    pub node: u16,
+    /// An array rounds its elements up to 8 bytes; zero.
+    pub reserved: u16,
+}
+
+impl Position {
+    /// How far another CPU is.
+    #[inline]
+    #[must_use]
+    pub const fn distance(self, other: Position) -> Distance {
+        if self.core == other.core {
+            Distance::Smt
+        } else if self.cache == other.cache {
+            Distance::Cache
+        } else if self.node == other.node {
+            Distance::Node
+        } else {
+            Distance::Remote
         }
     }
 }
@@ -274,7 +337,7 @@ impl Counter {
 }
 
 // Every field is a multiple of what follows it needs, so no padding hides in a record: the sizes are plain sums.
-const _: () = assert!(size_of::<Ledger>() == 192 && align_of::<Ledger>() == 8);
-const _: () = assert!(size_of::<Header>() == 16);
-const _: () = assert!(size_of::<EdgeRecord>() == 16 + 192 + 8 + 8 + 32 + 16 + NAME_BYTES);
-const _: () = assert!(size_of::<TaskRecord>() == 16 + 192 + 4 + 4 + 8 + 16 + COMM_BYTES);
+const _: () = assert!(size_of::<Ledger>() == 256 && align_of::<Ledger>() == 8);
+const _: () = assert!(size_of::<Header>() == 16 && size_of::<Position>() == 8 && DISTANCES.is_power_of_two());
+const _: () = assert!(size_of::<EdgeRecord>() == 16 + 256 + 8 + 8 + 32 + 16 + NAME_BYTES);
+const _: () = assert!(size_of::<TaskRecord>() == 16 + 256 + 4 + 4 + 8 + 16 + COMM_BYTES);

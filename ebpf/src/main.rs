@@ -22,6 +22,8 @@ mod maps;
 mod probes;
 #[cfg(target_arch = "bpf")]
 mod task;
+#[cfg(target_arch = "bpf")]
+mod topology;
 
 #[cfg(not(target_arch = "bpf"))]
 fn main() {}

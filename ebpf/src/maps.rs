@@ -7,9 +7,9 @@ use aya_ebpf::{
     macros::map,
     maps::{Array, PerCpuArray, Queue, RingBuf},
 };
-use guestscope_ebpf::{Counter, EdgeRecord, SLOTS, SYSCALLS, TIDS, ledger::Ledger};
+use guestscope_ebpf::{Counter, EdgeRecord, Position, SLOTS, SYSCALLS, TIDS, ledger::Ledger};
 
-/// The array is page-aligned with this flag, so that a ledger of 192 bytes is three whole cache lines.
+/// The array is page-aligned with this flag, so that a ledger of 256 bytes is four whole cache lines.
 const BPF_F_MMAPABLE: u32 = 1 << 10;
 
 macro_rules! globals {
@@ -25,6 +25,11 @@ globals! {
     OFFSET_TASK_LAST_ARRIVAL OFFSET_TASK_RUN_DELAY OFFSET_TASK_LAST_QUEUED
     OFFSET_TASK_FILES OFFSET_FILES_FDT OFFSET_FDT_FD OFFSET_FDT_MAX OFFSET_FILE_INODE OFFSET_INODE_MODE
     OFFSET_REGS_SYSCALL OFFSET_REGS_ARGUMENT OFFSET_TASK_IOWAIT MASK_TASK_IOWAIT
+    OFFSET_TASK_CFS_RQ OFFSET_TASK_GROUP OFFSET_GROUP_CFS_RQ OFFSET_TASK_THROTTLED
+    OFFSET_CFS_COUNT OFFSET_CFS_CLOCK OFFSET_CFS_TIME OFFSET_CFS_RUNQUEUE
+    OFFSET_RUNQUEUE_CLOCK OFFSET_RUNQUEUE_CLOCK_PELT OFFSET_RUNQUEUE_CLOCK_TASK OFFSET_RUNQUEUE_LOST
+    // Which of the kernel's throttle clocks there is: a `ThrottleMode`, 0 for none.
+    THROTTLE_MODE
     // sched_switch carries the state of the task that leaves (5.18 and later, and some vendor kernels).
     HAS_SWITCH_STATE
     // Types of this kernel's BTF, for `bpf_rdonly_cast`; 0 where the kernel does not have it.
@@ -60,6 +65,10 @@ pub(crate) static LEDGERS: Array<Ledger> = Array::with_max_entries(SLOTS, BPF_F_
 /// Slots to give out. Filled by the agent.
 #[map]
 pub(crate) static FREE: Queue<u32> = Queue::with_max_entries(SLOTS, 0);
+
+/// CPU to where it is. Sized and filled by the agent.
+#[map]
+pub(crate) static TOPOLOGY: Array<Position> = Array::with_max_entries(1, 0);
 
 /// Where an edge is put together before it is handed over in one call. One per slot, since two threads on one CPU
 /// may be inside their edges at once (a uprobe program can be preempted).

@@ -6,3 +6,4 @@ pub mod btf;
 pub mod casts;
 pub mod permission;
 pub mod syscalls;
+pub mod throttle;

@@ -3,6 +3,7 @@
 //! [`pairing`] turns edges into the values below. Sinks turn those into rows, spans and text; this module knows no
 //! format and decides nothing about the kernel.
 
+mod counts;
 mod ids;
 mod lives;
 mod names;
@@ -13,6 +14,8 @@ mod thread;
 use std::sync::Arc;
 
 use guestscope_ebpf::{ACCOUNTS, Account};
+
+pub use self::counts::{COUNT_NAMES, Counts};
 
 /// Nanoseconds by account, in the order of [`Account::ALL`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,99 +57,6 @@ impl Accounts {
             excess_ns -= u128::from(cut_ns);
         }
         wall_ns - self.total_ns()
-    }
-}
-
-/// Events of a thread, counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Times it blocked.
-    pub switch_voluntary: u64,
-    /// Times it left the CPU while it could run.
-    pub switch_involuntary: u64,
-    /// Wake-ups that ended a block.
-    pub wakeup: u64,
-    /// From the begins of wakings to the thread's being queued, ns: part of `runq`. An interrupt to another CPU and, in a
-    /// virtual machine, that CPU's way out of its halt.
-    pub wakeup_delay_ns: u64,
-    /// Times it ran on another CPU than before.
-    pub migrate: u64,
-    /// Minor faults.
-    pub fault_minor: u64,
-    /// Major faults.
-    pub fault_major: u64,
-    /// Switches that the hook missed.
-    pub switch_missed: u64,
-}
-
-/// The names of [`Counts`], as attributes and columns spell them (columns with underscores).
-pub const COUNT_NAMES: [&str; 8] = [
-    "switch.voluntary",
-    "switch.involuntary",
-    "wakeup",
-    "wakeup.delay_ns",
-    "migrate",
-    "fault.minor",
-    "fault.major",
-    "switch.missed",
-];
-
-impl Counts {
-    /// In the order of [`COUNT_NAMES`].
-    pub fn to_array(self) -> [u64; COUNT_NAMES.len()] {
-        let Self {
-            switch_voluntary,
-            switch_involuntary,
-            wakeup,
-            wakeup_delay_ns,
-            migrate,
-            fault_minor,
-            fault_major,
-            switch_missed,
-        } = self;
-        [
-            switch_voluntary,
-            switch_involuntary,
-            wakeup,
-            wakeup_delay_ns,
-            migrate,
-            fault_minor,
-            fault_major,
-            switch_missed,
-        ]
-    }
-
-    /// From the order of [`COUNT_NAMES`].
-    pub fn from_array(values: [u64; COUNT_NAMES.len()]) -> Self {
-        let [
-            switch_voluntary,
-            switch_involuntary,
-            wakeup,
-            wakeup_delay_ns,
-            migrate,
-            fault_minor,
-            fault_major,
-            switch_missed,
-        ] = values;
-        Self {
-            switch_voluntary,
-            switch_involuntary,
-            wakeup,
-            wakeup_delay_ns,
-            migrate,
-            fault_minor,
-            fault_major,
-            switch_missed,
-        }
-    }
-
-    /// Adds another interval.
-    pub fn add(&mut self, other: &Counts) {
-        let mut sum = self.to_array();
-        for (mine, theirs) in sum.iter_mut().zip(other.to_array()) {
-            *mine = mine.saturating_add(theirs);
-        }
-        *self = Self::from_array(sum);
     }
 }
 

@@ -22,6 +22,7 @@ impl Snapshot {
         let mut accounts = Accounts(ledger.accounts_at(time_ns));
         // A ledger holds its thread's life. More than that is torn or damaged; cut here, no sum can overflow later.
         accounts.fit(time_ns.saturating_sub(ledger.born_ns));
+        let [smt, llc, node, remote] = ledger.migrations;
         Self {
             time_ns,
             accounts,
@@ -30,7 +31,11 @@ impl Snapshot {
                 switch_involuntary: u64::from(ledger.involuntary),
                 wakeup: u64::from(ledger.wakeups),
                 wakeup_delay_ns: ledger.wakeup_delay_ns,
-                migrate: u64::from(ledger.migrations),
+                throttle: u64::from(ledger.throttles),
+                migrate_smt: u64::from(smt),
+                migrate_llc: u64::from(llc),
+                migrate_node: u64::from(node),
+                migrate_remote: u64::from(remote),
                 fault_minor: minor,
                 fault_major: major,
                 switch_missed: u64::from(ledger.missed),
@@ -46,25 +51,13 @@ impl Snapshot {
         Self::new(&task.ledger, task.header.time_ns, task.minor_faults, task.major_faults)
     }
 
-    /// What happened since an earlier one of the same thread. Ledger counts are 32 bits wide and wrap.
+    /// What happened since an earlier one of the same thread.
     pub(crate) fn since(&self, earlier: &Snapshot) -> (Accounts, Counts) {
         let mut accounts = self.accounts;
         for (now, before) in accounts.0.iter_mut().zip(earlier.accounts.0) {
             *now = now.saturating_sub(before);
         }
-        let wrapping = |now: u64, before: u64| u64::from((now as u32).wrapping_sub(before as u32));
-        let (now, before) = (self.counts, earlier.counts);
-        let counts = Counts {
-            switch_voluntary: wrapping(now.switch_voluntary, before.switch_voluntary),
-            switch_involuntary: wrapping(now.switch_involuntary, before.switch_involuntary),
-            wakeup: wrapping(now.wakeup, before.wakeup),
-            wakeup_delay_ns: now.wakeup_delay_ns.saturating_sub(before.wakeup_delay_ns),
-            migrate: wrapping(now.migrate, before.migrate),
-            fault_minor: now.fault_minor.saturating_sub(before.fault_minor),
-            fault_major: now.fault_major.saturating_sub(before.fault_major),
-            switch_missed: wrapping(now.switch_missed, before.switch_missed),
-        };
-        (accounts, counts)
+        (accounts, self.counts.since(&earlier.counts))
     }
 }
 

@@ -44,6 +44,21 @@ impl CpuList {
         self.0.iter().map(|(first, last)| last - first + 1).sum()
     }
 
+    /// The lowest.
+    pub fn first(&self) -> Option<u32> {
+        self.0.first().map(|range| range.0)
+    }
+
+    /// The highest.
+    pub fn last(&self) -> Option<u32> {
+        self.0.last().map(|range| range.1)
+    }
+
+    /// Whether this one is among them.
+    pub fn has(&self, cpu: u32) -> bool {
+        self.0.iter().any(|&(first, last)| (first..=last).contains(&cpu))
+    }
+
     /// Those in both.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {

@@ -11,6 +11,7 @@ mod firmware;
 mod host;
 mod machine;
 mod root;
+pub mod topology;
 
 #[cfg(test)]
 mod samples;

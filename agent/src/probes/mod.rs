@@ -5,6 +5,7 @@
 
 pub mod phase;
 pub mod sched;
+pub mod throttle;
 
 /// Where a program goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,4 +33,4 @@ pub struct Hook {
 
 /// Every family's hooks, in the order in which they are attached: births before switches, so that no thread of the
 /// child can be missed.
-pub const FAMILIES: &[&[Hook]] = &[sched::HOOKS, phase::HOOKS];
+pub const FAMILIES: &[&[Hook]] = &[throttle::HOOKS, sched::HOOKS, phase::HOOKS];

@@ -234,7 +234,9 @@ impl Run {
                     "{now:?}"
                 );
                 assert!(grew(now.voluntary, before.voluntary) && grew(now.involuntary, before.involuntary));
-                assert!(grew(now.wakeups, before.wakeups) && grew(now.migrations, before.migrations));
+                assert!(grew(now.wakeups, before.wakeups) && grew(now.throttles, before.throttles));
+                let mut moves = now.migrations.into_iter().zip(before.migrations);
+                assert!(moves.all(|(now, before)| grew(now, before)), "{now:?}");
                 assert!(grew(now.missed, before.missed) && grew(now.sequence, before.sequence));
             }
         }

@@ -14,3 +14,4 @@ mod harness;
 mod lives;
 mod reader;
 mod seen;
+mod throttle;

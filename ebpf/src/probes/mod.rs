@@ -2,3 +2,4 @@
 
 mod phase;
 mod sched;
+mod throttle;

@@ -5,7 +5,7 @@
 //! It knows no phases; pairing is the agent's.
 
 use aya_ebpf::{
-    helpers::{bpf_get_smp_processor_id, bpf_ktime_get_ns, generated::bpf_probe_read_user},
+    helpers::{bpf_ktime_get_ns, generated::bpf_probe_read_user},
     macros::uprobe,
     programs::ProbeContext,
 };
@@ -17,7 +17,9 @@ use guestscope_ebpf::{
 use crate::{
     emit,
     maps::STAGES,
+    probes::throttle,
     task::{self, Task},
+    topology,
 };
 
 /// How often an edge copies the ledger before it gives up and says so. A switch takes microseconds and a copy 10 ns:
@@ -56,8 +58,9 @@ pub(crate) fn edge(ctx: ProbeContext) -> u32 {
         let (now_ns, torn) = copy(ledger, &raw mut (*stage).ledger);
         // This thread runs, whatever was seen of it: the copy is put right as the next switch-out will do it.
         if (*stage).ledger.state != RUNNING {
-            let cpu = bpf_get_smp_processor_id() as u16;
-            (*stage).ledger.arrived_unseen(now_ns, task.stamps(), cpu);
+            throttle::arriving(task, &mut (*stage).ledger, now_ns);
+            let at = topology::arrival(&(*stage).ledger);
+            (*stage).ledger.arrived_unseen(now_ns, task.stamps(), at);
         }
         if torn {
             flags |= EDGE_TORN;

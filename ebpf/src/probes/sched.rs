@@ -23,7 +23,9 @@ use crate::{
         ACCOUNT_OF, HAS_SWITCH_STATE, LEDGERS, MASK_TASK_IOWAIT, OFFSET_REGS_ARGUMENT, OFFSET_REGS_SYSCALL,
         OFFSET_TASK_IOWAIT, OFFSET_TASK_LAST_QUEUED, OFFSET_TASK_STATE,
     },
+    probes::throttle,
     task::{self, Task, load},
+    topology,
 };
 
 /// `TASK_DEAD`: the task will never run again. The only bit of the state that survives the final switch.
@@ -58,7 +60,8 @@ pub(crate) fn sched_switch(ctx: BtfTracePointContext) -> i32 {
             if (*ledger).state == BLOCKED && OFFSET_TASK_LAST_QUEUED.load() != 0 {
                 (*ledger).queued_unseen(now_ns, load(next.0, &OFFSET_TASK_LAST_QUEUED));
             }
-            (*ledger).switched_in(now_ns, bpf_get_smp_processor_id() as u16);
+            throttle::arriving(next, &mut *ledger, now_ns);
+            (*ledger).switched_in(now_ns, topology::arrival(&*ledger));
         }
     }
     0
@@ -79,6 +82,7 @@ fn switch_out(ctx: &BtfTracePointContext, prev: Task, ledger: *mut Ledger, now_n
     // The first argument is a bool: the register's upper bytes are not defined.
     if preempt & 0xff != 0 || state == 0 {
         ledger.out_runnable(now_ns);
+        throttle::left(prev, ledger);
     } else if state & TASK_DEAD != 0 {
         ledger.out_blocked(now_ns, Account::Other as u8, NO_SYSCALL);
         exited(prev, ledger, now_ns);
@@ -92,12 +96,13 @@ fn switch_out(ctx: &BtfTracePointContext, prev: Task, ledger: *mut Ledger, now_n
 /// the same ones), so the next task seems to go on waiting while it runs. The kernel's own stamps tell.
 #[inline(always)]
 fn stay(prev: Task, ledger: &mut Ledger, now_ns: u64) {
+    // A wait whose end was not seen: the clock has stood still since, as the thread has run.
+    throttle::arriving(prev, ledger, now_ns);
     let stamps = prev.stamps();
     if stamps.arrived == 0 {
         return;
     }
-    // SAFETY: the helper has no preconditions.
-    ledger.leaving(now_ns, stamps, unsafe { bpf_get_smp_processor_id() } as u16);
+    ledger.leaving(now_ns, stamps, topology::arrival(ledger));
 }
 
 /// What a task that blocks is waiting for: one look at its saved registers instead of a hook on every syscall.
@@ -178,7 +183,10 @@ pub(crate) fn sched_wakeup(ctx: BtfTracePointContext) -> i32 {
     if let Some(ledger) = woken.ledger() {
         // SAFETY: a ledger in a map value; the task is being enqueued under its run-queue lock, after its
         // switch-out is done. The clock has no preconditions.
-        unsafe { (*ledger).wakeup(bpf_ktime_get_ns()) };
+        unsafe {
+            (*ledger).wakeup(bpf_ktime_get_ns());
+            throttle::woken(woken, &mut *ledger);
+        }
     }
     0
 }
@@ -198,6 +206,7 @@ pub(crate) fn sched_process_fork(ctx: BtfTracePointContext) -> i32 {
     unsafe {
         let now_ns = bpf_ktime_get_ns();
         (*ledger).begin(now_ns, RUNNABLE, bpf_get_smp_processor_id() as u16);
+        throttle::woken(child, &mut *ledger);
         (*ledger).arrival_offset_ns = (*parent).arrival_offset_ns;
         let other = ((*parent).tid, (*parent).tgid, (*parent).born_ns);
         record(Kind::Fork, 0, &*ledger, address, now_ns, other);

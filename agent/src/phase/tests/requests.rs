@@ -16,9 +16,9 @@ fn a_request_with_three_phases() {
         261 10/10 end 1",
     );
     insta::assert_snapshot!(printed, @"
-    request classify #7     10/10  100..261  cpu 123, runq 10, throttled 20, fault 8, switch.voluntary 1, switch.involuntary 2, migrate 1, fault.minor 3
+    request classify #7     10/10  100..261  cpu 123, runq 10, throttled 20, fault 8, switch.voluntary 1, switch.involuntary 2, migrate.llc 1, fault.minor 3
       phase preprocess #7   10/10  102..150  cpu 40, fault 8, switch.voluntary 1, fault.minor 3
-      phase inference #7    10/10  152..250  cpu 68, runq 10, throttled 20, switch.involuntary 2, migrate 1
+      phase inference #7    10/10  152..250  cpu 68, runq 10, throttled 20, switch.involuntary 2, migrate.llc 1
       phase postprocess #7  10/10  252..260  cpu 8
     ");
 }

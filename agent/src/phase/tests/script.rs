@@ -129,7 +129,7 @@ impl Live {
                 "voluntary" => ledger.voluntary = ledger.voluntary.wrapping_add(amount as u32),
                 "involuntary" => ledger.involuntary = ledger.involuntary.wrapping_add(amount as u32),
                 "wakeups" => ledger.wakeups = ledger.wakeups.wrapping_add(amount as u32),
-                "migrations" => ledger.migrations = ledger.migrations.wrapping_add(amount as u32),
+                "migrations" => ledger.migrations[1] = ledger.migrations[1].wrapping_add(amount as u32),
                 "missed" => ledger.missed = ledger.missed.wrapping_add(amount as u32),
                 "minor" => self.minor += amount,
                 "major" => self.major += amount,

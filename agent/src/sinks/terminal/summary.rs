@@ -88,9 +88,13 @@ fn per_request(page: &mut Page, group: &Group) {
     let mut texts = vec![
         format!("switches {} voluntary, {} forced", mean("switch.voluntary"), mean("switch.involuntary")),
         wakeups(group),
-        format!("migrations {}", mean("migrate")),
+        migrations(group),
         format!("faults {} minor, {} major", mean("fault.minor"), mean("fault.major")),
     ];
+    let throttled = mean("throttle");
+    if throttled != "0" {
+        texts.push(format!("throttled {throttled} x"));
+    }
     let missed = mean("switch.missed");
     if missed != "0" {
         texts.push(format!("switches that no hook saw {missed}"));
@@ -102,6 +106,19 @@ fn per_request(page: &mut Page, group: &Group) {
 /// The sum over all requests of the count of this name.
 fn count_of(group: &Group, name: &str) -> u128 {
     COUNT_NAMES.iter().position(|known| *known == name).map_or(0, |index| group.counts[index])
+}
+
+/// How often it went on elsewhere, and how often where none of its caches are.
+fn migrations(group: &Group) -> String {
+    let mean = |names: &[&str]| {
+        let sum = names.iter().map(|name| count_of(group, name)).sum();
+        mean_count(sum, group.latency.count)
+    };
+    let all = mean(&["migrate.smt", "migrate.llc", "migrate.node", "migrate.remote"]);
+    match mean(&["migrate.node", "migrate.remote"]) {
+        far if far == "0" => format!("migrations {all}"),
+        far => format!("migrations {all} ({far} to another cache)"),
+    }
 }
 
 /// How often it was woken, and what the way to the run queue took, where that is an interrupt to another CPU.

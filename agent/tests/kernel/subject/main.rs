@@ -10,6 +10,7 @@ mod crowds;
 mod disk;
 mod edges;
 mod lives;
+mod quota;
 mod stops;
 mod switches;
 mod waits;
@@ -129,8 +130,16 @@ fn main() {
     let (case, book) = (arguments.next(), arguments.next());
     let case = case.expect("usage: kernel_subject CASE BOOK [ARGUMENTS]");
     let book = book.expect("usage: kernel_subject CASE BOOK [ARGUMENTS]").into();
-    let tables =
-        [waits::CASES, switches::CASES, disk::CASES, stops::CASES, lives::CASES, crowds::CASES, edges::CASES];
+    let tables = [
+        waits::CASES,
+        switches::CASES,
+        disk::CASES,
+        stops::CASES,
+        lives::CASES,
+        quota::CASES,
+        crowds::CASES,
+        edges::CASES,
+    ];
     let run = tables.into_iter().flatten().find(|known| known.0 == case);
     let (_, run) = run.expect("a case of this name");
     run(&Subject { book, arguments: arguments.collect() });

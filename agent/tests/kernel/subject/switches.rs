@@ -41,13 +41,13 @@ fn spin(subject: &Subject) {
 }
 
 /// The CPUs that this program may use.
-fn cpus() -> Vec<usize> {
+pub(crate) fn cpus() -> Vec<usize> {
     let set = sched_getaffinity(Pid::from_raw(0)).expect("the calling thread exists");
     (0..CpuSet::count()).filter(|&cpu| set.is_set(cpu).unwrap_or(false)).collect()
 }
 
 /// Lets the calling thread, and those that it starts from now on, run on this CPU only.
-fn pin(cpu: usize) {
+pub(crate) fn pin(cpu: usize) {
     let mut set = CpuSet::new();
     set.set(cpu).and_then(|()| sched_setaffinity(Pid::from_raw(0), &set)).expect("the CPU is allowed");
 }

@@ -32,7 +32,7 @@ fn rich() -> Request {
     let root = Phase {
         duration_ns: 8_000_000,
         accounts: Accounts([6_000_000, 900_000, 1_000_000, 0, 0, 0, 0, 0, 60_000, 0, 40_000]),
-        counts: Counts { switch_voluntary: 1, switch_involuntary: 12, migrate: 2, ..Counts::default() },
+        counts: Counts { switch_voluntary: 1, switch_involuntary: 12, migrate_node: 2, ..Counts::default() },
         edges_lost: 2,
         ..phase(42, 1, None, "infer")
     };
@@ -136,7 +136,7 @@ proptest! {
     #[test]
     fn estimates_are_those_of_the_encoder(
         accounts in prop::array::uniform11(0_u64..u64::MAX / 16),
-        counts in prop::array::uniform8(any::<u64>()),
+        counts in any::<[u64; COUNT_NAMES.len()]>(),
         name in ".{0,60}",
         edges_lost in 0_u64..3,
         lost in any::<bool>(),

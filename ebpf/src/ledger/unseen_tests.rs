@@ -1,13 +1,22 @@
 //! A thread whose way back to the CPU was seen by no hook: what the kernel's own stamps make of it.
 //!
-//! The property over whole lives stands in `ledger_tests.rs`; here is each case alone.
+//! The property over whole lives stands in `ledger/lives_tests.rs`; here is each case alone.
 
 use proptest::{collection::vec, prelude::*};
 
 use super::*;
+use crate::{
+    Account, Distance,
+    ledger::{Arrival, RUNNABLE},
+};
 
 /// Ours minus theirs, of the two clocks.
 const CLOCKS_NS: u64 = 1_000_000;
+
+/// From any CPU to this one.
+fn on(cpu: u16) -> Arrival {
+    Arrival { cpu, distance: Distance::Smt as u8 }
+}
 
 /// What the kernel noted of a stay that began at `arrived_ns` of our clock, with so much waiting for CPUs before.
 fn stamps(arrived_ns: u64, queued_ns: u64) -> Stamps {
@@ -18,8 +27,8 @@ fn stamps(arrived_ns: u64, queued_ns: u64) -> Stamps {
 fn blocked() -> Ledger {
     let mut ledger = Ledger::EMPTY;
     ledger.begin(1_999_000, RUNNABLE, 0);
-    ledger.switched_in(2_000_000, 0);
-    ledger.leaving(2_000_100, stamps(2_000_000, 1_000), 0);
+    ledger.switched_in(2_000_000, on(0));
+    ledger.leaving(2_000_100, stamps(2_000_000, 1_000), on(0));
     ledger.out_blocked(2_000_100, Account::Lock as u8, 202);
     ledger
 }
@@ -32,10 +41,10 @@ fn accounts(ledger: &Ledger) -> [u64; 3] {
 fn a_waking_that_was_not_seen_is_found_in_the_time_queued() {
     let mut ledger = blocked();
     // Woken at 2,000,400, on the CPU at 2,000,700, neither seen; leaves at 2,001,000.
-    ledger.leaving(2_001_000, stamps(2_000_700, 1_300), 1);
+    ledger.leaving(2_001_000, stamps(2_000_700, 1_300), on(1));
     ledger.out_runnable(2_001_000);
     assert_eq!(accounts(&ledger), [100 + 300, 1_000 + 300, 300]);
-    assert_eq!((ledger.missed, ledger.migrations, ledger.queued_ns), (1, 1, 1_300));
+    assert_eq!((ledger.missed, ledger.migrations[0], ledger.queued_ns), (1, 1, 1_300));
     assert_eq!(ledger.wakeups, 1);
 }
 
@@ -43,7 +52,7 @@ fn a_waking_that_was_not_seen_is_found_in_the_time_queued() {
 fn a_waking_that_was_not_seen_is_found_at_the_switch_in() {
     let mut ledger = blocked();
     ledger.queued_unseen(2_000_700, 2_000_400 - CLOCKS_NS);
-    ledger.switched_in(2_000_700, 0);
+    ledger.switched_in(2_000_700, on(0));
     assert_eq!(accounts(&ledger), [100, 1_000 + 300, 300]);
     assert_eq!((ledger.missed, ledger.wakeups), (0, 1));
 }
@@ -53,7 +62,7 @@ fn a_waking_that_was_seen_is_believed() {
     let mut ledger = blocked();
     ledger.waking(2_000_390, 9);
     ledger.wakeup(2_000_400);
-    ledger.leaving(2_001_000, stamps(2_000_700, 1_300), 0);
+    ledger.leaving(2_001_000, stamps(2_000_700, 1_300), on(0));
     ledger.out_runnable(2_001_000);
     assert_eq!(accounts(&ledger), [100 + 300, 1_000 + 310, 290]);
 }
@@ -62,9 +71,9 @@ fn a_waking_that_was_seen_is_believed() {
 fn an_edge_looks_and_the_next_switch_comes_to_the_same() {
     let mut ledger = blocked();
     let mut copy = ledger;
-    copy.arrived_unseen(2_000_800, stamps(2_000_700, 1_300), 0);
+    copy.arrived_unseen(2_000_800, stamps(2_000_700, 1_300), on(0));
     let seen = copy.accounts_at(2_000_800);
-    ledger.leaving(2_001_000, stamps(2_000_700, 1_300), 0);
+    ledger.leaving(2_001_000, stamps(2_000_700, 1_300), on(0));
     let later = ledger.accounts_at(2_001_000);
     assert_eq!(later[Account::Cpu as usize] - seen[Account::Cpu as usize], 200);
     assert!(seen.iter().zip(later).all(|(seen, later)| *seen <= later));
@@ -73,7 +82,7 @@ fn an_edge_looks_and_the_next_switch_comes_to_the_same() {
 #[test]
 fn without_stamps_the_wait_goes_on() {
     let mut ledger = blocked();
-    ledger.leaving(2_001_000, Stamps::default(), 0);
+    ledger.leaving(2_001_000, Stamps::default(), on(0));
     ledger.out_runnable(2_001_000);
     assert_eq!((accounts(&ledger), ledger.missed), ([100, 1_000, 900], 1));
 }
@@ -81,10 +90,13 @@ fn without_stamps_the_wait_goes_on() {
 #[test]
 fn an_arrival_is_neither_after_now_nor_before_the_last_event() {
     let mut ledger = blocked();
-    ledger.arrived_unseen(2_001_000, stamps(2_001_001, 1_000), 1);
-    assert_eq!((ledger.state, ledger.missed, ledger.migrations, ledger.since_ns), (RUNNING, 1, 1, 2_001_000));
+    ledger.arrived_unseen(2_001_000, stamps(2_001_001, 1_000), on(1));
+    assert_eq!(
+        (ledger.state, ledger.missed, ledger.migrations[0], ledger.since_ns),
+        (RUNNING, 1, 1, 2_001_000)
+    );
     let mut ledger = blocked();
-    ledger.arrived_unseen(2_001_000, stamps(2_000_000, 1_000), 0);
+    ledger.arrived_unseen(2_001_000, stamps(2_000_000, 1_000), on(0));
     assert_eq!((ledger.state, ledger.missed, ledger.since_ns), (RUNNING, 1, 2_000_100));
 }
 
@@ -94,8 +106,8 @@ fn the_smaller_difference_of_the_clocks_counts_and_a_drift_is_followed() {
     assert_eq!(ledger.arrival_offset_ns, CLOCKS_NS);
     let mut stay = |late_ns: i64| {
         let arrived_ns = ledger.since_ns + 10_000_000;
-        ledger.switched_in(arrived_ns, 0);
-        ledger.leaving(arrived_ns + 100, stamps(arrived_ns.saturating_add_signed(-late_ns), 1_000), 0);
+        ledger.switched_in(arrived_ns, on(0));
+        ledger.leaving(arrived_ns + 100, stamps(arrived_ns.saturating_add_signed(-late_ns), 1_000), on(0));
         ledger.out_runnable(arrived_ns + 100);
         ledger.arrival_offset_ns.wrapping_sub(CLOCKS_NS).cast_signed()
     };
@@ -110,14 +122,14 @@ fn the_smaller_difference_of_the_clocks_counts_and_a_drift_is_followed() {
 fn happen(ledger: &mut Ledger, what: u8, now_ns: u64, arrived: u64, queued_ns: u64) {
     let stamps = Stamps { arrived, queued_ns };
     match what {
-        0 => ledger.switched_in(now_ns, 1),
+        0 => ledger.switched_in(now_ns, on(1)),
         1 => ledger.out_runnable(now_ns),
         2 => ledger.out_blocked(now_ns, Account::Lock as u8, 202),
         3 => ledger.waking(now_ns, 9),
         4 => ledger.wakeup(now_ns),
         5 => ledger.queued_unseen(now_ns, arrived),
-        6 => ledger.arrived_unseen(now_ns, stamps, 2),
-        _ => ledger.leaving(now_ns, stamps, 3),
+        6 => ledger.arrived_unseen(now_ns, stamps, on(2)),
+        _ => ledger.leaving(now_ns, stamps, on(3)),
     }
 }
 

@@ -1,0 +1,89 @@
+//! Events of a thread: one table of what is counted, from which everything that lists counts is made.
+//!
+//! Columns, attributes and reports follow its order. It counts nothing itself.
+
+/// How a count is kept where it is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Width {
+    /// 32 bits, which wrap.
+    Bits32,
+    /// 64 bits, which never do.
+    Bits64,
+}
+
+macro_rules! counts {
+    ($($(#[$doc:meta])* $field:ident: $width:ident = $name:literal,)*) => {
+        /// Events of a thread, counted.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Counts { $($(#[$doc])* pub $field: u64,)* }
+
+        /// The names of [`Counts`], as attributes and columns spell them (columns with underscores).
+        pub const COUNT_NAMES: [&str; [$($name),*].len()] = [$($name),*];
+
+        const WIDTHS: [Width; COUNT_NAMES.len()] = [$(Width::$width),*];
+
+        impl Counts {
+            /// In the order of [`COUNT_NAMES`].
+            pub fn to_array(self) -> [u64; COUNT_NAMES.len()] {
+                [$(self.$field),*]
+            }
+
+            /// From the order of [`COUNT_NAMES`].
+            pub fn from_array(values: [u64; COUNT_NAMES.len()]) -> Self {
+                let [$($field),*] = values;
+                Self { $($field),* }
+            }
+        }
+    };
+}
+
+counts! {
+    /// Times it blocked.
+    switch_voluntary: Bits32 = "switch.voluntary",
+    /// Times it left the CPU while it could run.
+    switch_involuntary: Bits32 = "switch.involuntary",
+    /// Wake-ups that ended a block.
+    wakeup: Bits32 = "wakeup",
+    /// From the begins of wakings to the thread's being queued, ns: part of `runq`. An interrupt to another CPU and, in a
+    /// virtual machine, that CPU's way out of its halt.
+    wakeup_delay_ns: Bits64 = "wakeup.delay_ns",
+    /// Waits for a CPU in which its group was out of quota.
+    throttle: Bits32 = "throttle",
+    /// Times it ran on another hardware thread of the core that it ran on before.
+    migrate_smt: Bits32 = "migrate.smt",
+    /// Times it ran on another core than before, one that shares the last level of cache.
+    migrate_llc: Bits32 = "migrate.llc",
+    /// Times it ran on a core of another last level of cache than before, in the same memory node.
+    migrate_node: Bits32 = "migrate.node",
+    /// Times it ran in another memory node than before.
+    migrate_remote: Bits32 = "migrate.remote",
+    /// Minor faults.
+    fault_minor: Bits64 = "fault.minor",
+    /// Major faults.
+    fault_major: Bits64 = "fault.major",
+    /// Switches that the hook missed.
+    switch_missed: Bits32 = "switch.missed",
+}
+
+impl Counts {
+    /// Adds another interval.
+    pub fn add(&mut self, other: &Counts) {
+        let mut sum = self.to_array();
+        for (mine, theirs) in sum.iter_mut().zip(other.to_array()) {
+            *mine = mine.saturating_add(theirs);
+        }
+        *self = Self::from_array(sum);
+    }
+
+    /// What was counted since an earlier reading of the same thread.
+    pub(crate) fn since(&self, earlier: &Counts) -> Counts {
+        let mut difference = self.to_array();
+        for ((now, before), width) in difference.iter_mut().zip(earlier.to_array()).zip(WIDTHS) {
+            *now = match width {
+                Width::Bits32 => u64::from((*now as u32).wrapping_sub(before as u32)),
+                Width::Bits64 => now.saturating_sub(before),
+            };
+        }
+        Self::from_array(difference)
+    }
+}

@@ -1,0 +1,204 @@
+//! Cases under a CPU quota: alone in a group, in a group inside a limited one, two that share one.
+//!
+//! The books are `cpu.stat` of the limited group, read outside and inside the phase on both sides, as the clerk reads the
+//! thread's own. Nobody is throttled while it reads, so nothing is open then: every case has one CPU.
+
+use std::{
+    fs::{self, File},
+    os::unix::fs::FileExt as _,
+    path::{Path, PathBuf},
+};
+
+use nix::{
+    sys::wait::waitpid,
+    unistd::{ForkResult, fork},
+};
+
+use crate::{
+    Case, Subject,
+    clerk::now_ns,
+    spin,
+    switches::{cpus, pin},
+};
+
+/// By name.
+pub(crate) const CASES: &[Case] =
+    &[("quota", quota), ("quota_nested", quota_nested), ("quota_shared", quota_shared)];
+
+/// CPU time that a period allows: so little that it runs out beside any number of neighbours.
+const QUOTA_US: u64 = 5_000;
+const PERIOD_US: u64 = 100_000;
+/// How long each phase lasts at least: 15 periods.
+const WALL_NS: u64 = 1_500_000_000;
+
+/// The controller `cpu`, of either version.
+struct Controller {
+    /// The group of this process.
+    home: PathBuf,
+    is_v1: bool,
+}
+
+impl Controller {
+    fn find() -> Option<Self> {
+        let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
+        let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+        let mounts: Vec<Vec<&str>> = mounts.lines().map(|line| line.split(' ').collect()).collect();
+        let groups: Vec<Vec<&str>> = groups.lines().map(|line| line.splitn(3, ':').collect()).collect();
+        let has_cpu = |words: &str| words.split(',').any(|word| word == "cpu");
+        let v1 = mounts.iter().find(|mount| mount[2] == "cgroup" && has_cpu(mount[3]));
+        let (mount, group) = match v1 {
+            Some(mount) => (mount, groups.iter().find(|group| has_cpu(group[1]))?),
+            None => (
+                mounts.iter().find(|mount| mount[2] == "cgroup2")?,
+                groups.iter().find(|group| group[0] == "0")?,
+            ),
+        };
+        let home = Path::new(mount[1]).join(group[2].trim_start_matches('/'));
+        if v1.is_none() {
+            fs::write(home.join("cgroup.subtree_control"), "+cpu").ok()?;
+        }
+        Some(Self { home, is_v1: v1.is_some() })
+    }
+
+    fn limit(&self, group: &Path) -> std::io::Result<()> {
+        if self.is_v1 {
+            fs::write(group.join("cpu.cfs_period_us"), PERIOD_US.to_string())?;
+            fs::write(group.join("cpu.cfs_quota_us"), QUOTA_US.to_string())
+        } else {
+            fs::write(group.join("cpu.max"), format!("{QUOTA_US} {PERIOD_US}"))
+        }
+    }
+}
+
+/// A group with a quota, and one inside it. Both are removed when they are empty.
+struct Group {
+    controller: Controller,
+    limited: PathBuf,
+    inner: PathBuf,
+}
+
+impl Group {
+    /// None where groups cannot be made.
+    fn make() -> Option<Self> {
+        let controller = Controller::find()?;
+        let limited = controller.home.join(format!("guestscope-test-{}", std::process::id()));
+        let inner = limited.join("inner");
+        fs::create_dir(&limited).ok()?;
+        let group = Self { controller, limited, inner };
+        group.controller.limit(&group.limited).ok()?;
+        Some(group)
+    }
+
+    fn make_inner(&self) {
+        if !self.controller.is_v1 {
+            fs::write(self.limited.join("cgroup.subtree_control"), "+cpu").expect("the group is ours");
+        }
+        fs::create_dir(&self.inner).expect("the group is ours");
+    }
+
+    /// Moves the calling process.
+    fn enter(&self, group: &Path) {
+        fs::write(group.join("cgroup.procs"), std::process::id().to_string()).expect("the group is ours");
+    }
+
+    fn leave(&self) {
+        self.enter(&self.controller.home);
+    }
+
+    fn statistics(&self) -> Statistics {
+        Statistics(File::open(self.limited.join("cpu.stat")).expect("a limited group has it"))
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // Whatever happened, the groups must not stay; those that were never made are not there.
+        self.leave();
+        let _ = fs::remove_dir(&self.inner);
+        let _ = fs::remove_dir(&self.limited);
+    }
+}
+
+/// `cpu.stat` of a group.
+struct Statistics(File);
+
+impl Statistics {
+    /// Throttled time in ns, and in how many periods.
+    fn read(&self) -> [u64; 2] {
+        let mut text = [0_u8; 1024];
+        let bytes = self.0.read_at(&mut text, 0).expect("the file can be read");
+        let text = std::str::from_utf8(&text[..bytes]).expect("the file is text");
+        let field = |name: &str| {
+            let mut lines = text.lines().filter_map(|line| line.split_once(' '));
+            lines.find(|line| line.0 == name).and_then(|line| line.1.parse::<u64>().ok())
+        };
+        let us = field("throttled_usec").map(|us| us * 1_000);
+        [us.or_else(|| field("throttled_time")), field("nr_throttled")].map(|value| value.unwrap_or(0))
+    }
+}
+
+/// Books one phase of the calling process, and what the group's statistics say on both sides of its edges.
+fn book(subject: &Subject, group: &Group, number: u64) {
+    let statistics = group.statistics();
+    subject.clerk(|clerk| {
+        let before = statistics.read();
+        let mut inside = [[0; 2]; 2];
+        clerk.book("work", number, || {
+            inside[0] = statistics.read();
+            let start_ns = now_ns();
+            while now_ns() - start_ns < WALL_NS {
+                spin(std::time::Duration::from_millis(1));
+            }
+            inside[1] = statistics.read();
+        });
+        let after = statistics.read();
+        for (index, name) in ["throttled_ns", "periods"].into_iter().enumerate() {
+            clerk.fact(&format!("{name}_low_{number}"), inside[1][index] - inside[0][index]);
+            clerk.fact(&format!("{name}_high_{number}"), after[index] - before[index]);
+        }
+    });
+}
+
+fn limited(subject: &Subject, body: impl FnOnce(&Group)) {
+    match Group::make() {
+        Some(group) => {
+            pin(cpus()[0]);
+            body(&group);
+        }
+        None => subject.fact("refused", 1),
+    }
+}
+
+fn quota(subject: &Subject) {
+    limited(subject, |group| {
+        group.enter(&group.limited);
+        book(subject, group, 1);
+    });
+}
+
+fn quota_nested(subject: &Subject) {
+    limited(subject, |group| {
+        group.make_inner();
+        group.enter(&group.inner);
+        book(subject, group, 1);
+    });
+}
+
+/// Two processes on one CPU use up one quota.
+fn quota_shared(subject: &Subject) {
+    limited(subject, |group| {
+        group.enter(&group.limited);
+        // SAFETY: this program has one thread, so the child may do what it likes.
+        match unsafe { fork() }.expect("processes are left") {
+            ForkResult::Child => {
+                book(subject, group, 2);
+                // SAFETY: ends the child without undoing what is the parent's.
+                unsafe { libc::_exit(0) };
+            }
+            ForkResult::Parent { child } => {
+                book(subject, group, 1);
+                waitpid(child, None).expect("the child is ours");
+            }
+        }
+    });
+}

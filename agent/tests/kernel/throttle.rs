@@ -1,0 +1,50 @@
+//! Waiting under a quota, against `cpu.stat` of the group.
+
+use guestscope_ebpf::Account;
+use rstest::rstest;
+
+use crate::{
+    accounts::compared,
+    agreement::{self, up_to_three_times},
+    harness::Case,
+    seen::Seen,
+};
+
+fn bounds(seen: &Seen, name: &str, number: u64) -> (u64, u64) {
+    (seen.book.fact(&format!("{name}_low_{number}")), seen.book.fact(&format!("{name}_high_{number}")))
+}
+
+#[rstest]
+#[case::alone("quota")]
+#[case::of_a_group_around_it("quota_nested")]
+fn a_lack_of_quota_is_throttled_to_the_last_episode(#[case] name: &'static str) {
+    up_to_three_times(|| {
+        let Some(seen) = compared(Case::new(name), name, 1, 0) else { return };
+        let phase = seen.request(1);
+        let periods = bounds(&seen, "periods", 1);
+        assert!(periods.0 >= 5, "the quota ran out: {periods:?}");
+        let throttled_ns = phase.accounts.get(Account::Throttled);
+        agreement::time(name, "throttled", throttled_ns, bounds(&seen, "throttled_ns", 1), 0);
+        // They count periods. A thread that used up more than there was (a late tick) pays in the next one too, in one wait.
+        agreement::count(name, "throttles", phase.counts.throttle, (periods.0.div_ceil(2), periods.1));
+    });
+}
+
+#[test]
+fn two_that_share_a_quota_are_throttled_together() {
+    up_to_three_times(|| {
+        let name = "quota_shared";
+        let Some(seen) = compared(Case::new(name), name, 2, 0) else { return };
+        for number in [1, 2] {
+            let phase = seen.request(number);
+            let periods = bounds(&seen, "periods", number);
+            let (low_ns, high_ns) = bounds(&seen, "throttled_ns", number);
+            assert!(periods.0 >= 5, "the quota ran out: {periods:?}");
+            // The group is throttled from its first thread's stop to its last one's start: no thread for longer, and one
+            // of them is stopped later than the other, by its stay on the CPU.
+            let throttled_ns = phase.accounts.get(Account::Throttled);
+            let what = format!("throttled {number}");
+            agreement::time(name, &what, throttled_ns, (low_ns * 9 / 10, high_ns), 0);
+        }
+    });
+}

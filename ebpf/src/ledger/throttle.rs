@@ -1,0 +1,58 @@
+//! The part of a wait for a CPU in which the thread's group was out of quota.
+//!
+//! The kernel keeps, for each group on each CPU, a sum of the time in which the group or one around it was throttled there:
+//! its throttle clock. What it grew by during a wait is the throttled part of that wait; the rest is `runq`. Which clock of
+//! which kernel that is, the programs know.
+
+use super::{LIMITED, Ledger, RUNNABLE};
+use crate::Account;
+
+/// The throttle clock of a group on a CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ThrottleClock {
+    /// Which group on which CPU, by its address in the kernel.
+    pub group: u64,
+    /// Nanoseconds, up to now, in which it or a group around it was throttled.
+    pub ns: u64,
+}
+
+impl Ledger {
+    /// The wait for a CPU that has just begun, or goes on elsewhere, may be throttled from here on.
+    #[inline(always)]
+    pub fn limit(&mut self, clock: ThrottleClock) {
+        if self.state != RUNNABLE && self.state != LIMITED {
+            return;
+        }
+        self.group = clock.group;
+        self.throttle_clock_ns = clock.ns;
+        self.become_(LIMITED);
+    }
+
+    /// About to be switched in, or to go on waiting elsewhere: charges what of the wait was throttled. A group that is not the
+    /// one of the begin (the thread was moved to another) tells nothing: that wait is `runq`.
+    #[inline(always)]
+    pub fn throttled(&mut self, now_ns: u64, clock: ThrottleClock) {
+        if self.state != LIMITED || self.group != clock.group {
+            return;
+        }
+        let mut throttled_ns = clock.ns.wrapping_sub(self.throttle_clock_ns);
+        if throttled_ns.cast_signed() <= 0 || now_ns <= self.since_ns {
+            return;
+        }
+        // Both clocks are read some microseconds apart.
+        let open_ns = now_ns.wrapping_sub(self.since_ns);
+        if throttled_ns > open_ns {
+            throttled_ns = open_ns;
+        }
+        let account = &mut self.accounts[Account::Throttled as usize];
+        *account = account.wrapping_add(throttled_ns);
+        self.since_ns = self.since_ns.wrapping_add(throttled_ns);
+        self.throttle_clock_ns = clock.ns;
+        self.throttles = self.throttles.wrapping_add(1);
+        self.become_(LIMITED);
+    }
+}
+
+#[cfg(test)]
+#[path = "throttle_tests.rs"]
+mod tests;

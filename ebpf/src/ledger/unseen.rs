@@ -1,0 +1,94 @@
+//! What no hook saw, made up for by the kernel's own stamps.
+//!
+//! Every stay that was seen shows how the kernel's clock of a run queue stands to ours; a switch-in or a wake-up that was
+//! not seen is put where the stamps say. Without stamps, or before the first stay, nothing happens here.
+
+use super::{Arrival, BLOCKED, Ledger, RUNNING};
+
+/// What the kernel itself noted about a thread that is on a CPU (`sched_info`), by the clock of its run queue.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Stamps {
+    /// When it got there; 0 where the kernel keeps no such notes.
+    pub arrived: u64,
+    /// The sum of its waits for a CPU so far, in ns.
+    pub queued_ns: u64,
+}
+
+impl Ledger {
+    /// About to leave a CPU: the kernel's own stamps of this stay show how its clock stands to ours, or make up for a
+    /// switch-in that was not seen. The first stay of a thread that was running when tracking began shows nothing, since
+    /// it began earlier.
+    #[inline(always)]
+    pub fn leaving(&mut self, now_ns: u64, stamps: Stamps, at: Arrival) {
+        if self.state != RUNNING {
+            self.arrived_unseen(now_ns, stamps, at);
+        } else if self.sequence > 1 {
+            self.follow_clock(self.since_ns.wrapping_sub(stamps.arrived));
+        }
+        self.queued_ns = stamps.queued_ns;
+    }
+
+    /// The kernel reads its clock before the switch, at times long before (a hypervisor took the CPU away in between), so of
+    /// two differences that are much alike the smaller one is right. Others come in slowly: late ones, the drift of both
+    /// clocks against each other, and those of a stay that is not the stamped one.
+    #[inline(always)]
+    fn follow_clock(&mut self, offset_ns: u64) {
+        const ALIKE_NS: u64 = 50_000;
+        let smaller_by_ns = self.arrival_offset_ns.wrapping_sub(offset_ns);
+        if self.arrival_offset_ns == 0 || smaller_by_ns <= ALIKE_NS {
+            self.arrival_offset_ns = offset_ns;
+        } else {
+            // A sixteenth of a difference that may be negative.
+            let larger_by_ns = offset_ns.wrapping_sub(self.arrival_offset_ns).cast_signed();
+            self.arrival_offset_ns = self.arrival_offset_ns.wrapping_add((larger_by_ns >> 4).cast_unsigned());
+        }
+    }
+
+    /// The thread is on a CPU, though its switch-in was not seen: the kernel's own stamps say since when. Nothing
+    /// happens while no earlier stay has shown how that clock stands to ours.
+    #[inline(always)]
+    pub fn arrived_unseen(&mut self, now_ns: u64, stamps: Stamps, at: Arrival) {
+        if self.state == RUNNING || stamps.arrived == 0 || self.arrival_offset_ns == 0 {
+            return;
+        }
+        let mut arrived_ns = stamps.arrived.wrapping_add(self.arrival_offset_ns);
+        // The stamps are a few microseconds apart: not before the last event, nor after now.
+        if arrived_ns > now_ns {
+            arrived_ns = now_ns;
+        }
+        if arrived_ns < self.since_ns {
+            arrived_ns = self.since_ns;
+        }
+        if self.state == BLOCKED {
+            // Nor was its waking, perhaps: it waited for a CPU for as long as the kernel says, at the end.
+            let queued_ns = stamps.queued_ns.wrapping_sub(self.queued_ns);
+            self.woken_unseen(arrived_ns, arrived_ns.wrapping_sub(queued_ns));
+        }
+        self.missed = self.missed.wrapping_add(1);
+        self.switched_in(arrived_ns, at);
+    }
+
+    /// About to be switched in with its block still open: its wake-up was not seen. `queued` is the kernel's own stamp of
+    /// when it began to wait for a CPU, 0 where there is none.
+    #[inline(always)]
+    pub fn queued_unseen(&mut self, now_ns: u64, queued: u64) {
+        if self.state == BLOCKED && queued != 0 && self.arrival_offset_ns != 0 {
+            self.woken_unseen(now_ns, queued.wrapping_add(self.arrival_offset_ns));
+        }
+    }
+
+    /// Ends the block where a waking that was seen says, else at `queued_ns`, if that lies within it.
+    #[inline(always)]
+    fn woken_unseen(&mut self, now_ns: u64, queued_ns: u64) {
+        let waking_was_seen = self.woken_ns >= self.since_ns && self.woken_ns <= now_ns;
+        if !waking_was_seen && queued_ns >= self.since_ns && queued_ns <= now_ns {
+            self.woken_ns = queued_ns;
+        }
+        let now_ns = self.advance(now_ns);
+        self.end_block(now_ns);
+    }
+}
+
+#[cfg(test)]
+#[path = "unseen_tests.rs"]
+mod tests;

@@ -1,0 +1,142 @@
+//! Family `throttle`: how much of a wait for a CPU was the group's lack of quota.
+//!
+//! Hook: tp_btf sched_migrate_task, since a waiting thread that is moved goes on under another clock. Yields the throttle
+//! clock of a thread's group on its CPU to family `sched`, which hands it to the ledger. A thread is not told when its
+//! group runs out: others of the group may use the quota up while it waits. So the clock is read where a wait begins and
+//! where it ends. It knows no quotas and reads no cgroup.
+
+use aya_ebpf::{
+    helpers::{bpf_ktime_get_ns, bpf_probe_read_kernel},
+    macros::btf_tracepoint,
+    programs::BtfTracePointContext,
+};
+use guestscope_ebpf::{
+    ThrottleMode,
+    ledger::{LIMITED, Ledger, ThrottleClock},
+};
+
+use crate::{
+    maps::{
+        OFFSET_CFS_CLOCK, OFFSET_CFS_COUNT, OFFSET_CFS_RUNQUEUE, OFFSET_CFS_TIME, OFFSET_GROUP_CFS_RQ,
+        OFFSET_RUNQUEUE_CLOCK, OFFSET_RUNQUEUE_CLOCK_PELT, OFFSET_RUNQUEUE_CLOCK_TASK, OFFSET_RUNQUEUE_LOST,
+        OFFSET_TASK_CFS_RQ, OFFSET_TASK_GROUP, OFFSET_TASK_THROTTLED, THROTTLE_MODE,
+    },
+    task::{Task, load},
+};
+
+const ABSENT: u32 = ThrottleMode::Absent as u32;
+const OWN: u32 = ThrottleMode::Own as u32;
+const PELT: u32 = ThrottleMode::Pelt as u32;
+
+/// A wait has begun by a switch: may it be throttled? From 6.18 on the kernel takes single tasks off the queue, and says
+/// so at this very switch; those that stay on it compete as ever.
+#[inline(always)]
+pub(crate) fn left(task: Task, ledger: &mut Ledger) {
+    if THROTTLE_MODE.load() == ABSENT {
+        return;
+    }
+    if OFFSET_TASK_THROTTLED.load() != 0 {
+        // SAFETY: a typed task, and the agent resolved the offset of a bool.
+        let throttled = unsafe { load::<u8>(task.0, &OFFSET_TASK_THROTTLED) };
+        if throttled == 0 {
+            return;
+        }
+    }
+    ledger.limit(clock(task));
+}
+
+/// A wait has begun by a wake-up: before 6.18 it may join a queue that is throttled.
+#[inline(always)]
+pub(crate) fn woken(task: Task, ledger: &mut Ledger) {
+    if THROTTLE_MODE.load() != ABSENT && OFFSET_TASK_THROTTLED.load() == 0 {
+        ledger.limit(clock(task));
+    }
+}
+
+/// A wait ends.
+#[inline(always)]
+pub(crate) fn arriving(task: Task, ledger: &mut Ledger, now_ns: u64) {
+    if THROTTLE_MODE.load() != ABSENT && ledger.state == LIMITED {
+        ledger.throttled(now_ns, clock(task));
+    }
+}
+
+/// The clock of a task's group on the CPU whose queue it is on, up to now, by typed loads.
+#[inline(always)]
+fn clock(task: Task) -> ThrottleClock {
+    // SAFETY: typed pointers and what they lead to, at offsets of members of these sizes that the agent resolved. A null
+    // pointer reads as 0.
+    unsafe {
+        let queue: *const u8 = load(task.0, &OFFSET_TASK_CFS_RQ);
+        let group = queue as u64;
+        let mut ns: u64 = load(queue, &OFFSET_CFS_TIME);
+        let count: u32 = load(queue, &OFFSET_CFS_COUNT);
+        if count != 0 {
+            let since: u64 = load(queue, &OFFSET_CFS_CLOCK);
+            let runqueue: *const u8 = load(queue, &OFFSET_CFS_RUNQUEUE);
+            let now = match THROTTLE_MODE.load() {
+                OWN => load(runqueue, &OFFSET_RUNQUEUE_CLOCK),
+                PELT => load::<u64>(runqueue, &OFFSET_RUNQUEUE_CLOCK_PELT)
+                    .wrapping_sub(load(runqueue, &OFFSET_RUNQUEUE_LOST)),
+                _ => load(runqueue, &OFFSET_RUNQUEUE_CLOCK_TASK),
+            };
+            ns = ns.wrapping_add(open(since, now));
+        }
+        ThrottleClock { group, ns }
+    }
+}
+
+/// The same of any group, by its address, at 15 ns a read: only where a thread that waits is moved.
+#[inline(always)]
+fn clock_at(group: u64) -> ThrottleClock {
+    let read = |address: u64, offset: u32| {
+        // SAFETY: the helper checks the memory that it reads; what cannot be read is 0.
+        unsafe { bpf_probe_read_kernel((address + u64::from(offset)) as *const u64) }.unwrap_or(0)
+    };
+    let mut ns = read(group, OFFSET_CFS_TIME.load());
+    // An int beside other members: the low half is the count on a little-endian machine.
+    if read(group, OFFSET_CFS_COUNT.load()) as u32 != 0 {
+        let since = read(group, OFFSET_CFS_CLOCK.load());
+        let runqueue = read(group, OFFSET_CFS_RUNQUEUE.load());
+        let now = match THROTTLE_MODE.load() {
+            OWN => read(runqueue, OFFSET_RUNQUEUE_CLOCK.load()),
+            PELT => read(runqueue, OFFSET_RUNQUEUE_CLOCK_PELT.load())
+                .wrapping_sub(read(runqueue, OFFSET_RUNQUEUE_LOST.load())),
+            _ => read(runqueue, OFFSET_RUNQUEUE_CLOCK_TASK.load()),
+        };
+        ns = ns.wrapping_add(open(since, now));
+    }
+    ThrottleClock { group, ns }
+}
+
+/// The running episode's part. From 6.6 on it begins when there is a task to be kept from running, and is 0 before.
+#[inline(always)]
+fn open(since: u64, now: u64) -> u64 {
+    let ns = now.wrapping_sub(since);
+    if (since == 0 && THROTTLE_MODE.load() == OWN) || ns.cast_signed() < 0 { 0 } else { ns }
+}
+
+/// Comes before the move: the task still has the queue that it leaves.
+#[btf_tracepoint(function = "sched_migrate_task")]
+pub(crate) fn sched_migrate_task(ctx: BtfTracePointContext) -> i32 {
+    let task = Task(ctx.arg(0));
+    let cpu = u64::from(ctx.arg::<u64>(1) as u32);
+    if THROTTLE_MODE.load() == ABSENT {
+        return 0;
+    }
+    let Some(ledger) = task.ledger() else { return 0 };
+    // SAFETY: a ledger in a map value; the locks of both run queues, or of the task, are held. The clock has no
+    // preconditions. The agent resolved the offsets of two pointers.
+    unsafe {
+        let ledger = &mut *ledger;
+        // Only a thread whose wait has begun. One that is about to be woken waits for something else.
+        if ledger.state == LIMITED {
+            ledger.throttled(bpf_ktime_get_ns(), clock(task));
+            let group: *const u8 = load(task.0, &OFFSET_TASK_GROUP);
+            let queues: u64 = load(group, &OFFSET_GROUP_CFS_RQ);
+            let queue = bpf_probe_read_kernel((queues + cpu * 8) as *const u64).unwrap_or(0);
+            ledger.limit(clock_at(queue));
+        }
+    }
+    0
+}

@@ -1,0 +1,28 @@
+//! How far a thread came: from the CPU that it ran on last to the one that runs this program.
+//!
+//! The agent put the CPUs' positions into a map, which is looked into only where a thread has moved.
+
+use aya_ebpf::helpers::bpf_get_smp_processor_id;
+use guestscope_ebpf::{
+    Distance,
+    ledger::{Arrival, Ledger},
+};
+
+use crate::maps::TOPOLOGY;
+
+/// The thread of this ledger gets onto this CPU, or got there unseen.
+#[inline(always)]
+pub(crate) fn arrival(ledger: &Ledger) -> Arrival {
+    // SAFETY: the helper has no preconditions.
+    let cpu = unsafe { bpf_get_smp_processor_id() } as u16;
+    let distance = if ledger.cpu == cpu { 0 } else { distance(ledger.cpu, cpu) as u8 };
+    Arrival { cpu, distance }
+}
+
+/// A CPU that the agent did not know is as far as can be.
+#[inline(always)]
+fn distance(from: u16, to: u16) -> Distance {
+    let Some(from) = TOPOLOGY.get(u32::from(from)) else { return Distance::Remote };
+    let Some(to) = TOPOLOGY.get(u32::from(to)) else { return Distance::Remote };
+    from.distance(*to)
+}
