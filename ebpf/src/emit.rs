@@ -7,9 +7,9 @@ use aya_ebpf::{
     helpers::generated::{bpf_ringbuf_output, bpf_ringbuf_query},
     maps::RingBuf,
 };
-use guestscope_ebpf::{Counter, EdgeRecord, Kind, TaskRecord};
+use guestscope_ebpf::{Counter, EdgeRecord, Kind, TaskRecord, WaitRecord};
 
-use crate::maps::{COUNTERS, EDGES, EVENTS, WAKE_BYTES};
+use crate::maps::{COUNTERS, EDGES, EVENTS, WAITS, WAKE_BYTES};
 
 /// `BPF_RB_AVAIL_DATA`: bytes that nobody has read yet.
 const AVAILABLE: u64 = 0;
@@ -53,8 +53,21 @@ pub(crate) fn task(kind: Kind, fill: impl FnOnce(*mut TaskRecord)) {
         count(match kind {
             Kind::Fork => Counter::LostFork,
             Kind::Exec => Counter::LostExec,
-            Kind::Edge | Kind::Exit => Counter::LostExit,
+            Kind::Edge | Kind::Exit | Kind::Wait => Counter::LostExit,
         });
+        return;
+    };
+    let record = entry.as_mut_ptr();
+    fill(record);
+    entry.submit(flags);
+}
+
+/// The same for a long wait, inside sched_switch.
+#[inline(always)]
+pub(crate) fn wait(fill: impl FnOnce(*mut WaitRecord)) {
+    let flags = wake_flags(&WAITS);
+    let Some(mut entry) = WAITS.reserve::<WaitRecord>(0) else {
+        count(Counter::LostWait);
         return;
     };
     let record = entry.as_mut_ptr();

@@ -68,7 +68,7 @@ pub struct Ledger {
     pub syscall: u16,
     /// [`EMPTY`], [`RUNNING`], [`RUNNABLE`], [`BLOCKED`] or [`LIMITED`].
     pub state: u8,
-    /// What the open block is charged to.
+    /// What the open wait is charged to: for one that only waits for a CPU [`Account::Runq`].
     pub account: u8,
     /// The slot that this ledger lies in.
     pub slot: u16,
@@ -95,8 +95,16 @@ pub struct Ledger {
     pub throttle_clock_ns: u64,
     /// Times it ran on another CPU than before, by [`crate::Distance`].
     pub migrations: [u32; DISTANCES],
-    /// For what is still to come; zero.
-    pub reserved: [u64; 4],
+    /// When the open or last wait began.
+    pub left_ns: u64,
+    /// From when on the thread could run in it.
+    pub ready_ns: u64,
+    /// [`Account::Throttled`] at its begin.
+    pub throttled_before_ns: u64,
+    /// Who got the CPU that the thread left.
+    pub replaced_by_tid: u32,
+    /// Zero.
+    pub reserved: u32,
 }
 
 impl Ledger {
@@ -128,7 +136,11 @@ impl Ledger {
         group: 0,
         throttle_clock_ns: 0,
         migrations: [0; DISTANCES],
-        reserved: [0; 4],
+        left_ns: 0,
+        ready_ns: 0,
+        throttled_before_ns: 0,
+        replaced_by_tid: 0,
+        reserved: 0,
     };
 
     /// The clock of an event: never before the last one. CPUs may disagree by a few ns.
@@ -195,6 +207,9 @@ impl Ledger {
     pub fn begin(&mut self, now_ns: u64, state: u8, cpu: u16) {
         self.since_ns = now_ns;
         self.born_ns = now_ns;
+        self.left_ns = now_ns;
+        self.ready_ns = now_ns;
+        self.account = Account::Runq as u8;
         self.cpu = cpu;
         self.become_(state);
     }
@@ -207,6 +222,9 @@ impl Ledger {
         }
         let now_ns = self.advance(now_ns);
         self.settle(now_ns);
+        self.left_ns = now_ns;
+        self.ready_ns = now_ns;
+        self.throttled_before_ns = self.accounts[Account::Throttled as usize];
     }
 
     /// Switched out while it could run.
@@ -214,6 +232,7 @@ impl Ledger {
     pub fn out_runnable(&mut self, now_ns: u64) {
         self.leave(now_ns);
         self.involuntary = self.involuntary.wrapping_add(1);
+        self.account = Account::Runq as u8;
         self.become_(RUNNABLE);
     }
 
@@ -252,6 +271,7 @@ impl Ledger {
         let end_ns = self.block_end(now_ns);
         self.charge_block(end_ns.wrapping_sub(self.since_ns));
         self.since_ns = end_ns;
+        self.ready_ns = end_ns;
         self.wakeups = self.wakeups.wrapping_add(1);
         self.become_(RUNNABLE);
     }
@@ -260,11 +280,14 @@ impl Ledger {
     #[inline(always)]
     pub fn switched_in(&mut self, now_ns: u64, at: Arrival) {
         if self.state == RUNNING {
+            // Its begin was not seen: no wait is known to end here.
             self.missed = self.missed.wrapping_add(1);
+            self.left_ns = now_ns;
         }
         if self.state == BLOCKED {
             // Somebody woke it, seen or not.
             self.wakeups = self.wakeups.wrapping_add(1);
+            self.ready_ns = self.block_end(now_ns);
         }
         let now_ns = self.advance(now_ns);
         self.settle(now_ns);
@@ -273,6 +296,12 @@ impl Ledger {
             self.cpu = at.cpu;
         }
         self.become_(RUNNING);
+    }
+
+    /// How much of the wait that has just ended its group was out of quota.
+    #[inline(always)]
+    pub fn wait_throttled_ns(&self) -> u64 {
+        self.accounts[Account::Throttled as usize].wrapping_sub(self.throttled_before_ns)
     }
 
     #[inline(always)]

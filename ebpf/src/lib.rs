@@ -10,7 +10,7 @@ pub mod ledger;
 use ledger::Ledger;
 
 /// Version of the records. The agent refuses an object that was built from another one.
-pub const CONTRACT_VERSION: u32 = 2;
+pub const CONTRACT_VERSION: u32 = 3;
 /// Version of the marker library's probe arguments (bits 8 to 15 of the first one).
 pub const MARKER_ABI_VERSION: u8 = 1;
 /// Bytes of a phase's name that travel; a longer name is cut and says so.
@@ -172,6 +172,8 @@ pub enum Kind {
     Exec = 3,
     /// A tracked task left a CPU for the last time: [`TaskRecord`].
     Exit = 4,
+    /// A tracked task was off the CPU for long: [`WaitRecord`].
+    Wait = 5,
 }
 
 impl Kind {
@@ -183,6 +185,7 @@ impl Kind {
             2 => Some(Kind::Fork),
             3 => Some(Kind::Exec),
             4 => Some(Kind::Exit),
+            5 => Some(Kind::Wait),
             _ => None,
         }
     }
@@ -309,6 +312,46 @@ pub struct TaskRecord {
     pub comm: [u8; COMM_BYTES],
 }
 
+/// A tracked task is on a CPU again after a wait above the threshold: what it waited for, and who ran meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct WaitRecord {
+    /// `kind` is [`Kind::Wait`]; the time is that of the switch-in.
+    pub header: Header,
+    /// With the thread number it names the thread for good.
+    pub born_ns: u64,
+    /// When it left a CPU.
+    pub left_ns: u64,
+    /// From when on it could run; the same where it never stopped being able to.
+    pub ready_ns: u64,
+    /// For how much of the time from then on its group was out of quota.
+    pub throttled_ns: u64,
+    /// Thread number.
+    pub tid: u32,
+    /// Process number.
+    pub tgid: u32,
+    /// Who began to wake it; 0 if nobody had to, or nobody was seen.
+    pub waker_tid: u32,
+    /// Who got the CPU that it left.
+    pub replaced_by_tid: u32,
+    /// Who was on the CPU that it got, until then.
+    pub ran_before_tid: u32,
+    /// Of which process.
+    pub ran_before_tgid: u32,
+    /// The CPU that it left.
+    pub left_cpu: u16,
+    /// The CPU that it got.
+    pub cpu: u16,
+    /// The syscall that it waited in; 0xffff outside any.
+    pub syscall: u16,
+    /// The account of the time before `ready_ns`.
+    pub account: u8,
+    /// Zero.
+    pub reserved: u8,
+    /// The name of who was on that CPU, ended by a zero byte.
+    pub ran_before_comm: [u8; COMM_BYTES],
+}
+
 /// What the kernel side counts about itself, per CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
@@ -329,11 +372,13 @@ pub enum Counter {
     StaleSlot = 6,
     /// A marker fired with an ABI version that this object does not know.
     UnknownAbi = 7,
+    /// The ring of waits was full.
+    LostWait = 8,
 }
 
 impl Counter {
     /// How many there are.
-    pub const COUNT: u32 = 8;
+    pub const COUNT: u32 = 9;
 }
 
 // Every field is a multiple of what follows it needs, so no padding hides in a record: the sizes are plain sums.
@@ -341,3 +386,4 @@ const _: () = assert!(size_of::<Ledger>() == 256 && align_of::<Ledger>() == 8);
 const _: () = assert!(size_of::<Header>() == 16 && size_of::<Position>() == 8 && DISTANCES.is_power_of_two());
 const _: () = assert!(size_of::<EdgeRecord>() == 16 + 256 + 8 + 8 + 32 + 16 + NAME_BYTES);
 const _: () = assert!(size_of::<TaskRecord>() == 16 + 256 + 4 + 4 + 8 + 16 + COMM_BYTES);
+const _: () = assert!(size_of::<WaitRecord>() == 16 + 4 * 8 + 6 * 4 + 3 * 2 + 2 + COMM_BYTES);

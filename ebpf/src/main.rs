@@ -24,6 +24,8 @@ mod probes;
 mod task;
 #[cfg(target_arch = "bpf")]
 mod topology;
+#[cfg(target_arch = "bpf")]
+mod wait;
 
 #[cfg(not(target_arch = "bpf"))]
 fn main() {}

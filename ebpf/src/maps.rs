@@ -34,6 +34,8 @@ globals! {
     HAS_SWITCH_STATE
     // Types of this kernel's BTF, for `bpf_rdonly_cast`; 0 where the kernel does not have it.
     TYPE_FILE TYPE_POINTER TYPE_REGISTERS
+    // Waits of at least so many ns are handed over; 0 for none.
+    WAIT_THRESHOLD_NS
     // Bytes waiting in a ring above which its reader is woken at once.
     WAKE_BYTES
 }
@@ -82,6 +84,10 @@ pub(crate) static EDGES: RingBuf = RingBuf::with_byte_size(4 << 20, 0);
 /// Forks, execs and exits.
 #[map]
 pub(crate) static EVENTS: RingBuf = RingBuf::with_byte_size(1 << 20, 0);
+
+/// Long waits. They have a ring of their own too: a storm of them costs neither an edge nor an end.
+#[map]
+pub(crate) static WAITS: RingBuf = RingBuf::with_byte_size(1 << 20, 0);
 
 /// What the kernel side counts about itself, by [`Counter`].
 #[map]

@@ -204,6 +204,33 @@ proptest! {
         prop_assert_eq!(truth.ledger(1_000).missed, 0);
     }
 
+    #[test]
+    fn each_wait_is_known_from_its_begin_to_its_end(steps in steps()) {
+        let mut truth = Truth::live(1_000, &steps, Lost::Nothing);
+        truth.ledger(1_000);
+        let mut ledger = born(1_000, RUNNING);
+        let mut seen = Vec::new();
+        for (at_ns, event) in &truth.events {
+            event.apply(&mut ledger, *at_ns);
+            if let Event::In { .. } = event {
+                seen.push((ledger.left_ns, ledger.ready_ns, *at_ns, ledger.account));
+            }
+        }
+        let mut now_ns = 1_000;
+        let waits = steps.iter().map(|step| {
+            let left_ns = now_ns + step.run_ns;
+            let (blocked_ns, queued_ns, account) = match step.off {
+                Off::Preempted => (0, step.wait_ns, RUNQ as u8),
+                Off::Blocked { account, sleep_ns, enqueue_ns } => (sleep_ns, enqueue_ns + step.wait_ns, account),
+                Off::Raced { account, enqueue_ns, .. } => (enqueue_ns, step.wait_ns, account),
+            };
+            now_ns = left_ns + blocked_ns + queued_ns;
+            (left_ns, left_ns + blocked_ns, now_ns, account)
+        });
+        let waits: Vec<_> = waits.collect();
+        prop_assert_eq!(seen, waits);
+    }
+
     /// An out: the time off counts as `cpu`, and the switch-in tells. A waking: the block goes on to the enqueueing.
     /// A wakeup: nothing, since the waking tells. An in: the time on the CPU counts as `runq`, and the next out tells.
     #[test]

@@ -25,7 +25,7 @@ use crate::{
     },
     probes::throttle,
     task::{self, Task, load},
-    topology,
+    topology, wait,
 };
 
 /// `TASK_DEAD`: the task will never run again. The only bit of the state that survives the final switch.
@@ -61,7 +61,9 @@ pub(crate) fn sched_switch(ctx: BtfTracePointContext) -> i32 {
                 (*ledger).queued_unseen(now_ns, load(next.0, &OFFSET_TASK_LAST_QUEUED));
             }
             throttle::arriving(next, &mut *ledger, now_ns);
+            let left_cpu = (*ledger).cpu;
             (*ledger).switched_in(now_ns, topology::arrival(&*ledger));
+            wait::ended(&*ledger, prev, left_cpu, now_ns);
         }
     }
     0
@@ -79,6 +81,7 @@ fn switch_out(ctx: &BtfTracePointContext, prev: Task, ledger: *mut Ledger, now_n
     // SAFETY: a ledger in a map value; `prev` is leaving this CPU under its run-queue lock.
     let ledger = unsafe { &mut *ledger };
     stay(prev, ledger, now_ns);
+    ledger.replaced_by_tid = Task(ctx.arg(2)).tid();
     // The first argument is a bool: the register's upper bytes are not defined.
     if preempt & 0xff != 0 || state == 0 {
         ledger.out_runnable(now_ns);

@@ -1,0 +1,53 @@
+//! Hands over a wait that was long, at the switch that ends it.
+//!
+//! Yields a record of what the thread waited for and who had the CPU meanwhile; the ledger has charged the wait already.
+//! What it belongs to is the agent's to say.
+
+use guestscope_ebpf::{
+    Header, Kind, WaitRecord,
+    ledger::{Ledger, RUNNING},
+};
+
+use crate::{
+    emit,
+    maps::WAIT_THRESHOLD_NS,
+    task::{self, Task},
+};
+
+/// The thread of this ledger has just got the CPU from `before`. `left_cpu` is where it had been.
+#[inline(always)]
+pub(crate) fn ended(ledger: &Ledger, before: Task, left_cpu: u16, now_ns: u64) {
+    let threshold_ns = u64::from(WAIT_THRESHOLD_NS.load());
+    if threshold_ns == 0 || ledger.state != RUNNING {
+        return;
+    }
+    let waited_ns = now_ns.wrapping_sub(ledger.left_ns);
+    if waited_ns < threshold_ns || waited_ns.cast_signed() < 0 {
+        return;
+    }
+    emit::wait(|record: *mut WaitRecord| {
+        // A waking from before the wait says nothing of this one.
+        let waker_tid = if ledger.woken_ns >= ledger.left_ns { ledger.waker_tid } else { 0 };
+        // SAFETY: the record is reserved memory of exactly this size; every field is written.
+        unsafe {
+            (*record).header = Header { kind: Kind::Wait as u32, flags: 0, time_ns: now_ns };
+            (*record).born_ns = ledger.born_ns;
+            (*record).left_ns = ledger.left_ns;
+            (*record).ready_ns = ledger.ready_ns;
+            (*record).throttled_ns = ledger.wait_throttled_ns();
+            (*record).tid = ledger.tid;
+            (*record).tgid = ledger.tgid;
+            (*record).waker_tid = waker_tid;
+            (*record).replaced_by_tid = ledger.replaced_by_tid;
+            (*record).ran_before_tid = before.tid();
+            (*record).ran_before_tgid = before.tgid();
+            (*record).left_cpu = left_cpu;
+            (*record).cpu = ledger.cpu;
+            (*record).syscall = ledger.syscall;
+            (*record).account = ledger.account;
+            (*record).reserved = 0;
+            (*record).ran_before_comm = [0; guestscope_ebpf::COMM_BYTES];
+            task::comm(before.0 as u64, &mut (*record).ran_before_comm);
+        }
+    });
+}
