@@ -125,8 +125,7 @@ fn ledger(arguments: &Arguments) -> anyhow::Result<(u64, BTreeMap<String, [u64; 
 }
 
 fn tracked(arguments: &Arguments, loaded: &mut Loaded) -> anyhow::Result<u64> {
-    let (edges, events) = loaded.take_rings()?;
-    let mut pump = Pump::new(edges, events);
+    let mut pump = Pump::new(loaded.take_rings()?);
     let mut pairing = Pairing::new([1; 16]);
     let start = Instant::now();
     let mut child = child::spawn(&arguments.command, &[], loaded.adopt_program()?.as_fd(), None)?;

@@ -1,6 +1,6 @@
 //! What can be typed: commands, options, their help and examples. It does nothing with them.
 
-use std::{ffi::OsString, path::PathBuf};
+use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand};
 
@@ -58,12 +58,37 @@ pub struct RunArguments {
     #[arg(long, default_value_t = guestscope_ebpf::SLOTS, value_name = "N",
           value_parser = clap::value_parser!(u32).range(8..=65_535))]
     pub max_threads: u32,
+    /// Keep waits of at least this long, each with who ran meanwhile; at most 4s, `off` for none.
+    #[arg(long, default_value = "100us", value_name = "TIME", value_parser = wait_threshold)]
+    pub wait_threshold: Duration,
     /// Print the kernel side's own messages on standard error.
     #[arg(long, hide = true)]
     pub kernel_log: bool,
     /// The program and its arguments, after `--`.
     #[arg(required = true, last = true, value_name = "CMD")]
     pub command: Vec<OsString>,
+}
+
+/// A whole number with a unit, or `off`.
+fn wait_threshold(text: &str) -> Result<Duration, String> {
+    const MOST: Duration = Duration::from_secs(4);
+    if text == "off" {
+        return Ok(Duration::ZERO);
+    }
+    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let ns_of_unit = match &text[digits.len()..] {
+        "ns" => 1,
+        "us" => 1_000,
+        "ms" => 1_000_000,
+        "s" => 1_000_000_000,
+        _ => return Err("not a time such as 100us, 1ms or off".to_owned()),
+    };
+    let number: u64 = digits.parse().map_err(|_| "not a whole number and a unit".to_owned())?;
+    let time = Duration::from_nanos(number.saturating_mul(ns_of_unit));
+    if time.is_zero() || time > MOST {
+        return Err("must lie between 1ns and 4s, or be off".to_owned());
+    }
+    Ok(time)
 }
 
 /// Of `doctor`.

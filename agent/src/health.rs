@@ -78,6 +78,8 @@ pub struct KernelLosses {
     pub stale_slots: u64,
     /// Edges with an unknown ABI.
     pub unknown_abi: u64,
+    /// Long waits for which the ring had no room.
+    pub waits: u64,
 }
 
 /// What the agent itself used.

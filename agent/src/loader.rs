@@ -10,11 +10,12 @@ use std::{
         unix::fs::{MetadataExt as _, OpenOptionsExt as _},
     },
     path::Path,
+    time::Duration,
 };
 
 use aya::{
     Ebpf, EbpfLoader,
-    maps::{Array, MapData, PerCpuArray, Queue, RingBuf},
+    maps::{Array, PerCpuArray, Queue, RingBuf},
     programs::{BtfTracePoint, Program, RawTracePoint, UProbe, uprobe::UProbeScope},
 };
 use guestscope_ebpf::{
@@ -33,6 +34,7 @@ use crate::{
     },
     platform::{Root, topology},
     probes::{FAMILIES, Hook, Place, phase},
+    pump::Rings,
 };
 
 /// The object that build.rs made.
@@ -80,11 +82,16 @@ pub struct LoadOptions {
     pub slots: u32,
     /// Keep the kernel side's messages, for [`Loaded::logger`].
     pub log: bool,
+    /// Hand over waits that took at least so long, up to 4.29 s; zero for none.
+    pub wait_threshold: Duration,
 }
+
+/// Waits below it explain nothing that a person would look at, and there are many.
+pub const WAIT_THRESHOLD: Duration = Duration::from_micros(100);
 
 impl Default for LoadOptions {
     fn default() -> Self {
-        Self { slots: SLOTS, log: false }
+        Self { slots: SLOTS, log: false, wait_threshold: WAIT_THRESHOLD }
     }
 }
 
@@ -140,6 +147,8 @@ pub fn load(options: LoadOptions) -> Result<Loaded, LoadError> {
     let log_level = if options.log { u8::MAX } else { 0 };
     loader.override_global(aya_log::LEVEL, &log_level, false);
     loader.override_global("WAKE_BYTES", &WAKE_BYTES, true);
+    let wait_threshold_ns = u32::try_from(options.wait_threshold.as_nanos()).unwrap_or(u32::MAX);
+    loader.override_global("WAIT_THRESHOLD_NS", &wait_threshold_ns, true);
     loader.override_global("ACCOUNT_OF", &accounts[..], true);
     for map in ["LEDGERS", "FREE", "STAGES"] {
         loader.map_max_entries(map, options.slots.max(2));
@@ -235,13 +244,13 @@ impl Loaded {
         aya_log::EbpfLogger::init_with_logger(&mut self.ebpf, logger)
     }
 
-    /// The two rings: edges and events. Once.
-    pub fn take_rings(&mut self) -> Result<(RingBuf<MapData>, RingBuf<MapData>), LoadError> {
+    /// The rings. Once.
+    pub fn take_rings(&mut self) -> Result<Rings, LoadError> {
         let mut ring = |name| {
             let map = self.ebpf.take_map(name).ok_or(LoadError::Missing(name))?;
             RingBuf::try_from(map).map_err(LoadError::from)
         };
-        Ok((ring("EDGES")?, ring("EVENTS")?))
+        Ok(Rings { edges: ring("EDGES")?, events: ring("EVENTS")?, waits: ring("WAITS")? })
     }
 
     /// The program that a task runs on itself to be tracked.
@@ -309,6 +318,7 @@ impl Loaded {
             edges_torn: sum(Counter::TornEdge)?,
             stale_slots: sum(Counter::StaleSlot)?,
             unknown_abi: sum(Counter::UnknownAbi)?,
+            waits: sum(Counter::LostWait)?,
         })
     }
 

@@ -1,9 +1,11 @@
-//! From the rings to pairing: drains both, puts the records into the order of their times, counts what it cannot read.
+//! From the rings to pairing: drains them, puts the records into the order of their times, counts what it cannot read.
 //!
-//! Edges and lives of tasks travel in two rings, so their order has to be restored. A thread's edges were handed over
+//! Edges, lives of tasks and waits travel in rings of their own, so their order has to be restored. A thread's edges were handed over
 //! before its exit: draining events, then edges, means that an exit which is seen has all its edges seen. A fork was
 //! handed over before the child's first edge: draining events again after the edges finds it; exits of that second
-//! round wait for the next one. It allocates one bounded batch and knows no phases.
+//! round wait for the next one. A wait belongs to the phase that its thread is in: those from before the newest edge
+//! that was read go along with it, later ones wait for the edges that may have come before them. It allocates one bounded
+//! batch and knows no phases.
 
 use aya::maps::{MapData, RingBuf};
 use guestscope_ebpf::Kind;
@@ -13,13 +15,25 @@ use crate::{
     record::{Record, decode},
 };
 
-/// Edges in one batch: 8,192 of 336 bytes are 2.8 MB, the largest piece of the agent's memory.
+/// Edges in one batch: 8,192 of 400 bytes are 3.3 MB, the largest piece of the agent's memory.
 const BATCH: usize = 8192;
 
-/// Both rings and what waits between two rounds.
+/// Long waits in one batch.
+const WAITS: usize = 4096;
+
+/// The rings of a loaded object.
+pub struct Rings {
+    /// Edges.
+    pub edges: RingBuf<MapData>,
+    /// Forks, execs and exits.
+    pub events: RingBuf<MapData>,
+    /// Long waits.
+    pub waits: RingBuf<MapData>,
+}
+
+/// The rings and what waits between two rounds.
 pub struct Pump {
-    edges: RingBuf<MapData>,
-    events: RingBuf<MapData>,
+    rings: Rings,
     held: Vec<Record>,
     batch: Vec<Record>,
     /// Records that could not be read: a bug, or an object of another version.
@@ -29,14 +43,14 @@ pub struct Pump {
 }
 
 impl Pump {
-    /// Over both rings.
-    pub fn new(edges: RingBuf<MapData>, events: RingBuf<MapData>) -> Self {
-        Self { edges, events, held: Vec::new(), batch: Vec::new(), undecodable: 0, edges_read: 0 }
+    /// Over all rings.
+    pub fn new(rings: Rings) -> Self {
+        Self { rings, held: Vec::new(), batch: Vec::new(), undecodable: 0, edges_read: 0 }
     }
 
     /// The rings, to wait for.
-    pub fn rings(&self) -> [&RingBuf<MapData>; 2] {
-        [&self.edges, &self.events]
+    pub fn rings(&self) -> [&RingBuf<MapData>; 3] {
+        [&self.rings.edges, &self.rings.events, &self.rings.waits]
     }
 
     /// Feeds one batch of what waits to pairing. Whether the edge ring was seen empty: if edges come faster than they are
@@ -44,12 +58,7 @@ impl Pump {
     pub fn feed(&mut self, pairing: &mut Pairing) -> bool {
         let emptied = self.round();
         self.batch.sort_by_key(Record::time_ns);
-        for record in self.batch.drain(..) {
-            match record {
-                Record::Edge(edge) => pairing.edge(&edge),
-                Record::Task(kind, task) => pairing.task(kind, &task),
-            }
-        }
+        self.batch.drain(..).for_each(|record| pairing.record(&record));
         emptied
     }
 
@@ -62,18 +71,22 @@ impl Pump {
     /// threads may still be in the ring.
     fn round(&mut self) -> bool {
         let mut events = std::mem::take(&mut self.held);
-        self.undecodable += read(&mut self.events, &mut events, usize::MAX);
-        self.undecodable += read(&mut self.edges, &mut self.batch, BATCH);
+        self.undecodable += read(&mut self.rings.events, &mut events, usize::MAX);
+        self.undecodable += read(&mut self.rings.waits, &mut events, WAITS);
+        self.undecodable += read(&mut self.rings.edges, &mut self.batch, BATCH);
         let edges = self.batch.len();
         self.edges_read += edges as u64;
         let emptied = edges < BATCH;
+        let newest_ns = self.batch.iter().map(Record::time_ns).max().unwrap_or(0);
         let first_round = events.len();
-        self.undecodable += read(&mut self.events, &mut events, usize::MAX);
+        self.undecodable += read(&mut self.rings.events, &mut events, usize::MAX);
+        self.undecodable += read(&mut self.rings.waits, &mut events, WAITS);
         for (index, event) in events.into_iter().enumerate() {
             let wait = match event {
                 Record::Task(Kind::Exit, _) => index >= first_round || !emptied,
                 Record::Task(Kind::Exec, _) => !emptied,
-                Record::Task(Kind::Fork | Kind::Edge, _) | Record::Edge(_) => false,
+                Record::Wait(wait) => (index >= first_round || !emptied) && wait.header.time_ns > newest_ns,
+                Record::Task(Kind::Fork | Kind::Edge | Kind::Wait, _) | Record::Edge(_) => false,
             };
             if wait { self.held.push(event) } else { self.batch.push(event) }
         }
@@ -84,7 +97,8 @@ impl Pump {
 /// Reads at most `limit` records; how many could not be read.
 fn read(ring: &mut RingBuf<MapData>, into: &mut Vec<Record>, limit: usize) -> u64 {
     let mut undecodable = 0;
-    while into.len() < limit {
+    let end = into.len().saturating_add(limit);
+    while into.len() < end {
         let Some(bytes) = ring.next() else { break };
         match decode(&bytes) {
             Ok(record) => into.push(record),

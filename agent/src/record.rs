@@ -2,7 +2,7 @@
 //!
 //! A record that this agent does not know is an error value, which the pump counts. It interprets nothing.
 
-use guestscope_ebpf::{EdgeRecord, Kind, TaskRecord};
+use guestscope_ebpf::{EdgeRecord, Kind, TaskRecord, WaitRecord};
 
 /// A record from the kernel side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,6 +11,8 @@ pub enum Record {
     Edge(EdgeRecord),
     /// A task was born, replaced its program, or ended.
     Task(Kind, TaskRecord),
+    /// A task was off the CPU for long.
+    Wait(WaitRecord),
 }
 
 impl Record {
@@ -19,6 +21,7 @@ impl Record {
         match self {
             Record::Edge(edge) => edge.header.time_ns,
             Record::Task(_, task) => task.header.time_ns,
+            Record::Wait(wait) => wait.header.time_ns,
         }
     }
 }
@@ -40,6 +43,7 @@ pub fn decode(bytes: &[u8]) -> Result<Record, DecodeError> {
     let kind = u32::from_ne_bytes(*kind);
     match Kind::from_number(kind).ok_or(DecodeError::Kind(kind))? {
         Kind::Edge => Ok(Record::Edge(read(bytes)?)),
+        Kind::Wait => Ok(Record::Wait(read(bytes)?)),
         kind @ (Kind::Fork | Kind::Exec | Kind::Exit) => Ok(Record::Task(kind, read(bytes)?)),
     }
 }
@@ -53,6 +57,8 @@ unsafe trait Plain: Copy {}
 unsafe impl Plain for EdgeRecord {}
 // SAFETY: as above.
 unsafe impl Plain for TaskRecord {}
+// SAFETY: as above.
+unsafe impl Plain for WaitRecord {}
 
 fn read<T: Plain>(bytes: &[u8]) -> Result<T, DecodeError> {
     // The ring rounds up to 8 bytes, and so are the records; more than that is not ours.
@@ -76,10 +82,14 @@ mod tests {
         }
 
         #[test]
-        fn a_record_needs_its_own_length(kind in 1_u32..5, bytes in 4_usize..600) {
+        fn a_record_needs_its_own_length(kind in 1_u32..6, bytes in 4_usize..600) {
             let mut record = vec![0_u8; bytes];
             record[..4].copy_from_slice(&kind.to_ne_bytes());
-            let right = if kind == 1 { size_of::<EdgeRecord>() } else { size_of::<TaskRecord>() };
+            let right = match kind {
+                1 => size_of::<EdgeRecord>(),
+                5 => size_of::<WaitRecord>(),
+                _ => size_of::<TaskRecord>(),
+            };
             prop_assert_eq!(decode(&record).is_ok(), bytes == right);
         }
     }

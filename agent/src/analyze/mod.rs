@@ -15,6 +15,7 @@
 //! - *Quantiles* come from histograms of three significant digits: they lie within 0.1 % of the exact ones. Sums,
 //!   means, minima and maxima are exact.
 
+mod evidence;
 mod headline;
 mod live;
 mod quantiles;

@@ -5,7 +5,7 @@
 
 use std::{convert::Infallible, sync::Arc};
 
-use crate::phase::{COUNT_NAMES, Counts, Request};
+use crate::phase::{COUNT_NAMES, Counts, Request, Wait};
 
 use super::{
     TailVerdict,
@@ -77,6 +77,8 @@ pub struct Slow {
     pub excess_ns: i64,
     /// All parts that are not zero, the largest first.
     pub parts: Vec<Excess>,
+    /// The longest wait inside it, once [`Summary::add_waits`] has seen it.
+    pub longest_wait: Option<Wait>,
 }
 
 impl Slow {
@@ -289,5 +291,6 @@ fn slow_one(slow: &Candidate, tree: &Tree, typical: &Typical) -> Slow {
         latency_ns: slow.latency_ns,
         excess_ns: slow.latency_ns as i64 - typical.latency_ns as i64,
         parts,
+        longest_wait: None,
     }
 }

@@ -10,12 +10,16 @@ mod names;
 mod open;
 pub mod pairing;
 mod thread;
+mod wait;
 
 use std::sync::Arc;
 
 use guestscope_ebpf::{ACCOUNTS, Account};
 
-pub use self::counts::{COUNT_NAMES, Counts};
+pub use self::{
+    counts::{COUNT_NAMES, Counts},
+    wait::Wait,
+};
 
 /// Nanoseconds by account, in the order of [`Account::ALL`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -8,12 +8,13 @@ use std::{collections::HashMap, sync::Arc};
 use guestscope_ebpf::{EDGE_NAME_UNREADABLE, EDGE_TORN, EdgeRecord, NAME_BYTES, Operation, is_root_token};
 
 use super::{
-    Ending, Mark, PairingLosses, PhaseKind, Request, Thread, ThreadId,
+    Ending, Mark, PairingLosses, PhaseKind, Request, Thread, ThreadId, Wait,
     ids::IdSource,
     names::Names,
     open::{OpenPhase, OpenRequest, Place, begun},
     thread::{Sequence, Snapshot, ThreadState, thread_id},
 };
+use crate::record::Record;
 
 /// What pairing yields.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +25,8 @@ pub enum Output {
     Thread(Thread),
     /// A point in time.
     Mark(Mark),
+    /// A thread was off the CPU for long. It may come before the request that it lies in.
+    Wait(Wait),
 }
 
 /// The state of all threads and open phases.
@@ -90,6 +93,15 @@ impl Pairing {
         let id = self.next_id;
         self.next_id += 1;
         id
+    }
+
+    /// Takes a record of any kind.
+    pub fn record(&mut self, record: &Record) {
+        match record {
+            Record::Edge(edge) => self.edge(edge),
+            Record::Task(kind, task) => self.task(*kind, task),
+            Record::Wait(wait) => self.wait(wait),
+        }
     }
 
     /// A marker fired.

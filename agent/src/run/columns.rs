@@ -9,45 +9,12 @@ use std::sync::{Arc, LazyLock};
 
 use guestscope_ebpf::Account;
 
-use super::table::{Access, Column, Table, Width};
-use crate::phase::{
-    Accounts, COUNT_NAMES, Counts, Ending, Mark, Phase, PhaseKind, Thread, ThreadId, TraceIds,
+use super::{
+    cells::{NO_WORD, integer, ledger, thread_id},
+    table::{Access, Column, Table, Width},
 };
+use crate::phase::{Accounts, Counts, Ending, Mark, Phase, PhaseKind, Thread, ThreadId, TraceIds, Wait};
 
-/// A column of the field at this path in the row: row type, name, help, path.
-macro_rules! integer {
-    ($row:ty: $name:literal, $help:literal, $($field:ident).+) => {
-        integer($name, $help, |row: &$row| row.$($field).+, |row: &mut $row, value| row.$($field).+ = value)
-    };
-}
-macro_rules! optional {
-    ($row:ty: $name:literal, $help:literal, $($field:ident).+) => {
-        Column::new($name, $help, Access::OptionalInteger {
-            get: Box::new(|row: &$row| row.$($field).+),
-            set: Box::new(|row: &mut $row, value| row.$($field).+ = Some(value)),
-        })
-    };
-}
-macro_rules! flag {
-    ($row:ty: $name:literal, $help:literal, $($field:ident).+) => {
-        Column::new($name, $help, Access::Flag {
-            get: Box::new(|row: &$row| row.$($field).+),
-            set: Box::new(|row: &mut $row, value| row.$($field).+ = value),
-        })
-    };
-}
-macro_rules! name {
-    ($row:ty: $name:literal, $help:literal, $($field:ident).+) => {
-        Column::new($name, $help, Access::Word {
-            get: Box::new(|row: &$row| Some(&row.$($field).+)),
-            set: Box::new(|row: &mut $row, word| {
-                row.$($field).+ = Arc::clone(word);
-                true
-            }),
-            optional: false,
-        })
-    };
-}
 /// A word that is known only when the run is over.
 macro_rules! label {
     ($name:literal, $help:literal, $field:ident) => {
@@ -181,7 +148,71 @@ pub(super) static MARKS: LazyLock<Table<Mark>> = LazyLock::new(|| {
     Table { name: "marks", columns, blank }
 });
 
-static NO_WORD: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from(""));
+/// `waits`: a row per long wait, in the order of their ends.
+pub(super) static WAITS: LazyLock<Table<Wait>> = LazyLock::new(|| {
+    let mut columns = vec![
+        optional!(Wait: "phase", "`id` of the phase that was innermost on the thread", phase),
+        optional!(Wait: "root", "`id` of its request", root),
+    ];
+    columns.extend(thread_id(|row: &Wait| &row.thread, |row| &mut row.thread));
+    columns.extend(wait());
+    let blank = || Wait {
+        phase: None,
+        root: None,
+        thread: ThreadId::default(),
+        start_ns: 0,
+        duration_ns: 0,
+        account: Account::Runq,
+        blocked_ns: 0,
+        throttled_ns: 0,
+        syscall: None,
+        left_cpu: 0,
+        cpu: 0,
+        waker_tid: None,
+        replaced_by_tid: 0,
+        ran_before_tid: 0,
+        ran_before_tgid: 0,
+        ran_before_comm: Arc::clone(&NO_WORD),
+    };
+    Table { name: "waits", columns, blank }
+});
+
+fn wait() -> Vec<Column<Wait>> {
+    let by_name = |word: &str| Account::ALL.into_iter().find(|account| account.name() == word);
+    vec![
+        integer!(Wait: "start_ns", "CLOCK_MONOTONIC when it left a CPU", start_ns),
+        integer!(Wait: "duration_ns", "until it was on a CPU again", duration_ns),
+        Column::new(
+            "account",
+            "what it left the CPU for; runq if it could have gone on",
+            Access::Word {
+                get: Box::new(|row: &Wait| Some(row.account.name())),
+                set: Box::new(move |row, word| by_name(word).map(|account| row.account = account).is_some()),
+                optional: false,
+            },
+        ),
+        integer!(Wait: "blocked_ns", "for how long it waited for that", blocked_ns),
+        integer!(Wait: "throttled_ns", "for how long its group was out of quota then", throttled_ns),
+        Column::new(
+            "runq_ns",
+            "for how long it waited for a CPU: the rest",
+            Access::Integer {
+                width: Width::Signed,
+                get: Box::new(Wait::runq_ns),
+                // It follows from the others.
+                set: Box::new(|_, _| {}),
+            },
+        ),
+        number32!(Wait: "left_cpu", "the CPU that it left", left_cpu),
+        number32!(Wait: "cpu", "the CPU that it got", cpu),
+        optional32!(Wait: "syscall", "that it waited in, by number", syscall),
+        optional32!(Wait: "waker_tid", "the thread that began to wake it", waker_tid),
+        number32!(Wait: "replaced_by_tid", "the thread that got the CPU which it left", replaced_by_tid),
+        number32!(Wait: "ran_before_tid", "the thread that had the CPU which it got, until then", ran_before_tid),
+        number32!(Wait: "ran_before_tgid", "the process of that", ran_before_tgid),
+        name!(Wait: "ran_before_comm", "the name of that", ran_before_comm),
+    ]
+}
 
 fn identity() -> Vec<Column<PhaseRow>> {
     vec![
@@ -264,60 +295,6 @@ fn circumstances() -> Vec<Column<PhaseRow>> {
         label!("cause", "what explains most of its excess over the baseline", cause),
         label!("tail", "highest of p50, p90, p99, p99.9 that it reaches", tail),
     ]
-}
-
-fn thread_id<R: 'static>(read: fn(&R) -> &ThreadId, write: fn(&mut R) -> &mut ThreadId) -> Vec<Column<R>> {
-    let short = |name, help, get: fn(&ThreadId) -> u32, set: fn(&mut ThreadId, u32)| {
-        let get = Box::new(move |row: &R| u64::from(get(read(row))));
-        let set = Box::new(move |row: &mut R, value| set(write(row), value as u32));
-        Column::new(name, help, Access::Integer { width: Width::Short, get, set })
-    };
-    vec![
-        short("tid", "thread, number in the initial namespace", |id| id.tid, |id, tid| id.tid = tid),
-        short("tgid", "process, number in the initial namespace", |id| id.tgid, |id, tgid| id.tgid = tgid),
-        integer(
-            "thread_born_ns",
-            "CLOCK_MONOTONIC when tracking began: tells two users of one number apart",
-            move |row| read(row).born_ns,
-            move |row, value| write(row).born_ns = value,
-        ),
-    ]
-}
-
-fn ledger<R: 'static>(
-    read: fn(&R) -> (&Accounts, &Counts),
-    write: fn(&mut R) -> (&mut Accounts, &mut Counts),
-) -> impl Iterator<Item = Column<R>> {
-    let times = Account::ALL.into_iter().map(move |account| {
-        let column = integer(
-            "",
-            "time in this account",
-            move |row| read(row).0.get(account),
-            move |row, value| write(row).0.0[account as usize] = value,
-        );
-        Column { name: format!("time_{}_ns", account.name()).into(), may_lack: true, ..column }
-    });
-    let counts = COUNT_NAMES.into_iter().enumerate().map(move |(index, name)| {
-        let set = move |row: &mut R, value| {
-            let counts = write(row).1;
-            let mut values = counts.to_array();
-            values[index] = value;
-            *counts = Counts::from_array(values);
-        };
-        let help = if name.ends_with("_ns") { "time that events took" } else { "events" };
-        let column = integer("", help, move |row| read(row).1.to_array()[index], set);
-        Column { name: format!("count_{}", name.replace('.', "_")).into(), may_lack: true, ..column }
-    });
-    times.chain(counts)
-}
-
-fn integer<R>(
-    name: &'static str,
-    help: &'static str,
-    get: impl Fn(&R) -> u64 + Send + Sync + 'static,
-    set: impl Fn(&mut R, u64) + Send + Sync + 'static,
-) -> Column<R> {
-    Column::new(name, help, Access::Integer { width: Width::Signed, get: Box::new(get), set: Box::new(set) })
 }
 
 fn hex<const BYTES: usize>(

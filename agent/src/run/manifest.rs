@@ -153,6 +153,8 @@ pub struct RowCounts {
     pub samples: u64,
     /// Of `marks`.
     pub marks: u64,
+    /// Of `waits`.
+    pub waits: u64,
 }
 
 /// Index of the histograms.
@@ -336,8 +338,9 @@ impl From<&ExportHealth> for ExportRecord {
     }
 }
 
-fn kernel_losses(losses: KernelLosses) -> [(String, u64); 6] {
-    let KernelLosses { edges, task_events, tasks_missed, edges_torn, stale_slots, unknown_abi } = losses;
+fn kernel_losses(losses: KernelLosses) -> [(String, u64); 7] {
+    let KernelLosses { edges, task_events, tasks_missed, edges_torn, stale_slots, unknown_abi, waits } =
+        losses;
     [
         ("kernel.edges", edges),
         ("kernel.task_events", task_events),
@@ -345,6 +348,7 @@ fn kernel_losses(losses: KernelLosses) -> [(String, u64); 6] {
         ("kernel.edges_torn", edges_torn),
         ("kernel.stale_slots", stale_slots),
         ("kernel.unknown_abi", unknown_abi),
+        ("kernel.waits", waits),
     ]
     .map(|(name, count)| (name.to_owned(), count))
 }

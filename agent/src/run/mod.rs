@@ -4,11 +4,16 @@
 //! histograms once closed, and readers that take both. While it runs nothing here fails its caller: errors and lost
 //! rows are kept and told by [`RunFolder::health`]. It takes times and explanations from its caller and computes none.
 
+#[macro_use]
+mod cells;
+
 mod batches;
 mod close;
 mod closed;
 mod columns;
 mod directory;
+#[cfg(test)]
+mod drawn;
 mod error;
 mod histograms;
 mod manifest;
@@ -39,19 +44,20 @@ pub use self::{
 };
 use self::{
     close::Finisher,
-    columns::{MARKS, PHASES, SAMPLES, THREADS},
+    columns::{MARKS, PHASES, SAMPLES, THREADS, WAITS},
     directory::Directory,
     stream::Stream,
     table::Table,
 };
-use crate::phase::{Mark, Request, Thread};
+use crate::phase::{Mark, Request, Thread, Wait};
 
 /// Name of the manifest.
 const MANIFEST: &str = "manifest.json";
 
 /// All columns of all tables, for documentation.
 pub fn columns() -> Vec<ColumnHelp> {
-    PHASES.help().chain(THREADS.help()).chain(SAMPLES.help()).chain(MARKS.help()).collect()
+    let phases = PHASES.help().chain(THREADS.help());
+    phases.chain(SAMPLES.help()).chain(MARKS.help()).chain(WAITS.help()).collect()
 }
 
 /// Where to make a folder, and for whom.
@@ -101,6 +107,7 @@ pub struct RunFolder {
     threads: Stream<Thread>,
     samples: Stream<Sample>,
     marks: Stream<Mark>,
+    waits: Stream<Wait>,
     last_error: Option<String>,
 }
 
@@ -122,9 +129,10 @@ impl RunFolder {
         let threads = Stream::create(&directory, &THREADS)?;
         let samples = Stream::create(&directory, &SAMPLES)?;
         let marks = Stream::create(&directory, &MARKS)?;
+        let waits = Stream::create(&directory, &WAITS)?;
         let path = path.to_owned();
         let mut folder =
-            Self { path, directory, manifest, phases, threads, samples, marks, last_error: None };
+            Self { path, directory, manifest, phases, threads, samples, marks, waits, last_error: None };
         folder.write_manifest()?;
         Ok(folder)
     }
@@ -180,6 +188,12 @@ impl RunFolder {
         self.note(appended);
     }
 
+    /// Appends a wait.
+    pub fn append_wait(&mut self, wait: &Wait) {
+        let appended = self.waits.append([wait.clone()].into_iter());
+        self.note(appended);
+    }
+
     /// Appends a sample.
     pub fn append_sample(&mut self, sample: &Sample) {
         let appended = self.samples.append([*sample].into_iter());
@@ -188,7 +202,13 @@ impl RunFolder {
 
     /// Writes what waits. Call it every second: that is what a crash may cost.
     pub fn flush(&mut self) {
-        let flushed = [self.phases.flush(), self.threads.flush(), self.samples.flush(), self.marks.flush()];
+        let flushed = [
+            self.phases.flush(),
+            self.threads.flush(),
+            self.samples.flush(),
+            self.marks.flush(),
+            self.waits.flush(),
+        ];
         for result in flushed {
             self.note(result);
         }
@@ -232,6 +252,7 @@ impl RunFolder {
         errors.extend(self.close_plain(&THREADS, self.threads.written()).err());
         errors.extend(self.close_plain(&SAMPLES, self.samples.written()).err());
         errors.extend(self.close_plain(&MARKS, self.marks.written()).err());
+        errors.extend(self.close_plain(&WAITS, self.waits.written()).err());
 
         finish(&mut self.manifest);
         self.manifest.state = State::Closed;
@@ -245,8 +266,14 @@ impl RunFolder {
 
 /// The parts of the above.
 impl RunFolder {
-    fn close_streams(&mut self) -> [Result<()>; 4] {
-        [self.phases.close(), self.threads.close(), self.samples.close(), self.marks.close()]
+    fn close_streams(&mut self) -> [Result<()>; 5] {
+        [
+            self.phases.close(),
+            self.threads.close(),
+            self.samples.close(),
+            self.marks.close(),
+            self.waits.close(),
+        ]
     }
 
     fn close_phases(
@@ -278,6 +305,7 @@ impl RunFolder {
             threads: self.threads.written(),
             samples: self.samples.written(),
             marks: self.marks.written(),
+            waits: self.waits.written(),
         }
     }
 
@@ -287,6 +315,7 @@ impl RunFolder {
             threads: self.threads.lost(),
             samples: self.samples.lost(),
             marks: self.marks.lost(),
+            waits: self.waits.lost(),
         }
     }
 

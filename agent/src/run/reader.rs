@@ -15,13 +15,13 @@ use serde::Deserialize;
 use super::{
     MANIFEST,
     batches::TornEnd,
-    columns::{MARKS, PHASES, PhaseRow, SAMPLES, Sample, THREADS},
+    columns::{MARKS, PHASES, PhaseRow, SAMPLES, Sample, THREADS, WAITS},
     error::{Error, Result},
     histograms,
     manifest::{FORMAT, Manifest},
     rows::{Rows, damaged},
 };
-use crate::phase::{Mark, Phase, PhaseKind, Request, Thread};
+use crate::phase::{Mark, Phase, PhaseKind, Request, Thread, Wait};
 
 /// Largest manifest that is read: 1,000 histograms and a day of clock pairs make 0.4 MB; the workload's part is the
 /// caller's.
@@ -91,6 +91,11 @@ impl Folder {
     /// Marks.
     pub fn marks(&self) -> Result<Rows<Mark>> {
         Rows::open(&self.path, &MARKS)
+    }
+
+    /// Long waits, in the order of their ends.
+    pub fn waits(&self) -> Result<Rows<Wait>> {
+        Rows::open(&self.path, &WAITS)
     }
 
     /// The histogram of durations, ns, of the phases of one kind and name; none if the folder has none for it.

@@ -2,10 +2,16 @@
 
 use std::{fs, io, path::Path};
 
-use proptest::{collection::vec, option, prelude::*};
+use proptest::{collection::vec, prelude::*};
 
-use super::{batches::Batches, stream::Storage, table::Words, *};
-use crate::phase::{Accounts, COUNT_NAMES, Counts, Ending, Phase, PhaseKind, ThreadId, TraceIds};
+use super::{
+    batches::Batches,
+    drawn::{marks, requests, samples, threads, waits},
+    stream::Storage,
+    table::Words,
+    *,
+};
+use crate::phase::{Phase, ThreadId};
 
 fn manifest() -> Manifest {
     let start = ClockPair { monotonic_ns: 1_000, wall_ns: 1_795_249_821_000_000_000 };
@@ -26,127 +32,6 @@ fn read(path: &Path) -> Vec<Request> {
     Folder::open(path).unwrap().requests().unwrap().map(Result::unwrap).collect()
 }
 
-fn thread_id() -> impl Strategy<Value = ThreadId> {
-    any::<(u32, u32, u64)>().prop_map(|(tid, tgid, born_ns)| ThreadId { tid, tgid, born_ns })
-}
-
-fn counts() -> impl Strategy<Value = Counts> {
-    any::<[u64; COUNT_NAMES.len()]>().prop_map(Counts::from_array)
-}
-
-fn trace() -> impl Strategy<Value = TraceIds> {
-    any::<([u8; 16], [u8; 8], Option<[u8; 8]>, bool)>().prop_map(
-        |(trace_id, span_id, parent_span_id, parent_is_remote)| TraceIds {
-            trace_id,
-            span_id,
-            parent_span_id,
-            parent_is_remote,
-        },
-    )
-}
-
-fn phase() -> impl Strategy<Value = Phase> {
-    let kind = prop_oneof![Just(PhaseKind::Phase), Just(PhaseKind::Queue), Just(PhaseKind::Process)];
-    let ending = prop_oneof![
-        Just(Ending::Ended),
-        Just(Ending::ThreadExited),
-        Just(Ending::Exec),
-        Just(Ending::Lost),
-        Just(Ending::ObservationStopped)
-    ];
-    let name = prop_oneof![
-        Just(String::new()),
-        Just("inference".to_owned()),
-        Just("warmup".to_owned()),
-        any::<String>()
-    ];
-    let numbers = any::<[u64; 5]>();
-    (kind, ending, name, thread_id(), numbers, any::<bool>(), any::<[u64; 11]>(), counts(), trace()).prop_map(
-        |(kind, ending, name, thread, numbers, name_damaged, accounts, counts, trace)| {
-            let [request, start_ns, duration_ns, suspended_ns, edges_lost] = numbers;
-            Phase {
-                id: 0,
-                parent: None,
-                root: 0,
-                kind,
-                name: name.into(),
-                name_damaged,
-                request,
-                thread,
-                start_ns,
-                duration_ns,
-                suspended_ns,
-                accounts: Accounts(accounts),
-                counts,
-                trace,
-                ending,
-                edges_lost,
-            }
-        },
-    )
-}
-
-/// Requests with the numbers that the agent gives: ids from 1, the outermost phase first.
-fn requests() -> impl Strategy<Value = Vec<Request>> {
-    vec(vec(phase(), 1..5), 0..12).prop_map(|mut requests| {
-        let mut id = 0;
-        for phases in &mut requests {
-            let root = id + 1;
-            for phase in phases.iter_mut() {
-                id += 1;
-                (phase.id, phase.root) = (id, root);
-                phase.parent = (id != root).then_some(root);
-            }
-            phases[0].kind = PhaseKind::Request;
-        }
-        requests.into_iter().map(|phases| Request { phases }).collect()
-    })
-}
-
-fn threads() -> impl Strategy<Value = Vec<Thread>> {
-    let thread =
-        (thread_id(), any::<String>(), any::<[u64; 2]>(), any::<[u64; 11]>(), counts(), any::<bool>());
-    vec(
-        thread.prop_map(|(id, comm, [end_ns, phases], accounts, counts, exited)| Thread {
-            id,
-            comm: comm.into(),
-            end_ns,
-            accounts: Accounts(accounts),
-            counts,
-            phases,
-            exited,
-        }),
-        0..5,
-    )
-}
-
-fn samples() -> impl Strategy<Value = Vec<Sample>> {
-    let sample = (any::<[u64; 4]>(), any::<[Option<u64>; 4]>());
-    vec(
-        sample.prop_map(|([time_ns, agent_cpu_ns, agent_rss_bytes, edges_read], optional)| {
-            let [psi_cpu_some_us, psi_memory_some_us, psi_io_some_us, steal_ms] = optional;
-            Sample {
-                time_ns,
-                agent_cpu_ns,
-                agent_rss_bytes,
-                psi_cpu_some_us,
-                psi_memory_some_us,
-                psi_io_some_us,
-                steal_ms,
-                edges_read,
-            }
-        }),
-        0..5,
-    )
-}
-
-fn marks() -> impl Strategy<Value = Vec<Mark>> {
-    let mark = (thread_id(), any::<String>(), any::<u64>(), option::of(any::<u64>()));
-    let mark =
-        mark.prop_map(|(thread, name, time_ns, phase)| Mark { thread, name: name.into(), time_ns, phase });
-    vec(mark, 0..5)
-}
-
 /// A label for every third phase, so that there are some of each kind.
 fn label(phase: &Phase) -> Option<String> {
     phase.id.is_multiple_of(3).then(|| format!("cause-{}", phase.id % 7))
@@ -158,7 +43,12 @@ proptest! {
 
     #[test]
     fn what_goes_in_comes_out_of_both_forms(
-        requests in requests(), threads in threads(), samples in samples(), marks in marks(), every in 1_usize..5,
+        requests in requests(),
+        threads in threads(),
+        samples in samples(),
+        marks in marks(),
+        waits in waits(),
+        every in 1_usize..5,
     ) {
         let parent = tempfile::tempdir().unwrap();
         let mut folder = folder(parent.path());
@@ -177,6 +67,9 @@ proptest! {
         for mark in &marks {
             folder.append_mark(mark);
         }
+        for wait in &waits {
+            folder.append_wait(wait);
+        }
         folder.flush();
         let path = folder.path().to_owned();
         let check = |path: &Path| -> std::result::Result<(), TestCaseError> {
@@ -185,6 +78,7 @@ proptest! {
             prop_assert_eq!(folder.threads().unwrap().collect::<Result<Vec<_>>>().unwrap(), threads.clone());
             prop_assert_eq!(folder.samples().unwrap().collect::<Result<Vec<_>>>().unwrap(), samples.clone());
             prop_assert_eq!(folder.marks().unwrap().collect::<Result<Vec<_>>>().unwrap(), marks.clone());
+            prop_assert_eq!(folder.waits().unwrap().collect::<Result<Vec<_>>>().unwrap(), waits.clone());
             Ok(())
         };
         check(&path)?;
@@ -196,6 +90,7 @@ proptest! {
         let phases: Vec<_> = requests.iter().flat_map(|request| &request.phases).collect();
         prop_assert_eq!(closed.manifest.rows.phases, phases.len() as u64);
         prop_assert_eq!(closed.manifest.rows.marks, marks.len() as u64);
+        prop_assert_eq!(closed.manifest.rows.waits, waits.len() as u64);
         prop_assert_eq!(rows.len(), phases.len());
         let warmups = requests.iter().flat_map(|request| vec![request.is_warmup(); request.phases.len()]);
         prop_assert!(rows.iter().map(|row| row.warmup).eq(warmups));

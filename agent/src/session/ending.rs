@@ -43,7 +43,8 @@ impl Session {
         let summary = summarise(&path);
         let on_disk = folder.health();
         health.folder_error = on_disk.last_error;
-        health.rows_lost += on_disk.rows_lost.phases + on_disk.rows_lost.threads + on_disk.rows_lost.marks;
+        let lost = on_disk.rows_lost;
+        health.rows_lost += lost.phases + lost.threads + lost.marks + lost.waits;
         let finish = |manifest: &mut Manifest| ended(manifest, &end, workload, &health);
         let closed = close(folder, finish, summary.as_ref().ok(), &path);
         if let Some(error) = closed.map_or_else(|error| Some(format!("{error:#}")), first_error) {
@@ -76,7 +77,9 @@ impl Session {
 
 fn summarise(path: &Path) -> anyhow::Result<Summary> {
     let folder = Folder::open(path)?;
-    Ok(Summary::read(|| folder.requests())?)
+    let mut summary = Summary::read(|| folder.requests())?;
+    summary.add_waits(folder.waits()?)?;
+    Ok(summary)
 }
 
 fn ended(manifest: &mut Manifest, end: &End, workload: Option<serde_json::Value>, health: &Health) {

@@ -94,7 +94,11 @@ pub fn run(arguments: &RunArguments) -> anyhow::Result<i32> {
     child::block_forwarded().context("blocking signals")?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let loaded = loader::load(LoadOptions { slots: arguments.max_threads, log: arguments.kernel_log })?;
+        let loaded = loader::load(LoadOptions {
+            slots: arguments.max_threads,
+            log: arguments.kernel_log,
+            wait_threshold: arguments.wait_threshold,
+        })?;
         let rendezvous =
             Rendezvous::open(run_as.as_ref()).context("making the meeting place of the markers")?;
         cost.attached();
@@ -117,7 +121,7 @@ fn start(
     let owner = run_as.map(|user| Owner { uid: user.uid.as_raw(), gid: user.gid.as_raw() });
     let options = CreateOptions { parent: arguments.output.clone(), owner };
     let folder = RunFolder::create(&options, facts::manifest(&identity, &guest, clock, uid))?;
-    let (edges, events) = loaded.take_rings()?;
+    let rings = loaded.take_rings()?;
     let child = child::spawn(&arguments.command, &rendezvous.environment(), loaded.adopt_program()?, run_as);
     // A run that did not begin leaves nothing behind.
     let (child, folder) = match child {
@@ -140,7 +144,7 @@ fn start(
     let progress = Progress::start(!arguments.json);
     let outlet = Outlet::start(Sinks::new(folder, exporter, wall, progress))?;
     let pairing = Pairing::new(identity.run_id);
-    let pump = Pump::new(edges, events);
+    let pump = Pump::new(rings);
     Ok((Session { loaded, pump, pairing, rendezvous, outlet, cost, guest, identity, started }, child))
 }
 
@@ -204,6 +208,7 @@ async fn observe(mut session: Session, mut child: Child, arguments: &RunArgument
             _ = ticks.tick() => {}
             Ok(mut ready) = rings[0].readable() => ready.clear_ready(),
             Ok(mut ready) = rings[1].readable() => ready.clear_ready(),
+            Ok(mut ready) = rings[2].readable() => ready.clear_ready(),
             _ = samples.tick() => session.outlet.sample(cost::sample(session.pump.edges_read)),
             _ = clocks.tick() => session.outlet.clock(ClockPair::now()),
             Some(peer) = session.rendezvous.next() => {
@@ -258,8 +263,8 @@ impl Session {
 }
 
 /// The rings' descriptors, to wait for; the pump keeps the rings.
-fn ring_watchers(pump: &Pump) -> anyhow::Result<[AsyncFd<OwnedFd>; 2]> {
-    let [edges, events] = pump.rings();
+fn ring_watchers(pump: &Pump) -> anyhow::Result<[AsyncFd<OwnedFd>; 3]> {
+    let [edges, events, waits] = pump.rings();
     let watch = |fd: RawFd| -> anyhow::Result<AsyncFd<OwnedFd>> {
         // SAFETY: the descriptor is open, the pump owns it.
         let fd = unsafe { std::os::fd::BorrowedFd::borrow_raw(fd) };
@@ -267,7 +272,7 @@ fn ring_watchers(pump: &Pump) -> anyhow::Result<[AsyncFd<OwnedFd>; 2]> {
         // SAFETY: the value owns its descriptor, which stays open and the same as long as it is watched.
         Ok(unsafe { AsyncFd::register_with_interest(fd, tokio::io::Interest::READABLE) }?)
     };
-    Ok([watch(edges.as_raw_fd())?, watch(events.as_raw_fd())?])
+    Ok([watch(edges.as_raw_fd())?, watch(events.as_raw_fd())?, watch(waits.as_raw_fd())?])
 }
 
 fn every(period: Duration) -> Interval {

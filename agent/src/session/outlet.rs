@@ -94,6 +94,7 @@ impl Sinks {
             Output::Request(request) => self.request(Arc::new(request)),
             Output::Thread(thread) => self.folder.append_thread(&thread),
             Output::Mark(mark) => self.folder.append_mark(&mark),
+            Output::Wait(wait) => self.folder.append_wait(&wait),
         }
     }
 
@@ -167,7 +168,7 @@ impl Outlet {
         {
             let rows = outputs.iter().map(|output| match output {
                 Output::Request(request) => request.phases.len() as u64,
-                Output::Thread(_) | Output::Mark(_) => 1,
+                Output::Thread(_) | Output::Mark(_) | Output::Wait(_) => 1,
             });
             self.rows_lost += rows.sum::<u64>();
         }

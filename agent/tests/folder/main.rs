@@ -76,7 +76,7 @@ fn columns_are_these() {
 fn the_closed_form_has_the_documented_columns() {
     let parent = tempfile::tempdir().unwrap();
     let closed = close(create(parent.path(), manifest()));
-    for table in ["phases", "threads", "samples", "marks"] {
+    for table in ["phases", "threads", "samples", "marks", "waits"] {
         let file = fs::File::open(closed.path.join(format!("{table}.parquet"))).unwrap();
         let reader = parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder::try_new(file).unwrap();
         let found: Vec<_> = reader.schema().fields().iter().map(|field| field.name().clone()).collect();
@@ -121,7 +121,14 @@ fn a_folder_is_for_its_user_only() {
     let running = check(folder.path());
     assert_eq!(
         running,
-        ["manifest.json", "marks.arrows", "phases.arrows", "samples.arrows", "threads.arrows"]
+        [
+            "manifest.json",
+            "marks.arrows",
+            "phases.arrows",
+            "samples.arrows",
+            "threads.arrows",
+            "waits.arrows"
+        ]
     );
     let closed = close(folder);
     let names = check(&closed.path);
@@ -133,7 +140,8 @@ fn a_folder_is_for_its_user_only() {
             "marks.parquet",
             "phases.parquet",
             "samples.parquet",
-            "threads.parquet"
+            "threads.parquet",
+            "waits.parquet"
         ]
     );
     check(&closed.path.join("histograms"));

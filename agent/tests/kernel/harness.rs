@@ -80,6 +80,11 @@ impl Case {
         self
     }
 
+    pub(crate) fn wait_threshold(mut self, threshold: Duration) -> Self {
+        self.options.wait_threshold = threshold;
+        self
+    }
+
     pub(crate) fn until(mut self, until: Until) -> Self {
         self.until = until;
         self
@@ -161,7 +166,7 @@ struct Run {
 
 impl Run {
     fn start(case: Case, mut loaded: Loaded) -> Self {
-        let (edges, events) = loaded.take_rings().expect("the rings are there once");
+        let rings = loaded.take_rings().expect("the rings are there once");
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
         let rendezvous = Rendezvous::open(None).expect("a socket can be made");
         let mut command =
@@ -174,7 +179,7 @@ impl Run {
             case,
             loaded,
             rendezvous,
-            pump: Pump::new(edges, events),
+            pump: Pump::new(rings),
             pairing: Pairing::new([7; 16]),
             child: Program(child),
             folder,
@@ -244,7 +249,7 @@ impl Run {
 
     async fn follow(mut self) -> Seen {
         let rings = self.pump.rings().map(|ring| ring.as_fd().try_clone_to_owned());
-        let [edges, events] = rings.map(|ring| {
+        let [edges, events, waits] = rings.map(|ring| {
             let ring: OwnedFd = ring.expect("descriptors are left");
             // SAFETY: an OwnedFd names the same open descriptor for as long as it lives.
             unsafe { AsyncFd::register(ring) }.expect("a ring can be waited for")
@@ -260,6 +265,7 @@ impl Run {
                 }
                 ready = edges.readable() => { ready.expect("the ring is open").clear_ready(); self.pump(); }
                 ready = events.readable() => { ready.expect("the ring is open").clear_ready(); self.pump(); }
+                ready = waits.readable() => { ready.expect("the ring is open").clear_ready(); self.pump(); }
                 _ = tick.tick() => self.pump(),
             }
             if let Some(status) = self.child.0.try_wait().expect("the program is ours") {
@@ -317,6 +323,7 @@ impl Run {
             processes: Vec::new(),
             threads: Vec::new(),
             marks: Vec::new(),
+            waits: Vec::new(),
             kernel: self.loaded.losses().expect("the counters can be read"),
             pairing: self.pairing.losses,
             undecodable: self.pump.undecodable,

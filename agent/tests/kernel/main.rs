@@ -15,3 +15,4 @@ mod lives;
 mod reader;
 mod seen;
 mod throttle;
+mod waits;

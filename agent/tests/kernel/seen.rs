@@ -2,12 +2,14 @@
 //!
 //! It judges nothing of a single case.
 
-use std::{os::unix::process::ExitStatusExt as _, process::ExitStatus};
+use std::{collections::HashMap, os::unix::process::ExitStatusExt as _, process::ExitStatus};
 
 use guestscope::{
     health::KernelLosses,
-    phase::{Mark, PairingLosses, Phase, PhaseKind, Request, Thread, pairing::Output},
+    phase::{Accounts, Mark, PairingLosses, Phase, PhaseKind, Request, Thread, Wait, pairing::Output},
 };
+
+use guestscope_ebpf::Account;
 
 use crate::book::Book;
 
@@ -21,6 +23,7 @@ pub(crate) struct Seen {
     pub(crate) processes: Vec<Phase>,
     pub(crate) threads: Vec<Thread>,
     pub(crate) marks: Vec<Mark>,
+    pub(crate) waits: Vec<Wait>,
     pub(crate) kernel: KernelLosses,
     pub(crate) pairing: PairingLosses,
     pub(crate) undecodable: u64,
@@ -42,6 +45,7 @@ impl Seen {
                 Output::Request(request) => self.requests.push(request),
                 Output::Thread(thread) => self.threads.push(thread),
                 Output::Mark(mark) => self.marks.push(mark),
+                Output::Wait(wait) => self.waits.push(wait),
             }
         }
     }
@@ -57,12 +61,37 @@ impl Seen {
                 check_phase(phase, request);
             }
         }
+        self.check_waits();
         for process in &self.processes {
             assert_eq!(process.accounts.total_ns(), process.duration_ns, "{process:?}");
         }
         for thread in &self.threads {
             assert_eq!(thread.accounts.total_ns(), thread.end_ns - thread.id.born_ns, "{thread:?}");
         }
+    }
+
+    /// What waits hold is in the accounts of their request.
+    fn check_waits(&self) {
+        let mut sums: HashMap<u64, Accounts> = HashMap::new();
+        for wait in &self.waits {
+            let Some(root) = wait.root else { continue };
+            let sum = &mut sums.entry(root).or_default().0;
+            sum[wait.account as usize] += wait.blocked_ns;
+            sum[Account::Throttled as usize] += wait.throttled_ns;
+            sum[Account::Runq as usize] += wait.runq_ns();
+        }
+        for (root, sum) in sums {
+            let request = self.requests.iter().find(|request| request.root().id == root);
+            let Some(request) = request else { continue };
+            let whole = request.root().accounts;
+            assert!(sum.0.iter().zip(whole.0).all(|(part, whole)| *part <= whole), "{sum:?} of {request:?}");
+        }
+    }
+
+    /// The waits in the request of this number.
+    pub(crate) fn waits_in(&self, number: u64) -> Vec<&Wait> {
+        let root = self.request(number).id;
+        self.waits.iter().filter(|wait| wait.root == Some(root)).collect()
     }
 
     /// Nothing was lost, in the kernel or in pairing.

@@ -1,7 +1,7 @@
 //! Garbage in: records of any bytes, and records that are nearly right. Nothing may panic (these tests run with
 //! overflow checks), every phase that began comes out once, and sums hold.
 
-use guestscope_ebpf::{EdgeRecord, Kind, TOKEN_CHILD_BITS, TaskRecord, ledger::Ledger};
+use guestscope_ebpf::{EdgeRecord, Kind, TOKEN_CHILD_BITS, TaskRecord, WaitRecord, ledger::Ledger};
 use proptest::{collection::vec, prelude::*};
 
 use super::{check_invariants, phases};
@@ -18,15 +18,17 @@ fn word() -> impl Strategy<Value = u64> {
 
 /// A record of any bytes, but of a known kind and the length of that kind.
 fn any_record() -> impl Strategy<Value = Record> {
-    let kind = prop_oneof![5 => Just(1), 1 => 2..=4_u32];
-    // Eleven words, over and over: an edge has 42, so each field meets any of them, and drawing stays cheap.
+    let kind = prop_oneof![5 => Just(1), 1 => 2..=5_u32];
+    // Eleven words, over and over: an edge has 50, so each field meets any of them, and drawing stays cheap.
     (kind, vec(word(), 11)).prop_map(|(kind, words)| {
         let words = words.into_iter().cycle().take(size_of::<EdgeRecord>() / 8);
         let mut bytes: Vec<u8> = words.flat_map(u64::to_ne_bytes).collect();
         bytes[..4].copy_from_slice(&kind.to_ne_bytes());
-        if kind != Kind::Edge as u32 {
-            bytes.truncate(size_of::<TaskRecord>());
-        }
+        bytes.truncate(match Kind::from_number(kind) {
+            Some(Kind::Edge) => size_of::<EdgeRecord>(),
+            Some(Kind::Wait) => size_of::<WaitRecord>(),
+            _ => size_of::<TaskRecord>(),
+        });
         decode(&bytes).expect("kind and length are right")
     })
 }
@@ -56,6 +58,11 @@ fn meeting_record() -> impl Strategy<Value = Record> {
                         task.header.time_ns = time_ns;
                         Record::Task(kind, task)
                     }
+                    Record::Wait(mut wait) => {
+                        (wait.tid, wait.tgid, wait.born_ns) = (tid, tgid, born_ns);
+                        wait.header.time_ns = time_ns;
+                        Record::Wait(wait)
+                    }
                 }
             },
         )
@@ -65,19 +72,13 @@ fn check(records: &[Record], ledgers: &[Ledger], stop_ns: u64) -> Result<(), Tes
     let mut pairing = Pairing::new([1; 16]);
     let mut begun = 0;
     for record in records {
-        match record {
-            Record::Edge(edge) => {
-                begun += usize::from(matches!(edge.operation as u8, 1 | 2));
-                pairing.edge(edge);
-            }
-            Record::Task(kind, task) => pairing.task(*kind, task),
+        if let Record::Edge(edge) = record {
+            begun += usize::from(matches!(edge.operation as u8, 1 | 2));
         }
+        pairing.record(record);
     }
     // Ledgers of threads that are known, of others, and twice.
-    let known = records.iter().map(|record| match record {
-        Record::Edge(edge) => edge.ledger,
-        Record::Task(_, task) => task.ledger,
-    });
+    let known = records.iter().map(ledger_of);
     let ledgers: Vec<Ledger> = known.take(5).chain(ledgers.iter().copied()).collect();
     pairing.stop(stop_ns, &ledgers);
     let outputs = pairing.take();
@@ -90,10 +91,17 @@ fn check(records: &[Record], ledgers: &[Ledger], stop_ns: u64) -> Result<(), Tes
 }
 
 fn any_ledger() -> impl Strategy<Value = Ledger> {
-    meeting_record().prop_map(|record| match record {
+    meeting_record().prop_map(|record| ledger_of(&record))
+}
+
+fn ledger_of(record: &Record) -> Ledger {
+    match record {
         Record::Edge(edge) => edge.ledger,
         Record::Task(_, task) => task.ledger,
-    })
+        Record::Wait(wait) => {
+            Ledger { tid: wait.tid, tgid: wait.tgid, born_ns: wait.born_ns, ..Ledger::EMPTY }
+        }
+    }
 }
 
 proptest! {

@@ -13,6 +13,7 @@ mod properties;
 mod requests;
 mod script;
 mod traces;
+mod waits;
 
 use super::{Phase, PhaseKind, pairing::Output};
 
@@ -29,7 +30,7 @@ fn phases(outputs: &[Output]) -> impl Iterator<Item = &Phase> {
         .iter()
         .filter_map(|output| match output {
             Output::Request(request) => Some(&request.phases),
-            Output::Thread(_) | Output::Mark(_) => None,
+            Output::Thread(_) | Output::Mark(_) | Output::Wait(_) => None,
         })
         .flatten()
 }
@@ -54,6 +55,9 @@ fn check_invariants(outputs: &[Output]) {
         }
     }
     for output in outputs {
+        if let Output::Wait(wait) = output {
+            assert!(wait.blocked_ns + wait.throttled_ns <= wait.duration_ns, "{wait:?}");
+        }
         let Output::Request(request) = output else { continue };
         let root = request.root();
         assert!(matches!(root.kind, PhaseKind::Request | PhaseKind::Process) && root.parent.is_none());

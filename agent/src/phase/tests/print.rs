@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::phase::{
-    Accounts, COUNT_NAMES, Counts, Ending, Phase, PhaseKind, Request, ThreadId,
+    Accounts, COUNT_NAMES, Counts, Ending, Phase, PhaseKind, Request, ThreadId, Wait,
     pairing::{Output, Pairing},
 };
 
@@ -28,6 +28,7 @@ pub(super) fn outputs(outputs: &[Output], pairing: &Pairing) -> String {
                 let of = mark.phase.map_or_else(|| "outside".to_owned(), |id| format!("in phase {id}"));
                 rows.push([format!("mark {}", mark.name), on(mark.thread), mark.time_ns.to_string(), of]);
             }
+            Output::Wait(wait) => rows.push(waited(wait)),
         }
     }
     let widths: Vec<usize> =
@@ -46,6 +47,18 @@ pub(super) fn outputs(outputs: &[Output], pairing: &Pairing) -> String {
         let _ = writeln!(text, "losses: {lost}");
     }
     text
+}
+
+fn waited(wait: &Wait) -> [String; 4] {
+    let of = match (wait.phase, wait.root) {
+        (Some(phase), Some(root)) => format!("in phase {phase} of {root}"),
+        _ => "outside".to_owned(),
+    };
+    let woken = wait.waker_tid.map_or(String::new(), |tid| format!("woken by {tid}"));
+    let blocked = note(wait.account.name(), wait.blocked_ns);
+    let details = [of, blocked, note("runq", wait.runq_ns()), note("throttled", wait.throttled_ns), woken];
+    let span = format!("{}..{}", wait.start_ns, wait.start_ns + wait.duration_ns);
+    [format!("wait behind {}", wait.ran_before_comm), on(wait.thread), span, join(&details)]
 }
 
 fn row(phase: &Phase, request: &Request) -> [String; 4] {

@@ -42,12 +42,7 @@ enum Finish {
 }
 
 fn feed(pairing: &mut Pairing, model: &mut Model) -> Vec<Output> {
-    for record in model.records.drain(..) {
-        match record {
-            Record::Edge(edge) => pairing.edge(&edge),
-            Record::Task(kind, task) => pairing.task(kind, &task),
-        }
-    }
+    model.records.drain(..).for_each(|record| pairing.record(&record));
     pairing.take()
 }
 
@@ -186,7 +181,7 @@ proptest! {
         let mut last_numbers: HashMap<u32, (u32, u32)> = HashMap::new();
         for (record, lost) in model.records.iter().zip(lost.iter().cycle()) {
             match record {
-                Record::Task(kind, task) => pairing.task(*kind, task),
+                Record::Task(..) | Record::Wait(_) => pairing.record(record),
                 Record::Edge(_) if *lost => {}
                 Record::Edge(edge) => {
                     begun += usize::from(matches!(edge.operation as u8, 1 | 2));

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 
 use guestscope_ebpf::{
     Account, COMM_BYTES, EDGE_NAME_UNREADABLE, EDGE_TORN, EXIT_REPLACED, EdgeRecord, FORK_ADOPTED, Header,
-    Kind, NAME_BYTES, Operation, TaskRecord,
+    Kind, NAME_BYTES, Operation, TaskRecord, WaitRecord,
     ledger::{Ledger, RUNNING},
 };
 
@@ -163,6 +163,32 @@ impl Live {
     }
 }
 
+/// A wait that ends here: `ACCOUNT from=TIME ready=TIME throttled=NS waker=THREAD`, each but the first with a default.
+fn wait_record(line: &Line<'_>, ledger: &Ledger) -> WaitRecord {
+    let number = |key: &str, or: u64| line.value(key).map_or(or, |value| value.parse().unwrap());
+    let account = Account::ALL.into_iter().find(|account| account.name() == line.words[0]);
+    let left_ns = number("from=", line.time_ns);
+    WaitRecord {
+        header: Header { kind: Kind::Wait as u32, flags: 0, time_ns: line.time_ns },
+        born_ns: ledger.born_ns,
+        left_ns,
+        ready_ns: number("ready=", left_ns),
+        throttled_ns: number("throttled=", 0),
+        tid: ledger.tid,
+        tgid: ledger.tgid,
+        waker_tid: number("waker=", 0) as u32,
+        replaced_by_tid: 0,
+        ran_before_tid: 77,
+        ran_before_tgid: 77,
+        left_cpu: 0,
+        cpu: 1,
+        syscall: 0xffff,
+        account: account.map_or(200, |account| account as u8),
+        reserved: 0,
+        ran_before_comm: *b"stress\0\0\0\0\0\0\0\0\0\0",
+    }
+}
+
 impl World {
     /// Plays every line; yields what came out.
     pub(super) fn play(&mut self, text: &str) -> Vec<Output> {
@@ -192,10 +218,7 @@ impl World {
     }
 
     fn feed(&mut self, record: &Record) {
-        match record {
-            Record::Edge(edge) => self.pairing.edge(edge),
-            Record::Task(kind, task) => self.pairing.task(*kind, task),
-        }
+        self.pairing.record(record);
     }
 
     fn event(&mut self, line: &Line<'_>) {
@@ -208,6 +231,9 @@ impl World {
                 self.task(line, Kind::Fork, 0, other);
             }
             "exec" => self.exec(line),
+            "wait" => {
+                self.deliver(line, &Record::Wait(wait_record(line, &self.threads[&line.number].ledger)))
+            }
             "exit" => {
                 self.task(line, Kind::Exit, 0, (0, 0, 0));
                 self.threads.remove(&line.number);

@@ -61,8 +61,9 @@ const fn loss(key: &'static str, count: u64, what: [&'static str; 2], meaning: &
     Loss { key, count, what, meaning }
 }
 
-fn kernel_losses(losses: KernelLosses) -> [Loss; 6] {
-    let KernelLosses { edges, task_events, tasks_missed, edges_torn, stale_slots, unknown_abi } = losses;
+fn kernel_losses(losses: KernelLosses) -> [Loss; 7] {
+    let KernelLosses { edges, task_events, tasks_missed, edges_torn, stale_slots, unknown_abi, waits } =
+        losses;
     let (edge, tasks) = (["edge", "edges"], ["fork, exec or exit", "forks, execs or exits"]);
     let no_room = "for which the ring had no room: phases may be missing";
     let torn = "that switches tore: times around them are uncertain";
@@ -73,6 +74,7 @@ fn kernel_losses(losses: KernelLosses) -> [Loss; 6] {
         loss("kernel_edges_torn", edges_torn, edge, torn),
         loss("kernel_stale_slots", stale_slots, ["thread", "threads"], "whose end was not seen"),
         loss("kernel_unknown_abi", unknown_abi, edge, "from a marker library that this agent does not know"),
+        loss("kernel_waits", waits, ["long wait", "long waits"], "without a row: the ring had no room"),
     ]
 }
 

@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::{
     analyze::{Excess, Group, Headline, ProcessRow, Quantiles, Row, RowKind, Slow, Summary, Sums},
     health::{AgentCost, Health, Verdict},
-    phase::COUNT_NAMES,
+    phase::{COUNT_NAMES, Wait},
 };
 
 use super::{
@@ -110,6 +110,21 @@ struct SlowJson<'a> {
     latency_ns: u64,
     excess_ns: i64,
     parts: Vec<ExcessJson<'a>>,
+    longest_wait: Option<WaitJson<'a>>,
+}
+
+#[derive(Serialize)]
+struct WaitJson<'a> {
+    start_ns: u64,
+    duration_ns: u64,
+    account: &'static str,
+    blocked_ns: u64,
+    throttled_ns: u64,
+    runq_ns: u64,
+    cpu: u32,
+    waker_tid: Option<u32>,
+    ran_before_pid: u32,
+    ran_before: &'a str,
 }
 
 #[derive(Serialize)]
@@ -248,6 +263,22 @@ fn slow(slow: &Slow) -> SlowJson<'_> {
         latency_ns: slow.latency_ns,
         excess_ns: slow.excess_ns,
         parts: slow.parts.iter().map(excess).collect(),
+        longest_wait: slow.longest_wait.as_ref().map(wait),
+    }
+}
+
+fn wait(wait: &Wait) -> WaitJson<'_> {
+    WaitJson {
+        start_ns: wait.start_ns,
+        duration_ns: wait.duration_ns,
+        account: wait.account.name(),
+        blocked_ns: wait.blocked_ns,
+        throttled_ns: wait.throttled_ns,
+        runq_ns: wait.runq_ns(),
+        cpu: wait.cpu,
+        waker_tid: wait.waker_tid,
+        ran_before_pid: wait.ran_before_tgid,
+        ran_before: &wait.ran_before_comm,
     }
 }
 

@@ -2,11 +2,13 @@
 //!
 //! Yields lines on a page. Parts that are not shown are summed up as `rest`, so that a line adds up.
 
+use guestscope_ebpf::Account;
+
 use crate::analyze::{Cause, Group, Slow};
 
 use super::{
     findings::path_name,
-    page::{Emphasis, Page, Piece},
+    page::{Emphasis, Page, Piece, words},
     text::{left, right, width},
     units::{counted, difference, duration, hex, percent, thousands},
 };
@@ -40,6 +42,9 @@ pub(super) fn slowest(page: &mut Page, group: &Group) {
             page.wrapped(&[], 6, parts);
         } else {
             page.wrapped(&[line], indent, parts);
+        }
+        if let Some(text) = longest_wait(slow) {
+            page.wrapped(&[], 6, words(&page.fit(&text, 200), Emphasis::Faint));
         }
     }
     let (typical, of) = (duration(group.typical_ns), thousands(group.typical_of));
@@ -85,6 +90,25 @@ fn parts(page: &Page, slow: &Slow) -> Vec<Piece> {
         words.push(Piece::from(format!("rest {}", difference(rest as i64))));
     }
     words
+}
+
+/// The longest wait and who had the CPU meanwhile, where it is a tenth of the excess or more.
+fn longest_wait(slow: &Slow) -> Option<String> {
+    let wait = slow.longest_wait.as_ref()?;
+    let excess_ns = u64::try_from(slow.excess_ns).ok()?;
+    if wait.duration_ns < excess_ns / 10 {
+        return None;
+    }
+    let (account, ns) = wait.mainly();
+    let who = match (account, wait.ran_before_tid, wait.waker_tid) {
+        (Account::Runq, 1.., _) => {
+            format!(" on CPU {} behind {} (pid {})", wait.cpu, wait.ran_before_comm, wait.ran_before_tgid)
+        }
+        (Account::Runq | Account::Throttled, ..) => format!(" on CPU {}", wait.cpu),
+        (_, _, Some(waker)) => format!(", ended by thread {waker}"),
+        _ => String::new(),
+    };
+    Some(format!("longest wait: {} {}{who}", account.name(), duration(ns)))
 }
 
 /// Notes on what the table and the shares cannot show.

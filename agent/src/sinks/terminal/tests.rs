@@ -15,7 +15,7 @@ use super::{health_lines, text, *};
 use crate::{
     analyze::samples::{Sample, Step, inference, process, renamed},
     health::{ExportHealth, Fidelity, Health},
-    phase::{Ending, Request},
+    phase::{Ending, Request, ThreadId, Wait},
 };
 
 #[test]
@@ -32,6 +32,47 @@ fn ordinary_run() {
     };
     let text = render_summary(&summary_of(&inference(200)), &healthy(), &with_quota, Style::PLAIN);
     assert_snapshot!(text.lines().take(3).collect::<Vec<_>>().join("\n"));
+}
+
+#[test]
+fn the_longest_wait_stands_below_its_request() {
+    let mut summary = summary_of(&inference(200));
+    let ids: Vec<u64> = summary.groups[0].slowest.iter().map(|slow| slow.id).collect();
+    let waits = [
+        wait(ids[0], Account::Runq, [0, 29_900_000, 1_000_000], "stress-ng"),
+        wait(ids[0], Account::Lock, [8_100_000, 0, 0], "python"),
+        wait(ids[1], Account::Runq, [0, 0, 11_900_000], "stress-ng\u{1b}[2J"),
+        wait(ids[2], Account::Lock, [8_100_000, 0, 1_000], "swapper/0"),
+        wait(ids[3], Account::Lock, [100_000, 0, 0], "too short to matter"),
+        wait(u64::MAX, Account::Lock, [100_000_000, 0, 0], "in another request"),
+    ];
+    let Ok(()) = summary.add_waits(waits.into_iter().map(Ok::<_, std::convert::Infallible>));
+    let text = render_summary(&summary, &healthy(), &facts(), UNICODE);
+    let table = text.split("\n\n").find(|part| part.starts_with("slowest"));
+    assert_snapshot!(table.unwrap());
+}
+
+/// Of the request with this id; blocked, throttled and in the run queue for so many ns.
+fn wait(root: u64, account: Account, times: [u64; 3], behind: &str) -> Wait {
+    let [blocked_ns, throttled_ns, runq_ns] = times;
+    Wait {
+        phase: Some(root),
+        root: Some(root),
+        thread: ThreadId::default(),
+        start_ns: 0,
+        duration_ns: blocked_ns + throttled_ns + runq_ns,
+        account,
+        blocked_ns,
+        throttled_ns,
+        syscall: None,
+        left_cpu: 0,
+        cpu: 1,
+        waker_tid: (blocked_ns > 0).then_some(4711),
+        replaced_by_tid: 0,
+        ran_before_tid: 991,
+        ran_before_tgid: 990,
+        ran_before_comm: behind.into(),
+    }
 }
 
 #[test]

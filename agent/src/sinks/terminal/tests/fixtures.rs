@@ -95,6 +95,7 @@ pub(super) fn lossy() -> Health {
             edges_torn: 4,
             stale_slots: 5,
             unknown_abi: 6,
+            waits: 7,
         },
         pairing: PairingLosses {
             edges_lost: 7,

@@ -1,0 +1,101 @@
+//! Long waits: off-CPU intervals of a thread, with the phase that they lie in and who ran meanwhile.
+//!
+//! Yields values from records. A wait explains time that the accounts of its phase hold already; nothing is added up here.
+
+use std::sync::Arc;
+
+use guestscope_ebpf::{Account, WaitRecord};
+
+use super::{
+    ThreadId,
+    pairing::{Output, Pairing},
+    thread::comm,
+};
+
+/// What stands in a record for no syscall.
+const NO_SYSCALL: u16 = 0xffff;
+
+/// A thread was off the CPU for longer than the threshold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wait {
+    /// The `id` of the phase that was innermost on the thread.
+    pub phase: Option<u64>,
+    /// The `id` of that phase's request.
+    pub root: Option<u64>,
+    /// Whose wait.
+    pub thread: ThreadId,
+    /// When it left a CPU: CLOCK_MONOTONIC, ns.
+    pub start_ns: u64,
+    /// Until it was on a CPU again, ns.
+    pub duration_ns: u64,
+    /// What it left the CPU for: [`Account::Runq`] where it could have gone on.
+    pub account: Account,
+    /// For how long it waited for that, ns.
+    pub blocked_ns: u64,
+    /// For how long its group was out of quota afterwards, ns.
+    pub throttled_ns: u64,
+    /// The syscall that it waited in, by its number.
+    pub syscall: Option<u32>,
+    /// The CPU that it left.
+    pub left_cpu: u32,
+    /// The CPU that it got.
+    pub cpu: u32,
+    /// The thread that began to wake it.
+    pub waker_tid: Option<u32>,
+    /// The thread that got the CPU which it left; 0 is the idle task.
+    pub replaced_by_tid: u32,
+    /// The thread that had the CPU which it got, until then; 0 is the idle task.
+    pub ran_before_tid: u32,
+    /// Of which process.
+    pub ran_before_tgid: u32,
+    /// And its name.
+    pub ran_before_comm: Arc<str>,
+}
+
+impl Wait {
+    /// For how long it could have run and had no CPU, though its group had quota, ns.
+    pub fn runq_ns(&self) -> u64 {
+        self.duration_ns - self.blocked_ns - self.throttled_ns
+    }
+
+    /// What most of it was, and how long that took.
+    pub fn mainly(&self) -> (Account, u64) {
+        let parts = [
+            (Account::Runq, self.runq_ns()),
+            (Account::Throttled, self.throttled_ns),
+            (self.account, self.blocked_ns),
+        ];
+        parts.into_iter().max_by_key(|part| part.1).unwrap_or(parts[0])
+    }
+}
+
+impl Pairing {
+    /// A thread waited for long.
+    pub fn wait(&mut self, record: &WaitRecord) {
+        let thread = ThreadId { tid: record.tid, tgid: record.tgid, born_ns: record.born_ns };
+        let phase = self.threads.get(&thread).and_then(|state| state.stack.last().copied());
+        let root = phase.and_then(|phase| self.open.get(&phase)).map(|open| open.root);
+        // What a damaged record claims is cut to the wait, so that its parts never make more than it.
+        let duration_ns = record.header.time_ns.saturating_sub(record.left_ns);
+        let blocked_ns = record.ready_ns.saturating_sub(record.left_ns).min(duration_ns);
+        let throttled_ns = record.throttled_ns.min(duration_ns - blocked_ns);
+        self.outputs.push(Output::Wait(Wait {
+            phase,
+            root,
+            thread,
+            start_ns: record.left_ns,
+            duration_ns,
+            account: Account::ALL.get(usize::from(record.account)).copied().unwrap_or(Account::Other),
+            blocked_ns,
+            throttled_ns,
+            syscall: (record.syscall != NO_SYSCALL).then(|| u32::from(record.syscall)),
+            left_cpu: u32::from(record.left_cpu),
+            cpu: u32::from(record.cpu),
+            waker_tid: (record.waker_tid != 0).then_some(record.waker_tid),
+            replaced_by_tid: record.replaced_by_tid,
+            ran_before_tid: record.ran_before_tid,
+            ran_before_tgid: record.ran_before_tgid,
+            ran_before_comm: comm(&record.ran_before_comm).into(),
+        }));
+    }
+}

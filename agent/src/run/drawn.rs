@@ -1,0 +1,161 @@
+//! Rows that tests draw: anything that a program, a kernel or a damaged record could put into a folder.
+
+use guestscope_ebpf::{ACCOUNTS, Account};
+use proptest::{collection::vec, option, prelude::*};
+
+use super::Sample;
+use crate::phase::{
+    Accounts, COUNT_NAMES, Counts, Ending, Mark, Phase, PhaseKind, Request, Thread, ThreadId, TraceIds, Wait,
+};
+
+fn thread_id() -> impl Strategy<Value = ThreadId> {
+    any::<(u32, u32, u64)>().prop_map(|(tid, tgid, born_ns)| ThreadId { tid, tgid, born_ns })
+}
+
+fn counts() -> impl Strategy<Value = Counts> {
+    any::<[u64; COUNT_NAMES.len()]>().prop_map(Counts::from_array)
+}
+
+fn trace() -> impl Strategy<Value = TraceIds> {
+    any::<([u8; 16], [u8; 8], Option<[u8; 8]>, bool)>().prop_map(
+        |(trace_id, span_id, parent_span_id, parent_is_remote)| TraceIds {
+            trace_id,
+            span_id,
+            parent_span_id,
+            parent_is_remote,
+        },
+    )
+}
+
+fn phase() -> impl Strategy<Value = Phase> {
+    let kind = prop_oneof![Just(PhaseKind::Phase), Just(PhaseKind::Queue), Just(PhaseKind::Process)];
+    let ending = prop_oneof![
+        Just(Ending::Ended),
+        Just(Ending::ThreadExited),
+        Just(Ending::Exec),
+        Just(Ending::Lost),
+        Just(Ending::ObservationStopped)
+    ];
+    let name = prop_oneof![
+        Just(String::new()),
+        Just("inference".to_owned()),
+        Just("warmup".to_owned()),
+        any::<String>()
+    ];
+    let numbers = any::<[u64; 5]>();
+    (kind, ending, name, thread_id(), numbers, any::<bool>(), any::<[u64; 11]>(), counts(), trace()).prop_map(
+        |(kind, ending, name, thread, numbers, name_damaged, accounts, counts, trace)| {
+            let [request, start_ns, duration_ns, suspended_ns, edges_lost] = numbers;
+            Phase {
+                id: 0,
+                parent: None,
+                root: 0,
+                kind,
+                name: name.into(),
+                name_damaged,
+                request,
+                thread,
+                start_ns,
+                duration_ns,
+                suspended_ns,
+                accounts: Accounts(accounts),
+                counts,
+                trace,
+                ending,
+                edges_lost,
+            }
+        },
+    )
+}
+
+/// Requests with the numbers that the agent gives: ids from 1, the outermost phase first.
+pub(super) fn requests() -> impl Strategy<Value = Vec<Request>> {
+    vec(vec(phase(), 1..5), 0..12).prop_map(|mut requests| {
+        let mut id = 0;
+        for phases in &mut requests {
+            let root = id + 1;
+            for phase in phases.iter_mut() {
+                id += 1;
+                (phase.id, phase.root) = (id, root);
+                phase.parent = (id != root).then_some(root);
+            }
+            phases[0].kind = PhaseKind::Request;
+        }
+        requests.into_iter().map(|phases| Request { phases }).collect()
+    })
+}
+
+pub(super) fn threads() -> impl Strategy<Value = Vec<Thread>> {
+    let thread =
+        (thread_id(), any::<String>(), any::<[u64; 2]>(), any::<[u64; 11]>(), counts(), any::<bool>());
+    vec(
+        thread.prop_map(|(id, comm, [end_ns, phases], accounts, counts, exited)| Thread {
+            id,
+            comm: comm.into(),
+            end_ns,
+            accounts: Accounts(accounts),
+            counts,
+            phases,
+            exited,
+        }),
+        0..5,
+    )
+}
+
+pub(super) fn samples() -> impl Strategy<Value = Vec<Sample>> {
+    let sample = (any::<[u64; 4]>(), any::<[Option<u64>; 4]>());
+    vec(
+        sample.prop_map(|([time_ns, agent_cpu_ns, agent_rss_bytes, edges_read], optional)| {
+            let [psi_cpu_some_us, psi_memory_some_us, psi_io_some_us, steal_ms] = optional;
+            Sample {
+                time_ns,
+                agent_cpu_ns,
+                agent_rss_bytes,
+                psi_cpu_some_us,
+                psi_memory_some_us,
+                psi_io_some_us,
+                steal_ms,
+                edges_read,
+            }
+        }),
+        0..5,
+    )
+}
+
+pub(super) fn marks() -> impl Strategy<Value = Vec<Mark>> {
+    let mark = (thread_id(), any::<String>(), any::<u64>(), option::of(any::<u64>()));
+    let mark =
+        mark.prop_map(|(thread, name, time_ns, phase)| Mark { thread, name: name.into(), time_ns, phase });
+    vec(mark, 0..5)
+}
+
+pub(super) fn waits() -> impl Strategy<Value = Vec<Wait>> {
+    let ids = any::<(Option<u64>, Option<u64>, Option<u32>, Option<u32>)>();
+    let times = (0..1_u64 << 40, 0..1_u64 << 40, 0..1_u64 << 40, any::<u64>());
+    let account = (0..ACCOUNTS).prop_map(|account| Account::ALL[account]);
+    let wait = (thread_id(), ids, times, account, any::<[u32; 5]>(), any::<String>());
+    let wait = wait.prop_map(|(thread, (phase, root, syscall, waker_tid), times, account, numbers, name)| {
+        let (blocked_ns, throttled_ns, runq_ns, start_ns) = times;
+        let [left_cpu, cpu, replaced_by_tid, ran_before_tid, ran_before_tgid] = numbers;
+        let duration_ns = blocked_ns + throttled_ns + runq_ns;
+        Wait {
+            phase,
+            root,
+            thread,
+            start_ns,
+            duration_ns,
+            account,
+            blocked_ns,
+            throttled_ns,
+            syscall,
+            left_cpu,
+            cpu,
+            waker_tid,
+            replaced_by_tid,
+            ran_before_tid,
+            ran_before_tgid,
+            ran_before_comm: name.into(),
+        }
+    });
+    vec(wait, 0..5)
+}

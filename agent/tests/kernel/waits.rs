@@ -1,0 +1,73 @@
+//! Long waits, one by one: as many as were provoked, with what they were for and who ran meanwhile.
+
+use std::time::Duration;
+
+use guestscope_ebpf::Account;
+
+use crate::{
+    accounts::compared,
+    agreement::{self, up_to_three_times},
+    harness::Case,
+};
+
+#[test]
+fn each_long_sleep_is_a_wait_in_its_phase() {
+    up_to_three_times(|| {
+        let Some(seen) = compared(Case::new("sleep"), "sleep", 1, 0) else { return };
+        let calls = seen.book.fact("calls");
+        let asked_ns = seen.book.fact("asked_ns") / calls;
+        let waits = seen.waits_in(1);
+        let sleeps: Vec<_> = waits.iter().filter(|wait| wait.account == Account::Sleep).collect();
+        agreement::count("sleep", "long waits", sleeps.len() as u64, (calls, calls));
+        for wait in sleeps {
+            // The timer starts before the thread leaves its CPU.
+            assert!(wait.blocked_ns >= asked_ns / 10 * 9, "it slept for as long as it asked: {wait:?}");
+            // clock_nanosleep and nanosleep.
+            assert!(matches!(wait.syscall, Some(230 | 35 | 115 | 101)), "{wait:?}");
+            assert_eq!(wait.phase, Some(seen.request(1).id), "{wait:?}");
+        }
+    });
+}
+
+#[test]
+fn a_contender_waits_behind_the_other_one() {
+    up_to_three_times(|| {
+        let Some(seen) = compared(Case::new("contend"), "contend", 2, 0) else { return };
+        let [first, second] = [1, 2].map(|number| seen.request(number).thread.tid);
+        for (number, other) in [(1, second), (2, first)] {
+            let waits = seen.waits_in(number);
+            let runq_ns: u64 = waits.iter().map(|wait| wait.runq_ns()).sum();
+            let whole_ns = seen.request(number).accounts.get(Account::Runq);
+            assert!(waits.iter().all(|wait| wait.cpu == wait.left_cpu), "both are pinned: {waits:?}");
+            // Others of this machine may come in between, and short waits have no record.
+            assert!(runq_ns > 0 && runq_ns <= whole_ns, "{runq_ns} of {whole_ns}");
+            assert!(waits.iter().any(|wait| wait.ran_before_tid == other), "behind {other}: {waits:?}");
+            assert!(waits.iter().any(|wait| wait.replaced_by_tid == other), "by {other}: {waits:?}");
+        }
+    });
+}
+
+#[test]
+fn waits_hold_all_that_was_throttled() {
+    up_to_three_times(|| {
+        let Some(seen) = compared(Case::new("quota"), "quota", 1, 0) else { return };
+        let phase = seen.request(1);
+        let waits = seen.waits_in(1);
+        let throttled_ns: u64 = waits.iter().map(|wait| wait.throttled_ns).sum();
+        let unseen = phase.counts.switch_missed > 0;
+        let whole_ns = phase.accounts.get(Account::Throttled);
+        assert!(unseen || throttled_ns == whole_ns, "{throttled_ns} of {whole_ns}: {waits:?}");
+    });
+}
+
+#[test]
+fn waits_below_the_threshold_have_no_record() {
+    up_to_three_times(|| {
+        let case = Case::new("sleep").wait_threshold(Duration::ZERO);
+        let Some(seen) = compared(case, "sleep", 1, 0) else { return };
+        assert_eq!(seen.waits, []);
+        let case = Case::new("sleep").wait_threshold(Duration::from_secs(4));
+        let Some(seen) = compared(case, "sleep", 1, 0) else { return };
+        assert_eq!(seen.waits, []);
+    });
+}
