@@ -330,7 +330,7 @@ pub struct WaitRecord {
     pub tid: u32,
     /// Process number.
     pub tgid: u32,
-    /// Who began to wake it; 0 if nobody had to, or nobody was seen.
+    /// Who began to wake it (in an interrupt, whoever was interrupted); 0 if nobody had to, or nobody was seen.
     pub waker_tid: u32,
     /// Who got the CPU that it left.
     pub replaced_by_tid: u32,

@@ -40,7 +40,7 @@ pub struct Wait {
     pub left_cpu: u32,
     /// The CPU that it got.
     pub cpu: u32,
-    /// The thread that began to wake it.
+    /// The thread that began to wake it; in an interrupt (timers, disks, packets) whoever was interrupted.
     pub waker_tid: Option<u32>,
     /// The thread that got the CPU which it left; 0 is the idle task.
     pub replaced_by_tid: u32,

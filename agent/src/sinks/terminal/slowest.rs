@@ -105,7 +105,8 @@ fn longest_wait(slow: &Slow) -> Option<String> {
             format!(" on CPU {} behind {} (pid {})", wait.cpu, wait.ran_before_comm, wait.ran_before_tgid)
         }
         (Account::Runq | Account::Throttled, ..) => format!(" on CPU {}", wait.cpu),
-        (_, _, Some(waker)) => format!(", ended by thread {waker}"),
+        // Other waits mostly end in an interrupt, where the waker is whoever was interrupted.
+        (Account::Lock | Account::Other, _, Some(waker)) => format!(", ended by thread {waker}"),
         _ => String::new(),
     };
     Some(format!("longest wait: {} {}{who}", account.name(), duration(ns)))
