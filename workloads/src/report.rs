@@ -39,8 +39,9 @@ pub struct Report {
     pub measured: Measured,
 }
 
+/// In nanoseconds, by nearest rank.
 #[derive(Serialize)]
-struct Percentiles {
+pub struct Percentiles {
     p50: u64,
     p90: u64,
     p99: u64,
@@ -58,7 +59,7 @@ struct Line<'a> {
 }
 
 impl Percentiles {
-    fn of(values: &[u64]) -> Self {
+    pub fn of(values: &[u64]) -> Self {
         Self { p50: percentile(values, 50.0), p90: percentile(values, 90.0), p99: percentile(values, 99.0) }
     }
 }
@@ -99,15 +100,9 @@ impl Report {
         })
     }
 
-    /// Writes the description where guestscope looks for it, if it asked. Under another name first, then renamed:
-    /// whoever sees the file sees all of it.
+    /// Writes the description where guestscope looks for it, if it asked.
     pub fn write_workload_file(&self, path: Option<&OsStr>) -> Result<(), Error> {
-        let Some(path) = path.map(Path::new) else { return Ok(()) };
-        let mut partial = path.as_os_str().to_owned();
-        partial.push(".partial");
-        fs::write(&partial, to_json(&self.identity) + "\n")
-            .and_then(|()| fs::rename(&partial, path))
-            .map_err(|source| Error::WriteResult { path: path.to_owned(), source })
+        write_workload_file(path, &self.identity)
     }
 
     fn requests_per_s(&self) -> f64 {
@@ -116,13 +111,25 @@ impl Report {
     }
 }
 
+/// Writes the description of a workload to `path`, if there is one. Under another name first, then renamed: whoever
+/// sees the file sees all of it.
+pub fn write_workload_file(path: Option<&OsStr>, identity: &impl Serialize) -> Result<(), Error> {
+    let Some(path) = path.map(Path::new) else { return Ok(()) };
+    let mut partial = path.as_os_str().to_owned();
+    partial.push(".partial");
+    fs::write(&partial, to_json(identity) + "\n")
+        .and_then(|()| fs::rename(&partial, path))
+        .map_err(|source| Error::WriteResult { path: path.to_owned(), source })
+}
+
 /// A table or description as one line of JSON.
 pub fn to_json(value: &impl Serialize) -> String {
     // Serialising fails only for maps with keys that are no strings, and for writers that fail: neither is here.
     serde_json::to_string(value).unwrap_or_default()
 }
 
-fn milliseconds(values: &[u64]) -> String {
+/// The percentiles of nanoseconds, for people.
+pub fn milliseconds(values: &[u64]) -> String {
     let ms = |percent| percentile(values, percent) as f64 / 1e6;
     format!("p50 {:>9.3} ms   p90 {:>9.3} ms   p99 {:>9.3} ms", ms(50.0), ms(90.0), ms(99.0))
 }
