@@ -13,7 +13,8 @@ use crate::{
     catalog,
     error::Error,
     infer::{self, Settings},
-    report::{Report, WORKLOAD_FILE, to_json},
+    report::{Report, WORKLOAD_FILE, to_json, write_workload_file},
+    stall::{self, options::StallOptions},
 };
 
 const EXAMPLES: &str = "\
@@ -44,6 +45,8 @@ enum Command {
     /// Run an inference workload: requests of three phases, preprocess, inference and postprocess
     #[command(subcommand)]
     Infer(Infer),
+    /// Run requests of known work, and hit some of them with faults of known kind and size
+    Stall(StallOptions),
     /// Show the workloads: what each is, and how large
     List {
         /// Print one line of JSON instead of a table
@@ -94,9 +97,10 @@ impl Cli {
     /// Does what the command line says.
     pub fn run(self) -> Result<(), Error> {
         match self.command {
-            Command::List { json: true } => print(&(to_json(&catalog::ENTRIES) + "\n")),
+            Command::List { json: true } => print(&(to_json(&catalog::rows()) + "\n")),
             Command::List { json: false } => print(&catalog::table()),
             Command::Infer(Infer::Ic(options)) => finish(&infer::ic(&options.settings())?, options.json),
+            Command::Stall(options) => run_stall(&options),
         }
     }
 }
@@ -113,8 +117,7 @@ impl IcOptions {
             data: self.data.clone(),
             generated,
             weights: self.weights.clone(),
-            // guestscope draws a bar for the requests it sees; two bars would overwrite each other.
-            progress: std::env::var_os(WORKLOAD_FILE).is_none(),
+            progress: may_draw(),
         }
     }
 }
@@ -122,6 +125,20 @@ impl IcOptions {
 /// Respects affinity and the CPU quota of the cgroup, as the standard library does.
 fn available_threads() -> u32 {
     thread::available_parallelism().map_or(1, |count| count.get() as u32)
+}
+
+/// guestscope draws a bar for the requests it sees; two bars would overwrite each other.
+fn may_draw() -> bool {
+    std::env::var_os(WORKLOAD_FILE).is_none()
+}
+
+fn run_stall(options: &StallOptions) -> Result<(), Error> {
+    let settings = options.settings(may_draw())?;
+    let asked = stall::run::sizes(&settings)?;
+    let outcome = stall::run::run(&settings)?;
+    let report = stall::report::Report::new(&settings, &asked, outcome);
+    print(&if options.json { report.json() + "\n" } else { report.text() })?;
+    write_workload_file(std::env::var_os(WORKLOAD_FILE).as_deref(), &report.identity)
 }
 
 fn finish(report: &Report, json: bool) -> Result<(), Error> {

@@ -6,6 +6,7 @@ use std::{io, path::PathBuf};
 use crate::{
     data::{image::ImageError, image_files::FilesError},
     infer::weights::WeightsError,
+    stall::error::StallError,
 };
 
 #[derive(Debug, thiserror::Error)]
@@ -14,6 +15,8 @@ pub enum Error {
     Files(#[from] FilesError),
     #[error(transparent)]
     Weights(#[from] WeightsError),
+    #[error(transparent)]
+    Stall(#[from] StallError),
     #[error("cannot read picture: {path} ({source})")]
     ReadPicture { path: PathBuf, source: io::Error },
     #[error("cannot use picture: {path} ({source})")]
@@ -34,6 +37,7 @@ impl Error {
         match self {
             Self::Files(error) => error.hint(),
             Self::Weights(error) => error.hint(),
+            Self::Stall(error) => error.hint(),
             Self::ReadPicture { .. } | Self::Picture { .. } => {
                 "remove the file from the folder or repair it; pictures in the cache are made anew once one is missing"
             }

@@ -11,3 +11,4 @@ pub mod infer;
 pub mod load;
 pub mod progress;
 pub mod report;
+pub mod stall;

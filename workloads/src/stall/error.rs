@@ -1,0 +1,73 @@
+//! Every way in which a stall can fail, with the sentence a person reads and the hint at what to do next.
+
+use std::{io, path::PathBuf};
+
+#[derive(Debug, thiserror::Error)]
+pub enum StallError {
+    #[error("the size of `{kind}` is {expected}: {given}")]
+    Unit { kind: &'static str, expected: &'static str, given: String },
+    #[error("a request's work is {expected}: {given}")]
+    Work { expected: String, given: String },
+    #[error("the size of `{kind}` goes from {least} to {most}: {given}")]
+    OutOfRange { kind: &'static str, least: String, most: String, given: String },
+    #[error("a kind can hit a request only once: {kind}")]
+    Twice { kind: &'static str },
+    #[error("`{kind}` needs two CPUs, and this process may use: {found}")]
+    Cpus { kind: &'static str, found: usize },
+    #[error("`{kind}` may not have a thread of real-time priority ({source})")]
+    RealTime { kind: &'static str, source: io::Error },
+    #[error("no cpu controller is mounted: cgroup v1 or v2")]
+    NoCpuController,
+    #[error("cannot {action} cgroup: {path} ({source})")]
+    Group { action: &'static str, path: PathBuf, source: io::Error },
+    #[error("the kernel did not throttle the group within 10 s: {path}")]
+    NeverThrottled { path: PathBuf },
+    #[error("cannot {action} file: {path} ({source})")]
+    File { action: &'static str, path: PathBuf, source: io::Error },
+    #[error("`{kind}` needs a file on a disk, and this folder is in memory: {folder}")]
+    NotADisk { kind: &'static str, folder: PathBuf },
+    #[error("cannot write log: {path} ({source})")]
+    Log { path: PathBuf, source: io::Error },
+    #[error("cannot start thread: {name} ({source})")]
+    Thread { name: &'static str, source: io::Error },
+    #[error("a thread of the stall ended too early: {name}")]
+    PartnerGone { name: String },
+    #[error("system call failed: {name} ({source})")]
+    Call { name: &'static str, source: io::Error },
+    #[error("stopped by a signal after so many requests: {requests}")]
+    Interrupted { requests: u64 },
+}
+
+impl StallError {
+    /// For `map_err` behind the system call `name`.
+    pub fn call<E: Into<io::Error>>(name: &'static str) -> impl Fn(E) -> Self {
+        move |source| Self::Call { name, source: source.into() }
+    }
+
+    /// The next action for whoever reads the error.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::Unit { .. } | Self::Work { .. } | Self::OutOfRange { .. } => {
+                "`guestscope-workloads list` shows the unit of each kind; times look like 20ms, 1.5s, 300us"
+            }
+            Self::Twice { .. } => "make its --size larger, or leave the second one out",
+            Self::Cpus { .. } => {
+                "give this process another CPU (taskset, cpuset, --cpus), or choose another kind"
+            }
+            Self::RealTime { .. } => {
+                "run as root or with CAP_SYS_NICE, in a group whose cpu.rt_runtime_us is not 0 where that file exists"
+            }
+            Self::NoCpuController => "mount the cpu controller, or choose another kind",
+            Self::Group { .. } => {
+                "run as root where cgroups can be written, in a group that has no CPU quota yet"
+            }
+            Self::NeverThrottled { .. } => "the kernel needs CONFIG_CFS_BANDWIDTH",
+            Self::File { .. } | Self::NotADisk { .. } => "name a folder on a disk with --folder",
+            Self::Log { .. } => "name a file that can be written with --log",
+            Self::Thread { .. } | Self::PartnerGone { .. } | Self::Call { .. } => {
+                "see whether threads and memory are limited here: ulimit -a, pids.max, memory.max"
+            }
+            Self::Interrupted { .. } => "what was injected until then stands in the log",
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! Table: the kinds of faults. A new one is a file here, its `mod` line and its row.
+//!
+//! Each file says what its fault is charged to, which clock its `ns` is, and what it cannot know.
+
+mod bounce;
+mod disk;
+mod fault;
+mod helper_late;
+mod lock;
+mod quota;
+mod sleep;
+mod slow_peer;
+mod spin;
+mod spin_neighbour;
+mod syscalls;
+mod touch;
+
+use super::Kind;
+
+/// In the order in which `list` shows them.
+pub const KINDS: &[&Kind] = &[
+    &spin_neighbour::KIND,
+    &quota::KIND,
+    &bounce::KIND,
+    &lock::KIND,
+    &slow_peer::KIND,
+    &sleep::KIND,
+    &disk::KIND,
+    &fault::KIND,
+    &touch::KIND,
+    &syscalls::KIND,
+    &spin::KIND,
+    &helper_late::KIND,
+];

@@ -1,0 +1,67 @@
+//! `spin`: the request busy-waits for a partner that is SIZE late. Charged to `cpu`: the kernel cannot tell waiting from
+//! working.
+//!
+//! The partner sleeps; `ns` goes from before it was told until it comes, by `CLOCK_MONOTONIC` in both threads: at least
+//! SIZE. Where the request shares its CPU, part of that is `runq`, and `cpu_ns` says how much was not. This is a loop made
+//! by hand over one variable. The loop inside libgomp, which an observer knows by the library that the code lies in, needs
+//! a program with libgomp: that is the build with libtorch, and not this.
+
+use std::{
+    hint::spin_loop,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
+    thread,
+    time::Duration,
+};
+
+use crate::stall::{
+    Fault, Injected, Kind, Setup,
+    error::StallError,
+    machine::{clock, partner::Partner},
+    size::Unit,
+};
+
+pub(super) const KIND: Kind = Kind {
+    name: "spin",
+    what: "the request busy-waits for a partner that is SIZE late",
+    unit: Unit::Time,
+    range: 1_000..=10_000_000_000,
+    default: 20_000_000,
+    bound: false,
+    make,
+};
+
+struct Spin {
+    /// When the partner came; 0 until then.
+    came_ns: Arc<AtomicU64>,
+    partner: Partner<u64, ()>,
+}
+
+fn make(_: &Setup) -> Result<Box<dyn Fault>, StallError> {
+    let came_ns = Arc::new(AtomicU64::new(0));
+    let of_partner = Arc::clone(&came_ns);
+    let partner = Partner::start("late-partner", move |orders, _| {
+        for late_ns in orders {
+            thread::sleep(Duration::from_nanos(late_ns));
+            of_partner.store(clock::monotonic_ns(), SeqCst);
+        }
+    })?;
+    Ok(Box::new(Spin { came_ns, partner }))
+}
+
+impl Fault for Spin {
+    fn inject(&mut self, size: u64) -> Result<Injected, StallError> {
+        let start_ns = clock::monotonic_ns();
+        self.came_ns.store(0, SeqCst);
+        self.partner.order(size)?;
+        loop {
+            let came_ns = self.came_ns.load(SeqCst);
+            if came_ns != 0 {
+                return Ok(Injected { ns: came_ns - start_ns, count: None });
+            }
+            spin_loop();
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! What the kinds of stalls share of the machine: clocks, CPUs, threads that serve a fault, cgroups, files that are
+//! not cached. It knows no kind and no request.
+
+pub mod clock;
+pub mod cold;
+pub mod cpus;
+pub mod group;
+pub mod hierarchy;
+pub mod interrupt;
+pub mod mapping;
+pub mod neighbour;
+pub mod partner;
+pub mod work;

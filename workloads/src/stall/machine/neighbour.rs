@@ -1,0 +1,154 @@
+//! A real-time thread that takes a CPU away: while it spins there, no ordinary thread runs on that CPU. Yields the
+//! CPU time that it held, by its own thread clock. It needs CAP_SYS_NICE.
+//!
+//! It belongs to the same process as what it disturbs; to a ledger it is a neighbour like any other. Orders go through
+//! atomics and a parked thread, never through a lock: whoever gives one is preempted before the call returns.
+
+use std::{
+    hint::spin_loop,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::SeqCst},
+        mpsc::channel,
+    },
+    thread::{self, Builder, JoinHandle},
+};
+
+use super::{clock, cpus};
+use crate::stall::error::StallError;
+
+const NAME: &str = "neighbour";
+
+#[derive(Debug, Default)]
+struct Shared {
+    tid: AtomicI32,
+    /// How long to hold the CPU next; 0 when there is nothing to do.
+    order_ns: AtomicU64,
+    /// It has the CPU.
+    holding: AtomicBool,
+    /// The time to hold counts from here.
+    go: AtomicBool,
+    /// How long the last one was, 0 until it is over.
+    held_ns: AtomicU64,
+    end: AtomicBool,
+}
+
+/// The thread, bound to one CPU at a time.
+#[derive(Debug)]
+pub struct Neighbour {
+    shared: Arc<Shared>,
+    cpu: usize,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Neighbour {
+    /// Starts it on `cpu`; it sleeps there until it is told to hold it.
+    pub fn start(kind: &'static str, cpu: usize) -> Result<Self, StallError> {
+        let shared = Arc::new(Shared::default());
+        let (ready, is_ready) = channel();
+        let of_thread = Arc::clone(&shared);
+        let thread = Builder::new()
+            .name(NAME.to_owned())
+            .spawn(move || {
+                of_thread.tid.store(nix::unistd::gettid().as_raw(), SeqCst);
+                let permitted = cpus::become_real_time();
+                // Whoever started it may have gone, and then there is nobody to tell.
+                let _ = ready.send(permitted);
+                if permitted.is_ok() {
+                    serve(&of_thread);
+                }
+            })
+            .map_err(|source| StallError::Thread { name: NAME, source })?;
+        let neighbour = Self { shared, cpu, thread: Some(thread) };
+        let permitted = is_ready.recv().map_err(|_| StallError::PartnerGone { name: NAME.to_owned() })?;
+        permitted.map_err(|source| StallError::RealTime { kind, source: source.into() })?;
+        cpus::bind(neighbour.tid(), cpu)?;
+        Ok(neighbour)
+    }
+
+    /// Binds it to another CPU, from outside.
+    pub fn move_to(&mut self, cpu: usize) -> Result<(), StallError> {
+        if cpu != self.cpu {
+            cpus::bind(self.tid(), cpu)?;
+            self.cpu = cpu;
+        }
+        Ok(())
+    }
+
+    /// Lets it take its CPU for `ns`. An ordinary thread on that CPU is preempted inside this call.
+    pub fn hold(&self, ns: u64) {
+        self.prepare(ns, true);
+    }
+
+    /// Lets it take its CPU, and hold it for `ns` more once [`Self::go`] is called. Returns when it has it.
+    pub fn take(&self, ns: u64) {
+        self.prepare(ns, false);
+        while !self.shared.holding.load(SeqCst) {
+            spin_loop();
+        }
+    }
+
+    pub fn go(&self) {
+        self.shared.go.store(true, SeqCst);
+    }
+
+    /// Spins until it has let go. The CPU time for which it held the CPU, counted from `go`.
+    pub fn held_ns(&self) -> u64 {
+        loop {
+            let held_ns = self.shared.held_ns.load(SeqCst);
+            if held_ns != 0 {
+                return held_ns;
+            }
+            spin_loop();
+        }
+    }
+
+    fn prepare(&self, ns: u64, go: bool) {
+        self.shared.held_ns.store(0, SeqCst);
+        self.shared.holding.store(false, SeqCst);
+        self.shared.go.store(go, SeqCst);
+        self.shared.order_ns.store(ns.max(1), SeqCst);
+        self.wake();
+    }
+
+    fn tid(&self) -> i32 {
+        self.shared.tid.load(SeqCst)
+    }
+
+    fn wake(&self) {
+        if let Some(thread) = &self.thread {
+            thread.thread().unpark();
+        }
+    }
+}
+
+impl Drop for Neighbour {
+    fn drop(&mut self) {
+        self.shared.end.store(true, SeqCst);
+        self.wake();
+        if let Some(thread) = self.thread.take() {
+            // It has nothing that could panic.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn serve(shared: &Shared) {
+    while !shared.end.load(SeqCst) {
+        let ns = shared.order_ns.swap(0, SeqCst);
+        if ns == 0 {
+            thread::park();
+            continue;
+        }
+        shared.holding.store(true, SeqCst);
+        while !shared.go.load(SeqCst) && !shared.end.load(SeqCst) {
+            spin_loop();
+        }
+        let start_ns = clock::thread_cpu_ns();
+        let mut held_ns = 0;
+        while held_ns < ns {
+            held_ns = clock::thread_cpu_ns() - start_ns;
+        }
+        shared.held_ns.store(held_ns, SeqCst);
+    }
+}

@@ -1,0 +1,218 @@
+//! The requests of a stall run, one after the other: the same work in each, the faults in those that the schedule
+//! names. Yields latencies of both sorts and what was injected. It does not know what a fault does.
+//!
+//! A request has three phases, `prepare`, `work` and `finish`, with 1, 6 and 1 eighths of the work; faults come in the
+//! middle of `work`, so an observer must name the phase as well.
+
+use std::path::PathBuf;
+
+use super::{
+    Fault, Injected, Kind, Peer, Setup, Wait,
+    error::StallError,
+    log::{Injection, Log},
+    machine::{
+        clock, cpus, interrupt,
+        work::{Amount, Work},
+    },
+    schedule::Schedule,
+    size::{Size, Unit},
+};
+use crate::progress;
+
+/// What the command line says.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The faults of a hit request, in order, each with its size if one was given.
+    pub faults: Vec<(&'static Kind, Option<Size>)>,
+    pub schedule: Schedule,
+    pub requests: u64,
+    pub warmup: u64,
+    pub work: Amount,
+    pub log: Option<PathBuf>,
+    pub folder: PathBuf,
+    pub wait: Wait,
+    pub peer: Peer,
+    /// Whether a terminal sees a bar.
+    pub progress: bool,
+}
+
+/// What came out of it.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// Nanoseconds of each request, in order: those that were hit, and the others.
+    pub hit_ns: Vec<u64>,
+    pub spared_ns: Vec<u64>,
+    pub injections: Vec<Injection>,
+    /// Rounds of arithmetic in each request.
+    pub rounds: u64,
+}
+
+struct Part {
+    kind: &'static Kind,
+    /// The middle of its sizes, in its unit.
+    asked: u64,
+    fault: Box<dyn Fault>,
+}
+
+struct Run {
+    parts: Vec<Part>,
+    schedule: Schedule,
+    work: Work,
+}
+
+/// Runs it as `settings` say.
+pub fn run(settings: &Settings) -> Result<Outcome, StallError> {
+    let asked = sizes(settings)?;
+    interrupt::listen()?;
+    let mut log = Log::create(settings.log.as_deref())?;
+    let mut run = Run::new(settings, &asked)?;
+    let bar = settings.progress.then(|| progress::bar(settings.warmup + settings.requests, "requests"));
+    let advance = || {
+        if let Some(bar) = &bar {
+            bar.inc(1);
+        }
+    };
+    let mut outcome = Outcome { rounds: run.work.rounds, ..Outcome::default() };
+    for number in 0..settings.warmup {
+        run.one("warmup", number, &[], &mut Vec::new())?;
+        advance();
+    }
+    for number in 0..settings.requests {
+        if interrupt::stopped() {
+            return Err(StallError::Interrupted { requests: number });
+        }
+        let sizes = run.sizes(number);
+        for (part, size) in run.parts.iter_mut().zip(&sizes) {
+            part.fault.arm(*size)?;
+        }
+        let begun = outcome.injections.len();
+        let ns = run.one("stall", number, &sizes, &mut outcome.injections)?;
+        if sizes.is_empty() { &mut outcome.spared_ns } else { &mut outcome.hit_ns }.push(ns);
+        log.write(&outcome.injections[begun..])?;
+        advance();
+    }
+    if let Some(bar) = bar {
+        bar.finish_and_clear();
+    }
+    Ok(outcome)
+}
+
+/// The middle of each fault's sizes; an error where the schedule could leave the kind's bounds, and where a kind comes
+/// twice: a request and a kind name one line of the log.
+pub fn sizes(settings: &Settings) -> Result<Vec<u64>, StallError> {
+    let faults = &settings.faults;
+    let twice =
+        (1..faults.len()).find(|at| faults[..*at].iter().any(|(kind, _)| kind.name == faults[*at].0.name));
+    if let Some(at) = twice {
+        return Err(StallError::Twice { kind: faults[at].0.name });
+    }
+    let checked = faults.iter().map(|(kind, size)| {
+        let asked = size.map_or(Ok(kind.default), |size| kind.unit.number(kind.name, size))?;
+        let (least, most) = settings.schedule.bounds(asked);
+        let outside = [least, most].into_iter().find(|size| !kind.range.contains(size));
+        match outside {
+            None => Ok(asked),
+            Some(size) => Err(StallError::OutOfRange {
+                kind: kind.name,
+                least: kind.unit.size(*kind.range.start()).to_string(),
+                most: kind.unit.size(*kind.range.end()).to_string(),
+                given: kind.unit.size(size).to_string(),
+            }),
+        }
+    });
+    checked.collect()
+}
+
+impl Run {
+    /// Makes the faults, binds this thread if one of them asks for it, and lets them begin.
+    fn new(settings: &Settings, asked: &[u64]) -> Result<Self, StallError> {
+        let cpus = cpus::allowed()?;
+        // The last one: interrupts that nobody steers go to the first.
+        let cpu = cpus.last().copied().unwrap_or(0);
+        let work = Work::new(settings.work);
+        let mut setup = Setup {
+            cpus,
+            cpu,
+            seed: settings.schedule.seed,
+            work,
+            largest: 0,
+            folder: settings.folder.clone(),
+            wait: settings.wait,
+            peer: settings.peer,
+        };
+        let mut parts = Vec::new();
+        for ((kind, _), asked) in settings.faults.iter().zip(asked) {
+            setup.largest = settings.schedule.bounds(*asked).1;
+            parts.push(Part { kind, asked: *asked, fault: (kind.make)(&setup)? });
+        }
+        // After all threads were started: they are free to go where the scheduler sends them.
+        if parts.iter().any(|part| part.kind.bound) {
+            cpus::bind(0, cpu)?;
+        }
+        for part in &mut parts {
+            part.fault.begin()?;
+        }
+        Ok(Self { parts, schedule: settings.schedule, work })
+    }
+
+    /// How large each fault of this request is; none if it is spared.
+    fn sizes(&self, request: u64) -> Vec<u64> {
+        if !self.schedule.hits(request) {
+            return Vec::new();
+        }
+        let parts = self.parts.iter().enumerate();
+        parts.map(|(part, Part { asked, .. })| self.schedule.size(request, part, *asked)).collect()
+    }
+
+    /// One request; how long it took.
+    fn one(
+        &mut self,
+        name: &str,
+        number: u64,
+        sizes: &[u64],
+        injections: &mut Vec<Injection>,
+    ) -> Result<u64, StallError> {
+        let start_ns = clock::monotonic_ns();
+        let request = guestscope_marker::request(name, number);
+        let phase = guestscope_marker::phase("prepare");
+        self.work.eighths(1).run();
+        phase.end();
+        let phase = guestscope_marker::phase("work");
+        self.work.eighths(3).run();
+        for part in &mut self.parts {
+            if sizes.is_empty() {
+                part.fault.spare()?;
+            }
+        }
+        for (part, size) in self.parts.iter_mut().zip(sizes) {
+            injections.push(part.inject(number, *size)?);
+        }
+        self.work.eighths(3).run();
+        phase.end();
+        let phase = guestscope_marker::phase("finish");
+        self.work.eighths(1).run();
+        phase.end();
+        request.end();
+        Ok(clock::monotonic_ns() - start_ns)
+    }
+}
+
+impl Part {
+    fn inject(&mut self, request: u64, size: u64) -> Result<Injection, StallError> {
+        let (start_ns, start_cpu_ns) = (clock::monotonic_ns(), clock::thread_cpu_ns());
+        let Injected { ns, count } = self.fault.inject(size)?;
+        let (cpu_ns, wall_ns) = (clock::thread_cpu_ns() - start_cpu_ns, clock::monotonic_ns() - start_ns);
+        let is_time = self.kind.unit == Unit::Time;
+        Ok(Injection {
+            kind: self.kind.name,
+            request,
+            start_ns,
+            asked_ns: is_time.then_some(size),
+            asked_count: (!is_time).then_some(size),
+            ns,
+            count,
+            wall_ns,
+            cpu_ns,
+        })
+    }
+}
