@@ -1,7 +1,7 @@
 //! Each kind of stall does what it says: the kernel's own books, read here and not by the injector, agree with it.
 //! Only lower bounds, which hold on a machine that is as busy as it likes.
 
-use std::{fs, path::PathBuf};
+use std::{fs, path::PathBuf, sync::Mutex};
 
 use guestscope_workloads::stall::{
     Fault, Injected, Kind, Peer, Setup, Wait,
@@ -93,16 +93,19 @@ fn the_request_sleeps_for_at_least_the_size(
     #[case] wait: Wait,
 ) {
     let Some(mut fault) = ready(name, &Setup { peer, wait, ..setup() }) else { return };
-    for size in [2 * MS, 5 * MS, 10 * MS] {
+    let mut slept = false;
+    for size in [2, 5, 10].into_iter().cycle().take(12).map(|size| size * MS) {
         fault.spare().unwrap();
         fault.arm(size).unwrap();
         let (start_ns, (voluntary, _)) = (monotonic_ns(), switches());
         let Injected { ns, count } = fault.inject(size).unwrap();
         let passed_ns = monotonic_ns() - start_ns;
         assert!(size <= ns && ns <= passed_ns, "{size} {ns} {passed_ns}");
-        assert!(switches().0 > voluntary, "it left its CPU");
         assert_eq!(count, None);
+        // A busy machine may keep this thread from its CPU until what it would have waited for is over.
+        slept |= switches().0 > voluntary;
     }
+    assert!(slept, "it never left its CPU by itself");
 }
 
 #[rstest]
@@ -145,8 +148,12 @@ fn a_neighbour_follows_the_request() {
     }
 }
 
+/// On cgroup v2 a group takes the whole process in, so there is one at a time.
+static ONE_GROUP: Mutex<()> = Mutex::new(());
+
 #[test]
 fn the_kernel_throttles_and_the_group_goes_away() {
+    let _alone = ONE_GROUP.lock();
     let Some(mut fault) = ready("quota", &setup()) else { return };
     let own = format!("guestscope-stall-{}-", std::process::id());
     let hierarchy = Hierarchy::find().unwrap();
@@ -169,6 +176,7 @@ fn the_kernel_throttles_and_the_group_goes_away() {
 /// A folder like that of a process which was killed; its number is one that nobody has any more.
 #[test]
 fn groups_of_dead_processes_are_swept_away() {
+    let _alone = ONE_GROUP.lock();
     let mut child = std::process::Command::new("true").spawn().unwrap();
     let dead = child.id();
     child.wait().unwrap();

@@ -45,7 +45,7 @@ pub struct StallOptions {
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = value_parser!(u64).range(1..=1_000_000))]
     every: u64,
     /// Requests, one after the other
-    #[arg(long, value_name = "N", default_value_t = 200, value_parser = value_parser!(u64).range(1..=100_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = value_parser!(u64).range(1..=10_000_000))]
     requests: u64,
     /// Requests before those, marked `warmup` and never hit
     #[arg(long, value_name = "K", default_value_t = 5, value_parser = value_parser!(u64).range(0..=1_000_000))]

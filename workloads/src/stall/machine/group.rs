@@ -3,7 +3,7 @@
 //! a killed process left behind, the next one removes.
 //!
 //! v1 moves single threads. v2 does so only below a threaded group, so there the process moves into a group of its own
-//! first, and the thread into a threaded child of it.
+//! first, and the thread into a threaded child of it. That the root hands `cpu` down stays switched on.
 
 use std::{
     fs, io,
@@ -20,8 +20,11 @@ use super::hierarchy::{Hierarchy, Version};
 use crate::stall::error::StallError;
 
 const PREFIX: &str = "guestscope-stall-";
-/// The threaded child on v2.
+/// The threaded children on v2.
 const WORKER: &str = "worker";
+const ANCHOR: &str = "anchor";
+/// The kernel's own default period, as the anchor's period and quota.
+const USUAL_PERIOD_NS: u64 = 100_000_000;
 
 /// What cpu.stat says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,17 +54,23 @@ impl Group {
         let parent = if version == Version::One { &home } else { &mount };
         sweep(parent);
         let mut group = Self { version, home: home.clone(), made: Vec::new(), member: None };
-        let path = parent.join(name());
-        if version == Version::Two {
-            hand_down(parent)?;
-        }
-        group.make(path.clone())?;
-        if version == Version::Two {
-            write(&path.join("cgroup.procs"), &process::id().to_string())?;
-            group.make(path.join(WORKER))?;
-            write(&path.join(WORKER).join("cgroup.type"), "threaded")?;
-            hand_down(&path)?;
-        }
+        // An empty group with a quota, for as long as the other one lives: the kernel patches its own code where the first
+        // quota of the system comes and where the last one goes, which may take longer than what is to be injected.
+        let (anchor, worker) = match version {
+            Version::One => (parent.join(name()), parent.join(name())),
+            Version::Two => {
+                hand_down(parent)?;
+                let domain = parent.join(name());
+                group.make(domain.clone())?;
+                write(&domain.join("cgroup.procs"), &process::id().to_string())?;
+                (domain.join(ANCHOR), domain.join(WORKER))
+            }
+        };
+        group.make(anchor)?;
+        group.make_threaded()?;
+        group.limit(USUAL_PERIOD_NS, USUAL_PERIOD_NS)?;
+        group.make(worker)?;
+        group.make_threaded()?;
         Ok(group)
     }
 
@@ -105,6 +114,18 @@ impl Group {
     /// The group with the quota.
     pub fn path(&self) -> &Path {
         self.made.last().map_or(Path::new(""), PathBuf::as_path)
+    }
+
+    /// On v2: only then may the last one made hold single threads, and have the `cpu` controller beside a parent that
+    /// holds processes.
+    fn make_threaded(&self) -> Result<(), StallError> {
+        if self.version == Version::Two {
+            write(&self.path().join("cgroup.type"), "threaded")?;
+            if let Some(domain) = self.path().parent() {
+                hand_down(domain)?;
+            }
+        }
+        Ok(())
     }
 
     fn make(&mut self, path: PathBuf) -> Result<(), StallError> {
@@ -151,7 +172,9 @@ fn sweep(parent: &Path) {
         let name = entry.file_name();
         let owner = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.split_once('-'));
         if owner.is_some_and(|(process, _)| !Path::new("/proc").join(process).exists()) {
-            let _ = fs::remove_dir(entry.path().join(WORKER));
+            for child in [WORKER, ANCHOR] {
+                let _ = fs::remove_dir(entry.path().join(child));
+            }
             let _ = fs::remove_dir(entry.path());
         }
     }
