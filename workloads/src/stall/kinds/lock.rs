@@ -83,6 +83,6 @@ impl Fault for Lock {
         let start_ns = clock::monotonic_ns();
         self.holder.order(Order::Release { after_ns: size })?;
         drop(lock(&self.mutex));
-        Ok(Injected { ns: self.holder.answer()? - start_ns, count: None })
+        Ok(Injected { ns: self.holder.answer()?.saturating_sub(start_ns), count: None })
     }
 }

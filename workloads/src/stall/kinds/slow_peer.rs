@@ -74,6 +74,6 @@ impl Fault for SlowPeer {
         self.writes.write_all(&size.to_ne_bytes()).map_err(StallError::call("write"))?;
         let mut number = [0; 8];
         self.reads.read_exact(&mut number).map_err(StallError::call("read"))?;
-        Ok(Injected { ns: u64::from_ne_bytes(number) - start_ns, count: None })
+        Ok(Injected { ns: u64::from_ne_bytes(number).saturating_sub(start_ns), count: None })
     }
 }

@@ -59,7 +59,7 @@ impl Fault for Spin {
         loop {
             let came_ns = self.came_ns.load(SeqCst);
             if came_ns != 0 {
-                return Ok(Injected { ns: came_ns - start_ns, count: None });
+                return Ok(Injected { ns: came_ns.saturating_sub(start_ns), count: None });
             }
             spin_loop();
         }

@@ -6,10 +6,11 @@ use std::hint::black_box;
 
 use super::clock;
 
-/// Rounds between two looks at the clock while counting: about 20 us.
-const SAMPLE_ROUNDS: u64 = 20_000;
-/// Samples taken; the fastest counts, since everything that disturbs makes a sample slower.
-const SAMPLES: u32 = 50;
+/// The least that a sample takes. In an emulated guest the clock of a thread may stand still for 4 ms, the length of a
+/// tick; shorter samples then seem to take no time at all.
+const SAMPLE_NS: u64 = 8_000_000;
+/// Samples taken. The middle one counts: one that was disturbed is too long, one that a coarse clock cut off too short.
+const SAMPLES: usize = 5;
 
 /// As much work as was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,14 +37,22 @@ impl Work {
     }
 
     fn lasting(ns: u64) -> Self {
-        let sample = || {
-            let start_ns = clock::thread_cpu_ns();
-            Self { rounds: SAMPLE_ROUNDS }.run();
-            clock::thread_cpu_ns() - start_ns
-        };
-        let fastest_ns = (0..SAMPLES).map(|_| sample()).min().unwrap_or(1).max(1);
-        let rounds = u128::from(ns) * u128::from(SAMPLE_ROUNDS) / u128::from(fastest_ns);
+        let mut sample = Self { rounds: 1 << 16 };
+        while sample.cpu_ns() < SAMPLE_NS {
+            sample.rounds *= 2;
+        }
+        let mut taken_ns: [u64; SAMPLES] = std::array::from_fn(|_| sample.cpu_ns());
+        taken_ns.sort_unstable();
+        let middle_ns = taken_ns[SAMPLES / 2].max(SAMPLE_NS / 4);
+        let rounds = u128::from(ns) * u128::from(sample.rounds) / u128::from(middle_ns);
         Self { rounds: u64::try_from(rounds).unwrap_or(u64::MAX).max(1) }
+    }
+
+    /// Does it; the CPU time that it took.
+    fn cpu_ns(self) -> u64 {
+        let start_ns = clock::thread_cpu_ns();
+        self.run();
+        clock::thread_cpu_ns().saturating_sub(start_ns)
     }
 
     /// So many eighths of it.
@@ -65,20 +74,14 @@ impl Work {
 #[cfg(test)]
 mod tests {
     use super::{Amount, Work};
-    use crate::stall::machine::clock;
 
     #[test]
     fn rounds_grow_with_the_time_and_take_cpu_time() {
         let (short, long) = (Work { rounds: 1_000_000 }, Work { rounds: 8_000_000 });
-        let cpu_ns = |work: Work| {
-            let start_ns = clock::thread_cpu_ns();
-            work.run();
-            clock::thread_cpu_ns() - start_ns
-        };
         // Eight times the work in a row of dependent multiplications is not done in twice the time.
-        assert!(cpu_ns(long) > 2 * cpu_ns(short));
+        assert!(long.cpu_ns() > 2 * short.cpu_ns());
         assert_eq!(long.eighths(3).rounds, 3_000_000);
-        assert!(Work::new(Amount::Lasting { ns: 1_000_000 }).rounds >= 1);
+        assert!(Work::new(Amount::Lasting { ns: 1_000_000 }).rounds > 1000);
         assert_eq!(Work::new(Amount::Rounds(7)), Work { rounds: 7 });
     }
 }
