@@ -23,3 +23,4 @@ mod refusals;
 mod running;
 mod surroundings;
 mod texts;
+mod truth;

@@ -1,0 +1,296 @@
+//! Faults of known kind and size, injected by `guestscope-workloads stall` and logged by the injector: the agent must
+//! name each one first, with its size. Invariant 4.
+//!
+//! A row per kind. What is compared: the account of a request that was hit, less that of the median spared one, with the
+//! injector's own measure. The machine disturbs single requests, so a row is judged by its median, and up to three times.
+
+use std::{
+    ffi::OsString,
+    io::Write as _,
+    sync::{Mutex, Once},
+};
+
+use guestscope::{
+    phase::{Phase, PhaseKind},
+    run::Folder,
+};
+use guestscope_ebpf::Account;
+use rstest::rstest;
+use serde_json::Value;
+
+use crate::{
+    folder::only_folder,
+    ground::{Ground, skipped, variable},
+};
+
+/// Requests, and one in so many is hit: less than a tenth, so that all that are hit lie above the 90th percentile.
+const REQUESTS: &str = "72";
+const EVERY: &str = "12";
+const HITS: usize = 6;
+/// Relative error of a size that is allowed: invariant 4.
+const SHARE: f64 = 0.1;
+
+/// How often a row may be disturbed.
+const ATTEMPTS: u32 = 5;
+
+/// What the injector measured of one fault.
+struct Injection {
+    request: u64,
+    ns: u64,
+    count: u64,
+    wall_ns: u64,
+    cpu_ns: u64,
+}
+
+/// Which of the injector's clocks a fault is to be compared with.
+#[derive(Clone, Copy, Debug)]
+enum Truth {
+    /// Its own.
+    Injected,
+    /// CPU time of the request meanwhile.
+    Cpu,
+    /// The rest of the time: what was waited for, and then for a CPU.
+    OffCpu,
+}
+
+impl Truth {
+    fn ns(self, injection: &Injection) -> u64 {
+        match self {
+            Truth::Injected => injection.ns,
+            Truth::Cpu => injection.cpu_ns,
+            Truth::OffCpu => injection.wall_ns.saturating_sub(injection.cpu_ns),
+        }
+    }
+
+    fn seen_ns(self, phase: &Phase, account: Account) -> u64 {
+        let then_ns = match self {
+            Truth::Injected | Truth::Cpu => 0,
+            Truth::OffCpu => phase.accounts.get(Account::Runq),
+        };
+        phase.accounts.get(account) + then_ns
+    }
+}
+
+/// A row of the table that is printed when the tests are over.
+struct Row {
+    what: String,
+    account: Account,
+    named: usize,
+    hits: usize,
+    /// Truth and what was seen, of the hit with the median error.
+    median: (u64, u64),
+    worst: f64,
+    headline: String,
+}
+
+fn error((truth, seen): (u64, u64)) -> f64 {
+    (seen as f64 - truth as f64) / truth.max(1) as f64
+}
+
+impl Row {
+    fn holds(&self) -> bool {
+        // One hit may have met something else of the same size.
+        let named = self.hits == HITS && self.named + 1 >= self.hits;
+        named && error(self.median).abs() <= SHARE && self.headline == self.account.name()
+    }
+
+    fn text(&self) -> String {
+        let Row { what, account, named, hits, median, worst, headline } = self;
+        let ms = |ns: u64| ns as f64 / 1e6;
+        format!(
+            "{what:<34} {:<10} {named} of {hits}  {headline:<10} {:>9.3} ms {:>9.3} ms {:>7.2} % {:>7.2} %",
+            account.name(),
+            ms(median.0),
+            ms(median.1),
+            error(*median) * 100.0,
+            worst * 100.0,
+        )
+    }
+}
+
+static ROWS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// Prints the table, past libtest's capture.
+extern "C" fn print_table() {
+    let Ok(rows) = ROWS.lock() else { return };
+    let mut out = std::io::stdout().lock();
+    let _ = writeln!(
+        out,
+        "\n{:<34} {:<10} named   {:<10} {:>12} {:>12} {:>9} {:>9}",
+        "fault", "account", "headline", "injected", "seen", "median", "worst"
+    );
+    rows.iter().for_each(|row| drop(writeln!(out, "{row}")));
+}
+
+fn keep(row: String) {
+    static PRINTER: Once = Once::new();
+    PRINTER.call_once(|| {
+        // SAFETY: the function takes nothing, returns nothing and does not unwind.
+        unsafe { libc::atexit(print_table) };
+    });
+    ROWS.lock().expect("nobody panics with the table").push(row);
+}
+
+/// What a run under the agent left: the requests with their causes, the log, the summary.
+struct Run {
+    requests: Vec<(Phase, Option<String>)>,
+    log: Vec<(String, Injection)>,
+    summary: Value,
+}
+
+impl Run {
+    fn of(test: &str, workloads: &OsString, words: &[&str]) -> Option<Self> {
+        let ground = Ground::new(test)?;
+        let log = ground.path("truth.jsonl");
+        let common = ["--requests", REQUESTS, "--every", EVERY, "--warmup", "2", "--work", "5ms", "--json"];
+        let start = ground.run().program(workloads).words(&["stall"]).words(words).words(&common);
+        let done = start.word("--log").word(&log).finish().expect(0);
+        assert_eq!(done.losses(), []);
+        let folder = Folder::open(only_folder(&ground.path("runs"))).expect("it is a run folder");
+        let rows = folder.phases().expect("phases can be read").map(|row| row.expect("and are whole"));
+        let requests = rows.filter(|row| row.phase.kind == PhaseKind::Request && !row.warmup);
+        let requests = requests.map(|row| (row.phase, row.cause.map(|cause| cause.to_string())));
+        let log = std::fs::read_to_string(log).expect("the log was written");
+        let log = log.lines().map(|line| {
+            let line: Value = serde_json::from_str(line).expect("a line is JSON");
+            let number = |key: &str| line[key].as_u64().unwrap_or(0);
+            let kind = line["kind"].as_str().expect("a fault has a kind").to_owned();
+            let [request, ns, count] = ["request", "ns", "count"].map(number);
+            let [wall_ns, cpu_ns] = ["wall_ns", "cpu_ns"].map(number);
+            (kind, Injection { request, ns, count, wall_ns, cpu_ns })
+        });
+        Some(Self { requests: requests.collect(), log: log.collect(), summary: done.summary() })
+    }
+
+    fn injections(&self, kind: &str) -> impl Iterator<Item = &Injection> {
+        self.log.iter().filter(move |line| line.0 == kind).map(|line| &line.1)
+    }
+
+    /// The median over the requests that were spared.
+    fn spared(&self, value: impl Fn(&Phase) -> u64) -> u64 {
+        let spared = self.requests.iter().filter(|(phase, _)| {
+            let hit = |line: &(String, Injection)| line.1.request == phase.request;
+            !self.log.iter().any(hit)
+        });
+        let mut values: Vec<u64> = spared.map(|(phase, _)| value(phase)).collect();
+        values.sort_unstable();
+        values[values.len() / 2]
+    }
+
+    fn request(&self, number: u64) -> &(Phase, Option<String>) {
+        let found = self.requests.iter().find(|(phase, _)| phase.request == number);
+        found.unwrap_or_else(|| panic!("request {number} was seen"))
+    }
+
+    fn headline(&self) -> String {
+        self.summary["groups"][0]["headline"]["cause"].as_str().unwrap_or("none").to_owned()
+    }
+
+    /// Of all faults of a kind: truth and what was seen, by size of the error, and how many were named.
+    fn compare(&self, kind: &str, account: Account, truth: Truth) -> (Vec<(u64, u64)>, usize) {
+        let usual_ns = self.spared(|phase| truth.seen_ns(phase, account));
+        let mut pairs = Vec::new();
+        let mut named = 0;
+        for injection in self.injections(kind) {
+            let (phase, cause) = self.request(injection.request);
+            pairs.push((truth.ns(injection), truth.seen_ns(phase, account).saturating_sub(usual_ns)));
+            named += usize::from(cause.as_deref() == Some(account.name()));
+        }
+        pairs.sort_by(|a, b| error(*a).abs().total_cmp(&error(*b).abs()));
+        (pairs, named)
+    }
+}
+
+fn workloads(test: &str) -> Option<OsString> {
+    let found = variable("GUESTSCOPE_WORKLOADS_BIN");
+    if found.is_none() {
+        skipped(test, "GUESTSCOPE_WORKLOADS_BIN is not set");
+    }
+    found
+}
+
+#[rstest]
+#[case::neighbour(&["spin-neighbour", "--size", "20ms"], Account::Runq, Truth::Injected)]
+#[case::quota(&["quota", "--size", "30ms"], Account::Throttled, Truth::Injected)]
+#[case::lock(&["lock", "--size", "20ms"], Account::Lock, Truth::Injected)]
+#[case::socket(&["slow-peer", "--size", "20ms"], Account::Net, Truth::Injected)]
+#[case::pipe(&["slow-peer", "--peer", "pipe", "--size", "20ms"], Account::Other, Truth::Injected)]
+#[case::sleep(&["sleep", "--size", "20ms"], Account::Sleep, Truth::Injected)]
+#[case::disk(&["disk", "--size", "30ms"], Account::BlockIo, Truth::OffCpu)]
+#[case::touch(&["touch", "--size", "8192"], Account::Cpu, Truth::Injected)]
+#[case::syscalls(&["syscalls", "--size", "20ms"], Account::Cpu, Truth::Injected)]
+#[case::spin(&["spin", "--size", "20ms"], Account::Cpu, Truth::Cpu)]
+#[case::sleeping_for_a_late_helper(&["helper-late", "--wait", "sleep", "--size", "20ms"], Account::Lock, Truth::Injected)]
+fn a_fault_is_named_first_with_its_size(
+    #[case] words: &[&str],
+    #[case] account: Account,
+    #[case] truth: Truth,
+) {
+    let test = "truth::a_fault_is_named_first_with_its_size";
+    let Some(workloads) = workloads(test) else { return };
+    for attempt in 1..=ATTEMPTS {
+        let seed = attempt.to_string();
+        let words: Vec<&str> = words.iter().copied().chain(["--seed", &seed]).collect();
+        let Some(run) = Run::of(test, &workloads, &words) else { return };
+        let (pairs, named) = run.compare(words[0], account, truth);
+        let row = Row {
+            what: words[..words.len() - 2].join(" "),
+            account,
+            named,
+            hits: pairs.len(),
+            median: pairs[pairs.len() / 2],
+            worst: pairs.last().map_or(0.0, |pair| error(*pair)),
+            headline: run.headline(),
+        };
+        let holds = row.holds();
+        keep(row.text());
+        if holds {
+            return;
+        }
+        assert!(attempt < ATTEMPTS, "every time, the last: {}", row.text());
+    }
+}
+
+#[test]
+fn moves_are_counted_to_the_last() {
+    let test = "truth::moves_are_counted_to_the_last";
+    let Some(workloads) = workloads(test) else { return };
+    let Some(run) = Run::of(test, &workloads, &["bounce", "--size", "16"]) else { return };
+    let moves = |phase: &Phase| {
+        let counts = phase.counts;
+        counts.migrate_smt + counts.migrate_llc + counts.migrate_node + counts.migrate_remote
+    };
+    assert_eq!(run.spared(moves), 0, "the others stay where they are");
+    assert_eq!(run.injections("bounce").count(), HITS);
+    for injection in run.injections("bounce") {
+        assert_eq!(moves(&run.request(injection.request).0), injection.count);
+    }
+}
+
+#[test]
+fn of_two_faults_the_larger_comes_first() {
+    let test = "truth::of_two_faults_the_larger_comes_first";
+    let Some(workloads) = workloads(test) else { return };
+    for attempt in 1..=ATTEMPTS {
+        let seed = attempt.to_string();
+        let words = ["lock", "--size", "24ms", "--and", "sleep:12ms", "--seed", &seed];
+        let Some(run) = Run::of(test, &workloads, &words) else { return };
+        let (locks, named) = run.compare("lock", Account::Lock, Truth::Injected);
+        let (sleeps, _) = run.compare("sleep", Account::Sleep, Truth::Injected);
+        let mut holds = run.headline() == "lock" && named + 1 >= HITS;
+        for (account, pairs) in [(Account::Lock, locks), (Account::Sleep, sleeps)] {
+            let (what, headline) = ("lock 24ms and sleep 12ms".to_owned(), run.headline());
+            let (median, worst) = (pairs[pairs.len() / 2], pairs.last().map_or(0.0, |pair| error(*pair)));
+            let row = Row { what, account, named, hits: pairs.len(), median, worst, headline };
+            keep(row.text());
+            holds &= error(median).abs() <= SHARE;
+        }
+        // In the slowest request both stand, in the order of their sizes.
+        let parts = &run.summary["groups"][0]["slowest"][0]["parts"];
+        let causes: Vec<_> = (0..2).map(|index| parts[index]["cause"].as_str().unwrap_or_default()).collect();
+        if holds && causes == ["lock", "sleep"] {
+            return;
+        }
+        assert!(attempt < ATTEMPTS, "every time: {causes:?} {parts}");
+    }
+}
