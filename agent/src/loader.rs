@@ -16,7 +16,11 @@ use std::{
 use aya::{
     Ebpf, EbpfLoader,
     maps::{Array, PerCpuArray, Queue, RingBuf},
-    programs::{BtfTracePoint, Program, RawTracePoint, UProbe, uprobe::UProbeScope},
+    programs::{
+        BtfTracePoint, PerfEvent, Program, RawTracePoint, UProbe,
+        perf_event::{PerfEventConfig, PerfEventScope, SamplePolicy, SoftwareEvent},
+        uprobe::UProbeScope,
+    },
 };
 use guestscope_ebpf::{
     Counter, Position, SLOTS,
@@ -33,7 +37,7 @@ use crate::{
         permission, syscalls, throttle,
     },
     platform::{Root, topology},
-    probes::{FAMILIES, Hook, Place, phase},
+    probes::{FAMILIES, Hook, Place, cpu, phase},
     pump::Rings,
 };
 
@@ -150,7 +154,7 @@ pub fn load(options: LoadOptions) -> Result<Loaded, LoadError> {
     let wait_threshold_ns = u32::try_from(options.wait_threshold.as_nanos()).unwrap_or(u32::MAX);
     loader.override_global("WAIT_THRESHOLD_NS", &wait_threshold_ns, true);
     loader.override_global("ACCOUNT_OF", &accounts[..], true);
-    for map in ["LEDGERS", "FREE", "STAGES"] {
+    for map in ["LEDGERS", "SAMPLES", "FREE", "STAGES"] {
         loader.map_max_entries(map, options.slots.max(2));
     }
     let positions = topology::positions(&Root::system());
@@ -230,6 +234,10 @@ fn attach(ebpf: &mut Ebpf, hook: &Hook, btf: &aya::Btf) -> Result<(), LoadError>
             let program: &mut RawTracePoint = program.try_into().map_err(failed)?;
             program.load().map_err(failed)?;
         }
+        Place::Sampler => {
+            let program: &mut PerfEvent = program.try_into().map_err(failed)?;
+            program.load().map_err(failed)?;
+        }
         Place::Marker => {
             let program: &mut UProbe = program.try_into().map_err(failed)?;
             program.load().map_err(failed)?;
@@ -259,6 +267,28 @@ impl Loaded {
         let failed = |source| LoadError::Program { hook: "raw_tp/adopt", source };
         let Program::RawTracePoint(program) = program else { return Err(LoadError::Missing("adopt")) };
         Ok(program.fd().map_err(failed)?.as_fd())
+    }
+
+    /// Samples a process, its threads and everything that it starts from now on. Where that is refused its hook says so: the
+    /// accounts do not need it.
+    pub fn sample(&mut self, pid: u32) {
+        if let Err(error) = self.try_sample(pid) {
+            let why = failure::chain(error.chain());
+            let of_samples = |verdict: &&mut Verdict| cpu::HOOKS.iter().any(|hook| hook.id == verdict.hook);
+            for verdict in self.verdicts.iter_mut().filter(of_samples) {
+                verdict.outcome = Outcome::Broken;
+                verdict.consequence = format!("nothing is known of what lies inside cpu: {why}");
+            }
+        }
+    }
+
+    fn try_sample(&mut self, pid: u32) -> Result<(), anyhow::Error> {
+        let program = self.ebpf.program_mut("sample").ok_or(LoadError::Missing("sample"))?;
+        let program: &mut PerfEvent = program.try_into()?;
+        let clock = PerfEventConfig::Software(SoftwareEvent::CpuClock);
+        let scope = PerfEventScope::OneProcess { pid, cpu: None };
+        program.attach(clock, scope, SamplePolicy::Frequency(cpu::FREQUENCY_HZ), true)?;
+        Ok(())
     }
 
     /// Attaches the marker's probe to a file, if it carries the marker and was not met before. Whether it was.

@@ -10,7 +10,7 @@ pub mod ledger;
 use ledger::Ledger;
 
 /// Version of the records. The agent refuses an object that was built from another one.
-pub const CONTRACT_VERSION: u32 = 3;
+pub const CONTRACT_VERSION: u32 = 4;
 /// Version of the marker library's probe arguments (bits 8 to 15 of the first one).
 pub const MARKER_ABI_VERSION: u8 = 1;
 /// Bytes of a phase's name that travel; a longer name is cut and says so.
@@ -160,6 +160,24 @@ impl Position {
     }
 }
 
+/// What a thread was doing on its CPU when a sample was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Activity {
+    /// Code of the program.
+    User = 0,
+    /// In the kernel, inside no system call: a page fault, or an interrupt.
+    Fault = 1,
+    /// In the kernel, inside a system call.
+    Syscall = 2,
+}
+
+/// Number of activities; one more is kept zero, so that the counts are whole words.
+pub const ACTIVITIES: usize = 4;
+
+/// Samples of a thread by [`Activity`], since tracking began. They wrap, take differences.
+pub type Samples = [u32; ACTIVITIES];
+
 /// What a record is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
@@ -286,6 +304,8 @@ pub struct EdgeRecord {
     pub minor_faults: u64,
     /// Major faults of the thread since its birth.
     pub major_faults: u64,
+    /// Samples of the thread.
+    pub samples: Samples,
     /// The name's first bytes; its length is the second argument.
     pub name: [u8; NAME_BYTES],
 }
@@ -308,6 +328,8 @@ pub struct TaskRecord {
     pub minor_faults: u64,
     /// Major faults of the thread since its birth.
     pub major_faults: u64,
+    /// Samples of the thread.
+    pub samples: Samples,
     /// The name of the task, ended by a zero byte.
     pub comm: [u8; COMM_BYTES],
 }
@@ -384,6 +406,6 @@ impl Counter {
 // Every field is a multiple of what follows it needs, so no padding hides in a record: the sizes are plain sums.
 const _: () = assert!(size_of::<Ledger>() == 256 && align_of::<Ledger>() == 8);
 const _: () = assert!(size_of::<Header>() == 16 && size_of::<Position>() == 8 && DISTANCES.is_power_of_two());
-const _: () = assert!(size_of::<EdgeRecord>() == 16 + 256 + 8 + 8 + 32 + 16 + NAME_BYTES);
-const _: () = assert!(size_of::<TaskRecord>() == 16 + 256 + 4 + 4 + 8 + 16 + COMM_BYTES);
+const _: () = assert!(size_of::<EdgeRecord>() == 16 + 256 + 8 + 8 + 32 + 16 + 4 * ACTIVITIES + NAME_BYTES);
+const _: () = assert!(size_of::<TaskRecord>() == 16 + 256 + 4 + 4 + 8 + 16 + 4 * ACTIVITIES + COMM_BYTES);
 const _: () = assert!(size_of::<WaitRecord>() == 16 + 4 * 8 + 6 * 4 + 3 * 2 + 2 + COMM_BYTES);

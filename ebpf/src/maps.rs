@@ -7,7 +7,7 @@ use aya_ebpf::{
     macros::map,
     maps::{Array, PerCpuArray, Queue, RingBuf},
 };
-use guestscope_ebpf::{Counter, EdgeRecord, Position, SLOTS, SYSCALLS, TIDS, ledger::Ledger};
+use guestscope_ebpf::{Counter, EdgeRecord, Position, SLOTS, SYSCALLS, Samples, TIDS, ledger::Ledger};
 
 /// The array is page-aligned with this flag, so that a ledger of 256 bytes is four whole cache lines.
 const BPF_F_MMAPABLE: u32 = 1 << 10;
@@ -63,6 +63,10 @@ pub(crate) static SLOT_OF: Array<[u16; 4]> = Array::with_max_entries(TIDS / 4, 0
 /// Slot to ledger. Slot 0 is never given out.
 #[map]
 pub(crate) static LEDGERS: Array<Ledger> = Array::with_max_entries(SLOTS, BPF_F_MMAPABLE);
+
+/// Slot to samples, beside its ledger: written from interrupts.
+#[map]
+pub(crate) static SAMPLES: Array<Samples> = Array::with_max_entries(SLOTS, 0);
 
 /// Slots to give out. Filled by the agent.
 #[map]

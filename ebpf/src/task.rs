@@ -25,6 +25,7 @@ use crate::{
         OFFSET_TASK_PID, OFFSET_TASK_RUN_DELAY, OFFSET_TASK_STACK, OFFSET_TASK_TGID, REGISTERS, SLOT_OF,
         TYPE_REGISTERS,
     },
+    probes::cpu,
 };
 
 /// Reads a member through a typed pointer. The size must be the member's own, or the verifier refuses the program.
@@ -192,6 +193,7 @@ pub(crate) fn create(tid: u32, tgid: u32, address: u64) -> Option<*mut Ledger> {
         count(Counter::MissedTask);
         return None;
     }
+    cpu::forget(slot);
     let ledger = LEDGERS.get_ptr_mut(slot)?;
     // SAFETY: a ledger in a map value; nobody points to this slot yet, or its holder is gone.
     unsafe {

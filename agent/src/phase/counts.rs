@@ -61,6 +61,12 @@ counts! {
     fault_minor: Bits64 = "fault.minor",
     /// Major faults.
     fault_major: Bits64 = "fault.major",
+    /// Samples on a CPU in the program's own code. There are 997 of all kinds per second of CPU time.
+    sample_user: Bits32 = "sample.user",
+    /// Samples in the kernel outside any system call: page faults, interrupts.
+    sample_fault: Bits32 = "sample.fault",
+    /// Samples in system calls.
+    sample_syscall: Bits32 = "sample.syscall",
     /// Switches that the hook missed.
     switch_missed: Bits32 = "switch.missed",
 }

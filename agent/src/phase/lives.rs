@@ -134,13 +134,13 @@ impl Pairing {
         for ledger in ledgers {
             let thread = thread_id(ledger);
             let Some(state) = self.threads.get(&thread) else { continue };
-            // Faults are read at edges alone: those since the last one are not known here.
+            // Faults and samples are read at edges alone: those since the last one are not known here.
             let faults = state.stack.last().and_then(|id| self.open.get(id)).map(|open| open.place);
             let counts = match faults {
                 Some(Place::On(_, begin)) => begin.counts,
                 _ => Counts::default(),
             };
-            let now = Snapshot::new(ledger, time_ns, counts.fault_minor, counts.fault_major);
+            let now = Snapshot::new(ledger, time_ns, &counts);
             self.end_thread(thread, &now, Ending::ObservationStopped, "");
             if thread.tid == thread.tgid {
                 self.process(thread, &now, "(still running)", Ending::ObservationStopped);

@@ -2,7 +2,7 @@
 //!
 //! Edge numbers are per thread and per copy of the marker library in the process, and begin with 1; a gap is a loss.
 
-use guestscope_ebpf::{COMM_BYTES, EdgeRecord, TaskRecord, ledger::Ledger};
+use guestscope_ebpf::{COMM_BYTES, EdgeRecord, Samples, TaskRecord, ledger::Ledger};
 
 use super::{Accounts, Counts, ThreadId};
 
@@ -17,7 +17,8 @@ pub(crate) struct Snapshot {
 
 impl Snapshot {
     /// Of a ledger, with the open interval up to `time_ns` added to what its state names.
-    pub(crate) fn new(ledger: &Ledger, time_ns: u64, minor: u64, major: u64) -> Self {
+    /// The rest is read at edges alone, and stands in `beside`.
+    pub(crate) fn new(ledger: &Ledger, time_ns: u64, beside: &Counts) -> Self {
         let time_ns = time_ns.max(ledger.since_ns);
         let mut accounts = Accounts(ledger.accounts_at(time_ns));
         // A ledger holds its thread's life. More than that is torn or damaged; cut here, no sum can overflow later.
@@ -36,19 +37,20 @@ impl Snapshot {
                 migrate_llc: u64::from(llc),
                 migrate_node: u64::from(node),
                 migrate_remote: u64::from(remote),
-                fault_minor: minor,
-                fault_major: major,
                 switch_missed: u64::from(ledger.missed),
+                ..*beside
             },
         }
     }
 
     pub(crate) fn of_edge(edge: &EdgeRecord) -> Self {
-        Self::new(&edge.ledger, edge.header.time_ns, edge.minor_faults, edge.major_faults)
+        let beside = beside(edge.minor_faults, edge.major_faults, edge.samples);
+        Self::new(&edge.ledger, edge.header.time_ns, &beside)
     }
 
     pub(crate) fn of_task(task: &TaskRecord) -> Self {
-        Self::new(&task.ledger, task.header.time_ns, task.minor_faults, task.major_faults)
+        let beside = beside(task.minor_faults, task.major_faults, task.samples);
+        Self::new(&task.ledger, task.header.time_ns, &beside)
     }
 
     /// What happened since an earlier one of the same thread.
@@ -58,6 +60,19 @@ impl Snapshot {
             *now = now.saturating_sub(before);
         }
         (accounts, self.counts.since(&earlier.counts))
+    }
+}
+
+/// What a record holds beside the ledger.
+fn beside(minor: u64, major: u64, samples: Samples) -> Counts {
+    let [user, fault, syscall, _] = samples.map(u64::from);
+    Counts {
+        fault_minor: minor,
+        fault_major: major,
+        sample_user: user,
+        sample_fault: fault,
+        sample_syscall: syscall,
+        ..Counts::default()
     }
 }
 

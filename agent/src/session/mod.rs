@@ -132,6 +132,8 @@ fn start(
         }
     };
     let started = Instant::now();
+    // It has not come far: a program that has just been started is in its loader still.
+    loaded.sample(child.id());
     rendezvous.expect(child.id());
     // The child has everything it needs; from here on nothing new has to be allowed but meeting markers. A thread
     // keeps the privileges that its maker had, so those that export and write are made afterwards.

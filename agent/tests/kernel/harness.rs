@@ -175,6 +175,7 @@ impl Run {
         let adopt = loaded.adopt_program().expect("the program is loaded");
         let child = child::spawn(&command, &rendezvous.environment(), adopt.as_fd(), None);
         let child = child.expect("the test program starts");
+        loaded.sample(child.id());
         Run {
             case,
             loaded,

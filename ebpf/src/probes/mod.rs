@@ -1,5 +1,6 @@
 //! The families of probes: one file each.
 
+pub(crate) mod cpu;
 mod phase;
 mod sched;
 mod throttle;

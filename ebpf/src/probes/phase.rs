@@ -17,7 +17,7 @@ use guestscope_ebpf::{
 use crate::{
     emit,
     maps::STAGES,
-    probes::throttle,
+    probes::{cpu, throttle},
     task::{self, Task},
     topology,
 };
@@ -55,6 +55,7 @@ pub(crate) fn edge(ctx: ProbeContext) -> u32 {
         let (minor, major) = task.faults();
         (*stage).minor_faults = minor;
         (*stage).major_faults = major;
+        (*stage).samples = cpu::samples(slot);
         let (now_ns, torn) = copy(ledger, &raw mut (*stage).ledger);
         // This thread runs, whatever was seen of it: the copy is put right as the next switch-out will do it.
         if (*stage).ledger.state != RUNNING {

@@ -23,7 +23,7 @@ use crate::{
         ACCOUNT_OF, HAS_SWITCH_STATE, LEDGERS, MASK_TASK_IOWAIT, OFFSET_REGS_ARGUMENT, OFFSET_REGS_SYSCALL,
         OFFSET_TASK_IOWAIT, OFFSET_TASK_LAST_QUEUED, OFFSET_TASK_STATE,
     },
-    probes::throttle,
+    probes::{cpu, throttle},
     task::{self, Task, load},
     topology, wait,
 };
@@ -162,6 +162,7 @@ fn record(kind: Kind, flags: u32, ledger: &Ledger, address: u64, now_ns: u64, ot
             (*record).other_born_ns = other.2;
             (*record).minor_faults = minor;
             (*record).major_faults = major;
+            (*record).samples = cpu::samples(ledger.slot);
             (*record).comm = [0; guestscope_ebpf::COMM_BYTES];
             task::comm(address, &mut (*record).comm);
         }

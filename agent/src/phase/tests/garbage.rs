@@ -19,7 +19,7 @@ fn word() -> impl Strategy<Value = u64> {
 /// A record of any bytes, but of a known kind and the length of that kind.
 fn any_record() -> impl Strategy<Value = Record> {
     let kind = prop_oneof![5 => Just(1), 1 => 2..=5_u32];
-    // Eleven words, over and over: an edge has 50, so each field meets any of them, and drawing stays cheap.
+    // Eleven words, over and over: an edge has 52, so each field meets any of them, and drawing stays cheap.
     (kind, vec(word(), 11)).prop_map(|(kind, words)| {
         let words = words.into_iter().cycle().take(size_of::<EdgeRecord>() / 8);
         let mut bytes: Vec<u8> = words.flat_map(u64::to_ne_bytes).collect();

@@ -111,6 +111,7 @@ impl Model {
             other_born_ns: 0,
             minor_faults: 0,
             major_faults: 0,
+            samples: [0; 4],
             comm: [0; COMM_BYTES],
         };
         self.records.push(Record::Task(kind, record));
@@ -130,6 +131,7 @@ impl Model {
             arguments,
             minor_faults: 0,
             major_faults: 0,
+            samples: [0; 4],
             name,
         };
         self.records.push(Record::Edge(record));

@@ -158,6 +158,7 @@ impl Live {
             other_born_ns: other.2,
             minor_faults: self.minor,
             major_faults: self.major,
+            samples: [0; 4],
             comm: self.comm,
         }
     }
@@ -318,6 +319,7 @@ impl World {
             arguments,
             minor_faults: thread.minor,
             major_faults: thread.major,
+            samples: [0; 4],
             name,
         };
         self.deliver(line, &Record::Edge(record));

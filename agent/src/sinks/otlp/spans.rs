@@ -47,6 +47,9 @@ pub(super) const COUNT_KEYS: [&str; COUNT_NAMES.len()] = [
     "guestscope.count.migrate.remote",
     "guestscope.count.fault.minor",
     "guestscope.count.fault.major",
+    "guestscope.count.sample.user",
+    "guestscope.count.sample.fault",
+    "guestscope.count.sample.syscall",
     "guestscope.count.switch.missed",
 ];
 

@@ -17,12 +17,12 @@ use super::{
     facts::{Exit, RunFacts},
     findings::{headline, mean, numbers},
     health_lines::{INDENT, cost, duration_of, export, fact, hooks, lost, missing_hooks},
-    page::{Emphasis, Page, Piece},
+    page::{Emphasis, Page, Piece, words as words_of},
     slowest::{notes, slowest},
     style::Style,
     tables::{phases, processes, sums_of},
     text::plain,
-    units::{counted, duration, hex, mean as mean_count},
+    units::{counted, duration, hex, mean as mean_count, percent, thousands},
 };
 
 /// Longest command line that is shown, in columns.
@@ -81,6 +81,23 @@ fn render_group(page: &mut Page, group: &Group, facts: &RunFacts, is_one_of_many
         page.blank();
     }
     per_request(page, group);
+    inside_cpu(page, group);
+}
+
+/// What the threads did on their CPUs, by samples; nothing where there are too few to speak of.
+fn inside_cpu(page: &mut Page, group: &Group) {
+    /// With so many a share is known within 14 points.
+    const ENOUGH_SAMPLES: u128 = 50;
+    let parts =
+        [("own code", "sample.user"), ("page faults", "sample.fault"), ("system calls", "sample.syscall")];
+    let parts = parts.map(|(words, name)| (words, count_of(group, name)));
+    let all: u128 = parts.iter().map(|part| part.1).sum();
+    if all < ENOUGH_SAMPLES {
+        return;
+    }
+    let texts = parts.map(|(words, count)| format!("{words} {}", percent(count as f64 / all as f64)));
+    let words = format!("{} (of {} samples)", texts.join(", "), thousands(all as u64));
+    page.wrapped(&[Piece::new("inside cpu", Emphasis::Faint)], INDENT, words_of(&words, Emphasis::None));
 }
 
 fn per_request(page: &mut Page, group: &Group) {

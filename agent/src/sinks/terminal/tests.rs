@@ -35,6 +35,21 @@ fn ordinary_run() {
 }
 
 #[test]
+fn what_lies_inside_cpu_is_told_where_there_are_samples_enough() {
+    let with = |samples: [u64; 3]| {
+        let mut requests = inference(200);
+        for request in &mut requests {
+            let counts = &mut request.phases[0].counts;
+            [counts.sample_user, counts.sample_fault, counts.sample_syscall] = samples;
+        }
+        let text = text_of(&requests, UNICODE);
+        text.lines().find(|line| line.starts_with("inside cpu")).map(str::to_owned)
+    };
+    assert_snapshot!(with([48, 12, 0]).unwrap(), @"inside cpu    own code 80.0 %, page faults 20.0 %, system calls 0 % (of 12,000 samples)");
+    assert_eq!(with([0, 0, 0]), None);
+}
+
+#[test]
 fn the_longest_wait_stands_below_its_request() {
     let mut summary = summary_of(&inference(200));
     let ids: Vec<u64> = summary.groups[0].slowest.iter().map(|slow| slow.id).collect();

@@ -1,0 +1,14 @@
+//! Table: the hooks of family `cpu`, which look inside account `cpu`.
+
+use super::{Hook, Place};
+
+/// Samples per second of CPU time: a prime, so that nothing periodic keeps step with it.
+pub const FREQUENCY_HZ: u64 = 997;
+
+/// Without it the accounts are the same, and nothing is known of what lies inside `cpu`.
+pub const HOOKS: &[Hook] = &[Hook {
+    id: "perf_event/cpu-clock",
+    program: "sample",
+    place: Place::Sampler,
+    purpose: "inside cpu: the program's own code, page faults, system calls",
+}];
