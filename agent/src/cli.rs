@@ -99,3 +99,29 @@ pub struct DoctorArguments {
     #[arg(long)]
     pub json: bool,
 }
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case("100us", Some(100_000))]
+    #[case("1ns", Some(1))]
+    #[case("4s", Some(4_000_000_000))]
+    #[case("250ms", Some(250_000_000))]
+    #[case("off", Some(0))]
+    #[case("0us", None)]
+    #[case("5s", None)]
+    #[case("100", None)]
+    #[case("us", None)]
+    #[case("-1us", None)]
+    #[case("1.5ms", None)]
+    #[case("99999999999999999999s", None)]
+    #[case("18446744073709551615s", None)]
+    #[case("", None)]
+    fn thresholds(#[case] text: &str, #[case] ns: Option<u64>) {
+        assert_eq!(wait_threshold(text).ok(), ns.map(Duration::from_nanos));
+    }
+}
