@@ -11,6 +11,7 @@ use super::{
 
 /// Where an open phase is.
 #[derive(Clone, Copy, Debug)]
+#[expect(clippy::large_enum_variant, reason = "most are on a thread, and a box would be made at every edge")]
 pub(crate) enum Place {
     /// On a thread, since this snapshot.
     On(ThreadId, Snapshot),

@@ -64,19 +64,23 @@ mod tests {
 
     /// Two packages of two cores of two threads; each package is a node and has a cache of its own.
     fn server() -> String {
-        let mut tree = "== file /sys/devices/system/cpu/possible\n0-7\n".to_owned();
-        for cpu in 0..8_u32 {
+        let cpus = (0..8_u32).map(|cpu| {
             let (core, package) = (cpu & !1, cpu & !3);
-            let folder = format!("== file /sys/devices/system/cpu/cpu{cpu}");
-            tree += &format!("{folder}/topology/core_cpus_list\n{core}-{}\n", core + 1);
-            tree += &format!("{folder}/topology/package_cpus_list\n{package}-{}\n", package + 3);
-            tree += &format!("{folder}/cache/index0/level\n1\n");
-            tree += &format!("{folder}/cache/index0/shared_cpu_list\n{core}-{}\n", core + 1);
-            tree += &format!("{folder}/cache/index3/level\n3\n");
-            tree += &format!("{folder}/cache/index3/shared_cpu_list\n{package}-{}\n", package + 3);
-        }
-        tree += "== file /sys/devices/system/node/node0/cpulist\n0-3\n";
-        tree + "== file /sys/devices/system/node/node1/cpulist\n4-7\n"
+            let (core, package) = (format!("{core}-{}", core + 1), format!("{package}-{}", package + 3));
+            let file = |name: &str, text: &str| format!("== file {CPUS}/cpu{cpu}/{name}\n{text}\n");
+            [
+                file("topology/core_cpus_list", &core),
+                file("topology/package_cpus_list", &package),
+                file("cache/index0/level", "1"),
+                file("cache/index0/shared_cpu_list", &core),
+                file("cache/index3/level", "3"),
+                file("cache/index3/shared_cpu_list", &package),
+            ]
+            .concat()
+        });
+        let possible = format!("== file {CPUS}/possible\n0-7\n");
+        let nodes = format!("== file {NODES}/node0/cpulist\n0-3\n== file {NODES}/node1/cpulist\n4-7\n");
+        possible + &cpus.collect::<String>() + &nodes
     }
 
     /// The same with one node, no caches and the old names.

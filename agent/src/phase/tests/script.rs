@@ -233,7 +233,7 @@ impl World {
             }
             "exec" => self.exec(line),
             "wait" => {
-                self.deliver(line, &Record::Wait(wait_record(line, &self.threads[&line.number].ledger)))
+                self.deliver(line, &Record::Wait(wait_record(line, &self.threads[&line.number].ledger)));
             }
             "exit" => {
                 self.task(line, Kind::Exit, 0, (0, 0, 0));

@@ -97,12 +97,12 @@ impl Group {
     }
 
     /// Moves the calling process.
-    fn enter(&self, group: &Path) {
+    fn enter(group: &Path) {
         fs::write(group.join("cgroup.procs"), std::process::id().to_string()).expect("the group is ours");
     }
 
     fn leave(&self) {
-        self.enter(&self.controller.home);
+        Self::enter(&self.controller.home);
     }
 
     fn statistics(&self) -> Statistics {
@@ -171,7 +171,7 @@ fn limited(subject: &Subject, body: impl FnOnce(&Group)) {
 
 fn quota(subject: &Subject) {
     limited(subject, |group| {
-        group.enter(&group.limited);
+        Group::enter(&group.limited);
         book(subject, group, 1);
     });
 }
@@ -179,7 +179,7 @@ fn quota(subject: &Subject) {
 fn quota_nested(subject: &Subject) {
     limited(subject, |group| {
         group.make_inner();
-        group.enter(&group.inner);
+        Group::enter(&group.inner);
         book(subject, group, 1);
     });
 }
@@ -187,7 +187,7 @@ fn quota_nested(subject: &Subject) {
 /// Two processes on one CPU use up one quota.
 fn quota_shared(subject: &Subject) {
     limited(subject, |group| {
-        group.enter(&group.limited);
+        Group::enter(&group.limited);
         // SAFETY: this program has one thread, so the child may do what it likes.
         match unsafe { fork() }.expect("processes are left") {
             ForkResult::Child => {
