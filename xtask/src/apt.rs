@@ -114,7 +114,7 @@ pub(crate) fn candidate(package: &str) -> Option<String> {
     parse_candidate(&text)
 }
 
-fn parse_candidate(policy: &str) -> Option<String> {
+pub(crate) fn parse_candidate(policy: &str) -> Option<String> {
     let version = policy.lines().find_map(|line| line.trim().strip_prefix("Candidate: "))?.trim();
     (version != "(none)").then(|| version.to_owned())
 }

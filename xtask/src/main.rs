@@ -22,6 +22,7 @@ mod setup;
 mod test;
 mod tidy;
 mod toolchain;
+mod vm;
 mod workspace;
 
 use std::{io::Write as _, path::PathBuf, process::ExitCode};
@@ -41,7 +42,7 @@ struct Arguments {
     verb: Verb,
 }
 
-#[derive(Debug, Subcommand)]
+#[derive(Clone, Debug, Subcommand)]
 enum Verb {
     /// Set up, build, and observe a real job: 200 inferences of ResNet-50, with traces in Jaeger
     Demo {
@@ -61,6 +62,18 @@ enum Verb {
         /// Rounds of each variant
         #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u8).range(2..=50))]
         rounds: u8,
+    },
+    /// Run the agent and its kernel tests on other kernels, in virtual machines, and on this one
+    Vm {
+        /// Rows of xtask/kernels.toml; all of them if none is named
+        #[arg(value_name = "KERNEL")]
+        names: Vec<String>,
+        /// Leave the kernel tests out
+        #[arg(long)]
+        short: bool,
+        /// Keep the logs of what is as it should be, too
+        #[arg(long)]
+        keep_logs: bool,
     },
     /// Start a Jaeger, or find the one that runs, and say where it is
     Jaeger {
@@ -92,11 +105,14 @@ impl Xtask {
 /// Gives whether all is well.
 fn run(verb: &Verb) -> Result<bool> {
     let mut xtask = Xtask::open()?;
-    match *verb {
+    match verb.clone() {
         Verb::Demo { no_jaeger, keep } => demo::verb(&mut xtask, demo::Options { jaeger: !no_jaeger, keep }),
         Verb::Test => test::verb(&mut xtask),
         Verb::Check => check::verb(&xtask),
         Verb::Bench { rounds } => bench::verb(&mut xtask, usize::from(rounds)),
+        Verb::Vm { names, short, keep_logs } => {
+            vm::verb(&mut xtask, &vm::Options { names, short, keep_logs })
+        }
         Verb::Jaeger { keep } => jaeger::verb(&mut xtask, keep).map(|()| true),
     }
 }

@@ -3,7 +3,7 @@
 //! Yields a report and one verdict. A stage that fails stops no other; a build that fails stops all that need it.
 //! Every crate is built once: one choice of packages and features for all tests of the host, release for the rest.
 
-mod libtest;
+pub(crate) mod libtest;
 mod report;
 
 use std::{

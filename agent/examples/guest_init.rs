@@ -1,0 +1,280 @@
+//! The first program of a virtual machine of `cargo xtask vm`: prepares the guest, runs what `/job.json` says, turns off.
+//!
+//! Each step's output goes to the second serial port line by line, as `NAME| line` (stdout) or `NAME! line` (stderr), and
+//! `NAME= how it ended`; what it has to say itself stands behind `guest:`. It judges nothing: that is the other side's.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File, OpenOptions},
+    io::{BufRead as _, BufReader, Read, Write as _},
+    os::{
+        fd::AsRawFd as _,
+        unix::process::{CommandExt as _, ExitStatusExt as _},
+    },
+    path::{Path, PathBuf},
+    process::{Command, ExitStatus, Stdio},
+    sync::Mutex,
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::Context as _;
+use nix::{
+    mount::{MsFlags, mount},
+    sys::{
+        signal::{Signal, killpg},
+        wait::waitpid,
+    },
+    unistd::{ForkResult, Pid, fork},
+};
+use serde::Deserialize;
+
+/// Where the answers go: the log of the kernel has the first port.
+const ANSWERS: &str = "/dev/ttyS1";
+/// A device may need a moment after its module is there.
+const DISK_PATIENCE: Duration = Duration::from_secs(20);
+
+/// Everything to be done.
+#[derive(Deserialize)]
+struct Job {
+    /// The disk with the programs, and where it goes.
+    disk: Option<(PathBuf, PathBuf)>,
+    /// Let nobody see the kernel's BTF.
+    hide_btf: bool,
+    steps: Vec<Step>,
+}
+
+/// One program to run.
+#[derive(Deserialize)]
+struct Step {
+    name: String,
+    argv: Vec<String>,
+    environment: BTreeMap<String, String>,
+    /// Both user and group; root if there is none.
+    user: Option<u32>,
+    limit_s: u64,
+}
+
+/// The serial port, written line by line.
+struct Answers(Mutex<File>);
+
+impl Answers {
+    fn say(&self, line: &str) {
+        let mut port = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        // Nobody is left to tell if this fails.
+        let _ = writeln!(port, "{line}");
+    }
+
+    /// Waits until the port has sent everything: turning off throws away what it still holds.
+    fn drain(&self) {
+        let port = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        // SAFETY: an open descriptor; the call waits and touches no memory.
+        unsafe { libc::tcdrain(port.as_raw_fd()) };
+    }
+}
+
+fn main() {
+    if let Err(error) = mounts() {
+        println(&format!("guest: not prepared: {error:#}"));
+        turn_off();
+    }
+    let Ok(port) = OpenOptions::new().write(true).open(ANSWERS) else {
+        println("guest: no second serial port");
+        turn_off();
+    };
+    let answers = Answers(Mutex::new(port));
+    // The first process adopts everybody's orphans: it only collects them, and a second one works.
+    // SAFETY: this process has one thread.
+    match unsafe { fork() } {
+        Ok(ForkResult::Child) => {
+            let outcome = work(&answers);
+            answers.say(
+                &outcome
+                    .map_or_else(|error| format!("guest: failed: {error:#}"), |()| "guest: done".to_owned()),
+            );
+            answers.drain();
+        }
+        Ok(ForkResult::Parent { child }) => {
+            while !matches!(waitpid(None, None), Ok(status) if status.pid() == Some(child)) {}
+            turn_off();
+        }
+        Err(error) => {
+            answers.say(&format!("guest: failed: fork: {error}"));
+            turn_off();
+        }
+    }
+}
+
+/// To the log of the kernel.
+fn println(line: &str) {
+    let _ = writeln!(std::io::stdout(), "{line}");
+}
+
+fn turn_off() -> ! {
+    // SAFETY: writes what is cached and turns the machine off; nothing of this program is needed any more.
+    unsafe {
+        libc::sync();
+        libc::reboot(libc::RB_POWER_OFF);
+    }
+    loop {
+        thread::park();
+    }
+}
+
+/// File systems that every program expects; what this kernel does not have is left out, except for the first three.
+fn mounts() -> anyhow::Result<()> {
+    for (kind, place, needed) in [
+        ("proc", "/proc", true),
+        ("sysfs", "/sys", true),
+        ("devtmpfs", "/dev", true),
+        ("tmpfs", "/tmp", false),
+        ("tracefs", "/sys/kernel/tracing", false),
+        ("bpf", "/sys/fs/bpf", false),
+        ("cgroup2", "/sys/fs/cgroup", false),
+    ] {
+        let _ = fs::create_dir_all(place);
+        let done = mount(Some(kind), place, Some(kind), MsFlags::empty(), None::<&str>);
+        if let Err(error) = done.with_context(|| format!("{kind} on {place}")) {
+            anyhow::ensure!(!needed, "{error:#}");
+            println(&format!("guest: {error:#}"));
+        }
+    }
+    for controller in ["cpu", "io", "memory", "pids"] {
+        let _ = fs::write("/sys/fs/cgroup/cgroup.subtree_control", format!("+{controller}"));
+    }
+    Ok(())
+}
+
+fn work(answers: &Answers) -> anyhow::Result<()> {
+    let job: Job = serde_json::from_slice(&fs::read("/job.json").context("/job.json")?)?;
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease")?;
+    let up_s = fs::read_to_string("/proc/uptime")?;
+    let up_s = up_s.split(' ').next().unwrap_or_default();
+    answers.say(&format!("guest: up {up_s} {}", release.trim()));
+    loopback_up().context("lo")?;
+    modules(answers);
+    if let Some((disk, place)) = &job.disk {
+        wait_for(disk)?;
+        fs::create_dir_all(place)?;
+        mount(Some(disk), place, Some("ext4"), MsFlags::empty(), None::<&str>)
+            .with_context(|| format!("ext4 of {} on {}", disk.display(), place.display()))?;
+    }
+    if job.hide_btf {
+        let nothing = Some("tmpfs");
+        mount(nothing, "/sys/kernel/btf", nothing, MsFlags::empty(), None::<&str>)
+            .context("hiding /sys/kernel/btf")?;
+    }
+    for step in &job.steps {
+        let started = Instant::now();
+        let end = match step.run(answers) {
+            Ok((status, timed_out)) => ending(status, timed_out),
+            Err(error) => format!("not started: {error:#}"),
+        };
+        answers.say(&format!("{}= {end}, {:.1} s", step.name, started.elapsed().as_secs_f64()));
+    }
+    Ok(())
+}
+
+/// For people and for the other side: `status 0`, `signal 11`, `over its limit`.
+fn ending(status: ExitStatus, timed_out: bool) -> String {
+    match (status.code(), status.signal()) {
+        _ if timed_out => "over its limit".to_owned(),
+        (Some(code), _) => format!("status {code}"),
+        (None, Some(signal)) => format!("signal {signal}"),
+        (None, None) => "unknown".to_owned(),
+    }
+}
+
+fn wait_for(disk: &Path) -> anyhow::Result<()> {
+    let started = Instant::now();
+    while !disk.exists() {
+        anyhow::ensure!(started.elapsed() < DISK_PATIENCE, "no such disk: {}", disk.display());
+        thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+/// Loads the modules that came along. Which one needs which differs between kernels, so those that are refused are tried
+/// again after the others.
+fn modules(answers: &Answers) {
+    let mut left: Vec<PathBuf> =
+        fs::read_dir("/modules").into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+    loop {
+        let before = left.len();
+        let mut refused = Vec::new();
+        left.retain(|path| {
+            load(path).map_err(|error| refused.push(format!("{}: {error}", path.display()))).is_err()
+        });
+        if left.is_empty() || left.len() == before {
+            refused.iter().for_each(|complaint| answers.say(&format!("guest: module {complaint}")));
+            return;
+        }
+    }
+}
+
+fn load(path: &Path) -> std::io::Result<()> {
+    let file = File::open(path)?;
+    // SAFETY: an open descriptor and an empty string that ends with a zero; no flags.
+    let done = unsafe { libc::syscall(libc::SYS_finit_module, file.as_raw_fd(), c"".as_ptr(), 0) };
+    if done == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+}
+
+/// What `ip link set lo up` does.
+fn loopback_up() -> anyhow::Result<()> {
+    let socket = std::net::UdpSocket::bind("0.0.0.0:0")?;
+    // SAFETY: all fields of the request may be zero.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    request.ifr_name[0] = b'l' as libc::c_char;
+    request.ifr_name[1] = b'o' as libc::c_char;
+    request.ifr_ifru.ifru_flags = libc::IFF_UP as libc::c_short;
+    // SAFETY: an open socket and a whole request with a name that ends with a zero.
+    let done = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS as _, &raw const request) };
+    anyhow::ensure!(done == 0, std::io::Error::last_os_error());
+    Ok(())
+}
+
+impl Step {
+    /// Runs it to its end; whether it had to be ended.
+    fn run(&self, answers: &Answers) -> anyhow::Result<(ExitStatus, bool)> {
+        let (program, arguments) = self.argv.split_first().context("no program")?;
+        let mut command = Command::new(program);
+        command.args(arguments).env_clear().envs(&self.environment).current_dir("/tmp");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+        if let Some(user) = self.user {
+            command.uid(user).gid(user);
+        }
+        let mut child = command.spawn().with_context(|| program.clone())?;
+        let (out, err) = (child.stdout.take(), child.stderr.take());
+        let started = Instant::now();
+        let limit = Duration::from_secs(self.limit_s);
+        thread::scope(|scope| {
+            scope.spawn(|| self.copy(out, '|', answers));
+            scope.spawn(|| self.copy(err, '!', answers));
+            let mut timed_out = false;
+            let status = loop {
+                if let Some(status) = child.try_wait()? {
+                    break status;
+                }
+                if started.elapsed() > limit {
+                    timed_out = true;
+                    killpg(Pid::from_raw(child.id().cast_signed()), Signal::SIGKILL)?;
+                }
+                thread::sleep(Duration::from_millis(20));
+            };
+            // What it left running would hold its output open.
+            let _ = killpg(Pid::from_raw(child.id().cast_signed()), Signal::SIGKILL);
+            Ok((status, timed_out))
+        })
+    }
+
+    fn copy(&self, from: Option<impl Read>, mark: char, answers: &Answers) {
+        let Some(from) = from else { return };
+        let mut from = BufReader::new(from);
+        let mut line = Vec::new();
+        while matches!(from.read_until(b'\n', &mut line), Ok(1..)) {
+            let text = String::from_utf8_lossy(&line);
+            answers.say(&format!("{}{mark} {}", self.name, text.trim_end_matches(['\r', '\n'])));
+            line.clear();
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! One virtual machine: started with a kernel, a first program and a job, watched until it turns itself off.
+//!
+//! Yields what it said on its second serial port. Where /dev/kvm is there and does not run a stock kernel, as in many
+//! clouds' own guests, everything is emulated, which is some ten times slower.
+
+use std::{
+    ffi::OsString,
+    fs::{self, OpenOptions},
+    path::PathBuf,
+    process::Command,
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result};
+use serde_json::{Value, json};
+
+use super::{
+    answers::Answers,
+    debian::Image,
+    initramfs::Archive,
+    payload::{MOUNTED, Payload},
+};
+use crate::{
+    Xtask, apt,
+    command::{self, Run},
+    progress::Step,
+};
+
+const QEMU: &str = "qemu-system-x86_64";
+/// A real virtual machine says its first word within two seconds.
+const TRIAL: Duration = Duration::from_secs(20);
+/// From the start to the job, and from its end to the machine's.
+const OVERHEAD: Duration = Duration::from_mins(2);
+
+/// Who executes the guest's instructions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Machine {
+    Virtual,
+    Emulated,
+}
+
+/// One program to run in a guest or here.
+pub(crate) struct Task {
+    pub(crate) name: &'static str,
+    /// Relative to where the programs are.
+    pub(crate) program: &'static str,
+    pub(crate) arguments: &'static [&'static str],
+    pub(crate) limit: Duration,
+}
+
+/// How a guest is to be.
+pub(crate) struct Guest<'a> {
+    pub(crate) image: &'a Image,
+    pub(crate) payload: &'a Payload,
+    pub(crate) machine: Machine,
+    pub(crate) hide_btf: bool,
+    /// Both user and group; root if there is none.
+    pub(crate) user: Option<u32>,
+    /// Of its files, in the folder of logs.
+    pub(crate) name: &'a str,
+}
+
+/// Installs QEMU if it is missing.
+pub(crate) fn ensure(xtask: &Xtask) -> Result<()> {
+    if command::find(QEMU).is_none() {
+        apt::need(xtask, &["qemu-system-x86"])?;
+    }
+    Ok(())
+}
+
+impl Machine {
+    /// The faster one that boots this kernel.
+    pub(crate) fn choose(xtask: &Xtask, image: &Image, payload: &Payload) -> Result<Self> {
+        if OpenOptions::new().read(true).write(true).open("/dev/kvm").is_err() {
+            xtask.progress.present("virtual machines", "emulated: no /dev/kvm");
+            return Ok(Self::Emulated);
+        }
+        let step = xtask.progress.step("virtual machines");
+        let guest =
+            Guest { image, payload, machine: Self::Virtual, hide_btf: false, user: None, name: "trial" };
+        let answers = guest.run_within(xtask, &step, &[], TRIAL)?;
+        let chosen = if answers.is_done { Self::Virtual } else { Self::Emulated };
+        step.done(match chosen {
+            Self::Virtual => "by KVM",
+            Self::Emulated => "emulated: /dev/kvm is there and runs no guest",
+        });
+        Ok(chosen)
+    }
+}
+
+/// The folder of the guests' logs.
+pub(crate) fn logs(xtask: &Xtask) -> PathBuf {
+    xtask.workspace.target.join("vm-logs")
+}
+
+/// What the kernel printed, and what the guest said.
+pub(crate) fn log_files(xtask: &Xtask, name: &str) -> [PathBuf; 2] {
+    ["kernel", "guest"].map(|kind| logs(xtask).join(format!("{name}.{kind}.log")))
+}
+
+impl Guest<'_> {
+    /// Boots it, lets it work through its tasks, waits until it is off.
+    pub(crate) fn run(&self, xtask: &Xtask, step: &Step, tasks: &[Task]) -> Result<Answers> {
+        self.run_within(xtask, step, tasks, OVERHEAD + tasks.iter().map(|task| task.limit).sum())
+    }
+
+    fn run_within(&self, xtask: &Xtask, step: &Step, tasks: &[Task], limit: Duration) -> Result<Answers> {
+        let [kernel_log, log] = log_files(xtask, self.name);
+        fs::create_dir_all(logs(xtask))?;
+        let initramfs = logs(xtask).join(format!("{}.initramfs", self.name));
+        fs::write(&initramfs, self.initramfs(tasks)?).context("initramfs")?;
+        let mut qemu = self.qemu(&initramfs, &kernel_log);
+        let finished = Run { step, log: &log, limit }.finish(&mut qemu);
+        fs::remove_file(&initramfs)?;
+        let finished = finished?;
+        let mut answers = Answers::read(&finished.text);
+        if finished.timed_out {
+            answers.complaints.push(format!("not off after {} s", limit.as_secs()));
+        } else if !finished.status.success() {
+            answers.complaints.push(format!("QEMU: {}", finished.status));
+        }
+        Ok(answers)
+    }
+
+    fn initramfs(&self, tasks: &[Task]) -> Result<Vec<u8>> {
+        let mut archive = Archive::default();
+        for folder in ["dev", "proc", "sys", "tmp", "modules", "work"] {
+            archive.directory(folder);
+        }
+        archive.console();
+        let init = &self.payload.init;
+        archive.program("init", &fs::read(init).with_context(|| format!("file: {}", init.display()))?);
+        archive.file("job.json", self.job(tasks).to_string().as_bytes());
+        for (name, file) in self.image.modules() {
+            archive.file(&format!("modules/{name}"), &fs::read(file)?);
+        }
+        Ok(archive.finish())
+    }
+
+    /// The format is that of the example `guest_init`.
+    fn job(&self, tasks: &[Task]) -> Value {
+        let steps = tasks.iter().map(|task| {
+            let program = format!("{MOUNTED}/{}", task.program);
+            let argv: Vec<&str> =
+                std::iter::once(program.as_str()).chain(task.arguments.iter().copied()).collect();
+            json!({
+                "name": task.name,
+                "argv": argv,
+                "environment": { "PATH": "/bin", "HOME": "/tmp", "TMPDIR": "/tmp" },
+                "user": self.user,
+                "limit_s": task.limit.as_secs(),
+            })
+        });
+        json!({
+            "disk": ["/dev/vda", MOUNTED],
+            "hide_btf": self.hide_btf,
+            "steps": steps.collect::<Vec<_>>(),
+        })
+    }
+
+    fn qemu(&self, initramfs: &std::path::Path, kernel_log: &std::path::Path) -> Command {
+        let mut qemu = Command::new(QEMU);
+        qemu.args(match self.machine {
+            Machine::Virtual => ["-accel", "kvm", "-cpu", "host"],
+            Machine::Emulated => ["-accel", "tcg", "-cpu", "max"],
+        });
+        qemu.args(["-smp", "2", "-m", "2048", "-nodefaults", "-display", "none", "-no-reboot"]);
+        qemu.arg("-kernel").arg(self.image.kernel()).arg("-initrd").arg(initramfs);
+        qemu.args(["-append", "console=ttyS0 panic=-1"]);
+        // What a guest writes to its disk is gone with it.
+        qemu.arg("-drive").arg(drive(&self.payload.disk));
+        qemu.args(["-device", "virtio-blk-pci,drive=work"]);
+        let mut log = OsString::from("file:");
+        log.push(kernel_log);
+        qemu.arg("-serial").arg(log).args(["-serial", "stdio"]);
+        qemu
+    }
+}
+
+/// A comma in the file's name would end it, unless it is written twice.
+fn drive(disk: &std::path::Path) -> String {
+    format!("id=work,if=none,format=raw,snapshot=on,file={}", disk.display().to_string().replace(',', ",,"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::drive;
+
+    #[test]
+    fn a_comma_in_a_name_ends_nothing() {
+        assert!(drive(Path::new("/a,b/c")).ends_with("file=/a,,b/c"));
+    }
+}

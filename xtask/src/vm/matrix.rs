@@ -1,0 +1,137 @@
+//! The kernels and the rows of the matrix, as `xtask/kernels.toml` has them.
+//!
+//! Yields a [`Matrix`] whose rows name kernels that are there. It knows nothing of where kernels come from.
+
+use anyhow::{Context as _, Result, ensure};
+use serde::Deserialize;
+
+use crate::failure::failure;
+
+const FILE: &str = "xtask/kernels.toml";
+const TEXT: &str = include_str!("../../kernels.toml");
+
+/// Everything in the file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Matrix {
+    #[serde(rename = "kernel")]
+    pub(crate) kernels: Vec<Kernel>,
+    #[serde(rename = "row")]
+    pub(crate) rows: Vec<Row>,
+}
+
+/// A kernel to be had.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Kernel {
+    pub(crate) name: String,
+    /// Of Debian, best first.
+    pub(crate) suites: Vec<String>,
+    /// Its name, with one `*` for the version.
+    pub(crate) package: String,
+}
+
+/// A line of the report.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct Row {
+    pub(crate) name: String,
+    /// None: the kernel that runs this.
+    pub(crate) kernel: Option<String>,
+    #[serde(default)]
+    pub(crate) hide_btf: bool,
+    #[serde(default)]
+    pub(crate) unprivileged: bool,
+    /// What `guestscope doctor` should find.
+    pub(crate) fidelity: String,
+    /// Whether it counts when it fails.
+    pub(crate) supported: bool,
+}
+
+impl Row {
+    /// Whether programs are expected in the kernel, so that its tests mean something.
+    pub(crate) fn is_full(&self) -> bool {
+        self.fidelity == "full"
+    }
+}
+
+impl Matrix {
+    /// The file of this checkout, with the rows of these names only; all of them if there are none.
+    pub(crate) fn load(names: &[String]) -> Result<Self> {
+        let mut matrix = Self::parse(TEXT).context(FILE)?;
+        let known: Vec<String> = matrix.rows.iter().map(|row| row.name.clone()).collect();
+        if let Some(unknown) = names.iter().find(|name| !known.contains(name)) {
+            return Err(failure(
+                format!("no such row of the matrix: {unknown}"),
+                format!("one of: {}", known.join(", ")),
+            ));
+        }
+        matrix.rows.retain(|row| names.is_empty() || names.contains(&row.name));
+        Ok(matrix)
+    }
+
+    fn parse(text: &str) -> Result<Self> {
+        let matrix: Self = toml::from_str(text)?;
+        for row in &matrix.rows {
+            let kernel = row.kernel.as_deref();
+            ensure!(
+                kernel.is_none_or(|name| matrix.kernel(name).is_some()),
+                "row {}: no such kernel: {}",
+                row.name,
+                kernel.unwrap_or_default()
+            );
+            let same = matrix.rows.iter().filter(|other| other.name == row.name);
+            ensure!(same.count() == 1, "two rows of one name: {}", row.name);
+            ensure!(
+                kernel.is_some() || !(row.hide_btf || row.unprivileged),
+                "row {}: the machine that runs this is left as it is",
+                row.name
+            );
+        }
+        for kernel in &matrix.kernels {
+            ensure!(kernel.package.matches('*').count() == 1, "kernel {}: one `*`", kernel.name);
+        }
+        Ok(matrix)
+    }
+
+    pub(crate) fn kernel(&self, name: &str) -> Option<&Kernel> {
+        self.kernels.iter().find(|kernel| kernel.name == name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::Matrix;
+
+    const KERNEL: &str = "[[kernel]]\nname = 'a'\nsuites = ['s']\npackage = 'l-*-c'\n";
+
+    #[test]
+    fn the_file_of_this_checkout_is_a_matrix() {
+        let all = Matrix::load(&[]).unwrap();
+        assert!(all.kernels.len() >= 4 && all.rows.iter().any(|row| row.kernel.is_none()));
+        let some = Matrix::load(&["6.12".to_owned(), "5.10".to_owned()]).unwrap();
+        assert_eq!(some.rows.iter().map(|row| row.name.as_str()).collect::<Vec<_>>(), ["5.10", "6.12"]);
+        assert!(Matrix::load(&["2.4".to_owned()]).is_err());
+    }
+
+    #[rstest]
+    #[case::whole("[[row]]\nname = 'r'\nkernel = 'a'\nfidelity = 'full'\nsupported = true\n", true)]
+    #[case::here("[[row]]\nname = 'r'\nfidelity = 'full'\nsupported = true\n", true)]
+    #[case::no_such_kernel("[[row]]\nname = 'r'\nkernel = 'b'\nfidelity = 'full'\nsupported = true\n", false)]
+    #[case::unknown_word("[[row]]\nname = 'r'\nfidelity = 'full'\nsupported = true\nfast = 1\n", false)]
+    #[case::here_with_btf_hidden(
+        "[[row]]\nname = 'r'\nhide-btf = true\nfidelity = 'none'\nsupported = true\n",
+        false
+    )]
+    fn rows_name_kernels_and_nothing_unknown(#[case] row: &str, #[case] good: bool) {
+        assert_eq!(Matrix::parse(&format!("{KERNEL}{row}")).is_ok(), good);
+    }
+
+    #[test]
+    fn names_are_not_used_twice() {
+        let row = "[[row]]\nname = 'r'\nfidelity = 'full'\nsupported = true\n";
+        assert!(Matrix::parse(&format!("{KERNEL}{row}{row}")).is_err());
+    }
+}
