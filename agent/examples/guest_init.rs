@@ -206,7 +206,9 @@ fn modules(answers: &Answers) {
             load(path).map_err(|error| refused.push(format!("{}: {error}", path.display()))).is_err()
         });
         if left.is_empty() || left.len() == before {
-            refused.iter().for_each(|complaint| answers.say(&format!("guest: module {complaint}")));
+            for complaint in refused {
+                answers.say(&format!("guest: module {complaint}"));
+            }
             return;
         }
     }
