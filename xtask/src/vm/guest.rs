@@ -114,6 +114,7 @@ impl Guest<'_> {
         fs::remove_file(&initramfs)?;
         let finished = finished?;
         let mut answers = Answers::read(&finished.text);
+        answers.complaints.extend(trouble(&fs::read_to_string(&kernel_log).unwrap_or_default()));
         if finished.timed_out {
             answers.complaints.push(format!("not off after {} s", limit.as_secs()));
         } else if !finished.status.success() {
@@ -177,6 +178,19 @@ impl Guest<'_> {
     }
 }
 
+/// What a kernel says before it dies, and the first place that it names: a guest that is gone says nothing itself.
+fn trouble(log: &str) -> Vec<String> {
+    let lines = log.lines().map(|line| line.split_once("] ").map_or(line, |(_, text)| text).trim());
+    let signs = ["Oops: ", "BUG: ", "Kernel panic", "watchdog: BUG", "rcu: INFO"];
+    let begins =
+        |line: &&str| signs.iter().any(|sign| line.starts_with(sign)) || line.starts_with("RIP: 0010:");
+    let mut found: Vec<String> = lines.filter(begins).map(|line| format!("kernel: {line}")).collect();
+    found.dedup();
+    // What follows the first few is their consequence.
+    found.truncate(3);
+    found
+}
+
 /// A comma in the file's name would end it, unless it is written twice.
 fn drive(disk: &std::path::Path) -> String {
     format!("id=work,if=none,format=raw,snapshot=on,file={}", disk.display().to_string().replace(',', ",,"))
@@ -186,7 +200,21 @@ fn drive(disk: &std::path::Path) -> String {
 mod tests {
     use std::path::Path;
 
-    use super::drive;
+    use super::{drive, trouble};
+
+    #[test]
+    fn a_kernel_that_dies_is_heard() {
+        let log = "[    0.0] Kernel command line: panic=-1\r\n[  513.1] Oops: int3: 0000 [#1] SMP\r\n\
+                   [  513.1] CPU: 0 PID: 1\n[  513.1] RIP: 0010:__schedule+0x343/0xbe0\n\
+                   [  513.2] RIP: 0033:0x7f0\n[  513.3] Kernel panic - not syncing: Fatal\n[  513.4] BUG: more\n";
+        let expected = [
+            "Oops: int3: 0000 [#1] SMP",
+            "RIP: 0010:__schedule+0x343/0xbe0",
+            "Kernel panic - not syncing: Fatal",
+        ];
+        assert_eq!(trouble(log), expected.map(|line| format!("kernel: {line}")));
+        assert!(trouble("[    0.0] Linux version 6.1\n").is_empty());
+    }
 
     #[test]
     fn a_comma_in_a_name_ends_nothing() {
