@@ -149,48 +149,30 @@ fn reason(error: &str, log: &[&str]) -> String {
     said.get(after).or(said.last()).map_or_else(|| error.to_owned(), |line| (*line).to_owned())
 }
 
-/// What the kernel tests said.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tests {
-    pub(crate) tally: Tally,
-    /// Failures, taken out of the tally, of comparisons of times on a machine whose time is not its own.
-    pub(crate) imprecise: Vec<(String, String)>,
-}
-
-/// How a test begins whose times have disagreed with the kernel's again and again (`agent/tests/kernel/agreement.rs`).
-const TIMES_DISAGREE: &str = "three times: ";
-
-impl Tests {
-    /// Tests that a guest did not live to finish are failures of their own. An emulated CPU that its host takes away for
-    /// milliseconds between two readings of two clocks cannot tell times to 1 %, and no steal time says so.
-    pub(crate) fn read(said: &Said, emulated: bool) -> Self {
-        let mut tally = libtest::tally(&said.out);
-        if !said.out.contains("test result: ") {
-            let is_test = |line: &&str| line.starts_with("test ");
-            tally.passed =
-                said.out.lines().filter(is_test).filter(|line| line.ends_with(" ... ok")).count() as u64;
-            // A test that hangs has not ended its line, which a guest that hangs has kept: it may be the next one too.
-            let last = said.out.lines().rfind(|line| is_test(line) && line.contains(" ... "));
-            let last = last.and_then(|line| line.strip_prefix("test ")?.split(" ... ").next());
-            let running =
-                last.map_or_else(|| "the test program".to_owned(), |last| format!("in or after {last}"));
-            let end = said.end.as_deref().unwrap_or("the guest ended first");
-            let text = format!("{end}\n{}", said.err);
-            tally.failures.push((running, text));
-            tally.failed = tally.failures.len() as u64;
-        }
-        let imprecise: Vec<_> =
-            tally.failures.extract_if(.., |failure| emulated && failure.1.contains(TIMES_DISAGREE)).collect();
-        tally.failed -= imprecise.len() as u64;
-        Self { tally, imprecise }
+/// What the kernel tests said. Tests that a guest did not live to finish are failures of their own.
+pub(crate) fn tests(said: &Said) -> Tally {
+    let mut tally = libtest::tally(&said.out);
+    if !said.out.contains("test result: ") {
+        let is_test = |line: &&str| line.starts_with("test ");
+        tally.passed =
+            said.out.lines().filter(is_test).filter(|line| line.ends_with(" ... ok")).count() as u64;
+        // A test that hangs has not ended its line, which a guest that hangs has kept: it may be the next one too.
+        let last = said.out.lines().rfind(|line| is_test(line) && line.contains(" ... "));
+        let last = last.and_then(|line| line.strip_prefix("test ")?.split(" ... ").next());
+        let running =
+            last.map_or_else(|| "the test program".to_owned(), |last| format!("in or after {last}"));
+        let end = said.end.as_deref().unwrap_or("the guest ended first");
+        tally.failures.push((running, format!("{end}\n{}", said.err)));
+        tally.failed = tally.failures.len() as u64;
     }
+    tally
 }
 
 #[cfg(test)]
 mod tests {
     use rstest::rstest;
 
-    use super::{Answers, Doctor, Program, Said, Tests, programs, reason};
+    use super::{Answers, Doctor, Program, Said, programs, reason, tests};
 
     const ANSWERS: &str = "\
 guest: up 3.21 6.1.0-47-cloud-amd64\r
@@ -259,20 +241,9 @@ noise
 
     #[test]
     fn tests_that_were_cut_off_fail() {
-        let cut = Tests::read(&said("running 3 tests\ntest a ... ok\ntest b ... "), true).tally;
+        let cut = tests(&said("running 3 tests\ntest a ... ok\ntest b ... "));
         assert_eq!((cut.passed, cut.failed, cut.failures[0].0.as_str()), (1, 1, "in or after b"));
-        let whole = said("test a ... ok\n\ntest result: ok. 1 passed; 0 failed; 0 ignored\n");
-        let whole = Tests::read(&whole, true).tally;
+        let whole = tests(&said("test a ... ok\n\ntest result: ok. 1 passed; 0 failed; 0 ignored\n"));
         assert_eq!((whole.passed, whole.failed), (1, 0));
-    }
-
-    #[test]
-    fn an_emulated_machine_tells_no_times() {
-        let out = "failures:\n\n---- a stdout ----\nthree times: spin\n\n---- b stdout ----\nno edges\n\n\
-                   test result: FAILED. 1 passed; 2 failed; 0 ignored\n";
-        let emulated = Tests::read(&said(out), true);
-        assert_eq!((emulated.tally.failed, emulated.imprecise[0].0.as_str()), (1, "a"));
-        let real = Tests::read(&said(out), false);
-        assert_eq!((real.tally.failed, real.imprecise.len()), (2, 0));
     }
 }

@@ -23,7 +23,7 @@ use anyhow::Result;
 use nix::unistd::geteuid;
 
 use self::{
-    answers::{Doctor, Said, Tests},
+    answers::{Doctor, Said},
     debian::Image,
     guest::{Guest, Machine, Task},
     matrix::{Matrix, Row},
@@ -119,8 +119,7 @@ fn in_a_guest(xtask: &Xtask, guest: &Guest, row: &Row, tasks: &[Task]) -> Result
     let step = xtask.progress.step(format!("guest {}: Linux {}", row.name, guest.image.release));
     let answers = guest.run(xtask, &step, tasks)?;
     step.done(if answers.is_done { "ended" } else { "did not come to its end" });
-    let emulated = guest.machine == Machine::Emulated;
-    let mut seen = seen(&answers.steps, emulated, started.elapsed());
+    let mut seen = seen(&answers.steps, started.elapsed());
     seen.complaints.extend(answers.complaints.iter().cloned());
     if !answers.is_done {
         seen.complaints.push("it did not come to the end of its job".to_owned());
@@ -148,12 +147,12 @@ fn on_this_machine(xtask: &Xtask, payload: &Payload, row: &Row, tasks: &[Task]) 
         steps.insert(task.name.to_owned(), said);
     }
     let release = nix::sys::utsname::uname().map(|name| name.release().to_string_lossy().into_owned()).ok();
-    Ok(Seen { release, ..seen(&steps, false, started.elapsed()) })
+    Ok(Seen { release, ..seen(&steps, started.elapsed()) })
 }
 
-fn seen(steps: &BTreeMap<String, Said>, emulated: bool, time: Duration) -> Seen {
+fn seen(steps: &BTreeMap<String, Said>, time: Duration) -> Seen {
     let (programs, complaints) = steps.get("programs").map(answers::programs).unwrap_or_default();
-    let tests = steps.get("tests").map(|said| Tests::read(said, emulated));
+    let tests = steps.get("tests").map(answers::tests);
     Seen {
         doctor: steps.get("doctor").and_then(Doctor::read),
         programs,

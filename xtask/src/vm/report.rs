@@ -5,10 +5,10 @@
 use std::time::Duration;
 
 use super::{
-    answers::{Doctor, Program, Tests},
+    answers::{Doctor, Program},
     matrix::Row,
 };
-use crate::progress::duration;
+use crate::{progress::duration, test::libtest::Tally};
 
 /// What one row showed.
 #[derive(Debug, Default)]
@@ -21,7 +21,7 @@ pub(crate) struct Seen {
     /// What the first program, QEMU or the agent complained about.
     pub(crate) complaints: Vec<String>,
     /// None if the row has no programs in the kernel, or the tests were not asked for.
-    pub(crate) tests: Option<Tests>,
+    pub(crate) tests: Option<Tally>,
     pub(crate) time: Duration,
     /// Why there is nothing else.
     pub(crate) not_run: Option<String>,
@@ -59,10 +59,8 @@ impl Outcome {
             faults.push("no program loaded".to_owned());
         }
         match &seen.tests {
-            Some(Tests { tally, .. }) if tally.failed > 0 => {
-                faults.push(format!("{} tests failed", tally.failed));
-            }
-            Some(Tests { tally, .. }) if tally.passed == 0 => faults.push("no test passed".to_owned()),
+            Some(tally) if tally.failed > 0 => faults.push(format!("{} tests failed", tally.failed)),
+            Some(tally) if tally.passed == 0 => faults.push("no test passed".to_owned()),
             _ => {}
         }
         faults
@@ -89,9 +87,7 @@ impl Outcome {
         let loaded = seen.programs.iter().filter(|program| program.verdict.is_ok()).count();
         let programs = format!("{loaded}/{}", seen.programs.len());
         let hooks = |doctor: &Doctor| format!("{}/{}", doctor.hooks_in_place(), doctor.hooks.len());
-        let tests = |Tests { tally, imprecise }: &Tests| {
-            format!("{}/{}/{}/{}", tally.passed, tally.failed, imprecise.len(), tally.skipped.len())
-        };
+        let tests = |tally: &Tally| format!("{}/{}/{}", tally.passed, tally.failed, tally.skipped.len());
         [
             self.row.name.clone(),
             seen.release.clone().unwrap_or_else(none),
@@ -130,7 +126,7 @@ impl Outcome {
         }
         let refused = seen.programs.iter().filter_map(|p| Some((&p.name, p.verdict.as_ref().err()?)));
         lines.extend(refused.map(|(name, reason)| format!("refused   {name}: {reason}")));
-        if let Some(Tests { tally, imprecise }) = &seen.tests {
+        if let Some(tally) = &seen.tests {
             let first = |text: &str| {
                 let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
                 lines.find(|line| !line.starts_with("thread '")).unwrap_or_default().to_owned()
@@ -138,14 +134,13 @@ impl Outcome {
             lines.extend(
                 tally.failures.iter().map(|(name, text)| format!("failed    {name}: {}", first(text))),
             );
-            lines.extend(imprecise.iter().map(|(name, text)| format!("imprecise {name}: {}", first(text))));
             lines.extend(tally.skipped.iter().map(|(name, reason)| format!("skipped   {name}: {reason}")));
         }
         lines.into_iter().map(|line| format!("  {line}")).collect()
     }
 }
 
-/// The whole text: what there is to say row by row, then the table. Tests: passed, failed, imprecise, skipped.
+/// The whole text: what there is to say row by row, then the table.
 pub(crate) fn render(outcomes: &[Outcome]) -> String {
     let mut lines = Vec::new();
     for outcome in outcomes {
@@ -156,7 +151,7 @@ pub(crate) fn render(outcomes: &[Outcome]) -> String {
         }
     }
     let head =
-        ["row", "kernel", "booted", "fidelity", "hooks", "programs", "instructions", "tests p/f/i/s", "time"];
+        ["row", "kernel", "booted", "fidelity", "hooks", "programs", "instructions", "tests p/f/s", "time"];
     let mut table = vec![(head.map(str::to_owned), "result")];
     table.extend(outcomes.iter().map(|outcome| (outcome.line(), outcome.result())));
     let width = |column: usize| table.iter().map(|(cells, _)| cells[column].len()).max().unwrap_or_default();
@@ -188,7 +183,7 @@ mod tests {
     use crate::{
         test::libtest::Tally,
         vm::{
-            answers::{Doctor, Program, Tests},
+            answers::{Doctor, Program},
             matrix::Row,
         },
     };
@@ -209,31 +204,24 @@ mod tests {
         Doctor { fidelity: fidelity.to_owned(), hooks: vec![hook.clone(), hook] }
     }
 
-    fn tests(passed: u64, failures: &[(&str, &str)]) -> Tests {
-        let failures: Vec<_> = failures.iter().map(|(n, t)| ((*n).to_owned(), (*t).to_owned())).collect();
-        let failed = failures.len() as u64;
-        Tests { tally: Tally { passed, failed, failures, ..Tally::default() }, imprecise: Vec::new() }
-    }
-
     fn good() -> Seen {
         Seen {
             release: Some("6.1.0-47".to_owned()),
             up_s: Some(3.25),
             doctor: Some(doctor("full", "ok")),
             programs: vec![Program { name: "edge".to_owned(), verdict: Ok(Some(810)) }],
-            tests: Some(tests(3, &[])),
+            tests: Some(Tally { passed: 3, ..Tally::default() }),
             time: Duration::from_secs(70),
             ..Seen::default()
         }
     }
 
     fn bad() -> Seen {
-        let mut tests = tests(2, &[("a::b", "\nthread 'a::b' panicked at x\nno good\n")]);
-        tests.imprecise = vec![("c".to_owned(), "three times: d".to_owned())];
+        let failures = vec![("a::b".to_owned(), "\nthread 'a::b' panicked at x\nno good\n".to_owned())];
         Seen {
             doctor: Some(doctor("none", "broken")),
             programs: vec![Program { name: "edge".to_owned(), verdict: Err("unknown func".to_owned()) }],
-            tests: Some(tests),
+            tests: Some(Tally { passed: 2, failed: 1, failures, ..Tally::default() }),
             ..good()
         }
     }
@@ -258,15 +246,14 @@ mod tests {
   hook      tp_btf/x: broken: the same
   refused   edge: unknown func
   failed    a::b: no good
-  imprecise c: three times: d
 
 7: FAILED
   fault     not run: no mirror
 
-row   kernel    booted  fidelity  hooks  programs  instructions  tests p/f/i/s  time        result
-6.1   6.1.0-47  3.2 s   full      2/2    1/1       810           3/0/0/0        1 min 10 s  ok
-5.10  6.1.0-47  3.2 s   none      0/2    0/1       -             2/1/1/0        1 min 10 s  fails, not supported
-7     -         -       -         -      -         -             -              0.0 s       FAILED
+row   kernel    booted  fidelity  hooks  programs  instructions  tests p/f/s  time        result
+6.1   6.1.0-47  3.2 s   full      2/2    1/1       810           3/0/0        1 min 10 s  ok
+5.10  6.1.0-47  3.2 s   none      0/2    0/1       -             2/1/0        1 min 10 s  fails, not supported
+7     -         -       -         -      -         -             -            0.0 s       FAILED
 
 not as they should be: 7
 "
@@ -280,7 +267,7 @@ not as they should be: 7
             Seen { release: None, ..good() },
             Seen { doctor: None, ..good() },
             Seen { programs: Vec::new(), ..good() },
-            Seen { tests: Some(tests(0, &[])), ..good() },
+            Seen { tests: Some(Tally::default()), ..good() },
         ] {
             assert!(!is_success(&[Outcome { row: row("6.1", true), seen }]));
         }
