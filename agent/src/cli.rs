@@ -58,7 +58,7 @@ pub struct RunArguments {
     #[arg(long, default_value_t = guestscope_ebpf::SLOTS, value_name = "N",
           value_parser = clap::value_parser!(u32).range(8..=65_535))]
     pub max_threads: u32,
-    /// Keep waits of at least this long, each with who ran meanwhile; at most 4s, `off` for none.
+    /// Keep waits of at least this long, each with who had the CPU last; at most 4s, `off` for none.
     #[arg(long, default_value = "100us", value_name = "TIME", value_parser = wait_threshold)]
     pub wait_threshold: Duration,
     /// Print the kernel side's own messages on standard error.

@@ -5,6 +5,7 @@
 use std::{
     collections::HashSet,
     fs::OpenOptions,
+    io,
     os::{
         fd::{AsFd as _, AsRawFd as _, BorrowedFd},
         unix::fs::{MetadataExt as _, OpenOptionsExt as _},
@@ -164,13 +165,13 @@ pub fn load(options: LoadOptions) -> Result<Loaded, LoadError> {
     fill_topology(&mut ebpf, &positions)?;
     let mut verdicts = Vec::new();
     for hook in FAMILIES.iter().copied().flatten() {
-        attach(&mut ebpf, hook, &kernel_btf)?;
-        verdicts.push(Verdict {
-            hook: hook.id.to_owned(),
-            outcome: Outcome::Ok,
-            consequence: hook.purpose.to_owned(),
-            remedy: None,
-        });
+        let outcome = match attach(&mut ebpf, hook, &kernel_btf) {
+            Err(error) if hook.is_needed => return Err(error),
+            Err(error) => (Outcome::Broken, format!("missing: {}: {error}", hook.purpose)),
+            Ok(()) => (Outcome::Ok, hook.purpose.to_owned()),
+        };
+        let (outcome, consequence) = outcome;
+        verdicts.push(Verdict { hook: hook.id.to_owned(), outcome, consequence, remedy: None });
     }
     Ok(Loaded { ebpf, verdicts, seen: HashSet::new(), marked_files: 0 })
 }
@@ -272,13 +273,20 @@ impl Loaded {
     /// Samples a process, its threads and everything that it starts from now on. Where that is refused its hook says so: the
     /// accounts do not need it.
     pub fn sample(&mut self, pid: u32) {
-        if let Err(error) = self.try_sample(pid) {
-            let why = failure::chain(error.chain());
-            let of_samples = |verdict: &&mut Verdict| cpu::HOOKS.iter().any(|hook| hook.id == verdict.hook);
-            for verdict in self.verdicts.iter_mut().filter(of_samples) {
-                verdict.outcome = Outcome::Broken;
-                verdict.consequence = format!("nothing is known of what lies inside cpu: {why}");
-            }
+        let Err(error) = self.try_sample(pid) else { return };
+        let number = error.chain().find_map(|error| error.downcast_ref::<io::Error>()?.raw_os_error());
+        // It was over before it could be sampled.
+        if number == Some(libc::ESRCH) {
+            return;
+        }
+        let is_ours = |verdict: &&mut Verdict| cpu::HOOKS.iter().any(|hook| hook.id == verdict.hook);
+        for verdict in self.verdicts.iter_mut().filter(is_ours).filter(|ours| ours.outcome == Outcome::Ok) {
+            verdict.outcome = Outcome::Broken;
+            verdict.consequence =
+                format!("missing: {}: {}", verdict.consequence, failure::chain(error.chain()));
+            // The kernel lowers this limit by itself where sampling takes long.
+            verdict.remedy = (number == Some(libc::EINVAL))
+                .then(|| format!("sysctl -w kernel.perf_event_max_sample_rate={}", cpu::FREQUENCY_HZ));
         }
     }
 
@@ -319,13 +327,14 @@ impl Loaded {
         }
     }
 
-    /// A thread's ledger as it is now; none if a switch kept coming between two reads of it.
+    /// A thread's ledger as it is now; none if it kept changing between two reads of it.
     pub fn ledger(&self, slot: u16) -> Option<Ledger> {
         let ledgers: Array<_, LedgerValue> = Array::try_from(self.ebpf.map("LEDGERS")?).ok()?;
         let mut before = ledgers.get(&u32::from(slot), 0).ok()?.0;
         for _ in 0..8 {
             let again = ledgers.get(&u32::from(slot), 0).ok()?.0;
-            if again == before {
+            // Two equal copies are not enough where a hypervisor may stop the writer in the middle of its change.
+            if again == before && (again.task == 0 || again.is_whole()) {
                 // A slot that was given back keeps the last holder's numbers.
                 return (again.task != 0).then_some(again);
             }

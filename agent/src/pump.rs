@@ -18,8 +18,8 @@ use crate::{
 /// Edges in one batch: 8,192 of 416 bytes are 3.4 MB, the largest piece of the agent's memory.
 const BATCH: usize = 8192;
 
-/// Long waits in one batch.
-const WAITS: usize = 4096;
+/// Long waits in one batch: more than the ring holds, 1 MiB of 104 bytes.
+const WAITS: usize = 16_384;
 
 /// The rings of a loaded object.
 pub struct Rings {

@@ -315,6 +315,13 @@ impl Ledger {
         }
     }
 
+    /// Whether a copy of it is of one instant: its accounts are its life up to the last event. A reader that is not the
+    /// thread itself may find it in the middle of a change, and so twice if the writer's CPU stands still there.
+    pub fn is_whole(&self) -> bool {
+        let charged = self.accounts.iter().fold(0_u64, |sum, ns| sum.wrapping_add(*ns));
+        charged == self.since_ns.wrapping_sub(self.born_ns)
+    }
+
     /// The accounts at `now_ns`, the open interval added to what the state names. Changes nothing.
     #[must_use]
     pub fn accounts_at(&self, now_ns: u64) -> [u64; ACCOUNTS] {

@@ -27,6 +27,8 @@ pub const TIDS: u32 = 4 << 20;
 pub const SLOTS: u32 = 4096;
 /// Syscall numbers that the account table covers.
 pub const SYSCALLS: usize = 512;
+/// What stands for a syscall's number outside any.
+pub const NO_SYSCALL: u16 = 0xffff;
 /// Set in the account table beside an account: look at the file descriptor, a socket means `net`.
 pub const CHECK_SOCKET: u8 = 0x80;
 
@@ -120,7 +122,8 @@ pub enum ThrottleMode {
 pub enum Activity {
     /// Code of the program.
     User = 0,
-    /// In the kernel, inside no system call: a page fault, or an interrupt.
+    /// In the kernel, inside no system call: a page fault, or an interrupt of the program's code. One that comes inside a
+    /// system call counts as that.
     Fault = 1,
     /// In the kernel, inside a system call.
     Syscall = 2,
@@ -288,7 +291,8 @@ pub struct TaskRecord {
     pub comm: [u8; COMM_BYTES],
 }
 
-/// A tracked task is on a CPU again after a wait above the threshold: what it waited for, and who ran meanwhile.
+/// A tracked task is on a CPU again after a wait above the threshold: what it waited for, and who had the CPU last. The first
+/// wait of a new task begins with its birth, on the CPU of whoever made it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct WaitRecord {
@@ -308,7 +312,7 @@ pub struct WaitRecord {
     pub tgid: u32,
     /// Who began to wake it (in an interrupt, whoever was interrupted); 0 if nobody had to, or nobody was seen.
     pub waker_tid: u32,
-    /// Who got the CPU that it left.
+    /// Who got the CPU that it left; 0 for the idle task and for a new task, which left none.
     pub replaced_by_tid: u32,
     /// Who was on the CPU that it got, until then.
     pub ran_before_tid: u32,

@@ -1,10 +1,10 @@
 //! Hands over a wait that was long, at the switch that ends it.
 //!
-//! Yields a record of what the thread waited for and who had the CPU meanwhile; the ledger has charged the wait already.
-//! What it belongs to is the agent's to say.
+//! Yields a record of what the thread waited for and who had the CPU last; the ledger has charged the wait already. A wait
+//! whose end reached no tracepoint has none (`missed` counts those). What it belongs to is the agent's to say.
 
 use guestscope_ebpf::{
-    Header, Kind, WaitRecord,
+    Account, Header, Kind, NO_SYSCALL, WaitRecord,
     ledger::{Ledger, RUNNING},
 };
 
@@ -27,6 +27,7 @@ pub(crate) fn ended(ledger: &Ledger, before: Task, left_cpu: u16, now_ns: u64) {
     }
     emit::wait(|record: *mut WaitRecord| {
         // A waking from before the wait says nothing of this one.
+        let was_blocked = ledger.account != Account::Runq as u8;
         let waker_tid = if ledger.woken_ns >= ledger.left_ns { ledger.waker_tid } else { 0 };
         // SAFETY: the record is reserved memory of exactly this size; every field is written.
         unsafe {
@@ -43,7 +44,7 @@ pub(crate) fn ended(ledger: &Ledger, before: Task, left_cpu: u16, now_ns: u64) {
             (*record).ran_before_tgid = before.tgid();
             (*record).left_cpu = left_cpu;
             (*record).cpu = ledger.cpu;
-            (*record).syscall = ledger.syscall;
+            (*record).syscall = if was_blocked { ledger.syscall } else { NO_SYSCALL };
             (*record).account = ledger.account;
             (*record).reserved = 0;
             (*record).ran_before_comm = [0; guestscope_ebpf::COMM_BYTES];

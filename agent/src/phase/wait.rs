@@ -1,19 +1,16 @@
-//! Long waits: off-CPU intervals of a thread, with the phase that they lie in and who ran meanwhile.
+//! Long waits: off-CPU intervals of a thread, with the phase that they lie in and who had the CPU last.
 //!
 //! Yields values from records. A wait explains time that the accounts of its phase hold already; nothing is added up here.
 
 use std::sync::Arc;
 
-use guestscope_ebpf::{Account, WaitRecord};
+use guestscope_ebpf::{Account, NO_SYSCALL, WaitRecord};
 
 use super::{
     ThreadId,
     pairing::{Output, Pairing},
     thread::comm,
 };
-
-/// What stands in a record for no syscall.
-const NO_SYSCALL: u16 = 0xffff;
 
 /// A thread was off the CPU for longer than the threshold.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,7 +39,7 @@ pub struct Wait {
     pub cpu: u32,
     /// The thread that began to wake it; in an interrupt (timers, disks, packets) whoever was interrupted.
     pub waker_tid: Option<u32>,
-    /// The thread that got the CPU which it left; 0 is the idle task.
+    /// The thread that got the CPU which it left; 0 is the idle task, or this is the first wait of a new thread.
     pub replaced_by_tid: u32,
     /// The thread that had the CPU which it got, until then; 0 is the idle task.
     pub ran_before_tid: u32,

@@ -10,5 +10,6 @@ pub const HOOKS: &[Hook] = &[Hook {
     id: "perf_event/cpu-clock",
     program: "sample",
     place: Place::Sampler,
-    purpose: "inside cpu: the program's own code, page faults, system calls",
+    purpose: "inside cpu: own code, page faults, system calls",
+    is_needed: false,
 }];

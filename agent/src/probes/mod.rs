@@ -32,6 +32,8 @@ pub struct Hook {
     pub place: Place,
     /// What it tells; without it, what is missing.
     pub purpose: &'static str,
+    /// Without it the accounts would be wrong; else they are coarser, and the hook says so.
+    pub is_needed: bool,
 }
 
 /// Every family's hooks, in the order in which they are attached: births before switches, so that no thread of the

@@ -29,6 +29,7 @@ pub const HOOKS: &[Hook] = &[Hook {
     program: "edge",
     place: Place::Marker,
     purpose: "begin and end of phases",
+    is_needed: true,
 }];
 
 /// What to do when a program cannot be probed.

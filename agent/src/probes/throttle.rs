@@ -8,4 +8,5 @@ pub const HOOKS: &[Hook] = &[Hook {
     program: "sched_migrate_task",
     place: Place::BtfTracepoint("sched_migrate_task"),
     purpose: "throttling of threads that are moved while they wait",
+    is_needed: false,
 }];

@@ -40,9 +40,10 @@ impl Session {
         }
         health.cost = self.cost.so_far();
         let path = folder.current_path();
-        let summary = summarise(&path);
+        let mut summary = summarise(&path);
+        let evidence = summary.as_mut().map_or(Ok(()), |summary| add_waits(summary, &path));
         let on_disk = folder.health();
-        health.folder_error = on_disk.last_error;
+        health.folder_error = on_disk.last_error.or(evidence.err().map(|error| error.to_string()));
         let lost = on_disk.rows_lost;
         health.rows_lost += lost.phases + lost.threads + lost.marks + lost.waits;
         let finish = |manifest: &mut Manifest| ended(manifest, &end, workload, &health);
@@ -77,9 +78,12 @@ impl Session {
 
 fn summarise(path: &Path) -> anyhow::Result<Summary> {
     let folder = Folder::open(path)?;
-    let mut summary = Summary::read(|| folder.requests())?;
-    summary.add_waits(folder.waits()?)?;
-    Ok(summary)
+    Ok(Summary::read(|| folder.requests())?)
+}
+
+/// What backs the findings. Without it the findings stand.
+fn add_waits(summary: &mut Summary, path: &Path) -> run::Result<()> {
+    summary.add_waits(Folder::open(path)?.waits()?)
 }
 
 fn ended(manifest: &mut Manifest, end: &End, workload: Option<serde_json::Value>, health: &Health) {

@@ -3,8 +3,8 @@
 //!
 //! A row per kind. What is compared: the account of a request that was hit, less that of the median spared one, with the
 //! injector's own measure. The machine disturbs single requests, so a row is judged by its median, and again if that was
-//! disturbed too: a ledger that is wrong is so every time. Where others keep even the spared requests from their CPU, that
-//! is the truth, and the agent says so; the table says `busy` then, and what neighbours spoil is not judged.
+//! disturbed too: a ledger that is wrong is so every time. Where others keep even the spared requests from their CPU every
+//! time, that is the truth, and the agent says so: such a test is skipped.
 
 use std::{
     ffi::OsString,
@@ -87,8 +87,9 @@ struct Row {
     busy: bool,
 }
 
-/// What neighbours do to a request that was spared, at the third quartile, above which no finding is the fault's alone.
-const BUSY_NS: u64 = 500_000;
+/// How much longer than the fastest a spared request may take, at the third quartile: above it they share their CPU, and no
+/// finding is the fault's alone. Wall time, which no account can spoil.
+const BUSY: f64 = 1.5;
 
 fn error((truth, seen): (u64, u64)) -> f64 {
     (seen as f64 - truth as f64) / truth.max(1) as f64
@@ -99,9 +100,7 @@ impl Row {
         // One hit may have met something else of the same size.
         let named = self.named + 1 >= self.hits && self.headline == self.account.name();
         let sized = error(self.median).abs() <= SHARE;
-        // Time on a CPU, throttled or asleep is what it is, whoever else runs.
-        let spoilt = matches!(self.account, Account::Runq | Account::BlockIo | Account::Lock);
-        self.hits == HITS && (named || self.busy) && (sized || self.busy && spoilt)
+        self.hits == HITS && named && sized
     }
 
     fn text(&self) -> String {
@@ -184,8 +183,8 @@ impl Run {
     }
 
     fn is_busy(&self) -> bool {
-        let values = self.of_spared(|phase| phase.accounts.get(Account::Runq));
-        values[values.len() * 3 / 4] > BUSY_NS
+        let walls = self.of_spared(|phase| phase.duration_ns);
+        walls[walls.len() * 3 / 4] as f64 > walls[0] as f64 * BUSY
     }
 
     /// Of each request that was spared, sorted.
@@ -239,6 +238,7 @@ fn workloads(test: &str) -> Option<OsString> {
 #[case::pipe(&["slow-peer", "--peer", "pipe", "--size", "20ms"], Account::Other, Truth::Injected)]
 #[case::sleep(&["sleep", "--size", "20ms"], Account::Sleep, Truth::Injected)]
 #[case::disk(&["disk", "--size", "30ms"], Account::BlockIo, Truth::OffCpu)]
+#[case::page_faults(&["fault", "--size", "512"], Account::Fault, Truth::OffCpu)]
 #[case::touch(&["touch", "--size", "8192"], Account::Cpu, Truth::Injected)]
 #[case::syscalls(&["syscalls", "--size", "20ms"], Account::Cpu, Truth::Injected)]
 #[case::spin(&["spin", "--size", "20ms"], Account::Cpu, Truth::Cpu)]
@@ -250,6 +250,7 @@ fn a_fault_is_named_first_with_its_size(
 ) {
     let test = "truth::a_fault_is_named_first_with_its_size";
     let Some(workloads) = workloads(test) else { return };
+    let mut is_busy = true;
     for attempt in 1..=ATTEMPTS {
         let seed = attempt.to_string();
         let words: Vec<&str> = words.iter().copied().chain(["--seed", &seed]).collect();
@@ -269,6 +270,10 @@ fn a_fault_is_named_first_with_its_size(
         keep(row.text());
         if holds {
             return;
+        }
+        is_busy &= row.busy;
+        if attempt == ATTEMPTS && is_busy {
+            return skipped(test, "others use this machine's CPUs");
         }
         assert!(attempt < ATTEMPTS, "every time, the last: {}", row.text());
     }
@@ -323,6 +328,7 @@ fn samples_tell_what_lies_inside_cpu(#[case] words: &[&str], #[case] samples: fn
 fn of_two_faults_the_larger_comes_first() {
     let test = "truth::of_two_faults_the_larger_comes_first";
     let Some(workloads) = workloads(test) else { return };
+    let mut is_busy = true;
     for attempt in 1..=ATTEMPTS {
         let seed = attempt.to_string();
         let words = ["lock", "--size", "24ms", "--and", "sleep:12ms", "--seed", &seed];
@@ -330,7 +336,8 @@ fn of_two_faults_the_larger_comes_first() {
         let (locks, named) = run.compare("lock", Account::Lock, Truth::Injected);
         let (sleeps, _) = run.compare("sleep", Account::Sleep, Truth::Injected);
         let busy = run.is_busy();
-        let mut holds = busy || run.headline() == "lock" && named + 1 >= HITS;
+        is_busy &= busy;
+        let mut holds = run.headline() == "lock" && named + 1 >= HITS;
         for (account, pairs) in [(Account::Lock, locks), (Account::Sleep, sleeps)] {
             let (what, headline) = ("lock 24ms and sleep 12ms".to_owned(), run.headline());
             let (median, worst) = (pairs[pairs.len() / 2], pairs.last().map_or(0.0, |pair| error(*pair)));
@@ -341,8 +348,11 @@ fn of_two_faults_the_larger_comes_first() {
         // In the slowest request both stand, in the order of their sizes.
         let parts = &run.summary["groups"][0]["slowest"][0]["parts"];
         let causes: Vec<_> = (0..2).map(|index| parts[index]["cause"].as_str().unwrap_or_default()).collect();
-        if holds && (busy || causes == ["lock", "sleep"]) {
+        if holds && causes == ["lock", "sleep"] {
             return;
+        }
+        if attempt == ATTEMPTS && is_busy {
+            return skipped(test, "others use this machine's CPUs");
         }
         assert!(attempt < ATTEMPTS, "every time: {causes:?} {parts}");
     }

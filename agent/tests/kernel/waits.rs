@@ -41,6 +41,8 @@ fn a_contender_waits_behind_the_other_one() {
             let runq_ns: u64 = waits.iter().map(|wait| wait.runq_ns()).sum();
             let whole_ns = seen.request(number).accounts.get(Account::Runq);
             assert!(waits.iter().all(|wait| wait.cpu == wait.left_cpu), "both are pinned: {waits:?}");
+            let preempted = waits.iter().filter(|wait| wait.account == Account::Runq);
+            assert!(preempted.clone().all(|wait| wait.syscall.is_none()), "{waits:?}");
             // Others of this machine may come in between, and short waits have no record.
             assert!(runq_ns > 0 && runq_ns <= whole_ns, "{runq_ns} of {whole_ns}");
             assert!(waits.iter().any(|wait| wait.ran_before_tid == other), "behind {other}: {waits:?}");

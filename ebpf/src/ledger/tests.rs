@@ -131,6 +131,9 @@ proptest! {
             backwards += u32::from(settles && clock_ns < before.since_ns);
 
             prop_assert_eq!(sum(&ledger), ledger.since_ns - start_ns, "charged up to since_ns, no more, no less");
+            prop_assert!(ledger.is_whole());
+            let torn = Ledger { since_ns: ledger.since_ns + 1, ..ledger };
+            prop_assert!(!torn.is_whole());
             prop_assert!(before.accounts.iter().zip(ledger.accounts).all(|(before, now)| *before <= now));
             prop_assert_eq!(ledger.sequence, before.sequence + u32::from(moved));
             prop_assert!(ledger.since_ns >= before.since_ns);

@@ -44,11 +44,14 @@ impl Ledger {
         if throttled_ns > open_ns {
             throttled_ns = open_ns;
         }
+        // Once for each wait, however often it is moved.
+        if self.wait_throttled_ns() == 0 {
+            self.throttles = self.throttles.wrapping_add(1);
+        }
         let account = &mut self.accounts[Account::Throttled as usize];
         *account = account.wrapping_add(throttled_ns);
         self.since_ns = self.since_ns.wrapping_add(throttled_ns);
         self.throttle_clock_ns = clock.ns;
-        self.throttles = self.throttles.wrapping_add(1);
         self.become_(LIMITED);
     }
 }

@@ -82,7 +82,7 @@ fn a_wait_that_moves_to_another_cpu_goes_on_under_that_ones_clock() {
     ledger.throttled(1_400, clock(250));
     ledger.limit(ThrottleClock { group: GROUP + 64, ns: 9_000 });
     arrive(&mut ledger, 1_900, ThrottleClock { group: GROUP + 64, ns: 9_100 });
-    assert_eq!(split(&ledger), (600, 300, 2));
+    assert_eq!(split(&ledger), (600, 300, 1));
 }
 
 #[test]

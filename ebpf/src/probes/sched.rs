@@ -13,7 +13,7 @@ use aya_ebpf::{
 };
 use aya_log_ebpf::warn;
 use guestscope_ebpf::{
-    Account, CHECK_SOCKET, EXIT_REPLACED, FORK_ADOPTED, Header, Kind, TaskRecord,
+    Account, CHECK_SOCKET, EXIT_REPLACED, FORK_ADOPTED, Header, Kind, NO_SYSCALL, TaskRecord,
     ledger::{BLOCKED, Ledger, RUNNABLE, RUNNING},
 };
 
@@ -35,8 +35,6 @@ const TASK_DEAD: u32 = 0x80;
 const KEPT: u32 = 0x4 | 0x8 | 0x8000;
 /// `TASK_FREEZABLE` (6.1 and later): no page fault waits like this, the freezer of cgroup v2 does.
 const FREEZABLE: u32 = 0x2000;
-/// What stands in a ledger's `syscall` outside any.
-const NO_SYSCALL: u16 = 0xffff;
 
 #[btf_tracepoint(function = "sched_switch")]
 pub(crate) fn sched_switch(ctx: BtfTracePointContext) -> i32 {

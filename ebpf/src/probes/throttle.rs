@@ -12,7 +12,7 @@ use aya_ebpf::{
 };
 use guestscope_ebpf::{
     ThrottleMode,
-    ledger::{LIMITED, Ledger, ThrottleClock},
+    ledger::{LIMITED, Ledger, RUNNABLE, ThrottleClock},
 };
 
 use crate::{
@@ -45,10 +45,12 @@ pub(crate) fn left(task: Task, ledger: &mut Ledger) {
     ledger.limit(clock(task));
 }
 
-/// A wait has begun by a wake-up: before 6.18 it may join a queue that is throttled.
+/// A wait has begun by a wake-up: before 6.18 it may join a queue that is throttled. A wake-up of a thread that waits for a
+/// CPU already (it was preempted on its way to sleep) begins nothing.
 #[inline(always)]
 pub(crate) fn woken(task: Task, ledger: &mut Ledger) {
-    if THROTTLE_MODE.load() != ABSENT && OFFSET_TASK_THROTTLED.load() == 0 {
+    let may_be_limited = THROTTLE_MODE.load() != ABSENT && OFFSET_TASK_THROTTLED.load() == 0;
+    if may_be_limited && ledger.state == RUNNABLE {
         ledger.limit(clock(task));
     }
 }
@@ -125,8 +127,8 @@ pub(crate) fn sched_migrate_task(ctx: BtfTracePointContext) -> i32 {
         return 0;
     }
     let Some(ledger) = task.ledger() else { return 0 };
-    // SAFETY: a ledger in a map value; the locks of both run queues, or of the task, are held. The clock has no
-    // preconditions. The agent resolved the offsets of two pointers.
+    // SAFETY: a ledger in a map value; the lock of the run queue that the task leaves is held, so it is not switched in
+    // meanwhile. The clock has no preconditions. The agent resolved the offsets of two pointers.
     unsafe {
         let ledger = &mut *ledger;
         // Only a thread whose wait has begun. One that is about to be woken waits for something else.

@@ -92,7 +92,7 @@ fn parts(page: &Page, slow: &Slow) -> Vec<Piece> {
     words
 }
 
-/// The longest wait and who had the CPU meanwhile, where it is a tenth of the excess or more.
+/// The longest wait and who had the CPU last, where it is a tenth of the excess or more.
 fn longest_wait(slow: &Slow) -> Option<String> {
     let wait = slow.longest_wait.as_ref()?;
     let excess_ns = u64::try_from(slow.excess_ns).ok()?;
@@ -102,7 +102,10 @@ fn longest_wait(slow: &Slow) -> Option<String> {
     let (account, ns) = wait.mainly();
     let who = match (account, wait.ran_before_tid, wait.waker_tid) {
         (Account::Runq, 1.., _) => {
-            format!(" on CPU {} behind {} (pid {})", wait.cpu, wait.ran_before_comm, wait.ran_before_tgid)
+            format!(
+                " on CPU {}, which {} (pid {}) had last",
+                wait.cpu, wait.ran_before_comm, wait.ran_before_tgid
+            )
         }
         (Account::Runq | Account::Throttled, ..) => format!(" on CPU {}", wait.cpu),
         // Other waits mostly end in an interrupt, where the waker is whoever was interrupted.

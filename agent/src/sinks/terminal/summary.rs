@@ -88,8 +88,11 @@ fn render_group(page: &mut Page, group: &Group, facts: &RunFacts, is_one_of_many
 fn inside_cpu(page: &mut Page, group: &Group) {
     /// With so many a share is known within 14 points.
     const ENOUGH_SAMPLES: u128 = 50;
-    let parts =
-        [("own code", "sample.user"), ("page faults", "sample.fault"), ("system calls", "sample.syscall")];
+    let parts = [
+        ("own code", "sample.user"),
+        ("page faults and irqs", "sample.fault"),
+        ("system calls", "sample.syscall"),
+    ];
     let parts = parts.map(|(words, name)| (words, count_of(group, name)));
     let all: u128 = parts.iter().map(|part| part.1).sum();
     if all < ENOUGH_SAMPLES {
