@@ -6,7 +6,7 @@ use guestscope::run::Folder;
 
 use crate::{
     folder::{Seen, only_folder},
-    ground::{Ground, eventually},
+    ground::{Ground, eventually, subject},
     mounts::{in_private_mounts, tiny_disk},
 };
 
@@ -19,7 +19,9 @@ fn full_in_the_middle() {
         let runs = ground.path("runs");
         fs::create_dir(&runs).expect("the folder is ours");
         tiny_disk(&runs, 1 << 20);
-        let run = ground.run_subject(&["requests", "1500", "100", "1900"]).spawn();
+        // Without long waits, of which nobody knows how many there are.
+        let start = ground.run().words(&["--wait-threshold", "off"]).program(subject());
+        let run = start.words(&["requests", "1500", "100", "1900"]).spawn();
         // More than a second of them: what is written is written every second.
         eventually("some requests", || (ground.book().lines().count() > 700).then_some(()));
         let mut ballast = fs::File::create(runs.join("ballast")).expect("the disk is writable");

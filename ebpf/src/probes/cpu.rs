@@ -39,8 +39,8 @@ fn is_user(ctx: &PerfEventContext) -> bool {
     unsafe { user_mode(data) }
 }
 
-/// The privilege level of the code segment.
-#[cfg(bpf_target_arch = "x86_64")]
+/// The privilege level of the code segment. x86-64 is what is meant where the build names no machine.
+#[cfg(not(bpf_target_arch = "aarch64"))]
 #[inline(always)]
 unsafe fn user_mode(data: *const bpf_perf_event_data) -> bool {
     // SAFETY: the caller's.
