@@ -33,7 +33,7 @@ const HITS: usize = 6;
 const SHARE: f64 = 0.1;
 
 /// How often a row may be disturbed.
-const ATTEMPTS: u32 = 5;
+const ATTEMPTS: u32 = 8;
 
 /// What the injector measured of one fault.
 struct Injection {
