@@ -18,7 +18,7 @@ use aya::{
     Ebpf, EbpfLoader,
     maps::{Array, PerCpuArray, Queue, RingBuf},
     programs::{
-        BtfTracePoint, PerfEvent, Program, RawTracePoint, UProbe,
+        PerfEvent, Program, ProgramError, UProbe,
         perf_event::{PerfEventConfig, PerfEventScope, SamplePolicy, SoftwareEvent},
         uprobe::UProbeScope,
     },
@@ -65,7 +65,7 @@ pub enum LoadError {
         /// Which hook.
         hook: &'static str,
         /// Why.
-        source: aya::programs::ProgramError,
+        source: ProgramError,
     },
     /// A map is not as this agent expects.
     #[error("a map of the BPF object is not usable: {}", chain(.0))]
@@ -125,8 +125,30 @@ pub struct Loaded {
     pub marked_files: usize,
 }
 
+/// An object whose maps are in the kernel, told all about it, and whose programs are not there yet.
+pub struct Prepared {
+    /// The object.
+    pub ebpf: Ebpf,
+    kernel_btf: aya::Btf,
+}
+
 /// Loads everything and attaches all but the marker's probe.
 pub fn load(options: LoadOptions) -> Result<Loaded, LoadError> {
+    let mut prepared = prepare(options)?;
+    let mut verdicts = Vec::new();
+    for hook in FAMILIES.iter().copied().flatten() {
+        let (outcome, consequence) = match prepared.attach(hook) {
+            Err(error) if hook.is_needed => return Err(error),
+            Err(error) => (Outcome::Broken, format!("missing: {}: {error}", hook.purpose)),
+            Ok(()) => (Outcome::Ok, hook.purpose.to_owned()),
+        };
+        verdicts.push(Verdict { hook: hook.id.to_owned(), outcome, consequence, remedy: None });
+    }
+    Ok(Loaded { ebpf: prepared.ebpf, verdicts, seen: HashSet::new(), marked_files: 0 })
+}
+
+/// Makes the maps and tells the object what it needs to know of this kernel.
+pub fn prepare(options: LoadOptions) -> Result<Prepared, LoadError> {
     if let Some(missing) = permission::missing_for_bpf() {
         return Err(LoadError::Permission(missing));
     }
@@ -163,17 +185,7 @@ pub fn load(options: LoadOptions) -> Result<Loaded, LoadError> {
     let mut ebpf = loader.load(&offsets.casts.put_into(OBJECT))?;
     fill_free(&mut ebpf, options.slots)?;
     fill_topology(&mut ebpf, &positions)?;
-    let mut verdicts = Vec::new();
-    for hook in FAMILIES.iter().copied().flatten() {
-        let outcome = match attach(&mut ebpf, hook, &kernel_btf) {
-            Err(error) if hook.is_needed => return Err(error),
-            Err(error) => (Outcome::Broken, format!("missing: {}: {error}", hook.purpose)),
-            Ok(()) => (Outcome::Ok, hook.purpose.to_owned()),
-        };
-        let (outcome, consequence) = outcome;
-        verdicts.push(Verdict { hook: hook.id.to_owned(), outcome, consequence, remedy: None });
-    }
-    Ok(Loaded { ebpf, verdicts, seen: HashSet::new(), marked_files: 0 })
+    Ok(Prepared { ebpf, kernel_btf })
 }
 
 /// What the object needs to know of this kernel.
@@ -222,29 +234,22 @@ fn fill_topology(ebpf: &mut Ebpf, positions: &[Position]) -> Result<(), LoadErro
     Ok(())
 }
 
-fn attach(ebpf: &mut Ebpf, hook: &Hook, btf: &aya::Btf) -> Result<(), LoadError> {
-    let failed = |source| LoadError::Program { hook: hook.id, source };
-    let program = ebpf.program_mut(hook.program).ok_or(LoadError::Missing(hook.program))?;
-    match hook.place {
-        Place::BtfTracepoint(name) => {
-            let program: &mut BtfTracePoint = program.try_into().map_err(failed)?;
-            program.load(name, btf).map_err(failed)?;
-            program.attach().map_err(failed)?;
-        }
-        Place::Called => {
-            let program: &mut RawTracePoint = program.try_into().map_err(failed)?;
-            program.load().map_err(failed)?;
-        }
-        Place::Sampler => {
-            let program: &mut PerfEvent = program.try_into().map_err(failed)?;
-            program.load().map_err(failed)?;
-        }
-        Place::Marker => {
-            let program: &mut UProbe = program.try_into().map_err(failed)?;
-            program.load().map_err(failed)?;
-        }
+impl Prepared {
+    /// Loads a hook's program, and attaches it where its place is a tracepoint.
+    pub fn attach(&mut self, hook: &Hook) -> Result<(), LoadError> {
+        let failed = |source| LoadError::Program { hook: hook.id, source };
+        let program = self.ebpf.program_mut(hook.program).ok_or(LoadError::Missing(hook.program))?;
+        let attached = match (hook.place, program) {
+            (Place::BtfTracepoint(name), Program::BtfTracePoint(program)) => {
+                program.load(name, &self.kernel_btf).and_then(|()| program.attach().map(drop))
+            }
+            (Place::Called, Program::RawTracePoint(program)) => program.load(),
+            (Place::Sampler, Program::PerfEvent(program)) => program.load(),
+            (Place::Marker, Program::UProbe(program)) => program.load(),
+            _ => Err(ProgramError::UnexpectedProgramType),
+        };
+        attached.map_err(failed)
     }
-    Ok(())
 }
 
 impl Loaded {

@@ -119,7 +119,7 @@ pub(crate) fn programs(said: &Said) -> (Vec<Program>, Vec<String>) {
             };
             programs.push(Program { name: name.to_owned(), verdict });
         }
-        for (about, word) in [("refused", "agent"), ("object", "object"), ("member", "member")] {
+        for (about, word) in [("refused", "agent"), ("object", "object")] {
             let line = value[about].as_str().and_then(|text| text.lines().next());
             whole.extend(line.map(|line| format!("{word}: {line}")));
         }
