@@ -80,6 +80,10 @@ pub struct KernelLosses {
     pub unknown_abi: u64,
     /// Long waits for which the ring had no room.
     pub waits: u64,
+    /// Edges at which the sum over the process's threads was torn.
+    pub sums_torn: u64,
+    /// Threads whose end no hook saw, found when the kernel freed them.
+    pub ends_unseen: u64,
 }
 
 /// What the agent itself used.

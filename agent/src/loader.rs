@@ -47,6 +47,19 @@ static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/pr
 /// A ring with more than this waiting wakes the agent before its timer does: an eighth of the event ring.
 const WAKE_BYTES: u32 = 128 << 10;
 
+/// Maps that have an element for each thread that can be tracked. There are no more processes than threads.
+const PER_THREAD: [&str; 9] = [
+    "LEDGERS",
+    "SAMPLES",
+    "FREE",
+    "STAGES",
+    "OUTSIDE",
+    "PROCESSES",
+    "PROCESS_OF",
+    "PLACES",
+    "FREE_PROCESSES",
+];
+
 /// Why nothing can be observed here.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
@@ -177,13 +190,15 @@ pub fn prepare(options: LoadOptions) -> Result<Prepared, LoadError> {
     let wait_threshold_ns = u32::try_from(options.wait_threshold.as_nanos()).unwrap_or(u32::MAX);
     loader.override_global("WAIT_THRESHOLD_NS", &wait_threshold_ns, true);
     loader.override_global("ACCOUNT_OF", &accounts[..], true);
-    for map in ["LEDGERS", "SAMPLES", "FREE", "STAGES"] {
+    for map in PER_THREAD {
         loader.map_max_entries(map, options.slots.max(2));
     }
     let positions = topology::positions(&Root::system());
     loader.map_max_entries("TOPOLOGY", positions.len() as u32);
     let mut ebpf = loader.load(&offsets.casts.put_into(OBJECT))?;
-    fill_free(&mut ebpf, options.slots)?;
+    for map in ["FREE", "FREE_PROCESSES"] {
+        fill_free(&mut ebpf, map, options.slots)?;
+    }
     fill_topology(&mut ebpf, &positions)?;
     Ok(Prepared { ebpf, kernel_btf })
 }
@@ -215,9 +230,9 @@ impl Offsets {
     }
 }
 
-/// Slot 0 means none, so it is never given out.
-fn fill_free(ebpf: &mut Ebpf, slots: u32) -> Result<(), LoadError> {
-    let map = ebpf.map_mut("FREE").ok_or(LoadError::Missing("FREE"))?;
+/// Number 0 means none, so it is never given out.
+fn fill_free(ebpf: &mut Ebpf, map: &'static str, slots: u32) -> Result<(), LoadError> {
+    let map = ebpf.map_mut(map).ok_or(LoadError::Missing(map))?;
     let mut free: Queue<_, u32> = Queue::try_from(map)?;
     for slot in 1..slots {
         free.push(slot, 0)?;
@@ -363,6 +378,8 @@ impl Loaded {
             stale_slots: sum(Counter::StaleSlot)?,
             unknown_abi: sum(Counter::UnknownAbi)?,
             waits: sum(Counter::LostWait)?,
+            sums_torn: sum(Counter::TornSum)?,
+            ends_unseen: sum(Counter::UnseenEnd)?,
         })
     }
 

@@ -103,8 +103,10 @@ pub struct Ledger {
     pub throttled_before_ns: u64,
     /// Who got the CPU that the thread left.
     pub replaced_by_tid: u32,
-    /// Zero.
-    pub reserved: u32,
+    /// Number of its process among those that are tracked; 0 for none.
+    pub process: u16,
+    /// Its place in that process's list.
+    pub place: u16,
 }
 
 impl Ledger {
@@ -140,7 +142,8 @@ impl Ledger {
         ready_ns: 0,
         throttled_before_ns: 0,
         replaced_by_tid: 0,
-        reserved: 0,
+        process: 0,
+        place: 0,
     };
 
     /// The clock of an event: never before the last one. CPUs may disagree by a few ns.

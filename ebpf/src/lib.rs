@@ -5,15 +5,17 @@
 #![cfg_attr(not(test), no_std)]
 
 pub mod fields;
+pub mod helpers;
 pub mod ledger;
 mod position;
 
 pub use position::{DISTANCES, Distance, Position};
 
+use helpers::{HelperSum, MEMBERS, Outside, Process};
 use ledger::Ledger;
 
 /// Version of the records. The agent refuses an object that was built from another one.
-pub const CONTRACT_VERSION: u32 = 4;
+pub const CONTRACT_VERSION: u32 = 5;
 /// Version of the marker library's probe arguments (bits 8 to 15 of the first one).
 pub const MARKER_ABI_VERSION: u8 = 1;
 /// Bytes of a phase's name that travel; a longer name is cut and says so.
@@ -225,11 +227,15 @@ pub const fn is_root_token(token: u64) -> bool {
 pub const EDGE_NAME_UNREADABLE: u32 = 1;
 /// Flag of an edge: switches kept coming between the copies, the accounts may be torn.
 pub const EDGE_TORN: u32 = 2;
+/// Flag of an edge: a thread was being written, or ended, while the process was summed; the sum is not one.
+pub const EDGE_HELPERS_TORN: u32 = 4;
 /// Flag of a fork: the task was adopted, its parent is not tracked.
 pub const FORK_ADOPTED: u32 = 1;
 
 /// Flag of an exit: the leader of a process, replaced by the thread of it that called exec.
 pub const EXIT_REPLACED: u32 = 1;
+/// Flag of an exit: no switch showed it, the task was found gone. Its last stay on a CPU is not in the accounts.
+pub const EXIT_UNSEEN: u32 = 2;
 
 /// Begins every record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -263,6 +269,8 @@ pub struct EdgeRecord {
     pub major_faults: u64,
     /// Samples of the thread.
     pub samples: Samples,
+    /// All threads of the process, outside phases.
+    pub helpers: HelperSum,
     /// The name's first bytes; its length is the second argument.
     pub name: [u8; NAME_BYTES],
 }
@@ -354,16 +362,22 @@ pub enum Counter {
     UnknownAbi = 7,
     /// The ring of waits was full.
     LostWait = 8,
+    /// The sum of a process's threads was torn at an edge.
+    TornSum = 9,
+    /// The end of a task was not seen, its being freed was.
+    UnseenEnd = 10,
 }
 
 impl Counter {
     /// How many there are.
-    pub const COUNT: u32 = 9;
+    pub const COUNT: u32 = 11;
 }
 
 // Every field is a multiple of what follows it needs, so no padding hides in a record: the sizes are plain sums.
 const _: () = assert!(size_of::<Ledger>() == 256 && align_of::<Ledger>() == 8);
 const _: () = assert!(size_of::<Header>() == 16 && size_of::<Position>() == 8 && DISTANCES.is_power_of_two());
-const _: () = assert!(size_of::<EdgeRecord>() == 16 + 256 + 8 + 8 + 32 + 16 + 4 * ACTIVITIES + NAME_BYTES);
+const _: () = assert!(size_of::<EdgeRecord>() == 16 + 256 + 8 + 8 + 32 + 16 + 4 * ACTIVITIES + 96 + NAME_BYTES);
 const _: () = assert!(size_of::<TaskRecord>() == 16 + 256 + 4 + 4 + 8 + 16 + 4 * ACTIVITIES + COMM_BYTES);
+const _: () = assert!(size_of::<HelperSum>() == 96 && size_of::<Outside>() == 96 && MEMBERS.is_power_of_two());
+const _: () = assert!(size_of::<Process>() == 2 * MEMBERS + 8 * ACCOUNTS + 5 * 8);
 const _: () = assert!(size_of::<WaitRecord>() == 16 + 4 * 8 + 6 * 4 + 3 * 2 + 2 + COMM_BYTES);

@@ -5,9 +5,13 @@
 use aya_ebpf::{
     Global,
     macros::map,
-    maps::{Array, PerCpuArray, Queue, RingBuf},
+    maps::{Array, HashMap, PerCpuArray, Queue, RingBuf},
 };
-use guestscope_ebpf::{Counter, EdgeRecord, Position, SLOTS, SYSCALLS, Samples, TIDS, ledger::Ledger};
+use guestscope_ebpf::{
+    Counter, EdgeRecord, Position, SLOTS, SYSCALLS, Samples, TIDS,
+    helpers::{Outside, Process},
+    ledger::Ledger,
+};
 
 /// The array is page-aligned with this flag, so that a ledger of 256 bytes is four whole cache lines.
 const BPF_F_MMAPABLE: u32 = 1 << 10;
@@ -71,6 +75,26 @@ pub(crate) static SAMPLES: Array<Samples> = Array::with_max_entries(SLOTS, 0);
 /// Slots to give out. Filled by the agent.
 #[map]
 pub(crate) static FREE: Queue<u32> = Queue::with_max_entries(SLOTS, 0);
+
+/// Slot to the thread's time outside phases.
+#[map]
+pub(crate) static OUTSIDE: Array<Outside> = Array::with_max_entries(SLOTS, 0);
+
+/// Number to process. 0 is never given out.
+#[map]
+pub(crate) static PROCESSES: Array<Process> = Array::with_max_entries(SLOTS, 0);
+
+/// Process number of the initial namespace to ours. Looked into at births and ends alone.
+#[map]
+pub(crate) static PROCESS_OF: HashMap<u32, u32> = HashMap::with_max_entries(SLOTS, 0);
+
+/// Places that are taken, a process's number and the place in its list: of two threads that want one, one gets it.
+#[map]
+pub(crate) static PLACES: HashMap<u32, u32> = HashMap::with_max_entries(SLOTS, 0);
+
+/// Numbers of processes to give out. Filled by the agent.
+#[map]
+pub(crate) static FREE_PROCESSES: Queue<u32> = Queue::with_max_entries(SLOTS, 0);
 
 /// CPU to where it is. Sized and filled by the agent.
 #[map]

@@ -26,6 +26,7 @@ use crate::{
         TYPE_REGISTERS,
     },
     probes::cpu,
+    process,
 };
 
 /// Reads a member through a typed pointer. The size must be the member's own, or the verifier refuses the program.
@@ -207,6 +208,7 @@ pub(crate) fn create(tid: u32, tgid: u32, address: u64) -> Option<*mut Ledger> {
         (*ledger).tid = tid;
         (*ledger).tgid = tgid;
         (*ledger).slot = slot as u16;
+        process::join(&mut *ledger);
     }
     set_slot(tid, slot as u16);
     Some(ledger)

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use guestscope_ebpf::Account;
 
-use crate::phase::{Counts, Ending, Phase, PhaseKind, Request, ThreadId, TraceIds};
+use crate::phase::{Counts, Ending, Helpers, Phase, PhaseKind, Request, ThreadId, TraceIds};
 
 /// Something that happens inside a phase.
 #[derive(Clone, Debug)]
@@ -66,6 +66,7 @@ impl Sample {
             suspended_ns: 0,
             accounts: crate::phase::Accounts::default(),
             counts: Counts::default(),
+            helpers: Helpers::default(),
             trace: TraceIds { trace_id: trace_id(self.number), ..TraceIds::default() },
             ending: Ending::Ended,
             edges_lost: 0,

@@ -68,6 +68,10 @@ impl Pairing {
             self.leaders.insert(thread.tgid, (thread, now, name));
         }
         // A process ends with its last thread.
+        if !self.has_threads(thread.tgid) {
+            self.helpers.forget(thread.tgid);
+            self.waits.forget(thread.tgid);
+        }
         if !self.has_threads(thread.tgid)
             && let Some((leader, now, name)) = self.leaders.remove(&thread.tgid)
         {

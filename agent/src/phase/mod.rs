@@ -4,6 +4,8 @@
 //! format and decides nothing about the kernel.
 
 mod counts;
+mod helper_waits;
+mod helpers;
 mod ids;
 mod lives;
 mod names;
@@ -18,6 +20,8 @@ use guestscope_ebpf::{ACCOUNTS, Account};
 
 pub use self::{
     counts::{COUNT_NAMES, Counts},
+    helper_waits::{HelperWait, KEPT},
+    helpers::Helpers,
     wait::Wait,
 };
 
@@ -171,6 +175,8 @@ pub struct Phase {
     pub accounts: Accounts,
     /// Events on the way.
     pub counts: Counts,
+    /// What other threads of the process did meanwhile.
+    pub helpers: Helpers,
     /// Where it stands in the trace.
     pub trace: TraceIds,
     /// How it ended.

@@ -6,7 +6,8 @@
 use std::{collections::HashMap, sync::Arc};
 
 use super::{
-    Accounts, Counts, Ending, Phase, PhaseKind, Request, ThreadId, TraceIds, ids::IdSource, thread::Snapshot,
+    Accounts, Counts, Ending, Helpers, Phase, PhaseKind, Request, ThreadId, TraceIds, helpers::Share,
+    ids::IdSource, thread::Snapshot,
 };
 
 /// Where an open phase is.
@@ -26,6 +27,8 @@ pub(crate) struct OpenPhase {
     pub(crate) place: Place,
     /// What the program calls it by: process, copy of the library, token.
     pub(crate) key: (u32, u16, u64),
+    /// What helpers had done when it began.
+    pub(crate) share: Share,
     pub(crate) phase: Phase,
 }
 
@@ -151,6 +154,7 @@ pub(crate) fn begun(id: u64, kind: PhaseKind, name: Arc<str>, thread: ThreadId, 
         suspended_ns: 0,
         accounts: Accounts::default(),
         counts: Counts::default(),
+        helpers: Helpers::default(),
         trace: TraceIds::default(),
         ending: Ending::Ended,
         edges_lost: 0,

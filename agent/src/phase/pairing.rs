@@ -9,6 +9,8 @@ use guestscope_ebpf::{EDGE_NAME_UNREADABLE, EDGE_TORN, EdgeRecord, NAME_BYTES, O
 
 use super::{
     Ending, Mark, PairingLosses, PhaseKind, Request, Thread, ThreadId, Wait,
+    helper_waits::Waits,
+    helpers::Processes,
     ids::IdSource,
     names::Names,
     open::{OpenPhase, OpenRequest, Place, begun},
@@ -42,6 +44,8 @@ pub struct Pairing {
     requests: HashMap<u64, OpenRequest>,
     /// By process: its main thread, which has ended before others, as it was then, and its name.
     pub(super) leaders: HashMap<u32, (ThreadId, Snapshot, String)>,
+    pub(super) helpers: Processes,
+    pub(super) waits: Waits,
     names: Names,
     /// What found no partner.
     pub losses: PairingLosses,
@@ -73,6 +77,8 @@ impl Pairing {
             keys: HashMap::new(),
             requests: HashMap::new(),
             leaders: HashMap::new(),
+            helpers: Processes::default(),
+            waits: Waits::default(),
             names: Names::default(),
             losses: PairingLosses::default(),
             outputs: Vec::new(),
@@ -112,6 +118,7 @@ impl Pairing {
         if record.header.flags & EDGE_TORN != 0 {
             self.losses.torn_edges += 1;
         }
+        self.helpers.edge(record);
         let state = self.threads.entry(thread).or_default();
         state.slot = record.ledger.slot;
         match state.edge(instance, (record.operation >> 32) as u32) {
@@ -175,7 +182,11 @@ impl Pairing {
         phase.root = root;
         phase.request = edge.record.arguments[2];
         self.keys.insert(key, id);
-        self.open.insert(id, OpenPhase { root, place: Place::On(edge.thread, edge.now), key, phase });
+        if id == root {
+            self.helpers.begun(key.0);
+        }
+        let (place, share) = (Place::On(edge.thread, edge.now), self.helpers.share(key.0));
+        self.open.insert(id, OpenPhase { root, place, key, share, phase });
         self.requests.entry(root).or_default().open += 1;
         if outermost {
             self.queued(edge, id);
@@ -333,9 +344,16 @@ impl Pairing {
         if ending != Ending::Ended {
             self.losses.unended_phases += 1;
         }
-        let root = open.root;
+        let (root, tgid) = (open.root, open.key.0);
+        let share = open.share;
+        let mut phase = open.finish(ending);
+        phase.helpers = self.helpers.since(tgid, &share);
+        phase.helpers.wait = self.waits.laid_over(tgid, &phase);
+        if phase.id == root && !self.helpers.ended(tgid) {
+            self.waits.forget(tgid);
+        }
         let Some(request) = self.requests.get_mut(&root) else { return };
-        request.add(open.finish(ending));
+        request.add(phase);
         request.open -= 1;
         if request.open == 0
             && let Some(request) = self.requests.remove(&root)

@@ -76,7 +76,7 @@ impl Pairing {
         let duration_ns = record.header.time_ns.saturating_sub(record.left_ns);
         let blocked_ns = record.ready_ns.saturating_sub(record.left_ns).min(duration_ns);
         let throttled_ns = record.throttled_ns.min(duration_ns - blocked_ns);
-        self.outputs.push(Output::Wait(Wait {
+        let wait = Wait {
             phase,
             root,
             thread,
@@ -93,6 +93,10 @@ impl Pairing {
             ran_before_tid: record.ran_before_tid,
             ran_before_tgid: record.ran_before_tgid,
             ran_before_comm: comm(&record.ran_before_comm).into(),
-        }));
+        };
+        if self.helpers.is_busy(thread.tgid) {
+            self.waits.add(&wait);
+        }
+        self.outputs.push(Output::Wait(wait));
     }
 }

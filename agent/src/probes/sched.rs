@@ -2,7 +2,7 @@
 
 use super::{Hook, Place};
 
-/// All of them are needed: without one the accounts would be wrong, not merely coarser.
+/// All but one are needed: without them the accounts would be wrong, not merely coarser.
 pub const HOOKS: &[Hook] = &[
     Hook {
         id: "tp_btf/sched_process_fork",
@@ -38,6 +38,13 @@ pub const HOOKS: &[Hook] = &[
         place: Place::BtfTracepoint("sched_switch"),
         purpose: "time on and off the CPU, by what was waited for",
         is_needed: true,
+    },
+    Hook {
+        id: "tp_btf/sched_process_free",
+        program: "sched_process_free",
+        place: Place::BtfTracepoint("sched_process_free"),
+        purpose: "ends of threads that no switch showed",
+        is_needed: false,
     },
     Hook {
         id: "raw_tp/adopt",

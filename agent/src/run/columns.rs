@@ -13,7 +13,9 @@ use super::{
     cells::{NO_WORD, integer, ledger, thread_id},
     table::{Access, Column, Table, Width},
 };
-use crate::phase::{Accounts, Counts, Ending, Mark, Phase, PhaseKind, Thread, ThreadId, TraceIds, Wait};
+use crate::phase::{
+    Accounts, Counts, Ending, Helpers, KEPT, Mark, Phase, PhaseKind, Thread, ThreadId, TraceIds, Wait,
+};
 
 /// A word that is known only when the run is over.
 macro_rules! label {
@@ -35,6 +37,11 @@ macro_rules! label {
         }
     };
 }
+
+/// How a time leaves a row of `phases`.
+type Read = Box<dyn Fn(&PhaseRow) -> u64 + Send + Sync>;
+/// And how it comes back.
+type Write = Box<dyn Fn(&mut PhaseRow, u64) + Send + Sync>;
 
 /// A row of `phases`: a phase and what is known beside it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,6 +96,7 @@ pub(super) static PHASES: LazyLock<Table<PhaseRow>> = LazyLock::new(|| Table {
             suspended_ns: 0,
             accounts: Accounts::default(),
             counts: Counts::default(),
+            helpers: Helpers::default(),
             trace: TraceIds::default(),
             ending: Ending::Ended,
             edges_lost: 0,
@@ -254,6 +262,47 @@ fn interval() -> Vec<Column<PhaseRow>> {
         |row: &PhaseRow| (&row.phase.accounts, &row.phase.counts),
         |row| (&mut row.phase.accounts, &mut row.phase.counts),
     ));
+    columns.extend(helpers());
+    columns
+}
+
+fn helpers() -> Vec<Column<PhaseRow>> {
+    let mut columns = Vec::new();
+    let mut times = |name: String, help, get: Read, set: Write| {
+        let column = integer("", help, get, set);
+        columns.push(Column { name: name.into(), may_lack: true, ..column });
+    };
+    for (index, account) in Account::ALL.into_iter().enumerate() {
+        times(
+            format!("helper_{}_ns", account.name()),
+            "time of other threads of the process meanwhile, outside phases of their own",
+            Box::new(move |row| row.phase.helpers.accounts.0[index]),
+            Box::new(move |row, value| row.phase.helpers.accounts.0[index] = value),
+        );
+    }
+    for (index, account) in KEPT.into_iter().enumerate() {
+        times(
+            format!("helper_wait_on_cpu_{}_ns", account.name()),
+            "at least one of them was kept from running so while the phase's thread was on a CPU",
+            Box::new(move |row| row.phase.helpers.wait.on_cpu[index]),
+            Box::new(move |row, value| row.phase.helpers.wait.on_cpu[index] = value),
+        );
+        times(
+            format!("helper_wait_waiting_{}_ns", account.name()),
+            "the same while the phase's thread waited",
+            Box::new(move |row| row.phase.helpers.wait.waiting[index]),
+            Box::new(move |row, value| row.phase.helpers.wait.waiting[index] = value),
+        );
+    }
+    times(
+        "helper_threads".to_owned(),
+        "threads of the process beside the phase's own, at its end",
+        Box::new(|row| u64::from(row.phase.helpers.threads)),
+        Box::new(|row, value| row.phase.helpers.threads = value as u32),
+    );
+    let shared = flag!(PhaseRow: "helper_shared", "other requests were in flight: an equal share", phase.helpers.shared);
+    let partial = flag!(PhaseRow: "helper_partial", "some helpers are in no sum", phase.helpers.partial);
+    columns.extend([shared, partial].map(|column| Column { may_lack: true, ..column }));
     columns
 }
 

@@ -5,7 +5,8 @@ use proptest::{collection::vec, option, prelude::*};
 
 use super::Sample;
 use crate::phase::{
-    Accounts, COUNT_NAMES, Counts, Ending, Mark, Phase, PhaseKind, Request, Thread, ThreadId, TraceIds, Wait,
+    Accounts, COUNT_NAMES, Counts, Ending, HelperWait, Helpers, KEPT, Mark, Phase, PhaseKind, Request,
+    Thread, ThreadId, TraceIds, Wait,
 };
 
 fn thread_id() -> impl Strategy<Value = ThreadId> {
@@ -27,6 +28,19 @@ fn trace() -> impl Strategy<Value = TraceIds> {
     )
 }
 
+fn helpers() -> impl Strategy<Value = Helpers> {
+    let waits = any::<[[u64; KEPT.len()]; 2]>().prop_map(|[on_cpu, waiting]| HelperWait { on_cpu, waiting });
+    (any::<[u64; ACCOUNTS]>(), any::<u32>(), any::<[bool; 2]>(), waits).prop_map(
+        |(accounts, threads, [shared, partial], wait)| Helpers {
+            accounts: Accounts(accounts),
+            threads,
+            shared,
+            partial,
+            wait,
+        },
+    )
+}
+
 fn phase() -> impl Strategy<Value = Phase> {
     let kind = prop_oneof![Just(PhaseKind::Phase), Just(PhaseKind::Queue), Just(PhaseKind::Process)];
     let ending = prop_oneof![
@@ -43,8 +57,9 @@ fn phase() -> impl Strategy<Value = Phase> {
         any::<String>()
     ];
     let numbers = any::<[u64; 5]>();
-    (kind, ending, name, thread_id(), numbers, any::<bool>(), any::<[u64; 11]>(), counts(), trace()).prop_map(
-        |(kind, ending, name, thread, numbers, name_damaged, accounts, counts, trace)| {
+    let sums = (any::<[u64; ACCOUNTS]>(), counts(), helpers());
+    (kind, ending, name, thread_id(), numbers, any::<bool>(), sums, trace()).prop_map(
+        |(kind, ending, name, thread, numbers, name_damaged, (accounts, counts, helpers), trace)| {
             let [request, start_ns, duration_ns, suspended_ns, edges_lost] = numbers;
             Phase {
                 id: 0,
@@ -60,6 +75,7 @@ fn phase() -> impl Strategy<Value = Phase> {
                 suspended_ns,
                 accounts: Accounts(accounts),
                 counts,
+                helpers,
                 trace,
                 ending,
                 edges_lost,

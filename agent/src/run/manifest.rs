@@ -338,9 +338,18 @@ impl From<&ExportHealth> for ExportRecord {
     }
 }
 
-fn kernel_losses(losses: KernelLosses) -> [(String, u64); 7] {
-    let KernelLosses { edges, task_events, tasks_missed, edges_torn, stale_slots, unknown_abi, waits } =
-        losses;
+fn kernel_losses(losses: KernelLosses) -> [(String, u64); 9] {
+    let KernelLosses {
+        edges,
+        task_events,
+        tasks_missed,
+        edges_torn,
+        stale_slots,
+        unknown_abi,
+        waits,
+        sums_torn,
+        ends_unseen,
+    } = losses;
     [
         ("kernel.edges", edges),
         ("kernel.task_events", task_events),
@@ -349,6 +358,8 @@ fn kernel_losses(losses: KernelLosses) -> [(String, u64); 7] {
         ("kernel.stale_slots", stale_slots),
         ("kernel.unknown_abi", unknown_abi),
         ("kernel.waits", waits),
+        ("kernel.sums_torn", sums_torn),
+        ("kernel.ends_unseen", ends_unseen),
     ]
     .map(|(name, count)| (name.to_owned(), count))
 }

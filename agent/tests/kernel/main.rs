@@ -11,6 +11,7 @@ mod agreement;
 mod book;
 mod edges;
 mod harness;
+mod helpers;
 mod lives;
 mod reader;
 mod seen;

@@ -97,7 +97,8 @@ impl Seen {
     /// Nothing was lost, in the kernel or in pairing.
     pub(crate) fn check_no_losses(&self) {
         // A storm of long waits may fill their ring: how many were lost is counted, and nothing else depends on them.
-        assert_eq!(self.kernel, KernelLosses { waits: self.kernel.waits, ..KernelLosses::default() });
+        let KernelLosses { waits, sums_torn, ends_unseen, .. } = self.kernel;
+        assert_eq!(self.kernel, KernelLosses { waits, sums_torn, ends_unseen, ..KernelLosses::default() });
         assert_eq!(self.pairing, PairingLosses::default());
         assert_eq!(self.slots_held, 0, "every slot was given back");
         assert!(self.threads.iter().all(|thread| thread.exited), "{:?}", self.threads);

@@ -3,4 +3,4 @@
 pub(crate) mod cpu;
 mod phase;
 mod sched;
-mod throttle;
+pub(crate) mod throttle;

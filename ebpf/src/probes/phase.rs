@@ -1,6 +1,6 @@
 //! Family `phase`: the marker library's probe point.
 //!
-//! Hook: a uprobe at `guestscope_edge`. Yields an edge record with the thread's whole ledger. It only reads the
+//! Hook: a uprobe at `guestscope_edge`. Yields an edge record with the thread's whole ledger and the sum of its process. It only reads the
 //! ledger: a switch of its own thread may come in the middle, so it copies, compares the sequence and copies again.
 //! It knows no phases; pairing is the agent's.
 
@@ -18,6 +18,7 @@ use crate::{
     emit,
     maps::STAGES,
     probes::{cpu, throttle},
+    process,
     task::{self, Task},
     topology,
 };
@@ -70,6 +71,7 @@ pub(crate) fn edge(ctx: ProbeContext) -> u32 {
         (*stage).header.kind = Kind::Edge as u32;
         (*stage).header.flags = flags;
         (*stage).header.time_ns = now_ns;
+        process::edge(stage, now_ns);
     }
     emit::edge(stage);
     0

@@ -1,7 +1,7 @@
 //! Family `sched`: switches, wake-ups, births, execs and ends of tracked threads.
 //!
-//! Hooks: tp_btf sched_switch, sched_waking, sched_wakeup, sched_process_fork, sched_process_exec, and the program
-//! `adopt`, which the agent's child runs on itself. Yields the ledgers, and fork, exec and exit records. A switch
+//! Hooks: tp_btf sched_switch, sched_waking, sched_wakeup, sched_process_fork, sched_process_exec,
+//! sched_process_free, and the program `adopt`, which the agent's child runs on itself. Yields the ledgers, and fork, exec and exit records. A switch
 //! between two untracked tasks costs two lookups that say no, and reads no clock. It knows nothing of phases.
 
 use aya_ebpf::{
@@ -13,7 +13,8 @@ use aya_ebpf::{
 };
 use aya_log_ebpf::warn;
 use guestscope_ebpf::{
-    Account, CHECK_SOCKET, EXIT_REPLACED, FORK_ADOPTED, Header, Kind, NO_SYSCALL, TaskRecord,
+    Account, CHECK_SOCKET, Counter, EXIT_REPLACED, EXIT_UNSEEN, FORK_ADOPTED, Header, Kind, NO_SYSCALL,
+    TaskRecord,
     ledger::{BLOCKED, Ledger, RUNNABLE, RUNNING},
 };
 
@@ -24,6 +25,7 @@ use crate::{
         OFFSET_TASK_IOWAIT, OFFSET_TASK_LAST_QUEUED, OFFSET_TASK_STATE,
     },
     probes::{cpu, throttle},
+    process,
     task::{self, Task, load},
     topology, wait,
 };
@@ -142,6 +144,13 @@ fn classify(prev: Task, state: u32) -> (u8, u16) {
 fn exited(prev: Task, ledger: &Ledger, now_ns: u64) {
     let address = prev.0 as u64;
     record(Kind::Exit, 0, ledger, address, now_ns, (0, 0, 0));
+    gone(ledger);
+}
+
+/// The slot comes back, and what the thread did stays with its process.
+#[inline(always)]
+fn gone(ledger: &Ledger) {
+    process::leave(ledger);
     task::set_slot(ledger.tid, 0);
     task::release(ledger.slot);
 }
@@ -199,6 +208,9 @@ pub(crate) fn sched_process_fork(ctx: BtfTracePointContext) -> i32 {
     let child = Task(ctx.arg(1));
     let Some(parent) = parent.ledger() else { return 0 };
     let address = child.0 as u64;
+    if child.tid() == child.tgid() {
+        process::forget(child.tgid());
+    }
     let Some(ledger) = task::create(child.tid(), child.tgid(), address) else {
         // Diagnostics stand in cold programs alone; unless they are asked for, the verifier removes them.
         warn!(&ctx, "no free slot for thread {} of process {}", child.tid(), child.tgid());
@@ -236,6 +248,7 @@ pub(crate) fn sched_process_exec(ctx: BtfTracePointContext) -> i32 {
                 if let Some(gone) = LEDGERS.get_ptr(u32::from(leader)) {
                     leader_born_ns = (*gone).born_ns;
                     record(Kind::Exit, EXIT_REPLACED, &*gone, (*gone).task, now_ns, (old_tid, 0, 0));
+                    process::leave(&*gone);
                 }
                 task::release(leader);
             }
@@ -243,7 +256,23 @@ pub(crate) fn sched_process_exec(ctx: BtfTracePointContext) -> i32 {
             task::set_slot(tid, (*ledger).slot);
             (*ledger).tid = tid;
         }
+        process::replaced(&*ledger, now_ns);
         record(Kind::Exec, 0, &*ledger, address, now_ns, (old_tid, 0, leader_born_ns));
+    }
+    0
+}
+
+/// The kernel frees a task some time after its final switch. Whoever is tracked still has ended without being seen.
+#[btf_tracepoint(function = "sched_process_free")]
+pub(crate) fn sched_process_free(ctx: BtfTracePointContext) -> i32 {
+    let task = Task(ctx.arg(0));
+    let Some(ledger) = task.ledger() else { return 0 };
+    emit::count(Counter::UnseenEnd);
+    // SAFETY: a ledger in a map value, of a task that will never run again.
+    unsafe {
+        // When it ended is not known: its life is told up to the last event that was.
+        record(Kind::Exit, EXIT_UNSEEN, &*ledger, task.0 as u64, (*ledger).since_ns, (0, 0, 0));
+        gone(&*ledger);
     }
     0
 }

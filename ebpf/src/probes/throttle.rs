@@ -111,6 +111,24 @@ fn clock_at(group: u64) -> ThrottleClock {
     ThrottleClock { group, ns }
 }
 
+/// How much of a wait that is open, and has lasted `wait_ns`, its group was out of quota so far: for a thread of another CPU.
+///
+/// # Safety
+/// `ledger` must point to a whole ledger.
+#[inline(always)]
+pub(crate) unsafe fn open_ns(ledger: *const Ledger, wait_ns: u64) -> u64 {
+    // SAFETY: the caller's.
+    let (group, begin) = unsafe { ((*ledger).group, (*ledger).throttle_clock_ns) };
+    let throttled_ns = clock_at(group).ns.wrapping_sub(begin);
+    if throttled_ns.cast_signed() <= 0 {
+        0
+    } else if throttled_ns > wait_ns {
+        wait_ns
+    } else {
+        throttled_ns
+    }
+}
+
 /// The running episode's part. From 6.6 on it begins when there is a task to be kept from running, and is 0 before.
 #[inline(always)]
 fn open(since: u64, now: u64) -> u64 {

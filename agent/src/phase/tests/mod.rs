@@ -5,6 +5,7 @@
 
 mod contract;
 mod garbage;
+mod helpers;
 mod lives;
 mod losses;
 mod model;

@@ -8,6 +8,7 @@
 use guestscope_ebpf::{
     ACCOUNTS, Account, COMM_BYTES, EdgeRecord, Header, Kind, NAME_BYTES, Operation, TOKEN_CHILD_BITS,
     TaskRecord,
+    helpers::HelperSum,
     ledger::{Ledger, RUNNING},
 };
 
@@ -132,6 +133,7 @@ impl Model {
             minor_faults: 0,
             major_faults: 0,
             samples: [0; 4],
+            helpers: HelperSum::default(),
             name,
         };
         self.records.push(Record::Edge(record));

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::phase::{
-    Accounts, COUNT_NAMES, Counts, Ending, Phase, PhaseKind, Request, ThreadId, Wait,
+    Accounts, COUNT_NAMES, Counts, Ending, Helpers, KEPT, Phase, PhaseKind, Request, ThreadId, Wait,
     pairing::{Output, Pairing},
 };
 
@@ -74,6 +74,7 @@ fn row(phase: &Phase, request: &Request) -> [String; 4] {
         accounts(&phase.accounts),
         note("suspended", phase.suspended_ns),
         counts(&phase.counts),
+        helpers(&phase.helpers),
         note("edges lost", phase.edges_lost),
         if phase.ending == Ending::Ended { String::new() } else { phase.ending.name().to_owned() },
         if phase.name_damaged { "name damaged".to_owned() } else { String::new() },
@@ -84,6 +85,26 @@ fn row(phase: &Phase, request: &Request) -> [String; 4] {
         return [what, String::new(), span, join(&details)];
     }
     [what, on(phase.thread), span, join(&details)]
+}
+
+fn helpers(helpers: &Helpers) -> String {
+    let mut text = accounts(&helpers.accounts);
+    if !text.is_empty() {
+        text = format!("{} helpers: {text}", helpers.threads);
+    }
+    let flag = |is: bool, word: &str| if is { word.to_owned() } else { String::new() };
+    let waits: Vec<String> = KEPT
+        .iter()
+        .enumerate()
+        .flat_map(|(kept, account)| {
+            let word = |how: &str| format!("helper's {} {how}", account.name());
+            [
+                note(&word("while on cpu"), helpers.wait.on_cpu[kept]),
+                note(&word("while waiting"), helpers.wait.waiting[kept]),
+            ]
+        })
+        .collect();
+    join(&[text, flag(helpers.shared, "shared"), flag(helpers.partial, "partial"), join(&waits)])
 }
 
 fn on(thread: ThreadId) -> String {

@@ -4,13 +4,15 @@
 //! stands behind `+` (an account, a count, or `minor`, `major` faults); time that no `+` names was spent on the CPU.
 //! Words that any event may have: `lost` (it happened, the record never arrived), `late` (it arrives after the next), `torn`, `unreadable`, `lib=2` (copy
 //! of the library), `number=9` (edge number), `comm=NAME`, `ahead=5` and `behind=5` (ns of `cpu` by which the copy of a
-//! torn edge is off). It checks nothing of what comes out.
+//! torn edge is off); at edges `threads=3`, `unlisted=1`, `sum=cpu:500,runq:20` (ns of all threads outside phases) and
+//! `sumtorn`. It checks nothing of what comes out.
 
 use std::collections::HashMap;
 
 use guestscope_ebpf::{
-    Account, COMM_BYTES, EDGE_NAME_UNREADABLE, EDGE_TORN, EXIT_REPLACED, EdgeRecord, FORK_ADOPTED, Header,
-    Kind, NAME_BYTES, Operation, TaskRecord, WaitRecord,
+    Account, COMM_BYTES, EDGE_HELPERS_TORN, EDGE_NAME_UNREADABLE, EDGE_TORN, EXIT_REPLACED, EdgeRecord,
+    FORK_ADOPTED, Header, Kind, NAME_BYTES, Operation, TaskRecord, WaitRecord,
+    helpers::HelperSum,
     ledger::{Ledger, RUNNING},
 };
 
@@ -190,6 +192,19 @@ fn wait_record(line: &Line<'_>, ledger: &Ledger) -> WaitRecord {
     }
 }
 
+/// The sum over the process that an edge carries.
+fn helper_sum(line: &Line<'_>) -> HelperSum {
+    let number = |key: &str| line.value(key).map_or(0, |value| value.parse().unwrap());
+    let mut sum =
+        HelperSum { threads: number("threads="), unlisted: number("unlisted="), ..HelperSum::default() };
+    for part in line.value("sum=").into_iter().flat_map(|parts| parts.split(',')) {
+        let (name, ns) = part.split_once(':').unwrap_or_else(|| panic!("ACCOUNT:NS: {part}"));
+        let account = Account::ALL.into_iter().find(|account| account.name() == name);
+        sum.accounts[account.unwrap_or_else(|| panic!("no account: {name}")) as usize] = ns.parse().unwrap();
+    }
+    sum
+}
+
 impl World {
     /// Plays every line; yields what came out.
     pub(super) fn play(&mut self, text: &str) -> Vec<Output> {
@@ -310,7 +325,9 @@ impl World {
         let skew = |key: &str| line.value(key).map_or(0, |ns| ns.parse().unwrap());
         *cpu = *cpu + skew("ahead=") - skew("behind=");
         let flag = |key: &str, flag: u32| if line.has(key) { flag } else { 0 };
-        let flags = flag("torn", EDGE_TORN) | flag("unreadable", EDGE_NAME_UNREADABLE);
+        let flags = flag("torn", EDGE_TORN)
+            | flag("unreadable", EDGE_NAME_UNREADABLE)
+            | flag("sumtorn", EDGE_HELPERS_TORN);
         let record = EdgeRecord {
             header: Header { kind: Kind::Edge as u32, flags, time_ns: line.time_ns },
             ledger,
@@ -320,6 +337,7 @@ impl World {
             minor_faults: thread.minor,
             major_faults: thread.major,
             samples: [0; 4],
+            helpers: helper_sum(line),
             name,
         };
         self.deliver(line, &Record::Edge(record));

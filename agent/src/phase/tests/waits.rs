@@ -36,7 +36,7 @@ fn a_wait_of_another_thread_lies_in_no_phase() {
         200 10/10 end 262144
     "), @"
     wait behind stress  10/11  120..150  outside, lock 29, runq 1
-    request job #1      10/10  100..200  cpu 100
+    request job #1      10/10  100..200  cpu 100, helper's runq while on cpu 1
     ");
 }
 

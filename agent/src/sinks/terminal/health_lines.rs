@@ -61,9 +61,18 @@ const fn loss(key: &'static str, count: u64, what: [&'static str; 2], meaning: &
     Loss { key, count, what, meaning }
 }
 
-fn kernel_losses(losses: KernelLosses) -> [Loss; 7] {
-    let KernelLosses { edges, task_events, tasks_missed, edges_torn, stale_slots, unknown_abi, waits } =
-        losses;
+fn kernel_losses(losses: KernelLosses) -> [Loss; 9] {
+    let KernelLosses {
+        edges,
+        task_events,
+        tasks_missed,
+        edges_torn,
+        stale_slots,
+        unknown_abi,
+        waits,
+        sums_torn,
+        ends_unseen,
+    } = losses;
     let (edge, tasks) = (["edge", "edges"], ["fork, exec or exit", "forks, execs or exits"]);
     let no_room = "for which the ring had no room: phases may be missing";
     let torn = "that switches tore: times around them are uncertain";
@@ -75,6 +84,18 @@ fn kernel_losses(losses: KernelLosses) -> [Loss; 7] {
         loss("kernel_stale_slots", stale_slots, ["thread", "threads"], "whose end was not seen"),
         loss("kernel_unknown_abi", unknown_abi, edge, "from a marker library that this agent does not know"),
         loss("kernel_waits", waits, ["long wait", "long waits"], "without a row: the ring had no room"),
+        loss(
+            "kernel_sums_torn",
+            sums_torn,
+            ["sum", "sums"],
+            "over helper threads, torn as one of them ended or switched",
+        ),
+        loss(
+            "kernel_ends_unseen",
+            ends_unseen,
+            ["thread", "threads"],
+            "whose last switch reached no hook: without their last stay on a CPU",
+        ),
     ]
 }
 

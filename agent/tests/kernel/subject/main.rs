@@ -9,6 +9,7 @@ mod clerk;
 mod crowds;
 mod disk;
 mod edges;
+mod helpers;
 mod lives;
 mod quota;
 mod stops;
@@ -138,6 +139,7 @@ fn main() {
         lives::CASES,
         quota::CASES,
         crowds::CASES,
+        helpers::CASES,
         edges::CASES,
     ];
     let run = tables.into_iter().flatten().find(|known| known.0 == case);

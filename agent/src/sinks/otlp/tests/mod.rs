@@ -43,6 +43,7 @@ fn phase(number: u64, id: u64, parent: Option<u64>, name: &str) -> Phase {
         suspended_ns: 0,
         accounts: Accounts([1_000_000, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
         counts: Counts::default(),
+        helpers: crate::phase::Helpers::default(),
         trace: TraceIds {
             trace_id: (u128::from(number) << 64 | 7).to_be_bytes(),
             span_id: span(id),

@@ -96,6 +96,8 @@ pub(super) fn lossy() -> Health {
             stale_slots: 5,
             unknown_abi: 6,
             waits: 7,
+            sums_torn: 8,
+            ends_unseen: 9,
         },
         pairing: PairingLosses {
             edges_lost: 7,

@@ -1,0 +1,160 @@
+//! For how long a phase's helpers were kept from running: their long waits, laid over the phase.
+//!
+//! A pool's leader that waits for a helper which has no CPU shows `cpu` where it spins and `lock` where it sleeps; neither
+//! names the cause. So the helpers' own waits are put beside it, as one interval however many of them waited at once. Only
+//! waits above the threshold are known, and only those that have ended when the phase does.
+
+use std::collections::{HashMap, VecDeque};
+
+use guestscope_ebpf::Account;
+
+use super::{Phase, Wait};
+
+/// What keeps a thread from running that has work. A helper in `lock` or `sleep` mostly has none.
+pub const KEPT: [Account; 4] = [Account::Runq, Account::Throttled, Account::BlockIo, Account::Fault];
+
+/// Waits of a process that are kept while a request of it is in flight; the oldest go first.
+const RECENT: usize = 1 << 14;
+
+/// For how long at least one helper was kept from running, ns, in the order of [`KEPT`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HelperWait {
+    /// While the phase's own thread was on a CPU, or off it for less than the threshold.
+    pub on_cpu: [u64; KEPT.len()],
+    /// While it waited as well.
+    pub waiting: [u64; KEPT.len()],
+}
+
+/// Begin and end, ns.
+type Interval = (u64, u64);
+
+/// One long wait of a helper: when it ended, and its parts in the order of [`KEPT`].
+#[derive(Debug)]
+struct Kept {
+    end_ns: u64,
+    parts: [Interval; KEPT.len()],
+}
+
+#[derive(Debug, Default)]
+struct Recent {
+    helpers: VecDeque<Kept>,
+    /// By request: waits of threads inside it.
+    leaders: VecDeque<(u64, Interval)>,
+}
+
+/// Long waits of all processes that have requests in flight, in the order of their ends.
+#[derive(Debug, Default)]
+pub(crate) struct Waits(HashMap<u32, Recent>);
+
+impl Waits {
+    /// A thread of a process that has requests in flight waited for long.
+    pub(crate) fn add(&mut self, wait: &Wait) {
+        let recent = self.0.entry(wait.thread.tgid).or_default();
+        let end_ns = wait.start_ns.saturating_add(wait.duration_ns);
+        match wait.root {
+            Some(root) => push(&mut recent.leaders, (root, (wait.start_ns, end_ns))),
+            None => push(&mut recent.helpers, Kept { end_ns, parts: parts(wait, end_ns) }),
+        }
+    }
+
+    /// No request of the process is in flight any more.
+    pub(crate) fn forget(&mut self, tgid: u32) {
+        self.0.remove(&tgid);
+    }
+
+    /// The waits of helpers while a finished phase ran.
+    pub(crate) fn laid_over(&self, tgid: u32, phase: &Phase) -> HelperWait {
+        let mut laid = HelperWait::default();
+        let Some(recent) = self.0.get(&tgid).filter(|recent| !recent.helpers.is_empty()) else { return laid };
+        let whole = (phase.start_ns, phase.start_ns.saturating_add(phase.duration_ns));
+        let since = |end_ns: u64| end_ns > whole.0;
+        let own = recent.leaders.iter().rev().take_while(|(_, wait)| since(wait.1));
+        let own = union(own.filter(|(root, _)| *root == phase.root).map(|(_, wait)| *wait), whole);
+        for kept in 0..KEPT.len() {
+            let waits = recent.helpers.iter().rev().take_while(|wait| since(wait.end_ns));
+            let waits = union(waits.map(|wait| wait.parts[kept]), whole);
+            laid.waiting[kept] = common(&waits, &own);
+            laid.on_cpu[kept] = length(&waits) - laid.waiting[kept];
+        }
+        laid
+    }
+}
+
+fn push<T>(recent: &mut VecDeque<T>, wait: T) {
+    if recent.len() == RECENT {
+        recent.pop_front();
+    }
+    recent.push_back(wait);
+}
+
+/// When a wait was what. Lack of quota comes first: who gets it back waits for a CPU then.
+fn parts(wait: &Wait, end_ns: u64) -> [Interval; KEPT.len()] {
+    let ready_ns = wait.start_ns.saturating_add(wait.blocked_ns);
+    let queued_ns = ready_ns.saturating_add(wait.throttled_ns);
+    KEPT.map(|account| match account {
+        Account::Runq => (queued_ns, end_ns),
+        Account::Throttled => (ready_ns, queued_ns),
+        blocked if blocked == wait.account => (wait.start_ns, ready_ns),
+        _ => (0, 0),
+    })
+}
+
+/// What at least one of the intervals covers, within `whole`, in order.
+fn union(intervals: impl Iterator<Item = Interval>, whole: Interval) -> Vec<Interval> {
+    let clipped = intervals.map(|(begin, end)| (begin.max(whole.0), end.min(whole.1)));
+    let mut intervals: Vec<Interval> = clipped.filter(|(begin, end)| begin < end).collect();
+    intervals.sort_unstable();
+    let mut merged: Vec<Interval> = Vec::with_capacity(intervals.len());
+    for (begin, end) in intervals {
+        match merged.last_mut() {
+            Some(last) if begin <= last.1 => last.1 = last.1.max(end),
+            _ => merged.push((begin, end)),
+        }
+    }
+    merged
+}
+
+fn length(intervals: &[Interval]) -> u64 {
+    intervals.iter().map(|(begin, end)| end - begin).sum()
+}
+
+/// The time that two unions have in common.
+fn common(some: &[Interval], others: &[Interval]) -> u64 {
+    let (mut some, mut others) = (some.iter().peekable(), others.iter().peekable());
+    let mut sum = 0;
+    while let (Some(one), Some(other)) = (some.peek(), others.peek()) {
+        sum += one.1.min(other.1).saturating_sub(one.0.max(other.0));
+        if one.1 < other.1 {
+            some.next();
+        } else {
+            others.next();
+        }
+    }
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::{collection::vec, prelude::*};
+
+    use super::*;
+
+    fn intervals() -> impl Strategy<Value = Vec<Interval>> {
+        vec((0..200_u64, 0..40_u64).prop_map(|(begin, length)| (begin, begin + length)), 0..20)
+    }
+
+    proptest! {
+        /// Against counting every nanosecond.
+        #[test]
+        fn unions_and_what_they_have_in_common(some in intervals(), others in intervals(), whole in (0..100_u64, 100..240_u64)) {
+            let covers = |intervals: &[Interval], ns: u64| {
+                (whole.0..whole.1).contains(&ns) && intervals.iter().any(|(begin, end)| (*begin..*end).contains(&ns))
+            };
+            let count = |counts: &dyn Fn(u64) -> bool| (0..300).filter(|&ns| counts(ns)).count() as u64;
+            let (one, other) = (union(some.iter().copied(), whole), union(others.iter().copied(), whole));
+            prop_assert_eq!(length(&one), count(&|ns| covers(&some, ns)));
+            let both = |ns| covers(&some, ns) && covers(&others, ns);
+            prop_assert_eq!(common(&one, &other), count(&both));
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! Helpers: what the other threads of a process did, outside phases of their own, while a phase ran.
+//!
+//! Every edge carries one sum over its process. Between two edges the sum grows by what all helpers did; that is shared out
+//! evenly among the requests then in flight, since nobody can say for which of them a helper worked. It yields differences
+//! of the shares; waits of helpers are `helper_waits`'s.
+
+use std::collections::HashMap;
+
+use guestscope_ebpf::{ACCOUNTS, EDGE_HELPERS_TORN, EdgeRecord};
+
+use super::{Accounts, HelperWait};
+
+/// What the helpers of a phase did meanwhile. Their time is beside the phase's own and no part of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Helpers {
+    /// Time of all of them together; with other requests in flight, an equal share of it.
+    pub accounts: Accounts,
+    /// Threads of the process beside the one that ended the phase.
+    pub threads: u32,
+    /// Other requests of the process were in flight meanwhile.
+    pub shared: bool,
+    /// Some threads are in no sum, or a sum was torn: there was more than this.
+    pub partial: bool,
+    /// For how long one or more of them were kept from running.
+    pub wait: HelperWait,
+}
+
+/// What one process's requests have been given so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Share {
+    /// Each one that is in flight, since the process was first seen.
+    given: Accounts,
+    /// Time in which there was more than one.
+    crowded_ns: u64,
+    /// Threads that no sum knows.
+    unlisted: u32,
+    /// The edge at which this was read has no sum.
+    is_torn: bool,
+}
+
+#[derive(Debug, Default)]
+struct Process {
+    share: Share,
+    /// Time and sum at the last edge.
+    last: Option<(u64, [u64; ACCOUNTS])>,
+    /// What the last division left over.
+    rest: [u64; ACCOUNTS],
+    in_flight: u64,
+    threads: u32,
+}
+
+/// All processes, by number.
+#[derive(Debug, Default)]
+pub(crate) struct Processes(HashMap<u32, Process>);
+
+impl Processes {
+    /// An edge, before it is known what it means.
+    pub(crate) fn edge(&mut self, record: &EdgeRecord) {
+        let process = self.0.entry(record.ledger.tgid).or_default();
+        process.share.unlisted = record.helpers.unlisted;
+        process.share.is_torn = record.header.flags & EDGE_HELPERS_TORN != 0;
+        if !process.share.is_torn {
+            process.threads = record.helpers.threads;
+            process.advance(record.header.time_ns, record.helpers.accounts);
+        }
+    }
+
+    /// A request of the process began.
+    pub(crate) fn begun(&mut self, tgid: u32) {
+        self.0.entry(tgid).or_default().in_flight += 1;
+    }
+
+    /// One ended. Whether others are in flight.
+    pub(crate) fn ended(&mut self, tgid: u32) -> bool {
+        let Some(process) = self.0.get_mut(&tgid) else { return false };
+        process.in_flight = process.in_flight.saturating_sub(1);
+        process.in_flight > 0
+    }
+
+    /// Whether a request of the process is in flight.
+    pub(crate) fn is_busy(&self, tgid: u32) -> bool {
+        self.0.get(&tgid).is_some_and(|process| process.in_flight > 0)
+    }
+
+    /// The process is gone.
+    pub(crate) fn forget(&mut self, tgid: u32) {
+        self.0.remove(&tgid);
+    }
+
+    /// What its requests have been given so far.
+    pub(crate) fn share(&self, tgid: u32) -> Share {
+        self.0.get(&tgid).map_or_else(Share::default, |process| process.share)
+    }
+
+    /// What came since an earlier reading.
+    pub(crate) fn since(&self, tgid: u32, earlier: &Share) -> Helpers {
+        let Some(process) = self.0.get(&tgid) else { return Helpers::default() };
+        let now = &process.share;
+        let mut accounts = now.given;
+        for (now, before) in accounts.0.iter_mut().zip(earlier.given.0) {
+            *now = now.saturating_sub(before);
+        }
+        // What a damaged record claims must still have a sum.
+        accounts.fit(u64::MAX);
+        let has_helped = accounts.total_ns() > 0;
+        Helpers {
+            accounts,
+            threads: process.threads.saturating_sub(1),
+            shared: has_helped && now.crowded_ns > earlier.crowded_ns,
+            partial: now.unlisted > 0 || now.is_torn || earlier.is_torn,
+            wait: HelperWait::default(),
+        }
+    }
+}
+
+impl Process {
+    fn advance(&mut self, time_ns: u64, sum: [u64; ACCOUNTS]) {
+        let Some((before_ns, before)) = self.last.replace((time_ns, sum)) else { return };
+        if self.in_flight == 0 {
+            self.rest = [0; ACCOUNTS];
+            return;
+        }
+        if self.in_flight > 1 {
+            let crowded_ns = time_ns.saturating_sub(before_ns);
+            self.share.crowded_ns = self.share.crowded_ns.saturating_add(crowded_ns);
+        }
+        let grown = growth(&before, &sum);
+        for ((given, rest), grown) in self.share.given.0.iter_mut().zip(&mut self.rest).zip(grown) {
+            let whole = grown.saturating_add(*rest);
+            *given = given.saturating_add(whole / self.in_flight);
+            *rest = whole % self.in_flight;
+        }
+    }
+}
+
+/// How a sum grew. An open wait is charged to what it seems to be: what is later found to have been something else is less
+/// then, and is taken from what grew most.
+fn growth(before: &[u64; ACCOUNTS], now: &[u64; ACCOUNTS]) -> [u64; ACCOUNTS] {
+    let mut grown = [0; ACCOUNTS];
+    let mut owed = 0_u64;
+    for ((grown, before), now) in grown.iter_mut().zip(before).zip(now) {
+        let difference = now.wrapping_sub(*before).cast_signed();
+        *grown = u64::try_from(difference).unwrap_or(0);
+        owed = owed.saturating_add(u64::try_from(difference.saturating_neg()).unwrap_or(0));
+    }
+    while owed > 0
+        && let Some(largest) = grown.iter_mut().max().filter(|largest| **largest > 0)
+    {
+        let taken = owed.min(*largest);
+        *largest -= taken;
+        owed -= taken;
+    }
+    grown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_became_less_is_taken_from_what_grew_most() {
+        let mut before = [0; ACCOUNTS];
+        let mut now = [0; ACCOUNTS];
+        (before[1], before[2]) = (100, 0);
+        (now[1], now[2]) = (70, 50);
+        let grown = growth(&before, &now);
+        assert_eq!((grown[1], grown[2]), (0, 20));
+        // A clock that went back: there is nothing to take it from.
+        assert_eq!(growth(&now, &[0; ACCOUNTS]), [0; ACCOUNTS]);
+    }
+}

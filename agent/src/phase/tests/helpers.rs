@@ -1,0 +1,76 @@
+//! Helpers: sums shared out among the requests in flight, and waits laid over phases.
+
+use insta::assert_snapshot;
+
+use super::play;
+
+#[test]
+fn a_phase_has_what_the_sum_grew_by() {
+    assert_snapshot!(play("
+        0   10/10 adopt
+        100 10/10 request 262144 job #1 threads=3 sum=cpu:1000,runq:5
+        120 10/10 begin 262145 inner threads=3 sum=cpu:1030,runq:15
+        160 10/10 end 262145 threads=3 sum=cpu:1090,runq:35
+        200 10/10 end 262144 threads=2 sum=cpu:1150,runq:55
+        210 10/10 request 524288 job #2 threads=2 sum=cpu:1900,runq:75
+        220 10/10 end 524288 threads=2 sum=cpu:1920,runq:75
+    "), @"
+    request job #1    10/10  100..200  cpu 100, 1 helpers: cpu 150, runq 50
+      phase inner #1  10/10  120..160  cpu 40, 2 helpers: cpu 60, runq 20
+    request job #2    10/10  210..220  cpu 10, 1 helpers: cpu 20
+    ");
+}
+
+#[test]
+fn requests_in_flight_together_share_evenly_and_no_nanosecond_is_lost() {
+    assert_snapshot!(play("
+        0   10/10 adopt
+        10  10/11 fork 10/10
+        100 10/10 request 262144 job #1 threads=3 sum=cpu:1000
+        120 10/11 request 1048576 job #2 threads=3 sum=cpu:1020
+        140 10/10 mark half threads=3 sum=cpu:1041
+        160 10/10 end 262144 threads=3 sum=cpu:1061
+        200 10/11 end 1048576 threads=3 sum=cpu:1101
+    "), @"
+    mark half       10/10  140       in phase 1
+    request job #1  10/10  100..160  cpu 60, 2 helpers: cpu 40, shared
+    request job #2  10/11  120..200  cpu 80, 2 helpers: cpu 61, shared
+    ");
+}
+
+#[test]
+fn what_no_sum_knows_is_said() {
+    assert_snapshot!(play("
+        0   10/10 adopt
+        100 10/10 request 262144 job #1 threads=3 sum=cpu:1000 sumtorn
+        200 10/10 end 262144 threads=3 sum=cpu:1100
+        210 10/10 request 524288 job #2 threads=128 unlisted=1 sum=cpu:1110
+        220 10/10 end 524288 threads=128 unlisted=1 sum=cpu:1120
+    "), @"
+    request job #1  10/10  100..200  cpu 100, partial
+    request job #2  10/10  210..220  cpu 10, 127 helpers: cpu 10, partial
+    ");
+}
+
+#[test]
+fn waits_of_helpers_are_laid_over_the_phase() {
+    assert_snapshot!(play("
+        0   10/10 adopt
+        10  10/11 fork 10/10
+        11  10/12 fork 10/10
+        100 10/10 request 262144 job #1
+        150 10/11 wait runq from=90
+        160 10/12 wait runq from=140 throttled=15
+        190 10/10 wait lock from=155 ready=190
+        195 10/11 wait lock from=170 ready=180
+        200 10/10 end 262144
+        250 10/11 wait runq from=150
+    "), @"
+    wait behind stress  10/11  90..150   outside, runq 60
+    wait behind stress  10/12  140..160  outside, runq 5, throttled 15
+    wait behind stress  10/10  155..190  in phase 1 of 1, lock 35
+    wait behind stress  10/11  170..195  outside, lock 10, runq 15
+    request job #1      10/10  100..200  cpu 100, helper's runq while on cpu 55, helper's runq while waiting 15, helper's throttled while on cpu 15
+    wait behind stress  10/11  150..250  outside, runq 100
+    ");
+}

@@ -1,0 +1,67 @@
+//! What helpers did while a phase ran: exact sums, against the process's own CPU clock.
+
+use guestscope_ebpf::Account;
+use rstest::rstest;
+
+use crate::{
+    agreement::{count, time, up_to_three_times},
+    harness::Case,
+};
+
+/// Two readings of the process's clock and the thread's lie between the edge and the book's.
+const READING_NS: u64 = 200_000;
+/// Stolen time stands in /proc/stat in whole ticks.
+const TICK_NS: u64 = 10_000_000;
+/// The kernel's books hold a wait when it is over, ours while it lasts: one slice. Some begin with a wake-up's interrupt.
+const LATE_NS: u64 = 10_000_000;
+/// Each thread's interval ends at the clock of the edge, which another CPU's may be behind.
+const CLOCKS_NS: u64 = 10_000;
+
+#[rstest]
+#[case::that_stay("pool")]
+#[case::that_come_and_go("comings")]
+fn the_sum_over_helpers_is_theirs(#[case] name: &'static str) {
+    up_to_three_times(|| {
+        let Some(seen) = Case::new(name).run() else { return };
+        seen.check();
+        let (phase, helpers) = (seen.request(1), seen.request(1).helpers);
+        // The process's clock leaves stolen time out, ours holds it.
+        let stolen_ns = seen.book.fact("stolen_ns") + TICK_NS;
+        let bounds = (seen.book.fact("others_low_ns"), seen.book.fact("others_high_ns") + stolen_ns);
+        time(name, "helpers' cpu", helpers.accounts.get(Account::Cpu), bounds, READING_NS);
+        assert!(!helpers.shared && !helpers.partial, "{helpers:?}");
+        // The thread that waits for good, and one that sleeps in between.
+        let blocked = helpers.accounts.get(Account::Lock);
+        assert!(blocked >= phase.duration_ns, "{helpers:?}");
+        assert!(helpers.accounts.get(Account::Sleep) > phase.duration_ns / 4, "{helpers:?}");
+        if name == "pool" {
+            let runq_ns = helpers.accounts.get(Account::Runq);
+            let delay_ns = seen.book.fact("delay_ns");
+            time(name, "helpers' runq", runq_ns, (delay_ns, delay_ns), LATE_NS);
+            let number = seen.book.fact("helpers");
+            count(name, "helpers", u64::from(helpers.threads), (number, number));
+            let whole_ns = number * phase.duration_ns;
+            let (low, high) = (whole_ns - CLOCKS_NS, whole_ns + CLOCKS_NS);
+            count(name, "helpers' time", helpers.accounts.total_ns(), (low, high));
+        }
+    });
+}
+
+#[test]
+fn requests_in_flight_together_share_their_helpers() {
+    up_to_three_times(|| {
+        let Some(seen) = Case::new("leaders").run() else { return };
+        seen.check();
+        let roots: Vec<_> = seen.requests.iter().map(guestscope::phase::Request::root).collect();
+        let cpu_ns = |of: &guestscope::phase::Phase| of.helpers.accounts.get(Account::Cpu);
+        let given_ns: u64 = roots.iter().map(|root| cpu_ns(root)).sum();
+        let helper_ns = seen.book.fact("helper_ns") + seen.book.fact("stolen_ns") + TICK_NS;
+        // One leader's work is never another one's help: it would be half of this again.
+        assert!(given_ns <= helper_ns + READING_NS, "{given_ns} of {helper_ns}");
+        assert!(given_ns > helper_ns / 10, "{given_ns} of {helper_ns}");
+        assert!(roots.iter().any(|root| root.helpers.shared), "they were in flight together");
+        for root in roots {
+            assert!(root.helpers.accounts.total_ns() <= 3 * root.duration_ns + CLOCKS_NS, "{root:?}");
+        }
+    });
+}

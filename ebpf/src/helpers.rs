@@ -1,0 +1,250 @@
+//! Time of a process's threads outside phases, summed at an edge: pure arithmetic, `no_std`, tested on the host.
+//!
+//! A thread inside a phase is nobody's helper: its share stands still until it leaves the outermost one. So the sum over
+//! all threads, and over those that have ended, only grows, and the difference of two edges of one process is exact,
+//! whichever threads they are of. It knows no maps and no requests.
+#![expect(
+    clippy::inline_always,
+    reason = "a call costs a BPF program more than the body, and some kernels' verifiers refuse it"
+)]
+
+use crate::{
+    ACCOUNTS, Account, Operation, is_root_token,
+    ledger::{BLOCKED, LIMITED, Ledger, RUNNABLE, RUNNING},
+};
+
+/// Threads of a process that an edge sums; later ones are counted as unlisted. A power of two, since it is also a mask.
+pub const MEMBERS: usize = 128;
+/// The place of a thread that is in no process's list.
+pub const NO_PLACE: u16 = 0xffff;
+
+/// What an edge says of all threads of its process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct HelperSum {
+    /// Nanoseconds outside phases by account, of all threads since the process was first seen.
+    pub accounts: [u64; ACCOUNTS],
+    /// Threads that live and are listed, the one of the edge among them.
+    pub threads: u32,
+    /// Threads so far that found no place in the list, and are in no sum.
+    pub unlisted: u32,
+}
+
+/// A thread's time outside phases. While it is outside, `accounts` are those that it spent inside; while it is inside,
+/// those that it had spent outside.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Outside {
+    /// Odd while it is being written.
+    pub sequence: u32,
+    /// Phases that the thread is inside.
+    pub depth: u32,
+    /// Nanoseconds by account.
+    pub accounts: [u64; ACCOUNTS],
+}
+
+/// A process: which slots its threads have, and what those that have ended leave to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Process {
+    /// Slots of its threads, 0 for a free place.
+    pub members: [u16; MEMBERS],
+    /// Nanoseconds outside phases of threads that have ended.
+    pub ended: [u64; ACCOUNTS],
+    /// Threads that live.
+    pub threads: u64,
+    /// Threads that there were so far: no place beyond that number was ever taken.
+    pub births: u64,
+    /// Threads so far that found no place.
+    pub unlisted: u64,
+    /// Threads that began to hand over their time, and those that are done: alike while nobody is at it.
+    pub leaving: u64,
+    /// The others.
+    pub left: u64,
+}
+
+/// What a thread has lived at `now_ns`, of one account: its ledger, and the open interval of one that runs.
+#[inline(always)]
+fn lived(ledger: &Ledger, now_ns: u64, account: usize) -> u64 {
+    let mut ns = ledger.accounts[account];
+    if account == Account::Cpu as usize && ledger.state == RUNNING && now_ns > ledger.since_ns {
+        ns = ns.wrapping_add(now_ns.wrapping_sub(ledger.since_ns));
+    }
+    ns
+}
+
+impl Outside {
+    /// An edge of the thread itself, which is on a CPU. The library says nothing of the depth: a phase that ends on another
+    /// thread than its own makes it wrong, until the next one that begins where nothing is open.
+    #[inline(always)]
+    pub fn edge(&mut self, operation: u8, token: u64, ledger: &Ledger, now_ns: u64) {
+        const BEGIN: u8 = Operation::Begin as u8;
+        const REQUEST: u8 = Operation::Request as u8;
+        const END: u8 = Operation::End as u8;
+        const LEAVE: u8 = Operation::Leave as u8;
+        const ENTER: u8 = Operation::Enter as u8;
+        let depth = match operation {
+            BEGIN if is_root_token(token) => 1,
+            BEGIN | REQUEST | ENTER => self.depth.wrapping_add(1),
+            END | LEAVE if self.depth > 0 => self.depth - 1,
+            _ => self.depth,
+        };
+        self.become_(depth, ledger, now_ns);
+    }
+
+    /// From here on the thread is inside so many phases.
+    #[inline(always)]
+    pub fn become_(&mut self, depth: u32, ledger: &Ledger, now_ns: u64) {
+        self.sequence = self.sequence.wrapping_add(1);
+        if (self.depth == 0) != (depth == 0) {
+            // Inside and outside add up to what was lived, so one formula serves both ways.
+            let mut account = 0;
+            while account < ACCOUNTS {
+                self.accounts[account] = lived(ledger, now_ns, account).wrapping_sub(self.accounts[account]);
+                account += 1;
+            }
+        }
+        self.depth = depth;
+        self.sequence = self.sequence.wrapping_add(1);
+    }
+
+    /// What the thread, which is on a CPU or has just left it, spent outside on one account.
+    #[inline(always)]
+    #[must_use]
+    pub fn share(&self, ledger: &Ledger, now_ns: u64, account: usize) -> u64 {
+        let beside = self.accounts[account];
+        if self.depth == 0 { lived(ledger, now_ns, account).wrapping_sub(beside) } else { beside }
+    }
+}
+
+/// What came of reading another thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reading {
+    /// It was being written both times: nothing was added.
+    Torn,
+    /// Its share is in the sum.
+    Added,
+    /// The same, and it waits with its group perhaps out of quota, for so many ns so far: they stand with `runq`.
+    Limited(u64),
+}
+
+/// Adds another thread's share to a sum, the open interval up to `now_ns` included. Both may be written meanwhile, on
+/// another CPU: what is read counts only if it is of one instant. After [`Reading::Torn`] the sum is none.
+///
+/// # Safety
+/// All three must point to whole values.
+#[inline(always)]
+pub unsafe fn add(
+    sum: *mut HelperSum,
+    ledger: *const Ledger,
+    outside: *const Outside,
+    now_ns: u64,
+) -> Reading {
+    // SAFETY: the caller's, here and below.
+    let sequence = unsafe { core::ptr::read_volatile(&raw const (*outside).sequence) };
+    let depth = unsafe { core::ptr::read_volatile(&raw const (*outside).depth) };
+    let mut reading = Reading::Added;
+    if depth == 0 {
+        reading = unsafe { add_life(sum, ledger, now_ns) };
+        if reading == Reading::Torn {
+            reading = unsafe { add_life(sum, ledger, now_ns) };
+        }
+    }
+    let mut account = 0;
+    while account < ACCOUNTS {
+        // SAFETY: as above; the index is inside both arrays.
+        unsafe {
+            let beside = core::ptr::read_volatile((&raw const (*outside).accounts).cast::<u64>().add(account));
+            let beside = if depth == 0 { 0_u64.wrapping_sub(beside) } else { beside };
+            (*sum).accounts[account] = (*sum).accounts[account].wrapping_add(beside);
+        }
+        account += 1;
+    }
+    let is_torn = unsafe { core::ptr::read_volatile(&raw const (*outside).sequence) } != sequence;
+    if sequence & 1 != 0 || is_torn { Reading::Torn } else { reading }
+}
+
+/// Adds all that a thread has lived, or nothing.
+///
+/// # Safety
+/// As for `add`.
+#[inline(always)]
+unsafe fn add_life(sum: *mut HelperSum, ledger: *const Ledger, now_ns: u64) -> Reading {
+    macro_rules! read {
+        ($field:ident) => {
+            // SAFETY: the caller promised a whole ledger.
+            unsafe { core::ptr::read_volatile(&raw const (*ledger).$field) }
+        };
+    }
+    let sequence = read!(sequence);
+    // SAFETY: as above.
+    let lived = unsafe { accounts(&raw const (*ledger).accounts) };
+    let (since_ns, born_ns, woken_ns) = (read!(since_ns), read!(born_ns), read!(woken_ns));
+    let (state, blocked) = (read!(state), read!(account));
+    let mut lived_ns = 0_u64;
+    let mut account = 0;
+    while account < ACCOUNTS {
+        lived_ns = lived_ns.wrapping_add(lived[account]);
+        account += 1;
+    }
+    // The sequence goes up last; what a writer that was stopped in between has done shows in the sum.
+    if read!(sequence) != sequence || lived_ns != since_ns.wrapping_sub(born_ns) {
+        return Reading::Torn;
+    }
+    let open_ns = if now_ns > since_ns { now_ns.wrapping_sub(since_ns) } else { 0 };
+    // SAFETY: the caller's.
+    unsafe {
+        account = 0;
+        while account < ACCOUNTS {
+            (*sum).accounts[account] = (*sum).accounts[account].wrapping_add(lived[account]);
+            account += 1;
+        }
+        if state == BLOCKED {
+            let is_woken = woken_ns >= since_ns && woken_ns <= now_ns;
+            let blocked_ns = if is_woken { woken_ns.wrapping_sub(since_ns) } else { open_ns };
+            charge(sum, blocked, blocked_ns);
+            charge(sum, Account::Runq as u8, open_ns.wrapping_sub(blocked_ns));
+        } else if state == RUNNING {
+            charge(sum, Account::Cpu as u8, open_ns);
+        } else if state == RUNNABLE || state == LIMITED {
+            charge(sum, Account::Runq as u8, open_ns);
+        }
+    }
+    if state == LIMITED { Reading::Limited(open_ns) } else { Reading::Added }
+}
+
+/// Accounts that another CPU may be writing, one by one: a volatile copy of them all would become a loop over bytes.
+///
+/// # Safety
+/// They must be whole.
+#[inline(always)]
+unsafe fn accounts(from: *const [u64; ACCOUNTS]) -> [u64; ACCOUNTS] {
+    let mut copy = [0; ACCOUNTS];
+    let mut account = 0;
+    while account < ACCOUNTS {
+        // SAFETY: the caller's; the index is inside the array.
+        copy[account] = unsafe { core::ptr::read_volatile(from.cast::<u64>().add(account)) };
+        account += 1;
+    }
+    copy
+}
+
+/// Adds an open interval to its account.
+///
+/// # Safety
+/// `sum` must point to a sum with at least 32 bytes of the same map's value behind it.
+#[inline(always)]
+unsafe fn charge(sum: *mut HelperSum, account: u8, ns: u64) {
+    // As in the ledger: the mask tells the verifier a bound, 16 accounts end 32 bytes behind a sum.
+    let account = usize::from(account & 15);
+    #[cfg(not(target_arch = "bpf"))]
+    let account = account.min(Account::Other as usize);
+    // SAFETY: the index is that of an account, and whatever it were, the caller promised the room.
+    unsafe {
+        let place = (&raw mut (*sum).accounts).cast::<u64>().add(account);
+        *place = (*place).wrapping_add(ns);
+    }
+}
+
+#[cfg(test)]
+mod tests;

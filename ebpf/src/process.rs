@@ -1,0 +1,270 @@
+//! Which threads make a process, and the sum over them that an edge carries.
+//!
+//! A thread joins where its ledger is made and leaves where it ends; in between nothing is written here, so a switch costs
+//! nothing. Threads of one process are born and end on several CPUs at once: a place is claimed through a hash map, which
+//! lets one of two have it, and sums are added by atomic instructions without a result, which every kernel has. It knows
+//! no phases: what counts is `helpers.rs`'s to say.
+
+use core::arch::asm;
+
+use aya_ebpf::bindings::BPF_NOEXIST;
+use guestscope_ebpf::{
+    ACCOUNTS, Account, Counter, EDGE_HELPERS_TORN, EdgeRecord,
+    helpers::{self, HelperSum, MEMBERS, NO_PLACE, Outside, Process, Reading},
+    ledger::Ledger,
+};
+
+use crate::{
+    emit::count,
+    maps::{FREE_PROCESSES, LEDGERS, OUTSIDE, PLACES, PROCESS_OF, PROCESSES},
+    probes::throttle,
+};
+
+macro_rules! read {
+    ($of:ident.$field:ident) => {
+        core::ptr::read_volatile(&raw const (*$of).$field)
+    };
+}
+
+/// Adds to a number that other CPUs may be adding to: one instruction, without a result, which the language has no
+/// function for on this machine.
+///
+/// # Safety
+/// The number must lie in a map value, whose words are aligned.
+#[inline(always)]
+unsafe fn add(number: *mut u64, change: u64) {
+    // SAFETY: the caller's.
+    unsafe {
+        asm!("lock *(u64 *)({number} + 0) += {change}", number = in(reg) number, change = in(reg) change, options(nostack));
+    }
+}
+
+/// The thread of this new ledger is one of its process.
+#[inline(always)]
+pub(crate) fn join(ledger: &mut Ledger) {
+    if let Some(outside) = OUTSIDE.get_ptr_mut(u32::from(ledger.slot)) {
+        clear(outside);
+    }
+    ledger.place = NO_PLACE;
+    let number = number(ledger.tgid);
+    ledger.process = number as u16;
+    if number == 0 {
+        return;
+    }
+    let Some(process) = PROCESSES.get_ptr_mut(number) else { return };
+    // SAFETY: a process in a map value.
+    let first = unsafe {
+        let first = read!(process.births) as u32;
+        add(&raw mut (*process).threads, 1);
+        add(&raw mut (*process).births, 1);
+        first
+    };
+    let mut step = 0;
+    while step < MEMBERS as u32 {
+        let place = (first + step) & (MEMBERS as u32 - 1);
+        if take(process, number, place, ledger.slot) {
+            ledger.place = place as u16;
+            return;
+        }
+        step += 1;
+    }
+    // SAFETY: as above.
+    unsafe { add(&raw mut (*process).unlisted, 1) };
+}
+
+/// Takes a place in a process's list, unless somebody has it.
+#[inline(always)]
+fn take(process: *mut Process, number: u32, place: u32, slot: u16) -> bool {
+    let member = member(process, place);
+    // SAFETY: a place in a map value.
+    if unsafe { core::ptr::read_volatile(member) } != 0 {
+        return false;
+    }
+    if PLACES.insert(key(number, place), 1, u64::from(BPF_NOEXIST)).is_err() {
+        return false;
+    }
+    // SAFETY: as above; whoever claimed the place is the only one to write it.
+    unsafe { core::ptr::write_volatile(member, slot) };
+    true
+}
+
+#[inline(always)]
+fn key(number: u32, place: u32) -> u32 {
+    number << 8 | place
+}
+
+#[inline(always)]
+fn member(process: *mut Process, place: u32) -> *mut u16 {
+    // SAFETY: the mask keeps the index inside the list.
+    unsafe { (&raw mut (*process).members).cast::<u16>().add((place & (MEMBERS as u32 - 1)) as usize) }
+}
+
+/// The number of a process, a new one if it has none; 0 if there is none to give.
+#[inline(always)]
+fn number(tgid: u32) -> u32 {
+    // SAFETY: the value is read at once. An entry that is removed meanwhile belonged to a process whose last tracked thread
+    // has just ended.
+    if let Some(number) = unsafe { PROCESS_OF.get(tgid) } {
+        return *number;
+    }
+    let number = FREE_PROCESSES.pop().ok().flatten().unwrap_or(0);
+    if number == 0 {
+        return 0;
+    }
+    let Some(process) = PROCESSES.get_ptr_mut(number) else { return 0 };
+    clear(process);
+    if PROCESS_OF.insert(tgid, number, u64::from(BPF_NOEXIST)).is_err() {
+        // Another thread of it was faster.
+        let _ = FREE_PROCESSES.push(number, 0);
+        // SAFETY: as above.
+        return unsafe { PROCESS_OF.get(tgid) }.copied().unwrap_or(0);
+    }
+    number
+}
+
+/// A process begins under this number: whoever had it before is gone, seen or not.
+#[inline(always)]
+pub(crate) fn forget(tgid: u32) {
+    // SAFETY: as in `number`.
+    let Some(number) = (unsafe { PROCESS_OF.get(tgid) }).copied() else { return };
+    if PROCESS_OF.remove(tgid).is_ok() {
+        let _ = FREE_PROCESSES.push(number, 0);
+    }
+}
+
+/// Zeroes a value of a map.
+#[inline(always)]
+fn clear<T>(value: *mut T) {
+    let words: *mut u64 = value.cast();
+    let mut word = 0;
+    while word < size_of::<T>() / 8 {
+        // SAFETY: the caller's pointer is to a whole value, of whole words.
+        unsafe { core::ptr::write_volatile(words.add(word), 0) };
+        word += 1;
+    }
+}
+
+/// The thread of this ledger ends, its accounts settled: what it did outside phases stays with its process.
+#[inline(always)]
+pub(crate) fn leave(ledger: &Ledger) {
+    let number = u32::from(ledger.process);
+    if number == 0 {
+        return;
+    }
+    let Some(process) = PROCESSES.get_ptr_mut(number) else { return };
+    // SAFETY: a process in a map value.
+    unsafe { add(&raw mut (*process).leaving, 1) };
+    if ledger.place != NO_PLACE {
+        let place = u32::from(ledger.place);
+        hand_over(process, ledger);
+        // SAFETY: a place in a map value, which this thread holds.
+        unsafe { core::ptr::write_volatile(member(process, place), 0) };
+        let _ = PLACES.remove(key(number, place));
+    }
+    // SAFETY: as above.
+    let threads = unsafe {
+        add(&raw mut (*process).left, 1);
+        add(&raw mut (*process).threads, u64::MAX);
+        read!(process.threads)
+    };
+    // Two that end at once may both see none left; only one of them finds the entry.
+    if threads == 0 && PROCESS_OF.remove(ledger.tgid).is_ok() {
+        let _ = FREE_PROCESSES.push(number, 0);
+    }
+}
+
+#[inline(always)]
+fn hand_over(process: *mut Process, ledger: &Ledger) {
+    let Some(outside) = OUTSIDE.get_ptr(u32::from(ledger.slot)) else { return };
+    // SAFETY: values of maps; the thread is past its last edge.
+    unsafe {
+        let mut account = 0;
+        while account < ACCOUNTS {
+            let ended = (&raw mut (*process).ended).cast::<u64>().add(account);
+            add(ended, (*outside).share(ledger, ledger.since_ns, account));
+            account += 1;
+        }
+    }
+}
+
+/// The thread of this ledger has a new program: it is inside no phase.
+#[inline(always)]
+pub(crate) fn replaced(ledger: &Ledger, now_ns: u64) {
+    let Some(outside) = OUTSIDE.get_ptr_mut(u32::from(ledger.slot)) else { return };
+    // SAFETY: a value of a map, which only its own thread writes.
+    unsafe {
+        if (*outside).depth != 0 {
+            (*outside).become_(0, ledger, now_ns);
+        }
+    }
+}
+
+/// Sums the process into a staged edge, whose ledger is put right and whose flags are set, and takes note of what the edge
+/// makes of its own thread.
+///
+/// # Safety
+/// `stage` must point to a whole record in a map value.
+#[inline(always)]
+pub(crate) unsafe fn edge(stage: *mut EdgeRecord, now_ns: u64) {
+    // SAFETY: the caller's.
+    unsafe {
+        let sum = &raw mut (*stage).helpers;
+        let number = u32::from((*stage).ledger.process);
+        let Some(process) = PROCESSES.get_ptr_mut(number) else { return };
+        let Some(own) = OUTSIDE.get_ptr_mut(u32::from((*stage).ledger.slot)) else { return };
+        let left = read!(process.left);
+        let mut account = 0;
+        while account < ACCOUNTS {
+            let ended = (&raw const (*process).ended).cast::<u64>().add(account);
+            (*sum).accounts[account] =
+                core::ptr::read_volatile(ended).wrapping_add((*own).share(&(*stage).ledger, now_ns, account));
+            account += 1;
+        }
+        (*own).edge((*stage).operation as u8, (*stage).token, &(*stage).ledger, now_ns);
+        (*sum).threads = 1;
+        (*sum).unlisted = if number == 0 { 1 } else { read!(process.unlisted) as u32 };
+        let births = if number == 0 { 0 } else { read!(process.births) as u32 };
+        let mut place = 0;
+        while place < MEMBERS as u32 {
+            if place >= births {
+                break;
+            }
+            let slot = core::ptr::read_volatile(member(process, place));
+            if slot != 0 && slot != (*stage).ledger.slot {
+                other(stage, sum, slot, now_ns);
+            }
+            place += 1;
+        }
+        if read!(process.leaving) != left {
+            (*stage).header.flags |= EDGE_HELPERS_TORN;
+        }
+        if (*stage).header.flags & EDGE_HELPERS_TORN != 0 {
+            count(Counter::TornSum);
+        }
+    }
+}
+
+/// # Safety
+/// Both must lie in one map value.
+#[inline(always)]
+unsafe fn other(stage: *mut EdgeRecord, sum: *mut HelperSum, slot: u16, now_ns: u64) {
+    let Some(ledger) = LEDGERS.get_ptr(u32::from(slot)) else { return };
+    let Some(outside) = OUTSIDE.get_ptr(u32::from(slot)) else { return };
+    // SAFETY: values of maps.
+    unsafe {
+        match helpers::add(sum, ledger, outside, now_ns) {
+            Reading::Torn => (*stage).header.flags |= EDGE_HELPERS_TORN,
+            Reading::Added => (*sum).threads += 1,
+            Reading::Limited(open_ns) => {
+                (*sum).threads += 1;
+                let throttled_ns = throttle::open_ns(ledger, open_ns);
+                let runq = &mut (*sum).accounts[Account::Runq as usize];
+                *runq = runq.wrapping_sub(throttled_ns);
+                let throttled = &mut (*sum).accounts[Account::Throttled as usize];
+                *throttled = throttled.wrapping_add(throttled_ns);
+            }
+        }
+    }
+}
+
+const _: () = assert!(size_of::<Process>() % 8 == 0 && size_of::<Outside>() % 8 == 0);
