@@ -154,7 +154,8 @@ pub unsafe fn add(
     while account < ACCOUNTS {
         // SAFETY: as above; the index is inside both arrays.
         unsafe {
-            let beside = core::ptr::read_volatile((&raw const (*outside).accounts).cast::<u64>().add(account));
+            let beside =
+                core::ptr::read_volatile((&raw const (*outside).accounts).cast::<u64>().add(account));
             let beside = if depth == 0 { 0_u64.wrapping_sub(beside) } else { beside };
             (*sum).accounts[account] = (*sum).accounts[account].wrapping_add(beside);
         }

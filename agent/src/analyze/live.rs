@@ -107,10 +107,9 @@ impl Kind {
     fn refresh(&mut self, count: u64) {
         self.refresh_at = count + (count / 32).clamp(1, REFRESH_AT_MOST);
         self.half = self.latencies.middle_half();
-        let mut typical = Split::default();
         let means: [u64; CAUSES] =
             exact_means(&self.middle.0, self.middle_count).try_into().expect("one mean per cause");
-        typical.0 = means;
+        let typical = Split(means, self.middle.mean_beside(self.middle_count));
         self.standard = Standard { quantiles: self.latencies.quantiles(), typical };
     }
 }

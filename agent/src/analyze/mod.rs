@@ -17,6 +17,7 @@
 
 mod evidence;
 mod headline;
+mod helped;
 mod live;
 mod quantiles;
 mod rows;
@@ -32,6 +33,7 @@ pub(crate) mod samples;
 mod tests;
 
 pub use headline::{ENOUGH_REQUESTS, Headline};
+pub use helped::Helped;
 pub use live::{Live, LiveProgress, WARM_REQUESTS};
 pub use quantiles::{Band, Quantiles};
 pub use rows::{Row, RowKind};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use guestscope_ebpf::Account;
 
-use crate::phase::{Counts, Ending, Helpers, Phase, PhaseKind, Request, ThreadId, TraceIds};
+use crate::phase::{Counts, Ending, Helpers, KEPT, Phase, PhaseKind, Request, ThreadId, TraceIds};
 
 /// Something that happens inside a phase.
 #[derive(Clone, Debug)]
@@ -15,6 +15,8 @@ pub(crate) enum Step {
     Spend(Account, u64),
     /// Time on no thread, ns.
     Suspend(u64),
+    /// The last so many ns on a CPU, a helper was kept from running in this way of [`KEPT`], by its index.
+    Kept(usize, u64),
     /// A nested phase.
     Nest(&'static str, Vec<Step>),
 }
@@ -89,6 +91,11 @@ impl Sample {
                     phase.suspended_ns += ns;
                     phase.duration_ns += ns;
                 }
+                Step::Kept(kept, ns) => {
+                    phase.helpers.threads = 1;
+                    phase.helpers.accounts.0[KEPT[*kept] as usize] += ns;
+                    phase.helpers.wait.on_cpu[*kept] += ns;
+                }
                 Step::Nest(name, inner) => {
                     let mut child = self.phase(PhaseKind::Phase, name, phases[0].id + phases.len() as u64);
                     child.parent = Some(phase.id);
@@ -96,6 +103,12 @@ impl Sample {
                     let child = self.nest(phases, child, inner);
                     phase.accounts.add(&child.accounts);
                     phase.counts.add(&child.counts);
+                    phase.helpers.threads = phase.helpers.threads.max(child.helpers.threads);
+                    phase.helpers.accounts.add(&child.helpers.accounts);
+                    for (mine, theirs) in phase.helpers.wait.on_cpu.iter_mut().zip(child.helpers.wait.on_cpu)
+                    {
+                        *mine += theirs;
+                    }
                     phase.suspended_ns += child.suspended_ns;
                     phase.duration_ns += child.duration_ns;
                 }

@@ -1,13 +1,33 @@
 //! A request's time by cause: the eleven accounts of the threads, and the two ways to spend time on no thread.
 //!
-//! Yields [`Split`] for one interval and [`Sums`] for many. It adds and subtracts; it does not know phases.
+//! Yields [`Split`] for one interval, [`Sums`] for many, and what one interval has more than another. It adds and
+//! subtracts; it does not know phases. Beside the time lies for how long helpers were kept from running: it is no part of
+//! the time, and names what of an excess it coincides with.
 
 use guestscope_ebpf::{ACCOUNTS, Account};
 
-use crate::phase::{Phase, PhaseKind};
+use crate::phase::{HelperWait, KEPT, Phase, PhaseKind};
 
 /// Number of causes.
 pub const CAUSES: usize = ACCOUNTS + 2;
+/// Numbers beside the time: for each of [`KEPT`] while the phase's thread was on a CPU, then the same while it waited.
+pub(super) const BESIDE: usize = 2 * KEPT.len();
+/// Accounts in which a thread waits for another one, in the order in which a helper's wait explains them.
+const FOR_OTHERS: [Account; 5] = [Account::Lock, Account::Poll, Account::Other, Account::Net, Account::Sleep];
+/// Names of [`Cause::Helper`], in the order of the accounts.
+const HELPER_NAMES: [&str; ACCOUNTS] = [
+    "helper.cpu",
+    "helper.runq",
+    "helper.throttled",
+    "helper.block_io",
+    "helper.net",
+    "helper.poll",
+    "helper.lock",
+    "helper.gpu",
+    "helper.fault",
+    "helper.sleep",
+    "helper.other",
+];
 
 /// What time was spent on. Exclusive, like the accounts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -18,20 +38,28 @@ pub enum Cause {
     Suspended,
     /// Between the scheduled arrival and the begin.
     Queue,
+    /// Of an excess alone, an estimate: as much of it as coincides with a helper's being kept from running so.
+    Helper(Account),
 }
 
 impl Cause {
-    /// All of them, in the order of [`Split`].
-    pub fn all() -> impl Iterator<Item = Cause> {
+    /// Those that a [`Split`] has, in its order.
+    pub fn of_time() -> impl Iterator<Item = Cause> {
         Account::ALL.into_iter().map(Cause::Account).chain([Cause::Suspended, Cause::Queue])
     }
 
-    /// Its place in a [`Split`].
-    pub const fn index(self) -> usize {
+    /// Those that an excess may have.
+    pub fn all() -> impl Iterator<Item = Cause> {
+        Self::of_time().chain(KEPT.into_iter().map(Cause::Helper))
+    }
+
+    /// Its place in a [`Split`], which has none for helpers.
+    pub const fn index(self) -> Option<usize> {
         match self {
-            Cause::Account(account) => account as usize,
-            Cause::Suspended => ACCOUNTS,
-            Cause::Queue => ACCOUNTS + 1,
+            Cause::Account(account) => Some(account as usize),
+            Cause::Suspended => Some(ACCOUNTS),
+            Cause::Queue => Some(ACCOUNTS + 1),
+            Cause::Helper(_) => None,
         }
     }
 
@@ -41,30 +69,37 @@ impl Cause {
             Cause::Account(account) => account.name(),
             Cause::Suspended => "suspended",
             Cause::Queue => "queue",
+            Cause::Helper(account) => HELPER_NAMES[account as usize],
         }
     }
 }
 
-/// Nanoseconds by cause.
+/// Nanoseconds by cause, and beside them for how long helpers were kept from running.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Split(pub [u64; CAUSES]);
+pub struct Split(pub [u64; CAUSES], pub [u64; BESIDE]);
 
 impl Split {
     /// Of a whole phase, with all that is nested in it.
     pub fn of(phase: &Phase) -> Self {
         let mut split = Self::default();
         if phase.kind == PhaseKind::Queue {
-            split.0[Cause::Queue.index()] = phase.duration_ns;
+            split.0[ACCOUNTS + 1] = phase.duration_ns;
         } else {
             split.0[..ACCOUNTS].copy_from_slice(&phase.accounts.0);
-            split.0[Cause::Suspended.index()] = phase.suspended_ns;
+            split.0[ACCOUNTS] = phase.suspended_ns;
+            let HelperWait { on_cpu, waiting } = phase.helpers.wait;
+            split.1[..KEPT.len()].copy_from_slice(&on_cpu);
+            split.1[KEPT.len()..].copy_from_slice(&waiting);
         }
         split
     }
 
     /// Of one cause.
     pub const fn get(&self, cause: Cause) -> u64 {
-        self.0[cause.index()]
+        match cause.index() {
+            Some(index) => self.0[index],
+            None => 0,
+        }
     }
 
     /// Their sum. A folder may hold anything, so it cannot overflow.
@@ -74,21 +109,48 @@ impl Split {
 
     /// Each cause with its time.
     pub fn iter(&self) -> impl Iterator<Item = (Cause, u64)> + '_ {
-        Cause::all().zip(self.0)
+        Cause::of_time().zip(self.0)
     }
 
     /// Adds another interval; stops at the largest number instead of wrapping.
     pub fn add(&mut self, other: &Split) {
-        for (mine, theirs) in self.0.iter_mut().zip(other.0) {
-            *mine = mine.saturating_add(theirs);
+        let (mine, theirs) = (self.0.iter_mut().chain(&mut self.1), other.0.iter().chain(&other.1));
+        for (mine, theirs) in mine.zip(theirs) {
+            *mine = mine.saturating_add(*theirs);
         }
+    }
+
+    /// What it has more than a typical one, by cause: the numbers add up to the difference of both. Time on a CPU (a thread
+    /// that spins) or in waits for other threads is the helpers' as far as they were kept from running more than usual.
+    pub(super) fn excess(&self, typical: &Split) -> impl Iterator<Item = (Cause, i64)> + use<> {
+        // Both are at most 2^62: the first reading left out what is longer.
+        let more = |mine: u64, usual: u64| (mine as i64).saturating_sub(usual as i64);
+        let mut parts: [i64; CAUSES] = std::array::from_fn(|index| more(self.0[index], typical.0[index]));
+        let beside: [i64; BESIDE] = std::array::from_fn(|index| more(self.1[index], typical.1[index]));
+        let mut helpers = [0; KEPT.len()];
+        for (kept, helper) in helpers.iter_mut().enumerate() {
+            let mut take = |from: Account, left: &mut i64| {
+                let part = &mut parts[from as usize];
+                let taken = (*left).min(*part).max(0);
+                *part -= taken;
+                *left -= taken;
+                *helper += taken;
+            };
+            take(Account::Cpu, &mut beside[kept].max(0));
+            let mut left = beside[KEPT.len() + kept].max(0);
+            FOR_OTHERS.into_iter().for_each(|account| take(account, &mut left));
+        }
+        let helpers = KEPT.into_iter().map(Cause::Helper).zip(helpers);
+        Cause::of_time().zip(parts).chain(helpers)
     }
 
     /// Takes from here what `wanted` asks for, as far as there is any, and returns it.
     pub(super) fn take(&mut self, wanted: &Split) -> Split {
         let mut taken = Split::default();
-        for ((mine, want), got) in self.0.iter_mut().zip(wanted.0).zip(&mut taken.0) {
-            *got = want.min(*mine);
+        let mine = self.0.iter_mut().chain(&mut self.1);
+        let (want, got) = (wanted.0.iter().chain(&wanted.1), taken.0.iter_mut().chain(&mut taken.1));
+        for ((mine, want), got) in mine.zip(want).zip(got) {
+            *got = (*want).min(*mine);
             *mine -= *got;
         }
         taken
@@ -97,12 +159,33 @@ impl Split {
 
 /// Nanoseconds by cause over many intervals. Wide enough that no run can overflow it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sums(pub [u128; CAUSES]);
+pub struct Sums(pub [u128; CAUSES], pub [u128; BESIDE]);
 
 impl Sums {
     /// Of one cause.
     pub const fn get(&self, cause: Cause) -> u128 {
-        self.0[cause.index()]
+        match cause.index() {
+            Some(index) => self.0[index],
+            None => 0,
+        }
+    }
+
+    /// Each way of [`KEPT`], and for how long at least one helper was kept from running so: while the phase's own thread
+    /// was on a CPU, and while it waited.
+    pub fn helper_waits(&self) -> impl Iterator<Item = (Account, u128, u128)> + '_ {
+        let (on_cpu, waiting) = self.1.split_at(KEPT.len());
+        KEPT.into_iter()
+            .zip(on_cpu)
+            .zip(waiting)
+            .map(|((account, on_cpu), waiting)| (account, *on_cpu, *waiting))
+    }
+
+    /// Adds other intervals.
+    pub fn merge(&mut self, other: &Sums) {
+        let (mine, theirs) = (self.0.iter_mut().chain(&mut self.1), other.0.iter().chain(&other.1));
+        for (mine, theirs) in mine.zip(theirs) {
+            *mine = mine.saturating_add(*theirs);
+        }
     }
 
     /// Their sum.
@@ -112,13 +195,19 @@ impl Sums {
 
     /// Each cause with its time.
     pub fn iter(&self) -> impl Iterator<Item = (Cause, u128)> + '_ {
-        Cause::all().zip(self.0)
+        Cause::of_time().zip(self.0)
     }
 
     /// Adds an interval.
     pub fn add(&mut self, split: &Split) {
-        for (mine, theirs) in self.0.iter_mut().zip(split.0) {
-            *mine += u128::from(theirs);
+        let (mine, theirs) = (self.0.iter_mut().chain(&mut self.1), split.0.iter().chain(&split.1));
+        for (mine, theirs) in mine.zip(theirs) {
+            *mine += u128::from(*theirs);
         }
+    }
+
+    /// What lies beside, of one of so many.
+    pub(super) fn mean_beside(&self, count: u64) -> [u64; BESIDE] {
+        self.1.map(|ns| u64::try_from(ns / u128::from(count.max(1))).unwrap_or(u64::MAX))
     }
 }

@@ -10,6 +10,7 @@ use crate::phase::{COUNT_NAMES, Counts, Request, Wait};
 use super::{
     TailVerdict,
     headline::Headline,
+    helped::Helped,
     quantiles::Quantiles,
     rows::{Row, RowKind},
     split::{Cause, Split, Sums},
@@ -110,6 +111,8 @@ pub struct Group {
     pub sums: Sums,
     /// Events of the requests' threads, exact sums, in the order of [`COUNT_NAMES`].
     pub counts: [u128; COUNT_NAMES.len()],
+    /// What other threads of the process did beside them.
+    pub helped: Helped,
     /// Latency of the typical request, ns.
     pub typical_ns: u64,
     /// Requests over which that is the mean.
@@ -230,6 +233,7 @@ impl Group {
             throughput_per_s: latency.count as f64 * 1e9 / wall_ns as f64,
             sums: tally.sums,
             counts: tally.counts,
+            helped: tally.helped,
             typical_ns: typical.latency_ns,
             typical_of: typical.requests,
             rows: rows(tally, latency.sum_ns, order),
@@ -274,9 +278,7 @@ fn slow_one(slow: &Candidate, tree: &Tree, typical: &Typical) -> Slow {
     let mut parts = Vec::new();
     for (place, usual) in &typical.own {
         let own = slow.own.get(place).unwrap_or(&nothing);
-        for (cause, ns) in own.iter() {
-            // Both are at most 2^62: the first reading left out what is longer.
-            let excess_ns = ns as i64 - usual.get(cause) as i64;
+        for (cause, excess_ns) in own.excess(usual) {
             if excess_ns != 0 {
                 parts.push(Excess { path: tree.path(*place), cause, excess_ns });
             }

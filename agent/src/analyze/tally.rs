@@ -10,6 +10,7 @@ use guestscope_ebpf::Account;
 use crate::phase::{COUNT_NAMES, Ending, PhaseKind, Request};
 
 use super::{
+    helped::Helped,
     quantiles::Durations,
     rows::{RowTally, add_counts},
     split::{Cause, Split, Sums},
@@ -91,6 +92,7 @@ pub(super) struct GroupTally {
     pub(super) latency: Durations,
     pub(super) sums: Sums,
     pub(super) counts: [u128; COUNT_NAMES.len()],
+    pub(super) helped: Helped,
     pub(super) first_start_ns: u64,
     pub(super) last_end_ns: u64,
     /// By place; the root's is what lies outside phases.
@@ -108,6 +110,7 @@ impl GroupTally {
             latency: Durations::default(),
             sums: Sums::default(),
             counts: [0; COUNT_NAMES.len()],
+            helped: Helped::default(),
             first_start_ns: u64::MAX,
             last_end_ns: 0,
             rows: Vec::new(),
@@ -125,6 +128,7 @@ impl GroupTally {
         self.latency.record(latency_ns);
         self.sums.add(&request_split(request));
         add_counts(&mut self.counts, root.counts);
+        self.helped.add(root);
         self.first_start_ns = self.first_start_ns.min(root.start_ns);
         self.last_end_ns = self.last_end_ns.max(root.start_ns.saturating_add(root.duration_ns));
         self.overlapping += u64::from(leaves.overlapping_ns > 0);

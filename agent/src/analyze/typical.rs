@@ -8,7 +8,7 @@ use crate::phase::Request;
 use super::{
     TailVerdict,
     quantiles::{Band, MiddleHalf, Quantiles},
-    split::{CAUSES, Cause, Split, Sums},
+    split::{BESIDE, CAUSES, Cause, Split, Sums},
     tally::{GroupTally, request_split},
     tree::{Leaves, OTHER, PlaceId, ROOT, latency_ns},
 };
@@ -71,14 +71,18 @@ impl Middle {
         let own_order: Vec<PlaceId> = order.iter().copied().chain([ROOT]).collect();
         let flat: Vec<u128> = own_order.iter().flat_map(|&place| self.own[place].0).collect();
         let means = exact_means(&flat, requests);
-        let own: Vec<(PlaceId, Split)> =
-            own_order.into_iter().zip(means.chunks_exact(CAUSES).map(split_from)).collect();
+        let beside = |&place: &PlaceId| self.own[place].mean_beside(requests);
+        let means = means.chunks_exact(CAUSES).zip(own_order.iter().map(beside));
+        let means: Vec<Split> = means.map(|(means, beside)| split_from(means, beside)).collect();
+        let own: Vec<(PlaceId, Split)> = own_order.into_iter().zip(means).collect();
         let mut whole = Split::default();
         for (_, split) in &own {
             whole.add(split);
         }
-        let mut by_place: Vec<Split> =
-            self.places.iter().map(|place| split_from(&exact_means(&place.sums.0, place.count))).collect();
+        let mean = |place: &MiddleSums| {
+            split_from(&exact_means(&place.sums.0, place.count), place.sums.mean_beside(place.count))
+        };
+        let mut by_place: Vec<Split> = self.places.iter().map(mean).collect();
         by_place[ROOT] = whole;
         let standards =
             quantiles.into_iter().zip(by_place).map(|(quantiles, typical)| Standard { quantiles, typical });
@@ -86,8 +90,8 @@ impl Middle {
     }
 }
 
-fn split_from(means: &[u64]) -> Split {
-    let mut split = Split::default();
+fn split_from(means: &[u64], beside: [u64; BESIDE]) -> Split {
+    let mut split = Split([0; CAUSES], beside);
     split.0.copy_from_slice(means);
     split
 }
@@ -122,7 +126,7 @@ impl Standard {
 }
 
 fn largest_excess(split: &Split, typical: &Split) -> Option<Cause> {
-    let excesses = split.iter().map(|(cause, ns)| (i128::from(ns) - i128::from(typical.get(cause)), cause));
+    let excesses = split.excess(typical).map(|(cause, excess)| (excess, cause));
     let (excess, cause) = excesses.max_by_key(|&(excess, cause)| (excess, std::cmp::Reverse(cause)))?;
     (excess > 0).then_some(cause)
 }

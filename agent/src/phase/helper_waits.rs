@@ -32,6 +32,8 @@ type Interval = (u64, u64);
 #[derive(Debug)]
 struct Kept {
     end_ns: u64,
+    /// Who had the CPU that it got, until then.
+    behind_tid: u32,
     parts: [Interval; KEPT.len()],
 }
 
@@ -53,7 +55,10 @@ impl Waits {
         let end_ns = wait.start_ns.saturating_add(wait.duration_ns);
         match wait.root {
             Some(root) => push(&mut recent.leaders, (root, (wait.start_ns, end_ns))),
-            None => push(&mut recent.helpers, Kept { end_ns, parts: parts(wait, end_ns) }),
+            None => push(
+                &mut recent.helpers,
+                Kept { end_ns, behind_tid: wait.ran_before_tid, parts: parts(wait, end_ns) },
+            ),
         }
     }
 
@@ -72,6 +77,9 @@ impl Waits {
         let own = union(own.filter(|(root, _)| *root == phase.root).map(|(_, wait)| *wait), whole);
         for kept in 0..KEPT.len() {
             let waits = recent.helpers.iter().rev().take_while(|wait| since(wait.end_ns));
+            // A helper that waits for the CPU which the phase's own thread uses keeps nobody waiting.
+            let waits =
+                waits.filter(|wait| KEPT[kept] != Account::Runq || wait.behind_tid != phase.thread.tid);
             let waits = union(waits.map(|wait| wait.parts[kept]), whole);
             laid.waiting[kept] = common(&waits, &own);
             laid.on_cpu[kept] = length(&waits) - laid.waiting[kept];

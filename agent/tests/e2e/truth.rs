@@ -13,7 +13,8 @@ use std::{
 };
 
 use guestscope::{
-    phase::{Phase, PhaseKind},
+    analyze::Cause,
+    phase::{KEPT, Phase, PhaseKind},
     run::Folder,
 };
 use guestscope_ebpf::Account;
@@ -32,6 +33,8 @@ const HITS: usize = 6;
 /// Relative error of a size that is allowed: invariant 4.
 const SHARE: f64 = 0.1;
 
+/// The cause where somebody else's thread is late.
+const HELPER_RUNQ: Cause = Cause::Helper(Account::Runq);
 /// How often a row may be disturbed.
 const ATTEMPTS: u32 = 8;
 
@@ -64,19 +67,27 @@ impl Truth {
         }
     }
 
-    fn seen_ns(self, phase: &Phase, account: Account) -> u64 {
+    fn seen_ns(self, phase: &Phase, cause: Cause) -> u64 {
         let then_ns = match self {
             Truth::Injected | Truth::Cpu => 0,
             Truth::OffCpu => phase.accounts.get(Account::Runq),
         };
-        phase.accounts.get(account) + then_ns
+        let seen_ns = match cause {
+            Cause::Account(account) => phase.accounts.get(account),
+            Cause::Helper(account) => {
+                let kept = KEPT.iter().position(|kept| *kept == account).expect("it keeps from running");
+                phase.helpers.wait.on_cpu[kept] + phase.helpers.wait.waiting[kept]
+            }
+            Cause::Suspended | Cause::Queue => 0,
+        };
+        seen_ns + then_ns
     }
 }
 
 /// A row of the table that is printed when the tests are over.
 struct Row {
     what: String,
-    account: Account,
+    cause: Cause,
     named: usize,
     hits: usize,
     /// Truth and what was seen, of the hit with the median error.
@@ -98,17 +109,17 @@ fn error((truth, seen): (u64, u64)) -> f64 {
 impl Row {
     fn holds(&self) -> bool {
         // One hit may have met something else of the same size.
-        let named = self.named + 1 >= self.hits && self.headline == self.account.name();
+        let named = self.named + 1 >= self.hits && self.headline == self.cause.name();
         let sized = error(self.median).abs() <= SHARE;
         self.hits == HITS && named && sized
     }
 
     fn text(&self) -> String {
-        let Row { what, account, named, hits, median, worst, headline, busy } = self;
+        let Row { what, cause, named, hits, median, worst, headline, busy } = self;
         let ms = |ns: u64| ns as f64 / 1e6;
         format!(
-            "{what:<34} {:<10} {named} of {hits}  {headline:<10} {:>9.3} ms {:>9.3} ms {:>7.2} % {:>7.2} %{}",
-            account.name(),
+            "{what:<34} {:<11} {named} of {hits}  {headline:<11} {:>9.3} ms {:>9.3} ms {:>7.2} % {:>7.2} %{}",
+            cause.name(),
             ms(median.0),
             ms(median.1),
             error(*median) * 100.0,
@@ -126,8 +137,8 @@ extern "C" fn print_table() {
     let mut out = std::io::stdout().lock();
     let _ = writeln!(
         out,
-        "\n{:<34} {:<10} named   {:<10} {:>12} {:>12} {:>9} {:>9}",
-        "fault", "account", "headline", "injected", "seen", "median", "worst"
+        "\n{:<34} {:<11} named   {:<11} {:>12} {:>12} {:>9} {:>9}",
+        "fault", "cause", "headline", "injected", "seen", "median", "worst"
     );
     rows.iter().for_each(|row| drop(writeln!(out, "{row}")));
 }
@@ -208,14 +219,14 @@ impl Run {
     }
 
     /// Of all faults of a kind: truth and what was seen, by size of the error, and how many were named.
-    fn compare(&self, kind: &str, account: Account, truth: Truth) -> (Vec<(u64, u64)>, usize) {
-        let usual_ns = self.spared(|phase| truth.seen_ns(phase, account));
+    fn compare(&self, kind: &str, cause: Cause, truth: Truth) -> (Vec<(u64, u64)>, usize) {
+        let usual_ns = self.spared(|phase| truth.seen_ns(phase, cause));
         let mut pairs = Vec::new();
         let mut named = 0;
         for injection in self.injections(kind) {
-            let (phase, cause) = self.request(injection.request);
-            pairs.push((truth.ns(injection), truth.seen_ns(phase, account).saturating_sub(usual_ns)));
-            named += usize::from(cause.as_deref() == Some(account.name()));
+            let (phase, named_cause) = self.request(injection.request);
+            pairs.push((truth.ns(injection), truth.seen_ns(phase, cause).saturating_sub(usual_ns)));
+            named += usize::from(named_cause.as_deref() == Some(cause.name()));
         }
         pairs.sort_by(|a, b| error(*a).abs().total_cmp(&error(*b).abs()));
         (pairs, named)
@@ -231,22 +242,19 @@ fn workloads(test: &str) -> Option<OsString> {
 }
 
 #[rstest]
-#[case::neighbour(&["spin-neighbour", "--size", "20ms"], Account::Runq, Truth::Injected)]
-#[case::quota(&["quota", "--size", "30ms"], Account::Throttled, Truth::Injected)]
-#[case::lock(&["lock", "--size", "20ms"], Account::Lock, Truth::Injected)]
-#[case::socket(&["slow-peer", "--size", "20ms"], Account::Net, Truth::Injected)]
-#[case::pipe(&["slow-peer", "--peer", "pipe", "--size", "20ms"], Account::Other, Truth::Injected)]
-#[case::sleep(&["sleep", "--size", "20ms"], Account::Sleep, Truth::Injected)]
-#[case::disk(&["disk", "--size", "30ms"], Account::BlockIo, Truth::OffCpu)]
-#[case::touch(&["touch", "--size", "8192"], Account::Cpu, Truth::Injected)]
-#[case::syscalls(&["syscalls", "--size", "20ms"], Account::Cpu, Truth::Injected)]
-#[case::spin(&["spin", "--size", "20ms"], Account::Cpu, Truth::Cpu)]
-#[case::sleeping_for_a_late_helper(&["helper-late", "--wait", "sleep", "--size", "20ms"], Account::Lock, Truth::Injected)]
-fn a_fault_is_named_first_with_its_size(
-    #[case] words: &[&str],
-    #[case] account: Account,
-    #[case] truth: Truth,
-) {
+#[case::neighbour(&["spin-neighbour", "--size", "20ms"], Cause::Account(Account::Runq), Truth::Injected)]
+#[case::quota(&["quota", "--size", "30ms"], Cause::Account(Account::Throttled), Truth::Injected)]
+#[case::lock(&["lock", "--size", "20ms"], Cause::Account(Account::Lock), Truth::Injected)]
+#[case::socket(&["slow-peer", "--size", "20ms"], Cause::Account(Account::Net), Truth::Injected)]
+#[case::pipe(&["slow-peer", "--peer", "pipe", "--size", "20ms"], Cause::Account(Account::Other), Truth::Injected)]
+#[case::sleep(&["sleep", "--size", "20ms"], Cause::Account(Account::Sleep), Truth::Injected)]
+#[case::disk(&["disk", "--size", "30ms"], Cause::Account(Account::BlockIo), Truth::OffCpu)]
+#[case::touch(&["touch", "--size", "8192"], Cause::Account(Account::Cpu), Truth::Injected)]
+#[case::syscalls(&["syscalls", "--size", "20ms"], Cause::Account(Account::Cpu), Truth::Injected)]
+#[case::spin(&["spin", "--size", "20ms"], Cause::Account(Account::Cpu), Truth::Cpu)]
+#[case::sleeping_for_a_late_helper(&["helper-late", "--wait", "sleep", "--size", "20ms"], HELPER_RUNQ, Truth::Injected)]
+#[case::spinning_for_a_late_helper(&["helper-late", "--wait", "spin", "--size", "20ms"], HELPER_RUNQ, Truth::Injected)]
+fn a_fault_is_named_first_with_its_size(#[case] words: &[&str], #[case] cause: Cause, #[case] truth: Truth) {
     let test = "truth::a_fault_is_named_first_with_its_size";
     let Some(workloads) = workloads(test) else { return };
     let mut is_busy = true;
@@ -254,10 +262,10 @@ fn a_fault_is_named_first_with_its_size(
         let seed = attempt.to_string();
         let words: Vec<&str> = words.iter().copied().chain(["--seed", &seed]).collect();
         let Some(run) = Run::of(test, &workloads, &words) else { return };
-        let (pairs, named) = run.compare(words[0], account, truth);
+        let (pairs, named) = run.compare(words[0], cause, truth);
         let row = Row {
             what: words[..words.len() - 2].join(" "),
-            account,
+            cause,
             named,
             hits: pairs.len(),
             median: pairs[pairs.len() / 2],
@@ -336,15 +344,17 @@ fn of_two_faults_the_larger_comes_first() {
         let seed = attempt.to_string();
         let words = ["lock", "--size", "24ms", "--and", "sleep:12ms", "--seed", &seed];
         let Some(run) = Run::of(test, &workloads, &words) else { return };
-        let (locks, named) = run.compare("lock", Account::Lock, Truth::Injected);
-        let (sleeps, _) = run.compare("sleep", Account::Sleep, Truth::Injected);
+        let (locks, named) = run.compare("lock", Cause::Account(Account::Lock), Truth::Injected);
+        let (sleeps, _) = run.compare("sleep", Cause::Account(Account::Sleep), Truth::Injected);
         let busy = run.is_busy();
         is_busy &= busy;
         let mut holds = run.headline() == "lock" && named + 1 >= HITS;
-        for (account, pairs) in [(Account::Lock, locks), (Account::Sleep, sleeps)] {
+        for (cause, pairs) in
+            [(Cause::Account(Account::Lock), locks), (Cause::Account(Account::Sleep), sleeps)]
+        {
             let (what, headline) = ("lock 24ms and sleep 12ms".to_owned(), run.headline());
             let (median, worst) = (pairs[pairs.len() / 2], pairs.last().map_or(0.0, |pair| error(*pair)));
-            let row = Row { what, account, named, hits: pairs.len(), median, worst, headline, busy };
+            let row = Row { what, cause, named, hits: pairs.len(), median, worst, headline, busy };
             keep(row.text());
             holds &= error(median).abs() <= SHARE;
         }

@@ -8,7 +8,9 @@
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, sync::Arc};
 
 use guestscope::{
-    phase::{Accounts, Counts, Ending, Phase, PhaseKind, Request, Thread, ThreadId, TraceIds, WARMUP},
+    phase::{
+        Accounts, Counts, Ending, Helpers, Phase, PhaseKind, Request, Thread, ThreadId, TraceIds, WARMUP,
+    },
     run::{ClockPair, Closed, CreateOptions, Error, Folder, Manifest, RunFolder, State, columns},
 };
 use rstest::rstest;
@@ -52,6 +54,7 @@ fn request(id: u64, name: &str, duration_ns: u64) -> Request {
             suspended_ns: 0,
             accounts,
             counts: Counts::default(),
+            helpers: Helpers::default(),
             trace: TraceIds::default(),
             ending: Ending::Ended,
             edges_lost: 0,

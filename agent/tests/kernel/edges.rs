@@ -108,6 +108,7 @@ fn no_edge_is_lost_without_being_counted(#[case] name: &str, #[case] idle_until_
     let lost = KernelLosses {
         edges: seen.kernel.edges,
         edges_torn: seen.kernel.edges_torn,
+        sums_torn: seen.kernel.sums_torn,
         ..KernelLosses::default()
     };
     assert_eq!(seen.kernel, lost, "nothing else was lost: edges have a ring of their own");

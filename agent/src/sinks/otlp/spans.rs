@@ -17,7 +17,7 @@ use opentelemetry::{
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 
 use super::{LiveVerdict, breakdown, timeline};
-use crate::phase::{COUNT_NAMES, Ending, Phase, PhaseKind, Request};
+use crate::phase::{COUNT_NAMES, Ending, HelperWait, KEPT, Phase, PhaseKind, Request};
 
 /// Attribute by account, in the order of [`guestscope_ebpf::Account::ALL`].
 pub(super) const TIME_KEYS: [&str; ACCOUNTS] = [
@@ -32,6 +32,29 @@ pub(super) const TIME_KEYS: [&str; ACCOUNTS] = [
     "guestscope.time.fault_ns",
     "guestscope.time.sleep_ns",
     "guestscope.time.other_ns",
+];
+
+/// Attribute by account of what helpers did, in the same order.
+pub(super) const HELPER_KEYS: [&str; ACCOUNTS] = [
+    "guestscope.helper.cpu_ns",
+    "guestscope.helper.runq_ns",
+    "guestscope.helper.throttled_ns",
+    "guestscope.helper.block_io_ns",
+    "guestscope.helper.net_ns",
+    "guestscope.helper.poll_ns",
+    "guestscope.helper.lock_ns",
+    "guestscope.helper.gpu_ns",
+    "guestscope.helper.fault_ns",
+    "guestscope.helper.sleep_ns",
+    "guestscope.helper.other_ns",
+];
+
+/// Attribute by way in which helpers were kept from running, in the order of [`KEPT`].
+pub(super) const HELPER_WAIT_KEYS: [&str; KEPT.len()] = [
+    "guestscope.helper_wait.runq_ns",
+    "guestscope.helper_wait.throttled_ns",
+    "guestscope.helper_wait.block_io_ns",
+    "guestscope.helper_wait.fault_ns",
 ];
 
 /// Attribute by count, in the order of [`COUNT_NAMES`].
@@ -154,10 +177,19 @@ fn attributes(phase: &Phase) -> Vec<KeyValue> {
     let times = TIME_KEYS.into_iter().zip(phase.accounts.0);
     let counts = COUNT_KEYS.into_iter().zip(phase.counts.to_array());
     let suspended = std::iter::once(("guestscope.suspended_ns", phase.suspended_ns));
-    for (key, value) in suspended.chain(times).chain(counts).filter(|&(_, value)| value > 0) {
+    let helpers = HELPER_KEYS.into_iter().zip(phase.helpers.accounts.0);
+    let HelperWait { on_cpu, waiting } = phase.helpers.wait;
+    let helper_waits = HELPER_WAIT_KEYS
+        .into_iter()
+        .zip(on_cpu.iter().zip(&waiting).map(|(on_cpu, waiting)| on_cpu.saturating_add(*waiting)));
+    let beside = helpers.chain(helper_waits);
+    for (key, value) in suspended.chain(times).chain(counts).chain(beside).filter(|&(_, value)| value > 0) {
         number(key, value);
     }
     attributes.extend(breakdown::line(phase).map(|line| KeyValue::new("guestscope.breakdown", line)));
+    if phase.helpers.shared {
+        attributes.push(KeyValue::new("guestscope.helper.shared", true));
+    }
     if phase.ending != Ending::Ended {
         attributes.push(KeyValue::new("guestscope.ending", phase.ending.name()));
     }
@@ -171,6 +203,9 @@ fn warnings(phase: &Phase) -> Option<Value> {
     if phase.edges_lost > 0 {
         let text = format!("{} edges were lost inside: nested phases may be missing", phase.edges_lost);
         warnings.push(text.into());
+    }
+    if phase.helpers.partial && phase.helpers.accounts.total_ns() > 0 {
+        warnings.push("some helper threads are not in the sums".into());
     }
     if phase.ending == Ending::Lost {
         warnings.push("the end was lost: the duration is an upper bound".into());

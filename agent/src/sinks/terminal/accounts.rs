@@ -29,9 +29,7 @@ pub(super) fn means(sums: &Sums, count: u64) -> Vec<String> {
 pub(super) fn columns<'a>(rows: impl Iterator<Item = &'a Sums>) -> Vec<Cause> {
     let mut whole = Sums::default();
     for sums in rows {
-        for (cause, ns) in sums.iter() {
-            whole.0[cause.index()] = whole.0[cause.index()].saturating_add(ns);
-        }
+        whole.merge(sums);
     }
     let mut causes: Vec<(Cause, u128)> = whole.iter().filter(|&(_, ns)| ns > 0).collect();
     causes.sort_by_key(|&(cause, ns)| (std::cmp::Reverse(ns), cause));

@@ -25,13 +25,15 @@ const fn look(cause: Cause, unicode: bool) -> (char, Emphasis) {
         Cause::Account(Account::Other) => ('o', Emphasis::Color(245)),
         Cause::Suspended => ('-', Emphasis::Color(245)),
         Cause::Queue => ('q', Emphasis::Color(214)),
+        // Of excesses alone: no bar has it.
+        Cause::Helper(_) => ('h', Emphasis::Color(245)),
     }
 }
 
 /// The bar.
 pub(super) fn bar(sums: &Sums, columns: usize, unicode: bool) -> Vec<Piece> {
     let letters = letters(sums, columns);
-    let pieces = Cause::all().zip(letters).filter(|&(_, count)| count > 0);
+    let pieces = Cause::of_time().zip(letters).filter(|&(_, count)| count > 0);
     pieces
         .map(|(cause, count)| {
             let (letter, emphasis) = look(cause, unicode);
@@ -61,9 +63,7 @@ fn letters(sums: &Sums, columns: usize) -> Vec<usize> {
 pub(super) fn legend<'a>(all: impl Iterator<Item = &'a Sums>, unicode: bool) -> Vec<Piece> {
     let mut whole = Sums::default();
     for sums in all {
-        for (cause, ns) in sums.iter() {
-            whole.0[cause.index()] = whole.0[cause.index()].saturating_add(ns);
-        }
+        whole.merge(sums);
     }
     let present = whole.iter().filter(|&(_, ns)| ns > 0);
     present

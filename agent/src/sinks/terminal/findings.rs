@@ -140,5 +140,10 @@ const fn verb(cause: Cause, count: usize) -> &'static str {
         Cause::Suspended if one => "was suspended",
         Cause::Suspended => "were suspended",
         Cause::Queue => "waited for their turn",
+        Cause::Helper(Account::Runq) => "waited for a helper thread that had no CPU",
+        Cause::Helper(Account::Throttled) => "waited for a helper thread that was throttled",
+        Cause::Helper(Account::BlockIo) => "waited for a helper thread that waited for a block device",
+        Cause::Helper(Account::Fault) => "waited for a helper thread that slept in page faults",
+        Cause::Helper(_) => "waited for a helper thread",
     }
 }

@@ -17,13 +17,14 @@ use super::{
     facts::{Exit, RunFacts},
     findings::headline,
     health_lines::losses,
+    helpers::{self, HelpersJson},
     units::hex,
 };
 
 /// Version of the keys.
 pub(super) const FORMAT: u32 = 1;
 
-type ByName = BTreeMap<&'static str, u64>;
+pub(super) type ByName = BTreeMap<&'static str, u64>;
 
 #[derive(Serialize)]
 struct SummaryJson<'a> {
@@ -58,6 +59,7 @@ struct GroupJson<'a> {
     headline: HeadlineJson,
     time_ns: ByName,
     counts: ByName,
+    helpers: HelpersJson,
     typical: TypicalJson,
     phases: Vec<RowJson<'a>>,
     slowest: Vec<SlowJson<'a>>,
@@ -226,6 +228,7 @@ fn group<'a>(group: &'a Group, facts: &RunFacts) -> GroupJson<'a> {
         headline: HeadlineJson { kind, cause, text: headline(&group.headline, facts, true) },
         time_ns: time(&group.sums),
         counts: counts(&group.counts),
+        helpers: helpers::json(group),
         typical: TypicalJson {
             definition: "mean of the requests from the 25th to the 75th percentile of latency",
             latency_ns: group.typical_ns,
@@ -334,7 +337,7 @@ fn counts(sums: &[u128]) -> ByName {
 }
 
 /// JSON readers have 64 bits at most: a larger sum is cut there.
-fn ns(number: u128) -> u64 {
+pub(super) fn ns(number: u128) -> u64 {
     u64::try_from(number).unwrap_or(u64::MAX)
 }
 

@@ -10,6 +10,7 @@ mod doctor_json;
 mod facts;
 mod findings;
 mod health_lines;
+mod helpers;
 mod json;
 mod page;
 mod progress;

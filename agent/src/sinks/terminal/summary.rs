@@ -17,6 +17,7 @@ use super::{
     facts::{Exit, RunFacts},
     findings::{headline, mean, numbers},
     health_lines::{INDENT, cost, duration_of, export, fact, hooks, lost, missing_hooks},
+    helpers,
     page::{Emphasis, Page, Piece, words as words_of},
     slowest::{notes, slowest},
     style::Style,
@@ -82,6 +83,7 @@ fn render_group(page: &mut Page, group: &Group, facts: &RunFacts, is_one_of_many
     }
     per_request(page, group);
     inside_cpu(page, group);
+    helpers::line(page, group);
 }
 
 /// What the threads did on their CPUs, by samples; nothing where there are too few to speak of.

@@ -111,6 +111,20 @@ fn colour_is_emphasis_and_nothing_else() {
 }
 
 #[test]
+fn helpers_stand_below_the_table() {
+    let one = |number: u64| {
+        let mut inference =
+            vec![Step::Spend(Account::Cpu, 40_000_000 + number * 1_000), Step::Kept(0, 400_000)];
+        if number % 10 == 5 {
+            inference.extend([Step::Spend(Account::Cpu, 30_000_000), Step::Kept(0, 28_000_000)]);
+        }
+        Sample::new(number, number * 100_000_000, vec![Step::Nest("inference", inference)]).build()
+    };
+    let requests: Vec<Request> = (0..100).map(one).collect();
+    assert_snapshot!(text_of(&requests, Style::PLAIN));
+}
+
+#[test]
 fn nothing_observed() {
     let health = Health { export: ExportHealth::default(), ..healthy() };
     let facts = RunFacts { folder: None, exit: Exit::Code(3), ..facts() };

@@ -15,7 +15,7 @@ use rstest::rstest;
 
 use super::{OFFSET_NS, phase, request};
 use crate::{
-    phase::{Accounts, COUNT_NAMES, Counts, Ending, Phase, PhaseKind, Request},
+    phase::{Accounts, COUNT_NAMES, Counts, Ending, HelperWait, Helpers, Phase, PhaseKind, Request},
     sinks::otlp::{
         LiveVerdict, breakdown, build_resource,
         size::span_bytes,
@@ -34,6 +34,13 @@ fn rich() -> Request {
         accounts: Accounts([6_000_000, 900_000, 1_000_000, 0, 0, 0, 0, 0, 60_000, 0, 40_000]),
         counts: Counts { switch_voluntary: 1, switch_involuntary: 12, migrate_node: 2, ..Counts::default() },
         edges_lost: 2,
+        helpers: Helpers {
+            accounts: Accounts([7_000_000, 900_000, 0, 0, 0, 0, 100_000, 0, 0, 0, 0]),
+            threads: 1,
+            shared: true,
+            partial: true,
+            wait: HelperWait { on_cpu: [700_000, 0, 0, 0], waiting: [100_000, 0, 0, 0] },
+        },
         ..phase(42, 1, None, "infer")
     };
     let queue = Phase {

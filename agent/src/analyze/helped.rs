@@ -1,0 +1,43 @@
+//! What the helpers of requests did, summed up over requests of one kind.
+//!
+//! Yields [`Helped`]. It is time of other threads: beside the latencies, and no part of them.
+
+use guestscope_ebpf::{ACCOUNTS, Account};
+
+use crate::phase::Phase;
+
+/// Helpers of many requests, exact sums.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Helped {
+    /// Nanoseconds by account.
+    pub accounts: [u128; ACCOUNTS],
+    /// The most that one request had.
+    pub threads: u32,
+    /// Requests that shared theirs with others in flight.
+    pub shared: u64,
+    /// Requests whose helpers are not all in the sums.
+    pub partial: u64,
+}
+
+impl Helped {
+    /// Adds those of a request, by its outermost phase.
+    pub(super) fn add(&mut self, root: &Phase) {
+        let helpers = &root.helpers;
+        for (sum, ns) in self.accounts.iter_mut().zip(helpers.accounts.0) {
+            *sum += u128::from(ns);
+        }
+        self.threads = self.threads.max(helpers.threads);
+        self.shared += u64::from(helpers.shared);
+        self.partial += u64::from(helpers.partial);
+    }
+
+    /// Each account with its time.
+    pub fn iter(&self) -> impl Iterator<Item = (Account, u128)> + '_ {
+        Account::ALL.into_iter().zip(self.accounts)
+    }
+
+    /// All of it.
+    pub fn total_ns(&self) -> u128 {
+        self.accounts.iter().sum()
+    }
+}

@@ -1,0 +1,85 @@
+//! What other threads of the process did beside the requests: one line for people, and the same as JSON.
+//!
+//! Their time is no part of the latencies. For how long they were kept from running is an estimate by long waits alone.
+
+use serde::Serialize;
+
+use crate::analyze::Group;
+
+use super::{
+    health_lines::INDENT,
+    json::{ByName, ns},
+    page::{Emphasis, Page, Piece, words},
+    tables::listed,
+    units::{counted, duration_of_sum, percent},
+};
+
+/// Part of all their time below which an account is not named: one in so many.
+const NAMED: u128 = 200;
+
+/// As JSON.
+#[derive(Serialize)]
+pub(super) struct HelpersJson {
+    most_threads: u32,
+    time_ns: ByName,
+    kept_from_running_on_cpu_ns: ByName,
+    kept_from_running_waiting_ns: ByName,
+    sharing_requests: u64,
+    partial_requests: u64,
+}
+
+/// Of requests of one kind.
+pub(super) fn json(group: &Group) -> HelpersJson {
+    let helped = &group.helped;
+    let waits = || group.sums.helper_waits();
+    HelpersJson {
+        most_threads: helped.threads,
+        time_ns: helped.iter().map(|(account, sum)| (account.name(), ns(sum))).collect(),
+        kept_from_running_on_cpu_ns: waits()
+            .map(|(account, on_cpu, _)| (account.name(), ns(on_cpu)))
+            .collect(),
+        kept_from_running_waiting_ns: waits()
+            .map(|(account, _, waiting)| (account.name(), ns(waiting)))
+            .collect(),
+        sharing_requests: helped.shared,
+        partial_requests: helped.partial,
+    }
+}
+
+/// `helpers  1 thread: cpu 49.9 ms, runq 1.2 ms; kept from running: runq 1.1 ms, 1.0 ms of it while the request was on a
+/// CPU`. Nothing where there are none.
+pub(super) fn line(page: &mut Page, group: &Group) {
+    let helped = &group.helped;
+    let (count, total) = (u128::from(group.latency.count.max(1)), helped.total_ns());
+    if total == 0 {
+        return;
+    }
+    let mean = |sum: u128| duration_of_sum(sum / count);
+    let mut named: Vec<_> = helped.iter().filter(|&(_, sum)| sum * NAMED > total).collect();
+    named.sort_by_key(|&(account, sum)| (std::cmp::Reverse(sum), account));
+    let threads = counted(u64::from(helped.threads), "thread", "threads");
+    let mut items: Vec<String> =
+        named.into_iter().map(|(account, sum)| format!("{} {}", account.name(), mean(sum))).collect();
+    items[0] = format!("{threads}, mean {}: {}", mean(total), items[0]);
+    page.wrapped(&[Piece::new("helpers", Emphasis::Faint)], INDENT, listed(items));
+    let kept: Vec<_> =
+        group.sums.helper_waits().filter(|(_, on_cpu, waiting)| on_cpu + waiting > 0).collect();
+    if !kept.is_empty() {
+        let of = |(account, on_cpu, waiting): &(_, u128, u128)| -> String {
+            let account: guestscope_ebpf::Account = *account;
+            let all = mean(on_cpu + waiting);
+            format!("{} {all} ({} of it while the request used a CPU)", account.name(), mean(*on_cpu))
+        };
+        let text = format!("kept from running: {}", kept.iter().map(of).collect::<Vec<_>>().join(", "));
+        page.wrapped(&[], INDENT, words(&text, Emphasis::None));
+    }
+    let share = |part: u64| percent(part as f64 / count as f64);
+    if helped.shared > 0 {
+        let text = format!("{} of the requests shared them with others in flight", share(helped.shared));
+        page.wrapped(&[], INDENT, words(&text, Emphasis::None));
+    }
+    if helped.partial > 0 {
+        let text = format!("in {} of the requests some are not in the sums", share(helped.partial));
+        page.wrapped(&[], INDENT, words(&text, Emphasis::Warning));
+    }
+}

@@ -1,0 +1,177 @@
+//! The sum over a process's threads is the time that they spent outside phases, to the nanosecond, whatever they do.
+
+use proptest::{collection::vec, prelude::*};
+
+use super::*;
+use crate::{Distance, ledger::Arrival};
+
+const CPU: usize = Account::Cpu as usize;
+const RUNQ: usize = Account::Runq as usize;
+const THREADS: usize = 4;
+const CHILD: u64 = 1 << crate::TOKEN_CHILD_BITS | 1;
+
+/// What one thread does next.
+#[derive(Clone, Copy, Debug)]
+enum Act {
+    /// Leaves its CPU, or gets one.
+    Switch {
+        account: Option<u8>,
+    },
+    /// Woken, if it is blocked.
+    Wake,
+    Begin,
+    End,
+    Exit,
+}
+
+/// A thread, and what it did outside phases, nanosecond by nanosecond.
+#[derive(Clone, Copy)]
+struct Thread {
+    ledger: Ledger,
+    outside: Outside,
+    is_alive: bool,
+    depth: u32,
+    truth: [u64; ACCOUNTS],
+}
+
+impl Thread {
+    fn born() -> Self {
+        let mut ledger = Ledger::EMPTY;
+        ledger.begin(0, RUNNING, 0);
+        Thread { ledger, outside: Outside::default(), is_alive: true, depth: 0, truth: [0; ACCOUNTS] }
+    }
+
+    /// What it is doing now.
+    fn account(&self) -> usize {
+        match self.ledger.state {
+            RUNNING => CPU,
+            BLOCKED => usize::from(self.ledger.account),
+            _ => RUNQ,
+        }
+    }
+
+    fn act(&mut self, now_ns: u64, act: Act) {
+        let on_cpu = self.ledger.state == RUNNING;
+        match act {
+            Act::Switch { account: None } if on_cpu => self.ledger.out_runnable(now_ns),
+            Act::Switch { account: Some(account) } if on_cpu => self.ledger.out_blocked(now_ns, account, 0),
+            Act::Switch { .. } if self.ledger.state != BLOCKED => {
+                self.ledger.switched_in(now_ns, Arrival { cpu: 0, distance: Distance::Smt as u8 });
+            }
+            Act::Wake if self.ledger.state == BLOCKED => {
+                self.ledger.waking(now_ns, 1);
+                self.ledger.wakeup(now_ns);
+            }
+            Act::Begin if on_cpu => {
+                let token = if self.depth == 0 { 1 << crate::TOKEN_CHILD_BITS } else { CHILD };
+                self.outside.edge(Operation::Begin as u8, token, &self.ledger, now_ns);
+                self.depth += 1;
+            }
+            Act::End if on_cpu && self.depth > 0 => {
+                self.outside.edge(Operation::End as u8, CHILD, &self.ledger, now_ns);
+                self.depth -= 1;
+            }
+            Act::Exit if on_cpu => {
+                self.ledger.out_blocked(now_ns, Account::Other as u8, 0);
+                self.is_alive = false;
+            }
+            _ => {}
+        }
+    }
+}
+
+/// What an edge would carry.
+fn sum(threads: &[Thread], ended: &[u64; ACCOUNTS], now_ns: u64) -> [u64; ACCOUNTS] {
+    let mut sum = HelperSum { accounts: *ended, ..HelperSum::default() };
+    for thread in threads.iter().filter(|thread| thread.is_alive) {
+        let reading =
+            unsafe { add(&raw mut sum, &raw const thread.ledger, &raw const thread.outside, now_ns) };
+        assert_eq!(reading, Reading::Added);
+    }
+    sum.accounts
+}
+
+fn any_act() -> impl Strategy<Value = Act> {
+    let blocked = 3..ACCOUNTS as u8;
+    prop_oneof![
+        4 => proptest::option::of(blocked).prop_map(|account| Act::Switch { account }),
+        2 => Just(Act::Wake),
+        2 => Just(Act::Begin),
+        2 => Just(Act::End),
+        1 => Just(Act::Exit),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn the_sum_is_what_the_threads_spent_outside(steps in vec((0..THREADS, 0..1000_u64, any_act()), 0..200)) {
+        let mut threads = [Thread::born(); THREADS];
+        let mut ended = [0; ACCOUNTS];
+        let (mut now_ns, mut before) = (0, [0; ACCOUNTS]);
+        for (index, passed_ns, act) in steps {
+            now_ns += passed_ns;
+            for thread in threads.iter_mut().filter(|thread| thread.is_alive && thread.depth == 0) {
+                thread.truth[thread.account()] += passed_ns;
+            }
+            let thread = &mut threads[index];
+            if thread.is_alive {
+                thread.act(now_ns, act);
+                if !thread.is_alive {
+                    for (account, ended) in ended.iter_mut().enumerate() {
+                        *ended += thread.outside.share(&thread.ledger, now_ns, account);
+                    }
+                }
+            }
+            let now = sum(&threads, &ended, now_ns);
+            for (account, (&now, &before)) in now.iter().zip(&before).enumerate() {
+                let truth: u64 = threads.iter().map(|thread| thread.truth[account]).sum();
+                prop_assert_eq!(now, truth, "account {} at {}", account, now_ns);
+                prop_assert!(now >= before, "no sum goes down");
+            }
+            before = now;
+        }
+    }
+}
+
+#[test]
+fn what_is_being_written_is_not_summed() {
+    let mut thread = Thread::born();
+    let read = |thread: &Thread| {
+        let mut sum = HelperSum::default();
+        unsafe { add(&raw mut sum, &raw const thread.ledger, &raw const thread.outside, 100) }
+    };
+    thread.ledger.out_runnable(50);
+    assert_eq!(read(&thread), Reading::Added);
+    // Charged, and the begin of the next interval not set yet.
+    thread.ledger.accounts[CPU] += 1;
+    assert_eq!(read(&thread), Reading::Torn);
+    thread.ledger.accounts[CPU] -= 1;
+    thread.outside.sequence += 1;
+    assert_eq!(read(&thread), Reading::Torn);
+}
+
+#[test]
+fn a_wait_without_quota_is_told_apart() {
+    let mut thread = Thread::born();
+    thread.ledger.out_runnable(50);
+    thread.ledger.limit(crate::ledger::ThrottleClock { group: 1, ns: 7 });
+    let mut sum = HelperSum::default();
+    let reading = unsafe { add(&raw mut sum, &raw const thread.ledger, &raw const thread.outside, 120) };
+    assert_eq!(reading, Reading::Limited(70));
+    assert_eq!((sum.accounts[CPU], sum.accounts[RUNQ]), (50, 70));
+}
+
+#[test]
+fn a_begin_where_nothing_is_open_puts_a_wrong_depth_right() {
+    let mut outside = Outside::default();
+    let mut ledger = Ledger::EMPTY;
+    ledger.begin(0, RUNNING, 0);
+    // The end of the second one came from another thread.
+    outside.edge(Operation::Request as u8, CHILD - 1, &ledger, 10);
+    outside.edge(Operation::Request as u8, CHILD - 1, &ledger, 20);
+    outside.edge(Operation::End as u8, CHILD - 1, &ledger, 30);
+    assert_eq!(outside.depth, 1, "it seems to be inside still");
+    outside.edge(Operation::Begin as u8, CHILD - 1, &ledger, 40);
+    outside.edge(Operation::End as u8, CHILD - 1, &ledger, 50);
+    assert_eq!((outside.depth, outside.share(&ledger, 60, CPU)), (0, 20));
+}
