@@ -10,7 +10,7 @@
 use std::{path::Path, process::Command, sync::Arc};
 
 use guestscope::{
-    phase::{Accounts, Counts, Ending, Phase, PhaseKind, Request, Thread, ThreadId, TraceIds},
+    phase::{Accounts, Counts, Ending, Helpers, Phase, PhaseKind, Request, Thread, ThreadId, TraceIds},
     run::{ClockPair, CreateOptions, Manifest, RunFolder},
 };
 use guestscope_ebpf::{ACCOUNTS, Account};
@@ -49,6 +49,7 @@ fn request(number: u64) -> Request {
             suspended_ns,
             accounts,
             counts: Counts { wakeup: number, ..Counts::default() },
+            helpers: Helpers::default(),
             trace: TraceIds {
                 trace_id: u128::from(root).to_be_bytes(),
                 span_id: (root + offset).to_be_bytes(),

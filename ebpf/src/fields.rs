@@ -63,6 +63,8 @@ pub const FIELDS: &[Field] = &[
     optional("OFFSET_RUNQUEUE_CLOCK_PELT", &["rq.clock_pelt"]),
     optional("OFFSET_RUNQUEUE_CLOCK_TASK", &["rq.clock_task"]),
     optional("OFFSET_RUNQUEUE_LOST", &["rq.lost_idle_time"]),
+    // What a hypervisor has taken from a CPU (`CONFIG_PARAVIRT_TIME_ACCOUNTING`); without it stolen time is in `cpu` unnamed.
+    optional("OFFSET_RUNQUEUE_STEAL", &["rq.prev_steal_time_rq"]),
     // Tasks are throttled one by one and not by the queue (6.18).
     optional("OFFSET_TASK_THROTTLED", &["task_struct.throttled"]),
     field("OFFSET_TASK_STACK", &["task_struct.stack"]),

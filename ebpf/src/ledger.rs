@@ -8,6 +8,7 @@
     reason = "a call costs a BPF program more than the body, and some kernels' verifiers refuse it"
 )]
 
+mod stolen;
 mod throttle;
 mod unseen;
 
@@ -36,7 +37,7 @@ pub struct Arrival {
     pub distance: u8,
 }
 
-/// One thread's ledger: 256 bytes, four cache lines of a page-aligned map. The first one and the head of the second
+/// One thread's ledger: 320 bytes, five cache lines of a page-aligned map. The first one and the head of the second
 /// are what a switch touches. Times in ns of CLOCK_MONOTONIC. Accounts only grow; counts are 32 bits and wrap, take
 /// differences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,6 +108,12 @@ pub struct Ledger {
     pub process: u16,
     /// Its place in that process's list.
     pub place: u16,
+    /// Part of [`Account::Cpu`] in which the hypervisor ran somebody else, up to the last event.
+    pub stolen_ns: u64,
+    /// The hypervisor's sum of such time for the CPU that it is on, when it got there; 0 while unknown.
+    pub stolen_clock_ns: u64,
+    /// Zeros, up to a whole cache line.
+    pub reserved: [u64; 6],
 }
 
 impl Ledger {
@@ -144,6 +151,9 @@ impl Ledger {
         replaced_by_tid: 0,
         process: 0,
         place: 0,
+        stolen_ns: 0,
+        stolen_clock_ns: 0,
+        reserved: [0; 6],
     };
 
     /// The clock of an event: never before the last one. CPUs may disagree by a few ns.
@@ -165,7 +175,7 @@ impl Ledger {
     /// Adds to the account of the open block.
     #[inline(always)]
     fn charge_block(&mut self, ns: u64) {
-        // The mask tells the verifier a bound: the 16th account would still lie inside the ledger's 256 bytes. The
+        // The mask tells the verifier a bound: the 16th account would still lie inside the ledger's 320 bytes. The
         // test keeps the promise on the host too, where the index is what `out_blocked` was given.
         let account = usize::from(self.account & 15);
         #[cfg(target_arch = "bpf")]

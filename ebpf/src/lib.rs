@@ -15,7 +15,7 @@ use helpers::{HelperSum, MEMBERS, Outside, Process};
 use ledger::Ledger;
 
 /// Version of the records. The agent refuses an object that was built from another one.
-pub const CONTRACT_VERSION: u32 = 5;
+pub const CONTRACT_VERSION: u32 = 6;
 /// Version of the marker library's probe arguments (bits 8 to 15 of the first one).
 pub const MARKER_ABI_VERSION: u8 = 1;
 /// Bytes of a phase's name that travel; a longer name is cut and says so.
@@ -374,11 +374,11 @@ impl Counter {
 }
 
 // Every field is a multiple of what follows it needs, so no padding hides in a record: the sizes are plain sums.
-const _: () = assert!(size_of::<Ledger>() == 256 && align_of::<Ledger>() == 8);
+const _: () = assert!(size_of::<Ledger>() == 320 && align_of::<Ledger>() == 8);
 const _: () = assert!(size_of::<Header>() == 16 && size_of::<Position>() == 8 && DISTANCES.is_power_of_two());
 const _: () =
-    assert!(size_of::<EdgeRecord>() == 16 + 256 + 8 + 8 + 32 + 16 + 4 * ACTIVITIES + 96 + NAME_BYTES);
-const _: () = assert!(size_of::<TaskRecord>() == 16 + 256 + 4 + 4 + 8 + 16 + 4 * ACTIVITIES + COMM_BYTES);
+    assert!(size_of::<EdgeRecord>() == 16 + 320 + 8 + 8 + 32 + 16 + 4 * ACTIVITIES + 96 + NAME_BYTES);
+const _: () = assert!(size_of::<TaskRecord>() == 16 + 320 + 4 + 4 + 8 + 16 + 4 * ACTIVITIES + COMM_BYTES);
 const _: () =
     assert!(size_of::<HelperSum>() == 96 && size_of::<Outside>() == 96 && MEMBERS.is_power_of_two());
 const _: () = assert!(size_of::<Process>() == 2 * MEMBERS + 8 * ACCOUNTS + 5 * 8);

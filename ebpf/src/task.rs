@@ -214,7 +214,7 @@ pub(crate) fn create(tid: u32, tgid: u32, address: u64) -> Option<*mut Ledger> {
     Some(ledger)
 }
 
-/// Copies a ledger word by word: a plain assignment of 256 bytes would become a loop over bytes here. Volatile,
+/// Copies a ledger word by word: a plain assignment of 320 bytes would become a loop over bytes here. Volatile,
 /// because the ledger may change under a switch of its own thread.
 ///
 /// # Safety

@@ -10,8 +10,11 @@ use crate::phase::{HelperWait, KEPT, Phase, PhaseKind};
 
 /// Number of causes.
 pub const CAUSES: usize = ACCOUNTS + 2;
-/// Numbers beside the time: for each of [`KEPT`] while the phase's thread was on a CPU, then the same while it waited.
-pub(super) const BESIDE: usize = 2 * KEPT.len();
+/// Numbers beside the time: for each of [`KEPT`] while the phase's thread was on a CPU, then the same while it waited, then
+/// what was stolen.
+pub(super) const BESIDE: usize = 2 * KEPT.len() + 1;
+/// The place of the last one.
+const STOLEN: usize = BESIDE - 1;
 /// Accounts in which a thread waits for another one, in the order in which a helper's wait explains them.
 const FOR_OTHERS: [Account; 5] = [Account::Lock, Account::Poll, Account::Other, Account::Net, Account::Sleep];
 /// Names of [`Cause::Helper`], in the order of the accounts.
@@ -38,6 +41,8 @@ pub enum Cause {
     Suspended,
     /// Between the scheduled arrival and the begin.
     Queue,
+    /// Of an excess alone: on a CPU that the hypervisor had taken away.
+    Steal,
     /// Of an excess alone, an estimate: as much of it as coincides with a helper's being kept from running so.
     Helper(Account),
 }
@@ -50,7 +55,7 @@ impl Cause {
 
     /// Those that an excess may have.
     pub fn all() -> impl Iterator<Item = Cause> {
-        Self::of_time().chain(KEPT.into_iter().map(Cause::Helper))
+        Self::of_time().chain([Cause::Steal]).chain(KEPT.into_iter().map(Cause::Helper))
     }
 
     /// Its place in a [`Split`], which has none for helpers.
@@ -59,7 +64,7 @@ impl Cause {
             Cause::Account(account) => Some(account as usize),
             Cause::Suspended => Some(ACCOUNTS),
             Cause::Queue => Some(ACCOUNTS + 1),
-            Cause::Helper(_) => None,
+            Cause::Steal | Cause::Helper(_) => None,
         }
     }
 
@@ -69,6 +74,7 @@ impl Cause {
             Cause::Account(account) => account.name(),
             Cause::Suspended => "suspended",
             Cause::Queue => "queue",
+            Cause::Steal => "steal",
             Cause::Helper(account) => HELPER_NAMES[account as usize],
         }
     }
@@ -89,7 +95,8 @@ impl Split {
             split.0[ACCOUNTS] = phase.suspended_ns;
             let HelperWait { on_cpu, waiting } = phase.helpers.wait;
             split.1[..KEPT.len()].copy_from_slice(&on_cpu);
-            split.1[KEPT.len()..].copy_from_slice(&waiting);
+            split.1[KEPT.len()..STOLEN].copy_from_slice(&waiting);
+            split.1[STOLEN] = phase.counts.steal_ns;
         }
         split
     }
@@ -120,13 +127,17 @@ impl Split {
         }
     }
 
-    /// What it has more than a typical one, by cause: the numbers add up to the difference of both. Time on a CPU (a thread
-    /// that spins) or in waits for other threads is the helpers' as far as they were kept from running more than usual.
+    /// What it has more than a typical one, by cause: the numbers add up to the difference of both. Time on a CPU is the
+    /// hypervisor's as far as it stole more than usual. What is left of it (a thread that spins), and waits for other
+    /// threads, are the helpers' as far as they were kept from running more than usual.
     pub(super) fn excess(&self, typical: &Split) -> impl Iterator<Item = (Cause, i64)> + use<> {
         // Both are at most 2^62: the first reading left out what is longer.
         let more = |mine: u64, usual: u64| (mine as i64).saturating_sub(usual as i64);
         let mut parts: [i64; CAUSES] = std::array::from_fn(|index| more(self.0[index], typical.0[index]));
         let beside: [i64; BESIDE] = std::array::from_fn(|index| more(self.1[index], typical.1[index]));
+        let cpu = &mut parts[Account::Cpu as usize];
+        let stolen = beside[STOLEN].min(*cpu).max(0);
+        *cpu -= stolen;
         let mut helpers = [0; KEPT.len()];
         for (kept, helper) in helpers.iter_mut().enumerate() {
             let mut take = |from: Account, left: &mut i64| {
@@ -141,7 +152,7 @@ impl Split {
             FOR_OTHERS.into_iter().for_each(|account| take(account, &mut left));
         }
         let helpers = KEPT.into_iter().map(Cause::Helper).zip(helpers);
-        Cause::of_time().zip(parts).chain(helpers)
+        Cause::of_time().zip(parts).chain([(Cause::Steal, stolen)]).chain(helpers)
     }
 
     /// Takes from here what `wanted` asks for, as far as there is any, and returns it.
@@ -173,7 +184,7 @@ impl Sums {
     /// Each way of [`KEPT`], and for how long at least one helper was kept from running so: while the phase's own thread
     /// was on a CPU, and while it waited.
     pub fn helper_waits(&self) -> impl Iterator<Item = (Account, u128, u128)> + '_ {
-        let (on_cpu, waiting) = self.1.split_at(KEPT.len());
+        let (on_cpu, waiting) = self.1[..STOLEN].split_at(KEPT.len());
         KEPT.into_iter()
             .zip(on_cpu)
             .zip(waiting)

@@ -32,6 +32,7 @@ impl Snapshot {
                 switch_involuntary: u64::from(ledger.involuntary),
                 wakeup: u64::from(ledger.wakeups),
                 wakeup_delay_ns: ledger.wakeup_delay_ns,
+                steal_ns: ledger.stolen_ns,
                 throttle: u64::from(ledger.throttles),
                 migrate_smt: u64::from(smt),
                 migrate_llc: u64::from(llc),

@@ -78,6 +78,7 @@ impl Truth {
                 let kept = KEPT.iter().position(|kept| *kept == account).expect("it keeps from running");
                 phase.helpers.wait.on_cpu[kept] + phase.helpers.wait.waiting[kept]
             }
+            Cause::Steal => phase.counts.steal_ns,
             Cause::Suspended | Cause::Queue => 0,
         };
         seen_ns + then_ns

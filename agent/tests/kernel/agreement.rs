@@ -218,6 +218,8 @@ fn compare_times(case: &str, phase: &Phase, row: &Row, slack_ns: u64) {
         _ => (runq_ns + enqueued_ns, cpu.1.saturating_sub(cpu_ns) + enqueued_ns + stolen_ns),
     };
     time_within(case, "cpu", cpu_ns, cpu, slack_ns, (early_ns, stolen_ns));
+    let own_ns = cpu_ns - phase.counts.steal_ns;
+    time_within(case, "cpu - steal", own_ns, cpu, slack_ns, (early_ns + stolen_ns, stolen_ns));
     time_within(case, "runq", runq_ns, delay, slack_ns, (enqueued_ns, late_ns));
     let both = (cpu.0 + delay.0, cpu.1 + delay.1);
     time_within(case, "cpu + runq", cpu_ns + runq_ns, both, slack_ns, (enqueued_ns, enqueued_ns + stolen_ns));

@@ -8,6 +8,8 @@ use crate::{Distance, ledger::Arrival};
 const CPU: usize = Account::Cpu as usize;
 const RUNQ: usize = Account::Runq as usize;
 const THREADS: usize = 4;
+/// After all stamps of a new ledger, which are 0.
+const START_NS: u64 = 10;
 const CHILD: u64 = 1 << crate::TOKEN_CHILD_BITS | 1;
 
 /// What one thread does next.
@@ -37,7 +39,7 @@ struct Thread {
 impl Thread {
     fn born() -> Self {
         let mut ledger = Ledger::EMPTY;
-        ledger.begin(0, RUNNING, 0);
+        ledger.begin(START_NS, RUNNING, 0);
         Thread { ledger, outside: Outside::default(), is_alive: true, depth: 0, truth: [0; ACCOUNTS] }
     }
 
@@ -107,7 +109,7 @@ proptest! {
     fn the_sum_is_what_the_threads_spent_outside(steps in vec((0..THREADS, 0..1000_u64, any_act()), 0..200)) {
         let mut threads = [Thread::born(); THREADS];
         let mut ended = [0; ACCOUNTS];
-        let (mut now_ns, mut before) = (0, [0; ACCOUNTS]);
+        let (mut now_ns, mut before) = (START_NS, [0; ACCOUNTS]);
         for (index, passed_ns, act) in steps {
             now_ns += passed_ns;
             for thread in threads.iter_mut().filter(|thread| thread.is_alive && thread.depth == 0) {
@@ -158,7 +160,7 @@ fn a_wait_without_quota_is_told_apart() {
     let mut sum = HelperSum::default();
     let reading = unsafe { add(&raw mut sum, &raw const thread.ledger, &raw const thread.outside, 120) };
     assert_eq!(reading, Reading::Limited(70));
-    assert_eq!((sum.accounts[CPU], sum.accounts[RUNQ]), (50, 70));
+    assert_eq!((sum.accounts[CPU], sum.accounts[RUNQ]), (50 - START_NS, 70));
 }
 
 #[test]

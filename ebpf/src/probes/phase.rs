@@ -18,7 +18,7 @@ use crate::{
     emit,
     maps::STAGES,
     probes::{cpu, throttle},
-    process,
+    process, steal,
     task::{self, Task},
     topology,
 };
@@ -64,6 +64,7 @@ pub(crate) fn edge(ctx: ProbeContext) -> u32 {
             let at = topology::arrival(&(*stage).ledger);
             (*stage).ledger.arrived_unseen(now_ns, task.stamps(), at);
         }
+        (*stage).ledger.stolen_until(now_ns, steal::clock(task));
         if torn {
             flags |= EDGE_TORN;
             emit::count(Counter::TornEdge);

@@ -25,7 +25,7 @@ use crate::{
         OFFSET_TASK_IOWAIT, OFFSET_TASK_LAST_QUEUED, OFFSET_TASK_STATE,
     },
     probes::{cpu, throttle},
-    process,
+    process, steal,
     task::{self, Task, load},
     topology, wait,
 };
@@ -63,6 +63,7 @@ pub(crate) fn sched_switch(ctx: BtfTracePointContext) -> i32 {
             throttle::arriving(next, &mut *ledger, now_ns);
             let left_cpu = (*ledger).cpu;
             (*ledger).switched_in(now_ns, topology::arrival(&*ledger));
+            (*ledger).stolen_from(steal::clock(prev));
             wait::ended(&*ledger, prev, left_cpu, now_ns);
         }
     }
@@ -101,6 +102,7 @@ fn switch_out(ctx: &BtfTracePointContext, prev: Task, ledger: *mut Ledger, now_n
 fn stay(prev: Task, ledger: &mut Ledger, now_ns: u64) {
     // A wait whose end was not seen: the clock has stood still since, as the thread has run.
     throttle::arriving(prev, ledger, now_ns);
+    ledger.stolen_until(now_ns, steal::clock(prev));
     let stamps = prev.stamps();
     if stamps.arrived == 0 {
         return;

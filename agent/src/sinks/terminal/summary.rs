@@ -23,7 +23,7 @@ use super::{
     style::Style,
     tables::{phases, processes, sums_of},
     text::plain,
-    units::{counted, duration, hex, mean as mean_count, percent, thousands},
+    units::{counted, duration, duration_of_sum, hex, mean as mean_count, percent, thousands},
 };
 
 /// Longest command line that is shown, in columns.
@@ -113,6 +113,10 @@ fn per_request(page: &mut Page, group: &Group) {
         migrations(group),
         format!("faults {} minor, {} major", mean("fault.minor"), mean("fault.major")),
     ];
+    let stolen_ns = count_of(group, "steal_ns") / u128::from(group.latency.count.max(1));
+    if stolen_ns > 0 {
+        texts.push(format!("stolen by the hypervisor {} of cpu", duration_of_sum(stolen_ns)));
+    }
     let throttled = mean("throttle");
     if throttled != "0" {
         texts.push(format!("throttled {throttled} x"));

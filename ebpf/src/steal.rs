@@ -1,0 +1,23 @@
+//! The hypervisor's sum of time that it gave to others, of the CPU that a task is on: two pointers and a load.
+//!
+//! The kernel's copy of it is as old as its last look at the run queue's clock: none at a switch, up to a tick at an edge.
+
+use crate::{
+    maps::{OFFSET_CFS_RUNQUEUE, OFFSET_RUNQUEUE_STEAL, OFFSET_TASK_CFS_RQ},
+    task::{Task, load},
+};
+
+/// Of the CPU of a task that runs, or is about to; 0 where the kernel keeps none.
+#[inline(always)]
+pub(crate) fn clock(task: Task) -> u64 {
+    if OFFSET_RUNQUEUE_STEAL.load() == 0 || OFFSET_TASK_CFS_RQ.load() == 0 || OFFSET_CFS_RUNQUEUE.load() == 0
+    {
+        return 0;
+    }
+    // SAFETY: typed pointers and what they lead to, at offsets that the agent resolved. A null pointer reads as 0.
+    unsafe {
+        let queue: *const u8 = load(task.0, &OFFSET_TASK_CFS_RQ);
+        let runqueue: *const u8 = load(queue, &OFFSET_CFS_RUNQUEUE);
+        load(runqueue, &OFFSET_RUNQUEUE_STEAL)
+    }
+}
