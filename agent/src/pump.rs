@@ -12,7 +12,7 @@ use guestscope_ebpf::Kind;
 
 use crate::{
     phase::pairing::Pairing,
-    record::{Record, decode},
+    record::{DecodeError, Record, decode},
 };
 
 /// Edges in one batch: 8,192 of 416 bytes are 3.4 MB, the largest piece of the agent's memory.
@@ -21,35 +21,49 @@ const BATCH: usize = 8192;
 /// Long waits in one batch: more than the ring holds, 1 MiB of 104 bytes.
 const WAITS: usize = 16_384;
 
+/// What records are read from, one by one, while others are added at its end.
+pub trait Source {
+    /// The oldest one that was not read yet, if it can be read.
+    fn next_record(&mut self) -> Option<Result<Record, DecodeError>>;
+}
+
+impl Source for RingBuf<MapData> {
+    fn next_record(&mut self) -> Option<Result<Record, DecodeError>> {
+        self.next().map(|bytes| decode(&bytes))
+    }
+}
+
 /// The rings of a loaded object.
-pub struct Rings {
+pub struct Rings<S = RingBuf<MapData>> {
     /// Edges.
-    pub edges: RingBuf<MapData>,
+    pub edges: S,
     /// Forks, execs and exits.
-    pub events: RingBuf<MapData>,
+    pub events: S,
     /// Long waits.
-    pub waits: RingBuf<MapData>,
+    pub waits: S,
 }
 
 /// The rings and what waits between two rounds.
-pub struct Pump {
-    rings: Rings,
+pub struct Pump<S = RingBuf<MapData>> {
+    rings: Rings<S>,
     held: Vec<Record>,
     batch: Vec<Record>,
+    /// Edges in one batch.
+    most: usize,
     /// Records that could not be read: a bug, or an object of another version.
     pub undecodable: u64,
     /// Edges read so far.
     pub edges_read: u64,
 }
 
-impl Pump {
+impl<S: Source> Pump<S> {
     /// Over all rings.
-    pub fn new(rings: Rings) -> Self {
-        Self { rings, held: Vec::new(), batch: Vec::new(), undecodable: 0, edges_read: 0 }
+    pub fn new(rings: Rings<S>) -> Self {
+        Self { rings, held: Vec::new(), batch: Vec::new(), most: BATCH, undecodable: 0, edges_read: 0 }
     }
 
     /// The rings, to wait for.
-    pub fn rings(&self) -> [&RingBuf<MapData>; 3] {
+    pub fn rings(&self) -> [&S; 3] {
         [&self.rings.edges, &self.rings.events, &self.rings.waits]
     }
 
@@ -73,10 +87,10 @@ impl Pump {
         let mut events = std::mem::take(&mut self.held);
         self.undecodable += read(&mut self.rings.events, &mut events, usize::MAX);
         self.undecodable += read(&mut self.rings.waits, &mut events, WAITS);
-        self.undecodable += read(&mut self.rings.edges, &mut self.batch, BATCH);
+        self.undecodable += read(&mut self.rings.edges, &mut self.batch, self.most);
         let edges = self.batch.len();
         self.edges_read += edges as u64;
-        let emptied = edges < BATCH;
+        let emptied = edges < self.most;
         let newest_ns = self.batch.iter().map(Record::time_ns).max().unwrap_or(0);
         let first_round = events.len();
         self.undecodable += read(&mut self.rings.events, &mut events, usize::MAX);
@@ -95,15 +109,18 @@ impl Pump {
 }
 
 /// Reads at most `limit` records; how many could not be read.
-fn read(ring: &mut RingBuf<MapData>, into: &mut Vec<Record>, limit: usize) -> u64 {
+fn read(ring: &mut impl Source, into: &mut Vec<Record>, limit: usize) -> u64 {
     let mut undecodable = 0;
     let end = into.len().saturating_add(limit);
     while into.len() < end {
-        let Some(bytes) = ring.next() else { break };
-        match decode(&bytes) {
+        let Some(record) = ring.next_record() else { break };
+        match record {
             Ok(record) => into.push(record),
             Err(_) => undecodable += 1,
         }
     }
     undecodable
 }
+
+#[cfg(test)]
+mod tests;

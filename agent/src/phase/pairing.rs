@@ -27,7 +27,7 @@ pub enum Output {
     Thread(Thread),
     /// A point in time.
     Mark(Mark),
-    /// A thread was off the CPU for long. It may come before the request that it lies in.
+    /// A thread was off the CPU for long. It comes before the request that it lies in, never after it.
     Wait(Wait),
 }
 

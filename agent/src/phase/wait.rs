@@ -8,6 +8,7 @@ use guestscope_ebpf::{Account, NO_SYSCALL, WaitRecord};
 
 use super::{
     ThreadId,
+    open::Place,
     pairing::{Output, Pairing},
     thread::comm,
 };
@@ -15,7 +16,7 @@ use super::{
 /// A thread was off the CPU for longer than the threshold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wait {
-    /// The `id` of the phase that was innermost on the thread.
+    /// The `id` of the phase that was innermost on the thread when it left the CPU.
     pub phase: Option<u64>,
     /// The `id` of that phase's request.
     pub root: Option<u64>,
@@ -70,8 +71,8 @@ impl Pairing {
     /// A thread waited for long.
     pub fn wait(&mut self, record: &WaitRecord) {
         let thread = ThreadId { tid: record.tid, tgid: record.tgid, born_ns: record.born_ns };
-        let phase = self.threads.get(&thread).and_then(|state| state.stack.last().copied());
-        let root = phase.and_then(|phase| self.open.get(&phase)).map(|open| open.root);
+        let within = self.innermost_at(thread, record.left_ns);
+        let (phase, root) = within.map_or((None, None), |(phase, root)| (Some(phase), Some(root)));
         // What a damaged record claims is cut to the wait, so that its parts never make more than it.
         let duration_ns = record.header.time_ns.saturating_sub(record.left_ns);
         let blocked_ns = record.ready_ns.saturating_sub(record.left_ns).min(duration_ns);
@@ -98,5 +99,19 @@ impl Pairing {
             self.waits.add(&wait);
         }
         self.outputs.push(Output::Wait(wait));
+    }
+
+    /// The innermost open phase that was on the thread at that time already, and its request. A wait that comes late,
+    /// because a writer on another CPU held its ring up, finds phases that began after it: it is in none of them.
+    fn innermost_at(&self, thread: ThreadId, time_ns: u64) -> Option<(u64, u64)> {
+        let stack = &self.threads.get(&thread)?.stack;
+        stack.iter().rev().find_map(|id| {
+            let open = self.open.get(id)?;
+            let began_ns = match open.place {
+                Place::On(_, begin) => begin.time_ns,
+                Place::Suspended(_) => return None,
+            };
+            (began_ns <= time_ns).then_some((*id, open.root))
+        })
     }
 }

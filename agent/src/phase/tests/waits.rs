@@ -40,6 +40,55 @@ fn a_wait_of_another_thread_lies_in_no_phase() {
     ");
 }
 
+/// Another CPU's writer held the ring up: its thread has gone on meanwhile.
+#[test]
+fn a_wait_that_comes_late_lies_in_no_phase_that_began_after_it() {
+    assert_snapshot!(play("
+        0   10/10 adopt
+        95  10/10 wait lock from=90 ready=93 late
+        100 10/10 request 262144 job #1
+        110 10/10 begin 262145 first
+        135 10/10 wait lock from=120 ready=130 late
+        140 10/10 end 262145
+        145 10/10 wait lock from=141 ready=144 late
+        150 10/10 begin 262146 second
+        157 10/10 wait lock from=151 ready=155
+        160 10/10 end 262146
+        200 10/10 end 262144
+    "), @"
+    wait behind stress  10/10  90..95    outside, lock 3, runq 2
+    wait behind stress  10/10  120..135  in phase 1 of 1, lock 10, runq 5
+    wait behind stress  10/10  141..145  in phase 1 of 1, lock 3, runq 1
+    wait behind stress  10/10  151..157  in phase 3 of 1, lock 4, runq 2
+    request job #1      10/10  100..200  cpu 100
+      phase first #1    10/10  110..140  cpu 30
+      phase second #1   10/10  150..160  cpu 10
+    ");
+}
+
+/// What it waited for on a thread before it came there is not its own.
+#[test]
+fn a_wait_from_before_a_phase_entered_the_thread_is_not_its_own() {
+    assert_snapshot!(play("
+        0   10/10 adopt
+        10  10/11 fork 10/10
+        100 10/10 request 262144 job #1
+        110 10/10 leave 262144
+        148 10/11 wait sleep from=120 ready=148 late
+        150 10/11 enter 262144
+        160 10/11 wait sleep from=152 ready=160
+        170 10/11 leave 262144
+        180 10/11 wait sleep from=172 ready=180
+        200 10/10 enter 262144
+        210 10/10 end 262144
+    "), @"
+    wait behind stress  10/11  120..148  outside, sleep 28
+    wait behind stress  10/11  152..160  in phase 1 of 1, sleep 8
+    wait behind stress  10/11  172..180  outside, sleep 8
+    request job #1      10/10  100..210  cpu 40, suspended 70
+    ");
+}
+
 #[test]
 fn what_a_damaged_wait_claims_is_cut_to_it() {
     assert_snapshot!(play("
