@@ -116,6 +116,8 @@ pub struct ExportHealth {
     pub spans_dropped: u64,
     /// Spans that the collector took and refused (partial success), where it says.
     pub spans_rejected: u64,
+    /// Waits that their traces neither show nor count, because there was no room to keep them until their requests came.
+    pub waits_left_out: u64,
     /// The last error, for people.
     pub last_error: Option<String>,
 }

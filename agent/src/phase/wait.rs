@@ -8,6 +8,7 @@ use guestscope_ebpf::{Account, NO_SYSCALL, WaitRecord};
 
 use super::{
     ThreadId,
+    ids::wait_span_id,
     open::Place,
     pairing::{Output, Pairing},
     thread::comm,
@@ -54,6 +55,16 @@ impl Wait {
     /// For how long it could have run and had no CPU, though its group had quota, ns.
     pub fn runq_ns(&self) -> u64 {
         self.duration_ns - self.blocked_ns - self.throttled_ns
+    }
+
+    /// When it was on a CPU again: CLOCK_MONOTONIC, ns.
+    pub fn end_ns(&self) -> u64 {
+        self.start_ns.saturating_add(self.duration_ns)
+    }
+
+    /// Its span in the trace, given that of its phase.
+    pub fn span_id(&self, phase: [u8; 8]) -> [u8; 8] {
+        wait_span_id(phase, self.start_ns)
     }
 
     /// What most of it was, and how long that took.

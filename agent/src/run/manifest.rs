@@ -249,6 +249,8 @@ pub struct ExportRecord {
     pub spans_dropped: u64,
     /// Spans that it took and refused.
     pub spans_rejected: u64,
+    /// Waits that traces lack for want of room.
+    pub waits_left_out: u64,
     /// The last error, for people.
     pub last_error: Option<String>,
 }
@@ -332,9 +334,19 @@ impl From<&ExportHealth> for ExportRecord {
             spans_spilled,
             spans_dropped,
             spans_rejected,
+            waits_left_out,
             last_error,
         } = export.clone();
-        Self { endpoint, spans_sent, traces_sent, spans_spilled, spans_dropped, spans_rejected, last_error }
+        Self {
+            endpoint,
+            spans_sent,
+            traces_sent,
+            spans_spilled,
+            spans_dropped,
+            spans_rejected,
+            waits_left_out,
+            last_error,
+        }
     }
 }
 

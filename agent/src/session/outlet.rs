@@ -34,6 +34,8 @@ const PROCESSES: usize = 1000;
 /// What the pump's thread sends.
 enum Message {
     Outputs(Vec<Output>),
+    /// Outputs were lost here.
+    Gap,
     Sample(Sample),
     Clock(ClockPair),
 }
@@ -44,6 +46,8 @@ pub(super) struct Outlet {
     thread: JoinHandle<Sinks>,
     /// Rows that found the channel full.
     pub(super) rows_lost: u64,
+    /// Some did since the other thread was told.
+    gap: bool,
 }
 
 /// What the thread works with, and gives back at the end.
@@ -81,6 +85,7 @@ impl Sinks {
     fn take(&mut self, message: Message) {
         match message {
             Message::Outputs(outputs) => outputs.into_iter().for_each(|output| self.output(output)),
+            Message::Gap => self.exporter.iter().for_each(Exporter::forget_waits),
             Message::Sample(sample) => self.folder.append_sample(&sample),
             Message::Clock(pair) => {
                 self.wall.set(pair.offset_ns());
@@ -94,7 +99,12 @@ impl Sinks {
             Output::Request(request) => self.request(Arc::new(request)),
             Output::Thread(thread) => self.folder.append_thread(&thread),
             Output::Mark(mark) => self.folder.append_mark(&mark),
-            Output::Wait(wait) => self.folder.append_wait(&wait),
+            Output::Wait(wait) => {
+                self.folder.append_wait(&wait);
+                if let Some(exporter) = &self.exporter {
+                    exporter.wait(wait);
+                }
+            }
         }
     }
 
@@ -158,14 +168,19 @@ impl Outlet {
         let (sender, receiver) = sync_channel(BATCHES);
         let thread =
             std::thread::Builder::new().name("outlet".to_owned()).spawn(move || sinks.run(&receiver))?;
-        Ok(Self { sender, thread, rows_lost: 0 })
+        Ok(Self { sender, thread, rows_lost: 0, gap: false })
     }
 
     fn send(&mut self, message: Message) {
+        // Before anything else, or waits of lost requests would be kept for ever.
+        if self.gap {
+            self.gap = self.sender.try_send(Message::Gap).is_err();
+        }
         if let Err(TrySendError::Full(message) | TrySendError::Disconnected(message)) =
             self.sender.try_send(message)
             && let Message::Outputs(outputs) = message
         {
+            self.gap = true;
             let rows = outputs.iter().map(|output| match output {
                 Output::Request(request) => request.phases.len() as u64,
                 Output::Thread(_) | Output::Mark(_) | Output::Wait(_) => 1,
@@ -195,5 +210,40 @@ impl Outlet {
     pub(super) fn finish(self) -> Option<Sinks> {
         drop(self.sender);
         self.thread.join().ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::phase::{Mark, ThreadId};
+
+    fn mark() -> Vec<Output> {
+        vec![Output::Mark(Mark { thread: ThreadId::default(), name: "here".into(), time_ns: 1, phase: None })]
+    }
+
+    /// Waits of requests that were lost on the way would be kept for ever: the other thread is told once.
+    #[test]
+    fn a_gap_is_told_before_what_comes_after_it() {
+        let (sender, receiver) = sync_channel(2);
+        // It stands for one whose disk is stuck.
+        let thread = std::thread::spawn(|| -> Sinks {
+            loop {
+                std::thread::park();
+            }
+        });
+        let mut outlet = Outlet { sender, thread, rows_lost: 0, gap: false };
+        (0..4).for_each(|_| outlet.outputs(mark()));
+        assert_eq!(outlet.rows_lost, 2);
+        let kinds = |receiver: &Receiver<Message>| -> Vec<bool> {
+            receiver.try_iter().map(|message| matches!(message, Message::Gap)).collect()
+        };
+        assert_eq!(kinds(&receiver), [false, false]);
+        (0..2).for_each(|_| outlet.outputs(mark()));
+        assert_eq!((kinds(&receiver), outlet.rows_lost), (vec![true, false], 3));
+        outlet.sample(Sample::default());
+        assert_eq!(kinds(&receiver), [true, false]);
+        outlet.outputs(mark());
+        assert_eq!((kinds(&receiver), outlet.rows_lost), (vec![false], 3));
     }
 }

@@ -11,12 +11,15 @@ use std::{
 
 use opentelemetry::{
     Array, InstrumentationScope, KeyValue, SpanId, StringValue, TraceFlags, TraceId, Value,
-    trace::{SpanContext, SpanKind, Status, TraceState},
+    trace::{Event, SpanContext, SpanKind, Status, TraceState},
 };
 use opentelemetry_proto::{
     tonic::{
         common::v1::{self as wire, any_value::Value as WireValue},
-        trace::v1::{Span, SpanFlags, TracesData, span::SpanKind as WireKind},
+        trace::v1::{
+            Span, SpanFlags, TracesData,
+            span::{Event as WireEvent, SpanKind as WireKind},
+        },
     },
     transform::{
         common::tonic::ResourceAttributesWithSchema, trace::tonic::group_spans_by_resource_and_scope,
@@ -47,7 +50,7 @@ pub(super) fn write(
     Ok(line)
 }
 
-/// The spans of a line. Their resource is that of the exporter which sends them, the same as when they were written.
+/// The spans of a line. Their resource is that which their scope stands for, the same as when they were written.
 pub(super) fn read(line: &[u8]) -> Result<Vec<SpanData>, LineError> {
     let data: TracesData = serde_json::from_slice(line)?;
     let mut spans = Vec::new();
@@ -79,15 +82,30 @@ fn span_data(span: Span, scope: &InstrumentationScope) -> Result<SpanData, LineE
         parent_span_id: parent.map(SpanId::from_bytes)?,
         parent_span_is_remote: remote,
         name: Cow::Owned(span.name),
-        start_time: SystemTime::UNIX_EPOCH + Duration::from_nanos(span.start_time_unix_nano),
-        end_time: SystemTime::UNIX_EPOCH + Duration::from_nanos(span.end_time_unix_nano),
+        start_time: time(span.start_time_unix_nano),
+        end_time: time(span.end_time_unix_nano),
         attributes: span.attributes.into_iter().map(attribute).collect::<Result<_, _>>()?,
         dropped_attributes_count: span.dropped_attributes_count,
-        events: SpanEvents::default(),
+        events: events(span.events, span.dropped_events_count)?,
         links: SpanLinks::default(),
         status: Status::Unset,
         instrumentation_scope: scope.clone(),
     })
+}
+
+fn events(given: Vec<WireEvent>, dropped: u32) -> Result<SpanEvents, LineError> {
+    let mut events = SpanEvents::default();
+    events.dropped_count = dropped;
+    for event in given {
+        let attributes = event.attributes.into_iter().map(attribute).collect::<Result<_, _>>()?;
+        let WireEvent { time_unix_nano, name, dropped_attributes_count, .. } = event;
+        events.events.push(Event::new(name, time(time_unix_nano), attributes, dropped_attributes_count));
+    }
+    Ok(events)
+}
+
+fn time(unix_ns: u64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_nanos(unix_ns)
 }
 
 fn id<const BYTES: usize>(bytes: &[u8]) -> Result<[u8; BYTES], LineError> {

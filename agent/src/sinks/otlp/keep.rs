@@ -8,7 +8,11 @@ use std::path::Path;
 use opentelemetry_proto::transform::common::tonic::ResourceAttributesWithSchema;
 use opentelemetry_sdk::{Resource, trace::SpanData};
 
-use super::{json, spill::Spill};
+use super::{
+    json,
+    service::{PerService, Service},
+    spill::Spill,
+};
 
 /// Spans that wait.
 pub const SPILL_FILE: &str = "spill.otlp.jsonl";
@@ -30,16 +34,17 @@ pub(super) enum Kept {
 
 /// Both files.
 pub(super) struct Keep {
-    resource: ResourceAttributesWithSchema,
+    resources: PerService<ResourceAttributesWithSchema>,
     waiting: Spill,
     refused: Spill,
 }
 
 impl Keep {
     /// In `folder`, if there is one; `bound_bytes` holds for each file.
-    pub(super) fn new(folder: Option<&Path>, bound_bytes: u64, resource: &Resource) -> Self {
+    pub(super) fn new(folder: Option<&Path>, bound_bytes: u64, resources: &PerService<Resource>) -> Self {
+        let PerService { program, kernel } = resources;
         Self {
-            resource: resource.into(),
+            resources: PerService { program: program.into(), kernel: kernel.into() },
             waiting: Spill::new(folder, SPILL_FILE, bound_bytes),
             refused: Spill::new(folder, REFUSED_FILE, bound_bytes),
         }
@@ -50,10 +55,16 @@ impl Keep {
         self.waiting.is_empty()
     }
 
+    /// A batch as a line, with the resource of its service.
+    fn line(&self, spans: Vec<SpanData>) -> Result<Vec<u8>, String> {
+        let service = spans.first().map_or(Service::Program, Service::of);
+        json::write(spans, self.resources.get(service)).map_err(|error| error.to_string())
+    }
+
     /// Spans that have to wait.
     pub(super) fn spill(&mut self, spans: Vec<SpanData>) -> Kept {
         let count = spans.len() as u64;
-        let written = json::write(spans.clone(), &self.resource).map_err(|error| error.to_string());
+        let written = self.line(spans.clone());
         match written.and_then(|line| self.waiting.push(&line, count).map_err(|error| error.to_string())) {
             Ok(()) => Kept::Written,
             Err(error) => Kept::Not { spans, error },
@@ -63,7 +74,7 @@ impl Keep {
     /// Spans that were refused.
     pub(super) fn refused(&mut self, spans: Vec<SpanData>) -> Result<(), String> {
         let count = spans.len() as u64;
-        let line = json::write(spans, &self.resource).map_err(|error| error.to_string())?;
+        let line = self.line(spans)?;
         self.refused.push(&line, count).map_err(|error| error.to_string())
     }
 

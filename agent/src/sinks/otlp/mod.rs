@@ -1,4 +1,5 @@
-//! Export as OpenTelemetry spans: a request is a trace, a phase is a span, over gRPC or HTTP, to any OTLP receiver.
+//! Export as OpenTelemetry spans: a request is a trace, a phase is a span, a long wait is a span of the kernel below it,
+//! over gRPC or HTTP, to any OTLP receiver.
 //!
 //! [`Exporter::offer`] never waits and never fails; everything else happens on a thread of its own. What the collector
 //! does not take goes to the run folder, what that does not take is counted. `offered = sent + spilled + dropped`
@@ -12,6 +13,7 @@ mod json;
 mod keep;
 mod queue;
 mod rejections;
+mod service;
 mod settings;
 mod size;
 mod spans;
@@ -20,6 +22,8 @@ mod timeline;
 mod tls;
 mod transport;
 mod url;
+mod wait_spans;
+mod waits;
 mod worker;
 
 #[cfg(test)]
@@ -30,7 +34,7 @@ use std::{
     io,
     path::PathBuf,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicI64, Ordering},
         mpsc::{self, Receiver, RecvTimeoutError},
     },
@@ -38,7 +42,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use opentelemetry::{KeyValue, Value};
+use opentelemetry::Value;
 use opentelemetry_sdk::Resource;
 use tokio::runtime::{Builder, Runtime};
 
@@ -47,10 +51,13 @@ pub use self::{
     keep::{REFUSED_FILE, SPILL_FILE},
 };
 use self::{
-    keep::Keep, queue::Queue, rejections::Rejections, settings::Settings, transport::Transport,
-    worker::Worker,
+    keep::Keep, queue::Queue, rejections::Rejections, service::PerService, settings::Settings,
+    transport::Transport, waits::Keeper, worker::Worker,
 };
-use crate::{health::ExportHealth, phase::Request};
+use crate::{
+    health::ExportHealth,
+    phase::{Request, Wait},
+};
 
 /// The version of the semantic conventions that our resource attributes follow.
 pub const SCHEMA_URL: &str = "https://opentelemetry.io/schemas/1.42.0";
@@ -176,6 +183,8 @@ pub struct LiveVerdict {
 /// The export of one service. Shareable: all methods take `&self`.
 pub struct Exporter {
     queue: Arc<Queue>,
+    /// Waits whose requests have not come yet. Only those who offer take this lock, and only for that.
+    waits: Mutex<Keeper>,
     clock: WallClock,
     origin: String,
     /// Closed when the thread has ended.
@@ -194,7 +203,7 @@ pub fn is_configured(endpoint: Option<&str>) -> bool {
 /// The settings are wrong.
 pub fn check(endpoint: Option<&str>) -> Result<(), ExportError> {
     let settings = Settings::resolve(endpoint, None, &|name| std::env::var(name).ok())?;
-    event_loop(settings, &Resource::builder_empty().build(), Rejections::default()).map(drop)
+    event_loop(settings, service::resources("", Vec::new()).0, Rejections::default()).map(drop)
 }
 
 impl Exporter {
@@ -210,9 +219,9 @@ impl Exporter {
         let Config { endpoint, protocol, service_name, resource, clock, folder, limits } = config;
         let settings = Settings::resolve(endpoint.as_deref(), protocol, environment)?;
         let origin = settings.origin.clone();
-        let (resource, resource_bytes) = build_resource(service_name, resource);
+        let (resources, resource_bytes) = service::resources(&service_name, resource);
         let queue = Arc::new(Queue::new(limits));
-        let keep = Keep::new(folder.as_deref(), limits.spill_bytes, &resource);
+        let keep = Keep::new(folder.as_deref(), limits.spill_bytes, &resources);
         let (started, start) = mpsc::channel();
         let (end, ended) = mpsc::channel();
         let body = {
@@ -221,7 +230,7 @@ impl Exporter {
             move || {
                 let rejections = Rejections::default();
                 let _listening = rejections.listen();
-                let ready = event_loop(settings, &resource, rejections);
+                let ready = event_loop(settings, resources, rejections);
                 let (outcome, ready) = ready.map_or_else(|error| (Err(error), None), |it| (Ok(()), Some(it)));
                 // The caller waits for this, or its thread has died.
                 let _ = started.send(outcome);
@@ -235,12 +244,28 @@ impl Exporter {
         thread::Builder::new().name("otlp-export".to_owned()).spawn(body).map_err(ExportError::Thread)?;
         let outcome = start.recv();
         outcome.unwrap_or_else(|_| Err(ExportError::Thread(io::Error::other("it panicked"))))?;
-        Ok(Self { queue, clock, origin, ended: Mutex::new(ended) })
+        Ok(Self { queue, waits: Mutex::default(), clock, origin, ended: Mutex::new(ended) })
+    }
+
+    /// Keeps a wait for the trace of its request, which is still to be offered. A wait outside all phases is in no
+    /// trace; what there is no room for is counted.
+    pub fn wait(&self, wait: Wait) {
+        self.waits().add(wait);
+    }
+
+    /// Requests were lost on the way here: the waits that are kept may wait for them in vain.
+    pub fn forget_waits(&self) {
+        self.waits().forget();
     }
 
     /// Takes a finished request, and never waits: what the queue has no room for is counted as dropped.
     pub fn offer(&self, request: Arc<Request>, verdict: LiveVerdict) {
-        self.queue.offer(request, verdict, self.clock.offset_ns());
+        let waits = self.waits().take(&request);
+        self.queue.offer(request, waits, verdict, self.clock.offset_ns());
+    }
+
+    fn waits(&self) -> MutexGuard<'_, Keeper> {
+        self.waits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Sends what is left, within `deadline`, and puts the rest into the run folder. Waits for it; the second time it
@@ -272,6 +297,7 @@ impl Exporter {
             spans_spilled: books.spilled,
             spans_dropped: books.dropped,
             spans_rejected: books.rejected,
+            waits_left_out: self.waits().no_room,
             last_error: notes.into_iter().flatten().reduce(|notes, note| format!("{notes}; {note}")),
         }
     }
@@ -289,23 +315,13 @@ impl Drop for Exporter {
 /// What the thread works with.
 fn event_loop(
     settings: Settings,
-    resource: &Resource,
+    resources: PerService<Resource>,
     rejections: Rejections,
 ) -> Result<(Runtime, Transport), ExportError> {
     let runtime = Builder::new_current_thread().enable_all().build().map_err(ExportError::Thread)?;
     let transport = {
         let _context = runtime.enter();
-        Transport::new(settings, resource, rejections)?
+        Transport::new(settings, resources, rejections)?
     };
     Ok((runtime, transport))
-}
-
-/// The resource, and how many bytes each batch carries for it.
-fn build_resource(service_name: String, attributes: Vec<(Cow<'static, str>, Value)>) -> (Resource, usize) {
-    // The envelope around the attributes: lengths, the scope, the schema, the gRPC frame.
-    const ENVELOPE_BYTES: usize = 256;
-    let mut list = vec![KeyValue::new("service.name", service_name)];
-    list.extend(attributes.into_iter().map(|(key, value)| KeyValue::new(key, value)));
-    let bytes = list.iter().map(size::attribute_bytes).sum::<usize>() + ENVELOPE_BYTES;
-    (Resource::builder_empty().with_schema_url(list, SCHEMA_URL).build(), bytes)
 }

@@ -12,7 +12,7 @@ use std::{
 
 use tokio::sync::Notify;
 
-use super::{Limits, LiveVerdict, spans::Trace};
+use super::{Limits, LiveVerdict, spans::Trace, waits::Chosen};
 use crate::phase::{Phase, Request};
 
 /// What became of the spans that were offered. `offered == pending + sent + spilled + dropped`, always.
@@ -44,6 +44,7 @@ impl Books {
 /// A request in the queue.
 struct Waiting {
     request: Arc<Request>,
+    waits: Chosen,
     verdict: LiveVerdict,
     wall_offset_ns: i64,
     bytes: usize,
@@ -99,6 +100,13 @@ pub(super) struct Queue {
     limits: Limits,
 }
 
+impl Waiting {
+    /// Of phases and waits.
+    fn spans(&self) -> usize {
+        self.request.phases.len() + self.waits.spans.len()
+    }
+}
+
 impl Queue {
     /// Empty.
     pub(super) fn new(limits: Limits) -> Self {
@@ -110,14 +118,22 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a request, or counts it as dropped. A request larger than the whole queue is taken if the queue is empty.
-    pub(super) fn offer(&self, request: Arc<Request>, verdict: LiveVerdict, wall_offset_ns: i64) {
-        let spans = request.phases.len();
-        if spans == 0 {
+    /// Takes a request with its waits, or counts it as dropped. A request larger than the whole queue is taken if the
+    /// queue is empty.
+    pub(super) fn offer(
+        &self,
+        request: Arc<Request>,
+        waits: Chosen,
+        verdict: LiveVerdict,
+        wall_offset_ns: i64,
+    ) {
+        if request.phases.is_empty() {
             return;
         }
-        let bytes = memory_bytes(&request);
+        let bytes = memory_bytes(&request) + waits.memory_bytes();
         let has_ids = has_ids(&request);
+        let waiting = Waiting { request, waits, verdict, wall_offset_ns, bytes, since: Instant::now() };
+        let spans = waiting.spans();
         let mut state = self.lock();
         state.books.offered += spans as u64;
         let refusal = match &*state {
@@ -133,7 +149,7 @@ impl Queue {
         } else {
             state.spans += spans;
             state.bytes += bytes;
-            state.queue.push_back(Waiting { request, verdict, wall_offset_ns, bytes, since: Instant::now() });
+            state.queue.push_back(waiting);
         }
         let wake = refusal.is_some() || self.wants(&state) != before;
         drop(state);
@@ -145,11 +161,12 @@ impl Queue {
     /// The oldest request, on its way to spans.
     pub(super) fn pop(&self) -> Option<Trace> {
         let mut state = self.lock();
-        let Waiting { request, verdict, wall_offset_ns, bytes, since: _ } = state.queue.pop_front()?;
-        state.spans -= request.phases.len();
-        state.bytes -= bytes;
+        let waiting = state.queue.pop_front()?;
+        state.spans -= waiting.spans();
+        state.bytes -= waiting.bytes;
         drop(state);
-        Some(Trace::new(request, verdict, wall_offset_ns))
+        let Waiting { request, waits, verdict, wall_offset_ns, bytes: _, since: _ } = waiting;
+        Some(Trace::new(request, waits, verdict, wall_offset_ns))
     }
 
     /// When to send: at a full batch, when the oldest has lingered, and always once the end has come.

@@ -1,9 +1,9 @@
 //! How many bytes a span takes on the wire, without encoding it: what batches are measured by.
 //!
 //! It follows the OTLP protobuf definition (opentelemetry-proto `trace.proto`, `common.proto`) for what our spans
-//! hold, and is tested against the real encoder. It counts no events and no links, which our spans do not have.
+//! hold, and is tested against the real encoder. It counts no links, which our spans do not have.
 
-use opentelemetry::{Array, KeyValue, Value};
+use opentelemetry::{Array, KeyValue, Value, trace::Event};
 use opentelemetry_sdk::trace::SpanData;
 
 /// Trace id 18, span id 10, parent 10, two fixed64 times 18, flags 6, kind 2, empty status 2.
@@ -12,10 +12,21 @@ const FIXED_BYTES: usize = 66;
 /// Of one span, as it lies in the list of its scope.
 pub(super) fn span_bytes(span: &SpanData) -> usize {
     let attributes: usize = span.attributes.iter().map(attribute_bytes).sum();
-    field_bytes(FIXED_BYTES + field_bytes(span.name.len()) + attributes)
+    let events: usize = span.events.iter().map(event_bytes).sum();
+    let dropped = match span.events.dropped_count {
+        0 => 0,
+        count => 1 + varint_bytes(u64::from(count)),
+    };
+    field_bytes(FIXED_BYTES + field_bytes(span.name.len()) + attributes + events + dropped)
 }
 
-/// Of one attribute, of a span or of a resource.
+/// A fixed64 time, the name, attributes.
+fn event_bytes(event: &Event) -> usize {
+    let attributes: usize = event.attributes.iter().map(attribute_bytes).sum();
+    field_bytes(9 + field_bytes(event.name.len()) + attributes)
+}
+
+/// Of one attribute, of a span, of an event or of a resource.
 pub(super) fn attribute_bytes(attribute: &KeyValue) -> usize {
     field_bytes(field_bytes(attribute.key.as_str().len()) + field_bytes(value_bytes(&attribute.value)))
 }

@@ -1,22 +1,28 @@
 //! Turns a request into the spans of one trace: names, kinds, ids, attributes. Pure.
 //!
-//! The times come from [`timeline`](super::timeline); the exact duration is the attribute `guestscope.duration_ns`,
+//! Those of its waits come from [`wait_spans`](super::wait_spans). The times come from [`timeline`](super::timeline); the exact duration is the attribute `guestscope.duration_ns`,
 //! and it is what the accounts add up to. What is zero is left out. Nothing here samples, shortens or drops.
 
 use std::{
     borrow::Cow,
-    sync::{Arc, LazyLock},
+    sync::Arc,
     time::{Duration, SystemTime},
 };
 
 use guestscope_ebpf::ACCOUNTS;
 use opentelemetry::{
-    Array, InstrumentationScope, KeyValue, SpanId, StringValue, TraceFlags, TraceId, Value,
+    Array, KeyValue, SpanId, StringValue, TraceFlags, TraceId, Value,
     trace::{SpanContext, SpanKind, Status, TraceState},
 };
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 
-use super::{LiveVerdict, breakdown, timeline};
+use super::{
+    LiveVerdict, breakdown,
+    service::Service,
+    timeline::{self, Interval},
+    wait_spans,
+    waits::{self, Chosen},
+};
 use crate::phase::{COUNT_NAMES, Ending, HelperWait, KEPT, Phase, PhaseKind, Request};
 
 /// Attribute by account, in the order of [`guestscope_ebpf::Account::ALL`].
@@ -80,41 +86,42 @@ pub(super) const COUNT_KEYS: [&str; COUNT_NAMES.len()] = [
 /// Jaeger shows an attribute of this name as the span's warnings (jaeger, `internal/jptrace/attributes.go`).
 const WARNINGS_KEY: &str = "@jaeger@warnings";
 
-/// Who says so.
-static SCOPE: LazyLock<InstrumentationScope> = LazyLock::new(|| {
-    InstrumentationScope::builder("guestscope").with_version(env!("CARGO_PKG_VERSION")).build()
-});
-
 /// A request on its way to spans: they are built a few at a time, so that a request of a hundred thousand phases
 /// never stands in memory as a hundred thousand spans.
 #[derive(Debug)]
 pub(super) struct Trace {
     request: Arc<Request>,
+    waits: Chosen,
     verdict: LiveVerdict,
     wall_offset_ns: i64,
-    times: Vec<timeline::Interval>,
+    /// Of the phases, then of the waits.
+    times: Vec<Interval>,
     built: usize,
 }
 
 impl Trace {
     /// Arranges the times. `wall_offset_ns` turns CLOCK_MONOTONIC into the wall clock.
-    pub(super) fn new(request: Arc<Request>, verdict: LiveVerdict, wall_offset_ns: i64) -> Self {
-        let times = timeline::arrange(&request.phases);
-        Self { request, verdict, wall_offset_ns, times, built: 0 }
+    pub(super) fn new(
+        request: Arc<Request>,
+        waits: Chosen,
+        verdict: LiveVerdict,
+        wall_offset_ns: i64,
+    ) -> Self {
+        let placed = waits.spans.iter().map(|(position, wait)| {
+            let phase = &request.phases[*position];
+            (*position, waits::inside(wait, phase).unwrap_or_else(|| Interval::of(phase)))
+        });
+        let times = timeline::arrange(&request.phases, &placed.collect::<Vec<_>>());
+        Self { request, waits, verdict, wall_offset_ns, times, built: 0 }
     }
-}
 
-impl Iterator for Trace {
-    type Item = SpanData;
+    fn wait(&self, at: usize) -> Option<SpanData> {
+        let (position, wait) = self.waits.spans.get(at)?;
+        let times = self.times[self.request.phases.len() + at];
+        Some(wait_spans::span(wait, &self.request.phases[*position], times, self.wall_offset_ns))
+    }
 
-    /// The outermost span comes last: when it has been taken, so has all that lies in it.
-    fn next(&mut self) -> Option<SpanData> {
-        self.built += 1;
-        let position = match self.built.cmp(&self.request.phases.len()) {
-            std::cmp::Ordering::Less => self.built,
-            std::cmp::Ordering::Equal => 0,
-            std::cmp::Ordering::Greater => return None,
-        };
+    fn phase(&self, position: usize) -> SpanData {
         let phase = &self.request.phases[position];
         let mut attributes = attributes(phase);
         if position == 0 {
@@ -123,15 +130,36 @@ impl Iterator for Trace {
             attributes.extend(tail.clone().map(|tail| KeyValue::new("guestscope.tail", tail)));
         }
         let interval = self.times[position];
-        Some(SpanData {
+        let notes = self.waits.notes_of(position);
+        SpanData {
             start_time: wall(interval.start_ns, self.wall_offset_ns),
             end_time: wall(interval.end_ns, self.wall_offset_ns),
+            events: notes
+                .map(|notes| wait_spans::events(notes, interval, self.wall_offset_ns))
+                .unwrap_or_default(),
             ..span(phase, attributes)
-        })
+        }
+    }
+}
+
+impl Iterator for Trace {
+    type Item = SpanData;
+
+    /// The outermost span comes last: when it has been taken, so has all that lies in it.
+    fn next(&mut self) -> Option<SpanData> {
+        let (at, waits, phases) = (self.built, self.waits.spans.len(), self.request.phases.len());
+        self.built += 1;
+        match at.checked_sub(waits) {
+            None => self.wait(at),
+            Some(at) if at + 1 < phases => Some(self.phase(at + 1)),
+            Some(at) if at + 1 == phases => Some(self.phase(0)),
+            Some(_) => None,
+        }
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        let left = self.request.phases.len().saturating_sub(self.built);
+        let all = self.request.phases.len() + self.waits.spans.len();
+        let left = all.saturating_sub(self.built);
         (left, Some(left))
     }
 }
@@ -160,14 +188,14 @@ fn span(phase: &Phase, attributes: Vec<KeyValue>) -> SpanData {
         events: SpanEvents::default(),
         links: SpanLinks::default(),
         status: Status::Unset,
-        instrumentation_scope: SCOPE.clone(),
+        instrumentation_scope: Service::Program.scope(),
     }
 }
 
 fn attributes(phase: &Phase) -> Vec<KeyValue> {
     let mut attributes = Vec::with_capacity(16);
     let mut number = |key: &'static str, value: u64| {
-        attributes.push(KeyValue::new(key, i64::try_from(value).unwrap_or(i64::MAX)));
+        attributes.push(integer(key, value));
     };
     number("guestscope.duration_ns", phase.duration_ns);
     number("thread.id", u64::from(phase.thread.tid));
@@ -214,7 +242,12 @@ fn warnings(phase: &Phase) -> Option<Value> {
     (!warnings.is_empty()).then_some(Value::Array(Array::String(warnings)))
 }
 
+/// An attribute that is a number.
+pub(super) fn integer(key: &'static str, value: u64) -> KeyValue {
+    KeyValue::new(key, i64::try_from(value).unwrap_or(i64::MAX))
+}
+
 /// A clock set before 1970 yields 1970, not a time that no receiver can read.
-fn wall(monotonic_ns: u64, wall_offset_ns: i64) -> SystemTime {
+pub(super) fn wall(monotonic_ns: u64, wall_offset_ns: i64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_nanos(monotonic_ns.saturating_add_signed(wall_offset_ns))
 }

@@ -3,8 +3,8 @@
 //! Jaeger counts in microseconds and takes the next child only if it ends strictly before the one after it begins
 //! (jaeger-ui, `findLastFinishingChildSpan`): of siblings that abut in one microsecond the earlier one vanishes from
 //! the path. So siblings get 1 us between them and children lie 1 us inside their parents. Phases whose edges are
-//! 1 us apart anyway, which is every phase that a uprobe marks, are not moved at all. This module never changes a
-//! duration that people read: the exact one is an attribute of the span.
+//! 1 us apart anyway, which is every phase that a uprobe marks, are not moved at all. Waits are children of their phase
+//! like any other. This module never changes a duration that people read: the exact one is an attribute of the span.
 
 use std::collections::HashMap;
 
@@ -25,23 +25,30 @@ pub(super) struct Interval {
 }
 
 impl Interval {
-    fn of(phase: &Phase) -> Self {
+    /// Of a phase as it was.
+    pub(super) fn of(phase: &Phase) -> Self {
         Self { start_ns: phase.start_ns, end_ns: phase.start_ns.saturating_add(phase.duration_ns) }
     }
 }
 
-/// The times of a request's phases as they are sent, in the order of `phases`.
+/// The times of a request's phases as they are sent, in the order of `phases`, and behind them those of its waits, each
+/// given by the position of its phase and what of it lies in that phase.
 ///
 /// The outermost one reaches back to the begin of its queue. A phase whose parent is not before it in the list, which
 /// pairing never yields, is put under the outermost one.
-pub(super) fn arrange(phases: &[Phase]) -> Vec<Interval> {
-    let mut times: Vec<Interval> = phases.iter().map(Interval::of).collect();
+pub(super) fn arrange(phases: &[Phase], waits: &[(usize, Interval)]) -> Vec<Interval> {
+    let exact = phases.iter().map(Interval::of).chain(waits.iter().map(|(_, wait)| *wait));
+    let mut times: Vec<Interval> = exact.collect();
     let queued =
         phases.iter().filter(|phase| phase.kind == PhaseKind::Queue).map(|phase| phase.start_ns).min();
     if let (Some(root), Some(queued)) = (times.first_mut(), queued) {
         root.start_ns = root.start_ns.min(queued);
     }
-    for (parent, mut children) in by_parent(phases).into_iter().enumerate() {
+    let mut families = by_parent(phases);
+    for (behind, (phase, _)) in waits.iter().enumerate() {
+        families[*phase].push(phases.len() + behind);
+    }
+    for (parent, mut children) in families.into_iter().enumerate() {
         children.sort_by_key(|&child| times[child].start_ns);
         let exact: Vec<Interval> = children.iter().map(|&child| times[child]).collect();
         for (child, placed) in children.into_iter().zip(place(times[parent], &exact)) {

@@ -17,14 +17,16 @@ use opentelemetry_otlp::{
 };
 use opentelemetry_sdk::{
     Resource,
-    error::OTelSdkError,
+    error::{OTelSdkError, OTelSdkResult},
     trace::{SpanData, SpanExporter as _},
 };
+use tokio::sync::Mutex;
 
 use super::{
     ExportError, Protocol,
     http::{Answer, LastAnswer, NotingClient},
     rejections::{Rejection, Rejections},
+    service::{PerService, Service},
     settings::Settings,
     tls,
 };
@@ -49,9 +51,11 @@ pub(super) enum Delivery {
     Refused(String),
 }
 
-/// A way to a collector for the spans of one service.
+/// A way to a collector for the spans of the program and of the kernel: over one connection, one service at a time.
 pub(super) struct Transport {
-    exporter: SpanExporter,
+    /// With the service whose resource it sends at present.
+    exporter: Mutex<(SpanExporter, Service)>,
+    resources: PerService<Resource>,
     settings: Settings,
     last: LastAnswer,
     rejections: Rejections,
@@ -61,7 +65,7 @@ impl Transport {
     /// Must be called inside the event loop that will send. Connects at the first attempt, not now.
     pub(super) fn new(
         settings: Settings,
-        resource: &Resource,
+        resources: PerService<Resource>,
         rejections: Rejections,
     ) -> Result<Self, ExportError> {
         let last = LastAnswer::default();
@@ -70,17 +74,18 @@ impl Transport {
             Protocol::HttpProtobuf => http(&settings, &last)?,
         };
         let mut exporter = built.map_err(|error| ExportError::Build(settings.scrub(&error.to_string())))?;
-        exporter.set_resource(resource);
-        Ok(Self { exporter, settings, last, rejections })
+        exporter.set_resource(resources.get(Service::Program));
+        let exporter = Mutex::new((exporter, Service::Program));
+        Ok(Self { exporter, resources, settings, last, rejections })
     }
 
-    /// Sends a batch once.
+    /// Sends a batch once. Its spans are all of one service.
     pub(super) async fn send(&self, spans: Vec<SpanData>) -> Delivery {
         self.rejections.take();
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = None;
         // The library's own timeout begins when the connection stands; a host that drops packets needs this one.
         let limit = self.settings.timeout + Duration::from_secs(1);
-        let Ok(outcome) = tokio::time::timeout(limit, self.exporter.export(spans)).await else {
+        let Ok(outcome) = tokio::time::timeout(limit, self.export(spans)).await else {
             let why = format!("no answer within {} ms", self.settings.timeout.as_millis());
             return Delivery::Later { after: None, suspect: false, why };
         };
@@ -93,6 +98,17 @@ impl Transport {
             }
             (Err(error), None) => by_grpc_code(&self.settings.scrub(&words(error))),
         }
+    }
+
+    async fn export(&self, spans: Vec<SpanData>) -> OTelSdkResult {
+        let service = spans.first().map_or(Service::Program, Service::of);
+        let mut exporter = self.exporter.lock().await;
+        let (exporter, current) = &mut *exporter;
+        if *current != service {
+            exporter.set_resource(self.resources.get(service));
+            *current = service;
+        }
+        exporter.export(spans).await
     }
 
     fn scrubbed(&self, rejection: &Rejection) -> Rejection {

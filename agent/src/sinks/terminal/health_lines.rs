@@ -44,6 +44,7 @@ pub(super) fn losses(health: &Health) -> Vec<Loss> {
         spans_spilled,
         spans_dropped,
         spans_rejected,
+        waits_left_out,
         last_error: _,
     } = export;
     let spilled = "kept in the run folder: the collector was away";
@@ -52,6 +53,7 @@ pub(super) fn losses(health: &Health) -> Vec<Loss> {
         loss("spans_spilled", *spans_spilled, ["span", "spans"], spilled),
         loss("spans_dropped", *spans_dropped, ["span", "spans"], dropped),
         loss("spans_rejected", *spans_rejected, ["span", "spans"], "refused by the collector"),
+        loss("waits_left_out", *waits_left_out, ["wait", "waits"], "not in the traces: too many at once"),
         loss("rows_lost", *rows_lost, ["row", "rows"], "not written to the run folder"),
     ]);
     losses

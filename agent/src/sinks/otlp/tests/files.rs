@@ -7,9 +7,10 @@ use tempfile::tempdir;
 
 use super::{OFFSET_NS, request};
 use crate::sinks::otlp::{
-    LiveVerdict, build_resource, json,
+    LiveVerdict, json, service,
     spans::Trace,
     spill::{Spill, SpillError},
+    waits::Chosen,
 };
 
 const NAME: &str = "spill.otlp.jsonl";
@@ -25,14 +26,14 @@ fn front(spill: &mut Spill) -> Option<String> {
 
 #[test]
 fn spans_come_back_as_they_went() {
-    let (resource, _) = build_resource("infer".to_owned(), Vec::new());
+    let (resources, _) = service::resources("infer", Vec::new());
     let mut first = request(1, 3).as_ref().clone();
     first.phases[0].edges_lost = 4;
     first.phases[0].trace.parent_span_id = Some([9; 8]);
     first.phases[0].trace.parent_is_remote = true;
     let verdict = LiveVerdict { cause: Some("runq".into()), tail: None };
-    let spans: Vec<SpanData> = Trace::new(first.into(), verdict, OFFSET_NS).collect();
-    let line = json::write(spans.clone(), &(&resource).into()).expect("it can be written");
+    let spans: Vec<SpanData> = Trace::new(first.into(), Chosen::default(), verdict, OFFSET_NS).collect();
+    let line = json::write(spans.clone(), &(&resources.program).into()).expect("it can be written");
     assert_eq!(line.iter().position(|&byte| byte == b'\n'), Some(line.len() - 1), "one line");
     let back = json::read(&line).expect("it can be read");
     assert_eq!(back, spans);

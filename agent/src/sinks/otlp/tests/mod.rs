@@ -4,6 +4,7 @@
 mod collector;
 mod delivery;
 mod files;
+mod kernel;
 mod proxy;
 mod queue;
 mod settings;
@@ -11,6 +12,8 @@ mod spans;
 mod timeline;
 mod tls;
 mod trouble;
+mod wait_spans;
+mod waits;
 
 use std::{
     borrow::Cow,
@@ -18,8 +21,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use guestscope_ebpf::Account;
+
 use crate::{
-    phase::{Accounts, Counts, Ending, Phase, PhaseKind, Request, ThreadId, TraceIds},
+    phase::{Accounts, Counts, Ending, Phase, PhaseKind, Request, ThreadId, TraceIds, Wait},
     sinks::otlp::{Config, Exporter, Limits, LiveVerdict, WallClock},
 };
 
@@ -52,6 +57,28 @@ fn phase(number: u64, id: u64, parent: Option<u64>, name: &str) -> Phase {
         },
         ending: Ending::Ended,
         edges_lost: 0,
+    }
+}
+
+/// A wait in a phase, so long after its begin: for a lock at first, for a CPU in its last tenth.
+fn wait(phase: &Phase, after_ns: u64, duration_ns: u64) -> Wait {
+    Wait {
+        phase: Some(phase.id),
+        root: Some(phase.root),
+        thread: phase.thread,
+        start_ns: phase.start_ns + after_ns,
+        duration_ns,
+        account: Account::Lock,
+        blocked_ns: duration_ns - duration_ns / 10,
+        throttled_ns: 0,
+        syscall: Some(202),
+        left_cpu: 0,
+        cpu: 3,
+        waker_tid: Some(4712),
+        replaced_by_tid: 0,
+        ran_before_tid: 99,
+        ran_before_tgid: 98,
+        ran_before_comm: "stress-ng-cpu".into(),
     }
 }
 

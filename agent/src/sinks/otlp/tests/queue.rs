@@ -15,6 +15,7 @@ use crate::{
         Limits, LiveVerdict,
         backoff::Backoff,
         queue::{Due, Queue},
+        waits::Chosen,
     },
 };
 
@@ -26,7 +27,7 @@ fn queue(queue_spans: usize, queue_bytes: usize) -> Queue {
 /// Offers requests of so many spans each; how many spans were dropped.
 fn dropped(queue: &Queue, requests: &[u64]) -> u64 {
     for &phases in requests {
-        queue.offer(request(1, phases), LiveVerdict::default(), 0);
+        queue.offer(request(1, phases), Chosen::default(), LiveVerdict::default(), 0);
     }
     queue.read().0.dropped
 }
@@ -91,7 +92,7 @@ fn what_is_pending_at_the_end_is_dropped_and_stays_so() {
 fn a_request_without_phases_is_nothing() {
     let queue = queue(10, usize::MAX);
     let empty = Request { phases: Vec::new() };
-    queue.offer(Arc::new(empty), LiveVerdict::default(), 0);
+    queue.offer(Arc::new(empty), Chosen::default(), LiveVerdict::default(), 0);
     assert_eq!(queue.due(), Due::Never);
 }
 

@@ -17,14 +17,15 @@ use super::{OFFSET_NS, phase, request};
 use crate::{
     phase::{Accounts, COUNT_NAMES, Counts, Ending, HelperWait, Helpers, Phase, PhaseKind, Request},
     sinks::otlp::{
-        LiveVerdict, breakdown, build_resource,
+        LiveVerdict, breakdown, service,
         size::span_bytes,
         spans::{COUNT_KEYS, TIME_KEYS, Trace, is_root},
+        waits::Chosen,
     },
 };
 
 fn spans(request: Request, verdict: LiveVerdict) -> Vec<SpanData> {
-    Trace::new(Arc::new(request), verdict, OFFSET_NS).collect()
+    Trace::new(Arc::new(request), Chosen::default(), verdict, OFFSET_NS).collect()
 }
 
 /// A request that shows everything that a span can say.
@@ -70,9 +71,9 @@ fn rich() -> Request {
 #[test]
 fn a_request_as_json() {
     let verdict = LiveVerdict { cause: Some(Cow::from("throttled")), tail: Some(Cow::from("p99")) };
-    let (resource, _) =
-        build_resource("infer".to_owned(), vec![(Cow::from("guestscope.platform"), "VM".into())]);
-    let mut resource_spans = group_spans_by_resource_and_scope(spans(rich(), verdict), &(&resource).into());
+    let (resources, _) = service::resources("infer", vec![(Cow::from("guestscope.platform"), "VM".into())]);
+    let mut resource_spans =
+        group_spans_by_resource_and_scope(spans(rich(), verdict), &(&resources.program).into());
     // The resource is a set: its order is none.
     for resource in resource_spans.iter_mut().filter_map(|of| of.resource.as_mut()) {
         resource.attributes.sort_by(|one, other| one.key.cmp(&other.key));
@@ -134,7 +135,8 @@ fn a_breakdown_reads_well() {
 
 #[test]
 fn a_wall_clock_before_1970_stays_readable() {
-    let spans: Vec<SpanData> = Trace::new(request(1, 2), LiveVerdict::default(), i64::MIN).collect();
+    let spans: Vec<SpanData> =
+        Trace::new(request(1, 2), Chosen::default(), LiveVerdict::default(), i64::MIN).collect();
     assert!(spans.iter().all(|span| span.start_time == std::time::SystemTime::UNIX_EPOCH));
 }
 

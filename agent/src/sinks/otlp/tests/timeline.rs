@@ -90,14 +90,14 @@ proptest! {
     fn edges_apart_are_not_moved(tree in tree(GAP_NS..20_000)) {
         let phases = phases_of(&tree);
         let expected: Vec<Interval> = phases.iter().map(exact).collect();
-        prop_assert_eq!(arrange(&phases), expected);
+        prop_assert_eq!(arrange(&phases, &[]), expected);
     }
 
     /// Whatever the edges, even all at one nanosecond.
     #[test]
     fn children_stay_inside_in_order_and_near(tree in tree(0..3_000)) {
         let phases = phases_of(&tree);
-        let times = arrange(&phases);
+        let times = arrange(&phases, &[]);
         assert_contained(&phases, &times);
         assert_near(&phases, &times);
         for (earlier, later) in successive(&phases) {
@@ -111,7 +111,7 @@ proptest! {
     fn abutting_siblings_are_set_apart(lengths in prop::collection::vec(4_000_u64..50_000, 1..20)) {
         let children = lengths.iter().map(|&lead_ns| (Tree { lead_ns, children: Vec::new() }, 0)).collect();
         let phases = phases_of(&Tree { lead_ns: 0, children });
-        let times = arrange(&phases);
+        let times = arrange(&phases, &[]);
         assert_contained(&phases, &times);
         assert_near(&phases, &times);
         for (earlier, later) in successive(&phases) {
@@ -135,7 +135,7 @@ fn the_outermost_reaches_back_to_its_queue() {
         ..phase(1, 2, Some(1), "queue")
     };
     let work = Phase { start_ns: 9_000_000, duration_ns: 4_000_000, ..phase(1, 3, Some(1), "inference") };
-    let times = arrange(&[root, queue, work]);
+    let times = arrange(&[root, queue, work], &[]);
     let expected = [(2_000_000, 13_000_000), (2_001_000, 8_999_000), (9_000_000, 12_999_000)];
     assert_eq!(times, expected.map(|(start_ns, end_ns)| Interval { start_ns, end_ns }));
 }
@@ -147,7 +147,7 @@ fn overlapping_siblings_are_left_alone() {
     let second = Phase { start_ns: 20_000, duration_ns: 10_000, ..phase(1, 3, Some(1), "async") };
     // It begins when the first one ends, not the second one.
     let third = Phase { start_ns: 60_000, duration_ns: 10_000, ..phase(1, 4, Some(1), "async") };
-    let times = arrange(&[root, first, second, third]);
+    let times = arrange(&[root, first, second, third], &[]);
     let expected = [(0, 100_000), (10_000, 59_000), (20_000, 30_000), (60_000, 70_000)];
     assert_eq!(times, expected.map(|(start_ns, end_ns)| Interval { start_ns, end_ns }));
 }

@@ -1,7 +1,7 @@
 //! The export thread: takes from the queue, sends, retries, spills, and never loses a span without booking it.
 //!
 //! At any time a span is in one place: the queue, the request that is being turned into spans, the batches in hand, or
-//! a file. Short outages are waited out with the batch in hand; only when the queue is half full does its older part
+//! a file. The spans of a batch are of one service. Short outages are waited out with the batch in hand; only when the queue is half full does its older part
 //! go to the spill file, so that a collector that restarts costs the observed machine no disk writes. Live spans and
 //! those from the file take turns, the latter in order and at a bounded rate.
 
@@ -23,6 +23,7 @@ use super::{
     backoff::Backoff,
     keep::{Keep, Kept},
     queue::{Due, Queue},
+    service::{PerService, Service},
     size::span_bytes,
     spans::Trace,
     transport::Transport,
@@ -71,6 +72,8 @@ pub(super) struct Worker {
     batch_spans: usize,
     hand: VecDeque<Batch>,
     open: Option<Trace>,
+    /// Filled and not in hand yet.
+    ready: VecDeque<Batch>,
     /// A span that did not fit into the batch before.
     left_over: Option<SpanData>,
     keep: Keep,
@@ -99,6 +102,7 @@ impl Worker {
             limits,
             hand: VecDeque::new(),
             open: None,
+            ready: VecDeque::new(),
             left_over: None,
             keep,
             unkept: None,
@@ -222,24 +226,38 @@ impl Worker {
     }
 
     fn due_in_queue(&mut self) -> Option<Batch> {
-        let started = self.left_over.is_some() || self.open.as_ref().is_some_and(|trace| trace.len() > 0);
+        let open = self.open.as_ref().is_some_and(|trace| trace.len() > 0);
+        let started = open || self.left_over.is_some() || !self.ready.is_empty();
         (started || self.queue.due() == Due::Now).then(|| self.fill(self.batch_spans)).flatten()
     }
 
     /// The oldest spans that make a batch, or none.
     fn fill(&mut self, most: usize) -> Option<Batch> {
-        let mut spans = Vec::new();
-        let mut bytes = 0;
-        while spans.len() < most {
+        if self.ready.is_empty() {
+            let PerService { program, kernel } = self.collect(most);
+            let filled = [kernel, program].into_iter().filter(|spans| !spans.is_empty());
+            // The waits of a trace leave before its phases: when its outermost span has been taken, so has all of it.
+            self.ready = filled.map(|spans| Batch { spans, attempts: 0, origin: Origin::Queue }).collect();
+        }
+        self.ready.pop_front()
+    }
+
+    /// So many of the oldest spans, and as many bytes of each service as a batch may have.
+    fn collect(&mut self, most: usize) -> PerService<Vec<SpanData>> {
+        let mut spans = PerService::<Vec<SpanData>>::default();
+        let mut bytes = PerService::<usize>::default();
+        for _ in 0..most {
             let Some(span) = self.next_span() else { break };
-            bytes += span_bytes(&span);
-            if bytes > self.batch_bytes && !spans.is_empty() {
+            let service = Service::of(&span);
+            let (spans, bytes) = (spans.get_mut(service), bytes.get_mut(service));
+            *bytes += span_bytes(&span);
+            if *bytes > self.batch_bytes && !spans.is_empty() {
                 self.left_over = Some(span);
                 break;
             }
             spans.push(span);
         }
-        (!spans.is_empty()).then_some(Batch { spans, attempts: 0, origin: Origin::Queue })
+        spans
     }
 
     fn next_span(&mut self) -> Option<SpanData> {

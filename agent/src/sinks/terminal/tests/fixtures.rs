@@ -112,6 +112,7 @@ pub(super) fn lossy() -> Health {
             spans_spilled: 14,
             spans_dropped: 15,
             spans_rejected: 16,
+            waits_left_out: 18,
             last_error: Some("connection refused".to_owned()),
             ..healthy().export
         },

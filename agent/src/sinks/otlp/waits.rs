@@ -1,0 +1,189 @@
+//! Which waits a trace shows: kept until their request comes, chosen when the lengths of its phases are known. Pure.
+//!
+//! A wait comes before the edge that ends its phase, so before its request. As spans go the longest ones that matter, as
+//! events of the phase's span some of the rest; how many there were besides is counted. Of a phase only so many are
+//! kept as can be shown, of all phases so many as some 1 MiB holds. Nothing here knows times of the wall clock.
+
+use std::{cmp::Reverse, collections::HashMap};
+
+use guestscope_ebpf::Account;
+
+use super::timeline::Interval;
+use crate::phase::{Phase, Request, Wait};
+
+/// Waits of one phase that are spans.
+pub(super) const SPANS: usize = 8;
+/// Waits of one phase that are events of its span.
+pub(super) const EVENTS: usize = 32;
+/// What is shorter is no span, whatever `--wait-threshold` lets through: ns.
+pub(super) const LEAST_NS: u64 = 100_000;
+/// Waits that are kept: of some 200 bytes, with the name of who ran before.
+pub(super) const MOST: usize = 4096;
+
+/// The waits of phases that have not ended.
+#[derive(Debug, Default)]
+pub(super) struct Keeper {
+    /// By the `id` of the phase.
+    phases: HashMap<u64, Longest>,
+    kept: usize,
+    /// For which there was no room.
+    pub(super) no_room: u64,
+}
+
+/// The longest waits of a phase.
+#[derive(Debug, Default)]
+struct Longest {
+    waits: Vec<Wait>,
+    left_out: u64,
+}
+
+/// What the trace of a request shows of its waits.
+#[derive(Debug, Default)]
+pub(super) struct Chosen {
+    /// As spans, with the position of their phase in the request: in the order of the phases, then of their begins.
+    pub(super) spans: Vec<(usize, Wait)>,
+    /// In the order of the phases, of those that have any.
+    pub(super) notes: Vec<Notes>,
+}
+
+/// What the span of a phase says of the waits that are no spans.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Notes {
+    /// The phase, by its position in the request.
+    pub(super) position: usize,
+    /// In the order of their begins.
+    pub(super) events: Vec<Note>,
+    /// Those that are neither spans nor events.
+    pub(super) left_out: u64,
+}
+
+/// A wait as an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Note {
+    /// What most of it was.
+    pub(super) account: Account,
+    /// CLOCK_MONOTONIC, ns.
+    pub(super) start_ns: u64,
+    /// ns.
+    pub(super) duration_ns: u64,
+}
+
+/// The longest last; among equals the first one. No two waits are alike, so the order in which they come is none.
+fn rank(wait: &Wait) -> (u64, Reverse<u64>, u32) {
+    (wait.duration_ns, Reverse(wait.start_ns), wait.thread.tid)
+}
+
+impl Keeper {
+    /// Keeps a wait if it lies in a phase and is among the longest there.
+    pub(super) fn add(&mut self, wait: Wait) {
+        let Some(phase) = wait.phase else { return };
+        if self.kept >= MOST {
+            self.make_room();
+        }
+        let Longest { waits, left_out } = self.phases.entry(phase).or_default();
+        if waits.len() < SPANS + EVENTS {
+            waits.push(wait);
+            self.kept += 1;
+            return;
+        }
+        *left_out += 1;
+        if let Some(shortest) = waits.iter_mut().min_by_key(|wait| rank(wait))
+            && rank(shortest) < rank(&wait)
+        {
+            *shortest = wait;
+        }
+    }
+
+    /// Leaves the shorter half out, whosoever they are.
+    fn make_room(&mut self) {
+        let mut lengths: Vec<u64> =
+            self.phases.values().flat_map(|longest| &longest.waits).map(|wait| wait.duration_ns).collect();
+        let middle = lengths.len() / 2;
+        let median = lengths.select_nth_unstable(middle).1;
+        let mut left_out = 0;
+        for longest in self.phases.values_mut() {
+            let before = longest.waits.len();
+            longest.waits.retain(|wait| wait.duration_ns > *median);
+            longest.left_out += (before - longest.waits.len()) as u64;
+            left_out += before - longest.waits.len();
+        }
+        // Phases of which nothing is left are forgotten, or they would need a bound of their own.
+        self.phases.retain(|_, longest| !longest.waits.is_empty());
+        self.kept -= left_out;
+        self.no_room += left_out as u64;
+    }
+
+    /// Gives all waits up: requests were lost, so theirs would stay for ever.
+    pub(super) fn forget(&mut self) {
+        self.no_room += self.kept as u64;
+        self.kept = 0;
+        self.phases.clear();
+    }
+
+    /// Takes out the waits of a request.
+    pub(super) fn take(&mut self, request: &Request) -> Chosen {
+        let mut chosen = Chosen::default();
+        if self.phases.is_empty() {
+            return chosen;
+        }
+        for (position, phase) in request.phases.iter().enumerate() {
+            if let Some(longest) = self.phases.remove(&phase.id) {
+                self.kept -= longest.waits.len();
+                chosen.choose(position, phase, longest);
+            }
+        }
+        chosen
+    }
+}
+
+impl Chosen {
+    /// What it holds in memory.
+    pub(super) fn memory_bytes(&self) -> usize {
+        let spans =
+            self.spans.iter().map(|(_, wait)| size_of::<(usize, Wait)>() + wait.ran_before_comm.len());
+        let notes = self.notes.iter().map(|notes| size_of::<Notes>() + size_of_val(&notes.events[..]));
+        spans.chain(notes).sum()
+    }
+
+    /// Of the phase at this position, if there is anything to say.
+    pub(super) fn notes_of(&self, position: usize) -> Option<&Notes> {
+        let found = self.notes.binary_search_by_key(&position, |notes| notes.position);
+        found.ok().map(|at| &self.notes[at])
+    }
+
+    fn choose(&mut self, position: usize, phase: &Phase, longest: Longest) {
+        let Longest { mut waits, mut left_out } = longest;
+        let given = waits.len();
+        waits.retain(|wait| inside(wait, phase).is_some());
+        waits.sort_by_key(|wait| Reverse(rank(wait)));
+        let least_ns = LEAST_NS.max(phase.duration_ns.div_ceil(100));
+        let matter = waits.iter().take(SPANS).take_while(|wait| wait.duration_ns >= least_ns).count();
+        let mut rest = waits.split_off(matter);
+        rest.truncate(EVENTS);
+        let mut events: Vec<Note> = rest.iter().map(Note::of).collect();
+        events.sort_by_key(|event| event.start_ns);
+        waits.sort_by_key(|wait| wait.start_ns);
+        // The begin tells the spans of a phase's waits apart. Two that share it are no kernel's work.
+        waits.dedup_by_key(|wait| wait.start_ns);
+        left_out += (given - waits.len() - events.len()) as u64;
+        if !events.is_empty() || left_out > 0 {
+            self.notes.push(Notes { position, events, left_out });
+        }
+        self.spans.extend(waits.into_iter().map(|wait| (position, wait)));
+    }
+}
+
+impl Note {
+    fn of(wait: &Wait) -> Self {
+        Self { account: wait.mainly().0, start_ns: wait.start_ns, duration_ns: wait.duration_ns }
+    }
+}
+
+/// What of a wait lies inside its phase. All of it, but for phases that another thread ended, or whose end was stamped
+/// before the wait and handed over after it: what sticks out is cut off, and a wait that lies outside is not shown.
+pub(super) fn inside(wait: &Wait, phase: &Phase) -> Option<Interval> {
+    let whole = Interval::of(phase);
+    let start_ns = wait.start_ns.max(whole.start_ns);
+    let end_ns = wait.end_ns().min(whole.end_ns);
+    (start_ns < end_ns).then_some(Interval { start_ns, end_ns })
+}
