@@ -12,6 +12,9 @@ use crate::{
     running::Done,
 };
 
+/// Waits are spans as well, and how many there are is the machine's doing: these tests count.
+const NO_WAITS: [&str; 2] = ["--wait-threshold", "off"];
+
 /// A port on which nobody listens.
 fn nobody() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
@@ -38,7 +41,7 @@ fn sent(done: &Done) -> usize {
 fn absent() {
     let Some(ground) = Ground::new("collector::absent") else { return };
     let endpoint = nobody();
-    let done = ground.run().words(&["--otlp", &endpoint]).program(crate::ground::subject());
+    let done = ground.run().words(&["--otlp", &endpoint]).words(&NO_WAITS).program(crate::ground::subject());
     let done = done.words(&["requests", "50", "100"]).finish().expect(0);
     let seen = done.seen();
     assert_eq!((sent(&done), done.losses()), (0, vec![("spans_spilled".to_owned(), 150)]));
@@ -62,7 +65,8 @@ fn absent() {
 fn named_by_the_environment() {
     let Some(ground) = Ground::new("collector::named_by_the_environment") else { return };
     let endpoint = nobody();
-    let start = ground.run_subject(&["requests", "2"]).environment("OTEL_EXPORTER_OTLP_ENDPOINT", &endpoint);
+    let start = ground.run().words(&NO_WAITS).program(crate::ground::subject()).words(&["requests", "2"]);
+    let start = start.environment("OTEL_EXPORTER_OTLP_ENDPOINT", &endpoint);
     let done = start.finish().expect(0);
     assert_eq!(done.summary()["export"]["endpoint"], endpoint);
     assert_eq!(done.losses(), [("spans_spilled".to_owned(), 6)]);
@@ -74,7 +78,7 @@ fn dies_half_way() {
     let (Some(ground), Some(jaeger)) = (Ground::new(test), Jaeger::new(test)) else { return };
     let mut proxy = Proxy::to(authority(&jaeger.grpc));
     let service = service("dies");
-    let start = ground.run().words(&["--name", &service, "--otlp", &proxy.url()]);
+    let start = ground.run().words(&["--name", &service, "--otlp", &proxy.url()]).words(&NO_WAITS);
     // 1,500 requests of 2 ms: 3 s or more, and a batch leaves every second.
     let run = start.program(crate::ground::subject()).words(&["requests", "1500", "100", "1900"]).spawn();
     eventually("the first batch arrives", || (proxy.bytes() > 20_000).then_some(()));
@@ -101,7 +105,7 @@ fn comes_late() {
     let (Some(ground), Some(jaeger)) = (Ground::new(test), Jaeger::new(test)) else { return };
     let endpoint = nobody();
     let service = service("late");
-    let start = ground.run().words(&["--name", &service, "--otlp", &endpoint]);
+    let start = ground.run().words(&["--name", &service, "--otlp", &endpoint]).words(&NO_WAITS);
     let run = start.program(crate::ground::subject()).words(&["requests", "1000", "100", "2900"]).spawn();
     eventually("a second of requests", || (ground.book().lines().count() > 400).then_some(()));
     let proxy = Proxy::at(authority(&endpoint), authority(&jaeger.grpc));

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use guestscope::{
-    phase::{Ending, Mark, Phase, PhaseKind, Request, Thread},
+    phase::{Ending, Mark, Phase, PhaseKind, Request, Thread, Wait},
     run::{Folder, Manifest},
 };
 
@@ -65,6 +65,13 @@ impl Seen {
                 .map(|row| row.expect("and are whole"))
                 .collect(),
         }
+    }
+
+    /// The long waits.
+    pub(crate) fn waits(&self) -> Vec<Wait> {
+        let folder = Folder::open(&self.path).expect("it is a run folder");
+        let rows = folder.waits().expect("waits can be read");
+        rows.map(|row| row.expect("and are whole")).collect()
     }
 
     /// The requests of this name.

@@ -37,6 +37,10 @@ pub(crate) struct Span {
     pub(crate) end_ns: u64,
     pub(crate) attributes: BTreeMap<String, Value>,
     pub(crate) resource: BTreeMap<String, Value>,
+    /// The attributes of each.
+    pub(crate) events: Vec<BTreeMap<String, Value>>,
+    /// How many there were besides.
+    pub(crate) events_left_out: u64,
 }
 
 impl Span {
@@ -44,6 +48,11 @@ impl Span {
     pub(crate) fn number(&self, key: &str) -> Option<u64> {
         self.attributes.get(key).map(|value| value.as_u64().unwrap_or_else(|| panic!("{key}: {value}")))
     }
+}
+
+/// A wait, not a phase.
+pub(crate) fn is_kernel(span: &Span) -> bool {
+    span.resource["service.name"] == "kernel"
 }
 
 /// A name that no other run has used.
@@ -90,9 +99,21 @@ impl Jaeger {
 
     /// The ids of traces with this tag, as the search form finds them.
     pub(crate) fn search(&self, service: &str, key: &str, value: &str) -> Vec<String> {
+        self.find(service, None, key, value)
+    }
+
+    /// The same among those that have an operation of the service.
+    pub(crate) fn operation(&self, service: &str, operation: &str, key: &str, value: &str) -> Vec<String> {
+        self.find(service, Some(operation), key, value)
+    }
+
+    fn find(&self, service: &str, operation: Option<&str>, key: &str, value: &str) -> Vec<String> {
         let tags = http::encoded(&serde_json::json!({ key: value }).to_string());
         let service_ = http::encoded(service);
-        let old = format!("/api/traces?service={service_}&limit={MOST}&lookback=1h&tags={tags}");
+        let with = |name: &str| operation.map(|value| format!("&{name}={}", http::encoded(value)));
+        let old_operation = with("operation").unwrap_or_default();
+        let old =
+            format!("/api/traces?service={service_}{old_operation}&limit={MOST}&lookback=1h&tags={tags}");
         let (status, body) = http::get(&self.query, &old).expect("Jaeger answers");
         let mut ids: Vec<String> = if status == 200 {
             let answer: Value = serde_json::from_str(&body).expect("Jaeger's answer is JSON");
@@ -100,7 +121,8 @@ impl Jaeger {
             traces.iter().filter_map(|trace| Some(trace["traceID"].as_str()?.to_owned())).collect()
         } else {
             // Later ones have this interface alone, and it knows attributes.
-            let path = format!("{}&query.attributes={tags}", v3(service));
+            let operation = with("query.operation_name").unwrap_or_default();
+            let path = format!("{}{operation}&query.attributes={tags}", v3(service));
             self.spans(&path).into_iter().map(|span| span.trace).collect()
         };
         ids.sort();
@@ -137,9 +159,12 @@ fn v3(service: &str) -> String {
     )
 }
 
+fn list(value: &Value) -> Vec<Value> {
+    value.as_array().cloned().unwrap_or_default()
+}
+
 /// Out of an answer, which may be one JSON value or several.
 fn spans(body: &str) -> Vec<Span> {
-    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let mut spans = Vec::new();
     for answer in serde_json::Deserializer::from_str(body).into_iter::<Value>() {
         let answer = answer.expect("Jaeger's answer is JSON");
@@ -167,6 +192,8 @@ fn one(span: &Value, resource: &BTreeMap<String, Value>) -> Span {
         end_ns: time("endTimeUnixNano"),
         attributes: attributes(&span["attributes"]),
         resource: resource.clone(),
+        events: list(&span["events"]).iter().map(|event| attributes(&event["attributes"])).collect(),
+        events_left_out: span["droppedEventsCount"].as_u64().unwrap_or(0),
     }
 }
 

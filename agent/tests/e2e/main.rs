@@ -24,3 +24,4 @@ mod running;
 mod surroundings;
 mod texts;
 mod truth;
+mod waits;

@@ -5,6 +5,7 @@
 
 mod lives;
 mod view;
+mod waits;
 
 use std::{fs::OpenOptions, io::Write as _, time::Duration};
 
@@ -26,6 +27,7 @@ const ROLES: &[(&str, Role)] = &[
     ("leave-behind", lives::leave_behind),
     ("wait-for-line", lives::wait_for_line),
     ("view", view::view),
+    ("waits", waits::waits),
 ];
 
 /// Adds a line to the book.

@@ -159,9 +159,9 @@ proptest! {
             prop_assert_eq!(span.span_context.trace_id(), parent.span_context.trace_id());
             let number = |key: &str| {
                 let found = span.attributes.iter().find(|attribute| attribute.key.as_str() == key);
-                found.map_or(0, |attribute| match attribute.value {
-                    opentelemetry::Value::I64(number) => number.cast_unsigned(),
-                    _ => panic!("{attribute:?}"),
+                found.map_or(0, |attribute| {
+                    let opentelemetry::Value::I64(number) = attribute.value else { panic!("{attribute:?}") };
+                    number.cast_unsigned()
                 })
             };
             let (own, of) = (span.span_context.span_id().to_bytes(), parent.span_context.span_id().to_bytes());

@@ -90,7 +90,9 @@ fn waits_go_to_their_own_phases_and_those_outside_to_none() {
     let mut keeper = Keeper::default();
     let waits =
         [wait(second, 0, 200_000), wait(root, 0, 300_000), outside, wait(&other.phases[0], 0, 400_000)];
-    waits.into_iter().for_each(|wait| keeper.add(wait));
+    for wait in waits {
+        keeper.add(wait);
+    }
     let positions = |chosen: &Chosen| -> Vec<(usize, u64)> {
         chosen.spans.iter().map(|(position, wait)| (*position, wait.duration_ns)).collect()
     };
