@@ -17,7 +17,7 @@ use super::{
 /// A thread was off the CPU for longer than the threshold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wait {
-    /// The `id` of the phase that was innermost on the thread when it left the CPU.
+    /// The `id` of the innermost phase that was on the thread when it left the CPU and is there still.
     pub phase: Option<u64>,
     /// The `id` of that phase's request.
     pub root: Option<u64>,

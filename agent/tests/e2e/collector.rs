@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::{
     ground::{Ground, eventually},
     http::authority,
-    jaeger::{Jaeger, service},
+    jaeger::{Jaeger, Span, is_kernel, resource_spans, service},
     proxy::Proxy,
     running::Done,
 };
@@ -58,6 +58,26 @@ fn absent() {
         said.iter().any(|line| line.starts_with("lost          1 span kept in the run folder")),
         "{said:?}"
     );
+}
+
+/// Waits are kept beside the phases: lines of two services, each wait below a phase that is there.
+#[test]
+fn absent_for_waits() {
+    let Some(ground) = Ground::new("collector::absent_for_waits") else { return };
+    let run = ground.run().words(&["--otlp", &nobody()]).program(crate::ground::subject());
+    let done = run.words(&["waits", "2"]).finish().expect(0);
+    let seen = done.seen();
+    let text = std::fs::read_to_string(seen.path.join("spill.otlp.jsonl")).expect("spans were spilled");
+    let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("each line is JSON"));
+    let spans: Vec<Span> = lines.flat_map(|line| resource_spans(&line["resourceSpans"])).collect();
+    assert_eq!(done.losses(), [("spans_spilled".to_owned(), spans.len() as u64)]);
+    let (kernel, program): (Vec<&Span>, Vec<&Span>) = spans.iter().partition(|span| is_kernel(span));
+    assert_eq!(program.len(), seen.requests.iter().map(|request| request.phases.len()).sum::<usize>());
+    assert!(!kernel.is_empty(), "it slept 124 times");
+    for wait in kernel {
+        let is_parent = |span: &&&Span| wait.trace == span.trace && wait.parent.as_ref() == Some(&span.id);
+        assert!(program.iter().any(|span| is_parent(&span)), "{wait:#?}");
+    }
 }
 
 /// What the child's environment says is the program's own business: the agent's collector is not forced upon it.

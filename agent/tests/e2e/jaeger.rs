@@ -168,12 +168,19 @@ fn spans(body: &str) -> Vec<Span> {
     let mut spans = Vec::new();
     for answer in serde_json::Deserializer::from_str(body).into_iter::<Value>() {
         let answer = answer.expect("Jaeger's answer is JSON");
-        for group in list(&answer["result"]["resourceSpans"]) {
-            let resource = attributes(&group["resource"]["attributes"]);
-            let scopes = list(&group["scopeSpans"]);
-            let all = scopes.iter().flat_map(|scope| list(&scope["spans"]));
-            spans.extend(all.map(|span| one(&span, &resource)));
-        }
+        spans.extend(resource_spans(&answer["result"]["resourceSpans"]));
+    }
+    spans
+}
+
+/// The spans of such a list, as OTLP-JSON writes it.
+pub(crate) fn resource_spans(groups: &Value) -> Vec<Span> {
+    let mut spans = Vec::new();
+    for group in list(groups) {
+        let resource = attributes(&group["resource"]["attributes"]);
+        let scopes = list(&group["scopeSpans"]);
+        let all = scopes.iter().flat_map(|scope| list(&scope["spans"]));
+        spans.extend(all.map(|span| one(&span, &resource)));
     }
     spans
 }

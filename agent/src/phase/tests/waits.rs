@@ -89,6 +89,53 @@ fn a_wait_from_before_a_phase_entered_the_thread_is_not_its_own() {
     ");
 }
 
+/// Another thread ends the phase meanwhile: the wait lies in what is still around it, if anything is.
+#[test]
+fn a_wait_outlives_a_phase_that_another_thread_ends() {
+    assert_snapshot!(play("
+        0   10/10 adopt
+        10  10/11 fork 10/10
+        100 10/10 request 262144 job #1
+        110 10/10 begin 262145 inner
+        150 10/11 end 262145
+        180 10/10 wait lock from=120 ready=170
+        190 10/11 end 262144
+        195 10/10 wait lock from=185 ready=194
+    "), @"
+    wait behind stress  10/10  120..180  in phase 1 of 1, lock 50, runq 10
+    request job #1      10/10  100..190  suspended 90
+      phase inner #1    10/10  110..150  suspended 40
+    wait behind stress  10/10  185..195  outside, lock 9, runq 1
+    ");
+}
+
+/// Its end was lost, its thread ended, or observation did: it is closed after all waits in it.
+#[test]
+fn a_wait_lies_in_a_phase_whose_end_was_lost() {
+    assert_snapshot!(play("
+        0   10/10 adopt
+        100 10/10 request 262144 job #1
+        110 10/10 begin 262145 inner
+        150 10/10 wait sleep from=120 ready=149
+        160 10/10 end 262145 lost
+        180 10/10 wait sleep from=170 ready=179
+        190 10/10 end 262144
+        200 10/10 request 524288 job #2
+        230 10/10 wait sleep from=210 ready=229
+        240 10/10 exit
+    "), @"
+    wait behind stress  10/10  120..150  in phase 2 of 1, sleep 29, runq 1
+    wait behind stress  10/10  170..180  in phase 2 of 1, sleep 9, runq 1
+    request job #1      10/10  100..190  cpu 90, edges lost 1
+      phase inner #1    10/10  110..190  cpu 80, edges lost 1, lost
+    wait behind stress  10/10  210..230  in phase 3 of 3, sleep 19, runq 1
+    request job #2      10/10  200..240  cpu 40, thread_exited
+    thread python       10/10  0..240    cpu 240, phases 3, exited
+    process python      10/10  0..240    cpu 240
+    losses: edges lost 1, unended phases 2
+    ");
+}
+
 #[test]
 fn what_a_damaged_wait_claims_is_cut_to_it() {
     assert_snapshot!(play("

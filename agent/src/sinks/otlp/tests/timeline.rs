@@ -151,3 +151,24 @@ fn overlapping_siblings_are_left_alone() {
     let expected = [(0, 100_000), (10_000, 59_000), (20_000, 30_000), (60_000, 70_000)];
     assert_eq!(times, expected.map(|(start_ns, end_ns)| Interval { start_ns, end_ns }));
 }
+
+/// A wait is set apart from the phases and waits beside it, in its phase and no other.
+#[test]
+fn waits_are_children_of_their_phase() {
+    let root = Phase { start_ns: 0, duration_ns: 100_000, ..phase(1, 1, None, "infer") };
+    let inner = Phase { start_ns: 40_000, duration_ns: 20_000, ..phase(1, 2, Some(1), "inference") };
+    let wait = |position, start_ns, end_ns| (position, Interval { start_ns, end_ns });
+    // As a list they have no order: two beside the inner phase, one that fills it, one at the edge of the outermost.
+    let waits =
+        [wait(0, 60_000, 70_000), wait(0, 10_000, 40_000), wait(1, 40_000, 60_000), wait(0, 90_000, 100_000)];
+    let times = arrange(&[root, inner], &waits);
+    let expected = [
+        (0, 100_000),
+        (40_000, 59_000),
+        (60_000, 70_000),
+        (10_000, 39_000),
+        (41_000, 58_000),
+        (90_000, 99_000),
+    ];
+    assert_eq!(times, expected.map(|(start_ns, end_ns)| Interval { start_ns, end_ns }));
+}
