@@ -82,6 +82,7 @@ impl Pairing {
     /// A thread is gone and its end was not seen: of what was open on it nothing is known since its last edge.
     fn vanished(&mut self, thread: ThreadId, time_ns: u64) {
         self.threads.remove(&thread);
+        self.pasts.forget(thread.tid);
         let is_alive = self.has_threads(thread.tgid);
         let was_on = |open: &OpenPhase| matches!(open.place, Place::On(on, _) if on == thread);
         for id in self.open_of(|open| was_on(open) || !is_alive && open.key.0 == thread.tgid) {
@@ -101,6 +102,7 @@ impl Pairing {
             self.close(id, now, ending);
         }
         let state = self.threads.remove(&thread).unwrap_or_default();
+        self.pasts.forget(thread.tid);
         if !self.has_threads(thread.tgid) {
             // The process is gone, and with it what was suspended in it.
             for id in self.open_of(|open| open.key.0 == thread.tgid) {

@@ -3,6 +3,7 @@
 //! [`pairing`] turns edges into the values below. Sinks turn those into rows, spans and text; this module knows no
 //! format and decides nothing about the kernel.
 
+mod blame;
 mod counts;
 mod helper_waits;
 mod helpers;
@@ -19,6 +20,7 @@ use std::sync::Arc;
 use guestscope_ebpf::{ACCOUNTS, Account};
 
 pub use self::{
+    blame::Blame,
     counts::{COUNT_NAMES, Counts},
     helper_waits::{HelperWait, KEPT},
     helpers::Helpers,

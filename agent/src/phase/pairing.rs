@@ -9,6 +9,7 @@ use guestscope_ebpf::{EDGE_NAME_UNREADABLE, EDGE_TORN, EdgeRecord, NAME_BYTES, O
 
 use super::{
     Ending, Mark, PairingLosses, PhaseKind, Request, Thread, ThreadId, Wait,
+    blame::Pasts,
     helper_waits::Waits,
     helpers::Processes,
     ids::IdSource,
@@ -46,6 +47,7 @@ pub struct Pairing {
     pub(super) leaders: HashMap<u32, (ThreadId, Snapshot, String)>,
     pub(super) helpers: Processes,
     pub(super) waits: Waits,
+    pub(super) pasts: Pasts,
     names: Names,
     /// What found no partner.
     pub losses: PairingLosses,
@@ -79,6 +81,7 @@ impl Pairing {
             leaders: HashMap::new(),
             helpers: Processes::default(),
             waits: Waits::default(),
+            pasts: Pasts::default(),
             names: Names::default(),
             losses: PairingLosses::default(),
             outputs: Vec::new(),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use guestscope_ebpf::{Account, NO_SYSCALL, WaitRecord};
 
 use super::{
-    ThreadId,
+    Blame, ThreadId,
     ids::wait_span_id,
     open::Place,
     pairing::{Output, Pairing},
@@ -49,6 +49,8 @@ pub struct Wait {
     pub ran_before_tgid: u32,
     /// And its name.
     pub ran_before_comm: Arc<str>,
+    /// What kept the thread that ended it.
+    pub blame: Option<Blame>,
 }
 
 impl Wait {
@@ -88,7 +90,7 @@ impl Pairing {
         let duration_ns = record.header.time_ns.saturating_sub(record.left_ns);
         let blocked_ns = record.ready_ns.saturating_sub(record.left_ns).min(duration_ns);
         let throttled_ns = record.throttled_ns.min(duration_ns - blocked_ns);
-        let wait = Wait {
+        let mut wait = Wait {
             phase,
             root,
             thread,
@@ -105,7 +107,10 @@ impl Pairing {
             ran_before_tid: record.ran_before_tid,
             ran_before_tgid: record.ran_before_tgid,
             ran_before_comm: comm(&record.ran_before_comm).into(),
+            blame: None,
         };
+        wait.blame = self.pasts.blame(&wait);
+        self.pasts.add(&wait);
         if self.helpers.is_busy(thread.tgid) {
             self.waits.add(&wait);
         }

@@ -14,7 +14,7 @@ use super::{
     table::{Access, Column, Table, Width},
 };
 use crate::phase::{
-    Accounts, Counts, Ending, Helpers, KEPT, Mark, Phase, PhaseKind, Thread, ThreadId, TraceIds, Wait,
+    Accounts, Counts, Ending, Helpers, KEPT, Mark, Phase, PhaseKind, Thread, ThreadId, TraceIds,
 };
 
 /// A word that is known only when the run is over.
@@ -155,72 +155,6 @@ pub(super) static MARKS: LazyLock<Table<Mark>> = LazyLock::new(|| {
     let blank = || Mark { thread: ThreadId::default(), name: Arc::clone(&NO_WORD), time_ns: 0, phase: None };
     Table { name: "marks", columns, blank }
 });
-
-/// `waits`: a row per long wait, in the order of their ends.
-pub(super) static WAITS: LazyLock<Table<Wait>> = LazyLock::new(|| {
-    let mut columns = vec![
-        optional!(Wait: "phase", "`id` of the phase that was innermost on the thread", phase),
-        optional!(Wait: "root", "`id` of its request", root),
-    ];
-    columns.extend(thread_id(|row: &Wait| &row.thread, |row| &mut row.thread));
-    columns.extend(wait());
-    let blank = || Wait {
-        phase: None,
-        root: None,
-        thread: ThreadId::default(),
-        start_ns: 0,
-        duration_ns: 0,
-        account: Account::Runq,
-        blocked_ns: 0,
-        throttled_ns: 0,
-        syscall: None,
-        left_cpu: 0,
-        cpu: 0,
-        waker_tid: None,
-        replaced_by_tid: 0,
-        ran_before_tid: 0,
-        ran_before_tgid: 0,
-        ran_before_comm: Arc::clone(&NO_WORD),
-    };
-    Table { name: "waits", columns, blank }
-});
-
-fn wait() -> Vec<Column<Wait>> {
-    let by_name = |word: &str| Account::ALL.into_iter().find(|account| account.name() == word);
-    vec![
-        integer!(Wait: "start_ns", "CLOCK_MONOTONIC when it left a CPU", start_ns),
-        integer!(Wait: "duration_ns", "until it was on a CPU again", duration_ns),
-        Column::new(
-            "account",
-            "what it left the CPU for; runq if it could have gone on",
-            Access::Word {
-                get: Box::new(|row: &Wait| Some(row.account.name())),
-                set: Box::new(move |row, word| by_name(word).map(|account| row.account = account).is_some()),
-                optional: false,
-            },
-        ),
-        integer!(Wait: "blocked_ns", "for how long it waited for that", blocked_ns),
-        integer!(Wait: "throttled_ns", "for how long its group was out of quota then", throttled_ns),
-        Column::new(
-            "runq_ns",
-            "for how long it waited for a CPU: the rest",
-            Access::Integer {
-                width: Width::Signed,
-                get: Box::new(Wait::runq_ns),
-                // It follows from the others.
-                set: Box::new(|_, _| {}),
-            },
-        ),
-        number32!(Wait: "left_cpu", "the CPU that it left", left_cpu),
-        number32!(Wait: "cpu", "the CPU that it got", cpu),
-        optional32!(Wait: "syscall", "that it waited in, by number", syscall),
-        optional32!(Wait: "waker_tid", "the thread that began to wake it; in an interrupt whoever was interrupted", waker_tid),
-        number32!(Wait: "replaced_by_tid", "the thread that got the CPU which it left", replaced_by_tid),
-        number32!(Wait: "ran_before_tid", "the thread that had the CPU which it got, until then", ran_before_tid),
-        number32!(Wait: "ran_before_tgid", "the process of that", ran_before_tgid),
-        name!(Wait: "ran_before_comm", "the name of that", ran_before_comm),
-    ]
-}
 
 fn identity() -> Vec<Column<PhaseRow>> {
     vec![

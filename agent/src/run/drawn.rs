@@ -5,7 +5,7 @@ use proptest::{collection::vec, option, prelude::*};
 
 use super::Sample;
 use crate::phase::{
-    Accounts, COUNT_NAMES, Counts, Ending, HelperWait, Helpers, KEPT, Mark, Phase, PhaseKind, Request,
+    Accounts, Blame, COUNT_NAMES, Counts, Ending, HelperWait, Helpers, KEPT, Mark, Phase, PhaseKind, Request,
     Thread, ThreadId, TraceIds, Wait,
 };
 
@@ -149,29 +149,33 @@ pub(super) fn waits() -> impl Strategy<Value = Vec<Wait>> {
     let ids = any::<(Option<u64>, Option<u64>, Option<u32>, Option<u32>)>();
     let times = (0..1_u64 << 40, 0..1_u64 << 40, 0..1_u64 << 40, any::<u64>());
     let account = (0..ACCOUNTS).prop_map(|account| Account::ALL[account]);
-    let wait = (thread_id(), ids, times, account, any::<[u32; 5]>(), any::<String>());
-    let wait = wait.prop_map(|(thread, (phase, root, syscall, waker_tid), times, account, numbers, name)| {
-        let (blocked_ns, throttled_ns, runq_ns, start_ns) = times;
-        let [left_cpu, cpu, replaced_by_tid, ran_before_tid, ran_before_tgid] = numbers;
-        let duration_ns = blocked_ns + throttled_ns + runq_ns;
-        Wait {
-            phase,
-            root,
-            thread,
-            start_ns,
-            duration_ns,
-            account,
-            blocked_ns,
-            throttled_ns,
-            syscall,
-            left_cpu,
-            cpu,
-            waker_tid,
-            replaced_by_tid,
-            ran_before_tid,
-            ran_before_tgid,
-            ran_before_comm: name.into(),
-        }
-    });
+    let blame = (any::<[u32; 2]>(), 0..ACCOUNTS, any::<u64>())
+        .prop_map(|([tid, depth], account, ns)| Blame { tid, account: Account::ALL[account], ns, depth });
+    let wait = (thread_id(), ids, times, account, any::<[u32; 5]>(), any::<String>(), option::of(blame));
+    let wait =
+        wait.prop_map(|(thread, (phase, root, syscall, waker_tid), times, account, numbers, name, blame)| {
+            let (blocked_ns, throttled_ns, runq_ns, start_ns) = times;
+            let [left_cpu, cpu, replaced_by_tid, ran_before_tid, ran_before_tgid] = numbers;
+            let duration_ns = blocked_ns + throttled_ns + runq_ns;
+            Wait {
+                phase,
+                root,
+                thread,
+                start_ns,
+                duration_ns,
+                account,
+                blocked_ns,
+                throttled_ns,
+                syscall,
+                left_cpu,
+                cpu,
+                waker_tid,
+                replaced_by_tid,
+                ran_before_tid,
+                ran_before_tgid,
+                ran_before_comm: name.into(),
+                blame,
+            }
+        });
     vec(wait, 0..5)
 }

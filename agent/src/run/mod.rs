@@ -24,6 +24,7 @@ mod stream;
 mod table;
 #[cfg(test)]
 mod tests;
+mod wait_columns;
 
 use std::path::{Path, PathBuf};
 
@@ -44,10 +45,11 @@ pub use self::{
 };
 use self::{
     close::Finisher,
-    columns::{MARKS, PHASES, SAMPLES, THREADS, WAITS},
+    columns::{MARKS, PHASES, SAMPLES, THREADS},
     directory::Directory,
     stream::Stream,
     table::Table,
+    wait_columns::WAITS,
 };
 use crate::phase::{Mark, Request, Thread, Wait};
 

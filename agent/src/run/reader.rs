@@ -15,11 +15,12 @@ use serde::Deserialize;
 use super::{
     MANIFEST,
     batches::TornEnd,
-    columns::{MARKS, PHASES, PhaseRow, SAMPLES, Sample, THREADS, WAITS},
+    columns::{MARKS, PHASES, PhaseRow, SAMPLES, Sample, THREADS},
     error::{Error, Result},
     histograms,
     manifest::{FORMAT, Manifest},
     rows::{Rows, damaged},
+    wait_columns::WAITS,
 };
 use crate::phase::{Mark, Phase, PhaseKind, Request, Thread, Wait};
 

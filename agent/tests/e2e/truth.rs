@@ -14,7 +14,7 @@ use std::{
 
 use guestscope::{
     analyze::Cause,
-    phase::{KEPT, Phase, PhaseKind},
+    phase::{KEPT, Phase, PhaseKind, Wait},
     run::Folder,
 };
 use guestscope_ebpf::Account;
@@ -157,6 +157,7 @@ fn keep(row: String) {
 struct Run {
     requests: Vec<(Phase, Option<String>)>,
     log: Vec<(String, Injection)>,
+    waits: Vec<Wait>,
     summary: Value,
 }
 
@@ -172,6 +173,8 @@ impl Run {
         let rows = folder.phases().expect("phases can be read").map(|row| row.expect("and are whole"));
         let requests = rows.filter(|row| row.phase.kind == PhaseKind::Request && !row.warmup);
         let requests = requests.map(|row| (row.phase, row.cause.map(|cause| cause.to_string())));
+        let waits = folder.waits().expect("waits can be read").map(|wait| wait.expect("and are whole"));
+        let waits = waits.collect();
         let log = std::fs::read_to_string(log).expect("the log was written");
         let log = log.lines().map(|line| {
             let line: Value = serde_json::from_str(line).expect("a line is JSON");
@@ -181,7 +184,7 @@ impl Run {
             let [wall_ns, cpu_ns] = ["wall_ns", "cpu_ns"].map(number);
             (kind, Injection { request, ns, count, wall_ns, cpu_ns })
         });
-        Some(Self { requests: requests.collect(), log: log.collect(), summary: done.summary() })
+        Some(Self { requests: requests.collect(), log: log.collect(), waits, summary: done.summary() })
     }
 
     fn injections(&self, kind: &str) -> impl Iterator<Item = &Injection> {
@@ -284,6 +287,28 @@ fn a_fault_is_named_first_with_its_size(#[case] words: &[&str], #[case] cause: C
             return skipped(test, "others use this machine's CPUs");
         }
         assert!(attempt < ATTEMPTS, "every time, the last: {}", row.text());
+    }
+}
+
+#[test]
+fn a_wait_for_a_late_helper_is_explained_by_what_that_one_went_through() {
+    let test = "truth::a_wait_for_a_late_helper";
+    let Some(workloads) = workloads(test) else { return };
+    for attempt in 1..=ATTEMPTS {
+        let words = ["helper-late", "--wait", "sleep", "--size", "20ms", "--seed", &attempt.to_string()];
+        let Some(run) = Run::of(test, &workloads, &words) else { return };
+        let explained = run.injections("helper-late").filter(|injection| {
+            let root = run.request(injection.request).0.id;
+            let blames =
+                run.waits.iter().filter(|wait| wait.root == Some(root)).filter_map(|wait| wait.blame);
+            let of_runq = blames.filter(|blame| blame.account == Account::Runq && blame.depth == 1);
+            of_runq.map(|blame| error((injection.ns, blame.ns)).abs()).any(|error| error <= SHARE)
+        });
+        let explained = explained.count();
+        if explained + 1 >= HITS {
+            return;
+        }
+        assert!(attempt < ATTEMPTS, "every time: {explained} of {HITS} were explained");
     }
 }
 

@@ -56,7 +56,11 @@ fn waited(wait: &Wait) -> [String; 4] {
     };
     let woken = wait.waker_tid.map_or(String::new(), |tid| format!("woken by {tid}"));
     let blocked = note(wait.account.name(), wait.blocked_ns);
-    let details = [of, blocked, note("runq", wait.runq_ns()), note("throttled", wait.throttled_ns), woken];
+    let (runq, throttled) = (note("runq", wait.runq_ns()), note("throttled", wait.throttled_ns));
+    let blame = wait.blame.map_or(String::new(), |blame| {
+        format!("for {} in {} {}, {} away", blame.tid, blame.account.name(), blame.ns, blame.depth)
+    });
+    let details = [of, blocked, runq, throttled, woken, blame];
     let span = format!("{}..{}", wait.start_ns, wait.start_ns + wait.duration_ns);
     [format!("wait behind {}", wait.ran_before_comm), on(wait.thread), span, join(&details)]
 }

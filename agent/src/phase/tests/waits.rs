@@ -149,3 +149,32 @@ fn what_a_damaged_wait_claims_is_cut_to_it() {
     wait behind stress  10/10  250..300  outside, other 10, throttled 40
     ");
 }
+
+#[test]
+fn a_wait_for_another_thread_is_explained_by_what_that_one_was_kept_from() {
+    assert_snapshot!(play("
+        0   10/10 adopt
+        10  10/11 fork 10/10
+        11  10/12 fork 10/10
+        12  20/20 adopt
+        100 10/10 request 262144 job #1
+        150 20/20 wait runq from=120 throttled=25
+        160 10/12 wait lock from=110 ready=158 waker=20
+        170 10/11 wait other from=115 ready=169 waker=12
+        180 10/10 wait lock from=105 ready=179 waker=11
+        190 10/10 wait sleep from=181 ready=189 waker=11
+        200 10/10 end 262144
+        210 20/20 exit
+        300 10/11 wait lock from=130 ready=299 waker=20
+    "), @"
+    wait behind stress  20/20  120..150  outside, runq 5, throttled 25
+    wait behind stress  10/12  110..160  outside, lock 48, runq 2, woken by 20, for 20 in throttled 25, 1 away
+    wait behind stress  10/11  115..170  outside, other 54, runq 1, woken by 12, for 20 in throttled 25, 2 away
+    wait behind stress  10/10  105..180  in phase 1 of 1, lock 74, runq 1, woken by 11, for 20 in throttled 25, 3 away
+    wait behind stress  10/10  181..190  in phase 1 of 1, sleep 8, runq 1, woken by 11
+    request job #1      10/10  100..200  cpu 100, helper's runq while waiting 3
+    thread python       20/20  12..210   cpu 198, exited
+    process python      20/20  12..210   cpu 198
+    wait behind stress  10/11  130..300  outside, lock 169, runq 1, woken by 20
+    ");
+}

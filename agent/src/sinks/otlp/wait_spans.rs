@@ -17,7 +17,7 @@ use super::{
     timeline::Interval,
     waits::Notes,
 };
-use crate::phase::{Phase, Wait};
+use crate::phase::{Blame, Phase, Wait};
 
 /// The span of a wait in this phase, at these times.
 pub(super) fn span(wait: &Wait, phase: &Phase, times: Interval, wall_offset_ns: i64) -> SpanData {
@@ -67,6 +67,14 @@ fn attributes(wait: &Wait) -> Vec<KeyValue> {
     ];
     let numbers = numbers.into_iter().filter_map(|(key, number)| Some(integer(key, u64::from(number?))));
     attributes.extend(numbers);
+    if let Some(Blame { tid, account, ns, depth }) = wait.blame {
+        attributes.extend([
+            integer("guestscope.blame.tid", u64::from(tid)),
+            KeyValue::new("guestscope.blame.account", account.name()),
+            integer("guestscope.blame.ns", ns),
+            integer("guestscope.blame.depth", u64::from(depth)),
+        ]);
+    }
     if !wait.ran_before_comm.is_empty() {
         attributes.push(KeyValue::new("guestscope.ran_before_comm", wait.ran_before_comm.to_string()));
     }

@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::{
     analyze::{Excess, Group, Headline, ProcessRow, Quantiles, Row, RowKind, Slow, Summary, Sums},
     health::{AgentCost, Health, Verdict},
-    phase::{COUNT_NAMES, Wait},
+    phase::{Blame, COUNT_NAMES, Wait},
 };
 
 use super::{
@@ -127,6 +127,15 @@ struct WaitJson<'a> {
     waker_tid: Option<u32>,
     ran_before_pid: u32,
     ran_before: &'a str,
+    blame: Option<BlameJson>,
+}
+
+#[derive(Serialize)]
+struct BlameJson {
+    tid: u32,
+    account: &'static str,
+    ns: u64,
+    depth: u32,
 }
 
 #[derive(Serialize)]
@@ -282,6 +291,12 @@ fn wait(wait: &Wait) -> WaitJson<'_> {
         waker_tid: wait.waker_tid,
         ran_before_pid: wait.ran_before_tgid,
         ran_before: &wait.ran_before_comm,
+        blame: wait.blame.map(|Blame { tid, account, ns, depth }| BlameJson {
+            tid,
+            account: account.name(),
+            ns,
+            depth,
+        }),
     }
 }
 

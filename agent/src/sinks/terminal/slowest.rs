@@ -4,7 +4,10 @@
 
 use guestscope_ebpf::Account;
 
-use crate::analyze::{Cause, Group, Slow};
+use crate::{
+    analyze::{Cause, Group, Slow},
+    phase::Blame,
+};
 
 use super::{
     findings::path_name,
@@ -108,11 +111,31 @@ fn longest_wait(slow: &Slow) -> Option<String> {
             )
         }
         (Account::Runq | Account::Throttled, ..) => format!(" on CPU {}", wait.cpu),
+        (blocked, ..) if let Some(blame) = wait.blame.filter(|_| blocked == wait.account) => blamed(blame),
         // Other waits mostly end in an interrupt, where the waker is whoever was interrupted.
         (Account::Lock | Account::Other, _, Some(waker)) => format!(", ended by thread {waker}"),
         _ => String::new(),
     };
     Some(format!("longest wait: {} {}{who}", account.name(), duration(ns)))
+}
+
+/// `, for thread 4711, which was throttled for 6.00 ms of it`.
+fn blamed(Blame { tid, account, ns, depth }: Blame) -> String {
+    let did = match account {
+        Account::Cpu => "ran",
+        Account::Runq => "had no CPU",
+        Account::Throttled => "was throttled",
+        Account::BlockIo => "waited for a block device",
+        Account::Net => "waited for a socket",
+        Account::Poll => "waited in poll",
+        Account::Lock => "waited for a lock",
+        Account::Gpu => "waited for the GPU",
+        Account::Fault => "slept in page faults",
+        Account::Sleep => "slept",
+        Account::Other => "waited",
+    };
+    let far = if depth > 1 { format!(" {depth} wake-ups away") } else { String::new() };
+    format!(", for thread {tid}{far}, which {did} for {} of it", duration(ns))
 }
 
 /// Notes on what the table and the shares cannot show.

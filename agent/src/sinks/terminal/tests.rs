@@ -15,7 +15,7 @@ use super::{health_lines, text, *};
 use crate::{
     analyze::samples::{Sample, Step, inference, process, renamed},
     health::{ExportHealth, Fidelity, Health},
-    phase::{Ending, Request, ThreadId, Wait},
+    phase::{Blame, Ending, Request, ThreadId, Wait},
 };
 
 #[test]
@@ -57,7 +57,10 @@ fn the_longest_wait_stands_below_its_request() {
         wait(ids[0], Account::Runq, [0, 29_900_000, 1_000_000], "stress-ng"),
         wait(ids[0], Account::Lock, [8_100_000, 0, 0], "python"),
         wait(ids[1], Account::Runq, [0, 0, 11_900_000], "stress-ng\u{1b}[2J"),
-        wait(ids[2], Account::Lock, [8_100_000, 0, 1_000], "swapper/0"),
+        Wait {
+            blame: Some(Blame { tid: 4711, account: Account::Throttled, ns: 6_000_000, depth: 2 }),
+            ..wait(ids[2], Account::Lock, [8_100_000, 0, 1_000], "swapper/0")
+        },
         wait(ids[3], Account::Lock, [100_000, 0, 0], "too short to matter"),
         wait(u64::MAX, Account::Lock, [100_000_000, 0, 0], "in another request"),
     ];
@@ -87,6 +90,7 @@ fn wait(root: u64, account: Account, times: [u64; 3], behind: &str) -> Wait {
         ran_before_tid: 991,
         ran_before_tgid: 990,
         ran_before_comm: behind.into(),
+        blame: None,
     }
 }
 

@@ -1,0 +1,118 @@
+//! The columns of `waits`, and how a long wait leaves a row and comes back. Opens no file.
+
+use std::sync::{Arc, LazyLock};
+
+use guestscope_ebpf::Account;
+
+use super::{
+    cells::{NO_WORD, integer, thread_id},
+    table::{Access, Column, Table, Width},
+};
+use crate::phase::{Blame, ThreadId, Wait};
+
+/// `waits`: a row per long wait, in the order of their ends.
+pub(super) static WAITS: LazyLock<Table<Wait>> = LazyLock::new(|| {
+    let mut columns = vec![
+        optional!(Wait: "phase", "`id` of the phase that was innermost on the thread", phase),
+        optional!(Wait: "root", "`id` of its request", root),
+    ];
+    columns.extend(thread_id(|row: &Wait| &row.thread, |row| &mut row.thread));
+    columns.extend(wait());
+    let blank = || Wait {
+        phase: None,
+        root: None,
+        thread: ThreadId::default(),
+        start_ns: 0,
+        duration_ns: 0,
+        account: Account::Runq,
+        blocked_ns: 0,
+        throttled_ns: 0,
+        syscall: None,
+        left_cpu: 0,
+        cpu: 0,
+        waker_tid: None,
+        replaced_by_tid: 0,
+        ran_before_tid: 0,
+        ran_before_tgid: 0,
+        ran_before_comm: Arc::clone(&NO_WORD),
+        blame: None,
+    };
+    Table { name: "waits", columns, blank }
+});
+
+fn wait() -> Vec<Column<Wait>> {
+    let mut columns = vec![
+        integer!(Wait: "start_ns", "CLOCK_MONOTONIC when it left a CPU", start_ns),
+        integer!(Wait: "duration_ns", "until it was on a CPU again", duration_ns),
+        Column::new(
+            "account",
+            "what it left the CPU for; runq if it could have gone on",
+            Access::Word {
+                get: Box::new(|row: &Wait| Some(row.account.name())),
+                set: Box::new(|row, word| by_name(word).map(|account| row.account = account).is_some()),
+                optional: false,
+            },
+        ),
+        integer!(Wait: "blocked_ns", "for how long it waited for that", blocked_ns),
+        integer!(Wait: "throttled_ns", "for how long its group was out of quota then", throttled_ns),
+        Column::new(
+            "runq_ns",
+            "for how long it waited for a CPU: the rest",
+            Access::Integer {
+                width: Width::Signed,
+                get: Box::new(Wait::runq_ns),
+                // It follows from the others.
+                set: Box::new(|_, _| {}),
+            },
+        ),
+        number32!(Wait: "left_cpu", "the CPU that it left", left_cpu),
+        number32!(Wait: "cpu", "the CPU that it got", cpu),
+        optional32!(Wait: "syscall", "that it waited in, by number", syscall),
+        optional32!(Wait: "waker_tid", "the thread that began to wake it; in an interrupt whoever was interrupted", waker_tid),
+        number32!(Wait: "replaced_by_tid", "the thread that got the CPU which it left", replaced_by_tid),
+        number32!(Wait: "ran_before_tid", "the thread that had the CPU which it got, until then", ran_before_tid),
+        number32!(Wait: "ran_before_tgid", "the process of that", ran_before_tgid),
+        name!(Wait: "ran_before_comm", "the name of that", ran_before_comm),
+    ];
+    columns.extend(blame().map(|column| Column { may_lack: true, ..column }));
+    columns
+}
+
+fn by_name(word: &str) -> Option<Account> {
+    Account::ALL.into_iter().find(|account| account.name() == word)
+}
+
+/// What explains a wait for another thread; its columns are there together or not at all.
+fn blame() -> impl Iterator<Item = Column<Wait>> {
+    const NOBODY: Blame = Blame { tid: 0, account: Account::Runq, ns: 0, depth: 0 };
+    fn of(row: &mut Wait) -> &mut Blame {
+        row.blame.get_or_insert(NOBODY)
+    }
+    let number = |name, help, get: fn(Blame) -> u64, set: fn(&mut Blame, u64)| {
+        let get = Box::new(move |row: &Wait| row.blame.map(get));
+        let set = Box::new(move |row: &mut Wait, value| set(of(row), value));
+        Column::new(name, help, Access::OptionalInteger { get, set })
+    };
+    let account = Access::Word {
+        get: Box::new(|row: &Wait| row.blame.map(|blame| blame.account.name())),
+        set: Box::new(|row, word| by_name(word).map(|account| of(row).account = account).is_some()),
+        optional: true,
+    };
+    [
+        number(
+            "blame_tid",
+            "the thread whose own waiting explains most of it",
+            |blame| u64::from(blame.tid),
+            |blame, value| blame.tid = value as u32,
+        ),
+        Column::new("blame_account", "what that one was kept by", account),
+        number("blame_ns", "for how much of it", |blame| blame.ns, |blame, value| blame.ns = value),
+        number(
+            "blame_depth",
+            "wake-ups between both",
+            |blame| u64::from(blame.depth),
+            |blame, value| blame.depth = value as u32,
+        ),
+    ]
+    .into_iter()
+}
