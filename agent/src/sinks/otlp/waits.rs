@@ -26,7 +26,7 @@ pub(super) struct Keeper {
     /// By the `id` of the phase.
     phases: HashMap<u64, Longest>,
     kept: usize,
-    /// For which there was no room.
+    /// For which there was no room, and that no span counts.
     pub(super) no_room: u64,
 }
 
@@ -100,24 +100,25 @@ impl Keeper {
             self.phases.values().flat_map(|longest| &longest.waits).map(|wait| wait.duration_ns).collect();
         let middle = lengths.len() / 2;
         let median = lengths.select_nth_unstable(middle).1;
-        let mut left_out = 0;
-        for longest in self.phases.values_mut() {
+        let mut no_room = 0;
+        self.phases.retain(|_, longest| {
             let before = longest.waits.len();
             longest.waits.retain(|wait| wait.duration_ns > *median);
             longest.left_out += (before - longest.waits.len()) as u64;
-            left_out += before - longest.waits.len();
-        }
-        // Phases of which nothing is left are forgotten, or they would need a bound of their own.
-        self.phases.retain(|_, longest| !longest.waits.is_empty());
-        self.kept -= left_out;
-        self.no_room += left_out as u64;
+            // Phases of which nothing is left are forgotten, or they would need a bound of their own.
+            let is_left = !longest.waits.is_empty();
+            no_room += if is_left { 0 } else { longest.left_out };
+            is_left
+        });
+        self.no_room += no_room;
+        self.kept = self.phases.values().map(|longest| longest.waits.len()).sum();
     }
 
     /// Gives all waits up: requests were lost, so theirs would stay for ever.
     pub(super) fn forget(&mut self) {
-        self.no_room += self.kept as u64;
+        let all = self.phases.drain().map(|(_, longest)| longest.waits.len() as u64 + longest.left_out);
+        self.no_room += all.sum::<u64>();
         self.kept = 0;
-        self.phases.clear();
     }
 
     /// Takes out the waits of a request.

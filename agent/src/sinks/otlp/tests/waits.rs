@@ -105,10 +105,14 @@ fn waits_go_to_their_own_phases_and_those_outside_to_none() {
 #[test]
 fn what_has_no_room_is_counted() {
     let mut keeper = Keeper::default();
-    let phases: Vec<Phase> = (1..=1_000).map(|id| phase(7, id, None, "endless")).collect();
+    let phases: Vec<Phase> = (1..=1_100).map(|id| phase(7, id, None, "endless")).collect();
     let mut given = 0;
+    for phase in &phases[1_000..] {
+        keeper.add(wait(phase, 1_000, 50));
+        given += 1;
+    }
     for round in 1..=20 {
-        for phase in &phases {
+        for phase in &phases[..1_000] {
             keeper.add(wait(phase, round * 1_000, 100 + given));
             given += 1;
         }
@@ -118,13 +122,28 @@ fn what_has_no_room_is_counted() {
     let shown = |chosen: &Chosen| -> u64 {
         chosen.notes.iter().map(|notes| notes.events.len() as u64).sum::<u64>() + chosen.spans.len() as u64
     };
-    assert_eq!(shown(&chosen) + keeper.no_room, given, "each is shown or counted");
+    let counted: u64 = chosen.notes.iter().map(|notes| notes.left_out).sum();
+    assert_eq!(shown(&chosen) + counted + keeper.no_room, given, "each is shown or counted, and once");
+    // Phases of which nothing is left have no count.
+    assert_eq!((counted > 0, keeper.no_room), (true, 100), "{counted} by spans");
     assert!(shown(&chosen) <= MOST as u64, "{}", shown(&chosen));
     // What came last was longest: none of that was left out.
     let last =
         chosen.notes.iter().filter(|notes| notes.events.iter().any(|it| it.start_ns % 1_000_000 == 20_000));
     assert_eq!(last.count(), 1_000);
     assert_eq!(shown(&keeper.take(&all)), 0);
+}
+
+#[test]
+fn room_comes_back_with_each_request() {
+    let mut keeper = Keeper::default();
+    for number in 0..200 {
+        let request = request(number, 1);
+        (1..=50).for_each(|at| keeper.add(wait(&request.phases[0], at * 10_000, 5_000)));
+        let chosen = keeper.take(&request);
+        assert_eq!((chosen.notes[0].events.len(), chosen.notes[0].left_out), (EVENTS, 50 - EVENTS as u64));
+    }
+    assert_eq!(keeper.no_room, 0);
 }
 
 #[test]
