@@ -35,7 +35,9 @@ use crate::{
     kernel::{
         btf::{Btf, BtfError, KERNEL_BTF, Member},
         casts::Casts,
-        permission, syscalls, throttle,
+        permission,
+        registers::Registers,
+        syscalls, throttle,
     },
     platform::{Root, topology},
     probes::{FAMILIES, Hook, Place, cpu, phase},
@@ -178,8 +180,11 @@ pub fn prepare(options: LoadOptions) -> Result<Prepared, LoadError> {
         }
     }
     let accounts = syscalls::account_of();
+    let has_typed_helpers = u32::from(offsets.registers.is_typed);
     loader.override_global("HAS_SWITCH_STATE", &offsets.switch_state, true);
     loader.override_global("THROTTLE_MODE", &offsets.throttle_mode, true);
+    loader.override_global("HAS_TYPED_HELPERS", &has_typed_helpers, true);
+    loader.override_global("DISTANCE_REGISTERS", &offsets.registers.distance, true);
     loader.override_global("TYPE_FILE", &offsets.casts.file, true);
     loader.override_global("TYPE_POINTER", &offsets.casts.pointer, true);
     loader.override_global("TYPE_REGISTERS", &offsets.casts.registers, true);
@@ -211,6 +216,7 @@ struct Offsets {
     /// A [`guestscope_ebpf::ThrottleMode`].
     throttle_mode: u32,
     casts: Casts,
+    registers: Registers,
 }
 
 impl Offsets {
@@ -226,7 +232,8 @@ impl Offsets {
         }
         let switch_state = u32::from(btf.tracepoint_arguments("sched_switch") >= Some(4));
         let throttle_mode = throttle::mode(&btf) as u32;
-        Ok(Self { fields, switch_state, throttle_mode, casts: Casts::find(&btf) })
+        let (casts, registers) = (Casts::find(&btf), Registers::find(&btf));
+        Ok(Self { fields, switch_state, throttle_mode, casts, registers })
     }
 }
 

@@ -37,6 +37,10 @@ globals! {
     THROTTLE_MODE
     // sched_switch carries the state of the task that leaves (5.18 and later, and some vendor kernels).
     HAS_SWITCH_STATE
+    // Helpers that hand out typed tasks and registers: `bpf_get_current_task_btf` and `bpf_task_pt_regs` (5.15 and later).
+    HAS_TYPED_HELPERS
+    // Without them: where a task's saved registers lie, from the begin of its stack.
+    DISTANCE_REGISTERS
     // Types of this kernel's BTF, for `bpf_rdonly_cast`; 0 where the kernel does not have it.
     TYPE_FILE TYPE_POINTER TYPE_REGISTERS
     // Waits of at least so many ns are handed over; 0 for none.

@@ -9,8 +9,8 @@ use core::arch::asm;
 use aya_ebpf::{
     Global,
     helpers::{
-        bpf_probe_read_kernel, bpf_probe_read_kernel_buf,
-        generated::{bpf_get_current_task_btf, bpf_task_pt_regs},
+        bpf_get_current_pid_tgid, bpf_probe_read_kernel, bpf_probe_read_kernel_buf,
+        generated::{bpf_get_current_task, bpf_get_current_task_btf, bpf_task_pt_regs},
     },
 };
 use guestscope_ebpf::{
@@ -21,9 +21,9 @@ use guestscope_ebpf::{
 use crate::{
     emit::count,
     maps::{
-        FREE, LEDGERS, OFFSET_TASK_COMM, OFFSET_TASK_LAST_ARRIVAL, OFFSET_TASK_MAJ_FLT, OFFSET_TASK_MIN_FLT,
-        OFFSET_TASK_PID, OFFSET_TASK_RUN_DELAY, OFFSET_TASK_STACK, OFFSET_TASK_TGID, REGISTERS, SLOT_OF,
-        TYPE_REGISTERS,
+        DISTANCE_REGISTERS, FREE, HAS_TYPED_HELPERS, LEDGERS, OFFSET_TASK_COMM, OFFSET_TASK_LAST_ARRIVAL,
+        OFFSET_TASK_MAJ_FLT, OFFSET_TASK_MIN_FLT, OFFSET_TASK_PID, OFFSET_TASK_RUN_DELAY, OFFSET_TASK_STACK,
+        OFFSET_TASK_TGID, REGISTERS, SLOT_OF, TYPE_REGISTERS,
     },
     probes::cpu,
     process,
@@ -66,7 +66,7 @@ pub(crate) fn cast(address: u64, type_id: &Global<u32>) -> *const u8 {
 pub(crate) struct Task(pub(crate) *const u8);
 
 impl Task {
-    /// Whoever runs this program.
+    /// Whoever runs this program. Only where the kernel has the helper: see [`Current`].
     #[inline(always)]
     pub(crate) fn current() -> Self {
         // SAFETY: the helper has no preconditions.
@@ -109,10 +109,22 @@ impl Task {
         }
     }
 
+    /// A number among the registers that it saved on its way into the kernel.
+    #[inline(always)]
+    pub(crate) fn saved(self, offset: &Global<u32>) -> u64 {
+        if HAS_TYPED_HELPERS.load() == 0 {
+            // SAFETY: a typed task; the agent resolved the offset of a pointer.
+            let stack: u64 = unsafe { load(self.0, &OFFSET_TASK_STACK) };
+            return saved_at(stack, offset);
+        }
+        // SAFETY: a typed pointer, and the agent resolved the offset of a register.
+        unsafe { load(self.saved_registers(), offset) }
+    }
+
     /// The registers that it saved on its way into the kernel, as a typed pointer: at one distance from the begin of
     /// every task's stack, so that one task's helper call saves all others theirs.
     #[inline(always)]
-    pub(crate) fn saved_registers(self) -> *const u8 {
+    fn saved_registers(self) -> *const u8 {
         // SAFETY: a typed task; the agent resolved the offset of a pointer. The distance is in a map value.
         unsafe {
             let distance = core::ptr::read_volatile(&raw const REGISTERS.distance);
@@ -126,6 +138,9 @@ impl Task {
     /// Finds out that distance, by way of itself.
     #[inline(always)]
     pub(crate) fn find_registers(self) {
+        if HAS_TYPED_HELPERS.load() == 0 {
+            return;
+        }
         // SAFETY: as above. Through memory, since the verifier subtracts nothing from a pointer.
         unsafe {
             let registers = bpf_task_pt_regs(self.0.cast_mut().cast()) as u64;
@@ -141,6 +156,67 @@ impl Task {
     pub(crate) fn ledger(self) -> Option<*mut Ledger> {
         ledger(self.tid(), self.0 as u64)
     }
+}
+
+/// Whoever runs this program, on kernels of any age: a typed task where there is one, else its address alone.
+#[derive(Clone, Copy)]
+pub(crate) struct Current {
+    tid: u32,
+    pub(crate) address: u64,
+}
+
+impl Current {
+    #[inline(always)]
+    pub(crate) fn new() -> Self {
+        if HAS_TYPED_HELPERS.load() != 0 {
+            let task = Task::current();
+            return Current { tid: task.tid(), address: task.0 as u64 };
+        }
+        // SAFETY: the helper has no preconditions.
+        Current { tid: bpf_get_current_pid_tgid() as u32, address: unsafe { bpf_get_current_task() } }
+    }
+
+    /// With its type.
+    #[inline(always)]
+    pub(crate) fn task(self) -> Option<Task> {
+        if HAS_TYPED_HELPERS.load() != 0 { Some(Task::current()) } else { None }
+    }
+
+    /// Its ledger, if it is tracked.
+    #[inline(always)]
+    pub(crate) fn ledger(self) -> Option<*mut Ledger> {
+        ledger(self.tid, self.address)
+    }
+
+    /// Minor and major faults so far.
+    #[inline(always)]
+    pub(crate) fn faults(self) -> (u64, u64) {
+        match self.task() {
+            Some(task) => task.faults(),
+            None => faults_at(self.address),
+        }
+    }
+
+    /// A number among the registers that it saved on its way into the kernel.
+    #[inline(always)]
+    pub(crate) fn saved(self, offset: &Global<u32>) -> u64 {
+        if let Some(task) = self.task() {
+            return task.saved(offset);
+        }
+        // SAFETY: the helper checks the memory; what cannot be read is 0.
+        let stack = unsafe {
+            bpf_probe_read_kernel((self.address + u64::from(OFFSET_TASK_STACK.load())) as *const u64)
+        };
+        saved_at(stack.unwrap_or(0), offset)
+    }
+}
+
+/// The same by the begin of the task's stack: where nothing else tells where the registers lie.
+#[inline(always)]
+fn saved_at(stack: u64, offset: &Global<u32>) -> u64 {
+    let place = stack + u64::from(DISTANCE_REGISTERS.load()) + u64::from(offset.load());
+    // SAFETY: the helper checks the memory; what cannot be read is 0.
+    unsafe { bpf_probe_read_kernel(place as *const u64) }.unwrap_or(0)
 }
 
 /// The ledger of the thread with this number, if the task at this address is the one that is tracked under it.

@@ -14,6 +14,7 @@ const MAGIC: u16 = 0xeb9f;
 const KIND_PTR: u8 = 2;
 const KIND_STRUCT: u8 = 4;
 const KIND_UNION: u8 = 5;
+const KIND_ENUM: u8 = 6;
 const KIND_TYPEDEF: u8 = 8;
 const KIND_FUNC: u8 = 12;
 const KIND_FUNC_PROTO: u8 = 13;
@@ -217,6 +218,20 @@ impl Btf {
     /// The number of the function of this name.
     pub fn function(&self, name: &str) -> Option<u32> {
         self.find(KIND_FUNC, name)
+    }
+
+    /// Whether an enumeration of this name has this member.
+    pub fn has_enumerator(&self, enumeration: &str, name: &str) -> bool {
+        let Some(type_) = self.find(KIND_ENUM, enumeration).and_then(|id| self.type_(id)) else {
+            return false;
+        };
+        let is_it = |index| self.u32(type_.body + index * 8).is_some_and(|offset| self.name_is(offset, name));
+        (0..type_.members).any(is_it)
+    }
+
+    /// Bytes of the structure of this name.
+    pub fn size(&self, name: &str) -> Option<u32> {
+        self.find(KIND_STRUCT, name).and_then(|id| self.type_(id)).map(|type_| type_.size_or_id)
     }
 
     /// The number of the structure of this name.

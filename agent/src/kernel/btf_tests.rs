@@ -160,6 +160,21 @@ fn tracepoints_and_functions_are_found_by_name() {
     assert_eq!((btf.function("outer"), btf.function("sched"), btf.structure("schedule")), (None, None, None));
 }
 
+#[test]
+fn enumerators_and_sizes_are_found_by_name() {
+    const ENUM: u32 = 6;
+    let mut btf = everything();
+    let members = [btf.name("FIRST"), 0, btf.name("SECOND"), 1];
+    btf.add("numbers", ENUM, 2, 4, &members);
+    let btf = Btf::parse(btf.blob()).unwrap();
+    let has = |enumeration, name| btf.has_enumerator(enumeration, name);
+    assert!(has("numbers", "FIRST") && has("numbers", "SECOND"));
+    assert!(
+        !has("numbers", "THIRD") && !has("numbers", "SEC") && !has("leaf", "FIRST") && !has("none", "FIRST")
+    );
+    assert!(btf.size("outer").is_some() && btf.size("none").is_none());
+}
+
 #[rstest]
 #[case::empty(vec![], "no magic number (or of the other byte order)")]
 #[case::other_byte_order(vec![0xeb, 0x9f, 1, 0, 0, 0, 0, 24], "no magic number (or of the other byte order)")]

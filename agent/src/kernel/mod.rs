@@ -5,5 +5,6 @@
 pub mod btf;
 pub mod casts;
 pub mod permission;
+pub mod registers;
 pub mod syscalls;
 pub mod throttle;

@@ -11,17 +11,17 @@ use guestscope_ebpf::{ACTIVITIES, Activity, Samples};
 
 use crate::{
     maps::{OFFSET_REGS_SYSCALL, SAMPLES},
-    task::{Task, load},
+    task::Current,
 };
 
 #[perf_event]
 pub(crate) fn sample(ctx: PerfEventContext) -> u32 {
-    let task = Task::current();
-    let Some(ledger) = task.ledger() else { return 0 };
+    let current = Current::new();
+    let Some(ledger) = current.ledger() else { return 0 };
     // SAFETY: a ledger in a map value; its slot never changes while the thread lives.
     let slot = unsafe { (*ledger).slot };
     let Some(samples) = SAMPLES.get_ptr_mut(u32::from(slot)) else { return 0 };
-    let activity = if is_user(&ctx) { Activity::User } else { in_kernel(task) };
+    let activity = if is_user(&ctx) { Activity::User } else { in_kernel(current) };
     // SAFETY: the samples are in a map value and the index inside them; the thread is interrupted by this very program, and
     // nobody else writes them.
     unsafe {
@@ -57,9 +57,8 @@ unsafe fn user_mode(data: *const bpf_perf_event_data) -> bool {
 
 /// The entry code of exceptions overwrites the number that the entry code of system calls saved.
 #[inline(always)]
-fn in_kernel(task: Task) -> Activity {
-    // SAFETY: a typed pointer, and the agent resolved the offset of the number, a long.
-    let number = unsafe { load::<i64>(task.saved_registers(), &OFFSET_REGS_SYSCALL) };
+fn in_kernel(current: Current) -> Activity {
+    let number = current.saved(&OFFSET_REGS_SYSCALL).cast_signed();
     if number < 0 { Activity::Fault } else { Activity::Syscall }
 }
 

@@ -19,7 +19,7 @@ use crate::{
     maps::STAGES,
     probes::{cpu, throttle},
     process, steal,
-    task::{self, Task},
+    task::{self, Current},
     topology,
 };
 
@@ -29,8 +29,8 @@ const COPIES: u32 = 3;
 
 #[uprobe]
 pub(crate) fn edge(ctx: ProbeContext) -> u32 {
-    let task = Task::current();
-    let Some(ledger) = task.ledger() else { return 0 };
+    let current = Current::new();
+    let Some(ledger) = current.ledger() else { return 0 };
     // SAFETY: a ledger in a map value; its slot never changes while the thread lives.
     let slot = unsafe { (*ledger).slot };
     let Some(stage) = STAGES.get_ptr_mut(u32::from(slot)) else { return 0 };
@@ -53,18 +53,21 @@ pub(crate) fn edge(ctx: ProbeContext) -> u32 {
         if Operation::has_name(operation as u8) && !read_name(stage) {
             flags |= EDGE_NAME_UNREADABLE;
         }
-        let (minor, major) = task.faults();
+        let (minor, major) = current.faults();
         (*stage).minor_faults = minor;
         (*stage).major_faults = major;
         (*stage).samples = cpu::samples(slot);
         let (now_ns, torn) = copy(ledger, &raw mut (*stage).ledger);
-        // This thread runs, whatever was seen of it: the copy is put right as the next switch-out will do it.
-        if (*stage).ledger.state != RUNNING {
-            throttle::arriving(task, &mut (*stage).ledger, now_ns);
-            let at = topology::arrival(&(*stage).ledger);
-            (*stage).ledger.arrived_unseen(now_ns, task.stamps(), at);
+        // What is read of the task below needs its type: before 5.15 the copy stays as it was seen.
+        if let Some(task) = current.task() {
+            // This thread runs, whatever was seen of it: the copy is put right as the next switch-out will do it.
+            if (*stage).ledger.state != RUNNING {
+                throttle::arriving(task, &mut (*stage).ledger, now_ns);
+                let at = topology::arrival(&(*stage).ledger);
+                (*stage).ledger.arrived_unseen(now_ns, task.stamps(), at);
+            }
+            (*stage).ledger.stolen_until(now_ns, steal::clock(task));
         }
-        (*stage).ledger.stolen_until(now_ns, steal::clock(task));
         if torn {
             flags |= EDGE_TORN;
             emit::count(Counter::TornEdge);

@@ -26,7 +26,7 @@ use crate::{
     },
     probes::{cpu, throttle},
     process, steal,
-    task::{self, Task, load},
+    task::{self, Current, Task, load},
     topology, wait,
 };
 
@@ -113,9 +113,7 @@ fn stay(prev: Task, ledger: &mut Ledger, now_ns: u64) {
 /// What a task that blocks is waiting for: one look at its saved registers instead of a hook on every syscall.
 #[inline(always)]
 fn classify(prev: Task, state: u32) -> (u8, u16) {
-    let regs = prev.saved_registers();
-    // SAFETY: a typed pointer, and the agent resolved the offset of the number, a long.
-    let number = unsafe { load::<i64>(regs, &OFFSET_REGS_SYSCALL) };
+    let number = prev.saved(&OFFSET_REGS_SYSCALL).cast_signed();
     if state & KEPT != 0 || (number < 0 && state & FREEZABLE != 0) {
         return (Account::Other as u8, if number < 0 { NO_SYSCALL } else { number as u16 });
     }
@@ -132,8 +130,7 @@ fn classify(prev: Task, state: u32) -> (u8, u16) {
     let entry = unsafe { core::ptr::read_volatile(ACCOUNT_OF.as_ptr().add((number & 511) as usize)) };
     let account = entry & !CHECK_SOCKET;
     if entry & CHECK_SOCKET != 0 {
-        // SAFETY: the saved registers, and the agent resolved the offset of the first argument's.
-        let fd = unsafe { load::<u64>(regs, &OFFSET_REGS_ARGUMENT) } as u32;
+        let fd = prev.saved(&OFFSET_REGS_ARGUMENT) as u32;
         if file::is_socket(prev, fd) {
             return (Account::Net as u8, number as u16);
         }
@@ -284,7 +281,9 @@ pub(crate) fn sched_process_free(ctx: BtfTracePointContext) -> i32 {
 #[raw_tracepoint(tracepoint = "sys_enter")]
 pub(crate) fn adopt(_ctx: RawTracePointContext) -> i32 {
     let pid_tgid = bpf_get_current_pid_tgid();
-    Task::current().find_registers();
+    if let Some(task) = Current::new().task() {
+        task.find_registers();
+    }
     // SAFETY: the helpers have no preconditions; the ledger is in a map value and its task is running this program.
     unsafe {
         let address = bpf_get_current_task();
