@@ -2,10 +2,12 @@
 //!
 //! Everything goes away with this process: nothing is pinned. It reads no records.
 
+mod sampler;
+mod visit;
+
 use std::{
     collections::HashSet,
     fs::OpenOptions,
-    io,
     os::{
         fd::{AsFd as _, AsRawFd as _, BorrowedFd},
         unix::fs::{MetadataExt as _, OpenOptionsExt as _},
@@ -17,11 +19,7 @@ use std::{
 use aya::{
     Ebpf, EbpfLoader,
     maps::{Array, PerCpuArray, Queue, RingBuf},
-    programs::{
-        PerfEvent, Program, ProgramError, UProbe,
-        perf_event::{PerfEventConfig, PerfEventScope, SamplePolicy, SoftwareEvent},
-        uprobe::UProbeScope,
-    },
+    programs::{Program, ProgramError, UProbe, uprobe::UProbeScope},
 };
 use guestscope_ebpf::{
     Counter, Position, SLOTS,
@@ -38,9 +36,11 @@ use crate::{
         permission, syscalls, throttle,
     },
     platform::{Root, topology},
-    probes::{FAMILIES, Hook, Place, cpu, phase},
+    probes::{FAMILIES, Hook, Place, phase},
     pump::Rings,
 };
+
+pub use visit::{VisitError, Visits};
 
 /// The object that build.rs made.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/probes"));
@@ -244,6 +244,7 @@ impl Prepared {
                 program.load(name, &self.kernel_btf).and_then(|()| program.attach().map(drop))
             }
             (Place::Called, Program::RawTracePoint(program)) => program.load(),
+            (Place::Iterator, Program::Iter(program)) => program.load("task", &self.kernel_btf),
             (Place::Sampler, Program::PerfEvent(program)) => program.load(),
             (Place::Marker, Program::UProbe(program)) => program.load(),
             _ => Err(ProgramError::UnexpectedProgramType),
@@ -273,35 +274,6 @@ impl Loaded {
         let failed = |source| LoadError::Program { hook: "raw_tp/adopt", source };
         let Program::RawTracePoint(program) = program else { return Err(LoadError::Missing("adopt")) };
         Ok(program.fd().map_err(failed)?.as_fd())
-    }
-
-    /// Samples a process, its threads and everything that it starts from now on. Where that is refused its hook says so: the
-    /// accounts do not need it.
-    pub fn sample(&mut self, pid: u32) {
-        let Err(error) = self.try_sample(pid) else { return };
-        let number = error.chain().find_map(|error| error.downcast_ref::<io::Error>()?.raw_os_error());
-        // It was over before it could be sampled.
-        if number == Some(libc::ESRCH) {
-            return;
-        }
-        let is_ours = |verdict: &&mut Verdict| cpu::HOOKS.iter().any(|hook| hook.id == verdict.hook);
-        for verdict in self.verdicts.iter_mut().filter(is_ours).filter(|ours| ours.outcome == Outcome::Ok) {
-            verdict.outcome = Outcome::Broken;
-            verdict.consequence =
-                format!("missing: {}: {}", verdict.consequence, failure::chain(error.chain()));
-            // The kernel lowers this limit by itself where sampling takes long.
-            verdict.remedy = (number == Some(libc::EINVAL))
-                .then(|| format!("sysctl -w kernel.perf_event_max_sample_rate={}", cpu::FREQUENCY_HZ));
-        }
-    }
-
-    fn try_sample(&mut self, pid: u32) -> Result<(), anyhow::Error> {
-        let program = self.ebpf.program_mut("sample").ok_or(LoadError::Missing("sample"))?;
-        let program: &mut PerfEvent = program.try_into()?;
-        let clock = PerfEventConfig::Software(SoftwareEvent::CpuClock);
-        let scope = PerfEventScope::OneProcess { pid, cpu: None };
-        program.attach(clock, scope, SamplePolicy::Frequency(cpu::FREQUENCY_HZ), true)?;
-        Ok(())
     }
 
     /// Attaches the marker's probe to a file, if it carries the marker and was not met before. Whether it was.

@@ -7,6 +7,7 @@
 pub mod fields;
 pub mod ledger;
 mod position;
+pub mod visit;
 
 pub use position::{DISTANCES, Distance, Position};
 

@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// `TASK_DEAD`: the task will never run again. The only bit of the state that survives the final switch.
-const TASK_DEAD: u32 = 0x80;
+pub(crate) const TASK_DEAD: u32 = 0x80;
 /// `__TASK_STOPPED | __TASK_TRACED | TASK_FROZEN`: kept from running by a signal, a debugger or the freezer (6.1 and
 /// later; before, freezing looks like any wait).
 const KEPT: u32 = 0x4 | 0x8 | 0x8000;
@@ -108,7 +108,7 @@ fn stay(prev: Task, ledger: &mut Ledger, now_ns: u64) {
 
 /// What a task that blocks is waiting for: one look at its saved registers instead of a hook on every syscall.
 #[inline(always)]
-fn classify(prev: Task, state: u32) -> (u8, u16) {
+pub(crate) fn classify(prev: Task, state: u32) -> (u8, u16) {
     let regs = prev.saved_registers();
     // SAFETY: a typed pointer, and the agent resolved the offset of the number, a long.
     let number = unsafe { load::<i64>(regs, &OFFSET_REGS_SYSCALL) };
@@ -139,7 +139,7 @@ fn classify(prev: Task, state: u32) -> (u8, u16) {
 
 /// The final switch: the whole ledger goes out, the slot comes back.
 #[inline(always)]
-fn exited(prev: Task, ledger: &Ledger, now_ns: u64) {
+pub(crate) fn exited(prev: Task, ledger: &Ledger, now_ns: u64) {
     let address = prev.0 as u64;
     record(Kind::Exit, 0, ledger, address, now_ns, (0, 0, 0));
     task::set_slot(ledger.tid, 0);
@@ -148,7 +148,14 @@ fn exited(prev: Task, ledger: &Ledger, now_ns: u64) {
 
 /// Hands over a fork, exec or exit. `other` is tid, tgid and birth of the other task.
 #[inline(always)]
-fn record(kind: Kind, flags: u32, ledger: &Ledger, address: u64, now_ns: u64, other: (u32, u32, u64)) {
+pub(crate) fn record(
+    kind: Kind,
+    flags: u32,
+    ledger: &Ledger,
+    address: u64,
+    now_ns: u64,
+    other: (u32, u32, u64),
+) {
     emit::task(kind, |record: *mut TaskRecord| {
         let (minor, major) = task::faults_at(address);
         // SAFETY: the record is reserved memory of exactly this size; every field is written.
