@@ -198,20 +198,20 @@ mod tests {
     }
 
     #[rstest]
-    #[case(&["--pid", "1,2", "--pid", "3"], Some(&[1, 2, 3]))]
+    #[case(&["--pid", "1,2", "--pid", "3"], Some(vec![1, 2, 3]))]
     #[case(&["--pid", "1", "--cgroup", "a"], None)]
     #[case(&["--cgroup", "a", "--container", "b"], None)]
-    #[case(&["--cgroup", "a"], Some(&[]))]
+    #[case(&["--cgroup", "a"], Some(vec![]))]
     #[case(&["--pid", "0"], None)]
     #[case(&["--pid", "x"], None)]
     #[case(&["--pid", ""], None)]
     #[case(&[], None)]
-    fn targets(#[case] words: &[&str], #[case] pids: Option<&[u32]>) {
+    fn targets(#[case] words: &[&str], #[case] pids: Option<Vec<u32>>) {
         let words = ["guestscope", "attach"].iter().chain(words);
         let parsed = Cli::try_parse_from(words).ok().map(|cli| match cli.command {
             Command::Attach(arguments) => arguments.pid,
             Command::Run(_) | Command::Doctor(_) => Vec::new(),
         });
-        assert_eq!(parsed.as_deref(), pids);
+        assert_eq!(parsed, pids);
     }
 }

@@ -11,8 +11,8 @@ fn tree(files: &[(&str, String)]) -> TempDir {
     let root = tempfile::tempdir().expect("a folder can be made");
     for (path, text) in files {
         let path = root.path().join(path);
-        std::fs::create_dir_all(path.parent().expect("a file lies somewhere")).expect("the place is ours");
-        std::fs::write(path, text).expect("the place is ours");
+        fs::create_dir_all(path.parent().expect("a file lies somewhere")).expect("the place is ours");
+        fs::write(path, text).expect("the place is ours");
     }
     root
 }

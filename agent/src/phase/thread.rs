@@ -107,11 +107,23 @@ pub(crate) struct ThreadState {
     pub(crate) phases: u64,
     /// The slot of its ledger.
     pub(crate) slot: u16,
+    /// What it was called when it was born, adopted, or last became another program.
+    pub(crate) name: String,
+    /// Minor and major faults that it had when it was adopted.
+    pub(crate) faults_before: (u64, u64),
     /// Last edge number of each copy of the library.
     edges: Vec<(u16, u32)>,
 }
 
 impl ThreadState {
+    /// Without the faults from before it was tracked: the kernel counts them from its birth on.
+    pub(crate) fn since_tracked(&self, mut now: Snapshot) -> Snapshot {
+        let (minor, major) = self.faults_before;
+        now.counts.fault_minor = now.counts.fault_minor.saturating_sub(minor);
+        now.counts.fault_major = now.counts.fault_major.saturating_sub(major);
+        now
+    }
+
     /// Takes note of an edge's number.
     pub(crate) fn edge(&mut self, instance: u16, number: u32) -> Sequence {
         let Some(last) = self.edges.iter_mut().find(|copy| copy.0 == instance) else {

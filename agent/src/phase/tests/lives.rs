@@ -193,7 +193,7 @@ fn a_process_ends_with_its_last_thread() {
     thread python   20/20  6..50  cpu 44, exited
     thread python   10/11  5..60  cpu 55, exited
     process python  10/10  0..40  cpu 40
-    thread          20/21  7..90  cpu 83, last seen
+    thread python   20/21  7..90  cpu 83, last seen
     process python  20/20  6..50  cpu 44, observation_stopped
     ");
 }
@@ -290,14 +290,31 @@ fn observation_stops_with_open_phases_and_living_threads() {
     insta::assert_snapshot!(printed, @"
     request outer            10/10  5..90   cpu 85, fault.minor 1, observation_stopped
       phase inner            10/10  10..90  cpu 80, observation_stopped
-    thread                   10/10  0..90   cpu 90, fault.minor 3, phases 2, last seen
-    process (still running)  10/10  0..90   cpu 90, fault.minor 3, observation_stopped
+    thread python            10/10  0..90   cpu 90, fault.minor 3, phases 2, last seen
+    process python           10/10  0..90   cpu 90, fault.minor 3, observation_stopped
     request moved            10/11  20..90  cpu 5, suspended 65, observation_stopped
-    thread                   10/11  1..90   cpu 89, phases 1, last seen
+    thread python            10/11  1..90   cpu 89, phases 1, last seen
     request unborn           20/20  30..90  cpu 60, observation_stopped
     thread                   20/20  30..90  cpu 60, phases 1, last seen
     process (still running)  20/20  30..90  cpu 60, observation_stopped
     losses: unended phases 4
+    ");
+}
+
+/// The kernel counts faults from a thread's birth on, which may have been days ago.
+#[test]
+fn what_was_before_an_adoption_is_not_counted() {
+    let printed = play(
+        "
+        0   10/10 adopt                     +minor 500 +major 7
+        10  10/10 begin 1 phase             +minor 2
+        20  10/10 end 1                     +minor 3
+        30  10/10 exit                      +minor 4 +major 1",
+    );
+    insta::assert_snapshot!(printed, @"
+    request phase   10/10  10..20  cpu 10, fault.minor 3
+    thread python   10/10  0..30   cpu 30, fault.minor 9, fault.major 1, phases 1, exited
+    process python  10/10  0..30   cpu 30, fault.minor 9, fault.major 1
     ");
 }
 
@@ -346,7 +363,7 @@ fn a_thread_whose_end_was_lost_does_not_keep_its_process() {
     request suspended  10/10  20..50  cpu 5, suspended 25, thread_exited
     request on-it      10/12  10..50  suspended 40, thread_exited
     process python     10/10  0..30   cpu 30
-    thread             20/12  50..60  cpu 10, last seen
+    thread python      20/12  50..60  cpu 10, last seen
     losses: unended phases 2
     ");
 }
