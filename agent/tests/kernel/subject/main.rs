@@ -11,6 +11,7 @@ mod disk;
 mod edges;
 mod lives;
 mod quota;
+mod states;
 mod stops;
 mod switches;
 mod waits;
@@ -134,6 +135,7 @@ fn main() {
         waits::CASES,
         switches::CASES,
         disk::CASES,
+        states::CASES,
         stops::CASES,
         lives::CASES,
         quota::CASES,
