@@ -57,15 +57,16 @@ pub struct RunArguments {
 #[derive(Args, Clone, Debug)]
 #[command(group(ArgGroup::new("target").required(true).args(["pid", "cgroup", "container"])))]
 #[command(after_help = "\
-Observes all threads of the target and everything that they start from now on, until the last of them has ended, until
-Ctrl-C or SIGTERM, or for as long as --duration says. The target does not notice, and nothing is left in it.
-What had begun before is not seen: phases that are open at that moment have no begin.
+Observes all threads of the target and what they start from now on, until the last of them has
+ended, until Ctrl-C or SIGTERM, or for as long as --duration says. Children that a process has already
+are processes of their own: give them as well, or their control group. The target goes on as if
+nothing had been, and nothing is left in it. A phase that is open when this begins or stops is cut there.
 
 Examples:
   sudo guestscope attach --pid 4711                          one process
   sudo guestscope attach --pid 4711,4712 --duration 30s      two of them, for half a minute
   sudo guestscope attach --cgroup system.slice/web.service   a service, with what joins it later
-  sudo guestscope attach --container web                     a container by its name, or the begin of its number
+  sudo guestscope attach --container web                     a container by name or number
 
 Exit codes: 0 fine, 1 nothing observed, 2 failed.")]
 pub struct AttachArguments {
@@ -90,7 +91,7 @@ pub struct AttachArguments {
 /// What all commands that observe take.
 #[derive(Args, Clone, Debug)]
 pub struct Observation {
-    /// Name of the run and of the service [default: that of the program or container].
+    /// Name of the run and of the service [default: the program's or the container's].
     #[arg(long)]
     pub name: Option<String>,
     /// Folder in which the run folder is made.

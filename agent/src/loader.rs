@@ -25,6 +25,7 @@ use guestscope_ebpf::{
     Counter, Position, SLOTS,
     fields::{FIELDS, Field},
     ledger::Ledger,
+    visit::TARGETS_MOST,
 };
 
 use crate::{
@@ -89,6 +90,8 @@ pub struct LoadOptions {
     pub log: bool,
     /// Hand over waits that took at least so long, up to 4.29 s; zero for none.
     pub wait_threshold: Duration,
+    /// Threads that run already shall be found: [`Loaded::visit`].
+    pub visits: bool,
 }
 
 /// Waits below it explain nothing that a person would look at, and there are many.
@@ -96,7 +99,7 @@ pub const WAIT_THRESHOLD: Duration = Duration::from_micros(100);
 
 impl Default for LoadOptions {
     fn default() -> Self {
-        Self { slots: SLOTS, log: false, wait_threshold: WAIT_THRESHOLD }
+        Self { slots: SLOTS, log: false, wait_threshold: WAIT_THRESHOLD, visits: true }
     }
 }
 
@@ -137,6 +140,11 @@ pub fn load(options: LoadOptions) -> Result<Loaded, LoadError> {
     let mut prepared = prepare(options)?;
     let mut verdicts = Vec::new();
     for hook in FAMILIES.iter().copied().flatten() {
+        if hook.place == Place::Iterator && !options.visits {
+            let (hook, consequence) = (hook.id.to_owned(), hook.purpose.to_owned());
+            verdicts.push(Verdict { hook, outcome: Outcome::Off, consequence, remedy: None });
+            continue;
+        }
         let (outcome, consequence) = match prepared.attach(hook) {
             Err(error) if hook.is_needed => return Err(error),
             Err(error) => (Outcome::Broken, format!("missing: {}: {error}", hook.purpose)),
@@ -180,6 +188,8 @@ pub fn prepare(options: LoadOptions) -> Result<Prepared, LoadError> {
     for map in ["LEDGERS", "SAMPLES", "FREE", "STAGES"] {
         loader.map_max_entries(map, options.slots.max(2));
     }
+    // Its table alone is a megabyte.
+    loader.map_max_entries("TARGETS", if options.visits { TARGETS_MOST } else { 1 });
     let positions = topology::positions(&Root::system());
     loader.map_max_entries("TOPOLOGY", positions.len() as u32);
     let mut ebpf = loader.load(&offsets.casts.put_into(OBJECT))?;

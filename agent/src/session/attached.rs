@@ -53,7 +53,7 @@ pub fn attach(arguments: &AttachArguments) -> anyhow::Result<i32> {
     adoption::allow_descriptors();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let loaded = start::load(&arguments.observation)?;
+        let loaded = start::load(&arguments.observation, true)?;
         loaded.can_visit()?;
         let pid = (arguments.pid.len() == 1).then_some(first);
         let identity = Identity::of_target(arguments.observation.name.as_deref(), &target, pid)?;
@@ -105,10 +105,11 @@ impl Attached {
         let exit = if self.all_ended { Exit::Ended } else { Exit::Running };
         let threads_missed = self.adoption.threads_missed();
         let end = End { exit, wall, clock, workload: None, threads_missed };
-        if let joined @ 1.. = self.adoption.joined() {
-            failure::say(&format!("{joined} more processes joined the target while it was observed\n"));
-        }
         session.finish(end, &arguments.observation)?;
+        if let joined @ 1.. = self.adoption.joined() {
+            let processes = if joined == 1 { "process" } else { "processes" };
+            failure::say(&format!("{joined} more {processes} joined the target while it was observed\n"));
+        }
         Ok(0)
     }
 }

@@ -47,7 +47,7 @@ pub fn run(arguments: &RunArguments) -> anyhow::Result<i32> {
     child::block_forwarded().context("blocking signals")?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let loaded = start::load(&arguments.observation)?;
+        let loaded = start::load(&arguments.observation, false)?;
         let rendezvous =
             Rendezvous::open(run_as.as_ref()).context("making the meeting place of the markers")?;
         cost.attached();

@@ -37,12 +37,13 @@ pub(super) struct Begun {
     folder: RunFolder,
 }
 
-/// Loads the kernel side.
-pub(super) fn load(observation: &Observation) -> Result<Loaded, loader::LoadError> {
+/// Loads the kernel side; `visits` if threads that run already shall be found.
+pub(super) fn load(observation: &Observation, visits: bool) -> Result<Loaded, loader::LoadError> {
     loader::load(LoadOptions {
         slots: observation.max_threads,
         log: observation.kernel_log,
         wait_threshold: observation.wait_threshold,
+        visits,
     })
 }
 
