@@ -58,9 +58,10 @@ pub struct RunArguments {
 #[command(group(ArgGroup::new("target").required(true).args(["pid", "cgroup", "container"])))]
 #[command(after_help = "\
 Observes all threads of the target and what they start from now on, until the last of them has
-ended, until Ctrl-C or SIGTERM, or for as long as --duration says. Children that a process has already
-are processes of their own: give them as well, or their control group. The target goes on as if
-nothing had been, and nothing is left in it. A phase that is open when this begins or stops is cut there.
+ended, until Ctrl-C or SIGTERM, or for as long as --duration says. Children that a process has
+already are processes of their own: give them as well, or their control group. The target goes
+on as if nothing had been, and nothing is left in it. A phase that is open when this begins or
+stops is cut there.
 
 Examples:
   sudo guestscope attach --pid 4711                          one process

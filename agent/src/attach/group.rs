@@ -96,8 +96,7 @@ pub(super) struct Hierarchy {
 /// Of the text of mountinfo (number, parent, device, root, mount point, options, optional fields, `-`, type, source, options
 /// of the super block), version 2 first.
 pub(super) fn hierarchies(mountinfo: &[u8]) -> Vec<Hierarchy> {
-    let mut found: Vec<Hierarchy> =
-        mountinfo.split(|&byte| byte == b'\n').filter_map(|line| hierarchy(line)).collect();
+    let mut found: Vec<Hierarchy> = mountinfo.split(|&byte| byte == b'\n').filter_map(hierarchy).collect();
     found.sort_by_key(|hierarchy| !hierarchy.controllers.is_empty());
     found
 }

@@ -29,17 +29,17 @@ impl Loaded {
         // The kernel lowers this limit by itself where sampling takes long.
         let remedy = (number == Some(libc::EINVAL))
             .then(|| format!("sysctl -w kernel.perf_event_max_sample_rate={}", cpu::FREQUENCY_HZ));
-        self.sampling_failed(&failure::chain(error.chain()), remedy);
+        self.sampling_failed(&failure::chain(error.chain()), remedy.as_deref());
         false
     }
 
     /// Not all threads are sampled: the hook does not count as in place, and says why.
-    pub fn sampling_failed(&mut self, why: &str, remedy: Option<String>) {
+    pub fn sampling_failed(&mut self, why: &str, remedy: Option<&str>) {
         let is_ours = |verdict: &&mut Verdict| cpu::HOOKS.iter().any(|hook| hook.id == verdict.hook);
         for verdict in self.verdicts.iter_mut().filter(is_ours).filter(|ours| ours.outcome == Outcome::Ok) {
             verdict.outcome = Outcome::Broken;
             verdict.consequence = format!("missing: {}: {why}", verdict.consequence);
-            verdict.remedy.clone_from(&remedy);
+            verdict.remedy = remedy.map(str::to_owned);
         }
     }
 

@@ -30,7 +30,7 @@ use crate::{
     harness::{Alone, program, skipped},
 };
 
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_mins(1);
 /// Walks until no thread is found that was not tracked. Each takes a millisecond, a thread is being made for microseconds.
 const WALKS: usize = 100;
 
