@@ -1,3 +1,5 @@
+//! Containers by the names of groups and by files of engines, in trees that a test makes up.
+
 use rstest::rstest;
 use tempfile::TempDir;
 

@@ -62,7 +62,7 @@ struct Status {
 /// The context is two typed pointers: of the read, and of the task, which is null at the end.
 #[unsafe(no_mangle)]
 #[unsafe(link_section = "iter/task")]
-fn attach(ctx: *const *const u8) -> i32 {
+extern "C" fn attach(ctx: *const *const u8) -> i32 {
     // SAFETY: the context of a task iterator, of which both are read as they stand; the first one begins with the file.
     unsafe {
         let meta = core::ptr::read_volatile(ctx);
@@ -95,7 +95,7 @@ fn visit(file: *const u8, task: Task) {
         Found::Tracked
     } else {
         // SAFETY: the value is not read.
-        if unsafe { TARGETS.get(&process) }.is_none() {
+        if unsafe { TARGETS.get(process) }.is_none() {
             return;
         }
         agent.find_registers();
