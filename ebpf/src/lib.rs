@@ -228,6 +228,8 @@ pub const EDGE_NAME_UNREADABLE: u32 = 1;
 pub const EDGE_TORN: u32 = 2;
 /// Flag of a fork: the task was adopted, its parent is not tracked.
 pub const FORK_ADOPTED: u32 = 1;
+/// Flag of an adopted one: it had run before, for whatever time.
+pub const FORK_LATE: u32 = 2;
 
 /// Flag of an exit: the leader of a process, replaced by the thread of it that called exec.
 pub const EXIT_REPLACED: u32 = 1;

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use guestscope_ebpf::{EXIT_REPLACED, FORK_ADOPTED, Kind, TaskRecord, ledger::Ledger};
+use guestscope_ebpf::{EXIT_REPLACED, FORK_ADOPTED, FORK_LATE, Kind, TaskRecord, ledger::Ledger};
 
 use super::{
     Counts, Ending, PhaseKind, Thread, ThreadId,
@@ -32,6 +32,7 @@ impl Pairing {
         state.name = comm(&record.comm);
         if record.header.flags & FORK_ADOPTED != 0 {
             state.faults_before = (record.minor_faults, record.major_faults);
+            state.ran_before = record.header.flags & FORK_LATE != 0;
         }
         // Whoever had this number before is gone, whether or not that was seen.
         let before = self.threads.keys().filter(|thread| thread.tid == child.tid && **thread != child);

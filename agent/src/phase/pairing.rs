@@ -5,7 +5,9 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use guestscope_ebpf::{EDGE_NAME_UNREADABLE, EDGE_TORN, EdgeRecord, NAME_BYTES, Operation, is_root_token};
+use guestscope_ebpf::{
+    EDGE_NAME_UNREADABLE, EDGE_TORN, EdgeRecord, NAME_BYTES, Operation, TOKEN_CHILD_BITS, is_root_token,
+};
 
 use super::{
     Ending, Mark, PairingLosses, PhaseKind, Request, Thread, ThreadId, Wait,
@@ -161,6 +163,10 @@ impl Pairing {
                 self.close(open, &edge.now, Ending::Lost);
             }
         }
+        if self.is_inside_the_unseen(edge) {
+            // It is no request of its own: its end will find no begin, and be counted.
+            return;
+        }
         let (name, name_damaged) = self.name(edge.record);
         let id = self.next_id();
         let state = self.threads.entry(edge.thread).or_default();
@@ -180,6 +186,16 @@ impl Pairing {
         if outermost {
             self.queued(edge, id);
         }
+    }
+
+    /// Whether the library made this phase inside a request that its thread had begun before it was adopted.
+    fn is_inside_the_unseen(&mut self, edge: &Edge<'_>) -> bool {
+        let token = edge.record.token;
+        let root = token >> TOKEN_CHILD_BITS << TOKEN_CHILD_BITS;
+        let is_inside = root != 0 && token != root && !self.keys.contains_key(&edge.key(root));
+        let Some(state) = self.threads.get_mut(&edge.thread) else { return false };
+        state.ran_before &= is_inside;
+        state.ran_before
     }
 
     /// An open-loop request waited from its scheduled time on: a phase of its own, and nobody's time.

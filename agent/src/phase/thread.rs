@@ -111,6 +111,8 @@ pub(crate) struct ThreadState {
     pub(crate) name: String,
     /// Minor and major faults that it had when it was adopted.
     pub(crate) faults_before: (u64, u64),
+    /// It ran before it was adopted, so it may be inside a request that was not seen to begin; until one is.
+    pub(crate) ran_before: bool,
     /// Last edge number of each copy of the library.
     edges: Vec<(u16, u32)>,
 }
@@ -140,5 +142,6 @@ impl ThreadState {
     /// A new program begins with 1.
     pub(crate) fn forget_edges(&mut self) {
         self.edges.clear();
+        self.ran_before = false;
     }
 }

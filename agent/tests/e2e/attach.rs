@@ -53,6 +53,8 @@ fn check_cut(done: &Done) -> Seen {
         assert!(done.loss(key) <= 3, "{losses:?}");
     }
     let seen = done.seen();
+    // What was met inside a request is none of its own.
+    assert_eq!(seen.named("request").len(), seen.requests.len(), "{:?}", seen.endings());
     let whole = seen.endings().iter().filter(|endings| *endings == ENDED).count();
     assert!(whole + 3 >= seen.requests.len(), "{:?}", seen.endings());
     seen

@@ -27,7 +27,7 @@ use aya_ebpf::helpers::{
     generated::{bpf_get_smp_processor_id, bpf_seq_write},
 };
 use guestscope_ebpf::{
-    Account, FORK_ADOPTED, Kind, NO_SYSCALL,
+    Account, FORK_ADOPTED, FORK_LATE, Kind, NO_SYSCALL,
     ledger::{BLOCKED, LIMITED, Ledger, RUNNABLE, RUNNING},
     visit::{Found, Visit},
 };
@@ -187,7 +187,7 @@ fn adopt(task: Task) -> Option<Found> {
         (*ledger).sequence = BEGUN;
         // Before it can have an event: its records come later. Handing over is a full barrier as well, so whoever finds the
         // slot finds what was written above.
-        sched::record(Kind::Fork, FORK_ADOPTED, &*ledger, address, (*ledger).born_ns, (0, 0, 0));
+        sched::record(Kind::Fork, FORK_ADOPTED | FORK_LATE, &*ledger, address, (*ledger).born_ns, (0, 0, 0));
         core::ptr::write_volatile(&raw mut (*ledger).task, address);
         task::set_slot((*ledger).tid, (*ledger).slot);
         if is_alive(task) || is_on_cpu(task) {

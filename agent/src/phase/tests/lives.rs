@@ -301,23 +301,6 @@ fn observation_stops_with_open_phases_and_living_threads() {
     ");
 }
 
-/// The kernel counts faults from a thread's birth on, which may have been days ago.
-#[test]
-fn what_was_before_an_adoption_is_not_counted() {
-    let printed = play(
-        "
-        0   10/10 adopt                     +minor 500 +major 7
-        10  10/10 begin 1 phase             +minor 2
-        20  10/10 end 1                     +minor 3
-        30  10/10 exit                      +minor 4 +major 1",
-    );
-    insta::assert_snapshot!(printed, @"
-    request phase   10/10  10..20  cpu 10, fault.minor 3
-    thread python   10/10  0..30   cpu 30, fault.minor 9, fault.major 1, phases 1, exited
-    process python  10/10  0..30   cpu 30, fault.minor 9, fault.major 1
-    ");
-}
-
 #[test]
 fn a_tid_used_again_is_another_thread() {
     // The exit of the first 10/11 was lost; the second one owes nothing to it.
