@@ -2,7 +2,7 @@
 
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
-use clap::{Args, Parser, Subcommand};
+use clap::{ArgGroup, Args, Parser, Subcommand};
 
 /// Charges every nanosecond of every phase of a program to what the kernel did with it.
 #[derive(Clone, Debug, Parser)]
@@ -10,9 +10,10 @@ use clap::{Args, Parser, Subcommand};
 #[command(after_help = "\
 Examples:
   sudo guestscope run -- python3 serve.py        observe a program, explain its phases
+  sudo guestscope attach --pid 4711              the same for one that runs already
   guestscope doctor                              what this guest allows, and how to get more
 
-Exit codes: 0 fine, 2 failed. `run` passes on the exit code of the program (128 + signal if one ended it).")]
+Exit codes: 0 fine, 1 nothing observed, 2 failed. `run` passes on the exit code of the program (128 + signal if one ended it).")]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -24,6 +25,8 @@ pub struct Cli {
 pub enum Command {
     /// Start a program under observation, print where its time went, keep it in a folder.
     Run(RunArguments),
+    /// Observe processes, a control group or a container that run already.
+    Attach(AttachArguments),
     /// Tell what this guest allows, hook by hook, and how to enable what is missing.
     Doctor(DoctorArguments),
 }
@@ -42,7 +45,54 @@ Examples:
 
 Standard OTEL_EXPORTER_OTLP_* variables are honoured. Under sudo the program runs as the invoking user.")]
 pub struct RunArguments {
-    /// Name of the run and of the service [default: the program's file name].
+    /// How to observe.
+    #[command(flatten)]
+    pub observation: Observation,
+    /// The program and its arguments, after `--`.
+    #[arg(required = true, last = true, value_name = "CMD")]
+    pub command: Vec<OsString>,
+}
+
+/// Of `attach`.
+#[derive(Args, Clone, Debug)]
+#[command(group(ArgGroup::new("target").required(true).args(["pid", "cgroup", "container"])))]
+#[command(after_help = "\
+Observes all threads of the target and what they start from now on, until the last of them has
+ended, until Ctrl-C or SIGTERM, or for as long as --duration says. Children that a process has
+already are processes of their own: give them as well, or their control group. The target goes
+on as if nothing had been, and nothing is left in it. A phase that is open when this begins or
+stops is cut there.
+
+Examples:
+  sudo guestscope attach --pid 4711                          one process
+  sudo guestscope attach --pid 4711,4712 --duration 30s      two of them, for half a minute
+  sudo guestscope attach --cgroup system.slice/web.service   a service, with what joins it later
+  sudo guestscope attach --container web                     a container by name or number
+
+Exit codes: 0 fine, 1 nothing observed, 2 failed.")]
+pub struct AttachArguments {
+    /// Processes, as they are numbered in the agent's PID namespace.
+    #[arg(long, value_name = "PID", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
+    pub pid: Vec<u32>,
+    /// All processes of a control group and of those below it: a directory, or a path in a mounted hierarchy.
+    #[arg(long, value_name = "PATH")]
+    pub cgroup: Option<PathBuf>,
+    /// All processes of a container (Docker, podman, containerd, CRI-O, runc, crun): its number, its name, or how either
+    /// begins.
+    #[arg(long, value_name = "ID-OR-NAME")]
+    pub container: Option<String>,
+    /// Stop after this time, for instance 30s, 5m or 1h.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub duration: Option<Duration>,
+    /// How to observe.
+    #[command(flatten)]
+    pub observation: Observation,
+}
+
+/// What all commands that observe take.
+#[derive(Args, Clone, Debug)]
+pub struct Observation {
+    /// Name of the run and of the service [default: the program's or the container's].
     #[arg(long)]
     pub name: Option<String>,
     /// Folder in which the run folder is made.
@@ -64,9 +114,28 @@ pub struct RunArguments {
     /// Print the kernel side's own messages on standard error.
     #[arg(long, hide = true)]
     pub kernel_log: bool,
-    /// The program and its arguments, after `--`.
-    #[arg(required = true, last = true, value_name = "CMD")]
-    pub command: Vec<OsString>,
+}
+
+/// A whole number with a unit.
+fn time(text: &str) -> Option<Duration> {
+    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let ns_of_unit = match &text[digits.len()..] {
+        "ns" => 1,
+        "us" => 1_000,
+        "ms" => 1_000_000,
+        "s" => 1_000_000_000,
+        "m" => 60_000_000_000,
+        "h" => 3_600_000_000_000,
+        _ => return None,
+    };
+    let number: u64 = digits.parse().ok()?;
+    Some(Duration::from_nanos(number.saturating_mul(ns_of_unit)))
+}
+
+/// A time that is no time at all would be a mistake.
+fn duration(text: &str) -> Result<Duration, String> {
+    let time = time(text).ok_or_else(|| "not a time such as 30s, 5m or 1h".to_owned())?;
+    if time.is_zero() { Err("must be more than nothing".to_owned()) } else { Ok(time) }
 }
 
 /// A whole number with a unit, or `off`.
@@ -75,16 +144,7 @@ fn wait_threshold(text: &str) -> Result<Duration, String> {
     if text == "off" {
         return Ok(Duration::ZERO);
     }
-    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
-    let ns_of_unit = match &text[digits.len()..] {
-        "ns" => 1,
-        "us" => 1_000,
-        "ms" => 1_000_000,
-        "s" => 1_000_000_000,
-        _ => return Err("not a time such as 100us, 1ms or off".to_owned()),
-    };
-    let number: u64 = digits.parse().map_err(|_| "not a whole number and a unit".to_owned())?;
-    let time = Duration::from_nanos(number.saturating_mul(ns_of_unit));
+    let time = time(text).ok_or_else(|| "not a time such as 100us, 1ms or off".to_owned())?;
     if time.is_zero() || time > MOST {
         return Err("must lie between 1ns and 4s, or be off".to_owned());
     }
@@ -121,7 +181,39 @@ mod tests {
     #[case("99999999999999999999s", None)]
     #[case("18446744073709551615s", None)]
     #[case("", None)]
+    #[case("1m", None)]
     fn thresholds(#[case] text: &str, #[case] ns: Option<u64>) {
         assert_eq!(wait_threshold(text).ok(), ns.map(Duration::from_nanos));
+    }
+
+    #[rstest]
+    #[case("30s", Some(30))]
+    #[case("5m", Some(300))]
+    #[case("1h", Some(3600))]
+    #[case("0s", None)]
+    #[case("30", None)]
+    #[case("s", None)]
+    #[case("off", None)]
+    #[case("-1s", None)]
+    fn durations(#[case] text: &str, #[case] seconds: Option<u64>) {
+        assert_eq!(duration(text).ok(), seconds.map(Duration::from_secs));
+    }
+
+    #[rstest]
+    #[case(&["--pid", "1,2", "--pid", "3"], Some(vec![1, 2, 3]))]
+    #[case(&["--pid", "1", "--cgroup", "a"], None)]
+    #[case(&["--cgroup", "a", "--container", "b"], None)]
+    #[case(&["--cgroup", "a"], Some(vec![]))]
+    #[case(&["--pid", "0"], None)]
+    #[case(&["--pid", "x"], None)]
+    #[case(&["--pid", ""], None)]
+    #[case(&[], None)]
+    fn targets(#[case] words: &[&str], #[case] pids: Option<Vec<u32>>) {
+        let words = ["guestscope", "attach"].iter().chain(words);
+        let parsed = Cli::try_parse_from(words).ok().map(|cli| match cli.command {
+            Command::Attach(arguments) => arguments.pid,
+            Command::Run(_) | Command::Doctor(_) => Vec::new(),
+        });
+        assert_eq!(parsed, pids);
     }
 }

@@ -2,7 +2,11 @@
 
 use std::io::Write as _;
 
-use crate::{child::ChildError, kernel::btf::BtfError, loader::LoadError};
+use crate::{
+    child::ChildError,
+    kernel::btf::BtfError,
+    loader::{LoadError, VisitError},
+};
 
 /// Says something on standard error. A reader that went away is no failure of whoever speaks: `eprint!` would panic.
 pub fn say(text: &str) {
@@ -41,6 +45,12 @@ fn hint(error: &anyhow::Error) -> Option<String> {
         if let Some(error) = cause.downcast_ref::<ChildError>() {
             return Some(child_hint(error).to_owned());
         }
+        if let Some(error) = cause.downcast_ref::<crate::attach::TargetError>() {
+            return Some(error.hint());
+        }
+        if let Some(error) = cause.downcast_ref::<VisitError>() {
+            return visit_hint(error).map(str::to_owned);
+        }
         if let Some(error) = cause.downcast_ref::<crate::run::Error>() {
             return Some(error.hint().to_owned());
         }
@@ -63,6 +73,17 @@ fn load_hint(error: &LoadError) -> Option<&'static str> {
         }
         LoadError::Missing(_) => return None,
     })
+}
+
+fn visit_hint(error: &VisitError) -> Option<&'static str> {
+    match error {
+        VisitError::Refused(_) | VisitError::Start(_) => Some(
+            "task iterators need Linux 5.8; `guestscope run -- CMD` does without them, and `guestscope doctor` tells \
+             what else this kernel allows",
+        ),
+        VisitError::Object(error) => load_hint(error),
+        VisitError::Read(_) => None,
+    }
 }
 
 fn child_hint(error: &ChildError) -> &'static str {

@@ -4,6 +4,7 @@
 //! sinks and analysis. ARCHITECTURE.md has the picture and the invariants.
 
 pub mod analyze;
+pub mod attach;
 pub mod child;
 pub mod cli;
 pub mod clock;
@@ -12,6 +13,7 @@ pub mod failure;
 pub mod health;
 pub mod kernel;
 pub mod loader;
+pub mod mapped;
 pub mod phase;
 pub mod platform;
 pub mod privileges;

@@ -2,10 +2,12 @@
 //!
 //! Everything goes away with this process: nothing is pinned. It reads no records.
 
+mod sampler;
+mod visit;
+
 use std::{
     collections::HashSet,
     fs::OpenOptions,
-    io,
     os::{
         fd::{AsFd as _, AsRawFd as _, BorrowedFd},
         unix::fs::{MetadataExt as _, OpenOptionsExt as _},
@@ -17,16 +19,13 @@ use std::{
 use aya::{
     Ebpf, EbpfLoader,
     maps::{Array, PerCpuArray, Queue, RingBuf},
-    programs::{
-        PerfEvent, Program, ProgramError, UProbe,
-        perf_event::{PerfEventConfig, PerfEventScope, SamplePolicy, SoftwareEvent},
-        uprobe::UProbeScope,
-    },
+    programs::{Program, ProgramError, UProbe, uprobe::UProbeScope},
 };
 use guestscope_ebpf::{
     Counter, Position, SLOTS,
     fields::{FIELDS, Field},
     ledger::Ledger,
+    visit::TARGETS_MOST,
 };
 
 use crate::{
@@ -40,9 +39,11 @@ use crate::{
         syscalls, throttle,
     },
     platform::{Root, topology},
-    probes::{FAMILIES, Hook, Place, cpu, phase},
+    probes::{FAMILIES, Hook, Place, phase},
     pump::Rings,
 };
+
+pub use visit::{VisitError, Visits};
 
 /// The object that build.rs made.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/probes"));
@@ -104,6 +105,8 @@ pub struct LoadOptions {
     pub log: bool,
     /// Hand over waits that took at least so long, up to 4.29 s; zero for none.
     pub wait_threshold: Duration,
+    /// Threads that run already shall be found: [`Loaded::visit`].
+    pub visits: bool,
 }
 
 /// Waits below it explain nothing that a person would look at, and there are many.
@@ -111,7 +114,7 @@ pub const WAIT_THRESHOLD: Duration = Duration::from_micros(100);
 
 impl Default for LoadOptions {
     fn default() -> Self {
-        Self { slots: SLOTS, log: false, wait_threshold: WAIT_THRESHOLD }
+        Self { slots: SLOTS, log: false, wait_threshold: WAIT_THRESHOLD, visits: true }
     }
 }
 
@@ -152,6 +155,11 @@ pub fn load(options: LoadOptions) -> Result<Loaded, LoadError> {
     let mut prepared = prepare(options)?;
     let mut verdicts = Vec::new();
     for hook in FAMILIES.iter().copied().flatten() {
+        if hook.place == Place::Iterator && !options.visits {
+            let (hook, consequence) = (hook.id.to_owned(), hook.purpose.to_owned());
+            verdicts.push(Verdict { hook, outcome: Outcome::Off, consequence, remedy: None });
+            continue;
+        }
         let (outcome, consequence) = match prepared.attach(hook) {
             Err(error) if hook.is_needed => return Err(error),
             Err(error) => (Outcome::Broken, format!("missing: {}: {error}", hook.purpose)),
@@ -198,6 +206,8 @@ pub fn prepare(options: LoadOptions) -> Result<Prepared, LoadError> {
     for map in PER_THREAD {
         loader.map_max_entries(map, options.slots.max(2));
     }
+    // Its table alone is a megabyte.
+    loader.map_max_entries("TARGETS", if options.visits { TARGETS_MOST } else { 1 });
     let positions = topology::positions(&Root::system());
     loader.map_max_entries("TOPOLOGY", positions.len() as u32);
     let mut ebpf = loader.load(&offsets.casts.put_into(OBJECT))?;
@@ -266,6 +276,7 @@ impl Prepared {
                 program.load(name, &self.kernel_btf).and_then(|()| program.attach().map(drop))
             }
             (Place::Called, Program::RawTracePoint(program)) => program.load(),
+            (Place::Iterator, Program::Iter(program)) => program.load("task", &self.kernel_btf),
             (Place::Sampler, Program::PerfEvent(program)) => program.load(),
             (Place::Marker, Program::UProbe(program)) => program.load(),
             _ => Err(ProgramError::UnexpectedProgramType),
@@ -295,35 +306,6 @@ impl Loaded {
         let failed = |source| LoadError::Program { hook: "raw_tp/adopt", source };
         let Program::RawTracePoint(program) = program else { return Err(LoadError::Missing("adopt")) };
         Ok(program.fd().map_err(failed)?.as_fd())
-    }
-
-    /// Samples a process, its threads and everything that it starts from now on. Where that is refused its hook says so: the
-    /// accounts do not need it.
-    pub fn sample(&mut self, pid: u32) {
-        let Err(error) = self.try_sample(pid) else { return };
-        let number = error.chain().find_map(|error| error.downcast_ref::<io::Error>()?.raw_os_error());
-        // It was over before it could be sampled.
-        if number == Some(libc::ESRCH) {
-            return;
-        }
-        let is_ours = |verdict: &&mut Verdict| cpu::HOOKS.iter().any(|hook| hook.id == verdict.hook);
-        for verdict in self.verdicts.iter_mut().filter(is_ours).filter(|ours| ours.outcome == Outcome::Ok) {
-            verdict.outcome = Outcome::Broken;
-            verdict.consequence =
-                format!("missing: {}: {}", verdict.consequence, failure::chain(error.chain()));
-            // The kernel lowers this limit by itself where sampling takes long.
-            verdict.remedy = (number == Some(libc::EINVAL))
-                .then(|| format!("sysctl -w kernel.perf_event_max_sample_rate={}", cpu::FREQUENCY_HZ));
-        }
-    }
-
-    fn try_sample(&mut self, pid: u32) -> Result<(), anyhow::Error> {
-        let program = self.ebpf.program_mut("sample").ok_or(LoadError::Missing("sample"))?;
-        let program: &mut PerfEvent = program.try_into()?;
-        let clock = PerfEventConfig::Software(SoftwareEvent::CpuClock);
-        let scope = PerfEventScope::OneProcess { pid, cpu: None };
-        program.attach(clock, scope, SamplePolicy::Frequency(cpu::FREQUENCY_HZ), true)?;
-        Ok(())
     }
 
     /// Attaches the marker's probe to a file, if it carries the marker and was not met before. Whether it was.

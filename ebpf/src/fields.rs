@@ -67,6 +67,17 @@ pub const FIELDS: &[Field] = &[
     optional("OFFSET_RUNQUEUE_STEAL", &["rq.prev_steal_time_rq"]),
     // Tasks are throttled one by one and not by the queue (6.18).
     optional("OFFSET_TASK_THROTTLED", &["task_struct.throttled"]),
+    // What a thread is doing when the iterator meets it; `run` needs none of them.
+    optional("OFFSET_TASK_FLAGS", &["task_struct.flags"]),
+    optional("OFFSET_TASK_EXIT_STATE", &["task_struct.exit_state"]),
+    optional("OFFSET_TASK_ON_CPU", &["task_struct.on_cpu"]),
+    optional("OFFSET_TASK_ON_RQ", &["task_struct.on_rq"]),
+    optional("OFFSET_TASK_DELAYED", &["task_struct.se.sched_delayed"]),
+    optional("OFFSET_TASK_CPU", &["task_struct.thread_info.cpu", "task_struct.cpu"]),
+    optional("OFFSET_TASK_LEADER", &["task_struct.group_leader"]),
+    optional("OFFSET_TASK_THREAD_PID", &["task_struct.thread_pid"]),
+    optional("OFFSET_PID_LEVEL", &["pid.level"]),
+    optional("OFFSET_PID_NUMBERS", &["pid.numbers"]),
     field("OFFSET_TASK_STACK", &["task_struct.stack"]),
     field("OFFSET_TASK_FILES", &["task_struct.files"]),
     field("OFFSET_FILES_FDT", &["files_struct.fdt"]),

@@ -8,6 +8,7 @@ pub mod fields;
 pub mod helpers;
 pub mod ledger;
 mod position;
+pub mod visit;
 
 pub use position::{DISTANCES, Distance, Position};
 
@@ -231,6 +232,8 @@ pub const EDGE_TORN: u32 = 2;
 pub const EDGE_HELPERS_TORN: u32 = 4;
 /// Flag of a fork: the task was adopted, its parent is not tracked.
 pub const FORK_ADOPTED: u32 = 1;
+/// Flag of an adopted one: it had run before, for whatever time.
+pub const FORK_LATE: u32 = 2;
 
 /// Flag of an exit: the leader of a process, replaced by the thread of it that called exec.
 pub const EXIT_REPLACED: u32 = 1;

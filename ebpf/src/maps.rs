@@ -11,6 +11,7 @@ use guestscope_ebpf::{
     Counter, EdgeRecord, Position, SLOTS, SYSCALLS, Samples, TIDS,
     helpers::{Outside, Process},
     ledger::Ledger,
+    visit::TARGETS_MOST,
 };
 
 /// The array is page-aligned with this flag, so that a ledger of 320 bytes is five whole cache lines.
@@ -27,6 +28,8 @@ globals! {
     OFFSET_TASK_PID OFFSET_TASK_TGID OFFSET_TASK_COMM OFFSET_TASK_MIN_FLT OFFSET_TASK_MAJ_FLT OFFSET_TASK_STATE
     OFFSET_TASK_STACK
     OFFSET_TASK_LAST_ARRIVAL OFFSET_TASK_RUN_DELAY OFFSET_TASK_LAST_QUEUED
+    OFFSET_TASK_FLAGS OFFSET_TASK_EXIT_STATE OFFSET_TASK_ON_CPU OFFSET_TASK_ON_RQ OFFSET_TASK_DELAYED OFFSET_TASK_CPU
+    OFFSET_TASK_LEADER OFFSET_TASK_THREAD_PID OFFSET_PID_LEVEL OFFSET_PID_NUMBERS
     OFFSET_TASK_FILES OFFSET_FILES_FDT OFFSET_FDT_FD OFFSET_FDT_MAX OFFSET_FILE_INODE OFFSET_INODE_MODE
     OFFSET_REGS_SYSCALL OFFSET_REGS_ARGUMENT OFFSET_TASK_IOWAIT MASK_TASK_IOWAIT
     OFFSET_TASK_CFS_RQ OFFSET_TASK_GROUP OFFSET_GROUP_CFS_RQ OFFSET_TASK_THROTTLED
@@ -104,6 +107,13 @@ pub(crate) static FREE_PROCESSES: Queue<u32> = Queue::with_max_entries(SLOTS, 0)
 /// CPU to where it is. Sized and filled by the agent.
 #[map]
 pub(crate) static TOPOLOGY: Array<Position> = Array::with_max_entries(1, 0);
+
+/// Takes memory as it is filled: most attach to one process.
+const BPF_F_NO_PREALLOC: u32 = 1;
+
+/// Processes to adopt, as the agent's PID namespace numbers them. Filled by the agent.
+#[map]
+pub(crate) static TARGETS: HashMap<u32, u8> = HashMap::with_max_entries(TARGETS_MOST, BPF_F_NO_PREALLOC);
 
 /// Where an edge is put together before it is handed over in one call. One per slot, since two threads on one CPU
 /// may be inside their edges at once (a uprobe program can be preempted).

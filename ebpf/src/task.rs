@@ -256,18 +256,33 @@ pub(crate) fn slot_of(tid: u32) -> u16 {
     }
 }
 
-/// Takes a slot for a thread and clears it. Without one the task is counted as missed.
+/// Takes a slot for a thread, clears it and points the thread's number to it. Without one the task is counted as missed.
 #[inline(always)]
 pub(crate) fn create(tid: u32, tgid: u32, address: u64) -> Option<*mut Ledger> {
+    let Some(ledger) = prepare(tid, tgid, address) else {
+        count(Counter::MissedTask);
+        return None;
+    };
+    // SAFETY: a ledger in a map value.
+    set_slot(tid, unsafe { (*ledger).slot });
+    Some(ledger)
+}
+
+/// Takes a slot for a thread and clears it. Nobody points to it yet.
+#[inline(always)]
+pub(crate) fn prepare(tid: u32, tgid: u32, address: u64) -> Option<*mut Ledger> {
     let mut slot = u32::from(slot_of(tid));
     if slot == 0 {
         slot = FREE.pop().ok().flatten().unwrap_or(0);
     } else {
         // Its last holder left without being seen; the number is used again.
         count(Counter::StaleSlot);
+        if let Some(gone) = LEDGERS.get_ptr(slot) {
+            // SAFETY: a ledger in a map value, whose thread is gone.
+            process::leave(unsafe { &*gone });
+        }
     }
     if slot == 0 {
-        count(Counter::MissedTask);
         return None;
     }
     cpu::forget(slot);
@@ -286,7 +301,6 @@ pub(crate) fn create(tid: u32, tgid: u32, address: u64) -> Option<*mut Ledger> {
         (*ledger).slot = slot as u16;
         process::join(&mut *ledger);
     }
-    set_slot(tid, slot as u16);
     Some(ledger)
 }
 

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use guestscope_ebpf::{EXIT_REPLACED, Kind, TaskRecord, ledger::Ledger};
+use guestscope_ebpf::{EXIT_REPLACED, FORK_ADOPTED, FORK_LATE, Kind, TaskRecord, ledger::Ledger};
 
 use super::{
     Counts, Ending, PhaseKind, Thread, ThreadId,
@@ -27,7 +27,13 @@ impl Pairing {
     fn forked(&mut self, record: &TaskRecord) {
         let child = thread_id(&record.ledger);
         // First of all it lives, and its process with it: its first edges may have been here before.
-        self.threads.entry(child).or_default().slot = record.ledger.slot;
+        let state = self.threads.entry(child).or_default();
+        state.slot = record.ledger.slot;
+        state.name = comm(&record.comm);
+        if record.header.flags & FORK_ADOPTED != 0 {
+            state.faults_before = (record.minor_faults, record.major_faults);
+            state.ran_before = record.header.flags & FORK_LATE != 0;
+        }
         // Whoever had this number before is gone, whether or not that was seen.
         let before = self.threads.keys().filter(|thread| thread.tid == child.tid && **thread != child);
         for thread in before.copied().collect::<Vec<ThreadId>>() {
@@ -55,6 +61,7 @@ impl Pairing {
         }
         let mut state = self.threads.remove(&before).unwrap_or_default();
         state.forget_edges();
+        state.name = comm(&record.comm);
         state.slot = record.ledger.slot;
         self.threads.insert(thread, state);
     }
@@ -63,7 +70,7 @@ impl Pairing {
         let thread = thread_id(&record.ledger);
         let now = Snapshot::of_task(record);
         let name = comm(&record.comm);
-        self.end_thread(thread, &now, Ending::ThreadExited, &name);
+        let now = self.end_thread(thread, &now, Ending::ThreadExited, &name);
         if record.header.flags & EXIT_REPLACED == 0 && thread.tid == thread.tgid {
             self.leaders.insert(thread.tgid, (thread, now, name));
         }
@@ -97,7 +104,8 @@ impl Pairing {
         self.threads.keys().any(|thread| thread.tgid == tgid)
     }
 
-    fn end_thread(&mut self, thread: ThreadId, now: &Snapshot, ending: Ending, name: &str) {
+    /// Yields what the thread is worth in all.
+    fn end_thread(&mut self, thread: ThreadId, now: &Snapshot, ending: Ending, name: &str) -> Snapshot {
         for id in self.open_of(|open| matches!(open.place, Place::On(on, _) if on == thread)) {
             self.close(id, now, ending);
         }
@@ -109,6 +117,7 @@ impl Pairing {
                 self.abandon(id, now.time_ns, ending);
             }
         }
+        let now = state.since_tracked(*now);
         self.outputs.push(Output::Thread(Thread {
             id: thread,
             comm: Arc::from(name),
@@ -118,6 +127,7 @@ impl Pairing {
             phases: state.phases,
             exited: ending == Ending::ThreadExited,
         }));
+        now
     }
 
     /// A process as a request of its own: its main thread's ledger from birth to end.
@@ -146,10 +156,12 @@ impl Pairing {
                 Some(Place::On(_, begin)) => begin.counts,
                 _ => Counts::default(),
             };
+            let name = state.name.clone();
             let now = Snapshot::new(ledger, time_ns, &counts);
-            self.end_thread(thread, &now, Ending::ObservationStopped, "");
+            let now = self.end_thread(thread, &now, Ending::ObservationStopped, &name);
             if thread.tid == thread.tgid {
-                self.process(thread, &now, "(still running)", Ending::ObservationStopped);
+                let name = if name.is_empty() { "(still running)" } else { &name };
+                self.process(thread, &now, name, Ending::ObservationStopped);
             }
         }
         for id in self.open_of(|_| true) {

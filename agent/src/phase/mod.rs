@@ -8,6 +8,7 @@ mod counts;
 mod helper_waits;
 mod helpers;
 mod ids;
+mod join;
 mod lives;
 mod names;
 mod open;

@@ -5,7 +5,9 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use guestscope_ebpf::{EDGE_NAME_UNREADABLE, EDGE_TORN, EdgeRecord, NAME_BYTES, Operation, is_root_token};
+use guestscope_ebpf::{
+    EDGE_NAME_UNREADABLE, EDGE_TORN, EdgeRecord, NAME_BYTES, Operation, TOKEN_CHILD_BITS, is_root_token,
+};
 
 use super::{
     Ending, Mark, PairingLosses, PhaseKind, Request, Thread, ThreadId, Wait,
@@ -42,7 +44,7 @@ pub struct Pairing {
     pub(super) open: HashMap<u64, OpenPhase>,
     /// From what the program calls a phase to its number.
     keys: HashMap<(u32, u16, u64), u64>,
-    requests: HashMap<u64, OpenRequest>,
+    pub(super) requests: HashMap<u64, OpenRequest>,
     /// By process: its main thread, which has ended before others, as it was then, and its name.
     pub(super) leaders: HashMap<u32, (ThreadId, Snapshot, String)>,
     pub(super) helpers: Processes,
@@ -55,8 +57,8 @@ pub struct Pairing {
 }
 
 /// An edge, taken apart.
-struct Edge<'a> {
-    record: &'a EdgeRecord,
+pub(super) struct Edge<'a> {
+    pub(super) record: &'a EdgeRecord,
     thread: ThreadId,
     instance: u16,
     now: Snapshot,
@@ -171,6 +173,10 @@ impl Pairing {
                 self.close(open, &edge.now, Ending::Lost);
             }
         }
+        if self.is_inside_the_unseen(edge) {
+            // It is no request of its own: its end will find no begin, and be counted.
+            return;
+        }
         let (name, name_damaged) = self.name(edge.record);
         let id = self.next_id();
         let state = self.threads.entry(edge.thread).or_default();
@@ -196,6 +202,16 @@ impl Pairing {
         }
     }
 
+    /// Whether the library made this phase inside a request that its thread had begun before it was adopted.
+    fn is_inside_the_unseen(&mut self, edge: &Edge<'_>) -> bool {
+        let token = edge.record.token;
+        let root = token >> TOKEN_CHILD_BITS << TOKEN_CHILD_BITS;
+        let is_inside = root != 0 && token != root && !self.keys.contains_key(&edge.key(root));
+        let Some(state) = self.threads.get_mut(&edge.thread) else { return false };
+        state.ran_before &= is_inside;
+        state.ran_before
+    }
+
     /// An open-loop request waited from its scheduled time on: a phase of its own, and nobody's time.
     fn queued(&mut self, edge: &Edge<'_>, root: u64) {
         let scheduled_ns = edge.record.arguments[3];
@@ -213,7 +229,7 @@ impl Pairing {
     }
 
     /// The phase that an edge means; token 0 is the innermost of its thread.
-    fn target(&self, edge: &Edge<'_>) -> Option<u64> {
+    pub(super) fn target(&self, edge: &Edge<'_>) -> Option<u64> {
         if edge.record.token != 0 {
             return self.keys.get(&edge.key(edge.record.token)).copied();
         }
@@ -302,29 +318,6 @@ impl Pairing {
         }
     }
 
-    fn context(&mut self, edge: &Edge<'_>) {
-        let [high, low, parent, _] = edge.record.arguments;
-        if let Some(request) = self.request_of(edge) {
-            request.1.join(trace_id(high, low), parent.to_be_bytes());
-        }
-    }
-
-    fn identity(&mut self, edge: &Edge<'_>) {
-        let [high, low, span, _] = edge.record.arguments;
-        if let Some((id, request)) = self.request_of(edge) {
-            request.identify(id, trace_id(high, low), span.to_be_bytes());
-        }
-    }
-
-    fn request_of(&mut self, edge: &Edge<'_>) -> Option<(u64, &mut OpenRequest)> {
-        let Some(id) = self.target(edge) else {
-            self.losses.unmatched_ends += 1;
-            return None;
-        };
-        let root = self.open.get(&id)?.root;
-        self.requests.get_mut(&root).map(|request| (id, request))
-    }
-
     fn mark(&mut self, edge: &Edge<'_>) {
         let (name, _) = self.name(edge.record);
         let phase = self.threads.get(&edge.thread).and_then(|state| state.stack.last().copied());
@@ -379,8 +372,4 @@ impl Pairing {
         ids.sort_unstable_by(|a, b| b.cmp(a));
         ids
     }
-}
-
-fn trace_id(high: u64, low: u64) -> [u8; 16] {
-    (u128::from(high) << 64 | u128::from(low)).to_be_bytes()
 }

@@ -108,11 +108,25 @@ pub(crate) struct ThreadState {
     pub(crate) phases: u64,
     /// The slot of its ledger.
     pub(crate) slot: u16,
+    /// What it was called when it was born, adopted, or last became another program.
+    pub(crate) name: String,
+    /// Minor and major faults that it had when it was adopted.
+    pub(crate) faults_before: (u64, u64),
+    /// It ran before it was adopted, so it may be inside a request that was not seen to begin; until one is.
+    pub(crate) ran_before: bool,
     /// Last edge number of each copy of the library.
     edges: Vec<(u16, u32)>,
 }
 
 impl ThreadState {
+    /// Without the faults from before it was tracked: the kernel counts them from its birth on.
+    pub(crate) fn since_tracked(&self, mut now: Snapshot) -> Snapshot {
+        let (minor, major) = self.faults_before;
+        now.counts.fault_minor = now.counts.fault_minor.saturating_sub(minor);
+        now.counts.fault_major = now.counts.fault_major.saturating_sub(major);
+        now
+    }
+
     /// Takes note of an edge's number.
     pub(crate) fn edge(&mut self, instance: u16, number: u32) -> Sequence {
         let Some(last) = self.edges.iter_mut().find(|copy| copy.0 == instance) else {
@@ -129,5 +143,6 @@ impl ThreadState {
     /// A new program begins with 1.
     pub(crate) fn forget_edges(&mut self) {
         self.edges.clear();
+        self.ran_before = false;
     }
 }

@@ -3,6 +3,7 @@
 //! One file per family, named as on the kernel side. A family is a table; the loader does the work. It knows no
 //! records and no meaning of them.
 
+pub mod attach;
 pub mod cpu;
 pub mod phase;
 pub mod sched;
@@ -15,6 +16,8 @@ pub enum Place {
     BtfTracepoint(&'static str),
     /// Nowhere: a task runs it on itself.
     Called,
+    /// All tasks, one after the other, whenever the agent reads them.
+    Iterator,
     /// The clock of each observed program, attached when it is started.
     Sampler,
     /// The probe point of each file that carries the marker library, attached when such a file is met.
@@ -38,4 +41,4 @@ pub struct Hook {
 
 /// Every family's hooks, in the order in which they are attached: births before switches, so that no thread of the
 /// child can be missed.
-pub const FAMILIES: &[&[Hook]] = &[throttle::HOOKS, sched::HOOKS, cpu::HOOKS, phase::HOOKS];
+pub const FAMILIES: &[&[Hook]] = &[throttle::HOOKS, sched::HOOKS, attach::HOOKS, cpu::HOOKS, phase::HOOKS];

@@ -20,14 +20,14 @@ use std::{
     time::Duration,
 };
 
-use procfs::process::{MMPermissions, MMapPath, Process};
+use procfs::process::Process;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{UnixListener, UnixStream},
     sync::mpsc,
 };
 
-use crate::{child::RunAs, failure, loader::Loaded};
+use crate::{child::RunAs, failure, loader::Loaded, mapped};
 
 /// The marker's shared library, for programs that do not link it.
 static LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libguestscope.so"));
@@ -141,7 +141,7 @@ impl Peer {
     /// Attaches the probe to what the peer has mapped, then lets it go on. What went wrong is said at once, and stands
     /// in the hook's verdict.
     pub async fn attach(mut self, loaded: &mut Loaded) {
-        let problems = attach_mapped(self.pid, loaded)
+        let problems = mapped::attach_markers(self.pid, loaded)
             .unwrap_or_else(|error| vec![format!("reading the maps of process {}: {error}", self.pid)]);
         let _ = self.stream.write_all(b"\n").await;
         for problem in problems {
@@ -149,41 +149,6 @@ impl Peer {
             loaded.marker_failed(&problem);
         }
     }
-}
-
-/// Attaches the probe to every file with the marker that a process has mapped to execute. What went wrong, by file.
-fn attach_mapped(pid: i32, loaded: &mut Loaded) -> procfs::ProcResult<Vec<String>> {
-    let mut errors = Vec::new();
-    let maps = Process::new(pid)?.maps()?;
-    if maps.iter().next().is_none() {
-        // The kernel shows nothing to whom it does not allow to look.
-        errors.push(format!("the maps of process {pid} may not be read"));
-    }
-    for map in maps {
-        let MMapPath::Path(path) = map.pathname else { continue };
-        if !map.perms.contains(MMPermissions::EXECUTE) {
-            continue;
-        }
-        // The peer may live in another mount namespace: its root is the way to its files.
-        let relative = path.strip_prefix("/").unwrap_or(&path);
-        let path = PathBuf::from(format!("/proc/{pid}/root")).join(relative);
-        match loaded.attach_marker(&path) {
-            Ok(_) => {}
-            // Deleted or replaced since it was mapped.
-            Err(error) if is_gone(&error) => {}
-            Err(error) => errors.push(format!("attaching to `{}`: {error:#}", map_name(relative))),
-        }
-    }
-    Ok(errors)
-}
-
-fn is_gone(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::NotFound)
-}
-
-/// A path that somebody else chose, for people: one line without control characters.
-fn map_name(path: &Path) -> String {
-    path.to_string_lossy().chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
 /// Who may meet the agent. A stranger could make it open files that never answer.

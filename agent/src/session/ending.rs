@@ -1,13 +1,13 @@
 //! The end of a run: the last records, what is still open, the export, the folder, the summary.
 
-use std::{borrow::Cow, io::Write as _, path::Path, process::ExitStatus, time::Duration};
+use std::{borrow::Cow, io::Write as _, path::Path, time::Duration};
 
 use anyhow::Context as _;
 
-use super::{End, Session, exit_code, facts, health_at_start, outlet::Sinks};
+use super::{End, Session, facts, health_at_start, outlet::Sinks};
 use crate::{
     analyze::{Summary, TailVerdict},
-    cli::RunArguments,
+    cli::Observation,
     clock, failure,
     health::Health,
     phase::Phase,
@@ -23,15 +23,11 @@ const LAST_DRAINS: u32 = 20;
 const BETWEEN_DRAINS: Duration = Duration::from_millis(5);
 
 impl Session {
-    pub(super) fn finish(mut self, end: End, arguments: &RunArguments) -> anyhow::Result<i32> {
-        self.last_records();
-        if let turned_away @ 1.. = self.rendezvous.turned_away() {
-            let why = format!("{turned_away} programs that came to meet the agent were not let in");
-            self.loaded.marker_failed(&why);
-        }
-        let workload = self.rendezvous.workload();
-        let mut health = health_at_start(&self.loaded, self.cost.so_far());
-        health.pairing = self.pairing.losses;
+    /// Closes what was opened, once the last records are in, and tells.
+    pub(super) fn finish(self, mut end: End, observation: &Observation) -> anyhow::Result<()> {
+        let mut health = health_at_start(&self.feed.loaded, self.cost.so_far());
+        health.pairing = self.feed.pairing.losses;
+        health.kernel.tasks_missed += end.threads_missed;
         health.rows_lost = self.outlet.rows_lost;
         let sinks = self.outlet.finish().context("the thread that writes the run folder failed")?;
         let Sinks { folder, exporter, .. } = sinks;
@@ -46,32 +42,33 @@ impl Session {
         health.folder_error = on_disk.last_error.or(evidence.err().map(|error| error.to_string()));
         let lost = on_disk.rows_lost;
         health.rows_lost += lost.phases + lost.threads + lost.marks + lost.waits;
-        let finish = |manifest: &mut Manifest| ended(manifest, &end, workload, &health);
+        let (wall, exit) = (end.wall, end.exit);
+        let finish = |manifest: &mut Manifest| ended(manifest, &mut end, &health);
         let closed = close(folder, finish, summary.as_ref().ok(), &path);
         if let Some(error) = closed.map_or_else(|error| Some(format!("{error:#}")), first_error) {
             health.folder_error = Some(error);
         }
-        let facts = facts::for_terminal(&self.identity, &self.guest, &path, end.wall, exit(end.status));
+        let facts = facts::for_terminal(&self.identity, &self.guest, &path, wall, exit);
         // The program has come to its end, and its code is what its caller waits for, whatever became of ours.
         match summary {
-            Ok(summary) => tell(&summary, &health, &facts, arguments.json)?,
+            Ok(summary) => tell(&summary, &health, &facts, observation.json)?,
             Err(error) => failure::say(&failure::text(&error)),
         }
-        Ok(exit_code(end.status))
+        Ok(())
     }
 
-    /// Everything that the program did is in the rings or on its way there; then what lives on is closed.
-    fn last_records(&mut self) {
+    /// Everything that a program did which has ended is in the rings or on its way there; then what lives on is closed.
+    pub(super) fn last_records(&mut self, has_ended: bool) {
         for _ in 0..LAST_DRAINS {
             self.drain();
-            if self.pairing.live_threads().next().is_none() {
+            if !has_ended || self.feed.pairing.live_threads().next().is_none() {
                 break;
             }
             std::thread::sleep(BETWEEN_DRAINS);
         }
-        let slots: Vec<u16> = self.pairing.live_threads().map(|(_, slot)| slot).collect();
-        let ledgers: Vec<_> = slots.into_iter().filter_map(|slot| self.loaded.ledger(slot)).collect();
-        self.pairing.stop(clock::now_ns(), &ledgers);
+        let slots: Vec<u16> = self.feed.pairing.live_threads().map(|(_, slot)| slot).collect();
+        let ledgers: Vec<_> = slots.into_iter().filter_map(|slot| self.feed.loaded.ledger(slot)).collect();
+        self.feed.pairing.stop(clock::now_ns(), &ledgers);
         self.drain();
     }
 }
@@ -86,13 +83,15 @@ fn add_waits(summary: &mut Summary, path: &Path) -> run::Result<()> {
     summary.add_waits(Folder::open(path)?.waits()?)
 }
 
-fn ended(manifest: &mut Manifest, end: &End, workload: Option<serde_json::Value>, health: &Health) {
-    use std::os::unix::process::ExitStatusExt as _;
+fn ended(manifest: &mut Manifest, end: &mut End, health: &Health) {
     if let Some(child) = &mut manifest.child {
-        let status = end.status;
-        child.exit = status.code().map(run::Exit::Code).or_else(|| status.signal().map(run::Exit::Signal));
+        child.exit = match end.exit {
+            Exit::Code(code) => Some(run::Exit::Code(code)),
+            Exit::Signal(signal) => Some(run::Exit::Signal(signal)),
+            Exit::Ended | Exit::Running => None,
+        };
     }
-    manifest.workload = workload.and_then(|value| value.as_object().cloned());
+    manifest.workload = end.workload.take().and_then(|value| value.as_object().cloned());
     manifest.set_end(facts::pair(end.clock));
     manifest.set_health(health);
 }
@@ -124,11 +123,6 @@ fn close(
 #[expect(clippy::needless_pass_by_value, reason = "takes what `close` gives, and nobody needs it afterwards")]
 fn first_error(closed: run::Closed) -> Option<String> {
     closed.errors.first().map(ToString::to_string)
-}
-
-fn exit(status: ExitStatus) -> Exit {
-    use std::os::unix::process::ExitStatusExt as _;
-    status.code().map(Exit::Code).or_else(|| status.signal().map(Exit::Signal)).unwrap_or(Exit::Running)
 }
 
 fn tell(summary: &Summary, health: &Health, facts: &RunFacts, json: bool) -> anyhow::Result<()> {

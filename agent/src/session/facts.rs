@@ -5,6 +5,7 @@ use std::{borrow::Cow, ffi::OsString, path::Path, time::Duration};
 use opentelemetry::Value;
 
 use crate::{
+    attach::Target,
     clock::ClockPair,
     health::Fidelity,
     platform::Guest,
@@ -19,8 +20,12 @@ pub(super) struct Identity {
     pub(super) run_id: [u8; 16],
     /// Of the run and of the service.
     pub(super) name: String,
-    /// The program and its arguments, for people: what is no UTF-8 is replaced.
+    /// The program and its arguments, or what else is observed, for people: what is no UTF-8 is replaced.
     pub(super) command: Vec<String>,
+    /// The program's file, where it is one program.
+    pub(super) executable: Option<String>,
+    /// Its number, the same.
+    pub(super) pid: Option<u32>,
 }
 
 impl Identity {
@@ -29,8 +34,16 @@ impl Identity {
         let program = command.first().map(Path::new).and_then(Path::file_name);
         let program = program.map(|name| name.to_string_lossy().into_owned());
         let name = name.filter(|name| !name.is_empty()).map(str::to_owned).or(program);
-        let command = command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-        Ok(Self { run_id: random_bytes()?, name: name.unwrap_or_default(), command })
+        let command: Vec<String> = command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+        let executable = command.first().cloned();
+        Ok(Self { run_id: random_bytes()?, name: name.unwrap_or_default(), command, executable, pid: None })
+    }
+
+    /// Named as asked, or after what is attached to.
+    pub(super) fn of_target(name: Option<&str>, target: &Target, pid: Option<u32>) -> std::io::Result<Self> {
+        let name = name.filter(|name| !name.is_empty()).unwrap_or(&target.name).to_owned();
+        let (command, executable) = (target.words.clone(), target.executable.clone());
+        Ok(Self { run_id: random_bytes()?, name, command, executable, pid })
     }
 
     /// The run id as text.
@@ -48,7 +61,12 @@ fn random_bytes() -> std::io::Result<[u8; 16]> {
 }
 
 /// The manifest as the run begins.
-pub(super) fn manifest(identity: &Identity, guest: &Guest, start: ClockPair, uid: u32) -> Manifest {
+pub(super) fn manifest(
+    identity: &Identity,
+    guest: &Guest,
+    start: ClockPair,
+    child: Option<Child>,
+) -> Manifest {
     let host = &guest.host;
     let limits = Limits {
         cpu_quota_ns: guest.cgroup.cpu.as_ref().map(|quota| quota.quota_ns),
@@ -68,13 +86,13 @@ pub(super) fn manifest(identity: &Identity, guest: &Guest, start: ClockPair, uid
         logical_cpus: host.logical_cpus,
         memory_bytes: host.memory_bytes.unwrap_or(0),
         limits,
-        child: Some(Child { uid, exit: None }),
+        child,
         ..Manifest::new(identity.run_id, &identity.name, pair(start))
     }
 }
 
 /// Attributes of the traces' resource, by the semantic conventions where there are any.
-pub(super) fn resource(identity: &Identity, guest: &Guest, pid: u32) -> Vec<(Cow<'static, str>, Value)> {
+pub(super) fn resource(identity: &Identity, guest: &Guest) -> Vec<(Cow<'static, str>, Value)> {
     let host = &guest.host;
     let optional = [
         ("host.name", host.host_name.clone()),
@@ -85,7 +103,7 @@ pub(super) fn resource(identity: &Identity, guest: &Guest, pid: u32) -> Vec<(Cow
         ("os.description", host.kernel_release.clone()),
         ("container.id", guest.container.id.clone()),
         ("container.runtime.name", guest.container.runtime.clone()),
-        ("process.executable.path", identity.command.first().cloned()),
+        ("process.executable.path", identity.executable.clone()),
     ];
     let fixed = [
         ("host.arch", host.arch.to_owned()),
@@ -98,7 +116,7 @@ pub(super) fn resource(identity: &Identity, guest: &Guest, pid: u32) -> Vec<(Cow
     let mut attributes: Vec<(Cow<'static, str>, Value)> =
         fixed.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
     attributes.extend(optional.into_iter().filter_map(|(key, value)| Some((key.into(), value?.into()))));
-    attributes.push(("process.pid".into(), i64::from(pid).into()));
+    attributes.extend(identity.pid.map(|pid| ("process.pid".into(), i64::from(pid).into())));
     attributes
 }
 

@@ -54,7 +54,7 @@ fn every_thread_has_given_up_what_it_needs_no_more() {
 }
 
 /// Numbers of BPF objects that a process holds by descriptors, by kind.
-fn held(pid: i32) -> BTreeSet<(&'static str, u32)> {
+pub(crate) fn held(pid: i32) -> BTreeSet<(&'static str, u32)> {
     let mut found = BTreeSet::new();
     let entries = std::fs::read_dir(format!("/proc/{pid}/fdinfo")).expect("the agent runs");
     for entry in entries.flatten() {
@@ -102,7 +102,7 @@ fn nothing_stays() {
     assert_eq!(left, ["book", "runs", "stderr", "stdout"]);
 }
 
-fn assert_unloaded(held: &BTreeSet<(&'static str, u32)>) {
+pub(crate) fn assert_unloaded(held: &BTreeSet<(&'static str, u32)>) {
     // The kernel frees them a little later than it closes their descriptors.
     eventually("BPF objects are gone", || held.is_disjoint(&loaded()).then_some(()));
 }

@@ -5,11 +5,13 @@
 //! tests/data/e2e and the workloads. No test knows how fast this machine is; every wait has an end.
 #![cfg(target_os = "linux")]
 
+mod attach;
 mod collector;
 mod crash;
 mod disk;
 mod folder;
 mod ground;
+mod groups;
 mod http;
 mod hygiene;
 mod interleaved;

@@ -118,10 +118,10 @@ pub(crate) fn skipped(name: &str, reason: &str) {
 }
 
 /// The lock that makes runs wait for each other.
-struct Alone(#[expect(dead_code, reason = "closing the file gives the lock back")] File);
+pub(crate) struct Alone(#[expect(dead_code, reason = "closing the file gives the lock back")] File);
 
 impl Alone {
-    fn lock() -> Self {
+    pub(crate) fn lock() -> Self {
         let path = std::env::current_exe().expect("a running program has a path");
         let file = File::open(path).expect("it can be read");
         file.lock().expect("a file can be locked");
@@ -130,7 +130,7 @@ impl Alone {
 }
 
 /// The example's binary lies beside this test's directory.
-fn program() -> PathBuf {
+pub(crate) fn program() -> PathBuf {
     let test = std::env::current_exe().expect("a running program has a path");
     let profile = test.parent().and_then(std::path::Path::parent).expect("target/PROFILE/deps/TEST");
     let program = profile.join("examples/kernel_subject");

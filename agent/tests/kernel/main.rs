@@ -7,6 +7,7 @@
 
 mod accounts;
 mod agreement;
+mod attach;
 #[path = "subject/book.rs"]
 mod book;
 mod edges;

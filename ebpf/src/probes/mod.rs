@@ -1,6 +1,7 @@
 //! The families of probes: one file each.
 
+mod attach;
 pub(crate) mod cpu;
 mod phase;
-mod sched;
+pub(crate) mod sched;
 pub(crate) mod throttle;

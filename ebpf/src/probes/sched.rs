@@ -31,7 +31,7 @@ use crate::{
 };
 
 /// `TASK_DEAD`: the task will never run again. The only bit of the state that survives the final switch.
-const TASK_DEAD: u32 = 0x80;
+pub(crate) const TASK_DEAD: u32 = 0x80;
 /// `__TASK_STOPPED | __TASK_TRACED | TASK_FROZEN`: kept from running by a signal, a debugger or the freezer (6.1 and
 /// later; before, freezing looks like any wait).
 const KEPT: u32 = 0x4 | 0x8 | 0x8000;
@@ -112,7 +112,7 @@ fn stay(prev: Task, ledger: &mut Ledger, now_ns: u64) {
 
 /// What a task that blocks is waiting for: one look at its saved registers instead of a hook on every syscall.
 #[inline(always)]
-fn classify(prev: Task, state: u32) -> (u8, u16) {
+pub(crate) fn classify(prev: Task, state: u32) -> (u8, u16) {
     let number = prev.saved(&OFFSET_REGS_SYSCALL).cast_signed();
     if state & KEPT != 0 || (number < 0 && state & FREEZABLE != 0) {
         return (Account::Other as u8, if number < 0 { NO_SYSCALL } else { number as u16 });
@@ -140,7 +140,7 @@ fn classify(prev: Task, state: u32) -> (u8, u16) {
 
 /// The final switch: the whole ledger goes out, the slot comes back.
 #[inline(always)]
-fn exited(prev: Task, ledger: &Ledger, now_ns: u64) {
+pub(crate) fn exited(prev: Task, ledger: &Ledger, now_ns: u64) {
     let address = prev.0 as u64;
     record(Kind::Exit, 0, ledger, address, now_ns, (0, 0, 0));
     gone(ledger);
@@ -156,7 +156,14 @@ fn gone(ledger: &Ledger) {
 
 /// Hands over a fork, exec or exit. `other` is tid, tgid and birth of the other task.
 #[inline(always)]
-fn record(kind: Kind, flags: u32, ledger: &Ledger, address: u64, now_ns: u64, other: (u32, u32, u64)) {
+pub(crate) fn record(
+    kind: Kind,
+    flags: u32,
+    ledger: &Ledger,
+    address: u64,
+    now_ns: u64,
+    other: (u32, u32, u64),
+) {
     emit::task(kind, |record: *mut TaskRecord| {
         let (minor, major) = task::faults_at(address);
         // SAFETY: the record is reserved memory of exactly this size; every field is written.

@@ -193,7 +193,7 @@ fn a_process_ends_with_its_last_thread() {
     thread python   20/20  6..50  cpu 44, exited
     thread python   10/11  5..60  cpu 55, exited
     process python  10/10  0..40  cpu 40
-    thread          20/21  7..90  cpu 83, last seen
+    thread python   20/21  7..90  cpu 83, last seen
     process python  20/20  6..50  cpu 44, observation_stopped
     ");
 }
@@ -290,10 +290,10 @@ fn observation_stops_with_open_phases_and_living_threads() {
     insta::assert_snapshot!(printed, @"
     request outer            10/10  5..90   cpu 85, fault.minor 1, observation_stopped
       phase inner            10/10  10..90  cpu 80, observation_stopped
-    thread                   10/10  0..90   cpu 90, fault.minor 3, phases 2, last seen
-    process (still running)  10/10  0..90   cpu 90, fault.minor 3, observation_stopped
+    thread python            10/10  0..90   cpu 90, fault.minor 3, phases 2, last seen
+    process python           10/10  0..90   cpu 90, fault.minor 3, observation_stopped
     request moved            10/11  20..90  cpu 5, suspended 65, observation_stopped
-    thread                   10/11  1..90   cpu 89, phases 1, last seen
+    thread python            10/11  1..90   cpu 89, phases 1, last seen
     request unborn           20/20  30..90  cpu 60, observation_stopped
     thread                   20/20  30..90  cpu 60, phases 1, last seen
     process (still running)  20/20  30..90  cpu 60, observation_stopped
@@ -346,7 +346,7 @@ fn a_thread_whose_end_was_lost_does_not_keep_its_process() {
     request suspended  10/10  20..50  cpu 5, suspended 25, thread_exited
     request on-it      10/12  10..50  suspended 40, thread_exited
     process python     10/10  0..30   cpu 30
-    thread             20/12  50..60  cpu 10, last seen
+    thread python      20/12  50..60  cpu 10, last seen
     losses: unended phases 2
     ");
 }

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 
 use guestscope_ebpf::{
     Account, COMM_BYTES, EDGE_HELPERS_TORN, EDGE_NAME_UNREADABLE, EDGE_TORN, EXIT_REPLACED, EdgeRecord,
-    FORK_ADOPTED, Header, Kind, NAME_BYTES, Operation, TaskRecord, WaitRecord,
+    FORK_ADOPTED, FORK_LATE, Header, Kind, NAME_BYTES, Operation, TaskRecord, WaitRecord,
     helpers::HelperSum,
     ledger::{Ledger, RUNNING},
 };
@@ -239,7 +239,10 @@ impl World {
 
     fn event(&mut self, line: &Line<'_>) {
         match line.what {
-            "adopt" => self.task(line, Kind::Fork, FORK_ADOPTED, (0, 0, 0)),
+            "adopt" => {
+                let late = if line.has("running") { FORK_LATE } else { 0 };
+                self.task(line, Kind::Fork, FORK_ADOPTED | late, (0, 0, 0));
+            }
             "fork" => {
                 let parent = self.threads[&number(line.words[0])].clone();
                 self.threads.get_mut(&line.number).unwrap().comm = parent.comm;

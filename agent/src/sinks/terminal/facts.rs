@@ -13,6 +13,8 @@ pub enum Exit {
     Code(i32),
     /// By this signal.
     Signal(i32),
+    /// It did, and was not ours to wait for: nobody told how.
+    Ended,
     /// Observation stopped before.
     Running,
 }
@@ -28,9 +30,9 @@ pub struct RunFacts {
     pub kernel: Option<String>,
     /// `service.name` of its traces.
     pub service: String,
-    /// The program and its arguments, as it was started.
+    /// The program and its arguments, or what else was attached to.
     pub command: Vec<String>,
-    /// From start to end of the program.
+    /// From the start of the program, or from attaching, to the end of either.
     pub wall: Duration,
     /// How it ended.
     pub exit: Exit,

@@ -186,7 +186,7 @@ pub fn render_summary_json(summary: &Summary, health: &Health, facts: &RunFacts)
     let (exit_code, exit_signal) = match facts.exit {
         Exit::Code(code) => (Some(code), None),
         Exit::Signal(signal) => (None, Some(signal)),
-        Exit::Running => (None, None),
+        Exit::Ended | Exit::Running => (None, None),
     };
     let export = &health.export;
     print(&SummaryJson {

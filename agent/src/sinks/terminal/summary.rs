@@ -196,6 +196,7 @@ fn render_facts(page: &mut Page, summary: &Summary, health: &Health, facts: &Run
             Exit::Code(0) => (format!("exited with 0 after {wall}"), Emphasis::None),
             Exit::Code(code) => (format!("exited with {code} after {wall}"), Emphasis::Warning),
             Exit::Signal(signal) => (format!("killed by signal {signal} after {wall}"), Emphasis::Warning),
+            Exit::Ended => (format!("ended after {wall}"), Emphasis::None),
             Exit::Running => (format!("still running after {wall}"), Emphasis::None),
         };
         fact(page, "program", &format!("{command}: {exit}"), emphasis);

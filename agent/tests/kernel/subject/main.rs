@@ -12,6 +12,7 @@ mod edges;
 mod helpers;
 mod lives;
 mod quota;
+mod states;
 mod stops;
 mod switches;
 mod waits;
@@ -135,6 +136,7 @@ fn main() {
         waits::CASES,
         switches::CASES,
         disk::CASES,
+        states::CASES,
         stops::CASES,
         lives::CASES,
         quota::CASES,

@@ -1,0 +1,182 @@
+//! Containers of this guest: their processes by the groups that engines put them into, their names by files.
+//!
+//! Yields the one that is meant. An engine's number is 64 hexadecimal digits, alone or behind a prefix, as the name of a
+//! group: `docker-ID.scope`, `docker/ID`, `libpod-ID.scope`, `cri-containerd-ID.scope`, `crio-ID.scope`,
+//! `kubepods/.../ID`, `system.slice:cri-containerd:ID`. A container that an OCI runtime was asked for directly has
+//! any name, and a state file.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+};
+
+use super::{
+    Candidate, TargetError,
+    container_files::{self, Note},
+    group,
+};
+
+/// Digits of an engine's number.
+const DIGITS: usize = 64;
+/// Of which at least so many must be given.
+const LEAST_DIGITS: usize = 4;
+
+/// One container.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Container {
+    id: String,
+    names: BTreeSet<String>,
+    /// Its groups: controllers of the hierarchy as in /proc/PID/cgroup, and path.
+    groups: BTreeSet<(String, String)>,
+    /// Its groups, as a runtime wrote them down.
+    directories: BTreeSet<PathBuf>,
+    /// Those that were seen, in this PID namespace.
+    processes: BTreeSet<u32>,
+}
+
+impl Container {
+    pub(super) fn shown_name(&self) -> &str {
+        let short = if self.id.len() == DIGITS { &self.id[..12] } else { &self.id };
+        self.names.first().map_or(short, String::as_str)
+    }
+
+    pub(super) fn candidate(&self) -> Candidate {
+        Candidate { id: self.id.clone(), name: self.names.first().cloned() }
+    }
+
+    pub(super) fn processes(&self) -> Vec<u32> {
+        self.processes.iter().copied().collect()
+    }
+
+    /// Where its groups may lie, version 2 first.
+    pub(super) fn directories(&self, root: &Path) -> Vec<PathBuf> {
+        let mountinfo = fs::read(root.join("proc/self/mountinfo")).unwrap_or_default();
+        let mut found = Vec::new();
+        for hierarchy in group::hierarchies(&mountinfo) {
+            let is_it = |controllers: &str| {
+                let mut names = controllers.split(',');
+                if hierarchy.controllers.is_empty() {
+                    return controllers.is_empty();
+                }
+                names.all(|name| hierarchy.controllers.iter().any(|known| known == name))
+            };
+            let here = self.groups.iter().filter(|(controllers, _)| is_it(controllers));
+            found.extend(here.filter_map(|(_, path)| {
+                let below = Path::new(path).strip_prefix(&hierarchy.root).ok()?;
+                Some(hierarchy.at.join(below))
+            }));
+        }
+        found.extend(self.directories.iter().cloned());
+        found
+    }
+
+    fn is_called(&self, wanted: &str) -> bool {
+        self.id == wanted || self.names.contains(wanted)
+    }
+
+    fn begins_with(&self, wanted: &str) -> bool {
+        let least = if self.id.len() == DIGITS { LEAST_DIGITS } else { 1 };
+        let by_id = wanted.len() >= least && self.id.starts_with(wanted);
+        by_id || (!wanted.is_empty() && self.names.iter().any(|name| name.starts_with(wanted)))
+    }
+}
+
+/// The container of this number or name, or of the only one that begins like that. One that runs is preferred.
+pub(super) fn find(root: &Path, wanted: &str) -> Result<Container, TargetError> {
+    let all = all(root);
+    let matching = |matches: &dyn Fn(&Container) -> bool| {
+        let found: Vec<&Container> = all.iter().filter(|container| matches(container)).collect();
+        let running: Vec<&Container> =
+            found.iter().copied().filter(|container| !container.processes.is_empty()).collect();
+        if running.is_empty() { found } else { running }
+    };
+    let mut found = matching(&|container| container.is_called(wanted));
+    if found.is_empty() {
+        found = matching(&|container| container.begins_with(wanted));
+    }
+    let candidates = |containers: &[&Container]| containers.iter().map(|each| each.candidate()).collect();
+    match found[..] {
+        [one] if one.processes.is_empty() => Err(TargetError::NotRunning(one.candidate())),
+        [one] => Ok(one.clone()),
+        [] => {
+            let running: Vec<&Container> = all.iter().filter(|each| !each.processes.is_empty()).collect();
+            Err(TargetError::NoContainer { wanted: wanted.to_owned(), there: candidates(&running) })
+        }
+        _ => Err(TargetError::Ambiguous { wanted: wanted.to_owned(), there: candidates(&found) }),
+    }
+}
+
+/// All containers that processes or files tell of.
+fn all(root: &Path) -> Vec<Container> {
+    let mut found: BTreeMap<String, Container> = BTreeMap::new();
+    for (pid, text) in groups_of_processes(root) {
+        for line in text.lines() {
+            let mut parts = line.splitn(3, ':').skip(1);
+            let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { continue };
+            // A group outside of the namespace is `/../..`: not to be followed.
+            if path.split('/').any(|part| part == "..") {
+                continue;
+            }
+            for (id, group) in containers_in(path) {
+                let container = found.entry(id.to_owned()).or_default();
+                container.groups.insert((controllers.to_owned(), group.to_owned()));
+                container.processes.insert(pid);
+            }
+        }
+    }
+    for Note { id, name, group, directories, process } in container_files::notes(root) {
+        let container = found.entry(id).or_default();
+        container.names.extend(name);
+        // A path alone does not say of which hierarchy; a directory that is not there is nobody's.
+        container.directories.extend(group.into_iter().flat_map(|group| anywhere(root, &group)));
+        container.directories.extend(directories);
+        container.processes.extend(process);
+    }
+    let named = found.into_iter().map(|(id, container)| Container { id, ..container });
+    named.collect()
+}
+
+/// A group's path in every hierarchy.
+fn anywhere(root: &Path, group: &str) -> Vec<PathBuf> {
+    let mountinfo = fs::read(root.join("proc/self/mountinfo")).unwrap_or_default();
+    let below = group.trim_start_matches('/');
+    group::hierarchies(&mountinfo).into_iter().map(|hierarchy| hierarchy.at.join(below)).collect()
+}
+
+/// Each process's number and the text of its groups.
+fn groups_of_processes(root: &Path) -> Vec<(u32, String)> {
+    let entries = fs::read_dir(root.join("proc")).into_iter().flatten().flatten();
+    let read = |entry: fs::DirEntry| {
+        let pid = entry.file_name().to_str()?.parse().ok()?;
+        Some((pid, fs::read_to_string(entry.path().join("cgroup")).ok()?))
+    };
+    entries.filter_map(read).collect()
+}
+
+/// Each container whose group this one is or lies in, with the path of that group: containers may hold containers.
+fn containers_in(path: &str) -> Vec<(&str, &str)> {
+    let mut found = Vec::new();
+    let mut end = 0;
+    for part in path.split('/') {
+        end += part.len();
+        if let Some(id) = container_id(part) {
+            found.push((id, &path[..end]));
+        }
+        // The slash behind it.
+        end += 1;
+    }
+    found
+}
+
+/// The engine's number in a group's name. Podman's monitor, which has a group of its own, is no container.
+fn container_id(name: &str) -> Option<&str> {
+    let plain = name.strip_suffix(".scope").unwrap_or(name);
+    let id = plain.rsplit(['-', ':']).next()?;
+    let is_number = id.len() == DIGITS && id.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    (is_number && !plain.contains("conmon")).then_some(id)
+}
+
+#[cfg(test)]
+#[path = "container_tests.rs"]
+mod tests;

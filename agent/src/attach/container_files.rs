@@ -1,0 +1,163 @@
+//! What engines and runtimes leave in files: names, first processes, groups of containers.
+//!
+//! Yields [`Note`]s. Every file belongs to somebody else: what is missing, too long or not as expected is passed over.
+
+use std::{
+    fs::{self, File},
+    io::Read as _,
+    path::{Path, PathBuf},
+};
+
+use serde_json::Value;
+
+/// The largest file of use is docker's configuration of a container, 10 kB; podman's list grows with its containers.
+const FILE_BYTES: u64 = 8 << 20;
+/// Most files of one kind.
+const FILES: usize = 10_000;
+
+/// What one file says of a container.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Note {
+    pub(super) id: String,
+    pub(super) name: Vec<String>,
+    /// A path in a hierarchy that the file does not name.
+    pub(super) group: Option<String>,
+    pub(super) directories: Vec<PathBuf>,
+    /// Its first process, if it still lives.
+    pub(super) process: Option<u32>,
+}
+
+/// A kind of file: where it may lie, and what is read out of it.
+type Kind = (&'static [&'static str], fn(&Path, &Path, &Value) -> Vec<Note>);
+
+const KINDS: [Kind; 5] = [
+    (&["var/lib/docker/containers/*/config.v2.json"], docker),
+    (
+        &[
+            "var/lib/containers/storage/*/containers.json",
+            "var/lib/containers/storage/*/volatile-containers.json",
+            "root/.local/share/containers/storage/*/containers.json",
+            "home/*/.local/share/containers/storage/*/containers.json",
+        ],
+        podman,
+    ),
+    (
+        &[
+            "run/runc/*/state.json",
+            "run/docker/runtime-runc/*/*/state.json",
+            "run/containerd/runc/*/*/state.json",
+            "run/user/*/runc/*/state.json",
+        ],
+        runc,
+    ),
+    (&["run/crun/*/status", "run/user/*/crun/*/status"], crun),
+    (
+        &[
+            "run/containerd/io.containerd.runtime.v2.task/*/*/config.json",
+            "run/containers/storage/*/*/userdata/config.json",
+        ],
+        bundle,
+    ),
+];
+
+/// Of all files that are there.
+pub(super) fn notes(root: &Path) -> Vec<Note> {
+    let mut notes = Vec::new();
+    for (places, read) in KINDS {
+        for path in places.iter().flat_map(|place| expand(root, place)) {
+            if let Some(value) = json(&path) {
+                notes.extend(read(root, &path, &value));
+            }
+        }
+    }
+    notes.retain(|note| !note.id.is_empty());
+    notes
+}
+
+fn json(path: &Path) -> Option<Value> {
+    let mut text = String::new();
+    File::open(path).ok()?.take(FILE_BYTES).read_to_string(&mut text).ok()?;
+    serde_json::from_str(&text).ok()
+}
+
+/// Files whose path is this one; `*` is any name.
+fn expand(root: &Path, place: &str) -> Vec<PathBuf> {
+    let mut found = vec![root.to_owned()];
+    for part in place.split('/') {
+        found = if part == "*" {
+            let entries =
+                found.iter().flat_map(|folder| fs::read_dir(folder).into_iter().flatten().flatten());
+            entries.take(FILES).map(|entry| entry.path()).collect()
+        } else {
+            found.into_iter().map(|folder| folder.join(part)).collect()
+        };
+    }
+    found.retain(|path| path.is_file());
+    found
+}
+
+fn text(value: &Value, key: &str) -> String {
+    value[key].as_str().unwrap_or_default().to_owned()
+}
+
+/// The name of the folder that a file lies in.
+fn folder(path: &Path) -> String {
+    let name = path.parent().and_then(Path::file_name).unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}
+
+fn docker(_: &Path, _: &Path, value: &Value) -> Vec<Note> {
+    let name = text(value, "Name").trim_start_matches('/').to_owned();
+    vec![Note { id: text(value, "ID"), name: vec![name], ..Note::default() }]
+}
+
+fn podman(_: &Path, _: &Path, value: &Value) -> Vec<Note> {
+    let containers = value.as_array().into_iter().flatten();
+    let names = |container: &Value| -> Vec<String> {
+        let names = container["names"].as_array().into_iter().flatten();
+        names.filter_map(Value::as_str).map(str::to_owned).collect()
+    };
+    containers
+        .map(|container| Note { id: text(container, "id"), name: names(container), ..Note::default() })
+        .collect()
+}
+
+/// A runtime's state outlives a container that was killed, and its process's number may be somebody else's by then.
+fn living(root: &Path, pid: &Value, started: &Value) -> Option<u32> {
+    let pid = u32::try_from(pid.as_u64()?).ok().filter(|&pid| pid > 0)?;
+    let stat = fs::read_to_string(root.join(format!("proc/{pid}/stat"))).ok()?;
+    // The 22nd field; the second one, in parentheses, may hold anything.
+    let ticks: u64 = stat.rsplit_once(") ")?.1.split(' ').nth(19)?.parse().ok()?;
+    started.as_u64().is_none_or(|started| started == ticks).then_some(pid)
+}
+
+fn runc(root: &Path, path: &Path, value: &Value) -> Vec<Note> {
+    let id = Some(text(value, "id")).filter(|id| !id.is_empty()).unwrap_or_else(|| folder(path));
+    let process = living(root, &value["init_process_pid"], &value["init_process_start"]);
+    let groups = value["cgroup_paths"].as_object().into_iter().flatten();
+    let directories = groups.filter_map(|(_, path)| path.as_str()).map(PathBuf::from).collect();
+    vec![Note { id, directories, process, ..Note::default() }]
+}
+
+fn crun(root: &Path, path: &Path, value: &Value) -> Vec<Note> {
+    let process = living(root, &value["pid"], &value["process-start-time"]);
+    let group = Some(text(value, "cgroup-path")).filter(|group| group.len() > 1);
+    vec![Note { id: folder(path), group, process, ..Note::default() }]
+}
+
+/// What Kubernetes and nerdctl call it stands in its annotations.
+fn bundle(_: &Path, path: &Path, value: &Value) -> Vec<Note> {
+    let annotation = |key: &str| value["annotations"][key].as_str().filter(|name| !name.is_empty());
+    let either = |keys: [&str; 2]| keys.into_iter().find_map(annotation);
+    let container = either(["io.kubernetes.cri.container-name", "io.kubernetes.container.name"]);
+    let pod = either(["io.kubernetes.cri.sandbox-name", "io.kubernetes.pod.name"]);
+    let mut name: Vec<String> =
+        [container, annotation("nerdctl/name")].into_iter().flatten().map(str::to_owned).collect();
+    if let (Some(container), Some(pod)) = (container, pod) {
+        name.push(format!("{pod}/{container}"));
+    }
+    // CRI-O's lies in a folder of its own below the container's.
+    let within = path.parent().filter(|folder| folder.ends_with("userdata"));
+    let id = folder(within.unwrap_or(path));
+    vec![Note { id, name, ..Note::default() }]
+}

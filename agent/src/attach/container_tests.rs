@@ -1,0 +1,169 @@
+//! Containers by the names of groups and by files of engines, in trees that a test makes up.
+
+use rstest::rstest;
+use tempfile::TempDir;
+
+use super::*;
+
+const A: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+const B: &str = "0123f00000000000000000000000000000000000000000000000000000000000";
+
+/// A tree with these files.
+fn tree(files: &[(&str, String)]) -> TempDir {
+    let root = tempfile::tempdir().expect("a folder can be made");
+    for (path, text) in files {
+        let path = root.path().join(path);
+        fs::create_dir_all(path.parent().expect("a file lies somewhere")).expect("the place is ours");
+        fs::write(path, text).expect("the place is ours");
+    }
+    root
+}
+
+fn stat(started: u64) -> String {
+    format!("7 (a) b) S{} {started} 0", " 0".repeat(18))
+}
+
+#[rstest]
+#[case::docker_systemd("/system.slice/docker-ID.scope")]
+#[case::docker_cgroupfs("/docker/ID")]
+#[case::docker_below("/docker/ID/init.scope")]
+#[case::podman_systemd("/machine.slice/libpod-ID.scope/container")]
+#[case::podman_cgroupfs("/libpod_parent/libpod-ID")]
+#[case::podman_rootless("/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-ID.scope")]
+#[case::containerd("/default/ID")]
+#[case::nerdctl("/system.slice/nerdctl-ID.scope")]
+#[case::kubernetes_systemd(
+    "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod12ab.slice/cri-containerd-ID.scope"
+)]
+#[case::kubernetes_crio("/kubepods.slice/kubepods-pod12ab.slice/crio-ID.scope")]
+#[case::kubernetes_cgroupfs("/kubepods/besteffort/pod1b2c-33/ID")]
+#[case::kubernetes_mixed("/kubepods-besteffort-pod1.slice:cri-containerd:ID")]
+fn engines_put_the_number_into_the_group(#[case] path: &str) {
+    let path = path.replace("ID", A);
+    let found = containers_in(&path);
+    assert_eq!(found.len(), 1, "{path}");
+    assert_eq!(found[0].0, A);
+    assert!(path.starts_with(found[0].1) && found[0].1.contains(A) && !found[0].1.ends_with('/'));
+    let root = tree(&[("proc/42/cgroup", format!("4:memory:/\n0::{path}\n"))]);
+    for wanted in [A, &A[..4], &A[..12]] {
+        let found = find(root.path(), wanted).expect("it is there");
+        assert_eq!((found.processes(), found.shown_name()), (vec![42], &A[..12]));
+    }
+}
+
+#[rstest]
+#[case("/")]
+#[case("/user.slice/user-0.slice/session-1.scope")]
+#[case::monitor("/machine.slice/libpod-conmon-ID.scope")]
+#[case::too_short("/docker/0123456789ab")]
+#[case::upper_case("/docker/0123456789ABCDEF0123456789abcdef0123456789abcdef0123456789abcdef")]
+#[case::outside_of_the_namespace("/../../docker/ID")]
+fn other_groups_are_no_containers(#[case] path: &str) {
+    let root = tree(&[("proc/42/cgroup", format!("0::{}\n", path.replace("ID", A)))]);
+    assert_eq!(all(root.path()), []);
+}
+
+#[test]
+fn a_container_in_a_container() {
+    let path = format!("/docker/{A}/docker/{B}");
+    let outer = format!("/docker/{A}");
+    assert_eq!(containers_in(&path), [(A, outer.as_str()), (B, path.as_str())]);
+}
+
+#[test]
+fn groups_are_directories_of_their_hierarchies() {
+    let mounts = "1 1 0:1 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n\
+                  2 1 0:2 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";
+    let groups =
+        format!("3:cpu,cpuacct:/docker/{A}\n0::/system.slice/docker-{A}.scope\n5:pids:/docker/{A}\n");
+    let root = tree(&[("proc/self/mountinfo", mounts.to_owned()), ("proc/42/cgroup", groups)]);
+    let found = find(root.path(), A).expect("it is there").directories(root.path());
+    let expected = [
+        format!("/sys/fs/cgroup/unified/system.slice/docker-{A}.scope"),
+        format!("/sys/fs/cgroup/cpu,cpuacct/docker/{A}"),
+    ];
+    assert_eq!(found, expected.map(PathBuf::from));
+}
+
+#[test]
+fn names_come_from_files() {
+    let mut files =
+        vec![("proc/42/cgroup", format!("0::/x-{A}.scope\n")), ("proc/43/cgroup", format!("0::/{B}\n"))];
+    let docker = format!("var/lib/docker/containers/{A}/config.v2.json");
+    files.push((&docker, format!("{{\"ID\":\"{A}\",\"Name\":\"/web-server\"}}")));
+    let podman = "var/lib/containers/storage/overlay-containers/containers.json";
+    files.push((podman, format!("[{{\"id\":\"{B}\",\"names\":[\"web-client\"]}}]")));
+    // Not to be read, and not to disturb.
+    files.push(("var/lib/docker/containers/broken/config.v2.json", "{".to_owned()));
+    let root = tree(&files);
+    let process = |wanted| find(root.path(), wanted).map(|found| found.processes());
+    assert_eq!(process("web-server").expect("by name"), [42]);
+    assert_eq!(process("web-c").expect("by the begin of a name"), [43]);
+    assert_eq!(process("01234").expect("by the begin of a number"), [42]);
+    let error = |wanted| process(wanted).expect_err("it is not there").to_string();
+    assert_eq!(
+        error("web-"),
+        "several containers begin with it: web- (there are web-server (0123456789ab), web-client (0123f0000000))"
+    );
+    assert_eq!(
+        error("012"),
+        "no such container: 012 (there are web-server (0123456789ab), web-client (0123f0000000))"
+    );
+}
+
+#[test]
+fn a_name_that_begins_another_one_is_its_own() {
+    let mut files = vec![("proc/42/cgroup", format!("0::/{A}\n")), ("proc/43/cgroup", format!("0::/{B}\n"))];
+    let list = format!("[{{\"id\":\"{A}\",\"names\":[\"web\"]}},{{\"id\":\"{B}\",\"names\":[\"web2\"]}}]");
+    files.push(("var/lib/containers/storage/vfs-containers/containers.json", list));
+    let root = tree(&files);
+    assert_eq!(find(root.path(), "web").expect("exactly that one").processes(), [42]);
+}
+
+#[test]
+fn kubernetes_and_nerdctl_names_stand_in_bundles() {
+    let bundle = format!("run/containerd/io.containerd.runtime.v2.task/k8s.io/{A}/config.json");
+    let crio = format!("run/containers/storage/overlay-containers/{B}/userdata/config.json");
+    let annotations = |prefix: &str, pod: &str| {
+        format!(
+            "{{\"annotations\":{{\"io.kubernetes.{prefix}\":\"model\",\"io.kubernetes.{pod}\":\"pod-{pod}\"}}}}"
+        )
+    };
+    let root = tree(&[
+        ("proc/42/cgroup", format!("0::/kubepods/pod1/{A}\n")),
+        ("proc/43/cgroup", format!("0::/kubepods/pod2/{B}\n")),
+        (&bundle, annotations("cri.container-name", "cri.sandbox-name")),
+        (&crio, annotations("container.name", "pod.name")),
+    ]);
+    let process = |wanted| find(root.path(), wanted).expect("it is there").processes();
+    assert_eq!(process("pod-cri.sandbox-name/model"), [42]);
+    assert_eq!(process("pod-pod.name/model"), [43]);
+    let error = find(root.path(), "model").expect_err("two pods have one");
+    assert!(matches!(error, TargetError::Ambiguous { ref there, .. } if there.len() == 2), "{error}");
+}
+
+#[test]
+fn runtimes_that_were_asked_directly_leave_a_state() {
+    let state = |started: u64| {
+        format!(
+            "{{\"id\":\"bare\",\"init_process_pid\":7,\"init_process_start\":{started},\
+             \"cgroup_paths\":{{\"cpu\":\"/sys/fs/cgroup/cpu/bare\"}}}}"
+        )
+    };
+    let root = tree(&[("run/runc/bare/state.json", state(55)), ("proc/7/stat", stat(55))]);
+    let found = find(root.path(), "bare").expect("it runs");
+    assert_eq!((found.processes(), found.shown_name()), (vec![7], "bare"));
+    assert_eq!(found.directories(root.path()), [PathBuf::from("/sys/fs/cgroup/cpu/bare")]);
+
+    // Its number is somebody else's by now.
+    let root = tree(&[("run/runc/bare/state.json", state(55)), ("proc/7/stat", stat(56))]);
+    let error = find(root.path(), "bare").expect_err("it does not run");
+    assert_eq!(error.to_string(), "the container does not run: bare");
+
+    let mounts = "2 1 0:2 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n".to_owned();
+    let status = "{\"pid\":7,\"process-start-time\":55,\"cgroup-path\":\"/user.slice/c\"}".to_owned();
+    let files = [("run/crun/c1/status", status), ("proc/7/stat", stat(55)), ("proc/self/mountinfo", mounts)];
+    let root = tree(&files);
+    let found = find(root.path(), "c1").expect("it runs");
+    assert_eq!(found.directories(root.path()), [PathBuf::from("/sys/fs/cgroup/user.slice/c")]);
+}

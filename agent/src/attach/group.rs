@@ -1,0 +1,186 @@
+//! A control group in the file system, of version 1 or 2: where it lies, and which processes live in it and below it.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    os::unix::ffi::OsStringExt as _,
+    path::{Path, PathBuf},
+};
+
+use super::TargetError;
+
+/// The file that every group of either version has.
+const PROCESSES: &str = "cgroup.procs";
+/// Where a threaded group of version 2 refuses that one.
+const THREADS: &str = "cgroup.threads";
+/// Groups below one that are looked at; a guest with more of them is asked for a smaller part.
+const MOST: usize = 20_000;
+
+/// A group.
+#[derive(Debug)]
+pub(super) struct Group {
+    directory: PathBuf,
+}
+
+impl Group {
+    /// By a directory, or by its path in any mounted hierarchy; one in which somebody lives is preferred.
+    pub(super) fn find(path: &Path) -> Result<Self, TargetError> {
+        let below = path.strip_prefix("/").unwrap_or(path);
+        let mounts = hierarchies(&fs::read("/proc/self/mountinfo").unwrap_or_default());
+        let mut there: Vec<PathBuf> = Vec::new();
+        if path.is_absolute() && path.join(PROCESSES).is_file() {
+            there.push(path.to_owned());
+        }
+        let in_mounts = mounts.iter().map(|mount| mount.at.join(below));
+        there.extend(in_mounts.filter(|directory| directory.join(PROCESSES).is_file()));
+        let first = there.first().cloned();
+        let found = Self::first_inhabited(&there).or_else(|| first.map(|directory| Self { directory }));
+        found.ok_or_else(|| TargetError::NoGroup(path.display().to_string()))
+    }
+
+    /// The first of these in which somebody lives.
+    pub(super) fn first_inhabited(directories: &[PathBuf]) -> Option<Self> {
+        let groups = directories.iter().map(|directory| Self { directory: directory.clone() });
+        groups.into_iter().find(|group| !group.processes().is_empty())
+    }
+
+    pub(super) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// All that live in it and below it. Those of other PID namespaces, which have no number here, are left out.
+    pub(super) fn processes(&self) -> Vec<u32> {
+        let mut found = BTreeSet::new();
+        let mut open = vec![self.directory.clone()];
+        let mut seen = 0;
+        while let Some(directory) = open.pop() {
+            seen += 1;
+            found.extend(living_in(&directory));
+            let entries = fs::read_dir(&directory).into_iter().flatten().flatten();
+            let below = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+            if seen < MOST {
+                open.extend(below.map(|entry| entry.path()));
+            }
+        }
+        found.remove(&0);
+        found.into_iter().collect()
+    }
+}
+
+fn living_in(directory: &Path) -> Vec<u32> {
+    let numbers = |text: String| text.lines().filter_map(|line| line.parse().ok()).collect::<Vec<u32>>();
+    if let Ok(text) = fs::read_to_string(directory.join(PROCESSES)) {
+        return numbers(text);
+    }
+    let threads = numbers(fs::read_to_string(directory.join(THREADS)).unwrap_or_default());
+    threads.into_iter().filter_map(process_of).collect()
+}
+
+/// The process of a thread.
+fn process_of(thread: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()
+}
+
+/// A mounted hierarchy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Hierarchy {
+    /// Controllers of version 1, `name=` ones too; none in version 2.
+    pub(super) controllers: Vec<String>,
+    /// The group that is mounted.
+    pub(super) root: PathBuf,
+    /// Where.
+    pub(super) at: PathBuf,
+}
+
+/// Of the text of mountinfo (number, parent, device, root, mount point, options, optional fields, `-`, type, source, options
+/// of the super block), version 2 first.
+pub(super) fn hierarchies(mountinfo: &[u8]) -> Vec<Hierarchy> {
+    let mut found: Vec<Hierarchy> = mountinfo.split(|&byte| byte == b'\n').filter_map(hierarchy).collect();
+    found.sort_by_key(|hierarchy| !hierarchy.controllers.is_empty());
+    found
+}
+
+fn hierarchy(line: &[u8]) -> Option<Hierarchy> {
+    let separator = line.windows(3).position(|window| window == b" - ")?;
+    let (mount, super_block) = (&line[..separator], &line[separator + 3..]);
+    let mut mount = mount.split(|&byte| byte == b' ');
+    let (root, at) = (mount.nth(3)?, mount.next()?);
+    let mut super_block = super_block.split(|&byte| byte == b' ');
+    let (kind, options) = (super_block.next()?, super_block.nth(1)?);
+    let controllers = match kind {
+        b"cgroup2" => Vec::new(),
+        b"cgroup" => String::from_utf8_lossy(options).split(',').map(str::to_owned).collect(),
+        _ => return None,
+    };
+    Some(Hierarchy { controllers, root: unescape(root), at: unescape(at) })
+}
+
+/// mountinfo writes space, tab, newline and backslash as octal numbers.
+fn unescape(bytes: &[u8]) -> PathBuf {
+    let mut plain = Vec::with_capacity(bytes.len());
+    let mut rest = bytes;
+    while let Some((&first, after)) = rest.split_first() {
+        let octal = after.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
+        match octal.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            Some(byte) if first == b'\\' => {
+                plain.push(byte);
+                rest = &after[3..];
+            }
+            _ => {
+                plain.push(first);
+                rest = after;
+            }
+        }
+    }
+    PathBuf::from(std::ffi::OsString::from_vec(plain))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hierarchies_of_both_versions_with_version_2_first() {
+        let mountinfo = b"25 20 0:21 / /sys/fs/cgroup rw - tmpfs tmpfs rw,mode=755\n\
+            26 25 0:22 / /sys/fs/cgroup/cpu,cpuacct rw,nosuid shared:9 - cgroup cgroup rw,cpu,cpuacct\n\
+            27 25 0:23 /pod /sys/fs/cgroup/a\\040b rw - cgroup2 cgroup2 rw\n\
+            nonsense\n";
+        let found = hierarchies(mountinfo);
+        assert_eq!(found.len(), 2);
+        assert!(found[0].controllers.is_empty());
+        assert_eq!(
+            (found[0].root.as_path(), found[0].at.as_path()),
+            (Path::new("/pod"), Path::new("/sys/fs/cgroup/a b"))
+        );
+        assert!(found[1].controllers.contains(&"cpuacct".to_owned()));
+    }
+
+    #[test]
+    fn processes_of_a_group_are_those_below_it_too() {
+        let place = tempfile::tempdir().expect("a folder can be made");
+        let group = place.path().join("group");
+        fs::create_dir_all(group.join("inner/innermost")).expect("the place is ours");
+        // 0 is a process of another PID namespace.
+        for (directory, text) in [("", "12\n7\n"), ("inner", "0\n"), ("inner/innermost", "7\n99\n")] {
+            fs::write(group.join(directory).join(PROCESSES), text).expect("the place is ours");
+        }
+        let found = Group::find(&group).expect("it is a group");
+        assert_eq!(found.processes(), [7, 12, 99]);
+        assert!(Group::first_inhabited(&[group.join("inner/innermost"), group]).is_some());
+    }
+
+    #[test]
+    fn a_threaded_group_tells_of_threads() {
+        let place = tempfile::tempdir().expect("a folder can be made");
+        let own = std::process::id();
+        fs::write(place.path().join(THREADS), format!("{own}\n4294967295\n")).expect("the place is ours");
+        assert_eq!(living_in(place.path()), [own]);
+    }
+
+    #[test]
+    fn a_group_that_is_not_there() {
+        let error = Group::find(Path::new("guestscope-never-made")).expect_err("nobody made it");
+        assert_eq!(error.to_string(), "no such control group: guestscope-never-made");
+    }
+}

@@ -1,0 +1,91 @@
+//! One process by its number: is it there, is it a program's, does it still live.
+
+use std::os::fd::{AsRawFd as _, OwnedFd};
+
+use procfs::process::{ProcState, StatFlags};
+
+use super::TargetError;
+use crate::child;
+
+/// A process that was alive when it was opened. Its descriptor names it for good, whoever gets the number later.
+#[derive(Debug)]
+pub(super) struct Process {
+    pub(super) pid: u32,
+    pidfd: OwnedFd,
+}
+
+/// The numbers in /proc must be those that system calls take: not so in a new PID namespace with the old /proc.
+pub(super) fn check_proc() -> Result<(), TargetError> {
+    let shown = std::fs::read_link("/proc/self").ok();
+    let is_own = shown.is_some_and(|shown| shown.as_os_str() == std::process::id().to_string().as_str());
+    if is_own { Ok(()) } else { Err(TargetError::ForeignProc) }
+}
+
+impl Process {
+    /// The one with this number, if it is a program's and lives.
+    pub(super) fn open(pid: u32) -> Result<Self, TargetError> {
+        if pid == std::process::id() {
+            return Err(TargetError::Own(pid));
+        }
+        let started = started(pid)?;
+        let pidfd = child::pidfd(pid).map_err(|source| {
+            let is_gone = source.raw_os_error() == Some(libc::ESRCH);
+            if is_gone { TargetError::NoProcess(pid) } else { TargetError::Watch { pid, source } }
+        })?;
+        // The number may have been given to another process in between.
+        if self::started(pid)? != started {
+            return Err(TargetError::NoProcess(pid));
+        }
+        Ok(Self { pid, pidfd })
+    }
+
+    /// Its last thread has not ended. The descriptor is readable from then on.
+    pub(super) fn is_alive(&self) -> bool {
+        let mut poll = libc::pollfd { fd: self.pidfd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: the structure lives across the call, which does not wait.
+        let ready = unsafe { libc::poll(&raw mut poll, 1, 0) };
+        ready != 1
+    }
+
+    /// As the kernel calls it.
+    pub(super) fn name(&self) -> String {
+        let name = std::fs::read_to_string(format!("/proc/{}/comm", self.pid)).unwrap_or_default();
+        let name: String = name.trim_end().chars().filter(|c| !c.is_control()).collect();
+        if name.is_empty() { format!("pid-{}", self.pid) } else { name }
+    }
+
+    /// Its program and arguments, for people.
+    pub(super) fn command(&self) -> Vec<String> {
+        let bytes = std::fs::read(format!("/proc/{}/cmdline", self.pid)).unwrap_or_default();
+        let words = bytes.split(|&byte| byte == 0).filter(|word| !word.is_empty());
+        let words: Vec<String> = words.map(|word| String::from_utf8_lossy(word).into_owned()).collect();
+        if words.is_empty() { vec![self.name()] } else { words }
+    }
+
+    /// Its program's file, as it is called where it lives.
+    pub(super) fn executable(&self) -> Option<String> {
+        let file = std::fs::read_link(format!("/proc/{}/exe", self.pid)).ok()?;
+        Some(file.to_string_lossy().into_owned())
+    }
+}
+
+/// When it was started, in clock ticks; an error if it is not to be observed.
+fn started(pid: u32) -> Result<u64, TargetError> {
+    let gone = |_| TargetError::NoProcess(pid);
+    let process = procfs::process::Process::new(pid.cast_signed()).map_err(gone)?;
+    let stat = process.stat().map_err(gone)?;
+    if StatFlags::from_bits_retain(stat.flags).contains(StatFlags::PF_KTHREAD) {
+        return Err(TargetError::KernelThread(pid));
+    }
+    let group = process.status().map_err(gone)?.tgid.unsigned_abs();
+    if group != pid {
+        return Err(TargetError::Thread { thread: pid, process: group });
+    }
+    // A main thread that has ended before the others looks like one that was not waited for.
+    let is_dead = matches!(stat.state(), Ok(ProcState::Zombie | ProcState::Dead));
+    let lives_on = || process.tasks().is_ok_and(|tasks| tasks.flatten().count() > 1);
+    if is_dead && !lives_on() {
+        return Err(TargetError::Zombie(pid));
+    }
+    Ok(stat.starttime)
+}

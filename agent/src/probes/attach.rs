@@ -1,0 +1,12 @@
+//! Table: the hook of family `attach`, which finds threads that run already.
+
+use super::{Hook, Place};
+
+/// Only `attach` needs it.
+pub const HOOKS: &[Hook] = &[Hook {
+    id: "iter/task",
+    program: "attach",
+    place: Place::Iterator,
+    purpose: "threads that run already, for `attach`",
+    is_needed: false,
+}];

@@ -1,0 +1,149 @@
+//! `guestscope attach`: programs that run already, found by number, control group or container.
+//!
+//! Ends when the last of them has ended, on a signal, which is not passed on, or after the time that was asked for. What
+//! it put into the kernel goes away with the agent; the programs are not touched.
+
+use std::time::Instant;
+
+use anyhow::Context as _;
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use tokio::{
+    io::unix::AsyncFd,
+    time::{Interval, sleep_until},
+};
+
+use self::adoption::Adoption;
+use super::{
+    End, Event, Feed, Session, Subject, cost::Cost, every, facts::Identity, observe, start, start::Begun,
+};
+use crate::{
+    attach::{Target, Wanted},
+    child::{self, RunAs},
+    cli::AttachArguments,
+    clock::ClockPair,
+    failure,
+    platform::{Cpuid, Guest, Root, Subject as View},
+    sinks::terminal::Exit,
+};
+
+mod adoption;
+
+/// Between two looks at who belongs to the target and what they have loaded.
+const LOOK: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// What is attached to.
+struct Attached {
+    adoption: Adoption,
+    signals: AsyncFd<SignalFd>,
+    looks: Interval,
+    /// When to stop, if somebody said so.
+    until: Option<Instant>,
+    /// The last of them has ended.
+    all_ended: bool,
+}
+
+/// Observes the target; the code that this process shall exit with.
+pub fn attach(arguments: &AttachArguments) -> anyhow::Result<i32> {
+    let mut cost = Cost::start();
+    let run_as = RunAs::invoking_user()?;
+    start::check(&arguments.observation)?;
+    let mut target = Target::find(wanted(arguments))?;
+    let first = target.processes().first().copied().unwrap_or_default();
+    child::block_forwarded().context("blocking signals")?;
+    adoption::allow_descriptors();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let loaded = start::load(&arguments.observation, true)?;
+        loaded.can_visit()?;
+        let pid = (arguments.pid.len() == 1).then_some(first);
+        let identity = Identity::of_target(arguments.observation.name.as_deref(), &target, pid)?;
+        let guest = Guest::read(&Root::system(), Cpuid::here().as_ref(), View::Process(first));
+        let known = (guest, identity, cost);
+        let mut begun = Begun::new(&arguments.observation, run_as.as_ref(), known, None)?;
+        let mut feed = begun.feed(loaded)?;
+        let started = Instant::now();
+        let mut adoption = Adoption::new(target);
+        let adopted = adoption.begin(&mut feed);
+        if !matches!(adopted, Ok(1..)) {
+            begun.discard();
+            adopted?;
+            failure::say("error: nothing observed: all processes of the target have ended\n");
+            return Ok(1);
+        }
+        cost.attached();
+        begun.cost = cost;
+        let mut session = begun.start(&arguments.observation, feed, started)?;
+        failure::say(&format!("{}; Ctrl-C stops observing, and nothing else\n", adoption.summary()));
+        let mut attached = Attached::new(adoption, arguments.duration.map(|duration| started + duration))?;
+        observe(&mut session, &mut attached, arguments.observation.kernel_log).await?;
+        attached.finish(session, arguments)
+    })
+}
+
+fn wanted(arguments: &AttachArguments) -> Wanted<'_> {
+    match (&arguments.cgroup, &arguments.container) {
+        (Some(path), _) => Wanted::Group(path),
+        (None, Some(container)) => Wanted::Container(container),
+        (None, None) => Wanted::Processes(&arguments.pid),
+    }
+}
+
+impl Attached {
+    fn new(adoption: Adoption, until: Option<Instant>) -> anyhow::Result<Self> {
+        let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
+        let signals = SignalFd::with_flags(&child::forwarded(), flags)?;
+        // SAFETY: the value owns its descriptor, which stays open and the same as long as it is watched.
+        let signals = unsafe { AsyncFd::register(signals) }?;
+        Ok(Self { adoption, signals, looks: every(LOOK), until, all_ended: false })
+    }
+
+    fn finish(self, mut session: Session, arguments: &AttachArguments) -> anyhow::Result<i32> {
+        let (wall, clock) = (session.started.elapsed(), ClockPair::now());
+        while let Ok(Some(_)) = self.signals.get_ref().read_signal() {}
+        child::unblock_forwarded().context("unblocking signals")?;
+        session.last_records(self.all_ended);
+        let exit = if self.all_ended { Exit::Ended } else { Exit::Running };
+        let threads_missed = self.adoption.threads_missed();
+        let end = End { exit, wall, clock, workload: None, threads_missed };
+        session.finish(end, &arguments.observation)?;
+        if let joined @ 1.. = self.adoption.joined() {
+            let processes = if joined == 1 { "process" } else { "processes" };
+            failure::say(&format!("{joined} more {processes} joined the target while it was observed\n"));
+        }
+        Ok(0)
+    }
+}
+
+impl Subject for Attached {
+    async fn next(&mut self) -> Event {
+        let until = self.until;
+        let time_is_up = async {
+            match until {
+                Some(until) => sleep_until(until.into()).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            _ = self.looks.tick() => Event::Look,
+            // A target gets none of them: whoever wants it to end tells it so.
+            Ok(_) = self.signals.readable() => Event::Over,
+            () = time_is_up => Event::Over,
+        }
+    }
+
+    fn seems_over(&self, feed: &Feed) -> bool {
+        feed.pairing.live_threads().next().is_none()
+    }
+
+    async fn handle(&mut self, event: Event, feed: &mut Feed) -> anyhow::Result<bool> {
+        match event {
+            Event::Look => {
+                self.all_ended = !self.adoption.look(feed)?;
+                Ok(!self.all_ended)
+            }
+            Event::Over => Ok(false),
+            // Nobody is told where to meet an agent that attaches.
+            Event::Peer(_) => Ok(true),
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! Who of the target is tracked: adopts its threads, puts probes into what they have mapped, samples them, and looks again
+//! every second for what has changed.
+
+use std::{
+    collections::{HashMap, HashSet},
+    fs,
+};
+
+use anyhow::Context as _;
+use guestscope_ebpf::visit::Found;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+
+use super::Feed;
+use crate::{attach::Target, failure, mapped};
+
+/// Walks in a row. One finds all threads that are there; another one is needed where threads are being made at the moment,
+/// which takes microseconds of each.
+const WALKS: usize = 32;
+/// Looks at who is in a group in a row: each is followed by a walk that tracks them, and what they start from then on.
+const LISTS: usize = 16;
+/// Looks after the beginning at which a walk is made whether anything has changed or not: it corrects what threads were thought
+/// to be doing.
+const SETTLING: u32 = 3;
+/// Threads that are sampled one by one; what they start inherits it.
+const SAMPLED: usize = 1024;
+/// Open files that the agent may want: two for each of those, and some.
+const DESCRIPTORS: u64 = 4096;
+
+/// The threads of a target.
+pub(super) struct Adoption {
+    target: Target,
+    /// Processes that the iterator adopts.
+    asked: HashSet<u32>,
+    /// Those with a thread that is tracked, as they are numbered here: of the target, and what they started.
+    processes: HashSet<u32>,
+    threads: usize,
+    /// Processes that had to be adopted, and so are sampled thread by thread.
+    adopted: HashSet<u32>,
+    sampled: usize,
+    /// How much code a process had mapped when it was last looked at.
+    code: HashMap<u32, (u64, u64)>,
+    /// Problems that were told.
+    told: HashSet<String>,
+    /// Processes that pairing knew at the last walk, by their numbers in the initial namespace.
+    known: HashSet<u32>,
+    settling: u32,
+    threads_missed: u64,
+    at_begin: usize,
+}
+
+/// What one walk found.
+#[derive(Default)]
+struct Walk {
+    processes: HashSet<u32>,
+    threads: usize,
+    adopted: Vec<u32>,
+    unborn: usize,
+    missed: u64,
+}
+
+/// Every thread that is sampled takes descriptors, and the usual limit is 1,024. Up to the hard one everybody may have more.
+pub(super) fn allow_descriptors() {
+    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
+        && soft < DESCRIPTORS
+    {
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, DESCRIPTORS.min(hard), hard);
+    }
+}
+
+impl Adoption {
+    pub(super) fn new(target: Target) -> Self {
+        Self {
+            target,
+            asked: HashSet::new(),
+            processes: HashSet::new(),
+            threads: 0,
+            adopted: HashSet::new(),
+            sampled: 0,
+            code: HashMap::new(),
+            told: HashSet::new(),
+            known: HashSet::new(),
+            settling: SETTLING,
+            threads_missed: 0,
+            at_begin: 0,
+        }
+    }
+
+    /// Adopts all that are there. How many threads are tracked then.
+    pub(super) fn begin(&mut self, feed: &mut Feed) -> anyhow::Result<usize> {
+        // Probes first, which take some ten milliseconds: then a thread's first edge is seen as soon as it is tracked.
+        for pid in self.target.processes() {
+            self.probe(pid, feed);
+        }
+        self.adopt(feed)?;
+        self.at_begin = self.adopted.len();
+        Ok(self.threads)
+    }
+
+    /// What is attached to, for people.
+    pub(super) fn summary(&self) -> String {
+        let some =
+            |count: usize, one: &str, many: &str| format!("{count} {}", if count == 1 { one } else { many });
+        let processes = some(self.processes.len(), "process", "processes");
+        format!("attached to {processes}, {}", some(self.threads, "thread", "threads"))
+    }
+
+    /// Threads that found no free slot.
+    pub(super) fn threads_missed(&self) -> u64 {
+        self.threads_missed
+    }
+
+    /// Processes that were adopted after the beginning.
+    pub(super) fn joined(&self) -> usize {
+        self.adopted.len() - self.at_begin
+    }
+
+    /// Who has joined, who has ended, what was loaded? Whether anybody is left.
+    pub(super) fn look(&mut self, feed: &mut Feed) -> anyhow::Result<bool> {
+        let known: HashSet<u32> = feed.pairing.live_threads().map(|(thread, _)| thread.tgid).collect();
+        let is_listed = self.target.processes().iter().all(|pid| self.asked.contains(pid));
+        if self.settling > 0 || !is_listed || known.is_empty() || known != self.known {
+            self.settling = self.settling.saturating_sub(1);
+            self.known = known;
+            self.adopt(feed)?;
+        }
+        let mut processes: Vec<u32> = self.processes.iter().copied().collect();
+        processes.sort_unstable();
+        self.code.retain(|pid, _| self.processes.contains(pid));
+        for pid in processes {
+            self.probe(pid, feed);
+        }
+        Ok(!self.processes.is_empty())
+    }
+
+    /// Lists who belongs to the target and tracks them, until nobody is new.
+    fn adopt(&mut self, feed: &mut Feed) -> anyhow::Result<()> {
+        for _ in 0..LISTS {
+            let there: HashSet<u32> = self.target.processes().into_iter().collect();
+            for gone in self.asked.extract_if(|pid| !there.contains(pid)) {
+                feed.loaded.ask_no_more(gone)?;
+            }
+            let mut is_new = false;
+            for pid in there {
+                if self.asked.insert(pid) {
+                    is_new = true;
+                    if !feed.loaded.ask_for(pid)? {
+                        self.tell("more processes than can be asked for".to_owned());
+                    }
+                }
+            }
+            self.walk_until_all_are_tracked(feed)?;
+            if !is_new {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn walk_until_all_are_tracked(&mut self, feed: &mut Feed) -> anyhow::Result<()> {
+        for _ in 0..WALKS {
+            let walk = walk(feed)?;
+            let is_settled = walk.adopted.is_empty() && walk.unborn == 0;
+            self.threads_missed = self.threads_missed.max(walk.missed);
+            (self.processes, self.threads) = (walk.processes, walk.threads);
+            for pid in walk.adopted {
+                if self.adopted.insert(pid) {
+                    self.sample(pid, feed);
+                }
+            }
+            if is_settled {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Samples the threads of a process that nobody sampled before. One that is made meanwhile by another one whose turn has
+    /// not come is left out: sampled again, it could count twice.
+    fn sample(&mut self, pid: u32, feed: &mut Feed) {
+        let entries = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        let threads: Vec<u32> =
+            entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+        for tid in threads {
+            if self.sampled >= SAMPLED {
+                feed.loaded.sampling_failed(&format!("only {SAMPLED} threads were sampled"), None);
+                return;
+            }
+            self.sampled += 1;
+            if !feed.loaded.sample(tid) {
+                self.sampled = SAMPLED;
+                return;
+            }
+        }
+    }
+
+    /// Puts the probe into what a process has mapped, if it has mapped code since the last look.
+    fn probe(&mut self, pid: u32, feed: &mut Feed) {
+        let Some(code) = mapped::mapped_code(pid) else { return };
+        if self.code.insert(pid, code) == Some(code) {
+            return;
+        }
+        let problems = match mapped::attach_markers(pid.cast_signed(), &mut feed.loaded) {
+            Ok(problems) => problems,
+            Err(procfs::ProcError::NotFound(_)) => return,
+            Err(error) => vec![format!("reading the maps of process {pid}: {error}")],
+        };
+        for problem in problems {
+            feed.loaded.marker_failed(&problem);
+            self.tell(problem);
+        }
+        // Attaching takes its time, and the rings go on filling.
+        feed.take_in();
+    }
+
+    fn tell(&mut self, problem: String) {
+        if !self.told.contains(&problem) {
+            failure::say(&format!("warning: {problem}\n"));
+            self.told.insert(problem);
+        }
+    }
+}
+
+/// Visits all tasks once, and takes in the records of those that were adopted on the way.
+fn walk(feed: &mut Feed) -> anyhow::Result<Walk> {
+    let mut walk = Walk::default();
+    let mut visits = feed.loaded.visit()?;
+    while let Some(portion) = visits.portion()? {
+        for visit in portion {
+            let found = Found::from_number(visit.found).context("the iterator says what nobody knows")?;
+            match found {
+                Found::Missed => walk.missed += 1,
+                Found::Unborn => walk.unborn += 1,
+                Found::Adopted => walk.adopted.push(visit.process),
+                Found::Tracked => {}
+            }
+            if matches!(found, Found::Tracked | Found::Adopted) {
+                walk.threads += 1;
+                walk.processes.insert(visit.process);
+            }
+        }
+        feed.take_in();
+    }
+    walk.adopted.sort_unstable();
+    walk.adopted.dedup();
+    Ok(walk)
+}

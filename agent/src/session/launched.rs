@@ -1,0 +1,167 @@
+//! `guestscope run`: a program that the agent starts, adopted before its first instruction.
+//!
+//! The child's life is watched by a descriptor, signals are read from another and passed on to it.
+
+use std::{
+    os::fd::OwnedFd,
+    process::{Child, ExitStatus},
+    time::Instant,
+};
+
+use anyhow::Context as _;
+use nix::{
+    sys::{
+        signal::{Signal, kill},
+        signalfd::{SfdFlags, SignalFd},
+    },
+    unistd::Pid,
+};
+use tokio::io::unix::AsyncFd;
+
+use super::{End, Event, Feed, Session, Subject, cost::Cost, facts::Identity, observe, start, start::Begun};
+use crate::{
+    child::{self, RunAs},
+    cli::RunArguments,
+    clock::ClockPair,
+    loader::Loaded,
+    platform::Guest,
+    rendezvous::Rendezvous,
+    run,
+    sinks::terminal::Exit,
+};
+
+/// The program.
+struct Launched {
+    child: Child,
+    rendezvous: Rendezvous,
+    ended: AsyncFd<OwnedFd>,
+    signals: AsyncFd<SignalFd>,
+}
+
+/// Observes the command; the code that this process shall exit with.
+pub fn run(arguments: &RunArguments) -> anyhow::Result<i32> {
+    let mut cost = Cost::start();
+    let run_as = RunAs::invoking_user()?;
+    child::resolve(&arguments.command[0])?;
+    start::check(&arguments.observation)?;
+    child::block_forwarded().context("blocking signals")?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let loaded = start::load(&arguments.observation, false)?;
+        let rendezvous =
+            Rendezvous::open(run_as.as_ref()).context("making the meeting place of the markers")?;
+        cost.attached();
+        let (mut session, mut launched) = launch(arguments, run_as.as_ref(), cost, loaded, rendezvous)?;
+        observe(&mut session, &mut launched, arguments.observation.kernel_log).await?;
+        launched.finish(session, arguments)
+    })
+}
+
+fn launch(
+    arguments: &RunArguments,
+    run_as: Option<&RunAs>,
+    cost: Cost,
+    loaded: Loaded,
+    rendezvous: Rendezvous,
+) -> anyhow::Result<(Session, Launched)> {
+    let identity = Identity::new(arguments.observation.name.as_deref(), &arguments.command)?;
+    let uid = run_as.map_or_else(|| nix::unistd::getuid().as_raw(), |user| user.uid.as_raw());
+    let manifest_child = run::Child { uid, exit: None };
+    let known = (Guest::here(), identity, cost);
+    let mut begun = Begun::new(&arguments.observation, run_as, known, Some(manifest_child))?;
+    let mut feed = begun.feed(loaded)?;
+    let adopt = feed.loaded.adopt_program()?;
+    let child = match child::spawn(&arguments.command, &rendezvous.environment(), adopt, run_as) {
+        Ok(child) => child,
+        Err(error) => {
+            begun.discard();
+            return Err(error.into());
+        }
+    };
+    let started = Instant::now();
+    begun.identity.pid = Some(child.id());
+    // It has not come far: a program that has just been started is in its loader still.
+    feed.loaded.sample(child.id());
+    rendezvous.expect(child.id());
+    let session = begun.start(&arguments.observation, feed, started)?;
+    let pidfd = child::pidfd(child.id()).context("watching the program")?;
+    // SAFETY: here and below: the value owns its descriptor, which stays open and the same as long as it is watched.
+    let ended = unsafe { AsyncFd::register(pidfd) }?;
+    let signals = SignalFd::with_flags(&child::forwarded(), SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
+    // SAFETY: as above.
+    let signals = unsafe { AsyncFd::register(signals) }?;
+    Ok((session, Launched { child, rendezvous, ended, signals }))
+}
+
+impl Subject for Launched {
+    async fn next(&mut self) -> Event {
+        loop {
+            tokio::select! {
+                Some(peer) = self.rendezvous.next() => return Event::Peer(peer),
+                Ok(mut ready) = self.signals.readable() => {
+                    ready.clear_ready();
+                    forward(self.signals.get_ref(), &self.child);
+                }
+                Ok(_) = self.ended.readable() => return Event::Over,
+            }
+        }
+    }
+
+    fn seems_over(&self, _: &Feed) -> bool {
+        false
+    }
+
+    async fn handle(&mut self, event: Event, feed: &mut Feed) -> anyhow::Result<bool> {
+        match event {
+            Event::Peer(peer) => peer.attach(&mut feed.loaded).await,
+            Event::Look => {}
+            Event::Over => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+impl Launched {
+    /// The code to exit with is the program's, whatever became of the agent's own work.
+    fn finish(mut self, mut session: Session, arguments: &RunArguments) -> anyhow::Result<i32> {
+        let status = self.child.wait().context("waiting for the program")?;
+        let (wall, clock) = (session.started.elapsed(), ClockPair::now());
+        // What comes now may take as long as disk and network do. A signal that was meant for the program has been read;
+        // the next one ends the agent, and the folder stays readable.
+        while let Ok(Some(_)) = self.signals.get_ref().read_signal() {}
+        child::unblock_forwarded().context("unblocking signals")?;
+        session.last_records(true);
+        if let turned_away @ 1.. = self.rendezvous.turned_away() {
+            let why = format!("{turned_away} programs that came to meet the agent were not let in");
+            session.feed.loaded.marker_failed(&why);
+        }
+        let workload = self.rendezvous.workload();
+        session.finish(
+            End { exit: exit(status), wall, clock, workload, threads_missed: 0 },
+            &arguments.observation,
+        )?;
+        Ok(exit_code(status))
+    }
+}
+
+/// Passes signals on. Those of a terminal (Ctrl-C) went to the child as well, which is in the same group: the kernel
+/// sent them, not a process.
+fn forward(signals: &SignalFd, child: &Child) {
+    while let Ok(Some(information)) = signals.read_signal() {
+        let Ok(signal) = Signal::try_from(information.ssi_signo as i32) else { continue };
+        if information.ssi_code != libc::SI_KERNEL {
+            let _ = kill(Pid::from_raw(child.id() as i32), signal);
+        }
+    }
+}
+
+fn exit(status: ExitStatus) -> Exit {
+    use std::os::unix::process::ExitStatusExt as _;
+    status.code().map(Exit::Code).or_else(|| status.signal().map(Exit::Signal)).unwrap_or(Exit::Ended)
+}
+
+/// The code to exit with: the program's own, or 128 and the signal that ended it.
+fn exit_code(status: ExitStatus) -> i32 {
+    use std::os::unix::process::ExitStatusExt as _;
+    status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(2)
+}

@@ -1,0 +1,127 @@
+//! The start of a session, whatever it observes: the run folder, least privilege, the export, the outlet, the banner.
+
+use std::time::Instant;
+
+use anyhow::Context as _;
+
+use super::{
+    Feed, Session,
+    cost::Cost,
+    facts::{self, Identity},
+    health_at_start,
+    outlet::{Outlet, Sinks},
+};
+use crate::{
+    child::RunAs,
+    cli::Observation,
+    clock::ClockPair,
+    failure,
+    loader::{self, LoadOptions, Loaded},
+    phase::pairing::Pairing,
+    platform::Guest,
+    privileges,
+    pump::Pump,
+    run::{Child, CreateOptions, Owner, RunFolder},
+    sinks::{
+        otlp::{self, Exporter, WallClock},
+        terminal::{self, Exit, Progress, Stream, Style},
+    },
+};
+
+/// What is known before anything is observed.
+pub(super) struct Begun {
+    pub(super) guest: Guest,
+    pub(super) identity: Identity,
+    pub(super) cost: Cost,
+    clock: ClockPair,
+    folder: RunFolder,
+}
+
+/// Loads the kernel side; `visits` if threads that run already shall be found.
+pub(super) fn load(observation: &Observation, visits: bool) -> Result<Loaded, loader::LoadError> {
+    loader::load(LoadOptions {
+        slots: observation.max_threads,
+        log: observation.kernel_log,
+        wait_threshold: observation.wait_threshold,
+        visits,
+    })
+}
+
+/// What can be known to fail is looked at before anything is started.
+pub(super) fn check(observation: &Observation) -> anyhow::Result<()> {
+    if otlp::is_configured(observation.otlp.as_deref()) {
+        otlp::check(observation.otlp.as_deref())?;
+    }
+    Ok(())
+}
+
+impl Begun {
+    /// Makes the run folder.
+    pub(super) fn new(
+        observation: &Observation,
+        run_as: Option<&RunAs>,
+        (guest, identity, cost): (Guest, Identity, Cost),
+        child: Option<Child>,
+    ) -> anyhow::Result<Self> {
+        let clock = ClockPair::now();
+        let owner = run_as.map(|user| Owner { uid: user.uid.as_raw(), gid: user.gid.as_raw() });
+        let options = CreateOptions { parent: observation.output.clone(), owner };
+        let folder = RunFolder::create(&options, facts::manifest(&identity, &guest, clock, child))?;
+        Ok(Self { guest, identity, cost, clock, folder })
+    }
+
+    /// The records' way to the phases of this run.
+    pub(super) fn feed(&self, mut loaded: Loaded) -> Result<Feed, loader::LoadError> {
+        let rings = loaded.take_rings()?;
+        let pairing = Pairing::new(self.identity.run_id);
+        Ok(Feed { loaded, pump: Pump::new(rings), pairing })
+    }
+
+    /// A run that did not begin leaves nothing behind.
+    pub(super) fn discard(self) {
+        self.folder.discard();
+    }
+
+    /// Everything has what it needs: gives up privileges, opens the ways out, says so.
+    pub(super) fn start(
+        self,
+        observation: &Observation,
+        feed: Feed,
+        started: Instant,
+    ) -> anyhow::Result<Session> {
+        let Self { guest, identity, cost, clock, folder } = self;
+        // From here on nothing new has to be allowed but probes in programs. A thread keeps the privileges that its maker
+        // had, so those that export and write are made afterwards.
+        privileges::drop_unneeded().context("giving up privileges")?;
+        let wall = WallClock::new(clock.offset_ns());
+        let exporter = exporter(observation, &identity, &guest, &folder, &wall)?;
+        let facts = facts::for_terminal(&identity, &guest, folder.path(), cost.attach, Exit::Running);
+        let health = health_at_start(&feed.loaded, cost.so_far());
+        failure::say(&terminal::render_banner(&facts, &health, Style::detect(Stream::Stderr)));
+        let progress = Progress::start(!observation.json);
+        let outlet = Outlet::start(Sinks::new(folder, exporter, wall, progress))?;
+        Ok(Session { feed, outlet, cost, guest, identity, started })
+    }
+}
+
+fn exporter(
+    observation: &Observation,
+    identity: &Identity,
+    guest: &Guest,
+    folder: &RunFolder,
+    wall: &WallClock,
+) -> anyhow::Result<Option<Exporter>> {
+    if !otlp::is_configured(observation.otlp.as_deref()) {
+        return Ok(None);
+    }
+    let config = otlp::Config {
+        endpoint: observation.otlp.clone(),
+        protocol: None,
+        service_name: identity.name.clone(),
+        resource: facts::resource(identity, guest),
+        clock: wall.clone(),
+        folder: Some(folder.stable_path()),
+        limits: otlp::Limits::default(),
+    };
+    Ok(Some(Exporter::start(config)?))
+}

@@ -1,0 +1,82 @@
+//! Control groups of a test's own, in whatever hierarchy this machine has, gone when the test ends.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
+    time::{Duration, Instant},
+};
+
+use crate::ground::skipped;
+
+/// A group and what is made below it. Whoever still lives there is moved up before it goes.
+pub(crate) struct Group {
+    home: PathBuf,
+    directory: PathBuf,
+}
+
+impl Group {
+    /// A group of this name with a number behind it, if names may be changed; else below one that has the number.
+    /// None, with a word on stdout, where groups cannot be made.
+    pub(crate) fn new(test: &str, below: &str) -> Option<Self> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Relaxed);
+        let mounts = fs::read_to_string("/proc/self/mounts").expect("/proc is mounted");
+        let hierarchies = mounts.lines().filter_map(|line| {
+            let mut fields = line.split(' ');
+            let (at, kind) = (fields.nth(1)?, fields.next()?);
+            (kind == "cgroup2" || (kind == "cgroup" && !at.ends_with("/cpuset"))).then_some(at)
+        });
+        for at in hierarchies {
+            let home = Path::new(at).join(format!("guestscope-e2e-{}-{number}", std::process::id()));
+            let directory = home.join(below);
+            if fs::create_dir_all(&directory).is_ok() {
+                return Some(Self { home, directory });
+            }
+        }
+        skipped(test, "no control groups can be made");
+        None
+    }
+
+    /// Where it lies.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Its path in its hierarchy.
+    pub(crate) fn path(&self) -> String {
+        let mount = self.home.parent().expect("it lies in a mount");
+        format!("/{}", self.directory.strip_prefix(mount).expect("the same").display())
+    }
+
+    /// Moves a process into it, or into a group below it.
+    pub(crate) fn take(&self, below: &str, pid: i32) {
+        let directory = self.directory.join(below);
+        fs::create_dir_all(&directory).expect("the group is ours");
+        fs::write(directory.join("cgroup.procs"), pid.to_string()).expect("the group is ours");
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let root = self.home.parent().expect("it lies in a mount").join("cgroup.procs");
+        let end = Instant::now() + Duration::from_secs(5);
+        // What has just ended still counts for a moment.
+        while self.home.exists() && Instant::now() < end {
+            remove(&self.home, &root);
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+fn remove(group: &Path, root: &Path) {
+    for entry in fs::read_dir(group).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            remove(&entry.path(), root);
+        }
+    }
+    for pid in fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default().lines() {
+        let _ = fs::write(root, pid);
+    }
+    let _ = fs::remove_dir(group);
+}

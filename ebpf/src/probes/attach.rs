@@ -1,0 +1,231 @@
+//! Family `attach`: tracking of threads that run already.
+//!
+//! Hook: the task iterator, run once for each task when the agent reads it. Yields a ledger and an adopted fork record for
+//! each thread of the processes that the agent asks for, and tells the agent what it met. It runs beside everything that a
+//! task may do meanwhile, and knows no control groups and no containers: the agent does.
+//!
+//! No thread gets two ledgers, and none is left out for good:
+//!
+//! * The other hooks are in place before. A thread that is being made has the state `TASK_NEW` until its fork hook is over,
+//!   and such a thread is left alone here: either its maker is tracked by then, or the next visit finds it. Any other thread
+//!   that has no ledger gets none by a fork any more, so nobody else makes one at the same time.
+//! * A new thread has a higher number than its maker, and the visit goes upwards, so it comes to those that were made while it
+//!   was under way. Where numbers begin anew, the next visit finds them: the agent repeats it until one finds nothing.
+//!
+//! A switch may come while the ledger is being written, on the task's own CPU. It finds no ledger before the slot is
+//! published, which is the last that is written, and the whole one after it. What the thread was doing is read before that, so
+//! it may be doing something else by then. It is looked at again after that, and at the next visit, as long as no event has
+//! come; only the state and its account are corrected then, so the accounts add up whatever happens. Once an event has come,
+//! the ledger is right from there on, and what can be wrong is the microsecond before:
+//!
+//! * on a CPU by the ledger, and switched in: that is `missed`, and the time since is `cpu`;
+//! * off the CPU by the ledger, and switched out: `missed` too, and the time since is what it was thought to wait for;
+//! * waiting for a CPU by the ledger, and woken: nothing happens, and the time since is `runq`.
+
+use aya_ebpf::helpers::{
+    bpf_ktime_get_ns, bpf_probe_read_kernel,
+    generated::{bpf_get_smp_processor_id, bpf_seq_write},
+};
+use guestscope_ebpf::{
+    Account, FORK_ADOPTED, FORK_LATE, Kind, NO_SYSCALL,
+    ledger::{BLOCKED, LIMITED, Ledger, RUNNABLE, RUNNING},
+    visit::{Found, Visit},
+};
+
+use crate::{
+    maps::{
+        OFFSET_PID_LEVEL, OFFSET_PID_NUMBERS, OFFSET_TASK_CPU, OFFSET_TASK_DELAYED, OFFSET_TASK_EXIT_STATE,
+        OFFSET_TASK_FLAGS, OFFSET_TASK_LEADER, OFFSET_TASK_ON_CPU, OFFSET_TASK_ON_RQ, OFFSET_TASK_STATE,
+        OFFSET_TASK_THREAD_PID, TARGETS,
+    },
+    probes::{sched, throttle},
+    task::{self, Task, load},
+};
+
+/// `PF_KTHREAD`: a thread of the kernel, which has no program.
+const PF_KTHREAD: u32 = 0x20_0000;
+/// `TASK_NEW`: not woken yet for the first time.
+const TASK_NEW: u32 = 0x800;
+/// `struct upid`: a number, and a pointer to its namespace.
+const NUMBER_BYTES: u64 = 16;
+/// The sequence number of a ledger that has begun and seen no event since.
+const BEGUN: u32 = 1;
+
+/// What a thread is doing.
+#[derive(Clone, Copy)]
+struct Status {
+    state: u8,
+    account: u8,
+    syscall: u16,
+}
+
+/// The context is two typed pointers: of the read, and of the task, which is null at the end.
+#[unsafe(no_mangle)]
+#[unsafe(link_section = "iter/task")]
+extern "C" fn attach(ctx: *const *const u8) -> i32 {
+    // SAFETY: the context of a task iterator, of which both are read as they stand; the first one begins with the file.
+    unsafe {
+        let meta = core::ptr::read_volatile(ctx);
+        let task = core::ptr::read_volatile(ctx.add(1));
+        if task.is_null() {
+            return 0;
+        }
+        let file: *const u8 = core::ptr::read_volatile(meta.cast());
+        visit(file, Task(task));
+    }
+    0
+}
+
+#[inline(always)]
+fn visit(file: *const u8, task: Task) {
+    let agent = Task::current();
+    // Whether it is being made must be known before it is looked up: else its maker may hand it a ledger in between, and
+    // wake it (seen on 6.18, twice in 30,000 walks beside a storm of new threads).
+    // SAFETY: a typed task; the agent resolved the offsets of two unsigned ints.
+    let (is_new, flags) = unsafe {
+        (load::<u32>(task.0, &OFFSET_TASK_STATE) & TASK_NEW != 0, load::<u32>(task.0, &OFFSET_TASK_FLAGS))
+    };
+    if flags & PF_KTHREAD != 0 || task.tgid() == agent.tgid() {
+        return;
+    }
+    let process = process_number(task, agent);
+    let found = if let Some(ledger) = task.ledger() {
+        // SAFETY: a ledger in a map value.
+        unsafe { correct(task, ledger) };
+        Found::Tracked
+    } else {
+        // SAFETY: the value is not read.
+        if unsafe { TARGETS.get(process) }.is_none() {
+            return;
+        }
+        agent.find_registers();
+        match if is_new { Some(Found::Unborn) } else { adopt(task) } {
+            Some(found) => found,
+            None => return,
+        }
+    };
+    let visit = Visit { process, found: found as u32 };
+    // SAFETY: the file is the one of this very read, and the bytes are on the stack. There is room: the agent reads less at
+    // a time than the kernel keeps.
+    unsafe {
+        bpf_seq_write(file.cast_mut().cast(), (&raw const visit).cast(), size_of::<Visit>() as u32);
+    }
+}
+
+/// The number of a task's process in the agent's PID namespace, of which the visited tasks are, or of one below it.
+#[inline(always)]
+fn process_number(task: Task, agent: Task) -> u32 {
+    // SAFETY: typed tasks; the agent resolved the offsets of three pointers and an unsigned int. What has no number any more
+    // reads as 0.
+    unsafe {
+        let own: *const u8 = load(agent.0, &OFFSET_TASK_THREAD_PID);
+        let level = u64::from(load::<u32>(own, &OFFSET_PID_LEVEL));
+        let leader: *const u8 = load(task.0, &OFFSET_TASK_LEADER);
+        let numbers = load::<u64>(leader, &OFFSET_TASK_THREAD_PID) + u64::from(OFFSET_PID_NUMBERS.load());
+        bpf_probe_read_kernel((numbers + level * NUMBER_BYTES) as *const u32).unwrap_or(0)
+    }
+}
+
+/// Neither dead nor about to be. A thread that has left its CPU for the last time would never give its ledger back.
+#[inline(always)]
+fn is_alive(task: Task) -> bool {
+    // SAFETY: a typed task; the agent resolved the offsets of two ints.
+    let (state, exit) =
+        unsafe { (load::<u32>(task.0, &OFFSET_TASK_STATE), load::<u32>(task.0, &OFFSET_TASK_EXIT_STATE)) };
+    state & sched::TASK_DEAD == 0 && exit == 0
+}
+
+#[inline(always)]
+fn is_on_cpu(task: Task) -> bool {
+    // A kernel for one CPU has no such member; there the agent is on it.
+    // SAFETY: a typed task; the agent resolved the offset of an int.
+    OFFSET_TASK_ON_CPU.load() != 0 && unsafe { load::<u32>(task.0, &OFFSET_TASK_ON_CPU) } != 0
+}
+
+/// What a task is doing, as the switch hook would have it. A task keeps `on_cpu` for a moment after that, and one that blocks
+/// has left the queue for a moment before: the first looks like running, and the next visit corrects it.
+#[inline(always)]
+fn status(task: Task) -> Status {
+    // SAFETY: a typed task; the agent resolved the offsets of two ints and a char.
+    let (state, is_queued) = unsafe {
+        let state: u32 = load(task.0, &OFFSET_TASK_STATE);
+        let on_queue = OFFSET_TASK_ON_RQ.load() != 0 && load::<u32>(task.0, &OFFSET_TASK_ON_RQ) != 0;
+        // From 6.12 on a task that blocks may stay on the queue until its turn comes.
+        let delayed = OFFSET_TASK_DELAYED.load() != 0 && load::<u8>(task.0, &OFFSET_TASK_DELAYED) != 0;
+        (state, on_queue && !delayed)
+    };
+    let runs = |state| Status { state, account: Account::Runq as u8, syscall: NO_SYSCALL };
+    if state == 0 || is_queued {
+        return runs(if is_on_cpu(task) { RUNNING } else { RUNNABLE });
+    }
+    let (account, syscall) = sched::classify(task, state);
+    Status { state: BLOCKED, account, syscall }
+}
+
+/// Makes a ledger for a task that has none. None if there is nothing to tell of it.
+#[inline(always)]
+fn adopt(task: Task) -> Option<Found> {
+    if !is_alive(task) {
+        return None;
+    }
+    let address = task.0 as u64;
+    // With no task in it: the slot may be a stale one, which a number points to already.
+    let Some(ledger) = task::prepare(task.tid(), task.tgid(), 0) else { return Some(Found::Missed) };
+    // SAFETY: a ledger in a map value, to which nobody points before it is published. The helpers have no preconditions; the
+    // agent resolved the offset of an unsigned int.
+    unsafe {
+        let cpu = if OFFSET_TASK_CPU.load() != 0 {
+            load::<u32>(task.0, &OFFSET_TASK_CPU)
+        } else {
+            bpf_get_smp_processor_id()
+        };
+        let status = status(task);
+        (*ledger).begin(bpf_ktime_get_ns(), status.state, cpu as u16);
+        (*ledger).account = status.account;
+        (*ledger).syscall = status.syscall;
+        throttle::left(task, &mut *ledger);
+        (*ledger).sequence = BEGUN;
+        // Before it can have an event: its records come later. Handing over is a full barrier as well, so whoever finds the
+        // slot finds what was written above.
+        sched::record(Kind::Fork, FORK_ADOPTED | FORK_LATE, &*ledger, address, (*ledger).born_ns, (0, 0, 0));
+        core::ptr::write_volatile(&raw mut (*ledger).task, address);
+        task::set_slot((*ledger).tid, (*ledger).slot);
+        if is_alive(task) || is_on_cpu(task) {
+            correct(task, ledger);
+        } else if (*ledger).task == address {
+            // Its last switch was over before the slot was published.
+            sched::exited(task, &*ledger, bpf_ktime_get_ns());
+            return None;
+        }
+    }
+    Some(Found::Adopted)
+}
+
+/// Puts right what a thread was thought to be doing, as long as nothing has happened to it.
+///
+/// # Safety
+/// The ledger must be the task's own.
+#[inline(always)]
+unsafe fn correct(task: Task, ledger: *mut Ledger) {
+    // SAFETY: the caller promised it. Volatile, since a hook may write at the same time: between the last look at the
+    // sequence and the stores are a few instructions. Should one come in there, the next event corrects the state.
+    unsafe {
+        if core::ptr::read_volatile(&raw const (*ledger).sequence) != BEGUN {
+            return;
+        }
+        let status = status(task);
+        let (state, account) = (
+            core::ptr::read_volatile(&raw const (*ledger).state),
+            core::ptr::read_volatile(&raw const (*ledger).account),
+        );
+        let is_same = state == status.state || (state == LIMITED && status.state == RUNNABLE);
+        if is_same && account == status.account {
+            return;
+        }
+        if core::ptr::read_volatile(&raw const (*ledger).sequence) == BEGUN {
+            core::ptr::write_volatile(&raw mut (*ledger).account, status.account);
+            core::ptr::write_volatile(&raw mut (*ledger).syscall, status.syscall);
+            core::ptr::write_volatile(&raw mut (*ledger).state, status.state);
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! The contract of the task iterator: what it tells of each task that it visits and that concerns the agent.
+
+/// Processes that can be asked for at once: as many as there can be slots.
+pub const TARGETS_MOST: u32 = 1 << 16;
+
+/// What became of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Found {
+    /// It had a ledger already.
+    Tracked = 0,
+    /// It has one now.
+    Adopted = 1,
+    /// It is being made: whoever makes it hands its ledger on, or the next visit finds it.
+    Unborn = 2,
+    /// There was no free slot for it.
+    Missed = 3,
+}
+
+impl Found {
+    /// The one with this number, if there is one.
+    #[must_use]
+    pub const fn from_number(number: u32) -> Option<Found> {
+        match number {
+            0 => Some(Found::Tracked),
+            1 => Some(Found::Adopted),
+            2 => Some(Found::Unborn),
+            3 => Some(Found::Missed),
+            _ => None,
+        }
+    }
+}
+
+/// What the iterator writes for a thread that is tracked, or should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Visit {
+    /// Number of its process in the PID namespace of whoever reads the iterator.
+    pub process: u32,
+    /// A [`Found`].
+    pub found: u32,
+}
+
+const _: () = assert!(size_of::<Visit>() == 8);
