@@ -9,7 +9,7 @@
 )]
 
 use crate::{
-    ACCOUNTS, Account, Operation, is_root_token,
+    ACCOUNTS, Account, Operation, THREAD_INSIDE, THREAD_OUTSIDE, is_root_token,
     ledger::{BLOCKED, LIMITED, Ledger, RUNNABLE, RUNNING},
 };
 
@@ -74,10 +74,10 @@ fn lived(ledger: &Ledger, now_ns: u64, account: usize) -> u64 {
 }
 
 impl Outside {
-    /// An edge of the thread itself, which is on a CPU. The library says nothing of the depth: a phase that ends on another
-    /// thread than its own makes it wrong, until the next one that begins where nothing is open.
+    /// An edge of the thread itself, which is on a CPU. At an end the library says whether its thread is inside another phase
+    /// then (`first`, the operation's first argument). One that says nothing is taken to end what is on this thread.
     #[inline(always)]
-    pub fn edge(&mut self, operation: u8, token: u64, ledger: &Ledger, now_ns: u64) {
+    pub fn edge(&mut self, operation: u8, token: u64, first: u64, ledger: &Ledger, now_ns: u64) {
         const BEGIN: u8 = Operation::Begin as u8;
         const REQUEST: u8 = Operation::Request as u8;
         const END: u8 = Operation::End as u8;
@@ -86,6 +86,8 @@ impl Outside {
         let depth = match operation {
             BEGIN if is_root_token(token) => 1,
             BEGIN | REQUEST | ENTER => self.depth.wrapping_add(1),
+            END | LEAVE if first == THREAD_OUTSIDE => 0,
+            END | LEAVE if first == THREAD_INSIDE && self.depth < 2 => self.depth,
             END | LEAVE if self.depth > 0 => self.depth - 1,
             _ => self.depth,
         };

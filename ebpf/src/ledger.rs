@@ -308,6 +308,7 @@ impl Ledger {
             self.count_migration(at.distance);
             self.cpu = at.cpu;
         }
+        self.stolen_clock_ns = 0;
         self.become_(RUNNING);
     }
 

@@ -177,9 +177,9 @@ pub enum Operation {
     Begin = 1,
     /// An outermost phase begins. Arguments: name, length, request number, scheduled time in ns.
     Request = 2,
-    /// A phase ends; token 0 means the innermost of this thread.
+    /// A phase ends; token 0 means the innermost of this thread. Argument: [`THREAD_OUTSIDE`] or [`THREAD_INSIDE`].
     End = 3,
-    /// A phase is suspended on this thread.
+    /// A phase is suspended on this thread. Argument: the same.
     Leave = 4,
     /// A suspended phase goes on, on this thread.
     Enter = 5,
@@ -214,6 +214,11 @@ impl Operation {
         matches!(number, 1 | 2 | 8)
     }
 }
+
+/// First argument of an end or a leave: the thread is inside no phase afterwards.
+pub const THREAD_OUTSIDE: u64 = 1;
+/// The same: it is inside another one. Any other value says nothing.
+pub const THREAD_INSIDE: u64 = 2;
 
 /// Bits of a token that number the phases of one root.
 pub const TOKEN_CHILD_BITS: u32 = 18;

@@ -46,7 +46,13 @@ pub(crate) fn join(ledger: &mut Ledger) {
         clear(outside);
     }
     ledger.place = NO_PLACE;
-    let number = number(ledger.tgid);
+    let mut number = enter(ledger.tgid);
+    if number == GONE {
+        number = enter(ledger.tgid);
+    }
+    if number == GONE {
+        number = 0;
+    }
     ledger.process = number as u16;
     if number == 0 {
         return;
@@ -55,7 +61,6 @@ pub(crate) fn join(ledger: &mut Ledger) {
     // SAFETY: a process in a map value.
     let first = unsafe {
         let first = read!(process.births) as u32;
-        add(&raw mut (*process).threads, 1);
         add(&raw mut (*process).births, 1);
         first
     };
@@ -70,6 +75,27 @@ pub(crate) fn join(ledger: &mut Ledger) {
     }
     // SAFETY: as above.
     unsafe { add(&raw mut (*process).unlisted, 1) };
+}
+
+/// The number of a process that was given back meanwhile.
+const GONE: u32 = u32::MAX;
+
+/// One more thread lives in a process: its number, 0 if there is none to give.
+#[inline(always)]
+fn enter(tgid: u32) -> u32 {
+    let number = number(tgid);
+    if number == 0 {
+        return 0;
+    }
+    let Some(process) = PROCESSES.get_ptr_mut(number) else { return 0 };
+    // SAFETY: a process in a map value.
+    unsafe { add(&raw mut (*process).threads, 1) };
+    // Of a process that is being attached to, the last thread that was tracked may have ended in between.
+    // SAFETY: the value is read at once.
+    match unsafe { PROCESS_OF.get(tgid) } {
+        Some(again) if *again == number => number,
+        _ => GONE,
+    }
 }
 
 /// Takes a place in a process's list, unless somebody has it.
@@ -122,14 +148,12 @@ fn number(tgid: u32) -> u32 {
     number
 }
 
-/// A process begins under this number: whoever had it before is gone, seen or not.
+/// A process begins under this number: whoever had it before is gone, seen or not. Ends that come late find another number
+/// here, or none, and give nothing back: such a number is lost for the rest of the run, which takes a process number that
+/// comes round before its old threads were freed.
 #[inline(always)]
 pub(crate) fn forget(tgid: u32) {
-    // SAFETY: as in `number`.
-    let Some(number) = (unsafe { PROCESS_OF.get(tgid) }).copied() else { return };
-    if PROCESS_OF.remove(tgid).is_ok() {
-        let _ = FREE_PROCESSES.push(number, 0);
-    }
+    let _ = PROCESS_OF.remove(tgid);
 }
 
 /// Zeroes a value of a map.
@@ -167,8 +191,16 @@ pub(crate) fn leave(ledger: &Ledger) {
         add(&raw mut (*process).threads, u64::MAX);
         read!(process.threads)
     };
-    // Two that end at once may both see none left; only one of them finds the entry.
-    if threads == 0 && PROCESS_OF.remove(ledger.tgid).is_ok() {
+    if threads != 0 {
+        return;
+    }
+    // SAFETY: the value is read at once.
+    let is_its = match unsafe { PROCESS_OF.get(ledger.tgid) } {
+        Some(current) => *current == number,
+        None => false,
+    };
+    // Two that end at once may both see none left; only one of them removes the entry.
+    if is_its && PROCESS_OF.remove(ledger.tgid).is_ok() {
         let _ = FREE_PROCESSES.push(number, 0);
     }
 }
@@ -216,11 +248,16 @@ pub(crate) unsafe fn edge(stage: *mut EdgeRecord, now_ns: u64) {
         let mut account = 0;
         while account < ACCOUNTS {
             let ended = (&raw const (*process).ended).cast::<u64>().add(account);
-            (*sum).accounts[account] =
-                core::ptr::read_volatile(ended).wrapping_add((*own).share(&(*stage).ledger, now_ns, account));
+            let mut ns = core::ptr::read_volatile(ended);
+            // One that no other edge can see would come and go with its own.
+            if (*stage).ledger.place != NO_PLACE {
+                ns = ns.wrapping_add((*own).share(&(*stage).ledger, now_ns, account));
+            }
+            (*sum).accounts[account] = ns;
             account += 1;
         }
-        (*own).edge((*stage).operation as u8, (*stage).token, &(*stage).ledger, now_ns);
+        let (operation, first) = ((*stage).operation as u8, (*stage).arguments[0]);
+        (*own).edge(operation, (*stage).token, first, &(*stage).ledger, now_ns);
         (*sum).threads = 1;
         (*sum).unlisted = if number == 0 { 1 } else { read!(process.unlisted) as u32 };
         let births = if number == 0 { 0 } else { read!(process.births) as u32 };

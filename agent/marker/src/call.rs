@@ -44,8 +44,8 @@ pub unsafe fn request(name: *const u8, len: usize, request: u64, scheduled_ns: u
 #[inline]
 pub fn end(token: u64) {
     thread::with(|thread| {
-        thread.fire(Operation::End, [token, 0, 0, 0, 0]);
-        thread.close(token);
+        let outside = thread.close(token);
+        thread.fire(Operation::End, [token, outside, 0, 0, 0]);
     });
     if token::is_root(token) {
         JOINED.remove(token);
@@ -57,8 +57,8 @@ pub fn end(token: u64) {
 pub fn leave(token: u64) {
     if token != 0 {
         thread::with(|thread| {
-            thread.fire(Operation::Leave, [token, 0, 0, 0, 0]);
-            thread.close(token);
+            let outside = thread.close(token);
+            thread.fire(Operation::Leave, [token, outside, 0, 0, 0]);
         });
     }
 }

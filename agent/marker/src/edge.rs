@@ -16,9 +16,10 @@ pub enum Operation {
     Begin = 1,
     /// A request began: name pointer, name length in bytes, request number, scheduled time in ns (0: none).
     Request = 2,
-    /// The phase of the token ended; token 0 means the innermost of this thread.
+    /// The phase of the token ended; token 0 means the innermost of this thread. 1 or 2: the thread is inside no phase of
+    /// this library then, or inside another one.
     End = 3,
-    /// The phase of the token is suspended: from here on this thread's time is not its own.
+    /// The phase of the token is suspended: from here on this thread's time is not its own. Then as above.
     Leave = 4,
     /// The phase of the token goes on, on this thread.
     Enter = 5,

@@ -131,9 +131,15 @@ impl Thread {
     }
 
     /// The phase of `token` is no longer this thread's; 0 is the innermost. A token of a root that this thread is not
-    /// inside changes nothing.
+    /// inside changes nothing. Returns 1 if the thread is inside no phase afterwards, else 2.
     #[inline]
-    pub(crate) fn close(&self, token: u64) {
+    pub(crate) fn close(&self, token: u64) -> u64 {
+        self.give_up(token);
+        if self.open.get() == 0 { 1 } else { 2 }
+    }
+
+    #[inline]
+    fn give_up(&self, token: u64) {
         let open = self.open.get();
         let root = token::root(token);
         for at in (0..open.min(FRAMES)).rev() {

@@ -15,8 +15,8 @@ pub const CAUSES: usize = ACCOUNTS + 2;
 pub(super) const BESIDE: usize = 2 * KEPT.len() + 1;
 /// The place of the last one.
 const STOLEN: usize = BESIDE - 1;
-/// Accounts in which a thread waits for another one, in the order in which a helper's wait explains them.
-const FOR_OTHERS: [Account; 5] = [Account::Lock, Account::Poll, Account::Other, Account::Net, Account::Sleep];
+/// Accounts in which a thread may wait for another one of its process, in the order in which a helper's wait explains them.
+const FOR_OTHERS: [Account; 3] = [Account::Lock, Account::Other, Account::Poll];
 /// Names of [`Cause::Helper`], in the order of the accounts.
 const HELPER_NAMES: [&str; ACCOUNTS] = [
     "helper.cpu",

@@ -12,8 +12,8 @@ use super::Wait;
 
 /// Waits that are kept of each thread, the latest ones.
 const RECENT: usize = 16;
-/// Waits of a thread for another thread. Sleep ends by a timer, disks by interrupts.
-const FOR_OTHERS: [Account; 4] = [Account::Net, Account::Poll, Account::Lock, Account::Other];
+/// Waits of a thread for another thread. Sleep ends by a timer, polling often does, disks and sockets by interrupts.
+const FOR_OTHERS: [Account; 2] = [Account::Lock, Account::Other];
 
 /// What explains most of a wait for another thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,58 +36,48 @@ struct Past {
     queued_ns: u64,
     end_ns: u64,
     account: Account,
-    blame: Option<Blame>,
+    /// What explains it, and when that was.
+    blame: Option<(Blame, Interval)>,
 }
+
+/// Begin and end, ns.
+type Interval = (u64, u64);
 
 /// The latest long waits of all threads, by number.
 #[derive(Debug, Default)]
 pub(crate) struct Pasts(HashMap<u32, VecDeque<Past>>);
 
 impl Pasts {
-    /// What explains a wait that has just ended.
-    pub(crate) fn blame(&self, wait: &Wait) -> Option<Blame> {
-        let waker =
-            wait.waker_tid.filter(|&tid| tid != wait.thread.tid && FOR_OTHERS.contains(&wait.account))?;
-        let window = (wait.start_ns, wait.start_ns.saturating_add(wait.blocked_ns));
-        let mut found: Vec<Blame> = Vec::new();
-        let mut add = |blame: Blame| {
-            let alike = |one: &&mut Blame| (one.tid, one.account) == (blame.tid, blame.account);
-            match found.iter_mut().find(alike) {
-                Some(one) => one.ns = one.ns.saturating_add(blame.ns),
-                None => found.push(blame),
-            }
-        };
-        for past in self.0.get(&waker)? {
-            let own = |account, ns| Blame { tid: waker, account, ns, depth: 1 };
-            add(own(Account::Runq, common(window, (past.queued_ns, past.end_ns))));
-            add(own(Account::Throttled, common(window, (past.ready_ns, past.queued_ns))));
-            let blocked_ns = common(window, (past.start_ns, past.ready_ns));
-            add(match past.blame {
-                Some(blame) => Blame { ns: blame.ns.min(blocked_ns), depth: blame.depth + 1, ..blame },
-                None => own(past.account, blocked_ns),
-            });
-        }
-        found
-            .into_iter()
-            .filter(|blame| blame.ns > 0)
-            .max_by_key(|blame| (blame.ns, std::cmp::Reverse(blame.depth)))
-    }
-
-    /// Keeps a wait, of any thread.
-    pub(crate) fn add(&mut self, wait: &Wait) {
+    /// Keeps a wait that has just ended, of any thread; yields what explains it.
+    pub(crate) fn add(&mut self, wait: &Wait) -> Option<Blame> {
+        let ready_ns = wait.start_ns.saturating_add(wait.blocked_ns);
+        let blame = self.explain(wait, (wait.start_ns, ready_ns));
         let pasts = self.0.entry(wait.thread.tid).or_default();
         if pasts.len() == RECENT {
             pasts.pop_front();
         }
-        let ready_ns = wait.start_ns.saturating_add(wait.blocked_ns);
         pasts.push_back(Past {
             start_ns: wait.start_ns,
             ready_ns,
             queued_ns: ready_ns.saturating_add(wait.throttled_ns),
             end_ns: wait.start_ns.saturating_add(wait.duration_ns),
             account: wait.account,
-            blame: wait.blame,
+            blame,
         });
+        blame.map(|(blame, _)| blame)
+    }
+
+    /// The longest of what the waker went through within the window.
+    fn explain(&self, wait: &Wait, window: Interval) -> Option<(Blame, Interval)> {
+        let own = wait.thread.tid;
+        let waker = wait.waker_tid.filter(|&tid| tid != own && FOR_OTHERS.contains(&wait.account))?;
+        let parts = self.0.get(&waker)?.iter().flat_map(|past| past.parts(waker, own));
+        let within = parts.filter_map(|(blame, (begin, end))| {
+            let (begin, end) = (begin.max(window.0), end.min(window.1));
+            let ns = end.checked_sub(begin).filter(|&ns| ns > 0)?.min(blame.ns);
+            Some((Blame { ns, ..blame }, (begin, end)))
+        });
+        within.max_by_key(|(blame, _)| (blame.ns, std::cmp::Reverse(blame.depth)))
     }
 
     /// The thread of this number is gone.
@@ -96,6 +86,18 @@ impl Pasts {
     }
 }
 
-fn common(one: (u64, u64), other: (u64, u64)) -> u64 {
-    one.1.min(other.1).saturating_sub(one.0.max(other.0))
+impl Past {
+    /// What the thread went through, and when. Where it waited for a third one, that one's part stands for the wait, unless
+    /// that third one is `asking`: nobody waits for itself.
+    fn parts(&self, tid: u32, asking: u32) -> [(Blame, Interval); 3] {
+        let own = |account, (begin, end): Interval| {
+            (Blame { tid, account, ns: end.saturating_sub(begin), depth: 1 }, (begin, end))
+        };
+        let blocked = match self.blame {
+            Some((blame, when)) if blame.tid != asking => (Blame { depth: blame.depth + 1, ..blame }, when),
+            _ => own(self.account, (self.start_ns, self.ready_ns)),
+        };
+        let throttled = own(Account::Throttled, (self.ready_ns, self.queued_ns));
+        [blocked, throttled, own(Account::Runq, (self.queued_ns, self.end_ns))]
+    }
 }

@@ -40,8 +40,10 @@ struct Kept {
 #[derive(Debug, Default)]
 struct Recent {
     helpers: VecDeque<Kept>,
-    /// By request: waits of threads inside it.
+    /// By request: waits of threads inside it, and the time that it was on none.
     leaders: VecDeque<(u64, Interval)>,
+    /// There were more than are kept.
+    is_partial: bool,
 }
 
 /// Long waits of all processes that have requests in flight, in the order of their ends.
@@ -54,12 +56,22 @@ impl Waits {
         let recent = self.0.entry(wait.thread.tgid).or_default();
         let end_ns = wait.start_ns.saturating_add(wait.duration_ns);
         match wait.root {
-            Some(root) => push(&mut recent.leaders, (root, (wait.start_ns, end_ns))),
-            None => push(
-                &mut recent.helpers,
-                Kept { end_ns, behind_tid: wait.ran_before_tid, parts: parts(wait, end_ns) },
-            ),
+            Some(root) => recent.leader(root, (wait.start_ns, end_ns)),
+            None => {
+                let kept = Kept { end_ns, behind_tid: wait.ran_before_tid, parts: parts(wait, end_ns) };
+                recent.is_partial |= push(&mut recent.helpers, kept, |kept| kept.end_ns);
+            }
         }
+    }
+
+    /// A request of the process was on no thread for so long.
+    pub(crate) fn suspended(&mut self, tgid: u32, root: u64, interval: Interval) {
+        self.0.entry(tgid).or_default().leader(root, interval);
+    }
+
+    /// Whether some waits of the process were too many to keep.
+    pub(crate) fn is_partial(&self, tgid: u32) -> bool {
+        self.0.get(&tgid).is_some_and(|recent| recent.is_partial)
     }
 
     /// No request of the process is in flight any more.
@@ -88,11 +100,21 @@ impl Waits {
     }
 }
 
-fn push<T>(recent: &mut VecDeque<T>, wait: T) {
-    if recent.len() == RECENT {
+impl Recent {
+    fn leader(&mut self, root: u64, interval: Interval) {
+        self.is_partial |= push(&mut self.leaders, (root, interval), |(_, interval)| interval.1);
+    }
+}
+
+/// In the order of the ends: a wait may come late. Whether the oldest had to go for it.
+fn push<T>(recent: &mut VecDeque<T>, wait: T, end_ns: impl Fn(&T) -> u64) -> bool {
+    let is_full = recent.len() == RECENT;
+    if is_full {
         recent.pop_front();
     }
-    recent.push_back(wait);
+    let later = recent.iter().rev().take_while(|other| end_ns(other) > end_ns(&wait)).count();
+    recent.insert(recent.len() - later, wait);
+    is_full
 }
 
 /// When a wait was what. Lack of quota comes first: who gets it back waits for a CPU then.

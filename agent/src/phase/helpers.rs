@@ -1,14 +1,14 @@
 //! Helpers: what the other threads of a process did, outside phases of their own, while a phase ran.
 //!
 //! Every edge carries one sum over its process. Between two edges the sum grows by what all helpers did; that is shared out
-//! evenly among the requests then in flight, since nobody can say for which of them a helper worked. It yields differences
-//! of the shares; waits of helpers are `helper_waits`'s.
+//! evenly among the requests then in flight, since nobody can say for which of them a helper worked. Requests within each
+//! other are one there. It yields differences of the shares; waits of helpers are `helper_waits`'s.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use guestscope_ebpf::{ACCOUNTS, EDGE_HELPERS_TORN, EdgeRecord};
 
-use super::{Accounts, HelperWait};
+use super::{Accounts, HelperWait, ThreadId};
 
 /// What the helpers of a phase did meanwhile. Their time is beside the phase's own and no part of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,8 +45,19 @@ struct Process {
     last: Option<(u64, [u64; ACCOUNTS])>,
     /// What the last division left over.
     rest: [u64; ACCOUNTS],
-    in_flight: u64,
+    /// By how much the sum was less than before, and has not grown again since.
+    owed_ns: u64,
+    in_flight: HashSet<Carrier>,
     threads: u32,
+}
+
+/// Where something is in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Carrier {
+    /// On a thread, however many phases it is inside.
+    Thread(ThreadId),
+    /// A request that is on no thread.
+    Suspended(u64),
 }
 
 /// All processes, by number.
@@ -65,21 +76,18 @@ impl Processes {
         }
     }
 
-    /// A request of the process began.
-    pub(crate) fn begun(&mut self, tgid: u32) {
-        self.0.entry(tgid).or_default().in_flight += 1;
+    /// Something of the process is in flight here, or no longer.
+    pub(crate) fn carry(&mut self, tgid: u32, carrier: Carrier, is_carried: bool) {
+        if is_carried {
+            self.0.entry(tgid).or_default().in_flight.insert(carrier);
+        } else if let Some(process) = self.0.get_mut(&tgid) {
+            process.in_flight.remove(&carrier);
+        }
     }
 
-    /// One ended. Whether others are in flight.
-    pub(crate) fn ended(&mut self, tgid: u32) -> bool {
-        let Some(process) = self.0.get_mut(&tgid) else { return false };
-        process.in_flight = process.in_flight.saturating_sub(1);
-        process.in_flight > 0
-    }
-
-    /// Whether a request of the process is in flight.
+    /// Whether anything of the process is in flight.
     pub(crate) fn is_busy(&self, tgid: u32) -> bool {
-        self.0.get(&tgid).is_some_and(|process| process.in_flight > 0)
+        self.0.get(&tgid).is_some_and(|process| !process.in_flight.is_empty())
     }
 
     /// The process is gone.
@@ -116,28 +124,30 @@ impl Processes {
 impl Process {
     fn advance(&mut self, time_ns: u64, sum: [u64; ACCOUNTS]) {
         let Some((before_ns, before)) = self.last.replace((time_ns, sum)) else { return };
-        if self.in_flight == 0 {
-            self.rest = [0; ACCOUNTS];
+        let in_flight = self.in_flight.len() as u64;
+        if in_flight == 0 {
+            (self.rest, self.owed_ns) = ([0; ACCOUNTS], 0);
             return;
         }
-        if self.in_flight > 1 {
+        if in_flight > 1 {
             let crowded_ns = time_ns.saturating_sub(before_ns);
             self.share.crowded_ns = self.share.crowded_ns.saturating_add(crowded_ns);
         }
-        let grown = growth(&before, &sum);
+        let grown = growth(&before, &sum, &mut self.owed_ns);
         for ((given, rest), grown) in self.share.given.0.iter_mut().zip(&mut self.rest).zip(grown) {
             let whole = grown.saturating_add(*rest);
-            *given = given.saturating_add(whole / self.in_flight);
-            *rest = whole % self.in_flight;
+            *given = given.saturating_add(whole / in_flight);
+            *rest = whole % in_flight;
         }
     }
 }
 
 /// How a sum grew. An open wait is charged to what it seems to be: what is later found to have been something else is less
-/// then, and is taken from what grew most.
-fn growth(before: &[u64; ACCOUNTS], now: &[u64; ACCOUNTS]) -> [u64; ACCOUNTS] {
+/// then, and is taken from what grew most. An edge that was held up between its clock and its sum has more than the next
+/// one: what there is nothing to take from yet stays owed, so that no time counts twice.
+fn growth(before: &[u64; ACCOUNTS], now: &[u64; ACCOUNTS], owed_ns: &mut u64) -> [u64; ACCOUNTS] {
     let mut grown = [0; ACCOUNTS];
-    let mut owed = 0_u64;
+    let mut owed = *owed_ns;
     for ((grown, before), now) in grown.iter_mut().zip(before).zip(now) {
         let difference = now.wrapping_sub(*before).cast_signed();
         *grown = u64::try_from(difference).unwrap_or(0);
@@ -150,6 +160,7 @@ fn growth(before: &[u64; ACCOUNTS], now: &[u64; ACCOUNTS]) -> [u64; ACCOUNTS] {
         *largest -= taken;
         owed -= taken;
     }
+    *owed_ns = owed;
     grown
 }
 
@@ -163,9 +174,17 @@ mod tests {
         let mut now = [0; ACCOUNTS];
         (before[1], before[2]) = (100, 0);
         (now[1], now[2]) = (70, 50);
-        let grown = growth(&before, &now);
-        assert_eq!((grown[1], grown[2]), (0, 20));
-        // A clock that went back: there is nothing to take it from.
-        assert_eq!(growth(&now, &[0; ACCOUNTS]), [0; ACCOUNTS]);
+        let mut owed_ns = 0;
+        let grown = growth(&before, &now, &mut owed_ns);
+        assert_eq!((grown[1], grown[2], owed_ns), (0, 20, 0));
+    }
+
+    #[test]
+    fn a_sum_that_goes_down_and_up_again_counts_once() {
+        let of = |ns: u64| std::array::from_fn(|account| if account == 0 { ns } else { 0 });
+        let mut owed_ns = 0;
+        let sums = [1_000, 1_100, 1_030, 1_080, 1_150].map(of);
+        let grown = sums.windows(2).map(|pair| growth(&pair[0], &pair[1], &mut owed_ns)[0]);
+        assert_eq!(grown.collect::<Vec<u64>>(), [100, 0, 0, 50]);
     }
 }

@@ -60,6 +60,8 @@ impl Pairing {
             self.leaders.remove(&thread.tgid);
         }
         let mut state = self.threads.remove(&before).unwrap_or_default();
+        self.note_thread(before);
+        self.pasts.forget(before.tid);
         state.forget_edges();
         state.name = comm(&record.comm);
         state.slot = record.ledger.slot;
@@ -75,10 +77,7 @@ impl Pairing {
             self.leaders.insert(thread.tgid, (thread, now, name));
         }
         // A process ends with its last thread.
-        if !self.has_threads(thread.tgid) {
-            self.helpers.forget(thread.tgid);
-            self.waits.forget(thread.tgid);
-        }
+        self.forget_if_gone(thread.tgid);
         if !self.has_threads(thread.tgid)
             && let Some((leader, now, name)) = self.leaders.remove(&thread.tgid)
         {
@@ -89,14 +88,23 @@ impl Pairing {
     /// A thread is gone and its end was not seen: of what was open on it nothing is known since its last edge.
     fn vanished(&mut self, thread: ThreadId, time_ns: u64) {
         self.threads.remove(&thread);
+        self.note_thread(thread);
         self.pasts.forget(thread.tid);
         let is_alive = self.has_threads(thread.tgid);
         let was_on = |open: &OpenPhase| matches!(open.place, Place::On(on, _) if on == thread);
         for id in self.open_of(|open| was_on(open) || !is_alive && open.key.0 == thread.tgid) {
             self.abandon(id, time_ns, Ending::ThreadExited);
         }
+        self.forget_if_gone(thread.tgid);
         if !is_alive && let Some((leader, now, name)) = self.leaders.remove(&thread.tgid) {
             self.process(leader, &now, &name, Ending::Ended);
+        }
+    }
+
+    fn forget_if_gone(&mut self, tgid: u32) {
+        if !self.has_threads(tgid) {
+            self.helpers.forget(tgid);
+            self.waits.forget(tgid);
         }
     }
 
@@ -110,6 +118,7 @@ impl Pairing {
             self.close(id, now, ending);
         }
         let state = self.threads.remove(&thread).unwrap_or_default();
+        self.note_thread(thread);
         self.pasts.forget(thread.tid);
         if !self.has_threads(thread.tgid) {
             // The process is gone, and with it what was suspended in it.

@@ -5,6 +5,7 @@
 
 mod blame;
 mod counts;
+mod flight;
 mod helper_waits;
 mod helpers;
 mod ids;

@@ -136,6 +136,7 @@ impl Pairing {
                         open.phase.edges_lost += edges;
                     }
                 }
+                self.doubt(thread);
             }
         }
         match Operation::from_number(record.operation as u8) {
@@ -191,9 +192,7 @@ impl Pairing {
         phase.root = root;
         phase.request = edge.record.arguments[2];
         self.keys.insert(key, id);
-        if id == root {
-            self.helpers.begun(key.0);
-        }
+        self.note_thread(edge.thread);
         let (place, share) = (Place::On(edge.thread, edge.now), self.helpers.share(key.0));
         self.open.insert(id, OpenPhase { root, place, key, share, phase });
         self.requests.entry(root).or_default().open += 1;
@@ -285,6 +284,7 @@ impl Pairing {
             && let Some(state) = self.threads.get_mut(&thread)
         {
             state.stack.retain(|&open| open != id);
+            self.note_thread(thread);
         }
     }
 
@@ -300,6 +300,7 @@ impl Pairing {
             if let Some(open) = self.open.get_mut(&id) {
                 open.settle(&now);
             }
+            self.note_suspended(id);
         }
     }
 
@@ -311,11 +312,14 @@ impl Pairing {
         let now = self.snapshot_for(id, edge);
         // Entered twice, or on another thread without a leave: that segment ends here.
         self.unstack(id);
-        if let Some(open) = self.open.get_mut(&id) {
-            open.settle(&now);
-            open.go_on(edge.thread, &edge.now);
-            self.threads.entry(edge.thread).or_default().stack.push(id);
-        }
+        let Some(mut open) = self.open.remove(&id) else { return };
+        self.resumed(&open, now.time_ns);
+        open.settle(&now);
+        open.go_on(edge.thread, &edge.now);
+        self.open.insert(id, open);
+        self.threads.entry(edge.thread).or_default().stack.push(id);
+        self.note_thread(edge.thread);
+        self.note_suspended(id);
     }
 
     fn mark(&mut self, edge: &Edge<'_>) {
@@ -345,9 +349,8 @@ impl Pairing {
         let mut phase = open.finish(ending);
         phase.helpers = self.helpers.since(tgid, &share);
         phase.helpers.wait = self.waits.laid_over(tgid, &phase);
-        if phase.id == root && !self.helpers.ended(tgid) {
-            self.waits.forget(tgid);
-        }
+        phase.helpers.partial |= self.waits.is_partial(tgid);
+        self.landed(tgid, phase.id);
         let Some(request) = self.requests.get_mut(&root) else { return };
         request.add(phase);
         request.open -= 1;

@@ -104,6 +104,8 @@ pub(crate) enum Sequence {
 pub(crate) struct ThreadState {
     /// Open phases that run on it, the innermost last, by their number.
     pub(crate) stack: Vec<u64>,
+    /// So many of them, the outermost ones, may have ended unseen.
+    pub(crate) doubtful: usize,
     /// Phases that it began.
     pub(crate) phases: u64,
     /// The slot of its ledger.

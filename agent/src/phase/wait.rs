@@ -109,8 +109,7 @@ impl Pairing {
             ran_before_comm: comm(&record.ran_before_comm).into(),
             blame: None,
         };
-        wait.blame = self.pasts.blame(&wait);
-        self.pasts.add(&wait);
+        wait.blame = self.pasts.add(&wait);
         if self.helpers.is_busy(thread.tgid) {
             self.waits.add(&wait);
         }

@@ -66,11 +66,11 @@ impl Thread {
             }
             Act::Begin if on_cpu => {
                 let token = if self.depth == 0 { 1 << crate::TOKEN_CHILD_BITS } else { CHILD };
-                self.outside.edge(Operation::Begin as u8, token, &self.ledger, now_ns);
+                self.outside.edge(Operation::Begin as u8, token, 0, &self.ledger, now_ns);
                 self.depth += 1;
             }
             Act::End if on_cpu && self.depth > 0 => {
-                self.outside.edge(Operation::End as u8, CHILD, &self.ledger, now_ns);
+                self.outside.edge(Operation::End as u8, CHILD, 0, &self.ledger, now_ns);
                 self.depth -= 1;
             }
             Act::Exit if on_cpu => {
@@ -169,11 +169,26 @@ fn a_begin_where_nothing_is_open_puts_a_wrong_depth_right() {
     let mut ledger = Ledger::EMPTY;
     ledger.begin(0, RUNNING, 0);
     // The end of the second one came from another thread.
-    outside.edge(Operation::Request as u8, CHILD - 1, &ledger, 10);
-    outside.edge(Operation::Request as u8, CHILD - 1, &ledger, 20);
-    outside.edge(Operation::End as u8, CHILD - 1, &ledger, 30);
+    outside.edge(Operation::Request as u8, CHILD - 1, 0, &ledger, 10);
+    outside.edge(Operation::Request as u8, CHILD - 1, 0, &ledger, 20);
+    outside.edge(Operation::End as u8, CHILD - 1, 0, &ledger, 30);
     assert_eq!(outside.depth, 1, "it seems to be inside still");
-    outside.edge(Operation::Begin as u8, CHILD - 1, &ledger, 40);
-    outside.edge(Operation::End as u8, CHILD - 1, &ledger, 50);
+    outside.edge(Operation::Begin as u8, CHILD - 1, 0, &ledger, 40);
+    outside.edge(Operation::End as u8, CHILD - 1, 0, &ledger, 50);
     assert_eq!((outside.depth, outside.share(&ledger, 60, CPU)), (0, 20));
+}
+
+#[test]
+fn an_end_that_says_where_its_thread_is_is_believed() {
+    let mut ledger = Ledger::EMPTY;
+    ledger.begin(0, RUNNING, 0);
+    let mut outside = Outside::default();
+    outside.edge(Operation::Request as u8, CHILD - 1, 0, &ledger, 10);
+    // A suspended phase of another thread ends here, inside this one.
+    outside.edge(Operation::End as u8, CHILD, THREAD_INSIDE, &ledger, 20);
+    assert_eq!(outside.depth, 1);
+    // The end of this one comes from another thread; the next one finds a depth that is too high.
+    outside.edge(Operation::Request as u8, CHILD - 1, 0, &ledger, 30);
+    outside.edge(Operation::End as u8, CHILD - 1, THREAD_OUTSIDE, &ledger, 40);
+    assert_eq!((outside.depth, outside.share(&ledger, 50, CPU)), (0, 20));
 }

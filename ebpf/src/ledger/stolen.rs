@@ -7,17 +7,17 @@
 use super::{Ledger, RUNNING};
 
 impl Ledger {
-    /// Got a CPU whose sum is `clock_ns`; 0 where none is known.
+    /// Got its CPU, whose sum is `clock_ns`; 0 where none is known.
     #[inline(always)]
     pub fn stolen_from(&mut self, clock_ns: u64) {
         self.stolen_clock_ns = clock_ns;
     }
 
-    /// Still has that CPU, or is about to leave it: takes note of what was stolen since.
+    /// Still has that CPU, or is about to leave it: takes note of what was stolen since. `cpu` is whose sum it is.
     #[inline(always)]
-    pub fn stolen_until(&mut self, now_ns: u64, clock_ns: u64) {
-        // A CPU that it was not seen to get may be another one, whose sum says nothing.
-        if self.state != RUNNING || self.stolen_clock_ns == 0 || now_ns <= self.since_ns {
+    pub fn stolen_until(&mut self, now_ns: u64, cpu: u16, clock_ns: u64) {
+        // A CPU that it was not seen to get has a sum of its own: it says nothing of this stay.
+        if self.state != RUNNING || self.cpu != cpu || self.stolen_clock_ns == 0 || now_ns <= self.since_ns {
             return;
         }
         let mut stolen_ns = clock_ns.wrapping_sub(self.stolen_clock_ns);
@@ -58,7 +58,8 @@ mod tests {
                 let stolen_ns = stolen_ns.min(stay_ns);
                 (now_ns, clock_ns) = (now_ns + stay_ns, clock_ns + stolen_ns);
                 truth_ns += if is_seen { stolen_ns } else { 0 };
-                ledger.stolen_until(now_ns, clock_ns);
+                ledger.stolen_until(now_ns, 0, clock_ns);
+                ledger.stolen_until(now_ns, 1, clock_ns + 1_000);
                 ledger.out_blocked(now_ns, Account::Lock as u8, 0);
                 prop_assert_eq!(ledger.stolen_ns, truth_ns);
                 prop_assert!(ledger.stolen_ns <= ledger.accounts[Account::Cpu as usize]);

@@ -60,13 +60,13 @@ pub(crate) fn edge(ctx: ProbeContext) -> u32 {
         let (now_ns, torn) = copy(ledger, &raw mut (*stage).ledger);
         // What is read of the task below needs its type: before 5.15 the copy stays as it was seen.
         if let Some(task) = current.task() {
+            let at = topology::arrival(&(*stage).ledger);
+            (*stage).ledger.stolen_until(now_ns, at.cpu, steal::clock(task));
             // This thread runs, whatever was seen of it: the copy is put right as the next switch-out will do it.
             if (*stage).ledger.state != RUNNING {
                 throttle::arriving(task, &mut (*stage).ledger, now_ns);
-                let at = topology::arrival(&(*stage).ledger);
                 (*stage).ledger.arrived_unseen(now_ns, task.stamps(), at);
             }
-            (*stage).ledger.stolen_until(now_ns, steal::clock(task));
         }
         if torn {
             flags |= EDGE_TORN;

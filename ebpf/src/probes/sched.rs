@@ -102,12 +102,13 @@ fn switch_out(ctx: &BtfTracePointContext, prev: Task, ledger: *mut Ledger, now_n
 fn stay(prev: Task, ledger: &mut Ledger, now_ns: u64) {
     // A wait whose end was not seen: the clock has stood still since, as the thread has run.
     throttle::arriving(prev, ledger, now_ns);
-    ledger.stolen_until(now_ns, steal::clock(prev));
+    let at = topology::arrival(ledger);
+    ledger.stolen_until(now_ns, at.cpu, steal::clock(prev));
     let stamps = prev.stamps();
     if stamps.arrived == 0 {
         return;
     }
-    ledger.leaving(now_ns, stamps, topology::arrival(ledger));
+    ledger.leaving(now_ns, stamps, at);
 }
 
 /// What a task that blocks is waiting for: one look at its saved registers instead of a hook on every syscall.

@@ -74,3 +74,71 @@ fn waits_of_helpers_are_laid_over_the_phase() {
     wait behind stress  10/11  150..250  outside, runq 100
     ");
 }
+
+#[test]
+fn requests_within_each_other_are_one_in_flight() {
+    assert_snapshot!(play("
+        0   10/10 adopt
+        100 10/10 begin 262144 epoch threads=2 sum=cpu:1000
+        110 10/10 request 524288 step #1 threads=2 sum=cpu:1010
+        120 10/10 end 524288 threads=2 sum=cpu:1030
+        130 10/10 end 262144 threads=2 sum=cpu:1040
+    "), @"
+    request step #1  10/10  110..120  cpu 10, 1 helpers: cpu 20
+    request epoch    10/10  100..130  cpu 30, 1 helpers: cpu 40
+    ");
+}
+
+#[test]
+fn a_lost_end_does_not_halve_the_shares_of_others_for_good() {
+    assert_snapshot!(play("
+        0   10/10 adopt
+        10  10/11 fork 10/10
+        100 10/10 request 262144 job #1 threads=3 sum=cpu:1000
+        110 10/10 end 262144 lost
+        120 10/10 mark later threads=3 sum=cpu:1010
+        130 10/11 request 1048576 job #2 threads=3 sum=cpu:1020
+        140 10/11 end 1048576 threads=3 sum=cpu:1040
+    "), @"
+    mark later      10/10  120       in phase 1
+    request job #2  10/11  130..140  cpu 10, 2 helpers: cpu 20
+    still open: 1
+    losses: edges lost 1
+    ");
+}
+
+#[test]
+fn a_request_that_is_suspended_has_its_helpers_and_spins_nowhere() {
+    assert_snapshot!(play("
+        0   10/10 adopt
+        10  10/11 fork 10/10
+        100 10/10 request 262144 job #1 threads=2 sum=cpu:1000
+        110 10/10 leave 262144 threads=2 sum=cpu:1010
+        150 10/11 wait runq from=105
+        180 10/10 enter 262144 threads=2 sum=cpu:1050
+        200 10/10 end 262144 threads=2 sum=cpu:1060
+        210 10/11 request 524288 job #2 threads=2 sum=cpu:1070
+        220 10/11 end 524288 threads=2 sum=cpu:1080
+    "), @"
+    wait behind stress  10/11  105..150  outside, runq 45
+    request job #1      10/10  100..200  cpu 30, suspended 70, 1 helpers: cpu 60, helper's runq while on cpu 5, helper's runq while waiting 40
+    request job #2      10/11  210..220  cpu 10, 1 helpers: cpu 10
+    ");
+}
+
+#[test]
+fn waits_that_come_late_are_laid_over_as_well() {
+    assert_snapshot!(play("
+        0   10/10 adopt
+        10  10/11 fork 10/10
+        11  10/12 fork 10/10
+        100 10/10 request 262144 job #1
+        150 10/11 wait runq from=140 late
+        190 10/12 wait runq from=180
+        200 10/10 end 262144
+    "), @"
+    wait behind stress  10/12  180..190  outside, runq 10
+    wait behind stress  10/11  140..150  outside, runq 10
+    request job #1      10/10  100..200  cpu 100, helper's runq while on cpu 20
+    ");
+}

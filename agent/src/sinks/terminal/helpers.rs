@@ -51,7 +51,7 @@ pub(super) fn json(group: &Group) -> HelpersJson {
 pub(super) fn line(page: &mut Page, group: &Group) {
     let helped = &group.helped;
     let (count, total) = (u128::from(group.latency.count.max(1)), helped.total_ns());
-    if total == 0 {
+    if total == 0 && helped.partial == 0 {
         return;
     }
     let mean = |sum: u128| duration_of_sum(sum / count);
@@ -60,7 +60,10 @@ pub(super) fn line(page: &mut Page, group: &Group) {
     let threads = counted(u64::from(helped.threads), "thread", "threads");
     let mut items: Vec<String> =
         named.into_iter().map(|(account, sum)| format!("{} {}", account.name(), mean(sum))).collect();
-    items[0] = format!("{threads}, mean {}: {}", mean(total), items[0]);
+    match items.first_mut() {
+        Some(first) => *first = format!("{threads}, mean {}: {first}", mean(total)),
+        None => items.push(threads),
+    }
     page.wrapped(&[Piece::new("helpers", Emphasis::Faint)], INDENT, listed(items));
     let kept: Vec<_> =
         group.sums.helper_waits().filter(|(_, on_cpu, waiting)| on_cpu + waiting > 0).collect();

@@ -1,0 +1,53 @@
+//! What is in flight, for the sharing of helpers: threads inside phases, and requests on none. Part of [`Pairing`].
+
+use super::{
+    ThreadId,
+    helpers::Carrier,
+    open::{OpenPhase, Place},
+    pairing::Pairing,
+};
+
+impl Pairing {
+    /// The phases of a thread have changed. Those that were open when edges of it were lost may have ended: they count no
+    /// more, or a single lost end would halve the shares of all others for good.
+    pub(super) fn note_thread(&mut self, thread: ThreadId) {
+        let state = self.threads.get_mut(&thread);
+        let is_inside = state.is_some_and(|state| {
+            state.doubtful = state.doubtful.min(state.stack.len());
+            state.stack.len() > state.doubtful
+        });
+        self.helpers.carry(thread.tgid, Carrier::Thread(thread), is_inside);
+    }
+
+    /// Edges of a thread were lost.
+    pub(super) fn doubt(&mut self, thread: ThreadId) {
+        if let Some(state) = self.threads.get_mut(&thread) {
+            state.doubtful = state.stack.len();
+        }
+        self.note_thread(thread);
+    }
+
+    /// A phase was left, or goes on. Of a request that is on no thread, all time is waiting as far as its helpers go.
+    pub(super) fn note_suspended(&mut self, id: u64) {
+        let Some(open) = self.open.get(&id).filter(|open| open.root == id) else { return };
+        let (tgid, is_suspended) = (open.key.0, matches!(open.place, Place::Suspended(_)));
+        self.helpers.carry(tgid, Carrier::Suspended(id), is_suspended);
+    }
+
+    /// A phase has ended.
+    pub(super) fn landed(&mut self, tgid: u32, id: u64) {
+        self.helpers.carry(tgid, Carrier::Suspended(id), false);
+        if !self.helpers.is_busy(tgid) {
+            self.waits.forget(tgid);
+        }
+    }
+
+    /// A request goes on that was on no thread until now.
+    pub(super) fn resumed(&mut self, open: &OpenPhase, now_ns: u64) {
+        if let Place::Suspended(since_ns) = open.place
+            && open.root == open.phase.id
+        {
+            self.waits.suspended(open.key.0, open.root, (since_ns, now_ns));
+        }
+    }
+}
