@@ -142,29 +142,28 @@ pub unsafe fn add(
     outside: *const Outside,
     now_ns: u64,
 ) -> Reading {
-    // SAFETY: the caller's, here and below.
-    let sequence = unsafe { core::ptr::read_volatile(&raw const (*outside).sequence) };
-    let depth = unsafe { core::ptr::read_volatile(&raw const (*outside).depth) };
-    let mut reading = Reading::Added;
-    if depth == 0 {
-        reading = unsafe { add_life(sum, ledger, now_ns) };
-        if reading == Reading::Torn {
-            reading = unsafe { add_life(sum, ledger, now_ns) };
+    // SAFETY: the caller promised whole values; indices are inside their arrays.
+    unsafe {
+        let sequence = core::ptr::read_volatile(&raw const (*outside).sequence);
+        let depth = core::ptr::read_volatile(&raw const (*outside).depth);
+        let mut reading = Reading::Added;
+        if depth == 0 {
+            reading = add_life(sum, ledger, now_ns);
+            if reading == Reading::Torn {
+                reading = add_life(sum, ledger, now_ns);
+            }
         }
-    }
-    let mut account = 0;
-    while account < ACCOUNTS {
-        // SAFETY: as above; the index is inside both arrays.
-        unsafe {
-            let beside =
-                core::ptr::read_volatile((&raw const (*outside).accounts).cast::<u64>().add(account));
+        let mut account = 0;
+        while account < ACCOUNTS {
+            let place = (&raw const (*outside).accounts).cast::<u64>().add(account);
+            let beside = core::ptr::read_volatile(place);
             let beside = if depth == 0 { 0_u64.wrapping_sub(beside) } else { beside };
             (*sum).accounts[account] = (*sum).accounts[account].wrapping_add(beside);
+            account += 1;
         }
-        account += 1;
+        let is_torn = core::ptr::read_volatile(&raw const (*outside).sequence) != sequence;
+        if sequence & 1 != 0 || is_torn { Reading::Torn } else { reading }
     }
-    let is_torn = unsafe { core::ptr::read_volatile(&raw const (*outside).sequence) } != sequence;
-    if sequence & 1 != 0 || is_torn { Reading::Torn } else { reading }
 }
 
 /// Adds all that a thread has lived, or nothing.

@@ -149,7 +149,9 @@ impl Split {
             };
             take(Account::Cpu, &mut beside[kept].max(0));
             let mut left = beside[KEPT.len() + kept].max(0);
-            FOR_OTHERS.into_iter().for_each(|account| take(account, &mut left));
+            for account in FOR_OTHERS {
+                take(account, &mut left);
+            }
         }
         let helpers = KEPT.into_iter().map(Cause::Helper).zip(helpers);
         Cause::of_time().zip(parts).chain([(Cause::Steal, stolen)]).chain(helpers)

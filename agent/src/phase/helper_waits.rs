@@ -55,12 +55,11 @@ impl Waits {
     pub(crate) fn add(&mut self, wait: &Wait) {
         let recent = self.0.entry(wait.thread.tgid).or_default();
         let end_ns = wait.start_ns.saturating_add(wait.duration_ns);
-        match wait.root {
-            Some(root) => recent.leader(root, (wait.start_ns, end_ns)),
-            None => {
-                let kept = Kept { end_ns, behind_tid: wait.ran_before_tid, parts: parts(wait, end_ns) };
-                recent.is_partial |= push(&mut recent.helpers, kept, |kept| kept.end_ns);
-            }
+        if let Some(root) = wait.root {
+            recent.leader(root, (wait.start_ns, end_ns));
+        } else {
+            let kept = Kept { end_ns, behind_tid: wait.ran_before_tid, parts: parts(wait, end_ns) };
+            recent.is_partial |= push(&mut recent.helpers, kept, |kept| kept.end_ns);
         }
     }
 
@@ -87,11 +86,10 @@ impl Waits {
         let since = |end_ns: u64| end_ns > whole.0;
         let own = recent.leaders.iter().rev().take_while(|(_, wait)| since(wait.1));
         let own = union(own.filter(|(root, _)| *root == phase.root).map(|(_, wait)| *wait), whole);
-        for kept in 0..KEPT.len() {
+        for (kept, account) in KEPT.into_iter().enumerate() {
             let waits = recent.helpers.iter().rev().take_while(|wait| since(wait.end_ns));
             // A helper that waits for the CPU which the phase's own thread uses keeps nobody waiting.
-            let waits =
-                waits.filter(|wait| KEPT[kept] != Account::Runq || wait.behind_tid != phase.thread.tid);
+            let waits = waits.filter(|wait| account != Account::Runq || wait.behind_tid != phase.thread.tid);
             let waits = union(waits.map(|wait| wait.parts[kept]), whole);
             laid.waiting[kept] = common(&waits, &own);
             laid.on_cpu[kept] = length(&waits) - laid.waiting[kept];
@@ -121,11 +119,16 @@ fn push<T>(recent: &mut VecDeque<T>, wait: T, end_ns: impl Fn(&T) -> u64) -> boo
 fn parts(wait: &Wait, end_ns: u64) -> [Interval; KEPT.len()] {
     let ready_ns = wait.start_ns.saturating_add(wait.blocked_ns);
     let queued_ns = ready_ns.saturating_add(wait.throttled_ns);
-    KEPT.map(|account| match account {
-        Account::Runq => (queued_ns, end_ns),
-        Account::Throttled => (ready_ns, queued_ns),
-        blocked if blocked == wait.account => (wait.start_ns, ready_ns),
-        _ => (0, 0),
+    KEPT.map(|account| {
+        if account == Account::Runq {
+            (queued_ns, end_ns)
+        } else if account == Account::Throttled {
+            (ready_ns, queued_ns)
+        } else if account == wait.account {
+            (wait.start_ns, ready_ns)
+        } else {
+            (0, 0)
+        }
     })
 }
 

@@ -77,17 +77,21 @@ impl Thread {
                 self.ledger.out_blocked(now_ns, Account::Other as u8, 0);
                 self.is_alive = false;
             }
-            _ => {}
+            Act::Switch { .. } | Act::Wake | Act::Begin | Act::End | Act::Exit => {}
         }
     }
+}
+
+fn read(sum: &mut HelperSum, thread: &Thread, now_ns: u64) -> Reading {
+    // SAFETY: all three are whole, and nobody else has them.
+    unsafe { add(sum, &raw const thread.ledger, &raw const thread.outside, now_ns) }
 }
 
 /// What an edge would carry.
 fn sum(threads: &[Thread], ended: &[u64; ACCOUNTS], now_ns: u64) -> [u64; ACCOUNTS] {
     let mut sum = HelperSum { accounts: *ended, ..HelperSum::default() };
     for thread in threads.iter().filter(|thread| thread.is_alive) {
-        let reading =
-            unsafe { add(&raw mut sum, &raw const thread.ledger, &raw const thread.outside, now_ns) };
+        let reading = read(&mut sum, thread, now_ns);
         assert_eq!(reading, Reading::Added);
     }
     sum.accounts
@@ -138,10 +142,7 @@ proptest! {
 #[test]
 fn what_is_being_written_is_not_summed() {
     let mut thread = Thread::born();
-    let read = |thread: &Thread| {
-        let mut sum = HelperSum::default();
-        unsafe { add(&raw mut sum, &raw const thread.ledger, &raw const thread.outside, 100) }
-    };
+    let read = |thread: &Thread| read(&mut HelperSum::default(), thread, 100);
     thread.ledger.out_runnable(50);
     assert_eq!(read(&thread), Reading::Added);
     // Charged, and the begin of the next interval not set yet.
@@ -158,7 +159,7 @@ fn a_wait_without_quota_is_told_apart() {
     thread.ledger.out_runnable(50);
     thread.ledger.limit(crate::ledger::ThrottleClock { group: 1, ns: 7 });
     let mut sum = HelperSum::default();
-    let reading = unsafe { add(&raw mut sum, &raw const thread.ledger, &raw const thread.outside, 120) };
+    let reading = read(&mut sum, &thread, 120);
     assert_eq!(reading, Reading::Limited(70));
     assert_eq!((sum.accounts[CPU], sum.accounts[RUNQ]), (50 - START_NS, 70));
 }
