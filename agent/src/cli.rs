@@ -104,7 +104,7 @@ pub struct Observation {
     /// Print the summary as JSON on standard output.
     #[arg(long)]
     pub json: bool,
-    /// Threads that can be tracked at once; each one takes about 700 bytes of kernel memory.
+    /// Threads that can be tracked at once; each one takes about 1.5 KB of kernel memory.
     #[arg(long, default_value_t = guestscope_ebpf::SLOTS, value_name = "N",
           value_parser = clap::value_parser!(u32).range(8..=65_535))]
     pub max_threads: u32,

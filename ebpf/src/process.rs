@@ -304,4 +304,4 @@ unsafe fn other(stage: *mut EdgeRecord, sum: *mut HelperSum, slot: u16, now_ns: 
     }
 }
 
-const _: () = assert!(size_of::<Process>() % 8 == 0 && size_of::<Outside>() % 8 == 0);
+const _: () = assert!(size_of::<Process>().is_multiple_of(8) && size_of::<Outside>().is_multiple_of(8));

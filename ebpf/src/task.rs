@@ -178,7 +178,7 @@ impl Current {
 
     /// With its type.
     #[inline(always)]
-    pub(crate) fn task(self) -> Option<Task> {
+    pub(crate) fn task() -> Option<Task> {
         if HAS_TYPED_HELPERS.load() != 0 { Some(Task::current()) } else { None }
     }
 
@@ -191,7 +191,7 @@ impl Current {
     /// Minor and major faults so far.
     #[inline(always)]
     pub(crate) fn faults(self) -> (u64, u64) {
-        match self.task() {
+        match Self::task() {
             Some(task) => task.faults(),
             None => faults_at(self.address),
         }
@@ -200,7 +200,7 @@ impl Current {
     /// A number among the registers that it saved on its way into the kernel.
     #[inline(always)]
     pub(crate) fn saved(self, offset: &Global<u32>) -> u64 {
-        if let Some(task) = self.task() {
+        if let Some(task) = Self::task() {
             return task.saved(offset);
         }
         // SAFETY: the helper checks the memory; what cannot be read is 0.

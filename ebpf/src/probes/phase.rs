@@ -59,7 +59,7 @@ pub(crate) fn edge(ctx: ProbeContext) -> u32 {
         (*stage).samples = cpu::samples(slot);
         let (now_ns, torn) = copy(ledger, &raw mut (*stage).ledger);
         // What is read of the task below needs its type: before 5.15 the copy stays as it was seen.
-        if let Some(task) = current.task() {
+        if let Some(task) = Current::task() {
             let at = topology::arrival(&(*stage).ledger);
             (*stage).ledger.stolen_until(now_ns, at.cpu, steal::clock(task));
             // This thread runs, whatever was seen of it: the copy is put right as the next switch-out will do it.

@@ -289,7 +289,7 @@ pub(crate) fn sched_process_free(ctx: BtfTracePointContext) -> i32 {
 #[raw_tracepoint(tracepoint = "sys_enter")]
 pub(crate) fn adopt(_ctx: RawTracePointContext) -> i32 {
     let pid_tgid = bpf_get_current_pid_tgid();
-    if let Some(task) = Current::new().task() {
+    if let Some(task) = Current::task() {
         task.find_registers();
     }
     // SAFETY: the helpers have no preconditions; the ledger is in a map value and its task is running this program.
