@@ -23,7 +23,7 @@
 //! * waiting for a CPU by the ledger, and woken: nothing happens, and the time since is `runq`.
 
 use aya_ebpf::helpers::{
-    bpf_ktime_get_ns, bpf_probe_read_kernel,
+    bpf_get_current_pid_tgid, bpf_ktime_get_ns, bpf_probe_read_kernel,
     generated::{bpf_get_smp_processor_id, bpf_seq_write},
 };
 use guestscope_ebpf::{
@@ -39,7 +39,7 @@ use crate::{
         OFFSET_TASK_THREAD_PID, TARGETS,
     },
     probes::{sched, throttle},
-    task::{self, Task, load},
+    task::{self, Current, Task, load},
 };
 
 /// `PF_KTHREAD`: a thread of the kernel, which has no program.
@@ -78,17 +78,16 @@ extern "C" fn attach(ctx: *const *const u8) -> i32 {
 
 #[inline(always)]
 fn visit(file: *const u8, task: Task) {
-    let agent = Task::current();
     // Whether it is being made must be known before it is looked up: else its maker may hand it a ledger in between, and
     // wake it (seen on 6.18, twice in 30,000 walks beside a storm of new threads).
     // SAFETY: a typed task; the agent resolved the offsets of two unsigned ints.
     let (is_new, flags) = unsafe {
         (load::<u32>(task.0, &OFFSET_TASK_STATE) & TASK_NEW != 0, load::<u32>(task.0, &OFFSET_TASK_FLAGS))
     };
-    if flags & PF_KTHREAD != 0 || task.tgid() == agent.tgid() {
+    if flags & PF_KTHREAD != 0 || task.tgid() == (bpf_get_current_pid_tgid() >> 32) as u32 {
         return;
     }
-    let process = process_number(task, agent);
+    let process = process_number(task);
     let found = if let Some(ledger) = task.ledger() {
         // SAFETY: a ledger in a map value.
         unsafe { correct(task, ledger) };
@@ -98,7 +97,9 @@ fn visit(file: *const u8, task: Task) {
         if unsafe { TARGETS.get(process) }.is_none() {
             return;
         }
-        agent.find_registers();
+        if let Some(agent) = Current::task() {
+            agent.find_registers();
+        }
         match if is_new { Some(Found::Unborn) } else { adopt(task) } {
             Some(found) => found,
             None => return,
@@ -114,12 +115,14 @@ fn visit(file: *const u8, task: Task) {
 
 /// The number of a task's process in the agent's PID namespace, of which the visited tasks are, or of one below it.
 #[inline(always)]
-fn process_number(task: Task, agent: Task) -> u32 {
-    // SAFETY: typed tasks; the agent resolved the offsets of three pointers and an unsigned int. What has no number any more
-    // reads as 0.
+fn process_number(task: Task) -> u32 {
+    // SAFETY: a typed task; the agent resolved the offsets of three pointers and an unsigned int. The helper checks what it
+    // reads; what has no number any more reads as 0.
     unsafe {
-        let own: *const u8 = load(agent.0, &OFFSET_TASK_THREAD_PID);
-        let level = u64::from(load::<u32>(own, &OFFSET_PID_LEVEL));
+        let agent = Current::new().address + u64::from(OFFSET_TASK_THREAD_PID.load());
+        let own =
+            bpf_probe_read_kernel(agent as *const u64).unwrap_or(0) + u64::from(OFFSET_PID_LEVEL.load());
+        let level = u64::from(bpf_probe_read_kernel(own as *const u32).unwrap_or(0));
         let leader: *const u8 = load(task.0, &OFFSET_TASK_LEADER);
         let numbers = load::<u64>(leader, &OFFSET_TASK_THREAD_PID) + u64::from(OFFSET_PID_NUMBERS.load());
         bpf_probe_read_kernel((numbers + level * NUMBER_BYTES) as *const u32).unwrap_or(0)
