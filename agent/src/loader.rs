@@ -2,6 +2,7 @@
 //!
 //! Everything goes away with this process: nothing is pinned. It reads no records.
 
+mod offsets;
 mod sampler;
 mod visit;
 
@@ -21,23 +22,13 @@ use aya::{
     maps::{Array, PerCpuArray, Queue, RingBuf},
     programs::{Program, ProgramError, UProbe, uprobe::UProbeScope},
 };
-use guestscope_ebpf::{
-    Counter, Position, SLOTS,
-    fields::{FIELDS, Field},
-    ledger::Ledger,
-    visit::TARGETS_MOST,
-};
+use guestscope_ebpf::{Counter, Position, SLOTS, ledger::Ledger, visit::TARGETS_MOST};
 
+use self::offsets::Offsets;
 use crate::{
     failure,
     health::{KernelLosses, Outcome, Verdict},
-    kernel::{
-        btf::{Btf, BtfError, KERNEL_BTF, Member},
-        casts::Casts,
-        permission,
-        registers::Registers,
-        syscalls, throttle,
-    },
+    kernel::{btf::BtfError, permission, syscalls},
     platform::{Root, topology},
     probes::{FAMILIES, Hook, Place, phase},
     pump::Rings,
@@ -148,6 +139,8 @@ pub struct Prepared {
     /// The object.
     pub ebpf: Ebpf,
     kernel_btf: aya::Btf,
+    /// Hooks whose tracepoints this kernel does not have.
+    absent: Vec<&'static str>,
 }
 
 /// Loads everything and attaches all but the marker's probe.
@@ -162,6 +155,9 @@ pub fn load(options: LoadOptions) -> Result<Loaded, LoadError> {
         }
         let (outcome, consequence) = match prepared.attach(hook) {
             Err(error) if hook.is_needed => return Err(error),
+            Err(_) if !prepared.has(hook) => {
+                (Outcome::Unsupported, format!("missing: {}: this kernel has no such hook", hook.purpose))
+            }
             Err(error) => (Outcome::Broken, format!("missing: {}: {error}", hook.purpose)),
             Ok(()) => (Outcome::Ok, hook.purpose.to_owned()),
         };
@@ -181,21 +177,8 @@ pub fn prepare(options: LoadOptions) -> Result<Prepared, LoadError> {
     loader.btf(None);
     let kernel_btf = aya::Btf::from_sys_fs().map_err(|error| LoadError::Object(error.into()))?;
     loader.btf(Some(&kernel_btf));
-    for (field, member) in &offsets.fields {
-        loader.override_global(field.offset, &member.offset, true);
-        if !field.mask.is_empty() {
-            loader.override_global(field.mask, &member.mask, true);
-        }
-    }
+    offsets.tell(&mut loader);
     let accounts = syscalls::account_of();
-    let has_typed_helpers = u32::from(offsets.registers.is_typed);
-    loader.override_global("HAS_SWITCH_STATE", &offsets.switch_state, true);
-    loader.override_global("THROTTLE_MODE", &offsets.throttle_mode, true);
-    loader.override_global("HAS_TYPED_HELPERS", &has_typed_helpers, true);
-    loader.override_global("DISTANCE_REGISTERS", &offsets.registers.distance, true);
-    loader.override_global("TYPE_FILE", &offsets.casts.file, true);
-    loader.override_global("TYPE_POINTER", &offsets.casts.pointer, true);
-    loader.override_global("TYPE_REGISTERS", &offsets.casts.registers, true);
     // Without a reader the kernel side's messages are removed by the verifier.
     let log_level = if options.log { u8::MAX } else { 0 };
     loader.override_global(aya_log::LEVEL, &log_level, false);
@@ -215,36 +198,8 @@ pub fn prepare(options: LoadOptions) -> Result<Prepared, LoadError> {
         fill_free(&mut ebpf, map, options.slots)?;
     }
     fill_topology(&mut ebpf, &positions)?;
-    Ok(Prepared { ebpf, kernel_btf })
-}
-
-/// What the object needs to know of this kernel.
-struct Offsets {
-    fields: Vec<(&'static Field, Member)>,
-    /// sched_switch carries the state of the task that leaves.
-    switch_state: u32,
-    /// A [`guestscope_ebpf::ThrottleMode`].
-    throttle_mode: u32,
-    casts: Casts,
-    registers: Registers,
-}
-
-impl Offsets {
-    fn resolve() -> Result<Self, BtfError> {
-        let btf = Btf::from_file(Path::new(KERNEL_BTF))?;
-        let mut fields = Vec::new();
-        for field in FIELDS {
-            match btf.first_offset(field.paths) {
-                Ok(member) => fields.push((field, member)),
-                Err(error) if field.required => return Err(error),
-                Err(_) => {}
-            }
-        }
-        let switch_state = u32::from(btf.tracepoint_arguments("sched_switch") >= Some(4));
-        let throttle_mode = throttle::mode(&btf) as u32;
-        let (casts, registers) = (Casts::find(&btf), Registers::find(&btf));
-        Ok(Self { fields, switch_state, throttle_mode, casts, registers })
-    }
+    let absent = offsets.absent;
+    Ok(Prepared { ebpf, kernel_btf, absent })
 }
 
 /// Number 0 means none, so it is never given out.
@@ -267,6 +222,11 @@ fn fill_topology(ebpf: &mut Ebpf, positions: &[Position]) -> Result<(), LoadErro
 }
 
 impl Prepared {
+    /// Whether this kernel has the hook's tracepoint.
+    fn has(&self, hook: &Hook) -> bool {
+        !self.absent.contains(&hook.id)
+    }
+
     /// Loads a hook's program, and attaches it where its place is a tracepoint.
     pub fn attach(&mut self, hook: &Hook) -> Result<(), LoadError> {
         let failed = |source| LoadError::Program { hook: hook.id, source };

@@ -65,6 +65,9 @@ pub const FIELDS: &[Field] = &[
     optional("OFFSET_RUNQUEUE_LOST", &["rq.lost_idle_time"]),
     // What a hypervisor has taken from a CPU (`CONFIG_PARAVIRT_TIME_ACCOUNTING`); without it stolen time is in `cpu` unnamed.
     optional("OFFSET_RUNQUEUE_STEAL", &["rq.prev_steal_time_rq"]),
+    // What is asked of a block device; without them that is not counted.
+    optional("OFFSET_BIO_OPERATION", &["bio.bi_opf"]),
+    optional("OFFSET_BIO_BYTES", &["bio.bi_iter.bi_size"]),
     // Tasks are throttled one by one and not by the queue (6.18).
     optional("OFFSET_TASK_THROTTLED", &["task_struct.throttled"]),
     // What a thread is doing when the iterator meets it; `run` needs none of them.

@@ -112,8 +112,22 @@ pub struct Ledger {
     pub stolen_ns: u64,
     /// The hypervisor's sum of such time for the CPU that it is on, when it got there; 0 while unknown.
     pub stolen_clock_ns: u64,
-    /// Zeros, up to a whole cache line.
-    pub reserved: [u64; 6],
+    /// Bytes that it asked block devices for.
+    pub block_read_bytes: u64,
+    /// Bytes that it handed to block devices.
+    pub block_write_bytes: u64,
+    /// Bytes that it received over sockets.
+    pub net_recv_bytes: u64,
+    /// Bytes that it sent over sockets.
+    pub net_send_bytes: u64,
+    /// Reads that it submitted to block devices.
+    pub block_reads: u32,
+    /// Writes that it submitted to block devices.
+    pub block_writes: u32,
+    /// Calls that received over sockets.
+    pub net_recvs: u32,
+    /// Calls that sent over sockets.
+    pub net_sends: u32,
 }
 
 impl Ledger {
@@ -153,7 +167,14 @@ impl Ledger {
         place: 0,
         stolen_ns: 0,
         stolen_clock_ns: 0,
-        reserved: [0; 6],
+        block_read_bytes: 0,
+        block_write_bytes: 0,
+        net_recv_bytes: 0,
+        net_send_bytes: 0,
+        block_reads: 0,
+        block_writes: 0,
+        net_recvs: 0,
+        net_sends: 0,
     };
 
     /// The clock of an event: never before the last one. CPUs may disagree by a few ns.

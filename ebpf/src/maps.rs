@@ -35,7 +35,9 @@ globals! {
     OFFSET_TASK_CFS_RQ OFFSET_TASK_GROUP OFFSET_GROUP_CFS_RQ OFFSET_TASK_THROTTLED
     OFFSET_CFS_COUNT OFFSET_CFS_CLOCK OFFSET_CFS_TIME OFFSET_CFS_RUNQUEUE
     OFFSET_RUNQUEUE_CLOCK OFFSET_RUNQUEUE_CLOCK_PELT OFFSET_RUNQUEUE_CLOCK_TASK OFFSET_RUNQUEUE_LOST
-    OFFSET_RUNQUEUE_STEAL
+    OFFSET_RUNQUEUE_STEAL OFFSET_BIO_OPERATION OFFSET_BIO_BYTES
+    // The place of the bio among the arguments of block_bio_queue.
+    BIO_ARGUMENT
     // Which of the kernel's throttle clocks there is: a `ThrottleMode`, 0 for none.
     THROTTLE_MODE
     // sched_switch carries the state of the task that leaves (5.18 and later, and some vendor kernels).

@@ -63,6 +63,22 @@ counts! {
     fault_minor: Bits64 = "fault.minor",
     /// Major faults.
     fault_major: Bits64 = "fault.major",
+    /// Reads that it submitted to block devices.
+    block_read: Bits32 = "block.read",
+    /// Their bytes.
+    block_read_bytes: Bits64 = "block.read_bytes",
+    /// Writes that it submitted to block devices.
+    block_write: Bits32 = "block.write",
+    /// Their bytes.
+    block_write_bytes: Bits64 = "block.write_bytes",
+    /// Calls that received over sockets.
+    net_recv: Bits32 = "net.recv",
+    /// Their bytes.
+    net_recv_bytes: Bits64 = "net.recv_bytes",
+    /// Calls that sent over sockets.
+    net_send: Bits32 = "net.send",
+    /// Their bytes.
+    net_send_bytes: Bits64 = "net.send_bytes",
     /// Samples on a CPU in the program's own code. There are 997 of all kinds per second of CPU time.
     sample_user: Bits32 = "sample.user",
     /// Samples in the kernel outside any system call: page faults, interrupts.

@@ -4,7 +4,9 @@
 //! records and no meaning of them.
 
 pub mod attach;
+pub mod block;
 pub mod cpu;
+pub mod net;
 pub mod phase;
 pub mod sched;
 pub mod throttle;
@@ -41,4 +43,5 @@ pub struct Hook {
 
 /// Every family's hooks, in the order in which they are attached: births before switches, so that no thread of the
 /// child can be missed.
-pub const FAMILIES: &[&[Hook]] = &[throttle::HOOKS, sched::HOOKS, attach::HOOKS, cpu::HOOKS, phase::HOOKS];
+pub const FAMILIES: &[&[Hook]] =
+    &[throttle::HOOKS, sched::HOOKS, attach::HOOKS, block::HOOKS, net::HOOKS, cpu::HOOKS, phase::HOOKS];

@@ -113,7 +113,11 @@ pub(super) fn ledger<R: 'static>(
             values[index] = value;
             *counts = Counts::from_array(values);
         };
-        let help = if name.ends_with("_ns") { "time that events took" } else { "events" };
+        let help = match name.rsplit('_').next() {
+            Some("ns") => "time that events took",
+            Some("bytes") => "bytes of such events",
+            _ => "events",
+        };
         let column = integer("", help, move |row| read(row).1.to_array()[index], set);
         Column { name: format!("count_{}", name.replace('.', "_")).into(), may_lack: true, ..column }
     });

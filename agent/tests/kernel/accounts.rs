@@ -102,6 +102,16 @@ fn waiting_for_somebody(#[case] name: &'static str, #[case] phases: u64, #[case]
     up_to_three_times(|| {
         let Some(seen) = compared(Case::new(name), name, phases, 0) else { return };
         (1..=phases).for_each(|number| assert_account(&seen, number, account));
+        // Both sides of the ball: so many calls each way, of so many bytes.
+        for number in (1..=phases).filter(|_| seen.book.facts("balls").len() == 1) {
+            let (counts, balls) = (seen.request(number).counts, seen.book.fact("balls"));
+            let sockets = if account == Account::Net { balls } else { 0 };
+            agreement::count(name, "received", counts.net_recv, (sockets, sockets));
+            agreement::count(name, "sent", counts.net_send, (sockets, sockets));
+            let bytes = sockets * seen.book.fact("ball_bytes");
+            agreement::count(name, "bytes in", counts.net_recv_bytes, (bytes, bytes));
+            agreement::count(name, "bytes out", counts.net_send_bytes, (bytes, bytes));
+        }
     });
 }
 
@@ -122,6 +132,23 @@ fn waiting_for_a_disk(#[case] name: &'static str, #[case] account: Account) {
         let Some(folder) = on_disk() else { return skipped(name, "no folder on a disk") };
         let Some(seen) = compared(Case::new(name).argument(folder), name, 1, 0) else { return };
         assert_account(&seen, 1, account);
+        let counts = seen.request(1).counts;
+        let reads =
+            (seen.book.facts("reads").iter().sum::<u64>(), seen.book.facts("read_bytes").iter().sum::<u64>());
+        if reads.0 > 0 {
+            // A read that lies in two extents of the file is two.
+            agreement::count(name, "disk reads", counts.block_read, (reads.0, reads.0 + reads.0 / 10));
+            agreement::count(name, "bytes read", counts.block_read_bytes, (reads.1, reads.1));
+        }
+        if name == "fsync" {
+            // The journal's own blocks are written by its own thread.
+            agreement::count(
+                name,
+                "bytes written",
+                counts.block_write_bytes,
+                (seen.book.fact("write_bytes"), u64::MAX),
+            );
+        }
         if account == Account::Fault {
             let counts = &seen.request(1).counts;
             agreement::count(name, "faults", counts.fault_major, (seen.book.fact("faults"), u64::MAX));

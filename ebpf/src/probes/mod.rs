@@ -1,7 +1,9 @@
 //! The families of probes: one file each.
 
 mod attach;
+mod block;
 pub(crate) mod cpu;
+mod net;
 mod phase;
 pub(crate) mod sched;
 pub(crate) mod throttle;

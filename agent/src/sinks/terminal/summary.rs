@@ -23,7 +23,7 @@ use super::{
     style::Style,
     tables::{phases, processes, sums_of},
     text::plain,
-    units::{counted, duration, duration_of_sum, hex, mean as mean_count, percent, thousands},
+    units::{bytes, counted, duration, duration_of_sum, hex, mean as mean_count, percent, thousands},
 };
 
 /// Longest command line that is shown, in columns.
@@ -117,6 +117,7 @@ fn per_request(page: &mut Page, group: &Group) {
     if stolen_ns > 0 {
         texts.push(format!("stolen by the hypervisor {} of cpu", duration_of_sum(stolen_ns)));
     }
+    texts.extend(traffic(group));
     let throttled = mean("throttle");
     if throttled != "0" {
         texts.push(format!("throttled {throttled} x"));
@@ -127,6 +128,23 @@ fn per_request(page: &mut Page, group: &Group) {
     }
     let apart = texts.into_iter().map(|text| Piece::from(format!("{text} "))).collect();
     page.wrapped(&[Piece::new("per request", Emphasis::Faint)], INDENT, apart);
+}
+
+/// What went over block devices and sockets, where anything did.
+fn traffic(group: &Group) -> Vec<String> {
+    let requests = u128::from(group.latency.count.max(1));
+    let one = |what: &str, name: &str| {
+        let (count, sum) = (count_of(group, name), count_of(group, &format!("{name}_bytes")));
+        let each = bytes(u64::try_from(sum / requests).unwrap_or(u64::MAX));
+        (count > 0).then(|| format!("{what} {} ({each})", mean_count(count, group.latency.count)))
+    };
+    let kinds = [
+        ("disk reads", "block.read"),
+        ("disk writes", "block.write"),
+        ("received", "net.recv"),
+        ("sent", "net.send"),
+    ];
+    kinds.into_iter().filter_map(|(what, name)| one(what, name)).collect()
 }
 
 /// The sum over all requests of the count of this name.

@@ -61,6 +61,8 @@ fn direct(subject: &Subject) {
                 file.read_exact_at(&mut block.0, at).expect("the file has the bytes");
             }
         });
+        clerk.fact("reads", READS);
+        clerk.fact("read_bytes", READS * BLOCK as u64);
     });
 }
 
@@ -75,6 +77,7 @@ fn fsync(subject: &Subject) {
                 file.sync_all().expect("the disk takes it");
             }
         });
+        clerk.fact("write_bytes", SYNCS * PAGE as u64);
     });
 }
 

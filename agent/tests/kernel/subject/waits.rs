@@ -124,6 +124,10 @@ fn ping_pong(subject: &Subject, ends: [(impl std::io::Read + Send, impl std::io:
                 }
             }
         });
+        if player == 0 {
+            clerk.fact("balls", ROUNDS as u64);
+            clerk.fact("ball_bytes", 1);
+        }
     });
 }
 

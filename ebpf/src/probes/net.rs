@@ -1,0 +1,42 @@
+//! Family `net`: what a thread sends and receives over sockets of any kind.
+//!
+//! Hooks: tp_btf sock_send_length and sock_recv_length (6.3 and later), in the context of the caller. Yields counts and bytes
+//! in its ledger. A look at what has come (`MSG_PEEK`) and a failure count as nothing. It charges no time: that is account
+//! `net`.
+
+use aya_ebpf::{macros::btf_tracepoint, programs::BtfTracePointContext};
+
+use crate::task::Current;
+
+/// `MSG_PEEK`.
+const PEEK: u32 = 2;
+
+#[btf_tracepoint(function = "sock_send_length")]
+pub(crate) fn sock_send_length(ctx: BtfTracePointContext) -> i32 {
+    let Some(ledger) = Current::new().ledger() else { return 0 };
+    let bytes = ctx.arg::<u64>(1) as i32;
+    if bytes < 0 {
+        return 0;
+    }
+    // SAFETY: a ledger in a map value; its own thread runs this program.
+    unsafe {
+        (*ledger).net_sends = (*ledger).net_sends.wrapping_add(1);
+        (*ledger).net_send_bytes = (*ledger).net_send_bytes.wrapping_add(u64::from(bytes.cast_unsigned()));
+    }
+    0
+}
+
+#[btf_tracepoint(function = "sock_recv_length")]
+pub(crate) fn sock_recv_length(ctx: BtfTracePointContext) -> i32 {
+    let Some(ledger) = Current::new().ledger() else { return 0 };
+    let (bytes, flags) = (ctx.arg::<u64>(1) as i32, ctx.arg::<u64>(2) as u32);
+    if bytes < 0 || flags & PEEK != 0 {
+        return 0;
+    }
+    // SAFETY: as above.
+    unsafe {
+        (*ledger).net_recvs = (*ledger).net_recvs.wrapping_add(1);
+        (*ledger).net_recv_bytes = (*ledger).net_recv_bytes.wrapping_add(u64::from(bytes.cast_unsigned()));
+    }
+    0
+}
