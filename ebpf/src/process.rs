@@ -18,6 +18,7 @@ use crate::{
     emit::count,
     maps::{FREE_PROCESSES, LEDGERS, OUTSIDE, PLACES, PROCESS_OF, PROCESSES},
     probes::throttle,
+    task,
 };
 
 macro_rules! read {
@@ -43,7 +44,8 @@ unsafe fn add(number: *mut u64, change: u64) {
 #[inline(always)]
 pub(crate) fn join(ledger: &mut Ledger) {
     if let Some(outside) = OUTSIDE.get_ptr_mut(u32::from(ledger.slot)) {
-        clear(outside);
+        // SAFETY: a value of a map, whose slot nobody else has.
+        unsafe { task::clear(outside) };
     }
     ledger.place = NO_PLACE;
     let mut number = enter(ledger.tgid);
@@ -138,7 +140,8 @@ fn number(tgid: u32) -> u32 {
         return 0;
     }
     let Some(process) = PROCESSES.get_ptr_mut(number) else { return 0 };
-    clear(process);
+    // SAFETY: a value of a map, whose number nobody else has.
+    unsafe { task::clear(process) };
     if PROCESS_OF.insert(tgid, number, u64::from(BPF_NOEXIST)).is_err() {
         // Another thread of it was faster.
         let _ = FREE_PROCESSES.push(number, 0);
@@ -154,18 +157,6 @@ fn number(tgid: u32) -> u32 {
 #[inline(always)]
 pub(crate) fn forget(tgid: u32) {
     let _ = PROCESS_OF.remove(tgid);
-}
-
-/// Zeroes a value of a map.
-#[inline(always)]
-fn clear<T>(value: *mut T) {
-    let words: *mut u64 = value.cast();
-    let mut word = 0;
-    while word < size_of::<T>() / 8 {
-        // SAFETY: the caller's pointer is to a whole value, of whole words.
-        unsafe { core::ptr::write_volatile(words.add(word), 0) };
-        word += 1;
-    }
 }
 
 /// The thread of this ledger ends, its accounts settled: what it did outside phases stays with its process.

@@ -289,12 +289,7 @@ pub(crate) fn prepare(tid: u32, tgid: u32, address: u64) -> Option<*mut Ledger> 
     let ledger = LEDGERS.get_ptr_mut(slot)?;
     // SAFETY: a ledger in a map value; nobody points to this slot yet, or its holder is gone.
     unsafe {
-        let words: *mut u64 = ledger.cast();
-        let mut word = 0;
-        while word < size_of::<Ledger>() / 8 {
-            core::ptr::write_volatile(words.add(word), 0);
-            word += 1;
-        }
+        clear(ledger);
         (*ledger).task = address;
         (*ledger).tid = tid;
         (*ledger).tgid = tgid;
@@ -316,6 +311,21 @@ pub(crate) unsafe fn copy(from: *const Ledger, to: *mut Ledger) {
     while word < size_of::<Ledger>() / 8 {
         // SAFETY: the caller promised both, and the index stays inside them.
         unsafe { core::ptr::write_volatile(to.add(word), core::ptr::read_volatile(from.add(word))) };
+        word += 1;
+    }
+}
+
+/// Zeroes a value of a map, word by word for the same reason.
+///
+/// # Safety
+/// It must point to a whole value, of whole words.
+#[inline(always)]
+pub(crate) unsafe fn clear<T>(value: *mut T) {
+    let words: *mut u64 = value.cast();
+    let mut word = 0;
+    while word < size_of::<T>() / 8 {
+        // SAFETY: the caller promised it, and the index stays inside.
+        unsafe { core::ptr::write_volatile(words.add(word), 0) };
         word += 1;
     }
 }

@@ -10,6 +10,10 @@ use crate::phase::{HelperWait, KEPT, Phase, PhaseKind};
 
 /// Number of causes.
 pub const CAUSES: usize = ACCOUNTS + 2;
+/// Place of the time on no thread in a [`Split`].
+const SUSPENDED: usize = ACCOUNTS;
+/// Place of the time in the queue.
+const QUEUE: usize = ACCOUNTS + 1;
 /// Numbers beside the time: for each of [`KEPT`] while the phase's thread was on a CPU, then the same while it waited, then
 /// what was stolen.
 pub(super) const BESIDE: usize = 2 * KEPT.len() + 1;
@@ -62,8 +66,8 @@ impl Cause {
     pub const fn index(self) -> Option<usize> {
         match self {
             Cause::Account(account) => Some(account as usize),
-            Cause::Suspended => Some(ACCOUNTS),
-            Cause::Queue => Some(ACCOUNTS + 1),
+            Cause::Suspended => Some(SUSPENDED),
+            Cause::Queue => Some(QUEUE),
             Cause::Steal | Cause::Helper(_) => None,
         }
     }
@@ -89,10 +93,10 @@ impl Split {
     pub fn of(phase: &Phase) -> Self {
         let mut split = Self::default();
         if phase.kind == PhaseKind::Queue {
-            split.0[ACCOUNTS + 1] = phase.duration_ns;
+            split.0[QUEUE] = phase.duration_ns;
         } else {
             split.0[..ACCOUNTS].copy_from_slice(&phase.accounts.0);
-            split.0[ACCOUNTS] = phase.suspended_ns;
+            split.0[SUSPENDED] = phase.suspended_ns;
             let HelperWait { on_cpu, waiting } = phase.helpers.wait;
             split.1[..KEPT.len()].copy_from_slice(&on_cpu);
             split.1[KEPT.len()..STOLEN].copy_from_slice(&waiting);

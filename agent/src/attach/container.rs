@@ -14,7 +14,7 @@ use std::{
 use super::{
     Candidate, TargetError,
     container_files::{self, Note},
-    group,
+    group::{self, Hierarchy},
 };
 
 /// Digits of an engine's number.
@@ -51,9 +51,8 @@ impl Container {
 
     /// Where its groups may lie, version 2 first.
     pub(super) fn directories(&self, root: &Path) -> Vec<PathBuf> {
-        let mountinfo = fs::read(root.join("proc/self/mountinfo")).unwrap_or_default();
         let mut found = Vec::new();
-        for hierarchy in group::hierarchies(&mountinfo) {
+        for hierarchy in hierarchies(root) {
             let is_it = |controllers: &str| {
                 let mut names = controllers.split(',');
                 if hierarchy.controllers.is_empty() {
@@ -125,11 +124,12 @@ fn all(root: &Path) -> Vec<Container> {
             }
         }
     }
+    let hierarchies = hierarchies(root);
     for Note { id, name, group, directories, process } in container_files::notes(root) {
         let container = found.entry(id).or_default();
         container.names.extend(name);
         // A path alone does not say of which hierarchy; a directory that is not there is nobody's.
-        container.directories.extend(group.into_iter().flat_map(|group| anywhere(root, &group)));
+        container.directories.extend(group.into_iter().flat_map(|group| anywhere(&hierarchies, &group)));
         container.directories.extend(directories);
         container.processes.extend(process);
     }
@@ -138,10 +138,14 @@ fn all(root: &Path) -> Vec<Container> {
 }
 
 /// A group's path in every hierarchy.
-fn anywhere(root: &Path, group: &str) -> Vec<PathBuf> {
-    let mountinfo = fs::read(root.join("proc/self/mountinfo")).unwrap_or_default();
+fn anywhere(hierarchies: &[Hierarchy], group: &str) -> Vec<PathBuf> {
     let below = group.trim_start_matches('/');
-    group::hierarchies(&mountinfo).into_iter().map(|hierarchy| hierarchy.at.join(below)).collect()
+    hierarchies.iter().map(|hierarchy| hierarchy.at.join(below)).collect()
+}
+
+/// The hierarchies of groups that are mounted here.
+fn hierarchies(root: &Path) -> Vec<Hierarchy> {
+    group::hierarchies(&fs::read(root.join("proc/self/mountinfo")).unwrap_or_default())
 }
 
 /// Each process's number and the text of its groups.

@@ -77,7 +77,6 @@ impl Pairing {
             self.leaders.insert(thread.tgid, (thread, now, name));
         }
         // A process ends with its last thread.
-        self.forget_if_gone(thread.tgid);
         if !self.has_threads(thread.tgid)
             && let Some((leader, now, name)) = self.leaders.remove(&thread.tgid)
         {
@@ -95,17 +94,19 @@ impl Pairing {
         for id in self.open_of(|open| was_on(open) || !is_alive && open.key.0 == thread.tgid) {
             self.abandon(id, time_ns, Ending::ThreadExited);
         }
-        self.forget_if_gone(thread.tgid);
-        if !is_alive && let Some((leader, now, name)) = self.leaders.remove(&thread.tgid) {
+        if is_alive {
+            return;
+        }
+        self.forget_process(thread.tgid);
+        if let Some((leader, now, name)) = self.leaders.remove(&thread.tgid) {
             self.process(leader, &now, &name, Ending::Ended);
         }
     }
 
-    fn forget_if_gone(&mut self, tgid: u32) {
-        if !self.has_threads(tgid) {
-            self.helpers.forget(tgid);
-            self.waits.forget(tgid);
-        }
+    /// The process is gone.
+    fn forget_process(&mut self, tgid: u32) {
+        self.helpers.forget(tgid);
+        self.waits.forget(tgid);
     }
 
     fn has_threads(&self, tgid: u32) -> bool {
@@ -125,6 +126,7 @@ impl Pairing {
             for id in self.open_of(|open| open.key.0 == thread.tgid) {
                 self.abandon(id, now.time_ns, ending);
             }
+            self.forget_process(thread.tgid);
         }
         let now = state.since_tracked(*now);
         self.outputs.push(Output::Thread(Thread {

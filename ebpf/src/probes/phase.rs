@@ -1,8 +1,8 @@
 //! Family `phase`: the marker library's probe point.
 //!
-//! Hook: a uprobe at `guestscope_edge`. Yields an edge record with the thread's whole ledger and the sum of its process. It only reads the
-//! ledger: a switch of its own thread may come in the middle, so it copies, compares the sequence and copies again.
-//! It knows no phases; pairing is the agent's.
+//! Hook: a uprobe at `guestscope_edge`. Yields an edge record with the thread's whole ledger and the sum of its
+//! process. It only reads the ledger: a switch of its own thread may come in the middle, so it copies, compares the
+//! sequence and copies again. It knows no phases; pairing is the agent's.
 
 use aya_ebpf::{
     helpers::{bpf_ktime_get_ns, generated::bpf_probe_read_user},

@@ -1,8 +1,9 @@
 //! Family `sched`: switches, wake-ups, births, execs and ends of tracked threads.
 //!
 //! Hooks: tp_btf sched_switch, sched_waking, sched_wakeup, sched_process_fork, sched_process_exec,
-//! sched_process_free, and the program `adopt`, which the agent's child runs on itself. Yields the ledgers, and fork, exec and exit records. A switch
-//! between two untracked tasks costs two lookups that say no, and reads no clock. It knows nothing of phases.
+//! sched_process_free, and the program `adopt`, which the agent's child runs on itself. Yields the ledgers, and fork,
+//! exec and exit records. A switch between two untracked tasks costs two lookups that say no, and reads no clock. It
+//! knows nothing of phases.
 
 use aya_ebpf::{
     helpers::{
@@ -44,15 +45,19 @@ pub(crate) fn sched_switch(ctx: BtfTracePointContext) -> i32 {
     let next = Task(ctx.arg(2));
     // One clock for both, read only when one of them is ours: it is a third of the cost of a switch.
     let mut now_ns = 0;
+    // So is what was stolen from this CPU.
+    let mut stolen_ns = 0;
     if let Some(ledger) = prev.ledger() {
         // SAFETY: the helper has no preconditions.
         now_ns = unsafe { bpf_ktime_get_ns() };
-        switch_out(&ctx, prev, ledger, now_ns);
+        stolen_ns = steal::clock(prev);
+        switch_out(&ctx, prev, ledger, now_ns, stolen_ns);
     }
     if let Some(ledger) = next.ledger() {
         if now_ns == 0 {
             // SAFETY: the helper has no preconditions.
             now_ns = unsafe { bpf_ktime_get_ns() };
+            stolen_ns = steal::clock(prev);
         }
         // SAFETY: a ledger in a map value; the run-queue lock of this CPU is held, so no other event of it runs. The
         // agent resolved the offset of an 8-byte member.
@@ -63,7 +68,7 @@ pub(crate) fn sched_switch(ctx: BtfTracePointContext) -> i32 {
             throttle::arriving(next, &mut *ledger, now_ns);
             let left_cpu = (*ledger).cpu;
             (*ledger).switched_in(now_ns, topology::arrival(&*ledger));
-            (*ledger).stolen_from(steal::clock(prev));
+            (*ledger).stolen_from(stolen_ns);
             wait::ended(&*ledger, prev, left_cpu, now_ns);
         }
     }
@@ -71,7 +76,7 @@ pub(crate) fn sched_switch(ctx: BtfTracePointContext) -> i32 {
 }
 
 #[inline(always)]
-fn switch_out(ctx: &BtfTracePointContext, prev: Task, ledger: *mut Ledger, now_ns: u64) {
+fn switch_out(ctx: &BtfTracePointContext, prev: Task, ledger: *mut Ledger, now_ns: u64, stolen_ns: u64) {
     let preempt: u64 = ctx.arg(0);
     let state: u32 = if HAS_SWITCH_STATE.load() != 0 {
         ctx.arg::<u64>(3) as u32
@@ -81,7 +86,7 @@ fn switch_out(ctx: &BtfTracePointContext, prev: Task, ledger: *mut Ledger, now_n
     };
     // SAFETY: a ledger in a map value; `prev` is leaving this CPU under its run-queue lock.
     let ledger = unsafe { &mut *ledger };
-    stay(prev, ledger, now_ns);
+    stay(prev, ledger, now_ns, stolen_ns);
     ledger.replaced_by_tid = Task(ctx.arg(2)).tid();
     // The first argument is a bool: the register's upper bytes are not defined.
     if preempt & 0xff != 0 || state == 0 {
@@ -99,11 +104,11 @@ fn switch_out(ctx: &BtfTracePointContext, prev: Task, ledger: *mut Ledger, now_n
 /// Measured on 6.18: switches away from some tasks, and wake-ups while they run, reach no tracepoint at all (perf misses
 /// the same ones), so the next task seems to go on waiting while it runs. The kernel's own stamps tell.
 #[inline(always)]
-fn stay(prev: Task, ledger: &mut Ledger, now_ns: u64) {
+fn stay(prev: Task, ledger: &mut Ledger, now_ns: u64, stolen_ns: u64) {
     // A wait whose end was not seen: the clock has stood still since, as the thread has run.
     throttle::arriving(prev, ledger, now_ns);
     let at = topology::arrival(ledger);
-    ledger.stolen_until(now_ns, at.cpu, steal::clock(prev));
+    ledger.stolen_until(now_ns, at.cpu, stolen_ns);
     let stamps = prev.stamps();
     if stamps.arrived == 0 {
         return;

@@ -122,7 +122,7 @@ pub(super) fn path_name(path: &[Arc<str>], unicode: bool) -> String {
 }
 
 /// What requests did, by the cause.
-const fn verb(cause: Cause, count: usize) -> &'static str {
+pub(super) const fn verb(cause: Cause, count: usize) -> &'static str {
     let one = count == 1;
     match cause {
         Cause::Account(Account::Cpu) => "needed more CPU time",

@@ -10,7 +10,7 @@ use crate::{
 };
 
 use super::{
-    findings::path_name,
+    findings::{path_name, verb},
     page::{Emphasis, Page, Piece, words},
     text::{left, right, width},
     units::{counted, difference, duration, hex, percent, thousands},
@@ -121,18 +121,19 @@ fn longest_wait(slow: &Slow) -> Option<String> {
 
 /// `, for thread 4711, which was throttled for 6.00 ms of it`.
 fn blamed(Blame { tid, account, ns, depth }: Blame) -> String {
+    // As of requests, but for what says too much or too little of a thread.
     let did = match account {
         Account::Cpu => "ran",
         Account::Runq => "had no CPU",
-        Account::Throttled => "was throttled",
-        Account::BlockIo => "waited for a block device",
-        Account::Net => "waited for a socket",
-        Account::Poll => "waited in poll",
-        Account::Lock => "waited for a lock",
-        Account::Gpu => "waited for the GPU",
-        Account::Fault => "slept in page faults",
-        Account::Sleep => "slept",
         Account::Other => "waited",
+        Account::Throttled
+        | Account::BlockIo
+        | Account::Net
+        | Account::Poll
+        | Account::Lock
+        | Account::Gpu
+        | Account::Fault
+        | Account::Sleep => verb(Cause::Account(account), 1),
     };
     let far = if depth > 1 { format!(" {depth} wake-ups away") } else { String::new() };
     format!(", for thread {tid}{far}, which {did} for {} of it", duration(ns))
