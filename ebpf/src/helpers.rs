@@ -10,7 +10,7 @@
 
 use crate::{
     ACCOUNTS, Account, Operation, THREAD_INSIDE, THREAD_OUTSIDE, is_root_token,
-    ledger::{BLOCKED, LIMITED, Ledger, RUNNABLE, RUNNING},
+    ledger::{BLOCKED, EMPTY, LIMITED, Ledger, RUNNING},
 };
 
 /// Threads of a process that an edge sums; later ones are counted as unlisted. A power of two, since it is also a mask.
@@ -53,8 +53,8 @@ pub struct Process {
     pub ended: [u64; ACCOUNTS],
     /// Threads that live.
     pub threads: u64,
-    /// Threads that there were so far: no place beyond that number was ever taken.
-    pub births: u64,
+    /// Places that are taken, a bit for each.
+    pub taken: [u64; MEMBERS / 64],
     /// Threads so far that found no place.
     pub unlisted: u64,
     /// Threads that began to hand over their time, and those that are done: alike while nobody is at it.
@@ -131,10 +131,13 @@ pub enum Reading {
 }
 
 /// Adds another thread's share to a sum, the open interval up to `now_ns` included. Both may be written meanwhile, on
-/// another CPU: what is read counts only if it is of one instant. After [`Reading::Torn`] the sum is none.
+/// another CPU: what is read counts only if it is of one instant, and nothing is added otherwise.
+///
+/// Written without branches as far as that goes: a program does this 128 times over, and a verifier follows each branch
+/// each time.
 ///
 /// # Safety
-/// All three must point to whole values.
+/// All three must point to whole values, `sum` with at least 32 bytes of the same map's value behind it.
 #[inline(always)]
 pub unsafe fn add(
     sum: *mut HelperSum,
@@ -142,47 +145,21 @@ pub unsafe fn add(
     outside: *const Outside,
     now_ns: u64,
 ) -> Reading {
-    // SAFETY: the caller promised whole values; indices are inside their arrays.
-    unsafe {
-        let sequence = core::ptr::read_volatile(&raw const (*outside).sequence);
-        let depth = core::ptr::read_volatile(&raw const (*outside).depth);
-        let mut reading = Reading::Added;
-        if depth == 0 {
-            reading = add_life(sum, ledger, now_ns);
-            if reading == Reading::Torn {
-                reading = add_life(sum, ledger, now_ns);
-            }
-        }
-        let mut account = 0;
-        while account < ACCOUNTS {
-            let place = (&raw const (*outside).accounts).cast::<u64>().add(account);
-            let beside = core::ptr::read_volatile(place);
-            let beside = if depth == 0 { 0_u64.wrapping_sub(beside) } else { beside };
-            (*sum).accounts[account] = (*sum).accounts[account].wrapping_add(beside);
-            account += 1;
-        }
-        let is_torn = core::ptr::read_volatile(&raw const (*outside).sequence) != sequence;
-        if sequence & 1 != 0 || is_torn { Reading::Torn } else { reading }
-    }
-}
-
-/// Adds all that a thread has lived, or nothing.
-///
-/// # Safety
-/// As for `add`.
-#[inline(always)]
-unsafe fn add_life(sum: *mut HelperSum, ledger: *const Ledger, now_ns: u64) -> Reading {
     macro_rules! read {
-        ($field:ident) => {
-            // SAFETY: the caller promised a whole ledger.
-            unsafe { core::ptr::read_volatile(&raw const (*ledger).$field) }
+        ($of:ident.$field:ident) => {
+            // SAFETY: the caller promised whole values.
+            unsafe { core::ptr::read_volatile(&raw const (*$of).$field) }
         };
     }
-    let sequence = read!(sequence);
+    let (written, sequence) = (read!(outside.sequence), read!(ledger.sequence));
+    let depth = read!(outside.depth);
     // SAFETY: as above.
-    let lived = unsafe { accounts(&raw const (*ledger).accounts) };
-    let (since_ns, born_ns, woken_ns) = (read!(since_ns), read!(born_ns), read!(woken_ns));
-    let (state, blocked) = (read!(state), read!(account));
+    let (beside, lived) =
+        unsafe { (accounts(&raw const (*outside).accounts), accounts(&raw const (*ledger).accounts)) };
+    let (since_ns, born_ns, woken_ns) = (read!(ledger.since_ns), read!(ledger.born_ns), read!(ledger.woken_ns));
+    let (state, blocked) = (read!(ledger.state), read!(ledger.account));
+    // All ones for a thread outside, none for one inside, of whose life nothing counts but what is kept beside.
+    let outside_mask = ones_if_zero(u64::from(depth));
     let mut lived_ns = 0_u64;
     let mut account = 0;
     while account < ACCOUNTS {
@@ -190,29 +167,44 @@ unsafe fn add_life(sum: *mut HelperSum, ledger: *const Ledger, now_ns: u64) -> R
         account += 1;
     }
     // The sequence goes up last; what a writer that was stopped in between has done shows in the sum.
-    if read!(sequence) != sequence || lived_ns != since_ns.wrapping_sub(born_ns) {
+    let is_between = u64::from(read!(ledger.sequence) ^ sequence) | (lived_ns ^ since_ns.wrapping_sub(born_ns));
+    let is_written = u64::from(written & 1) | u64::from(read!(outside.sequence) ^ written);
+    if is_between & outside_mask | is_written != 0 {
         return Reading::Torn;
     }
-    let open_ns = if now_ns > since_ns { now_ns.wrapping_sub(since_ns) } else { 0 };
+    let open_ns = if now_ns > since_ns { now_ns.wrapping_sub(since_ns) & outside_mask } else { 0 };
     // SAFETY: the caller's.
     unsafe {
         account = 0;
         while account < ACCOUNTS {
-            (*sum).accounts[account] = (*sum).accounts[account].wrapping_add(lived[account]);
+            // Lived less beside for one outside, beside for one inside.
+            let share = (lived[account] & outside_mask)
+                .wrapping_add((beside[account] ^ outside_mask).wrapping_sub(outside_mask));
+            (*sum).accounts[account] = (*sum).accounts[account].wrapping_add(share);
             account += 1;
         }
-        if state == BLOCKED {
-            let is_woken = woken_ns >= since_ns && woken_ns <= now_ns;
-            let blocked_ns = if is_woken { woken_ns.wrapping_sub(since_ns) } else { open_ns };
-            charge(sum, blocked, blocked_ns);
-            charge(sum, Account::Runq as u8, open_ns.wrapping_sub(blocked_ns));
-        } else if state == RUNNING {
+        let mut queued_ns = open_ns;
+        if state == RUNNING {
+            queued_ns = 0;
             charge(sum, Account::Cpu as u8, open_ns);
-        } else if state == RUNNABLE || state == LIMITED {
-            charge(sum, Account::Runq as u8, open_ns);
+        } else if state == BLOCKED {
+            queued_ns = 0;
+            if woken_ns >= since_ns && woken_ns <= now_ns {
+                queued_ns = now_ns.wrapping_sub(woken_ns) & outside_mask;
+            }
+            charge(sum, blocked, open_ns.wrapping_sub(queued_ns));
+        } else if state == EMPTY {
+            queued_ns = 0;
         }
+        charge(sum, Account::Runq as u8, queued_ns);
     }
     if state == LIMITED { Reading::Limited(open_ns) } else { Reading::Added }
+}
+
+/// All bits set for 0, none for anything else below 2^63: arithmetic, where a comparison would be a branch.
+#[inline(always)]
+const fn ones_if_zero(number: u64) -> u64 {
+    (number.wrapping_sub(1).cast_signed() >> 63).cast_unsigned()
 }
 
 /// Accounts that another CPU may be writing, one by one: a volatile copy of them all would become a loop over bytes.

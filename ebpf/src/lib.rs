@@ -389,5 +389,5 @@ const _: () =
 const _: () = assert!(size_of::<TaskRecord>() == 16 + 320 + 4 + 4 + 8 + 16 + 4 * ACTIVITIES + COMM_BYTES);
 const _: () =
     assert!(size_of::<HelperSum>() == 96 && size_of::<Outside>() == 96 && MEMBERS.is_power_of_two());
-const _: () = assert!(size_of::<Process>() == 2 * MEMBERS + 8 * ACCOUNTS + 5 * 8);
+const _: () = assert!(size_of::<Process>() == 2 * MEMBERS + 8 * ACCOUNTS + 6 * 8);
 const _: () = assert!(size_of::<WaitRecord>() == 16 + 4 * 8 + 6 * 4 + 3 * 2 + 2 + COMM_BYTES);
