@@ -89,6 +89,9 @@ pub const FIELDS: &[Field] = &[
     field("OFFSET_FILE_INODE", &["file.f_inode"]),
     field("OFFSET_INODE_MODE", &["inode.i_mode"]),
     field("OFFSET_REGS_SYSCALL", &["pt_regs.orig_ax", "pt_regs.syscallno"]),
+    // What the entry code of x86-64 fills with -ENOSYS until the call has returned; without it what is done on the way back,
+    // such as a page fault for a signal's frame, is charged to the call.
+    optional("OFFSET_REGS_RESULT", &["pt_regs.ax"]),
     field("OFFSET_REGS_ARGUMENT", &["pt_regs.di", "pt_regs.orig_x0"]),
     Field {
         offset: "OFFSET_TASK_IOWAIT",

@@ -156,7 +156,8 @@ pub unsafe fn add(
     // SAFETY: as above.
     let (beside, lived) =
         unsafe { (accounts(&raw const (*outside).accounts), accounts(&raw const (*ledger).accounts)) };
-    let (since_ns, born_ns, woken_ns) = (read!(ledger.since_ns), read!(ledger.born_ns), read!(ledger.woken_ns));
+    let (since_ns, born_ns, woken_ns) =
+        (read!(ledger.since_ns), read!(ledger.born_ns), read!(ledger.woken_ns));
     let (state, blocked) = (read!(ledger.state), read!(ledger.account));
     // All ones for a thread outside, none for one inside, of whose life nothing counts but what is kept beside.
     let outside_mask = ones_if_zero(u64::from(depth));
@@ -167,7 +168,8 @@ pub unsafe fn add(
         account += 1;
     }
     // The sequence goes up last; what a writer that was stopped in between has done shows in the sum.
-    let is_between = u64::from(read!(ledger.sequence) ^ sequence) | (lived_ns ^ since_ns.wrapping_sub(born_ns));
+    let is_between =
+        u64::from(read!(ledger.sequence) ^ sequence) | (lived_ns ^ since_ns.wrapping_sub(born_ns));
     let is_written = u64::from(written & 1) | u64::from(read!(outside.sequence) ^ written);
     if is_between & outside_mask | is_written != 0 {
         return Reading::Torn;

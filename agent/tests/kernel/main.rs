@@ -15,6 +15,7 @@ mod harness;
 mod helpers;
 mod lives;
 mod reader;
+mod replay;
 mod seen;
 mod throttle;
 mod waits;

@@ -22,8 +22,8 @@ use guestscope_ebpf::{
 use crate::{
     emit, file,
     maps::{
-        ACCOUNT_OF, HAS_SWITCH_STATE, LEDGERS, MASK_TASK_IOWAIT, OFFSET_REGS_ARGUMENT, OFFSET_REGS_SYSCALL,
-        OFFSET_TASK_IOWAIT, OFFSET_TASK_LAST_QUEUED, OFFSET_TASK_STATE,
+        ACCOUNT_OF, HAS_SWITCH_STATE, LEDGERS, MASK_TASK_IOWAIT, OFFSET_REGS_ARGUMENT, OFFSET_REGS_RESULT,
+        OFFSET_REGS_SYSCALL, OFFSET_TASK_IOWAIT, OFFSET_TASK_LAST_QUEUED, OFFSET_TASK_STATE,
     },
     probes::{cpu, throttle},
     process, steal,
@@ -36,6 +36,10 @@ pub(crate) const TASK_DEAD: u32 = 0x80;
 /// `__TASK_STOPPED | __TASK_TRACED | TASK_FROZEN`: kept from running by a signal, a debugger or the freezer (6.1 and
 /// later; before, freezing looks like any wait).
 const KEPT: u32 = 0x4 | 0x8 | 0x8000;
+/// `TASK_UNINTERRUPTIBLE`.
+const UNINTERRUPTIBLE: u32 = 0x2;
+/// -ENOSYS: a system call that has not returned.
+const NOT_RETURNED: u64 = 38_u64.wrapping_neg();
 /// `TASK_FREEZABLE` (6.1 and later): no page fault waits like this, the freezer of cgroup v2 does.
 const FREEZABLE: u32 = 0x2000;
 
@@ -126,6 +130,11 @@ pub(crate) fn classify(prev: Task, state: u32) -> (u8, u16) {
     if number < 0 {
         // The entry code of exceptions and interrupts overwrites the number: a page fault that slept.
         return (Account::Fault as u8, NO_SYSCALL);
+    }
+    if OFFSET_REGS_RESULT.load() != 0 && prev.saved(&OFFSET_REGS_RESULT) != NOT_RETURNED {
+        // On the way back to its program: it faults on the stack where a signal's frame shall lie, or does somebody's work.
+        let account = if state & UNINTERRUPTIBLE != 0 { Account::Fault } else { Account::Other };
+        return (account as u8, NO_SYSCALL);
     }
     // SAFETY: the agent resolved the bit field's byte and mask.
     let io_wait = unsafe { load::<u8>(prev.0, &OFFSET_TASK_IOWAIT) } & MASK_TASK_IOWAIT.load() as u8;

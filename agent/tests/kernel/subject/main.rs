@@ -15,6 +15,7 @@ mod quota;
 mod states;
 mod stops;
 mod switches;
+mod tempest;
 mod waits;
 
 use std::{
@@ -138,6 +139,7 @@ fn main() {
         disk::CASES,
         states::CASES,
         stops::CASES,
+        tempest::CASES,
         lives::CASES,
         quota::CASES,
         crowds::CASES,

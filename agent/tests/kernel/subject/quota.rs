@@ -32,14 +32,15 @@ const PERIOD_US: u64 = 100_000;
 const WALL_NS: u64 = 1_500_000_000;
 
 /// The controller `cpu`, of either version.
-struct Controller {
+pub(crate) struct Controller {
     /// The group of this process.
-    home: PathBuf,
-    is_v1: bool,
+    pub(crate) home: PathBuf,
+    pub(crate) is_v1: bool,
 }
 
 impl Controller {
-    fn find() -> Option<Self> {
+    /// The one that this process is under.
+    pub(crate) fn find() -> Option<Self> {
         let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
         let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
         let mounts: Vec<Vec<&str>> = mounts.lines().map(|line| line.split(' ').collect()).collect();

@@ -1,0 +1,126 @@
+//! What a thread was doing, told from a recording alone: spans of time, each of one account.
+//!
+//! It shares no code with the ledger, so that a mistake of one is not a mistake of both.
+
+use std::collections::HashMap;
+
+use guestscope_ebpf::{ACCOUNTS, Account};
+
+use super::recording::{Act, Event};
+
+/// The thread could go on, in the words of sched_switch: no bit of its state is set, but that of preemption.
+const PREEMPTED: u64 = 0x100;
+
+/// From `begin_ns` on, until the next one.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    begin_ns: u64,
+    account: Account,
+}
+
+/// One thread's life.
+#[derive(Default)]
+struct Life {
+    spans: Vec<Span>,
+    /// The system call that it is in.
+    call: Option<i64>,
+    is_blocked: bool,
+    /// When it was seen to run though no switch had brought it to a CPU.
+    holes_ns: Vec<u64>,
+}
+
+impl Life {
+    /// It does something, so it runs.
+    fn runs(&mut self, time_ns: u64) {
+        if self.spans.last().is_some_and(|span| span.account != Account::Cpu) {
+            self.holes_ns.push(time_ns);
+            self.spans.push(Span { begin_ns: time_ns, account: Account::Cpu });
+            self.is_blocked = false;
+        }
+    }
+}
+
+/// What a recording says of an interval.
+pub(super) enum Told {
+    /// The thread's life is not known from its begin on.
+    Nothing,
+    /// It ran at times without having been switched to.
+    Holes,
+    /// Its accounts, ns.
+    Accounts([u64; ACCOUNTS]),
+}
+
+/// The lives of all threads of a recording.
+pub(super) struct Story(HashMap<u32, Life>);
+
+/// The thread is not to be interrupted.
+const UNINTERRUPTIBLE: u64 = 2;
+
+/// What a thread sleeps for in a system call, of those that the tempest makes, or outside.
+fn waited_for(call: Option<i64>, state: u64) -> Account {
+    match call {
+        None if state & UNINTERRUPTIBLE != 0 => Account::Fault,
+        Some(libc::SYS_futex) => Account::Lock,
+        Some(libc::SYS_nanosleep | libc::SYS_clock_nanosleep | libc::SYS_wait4) => Account::Sleep,
+        Some(libc::SYS_ppoll | libc::SYS_poll) => Account::Poll,
+        None | Some(_) => Account::Other,
+    }
+}
+
+impl Story {
+    pub(super) fn of(events: &[Event]) -> Self {
+        let mut story = Self(HashMap::new());
+        for Event { time_ns, act } in events {
+            story.tell(*time_ns, *act);
+        }
+        story
+    }
+
+    fn tell(&mut self, time_ns: u64, act: Act) {
+        match act {
+            Act::Switch { from, state, to } => {
+                let life = self.0.entry(from).or_default();
+                life.runs(time_ns);
+                life.is_blocked = state & !PREEMPTED != 0;
+                let account = if life.is_blocked { waited_for(life.call, state) } else { Account::Runq };
+                life.spans.push(Span { begin_ns: time_ns, account });
+                let life = self.0.entry(to).or_default();
+                life.is_blocked = false;
+                life.spans.push(Span { begin_ns: time_ns, account: Account::Cpu });
+            }
+            Act::Waking { thread } | Act::Wakeup { thread } => {
+                let life = self.0.entry(thread).or_default();
+                if std::mem::take(&mut life.is_blocked) {
+                    life.spans.push(Span { begin_ns: time_ns, account: Account::Runq });
+                }
+            }
+            Act::Enter { thread, number } => self.call(thread, time_ns, Some(number)),
+            Act::Exit { thread } => self.call(thread, time_ns, None),
+        }
+    }
+
+    fn call(&mut self, thread: u32, time_ns: u64, call: Option<i64>) {
+        let life = self.0.entry(thread).or_default();
+        life.runs(time_ns);
+        life.call = call;
+    }
+
+    /// What it did in an interval, at both ends of which it ran.
+    pub(super) fn told(&self, thread: u32, begin_ns: u64, end_ns: u64) -> Told {
+        let Some(life) = self.0.get(&thread) else { return Told::Nothing };
+        let at = |time_ns: u64| life.spans.partition_point(|span| span.begin_ns <= time_ns).checked_sub(1);
+        let (Some(first), Some(last)) = (at(begin_ns), at(end_ns)) else { return Told::Nothing };
+        let ran = |index: usize| life.spans[index].account == Account::Cpu;
+        let is_whole = !life.holes_ns.iter().any(|hole| (begin_ns..=end_ns).contains(hole));
+        if !(is_whole && ran(first) && ran(last)) {
+            return Told::Holes;
+        }
+        let mut accounts = [0; ACCOUNTS];
+        for index in first..=last {
+            let span = life.spans[index];
+            let until_ns = life.spans.get(index + 1).map_or(end_ns, |next| next.begin_ns.min(end_ns));
+            accounts[span.account as usize] += until_ns - span.begin_ns.max(begin_ns);
+        }
+        Told::Accounts(accounts)
+    }
+}
