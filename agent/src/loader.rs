@@ -4,6 +4,7 @@
 
 mod offsets;
 mod sampler;
+mod spin;
 mod visit;
 
 use std::{
@@ -24,7 +25,7 @@ use aya::{
 };
 use guestscope_ebpf::{Counter, Position, SLOTS, ledger::Ledger, visit::TARGETS_MOST};
 
-use self::offsets::Offsets;
+use self::{offsets::Offsets, spin::PidNamespace};
 use crate::{
     failure,
     health::{KernelLosses, Outcome, Verdict},
@@ -178,6 +179,8 @@ pub fn prepare(options: LoadOptions) -> Result<Prepared, LoadError> {
     let kernel_btf = aya::Btf::from_sys_fs().map_err(|error| LoadError::Object(error.into()))?;
     loader.btf(Some(&kernel_btf));
     offsets.tell(&mut loader);
+    let namespace = PidNamespace::own();
+    namespace.tell(&mut loader);
     let accounts = syscalls::account_of();
     // Without a reader the kernel side's messages are removed by the verifier.
     let log_level = if options.log { u8::MAX } else { 0 };

@@ -1,4 +1,4 @@
-//! The marker in programs that run: which of the files that a process has mapped carry it.
+//! What programs that run have mapped: the marker, and libraries that busy-wait.
 //!
 //! It is handed a process's number and the loaded programs, and yields what went wrong, file by file. Nothing that the
 //! process says is believed.
@@ -8,14 +8,20 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use guestscope_ebpf::SpinCode;
 use procfs::process::{MMPermissions, MMapPath, MemoryMap, Process};
 
 use crate::loader::Loaded;
 
-/// Attaches the probe to every file with the marker that a process has mapped to execute. What went wrong, by file.
-pub fn attach_markers(pid: i32, loaded: &mut Loaded) -> procfs::ProcResult<Vec<String>> {
+/// Libraries whose threads busy-wait for each other, by the begins of their files' names: of GCC, LLVM, Intel, and TBB.
+const SPINNERS: [&str; 4] = ["libgomp", "libomp", "libiomp5", "libtbb"];
+
+/// Attaches the probe to every file with the marker that a process has mapped to execute, and tells the sampler what code there
+/// busy-waits. What went wrong, by file.
+pub fn look(pid: i32, loaded: &mut Loaded) -> procfs::ProcResult<Vec<String>> {
     let mut errors = Vec::new();
     let maps = Process::new(pid)?.maps()?;
+    loaded.set_spin_code(pid.cast_unsigned(), &spin_code(&maps));
     if maps.iter().next().is_none() {
         // The kernel shows nothing to whom it does not allow to look.
         errors.push(format!("the maps of process {pid} may not be read"));
@@ -34,6 +40,24 @@ pub fn attach_markers(pid: i32, loaded: &mut Loaded) -> procfs::ProcResult<Vec<S
         }
     }
     Ok(errors)
+}
+
+/// Where such libraries lie; of more than there is room for the first.
+fn spin_code<'a>(maps: impl IntoIterator<Item = &'a MemoryMap>) -> SpinCode {
+    let mut code = SpinCode::default();
+    let executed = maps.into_iter().filter(|map| map.perms.contains(MMPermissions::EXECUTE));
+    let spinning = executed.filter(|map| matches!(&map.pathname, MMapPath::Path(path) if spins(path)));
+    for (range, map) in code.iter_mut().zip(spinning) {
+        *range = [map.address.0, map.address.1];
+    }
+    code
+}
+
+/// `libgomp.so.1`, `libgomp-98b21ff3.so.1`, and not `libompsomething.so`.
+fn spins(path: &Path) -> bool {
+    let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return false };
+    let after = |begin: &&str| name.strip_prefix(*begin).and_then(|rest| rest.chars().next());
+    SPINNERS.iter().filter_map(after).any(|next| !next.is_alphanumeric())
 }
 
 /// By the mapping itself, which leads to the very file, deleted or in whatever mount namespace; the kernel allows it to root
@@ -67,4 +91,38 @@ pub fn mapped_code(pid: u32) -> Option<(u64, u64)> {
         value.trim().strip_suffix(" kB")?.trim().parse().ok()
     };
     Some((kibibytes("VmExe:")?, kibibytes("VmLib:")?))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+
+    use procfs::{FromRead as _, process::MemoryMaps};
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::system("/usr/lib/x86_64-linux-gnu/libgomp.so.1.0.0", true)]
+    #[case::wheel("/x/torch/lib/libgomp-98b21ff3.so.1", true)]
+    #[case::llvm("/x/libomp.so", true)]
+    #[case::intel("/x/libiomp5.so", true)]
+    #[case::replaced("/x/libgomp.so.1 (deleted)", true)]
+    #[case::other_name("/x/libompstub.so", false)]
+    #[case::folder("/libgomp.so/program", false)]
+    #[case::begin("/x/libgomp", false)]
+    fn libraries_that_busy_wait_are_known_by_their_names(#[case] path: &str, #[case] expected: bool) {
+        assert_eq!(spins(Path::new(path)), expected);
+    }
+
+    #[test]
+    fn only_code_counts_and_no_more_than_there_is_room_for() {
+        let line = |at: u64, perms: &str, path: &str| {
+            format!("{:x}-{:x} {perms} 00000000 08:01 1 {path}\n", at << 12, (at + 1) << 12)
+        };
+        let mut text = line(1, "r-xp", "/bin/program") + &line(2, "r--p", "/x/libgomp.so.1");
+        text.extend((3..9).map(|at| line(at, "r-xp", "/x/libgomp.so.1")));
+        let maps = MemoryMaps::from_read(Cursor::new(text)).unwrap();
+        assert_eq!(spin_code(&maps), [3_u64, 4, 5, 6].map(|at| [at << 12, (at + 1) << 12]));
+    }
 }

@@ -16,7 +16,7 @@ use helpers::{HelperSum, MEMBERS, Outside, Process};
 use ledger::Ledger;
 
 /// Version of the records. The agent refuses an object that was built from another one.
-pub const CONTRACT_VERSION: u32 = 7;
+pub const CONTRACT_VERSION: u32 = 8;
 /// Version of the marker library's probe arguments (bits 8 to 15 of the first one).
 pub const MARKER_ABI_VERSION: u8 = 1;
 /// Bytes of a phase's name that travel; a longer name is cut and says so.
@@ -130,10 +130,21 @@ pub enum Activity {
     Fault = 1,
     /// In the kernel, inside a system call.
     Syscall = 2,
+    /// Code of a runtime library whose threads busy-wait for each other.
+    Spin = 3,
 }
 
-/// Number of activities; one more is kept zero, so that the counts are whole words.
+/// Number of activities.
 pub const ACTIVITIES: usize = 4;
+
+/// Mappings of such libraries that a process may have; more are the program's own code.
+pub const SPIN_RANGES: usize = 4;
+
+/// Where the code of such libraries lies in a process: begins and ends of mappings, 0 for none.
+pub type SpinCode = [[u64; 2]; SPIN_RANGES];
+
+/// Processes whose code is known so.
+pub const SPINNERS: u32 = 1024;
 
 /// Samples of a thread by [`Activity`], since tracking began. They wrap, take differences.
 pub type Samples = [u32; ACTIVITIES];

@@ -8,7 +8,7 @@ use aya_ebpf::{
     maps::{Array, HashMap, PerCpuArray, Queue, RingBuf},
 };
 use guestscope_ebpf::{
-    Counter, EdgeRecord, Position, SLOTS, SYSCALLS, Samples, TIDS,
+    Counter, EdgeRecord, Position, SLOTS, SPINNERS, SYSCALLS, Samples, SpinCode, TIDS,
     helpers::{Outside, Process},
     ledger::Ledger,
     visit::TARGETS_MOST,
@@ -50,6 +50,8 @@ globals! {
     TYPE_FILE TYPE_POINTER TYPE_REGISTERS
     // Waits of at least so many ns are handed over; 0 for none.
     WAIT_THRESHOLD_NS
+    // The agent's PID namespace: device and inode of its file; 0 if unknown.
+    PID_NAMESPACE_DEVICE PID_NAMESPACE_INODE
     // Bytes waiting in a ring above which its reader is woken at once.
     WAKE_BYTES
 }
@@ -81,6 +83,10 @@ pub(crate) static LEDGERS: Array<Ledger> = Array::with_max_entries(SLOTS, BPF_F_
 /// Slot to samples, beside its ledger: written from interrupts.
 #[map]
 pub(crate) static SAMPLES: Array<Samples> = Array::with_max_entries(SLOTS, 0);
+
+/// Process, as the agent's PID namespace numbers it, to where libraries that busy-wait lie in it. Filled by the agent.
+#[map]
+pub(crate) static SPIN_CODE: HashMap<u32, SpinCode> = HashMap::with_max_entries(SPINNERS, 0);
 
 /// Slots to give out. Filled by the agent.
 #[map]

@@ -37,7 +37,7 @@ pub use helped::Helped;
 pub use live::{Live, LiveProgress, WARM_REQUESTS};
 pub use quantiles::{Band, Quantiles};
 pub use rows::{Row, RowKind};
-pub use split::{CAUSES, Cause, Split, Sums};
+pub use split::{CAUSES, Cause, Overlay, Split, Sums};
 pub use summary::{Excess, Group, LeftOut, ProcessRow, SLOWEST, Slow, Summary};
 pub use tree::{OTHER_PHASES, OTHER_REQUESTS, OUTSIDE};
 

@@ -15,10 +15,14 @@ const SUSPENDED: usize = ACCOUNTS;
 /// Place of the time in the queue.
 const QUEUE: usize = ACCOUNTS + 1;
 /// Numbers beside the time: for each of [`KEPT`] while the phase's thread was on a CPU, then the same while it waited, then
-/// what was stolen.
-pub(super) const BESIDE: usize = 2 * KEPT.len() + 1;
-/// The place of the last one.
-const STOLEN: usize = BESIDE - 1;
+/// what was stolen, then what samples say of each of [`Overlay::ALL`].
+pub(super) const BESIDE: usize = SAMPLED + Overlay::ALL.len();
+/// The place of what was stolen.
+const STOLEN: usize = 2 * KEPT.len();
+/// The place of the first of what was sampled.
+const SAMPLED: usize = STOLEN + 1;
+/// What a sample stands for: there are 997 per second of CPU time.
+const SAMPLE_NS: u64 = 1_000_000_000 / 997;
 /// Accounts in which a thread may wait for another one of its process, in the order in which a helper's wait explains them.
 const FOR_OTHERS: [Account; 3] = [Account::Lock, Account::Other, Account::Poll];
 /// Names of [`Cause::Helper`], in the order of the accounts.
@@ -36,6 +40,30 @@ const HELPER_NAMES: [&str; ACCOUNTS] = [
     "helper.other",
 ];
 
+/// What a thread did on a CPU other than running its own code, by samples: an estimate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Overlay {
+    /// It busy-waited in a runtime library.
+    Spin,
+    /// The kernel handled its page faults, or interrupts.
+    Fault,
+    /// The kernel worked for it in system calls.
+    Syscall,
+}
+
+impl Overlay {
+    /// In the order of the numbers in a [`Split`].
+    pub const ALL: [Overlay; 3] = [Overlay::Spin, Overlay::Fault, Overlay::Syscall];
+
+    const fn samples(self, phase: &Phase) -> u64 {
+        match self {
+            Overlay::Spin => phase.counts.sample_spin,
+            Overlay::Fault => phase.counts.sample_fault,
+            Overlay::Syscall => phase.counts.sample_syscall,
+        }
+    }
+}
+
 /// What time was spent on. Exclusive, like the accounts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Cause {
@@ -49,6 +77,8 @@ pub enum Cause {
     Steal,
     /// Of an excess alone, an estimate: as much of it as coincides with a helper's being kept from running so.
     Helper(Account),
+    /// Of an excess alone, an estimate: as much time on a CPU as samples say.
+    Overlay(Overlay),
 }
 
 impl Cause {
@@ -59,7 +89,11 @@ impl Cause {
 
     /// Those that an excess may have.
     pub fn all() -> impl Iterator<Item = Cause> {
-        Self::of_time().chain([Cause::Steal]).chain(KEPT.into_iter().map(Cause::Helper))
+        let of_helpers = KEPT.into_iter().map(Cause::Helper);
+        Self::of_time()
+            .chain([Cause::Steal])
+            .chain(of_helpers)
+            .chain(Overlay::ALL.into_iter().map(Cause::Overlay))
     }
 
     /// Its place in a [`Split`], which has none for helpers.
@@ -68,7 +102,7 @@ impl Cause {
             Cause::Account(account) => Some(account as usize),
             Cause::Suspended => Some(SUSPENDED),
             Cause::Queue => Some(QUEUE),
-            Cause::Steal | Cause::Helper(_) => None,
+            Cause::Steal | Cause::Helper(_) | Cause::Overlay(_) => None,
         }
     }
 
@@ -80,6 +114,9 @@ impl Cause {
             Cause::Queue => "queue",
             Cause::Steal => "steal",
             Cause::Helper(account) => HELPER_NAMES[account as usize],
+            Cause::Overlay(Overlay::Spin) => "cpu.spin",
+            Cause::Overlay(Overlay::Fault) => "cpu.fault",
+            Cause::Overlay(Overlay::Syscall) => "cpu.syscall",
         }
     }
 }
@@ -101,6 +138,9 @@ impl Split {
             split.1[..KEPT.len()].copy_from_slice(&on_cpu);
             split.1[KEPT.len()..STOLEN].copy_from_slice(&waiting);
             split.1[STOLEN] = phase.counts.steal_ns;
+            for (ns, overlay) in split.1[SAMPLED..].iter_mut().zip(Overlay::ALL) {
+                *ns = overlay.samples(phase).saturating_mul(SAMPLE_NS);
+            }
         }
         split
     }
@@ -133,7 +173,8 @@ impl Split {
 
     /// What it has more than a typical one, by cause: the numbers add up to the difference of both. Time on a CPU is the
     /// hypervisor's as far as it stole more than usual. What is left of it (a thread that spins), and waits for other
-    /// threads, are the helpers' as far as they were kept from running more than usual.
+    /// threads, are the helpers' as far as they were kept from running more than usual. Of the CPU time that still is left goes
+    /// to what samples found more of than chance explains.
     pub(super) fn excess(&self, typical: &Split) -> impl Iterator<Item = (Cause, i64)> + use<> {
         // Both are at most 2^62: the first reading left out what is longer.
         let more = |mine: u64, usual: u64| (mine as i64).saturating_sub(usual as i64);
@@ -157,8 +198,27 @@ impl Split {
                 take(account, &mut left);
             }
         }
+        let overlays = self.sampled_excess(typical, &mut parts[Account::Cpu as usize]);
         let helpers = KEPT.into_iter().map(Cause::Helper).zip(helpers);
-        Cause::of_time().zip(parts).chain([(Cause::Steal, stolen)]).chain(helpers)
+        Cause::of_time().zip(parts).chain([(Cause::Steal, stolen)]).chain(helpers).chain(overlays)
+    }
+
+    /// Takes from an excess of CPU time what samples say it was, the largest first. Numbers of samples scatter by their square
+    /// roots: what is less than two of those above the usual is taken for chance.
+    fn sampled_excess(&self, typical: &Split, cpu: &mut i64) -> impl Iterator<Item = (Cause, i64)> + use<> {
+        let mut found = Overlay::ALL.map(|overlay| {
+            let index = SAMPLED + overlay as usize;
+            let samples = self.1[index] as f64 / SAMPLE_NS as f64;
+            let more = samples - typical.1[index] as f64 / SAMPLE_NS as f64;
+            let more_ns = if more > 2.0 * samples.sqrt() { more * SAMPLE_NS as f64 } else { 0.0 };
+            (Cause::Overlay(overlay), more_ns as i64)
+        });
+        found.sort_by_key(|&(_, more_ns)| std::cmp::Reverse(more_ns));
+        for (_, more_ns) in &mut found {
+            *more_ns = (*more_ns).min(*cpu).max(0);
+            *cpu -= *more_ns;
+        }
+        found.into_iter()
     }
 
     /// Takes from here what `wanted` asks for, as far as there is any, and returns it.
@@ -228,3 +288,6 @@ impl Sums {
         self.1.map(|ns| u64::try_from(ns / u128::from(count.max(1))).unwrap_or(u64::MAX))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -72,6 +72,8 @@ pub struct Slow {
     pub trace_id: [u8; 16],
     /// CLOCK_MONOTONIC, ns.
     pub start_ns: u64,
+    /// Minor faults of its thread.
+    pub fault_minor: u64,
     /// Queue and duration, ns.
     pub latency_ns: u64,
     /// More than the typical request, ns: the sum over `parts`, exactly.
@@ -290,6 +292,7 @@ fn slow_one(slow: &Candidate, tree: &Tree, typical: &Typical) -> Slow {
         request: slow.request,
         trace_id: slow.trace_id,
         start_ns: slow.start_ns,
+        fault_minor: slow.fault_minor,
         latency_ns: slow.latency_ns,
         excess_ns: slow.latency_ns as i64 - typical.latency_ns as i64,
         parts,

@@ -65,6 +65,7 @@ pub(super) struct Candidate {
     pub(super) request: u64,
     pub(super) trace_id: [u8; 16],
     pub(super) start_ns: u64,
+    pub(super) fault_minor: u64,
     /// Each place once.
     pub(super) own: HashMap<PlaceId, Split>,
 }
@@ -77,7 +78,9 @@ impl Candidate {
             own.entry(*place).or_default().add(split);
         }
         let (id, number) = (root.id, root.request);
-        Self { latency_ns, id, request: number, trace_id: root.trace.trace_id, start_ns: root.start_ns, own }
+        let fault_minor = root.counts.fault_minor;
+        let trace_id = root.trace.trace_id;
+        Self { latency_ns, id, request: number, trace_id, start_ns: root.start_ns, fault_minor, own }
     }
 
     fn rank(&self) -> (std::cmp::Reverse<u64>, u64, u64) {

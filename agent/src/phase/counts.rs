@@ -85,6 +85,8 @@ counts! {
     sample_fault: Bits32 = "sample.fault",
     /// Samples in system calls.
     sample_syscall: Bits32 = "sample.syscall",
+    /// Samples in code of a library that busy-waits for other threads: libgomp and its like.
+    sample_spin: Bits32 = "sample.spin",
     /// Switches that the hook missed.
     switch_missed: Bits32 = "switch.missed",
 }

@@ -74,13 +74,14 @@ impl Snapshot {
 
 /// What a record holds beside the ledger.
 fn beside(minor: u64, major: u64, samples: Samples) -> Counts {
-    let [user, fault, syscall, _] = samples.map(u64::from);
+    let [user, fault, syscall, spin] = samples.map(u64::from);
     Counts {
         fault_minor: minor,
         fault_major: major,
         sample_user: user,
         sample_fault: fault,
         sample_syscall: syscall,
+        sample_spin: spin,
         ..Counts::default()
     }
 }

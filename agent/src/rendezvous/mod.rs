@@ -27,7 +27,7 @@ use tokio::{
     sync::mpsc,
 };
 
-use crate::{child::RunAs, failure, loader::Loaded, mapped};
+use crate::child::RunAs;
 
 /// The marker's shared library, for programs that do not link it.
 static LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libguestscope.so"));
@@ -138,16 +138,14 @@ impl Drop for Rendezvous {
 }
 
 impl Peer {
-    /// Attaches the probe to what the peer has mapped, then lets it go on. What went wrong is said at once, and stands
-    /// in the hook's verdict.
-    pub async fn attach(mut self, loaded: &mut Loaded) {
-        let problems = mapped::attach_markers(self.pid, loaded)
-            .unwrap_or_else(|error| vec![format!("reading the maps of process {}: {error}", self.pid)]);
+    /// The number of its process, which the kernel vouches for.
+    pub fn pid(&self) -> u32 {
+        self.pid.cast_unsigned()
+    }
+
+    /// It goes on.
+    pub async fn let_go(mut self) {
         let _ = self.stream.write_all(b"\n").await;
-        for problem in problems {
-            failure::say(&format!("warning: {problem}\n"));
-            loaded.marker_failed(&problem);
-        }
     }
 }
 

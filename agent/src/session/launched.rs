@@ -5,7 +5,7 @@
 use std::{
     os::fd::OwnedFd,
     process::{Child, ExitStatus},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use anyhow::Context as _;
@@ -16,13 +16,17 @@ use nix::{
     },
     unistd::Pid,
 };
-use tokio::io::unix::AsyncFd;
+use tokio::{io::unix::AsyncFd, time::Interval};
 
-use super::{End, Event, Feed, Session, Subject, cost::Cost, facts::Identity, observe, start, start::Begun};
+use super::{
+    End, Event, Feed, Session, Subject, code::Code, cost::Cost, every, facts::Identity, observe, start,
+    start::Begun,
+};
 use crate::{
     child::{self, RunAs},
     cli::RunArguments,
     clock::ClockPair,
+    failure,
     loader::Loaded,
     platform::Guest,
     rendezvous::Rendezvous,
@@ -36,6 +40,19 @@ struct Launched {
     rendezvous: Rendezvous,
     ended: AsyncFd<OwnedFd>,
     signals: AsyncFd<SignalFd>,
+    /// What the processes that were met have mapped.
+    code: Code,
+    /// A program may load libraries at any time.
+    looks: Interval,
+}
+
+/// Between two looks at what is mapped.
+const LOOK: Duration = Duration::from_secs(1);
+
+fn tell(problems: &[String]) {
+    for problem in problems {
+        failure::say(&format!("warning: {problem}\n"));
+    }
 }
 
 /// Observes the command; the code that this process shall exit with.
@@ -90,7 +107,8 @@ fn launch(
     let signals = SignalFd::with_flags(&child::forwarded(), SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
     // SAFETY: as above.
     let signals = unsafe { AsyncFd::register(signals) }?;
-    Ok((session, Launched { child, rendezvous, ended, signals }))
+    let (code, looks) = (Code::default(), every(LOOK));
+    Ok((session, Launched { child, rendezvous, ended, signals, code, looks }))
 }
 
 impl Subject for Launched {
@@ -103,6 +121,7 @@ impl Subject for Launched {
                     forward(self.signals.get_ref(), &self.child);
                 }
                 Ok(_) = self.ended.readable() => return Event::Over,
+                _ = self.looks.tick() => return Event::Look,
             }
         }
     }
@@ -113,8 +132,12 @@ impl Subject for Launched {
 
     async fn handle(&mut self, event: Event, feed: &mut Feed) -> anyhow::Result<bool> {
         match event {
-            Event::Peer(peer) => peer.attach(&mut feed.loaded).await,
-            Event::Look => {}
+            Event::Peer(peer) => {
+                let problems = self.code.meet(peer.pid(), feed);
+                peer.let_go().await;
+                tell(&problems);
+            }
+            Event::Look => tell(&self.code.look_again(feed)),
             Event::Over => return Ok(false),
         }
         Ok(true)

@@ -5,6 +5,7 @@
 //! hold the pump. What is observed, and when that ends, is a [`Subject`]'s to say.
 
 mod attached;
+mod code;
 mod cost;
 mod ending;
 mod facts;

@@ -19,6 +19,7 @@ use guestscope::{
     child, clock,
     health::{Outcome, Verdict},
     loader::{self, LoadError, LoadOptions, Loaded},
+    mapped,
     phase::{
         ThreadId,
         pairing::{Output, Pairing},
@@ -260,7 +261,9 @@ impl Run {
         let status = loop {
             tokio::select! {
                 Some(peer) = self.rendezvous.next() => {
-                    peer.attach(&mut self.loaded).await;
+                    let looked = mapped::look(peer.pid().cast_signed(), &mut self.loaded);
+                    assert_eq!(looked.expect("its maps can be read"), [] as [String; 0]);
+                    peer.let_go().await;
                     let broken = |verdict: &&Verdict| verdict.outcome != Outcome::Ok;
                     assert_eq!(self.loaded.verdicts.iter().find(broken), None, "the marker can be attached");
                 }

@@ -1,16 +1,20 @@
 //! Family `cpu`: what a thread does while it is on a CPU, by samples.
 //!
 //! Hook: the software event cpu-clock of the observed program's threads. Yields counts by activity beside the thread's
-//! ledger, which edges carry. The saved syscall number tells page faults from system calls, so no stack is walked. It
-//! charges no time: shares of samples are an estimate of what lies inside account `cpu`.
+//! ledger, which edges carry. The saved syscall number tells page faults from system calls, and the address of the code
+//! the libraries that busy-wait (libgomp), so no stack is walked. It charges no time: shares of samples are an estimate of what lies inside account `cpu`.
 
 use aya_ebpf::{
-    EbpfContext as _, bindings::bpf_perf_event_data, macros::perf_event, programs::PerfEventContext,
+    EbpfContext as _,
+    bindings::{bpf_perf_event_data, bpf_pidns_info},
+    helpers::generated::bpf_get_ns_current_pid_tgid,
+    macros::perf_event,
+    programs::PerfEventContext,
 };
-use guestscope_ebpf::{ACTIVITIES, Activity, Samples};
+use guestscope_ebpf::{ACTIVITIES, Activity, SPIN_RANGES, Samples};
 
 use crate::{
-    maps::{OFFSET_REGS_SYSCALL, SAMPLES},
+    maps::{OFFSET_REGS_SYSCALL, PID_NAMESPACE_DEVICE, PID_NAMESPACE_INODE, SAMPLES, SPIN_CODE},
     task::Current,
 };
 
@@ -21,7 +25,10 @@ pub(crate) fn sample(ctx: PerfEventContext) -> u32 {
     // SAFETY: a ledger in a map value; its slot never changes while the thread lives.
     let slot = unsafe { (*ledger).slot };
     let Some(samples) = SAMPLES.get_ptr_mut(u32::from(slot)) else { return 0 };
-    let activity = if is_user(&ctx) { Activity::User } else { in_kernel(current) };
+    let activity = match user_code(&ctx) {
+        Some(address) => in_program(address),
+        None => in_kernel(current),
+    };
     // SAFETY: the samples are in a map value and the index inside them; the thread is interrupted by this very program, and
     // nobody else writes them.
     unsafe {
@@ -31,28 +38,57 @@ pub(crate) fn sample(ctx: PerfEventContext) -> u32 {
     0
 }
 
-/// Whether the interrupted code was the program's.
+/// Where the interrupted code was, if it was the program's.
 #[inline(always)]
-fn is_user(ctx: &PerfEventContext) -> bool {
+fn user_code(ctx: &PerfEventContext) -> Option<u64> {
     let data: *const bpf_perf_event_data = ctx.as_ptr().cast();
     // SAFETY: the context of a perf event program is this structure.
-    unsafe { user_mode(data) }
+    unsafe { user_address(data) }
 }
 
-/// The privilege level of the code segment. x86-64 is what is meant where the build names no machine.
+/// By the privilege level of the code segment. x86-64 is what is meant where the build names no machine.
 #[cfg(not(bpf_target_arch = "aarch64"))]
 #[inline(always)]
-unsafe fn user_mode(data: *const bpf_perf_event_data) -> bool {
+unsafe fn user_address(data: *const bpf_perf_event_data) -> Option<u64> {
     // SAFETY: the caller's.
-    unsafe { (*data).regs.cs & 3 != 0 }
+    unsafe { if (*data).regs.cs & 3 != 0 { Some((*data).regs.rip) } else { None } }
 }
 
-/// The exception level.
+/// By the exception level.
 #[cfg(bpf_target_arch = "aarch64")]
 #[inline(always)]
-unsafe fn user_mode(data: *const bpf_perf_event_data) -> bool {
+unsafe fn user_address(data: *const bpf_perf_event_data) -> Option<u64> {
     // SAFETY: the caller's.
-    unsafe { (*data).regs.pstate & 0xf == 0 }
+    unsafe { if (*data).regs.pstate & 0xf == 0 { Some((*data).regs.pc) } else { None } }
+}
+
+/// Code of a library that busy-waits, or of the program. The agent knows processes by their numbers in its own namespace.
+#[inline(always)]
+fn in_program(address: u64) -> Activity {
+    if PID_NAMESPACE_INODE.load() == 0 {
+        return Activity::User;
+    }
+    let mut numbers = bpf_pidns_info { pid: 0, tgid: 0 };
+    let device = u64::from(PID_NAMESPACE_DEVICE.load());
+    let inode = u64::from(PID_NAMESPACE_INODE.load());
+    // SAFETY: the numbers live across the call, and their size is said.
+    let failed = unsafe {
+        bpf_get_ns_current_pid_tgid(device, inode, &raw mut numbers, size_of::<bpf_pidns_info>() as u32)
+    };
+    if failed != 0 {
+        return Activity::User;
+    }
+    // SAFETY: the value is read at once; entries are written as a whole, and a torn one would cost one sample.
+    if let Some(code) = unsafe { SPIN_CODE.get(numbers.tgid) } {
+        let mut range = 0;
+        while range < SPIN_RANGES {
+            if address >= code[range][0] && address < code[range][1] {
+                return Activity::Spin;
+            }
+            range += 1;
+        }
+    }
+    Activity::User
 }
 
 /// The entry code of exceptions overwrites the number that the entry code of system calls saved.

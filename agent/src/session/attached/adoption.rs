@@ -1,17 +1,14 @@
 //! Who of the target is tracked: adopts its threads, puts probes into what they have mapped, samples them, and looks again
 //! every second for what has changed.
 
-use std::{
-    collections::{HashMap, HashSet},
-    fs,
-};
+use std::{collections::HashSet, fs};
 
 use anyhow::Context as _;
 use guestscope_ebpf::visit::Found;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-use super::Feed;
-use crate::{attach::Target, failure, mapped};
+use super::{super::code::Code, Feed};
+use crate::{attach::Target, failure};
 
 /// Walks in a row. One finds all threads that are there; another one is needed where threads are being made at the moment,
 /// which takes microseconds of each.
@@ -37,8 +34,7 @@ pub(super) struct Adoption {
     /// Processes that had to be adopted, and so are sampled thread by thread.
     adopted: HashSet<u32>,
     sampled: usize,
-    /// How much code a process had mapped when it was last looked at.
-    code: HashMap<u32, (u64, u64)>,
+    code: Code,
     /// Problems that were told.
     told: HashSet<String>,
     /// Processes that pairing knew at the last walk, by their numbers in the initial namespace.
@@ -76,7 +72,7 @@ impl Adoption {
             threads: 0,
             adopted: HashSet::new(),
             sampled: 0,
-            code: HashMap::new(),
+            code: Code::default(),
             told: HashSet::new(),
             known: HashSet::new(),
             settling: SETTLING,
@@ -125,7 +121,7 @@ impl Adoption {
         }
         let mut processes: Vec<u32> = self.processes.iter().copied().collect();
         processes.sort_unstable();
-        self.code.retain(|pid, _| self.processes.contains(pid));
+        self.code.keep(feed, |pid| self.processes.contains(&pid));
         for pid in processes {
             self.probe(pid, feed);
         }
@@ -195,21 +191,9 @@ impl Adoption {
 
     /// Puts the probe into what a process has mapped, if it has mapped code since the last look.
     fn probe(&mut self, pid: u32, feed: &mut Feed) {
-        let Some(code) = mapped::mapped_code(pid) else { return };
-        if self.code.insert(pid, code) == Some(code) {
-            return;
-        }
-        let problems = match mapped::attach_markers(pid.cast_signed(), &mut feed.loaded) {
-            Ok(problems) => problems,
-            Err(procfs::ProcError::NotFound(_)) => return,
-            Err(error) => vec![format!("reading the maps of process {pid}: {error}")],
-        };
-        for problem in problems {
-            feed.loaded.marker_failed(&problem);
+        for problem in self.code.look(pid, feed) {
             self.tell(problem);
         }
-        // Attaching takes its time, and the rings go on filling.
-        feed.take_in();
     }
 
     fn tell(&mut self, problem: String) {

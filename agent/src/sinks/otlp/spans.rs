@@ -88,6 +88,7 @@ pub(super) const COUNT_KEYS: [&str; COUNT_NAMES.len()] = [
     "guestscope.count.sample.user",
     "guestscope.count.sample.fault",
     "guestscope.count.sample.syscall",
+    "guestscope.count.sample.spin",
     "guestscope.count.switch.missed",
 ];
 

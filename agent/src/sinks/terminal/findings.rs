@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use guestscope_ebpf::Account;
 
-use crate::analyze::{Cause, ENOUGH_REQUESTS, Group, Headline, OUTSIDE};
+use crate::analyze::{Cause, ENOUGH_REQUESTS, Group, Headline, OUTSIDE, Overlay};
 
 use super::{
     accounts::means,
@@ -146,5 +146,8 @@ pub(super) const fn verb(cause: Cause, count: usize) -> &'static str {
         Cause::Helper(Account::BlockIo) => "waited for a helper thread that waited for a block device",
         Cause::Helper(Account::Fault) => "waited for a helper thread that slept in page faults",
         Cause::Helper(_) => "waited for a helper thread",
+        Cause::Overlay(Overlay::Spin) => "busy-waited in a runtime library",
+        Cause::Overlay(Overlay::Fault) => "needed CPU time for page faults",
+        Cause::Overlay(Overlay::Syscall) => "needed CPU time in system calls",
     }
 }

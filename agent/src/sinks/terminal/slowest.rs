@@ -5,15 +5,16 @@
 use guestscope_ebpf::Account;
 
 use crate::{
-    analyze::{Cause, Group, Slow},
+    analyze::{Cause, Group, Overlay, Slow},
     phase::Blame,
 };
 
 use super::{
     findings::{path_name, verb},
     page::{Emphasis, Page, Piece, words},
+    summary::count_of,
     text::{left, right, width},
-    units::{counted, difference, duration, hex, percent, thousands},
+    units::{counted, difference, duration, hex, mean as mean_count, percent, thousands},
 };
 
 /// Requests that are shown; JSON has all that were kept.
@@ -45,6 +46,9 @@ pub(super) fn slowest(page: &mut Page, group: &Group) {
             page.wrapped(&[], 6, parts);
         } else {
             page.wrapped(&[line], indent, parts);
+        }
+        if let Some(text) = faults(slow, group) {
+            page.wrapped(&[], 6, words(&text, Emphasis::Faint));
         }
         if let Some(text) = longest_wait(slow) {
             page.wrapped(&[], 6, words(&page.fit(&text, 200), Emphasis::Faint));
@@ -93,6 +97,15 @@ fn parts(page: &Page, slow: &Slow) -> Vec<Piece> {
         words.push(Piece::from(format!("rest {}", difference(rest as i64))));
     }
     words
+}
+
+/// How many page faults there were, where they are the largest part of the excess: those are counted, not sampled.
+fn faults(slow: &Slow, group: &Group) -> Option<String> {
+    let largest = slow.parts.iter().max_by_key(|part| part.excess_ns)?;
+    (largest.cause == Cause::Overlay(Overlay::Fault)).then(|| {
+        let mean = mean_count(count_of(group, "fault.minor"), group.latency.count);
+        format!("minor faults: {}; {mean} in the mean", thousands(slow.fault_minor))
+    })
 }
 
 /// The longest wait and who had the CPU last, where it is a tenth of the excess or more.

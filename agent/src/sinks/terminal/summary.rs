@@ -92,6 +92,7 @@ fn inside_cpu(page: &mut Page, group: &Group) {
     const ENOUGH_SAMPLES: u128 = 50;
     let parts = [
         ("own code", "sample.user"),
+        ("busy-waiting in a runtime library", "sample.spin"),
         ("page faults and irqs", "sample.fault"),
         ("system calls", "sample.syscall"),
     ];
@@ -100,7 +101,10 @@ fn inside_cpu(page: &mut Page, group: &Group) {
     if all < ENOUGH_SAMPLES {
         return;
     }
-    let texts = parts.map(|(words, count)| format!("{words} {}", percent(count as f64 / all as f64)));
+    // Most programs have no such library.
+    let parts = parts.into_iter().filter(|&(_, count)| count > 0);
+    let texts: Vec<_> =
+        parts.map(|(words, count)| format!("{words} {}", percent(count as f64 / all as f64))).collect();
     let words = format!("{} (of {} samples)", texts.join(", "), thousands(all as u64));
     page.wrapped(&[Piece::new("inside cpu", Emphasis::Faint)], INDENT, words_of(&words, Emphasis::None));
 }
@@ -148,7 +152,7 @@ fn traffic(group: &Group) -> Vec<String> {
 }
 
 /// The sum over all requests of the count of this name.
-fn count_of(group: &Group, name: &str) -> u128 {
+pub(super) fn count_of(group: &Group, name: &str) -> u128 {
     COUNT_NAMES.iter().position(|known| *known == name).map_or(0, |index| group.counts[index])
 }
 

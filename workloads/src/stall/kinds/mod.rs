@@ -12,6 +12,7 @@ mod sleep;
 mod slow_peer;
 mod spin;
 mod spin_neighbour;
+mod spin_openmp;
 mod syscalls;
 mod touch;
 
@@ -30,5 +31,6 @@ pub const KINDS: &[&Kind] = &[
     &touch::KIND,
     &syscalls::KIND,
     &spin::KIND,
+    &spin_openmp::KIND,
     &helper_late::KIND,
 ];

@@ -3,8 +3,7 @@
 //!
 //! The partner sleeps; `ns` goes from before it was told until it comes, by `CLOCK_MONOTONIC` in both threads: at least
 //! SIZE. Where the request shares its CPU, part of that is `runq`, and `cpu_ns` says how much was not. This is a loop made
-//! by hand over one variable. The loop inside libgomp, which an observer knows by the library that the code lies in, needs
-//! a program with libgomp: that is the build with libtorch, and not this.
+//! by hand over one variable; `spin-openmp` waits in libgomp.
 
 use std::{
     hint::spin_loop,

@@ -1,0 +1,57 @@
+//! An excess is divided among its causes without remainder, and only what is more than chance gets a name of its own.
+
+use proptest::prelude::*;
+use rstest::rstest;
+
+use super::*;
+
+const CPU: usize = Account::Cpu as usize;
+const MS: u64 = 1_000_000;
+
+fn split(cpu_ns: u64, stolen_ns: u64, samples: [u64; 3]) -> Split {
+    let mut split = Split::default();
+    split.0[CPU] = cpu_ns;
+    split.1[STOLEN] = stolen_ns;
+    for (ns, samples) in split.1[SAMPLED..].iter_mut().zip(samples) {
+        *ns = samples * SAMPLE_NS;
+    }
+    split
+}
+
+fn excess_ms(slow: &Split, typical: &Split) -> Vec<(&'static str, i64)> {
+    let parts = slow.excess(typical).filter(|part| part.1 != 0);
+    parts.map(|(cause, ns)| (cause.name(), (ns as f64 / MS as f64).round() as i64)).collect()
+}
+
+#[rstest]
+#[case::own_code(split(30 * MS, 0, [0, 0, 0]), &[("cpu", 20)])]
+#[case::busy_waiting(split(30 * MS, 0, [20, 1, 0]), &[("cpu.spin", 20)])]
+#[case::faults_and_the_calls_around_them(split(30 * MS, 0, [0, 14, 6]), &[("cpu", 1), ("cpu.fault", 13), ("cpu.syscall", 6)])]
+// Three samples may be chance.
+#[case::too_few_samples(split(14 * MS, 0, [3, 0, 0]), &[("cpu", 4)])]
+// What the hypervisor took was nobody's doing; samples cannot claim more than what is left.
+#[case::after_what_was_stolen(split(30 * MS, 15 * MS, [0, 20, 0]), &[("steal", 15), ("cpu.fault", 5)])]
+fn what_samples_found_more_of_has_a_name(#[case] slow: Split, #[case] expected: &[(&str, i64)]) {
+    let typical = split(10 * MS, 0, [0, 1, 0]);
+    assert_eq!(excess_ms(&slow, &typical), expected);
+}
+
+#[test]
+fn what_is_always_sampled_explains_no_excess() {
+    let typical = split(40 * MS, 0, [20, 0, 0]);
+    assert_eq!(excess_ms(&split(60 * MS, 0, [22, 0, 0]), &typical), [("cpu", 20)]);
+}
+
+fn any_split() -> impl Strategy<Value = Split> {
+    let ns = 0..1_u64 << 40;
+    (proptest::array::uniform13(ns.clone()), proptest::collection::vec(ns, BESIDE))
+        .prop_map(|(time, beside)| Split(time, std::array::from_fn(|index| beside[index])))
+}
+
+proptest! {
+    #[test]
+    fn parts_add_up_to_the_difference(slow in any_split(), typical in any_split()) {
+        let parts: i128 = slow.excess(&typical).map(|(_, ns)| i128::from(ns)).sum();
+        prop_assert_eq!(parts, slow.total_ns() as i128 - typical.total_ns() as i128);
+    }
+}

@@ -1,0 +1,59 @@
+//! Where in a process code lies that busy-waits, told to the sampler.
+//!
+//! Without it such samples count as the program's own code; nothing else depends on it.
+
+use std::os::unix::fs::MetadataExt as _;
+
+use aya::{
+    EbpfLoader,
+    maps::{HashMap, MapData},
+};
+use guestscope_ebpf::SpinCode;
+
+use super::Loaded;
+
+/// The agent's PID namespace, by which it and the programs mean the same process by a number.
+pub(super) struct PidNamespace {
+    device: u32,
+    inode: u32,
+}
+
+impl PidNamespace {
+    /// Zeros where it cannot be known: then no process is.
+    pub(super) fn own() -> Self {
+        let known = std::fs::metadata("/proc/self/ns/pid").ok().and_then(|file| {
+            Some(Self { device: file.dev().try_into().ok()?, inode: file.ino().try_into().ok()? })
+        });
+        known.unwrap_or(Self { device: 0, inode: 0 })
+    }
+
+    pub(super) fn tell<'a>(&'a self, loader: &mut EbpfLoader<'a>) {
+        loader.override_global("PID_NAMESPACE_DEVICE", &self.device, true);
+        loader.override_global("PID_NAMESPACE_INODE", &self.inode, true);
+    }
+}
+
+impl Loaded {
+    /// From now on samples in this code of a process are spinning.
+    pub fn set_spin_code(&mut self, pid: u32, code: &SpinCode) {
+        if *code == SpinCode::default() {
+            return self.forget_spin_code(pid);
+        }
+        if let Some(mut map) = self.spin_code() {
+            // A full table leaves the samples of one process more where they were: own code.
+            let _ = map.insert(pid, code, 0);
+        }
+    }
+
+    /// The process is gone.
+    pub fn forget_spin_code(&mut self, pid: u32) {
+        if let Some(mut map) = self.spin_code() {
+            // Most processes have none.
+            let _ = map.remove(&pid);
+        }
+    }
+
+    fn spin_code(&mut self) -> Option<HashMap<&mut MapData, u32, SpinCode>> {
+        HashMap::try_from(self.ebpf.map_mut("SPIN_CODE")?).ok()
+    }
+}

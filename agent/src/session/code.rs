@@ -1,0 +1,52 @@
+//! Which code observed processes have mapped: when that changes, there may be markers and busy-waiting libraries to be known.
+
+use std::collections::HashMap;
+
+use super::Feed;
+use crate::mapped;
+
+/// Processes, and how much code each had mapped when it was last looked at.
+#[derive(Default)]
+pub(super) struct Code(HashMap<u32, (u64, u64)>);
+
+impl Code {
+    /// Looks at what a process has mapped, if that has changed since the last look. What went wrong.
+    pub(super) fn look(&mut self, pid: u32, feed: &mut Feed) -> Vec<String> {
+        let Some(code) = mapped::mapped_code(pid) else { return Vec::new() };
+        if self.0.insert(pid, code) == Some(code) {
+            return Vec::new();
+        }
+        let problems = match mapped::look(pid.cast_signed(), &mut feed.loaded) {
+            Ok(problems) => problems,
+            Err(procfs::ProcError::NotFound(_)) => Vec::new(),
+            Err(error) => vec![format!("reading the maps of process {pid}: {error}")],
+        };
+        for problem in &problems {
+            feed.loaded.marker_failed(problem);
+        }
+        // Attaching takes its time, and the rings go on filling.
+        feed.take_in();
+        problems
+    }
+
+    /// Looks at a process that has begun a program, perhaps the one that it had before. What went wrong.
+    pub(super) fn meet(&mut self, pid: u32, feed: &mut Feed) -> Vec<String> {
+        self.0.remove(&pid);
+        self.look(pid, feed)
+    }
+
+    /// Looks at all again. What went wrong.
+    pub(super) fn look_again(&mut self, feed: &mut Feed) -> Vec<String> {
+        self.keep(feed, |pid| mapped::mapped_code(pid).is_some());
+        let mut known: Vec<u32> = self.0.keys().copied().collect();
+        known.sort_unstable();
+        known.into_iter().flat_map(|pid| self.look(pid, feed)).collect()
+    }
+
+    /// Forgets all others: their numbers may be used again.
+    pub(super) fn keep(&mut self, feed: &mut Feed, is_there: impl Fn(u32) -> bool) {
+        for (gone, _) in self.0.extract_if(|pid, _| !is_there(*pid)) {
+            feed.loaded.forget_spin_code(gone);
+        }
+    }
+}
