@@ -158,6 +158,10 @@ fn work(answers: &Answers) -> anyhow::Result<()> {
         fs::create_dir_all(place)?;
         mount(Some(disk), place, Some("ext4"), MsFlags::empty(), None::<&str>)
             .with_context(|| format!("ext4 of {} on {}", disk.display(), place.display()))?;
+        // Where programs look for a folder that is on a disk.
+        let on_disk = place.join("var-tmp");
+        fs::create_dir_all(&on_disk)?;
+        std::os::unix::fs::symlink(on_disk, "/var/tmp").context("/var/tmp")?;
     }
     if job.hide_btf {
         let nothing = Some("tmpfs");

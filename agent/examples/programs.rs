@@ -1,7 +1,7 @@
 //! What this kernel's verifier makes of each program of the object: one line of JSON per program, for `cargo xtask vm`.
 //!
-//! Loads everything as the agent does. Where that is refused, loads the programs one by one and goes on after a refusal,
-//! so that one run tells all of them. It attaches nothing that stays and observes nothing.
+//! Loads everything as the agent does. Where that is refused, in all or in part, loads what was refused one by one and goes
+//! on after a refusal, so that one run tells all of them. It attaches nothing that stays and observes nothing.
 #![expect(clippy::print_stdout, reason = "its output is its purpose")]
 
 use std::collections::BTreeMap;
@@ -19,16 +19,25 @@ const LOG_LINES: usize = 30;
 fn main() {
     match loader::load(LoadOptions::default()) {
         Ok(loaded) => {
-            for (name, program) in loaded.programs() {
+            let (whole, left): (Vec<_>, Vec<_>) =
+                loaded.programs().partition(|(_, program)| program.info().is_ok());
+            for (name, program) in whole {
                 println!("{}", told(name, program));
+            }
+            if !left.is_empty() {
+                say_one_by_one(|name| left.iter().any(|(left, _)| *left == name));
             }
         }
         Err(error) => {
             println!("{}", json!({ "refused": error.to_string() }));
-            if let Err(error) = one_by_one() {
-                println!("{}", json!({ "object": format!("{error:#}") }));
-            }
+            say_one_by_one(|_| true);
         }
+    }
+}
+
+fn say_one_by_one(wanted: impl Fn(&str) -> bool) {
+    if let Err(error) = one_by_one(wanted) {
+        println!("{}", json!({ "object": format!("{error:#}") }));
     }
 }
 
@@ -50,12 +59,12 @@ fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     texts.collect::<Vec<_>>().join(": ")
 }
 
-/// The loader's work, with a verdict for each program.
-fn one_by_one() -> anyhow::Result<()> {
+/// The loader's work, with a verdict for each program that is asked for.
+fn one_by_one(wanted: impl Fn(&str) -> bool) -> anyhow::Result<()> {
     let mut prepared = loader::prepare(LoadOptions::default())?;
     let hooks: BTreeMap<&str, &Hook> =
         FAMILIES.iter().copied().flatten().map(|hook| (hook.program, hook)).collect();
-    for (program, hook) in hooks {
+    for (program, hook) in hooks.into_iter().filter(|(program, _)| wanted(program)) {
         println!("{}", verdict(&mut prepared, program, hook));
     }
     Ok(())

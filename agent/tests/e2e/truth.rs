@@ -36,7 +36,7 @@ const SHARE: f64 = 0.1;
 /// The cause where somebody else's thread is late.
 const HELPER_RUNQ: Cause = Cause::Helper(Account::Runq);
 /// How often a row may be disturbed.
-const ATTEMPTS: u32 = 8;
+pub(crate) const ATTEMPTS: u32 = 8;
 
 /// What the injector measured of one fault.
 struct Injection {
@@ -49,7 +49,7 @@ struct Injection {
 
 /// Which of the injector's clocks a fault is to be compared with.
 #[derive(Clone, Copy, Debug)]
-enum Truth {
+pub(crate) enum Truth {
     /// Its own.
     Injected,
     /// CPU time of the request meanwhile.
@@ -86,7 +86,7 @@ impl Truth {
 }
 
 /// A row of the table that is printed when the tests are over.
-struct Row {
+pub(crate) struct Row {
     what: String,
     cause: Cause,
     named: usize,
@@ -108,14 +108,25 @@ fn error((truth, seen): (u64, u64)) -> f64 {
 }
 
 impl Row {
-    fn holds(&self) -> bool {
-        // One hit may have met something else of the same size.
-        let named = self.named + 1 >= self.hits && self.headline == self.cause.name();
-        let sized = error(self.median).abs() <= SHARE;
-        self.hits == HITS && named && sized
+    pub(crate) fn of(run: &Run, kind: &str, what: String, (cause, truth): (Cause, Truth)) -> Self {
+        let (pairs, named) = run.compare(kind, cause, truth);
+        let worst = pairs.last().map_or(0.0, |pair| error(*pair));
+        let (hits, median) = (pairs.len(), pairs[pairs.len() / 2]);
+        let (headline, busy) = (run.headline(), run.is_busy());
+        Row { what, cause, named, hits, median, worst, headline, busy }
     }
 
-    fn text(&self) -> String {
+    pub(crate) fn holds(&self) -> bool {
+        // One hit may have met something else of the same size.
+        let named = self.named + 1 >= self.hits && self.headline == self.cause.name();
+        self.hits == HITS && named && self.is_sized()
+    }
+
+    pub(crate) fn is_sized(&self) -> bool {
+        error(self.median).abs() <= SHARE
+    }
+
+    pub(crate) fn text(&self) -> String {
         let Row { what, cause, named, hits, median, worst, headline, busy } = self;
         let ms = |ns: u64| ns as f64 / 1e6;
         format!(
@@ -144,7 +155,7 @@ extern "C" fn print_table() {
     rows.iter().for_each(|row| drop(writeln!(out, "{row}")));
 }
 
-fn keep(row: String) {
+pub(crate) fn keep(row: String) {
     static PRINTER: Once = Once::new();
     PRINTER.call_once(|| {
         // SAFETY: the function takes nothing, returns nothing and does not unwind.
@@ -154,7 +165,7 @@ fn keep(row: String) {
 }
 
 /// What a run under the agent left: the requests with their causes, the log, the summary.
-struct Run {
+pub(crate) struct Run {
     requests: Vec<(Phase, Option<String>)>,
     log: Vec<(String, Injection)>,
     waits: Vec<Wait>,
@@ -163,7 +174,10 @@ struct Run {
 
 impl Run {
     fn of(test: &str, workloads: &OsString, words: &[&str]) -> Option<Self> {
-        let ground = Ground::new(test)?;
+        Some(Self::on(&Ground::new(test)?, workloads, words))
+    }
+
+    pub(crate) fn on(ground: &Ground, workloads: &OsString, words: &[&str]) -> Self {
         let log = ground.path("truth.jsonl");
         let common = ["--requests", REQUESTS, "--every", EVERY, "--warmup", "2", "--work", "5ms", "--json"];
         let start = ground.run().program(workloads).words(&["stall"]).words(words).words(&common);
@@ -173,8 +187,8 @@ impl Run {
         let rows = folder.phases().expect("phases can be read").map(|row| row.expect("and are whole"));
         let requests = rows.filter(|row| row.phase.kind == PhaseKind::Request && !row.warmup);
         let requests = requests.map(|row| (row.phase, row.cause.map(|cause| cause.to_string())));
-        let waits = folder.waits().expect("waits can be read").map(|wait| wait.expect("and are whole"));
-        let waits = waits.collect();
+        let waits = folder.waits().expect("waits can be read");
+        let waits = waits.map(|wait| wait.expect("and are whole")).collect();
         let log = std::fs::read_to_string(log).expect("the log was written");
         let log = log.lines().map(|line| {
             let line: Value = serde_json::from_str(line).expect("a line is JSON");
@@ -184,7 +198,7 @@ impl Run {
             let [wall_ns, cpu_ns] = ["wall_ns", "cpu_ns"].map(number);
             (kind, Injection { request, ns, count, wall_ns, cpu_ns })
         });
-        Some(Self { requests: requests.collect(), log: log.collect(), waits, summary: done.summary() })
+        Self { requests: requests.collect(), log: log.collect(), waits, summary: done.summary() }
     }
 
     fn injections(&self, kind: &str) -> impl Iterator<Item = &Injection> {
@@ -237,7 +251,7 @@ impl Run {
     }
 }
 
-fn workloads(test: &str) -> Option<OsString> {
+pub(crate) fn workloads(test: &str) -> Option<OsString> {
     let found = variable("GUESTSCOPE_WORKLOADS_BIN");
     if found.is_none() {
         skipped(test, "GUESTSCOPE_WORKLOADS_BIN is not set");
@@ -266,17 +280,8 @@ fn a_fault_is_named_first_with_its_size(#[case] words: &[&str], #[case] cause: C
         let seed = attempt.to_string();
         let words: Vec<&str> = words.iter().copied().chain(["--seed", &seed]).collect();
         let Some(run) = Run::of(test, &workloads, &words) else { return };
-        let (pairs, named) = run.compare(words[0], cause, truth);
-        let row = Row {
-            what: words[..words.len() - 2].join(" "),
-            cause,
-            named,
-            hits: pairs.len(),
-            median: pairs[pairs.len() / 2],
-            worst: pairs.last().map_or(0.0, |pair| error(*pair)),
-            headline: run.headline(),
-            busy: run.is_busy(),
-        };
+        let what = words[..words.len() - 2].join(" ");
+        let row = Row::of(&run, words[0], what, (cause, truth));
         let holds = row.holds();
         keep(row.text());
         if holds {
@@ -370,19 +375,14 @@ fn of_two_faults_the_larger_comes_first() {
         let seed = attempt.to_string();
         let words = ["lock", "--size", "24ms", "--and", "sleep:12ms", "--seed", &seed];
         let Some(run) = Run::of(test, &workloads, &words) else { return };
-        let (locks, named) = run.compare("lock", Cause::Account(Account::Lock), Truth::Injected);
-        let (sleeps, _) = run.compare("sleep", Cause::Account(Account::Sleep), Truth::Injected);
-        let busy = run.is_busy();
-        is_busy &= busy;
+        let [lock, sleep] = [Account::Lock, Account::Sleep].map(Cause::Account);
+        let (_, named) = run.compare("lock", lock, Truth::Injected);
+        is_busy &= run.is_busy();
         let mut holds = run.headline() == "lock" && named + 1 >= HITS;
-        for (cause, pairs) in
-            [(Cause::Account(Account::Lock), locks), (Cause::Account(Account::Sleep), sleeps)]
-        {
-            let (what, headline) = ("lock 24ms and sleep 12ms".to_owned(), run.headline());
-            let (median, worst) = (pairs[pairs.len() / 2], pairs.last().map_or(0.0, |pair| error(*pair)));
-            let row = Row { what, cause, named, hits: pairs.len(), median, worst, headline, busy };
+        for (kind, cause) in [("lock", lock), ("sleep", sleep)] {
+            let row = Row::of(&run, kind, "lock 24ms and sleep 12ms".to_owned(), (cause, Truth::Injected));
             keep(row.text());
-            holds &= error(median).abs() <= SHARE;
+            holds &= row.is_sized();
         }
         // In the slowest request both stand, in the order of their sizes.
         let parts = &run.summary["groups"][0]["slowest"][0]["parts"];

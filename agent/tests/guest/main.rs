@@ -1,0 +1,22 @@
+//! What only a whole machine of its own can bear, and injected faults on the kernel that it runs: CPUs that go away and
+//! come back, clocks that are set, a machine that is stopped. Run by `cargo xtask vm`; feature `guest-tests`.
+//!
+//! The programs under observation are the stalls, whose log is the truth. What is compared, and how, is the truth suite's
+//! of the end-to-end tests, which is part of this one.
+#![cfg(target_os = "linux")]
+
+mod clocks;
+mod disposable;
+mod hotplug;
+
+#[path = "../e2e/folder.rs"]
+#[expect(dead_code, reason = "the end-to-end tests use more of it")]
+mod folder;
+#[path = "../e2e/ground.rs"]
+#[expect(dead_code, reason = "the end-to-end tests use more of it")]
+mod ground;
+#[path = "../e2e/running.rs"]
+#[expect(dead_code, reason = "the end-to-end tests use more of it")]
+mod running;
+#[path = "../e2e/truth.rs"]
+mod truth;
