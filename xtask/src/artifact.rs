@@ -1,7 +1,8 @@
-//! The two programs that demonstrations and tests run: the static agent and the workloads with libtorch.
+//! The programs that demonstrations and tests run: the static agent, the workloads with libtorch, and those of them that
+//! need none; and the tests of the host themselves.
 //!
-//! Yields their paths. Both are release builds with one fixed choice of packages and features, so that cargo builds
-//! each crate once for all verbs. It does not run them.
+//! Yields paths and commands. Each has one fixed choice of packages and features, so that cargo builds each crate once
+//! for all verbs. It does not run them.
 
 use std::{path::PathBuf, process::Command};
 
@@ -43,6 +44,28 @@ pub(crate) fn workloads_cargo(xtask: &Xtask, verb: &str, libtorch: Option<&Libto
     if let Some(libtorch) = libtorch {
         libtorch.apply(&mut command).args(["--features", "torch"]);
     }
+    command
+}
+
+/// Builds the workloads that need no libtorch, the stalls above all, for machines that have no library at all.
+pub(crate) fn static_workloads(xtask: &Xtask, toolchain: &Toolchain) -> Result<PathBuf> {
+    let target = &toolchain.agent_target;
+    let mut build = xtask.workspace.cargo();
+    build.args(["build", "--release", "--locked", "--package", WORKLOADS, "--target", target]);
+    toolchain.link_statically(&mut build);
+    cargo(xtask, &format!("{WORKLOADS} for {target}"), "build-static-workloads", &mut build)?;
+    Ok(xtask.workspace.target.join(target).join("release").join(WORKLOADS))
+}
+
+/// `cargo VERB` on every package but the workloads, for whatever is built with debug assertions; `features` is
+/// the same in every call of a verb.
+pub(crate) fn host_cargo(xtask: &Xtask, toolchain: &Toolchain, verb: &str, features: &[String]) -> Command {
+    let mut command = xtask.workspace.cargo();
+    command.args([verb, "--locked", "--workspace", "--exclude", WORKLOADS]);
+    if !features.is_empty() {
+        command.args(["--features", &features.join(",")]);
+    }
+    toolchain.apply(&mut command);
     command
 }
 

@@ -68,9 +68,12 @@ enum Verb {
         /// Rows of xtask/kernels.toml; all of them if none is named
         #[arg(value_name = "KERNEL")]
         names: Vec<String>,
-        /// Leave the kernel tests out
+        /// Only whether every hook and program loads: no tests
         #[arg(long)]
         short: bool,
+        /// Only tests whose names contain this
+        #[arg(long, value_name = "TEST", conflicts_with = "short")]
+        filter: Option<String>,
         /// Keep the logs of what is as it should be, too
         #[arg(long)]
         keep_logs: bool,
@@ -110,8 +113,8 @@ fn run(verb: &Verb) -> Result<bool> {
         Verb::Test => test::verb(&mut xtask),
         Verb::Check => check::verb(&xtask),
         Verb::Bench { rounds } => bench::verb(&mut xtask, usize::from(rounds)),
-        Verb::Vm { names, short, keep_logs } => {
-            vm::verb(&mut xtask, &vm::Options { names, short, keep_logs })
+        Verb::Vm { names, short, filter, keep_logs } => {
+            vm::verb(&mut xtask, &vm::Options { names, short, filter, keep_logs, limit: None })
         }
         Verb::Jaeger { keep } => jaeger::verb(&mut xtask, keep).map(|()| true),
     }

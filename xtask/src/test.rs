@@ -22,15 +22,14 @@ use self::{
     report::{Report, Stage},
 };
 use crate::{
-    Xtask, apt,
-    artifact::{self, WORKLOADS},
-    check,
+    Xtask, apt, artifact, check,
     command::{self, Run},
     jaeger::{Jaeger, Life},
     kernel,
     libtorch::Libtorch,
     python::Python,
     toolchain::Toolchain,
+    vm::Guests,
     workspace::{E2E_TESTS, KERNEL_TESTS},
 };
 
@@ -52,6 +51,8 @@ struct Ground {
     libtorch: Option<Libtorch>,
     python: Option<Python>,
     jaeger: Option<Jaeger>,
+    /// Or why there are none.
+    guests: Result<Guests, String>,
     /// `package/feature`, for all packages of the host but the workloads.
     features: Vec<String>,
     programs: Option<Programs>,
@@ -74,6 +75,7 @@ pub(crate) fn verb(xtask: &mut Xtask) -> Result<bool> {
     if programs.is_some() {
         ground.programs = programs;
         test_stages(xtask, &ground, &mut report.stages)?;
+        report.stages.push(guest_stage(xtask, ground));
     }
     report.shortfalls = xtask.progress.shortfalls();
     write!(io::stdout(), "{}", report.render())?;
@@ -89,8 +91,9 @@ fn set_up(xtask: &Xtask) -> Result<Ground> {
     kernel::ensure(xtask);
     let jaeger = Jaeger::start(xtask, Life::WithTheVerb);
     let jaeger = or_shortfall(xtask, "no Jaeger", jaeger);
+    let guests = Guests::supported(xtask).map_err(|error| error.to_string());
     let features = if geteuid().is_root() { xtask.workspace.test_features() } else { Vec::new() };
-    Ok(Ground { toolchain, libtorch, python, jaeger, features, programs: None })
+    Ok(Ground { toolchain, libtorch, python, jaeger, guests, features, programs: None })
 }
 
 fn or_shortfall<T>(xtask: &Xtask, without: &str, result: Result<T>) -> Option<T> {
@@ -190,14 +193,30 @@ fn test_stages(xtask: &Xtask, ground: &Ground, stages: &mut Vec<Stage>) -> Resul
     Ok(())
 }
 
+/// Every supported row of the kernel matrix in its short form, last: a guest takes a whole core.
+fn guest_stage(xtask: &Xtask, ground: Ground) -> Stage {
+    let started = Instant::now();
+    let log = xtask.workspace.target.join("test-logs/guests.log");
+    let mut tally = Tally::default();
+    let mut not_run = None;
+    match ground.guests.map(|guests| guests.short_form(xtask, &ground.toolchain, &log)) {
+        Ok(Ok(rows)) => tally = rows,
+        Ok(Err(error)) => {
+            tally.failures.push(("guests".to_owned(), crate::failure::render(&error)));
+            tally.failed = 1;
+        }
+        Err(reason) => {
+            tally.skipped.insert(("stage guests".to_owned(), reason.clone()));
+            not_run = Some(reason);
+        }
+    }
+    Stage { name: "guests", time: started.elapsed(), tally, log: Some(log), not_run }
+}
+
 /// `cargo test` on every package but the workloads, always with the same features.
 fn host_tests(xtask: &Xtask, ground: &Ground) -> Command {
-    let mut command = xtask.workspace.cargo();
-    command.args(["test", "--no-fail-fast", "--locked", "--workspace", "--exclude", WORKLOADS]);
-    if !ground.features.is_empty() {
-        command.args(["--features", &ground.features.join(",")]);
-    }
-    ground.toolchain.apply(&mut command);
+    let mut command = artifact::host_cargo(xtask, &ground.toolchain, "test", &ground.features);
+    command.arg("--no-fail-fast");
     command
 }
 
@@ -226,10 +245,7 @@ fn stage(
             part.failed = 1;
             part.failures.push((what.to_owned(), command::tail(&finished.text)));
         }
-        tally.passed += part.passed;
-        tally.failed += part.failed;
-        tally.failures.extend(part.failures);
-        tally.skipped.extend(part.skipped);
+        tally = tally.and(part);
     }
     match tally.failed {
         0 => step.done(format!("{} passed", tally.passed)),
@@ -241,7 +257,7 @@ fn stage(
 impl Ground {
     /// Tells a test command where everything is.
     fn give_to(&self, command: &mut Command) {
-        let Self { toolchain: _, libtorch, python, jaeger, features: _, programs } = self;
+        let Self { toolchain: _, libtorch, python, jaeger, guests: _, features: _, programs } = self;
         // A snapshot that differs is a failure, not a new file beside it.
         command.env("INSTA_UPDATE", "no");
         if let Some(Programs { agent, workloads }) = programs {

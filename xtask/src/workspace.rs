@@ -16,6 +16,8 @@ use crate::{artifact::WORKLOADS, command, failure::failure};
 pub(crate) const KERNEL_TESTS: &str = "kernel-tests";
 /// That of whole programs against a real Jaeger and other programs' readers.
 pub(crate) const E2E_TESTS: &str = "e2e-tests";
+/// That of what only a virtual machine of its own can bear. Built with the others and never run on this machine.
+pub(crate) const GUEST_TESTS: &str = "guest-tests";
 
 /// This checkout.
 #[derive(Debug)]
@@ -74,7 +76,7 @@ impl Workspace {
         let pairs =
             self.host_packages().flat_map(|package| package.features.iter().map(move |f| (&package.name, f)));
         pairs
-            .filter(|(_, feature)| [KERNEL_TESTS, E2E_TESTS].contains(&feature.as_str()))
+            .filter(|(_, feature)| [KERNEL_TESTS, E2E_TESTS, GUEST_TESTS].contains(&feature.as_str()))
             .map(|(package, feature)| format!("{package}/{feature}"))
             .collect()
     }

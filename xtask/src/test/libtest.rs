@@ -19,6 +19,17 @@ pub(crate) struct Tally {
     pub(crate) skipped: BTreeSet<(String, String)>,
 }
 
+impl Tally {
+    /// Both together.
+    pub(crate) fn and(mut self, other: Self) -> Self {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.failures.extend(other.failures);
+        self.skipped.extend(other.skipped);
+        self
+    }
+}
+
 /// The part of the output of one test program that is being read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {

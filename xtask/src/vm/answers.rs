@@ -168,11 +168,18 @@ pub(crate) fn tests(said: &Said) -> Tally {
     tally
 }
 
+/// The table of injected faults that the truth suite prints at its end, line by line.
+pub(crate) fn truth(said: &Said) -> Vec<String> {
+    let is_head = |line: &&str| line.starts_with("fault ") && line.contains(" headline ");
+    let table = said.out.lines().skip_while(|line| !is_head(line)).skip(1);
+    table.take_while(|line| !line.trim().is_empty()).map(str::to_owned).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use rstest::rstest;
 
-    use super::{Answers, Doctor, Program, Said, programs, reason, tests};
+    use super::{Answers, Doctor, Program, Said, programs, reason, tests, truth};
 
     const ANSWERS: &str = "\
 guest: up 3.21 6.1.0-47-cloud-amd64\r
@@ -237,6 +244,13 @@ noise
         #[case] expected: &str,
     ) {
         assert_eq!(reason(error, log), expected);
+    }
+
+    #[test]
+    fn the_table_of_faults_is_found() {
+        let out = "fault of a disk\n\nfault   cause  named  headline  injected\nquota x\nlock y\n\nelse\n";
+        assert_eq!(truth(&said(out)), ["quota x", "lock y"]);
+        assert!(truth(&said("test a ... ok\n")).is_empty());
     }
 
     #[test]

@@ -4,9 +4,10 @@
 //! clouds' own guests, everything is emulated, which is some ten times slower.
 
 use std::{
+    collections::BTreeMap,
     ffi::OsString,
     fs::{self, OpenOptions},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::Command,
     time::Duration,
 };
@@ -22,6 +23,7 @@ use super::{
 };
 use crate::{
     Xtask, apt,
+    artifact::{AGENT, WORKLOADS},
     command::{self, Run},
     progress::Step,
 };
@@ -31,6 +33,9 @@ const QEMU: &str = "qemu-system-x86_64";
 const TRIAL: Duration = Duration::from_secs(20);
 /// From the start to the job, and from its end to the machine's.
 const OVERHEAD: Duration = Duration::from_mins(2);
+
+/// How long a second of a guest takes that counts instructions, on a CPU that it has to share with another program.
+const COUNTED: u32 = 6;
 
 /// Who executes the guest's instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +49,7 @@ pub(crate) struct Task {
     pub(crate) name: &'static str,
     /// Relative to where the programs are.
     pub(crate) program: &'static str,
-    pub(crate) arguments: &'static [&'static str],
+    pub(crate) arguments: Vec<String>,
     pub(crate) limit: Duration,
 }
 
@@ -56,6 +61,8 @@ pub(crate) struct Guest<'a> {
     pub(crate) hide_btf: bool,
     /// Both user and group; root if there is none.
     pub(crate) user: Option<u32>,
+    /// It is judged by what took how long.
+    pub(crate) is_timed: bool,
     /// Of its files, in the folder of logs.
     pub(crate) name: &'a str,
 }
@@ -76,8 +83,15 @@ impl Machine {
             return Ok(Self::Emulated);
         }
         let step = xtask.progress.step("virtual machines");
-        let guest =
-            Guest { image, payload, machine: Self::Virtual, hide_btf: false, user: None, name: "trial" };
+        let guest = Guest {
+            image,
+            payload,
+            machine: Self::Virtual,
+            hide_btf: false,
+            user: None,
+            is_timed: false,
+            name: "trial",
+        };
         let answers = guest.run_within(xtask, &step, &[], TRIAL)?;
         let chosen = if answers.is_done { Self::Virtual } else { Self::Emulated };
         step.done(match chosen {
@@ -101,7 +115,14 @@ pub(crate) fn log_files(xtask: &Xtask, name: &str) -> [PathBuf; 2] {
 impl Guest<'_> {
     /// Boots it, lets it work through its tasks, waits until it is off.
     pub(crate) fn run(&self, xtask: &Xtask, step: &Step, tasks: &[Task]) -> Result<Answers> {
-        self.run_within(xtask, step, tasks, OVERHEAD + tasks.iter().map(|task| task.limit).sum())
+        let limit: Duration = tasks.iter().map(|task| task.limit).sum();
+        let slowness = if self.counts_time() { COUNTED } else { 1 };
+        self.run_within(xtask, step, tasks, OVERHEAD + limit * slowness)
+    }
+
+    /// Its clocks count instructions.
+    fn counts_time(&self) -> bool {
+        self.machine == Machine::Emulated && self.is_timed
     }
 
     fn run_within(&self, xtask: &Xtask, step: &Step, tasks: &[Task], limit: Duration) -> Result<Answers> {
@@ -125,10 +146,19 @@ impl Guest<'_> {
 
     fn initramfs(&self, tasks: &[Task]) -> Result<Vec<u8>> {
         let mut archive = Archive::default();
-        for folder in ["dev", "proc", "sys", "tmp", "modules", "work"] {
+        for folder in ["dev", "proc", "sys", "tmp", "modules", "work", "var"] {
             archive.directory(folder);
         }
         archive.console();
+        for library in &self.payload.libraries {
+            // Where the loader looks for it is its path here.
+            let name = library.strip_prefix("/").unwrap_or(library).to_string_lossy();
+            if let Some((folder, _)) = name.rsplit_once('/') {
+                archive.directory(folder);
+            }
+            let bytes = fs::read(library).with_context(|| format!("file: {}", library.display()))?;
+            archive.program(&name, &bytes);
+        }
         let init = &self.payload.init;
         archive.program("init", &fs::read(init).with_context(|| format!("file: {}", init.display()))?);
         archive.file("job.json", self.job(tasks).to_string().as_bytes());
@@ -143,11 +173,11 @@ impl Guest<'_> {
         let steps = tasks.iter().map(|task| {
             let program = format!("{MOUNTED}/{}", task.program);
             let argv: Vec<&str> =
-                std::iter::once(program.as_str()).chain(task.arguments.iter().copied()).collect();
+                std::iter::once(program.as_str()).chain(task.arguments.iter().map(String::as_str)).collect();
             json!({
                 "name": task.name,
                 "argv": argv,
-                "environment": { "PATH": "/bin", "HOME": "/tmp", "TMPDIR": "/tmp" },
+                "environment": environment(Path::new(MOUNTED)),
                 "user": self.user,
                 "limit_s": task.limit.as_secs(),
             })
@@ -159,7 +189,7 @@ impl Guest<'_> {
         })
     }
 
-    fn qemu(&self, initramfs: &std::path::Path, kernel_log: &std::path::Path) -> Command {
+    fn qemu(&self, initramfs: &Path, kernel_log: &Path) -> Command {
         let mut qemu = Command::new(QEMU);
         qemu.args(match self.machine {
             Machine::Virtual => ["-accel", "kvm", "-cpu", "host"],
@@ -167,6 +197,11 @@ impl Guest<'_> {
             // a tracepoint) or die of it (6.12, int3 in __schedule).
             Machine::Emulated => ["-accel", "tcg,thread=single", "-cpu", "max"],
         });
+        if self.counts_time() {
+            // An instruction takes 2 ns of the guest's time, and idling takes none of ours: whatever else this machine does,
+            // a guest's clocks show what its own CPUs did. Without it a turn of the other CPU is stolen time that no book has.
+            qemu.args(["-icount", "shift=1,sleep=off"]);
+        }
         qemu.args(["-smp", "2", "-m", "2048", "-nodefaults", "-display", "none", "-no-reboot"]);
         qemu.arg("-kernel").arg(self.image.kernel()).arg("-initrd").arg(initramfs);
         qemu.args(["-append", "console=ttyS0 panic=-1"]);
@@ -178,6 +213,21 @@ impl Guest<'_> {
         qemu.arg("-serial").arg(log).args(["-serial", "stdio"]);
         qemu
     }
+}
+
+/// What every program in a guest is told: where the others are, and that nothing here is anybody's.
+fn environment(programs: &Path) -> BTreeMap<String, String> {
+    let place = |name: &str| programs.join(name).display().to_string();
+    let pairs = [
+        ("PATH", "/bin".to_owned()),
+        ("HOME", "/tmp".to_owned()),
+        ("TMPDIR", "/tmp".to_owned()),
+        ("GUESTSCOPE_BIN", place(AGENT)),
+        ("GUESTSCOPE_WORKLOADS_BIN", place(WORKLOADS)),
+        // Tests that would harm anybody's machine look for it.
+        ("GUESTSCOPE_DISPOSABLE", "1".to_owned()),
+    ];
+    pairs.map(|(name, value)| (name.to_owned(), value)).into()
 }
 
 /// What a kernel says before it dies, and the first place that it names: a guest that is gone says nothing itself.
@@ -194,7 +244,7 @@ fn trouble(log: &str) -> Vec<String> {
 }
 
 /// A comma in the file's name would end it, unless it is written twice.
-fn drive(disk: &std::path::Path) -> String {
+fn drive(disk: &Path) -> String {
     format!("id=work,if=none,format=raw,snapshot=on,file={}", disk.display().to_string().replace(',', ",,"))
 }
 

@@ -3,6 +3,8 @@
 //! Yields bytes for QEMU's `-initrd`. All files belong to root, and their times are 0, so that the same files give the
 //! same bytes.
 
+use std::collections::BTreeSet;
+
 const DIRECTORY: u32 = 0o040_755;
 const FILE: u32 = 0o100_644;
 const PROGRAM: u32 = 0o100_755;
@@ -13,11 +15,18 @@ const CONSOLE: u32 = 0o020_600;
 pub(crate) struct Archive {
     bytes: Vec<u8>,
     entries: u32,
+    folders: BTreeSet<String>,
 }
 
 impl Archive {
+    /// Once, however often it is asked for; the kernel makes none by itself, so those around it come first.
     pub(crate) fn directory(&mut self, name: &str) {
-        self.entry(name, DIRECTORY, &[], (0, 0));
+        if let Some((around, _)) = name.rsplit_once('/') {
+            self.directory(around);
+        }
+        if self.folders.insert(name.to_owned()) {
+            self.entry(name, DIRECTORY, &[], (0, 0));
+        }
     }
 
     pub(crate) fn file(&mut self, name: &str, content: &[u8]) {
@@ -94,6 +103,8 @@ mod tests {
         let mut archive = Archive::default();
         archive.directory("dev");
         archive.console();
+        archive.directory("lib/here");
+        archive.directory("lib");
         archive.program("init", b"\x7fELF.");
         archive.file("job.json", b"");
         let entries = read(&archive.finish());
@@ -104,6 +115,8 @@ mod tests {
             [
                 entry("dev", 0o040_755, (0, 0), b""),
                 entry("dev/console", 0o020_600, (5, 1), b""),
+                entry("lib", 0o040_755, (0, 0), b""),
+                entry("lib/here", 0o040_755, (0, 0), b""),
                 entry("init", 0o100_755, (0, 0), b"\x7fELF."),
                 entry("job.json", 0o100_644, (0, 0), b""),
                 entry("TRAILER!!!", 0, (0, 0), b""),

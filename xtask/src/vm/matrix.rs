@@ -44,6 +44,9 @@ pub(crate) struct Row {
     pub(crate) unprivileged: bool,
     /// What `guestscope doctor` should find.
     pub(crate) fidelity: String,
+    /// Hooks that this kernel does not have, or does not let in; all others must be in place.
+    #[serde(default)]
+    pub(crate) lacks: Vec<String>,
     /// Whether it counts when it fails.
     pub(crate) supported: bool,
 }

@@ -15,11 +15,12 @@ use std::{
     collections::BTreeMap,
     fs,
     io::{self, Write as _},
+    path::Path,
     process::Command,
     time::{Duration, Instant},
 };
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use nix::unistd::geteuid;
 
 use self::{
@@ -30,7 +31,7 @@ use self::{
     payload::Payload,
     report::{Outcome, Seen},
 };
-use crate::{Xtask, command::Run, kernel, toolchain::Toolchain};
+use crate::{Xtask, artifact::AGENT, command::Run, kernel, test::libtest::Tally, toolchain::Toolchain};
 
 /// Debian's `nobody`.
 const NOBODY: u32 = 65_534;
@@ -38,80 +39,129 @@ const NOBODY: u32 = 65_534;
 const SHORT: Duration = Duration::from_mins(5);
 const TESTS: Duration = Duration::from_mins(12);
 
+/// For all rows together where they are a stage of the verb `test`: five times what they take on two cores.
+const STAGE: Duration = Duration::from_mins(10);
+
 /// What the user chose.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Options {
     /// Rows; all if there are none.
     pub(crate) names: Vec<String>,
-    /// Leave the kernel tests out.
+    /// Leave the tests out.
     pub(crate) short: bool,
+    /// Only tests whose names contain this.
+    pub(crate) filter: Option<String>,
     /// Keep the logs of rows that are as they should be, too.
     pub(crate) keep_logs: bool,
+    /// No row begins later than that after the first.
+    pub(crate) limit: Option<Duration>,
+}
+
+/// Kernels, and what boots them.
+pub(crate) struct Guests {
+    rows: Vec<Row>,
+    /// By the kernel's name; one that cannot be had costs its rows only.
+    images: BTreeMap<String, Result<Image, String>>,
 }
 
 /// The verb. Gives whether every supported row is as it should be.
 pub(crate) fn verb(xtask: &mut Xtask, options: &Options) -> Result<bool> {
-    let matrix = Matrix::load(&options.names)?;
     let toolchain = Toolchain::ensure(xtask)?;
-    guest::ensure(xtask)?;
-    let images = images(xtask, &matrix);
-    let payload = Payload::build(xtask, &toolchain)?;
+    let guests = Guests::ensure(xtask, Matrix::load(&options.names)?)?;
     xtask.cache.release();
-    let machine = match images.values().find_map(|image| image.as_ref().ok()) {
-        Some(image) => Machine::choose(xtask, image, &payload)?,
-        None => Machine::Emulated,
-    };
-    let mut outcomes = Vec::new();
-    for row in matrix.rows {
-        let tasks = tasks(&row, options.short);
-        let seen = match row.kernel.as_ref().map(|kernel| &images[kernel]) {
-            None => on_this_machine(xtask, &payload, &row, &tasks)?,
-            Some(Err(why)) => Seen { not_run: Some(why.clone()), ..Seen::default() },
-            Some(Ok(image)) => {
-                let user = row.unprivileged.then_some(NOBODY);
-                let (hide_btf, name) = (row.hide_btf, row.name.as_str());
-                let guest = Guest { image, payload: &payload, machine, hide_btf, user, name };
-                in_a_guest(xtask, &guest, &row, &tasks)?
-            }
-        };
-        let outcome = Outcome { row, seen };
-        if !options.keep_logs && report::is_success(std::slice::from_ref(&outcome)) && outcome.row.supported {
-            for log in guest::log_files(xtask, &outcome.row.name) {
-                drop(fs::remove_file(log));
-            }
-        }
-        outcomes.push(outcome);
-    }
+    let outcomes = guests.run(xtask, &toolchain, options)?;
     write!(io::stdout(), "{}", report::render(&outcomes))?;
     writeln!(io::stdout(), "logs: {}", guest::logs(xtask).display())?;
     Ok(report::is_success(&outcomes))
 }
 
-/// The kernels that rows name. One that cannot be had costs its rows only.
-fn images(xtask: &Xtask, matrix: &Matrix) -> BTreeMap<String, Result<Image, String>> {
-    let mut images = BTreeMap::new();
-    let named = matrix.rows.iter().filter_map(|row| matrix.kernel(row.kernel.as_deref()?));
-    for kernel in named {
-        if !images.contains_key(&kernel.name) {
-            let image = debian::image(xtask, kernel).map_err(|error| format!("{error:#}"));
-            images.insert(kernel.name.clone(), image);
+impl Guests {
+    /// Installs QEMU if it is missing, and fetches the kernels that the rows name.
+    fn ensure(xtask: &Xtask, matrix: Matrix) -> Result<Self> {
+        let named = matrix.rows.iter().filter_map(|row| matrix.kernel(row.kernel.as_deref()?));
+        let kernels: BTreeMap<&str, _> = named.map(|kernel| (kernel.name.as_str(), kernel)).collect();
+        if !kernels.is_empty() {
+            guest::ensure(xtask)?;
         }
+        let fetch = |kernel| debian::image(xtask, kernel).map_err(|error| format!("{error:#}"));
+        let images = kernels.into_iter().map(|(name, kernel)| (name.to_owned(), fetch(kernel))).collect();
+        Ok(Self { rows: matrix.rows, images })
     }
-    images
+
+    /// Every row that is supported and needs a guest, for the verb `test`.
+    pub(crate) fn supported(xtask: &Xtask) -> Result<Self> {
+        let mut matrix = Matrix::load(&[])?;
+        matrix.rows.retain(|row| row.supported && row.kernel.is_some());
+        Self::ensure(xtask, matrix)
+    }
+
+    /// Runs row after row.
+    fn run(self, xtask: &Xtask, toolchain: &Toolchain, options: &Options) -> Result<Vec<Outcome>> {
+        let payload = Payload::build(xtask, toolchain)?;
+        let machine = match self.images.values().find_map(|image| image.as_ref().ok()) {
+            Some(image) => Machine::choose(xtask, image, &payload)?,
+            None => Machine::Emulated,
+        };
+        let started = Instant::now();
+        let mut outcomes = Vec::new();
+        for row in self.rows {
+            let tasks = tasks(&row, options);
+            let is_late = options.limit.is_some_and(|limit| started.elapsed() > limit);
+            let seen = match row.kernel.as_ref().map(|kernel| &self.images[kernel]) {
+                _ if is_late => Seen::not_run("those before it took too long".to_owned()),
+                None => on_this_machine(xtask, &payload, &row, &tasks)?,
+                Some(Err(why)) => Seen::not_run(why.clone()),
+                Some(Ok(image)) => {
+                    let user = row.unprivileged.then_some(NOBODY);
+                    let (hide_btf, name) = (row.hide_btf, row.name.as_str());
+                    let is_timed = !options.short;
+                    let guest = Guest { image, payload: &payload, machine, hide_btf, user, is_timed, name };
+                    in_a_guest(xtask, &guest, &row, &tasks)?
+                }
+            };
+            let outcome = Outcome { row, seen };
+            if !options.keep_logs
+                && report::is_success(std::slice::from_ref(&outcome))
+                && outcome.row.supported
+            {
+                for log in guest::log_files(xtask, &outcome.row.name) {
+                    drop(fs::remove_file(log));
+                }
+            }
+            outcomes.push(outcome);
+        }
+        Ok(outcomes)
+    }
+
+    /// The short form, counted: a row is a test. What the whole report says goes to `log`.
+    pub(crate) fn short_form(self, xtask: &Xtask, toolchain: &Toolchain, log: &Path) -> Result<Tally> {
+        let options = Options { short: true, limit: Some(STAGE), ..Options::default() };
+        let outcomes = self.run(xtask, toolchain, &options)?;
+        fs::write(log, report::render(&outcomes)).with_context(|| format!("file: {}", log.display()))?;
+        Ok(report::tally(&outcomes))
+    }
 }
 
-fn tasks(row: &Row, short: bool) -> Vec<Task> {
-    let doctor =
-        Task { name: "doctor", program: "guestscope", arguments: &["doctor", "--json"], limit: SHORT };
-    let programs = Task { name: "programs", program: "programs", arguments: &[], limit: SHORT };
-    // One at a time: they count what the kernel did, and load the machine on purpose.
-    let arguments = &["--show-output", "--test-threads=1"];
-    let tests = Task { name: "tests", program: "debug/deps/kernel", arguments, limit: TESTS };
-    match (row.is_full(), short) {
-        (false, _) => vec![doctor],
-        (true, true) => vec![doctor, programs],
-        (true, false) => vec![doctor, programs, tests],
+fn tasks(row: &Row, options: &Options) -> Vec<Task> {
+    let task = |name, program, arguments: &[&str], limit| {
+        let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
+        Task { name, program, arguments, limit }
+    };
+    let mut tasks = vec![task("doctor", AGENT, &["doctor", "--json"], SHORT)];
+    if row.is_full() {
+        tasks.push(task("programs", "programs", &[], SHORT));
     }
+    if row.is_full() && !options.short {
+        // One at a time: they count what the kernel did, and load the machine on purpose.
+        let mut arguments = vec!["--show-output", "--test-threads=1"];
+        arguments.extend(options.filter.as_deref());
+        tasks.push(task("tests", "debug/deps/kernel", &arguments, TESTS));
+        if row.kernel.is_some() {
+            // They step clocks and take CPUs away, which this machine has to be spared.
+            tasks.push(task("faults", "debug/deps/guest", &arguments, TESTS));
+        }
+    }
+    tasks
 }
 
 fn in_a_guest(xtask: &Xtask, guest: &Guest, row: &Row, tasks: &[Task]) -> Result<Seen> {
@@ -130,7 +180,7 @@ fn in_a_guest(xtask: &Xtask, guest: &Guest, row: &Row, tasks: &[Task]) -> Result
 /// The same programs under the kernel that runs this.
 fn on_this_machine(xtask: &Xtask, payload: &Payload, row: &Row, tasks: &[Task]) -> Result<Seen> {
     if !geteuid().is_root() {
-        return Ok(Seen { not_run: Some("needs root".to_owned()), ..Seen::default() });
+        return Ok(Seen::not_run("needs root".to_owned()));
     }
     kernel::ensure(xtask);
     let started = Instant::now();
@@ -139,7 +189,7 @@ fn on_this_machine(xtask: &Xtask, payload: &Payload, row: &Row, tasks: &[Task]) 
         let step = xtask.progress.step(format!("{}: {}", row.name, task.name));
         let log = guest::logs(xtask).join(format!("{}.{}.log", row.name, task.name));
         let mut command = Command::new(payload.here.join(task.program));
-        command.args(task.arguments);
+        command.args(&task.arguments);
         let finished = Run { step: &step, log: &log, limit: task.limit }.finish(&mut command)?;
         step.done("ended");
         let end = if finished.timed_out { "over its limit".to_owned() } else { finished.status.to_string() };
@@ -152,12 +202,15 @@ fn on_this_machine(xtask: &Xtask, payload: &Payload, row: &Row, tasks: &[Task]) 
 
 fn seen(steps: &BTreeMap<String, Said>, time: Duration) -> Seen {
     let (programs, complaints) = steps.get("programs").map(answers::programs).unwrap_or_default();
-    let tests = steps.get("tests").map(answers::tests);
+    let tests = ["tests", "faults"].iter().filter_map(|name| steps.get(*name)).map(answers::tests);
+    let tests = tests.reduce(Tally::and);
+    let truth = steps.get("faults").map(answers::truth).unwrap_or_default();
     Seen {
         doctor: steps.get("doctor").and_then(Doctor::read),
         programs,
         complaints,
         tests,
+        truth,
         time,
         ..Seen::default()
     }

@@ -1,29 +1,32 @@
-//! What goes into every guest, and is run on this machine too: the static agent, its kernel tests with their subject, and
-//! the examples that a guest starts with.
+//! What goes into every guest, and is run on this machine too: the static agent and workloads as they are shipped, and the
+//! tests with what they need.
 //!
-//! Yields the paths and, for guests, a disk image of the programs. All are linked statically: a guest has no library.
+//! Yields the paths and, for guests, a disk image of the programs. Tests are those of the host, built once for all verbs:
+//! a guest gets the few libraries that they are linked with.
 
 use std::{
+    collections::BTreeSet,
     fs::{self, File},
     path::{Path, PathBuf},
     process::Command,
 };
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 
 use crate::{
     Xtask, apt,
-    artifact::{self, AGENT},
-    setup,
+    artifact::{self, AGENT, WORKLOADS},
+    command, setup,
     toolchain::Toolchain,
-    workspace::KERNEL_TESTS,
 };
 
-/// The first program of a guest, the verifier's questioner, and the program that the tests observe.
+/// The first program of a guest, the verifier's questioner, and the programs that tests observe.
 const INIT: &str = "guest_init";
 const PROGRAMS: &str = "programs";
 const SUBJECT: &str = "kernel_subject";
-/// Programs take 100 to 200 MB of it; tests write files of 64 MiB. What stays empty takes no space.
+/// The kernel tests, and those that are for guests only.
+pub(crate) const TESTS: [&str; 2] = ["kernel", "guest"];
+/// Programs take 300 MB of it; tests write files of 64 MiB. What stays empty takes no space.
 const DISK_BYTES: u64 = 1 << 30;
 /// Where a guest finds its disk.
 pub(crate) const MOUNTED: &str = "/work";
@@ -31,6 +34,8 @@ pub(crate) const MOUNTED: &str = "/work";
 /// Built programs.
 pub(crate) struct Payload {
     pub(crate) init: PathBuf,
+    /// What the tests and the first program are linked with, by absolute path.
+    pub(crate) libraries: Vec<PathBuf>,
     /// The file system with the programs.
     pub(crate) disk: PathBuf,
     /// Where they are on this machine, laid out as on the disk.
@@ -39,41 +44,44 @@ pub(crate) struct Payload {
 
 impl Payload {
     pub(crate) fn build(xtask: &Xtask, toolchain: &Toolchain) -> Result<Self> {
+        ensure!(
+            toolchain.agent_target.starts_with("x86_64-"),
+            "guests are x86-64 machines, and this is none: {}",
+            toolchain.agent_target
+        );
         let agent = artifact::agent(xtask, toolchain)?;
-        let cargo = |verb: &str| {
-            let mut cargo = xtask.workspace.cargo();
-            cargo.args([verb, "--locked", "--package", AGENT, "--features", KERNEL_TESTS]);
-            cargo.args(["--target", &toolchain.agent_target]);
-            toolchain.link_statically(&mut cargo);
-            cargo
-        };
-        let mut examples = cargo("build");
+        let workloads = artifact::static_workloads(xtask, toolchain)?;
+        let features = xtask.workspace.test_features();
+        let mut examples = artifact::host_cargo(xtask, toolchain, "build", &features);
         examples.args(["--example", INIT, "--example", PROGRAMS, "--example", SUBJECT]);
         artifact::cargo(xtask, "programs of the guests", "build-guests", &mut examples)?;
-        let mut tests = cargo("test");
-        let text = artifact::cargo(
-            xtask,
-            "kernel tests of the guests",
-            "build-guest-tests",
-            tests.args(["--test", "kernel", "--no-run"]),
-        )?;
-        let tests = executable(&text).context("cargo does not say where the kernel tests are")?;
-        let built = xtask.workspace.target.join(&toolchain.agent_target).join("debug/examples");
+        let mut tests = artifact::host_cargo(xtask, toolchain, "test", &features);
+        tests.arg("--no-run").args(TESTS.iter().flat_map(|test| ["--test", test]));
+        let text = artifact::cargo(xtask, "tests of the guests", "build-guest-tests", &mut tests)?;
+        let built = xtask.workspace.target.join("debug/examples");
+        // Tests look for their subject where cargo puts it: beside the folder that they are in.
+        let mut places = vec![
+            (agent, AGENT.to_owned()),
+            (workloads, WORKLOADS.to_owned()),
+            (built.join(PROGRAMS), PROGRAMS.to_owned()),
+            (built.join(SUBJECT), format!("debug/examples/{SUBJECT}")),
+        ];
+        for test in TESTS {
+            let path =
+                executable(&text, test).with_context(|| format!("cargo does not say where: {test}"))?;
+            places.push((xtask.workspace.root.join(path), format!("debug/deps/{test}")));
+        }
         let folder = xtask.workspace.target.join("vm");
         let here = folder.join("programs");
-        // The tests look for their subject where cargo puts it: beside the folder that they are in.
-        let places = [
-            (agent, "guestscope"),
-            (built.join(PROGRAMS), "programs"),
-            (xtask.workspace.root.join(tests), "debug/deps/kernel"),
-            (built.join(SUBJECT), "debug/examples/kernel_subject"),
-        ];
         for (from, to) in &places {
             copy(from, &here.join(to))?;
         }
+        let init = built.join(INIT);
+        let linked = places.iter().map(|(from, _)| from).chain([&init]);
+        let libraries = libraries(linked.map(PathBuf::as_path));
         let disk = folder.join("programs.ext4");
         make_disk(xtask, &here, &disk)?;
-        Ok(Self { init: built.join(INIT), disk, here })
+        Ok(Self { init, libraries, disk, here })
     }
 }
 
@@ -93,21 +101,54 @@ fn make_disk(xtask: &Xtask, content: &Path, disk: &Path) -> Result<()> {
     setup::command(xtask, "disk of the guests", "guest-disk", "made", make.arg(content).arg(disk)).map(drop)
 }
 
+/// Everything that the dynamic loader would give to these programs, and the loader itself.
+fn libraries<'a>(programs: impl Iterator<Item = &'a Path>) -> Vec<PathBuf> {
+    let mut found = BTreeSet::new();
+    for program in programs {
+        // A static program has none, which ldd calls a failure.
+        let text = command::text(Command::new("ldd").arg(program)).unwrap_or_default();
+        found.extend(linked(&text));
+    }
+    found.into_iter().collect()
+}
+
+/// The files in ldd's answer: `libc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x...)`, `/lib64/ld-linux-x86-64.so.2 (0x...)`.
+fn linked(ldd: &str) -> impl Iterator<Item = PathBuf> {
+    let files = ldd.lines().filter_map(|line| line.trim().rsplit_once(" (0x").map(|(file, _)| file));
+    let files = files.map(|file| file.rsplit_once("=> ").map_or(file, |(_, file)| file).trim());
+    // The kernel's own one is no file.
+    files.filter(|file| file.starts_with('/')).map(PathBuf::from)
+}
+
 /// The test program that `cargo test --no-run` names: `Executable tests/kernel/main.rs (target/.../kernel-0123)`.
-fn executable(text: &str) -> Option<&str> {
-    let line = text.lines().rfind(|line| line.trim_start().starts_with("Executable "))?;
+fn executable<'a>(text: &'a str, test: &str) -> Option<&'a str> {
+    let begin = format!("Executable tests/{test}/main.rs (");
+    let line = text.lines().rfind(|line| line.trim_start().starts_with(&begin))?;
     line.trim_end().strip_suffix(')')?.rsplit_once('(').map(|(_, path)| path)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::executable;
+    use std::path::Path;
+
+    use super::{executable, linked};
 
     #[test]
-    fn cargo_names_the_test_program() {
+    fn cargo_names_the_test_programs() {
         let text = "   Compiling a v0.1.0 (/a)\n    Finished `test` profile\n  \
-                    Executable tests/kernel/main.rs (target/x/debug/deps/kernel-0a1b)\n";
-        assert_eq!(executable(text), Some("target/x/debug/deps/kernel-0a1b"));
-        assert_eq!(executable("    Finished `test` profile\n"), None);
+                    Executable tests/kernel/main.rs (target/x/debug/deps/kernel-0a1b)\n  \
+                    Executable tests/guest/main.rs (target/x/debug/deps/guest-0a1b)\n";
+        assert_eq!(executable(text, "kernel"), Some("target/x/debug/deps/kernel-0a1b"));
+        assert_eq!(executable(text, "guest"), Some("target/x/debug/deps/guest-0a1b"));
+        assert_eq!(executable("    Finished `test` profile\n", "kernel"), None);
+    }
+
+    #[test]
+    fn what_a_program_is_linked_with_is_found() {
+        let text = "\tlinux-vdso.so.1 (0x00007ffc)\n\tlibc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x00007f)\n\
+                    \t/lib64/ld-linux-x86-64.so.2 (0x00007f)\n\tlibodd.so => not found\n";
+        let expected = ["/lib/x86_64-linux-gnu/libc.so.6", "/lib64/ld-linux-x86-64.so.2"];
+        assert_eq!(linked(text).collect::<Vec<_>>(), expected.map(|file| Path::new(file).to_owned()));
+        assert_eq!(linked("\tnot a dynamic executable\n").count(), 0);
     }
 }

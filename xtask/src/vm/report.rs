@@ -22,9 +22,17 @@ pub(crate) struct Seen {
     pub(crate) complaints: Vec<String>,
     /// None if the row has no programs in the kernel, or the tests were not asked for.
     pub(crate) tests: Option<Tally>,
+    /// Faults that were injected: what, its cause, how often named, first cause of all, sizes and errors.
+    pub(crate) truth: Vec<String>,
     pub(crate) time: Duration,
     /// Why there is nothing else.
     pub(crate) not_run: Option<String>,
+}
+
+impl Seen {
+    pub(crate) fn not_run(why: String) -> Self {
+        Self { not_run: Some(why), ..Self::default() }
+    }
 }
 
 /// A row with what was seen.
@@ -50,10 +58,11 @@ impl Outcome {
             Some(doctor) if doctor.fidelity != row.fidelity => {
                 faults.push(format!("fidelity {} instead of {}", doctor.fidelity, row.fidelity));
             }
+            Some(doctor) if row.is_full() => faults.extend(self.hooks_amiss(doctor)),
             Some(_) => {}
         }
         let refused = seen.programs.iter().filter(|program| program.verdict.is_err()).count();
-        if refused > 0 {
+        if refused > row.lacks.len() {
             faults.push(format!("{refused} programs refused"));
         } else if row.is_full() && seen.programs.is_empty() {
             faults.push("no program loaded".to_owned());
@@ -64,6 +73,18 @@ impl Outcome {
             _ => {}
         }
         faults
+    }
+
+    /// Hooks that are missing and should not be, and the other way round.
+    fn hooks_amiss(&self, doctor: &Doctor) -> Vec<String> {
+        let amiss = doctor.hooks.iter().filter_map(|[hook, outcome, _]| {
+            match (outcome == "ok", self.row.lacks.contains(hook)) {
+                (true, true) => Some(format!("{hook} is in place, which the matrix says this kernel lacks")),
+                (false, false) => Some(format!("{hook} is {outcome}")),
+                _ => None,
+            }
+        });
+        amiss.collect()
     }
 
     fn is_failure(&self) -> bool {
@@ -126,6 +147,7 @@ impl Outcome {
         }
         let refused = seen.programs.iter().filter_map(|p| Some((&p.name, p.verdict.as_ref().err()?)));
         lines.extend(refused.map(|(name, reason)| format!("refused   {name}: {reason}")));
+        lines.extend(seen.truth.iter().map(|row| format!("truth     {row}")));
         if let Some(tally) = &seen.tests {
             let first = |text: &str| {
                 let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
@@ -170,6 +192,24 @@ pub(crate) fn render(outcomes: &[Outcome]) -> String {
     lines.join("\n")
 }
 
+/// Every row as one test: passed, failed with all that there is to say, skipped where it could not be run.
+pub(crate) fn tally(outcomes: &[Outcome]) -> Tally {
+    let mut tally = Tally::default();
+    for outcome in outcomes {
+        let name = format!("guest {}", outcome.row.name);
+        match &outcome.seen.not_run {
+            Some(why) => {
+                let why = why.lines().next().unwrap_or_default().to_owned();
+                tally.skipped.insert((name, why));
+            }
+            None if outcome.is_failure() => tally.failures.push((name, outcome.details().join("\n"))),
+            None => tally.passed += 1,
+        }
+    }
+    tally.failed = tally.failures.len() as u64;
+    tally
+}
+
 /// Whether every supported row is as it should be.
 pub(crate) fn is_success(outcomes: &[Outcome]) -> bool {
     !outcomes.iter().any(Outcome::is_failure)
@@ -179,7 +219,7 @@ pub(crate) fn is_success(outcomes: &[Outcome]) -> bool {
 mod tests {
     use std::time::Duration;
 
-    use super::{Outcome, Seen, is_success, render};
+    use super::{Outcome, Seen, is_success, render, tally};
     use crate::{
         test::libtest::Tally,
         vm::{
@@ -195,6 +235,7 @@ mod tests {
             hide_btf: false,
             unprivileged: false,
             fidelity: "full".to_owned(),
+            lacks: Vec::new(),
             supported,
         }
     }
@@ -259,6 +300,33 @@ not as they should be: 7
 "
         );
         assert!(!is_success(&outcomes) && is_success(&outcomes[..2]));
+    }
+
+    #[test]
+    fn a_kernel_lacks_what_the_matrix_says_and_nothing_else() {
+        let faults = |lacks: &[&str], outcome: &str, refused: bool| {
+            let lacks = lacks.iter().map(|&hook| hook.to_owned()).collect();
+            let verdict = if refused { Err("not loaded".to_owned()) } else { Ok(None) };
+            let programs = vec![Program { name: "x".to_owned(), verdict }];
+            let seen = Seen { doctor: Some(doctor("full", outcome)), programs, ..good() };
+            Outcome { row: Row { lacks, ..row("5.10", true) }, seen }.faults().len()
+        };
+        assert_eq!(faults(&[], "ok", false), 0);
+        assert_eq!(faults(&["tp_btf/x"], "unsupported", true), 0);
+        assert_eq!(faults(&["tp_btf/x"], "ok", false), 2);
+        assert_eq!(faults(&[], "broken", false), 2);
+        assert_eq!(faults(&[], "ok", true), 1);
+    }
+
+    #[test]
+    fn a_row_counts_as_a_test() {
+        let outcome = |name, seen| Outcome { row: row(name, true), seen };
+        let none = Seen::not_run("no mirror\nmore".to_owned());
+        let tally = tally(&[outcome("6.1", good()), outcome("5.10", bad()), outcome("7", none)]);
+        assert_eq!((tally.passed, tally.failed), (1, 1));
+        assert!(tally.failures[0].0 == "guest 5.10" && tally.failures[0].1.contains("1 programs refused"));
+        let skipped = [("guest 7".to_owned(), "no mirror".to_owned())];
+        assert_eq!(tally.skipped.into_iter().collect::<Vec<_>>(), skipped);
     }
 
     #[test]
