@@ -14,7 +14,7 @@ use guestscope_ebpf::Account;
 use crate::{
     folder::{Seen, only_folder},
     ground::{Ground, skipped, variable},
-    truth::{ATTEMPTS, Row, Run, Truth, keep, workloads},
+    truth::{ATTEMPTS, EVERY, Row, Run, Truth, keep, workloads},
 };
 
 /// Two threads, two faults: both must be found under whatever is done to the machine.
@@ -36,7 +36,8 @@ pub(crate) fn holds_while(test: &str, disturb: impl Fn() -> u64 + Sync, check: i
     for attempt in 1..=ATTEMPTS {
         let Some(ground) = Ground::new(test) else { return };
         let seed = attempt.to_string();
-        let words: Vec<&str> = FAULTS.into_iter().chain(["--seed", &seed]).collect();
+        let more = ["--every", EVERY, "--seed", &seed];
+        let words: Vec<&str> = FAULTS.into_iter().chain(more).collect();
         let is_over = AtomicBool::new(false);
         let (run, times) = thread::scope(|scope| {
             let disturber = scope.spawn(|| {

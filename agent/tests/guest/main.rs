@@ -18,5 +18,5 @@ mod ground;
 #[path = "../e2e/running.rs"]
 #[expect(dead_code, reason = "the end-to-end tests use more of it")]
 mod running;
-#[path = "../e2e/truth.rs"]
+#[path = "../e2e/truth/mod.rs"]
 mod truth;

@@ -1,0 +1,161 @@
+//! A program with faults of known size under the agent, and both sides of the story: the injector's log and the run folder.
+
+use std::ffi::OsString;
+
+use guestscope::{
+    analyze::Cause,
+    phase::{KEPT, Phase, PhaseKind, Wait},
+    run::Folder,
+};
+use guestscope_ebpf::Account;
+use serde_json::Value;
+
+use crate::{folder::only_folder, ground::Ground};
+
+/// Requests, of which less than a tenth are hit: so all that are hit lie above the 90th percentile.
+const REQUESTS: &str = "72";
+/// How much longer than the fastest a spared request may take, at the third quartile: above it they share their CPU, and no
+/// finding is the fault's alone. Wall time, which no account can spoil.
+const BUSY: f64 = 1.5;
+
+/// What the injector measured of one fault.
+pub(super) struct Injection {
+    pub(super) request: u64,
+    pub(super) ns: u64,
+    pub(super) count: u64,
+    wall_ns: u64,
+    pub(super) cpu_ns: u64,
+}
+
+/// Which of the injector's clocks a fault is to be compared with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Truth {
+    /// Its own.
+    Injected,
+    /// CPU time of the request meanwhile.
+    Cpu,
+    /// The rest of the time: what was waited for, and then for a CPU.
+    OffCpu,
+}
+
+impl Truth {
+    fn ns(self, injection: &Injection) -> u64 {
+        match self {
+            Truth::Injected => injection.ns,
+            Truth::Cpu => injection.cpu_ns,
+            Truth::OffCpu => injection.wall_ns.saturating_sub(injection.cpu_ns),
+        }
+    }
+
+    fn seen_ns(self, phase: &Phase, cause: Cause) -> u64 {
+        let then_ns = match self {
+            Truth::Injected | Truth::Cpu => 0,
+            Truth::OffCpu => phase.accounts.get(Account::Runq),
+        };
+        let seen_ns = match cause {
+            Cause::Account(account) => phase.accounts.get(account),
+            Cause::Helper(account) => {
+                let kept = KEPT.iter().position(|kept| *kept == account).expect("it keeps from running");
+                phase.helpers.wait.on_cpu[kept] + phase.helpers.wait.waiting[kept]
+            }
+            Cause::Steal => phase.counts.steal_ns,
+            // The name is an estimate, the size is not.
+            Cause::Overlay(_) => phase.accounts.get(Account::Cpu),
+            Cause::Suspended | Cause::Queue => 0,
+        };
+        seen_ns + then_ns
+    }
+}
+
+/// Relative error of what was seen.
+pub(super) fn error((truth, seen): (u64, u64)) -> f64 {
+    (seen as f64 - truth as f64) / truth.max(1) as f64
+}
+
+/// What a run under the agent left: the requests with their causes, the log, the summary.
+pub(crate) struct Run {
+    requests: Vec<(Phase, Option<String>)>,
+    log: Vec<(String, Injection)>,
+    pub(super) waits: Vec<Wait>,
+    pub(super) summary: Value,
+}
+
+impl Run {
+    pub(super) fn of(test: &str, workloads: &OsString, words: &[&str]) -> Option<Self> {
+        Some(Self::on(&Ground::new(test)?, workloads, words))
+    }
+
+    pub(crate) fn on(ground: &Ground, workloads: &OsString, words: &[&str]) -> Self {
+        let log = ground.path("truth.jsonl");
+        let common = ["--requests", REQUESTS, "--warmup", "2", "--work", "5ms", "--json"];
+        // Else libgomp's threads soon go to sleep.
+        let start = ground.run().environment("OMP_WAIT_POLICY", "active");
+        let start = start.program(workloads).words(&["stall"]).words(words).words(&common);
+        let done = start.word("--log").word(&log).finish().expect(0);
+        assert_eq!(done.losses(), []);
+        let folder = Folder::open(only_folder(&ground.path("runs"))).expect("it is a run folder");
+        let rows = folder.phases().expect("phases can be read").map(|row| row.expect("and are whole"));
+        let requests = rows.filter(|row| row.phase.kind == PhaseKind::Request && !row.warmup);
+        let requests = requests.map(|row| (row.phase, row.cause.map(|cause| cause.to_string())));
+        let waits = folder.waits().expect("waits can be read");
+        let waits = waits.map(|wait| wait.expect("and are whole")).collect();
+        let log = std::fs::read_to_string(log).expect("the log was written");
+        let log = log.lines().map(|line| {
+            let line: Value = serde_json::from_str(line).expect("a line is JSON");
+            let number = |key: &str| line[key].as_u64().unwrap_or(0);
+            let kind = line["kind"].as_str().expect("a fault has a kind").to_owned();
+            let [request, ns, count] = ["request", "ns", "count"].map(number);
+            let [wall_ns, cpu_ns] = ["wall_ns", "cpu_ns"].map(number);
+            (kind, Injection { request, ns, count, wall_ns, cpu_ns })
+        });
+        Self { requests: requests.collect(), log: log.collect(), waits, summary: done.summary() }
+    }
+
+    pub(super) fn injections(&self, kind: &str) -> impl Iterator<Item = &Injection> {
+        self.log.iter().filter(move |line| line.0 == kind).map(|line| &line.1)
+    }
+
+    /// The median over the requests that were spared.
+    pub(super) fn spared(&self, value: impl Fn(&Phase) -> u64) -> u64 {
+        let values = self.of_spared(value);
+        values[values.len() / 2]
+    }
+
+    pub(super) fn is_busy(&self) -> bool {
+        let walls = self.of_spared(|phase| phase.duration_ns);
+        walls[walls.len() * 3 / 4] as f64 > walls[0] as f64 * BUSY
+    }
+
+    /// Of each request that was spared, sorted.
+    fn of_spared(&self, value: impl Fn(&Phase) -> u64) -> Vec<u64> {
+        let spared = self.requests.iter().filter(|(phase, _)| {
+            let hit = |line: &(String, Injection)| line.1.request == phase.request;
+            !self.log.iter().any(hit)
+        });
+        let mut values: Vec<u64> = spared.map(|(phase, _)| value(phase)).collect();
+        values.sort_unstable();
+        values
+    }
+
+    pub(super) fn request(&self, number: u64) -> &(Phase, Option<String>) {
+        let found = self.requests.iter().find(|(phase, _)| phase.request == number);
+        found.unwrap_or_else(|| panic!("request {number} was seen"))
+    }
+
+    pub(super) fn headline(&self) -> String {
+        self.summary["groups"][0]["headline"]["cause"].as_str().unwrap_or("none").to_owned()
+    }
+
+    /// Of all faults of a kind: truth and what was seen, by size of the error, and whether each was named.
+    pub(super) fn compare(&self, kind: &str, cause: Cause, truth: Truth) -> Vec<((u64, u64), bool)> {
+        let usual_ns = self.spared(|phase| truth.seen_ns(phase, cause));
+        let of = |injection: &Injection| {
+            let (phase, named) = self.request(injection.request);
+            let pair = (truth.ns(injection), truth.seen_ns(phase, cause).saturating_sub(usual_ns));
+            (pair, named.as_deref() == Some(cause.name()))
+        };
+        let mut pairs: Vec<_> = self.injections(kind).map(of).collect();
+        pairs.sort_by(|(a, _), (b, _)| error(*a).abs().total_cmp(&error(*b).abs()));
+        pairs
+    }
+}

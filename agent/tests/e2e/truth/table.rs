@@ -1,0 +1,87 @@
+//! The table of faults that is printed when the tests are over.
+
+use std::{
+    io::Write as _,
+    sync::{Mutex, Once},
+};
+
+use guestscope::analyze::Cause;
+
+use super::run::{Run, Truth, error};
+
+/// Faults of a run: one of twelve requests.
+pub(super) const HITS: usize = 6;
+/// Relative error of a size that is allowed: invariant 4.
+pub(super) const SHARE: f64 = 0.1;
+
+/// A row of the table that is printed when the tests are over.
+pub(crate) struct Row {
+    what: String,
+    cause: Cause,
+    pub(super) named: usize,
+    hits: usize,
+    /// Truth and what was seen, of the hit with the median error.
+    median: (u64, u64),
+    worst: f64,
+    headline: String,
+    /// Neighbours kept the spared requests waiting as well.
+    pub(super) busy: bool,
+}
+
+impl Row {
+    pub(crate) fn of(run: &Run, kind: &str, what: String, (cause, truth): (Cause, Truth)) -> Self {
+        let pairs = run.compare(kind, cause, truth);
+        let named = pairs.iter().filter(|pair| pair.1).count();
+        let worst = pairs.last().map_or(0.0, |pair| error(pair.0));
+        let (hits, median) = (pairs.len(), pairs[pairs.len() / 2].0);
+        let (headline, busy) = (run.headline(), run.is_busy());
+        Row { what, cause, named, hits, median, worst, headline, busy }
+    }
+
+    pub(crate) fn holds(&self) -> bool {
+        // One hit may have met something else of the same size.
+        let named = self.named + 1 >= self.hits && self.headline == self.cause.name();
+        self.hits == HITS && named && self.is_sized()
+    }
+
+    pub(crate) fn is_sized(&self) -> bool {
+        error(self.median).abs() <= SHARE
+    }
+
+    pub(crate) fn text(&self) -> String {
+        let Row { what, cause, named, hits, median, worst, headline, busy } = self;
+        let ms = |ns: u64| ns as f64 / 1e6;
+        format!(
+            "{what:<34} {:<11} {named} of {hits}  {headline:<11} {:>9.3} ms {:>9.3} ms {:>7.2} % {:>7.2} %{}",
+            cause.name(),
+            ms(median.0),
+            ms(median.1),
+            error(*median) * 100.0,
+            worst * 100.0,
+            if *busy { "  busy" } else { "" },
+        )
+    }
+}
+
+static ROWS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// Prints the table, past libtest's capture.
+extern "C" fn print_table() {
+    let Ok(rows) = ROWS.lock() else { return };
+    let mut out = std::io::stdout().lock();
+    let _ = writeln!(
+        out,
+        "\n{:<34} {:<11} named   {:<11} {:>12} {:>12} {:>9} {:>9}",
+        "fault", "cause", "headline", "injected", "seen", "median", "worst"
+    );
+    rows.iter().for_each(|row| drop(writeln!(out, "{row}")));
+}
+
+pub(crate) fn keep(row: String) {
+    static PRINTER: Once = Once::new();
+    PRINTER.call_once(|| {
+        // SAFETY: the function takes nothing, returns nothing and does not unwind.
+        unsafe { libc::atexit(print_table) };
+    });
+    ROWS.lock().expect("nobody panics with the table").push(row);
+}
