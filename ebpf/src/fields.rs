@@ -3,6 +3,17 @@
 //! One row per field: the global, and the dotted paths under which kernels of different age know it, best first.
 //! The globals are frozen, so the verifier sees constants and removes what a kernel lacks. It resolves nothing.
 
+/// What the program `trial` finds that offsets do not fit: a task's numbers and its name.
+pub const TRIAL_IDENTITY: u32 = 1;
+/// The registers that it saved.
+pub const TRIAL_REGISTERS: u32 = 2;
+/// Its open files.
+pub const TRIAL_FILES: u32 = 4;
+/// The CPU that it is on.
+pub const TRIAL_CPU: u32 = 8;
+/// The clock of that CPU's run queue, by way of the queue that it is on.
+pub const TRIAL_CLOCK: u32 = 16;
+
 /// A field of a kernel structure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {

@@ -6,14 +6,13 @@
 //! instructions that read 0 where there is no memory. Nothing is kept between calls: a descriptor may be another file
 //! the next time.
 
-use aya_ebpf::helpers::bpf_probe_read_kernel;
-
 use crate::{
     maps::{
         OFFSET_FDT_FD, OFFSET_FDT_MAX, OFFSET_FILE_INODE, OFFSET_FILES_FDT, OFFSET_INODE_MODE,
         OFFSET_TASK_FILES, TYPE_FILE, TYPE_POINTER,
     },
-    task::{Task, cast, load},
+    memory::{Memory, Plain, Typed, cast, load},
+    task::Task,
 };
 
 /// The file type bits of an inode's mode, and the type of a socket.
@@ -22,19 +21,19 @@ const S_IFSOCK: u16 = 0xc000;
 
 /// Whether this descriptor of a task is a socket. A descriptor that is not open is none.
 #[inline(always)]
-pub(crate) fn is_socket(task: Task, fd: u32) -> bool {
-    // SAFETY: a typed task and what its typed pointers lead to, at offsets of members of these sizes that the agent
-    // resolved.
+pub(crate) fn is_socket<M: Memory>(task: Task<M>, fd: u32) -> bool {
+    // SAFETY: a task and what it leads to, at offsets of members of these sizes that the agent resolved.
     let (array, files) = unsafe {
-        let files = load::<*const u8>(task.0, &OFFSET_TASK_FILES);
-        let table = load::<*const u8>(files, &OFFSET_FILES_FDT);
-        (load::<u64>(table, &OFFSET_FDT_FD), load::<u32>(table, &OFFSET_FDT_MAX))
+        let files: *const u8 = task.load(&OFFSET_TASK_FILES);
+        let table: *const u8 = load::<M, _>(files, &OFFSET_FILES_FDT);
+        (load::<M, u64>(table, &OFFSET_FDT_FD), load::<M, u32>(table, &OFFSET_FDT_MAX))
     };
     if fd >= files {
         return false;
     }
     let place = array + u64::from(fd) * 8;
-    let mode = if TYPE_FILE.load() != 0 { mode_by_casts(place) } else { mode_by_helper(place) };
+    let mode =
+        if M::IS_TYPED && TYPE_FILE.load() != 0 { mode_by_casts(place) } else { mode_by_helper(place) };
     mode & S_IFMT == S_IFSOCK
 }
 
@@ -43,20 +42,19 @@ pub(crate) fn is_socket(task: Task, fd: u32) -> bool {
 fn mode_by_casts(place: u64) -> u16 {
     // SAFETY: typed pointers, at offsets that the agent resolved. The first type begins with a pointer.
     unsafe {
-        let file: u64 = core::ptr::read_volatile(cast(place, &TYPE_POINTER).cast());
-        let inode: *const u8 = load(cast(file, &TYPE_FILE), &OFFSET_FILE_INODE);
-        load(inode, &OFFSET_INODE_MODE)
+        let file: u64 = Typed::read(cast(place, &TYPE_POINTER));
+        let inode: *const u8 = load::<Typed, _>(cast(file, &TYPE_FILE), &OFFSET_FILE_INODE);
+        load::<Typed, _>(inode, &OFFSET_INODE_MODE)
     }
 }
 
 /// The same where the kernel has no such function.
 #[inline(always)]
 fn mode_by_helper(place: u64) -> u16 {
-    // SAFETY: the helper checks the memory that it reads.
+    // SAFETY: the helper checks the memory that it reads; what cannot be read is 0.
     unsafe {
-        let Ok(file) = bpf_probe_read_kernel(place as *const u64) else { return 0 };
-        let inode = bpf_probe_read_kernel((file + u64::from(OFFSET_FILE_INODE.load())) as *const u64);
-        let Ok(inode) = inode else { return 0 };
-        bpf_probe_read_kernel((inode + u64::from(OFFSET_INODE_MODE.load())) as *const u16).unwrap_or(0)
+        let file: *const u8 = Plain::read(place as *const u8);
+        let inode: *const u8 = load::<Plain, _>(file, &OFFSET_FILE_INODE);
+        load::<Plain, _>(inode, &OFFSET_INODE_MODE)
     }
 }

@@ -19,15 +19,21 @@ mod file;
 #[cfg(target_arch = "bpf")]
 mod maps;
 #[cfg(target_arch = "bpf")]
+mod memory;
+#[cfg(target_arch = "bpf")]
 mod probes;
 #[cfg(target_arch = "bpf")]
 mod process;
+#[cfg(target_arch = "bpf")]
+mod registers;
 #[cfg(target_arch = "bpf")]
 mod steal;
 #[cfg(target_arch = "bpf")]
 mod task;
 #[cfg(target_arch = "bpf")]
 mod topology;
+#[cfg(target_arch = "bpf")]
+mod trial;
 #[cfg(target_arch = "bpf")]
 mod wait;
 

@@ -44,8 +44,9 @@ globals! {
     HAS_SWITCH_STATE
     // Helpers that hand out typed tasks and registers: `bpf_get_current_task_btf` and `bpf_task_pt_regs` (5.15 and later).
     HAS_TYPED_HELPERS
-    // Without them: where a task's saved registers lie, from the begin of its stack.
-    DISTANCE_REGISTERS
+    // Without them: where a task's saved registers most likely lie, from the begin of its stack, and the number of bpf(2),
+    // by which they are found.
+    DISTANCE_REGISTERS NUMBER_BPF
     // Types of this kernel's BTF, for `bpf_rdonly_cast`; 0 where the kernel does not have it.
     TYPE_FILE TYPE_POINTER TYPE_REGISTERS
     // Waits of at least so many ns are handed over; 0 for none.

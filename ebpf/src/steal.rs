@@ -4,20 +4,21 @@
 
 use crate::{
     maps::{OFFSET_CFS_RUNQUEUE, OFFSET_RUNQUEUE_STEAL, OFFSET_TASK_CFS_RQ},
-    task::{Task, load},
+    memory::{Memory, load},
+    task::Task,
 };
 
 /// Of the CPU of a task that runs, or is about to; 0 where the kernel keeps none.
 #[inline(always)]
-pub(crate) fn clock(task: Task) -> u64 {
+pub(crate) fn clock<M: Memory>(task: Task<M>) -> u64 {
     if OFFSET_RUNQUEUE_STEAL.load() == 0 || OFFSET_TASK_CFS_RQ.load() == 0 || OFFSET_CFS_RUNQUEUE.load() == 0
     {
         return 0;
     }
-    // SAFETY: typed pointers and what they lead to, at offsets that the agent resolved. A null pointer reads as 0.
+    // SAFETY: a task and what it leads to, at offsets that the agent resolved. A null pointer reads as 0.
     unsafe {
-        let queue: *const u8 = load(task.0, &OFFSET_TASK_CFS_RQ);
-        let runqueue: *const u8 = load(queue, &OFFSET_CFS_RUNQUEUE);
-        load(runqueue, &OFFSET_RUNQUEUE_STEAL)
+        let queue: *const u8 = task.load(&OFFSET_TASK_CFS_RQ);
+        let runqueue: *const u8 = load::<M, _>(queue, &OFFSET_CFS_RUNQUEUE);
+        load::<M, _>(runqueue, &OFFSET_RUNQUEUE_STEAL)
     }
 }

@@ -1,97 +1,88 @@
 //! Who is running: reading tasks, and the way from a task to its ledger.
 //!
-//! Two kinds of pointer: a *typed* one from a tp_btf argument is read by plain loads at frozen offsets, each of
-//! exactly the member's size; an *untyped* one (uprobes) by `bpf_probe_read_kernel`. Nothing here follows a pointer
-//! that came out of a map.
+//! A task is read as its pointer came (see `memory.rs`): with a type from a tp_btf argument, without one from a raw
+//! tracepoint and in uprobes on old kernels. Nothing here follows a pointer that came out of a map.
 
-use core::arch::asm;
+use core::marker::PhantomData;
 
 use aya_ebpf::{
     Global,
     helpers::{
         bpf_get_current_pid_tgid, bpf_probe_read_kernel, bpf_probe_read_kernel_buf,
-        generated::{bpf_get_current_task, bpf_get_current_task_btf, bpf_task_pt_regs},
+        generated::{bpf_get_current_task, bpf_get_current_task_btf},
     },
 };
 use guestscope_ebpf::{
-    CALL_RDONLY_CAST, COMM_BYTES, Counter,
+    COMM_BYTES, Counter,
     ledger::{Ledger, Stamps},
 };
 
 use crate::{
     emit::count,
     maps::{
-        DISTANCE_REGISTERS, FREE, HAS_TYPED_HELPERS, LEDGERS, OFFSET_TASK_COMM, OFFSET_TASK_LAST_ARRIVAL,
-        OFFSET_TASK_MAJ_FLT, OFFSET_TASK_MIN_FLT, OFFSET_TASK_PID, OFFSET_TASK_RUN_DELAY, OFFSET_TASK_STACK,
-        OFFSET_TASK_TGID, REGISTERS, SLOT_OF, TYPE_REGISTERS,
+        FREE, HAS_TYPED_HELPERS, LEDGERS, OFFSET_TASK_COMM, OFFSET_TASK_LAST_ARRIVAL, OFFSET_TASK_MAJ_FLT,
+        OFFSET_TASK_MIN_FLT, OFFSET_TASK_PID, OFFSET_TASK_RUN_DELAY, OFFSET_TASK_TGID, SLOT_OF,
     },
+    memory::{Memory, Plain, Typed, load},
     probes::cpu,
-    process,
+    process, registers,
 };
 
-/// Reads a member through a typed pointer. The size must be the member's own, or the verifier refuses the program.
-///
-/// # Safety
-/// The pointer must be typed for the verifier, and the global hold the offset of a `T`.
-#[inline(always)]
-pub(crate) unsafe fn load<T: Copy>(structure: *const u8, offset: &Global<u32>) -> T {
-    // SAFETY: the caller promised both; volatile, so that the load stays as it is written. Bad memory reads as 0.
-    unsafe { core::ptr::read_volatile(structure.add(offset.load() as usize).cast()) }
-}
-
-/// `bpf_rdonly_cast(address, type)`: the address, typed for the verifier. The call is one instruction, which names the
-/// function by its number in this kernel's BTF; the agent puts that in before loading.
-#[inline(always)]
-pub(crate) fn cast(address: u64, type_id: &Global<u32>) -> *const u8 {
-    let typed: u64;
-    // SAFETY: the kernel's calling convention: arguments in r1 and r2, the result in r0, r1 to r5 are lost.
-    unsafe {
-        asm!(
-            ".quad {call}",
-            call = const CALL_RDONLY_CAST,
-            inlateout("r1") address => _,
-            inlateout("r2") u64::from(type_id.load()) => _,
-            lateout("r0") typed,
-            lateout("r3") _,
-            lateout("r4") _,
-            lateout("r5") _,
-            options(nostack),
-        );
-    }
-    typed as *const u8
-}
-
-/// A `task_struct` that the verifier knows as one.
+/// A `task_struct`.
 #[derive(Clone, Copy)]
-pub(crate) struct Task(pub(crate) *const u8);
+pub(crate) struct Task<M>(*const u8, PhantomData<M>);
 
-impl Task {
+impl Task<Typed> {
     /// Whoever runs this program. Only where the kernel has the helper: see [`Current`].
     #[inline(always)]
     pub(crate) fn current() -> Self {
         // SAFETY: the helper has no preconditions.
-        Task(unsafe { bpf_get_current_task_btf() } as *const u8)
+        Task::at(unsafe { bpf_get_current_task_btf() } as *const u8)
+    }
+}
+
+impl<M: Memory> Task<M> {
+    /// The one at this address.
+    #[inline(always)]
+    pub(crate) fn at(address: *const u8) -> Self {
+        Task(address, PhantomData)
+    }
+
+    /// Where it lies.
+    #[inline(always)]
+    pub(crate) fn address(self) -> *const u8 {
+        self.0
+    }
+
+    /// Reads a member.
+    ///
+    /// # Safety
+    /// The global must hold the offset of a `T`.
+    #[inline(always)]
+    pub(crate) unsafe fn load<T: Copy>(self, offset: &Global<u32>) -> T {
+        // SAFETY: the caller's, and it is a task.
+        unsafe { load::<M, T>(self.0, offset) }
     }
 
     /// Thread number in the initial namespace.
     #[inline(always)]
     pub(crate) fn tid(self) -> u32 {
         // SAFETY: the agent resolved the offset of `pid`, a pid_t.
-        unsafe { load(self.0, &OFFSET_TASK_PID) }
+        unsafe { self.load(&OFFSET_TASK_PID) }
     }
 
     /// Process number in the initial namespace.
     #[inline(always)]
     pub(crate) fn tgid(self) -> u32 {
         // SAFETY: the agent resolved the offset of `tgid`, a pid_t.
-        unsafe { load(self.0, &OFFSET_TASK_TGID) }
+        unsafe { self.load(&OFFSET_TASK_TGID) }
     }
 
     /// Minor and major faults so far.
     #[inline(always)]
     pub(crate) fn faults(self) -> (u64, u64) {
         // SAFETY: the agent resolved the offsets of two unsigned longs.
-        unsafe { (load(self.0, &OFFSET_TASK_MIN_FLT), load(self.0, &OFFSET_TASK_MAJ_FLT)) }
+        unsafe { (self.load(&OFFSET_TASK_MIN_FLT), self.load(&OFFSET_TASK_MAJ_FLT)) }
     }
 
     /// The kernel's own stamps of its stay on its CPU; zeros where it keeps none.
@@ -103,51 +94,9 @@ impl Task {
         // SAFETY: the agent resolved the offsets of two 8-byte members.
         unsafe {
             Stamps {
-                arrived: load(self.0, &OFFSET_TASK_LAST_ARRIVAL),
-                queued_ns: load(self.0, &OFFSET_TASK_RUN_DELAY),
+                arrived: self.load(&OFFSET_TASK_LAST_ARRIVAL),
+                queued_ns: self.load(&OFFSET_TASK_RUN_DELAY),
             }
-        }
-    }
-
-    /// A number among the registers that it saved on its way into the kernel.
-    #[inline(always)]
-    pub(crate) fn saved(self, offset: &Global<u32>) -> u64 {
-        if HAS_TYPED_HELPERS.load() == 0 {
-            // SAFETY: a typed task; the agent resolved the offset of a pointer.
-            let stack: u64 = unsafe { load(self.0, &OFFSET_TASK_STACK) };
-            return saved_at(stack, offset);
-        }
-        // SAFETY: a typed pointer, and the agent resolved the offset of a register.
-        unsafe { load(self.saved_registers(), offset) }
-    }
-
-    /// The registers that it saved on its way into the kernel, as a typed pointer: at one distance from the begin of
-    /// every task's stack, so that one task's helper call saves all others theirs.
-    #[inline(always)]
-    fn saved_registers(self) -> *const u8 {
-        // SAFETY: a typed task; the agent resolved the offset of a pointer. The distance is in a map value.
-        unsafe {
-            let distance = core::ptr::read_volatile(&raw const REGISTERS.distance);
-            if TYPE_REGISTERS.load() != 0 && distance != 0 {
-                return cast(load::<u64>(self.0, &OFFSET_TASK_STACK) + distance, &TYPE_REGISTERS);
-            }
-            bpf_task_pt_regs(self.0.cast_mut().cast()) as *const u8
-        }
-    }
-
-    /// Finds out that distance, by way of itself.
-    #[inline(always)]
-    pub(crate) fn find_registers(self) {
-        if HAS_TYPED_HELPERS.load() == 0 {
-            return;
-        }
-        // SAFETY: as above. Through memory, since the verifier subtracts nothing from a pointer.
-        unsafe {
-            let registers = bpf_task_pt_regs(self.0.cast_mut().cast()) as u64;
-            core::ptr::write_volatile(&raw mut REGISTERS.address, registers);
-            let address = core::ptr::read_volatile(&raw const REGISTERS.address);
-            let distance = address.wrapping_sub(load::<u64>(self.0, &OFFSET_TASK_STACK));
-            core::ptr::write_volatile(&raw mut REGISTERS.distance, distance);
         }
     }
 
@@ -170,7 +119,7 @@ impl Current {
     pub(crate) fn new() -> Self {
         if HAS_TYPED_HELPERS.load() != 0 {
             let task = Task::current();
-            return Current { tid: task.tid(), address: task.0 as u64 };
+            return Current { tid: task.tid(), address: task.address() as u64 };
         }
         // SAFETY: the helper has no preconditions.
         Current { tid: bpf_get_current_pid_tgid() as u32, address: unsafe { bpf_get_current_task() } }
@@ -178,7 +127,7 @@ impl Current {
 
     /// With its type.
     #[inline(always)]
-    pub(crate) fn task() -> Option<Task> {
+    pub(crate) fn task() -> Option<Task<Typed>> {
         if HAS_TYPED_HELPERS.load() != 0 { Some(Task::current()) } else { None }
     }
 
@@ -200,23 +149,17 @@ impl Current {
     /// A number among the registers that it saved on its way into the kernel.
     #[inline(always)]
     pub(crate) fn saved(self, offset: &Global<u32>) -> u64 {
-        if let Some(task) = Self::task() {
-            return task.saved(offset);
+        match Self::task() {
+            Some(task) => registers::saved(task, offset),
+            None => registers::saved(Task::<Plain>::at(self.pointer()), offset),
         }
-        // SAFETY: the helper checks the memory; what cannot be read is 0.
-        let stack = unsafe {
-            bpf_probe_read_kernel((self.address + u64::from(OFFSET_TASK_STACK.load())) as *const u64)
-        };
-        saved_at(stack.unwrap_or(0), offset)
     }
-}
 
-/// The same by the begin of the task's stack: where nothing else tells where the registers lie.
-#[inline(always)]
-fn saved_at(stack: u64, offset: &Global<u32>) -> u64 {
-    let place = stack + u64::from(DISTANCE_REGISTERS.load()) + u64::from(offset.load());
-    // SAFETY: the helper checks the memory; what cannot be read is 0.
-    unsafe { bpf_probe_read_kernel(place as *const u64) }.unwrap_or(0)
+    /// Its address, without a type.
+    #[inline(always)]
+    pub(crate) fn pointer(self) -> *const u8 {
+        self.address as *const u8
+    }
 }
 
 /// The ledger of the thread with this number, if the task at this address is the one that is tracked under it.

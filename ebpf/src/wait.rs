@@ -11,12 +11,13 @@ use guestscope_ebpf::{
 use crate::{
     emit,
     maps::WAIT_THRESHOLD_NS,
+    memory::Memory,
     task::{self, Task},
 };
 
 /// The thread of this ledger has just got the CPU from `before`. `left_cpu` is where it had been.
 #[inline(always)]
-pub(crate) fn ended(ledger: &Ledger, before: Task, left_cpu: u16, now_ns: u64) {
+pub(crate) fn ended<M: Memory>(ledger: &Ledger, before: Task<M>, left_cpu: u16, now_ns: u64) {
     let threshold_ns = u64::from(WAIT_THRESHOLD_NS.load());
     if threshold_ns == 0 || ledger.state != RUNNING {
         return;
@@ -48,7 +49,7 @@ pub(crate) fn ended(ledger: &Ledger, before: Task, left_cpu: u16, now_ns: u64) {
             (*record).account = ledger.account;
             (*record).reserved = 0;
             (*record).ran_before_comm = [0; guestscope_ebpf::COMM_BYTES];
-            task::comm(before.0 as u64, &mut (*record).ran_before_comm);
+            task::comm(before.address() as u64, &mut (*record).ran_before_comm);
         }
     });
 }

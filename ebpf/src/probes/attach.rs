@@ -38,8 +38,10 @@ use crate::{
         OFFSET_TASK_FLAGS, OFFSET_TASK_LEADER, OFFSET_TASK_ON_CPU, OFFSET_TASK_ON_RQ, OFFSET_TASK_STATE,
         OFFSET_TASK_THREAD_PID, TARGETS,
     },
+    memory::{Typed, load},
     probes::{sched, throttle},
-    task::{self, Current, Task, load},
+    registers,
+    task::{self, Current, Task},
 };
 
 /// `PF_KTHREAD`: a thread of the kernel, which has no program.
@@ -71,18 +73,18 @@ extern "C" fn attach(ctx: *const *const u8) -> i32 {
             return 0;
         }
         let file: *const u8 = core::ptr::read_volatile(meta.cast());
-        visit(file, Task(task));
+        visit(file, Task::at(task));
     }
     0
 }
 
 #[inline(always)]
-fn visit(file: *const u8, task: Task) {
+fn visit(file: *const u8, task: Task<Typed>) {
     // Whether it is being made must be known before it is looked up: else its maker may hand it a ledger in between, and
     // wake it (seen on 6.18, twice in 30,000 walks beside a storm of new threads).
     // SAFETY: a typed task; the agent resolved the offsets of two unsigned ints.
     let (is_new, flags) = unsafe {
-        (load::<u32>(task.0, &OFFSET_TASK_STATE) & TASK_NEW != 0, load::<u32>(task.0, &OFFSET_TASK_FLAGS))
+        (task.load::<u32>(&OFFSET_TASK_STATE) & TASK_NEW != 0, task.load::<u32>(&OFFSET_TASK_FLAGS))
     };
     if flags & PF_KTHREAD != 0 || task.tgid() == (bpf_get_current_pid_tgid() >> 32) as u32 {
         return;
@@ -97,9 +99,7 @@ fn visit(file: *const u8, task: Task) {
         if unsafe { TARGETS.get(process) }.is_none() {
             return;
         }
-        if let Some(agent) = Current::task() {
-            agent.find_registers();
-        }
+        registers::find();
         match if is_new { Some(Found::Unborn) } else { adopt(task) } {
             Some(found) => found,
             None => return,
@@ -115,7 +115,7 @@ fn visit(file: *const u8, task: Task) {
 
 /// The number of a task's process in the agent's PID namespace, of which the visited tasks are, or of one below it.
 #[inline(always)]
-fn process_number(task: Task) -> u32 {
+fn process_number(task: Task<Typed>) -> u32 {
     // SAFETY: a typed task; the agent resolved the offsets of three pointers and an unsigned int. The helper checks what it
     // reads; what has no number any more reads as 0.
     unsafe {
@@ -123,38 +123,39 @@ fn process_number(task: Task) -> u32 {
         let own =
             bpf_probe_read_kernel(agent as *const u64).unwrap_or(0) + u64::from(OFFSET_PID_LEVEL.load());
         let level = u64::from(bpf_probe_read_kernel(own as *const u32).unwrap_or(0));
-        let leader: *const u8 = load(task.0, &OFFSET_TASK_LEADER);
-        let numbers = load::<u64>(leader, &OFFSET_TASK_THREAD_PID) + u64::from(OFFSET_PID_NUMBERS.load());
+        let leader: *const u8 = task.load(&OFFSET_TASK_LEADER);
+        let numbers =
+            load::<Typed, u64>(leader, &OFFSET_TASK_THREAD_PID) + u64::from(OFFSET_PID_NUMBERS.load());
         bpf_probe_read_kernel((numbers + level * NUMBER_BYTES) as *const u32).unwrap_or(0)
     }
 }
 
 /// Neither dead nor about to be. A thread that has left its CPU for the last time would never give its ledger back.
 #[inline(always)]
-fn is_alive(task: Task) -> bool {
+fn is_alive(task: Task<Typed>) -> bool {
     // SAFETY: a typed task; the agent resolved the offsets of two ints.
     let (state, exit) =
-        unsafe { (load::<u32>(task.0, &OFFSET_TASK_STATE), load::<u32>(task.0, &OFFSET_TASK_EXIT_STATE)) };
+        unsafe { (task.load::<u32>(&OFFSET_TASK_STATE), task.load::<u32>(&OFFSET_TASK_EXIT_STATE)) };
     state & sched::TASK_DEAD == 0 && exit == 0
 }
 
 #[inline(always)]
-fn is_on_cpu(task: Task) -> bool {
+fn is_on_cpu(task: Task<Typed>) -> bool {
     // A kernel for one CPU has no such member; there the agent is on it.
     // SAFETY: a typed task; the agent resolved the offset of an int.
-    OFFSET_TASK_ON_CPU.load() != 0 && unsafe { load::<u32>(task.0, &OFFSET_TASK_ON_CPU) } != 0
+    OFFSET_TASK_ON_CPU.load() != 0 && unsafe { task.load::<u32>(&OFFSET_TASK_ON_CPU) } != 0
 }
 
 /// What a task is doing, as the switch hook would have it. A task keeps `on_cpu` for a moment after that, and one that blocks
 /// has left the queue for a moment before: the first looks like running, and the next visit corrects it.
 #[inline(always)]
-fn status(task: Task) -> Status {
+fn status(task: Task<Typed>) -> Status {
     // SAFETY: a typed task; the agent resolved the offsets of two ints and a char.
     let (state, is_queued) = unsafe {
-        let state: u32 = load(task.0, &OFFSET_TASK_STATE);
-        let on_queue = OFFSET_TASK_ON_RQ.load() != 0 && load::<u32>(task.0, &OFFSET_TASK_ON_RQ) != 0;
+        let state: u32 = task.load(&OFFSET_TASK_STATE);
+        let on_queue = OFFSET_TASK_ON_RQ.load() != 0 && task.load::<u32>(&OFFSET_TASK_ON_RQ) != 0;
         // From 6.12 on a task that blocks may stay on the queue until its turn comes.
-        let delayed = OFFSET_TASK_DELAYED.load() != 0 && load::<u8>(task.0, &OFFSET_TASK_DELAYED) != 0;
+        let delayed = OFFSET_TASK_DELAYED.load() != 0 && task.load::<u8>(&OFFSET_TASK_DELAYED) != 0;
         (state, on_queue && !delayed)
     };
     let runs = |state| Status { state, account: Account::Runq as u8, syscall: NO_SYSCALL };
@@ -167,18 +168,18 @@ fn status(task: Task) -> Status {
 
 /// Makes a ledger for a task that has none. None if there is nothing to tell of it.
 #[inline(always)]
-fn adopt(task: Task) -> Option<Found> {
+fn adopt(task: Task<Typed>) -> Option<Found> {
     if !is_alive(task) {
         return None;
     }
-    let address = task.0 as u64;
+    let address = task.address() as u64;
     // With no task in it: the slot may be a stale one, which a number points to already.
     let Some(ledger) = task::prepare(task.tid(), task.tgid(), 0) else { return Some(Found::Missed) };
     // SAFETY: a ledger in a map value, to which nobody points before it is published. The helpers have no preconditions; the
     // agent resolved the offset of an unsigned int.
     unsafe {
         let cpu = if OFFSET_TASK_CPU.load() != 0 {
-            load::<u32>(task.0, &OFFSET_TASK_CPU)
+            task.load::<u32>(&OFFSET_TASK_CPU)
         } else {
             bpf_get_smp_processor_id()
         };
@@ -209,7 +210,7 @@ fn adopt(task: Task) -> Option<Found> {
 /// # Safety
 /// The ledger must be the task's own.
 #[inline(always)]
-unsafe fn correct(task: Task, ledger: *mut Ledger) {
+unsafe fn correct(task: Task<Typed>, ledger: *mut Ledger) {
     // SAFETY: the caller promised it. Volatile, since a hook may write at the same time: between the last look at the
     // sequence and the stores are a few instructions. Should one come in there, the next event corrects the state.
     unsafe {

@@ -1,20 +1,26 @@
 //! Family `net`: what a thread sends and receives over sockets of any kind.
 //!
-//! Hooks: tp_btf sock_send_length and sock_recv_length (6.3 and later), in the context of the caller. Yields counts and bytes
+//! Hooks: tp_btf or raw_tp sock_send_length and sock_recv_length (6.3 and later), in the context of the caller. Yields counts and bytes
 //! in its ledger. A look at what has come (`MSG_PEEK`) and a failure count as nothing. It charges no time: that is account
 //! `net`.
 
-use aya_ebpf::{macros::btf_tracepoint, programs::BtfTracePointContext};
-
-use crate::task::Current;
+use crate::{
+    memory::{Arguments, twins},
+    task::Current,
+};
 
 /// `MSG_PEEK`.
 const PEEK: u32 = 2;
 
-#[btf_tracepoint(function = "sock_send_length")]
-pub(crate) fn sock_send_length(ctx: BtfTracePointContext) -> i32 {
+twins! {
+    sock_send_length raw_sock_send_length "sock_send_length" sent;
+    sock_recv_length raw_sock_recv_length "sock_recv_length" received;
+}
+
+#[inline(always)]
+fn sent<C: Arguments>(ctx: &C) -> i32 {
     let Some(ledger) = Current::new().ledger() else { return 0 };
-    let bytes = ctx.arg::<u64>(1) as i32;
+    let bytes = ctx.at::<u64>(1) as i32;
     if bytes < 0 {
         return 0;
     }
@@ -26,10 +32,10 @@ pub(crate) fn sock_send_length(ctx: BtfTracePointContext) -> i32 {
     0
 }
 
-#[btf_tracepoint(function = "sock_recv_length")]
-pub(crate) fn sock_recv_length(ctx: BtfTracePointContext) -> i32 {
+#[inline(always)]
+fn received<C: Arguments>(ctx: &C) -> i32 {
     let Some(ledger) = Current::new().ledger() else { return 0 };
-    let (bytes, flags) = (ctx.arg::<u64>(1) as i32, ctx.arg::<u64>(2) as u32);
+    let (bytes, flags) = (ctx.at::<u64>(1) as i32, ctx.at::<u64>(2) as u32);
     if bytes < 0 || flags & PEEK != 0 {
         return 0;
     }

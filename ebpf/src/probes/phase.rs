@@ -17,9 +17,10 @@ use guestscope_ebpf::{
 use crate::{
     emit,
     maps::STAGES,
+    memory::{Memory, Plain},
     probes::{cpu, throttle},
     process, steal,
-    task::{self, Current},
+    task::{self, Current, Task},
     topology,
 };
 
@@ -58,15 +59,9 @@ pub(crate) fn edge(ctx: ProbeContext) -> u32 {
         (*stage).major_faults = major;
         (*stage).samples = cpu::samples(slot);
         let (now_ns, torn) = copy(ledger, &raw mut (*stage).ledger);
-        // What is read of the task below needs its type: before 5.15 the copy stays as it was seen.
-        if let Some(task) = Current::task() {
-            let at = topology::arrival(&(*stage).ledger);
-            (*stage).ledger.stolen_until(now_ns, at.cpu, steal::clock(task));
-            // This thread runs, whatever was seen of it: the copy is put right as the next switch-out will do it.
-            if (*stage).ledger.state != RUNNING {
-                throttle::arriving(task, &mut (*stage).ledger, now_ns);
-                (*stage).ledger.arrived_unseen(now_ns, task.stamps(), at);
-            }
+        match Current::task() {
+            Some(task) => put_right(task, &mut (*stage).ledger, now_ns),
+            None => put_right_untyped(current.address, &raw mut (*stage).ledger, now_ns),
         }
         if torn {
             flags |= EDGE_TORN;
@@ -79,6 +74,25 @@ pub(crate) fn edge(ctx: ProbeContext) -> u32 {
     }
     emit::edge(stage);
     0
+}
+
+/// This thread runs, whatever was seen of it: the copy is put right as the next switch-out will do it.
+#[inline(always)]
+fn put_right<M: Memory>(task: Task<M>, ledger: &mut Ledger, now_ns: u64) {
+    let at = topology::arrival(ledger);
+    ledger.stolen_until(now_ns, at.cpu, steal::clock(task));
+    if ledger.state != RUNNING {
+        throttle::arriving(task, ledger, now_ns);
+        ledger.arrived_unseen(now_ns, task.stamps(), at);
+    }
+}
+
+/// The same of a task without a type. A function of its own, which is left out of the program where it is not called: beside
+/// the other one the two are mixed by the compiler, and the verifier takes a tenth longer for the whole program.
+#[inline(never)]
+fn put_right_untyped(address: u64, ledger: *mut Ledger, now_ns: u64) {
+    // SAFETY: the caller's own copy, in a map value.
+    put_right(Task::<Plain>::at(address as *const u8), unsafe { &mut *ledger }, now_ns);
 }
 
 /// Copies the ledger and takes the clock, so that both belong together. Returns the clock and whether it failed.

@@ -1,6 +1,6 @@
 //! Family `sched`: switches, wake-ups, births, execs and ends of tracked threads.
 //!
-//! Hooks: tp_btf sched_switch, sched_waking, sched_wakeup, sched_process_fork, sched_process_exec,
+//! Hooks: tp_btf or raw_tp sched_switch, sched_waking, sched_wakeup, sched_process_fork, sched_process_exec,
 //! sched_process_free, and the program `adopt`, which the agent's child runs on itself. Yields the ledgers, and fork,
 //! exec and exit records. A switch between two untracked tasks costs two lookups that say no, and reads no clock. It
 //! knows nothing of phases.
@@ -9,8 +9,8 @@ use aya_ebpf::{
     helpers::{
         bpf_get_current_pid_tgid, bpf_get_smp_processor_id, bpf_ktime_get_ns, generated::bpf_get_current_task,
     },
-    macros::{btf_tracepoint, raw_tracepoint},
-    programs::{BtfTracePointContext, RawTracePointContext},
+    macros::raw_tracepoint,
+    programs::RawTracePointContext,
 };
 use aya_log_ebpf::warn;
 use guestscope_ebpf::{
@@ -25,9 +25,10 @@ use crate::{
         ACCOUNT_OF, HAS_SWITCH_STATE, LEDGERS, MASK_TASK_IOWAIT, OFFSET_REGS_ARGUMENT, OFFSET_REGS_RESULT,
         OFFSET_REGS_SYSCALL, OFFSET_TASK_IOWAIT, OFFSET_TASK_LAST_QUEUED, OFFSET_TASK_STATE,
     },
+    memory::{Arguments, Memory, twins},
     probes::{cpu, throttle},
-    process, steal,
-    task::{self, Current, Task, load},
+    process, registers, steal,
+    task::{self, Task},
     topology, wait,
 };
 
@@ -43,10 +44,19 @@ const NOT_RETURNED: u64 = 38_u64.wrapping_neg();
 /// `TASK_FREEZABLE` (6.1 and later): no page fault waits like this, the freezer of cgroup v2 does.
 const FREEZABLE: u32 = 0x2000;
 
-#[btf_tracepoint(function = "sched_switch")]
-pub(crate) fn sched_switch(ctx: BtfTracePointContext) -> i32 {
-    let prev = Task(ctx.arg(1));
-    let next = Task(ctx.arg(2));
+twins! {
+    sched_switch raw_sched_switch "sched_switch" switches;
+    sched_waking raw_sched_waking "sched_waking" wakes;
+    sched_wakeup raw_sched_wakeup "sched_wakeup" is_awake;
+    sched_process_fork raw_sched_process_fork "sched_process_fork" forks;
+    sched_process_exec raw_sched_process_exec "sched_process_exec" execs;
+    sched_process_free raw_sched_process_free "sched_process_free" is_freed;
+}
+
+#[inline(always)]
+fn switches<C: Arguments>(ctx: &C) -> i32 {
+    let prev = Task::<C::Memory>::at(ctx.at(1));
+    let next = Task::<C::Memory>::at(ctx.at(2));
     // One clock for both, read only when one of them is ours: it is a third of the cost of a switch.
     let mut now_ns = 0;
     // So is what was stolen from this CPU.
@@ -55,7 +65,7 @@ pub(crate) fn sched_switch(ctx: BtfTracePointContext) -> i32 {
         // SAFETY: the helper has no preconditions.
         now_ns = unsafe { bpf_ktime_get_ns() };
         stolen_ns = steal::clock(prev);
-        switch_out(&ctx, prev, ledger, now_ns, stolen_ns);
+        switch_out(ctx, prev, ledger, now_ns, stolen_ns);
     }
     if let Some(ledger) = next.ledger() {
         if now_ns == 0 {
@@ -67,7 +77,7 @@ pub(crate) fn sched_switch(ctx: BtfTracePointContext) -> i32 {
         // agent resolved the offset of an 8-byte member.
         unsafe {
             if (*ledger).state == BLOCKED && OFFSET_TASK_LAST_QUEUED.load() != 0 {
-                (*ledger).queued_unseen(now_ns, load(next.0, &OFFSET_TASK_LAST_QUEUED));
+                (*ledger).queued_unseen(now_ns, next.load(&OFFSET_TASK_LAST_QUEUED));
             }
             throttle::arriving(next, &mut *ledger, now_ns);
             let left_cpu = (*ledger).cpu;
@@ -80,18 +90,24 @@ pub(crate) fn sched_switch(ctx: BtfTracePointContext) -> i32 {
 }
 
 #[inline(always)]
-fn switch_out(ctx: &BtfTracePointContext, prev: Task, ledger: *mut Ledger, now_ns: u64, stolen_ns: u64) {
-    let preempt: u64 = ctx.arg(0);
+fn switch_out<C: Arguments>(
+    ctx: &C,
+    prev: Task<C::Memory>,
+    ledger: *mut Ledger,
+    now_ns: u64,
+    stolen_ns: u64,
+) {
+    let preempt: u64 = ctx.at(0);
     let state: u32 = if HAS_SWITCH_STATE.load() != 0 {
-        ctx.arg::<u64>(3) as u32
+        ctx.at::<u64>(3) as u32
     } else {
         // SAFETY: the agent resolved the offset of the state.
-        unsafe { load(prev.0, &OFFSET_TASK_STATE) }
+        unsafe { prev.load(&OFFSET_TASK_STATE) }
     };
     // SAFETY: a ledger in a map value; `prev` is leaving this CPU under its run-queue lock.
     let ledger = unsafe { &mut *ledger };
     stay(prev, ledger, now_ns, stolen_ns);
-    ledger.replaced_by_tid = Task(ctx.arg(2)).tid();
+    ledger.replaced_by_tid = Task::<C::Memory>::at(ctx.at(2)).tid();
     // The first argument is a bool: the register's upper bytes are not defined.
     if preempt & 0xff != 0 || state == 0 {
         ledger.out_runnable(now_ns);
@@ -108,7 +124,7 @@ fn switch_out(ctx: &BtfTracePointContext, prev: Task, ledger: *mut Ledger, now_n
 /// Measured on 6.18: switches away from some tasks, and wake-ups while they run, reach no tracepoint at all (perf misses
 /// the same ones), so the next task seems to go on waiting while it runs. The kernel's own stamps tell.
 #[inline(always)]
-fn stay(prev: Task, ledger: &mut Ledger, now_ns: u64, stolen_ns: u64) {
+fn stay<M: Memory>(prev: Task<M>, ledger: &mut Ledger, now_ns: u64, stolen_ns: u64) {
     // A wait whose end was not seen: the clock has stood still since, as the thread has run.
     throttle::arriving(prev, ledger, now_ns);
     let at = topology::arrival(ledger);
@@ -122,8 +138,8 @@ fn stay(prev: Task, ledger: &mut Ledger, now_ns: u64, stolen_ns: u64) {
 
 /// What a task that blocks is waiting for: one look at its saved registers instead of a hook on every syscall.
 #[inline(always)]
-pub(crate) fn classify(prev: Task, state: u32) -> (u8, u16) {
-    let number = prev.saved(&OFFSET_REGS_SYSCALL).cast_signed();
+pub(crate) fn classify<M: Memory>(prev: Task<M>, state: u32) -> (u8, u16) {
+    let number = registers::saved(prev, &OFFSET_REGS_SYSCALL).cast_signed();
     if state & KEPT != 0 || (number < 0 && state & FREEZABLE != 0) {
         return (Account::Other as u8, if number < 0 { NO_SYSCALL } else { number as u16 });
     }
@@ -131,13 +147,13 @@ pub(crate) fn classify(prev: Task, state: u32) -> (u8, u16) {
         // The entry code of exceptions and interrupts overwrites the number: a page fault that slept.
         return (Account::Fault as u8, NO_SYSCALL);
     }
-    if OFFSET_REGS_RESULT.load() != 0 && prev.saved(&OFFSET_REGS_RESULT) != NOT_RETURNED {
+    if OFFSET_REGS_RESULT.load() != 0 && registers::saved(prev, &OFFSET_REGS_RESULT) != NOT_RETURNED {
         // On the way back to its program: it faults on the stack where a signal's frame shall lie, or does somebody's work.
         let account = if state & UNINTERRUPTIBLE != 0 { Account::Fault } else { Account::Other };
         return (account as u8, NO_SYSCALL);
     }
     // SAFETY: the agent resolved the bit field's byte and mask.
-    let io_wait = unsafe { load::<u8>(prev.0, &OFFSET_TASK_IOWAIT) } & MASK_TASK_IOWAIT.load() as u8;
+    let io_wait = unsafe { prev.load::<u8>(&OFFSET_TASK_IOWAIT) } & MASK_TASK_IOWAIT.load() as u8;
     if io_wait != 0 {
         return (Account::BlockIo as u8, number as u16);
     }
@@ -145,7 +161,7 @@ pub(crate) fn classify(prev: Task, state: u32) -> (u8, u16) {
     let entry = unsafe { core::ptr::read_volatile(ACCOUNT_OF.as_ptr().add((number & 511) as usize)) };
     let account = entry & !CHECK_SOCKET;
     if entry & CHECK_SOCKET != 0 {
-        let fd = prev.saved(&OFFSET_REGS_ARGUMENT) as u32;
+        let fd = registers::saved(prev, &OFFSET_REGS_ARGUMENT) as u32;
         if file::is_socket(prev, fd) {
             return (Account::Net as u8, number as u16);
         }
@@ -155,8 +171,8 @@ pub(crate) fn classify(prev: Task, state: u32) -> (u8, u16) {
 
 /// The final switch: the whole ledger goes out, the slot comes back.
 #[inline(always)]
-pub(crate) fn exited(prev: Task, ledger: &Ledger, now_ns: u64) {
-    let address = prev.0 as u64;
+pub(crate) fn exited<M: Memory>(prev: Task<M>, ledger: &Ledger, now_ns: u64) {
+    let address = prev.address() as u64;
     record(Kind::Exit, 0, ledger, address, now_ns, (0, 0, 0));
     gone(ledger);
 }
@@ -197,9 +213,9 @@ pub(crate) fn record(
     });
 }
 
-#[btf_tracepoint(function = "sched_waking")]
-pub(crate) fn sched_waking(ctx: BtfTracePointContext) -> i32 {
-    let woken = Task(ctx.arg(0));
+#[inline(always)]
+fn wakes<C: Arguments>(ctx: &C) -> i32 {
+    let woken = Task::<C::Memory>::at(ctx.at(0));
     if let Some(ledger) = woken.ledger() {
         // In an interrupt this is whoever was interrupted; the one who reads it knows.
         let waker = bpf_get_current_pid_tgid() as u32;
@@ -209,9 +225,9 @@ pub(crate) fn sched_waking(ctx: BtfTracePointContext) -> i32 {
     0
 }
 
-#[btf_tracepoint(function = "sched_wakeup")]
-pub(crate) fn sched_wakeup(ctx: BtfTracePointContext) -> i32 {
-    let woken = Task(ctx.arg(0));
+#[inline(always)]
+fn is_awake<C: Arguments>(ctx: &C) -> i32 {
+    let woken = Task::<C::Memory>::at(ctx.at(0));
     if let Some(ledger) = woken.ledger() {
         // SAFETY: a ledger in a map value; the task is being enqueued under its run-queue lock, after its
         // switch-out is done. The clock has no preconditions.
@@ -223,18 +239,18 @@ pub(crate) fn sched_wakeup(ctx: BtfTracePointContext) -> i32 {
     0
 }
 
-#[btf_tracepoint(function = "sched_process_fork")]
-pub(crate) fn sched_process_fork(ctx: BtfTracePointContext) -> i32 {
-    let parent = Task(ctx.arg(0));
-    let child = Task(ctx.arg(1));
+#[inline(always)]
+fn forks<C: Arguments>(ctx: &C) -> i32 {
+    let parent = Task::<C::Memory>::at(ctx.at(0));
+    let child = Task::<C::Memory>::at(ctx.at(1));
     let Some(parent) = parent.ledger() else { return 0 };
-    let address = child.0 as u64;
+    let address = child.address() as u64;
     if child.tid() == child.tgid() {
         process::forget(child.tgid());
     }
     let Some(ledger) = task::create(child.tid(), child.tgid(), address) else {
         // Diagnostics stand in cold programs alone; unless they are asked for, the verifier removes them.
-        warn!(&ctx, "no free slot for thread {} of process {}", child.tid(), child.tgid());
+        warn!(ctx, "no free slot for thread {} of process {}", child.tid(), child.tgid());
         return 0;
     };
     // SAFETY: ledgers in map values; the child cannot run before this hook returns.
@@ -250,12 +266,12 @@ pub(crate) fn sched_process_fork(ctx: BtfTracePointContext) -> i32 {
 }
 
 /// An exec from a thread that is not the leader takes over the leader's number: the slot moves with it.
-#[btf_tracepoint(function = "sched_process_exec")]
-pub(crate) fn sched_process_exec(ctx: BtfTracePointContext) -> i32 {
-    let task = Task(ctx.arg(0));
-    let old_tid = ctx.arg::<u64>(1) as u32;
+#[inline(always)]
+fn execs<C: Arguments>(ctx: &C) -> i32 {
+    let task = Task::<C::Memory>::at(ctx.at(0));
+    let old_tid = ctx.at::<u64>(1) as u32;
     let tid = task.tid();
-    let address = task.0 as u64;
+    let address = task.address() as u64;
     let Some(ledger) = task::ledger(old_tid, address) else { return 0 };
     let mut leader_born_ns = 0;
     // SAFETY: ledgers in map values; the task is running this very hook. The clock has no preconditions.
@@ -284,15 +300,15 @@ pub(crate) fn sched_process_exec(ctx: BtfTracePointContext) -> i32 {
 }
 
 /// The kernel frees a task some time after its final switch. Whoever is tracked still has ended without being seen.
-#[btf_tracepoint(function = "sched_process_free")]
-pub(crate) fn sched_process_free(ctx: BtfTracePointContext) -> i32 {
-    let task = Task(ctx.arg(0));
+#[inline(always)]
+fn is_freed<C: Arguments>(ctx: &C) -> i32 {
+    let task = Task::<C::Memory>::at(ctx.at(0));
     let Some(ledger) = task.ledger() else { return 0 };
     emit::count(Counter::UnseenEnd);
     // SAFETY: a ledger in a map value, of a task that will never run again.
     unsafe {
         // When it ended is not known: its life is told up to the last event that was.
-        record(Kind::Exit, EXIT_UNSEEN, &*ledger, task.0 as u64, (*ledger).since_ns, (0, 0, 0));
+        record(Kind::Exit, EXIT_UNSEEN, &*ledger, task.address() as u64, (*ledger).since_ns, (0, 0, 0));
         gone(&*ledger);
     }
     0
@@ -303,9 +319,7 @@ pub(crate) fn sched_process_free(ctx: BtfTracePointContext) -> i32 {
 #[raw_tracepoint(tracepoint = "sys_enter")]
 pub(crate) fn adopt(_ctx: RawTracePointContext) -> i32 {
     let pid_tgid = bpf_get_current_pid_tgid();
-    if let Some(task) = Current::task() {
-        task.find_registers();
-    }
+    registers::find();
     // SAFETY: the helpers have no preconditions; the ledger is in a map value and its task is running this program.
     unsafe {
         let address = bpf_get_current_task();

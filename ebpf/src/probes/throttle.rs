@@ -1,15 +1,11 @@
 //! Family `throttle`: how much of a wait for a CPU was the group's lack of quota.
 //!
-//! Hook: tp_btf sched_migrate_task, since a waiting thread that is moved goes on under another clock. Yields the throttle
+//! Hook: tp_btf or raw_tp sched_migrate_task, since a waiting thread that is moved goes on under another clock. Yields the throttle
 //! clock of a thread's group on its CPU to family `sched`, which hands it to the ledger. A thread is not told when its
 //! group runs out: others of the group may use the quota up while it waits. So the clock is read where a wait begins and
 //! where it ends. It knows no quotas and reads no cgroup.
 
-use aya_ebpf::{
-    helpers::{bpf_ktime_get_ns, bpf_probe_read_kernel},
-    macros::btf_tracepoint,
-    programs::BtfTracePointContext,
-};
+use aya_ebpf::helpers::{bpf_ktime_get_ns, bpf_probe_read_kernel};
 use guestscope_ebpf::{
     ThrottleMode,
     ledger::{LIMITED, Ledger, RUNNABLE, ThrottleClock},
@@ -21,7 +17,8 @@ use crate::{
         OFFSET_RUNQUEUE_CLOCK, OFFSET_RUNQUEUE_CLOCK_PELT, OFFSET_RUNQUEUE_CLOCK_TASK, OFFSET_RUNQUEUE_LOST,
         OFFSET_TASK_CFS_RQ, OFFSET_TASK_GROUP, OFFSET_TASK_THROTTLED, THROTTLE_MODE,
     },
-    task::{Task, load},
+    memory::{Arguments, Memory, load, twins},
+    task::Task,
 };
 
 const ABSENT: u32 = ThrottleMode::Absent as u32;
@@ -31,13 +28,13 @@ const PELT: u32 = ThrottleMode::Pelt as u32;
 /// A wait has begun by a switch: may it be throttled? From 6.18 on the kernel takes single tasks off the queue, and says
 /// so at this very switch; those that stay on it compete as ever.
 #[inline(always)]
-pub(crate) fn left(task: Task, ledger: &mut Ledger) {
+pub(crate) fn left<M: Memory>(task: Task<M>, ledger: &mut Ledger) {
     if THROTTLE_MODE.load() == ABSENT {
         return;
     }
     if OFFSET_TASK_THROTTLED.load() != 0 {
-        // SAFETY: a typed task, and the agent resolved the offset of a bool.
-        let throttled = unsafe { load::<u8>(task.0, &OFFSET_TASK_THROTTLED) };
+        // SAFETY: a task, and the agent resolved the offset of a bool.
+        let throttled = unsafe { task.load::<u8>(&OFFSET_TASK_THROTTLED) };
         if throttled == 0 {
             return;
         }
@@ -48,7 +45,7 @@ pub(crate) fn left(task: Task, ledger: &mut Ledger) {
 /// A wait has begun by a wake-up: before 6.18 it may join a queue that is throttled. A wake-up of a thread that waits for a
 /// CPU already (it was preempted on its way to sleep) begins nothing.
 #[inline(always)]
-pub(crate) fn woken(task: Task, ledger: &mut Ledger) {
+pub(crate) fn woken<M: Memory>(task: Task<M>, ledger: &mut Ledger) {
     let may_be_limited = THROTTLE_MODE.load() != ABSENT && OFFSET_TASK_THROTTLED.load() == 0;
     if may_be_limited && ledger.state == RUNNABLE {
         ledger.limit(clock(task));
@@ -57,30 +54,30 @@ pub(crate) fn woken(task: Task, ledger: &mut Ledger) {
 
 /// A wait ends.
 #[inline(always)]
-pub(crate) fn arriving(task: Task, ledger: &mut Ledger, now_ns: u64) {
+pub(crate) fn arriving<M: Memory>(task: Task<M>, ledger: &mut Ledger, now_ns: u64) {
     if THROTTLE_MODE.load() != ABSENT && ledger.state == LIMITED {
         ledger.throttled(now_ns, clock(task));
     }
 }
 
-/// The clock of a task's group on the CPU whose queue it is on, up to now, by typed loads.
+/// The clock of a task's group on the CPU whose queue it is on, up to now.
 #[inline(always)]
-fn clock(task: Task) -> ThrottleClock {
-    // SAFETY: typed pointers and what they lead to, at offsets of members of these sizes that the agent resolved. A null
+fn clock<M: Memory>(task: Task<M>) -> ThrottleClock {
+    // SAFETY: a task and what it leads to, at offsets of members of these sizes that the agent resolved. A null
     // pointer reads as 0.
     unsafe {
-        let queue: *const u8 = load(task.0, &OFFSET_TASK_CFS_RQ);
+        let queue: *const u8 = task.load(&OFFSET_TASK_CFS_RQ);
         let group = queue as u64;
-        let mut ns: u64 = load(queue, &OFFSET_CFS_TIME);
-        let count: u32 = load(queue, &OFFSET_CFS_COUNT);
+        let mut ns: u64 = load::<M, _>(queue, &OFFSET_CFS_TIME);
+        let count: u32 = load::<M, _>(queue, &OFFSET_CFS_COUNT);
         if count != 0 {
-            let since: u64 = load(queue, &OFFSET_CFS_CLOCK);
-            let runqueue: *const u8 = load(queue, &OFFSET_CFS_RUNQUEUE);
+            let since: u64 = load::<M, _>(queue, &OFFSET_CFS_CLOCK);
+            let runqueue: *const u8 = load::<M, _>(queue, &OFFSET_CFS_RUNQUEUE);
             let now = match THROTTLE_MODE.load() {
-                OWN => load(runqueue, &OFFSET_RUNQUEUE_CLOCK),
-                PELT => load::<u64>(runqueue, &OFFSET_RUNQUEUE_CLOCK_PELT)
-                    .wrapping_sub(load(runqueue, &OFFSET_RUNQUEUE_LOST)),
-                _ => load(runqueue, &OFFSET_RUNQUEUE_CLOCK_TASK),
+                OWN => load::<M, _>(runqueue, &OFFSET_RUNQUEUE_CLOCK),
+                PELT => load::<M, u64>(runqueue, &OFFSET_RUNQUEUE_CLOCK_PELT)
+                    .wrapping_sub(load::<M, _>(runqueue, &OFFSET_RUNQUEUE_LOST)),
+                _ => load::<M, _>(runqueue, &OFFSET_RUNQUEUE_CLOCK_TASK),
             };
             ns = ns.wrapping_add(open(since, now));
         }
@@ -136,11 +133,15 @@ fn open(since: u64, now: u64) -> u64 {
     if (since == 0 && THROTTLE_MODE.load() == OWN) || ns.cast_signed() < 0 { 0 } else { ns }
 }
 
+twins! {
+    sched_migrate_task raw_sched_migrate_task "sched_migrate_task" migrates;
+}
+
 /// Comes before the move: the task still has the queue that it leaves.
-#[btf_tracepoint(function = "sched_migrate_task")]
-pub(crate) fn sched_migrate_task(ctx: BtfTracePointContext) -> i32 {
-    let task = Task(ctx.arg(0));
-    let cpu = u64::from(ctx.arg::<u64>(1) as u32);
+#[inline(always)]
+fn migrates<C: Arguments>(ctx: &C) -> i32 {
+    let task = Task::<C::Memory>::at(ctx.at(0));
+    let cpu = u64::from(ctx.at::<u64>(1) as u32);
     if THROTTLE_MODE.load() == ABSENT {
         return 0;
     }
@@ -152,8 +153,8 @@ pub(crate) fn sched_migrate_task(ctx: BtfTracePointContext) -> i32 {
         // Only a thread whose wait has begun. One that is about to be woken waits for something else.
         if ledger.state == LIMITED {
             ledger.throttled(bpf_ktime_get_ns(), clock(task));
-            let group: *const u8 = load(task.0, &OFFSET_TASK_GROUP);
-            let queues: u64 = load(group, &OFFSET_GROUP_CFS_RQ);
+            let group: *const u8 = task.load(&OFFSET_TASK_GROUP);
+            let queues: u64 = load::<C::Memory, _>(group, &OFFSET_GROUP_CFS_RQ);
             let queue = bpf_probe_read_kernel((queues + cpu * 8) as *const u64).unwrap_or(0);
             ledger.limit(clock_at(queue));
         }

@@ -1,0 +1,115 @@
+//! Where tasks keep the registers that they saved on their way into the kernel: at one distance from the begin of every
+//! task's stack.
+//!
+//! A helper tells it (5.15 and later) where the kernel has BTF. Elsewhere a task that calls bpf(2) looks for it: it knows
+//! two of the numbers that must lie there. How large a stack is and what lies above the registers (16 bytes from 6.9 on
+//! where the processor's new way of entering the kernel is built in) stands in no BTF.
+
+use aya_ebpf::{Global, helpers::generated::bpf_task_pt_regs};
+
+use crate::{
+    maps::{
+        DISTANCE_REGISTERS, HAS_TYPED_HELPERS, NUMBER_BPF, OFFSET_REGS_ARGUMENT, OFFSET_REGS_SYSCALL,
+        OFFSET_TASK_STACK, REGISTERS, TYPE_REGISTERS,
+    },
+    memory::{Memory, Plain, Typed, cast, load},
+    task::{Current, Task},
+};
+
+/// `BPF_PROG_TEST_RUN`, the first argument of a task that runs a program on itself.
+const TEST_RUN: u64 = 10;
+/// The smallest stack.
+const STACK_BYTES: u64 = 16 << 10;
+/// Twice and four times as large ones: with KASAN, or with pages of 64 KiB.
+const DOUBLINGS: u64 = 2;
+/// What may lie above the registers, in words.
+const WORDS_ABOVE: u64 = 2;
+
+/// A number among a task's saved registers.
+#[inline(always)]
+pub(crate) fn saved<M: Memory>(task: Task<M>, offset: &Global<u32>) -> u64 {
+    if !M::IS_TYPED || HAS_TYPED_HELPERS.load() == 0 {
+        // SAFETY: a task; the agent resolved the offset of a pointer.
+        let stack: u64 = unsafe { task.load(&OFFSET_TASK_STACK) };
+        return by_distance(stack, offset.load());
+    }
+    // SAFETY: a typed pointer, and the agent resolved the offset of a register.
+    unsafe { load::<Typed, u64>(typed(task), offset) }
+}
+
+/// All of them, as a typed pointer: one task's helper call saves all others theirs.
+#[inline(always)]
+fn typed<M: Memory>(task: Task<M>) -> *const u8 {
+    // SAFETY: a typed task; the agent resolved the offset of a pointer. The distance is in a map value.
+    unsafe {
+        let distance = core::ptr::read_volatile(&raw const REGISTERS.distance);
+        if TYPE_REGISTERS.load() != 0 && distance != 0 {
+            return cast(task.load::<u64>(&OFFSET_TASK_STACK) + distance, &TYPE_REGISTERS);
+        }
+        bpf_task_pt_regs(task.address().cast_mut().cast()) as *const u8
+    }
+}
+
+/// The same without types. A function of its own, which is left out of the programs that do not call it: else the compiler
+/// mixes it with what they do.
+#[inline(never)]
+fn by_distance(stack: u64, offset: u32) -> u64 {
+    // SAFETY: a word of a map value.
+    let found = unsafe { core::ptr::read_volatile(&raw const REGISTERS.distance) };
+    let distance = if found != 0 { found } else { u64::from(DISTANCE_REGISTERS.load()) };
+    // SAFETY: the helper checks the memory; what cannot be read is 0.
+    unsafe { Plain::read((stack + distance + u64::from(offset)) as *const u8) }
+}
+
+/// Finds out the distance, by way of a task that runs this program on itself. Whether it is known now.
+#[inline(always)]
+pub(crate) fn find() -> bool {
+    match Current::task() {
+        Some(task) => {
+            by_helper(task);
+            true
+        }
+        // SAFETY: the running task; the agent resolved the offset of a pointer.
+        None => by_search(unsafe { Task::<Plain>::at(Current::new().pointer()).load(&OFFSET_TASK_STACK) }),
+    }
+}
+
+#[inline(always)]
+fn by_helper(task: Task<Typed>) {
+    // SAFETY: a typed task. Through memory, since the verifier subtracts nothing from a pointer.
+    unsafe {
+        let registers = bpf_task_pt_regs(task.address().cast_mut().cast()) as u64;
+        core::ptr::write_volatile(&raw mut REGISTERS.address, registers);
+        let address = core::ptr::read_volatile(&raw const REGISTERS.address);
+        let distance = address.wrapping_sub(task.load::<u64>(&OFFSET_TASK_STACK));
+        core::ptr::write_volatile(&raw mut REGISTERS.distance, distance);
+    }
+}
+
+#[inline(always)]
+fn by_search(stack: u64) -> bool {
+    let mut doubling = 0;
+    while doubling <= DOUBLINGS {
+        let mut above = 0;
+        while above <= WORDS_ABOVE {
+            let more = (STACK_BYTES << doubling) - STACK_BYTES;
+            let distance = u64::from(DISTANCE_REGISTERS.load()) + more - above * 8;
+            let registers = (stack + distance) as *const u8;
+            // SAFETY: the helper checks the memory; what cannot be read is 0.
+            let (number, first): (u64, u64) = unsafe {
+                (
+                    load::<Plain, _>(registers, &OFFSET_REGS_SYSCALL),
+                    load::<Plain, _>(registers, &OFFSET_REGS_ARGUMENT),
+                )
+            };
+            if number == u64::from(NUMBER_BPF.load()) && first == TEST_RUN {
+                // SAFETY: a word of a map value.
+                unsafe { core::ptr::write_volatile(&raw mut REGISTERS.distance, distance) };
+                return true;
+            }
+            above += 1;
+        }
+        doubling += 1;
+    }
+    false
+}

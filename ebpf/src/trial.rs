@@ -1,0 +1,95 @@
+//! Do the offsets fit this kernel? What they say of a task that knows itself, against what it knows.
+//!
+//! Run by the agent on itself before anything else, where the offsets come from a file that somebody supplied: one of
+//! another kernel would make every number wrong. Nothing is written but where the registers are.
+
+use aya_ebpf::{
+    helpers::{
+        bpf_get_current_comm, bpf_get_current_pid_tgid, bpf_ktime_get_ns, generated::bpf_get_smp_processor_id,
+    },
+    programs::RawTracePointContext,
+};
+use guestscope_ebpf::{
+    COMM_BYTES,
+    fields::{TRIAL_CLOCK, TRIAL_CPU, TRIAL_FILES, TRIAL_IDENTITY, TRIAL_REGISTERS},
+};
+
+use crate::{
+    file,
+    maps::{
+        OFFSET_CFS_RUNQUEUE, OFFSET_RUNQUEUE_CLOCK, OFFSET_TASK_CFS_RQ, OFFSET_TASK_CPU, OFFSET_TASK_ON_CPU,
+    },
+    memory::{Plain, load},
+    registers,
+    task::{self, Current, Task},
+};
+
+/// A queue's clock stands still while its CPU is idle, and both begin at slightly different times.
+const CLOCK_SLACK_NS: u64 = 5_000_000_000;
+
+/// Its arguments: a descriptor that is a socket, and one that is none. Returns what does not fit, bit by bit, which the
+/// library's attribute for such programs would drop.
+#[unsafe(no_mangle)]
+#[unsafe(link_section = "raw_tp/trial")]
+extern "C" fn trial(ctx: *mut core::ffi::c_void) -> i32 {
+    let ctx = RawTracePointContext::new(ctx);
+    let (socket, other) = (ctx.arg::<u64>(0) as u32, ctx.arg::<u64>(1) as u32);
+    let current = Current::new();
+    let task = Task::<Plain>::at(current.pointer());
+    let mut wrong = 0;
+    if !is_identity_right(task) {
+        wrong |= TRIAL_IDENTITY;
+    }
+    if !registers::find() {
+        wrong |= TRIAL_REGISTERS;
+    }
+    if !file::is_socket(task, socket) || file::is_socket(task, other) {
+        wrong |= TRIAL_FILES;
+    }
+    if !is_cpu_right(task) {
+        wrong |= TRIAL_CPU;
+    }
+    if !is_clock_right(task) {
+        wrong |= TRIAL_CLOCK;
+    }
+    wrong.cast_signed()
+}
+
+#[inline(always)]
+fn is_identity_right(task: Task<Plain>) -> bool {
+    let known = bpf_get_current_pid_tgid();
+    if (task.tid(), task.tgid()) != (known as u32, (known >> 32) as u32) {
+        return false;
+    }
+    let Ok(name) = bpf_get_current_comm() else { return false };
+    let mut found = [0; COMM_BYTES];
+    task::comm(task.address() as u64, &mut found);
+    u128::from_ne_bytes(name) == u128::from_ne_bytes(found)
+}
+
+#[inline(always)]
+fn is_cpu_right(task: Task<Plain>) -> bool {
+    // SAFETY: a task; the agent resolved the offsets of two ints, or says that there are none. The helper has no
+    // preconditions.
+    unsafe {
+        (OFFSET_TASK_CPU.load() == 0 || task.load::<u32>(&OFFSET_TASK_CPU) == bpf_get_smp_processor_id())
+            && (OFFSET_TASK_ON_CPU.load() == 0 || task.load::<u32>(&OFFSET_TASK_ON_CPU) == 1)
+    }
+}
+
+/// Both clocks run since the machine started, and the queue's is not corrected: a thousandth is ten times what that makes.
+#[inline(always)]
+fn is_clock_right(task: Task<Plain>) -> bool {
+    if OFFSET_TASK_CFS_RQ.load() == 0 || OFFSET_CFS_RUNQUEUE.load() == 0 || OFFSET_RUNQUEUE_CLOCK.load() == 0
+    {
+        return true;
+    }
+    // SAFETY: a task and what it leads to; what cannot be read is 0. The clock has no preconditions.
+    let (clock, now) = unsafe {
+        let queue: *const u8 = task.load(&OFFSET_TASK_CFS_RQ);
+        let runqueue: *const u8 = load::<Plain, _>(queue, &OFFSET_CFS_RUNQUEUE);
+        (load::<Plain, u64>(runqueue, &OFFSET_RUNQUEUE_CLOCK), bpf_ktime_get_ns())
+    };
+    let between = if clock > now { clock - now } else { now - clock };
+    between < (now >> 10) + CLOCK_SLACK_NS
+}
