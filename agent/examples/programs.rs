@@ -1,10 +1,11 @@
 //! What this kernel's verifier makes of each program of the object: one line of JSON per program, for `cargo xtask vm`.
 //!
-//! Loads everything as the agent does. Where that is refused, in all or in part, loads what was refused one by one and goes
-//! on after a refusal, so that one run tells all of them. It attaches nothing that stays and observes nothing.
+//! Loads everything as the agent does, with `--btf FILE` as it does without the kernel's own BTF. Where that is refused, in all
+//! or in part, loads what was refused one by one and goes on after a refusal, so that one run tells all of them. It attaches
+//! nothing that stays and observes nothing.
 #![expect(clippy::print_stdout, reason = "its output is its purpose")]
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::PathBuf};
 
 use aya::programs::Program;
 use guestscope::{
@@ -17,7 +18,10 @@ use serde_json::json;
 const LOG_LINES: usize = 30;
 
 fn main() {
-    match loader::load(LoadOptions::default()) {
+    let mut words = std::env::args_os().skip(1);
+    let btf = words.next().filter(|word| word == "--btf").and_then(|_| words.next()).map(PathBuf::from);
+    let options = LoadOptions { btf, ..LoadOptions::default() };
+    match loader::load(options.clone()) {
         Ok(loaded) => {
             let (whole, left): (Vec<_>, Vec<_>) =
                 loaded.programs().partition(|(_, program)| program.info().is_ok());
@@ -25,18 +29,18 @@ fn main() {
                 println!("{}", told(name, program));
             }
             if !left.is_empty() {
-                say_one_by_one(|name| left.iter().any(|(left, _)| *left == name));
+                say_one_by_one(&options, |name| left.iter().any(|(left, _)| *left == name));
             }
         }
         Err(error) => {
             println!("{}", json!({ "refused": error.to_string() }));
-            say_one_by_one(|_| true);
+            say_one_by_one(&options, |_| true);
         }
     }
 }
 
-fn say_one_by_one(wanted: impl Fn(&str) -> bool) {
-    if let Err(error) = one_by_one(wanted) {
+fn say_one_by_one(options: &LoadOptions, wanted: impl Fn(&str) -> bool) {
+    if let Err(error) = one_by_one(options, wanted) {
         println!("{}", json!({ "object": format!("{error:#}") }));
     }
 }
@@ -60,12 +64,12 @@ fn chain(error: &(dyn std::error::Error + 'static)) -> String {
 }
 
 /// The loader's work, with a verdict for each program that is asked for.
-fn one_by_one(wanted: impl Fn(&str) -> bool) -> anyhow::Result<()> {
-    let mut prepared = loader::prepare(LoadOptions::default())?;
-    let hooks: BTreeMap<&str, &Hook> =
-        FAMILIES.iter().copied().flatten().map(|hook| (hook.program, hook)).collect();
-    for (program, hook) in hooks.into_iter().filter(|(program, _)| wanted(program)) {
-        println!("{}", verdict(&mut prepared, program, hook));
+fn one_by_one(options: &LoadOptions, is_wanted: impl Fn(&str) -> bool) -> anyhow::Result<()> {
+    let mut prepared = loader::prepare(options)?;
+    let wanted = FAMILIES.iter().copied().flatten().map(|hook| prepared.wanted(hook));
+    let hooks: BTreeMap<&str, Hook> = wanted.map(|hook| (hook.program, hook)).collect();
+    for (program, hook) in hooks.into_iter().filter(|(program, _)| is_wanted(program)) {
+        println!("{}", verdict(&mut prepared, program, &hook));
     }
     Ok(())
 }

@@ -20,8 +20,7 @@ use nix::{
     unistd::{Gid, Uid, User},
 };
 
-/// `BPF_PROG_TEST_RUN` of bpf(2).
-const BPF_PROG_TEST_RUN: libc::c_int = 10;
+use crate::kernel::on_self::run_on_self;
 
 /// Why the program could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -108,38 +107,6 @@ pub fn resolve(command: impl AsRef<OsStr>) -> Result<PathBuf, ChildError> {
         .ok_or_else(|| ChildError::NotFound(text()))
 }
 
-/// The attributes of BPF_PROG_TEST_RUN, all of them, so that the kernel finds zeros where we ask for nothing.
-#[repr(C)]
-#[derive(Default)]
-struct TestRun {
-    program: u32,
-    result: u32,
-    data_in_bytes: u32,
-    data_out_bytes: u32,
-    data_in: u64,
-    data_out: u64,
-    repeat: u32,
-    duration: u32,
-    context_in_bytes: u32,
-    context_out_bytes: u32,
-    context_in: u64,
-    context_out: u64,
-    flags: u32,
-    cpu: u32,
-    batch: u32,
-    reserved: u32,
-}
-
-/// Runs a raw tracepoint program on the calling thread. Async-signal-safe: one system call.
-fn run_on_self(program: RawFd) -> io::Result<()> {
-    let attributes = TestRun { program: program as u32, ..TestRun::default() };
-    // SAFETY: the attributes live across the call and have the size that is passed.
-    let result = unsafe {
-        libc::syscall(libc::SYS_bpf, BPF_PROG_TEST_RUN, &raw const attributes, size_of::<TestRun>())
-    };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
 /// Starts the program, adopted.
 pub fn spawn(
     command: &[OsString],
@@ -157,7 +124,8 @@ pub fn spawn(
         start.envs(user.environment.iter().map(|(name, value)| (name, value)));
     }
     let become_child = move || -> io::Result<()> {
-        run_on_self(adopt)?;
+        // SAFETY: the caller's descriptor, which stays open until the program has been started.
+        run_on_self(unsafe { BorrowedFd::borrow_raw(adopt) }, &[])?;
         // The agent blocks signals to read them from a descriptor; its child must not inherit that.
         SigSet::empty().thread_set_mask()?;
         if let Some(user) = &user {

@@ -111,6 +111,9 @@ pub struct Observation {
     /// Keep waits of at least this long, each with who had the CPU last; at most 4s, `off` for none.
     #[arg(long, default_value = "100us", value_name = "TIME", value_parser = wait_threshold)]
     pub wait_threshold: Duration,
+    /// BTF of exactly this kernel, for one that was built without (CONFIG_DEBUG_INFO_BTF).
+    #[arg(long, value_name = "FILE")]
+    pub btf: Option<PathBuf>,
     /// Print the kernel side's own messages on standard error.
     #[arg(long, hide = true)]
     pub kernel_log: bool,
@@ -152,12 +155,15 @@ fn wait_threshold(text: &str) -> Result<Duration, String> {
 }
 
 /// Of `doctor`.
-#[derive(Args, Clone, Copy, Debug)]
+#[derive(Args, Clone, Debug)]
 #[command(after_help = "Exit codes: 0 the whole ledger can be seen, 1 nothing can be observed here.")]
 pub struct DoctorArguments {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
+    /// BTF of exactly this kernel, for one that was built without (CONFIG_DEBUG_INFO_BTF).
+    #[arg(long, value_name = "FILE")]
+    pub btf: Option<PathBuf>,
 }
 
 #[cfg(test)]

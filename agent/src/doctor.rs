@@ -15,14 +15,17 @@ use crate::{
 };
 
 /// Finds out and tells. 0 if the whole ledger can be seen, else 1.
-pub fn run(arguments: DoctorArguments) -> anyhow::Result<i32> {
-    let (fidelity, hooks) = match loader::load(LoadOptions::default()) {
+pub fn run(arguments: &DoctorArguments) -> anyhow::Result<i32> {
+    let options = LoadOptions { btf: arguments.btf.clone(), ..LoadOptions::default() };
+    let (fidelity, hooks) = match loader::load(options) {
         Ok(mut loaded) => {
             if !permission::may_probe() {
                 loaded.marker_failed("kernels refuse probes in programs without CAP_SYS_ADMIN");
             }
-            (Fidelity::Full, loaded.verdicts.clone())
+            (loaded.fidelity, loaded.verdicts.clone())
         }
+        // Nothing was found out about this guest.
+        Err(error @ LoadError::Supplied { .. }) => return Err(error.into()),
         Err(error) => (Fidelity::None, refused(&error)),
     };
     let version = env!("CARGO_PKG_VERSION").to_owned();
@@ -36,7 +39,7 @@ pub fn run(arguments: DoctorArguments) -> anyhow::Result<i32> {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => return Err(error.into()),
         _ => {}
     }
-    Ok(i32::from(fidelity != Fidelity::Full))
+    Ok(i32::from(fidelity == Fidelity::None))
 }
 
 /// Every hook rests on what was refused; the one that failed itself says why.
@@ -46,6 +49,7 @@ fn refused(error: &LoadError) -> Vec<Verdict> {
         LoadError::Program { hook, .. } => Some(*hook),
         LoadError::Permission(_)
         | LoadError::Btf(_)
+        | LoadError::Supplied { .. }
         | LoadError::Object(_)
         | LoadError::Map(_)
         | LoadError::Missing(_) => None,
@@ -67,10 +71,11 @@ fn remedy(error: &LoadError) -> (Outcome, &'static str) {
         LoadError::Permission(_) => {
             (Outcome::Off, "run it as root, or with CAP_BPF, CAP_PERFMON and CAP_SYS_ADMIN")
         }
-        LoadError::Btf(BtfError::Read { .. }) => {
-            (Outcome::Unsupported, "a kernel with CONFIG_DEBUG_INFO_BTF=y has /sys/kernel/btf/vmlinux")
-        }
-        LoadError::Btf(BtfError::Damaged(_) | BtfError::NoMember(_)) => {
+        LoadError::Btf(BtfError::Read { .. }) => (
+            Outcome::Unsupported,
+            "a kernel with CONFIG_DEBUG_INFO_BTF=y has /sys/kernel/btf/vmlinux; else give its BTF with --btf FILE",
+        ),
+        LoadError::Btf(BtfError::Damaged(_) | BtfError::NoMember(_)) | LoadError::Supplied { .. } => {
             (Outcome::Unsupported, "this kernel lacks what the ledger needs; please report it")
         }
         LoadError::Object(_) | LoadError::Program { .. } | LoadError::Map(_) => (

@@ -62,7 +62,12 @@ fn load_hint(error: &LoadError) -> Option<&'static str> {
     Some(match error {
         LoadError::Permission(_) => "run it as root: sudo guestscope run -- CMD",
         LoadError::Btf(BtfError::Read { .. }) => {
-            "the kernel needs CONFIG_DEBUG_INFO_BTF; `guestscope doctor` tells what else is missing"
+            "this kernel was built without CONFIG_DEBUG_INFO_BTF: give its BTF with `--btf FILE`, as `pahole \
+             --btf_encode_detached FILE vmlinux` or https://github.com/aquasecurity/btfhub-archive has it"
+        }
+        LoadError::Supplied { .. } => {
+            "`--btf` takes raw BTF of exactly the running kernel (`uname -r`), as `pahole --btf_encode_detached FILE \
+             vmlinux` writes it and https://github.com/aquasecurity/btfhub-archive has it"
         }
         LoadError::Btf(BtfError::Damaged(_) | BtfError::NoMember(_)) => {
             "this kernel is not like those that were tried; please report it with the output of `guestscope doctor`"
@@ -78,7 +83,7 @@ fn load_hint(error: &LoadError) -> Option<&'static str> {
 fn visit_hint(error: &VisitError) -> Option<&'static str> {
     match error {
         VisitError::Refused(_) | VisitError::Start(_) => Some(
-            "task iterators need Linux 5.8; `guestscope run -- CMD` does without them, and `guestscope doctor` tells \
+            "task iterators need Linux 5.8 and BTF of the kernel's own; `guestscope run -- CMD` does without them, and `guestscope doctor` tells \
              what else this kernel allows",
         ),
         VisitError::Object(error) => load_hint(error),

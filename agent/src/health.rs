@@ -11,6 +11,8 @@ use crate::phase::PairingLosses;
 pub enum Fidelity {
     /// Kernel BTF: the whole ledger.
     Full,
+    /// BTF from a file: the whole ledger too, by raw tracepoints. What runs already cannot be attached to.
+    Raw,
     /// No BPF here: nothing but what /proc says.
     None,
 }
@@ -20,6 +22,7 @@ impl Fidelity {
     pub const fn name(self) -> &'static str {
         match self {
             Fidelity::Full => "full",
+            Fidelity::Raw => "raw",
             Fidelity::None => "none",
         }
     }
@@ -30,6 +33,8 @@ impl Fidelity {
 pub enum Outcome {
     /// In place.
     Ok,
+    /// Refused, and another one is in place that tells the same.
+    Fallback,
     /// This kernel lacks it; what it would have told is missing.
     Unsupported,
     /// It should have worked and did not.
@@ -43,6 +48,7 @@ impl Outcome {
     pub const fn name(self) -> &'static str {
         match self {
             Outcome::Ok => "ok",
+            Outcome::Fallback => "fallback",
             Outcome::Unsupported => "unsupported",
             Outcome::Broken => "broken",
             Outcome::Off => "off",

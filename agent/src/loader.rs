@@ -2,9 +2,11 @@
 //!
 //! Everything goes away with this process: nothing is pinned. It reads no records.
 
+mod hooks;
 mod offsets;
 mod sampler;
 mod spin;
+mod supplied;
 mod visit;
 
 use std::{
@@ -14,7 +16,7 @@ use std::{
         fd::{AsFd as _, AsRawFd as _, BorrowedFd},
         unix::fs::{MetadataExt as _, OpenOptionsExt as _},
     },
-    path::Path,
+    path::{Path, PathBuf},
     time::Duration,
 };
 
@@ -28,13 +30,15 @@ use guestscope_ebpf::{Counter, Position, SLOTS, ledger::Ledger, visit::TARGETS_M
 use self::{offsets::Offsets, spin::PidNamespace};
 use crate::{
     failure,
-    health::{KernelLosses, Outcome, Verdict},
+    health::{Fidelity, KernelLosses, Outcome, Verdict},
     kernel::{btf::BtfError, permission, syscalls},
     platform::{Root, topology},
-    probes::{FAMILIES, Hook, Place, phase},
+    probes::{FAMILIES, Place, phase},
     pump::Rings,
 };
 
+pub use hooks::Prepared;
+pub use supplied::SuppliedError;
 pub use visit::{VisitError, Visits};
 
 /// The object that build.rs made.
@@ -64,6 +68,14 @@ pub enum LoadError {
     /// No usable BTF.
     #[error(transparent)]
     Btf(#[from] BtfError),
+    /// BTF was supplied, and is not usable.
+    #[error("cannot use the BTF file `{}`: {source}", path.display())]
+    Supplied {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: SuppliedError,
+    },
     /// The kernel refused the maps or the object.
     #[error("the kernel refused the BPF object: {}", chain(.0))]
     Object(#[from] aya::EbpfError),
@@ -89,7 +101,7 @@ fn chain(error: &(dyn std::error::Error + 'static)) -> String {
 }
 
 /// What to load.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct LoadOptions {
     /// Threads that can be tracked at once.
     pub slots: u32,
@@ -99,6 +111,8 @@ pub struct LoadOptions {
     pub wait_threshold: Duration,
     /// Threads that run already shall be found: [`Loaded::visit`].
     pub visits: bool,
+    /// BTF of the running kernel, to be used as if it had none itself.
+    pub btf: Option<PathBuf>,
 }
 
 /// Waits below it explain nothing that a person would look at, and there are many.
@@ -106,7 +120,7 @@ pub const WAIT_THRESHOLD: Duration = Duration::from_micros(100);
 
 impl Default for LoadOptions {
     fn default() -> Self {
-        Self { slots: SLOTS, log: false, wait_threshold: WAIT_THRESHOLD, visits: true }
+        Self { slots: SLOTS, log: false, wait_threshold: WAIT_THRESHOLD, visits: true, btf: None }
     }
 }
 
@@ -127,6 +141,8 @@ unsafe impl aya::Pod for PositionValue {}
 /// Programs in the kernel. Dropping it takes them out.
 pub struct Loaded {
     ebpf: Ebpf,
+    /// How much is seen.
+    pub fidelity: Fidelity,
     /// Hook by hook, what became of it.
     pub verdicts: Vec<Verdict>,
     /// Files that were looked at already: device and inode.
@@ -135,49 +151,36 @@ pub struct Loaded {
     pub marked_files: usize,
 }
 
-/// An object whose maps are in the kernel, told all about it, and whose programs are not there yet.
-pub struct Prepared {
-    /// The object.
-    pub ebpf: Ebpf,
-    kernel_btf: aya::Btf,
-    /// Hooks whose tracepoints this kernel does not have.
-    absent: Vec<&'static str>,
-}
-
 /// Loads everything and attaches all but the marker's probe.
 pub fn load(options: LoadOptions) -> Result<Loaded, LoadError> {
-    let mut prepared = prepare(options)?;
+    let mut prepared = prepare(&options)?;
     let mut verdicts = Vec::new();
     for hook in FAMILIES.iter().copied().flatten() {
         if hook.place == Place::Iterator && !options.visits {
             let (hook, consequence) = (hook.id.to_owned(), hook.purpose.to_owned());
             verdicts.push(Verdict { hook, outcome: Outcome::Off, consequence, remedy: None });
-            continue;
+        } else {
+            verdicts.push(prepared.put_in_place(hook)?);
         }
-        let (outcome, consequence) = match prepared.attach(hook) {
-            Err(error) if hook.is_needed => return Err(error),
-            Err(_) if !prepared.has(hook) => {
-                (Outcome::Unsupported, format!("missing: {}: this kernel has no such hook", hook.purpose))
-            }
-            Err(error) => (Outcome::Broken, format!("missing: {}: {error}", hook.purpose)),
-            Ok(()) => (Outcome::Ok, hook.purpose.to_owned()),
-        };
-        verdicts.push(Verdict { hook: hook.id.to_owned(), outcome, consequence, remedy: None });
     }
-    Ok(Loaded { ebpf: prepared.ebpf, verdicts, seen: HashSet::new(), marked_files: 0 })
+    let fidelity = prepared.fidelity();
+    Ok(Loaded { ebpf: prepared.ebpf, fidelity, verdicts, seen: HashSet::new(), marked_files: 0 })
 }
 
 /// Makes the maps and tells the object what it needs to know of this kernel.
-pub fn prepare(options: LoadOptions) -> Result<Prepared, LoadError> {
+pub fn prepare(options: &LoadOptions) -> Result<Prepared, LoadError> {
     if let Some(missing) = permission::missing_for_bpf() {
         return Err(LoadError::Permission(missing));
     }
-    let offsets = Offsets::resolve()?;
+    let offsets = Offsets::resolve(options.btf.as_deref())?;
     // One parsed copy of the kernel's BTF at a time, they are 10 MB each: the loader's own, parsed by `new`, goes first.
     let mut loader = EbpfLoader::new();
     loader.btf(None);
-    let kernel_btf = aya::Btf::from_sys_fs().map_err(|error| LoadError::Object(error.into()))?;
-    loader.btf(Some(&kernel_btf));
+    let kernel_btf = match options.btf {
+        Some(_) => None,
+        None => Some(aya::Btf::from_sys_fs().map_err(|error| LoadError::Object(error.into()))?),
+    };
+    loader.btf(kernel_btf.as_ref());
     offsets.tell(&mut loader);
     let namespace = PidNamespace::own();
     namespace.tell(&mut loader);
@@ -201,6 +204,9 @@ pub fn prepare(options: LoadOptions) -> Result<Prepared, LoadError> {
         fill_free(&mut ebpf, map, options.slots)?;
     }
     fill_topology(&mut ebpf, &positions)?;
+    if let Some(path) = &options.btf {
+        supplied::try_out(&mut ebpf, path)?;
+    }
     let absent = offsets.absent;
     Ok(Prepared { ebpf, kernel_btf, absent })
 }
@@ -222,30 +228,6 @@ fn fill_topology(ebpf: &mut Ebpf, positions: &[Position]) -> Result<(), LoadErro
         topology.set(cpu, PositionValue(*position), 0)?;
     }
     Ok(())
-}
-
-impl Prepared {
-    /// Whether this kernel has the hook's tracepoint.
-    fn has(&self, hook: &Hook) -> bool {
-        !self.absent.contains(&hook.id)
-    }
-
-    /// Loads a hook's program, and attaches it where its place is a tracepoint.
-    pub fn attach(&mut self, hook: &Hook) -> Result<(), LoadError> {
-        let failed = |source| LoadError::Program { hook: hook.id, source };
-        let program = self.ebpf.program_mut(hook.program).ok_or(LoadError::Missing(hook.program))?;
-        let attached = match (hook.place, program) {
-            (Place::BtfTracepoint(name), Program::BtfTracePoint(program)) => {
-                program.load(name, &self.kernel_btf).and_then(|()| program.attach().map(drop))
-            }
-            (Place::Called, Program::RawTracePoint(program)) => program.load(),
-            (Place::Iterator, Program::Iter(program)) => program.load("task", &self.kernel_btf),
-            (Place::Sampler, Program::PerfEvent(program)) => program.load(),
-            (Place::Marker, Program::UProbe(program)) => program.load(),
-            _ => Err(ProgramError::UnexpectedProgramType),
-        };
-        attached.map_err(failed)
-    }
 }
 
 impl Loaded {

@@ -10,7 +10,7 @@ fn main() {
     let done = match Cli::parse().command {
         Command::Run(arguments) => session::run(&arguments),
         Command::Attach(arguments) => session::attach(&arguments),
-        Command::Doctor(arguments) => doctor::run(arguments),
+        Command::Doctor(arguments) => doctor::run(&arguments),
     };
     let code = done.unwrap_or_else(|error| {
         failure::say(&failure::text(&error));

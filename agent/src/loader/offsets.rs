@@ -15,6 +15,8 @@ use crate::{
     probes::{FAMILIES, Hook, Place},
 };
 
+use super::{LoadError, supplied};
+
 fn lacks(btf: &Btf, hook: &Hook) -> bool {
     matches!(hook.place, Place::BtfTracepoint(name) if btf.tracepoint_arguments(name).is_none())
 }
@@ -31,15 +33,23 @@ pub(super) struct Offsets {
     /// The running task and saved registers have types.
     has_typed_helpers: u32,
     registers: Registers,
+    /// Of bpf(2).
+    number_bpf: u32,
     pub(super) casts: Casts,
     /// Hooks whose tracepoints this kernel does not have.
     pub(super) absent: Vec<&'static str>,
 }
 
 impl Offsets {
-    /// Of the running kernel.
-    pub(super) fn resolve() -> Result<Self, BtfError> {
-        let btf = Btf::from_file(Path::new(KERNEL_BTF))?;
+    /// Of the running kernel: as its own BTF has them, or as this file does.
+    pub(super) fn resolve(file: Option<&Path>) -> Result<Self, LoadError> {
+        let Some(path) = file else { return Ok(Self::of(&Btf::from_file(Path::new(KERNEL_BTF))?, true)?) };
+        let resolved = supplied::read(path).and_then(|btf| Ok(Self::of(&btf, false)?));
+        resolved.map_err(|error| error.at(path))
+    }
+
+    /// What takes types that the kernel knows is left out where it does not.
+    fn of(btf: &Btf, has_types: bool) -> Result<Self, BtfError> {
         let mut fields = Vec::new();
         for field in FIELDS {
             match btf.first_offset(field.paths) {
@@ -48,20 +58,21 @@ impl Offsets {
                 Err(_) => {}
             }
         }
-        let registers = Registers::find(&btf);
+        let registers = Registers::find(btf);
         Ok(Self {
             fields,
             switch_state: u32::from(btf.tracepoint_arguments("sched_switch") >= Some(4)),
-            throttle_mode: throttle::mode(&btf) as u32,
+            throttle_mode: throttle::mode(btf) as u32,
             bio_argument: u32::from(btf.tracepoint_arguments("block_bio_queue") >= Some(2)),
-            has_typed_helpers: u32::from(registers.is_typed),
+            has_typed_helpers: u32::from(has_types && registers.is_typed),
             registers,
-            casts: Casts::find(&btf),
+            number_bpf: libc::SYS_bpf as u32,
+            casts: if has_types { Casts::find(btf) } else { Casts::default() },
             absent: FAMILIES
                 .iter()
                 .copied()
                 .flatten()
-                .filter(|hook| lacks(&btf, hook))
+                .filter(|hook| lacks(btf, hook))
                 .map(|hook| hook.id)
                 .collect(),
         })
@@ -81,6 +92,7 @@ impl Offsets {
             ("BIO_ARGUMENT", &self.bio_argument),
             ("HAS_TYPED_HELPERS", &self.has_typed_helpers),
             ("DISTANCE_REGISTERS", &self.registers.distance),
+            ("NUMBER_BPF", &self.number_bpf),
             ("TYPE_FILE", &self.casts.file),
             ("TYPE_POINTER", &self.casts.pointer),
             ("TYPE_REGISTERS", &self.casts.registers),

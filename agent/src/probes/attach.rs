@@ -9,4 +9,5 @@ pub const HOOKS: &[Hook] = &[Hook {
     place: Place::Iterator,
     purpose: "threads that run already, for `attach`",
     is_needed: false,
+    twin: None,
 }];

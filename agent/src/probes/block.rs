@@ -1,12 +1,8 @@
 //! Table: the hooks of family `block`, which count what threads ask of block devices.
 
-use super::{Hook, Place};
+use super::{Hook, tracepoint};
 
 /// The time is charged without it.
-pub const HOOKS: &[Hook] = &[Hook {
-    id: "tp_btf/block_bio_queue",
-    program: "block_bio_queue",
-    place: Place::BtfTracepoint("block_bio_queue"),
-    purpose: "reads from and writes to block devices, with their bytes",
-    is_needed: false,
-}];
+pub const HOOKS: &[Hook] = &[
+    tracepoint!("block_bio_queue", "reads from and writes to block devices, with their bytes", needed: false),
+];

@@ -12,4 +12,5 @@ pub const HOOKS: &[Hook] = &[Hook {
     place: Place::Sampler,
     purpose: "inside cpu: own code, page faults, system calls",
     is_needed: false,
+    twin: None,
 }];

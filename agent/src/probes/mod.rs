@@ -16,6 +16,8 @@ pub mod throttle;
 pub enum Place {
     /// A tracepoint of this name, by its BTF.
     BtfTracepoint(&'static str),
+    /// The same, by its name alone: what it hands over has no types.
+    RawTracepoint(&'static str),
     /// Nowhere: a task runs it on itself.
     Called,
     /// All tasks, one after the other, whenever the agent reads them.
@@ -39,7 +41,48 @@ pub struct Hook {
     pub purpose: &'static str,
     /// Without it the accounts would be wrong; else they are coarser, and the hook says so.
     pub is_needed: bool,
+    /// For a tracepoint: the same for kernels that have no BTF.
+    pub twin: Option<Twin>,
 }
+
+/// A program with the body of another one, which needs no BTF of the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Twin {
+    /// As in KERNELS.md and in reports.
+    pub id: &'static str,
+    /// The program's name in the object.
+    pub program: &'static str,
+}
+
+impl Hook {
+    /// The same hook without types, if it is a tracepoint.
+    pub const fn raw(&self) -> Option<Hook> {
+        match (self.place, self.twin) {
+            (Place::BtfTracepoint(name), Some(Twin { id, program })) => {
+                Some(Hook { id, program, place: Place::RawTracepoint(name), twin: None, ..*self })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// A tracepoint's hook, with its twin.
+macro_rules! tracepoint {
+    ($name:literal, $purpose:literal, needed: $is_needed:literal) => {
+        crate::probes::Hook {
+            id: concat!("tp_btf/", $name),
+            program: $name,
+            place: crate::probes::Place::BtfTracepoint($name),
+            purpose: $purpose,
+            is_needed: $is_needed,
+            twin: Some(crate::probes::Twin {
+                id: concat!("raw_tp/", $name),
+                program: concat!("raw_", $name),
+            }),
+        }
+    };
+}
+use tracepoint;
 
 /// Every family's hooks, in the order in which they are attached: births before switches, so that no thread of the
 /// child can be missed.

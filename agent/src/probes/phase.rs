@@ -30,6 +30,7 @@ pub const HOOKS: &[Hook] = &[Hook {
     place: Place::Marker,
     purpose: "begin and end of phases",
     is_needed: true,
+    twin: None,
 }];
 
 /// What to do when a program cannot be probed.

@@ -58,7 +58,7 @@ pub fn attach(arguments: &AttachArguments) -> anyhow::Result<i32> {
         let pid = (arguments.pid.len() == 1).then_some(first);
         let identity = Identity::of_target(arguments.observation.name.as_deref(), &target, pid)?;
         let guest = Guest::read(&Root::system(), Cpuid::here().as_ref(), View::Process(first));
-        let known = (guest, identity, cost);
+        let known = (guest, loaded.fidelity, identity, cost);
         let mut begun = Begun::new(&arguments.observation, run_as.as_ref(), known, None)?;
         let mut feed = begun.feed(loaded)?;
         let started = Instant::now();

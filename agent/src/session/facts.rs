@@ -64,6 +64,7 @@ fn random_bytes() -> std::io::Result<[u8; 16]> {
 pub(super) fn manifest(
     identity: &Identity,
     guest: &Guest,
+    fidelity: Fidelity,
     start: ClockPair,
     child: Option<Child>,
 ) -> Manifest {
@@ -80,7 +81,7 @@ pub(super) fn manifest(
         boot_id: host.boot_id.clone().unwrap_or_default(),
         scenario: guest.scenario(),
         platform: guest.platform().to_owned(),
-        fidelity: Fidelity::Full.name().to_owned(),
+        fidelity: fidelity.name().to_owned(),
         kernel: host.kernel_release.clone().unwrap_or_default(),
         cpu_model: host.cpu_model.clone().unwrap_or_default(),
         logical_cpus: host.logical_cpus,
@@ -92,7 +93,11 @@ pub(super) fn manifest(
 }
 
 /// Attributes of the traces' resource, by the semantic conventions where there are any.
-pub(super) fn resource(identity: &Identity, guest: &Guest) -> Vec<(Cow<'static, str>, Value)> {
+pub(super) fn resource(
+    identity: &Identity,
+    guest: &Guest,
+    fidelity: Fidelity,
+) -> Vec<(Cow<'static, str>, Value)> {
     let host = &guest.host;
     let optional = [
         ("host.name", host.host_name.clone()),
@@ -110,7 +115,7 @@ pub(super) fn resource(identity: &Identity, guest: &Guest) -> Vec<(Cow<'static, 
         ("os.type", "linux".to_owned()),
         ("guestscope.scenario", guest.scenario()),
         ("guestscope.platform", guest.platform().to_owned()),
-        ("guestscope.fidelity", Fidelity::Full.name().to_owned()),
+        ("guestscope.fidelity", fidelity.name().to_owned()),
         ("guestscope.run.id", identity.run_id_text()),
     ];
     let mut attributes: Vec<(Cow<'static, str>, Value)> =

@@ -84,7 +84,7 @@ fn launch(
     let identity = Identity::new(arguments.observation.name.as_deref(), &arguments.command)?;
     let uid = run_as.map_or_else(|| nix::unistd::getuid().as_raw(), |user| user.uid.as_raw());
     let manifest_child = run::Child { uid, exit: None };
-    let known = (Guest::here(), identity, cost);
+    let known = (Guest::here(), loaded.fidelity, identity, cost);
     let mut begun = Begun::new(&arguments.observation, run_as, known, Some(manifest_child))?;
     let mut feed = begun.feed(loaded)?;
     let adopt = feed.loaded.adopt_program()?;

@@ -28,7 +28,7 @@ use self::{cost::Cost, facts::Identity, outlet::Outlet};
 use crate::{
     clock::ClockPair,
     failure,
-    health::{AgentCost, ExportHealth, Fidelity, Health},
+    health::{AgentCost, ExportHealth, Health},
     loader::Loaded,
     phase::{PairingLosses, pairing::Pairing},
     platform::Guest,
@@ -166,7 +166,7 @@ async fn observe(
 /// What the agent says about itself before anything was seen.
 fn health_at_start(loaded: &Loaded, cost: AgentCost) -> Health {
     Health {
-        fidelity: Fidelity::Full,
+        fidelity: loaded.fidelity,
         hooks: loaded.verdicts.clone(),
         kernel: loaded.losses().unwrap_or_default(),
         pairing: PairingLosses::default(),

@@ -16,6 +16,7 @@ use crate::{
     cli::Observation,
     clock::ClockPair,
     failure,
+    health::Fidelity,
     loader::{self, LoadOptions, Loaded},
     phase::pairing::Pairing,
     platform::Guest,
@@ -44,6 +45,7 @@ pub(super) fn load(observation: &Observation, visits: bool) -> Result<Loaded, lo
         log: observation.kernel_log,
         wait_threshold: observation.wait_threshold,
         visits,
+        btf: observation.btf.clone(),
     })
 }
 
@@ -60,13 +62,14 @@ impl Begun {
     pub(super) fn new(
         observation: &Observation,
         run_as: Option<&RunAs>,
-        (guest, identity, cost): (Guest, Identity, Cost),
+        (guest, fidelity, identity, cost): (Guest, Fidelity, Identity, Cost),
         child: Option<Child>,
     ) -> anyhow::Result<Self> {
         let clock = ClockPair::now();
         let owner = run_as.map(|user| Owner { uid: user.uid.as_raw(), gid: user.gid.as_raw() });
         let options = CreateOptions { parent: observation.output.clone(), owner };
-        let folder = RunFolder::create(&options, facts::manifest(&identity, &guest, clock, child))?;
+        let manifest = facts::manifest(&identity, &guest, fidelity, clock, child);
+        let folder = RunFolder::create(&options, manifest)?;
         Ok(Self { guest, identity, cost, clock, folder })
     }
 
@@ -94,7 +97,7 @@ impl Begun {
         // had, so those that export and write are made afterwards.
         privileges::drop_unneeded().context("giving up privileges")?;
         let wall = WallClock::new(clock.offset_ns());
-        let exporter = exporter(observation, &identity, &guest, &folder, &wall)?;
+        let exporter = exporter(observation, &identity, (&guest, feed.loaded.fidelity), &folder, &wall)?;
         let facts = facts::for_terminal(&identity, &guest, folder.path(), cost.attach, Exit::Running);
         let health = health_at_start(&feed.loaded, cost.so_far());
         failure::say(&terminal::render_banner(&facts, &health, Style::detect(Stream::Stderr)));
@@ -107,7 +110,7 @@ impl Begun {
 fn exporter(
     observation: &Observation,
     identity: &Identity,
-    guest: &Guest,
+    (guest, fidelity): (&Guest, Fidelity),
     folder: &RunFolder,
     wall: &WallClock,
 ) -> anyhow::Result<Option<Exporter>> {
@@ -118,7 +121,7 @@ fn exporter(
         endpoint: observation.otlp.clone(),
         protocol: None,
         service_name: identity.name.clone(),
-        resource: facts::resource(identity, guest),
+        resource: facts::resource(identity, guest, fidelity),
         clock: wall.clone(),
         folder: Some(folder.stable_path()),
         limits: otlp::Limits::default(),

@@ -18,7 +18,7 @@ const PERFMON: libc::c_ulong = 38;
 const BPF: libc::c_ulong = 39;
 
 /// Standard error of a run that must not begin, without this test's folder.
-fn refusal(ground: &Ground, start: Start) -> String {
+pub(crate) fn refusal(ground: &Ground, start: Start) -> String {
     let done: Done = start.finish().expect(2);
     assert_eq!(done.stdout, "");
     let begun = std::fs::read_dir(ground.path("runs")).map_or(0, Iterator::count);
@@ -196,7 +196,7 @@ fn no_btf() {
         assert_snapshot!(refusal(&ground, ground.run().program("true")), @r"
         error: reading BTF: `/sys/kernel/btf/vmlinux`: No such file or directory (os error 2)
 
-        hint: the kernel needs CONFIG_DEBUG_INFO_BTF; `guestscope doctor` tells what else is missing
+        hint: this kernel was built without CONFIG_DEBUG_INFO_BTF: give its BTF with `--btf FILE`, as `pahole --btf_encode_detached FILE vmlinux` or https://github.com/aquasecurity/btfhub-archive has it
         ");
         let doctor = ground.command(&["doctor", "--json"]).finish().expect(1);
         let doctor: serde_json::Value = serde_json::from_str(&doctor.stdout).expect("the doctor prints JSON");

@@ -34,7 +34,7 @@ pub(crate) fn compared(case: Case, name: &str, phases: u64, signals: u64) -> Opt
 }
 
 /// The waiting of a phase is of this account.
-fn assert_account(seen: &Seen, number: u64, account: Account) {
+pub(crate) fn assert_account(seen: &Seen, number: u64, account: Account) {
     let phase = seen.request(number);
     let (ours_ns, all_ns) = (phase.accounts.get(account), waited_ns(phase));
     assert!(all_ns > 0, "it waited: {phase:?}");
@@ -116,7 +116,7 @@ fn waiting_for_somebody(#[case] name: &'static str, #[case] phases: u64, #[case]
 }
 
 /// A folder on a disk: beside this test's executable, unless that lies in memory.
-fn on_disk() -> Option<PathBuf> {
+pub(crate) fn on_disk() -> Option<PathBuf> {
     let folder = std::env::current_exe().ok()?.parent()?.to_owned();
     let kind = nix::sys::statfs::statfs(&folder).ok()?.filesystem_type();
     (kind != nix::sys::statfs::TMPFS_MAGIC).then_some(folder)

@@ -17,7 +17,7 @@ use std::{
 
 use guestscope::{
     child, clock,
-    health::{Outcome, Verdict},
+    health::{Fidelity, Outcome, Verdict},
     loader::{self, LoadError, LoadOptions, Loaded},
     mapped,
     phase::{
@@ -86,6 +86,13 @@ impl Case {
         self
     }
 
+    /// By this BTF file, as if the kernel had none of its own.
+    pub(crate) fn by_file(mut self, path: &str) -> Self {
+        self.options.btf = Some(path.into());
+        self.options.visits = false;
+        self
+    }
+
     pub(crate) fn until(mut self, until: Until) -> Self {
         self.until = until;
         self
@@ -99,7 +106,7 @@ impl Case {
     /// Runs it. None, with a word on stdout, where this machine cannot.
     pub(crate) fn run(self) -> Option<Seen> {
         let _alone = Alone::lock();
-        let loaded = match loader::load(self.options) {
+        let loaded = match loader::load(self.options.clone()) {
             Ok(loaded) => loaded,
             Err(error @ (LoadError::Permission(_) | LoadError::Btf(_))) => {
                 skipped(self.name, &error.to_string());
@@ -107,6 +114,8 @@ impl Case {
             }
             Err(error) => panic!("the programs load: {error}"),
         };
+        let expected = if self.options.btf.is_some() { Fidelity::Raw } else { Fidelity::Full };
+        assert_eq!(loaded.fidelity, expected);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.expect("a runtime can be made");
         Some(runtime.block_on(async { Run::start(self, loaded).follow().await }))
@@ -264,7 +273,7 @@ impl Run {
                     let looked = mapped::look(peer.pid().cast_signed(), &mut self.loaded);
                     assert_eq!(looked.expect("its maps can be read"), [] as [String; 0]);
                     peer.let_go().await;
-                    let broken = |verdict: &&Verdict| verdict.outcome != Outcome::Ok;
+                    let broken = |verdict: &&Verdict| !matches!(verdict.outcome, Outcome::Ok | Outcome::Off);
                     assert_eq!(self.loaded.verdicts.iter().find(broken), None, "the marker can be attached");
                 }
                 ready = edges.readable() => { ready.expect("the ring is open").clear_ready(); self.pump(); }

@@ -26,7 +26,7 @@ fn born_tracked(seen: &Seen) -> impl Iterator<Item = &Thread> {
 }
 
 /// What the kernel added up for a child of the program and for all that it waited for, against their ledgers.
-fn compare_the_dead(case: &str, seen: &Seen) {
+pub(crate) fn compare_the_dead(case: &str, seen: &Seen) {
     let dead: Vec<&Thread> = born_tracked(seen).collect();
     let sum = |of: fn(&Thread) -> u64| dead.iter().map(|thread| of(thread)).sum::<u64>();
     let processes = dead.iter().map(|thread| thread.id.tgid).collect::<HashSet<_>>().len() as u64;
@@ -55,7 +55,7 @@ fn compare_the_dead(case: &str, seen: &Seen) {
 }
 
 /// The thread numbers that the program wrote down are those of the threads that were seen.
-fn assert_same_threads<'a>(seen: &Seen, threads: impl Iterator<Item = &'a Thread>) {
+pub(crate) fn assert_same_threads<'a>(seen: &Seen, threads: impl Iterator<Item = &'a Thread>) {
     let mut ours: Vec<u64> = threads.map(|thread| u64::from(thread.id.tid)).collect();
     let mut theirs = seen.book.facts("tid");
     ours.sort_unstable();

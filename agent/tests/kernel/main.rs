@@ -14,6 +14,7 @@ mod edges;
 mod harness;
 mod helpers;
 mod lives;
+mod raw;
 mod reader;
 mod replay;
 mod seen;

@@ -10,7 +10,7 @@ use crate::{
     seen::Seen,
 };
 
-fn bounds(seen: &Seen, name: &str, number: u64) -> (u64, u64) {
+pub(crate) fn bounds(seen: &Seen, name: &str, number: u64) -> (u64, u64) {
     (seen.book.fact(&format!("{name}_low_{number}")), seen.book.fact(&format!("{name}_high_{number}")))
 }
 

@@ -67,6 +67,9 @@ pub(super) fn described(guest: &Guest) -> String {
 const fn meaning(fidelity: Fidelity) -> &'static str {
     match fidelity {
         Fidelity::Full => "all accounts, to the nanosecond",
+        Fidelity::Raw => {
+            "all accounts, to the nanosecond, by a supplied BTF file; `attach` needs the kernel's own"
+        }
         Fidelity::None => "nothing can be observed here",
     }
 }

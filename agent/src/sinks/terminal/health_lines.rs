@@ -131,7 +131,8 @@ pub(super) fn fact(page: &mut Page, heading: &str, text: &str, emphasis: Emphasi
 /// `14 of 14 hooks`: those in place of those that were asked for.
 pub(super) fn hooks(hooks: &[Verdict]) -> String {
     let asked = hooks.iter().filter(|hook| hook.outcome != Outcome::Off).count();
-    let in_place = hooks.iter().filter(|hook| hook.outcome == Outcome::Ok).count();
+    let is_in_place = |hook: &&Verdict| matches!(hook.outcome, Outcome::Ok | Outcome::Fallback);
+    let in_place = hooks.iter().filter(is_in_place).count();
     format!("{in_place} of {}", counted(asked as u64, "hook", "hooks"))
 }
 
@@ -150,7 +151,7 @@ pub(super) fn missing_hooks(page: &mut Page, hooks: &[Verdict]) {
 /// How an outcome is shown; its word stands beside it.
 pub(super) const fn emphasis(outcome: Outcome) -> Emphasis {
     match outcome {
-        Outcome::Ok => Emphasis::Good,
+        Outcome::Ok | Outcome::Fallback => Emphasis::Good,
         Outcome::Unsupported => Emphasis::Warning,
         Outcome::Broken => Emphasis::Bad,
         Outcome::Off => Emphasis::Faint,

@@ -1,0 +1,99 @@
+//! Hook by hook: the program for it, where that goes, and what became of it.
+//!
+//! Where the kernel has BTF each tracepoint gets its typed program. Where it refuses one, and where it has no BTF, the twin
+//! takes its place. It tells nothing to the object.
+
+use aya::{
+    Ebpf,
+    programs::{Program, ProgramError},
+};
+
+use super::LoadError;
+use crate::{
+    health::{Fidelity, Outcome, Verdict},
+    probes::{Hook, Place},
+};
+
+/// An object whose maps are in the kernel, told all about it, and whose programs are not there yet.
+pub struct Prepared {
+    /// The object.
+    pub ebpf: Ebpf,
+    /// None where the kernel has none, or shall be treated as if it had.
+    pub(super) kernel_btf: Option<aya::Btf>,
+    /// Hooks whose tracepoints this kernel does not have.
+    pub(super) absent: Vec<&'static str>,
+}
+
+impl Prepared {
+    /// How much will be seen.
+    pub(super) const fn fidelity(&self) -> Fidelity {
+        if self.kernel_btf.is_some() { Fidelity::Full } else { Fidelity::Raw }
+    }
+
+    /// The hook as it is wanted here: without types where the kernel has none.
+    pub fn wanted(&self, hook: &Hook) -> Hook {
+        match (&self.kernel_btf, hook.raw()) {
+            (None, Some(raw)) => raw,
+            _ => *hook,
+        }
+    }
+
+    /// Puts a hook in place as well as this kernel allows. An error where nothing can be observed without it.
+    pub(super) fn put_in_place(&mut self, hook: &Hook) -> Result<Verdict, LoadError> {
+        let wanted = self.wanted(hook);
+        let verdict =
+            |outcome, consequence| Verdict { hook: wanted.id.to_owned(), outcome, consequence, remedy: None };
+        if hook.place == Place::Iterator && self.kernel_btf.is_none() {
+            let why = format!("missing: {}: needs BTF of the kernel's own", hook.purpose);
+            return Ok(verdict(Outcome::Unsupported, why));
+        }
+        let Err(refused) = self.attach(&wanted) else {
+            return Ok(verdict(Outcome::Ok, hook.purpose.to_owned()));
+        };
+        let is_absent = self.absent.contains(&hook.id);
+        let twin = wanted.raw().filter(|_| !is_absent && !is_permission(&refused));
+        if let Some(twin) = twin
+            && self.attach(&twin).is_ok()
+        {
+            let instead = format!("{}, by {}: it was refused", hook.purpose, twin.id);
+            return Ok(verdict(Outcome::Fallback, instead));
+        }
+        if hook.is_needed {
+            return Err(refused);
+        }
+        Ok(if is_absent {
+            let why = format!("missing: {}: this kernel has no such hook", hook.purpose);
+            verdict(Outcome::Unsupported, why)
+        } else {
+            verdict(Outcome::Broken, format!("missing: {}: {refused}", hook.purpose))
+        })
+    }
+
+    /// Loads a hook's program, and attaches it where its place is a tracepoint.
+    pub fn attach(&mut self, hook: &Hook) -> Result<(), LoadError> {
+        let failed = |source| LoadError::Program { hook: hook.id, source };
+        let program = self.ebpf.program_mut(hook.program).ok_or(LoadError::Missing(hook.program))?;
+        let attached = match (hook.place, program, &self.kernel_btf) {
+            (Place::BtfTracepoint(name), Program::BtfTracePoint(program), Some(btf)) => {
+                program.load(name, btf).and_then(|()| program.attach().map(drop))
+            }
+            (Place::RawTracepoint(name), Program::RawTracePoint(program), _) => {
+                program.load().and_then(|()| program.attach(name).map(drop))
+            }
+            (Place::Called, Program::RawTracePoint(program), _) => program.load(),
+            (Place::Iterator, Program::Iter(program), Some(btf)) => program.load("task", btf),
+            (Place::Sampler, Program::PerfEvent(program), _) => program.load(),
+            (Place::Marker, Program::UProbe(program), _) => program.load(),
+            _ => Err(ProgramError::UnexpectedProgramType),
+        };
+        attached.map_err(failed)
+    }
+}
+
+/// Whether another program would be refused for the same reason.
+fn is_permission(refused: &LoadError) -> bool {
+    let LoadError::Program { source: ProgramError::LoadError { io_error, .. }, .. } = refused else {
+        return false;
+    };
+    io_error.raw_os_error() == Some(libc::EPERM)
+}

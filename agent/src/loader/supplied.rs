@@ -1,0 +1,96 @@
+//! BTF from a file that somebody supplied, for a kernel that has none: is it BTF, and is it this kernel's?
+//!
+//! BTF names no kernel, so the second question is answered by trying: the program `trial` reads the agent's own task at the
+//! offsets of the file, and what it finds is known. A file that passes may still be wrong where nothing can be tried, in a
+//! kernel that was built from the same source with other options.
+
+use std::{
+    fs::File,
+    io::{self, Read as _},
+    os::{
+        fd::{AsFd as _, AsRawFd as _},
+        unix::net::UnixDatagram,
+    },
+    path::{Path, PathBuf},
+};
+
+use aya::{Ebpf, programs::Program};
+use guestscope_ebpf::fields::{TRIAL_CLOCK, TRIAL_CPU, TRIAL_FILES, TRIAL_IDENTITY, TRIAL_REGISTERS};
+
+use super::LoadError;
+use crate::kernel::{
+    btf::{Btf, BtfError},
+    on_self::run_on_self,
+};
+
+/// Ten times a distribution's kernel with all its modules. Devices have no end.
+const MOST_BYTES: u64 = 256 << 20;
+/// As it stands in errors.
+const TRIAL: &str = "raw_tp/trial";
+
+/// What is wrong with a supplied file.
+#[derive(Debug, thiserror::Error)]
+pub enum SuppliedError {
+    /// It could not be read.
+    #[error(transparent)]
+    Read(#[from] io::Error),
+    /// A folder, a pipe, a device.
+    #[error("not an ordinary file")]
+    Kind,
+    /// More than any kernel's.
+    #[error("larger than {} MiB", MOST_BYTES >> 20)]
+    Large,
+    /// No BTF, or BTF without what the programs need.
+    #[error(transparent)]
+    Btf(#[from] BtfError),
+    /// It does not tell the truth about this kernel.
+    #[error("it is of another kernel: {0}")]
+    Foreign(String),
+}
+
+impl SuppliedError {
+    pub(super) fn at(self, path: &Path) -> LoadError {
+        LoadError::Supplied { path: path.to_owned(), source: self }
+    }
+}
+
+/// The file, parsed.
+pub(super) fn read(path: &Path) -> Result<Btf, SuppliedError> {
+    let mut bytes = Vec::new();
+    // A pipe would wait for its writer.
+    if !path.metadata()?.is_file() {
+        return Err(SuppliedError::Kind);
+    }
+    File::open(path)?.take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MOST_BYTES {
+        return Err(SuppliedError::Large);
+    }
+    Ok(Btf::parse(bytes)?)
+}
+
+/// Lets the object look at the agent itself with the file's eyes.
+pub(super) fn try_out(ebpf: &mut Ebpf, path: &PathBuf) -> Result<(), LoadError> {
+    let program = ebpf.program_mut("trial").ok_or(LoadError::Missing("trial"))?;
+    let Program::RawTracePoint(program) = program else { return Err(LoadError::Missing("trial")) };
+    let failed = |source| LoadError::Program { hook: TRIAL, source };
+    program.load().map_err(failed)?;
+    let descriptor = program.fd().map_err(failed)?.as_fd();
+    let found = (|| {
+        let (socket, file) = (UnixDatagram::unbound()?, File::open("/proc/self/status")?);
+        run_on_self(descriptor, &[socket.as_raw_fd() as u64, file.as_raw_fd() as u64])
+    })();
+    let wrong = found.map_err(|error| SuppliedError::Read(error).at(path))?;
+    let signs = [
+        (TRIAL_IDENTITY, "number and name"),
+        (TRIAL_REGISTERS, "saved registers"),
+        (TRIAL_FILES, "open files"),
+        (TRIAL_CPU, "CPU"),
+        (TRIAL_CLOCK, "run queue's clock"),
+    ];
+    let signs: Vec<&str> = signs.iter().filter(|(bit, _)| wrong & bit != 0).map(|(_, sign)| *sign).collect();
+    if signs.is_empty() {
+        return Ok(());
+    }
+    let what = format!("the agent's own {} are not where it says", signs.join(", "));
+    Err(SuppliedError::Foreign(what).at(path))
+}
