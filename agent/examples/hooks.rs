@@ -116,7 +116,7 @@ fn attach_marker(program: &mut UProbe, marker: Option<&std::path::Path>) -> anyh
 
 /// The real programs; with `--track` the command runs adopted, and what it emits is read and paired.
 fn ledger(arguments: &Arguments) -> anyhow::Result<(u64, BTreeMap<String, [u64; 2]>)> {
-    let mut loaded = loader::load(LoadOptions::default())?;
+    let mut loaded = loader::load(&LoadOptions::default())?;
     if let Some(file) = &arguments.marker {
         loaded.attach_marker(file)?;
     }

@@ -20,8 +20,8 @@ const LOG_LINES: usize = 30;
 fn main() {
     let mut words = std::env::args_os().skip(1);
     let btf = words.next().filter(|word| word == "--btf").and_then(|_| words.next()).map(PathBuf::from);
-    let options = LoadOptions { btf, ..LoadOptions::default() };
-    match loader::load(options.clone()) {
+    let options = LoadOptions { knowledge: btf.into(), ..LoadOptions::default() };
+    match loader::load(&options) {
         Ok(loaded) => {
             let (whole, left): (Vec<_>, Vec<_>) =
                 loaded.programs().partition(|(_, program)| program.info().is_ok());
@@ -66,7 +66,7 @@ fn chain(error: &(dyn std::error::Error + 'static)) -> String {
 /// The loader's work, with a verdict for each program that is asked for.
 fn one_by_one(options: &LoadOptions, is_wanted: impl Fn(&str) -> bool) -> anyhow::Result<()> {
     let mut prepared = loader::prepare(options)?;
-    let wanted = FAMILIES.iter().copied().flatten().map(|hook| prepared.wanted(hook));
+    let wanted = FAMILIES.iter().copied().flatten().filter_map(|hook| prepared.wanted(hook));
     let hooks: BTreeMap<&str, Hook> = wanted.map(|hook| (hook.program, hook)).collect();
     for (program, hook) in hooks.into_iter().filter(|(program, _)| is_wanted(program)) {
         println!("{}", verdict(&mut prepared, program, &hook));

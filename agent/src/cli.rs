@@ -156,7 +156,7 @@ fn wait_threshold(text: &str) -> Result<Duration, String> {
 
 /// Of `doctor`.
 #[derive(Args, Clone, Debug)]
-#[command(after_help = "Exit codes: 0 the whole ledger can be seen, 1 nothing can be observed here.")]
+#[command(after_help = "Exit codes: 0 the whole ledger can be seen, 1 less than that, or nothing.")]
 pub struct DoctorArguments {
     /// Print JSON.
     #[arg(long)]

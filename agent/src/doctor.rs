@@ -7,7 +7,7 @@ use std::io::Write as _;
 use crate::{
     cli::DoctorArguments,
     health::{Fidelity, Outcome, Verdict},
-    kernel::{btf::BtfError, permission},
+    kernel::{btf::BtfError, formats::FormatError, permission},
     loader::{self, LoadError, LoadOptions},
     platform::Guest,
     probes::FAMILIES,
@@ -16,8 +16,8 @@ use crate::{
 
 /// Finds out and tells. 0 if the whole ledger can be seen, else 1.
 pub fn run(arguments: &DoctorArguments) -> anyhow::Result<i32> {
-    let options = LoadOptions { btf: arguments.btf.clone(), ..LoadOptions::default() };
-    let (fidelity, hooks) = match loader::load(options) {
+    let options = LoadOptions { knowledge: arguments.btf.clone().into(), ..LoadOptions::default() };
+    let (fidelity, hooks) = match loader::load(&options) {
         Ok(mut loaded) => {
             if !permission::may_probe() {
                 loaded.marker_failed("kernels refuse probes in programs without CAP_SYS_ADMIN");
@@ -39,7 +39,7 @@ pub fn run(arguments: &DoctorArguments) -> anyhow::Result<i32> {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => return Err(error.into()),
         _ => {}
     }
-    Ok(i32::from(fidelity == Fidelity::None))
+    Ok(i32::from(!fidelity.is_whole()))
 }
 
 /// Every hook rests on what was refused; the one that failed itself says why.
@@ -49,6 +49,7 @@ fn refused(error: &LoadError) -> Vec<Verdict> {
         LoadError::Program { hook, .. } => Some(*hook),
         LoadError::Permission(_)
         | LoadError::Btf(_)
+        | LoadError::Formats(_)
         | LoadError::Supplied { .. }
         | LoadError::Object(_)
         | LoadError::Map(_)
@@ -71,7 +72,11 @@ fn remedy(error: &LoadError) -> (Outcome, &'static str) {
         LoadError::Permission(_) => {
             (Outcome::Off, "run it as root, or with CAP_BPF, CAP_PERFMON and CAP_SYS_ADMIN")
         }
-        LoadError::Btf(BtfError::Read { .. }) => (
+        LoadError::Formats(FormatError::NoTracefs) => (
+            Outcome::Unsupported,
+            "mount -t tracefs tracefs /sys/kernel/tracing, or give the kernel's BTF with --btf FILE",
+        ),
+        LoadError::Formats(_) | LoadError::Btf(BtfError::Read { .. }) => (
             Outcome::Unsupported,
             "a kernel with CONFIG_DEBUG_INFO_BTF=y has /sys/kernel/btf/vmlinux; else give its BTF with --btf FILE",
         ),

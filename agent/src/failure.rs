@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use crate::{
     child::ChildError,
-    kernel::btf::BtfError,
+    kernel::{btf::BtfError, formats::FormatError},
     loader::{LoadError, VisitError},
 };
 
@@ -61,7 +61,11 @@ fn hint(error: &anyhow::Error) -> Option<String> {
 fn load_hint(error: &LoadError) -> Option<&'static str> {
     Some(match error {
         LoadError::Permission(_) => "run it as root: sudo guestscope run -- CMD",
-        LoadError::Btf(BtfError::Read { .. }) => {
+        LoadError::Formats(FormatError::NoTracefs) => {
+            "mount it (`mount -t tracefs tracefs /sys/kernel/tracing`) for three accounts, or give the kernel's BTF with \
+             `--btf FILE` for all"
+        }
+        LoadError::Formats(_) | LoadError::Btf(BtfError::Read { .. }) => {
             "this kernel was built without CONFIG_DEBUG_INFO_BTF: give its BTF with `--btf FILE`, as `pahole \
              --btf_encode_detached FILE vmlinux` or https://github.com/aquasecurity/btfhub-archive has it"
         }

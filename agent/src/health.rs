@@ -13,6 +13,8 @@ pub enum Fidelity {
     Full,
     /// BTF from a file: the whole ledger too, by raw tracepoints. What runs already cannot be attached to.
     Raw,
+    /// No BTF at all: by the events of classic tracepoints, `cpu`, `runq` and the rest.
+    Tracepoint,
     /// No BPF here: nothing but what /proc says.
     None,
 }
@@ -23,7 +25,26 @@ impl Fidelity {
         match self {
             Fidelity::Full => "full",
             Fidelity::Raw => "raw",
+            Fidelity::Tracepoint => "tracepoint",
             Fidelity::None => "none",
+        }
+    }
+}
+
+impl Fidelity {
+    /// Whether all accounts can be told apart.
+    pub const fn is_whole(self) -> bool {
+        matches!(self, Fidelity::Full | Fidelity::Raw)
+    }
+
+    /// What cannot be told apart, where that is so.
+    pub const fn folded(self) -> Option<&'static str> {
+        match self {
+            Fidelity::Full | Fidelity::Raw | Fidelity::None => None,
+            Fidelity::Tracepoint => Some(
+                "cpu, runq and other are told apart: throttled is part of runq, every other wait is part of other; \
+                 faults, steal, blocks and bytes are not counted",
+            ),
         }
     }
 }

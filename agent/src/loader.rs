@@ -31,7 +31,7 @@ use self::{offsets::Offsets, spin::PidNamespace};
 use crate::{
     failure,
     health::{Fidelity, KernelLosses, Outcome, Verdict},
-    kernel::{btf::BtfError, permission, syscalls},
+    kernel::{btf::BtfError, formats::FormatError, permission, syscalls},
     platform::{Root, topology},
     probes::{FAMILIES, Place, phase},
     pump::Rings,
@@ -68,6 +68,9 @@ pub enum LoadError {
     /// No usable BTF.
     #[error(transparent)]
     Btf(#[from] BtfError),
+    /// No BTF, and no use of tracepoints either.
+    #[error("the kernel has no BTF of its own, and {0}")]
+    Formats(#[from] FormatError),
     /// BTF was supplied, and is not usable.
     #[error("cannot use the BTF file `{}`: {source}", path.display())]
     Supplied {
@@ -111,8 +114,26 @@ pub struct LoadOptions {
     pub wait_threshold: Duration,
     /// Threads that run already shall be found: [`Loaded::visit`].
     pub visits: bool,
-    /// BTF of the running kernel, to be used as if it had none itself.
-    pub btf: Option<PathBuf>,
+    /// From what the programs know this kernel.
+    pub knowledge: Knowledge,
+}
+
+/// From what the programs know a kernel.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Knowledge {
+    /// Its own BTF; where it has none, the formats of its tracepoints.
+    #[default]
+    Own,
+    /// This BTF file, as if the kernel had none of its own.
+    File(PathBuf),
+    /// The formats of its tracepoints, the same.
+    Formats,
+}
+
+impl From<Option<PathBuf>> for Knowledge {
+    fn from(file: Option<PathBuf>) -> Self {
+        file.map_or(Knowledge::Own, Knowledge::File)
+    }
 }
 
 /// Waits below it explain nothing that a person would look at, and there are many.
@@ -120,7 +141,13 @@ pub const WAIT_THRESHOLD: Duration = Duration::from_micros(100);
 
 impl Default for LoadOptions {
     fn default() -> Self {
-        Self { slots: SLOTS, log: false, wait_threshold: WAIT_THRESHOLD, visits: true, btf: None }
+        Self {
+            slots: SLOTS,
+            log: false,
+            wait_threshold: WAIT_THRESHOLD,
+            visits: true,
+            knowledge: Knowledge::Own,
+        }
     }
 }
 
@@ -152,8 +179,8 @@ pub struct Loaded {
 }
 
 /// Loads everything and attaches all but the marker's probe.
-pub fn load(options: LoadOptions) -> Result<Loaded, LoadError> {
-    let mut prepared = prepare(&options)?;
+pub fn load(options: &LoadOptions) -> Result<Loaded, LoadError> {
+    let mut prepared = prepare(options)?;
     let mut verdicts = Vec::new();
     for hook in FAMILIES.iter().copied().flatten() {
         if hook.place == Place::Iterator && !options.visits {
@@ -163,8 +190,8 @@ pub fn load(options: LoadOptions) -> Result<Loaded, LoadError> {
             verdicts.push(prepared.put_in_place(hook)?);
         }
     }
-    let fidelity = prepared.fidelity();
-    Ok(Loaded { ebpf: prepared.ebpf, fidelity, verdicts, seen: HashSet::new(), marked_files: 0 })
+    let Prepared { ebpf, fidelity, .. } = prepared;
+    Ok(Loaded { ebpf, fidelity, verdicts, seen: HashSet::new(), marked_files: 0 })
 }
 
 /// Makes the maps and tells the object what it needs to know of this kernel.
@@ -172,14 +199,12 @@ pub fn prepare(options: &LoadOptions) -> Result<Prepared, LoadError> {
     if let Some(missing) = permission::missing_for_bpf() {
         return Err(LoadError::Permission(missing));
     }
-    let offsets = Offsets::resolve(options.btf.as_deref())?;
+    let offsets = Offsets::resolve(&options.knowledge)?;
     // One parsed copy of the kernel's BTF at a time, they are 10 MB each: the loader's own, parsed by `new`, goes first.
     let mut loader = EbpfLoader::new();
     loader.btf(None);
-    let kernel_btf = match options.btf {
-        Some(_) => None,
-        None => Some(aya::Btf::from_sys_fs().map_err(|error| LoadError::Object(error.into()))?),
-    };
+    let from_sys_fs = || aya::Btf::from_sys_fs().map_err(|error| LoadError::Object(error.into()));
+    let kernel_btf = (offsets.fidelity == Fidelity::Full).then(from_sys_fs).transpose()?;
     loader.btf(kernel_btf.as_ref());
     offsets.tell(&mut loader);
     let namespace = PidNamespace::own();
@@ -204,11 +229,11 @@ pub fn prepare(options: &LoadOptions) -> Result<Prepared, LoadError> {
         fill_free(&mut ebpf, map, options.slots)?;
     }
     fill_topology(&mut ebpf, &positions)?;
-    if let Some(path) = &options.btf {
+    if let Knowledge::File(path) = &options.knowledge {
         supplied::try_out(&mut ebpf, path)?;
     }
-    let absent = offsets.absent;
-    Ok(Prepared { ebpf, kernel_btf, absent })
+    let Offsets { fidelity, absent, .. } = offsets;
+    Ok(Prepared { ebpf, fidelity, kernel_btf, absent })
 }
 
 /// Number 0 means none, so it is never given out.

@@ -30,8 +30,11 @@ fn code(cell: &'static str) -> &'static str {
 fn each_hook_has_a_row_and_each_row_a_hook() {
     let documented: BTreeSet<&str> = rows("Hooks").into_iter().map(|row| code(row.0)).collect();
     let hooks = FAMILIES.iter().copied().flatten();
-    let attached: BTreeSet<&str> =
-        hooks.flat_map(|hook| [Some(*hook), hook.raw()]).flatten().map(|hook| hook.id).collect();
+    let attached: BTreeSet<&str> = hooks
+        .flat_map(|hook| [Some(*hook), hook.raw(), hook.by_event()])
+        .flatten()
+        .map(|hook| hook.id)
+        .collect();
     assert_eq!(documented, attached);
     assert_eq!(documented.len(), rows("Hooks").len(), "no hook stands twice");
 }

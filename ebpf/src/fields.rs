@@ -111,3 +111,38 @@ pub const FIELDS: &[Field] = &[
         required: true,
     },
 ];
+
+/// A field of a classic tracepoint's event, as tracefs describes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EventField {
+    /// The `Global<u32>` that takes the offset in bytes.
+    pub offset: &'static str,
+    /// The tracepoint, as `category/name`.
+    pub event: &'static str,
+    /// The field's name.
+    pub name: &'static str,
+    /// Its size, which programs rely on.
+    pub bytes: u32,
+}
+
+const fn event_field(
+    offset: &'static str,
+    event: &'static str,
+    name: &'static str,
+    bytes: u32,
+) -> EventField {
+    EventField { offset, event, name, bytes }
+}
+
+/// Every field of an event that a program reads where the kernel has no BTF.
+pub const EVENT_FIELDS: &[EventField] = &[
+    event_field("FIELD_SWITCH_PREV", "sched/sched_switch", "prev_pid", 4),
+    event_field("FIELD_SWITCH_STATE", "sched/sched_switch", "prev_state", 8),
+    event_field("FIELD_SWITCH_NEXT", "sched/sched_switch", "next_pid", 4),
+    event_field("FIELD_WAKING_TID", "sched/sched_waking", "pid", 4),
+    event_field("FIELD_WAKEUP_TID", "sched/sched_wakeup", "pid", 4),
+    event_field("FIELD_NEW_TID", "task/task_newtask", "pid", 4),
+    event_field("FIELD_NEW_FLAGS", "task/task_newtask", "clone_flags", 8),
+    event_field("FIELD_EXEC_TID", "sched/sched_process_exec", "pid", 4),
+    event_field("FIELD_EXEC_OLD", "sched/sched_process_exec", "old_pid", 4),
+];

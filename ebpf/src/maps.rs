@@ -49,6 +49,10 @@ globals! {
     DISTANCE_REGISTERS NUMBER_BPF
     // Types of this kernel's BTF, for `bpf_rdonly_cast`; 0 where the kernel does not have it.
     TYPE_FILE TYPE_POINTER TYPE_REGISTERS
+    // No BTF at all: threads are known by their numbers alone, and events are read at the places of their fields.
+    BY_NUMBER
+    FIELD_SWITCH_PREV FIELD_SWITCH_STATE FIELD_SWITCH_NEXT FIELD_WAKING_TID FIELD_WAKEUP_TID FIELD_NEW_TID
+    FIELD_NEW_FLAGS FIELD_EXEC_TID FIELD_EXEC_OLD
     // Waits of at least so many ns are handed over; 0 for none.
     WAIT_THRESHOLD_NS
     // The agent's PID namespace: device and inode of its file; 0 if unknown.

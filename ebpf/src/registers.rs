@@ -64,6 +64,9 @@ fn by_distance(stack: u64, offset: u32) -> u64 {
 /// Finds out the distance, by way of a task that runs this program on itself. Whether it is known now.
 #[inline(always)]
 pub(crate) fn find() -> bool {
+    if OFFSET_TASK_STACK.load() == 0 {
+        return false;
+    }
     match Current::task() {
         Some(task) => {
             by_helper(task);

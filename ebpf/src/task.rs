@@ -9,7 +9,7 @@ use aya_ebpf::{
     Global,
     helpers::{
         bpf_get_current_pid_tgid, bpf_probe_read_kernel, bpf_probe_read_kernel_buf,
-        generated::{bpf_get_current_task, bpf_get_current_task_btf},
+        generated::{bpf_get_current_comm, bpf_get_current_task, bpf_get_current_task_btf},
     },
 };
 use guestscope_ebpf::{
@@ -20,8 +20,9 @@ use guestscope_ebpf::{
 use crate::{
     emit::count,
     maps::{
-        FREE, HAS_TYPED_HELPERS, LEDGERS, OFFSET_TASK_COMM, OFFSET_TASK_LAST_ARRIVAL, OFFSET_TASK_MAJ_FLT,
-        OFFSET_TASK_MIN_FLT, OFFSET_TASK_PID, OFFSET_TASK_RUN_DELAY, OFFSET_TASK_TGID, SLOT_OF,
+        BY_NUMBER, FREE, HAS_TYPED_HELPERS, LEDGERS, OFFSET_TASK_COMM, OFFSET_TASK_LAST_ARRIVAL,
+        OFFSET_TASK_MAJ_FLT, OFFSET_TASK_MIN_FLT, OFFSET_TASK_PID, OFFSET_TASK_RUN_DELAY, OFFSET_TASK_TGID,
+        SLOT_OF,
     },
     memory::{Memory, Plain, Typed, load},
     probes::cpu,
@@ -107,6 +108,9 @@ impl<M: Memory> Task<M> {
     }
 }
 
+/// Stands for the address of a task where tasks are known by their numbers alone.
+pub(crate) const SOMEBODY: u64 = 1;
+
 /// Whoever runs this program, on kernels of any age: a typed task where there is one, else its address alone.
 #[derive(Clone, Copy)]
 pub(crate) struct Current {
@@ -122,7 +126,8 @@ impl Current {
             return Current { tid: task.tid(), address: task.address() as u64 };
         }
         // SAFETY: the helper has no preconditions.
-        Current { tid: bpf_get_current_pid_tgid() as u32, address: unsafe { bpf_get_current_task() } }
+        let address = if BY_NUMBER.load() != 0 { SOMEBODY } else { unsafe { bpf_get_current_task() } };
+        Current { tid: bpf_get_current_pid_tgid() as u32, address }
     }
 
     /// With its type.
@@ -289,6 +294,9 @@ pub(crate) fn release(slot: u16) {
 /// Minor and major faults of a task, by its address: where there is no typed pointer, at 25 ns a read.
 #[inline(always)]
 pub(crate) fn faults_at(address: u64) -> (u64, u64) {
+    if BY_NUMBER.load() != 0 {
+        return (0, 0);
+    }
     // SAFETY: the helper checks the memory; what cannot be read is 0.
     unsafe {
         let minor = bpf_probe_read_kernel((address + u64::from(OFFSET_TASK_MIN_FLT.load())) as *const u64);
@@ -297,9 +305,14 @@ pub(crate) fn faults_at(address: u64) -> (u64, u64) {
     }
 }
 
-/// The name of a task, by its address.
+/// The name of a task, by its address; where that is not known, of whoever runs this program, which all records are about.
 #[inline(always)]
 pub(crate) fn comm(address: u64, into: &mut [u8; COMM_BYTES]) {
+    if BY_NUMBER.load() != 0 {
+        // SAFETY: the helper writes into the whole buffer and no further.
+        unsafe { bpf_get_current_comm(into.as_mut_ptr().cast(), COMM_BYTES as u32) };
+        return;
+    }
     // SAFETY: the helper checks the memory; on failure it zeroes the buffer.
     let _ = unsafe {
         bpf_probe_read_kernel_buf((address + u64::from(OFFSET_TASK_COMM.load())) as *const u8, into)

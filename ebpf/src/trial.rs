@@ -90,6 +90,5 @@ fn is_clock_right(task: Task<Plain>) -> bool {
         let runqueue: *const u8 = load::<Plain, _>(queue, &OFFSET_CFS_RUNQUEUE);
         (load::<Plain, u64>(runqueue, &OFFSET_RUNQUEUE_CLOCK), bpf_ktime_get_ns())
     };
-    let between = if clock > now { clock - now } else { now - clock };
-    between < (now >> 10) + CLOCK_SLACK_NS
+    clock.abs_diff(now) < (now >> 10) + CLOCK_SLACK_NS
 }

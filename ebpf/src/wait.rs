@@ -8,16 +8,12 @@ use guestscope_ebpf::{
     ledger::{Ledger, RUNNING},
 };
 
-use crate::{
-    emit,
-    maps::WAIT_THRESHOLD_NS,
-    memory::Memory,
-    task::{self, Task},
-};
+use crate::{emit, maps::WAIT_THRESHOLD_NS, task};
 
-/// The thread of this ledger has just got the CPU from `before`. `left_cpu` is where it had been.
+/// The thread of this ledger has just got the CPU from `before`: its number, its process's and its address, asked for only
+/// where the wait was long. `left_cpu` is where it had been.
 #[inline(always)]
-pub(crate) fn ended<M: Memory>(ledger: &Ledger, before: Task<M>, left_cpu: u16, now_ns: u64) {
+pub(crate) fn ended(ledger: &Ledger, before: impl Fn() -> (u32, u32, u64), left_cpu: u16, now_ns: u64) {
     let threshold_ns = u64::from(WAIT_THRESHOLD_NS.load());
     if threshold_ns == 0 || ledger.state != RUNNING {
         return;
@@ -41,15 +37,16 @@ pub(crate) fn ended<M: Memory>(ledger: &Ledger, before: Task<M>, left_cpu: u16, 
             (*record).tgid = ledger.tgid;
             (*record).waker_tid = waker_tid;
             (*record).replaced_by_tid = ledger.replaced_by_tid;
-            (*record).ran_before_tid = before.tid();
-            (*record).ran_before_tgid = before.tgid();
+            let (tid, tgid, address) = before();
+            (*record).ran_before_tid = tid;
+            (*record).ran_before_tgid = tgid;
             (*record).left_cpu = left_cpu;
             (*record).cpu = ledger.cpu;
             (*record).syscall = if was_blocked { ledger.syscall } else { NO_SYSCALL };
             (*record).account = ledger.account;
             (*record).reserved = 0;
             (*record).ran_before_comm = [0; guestscope_ebpf::COMM_BYTES];
-            task::comm(before.address() as u64, &mut (*record).ran_before_comm);
+            task::comm(address, &mut (*record).ran_before_comm);
         }
     });
 }

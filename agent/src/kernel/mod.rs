@@ -4,6 +4,7 @@
 
 pub mod btf;
 pub mod casts;
+pub mod formats;
 pub mod on_self;
 pub mod permission;
 pub mod registers;

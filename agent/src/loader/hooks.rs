@@ -1,7 +1,7 @@
 //! Hook by hook: the program for it, where that goes, and what became of it.
 //!
-//! Where the kernel has BTF each tracepoint gets its typed program. Where it refuses one, and where it has no BTF, the twin
-//! takes its place. It tells nothing to the object.
+//! Where the kernel has BTF each tracepoint gets its typed program. Where it refuses one, and where BTF comes from a file,
+//! the twin takes its place; without any BTF the one that reads events. It tells nothing to the object.
 
 use aya::{
     Ebpf,
@@ -18,6 +18,8 @@ use crate::{
 pub struct Prepared {
     /// The object.
     pub ebpf: Ebpf,
+    /// How much will be seen.
+    pub fidelity: Fidelity,
     /// None where the kernel has none, or shall be treated as if it had.
     pub(super) kernel_btf: Option<aya::Btf>,
     /// Hooks whose tracepoints this kernel does not have.
@@ -25,28 +27,34 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// How much will be seen.
-    pub(super) const fn fidelity(&self) -> Fidelity {
-        if self.kernel_btf.is_some() { Fidelity::Full } else { Fidelity::Raw }
-    }
-
-    /// The hook as it is wanted here: without types where the kernel has none.
-    pub fn wanted(&self, hook: &Hook) -> Hook {
-        match (&self.kernel_btf, hook.raw()) {
-            (None, Some(raw)) => raw,
-            _ => *hook,
+    /// The hook as it is wanted at this fidelity; none where nothing can take its place.
+    pub fn wanted(&self, hook: &Hook) -> Option<Hook> {
+        let (has_types, has_tasks) =
+            (self.fidelity == Fidelity::Full, matches!(self.fidelity, Fidelity::Full | Fidelity::Raw));
+        match hook.place {
+            Place::BtfTracepoint(_) if has_types => Some(*hook),
+            Place::BtfTracepoint(_) if has_tasks => hook.raw(),
+            Place::BtfTracepoint(_) => hook.by_event(),
+            Place::Iterator => has_types.then_some(*hook),
+            // Saved registers tell what is done inside the kernel.
+            Place::Sampler => has_tasks.then_some(*hook),
+            Place::RawTracepoint(_) | Place::Tracepoint(..) | Place::Called | Place::Marker => Some(*hook),
         }
     }
 
     /// Puts a hook in place as well as this kernel allows. An error where nothing can be observed without it.
-    pub(super) fn put_in_place(&mut self, hook: &Hook) -> Result<Verdict, LoadError> {
-        let wanted = self.wanted(hook);
+    pub fn put_in_place(&mut self, hook: &Hook) -> Result<Verdict, LoadError> {
+        let Some(wanted) = self.wanted(hook) else {
+            let whose = if self.fidelity == Fidelity::Raw { "BTF of the kernel's own" } else { "BTF" };
+            return Ok(Verdict {
+                hook: hook.id.to_owned(),
+                outcome: Outcome::Unsupported,
+                consequence: format!("missing: {}: needs {whose}", hook.purpose),
+                remedy: None,
+            });
+        };
         let verdict =
             |outcome, consequence| Verdict { hook: wanted.id.to_owned(), outcome, consequence, remedy: None };
-        if hook.place == Place::Iterator && self.kernel_btf.is_none() {
-            let why = format!("missing: {}: needs BTF of the kernel's own", hook.purpose);
-            return Ok(verdict(Outcome::Unsupported, why));
-        }
         let Err(refused) = self.attach(&wanted) else {
             return Ok(verdict(Outcome::Ok, hook.purpose.to_owned()));
         };
@@ -79,6 +87,9 @@ impl Prepared {
             }
             (Place::RawTracepoint(name), Program::RawTracePoint(program), _) => {
                 program.load().and_then(|()| program.attach(name).map(drop))
+            }
+            (Place::Tracepoint(category, name), Program::TracePoint(program), _) => {
+                program.load().and_then(|()| program.attach(category, name).map(drop))
             }
             (Place::Called, Program::RawTracePoint(program), _) => program.load(),
             (Place::Iterator, Program::Iter(program), Some(btf)) => program.load("task", btf),

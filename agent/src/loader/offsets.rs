@@ -1,21 +1,26 @@
-//! What the object needs to know of this kernel, found in its BTF, and told to the object as read-only globals.
+//! What the object needs to know of this kernel, found in its BTF or in the formats of its tracepoints, and told to the object as read-only globals.
 
-use std::path::Path;
+use std::{io::ErrorKind, path::Path};
 
 use aya::EbpfLoader;
-use guestscope_ebpf::fields::{FIELDS, Field};
+use guestscope_ebpf::{
+    ThrottleMode,
+    fields::{EVENT_FIELDS, EventField, FIELDS, Field},
+};
 
 use crate::{
+    health::Fidelity,
     kernel::{
         btf::{Btf, BtfError, KERNEL_BTF, Member},
         casts::Casts,
+        formats::{FormatError, Formats},
         registers::Registers,
         throttle,
     },
     probes::{FAMILIES, Hook, Place},
 };
 
-use super::{LoadError, supplied};
+use super::{Knowledge, LoadError, supplied};
 
 fn lacks(btf: &Btf, hook: &Hook) -> bool {
     matches!(hook.place, Place::BtfTracepoint(name) if btf.tracepoint_arguments(name).is_none())
@@ -23,7 +28,12 @@ fn lacks(btf: &Btf, hook: &Hook) -> bool {
 
 /// All of it.
 pub(super) struct Offsets {
+    /// How much is seen with them.
+    pub(super) fidelity: Fidelity,
     fields: Vec<(&'static Field, Member)>,
+    event_fields: Vec<(&'static EventField, u32)>,
+    /// Threads are known by their numbers alone.
+    by_number: u32,
     /// sched_switch carries the state of the task that leaves.
     switch_state: u32,
     /// A [`guestscope_ebpf::ThrottleMode`].
@@ -41,15 +51,48 @@ pub(super) struct Offsets {
 }
 
 impl Offsets {
-    /// Of the running kernel: as its own BTF has them, or as this file does.
-    pub(super) fn resolve(file: Option<&Path>) -> Result<Self, LoadError> {
-        let Some(path) = file else { return Ok(Self::of(&Btf::from_file(Path::new(KERNEL_BTF))?, true)?) };
-        let resolved = supplied::read(path).and_then(|btf| Ok(Self::of(&btf, false)?));
+    /// Of the running kernel.
+    pub(super) fn resolve(knowledge: &Knowledge) -> Result<Self, LoadError> {
+        let path = match knowledge {
+            Knowledge::File(path) => path,
+            Knowledge::Formats => return Self::of_events(),
+            Knowledge::Own => {
+                return match Btf::from_file(Path::new(KERNEL_BTF)) {
+                    Ok(btf) => Ok(Self::of(&btf, Fidelity::Full)?),
+                    Err(BtfError::Read { source, .. }) if source.kind() == ErrorKind::NotFound => {
+                        Self::of_events()
+                    }
+                    Err(error) => Err(error.into()),
+                };
+            }
+        };
+        let resolved = supplied::read(path).and_then(|btf| Ok(Self::of(&btf, Fidelity::Raw)?));
         resolved.map_err(|error| error.at(path))
     }
 
+    /// Nothing is known of any structure.
+    fn of_events() -> Result<Self, LoadError> {
+        let formats = Formats::here()?;
+        let offset = |field: &'static EventField| Ok((field, formats.offset(field)?));
+        Ok(Self {
+            fidelity: Fidelity::Tracepoint,
+            fields: Vec::new(),
+            event_fields: EVENT_FIELDS.iter().map(offset).collect::<Result<_, FormatError>>()?,
+            by_number: 1,
+            switch_state: 0,
+            throttle_mode: ThrottleMode::Absent as u32,
+            bio_argument: 0,
+            has_typed_helpers: 0,
+            registers: Registers { is_typed: false, distance: 0 },
+            number_bpf: 0,
+            casts: Casts::default(),
+            absent: Vec::new(),
+        })
+    }
+
     /// What takes types that the kernel knows is left out where it does not.
-    fn of(btf: &Btf, has_types: bool) -> Result<Self, BtfError> {
+    fn of(btf: &Btf, fidelity: Fidelity) -> Result<Self, BtfError> {
+        let has_types = fidelity == Fidelity::Full;
         let mut fields = Vec::new();
         for field in FIELDS {
             match btf.first_offset(field.paths) {
@@ -60,7 +103,10 @@ impl Offsets {
         }
         let registers = Registers::find(btf);
         Ok(Self {
+            fidelity,
             fields,
+            event_fields: Vec::new(),
+            by_number: 0,
             switch_state: u32::from(btf.tracepoint_arguments("sched_switch") >= Some(4)),
             throttle_mode: throttle::mode(btf) as u32,
             bio_argument: u32::from(btf.tracepoint_arguments("block_bio_queue") >= Some(2)),
@@ -86,7 +132,11 @@ impl Offsets {
                 loader.override_global(field.mask, &member.mask, true);
             }
         }
+        for (field, offset) in &self.event_fields {
+            loader.override_global(field.offset, offset, true);
+        }
         let globals = [
+            ("BY_NUMBER", &self.by_number),
             ("HAS_SWITCH_STATE", &self.switch_state),
             ("THROTTLE_MODE", &self.throttle_mode),
             ("BIO_ARGUMENT", &self.bio_argument),

@@ -11,7 +11,7 @@ use std::{
         fd::{AsFd as _, AsRawFd as _},
         unix::net::UnixDatagram,
     },
-    path::{Path, PathBuf},
+    path::Path,
 };
 
 use aya::{Ebpf, programs::Program};
@@ -69,7 +69,7 @@ pub(super) fn read(path: &Path) -> Result<Btf, SuppliedError> {
 }
 
 /// Lets the object look at the agent itself with the file's eyes.
-pub(super) fn try_out(ebpf: &mut Ebpf, path: &PathBuf) -> Result<(), LoadError> {
+pub(super) fn try_out(ebpf: &mut Ebpf, path: &Path) -> Result<(), LoadError> {
     let program = ebpf.program_mut("trial").ok_or(LoadError::Missing("trial"))?;
     let Program::RawTracePoint(program) = program else { return Err(LoadError::Missing("trial")) };
     let failed = |source| LoadError::Program { hook: TRIAL, source };

@@ -71,7 +71,11 @@ impl Pairing {
     fn exited(&mut self, record: &TaskRecord) {
         let thread = thread_id(&record.ledger);
         let now = Snapshot::of_task(record);
-        let name = comm(&record.comm);
+        let mut name = comm(&record.comm);
+        // Whoever told of the end may have known the number alone.
+        if name.is_empty() {
+            name = self.threads.get(&thread).map(|state| state.name.clone()).unwrap_or_default();
+        }
         let now = self.end_thread(thread, &now, Ending::ThreadExited, &name);
         if record.header.flags & EXIT_REPLACED == 0 && thread.tid == thread.tgid {
             self.leaders.insert(thread.tgid, (thread, now, name));

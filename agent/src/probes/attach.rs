@@ -10,4 +10,5 @@ pub const HOOKS: &[Hook] = &[Hook {
     purpose: "threads that run already, for `attach`",
     is_needed: false,
     twin: None,
+    classic: None,
 }];

@@ -13,4 +13,5 @@ pub const HOOKS: &[Hook] = &[Hook {
     purpose: "inside cpu: own code, page faults, system calls",
     is_needed: false,
     twin: None,
+    classic: None,
 }];

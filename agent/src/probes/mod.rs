@@ -18,6 +18,8 @@ pub enum Place {
     BtfTracepoint(&'static str),
     /// The same, by its name alone: what it hands over has no types.
     RawTracepoint(&'static str),
+    /// A tracepoint of this category and name, whose event is read by its format.
+    Tracepoint(&'static str, &'static str),
     /// Nowhere: a task runs it on itself.
     Called,
     /// All tasks, one after the other, whenever the agent reads them.
@@ -43,6 +45,8 @@ pub struct Hook {
     pub is_needed: bool,
     /// For a tracepoint: the same for kernels that have no BTF.
     pub twin: Option<Twin>,
+    /// The same as far as it goes without any BTF.
+    pub classic: Option<Classic>,
 }
 
 /// A program with the body of another one, which needs no BTF of the kernel.
@@ -54,13 +58,42 @@ pub struct Twin {
     pub program: &'static str,
 }
 
+/// A program that tells what a tracepoint's event tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Classic {
+    /// As in KERNELS.md and in reports.
+    pub id: &'static str,
+    /// The program's name in the object.
+    pub program: &'static str,
+    /// The tracepoint's category.
+    pub category: &'static str,
+    /// Its name there.
+    pub name: &'static str,
+}
+
 impl Hook {
+    /// The same hook by its event, if it has one that tells enough.
+    pub const fn by_event(&self) -> Option<Hook> {
+        match self.classic {
+            Some(Classic { id, program, category, name }) => {
+                let place = Place::Tracepoint(category, name);
+                Some(Hook { id, program, place, twin: None, classic: None, ..*self })
+            }
+            None => None,
+        }
+    }
+
     /// The same hook without types, if it is a tracepoint.
     pub const fn raw(&self) -> Option<Hook> {
         match (self.place, self.twin) {
-            (Place::BtfTracepoint(name), Some(Twin { id, program })) => {
-                Some(Hook { id, program, place: Place::RawTracepoint(name), twin: None, ..*self })
-            }
+            (Place::BtfTracepoint(name), Some(Twin { id, program })) => Some(Hook {
+                id,
+                program,
+                place: Place::RawTracepoint(name),
+                twin: None,
+                classic: None,
+                ..*self
+            }),
             _ => None,
         }
     }
@@ -69,6 +102,17 @@ impl Hook {
 /// A tracepoint's hook, with its twin.
 macro_rules! tracepoint {
     ($name:literal, $purpose:literal, needed: $is_needed:literal) => {
+        crate::probes::tracepoint!($name, $purpose, needed: $is_needed, None)
+    };
+    ($name:literal, $purpose:literal, needed: $is_needed:literal, by: $category:literal / $event:literal) => {
+        crate::probes::tracepoint!($name, $purpose, needed: $is_needed, Some(crate::probes::Classic {
+            id: concat!("tracepoint/", $category, "/", $event),
+            program: concat!("tp_", $event),
+            category: $category,
+            name: $event,
+        }))
+    };
+    ($name:literal, $purpose:literal, needed: $is_needed:literal, $classic:expr) => {
         crate::probes::Hook {
             id: concat!("tp_btf/", $name),
             program: $name,
@@ -79,6 +123,7 @@ macro_rules! tracepoint {
                 id: concat!("raw_tp/", $name),
                 program: concat!("raw_", $name),
             }),
+            classic: $classic,
         }
     };
 }

@@ -31,6 +31,7 @@ pub const HOOKS: &[Hook] = &[Hook {
     purpose: "begin and end of phases",
     is_needed: true,
     twin: None,
+    classic: None,
 }];
 
 /// What to do when a program cannot be probed.

@@ -4,11 +4,11 @@ use super::{Hook, Place, tracepoint};
 
 /// All but one are needed: without them the accounts would be wrong, not merely coarser.
 pub const HOOKS: &[Hook] = &[
-    tracepoint!("sched_process_fork", "threads and processes that the program starts", needed: true),
-    tracepoint!("sched_process_exec", "programs that it becomes", needed: true),
-    tracepoint!("sched_waking", "when a wait ended", needed: true),
-    tracepoint!("sched_wakeup", "when waiting for a CPU began", needed: true),
-    tracepoint!("sched_switch", "time on and off the CPU, by what was waited for", needed: true),
+    tracepoint!("sched_process_fork", "threads and processes that the program starts", needed: true, by: "task" / "task_newtask"),
+    tracepoint!("sched_process_exec", "programs that it becomes", needed: true, by: "sched" / "sched_process_exec"),
+    tracepoint!("sched_waking", "when a wait ended", needed: true, by: "sched" / "sched_waking"),
+    tracepoint!("sched_wakeup", "when waiting for a CPU began", needed: true, by: "sched" / "sched_wakeup"),
+    tracepoint!("sched_switch", "time on and off the CPU, by what was waited for", needed: true, by: "sched" / "sched_switch"),
     tracepoint!("sched_process_free", "ends of threads that no switch showed", needed: false),
     Hook {
         id: "raw_tp/adopt",
@@ -17,5 +17,6 @@ pub const HOOKS: &[Hook] = &[
         purpose: "tracking of the program that is started, in any PID namespace",
         is_needed: true,
         twin: None,
+        classic: None,
     },
 ];

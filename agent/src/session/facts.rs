@@ -150,3 +150,31 @@ pub(super) fn for_terminal(
         folder: Some(folder.to_owned()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+    use crate::{
+        clock::ClockPair,
+        platform::{Root, Subject},
+    };
+
+    #[rstest]
+    #[case(Fidelity::Full, "full")]
+    #[case(Fidelity::Raw, "raw")]
+    #[case(Fidelity::Tracepoint, "tracepoint")]
+    fn the_fidelity_stands_in_the_manifest_and_in_the_resource(
+        #[case] fidelity: Fidelity,
+        #[case] word: &'static str,
+    ) {
+        let identity = Identity::new(None, &["true".into()]).unwrap();
+        let nowhere = tempfile::tempdir().unwrap();
+        let guest = Guest::read(&Root::at(nowhere.path()), None, Subject::Own);
+        assert_eq!(manifest(&identity, &guest, fidelity, ClockPair::now(), None).fidelity, word);
+        let resource = resource(&identity, &guest, fidelity);
+        let told = resource.iter().find(|(key, _)| key == "guestscope.fidelity").map(|(_, value)| value);
+        assert_eq!(told, Some(&Value::from(word)));
+    }
+}

@@ -40,12 +40,12 @@ pub(super) struct Begun {
 
 /// Loads the kernel side; `visits` if threads that run already shall be found.
 pub(super) fn load(observation: &Observation, visits: bool) -> Result<Loaded, loader::LoadError> {
-    loader::load(LoadOptions {
+    loader::load(&LoadOptions {
         slots: observation.max_threads,
         log: observation.kernel_log,
         wait_threshold: observation.wait_threshold,
         visits,
-        btf: observation.btf.clone(),
+        knowledge: observation.btf.clone().into(),
     })
 }
 

@@ -1,4 +1,5 @@
-//! Kernels without BTF of their own: fidelity `raw` by a file, made from the running kernel's, which is hidden.
+//! Kernels without BTF of their own: fidelity `raw` by a file, made from the running kernel's, which is hidden, and
+//! fidelity `tracepoint` without one.
 
 use guestscope::kernel::btf::KERNEL_BTF;
 use guestscope_ebpf::Account;
@@ -45,6 +46,55 @@ fn a_run_by_a_file_sees_what_is_to_be_seen() {
         }
         let process = &seen.processes[0];
         assert!(process.accounts.get(Account::Sleep) >= 5 * 2_000_000, "{process:?}");
+    });
+}
+
+#[test]
+fn a_run_without_any_btf_tells_three_accounts_apart() {
+    let test = "btf::a_run_without_any_btf_tells_three_accounts_apart";
+    let Some(ground) = Ground::new(test) else { return };
+    in_private_mounts(test, || {
+        hide();
+        let start = ground.run_subject(&["requests", "5", "1000", "2000"]);
+        let done = start.finish().expect(0);
+        assert!(done.stderr.contains("  fidelity tracepoint  "), "{}", done.stderr);
+        let summary: Value = serde_json::from_str(&done.stdout).expect("the summary is JSON");
+        assert_eq!((&summary["fidelity"], &summary["requests"]), (&"tracepoint".into(), &5.into()));
+        let seen = done.seen();
+        assert_eq!(seen.manifest.fidelity, "tracepoint");
+        assert_eq!(seen.requests.len(), 5);
+        // That the accounts of each row add up was checked when they were read.
+        for request in &seen.requests {
+            assert!(request.root().accounts.get(Account::Cpu) >= 1_000_000, "{:?}", request.root());
+        }
+        let process = &seen.processes[0];
+        assert!(process.accounts.get(Account::Other) >= 5 * 2_000_000, "it has slept: {process:?}");
+        let told = [Account::Cpu, Account::Runq, Account::Other];
+        let rest = Account::ALL.into_iter().filter(|account| !told.contains(account));
+        assert_eq!(rest.map(|account| process.accounts.get(account)).sum::<u64>(), 0, "{process:?}");
+        // To people it says what cannot be told apart.
+        let start = ground.command(&["run", "--output", "told"]).program(subject());
+        let text = start.words(&["requests", "1"]).finish().expect(0).stdout;
+        assert!(text.contains("throttled is part of runq"), "{text}");
+    });
+}
+
+#[test]
+fn the_doctor_says_what_is_left_without_any_btf() {
+    let test = "btf::the_doctor_says_what_is_left_without_any_btf";
+    let Some(ground) = Ground::new(test) else { return };
+    in_private_mounts(test, || {
+        hide();
+        let doctor = ground.command(&["doctor", "--json"]).finish().expect(1);
+        let doctor: Value = serde_json::from_str(&doctor.stdout).expect("the doctor prints JSON");
+        assert_eq!(doctor["fidelity"], "tracepoint");
+        let hooks = doctor["hooks"].as_array().expect("a list");
+        let of = |outcome: &str| hooks.iter().filter(|hook| hook["outcome"] == outcome).count();
+        assert_eq!(of("ok") + of("unsupported"), hooks.len(), "{hooks:?}");
+        let is_event = |hook: &Value| hook["hook"].as_str().is_some_and(|id| id.starts_with("tracepoint/"));
+        assert!(hooks.iter().filter(|hook| is_event(hook)).all(|hook| hook["outcome"] == "ok"), "{hooks:?}");
+        let text = ground.command(&["doctor"]).finish().expect(1).stdout;
+        assert!(text.contains("--btf FILE"), "{text}");
     });
 }
 

@@ -192,11 +192,14 @@ fn no_btf() {
 
         hint: this kernel is not like those that were tried; please report it with the output of `guestscope doctor`
         ");
-        tiny_disk("/sys/kernel/btf".as_ref(), 4096);
+        // And no formats of tracepoints either: elsewhere it goes on with those.
+        for place in ["/sys/kernel/btf", "/sys/kernel/tracing", "/sys/kernel/debug"] {
+            tiny_disk(place.as_ref(), 4096);
+        }
         assert_snapshot!(refusal(&ground, ground.run().program("true")), @r"
-        error: reading BTF: `/sys/kernel/btf/vmlinux`: No such file or directory (os error 2)
+        error: the kernel has no BTF of its own, and the formats of tracepoints cannot be read: no tracefs at /sys/kernel/tracing or /sys/kernel/debug/tracing
 
-        hint: this kernel was built without CONFIG_DEBUG_INFO_BTF: give its BTF with `--btf FILE`, as `pahole --btf_encode_detached FILE vmlinux` or https://github.com/aquasecurity/btfhub-archive has it
+        hint: mount it (`mount -t tracefs tracefs /sys/kernel/tracing`) for three accounts, or give the kernel's BTF with `--btf FILE` for all
         ");
         let doctor = ground.command(&["doctor", "--json"]).finish().expect(1);
         let doctor: serde_json::Value = serde_json::from_str(&doctor.stdout).expect("the doctor prints JSON");

@@ -191,6 +191,13 @@ pub(crate) fn check_interval(phase: &Phase, row: &Row) {
 /// `signals` are those that may have found the thread about to sleep: the kernel counts a voluntary switch then, and
 /// tells the tracepoint that the thread could run.
 pub(crate) fn compare(case: &str, phase: &Phase, row: &Row, signals: u64) {
+    count(case, "fault.minor", phase.counts.fault_minor, row.bounds(Entry::MinorFaults));
+    count(case, "fault.major", phase.counts.fault_major, row.bounds(Entry::MajorFaults));
+    compare_switches(case, phase, row, signals);
+}
+
+/// The same without what only tasks tell.
+pub(crate) fn compare_switches(case: &str, phase: &Phase, row: &Row, signals: u64) {
     check_interval(phase, row);
     assert_eq!(phase.suspended_ns, 0, "{phase:?}");
     assert!(!in_initial_namespace() || u64::from(phase.thread.tid) == row.tid, "{phase:?}");
@@ -200,8 +207,6 @@ pub(crate) fn compare(case: &str, phase: &Phase, row: &Row, signals: u64) {
     count_within(case, "involuntary", counts.switch_involuntary, involuntary, signals);
     let switches = counts.switch_voluntary + counts.switch_involuntary;
     count(case, "switches", switches, (voluntary.0 + involuntary.0, voluntary.1 + involuntary.1));
-    count(case, "fault.minor", counts.fault_minor, row.bounds(Entry::MinorFaults));
-    count(case, "fault.major", counts.fault_major, row.bounds(Entry::MajorFaults));
     compare_times(case, phase, row, switches * SWITCH_NS * *SLOWNESS);
 }
 

@@ -150,7 +150,7 @@ impl Observer {
             skipped(test, "threads have other numbers in the initial PID namespace");
             return None;
         }
-        let mut loaded = match loader::load(LoadOptions::default()) {
+        let mut loaded = match loader::load(&LoadOptions::default()) {
             Ok(loaded) => loaded,
             Err(error @ (LoadError::Permission(_) | LoadError::Btf(_))) => {
                 skipped(test, &error.to_string());

@@ -18,7 +18,7 @@ use std::{
 use guestscope::{
     child, clock,
     health::{Fidelity, Outcome, Verdict},
-    loader::{self, LoadError, LoadOptions, Loaded},
+    loader::{self, Knowledge, LoadError, LoadOptions, Loaded},
     mapped,
     phase::{
         ThreadId,
@@ -88,8 +88,14 @@ impl Case {
 
     /// By this BTF file, as if the kernel had none of its own.
     pub(crate) fn by_file(mut self, path: &str) -> Self {
-        self.options.btf = Some(path.into());
+        self.options.knowledge = Knowledge::File(path.into());
         self.options.visits = false;
+        self
+    }
+
+    /// By the formats of tracepoints, as if the kernel had no BTF at all.
+    pub(crate) fn by_events(mut self) -> Self {
+        self.options.knowledge = Knowledge::Formats;
         self
     }
 
@@ -106,15 +112,19 @@ impl Case {
     /// Runs it. None, with a word on stdout, where this machine cannot.
     pub(crate) fn run(self) -> Option<Seen> {
         let _alone = Alone::lock();
-        let loaded = match loader::load(self.options.clone()) {
+        let loaded = match loader::load(&self.options) {
             Ok(loaded) => loaded,
-            Err(error @ (LoadError::Permission(_) | LoadError::Btf(_))) => {
+            Err(error @ (LoadError::Permission(_) | LoadError::Btf(_) | LoadError::Formats(_))) => {
                 skipped(self.name, &error.to_string());
                 return None;
             }
             Err(error) => panic!("the programs load: {error}"),
         };
-        let expected = if self.options.btf.is_some() { Fidelity::Raw } else { Fidelity::Full };
+        let expected = match self.options.knowledge {
+            Knowledge::Own => Fidelity::Full,
+            Knowledge::File(_) => Fidelity::Raw,
+            Knowledge::Formats => Fidelity::Tracepoint,
+        };
         assert_eq!(loaded.fidelity, expected);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.expect("a runtime can be made");
@@ -273,7 +283,13 @@ impl Run {
                     let looked = mapped::look(peer.pid().cast_signed(), &mut self.loaded);
                     assert_eq!(looked.expect("its maps can be read"), [] as [String; 0]);
                     peer.let_go().await;
-                    let broken = |verdict: &&Verdict| !matches!(verdict.outcome, Outcome::Ok | Outcome::Off);
+                    // What a kernel without BTF cannot have is known.
+                    let is_whole = self.loaded.fidelity == Fidelity::Full;
+                    let broken = |verdict: &&Verdict| match verdict.outcome {
+                        Outcome::Ok | Outcome::Off => false,
+                        Outcome::Unsupported => is_whole,
+                        Outcome::Fallback | Outcome::Broken => true,
+                    };
                     assert_eq!(self.loaded.verdicts.iter().find(broken), None, "the marker can be attached");
                 }
                 ready = edges.readable() => { ready.expect("the ring is open").clear_ready(); self.pump(); }

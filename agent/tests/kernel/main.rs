@@ -10,6 +10,7 @@ mod agreement;
 mod attach;
 #[path = "subject/book.rs"]
 mod book;
+mod classic;
 mod edges;
 mod harness;
 mod helpers;

@@ -5,7 +5,7 @@
 
 use guestscope::{
     kernel::btf::{Btf, KERNEL_BTF},
-    loader::{self, LoadError, LoadOptions, SuppliedError},
+    loader::{self, Knowledge, LoadError, LoadOptions, SuppliedError},
 };
 use guestscope_ebpf::Account;
 use rstest::rstest;
@@ -132,8 +132,9 @@ fn a_file_of_another_kernel_is_refused(#[case] member: &str, #[case] bytes: u32,
     let _alone = Alone::lock();
     let file = tempfile::NamedTempFile::new().expect("a temporary file can be made");
     std::fs::write(file.path(), moved(member, bytes)).expect("it is ours");
-    let options = LoadOptions { btf: Some(file.path().to_owned()), ..LoadOptions::default() };
-    match loader::load(options).err() {
+    let options =
+        LoadOptions { knowledge: Knowledge::File(file.path().to_owned()), ..LoadOptions::default() };
+    match loader::load(&options).err() {
         Some(LoadError::Supplied { source: SuppliedError::Foreign(what), .. }) => {
             assert!(what.contains(sign), "{what}");
         }

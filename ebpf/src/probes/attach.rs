@@ -198,7 +198,7 @@ fn adopt(task: Task<Typed>) -> Option<Found> {
             correct(task, ledger);
         } else if (*ledger).task == address {
             // Its last switch was over before the slot was published.
-            sched::exited(task, &*ledger, bpf_ktime_get_ns());
+            sched::ended(&*ledger, address, bpf_ktime_get_ns());
             return None;
         }
     }

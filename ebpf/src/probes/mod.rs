@@ -2,6 +2,7 @@
 
 mod attach;
 mod block;
+mod classic;
 pub(crate) mod cpu;
 mod net;
 mod phase;

@@ -6,9 +6,8 @@
 //! knows nothing of phases.
 
 use aya_ebpf::{
-    helpers::{
-        bpf_get_current_pid_tgid, bpf_get_smp_processor_id, bpf_ktime_get_ns, generated::bpf_get_current_task,
-    },
+    EbpfContext,
+    helpers::{bpf_get_current_pid_tgid, bpf_get_smp_processor_id, bpf_ktime_get_ns},
     macros::raw_tracepoint,
     programs::RawTracePointContext,
 };
@@ -22,13 +21,14 @@ use guestscope_ebpf::{
 use crate::{
     emit, file,
     maps::{
-        ACCOUNT_OF, HAS_SWITCH_STATE, LEDGERS, MASK_TASK_IOWAIT, OFFSET_REGS_ARGUMENT, OFFSET_REGS_RESULT,
-        OFFSET_REGS_SYSCALL, OFFSET_TASK_IOWAIT, OFFSET_TASK_LAST_QUEUED, OFFSET_TASK_STATE,
+        ACCOUNT_OF, BY_NUMBER, HAS_SWITCH_STATE, LEDGERS, MASK_TASK_IOWAIT, OFFSET_REGS_ARGUMENT,
+        OFFSET_REGS_RESULT, OFFSET_REGS_SYSCALL, OFFSET_TASK_IOWAIT, OFFSET_TASK_LAST_QUEUED,
+        OFFSET_TASK_STATE,
     },
     memory::{Arguments, Memory, twins},
     probes::{cpu, throttle},
     process, registers, steal,
-    task::{self, Task},
+    task::{self, Current, Task},
     topology, wait,
 };
 
@@ -83,7 +83,8 @@ fn switches<C: Arguments>(ctx: &C) -> i32 {
             let left_cpu = (*ledger).cpu;
             (*ledger).switched_in(now_ns, topology::arrival(&*ledger));
             (*ledger).stolen_from(stolen_ns);
-            wait::ended(&*ledger, prev, left_cpu, now_ns);
+            let before = || (prev.tid(), prev.tgid(), prev.address() as u64);
+            wait::ended(&*ledger, before, left_cpu, now_ns);
         }
     }
     0
@@ -114,7 +115,7 @@ fn switch_out<C: Arguments>(
         throttle::left(prev, ledger);
     } else if state & TASK_DEAD != 0 {
         ledger.out_blocked(now_ns, Account::Other as u8, NO_SYSCALL);
-        exited(prev, ledger, now_ns);
+        ended(ledger, prev.address() as u64, now_ns);
     } else {
         let (account, syscall) = classify(prev, state);
         ledger.out_blocked(now_ns, account, syscall);
@@ -171,15 +172,14 @@ pub(crate) fn classify<M: Memory>(prev: Task<M>, state: u32) -> (u8, u16) {
 
 /// The final switch: the whole ledger goes out, the slot comes back.
 #[inline(always)]
-pub(crate) fn exited<M: Memory>(prev: Task<M>, ledger: &Ledger, now_ns: u64) {
-    let address = prev.address() as u64;
+pub(crate) fn ended(ledger: &Ledger, address: u64, now_ns: u64) {
     record(Kind::Exit, 0, ledger, address, now_ns, (0, 0, 0));
     gone(ledger);
 }
 
 /// The slot comes back, and what the thread did stays with its process.
 #[inline(always)]
-fn gone(ledger: &Ledger) {
+pub(crate) fn gone(ledger: &Ledger) {
     process::leave(ledger);
     task::set_slot(ledger.tid, 0);
     task::release(ledger.slot);
@@ -208,7 +208,11 @@ pub(crate) fn record(
             (*record).major_faults = major;
             (*record).samples = cpu::samples(ledger.slot);
             (*record).comm = [0; guestscope_ebpf::COMM_BYTES];
-            task::comm(address, &mut (*record).comm);
+            // An end that others tell of: no name is known where there are numbers alone.
+            let is_told_by_others = matches!(kind, Kind::Exit) && flags & (EXIT_REPLACED | EXIT_UNSEEN) != 0;
+            if !is_told_by_others || BY_NUMBER.load() == 0 {
+                task::comm(address, &mut (*record).comm);
+            }
         }
     });
 }
@@ -244,35 +248,52 @@ fn forks<C: Arguments>(ctx: &C) -> i32 {
     let parent = Task::<C::Memory>::at(ctx.at(0));
     let child = Task::<C::Memory>::at(ctx.at(1));
     let Some(parent) = parent.ledger() else { return 0 };
-    let address = child.address() as u64;
     if child.tid() == child.tgid() {
         process::forget(child.tgid());
     }
-    let Some(ledger) = task::create(child.tid(), child.tgid(), address) else {
+    // Read anew: the verifier goes both ways from a number that it has seen compared (151,000 instructions, 117,000 so).
+    let identity = (child.tid(), child.tgid(), child.address() as u64);
+    born(ctx, parent, identity, |ledger| throttle::woken(child, ledger));
+    0
+}
+
+/// A thread of these numbers at this address is made by a tracked one; if it is a process, an older one of its number is
+/// forgotten already. `waits` is told of the wait that its life begins with.
+#[inline(always)]
+pub(crate) fn born<C: EbpfContext>(
+    ctx: &C,
+    parent: *mut Ledger,
+    (tid, tgid, address): (u32, u32, u64),
+    waits: impl FnOnce(&mut Ledger),
+) {
+    let Some(ledger) = task::create(tid, tgid, address) else {
         // Diagnostics stand in cold programs alone; unless they are asked for, the verifier removes them.
-        warn!(ctx, "no free slot for thread {} of process {}", child.tid(), child.tgid());
-        return 0;
+        warn!(ctx, "no free slot for thread {} of process {}", tid, tgid);
+        return;
     };
     // SAFETY: ledgers in map values; the child cannot run before this hook returns.
     unsafe {
         let now_ns = bpf_ktime_get_ns();
         (*ledger).begin(now_ns, RUNNABLE, bpf_get_smp_processor_id() as u16);
-        throttle::woken(child, &mut *ledger);
+        waits(&mut *ledger);
         (*ledger).arrival_offset_ns = (*parent).arrival_offset_ns;
         let other = ((*parent).tid, (*parent).tgid, (*parent).born_ns);
         record(Kind::Fork, 0, &*ledger, address, now_ns, other);
     }
-    0
 }
 
 /// An exec from a thread that is not the leader takes over the leader's number: the slot moves with it.
 #[inline(always)]
 fn execs<C: Arguments>(ctx: &C) -> i32 {
     let task = Task::<C::Memory>::at(ctx.at(0));
-    let old_tid = ctx.at::<u64>(1) as u32;
-    let tid = task.tid();
-    let address = task.address() as u64;
-    let Some(ledger) = task::ledger(old_tid, address) else { return 0 };
+    becomes(task.tid(), ctx.at::<u64>(1) as u32, task.address() as u64);
+    0
+}
+
+/// The running thread has a new program, and this number from now on.
+#[inline(always)]
+pub(crate) fn becomes(tid: u32, old_tid: u32, address: u64) {
+    let Some(ledger) = task::ledger(old_tid, address) else { return };
     let mut leader_born_ns = 0;
     // SAFETY: ledgers in map values; the task is running this very hook. The clock has no preconditions.
     unsafe {
@@ -296,7 +317,6 @@ fn execs<C: Arguments>(ctx: &C) -> i32 {
         process::replaced(&*ledger, now_ns);
         record(Kind::Exec, 0, &*ledger, address, now_ns, (old_tid, 0, leader_born_ns));
     }
-    0
 }
 
 /// The kernel frees a task some time after its final switch. Whoever is tracked still has ended without being seen.
@@ -322,7 +342,7 @@ pub(crate) fn adopt(_ctx: RawTracePointContext) -> i32 {
     registers::find();
     // SAFETY: the helpers have no preconditions; the ledger is in a map value and its task is running this program.
     unsafe {
-        let address = bpf_get_current_task();
+        let address = Current::new().address;
         if let Some(ledger) = task::create(pid_tgid as u32, (pid_tgid >> 32) as u32, address) {
             let now_ns = bpf_ktime_get_ns();
             (*ledger).begin(now_ns, RUNNING, bpf_get_smp_processor_id() as u16);

@@ -70,6 +70,7 @@ const fn meaning(fidelity: Fidelity) -> &'static str {
         Fidelity::Raw => {
             "all accounts, to the nanosecond, by a supplied BTF file; `attach` needs the kernel's own"
         }
+        Fidelity::Tracepoint => "cpu, runq, other (no BTF; all with --btf FILE)",
         Fidelity::None => "nothing can be observed here",
     }
 }

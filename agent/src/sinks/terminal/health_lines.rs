@@ -136,10 +136,15 @@ pub(super) fn hooks(hooks: &[Verdict]) -> String {
     format!("{in_place} of {}", counted(asked as u64, "hook", "hooks"))
 }
 
-/// Hooks that should have been in place and are not, one a line.
-pub(super) fn missing_hooks(page: &mut Page, hooks: &[Verdict]) {
-    let missing = |hook: &&Verdict| matches!(hook.outcome, Outcome::Unsupported | Outcome::Broken);
-    for hook in hooks.iter().filter(missing) {
+/// Hooks that should have been in place and are not, one a line. What goes without saying at this fidelity is said once.
+pub(super) fn missing_hooks(page: &mut Page, health: &Health) {
+    let is_folded = health.fidelity.folded().is_some();
+    let missing = |hook: &&Verdict| match hook.outcome {
+        Outcome::Unsupported => !is_folded,
+        Outcome::Broken => true,
+        Outcome::Ok | Outcome::Fallback | Outcome::Off => false,
+    };
+    for hook in health.hooks.iter().filter(missing) {
         let (name, consequence) = (page.safe(&hook.hook), page.safe(&hook.consequence));
         let remedy =
             hook.remedy.as_ref().map(|remedy| format!("; hint: {}", page.safe(remedy))).unwrap_or_default();

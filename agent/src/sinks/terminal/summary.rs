@@ -229,7 +229,10 @@ fn render_facts(page: &mut Page, summary: &Summary, health: &Health, facts: &Run
     }
     let _ = write!(guest, ", fidelity {}, {}", health.fidelity.name(), hooks(&health.hooks));
     fact(page, "guest", &guest, Emphasis::None);
-    missing_hooks(page, &health.hooks);
+    if let Some(folded) = health.fidelity.folded() {
+        fact(page, "accounts", folded, Emphasis::Warning);
+    }
+    missing_hooks(page, health);
     cost(page, &health.cost);
     lost(page, health, summary);
     if let Some(folder) = &facts.folder {

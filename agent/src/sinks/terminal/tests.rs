@@ -14,7 +14,7 @@ use self::fixtures::{
 use super::{health_lines, text, *};
 use crate::{
     analyze::samples::{Sample, Step, inference, process, renamed},
-    health::{ExportHealth, Fidelity, Health},
+    health::{ExportHealth, Fidelity, Health, Outcome},
     phase::{Blame, Ending, Request, ThreadId, Wait},
 };
 
@@ -262,6 +262,43 @@ fn doctor_finds_a_container_and_missing_hooks() {
     let mut doctor = doctor("pod-in-vm", lossy().hooks);
     doctor.fidelity = Fidelity::None;
     assert_snapshot!(render_doctor(&doctor, NARROW));
+}
+
+#[test]
+fn a_poor_fidelity_says_what_cannot_be_told_apart() {
+    let text = |fidelity| {
+        let health = Health { fidelity, ..lossy() };
+        let text = render_summary(&summary_of(&inference(3)), &health, &facts(), Style::PLAIN);
+        text.lines().filter(|line| line.contains("fidelity") || line.contains("runq and")).count()
+    };
+    assert_eq!([Fidelity::Full, Fidelity::Raw, Fidelity::Tracepoint].map(text), [1, 1, 2]);
+    let mut health = Health { fidelity: Fidelity::Tracepoint, ..lossy() };
+    let missing = |health: &Health| {
+        let text = render_summary(&summary_of(&[]), health, &facts(), Style::PLAIN);
+        text.lines().filter(|line| line.starts_with("missing")).count()
+    };
+    assert_eq!(missing(&health), 1, "what is broken is said, and what has to be missing is not");
+    health.fidelity = Fidelity::Raw;
+    assert_eq!(missing(&health), 2);
+}
+
+#[test]
+fn doctor_finds_a_kernel_without_btf() {
+    let mut doctor = doctor("firecracker", hooks());
+    doctor.fidelity = Fidelity::Tracepoint;
+    doctor.hooks[0].outcome = Outcome::Fallback;
+    doctor.hooks[1].outcome = Outcome::Unsupported;
+    let text = render_doctor(&doctor, Style::PLAIN);
+    assert_snapshot!(text.lines().take(8).collect::<Vec<_>>().join("\n"), @r"
+    MVM/2/VNL/CPU: microVM (Firecracker on KVM), no container
+    fidelity tracepoint: cpu, runq, other (no BTF; all with --btf FILE); 2 of 3 hooks in place
+    1 hook is not supported by this kernel
+
+    hook                 state        what it is for
+    tp_btf/sched_switch  fallback     all accounts
+    tp_btf/sched_waking  unsupported  who ended a wait
+    uprobe/marker        ok           phases
+    ");
 }
 
 #[test]

@@ -1,0 +1,117 @@
+//! What is left of the truth without any BTF: fidelity `tracepoint`, by classic tracepoints and their formats.
+//!
+//! Switches, and the times on a CPU, waiting for one and waiting for anything else, are held against the same books. Quota
+//! stands in `runq` and everything that was waited for in `other`.
+
+use guestscope::{
+    health::{Fidelity, Outcome},
+    loader::{self, LoadError, LoadOptions},
+    phase::Ending,
+    probes::{Hook, sched},
+};
+use guestscope_ebpf::Account;
+use rstest::rstest;
+
+use crate::{
+    agreement::{compare_switches, count, up_to_three_times},
+    harness::{Alone, Case, skipped},
+    lives::assert_same_threads,
+    seen::Seen,
+};
+
+/// A case, and its name in the table.
+fn classic(name: &'static str) -> (Case, String) {
+    (Case::new(name).by_events(), format!("tp {name}"))
+}
+
+/// No account has anything but the three.
+fn assert_folded(seen: &Seen) {
+    let told = [Account::Cpu, Account::Runq, Account::Other];
+    for phase in seen.requests.iter().flat_map(|request| &request.phases) {
+        let others = Account::ALL.into_iter().filter(|account| !told.contains(account));
+        assert_eq!(others.map(|account| phase.accounts.get(account)).sum::<u64>(), 0, "{phase:?}");
+    }
+}
+
+#[rstest]
+#[case::spin("spin", 1, 0)]
+#[case::yields("yield", 2, 0)]
+#[case::interrupted("interrupted", 1, 200)]
+#[case::contenders("contend", 2, 0)]
+#[case::without_quota("quota", 1, 0)]
+#[case::sleep("sleep", 1, 0)]
+#[case::lock("lock", 2, 0)]
+#[case::pipe("pipe", 2, 0)]
+#[case::recv("recv", 2, 0)]
+fn times_and_switches(#[case] name: &'static str, #[case] phases: u64, #[case] signals: u64) {
+    up_to_three_times(|| {
+        let (case, name) = classic(name);
+        let Some(seen) = case.run() else { return };
+        seen.check();
+        if seen.book.refused() {
+            return skipped(&name, "refused here");
+        }
+        seen.check_no_losses();
+        assert_folded(&seen);
+        (1..=phases)
+            .for_each(|number| compare_switches(&name, seen.request(number), seen.book.row(number), signals));
+    });
+}
+
+#[test]
+fn every_descendant_is_tracked() {
+    up_to_three_times(|| {
+        let (case, name) = classic("descend");
+        let Some(seen) = case.run() else { return };
+        seen.check();
+        seen.check_no_losses();
+        assert_same_threads(&seen, seen.threads.iter());
+        // As with types: which of them are threads of one process is told by how they were made.
+        assert_eq!(seen.processes.len(), 7, "{:?}", seen.processes);
+        let nameless = seen.threads.iter().filter(|thread| thread.comm.is_empty()).count() as u64;
+        count(&name, "nameless", nameless, (0, 0));
+    });
+}
+
+#[test]
+fn a_thread_that_starts_a_program_becomes_the_leader() {
+    up_to_three_times(|| {
+        let (case, name) = classic("exec_thread");
+        let Some(seen) = case.run() else { return };
+        seen.check();
+        assert_eq!(seen.slots_held, 0);
+        let (replaced, after) = (seen.request(1), seen.request(3));
+        assert_eq!(replaced.ending, Ending::Exec);
+        compare_switches(&name, after, seen.book.row(3), 0);
+        assert_eq!((after.thread.tid, after.thread.born_ns), (replaced.thread.tgid, replaced.thread.born_ns));
+        assert_eq!(seen.threads.len(), 2, "{:?}", seen.threads);
+        assert!(seen.threads.iter().all(|thread| !thread.comm.is_empty()), "{:?}", seen.threads);
+    });
+}
+
+/// A typed program that the kernel refuses, since the tracepoint does not hand over what it reads.
+#[test]
+fn a_refused_program_is_replaced_by_its_twin() {
+    let _alone = Alone::lock();
+    let mut prepared = match loader::prepare(&LoadOptions::default()) {
+        Ok(prepared) => prepared,
+        Err(error @ LoadError::Permission(_)) => return skipped("fallback", &error.to_string()),
+        Err(error) => panic!("the object is taken: {error}"),
+    };
+    assert_eq!(prepared.fidelity, Fidelity::Full);
+    let of = |program: &str| {
+        let hook = sched::HOOKS.iter().find(|hook| hook.program == program);
+        *hook.expect("a hook of the family")
+    };
+    let waking = of("sched_waking");
+    let wrong = Hook { program: "sched_switch", ..waking };
+    assert!(prepared.attach(&wrong).is_err(), "the program of another tracepoint is refused");
+    let verdict = prepared.put_in_place(&wrong).expect("the twin is taken");
+    assert_eq!(verdict.outcome, Outcome::Fallback);
+    assert_eq!(verdict.consequence, "when a wait ended, by raw_tp/sched_waking: it was refused");
+    let without = Hook { twin: None, ..wrong };
+    assert!(prepared.put_in_place(&without).is_err(), "without a twin nothing can be observed");
+    let optional = Hook { is_needed: false, ..without };
+    let verdict = prepared.put_in_place(&optional).expect("it can be done without");
+    assert_eq!(verdict.outcome, Outcome::Broken);
+}

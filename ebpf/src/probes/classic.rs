@@ -1,0 +1,142 @@
+//! Family `sched` on kernels without any BTF: classic tracepoints, read by the formats that the kernel publishes.
+//!
+//! Hooks: tracepoint sched/sched_switch, sched_waking, sched_wakeup, sched_process_exec and task/task_newtask. Yields the same
+//! ledgers and records as far as numbers of threads lead: accounts `cpu`, `runq` and `other`. No task is read, so it does
+//! not know what is waited for, whose quota ran out, how many faults there were, and when the kernel thinks that a thread
+//! came. A thread is whoever has its number: one whose last switch was not seen ends when its number is given out again.
+
+use aya_ebpf::{
+    EbpfContext as _, Global,
+    helpers::{bpf_get_current_pid_tgid, bpf_ktime_get_ns},
+    macros::tracepoint,
+    programs::TracePointContext,
+};
+use guestscope_ebpf::{Account, Counter, EXIT_UNSEEN, Kind, NO_SYSCALL, ledger::Ledger};
+
+use crate::{
+    emit,
+    maps::{
+        FIELD_EXEC_OLD, FIELD_EXEC_TID, FIELD_NEW_FLAGS, FIELD_NEW_TID, FIELD_SWITCH_NEXT, FIELD_SWITCH_PREV,
+        FIELD_SWITCH_STATE, FIELD_WAKEUP_TID, FIELD_WAKING_TID, LEDGERS,
+    },
+    memory::{Memory as _, Plain},
+    probes::sched,
+    process,
+    task::{self, SOMEBODY},
+    topology, wait,
+};
+
+/// The states that are told; beside them stands whether a thread was preempted. The same since 4.14.
+const STATES: u32 = 0xff;
+/// `EXIT_DEAD | EXIT_ZOMBIE`.
+const ENDED: u32 = 0x10 | 0x20;
+/// `CLONE_THREAD`.
+const CLONE_THREAD: u64 = 0x1_0000;
+
+/// A field of the event. Its verifier lets nobody go along a context by a number that is not in the instruction.
+#[inline(always)]
+fn field<T: Copy>(ctx: &TracePointContext, offset: &Global<u32>) -> T {
+    // SAFETY: the helper checks the memory; the agent resolved the offset of a number of this size.
+    unsafe { Plain::read(ctx.as_ptr().cast::<u8>().add(offset.load() as usize)) }
+}
+
+#[inline(always)]
+fn now() -> u64 {
+    // SAFETY: the helper has no preconditions.
+    unsafe { bpf_ktime_get_ns() }
+}
+
+#[tracepoint(category = "sched", name = "sched_switch")]
+pub(crate) fn tp_sched_switch(ctx: TracePointContext) -> u32 {
+    let prev: u32 = field(&ctx, &FIELD_SWITCH_PREV);
+    let next: u32 = field(&ctx, &FIELD_SWITCH_NEXT);
+    let mut now_ns = 0;
+    if let Some(ledger) = task::ledger(prev, SOMEBODY) {
+        now_ns = now();
+        // SAFETY: a ledger in a map value; its thread is leaving this CPU under its run-queue lock.
+        leaves(unsafe { &mut *ledger }, field::<u64>(&ctx, &FIELD_SWITCH_STATE) as u32, next, now_ns);
+    }
+    if let Some(ledger) = task::ledger(next, SOMEBODY) {
+        if now_ns == 0 {
+            now_ns = now();
+        }
+        // SAFETY: a ledger in a map value; the run-queue lock of this CPU is held, so no other event of it runs.
+        unsafe {
+            let left_cpu = (*ledger).cpu;
+            (*ledger).switched_in(now_ns, topology::arrival(&*ledger));
+            // Whoever leaves still is the current task.
+            let before = || (prev, (bpf_get_current_pid_tgid() >> 32) as u32, SOMEBODY);
+            wait::ended(&*ledger, before, left_cpu, now_ns);
+        }
+    }
+    0
+}
+
+#[inline(always)]
+fn leaves(ledger: &mut Ledger, state: u32, next: u32, now_ns: u64) {
+    ledger.replaced_by_tid = next;
+    if state & STATES == 0 {
+        return ledger.out_runnable(now_ns);
+    }
+    ledger.out_blocked(now_ns, Account::Other as u8, NO_SYSCALL);
+    if state & ENDED != 0 {
+        sched::ended(ledger, SOMEBODY, now_ns);
+    }
+}
+
+#[tracepoint(category = "sched", name = "sched_waking")]
+pub(crate) fn tp_sched_waking(ctx: TracePointContext) -> u32 {
+    if let Some(ledger) = task::ledger(field(&ctx, &FIELD_WAKING_TID), SOMEBODY) {
+        let waker = bpf_get_current_pid_tgid() as u32;
+        // SAFETY: a ledger in a map value; `waking` writes only its stamp.
+        unsafe { (*ledger).waking(now(), waker) };
+    }
+    0
+}
+
+#[tracepoint(category = "sched", name = "sched_wakeup")]
+pub(crate) fn tp_sched_wakeup(ctx: TracePointContext) -> u32 {
+    if let Some(ledger) = task::ledger(field(&ctx, &FIELD_WAKEUP_TID), SOMEBODY) {
+        // SAFETY: a ledger in a map value; the task is being enqueued under its run-queue lock.
+        unsafe { (*ledger).wakeup(now()) };
+    }
+    0
+}
+
+/// In its maker's context, before it can run. The tracepoint of births itself does not tell threads from processes.
+#[tracepoint(category = "task", name = "task_newtask")]
+pub(crate) fn tp_task_newtask(ctx: TracePointContext) -> u32 {
+    let tid: u32 = field(&ctx, &FIELD_NEW_TID);
+    end_unseen(tid);
+    let maker = bpf_get_current_pid_tgid();
+    let Some(parent) = task::ledger(maker as u32, SOMEBODY) else { return 0 };
+    let mut tgid = (maker >> 32) as u32;
+    if field::<u64>(&ctx, &FIELD_NEW_FLAGS) & CLONE_THREAD == 0 {
+        tgid = tid;
+        process::forget(tgid);
+    }
+    sched::born(&ctx, parent, (tid, tgid, SOMEBODY), |_| ());
+    0
+}
+
+/// Somebody new has this number: whoever is tracked under it still has ended without being seen.
+#[inline(always)]
+fn end_unseen(tid: u32) {
+    let slot = task::slot_of(tid);
+    if slot == 0 {
+        return;
+    }
+    let Some(ledger) = LEDGERS.get_ptr(u32::from(slot)) else { return };
+    emit::count(Counter::UnseenEnd);
+    // SAFETY: a ledger in a map value, of a thread that will never run again. When it ended is not known.
+    unsafe {
+        sched::record(Kind::Exit, EXIT_UNSEEN, &*ledger, SOMEBODY, (*ledger).since_ns, (0, 0, 0));
+        sched::gone(&*ledger);
+    }
+}
+
+#[tracepoint(category = "sched", name = "sched_process_exec")]
+pub(crate) fn tp_sched_process_exec(ctx: TracePointContext) -> u32 {
+    sched::becomes(field(&ctx, &FIELD_EXEC_TID), field(&ctx, &FIELD_EXEC_OLD), SOMEBODY);
+    0
+}
