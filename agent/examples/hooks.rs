@@ -128,7 +128,7 @@ fn tracked(arguments: &Arguments, loaded: &mut Loaded) -> anyhow::Result<u64> {
     let mut pump = Pump::new(loaded.take_rings()?);
     let mut pairing = Pairing::new([1; 16]);
     let start = Instant::now();
-    let mut child = child::spawn(&arguments.command, &[], loaded.adopt_program()?.as_fd(), None)?;
+    let mut child = child::spawn(&arguments.command, &[], Some(loaded.adopt_program()?.as_fd()), None)?;
     let status = loop {
         pump.drain(&mut pairing);
         pairing.take();

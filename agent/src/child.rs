@@ -107,25 +107,27 @@ pub fn resolve(command: impl AsRef<OsStr>) -> Result<PathBuf, ChildError> {
         .ok_or_else(|| ChildError::NotFound(text()))
 }
 
-/// Starts the program, adopted.
+/// Starts the program, adopted if there is something to adopt it with.
 pub fn spawn(
     command: &[OsString],
     environment: &[(&str, OsString)],
-    adopt: BorrowedFd<'_>,
+    adopt: Option<BorrowedFd<'_>>,
     run_as: Option<&RunAs>,
 ) -> Result<Child, ChildError> {
     let (program, arguments) = command.split_first().ok_or_else(|| ChildError::NotFound(String::new()))?;
     let path = resolve(program)?;
     let mut start = Command::new(&path);
     start.arg0(program).args(arguments).envs(environment.iter().map(|(name, value)| (name, value)));
-    let adopt = adopt.as_raw_fd();
+    let adopt = adopt.map(|program| program.as_raw_fd());
     let user = run_as.cloned();
     if let Some(user) = &user {
         start.envs(user.environment.iter().map(|(name, value)| (name, value)));
     }
     let become_child = move || -> io::Result<()> {
-        // SAFETY: the caller's descriptor, which stays open until the program has been started.
-        run_on_self(unsafe { BorrowedFd::borrow_raw(adopt) }, &[])?;
+        if let Some(adopt) = adopt {
+            // SAFETY: the caller's descriptor, which stays open until the program has been started.
+            run_on_self(unsafe { BorrowedFd::borrow_raw(adopt) }, &[])?;
+        }
         // The agent blocks signals to read them from a descriptor; its child must not inherit that.
         SigSet::empty().thread_set_mask()?;
         if let Some(user) = &user {
@@ -145,6 +147,30 @@ pub fn spawn(
         }
         ChildError::NotRunnable { command, source }
     })
+}
+
+/// A descriptor that becomes readable when the child ends, which still is to be waited for then.
+pub fn end_of(pid: u32) -> io::Result<OwnedFd> {
+    pidfd(pid).or_else(|_| waited_for(pid))
+}
+
+/// Where there is no pidfd_open (gVisor): a thread that waits.
+fn waited_for(pid: u32) -> io::Result<OwnedFd> {
+    let (read, write) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)?;
+    std::thread::Builder::new().name("end".to_owned()).spawn(move || {
+        let flags = libc::WEXITED | libc::WNOWAIT;
+        loop {
+            // SAFETY: all zeros are a value of it.
+            let mut information: libc::siginfo_t = unsafe { std::mem::zeroed() };
+            // SAFETY: the structure lives across the call.
+            let waited = unsafe { libc::waitid(libc::P_PID, pid, &raw mut information, flags) };
+            if waited == 0 || io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
+                break;
+            }
+        }
+        drop(write);
+    })?;
+    Ok(read)
 }
 
 /// A descriptor that becomes readable when the process ends (pidfd_open, 5.3 and later).

@@ -4,6 +4,8 @@ use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use clap::{ArgGroup, Args, Parser, Subcommand};
 
+use crate::health::Fidelity;
+
 /// Charges every nanosecond of every phase of a program to what the kernel did with it.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "guestscope", version, arg_required_else_help = true, max_term_width = 100)]
@@ -37,6 +39,10 @@ pub enum Command {
 The program marks its phases with the marker library (C, Rust, Python: `import guestscope` works as it is);
 without any mark the summary has one row per process.
 
+Where BPF is refused (no root, gVisor, a container without privileges) the marks themselves carry
+what the kernel tells each thread of itself: phases with the accounts cpu, runq and other, without
+helpers and long waits (fidelity procfs). Of processes without marks only CMD has a row then.
+
 Examples:
   sudo guestscope run -- python3 serve.py --port 8000
   sudo guestscope run --name nightly --output /var/lib/runs -- ./train --epochs 1
@@ -45,6 +51,9 @@ Examples:
 
 Standard OTEL_EXPORTER_OTLP_* variables are honoured. Under sudo the program runs as the invoking user.")]
 pub struct RunArguments {
+    /// `full`: fail where BPF is refused; `procfs`: do without it [default: whichever can be had].
+    #[arg(long, value_name = "MODE", value_parser = fidelity)]
+    pub fidelity: Option<Fidelity>,
     /// How to observe.
     #[command(flatten)]
     pub observation: Observation,
@@ -117,6 +126,12 @@ pub struct Observation {
     /// Print the kernel side's own messages on standard error.
     #[arg(long, hide = true)]
     pub kernel_log: bool,
+}
+
+/// One that can be asked for.
+fn fidelity(text: &str) -> Result<Fidelity, String> {
+    let known = [Fidelity::Full, Fidelity::Procfs].into_iter().find(|one| one.name() == text);
+    known.ok_or_else(|| "neither full nor procfs".to_owned())
 }
 
 /// A whole number with a unit.

@@ -11,6 +11,7 @@ use crate::{
     loader::{self, LoadError, LoadOptions},
     platform::Guest,
     probes::FAMILIES,
+    procfs::{self, Procfs},
     sinks::terminal::{self, Doctor, Stream, Style},
 };
 
@@ -26,6 +27,9 @@ pub fn run(arguments: &DoctorArguments) -> anyhow::Result<i32> {
         }
         // Nothing was found out about this guest.
         Err(error @ LoadError::Supplied { .. }) => return Err(error.into()),
+        Err(error) if procfs::is_refused(&error) && Procfs::new(2, 1).is_ok() => {
+            (Fidelity::Procfs, refused(&error).into_iter().chain(procfs::sources()).collect())
+        }
         Err(error) => (Fidelity::None, refused(&error)),
     };
     let version = env!("CARGO_PKG_VERSION").to_owned();

@@ -15,7 +15,9 @@ pub enum Fidelity {
     Raw,
     /// No BTF at all: by the events of classic tracepoints, `cpu`, `runq` and the rest.
     Tracepoint,
-    /// No BPF here: nothing but what /proc says.
+    /// No BPF here: phases as threads tell them, with what the kernel tells any thread of itself.
+    Procfs,
+    /// Nothing can be observed.
     None,
 }
 
@@ -26,6 +28,7 @@ impl Fidelity {
             Fidelity::Full => "full",
             Fidelity::Raw => "raw",
             Fidelity::Tracepoint => "tracepoint",
+            Fidelity::Procfs => "procfs",
             Fidelity::None => "none",
         }
     }
@@ -35,17 +38,6 @@ impl Fidelity {
     /// Whether all accounts can be told apart.
     pub const fn is_whole(self) -> bool {
         matches!(self, Fidelity::Full | Fidelity::Raw)
-    }
-
-    /// What cannot be told apart, where that is so.
-    pub const fn folded(self) -> Option<&'static str> {
-        match self {
-            Fidelity::Full | Fidelity::Raw | Fidelity::None => None,
-            Fidelity::Tracepoint => Some(
-                "cpu, runq and other are told apart: throttled is part of runq, every other wait is part of other; \
-                 faults, steal, blocks and bytes are not counted",
-            ),
-        }
     }
 }
 
@@ -111,6 +103,8 @@ pub struct KernelLosses {
     pub sums_torn: u64,
     /// Threads whose end no hook saw, found when the kernel freed them.
     pub ends_unseen: u64,
+    /// Edges that a thread began to write into shared memory and did not finish (fidelity `procfs`).
+    pub edges_unfinished: u64,
 }
 
 /// What the agent itself used.

@@ -18,6 +18,7 @@ pub mod phase;
 pub mod platform;
 pub mod privileges;
 pub mod probes;
+pub mod procfs;
 pub mod pump;
 pub mod record;
 pub mod rendezvous;

@@ -339,6 +339,7 @@ impl Loaded {
             waits: sum(Counter::LostWait)?,
             sums_torn: sum(Counter::TornSum)?,
             ends_unseen: sum(Counter::UnseenEnd)?,
+            edges_unfinished: 0,
         })
     }
 

@@ -4,12 +4,14 @@
 //! compile this file, so nothing has to be kept in step by hand. It knows no kernel structure and makes no decision.
 #![cfg_attr(not(test), no_std)]
 
+mod activity;
 pub mod fields;
 pub mod helpers;
 pub mod ledger;
 mod position;
 pub mod visit;
 
+pub use activity::{ACTIVITIES, Activity, SPIN_RANGES, SPINNERS, Samples, SpinCode};
 pub use position::{DISTANCES, Distance, Position};
 
 use helpers::{HelperSum, MEMBERS, Outside, Process};
@@ -118,36 +120,6 @@ pub enum ThrottleMode {
     /// `throttled_clock_task`, by `rq.clock_task`, which leaves interrupts and stolen time out.
     Task = 3,
 }
-
-/// What a thread was doing on its CPU when a sample was taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum Activity {
-    /// Code of the program.
-    User = 0,
-    /// In the kernel, inside no system call: a page fault, or an interrupt of the program's code. One that comes inside a
-    /// system call counts as that.
-    Fault = 1,
-    /// In the kernel, inside a system call.
-    Syscall = 2,
-    /// Code of a runtime library whose threads busy-wait for each other.
-    Spin = 3,
-}
-
-/// Number of activities.
-pub const ACTIVITIES: usize = 4;
-
-/// Mappings of such libraries that a process may have; more are the program's own code.
-pub const SPIN_RANGES: usize = 4;
-
-/// Where the code of such libraries lies in a process: begins and ends of mappings, 0 for none.
-pub type SpinCode = [[u64; 2]; SPIN_RANGES];
-
-/// Processes whose code is known so.
-pub const SPINNERS: u32 = 1024;
-
-/// Samples of a thread by [`Activity`], since tracking began. They wrap, take differences.
-pub type Samples = [u32; ACTIVITIES];
 
 /// What a record is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

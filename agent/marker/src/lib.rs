@@ -9,7 +9,8 @@
 //! request.end();
 //! ```
 //! Without an agent a call costs a few nanoseconds. The library yields edges at one probe point (`edge`) and takes no
-//! time itself: it deliberately reads no clock, starts no thread, and depends on nothing.
+//! time itself, but for an agent that may not look into the kernel (`ring`): it deliberately starts no thread, and depends on
+//! nothing.
 
 #![cfg_attr(not(feature = "std"), no_std, feature(thread_local))]
 
@@ -22,7 +23,10 @@ mod guard;
 mod ids;
 mod joined;
 mod process;
+mod reading;
 mod rendezvous;
+#[doc(hidden)]
+pub mod ring;
 mod syscall;
 mod thread;
 pub mod token;

@@ -67,6 +67,11 @@ pub(crate) fn seed() -> [u64; 2] {
     [seed[0].load(Relaxed), seed[1].load(Relaxed)]
 }
 
+/// The number of this process in its own namespace, looked up at its first call.
+pub(crate) fn number() -> u32 {
+    shared().process.load(Relaxed)
+}
+
 /// Brings the process up at its first call: seed, rendezvous with the agent, generation. Other threads that call
 /// meanwhile wait, so that no edge is fired before the agent has had its chance to attach.
 #[cold]

@@ -1,12 +1,13 @@
 //! The library's one word to the agent: "a marker is in this process", said over the unix stream socket that
 //! GUESTSCOPE_NOTIFY names, once per process and before its first edge.
 //! Yields nothing: it returns after the answer, an end of file, a failure or 2 s, whichever comes first, and the
-//! agent has attached its probe by then or will have missed edges (whose numbers tell it how many).
+//! agent has attached its probe by then or will have missed edges (whose numbers tell it how many). An agent that may not
+//! attach a probe answers with the descriptor of a ring.
 //! It deliberately reports no failure: a program must not notice that nobody listens.
 
 use core::ffi::{CStr, c_char};
 
-use crate::syscall;
+use crate::{ring, syscall};
 
 /// The whole meeting takes no longer.
 const LIMIT_NS: u64 = 2_000_000_000;
@@ -19,6 +20,9 @@ const SOL_SOCKET: usize = 1;
 const SO_RCVTIMEO: usize = 20;
 const SO_SNDTIMEO: usize = 21;
 const MSG_NOSIGNAL: usize = 0x4000;
+/// MSG_CMSG_CLOEXEC.
+const CLOSE_ON_EXEC: usize = 0x4000_0000;
+const SCM_RIGHTS: i32 = 1;
 const INTERRUPTED: isize = -4;
 
 /// `struct sockaddr_un`: 108 bytes of path, the last of them zero.
@@ -26,6 +30,36 @@ const INTERRUPTED: isize = -4;
 struct Address {
     family: u16,
     path: [u8; 108],
+}
+
+/// `struct iovec`.
+#[repr(C)]
+struct Part {
+    base: usize,
+    length: usize,
+}
+
+/// `struct cmsghdr` with one descriptor behind it, and padding.
+#[repr(C)]
+#[derive(Default)]
+struct Rights {
+    length: usize,
+    level: i32,
+    kind: i32,
+    descriptor: i32,
+    padding: i32,
+}
+
+/// `struct msghdr`. The lengths that are `int` for some C libraries are whole words for the kernel.
+#[repr(C)]
+struct Message {
+    name: usize,
+    name_length: usize,
+    parts: usize,
+    part_count: usize,
+    control: usize,
+    control_length: usize,
+    flags: usize,
 }
 
 unsafe extern "C" {
@@ -65,15 +99,33 @@ fn address(path: &[u8]) -> Option<Address> {
     Some(address)
 }
 
-/// Connects, sends, reads one byte; each step under the time that is left.
+/// Connects, sends, reads one byte and the descriptor that may come with it; each step under the time that is left.
 fn talk(socket: usize, address: &Address, deadline_ns: u64) {
     let mut answer = 0_u8;
+    let mut rights = Rights::default();
+    let part = Part { base: (&raw mut answer) as usize, length: 1 };
+    let mut message = Message {
+        name: 0,
+        name_length: 0,
+        parts: (&raw const part) as usize,
+        part_count: 1,
+        control: (&raw mut rights) as usize,
+        control_length: size_of::<Rights>(),
+        flags: 0,
+    };
     let connect = [socket, (&raw const *address) as usize, size_of::<Address>(), 0, 0, 0];
     let send = [socket, GREETING.as_ptr() as usize, GREETING.len(), MSG_NOSIGNAL, 0, 0];
-    let receive = [socket, (&raw mut answer) as usize, 1, 0, 0, 0];
-    let _ = step(SO_SNDTIMEO, syscall::CONNECT, connect, deadline_ns)
+    let receive = [socket, (&raw mut message) as usize, CLOSE_ON_EXEC, 0, 0, 0];
+    let is_answered = step(SO_SNDTIMEO, syscall::CONNECT, connect, deadline_ns)
         && step(SO_SNDTIMEO, syscall::SENDTO, send, deadline_ns)
-        && step(SO_RCVTIMEO, syscall::RECVFROM, receive, deadline_ns);
+        && step(SO_RCVTIMEO, syscall::RECVMSG, receive, deadline_ns);
+    // The kernel has written behind the compiler's back.
+    // SAFETY: a local, whole at any time.
+    let rights = unsafe { (&raw const rights).read_volatile() };
+    let is_one = rights.length == size_of::<usize>() + 3 * size_of::<i32>();
+    if is_answered && is_one && rights.level == SOL_SOCKET as i32 && rights.kind == SCM_RIGHTS {
+        ring::adopt(rights.descriptor as usize);
+    }
 }
 
 /// One system call on the socket with the rest of the time as its timeout, again where a signal interrupts it.

@@ -1,11 +1,15 @@
-//! The dozen system calls that the library needs, made directly.
+//! The two dozen system calls that the library needs, made directly.
 //! Yields results as the kernel gives them: negative numbers are errors. Not going through libc keeps the caller's
 //! errno untouched by construction, and the shared library free of any libc version.
 //! It deliberately does not retry and knows no socket or memory policy.
 
+use core::ffi::CStr;
+
 #[cfg(target_arch = "x86_64")]
 mod number {
+    pub(crate) const READ: usize = 0;
     pub(crate) const CLOSE: usize = 3;
+    pub(crate) const LSEEK: usize = 8;
     pub(crate) const MMAP: usize = 9;
     pub(crate) const MUNMAP: usize = 11;
     pub(crate) const MADVISE: usize = 28;
@@ -14,15 +18,23 @@ mod number {
     pub(crate) const SOCKET: usize = 41;
     pub(crate) const CONNECT: usize = 42;
     pub(crate) const SENDTO: usize = 44;
-    pub(crate) const RECVFROM: usize = 45;
+    pub(crate) const RECVMSG: usize = 47;
     pub(crate) const SETSOCKOPT: usize = 54;
+    pub(crate) const FCNTL: usize = 72;
+    pub(crate) const GETRUSAGE: usize = 98;
+    pub(crate) const GETTID: usize = 186;
     pub(crate) const CLOCK_GETTIME: usize = 228;
+    pub(crate) const OPENAT: usize = 257;
     pub(crate) const GETRANDOM: usize = 318;
 }
 
 #[cfg(not(target_arch = "x86_64"))]
 mod number {
+    pub(crate) const FCNTL: usize = 25;
+    pub(crate) const OPENAT: usize = 56;
     pub(crate) const CLOSE: usize = 57;
+    pub(crate) const LSEEK: usize = 62;
+    pub(crate) const READ: usize = 63;
     pub(crate) const MMAP: usize = 222;
     pub(crate) const MUNMAP: usize = 215;
     pub(crate) const MADVISE: usize = 233;
@@ -31,8 +43,10 @@ mod number {
     pub(crate) const SOCKET: usize = 198;
     pub(crate) const CONNECT: usize = 203;
     pub(crate) const SENDTO: usize = 206;
-    pub(crate) const RECVFROM: usize = 207;
+    pub(crate) const RECVMSG: usize = 212;
     pub(crate) const SETSOCKOPT: usize = 208;
+    pub(crate) const GETRUSAGE: usize = 165;
+    pub(crate) const GETTID: usize = 178;
     pub(crate) const CLOCK_GETTIME: usize = 113;
     pub(crate) const GETRANDOM: usize = 278;
 }
@@ -92,9 +106,18 @@ pub(crate) unsafe fn call(_number: usize, _arguments: [usize; 6]) -> isize {
 
 /// `CLOCK_MONOTONIC` in ns; 0 where it cannot be read.
 pub(crate) fn monotonic_ns() -> u64 {
+    clock_ns(1)
+}
+
+/// `CLOCK_THREAD_CPUTIME_ID` in ns: exact, up to this instant.
+pub(crate) fn thread_cpu_ns() -> u64 {
+    clock_ns(3)
+}
+
+fn clock_ns(clock: usize) -> u64 {
     let mut time = [0_i64; 2];
     // SAFETY: the kernel writes two 64-bit words, seconds and nanoseconds, which `time` holds.
-    unsafe { call(CLOCK_GETTIME, [1, (&raw mut time) as usize, 0, 0, 0, 0]) };
+    unsafe { call(CLOCK_GETTIME, [clock, (&raw mut time) as usize, 0, 0, 0, 0]) };
     let [seconds, nanoseconds] = time;
     seconds as u64 * 1_000_000_000 + nanoseconds as u64
 }
@@ -103,6 +126,26 @@ pub(crate) fn monotonic_ns() -> u64 {
 pub(crate) fn process_number() -> u32 {
     // SAFETY: getpid takes no argument and cannot fail.
     unsafe { call(GETPID, [0; 6]) as u32 }
+}
+
+/// The number of this thread in its own namespace.
+pub(crate) fn thread_number() -> u32 {
+    // SAFETY: gettid takes no argument and cannot fail.
+    unsafe { call(GETTID, [0; 6]) as u32 }
+}
+
+/// Reads the beginning of a small file: how many bytes.
+pub(crate) fn read_file(path: &CStr, bytes: &mut [u8]) -> Option<usize> {
+    const WORKING_DIRECTORY: usize = -100_isize as usize;
+    const CLOSE_ON_EXEC: usize = 0o2_000_000;
+    // SAFETY: the path is a C string that outlives the call.
+    let file = unsafe { call(OPENAT, [WORKING_DIRECTORY, path.as_ptr() as usize, CLOSE_ON_EXEC, 0, 0, 0]) };
+    let file = usize::try_from(file).ok()?;
+    // SAFETY: the kernel writes at most as many bytes as there are.
+    let read = unsafe { call(READ, [file, bytes.as_mut_ptr() as usize, bytes.len(), 0, 0, 0]) };
+    // SAFETY: the descriptor was opened above and is used nowhere else.
+    unsafe { call(CLOSE, [file, 0, 0, 0, 0, 0]) };
+    usize::try_from(read).ok()
 }
 
 /// Sleeps for a millisecond, or less where a signal comes.

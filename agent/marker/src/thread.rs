@@ -10,7 +10,9 @@ use core::{
 
 use crate::{
     edge::{self, Operation},
-    ids, process, token,
+    ids, process,
+    reading::{self, Myself},
+    ring, syscall, token,
 };
 
 /// Roots that one thread can be inside at a time: a request within a phase, an entered task within a request.
@@ -34,6 +36,9 @@ const NO_FRAME: Frame = Frame { root: 0, depth: 0, children: 0 };
 pub(crate) struct Thread {
     generation: Cell<u32>,
     edges: Cell<u32>,
+    /// Its own number, and when it was looked up: for an agent that cannot ask the kernel. Known where there is a ring.
+    tid: Cell<u32>,
+    born_ns: Cell<u64>,
     ordinal: Cell<u32>,
     roots: Cell<u32>,
     open: Cell<usize>,
@@ -58,11 +63,36 @@ pub(crate) fn with<R>(f: impl FnOnce(&Thread) -> R) -> R {
     f(THREAD.ready())
 }
 
+/// Fires, and hands the edge to an agent that no probe tells. Where there is no room nothing is asked for.
+#[cold]
+#[inline(never)]
+extern "C" fn fire_and_write(head: u64, token: u64, a2: u64, a3: u64, a4: u64, a5: u64) {
+    let arguments = [token, a2, a3, a4, a5];
+    edge::fire(head, arguments);
+    let Some(ring) = ring::current().filter(ring::Ring::has_room) else { return };
+    let myself = |thread: &Thread| Myself {
+        tgid: process::number(),
+        tid: thread.tid.get(),
+        born_ns: thread.born_ns.get(),
+    };
+    #[cfg(feature = "std")]
+    let myself = THREAD.with(myself);
+    #[cfg(not(feature = "std"))]
+    let myself = myself(&THREAD);
+    // SAFETY: names were touched by the call that fires, whose caller vouches for them.
+    let record = unsafe { reading::record(head, arguments, myself) };
+    if let Some(position) = ring.claim() {
+        ring.commit(position, &record);
+    }
+}
+
 impl Thread {
     const fn new() -> Self {
         Self {
             generation: Cell::new(UNKNOWN),
             edges: Cell::new(0),
+            tid: Cell::new(0),
+            born_ns: Cell::new(0),
             ordinal: Cell::new(0),
             roots: Cell::new(0),
             open: Cell::new(0),
@@ -86,6 +116,10 @@ impl Thread {
         self.generation.set(process::prepare());
         self.open.set(0);
         self.edges.set(0);
+        if ring::current().is_some() {
+            self.tid.set(syscall::thread_number());
+            self.born_ns.set(syscall::monotonic_ns());
+        }
         while u64::from(self.ordinal.get()) & token::mask(token::THREAD_BITS) == 0 {
             self.ordinal.set(THREADS.fetch_add(1, Relaxed).wrapping_add(1));
         }
@@ -96,7 +130,13 @@ impl Thread {
     pub(crate) fn fire(&self, operation: Operation, arguments: [u64; 5]) {
         let number = self.edges.get().wrapping_add(1);
         self.edges.set(number);
-        edge::fire(edge::head(operation, edge::instance(), number), arguments);
+        let head = edge::head(operation, edge::instance(), number);
+        // One jump where there is no ring: both ways take their arguments in the same registers.
+        if ring::is_there() {
+            let [token, a2, a3, a4, a5] = arguments;
+            return fire_and_write(head, token, a2, a3, a4, a5);
+        }
+        edge::fire(head, arguments);
     }
 
     /// The token of a phase that begins here: a child of the innermost root, or a root where there is none.

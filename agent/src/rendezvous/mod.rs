@@ -11,7 +11,10 @@ use std::{
     ffi::OsString,
     fs::File,
     io::{self, Write as _},
-    os::unix::fs::{OpenOptionsExt as _, PermissionsExt},
+    os::{
+        fd::{AsRawFd as _, BorrowedFd},
+        unix::fs::{OpenOptionsExt as _, PermissionsExt},
+    },
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -20,6 +23,7 @@ use std::{
     time::Duration,
 };
 
+use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use procfs::process::Process;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -81,7 +85,7 @@ impl Rendezvous {
         let listener = UnixListener::bind(&socket)?;
         std::fs::set_permissions(&socket, PermissionsExt::from_mode(0o666))?;
         let (sender, met) = mpsc::channel(64);
-        let allowed = run_as.map_or(0, |user| user.uid.as_raw());
+        let allowed = run_as.map_or_else(nix::unistd::geteuid, |user| user.uid).as_raw();
         let (program, turned_away) = (Arc::new(AtomicI32::new(0)), Arc::new(AtomicU64::new(0)));
         let welcome =
             Welcome { uid: allowed, program: Arc::clone(&program), turned_away: Arc::clone(&turned_away) };
@@ -146,6 +150,18 @@ impl Peer {
     /// It goes on.
     pub async fn let_go(mut self) {
         let _ = self.stream.write_all(b"\n").await;
+    }
+
+    /// Hands it the descriptor of a ring, then lets it go on: its edges come that way.
+    pub async fn hand_over(self, ring: BorrowedFd<'_>) -> io::Result<()> {
+        let ring = [ring.as_raw_fd()];
+        let rights = [ControlMessage::ScmRights(&ring)];
+        let answer = [io::IoSlice::new(b"\n")];
+        let send = || {
+            let socket = self.stream.as_raw_fd();
+            Ok(sendmsg::<()>(socket, &answer, &rights, MsgFlags::MSG_NOSIGNAL, None)?)
+        };
+        self.stream.async_io(tokio::io::Interest::WRITABLE, send).await.map(drop)
     }
 }
 

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::name::rfc3339;
 use crate::{
-    health::{AgentCost, ExportHealth, Fidelity, Health, KernelLosses, Verdict},
+    health::{AgentCost, ExportHealth, Health, KernelLosses, Verdict},
     phase::PairingLosses,
 };
 
@@ -298,7 +298,6 @@ impl Manifest {
     /// Takes over the agent's health, fidelity included.
     pub fn set_health(&mut self, health: &Health) {
         let Health { fidelity, hooks, kernel, pairing, cost, export, folder_error, rows_lost: _ } = health;
-        let fidelity: Fidelity = *fidelity;
         fidelity.name().clone_into(&mut self.fidelity);
         self.health = HealthRecord {
             hooks: hooks.iter().map(HookRecord::from).collect(),
@@ -350,7 +349,7 @@ impl From<&ExportHealth> for ExportRecord {
     }
 }
 
-fn kernel_losses(losses: KernelLosses) -> [(String, u64); 9] {
+fn kernel_losses(losses: KernelLosses) -> [(String, u64); 10] {
     let KernelLosses {
         edges,
         task_events,
@@ -361,6 +360,7 @@ fn kernel_losses(losses: KernelLosses) -> [(String, u64); 9] {
         waits,
         sums_torn,
         ends_unseen,
+        edges_unfinished,
     } = losses;
     [
         ("kernel.edges", edges),
@@ -372,6 +372,7 @@ fn kernel_losses(losses: KernelLosses) -> [(String, u64); 9] {
         ("kernel.waits", waits),
         ("kernel.sums_torn", sums_torn),
         ("kernel.ends_unseen", ends_unseen),
+        ("kernel.edges_unfinished", edges_unfinished),
     ]
     .map(|(name, count)| (name.to_owned(), count))
 }

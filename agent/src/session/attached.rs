@@ -58,7 +58,7 @@ pub fn attach(arguments: &AttachArguments) -> anyhow::Result<i32> {
         let pid = (arguments.pid.len() == 1).then_some(first);
         let identity = Identity::of_target(arguments.observation.name.as_deref(), &target, pid)?;
         let guest = Guest::read(&Root::system(), Cpuid::here().as_ref(), View::Process(first));
-        let known = (guest, loaded.fidelity, identity, cost);
+        let known = (guest, identity, cost, loaded.fidelity);
         let mut begun = Begun::new(&arguments.observation, run_as.as_ref(), known, None)?;
         let mut feed = begun.feed(loaded)?;
         let started = Instant::now();
@@ -75,7 +75,8 @@ pub fn attach(arguments: &AttachArguments) -> anyhow::Result<i32> {
         let mut session = begun.start(&arguments.observation, feed, started)?;
         failure::say(&format!("{}; Ctrl-C stops observing, and nothing else\n", adoption.summary()));
         let mut attached = Attached::new(adoption, arguments.duration.map(|duration| started + duration))?;
-        observe(&mut session, &mut attached, arguments.observation.kernel_log).await?;
+        let kernel_log = session.kernel_log(arguments.observation.kernel_log)?;
+        observe(&mut session, &mut attached, kernel_log).await?;
         attached.finish(session, arguments)
     })
 }

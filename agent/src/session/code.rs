@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::Feed;
+use super::{Feed, sight::Sight as _};
 use crate::mapped;
 
 /// Processes, and how much code each had mapped when it was last looked at.

@@ -4,7 +4,7 @@ use std::{borrow::Cow, io::Write as _, path::Path, time::Duration};
 
 use anyhow::Context as _;
 
-use super::{End, Session, facts, health_at_start, outlet::Sinks};
+use super::{End, Session, facts, outlet::Sinks, sight::Sight};
 use crate::{
     analyze::{Summary, TailVerdict},
     cli::Observation,
@@ -19,14 +19,13 @@ use crate::{
 };
 
 /// The child's last switch comes after its end is reported: a few more drains catch its exit.
-const LAST_DRAINS: u32 = 20;
 const BETWEEN_DRAINS: Duration = Duration::from_millis(5);
 
-impl Session {
+impl<F: Sight> Session<F> {
     /// Closes what was opened, once the last records are in, and tells.
-    pub(super) fn finish(self, mut end: End, observation: &Observation) -> anyhow::Result<()> {
-        let mut health = health_at_start(&self.feed.loaded, self.cost.so_far());
-        health.pairing = self.feed.pairing.losses;
+    pub(super) fn finish(mut self, mut end: End, observation: &Observation) -> anyhow::Result<()> {
+        let mut health = self.feed.health(self.cost.so_far());
+        health.pairing = self.feed.pairing().losses;
         health.kernel.tasks_missed += end.threads_missed;
         health.rows_lost = self.outlet.rows_lost;
         let sinks = self.outlet.finish().context("the thread that writes the run folder failed")?;
@@ -59,16 +58,15 @@ impl Session {
 
     /// Everything that a program did which has ended is in the rings or on its way there; then what lives on is closed.
     pub(super) fn last_records(&mut self, has_ended: bool) {
-        for _ in 0..LAST_DRAINS {
+        for _ in 0..F::LAST_DRAINS {
             self.drain();
-            if !has_ended || self.feed.pairing.live_threads().next().is_none() {
+            if !has_ended || self.feed.pairing().live_threads().next().is_none() {
                 break;
             }
             std::thread::sleep(BETWEEN_DRAINS);
         }
-        let slots: Vec<u16> = self.feed.pairing.live_threads().map(|(_, slot)| slot).collect();
-        let ledgers: Vec<_> = slots.into_iter().filter_map(|slot| self.feed.loaded.ledger(slot)).collect();
-        self.feed.pairing.stop(clock::now_ns(), &ledgers);
+        let ledgers = self.feed.last_ledgers();
+        self.feed.pairing().stop(clock::now_ns(), &ledgers);
         self.drain();
     }
 }

@@ -63,8 +63,7 @@ fn random_bytes() -> std::io::Result<[u8; 16]> {
 /// The manifest as the run begins.
 pub(super) fn manifest(
     identity: &Identity,
-    guest: &Guest,
-    fidelity: Fidelity,
+    (guest, fidelity): (&Guest, Fidelity),
     start: ClockPair,
     child: Option<Child>,
 ) -> Manifest {
@@ -172,7 +171,7 @@ mod tests {
         let identity = Identity::new(None, &["true".into()]).unwrap();
         let nowhere = tempfile::tempdir().unwrap();
         let guest = Guest::read(&Root::at(nowhere.path()), None, Subject::Own);
-        assert_eq!(manifest(&identity, &guest, fidelity, ClockPair::now(), None).fidelity, word);
+        assert_eq!(manifest(&identity, (&guest, fidelity), ClockPair::now(), None).fidelity, word);
         let resource = resource(&identity, &guest, fidelity);
         let told = resource.iter().find(|(key, _)| key == "guestscope.fidelity").map(|(_, value)| value);
         assert_eq!(told, Some(&Value::from(word)));

@@ -19,15 +19,20 @@ use nix::{
 use tokio::{io::unix::AsyncFd, time::Interval};
 
 use super::{
-    End, Event, Feed, Session, Subject, code::Code, cost::Cost, every, facts::Identity, observe, start,
-    start::Begun,
+    End, Event, Session, Subject,
+    cost::Cost,
+    every,
+    facts::Identity,
+    observe,
+    sight::Sight,
+    start::{self, Begun},
+    unprivileged::{self, Choice, Told},
 };
 use crate::{
     child::{self, RunAs},
     cli::RunArguments,
-    clock::ClockPair,
-    failure,
-    loader::Loaded,
+    clock::{self, ClockPair},
+    health::Fidelity,
     platform::Guest,
     rendezvous::Rendezvous,
     run,
@@ -40,20 +45,12 @@ struct Launched {
     rendezvous: Rendezvous,
     ended: AsyncFd<OwnedFd>,
     signals: AsyncFd<SignalFd>,
-    /// What the processes that were met have mapped.
-    code: Code,
     /// A program may load libraries at any time.
     looks: Interval,
 }
 
 /// Between two looks at what is mapped.
 const LOOK: Duration = Duration::from_secs(1);
-
-fn tell(problems: &[String]) {
-    for problem in problems {
-        failure::say(&format!("warning: {problem}\n"));
-    }
-}
 
 /// Observes the command; the code that this process shall exit with.
 pub fn run(arguments: &RunArguments) -> anyhow::Result<i32> {
@@ -64,30 +61,55 @@ pub fn run(arguments: &RunArguments) -> anyhow::Result<i32> {
     child::block_forwarded().context("blocking signals")?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let loaded = start::load(&arguments.observation, false)?;
+        let choice = unprivileged::choose(arguments)?;
         let rendezvous =
             Rendezvous::open(run_as.as_ref()).context("making the meeting place of the markers")?;
         cost.attached();
-        let (mut session, mut launched) = launch(arguments, run_as.as_ref(), cost, loaded, rendezvous)?;
-        observe(&mut session, &mut launched, arguments.observation.kernel_log).await?;
-        launched.finish(session, arguments)
+        let run_as = run_as.as_ref();
+        match choice {
+            Choice::Kernel(loaded) => {
+                let begun = begin(arguments, run_as, cost, loaded.fidelity)?;
+                let feed = begun.feed(loaded)?;
+                let (mut session, mut launched) = launch(arguments, run_as, begun, feed, rendezvous)?;
+                let kernel_log = session.kernel_log(arguments.observation.kernel_log)?;
+                observe(&mut session, &mut launched, kernel_log).await?;
+                launched.finish(session, arguments)
+            }
+            Choice::Threads(refusal) => {
+                let begun = begin(arguments, run_as, cost, Fidelity::Procfs)?;
+                let threads = arguments.observation.max_threads;
+                let told = Told::new(begun.identity.run_id, threads, &refusal)?;
+                let (mut session, mut launched) = launch(arguments, run_as, begun, told, rendezvous)?;
+                unprivileged::explain(&refusal);
+                observe(&mut session, &mut launched, None).await?;
+                launched.finish(session, arguments)
+            }
+        }
     })
 }
 
-fn launch(
+fn begin(
     arguments: &RunArguments,
     run_as: Option<&RunAs>,
     cost: Cost,
-    loaded: Loaded,
-    rendezvous: Rendezvous,
-) -> anyhow::Result<(Session, Launched)> {
+    fidelity: Fidelity,
+) -> anyhow::Result<Begun> {
     let identity = Identity::new(arguments.observation.name.as_deref(), &arguments.command)?;
     let uid = run_as.map_or_else(|| nix::unistd::getuid().as_raw(), |user| user.uid.as_raw());
     let manifest_child = run::Child { uid, exit: None };
-    let known = (Guest::here(), loaded.fidelity, identity, cost);
-    let mut begun = Begun::new(&arguments.observation, run_as, known, Some(manifest_child))?;
-    let mut feed = begun.feed(loaded)?;
-    let adopt = feed.loaded.adopt_program()?;
+    let known = (Guest::here(), identity, cost, fidelity);
+    Begun::new(&arguments.observation, run_as, known, Some(manifest_child))
+}
+
+fn launch<F: Sight>(
+    arguments: &RunArguments,
+    run_as: Option<&RunAs>,
+    mut begun: Begun,
+    mut feed: F,
+    rendezvous: Rendezvous,
+) -> anyhow::Result<(Session<F>, Launched)> {
+    let adopt = feed.adopt()?;
+    let start_ns = clock::now_ns();
     let child = match child::spawn(&arguments.command, &rendezvous.environment(), adopt, run_as) {
         Ok(child) => child,
         Err(error) => {
@@ -97,21 +119,19 @@ fn launch(
     };
     let started = Instant::now();
     begun.identity.pid = Some(child.id());
-    // It has not come far: a program that has just been started is in its loader still.
-    feed.loaded.sample(child.id());
+    feed.started(child.id(), start_ns);
     rendezvous.expect(child.id());
     let session = begun.start(&arguments.observation, feed, started)?;
-    let pidfd = child::pidfd(child.id()).context("watching the program")?;
+    let end = child::end_of(child.id()).context("watching the program")?;
     // SAFETY: here and below: the value owns its descriptor, which stays open and the same as long as it is watched.
-    let ended = unsafe { AsyncFd::register(pidfd) }?;
+    let ended = unsafe { AsyncFd::register(end) }?;
     let signals = SignalFd::with_flags(&child::forwarded(), SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
     // SAFETY: as above.
     let signals = unsafe { AsyncFd::register(signals) }?;
-    let (code, looks) = (Code::default(), every(LOOK));
-    Ok((session, Launched { child, rendezvous, ended, signals, code, looks }))
+    Ok((session, Launched { child, rendezvous, ended, signals, looks: every(LOOK) }))
 }
 
-impl Subject for Launched {
+impl<F: Sight> Subject<F> for Launched {
     async fn next(&mut self) -> Event {
         loop {
             tokio::select! {
@@ -126,18 +146,14 @@ impl Subject for Launched {
         }
     }
 
-    fn seems_over(&self, _: &Feed) -> bool {
+    fn seems_over(&self, _: &F) -> bool {
         false
     }
 
-    async fn handle(&mut self, event: Event, feed: &mut Feed) -> anyhow::Result<bool> {
+    async fn handle(&mut self, event: Event, feed: &mut F) -> anyhow::Result<bool> {
         match event {
-            Event::Peer(peer) => {
-                let problems = self.code.meet(peer.pid(), feed);
-                peer.let_go().await;
-                tell(&problems);
-            }
-            Event::Look => tell(&self.code.look_again(feed)),
+            Event::Peer(peer) => feed.welcome(peer).await,
+            Event::Look => feed.look(),
             Event::Over => return Ok(false),
         }
         Ok(true)
@@ -146,7 +162,8 @@ impl Subject for Launched {
 
 impl Launched {
     /// The code to exit with is the program's, whatever became of the agent's own work.
-    fn finish(mut self, mut session: Session, arguments: &RunArguments) -> anyhow::Result<i32> {
+    fn finish<F: Sight>(mut self, mut session: Session<F>, arguments: &RunArguments) -> anyhow::Result<i32> {
+        session.feed.ended();
         let status = self.child.wait().context("waiting for the program")?;
         let (wall, clock) = (session.started.elapsed(), ClockPair::now());
         // What comes now may take as long as disk and network do. A signal that was meant for the program has been read;
@@ -156,7 +173,7 @@ impl Launched {
         session.last_records(true);
         if let turned_away @ 1.. = self.rendezvous.turned_away() {
             let why = format!("{turned_away} programs that came to meet the agent were not let in");
-            session.feed.loaded.marker_failed(&why);
+            session.feed.marker_failed(&why);
         }
         let workload = self.rendezvous.workload();
         session.finish(

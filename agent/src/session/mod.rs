@@ -11,10 +11,13 @@ mod ending;
 mod facts;
 mod launched;
 mod outlet;
+mod sight;
 mod start;
+mod unprivileged;
 
 use std::{
-    os::fd::{AsRawFd as _, OwnedFd, RawFd},
+    os::fd::OwnedFd,
+    task::Poll,
     time::{Duration, Instant},
 };
 
@@ -24,17 +27,10 @@ use tokio::{
 };
 
 pub use self::{attached::attach, launched::run};
-use self::{cost::Cost, facts::Identity, outlet::Outlet};
+use self::{code::Code, cost::Cost, facts::Identity, outlet::Outlet, sight::Sight};
 use crate::{
-    clock::ClockPair,
-    failure,
-    health::{AgentCost, ExportHealth, Health},
-    loader::Loaded,
-    phase::{PairingLosses, pairing::Pairing},
-    platform::Guest,
-    pump::Pump,
-    rendezvous::Peer,
-    sinks::terminal::Exit,
+    clock::ClockPair, failure, loader::Loaded, phase::pairing::Pairing, platform::Guest, pump::Pump,
+    rendezvous::Peer, sinks::terminal::Exit,
 };
 
 /// Between two drains of the rings, if neither fills up: 20 wake-ups a second.
@@ -51,20 +47,13 @@ struct Feed {
     loaded: Loaded,
     pump: Pump,
     pairing: Pairing,
-}
-
-impl Feed {
-    /// Pairs a batch of what waits in the rings. Whether there is more.
-    fn take_in(&mut self) -> bool {
-        let emptied = self.pump.feed(&mut self.pairing);
-        self.pairing.losses.unknown_edges += std::mem::take(&mut self.pump.undecodable);
-        !emptied
-    }
+    /// What the programs that were met have mapped.
+    code: Code,
 }
 
 /// A run in progress.
-struct Session {
-    feed: Feed,
+struct Session<F = Feed> {
+    feed: F,
     outlet: Outlet,
     cost: Cost,
     guest: Guest,
@@ -84,15 +73,15 @@ enum Event {
 }
 
 /// What is observed.
-trait Subject {
+trait Subject<F = Feed> {
     /// The next event. A call that is given up loses none.
     async fn next(&mut self) -> Event;
 
     /// Whether it seems to have ended, so that a look is due.
-    fn seems_over(&self, feed: &Feed) -> bool;
+    fn seems_over(&self, feed: &F) -> bool;
 
     /// Does what an event asks for. Whether to go on.
-    async fn handle(&mut self, event: Event, feed: &mut Feed) -> anyhow::Result<bool>;
+    async fn handle(&mut self, event: Event, feed: &mut F) -> anyhow::Result<bool>;
 }
 
 /// How and when it ended.
@@ -127,24 +116,21 @@ impl log::Log for KernelLog {
 }
 
 /// Until the subject has ended. What is in the rings then is still to be drained.
-async fn observe(
-    session: &mut Session,
-    subject: &mut impl Subject,
-    shows_kernel_log: bool,
+async fn observe<F: Sight>(
+    session: &mut Session<F>,
+    subject: &mut impl Subject<F>,
+    mut kernel_log: Option<aya_log::EbpfLogger<KernelLog>>,
 ) -> anyhow::Result<()> {
-    let rings = ring_watchers(&session.feed.pump)?;
+    let rings = session.feed.watched()?;
     let mut ticks = every(TICK);
     let mut samples = every(SAMPLE);
     let mut clocks = every(CLOCKS);
-    let mut kernel_log = shows_kernel_log.then(|| session.feed.loaded.logger(KernelLog)).transpose()?;
     loop {
         let mut event = None;
         tokio::select! {
             _ = ticks.tick() => {}
-            Ok(mut ready) = rings[0].readable() => ready.clear_ready(),
-            Ok(mut ready) = rings[1].readable() => ready.clear_ready(),
-            Ok(mut ready) = rings[2].readable() => ready.clear_ready(),
-            _ = samples.tick() => session.outlet.sample(cost::sample(session.feed.pump.edges_read)),
+            () = any_readable(&rings) => {}
+            _ = samples.tick() => session.outlet.sample(cost::sample(session.feed.edges_read())),
             _ = clocks.tick() => session.outlet.clock(ClockPair::now()),
             next = subject.next() => event = Some(next),
         }
@@ -163,26 +149,19 @@ async fn observe(
     }
 }
 
-/// What the agent says about itself before anything was seen.
-fn health_at_start(loaded: &Loaded, cost: AgentCost) -> Health {
-    Health {
-        fidelity: loaded.fidelity,
-        hooks: loaded.verdicts.clone(),
-        kernel: loaded.losses().unwrap_or_default(),
-        pairing: PairingLosses::default(),
-        cost,
-        export: ExportHealth::default(),
-        folder_error: None,
-        rows_lost: 0,
+impl Session {
+    /// The kernel side's own messages, if they are wanted.
+    fn kernel_log(&mut self, is_wanted: bool) -> anyhow::Result<Option<aya_log::EbpfLogger<KernelLog>>> {
+        Ok(is_wanted.then(|| self.feed.loaded.logger(KernelLog)).transpose()?)
     }
 }
 
-impl Session {
+impl<F: Sight> Session<F> {
     /// Takes what waits in the rings, but no more than a few batches: signals and new programs wait as well.
     fn drain(&mut self) {
         for _ in 0..BATCHES_AT_ONCE {
             let has_more = self.feed.take_in();
-            self.outlet.outputs(self.feed.pairing.take());
+            self.outlet.outputs(self.feed.pairing().take());
             if !has_more {
                 break;
             }
@@ -190,17 +169,18 @@ impl Session {
     }
 }
 
-/// The rings' descriptors, to wait for; the pump keeps the rings.
-fn ring_watchers(pump: &Pump) -> anyhow::Result<[AsyncFd<OwnedFd>; 3]> {
-    let [edges, events, waits] = pump.rings();
-    let watch = |fd: RawFd| -> anyhow::Result<AsyncFd<OwnedFd>> {
-        // SAFETY: the descriptor is open, the pump owns it.
-        let fd = unsafe { std::os::fd::BorrowedFd::borrow_raw(fd) };
-        let fd = fd.try_clone_to_owned()?;
-        // SAFETY: the value owns its descriptor, which stays open and the same as long as it is watched.
-        Ok(unsafe { AsyncFd::register_with_interest(fd, tokio::io::Interest::READABLE) }?)
-    };
-    Ok([watch(edges.as_raw_fd())?, watch(events.as_raw_fd())?, watch(waits.as_raw_fd())?])
+/// Until there is something in one of the rings.
+async fn any_readable(rings: &[AsyncFd<OwnedFd>]) {
+    std::future::poll_fn(|context| {
+        for ring in rings {
+            if let Poll::Ready(Ok(mut ready)) = ring.poll_read_ready(context) {
+                ready.clear_ready();
+                return Poll::Ready(());
+            }
+        }
+        Poll::Pending
+    })
+    .await;
 }
 
 fn every(period: Duration) -> Interval {

@@ -6,10 +6,11 @@ use anyhow::Context as _;
 
 use super::{
     Feed, Session,
+    code::Code,
     cost::Cost,
     facts::{self, Identity},
-    health_at_start,
     outlet::{Outlet, Sinks},
+    sight::Sight,
 };
 use crate::{
     child::RunAs,
@@ -34,6 +35,7 @@ pub(super) struct Begun {
     pub(super) guest: Guest,
     pub(super) identity: Identity,
     pub(super) cost: Cost,
+    pub(super) fidelity: Fidelity,
     clock: ClockPair,
     folder: RunFolder,
 }
@@ -62,22 +64,22 @@ impl Begun {
     pub(super) fn new(
         observation: &Observation,
         run_as: Option<&RunAs>,
-        (guest, fidelity, identity, cost): (Guest, Fidelity, Identity, Cost),
+        (guest, identity, cost, fidelity): (Guest, Identity, Cost, Fidelity),
         child: Option<Child>,
     ) -> anyhow::Result<Self> {
         let clock = ClockPair::now();
         let owner = run_as.map(|user| Owner { uid: user.uid.as_raw(), gid: user.gid.as_raw() });
         let options = CreateOptions { parent: observation.output.clone(), owner };
-        let manifest = facts::manifest(&identity, &guest, fidelity, clock, child);
-        let folder = RunFolder::create(&options, manifest)?;
-        Ok(Self { guest, identity, cost, clock, folder })
+        let folder =
+            RunFolder::create(&options, facts::manifest(&identity, (&guest, fidelity), clock, child))?;
+        Ok(Self { guest, identity, cost, fidelity, clock, folder })
     }
 
     /// The records' way to the phases of this run.
     pub(super) fn feed(&self, mut loaded: Loaded) -> Result<Feed, loader::LoadError> {
         let rings = loaded.take_rings()?;
         let pairing = Pairing::new(self.identity.run_id);
-        Ok(Feed { loaded, pump: Pump::new(rings), pairing })
+        Ok(Feed { loaded, pump: Pump::new(rings), pairing, code: Code::default() })
     }
 
     /// A run that did not begin leaves nothing behind.
@@ -86,20 +88,20 @@ impl Begun {
     }
 
     /// Everything has what it needs: gives up privileges, opens the ways out, says so.
-    pub(super) fn start(
+    pub(super) fn start<F: Sight>(
         self,
         observation: &Observation,
-        feed: Feed,
+        feed: F,
         started: Instant,
-    ) -> anyhow::Result<Session> {
-        let Self { guest, identity, cost, clock, folder } = self;
+    ) -> anyhow::Result<Session<F>> {
+        let Self { guest, identity, cost, fidelity, clock, folder } = self;
         // From here on nothing new has to be allowed but probes in programs. A thread keeps the privileges that its maker
         // had, so those that export and write are made afterwards.
         privileges::drop_unneeded().context("giving up privileges")?;
         let wall = WallClock::new(clock.offset_ns());
-        let exporter = exporter(observation, &identity, (&guest, feed.loaded.fidelity), &folder, &wall)?;
+        let exporter = exporter(observation, &identity, (&guest, fidelity), &folder, &wall)?;
         let facts = facts::for_terminal(&identity, &guest, folder.path(), cost.attach, Exit::Running);
-        let health = health_at_start(&feed.loaded, cost.so_far());
+        let health = feed.health(cost.so_far());
         failure::say(&terminal::render_banner(&facts, &health, Style::detect(Stream::Stderr)));
         let progress = Progress::start(!observation.json);
         let outlet = Outlet::start(Sinks::new(folder, exporter, wall, progress))?;

@@ -7,6 +7,7 @@ use std::{io, os::unix::fs::PermissionsExt};
 use insta::assert_snapshot;
 
 use crate::{
+    filter::{BPF_ALONE, refuse_calls},
     ground::Ground,
     mounts::{cover, in_private_mounts, tiny_disk},
     running::{Done, Start},
@@ -108,7 +109,7 @@ fn no_root() {
     let agent = ground.path("guestscope");
     // Where it was built, others may not be let in.
     std::fs::copy(ground.agent(), &agent).expect("the folder is ours");
-    let start = Start::new(&ground.path(""), &agent).words(&["run"]).program("true");
+    let start = Start::new(&ground.path(""), &agent).words(&["run", "--fidelity", "full"]).program("true");
     let start = start.before(|| {
         nix::unistd::setgroups(&[])?;
         nix::unistd::setgid(65_534.into())?;
@@ -126,7 +127,7 @@ fn no_root() {
 fn root_without_capabilities() {
     let Some(ground) = Ground::new("refusals::root_without_capabilities") else { return };
     let without = |capabilities: &'static [libc::c_ulong]| {
-        ground.run().program("true").before(move || {
+        ground.run().words(&["--fidelity", "full"]).program("true").before(move || {
             for &capability in capabilities {
                 // SAFETY: takes no pointers.
                 if unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability) } != 0 {
@@ -152,23 +153,8 @@ fn root_without_capabilities() {
 #[test]
 fn bpf_refused_by_a_seccomp_filter() {
     let Some(ground) = Ground::new("refusals::bpf_refused_by_a_seccomp_filter") else { return };
-    let start = ground.run().program("true").before(|| {
-        const NUMBER: u32 = 0; // `seccomp_data.nr`
-        let refuse = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
-        let load = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
-        let equal = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
-        let give = (libc::BPF_RET | libc::BPF_K) as u16;
-        let mut filter = [
-            libc::sock_filter { code: load, jt: 0, jf: 0, k: NUMBER },
-            libc::sock_filter { code: equal, jt: 0, jf: 1, k: libc::SYS_bpf as u32 },
-            libc::sock_filter { code: give, jt: 0, jf: 0, k: refuse },
-            libc::sock_filter { code: give, jt: 0, jf: 0, k: libc::SECCOMP_RET_ALLOW },
-        ];
-        let program = libc::sock_fprog { len: 4, filter: filter.as_mut_ptr() };
-        // SAFETY: filter and program live across the call.
-        let set = unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) };
-        if set == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-    });
+    let start =
+        ground.run().words(&["--fidelity", "full"]).program("true").before(|| refuse_calls(BPF_ALONE));
     // Whichever map comes first.
     let said = refusal(&ground, start);
     let map = said.split('`').nth(1).unwrap_or_default();

@@ -193,7 +193,7 @@ impl Run {
             vec![program().into_os_string(), case.name.into(), folder.path().join("book").into()];
         command.extend(case.arguments.iter().cloned());
         let adopt = loaded.adopt_program().expect("the program is loaded");
-        let child = child::spawn(&command, &rendezvous.environment(), adopt.as_fd(), None);
+        let child = child::spawn(&command, &rendezvous.environment(), Some(adopt.as_fd()), None);
         let child = child.expect("the test program starts");
         loaded.sample(child.id());
         Run {

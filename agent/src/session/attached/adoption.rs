@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use guestscope_ebpf::visit::Found;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-use super::{super::code::Code, Feed};
+use super::super::{Feed, Sight as _, code::Code};
 use crate::{attach::Target, failure};
 
 /// Walks in a row. One finds all threads that are there; another one is needed where threads are being made at the moment,

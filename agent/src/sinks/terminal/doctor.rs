@@ -71,6 +71,7 @@ const fn meaning(fidelity: Fidelity) -> &'static str {
             "all accounts, to the nanosecond, by a supplied BTF file; `attach` needs the kernel's own"
         }
         Fidelity::Tracepoint => "cpu, runq, other (no BTF; all with --btf FILE)",
+        Fidelity::Procfs => "phases of marked programs under `run`, as cpu, runq and other",
         Fidelity::None => "nothing can be observed here",
     }
 }

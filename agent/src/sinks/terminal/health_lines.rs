@@ -63,7 +63,7 @@ const fn loss(key: &'static str, count: u64, what: [&'static str; 2], meaning: &
     Loss { key, count, what, meaning }
 }
 
-fn kernel_losses(losses: KernelLosses) -> [Loss; 9] {
+fn kernel_losses(losses: KernelLosses) -> [Loss; 10] {
     let KernelLosses {
         edges,
         task_events,
@@ -74,6 +74,7 @@ fn kernel_losses(losses: KernelLosses) -> [Loss; 9] {
         waits,
         sums_torn,
         ends_unseen,
+        edges_unfinished,
     } = losses;
     let (edge, tasks) = (["edge", "edges"], ["fork, exec or exit", "forks, execs or exits"]);
     let no_room = "for which the ring had no room: phases may be missing";
@@ -97,6 +98,12 @@ fn kernel_losses(losses: KernelLosses) -> [Loss; 9] {
             ends_unseen,
             ["thread", "threads"],
             "whose last switch reached no hook: without their last stay on a CPU",
+        ),
+        loss(
+            "kernel_edges_unfinished",
+            edges_unfinished,
+            edge,
+            "that a thread began to write and did not finish",
         ),
     ]
 }
@@ -138,7 +145,7 @@ pub(super) fn hooks(hooks: &[Verdict]) -> String {
 
 /// Hooks that should have been in place and are not, one a line. What goes without saying at this fidelity is said once.
 pub(super) fn missing_hooks(page: &mut Page, health: &Health) {
-    let is_folded = health.fidelity.folded().is_some();
+    let is_folded = !health.fidelity.is_whole();
     let missing = |hook: &&Verdict| match hook.outcome {
         Outcome::Unsupported => !is_folded,
         Outcome::Broken => true,

@@ -19,6 +19,7 @@ use super::{
     health_lines::losses,
     helpers::{self, HelpersJson},
     units::hex,
+    unseen,
 };
 
 /// Version of the keys.
@@ -32,6 +33,7 @@ struct SummaryJson<'a> {
     version: &'a str,
     scenario: &'a str,
     fidelity: &'static str,
+    accounts_not_seen: Vec<&'static str>,
     kernel: Option<&'a str>,
     service: &'a str,
     command: &'a [String],
@@ -195,6 +197,7 @@ pub fn render_summary_json(summary: &Summary, health: &Health, facts: &RunFacts)
         version: &facts.version,
         scenario: &facts.scenario,
         fidelity: health.fidelity.name(),
+        accounts_not_seen: unseen::accounts(health.fidelity).iter().map(|account| account.name()).collect(),
         kernel: facts.kernel.as_deref(),
         service: &facts.service,
         command: &facts.command,

@@ -20,6 +20,7 @@ mod summary;
 mod tables;
 mod text;
 mod units;
+mod unseen;
 
 #[cfg(test)]
 mod tests;

@@ -8,7 +8,7 @@ use guestscope_ebpf::Account;
 
 use crate::{
     analyze::{Cause, ENOUGH_REQUESTS, Group, Headline, Summary},
-    health::{Health, Outcome},
+    health::{Fidelity, Health, Outcome},
     phase::COUNT_NAMES,
 };
 
@@ -24,6 +24,7 @@ use super::{
     tables::{phases, processes, sums_of},
     text::plain,
     units::{bytes, counted, duration, duration_of_sum, hex, mean as mean_count, percent, thousands},
+    unseen,
 };
 
 /// Longest command line that is shown, in columns.
@@ -50,7 +51,7 @@ pub fn render_summary(summary: &Summary, health: &Health, facts: &RunFacts, styl
         if index > 0 {
             page.blank();
         }
-        render_group(&mut page, group, facts, summary.groups.len() > 1);
+        render_group(&mut page, group, facts, (summary.groups.len() > 1, health.fidelity));
     }
     if summary.groups.is_empty() {
         render_no_requests(&mut page, summary, facts);
@@ -60,7 +61,12 @@ pub fn render_summary(summary: &Summary, health: &Health, facts: &RunFacts, styl
     page.finish()
 }
 
-fn render_group(page: &mut Page, group: &Group, facts: &RunFacts, is_one_of_many: bool) {
+fn render_group(
+    page: &mut Page,
+    group: &Group,
+    facts: &RunFacts,
+    (is_one_of_many, fidelity): (bool, Fidelity),
+) {
     let unicode = page.style().unicode;
     let name = if is_one_of_many { format!("{}: ", page.name(&group.name, 64)) } else { String::new() };
     page.sentence(&format!("{name}{}", numbers(group)), Emphasis::Strong);
@@ -81,9 +87,12 @@ fn render_group(page: &mut Page, group: &Group, facts: &RunFacts, is_one_of_many
     if page.length() > before {
         page.blank();
     }
-    per_request(page, group);
-    inside_cpu(page, group);
-    helpers::line(page, group);
+    let sees_all = unseen::accounts(fidelity).is_empty();
+    per_request(page, group, sees_all);
+    if sees_all {
+        inside_cpu(page, group);
+        helpers::line(page, group);
+    }
 }
 
 /// What the threads did on their CPUs, by samples; nothing where there are too few to speak of.
@@ -109,14 +118,15 @@ fn inside_cpu(page: &mut Page, group: &Group) {
     page.wrapped(&[Piece::new("inside cpu", Emphasis::Faint)], INDENT, words_of(&words, Emphasis::None));
 }
 
-fn per_request(page: &mut Page, group: &Group) {
+fn per_request(page: &mut Page, group: &Group, sees_all: bool) {
     let mean = |name: &str| mean_count(count_of(group, name), group.latency.count);
     let mut texts = vec![
         format!("switches {} voluntary, {} forced", mean("switch.voluntary"), mean("switch.involuntary")),
-        wakeups(group),
-        migrations(group),
         format!("faults {} minor, {} major", mean("fault.minor"), mean("fault.major")),
     ];
+    if sees_all {
+        texts.splice(1..1, [wakeups(group), migrations(group)]);
+    }
     let stolen_ns = count_of(group, "steal_ns") / u128::from(group.latency.count.max(1));
     if stolen_ns > 0 {
         texts.push(format!("stolen by the hypervisor {} of cpu", duration_of_sum(stolen_ns)));
@@ -229,8 +239,8 @@ fn render_facts(page: &mut Page, summary: &Summary, health: &Health, facts: &Run
     }
     let _ = write!(guest, ", fidelity {}, {}", health.fidelity.name(), hooks(&health.hooks));
     fact(page, "guest", &guest, Emphasis::None);
-    if let Some(folded) = health.fidelity.folded() {
-        fact(page, "accounts", folded, Emphasis::Warning);
+    if let Some(unseen) = unseen::words(health.fidelity) {
+        fact(page, "not seen", unseen, Emphasis::Warning);
     }
     missing_hooks(page, health);
     cost(page, &health.cost);

@@ -207,6 +207,28 @@ fn losses() {
     assert_snapshot!(facts_only.join("\n"));
 }
 
+/// What this fidelity does not see stands there once, and nowhere as zero.
+#[test]
+fn a_run_without_bpf() {
+    let health = Health { fidelity: Fidelity::Procfs, ..healthy() };
+    let text = render_summary(&summary_of(&inference(200)), &health, &facts(), Style::PLAIN);
+    let per_request = text.lines().skip_while(|line| !line.starts_with("per request"));
+    assert_snapshot!(per_request.take(9).collect::<Vec<_>>().join("\n"), @r"
+    per request   switches 1.20 voluntary, 0 forced  faults 18.6 minor, 0 major
+
+    program       guestscope-workloads infer ic --requests 200: exited with 0 after 12.4 s
+    guest         MVM/2/VNL/CPU, kernel 6.18.44, fidelity procfs, 3 of 3 hooks
+    not seen      throttled is part of runq; block_io, net, poll, lock, gpu, fault and sleep are part of
+                  other; helpers, long waits, what lies inside cpu, wake-ups, migrations, disks and
+                  sockets are not counted
+    agent         0.4 % of one CPU, 0.1 % in BPF programs, 14.2 MB of memory, attached in 92.1 ms
+    lost          nothing
+    ");
+    let json = render_summary_json(&summary_of(&inference(200)), &health, &facts());
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["accounts_not_seen"].as_array().map(Vec::len), Some(8));
+}
+
 #[test]
 fn every_loss_has_words_and_a_key_of_its_own() {
     let losses = health_lines::losses(&lossy());
@@ -269,7 +291,7 @@ fn a_poor_fidelity_says_what_cannot_be_told_apart() {
     let text = |fidelity| {
         let health = Health { fidelity, ..lossy() };
         let text = render_summary(&summary_of(&inference(3)), &health, &facts(), Style::PLAIN);
-        text.lines().filter(|line| line.contains("fidelity") || line.contains("runq and")).count()
+        text.lines().filter(|line| line.contains("fidelity") || line.contains("part of runq")).count()
     };
     assert_eq!([Fidelity::Full, Fidelity::Raw, Fidelity::Tracepoint].map(text), [1, 1, 2]);
     let mut health = Health { fidelity: Fidelity::Tracepoint, ..lossy() };

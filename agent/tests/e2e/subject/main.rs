@@ -6,6 +6,7 @@
 mod lives;
 mod view;
 mod waits;
+mod witness;
 
 use std::{fs::OpenOptions, io::Write as _, time::Duration};
 
@@ -28,6 +29,8 @@ const ROLES: &[(&str, Role)] = &[
     ("wait-for-line", lives::wait_for_line),
     ("view", view::view),
     ("waits", waits::waits),
+    ("witness", witness::witness),
+    ("burst", witness::burst),
 ];
 
 /// Adds a line to the book.

@@ -98,6 +98,7 @@ pub(super) fn lossy() -> Health {
             waits: 7,
             sums_torn: 8,
             ends_unseen: 9,
+            edges_unfinished: 10,
         },
         pairing: PairingLosses {
             edges_lost: 7,

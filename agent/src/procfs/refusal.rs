@@ -1,0 +1,48 @@
+//! Whether BPF is refused here, and in whose words: asked of the error, and of the kernel where the error does not say.
+//!
+//! It decides nothing: who may be observed less closely instead is for the session to say.
+
+use std::{error::Error, io};
+
+use crate::loader::LoadError;
+
+/// Why there is no kernel side.
+#[derive(Debug)]
+pub enum Refusal {
+    /// Nobody asked for it.
+    Unwanted,
+    /// The kernel, or whoever stands before it.
+    Refused(LoadError),
+}
+
+/// Whether it was for lack of permission: missing capabilities, a filter of system calls, lockdown, or a kernel that has no
+/// bpf(2) at all.
+pub fn is_refused(error: &LoadError) -> bool {
+    // Not EACCES: it is what a verifier says of a program that it takes for wrong.
+    let is_refusal = |error: &io::Error| matches!(error.raw_os_error(), Some(libc::EPERM | libc::ENOSYS));
+    matches!(error, LoadError::Permission(_))
+        || causes(error).filter_map(|cause| cause.downcast_ref::<io::Error>()).any(is_refusal)
+        || try_map().is_err_and(|error| is_refusal(&error))
+}
+
+/// The error and what it comes from.
+pub(super) fn causes(error: &LoadError) -> impl Iterator<Item = &(dyn Error + 'static)> {
+    let first: &(dyn Error + 'static) = error;
+    std::iter::successors(Some(first), |&error| error.source())
+}
+
+/// Asks the kernel for the smallest map that there is, and gives it back.
+fn try_map() -> io::Result<()> {
+    const MAP_CREATE: libc::c_long = 0;
+    // Type array, key and value of 4 bytes, one element.
+    let attributes: [u32; 16] = [2, 4, 4, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    // SAFETY: the attributes live across the call and have the size that is passed.
+    let map =
+        unsafe { libc::syscall(libc::SYS_bpf, MAP_CREATE, attributes.as_ptr(), size_of_val(&attributes)) };
+    if map < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: just made, and nobody else's.
+    unsafe { libc::close(map as libc::c_int) };
+    Ok(())
+}

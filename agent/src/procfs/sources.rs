@@ -1,0 +1,63 @@
+//! Where the numbers of this fidelity come from, as verdicts beside those of the kernel side's hooks, and what people are
+//! told about it.
+//!
+//! It looks once whether each source is there. What is missing stands in every report.
+
+use super::refusal::{Refusal, causes};
+use crate::{
+    failure,
+    health::{Outcome, Verdict},
+    loader::LoadError,
+};
+
+/// Stands for the whole kernel side.
+const BPF: &str = "bpf";
+/// How edges come here.
+pub const RING: &str = "shm/edges";
+
+/// The kernel side that is not there, and what is.
+pub fn verdicts(refusal: &Refusal) -> Vec<Verdict> {
+    let (outcome, consequence, remedy) = match refusal {
+        Refusal::Unwanted => (Outcome::Off, "the kernel side was not asked for".to_owned(), None),
+        Refusal::Refused(error) => (Outcome::Unsupported, why(error), Some(REMEDY.to_owned())),
+    };
+    let bpf = Verdict { hook: BPF.to_owned(), outcome, consequence, remedy };
+    [bpf].into_iter().chain(sources()).collect()
+}
+
+/// What is told without the kernel side.
+pub fn sources() -> Vec<Verdict> {
+    let has_run_delay = std::fs::exists("/proc/thread-self/schedstat").unwrap_or(false);
+    let source = |hook: &str, is_there: bool, purpose: &str, without: &str| Verdict {
+        hook: hook.to_owned(),
+        outcome: if is_there { Outcome::Ok } else { Outcome::Unsupported },
+        consequence: if is_there { purpose } else { without }.to_owned(),
+        remedy: None,
+    };
+    vec![
+        source(RING, true, "edges of marked phases, with the account cpu, switches and faults", ""),
+        source(
+            "proc/schedstat",
+            has_run_delay,
+            "the account runq",
+            "runq is part of other: the kernel counts no waits for a CPU (CONFIG_SCHED_INFO)",
+        ),
+    ]
+}
+
+/// What lifts the refusal.
+const REMEDY: &str =
+    "root, or CAP_BPF, CAP_PERFMON and CAP_SYS_ADMIN, and no filter of system calls that refuses bpf(2)";
+
+fn why(error: &LoadError) -> String {
+    failure::chain(causes(error))
+}
+
+/// For the start of a run: what there is instead, why, and how to get more.
+pub fn explanation(error: &LoadError) -> String {
+    format!(
+        "BPF is refused here ({}): phases by what their threads tell, as cpu, runq and other\n\
+         hint: for all accounts, {REMEDY}\n",
+        why(error)
+    )
+}

@@ -1,0 +1,63 @@
+//! What /proc says of a thread of somebody else's: its times, switches and faults, its name.
+//!
+//! Of a thread that runs the kernel's numbers are old by up to a tick; of one that waits, or has ended and was not waited
+//! for, they are exact. A file that is missing is no reading.
+
+use guestscope_ebpf::COMM_BYTES;
+
+use super::edge::Reading;
+
+/// The thread's name, ended by a zero byte; none where there is no such thread.
+pub(super) fn comm(tgid: u32, tid: u32) -> Option<[u8; COMM_BYTES]> {
+    let text = std::fs::read(format!("/proc/{tgid}/task/{tid}/comm")).ok()?;
+    let mut comm = [0; COMM_BYTES];
+    for (byte, known) in comm[..COMM_BYTES - 1].iter_mut().zip(text.trim_ascii_end()) {
+        *byte = *known;
+    }
+    Some(comm)
+}
+
+/// The number that a process has in its own PID namespace, where that is not ours.
+pub(super) fn number_inside(pid: u32) -> Option<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+    let numbers: Vec<u32> = numbers.split_whitespace().filter_map(|number| number.parse().ok()).collect();
+    numbers.last().copied().filter(|_| numbers.len() > 1)
+}
+
+/// Whether there is such a process, ended ones included as long as nobody has waited for them.
+pub(super) fn is_there(tgid: u32) -> bool {
+    std::fs::exists(format!("/proc/{tgid}")).unwrap_or(true)
+}
+
+/// The thread as it is at `time_ns`, which is now.
+pub(super) fn reading(tgid: u32, tid: u32, time_ns: u64) -> Option<Reading> {
+    let read = |file: &str| std::fs::read_to_string(format!("/proc/{tgid}/task/{tid}/{file}")).ok();
+    let status = read("status")?;
+    let stat = read("stat")?;
+    let field = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        line.trim().parse::<u64>().ok()
+    };
+    let schedstat = read("schedstat").and_then(|text| schedstat(&text));
+    // Behind the name, which may hold anything, brackets too.
+    let numbers: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
+    let number = |index: usize| numbers.get(index)?.parse::<u64>().ok();
+    let ticks = number(11)? + number(12)?;
+    Some(Reading {
+        time_ns,
+        // In hundredths of a second where there is nothing better.
+        cpu_ns: schedstat.map_or(ticks.saturating_mul(10_000_000), |(cpu_ns, _)| cpu_ns),
+        run_delay_ns: schedstat.map(|(_, run_delay_ns)| run_delay_ns),
+        voluntary: field("voluntary_ctxt_switches:").unwrap_or(0) as u32,
+        involuntary: field("nonvoluntary_ctxt_switches:").unwrap_or(0) as u32,
+        minor_faults: number(7)?,
+        major_faults: number(9)?,
+    })
+}
+
+/// On a CPU and waiting for one, ns.
+fn schedstat(text: &str) -> Option<(u64, u64)> {
+    let mut numbers = text.split_whitespace().map(str::parse);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+}

@@ -1,0 +1,315 @@
+//! From what threads tell of themselves to ledgers that only grow, and to the births and ends that nobody told.
+//!
+//! Yields the records that the kernel side would have sent. A ledger's accounts add up to the time since its thread was first
+//! seen, to the nanosecond: what the thread's clock and its `schedstat` do not explain is `other`.
+
+use std::collections::{HashMap, HashSet};
+
+use guestscope_ebpf::{
+    Account, COMM_BYTES, EDGE_HELPERS_TORN, EXIT_REPLACED, EdgeRecord, FORK_ADOPTED, Header, Kind,
+    TaskRecord,
+    helpers::HelperSum,
+    ledger::{Ledger, RUNNING},
+};
+
+use super::{
+    edge::{Edge, Reading},
+    status,
+};
+use crate::record::Record;
+
+/// Copies of the library in one thread that are told apart.
+const COPIES: usize = 16;
+/// Threads without room that are kept apart, to be counted.
+const MISSED_MOST: usize = 1 << 16;
+/// What two clocks may be ahead of the third one at an edge and are still given later. Each is read at its own instant, and
+/// a thread that is preempted between two readings has its wait in the one and not yet in the other.
+const AHEAD_NS: u64 = 20_000_000;
+
+/// All threads that were seen, by process and number.
+#[derive(Debug)]
+pub(super) struct Threads {
+    known: HashMap<(u32, u32), Known>,
+    /// At most so many.
+    most: usize,
+    /// The program that was started.
+    program: Option<u32>,
+    /// Processes of another PID namespace: who has their numbers in our /proc is somebody else.
+    elsewhere: HashSet<u32>,
+    /// Threads beyond that number, as far as they are kept apart.
+    missed: HashSet<(u32, u32)>,
+}
+
+/// A thread.
+#[derive(Debug)]
+struct Known {
+    ledger: Ledger,
+    image: u64,
+    /// Copies of the library, and when the thread met each.
+    copies: Vec<(u16, u64)>,
+    /// The last reading.
+    last: Reading,
+    /// By how much the clocks were ahead: to be charged as soon as there is time for it.
+    ahead: Ahead,
+    /// Its name, as it last was in /proc. None: it was not there, and neither will its end be.
+    comm: Option<[u8; COMM_BYTES]>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Ahead {
+    cpu_ns: u64,
+    runq_ns: u64,
+}
+
+/// How an edge's thread is related to the one known under its numbers.
+enum Relation {
+    Same,
+    /// Its process became another program.
+    Replaced,
+    /// That one has ended.
+    Another,
+}
+
+impl Threads {
+    pub(super) fn new(most: usize) -> Self {
+        Self { known: HashMap::new(), most, program: None, elsewhere: HashSet::new(), missed: HashSet::new() }
+    }
+
+    /// Threads that found no room.
+    pub(super) fn missed(&self) -> u64 {
+        self.missed.len() as u64
+    }
+
+    /// A process is about to write its first edge.
+    pub(super) fn met(&mut self, pid: u32) {
+        if self.elsewhere.len() < MISSED_MOST {
+            self.elsewhere.extend(status::number_inside(pid));
+        }
+    }
+
+    /// The program was started: its main thread has used nothing yet.
+    pub(super) fn started(&mut self, pid: u32, at_ns: u64, records: &mut Vec<Record>) {
+        self.program = Some(pid);
+        let reading = Reading { time_ns: at_ns, run_delay_ns: Some(0), ..Reading::default() };
+        records.push(self.first((pid, pid), reading, 0));
+    }
+
+    /// The program has ended and can still be read.
+    pub(super) fn ended(&mut self, at_ns: u64) {
+        let Some(pid) = self.program else { return };
+        if let Some(known) = self.known.get_mut(&(pid, pid))
+            && let Some(reading) = status::reading(pid, pid, at_ns)
+        {
+            known.advance(&reading);
+            known.look_up_comm();
+        }
+    }
+
+    /// An edge, and before it what it says of its thread.
+    pub(super) fn edge(&mut self, edge: &Edge, records: &mut Vec<Record>) {
+        let who = (edge.tgid, edge.tid);
+        let relation = self.known.get(&who).map(|known| known.relation(edge));
+        match relation {
+            None | Some(Relation::Same) => {}
+            Some(Relation::Replaced) => self.replaced(who, edge, records),
+            Some(Relation::Another) => {
+                records.extend(self.known.remove(&who).map(|known| known.task(Kind::Exit, EXIT_REPLACED)));
+            }
+        }
+        if !self.known.contains_key(&who) {
+            if self.known.len() >= self.most {
+                if self.missed.len() < MISSED_MOST {
+                    self.missed.insert(who);
+                }
+                return;
+            }
+            records.push(self.first(who, edge.reading, edge.image));
+        }
+        let Some(known) = self.known.get_mut(&who) else { return };
+        known.met(edge);
+        known.advance(&edge.reading);
+        records.push(Record::Edge(known.edge(edge)));
+    }
+
+    /// Its other threads are gone with the program that the process was, and what was open on them as well.
+    fn replaced(&mut self, who: (u32, u32), edge: &Edge, records: &mut Vec<Record>) {
+        let Some(known) = self.known.get_mut(&who) else { return };
+        known.image = edge.image;
+        known.copies.clear();
+        known.look_up_comm();
+        known.advance(&edge.reading);
+        records.push(known.task(Kind::Exec, 0));
+        let is_other = |tgid: u32, tid: u32| tgid == who.0 && tid != who.1;
+        let ended = self.known.extract_if(|&(tgid, tid), _| is_other(tgid, tid)).map(|(_, known)| known);
+        push_ends(ended.collect(), records, |known| known.task(Kind::Exit, EXIT_REPLACED));
+    }
+
+    /// A thread that was not known: it is from here on.
+    fn first(&mut self, who: (u32, u32), reading: Reading, image: u64) -> Record {
+        let ledger = Ledger {
+            tgid: who.0,
+            tid: who.1,
+            born_ns: reading.time_ns,
+            since_ns: reading.time_ns,
+            state: RUNNING,
+            ..Ledger::EMPTY
+        };
+        let ahead = Ahead::default();
+        let comm = if self.elsewhere.contains(&who.0) { None } else { status::comm(who.0, who.1) };
+        let known = Known { ledger, image, copies: Vec::new(), last: reading, ahead, comm };
+        let record = known.task(Kind::Fork, FORK_ADOPTED);
+        self.known.insert(who, known);
+        record
+    }
+
+    /// Looks for processes that have ended.
+    pub(super) fn look(&mut self, records: &mut Vec<Record>) {
+        let program = self.program;
+        let mut there = HashMap::new();
+        let mut is_gone = |known: &Known| {
+            let tgid = known.ledger.tgid;
+            known.comm.is_some()
+                && program != Some(tgid)
+                && !*there.entry(tgid).or_insert_with(|| status::is_there(tgid))
+        };
+        let ended = self.known.extract_if(|_, known| is_gone(known)).map(|(_, known)| known);
+        push_ends(ended.collect(), records, |known| known.task(Kind::Exit, EXIT_REPLACED));
+    }
+
+    /// All that has ended ends; ledgers of threads that live on, as they are now.
+    pub(super) fn finish(&mut self, now_ns: u64, records: &mut Vec<Record>) -> Vec<Ledger> {
+        self.look(records);
+        let program = self.program.take();
+        let (ended, live): (Vec<Known>, Vec<Known>) =
+            self.known.drain().map(|(_, known)| known).partition(|known| Some(known.ledger.tgid) == program);
+        // The row of a process begins with its start, and that is known of the program alone.
+        let is_main = |known: &Known| known.ledger.tid == known.ledger.tgid;
+        push_ends(ended, records, |known| {
+            known.task(Kind::Exit, if is_main(known) { 0 } else { EXIT_REPLACED })
+        });
+        let now = |mut known: Known| {
+            known.comm?;
+            let reading = status::reading(known.ledger.tgid, known.ledger.tid, now_ns)?;
+            known.advance(&reading);
+            Some(known.ledger)
+        };
+        live.into_iter().filter_map(now).collect()
+    }
+}
+
+/// In one order whatever the map's: main threads last, since a process ends with its last thread.
+fn push_ends(mut ended: Vec<Known>, records: &mut Vec<Record>, end: impl Fn(&Known) -> Record) {
+    ended.sort_by_key(|known| {
+        let Ledger { tgid, tid, .. } = known.ledger;
+        (tgid, tid == tgid, tid)
+    });
+    records.extend(ended.iter().map(end));
+}
+
+impl Known {
+    fn relation(&self, edge: &Edge) -> Relation {
+        let is_main = edge.tid == edge.tgid;
+        let met = self.copies.iter().find(|(copy, _)| *copy == edge.copy());
+        let is_reborn = met.is_some_and(|(_, born_ns)| *born_ns != edge.born_ns);
+        if (edge.image != self.image && !self.copies.is_empty()) || is_reborn {
+            // A main thread's number is its process's, so it cannot be another thread's.
+            return if is_main { Relation::Replaced } else { Relation::Another };
+        }
+        let (now, last) = (&edge.reading, &self.last);
+        let is_less = now.cpu_ns < last.cpu_ns || now.minor_faults < last.minor_faults;
+        if is_less && met.is_none() && !is_main { Relation::Another } else { Relation::Same }
+    }
+
+    fn met(&mut self, edge: &Edge) {
+        self.image = edge.image;
+        if self.copies.iter().all(|(copy, _)| *copy != edge.copy()) {
+            if self.copies.len() >= COPIES {
+                self.copies.remove(0);
+            }
+            self.copies.push((edge.copy(), edge.born_ns));
+        }
+    }
+
+    /// Charges the time since the last reading: to `cpu` what the thread's clock went on by, to `runq` by what its waits
+    /// grew, to `other` the rest. What is more than there was time for is charged later, up to a bound.
+    fn advance(&mut self, now: &Reading) {
+        let time_ns = now.time_ns.max(self.ledger.since_ns);
+        let wall_ns = time_ns - self.ledger.since_ns;
+        let run_delay = |reading: &Reading| reading.run_delay_ns.unwrap_or(0);
+        let cpu_ns = now.cpu_ns.saturating_sub(self.last.cpu_ns);
+        let runq_ns = run_delay(now).saturating_sub(run_delay(&self.last));
+        let cpu_ns = take(&mut self.ahead.cpu_ns, cpu_ns, wall_ns);
+        let runq_ns = take(&mut self.ahead.runq_ns, runq_ns, wall_ns - cpu_ns);
+        let charges =
+            [(Account::Cpu, cpu_ns), (Account::Runq, runq_ns), (Account::Other, wall_ns - cpu_ns - runq_ns)];
+        for (account, ns) in charges {
+            let sum = &mut self.ledger.accounts[account as usize];
+            *sum = sum.saturating_add(ns);
+        }
+        let ledger = &mut self.ledger;
+        ledger.since_ns = time_ns;
+        ledger.voluntary = ledger.voluntary.wrapping_add(grown(self.last.voluntary, now.voluntary));
+        ledger.involuntary = ledger.involuntary.wrapping_add(grown(self.last.involuntary, now.involuntary));
+        let (minor_faults, major_faults) =
+            (now.minor_faults.max(self.last.minor_faults), now.major_faults.max(self.last.major_faults));
+        self.last = Reading { minor_faults, major_faults, ..*now };
+    }
+
+    fn look_up_comm(&mut self) {
+        let comm = self.comm.and_then(|_| status::comm(self.ledger.tgid, self.ledger.tid));
+        self.comm = comm.or(self.comm);
+    }
+
+    fn edge(&self, edge: &Edge) -> EdgeRecord {
+        EdgeRecord {
+            // Nobody has summed the process's other threads.
+            header: Header {
+                kind: Kind::Edge as u32,
+                flags: EDGE_HELPERS_TORN,
+                time_ns: self.ledger.since_ns,
+            },
+            ledger: self.ledger,
+            operation: edge.head,
+            token: edge.token,
+            arguments: edge.arguments,
+            minor_faults: self.last.minor_faults,
+            major_faults: self.last.major_faults,
+            samples: [0; 4],
+            helpers: HelperSum::default(),
+            name: edge.name,
+        }
+    }
+
+    fn task(&self, kind: Kind, flags: u32) -> Record {
+        let Ledger { tid, since_ns, .. } = self.ledger;
+        let record = TaskRecord {
+            header: Header { kind: kind as u32, flags, time_ns: since_ns },
+            ledger: self.ledger,
+            other_tid: if kind == Kind::Exec { tid } else { 0 },
+            other_tgid: 0,
+            other_born_ns: 0,
+            minor_faults: self.last.minor_faults,
+            major_faults: self.last.major_faults,
+            samples: [0; 4],
+            comm: self.comm.unwrap_or_default(),
+        };
+        Record::Task(kind, record)
+    }
+}
+
+/// Of what is new and of what was ahead, as much as there is room for; the rest is ahead.
+fn take(ahead_ns: &mut u64, new_ns: u64, room_ns: u64) -> u64 {
+    let due_ns = ahead_ns.saturating_add(new_ns);
+    let taken_ns = due_ns.min(room_ns);
+    *ahead_ns = (due_ns - taken_ns).min(AHEAD_NS);
+    taken_ns
+}
+
+/// A count that wraps; one that seems to have gone back is of another thread and says nothing.
+fn grown(before: u32, now: u32) -> u32 {
+    let grown = now.wrapping_sub(before);
+    if grown > u32::MAX / 2 { 0 } else { grown }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,194 @@
+//! Ledgers of what threads tell: sums that hold whatever is told, and births and ends that nobody told.
+
+use proptest::{collection::vec, prelude::*};
+
+use super::{
+    super::{
+        edge::DecodeError,
+        ring::{RECORD_WORDS, Words},
+    },
+    *,
+};
+
+const MS: u64 = 1_000_000;
+/// The number of no process.
+const NOBODYS: u32 = 0x3f_fed0;
+
+/// An edge of a process that no system has, so that nothing is found in /proc.
+fn edge(tid: u32, time_ns: u64, cpu_ns: u64, run_delay_ns: Option<u64>) -> Edge {
+    let reading = Reading { time_ns, cpu_ns, run_delay_ns, ..Reading::default() };
+    Edge {
+        head: 0x0101,
+        token: 1,
+        arguments: [0; 4],
+        name: [0; 64],
+        tgid: NOBODYS,
+        tid,
+        image: 1,
+        born_ns: 5,
+        reading,
+    }
+}
+
+fn kinds(records: &[Record]) -> Vec<Kind> {
+    records
+        .iter()
+        .map(|record| match record {
+            Record::Task(kind, _) => *kind,
+            Record::Edge(_) => Kind::Edge,
+            Record::Wait(_) => Kind::Wait,
+        })
+        .collect()
+}
+
+/// Of the last edge, in ms: `cpu`, `runq`, `other`.
+fn accounts(records: &[Record]) -> [u64; 3] {
+    let Some(Record::Edge(edge)) = records.last() else { panic!("an edge comes last: {records:?}") };
+    assert_eq!(edge.ledger.accounts.iter().sum::<u64>(), edge.header.time_ns - edge.ledger.born_ns);
+    [Account::Cpu, Account::Runq, Account::Other].map(|account| edge.ledger.accounts[account as usize] / MS)
+}
+
+fn feed(threads: &mut Threads, edges: &[Edge]) -> Vec<Record> {
+    let mut records = Vec::new();
+    for edge in edges {
+        threads.edge(edge, &mut records);
+    }
+    records
+}
+
+#[test]
+fn time_that_no_clock_explains_is_other() {
+    let mut threads = Threads::new(8);
+    let records = feed(
+        &mut threads,
+        &[edge(1, 100 * MS, 40 * MS, Some(7 * MS)), edge(1, 110 * MS, 43 * MS, Some(9 * MS))],
+    );
+    assert_eq!(kinds(&records), [Kind::Fork, Kind::Edge, Kind::Edge]);
+    assert_eq!(accounts(&records), [3, 2, 5]);
+}
+
+#[test]
+fn without_schedstat_runq_is_part_of_other() {
+    let mut threads = Threads::new(8);
+    let records = feed(&mut threads, &[edge(1, 0, 0, None), edge(1, 10 * MS, 3 * MS, None)]);
+    assert_eq!(accounts(&records), [3, 0, 7]);
+}
+
+/// A thread that was preempted between its clock and its `schedstat` has the wait in the one alone.
+#[test]
+fn a_clock_that_is_ahead_is_charged_when_there_is_time() {
+    let mut threads = Threads::new(8);
+    let first = [edge(1, 0, 0, Some(0)), edge(1, 10 * MS, 10 * MS, Some(4 * MS))];
+    assert_eq!(accounts(&feed(&mut threads, &first)), [10, 0, 0]);
+    assert_eq!(accounts(&feed(&mut threads, &[edge(1, 15 * MS, 11 * MS, Some(4 * MS))])), [11, 4, 0]);
+    // What is far ahead is no matter of an instant.
+    assert_eq!(accounts(&feed(&mut threads, &[edge(1, 16 * MS, 11 * MS, Some(904 * MS))])), [11, 5, 0]);
+    assert_eq!(accounts(&feed(&mut threads, &[edge(1, 66 * MS, 11 * MS, Some(904 * MS))])), [11, 25, 30]);
+}
+
+#[test]
+fn a_second_copy_of_the_library_is_the_same_thread() {
+    let mut threads = Threads::new(8);
+    let mut other = edge(1, 20, 2, None);
+    (other.head, other.born_ns) = (0x00ab_0101, 19);
+    let records = feed(&mut threads, &[edge(1, 10, 1, None), other, edge(1, 30, 3, None)]);
+    assert_eq!(kinds(&records), [Kind::Fork, Kind::Edge, Kind::Edge, Kind::Edge]);
+}
+
+#[test]
+fn a_number_that_comes_again_is_another_thread() {
+    let mut threads = Threads::new(8);
+    let reborn = Edge { born_ns: 19, ..edge(1, 20, 2, None) };
+    let records = feed(&mut threads, &[edge(1, 10, 1, None), reborn]);
+    assert_eq!(kinds(&records), [Kind::Fork, Kind::Edge, Kind::Exit, Kind::Fork, Kind::Edge]);
+    // Of another copy of the library, by its clock.
+    let younger = Edge { head: 0x00ab_0101, ..edge(1, 30, 1, None) };
+    let records = feed(&mut threads, &[younger]);
+    assert_eq!(kinds(&records), [Kind::Exit, Kind::Fork, Kind::Edge]);
+}
+
+#[test]
+fn another_program_in_the_process_ends_its_other_threads() {
+    let mut threads = Threads::new(8);
+    let main = NOBODYS;
+    feed(&mut threads, &[edge(main, 10, 1, None), edge(7, 11, 1, None)]);
+    let replaced = Edge { image: 2, born_ns: 40, head: 0x00cd_0101, ..edge(main, 50, 9, None) };
+    let records = feed(&mut threads, &[replaced]);
+    assert_eq!(kinds(&records), [Kind::Exec, Kind::Exit, Kind::Edge]);
+    // The same where nothing lies elsewhere than before.
+    let again = Edge { image: 2, born_ns: 90, head: 0x00cd_0101, ..edge(main, 95, 12, None) };
+    assert_eq!(kinds(&feed(&mut threads, &[again])), [Kind::Exec, Kind::Edge]);
+}
+
+#[test]
+fn threads_without_room_are_counted_once() {
+    let mut threads = Threads::new(2);
+    let edges: Vec<Edge> = (1..6).chain(1..6).map(|tid| edge(tid, 10, 0, None)).collect();
+    let records = feed(&mut threads, &edges);
+    assert_eq!((kinds(&records).len(), threads.missed()), (6, 3));
+}
+
+/// Read by /proc as the program, once it has ended.
+#[test]
+fn the_programs_main_thread_has_its_row_without_an_edge() {
+    let mut child = std::process::Command::new("sleep").arg("0").spawn().expect("sleep is everywhere");
+    let mut threads = Threads::new(8);
+    let mut records = Vec::new();
+    threads.started(child.id(), 1_000, &mut records);
+    // SAFETY: all zeros are a value of it.
+    let mut information = unsafe { std::mem::zeroed::<libc::siginfo_t>() };
+    let flags = libc::WEXITED | libc::WNOWAIT;
+    // SAFETY: the structure lives across the call.
+    assert_eq!(unsafe { libc::waitid(libc::P_PID, child.id(), &raw mut information, flags) }, 0);
+    threads.ended(u64::MAX / 2);
+    child.wait().expect("it is our child");
+    assert!(threads.finish(u64::MAX / 2, &mut records).is_empty());
+    assert_eq!(kinds(&records), [Kind::Fork, Kind::Exit]);
+    let Some(Record::Task(Kind::Exit, exit)) = records.last() else { panic!("{records:?}") };
+    assert_eq!((exit.header.flags, exit.header.time_ns, &exit.comm[..6]), (0, u64::MAX / 2, &b"sleep\0"[..]));
+    assert!(exit.ledger.accounts[0] > 0, "{:?}", exit.ledger);
+}
+
+fn words() -> impl Strategy<Value = Words> {
+    let small = prop_oneof![0..4_u64, 0..2_000_u64, any::<u64>()];
+    (vec(small, RECORD_WORDS), any::<bool>(), 1..3_u64, 1..3_u64).prop_map(|(words, is_sane, tgid, tid)| {
+        let mut words: Words = words.try_into().expect("as many as asked for");
+        if is_sane {
+            words[0] = words[0] & !0xff00 | 0x100;
+            words[9] = (u64::from(NOBODYS) + tgid) | (u64::from(NOBODYS) + tid) << 32;
+        }
+        words
+    })
+}
+
+proptest! {
+    /// Whatever a program writes: accounts only grow and add up to the time since the thread was first seen.
+    #[test]
+    fn sums_hold_whatever_is_told(all in vec(words(), 0..60)) {
+        let mut threads = Threads::new(4);
+        let mut ledgers: HashMap<(u32, u32, u64), Ledger> = HashMap::new();
+        for words in all {
+            let edge = match Edge::decode(&words, 100..=1_000_000) {
+                Ok(edge) => edge,
+                Err(DecodeError::Abi(_) | DecodeError::Numbers(..) | DecodeError::Time(_)) => continue,
+            };
+            let mut records = Vec::new();
+            threads.edge(&edge, &mut records);
+            for record in records {
+                let ledger = match record {
+                    Record::Edge(edge) => edge.ledger,
+                    Record::Task(_, task) => task.ledger,
+                    Record::Wait(_) => panic!("nobody told of a wait"),
+                };
+                prop_assert_eq!(record.time_ns(), ledger.since_ns);
+                prop_assert!(ledger.is_whole() && ledger.since_ns <= 1_000_000);
+                let key = (ledger.tgid, ledger.tid, ledger.born_ns);
+                if let Some(before) = ledgers.insert(key, ledger) {
+                    let grows = before.accounts.iter().zip(ledger.accounts).all(|(before, now)| *before <= now);
+                    prop_assert!(grows && before.since_ns <= ledger.since_ns);
+                }
+            }
+        }
+        prop_assert!(threads.known.len() <= 4);
+    }
+}

@@ -1,0 +1,142 @@
+//! What a session sees with: the kernel side, or what threads tell of themselves where there is none.
+//!
+//! Everything that follows the records is the same for both. Yields [`Sight`], and its implementation for the kernel side.
+
+use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
+
+use guestscope_ebpf::ledger::Ledger;
+use tokio::io::unix::AsyncFd;
+
+use super::Feed;
+use crate::{
+    failure,
+    health::{AgentCost, ExportHealth, Health},
+    phase::{PairingLosses, pairing::Pairing},
+    rendezvous::Peer,
+};
+
+fn tell(problems: &[String]) {
+    for problem in problems {
+        failure::say(&format!("warning: {problem}\n"));
+    }
+}
+
+/// Where records come from.
+pub(super) trait Sight {
+    /// Drains after the program's end that an exit may be late by.
+    const LAST_DRAINS: u32;
+
+    /// Pairs a batch of what waits. Whether there is more.
+    fn take_in(&mut self) -> bool;
+
+    /// What is made of the records.
+    fn pairing(&mut self) -> &mut Pairing;
+
+    /// Edges so far.
+    fn edges_read(&self) -> u64;
+
+    /// What tells that records wait, if anything does before the next tick.
+    fn watched(&self) -> anyhow::Result<Vec<AsyncFd<OwnedFd>>>;
+
+    /// What the program's process runs on itself before it becomes the program.
+    fn adopt(&self) -> anyhow::Result<Option<BorrowedFd<'_>>>;
+
+    /// The program was started, at this time.
+    fn started(&mut self, pid: u32, at_ns: u64);
+
+    /// It has ended, and nobody has waited for it yet.
+    fn ended(&mut self);
+
+    /// A program waits for its first edge to be seen.
+    async fn welcome(&mut self, peer: Peer);
+
+    /// What have those that were met mapped since the last look?
+    fn look(&mut self);
+
+    /// Edges of some program cannot be seen.
+    fn marker_failed(&mut self, why: &str);
+
+    /// Ledgers of the threads that live on, once all other records are in.
+    fn last_ledgers(&mut self) -> Vec<Ledger>;
+
+    /// How well it sees.
+    fn health(&self, cost: AgentCost) -> Health;
+}
+
+impl Sight for Feed {
+    const LAST_DRAINS: u32 = 20;
+
+    fn take_in(&mut self) -> bool {
+        let emptied = self.pump.feed(&mut self.pairing);
+        self.pairing.losses.unknown_edges += std::mem::take(&mut self.pump.undecodable);
+        !emptied
+    }
+
+    fn pairing(&mut self) -> &mut Pairing {
+        &mut self.pairing
+    }
+
+    fn edges_read(&self) -> u64 {
+        self.pump.edges_read
+    }
+
+    /// The rings' descriptors, to wait for; the pump keeps the rings.
+    fn watched(&self) -> anyhow::Result<Vec<AsyncFd<OwnedFd>>> {
+        let watch = |fd: RawFd| -> anyhow::Result<AsyncFd<OwnedFd>> {
+            // SAFETY: the descriptor is open, the pump owns it.
+            let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+            let fd = fd.try_clone_to_owned()?;
+            // SAFETY: the value owns its descriptor, which stays open and the same as long as it is watched.
+            Ok(unsafe { AsyncFd::register_with_interest(fd, tokio::io::Interest::READABLE) }?)
+        };
+        self.pump.rings().into_iter().map(|ring| watch(ring.as_raw_fd())).collect()
+    }
+
+    fn adopt(&self) -> anyhow::Result<Option<BorrowedFd<'_>>> {
+        Ok(Some(self.loaded.adopt_program()?))
+    }
+
+    fn started(&mut self, pid: u32, _: u64) {
+        // It has not come far: a program that has just been started is in its loader still.
+        self.loaded.sample(pid);
+    }
+
+    fn ended(&mut self) {}
+
+    async fn welcome(&mut self, peer: Peer) {
+        let mut code = std::mem::take(&mut self.code);
+        let problems = code.meet(peer.pid(), self);
+        peer.let_go().await;
+        self.code = code;
+        tell(&problems);
+    }
+
+    fn look(&mut self) {
+        let mut code = std::mem::take(&mut self.code);
+        let problems = code.look_again(self);
+        self.code = code;
+        tell(&problems);
+    }
+
+    fn marker_failed(&mut self, why: &str) {
+        self.loaded.marker_failed(why);
+    }
+
+    fn last_ledgers(&mut self) -> Vec<Ledger> {
+        let slots: Vec<u16> = self.pairing.live_threads().map(|(_, slot)| slot).collect();
+        slots.into_iter().filter_map(|slot| self.loaded.ledger(slot)).collect()
+    }
+
+    fn health(&self, cost: AgentCost) -> Health {
+        Health {
+            fidelity: self.loaded.fidelity,
+            hooks: self.loaded.verdicts.clone(),
+            kernel: self.loaded.losses().unwrap_or_default(),
+            pairing: PairingLosses::default(),
+            cost,
+            export: ExportHealth::default(),
+            folder_error: None,
+            rows_lost: 0,
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! `guestscope run` where BPF is refused: the program's threads tell what the kernel told them (fidelity `procfs`).
+//!
+//! Decides between the kernel side and this, says which and why, and stands in for [`Feed`](super::Feed). Nothing that follows
+//! the records knows the difference.
+
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use guestscope_ebpf::ledger::Ledger;
+use tokio::io::unix::AsyncFd;
+
+use super::{sight::Sight, start};
+use crate::{
+    cli::RunArguments,
+    clock, failure,
+    health::{AgentCost, ExportHealth, Fidelity, Health, Outcome, Verdict},
+    loader::Loaded,
+    phase::{PairingLosses, pairing::Pairing},
+    procfs::{self, Procfs, Refusal},
+    record::Record,
+    rendezvous::Peer,
+};
+
+/// What a run is observed with.
+pub(super) enum Choice {
+    Kernel(Loaded),
+    Threads(Refusal),
+}
+
+/// What was asked for, or the kernel side if there can be one.
+pub(super) fn choose(arguments: &RunArguments) -> anyhow::Result<Choice> {
+    if arguments.fidelity == Some(Fidelity::Procfs) {
+        return Ok(Choice::Threads(Refusal::Unwanted));
+    }
+    match start::load(&arguments.observation, false) {
+        Ok(loaded) => Ok(Choice::Kernel(loaded)),
+        Err(error) if arguments.fidelity.is_none() && procfs::is_refused(&error) => {
+            Ok(Choice::Threads(Refusal::Refused(error)))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The ring and what is made of it.
+pub(super) struct Told {
+    procfs: Procfs,
+    pairing: Pairing,
+    verdicts: Vec<Verdict>,
+    /// Records between ring and pairing.
+    batch: Vec<Record>,
+}
+
+impl Told {
+    pub(super) fn new(run_id: [u8; 16], threads: u32, refusal: &Refusal) -> anyhow::Result<Self> {
+        Ok(Self {
+            procfs: Procfs::new(procfs::SLOTS, threads)?,
+            pairing: Pairing::new(run_id),
+            verdicts: procfs::verdicts(refusal),
+            batch: Vec::new(),
+        })
+    }
+
+    /// Pairs what is in the batch.
+    fn pair(&mut self) {
+        self.batch.drain(..).for_each(|record| self.pairing.record(&record));
+        self.pairing.losses.unknown_edges += std::mem::take(&mut self.procfs.undecodable);
+    }
+}
+
+/// Says what is missing, and how to get it.
+pub(super) fn explain(refusal: &Refusal) {
+    if let Refusal::Refused(error) = refusal {
+        failure::say(&procfs::explanation(error));
+    }
+}
+
+impl Sight for Told {
+    const LAST_DRAINS: u32 = 1;
+
+    fn take_in(&mut self) -> bool {
+        let has_more = self.procfs.read(&mut self.batch);
+        self.pair();
+        has_more
+    }
+
+    fn pairing(&mut self) -> &mut Pairing {
+        &mut self.pairing
+    }
+
+    fn edges_read(&self) -> u64 {
+        self.procfs.edges_read
+    }
+
+    /// A thread that has to wake somebody at each edge would show that in its own numbers: the ring is looked into 20 times
+    /// a second.
+    fn watched(&self) -> anyhow::Result<Vec<AsyncFd<OwnedFd>>> {
+        Ok(Vec::new())
+    }
+
+    fn adopt(&self) -> anyhow::Result<Option<BorrowedFd<'_>>> {
+        Ok(None)
+    }
+
+    fn started(&mut self, pid: u32, at_ns: u64) {
+        self.procfs.started(pid, at_ns, &mut self.batch);
+        self.pair();
+    }
+
+    fn ended(&mut self) {
+        self.procfs.ended(clock::now_ns());
+    }
+
+    async fn welcome(&mut self, peer: Peer) {
+        self.procfs.met(peer.pid());
+        if let Err(error) = peer.hand_over(self.procfs.descriptor()).await {
+            self.marker_failed(&format!("handing the ring to a program: {error}"));
+        }
+    }
+
+    fn look(&mut self) {}
+
+    fn marker_failed(&mut self, why: &str) {
+        for verdict in self.verdicts.iter_mut().filter(|verdict| verdict.hook == procfs::RING) {
+            verdict.outcome = Outcome::Broken;
+            verdict.consequence = format!("phases are missing: {why}");
+        }
+    }
+
+    fn last_ledgers(&mut self) -> Vec<Ledger> {
+        let ledgers = self.procfs.stop(&mut self.batch);
+        self.pair();
+        ledgers
+    }
+
+    fn health(&self, cost: AgentCost) -> Health {
+        Health {
+            fidelity: Fidelity::Procfs,
+            hooks: self.verdicts.clone(),
+            kernel: self.procfs.losses(),
+            pairing: PairingLosses::default(),
+            cost,
+            export: ExportHealth::default(),
+            folder_error: None,
+            rows_lost: 0,
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! What a fidelity cannot tell apart, so that what was not seen is not taken for nothing.
+//!
+//! Yields names and one sentence for each fidelity. It decides nothing.
+
+use guestscope_ebpf::Account::{self, BlockIo, Fault, Gpu, Lock, Net, Poll, Sleep, Throttled};
+
+use crate::health::Fidelity;
+
+/// Accounts that are part of others.
+pub(super) const fn accounts(fidelity: Fidelity) -> &'static [Account] {
+    match fidelity {
+        Fidelity::Procfs | Fidelity::Tracepoint => &[Throttled, BlockIo, Net, Poll, Lock, Gpu, Fault, Sleep],
+        Fidelity::Full | Fidelity::Raw | Fidelity::None => &[],
+    }
+}
+
+/// In words; none if all is seen.
+pub(super) const fn words(fidelity: Fidelity) -> Option<&'static str> {
+    match fidelity {
+        Fidelity::Procfs => Some(
+            "throttled is part of runq; block_io, net, poll, lock, gpu, fault and sleep are part of other; helpers, \
+             long waits, what lies inside cpu, wake-ups, migrations, disks and sockets are not counted",
+        ),
+        Fidelity::Tracepoint => Some(
+            "throttled is part of runq; block_io, net, poll, lock, gpu, fault and sleep are part of other; page faults, \
+             stolen time, disks and sockets are not counted",
+        ),
+        Fidelity::Full | Fidelity::Raw | Fidelity::None => None,
+    }
+}

@@ -1,0 +1,31 @@
+//! What samples of a thread on its CPU are counted by, and what the agent tells the sampler of processes.
+
+/// What a thread was doing on its CPU when a sample was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Activity {
+    /// Code of the program.
+    User = 0,
+    /// In the kernel, inside no system call: a page fault, or an interrupt of the program's code. One that comes inside a
+    /// system call counts as that.
+    Fault = 1,
+    /// In the kernel, inside a system call.
+    Syscall = 2,
+    /// Code of a runtime library whose threads busy-wait for each other.
+    Spin = 3,
+}
+
+/// Number of activities.
+pub const ACTIVITIES: usize = 4;
+
+/// Mappings of such libraries that a process may have; more are the program's own code.
+pub const SPIN_RANGES: usize = 4;
+
+/// Where the code of such libraries lies in a process: begins and ends of mappings, 0 for none.
+pub type SpinCode = [[u64; 2]; SPIN_RANGES];
+
+/// Processes whose code is known so.
+pub const SPINNERS: u32 = 1024;
+
+/// Samples of a thread by [`Activity`], since tracking began. They wrap, take differences.
+pub type Samples = [u32; ACTIVITIES];
