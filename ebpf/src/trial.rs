@@ -69,11 +69,12 @@ fn is_identity_right(task: Task<Plain>) -> bool {
 
 #[inline(always)]
 fn is_cpu_right(task: Task<Plain>) -> bool {
+    // Of the second one, which is smaller in new kernels, the low byte is enough.
     // SAFETY: a task; the agent resolved the offsets of two ints, or says that there are none. The helper has no
     // preconditions.
     unsafe {
         (OFFSET_TASK_CPU.load() == 0 || task.load::<u32>(&OFFSET_TASK_CPU) == bpf_get_smp_processor_id())
-            && (OFFSET_TASK_ON_CPU.load() == 0 || task.load::<u32>(&OFFSET_TASK_ON_CPU) == 1)
+            && (OFFSET_TASK_ON_CPU.load() == 0 || task.load::<u8>(&OFFSET_TASK_ON_CPU) == 1)
     }
 }
 
