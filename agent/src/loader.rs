@@ -25,13 +25,13 @@ use aya::{
     maps::{Array, PerCpuArray, Queue, RingBuf},
     programs::{Program, ProgramError, UProbe, uprobe::UProbeScope},
 };
-use guestscope_ebpf::{Counter, Position, SLOTS, ledger::Ledger, visit::TARGETS_MOST};
+use guestscope_ebpf::{Counter, GPU_MAJORS, Position, SLOTS, ledger::Ledger, visit::TARGETS_MOST};
 
 use self::{offsets::Offsets, spin::PidNamespace};
 use crate::{
     failure,
     health::{Fidelity, KernelLosses, Outcome, Verdict},
-    kernel::{btf::BtfError, formats::FormatError, permission, syscalls},
+    kernel::{btf::BtfError, formats::FormatError, gpu, permission, syscalls},
     platform::{Root, topology},
     probes::{FAMILIES, Place, phase},
     pump::Rings,
@@ -116,6 +116,8 @@ pub struct LoadOptions {
     pub visits: bool,
     /// From what the programs know this kernel.
     pub knowledge: Knowledge,
+    /// Major numbers of devices that count as graphics processors; none for those that this kernel's drivers have.
+    pub gpus: Option<[u32; GPU_MAJORS]>,
 }
 
 /// From what the programs know a kernel.
@@ -147,6 +149,7 @@ impl Default for LoadOptions {
             wait_threshold: WAIT_THRESHOLD,
             visits: true,
             knowledge: Knowledge::Own,
+            gpus: None,
         }
     }
 }
@@ -217,6 +220,8 @@ pub fn prepare(options: &LoadOptions) -> Result<Prepared, LoadError> {
     let wait_threshold_ns = u32::try_from(options.wait_threshold.as_nanos()).unwrap_or(u32::MAX);
     loader.override_global("WAIT_THRESHOLD_NS", &wait_threshold_ns, true);
     loader.override_global("ACCOUNT_OF", &accounts[..], true);
+    let gpus = options.gpus.unwrap_or_else(|| gpu::majors(&Root::system()));
+    loader.override_global("MAJORS_OF_GPUS", &gpus[..], true);
     for map in PER_THREAD {
         loader.map_max_entries(map, options.slots.max(2));
     }

@@ -99,6 +99,8 @@ pub const FIELDS: &[Field] = &[
     field("OFFSET_FDT_MAX", &["fdtable.max_fds"]),
     field("OFFSET_FILE_INODE", &["file.f_inode"]),
     field("OFFSET_INODE_MODE", &["inode.i_mode"]),
+    // Without it waits for a graphics processor's driver are `other`.
+    optional("OFFSET_INODE_DEVICE", &["inode.i_rdev"]),
     field("OFFSET_REGS_SYSCALL", &["pt_regs.orig_ax", "pt_regs.syscallno"]),
     // What the entry code of x86-64 fills with -ENOSYS until the call has returned; without it what is done on the way back,
     // such as a page fault for a signal's frame, is charged to the call.

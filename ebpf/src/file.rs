@@ -6,22 +6,37 @@
 //! instructions that read 0 where there is no memory. Nothing is kept between calls: a descriptor may be another file
 //! the next time.
 
+use guestscope_ebpf::GPU_MAJORS;
+
 use crate::{
     maps::{
-        OFFSET_FDT_FD, OFFSET_FDT_MAX, OFFSET_FILE_INODE, OFFSET_FILES_FDT, OFFSET_INODE_MODE,
-        OFFSET_TASK_FILES, TYPE_FILE, TYPE_POINTER,
+        MAJORS_OF_GPUS, OFFSET_FDT_FD, OFFSET_FDT_MAX, OFFSET_FILE_INODE, OFFSET_FILES_FDT,
+        OFFSET_INODE_DEVICE, OFFSET_INODE_MODE, OFFSET_TASK_FILES, TYPE_FILE, TYPE_POINTER,
     },
     memory::{Memory, Plain, Typed, cast, load},
     task::Task,
 };
 
-/// The file type bits of an inode's mode, and the type of a socket.
+/// The file type bits of an inode's mode, and the types of a socket and of a character device.
 const S_IFMT: u16 = 0xf000;
 const S_IFSOCK: u16 = 0xc000;
+const S_IFCHR: u16 = 0x2000;
+/// Of a device's number, below its major number.
+const MINOR_BITS: u32 = 20;
 
-/// Whether this descriptor of a task is a socket. A descriptor that is not open is none.
+/// What a descriptor stands for, as far as it matters here.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum File {
+    Socket,
+    /// A device of a graphics processor's driver.
+    Gpu,
+    /// Anything else, or nothing.
+    Other,
+}
+
+/// What this descriptor of a task stands for.
 #[inline(always)]
-pub(crate) fn is_socket<M: Memory>(task: Task<M>, fd: u32) -> bool {
+pub(crate) fn of<M: Memory>(task: Task<M>, fd: u32) -> File {
     // SAFETY: a task and what it leads to, at offsets of members of these sizes that the agent resolved.
     let (array, files) = unsafe {
         let files: *const u8 = task.load(&OFFSET_TASK_FILES);
@@ -29,32 +44,54 @@ pub(crate) fn is_socket<M: Memory>(task: Task<M>, fd: u32) -> bool {
         (load::<M, u64>(table, &OFFSET_FDT_FD), load::<M, u32>(table, &OFFSET_FDT_MAX))
     };
     if fd >= files {
-        return false;
+        return File::Other;
     }
     let place = array + u64::from(fd) * 8;
-    let mode =
-        if M::IS_TYPED && TYPE_FILE.load() != 0 { mode_by_casts(place) } else { mode_by_helper(place) };
-    mode & S_IFMT == S_IFSOCK
+    if M::IS_TYPED && TYPE_FILE.load() != 0 { by_casts(place) } else { by_helper(place) }
 }
 
-/// The inode's mode of the file that a place in a table points to; 0 if there is none.
+/// The file that a place in a table points to.
 #[inline(always)]
-fn mode_by_casts(place: u64) -> u16 {
+fn by_casts(place: u64) -> File {
     // SAFETY: typed pointers, at offsets that the agent resolved. The first type begins with a pointer.
     unsafe {
         let file: u64 = Typed::read(cast(place, &TYPE_POINTER));
-        let inode: *const u8 = load::<Typed, _>(cast(file, &TYPE_FILE), &OFFSET_FILE_INODE);
-        load::<Typed, _>(inode, &OFFSET_INODE_MODE)
+        by_inode::<Typed>(load::<Typed, _>(cast(file, &TYPE_FILE), &OFFSET_FILE_INODE))
     }
 }
 
 /// The same where the kernel has no such function.
 #[inline(always)]
-fn mode_by_helper(place: u64) -> u16 {
+fn by_helper(place: u64) -> File {
     // SAFETY: the helper checks the memory that it reads; what cannot be read is 0.
     unsafe {
         let file: *const u8 = Plain::read(place as *const u8);
-        let inode: *const u8 = load::<Plain, _>(file, &OFFSET_FILE_INODE);
-        load::<Plain, _>(inode, &OFFSET_INODE_MODE)
+        by_inode::<Plain>(load::<Plain, _>(file, &OFFSET_FILE_INODE))
     }
+}
+
+/// # Safety
+/// As of `load`.
+#[inline(always)]
+unsafe fn by_inode<M: Memory>(inode: *const u8) -> File {
+    // SAFETY: the caller's; the agent resolved the offsets of a u16 and a u32.
+    let mode: u16 = unsafe { load::<M, _>(inode, &OFFSET_INODE_MODE) };
+    if mode & S_IFMT == S_IFSOCK {
+        return File::Socket;
+    }
+    if mode & S_IFMT != S_IFCHR || OFFSET_INODE_DEVICE.load() == 0 {
+        return File::Other;
+    }
+    // SAFETY: as above.
+    let major = unsafe { load::<M, u32>(inode, &OFFSET_INODE_DEVICE) } >> MINOR_BITS;
+    let mut index = 0;
+    while index < GPU_MAJORS {
+        // SAFETY: the index is inside the array; volatile, so that it is read as the agent has written it.
+        let known = unsafe { core::ptr::read_volatile(MAJORS_OF_GPUS.as_ptr().add(index)) };
+        if known != 0 && known == major {
+            return File::Gpu;
+        }
+        index += 1;
+    }
+    File::Other
 }

@@ -34,8 +34,12 @@ pub const SLOTS: u32 = 4096;
 pub const SYSCALLS: usize = 512;
 /// What stands for a syscall's number outside any.
 pub const NO_SYSCALL: u16 = 0xffff;
-/// Set in the account table beside an account: look at the file descriptor, a socket means `net`.
-pub const CHECK_SOCKET: u8 = 0x80;
+/// Set in the account table beside an account: look at the file descriptor, a socket means `net`, the device of a graphics
+/// processor `gpu`.
+pub const CHECK_FILE: u8 = 0x80;
+
+/// Device drivers of graphics processors, by their major numbers, that the object can know.
+pub const GPU_MAJORS: usize = 4;
 
 /// The instruction that calls the kernel's `bpf_rdonly_cast`, as the object has it: call (0x85), of a kernel function
 /// (0x20), and where the function's number in the kernel's BTF belongs, a word that stands nowhere else.

@@ -8,7 +8,7 @@ use aya_ebpf::{
     maps::{Array, HashMap, PerCpuArray, Queue, RingBuf},
 };
 use guestscope_ebpf::{
-    Counter, EdgeRecord, Position, SLOTS, SPINNERS, SYSCALLS, Samples, SpinCode, TIDS,
+    Counter, EdgeRecord, GPU_MAJORS, Position, SLOTS, SPINNERS, SYSCALLS, Samples, SpinCode, TIDS,
     helpers::{Outside, Process},
     ledger::Ledger,
     visit::TARGETS_MOST,
@@ -30,7 +30,7 @@ globals! {
     OFFSET_TASK_LAST_ARRIVAL OFFSET_TASK_RUN_DELAY OFFSET_TASK_LAST_QUEUED
     OFFSET_TASK_FLAGS OFFSET_TASK_EXIT_STATE OFFSET_TASK_ON_CPU OFFSET_TASK_ON_RQ OFFSET_TASK_DELAYED OFFSET_TASK_CPU
     OFFSET_TASK_LEADER OFFSET_TASK_THREAD_PID OFFSET_PID_LEVEL OFFSET_PID_NUMBERS
-    OFFSET_TASK_FILES OFFSET_FILES_FDT OFFSET_FDT_FD OFFSET_FDT_MAX OFFSET_FILE_INODE OFFSET_INODE_MODE
+    OFFSET_TASK_FILES OFFSET_FILES_FDT OFFSET_FDT_FD OFFSET_FDT_MAX OFFSET_FILE_INODE OFFSET_INODE_MODE OFFSET_INODE_DEVICE
     OFFSET_REGS_SYSCALL OFFSET_REGS_RESULT OFFSET_REGS_ARGUMENT OFFSET_TASK_IOWAIT MASK_TASK_IOWAIT
     OFFSET_TASK_CFS_RQ OFFSET_TASK_GROUP OFFSET_GROUP_CFS_RQ OFFSET_TASK_THROTTLED
     OFFSET_CFS_COUNT OFFSET_CFS_CLOCK OFFSET_CFS_TIME OFFSET_CFS_RUNQUEUE
@@ -61,9 +61,13 @@ globals! {
     WAKE_BYTES
 }
 
-/// Syscall number to account, with [`guestscope_ebpf::CHECK_SOCKET`] where the file descriptor decides.
+/// Syscall number to account, with [`guestscope_ebpf::CHECK_FILE`] where the file descriptor decides.
 #[unsafe(no_mangle)]
 pub(crate) static ACCOUNT_OF: [u8; SYSCALLS] = [0; SYSCALLS];
+
+/// Major numbers of devices that are graphics processors, 0 for none.
+#[unsafe(no_mangle)]
+pub(crate) static MAJORS_OF_GPUS: [u32; GPU_MAJORS] = [0; GPU_MAJORS];
 
 /// Where tasks keep their registers.
 pub(crate) struct Registers {

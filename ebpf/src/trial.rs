@@ -15,7 +15,7 @@ use guestscope_ebpf::{
 };
 
 use crate::{
-    file,
+    file::{self, File},
     maps::{
         OFFSET_CFS_RUNQUEUE, OFFSET_RUNQUEUE_CLOCK, OFFSET_TASK_CFS_RQ, OFFSET_TASK_CPU, OFFSET_TASK_ON_CPU,
     },
@@ -43,7 +43,7 @@ extern "C" fn trial(ctx: *mut core::ffi::c_void) -> i32 {
     if !registers::find() {
         wrong |= TRIAL_REGISTERS;
     }
-    if !file::is_socket(task, socket) || file::is_socket(task, other) {
+    if file::of(task, socket) != File::Socket || file::of(task, other) == File::Socket {
         wrong |= TRIAL_FILES;
     }
     if !is_cpu_right(task) {

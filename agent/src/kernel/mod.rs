@@ -5,6 +5,7 @@
 pub mod btf;
 pub mod casts;
 pub mod formats;
+pub mod gpu;
 pub mod on_self;
 pub mod permission;
 pub mod registers;

@@ -2,7 +2,7 @@
 //!
 //! Written into the object's read-only table before loading. A syscall that is not listed is `other`.
 
-use guestscope_ebpf::{Account, CHECK_SOCKET, SYSCALLS};
+use guestscope_ebpf::{Account, CHECK_FILE, SYSCALLS};
 
 /// A syscall's number and what its waits are charged to.
 type Row = (libc::c_long, Account);
@@ -54,14 +54,16 @@ const OLD_ROWS: &[Row] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const OLD_ROWS: &[Row] = &[];
 
-/// Syscalls whose first argument is a file descriptor: `net` if it is a socket, else `other`.
-const SOCKET_OR_OTHER: &[libc::c_long] = &[
+/// Syscalls whose first argument is a file descriptor: `net` if it is a socket, `gpu` if it is a graphics processor's, else
+/// `other`.
+const BY_FILE: &[libc::c_long] = &[
     libc::SYS_read,
     libc::SYS_readv,
     libc::SYS_write,
     libc::SYS_writev,
     libc::SYS_sendfile,
     libc::SYS_splice,
+    libc::SYS_ioctl,
 ];
 
 /// The table as the object wants it.
@@ -70,8 +72,8 @@ pub fn account_of() -> [u8; SYSCALLS] {
     for &(number, account) in ROWS.iter().chain(OLD_ROWS) {
         set(&mut table, number, account as u8);
     }
-    for &number in SOCKET_OR_OTHER {
-        set(&mut table, number, Account::Other as u8 | CHECK_SOCKET);
+    for &number in BY_FILE {
+        set(&mut table, number, Account::Other as u8 | CHECK_FILE);
     }
     table
 }
@@ -94,7 +96,7 @@ mod tests {
     #[test]
     fn no_syscall_stands_twice() {
         let mut numbers: Vec<_> = ROWS.iter().chain(OLD_ROWS).map(|row| row.0).collect();
-        numbers.extend(SOCKET_OR_OTHER);
+        numbers.extend(BY_FILE);
         let all = numbers.len();
         numbers.sort_unstable();
         numbers.dedup();

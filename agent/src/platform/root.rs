@@ -50,7 +50,7 @@ impl Root {
     }
 
     /// The file's text; what is no UTF-8 is replaced.
-    pub(super) fn text(&self, path: &str) -> Option<String> {
+    pub(crate) fn text(&self, path: &str) -> Option<String> {
         self.bytes(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
     }
 

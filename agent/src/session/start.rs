@@ -48,6 +48,7 @@ pub(super) fn load(observation: &Observation, visits: bool) -> Result<Loaded, lo
         wait_threshold: observation.wait_threshold,
         visits,
         knowledge: observation.btf.clone().into(),
+        gpus: None,
     })
 }
 

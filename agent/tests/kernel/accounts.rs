@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 
-use guestscope_ebpf::Account;
+use guestscope_ebpf::{Account, GPU_MAJORS};
 use rstest::rstest;
 
 use crate::{
@@ -86,6 +86,24 @@ fn waiting_for_time(#[case] name: &'static str, #[case] account: Account) {
             0,
         );
         agreement::count(name, "wakeups", seen.request(1).counts.wakeup, (seen.book.fact("calls"), u64::MAX));
+    });
+}
+
+/// The major number of virtual terminals, which stand for a graphics processor here: no driver of one is needed to wait in a
+/// call on a device.
+const TERMINALS: u32 = 4;
+
+#[rstest]
+#[case::of_a_graphics_processor([TERMINALS, 0, 0, 0], Account::Gpu)]
+#[case::of_another_device([226, 195, 0, 0], Account::Other)]
+fn waiting_for_a_device(#[case] majors: [u32; GPU_MAJORS], #[case] account: Account) {
+    up_to_three_times(|| {
+        let case = Case::new("device").gpus(majors);
+        let Some(seen) = compared(case, "device", 1, 0) else { return };
+        assert_account(&seen, 1, account);
+        let waited_ns = seen.request(1).accounts.get(account);
+        let bounds = (seen.book.fact("asked_ns"), seen.book.fact("calls_ns"));
+        agreement::time("device", account.name(), waited_ns, bounds, 0);
     });
 }
 

@@ -27,7 +27,10 @@ use guestscope::{
     pump::Pump,
     rendezvous::Rendezvous,
 };
-use guestscope_ebpf::ledger::{EMPTY, Ledger};
+use guestscope_ebpf::{
+    GPU_MAJORS,
+    ledger::{EMPTY, Ledger},
+};
 use tempfile::TempDir;
 use tokio::io::unix::AsyncFd;
 
@@ -96,6 +99,11 @@ impl Case {
     /// By the formats of tracepoints, as if the kernel had no BTF at all.
     pub(crate) fn by_events(mut self) -> Self {
         self.options.knowledge = Knowledge::Formats;
+        self
+    }
+
+    pub(crate) fn gpus(mut self, majors: [u32; GPU_MAJORS]) -> Self {
+        self.options.gpus = Some(majors);
         self
     }
 

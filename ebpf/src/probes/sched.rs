@@ -13,13 +13,14 @@ use aya_ebpf::{
 };
 use aya_log_ebpf::warn;
 use guestscope_ebpf::{
-    Account, CHECK_SOCKET, Counter, EXIT_REPLACED, EXIT_UNSEEN, FORK_ADOPTED, Header, Kind, NO_SYSCALL,
+    Account, CHECK_FILE, Counter, EXIT_REPLACED, EXIT_UNSEEN, FORK_ADOPTED, Header, Kind, NO_SYSCALL,
     TaskRecord,
     ledger::{BLOCKED, Ledger, RUNNABLE, RUNNING},
 };
 
 use crate::{
-    emit, file,
+    emit,
+    file::{self, File},
     maps::{
         ACCOUNT_OF, BY_NUMBER, HAS_SWITCH_STATE, LEDGERS, MASK_TASK_IOWAIT, OFFSET_REGS_ARGUMENT,
         OFFSET_REGS_RESULT, OFFSET_REGS_SYSCALL, OFFSET_TASK_IOWAIT, OFFSET_TASK_LAST_QUEUED,
@@ -160,12 +161,15 @@ pub(crate) fn classify<M: Memory>(prev: Task<M>, state: u32) -> (u8, u16) {
     }
     // SAFETY: the table has 512 entries and the index is masked to them.
     let entry = unsafe { core::ptr::read_volatile(ACCOUNT_OF.as_ptr().add((number & 511) as usize)) };
-    let account = entry & !CHECK_SOCKET;
-    if entry & CHECK_SOCKET != 0 {
+    let account = entry & !CHECK_FILE;
+    if entry & CHECK_FILE != 0 {
         let fd = registers::saved(prev, &OFFSET_REGS_ARGUMENT) as u32;
-        if file::is_socket(prev, fd) {
-            return (Account::Net as u8, number as u16);
-        }
+        let account = match file::of(prev, fd) {
+            File::Socket => Account::Net as u8,
+            File::Gpu => Account::Gpu as u8,
+            File::Other => account,
+        };
+        return (account, number as u16);
     }
     (account, number as u16)
 }

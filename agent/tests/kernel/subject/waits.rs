@@ -16,7 +16,10 @@ use std::{
     time::Duration,
 };
 
-use nix::fcntl::{FcntlArg, fcntl};
+use nix::{
+    fcntl::{FcntlArg, fcntl},
+    sys::signal,
+};
 
 use crate::{Case, Subject, clerk::now_ns};
 
@@ -36,6 +39,7 @@ pub(crate) const CASES: &[Case] = &[
     ("ppoll", |subject| timeouts(subject, ppoll)),
     ("select", |subject| timeouts(subject, select)),
     ("epoll", |subject| timeouts(subject, epoll)),
+    ("device", device),
 ];
 
 /// Waits with a timeout, and how long each is.
@@ -45,7 +49,7 @@ const TIMEOUT: Duration = Duration::from_millis(10);
 const ROUNDS: usize = 3000;
 
 /// Books `TIMEOUTS` calls, measures them, and writes down what was asked for.
-fn timeouts(subject: &Subject, call: fn()) {
+fn timeouts(subject: &Subject, call: impl Fn()) {
     subject.clerk(|clerk| {
         call();
         let calls_ns = clerk.book("wait", 1, || {
@@ -88,6 +92,36 @@ fn epoll() {
         libc::epoll_wait(set, &raw mut event, 1, TIMEOUT.as_millis() as i32);
         libc::close(set);
     }
+}
+
+/// Waits for an event of a virtual terminal, which a timer's signal cuts short.
+fn device(subject: &Subject) {
+    /// Of <linux/vt.h>, which libc does not have.
+    const VT_WAITEVENT: libc::Ioctl = 0x560e;
+    extern "C" fn nothing(_: libc::c_int) {}
+    let Ok(terminal) = File::options().read(true).write(true).open("/dev/tty0") else {
+        return subject.fact("refused", 1);
+    };
+    let action = signal::SigAction::new(
+        signal::SigHandler::Handler(nothing),
+        signal::SaFlags::empty(),
+        signal::SigSet::empty(),
+    );
+    // SAFETY: the handler does nothing at all.
+    unsafe { signal::sigaction(signal::Signal::SIGALRM, &action) }.expect("the signal has no handler yet");
+    timeouts(subject, || {
+        let timer = libc::itimerval {
+            it_interval: libc::timeval { tv_sec: 0, tv_usec: 0 },
+            it_value: libc::timeval { tv_sec: 0, tv_usec: TIMEOUT.as_micros() as i64 },
+        };
+        // The event's number and three more, of which the kernel writes some.
+        let mut event = [0_u32; 4];
+        // SAFETY: timer and event live across the calls; the event is as large as the call wants it.
+        unsafe {
+            libc::setitimer(libc::ITIMER_REAL, &raw const timer, ptr::null_mut());
+            libc::ioctl(terminal.as_raw_fd(), VT_WAITEVENT, event.as_mut_ptr());
+        }
+    });
 }
 
 /// Two threads hand a turn to each other under a mutex, by a condition variable.
