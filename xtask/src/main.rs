@@ -68,7 +68,7 @@ enum Verb {
         /// Rows of xtask/kernels.toml; all of them if none is named
         #[arg(value_name = "KERNEL")]
         names: Vec<String>,
-        /// Only whether every hook and program loads: no tests
+        /// Whether every hook and program loads, and one test: minutes instead of an hour
         #[arg(long)]
         short: bool,
         /// Only tests whose names contain this

@@ -31,11 +31,6 @@ use crate::{
 const QEMU: &str = "qemu-system-x86_64";
 /// A real virtual machine says its first word within two seconds.
 const TRIAL: Duration = Duration::from_secs(20);
-/// From the start to the job, and from its end to the machine's.
-const OVERHEAD: Duration = Duration::from_mins(2);
-
-/// How long a second of a guest takes that counts instructions, on a CPU that it has to share with another program.
-const COUNTED: u32 = 6;
 
 /// Who executes the guest's instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +58,8 @@ pub(crate) struct Guest<'a> {
     pub(crate) user: Option<u32>,
     /// It is judged by what took how long.
     pub(crate) is_timed: bool,
+    /// From its start until it has to be off, by the clock of this machine.
+    pub(crate) limit: Duration,
     /// Of its files, in the folder of logs.
     pub(crate) name: &'a str,
 }
@@ -90,9 +87,10 @@ impl Machine {
             hide_btf: false,
             user: None,
             is_timed: false,
+            limit: TRIAL,
             name: "trial",
         };
-        let answers = guest.run_within(xtask, &step, &[], TRIAL)?;
+        let answers = guest.run(xtask, &step, &[])?;
         let chosen = if answers.is_done { Self::Virtual } else { Self::Emulated };
         step.done(match chosen {
             Self::Virtual => "by KVM",
@@ -115,33 +113,27 @@ pub(crate) fn log_files(xtask: &Xtask, name: &str) -> [PathBuf; 2] {
 impl Guest<'_> {
     /// Boots it, lets it work through its tasks, waits until it is off.
     pub(crate) fn run(&self, xtask: &Xtask, step: &Step, tasks: &[Task]) -> Result<Answers> {
-        let limit: Duration = tasks.iter().map(|task| task.limit).sum();
-        let slowness = if self.counts_time() { COUNTED } else { 1 };
-        self.run_within(xtask, step, tasks, OVERHEAD + limit * slowness)
-    }
-
-    /// Its clocks count instructions.
-    fn counts_time(&self) -> bool {
-        self.machine == Machine::Emulated && self.is_timed
-    }
-
-    fn run_within(&self, xtask: &Xtask, step: &Step, tasks: &[Task], limit: Duration) -> Result<Answers> {
         let [kernel_log, log] = log_files(xtask, self.name);
         fs::create_dir_all(logs(xtask))?;
         let initramfs = logs(xtask).join(format!("{}.initramfs", self.name));
         fs::write(&initramfs, self.initramfs(tasks)?).context("initramfs")?;
         let mut qemu = self.qemu(&initramfs, &kernel_log);
-        let finished = Run { step, log: &log, limit }.finish(&mut qemu);
+        let finished = Run { step, log: &log, limit: self.limit }.finish(&mut qemu);
         fs::remove_file(&initramfs)?;
         let finished = finished?;
         let mut answers = Answers::read(&finished.text);
         answers.complaints.extend(trouble(&fs::read_to_string(&kernel_log).unwrap_or_default()));
         if finished.timed_out {
-            answers.complaints.push(format!("not off after {} s", limit.as_secs()));
+            answers.complaints.push(format!("not off after {} s", self.limit.as_secs()));
         } else if !finished.status.success() {
             answers.complaints.push(format!("QEMU: {}", finished.status));
         }
         Ok(answers)
+    }
+
+    /// Its clocks count instructions.
+    fn counts_time(&self) -> bool {
+        self.machine == Machine::Emulated && self.is_timed
     }
 
     fn initramfs(&self, tasks: &[Task]) -> Result<Vec<u8>> {
