@@ -32,7 +32,7 @@ pub(crate) fn is_ours(test: &str) -> bool {
 /// Runs a stall until its faults are named with their sizes while `disturb` is at work, again and again, in a thread of
 /// its own; `check` gets every run. What disturbs says how often it did so.
 pub(crate) fn holds_while(test: &str, disturb: impl Fn() -> u64 + Sync, check: impl Fn(&Seen)) {
-    let Some(workloads) = workloads(test) else { return };
+    let Some(workloads) = workloads(test, FAULTS[0]) else { return };
     for attempt in 1..=ATTEMPTS {
         let Some(ground) = Ground::new(test) else { return };
         let seed = attempt.to_string();

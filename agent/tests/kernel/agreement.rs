@@ -208,7 +208,7 @@ pub(crate) fn compare_switches(case: &str, phase: &Phase, row: &Row, signals: u6
     count(case, "switches", switches, (voluntary.0 + involuntary.0, voluntary.1 + involuntary.1));
     let moves = counts.migrate_smt + counts.migrate_llc + counts.migrate_node + counts.migrate_remote;
     let moves_ns = if *IS_EMULATED { moves * EMULATED_MOVE_NS } else { 0 };
-    compare_times(case, phase, row, switches * SWITCH_NS * *SLOWNESS + moves_ns);
+    compare_times(case, phase, row, switches * SWITCH_NS + moves_ns);
 }
 
 /// The four times that both sides know; `slack_ns` is for the clocks of all its switches.

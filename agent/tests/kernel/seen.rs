@@ -32,9 +32,16 @@ pub(crate) struct Seen {
     pub(crate) slots_held: usize,
     /// Ledgers that were looked at on the way.
     pub(crate) ledgers_read: usize,
+    /// Hooks that were not in place.
+    pub(crate) missing: Vec<String>,
 }
 
 impl Seen {
+    /// Whether what this hook counts was counted.
+    pub(crate) fn has(&self, hook: &str) -> bool {
+        !self.missing.iter().any(|missing| missing == hook)
+    }
+
     /// Puts what pairing yielded where it belongs.
     pub(crate) fn sort(&mut self, outputs: Vec<Output>) {
         for output in outputs {
