@@ -56,6 +56,7 @@ pub(crate) struct Guest<'a> {
     pub(crate) hide_btf: bool,
     /// Both user and group; root if there is none.
     pub(crate) user: Option<u32>,
+    pub(crate) cpus: u8,
     /// It is judged by what took how long.
     pub(crate) is_timed: bool,
     /// From its start until it has to be off, by the clock of this machine.
@@ -86,6 +87,7 @@ impl Machine {
             machine: Self::Virtual,
             hide_btf: false,
             user: None,
+            cpus: 1,
             is_timed: false,
             limit: TRIAL,
             name: "trial",
@@ -194,7 +196,16 @@ impl Guest<'_> {
             // a guest's clocks show what its own CPUs did. Without it a turn of the other CPU is stolen time that no book has.
             qemu.args(["-icount", "shift=1,sleep=off"]);
         }
-        qemu.args(["-smp", "2", "-m", "2048", "-nodefaults", "-display", "none", "-no-reboot"]);
+        qemu.args([
+            "-smp",
+            &self.cpus.to_string(),
+            "-m",
+            "2048",
+            "-nodefaults",
+            "-display",
+            "none",
+            "-no-reboot",
+        ]);
         qemu.arg("-kernel").arg(self.image.kernel()).arg("-initrd").arg(initramfs);
         qemu.args(["-append", "console=ttyS0 panic=-1"]);
         // What a guest writes to its disk is gone with it.

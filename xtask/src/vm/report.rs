@@ -235,8 +235,10 @@ mod tests {
             hide_btf: false,
             unprivileged: false,
             fidelity: "full".to_owned(),
+            cpus: 2,
             lacks: Vec::new(),
             supported,
+            tested: true,
         }
     }
 
