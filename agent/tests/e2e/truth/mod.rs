@@ -43,6 +43,8 @@ pub(crate) fn workloads(test: &str, kind: &str) -> Option<OsString> {
     let one_cpu = std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() == 1);
     let lacks = match variable("GUESTSCOPE_WORKLOADS_BIN") {
         _ if one_cpu && ["bounce", "helper-late", "spin-openmp"].contains(&kind) => "one CPU only",
+        // Guests run static programs alone.
+        _ if kind == "spin-openmp" && variable("GUESTSCOPE_DISPOSABLE").is_some() => "no libgomp in a guest",
         None => "GUESTSCOPE_WORKLOADS_BIN is not set",
         found => return found,
     };
