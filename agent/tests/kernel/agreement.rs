@@ -129,14 +129,19 @@ struct TimesDisagree(String);
 /// Runs a whole case again if a time disagreed, up to three times in all. A ledger that is wrong is so every time; what
 /// else fails does so at once.
 pub(crate) fn up_to_three_times(case: impl Fn()) {
-    for attempt in 1..=3 {
+    up_to(3, case);
+}
+
+/// The same, up to so many times.
+pub(crate) fn up_to(attempts: u32, case: impl Fn()) {
+    for attempt in 1..=attempts {
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(&case));
         let Err(thrown) = outcome else { return };
         match thrown.downcast::<TimesDisagree>() {
-            Ok(disagreement) if attempt < 3 => {
+            Ok(disagreement) if attempt < attempts => {
                 let _ = writeln!(std::io::stdout(), "again: {}", disagreement.0);
             }
-            Ok(disagreement) => panic!("three times: {}", disagreement.0),
+            Ok(disagreement) => panic!("{attempts} times: {}", disagreement.0),
             Err(other) => std::panic::resume_unwind(other),
         }
     }

@@ -13,11 +13,15 @@ use guestscope_ebpf::Account;
 use rstest::rstest;
 
 use crate::{
-    agreement::{compare_switches, count, up_to_three_times},
+    agreement::{compare_switches, count, up_to, up_to_three_times},
     harness::{Alone, Case, skipped},
     lives::assert_same_threads,
     seen::Seen,
 };
+
+/// On 6.18 switches away from ending tasks reach no tracepoint, and no stamps of the kernel's tell of them here: where a
+/// neighbour starts and ends processes all the time, one run of three was disturbed by that.
+const ATTEMPTS: u32 = 8;
 
 /// A case, and its name in the table.
 fn classic(name: &'static str) -> (Case, String) {
@@ -44,7 +48,7 @@ fn assert_folded(seen: &Seen) {
 #[case::pipe("pipe", 2, 0)]
 #[case::recv("recv", 2, 0)]
 fn times_and_switches(#[case] name: &'static str, #[case] phases: u64, #[case] signals: u64) {
-    up_to_three_times(|| {
+    up_to(ATTEMPTS, || {
         let (case, name) = classic(name);
         let Some(seen) = case.run() else { return };
         seen.check();
