@@ -21,7 +21,30 @@ fn main() -> anyhow::Result<()> {
         aya_build::Toolchain::default(),
     )
     .context("building the BPF object: `cargo xtask demo` and `cargo xtask test` install what it needs")?;
+    strip(&out.join("probes")).context("stripping the BPF object")?;
     shared_library(&manifest.join("marker"), &out).context("building the marker's shared library")
+}
+
+/// Takes out what only debuggers read, three quarters of the object: the kernel and the loader want .BTF and .BTF.ext. It would lie
+/// in the agent's memory, and be parsed at each start.
+fn strip(path: &Path) -> anyhow::Result<()> {
+    let bytes = fs::read(path)?;
+    let mut object = object::build::elf::Builder::read(bytes.as_slice())?;
+    for section in object.sections.iter_mut() {
+        let name = section.name.as_slice();
+        section.delete = name.starts_with(b".debug_") || name.starts_with(b".rel.debug_");
+    }
+    object.delete_orphans();
+    // LLVM keeps the names of sections among those of symbols; what writes here wants them apart.
+    let names = object.sections.add();
+    names.name = b".shstrtab".as_slice().into();
+    names.sh_type = object::elf::SHT_STRTAB;
+    names.sh_addralign = 1;
+    names.data = object::build::elf::SectionData::SectionString;
+    let mut stripped = Vec::new();
+    object.write(&mut stripped)?;
+    fs::write(path, stripped)?;
+    Ok(())
 }
 
 /// The library must load in the guest's own dynamic loader, so it is built for the host's C library, whichever one the
