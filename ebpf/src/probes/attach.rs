@@ -143,17 +143,18 @@ fn is_alive(task: Task<Typed>) -> bool {
 fn is_on_cpu(task: Task<Typed>) -> bool {
     // A kernel for one CPU has no such member; there the agent is on it.
     // SAFETY: a typed task; the agent resolved the offset of an int.
-    OFFSET_TASK_ON_CPU.load() != 0 && unsafe { task.load::<u32>(&OFFSET_TASK_ON_CPU) } != 0
+    OFFSET_TASK_ON_CPU.load() != 0 && unsafe { task.load::<u8>(&OFFSET_TASK_ON_CPU) } != 0
 }
 
 /// What a task is doing, as the switch hook would have it. A task keeps `on_cpu` for a moment after that, and one that blocks
 /// has left the queue for a moment before: the first looks like running, and the next visit corrects it.
 #[inline(always)]
 fn status(task: Task<Typed>) -> Status {
-    // SAFETY: a typed task; the agent resolved the offsets of two ints and a char.
+    // SAFETY: a typed task; the agent resolved the offsets of an int and two small numbers. `on_rq`, 0 to 2, is an int up to 6.18
+    // and a char on 7.3, as `on_cpu` is: the first byte of either says all, all machines here being little-endian.
     let (state, is_queued) = unsafe {
         let state: u32 = task.load(&OFFSET_TASK_STATE);
-        let on_queue = OFFSET_TASK_ON_RQ.load() != 0 && task.load::<u32>(&OFFSET_TASK_ON_RQ) != 0;
+        let on_queue = OFFSET_TASK_ON_RQ.load() != 0 && task.load::<u8>(&OFFSET_TASK_ON_RQ) != 0;
         // From 6.12 on a task that blocks may stay on the queue until its turn comes.
         let delayed = OFFSET_TASK_DELAYED.load() != 0 && task.load::<u8>(&OFFSET_TASK_DELAYED) != 0;
         (state, on_queue && !delayed)
