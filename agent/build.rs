@@ -30,7 +30,7 @@ fn main() -> anyhow::Result<()> {
 fn strip(path: &Path) -> anyhow::Result<()> {
     let bytes = fs::read(path)?;
     let mut object = object::build::elf::Builder::read(bytes.as_slice())?;
-    for section in object.sections.iter_mut() {
+    for section in &mut object.sections {
         let name = section.name.as_slice();
         section.delete = name.starts_with(b".debug_") || name.starts_with(b".rel.debug_");
     }
