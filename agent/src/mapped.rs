@@ -82,15 +82,26 @@ fn name(path: &Path) -> String {
     path.to_string_lossy().chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
-/// How much a process has mapped to execute, in kB: of its program, of libraries. It changes when a library is loaded, and
-/// costs a tenth of reading what is mapped.
-pub fn mapped_code(pid: u32) -> Option<(u64, u64)> {
+/// What a process has mapped to execute, as far as a cheap look tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MappedCode {
+    /// Of its program and of libraries, kB.
+    kib: (u64, u64),
+    /// Where its program lies: elsewhere after each exec, as long as addresses are random.
+    at: u64,
+}
+
+/// It changes when a library is loaded or a program replaced, and costs a tenth of reading what is mapped.
+pub fn mapped_code(pid: u32) -> Option<MappedCode> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let kibibytes = |field: &str| -> Option<u64> {
         let value = status.lines().find_map(|line| line.strip_prefix(field))?;
         value.trim().strip_suffix(" kB")?.trim().parse().ok()
     };
-    Some((kibibytes("VmExe:")?, kibibytes("VmLib:")?))
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The 26th field; the second one, a name in brackets, may hold anything.
+    let at = stat.rsplit_once(')')?.1.split_whitespace().nth(23)?.parse().ok()?;
+    Some(MappedCode { kib: (kibibytes("VmExe:")?, kibibytes("VmLib:")?), at })
 }
 
 #[cfg(test)]

@@ -39,7 +39,7 @@ pub const NO_SYSCALL: u16 = 0xffff;
 pub const CHECK_FILE: u8 = 0x80;
 
 /// Device drivers of graphics processors, by their major numbers, that the object can know.
-pub const GPU_MAJORS: usize = 4;
+pub const GPU_MAJORS: usize = 8;
 
 /// The instruction that calls the kernel's `bpf_rdonly_cast`, as the object has it: call (0x85), of a kernel function
 /// (0x20), and where the function's number in the kernel's BTF belongs, a word that stands nowhere else.

@@ -99,7 +99,11 @@ fn enter(tgid: u32) -> u32 {
     // SAFETY: the value is read at once.
     match unsafe { PROCESS_OF.get(tgid) } {
         Some(again) if *again == number => number,
-        _ => GONE,
+        _ => {
+            // SAFETY: as above.
+            unsafe { add(&raw mut (*process).threads, u64::MAX) };
+            GONE
+        }
     }
 }
 
@@ -315,6 +319,7 @@ pub(crate) extern "C" fn add_member(stage: u32, slot: u32, now_ns: u64) -> u64 {
     // SAFETY: values of maps. The stage belongs to the thread that runs this.
     unsafe {
         let sum = &raw mut (*stage).helpers;
+        let sequence = read!(ledger.sequence);
         let mut reading = helpers::add(sum, ledger, outside, now_ns);
         if reading == Reading::Torn {
             reading = helpers::add(sum, ledger, outside, now_ns);
@@ -324,6 +329,10 @@ pub(crate) extern "C" fn add_member(stage: u32, slot: u32, now_ns: u64) -> u64 {
             Reading::Added => {}
             Reading::Limited(open_ns) => {
                 let throttled_ns = throttle::open_ns(ledger, open_ns);
+                // Its wait may have ended meanwhile, and another one begun.
+                if read!(ledger.sequence) != sequence {
+                    return 1;
+                }
                 let runq = &mut (*sum).accounts[Account::Runq as usize];
                 *runq = runq.wrapping_sub(throttled_ns);
                 let throttled = &mut (*sum).accounts[Account::Throttled as usize];

@@ -3,21 +3,24 @@
 use std::collections::HashMap;
 
 use super::{Feed, sight::Sight as _};
-use crate::mapped;
+use crate::mapped::{self, MappedCode};
 
-/// Processes, and how much code each had mapped when it was last looked at.
+/// Processes, and what code each had mapped when it was last looked at.
 #[derive(Default)]
-pub(super) struct Code(HashMap<u32, (u64, u64)>);
+pub(super) struct Code(HashMap<u32, MappedCode>);
 
 impl Code {
     /// Looks at what a process has mapped, if that has changed since the last look. What went wrong.
     pub(super) fn look(&mut self, pid: u32, feed: &mut Feed) -> Vec<String> {
         let Some(code) = mapped::mapped_code(pid) else { return Vec::new() };
-        if self.0.insert(pid, code) == Some(code) {
+        if self.0.get(&pid) == Some(&code) {
             return Vec::new();
         }
         let problems = match mapped::look(pid.cast_signed(), &mut feed.loaded) {
-            Ok(problems) => problems,
+            Ok(problems) => {
+                self.0.insert(pid, code);
+                problems
+            }
             Err(procfs::ProcError::NotFound(_)) => Vec::new(),
             Err(error) => vec![format!("reading the maps of process {pid}: {error}")],
         };

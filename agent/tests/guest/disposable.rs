@@ -29,6 +29,15 @@ pub(crate) fn is_ours(test: &str) -> bool {
     ours
 }
 
+/// Ends the disturbance, also where the run fails.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, SeqCst);
+    }
+}
+
 /// Runs a stall until its faults are named with their sizes while `disturb` is at work, again and again, in a thread of
 /// its own; `check` gets every run. What disturbs says how often it did so.
 pub(crate) fn holds_while(test: &str, disturb: impl Fn() -> u64 + Sync, check: impl Fn(&Seen)) {
@@ -47,8 +56,9 @@ pub(crate) fn holds_while(test: &str, disturb: impl Fn() -> u64 + Sync, check: i
                 }
                 times
             });
+            let over = Over(&is_over);
             let run = Run::on(&ground, &workloads, &words);
-            is_over.store(true, SeqCst);
+            drop(over);
             (run, disturber.join().expect("what disturbs does not panic"))
         });
         assert!(times >= 2, "{test}: it was disturbed: {times} times");

@@ -94,8 +94,8 @@ fn waiting_for_time(#[case] name: &'static str, #[case] account: Account) {
 const TERMINALS: u32 = 4;
 
 #[rstest]
-#[case::of_a_graphics_processor([TERMINALS, 0, 0, 0], Account::Gpu)]
-#[case::of_another_device([226, 195, 0, 0], Account::Other)]
+#[case::of_a_graphics_processor([TERMINALS, 0, 0, 0, 0, 0, 0, 0], Account::Gpu)]
+#[case::of_another_device([226, 195, 0, 0, 0, 0, 0, 0], Account::Other)]
 fn waiting_for_a_device(#[case] majors: [u32; GPU_MAJORS], #[case] account: Account) {
     up_to_three_times(|| {
         let case = Case::new("device").gpus(majors);

@@ -23,8 +23,8 @@ use crate::{
     file::{self, File},
     maps::{
         ACCOUNT_OF, BY_NUMBER, HAS_SWITCH_STATE, LEDGERS, MASK_TASK_IOWAIT, OFFSET_REGS_ARGUMENT,
-        OFFSET_REGS_RESULT, OFFSET_REGS_SYSCALL, OFFSET_TASK_IOWAIT, OFFSET_TASK_LAST_QUEUED,
-        OFFSET_TASK_STATE,
+        OFFSET_REGS_RESULT, OFFSET_REGS_SYSCALL, OFFSET_TASK_FLAGS, OFFSET_TASK_IOWAIT,
+        OFFSET_TASK_LAST_QUEUED, OFFSET_TASK_STATE,
     },
     memory::{Arguments, Memory, twins},
     probes::{cpu, throttle},
@@ -36,7 +36,7 @@ use crate::{
 /// `TASK_DEAD`: the task will never run again. The only bit of the state that survives the final switch.
 pub(crate) const TASK_DEAD: u32 = 0x80;
 /// `__TASK_STOPPED | __TASK_TRACED | TASK_FROZEN`: kept from running by a signal, a debugger or the freezer (6.1 and
-/// later; before, freezing looks like any wait).
+/// later; before, freezing is seen on the way back from a system call, and looks like any wait elsewhere).
 const KEPT: u32 = 0x4 | 0x8 | 0x8000;
 /// `TASK_UNINTERRUPTIBLE`.
 const UNINTERRUPTIBLE: u32 = 0x2;
@@ -44,6 +44,8 @@ const UNINTERRUPTIBLE: u32 = 0x2;
 const NOT_RETURNED: u64 = 38_u64.wrapping_neg();
 /// `TASK_FREEZABLE` (6.1 and later): no page fault waits like this, the freezer of cgroup v2 does.
 const FREEZABLE: u32 = 0x2000;
+/// In the freezer, before 6.1 (of cgroup v1, and while the machine is suspended); no such flag of a program's task later.
+const PF_FROZEN: u32 = 0x1_0000;
 
 twins! {
     sched_switch raw_sched_switch "sched_switch" switches;
@@ -149,15 +151,13 @@ pub(crate) fn classify<M: Memory>(prev: Task<M>, state: u32) -> (u8, u16) {
         // The entry code of exceptions and interrupts overwrites the number: a page fault that slept.
         return (Account::Fault as u8, NO_SYSCALL);
     }
-    if OFFSET_REGS_RESULT.load() != 0 && registers::saved(prev, &OFFSET_REGS_RESULT) != NOT_RETURNED {
-        // On the way back to its program: it faults on the stack where a signal's frame shall lie, or does somebody's work.
-        let account = if state & UNINTERRUPTIBLE != 0 { Account::Fault } else { Account::Other };
-        return (account as u8, NO_SYSCALL);
-    }
     // SAFETY: the agent resolved the bit field's byte and mask.
     let io_wait = unsafe { prev.load::<u8>(&OFFSET_TASK_IOWAIT) } & MASK_TASK_IOWAIT.load() as u8;
     if io_wait != 0 {
         return (Account::BlockIo as u8, number as u16);
+    }
+    if OFFSET_REGS_RESULT.load() != 0 && registers::saved(prev, &OFFSET_REGS_RESULT) != NOT_RETURNED {
+        return (on_the_way_back(prev, state) as u8, NO_SYSCALL);
     }
     // SAFETY: the table has 512 entries and the index is masked to them.
     let entry = unsafe { core::ptr::read_volatile(ACCOUNT_OF.as_ptr().add((number & 511) as usize)) };
@@ -172,6 +172,14 @@ pub(crate) fn classify<M: Memory>(prev: Task<M>, state: u32) -> (u8, u16) {
         return (account, number as u16);
     }
     (account, number as u16)
+}
+
+/// The system call has returned: a fault on the stack where a signal's frame shall lie, or somebody's work, or frozen.
+#[inline(always)]
+fn on_the_way_back<M: Memory>(prev: Task<M>, state: u32) -> Account {
+    // SAFETY: the agent resolved the offset of an unsigned int.
+    let flags: u32 = if OFFSET_TASK_FLAGS.load() != 0 { unsafe { prev.load(&OFFSET_TASK_FLAGS) } } else { 0 };
+    if state & UNINTERRUPTIBLE != 0 && flags & PF_FROZEN == 0 { Account::Fault } else { Account::Other }
 }
 
 /// The final switch: the whole ledger goes out, the slot comes back.

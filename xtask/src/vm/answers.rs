@@ -19,6 +19,8 @@ pub(crate) struct Answers {
     pub(crate) is_done: bool,
     /// What the first program has to complain about.
     pub(crate) complaints: Vec<String>,
+    /// Why nothing that it said can be trusted: its kernel, or the emulator, was in trouble.
+    pub(crate) trouble: Vec<String>,
     pub(crate) steps: BTreeMap<String, Said>,
 }
 

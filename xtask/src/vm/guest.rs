@@ -124,11 +124,11 @@ impl Guest<'_> {
         fs::remove_file(&initramfs)?;
         let finished = finished?;
         let mut answers = Answers::read(&finished.text);
-        answers.complaints.extend(trouble(&fs::read_to_string(&kernel_log).unwrap_or_default()));
+        answers.trouble.extend(trouble(&fs::read_to_string(&kernel_log).unwrap_or_default()));
         if finished.timed_out {
-            answers.complaints.push(format!("not off after {} s", self.limit.as_secs()));
+            answers.trouble.push(format!("not off after {} s", self.limit.as_secs()));
         } else if !finished.status.success() {
-            answers.complaints.push(format!("QEMU: {}", finished.status));
+            answers.trouble.push(format!("QEMU: {}", finished.status));
         }
         Ok(answers)
     }

@@ -194,9 +194,12 @@ fn in_a_guest(xtask: &Xtask, guest: &Guest, row: &Row, tasks: &[Task]) -> Result
     step.done(if answers.is_done { "ended" } else { "did not come to its end" });
     let mut seen = seen(&answers.steps, started.elapsed());
     seen.complaints.extend(answers.complaints.iter().cloned());
+    seen.trouble.clone_from(&answers.trouble);
     if !answers.is_done {
-        seen.complaints.push("it did not come to the end of its job".to_owned());
+        seen.trouble.push("it did not come to the end of its job".to_owned());
     }
+    let unanswered = tasks.iter().filter(|task| !answers.steps.contains_key(task.name));
+    seen.trouble.extend(unanswered.map(|task| format!("no answer to `{}`", task.name)));
     Ok(Seen { release: answers.release, up_s: answers.up_s, ..seen })
 }
 

@@ -20,6 +20,8 @@ pub(crate) struct Seen {
     pub(crate) programs: Vec<Program>,
     /// What the first program, QEMU or the agent complained about.
     pub(crate) complaints: Vec<String>,
+    /// Why nothing of this can be trusted.
+    pub(crate) trouble: Vec<String>,
     /// None if the row has no programs in the kernel, or the tests were not asked for.
     pub(crate) tests: Option<Tally>,
     /// Faults that were injected: what, its cause, how often named, first cause of all, sizes and errors.
@@ -61,10 +63,13 @@ impl Outcome {
             Some(doctor) if row.is_full() => faults.extend(self.hooks_amiss(doctor)),
             Some(_) => {}
         }
-        let refused = seen.programs.iter().filter(|program| program.verdict.is_err()).count();
-        if refused > row.lacks.len() {
-            faults.push(format!("{refused} programs refused"));
-        } else if row.is_full() && seen.programs.is_empty() {
+        faults.extend(seen.trouble.iter().cloned());
+        let lacks = |program: &Program| {
+            row.lacks.iter().any(|hook| hook.rsplit('/').next() == Some(program.name.as_str()))
+        };
+        let refused = seen.programs.iter().filter(|program| program.verdict.is_err() && !lacks(program));
+        faults.extend(refused.map(|program| format!("program {} refused", program.name)));
+        if row.is_full() && seen.programs.is_empty() {
             faults.push("no program loaded".to_owned());
         }
         match &seen.tests {
@@ -338,6 +343,7 @@ not as they should be: 7
             Seen { doctor: None, ..good() },
             Seen { programs: Vec::new(), ..good() },
             Seen { tests: Some(Tally::default()), ..good() },
+            Seen { trouble: vec!["no answer to `faults`".to_owned()], ..good() },
         ] {
             assert!(!is_success(&[Outcome { row: row("6.1", true), seen }]));
         }

@@ -87,10 +87,9 @@ fn render_group(
     if page.length() > before {
         page.blank();
     }
-    let sees_all = unseen::accounts(fidelity).is_empty();
-    per_request(page, group, sees_all);
-    if sees_all {
-        inside_cpu(page, group);
+    per_request(page, group, fidelity);
+    inside_cpu(page, group);
+    if unseen::sees_scheduling(fidelity) {
         helpers::line(page, group);
     }
 }
@@ -118,14 +117,15 @@ fn inside_cpu(page: &mut Page, group: &Group) {
     page.wrapped(&[Piece::new("inside cpu", Emphasis::Faint)], INDENT, words_of(&words, Emphasis::None));
 }
 
-fn per_request(page: &mut Page, group: &Group, sees_all: bool) {
+fn per_request(page: &mut Page, group: &Group, fidelity: Fidelity) {
     let mean = |name: &str| mean_count(count_of(group, name), group.latency.count);
-    let mut texts = vec![
-        format!("switches {} voluntary, {} forced", mean("switch.voluntary"), mean("switch.involuntary")),
-        format!("faults {} minor, {} major", mean("fault.minor"), mean("fault.major")),
-    ];
-    if sees_all {
-        texts.splice(1..1, [wakeups(group), migrations(group)]);
+    let (voluntary, forced) = (mean("switch.voluntary"), mean("switch.involuntary"));
+    let mut texts = vec![format!("switches {voluntary} voluntary, {forced} forced")];
+    if unseen::sees_scheduling(fidelity) {
+        texts.extend([wakeups(group), migrations(group)]);
+    }
+    if unseen::sees_faults(fidelity) {
+        texts.push(format!("faults {} minor, {} major", mean("fault.minor"), mean("fault.major")));
     }
     let stolen_ns = count_of(group, "steal_ns") / u128::from(group.latency.count.max(1));
     if stolen_ns > 0 {

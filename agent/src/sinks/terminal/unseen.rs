@@ -14,6 +14,16 @@ pub(super) const fn accounts(fidelity: Fidelity) -> &'static [Account] {
     }
 }
 
+/// Wake-ups, moves between CPUs, and what the other threads of a process do.
+pub(super) const fn sees_scheduling(fidelity: Fidelity) -> bool {
+    matches!(fidelity, Fidelity::Full | Fidelity::Raw | Fidelity::Tracepoint)
+}
+
+/// Page faults.
+pub(super) const fn sees_faults(fidelity: Fidelity) -> bool {
+    matches!(fidelity, Fidelity::Full | Fidelity::Raw | Fidelity::Procfs)
+}
+
 /// In words; none if all is seen.
 pub(super) const fn words(fidelity: Fidelity) -> Option<&'static str> {
     match fidelity {
@@ -23,7 +33,7 @@ pub(super) const fn words(fidelity: Fidelity) -> Option<&'static str> {
         ),
         Fidelity::Tracepoint => Some(
             "throttled is part of runq; block_io, net, poll, lock, gpu, fault and sleep are part of other; page faults, \
-             stolen time, disks and sockets are not counted",
+             what lies inside cpu, stolen time, disks and sockets are not counted",
         ),
         Fidelity::Full | Fidelity::Raw | Fidelity::None => None,
     }

@@ -51,7 +51,9 @@ pub(super) fn judge(
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let Some(run) = Run::of(test, workloads, &words) else { return };
         busy += usize::from(run.is_busy());
-        for (pair, is_named) in run.compare(words[0], cause, truth).into_iter().take(repetitions - faults) {
+        let hits = run.compare(words[0], cause, truth);
+        assert!(!hits.is_empty(), "{}: no request was hit", words.join(" "));
+        for (pair, is_named) in hits.into_iter().take(repetitions - faults) {
             let is_sized = error(pair).abs() <= SHARE;
             faults += 1;
             named += usize::from(is_named);
