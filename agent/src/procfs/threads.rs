@@ -235,9 +235,9 @@ impl Known {
     fn advance(&mut self, now: &Reading) {
         let time_ns = now.time_ns.max(self.ledger.since_ns);
         let wall_ns = time_ns - self.ledger.since_ns;
-        let run_delay = |reading: &Reading| reading.run_delay_ns.unwrap_or(0);
         let cpu_ns = now.cpu_ns.saturating_sub(self.last.cpu_ns);
-        let runq_ns = run_delay(now).saturating_sub(run_delay(&self.last));
+        let waits = now.run_delay_ns.zip(self.last.run_delay_ns);
+        let runq_ns = waits.map_or(0, |(now_ns, last_ns)| now_ns.saturating_sub(last_ns));
         let cpu_ns = take(&mut self.ahead.cpu_ns, cpu_ns, wall_ns);
         let runq_ns = take(&mut self.ahead.runq_ns, runq_ns, wall_ns - cpu_ns);
         let charges =
@@ -252,7 +252,10 @@ impl Known {
         ledger.involuntary = ledger.involuntary.wrapping_add(grown(self.last.involuntary, now.involuntary));
         let (minor_faults, major_faults) =
             (now.minor_faults.max(self.last.minor_faults), now.major_faults.max(self.last.major_faults));
-        self.last = Reading { minor_faults, major_faults, ..*now };
+        // A reading that failed once (no descriptor was free) is no beginning from zero: what was waited for meanwhile is
+        // part of the next growth.
+        let run_delay_ns = now.run_delay_ns.or(self.last.run_delay_ns);
+        self.last = Reading { minor_faults, major_faults, run_delay_ns, ..*now };
     }
 
     fn look_up_comm(&mut self) {

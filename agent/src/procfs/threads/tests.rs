@@ -74,6 +74,22 @@ fn without_schedstat_runq_is_part_of_other() {
     assert_eq!(accounts(&records), [3, 0, 7]);
 }
 
+/// A program that has used up its descriptors cannot open its `schedstat`, and later it can again.
+#[test]
+fn a_wait_that_could_not_be_read_is_no_wait_of_a_lifetime() {
+    let mut threads = Threads::new(8);
+    let edges = [
+        edge(1, 0, 0, Some(700 * MS)),
+        edge(1, 10 * MS, 3 * MS, Some(702 * MS)),
+        edge(1, 20 * MS, 6 * MS, None),
+        edge(1, 30 * MS, 9 * MS, Some(705 * MS)),
+    ];
+    assert_eq!(accounts(&feed(&mut threads, &edges)), [9, 5, 16]);
+    // Nor is the first one that can be read what was waited since.
+    let late = [edge(2, 0, 0, None), edge(2, 10 * MS, 3 * MS, Some(700 * MS))];
+    assert_eq!(accounts(&feed(&mut threads, &late)), [3, 0, 7]);
+}
+
 /// A thread that was preempted between its clock and its `schedstat` has the wait in the one alone.
 #[test]
 fn a_clock_that_is_ahead_is_charged_when_there_is_time() {
