@@ -25,7 +25,7 @@ pub use sources::{RING, explanation, sources, verdicts};
 use self::{
     edge::{DecodeError, Edge},
     ring::Ring,
-    threads::Threads,
+    threads::{Gone, Threads},
 };
 use crate::{clock, health::KernelLosses, record::Record};
 
@@ -36,7 +36,7 @@ const BATCH: usize = 8192;
 /// A slot that was claimed and is not done after this time is given up: whoever claimed it, for some 50 ns, was stopped or
 /// killed. Others go on filling the ring meanwhile.
 const PATIENCE: Duration = Duration::from_millis(250);
-/// Between two looks for processes that have ended.
+/// Between two looks for threads that have ended, where there is room for more.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// The ring, and what is known of the threads that write into it.
@@ -47,6 +47,8 @@ pub struct Procfs {
     /// Nothing in the ring is from before.
     begun_ns: u64,
     looked: Instant,
+    /// What has ended by the last look, and how far the ring was claimed then: its last edges lie before.
+    gone: Option<(Vec<Gone>, u64)>,
     /// Edges that were read.
     pub edges_read: u64,
     /// Words that are no edge.
@@ -62,6 +64,7 @@ impl Procfs {
             threads: Threads::new(threads as usize),
             begun_ns: clock::now_ns(),
             looked: Instant::now(),
+            gone: None,
             edges_read: 0,
             undecodable: 0,
             unknown_abi: 0,
@@ -91,10 +94,14 @@ impl Procfs {
     /// A batch of what waits in the ring, in the order in which slots were claimed: what one thread did before another one
     /// could go on comes first. Whether there is more.
     pub fn read(&mut self, records: &mut Vec<Record>) -> bool {
-        let has_more = self.edges(PATIENCE, records);
-        if self.looked.elapsed() >= LOOK {
+        if self.gone.is_none() && (self.looked.elapsed() >= LOOK || self.threads.is_crowded()) {
             self.looked = Instant::now();
-            self.threads.look(records);
+            let gone = self.threads.gone();
+            self.gone = Some((gone, self.ring.claimed()));
+        }
+        let has_more = self.edges(PATIENCE, records);
+        if let Some((gone, _)) = self.gone.take_if(|(_, until)| self.ring.is_past(*until)) {
+            self.threads.end(gone, records);
         }
         has_more
     }

@@ -99,16 +99,30 @@ impl Ring {
         HEADER_BYTES / 8 + (position & (self.slots - 1)) as usize * SLOT_WORDS
     }
 
+    /// Up to where slots are claimed now. No more than the whole ring is ahead, whatever its head says.
+    pub(super) fn claimed(&self) -> u64 {
+        self.tail.wrapping_add(self.waiting().min(self.slots))
+    }
+
+    /// Whether everything before that position was read or given up.
+    pub(super) fn is_past(&self, position: u64) -> bool {
+        position.wrapping_sub(self.tail).cast_signed() <= 0
+    }
+
+    /// Slots that are claimed and not read; more than there can be is nonsense, and none.
+    fn waiting(&self) -> u64 {
+        let waiting = self.word(HEAD).load(Acquire).wrapping_sub(self.tail);
+        if waiting > u64::MAX / 2 { 0 } else { waiting }
+    }
+
     /// The next whole record. One that is not done after `patience` is passed over, with all that were claimed when it was
     /// found so. Each call passes over no more than the whole ring, whatever its head says.
     pub(super) fn next(&mut self, patience: Duration) -> Option<Words> {
         for _ in 0..self.slots {
-            let waiting = self.word(HEAD).load(Acquire).wrapping_sub(self.tail);
-            // More than there are is nonsense; nobody can have claimed them.
-            if waiting == 0 || waiting > u64::MAX / 2 {
+            let head = self.claimed();
+            if head == self.tail {
                 return None;
             }
-            let head = self.tail.wrapping_add(waiting.min(self.slots));
             let (slot, turn) = (self.slot(self.tail), self.tail & !(self.slots - 1));
             if self.word(slot).load(Acquire) != turn | 1 {
                 let (since, claimed) = *self.stuck.get_or_insert_with(|| (Instant::now(), head));

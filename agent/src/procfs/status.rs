@@ -17,17 +17,21 @@ pub(super) fn comm(tgid: u32, tid: u32) -> Option<[u8; COMM_BYTES]> {
     Some(comm)
 }
 
-/// The number that a process has in its own PID namespace, where that is not ours.
-pub(super) fn number_inside(pid: u32) -> Option<u32> {
+/// The numbers that a process has, from our PID namespace down to its own.
+pub(super) fn numbers(pid: u32) -> Option<Vec<u32>> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
-    let numbers: Vec<u32> = numbers.split_whitespace().filter_map(|number| number.parse().ok()).collect();
-    numbers.last().copied().filter(|_| numbers.len() > 1)
+    Some(numbers.split_whitespace().filter_map(|number| number.parse().ok()).collect())
 }
 
 /// Whether there is such a process, ended ones included as long as nobody has waited for them.
 pub(super) fn is_there(tgid: u32) -> bool {
     std::fs::exists(format!("/proc/{tgid}")).unwrap_or(true)
+}
+
+/// Whether there is such a thread. A main thread that has ended is there as long as its process is.
+pub(super) fn is_thread_there(tgid: u32, tid: u32) -> bool {
+    std::fs::exists(format!("/proc/{tgid}/task/{tid}")).unwrap_or(true)
 }
 
 /// The thread as it is at `time_ns`, which is now.

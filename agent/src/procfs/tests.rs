@@ -1,5 +1,6 @@
 //! The whole way from the library's end of the ring to phases.
 
+use guestscope_ebpf::Kind;
 use guestscope_marker::ring::RECORD_WORDS;
 use proptest::{collection::vec, prelude::*};
 
@@ -78,6 +79,39 @@ fn what_cannot_be_is_counted() {
     let losses =
         KernelLosses { unknown_abi: 1, tasks_missed: 1, edges_unfinished: 1, ..KernelLosses::default() };
     assert_eq!(procfs.losses(), losses);
+}
+
+/// A thread may have ended with its last edges still in the ring: they come before its end.
+#[test]
+fn the_end_of_a_thread_comes_after_its_edges() {
+    let mut procfs = Procfs::new(8, 1).expect("memory can be had");
+    let writer = procfs.ring.writer();
+    // SAFETY: takes nothing and cannot fail.
+    let number = || unsafe { libc::gettid() }.cast_unsigned();
+    let tid = std::thread::spawn(number).join().expect("it only asks for its number");
+    while status::is_thread_there(std::process::id(), tid) {
+        std::thread::yield_now();
+    }
+    let t0 = procfs.begun_ns;
+    let write = |operation, number, time_ns| {
+        let mut words = words(operation, 1 << 18, number, time_ns, 0);
+        words[9] = u64::from(std::process::id()) | u64::from(tid) << 32;
+        writer.commit(writer.claim().expect("there is room"), &words);
+    };
+    let mut records = Vec::new();
+    write(2, 1, t0);
+    procfs.read(&mut records);
+    // Found to have ended in the next read, which finds this edge too.
+    write(3, 2, t0 + 50);
+    procfs.read(&mut records);
+    let kinds: Vec<Option<Kind>> = records
+        .iter()
+        .map(|record| match record {
+            Record::Task(kind, _) => Some(*kind),
+            Record::Edge(_) | Record::Wait(_) => None,
+        })
+        .collect();
+    assert_eq!(kinds, [Some(Kind::Fork), None, None, Some(Kind::Exit)]);
 }
 
 proptest! {

@@ -36,6 +36,10 @@ pub(super) struct Threads {
     program: Option<u32>,
     /// Processes of another PID namespace: who has their numbers in our /proc is somebody else.
     elsewhere: HashSet<u32>,
+    /// Processes that are in our /proc: it can be seen there when a thread of theirs is no more.
+    here: HashSet<u32>,
+    /// So many threads ask for a look at which of them have ended.
+    crowd: usize,
     /// Threads beyond that number, as far as they are kept apart.
     missed: HashSet<(u32, u32)>,
 }
@@ -51,7 +55,7 @@ struct Known {
     last: Reading,
     /// By how much the clocks were ahead: to be charged as soon as there is time for it.
     ahead: Ahead,
-    /// Its name, as it last was in /proc. None: it was not there, and neither will its end be.
+    /// Its name, as it last was in /proc. None: it was not there.
     comm: Option<[u8; COMM_BYTES]>,
 }
 
@@ -60,6 +64,10 @@ struct Ahead {
     cpu_ns: u64,
     runq_ns: u64,
 }
+
+/// A thread that has ended: its numbers, and when it was first seen (ns).
+#[derive(Debug)]
+pub(super) struct Gone((u32, u32), u64);
 
 /// How an edge's thread is related to the one known under its numbers.
 enum Relation {
@@ -72,7 +80,15 @@ enum Relation {
 
 impl Threads {
     pub(super) fn new(most: usize) -> Self {
-        Self { known: HashMap::new(), most, program: None, elsewhere: HashSet::new(), missed: HashSet::new() }
+        Self {
+            known: HashMap::new(),
+            most,
+            program: None,
+            elsewhere: HashSet::new(),
+            here: HashSet::new(),
+            crowd: most / 2,
+            missed: HashSet::new(),
+        }
     }
 
     /// Threads that found no room.
@@ -82,9 +98,25 @@ impl Threads {
 
     /// A process is about to write its first edge.
     pub(super) fn met(&mut self, pid: u32) {
-        if self.elsewhere.len() < MISSED_MOST {
-            self.elsewhere.extend(status::number_inside(pid));
+        match status::numbers(pid).as_deref() {
+            Some([_]) => {
+                self.elsewhere.remove(&pid);
+                self.is_here(pid);
+            }
+            Some([.., inside]) if self.elsewhere.len() < MISSED_MOST => {
+                self.here.remove(inside);
+                self.elsewhere.insert(*inside);
+            }
+            _ => {}
         }
+    }
+
+    fn is_here(&mut self, tgid: u32) {
+        if self.here.len() >= MISSED_MOST {
+            let known: HashSet<u32> = self.known.keys().map(|(tgid, _)| *tgid).collect();
+            self.here.retain(|tgid| known.contains(tgid));
+        }
+        self.here.insert(tgid);
     }
 
     /// The program was started: its main thread has used nothing yet.
@@ -155,30 +187,55 @@ impl Threads {
             ..Ledger::EMPTY
         };
         let ahead = Ahead::default();
-        let comm = if self.elsewhere.contains(&who.0) { None } else { status::comm(who.0, who.1) };
+        let mut comm = None;
+        if !self.elsewhere.contains(&who.0) {
+            comm = status::comm(who.0, who.1);
+            // One that has ended already, as those of a single request do before their edges are read, has left a process.
+            if comm.is_some() || status::is_there(who.0) {
+                self.is_here(who.0);
+            }
+        }
         let known = Known { ledger, image, copies: Vec::new(), last: reading, ahead, comm };
         let record = known.task(Kind::Fork, FORK_ADOPTED);
         self.known.insert(who, known);
         record
     }
 
-    /// Looks for processes that have ended.
-    pub(super) fn look(&mut self, records: &mut Vec<Record>) {
-        let program = self.program;
-        let mut there = HashMap::new();
-        let mut is_gone = |known: &Known| {
-            let tgid = known.ledger.tgid;
-            known.comm.is_some()
-                && program != Some(tgid)
-                && !*there.entry(tgid).or_insert_with(|| status::is_there(tgid))
+    /// Whether there are so many that those which have ended should make room. Between two looks that find all alive
+    /// there is half of the room that is left, so that a full house is not searched at each edge.
+    pub(super) fn is_crowded(&self) -> bool {
+        self.known.len() > self.crowd
+    }
+
+    /// Those that have ended. Edges of theirs may still wait in the ring.
+    pub(super) fn gone(&self) -> Vec<Gone> {
+        let is_gone = |ledger: &Ledger| {
+            let (tgid, tid) = (ledger.tgid, ledger.tid);
+            // The program's main thread ends with the program, whose end is told.
+            let is_told = tid == tgid && self.program == Some(tgid);
+            !is_told && self.here.contains(&tgid) && !status::is_thread_there(tgid, tid)
         };
-        let ended = self.known.extract_if(|_, known| is_gone(known)).map(|(_, known)| known);
-        push_ends(ended.collect(), records, |known| known.task(Kind::Exit, EXIT_REPLACED));
+        let ledgers = self.known.values().map(|known| &known.ledger);
+        ledgers.filter(|ledger| is_gone(ledger)).map(|l| Gone((l.tgid, l.tid), l.born_ns)).collect()
+    }
+
+    /// They end, each at its last edge, and make room.
+    pub(super) fn end(&mut self, gone: Vec<Gone>, records: &mut Vec<Record>) {
+        let mut ended = Vec::with_capacity(gone.len());
+        for Gone(who, born_ns) in gone {
+            // The number may be another thread's by now.
+            if self.known.get(&who).is_some_and(|known| known.ledger.born_ns == born_ns) {
+                ended.extend(self.known.remove(&who));
+            }
+        }
+        push_ends(ended, records, |known| known.task(Kind::Exit, EXIT_REPLACED));
+        self.crowd = self.known.len() + self.most.saturating_sub(self.known.len()) / 2;
     }
 
     /// All that has ended ends; ledgers of threads that live on, as they are now.
     pub(super) fn finish(&mut self, now_ns: u64, records: &mut Vec<Record>) -> Vec<Ledger> {
-        self.look(records);
+        let gone = self.gone();
+        self.end(gone, records);
         let program = self.program.take();
         let (ended, live): (Vec<Known>, Vec<Known>) =
             self.known.drain().map(|(_, known)| known).partition(|known| Some(known.ledger.tgid) == program);

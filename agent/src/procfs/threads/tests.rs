@@ -144,6 +144,51 @@ fn threads_without_room_are_counted_once() {
     assert_eq!((kinds(&records).len(), threads.missed()), (6, 3));
 }
 
+/// A server with a thread for each request: those that have ended make room, and their accounts stand at their last edge.
+#[test]
+fn threads_that_have_ended_make_room() {
+    const MOST: usize = 8;
+    let mut threads = Threads::new(MOST);
+    let here = std::process::id();
+    // SAFETY: takes nothing and cannot fail.
+    let number = || unsafe { libc::gettid() }.cast_unsigned();
+    let mine = Edge { tgid: here, ..edge(number(), 10, 1, None) };
+    feed(&mut threads, &[mine]);
+    let (mut ends, mut seen) = (0, 0);
+    for time in 20..20 + 10 * MOST as u64 {
+        let tid = std::thread::spawn(number).join().expect("it only asks for its number");
+        while status::is_thread_there(here, tid) {
+            std::thread::yield_now(); // Joined is a little before gone.
+        }
+        let mut records =
+            feed(&mut threads, &[Edge { tgid: here, born_ns: time, ..edge(tid, time, 1, None) }]);
+        seen += kinds(&records).iter().filter(|kind| **kind == Kind::Edge).count();
+        if threads.is_crowded() {
+            records.clear();
+            let gone = threads.gone();
+            threads.end(gone, &mut records);
+            assert!(kinds(&records).iter().all(|kind| *kind == Kind::Exit), "{records:?}");
+            let last = records.last().expect("all but this thread have ended");
+            assert_eq!(last.time_ns().max(time), time);
+            ends += records.len();
+        }
+    }
+    assert_eq!((threads.missed(), seen), (0, 10 * MOST));
+    assert!(ends > 8 * MOST && threads.known.contains_key(&(here, number())), "{ends}");
+    // A number that is another thread's by now stays.
+    let late = vec![Gone((here, number()), 11)];
+    threads.end(late, &mut Vec::new());
+    assert!(threads.known.contains_key(&(here, number())));
+}
+
+/// Of a process that is not in our /proc nobody can tell.
+#[test]
+fn threads_of_another_namespace_do_not_seem_to_end() {
+    let mut threads = Threads::new(8);
+    feed(&mut threads, &[edge(1, 10, 1, None)]);
+    assert!(threads.gone().is_empty());
+}
+
 /// Read by /proc as the program, once it has ended.
 #[test]
 fn the_programs_main_thread_has_its_row_without_an_edge() {
