@@ -49,6 +49,8 @@ pub struct Procfs {
     looked: Instant,
     /// What has ended by the last look, and how far the ring was claimed then: its last edges lie before.
     gone: Option<(Vec<Gone>, u64)>,
+    /// Nothing is read any more.
+    is_over: bool,
     /// Edges that were read.
     pub edges_read: u64,
     /// Words that are no edge.
@@ -65,6 +67,7 @@ impl Procfs {
             begun_ns: clock::now_ns(),
             looked: Instant::now(),
             gone: None,
+            is_over: false,
             edges_read: 0,
             undecodable: 0,
             unknown_abi: 0,
@@ -94,6 +97,9 @@ impl Procfs {
     /// A batch of what waits in the ring, in the order in which slots were claimed: what one thread did before another one
     /// could go on comes first. Whether there is more.
     pub fn read(&mut self, records: &mut Vec<Record>) -> bool {
+        if self.is_over {
+            return false;
+        }
         if self.gone.is_none() && (self.looked.elapsed() >= LOOK || self.threads.is_crowded()) {
             self.looked = Instant::now();
             let gone = self.threads.gone();
@@ -106,9 +112,12 @@ impl Procfs {
         has_more
     }
 
-    /// The rest: what was claimed and is not done now never will be. Ends of what has ended, ledgers of what lives on.
+    /// The rest: what was claimed and is not done now never will be. What is claimed from now on, by processes that the
+    /// program has left behind, is after the end, and is not read. Ends of what has ended, ledgers of what lives on.
     pub fn stop(&mut self, records: &mut Vec<Record>) -> Vec<Ledger> {
-        while self.edges(Duration::ZERO, records) {}
+        let end = self.ring.claimed();
+        while !self.ring.is_past(end) && self.edges(Duration::ZERO, records) {}
+        self.is_over = true;
         self.threads.finish(clock::now_ns(), records)
     }
 

@@ -1,5 +1,7 @@
 //! The whole way from the library's end of the ring to phases.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
 use guestscope_ebpf::Kind;
 use guestscope_marker::ring::RECORD_WORDS;
 use proptest::{collection::vec, prelude::*};
@@ -112,6 +114,39 @@ fn the_end_of_a_thread_comes_after_its_edges() {
         })
         .collect();
     assert_eq!(kinds, [Some(Kind::Fork), None, None, Some(Kind::Exit)]);
+}
+
+/// A process that the program has left behind goes on writing as fast as it can.
+#[test]
+fn a_writer_that_never_stops_does_not_keep_the_agent() {
+    let mut procfs = Procfs::new(1 << 10, 8).expect("memory can be had");
+    let writer = procfs.ring.writer();
+    let t0 = procfs.begun_ns;
+    let is_over = AtomicBool::new(false);
+    let mut records = Vec::new();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Relaxed) {
+                if let Some(position) = writer.claim() {
+                    writer.commit(position, &words(8, 0, 1, t0, 0));
+                }
+            }
+        });
+        while procfs.ring.claimed() < 1 << 10 {
+            std::thread::yield_now();
+        }
+        // Comes back although there is always more, and after that nothing comes.
+        procfs.stop(&mut records);
+        let read = procfs.edges_read;
+        while procfs.ring.claimed() <= read {
+            std::thread::yield_now();
+        }
+        assert!(!procfs.read(&mut records));
+        assert_eq!(procfs.edges_read, read);
+        is_over.store(true, Relaxed);
+    });
+    let most = BATCH as u64 + (1 << 10);
+    assert!((1 << 10..=most).contains(&procfs.edges_read), "{}", procfs.edges_read);
 }
 
 proptest! {
