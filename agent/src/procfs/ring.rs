@@ -47,11 +47,7 @@ impl Ring {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let bytes = HEADER_BYTES + slots * SLOT_WORDS * 8;
-        let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
-        // SAFETY: the name is a C string.
-        let descriptor = checked(unsafe { libc::memfd_create(c"guestscope-edges".as_ptr(), flags) })?;
-        // SAFETY: just made, and nobody else's.
-        let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
+        let descriptor = memory()?;
         let number = descriptor.as_raw_fd();
         // SAFETY: takes integers.
         checked(unsafe { libc::ftruncate(number, bytes as libc::off_t) })?;
@@ -166,6 +162,22 @@ impl Drop for Ring {
 
 // SAFETY: the pointer is to shared memory that is only used through atomics.
 unsafe impl Send for Ring {}
+
+/// A file in memory that can be sealed. Never to be executed where the kernel knows of that, since it may allow no other
+/// (vm.memfd_noexec=2); before 6.3 it does not.
+fn memory() -> io::Result<OwnedFd> {
+    let make = |flags: libc::c_uint| {
+        let flags = flags | libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+        // SAFETY: the name is a C string.
+        checked(unsafe { libc::memfd_create(c"guestscope-edges".as_ptr(), flags) })
+    };
+    let descriptor = make(libc::MFD_NOEXEC_SEAL).or_else(|error| match error.raw_os_error() {
+        Some(libc::EINVAL) => make(0),
+        _ => Err(error),
+    })?;
+    // SAFETY: just made, and nobody else's.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
 
 fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }

@@ -49,6 +49,19 @@ fn memory_that_is_shared_cannot_be_cut_off() {
 }
 
 #[test]
+fn memory_is_not_to_be_executed_where_the_kernel_knows_of_that() {
+    let flags = libc::MFD_CLOEXEC | libc::MFD_NOEXEC_SEAL;
+    // SAFETY: the name is a C string.
+    let is_known = checked(unsafe { libc::memfd_create(c"probe".as_ptr(), flags) }).map(|probe| {
+        // SAFETY: just made, and nobody else's.
+        drop(unsafe { OwnedFd::from_raw_fd(probe) });
+    });
+    let ring = Ring::new(4).expect("memory can be had");
+    let mode = nix::sys::stat::fstat(ring.descriptor()).expect("it is open").st_mode;
+    assert_eq!(mode & 0o111 == 0, is_known.is_ok(), "{mode:o}");
+}
+
+#[test]
 fn an_overflow_is_counted_exactly() {
     let mut ring = Ring::new(64).expect("memory can be had");
     let writer = ring.writer();
