@@ -3,7 +3,10 @@
 //! Decides between the kernel side and this, says which and why, and stands in for [`Feed`](super::Feed). Nothing that follows
 //! the records knows the difference.
 
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::{
+    io,
+    os::fd::{BorrowedFd, OwnedFd},
+};
 
 use guestscope_ebpf::ledger::Ledger;
 use tokio::io::unix::AsyncFd;
@@ -66,6 +69,11 @@ impl Told {
     }
 }
 
+/// Whoever died between its greeting and the answer marks no phase any more.
+fn is_gone(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EPIPE | libc::ECONNRESET))
+}
+
 /// Says what is missing, and how to get it.
 pub(super) fn explain(refusal: &Refusal) {
     if let Refusal::Refused(error) = refusal {
@@ -111,8 +119,11 @@ impl Sight for Told {
 
     async fn welcome(&mut self, peer: Peer) {
         self.procfs.met(peer.pid());
-        if let Err(error) = peer.hand_over(self.procfs.descriptor()).await {
-            self.marker_failed(&format!("handing the ring to a program: {error}"));
+        match peer.hand_over(self.procfs.descriptor()).await {
+            Err(error) if !is_gone(&error) => {
+                self.marker_failed(&format!("handing the ring to a program: {error}"));
+            }
+            _ => {}
         }
     }
 
@@ -142,5 +153,38 @@ impl Sight for Told {
             folder_error: None,
             rows_lost: 0,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{io::Write as _, os::unix::net::UnixStream};
+
+    use super::*;
+    use crate::rendezvous::Rendezvous;
+
+    /// What becomes of the ring's verdict where a program greets and this happens before it is answered.
+    fn outcome(meanwhile: impl FnOnce(UnixStream) -> Option<UnixStream>) -> Outcome {
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().expect("there is room");
+        runtime.block_on(async {
+            let mut rendezvous = Rendezvous::open(None).expect("a folder can be made");
+            let environment = rendezvous.environment();
+            let (_, socket) =
+                environment.iter().find(|(name, _)| *name == "GUESTSCOPE_NOTIFY").expect("it is told");
+            let mut program = UnixStream::connect(socket).expect("the agent listens");
+            program.write_all(b"marker 1\n").expect("the agent listens");
+            let mut told = Told::new([1; 16], 8, &Refusal::Unwanted).expect("memory can be had");
+            let peer = rendezvous.next().await.expect("it has greeted");
+            let _program = meanwhile(program);
+            told.welcome(peer).await;
+            told.last_ledgers();
+            told.verdicts.iter().find(|verdict| verdict.hook == procfs::RING).expect("it is there").outcome
+        })
+    }
+
+    #[test]
+    fn a_program_that_died_before_the_answer_breaks_nothing() {
+        assert_eq!(outcome(|_| None), Outcome::Ok);
     }
 }
