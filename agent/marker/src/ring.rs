@@ -22,6 +22,8 @@ pub const HEADER_BYTES: usize = 4096;
 pub const HEAD: usize = 16;
 /// Word that counts edges without a slot. Head and this one lie in cache lines of their own.
 pub const LOST: usize = 32;
+/// Word that counts the programs that have taken the ring: such as cannot map it, or know of none, do not.
+pub const TAKEN: usize = 48;
 /// Words of a slot, 256 bytes: its turn, a checksum, the record, and six that are not used.
 pub const SLOT_WORDS: usize = 32;
 /// Words of a record: see `reading`.
@@ -74,6 +76,9 @@ pub(crate) fn adopt(descriptor: usize) {
         IMAGE.store(reading::image(), Relaxed);
         MASK.store(ring.mask, Relaxed);
         WORDS.store(ring.words.cast_mut(), Release);
+    }
+    if let Some(ring) = current() {
+        ring.word(TAKEN).fetch_add(1, Relaxed);
     }
     // SAFETY: the descriptor came with the agent's answer and is used nowhere else.
     unsafe { syscall::call(syscall::CLOSE, [descriptor, 0, 0, 0, 0, 0]) };

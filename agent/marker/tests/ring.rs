@@ -14,7 +14,7 @@ use std::{
 use guestscope_marker::{
     edge::Operation,
     mark, phase, request,
-    ring::{HEAD, HEADER_BYTES, LOST, MAGIC, RECORD_WORDS, SLOT_WORDS, UNKNOWN, checksum},
+    ring::{HEAD, HEADER_BYTES, LOST, MAGIC, RECORD_WORDS, SLOT_WORDS, TAKEN, UNKNOWN, checksum},
 };
 use rstest::rstest;
 
@@ -107,7 +107,7 @@ fn edges_are_written_as_long_as_there_is_room() {
     let memory = memory(BYTES, MAGIC, true);
     run(&memory);
     let words = words(&memory);
-    assert_eq!((words[HEAD], words[LOST]), (4, 2));
+    assert_eq!((words[HEAD], words[LOST], words[TAKEN]), (4, 2, 1));
     let slots = words[HEADER_BYTES / 8..].chunks_exact(SLOT_WORDS);
     let records: Vec<[u64; RECORD_WORDS]> = slots
         .enumerate()

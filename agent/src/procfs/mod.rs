@@ -134,6 +134,11 @@ impl Procfs {
         true
     }
 
+    /// Programs that have taken the ring: their word, good for a warning alone.
+    pub fn taken(&self) -> u64 {
+        self.ring.taken()
+    }
+
     /// What is missing.
     pub fn losses(&self) -> KernelLosses {
         KernelLosses {

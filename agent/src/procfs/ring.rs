@@ -19,6 +19,7 @@ pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"gscoper1");
 pub(super) const HEADER_BYTES: usize = 4096;
 pub(super) const HEAD: usize = 16;
 pub(super) const LOST: usize = 32;
+pub(super) const TAKEN: usize = 48;
 pub(super) const SLOT_WORDS: usize = 32;
 pub(super) const RECORD_WORDS: usize = 24;
 
@@ -75,6 +76,11 @@ impl Ring {
     /// Edges for which there was no slot, as those who wrote have counted.
     pub(super) fn lost(&self) -> u64 {
         self.word(LOST).load(Relaxed)
+    }
+
+    /// Programs that have taken the ring, as they have counted.
+    pub(super) fn taken(&self) -> u64 {
+        self.word(TAKEN).load(Relaxed)
     }
 
     /// The end where the library writes.

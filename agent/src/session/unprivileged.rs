@@ -48,6 +48,8 @@ pub(super) struct Told {
     procfs: Procfs,
     pairing: Pairing,
     verdicts: Vec<Verdict>,
+    /// Programs that the ring was handed to.
+    handed: u64,
     /// Records between ring and pairing.
     batch: Vec<Record>,
 }
@@ -58,6 +60,7 @@ impl Told {
             procfs: Procfs::new(procfs::SLOTS, threads)?,
             pairing: Pairing::new(run_id),
             verdicts: procfs::verdicts(refusal),
+            handed: 0,
             batch: Vec::new(),
         })
     }
@@ -123,7 +126,8 @@ impl Sight for Told {
             Err(error) if !is_gone(&error) => {
                 self.marker_failed(&format!("handing the ring to a program: {error}"));
             }
-            _ => {}
+            Err(_) => {}
+            Ok(()) => self.handed += 1,
         }
     }
 
@@ -139,6 +143,10 @@ impl Sight for Told {
     fn last_ledgers(&mut self) -> Vec<Ledger> {
         let ledgers = self.procfs.stop(&mut self.batch);
         self.pair();
+        // An older library, or one that was refused the memory, goes on without a word.
+        if let missing @ 1.. = self.handed.saturating_sub(self.procfs.taken()) {
+            self.marker_failed(&format!("programs that did not take the ring: {missing}"));
+        }
         ledgers
     }
 
@@ -186,5 +194,11 @@ mod tests {
     #[test]
     fn a_program_that_died_before_the_answer_breaks_nothing() {
         assert_eq!(outcome(|_| None), Outcome::Ok);
+    }
+
+    /// As an older library does, which knows of no ring.
+    #[test]
+    fn a_program_that_does_not_take_the_ring_is_told_of() {
+        assert_eq!(outcome(Some), Outcome::Broken);
     }
 }

@@ -25,12 +25,13 @@ fn rest(ring: &mut Ring, patience: Duration) -> Vec<Words> {
 #[test]
 fn both_ends_have_the_same_ring() {
     assert_eq!(
-        (MAGIC, HEADER_BYTES, HEAD, LOST, SLOT_WORDS, RECORD_WORDS),
+        (MAGIC, HEADER_BYTES, HEAD, LOST, TAKEN, SLOT_WORDS, RECORD_WORDS),
         (
             theirs::MAGIC,
             theirs::HEADER_BYTES,
             theirs::HEAD,
             theirs::LOST,
+            theirs::TAKEN,
             theirs::SLOT_WORDS,
             theirs::RECORD_WORDS
         )
