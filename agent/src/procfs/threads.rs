@@ -312,7 +312,7 @@ impl Known {
         // A reading that failed once (no descriptor was free) is no beginning from zero: what was waited for meanwhile is
         // part of the next growth.
         let run_delay_ns = now.run_delay_ns.or(self.last.run_delay_ns);
-        self.last = Reading { minor_faults, major_faults, run_delay_ns, ..*now };
+        self.last = Reading { run_delay_ns, minor_faults, major_faults, ..*now };
     }
 
     fn look_up_comm(&mut self) {
