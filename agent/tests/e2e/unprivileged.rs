@@ -292,14 +292,16 @@ fn works(seen: &Seen) -> Vec<Phase> {
     requests.into_iter().map(|request| work(&request.phases).expect("each has one")).collect()
 }
 
-/// Times and CPU time of a phase lie between what the program read inside and around it.
-fn check_against(witness: &Witness, phase: &Phase) {
+/// Times of a phase lie between what the program read inside and around it; its CPU time is not below that. Whether it is not above
+/// either: the program's clock leaves out what the hypervisor takes, and the kernel side does not.
+fn check_against(witness: &Witness, phase: &Phase) -> bool {
     let Witness { before, begun, ending, after } = witness;
     let end_ns = phase.start_ns + phase.duration_ns;
     assert!((before[0]..=begun[0]).contains(&phase.start_ns), "begin of {phase:?}");
     assert!((ending[0]..=after[0]).contains(&end_ns), "end of {phase:?}");
-    let cpu = (ending[1] - begun[1])..=(after[1] - before[1]);
-    assert!(cpu.contains(&account(phase, Account::Cpu)), "{cpu:?} of {phase:?}");
+    let cpu = account(phase, Account::Cpu);
+    assert!(ending[1] - begun[1] <= cpu, "{phase:?}");
+    cpu <= after[1] - before[1]
 }
 
 /// Against the kernel's own numbers, while a neighbour wants the same CPU.
@@ -331,7 +333,7 @@ fn accounts_are_what_the_thread_reads_beside_them() {
     let mut waited = 0;
     for (phase, witness) in works.iter().zip(&witnesses) {
         check_accounts(phase);
-        check_against(witness, phase);
+        assert!(check_against(witness, phase), "{phase:?}");
         let inside = witness.ending[2] - witness.begun[2];
         let around = witness.after[2] - witness.before[2];
         let runq = account(phase, Account::Runq);
@@ -368,11 +370,13 @@ fn the_kernel_side_beside_it_sees_the_same() {
         works(&outer).into_iter().filter(|phase| phase.start_ns >= witnesses[0].before[0]).collect();
     let told = works(&inner);
     assert_eq!((full.len(), told.len(), witnesses.len()), (20, 20, 20));
+    let mut undisturbed = 0;
     for ((full, told), witness) in full.iter().zip(&told).zip(&witnesses) {
         assert_eq!((full.request, &full.name, full.ending), (told.request, &told.name, told.ending));
-        check_against(witness, full);
-        check_against(witness, told);
+        undisturbed += usize::from(check_against(witness, full));
+        assert!(check_against(witness, told), "{told:?}");
         let end = |phase: &Phase| phase.start_ns + phase.duration_ns;
         assert!(full.start_ns <= told.start_ns && end(full) <= end(told), "{full:?} {told:?}");
     }
+    assert!(undisturbed > 10, "the hypervisor cannot have taken the CPU in every phase: {undisturbed} of 20");
 }
