@@ -98,9 +98,7 @@ pub fn mapped_code(pid: u32) -> Option<MappedCode> {
         let value = status.lines().find_map(|line| line.strip_prefix(field))?;
         value.trim().strip_suffix(" kB")?.trim().parse().ok()
     };
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The 26th field; the second one, a name in brackets, may hold anything.
-    let at = stat.rsplit_once(')')?.1.split_whitespace().nth(23)?.parse().ok()?;
+    let at = Process::new(pid.cast_signed()).and_then(|process| process.stat()).ok()?.startcode;
     Some(MappedCode { kib: (kibibytes("VmExe:")?, kibibytes("VmLib:")?), at })
 }
 

@@ -1,6 +1,6 @@
 //! Which code observed processes have mapped: when that changes, there may be markers and busy-waiting libraries to be known.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::{Feed, sight::Sight as _};
 use crate::mapped::{self, MappedCode};
@@ -12,7 +12,10 @@ pub(super) struct Code(HashMap<u32, MappedCode>);
 impl Code {
     /// Looks at what a process has mapped, if that has changed since the last look. What went wrong.
     pub(super) fn look(&mut self, pid: u32, feed: &mut Feed) -> Vec<String> {
-        let Some(code) = mapped::mapped_code(pid) else { return Vec::new() };
+        mapped::mapped_code(pid).map_or_else(Vec::new, |code| self.look_at(pid, code, feed))
+    }
+
+    fn look_at(&mut self, pid: u32, code: MappedCode, feed: &mut Feed) -> Vec<String> {
         if self.0.get(&pid) == Some(&code) {
             return Vec::new();
         }
@@ -40,10 +43,10 @@ impl Code {
 
     /// Looks at all again. What went wrong.
     pub(super) fn look_again(&mut self, feed: &mut Feed) -> Vec<String> {
-        self.keep(feed, |pid| mapped::mapped_code(pid).is_some());
-        let mut known: Vec<u32> = self.0.keys().copied().collect();
-        known.sort_unstable();
-        known.into_iter().flat_map(|pid| self.look(pid, feed)).collect()
+        let mapped = |&pid: &u32| Some((pid, mapped::mapped_code(pid)?));
+        let there: BTreeMap<u32, MappedCode> = self.0.keys().filter_map(mapped).collect();
+        self.keep(feed, |pid| there.contains_key(&pid));
+        there.into_iter().flat_map(|(pid, code)| self.look_at(pid, code, feed)).collect()
     }
 
     /// Forgets all others: their numbers may be used again.
