@@ -10,7 +10,7 @@
 
 use crate::{
     ACCOUNTS, Account, Operation, THREAD_INSIDE, THREAD_OUTSIDE, is_root_token,
-    ledger::{BLOCKED, EMPTY, LIMITED, Ledger, RUNNING},
+    ledger::{BLOCKED, EMPTY, LIMITED, Ledger, RUNNING, was_woken},
 };
 
 /// Threads of a process that an edge sums; later ones are counted as unlisted. A power of two, since it is also a mask.
@@ -191,8 +191,9 @@ pub unsafe fn add(
             charge(sum, Account::Cpu as u8, open_ns);
         } else if state == BLOCKED {
             queued_ns = 0;
-            if woken_ns >= since_ns && woken_ns <= now_ns {
-                queued_ns = now_ns.wrapping_sub(woken_ns) & outside_mask;
+            if was_woken(since_ns, woken_ns, now_ns) {
+                let ready_ns = if woken_ns > since_ns { woken_ns } else { since_ns };
+                queued_ns = now_ns.wrapping_sub(ready_ns) & outside_mask;
             }
             charge(sum, blocked, open_ns.wrapping_sub(queued_ns));
         } else if state == EMPTY {

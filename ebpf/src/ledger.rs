@@ -28,6 +28,18 @@ pub const BLOCKED: u8 = 3;
 /// Off the CPU, could run, and its group may be out of quota: the group's throttle clock tells how much of the wait.
 pub const LIMITED: u8 = 4;
 
+/// How long before the clock of a switch-out a waking may lie and still be of that wait. A waker looks at the thread
+/// before it has the run queue's lock, so a waking can overtake the switch-out by some us, and by more where the
+/// hypervisor stops a CPU in between. A stamp that is older belongs to a wait whose enqueueing reached no tracepoint.
+const RACE_NS: u64 = 1_000_000;
+
+/// Whether a waking at `woken_ns` (0: none) ended, by `now_ns`, the wait that began at `since_ns`.
+#[inline(always)]
+#[must_use]
+pub fn was_woken(since_ns: u64, woken_ns: u64, now_ns: u64) -> bool {
+    woken_ns != 0 && woken_ns <= now_ns && woken_ns.wrapping_add(RACE_NS) >= since_ns
+}
+
 /// Where a thread got onto a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
@@ -49,7 +61,7 @@ pub struct Ledger {
     pub task: u64,
     /// When tracking began: with the tid it names the thread for good, also when the tid is used again.
     pub born_ns: u64,
-    /// When somebody last began to wake it (sched_waking); stale unless >= `since_ns`.
+    /// When somebody began to wake it (sched_waking); 0 once it was enqueued, or found awake.
     pub woken_ns: u64,
     /// Goes up with every transition: a reader that saw it change reads again.
     pub sequence: u32,
@@ -57,7 +69,7 @@ pub struct Ledger {
     pub tid: u32,
     /// Process number in the initial namespace.
     pub tgid: u32,
-    /// Who last began to wake it.
+    /// Who last began to wake it; 0 where that was not seen.
     pub waker_tid: u32,
     /// Times it blocked.
     pub voluntary: u32,
@@ -187,10 +199,16 @@ impl Ledger {
         self.since_ns
     }
 
-    /// When the open block ended, if it did: a waking from before the block is stale.
+    /// When the open block ended, if it did: with the waking, or at once where that overtook the switch-out.
     #[inline(always)]
     fn block_end(&self, now_ns: u64) -> u64 {
-        if self.woken_ns >= self.since_ns && self.woken_ns <= now_ns { self.woken_ns } else { now_ns }
+        if !was_woken(self.since_ns, self.woken_ns, now_ns) {
+            now_ns
+        } else if self.woken_ns > self.since_ns {
+            self.woken_ns
+        } else {
+            self.since_ns
+        }
     }
 
     /// Adds to the account of the open block.
@@ -292,10 +310,13 @@ impl Ledger {
     #[inline(always)]
     pub fn wakeup(&mut self, now_ns: u64) {
         if self.state != BLOCKED {
+            // It was found awake: that waking ends no wait that is still to come.
+            self.woken_ns = 0;
             return;
         }
         let now_ns = self.advance(now_ns);
         self.end_block(now_ns);
+        self.become_(RUNNABLE);
         self.wakeup_delay_ns = self.wakeup_delay_ns.wrapping_add(now_ns.wrapping_sub(self.since_ns));
     }
 
@@ -303,11 +324,15 @@ impl Ledger {
     #[inline(always)]
     fn end_block(&mut self, now_ns: u64) {
         let end_ns = self.block_end(now_ns);
+        if !was_woken(self.since_ns, self.woken_ns, now_ns) {
+            self.waker_tid = 0;
+        }
+        self.woken_ns = 0;
         self.charge_block(end_ns.wrapping_sub(self.since_ns));
         self.since_ns = end_ns;
         self.ready_ns = end_ns;
         self.wakeups = self.wakeups.wrapping_add(1);
-        self.become_(RUNNABLE);
+        self.state = RUNNABLE;
     }
 
     /// Switched in. If it was never seen to leave, the time stays with `cpu`.
@@ -318,12 +343,11 @@ impl Ledger {
             self.missed = self.missed.wrapping_add(1);
             self.left_ns = now_ns;
         }
+        let now_ns = self.advance(now_ns);
         if self.state == BLOCKED {
             // Somebody woke it, seen or not.
-            self.wakeups = self.wakeups.wrapping_add(1);
-            self.ready_ns = self.block_end(now_ns);
+            self.end_block(now_ns);
         }
-        let now_ns = self.advance(now_ns);
         self.settle(now_ns);
         if self.cpu != at.cpu {
             self.count_migration(at.distance);

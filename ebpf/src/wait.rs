@@ -23,9 +23,9 @@ pub(crate) fn ended(ledger: &Ledger, before: impl Fn() -> (u32, u32, u64), left_
         return;
     }
     emit::wait(|record: *mut WaitRecord| {
-        // A waking from before the wait says nothing of this one.
+        // Nobody wakes a thread that could run all the time.
         let was_blocked = ledger.account != Account::Runq as u8;
-        let waker_tid = if ledger.woken_ns >= ledger.left_ns { ledger.waker_tid } else { 0 };
+        let waker_tid = if was_blocked { ledger.waker_tid } else { 0 };
         // SAFETY: the record is reserved memory of exactly this size; every field is written.
         unsafe {
             (*record).header = Header { kind: Kind::Wait as u32, flags: 0, time_ns: now_ns };

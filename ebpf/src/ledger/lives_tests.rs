@@ -37,6 +37,22 @@ struct Step {
     lost: bool,
 }
 
+impl Step {
+    /// How long before the switch-out the waking came; the thread was running then, and any waking that found it awake
+    /// was over.
+    fn early_ns(&self) -> u64 {
+        match self.off {
+            Off::Raced { early_ns, .. } => early_ns.min(self.run_ns.div_ceil(2) - 1) + 1,
+            Off::Preempted | Off::Blocked { .. } => 0,
+        }
+    }
+
+    /// Of a raced wait, what is the block and what the enqueueing.
+    fn raced_ns(&self, enqueue_ns: u64) -> (u64, u64) {
+        if self.early_ns() <= RACE_NS { (0, enqueue_ns) } else { (enqueue_ns, 0) }
+    }
+}
+
 fn any_step() -> impl Strategy<Value = Step> {
     let ns = || prop_oneof![0..50_u64, 0..5_000_000_u64];
     let off = prop_oneof![
@@ -124,11 +140,13 @@ impl Truth {
                 let event = Event::OutBlocked { account, syscall: 7 };
                 (event, sleep_ns, enqueue_ns, Some(woken_ns), usize::from(account))
             }
-            // A waking from before the block says nothing about its end: it ended when the thread was enqueued.
-            Off::Raced { account, early_ns, enqueue_ns } => {
-                let early_ns = early_ns.min(step.run_ns - 1) + 1;
+            // It had been woken before it left. How long before is taken for a race, and what for the rest of something
+            // that was not seen, is a bound: the wait ended at once, or when the thread was enqueued.
+            Off::Raced { account, enqueue_ns, .. } => {
                 let event = Event::OutBlocked { account, syscall: 7 };
-                (event, enqueue_ns, 0, Some(out_ns - early_ns), usize::from(account))
+                let woken_ns = out_ns - step.early_ns();
+                let (block_ns, enqueue_ns) = step.raced_ns(enqueue_ns);
+                (event, block_ns, enqueue_ns, Some(woken_ns), usize::from(account))
             }
         };
         if !out_is_lost {
@@ -153,7 +171,8 @@ impl Truth {
         let wait_ns = enqueue_ns + step.wait_ns;
         let known_block_ns = match (lost, step.off) {
             (Lost::Waking, Off::Blocked { .. }) => block_ns + enqueue_ns,
-            (Lost::Wakeup, Off::Raced { .. }) => block_ns + wait_ns,
+            (Lost::Waking, Off::Raced { .. }) => block_ns + enqueue_ns,
+            (Lost::Wakeup, Off::Raced { .. }) if block_ns != 0 => block_ns + wait_ns,
             _ => block_ns,
         };
         let total_ns = block_ns + wait_ns;
@@ -222,7 +241,10 @@ proptest! {
             let (blocked_ns, queued_ns, account) = match step.off {
                 Off::Preempted => (0, step.wait_ns, RUNQ as u8),
                 Off::Blocked { account, sleep_ns, enqueue_ns } => (sleep_ns, enqueue_ns + step.wait_ns, account),
-                Off::Raced { account, enqueue_ns, .. } => (enqueue_ns, step.wait_ns, account),
+                Off::Raced { account, enqueue_ns, .. } => {
+                    let (block_ns, enqueue_ns) = step.raced_ns(enqueue_ns);
+                    (block_ns, enqueue_ns + step.wait_ns, account)
+                }
             };
             now_ns = left_ns + blocked_ns + queued_ns;
             (left_ns, left_ns + blocked_ns, now_ns, account)

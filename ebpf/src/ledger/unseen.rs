@@ -3,7 +3,7 @@
 //! Every stay that was seen shows how the kernel's clock of a run queue stands to ours; a switch-in or a wake-up that was
 //! not seen is put where the stamps say. Without stamps, or before the first stay, nothing happens here.
 
-use super::{Arrival, BLOCKED, Ledger, RUNNING};
+use super::{Arrival, BLOCKED, Ledger, RUNNABLE, RUNNING, was_woken};
 
 /// What the kernel itself noted about a thread that is on a CPU (`sched_info`), by the clock of its run queue.
 #[derive(Clone, Copy, Debug, Default)]
@@ -80,13 +80,14 @@ impl Ledger {
     /// Ends the block where a waking that was seen says, else at `queued_ns`, if that lies within it.
     #[inline(always)]
     fn woken_unseen(&mut self, now_ns: u64, queued_ns: u64) {
-        let waking_was_seen = self.woken_ns >= self.since_ns && self.woken_ns <= now_ns;
+        let waking_was_seen = was_woken(self.since_ns, self.woken_ns, now_ns);
         if !waking_was_seen && queued_ns >= self.since_ns && queued_ns <= now_ns {
             self.woken_ns = queued_ns;
             self.waker_tid = 0;
         }
         let now_ns = self.advance(now_ns);
         self.end_block(now_ns);
+        self.become_(RUNNABLE);
     }
 }
 

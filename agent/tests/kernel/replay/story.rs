@@ -11,6 +11,9 @@ use super::recording::{Act, Event};
 /// The thread could go on, in the words of sched_switch: no bit of its state is set, but that of preemption.
 const PREEMPTED: u64 = 0x100;
 
+/// A waking that comes so shortly before its thread leaves the CPU is of the wait that begins there.
+const OVERTAKEN_NS: u64 = 1_000_000;
+
 /// From `begin_ns` on, until the next one.
 #[derive(Clone, Copy, Debug)]
 struct Span {
@@ -25,6 +28,8 @@ struct Life {
     /// The system call that it is in.
     call: Option<i64>,
     is_blocked: bool,
+    /// A waking that found it still on a CPU, and has not ended in an enqueueing: it may be on its way off.
+    woken_ns: Option<u64>,
     /// When it was seen to run though no switch had brought it to a CPU.
     holes_ns: Vec<u64>,
 }
@@ -81,22 +86,38 @@ impl Story {
             Act::Switch { from, state, to } => {
                 let life = self.0.entry(from).or_default();
                 life.runs(time_ns);
-                life.is_blocked = state & !PREEMPTED != 0;
+                let leaves_to_wait = state & !PREEMPTED != 0;
+                let was_overtaken =
+                    life.woken_ns.take().is_some_and(|woken_ns| time_ns - woken_ns <= OVERTAKEN_NS);
+                life.is_blocked = leaves_to_wait && !was_overtaken;
                 let account = if life.is_blocked { waited_for(life.call, state) } else { Account::Runq };
                 life.spans.push(Span { begin_ns: time_ns, account });
                 let life = self.0.entry(to).or_default();
                 life.is_blocked = false;
                 life.spans.push(Span { begin_ns: time_ns, account: Account::Cpu });
             }
-            Act::Waking { thread } | Act::Wakeup { thread } => {
-                let life = self.0.entry(thread).or_default();
-                if std::mem::take(&mut life.is_blocked) {
-                    life.spans.push(Span { begin_ns: time_ns, account: Account::Runq });
+            Act::Waking { thread } => {
+                if !self.wake(thread, time_ns) {
+                    self.0.entry(thread).or_default().woken_ns = Some(time_ns);
                 }
+            }
+            Act::Wakeup { thread } => {
+                self.wake(thread, time_ns);
+                self.0.entry(thread).or_default().woken_ns = None;
             }
             Act::Enter { thread, number } => self.call(thread, time_ns, Some(number)),
             Act::Exit { thread } => self.call(thread, time_ns, None),
         }
+    }
+
+    /// Ends its wait, if it is in one.
+    fn wake(&mut self, thread: u32, time_ns: u64) -> bool {
+        let life = self.0.entry(thread).or_default();
+        let was_blocked = std::mem::take(&mut life.is_blocked);
+        if was_blocked {
+            life.spans.push(Span { begin_ns: time_ns, account: Account::Runq });
+        }
+        was_blocked
     }
 
     fn call(&mut self, thread: u32, time_ns: u64, call: Option<i64>) {
