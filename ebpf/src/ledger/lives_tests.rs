@@ -170,8 +170,7 @@ impl Truth {
         // What the ledger can know of this time; see the cases of `lost_events_cost_what_they_must`.
         let wait_ns = enqueue_ns + step.wait_ns;
         let known_block_ns = match (lost, step.off) {
-            (Lost::Waking, Off::Blocked { .. }) => block_ns + enqueue_ns,
-            (Lost::Waking, Off::Raced { .. }) => block_ns + enqueue_ns,
+            (Lost::Waking, Off::Blocked { .. } | Off::Raced { .. }) => block_ns + enqueue_ns,
             (Lost::Wakeup, Off::Raced { .. }) if block_ns != 0 => block_ns + wait_ns,
             _ => block_ns,
         };
