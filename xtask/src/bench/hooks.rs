@@ -19,6 +19,8 @@ const VARIANTS: [(&str, &[&str]); 3] =
 /// Round trips of the pipe: 0.2 s.
 const TRIPS: &str = "100000";
 const EDGES: &str = "200000";
+/// Threads beside the one that fires edges, whose ledgers each edge sums.
+const BESIDE: u32 = 32;
 
 /// ns per run of each program, tracked and untracked, against an empty program on the same hook.
 pub(crate) fn rows(bench: &Bench<'_>) -> Result<Vec<Row>> {
@@ -56,16 +58,21 @@ fn ns_per_run(result: &Value, program: &str) -> Result<f64> {
     Ok(number(1)? / number(0)?.max(1.0))
 }
 
-/// ns per edge as the program sees it: without a probe, with a bare counting one, with ours.
+/// ns per edge as the program sees it: without a probe, with a bare counting one, with ours, and with ours beside others.
 pub(crate) fn edge_rows(bench: &Bench<'_>) -> Result<Vec<Row>> {
     let marker = bench.edges.as_os_str();
-    let variants: [(&str, &[&str]); 3] =
-        [("no probe", &["none"]), ("bare counting uprobe", &["empty"]), ("agent", &["ledger", "--track"])];
+    let (ours, beside) = (["ledger", "--track"], BESIDE.to_string());
+    let variants: [(&str, &[&str], &str); 4] = [
+        ("no probe", &["none"], "0"),
+        ("bare counting uprobe", &["empty"], "0"),
+        ("agent", &ours, "0"),
+        ("agent, 32 threads beside", &ours, &beside),
+    ];
     let file = std::env::temp_dir().join(format!("guestscope-bench-{}", std::process::id()));
-    let measured = bench.alternate("cost of an edge", &variants, |(_, words)| {
+    let measured = bench.alternate("cost of an edge", &variants, |(_, words, threads)| {
         let mut command = Command::new(&bench.hooks);
         command.args(*words);
-        command.arg("--marker").arg(marker).arg("--").arg(marker).arg(EDGES).arg(&file);
+        command.arg("--marker").arg(marker).arg("--").arg(marker).arg(EDGES).arg(&file).arg(threads);
         json_of(&mut command)?;
         let text = std::fs::read_to_string(&file).context("the edges' program wrote no result")?;
         text.trim().parse().context("the edges' program wrote no number")
@@ -79,5 +86,18 @@ pub(crate) fn edge_rows(bench: &Bench<'_>) -> Result<Vec<Row>> {
         against: "of bare",
         budget: if index == 2 { "<= 1.25 or <= +80 ns" } else { "" },
     };
-    Ok((0..variants.len()).map(row).collect())
+    let mut rows: Vec<Row> = (0..variants.len()).map(row).collect();
+    let each: Vec<f64> = measured[3]
+        .iter()
+        .zip(&measured[2])
+        .map(|(with, without)| (with - without) / f64::from(BESIDE))
+        .collect();
+    rows.push(Row {
+        what: "marker edge, each further thread".to_owned(),
+        measured: format!("+{:.1} ns", median(&each)),
+        ratio: None,
+        against: "",
+        budget: "<= +8 ns",
+    });
+    Ok(rows)
 }

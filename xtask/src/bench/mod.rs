@@ -6,6 +6,7 @@
 mod hooks;
 mod pipe;
 mod ratio;
+mod storm;
 mod workload;
 
 use std::{fs, io::Write as _, path::PathBuf, process::Command};
@@ -49,6 +50,8 @@ pub(crate) struct Bench<'a> {
     hooks: PathBuf,
     /// The example that fires edges.
     edges: PathBuf,
+    /// The example that makes phases and switches at given rates.
+    storm: PathBuf,
     /// Rounds of each variant.
     rounds: usize,
 }
@@ -63,27 +66,27 @@ pub(crate) fn verb(xtask: &mut Xtask, rounds: usize) -> Result<bool> {
             apt::want(xtask, packages, &format!("no {program} to measure against"));
         }
     }
-    let (hooks, edges) = examples(xtask, &toolchain)?;
+    let [hooks, edges, storm] = examples(xtask, &toolchain)?;
     let agent = artifact::agent(xtask, &toolchain)?;
     let workloads = artifact::workloads(xtask, Some(&libtorch))?;
     xtask.cache.release();
-    let bench = Bench { xtask, agent, workloads, hooks, edges, rounds };
+    let bench = Bench { xtask, agent, workloads, hooks, edges, storm, rounds };
     let mut rows = Vec::new();
-    for part in [hooks::rows, pipe::rows, hooks::edge_rows, workload::rows] {
+    for part in [hooks::rows, pipe::rows, hooks::edge_rows, storm::rows, workload::rows] {
         rows.extend(part(&bench)?);
     }
     tell(xtask, &rows)?;
     Ok(true)
 }
 
-fn examples(xtask: &Xtask, toolchain: &Toolchain) -> Result<(PathBuf, PathBuf)> {
+fn examples(xtask: &Xtask, toolchain: &Toolchain) -> Result<[PathBuf; 3]> {
     let mut build = xtask.workspace.cargo();
     build.args(["build", "--release", "--locked", "--package", artifact::AGENT]);
-    build.args(["--example", "hooks", "--example", "edges"]);
+    build.args(["--example", "hooks", "--example", "edges", "--example", "storm"]);
     toolchain.apply(&mut build);
     artifact::cargo(xtask, "programs to measure with", "build-bench", &mut build)?;
     let folder = xtask.workspace.target.join("release/examples");
-    Ok((folder.join("hooks"), folder.join("edges")))
+    Ok(["hooks", "edges", "storm"].map(|name| folder.join(name)))
 }
 
 /// Runs a command that prints one line of JSON last.

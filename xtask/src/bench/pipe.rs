@@ -103,6 +103,15 @@ pub(crate) fn rows(bench: &Bench<'_>) -> Result<Vec<Row>> {
             },
         });
     }
+    if let Some(tracked) = of(Observer::Tracked) {
+        rows.push(Row {
+            what: "pipe round trips per second, agent, tracked".to_owned(),
+            measured: String::new(),
+            ratio: Ratio::new(bare, tracked),
+            against: "of unobserved",
+            budget: ">= 0.97",
+        });
+    }
     if let (Some(own), Some(peer)) = (added(Observer::Tracked), added(Observer::Runqlat)) {
         rows.push(Row {
             what: "pipe round trip, agent tracked against runqlat".to_owned(),

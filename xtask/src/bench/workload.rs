@@ -52,7 +52,7 @@ fn observe(bench: &Bench<'_>, runs: &Path) -> Command {
 }
 
 /// The workload's JSON and the agent's, which share standard output.
-fn two_results(text: &str) -> Result<(Value, Value)> {
+pub(super) fn two_results(text: &str) -> Result<(Value, Value)> {
     let mut values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
     let workload = values.next().context("no result of the workload")??;
     let summary = values.next().context("no summary of the agent")??;
