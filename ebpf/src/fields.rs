@@ -102,7 +102,7 @@ pub const FIELDS: &[Field] = &[
     // Without it waits for a graphics processor's driver are `other`.
     optional("OFFSET_INODE_DEVICE", &["inode.i_rdev"]),
     field("OFFSET_REGS_SYSCALL", &["pt_regs.orig_ax", "pt_regs.syscallno"]),
-    // What the entry code of x86-64 fills with -ENOSYS until the call has returned; without it what is done on the way back,
+    // What the entry code of x86-64 fills with -ENOSYS until the call has returned (arm64's is the first of all); without it what is done on the way back,
     // such as a page fault for a signal's frame, is charged to the call.
     optional("OFFSET_REGS_RESULT", &["pt_regs.ax"]),
     field("OFFSET_REGS_ARGUMENT", &["pt_regs.di", "pt_regs.orig_x0"]),

@@ -47,6 +47,8 @@ globals! {
     // Without them: where a task's saved registers most likely lie, from the begin of its stack, and the number of bpf(2),
     // by which they are found.
     DISTANCE_REGISTERS NUMBER_BPF
+    // The processor is an arm64 one and not an x86-64 one: its registers have other places.
+    IS_ARM64
     // Types of this kernel's BTF, for `bpf_rdonly_cast`; 0 where the kernel does not have it.
     TYPE_FILE TYPE_POINTER TYPE_REGISTERS
     // No BTF at all: threads are known by their numbers alone, and events are read at the places of their fields.

@@ -4,13 +4,17 @@
 //! A helper tells it (5.15 and later) where the kernel has BTF. Elsewhere a task that calls bpf(2) looks for it: it knows
 //! two of the numbers that must lie there. How large a stack is and what lies above the registers (16 bytes from 6.9 on
 //! where the processor's new way of entering the kernel is built in) stands in no BTF.
+//!
+//! Here stands too what differs between processors: one object serves x86-64 and arm64, and the agent says which it is.
 
-use aya_ebpf::{Global, helpers::generated::bpf_task_pt_regs};
+use core::arch::asm;
+
+use aya_ebpf::{EbpfContext, Global, helpers::generated::bpf_task_pt_regs};
 
 use crate::{
     maps::{
-        DISTANCE_REGISTERS, HAS_TYPED_HELPERS, NUMBER_BPF, OFFSET_REGS_ARGUMENT, OFFSET_REGS_SYSCALL,
-        OFFSET_TASK_STACK, REGISTERS, TYPE_REGISTERS,
+        DISTANCE_REGISTERS, HAS_TYPED_HELPERS, IS_ARM64, NUMBER_BPF, OFFSET_REGS_ARGUMENT,
+        OFFSET_REGS_RESULT, OFFSET_REGS_SYSCALL, OFFSET_TASK_STACK, REGISTERS, TYPE_REGISTERS,
     },
     memory::{Memory, Plain, Typed, cast, load},
     task::{Current, Task},
@@ -24,6 +28,74 @@ const STACK_BYTES: u64 = 16 << 10;
 const DOUBLINGS: u64 = 2;
 /// What may lie above the registers, in words.
 const WORDS_ABOVE: u64 = 2;
+
+/// -ENOSYS: on x86-64, a system call that has not returned.
+const NOT_RETURNED: u64 = 38_u64.wrapping_neg();
+
+/// The system call that a task is in; negative in an exception. An int on arm64, and on x86-64 the low half of a long, which
+/// is all that the kernel looks at.
+#[inline(always)]
+pub(crate) fn number<M: Memory>(task: Task<M>) -> i32 {
+    if !M::IS_TYPED || HAS_TYPED_HELPERS.load() == 0 {
+        return saved(task, &OFFSET_REGS_SYSCALL) as i32;
+    }
+    // SAFETY: a typed pointer, and the agent resolved the offset of the number.
+    unsafe { load::<Typed, i32>(typed(task), &OFFSET_REGS_SYSCALL) }
+}
+
+/// Whether the system call that a task is in has returned, so that it is on its way back. On x86-64 the entry code fills the
+/// result with -ENOSYS; on arm64 it keeps the first argument apart, and the result overwrites the other copy: a result that is
+/// equal to it is not seen.
+#[inline(always)]
+pub(crate) fn has_returned<M: Memory>(task: Task<M>) -> bool {
+    if IS_ARM64.load() != 0 {
+        // The result is in the first register, at 0, which is where the global stands.
+        return saved(task, &OFFSET_REGS_RESULT) != saved(task, &OFFSET_REGS_ARGUMENT);
+    }
+    OFFSET_REGS_RESULT.load() != 0 && saved(task, &OFFSET_REGS_RESULT) != NOT_RETURNED
+}
+
+/// A word of a context at a constant place. As the one instruction that verifiers want: of two loads in two branches the
+/// compiler makes one load of a pointer that was chosen before, which they refuse.
+macro_rules! word {
+    ($context:expr, $offset:expr) => {{
+        let word: u64;
+        // SAFETY: the context is larger than that, on the processor for which the agent loads this.
+        unsafe {
+            asm!(
+                "{word} = *(u64 *)({context} + {offset})",
+                word = lateout(reg) word,
+                context = in(reg) $context.as_ptr(),
+                offset = const $offset,
+                options(nostack, readonly, preserves_flags),
+            );
+        }
+        word
+    }};
+}
+
+/// Argument `PLACE` (0 to 5) of a function that a probe has stopped, by the calling convention of the processor.
+#[inline(always)]
+pub(crate) fn argument<const PLACE: usize>(context: &impl EbpfContext) -> u64 {
+    /// Of di, si, dx, cx, r8, r9 in x86-64's `pt_regs`.
+    const X86_64: [usize; 6] = [112, 104, 96, 88, 72, 64];
+    if IS_ARM64.load() != 0 { word!(context, PLACE * 8) } else { word!(context, X86_64[PLACE]) }
+}
+
+/// Where the code was that a sample interrupted, if it was a program's: by the privilege level of the code segment, or by the
+/// exception level.
+#[inline(always)]
+pub(crate) fn interrupted_user(context: &impl EbpfContext) -> Option<u64> {
+    if IS_ARM64.load() != 0 {
+        // `pc` and `pstate` of arm64's `user_pt_regs`.
+        let level = word!(context, 264) & 0xf;
+        if level == 0 { Some(word!(context, 256)) } else { None }
+    } else {
+        // `ip` and `cs` of x86-64's `pt_regs`.
+        let level = word!(context, 136) & 3;
+        if level != 0 { Some(word!(context, 128)) } else { None }
+    }
+}
 
 /// A number among a task's saved registers.
 #[inline(always)]
@@ -99,13 +171,13 @@ fn by_search(stack: u64) -> bool {
             let distance = u64::from(DISTANCE_REGISTERS.load()) + more - above * 8;
             let registers = (stack + distance) as *const u8;
             // SAFETY: the helper checks the memory; what cannot be read is 0.
-            let (number, first): (u64, u64) = unsafe {
+            let (number, first): (u32, u64) = unsafe {
                 (
                     load::<Plain, _>(registers, &OFFSET_REGS_SYSCALL),
                     load::<Plain, _>(registers, &OFFSET_REGS_ARGUMENT),
                 )
             };
-            if number == u64::from(NUMBER_BPF.load()) && first == TEST_RUN {
+            if number == NUMBER_BPF.load() && first == TEST_RUN {
                 // SAFETY: a word of a map value.
                 unsafe { core::ptr::write_volatile(&raw mut REGISTERS.distance, distance) };
                 return true;

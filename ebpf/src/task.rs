@@ -151,12 +151,12 @@ impl Current {
         }
     }
 
-    /// A number among the registers that it saved on its way into the kernel.
+    /// The system call that it is in; negative in an exception.
     #[inline(always)]
-    pub(crate) fn saved(self, offset: &Global<u32>) -> u64 {
+    pub(crate) fn number(self) -> i32 {
         match Self::task() {
-            Some(task) => registers::saved(task, offset),
-            None => registers::saved(Task::<Plain>::at(self.pointer()), offset),
+            Some(task) => registers::number(task),
+            None => registers::number(Task::<Plain>::at(self.pointer())),
         }
     }
 

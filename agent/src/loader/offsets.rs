@@ -22,6 +22,9 @@ use crate::{
 
 use super::{Knowledge, LoadError, supplied};
 
+/// The registers that the object reads are those of the processor that the agent is built for.
+static IS_ARM64: u32 = cfg!(target_arch = "aarch64") as u32;
+
 fn lacks(btf: &Btf, hook: &Hook) -> bool {
     matches!(hook.place, Place::BtfTracepoint(name) if btf.tracepoint_arguments(name).is_none())
 }
@@ -136,6 +139,7 @@ impl Offsets {
             loader.override_global(field.offset, offset, true);
         }
         let globals = [
+            ("IS_ARM64", &IS_ARM64),
             ("BY_NUMBER", &self.by_number),
             ("HAS_SWITCH_STATE", &self.switch_state),
             ("THROTTLE_MODE", &self.throttle_mode),

@@ -5,16 +5,14 @@
 //! the libraries that busy-wait (libgomp), so no stack is walked. It charges no time: shares of samples are an estimate of what lies inside account `cpu`.
 
 use aya_ebpf::{
-    EbpfContext as _,
-    bindings::{bpf_perf_event_data, bpf_pidns_info},
-    helpers::generated::bpf_get_ns_current_pid_tgid,
-    macros::perf_event,
+    bindings::bpf_pidns_info, helpers::generated::bpf_get_ns_current_pid_tgid, macros::perf_event,
     programs::PerfEventContext,
 };
 use guestscope_ebpf::{ACTIVITIES, Activity, SPIN_RANGES, Samples};
 
 use crate::{
-    maps::{OFFSET_REGS_SYSCALL, PID_NAMESPACE_DEVICE, PID_NAMESPACE_INODE, SAMPLES, SPIN_CODE},
+    maps::{PID_NAMESPACE_DEVICE, PID_NAMESPACE_INODE, SAMPLES, SPIN_CODE},
+    registers,
     task::Current,
 };
 
@@ -25,7 +23,7 @@ pub(crate) fn sample(ctx: PerfEventContext) -> u32 {
     // SAFETY: a ledger in a map value; its slot never changes while the thread lives.
     let slot = unsafe { (*ledger).slot };
     let Some(samples) = SAMPLES.get_ptr_mut(u32::from(slot)) else { return 0 };
-    let activity = match user_code(&ctx) {
+    let activity = match registers::interrupted_user(&ctx) {
         Some(address) => in_program(address),
         None => in_kernel(current),
     };
@@ -36,30 +34,6 @@ pub(crate) fn sample(ctx: PerfEventContext) -> u32 {
         *count = (*count).wrapping_add(1);
     }
     0
-}
-
-/// Where the interrupted code was, if it was the program's.
-#[inline(always)]
-fn user_code(ctx: &PerfEventContext) -> Option<u64> {
-    let data: *const bpf_perf_event_data = ctx.as_ptr().cast();
-    // SAFETY: the context of a perf event program is this structure.
-    unsafe { user_address(data) }
-}
-
-/// By the privilege level of the code segment. x86-64 is what is meant where the build names no machine.
-#[cfg(not(bpf_target_arch = "aarch64"))]
-#[inline(always)]
-unsafe fn user_address(data: *const bpf_perf_event_data) -> Option<u64> {
-    // SAFETY: the caller's.
-    unsafe { if (*data).regs.cs & 3 != 0 { Some((*data).regs.rip) } else { None } }
-}
-
-/// By the exception level.
-#[cfg(bpf_target_arch = "aarch64")]
-#[inline(always)]
-unsafe fn user_address(data: *const bpf_perf_event_data) -> Option<u64> {
-    // SAFETY: the caller's.
-    unsafe { if (*data).regs.pstate & 0xf == 0 { Some((*data).regs.pc) } else { None } }
 }
 
 /// Code of a library that busy-waits, or of the program. The agent knows processes by their numbers in its own namespace.
@@ -94,8 +68,7 @@ fn in_program(address: u64) -> Activity {
 /// The entry code of exceptions overwrites the number that the entry code of system calls saved.
 #[inline(always)]
 fn in_kernel(current: Current) -> Activity {
-    let number = current.saved(&OFFSET_REGS_SYSCALL).cast_signed();
-    if number < 0 { Activity::Fault } else { Activity::Syscall }
+    if current.number() < 0 { Activity::Fault } else { Activity::Syscall }
 }
 
 /// Of the thread in this slot.

@@ -19,7 +19,7 @@ use crate::{
     maps::STAGES,
     memory::{Memory, Plain},
     probes::{cpu, throttle},
-    process, steal,
+    process, registers, steal,
     task::{self, Current, Task},
     topology,
 };
@@ -35,7 +35,7 @@ pub(crate) fn edge(ctx: ProbeContext) -> u32 {
     // SAFETY: a ledger in a map value; its slot never changes while the thread lives.
     let slot = unsafe { (*ledger).slot };
     let Some(stage) = STAGES.get_ptr_mut(u32::from(slot)) else { return 0 };
-    let operation: u64 = ctx.arg(0).unwrap_or(0);
+    let operation = registers::argument::<0>(&ctx);
     if (operation >> 8) as u8 != MARKER_ABI_VERSION {
         emit::count(Counter::UnknownAbi);
         return 0;
@@ -43,12 +43,12 @@ pub(crate) fn edge(ctx: ProbeContext) -> u32 {
     // SAFETY: the stage belongs to this thread alone; every field is written below.
     unsafe {
         (*stage).operation = operation;
-        (*stage).token = ctx.arg(1).unwrap_or(0);
+        (*stage).token = registers::argument::<1>(&ctx);
         (*stage).arguments = [
-            ctx.arg(2).unwrap_or(0),
-            ctx.arg(3).unwrap_or(0),
-            ctx.arg(4).unwrap_or(0),
-            ctx.arg(5).unwrap_or(0),
+            registers::argument::<2>(&ctx),
+            registers::argument::<3>(&ctx),
+            registers::argument::<4>(&ctx),
+            registers::argument::<5>(&ctx),
         ];
         let mut flags = 0;
         if Operation::has_name(operation as u8) && !read_name(stage) {

@@ -23,8 +23,7 @@ use crate::{
     file::{self, File},
     maps::{
         ACCOUNT_OF, BY_NUMBER, HAS_SWITCH_STATE, LEDGERS, MASK_TASK_IOWAIT, OFFSET_REGS_ARGUMENT,
-        OFFSET_REGS_RESULT, OFFSET_REGS_SYSCALL, OFFSET_TASK_FLAGS, OFFSET_TASK_IOWAIT,
-        OFFSET_TASK_LAST_QUEUED, OFFSET_TASK_STATE,
+        OFFSET_TASK_FLAGS, OFFSET_TASK_IOWAIT, OFFSET_TASK_LAST_QUEUED, OFFSET_TASK_STATE,
     },
     memory::{Arguments, Memory, twins},
     probes::{cpu, throttle},
@@ -40,8 +39,6 @@ pub(crate) const TASK_DEAD: u32 = 0x80;
 const KEPT: u32 = 0x4 | 0x8 | 0x8000;
 /// `TASK_UNINTERRUPTIBLE`.
 const UNINTERRUPTIBLE: u32 = 0x2;
-/// -ENOSYS: a system call that has not returned.
-const NOT_RETURNED: u64 = 38_u64.wrapping_neg();
 /// `TASK_FREEZABLE` (6.1 and later): no page fault waits like this, the freezer of cgroup v2 does.
 const FREEZABLE: u32 = 0x2000;
 /// In the freezer, before 6.1 (of cgroup v1, and while the machine is suspended); no such flag of a program's task later.
@@ -143,7 +140,7 @@ fn stay<M: Memory>(prev: Task<M>, ledger: &mut Ledger, now_ns: u64, stolen_ns: u
 /// What a task that blocks is waiting for: one look at its saved registers instead of a hook on every syscall.
 #[inline(always)]
 pub(crate) fn classify<M: Memory>(prev: Task<M>, state: u32) -> (u8, u16) {
-    let number = registers::saved(prev, &OFFSET_REGS_SYSCALL).cast_signed();
+    let number = registers::number(prev);
     if state & KEPT != 0 || (number < 0 && state & FREEZABLE != 0) {
         return (Account::Other as u8, if number < 0 { NO_SYSCALL } else { number as u16 });
     }
@@ -156,7 +153,7 @@ pub(crate) fn classify<M: Memory>(prev: Task<M>, state: u32) -> (u8, u16) {
     if io_wait != 0 {
         return (Account::BlockIo as u8, number as u16);
     }
-    if OFFSET_REGS_RESULT.load() != 0 && registers::saved(prev, &OFFSET_REGS_RESULT) != NOT_RETURNED {
+    if registers::has_returned(prev) {
         return (on_the_way_back(prev, state) as u8, NO_SYSCALL);
     }
     // SAFETY: the table has 512 entries and the index is masked to them.
