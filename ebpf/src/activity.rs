@@ -15,6 +15,9 @@ pub enum Activity {
     Spin = 3,
 }
 
+/// Samples per second of CPU time: a prime, so that nothing periodic keeps step with it.
+pub const SAMPLES_PER_S: u64 = 997;
+
 /// Number of activities.
 pub const ACTIVITIES: usize = 4;
 

@@ -11,7 +11,7 @@ pub mod ledger;
 mod position;
 pub mod visit;
 
-pub use activity::{ACTIVITIES, Activity, SPIN_RANGES, SPINNERS, Samples, SpinCode};
+pub use activity::{ACTIVITIES, Activity, SAMPLES_PER_S, SPIN_RANGES, SPINNERS, Samples, SpinCode};
 pub use position::{DISTANCES, Distance, Position};
 
 use helpers::{HelperSum, MEMBERS, Outside, Process};

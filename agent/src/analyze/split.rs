@@ -4,7 +4,7 @@
 //! subtracts; it does not know phases. Beside the time lies for how long helpers were kept from running: it is no part of
 //! the time, and names what of an excess it coincides with.
 
-use guestscope_ebpf::{ACCOUNTS, Account};
+use guestscope_ebpf::{ACCOUNTS, Account, SAMPLES_PER_S};
 
 use crate::phase::{HelperWait, KEPT, Phase, PhaseKind};
 
@@ -21,8 +21,8 @@ pub(super) const BESIDE: usize = SAMPLED + Overlay::ALL.len();
 const STOLEN: usize = 2 * KEPT.len();
 /// The place of the first of what was sampled.
 const SAMPLED: usize = STOLEN + 1;
-/// What a sample stands for: there are 997 per second of CPU time.
-const SAMPLE_NS: u64 = 1_000_000_000 / 997;
+/// What a sample stands for.
+const SAMPLE_NS: u64 = 1_000_000_000 / SAMPLES_PER_S;
 /// Accounts in which a thread may wait for another one of its process, in the order in which a helper's wait explains them.
 const FOR_OTHERS: [Account; 3] = [Account::Lock, Account::Other, Account::Poll];
 /// Names of [`Cause::Helper`], in the order of the accounts.

@@ -8,6 +8,7 @@ use aya::programs::{
     PerfEvent,
     perf_event::{PerfEventConfig, PerfEventScope, SamplePolicy, SoftwareEvent},
 };
+use guestscope_ebpf::SAMPLES_PER_S;
 
 use super::{LoadError, Loaded};
 use crate::{
@@ -28,7 +29,7 @@ impl Loaded {
         }
         // The kernel lowers this limit by itself where sampling takes long.
         let remedy = (number == Some(libc::EINVAL))
-            .then(|| format!("sysctl -w kernel.perf_event_max_sample_rate={}", cpu::FREQUENCY_HZ));
+            .then(|| format!("sysctl -w kernel.perf_event_max_sample_rate={}", SAMPLES_PER_S));
         self.sampling_failed(&failure::chain(error.chain()), remedy.as_deref());
         false
     }
@@ -48,7 +49,7 @@ impl Loaded {
         let program: &mut PerfEvent = program.try_into()?;
         let clock = PerfEventConfig::Software(SoftwareEvent::CpuClock);
         let scope = PerfEventScope::OneProcess { pid: tid, cpu: None };
-        program.attach(clock, scope, SamplePolicy::Frequency(cpu::FREQUENCY_HZ), true)?;
+        program.attach(clock, scope, SamplePolicy::Frequency(SAMPLES_PER_S), true)?;
         Ok(())
     }
 }

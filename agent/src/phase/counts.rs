@@ -79,7 +79,7 @@ counts! {
     net_send: Bits32 = "net.send",
     /// Their bytes.
     net_send_bytes: Bits64 = "net.send_bytes",
-    /// Samples on a CPU in the program's own code. There are 997 of all kinds per second of CPU time.
+    /// Samples on a CPU in the program's own code. There are [`guestscope_ebpf::SAMPLES_PER_S`] of all kinds.
     sample_user: Bits32 = "sample.user",
     /// Samples in the kernel outside any system call: page faults, interrupts.
     sample_fault: Bits32 = "sample.fault",

@@ -2,9 +2,6 @@
 
 use super::{Hook, Place};
 
-/// Samples per second of CPU time: a prime, so that nothing periodic keeps step with it.
-pub const FREQUENCY_HZ: u64 = 997;
-
 /// Without it the accounts are the same, and nothing is known of what lies inside `cpu`.
 pub const HOOKS: &[Hook] = &[Hook {
     id: "perf_event/cpu-clock",
