@@ -59,6 +59,9 @@ enum Verb {
     Check,
     /// Measure what observing costs, against empty programs and other tools, as ratios with intervals
     Bench {
+        /// What to measure; all of it if nothing is named
+        #[arg(value_name = "PART")]
+        parts: Vec<bench::Part>,
         /// Rounds of each variant
         #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u8).range(2..=50))]
         rounds: u8,
@@ -112,7 +115,7 @@ fn run(verb: &Verb) -> Result<bool> {
         Verb::Demo { no_jaeger, keep } => demo::verb(&mut xtask, demo::Options { jaeger: !no_jaeger, keep }),
         Verb::Test => test::verb(&mut xtask),
         Verb::Check => check::verb(&xtask),
-        Verb::Bench { rounds } => bench::verb(&mut xtask, usize::from(rounds)),
+        Verb::Bench { parts, rounds } => bench::verb(&mut xtask, &parts, usize::from(rounds)),
         Verb::Vm { names, short, filter, keep_logs } => {
             vm::verb(&mut xtask, &vm::Options { names, short, filter, keep_logs, limit: None })
         }

@@ -7,11 +7,14 @@
 
 use aya_ebpf::{
     EbpfContext as _, Global,
-    helpers::{bpf_get_current_pid_tgid, bpf_ktime_get_ns},
+    helpers::{bpf_get_current_pid_tgid, bpf_get_smp_processor_id, bpf_ktime_get_ns},
     macros::tracepoint,
     programs::TracePointContext,
 };
-use guestscope_ebpf::{Account, Counter, EXIT_UNSEEN, Kind, NO_SYSCALL, ledger::Ledger};
+use guestscope_ebpf::{
+    Account, Counter, EXIT_UNSEEN, Kind, NO_SYSCALL,
+    ledger::{Ledger, RUNNING},
+};
 
 use crate::{
     emit,
@@ -30,6 +33,8 @@ use crate::{
 const STATES: u32 = 0xff;
 /// `EXIT_DEAD | EXIT_ZOMBIE`.
 const ENDED: u32 = 0x10 | 0x20;
+/// Stands for a group, which is not known here: an end that comes may be that of the leader before.
+const HAS_REPLACED: u64 = 1;
 /// `CLONE_THREAD`.
 const CLONE_THREAD: u64 = 0x1_0000;
 
@@ -74,6 +79,9 @@ pub(crate) fn tp_sched_switch(ctx: TracePointContext) -> u32 {
 
 #[inline(always)]
 fn leaves(ledger: &mut Ledger, state: u32, next: u32, now_ns: u64) {
+    if state & ENDED != 0 && is_its_old_leader(ledger) {
+        return;
+    }
     ledger.replaced_by_tid = next;
     if state & STATES == 0 {
         return ledger.out_runnable(now_ns);
@@ -82,6 +90,19 @@ fn leaves(ledger: &mut Ledger, state: u32, next: u32, now_ns: u64) {
     if state & ENDED != 0 {
         sched::ended(ledger, SOMEBODY, now_ns);
     }
+}
+
+/// A thread that became the leader by an exec has the number of the old one, which may still be on its way out: the end of
+/// one who is not where this thread is, is the other's.
+#[inline(always)]
+fn is_its_old_leader(ledger: &mut Ledger) -> bool {
+    // SAFETY: the helper has no preconditions.
+    let cpu = unsafe { bpf_get_smp_processor_id() } as u16;
+    if ledger.group != HAS_REPLACED || (ledger.state == RUNNING && ledger.cpu == cpu) {
+        return false;
+    }
+    ledger.group = 0;
+    true
 }
 
 #[tracepoint(category = "sched", name = "sched_waking")]
@@ -137,6 +158,13 @@ fn end_unseen(tid: u32) {
 
 #[tracepoint(category = "sched", name = "sched_process_exec")]
 pub(crate) fn tp_sched_process_exec(ctx: TracePointContext) -> u32 {
-    sched::becomes(field(&ctx, &FIELD_EXEC_TID), field(&ctx, &FIELD_EXEC_OLD), SOMEBODY);
+    let (tid, old_tid) = (field(&ctx, &FIELD_EXEC_TID), field(&ctx, &FIELD_EXEC_OLD));
+    sched::becomes(tid, old_tid, SOMEBODY);
+    if tid != old_tid
+        && let Some(ledger) = task::ledger(tid, SOMEBODY)
+    {
+        // SAFETY: a ledger in a map value, of the thread that runs this program.
+        unsafe { (*ledger).group = HAS_REPLACED };
+    }
     0
 }

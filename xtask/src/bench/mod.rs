@@ -4,6 +4,7 @@
 //! noisy, and a number is for people to judge. Rounds of all variants alternate, so that drift hits each alike.
 
 mod hooks;
+mod inside;
 mod pipe;
 mod ratio;
 mod storm;
@@ -12,6 +13,7 @@ mod workload;
 use std::{fs, io::Write as _, path::PathBuf, process::Command};
 
 use anyhow::{Context as _, Result};
+use clap::ValueEnum as _;
 use serde_json::{Value, json};
 
 use self::ratio::Ratio;
@@ -56,8 +58,38 @@ pub(crate) struct Bench<'a> {
     rounds: usize,
 }
 
+/// What can be measured by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Part {
+    /// ns of one run of each program
+    Hooks,
+    /// Round trips of a pipe, beside other tools
+    Pipe,
+    /// What an edge costs the program
+    Edges,
+    /// Losses at 10,000 phases and 50,000 switches a second
+    Storm,
+    /// What lies inside `cpu`, beside perf's samples
+    Inside,
+    /// Throughput of ResNet-50, and what the agent takes
+    Workload,
+}
+
+impl Part {
+    fn rows(self, bench: &Bench<'_>) -> Result<Vec<Row>> {
+        match self {
+            Self::Hooks => hooks::rows(bench),
+            Self::Pipe => pipe::rows(bench),
+            Self::Edges => hooks::edge_rows(bench),
+            Self::Storm => storm::rows(bench),
+            Self::Inside => inside::rows(bench),
+            Self::Workload => workload::rows(bench),
+        }
+    }
+}
+
 /// The verb.
-pub(crate) fn verb(xtask: &mut Xtask, rounds: usize) -> Result<bool> {
+pub(crate) fn verb(xtask: &mut Xtask, parts: &[Part], rounds: usize) -> Result<bool> {
     let toolchain = Toolchain::ensure(xtask)?;
     let libtorch = Libtorch::ensure(xtask)?;
     kernel::ensure(xtask);
@@ -72,8 +104,9 @@ pub(crate) fn verb(xtask: &mut Xtask, rounds: usize) -> Result<bool> {
     xtask.cache.release();
     let bench = Bench { xtask, agent, workloads, hooks, edges, storm, rounds };
     let mut rows = Vec::new();
-    for part in [hooks::rows, pipe::rows, hooks::edge_rows, storm::rows, workload::rows] {
-        rows.extend(part(&bench)?);
+    let parts = if parts.is_empty() { Part::value_variants() } else { parts };
+    for part in parts {
+        rows.extend(part.rows(&bench)?);
     }
     tell(xtask, &rows)?;
     Ok(true)

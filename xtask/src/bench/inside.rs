@@ -1,0 +1,148 @@
+//! What lies inside account `cpu`, by our sampler and by perf's at the same time: shares of one thread's samples.
+//!
+//! perf walks the stack of each sample; our program looks at two words. The thread is the workload's main one, from its
+//! begin to its end.
+
+use std::{
+    io::{BufRead as _, BufReader},
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
+
+use super::{Bench, Row, workload::two_results};
+
+/// 10 s, so some 10,000 samples of either.
+const REQUESTS: &str = "100";
+/// Per second. Not ours, so that the two do not go in step.
+const FREQUENCY: &str = "1009";
+/// By the names of our counts. What is none of them is the kernel's own: interrupts and the scheduler.
+const KINDS: [&str; 4] = ["user", "spin", "fault", "syscall"];
+const ELSEWHERE: usize = KINDS.len();
+/// Libraries that busy-wait, by the begin of their files' names.
+const SPINNERS: [&str; 4] = ["libgomp", "libomp", "libiomp5", "libtbb"];
+
+/// The share of each kind, by both.
+pub(crate) fn rows(bench: &Bench<'_>) -> Result<Vec<Row>> {
+    let step = bench.xtask.progress.step("samples beside perf's");
+    let folder = bench.xtask.workspace.target.join("bench");
+    std::fs::create_dir_all(&folder)?;
+    let data = folder.join("perf.data");
+    let mut command = Command::new("perf");
+    command.args(["record", "-q", "-g", "-e", "cpu-clock", "-F", FREQUENCY, "-o"]).arg(&data).arg("--");
+    command
+        .arg(&bench.agent)
+        .args(["run", "--json", "--name", "inside", "--output"])
+        .arg(folder.join("runs"));
+    command.arg("--").arg(&bench.workloads).args(["infer", "ic", "--requests", REQUESTS, "--json"]);
+    let output = command.output().context("could not start `perf`")?;
+    let (_, summary) = two_results(&String::from_utf8_lossy(&output.stdout))?;
+    let process = summary.pointer("/processes/0").context("the agent saw no process")?;
+    let pid = process["pid"].as_u64().context("the agent says no `pid`")?;
+    let theirs = by_perf(&data, pid)?;
+    // Tens of megabytes that nobody needs.
+    let _ = std::fs::remove_file(&data);
+    let ours = by_agent(process)?;
+    let (of_ours, of_theirs) = (ours.iter().sum::<u64>(), theirs.iter().sum::<u64>());
+    ensure!(of_ours > 0 && of_theirs > 0, "no samples: {of_ours} of ours, {of_theirs} of perf's");
+    step.done(format!("{of_ours} of ours, {of_theirs} of perf's"));
+    let share = |counts: &[u64], kind: usize, all: u64| 100.0 * counts[kind] as f64 / all as f64;
+    Ok((0..KINDS.len())
+        .map(|kind| Row {
+            what: format!("inside cpu, {}, by our samples and perf's", KINDS[kind]),
+            measured: format!(
+                "{:.2} % and {:.2} %",
+                share(&ours, kind, of_ours),
+                share(&theirs, kind, of_theirs)
+            ),
+            ratio: None,
+            against: "",
+            budget: "3 points apart at most",
+        })
+        .collect())
+}
+
+fn by_agent(process: &Value) -> Result<[u64; KINDS.len() + 1]> {
+    let mut counts = [0; KINDS.len() + 1];
+    for (count, kind) in counts.iter_mut().zip(KINDS) {
+        let name = format!("sample.{kind}");
+        *count = process["counts"][&name].as_u64().with_context(|| format!("the agent says no `{name}`"))?;
+    }
+    Ok(counts)
+}
+
+/// Samples of a thread in a recording, by kind.
+fn by_perf(data: &Path, tid: u64) -> Result<[u64; KINDS.len() + 1]> {
+    let mut script = Command::new("perf");
+    script.args(["script", "-F", "tid,ip,sym,dso", "--tid", &tid.to_string(), "-i"]).arg(data);
+    let mut child =
+        script.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().context("could not start `perf`")?;
+    let lines = BufReader::new(child.stdout.take().context("perf has no output")?).lines();
+    let mut counts = [0; KINDS.len() + 1];
+    let mut stack = Vec::new();
+    for line in lines {
+        let line = line?;
+        // A sample is a line with the thread, one for each function from the innermost on, and an empty one.
+        if line.trim().is_empty() {
+            if let Some(kind) = kind(&stack) {
+                counts[kind] += 1;
+            }
+            stack.clear();
+        } else {
+            stack.push(line);
+        }
+    }
+    ensure!(child.wait()?.success(), "perf script failed");
+    Ok(counts)
+}
+
+/// Of a sample: the thread's line and its functions.
+fn kind(sample: &[String]) -> Option<usize> {
+    let functions = sample.get(1..)?;
+    let top = functions.first()?;
+    let is_in = |name: &str| functions.iter().any(|line| line.contains(name));
+    let address = top.split_whitespace().next()?;
+    let of = |name: &str| KINDS.iter().position(|kind| *kind == name);
+    if address.len() == 16 && address.starts_with("ffff") {
+        return if is_in("exc_page_fault") {
+            of("fault")
+        } else if is_in("do_syscall_64") {
+            of("syscall")
+        } else {
+            Some(ELSEWHERE)
+        };
+    }
+    let file = top.rsplit('/').next()?;
+    of(if SPINNERS.iter().any(|name| file.starts_with(name)) { "spin" } else { "user" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_by_what_lies_above_them() {
+        for (sample, expected) in [
+            (" 7 | 7f00 GOMP_parallel (/opt/torch/lib/libgomp-24e2ab19.so.1)", Some(1)),
+            (" 7 | 7f00 gemm (/opt/torch/lib/libtorch_cpu.so) | 7f01 x (/opt/libgomp.so.1)", Some(0)),
+            (
+                " 7 | ffffffff81000000 clear_page ([kernel.kallsyms]) | ffffffff81000001 asm_exc_page_fault (x)",
+                Some(2),
+            ),
+            (
+                " 7 | ffffffff81000000 futex_wait ([kernel.kallsyms]) | ffffffff81000001 do_syscall_64 (x)",
+                Some(3),
+            ),
+            (
+                " 7 | ffffffff81000000 schedule ([kernel.kallsyms]) | ffffffff81000001 sysvec_apic (x)",
+                Some(4),
+            ),
+            (" 7", None),
+        ] {
+            let lines: Vec<String> = sample.split('|').map(str::to_owned).collect();
+            assert_eq!(kind(&lines), expected, "{sample}");
+        }
+    }
+}
