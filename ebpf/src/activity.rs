@@ -6,20 +6,22 @@
 pub enum Activity {
     /// Code of the program.
     User = 0,
-    /// In the kernel, inside no system call: a page fault, or an interrupt of the program's code. One that comes inside a
-    /// system call counts as that.
+    /// In the kernel on the thread's own stack, inside no system call: a page fault, or the way back from an interrupt.
     Fault = 1,
     /// In the kernel, inside a system call.
     Syscall = 2,
     /// Code of a runtime library whose threads busy-wait for each other.
     Spin = 3,
+    /// In the kernel on another stack: what an interrupt has left to do (softirq), for whomever it is. Code that interrupts
+    /// keep out of is not sampled.
+    Irq = 4,
 }
 
 /// Samples per second of CPU time: a prime, so that nothing periodic keeps step with it.
 pub const SAMPLES_PER_S: u64 = 997;
 
-/// Number of activities.
-pub const ACTIVITIES: usize = 4;
+/// Number of activities, and a free place: records are of whole words of 8 bytes.
+pub const ACTIVITIES: usize = 6;
 
 /// Mappings of such libraries that a process may have; more are the program's own code.
 pub const SPIN_RANGES: usize = 4;

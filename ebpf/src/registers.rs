@@ -97,6 +97,19 @@ pub(crate) fn interrupted_user(context: &impl EbpfContext) -> Option<u64> {
     }
 }
 
+/// Whether the kernel's code that a sample interrupted ran on another stack than its task's, as what interrupts leave to do
+/// does. The saved registers lie at the upper end of a task's stack.
+#[inline(always)]
+pub(crate) fn interrupted_beside_the_stack(context: &impl EbpfContext, current: Current) -> bool {
+    // SAFETY: a word of a map value.
+    let distance = unsafe { core::ptr::read_volatile(&raw const REGISTERS.distance) };
+    if distance == 0 || OFFSET_TASK_STACK.load() == 0 {
+        return false;
+    }
+    let pointer = if IS_ARM64.load() != 0 { word!(context, 248) } else { word!(context, 152) };
+    pointer.wrapping_sub(current.stack()) > distance
+}
+
 /// A number among a task's saved registers.
 #[inline(always)]
 pub(crate) fn saved<M: Memory>(task: Task<M>, offset: &Global<u32>) -> u64 {

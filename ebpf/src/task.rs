@@ -21,8 +21,8 @@ use crate::{
     emit::count,
     maps::{
         BY_NUMBER, FREE, HAS_TYPED_HELPERS, LEDGERS, OFFSET_TASK_COMM, OFFSET_TASK_LAST_ARRIVAL,
-        OFFSET_TASK_MAJ_FLT, OFFSET_TASK_MIN_FLT, OFFSET_TASK_PID, OFFSET_TASK_RUN_DELAY, OFFSET_TASK_TGID,
-        SLOT_OF,
+        OFFSET_TASK_MAJ_FLT, OFFSET_TASK_MIN_FLT, OFFSET_TASK_PID, OFFSET_TASK_RUN_DELAY, OFFSET_TASK_STACK,
+        OFFSET_TASK_TGID, SLOT_OF,
     },
     memory::{Memory, Plain, Typed, load},
     probes::cpu,
@@ -157,6 +157,18 @@ impl Current {
         match Self::task() {
             Some(task) => registers::number(task),
             None => registers::number(Task::<Plain>::at(self.pointer())),
+        }
+    }
+
+    /// Where its stack begins. The agent has resolved the offset.
+    #[inline(always)]
+    pub(crate) fn stack(self) -> u64 {
+        // SAFETY: the running task, and the offset of a pointer.
+        unsafe {
+            match Self::task() {
+                Some(task) => task.load(&OFFSET_TASK_STACK),
+                None => Task::<Plain>::at(self.pointer()).load(&OFFSET_TASK_STACK),
+            }
         }
     }
 

@@ -45,21 +45,24 @@ const HELPER_NAMES: [&str; ACCOUNTS] = [
 pub enum Overlay {
     /// It busy-waited in a runtime library.
     Spin,
-    /// The kernel handled its page faults, or interrupts.
+    /// The kernel handled its page faults.
     Fault,
     /// The kernel worked for it in system calls.
     Syscall,
+    /// The kernel did what interrupts had left to do, for whomever.
+    Irq,
 }
 
 impl Overlay {
     /// In the order of the numbers in a [`Split`].
-    pub const ALL: [Overlay; 3] = [Overlay::Spin, Overlay::Fault, Overlay::Syscall];
+    pub const ALL: [Overlay; 4] = [Overlay::Spin, Overlay::Fault, Overlay::Syscall, Overlay::Irq];
 
     const fn samples(self, phase: &Phase) -> u64 {
         match self {
             Overlay::Spin => phase.counts.sample_spin,
             Overlay::Fault => phase.counts.sample_fault,
             Overlay::Syscall => phase.counts.sample_syscall,
+            Overlay::Irq => phase.counts.sample_irq,
         }
     }
 }
@@ -117,6 +120,7 @@ impl Cause {
             Cause::Overlay(Overlay::Spin) => "cpu.spin",
             Cause::Overlay(Overlay::Fault) => "cpu.fault",
             Cause::Overlay(Overlay::Syscall) => "cpu.syscall",
+            Cause::Overlay(Overlay::Irq) => "cpu.irq",
         }
     }
 }

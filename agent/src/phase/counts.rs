@@ -81,12 +81,14 @@ counts! {
     net_send_bytes: Bits64 = "net.send_bytes",
     /// Samples on a CPU in the program's own code. There are [`guestscope_ebpf::SAMPLES_PER_S`] of all kinds.
     sample_user: Bits32 = "sample.user",
-    /// Samples in the kernel outside any system call: page faults, interrupts.
+    /// Samples in the kernel outside any system call: page faults.
     sample_fault: Bits32 = "sample.fault",
     /// Samples in system calls.
     sample_syscall: Bits32 = "sample.syscall",
     /// Samples in code of a library that busy-waits for other threads: libgomp and its like.
     sample_spin: Bits32 = "sample.spin",
+    /// Samples in what interrupts had left to do, for whomever: softirqs.
+    sample_irq: Bits32 = "sample.irq",
     /// Switches that the hook missed.
     switch_missed: Bits32 = "switch.missed",
 }

@@ -74,7 +74,7 @@ impl Snapshot {
 
 /// What a record holds beside the ledger.
 fn beside(minor: u64, major: u64, samples: Samples) -> Counts {
-    let [user, fault, syscall, spin] = samples.map(u64::from);
+    let [user, fault, syscall, spin, irq, _] = samples.map(u64::from);
     Counts {
         fault_minor: minor,
         fault_major: major,
@@ -82,6 +82,7 @@ fn beside(minor: u64, major: u64, samples: Samples) -> Counts {
         sample_fault: fault,
         sample_syscall: syscall,
         sample_spin: spin,
+        sample_irq: irq,
         ..Counts::default()
     }
 }

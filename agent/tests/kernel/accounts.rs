@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 
-use guestscope_ebpf::{Account, GPU_MAJORS};
+use guestscope_ebpf::{Account, GPU_MAJORS, SAMPLES_PER_S};
 use rstest::rstest;
 
 use crate::{
@@ -189,6 +189,20 @@ fn first_touches_are_counted_to_the_last() {
             (seen.book.fact("pages"), u64::MAX),
         );
         assert_eq!(seen.request(1).accounts.get(Account::Fault), 0, "no fault had to wait");
+    });
+}
+
+/// The kernel's own sum is of whole ticks, and of all that the CPU did meanwhile.
+#[test]
+fn what_interrupts_left_to_do_is_told_from_the_call_that_they_came_in() {
+    up_to_three_times(|| {
+        let Some(seen) = compared(Case::new("datagrams"), "datagrams", 1, 0) else { return };
+        let counts = &seen.request(1).counts;
+        let book_ns = seen.book.fact("softirq_ns");
+        let seen_ns = counts.sample_irq * 1_000_000_000 / SAMPLES_PER_S;
+        let allowed_ns = book_ns / 4 + 50_000_000;
+        agreement::time("datagrams", "irq", seen_ns, (book_ns, book_ns), allowed_ns);
+        assert!(counts.sample_syscall > 0 && counts.sample_fault == 0, "{counts:?}");
     });
 }
 

@@ -25,6 +25,7 @@ pub(crate) fn sample(ctx: PerfEventContext) -> u32 {
     let Some(samples) = SAMPLES.get_ptr_mut(u32::from(slot)) else { return 0 };
     let activity = match registers::interrupted_user(&ctx) {
         Some(address) => in_program(address),
+        None if registers::interrupted_beside_the_stack(&ctx, current) => Activity::Irq,
         None => in_kernel(current),
     };
     // SAFETY: the samples are in a map value and the index inside them; the thread is interrupted by this very program, and

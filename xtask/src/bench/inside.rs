@@ -18,11 +18,14 @@ use super::{Bench, Row, workload::two_results};
 const REQUESTS: &str = "100";
 /// Per second. Not ours, so that the two do not go in step.
 const FREQUENCY: &str = "1009";
-/// By the names of our counts. What is none of them is the kernel's own: interrupts and the scheduler.
-const KINDS: [&str; 4] = ["user", "spin", "fault", "syscall"];
+/// By the names of our counts. What is none of them is the kernel's own: interrupts themselves and the scheduler.
+const KINDS: [&str; 5] = ["user", "spin", "fault", "syscall", "irq"];
 const ELSEWHERE: usize = KINDS.len();
 /// Libraries that busy-wait, by the begin of their files' names.
 const SPINNERS: [&str; 4] = ["libgomp", "libomp", "libiomp5", "libtbb"];
+
+/// What handles softirqs: from 6.10 on, and before.
+const SOFTIRQS: [&str; 2] = ["handle_softirqs", "__do_softirq"];
 
 /// The share of each kind, by both.
 pub(crate) fn rows(bench: &Bench<'_>) -> Result<Vec<Row>> {
@@ -106,7 +109,9 @@ fn kind(sample: &[String]) -> Option<usize> {
     let address = top.split_whitespace().next()?;
     let of = |name: &str| KINDS.iter().position(|kind| *kind == name);
     if address.len() == 16 && address.starts_with("ffff") {
-        return if is_in("exc_page_fault") {
+        return if SOFTIRQS.iter().any(|name| is_in(name)) {
+            of("irq")
+        } else if is_in("exc_page_fault") {
             of("fault")
         } else if is_in("do_syscall_64") {
             of("syscall")
@@ -136,8 +141,12 @@ mod tests {
                 Some(3),
             ),
             (
-                " 7 | ffffffff81000000 schedule ([kernel.kallsyms]) | ffffffff81000001 sysvec_apic (x)",
+                " 7 | ffffffff81000000 net_rx_action ([kernel.kallsyms]) | ffffffff81000001 handle_softirqs (x)",
                 Some(4),
+            ),
+            (
+                " 7 | ffffffff81000000 schedule ([kernel.kallsyms]) | ffffffff81000001 sysvec_apic (x)",
+                Some(5),
             ),
             (" 7", None),
         ] {

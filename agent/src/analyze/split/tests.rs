@@ -8,7 +8,7 @@ use super::*;
 const CPU: usize = Account::Cpu as usize;
 const MS: u64 = 1_000_000;
 
-fn split(cpu_ns: u64, stolen_ns: u64, samples: [u64; 3]) -> Split {
+fn split(cpu_ns: u64, stolen_ns: u64, samples: [u64; Overlay::ALL.len()]) -> Split {
     let mut split = Split::default();
     split.0[CPU] = cpu_ns;
     split.1[STOLEN] = stolen_ns;
@@ -24,22 +24,23 @@ fn excess_ms(slow: &Split, typical: &Split) -> Vec<(&'static str, i64)> {
 }
 
 #[rstest]
-#[case::own_code(split(30 * MS, 0, [0, 0, 0]), &[("cpu", 20)])]
-#[case::busy_waiting(split(30 * MS, 0, [20, 1, 0]), &[("cpu.spin", 20)])]
-#[case::faults_and_the_calls_around_them(split(30 * MS, 0, [0, 14, 6]), &[("cpu", 1), ("cpu.fault", 13), ("cpu.syscall", 6)])]
+#[case::own_code(split(30 * MS, 0, [0, 0, 0, 0]), &[("cpu", 20)])]
+#[case::busy_waiting(split(30 * MS, 0, [20, 1, 0, 0]), &[("cpu.spin", 20)])]
+#[case::faults_and_the_calls_around_them(split(30 * MS, 0, [0, 14, 6, 0]), &[("cpu", 1), ("cpu.fault", 13), ("cpu.syscall", 6)])]
+#[case::what_interrupts_left(split(30 * MS, 0, [0, 1, 0, 12]), &[("cpu", 8), ("cpu.irq", 12)])]
 // Three samples may be chance.
-#[case::too_few_samples(split(14 * MS, 0, [3, 0, 0]), &[("cpu", 4)])]
+#[case::too_few_samples(split(14 * MS, 0, [3, 0, 0, 0]), &[("cpu", 4)])]
 // What the hypervisor took was nobody's doing; samples cannot claim more than what is left.
-#[case::after_what_was_stolen(split(30 * MS, 15 * MS, [0, 20, 0]), &[("steal", 15), ("cpu.fault", 5)])]
+#[case::after_what_was_stolen(split(30 * MS, 15 * MS, [0, 20, 0, 0]), &[("steal", 15), ("cpu.fault", 5)])]
 fn what_samples_found_more_of_has_a_name(#[case] slow: Split, #[case] expected: &[(&str, i64)]) {
-    let typical = split(10 * MS, 0, [0, 1, 0]);
+    let typical = split(10 * MS, 0, [0, 1, 0, 0]);
     assert_eq!(excess_ms(&slow, &typical), expected);
 }
 
 #[test]
 fn what_is_always_sampled_explains_no_excess() {
-    let typical = split(40 * MS, 0, [20, 0, 0]);
-    assert_eq!(excess_ms(&split(60 * MS, 0, [22, 0, 0]), &typical), [("cpu", 20)]);
+    let typical = split(40 * MS, 0, [20, 0, 0, 0]);
+    assert_eq!(excess_ms(&split(60 * MS, 0, [22, 0, 0, 0]), &typical), [("cpu", 20)]);
 }
 
 fn any_split() -> impl Strategy<Value = Split> {

@@ -112,7 +112,7 @@ impl Model {
             other_born_ns: 0,
             minor_faults: 0,
             major_faults: 0,
-            samples: [0; 4],
+            samples: [0; guestscope_ebpf::ACTIVITIES],
             comm: [0; COMM_BYTES],
         };
         self.records.push(Record::Task(kind, record));
@@ -132,7 +132,7 @@ impl Model {
             arguments,
             minor_faults: 0,
             major_faults: 0,
-            samples: [0; 4],
+            samples: [0; guestscope_ebpf::ACTIVITIES],
             helpers: HelperSum::default(),
             name,
         };

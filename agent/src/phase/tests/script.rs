@@ -160,7 +160,7 @@ impl Live {
             other_born_ns: other.2,
             minor_faults: self.minor,
             major_faults: self.major,
-            samples: [0; 4],
+            samples: [0; guestscope_ebpf::ACTIVITIES],
             comm: self.comm,
         }
     }
@@ -339,7 +339,7 @@ impl World {
             arguments,
             minor_faults: thread.minor,
             major_faults: thread.major,
-            samples: [0; 4],
+            samples: [0; guestscope_ebpf::ACTIVITIES],
             helpers: helper_sum(line),
             name,
         };

@@ -89,6 +89,7 @@ pub(super) const COUNT_KEYS: [&str; COUNT_NAMES.len()] = [
     "guestscope.count.sample.fault",
     "guestscope.count.sample.syscall",
     "guestscope.count.sample.spin",
+    "guestscope.count.sample.irq",
     "guestscope.count.switch.missed",
 ];
 

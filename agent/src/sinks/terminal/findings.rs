@@ -149,5 +149,6 @@ pub(super) const fn verb(cause: Cause, count: usize) -> &'static str {
         Cause::Overlay(Overlay::Spin) => "busy-waited in a runtime library",
         Cause::Overlay(Overlay::Fault) => "needed CPU time for page faults",
         Cause::Overlay(Overlay::Syscall) => "needed CPU time in system calls",
+        Cause::Overlay(Overlay::Irq) => "gave CPU time to interrupts (softirqs)",
     }
 }

@@ -101,8 +101,9 @@ fn inside_cpu(page: &mut Page, group: &Group) {
     let parts = [
         ("own code", "sample.user"),
         ("busy-waiting in a runtime library", "sample.spin"),
-        ("page faults and irqs", "sample.fault"),
+        ("page faults", "sample.fault"),
         ("system calls", "sample.syscall"),
+        ("softirqs", "sample.irq"),
     ];
     let parts = parts.map(|(words, name)| (words, count_of(group, name)));
     let all: u128 = parts.iter().map(|part| part.1).sum();

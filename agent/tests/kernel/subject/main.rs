@@ -12,6 +12,7 @@ mod edges;
 mod helpers;
 mod lives;
 mod quota;
+mod softirq;
 mod states;
 mod stops;
 mod switches;
@@ -142,6 +143,7 @@ fn main() {
         tempest::CASES,
         lives::CASES,
         quota::CASES,
+        softirq::CASES,
         crowds::CASES,
         helpers::CASES,
         edges::CASES,
