@@ -69,3 +69,28 @@ pub(super) fn judge(
     keep(row.clone());
     assert!(both * 100 >= faults * ENOUGH_PERCENT, "{row}");
 }
+
+/// A run of a program that would inject faults, and is told to hit none of its requests.
+pub(super) fn without_fault(test: &str, workloads: &OsString, seed: u64) -> Option<Run> {
+    let seed = seed.to_string();
+    let run = Run::of(test, workloads, &["sleep", "--every", "1000000", "--seed", &seed])?;
+    assert_eq!(run.injections("sleep").count(), 0, "one of a million, and there are fewer than a hundred");
+    Some(run)
+}
+
+/// So many of them. Where machines are not disturbed from outside, 95 of 100 must name nothing; elsewhere what is named may
+/// have been there, so the row says what it was.
+pub(super) fn without_faults(test: &str, workloads: &OsString, repetitions: usize) {
+    let mut named = std::collections::BTreeMap::<String, usize>::new();
+    for seed in 1..=repetitions {
+        let Some(run) = without_fault(test, workloads, seed as u64) else { return };
+        *named.entry(run.headline()).or_default() += 1;
+    }
+    let nothing = named.remove("none").unwrap_or(0);
+    let row =
+        format!("no fault: nothing named in {nothing} of {repetitions} runs of 72 requests; else {named:?}");
+    keep(row.clone());
+    let is_undisturbed = crate::ground::variable("GUESTSCOPE_DISPOSABLE").is_some();
+    assert!(nothing * 2 > repetitions, "{row}");
+    assert!(!is_undisturbed || nothing * 100 >= repetitions * ENOUGH_PERCENT, "{row}");
+}
