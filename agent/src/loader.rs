@@ -4,6 +4,7 @@
 
 mod hooks;
 mod offsets;
+mod pulse;
 mod sampler;
 mod spin;
 mod supplied;
@@ -27,7 +28,7 @@ use aya::{
 };
 use guestscope_ebpf::{Counter, GPU_MAJORS, Position, SLOTS, ledger::Ledger, visit::TARGETS_MOST};
 
-use self::{offsets::Offsets, spin::PidNamespace};
+use self::{offsets::Offsets, pulse::Pulses, spin::PidNamespace};
 use crate::{
     failure,
     health::{Fidelity, KernelLosses, Outcome, Verdict},
@@ -175,6 +176,7 @@ pub struct Loaded {
     pub fidelity: Fidelity,
     /// Hook by hook, what became of it.
     pub verdicts: Vec<Verdict>,
+    pulses: Pulses,
     /// Files that were looked at already: device and inode.
     seen: HashSet<(u64, u64)>,
     /// How many of them carry the marker.
@@ -194,7 +196,10 @@ pub fn load(options: &LoadOptions) -> Result<Loaded, LoadError> {
         }
     }
     let Prepared { ebpf, fidelity, .. } = prepared;
-    Ok(Loaded { ebpf, fidelity, verdicts, seen: HashSet::new(), marked_files: 0 })
+    let pulses = Pulses::default();
+    let mut loaded = Loaded { ebpf, fidelity, verdicts, pulses, seen: HashSet::new(), marked_files: 0 };
+    loaded.keep_pulses();
+    Ok(loaded)
 }
 
 /// Makes the maps and tells the object what it needs to know of this kernel.
@@ -229,6 +234,7 @@ pub fn prepare(options: &LoadOptions) -> Result<Prepared, LoadError> {
     loader.map_max_entries("TARGETS", if options.visits { TARGETS_MOST } else { 1 });
     let positions = topology::positions(&Root::system());
     loader.map_max_entries("TOPOLOGY", positions.len() as u32);
+    loader.map_max_entries("PULSES", positions.len() as u32);
     let mut ebpf = loader.load(&offsets.casts.put_into(OBJECT))?;
     for map in ["FREE", "FREE_PROCESSES"] {
         fill_free(&mut ebpf, map, options.slots)?;

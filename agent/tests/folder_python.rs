@@ -58,6 +58,7 @@ fn request(number: u64) -> Request {
             },
             ending: Ending::Ended,
             edges_lost: 0,
+            pause_ns: 0,
         }
     };
     Request {

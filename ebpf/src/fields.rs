@@ -76,6 +76,10 @@ pub const FIELDS: &[Field] = &[
     optional("OFFSET_RUNQUEUE_LOST", &["rq.lost_idle_time"]),
     // What a hypervisor has taken from a CPU (`CONFIG_PARAVIRT_TIME_ACCOUNTING`); without it stolen time is in `cpu` unnamed.
     optional("OFFSET_RUNQUEUE_STEAL", &["rq.prev_steal_time_rq"]),
+    // The same, looked at by ticks alone (`CONFIG_PARAVIRT`): for the length of a pause it will do.
+    optional("OFFSET_RUNQUEUE_STEAL_TICK", &["rq.prev_steal_time"]),
+    // When a timer should run; without it a pause seems to begin at the last timer before it.
+    optional("OFFSET_TIMER_EXPIRES", &["hrtimer.node.expires"]),
     // What is asked of a block device; without them that is not counted.
     optional("OFFSET_BIO_OPERATION", &["bio.bi_opf"]),
     optional("OFFSET_BIO_BYTES", &["bio.bi_iter.bi_size"]),

@@ -8,6 +8,7 @@ mod activity;
 pub mod fields;
 pub mod helpers;
 pub mod ledger;
+pub mod pause;
 mod position;
 pub mod visit;
 

@@ -11,8 +11,11 @@ use guestscope_ebpf::{
     Counter, EdgeRecord, GPU_MAJORS, Position, SLOTS, SPINNERS, SYSCALLS, Samples, SpinCode, TIDS,
     helpers::{Outside, Process},
     ledger::Ledger,
+    pause::{Pulse, Silence},
     visit::TARGETS_MOST,
 };
+
+use crate::probes::pause::Life;
 
 /// The array is page-aligned with this flag, so that a ledger of 320 bytes is five whole cache lines.
 const BPF_F_MMAPABLE: u32 = 1 << 10;
@@ -35,7 +38,7 @@ globals! {
     OFFSET_TASK_CFS_RQ OFFSET_TASK_GROUP OFFSET_GROUP_CFS_RQ OFFSET_TASK_THROTTLED
     OFFSET_CFS_COUNT OFFSET_CFS_CLOCK OFFSET_CFS_TIME OFFSET_CFS_RUNQUEUE
     OFFSET_RUNQUEUE_CLOCK OFFSET_RUNQUEUE_CLOCK_PELT OFFSET_RUNQUEUE_CLOCK_TASK OFFSET_RUNQUEUE_LOST
-    OFFSET_RUNQUEUE_STEAL OFFSET_BIO_OPERATION OFFSET_BIO_BYTES
+    OFFSET_RUNQUEUE_STEAL OFFSET_RUNQUEUE_STEAL_TICK OFFSET_TIMER_EXPIRES OFFSET_BIO_OPERATION OFFSET_BIO_BYTES
     // The place of the bio among the arguments of block_bio_queue.
     BIO_ARGUMENT
     // Which of the kernel's throttle clocks there is: a `ThrottleMode`, 0 for none.
@@ -82,6 +85,19 @@ pub(crate) struct Registers {
 /// Written by the first program that runs, the same at every time.
 #[unsafe(no_mangle)]
 pub(crate) static mut REGISTERS: Registers = Registers { address: 0, distance: 0 };
+
+/// When any CPU was last seen to be alive.
+#[unsafe(no_mangle)]
+pub(crate) static mut LIFE: Life =
+    Life { last_ns: 0, silence: Silence { begin_ns: 0, due_ns: 0, end_ns: 0 } };
+
+/// CPU to its pulse. Sized, and each one started, by the agent.
+#[map]
+pub(crate) static PULSES: Array<Pulse> = Array::with_max_entries(1, 0);
+
+/// Beats that came late. Read whenever the agent looks at its rings: it is not woken for them.
+#[map]
+pub(crate) static GAPS: RingBuf = RingBuf::with_byte_size(64 << 10, 0);
 
 /// Thread number to slot, 0 for none. Four to an element: an array rounds its elements up to 8 bytes.
 #[map]

@@ -72,6 +72,7 @@ impl Sample {
             trace: TraceIds { trace_id: trace_id(self.number), ..TraceIds::default() },
             ending: Ending::Ended,
             edges_lost: 0,
+            pause_ns: 0,
         }
     }
 

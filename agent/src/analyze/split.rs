@@ -15,12 +15,14 @@ const SUSPENDED: usize = ACCOUNTS;
 /// Place of the time in the queue.
 const QUEUE: usize = ACCOUNTS + 1;
 /// Numbers beside the time: for each of [`KEPT`] while the phase's thread was on a CPU, then the same while it waited, then
-/// what was stolen, then what samples say of each of [`Overlay::ALL`].
+/// what was stolen, for how long the guest was stopped, then what samples say of each of [`Overlay::ALL`].
 pub(super) const BESIDE: usize = SAMPLED + Overlay::ALL.len();
 /// The place of what was stolen.
 const STOLEN: usize = 2 * KEPT.len();
+/// The place of for how long the guest was stopped.
+const PAUSED: usize = STOLEN + 1;
 /// The place of the first of what was sampled.
-const SAMPLED: usize = STOLEN + 1;
+const SAMPLED: usize = PAUSED + 1;
 /// What a sample stands for.
 const SAMPLE_NS: u64 = 1_000_000_000 / SAMPLES_PER_S;
 /// Accounts in which a thread may wait for another one of its process, in the order in which a helper's wait explains them.
@@ -78,6 +80,8 @@ pub enum Cause {
     Queue,
     /// Of an excess alone: on a CPU that the hypervisor had taken away.
     Steal,
+    /// Of an excess alone: the whole guest was stopped.
+    Pause,
     /// Of an excess alone, an estimate: as much of it as coincides with a helper's being kept from running so.
     Helper(Account),
     /// Of an excess alone, an estimate: as much time on a CPU as samples say.
@@ -94,7 +98,7 @@ impl Cause {
     pub fn all() -> impl Iterator<Item = Cause> {
         let of_helpers = KEPT.into_iter().map(Cause::Helper);
         Self::of_time()
-            .chain([Cause::Steal])
+            .chain([Cause::Steal, Cause::Pause])
             .chain(of_helpers)
             .chain(Overlay::ALL.into_iter().map(Cause::Overlay))
     }
@@ -105,7 +109,7 @@ impl Cause {
             Cause::Account(account) => Some(account as usize),
             Cause::Suspended => Some(SUSPENDED),
             Cause::Queue => Some(QUEUE),
-            Cause::Steal | Cause::Helper(_) | Cause::Overlay(_) => None,
+            Cause::Steal | Cause::Pause | Cause::Helper(_) | Cause::Overlay(_) => None,
         }
     }
 
@@ -116,6 +120,7 @@ impl Cause {
             Cause::Suspended => "suspended",
             Cause::Queue => "queue",
             Cause::Steal => "steal",
+            Cause::Pause => "pause",
             Cause::Helper(account) => HELPER_NAMES[account as usize],
             Cause::Overlay(Overlay::Spin) => "cpu.spin",
             Cause::Overlay(Overlay::Fault) => "cpu.fault",
@@ -133,6 +138,7 @@ impl Split {
     /// Of a whole phase, with all that is nested in it.
     pub fn of(phase: &Phase) -> Self {
         let mut split = Self::default();
+        split.1[PAUSED] = phase.pause_ns;
         if phase.kind == PhaseKind::Queue {
             split.0[QUEUE] = phase.duration_ns;
         } else {
@@ -175,8 +181,8 @@ impl Split {
         }
     }
 
-    /// What it has more than a typical one, by cause: the numbers add up to the difference of both. Time on a CPU is the
-    /// hypervisor's as far as it stole more than usual. What is left of it (a thread that spins), and waits for other
+    /// What it has more than a typical one, by cause: the numbers add up to the difference of both. A pause lies in
+    /// whatever was longest for it. Time on a CPU is the hypervisor's as far as it stole more than usual. What is left of it (a thread that spins), and waits for other
     /// threads, are the helpers' as far as they were kept from running more than usual. Of the CPU time that still is left goes
     /// to what samples found more of than chance explains.
     pub(super) fn excess(&self, typical: &Split) -> impl Iterator<Item = (Cause, i64)> + use<> {
@@ -184,6 +190,7 @@ impl Split {
         let more = |mine: u64, usual: u64| (mine as i64).saturating_sub(usual as i64);
         let mut parts: [i64; CAUSES] = std::array::from_fn(|index| more(self.0[index], typical.0[index]));
         let beside: [i64; BESIDE] = std::array::from_fn(|index| more(self.1[index], typical.1[index]));
+        let paused = take_largest(&mut parts, beside[PAUSED]);
         let cpu = &mut parts[Account::Cpu as usize];
         let stolen = beside[STOLEN].min(*cpu).max(0);
         *cpu -= stolen;
@@ -204,7 +211,11 @@ impl Split {
         }
         let overlays = self.sampled_excess(typical, &mut parts[Account::Cpu as usize]);
         let helpers = KEPT.into_iter().map(Cause::Helper).zip(helpers);
-        Cause::of_time().zip(parts).chain([(Cause::Steal, stolen)]).chain(helpers).chain(overlays)
+        Cause::of_time()
+            .zip(parts)
+            .chain([(Cause::Steal, stolen), (Cause::Pause, paused)])
+            .chain(helpers)
+            .chain(overlays)
     }
 
     /// Takes from an excess of CPU time what samples say it was, the largest first. Numbers of samples scatter by their square
@@ -238,6 +249,19 @@ impl Split {
     }
 }
 
+/// Takes so much from the largest of the parts, then from the next one; how much there was to take.
+fn take_largest(parts: &mut [i64; CAUSES], wanted: i64) -> i64 {
+    let mut left = wanted.max(0);
+    while left > 0
+        && let Some(largest) = parts.iter_mut().max().filter(|largest| **largest > 0)
+    {
+        let taken = left.min(*largest);
+        *largest -= taken;
+        left -= taken;
+    }
+    wanted.max(0) - left
+}
+
 /// Nanoseconds by cause over many intervals. Wide enough that no run can overflow it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sums(pub [u128; CAUSES], pub [u128; BESIDE]);
@@ -259,6 +283,11 @@ impl Sums {
             .zip(on_cpu)
             .zip(waiting)
             .map(|((account, on_cpu), waiting)| (account, *on_cpu, *waiting))
+    }
+
+    /// For how long the guest was stopped in them.
+    pub const fn paused_ns(&self) -> u128 {
+        self.1[PAUSED]
     }
 
     /// Adds other intervals.

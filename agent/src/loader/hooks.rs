@@ -38,6 +38,8 @@ impl Prepared {
             Place::Iterator => has_types.then_some(*hook),
             // Saved registers tell what is done inside the kernel.
             Place::Sampler => has_tasks.then_some(*hook),
+            // Without the stolen time, what a hypervisor gives to others would look like a pause.
+            Place::EachCpu => has_tasks.then_some(*hook),
             Place::RawTracepoint(_) | Place::Tracepoint(..) | Place::Called | Place::Marker => Some(*hook),
         }
     }
@@ -93,7 +95,7 @@ impl Prepared {
             }
             (Place::Called, Program::RawTracePoint(program), _) => program.load(),
             (Place::Iterator, Program::Iter(program), Some(btf)) => program.load("task", btf),
-            (Place::Sampler, Program::PerfEvent(program), _) => program.load(),
+            (Place::Sampler | Place::EachCpu, Program::PerfEvent(program), _) => program.load(),
             (Place::Marker, Program::UProbe(program), _) => program.load(),
             _ => Err(ProgramError::UnexpectedProgramType),
         };

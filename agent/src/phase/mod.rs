@@ -14,6 +14,7 @@ mod lives;
 mod names;
 mod open;
 pub mod pairing;
+mod pauses;
 mod thread;
 mod wait;
 
@@ -26,6 +27,7 @@ pub use self::{
     counts::{COUNT_NAMES, Counts},
     helper_waits::{HelperWait, KEPT},
     helpers::Helpers,
+    pauses::{LEAST_NS as LEAST_PAUSE_NS, Pause, Pauses},
     wait::Wait,
 };
 
@@ -179,6 +181,8 @@ pub struct Phase {
     pub accounts: Accounts,
     /// Events on the way.
     pub counts: Counts,
+    /// For how long the whole guest was stopped meanwhile, ns: part of whatever accounts the time went to.
+    pub pause_ns: u64,
     /// What other threads of the process did meanwhile.
     pub helpers: Helpers,
     /// Where it stands in the trace.

@@ -158,5 +158,6 @@ pub(crate) fn begun(id: u64, kind: PhaseKind, name: Arc<str>, thread: ThreadId, 
         trace: TraceIds::default(),
         ending: Ending::Ended,
         edges_lost: 0,
+        pause_ns: 0,
     }
 }

@@ -10,7 +10,7 @@ use guestscope_ebpf::{
 };
 
 use super::{
-    Ending, Mark, PairingLosses, PhaseKind, Request, Thread, ThreadId, Wait,
+    Ending, Mark, PairingLosses, Pause, PhaseKind, Request, Thread, ThreadId, Wait,
     blame::Pasts,
     helper_waits::Waits,
     helpers::Processes,
@@ -30,6 +30,8 @@ pub enum Output {
     Thread(Thread),
     /// A point in time.
     Mark(Mark),
+    /// The guest was stopped. It comes before the requests that it lies in.
+    Pause(Pause),
     /// A thread was off the CPU for long. It comes before the request that it lies in, never after it.
     Wait(Wait),
 }

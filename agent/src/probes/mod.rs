@@ -7,6 +7,7 @@ pub mod attach;
 pub mod block;
 pub mod cpu;
 pub mod net;
+pub mod pause;
 pub mod phase;
 pub mod sched;
 pub mod throttle;
@@ -26,6 +27,8 @@ pub enum Place {
     Iterator,
     /// The clock of each observed program, attached when it is started.
     Sampler,
+    /// A clock on each CPU.
+    EachCpu,
     /// The probe point of each file that carries the marker library, attached when such a file is met.
     Marker,
 }
@@ -131,5 +134,13 @@ use tracepoint;
 
 /// Every family's hooks, in the order in which they are attached: births before switches, so that no thread of the
 /// child can be missed.
-pub const FAMILIES: &[&[Hook]] =
-    &[throttle::HOOKS, sched::HOOKS, attach::HOOKS, block::HOOKS, net::HOOKS, cpu::HOOKS, phase::HOOKS];
+pub const FAMILIES: &[&[Hook]] = &[
+    throttle::HOOKS,
+    sched::HOOKS,
+    attach::HOOKS,
+    block::HOOKS,
+    net::HOOKS,
+    cpu::HOOKS,
+    pause::HOOKS,
+    phase::HOOKS,
+];

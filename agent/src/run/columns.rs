@@ -100,6 +100,7 @@ pub(super) static PHASES: LazyLock<Table<PhaseRow>> = LazyLock::new(|| Table {
             trace: TraceIds::default(),
             ending: Ending::Ended,
             edges_lost: 0,
+            pause_ns: 0,
         },
         warmup: false,
         cause: None,
@@ -196,6 +197,12 @@ fn interval() -> Vec<Column<PhaseRow>> {
         |row: &PhaseRow| (&row.phase.accounts, &row.phase.counts),
         |row| (&mut row.phase.accounts, &mut row.phase.counts),
     ));
+    let pause = integer!(
+        PhaseRow: "overlay_pause_ns",
+        "the whole guest was stopped: part of whatever accounts the time went to",
+        phase.pause_ns
+    );
+    columns.push(Column { may_lack: true, ..pause });
     columns.extend(helpers());
     columns
 }

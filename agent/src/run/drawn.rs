@@ -56,11 +56,11 @@ fn phase() -> impl Strategy<Value = Phase> {
         Just("warmup".to_owned()),
         any::<String>()
     ];
-    let numbers = any::<[u64; 5]>();
+    let numbers = any::<[u64; 6]>();
     let sums = (any::<[u64; ACCOUNTS]>(), counts(), helpers());
     (kind, ending, name, thread_id(), numbers, any::<bool>(), sums, trace()).prop_map(
         |(kind, ending, name, thread, numbers, name_damaged, (accounts, counts, helpers), trace)| {
-            let [request, start_ns, duration_ns, suspended_ns, edges_lost] = numbers;
+            let [request, start_ns, duration_ns, suspended_ns, edges_lost, pause_ns] = numbers;
             Phase {
                 id: 0,
                 parent: None,
@@ -75,6 +75,7 @@ fn phase() -> impl Strategy<Value = Phase> {
                 suspended_ns,
                 accounts: Accounts(accounts),
                 counts,
+                pause_ns,
                 helpers,
                 trace,
                 ending,

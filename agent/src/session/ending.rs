@@ -68,7 +68,7 @@ impl<F: Sight> Session<F> {
         let ledgers = self.feed.last_ledgers();
         self.feed.pairing().stop(clock::now_ns(), &ledgers);
         // What is fired from now on is not observed: it would be pieces of what has just been closed.
-        self.outlet.outputs(self.feed.pairing().take());
+        self.outlet.outputs(self.feed.take_last());
     }
 }
 

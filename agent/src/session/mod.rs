@@ -29,8 +29,14 @@ use tokio::{
 pub use self::{attached::attach, launched::run};
 use self::{code::Code, cost::Cost, facts::Identity, outlet::Outlet, sight::Sight};
 use crate::{
-    clock::ClockPair, failure, loader::Loaded, phase::pairing::Pairing, platform::Guest, pump::Pump,
-    rendezvous::Peer, sinks::terminal::Exit,
+    clock::ClockPair,
+    failure,
+    loader::Loaded,
+    phase::{Pauses, pairing::Pairing},
+    platform::Guest,
+    pump::Pump,
+    rendezvous::Peer,
+    sinks::terminal::Exit,
 };
 
 /// Between two drains of the rings, if neither fills up: 20 wake-ups a second.
@@ -47,6 +53,7 @@ struct Feed {
     loaded: Loaded,
     pump: Pump,
     pairing: Pairing,
+    pauses: Pauses,
     /// What the programs that were met have mapped.
     code: Code,
 }
@@ -161,7 +168,7 @@ impl<F: Sight> Session<F> {
     fn drain(&mut self) {
         for _ in 0..BATCHES_AT_ONCE {
             let has_more = self.feed.take_in();
-            self.outlet.outputs(self.feed.pairing().take());
+            self.outlet.outputs(self.feed.take_out());
             if !has_more {
                 break;
             }

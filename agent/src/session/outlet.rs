@@ -99,6 +99,7 @@ impl Sinks {
             Output::Request(request) => self.request(Arc::new(request)),
             Output::Thread(thread) => self.folder.append_thread(&thread),
             Output::Mark(mark) => self.folder.append_mark(&mark),
+            Output::Pause(pause) => self.exporter.iter().for_each(|exporter| exporter.pause(pause)),
             Output::Wait(wait) => {
                 self.folder.append_wait(&wait);
                 if let Some(exporter) = &self.exporter {
@@ -183,7 +184,7 @@ impl Outlet {
             self.gap = true;
             let rows = outputs.iter().map(|output| match output {
                 Output::Request(request) => request.phases.len() as u64,
-                Output::Thread(_) | Output::Mark(_) | Output::Wait(_) => 1,
+                Output::Thread(_) | Output::Mark(_) | Output::Wait(_) | Output::Pause(_) => 1,
             });
             self.rows_lost += rows.sum::<u64>();
         }

@@ -2,18 +2,29 @@
 //!
 //! Everything that follows the records is the same for both. Yields [`Sight`], and its implementation for the kernel side.
 
-use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
+use std::{
+    os::fd::{AsRawFd as _, BorrowedFd, OwnedFd, RawFd},
+    time::Duration,
+};
 
-use guestscope_ebpf::ledger::Ledger;
+use guestscope_ebpf::{ledger::Ledger, pause::BEAT_NS};
 use tokio::io::unix::AsyncFd;
 
 use super::Feed;
 use crate::{
-    failure,
+    clock, failure,
     health::{AgentCost, ExportHealth, Health},
-    phase::{PairingLosses, pairing::Pairing},
+    phase::{
+        PairingLosses,
+        pairing::{Output, Pairing},
+    },
     rendezvous::Peer,
 };
+
+/// Between two beats of a CPU.
+const BEAT: Duration = Duration::from_nanos(BEAT_NS);
+/// At the end a late beat waits for the next one of each CPU.
+const BEATS_AWAITED: u32 = 3;
 
 fn tell(problems: &[String]) {
     for problem in problems {
@@ -28,6 +39,16 @@ pub(super) trait Sight {
 
     /// Pairs a batch of what waits. Whether there is more.
     fn take_in(&mut self) -> bool;
+
+    /// What the records yielded and can be handed on.
+    fn take_out(&mut self) -> Vec<Output> {
+        self.pairing().take()
+    }
+
+    /// The same at the end, when no more is to come. May wait for what is still being decided.
+    fn take_last(&mut self) -> Vec<Output> {
+        self.pairing().take()
+    }
 
     /// What is made of the records.
     fn pairing(&mut self) -> &mut Pairing;
@@ -72,6 +93,27 @@ impl Sight for Feed {
         !emptied
     }
 
+    /// Beats are read after the edges: one that ended a phase after a pause was fired after the late beat of its CPU.
+    fn take_out(&mut self) -> Vec<Output> {
+        while let Some(gap) = self.loaded.next_gap() {
+            self.pauses.gap(&gap);
+        }
+        self.pauses.pass(self.pairing.take(), clock::now_ns())
+    }
+
+    fn take_last(&mut self) -> Vec<Output> {
+        let mut outputs = self.take_out();
+        for _ in 0..BEATS_AWAITED {
+            if !self.pauses.is_undecided() {
+                break;
+            }
+            std::thread::sleep(BEAT);
+            outputs.extend(self.take_out());
+        }
+        outputs.extend(self.pauses.last());
+        outputs
+    }
+
     fn pairing(&mut self) -> &mut Pairing {
         &mut self.pairing
     }
@@ -112,6 +154,7 @@ impl Sight for Feed {
     }
 
     fn look(&mut self) {
+        self.loaded.keep_pulses();
         let mut code = std::mem::take(&mut self.code);
         let problems = code.look_again(self);
         self.code = code;

@@ -19,7 +19,7 @@ use crate::{
     failure,
     health::Fidelity,
     loader::{self, LoadOptions, Loaded},
-    phase::pairing::Pairing,
+    phase::{Pauses, pairing::Pairing},
     platform::Guest,
     privileges,
     pump::Pump,
@@ -80,7 +80,7 @@ impl Begun {
     pub(super) fn feed(&self, mut loaded: Loaded) -> Result<Feed, loader::LoadError> {
         let rings = loaded.take_rings()?;
         let pairing = Pairing::new(self.identity.run_id);
-        Ok(Feed { loaded, pump: Pump::new(rings), pairing, code: Code::default() })
+        Ok(Feed { loaded, pump: Pump::new(rings), pairing, pauses: Pauses::default(), code: Code::default() })
     }
 
     /// A run that did not begin leaves nothing behind.

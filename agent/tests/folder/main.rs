@@ -58,6 +58,7 @@ fn request(id: u64, name: &str, duration_ns: u64) -> Request {
             trace: TraceIds::default(),
             ending: Ending::Ended,
             edges_lost: 0,
+            pause_ns: 0,
         }],
     }
 }

@@ -15,6 +15,7 @@ mod edges;
 mod harness;
 mod helpers;
 mod lives;
+mod pauses;
 mod raw;
 mod reader;
 mod replay;

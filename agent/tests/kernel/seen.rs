@@ -53,6 +53,7 @@ impl Seen {
                 Output::Thread(thread) => self.threads.push(thread),
                 Output::Mark(mark) => self.marks.push(mark),
                 Output::Wait(wait) => self.waits.push(wait),
+                Output::Pause(_) => unreachable!("pairing knows no pauses"),
             }
         }
     }

@@ -5,6 +5,7 @@ mod block;
 mod classic;
 pub(crate) mod cpu;
 mod net;
+pub(crate) mod pause;
 mod phase;
 pub(crate) mod sched;
 pub(crate) mod throttle;

@@ -29,6 +29,7 @@ pub(super) fn outputs(outputs: &[Output], pairing: &Pairing) -> String {
                 rows.push([format!("mark {}", mark.name), on(mark.thread), mark.time_ns.to_string(), of]);
             }
             Output::Wait(wait) => rows.push(waited(wait)),
+            Output::Pause(_) => unreachable!("pairing knows no pauses"),
         }
     }
     let widths: Vec<usize> =

@@ -18,6 +18,7 @@ mod settings;
 mod size;
 mod spans;
 mod spill;
+mod stops;
 mod timeline;
 mod tls;
 mod transport;
@@ -56,7 +57,7 @@ use self::{
 };
 use crate::{
     health::ExportHealth,
-    phase::{Request, Wait},
+    phase::{Pause, Request, Wait},
 };
 
 /// The version of the semantic conventions that our resource attributes follow.
@@ -251,6 +252,11 @@ impl Exporter {
     /// trace; what there is no room for is counted.
     pub fn wait(&self, wait: Wait) {
         self.waits().add(wait);
+    }
+
+    /// Keeps a pause of the guest, for the traces of the requests that it lies in.
+    pub fn pause(&self, pause: Pause) {
+        self.waits().stopped(pause);
     }
 
     /// Requests were lost on the way here: the waits that are kept may wait for them in vain.

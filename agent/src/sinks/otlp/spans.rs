@@ -19,6 +19,7 @@ use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 use super::{
     LiveVerdict, breakdown,
     service::Service,
+    stops,
     timeline::{self, Interval},
     wait_spans,
     waits::{self, Chosen},
@@ -141,12 +142,13 @@ impl Trace {
         }
         let interval = self.times[position];
         let notes = self.waits.notes_of(position);
+        let mut events =
+            notes.map(|notes| wait_spans::events(notes, interval, self.wall_offset_ns)).unwrap_or_default();
+        events.events.extend(stops::events(&self.waits.stops, position, interval, self.wall_offset_ns));
         SpanData {
             start_time: wall(interval.start_ns, self.wall_offset_ns),
             end_time: wall(interval.end_ns, self.wall_offset_ns),
-            events: notes
-                .map(|notes| wait_spans::events(notes, interval, self.wall_offset_ns))
-                .unwrap_or_default(),
+            events,
             ..span(phase, attributes)
         }
     }
@@ -215,14 +217,17 @@ fn attributes(phase: &Phase) -> Vec<KeyValue> {
     }
     let times = TIME_KEYS.into_iter().zip(phase.accounts.0);
     let counts = COUNT_KEYS.into_iter().zip(phase.counts.to_array());
-    let suspended = std::iter::once(("guestscope.suspended_ns", phase.suspended_ns));
+    let suspended =
+        [("guestscope.suspended_ns", phase.suspended_ns), ("guestscope.overlay.pause_ns", phase.pause_ns)];
     let helpers = HELPER_KEYS.into_iter().zip(phase.helpers.accounts.0);
     let HelperWait { on_cpu, waiting } = phase.helpers.wait;
     let helper_waits = HELPER_WAIT_KEYS
         .into_iter()
         .zip(on_cpu.iter().zip(&waiting).map(|(on_cpu, waiting)| on_cpu.saturating_add(*waiting)));
     let beside = helpers.chain(helper_waits);
-    for (key, value) in suspended.chain(times).chain(counts).chain(beside).filter(|&(_, value)| value > 0) {
+    for (key, value) in
+        suspended.into_iter().chain(times).chain(counts).chain(beside).filter(|&(_, value)| value > 0)
+    {
         number(key, value);
     }
     attributes.extend(breakdown::line(phase).map(|line| KeyValue::new("guestscope.breakdown", line)));

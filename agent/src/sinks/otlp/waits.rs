@@ -8,8 +8,11 @@ use std::{cmp::Reverse, collections::HashMap};
 
 use guestscope_ebpf::Account;
 
-use super::timeline::Interval;
-use crate::phase::{Phase, Request, Wait};
+use super::{
+    stops::{Stop, Stops},
+    timeline::Interval,
+};
+use crate::phase::{Pause, Phase, Request, Wait};
 
 /// Waits of one phase that are spans.
 pub(super) const SPANS: usize = 8;
@@ -26,6 +29,8 @@ pub(super) struct Keeper {
     /// By the `id` of the phase.
     phases: HashMap<u64, Longest>,
     kept: usize,
+    /// Of the guest; they come before the requests that they lie in too.
+    pauses: Stops,
     /// For which there was no room, and that no span counts.
     pub(super) no_room: u64,
 }
@@ -44,6 +49,8 @@ pub(super) struct Chosen {
     pub(super) spans: Vec<(usize, Wait)>,
     /// In the order of the phases, of those that have any.
     pub(super) notes: Vec<Notes>,
+    /// When the guest was stopped inside a phase, in the order of the phases.
+    pub(super) stops: Vec<Stop>,
 }
 
 /// What the span of a phase says of the waits that are no spans.
@@ -114,6 +121,11 @@ impl Keeper {
         self.kept = self.phases.values().map(|longest| longest.waits.len()).sum();
     }
 
+    /// Keeps a pause of the guest.
+    pub(super) fn stopped(&mut self, pause: Pause) {
+        self.pauses.add(pause);
+    }
+
     /// Gives all waits up: requests were lost, so theirs would stay for ever.
     pub(super) fn forget(&mut self) {
         let all = self.phases.drain().map(|(_, longest)| longest.waits.len() as u64 + longest.left_out);
@@ -123,7 +135,7 @@ impl Keeper {
 
     /// Takes out the waits of a request.
     pub(super) fn take(&mut self, request: &Request) -> Chosen {
-        let mut chosen = Chosen::default();
+        let mut chosen = Chosen { stops: self.pauses.within(request), ..Chosen::default() };
         if self.phases.is_empty() {
             return chosen;
         }
@@ -143,7 +155,7 @@ impl Chosen {
         let spans =
             self.spans.iter().map(|(_, wait)| size_of::<(usize, Wait)>() + wait.ran_before_comm.len());
         let notes = self.notes.iter().map(|notes| size_of::<Notes>() + size_of_val(&notes.events[..]));
-        spans.chain(notes).sum()
+        spans.chain(notes).sum::<usize>() + size_of_val(&self.stops[..])
     }
 
     /// Of the phase at this position, if there is anything to say.

@@ -26,7 +26,7 @@ const fn look(cause: Cause, unicode: bool) -> (char, Emphasis) {
         Cause::Suspended => ('-', Emphasis::Color(245)),
         Cause::Queue => ('q', Emphasis::Color(214)),
         // Of excesses alone: no bar has it.
-        Cause::Steal | Cause::Helper(_) | Cause::Overlay(_) => ('h', Emphasis::Color(245)),
+        Cause::Steal | Cause::Pause | Cause::Helper(_) | Cause::Overlay(_) => ('h', Emphasis::Color(245)),
     }
 }
 

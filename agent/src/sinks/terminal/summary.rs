@@ -132,6 +132,10 @@ fn per_request(page: &mut Page, group: &Group, fidelity: Fidelity) {
     if stolen_ns > 0 {
         texts.push(format!("stolen by the hypervisor {} of cpu", duration_of_sum(stolen_ns)));
     }
+    let paused_ns = group.sums.paused_ns() / u128::from(group.latency.count.max(1));
+    if paused_ns > 0 {
+        texts.push(format!("the whole guest stopped for {}", duration_of_sum(paused_ns)));
+    }
     texts.extend(traffic(group));
     let throttled = mean("throttle");
     if throttled != "0" {

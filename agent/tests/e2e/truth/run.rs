@@ -59,6 +59,7 @@ impl Truth {
                 phase.helpers.wait.on_cpu[kept] + phase.helpers.wait.waiting[kept]
             }
             Cause::Steal => phase.counts.steal_ns,
+            Cause::Pause => phase.pause_ns,
             // The name is an estimate, the size is not.
             Cause::Overlay(_) => phase.accounts.get(Account::Cpu),
             Cause::Suspended | Cause::Queue => 0,

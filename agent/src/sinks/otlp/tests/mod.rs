@@ -57,6 +57,7 @@ fn phase(number: u64, id: u64, parent: Option<u64>, name: &str) -> Phase {
         },
         ending: Ending::Ended,
         edges_lost: 0,
+        pause_ns: 0,
     }
 }
 

@@ -1,0 +1,193 @@
+//! Was the whole guest stopped from outside? From late beats of its CPUs to pauses, and from pauses to the phases that they
+//! lie in. Pure.
+//!
+//! A pause is a time in which no CPU ran a timer though each of them had one to run, and of which the hypervisor's account
+//! of stolen time explains less than half. One CPU that is late alone is no pause, whatever held it. Its begin lies
+//! between the last timer that ran and the first that did not; the middle is taken, and how far that may be off is said.
+//! While a pause is being decided, which takes until the next beats, nothing is handed on.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use guestscope_ebpf::pause::{BEAT_NS, GapRecord};
+
+use super::{Phase, pairing::Output};
+
+/// What is shorter is no pause, ns: hypervisors let others run for some milliseconds at a time.
+pub const LEAST_NS: u64 = 10_000_000;
+/// Beats that do not come in so long after a silence will not come, ns: those that are due come at once, and then the next.
+const PATIENCE_NS: u64 = 3 * BEAT_NS;
+/// Pauses that are remembered for phases that have not ended.
+const KNOWN: usize = 4096;
+/// Silences that are decided at once.
+const UNDECIDED: usize = 16;
+
+/// The guest was stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pause {
+    /// CLOCK_MONOTONIC, ns.
+    pub start_ns: u64,
+    /// ns.
+    pub duration_ns: u64,
+    /// The begin may be so much earlier or later, ns.
+    pub doubt_ns: u64,
+}
+
+impl Pause {
+    fn end_ns(&self) -> u64 {
+        self.start_ns.saturating_add(self.duration_ns)
+    }
+
+    /// What of it lies in a phase: begin and length, ns; none if nothing does.
+    pub fn within(&self, phase: &Phase) -> Option<(u64, u64)> {
+        let start_ns = self.start_ns.max(phase.start_ns);
+        let end_ns = self.end_ns().min(phase.start_ns.saturating_add(phase.duration_ns));
+        (start_ns < end_ns).then(|| (start_ns, end_ns - start_ns))
+    }
+}
+
+/// A silence of all CPUs that may be a pause.
+#[derive(Clone, Debug)]
+struct Candidate {
+    begin_ns: u64,
+    due_ns: u64,
+    end_ns: u64,
+    cpus: u32,
+    /// CPU to what was stolen from it, once that is known.
+    late: BTreeMap<u32, Option<u64>>,
+}
+
+impl Candidate {
+    /// None if nothing can be made of it: no CPU had been seen to be alive before, or this one had nothing to do then.
+    fn of(gap: &GapRecord) -> Option<Self> {
+        let silence = gap.silence;
+        let is_long = silence.end_ns.saturating_sub(silence.begin_ns) >= LEAST_NS;
+        let is_evidence =
+            silence.begin_ns != 0 && gap.due_ns < silence.end_ns && silence.end_ns <= gap.time_ns;
+        (is_long && is_evidence).then(|| Self {
+            begin_ns: silence.begin_ns,
+            due_ns: silence.due_ns.clamp(silence.begin_ns, silence.end_ns),
+            end_ns: silence.end_ns,
+            cpus: gap.cpus,
+            late: BTreeMap::new(),
+        })
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        self.begin_ns < other.end_ns && other.begin_ns < self.end_ns
+    }
+
+    fn add(&mut self, other: &Self, gap: &GapRecord) {
+        // CPUs that begin to run at the same time may each see the end of the silence, and another begin of it.
+        self.begin_ns = self.begin_ns.max(other.begin_ns);
+        self.end_ns = self.end_ns.min(other.end_ns);
+        let due_ns = self.due_ns.min(other.due_ns).min(gap.due_ns);
+        self.due_ns = due_ns.clamp(self.begin_ns, self.end_ns);
+        let stolen = self.late.entry(gap.cpu).or_default();
+        if gap.is_settled != 0 {
+            *stolen = Some(gap.stolen_ns);
+        }
+    }
+
+    fn is_decided(&self) -> bool {
+        self.late.len() >= self.cpus as usize && self.late.values().all(Option::is_some)
+    }
+
+    fn pause(&self) -> Option<Pause> {
+        let doubt_ns = (self.due_ns - self.begin_ns) / 2;
+        let start_ns = self.begin_ns + doubt_ns;
+        let duration_ns = self.end_ns - start_ns;
+        let stolen_ns = self.late.values().flatten().copied().max().unwrap_or(0);
+        let is_stolen = stolen_ns >= duration_ns.div_ceil(2);
+        (duration_ns >= LEAST_NS && !is_stolen).then_some(Pause { start_ns, duration_ns, doubt_ns })
+    }
+}
+
+/// Decides about pauses, and lays them over phases on their way out.
+#[derive(Debug, Default)]
+pub struct Pauses {
+    undecided: VecDeque<Candidate>,
+    /// In the order of time; none overlaps another.
+    known: VecDeque<Pause>,
+    held: Vec<Output>,
+}
+
+impl Pauses {
+    /// A beat came late.
+    pub fn gap(&mut self, gap: &GapRecord) {
+        let Some(new) = Candidate::of(gap) else { return };
+        let at = match self.undecided.iter().position(|candidate| candidate.is_same(&new)) {
+            Some(at) => at,
+            // The second record of a silence that was decided without it.
+            None if gap.is_settled != 0 => return,
+            None => {
+                if self.undecided.len() == UNDECIDED {
+                    self.undecided.pop_front();
+                }
+                self.undecided.push_back(new.clone());
+                self.undecided.len() - 1
+            }
+        };
+        self.undecided[at].add(&new, gap);
+        if self.undecided[at].is_decided()
+            && let Some(pause) = self.undecided.remove(at).and_then(|candidate| candidate.pause())
+        {
+            self.know(pause);
+        }
+    }
+
+    /// It was a pause.
+    fn know(&mut self, pause: Pause) {
+        let before_ns = self.known.back().map_or(0, Pause::end_ns);
+        let start_ns = pause.start_ns.max(before_ns);
+        // Two silences never overlap, so nothing is cut but what was mixed up.
+        let Some(duration_ns) = pause.end_ns().checked_sub(start_ns).filter(|&ns| ns > 0) else { return };
+        let pause = Pause { start_ns, duration_ns, ..pause };
+        if self.known.len() == KNOWN {
+            self.known.pop_front();
+        }
+        self.known.push_back(pause);
+        self.held.push(Output::Pause(pause));
+    }
+
+    /// Whether beats are awaited that decide what has come already.
+    pub fn is_undecided(&self) -> bool {
+        !self.undecided.is_empty()
+    }
+
+    /// Takes what pairing has yielded, and hands on what is decided: pauses come before the requests that they lie in.
+    pub fn pass(&mut self, outputs: Vec<Output>, now_ns: u64) -> Vec<Output> {
+        self.undecided.retain(|candidate| now_ns.saturating_sub(candidate.end_ns) < PATIENCE_NS);
+        self.held.extend(outputs);
+        if self.is_undecided() { Vec::new() } else { self.hand_on() }
+    }
+
+    /// The same when no more beats are awaited.
+    pub fn last(&mut self) -> Vec<Output> {
+        self.undecided.clear();
+        self.hand_on()
+    }
+
+    fn hand_on(&mut self) -> Vec<Output> {
+        let mut outputs = std::mem::take(&mut self.held);
+        if !self.known.is_empty() {
+            // Pauses were decided after what was held: they go first.
+            outputs.sort_by_key(|output| !matches!(output, Output::Pause(_)));
+            for output in &mut outputs {
+                if let Output::Request(request) = output {
+                    request.phases.iter_mut().for_each(|phase| phase.pause_ns = self.paused_ns(phase));
+                }
+            }
+        }
+        outputs
+    }
+
+    /// For how long the guest was stopped inside a phase.
+    fn paused_ns(&self, phase: &Phase) -> u64 {
+        let first = self.known.partition_point(|pause| pause.end_ns() <= phase.start_ns);
+        let within = self.known.range(first..).map_while(|pause| pause.within(phase));
+        within.map(|(_, ns)| ns).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests;

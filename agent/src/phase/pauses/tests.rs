@@ -1,0 +1,174 @@
+//! Late beats, as they were recorded or as they might come, and what they are called; phases, and what of them a pause
+//! covers.
+
+use std::fmt::Write as _;
+
+use guestscope_ebpf::pause::Silence;
+use proptest::prelude::*;
+
+use super::*;
+use crate::phase::{PhaseKind, Request, ThreadId, open::begun};
+
+const MS: u64 = 1_000_000;
+
+/// Two CPUs; a silence from `begin` to `end`, which a timer that was due at `due` ended. All in ms.
+fn silence(begin: u64, due: u64, end: u64) -> Silence {
+    Silence { begin_ns: begin * MS, due_ns: due * MS, end_ns: end * MS }
+}
+
+/// Both records of the late beat of a CPU.
+fn late(cpu: u32, due: u64, silence: Silence, stolen: u64) -> [GapRecord; 2] {
+    let time_ns = silence.end_ns + MS;
+    let first = GapRecord { time_ns, due_ns: due * MS, silence, cpu, cpus: 2, ..GapRecord::default() };
+    let settled = GapRecord { is_settled: 1, stolen_ns: stolen * MS, time_ns: time_ns + BEAT_NS, ..first };
+    [first, settled]
+}
+
+fn told(gaps: &[GapRecord]) -> String {
+    let mut pauses = Pauses::default();
+    let mut text = String::new();
+    for gap in gaps {
+        pauses.gap(gap);
+        for output in pauses.pass(Vec::new(), gap.time_ns) {
+            let Output::Pause(Pause { start_ns, duration_ns, doubt_ns }) = output else { continue };
+            let [start, duration, doubt] = [start_ns, duration_ns, doubt_ns].map(|ns| ns as f64 / MS as f64);
+            writeln!(text, "stopped at {start} ms for {duration} ms, give or take {doubt} ms").expect("room");
+        }
+    }
+    if pauses.is_undecided() {
+        text.push_str("undecided\n");
+    }
+    text
+}
+
+fn phase(start_ns: u64, duration_ns: u64) -> Phase {
+    let mut phase = begun(1, PhaseKind::Request, "request".into(), ThreadId::default(), start_ns);
+    phase.duration_ns = duration_ns;
+    phase
+}
+
+#[test]
+fn all_cpus_that_are_late_together_were_stopped() {
+    let stopped = silence(1000, 1004, 1300);
+    let [one, two] = [late(0, 1020, stopped, 0), late(1, 1049, stopped, 3)];
+    insta::assert_snapshot!(told(&[one[0], two[0], one[1], two[1]]), @"stopped at 1002 ms for 298 ms, give or take 2 ms");
+    // In any order, and where each saw the end of it a little later.
+    let later = Silence { end_ns: stopped.end_ns + 40_000, ..stopped };
+    let two = late(1, 1049, later, 0);
+    insta::assert_snapshot!(told(&[two[0], two[1], one[0], one[1]]), @"stopped at 1002 ms for 298 ms, give or take 2 ms");
+    // Without a timer's own word, a beat that was due says when it must have begun.
+    let idle = silence(1000, 1300, 1300);
+    let [one, two] = [late(0, 1020, idle, 0), late(1, 1049, idle, 0)];
+    insta::assert_snapshot!(told(&[one, two].concat()), @"stopped at 1010 ms for 290 ms, give or take 10 ms");
+}
+
+#[test]
+fn what_is_no_pause_of_the_guest_is_not_called_one() {
+    let stopped = silence(1000, 1004, 1300);
+    // One CPU alone: interrupts that were off, or a hypervisor that held one and says nothing of it.
+    assert_eq!(told(&late(0, 1020, stopped, 0)), "undecided\n");
+    // One of them was not seen to be stopped: it had nothing to do before the end.
+    assert_eq!(told(&[late(0, 1020, stopped, 0), late(1, 1300, stopped, 0)].concat()), "undecided\n");
+    // The hypervisor says that it ran others.
+    assert_eq!(told(&[late(0, 1020, stopped, 250), late(1, 1049, stopped, 0)].concat()), "");
+    // Others were alive all the while: each silence is short.
+    let short = silence(1291, 1292, 1300);
+    assert_eq!(told(&[late(0, 1020, short, 0), late(1, 1049, short, 0)].concat()), "");
+    // Nothing had been seen before.
+    let first = silence(0, 1004, 1300);
+    assert_eq!(told(&[late(0, 1020, first, 0), late(1, 1049, first, 0)].concat()), "");
+    // Each was late, at another time.
+    let other = silence(2000, 2004, 2300);
+    assert_eq!(told(&[late(0, 1020, stopped, 0), late(1, 2049, other, 0)].concat()), "undecided\n");
+}
+
+/// A request that ended right after a pause waits until it is known that there was one, but not for ever.
+#[test]
+fn what_a_pause_may_lie_in_is_held_until_that_is_known() {
+    let stopped = silence(1000, 1004, 1300);
+    let request = || vec![Output::Request(Request { phases: vec![phase(900 * MS, 401 * MS)] })];
+    let paused = |outputs: &[Output]| match outputs.last() {
+        Some(Output::Request(request)) => Some(request.root().pause_ns),
+        _ => None,
+    };
+    let [one, two] = [late(0, 1020, stopped, 0), late(1, 1049, stopped, 0)];
+    let mut pauses = Pauses::default();
+    pauses.gap(&one[0]);
+    assert_eq!(pauses.pass(request(), 1301 * MS), []);
+    [two[0], one[1], two[1]].iter().for_each(|gap| pauses.gap(gap));
+    let outputs = pauses.pass(Vec::new(), 1351 * MS);
+    assert!(matches!(outputs[0], Output::Pause(_)));
+    assert_eq!((outputs.len(), paused(&outputs)), (2, Some(298 * MS)));
+
+    let mut pauses = Pauses::default();
+    pauses.gap(&one[0]);
+    assert_eq!(pauses.pass(request(), 1301 * MS), []);
+    let outputs = pauses.pass(Vec::new(), 1301 * MS + PATIENCE_NS);
+    assert_eq!((outputs.len(), paused(&outputs)), (1, Some(0)));
+
+    let mut pauses = Pauses::default();
+    pauses.gap(&one[0]);
+    assert_eq!(pauses.pass(request(), 1301 * MS), []);
+    assert_eq!(paused(&pauses.last()), Some(0));
+}
+
+fn known(pauses: &[(u64, u64)]) -> Pauses {
+    let mut known = Pauses::default();
+    for &(start_ns, duration_ns) in pauses {
+        known.know(Pause { start_ns, duration_ns, doubt_ns: 0 });
+    }
+    known
+}
+
+proptest! {
+    /// Nanosecond by nanosecond.
+    #[test]
+    fn a_phase_was_stopped_for_as_long_as_any_pause_covers_it(
+        lengths in proptest::collection::vec((0_u64..40, 1_u64..30), 0..8),
+        start_ns in 0_u64..400,
+        duration_ns in 0_u64..400,
+    ) {
+        let mut at = 0;
+        let pauses: Vec<(u64, u64)> = lengths
+            .iter()
+            .map(|&(before, length)| {
+                at += before + length;
+                (at - length, length)
+            })
+            .collect();
+        let is_stopped = |ns: &u64| pauses.iter().any(|&(start, length)| (start..start + length).contains(ns));
+        let expected = (start_ns..start_ns + duration_ns).filter(is_stopped).count() as u64;
+        prop_assert_eq!(known(&pauses).paused_ns(&phase(start_ns, duration_ns)), expected);
+    }
+
+    /// Whatever comes, pauses are in order and apart, none is longer than the silence that it was, and no phase was stopped for
+    /// longer than it lasted.
+    #[test]
+    fn any_records_yield_pauses_that_can_be(
+        gaps in proptest::collection::vec(any::<([u32; 6], bool, u8)>(), 0..200),
+        start_ns in any::<u32>(),
+        duration_ns in any::<u32>(),
+    ) {
+        let mut pauses = Pauses::default();
+        for ([time, due, begin, silence_due, end, stolen], is_settled, cpu) in gaps {
+            let [time_ns, due_ns, begin_ns, silence_due, end_ns, stolen_ns] =
+                [time, due, begin, silence_due, end, stolen].map(u64::from);
+            pauses.gap(&GapRecord {
+                time_ns,
+                due_ns,
+                silence: Silence { begin_ns, due_ns: silence_due, end_ns },
+                stolen_ns,
+                cpu: u32::from(cpu % 2),
+                cpus: 1 + u32::from(cpu % 2),
+                is_settled: u64::from(is_settled),
+            });
+        }
+        let phase = phase(u64::from(start_ns), u64::from(duration_ns));
+        prop_assert!(pauses.paused_ns(&phase) <= phase.duration_ns);
+        let mut before_ns = 0;
+        for pause in &pauses.known {
+            prop_assert!(pause.start_ns >= before_ns && pause.duration_ns > 0);
+            before_ns = pause.end_ns();
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! When the whole guest was stopped, as events of the spans of the phases that this happened in. Pure.
+//!
+//! Pauses come before the requests that they lie in, so the last ones are kept. The sum over a phase is an attribute and
+//! comes from the phase itself.
+
+use std::collections::VecDeque;
+
+use opentelemetry::trace::Event;
+
+use super::{
+    spans::{integer, wall},
+    timeline::Interval,
+};
+use crate::phase::{Pause, Request};
+
+/// Pauses that are kept, and so the most events of one phase: as many as of its waits.
+const KEPT: usize = 32;
+
+/// The last pauses.
+#[derive(Debug, Default)]
+pub(super) struct Stops(VecDeque<Pause>);
+
+/// A pause inside a phase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stop {
+    /// The phase, by its position in the request.
+    position: usize,
+    /// CLOCK_MONOTONIC, ns.
+    start_ns: u64,
+    /// ns.
+    duration_ns: u64,
+    /// The begin may be so much earlier or later, ns.
+    doubt_ns: u64,
+}
+
+impl Stops {
+    pub(super) fn add(&mut self, pause: Pause) {
+        if self.0.len() == KEPT {
+            self.0.pop_front();
+        }
+        self.0.push_back(pause);
+    }
+
+    pub(super) fn within(&self, request: &Request) -> Vec<Stop> {
+        let phases = request.phases.iter().enumerate().filter(|(_, phase)| phase.pause_ns > 0);
+        let stops = phases.flat_map(|(position, phase)| {
+            let doubt = |pause: &Pause| pause.doubt_ns;
+            self.0.iter().filter_map(move |pause| {
+                let (start_ns, duration_ns) = pause.within(phase)?;
+                Some(Stop { position, start_ns, duration_ns, doubt_ns: doubt(pause) })
+            })
+        });
+        stops.collect()
+    }
+}
+
+/// The events of the phase at this position, whose span goes out with these times.
+pub(super) fn events(
+    stops: &[Stop],
+    position: usize,
+    times: Interval,
+    wall_offset_ns: i64,
+) -> impl Iterator<Item = Event> {
+    stops.iter().filter(move |stop| stop.position == position).map(move |stop| {
+        let start_ns = stop.start_ns.clamp(times.start_ns, times.end_ns);
+        let attributes = vec![
+            integer("guestscope.duration_ns", stop.duration_ns),
+            integer("guestscope.doubt_ns", stop.doubt_ns),
+        ];
+        Event::new("pause", wall(start_ns, wall_offset_ns), attributes, 0)
+    })
+}

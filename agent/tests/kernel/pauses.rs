@@ -1,0 +1,132 @@
+//! The pulses of all CPUs: each one beats, and nothing that happens inside a machine looks like a pause of it.
+
+use std::{
+    sync::atomic::{AtomicBool, Ordering::SeqCst},
+    thread,
+    time::{Duration, Instant},
+};
+
+use guestscope::{
+    clock,
+    loader::{self, LoadError, LoadOptions, Loaded},
+    phase::{Pause, Pauses, pairing::Output},
+};
+use guestscope_ebpf::pause::BEAT_NS;
+use nix::{
+    sched::{CpuSet, sched_setaffinity},
+    unistd::Pid,
+};
+
+use crate::harness::{Alone, skipped};
+
+/// A clock that does not beat at all is dead.
+const LIMIT: Duration = Duration::from_secs(20);
+/// For so many beats.
+const BEATS: u64 = 40;
+
+fn loaded(test: &str) -> Option<Loaded> {
+    match loader::load(&LoadOptions::default()) {
+        Ok(loaded) => Some(loaded),
+        Err(error @ (LoadError::Permission(_) | LoadError::Btf(_) | LoadError::Formats(_))) => {
+            skipped(test, &error.to_string());
+            None
+        }
+        Err(error) => panic!("the programs load: {error}"),
+    }
+}
+
+/// Waits until the pulse of each CPU has beaten so often since now.
+fn wait_for_beats(loaded: &Loaded, cpus: &[u32], beats: u64) {
+    let last = |cpu: u32| loaded.pulse(cpu).expect("every CPU has one").last_ns;
+    let until_ns = clock::now_ns() + beats * BEAT_NS;
+    let started = Instant::now();
+    while let Some(cpu) = cpus.iter().find(|&&cpu| last(cpu) < until_ns) {
+        assert!(started.elapsed() < LIMIT, "the pulse of CPU {cpu} beats");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn pauses(loaded: &mut Loaded) -> (usize, Vec<Pause>) {
+    let (mut late, mut pauses) = (0, Pauses::default());
+    while let Some(gap) = loaded.next_gap() {
+        late += 1;
+        pauses.gap(&gap);
+    }
+    let found = pauses.last().into_iter().filter_map(|output| match output {
+        Output::Pause(pause) => Some(pause),
+        Output::Request(_) | Output::Thread(_) | Output::Mark(_) | Output::Wait(_) => None,
+    });
+    (late, found.collect())
+}
+
+#[test]
+fn every_cpu_beats_also_where_it_has_nothing_to_do() {
+    let test = "pauses::every_cpu_beats";
+    let _alone = Alone::lock();
+    let Some(mut loaded) = loaded(test) else { return };
+    let cpus = aya::util::online_cpus().expect("they can be listed");
+    wait_for_beats(&loaded, &cpus, 5);
+    for &cpu in &cpus {
+        assert_eq!(loaded.pulse(cpu).expect("it beats").cpus, cpus.len() as u64);
+    }
+    // What starts them again where CPUs have changed starts nothing where they have not.
+    let before: Vec<_> = cpus.iter().map(|&cpu| loaded.pulse(cpu).expect("it beats").last_ns).collect();
+    loaded.keep_pulses();
+    for (&cpu, before_ns) in cpus.iter().zip(before) {
+        assert!(loaded.pulse(cpu).expect("it beats").last_ns >= before_ns);
+    }
+}
+
+/// Real-time threads take every CPU for as long as the kernel lets them, beside others that only spin: whoever reads the
+/// records of this is late, and no CPU was stopped.
+#[test]
+fn cpus_without_a_moment_of_rest_were_not_stopped() {
+    let test = "pauses::cpus_without_a_moment_of_rest";
+    let _alone = Alone::lock();
+    let Some(mut loaded) = loaded(test) else { return };
+    let cpus = aya::util::online_cpus().expect("they can be listed");
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for &cpu in &cpus {
+            for is_realtime in [true, false] {
+                let is_over = &is_over;
+                scope.spawn(move || {
+                    bind(cpu);
+                    if is_realtime {
+                        assert!(realtime(), "root may");
+                    }
+                    while !is_over.load(SeqCst) {
+                        std::hint::spin_loop();
+                    }
+                });
+            }
+        }
+        let over = Over(&is_over);
+        wait_for_beats(&loaded, &cpus, BEATS);
+        drop(over);
+    });
+    let (late, pauses) = pauses(&mut loaded);
+    println!("{test}: {late} records of late beats");
+    assert_eq!(pauses, [], "of {late} late beats");
+}
+
+/// Ends the others also where this thread fails.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, SeqCst);
+    }
+}
+
+fn bind(cpu: u32) {
+    let mut set = CpuSet::new();
+    set.set(cpu as usize).expect("it is a CPU");
+    sched_setaffinity(Pid::from_raw(0), &set).expect("it is online");
+}
+
+fn realtime() -> bool {
+    let parameter = libc::sched_param { sched_priority: 1 };
+    // SAFETY: the thread itself, and a whole parameter.
+    unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameter) == 0 }
+}
