@@ -176,7 +176,7 @@ pub struct Loaded {
     pub fidelity: Fidelity,
     /// Hook by hook, what became of it.
     pub verdicts: Vec<Verdict>,
-    pulses: Pulses,
+    pulses: Box<Pulses>,
     /// Files that were looked at already: device and inode.
     seen: HashSet<(u64, u64)>,
     /// How many of them carry the marker.
@@ -196,7 +196,7 @@ pub fn load(options: &LoadOptions) -> Result<Loaded, LoadError> {
         }
     }
     let Prepared { ebpf, fidelity, .. } = prepared;
-    let pulses = Pulses::default();
+    let pulses = Box::default();
     let mut loaded = Loaded { ebpf, fidelity, verdicts, pulses, seen: HashSet::new(), marked_files: 0 };
     loaded.keep_pulses();
     Ok(loaded)

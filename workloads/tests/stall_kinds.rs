@@ -1,7 +1,14 @@
 //! Each kind of stall does what it says: the kernel's own books, read here and not by the injector, agree with it.
 //! Only lower bounds, which hold on a machine that is as busy as it likes.
 
-use std::{fs, path::PathBuf, sync::Mutex};
+use std::{
+    ffi::CStr,
+    fs,
+    io::{BufRead as _, BufReader, Write as _},
+    os::fd::{FromRawFd as _, OwnedFd},
+    path::PathBuf,
+    sync::Mutex,
+};
 
 use guestscope_workloads::stall::{
     Fault, Injected, Kind, Peer, Setup, Wait,
@@ -261,4 +268,30 @@ fn system_calls_take_cpu_time() {
     let Injected { ns, count } = inject(&mut *fault, 5 * MS);
     assert!(ns >= 5 * MS && thread_cpu_ns() - cpu_ns >= ns);
     assert!(count >= Some(1));
+}
+
+/// Whoever runs the machine, at the other end of a terminal: does not stop anything, and says how long it did.
+#[test]
+fn pause_tells_what_the_other_side_measured() {
+    let (mut master, mut slave, mut path) = (-1, -1, [0_u8; 64]);
+    // SAFETY: two numbers to be written, a buffer that is larger than any terminal's name, and no settings.
+    let opened = unsafe {
+        let (nothing, no_size) = (std::ptr::null(), std::ptr::null());
+        libc::openpty(&raw mut master, &raw mut slave, path.as_mut_ptr().cast(), nothing, no_size)
+    };
+    assert_eq!(opened, 0, "a terminal can be had");
+    // SAFETY: both were just opened, and nobody else has them.
+    let (mut master, _slave) = unsafe { (fs::File::from_raw_fd(master), OwnedFd::from_raw_fd(slave)) };
+    let path = CStr::from_bytes_until_nul(&path).expect("a name ends").to_str().expect("and is text");
+    // SAFETY: no other test of this program looks at the environment.
+    unsafe { std::env::set_var("GUESTSCOPE_STOPPER", path) };
+    let mut fault = ready("pause", &setup()).expect("a terminal is all that it needs");
+    let stopper = std::thread::spawn(move || {
+        let mut asked = String::new();
+        BufReader::new(&master).read_line(&mut asked).expect("a question comes");
+        master.write_all(b"stopped 12345678\n").expect("somebody waits for it");
+        (asked, master)
+    });
+    assert_eq!(inject(&mut *fault, 20 * MS), Injected { ns: 12_345_678, count: None });
+    assert_eq!(stopper.join().expect("it has answered").0, "stop 20000000\n");
 }

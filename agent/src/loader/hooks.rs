@@ -36,10 +36,9 @@ impl Prepared {
             Place::BtfTracepoint(_) if has_tasks => hook.raw(),
             Place::BtfTracepoint(_) => hook.by_event(),
             Place::Iterator => has_types.then_some(*hook),
-            // Saved registers tell what is done inside the kernel.
-            Place::Sampler => has_tasks.then_some(*hook),
-            // Without the stolen time, what a hypervisor gives to others would look like a pause.
-            Place::EachCpu => has_tasks.then_some(*hook),
+            // Saved registers tell what is done inside the kernel. Without the stolen time, what a hypervisor gives to
+            // others would look like a pause.
+            Place::Sampler | Place::EachCpu => has_tasks.then_some(*hook),
             Place::RawTracepoint(_) | Place::Tracepoint(..) | Place::Called | Place::Marker => Some(*hook),
         }
     }

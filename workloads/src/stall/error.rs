@@ -34,6 +34,8 @@ pub enum StallError {
     PartnerGone { name: String },
     #[error("system call failed: {name} ({source})")]
     Call { name: &'static str, source: io::Error },
+    #[error("nobody stops this machine: GUESTSCOPE_STOPPER is not set")]
+    NoStopper,
     #[error("this program has no libgomp to wait in")]
     NoOpenmp,
     #[error("libgomp's threads sleep instead of waiting busily: OMP_WAIT_POLICY is not active")]
@@ -71,6 +73,7 @@ impl StallError {
             Self::Thread { .. } | Self::PartnerGone { .. } | Self::Call { .. } => {
                 "see whether threads and memory are limited here: ulimit -a, pids.max, memory.max"
             }
+            Self::NoStopper => "run it in the guest `stopped` of `cargo xtask vm`, or choose another kind",
             Self::NoOpenmp => "use the build with libtorch, which brings one, or the kind `spin`",
             Self::WaitPolicy => "set OMP_WAIT_POLICY=active",
             Self::Interrupted { .. } => "what was injected until then stands in the log",

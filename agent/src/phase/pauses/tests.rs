@@ -95,7 +95,9 @@ fn what_a_pause_may_lie_in_is_held_until_that_is_known() {
     let mut pauses = Pauses::default();
     pauses.gap(&one[0]);
     assert_eq!(pauses.pass(request(), 1301 * MS), []);
-    [two[0], one[1], two[1]].iter().for_each(|gap| pauses.gap(gap));
+    for gap in [two[0], one[1], two[1]] {
+        pauses.gap(&gap);
+    }
     let outputs = pauses.pass(Vec::new(), 1351 * MS);
     assert!(matches!(outputs[0], Output::Pause(_)));
     assert_eq!((outputs.len(), paused(&outputs)), (2, Some(298 * MS)));

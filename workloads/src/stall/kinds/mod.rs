@@ -7,6 +7,7 @@ mod disk;
 mod fault;
 mod helper_late;
 mod lock;
+mod pause;
 mod quota;
 mod sleep;
 mod slow_peer;
@@ -33,4 +34,5 @@ pub const KINDS: &[&Kind] = &[
     &spin::KIND,
     &spin_openmp::KIND,
     &helper_late::KIND,
+    &pause::KIND,
 ];
