@@ -22,6 +22,7 @@ mod lives;
 mod main_job;
 mod markers;
 mod mounts;
+mod pauses;
 mod proxy;
 mod refusals;
 mod running;

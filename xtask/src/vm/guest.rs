@@ -20,6 +20,7 @@ use super::{
     debian::Image,
     initramfs::Archive,
     payload::{MOUNTED, Payload},
+    stopper::Stopper,
 };
 use crate::{
     Xtask, apt,
@@ -59,6 +60,8 @@ pub(crate) struct Guest<'a> {
     pub(crate) cpus: u8,
     /// It is judged by what took how long.
     pub(crate) is_timed: bool,
+    /// It is stopped from outside whenever it asks for it.
+    pub(crate) is_stopped: bool,
     /// From its start until it has to be off, by the clock of this machine.
     pub(crate) limit: Duration,
     /// Of its files, in the folder of logs.
@@ -89,6 +92,7 @@ impl Machine {
             user: None,
             cpus: 1,
             is_timed: false,
+            is_stopped: false,
             limit: TRIAL,
             name: "trial",
         };
@@ -120,6 +124,10 @@ impl Guest<'_> {
         let initramfs = logs(xtask).join(format!("{}.initramfs", self.name));
         fs::write(&initramfs, self.initramfs(tasks)?).context("initramfs")?;
         let mut qemu = self.qemu(&initramfs, &kernel_log);
+        let stopper = self.is_stopped.then(|| Stopper::listen(&logs(xtask), self.name)).transpose()?;
+        if let Some(stopper) = &stopper {
+            qemu.args(stopper.arguments()).args(["-serial", "chardev:stopper"]);
+        }
         let finished = Run { step, log: &log, limit: self.limit }.finish(&mut qemu);
         fs::remove_file(&initramfs)?;
         let finished = finished?;
@@ -135,7 +143,7 @@ impl Guest<'_> {
 
     /// Its clocks count instructions.
     fn counts_time(&self) -> bool {
-        self.machine == Machine::Emulated && self.is_timed
+        self.machine == Machine::Emulated && self.is_timed && !self.is_stopped
     }
 
     fn initramfs(&self, tasks: &[Task]) -> Result<Vec<u8>> {
@@ -171,7 +179,7 @@ impl Guest<'_> {
             json!({
                 "name": task.name,
                 "argv": argv,
-                "environment": environment(Path::new(MOUNTED)),
+                "environment": environment(Path::new(MOUNTED), self.is_stopped),
                 "user": self.user,
                 "limit_s": task.limit.as_secs(),
             })
@@ -219,7 +227,7 @@ impl Guest<'_> {
 }
 
 /// What every program in a guest is told: where the others are, and that nothing here is anybody's.
-fn environment(programs: &Path) -> BTreeMap<String, String> {
+fn environment(programs: &Path, is_stopped: bool) -> BTreeMap<String, String> {
     let place = |name: &str| programs.join(name).display().to_string();
     let pairs = [
         ("PATH", "/bin".to_owned()),
@@ -230,7 +238,8 @@ fn environment(programs: &Path) -> BTreeMap<String, String> {
         // Tests that would harm anybody's machine look for it.
         ("GUESTSCOPE_DISPOSABLE", "1".to_owned()),
     ];
-    pairs.map(|(name, value)| (name.to_owned(), value)).into()
+    let stopper = is_stopped.then(|| ("GUESTSCOPE_STOPPER", "/dev/ttyS2".to_owned()));
+    pairs.into_iter().chain(stopper).map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 /// What a kernel says before it dies, and the first place that it names: a guest that is gone says nothing itself.

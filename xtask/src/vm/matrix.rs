@@ -43,6 +43,9 @@ pub(crate) struct Row {
     pub(crate) hide_btf: bool,
     #[serde(default)]
     pub(crate) unprivileged: bool,
+    /// Its clocks are real ones, so that it can be stopped from outside and notice; only the tests of that run.
+    #[serde(default)]
+    pub(crate) stopped: bool,
     /// What `guestscope doctor` should find.
     pub(crate) fidelity: String,
     /// Virtual CPUs.

@@ -10,6 +10,7 @@ mod initramfs;
 mod matrix;
 mod payload;
 mod report;
+mod stopper;
 
 use std::{
     collections::BTreeMap,
@@ -122,7 +123,7 @@ impl Guests {
                 Some(Ok(image)) => {
                     let user = row.unprivileged.then_some(NOBODY);
                     let (hide_btf, name) = (row.hide_btf, row.name.as_str());
-                    let (cpus, is_timed) = (row.cpus, row.is_full());
+                    let (cpus, is_timed, is_stopped) = (row.cpus, row.is_full(), row.stopped);
                     let limit = if options.short { ROW_SHORT } else { ROW };
                     let guest = Guest {
                         image,
@@ -132,6 +133,7 @@ impl Guests {
                         user,
                         cpus,
                         is_timed,
+                        is_stopped,
                         limit,
                         name,
                     };
@@ -171,6 +173,11 @@ fn tasks(row: &Row, options: &Options) -> Vec<Task> {
         tasks.push(task("programs", "programs", &[], SHORT));
     }
     if !row.is_full() {
+        return tasks;
+    }
+    if row.stopped {
+        // Its clocks show what this machine does, so that its other tests would say little.
+        tasks.push(task("faults", "debug/deps/guest", &["--show-output", "pauses"], TESTS));
         return tasks;
     }
     // One at a time: they count what the kernel did, and load the machine on purpose.

@@ -238,6 +238,7 @@ mod tests {
             name: name.to_owned(),
             kernel: Some("k".to_owned()),
             hide_btf: false,
+            stopped: false,
             unprivileged: false,
             fidelity: "full".to_owned(),
             cpus: 2,

@@ -1,0 +1,56 @@
+//! What only looks like a pause of the guest: an agent that is stopped, or that others keep from every CPU, while the
+//! machine and the program go on.
+
+use std::{
+    sync::atomic::{AtomicBool, Ordering::SeqCst},
+    thread,
+    time::Duration,
+};
+
+use nix::sys::signal::Signal;
+
+use crate::ground::{Ground, eventually};
+
+/// Far longer than what is called a pause.
+const STOPPED: Duration = Duration::from_secs(2);
+/// Of 5 ms each, and as long between them: the program goes on for longer than the agent is stopped.
+const REQUESTS: [&str; 4] = ["requests", "300", "5000", "5000"];
+
+#[test]
+fn an_agent_that_is_stopped_sees_no_pause() {
+    let Some(ground) = Ground::new("pauses::an_agent_that_is_stopped_sees_no_pause") else { return };
+    let is_over = AtomicBool::new(false);
+    let done = thread::scope(|scope| {
+        let cpus = thread::available_parallelism().map_or(1, usize::from);
+        for _ in 0..2 * cpus {
+            scope.spawn(|| {
+                while !is_over.load(SeqCst) {
+                    std::hint::spin_loop();
+                }
+            });
+        }
+        let over = Over(&is_over);
+        let running = ground.run_subject(&REQUESTS).spawn();
+        eventually("the program has begun", || (ground.book().lines().count() > 2).then_some(()));
+        running.signal(Signal::SIGSTOP);
+        thread::sleep(STOPPED);
+        running.signal(Signal::SIGCONT);
+        let done = running.finish();
+        drop(over);
+        done
+    });
+    let seen = done.expect(0).seen();
+    assert_eq!(seen.named("request").len(), 300);
+    let phases = seen.requests.iter().flat_map(|request| &request.phases).chain(&seen.processes);
+    let paused: Vec<_> = phases.filter(|phase| phase.pause_ns > 0).collect();
+    assert!(paused.is_empty(), "{paused:?}");
+}
+
+/// Ends the others also where this thread fails.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, SeqCst);
+    }
+}

@@ -1,0 +1,127 @@
+//! Stops a guest when it asks for it: the other end of its third serial port. Yields what it measured, to the guest.
+//!
+//! The whole of QEMU is stopped by SIGSTOP, which no clock of an emulated guest notices but by its own lateness; QEMU's own
+//! `stop` would stop the guest's clocks as well, and nothing would be late. The guest says `stop NS`, and hears `stopped NS`:
+//! from when QEMU was seen to be stopped until it was let go on, by this machine's monotonic clock.
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader, Write as _},
+    os::unix::net::{UnixListener, UnixStream},
+    path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result};
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+
+/// The files of one guest.
+pub(super) struct Stopper {
+    /// The socket that QEMU connects the serial port to.
+    pub(super) socket: PathBuf,
+    /// Where QEMU writes its number.
+    pub(super) pid: PathBuf,
+}
+
+/// Longer than any guest wants to be stopped.
+const MOST: Duration = Duration::from_secs(20);
+/// Between two looks whether a signal has arrived.
+const LOOK: Duration = Duration::from_micros(100);
+
+impl Stopper {
+    /// Listens, on a thread of its own, for as long as this program runs.
+    pub(super) fn listen(folder: &Path, name: &str) -> Result<Self> {
+        let [socket, pid] = ["socket", "pid"].map(|kind| folder.join(format!("{name}.{kind}")));
+        for file in [&socket, &pid] {
+            drop(fs::remove_file(file));
+        }
+        let listener =
+            UnixListener::bind(&socket).with_context(|| format!("socket: {}", socket.display()))?;
+        let pid_file = pid.clone();
+        thread::spawn(move || {
+            if let Ok((line, _)) = listener.accept() {
+                // The guest gives up by itself where it gets no answer.
+                drop(serve(line, &pid_file));
+            }
+        });
+        Ok(Self { socket, pid })
+    }
+
+    /// What QEMU is told of it.
+    pub(super) fn arguments(&self) -> [String; 4] {
+        let socket = self.socket.display().to_string().replace(',', ",,");
+        let chardev = format!("socket,id=stopper,path={socket}");
+        let pid = self.pid.display().to_string();
+        ["-pidfile".to_owned(), pid, "-chardev".to_owned(), chardev]
+    }
+}
+
+impl Drop for Stopper {
+    fn drop(&mut self) {
+        for file in [&self.socket, &self.pid] {
+            drop(fs::remove_file(file));
+        }
+    }
+}
+
+fn serve(line: UnixStream, pid_file: &Path) -> Result<()> {
+    let mut answers = line.try_clone()?;
+    for question in BufReader::new(line).lines() {
+        let question = question?;
+        let asked = question.trim().strip_prefix("stop ").and_then(|ns| ns.parse().ok());
+        let Some(length) = asked.map(Duration::from_nanos).filter(|length| *length <= MOST) else { continue };
+        let pid: i32 = fs::read_to_string(pid_file)?.trim().parse()?;
+        let stopped = stop(Pid::from_raw(pid), length)?;
+        writeln!(answers, "stopped {}", stopped.as_nanos())?;
+    }
+    Ok(())
+}
+
+/// For how long it was stopped.
+fn stop(process: Pid, length: Duration) -> Result<Duration> {
+    kill(process, Signal::SIGSTOP)?;
+    let stat = PathBuf::from(format!("/proc/{process}/stat"));
+    let is_stopped = || fs::read_to_string(&stat).map(|text| text.contains(") T "));
+    while !is_stopped()? {
+        thread::sleep(LOOK);
+    }
+    let began = Instant::now();
+    thread::sleep(length);
+    let stopped = began.elapsed();
+    kill(process, Signal::SIGCONT)?;
+    Ok(stopped)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{BufRead as _, BufReader, Write as _},
+        os::unix::net::UnixStream,
+        process::Command,
+    };
+
+    use super::Stopper;
+
+    #[test]
+    fn who_asks_is_stopped_for_as_long_and_told_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let stopper = Stopper::listen(folder.path(), "guest").unwrap();
+        let mut process = Command::new("sleep").arg("1000").spawn().unwrap();
+        std::fs::write(&stopper.pid, format!("{}\n", process.id())).unwrap();
+        let mut line = UnixStream::connect(&stopper.socket).unwrap();
+        line.write_all(b"nonsense\nstop 20000000\n").unwrap();
+        let mut answer = String::new();
+        BufReader::new(&line).read_line(&mut answer).unwrap();
+        let ns: u64 = answer.trim().strip_prefix("stopped ").unwrap().parse().unwrap();
+        assert!(ns >= 20_000_000, "{answer}");
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.id())).unwrap();
+        // The signal to go on was sent before the answer.
+        assert!(!stat.contains(") T "), "{stat}");
+        process.kill().unwrap();
+        process.wait().unwrap();
+    }
+}
