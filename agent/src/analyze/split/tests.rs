@@ -37,6 +37,25 @@ fn what_samples_found_more_of_has_a_name(#[case] slow: Split, #[case] expected: 
     assert_eq!(excess_ms(&slow, &typical), expected);
 }
 
+/// A pause lies in whatever was longest for it, and what it leaves over is still to be explained.
+#[test]
+fn a_pause_explains_whichever_accounts_it_lies_in() {
+    let lock = Account::Lock as usize;
+    let typical = split(10 * MS, 0, [0, 0, 0]);
+    let mut slow = split(110 * MS, 0, [0, 0, 0]);
+    slow.1[PAUSED] = 98 * MS;
+    assert_eq!(excess_ms(&slow, &typical), [("cpu", 2), ("pause", 98)]);
+    // Most of it while the thread waited, the rest while it ran.
+    (slow.0[lock], slow.0[CPU], slow.1[PAUSED]) = (80 * MS, 40 * MS, 100 * MS);
+    assert_eq!(excess_ms(&slow, &typical), [("cpu", 10), ("pause", 100)]);
+    // What always happens explains no excess, and no more is explained than there is.
+    let mut usual = typical;
+    usual.1[PAUSED] = 90 * MS;
+    assert_eq!(excess_ms(&slow, &usual), [("cpu", 30), ("lock", 70), ("pause", 10)]);
+    slow.0[lock] = 0;
+    assert_eq!(excess_ms(&slow, &typical), [("pause", 30)]);
+}
+
 #[test]
 fn what_is_always_sampled_explains_no_excess() {
     let typical = split(40 * MS, 0, [20, 0, 0, 0]);

@@ -9,6 +9,7 @@ mod proxy;
 mod queue;
 mod settings;
 mod spans;
+mod stops;
 mod timeline;
 mod tls;
 mod trouble;
