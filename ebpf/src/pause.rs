@@ -27,7 +27,7 @@ pub struct Silence {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct GapRecord {
-    /// When it came, CLOCK_MONOTONIC, ns.
+    /// When it came, CLOCK_MONOTONIC, ns; the same in both records.
     pub time_ns: u64,
     /// When it should have.
     pub due_ns: u64,

@@ -20,6 +20,8 @@ const PATIENCE_NS: u64 = 3 * BEAT_NS;
 const KNOWN: usize = 4096;
 /// Silences that are decided at once.
 const UNDECIDED: usize = 16;
+/// Late beats that are remembered: both records of as many CPUs as most guests have.
+const HEARD: usize = 512;
 
 /// The guest was stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +48,7 @@ impl Pause {
 }
 
 /// A silence of all CPUs that may be a pause.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Candidate {
     begin_ns: u64,
     due_ns: u64,
@@ -57,13 +59,11 @@ struct Candidate {
 }
 
 impl Candidate {
-    /// None if nothing can be made of it: no CPU had been seen to be alive before, or this one had nothing to do then.
+    /// None if nothing can be made of it: it was short, or no CPU had been seen to be alive before.
     fn of(gap: &GapRecord) -> Option<Self> {
         let silence = gap.silence;
         let is_long = silence.end_ns.saturating_sub(silence.begin_ns) >= LEAST_NS;
-        let is_evidence =
-            silence.begin_ns != 0 && gap.due_ns < silence.end_ns && silence.end_ns <= gap.time_ns;
-        (is_long && is_evidence).then(|| Self {
+        (is_long && silence.begin_ns != 0 && gap.is_settled == 0).then(|| Self {
             begin_ns: silence.begin_ns,
             due_ns: silence.due_ns.clamp(silence.begin_ns, silence.end_ns),
             end_ns: silence.end_ns,
@@ -72,16 +72,24 @@ impl Candidate {
         })
     }
 
-    fn is_same(&self, other: &Self) -> bool {
-        self.begin_ns < other.end_ns && other.begin_ns < self.end_ns
+    /// CPUs that begin to run at the same time may each see the end of the same silence. Whether it is the same.
+    fn merge(&mut self, other: &Self) -> bool {
+        let is_same = self.begin_ns < other.end_ns && other.begin_ns < self.end_ns;
+        if is_same {
+            self.begin_ns = self.begin_ns.max(other.begin_ns);
+            self.end_ns = self.end_ns.min(other.end_ns);
+            self.due_ns = self.due_ns.min(other.due_ns).clamp(self.begin_ns, self.end_ns);
+        }
+        is_same
     }
 
-    fn add(&mut self, other: &Self, gap: &GapRecord) {
-        // CPUs that begin to run at the same time may each see the end of the silence, and another begin of it.
-        self.begin_ns = self.begin_ns.max(other.begin_ns);
-        self.end_ns = self.end_ns.min(other.end_ns);
-        let due_ns = self.due_ns.min(other.due_ns).min(gap.due_ns);
-        self.due_ns = due_ns.clamp(self.begin_ns, self.end_ns);
+    /// A CPU had something to do in it, and did it only afterwards: maybe after another silence, where it had to wait for
+    /// its turn.
+    fn hear(&mut self, gap: &GapRecord) {
+        if gap.due_ns >= self.end_ns || gap.time_ns < self.end_ns {
+            return;
+        }
+        self.due_ns = self.due_ns.min(gap.due_ns).max(self.begin_ns);
         let stolen = self.late.entry(gap.cpu).or_default();
         if gap.is_settled != 0 {
             *stolen = Some(gap.stolen_ns);
@@ -106,6 +114,10 @@ impl Candidate {
 #[derive(Debug, Default)]
 pub struct Pauses {
     undecided: VecDeque<Candidate>,
+    /// The last late beats: of another CPU than that which tells of a silence, they may come before it.
+    heard: VecDeque<GapRecord>,
+    /// The end of the last silence that was decided, ns.
+    decided_ns: u64,
     /// In the order of time; none overlaps another.
     known: VecDeque<Pause>,
     held: Vec<Output>,
@@ -114,24 +126,27 @@ pub struct Pauses {
 impl Pauses {
     /// A beat came late.
     pub fn gap(&mut self, gap: &GapRecord) {
-        let Some(new) = Candidate::of(gap) else { return };
-        let at = match self.undecided.iter().position(|candidate| candidate.is_same(&new)) {
-            Some(at) => at,
-            // The second record of a silence that was decided without it.
-            None if gap.is_settled != 0 => return,
-            None => {
-                if self.undecided.len() == UNDECIDED {
-                    self.undecided.pop_front();
-                }
-                self.undecided.push_back(new.clone());
-                self.undecided.len() - 1
-            }
-        };
-        self.undecided[at].add(&new, gap);
-        if self.undecided[at].is_decided()
-            && let Some(pause) = self.undecided.remove(at).and_then(|candidate| candidate.pause())
+        if self.heard.len() == HEARD {
+            self.heard.pop_front();
+        }
+        self.heard.push_back(*gap);
+        if let Some(mut new) = Candidate::of(gap)
+            && self.decided_ns <= new.begin_ns
+            && !self.undecided.iter_mut().any(|candidate| candidate.merge(&new))
         {
-            self.know(pause);
+            self.heard.iter().for_each(|gap| new.hear(gap));
+            if self.undecided.len() == UNDECIDED {
+                self.undecided.pop_front();
+            }
+            self.undecided.push_back(new);
+        }
+        self.undecided.iter_mut().for_each(|candidate| candidate.hear(gap));
+        while let Some(at) = self.undecided.iter().position(Candidate::is_decided) {
+            let Some(decided) = self.undecided.remove(at) else { return };
+            self.decided_ns = self.decided_ns.max(decided.end_ns);
+            if let Some(pause) = decided.pause() {
+                self.know(pause);
+            }
         }
     }
 

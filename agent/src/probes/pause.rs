@@ -9,7 +9,7 @@ pub const HOOKS: &[Hook] = &[
         id: "perf_event/cpu-clock/each-cpu",
         program: "pulse",
         place: Place::EachCpu,
-        purpose: "whether the whole machine was stopped, for 55 ms or more",
+        purpose: "whether the whole machine was stopped, for 55 ms or more, while its clock went on",
         is_needed: false,
         twin: None,
         classic: None,
