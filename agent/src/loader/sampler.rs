@@ -29,7 +29,7 @@ impl Loaded {
         }
         // The kernel lowers this limit by itself where sampling takes long.
         let remedy = (number == Some(libc::EINVAL))
-            .then(|| format!("sysctl -w kernel.perf_event_max_sample_rate={}", SAMPLES_PER_S));
+            .then(|| format!("sysctl -w kernel.perf_event_max_sample_rate={SAMPLES_PER_S}"));
         self.sampling_failed(&failure::chain(error.chain()), remedy.as_deref());
         false
     }

@@ -106,7 +106,6 @@ fn cpus_without_a_moment_of_rest_were_not_stopped() {
         drop(over);
     });
     let (late, pauses) = pauses(&mut loaded);
-    println!("{test}: {late} records of late beats");
     assert_eq!(pauses, [], "of {late} late beats");
 }
 

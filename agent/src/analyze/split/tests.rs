@@ -41,8 +41,8 @@ fn what_samples_found_more_of_has_a_name(#[case] slow: Split, #[case] expected: 
 #[test]
 fn a_pause_explains_whichever_accounts_it_lies_in() {
     let lock = Account::Lock as usize;
-    let typical = split(10 * MS, 0, [0, 0, 0]);
-    let mut slow = split(110 * MS, 0, [0, 0, 0]);
+    let typical = split(10 * MS, 0, [0; 4]);
+    let mut slow = split(110 * MS, 0, [0; 4]);
     slow.1[PAUSED] = 98 * MS;
     assert_eq!(excess_ms(&slow, &typical), [("cpu", 2), ("pause", 98)]);
     // Most of it while the thread waited, the rest while it ran.
