@@ -29,8 +29,8 @@ use nix::{
 };
 use serde::Deserialize;
 
-/// Where the answers go: the log of the kernel has the first port.
-const ANSWERS: &str = "/dev/ttyS1";
+/// Where the answers go. The log of the kernel has the first port, which on arm64 is not one of these.
+const ANSWERS: &str = if cfg!(target_arch = "aarch64") { "/dev/ttyS0" } else { "/dev/ttyS1" };
 /// A device may need a moment after its module is there.
 const DISK_PATIENCE: Duration = Duration::from_secs(20);
 

@@ -8,18 +8,32 @@ use anyhow::Result;
 
 use crate::{
     Xtask,
-    artifact::{self, WORKLOADS},
+    arm64::Arm64,
+    artifact::{self, AGENT, WORKLOADS},
     command::{self, Run},
     libtorch::Libtorch,
     tidy,
     toolchain::{self, Toolchain},
 };
 
-/// One item: its name, and what is wrong, if anything.
+/// What programs embed.
+const MARKER: &str = "guestscope-marker";
+
+/// One item.
 #[derive(Debug)]
 pub(crate) struct Item {
     pub(crate) name: &'static str,
-    pub(crate) complaint: Option<String>,
+    pub(crate) verdict: Verdict,
+}
+
+/// What became of it.
+#[derive(Debug)]
+pub(crate) enum Verdict {
+    Passed,
+    /// What is wrong.
+    Failed(String),
+    /// Why it could not be looked at.
+    NotRun(String),
 }
 
 /// The verb: sets up what the lints need, runs everything, fails if anything is wrong.
@@ -31,10 +45,12 @@ pub(crate) fn verb(xtask: &Xtask) -> Result<bool> {
         })
         .ok();
     let items = run(xtask, &toolchain, libtorch.as_ref())?;
-    for item in items.iter().filter(|item| item.complaint.is_some()) {
-        xtask.progress.say(&format!("\n{}:\n{}", item.name, item.complaint.as_deref().unwrap_or_default()));
+    for item in &items {
+        if let Verdict::Failed(text) | Verdict::NotRun(text) = &item.verdict {
+            xtask.progress.say(&format!("\n{}:\n{text}", item.name));
+        }
     }
-    Ok(items.iter().all(|item| item.complaint.is_none()))
+    Ok(!items.iter().any(|item| matches!(item.verdict, Verdict::Failed(_))))
 }
 
 /// Runs every item.
@@ -54,6 +70,7 @@ pub(crate) fn run(xtask: &Xtask, toolchain: &Toolchain, libtorch: Option<&Libtor
     let mut workloads = artifact::workloads_cargo(xtask, "clippy", libtorch);
     items.push(item(xtask, "clippy of the workloads", deny_warnings(workloads.arg("--all-targets"))));
     items.push(bpf_item(xtask, toolchain));
+    items.push(arm64_item(xtask, toolchain));
     Ok(items)
 }
 
@@ -68,11 +85,12 @@ fn tidy_item(xtask: &Xtask) -> Item {
         Ok(complaints) => Some(complaints.iter().map(|c| format!("  {c}")).collect::<Vec<_>>().join("\n")),
         Err(error) => Some(format!("  {error:#}")),
     };
-    match complaint {
-        None => step.done("ok"),
-        Some(_) => step.failed(),
-    }
-    Item { name: "tidy", complaint }
+    let Some(complaint) = complaint else {
+        step.done("ok");
+        return Item { name: "tidy", verdict: Verdict::Passed };
+    };
+    step.failed();
+    Item { name: "tidy", verdict: Verdict::Failed(complaint) }
 }
 
 /// The programs that run in the kernel are seen by no build for the host.
@@ -92,6 +110,22 @@ fn bpf_item(xtask: &Xtask, toolchain: &Toolchain) -> Item {
     item(xtask, if clippy { "clippy on the BPF target" } else { "check on the BPF target" }, &mut command)
 }
 
+/// The agent, its tests and what programs embed, as they are on arm64. The object is the same one.
+fn arm64_item(xtask: &Xtask, toolchain: &Toolchain) -> Item {
+    let name = "clippy for arm64";
+    let arm64 = match Arm64::ensure(xtask, toolchain) {
+        Ok(arm64) => arm64,
+        Err(error) => {
+            xtask.progress.shortfall(format!("nothing is checked for arm64: {error}"));
+            return Item { name, verdict: Verdict::NotRun(format!("  not run: {error:#}")) };
+        }
+    };
+    let mut command = arm64.cargo("clippy");
+    command.args(["--package", AGENT, "--package", MARKER, "--all-targets"]);
+    command.args(["--features", &arm64.features()]);
+    item(xtask, name, deny_warnings(&mut command))
+}
+
 fn item(xtask: &Xtask, name: &'static str, command: &mut Command) -> Item {
     let step = xtask.progress.step(name);
     let log = xtask.log(&format!("check-{}", name.replace(' ', "-")));
@@ -103,22 +137,17 @@ fn item(xtask: &Xtask, name: &'static str, command: &mut Command) -> Item {
             } else {
                 "ok".into()
             });
-            Item { name, complaint: None }
+            Item { name, verdict: Verdict::Passed }
         }
         Ok(finished) => {
             step.failed();
-            Item {
-                name,
-                complaint: Some(format!(
-                    "{}\n  whole output: {}",
-                    command::tail(&finished.text),
-                    log.display()
-                )),
-            }
+            let tail = command::tail(&finished.text);
+            let complaint = format!("{tail}\n  whole output: {}", log.display());
+            Item { name, verdict: Verdict::Failed(complaint) }
         }
         Err(error) => {
             step.failed();
-            Item { name, complaint: Some(format!("  {error:#}")) }
+            Item { name, verdict: Verdict::Failed(format!("  {error:#}")) }
         }
     }
 }

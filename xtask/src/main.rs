@@ -4,6 +4,7 @@
 //! parts of them. One file per verb, one per thing that has to be had. Nothing here is needed to use guestscope.
 
 mod apt;
+mod arm64;
 mod artifact;
 mod bench;
 mod cache;

@@ -22,7 +22,8 @@ use self::{
     report::{Report, Stage},
 };
 use crate::{
-    Xtask, apt, artifact, check,
+    Xtask, apt, artifact,
+    check::{self, Verdict},
     command::{self, Run},
     jaeger::{Jaeger, Life},
     kernel,
@@ -120,9 +121,12 @@ fn check_stage(xtask: &Xtask, ground: &Ground) -> Result<Stage> {
     let items = check::run(xtask, &ground.toolchain, ground.libtorch.as_ref())?;
     let mut tally = Tally::default();
     for item in items {
-        match item.complaint {
-            None => tally.passed += 1,
-            Some(complaint) => tally.failures.push((item.name.to_owned(), complaint)),
+        match item.verdict {
+            Verdict::Passed => tally.passed += 1,
+            Verdict::Failed(complaint) => tally.failures.push((item.name.to_owned(), complaint)),
+            Verdict::NotRun(why) => {
+                tally.skipped.insert((item.name.to_owned(), why));
+            }
         }
     }
     tally.failed = tally.failures.len() as u64;

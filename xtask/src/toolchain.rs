@@ -101,6 +101,17 @@ impl Toolchain {
         command
     }
 
+    /// The standard library for another target than the host's.
+    pub(crate) fn need_target(&self, xtask: &Xtask, target: &str) -> Result<()> {
+        if target_library(xtask, self.builder, target)? {
+            return Ok(());
+        }
+        Err(failure(
+            format!("no standard library for {target}: this compiler is the distribution's"),
+            "install rustup",
+        ))
+    }
+
     /// Whether the compiler for the BPF target has clippy beside it; adds it if rustup can.
     pub(crate) fn bpf_has_clippy(&self, xtask: &Xtask) -> bool {
         let mut ask = self.bpf_cargo(xtask);
@@ -209,21 +220,29 @@ fn has_sources(sysroot: &Path) -> bool {
 fn static_target(xtask: &Xtask, builder: Builder, version: &Version) -> Result<String> {
     let machine = version.host.split('-').next().unwrap_or_default();
     let target = format!("{machine}-unknown-linux-musl");
-    let mut rustc = Command::new("rustc");
-    let folder =
-        sysroot(rustc.current_dir(&xtask.workspace.root))?.join("lib/rustlib").join(&target).join("lib");
-    if folder.is_dir() {
-        xtask.progress.present(&format!("target {target}"), "present");
-        return Ok(target);
-    }
-    if builder == Builder::Nightly {
-        rustup(xtask, &format!("target {target}"), &["target", "add", &target])?;
+    if target_library(xtask, builder, &target)? {
         return Ok(target);
     }
     xtask.progress.shortfall(format!(
         "no standard library for {target}: the static agent is linked with glibc instead"
     ));
     Ok(version.host.clone())
+}
+
+/// The standard library for a target, for the compiler of the host; added if rustup can. Whether it is there.
+fn target_library(xtask: &Xtask, builder: Builder, target: &str) -> Result<bool> {
+    let mut rustc = Command::new("rustc");
+    let folder =
+        sysroot(rustc.current_dir(&xtask.workspace.root))?.join("lib/rustlib").join(target).join("lib");
+    if folder.is_dir() {
+        xtask.progress.present(&format!("target {target}"), "present");
+        return Ok(true);
+    }
+    if builder == Builder::Nightly {
+        rustup(xtask, &format!("target {target}"), &["target", "add", target])?;
+        return Ok(true);
+    }
+    Ok(false)
 }
 
 /// The folder of a bpf-linker that uses the LLVM of the compiler; nothing if the machine's own has to do.

@@ -12,7 +12,7 @@ use std::{
 
 use anyhow::{Context as _, Result};
 
-use super::matrix::Kernel;
+use super::matrix::{Architecture, Kernel};
 use crate::{
     Xtask, apt,
     command::{self, Run},
@@ -34,6 +34,7 @@ const MODULES: [&str; 6] =
 pub(crate) struct Image {
     /// As the package says: `6.1.0-47-cloud-amd64`.
     pub(crate) release: String,
+    pub(crate) architecture: Architecture,
     folder: PathBuf,
 }
 
@@ -65,8 +66,8 @@ pub(crate) fn image(xtask: &Xtask, kernel: &Kernel) -> Result<Image> {
     apt::need(xtask, &["xz-utils"])?;
     let mut missing = Vec::new();
     for suite in &kernel.suites {
-        let index = Index { folder: xtask.cache.root().join("debian").join(suite) };
-        if let Err(error) = index.refresh(xtask, &mirror, suite) {
+        let index = Index::of(xtask, suite, kernel.architecture);
+        if let Err(error) = index.refresh(xtask, &mirror) {
             missing.push(format!("{suite}: {error:#}"));
             continue;
         }
@@ -118,18 +119,29 @@ impl Mirror {
         })
     }
 
-    fn source(&self, suite: &str) -> String {
+    fn source(&self, suite: &str, architecture: Architecture) -> String {
         let url = if suite.ends_with("-security") { &self.security } else { &self.archive };
-        format!("deb [arch=amd64 signed-by={KEYRING}] {url} {suite} main\n")
+        format!("deb [arch={} signed-by={KEYRING}] {url} {suite} main\n", architecture.name())
     }
 }
 
 /// apt's view of one suite.
 struct Index {
+    suite: String,
+    architecture: Architecture,
     folder: PathBuf,
 }
 
 impl Index {
+    fn of(xtask: &Xtask, suite: &str, architecture: Architecture) -> Self {
+        let name = match architecture {
+            Architecture::Amd64 => suite.to_owned(),
+            Architecture::Arm64 => format!("{suite}-{}", architecture.name()),
+        };
+        let folder = xtask.cache.root().join("debian").join(name);
+        Self { suite: suite.to_owned(), architecture, folder }
+    }
+
     fn configuration(&self) -> PathBuf {
         self.folder.join("apt.conf")
     }
@@ -142,10 +154,11 @@ impl Index {
     }
 
     /// Downloads the suite's lists, unless they are new enough. Old ones are better than none.
-    fn refresh(&self, xtask: &Xtask, mirror: &Mirror, suite: &str) -> Result<()> {
+    fn refresh(&self, xtask: &Xtask, mirror: &Mirror) -> Result<()> {
+        let (suite, architecture) = (&self.suite, self.architecture);
         let stamp = self.folder.join("refreshed");
         let age = fs::metadata(&stamp).and_then(|data| data.modified()).ok().and_then(|at| at.elapsed().ok());
-        let source = mirror.source(suite);
+        let source = mirror.source(suite, architecture);
         let same = fs::read_to_string(self.folder.join("sources.list")).is_ok_and(|old| old == source);
         if same && age.is_some_and(|age| age < FRESH) {
             return Ok(());
@@ -155,12 +168,12 @@ impl Index {
             fs::create_dir_all(&folder).with_context(|| format!("folder: {}", folder.display()))?;
         }
         let settings = command::text(Command::new("apt-config").arg("dump")).unwrap_or_default();
-        fs::write(self.configuration(), configuration(&self.folder, &settings))?;
+        fs::write(self.configuration(), configuration(&self.folder, architecture, &settings))?;
         fs::write(self.folder.join("state/status"), "")?;
         fs::write(self.folder.join("sources.list"), source)?;
         let mut update = self.apt("apt-get");
-        let label = format!("list of Debian's {suite}");
-        let log = format!("debian-{suite}");
+        let label = format!("list of Debian's {suite} for {}", architecture.name());
+        let log = format!("debian-{suite}-{}", architecture.name());
         match setup::command(xtask, &label, &log, "fetched", update.arg("update")) {
             Ok(_) => Ok(fs::write(stamp, "")?),
             Err(error) if same && age.is_some() => {
@@ -187,7 +200,7 @@ impl Index {
         let label = format!("Debian's Linux {}", versions.first().map_or(release, String::as_str));
         let wanted = Wanted { name: &name, inputs: &inputs, label: &label, done: "fetched" };
         let folder = setup::obtain(xtask, wanted, |run, at| self.unpack(run, at, &packages))?;
-        Ok(Image { release: release.to_owned(), folder })
+        Ok(Image { release: release.to_owned(), architecture: self.architecture, folder })
     }
 
     fn version(&self, package: &str) -> Result<String> {
@@ -242,7 +255,7 @@ fn files_below(folder: &Path) -> Result<Vec<PathBuf>> {
 
 /// apt's whole configuration: folders of its own, and of the machine's settings those of the network. Hooks stay behind
 /// with the rest: an update here must not empty the machine's own cache, as those of containers do.
-fn configuration(folder: &Path, settings: &str) -> String {
+fn configuration(folder: &Path, architecture: Architecture, settings: &str) -> String {
     let of_network = settings.lines().filter(|line| {
         line.starts_with("Acquire::")
             && !["IndexTargets", "Languages", "GzipIndexes"]
@@ -261,7 +274,7 @@ fn configuration(folder: &Path, settings: &str) -> String {
         place("Dir::Etc::preferences", "empty/none"),
         place("Dir::Etc::preferencesparts", "empty"),
         "Acquire::Languages \"none\";".to_owned(),
-        "APT::Architecture \"amd64\";".to_owned(),
+        format!("APT::Architecture \"{}\";", architecture.name()),
         // apt's own user cannot enter the cache, which is its owner's alone.
         "APT::Sandbox::User \"\";".to_owned(),
     ];
@@ -298,7 +311,7 @@ mod tests {
 
     use rstest::rstest;
 
-    use super::{Mirror, configuration, newest, parts};
+    use super::{Architecture, Mirror, configuration, newest, parts};
 
     #[rstest]
     #[case::both(&["http://a/debian/", "http://b/debian-security"], "http://a/debian", "http://b/debian-security")]
@@ -318,15 +331,17 @@ mod tests {
     #[test]
     fn security_has_an_archive_of_its_own() {
         let mirror = Mirror::of(&["http://a/debian"]).unwrap();
-        assert!(mirror.source("trixie-security").contains(" http://a/debian-security trixie-security main"));
-        assert!(mirror.source("trixie-backports").contains(" http://a/debian trixie-backports main"));
+        let source = |suite| mirror.source(suite, Architecture::Amd64);
+        assert!(source("trixie-security").contains(" http://a/debian-security trixie-security main"));
+        assert!(source("trixie-backports").contains(" http://a/debian trixie-backports main"));
+        assert!(mirror.source("sid", Architecture::Arm64).starts_with("deb [arch=arm64 signed-by="));
     }
 
     #[test]
     fn the_machine_gives_its_network_settings_only() {
         let dump = "APT \"\";\nAPT::Update::Post-Invoke:: \"rm x\";\nAcquire::http::Proxy \"http://p\";\n\
                     Acquire::IndexTargets::deb::DEP-11 \"\";\nAcquire::Languages:: \"de\";\nDir \"/\";\n";
-        let text = configuration(Path::new("/c"), dump);
+        let text = configuration(Path::new("/c"), Architecture::Arm64, dump);
         assert!(
             text.contains("Dir::State \"/c/state\";\n")
                 && text.ends_with("Acquire::http::Proxy \"http://p\";\n")
@@ -338,6 +353,7 @@ mod tests {
     #[case("linux-image-6.1.*-cloud-amd64", Some("6.1.0-47-cloud-amd64"))]
     #[case("linux-image-6.12.*-cloud-amd64", Some("6.12.117+deb13-cloud-amd64"))]
     #[case("linux-image-*-cloud-amd64", Some("6.12.117+deb13-cloud-amd64"))]
+    #[case("linux-image-6.12.*-cloud-arm64", Some("6.12.115+deb13-cloud-arm64"))]
     #[case("linux-image-5.10.*-cloud-amd64", None)]
     fn the_newest_is_found_by_its_numbers(#[case] pattern: &str, #[case] expected: Option<&str>) {
         let names = [
@@ -351,6 +367,8 @@ mod tests {
             "linux-image-6.12-cloud-amd64",
             "linux-image-6.12.96+deb13-cloud-amd64",
             "linux-image-6.12.117+deb13-cloud-amd64",
+            "linux-image-6.12.115+deb13-cloud-arm64",
+            "linux-image-6.12.117+deb13-cloud-arm64-unsigned",
             "linux-image-unsigned-cloud-amd64",
         ]
         .map(str::to_owned);

@@ -19,6 +19,7 @@ use super::{
     answers::Answers,
     debian::Image,
     initramfs::Archive,
+    matrix::Architecture,
     payload::{MOUNTED, Payload},
     stopper::Stopper,
 };
@@ -29,7 +30,14 @@ use crate::{
     progress::Step,
 };
 
-const QEMU: &str = "qemu-system-x86_64";
+/// QEMU's program for guests of an architecture, and Debian's package of it.
+fn emulator(architecture: Architecture) -> (&'static str, &'static str) {
+    match architecture {
+        Architecture::Amd64 => ("qemu-system-x86_64", "qemu-system-x86"),
+        Architecture::Arm64 => ("qemu-system-aarch64", "qemu-system-arm"),
+    }
+}
+
 /// A real virtual machine says its first word within two seconds.
 const TRIAL: Duration = Duration::from_secs(20);
 
@@ -69,9 +77,10 @@ pub(crate) struct Guest<'a> {
 }
 
 /// Installs QEMU if it is missing.
-pub(crate) fn ensure(xtask: &Xtask) -> Result<()> {
-    if command::find(QEMU).is_none() {
-        apt::need(xtask, &["qemu-system-x86"])?;
+pub(crate) fn ensure(xtask: &Xtask, architecture: Architecture) -> Result<()> {
+    let (program, package) = emulator(architecture);
+    if command::find(program).is_none() {
+        apt::need(xtask, &[package])?;
     }
     Ok(())
 }
@@ -192,7 +201,11 @@ impl Guest<'_> {
     }
 
     fn qemu(&self, initramfs: &Path, kernel_log: &Path) -> Command {
-        let mut qemu = Command::new(QEMU);
+        let architecture = self.image.architecture;
+        let mut qemu = Command::new(emulator(architecture).0);
+        if architecture == Architecture::Arm64 {
+            qemu.args(["-machine", "virt"]);
+        }
         qemu.args(match self.machine {
             Machine::Virtual => ["-accel", "kvm", "-cpu", "host"],
             // Its CPUs take turns: with a thread for each, kernels that rewrite their own code hang in it (6.1, at the end of
@@ -215,13 +228,22 @@ impl Guest<'_> {
             "-no-reboot",
         ]);
         qemu.arg("-kernel").arg(self.image.kernel()).arg("-initrd").arg(initramfs);
-        qemu.args(["-append", "console=ttyS0 panic=-1"]);
+        let console = match architecture {
+            Architecture::Amd64 => "ttyS0",
+            Architecture::Arm64 => "ttyAMA0",
+        };
+        qemu.args(["-append", &format!("console={console} panic=-1")]);
         // What a guest writes to its disk is gone with it.
         qemu.arg("-drive").arg(drive(&self.payload.disk));
         qemu.args(["-device", "virtio-blk-pci,drive=work"]);
         let mut log = OsString::from("file:");
         log.push(kernel_log);
-        qemu.arg("-serial").arg(log).args(["-serial", "stdio"]);
+        qemu.arg("-serial").arg(log);
+        qemu.args(match architecture {
+            Architecture::Amd64 => ["-serial", "stdio"].as_slice(),
+            // This machine has one port of its own.
+            Architecture::Arm64 => &["-chardev", "stdio,id=answers", "-device", "pci-serial,chardev=answers"],
+        });
         qemu
     }
 }

@@ -20,6 +20,33 @@ pub(crate) struct Matrix {
     pub(crate) rows: Vec<Row>,
 }
 
+/// Of a guest, as Debian names it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Architecture {
+    #[default]
+    Amd64,
+    Arm64,
+}
+
+impl Architecture {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Amd64 => "amd64",
+            Self::Arm64 => "arm64",
+        }
+    }
+
+    /// Of the machine that runs this; none if no guest has it.
+    pub(crate) fn here() -> Option<Self> {
+        match std::env::consts::ARCH {
+            "x86_64" => Some(Self::Amd64),
+            "aarch64" => Some(Self::Arm64),
+            _ => None,
+        }
+    }
+}
+
 /// A kernel to be had.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -29,6 +56,8 @@ pub(crate) struct Kernel {
     pub(crate) suites: Vec<String>,
     /// Its name, with one `*` for the version.
     pub(crate) package: String,
+    #[serde(default)]
+    pub(crate) architecture: Architecture,
 }
 
 /// A line of the report.

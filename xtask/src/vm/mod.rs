@@ -28,7 +28,7 @@ use self::{
     answers::{Doctor, Said},
     debian::Image,
     guest::{Guest, Machine, Task},
-    matrix::{Matrix, Row},
+    matrix::{Architecture, Kernel, Matrix, Row},
     payload::Payload,
     report::{Outcome, Seen},
 };
@@ -43,6 +43,9 @@ const TESTS: Duration = Duration::from_mins(15);
 /// and a guest that hangs has no clock that goes on.
 const ROW_SHORT: Duration = Duration::from_mins(4);
 const ROW: Duration = Duration::from_hours(1);
+
+/// So many times as long for guests of another processor: always emulated, and their programs are not optimised.
+const FOREIGN: u32 = 3;
 
 /// The one test of the short form: from the cgroup's files over the kernel's clock of the group, which is another one in
 /// each of the kernels, to a named cause.
@@ -72,10 +75,86 @@ pub(crate) struct Guests {
     images: BTreeMap<String, Result<Image, String>>,
 }
 
+/// What guests of one architecture have in common.
+struct Ground {
+    payload: Payload,
+    machine: Machine,
+}
+
+/// Every [`Ground`] that a row has asked for, or why there is none.
+struct Grounds<'a> {
+    xtask: &'a Xtask,
+    toolchain: &'a Toolchain,
+    images: &'a BTreeMap<String, Result<Image, String>>,
+    prepared: BTreeMap<Architecture, Result<Ground, String>>,
+}
+
+impl Grounds<'_> {
+    /// What a row shows.
+    fn see(&mut self, row: &Row, options: &Options) -> Result<Seen> {
+        let own = Architecture::here().unwrap_or_default();
+        let tasks = tasks(row, options);
+        let xtask = self.xtask;
+        let Some(kernel) = &row.kernel else {
+            return match self.ground(own)? {
+                Ok(ground) => on_this_machine(xtask, &ground.payload, row, &tasks),
+                Err(why) => Ok(Seen::not_run(why.clone())),
+            };
+        };
+        let images = self.images;
+        let image = match &images[kernel] {
+            Ok(image) => image,
+            Err(why) => return Ok(Seen::not_run(why.clone())),
+        };
+        let Ground { payload, machine } = match self.ground(image.architecture)? {
+            Ok(ground) => ground,
+            Err(why) => return Ok(Seen::not_run(why.clone())),
+        };
+        let limit = if options.short { ROW_SHORT } else { ROW };
+        let guest = Guest {
+            image,
+            payload,
+            machine: *machine,
+            hide_btf: row.hide_btf,
+            user: row.unprivileged.then_some(NOBODY),
+            cpus: row.cpus,
+            is_timed: row.is_full(),
+            is_stopped: row.stopped,
+            limit: limit * if Architecture::here() == Some(image.architecture) { 1 } else { FOREIGN },
+            name: row.name.as_str(),
+        };
+        in_a_guest(xtask, &guest, row, &tasks)
+    }
+
+    /// Builds the programs for an architecture, and tries its first kernel, once. Without programs for this machine there is
+    /// nothing to be seen at all; another one's cost its rows only.
+    fn ground(&mut self, architecture: Architecture) -> Result<&Result<Ground, String>> {
+        if !self.prepared.contains_key(&architecture) {
+            let ground = self.prepare(architecture);
+            let is_own = Architecture::here() == Some(architecture);
+            let ground = if is_own { Ok(ground?) } else { ground.map_err(|error| format!("{error:#}")) };
+            self.prepared.insert(architecture, ground);
+        }
+        Ok(&self.prepared[&architecture])
+    }
+
+    fn prepare(&self, architecture: Architecture) -> Result<Ground> {
+        let payload = Payload::build(self.xtask, self.toolchain, architecture)?;
+        let mut images = self.images.values().filter_map(|image| image.as_ref().ok());
+        let machine = match images.find(|image| image.architecture == architecture) {
+            Some(image) if Architecture::here() == Some(architecture) => {
+                Machine::choose(self.xtask, image, &payload)?
+            }
+            _ => Machine::Emulated,
+        };
+        Ok(Ground { payload, machine })
+    }
+}
+
 /// The verb. Gives whether every supported row is as it should be.
 pub(crate) fn verb(xtask: &mut Xtask, options: &Options) -> Result<bool> {
     let toolchain = Toolchain::ensure(xtask)?;
-    let guests = Guests::ensure(xtask, Matrix::load(&options.names)?)?;
+    let guests = Guests::ensure(xtask, Matrix::load(&options.names)?);
     xtask.cache.release();
     let outcomes = guests.run(xtask, &toolchain, options)?;
     write!(io::stdout(), "{}", report::render(&outcomes))?;
@@ -85,60 +164,40 @@ pub(crate) fn verb(xtask: &mut Xtask, options: &Options) -> Result<bool> {
 
 impl Guests {
     /// Installs QEMU if it is missing, and fetches the kernels that the rows name.
-    fn ensure(xtask: &Xtask, matrix: Matrix) -> Result<Self> {
+    fn ensure(xtask: &Xtask, matrix: Matrix) -> Self {
         let named = matrix.rows.iter().filter_map(|row| matrix.kernel(row.kernel.as_deref()?));
         let kernels: BTreeMap<&str, _> = named.map(|kernel| (kernel.name.as_str(), kernel)).collect();
-        if !kernels.is_empty() {
-            guest::ensure(xtask)?;
-        }
-        let fetch = |kernel| debian::image(xtask, kernel).map_err(|error| format!("{error:#}"));
+        let fetch = |kernel: &Kernel| {
+            let image = guest::ensure(xtask, kernel.architecture).and_then(|()| debian::image(xtask, kernel));
+            image.map_err(|error| format!("{error:#}"))
+        };
         let images = kernels.into_iter().map(|(name, kernel)| (name.to_owned(), fetch(kernel))).collect();
-        Ok(Self { rows: matrix.rows, images })
+        Self { rows: matrix.rows, images }
     }
 
-    /// Every row that is supported and needs a guest, for the verb `test`.
+    /// Every row that is supported and needs a guest of this machine's own architecture, for the verb `test`.
     pub(crate) fn supported(xtask: &Xtask) -> Result<Self> {
         let mut matrix = Matrix::load(&[])?;
-        matrix.rows.retain(|row| row.supported && row.kernel.is_some());
-        Self::ensure(xtask, matrix)
+        let own = |kernel: &Kernel| Some(kernel.architecture) == Architecture::here();
+        let Matrix { kernels, rows } = &mut matrix;
+        rows.retain(|row| {
+            row.supported && kernels.iter().any(|k| row.kernel.as_ref() == Some(&k.name) && own(k))
+        });
+        Ok(Self::ensure(xtask, matrix))
     }
 
     /// Runs row after row.
     fn run(self, xtask: &Xtask, toolchain: &Toolchain, options: &Options) -> Result<Vec<Outcome>> {
-        let payload = Payload::build(xtask, toolchain)?;
-        let machine = match self.images.values().find_map(|image| image.as_ref().ok()) {
-            Some(image) => Machine::choose(xtask, image, &payload)?,
-            None => Machine::Emulated,
-        };
+        let mut grounds = Grounds { xtask, toolchain, images: &self.images, prepared: BTreeMap::new() };
         let started = Instant::now();
         let mut outcomes = Vec::new();
         for mut row in self.rows {
             row.supported &= options.short || row.tested || !row.is_full();
-            let tasks = tasks(&row, options);
             let is_late = options.limit.is_some_and(|limit| started.elapsed() > limit);
-            let seen = match row.kernel.as_ref().map(|kernel| &self.images[kernel]) {
-                _ if is_late => Seen::not_run("those before it took too long".to_owned()),
-                None => on_this_machine(xtask, &payload, &row, &tasks)?,
-                Some(Err(why)) => Seen::not_run(why.clone()),
-                Some(Ok(image)) => {
-                    let user = row.unprivileged.then_some(NOBODY);
-                    let (hide_btf, name) = (row.hide_btf, row.name.as_str());
-                    let (cpus, is_timed, is_stopped) = (row.cpus, row.is_full(), row.stopped);
-                    let limit = if options.short { ROW_SHORT } else { ROW };
-                    let guest = Guest {
-                        image,
-                        payload: &payload,
-                        machine,
-                        hide_btf,
-                        user,
-                        cpus,
-                        is_timed,
-                        is_stopped,
-                        limit,
-                        name,
-                    };
-                    in_a_guest(xtask, &guest, &row, &tasks)?
-                }
+            let seen = if is_late {
+                Seen::not_run("those before it took too long".to_owned())
+            } else {
+                grounds.see(&row, options)?
             };
             let outcome = Outcome { row, seen };
             if !options.keep_logs

@@ -13,8 +13,10 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 
+use super::matrix::Architecture;
 use crate::{
     Xtask, apt,
+    arm64::Arm64,
     artifact::{self, AGENT, WORKLOADS},
     command, setup,
     toolchain::Toolchain,
@@ -24,6 +26,7 @@ use crate::{
 const INIT: &str = "guest_init";
 const PROGRAMS: &str = "programs";
 const SUBJECT: &str = "kernel_subject";
+const EXAMPLES: [&str; 3] = [INIT, PROGRAMS, SUBJECT];
 /// The kernel tests, and those that are for guests only.
 pub(crate) const TESTS: [&str; 2] = ["kernel", "guest"];
 /// Programs take 300 MB of it; tests write files of 64 MiB. What stays empty takes no space.
@@ -43,46 +46,90 @@ pub(crate) struct Payload {
 }
 
 impl Payload {
-    pub(crate) fn build(xtask: &Xtask, toolchain: &Toolchain) -> Result<Self> {
+    /// For guests of this architecture.
+    pub(crate) fn build(xtask: &Xtask, toolchain: &Toolchain, architecture: Architecture) -> Result<Self> {
+        if Architecture::here() == Some(architecture) {
+            return Self::of_this_machine(xtask, toolchain, architecture);
+        }
         ensure!(
-            toolchain.agent_target.starts_with("x86_64-"),
-            "guests are x86-64 machines, and this is none: {}",
-            toolchain.agent_target
+            architecture == Architecture::Arm64,
+            "nothing is built here for guests of another processor: {}",
+            architecture.name()
         );
+        Self::for_arm64(xtask, toolchain)
+    }
+
+    fn of_this_machine(xtask: &Xtask, toolchain: &Toolchain, architecture: Architecture) -> Result<Self> {
         let agent = artifact::agent(xtask, toolchain)?;
         let workloads = artifact::static_workloads(xtask, toolchain)?;
         let features = xtask.workspace.test_features();
         let mut examples = artifact::host_cargo(xtask, toolchain, "build", &features);
-        examples.args(["--example", INIT, "--example", PROGRAMS, "--example", SUBJECT]);
+        examples.args(EXAMPLES.iter().flat_map(|example| ["--example", example]));
         artifact::cargo(xtask, "programs of the guests", "build-guests", &mut examples)?;
         let mut tests = artifact::host_cargo(xtask, toolchain, "test", &features);
         tests.arg("--no-run").args(TESTS.iter().flat_map(|test| ["--test", test]));
         let text = artifact::cargo(xtask, "tests of the guests", "build-guest-tests", &mut tests)?;
-        let built = xtask.workspace.target.join("debug/examples");
+        let examples = xtask.workspace.target.join("debug/examples");
+        Self::of(xtask, architecture, &Built { agent, workloads, examples, tests: &text })
+    }
+
+    /// All of it static, and the agent and the workloads as tests are built: whether they are right is asked there, not how
+    /// large or fast they are, and so each dependency is built once.
+    fn for_arm64(xtask: &Xtask, toolchain: &Toolchain) -> Result<Self> {
+        let arm64 = Arm64::ensure(xtask, toolchain)?;
+        let mut programs = arm64.cargo("build");
+        programs.args(["--package", AGENT, "--bins", "--features", &arm64.features()]);
+        programs.args(EXAMPLES.iter().flat_map(|example| ["--example", example]));
+        artifact::cargo(xtask, "programs of guests for arm64", "build-arm64", &mut programs)?;
+        let mut workloads = arm64.cargo("build");
+        workloads.args(["--package", WORKLOADS]);
+        artifact::cargo(xtask, "workloads for arm64", "build-arm64-workloads", &mut workloads)?;
+        let mut tests = arm64.cargo("test");
+        tests.args(["--package", AGENT, "--features", &arm64.features(), "--no-run"]);
+        tests.args(TESTS.iter().flat_map(|test| ["--test", test]));
+        let text = artifact::cargo(xtask, "tests of guests for arm64", "build-arm64-tests", &mut tests)?;
+        let built = arm64.built();
+        let (agent, workloads) = (built.join(AGENT), built.join(WORKLOADS));
+        let examples = built.join("examples");
+        Self::of(xtask, Architecture::Arm64, &Built { agent, workloads, examples, tests: &text })
+    }
+
+    fn of(xtask: &Xtask, architecture: Architecture, built: &Built) -> Result<Self> {
+        let Built { agent, workloads, examples, tests } = built;
         // Tests look for their subject where cargo puts it: beside the folder that they are in.
         let mut places = vec![
-            (agent, AGENT.to_owned()),
-            (workloads, WORKLOADS.to_owned()),
-            (built.join(PROGRAMS), PROGRAMS.to_owned()),
-            (built.join(SUBJECT), format!("debug/examples/{SUBJECT}")),
+            (agent.clone(), AGENT.to_owned()),
+            (workloads.clone(), WORKLOADS.to_owned()),
+            (examples.join(PROGRAMS), PROGRAMS.to_owned()),
+            (examples.join(SUBJECT), format!("debug/examples/{SUBJECT}")),
         ];
         for test in TESTS {
             let path =
-                executable(&text, test).with_context(|| format!("cargo does not say where: {test}"))?;
+                executable(tests, test).with_context(|| format!("cargo does not say where: {test}"))?;
             places.push((xtask.workspace.root.join(path), format!("debug/deps/{test}")));
         }
-        let folder = xtask.workspace.target.join("vm");
+        let folder = xtask.workspace.target.join("vm").join(architecture.name());
         let here = folder.join("programs");
         for (from, to) in &places {
             copy(from, &here.join(to))?;
         }
-        let init = built.join(INIT);
+        let init = examples.join(INIT);
         let linked = places.iter().map(|(from, _)| from).chain([&init]);
         let libraries = libraries(linked.map(PathBuf::as_path));
         let disk = folder.join("programs.ext4");
         make_disk(xtask, &here, &disk)?;
         Ok(Self { init, libraries, disk, here })
     }
+}
+
+/// What the builds made.
+struct Built<'a> {
+    agent: PathBuf,
+    workloads: PathBuf,
+    /// The folder of them.
+    examples: PathBuf,
+    /// What cargo wrote while it built the tests.
+    tests: &'a str,
 }
 
 fn copy(from: &Path, to: &Path) -> Result<()> {

@@ -61,13 +61,16 @@ pub(super) struct Story(HashMap<u32, Life>);
 /// The thread is not to be interrupted.
 const UNINTERRUPTIBLE: u64 = 2;
 
+/// poll(2), which newer processors' kernels make do without.
+const POLL: i64 = if cfg!(target_arch = "x86_64") { 7 } else { libc::SYS_ppoll };
+
 /// What a thread sleeps for in a system call, of those that the tempest makes, or outside.
 fn waited_for(call: Option<i64>, state: u64) -> Account {
     match call {
         None if state & UNINTERRUPTIBLE != 0 => Account::Fault,
         Some(libc::SYS_futex) => Account::Lock,
         Some(libc::SYS_nanosleep | libc::SYS_clock_nanosleep | libc::SYS_wait4) => Account::Sleep,
-        Some(libc::SYS_ppoll | libc::SYS_poll) => Account::Poll,
+        Some(call) if call == libc::SYS_ppoll || call == POLL => Account::Poll,
         None | Some(_) => Account::Other,
     }
 }
