@@ -34,3 +34,13 @@ pub const SPINNERS: u32 = 1024;
 
 /// Samples of a thread by [`Activity`], since tracking began. They wrap, take differences.
 pub type Samples = [u32; ACTIVITIES];
+
+/// What is kept of a thread beside its ledger. It only grows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Beside {
+    /// Written from interrupts.
+    pub samples: Samples,
+    /// Part of account `poll`, in ns, that the thread waited for a socket, by what it read next: an estimate.
+    pub poll_net_ns: u64,
+}

@@ -8,6 +8,7 @@
     reason = "a call costs a BPF program more than the body, and some kernels' verifiers refuse it"
 )]
 
+mod polled;
 mod stolen;
 mod throttle;
 mod unseen;

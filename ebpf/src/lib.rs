@@ -12,14 +12,14 @@ pub mod pause;
 mod position;
 pub mod visit;
 
-pub use activity::{ACTIVITIES, Activity, SAMPLES_PER_S, SPIN_RANGES, SPINNERS, Samples, SpinCode};
+pub use activity::{ACTIVITIES, Activity, Beside, SAMPLES_PER_S, SPIN_RANGES, SPINNERS, Samples, SpinCode};
 pub use position::{DISTANCES, Distance, Position};
 
 use helpers::{HelperSum, MEMBERS, Outside, Process};
 use ledger::Ledger;
 
 /// Version of the records. The agent refuses an object that was built from another one.
-pub const CONTRACT_VERSION: u32 = 8;
+pub const CONTRACT_VERSION: u32 = 9;
 /// Version of the marker library's probe arguments (bits 8 to 15 of the first one).
 pub const MARKER_ABI_VERSION: u8 = 1;
 /// Bytes of a phase's name that travel; a longer name is cut and says so.
@@ -263,8 +263,8 @@ pub struct EdgeRecord {
     pub minor_faults: u64,
     /// Major faults of the thread since its birth.
     pub major_faults: u64,
-    /// Samples of the thread.
-    pub samples: Samples,
+    /// What is kept of the thread beside its ledger.
+    pub beside: Beside,
     /// All threads of the process, outside phases.
     pub helpers: HelperSum,
     /// The name's first bytes; its length is the second argument.
@@ -289,8 +289,8 @@ pub struct TaskRecord {
     pub minor_faults: u64,
     /// Major faults of the thread since its birth.
     pub major_faults: u64,
-    /// Samples of the thread.
-    pub samples: Samples,
+    /// What is kept of the thread beside its ledger.
+    pub beside: Beside,
     /// The name of the task, ended by a zero byte.
     pub comm: [u8; COMM_BYTES],
 }
@@ -373,8 +373,8 @@ impl Counter {
 const _: () = assert!(size_of::<Ledger>() == 320 && align_of::<Ledger>() == 8);
 const _: () = assert!(size_of::<Header>() == 16 && size_of::<Position>() == 8 && DISTANCES.is_power_of_two());
 const _: () =
-    assert!(size_of::<EdgeRecord>() == 16 + 320 + 8 + 8 + 32 + 16 + 4 * ACTIVITIES + 96 + NAME_BYTES);
-const _: () = assert!(size_of::<TaskRecord>() == 16 + 320 + 4 + 4 + 8 + 16 + 4 * ACTIVITIES + COMM_BYTES);
+    assert!(size_of::<EdgeRecord>() == 16 + 320 + 8 + 8 + 32 + 16 + 4 * ACTIVITIES + 8 + 96 + NAME_BYTES);
+const _: () = assert!(size_of::<TaskRecord>() == 16 + 320 + 4 + 4 + 8 + 16 + 4 * ACTIVITIES + 8 + COMM_BYTES);
 const _: () =
     assert!(size_of::<HelperSum>() == 96 && size_of::<Outside>() == 96 && MEMBERS.is_power_of_two());
 const _: () = assert!(size_of::<Process>() == 2 * MEMBERS + 8 * ACCOUNTS + 6 * 8);

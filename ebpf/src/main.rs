@@ -13,6 +13,8 @@
 )]
 
 #[cfg(target_arch = "bpf")]
+mod beside;
+#[cfg(target_arch = "bpf")]
 mod emit;
 #[cfg(target_arch = "bpf")]
 mod file;

@@ -8,7 +8,7 @@ use aya_ebpf::{
     maps::{Array, HashMap, PerCpuArray, Queue, RingBuf},
 };
 use guestscope_ebpf::{
-    Counter, EdgeRecord, GPU_MAJORS, Position, SLOTS, SPINNERS, SYSCALLS, Samples, SpinCode, TIDS,
+    Beside, Counter, EdgeRecord, GPU_MAJORS, Position, SLOTS, SPINNERS, SYSCALLS, SpinCode, TIDS,
     helpers::{Outside, Process},
     ledger::Ledger,
     pause::{Pulse, Silence},
@@ -107,9 +107,9 @@ pub(crate) static SLOT_OF: Array<[u16; 4]> = Array::with_max_entries(TIDS / 4, 0
 #[map]
 pub(crate) static LEDGERS: Array<Ledger> = Array::with_max_entries(SLOTS, BPF_F_MMAPABLE);
 
-/// Slot to samples, beside its ledger: written from interrupts.
+/// Slot to what is kept beside its ledger.
 #[map]
-pub(crate) static SAMPLES: Array<Samples> = Array::with_max_entries(SLOTS, 0);
+pub(crate) static BESIDE: Array<Beside> = Array::with_max_entries(SLOTS, 0);
 
 /// Process, as the agent's PID namespace numbers it, to where libraries that busy-wait lie in it. Filled by the agent.
 #[map]

@@ -18,6 +18,7 @@ use guestscope_ebpf::{
 };
 
 use crate::{
+    beside,
     emit::count,
     maps::{
         BY_NUMBER, FREE, HAS_TYPED_HELPERS, LEDGERS, OFFSET_TASK_COMM, OFFSET_TASK_LAST_ARRIVAL,
@@ -25,7 +26,6 @@ use crate::{
         OFFSET_TASK_TGID, SLOT_OF,
     },
     memory::{Memory, Plain, Typed, load},
-    probes::cpu,
     process, registers,
 };
 
@@ -245,7 +245,7 @@ pub(crate) fn prepare(tid: u32, tgid: u32, address: u64) -> Option<*mut Ledger> 
     if slot == 0 {
         return None;
     }
-    cpu::forget(slot);
+    beside::forget(slot);
     let ledger = LEDGERS.get_ptr_mut(slot)?;
     // SAFETY: a ledger in a map value; nobody points to this slot yet, or its holder is gone.
     unsafe {

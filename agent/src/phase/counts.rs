@@ -47,6 +47,8 @@ counts! {
     /// From the begins of wakings to the thread's being queued, ns: part of `runq`. An interrupt to another CPU and, in a
     /// virtual machine, that CPU's way out of its halt.
     wakeup_delay_ns: Bits64 = "wakeup.delay_ns",
+    /// Part of `poll` in which it waited for a socket, by what it read next, ns: an estimate.
+    poll_net_ns: Bits64 = "poll.net_ns",
     /// Part of `cpu` in which the hypervisor ran somebody else, ns.
     steal_ns: Bits64 = "steal_ns",
     /// Waits for a CPU in which its group was out of quota.

@@ -2,7 +2,7 @@
 //!
 //! Edge numbers are per thread and per copy of the marker library in the process, and begin with 1; a gap is a loss.
 
-use guestscope_ebpf::{COMM_BYTES, EdgeRecord, Samples, TaskRecord, ledger::Ledger};
+use guestscope_ebpf::{Account, Beside, COMM_BYTES, EdgeRecord, TaskRecord, ledger::Ledger};
 
 use super::{Accounts, Counts, ThreadId};
 
@@ -53,12 +53,12 @@ impl Snapshot {
     }
 
     pub(crate) fn of_edge(edge: &EdgeRecord) -> Self {
-        let beside = beside(edge.minor_faults, edge.major_faults, edge.samples);
+        let beside = beside(edge.minor_faults, edge.major_faults, edge.beside);
         Self::new(&edge.ledger, edge.header.time_ns, &beside)
     }
 
     pub(crate) fn of_task(task: &TaskRecord) -> Self {
-        let beside = beside(task.minor_faults, task.major_faults, task.samples);
+        let beside = beside(task.minor_faults, task.major_faults, task.beside);
         Self::new(&task.ledger, task.header.time_ns, &beside)
     }
 
@@ -68,14 +68,18 @@ impl Snapshot {
         for (now, before) in accounts.0.iter_mut().zip(earlier.accounts.0) {
             *now = now.saturating_sub(before);
         }
-        (accounts, self.counts.since(&earlier.counts))
+        let mut counts = self.counts.since(&earlier.counts);
+        // A wait that ended before this began may have been told from others since.
+        counts.poll_net_ns = counts.poll_net_ns.min(accounts.get(Account::Poll));
+        (accounts, counts)
     }
 }
 
 /// What a record holds beside the ledger.
-fn beside(minor: u64, major: u64, samples: Samples) -> Counts {
-    let [user, fault, syscall, spin, irq, _] = samples.map(u64::from);
+fn beside(minor: u64, major: u64, beside: Beside) -> Counts {
+    let [user, fault, syscall, spin, irq, _] = beside.samples.map(u64::from);
     Counts {
+        poll_net_ns: beside.poll_net_ns,
         fault_minor: minor,
         fault_major: major,
         sample_user: user,

@@ -6,8 +6,8 @@
 use std::collections::{HashMap, HashSet};
 
 use guestscope_ebpf::{
-    ACTIVITIES, Account, COMM_BYTES, EDGE_HELPERS_TORN, EXIT_REPLACED, EdgeRecord, FORK_ADOPTED, Header,
-    Kind, TaskRecord,
+    Account, Beside, COMM_BYTES, EDGE_HELPERS_TORN, EXIT_REPLACED, EdgeRecord, FORK_ADOPTED, Header, Kind,
+    TaskRecord,
     helpers::HelperSum,
     ledger::{Ledger, RUNNING},
 };
@@ -334,7 +334,7 @@ impl Known {
             arguments: edge.arguments,
             minor_faults: self.last.minor_faults,
             major_faults: self.last.major_faults,
-            samples: [0; ACTIVITIES],
+            beside: Beside::default(),
             helpers: HelperSum::default(),
             name: edge.name,
         }
@@ -350,7 +350,7 @@ impl Known {
             other_born_ns: 0,
             minor_faults: self.last.minor_faults,
             major_faults: self.last.major_faults,
-            samples: [0; ACTIVITIES],
+            beside: Beside::default(),
             comm: self.comm.unwrap_or_default(),
         };
         Record::Task(kind, record)

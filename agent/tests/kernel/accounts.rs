@@ -2,7 +2,7 @@
 //!
 //! A row per case: its name, the phases it has, the account that its waits belong to. Invariants 1 to 3.
 
-use std::path::PathBuf;
+use std::{ops::RangeInclusive, path::PathBuf};
 
 use guestscope_ebpf::{Account, GPU_MAJORS, SAMPLES_PER_S};
 use rstest::rstest;
@@ -86,6 +86,25 @@ fn waiting_for_time(#[case] name: &'static str, #[case] account: Account) {
             0,
         );
         agreement::count(name, "wakeups", seen.request(1).counts.wakeup, (seen.book.fact("calls"), u64::MAX));
+    });
+}
+
+/// Which of these a wait in epoll was for is told by what is read next. The hook of that came with 6.3.
+#[rstest]
+#[case::a_socket("epoll_tcp", 0.9..=1.0)]
+#[case::a_socket_by_read("epoll_read", 0.9..=1.0)]
+#[case::a_pipe("epoll_pipe", 0.0..=0.0)]
+#[case::an_event("epoll_eventfd", 0.0..=0.0)]
+#[case::a_timer("epoll_timerfd", 0.0..=0.0)]
+#[case::a_timer_and_a_socket("epoll_both", 0.1..=0.7)]
+fn waiting_for_one_of_many(#[case] name: &'static str, #[case] share: RangeInclusive<f64>) {
+    up_to_three_times(|| {
+        let Some(seen) = compared(Case::new(name), name, 1, 0) else { return };
+        assert_account(&seen, 1, Account::Poll);
+        let phase = seen.request(1);
+        let (polled_ns, net_ns) = (phase.accounts.get(Account::Poll), phase.counts.poll_net_ns);
+        let share = if seen.has("tp_btf/sock_recv_length") { share.clone() } else { 0.0..=0.0 };
+        assert!(share.contains(&(net_ns as f64 / polled_ns as f64)), "{net_ns} of {polled_ns}");
     });
 }
 

@@ -8,10 +8,10 @@ use aya_ebpf::{
     bindings::bpf_pidns_info, helpers::generated::bpf_get_ns_current_pid_tgid, macros::perf_event,
     programs::PerfEventContext,
 };
-use guestscope_ebpf::{ACTIVITIES, Activity, SPIN_RANGES, Samples};
+use guestscope_ebpf::{Activity, SPIN_RANGES};
 
 use crate::{
-    maps::{PID_NAMESPACE_DEVICE, PID_NAMESPACE_INODE, SAMPLES, SPIN_CODE},
+    maps::{BESIDE, PID_NAMESPACE_DEVICE, PID_NAMESPACE_INODE, SPIN_CODE},
     registers,
     task::Current,
 };
@@ -22,7 +22,7 @@ pub(crate) fn sample(ctx: PerfEventContext) -> u32 {
     let Some(ledger) = current.ledger() else { return 0 };
     // SAFETY: a ledger in a map value; its slot never changes while the thread lives.
     let slot = unsafe { (*ledger).slot };
-    let Some(samples) = SAMPLES.get_ptr_mut(u32::from(slot)) else { return 0 };
+    let Some(beside) = BESIDE.get_ptr_mut(u32::from(slot)) else { return 0 };
     let activity = match registers::interrupted_user(&ctx) {
         Some(address) => in_program(address),
         None if registers::interrupted_beside_the_stack(&ctx, current) => Activity::Irq,
@@ -31,7 +31,7 @@ pub(crate) fn sample(ctx: PerfEventContext) -> u32 {
     // SAFETY: the samples are in a map value and the index inside them; the thread is interrupted by this very program, and
     // nobody else writes them.
     unsafe {
-        let count = samples.cast::<u32>().add(activity as usize);
+        let count = (&raw mut (*beside).samples).cast::<u32>().add(activity as usize);
         *count = (*count).wrapping_add(1);
     }
     0
@@ -70,23 +70,4 @@ fn in_program(address: u64) -> Activity {
 #[inline(always)]
 fn in_kernel(current: Current) -> Activity {
     if current.number() < 0 { Activity::Fault } else { Activity::Syscall }
-}
-
-/// Of the thread in this slot.
-#[inline(always)]
-pub(crate) fn samples(slot: u16) -> Samples {
-    match SAMPLES.get_ptr(u32::from(slot)) {
-        // SAFETY: the samples are in a map value.
-        Some(samples) => unsafe { core::ptr::read_volatile(samples) },
-        None => [0; ACTIVITIES],
-    }
-}
-
-/// A new thread has the slot.
-#[inline(always)]
-pub(crate) fn forget(slot: u32) {
-    if let Some(samples) = SAMPLES.get_ptr_mut(slot) {
-        // SAFETY: as above; nobody points to this slot yet.
-        unsafe { core::ptr::write_volatile(samples, [0; ACTIVITIES]) };
-    }
 }

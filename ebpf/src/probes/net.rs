@@ -5,6 +5,7 @@
 //! `net`.
 
 use crate::{
+    beside,
     memory::{Arguments, twins},
     task::Current,
 };
@@ -43,6 +44,7 @@ fn received<C: Arguments>(ctx: &C) -> i32 {
     unsafe {
         (*ledger).net_recvs = (*ledger).net_recvs.wrapping_add(1);
         (*ledger).net_recv_bytes = (*ledger).net_recv_bytes.wrapping_add(u64::from(bytes.cast_unsigned()));
+        beside::received(&mut *ledger);
     }
     0
 }

@@ -15,10 +15,10 @@ use guestscope_ebpf::{
 };
 
 use crate::{
-    emit,
+    beside, emit,
     maps::STAGES,
     memory::{Memory, Plain},
-    probes::{cpu, throttle},
+    probes::throttle,
     process, registers, steal,
     task::{self, Current, Task},
     topology,
@@ -57,7 +57,7 @@ pub(crate) fn edge(ctx: ProbeContext) -> u32 {
         let (minor, major) = current.faults();
         (*stage).minor_faults = minor;
         (*stage).major_faults = major;
-        (*stage).samples = cpu::samples(slot);
+        beside::copy(slot, &raw mut (*stage).beside);
         let (now_ns, torn) = copy(ledger, &raw mut (*stage).ledger);
         match Current::task() {
             Some(task) => put_right(task, &mut (*stage).ledger, now_ns),

@@ -19,14 +19,14 @@ use guestscope_ebpf::{
 };
 
 use crate::{
-    emit,
+    beside, emit,
     file::{self, File},
     maps::{
         ACCOUNT_OF, BY_NUMBER, HAS_SWITCH_STATE, LEDGERS, MASK_TASK_IOWAIT, OFFSET_REGS_ARGUMENT,
         OFFSET_TASK_FLAGS, OFFSET_TASK_IOWAIT, OFFSET_TASK_LAST_QUEUED, OFFSET_TASK_STATE,
     },
     memory::{Arguments, Memory, twins},
-    probes::{cpu, throttle},
+    probes::throttle,
     process, registers, steal,
     task::{self, Current, Task},
     topology, wait,
@@ -215,7 +215,7 @@ pub(crate) fn record(
             (*record).other_born_ns = other.2;
             (*record).minor_faults = minor;
             (*record).major_faults = major;
-            (*record).samples = cpu::samples(ledger.slot);
+            beside::copy(ledger.slot, &raw mut (*record).beside);
             (*record).comm = [0; guestscope_ebpf::COMM_BYTES];
             // An end that others tell of: no name is known where there are numbers alone.
             let is_told_by_others = matches!(kind, Kind::Exit) && flags & (EXIT_REPLACED | EXIT_UNSEEN) != 0;

@@ -6,7 +6,7 @@
 //! ends a phase before those inside it, which is what well-formed means.
 
 use guestscope_ebpf::{
-    ACCOUNTS, Account, COMM_BYTES, EdgeRecord, Header, Kind, NAME_BYTES, Operation, TOKEN_CHILD_BITS,
+    ACCOUNTS, Account, Beside, COMM_BYTES, EdgeRecord, Header, Kind, NAME_BYTES, Operation, TOKEN_CHILD_BITS,
     TaskRecord,
     helpers::HelperSum,
     ledger::{Ledger, RUNNING},
@@ -112,7 +112,7 @@ impl Model {
             other_born_ns: 0,
             minor_faults: 0,
             major_faults: 0,
-            samples: [0; guestscope_ebpf::ACTIVITIES],
+            beside: Beside::default(),
             comm: [0; COMM_BYTES],
         };
         self.records.push(Record::Task(kind, record));
@@ -132,7 +132,7 @@ impl Model {
             arguments,
             minor_faults: 0,
             major_faults: 0,
-            samples: [0; guestscope_ebpf::ACTIVITIES],
+            beside: Beside::default(),
             helpers: HelperSum::default(),
             name,
         };

@@ -10,8 +10,8 @@
 use std::collections::HashMap;
 
 use guestscope_ebpf::{
-    Account, COMM_BYTES, EDGE_HELPERS_TORN, EDGE_NAME_UNREADABLE, EDGE_TORN, EXIT_REPLACED, EdgeRecord,
-    FORK_ADOPTED, FORK_LATE, Header, Kind, NAME_BYTES, Operation, TaskRecord, WaitRecord,
+    Account, Beside, COMM_BYTES, EDGE_HELPERS_TORN, EDGE_NAME_UNREADABLE, EDGE_TORN, EXIT_REPLACED,
+    EdgeRecord, FORK_ADOPTED, FORK_LATE, Header, Kind, NAME_BYTES, Operation, TaskRecord, WaitRecord,
     helpers::HelperSum,
     ledger::{Ledger, RUNNING},
 };
@@ -160,7 +160,7 @@ impl Live {
             other_born_ns: other.2,
             minor_faults: self.minor,
             major_faults: self.major,
-            samples: [0; guestscope_ebpf::ACTIVITIES],
+            beside: Beside::default(),
             comm: self.comm,
         }
     }
@@ -339,7 +339,7 @@ impl World {
             arguments,
             minor_faults: thread.minor,
             major_faults: thread.major,
-            samples: [0; guestscope_ebpf::ACTIVITIES],
+            beside: Beside::default(),
             helpers: helper_sum(line),
             name,
         };

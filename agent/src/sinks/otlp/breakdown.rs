@@ -5,6 +5,8 @@
 
 use std::fmt::Write;
 
+use guestscope_ebpf::Account;
+
 use crate::phase::Phase;
 
 /// The line, or nothing where no time was charged.
@@ -31,6 +33,11 @@ pub(super) fn line(phase: &Phase) -> Option<String> {
         line.push_str(name);
         line.push(' ');
         write_duration(&mut line, ns);
+        if name == Account::Poll.name() && phase.counts.poll_net_ns > 0 {
+            line.push_str(" (net ~");
+            write_duration(&mut line, phase.counts.poll_net_ns);
+            line.push(')');
+        }
     }
     (!line.is_empty()).then_some(line)
 }

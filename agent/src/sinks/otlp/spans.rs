@@ -70,6 +70,7 @@ pub(super) const COUNT_KEYS: [&str; COUNT_NAMES.len()] = [
     "guestscope.count.switch.involuntary",
     "guestscope.count.wakeup",
     "guestscope.count.wakeup.delay_ns",
+    "guestscope.count.poll.net_ns",
     "guestscope.count.steal_ns",
     "guestscope.count.throttle",
     "guestscope.count.migrate.smt",

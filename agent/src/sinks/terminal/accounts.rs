@@ -2,6 +2,8 @@
 //!
 //! Yields text whose parts add up to the whole: what is too small to name is summed up as `rest`.
 
+use guestscope_ebpf::Account;
+
 use crate::analyze::{Cause, Sums};
 
 use super::units::duration_of_sum;
@@ -9,16 +11,21 @@ use super::units::duration_of_sum;
 /// Part of the whole below which a cause is not named.
 const NAMED: f64 = 0.000_5;
 
-/// Causes with their mean over `count`, the largest first, then the rest.
-pub(super) fn means(sums: &Sums, count: u64) -> Vec<String> {
+/// Causes with their mean over `count`, the largest first, then the rest. So much of `poll` as was for sockets, by an
+/// estimate, stands beside it.
+pub(super) fn means(sums: &Sums, poll_net_ns: u128, count: u64) -> Vec<String> {
     let total = sums.total_ns();
     let mut named: Vec<(Cause, u128)> =
         sums.iter().filter(|&(_, ns)| ns > 0 && ns as f64 >= total as f64 * NAMED).collect();
     named.sort_by_key(|&(cause, ns)| (std::cmp::Reverse(ns), cause));
     let rest = total - named.iter().map(|(_, ns)| ns).sum::<u128>();
     let mean = |ns: u128| duration_of_sum(ns / u128::from(count.max(1)));
-    let mut texts: Vec<String> =
-        named.iter().map(|&(cause, ns)| format!("{} {}", cause.name(), mean(ns))).collect();
+    let text = |&(cause, ns): &(Cause, u128)| {
+        let is_split = cause == Cause::Account(Account::Poll) && poll_net_ns > 0;
+        let inside = if is_split { format!(" (net ~{})", mean(poll_net_ns)) } else { String::new() };
+        format!("{} {}{inside}", cause.name(), mean(ns))
+    };
+    let mut texts: Vec<String> = named.iter().map(text).collect();
     if rest > 0 {
         texts.push(format!("rest {}", mean(rest)));
     }

@@ -11,6 +11,7 @@ use crate::analyze::{Cause, ENOUGH_REQUESTS, Group, Headline, OUTSIDE, Overlay};
 use super::{
     accounts::means,
     facts::RunFacts,
+    summary::count_of,
     text::plain,
     units::{counted, difference, duration, percent, rate},
 };
@@ -35,7 +36,7 @@ pub(super) fn numbers(group: &Group) -> String {
 
 /// `mean 61.9 ms: cpu 59.4 ms, throttled 2.35 ms`.
 pub(super) fn mean(group: &Group) -> String {
-    let parts = means(&group.sums, group.latency.count);
+    let parts = means(&group.sums, count_of(group, "poll.net_ns"), group.latency.count);
     let parts = if parts.is_empty() { "no time".to_owned() } else { parts.join(", ") };
     format!("mean {}: {parts}", duration(group.latency.mean_ns()))
 }

@@ -214,7 +214,9 @@ fn render_no_requests(page: &mut Page, summary: &Summary, facts: &RunFacts) {
     };
     let seen = counted(summary.processes_seen, "process was", "processes were");
     page.sentence(&format!("{why}; {seen} observed for {wall}"), Emphasis::Strong);
-    let (name, parts) = (page.name(&busiest.name, 48), means(&sums_of(busiest), 1).join(", "));
+    let (name, parts) =
+        (page.name(&busiest.name, 48), means(&sums_of(busiest), busiest.counts.poll_net_ns.into(), 1));
+    let parts = parts.join(", ");
     let spent = duration(busiest.wall_ns);
     let most = format!("{name} (pid {}) used the CPU most, in {spent}: {parts}", busiest.pid);
     page.sentence(&most, Emphasis::None);

@@ -153,9 +153,10 @@ pub(super) fn processes(page: &mut Page, processes: &[ProcessRow], seen: u64) {
     let legend = legend(sums.iter(), page.style().unicode);
     page.wrapped(&[heading("bar")], 5, legend);
     page.blank();
-    for (name, sums) in names.iter().zip(&sums) {
+    for ((name, sums), process) in names.iter().zip(&sums).zip(processes) {
         let name = page.fit(name, columns);
-        page.wrapped(&[Piece::from(name)], columns + 2, listed(means(sums, 1)));
+        let means = means(sums, process.counts.poll_net_ns.into(), 1);
+        page.wrapped(&[Piece::from(name)], columns + 2, listed(means));
     }
     let left_out = seen.saturating_sub(processes.len() as u64);
     if left_out > 0 {

@@ -51,6 +51,18 @@ fn what_lies_inside_cpu_is_told_where_there_are_samples_enough() {
 }
 
 #[test]
+fn what_of_poll_was_for_sockets_stands_beside_it() {
+    let mut requests = inference(200);
+    for phase in requests.iter_mut().flat_map(|request| &mut request.phases) {
+        let cpu_ns = std::mem::take(&mut phase.accounts.0[Account::Cpu as usize]);
+        phase.accounts.0[Account::Poll as usize] = cpu_ns;
+        phase.counts.poll_net_ns = cpu_ns / 4 * 3;
+    }
+    let text = text_of(&requests, UNICODE);
+    assert_snapshot!(text.lines().find(|line| line.starts_with("mean")).unwrap(), @"mean 63.5 ms: poll 60.8 ms (net ~45.6 ms), throttled 2.35 ms, runq 190 us, block_io 150 us");
+}
+
+#[test]
 fn the_longest_wait_stands_below_its_request() {
     let mut summary = summary_of(&inference(200));
     let ids: Vec<u64> = summary.groups[0].slowest.iter().map(|slow| slow.id).collect();

@@ -11,6 +11,7 @@ mod disk;
 mod edges;
 mod helpers;
 mod lives;
+mod polls;
 mod quota;
 mod softirq;
 mod states;
@@ -136,6 +137,7 @@ fn main() {
     let book = book.expect("usage: kernel_subject CASE BOOK [ARGUMENTS]").into();
     let tables = [
         waits::CASES,
+        polls::CASES,
         switches::CASES,
         disk::CASES,
         states::CASES,

@@ -134,6 +134,14 @@ fn a_breakdown_reads_well() {
 }
 
 #[test]
+fn a_breakdown_says_what_of_poll_was_for_sockets() {
+    let accounts = Accounts([0, 0, 0, 0, 0, 12_000_000, 0, 0, 0, 0, 0]);
+    let mut phase = Phase { accounts, ..phase(1, 1, None, "infer") };
+    phase.counts.poll_net_ns = 11_800_000;
+    assert_snapshot!(breakdown::line(&phase).expect("it has accounts"), @"poll 12.0 ms (net ~11.8 ms)");
+}
+
+#[test]
 fn a_wall_clock_before_1970_stays_readable() {
     let spans: Vec<SpanData> =
         Trace::new(request(1, 2), Chosen::default(), LiveVerdict::default(), i64::MIN).collect();

@@ -1,0 +1,92 @@
+//! What a wait in poll, select or epoll was for: an estimate, by what is read next.
+//!
+//! Such a wait is for many descriptors at once, and which of them ended it is not seen. A thread that then receives over a
+//! socket, without having left its CPU in between, most likely waited for that. The time stays in account `poll`. No switch
+//! does any work for this: what it needs of the wait that has just ended is still there.
+
+use super::{Ledger, RUNNING};
+use crate::Account;
+
+impl Ledger {
+    /// The thread has received over a socket: for how many ns it was in its last wait, if that was one in poll. Asked again
+    /// before another such wait, 0. A thread that was put off its CPU in between is not found to have waited for anything.
+    #[inline(always)]
+    pub fn take_polled(&mut self) -> u64 {
+        if self.state != RUNNING || self.account != Account::Poll as u8 || self.ready_ns < self.left_ns {
+            return 0;
+        }
+        // Of no meaning while the thread runs, but for this.
+        self.account = Account::Net as u8;
+        self.ready_ns.wrapping_sub(self.left_ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::{collection::vec, prelude::*};
+
+    use crate::{
+        Account,
+        ledger::{Arrival, Ledger, RUNNING},
+    };
+
+    const HERE: Arrival = Arrival { cpu: 0, distance: 0 };
+
+    /// Waits for so long in this account.
+    fn waits(ledger: &mut Ledger, now_ns: &mut u64, account: Account, ns: u64) {
+        *now_ns += 1;
+        ledger.out_blocked(*now_ns, account as u8, 7);
+        *now_ns += ns;
+        ledger.waking(*now_ns, 2);
+        *now_ns += 1;
+        ledger.wakeup(*now_ns);
+        *now_ns += 1;
+        ledger.switched_in(*now_ns, HERE);
+    }
+
+    fn running() -> (Ledger, u64) {
+        let mut ledger = Ledger::EMPTY;
+        ledger.begin(1, RUNNING, 0);
+        (ledger, 1)
+    }
+
+    #[test]
+    fn a_wait_is_taken_once_and_only_by_what_follows_it() {
+        let (mut ledger, mut now_ns) = running();
+        assert_eq!(ledger.take_polled(), 0);
+        waits(&mut ledger, &mut now_ns, Account::Poll, 1000);
+        assert_eq!([ledger.take_polled(), ledger.take_polled()], [1000, 0]);
+        // Another wait in between, one that it was preempted after, and one that is not over.
+        waits(&mut ledger, &mut now_ns, Account::Poll, 10);
+        waits(&mut ledger, &mut now_ns, Account::Other, 10);
+        assert_eq!(ledger.take_polled(), 0);
+        waits(&mut ledger, &mut now_ns, Account::Poll, 10);
+        ledger.out_runnable(now_ns + 1);
+        ledger.switched_in(now_ns + 2, HERE);
+        assert_eq!(ledger.take_polled(), 0);
+        ledger.out_blocked(now_ns + 3, Account::Poll as u8, 7);
+        assert_eq!(ledger.take_polled(), 0);
+    }
+
+    proptest! {
+        /// Whatever comes in whatever order, events left out: never more than was charged to `poll`.
+        #[test]
+        fn no_more_is_taken_than_was_waited(events in vec((0..6_u8, 0..1000_u64), 0..200)) {
+            let (mut ledger, mut now_ns) = running();
+            let mut taken_ns = 0;
+            for (event, ns) in events {
+                now_ns += ns;
+                match event {
+                    0 => ledger.out_blocked(now_ns, Account::Poll as u8, 7),
+                    1 => ledger.out_runnable(now_ns),
+                    2 => ledger.waking(now_ns, 2),
+                    3 => ledger.wakeup(now_ns),
+                    4 => ledger.switched_in(now_ns, HERE),
+                    _ => taken_ns += ledger.take_polled(),
+                }
+                prop_assert!(taken_ns <= ledger.accounts[Account::Poll as usize], "{taken_ns} of {ledger:?}");
+                prop_assert!(ledger.is_whole());
+            }
+        }
+    }
+}
