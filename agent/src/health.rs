@@ -103,6 +103,8 @@ pub struct KernelLosses {
     pub sums_torn: u64,
     /// Threads whose end no hook saw, found when the kernel freed them.
     pub ends_unseen: u64,
+    /// I/Os whose time is not known: no room for them on their way or in the ring, or their ends were missed.
+    pub ios: u64,
     /// Edges that a thread began to write into shared memory and did not finish (fidelity `procfs`).
     pub edges_unfinished: u64,
 }

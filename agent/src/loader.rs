@@ -341,6 +341,7 @@ impl Loaded {
             waits: sum(Counter::LostWait)?,
             sums_torn: sum(Counter::TornSum)?,
             ends_unseen: sum(Counter::UnseenEnd)?,
+            ios: sum(Counter::LostIo)? + sum(Counter::StaleIo)?,
             edges_unfinished: 0,
         })
     }

@@ -4,8 +4,8 @@
 //! before its exit: draining events, then edges, means that an exit which is seen has all its edges seen. A fork was
 //! handed over before the child's first edge: draining events again after the edges finds it; exits of that second
 //! round wait for the next one. A wait belongs to the phase that its thread is in: those from before the newest edge
-//! that was read go along with it, later ones wait for the edges that may have come before them. It allocates one bounded
-//! batch and knows no phases.
+//! that was read go along with it, later ones wait for the edges that may have come before them. I/Os that are done come by the
+//! ring of waits and are treated alike. It allocates one bounded batch and knows no phases.
 
 use aya::maps::{MapData, RingBuf};
 use guestscope_ebpf::Kind;
@@ -18,7 +18,7 @@ use crate::{
 /// Edges in one batch: 8,192 of 416 bytes are 3.4 MB, the largest piece of the agent's memory.
 const BATCH: usize = 8192;
 
-/// Long waits in one batch: more than the ring holds, 1 MiB of 104 bytes.
+/// Long waits and I/Os in one batch: as many as the ring holds, 1 MiB of 64 bytes and more.
 const WAITS: usize = 16_384;
 
 /// What records are read from, one by one, while others are added at its end.
@@ -99,8 +99,10 @@ impl<S: Source> Pump<S> {
             let wait = match event {
                 Record::Task(Kind::Exit, _) => index >= first_round || !emptied,
                 Record::Task(Kind::Exec, _) => !emptied,
-                Record::Wait(wait) => (index >= first_round || !emptied) && wait.header.time_ns > newest_ns,
-                Record::Task(Kind::Fork | Kind::Edge | Kind::Wait, _) | Record::Edge(_) => false,
+                Record::Wait(_) | Record::Io(_) => {
+                    (index >= first_round || !emptied) && event.time_ns() > newest_ns
+                }
+                Record::Task(Kind::Fork | Kind::Edge | Kind::Wait | Kind::Io, _) | Record::Edge(_) => false,
             };
             if wait { self.held.push(event) } else { self.batch.push(event) }
         }

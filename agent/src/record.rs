@@ -2,7 +2,7 @@
 //!
 //! A record that this agent does not know is an error value, which the pump counts. It interprets nothing.
 
-use guestscope_ebpf::{EdgeRecord, Kind, TaskRecord, WaitRecord};
+use guestscope_ebpf::{EdgeRecord, IoRecord, Kind, TaskRecord, WaitRecord};
 
 /// A record from the kernel side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,6 +13,8 @@ pub enum Record {
     Task(Kind, TaskRecord),
     /// A task was off the CPU for long.
     Wait(WaitRecord),
+    /// An I/O is done.
+    Io(IoRecord),
 }
 
 impl Record {
@@ -22,6 +24,7 @@ impl Record {
             Record::Edge(edge) => edge.header.time_ns,
             Record::Task(_, task) => task.header.time_ns,
             Record::Wait(wait) => wait.header.time_ns,
+            Record::Io(io) => io.header.time_ns,
         }
     }
 }
@@ -44,6 +47,7 @@ pub fn decode(bytes: &[u8]) -> Result<Record, DecodeError> {
     match Kind::from_number(kind).ok_or(DecodeError::Kind(kind))? {
         Kind::Edge => Ok(Record::Edge(read(bytes)?)),
         Kind::Wait => Ok(Record::Wait(read(bytes)?)),
+        Kind::Io => Ok(Record::Io(read(bytes)?)),
         kind @ (Kind::Fork | Kind::Exec | Kind::Exit) => Ok(Record::Task(kind, read(bytes)?)),
     }
 }
@@ -59,6 +63,8 @@ unsafe impl Plain for EdgeRecord {}
 unsafe impl Plain for TaskRecord {}
 // SAFETY: as above.
 unsafe impl Plain for WaitRecord {}
+// SAFETY: as above.
+unsafe impl Plain for IoRecord {}
 
 fn read<T: Plain>(bytes: &[u8]) -> Result<T, DecodeError> {
     // The ring rounds up to 8 bytes, and so are the records; more than that is not ours.
@@ -82,12 +88,13 @@ mod tests {
         }
 
         #[test]
-        fn a_record_needs_its_own_length(kind in 1_u32..6, bytes in 4_usize..600) {
+        fn a_record_needs_its_own_length(kind in 1_u32..7, bytes in 4_usize..600) {
             let mut record = vec![0_u8; bytes];
             record[..4].copy_from_slice(&kind.to_ne_bytes());
             let right = match kind {
                 1 => size_of::<EdgeRecord>(),
                 5 => size_of::<WaitRecord>(),
+                6 => size_of::<IoRecord>(),
                 _ => size_of::<TaskRecord>(),
             };
             prop_assert_eq!(decode(&record).is_ok(), bytes == right);

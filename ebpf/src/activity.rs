@@ -1,5 +1,7 @@
 //! What samples of a thread on its CPU are counted by, and what the agent tells the sampler of processes.
 
+use crate::Traffic;
+
 /// What a thread was doing on its CPU when a sample was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
@@ -43,4 +45,6 @@ pub struct Beside {
     pub samples: Samples,
     /// Part of account `poll`, in ns, that the thread waited for a socket, by what it read next: an estimate.
     pub poll_net_ns: u64,
+    /// What its traffic over sockets went through.
+    pub traffic: Traffic,
 }

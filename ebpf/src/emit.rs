@@ -7,7 +7,7 @@ use aya_ebpf::{
     helpers::generated::{bpf_ringbuf_output, bpf_ringbuf_query},
     maps::RingBuf,
 };
-use guestscope_ebpf::{Counter, EdgeRecord, Kind, TaskRecord, WaitRecord};
+use guestscope_ebpf::{Counter, EdgeRecord, IoRecord, Kind, TaskRecord, WaitRecord};
 
 use crate::maps::{COUNTERS, EDGES, EVENTS, WAITS, WAKE_BYTES};
 
@@ -53,7 +53,7 @@ pub(crate) fn task(kind: Kind, fill: impl FnOnce(*mut TaskRecord)) {
         count(match kind {
             Kind::Fork => Counter::LostFork,
             Kind::Exec => Counter::LostExec,
-            Kind::Edge | Kind::Exit | Kind::Wait => Counter::LostExit,
+            Kind::Edge | Kind::Exit | Kind::Wait | Kind::Io => Counter::LostExit,
         });
         return;
     };
@@ -68,6 +68,19 @@ pub(crate) fn wait(fill: impl FnOnce(*mut WaitRecord)) {
     let flags = wake_flags(&WAITS);
     let Some(mut entry) = WAITS.reserve::<WaitRecord>(0) else {
         count(Counter::LostWait);
+        return;
+    };
+    let record = entry.as_mut_ptr();
+    fill(record);
+    entry.submit(flags);
+}
+
+/// The same for an I/O, in whatever context it was done: preemption is off in all of them.
+#[inline(always)]
+pub(crate) fn io(fill: impl FnOnce(*mut IoRecord)) {
+    let flags = wake_flags(&WAITS);
+    let Some(mut entry) = WAITS.reserve::<IoRecord>(0) else {
+        count(Counter::LostIo);
         return;
     };
     let record = entry.as_mut_ptr();

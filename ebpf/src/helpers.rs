@@ -110,6 +110,14 @@ impl Outside {
         self.sequence = self.sequence.wrapping_add(1);
     }
 
+    /// Names the stretch between two changes from outside to inside or back: whatever was spent on the other side stands
+    /// still, and has grown by the next time.
+    #[inline(always)]
+    #[must_use]
+    pub fn stretch(&self) -> u64 {
+        self.accounts[Account::Cpu as usize] << 1 | u64::from(self.depth > 0)
+    }
+
     /// What the thread, which is on a CPU or has just left it, spent outside on one account.
     #[inline(always)]
     #[must_use]

@@ -7,13 +7,17 @@
 mod activity;
 pub mod fields;
 pub mod helpers;
+mod io;
 pub mod ledger;
 pub mod pause;
 mod position;
+mod traffic;
 pub mod visit;
 
 pub use activity::{ACTIVITIES, Activity, Beside, SAMPLES_PER_S, SPIN_RANGES, SPINNERS, Samples, SpinCode};
+pub use io::{IOS, IoRecord};
 pub use position::{DISTANCES, Distance, Position};
+pub use traffic::Traffic;
 
 use helpers::{HelperSum, MEMBERS, Outside, Process};
 use ledger::Ledger;
@@ -140,6 +144,8 @@ pub enum Kind {
     Exit = 4,
     /// A tracked task was off the CPU for long: [`WaitRecord`].
     Wait = 5,
+    /// An I/O of a tracked task is done: [`IoRecord`].
+    Io = 6,
 }
 
 impl Kind {
@@ -152,6 +158,7 @@ impl Kind {
             3 => Some(Kind::Exec),
             4 => Some(Kind::Exit),
             5 => Some(Kind::Wait),
+            6 => Some(Kind::Io),
             _ => None,
         }
     }
@@ -362,19 +369,25 @@ pub enum Counter {
     TornSum = 9,
     /// The end of a task was not seen, its being freed was.
     UnseenEnd = 10,
+    /// An I/O found no room among those on their way, or its record none in the ring.
+    LostIo = 11,
+    /// Another I/O was found where one should have been that was never seen to be done.
+    StaleIo = 12,
 }
 
 impl Counter {
     /// How many there are.
-    pub const COUNT: u32 = 11;
+    pub const COUNT: u32 = 13;
 }
 
 // Every field is a multiple of what follows it needs, so no padding hides in a record: the sizes are plain sums.
 const _: () = assert!(size_of::<Ledger>() == 320 && align_of::<Ledger>() == 8);
 const _: () = assert!(size_of::<Header>() == 16 && size_of::<Position>() == 8 && DISTANCES.is_power_of_two());
+const _: () = assert!(
+    size_of::<EdgeRecord>() == 16 + 320 + 8 + 8 + 32 + 16 + 4 * ACTIVITIES + 8 + 24 + 96 + NAME_BYTES
+);
 const _: () =
-    assert!(size_of::<EdgeRecord>() == 16 + 320 + 8 + 8 + 32 + 16 + 4 * ACTIVITIES + 8 + 96 + NAME_BYTES);
-const _: () = assert!(size_of::<TaskRecord>() == 16 + 320 + 4 + 4 + 8 + 16 + 4 * ACTIVITIES + 8 + COMM_BYTES);
+    assert!(size_of::<TaskRecord>() == 16 + 320 + 4 + 4 + 8 + 16 + 4 * ACTIVITIES + 8 + 24 + COMM_BYTES);
 const _: () =
     assert!(size_of::<HelperSum>() == 96 && size_of::<Outside>() == 96 && MEMBERS.is_power_of_two());
 const _: () = assert!(size_of::<Process>() == 2 * MEMBERS + 8 * ACCOUNTS + 6 * 8);

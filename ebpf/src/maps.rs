@@ -5,17 +5,17 @@
 use aya_ebpf::{
     Global,
     macros::map,
-    maps::{Array, HashMap, PerCpuArray, Queue, RingBuf},
+    maps::{Array, HashMap, LruHashMap, PerCpuArray, Queue, RingBuf},
 };
 use guestscope_ebpf::{
-    Beside, Counter, EdgeRecord, GPU_MAJORS, Position, SLOTS, SPINNERS, SYSCALLS, SpinCode, TIDS,
+    Beside, Counter, EdgeRecord, GPU_MAJORS, IOS, Position, SLOTS, SPINNERS, SYSCALLS, SpinCode, TIDS,
     helpers::{Outside, Process},
     ledger::Ledger,
     pause::{Pulse, Silence},
     visit::TARGETS_MOST,
 };
 
-use crate::probes::pause::Life;
+use crate::probes::{block, net, pause::Life};
 
 /// The array is page-aligned with this flag, so that a ledger of 320 bytes is five whole cache lines.
 const BPF_F_MMAPABLE: u32 = 1 << 10;
@@ -39,8 +39,13 @@ globals! {
     OFFSET_CFS_COUNT OFFSET_CFS_CLOCK OFFSET_CFS_TIME OFFSET_CFS_RUNQUEUE
     OFFSET_RUNQUEUE_CLOCK OFFSET_RUNQUEUE_CLOCK_PELT OFFSET_RUNQUEUE_CLOCK_TASK OFFSET_RUNQUEUE_LOST
     OFFSET_RUNQUEUE_STEAL OFFSET_RUNQUEUE_STEAL_TICK OFFSET_TIMER_EXPIRES OFFSET_BIO_OPERATION OFFSET_BIO_BYTES
-    // The place of the bio among the arguments of block_bio_queue.
-    BIO_ARGUMENT
+    // The place of the bio among the arguments of block_bio_queue, and of the request among those of block_rq_issue and
+    // block_rq_merge.
+    BIO_ARGUMENT IO_ARGUMENT
+    // Submissions have a hook of their own (6.5 and later); else an I/O is first seen when the device gets it.
+    HAS_IO_START
+    OFFSET_IO_OPERATION OFFSET_IO_BYTES OFFSET_IO_START OFFSET_IO_QUEUE OFFSET_QUEUE_DISK OFFSET_IO_DISK
+    OFFSET_DISK_MAJOR OFFSET_DISK_MINOR OFFSET_SOCK_PROTOCOL OFFSET_SOCK_TYPE OFFSET_TCP_RTT_MIN
     // Which of the kernel's throttle clocks there is: a `ThrottleMode`, 0 for none.
     THROTTLE_MODE
     // sched_switch carries the state of the task that leaves (5.18 and later, and some vendor kernels).
@@ -65,6 +70,9 @@ globals! {
     // Bytes waiting in a ring above which its reader is woken at once.
     WAKE_BYTES
 }
+
+/// One who is forgotten costs an answer and its retransmissions.
+const SOCKETS_MOST: u32 = 4096;
 
 /// Syscall number to account, with [`guestscope_ebpf::CHECK_FILE`] where the file descriptor decides.
 #[unsafe(no_mangle)]
@@ -110,6 +118,14 @@ pub(crate) static LEDGERS: Array<Ledger> = Array::with_max_entries(SLOTS, BPF_F_
 /// Slot to what is kept beside its ledger.
 #[map]
 pub(crate) static BESIDE: Array<Beside> = Array::with_max_entries(SLOTS, 0);
+
+/// An I/O on its way, by the address of its request, which the kernel uses again for later ones.
+#[map]
+pub(crate) static ON_THEIR_WAY: HashMap<u64, block::Io> = HashMap::with_max_entries(IOS, 0);
+
+/// TCP sockets that tracked threads have sent over, by their addresses; with no room the one that was used least goes.
+#[map]
+pub(crate) static SOCKETS: LruHashMap<u64, net::Socket> = LruHashMap::with_max_entries(SOCKETS_MOST, 0);
 
 /// Process, as the agent's PID namespace numbers it, to where libraries that busy-wait lie in it. Filled by the agent.
 #[map]
@@ -163,7 +179,7 @@ pub(crate) static EDGES: RingBuf = RingBuf::with_byte_size(4 << 20, 0);
 #[map]
 pub(crate) static EVENTS: RingBuf = RingBuf::with_byte_size(1 << 20, 0);
 
-/// Long waits. They have a ring of their own too: a storm of them costs neither an edge nor an end.
+/// Long waits, and I/Os that are done. They have a ring of their own too: a storm of them costs neither an edge nor an end.
 #[map]
 pub(crate) static WAITS: RingBuf = RingBuf::with_byte_size(1 << 20, 0);
 

@@ -43,6 +43,10 @@ pub(super) struct Offsets {
     throttle_mode: u32,
     /// The place of the bio among the arguments of block_bio_queue.
     bio_argument: u32,
+    /// The place of the request among those of block_rq_issue.
+    io_argument: u32,
+    /// Submissions have a hook of their own.
+    has_io_start: u32,
     /// The running task and saved registers have types.
     has_typed_helpers: u32,
     registers: Registers,
@@ -85,6 +89,8 @@ impl Offsets {
             switch_state: 0,
             throttle_mode: ThrottleMode::Absent as u32,
             bio_argument: 0,
+            io_argument: 0,
+            has_io_start: 0,
             has_typed_helpers: 0,
             registers: Registers { is_typed: false, distance: 0 },
             number_bpf: 0,
@@ -113,6 +119,8 @@ impl Offsets {
             switch_state: u32::from(btf.tracepoint_arguments("sched_switch") >= Some(4)),
             throttle_mode: throttle::mode(btf) as u32,
             bio_argument: u32::from(btf.tracepoint_arguments("block_bio_queue") >= Some(2)),
+            io_argument: u32::from(btf.tracepoint_arguments("block_rq_issue") >= Some(2)),
+            has_io_start: u32::from(btf.tracepoint_arguments("block_io_start").is_some()),
             has_typed_helpers: u32::from(has_types && registers.is_typed),
             registers,
             number_bpf: libc::SYS_bpf as u32,
@@ -144,6 +152,8 @@ impl Offsets {
             ("HAS_SWITCH_STATE", &self.switch_state),
             ("THROTTLE_MODE", &self.throttle_mode),
             ("BIO_ARGUMENT", &self.bio_argument),
+            ("IO_ARGUMENT", &self.io_argument),
+            ("HAS_IO_START", &self.has_io_start),
             ("HAS_TYPED_HELPERS", &self.has_typed_helpers),
             ("DISTANCE_REGISTERS", &self.registers.distance),
             ("NUMBER_BPF", &self.number_bpf),

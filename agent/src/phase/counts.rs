@@ -73,6 +73,13 @@ counts! {
     block_write: Bits32 = "block.write",
     /// Their bytes.
     block_write_bytes: Bits64 = "block.write_bytes",
+    /// I/Os that block devices have done for it; what is submitted may be split or merged on the way.
+    block_io: Bits64 = "block.io",
+    /// From their submission until a device had them, ns, added up. I/Os overlap: this is no account, and may be more than the
+    /// phase.
+    block_queue_ns: Bits64 = "block.queue_ns",
+    /// From then until they were done, ns, added up in the same way.
+    block_device_ns: Bits64 = "block.device_ns",
     /// Calls that received over sockets.
     net_recv: Bits32 = "net.recv",
     /// Their bytes.
@@ -81,6 +88,15 @@ counts! {
     net_send: Bits32 = "net.send",
     /// Their bytes.
     net_send_bytes: Bits64 = "net.send_bytes",
+    /// First receives after a send over the same TCP socket, by the same thread, inside the same outermost phase.
+    net_answer: Bits32 = "net.answer",
+    /// From those sends to those receives, ns, added up: no account, since several sockets may be waited for together.
+    net_answer_ns: Bits64 = "net.answer_ns",
+    /// The shortest round trip that TCP had lately seen on their sockets, ns, once for each answer: what of them the network
+    /// took at least.
+    net_round_trip_ns: Bits64 = "net.round_trip_ns",
+    /// Times TCP sent something again that the thread had sent.
+    net_retransmit: Bits32 = "net.retransmit",
     /// Samples on a CPU in the program's own code. There are [`guestscope_ebpf::SAMPLES_PER_S`] of all kinds.
     sample_user: Bits32 = "sample.user",
     /// Samples in the kernel outside any system call: page faults.

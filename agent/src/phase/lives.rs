@@ -20,7 +20,7 @@ impl Pairing {
             Kind::Fork => self.forked(record),
             Kind::Exec => self.replaced(record),
             Kind::Exit => self.exited(record),
-            Kind::Edge | Kind::Wait => {}
+            Kind::Edge | Kind::Wait | Kind::Io => {}
         }
     }
 

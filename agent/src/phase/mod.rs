@@ -9,6 +9,7 @@ mod flight;
 mod helper_waits;
 mod helpers;
 mod ids;
+mod io;
 mod join;
 mod lives;
 mod names;
@@ -264,6 +265,8 @@ pub struct PairingLosses {
     pub unknown_edges: u64,
     /// Edges whose ledger was torn.
     pub torn_edges: u64,
+    /// I/Os that were done when the request which they belong to was over, or their thread was: no phase has their time.
+    pub late_ios: u64,
 }
 
 #[cfg(test)]

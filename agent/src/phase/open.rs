@@ -111,6 +111,13 @@ impl OpenRequest {
         }
     }
 
+    /// Adds to a phase of it that has ended. False if it has none of this number.
+    pub(crate) fn add_to(&mut self, phase: u64, counts: &Counts) -> bool {
+        // It ended lately: the search begins with the last one.
+        let found = self.done.iter_mut().rev().find(|done| done.id == phase);
+        found.map(|done| done.counts.add(counts)).is_some()
+    }
+
     pub(crate) fn add(&mut self, phase: Phase) {
         self.done.push(phase);
     }

@@ -23,6 +23,7 @@ use crate::record::Record;
 
 /// What pairing yields.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "a thread ends once, and waits are taken out as they come")]
 pub enum Output {
     /// A whole request, or a whole process.
     Request(Request),
@@ -114,6 +115,7 @@ impl Pairing {
             Record::Edge(edge) => self.edge(edge),
             Record::Task(kind, task) => self.task(*kind, task),
             Record::Wait(wait) => self.wait(wait),
+            Record::Io(io) => self.io(io),
         }
     }
 
@@ -298,6 +300,7 @@ impl Pairing {
         // What is open inside it and was not left by itself cannot go on without it.
         for id in self.inside(id).into_iter().chain([id]) {
             let now = self.snapshot_for(id, edge);
+            self.note_segment(id, &now);
             self.unstack(id);
             if let Some(open) = self.open.get_mut(&id) {
                 open.settle(&now);
@@ -313,6 +316,7 @@ impl Pairing {
         };
         let now = self.snapshot_for(id, edge);
         // Entered twice, or on another thread without a leave: that segment ends here.
+        self.note_segment(id, &now);
         self.unstack(id);
         let Some(mut open) = self.open.remove(&id) else { return };
         self.resumed(&open, now.time_ns);
@@ -333,6 +337,7 @@ impl Pairing {
 
     /// Ends a phase at a snapshot, and its request if that was the last open one of it.
     pub(super) fn close(&mut self, id: u64, now: &Snapshot, ending: Ending) {
+        self.note_segment(id, now);
         self.unstack(id);
         let Some(mut open) = self.open.remove(&id) else { return };
         open.settle(now);

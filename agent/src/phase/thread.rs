@@ -4,7 +4,7 @@
 
 use guestscope_ebpf::{Account, Beside, COMM_BYTES, EdgeRecord, TaskRecord, ledger::Ledger};
 
-use super::{Accounts, Counts, ThreadId};
+use super::{Accounts, Counts, ThreadId, io::Ios};
 
 /// A thread's ledger at one instant, settled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -87,6 +87,10 @@ fn beside(minor: u64, major: u64, beside: Beside) -> Counts {
         sample_syscall: syscall,
         sample_spin: spin,
         sample_irq: irq,
+        net_answer: u64::from(beside.traffic.answers),
+        net_answer_ns: beside.traffic.answer_ns,
+        net_round_trip_ns: beside.traffic.round_trip_ns,
+        net_retransmit: u64::from(beside.traffic.retransmits),
         ..Counts::default()
     }
 }
@@ -130,14 +134,18 @@ pub(crate) struct ThreadState {
     pub(crate) faults_before: (u64, u64),
     /// It ran before it was adopted, so it may be inside a request that was not seen to begin; until one is.
     pub(crate) ran_before: bool,
+    /// Its I/Os.
+    pub(crate) ios: Ios,
     /// Last edge number of each copy of the library.
     edges: Vec<(u16, u32)>,
 }
 
 impl ThreadState {
-    /// Without the faults from before it was tracked: the kernel counts them from its birth on.
+    /// With its I/Os, which no snapshot holds, and without the faults from before it was tracked: the kernel counts them from
+    /// its birth on.
     pub(crate) fn since_tracked(&self, mut now: Snapshot) -> Snapshot {
         let (minor, major) = self.faults_before;
+        now.counts.add(&self.ios.done);
         now.counts.fault_minor = now.counts.fault_minor.saturating_sub(minor);
         now.counts.fault_major = now.counts.fault_major.saturating_sub(major);
         now

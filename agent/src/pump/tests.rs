@@ -70,7 +70,7 @@ impl Source for Ring {
             Kind::Edge => kernel.edges.pop_front(),
             Kind::Wait if kernel.is_stuck() => None,
             Kind::Wait => kernel.waits.pop_front(),
-            Kind::Fork | Kind::Exec | Kind::Exit => None,
+            Kind::Fork | Kind::Exec | Kind::Exit | Kind::Io => None,
         }
         .map(Ok)
     }

@@ -114,6 +114,9 @@ pub(super) fn ledger<R: 'static>(
             *counts = Counts::from_array(values);
         };
         let help = match name.rsplit('_').next() {
+            Some("ns") if name.starts_with("block.") || name.starts_with("net.") => {
+                "time that events took, added up: they may overlap"
+            }
             Some("ns") => "time that events took",
             Some("bytes") => "bytes of such events",
             _ => "events",

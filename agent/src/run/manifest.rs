@@ -7,11 +7,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::name::rfc3339;
-use crate::{
-    health::{AgentCost, ExportHealth, Health, KernelLosses, Verdict},
-    phase::PairingLosses,
-};
+use super::{losses, name::rfc3339};
+use crate::health::{AgentCost, ExportHealth, Health, Verdict};
 
 /// The format that this program writes, and the newest that it reads. It goes up when an old reader would get
 /// something wrong: another account, another meaning.
@@ -301,7 +298,7 @@ impl Manifest {
         fidelity.name().clone_into(&mut self.fidelity);
         self.health = HealthRecord {
             hooks: hooks.iter().map(HookRecord::from).collect(),
-            losses: kernel_losses(*kernel).into_iter().chain(pairing_losses(*pairing)).collect(),
+            losses: losses::by_name(*kernel, *pairing),
             cost: CostRecord::from(cost),
             export: ExportRecord::from(export),
             folder_error: folder_error.clone(),
@@ -347,54 +344,4 @@ impl From<&ExportHealth> for ExportRecord {
             last_error,
         }
     }
-}
-
-fn kernel_losses(losses: KernelLosses) -> [(String, u64); 10] {
-    let KernelLosses {
-        edges,
-        task_events,
-        tasks_missed,
-        edges_torn,
-        stale_slots,
-        unknown_abi,
-        waits,
-        sums_torn,
-        ends_unseen,
-        edges_unfinished,
-    } = losses;
-    [
-        ("kernel.edges", edges),
-        ("kernel.task_events", task_events),
-        ("kernel.tasks_missed", tasks_missed),
-        ("kernel.edges_torn", edges_torn),
-        ("kernel.stale_slots", stale_slots),
-        ("kernel.unknown_abi", unknown_abi),
-        ("kernel.waits", waits),
-        ("kernel.sums_torn", sums_torn),
-        ("kernel.ends_unseen", ends_unseen),
-        ("kernel.edges_unfinished", edges_unfinished),
-    ]
-    .map(|(name, count)| (name.to_owned(), count))
-}
-
-fn pairing_losses(losses: PairingLosses) -> [(String, u64); 7] {
-    let PairingLosses {
-        edges_lost,
-        edges_before,
-        unmatched_ends,
-        unended_phases,
-        damaged_names,
-        unknown_edges,
-        torn_edges,
-    } = losses;
-    [
-        ("pairing.edges_lost", edges_lost),
-        ("pairing.edges_before", edges_before),
-        ("pairing.unmatched_ends", unmatched_ends),
-        ("pairing.unended_phases", unended_phases),
-        ("pairing.damaged_names", damaged_names),
-        ("pairing.unknown_edges", unknown_edges),
-        ("pairing.torn_edges", torn_edges),
-    ]
-    .map(|(name, count)| (name.to_owned(), count))
 }

@@ -16,6 +16,7 @@ mod directory;
 mod drawn;
 mod error;
 mod histograms;
+mod losses;
 mod manifest;
 mod name;
 mod reader;

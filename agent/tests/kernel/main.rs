@@ -8,6 +8,7 @@
 mod accounts;
 mod agreement;
 mod attach;
+mod block;
 #[path = "subject/book.rs"]
 mod book;
 mod classic;
@@ -15,6 +16,7 @@ mod edges;
 mod harness;
 mod helpers;
 mod lives;
+mod net;
 mod pauses;
 mod raw;
 mod reader;

@@ -193,3 +193,25 @@ fn an_end_that_says_where_its_thread_is_is_believed() {
     outside.edge(Operation::End as u8, CHILD - 1, THREAD_OUTSIDE, &ledger, 40);
     assert_eq!((outside.depth, outside.share(&ledger, 50, CPU)), (0, 20));
 }
+
+#[test]
+fn a_stretch_has_one_name_and_no_other_has_it() {
+    let mut ledger = Ledger::EMPTY;
+    ledger.begin(0, RUNNING, 0);
+    let mut outside = Outside::default();
+    let mut names = vec![outside.stretch()];
+    for round in 0..3 {
+        let at = |ns: u64| 10 + round * 100 + ns;
+        outside.edge(Operation::Begin as u8, CHILD - 1, 0, &ledger, at(0));
+        names.push(outside.stretch());
+        // What begins and ends within changes nothing.
+        outside.edge(Operation::Begin as u8, CHILD, 0, &ledger, at(10));
+        assert_eq!(names.last(), Some(&outside.stretch()));
+        outside.edge(Operation::End as u8, CHILD, THREAD_INSIDE, &ledger, at(20));
+        assert_eq!(names.last(), Some(&outside.stretch()));
+        outside.edge(Operation::End as u8, CHILD - 1, THREAD_OUTSIDE, &ledger, at(37));
+        names.push(outside.stretch());
+    }
+    let different: std::collections::BTreeSet<u64> = names.iter().copied().collect();
+    assert_eq!(different.len(), names.len(), "{names:?}");
+}

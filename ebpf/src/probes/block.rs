@@ -1,24 +1,64 @@
-//! Family `block`: what a thread asks of block devices.
+//! Family `block`: what a thread asks of block devices, and how long that takes.
 //!
-//! Hook: tp_btf or raw_tp block_bio_queue, in the context of whoever submits. Yields counts and bytes in the submitter's ledger; what a
-//! flusher writes for others later is the flusher's, and each layer of a stacked device counts what it passes on. It charges
-//! no time: that is account `block_io`.
+//! Hooks, all of them tp_btf or raw_tp: block_bio_queue, in the context of whoever submits, yields counts and bytes in the
+//! submitter's ledger; what a flusher writes for others later is the flusher's, and each layer of a stacked device counts
+//! what it passes on. block_io_start (6.5 and later), block_rq_issue and block_rq_complete follow an I/O: the first one runs
+//! in its submitter, the others anywhere, so that whose it is, is noted at the first. When it is done a record goes out
+//! with its times, by this program's own clock: the kernel's stamps are kept only where somebody wants them, or are those of
+//! a whole plug. block_rq_complete comes before whoever waits is woken, so that its record is there before the phase that
+//! the thread is in can end. It charges no time: that is account `block_io`.
+//!
+//! An I/O that is done in parts is done with the last one. One that the device takes back and gets again has been with it since the
+//! first time. One that is merged into another is that other one's from then on (block_rq_merge), and so are the bytes. A
+//! request's memory is used again for a later I/O: where the end of one was missed, the kernel's stamp of its begin shows
+//! that this is another one.
+
+use aya_ebpf::helpers::bpf_ktime_get_ns;
+use guestscope_ebpf::{Counter, Header, Kind, ledger::Ledger};
 
 use crate::{
-    maps::{BIO_ARGUMENT, OFFSET_BIO_BYTES, OFFSET_BIO_OPERATION},
-    memory::{Arguments, load, twins},
+    emit,
+    maps::{
+        BIO_ARGUMENT, HAS_IO_START, IO_ARGUMENT, OFFSET_BIO_BYTES, OFFSET_BIO_OPERATION, OFFSET_DISK_MAJOR,
+        OFFSET_DISK_MINOR, OFFSET_IO_BYTES, OFFSET_IO_DISK, OFFSET_IO_OPERATION, OFFSET_IO_QUEUE,
+        OFFSET_IO_START, OFFSET_QUEUE_DISK, ON_THEIR_WAY,
+    },
+    memory::{Arguments, Memory, load, twins},
     task::Current,
 };
 
-/// The low byte of a bio's flags, `REQ_OP_MASK`.
+/// The low byte of a bio's or a request's flags, `REQ_OP_MASK`.
 const OPERATION: u32 = 0xff;
 /// `REQ_OP_READ`.
 const READ: u32 = 0;
 /// `REQ_OP_WRITE`.
 const WRITE: u32 = 1;
+/// Of a device's number, below its major number.
+const MINOR_BITS: u32 = 20;
+
+/// An I/O of a tracked thread on its way.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct Io {
+    born_ns: u64,
+    submitted_ns: u64,
+    /// 0 until the device has it.
+    issued_ns: u64,
+    /// The kernel's own stamp of its begin, as it was when the device got it (up to then it may change): compared only.
+    started: u64,
+    tid: u32,
+    tgid: u32,
+    operation: u32,
+    /// As it was when the device got it: nothing is merged into it later.
+    bytes: u32,
+}
 
 twins! {
     block_bio_queue raw_block_bio_queue "block_bio_queue" queued;
+    block_io_start raw_block_io_start "block_io_start" submitted;
+    block_rq_issue raw_block_rq_issue "block_rq_issue" issued;
+    block_rq_merge raw_block_rq_merge "block_rq_merge" merged;
+    block_rq_complete raw_block_rq_complete "block_rq_complete" completed;
 }
 
 #[inline(always)]
@@ -43,4 +83,153 @@ fn queued<C: Arguments>(ctx: &C) -> i32 {
         }
     }
     0
+}
+
+/// Whether the members of a request that are needed are known.
+#[inline(always)]
+fn is_known() -> bool {
+    OFFSET_IO_OPERATION.load() != 0 && OFFSET_IO_BYTES.load() != 0 && OFFSET_IO_START.load() != 0
+}
+
+#[inline(always)]
+fn submitted<C: Arguments>(ctx: &C) -> i32 {
+    if !is_known() {
+        return 0;
+    }
+    let Some(ledger) = Current::new().ledger() else { return 0 };
+    // SAFETY: the helper has no preconditions.
+    let now_ns = unsafe { bpf_ktime_get_ns() };
+    note::<C::Memory>(ctx.at(0), ledger, now_ns, 0);
+    0
+}
+
+#[inline(always)]
+fn issued<C: Arguments>(ctx: &C) -> i32 {
+    if !is_known() {
+        return 0;
+    }
+    // Up to 5.10 the device's queue came first.
+    let request: *const u8 = if IO_ARGUMENT.load() == 0 { ctx.at(0) } else { ctx.at(1) };
+    if let Some(io) = ON_THEIR_WAY.get_ptr_mut(request as u64) {
+        // SAFETY: a value of a map; one CPU at a time has a request.
+        unsafe {
+            if (*io).issued_ns == 0 {
+                (*io).issued_ns = bpf_ktime_get_ns();
+                (*io).started = load::<C::Memory, u64>(request, &OFFSET_IO_START);
+                (*io).bytes = load::<C::Memory, u32>(request, &OFFSET_IO_BYTES);
+                return 0;
+            }
+        }
+        if is_same::<C::Memory>(request, io) {
+            return 0;
+        }
+        emit::count(Counter::StaleIo);
+        let _ = ON_THEIR_WAY.remove(request as u64);
+    }
+    if HAS_IO_START.load() != 0 {
+        return 0;
+    }
+    // Mostly its submitter runs this. What came before is told by the kernel's stamp, which is of the same clock.
+    let Some(ledger) = Current::new().ledger() else { return 0 };
+    // SAFETY: as above; the helper has no preconditions.
+    let (now_ns, started_ns) =
+        unsafe { (bpf_ktime_get_ns(), load::<C::Memory, u64>(request, &OFFSET_IO_START)) };
+    let is_stamped = started_ns != 0 && started_ns <= now_ns;
+    note::<C::Memory>(request, ledger, if is_stamped { started_ns } else { now_ns }, now_ns);
+    0
+}
+
+#[inline(always)]
+fn merged<C: Arguments>(ctx: &C) -> i32 {
+    let request: *const u8 = if IO_ARGUMENT.load() == 0 { ctx.at(0) } else { ctx.at(1) };
+    let _ = ON_THEIR_WAY.remove(request as u64);
+    0
+}
+
+#[inline(always)]
+fn completed<C: Arguments>(ctx: &C) -> i32 {
+    if !is_known() {
+        return 0;
+    }
+    let request: *const u8 = ctx.at(0);
+    let Some(io) = ON_THEIR_WAY.get_ptr(request as u64) else { return 0 };
+    let bytes_done = ctx.at::<u64>(2) as u32;
+    // SAFETY: a request, at the offset of an unsigned int.
+    let bytes_left = unsafe { load::<C::Memory, u32>(request, &OFFSET_IO_BYTES) };
+    if !is_same::<C::Memory>(request, io) {
+        emit::count(Counter::StaleIo);
+    } else if bytes_done < bytes_left {
+        return 0;
+    } else {
+        done::<C::Memory>(request, io);
+    }
+    let _ = ON_THEIR_WAY.remove(request as u64);
+    0
+}
+
+/// Whether this request is still the I/O that was noted, as far as can be told: the kernel stamps nothing where the device's
+/// statistics are off, and what never was issued has no stamp here.
+#[inline(always)]
+fn is_same<M: Memory>(request: *const u8, io: *const Io) -> bool {
+    // SAFETY: a request, at an offset that the agent resolved, and a value of a map.
+    unsafe { (*io).issued_ns == 0 || load::<M, u64>(request, &OFFSET_IO_START) == (*io).started }
+}
+
+#[inline(always)]
+fn done<M: Memory>(request: *const u8, io: *const Io) {
+    let device = device::<M>(request);
+    emit::io(|record| {
+        // SAFETY: the record is reserved memory of exactly this size, every field is written; the other is a value of a map.
+        unsafe {
+            let time_ns = bpf_ktime_get_ns();
+            (*record).header = Header { kind: Kind::Io as u32, flags: 0, time_ns };
+            (*record).born_ns = (*io).born_ns;
+            (*record).submitted_ns = (*io).submitted_ns;
+            (*record).issued_ns = (*io).issued_ns;
+            (*record).tid = (*io).tid;
+            (*record).tgid = (*io).tgid;
+            (*record).bytes = (*io).bytes;
+            (*record).device = device;
+            (*record).operation = (*io).operation;
+            (*record).reserved = 0;
+        }
+    });
+}
+
+/// Major and minor number; 0 where the way to them is not known.
+#[inline(always)]
+fn device<M: Memory>(request: *const u8) -> u32 {
+    // SAFETY: a request and what it leads to, at offsets of members of these sizes that the agent resolved.
+    unsafe {
+        let disk: *const u8 = if OFFSET_IO_DISK.load() != 0 {
+            load::<M, _>(request, &OFFSET_IO_DISK)
+        } else if OFFSET_QUEUE_DISK.load() != 0 {
+            load::<M, _>(load::<M, *const u8>(request, &OFFSET_IO_QUEUE), &OFFSET_QUEUE_DISK)
+        } else {
+            return 0;
+        };
+        load::<M, u32>(disk, &OFFSET_DISK_MAJOR) << MINOR_BITS | load::<M, u32>(disk, &OFFSET_DISK_MINOR)
+    }
+}
+
+/// Notes an I/O of whoever runs this.
+#[inline(always)]
+fn note<M: Memory>(io: *const u8, ledger: *const Ledger, submitted_ns: u64, issued_ns: u64) {
+    // SAFETY: a request, at offsets of members of these sizes that the agent resolved; the ledger is in a map value, and its
+    // own thread runs this program.
+    let noted = unsafe {
+        Io {
+            born_ns: (*ledger).born_ns,
+            submitted_ns,
+            issued_ns,
+            started: load::<M, u64>(io, &OFFSET_IO_START),
+            tid: (*ledger).tid,
+            tgid: (*ledger).tgid,
+            operation: load::<M, u32>(io, &OFFSET_IO_OPERATION) & OPERATION,
+            bytes: load::<M, u32>(io, &OFFSET_IO_BYTES),
+        }
+    };
+    if ON_THEIR_WAY.insert(io as u64, noted, 0).is_err() {
+        emit::count(Counter::LostIo);
+    }
 }

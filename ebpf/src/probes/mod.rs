@@ -1,10 +1,10 @@
 //! The families of probes: one file each.
 
 mod attach;
-mod block;
+pub(crate) mod block;
 mod classic;
 pub(crate) mod cpu;
-mod net;
+pub(crate) mod net;
 pub(crate) mod pause;
 mod phase;
 pub(crate) mod sched;

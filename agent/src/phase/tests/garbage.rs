@@ -1,7 +1,7 @@
 //! Garbage in: records of any bytes, and records that are nearly right. Nothing may panic (these tests run with
 //! overflow checks), every phase that began comes out once, and sums hold.
 
-use guestscope_ebpf::{EdgeRecord, Kind, TOKEN_CHILD_BITS, TaskRecord, WaitRecord, ledger::Ledger};
+use guestscope_ebpf::{EdgeRecord, IoRecord, Kind, TOKEN_CHILD_BITS, TaskRecord, WaitRecord, ledger::Ledger};
 use proptest::{collection::vec, prelude::*};
 
 use super::{check_invariants, phases};
@@ -18,7 +18,7 @@ fn word() -> impl Strategy<Value = u64> {
 
 /// A record of any bytes, but of a known kind and the length of that kind.
 fn any_record() -> impl Strategy<Value = Record> {
-    let kind = prop_oneof![5 => Just(1), 1 => 2..=5_u32];
+    let kind = prop_oneof![5 => Just(1), 1 => 2..=6_u32];
     // Eleven words, over and over: an edge has 52, so each field meets any of them, and drawing stays cheap.
     (kind, vec(word(), 11)).prop_map(|(kind, words)| {
         let words = words.into_iter().cycle().take(size_of::<EdgeRecord>() / 8);
@@ -27,6 +27,7 @@ fn any_record() -> impl Strategy<Value = Record> {
         bytes.truncate(match Kind::from_number(kind) {
             Some(Kind::Edge) => size_of::<EdgeRecord>(),
             Some(Kind::Wait) => size_of::<WaitRecord>(),
+            Some(Kind::Io) => size_of::<IoRecord>(),
             _ => size_of::<TaskRecord>(),
         });
         decode(&bytes).expect("kind and length are right")
@@ -62,6 +63,11 @@ fn meeting_record() -> impl Strategy<Value = Record> {
                         (wait.tid, wait.tgid, wait.born_ns) = (tid, tgid, born_ns);
                         wait.header.time_ns = time_ns;
                         Record::Wait(wait)
+                    }
+                    Record::Io(mut io) => {
+                        (io.tid, io.tgid, io.born_ns) = (tid, tgid, born_ns);
+                        io.header.time_ns = time_ns;
+                        Record::Io(io)
                     }
                 }
             },
@@ -101,6 +107,7 @@ fn ledger_of(record: &Record) -> Ledger {
         Record::Wait(wait) => {
             Ledger { tid: wait.tid, tgid: wait.tgid, born_ns: wait.born_ns, ..Ledger::EMPTY }
         }
+        Record::Io(io) => Ledger { tid: io.tid, tgid: io.tgid, born_ns: io.born_ns, ..Ledger::EMPTY },
     }
 }
 

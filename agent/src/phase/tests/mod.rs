@@ -7,6 +7,7 @@ mod attached;
 mod contract;
 mod garbage;
 mod helpers;
+mod ios;
 mod lives;
 mod losses;
 mod model;

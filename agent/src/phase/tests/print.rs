@@ -146,5 +146,6 @@ fn losses(pairing: &Pairing) -> String {
         note("damaged names", losses.damaged_names),
         note("unknown edges", losses.unknown_edges),
         note("torn edges", losses.torn_edges),
+        note("late I/Os", losses.late_ios),
     ])
 }

@@ -11,7 +11,8 @@ use std::collections::HashMap;
 
 use guestscope_ebpf::{
     Account, Beside, COMM_BYTES, EDGE_HELPERS_TORN, EDGE_NAME_UNREADABLE, EDGE_TORN, EXIT_REPLACED,
-    EdgeRecord, FORK_ADOPTED, FORK_LATE, Header, Kind, NAME_BYTES, Operation, TaskRecord, WaitRecord,
+    EdgeRecord, FORK_ADOPTED, FORK_LATE, Header, IoRecord, Kind, NAME_BYTES, Operation, TaskRecord,
+    WaitRecord,
     helpers::HelperSum,
     ledger::{Ledger, RUNNING},
 };
@@ -133,6 +134,7 @@ impl Live {
                 "wakeups" => ledger.wakeups = ledger.wakeups.wrapping_add(amount as u32),
                 "migrations" => ledger.migrations[1] = ledger.migrations[1].wrapping_add(amount as u32),
                 "missed" => ledger.missed = ledger.missed.wrapping_add(amount as u32),
+                "reads" => ledger.block_reads = ledger.block_reads.wrapping_add(amount as u32),
                 "minor" => self.minor += amount,
                 "major" => self.major += amount,
                 account => {
@@ -189,6 +191,23 @@ fn wait_record(line: &Line<'_>, ledger: &Ledger) -> WaitRecord {
         account: account.map_or(200, |account| account as u8),
         reserved: 0,
         ran_before_comm: *b"stress\0\0\0\0\0\0\0\0\0\0",
+    }
+}
+
+/// An I/O that is done here: `from=TIME issued=TIME`, never issued without the second.
+fn io_record(line: &Line<'_>, ledger: &Ledger) -> IoRecord {
+    let number = |key: &str| line.value(key).map_or(0, |value| value.parse().unwrap());
+    IoRecord {
+        header: Header { kind: Kind::Io as u32, flags: 0, time_ns: line.time_ns },
+        born_ns: ledger.born_ns,
+        submitted_ns: number("from="),
+        issued_ns: number("issued="),
+        tid: ledger.tid,
+        tgid: ledger.tgid,
+        bytes: 4096,
+        device: 0,
+        operation: 0,
+        reserved: 0,
     }
 }
 
@@ -252,6 +271,9 @@ impl World {
             "exec" => self.exec(line),
             "wait" => {
                 self.deliver(line, &Record::Wait(wait_record(line, &self.threads[&line.number].ledger)));
+            }
+            "io" => {
+                self.deliver(line, &Record::Io(io_record(line, &self.threads[&line.number].ledger)));
             }
             "exit" => {
                 self.task(line, Kind::Exit, 0, (0, 0, 0));

@@ -37,6 +37,7 @@ fn kinds(records: &[Record]) -> Vec<Kind> {
             Record::Task(kind, _) => *kind,
             Record::Edge(_) => Kind::Edge,
             Record::Wait(_) => Kind::Wait,
+            Record::Io(_) => Kind::Io,
         })
         .collect()
 }
@@ -239,7 +240,7 @@ proptest! {
                 let ledger = match record {
                     Record::Edge(edge) => edge.ledger,
                     Record::Task(_, task) => task.ledger,
-                    Record::Wait(_) => panic!("nobody told of a wait"),
+                    Record::Wait(_) | Record::Io(_) => panic!("nobody told of a wait"),
                 };
                 prop_assert_eq!(record.time_ns(), ledger.since_ns);
                 prop_assert!(ledger.is_whole() && ledger.since_ns <= 1_000_000);

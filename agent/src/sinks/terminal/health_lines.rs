@@ -63,7 +63,7 @@ const fn loss(key: &'static str, count: u64, what: [&'static str; 2], meaning: &
     Loss { key, count, what, meaning }
 }
 
-fn kernel_losses(losses: KernelLosses) -> [Loss; 10] {
+fn kernel_losses(losses: KernelLosses) -> [Loss; 11] {
     let KernelLosses {
         edges,
         task_events,
@@ -74,6 +74,7 @@ fn kernel_losses(losses: KernelLosses) -> [Loss; 10] {
         waits,
         sums_torn,
         ends_unseen,
+        ios,
         edges_unfinished,
     } = losses;
     let (edge, tasks) = (["edge", "edges"], ["fork, exec or exit", "forks, execs or exits"]);
@@ -99,6 +100,7 @@ fn kernel_losses(losses: KernelLosses) -> [Loss; 10] {
             ["thread", "threads"],
             "whose last switch reached no hook: without their last stay on a CPU",
         ),
+        loss("kernel_ios", ios, ["I/O", "I/Os"], "whose time is not known: no room, or the end was missed"),
         loss(
             "kernel_edges_unfinished",
             edges_unfinished,
@@ -108,7 +110,7 @@ fn kernel_losses(losses: KernelLosses) -> [Loss; 10] {
     ]
 }
 
-fn pairing_losses(losses: PairingLosses) -> [Loss; 7] {
+fn pairing_losses(losses: PairingLosses) -> [Loss; 8] {
     let PairingLosses {
         edges_lost,
         edges_before,
@@ -117,6 +119,7 @@ fn pairing_losses(losses: PairingLosses) -> [Loss; 7] {
         damaged_names,
         unknown_edges,
         torn_edges,
+        late_ios,
     } = losses;
     let (edge, phase) = (["edge", "edges"], ["phase", "phases"]);
     [
@@ -127,6 +130,12 @@ fn pairing_losses(losses: PairingLosses) -> [Loss; 7] {
         loss("pairing_damaged_names", damaged_names, ["name", "names"], "cut, unreadable or no UTF-8"),
         loss("pairing_unknown_edges", unknown_edges, edge, "of a kind that this agent does not know"),
         loss("pairing_torn_edges", torn_edges, edge, "with a torn ledger: times around them are uncertain"),
+        loss(
+            "pairing_late_ios",
+            late_ios,
+            ["I/O", "I/Os"],
+            "done after the request that began it was over: in no phase",
+        ),
     ]
 }
 

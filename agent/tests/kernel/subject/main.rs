@@ -11,12 +11,14 @@ mod disk;
 mod edges;
 mod helpers;
 mod lives;
+mod loops;
 mod polls;
 mod quota;
 mod softirq;
 mod states;
 mod stops;
 mod switches;
+mod tcp;
 mod tempest;
 mod waits;
 
@@ -140,6 +142,8 @@ fn main() {
         polls::CASES,
         switches::CASES,
         disk::CASES,
+        loops::CASES,
+        tcp::CASES,
         states::CASES,
         stops::CASES,
         tempest::CASES,

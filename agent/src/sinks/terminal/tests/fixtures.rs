@@ -98,6 +98,7 @@ pub(super) fn lossy() -> Health {
             waits: 7,
             sums_torn: 8,
             ends_unseen: 9,
+            ios: 11,
             edges_unfinished: 10,
         },
         pairing: PairingLosses {
@@ -108,6 +109,7 @@ pub(super) fn lossy() -> Health {
             damaged_names: 11,
             unknown_edges: 12,
             torn_edges: 1_234_567,
+            late_ios: 19,
         },
         export: ExportHealth {
             spans_spilled: 14,

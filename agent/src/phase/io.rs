@@ -1,0 +1,120 @@
+//! I/Os that are done, laid to the phases in which they were submitted: how long they stood in a queue, and how long the
+//! device had them. Part of [`Pairing`].
+//!
+//! Those of one thread may be on their way together, and while it does something else: their times overlap, are no account
+//! and may be longer than the phase. One that is done after its phase is added as long as the request is not over; after
+//! that it is late, and counted. A phase is left with its thread's segment, of which the last few are kept that submitted
+//! anything.
+
+use std::collections::VecDeque;
+
+use guestscope_ebpf::IoRecord;
+
+use super::{Counts, ThreadId, open::Place, pairing::Pairing, thread::Snapshot};
+
+/// Segments kept of a thread. Each can hold any number of I/Os; with more phases than this between the submission and the end of
+/// one, that one is late.
+const KEPT: usize = 32;
+
+/// What of a phase was on a thread: it is there no longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Segment {
+    phase: u64,
+    root: u64,
+    from_ns: u64,
+    to_ns: u64,
+}
+
+/// What pairing knows of a thread's I/Os.
+#[derive(Debug, Default)]
+pub(crate) struct Ios {
+    /// All that are done, in the counts that are of I/Os.
+    pub(crate) done: Counts,
+    /// The oldest first; of phases within each other the inner one.
+    segments: VecDeque<Segment>,
+    /// Of segments that end until then some are no longer known.
+    forgotten_ns: u64,
+}
+
+impl Ios {
+    fn keep(&mut self, segment: Segment) {
+        if self.segments.len() == KEPT
+            && let Some(oldest) = self.segments.pop_front()
+        {
+            self.forgotten_ns = self.forgotten_ns.max(oldest.to_ns);
+        }
+        self.segments.push_back(segment);
+    }
+
+    /// Those that an instant lies in. False if there may be more.
+    fn around(&self, time_ns: u64) -> (Vec<Segment>, bool) {
+        let later = self.segments.iter().rev().take_while(|segment| segment.to_ns >= time_ns);
+        let around = later.filter(|segment| segment.from_ns <= time_ns).copied().collect();
+        (around, self.segments.is_empty() || time_ns > self.forgotten_ns)
+    }
+}
+
+/// One I/O in counts. A damaged record's times are cut to what can be.
+fn counts(record: &IoRecord) -> Counts {
+    let total_ns = record.header.time_ns.saturating_sub(record.submitted_ns);
+    let queue_ns = match record.issued_ns {
+        // A flush: the device was at it all the time, as far as can be known.
+        0 => 0,
+        issued_ns => issued_ns.saturating_sub(record.submitted_ns).min(total_ns),
+    };
+    Counts {
+        block_io: 1,
+        block_queue_ns: queue_ns,
+        block_device_ns: total_ns - queue_ns,
+        ..Counts::default()
+    }
+}
+
+impl Pairing {
+    /// An I/O is done.
+    pub fn io(&mut self, record: &IoRecord) {
+        let thread = ThreadId { tid: record.tid, tgid: record.tgid, born_ns: record.born_ns };
+        let counts = counts(record);
+        let Some(state) = self.threads.get_mut(&thread) else {
+            self.losses.late_ios += 1;
+            return;
+        };
+        state.ios.done.add(&counts);
+        for id in &state.stack {
+            if let Some(open) = self.open.get_mut(id)
+                && matches!(open.place, Place::On(_, begin) if begin.time_ns <= record.submitted_ns)
+            {
+                open.phase.counts.add(&counts);
+            }
+        }
+        let (segments, mut is_whole) = state.ios.around(record.submitted_ns);
+        for segment in segments {
+            is_whole &= self.add_to_left(segment, &counts);
+        }
+        self.losses.late_ios += u64::from(!is_whole);
+    }
+
+    /// Adds to a phase that has left the thread. False if it has been handed on.
+    fn add_to_left(&mut self, segment: Segment, counts: &Counts) -> bool {
+        if let Some(open) = self.open.get_mut(&segment.phase) {
+            open.phase.counts.add(counts);
+            return true;
+        }
+        self.requests.get_mut(&segment.root).is_some_and(|request| request.add_to(segment.phase, counts))
+    }
+
+    /// A phase leaves its thread at this snapshot: noted, if it submitted anything there.
+    pub(super) fn note_segment(&mut self, id: u64, now: &Snapshot) {
+        let Some(open) = self.open.get(&id) else { return };
+        let Place::On(thread, begin) = open.place else { return };
+        let bios = |snapshot: &Snapshot| (snapshot.counts.block_read, snapshot.counts.block_write);
+        if bios(now) == bios(&begin) {
+            return;
+        }
+        let (from_ns, to_ns) = (begin.time_ns, now.time_ns);
+        let segment = Segment { phase: id, root: open.root, from_ns, to_ns };
+        if let Some(state) = self.threads.get_mut(&thread) {
+            state.ios.keep(segment);
+        }
+    }
+}

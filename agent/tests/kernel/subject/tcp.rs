@@ -1,0 +1,149 @@
+//! Cases over TCP on the loopback device: questions and answers, and segments that are lost on their way. What the kernel
+//! knows of a socket (`TCP_INFO`) is written down.
+
+use std::{
+    io::{Read as _, Write as _},
+    net::{TcpListener, TcpStream},
+    os::fd::AsRawFd as _,
+    thread,
+    time::Duration,
+};
+
+use crate::{Case, Subject, clerk::now_ns};
+
+/// By name.
+pub(crate) const CASES: &[Case] = &[("tcp_asks", asks), ("tcp_loses", loses)];
+
+/// Questions in the first phase.
+const QUESTIONS: u64 = 100;
+/// For how long the other side thinks.
+const THINKING: Duration = Duration::from_millis(2);
+/// Times something is to be sent again.
+const LOST: u32 = 2;
+
+/// The two numbers of `struct tcp_info` that matter here.
+struct Info {
+    retransmits: u32,
+    /// Shortest round trip, us.
+    round_trip_us: u32,
+}
+
+impl Info {
+    fn of(socket: &TcpStream) -> Self {
+        // <linux/tcp.h>: eight bytes and 24 numbers, four of 64 bits, four more numbers.
+        let mut info = [0_u32; 64];
+        let mut bytes = size_of_val(&info) as libc::socklen_t;
+        // SAFETY: the buffer is as long as is said, and lives across the call.
+        let got = unsafe {
+            libc::getsockopt(
+                socket.as_raw_fd(),
+                libc::IPPROTO_TCP,
+                libc::TCP_INFO,
+                info.as_mut_ptr().cast(),
+                &raw mut bytes,
+            )
+        };
+        assert!(got == 0 && bytes >= 152, "the kernel knows it");
+        Self { retransmits: info[25], round_trip_us: info[37] }
+    }
+}
+
+/// Both ends of a connection.
+fn connection() -> [TcpStream; 2] {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("the loopback device is up");
+    let own = TcpStream::connect(listener.local_addr().expect("it is bound")).expect("somebody listens");
+    let (theirs, _) = listener.accept().expect("it came");
+    for end in [&own, &theirs] {
+        end.set_nodelay(true).expect("it is TCP");
+    }
+    [own, theirs]
+}
+
+/// Answers each question, of eight bytes, after a while, with the time at which it does.
+fn answer(mut socket: TcpStream) {
+    let mut question = [0; 8];
+    while socket.read_exact(&mut question).is_ok() {
+        thread::sleep(THINKING);
+        if socket.write_all(&now_ns().to_ne_bytes()).is_err() {
+            return;
+        }
+    }
+}
+
+/// Questions and answers; then a phase that asks, and another one that has the answer.
+fn asks(subject: &Subject) {
+    let [mut own, theirs] = connection();
+    thread::scope(|scope| {
+        scope.spawn(move || answer(theirs));
+        subject.clerk(|clerk| {
+            let mut number = [0; 8];
+            // The longest and the shortest that the answers can have taken, and the round trips around them.
+            let (mut longest_ns, mut shortest_ns, mut most_ns, mut least_ns) = (0, 0, 0, 0);
+            clerk.book("asks", 1, || {
+                for _ in 0..QUESTIONS {
+                    most_ns += u64::from(Info::of(&own).round_trip_us) * 1000;
+                    let before_ns = now_ns();
+                    own.write_all(&number).expect("the other end is open");
+                    let sent_ns = now_ns();
+                    own.read_exact(&mut number).expect("the other end is open");
+                    longest_ns += now_ns() - before_ns;
+                    shortest_ns += u64::from_ne_bytes(number).saturating_sub(sent_ns);
+                    least_ns += u64::from(Info::of(&own).round_trip_us) * 1000;
+                }
+            });
+            clerk.book("asks", 2, || own.write_all(&number).expect("the other end is open"));
+            clerk.book("is answered", 3, || own.read_exact(&mut number).expect("the other end is open"));
+            clerk.fact("answers", QUESTIONS);
+            for (name, ns) in
+                [("longest", longest_ns), ("shortest", shortest_ns), ("most", most_ns), ("least", least_ns)]
+            {
+                clerk.fact(name, ns);
+            }
+        });
+        drop(own);
+    });
+}
+
+/// While it is there, the kernel throws away what comes for this socket.
+fn deaf(socket: &TcpStream, is_deaf: bool) {
+    // Returns 0: nothing of the segment is kept.
+    let mut nothing = libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 0 };
+    let program = libc::sock_fprog { len: 1, filter: &raw mut nothing };
+    let option = if is_deaf { libc::SO_ATTACH_FILTER } else { libc::SO_DETACH_FILTER };
+    // SAFETY: the program and its only instruction live across the call.
+    let set = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            option,
+            (&raw const program).cast(),
+            size_of_val(&program) as libc::socklen_t,
+        )
+    };
+    assert_eq!(set, 0, "anybody may do that");
+}
+
+/// The other side hears nothing until something was sent again a few times, by timers of the kernel's.
+fn loses(subject: &Subject) {
+    let [mut own, theirs] = connection();
+    let ears = theirs.try_clone().expect("descriptors are left");
+    thread::scope(|scope| {
+        scope.spawn(move || answer(theirs));
+        subject.clerk(|clerk| {
+            let mut number = [0; 8];
+            let before = Info::of(&own).retransmits;
+            deaf(&ears, true);
+            clerk.book("loses", 1, || {
+                own.write_all(&number).expect("it is taken, and lost");
+                while Info::of(&own).retransmits - before < LOST {
+                    thread::sleep(Duration::from_millis(5));
+                }
+                deaf(&ears, false);
+                own.read_exact(&mut number).expect("the other end is open");
+            });
+            clerk.fact("retransmits", u64::from(Info::of(&own).retransmits - before));
+        });
+        // The other end is closed with this one, and its thread ends.
+        drop(own);
+    });
+}
