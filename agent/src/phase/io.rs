@@ -13,7 +13,7 @@ use guestscope_ebpf::IoRecord;
 use super::{Counts, ThreadId, open::Place, pairing::Pairing, thread::Snapshot};
 
 /// Segments kept of a thread. Each can hold any number of I/Os; with more phases than this between the submission and the end of
-/// one, that one is late.
+/// one, that one is late. Threads that are gone and had any are kept as well, so many of them.
 const KEPT: usize = 32;
 
 /// What of a phase was on a thread: it is there no longer.
@@ -75,23 +75,42 @@ impl Pairing {
     pub fn io(&mut self, record: &IoRecord) {
         let thread = ThreadId { tid: record.tid, tgid: record.tgid, born_ns: record.born_ns };
         let counts = counts(record);
-        let Some(state) = self.threads.get_mut(&thread) else {
-            self.losses.late_ios += 1;
+        let Some((segments, mut is_whole)) = self.around(thread, record.submitted_ns, &counts) else {
             return;
         };
-        state.ios.done.add(&counts);
-        for id in &state.stack {
-            if let Some(open) = self.open.get_mut(id)
-                && matches!(open.place, Place::On(_, begin) if begin.time_ns <= record.submitted_ns)
-            {
-                open.phase.counts.add(&counts);
-            }
-        }
-        let (segments, mut is_whole) = state.ios.around(record.submitted_ns);
         for segment in segments {
             is_whole &= self.add_to_left(segment, &counts);
         }
         self.losses.late_ios += u64::from(!is_whole);
+    }
+
+    /// Adds to a thread, if it lives, and to the phases on it. What has left it by now, as of [`Ios::around`]; none for a
+    /// thread that was in no phase while it lived.
+    fn around(&mut self, thread: ThreadId, time_ns: u64, counts: &Counts) -> Option<(Vec<Segment>, bool)> {
+        let Some(state) = self.threads.get_mut(&thread) else {
+            let gone = self.gone.iter().find(|gone| gone.0 == thread);
+            return gone.map(|(_, ios)| ios.around(time_ns));
+        };
+        state.ios.done.add(counts);
+        for id in &state.stack {
+            if let Some(open) = self.open.get_mut(id)
+                && matches!(open.place, Place::On(_, begin) if begin.time_ns <= time_ns)
+            {
+                open.phase.counts.add(counts);
+            }
+        }
+        Some(state.ios.around(time_ns))
+    }
+
+    /// A thread is gone: what it submitted in phases may still be on its way.
+    pub(super) fn note_gone(&mut self, thread: ThreadId, ios: Ios) {
+        if ios.segments.is_empty() {
+            return;
+        }
+        if self.gone.len() == KEPT {
+            self.gone.pop_front();
+        }
+        self.gone.push_back((thread, ios));
     }
 
     /// Adds to a phase that has left the thread. False if it has been handed on.

@@ -133,6 +133,7 @@ impl Pairing {
             self.forget_process(thread.tgid);
         }
         let now = state.since_tracked(*now);
+        self.note_gone(thread, state.ios);
         self.outputs.push(Output::Thread(Thread {
             id: thread,
             comm: Arc::from(name),

@@ -265,7 +265,7 @@ pub struct PairingLosses {
     pub unknown_edges: u64,
     /// Edges whose ledger was torn.
     pub torn_edges: u64,
-    /// I/Os that were done when the request which they belong to was over, or their thread was: no phase has their time.
+    /// I/Os that were done when the request which they belong to was over: no phase has their time.
     pub late_ios: u64,
 }
 

@@ -3,7 +3,10 @@
 //! Fed with records in the order of their times (the pump sees to it), it yields requests when their last phase has
 //! ended, threads when they end, and marks. What finds no partner is counted; nothing is guessed.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+};
 
 use guestscope_ebpf::{
     EDGE_NAME_UNREADABLE, EDGE_TORN, EdgeRecord, NAME_BYTES, Operation, TOKEN_CHILD_BITS, is_root_token,
@@ -15,6 +18,7 @@ use super::{
     helper_waits::Waits,
     helpers::Processes,
     ids::IdSource,
+    io::Ios,
     names::Names,
     open::{OpenPhase, OpenRequest, Place, begun},
     thread::{Sequence, Snapshot, ThreadState, thread_id},
@@ -53,6 +57,8 @@ pub struct Pairing {
     pub(super) helpers: Processes,
     pub(super) waits: Waits,
     pub(super) pasts: Pasts,
+    /// I/Os of threads that are gone, the first to go first.
+    pub(super) gone: VecDeque<(ThreadId, Ios)>,
     names: Names,
     /// What found no partner.
     pub losses: PairingLosses,
@@ -87,6 +93,7 @@ impl Pairing {
             helpers: Processes::default(),
             waits: Waits::default(),
             pasts: Pasts::default(),
+            gone: VecDeque::new(),
             names: Names::default(),
             losses: PairingLosses::default(),
             outputs: Vec::new(),

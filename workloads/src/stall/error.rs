@@ -36,6 +36,14 @@ pub enum StallError {
     Call { name: &'static str, source: io::Error },
     #[error("nobody stops this machine: GUESTSCOPE_STOPPER is not set")]
     NoStopper,
+    #[error("cannot have a network namespace ({source})")]
+    NetworkNamespace { source: io::Error },
+    #[error("cannot run {tool} ({source})")]
+    NoTool { tool: &'static str, source: io::Error },
+    #[error("{tool} failed: {said}")]
+    Tool { tool: &'static str, said: String },
+    #[error("the link was too fast: {ns} ns instead of {asked_ns}")]
+    NotShaped { ns: u64, asked_ns: u64 },
     #[error("this program has no libgomp to wait in")]
     NoOpenmp,
     #[error("libgomp's threads sleep instead of waiting busily: OMP_WAIT_POLICY is not active")]
@@ -74,6 +82,11 @@ impl StallError {
                 "see whether threads and memory are limited here: ulimit -a, pids.max, memory.max"
             }
             Self::NoStopper => "run it in the guest `stopped` of `cargo xtask vm`, or choose another kind",
+            Self::NetworkNamespace { .. } => "run as root or with CAP_SYS_ADMIN, or choose `slow-peer`",
+            Self::NoTool { .. } => "install iproute2, which has `ip` and `tc`, or choose `slow-peer`",
+            Self::Tool { .. } | Self::NotShaped { .. } => {
+                "the kernel needs CONFIG_VETH and CONFIG_NET_SCH_TBF; without them choose `slow-peer`"
+            }
             Self::NoOpenmp => "use the build with libtorch, which brings one, or the kind `spin`",
             Self::WaitPolicy => "set OMP_WAIT_POLICY=active",
             Self::Interrupted { .. } => "what was injected until then stands in the log",

@@ -96,17 +96,43 @@ fn after_many_phases_an_io_is_late() {
 }
 
 #[test]
-fn an_io_of_a_thread_that_is_gone_is_late() {
+fn an_io_of_a_thread_that_is_gone_is_added_all_the_same() {
     assert_snapshot!(play("
         0   10/10 adopt
         10  10/11 fork 10/10
         100 10/10 request 262144 job #1
-        108 10/11 io from=105 issued=106 late
-        110 10/11 exit
+        105 10/10 leave 262144
+        110 10/11 enter 262144
+        115 10/11 leave 262144 +reads 2
+        121 10/11 io from=112 issued=113 late
+        122 10/11 exit
+        130 10/10 enter 262144
         200 10/10 end 262144
     "), @"
-    thread python   10/11  10..110   cpu 100, exited
-    request job #1  10/10  100..200  cpu 100
-    losses: late I/Os 1
+    thread python   10/11  10..122   cpu 112, block.read 2, exited
+    request job #1  10/10  100..200  cpu 80, suspended 20, block.read 2, block.io 1, block.queue_ns 1, block.device_ns 8
+    ");
+}
+
+#[test]
+fn an_io_of_a_request_that_ended_with_its_thread_is_late_and_one_outside_is_nobodys() {
+    let script = |from: u64| {
+        play(&format!(
+            "0   10/10 adopt
+            10  10/11 fork 10/10
+            100 10/11 request 262144 job #1
+            121 10/11 io from={from} issued=121 late
+            122 10/11 exit +reads 1"
+        ))
+    };
+    assert_snapshot!(script(110), @"
+    request job #1  10/11  100..122  cpu 22, block.read 1, thread_exited
+    thread python   10/11  10..122   cpu 112, block.read 1, phases 1, exited
+    losses: unended phases 1, late I/Os 1
+    ");
+    assert_snapshot!(script(50), @"
+    request job #1  10/11  100..122  cpu 22, block.read 1, thread_exited
+    thread python   10/11  10..122   cpu 112, block.read 1, phases 1, exited
+    losses: unended phases 1
     ");
 }

@@ -45,6 +45,7 @@ pub(crate) fn workloads(test: &str, kind: &str) -> Option<OsString> {
         _ if one_cpu && ["bounce", "helper-late", "spin-openmp"].contains(&kind) => "one CPU only",
         // Guests run static programs alone.
         _ if kind == "spin-openmp" && variable("GUESTSCOPE_DISPOSABLE").is_some() => "no libgomp in a guest",
+        _ if kind == "shaped-net" && variable("GUESTSCOPE_DISPOSABLE").is_some() => "no iproute2 in a guest",
         None => "GUESTSCOPE_WORKLOADS_BIN is not set",
         found => return found,
     };
@@ -57,6 +58,7 @@ pub(crate) fn workloads(test: &str, kind: &str) -> Option<OsString> {
 #[case::quota(&["quota", "--size", "30ms"], Cause::Account(Account::Throttled), Truth::Injected)]
 #[case::lock(&["lock", "--size", "20ms"], Cause::Account(Account::Lock), Truth::Injected)]
 #[case::socket(&["slow-peer", "--size", "20ms"], Cause::Account(Account::Net), Truth::Injected)]
+#[case::slow_link(&["shaped-net", "--size", "20ms"], Cause::Account(Account::Net), Truth::OffCpu)]
 #[case::pipe(&["slow-peer", "--peer", "pipe", "--size", "20ms"], Cause::Account(Account::Other), Truth::Injected)]
 #[case::sleep(&["sleep", "--size", "20ms"], Cause::Account(Account::Sleep), Truth::Injected)]
 #[case::disk(&["disk", "--size", "30ms"], Cause::Account(Account::BlockIo), Truth::OffCpu)]

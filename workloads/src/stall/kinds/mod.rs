@@ -9,6 +9,7 @@ mod helper_late;
 mod lock;
 mod pause;
 mod quota;
+mod shaped_net;
 mod sleep;
 mod slow_peer;
 mod spin;
@@ -26,6 +27,7 @@ pub const KINDS: &[&Kind] = &[
     &bounce::KIND,
     &lock::KIND,
     &slow_peer::KIND,
+    &shaped_net::KIND,
     &sleep::KIND,
     &disk::KIND,
     &fault::KIND,

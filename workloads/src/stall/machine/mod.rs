@@ -7,6 +7,7 @@ pub mod cpus;
 pub mod group;
 pub mod hierarchy;
 pub mod interrupt;
+pub mod link;
 pub mod mapping;
 pub mod neighbour;
 pub mod partner;
