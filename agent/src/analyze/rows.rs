@@ -45,11 +45,18 @@ pub struct Row {
 }
 
 /// A row while requests come.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct RowTally {
     pub(super) durations: Durations,
     pub(super) sums: Sums,
     pub(super) counts: [u128; COUNT_NAMES.len()],
+}
+
+// Arrays have a default of their own up to 32 only.
+impl Default for RowTally {
+    fn default() -> Self {
+        Self { durations: Durations::default(), sums: Sums::default(), counts: [0; COUNT_NAMES.len()] }
+    }
 }
 
 impl RowTally {
