@@ -63,11 +63,11 @@ impl RowTally {
     pub(super) fn add(&mut self, phase: &Phase) {
         self.durations.record(phase.duration_ns);
         self.sums.add(&Split::of(phase));
-        add_counts(&mut self.counts, phase.counts);
+        add_counts(&mut self.counts, &phase.counts);
     }
 }
 
-pub(super) fn add_counts(sums: &mut [u128; COUNT_NAMES.len()], counts: Counts) {
+pub(super) fn add_counts(sums: &mut [u128; COUNT_NAMES.len()], counts: &Counts) {
     for (sum, count) in sums.iter_mut().zip(counts.to_array()) {
         *sum += u128::from(count);
     }

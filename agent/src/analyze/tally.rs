@@ -130,7 +130,7 @@ impl GroupTally {
         let leaves = Leaves::of(request, &located);
         self.latency.record(latency_ns);
         self.sums.add(&request_split(request));
-        add_counts(&mut self.counts, root.counts);
+        add_counts(&mut self.counts, &root.counts);
         self.helped.add(root);
         self.first_start_ns = self.first_start_ns.min(root.start_ns);
         self.last_end_ns = self.last_end_ns.max(root.start_ns.saturating_add(root.duration_ns));
