@@ -221,7 +221,8 @@ fn what_interrupts_left_to_do_is_told_from_the_call_that_they_came_in() {
         let seen_ns = counts.sample_irq * 1_000_000_000 / SAMPLES_PER_S;
         let allowed_ns = book_ns / 4 + 50_000_000;
         agreement::time("datagrams", "irq", seen_ns, (book_ns, book_ns), allowed_ns);
-        assert!(counts.sample_syscall > 0 && counts.sample_fault == 0, "{counts:?}");
+        // The way back from an interrupt of the program's code has no system call's number.
+        assert!(counts.sample_fault * 20 <= counts.sample_syscall, "{counts:?}");
     });
 }
 

@@ -49,7 +49,12 @@ impl Step {
 
     /// Of a raced wait, what is the block and what the enqueueing.
     fn raced_ns(&self, enqueue_ns: u64) -> (u64, u64) {
-        if self.early_ns() <= RACE_NS { (0, enqueue_ns) } else { (enqueue_ns, 0) }
+        if self.is_raced() { (0, enqueue_ns) } else { (enqueue_ns, 0) }
+    }
+
+    /// The waking can still be known for this wait's.
+    fn is_raced(&self) -> bool {
+        self.early_ns() <= RACE_NS
     }
 }
 
@@ -171,7 +176,7 @@ impl Truth {
         let wait_ns = enqueue_ns + step.wait_ns;
         let known_block_ns = match (lost, step.off) {
             (Lost::Waking, Off::Blocked { .. } | Off::Raced { .. }) => block_ns + enqueue_ns,
-            (Lost::Wakeup, Off::Raced { .. }) if block_ns != 0 => block_ns + wait_ns,
+            (Lost::Wakeup, Off::Raced { .. }) if !step.is_raced() => block_ns + wait_ns,
             _ => block_ns,
         };
         let total_ns = block_ns + wait_ns;
