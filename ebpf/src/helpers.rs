@@ -200,8 +200,9 @@ pub unsafe fn add(
         } else if state == BLOCKED {
             queued_ns = 0;
             if was_woken(since_ns, woken_ns, now_ns) {
-                let ready_ns = if woken_ns > since_ns { woken_ns } else { since_ns };
-                queued_ns = now_ns.wrapping_sub(ready_ns) & outside_mask;
+                // One that overtook the switch-out ended the wait at its begin, which may be later than this reading.
+                queued_ns =
+                    if woken_ns > since_ns { now_ns.wrapping_sub(woken_ns) & outside_mask } else { open_ns };
             }
             charge(sum, blocked, open_ns.wrapping_sub(queued_ns));
         } else if state == EMPTY {

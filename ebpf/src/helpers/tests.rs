@@ -154,6 +154,22 @@ fn what_is_being_written_is_not_summed() {
 }
 
 #[test]
+fn a_wait_that_was_over_before_it_began_takes_no_time_from_a_reading_before() {
+    let mut thread = Thread::born();
+    thread.ledger.waking(90, 1);
+    thread.ledger.out_blocked(100, Account::Lock as u8, 0);
+    let at = |now_ns| {
+        let mut sum = HelperSum::default();
+        assert_eq!(read(&mut sum, &thread, now_ns), Reading::Added);
+        (sum.accounts[CPU], sum.accounts[RUNQ], sum.accounts[Account::Lock as usize])
+    };
+    assert_eq!(
+        [at(95), at(100), at(120)],
+        [(100 - START_NS, 0, 0), (100 - START_NS, 0, 0), (100 - START_NS, 20, 0)]
+    );
+}
+
+#[test]
 fn a_wait_without_quota_is_told_apart() {
     let mut thread = Thread::born();
     thread.ledger.out_runnable(50);

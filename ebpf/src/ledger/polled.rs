@@ -2,7 +2,8 @@
 //!
 //! Such a wait is for many descriptors at once, and which of them ended it is not seen. A thread that then receives over a
 //! socket, without having left its CPU in between, most likely waited for that. The time stays in account `poll`. No switch
-//! does any work for this: what it needs of the wait that has just ended is still there.
+//! does any work for this: what it needs of the wait that has just ended is still there. What was waited for before an edge is
+//! told by nothing that comes after it.
 
 use super::{Ledger, RUNNING};
 use crate::Account;
@@ -18,6 +19,14 @@ impl Ledger {
         // Of no meaning while the thread runs, but for this.
         self.account = Account::Net as u8;
         self.ready_ns.wrapping_sub(self.left_ns)
+    }
+
+    /// An edge: a wait before it is of another phase than what is received after it.
+    #[inline(always)]
+    pub fn forget_polled(&mut self) {
+        if self.state == RUNNING && self.account == Account::Poll as u8 {
+            self.account = Account::Net as u8;
+        }
     }
 }
 
@@ -66,6 +75,17 @@ mod tests {
         assert_eq!(ledger.take_polled(), 0);
         ledger.out_blocked(now_ns + 3, Account::Poll as u8, 7);
         assert_eq!(ledger.take_polled(), 0);
+    }
+
+    #[test]
+    fn an_edge_forgets_a_wait_that_is_over_and_none_that_is_open() {
+        let (mut ledger, mut now_ns) = running();
+        waits(&mut ledger, &mut now_ns, Account::Poll, 10);
+        ledger.forget_polled();
+        assert_eq!(ledger.take_polled(), 0);
+        ledger.out_blocked(now_ns + 1, Account::Poll as u8, 7);
+        ledger.forget_polled();
+        assert_eq!(ledger.accounts_at(now_ns + 3)[Account::Poll as usize], 12);
     }
 
     proptest! {

@@ -33,7 +33,7 @@ use crate::{
 const STATES: u32 = 0xff;
 /// `EXIT_DEAD | EXIT_ZOMBIE`.
 const ENDED: u32 = 0x10 | 0x20;
-/// Stands for a group, which is not known here: an end that comes may be that of the leader before.
+/// Stands for a group, which is not known here: the leader before has not been seen to end.
 const HAS_REPLACED: u64 = 1;
 /// `CLONE_THREAD`.
 const CLONE_THREAD: u64 = 0x1_0000;
@@ -79,7 +79,7 @@ pub(crate) fn tp_sched_switch(ctx: TracePointContext) -> u32 {
 
 #[inline(always)]
 fn leaves(ledger: &mut Ledger, state: u32, next: u32, now_ns: u64) {
-    if state & ENDED != 0 && is_its_old_leader(ledger) {
+    if ledger.group == HAS_REPLACED && is_its_old_leader(ledger, state) {
         return;
     }
     ledger.replaced_by_tid = next;
@@ -92,17 +92,17 @@ fn leaves(ledger: &mut Ledger, state: u32, next: u32, now_ns: u64) {
     }
 }
 
-/// A thread that became the leader by an exec has the number of the old one, which may still be on its way out: the end of
-/// one who is not where this thread is, is the other's.
+/// A thread that became the leader by an exec has the number of the old one, which was still on its way out: the first end
+/// is that one's, and so is whatever leaves a CPU that this thread is not on.
 #[inline(always)]
-fn is_its_old_leader(ledger: &mut Ledger) -> bool {
+fn is_its_old_leader(ledger: &mut Ledger, state: u32) -> bool {
+    if state & ENDED != 0 {
+        ledger.group = 0;
+        return true;
+    }
     // SAFETY: the helper has no preconditions.
     let cpu = unsafe { bpf_get_smp_processor_id() } as u16;
-    if ledger.group != HAS_REPLACED || (ledger.state == RUNNING && ledger.cpu == cpu) {
-        return false;
-    }
-    ledger.group = 0;
-    true
+    ledger.state == RUNNING && ledger.cpu != cpu
 }
 
 #[tracepoint(category = "sched", name = "sched_waking")]
@@ -159,8 +159,7 @@ fn end_unseen(tid: u32) {
 #[tracepoint(category = "sched", name = "sched_process_exec")]
 pub(crate) fn tp_sched_process_exec(ctx: TracePointContext) -> u32 {
     let (tid, old_tid) = (field(&ctx, &FIELD_EXEC_TID), field(&ctx, &FIELD_EXEC_OLD));
-    sched::becomes(tid, old_tid, SOMEBODY);
-    if tid != old_tid
+    if sched::becomes(tid, old_tid, SOMEBODY)
         && let Some(ledger) = task::ledger(tid, SOMEBODY)
     {
         // SAFETY: a ledger in a map value, of the thread that runs this program.

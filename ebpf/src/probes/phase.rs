@@ -59,6 +59,7 @@ pub(crate) fn edge(ctx: ProbeContext) -> u32 {
         (*stage).major_faults = major;
         beside::copy(slot, &raw mut (*stage).beside);
         let (now_ns, torn) = copy(ledger, &raw mut (*stage).ledger);
+        (*ledger).forget_polled();
         match Current::task() {
             Some(task) => put_right(task, &mut (*stage).ledger, now_ns),
             None => put_right_untyped(current.address, &raw mut (*stage).ledger, now_ns),

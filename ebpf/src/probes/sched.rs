@@ -299,10 +299,11 @@ fn execs<C: Arguments>(ctx: &C) -> i32 {
     0
 }
 
-/// The running thread has a new program, and this number from now on.
+/// The running thread has a new program, and this number from now on. Whether the number was that of a leader which has not been
+/// seen to end.
 #[inline(always)]
-pub(crate) fn becomes(tid: u32, old_tid: u32, address: u64) {
-    let Some(ledger) = task::ledger(old_tid, address) else { return };
+pub(crate) fn becomes(tid: u32, old_tid: u32, address: u64) -> bool {
+    let Some(ledger) = task::ledger(old_tid, address) else { return false };
     let mut leader_born_ns = 0;
     // SAFETY: ledgers in map values; the task is running this very hook. The clock has no preconditions.
     unsafe {
@@ -326,6 +327,7 @@ pub(crate) fn becomes(tid: u32, old_tid: u32, address: u64) {
         process::replaced(&*ledger, now_ns);
         record(Kind::Exec, 0, &*ledger, address, now_ns, (old_tid, 0, leader_born_ns));
     }
+    leader_born_ns != 0
 }
 
 /// The kernel frees a task some time after its final switch. Whoever is tracked still has ended without being seen.
