@@ -4,7 +4,9 @@
 //! A pause is a time in which no CPU ran a timer though each of them had one to run, and of which the hypervisor's account
 //! of stolen time explains less than half. One CPU that is late alone is no pause, whatever held it. Its begin lies
 //! between the last timer that ran and the first that did not; the middle is taken, and how far that may be off is said.
-//! While a pause is being decided, which takes until the next beats, nothing is handed on.
+//! While a pause is being decided, which takes until the next beats, the requests that it may lie in are held back, and
+//! what comes after them waits for its turn. A machine that is short of CPUs may be in doubt all the time, so that
+//! nothing is held back for longer than the beats of one silence may take.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -15,6 +17,7 @@ use super::{Phase, pairing::Output};
 /// What is shorter is no pause, ns: hypervisors let others run for some milliseconds at a time.
 pub const LEAST_NS: u64 = 10_000_000;
 /// Beats that do not come in so long after a silence will not come, ns: those that are due come at once, and then the next.
+/// So nothing is held back for longer either.
 const PATIENCE_NS: u64 = 3 * BEAT_NS;
 /// Pauses that are remembered for phases that have not ended.
 const KNOWN: usize = 4096;
@@ -120,7 +123,10 @@ pub struct Pauses {
     decided_ns: u64,
     /// In the order of time; none overlaps another.
     known: VecDeque<Pause>,
-    held: Vec<Output>,
+    /// Those of them that have not been handed on.
+    told: Vec<Output>,
+    /// What is held back, as it came, and since when, ns.
+    held: VecDeque<(u64, Output)>,
 }
 
 impl Pauses {
@@ -161,7 +167,7 @@ impl Pauses {
             self.known.pop_front();
         }
         self.known.push_back(pause);
-        self.held.push(Output::Pause(pause));
+        self.told.push(Output::Pause(pause));
     }
 
     /// Whether beats are awaited that decide what has come already.
@@ -169,24 +175,40 @@ impl Pauses {
         !self.undecided.is_empty()
     }
 
-    /// Takes what pairing has yielded, and hands on what is decided: pauses come before the requests that they lie in.
+    /// Takes what pairing has yielded, and hands on what is decided or was held for too long, in the order in which it came:
+    /// pauses come before the requests that they lie in.
     pub fn pass(&mut self, outputs: Vec<Output>, now_ns: u64) -> Vec<Output> {
         self.undecided.retain(|candidate| now_ns.saturating_sub(candidate.end_ns) < PATIENCE_NS);
-        self.held.extend(outputs);
-        if self.is_undecided() { Vec::new() } else { self.hand_on() }
+        self.held.extend(outputs.into_iter().map(|output| (now_ns, output)));
+        let may_leave = |(since_ns, output): &&(u64, Output)| {
+            now_ns.saturating_sub(*since_ns) >= PATIENCE_NS || !self.is_in_doubt(output)
+        };
+        let free = self.held.iter().take_while(may_leave).count();
+        self.hand_on(free)
     }
 
     /// The same when no more beats are awaited.
     pub fn last(&mut self) -> Vec<Output> {
         self.undecided.clear();
-        self.hand_on()
+        self.hand_on(self.held.len())
     }
 
-    fn hand_on(&mut self) -> Vec<Output> {
-        let mut outputs = std::mem::take(&mut self.held);
+    /// Whether what is undecided may lie in it. It can only turn out to be shorter.
+    fn is_in_doubt(&self, output: &Output) -> bool {
+        let Output::Request(request) = output else { return false };
+        let may_lie_in = |candidate: &Candidate, phase: &Phase| {
+            let end_ns = phase.start_ns.saturating_add(phase.duration_ns);
+            candidate.begin_ns < end_ns && phase.start_ns < candidate.end_ns
+        };
+        let mut candidates = self.undecided.iter();
+        candidates.any(|candidate| request.phases.iter().any(|phase| may_lie_in(candidate, phase)))
+    }
+
+    /// Pauses were decided after what was held: they go first.
+    fn hand_on(&mut self, free: usize) -> Vec<Output> {
+        let mut outputs = std::mem::take(&mut self.told);
+        outputs.extend(self.held.drain(..free).map(|(_, output)| output));
         if !self.known.is_empty() {
-            // Pauses were decided after what was held: they go first.
-            outputs.sort_by_key(|output| !matches!(output, Output::Pause(_)));
             for output in &mut outputs {
                 if let Output::Request(request) = output {
                     request.phases.iter_mut().for_each(|phase| phase.pause_ns = self.paused_ns(phase));

@@ -132,6 +132,116 @@ fn what_a_pause_may_lie_in_is_held_until_that_is_known() {
     assert_eq!(paused(&pauses.last()), Some(0));
 }
 
+/// What leaves, watched: in order, in time, and of each request the pauses that were told before it.
+#[derive(Default)]
+struct Watch {
+    pauses: Pauses,
+    told: Vec<Pause>,
+    /// When each request came, by its number from 0.
+    came_ns: Vec<u64>,
+    /// So many of them have left.
+    left: usize,
+}
+
+impl Watch {
+    /// Hands requests over that have just ended, by their begins and lengths. Yields what each that leaves was stopped for.
+    fn pass(&mut self, requests: &[(u64, u64)], now_ns: u64) -> Vec<u64> {
+        let mut outputs = Vec::new();
+        for &(start_ns, duration_ns) in requests {
+            let mut phase = phase(start_ns, duration_ns);
+            phase.id = self.came_ns.len() as u64;
+            self.came_ns.push(now_ns);
+            outputs.push(Output::Request(Request { phases: vec![phase] }));
+        }
+        let left = self.pauses.pass(outputs, now_ns);
+        let left = self.see(left);
+        let in_time = self.came_ns.partition_point(|came_ns| now_ns - came_ns >= PATIENCE_NS);
+        assert!(self.left >= in_time, "{} of {in_time} have left in time", self.left);
+        left
+    }
+
+    fn see(&mut self, outputs: Vec<Output>) -> Vec<u64> {
+        let mut stopped = Vec::new();
+        for output in outputs {
+            match output {
+                Output::Pause(pause) => self.told.push(pause),
+                Output::Request(request) => {
+                    let root = request.root();
+                    assert_eq!(root.id, self.left as u64, "none is lost, and each leaves in its turn");
+                    let within = self.told.iter().filter_map(|pause| pause.within(root));
+                    assert_eq!(root.pause_ns, within.map(|(_, ns)| ns).sum::<u64>(), "{root:?}");
+                    self.left += 1;
+                    stopped.push(root.pause_ns);
+                }
+                Output::Thread(_) | Output::Mark(_) | Output::Wait(_) => panic!("none came"),
+            }
+        }
+        stopped
+    }
+
+    /// What is kept of the past, in pieces.
+    fn kept(&self) -> usize {
+        self.came_ns.len() - self.left + self.pauses.undecided.len() + self.pauses.heard.len()
+    }
+}
+
+/// A hypervisor's quota: the guest runs for 20 of every 100 ms. The beat that settles one silence tells of the next, so there
+/// is one that is undecided at every look, for hours.
+fn under_a_quota(cpus: u32, stolen: u64) -> Vec<u64> {
+    let mut watch = Watch::default();
+    let mut stopped = Vec::new();
+    let mut before: Vec<[GapRecord; 2]> = Vec::new();
+    for period in 1..=3000 {
+        let at = 100 * period;
+        let silence = silence(at - 80, at - 77, at);
+        // The other CPU begins to run a little later, and has not seen that the first one does.
+        let of = |cpu: u32| Silence { end_ns: silence.end_ns + u64::from(cpu) * 20_000, ..silence };
+        let gaps: Vec<_> = (0..cpus).map(|cpu| late(cpu, at - 50, of(cpu), stolen)).collect();
+        for (cpu, [first, _]) in gaps.iter().enumerate() {
+            before.get(cpu).into_iter().for_each(|[_, settled]| watch.pauses.gap(settled));
+            watch.pauses.gap(&GapRecord { cpus, ..*first });
+        }
+        before = gaps;
+        // One that was begun before the guest was stopped, and two that were not.
+        let across = ((at - 85) * MS, 88 * MS);
+        stopped.extend(watch.pass(&[across, ((at + 3) * MS, MS)], (at + 5) * MS));
+        stopped.extend(watch.pass(&[((at + 6) * MS, 5 * MS)], (at + 15) * MS));
+        assert!(watch.kept() <= 6 + UNDECIDED + HEARD, "{} in period {period}", watch.kept());
+    }
+    let last = watch.pauses.last();
+    stopped.extend(watch.see(last));
+    assert_eq!(stopped.len(), 9000);
+    stopped
+}
+
+#[test]
+fn a_guest_that_is_stopped_all_the_time_holds_nothing_back_for_long() {
+    for cpus in [1, 2] {
+        // The hypervisor says so, or (where it is an emulator) does not. The last silence of all is never decided.
+        let nothing = under_a_quota(cpus, 80);
+        assert!(nothing.iter().all(|&ns| ns == 0));
+        let stopped = under_a_quota(cpus, 0);
+        let (settled, last) = stopped.split_at(stopped.len() - 3);
+        assert!(settled.chunks(3).all(|three| three == [78 * MS + MS / 2, 0, 0]), "{:?}", &settled[..6]);
+        assert_eq!(last, [0; 3]);
+    }
+}
+
+/// What has ended before a silence needs not wait for what is found out about it, however long that takes.
+#[test]
+fn what_no_silence_lies_in_is_handed_on_at_once() {
+    let mut watch = Watch::default();
+    watch.pauses.gap(&late(0, 1020, silence(1000, 1004, 1300), 0)[0]);
+    let before = (900 * MS, 100 * MS);
+    let after = (1300 * MS, 5 * MS);
+    assert_eq!(watch.pass(&[before, after], 1306 * MS), [0, 0]);
+    // But nothing overtakes what has to wait.
+    let across = (999 * MS, 308 * MS);
+    assert_eq!(watch.pass(&[before, across, after], 1308 * MS), [0]);
+    assert!(watch.pass(&[before], 1310 * MS).is_empty());
+    assert_eq!(watch.pass(&[], 1300 * MS + PATIENCE_NS), [0, 0, 0]);
+}
+
 fn known(pauses: &[(u64, u64)]) -> Pauses {
     let mut known = Pauses::default();
     for &(start_ns, duration_ns) in pauses {
@@ -190,5 +300,26 @@ proptest! {
             prop_assert!(pause.start_ns >= before_ns && pause.duration_ns > 0);
             before_ns = pause.end_ns();
         }
+    }
+
+    /// Whatever comes whenever, nothing is held back for longer than that, nor out of order, nor told of a pause that is not.
+    #[test]
+    fn any_records_hold_nothing_back_for_long(
+        steps in proptest::collection::vec((0_u64..60, any::<([u8; 6], bool, bool)>(), [0_u64..400, 0_u64..400]), 0..300),
+    ) {
+        let (mut watch, mut now) = (Watch::default(), 1000);
+        for (later, ([due, begin, silence_due, length, ahead, stolen], is_settled, cpu), [ago, duration]) in steps {
+            now += later;
+            // Mostly of the past, as it should be.
+            let end = now + u64::from(ahead / 4) - u64::from(ahead % 64);
+            let [due, silence_due, length] = [due, silence_due, length].map(u64::from);
+            let begin = end - length - u64::from(begin % 16);
+            let gap = late(cpu.into(), end - due, silence(begin, end - silence_due, end), stolen.into());
+            watch.pauses.gap(&gap[usize::from(is_settled)]);
+            watch.pass(&[((now - ago) * MS, duration * MS)], now * MS);
+        }
+        let last = watch.pauses.last();
+        watch.see(last);
+        prop_assert_eq!(watch.left, watch.came_ns.len());
     }
 }
