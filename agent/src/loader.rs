@@ -189,7 +189,7 @@ pub fn load(options: &LoadOptions) -> Result<Loaded, LoadError> {
     let Prepared { ebpf, fidelity, .. } = prepared;
     let pulses = Box::default();
     let mut loaded = Loaded { ebpf, fidelity, verdicts, pulses, seen: HashSet::new(), marked_files: 0 };
-    loaded.keep_pulses();
+    loaded.start_pulses();
     Ok(loaded)
 }
 

@@ -33,18 +33,42 @@ pub(super) struct Pulses {
     cpus: Vec<u32>,
     links: Vec<PerfEventLinkId>,
     gaps: Option<RingBuf<MapData>>,
+    /// The last look could not start them.
+    has_failed: bool,
 }
 
 impl Loaded {
-    /// Starts the pulses of all CPUs, if others are online than the last time. Where that is refused the hook says so.
+    /// Starts the pulses of all CPUs for the first time. There is no other look that is sure to come, so there are two.
+    pub(super) fn start_pulses(&mut self) {
+        self.keep_pulses();
+        self.keep_pulses();
+    }
+
+    /// Starts the pulses of all CPUs, if others are online than the last time. A CPU may have gone between the look and its
+    /// start: only where the next look fails too the hook says so, and it was the last one.
     pub fn keep_pulses(&mut self) {
+        let cpus = online_cpus().map_err(|(what, error)| anyhow::Error::new(error).context(what));
+        self.try_to_keep_pulses(cpus);
+    }
+
+    /// The same, where these CPUs are said to be online.
+    pub fn keep_pulses_on(&mut self, cpus: &[u32]) {
+        self.try_to_keep_pulses(Ok(cpus.to_vec()));
+    }
+
+    fn try_to_keep_pulses(&mut self, cpus: anyhow::Result<Vec<u32>>) {
         let is_ours =
             |hook: &str| pause::HOOKS.iter().any(|ours| ours.place == Place::EachCpu && ours.id == hook);
         let Some(at) = self.verdicts.iter().position(|verdict| is_ours(&verdict.hook)) else { return };
         if self.verdicts[at].outcome != Outcome::Ok {
             return;
         }
-        if let Err(error) = self.try_to_keep_pulses() {
+        let kept = cpus.and_then(|cpus| self.pulses_on(cpus));
+        let had_failed = std::mem::replace(&mut self.pulses.has_failed, kept.is_err());
+        let Err(error) = kept else { return };
+        // What cannot be stopped does not beat either, and was never ours to stop.
+        let _ = self.stop_pulses();
+        if had_failed {
             let verdict = &mut self.verdicts[at];
             verdict.outcome = Outcome::Broken;
             let why = failure::chain(error.chain());
@@ -52,31 +76,44 @@ impl Loaded {
         }
     }
 
-    fn try_to_keep_pulses(&mut self) -> Result<(), anyhow::Error> {
-        let cpus = online_cpus().map_err(|(what, error)| anyhow::Error::new(error).context(what))?;
+    fn pulses_on(&mut self, cpus: Vec<u32>) -> anyhow::Result<()> {
         if cpus == self.pulses.cpus {
             return Ok(());
         }
-        let program = self.ebpf.program_mut("pulse").ok_or(LoadError::Missing("pulse"))?;
-        let program: &mut PerfEvent = program.try_into()?;
-        for link in self.pulses.links.drain(..) {
-            program.detach(link)?;
-        }
-        let map = self.ebpf.map_mut("PULSES").ok_or(LoadError::Missing("PULSES"))?;
-        let mut states: Array<_, PulseValue> = Array::try_from(map)?;
+        self.stop_pulses()?;
         for &cpu in &cpus {
-            states.set(cpu, PulseValue(Pulse { cpus: cpus.len() as u64, ..Pulse::default() }), 0)?;
-        }
-        let program = self.ebpf.program_mut("pulse").ok_or(LoadError::Missing("pulse"))?;
-        let program: &mut PerfEvent = program.try_into()?;
-        for &cpu in &cpus {
-            let clock = PerfEventConfig::Software(SoftwareEvent::CpuClock);
-            let scope = PerfEventScope::AllProcessesOneCpu { cpu };
-            let link = program.attach(clock, scope, SamplePolicy::Period(BEAT_NS), false)?;
-            self.pulses.links.push(link);
+            self.start_pulse(cpu, cpus.len())?;
         }
         self.pulses.cpus = cpus;
         Ok(())
+    }
+
+    /// Of one CPU of so many.
+    fn start_pulse(&mut self, cpu: u32, cpus: usize) -> anyhow::Result<()> {
+        let map = self.ebpf.map_mut("PULSES").ok_or(LoadError::Missing("PULSES"))?;
+        let mut states: Array<_, PulseValue> = Array::try_from(map)?;
+        states.set(cpu, PulseValue(Pulse { cpus: cpus as u64, ..Pulse::default() }), 0)?;
+        let clock = PerfEventConfig::Software(SoftwareEvent::CpuClock);
+        let scope = PerfEventScope::AllProcessesOneCpu { cpu };
+        let link = self.pulse_program()?.attach(clock, scope, SamplePolicy::Period(BEAT_NS), false)?;
+        self.pulses.links.push(link);
+        Ok(())
+    }
+
+    fn stop_pulses(&mut self) -> anyhow::Result<()> {
+        self.pulses.cpus.clear();
+        let links = std::mem::take(&mut self.pulses.links);
+        let program = self.pulse_program()?;
+        let mut stopped = Ok(());
+        for link in links {
+            stopped = stopped.and(program.detach(link));
+        }
+        Ok(stopped?)
+    }
+
+    fn pulse_program(&mut self) -> anyhow::Result<&mut PerfEvent> {
+        let program = self.ebpf.program_mut("pulse").ok_or(LoadError::Missing("pulse"))?;
+        Ok(program.try_into()?)
     }
 
     /// The pulse of a CPU as it is now.

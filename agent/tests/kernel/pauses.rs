@@ -8,6 +8,7 @@ use std::{
 
 use guestscope::{
     clock,
+    health::Outcome,
     loader::{self, LoadError, LoadOptions, Loaded},
     phase::{Pause, Pauses, pairing::Output},
 };
@@ -75,6 +76,52 @@ fn every_cpu_beats_also_where_it_has_nothing_to_do() {
     for (&cpu, before_ns) in cpus.iter().zip(before) {
         assert!(loaded.pulse(cpu).expect("it beats").last_ns >= before_ns);
     }
+}
+
+fn outcome(loaded: &Loaded) -> Outcome {
+    let ours = |hook: &str| hook == "perf_event/cpu-clock/each-cpu";
+    loaded.verdicts.iter().find(|verdict| ours(&verdict.hook)).expect("it was tried").outcome
+}
+
+/// Whatever has begun to beat would do so again in this time.
+fn assert_none_beats(loaded: &Loaded, cpus: &[u32]) {
+    let last =
+        || -> Vec<_> { cpus.iter().map(|&cpu| loaded.pulse(cpu).expect("it is kept").last_ns).collect() };
+    let before = last();
+    thread::sleep(4 * Duration::from_nanos(BEAT_NS));
+    assert_eq!(last(), before);
+}
+
+/// A CPU that goes between the look and the start of its pulse fails once; what has begun by then would beat alone, and wait for
+/// the others for ever.
+#[test]
+fn pulses_that_do_not_start_on_every_cpu_are_started_again_at_the_next_look() {
+    let test = "pauses::pulses_that_do_not_start";
+    let _alone = Alone::lock();
+    let Some(mut loaded) = loaded(test) else { return };
+    let cpus = aya::util::online_cpus().expect("they can be listed");
+    let with_one_that_is_gone = [&cpus[..], &[u32::MAX]].concat();
+    // A look that succeeds makes up for one that failed.
+    for _ in 0..2 {
+        wait_for_beats(&loaded, &cpus, 2);
+        loaded.keep_pulses_on(&with_one_that_is_gone);
+        assert_eq!(outcome(&loaded), Outcome::Ok);
+        assert_none_beats(&loaded, &cpus);
+        loaded.keep_pulses();
+        assert_eq!(outcome(&loaded), Outcome::Ok);
+    }
+    wait_for_beats(&loaded, &cpus, 2);
+    for &cpu in &cpus {
+        assert_eq!(loaded.pulse(cpu).expect("it beats").cpus, cpus.len() as u64);
+    }
+    for expected in [Outcome::Ok, Outcome::Broken] {
+        loaded.keep_pulses_on(&with_one_that_is_gone);
+        assert_eq!(outcome(&loaded), expected);
+        assert_none_beats(&loaded, &cpus);
+    }
+    let verdict = loaded.verdicts.iter().find(|verdict| verdict.outcome == Outcome::Broken);
+    let consequence = &verdict.expect("it was seen above").consequence;
+    assert!(consequence.starts_with("missing: whether the whole machine was stopped"), "{consequence}");
 }
 
 /// Real-time threads take every CPU for as long as the kernel lets them, beside others that only spin: whoever reads the
