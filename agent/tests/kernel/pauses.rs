@@ -197,7 +197,10 @@ fn bind(cpu: u32) {
 
 /// Makes this thread a real-time one, if it may be.
 fn realtime() -> bool {
-    let parameter = libc::sched_param { sched_priority: 1 };
-    // SAFETY: the thread itself, and a whole parameter.
-    unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameter) == 0 }
+    // SAFETY: numbers, of which musl has more; the thread itself, and a whole parameter.
+    unsafe {
+        let mut parameter: libc::sched_param = std::mem::zeroed();
+        parameter.sched_priority = 1;
+        libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameter) == 0
+    }
 }
