@@ -85,6 +85,7 @@ pub(crate) fn prepare() -> u32 {
                 let generation = initialise(shared);
                 rendezvous::meet();
                 shared.generation.store(generation, Release);
+                syscall::wake_all(&shared.generation);
                 return generation;
             }
             Err(BUSY) => {
@@ -93,7 +94,8 @@ pub(crate) fn prepare() -> u32 {
                     // The preparing thread was lost (a fork without page clearing, a debugger): do without it.
                     let _ = shared.generation.compare_exchange(BUSY, FRESH, AcqRel, Relaxed);
                 }
-                syscall::sleep_1_ms();
+                // A thousand of them must not keep the agent from its CPU.
+                syscall::wait_while(&shared.generation, BUSY);
             }
             Err(generation) => return generation,
         }

@@ -3,7 +3,7 @@
 //! errno untouched by construction, and the shared library free of any libc version.
 //! It deliberately does not retry and knows no socket or memory policy.
 
-use core::ffi::CStr;
+use core::{ffi::CStr, ptr, sync::atomic::AtomicU32};
 
 #[cfg(target_arch = "x86_64")]
 mod number {
@@ -13,7 +13,6 @@ mod number {
     pub(crate) const MMAP: usize = 9;
     pub(crate) const MUNMAP: usize = 11;
     pub(crate) const MADVISE: usize = 28;
-    pub(crate) const NANOSLEEP: usize = 35;
     pub(crate) const GETPID: usize = 39;
     pub(crate) const SOCKET: usize = 41;
     pub(crate) const CONNECT: usize = 42;
@@ -23,6 +22,7 @@ mod number {
     pub(crate) const FCNTL: usize = 72;
     pub(crate) const GETRUSAGE: usize = 98;
     pub(crate) const GETTID: usize = 186;
+    pub(crate) const FUTEX: usize = 202;
     pub(crate) const CLOCK_GETTIME: usize = 228;
     pub(crate) const OPENAT: usize = 257;
     pub(crate) const GETRANDOM: usize = 318;
@@ -38,7 +38,7 @@ mod number {
     pub(crate) const MMAP: usize = 222;
     pub(crate) const MUNMAP: usize = 215;
     pub(crate) const MADVISE: usize = 233;
-    pub(crate) const NANOSLEEP: usize = 101;
+    pub(crate) const FUTEX: usize = 98;
     pub(crate) const GETPID: usize = 172;
     pub(crate) const SOCKET: usize = 198;
     pub(crate) const CONNECT: usize = 203;
@@ -148,11 +148,23 @@ pub(crate) fn read_file(path: &CStr, bytes: &mut [u8]) -> Option<usize> {
     usize::try_from(read).ok()
 }
 
-/// Sleeps for a millisecond, or less where a signal comes.
-pub(crate) fn sleep_1_ms() {
-    let duration = [0_i64, 1_000_000];
-    // SAFETY: the kernel reads two 64-bit words, which `duration` holds, and writes nowhere (null remainder).
-    unsafe { call(NANOSLEEP, [(&raw const duration) as usize, 0, 0, 0, 0, 0]) };
+/// `FUTEX_WAIT` and `FUTEX_WAKE`, within this process.
+const WAIT_PRIVATE: usize = 128;
+const WAKE_PRIVATE: usize = 129;
+
+/// Sleeps for 10 ms at most, as long as the word is this one and nobody wakes those who wait for it.
+pub(crate) fn wait_while(word: &AtomicU32, is: u32) {
+    let time = [0_i64, 10_000_000];
+    let place = ptr::from_ref(word) as usize;
+    // SAFETY: the word and the time, two 64-bit words, live across the call.
+    unsafe { call(FUTEX, [place, WAIT_PRIVATE, is as usize, (&raw const time) as usize, 0, 0]) };
+}
+
+/// Wakes all who wait for a word to change.
+pub(crate) fn wake_all(word: &AtomicU32) {
+    let place = ptr::from_ref(word) as usize;
+    // SAFETY: the word lives across the call.
+    unsafe { call(FUTEX, [place, WAKE_PRIVATE, i32::MAX as usize, 0, 0, 0]) };
 }
 
 /// Fills both words with random bits from the kernel; false where it has none to give without waiting.
