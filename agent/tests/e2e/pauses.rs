@@ -2,6 +2,7 @@
 //! machine and the program go on.
 
 use std::{
+    io::Write as _,
     sync::atomic::{AtomicBool, Ordering::SeqCst},
     thread,
     time::Duration,
@@ -32,6 +33,7 @@ fn an_agent_that_is_stopped_sees_no_pause() {
             return;
         }
         assert!(attempt < ATTEMPTS, "every time, the last: {paused:?}");
+        let _ = writeln!(std::io::stdout(), "again: {} phases were stopped", paused.len());
     }
 }
 
