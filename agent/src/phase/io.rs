@@ -3,8 +3,9 @@
 //!
 //! Those of one thread may be on their way together, and while it does something else: their times overlap, are no account
 //! and may be longer than the phase. One that is done after its phase is added as long as the request is not over; after
-//! that it is late, and counted. A phase is left with its thread's segment, of which the last few are kept that submitted
-//! anything.
+//! that it is late, and counted. A phase is left with its thread's segment, of which the last few are kept that asked block
+//! devices for anything, and as many others: a flush or a discard is an I/O and is in no count of what was asked for, and
+//! where the hook of those counts is missing nothing is.
 
 use std::collections::VecDeque;
 
@@ -13,7 +14,7 @@ use guestscope_ebpf::IoRecord;
 use super::{Counts, ThreadId, open::Place, pairing::Pairing, thread::Snapshot};
 
 /// Segments kept of a thread. Each can hold any number of I/Os; with more phases than this between the submission and the end of
-/// one, that one is late. Threads that are gone and had any are kept as well, so many of them.
+/// one, that one is late. Threads that are gone and were in any phase are kept as well, so many of them.
 const KEPT: usize = 32;
 
 /// What of a phase was on a thread: it is there no longer.
@@ -25,32 +26,55 @@ struct Segment {
     to_ns: u64,
 }
 
+/// The last few segments.
+#[derive(Debug, Default)]
+struct Segments {
+    /// The oldest first; of phases within each other the inner one.
+    kept: VecDeque<Segment>,
+    /// Of those that end until then some are no longer known.
+    forgotten_ns: Option<u64>,
+}
+
+impl Segments {
+    fn keep(&mut self, segment: Segment) {
+        if self.kept.len() == KEPT
+            && let Some(oldest) = self.kept.pop_front()
+        {
+            self.forgotten_ns = self.forgotten_ns.max(Some(oldest.to_ns));
+        }
+        self.kept.push_back(segment);
+    }
+
+    /// Those that an instant lies in.
+    fn around(&self, time_ns: u64) -> impl Iterator<Item = Segment> {
+        let later = self.kept.iter().rev().take_while(move |segment| segment.to_ns >= time_ns);
+        later.filter(move |segment| segment.from_ns <= time_ns).copied()
+    }
+
+    /// Whether no more than those are known to be around it.
+    fn is_whole(&self, time_ns: u64) -> bool {
+        self.forgotten_ns.is_none_or(|forgotten_ns| time_ns > forgotten_ns)
+    }
+}
+
 /// What pairing knows of a thread's I/Os.
 #[derive(Debug, Default)]
 pub(crate) struct Ios {
     /// All that are done, in the counts that are of I/Os.
     pub(crate) done: Counts,
-    /// The oldest first; of phases within each other the inner one.
-    segments: VecDeque<Segment>,
-    /// Of segments that end until then some are no longer known.
-    forgotten_ns: u64,
+    /// Of phases that are known to have asked for something.
+    busy: Segments,
+    /// Of others. They are so many that they would drive out the first ones.
+    quiet: Segments,
 }
 
 impl Ios {
-    fn keep(&mut self, segment: Segment) {
-        if self.segments.len() == KEPT
-            && let Some(oldest) = self.segments.pop_front()
-        {
-            self.forgotten_ns = self.forgotten_ns.max(oldest.to_ns);
-        }
-        self.segments.push_back(segment);
-    }
-
-    /// Those that an instant lies in. False if there may be more.
+    /// Segments that an instant lies in. False if there may be more.
     fn around(&self, time_ns: u64) -> (Vec<Segment>, bool) {
-        let later = self.segments.iter().rev().take_while(|segment| segment.to_ns >= time_ns);
-        let around = later.filter(|segment| segment.from_ns <= time_ns).copied().collect();
-        (around, self.segments.is_empty() || time_ns > self.forgotten_ns)
+        let around: Vec<_> = self.busy.around(time_ns).chain(self.quiet.around(time_ns)).collect();
+        // What is in a busy one is not in a quiet one, as good as always.
+        let is_whole = self.busy.is_whole(time_ns) && (!around.is_empty() || self.quiet.is_whole(time_ns));
+        (around, is_whole)
     }
 }
 
@@ -104,11 +128,13 @@ impl Pairing {
 
     /// A thread is gone: what it submitted in phases may still be on its way.
     pub(super) fn note_gone(&mut self, thread: ThreadId, ios: Ios) {
-        if ios.segments.is_empty() {
+        if ios.busy.kept.is_empty() && ios.quiet.kept.is_empty() {
             return;
         }
         if self.gone.len() == KEPT {
-            self.gone.pop_front();
+            // Those first that most likely have nothing on its way.
+            let quiet = self.gone.iter().position(|(_, ios)| ios.busy.kept.is_empty());
+            self.gone.remove(quiet.unwrap_or(0));
         }
         self.gone.push_back((thread, ios));
     }
@@ -122,18 +148,17 @@ impl Pairing {
         self.requests.get_mut(&segment.root).is_some_and(|request| request.add_to(segment.phase, counts))
     }
 
-    /// A phase leaves its thread at this snapshot: noted, if it submitted anything there.
+    /// A phase leaves its thread at this snapshot: noted.
     pub(super) fn note_segment(&mut self, id: u64, now: &Snapshot) {
         let Some(open) = self.open.get(&id) else { return };
         let Place::On(thread, begin) = open.place else { return };
         let bios = |snapshot: &Snapshot| (snapshot.counts.block_read, snapshot.counts.block_write);
-        if bios(now) == bios(&begin) {
-            return;
-        }
         let (from_ns, to_ns) = (begin.time_ns, now.time_ns);
         let segment = Segment { phase: id, root: open.root, from_ns, to_ns };
         if let Some(state) = self.threads.get_mut(&thread) {
-            state.ios.keep(segment);
+            let is_quiet = bios(now) == bios(&begin);
+            let segments = if is_quiet { &mut state.ios.quiet } else { &mut state.ios.busy };
+            segments.keep(segment);
         }
     }
 }

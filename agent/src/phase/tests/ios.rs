@@ -95,6 +95,42 @@ fn after_many_phases_an_io_is_late() {
     assert_eq!(with_ios, [2, 1], "both in the request, the later one in the last step");
 }
 
+/// A flush and a discard, which no count of reads and writes shows; the same where those are not counted.
+#[test]
+fn an_io_without_a_read_or_a_write_is_added_or_late() {
+    assert_snapshot!(play("
+        0   10/10 adopt
+        100 10/10 request 262144 job #1
+        110 10/10 begin 262145 flushes
+        130 10/10 end 262145
+        150 10/10 io from=115
+        200 10/10 end 262144
+        210 10/10 io from=120 issued=121
+        220 10/10 io from=205 issued=206
+    "), @"
+    request job #1      10/10  100..200  cpu 100, block.io 1, block.device_ns 35
+      phase flushes #1  10/10  110..130  cpu 20, block.io 1, block.device_ns 35
+    losses: late I/Os 1
+    ");
+}
+
+/// They drive out nothing of what is known to have asked for something.
+#[test]
+fn after_many_phases_without_a_read_an_io_of_an_older_one_is_in_time() {
+    let mut world = script::World::default();
+    world.play("0 10/10 adopt\n100 10/10 request 262144 job #1");
+    world.play("110 10/10 begin 262145 reads\n120 10/10 end 262145 +reads 1");
+    world.play("130 10/10 begin 262146 flushes\n140 10/10 end 262146");
+    for phase in 0..40 {
+        let (begin, token) = (200 + phase * 10, 262_147 + phase);
+        world.play(&format!("{begin} 10/10 begin {token} step\n{} 10/10 end {token}", begin + 5));
+    }
+    world.play("700 10/10 io from=115 issued=116\n710 10/10 io from=591 issued=592");
+    assert_eq!(world.pairing.losses.late_ios, 0);
+    world.play("720 10/10 io from=135");
+    assert_eq!(world.pairing.losses.late_ios, 1, "the phase that it was in is no longer known");
+}
+
 #[test]
 fn an_io_of_a_thread_that_is_gone_is_added_all_the_same() {
     assert_snapshot!(play("
