@@ -83,16 +83,10 @@ pub const FIELDS: &[Field] = &[
     // What is asked of a block device; without them that is not counted.
     optional("OFFSET_BIO_OPERATION", &["bio.bi_opf"]),
     optional("OFFSET_BIO_BYTES", &["bio.bi_iter.bi_size"]),
-    // Of an I/O: what it is, how large, since when (to know another one in its place), and of which device; the last is
-    // reached by the queue from 5.17 on. Without the first three its time is not known.
-    optional("OFFSET_IO_OPERATION", &["request.cmd_flags"]),
+    // Of an I/O: what of it is still to be done, and since when it is there (to know another one in its place). Without them
+    // its time is not known.
     optional("OFFSET_IO_BYTES", &["request.__data_len"]),
     optional("OFFSET_IO_START", &["request.start_time_ns"]),
-    optional("OFFSET_IO_QUEUE", &["request.q"]),
-    optional("OFFSET_QUEUE_DISK", &["request_queue.disk"]),
-    optional("OFFSET_IO_DISK", &["request.rq_disk"]),
-    optional("OFFSET_DISK_MAJOR", &["gendisk.major"]),
-    optional("OFFSET_DISK_MINOR", &["gendisk.first_minor"]),
     // Of a socket: is it TCP, and the shortest round trip that TCP has seen (the second half of a sample).
     optional("OFFSET_SOCK_PROTOCOL", &["sock.sk_protocol"]),
     optional("OFFSET_SOCK_TYPE", &["sock.sk_type"]),

@@ -24,14 +24,6 @@ pub struct IoRecord {
     pub tid: u32,
     /// Process number.
     pub tgid: u32,
-    /// Of all that was merged into it.
-    pub bytes: u32,
-    /// The device: its major number, above 20 bits of its first minor number; 0 where that is not known.
-    pub device: u32,
-    /// `REQ_OP_READ` is 0, `REQ_OP_WRITE` 1, others are larger.
-    pub operation: u32,
-    /// Zero.
-    pub reserved: u32,
 }
 
-const _: () = assert!(size_of::<IoRecord>() == 16 + 3 * 8 + 6 * 4);
+const _: () = assert!(size_of::<IoRecord>() == 16 + 3 * 8 + 2 * 4);

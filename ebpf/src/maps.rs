@@ -44,12 +44,13 @@ globals! {
     BIO_ARGUMENT IO_ARGUMENT
     // Submissions have a hook of their own (6.5 and later); else an I/O is first seen when the device gets it.
     HAS_IO_START
-    OFFSET_IO_OPERATION OFFSET_IO_BYTES OFFSET_IO_START OFFSET_IO_QUEUE OFFSET_QUEUE_DISK OFFSET_IO_DISK
-    OFFSET_DISK_MAJOR OFFSET_DISK_MINOR OFFSET_SOCK_PROTOCOL OFFSET_SOCK_TYPE OFFSET_TCP_RTT_MIN
+    OFFSET_IO_BYTES OFFSET_IO_START OFFSET_SOCK_PROTOCOL OFFSET_SOCK_TYPE OFFSET_TCP_RTT_MIN
     // Which of the kernel's throttle clocks there is: a `ThrottleMode`, 0 for none.
     THROTTLE_MODE
     // sched_switch carries the state of the task that leaves (5.18 and later, and some vendor kernels).
     HAS_SWITCH_STATE
+    // tcp_retransmit_skb comes for what could not be sent too, and says so.
+    HAS_RETRANSMIT_ERROR
     // Helpers that hand out typed tasks and registers: `bpf_get_current_task_btf` and `bpf_task_pt_regs` (5.15 and later).
     HAS_TYPED_HELPERS
     // Without them: where a task's saved registers most likely lie, from the begin of its stack, and the number of bpf(2),
@@ -122,6 +123,10 @@ pub(crate) static BESIDE: Array<Beside> = Array::with_max_entries(SLOTS, 0);
 /// An I/O on its way, by the address of its request, which the kernel uses again for later ones.
 #[map]
 pub(crate) static ON_THEIR_WAY: HashMap<u64, block::Io> = HashMap::with_max_entries(IOS, 0);
+
+/// Slot to what its thread last asked of block devices, where an I/O is first seen when the device gets it.
+#[map]
+pub(crate) static BATCHES: Array<block::Batch> = Array::with_max_entries(SLOTS, 0);
 
 /// TCP sockets that tracked threads have sent over, by their addresses; with no room the one that was used least goes.
 #[map]

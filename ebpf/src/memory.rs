@@ -69,6 +69,26 @@ pub(crate) unsafe fn load<M: Memory, T: Copy>(structure: *const u8, offset: &Glo
     unsafe { M::read(structure.add(offset.load() as usize)) }
 }
 
+/// A word of a context at a constant place. As the one instruction that verifiers want: of two loads in two branches the
+/// compiler makes one load of a pointer that was chosen before, which they refuse.
+macro_rules! word {
+    ($context:expr, $offset:expr) => {{
+        let word: u64;
+        // SAFETY: the context is larger than that, on the processor for which the agent loads this.
+        unsafe {
+            core::arch::asm!(
+                "{word} = *(u64 *)({context} + {offset})",
+                word = lateout(reg) word,
+                context = in(reg) $context.as_ptr(),
+                offset = const $offset,
+                options(nostack, readonly, preserves_flags),
+            );
+        }
+        word
+    }};
+}
+pub(crate) use word;
+
 /// What a tracepoint hands over.
 pub(crate) trait Arguments: EbpfContext {
     /// How its pointers are read.
@@ -76,6 +96,12 @@ pub(crate) trait Arguments: EbpfContext {
 
     /// The argument at this place.
     fn at<T: Argument>(&self, place: usize) -> T;
+
+    /// The argument at this place as a word, where another place is asked for in another branch.
+    #[inline(always)]
+    fn word<const PLACE: usize>(&self) -> u64 {
+        word!(self, PLACE * 8)
+    }
 }
 
 impl Arguments for BtfTracePointContext {

@@ -7,8 +7,6 @@
 //!
 //! Here stands too what differs between processors: one object serves x86-64 and arm64, and the agent says which it is.
 
-use core::arch::asm;
-
 use aya_ebpf::{EbpfContext, Global, helpers::generated::bpf_task_pt_regs};
 
 use crate::{
@@ -16,7 +14,7 @@ use crate::{
         DISTANCE_REGISTERS, HAS_TYPED_HELPERS, IS_ARM64, NUMBER_BPF, OFFSET_REGS_ARGUMENT,
         OFFSET_REGS_RESULT, OFFSET_REGS_SYSCALL, OFFSET_TASK_STACK, REGISTERS, TYPE_REGISTERS,
     },
-    memory::{Memory, Plain, Typed, cast, load},
+    memory::{Memory, Plain, Typed, cast, load, word},
     task::{Current, Task},
 };
 
@@ -53,25 +51,6 @@ pub(crate) fn has_returned<M: Memory>(task: Task<M>) -> bool {
         return saved(task, &OFFSET_REGS_RESULT) != saved(task, &OFFSET_REGS_ARGUMENT);
     }
     OFFSET_REGS_RESULT.load() != 0 && saved(task, &OFFSET_REGS_RESULT) != NOT_RETURNED
-}
-
-/// A word of a context at a constant place. As the one instruction that verifiers want: of two loads in two branches the
-/// compiler makes one load of a pointer that was chosen before, which they refuse.
-macro_rules! word {
-    ($context:expr, $offset:expr) => {{
-        let word: u64;
-        // SAFETY: the context is larger than that, on the processor for which the agent loads this.
-        unsafe {
-            asm!(
-                "{word} = *(u64 *)({context} + {offset})",
-                word = lateout(reg) word,
-                context = in(reg) $context.as_ptr(),
-                offset = const $offset,
-                options(nostack, readonly, preserves_flags),
-            );
-        }
-        word
-    }};
 }
 
 /// Argument `PLACE` (0 to 5) of a function that a probe has stopped, by the calling convention of the processor.

@@ -39,6 +39,8 @@ pub(super) struct Offsets {
     by_number: u32,
     /// sched_switch carries the state of the task that leaves.
     switch_state: u32,
+    /// tcp_retransmit_skb comes for what could not be sent too, and says so.
+    retransmit_error: u32,
     /// A [`guestscope_ebpf::ThrottleMode`].
     throttle_mode: u32,
     /// The place of the bio among the arguments of block_bio_queue.
@@ -87,6 +89,7 @@ impl Offsets {
             event_fields: EVENT_FIELDS.iter().map(offset).collect::<Result<_, FormatError>>()?,
             by_number: 1,
             switch_state: 0,
+            retransmit_error: 0,
             throttle_mode: ThrottleMode::Absent as u32,
             bio_argument: 0,
             io_argument: 0,
@@ -117,6 +120,7 @@ impl Offsets {
             event_fields: Vec::new(),
             by_number: 0,
             switch_state: u32::from(btf.tracepoint_arguments("sched_switch") >= Some(4)),
+            retransmit_error: u32::from(btf.tracepoint_arguments("tcp_retransmit_skb") >= Some(3)),
             throttle_mode: throttle::mode(btf) as u32,
             bio_argument: u32::from(btf.tracepoint_arguments("block_bio_queue") >= Some(2)),
             io_argument: u32::from(btf.tracepoint_arguments("block_rq_issue") >= Some(2)),
@@ -150,6 +154,7 @@ impl Offsets {
             ("IS_ARM64", &IS_ARM64),
             ("BY_NUMBER", &self.by_number),
             ("HAS_SWITCH_STATE", &self.switch_state),
+            ("HAS_RETRANSMIT_ERROR", &self.retransmit_error),
             ("THROTTLE_MODE", &self.throttle_mode),
             ("BIO_ARGUMENT", &self.bio_argument),
             ("IO_ARGUMENT", &self.io_argument),

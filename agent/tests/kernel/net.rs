@@ -35,12 +35,14 @@ fn answers_are_counted_with_their_time(#[case] is_raw: bool) {
     });
 }
 
+/// What could not be sent again was not: some kernels tell of that too.
 #[rstest]
-#[case::by_types(false)]
-#[case::without_types(true)]
-fn what_is_sent_again_is_counted(#[case] is_raw: bool) {
+#[case::by_types("tcp_loses", false)]
+#[case::without_types("tcp_loses", true)]
+#[case::but_not_what_could_not_be("tcp_is_cut_off", false)]
+#[case::but_not_what_could_not_be_without_types("tcp_is_cut_off", true)]
+fn what_is_sent_again_is_counted(#[case] name: &'static str, #[case] is_raw: bool) {
     up_to_three_times(|| {
-        let name = "tcp_loses";
         let Some(seen) = compared(case(name, is_raw), name, 1, 0) else { return };
         if !seen.has("tp_btf/sock_send_length") {
             return skipped(name, "this kernel does not say whose a socket is");

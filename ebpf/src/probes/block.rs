@@ -13,28 +13,25 @@
 //! request's memory is used again for a later I/O: where the end of one was missed, the kernel's stamp of its begin shows
 //! that this is another one.
 
-use aya_ebpf::helpers::bpf_ktime_get_ns;
+use aya_ebpf::{Global, helpers::bpf_ktime_get_ns};
 use guestscope_ebpf::{Counter, Header, Kind, ledger::Ledger};
 
 use crate::{
     emit,
     maps::{
-        BIO_ARGUMENT, HAS_IO_START, IO_ARGUMENT, OFFSET_BIO_BYTES, OFFSET_BIO_OPERATION, OFFSET_DISK_MAJOR,
-        OFFSET_DISK_MINOR, OFFSET_IO_BYTES, OFFSET_IO_DISK, OFFSET_IO_OPERATION, OFFSET_IO_QUEUE,
-        OFFSET_IO_START, OFFSET_QUEUE_DISK, ON_THEIR_WAY,
+        BATCHES, BIO_ARGUMENT, HAS_IO_START, IO_ARGUMENT, OFFSET_BIO_BYTES, OFFSET_BIO_OPERATION,
+        OFFSET_IO_BYTES, OFFSET_IO_START, ON_THEIR_WAY,
     },
     memory::{Arguments, Memory, load, twins},
     task::Current,
 };
 
-/// The low byte of a bio's or a request's flags, `REQ_OP_MASK`.
+/// The low byte of a bio's flags, `REQ_OP_MASK`.
 const OPERATION: u32 = 0xff;
 /// `REQ_OP_READ`.
 const READ: u32 = 0;
 /// `REQ_OP_WRITE`.
 const WRITE: u32 = 1;
-/// Of a device's number, below its major number.
-const MINOR_BITS: u32 = 20;
 
 /// An I/O of a tracked thread on its way.
 #[derive(Clone, Copy)]
@@ -48,9 +45,19 @@ pub(crate) struct Io {
     started: u64,
     tid: u32,
     tgid: u32,
-    operation: u32,
-    /// As it was when the device got it: nothing is merged into it later.
-    bytes: u32,
+}
+
+/// What a thread has asked of block devices since devices were last given anything by it, or since it last slept: until then
+/// what it asks for may be held back, to be handed over together. Its own thread alone writes it.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct Batch {
+    /// When it began; before the birth of its thread it is that of another one, which had the slot before.
+    since_ns: u64,
+    /// How often the thread had slept.
+    voluntary: u32,
+    /// Devices are being given it: what is asked for next begins another one.
+    is_handed_over: u32,
 }
 
 twins! {
@@ -67,8 +74,10 @@ fn queued<C: Arguments>(ctx: &C) -> i32 {
         return 0;
     }
     let Some(ledger) = Current::new().ledger() else { return 0 };
-    // Up to 5.10 the device's queue came first.
-    let bio: *const u8 = if BIO_ARGUMENT.load() == 0 { ctx.at(0) } else { ctx.at(1) };
+    if HAS_IO_START.load() == 0 {
+        asked(ledger);
+    }
+    let bio = first_or_second(ctx, &BIO_ARGUMENT);
     // SAFETY: a bio, at offsets of members of these sizes that the agent resolved; the ledger is in a map value, and
     // its own thread runs this program.
     unsafe {
@@ -85,10 +94,46 @@ fn queued<C: Arguments>(ctx: &C) -> i32 {
     0
 }
 
+/// What the hook is about. Up to 5.10 the device's queue came first.
+#[inline(always)]
+fn first_or_second<C: Arguments>(ctx: &C, place: &Global<u32>) -> *const u8 {
+    let word = if place.load() == 0 { ctx.word::<0>() } else { ctx.word::<1>() };
+    word as *const u8
+}
+
+/// Whoever runs this asks for something.
+#[inline(always)]
+fn asked(ledger: *const Ledger) {
+    // SAFETY: a ledger in a map value.
+    let (slot, voluntary, born_ns) =
+        unsafe { (u32::from((*ledger).slot), (*ledger).voluntary, (*ledger).born_ns) };
+    let Some(batch) = BATCHES.get_ptr_mut(slot) else { return };
+    // SAFETY: a value of a map, which its own thread alone writes; the helper has no preconditions.
+    unsafe {
+        if (*batch).is_handed_over != 0 || (*batch).voluntary != voluntary || (*batch).since_ns < born_ns {
+            *batch = Batch { since_ns: bpf_ktime_get_ns(), voluntary, is_handed_over: 0 };
+        }
+    }
+}
+
+/// Whether an I/O that the thread of this ledger gives to a device is one that it asked for: it began after the thread's batch
+/// did. Those of others that wait in an I/O scheduler mostly are older. What has no stamp is nobody's.
+#[inline(always)]
+fn is_its_own(ledger: *const Ledger, started_ns: u64) -> bool {
+    // SAFETY: a ledger in a map value.
+    let (slot, born_ns) = unsafe { (u32::from((*ledger).slot), (*ledger).born_ns) };
+    let Some(batch) = BATCHES.get_ptr_mut(slot) else { return false };
+    // SAFETY: as above.
+    unsafe {
+        (*batch).is_handed_over = 1;
+        (*batch).since_ns >= born_ns && started_ns >= (*batch).since_ns
+    }
+}
+
 /// Whether the members of a request that are needed are known.
 #[inline(always)]
 fn is_known() -> bool {
-    OFFSET_IO_OPERATION.load() != 0 && OFFSET_IO_BYTES.load() != 0 && OFFSET_IO_START.load() != 0
+    OFFSET_IO_BYTES.load() != 0 && OFFSET_IO_START.load() != 0
 }
 
 #[inline(always)]
@@ -96,10 +141,15 @@ fn submitted<C: Arguments>(ctx: &C) -> i32 {
     if !is_known() {
         return 0;
     }
+    let request: *const u8 = ctx.at(0);
+    // Of an earlier one here the end was missed, and whoever submits this one, it must not be taken for that.
+    if ON_THEIR_WAY.get_ptr(request as u64).is_some() {
+        forget(request);
+    }
     let Some(ledger) = Current::new().ledger() else { return 0 };
     // SAFETY: the helper has no preconditions.
     let now_ns = unsafe { bpf_ktime_get_ns() };
-    note::<C::Memory>(ctx.at(0), ledger, now_ns, 0);
+    note::<C::Memory>(request, ledger, now_ns, 0);
     0
 }
 
@@ -108,40 +158,38 @@ fn issued<C: Arguments>(ctx: &C) -> i32 {
     if !is_known() {
         return 0;
     }
-    // Up to 5.10 the device's queue came first.
-    let request: *const u8 = if IO_ARGUMENT.load() == 0 { ctx.at(0) } else { ctx.at(1) };
+    let request = first_or_second(ctx, &IO_ARGUMENT);
     if let Some(io) = ON_THEIR_WAY.get_ptr_mut(request as u64) {
         // SAFETY: a value of a map; one CPU at a time has a request.
         unsafe {
             if (*io).issued_ns == 0 {
                 (*io).issued_ns = bpf_ktime_get_ns();
                 (*io).started = load::<C::Memory, u64>(request, &OFFSET_IO_START);
-                (*io).bytes = load::<C::Memory, u32>(request, &OFFSET_IO_BYTES);
                 return 0;
             }
         }
         if is_same::<C::Memory>(request, io) {
             return 0;
         }
-        emit::count(Counter::StaleIo);
-        let _ = ON_THEIR_WAY.remove(request as u64);
+        forget(request);
     }
     if HAS_IO_START.load() != 0 {
         return 0;
     }
-    // Mostly its submitter runs this. What came before is told by the kernel's stamp, which is of the same clock.
+    // Its submitter may run this. What came before is told by the kernel's stamp, which is of the same clock.
     let Some(ledger) = Current::new().ledger() else { return 0 };
     // SAFETY: as above; the helper has no preconditions.
     let (now_ns, started_ns) =
         unsafe { (bpf_ktime_get_ns(), load::<C::Memory, u64>(request, &OFFSET_IO_START)) };
-    let is_stamped = started_ns != 0 && started_ns <= now_ns;
-    note::<C::Memory>(request, ledger, if is_stamped { started_ns } else { now_ns }, now_ns);
+    if is_its_own(ledger, started_ns) {
+        note::<C::Memory>(request, ledger, started_ns.min(now_ns), now_ns);
+    }
     0
 }
 
 #[inline(always)]
 fn merged<C: Arguments>(ctx: &C) -> i32 {
-    let request: *const u8 = if IO_ARGUMENT.load() == 0 { ctx.at(0) } else { ctx.at(1) };
+    let request = first_or_second(ctx, &IO_ARGUMENT);
     let _ = ON_THEIR_WAY.remove(request as u64);
     0
 }
@@ -161,7 +209,7 @@ fn completed<C: Arguments>(ctx: &C) -> i32 {
     } else if bytes_done < bytes_left {
         return 0;
     } else {
-        done::<C::Memory>(request, io);
+        done(io);
     }
     let _ = ON_THEIR_WAY.remove(request as u64);
     0
@@ -176,8 +224,7 @@ fn is_same<M: Memory>(request: *const u8, io: *const Io) -> bool {
 }
 
 #[inline(always)]
-fn done<M: Memory>(request: *const u8, io: *const Io) {
-    let device = device::<M>(request);
+fn done(io: *const Io) {
     emit::io(|record| {
         // SAFETY: the record is reserved memory of exactly this size, every field is written; the other is a value of a map.
         unsafe {
@@ -188,35 +235,22 @@ fn done<M: Memory>(request: *const u8, io: *const Io) {
             (*record).issued_ns = (*io).issued_ns;
             (*record).tid = (*io).tid;
             (*record).tgid = (*io).tgid;
-            (*record).bytes = (*io).bytes;
-            (*record).device = device;
-            (*record).operation = (*io).operation;
-            (*record).reserved = 0;
         }
     });
 }
 
-/// Major and minor number; 0 where the way to them is not known.
+/// Where another I/O begins: what was noted at this address never was seen to end.
 #[inline(always)]
-fn device<M: Memory>(request: *const u8) -> u32 {
-    // SAFETY: a request and what it leads to, at offsets of members of these sizes that the agent resolved.
-    unsafe {
-        let disk: *const u8 = if OFFSET_IO_DISK.load() != 0 {
-            load::<M, _>(request, &OFFSET_IO_DISK)
-        } else if OFFSET_QUEUE_DISK.load() != 0 {
-            load::<M, _>(load::<M, *const u8>(request, &OFFSET_IO_QUEUE), &OFFSET_QUEUE_DISK)
-        } else {
-            return 0;
-        };
-        load::<M, u32>(disk, &OFFSET_DISK_MAJOR) << MINOR_BITS | load::<M, u32>(disk, &OFFSET_DISK_MINOR)
-    }
+fn forget(request: *const u8) {
+    emit::count(Counter::StaleIo);
+    let _ = ON_THEIR_WAY.remove(request as u64);
 }
 
 /// Notes an I/O of whoever runs this.
 #[inline(always)]
 fn note<M: Memory>(io: *const u8, ledger: *const Ledger, submitted_ns: u64, issued_ns: u64) {
-    // SAFETY: a request, at offsets of members of these sizes that the agent resolved; the ledger is in a map value, and its
-    // own thread runs this program.
+    // SAFETY: a request, at the offset of a member of this size that the agent resolved; the ledger is in a map value, and
+    // its own thread runs this program.
     let noted = unsafe {
         Io {
             born_ns: (*ledger).born_ns,
@@ -225,8 +259,6 @@ fn note<M: Memory>(io: *const u8, ledger: *const Ledger, submitted_ns: u64, issu
             started: load::<M, u64>(io, &OFFSET_IO_START),
             tid: (*ledger).tid,
             tgid: (*ledger).tgid,
-            operation: load::<M, u32>(io, &OFFSET_IO_OPERATION) & OPERATION,
-            bytes: load::<M, u32>(io, &OFFSET_IO_BYTES),
         }
     };
     if ON_THEIR_WAY.insert(io as u64, noted, 0).is_err() {

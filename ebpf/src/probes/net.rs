@@ -16,7 +16,10 @@ use guestscope_ebpf::ledger::Ledger;
 
 use crate::{
     beside,
-    maps::{BESIDE, LEDGERS, OFFSET_SOCK_PROTOCOL, OFFSET_SOCK_TYPE, OFFSET_TCP_RTT_MIN, OUTSIDE, SOCKETS},
+    maps::{
+        BESIDE, HAS_RETRANSMIT_ERROR, LEDGERS, OFFSET_SOCK_PROTOCOL, OFFSET_SOCK_TYPE, OFFSET_TCP_RTT_MIN,
+        OUTSIDE, SOCKETS,
+    },
     memory::{Arguments, Memory, Plain, load, twins},
     task::Current,
 };
@@ -175,6 +178,10 @@ fn round_trip_ns(socket: u64) -> u64 {
 
 #[inline(always)]
 fn sent_again<C: Arguments>(ctx: &C) -> i32 {
+    // Still in the host's own queue, or no memory or no way for it: nothing was sent.
+    if HAS_RETRANSMIT_ERROR.load() != 0 && ctx.word::<2>() as i32 != 0 {
+        return 0;
+    }
     let Some(socket) = SOCKETS.get_ptr(ctx.at::<u64>(0)) else { return 0 };
     // SAFETY: values of maps, and the ledger is only looked at.
     unsafe {

@@ -204,10 +204,6 @@ fn io_record(line: &Line<'_>, ledger: &Ledger) -> IoRecord {
         issued_ns: number("issued="),
         tid: ledger.tid,
         tgid: ledger.tgid,
-        bytes: 4096,
-        device: 0,
-        operation: 0,
-        reserved: 0,
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::{
     io::{Read as _, Write as _},
-    net::{TcpListener, TcpStream},
+    net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket},
     os::fd::AsRawFd as _,
     thread,
     time::Duration,
@@ -12,7 +12,7 @@ use std::{
 use crate::{Case, Subject, clerk::now_ns};
 
 /// By name.
-pub(crate) const CASES: &[Case] = &[("tcp_asks", asks), ("tcp_loses", loses)];
+pub(crate) const CASES: &[Case] = &[("tcp_asks", asks), ("tcp_loses", loses), ("tcp_is_cut_off", is_cut_off)];
 
 /// Questions in the first phase.
 const QUESTIONS: u64 = 100;
@@ -20,10 +20,14 @@ const QUESTIONS: u64 = 100;
 const THINKING: Duration = Duration::from_millis(2);
 /// Times something is to be sent again.
 const LOST: u32 = 2;
+/// Times that the timer runs out without a network.
+const FAILED: u8 = 2;
 
-/// The two numbers of `struct tcp_info` that matter here.
+/// The numbers of `struct tcp_info` that matter here.
 struct Info {
     retransmits: u32,
+    /// Times in a row that the timer ran out, whether or not anything could be sent then.
+    timeouts: u8,
     /// Shortest round trip, us.
     round_trip_us: u32,
 }
@@ -44,7 +48,8 @@ impl Info {
             )
         };
         assert!(got == 0 && bytes >= 152, "the kernel knows it");
-        Self { retransmits: info[25], round_trip_us: info[37] }
+        let [_, _, timeouts, _] = info[0].to_ne_bytes();
+        Self { retransmits: info[25], timeouts, round_trip_us: info[37] }
     }
 }
 
@@ -144,6 +149,54 @@ fn loses(subject: &Subject) {
             clerk.fact("retransmits", u64::from(Info::of(&own).retransmits - before));
         });
         // The other end is closed with this one, and its thread ends.
+        drop(own);
+    });
+}
+
+/// Turns the loopback device of this network namespace on, with an address or with none.
+fn loopback(address: Ipv4Addr) {
+    let socket = UdpSocket::bind(("0.0.0.0", 0)).expect("a socket needs no device");
+    // SAFETY: all zeros are a value of both, and what is handed over lives across the calls.
+    unsafe {
+        let mut request: libc::ifreq = std::mem::zeroed();
+        request.ifr_name[..2].copy_from_slice(&[b'l' as libc::c_char, b'o' as libc::c_char]);
+        request.ifr_ifru.ifru_flags = libc::IFF_UP as libc::c_short;
+        assert_eq!(libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request), 0, "it is ours");
+        let mut own: libc::sockaddr_in = std::mem::zeroed();
+        own.sin_family = libc::AF_INET as libc::sa_family_t;
+        own.sin_addr.s_addr = u32::from(address).to_be();
+        (&raw mut request.ifr_ifru.ifru_addr).cast::<libc::sockaddr_in>().write_unaligned(own);
+        assert_eq!(libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFADDR, &raw const request), 0, "it is ours");
+    }
+}
+
+/// The network is gone when the kernel wants to send something again: that fails, until the network is back.
+fn is_cut_off(subject: &Subject) {
+    // SAFETY: changes nothing but the network of this thread and those that it makes.
+    if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
+        return subject.fact("refused", 1);
+    }
+    loopback(Ipv4Addr::LOCALHOST);
+    let [mut own, theirs] = connection();
+    let ears = theirs.try_clone().expect("descriptors are left");
+    thread::scope(|scope| {
+        scope.spawn(move || answer(theirs));
+        subject.clerk(|clerk| {
+            let mut number = [0; 8];
+            let before = Info::of(&own).retransmits;
+            deaf(&ears, true);
+            clerk.book("is cut off", 1, || {
+                own.write_all(&number).expect("it is taken, and lost");
+                loopback(Ipv4Addr::UNSPECIFIED);
+                while Info::of(&own).timeouts < FAILED {
+                    thread::sleep(Duration::from_millis(5));
+                }
+                loopback(Ipv4Addr::LOCALHOST);
+                deaf(&ears, false);
+                own.read_exact(&mut number).expect("the other end is open");
+            });
+            clerk.fact("retransmits", u64::from(Info::of(&own).retransmits - before));
+        });
         drop(own);
     });
 }
