@@ -19,12 +19,15 @@ use nix::{
 };
 
 use crate::{
-    agreement::{time, up_to_three_times},
+    agreement::{time, up_to},
     harness::{Alone, skipped},
 };
 
-/// A clock that does not beat at all is dead.
-const LIMIT: Duration = Duration::from_secs(20);
+/// A clock that does not beat for so long is taken for dead.
+const LIMIT: Duration = Duration::from_secs(8);
+/// How often it may be: on 6.18 under Firecracker a clock stood still for up to 5 s in one start of twelve and for 20 s once,
+/// nobody knows why. One that is broken is so every time.
+const STARTS: u32 = 5;
 /// For so many beats.
 const BEATS: u64 = 40;
 /// Threads that take a whole CPU give it back by themselves: nobody else may get the chance to make them. Long enough for
@@ -48,7 +51,10 @@ fn wait_for_beats(loaded: &Loaded, cpus: &[u32], beats: u64) {
     let until_ns = clock::now_ns() + beats * BEAT_NS;
     let started = Instant::now();
     while let Some(cpu) = cpus.iter().find(|&&cpu| last(cpu) < until_ns) {
-        assert!(started.elapsed() < LIMIT, "the pulse of CPU {cpu} beats");
+        if started.elapsed() >= LIMIT {
+            let still_ns = clock::now_ns() - last(*cpu).max(until_ns - beats * BEAT_NS);
+            time("pulse", "stood still", still_ns, (0, BEAT_NS), BEAT_NS);
+        }
         thread::sleep(Duration::from_millis(10));
     }
 }
@@ -70,18 +76,20 @@ fn pauses(loaded: &mut Loaded) -> (usize, Vec<Pause>) {
 fn every_cpu_beats_also_where_it_has_nothing_to_do() {
     let test = "pauses::every_cpu_beats";
     let _alone = Alone::lock();
-    let Some(mut loaded) = loaded(test) else { return };
-    let cpus = aya::util::online_cpus().expect("they can be listed");
-    wait_for_beats(&loaded, &cpus, 5);
-    for &cpu in &cpus {
-        assert_eq!(loaded.pulse(cpu).expect("it beats").cpus, cpus.len() as u64);
-    }
-    // What starts them again where CPUs have changed starts nothing where they have not.
-    let before: Vec<_> = cpus.iter().map(|&cpu| loaded.pulse(cpu).expect("it beats").last_ns).collect();
-    loaded.keep_pulses();
-    for (&cpu, before_ns) in cpus.iter().zip(before) {
-        assert!(loaded.pulse(cpu).expect("it beats").last_ns >= before_ns);
-    }
+    up_to(STARTS, || {
+        let Some(mut loaded) = loaded(test) else { return };
+        let cpus = aya::util::online_cpus().expect("they can be listed");
+        wait_for_beats(&loaded, &cpus, 5);
+        for &cpu in &cpus {
+            assert_eq!(loaded.pulse(cpu).expect("it beats").cpus, cpus.len() as u64);
+        }
+        // What starts them again where CPUs have changed starts nothing where they have not.
+        let before: Vec<_> = cpus.iter().map(|&cpu| loaded.pulse(cpu).expect("it beats").last_ns).collect();
+        loaded.keep_pulses();
+        for (&cpu, before_ns) in cpus.iter().zip(before) {
+            assert!(loaded.pulse(cpu).expect("it beats").last_ns >= before_ns);
+        }
+    });
 }
 
 fn outcome(loaded: &Loaded) -> Outcome {
@@ -104,30 +112,32 @@ fn assert_none_beats(loaded: &Loaded, cpus: &[u32]) {
 fn pulses_that_do_not_start_on_every_cpu_are_started_again_at_the_next_look() {
     let test = "pauses::pulses_that_do_not_start";
     let _alone = Alone::lock();
-    let Some(mut loaded) = loaded(test) else { return };
-    let cpus = aya::util::online_cpus().expect("they can be listed");
-    let with_one_that_is_gone = [&cpus[..], &[u32::MAX]].concat();
-    // A look that succeeds makes up for one that failed.
-    for _ in 0..2 {
+    up_to(STARTS, || {
+        let Some(mut loaded) = loaded(test) else { return };
+        let cpus = aya::util::online_cpus().expect("they can be listed");
+        let with_one_that_is_gone = [&cpus[..], &[u32::MAX]].concat();
+        // A look that succeeds makes up for one that failed.
+        for _ in 0..2 {
+            wait_for_beats(&loaded, &cpus, 2);
+            loaded.keep_pulses_on(&with_one_that_is_gone);
+            assert_eq!(outcome(&loaded), Outcome::Ok);
+            assert_none_beats(&loaded, &cpus);
+            loaded.keep_pulses();
+            assert_eq!(outcome(&loaded), Outcome::Ok);
+        }
         wait_for_beats(&loaded, &cpus, 2);
-        loaded.keep_pulses_on(&with_one_that_is_gone);
-        assert_eq!(outcome(&loaded), Outcome::Ok);
-        assert_none_beats(&loaded, &cpus);
-        loaded.keep_pulses();
-        assert_eq!(outcome(&loaded), Outcome::Ok);
-    }
-    wait_for_beats(&loaded, &cpus, 2);
-    for &cpu in &cpus {
-        assert_eq!(loaded.pulse(cpu).expect("it beats").cpus, cpus.len() as u64);
-    }
-    for expected in [Outcome::Ok, Outcome::Broken] {
-        loaded.keep_pulses_on(&with_one_that_is_gone);
-        assert_eq!(outcome(&loaded), expected);
-        assert_none_beats(&loaded, &cpus);
-    }
-    let verdict = loaded.verdicts.iter().find(|verdict| verdict.outcome == Outcome::Broken);
-    let consequence = &verdict.expect("it was seen above").consequence;
-    assert!(consequence.starts_with("missing: whether the whole machine was stopped"), "{consequence}");
+        for &cpu in &cpus {
+            assert_eq!(loaded.pulse(cpu).expect("it beats").cpus, cpus.len() as u64);
+        }
+        for expected in [Outcome::Ok, Outcome::Broken] {
+            loaded.keep_pulses_on(&with_one_that_is_gone);
+            assert_eq!(outcome(&loaded), expected);
+            assert_none_beats(&loaded, &cpus);
+        }
+        let verdict = loaded.verdicts.iter().find(|verdict| verdict.outcome == Outcome::Broken);
+        let consequence = &verdict.expect("it was seen above").consequence;
+        assert!(consequence.starts_with("missing: whether the whole machine was stopped"), "{consequence}");
+    });
 }
 
 /// Real-time threads, where there may be any, take every CPU for as long as the kernel lets them, beside others that only
@@ -137,7 +147,7 @@ fn pulses_that_do_not_start_on_every_cpu_are_started_again_at_the_next_look() {
 fn cpus_without_a_moment_of_rest_were_not_stopped() {
     let test = "pauses::cpus_without_a_moment_of_rest";
     let _alone = Alone::lock();
-    up_to_three_times(|| {
+    up_to(STARTS, || {
         let Some(mut loaded) = loaded(test) else { return };
         let cpus = aya::util::online_cpus().expect("they can be listed");
         spin_on(&cpus, || wait_for_beats(&loaded, &cpus, BEATS));
