@@ -2,6 +2,8 @@
 //!
 //! It stands in every report, so that what was not seen is said. It calls no stage and decides nothing.
 
+pub mod losses;
+
 use std::time::Duration;
 
 use crate::phase::PairingLosses;
@@ -80,6 +82,14 @@ pub struct Verdict {
     pub consequence: String,
     /// What to do about it, if anything.
     pub remedy: Option<String>,
+}
+
+impl Verdict {
+    /// It was in place, and is no more.
+    pub fn fail(&mut self, why: &str) {
+        self.outcome = Outcome::Broken;
+        self.consequence = format!("missing: {}: {why}", self.consequence);
+    }
 }
 
 /// Records that did not arrive, counted by the kernel side.

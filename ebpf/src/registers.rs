@@ -136,8 +136,7 @@ pub(crate) fn find() -> bool {
             by_helper(task);
             true
         }
-        // SAFETY: the running task; the agent resolved the offset of a pointer.
-        None => by_search(unsafe { Task::<Plain>::at(Current::new().pointer()).load(&OFFSET_TASK_STACK) }),
+        None => by_search(Current::new().stack()),
     }
 }
 

@@ -2,6 +2,8 @@
 //!
 //! The kernel's copy of it is as old as its last look at the run queue's clock: none at a switch, up to a tick at an edge.
 
+use aya_ebpf::Global;
+
 use crate::{
     maps::{OFFSET_CFS_RUNQUEUE, OFFSET_RUNQUEUE_STEAL, OFFSET_TASK_CFS_RQ},
     memory::{Memory, load},
@@ -11,14 +13,19 @@ use crate::{
 /// Of the CPU of a task that runs, or is about to; 0 where the kernel keeps none.
 #[inline(always)]
 pub(crate) fn clock<M: Memory>(task: Task<M>) -> u64 {
-    if OFFSET_RUNQUEUE_STEAL.load() == 0 || OFFSET_TASK_CFS_RQ.load() == 0 || OFFSET_CFS_RUNQUEUE.load() == 0
-    {
+    sum(task, &OFFSET_RUNQUEUE_STEAL)
+}
+
+/// The same by another of the kernel's sums.
+#[inline(always)]
+pub(crate) fn sum<M: Memory>(task: Task<M>, offset: &Global<u32>) -> u64 {
+    if offset.load() == 0 || OFFSET_TASK_CFS_RQ.load() == 0 || OFFSET_CFS_RUNQUEUE.load() == 0 {
         return 0;
     }
     // SAFETY: a task and what it leads to, at offsets that the agent resolved. A null pointer reads as 0.
     unsafe {
         let queue: *const u8 = task.load(&OFFSET_TASK_CFS_RQ);
         let runqueue: *const u8 = load::<M, _>(queue, &OFFSET_CFS_RUNQUEUE);
-        load::<M, _>(runqueue, &OFFSET_RUNQUEUE_STEAL)
+        load::<M, _>(runqueue, offset)
     }
 }

@@ -182,9 +182,9 @@ impl Split {
     }
 
     /// What it has more than a typical one, by cause: the numbers add up to the difference of both. A pause lies in
-    /// whatever was longest for it. Time on a CPU is the hypervisor's as far as it stole more than usual. What is left of it (a thread that spins), and waits for other
-    /// threads, are the helpers' as far as they were kept from running more than usual. Of the CPU time that still is left goes
-    /// to what samples found more of than chance explains.
+    /// whatever was longest for it. Time on a CPU is the hypervisor's as far as it stole more than usual. What is left of it
+    /// (a thread that spins), and waits for other threads, are the helpers' as far as they were kept from running more than
+    /// usual. Of the CPU time that still is left goes to what samples found more of than chance explains.
     pub(super) fn excess(&self, typical: &Split) -> impl Iterator<Item = (Cause, i64)> + use<> {
         // Both are at most 2^62: the first reading left out what is longer.
         let more = |mine: u64, usual: u64| (mine as i64).saturating_sub(usual as i64);

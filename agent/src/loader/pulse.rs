@@ -69,10 +69,7 @@ impl Loaded {
         // What cannot be stopped does not beat either, and was never ours to stop.
         let _ = self.stop_pulses();
         if had_failed {
-            let verdict = &mut self.verdicts[at];
-            verdict.outcome = Outcome::Broken;
-            let why = failure::chain(error.chain());
-            verdict.consequence = format!("missing: {}: {why}", verdict.consequence);
+            self.verdicts[at].fail(&failure::chain(error.chain()));
         }
     }
 

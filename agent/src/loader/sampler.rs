@@ -38,8 +38,7 @@ impl Loaded {
     pub fn sampling_failed(&mut self, why: &str, remedy: Option<&str>) {
         let is_ours = |verdict: &&mut Verdict| cpu::HOOKS.iter().any(|hook| hook.id == verdict.hook);
         for verdict in self.verdicts.iter_mut().filter(is_ours).filter(|ours| ours.outcome == Outcome::Ok) {
-            verdict.outcome = Outcome::Broken;
-            verdict.consequence = format!("missing: {}: {why}", verdict.consequence);
+            verdict.fail(why);
             verdict.remedy = remedy.map(str::to_owned);
         }
     }

@@ -69,7 +69,7 @@ impl Snapshot {
             *now = now.saturating_sub(before);
         }
         let mut counts = self.counts.since(&earlier.counts);
-        // A wait that ended before this began may have been told from others since.
+        // An edge forgets what was polled before it, so only a damaged record has more.
         counts.poll_net_ns = counts.poll_net_ns.min(accounts.get(Account::Poll));
         (accounts, counts)
     }

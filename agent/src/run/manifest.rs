@@ -7,8 +7,11 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{losses, name::rfc3339};
-use crate::health::{AgentCost, ExportHealth, Health, Verdict};
+use super::name::rfc3339;
+use crate::health::{
+    AgentCost, ExportHealth, Health, Verdict,
+    losses::{self, Loss},
+};
 
 /// The format that this program writes, and the newest that it reads. It goes up when an old reader would get
 /// something wrong: another account, another meaning.
@@ -298,12 +301,17 @@ impl Manifest {
         fidelity.name().clone_into(&mut self.fidelity);
         self.health = HealthRecord {
             hooks: hooks.iter().map(HookRecord::from).collect(),
-            losses: losses::by_name(*kernel, *pairing),
+            losses: losses::of_observation(*kernel, *pairing).map(dotted).collect(),
             cost: CostRecord::from(cost),
             export: ExportRecord::from(export),
             folder_error: folder_error.clone(),
         };
     }
+}
+
+/// As a manifest names it: the stage, a dot, the counter.
+fn dotted(loss: Loss) -> (String, u64) {
+    (loss.key.replacen('_', ".", 1), loss.count)
 }
 
 impl From<&Verdict> for HookRecord {

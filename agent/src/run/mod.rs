@@ -16,7 +16,6 @@ mod directory;
 mod drawn;
 mod error;
 mod histograms;
-mod losses;
 mod manifest;
 mod name;
 mod reader;

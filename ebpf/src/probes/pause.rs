@@ -7,20 +7,17 @@
 
 use aya_ebpf::{
     bindings::BPF_RB_NO_WAKEUP,
-    helpers::{
-        bpf_get_smp_processor_id, bpf_ktime_get_ns, bpf_probe_read_kernel, generated::bpf_get_current_task,
-    },
+    helpers::{bpf_get_smp_processor_id, bpf_ktime_get_ns, generated::bpf_get_current_task},
     macros::perf_event,
     programs::PerfEventContext,
 };
 use guestscope_ebpf::pause::{BEAT_NS, GRAIN_NS, GapRecord, LATE_NS, Pulse, Silence};
 
 use crate::{
-    maps::{
-        GAPS, LIFE, OFFSET_CFS_RUNQUEUE, OFFSET_RUNQUEUE_STEAL, OFFSET_RUNQUEUE_STEAL_TICK,
-        OFFSET_TASK_CFS_RQ, OFFSET_TIMER_EXPIRES, PULSES,
-    },
-    memory::{Arguments, twins},
+    maps::{GAPS, LIFE, OFFSET_RUNQUEUE_STEAL, OFFSET_RUNQUEUE_STEAL_TICK, OFFSET_TIMER_EXPIRES, PULSES},
+    memory::{Arguments, Memory as _, Plain, load, twins},
+    steal,
+    task::Task,
 };
 
 /// What is known of the life of all CPUs together.
@@ -50,7 +47,11 @@ fn late_ns(timer: u64, clock: u64) -> u64 {
     if OFFSET_TIMER_EXPIRES.load() == 0 {
         return 0;
     }
-    let late = read(clock).wrapping_sub(read(timer + u64::from(OFFSET_TIMER_EXPIRES.load())));
+    // SAFETY: the helper checks the memory; any words are times. The agent resolved the offset.
+    let late = unsafe {
+        let now: u64 = Plain::read(clock as *const u8);
+        now.wrapping_sub(load::<Plain, u64>(timer as *const u8, &OFFSET_TIMER_EXPIRES))
+    };
     if late.cast_signed() < 0 { 0 } else { late }
 }
 
@@ -126,24 +127,11 @@ fn tell(gap: &GapRecord) {
 /// What the hypervisor has taken from this CPU; 0 where the kernel keeps no account of it. The idle task has a queue too.
 #[inline(always)]
 fn stolen() -> u64 {
-    let offset = if OFFSET_RUNQUEUE_STEAL.load() != 0 {
-        OFFSET_RUNQUEUE_STEAL.load()
-    } else {
-        OFFSET_RUNQUEUE_STEAL_TICK.load()
-    };
-    if offset == 0 || OFFSET_TASK_CFS_RQ.load() == 0 || OFFSET_CFS_RUNQUEUE.load() == 0 {
-        return 0;
-    }
     // SAFETY: the helper has no preconditions.
-    let task = unsafe { bpf_get_current_task() };
-    let queue = read(task + u64::from(OFFSET_TASK_CFS_RQ.load()));
-    let runqueue = read(queue + u64::from(OFFSET_CFS_RUNQUEUE.load()));
-    read(runqueue + u64::from(offset))
-}
-
-/// A word of the kernel's memory; 0 where there is none.
-#[inline(always)]
-fn read(address: u64) -> u64 {
-    // SAFETY: the helper checks the memory that it reads.
-    unsafe { bpf_probe_read_kernel(address as *const u64) }.unwrap_or(0)
+    let task = Task::<Plain>::at(unsafe { bpf_get_current_task() } as *const u8);
+    if OFFSET_RUNQUEUE_STEAL.load() != 0 {
+        return steal::clock(task);
+    }
+    // As of the last tick.
+    steal::sum(task, &OFFSET_RUNQUEUE_STEAL_TICK)
 }

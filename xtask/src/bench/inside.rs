@@ -12,7 +12,7 @@ use std::{
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
-use super::{Bench, Row, workload::two_results};
+use super::{Bench, Row, two_results};
 
 /// 10 s, so some 10,000 samples of either.
 const REQUESTS: &str = "100";
@@ -30,16 +30,12 @@ const SOFTIRQS: [&str; 2] = ["handle_softirqs", "__do_softirq"];
 /// The share of each kind, by both.
 pub(crate) fn rows(bench: &Bench<'_>) -> Result<Vec<Row>> {
     let step = bench.xtask.progress.step("samples beside perf's");
-    let folder = bench.xtask.workspace.target.join("bench");
-    std::fs::create_dir_all(&folder)?;
-    let data = folder.join("perf.data");
+    let data = bench.folder()?.join("perf.data");
+    let observed = bench.observe("inside", &bench.workloads)?;
     let mut command = Command::new("perf");
     command.args(["record", "-q", "-g", "-e", "cpu-clock", "-F", FREQUENCY, "-o"]).arg(&data).arg("--");
-    command
-        .arg(&bench.agent)
-        .args(["run", "--json", "--name", "inside", "--output"])
-        .arg(folder.join("runs"));
-    command.arg("--").arg(&bench.workloads).args(["infer", "ic", "--requests", REQUESTS, "--json"]);
+    command.arg(observed.get_program()).args(observed.get_args());
+    command.args(["infer", "ic", "--requests", REQUESTS, "--json"]);
     let output = command.output().context("could not start `perf`")?;
     let (_, summary) = two_results(&String::from_utf8_lossy(&output.stdout))?;
     let process = summary.pointer("/processes/0").context("the agent saw no process")?;

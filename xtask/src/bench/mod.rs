@@ -10,7 +10,12 @@ mod ratio;
 mod storm;
 mod workload;
 
-use std::{fs, io::Write as _, path::PathBuf, process::Command};
+use std::{
+    fs,
+    io::Write as _,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use anyhow::{Context as _, Result};
 use clap::ValueEnum as _;
@@ -108,7 +113,7 @@ pub(crate) fn verb(xtask: &mut Xtask, parts: &[Part], rounds: usize) -> Result<b
     for part in parts {
         rows.extend(part.rows(&bench)?);
     }
-    tell(xtask, &rows)?;
+    tell(&bench, &rows)?;
     Ok(true)
 }
 
@@ -134,7 +139,30 @@ fn json_of(command: &mut Command) -> Result<Value> {
     serde_json::from_str(line).with_context(|| format!("not understood: {name}: {line}"))
 }
 
+/// The JSON of a program and of the agent that observed it, which share standard output.
+fn two_results(text: &str) -> Result<(Value, Value)> {
+    let mut values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
+    let program = values.next().context("no result of the program")??;
+    let agent = values.next().context("no summary of the agent")??;
+    Ok((program, agent))
+}
+
 impl Bench<'_> {
+    /// Where everything is put.
+    fn folder(&self) -> Result<PathBuf> {
+        let folder = self.xtask.workspace.target.join("bench");
+        fs::create_dir_all(&folder)?;
+        Ok(folder)
+    }
+
+    /// The agent, with JSON as its summary, about to run this program.
+    fn observe(&self, name: &str, program: &Path) -> Result<Command> {
+        let mut command = Command::new(&self.agent);
+        command.args(["run", "--json", "--name", name, "--output"]).arg(self.folder()?.join("runs"));
+        command.arg("--").arg(program);
+        Ok(command)
+    }
+
     /// `rounds` measurements of each variant, one round of all after the other. The order turns with the rounds.
     fn alternate<T>(
         &self,
@@ -156,7 +184,7 @@ impl Bench<'_> {
     }
 }
 
-fn tell(xtask: &Xtask, rows: &[Row]) -> Result<()> {
+fn tell(bench: &Bench<'_>, rows: &[Row]) -> Result<()> {
     let mut out = std::io::stdout().lock();
     let width = |of: fn(&Row) -> usize| rows.iter().map(of).max().unwrap_or(0);
     let (what, measured) = (width(|row| row.what.len()), width(|row| row.measured.len()));
@@ -165,9 +193,7 @@ fn tell(xtask: &Xtask, rows: &[Row]) -> Result<()> {
         let ratio = row.ratio.as_ref().map_or_else(String::new, |ratio| format!("{ratio} {}", row.against));
         writeln!(out, "{:what$}  {:>measured$}  {ratio:<40}  {}", row.what, row.measured, row.budget)?;
     }
-    let folder = xtask.workspace.target.join("bench");
-    fs::create_dir_all(&folder)?;
-    let file = folder.join("bench.json");
+    let file = bench.folder()?.join("bench.json");
     let rows: Vec<Value> = rows.iter().map(Row::json).collect();
     fs::write(&file, serde_json::to_string_pretty(&json!({ "rows": rows }))? + "\n")?;
     writeln!(out, "\nwritten to {}", file.display())?;

@@ -1,11 +1,9 @@
 //! What is lost when phases and switches come thick and fast: counts, compared with what the program says that it did.
 
-use std::process::Command;
-
 use anyhow::{Context as _, Result};
 use serde_json::Value;
 
-use super::{Bench, Row, workload::two_results};
+use super::{Bench, Row, two_results};
 
 const SECONDS: &str = "60";
 const PHASES_PER_S: &str = "10000";
@@ -22,9 +20,7 @@ const OF_EDGES: [&str; 5] = [
 /// One run, and what it lost.
 pub(crate) fn rows(bench: &Bench<'_>) -> Result<Vec<Row>> {
     let step = bench.xtask.progress.step("a storm of phases and switches");
-    let runs = bench.xtask.workspace.target.join("bench/runs");
-    let mut command = Command::new(&bench.agent);
-    command.args(["run", "--json", "--name", "storm", "--output"]).arg(runs).arg("--").arg(&bench.storm);
+    let mut command = bench.observe("storm", &bench.storm)?;
     let output = command
         .args([SECONDS, PHASES_PER_S, SWITCHES_PER_S])
         .output()

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::{
     Bench, Row, json_of,
     ratio::{Ratio, median},
+    two_results,
 };
 
 /// Requests per run: 4 s each.
@@ -15,11 +16,11 @@ const REQUESTS: &str = "100";
 
 /// Throughput with the agent to that without, and the agent's own size and start.
 pub(crate) fn rows(bench: &Bench<'_>) -> Result<Vec<Row>> {
-    let runs = bench.xtask.workspace.target.join("bench/runs");
+    let result = bench.folder()?.join("runs.json");
     let mut summaries = Vec::new();
     let measured = bench.alternate("ResNet-50 with and without", &[false, true], |&observed| {
-        let result = runs.with_extension("json");
-        let mut command = if observed { observe(bench, &runs) } else { Command::new(&bench.workloads) };
+        let mut command =
+            if observed { bench.observe("bench", &bench.workloads)? } else { Command::new(&bench.workloads) };
         command.args(["infer", "ic", "--requests", REQUESTS, "--json"]);
         let outcome = if observed {
             // The workload's line comes first, the agent's summary last.
@@ -43,20 +44,6 @@ pub(crate) fn rows(bench: &Bench<'_>) -> Result<Vec<Row>> {
     }];
     rows.extend(agent_rows(&bench.agent, &summaries)?);
     Ok(rows)
-}
-
-fn observe(bench: &Bench<'_>, runs: &Path) -> Command {
-    let mut command = Command::new(&bench.agent);
-    command.args(["run", "--json", "--name", "bench", "--output"]).arg(runs).arg("--").arg(&bench.workloads);
-    command
-}
-
-/// The workload's JSON and the agent's, which share standard output.
-pub(super) fn two_results(text: &str) -> Result<(Value, Value)> {
-    let mut values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
-    let workload = values.next().context("no result of the workload")??;
-    let summary = values.next().context("no summary of the agent")??;
-    Ok((workload, summary))
 }
 
 fn agent_rows(agent: &Path, summaries: &[Value]) -> Result<Vec<Row>> {

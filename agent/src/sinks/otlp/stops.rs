@@ -44,10 +44,9 @@ impl Stops {
     pub(super) fn within(&self, request: &Request) -> Vec<Stop> {
         let phases = request.phases.iter().enumerate().filter(|(_, phase)| phase.pause_ns > 0);
         let stops = phases.flat_map(|(position, phase)| {
-            let doubt = |pause: &Pause| pause.doubt_ns;
             self.0.iter().filter_map(move |pause| {
                 let (start_ns, duration_ns) = pause.within(phase)?;
-                Some(Stop { position, start_ns, duration_ns, doubt_ns: doubt(pause) })
+                Some(Stop { position, start_ns, duration_ns, doubt_ns: pause.doubt_ns })
             })
         });
         stops.collect()

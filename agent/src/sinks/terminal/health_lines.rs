@@ -1,14 +1,16 @@
 //! What the agent says of itself: hooks, losses with what they mean, its own cost, folder and export.
 //!
-//! Yields lines on a page, and the losses as a list that JSON shares. Every counter of [`Health`] is named here: a
-//! new one does not compile until it has words.
+//! Yields lines on a page, and the losses as a list that JSON shares. Every counter of [`Health`] has its words, those of the
+//! observation in [`losses`]: a new one does not compile until it has.
 
 use std::time::Duration;
 
 use crate::{
     analyze::{LeftOut, Summary},
-    health::{AgentCost, ExportHealth, Health, KernelLosses, Outcome, Verdict},
-    phase::PairingLosses,
+    health::{
+        AgentCost, ExportHealth, Health, Outcome, Verdict,
+        losses::{self, Loss, loss},
+    },
 };
 
 use super::{
@@ -19,24 +21,11 @@ use super::{
 /// Columns of the headings.
 pub(super) const INDENT: usize = 14;
 
-/// Something that was not seen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Loss {
-    /// Key in JSON.
-    pub(super) key: &'static str,
-    pub(super) count: u64,
-    /// One of them, and many.
-    pub(super) what: [&'static str; 2],
-    /// What it means for the numbers.
-    pub(super) meaning: &'static str,
-}
-
 /// All losses, those that did not happen too.
 pub(super) fn losses(health: &Health) -> Vec<Loss> {
     let Health { fidelity: _, hooks: _, kernel, pairing, cost: _, export, folder_error: _, rows_lost } =
         health;
-    let mut losses = Vec::from(kernel_losses(*kernel));
-    losses.extend(pairing_losses(*pairing));
+    let mut losses: Vec<Loss> = losses::of_observation(*kernel, *pairing).collect();
     let ExportHealth {
         endpoint: _,
         spans_sent: _,
@@ -57,86 +46,6 @@ pub(super) fn losses(health: &Health) -> Vec<Loss> {
         loss("rows_lost", *rows_lost, ["row", "rows"], "not written to the run folder"),
     ]);
     losses
-}
-
-const fn loss(key: &'static str, count: u64, what: [&'static str; 2], meaning: &'static str) -> Loss {
-    Loss { key, count, what, meaning }
-}
-
-fn kernel_losses(losses: KernelLosses) -> [Loss; 11] {
-    let KernelLosses {
-        edges,
-        task_events,
-        tasks_missed,
-        edges_torn,
-        stale_slots,
-        unknown_abi,
-        waits,
-        sums_torn,
-        ends_unseen,
-        ios,
-        edges_unfinished,
-    } = losses;
-    let (edge, tasks) = (["edge", "edges"], ["fork, exec or exit", "forks, execs or exits"]);
-    let no_room = "for which the ring had no room: phases may be missing";
-    let torn = "that switches tore: times around them are uncertain";
-    [
-        loss("kernel_edges", edges, edge, no_room),
-        loss("kernel_task_events", task_events, tasks, "for which the ring had no room"),
-        loss("kernel_tasks_missed", tasks_missed, ["thread", "threads"], "not tracked: no slot was free"),
-        loss("kernel_edges_torn", edges_torn, edge, torn),
-        loss("kernel_stale_slots", stale_slots, ["thread", "threads"], "whose end was not seen"),
-        loss("kernel_unknown_abi", unknown_abi, edge, "from a marker library that this agent does not know"),
-        loss("kernel_waits", waits, ["long wait", "long waits"], "without a row: the ring had no room"),
-        loss(
-            "kernel_sums_torn",
-            sums_torn,
-            ["sum", "sums"],
-            "over helper threads, torn as one of them ended or switched",
-        ),
-        loss(
-            "kernel_ends_unseen",
-            ends_unseen,
-            ["thread", "threads"],
-            "whose last switch reached no hook: without their last stay on a CPU",
-        ),
-        loss("kernel_ios", ios, ["I/O", "I/Os"], "whose time is not known: no room, or the end was missed"),
-        loss(
-            "kernel_edges_unfinished",
-            edges_unfinished,
-            edge,
-            "that a thread began to write and did not finish",
-        ),
-    ]
-}
-
-fn pairing_losses(losses: PairingLosses) -> [Loss; 8] {
-    let PairingLosses {
-        edges_lost,
-        edges_before,
-        unmatched_ends,
-        unended_phases,
-        damaged_names,
-        unknown_edges,
-        torn_edges,
-        late_ios,
-    } = losses;
-    let (edge, phase) = (["edge", "edges"], ["phase", "phases"]);
-    [
-        loss("pairing_edges_lost", edges_lost, edge, "that never arrived: phases may be missing or too long"),
-        loss("pairing_edges_before", edges_before, edge, "from before the probe was in place"),
-        loss("pairing_unmatched_ends", unmatched_ends, ["end", "ends"], "of phases whose begin was not seen"),
-        loss("pairing_unended_phases", unended_phases, phase, "whose end was not seen"),
-        loss("pairing_damaged_names", damaged_names, ["name", "names"], "cut, unreadable or no UTF-8"),
-        loss("pairing_unknown_edges", unknown_edges, edge, "of a kind that this agent does not know"),
-        loss("pairing_torn_edges", torn_edges, edge, "with a torn ledger: times around them are uncertain"),
-        loss(
-            "pairing_late_ios",
-            late_ios,
-            ["I/O", "I/Os"],
-            "done after the request that began it was over: in no phase",
-        ),
-    ]
 }
 
 /// A heading and words behind it.

@@ -128,8 +128,9 @@ fn deaf(socket: &TcpStream, is_deaf: bool) {
     assert_eq!(set, 0, "anybody may do that");
 }
 
-/// The other side hears nothing until something was sent again a few times, by timers of the kernel's.
-fn loses(subject: &Subject) {
+/// What this end sends is lost until `happens` is over, which is told how often anything was sent again before; how often this
+/// was stands in the book.
+fn lost(subject: &Subject, name: &'static str, happens: impl FnOnce(&TcpStream, u32)) {
     let [mut own, theirs] = connection();
     let ears = theirs.try_clone().expect("descriptors are left");
     thread::scope(|scope| {
@@ -138,11 +139,9 @@ fn loses(subject: &Subject) {
             let mut number = [0; 8];
             let before = Info::of(&own).retransmits;
             deaf(&ears, true);
-            clerk.book("loses", 1, || {
+            clerk.book(name, 1, || {
                 own.write_all(&number).expect("it is taken, and lost");
-                while Info::of(&own).retransmits - before < LOST {
-                    thread::sleep(Duration::from_millis(5));
-                }
+                happens(&own, before);
                 deaf(&ears, false);
                 own.read_exact(&mut number).expect("the other end is open");
             });
@@ -150,6 +149,19 @@ fn loses(subject: &Subject) {
         });
         // The other end is closed with this one, and its thread ends.
         drop(own);
+    });
+}
+
+fn wait_until(is_so: impl Fn() -> bool) {
+    while !is_so() {
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The other side hears nothing until something was sent again a few times, by timers of the kernel's.
+fn loses(subject: &Subject) {
+    lost(subject, "loses", |own, before| {
+        wait_until(|| Info::of(own).retransmits - before >= LOST);
     });
 }
 
@@ -185,26 +197,9 @@ fn is_cut_off(subject: &Subject) {
         return subject.fact("refused", 1);
     }
     loopback(Ipv4Addr::LOCALHOST);
-    let [mut own, theirs] = connection();
-    let ears = theirs.try_clone().expect("descriptors are left");
-    thread::scope(|scope| {
-        scope.spawn(move || answer(theirs));
-        subject.clerk(|clerk| {
-            let mut number = [0; 8];
-            let before = Info::of(&own).retransmits;
-            deaf(&ears, true);
-            clerk.book("is cut off", 1, || {
-                own.write_all(&number).expect("it is taken, and lost");
-                loopback(Ipv4Addr::UNSPECIFIED);
-                while Info::of(&own).timeouts < FAILED {
-                    thread::sleep(Duration::from_millis(5));
-                }
-                loopback(Ipv4Addr::LOCALHOST);
-                deaf(&ears, false);
-                own.read_exact(&mut number).expect("the other end is open");
-            });
-            clerk.fact("retransmits", u64::from(Info::of(&own).retransmits - before));
-        });
-        drop(own);
+    lost(subject, "is cut off", |own, _| {
+        loopback(Ipv4Addr::UNSPECIFIED);
+        wait_until(|| Info::of(own).timeouts >= FAILED);
+        loopback(Ipv4Addr::LOCALHOST);
     });
 }

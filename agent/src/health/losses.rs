@@ -1,0 +1,104 @@
+//! Table: what was not seen, with its name and what that means for the numbers. A new counter does not compile until it has
+//! both.
+
+use super::KernelLosses;
+use crate::phase::PairingLosses;
+
+/// Something that was not seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Loss {
+    /// Key in JSON.
+    pub key: &'static str,
+    /// How many.
+    pub count: u64,
+    /// One of them, and many.
+    pub what: [&'static str; 2],
+    /// What it means for the numbers.
+    pub meaning: &'static str,
+}
+
+/// What was lost on the way from the programs to the phases; those that did not happen too.
+pub fn of_observation(kernel: KernelLosses, pairing: PairingLosses) -> impl Iterator<Item = Loss> {
+    of_kernel(kernel).into_iter().chain(of_pairing(pairing))
+}
+
+/// One of them.
+pub const fn loss(key: &'static str, count: u64, what: [&'static str; 2], meaning: &'static str) -> Loss {
+    Loss { key, count, what, meaning }
+}
+
+fn of_kernel(losses: KernelLosses) -> [Loss; 11] {
+    let KernelLosses {
+        edges,
+        task_events,
+        tasks_missed,
+        edges_torn,
+        stale_slots,
+        unknown_abi,
+        waits,
+        sums_torn,
+        ends_unseen,
+        ios,
+        edges_unfinished,
+    } = losses;
+    let (edge, tasks) = (["edge", "edges"], ["fork, exec or exit", "forks, execs or exits"]);
+    let no_room = "for which the ring had no room: phases may be missing";
+    let torn = "that switches tore: times around them are uncertain";
+    [
+        loss("kernel_edges", edges, edge, no_room),
+        loss("kernel_task_events", task_events, tasks, "for which the ring had no room"),
+        loss("kernel_tasks_missed", tasks_missed, ["thread", "threads"], "not tracked: no slot was free"),
+        loss("kernel_edges_torn", edges_torn, edge, torn),
+        loss("kernel_stale_slots", stale_slots, ["thread", "threads"], "whose end was not seen"),
+        loss("kernel_unknown_abi", unknown_abi, edge, "from a marker library that this agent does not know"),
+        loss("kernel_waits", waits, ["long wait", "long waits"], "without a row: the ring had no room"),
+        loss(
+            "kernel_sums_torn",
+            sums_torn,
+            ["sum", "sums"],
+            "over helper threads, torn as one of them ended or switched",
+        ),
+        loss(
+            "kernel_ends_unseen",
+            ends_unseen,
+            ["thread", "threads"],
+            "whose last switch reached no hook: without their last stay on a CPU",
+        ),
+        loss("kernel_ios", ios, ["I/O", "I/Os"], "whose time is not known: no room, or the end was missed"),
+        loss(
+            "kernel_edges_unfinished",
+            edges_unfinished,
+            edge,
+            "that a thread began to write and did not finish",
+        ),
+    ]
+}
+
+fn of_pairing(losses: PairingLosses) -> [Loss; 8] {
+    let PairingLosses {
+        edges_lost,
+        edges_before,
+        unmatched_ends,
+        unended_phases,
+        damaged_names,
+        unknown_edges,
+        torn_edges,
+        late_ios,
+    } = losses;
+    let (edge, phase) = (["edge", "edges"], ["phase", "phases"]);
+    [
+        loss("pairing_edges_lost", edges_lost, edge, "that never arrived: phases may be missing or too long"),
+        loss("pairing_edges_before", edges_before, edge, "from before the probe was in place"),
+        loss("pairing_unmatched_ends", unmatched_ends, ["end", "ends"], "of phases whose begin was not seen"),
+        loss("pairing_unended_phases", unended_phases, phase, "whose end was not seen"),
+        loss("pairing_damaged_names", damaged_names, ["name", "names"], "cut, unreadable or no UTF-8"),
+        loss("pairing_unknown_edges", unknown_edges, edge, "of a kind that this agent does not know"),
+        loss("pairing_torn_edges", torn_edges, edge, "with a torn ledger: times around them are uncertain"),
+        loss(
+            "pairing_late_ios",
+            late_ios,
+            ["I/O", "I/Os"],
+            "done after the request that began it was over: in no phase",
+        ),
+    ]
+}
