@@ -59,6 +59,23 @@ fn number(line: &Value, name: &str) -> u64 {
 }
 
 #[test]
+fn the_log_tells_of_every_request_where_it_is_asked_to() {
+    let (log, _) = injected(&["sleep", "--size", "1ms", "--requests", "12", "--every", "4", "--log-spared"]);
+    let requests: Vec<u64> = log.iter().map(|line| number(line, "request")).collect();
+    assert_eq!(requests, (0..12).collect::<Vec<u64>>(), "one line of each, in order");
+    let (spared, hit): (Vec<&Value>, Vec<&Value>) = log.iter().partition(|line| line["kind"] == "spared");
+    assert_eq!((spared.len(), hit.len()), (9, 3));
+    for line in spared {
+        let [wall_ns, cpu_ns, delay_ns] =
+            ["wall_ns", "cpu_ns", "run_delay_ns"].map(|name| number(line, name));
+        // The clocks of CPU time and of run queues are read around the other one, for some us longer.
+        assert!(cpu_ns > 0 && wall_ns > 0 && cpu_ns + delay_ns > wall_ns / 2, "{line}");
+    }
+    let output = run(&["sleep", "--log-spared"]);
+    assert_eq!(output.status.code(), Some(2), "there is no log to tell it to");
+}
+
+#[test]
 fn the_log_says_what_the_schedule_planned() {
     let arguments =
         ["sleep", "--size", "1ms", "--requests", "40", "--every", "4", "--spread", "50", "--seed", "3"];

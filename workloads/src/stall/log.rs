@@ -1,4 +1,4 @@
-//! The truth of a run: one line of JSON per injected fault. Yields lines as soon as their request is over, so that a
+//! The truth of a run: one line of JSON per injected fault, and per spared request where asked for. Yields lines as soon as their request is over, so that a
 //! run that is killed leaves all but the last. Between requests, never inside one.
 
 use std::{
@@ -33,6 +33,21 @@ pub struct Injection {
     pub cpu_ns: u64,
 }
 
+/// A request that was spared, as its thread saw it: what an observer that names a cause there is held against.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Spared {
+    /// Always `spared`, so that no kind of fault is taken for it.
+    pub kind: &'static str,
+    /// The number of the request, as it is marked.
+    pub request: u64,
+    /// When it began, on `CLOCK_MONOTONIC`.
+    pub start_ns: u64,
+    /// Elapsed time, CPU time of the thread, and its time in run queues by /proc/thread-self/schedstat.
+    pub wall_ns: u64,
+    pub cpu_ns: u64,
+    pub run_delay_ns: u64,
+}
+
 /// The file, if there is one.
 #[derive(Debug)]
 pub struct Log(Option<(PathBuf, File)>);
@@ -47,9 +62,10 @@ impl Log {
         }
     }
 
-    pub fn write(&mut self, injections: &[Injection]) -> Result<(), StallError> {
+    /// What happened in one request: its faults, or that it was spared.
+    pub fn write(&mut self, lines: &[impl Serialize]) -> Result<(), StallError> {
         let Some((path, file)) = &mut self.0 else { return Ok(()) };
-        let lines: String = injections.iter().map(|one| crate::report::to_json(one) + "\n").collect();
+        let lines: String = lines.iter().map(|one| crate::report::to_json(one) + "\n").collect();
         file.write_all(lines.as_bytes()).map_err(|source| StallError::Log { path: path.clone(), source })
     }
 }

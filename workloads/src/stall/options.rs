@@ -59,6 +59,10 @@ pub struct StallOptions {
     /// Write what was injected here, a line of JSON per fault
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
+    /// Let the log also tell of each request that is spared: its elapsed time, its CPU time, and how long it waited for
+    /// a CPU
+    #[arg(long, requires = "log")]
+    log_spared: bool,
     /// For kinds with files: a folder on a disk
     #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
     folder: PathBuf,
@@ -110,6 +114,7 @@ impl StallOptions {
             warmup: self.warmup,
             work: amount(self.work)?,
             log: self.log.clone(),
+            log_spared: self.log_spared,
             folder: self.folder.clone(),
             wait: self.wait,
             peer: self.peer,

@@ -177,6 +177,7 @@ mod tests {
             warmup: 1,
             work: Amount::Lasting { ns: 5_000_000 },
             log: None,
+            log_spared: false,
             folder: "/var/tmp".into(),
             wait: Wait::Spin,
             peer: Peer::Socket,

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use super::{
     Fault, Injected, Kind, Peer, Setup, Wait,
     error::StallError,
-    log::{Injection, Log},
+    log::{Injection, Log, Spared},
     machine::{
         clock, cpus, interrupt,
         work::{Amount, Work},
@@ -29,6 +29,8 @@ pub struct Settings {
     pub warmup: u64,
     pub work: Amount,
     pub log: Option<PathBuf>,
+    /// Whether spared requests are logged as well.
+    pub log_spared: bool,
     pub folder: PathBuf,
     pub wait: Wait,
     pub peer: Peer,
@@ -85,9 +87,15 @@ pub fn run(settings: &Settings) -> Result<Outcome, StallError> {
         for (part, size) in run.parts.iter_mut().zip(&sizes) {
             part.fault.arm(*size)?;
         }
-        let begun = outcome.injections.len();
-        let ns = run.one("stall", number, &sizes, &mut outcome.injections)?;
-        if sizes.is_empty() { &mut outcome.spared_ns } else { &mut outcome.hit_ns }.push(ns);
+        let (begun, is_spared) = (outcome.injections.len(), sizes.is_empty());
+        let ns = if is_spared && settings.log_spared {
+            let spared = run.spare(number)?;
+            log.write(std::slice::from_ref(&spared))?;
+            spared.wall_ns
+        } else {
+            run.one("stall", number, &sizes, &mut outcome.injections)?
+        };
+        if is_spared { &mut outcome.spared_ns } else { &mut outcome.hit_ns }.push(ns);
         log.write(&outcome.injections[begun..])?;
         advance();
     }
@@ -162,6 +170,16 @@ impl Run {
         }
         let parts = self.parts.iter().enumerate();
         parts.map(|(part, Part { asked, .. })| self.schedule.size(request, part, *asked)).collect()
+    }
+
+    /// One request without a fault, and what the kernel's books say of it.
+    fn spare(&mut self, request: u64) -> Result<Spared, StallError> {
+        let (start_ns, start_delay_ns) = (clock::monotonic_ns(), clock::run_delay_ns());
+        let start_cpu_ns = clock::thread_cpu_ns();
+        let wall_ns = self.one("stall", request, &[], &mut Vec::new())?;
+        let cpu_ns = clock::thread_cpu_ns() - start_cpu_ns;
+        let run_delay_ns = clock::run_delay_ns().saturating_sub(start_delay_ns);
+        Ok(Spared { kind: "spared", request, start_ns, wall_ns, cpu_ns, run_delay_ns })
     }
 
     /// One request; how long it took.

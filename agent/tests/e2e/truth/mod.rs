@@ -62,6 +62,7 @@ pub(crate) fn workloads(test: &str, kind: &str) -> Option<OsString> {
 #[case::pipe(&["slow-peer", "--peer", "pipe", "--size", "20ms"], Cause::Account(Account::Other), Truth::Injected)]
 #[case::sleep(&["sleep", "--size", "20ms"], Cause::Account(Account::Sleep), Truth::Injected)]
 #[case::disk(&["disk", "--size", "30ms"], Cause::Account(Account::BlockIo), Truth::OffCpu)]
+#[case::fault(&["fault", "--size", "1024"], Cause::Account(Account::Fault), Truth::OffCpu)]
 #[case::touch(&["touch", "--size", "16384"], Cause::Overlay(Overlay::Fault), Truth::Injected)]
 #[case::syscalls(&["syscalls", "--size", "20ms"], Cause::Overlay(Overlay::Syscall), Truth::Injected)]
 #[case::spin(&["spin", "--size", "20ms"], Cause::Account(Account::Cpu), Truth::Cpu)]
@@ -121,11 +122,14 @@ fn a_wait_for_a_late_helper_is_explained_by_what_that_one_went_through() {
 fn moves_are_counted_to_the_last() {
     let test = "truth::moves_are_counted_to_the_last";
     let Some(workloads) = workloads(test, "bounce") else { return };
-    let Some(run) = Run::of(test, &workloads, &["bounce", "--size", "16", "--every", EVERY]) else { return };
     let moves = |phase: &Phase| {
         let counts = phase.counts;
         counts.migrate_smt + counts.migrate_llc + counts.migrate_node + counts.migrate_remote
     };
+    if let Some(repetitions) = many::repetitions() {
+        return many::moves(test, &workloads, repetitions, moves);
+    }
+    let Some(run) = Run::of(test, &workloads, &["bounce", "--size", "16", "--every", EVERY]) else { return };
     assert_eq!(run.spared(moves), 0, "the others stay where they are");
     assert_eq!(run.injections("bounce").count(), HITS);
     for injection in run.injections("bounce") {
@@ -188,6 +192,9 @@ fn where_nothing_was_injected_nothing_is_named() {
 fn of_two_faults_the_larger_comes_first() {
     let test = "truth::of_two_faults_the_larger_comes_first";
     let Some(workloads) = workloads(test, "lock") else { return };
+    if let Some(repetitions) = many::repetitions() {
+        return many::mixtures(test, &workloads, repetitions);
+    }
     let mut is_busy = true;
     for attempt in 1..=ATTEMPTS {
         let seed = attempt.to_string();

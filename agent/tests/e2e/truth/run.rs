@@ -1,6 +1,6 @@
 //! A program with faults of known size under the agent, and both sides of the story: the injector's log and the run folder.
 
-use std::ffi::OsString;
+use std::{collections::BTreeMap, ffi::OsString};
 
 use guestscope::{
     analyze::Cause,
@@ -10,10 +10,13 @@ use guestscope::{
 use guestscope_ebpf::Account;
 use serde_json::Value;
 
+use super::table::SHARE;
 use crate::{folder::only_folder, ground::Ground};
 
 /// Requests, of which less than a tenth are hit: so all that are hit lie above the 90th percentile.
 const REQUESTS: &str = "72";
+/// Between readings of clocks that should be one.
+const READING_NS: u64 = 30_000;
 /// How much longer than the fastest a spared request may take, at the third quartile: above it they share their CPU, and no
 /// finding is the fault's alone. Wall time, which no account can spoil.
 const BUSY: f64 = 1.5;
@@ -25,6 +28,32 @@ pub(super) struct Injection {
     pub(super) count: u64,
     wall_ns: u64,
     pub(super) cpu_ns: u64,
+}
+
+/// What the program's own books say of a request that was spared, ns.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Witness {
+    wall: u64,
+    cpu: u64,
+    run_delay: u64,
+}
+
+impl Witness {
+    /// What it says of an account. The CPU clock leaves stolen time out where the kernel knows of it, so that is what
+    /// remains.
+    fn ns(self, cause: Cause) -> Option<u64> {
+        match cause {
+            Cause::Account(Account::Cpu) => Some(self.cpu),
+            Cause::Account(Account::Runq) => Some(self.run_delay),
+            Cause::Steal => Some(self.wall.saturating_sub(self.cpu + self.run_delay)),
+            Cause::Account(_)
+            | Cause::Suspended
+            | Cause::Queue
+            | Cause::Pause
+            | Cause::Helper(_)
+            | Cause::Overlay(_) => None,
+        }
+    }
 }
 
 /// Which of the injector's clocks a fault is to be compared with.
@@ -77,6 +106,8 @@ pub(super) fn error((truth, seen): (u64, u64)) -> f64 {
 pub(crate) struct Run {
     requests: Vec<(Phase, Option<String>)>,
     log: Vec<(String, Injection)>,
+    /// By request, where the program was asked to log those.
+    witnesses: BTreeMap<u64, Witness>,
     pub(super) waits: Vec<Wait>,
     pub(super) summary: Value,
 }
@@ -100,16 +131,66 @@ impl Run {
         let requests = requests.map(|row| (row.phase, row.cause.map(|cause| cause.to_string())));
         let waits = folder.waits().expect("waits can be read");
         let waits = waits.map(|wait| wait.expect("and are whole")).collect();
-        let log = std::fs::read_to_string(log).expect("the log was written");
-        let log = log.lines().map(|line| {
-            let line: Value = serde_json::from_str(line).expect("a line is JSON");
-            let number = |key: &str| line[key].as_u64().unwrap_or(0);
-            let kind = line["kind"].as_str().expect("a fault has a kind").to_owned();
-            let [request, ns, count] = ["request", "ns", "count"].map(number);
-            let [wall_ns, cpu_ns] = ["wall_ns", "cpu_ns"].map(number);
-            (kind, Injection { request, ns, count, wall_ns, cpu_ns })
+        let mut run = Self {
+            requests: requests.collect(),
+            log: Vec::new(),
+            witnesses: BTreeMap::new(),
+            waits,
+            summary: done.summary(),
+        };
+        for line in std::fs::read_to_string(log).expect("the log was written").lines() {
+            run.read(&serde_json::from_str(line).expect("a line is JSON"));
+        }
+        run
+    }
+
+    fn read(&mut self, line: &Value) {
+        let number = |key: &str| line[key].as_u64().unwrap_or(0);
+        let kind = line["kind"].as_str().expect("a fault has a kind").to_owned();
+        let [request, ns, count] = ["request", "ns", "count"].map(number);
+        let [wall_ns, cpu_ns, run_delay] = ["wall_ns", "cpu_ns", "run_delay_ns"].map(number);
+        if kind == "spared" {
+            self.witnesses.insert(request, Witness { wall: wall_ns, cpu: cpu_ns, run_delay });
+        } else {
+            self.log.push((kind, Injection { request, ns, count, wall_ns, cpu_ns }));
+        }
+    }
+
+    /// Whether the program's own books confirm what was named: in each slow request of that cause both have the same
+    /// excess over the median request.
+    pub(super) fn is_confirmed(&self, named: &str) -> bool {
+        let Some(cause) = Cause::all().find(|cause| cause.name() == named) else { return false };
+        let median = |mut values: Vec<u64>| {
+            values.sort_unstable();
+            values.get(values.len() / 2).copied().unwrap_or(0)
+        };
+        let of = |request: u64| self.witnesses.get(&request).and_then(|witness| witness.ns(cause));
+        let seen = |phase: &Phase| {
+            let steal_ns = if cause == Cause::Account(Account::Cpu) { phase.counts.steal_ns } else { 0 };
+            Truth::Injected.seen_ns(phase, cause).saturating_sub(steal_ns)
+        };
+        let usual_ns = median(self.requests.iter().filter_map(|(phase, _)| of(phase.request)).collect());
+        let usual_seen_ns = median(self.requests.iter().map(|(phase, _)| seen(phase)).collect());
+        let long_ns = self.spared(|phase| phase.duration_ns) * 11 / 10;
+        let slow = self.requests.iter().filter(|(phase, _)| phase.duration_ns >= long_ns);
+        let agrees = slow.filter(|(_, of)| of.as_deref() == Some(named)).map(|(phase, _)| {
+            let told = of(phase.request).map(|ns| ns.saturating_sub(usual_ns));
+            let seen_ns = seen(phase).saturating_sub(usual_seen_ns);
+            // Each clock is read some us apart from the other.
+            told.is_some_and(|told| {
+                error((told, seen_ns)).abs() <= SHARE || told.abs_diff(seen_ns) <= READING_NS
+            })
         });
-        Self { requests: requests.collect(), log: log.collect(), waits, summary: done.summary() }
+        let agrees: Vec<bool> = agrees.collect();
+        !agrees.is_empty() && agrees.into_iter().all(|agrees| agrees)
+    }
+
+    /// The causes of a request's excess, the largest first; empty where it is not among the slowest.
+    pub(super) fn ranked(&self, request: u64) -> Vec<&str> {
+        let slowest = self.summary["groups"][0]["slowest"].as_array().map_or(&[][..], Vec::as_slice);
+        let found = slowest.iter().find(|slow| slow["request"].as_u64() == Some(request));
+        let parts = found.and_then(|slow| slow["parts"].as_array()).map_or(&[][..], Vec::as_slice);
+        parts.iter().filter_map(|part| part["cause"].as_str()).collect()
     }
 
     pub(super) fn injections(&self, kind: &str) -> impl Iterator<Item = &Injection> {
@@ -147,15 +228,20 @@ impl Run {
         self.summary["groups"][0]["headline"]["cause"].as_str().unwrap_or("none").to_owned()
     }
 
+    /// Of all faults of a kind, in order: the request, truth and what was seen.
+    pub(super) fn sizes(&self, kind: &str, cause: Cause, truth: Truth) -> Vec<(u64, (u64, u64))> {
+        let usual_ns = self.spared(|phase| truth.seen_ns(phase, cause));
+        let seen_ns = |request| truth.seen_ns(&self.request(request).0, cause).saturating_sub(usual_ns);
+        let of =
+            |injection: &Injection| (injection.request, (truth.ns(injection), seen_ns(injection.request)));
+        self.injections(kind).map(of).collect()
+    }
+
     /// Of all faults of a kind: truth and what was seen, by size of the error, and whether each was named.
     pub(super) fn compare(&self, kind: &str, cause: Cause, truth: Truth) -> Vec<((u64, u64), bool)> {
-        let usual_ns = self.spared(|phase| truth.seen_ns(phase, cause));
-        let of = |injection: &Injection| {
-            let (phase, named) = self.request(injection.request);
-            let pair = (truth.ns(injection), truth.seen_ns(phase, cause).saturating_sub(usual_ns));
-            (pair, named.as_deref() == Some(cause.name()))
-        };
-        let mut pairs: Vec<_> = self.injections(kind).map(of).collect();
+        let sizes = self.sizes(kind, cause, truth).into_iter();
+        let is_named = |request| self.request(request).1.as_deref() == Some(cause.name());
+        let mut pairs: Vec<_> = sizes.map(|(request, pair)| (pair, is_named(request))).collect();
         pairs.sort_by(|(a, _), (b, _)| error(*a).abs().total_cmp(&error(*b).abs()));
         pairs
     }

@@ -19,6 +19,15 @@ pub fn thread_cpu_ns() -> u64 {
     read(ClockId::CLOCK_THREAD_CPUTIME_ID)
 }
 
+/// How long the calling thread has waited in run queues since it began, by the second number of its schedstat. Zero where
+/// the kernel keeps no such books.
+pub fn run_delay_ns() -> u64 {
+    let read = std::fs::read_to_string("/proc/thread-self/schedstat");
+    let second =
+        read.ok().and_then(|text| text.split_whitespace().nth(1).and_then(|number| number.parse().ok()));
+    second.unwrap_or(0)
+}
+
 fn read(clock: ClockId) -> u64 {
     clock_gettime(clock).map_or(0, |time| Duration::from(time).as_nanos() as u64)
 }
