@@ -145,9 +145,16 @@ pub(crate) fn skipped(name: &str, reason: &str) {
     let _ = writeln!(std::io::stdout(), "skipped: {name}: {reason}");
 }
 
-/// Hooks that came late, or that a kernel refuses. A guest of `cargo xtask vm` may have a kernel without them, and that verb knows which one lacks what.
+/// Hooks that came late, or that a kernel refuses. A guest of `cargo xtask vm` may have a kernel without them, and that verb
+/// knows which one lacks what.
 fn may_be_missing(hook: &str) -> bool {
-    let late = ["tp_btf/block_", "tp_btf/sock_send_length", "tp_btf/sock_recv_length", "iter/task"];
+    let late = [
+        "tp_btf/block_",
+        "tp_btf/hrtimer_",
+        "tp_btf/sock_send_length",
+        "tp_btf/sock_recv_length",
+        "iter/task",
+    ];
     let is_late = late.iter().any(|late| hook.starts_with(late));
     std::env::var_os("GUESTSCOPE_DISPOSABLE").is_some() && is_late
 }

@@ -261,7 +261,15 @@ fn environment(programs: &Path, is_stopped: bool) -> BTreeMap<String, String> {
         ("GUESTSCOPE_DISPOSABLE", "1".to_owned()),
     ];
     let stopper = is_stopped.then(|| ("GUESTSCOPE_STOPPER", "/dev/ttyS2".to_owned()));
-    pairs.into_iter().chain(stopper).map(|(name, value)| (name.to_owned(), value)).collect()
+    // How many faults of each kind the tests are to judge, where somebody asked for more.
+    let repetitions =
+        std::env::var("GUESTSCOPE_REPETITIONS").ok().map(|value| ("GUESTSCOPE_REPETITIONS", value));
+    pairs
+        .into_iter()
+        .chain(stopper)
+        .chain(repetitions)
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
 }
 
 /// What a kernel says before it dies, and the first place that it names: a guest that is gone says nothing itself.
