@@ -39,10 +39,11 @@ const STAGE_LIMIT: Duration = Duration::from_mins(25);
 const HOST_LIMIT: Duration = Duration::from_mins(10);
 
 /// Programs that tests compare with or load the machine with, and the Debian packages that hold them.
-const PROGRAMS: [(&str, &[&str]); 4] = [
+const PROGRAMS: [(&str, &[&str]); 5] = [
     ("bpftrace", &["bpftrace"]),
     ("bpftool", &["bpftool"]),
     ("perf", &["linux-perf"]),
+    ("podman", &["podman", "runc"]),
     ("stress-ng", &["stress-ng"]),
 ];
 
@@ -107,7 +108,7 @@ fn other_programs(xtask: &Xtask) {
         // Ubuntu's perf comes with the very kernel that runs.
         let release = nix::sys::utsname::uname().map(|u| u.release().to_string_lossy().into_owned());
         let tools = format!("linux-tools-{}", release.unwrap_or_default());
-        let without = format!("no {program}, which some tests compare with");
+        let without = format!("no {program}, which some tests need");
         if *program == "perf" && !apt::known(packages) {
             apt::want(xtask, &["linux-tools-common", &tools], &without);
         } else {

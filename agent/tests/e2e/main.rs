@@ -10,6 +10,7 @@ mod btf;
 mod collector;
 mod crash;
 mod disk;
+mod engines;
 mod filter;
 mod folder;
 mod ground;
