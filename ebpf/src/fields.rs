@@ -124,6 +124,14 @@ pub const FIELDS: &[Field] = &[
         paths: &["task_struct.in_iowait"],
         required: true,
     },
+    // The freezer of cgroup v2 has it (5.2 and later). Without it a thread that is frozen outside system calls seems to wait
+    // in a page fault, up to 6.0.
+    Field {
+        offset: "OFFSET_TASK_FROZEN",
+        mask: "MASK_TASK_FROZEN",
+        paths: &["task_struct.frozen"],
+        required: false,
+    },
 ];
 
 /// A field of a classic tracepoint's event, as tracefs describes it.

@@ -22,8 +22,9 @@ use crate::{
     beside, emit,
     file::{self, File},
     maps::{
-        ACCOUNT_OF, BY_NUMBER, HAS_SWITCH_STATE, LEDGERS, MASK_TASK_IOWAIT, OFFSET_REGS_ARGUMENT,
-        OFFSET_TASK_FLAGS, OFFSET_TASK_IOWAIT, OFFSET_TASK_LAST_QUEUED, OFFSET_TASK_STATE,
+        ACCOUNT_OF, BY_NUMBER, HAS_SWITCH_STATE, LEDGERS, MASK_TASK_FROZEN, MASK_TASK_IOWAIT,
+        OFFSET_REGS_ARGUMENT, OFFSET_TASK_FLAGS, OFFSET_TASK_FROZEN, OFFSET_TASK_IOWAIT,
+        OFFSET_TASK_LAST_QUEUED, OFFSET_TASK_STATE,
     },
     memory::{Arguments, Memory, twins},
     probes::throttle,
@@ -141,7 +142,7 @@ fn stay<M: Memory>(prev: Task<M>, ledger: &mut Ledger, now_ns: u64, stolen_ns: u
 #[inline(always)]
 pub(crate) fn classify<M: Memory>(prev: Task<M>, state: u32) -> (u8, u16) {
     let number = registers::number(prev);
-    if state & KEPT != 0 || (number < 0 && state & FREEZABLE != 0) {
+    if state & KEPT != 0 || (number < 0 && is_frozen(prev, state)) {
         return (Account::Other as u8, if number < 0 { NO_SYSCALL } else { number as u16 });
     }
     if number < 0 {
@@ -169,6 +170,17 @@ pub(crate) fn classify<M: Memory>(prev: Task<M>, state: u32) -> (u8, u16) {
         return (account, number as u16);
     }
     (account, number as u16)
+}
+
+/// Frozen outside system calls. Before 6.1 only the task itself says so.
+#[inline(always)]
+fn is_frozen<M: Memory>(prev: Task<M>, state: u32) -> bool {
+    let mask = MASK_TASK_FROZEN.load();
+    if state & FREEZABLE != 0 || mask == 0 || state & UNINTERRUPTIBLE != 0 {
+        return state & FREEZABLE != 0;
+    }
+    // SAFETY: the agent resolved the bit field's byte and mask.
+    unsafe { prev.load::<u8>(&OFFSET_TASK_FROZEN) & mask as u8 != 0 }
 }
 
 /// The system call has returned: a fault on the stack where a signal's frame shall lie, or somebody's work, or frozen.
