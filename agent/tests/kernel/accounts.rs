@@ -103,7 +103,7 @@ fn waiting_for_one_of_many(#[case] name: &'static str, #[case] share: RangeInclu
         assert_account(&seen, 1, Account::Poll);
         let phase = seen.request(1);
         let (polled_ns, net_ns) = (phase.accounts.get(Account::Poll), phase.counts.poll_net_ns);
-        let share = if seen.has("tp_btf/sock_recv_length") { share.clone() } else { 0.0..=0.0 };
+        let share = if seen.has("sock_recv_length") { share.clone() } else { 0.0..=0.0 };
         assert!(share.contains(&(net_ns as f64 / polled_ns as f64)), "{net_ns} of {polled_ns}");
     });
 }
@@ -142,7 +142,7 @@ fn waiting_for_somebody(#[case] name: &'static str, #[case] phases: u64, #[case]
         // Both sides of the ball: so many calls each way, of so many bytes.
         for number in (1..=phases).filter(|_| seen.book.facts("balls").len() == 1) {
             let (counts, balls) = (seen.request(number).counts, seen.book.fact("balls"));
-            let is_counted = account == Account::Net && seen.has("tp_btf/sock_recv_length");
+            let is_counted = account == Account::Net && seen.has("sock_recv_length");
             let sockets = if is_counted { balls } else { 0 };
             agreement::count(name, "received", counts.net_recv, (sockets, sockets));
             agreement::count(name, "sent", counts.net_send, (sockets, sockets));
@@ -173,7 +173,7 @@ fn waiting_for_a_disk(#[case] name: &'static str, #[case] account: Account) {
         let counts = seen.request(1).counts;
         let reads =
             (seen.book.facts("reads").iter().sum::<u64>(), seen.book.facts("read_bytes").iter().sum::<u64>());
-        if !seen.has("tp_btf/block_bio_queue") {
+        if !seen.has("block_bio_queue") {
             // What nobody looks at is not counted.
             agreement::count(name, "disk", counts.block_read + counts.block_write, (0, 0));
         } else if reads.0 > 0 {
@@ -181,7 +181,7 @@ fn waiting_for_a_disk(#[case] name: &'static str, #[case] account: Account) {
             agreement::count(name, "disk reads", counts.block_read, (reads.0, reads.0 + reads.0 / 10));
             agreement::count(name, "bytes read", counts.block_read_bytes, (reads.1, reads.1));
         }
-        if name == "fsync" && seen.has("tp_btf/block_bio_queue") {
+        if name == "fsync" && seen.has("block_bio_queue") {
             // The journal's own blocks are written by its own thread.
             agreement::count(
                 name,

@@ -145,6 +145,11 @@ pub(crate) fn skipped(name: &str, reason: &str) {
     let _ = writeln!(std::io::stdout(), "skipped: {name}: {reason}");
 }
 
+/// Whether tests share the only CPU with what they look at.
+pub(crate) fn has_one_cpu() -> bool {
+    std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() == 1)
+}
+
 /// Hooks that came late, or that a kernel refuses. A guest of `cargo xtask vm` may have a kernel without them, and that verb
 /// knows which one lacks what.
 fn may_be_missing(hook: &str) -> bool {
@@ -242,6 +247,12 @@ impl Run {
             Outcome::Fallback | Outcome::Broken => true,
         };
         self.loaded.verdicts.iter().filter(is_missing).collect()
+    }
+
+    /// By the last part of their names: a tracepoint has another hook where its types are not known.
+    fn attached(&self) -> Vec<String> {
+        let verdicts = self.loaded.verdicts.iter().filter(|verdict| verdict.outcome == Outcome::Ok);
+        verdicts.filter_map(|verdict| verdict.hook.rsplit('/').next().map(str::to_owned)).collect()
     }
 
     fn book_file(&self) -> PathBuf {
@@ -386,7 +397,7 @@ impl Run {
             edges_read: self.pump.edges_read,
             slots_held: slots_held.count(),
             ledgers_read: self.ledgers_read,
-            missing: self.missing().into_iter().map(|verdict| verdict.hook.clone()).collect(),
+            attached: self.attached(),
         };
         seen.sort(self.outputs);
         seen

@@ -20,7 +20,7 @@ fn answers_are_counted_with_their_time(#[case] is_raw: bool) {
     up_to_three_times(|| {
         let name = "tcp_asks";
         let Some(seen) = compared(case(name, is_raw), name, 3, 0) else { return };
-        if !seen.has("tp_btf/sock_send_length") {
+        if !seen.has("sock_send_length") {
             return skipped(name, "this kernel does not say what is sent");
         }
         let (counts, fact) = (seen.request(1).counts, |name: &str| seen.book.fact(name));
@@ -44,7 +44,7 @@ fn answers_are_counted_with_their_time(#[case] is_raw: bool) {
 fn what_is_sent_again_is_counted(#[case] name: &'static str, #[case] is_raw: bool) {
     up_to_three_times(|| {
         let Some(seen) = compared(case(name, is_raw), name, 1, 0) else { return };
-        if !seen.has("tp_btf/sock_send_length") {
+        if !seen.has("sock_send_length") {
             return skipped(name, "this kernel does not say whose a socket is");
         }
         let again = seen.book.fact("retransmits");

@@ -32,14 +32,14 @@ pub(crate) struct Seen {
     pub(crate) slots_held: usize,
     /// Ledgers that were looked at on the way.
     pub(crate) ledgers_read: usize,
-    /// Hooks that were not in place.
-    pub(crate) missing: Vec<String>,
+    /// What hooks were in place for, such as `sched_switch`.
+    pub(crate) attached: Vec<String>,
 }
 
 impl Seen {
-    /// Whether what this hook counts was counted.
-    pub(crate) fn has(&self, hook: &str) -> bool {
-        !self.missing.iter().any(|missing| missing == hook)
+    /// Whether what this tracepoint tells of was seen.
+    pub(crate) fn has(&self, tracepoint: &str) -> bool {
+        self.attached.iter().any(|attached| attached == tracepoint)
     }
 
     /// Puts what pairing yielded where it belongs.

@@ -33,6 +33,9 @@ fn each_long_sleep_is_a_wait_in_its_phase() {
 
 #[test]
 fn a_contender_waits_behind_the_other_one() {
+    if crate::harness::has_one_cpu() {
+        return skipped("contend", "one CPU only: this test contends for it as well");
+    }
     up_to_three_times(|| {
         let Some(seen) = compared(Case::new("contend"), "contend", 2, 0) else { return };
         let [first, second] = [1, 2].map(|number| seen.request(number).thread.tid);
