@@ -48,8 +48,18 @@ static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/pr
 const WAKE_BYTES: u32 = 128 << 10;
 
 /// Maps that have an element for each thread that can be tracked. There are no more processes than threads.
-const PER_THREAD: [&str; 9] =
-    ["LEDGERS", "BESIDE", "FREE", "STAGES", "OUTSIDE", "PROCESSES", "PROCESS_OF", "PLACES", "FREE_PROCESSES"];
+const PER_THREAD: [&str; 10] = [
+    "LEDGERS",
+    "BESIDE",
+    "LAST_IOS",
+    "FREE",
+    "STAGES",
+    "OUTSIDE",
+    "PROCESSES",
+    "PROCESS_OF",
+    "PLACES",
+    "FREE_PROCESSES",
+];
 
 /// Why nothing can be observed here.
 #[derive(Debug, thiserror::Error)]

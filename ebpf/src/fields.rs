@@ -83,6 +83,15 @@ pub const FIELDS: &[Field] = &[
     // What is asked of a block device; without them that is not counted.
     optional("OFFSET_BIO_OPERATION", &["bio.bi_opf"]),
     optional("OFFSET_BIO_BYTES", &["bio.bi_iter.bi_size"]),
+    // And of which one: from 5.12 on by its own number (a partition has one), before by its disk's. Without them waits for
+    // devices do not say for which.
+    optional("OFFSET_BIO_DEVICE", &["bio.bi_bdev"]),
+    optional("OFFSET_DEVICE_NUMBER", &["block_device.bd_dev"]),
+    optional("OFFSET_BIO_DISK", &["bio.bi_disk"]),
+    optional("OFFSET_DISK_MAJOR", &["gendisk.major"]),
+    optional("OFFSET_DISK_MINOR", &["gendisk.first_minor"]),
+    // The first part of an I/O: without it one that waited for its turn to be submitted forgets its device there.
+    optional("OFFSET_IO_BIO", &["request.bio"]),
     // Of an I/O: what of it is still to be done, and since when it is there (to know another one in its place). Without them
     // its time is not known.
     optional("OFFSET_IO_BYTES", &["request.__data_len"]),

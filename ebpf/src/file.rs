@@ -6,7 +6,7 @@
 //! instructions that read 0 where there is no memory. Nothing is kept between calls: a descriptor may be another file
 //! the next time.
 
-use guestscope_ebpf::GPU_MAJORS;
+use guestscope_ebpf::{GPU_MAJORS, MINOR_BITS};
 
 use crate::{
     maps::{
@@ -21,8 +21,6 @@ use crate::{
 const S_IFMT: u16 = 0xf000;
 const S_IFSOCK: u16 = 0xc000;
 const S_IFCHR: u16 = 0x2000;
-/// Of a device's number, below its major number.
-const MINOR_BITS: u32 = 20;
 
 /// What a descriptor stands for, as far as it matters here.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -7,6 +7,13 @@ use crate::Header;
 /// I/Os of tracked threads that can be on their way at once: more than the queues of a few disks hold.
 pub const IOS: u32 = 4096;
 
+/// Stands for the number of no device.
+pub const NO_DEVICE: u32 = 0;
+/// Of a device's number, below its major number.
+pub const MINOR_BITS: u32 = 20;
+/// Flag of a wait that has a device: what was submitted to it last hands something over.
+pub const WAIT_WRITES: u32 = 1;
+
 /// An I/O that a tracked task submitted is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]

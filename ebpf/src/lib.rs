@@ -15,7 +15,7 @@ mod traffic;
 pub mod visit;
 
 pub use activity::{ACTIVITIES, Activity, Beside, SAMPLES_PER_S, SPIN_RANGES, SPINNERS, Samples, SpinCode};
-pub use io::{IOS, IoRecord};
+pub use io::{IOS, IoRecord, MINOR_BITS, NO_DEVICE, WAIT_WRITES};
 pub use position::{DISTANCES, Distance, Position};
 pub use traffic::Traffic;
 
@@ -23,7 +23,7 @@ use helpers::{HelperSum, MEMBERS, Outside, Process};
 use ledger::Ledger;
 
 /// Version of the records. The agent refuses an object that was built from another one.
-pub const CONTRACT_VERSION: u32 = 9;
+pub const CONTRACT_VERSION: u32 = 10;
 /// Version of the marker library's probe arguments (bits 8 to 15 of the first one).
 pub const MARKER_ABI_VERSION: u8 = 1;
 /// Bytes of a phase's name that travel; a longer name is cut and says so.
@@ -339,6 +339,12 @@ pub struct WaitRecord {
     pub account: u8,
     /// Zero.
     pub reserved: u8,
+    /// The block device that it waited for, as the kernel numbers it (20 bits of minor number): the last that it submitted
+    /// to since it had last slept. [`NO_DEVICE`] if it submitted nothing, and for waits of other accounts than
+    /// [`Account::BlockIo`] and [`Account::Fault`].
+    pub device: u32,
+    /// Zero.
+    pub reserved_word: u32,
     /// The name of who was on that CPU, ended by a zero byte.
     pub ran_before_comm: [u8; COMM_BYTES],
 }
@@ -391,4 +397,4 @@ const _: () =
 const _: () =
     assert!(size_of::<HelperSum>() == 96 && size_of::<Outside>() == 96 && MEMBERS.is_power_of_two());
 const _: () = assert!(size_of::<Process>() == 2 * MEMBERS + 8 * ACCOUNTS + 6 * 8);
-const _: () = assert!(size_of::<WaitRecord>() == 16 + 4 * 8 + 6 * 4 + 3 * 2 + 2 + COMM_BYTES);
+const _: () = assert!(size_of::<WaitRecord>() == 16 + 4 * 8 + 6 * 4 + 3 * 2 + 2 + 2 * 4 + COMM_BYTES);

@@ -15,6 +15,8 @@
 #[cfg(target_arch = "bpf")]
 mod beside;
 #[cfg(target_arch = "bpf")]
+mod device;
+#[cfg(target_arch = "bpf")]
 mod emit;
 #[cfg(target_arch = "bpf")]
 mod file;

@@ -15,7 +15,10 @@ use guestscope_ebpf::{
     visit::TARGETS_MOST,
 };
 
-use crate::probes::{block, net, pause::Life};
+use crate::{
+    device,
+    probes::{block, net, pause::Life},
+};
 
 /// The array is page-aligned with this flag, so that a ledger of 320 bytes is five whole cache lines.
 const BPF_F_MMAPABLE: u32 = 1 << 10;
@@ -45,6 +48,7 @@ globals! {
     BIO_ARGUMENT IO_ARGUMENT
     // Submissions have a hook of their own (6.5 and later); else an I/O is first seen when the device gets it.
     HAS_IO_START
+    OFFSET_BIO_DEVICE OFFSET_DEVICE_NUMBER OFFSET_BIO_DISK OFFSET_DISK_MAJOR OFFSET_DISK_MINOR OFFSET_IO_BIO
     OFFSET_IO_BYTES OFFSET_IO_START OFFSET_SOCK_PROTOCOL OFFSET_SOCK_TYPE OFFSET_TCP_RTT_MIN
     // Which of the kernel's throttle clocks there is: a `ThrottleMode`, 0 for none.
     THROTTLE_MODE
@@ -128,6 +132,10 @@ pub(crate) static ON_THEIR_WAY: HashMap<u64, block::Io> = HashMap::with_max_entr
 /// Slot to what its thread last asked of block devices, where an I/O is first seen when the device gets it.
 #[map]
 pub(crate) static BATCHES: Array<block::Batch> = Array::with_max_entries(SLOTS, 0);
+
+/// Slot to where its thread's last I/O went.
+#[map]
+pub(crate) static LAST_IOS: Array<device::LastIo> = Array::with_max_entries(SLOTS, 0);
 
 /// TCP sockets that tracked threads have sent over, by their addresses; with no room the one that was used least goes.
 #[map]

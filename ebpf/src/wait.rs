@@ -8,7 +8,7 @@ use guestscope_ebpf::{
     ledger::{Ledger, RUNNING},
 };
 
-use crate::{emit, maps::WAIT_THRESHOLD_NS, task};
+use crate::{device, emit, maps::WAIT_THRESHOLD_NS, task};
 
 /// The thread of this ledger has just got the CPU from `before`: its number, its process's and its address, asked for only
 /// where the wait was long. `left_cpu` is where it had been.
@@ -26,9 +26,10 @@ pub(crate) fn ended(ledger: &Ledger, before: impl Fn() -> (u32, u32, u64), left_
         // Nobody wakes a thread that could run all the time.
         let was_blocked = ledger.account != Account::Runq as u8;
         let waker_tid = if was_blocked { ledger.waker_tid } else { 0 };
+        let (device, flags) = device::waited_for(ledger);
         // SAFETY: the record is reserved memory of exactly this size; every field is written.
         unsafe {
-            (*record).header = Header { kind: Kind::Wait as u32, flags: 0, time_ns: now_ns };
+            (*record).header = Header { kind: Kind::Wait as u32, flags, time_ns: now_ns };
             (*record).born_ns = ledger.born_ns;
             (*record).left_ns = ledger.left_ns;
             (*record).ready_ns = ledger.ready_ns;
@@ -45,6 +46,8 @@ pub(crate) fn ended(ledger: &Ledger, before: impl Fn() -> (u32, u32, u64), left_
             (*record).syscall = if was_blocked { ledger.syscall } else { NO_SYSCALL };
             (*record).account = ledger.account;
             (*record).reserved = 0;
+            (*record).device = device;
+            (*record).reserved_word = 0;
             (*record).ran_before_comm = [0; guestscope_ebpf::COMM_BYTES];
             task::comm(address, &mut (*record).ran_before_comm);
         }

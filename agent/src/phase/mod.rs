@@ -29,7 +29,7 @@ pub use self::{
     helper_waits::{HelperWait, KEPT},
     helpers::Helpers,
     pauses::{LEAST_NS as LEAST_PAUSE_NS, Pause, Pauses},
-    wait::Wait,
+    wait::{Wait, WaitedIo},
 };
 
 /// Nanoseconds by account, in the order of [`Account::ALL`].

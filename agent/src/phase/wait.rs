@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use guestscope_ebpf::{Account, NO_SYSCALL, WaitRecord};
+use guestscope_ebpf::{Account, MINOR_BITS, NO_DEVICE, NO_SYSCALL, WAIT_WRITES, WaitRecord};
 
 use super::{
     Blame, ThreadId,
@@ -51,6 +51,36 @@ pub struct Wait {
     pub ran_before_comm: Arc<str>,
     /// What kept the thread that ended it.
     pub blame: Option<Blame>,
+    /// What it had asked of a block device when it left its CPU; none where it waited for another's I/O.
+    pub io: Option<WaitedIo>,
+}
+
+/// What a thread asked of a block device before it waited.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WaitedIo {
+    /// The device by its numbers, `MAJOR:MINOR`.
+    pub device: Arc<str>,
+    /// Its name in the guest; its numbers again while that is not known.
+    pub name: Arc<str>,
+    /// It handed something to the device; else it read, or asked for what changes nothing.
+    pub is_write: bool,
+}
+
+impl WaitedIo {
+    /// `read` or `write`, as OpenTelemetry has it.
+    pub fn direction(&self) -> &'static str {
+        if self.is_write { "write" } else { "read" }
+    }
+
+    /// Only waits of these accounts are for a device.
+    fn of(record: &WaitRecord, account: Account) -> Option<Self> {
+        let is_for_one = matches!(account, Account::BlockIo | Account::Fault) && record.device != NO_DEVICE;
+        is_for_one.then(|| {
+            let (major, minor) = (record.device >> MINOR_BITS, record.device & ((1 << MINOR_BITS) - 1));
+            let device: Arc<str> = format!("{major}:{minor}").into();
+            Self { name: Arc::clone(&device), device, is_write: record.header.flags & WAIT_WRITES != 0 }
+        })
+    }
 }
 
 impl Wait {
@@ -90,13 +120,14 @@ impl Pairing {
         let duration_ns = record.header.time_ns.saturating_sub(record.left_ns);
         let blocked_ns = record.ready_ns.saturating_sub(record.left_ns).min(duration_ns);
         let throttled_ns = record.throttled_ns.min(duration_ns - blocked_ns);
+        let account = Account::ALL.get(usize::from(record.account)).copied().unwrap_or(Account::Other);
         let mut wait = Wait {
             phase,
             root,
             thread,
             start_ns: record.left_ns,
             duration_ns,
-            account: Account::ALL.get(usize::from(record.account)).copied().unwrap_or(Account::Other),
+            account,
             blocked_ns,
             throttled_ns,
             syscall: (record.syscall != NO_SYSCALL).then(|| u32::from(record.syscall)),
@@ -108,6 +139,7 @@ impl Pairing {
             ran_before_tgid: record.ran_before_tgid,
             ran_before_comm: comm(&record.ran_before_comm).into(),
             blame: None,
+            io: WaitedIo::of(record, account),
         };
         wait.blame = self.pasts.add(&wait);
         if self.helpers.is_busy(thread.tgid) {

@@ -65,6 +65,12 @@ impl Root {
         clean(&target.to_string_lossy())
     }
 
+    /// The last part of where a link points.
+    pub(super) fn link_name(&self, path: &str) -> Option<String> {
+        let target = fs::read_link(self.path(path)).ok()?;
+        clean(&target.file_name()?.to_string_lossy())
+    }
+
     /// Something lies there, readable or not.
     pub(super) fn has(&self, path: &str) -> bool {
         fs::symlink_metadata(self.path(path)).is_ok()

@@ -6,7 +6,7 @@ use proptest::{collection::vec, option, prelude::*};
 use super::Sample;
 use crate::phase::{
     Accounts, Blame, COUNT_NAMES, Counts, Ending, HelperWait, Helpers, KEPT, Mark, Phase, PhaseKind, Request,
-    Thread, ThreadId, TraceIds, Wait,
+    Thread, ThreadId, TraceIds, Wait, WaitedIo,
 };
 
 fn thread_id() -> impl Strategy<Value = ThreadId> {
@@ -152,9 +152,15 @@ pub(super) fn waits() -> impl Strategy<Value = Vec<Wait>> {
     let account = (0..ACCOUNTS).prop_map(|account| Account::ALL[account]);
     let blame = (any::<[u32; 2]>(), 0..ACCOUNTS, any::<u64>())
         .prop_map(|([tid, depth], account, ns)| Blame { tid, account: Account::ALL[account], ns, depth });
-    let wait = (thread_id(), ids, times, account, any::<[u32; 5]>(), any::<String>(), option::of(blame));
-    let wait =
-        wait.prop_map(|(thread, (phase, root, syscall, waker_tid), times, account, numbers, name, blame)| {
+    let io = any::<([String; 2], bool)>().prop_map(|([device, name], is_write)| WaitedIo {
+        device: device.into(),
+        name: name.into(),
+        is_write,
+    });
+    let causes = (option::of(blame), option::of(io));
+    let wait = (thread_id(), ids, times, account, any::<[u32; 5]>(), any::<String>(), causes);
+    let wait = wait.prop_map(
+        |(thread, (phase, root, syscall, waker_tid), times, account, numbers, name, (blame, io))| {
             let (blocked_ns, throttled_ns, runq_ns, start_ns) = times;
             let [left_cpu, cpu, replaced_by_tid, ran_before_tid, ran_before_tgid] = numbers;
             let duration_ns = blocked_ns + throttled_ns + runq_ns;
@@ -176,7 +182,9 @@ pub(super) fn waits() -> impl Strategy<Value = Vec<Wait>> {
                 ran_before_tgid,
                 ran_before_comm: name.into(),
                 blame,
+                io,
             }
-        });
+        },
+    );
     vec(wait, 0..5)
 }

@@ -8,7 +8,7 @@ use super::{
     cells::{NO_WORD, integer, thread_id},
     table::{Access, Column, Table, Width},
 };
-use crate::phase::{Blame, ThreadId, Wait};
+use crate::phase::{Blame, ThreadId, Wait, WaitedIo};
 
 /// `waits`: a row per long wait, in the order of their ends.
 pub(super) static WAITS: LazyLock<Table<Wait>> = LazyLock::new(|| {
@@ -36,6 +36,7 @@ pub(super) static WAITS: LazyLock<Table<Wait>> = LazyLock::new(|| {
         ran_before_tgid: 0,
         ran_before_comm: Arc::clone(&NO_WORD),
         blame: None,
+        io: None,
     };
     Table { name: "waits", columns, blank }
 });
@@ -74,7 +75,7 @@ fn wait() -> Vec<Column<Wait>> {
         number32!(Wait: "ran_before_tgid", "the process of that", ran_before_tgid),
         name!(Wait: "ran_before_comm", "the name of that", ran_before_comm),
     ];
-    columns.extend(blame().map(|column| Column { may_lack: true, ..column }));
+    columns.extend(blame().chain(io()).map(|column| Column { may_lack: true, ..column }));
     columns
 }
 
@@ -113,6 +114,48 @@ fn blame() -> impl Iterator<Item = Column<Wait>> {
             |blame| u64::from(blame.depth),
             |blame, value| blame.depth = value as u32,
         ),
+    ]
+    .into_iter()
+}
+
+/// What it waited for at a block device; its columns are there together or not at all.
+fn io() -> impl Iterator<Item = Column<Wait>> {
+    fn of(row: &mut Wait) -> &mut WaitedIo {
+        let nothing =
+            || WaitedIo { device: Arc::clone(&NO_WORD), name: Arc::clone(&NO_WORD), is_write: false };
+        row.io.get_or_insert_with(nothing)
+    }
+    let word = |name, help, get: fn(&WaitedIo) -> &str, set: fn(&mut WaitedIo, &Arc<str>) -> bool| {
+        let access = Access::Word {
+            get: Box::new(move |row: &Wait| row.io.as_ref().map(get)),
+            set: Box::new(move |row, word| set(of(row), word)),
+            optional: true,
+        };
+        Column::new(name, help, access)
+    };
+    [
+        word(
+            "device",
+            "the block device to which it had submitted when it left its CPU, MAJOR:MINOR",
+            |io| &io.device,
+            |io, word| {
+                io.device = Arc::clone(word);
+                true
+            },
+        ),
+        word(
+            "device_name",
+            "the name of that in the guest; MAJOR:MINOR where it has none",
+            |io| &io.name,
+            |io, word| {
+                io.name = Arc::clone(word);
+                true
+            },
+        ),
+        word("io_direction", "what it had submitted: read or write", WaitedIo::direction, |io, word| {
+            io.is_write = &**word == "write";
+            io.is_write || &**word == "read"
+        }),
     ]
     .into_iter()
 }

@@ -17,6 +17,7 @@ use crate::{
     analyze::{Live, TailVerdict},
     clock::ClockPair,
     phase::{PhaseKind, Request, pairing::Output},
+    platform::{Devices, Root},
     run::{RunFolder, Sample},
     sinks::{
         otlp::{Exporter, LiveVerdict, WallClock},
@@ -61,6 +62,7 @@ pub(super) struct Sinks {
     marked: bool,
     processes: VecDeque<Arc<Request>>,
     flushed: Instant,
+    devices: Devices,
 }
 
 impl Sinks {
@@ -79,6 +81,7 @@ impl Sinks {
             marked: false,
             processes: VecDeque::new(),
             flushed: Instant::now(),
+            devices: Devices::below(Root::system()),
         }
     }
 
@@ -100,7 +103,12 @@ impl Sinks {
             Output::Thread(thread) => self.folder.append_thread(&thread),
             Output::Mark(mark) => self.folder.append_mark(&mark),
             Output::Pause(pause) => self.exporter.iter().for_each(|exporter| exporter.pause(pause)),
-            Output::Wait(wait) => {
+            Output::Wait(mut wait) => {
+                if let Some(io) = &mut wait.io
+                    && let Some(name) = self.devices.name(&io.device)
+                {
+                    io.name = name;
+                }
                 self.folder.append_wait(&wait);
                 if let Some(exporter) = &self.exporter {
                     exporter.wait(wait);
@@ -129,6 +137,7 @@ impl Sinks {
         if self.flushed.elapsed() >= FLUSH {
             self.flushed = Instant::now();
             self.folder.flush();
+            self.devices.forget();
         }
         let lost = self.folder.health().rows_lost;
         self.progress.update(&self.live.progress(), lost.phases + lost.threads);

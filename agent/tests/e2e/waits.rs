@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use guestscope::phase::{Phase, Wait};
+use guestscope::phase::{Phase, Wait, WaitedIo};
 use serde_json::Value;
 
 use crate::{
@@ -96,6 +96,9 @@ fn check_wait(span: &Span, row: &Wait, parent: &Span, service: &str) {
     }
     let words = [
         ("guestscope.blocked_account", Some(row.account.name()).filter(|_| row.blocked_ns > 0)),
+        ("guestscope.device", row.io.as_ref().map(|io| &*io.device)),
+        ("system.device", row.io.as_ref().map(|io| &*io.name)),
+        ("disk.io.direction", row.io.as_ref().map(WaitedIo::direction)),
         ("guestscope.ran_before_comm", Some(&*row.ran_before_comm).filter(|name| !name.is_empty())),
     ];
     for (key, expected) in words {

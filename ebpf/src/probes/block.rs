@@ -1,7 +1,7 @@
 //! Family `block`: what a thread asks of block devices, and how long that takes.
 //!
 //! Hooks, all of them tp_btf or raw_tp: block_bio_queue, in the context of whoever submits, yields counts and bytes in the
-//! submitter's ledger; what a flusher writes for others later is the flusher's, and each layer of a stacked device counts
+//! submitter's ledger, and the device of a wait that follows (`device.rs`); what a flusher writes for others later is the flusher's, and each layer of a stacked device counts
 //! what it passes on. block_io_start (6.5 and later), block_rq_issue and block_rq_complete follow an I/O: the first one runs
 //! in its submitter, the others anywhere, so that whose it is, is noted at the first. When it is done a record goes out
 //! with its times, by this program's own clock: the kernel's stamps are kept only where somebody wants them, or are those of
@@ -17,10 +17,10 @@ use aya_ebpf::{Global, helpers::bpf_ktime_get_ns};
 use guestscope_ebpf::{Counter, Header, Kind, ledger::Ledger};
 
 use crate::{
-    emit,
+    device, emit,
     maps::{
         BATCHES, BIO_ARGUMENT, HAS_IO_START, IO_ARGUMENT, OFFSET_BIO_BYTES, OFFSET_BIO_OPERATION,
-        OFFSET_IO_BYTES, OFFSET_IO_START, ON_THEIR_WAY,
+        OFFSET_IO_BIO, OFFSET_IO_BYTES, OFFSET_IO_START, ON_THEIR_WAY,
     },
     memory::{Arguments, Memory, load, twins},
     task::Current,
@@ -83,6 +83,7 @@ fn queued<C: Arguments>(ctx: &C) -> i32 {
     unsafe {
         let operation = load::<C::Memory, u32>(bio, &OFFSET_BIO_OPERATION) & OPERATION;
         let bytes = u64::from(load::<C::Memory, u32>(bio, &OFFSET_BIO_BYTES));
+        device::submits::<C::Memory>(ledger, bio, operation);
         if operation == READ {
             (*ledger).block_reads = (*ledger).block_reads.wrapping_add(1);
             (*ledger).block_read_bytes = (*ledger).block_read_bytes.wrapping_add(bytes);
@@ -150,7 +151,23 @@ fn submitted<C: Arguments>(ctx: &C) -> i32 {
     // SAFETY: the helper has no preconditions.
     let now_ns = unsafe { bpf_ktime_get_ns() };
     note::<C::Memory>(request, ledger, now_ns, 0);
+    submits_again::<C::Memory>(request, ledger);
     0
+}
+
+/// On the way from its bio to here the thread may have slept: the queue was full, or a limit held it back.
+#[inline(always)]
+fn submits_again<M: Memory>(request: *const u8, ledger: *const Ledger) {
+    if OFFSET_IO_BIO.load() == 0 || OFFSET_BIO_OPERATION.load() == 0 {
+        return;
+    }
+    // SAFETY: a request and its first bio, if it has any, at offsets of members of these sizes that the agent resolved.
+    unsafe {
+        let bio: *const u8 = load::<M, _>(request, &OFFSET_IO_BIO);
+        if !bio.is_null() {
+            device::submits::<M>(ledger, bio, load::<M, u32>(bio, &OFFSET_BIO_OPERATION) & OPERATION);
+        }
+    }
 }
 
 #[inline(always)]
@@ -183,6 +200,7 @@ fn issued<C: Arguments>(ctx: &C) -> i32 {
         unsafe { (bpf_ktime_get_ns(), load::<C::Memory, u64>(request, &OFFSET_IO_START)) };
     if is_its_own(ledger, started_ns) {
         note::<C::Memory>(request, ledger, started_ns.min(now_ns), now_ns);
+        submits_again::<C::Memory>(request, ledger);
     }
     0
 }

@@ -61,7 +61,8 @@ fn waited(wait: &Wait) -> [String; 4] {
     let blame = wait.blame.map_or(String::new(), |blame| {
         format!("for {} in {} {}, {} away", blame.tid, blame.account.name(), blame.ns, blame.depth)
     });
-    let details = [of, blocked, runq, throttled, woken, blame];
+    let io = wait.io.as_ref().map_or(String::new(), |io| format!("{} {}", io.direction(), io.device));
+    let details = [of, blocked, runq, throttled, woken, blame, io];
     let span = format!("{}..{}", wait.start_ns, wait.start_ns + wait.duration_ns);
     [format!("wait behind {}", wait.ran_before_comm), on(wait.thread), span, join(&details)]
 }

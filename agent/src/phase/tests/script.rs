@@ -168,13 +168,14 @@ impl Live {
     }
 }
 
-/// A wait that ends here: `ACCOUNT from=TIME ready=TIME throttled=NS waker=THREAD`, each but the first with a default.
+/// A wait that ends here: `ACCOUNT from=TIME ready=TIME throttled=NS waker=THREAD device=NUMBER writes=1`, each but the first
+/// with a default.
 fn wait_record(line: &Line<'_>, ledger: &Ledger) -> WaitRecord {
     let number = |key: &str, or: u64| line.value(key).map_or(or, |value| value.parse().unwrap());
     let account = Account::ALL.into_iter().find(|account| account.name() == line.words[0]);
     let left_ns = number("from=", line.time_ns);
     WaitRecord {
-        header: Header { kind: Kind::Wait as u32, flags: 0, time_ns: line.time_ns },
+        header: Header { kind: Kind::Wait as u32, flags: number("writes=", 0) as u32, time_ns: line.time_ns },
         born_ns: ledger.born_ns,
         left_ns,
         ready_ns: number("ready=", left_ns),
@@ -190,6 +191,8 @@ fn wait_record(line: &Line<'_>, ledger: &Ledger) -> WaitRecord {
         syscall: 0xffff,
         account: account.map_or(200, |account| account as u8),
         reserved: 0,
+        device: number("device=", 0) as u32,
+        reserved_word: 0,
         ran_before_comm: *b"stress\0\0\0\0\0\0\0\0\0\0",
     }
 }

@@ -75,6 +75,13 @@ fn attributes(wait: &Wait) -> Vec<KeyValue> {
             integer("guestscope.blame.depth", u64::from(depth)),
         ]);
     }
+    if let Some(io) = &wait.io {
+        attributes.extend([
+            KeyValue::new("guestscope.device", io.device.to_string()),
+            KeyValue::new("system.device", io.name.to_string()),
+            KeyValue::new("disk.io.direction", io.direction()),
+        ]);
+    }
     if !wait.ran_before_comm.is_empty() {
         attributes.push(KeyValue::new("guestscope.ran_before_comm", wait.ran_before_comm.to_string()));
     }

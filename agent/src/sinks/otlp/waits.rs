@@ -152,8 +152,11 @@ impl Keeper {
 impl Chosen {
     /// What it holds in memory.
     pub(super) fn memory_bytes(&self) -> usize {
-        let spans =
-            self.spans.iter().map(|(_, wait)| size_of::<(usize, Wait)>() + wait.ran_before_comm.len());
+        let texts = |wait: &Wait| {
+            let io = wait.io.as_ref().map_or(0, |io| io.device.len() + io.name.len());
+            wait.ran_before_comm.len() + io
+        };
+        let spans = self.spans.iter().map(|(_, wait)| size_of::<(usize, Wait)>() + texts(wait));
         let notes = self.notes.iter().map(|notes| size_of::<Notes>() + size_of_val(&notes.events[..]));
         spans.chain(notes).sum::<usize>() + size_of_val(&self.stops[..])
     }

@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::{
     analyze::{Excess, Group, Headline, ProcessRow, Quantiles, Row, RowKind, Slow, Summary, Sums},
     health::{AgentCost, Health, Verdict},
-    phase::{Blame, COUNT_NAMES, Wait},
+    phase::{Blame, COUNT_NAMES, Wait, WaitedIo},
 };
 
 use super::{
@@ -131,6 +131,9 @@ struct WaitJson<'a> {
     ran_before_pid: u32,
     ran_before: &'a str,
     blame: Option<BlameJson>,
+    device: Option<&'a str>,
+    device_name: Option<&'a str>,
+    io_direction: Option<&'static str>,
 }
 
 #[derive(Serialize)]
@@ -302,6 +305,9 @@ fn wait(wait: &Wait) -> WaitJson<'_> {
             ns,
             depth,
         }),
+        device: wait.io.as_ref().map(|io| &*io.device),
+        device_name: wait.io.as_ref().map(|io| &*io.name),
+        io_direction: wait.io.as_ref().map(WaitedIo::direction),
     }
 }
 

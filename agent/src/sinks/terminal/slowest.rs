@@ -125,6 +125,9 @@ fn longest_wait(slow: &Slow) -> Option<String> {
         }
         (Account::Runq | Account::Throttled, ..) => format!(" on CPU {}", wait.cpu),
         (blocked, ..) if let Some(blame) = wait.blame.filter(|_| blocked == wait.account) => blamed(blame),
+        (blocked, ..) if let Some(io) = wait.io.as_ref().filter(|_| blocked == wait.account) => {
+            format!(", {} {}", if io.is_write { "writing to" } else { "reading from" }, io.name)
+        }
         // Other waits mostly end in an interrupt, where the waker is whoever was interrupted.
         (Account::Lock | Account::Other, _, Some(waker)) => format!(", ended by thread {waker}"),
         _ => String::new(),

@@ -15,7 +15,7 @@ use super::{health_lines, text, *};
 use crate::{
     analyze::samples::{Sample, Step, inference, process, renamed},
     health::{ExportHealth, Fidelity, Health, Outcome},
-    phase::{Blame, Ending, Request, ThreadId, Wait},
+    phase::{Blame, Ending, Request, ThreadId, Wait, WaitedIo},
 };
 
 #[test]
@@ -75,6 +75,10 @@ fn the_longest_wait_stands_below_its_request() {
             ..wait(ids[2], Account::Lock, [8_100_000, 0, 1_000], "swapper/0")
         },
         wait(ids[3], Account::Lock, [100_000, 0, 0], "too short to matter"),
+        Wait {
+            io: Some(WaitedIo { device: "7:0".into(), name: "loop0\u{1b}[2J".into(), is_write: false }),
+            ..wait(ids[4], Account::BlockIo, [9_100_000, 0, 0], "swapper/0")
+        },
         wait(u64::MAX, Account::Lock, [100_000_000, 0, 0], "in another request"),
     ];
     let Ok(()) = summary.add_waits(waits.into_iter().map(Ok::<_, std::convert::Infallible>));
@@ -104,6 +108,7 @@ fn wait(root: u64, account: Account, times: [u64; 3], behind: &str) -> Wait {
         ran_before_tgid: 990,
         ran_before_comm: behind.into(),
         blame: None,
+        io: None,
     }
 }
 

@@ -18,9 +18,9 @@ use crate::{
 /// By name.
 pub(crate) const CASES: &[Case] = &[("loop_reads", reads), ("loop_batches", batches)];
 
-const MIB: usize = 1 << 20;
+pub(crate) const MIB: usize = 1 << 20;
 /// Of the device.
-const MIBS: usize = 32;
+pub(crate) const MIBS: usize = 32;
 /// Reads of a MiB, one after the other.
 const READS: u64 = 200;
 /// Of `MEMBERS` reads each, submitted together.
@@ -46,21 +46,24 @@ struct LoopInfo {
 }
 
 /// A direct read needs memory that is aligned to the device's blocks.
-const ALIGNED: usize = 4096;
+pub(crate) const ALIGNED: usize = 4096;
 
 /// A MiB in it that is.
-fn aligned(memory: &mut [u8]) -> &mut [u8] {
+pub(crate) fn aligned(memory: &mut [u8]) -> &mut [u8] {
     let begin = memory.as_ptr().align_offset(ALIGNED);
     &mut memory[begin..begin + MIB]
 }
 
-struct Loop {
-    device: File,
-    number: i32,
+/// A device.
+pub(crate) struct Loop {
+    pub(crate) device: File,
+    /// Of /dev/loopN.
+    pub(crate) number: i32,
 }
 
 impl Loop {
-    fn create() -> io::Result<Self> {
+    /// Over memory of its own.
+    pub(crate) fn create() -> io::Result<Self> {
         // SAFETY: the name lives across the call, and the descriptor is new.
         let mut file = unsafe {
             let fd = libc::memfd_create(c"disk".as_ptr(), libc::MFD_CLOEXEC);

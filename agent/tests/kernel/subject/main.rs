@@ -7,6 +7,7 @@
 mod book;
 mod clerk;
 mod crowds;
+mod devices;
 mod disk;
 mod edges;
 mod helpers;
@@ -143,6 +144,7 @@ fn main() {
         switches::CASES,
         disk::CASES,
         loops::CASES,
+        devices::CASES,
         tcp::CASES,
         states::CASES,
         stops::CASES,

@@ -13,7 +13,7 @@ use prost::Message;
 
 use super::{OFFSET_NS, phase, wait};
 use crate::{
-    phase::{Phase, Request, Wait},
+    phase::{Phase, Request, Wait, WaitedIo},
     sinks::otlp::{
         LiveVerdict, json,
         service::{self, Service},
@@ -49,8 +49,14 @@ fn rich() -> (Request, Vec<Wait>) {
         replaced_by_tid: 99,
         ..wait(&inference, 30_000_000, 9_000_001)
     };
+    let for_a_disk = Wait {
+        account: Account::BlockIo,
+        syscall: Some(74),
+        io: Some(WaitedIo { device: "259:1".into(), name: "nvme0n1p1".into(), is_write: true }),
+        ..wait(&root, 52_000_000, 2_000_000)
+    };
     let waits = vec![
-        wait(&root, 52_000_000, 2_000_000),
+        for_a_disk,
         wait(&inference, 1_000_000, 12_345_678),
         preempted,
         wait(&inference, 45_000_000, 120_000),

@@ -1,0 +1,68 @@
+//! Which device a wait was for: the one to which its thread had submitted when it left its CPU, and none where it waits for
+//! what another thread has submitted, however lately it did so itself.
+
+use std::time::Duration;
+
+use guestscope::phase::Wait;
+use guestscope_ebpf::Account;
+use rstest::rstest;
+
+use crate::{
+    accounts::compared,
+    agreement::{self, up_to_three_times},
+    harness::Case,
+};
+
+/// pread64, pwrite64 and sync_file_range, of x86-64 and of arm64.
+const PREAD: [u32; 2] = [17, 67];
+const PWRITE: [u32; 2] = [18, 68];
+const SYNC_FILE_RANGE: [u32; 2] = [277, 84];
+
+/// Shorter than any wait for a device.
+const THRESHOLD: Duration = Duration::from_micros(2);
+
+/// The waits for devices in a system call, or outside any.
+fn waits_of<'a>(waits: &[&'a Wait], calls: &[u32]) -> Vec<&'a Wait> {
+    let is_it = |wait: &&&Wait| match wait.syscall {
+        Some(number) => wait.account == Account::BlockIo && calls.contains(&number),
+        None => wait.account == Account::Fault && calls.is_empty(),
+    };
+    waits.iter().filter(is_it).copied().collect()
+}
+
+#[rstest]
+#[case::with_types(false)]
+#[case::without_types(true)]
+fn a_wait_names_the_device_that_its_thread_had_submitted_to(#[case] is_raw: bool) {
+    up_to_three_times(|| {
+        let mut case = Case::new("devices").wait_threshold(THRESHOLD);
+        if is_raw {
+            case = case.by_file("/sys/kernel/btf/vmlinux");
+        }
+        let Some(seen) = compared(case, "devices", 1, 0) else { return };
+        let number = seen.book.fact("device");
+        let device = format!("{}:{}", libc::major(number), libc::minor(number));
+        let all = seen.waits_in(1);
+        for (calls, what, direction) in
+            [(&PREAD[..], "reads", "read"), (&PWRITE, "writes", "write"), (&[], "faults", "read")]
+        {
+            let waits = waits_of(&all, calls);
+            let named = waits.iter().filter(|wait| wait.io.is_some()).count() as u64;
+            // Where a read of several parts is woken for each of them, the later ones were submitted before an earlier wait.
+            agreement::count("devices", what, named, (10, waits.len() as u64));
+            for io in waits.iter().filter_map(|wait| wait.io.as_ref()) {
+                assert_eq!(
+                    (&*io.device, &*io.name, io.direction()),
+                    (&*device, &*device, direction),
+                    "{waits:?}"
+                );
+            }
+        }
+        // Before each of them it has submitted a write, and slept until the other thread had submitted those that it waits for.
+        let others = waits_of(&all, &SYNC_FILE_RANGE);
+        assert!(!others.is_empty(), "it waited for the other thread's writes: {all:?}");
+        assert!(others.iter().all(|wait| wait.io.is_none()), "{others:?}");
+        let elsewhere = |wait: &&&Wait| !matches!(wait.account, Account::BlockIo | Account::Fault);
+        assert!(all.iter().filter(elsewhere).all(|wait| wait.io.is_none()), "{all:?}");
+    });
+}

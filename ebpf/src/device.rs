@@ -1,0 +1,77 @@
+//! Which block device a thread waits for: where the last I/O went that it submitted before it left its CPU.
+//!
+//! Noted where I/Os are submitted (family `block`) with how often the thread had slept by then, so that a switch does nothing
+//! for it: a wait that is handed over looks whether the thread has slept but once since. A wait in which it submitted
+//! nothing (a page that another one reads, the journal) has no device, and one of an earlier wait is never taken for it.
+//! It does not follow an I/O through stacked devices: the last one that the thread itself submitted to is the lowest.
+
+use guestscope_ebpf::{Account, MINOR_BITS, NO_DEVICE, WAIT_WRITES, ledger::Ledger};
+
+use crate::{
+    maps::{
+        LAST_IOS, OFFSET_BIO_DEVICE, OFFSET_BIO_DISK, OFFSET_DEVICE_NUMBER, OFFSET_DISK_MAJOR,
+        OFFSET_DISK_MINOR,
+    },
+    memory::{Memory, load},
+};
+
+/// Where the last I/O of a thread went. Its own thread alone writes it, and reads it when it is on a CPU again.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct LastIo {
+    /// Whose it was: a slot is given to other threads later.
+    born_ns: u64,
+    /// How often that thread had slept.
+    voluntary: u32,
+    device: u32,
+    /// It hands something to the device.
+    is_write: u32,
+    reserved: u32,
+}
+
+/// The thread of this ledger, which runs this program, submits a bio of this operation.
+#[inline(always)]
+pub(crate) fn submits<M: Memory>(ledger: *const Ledger, bio: *const u8, operation: u32) {
+    let device = number::<M>(bio);
+    // SAFETY: a ledger in a map value, of the thread that runs this program.
+    let (slot, voluntary, born_ns) =
+        unsafe { (u32::from((*ledger).slot), (*ledger).voluntary, (*ledger).born_ns) };
+    let Some(last) = LAST_IOS.get_ptr_mut(slot) else { return };
+    // SAFETY: a value of a map, which its own thread alone writes. All operations that change a device are odd.
+    unsafe { *last = LastIo { born_ns, voluntary, device, is_write: operation & 1, reserved: 0 } };
+}
+
+/// The number of the device that a bio is for, as the kernel has it; [`NO_DEVICE`] where that cannot be read.
+#[inline(always)]
+fn number<M: Memory>(bio: *const u8) -> u32 {
+    // SAFETY: a bio and what it leads to, at offsets of members of these sizes that the agent resolved.
+    unsafe {
+        if OFFSET_BIO_DEVICE.load() != 0 && OFFSET_DEVICE_NUMBER.load() != 0 {
+            let device: *const u8 = load::<M, _>(bio, &OFFSET_BIO_DEVICE);
+            return load::<M, u32>(device, &OFFSET_DEVICE_NUMBER);
+        }
+        if OFFSET_BIO_DISK.load() != 0 && OFFSET_DISK_MINOR.load() != 0 {
+            let disk: *const u8 = load::<M, _>(bio, &OFFSET_BIO_DISK);
+            let major: u32 = load::<M, u32>(disk, &OFFSET_DISK_MAJOR);
+            return major << MINOR_BITS | load::<M, u32>(disk, &OFFSET_DISK_MINOR);
+        }
+    }
+    NO_DEVICE
+}
+
+/// What the wait that has just ended was for, and the flags of its record.
+#[inline(always)]
+pub(crate) fn waited_for(ledger: &Ledger) -> (u32, u32) {
+    if ledger.account != Account::BlockIo as u8 && ledger.account != Account::Fault as u8 {
+        return (NO_DEVICE, 0);
+    }
+    let Some(last) = LAST_IOS.get_ptr(u32::from(ledger.slot)) else { return (NO_DEVICE, 0) };
+    // SAFETY: a value of a map, which its own thread alone writes, and that is being switched in.
+    unsafe {
+        // The wait itself is the sleep that has been counted since.
+        if (*last).born_ns != ledger.born_ns || (*last).voluntary.wrapping_add(1) != ledger.voluntary {
+            return (NO_DEVICE, 0);
+        }
+        ((*last).device, if (*last).is_write != 0 { WAIT_WRITES } else { 0 })
+    }
+}
