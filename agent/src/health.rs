@@ -166,6 +166,8 @@ pub struct Health {
     pub kernel: KernelLosses,
     /// Pairing.
     pub pairing: PairingLosses,
+    /// Processes whose first mark waited in vain: they went on before the agent was ready.
+    pub programs_unanswered: u64,
     /// Own cost.
     pub cost: AgentCost,
     /// Export.

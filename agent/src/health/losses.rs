@@ -1,7 +1,7 @@
 //! Table: what was not seen, with its name and what that means for the numbers. A new counter does not compile until it has
 //! both.
 
-use super::KernelLosses;
+use super::{Health, KernelLosses};
 use crate::phase::PairingLosses;
 
 /// Something that was not seen.
@@ -18,8 +18,14 @@ pub struct Loss {
 }
 
 /// What was lost on the way from the programs to the phases; those that did not happen too.
-pub fn of_observation(kernel: KernelLosses, pairing: PairingLosses) -> impl Iterator<Item = Loss> {
-    of_kernel(kernel).into_iter().chain(of_pairing(pairing))
+pub fn of_observation(health: &Health) -> impl Iterator<Item = Loss> {
+    let unanswered = loss(
+        "programs_unanswered",
+        health.programs_unanswered,
+        ["program", "programs"],
+        "that went on before the agent was ready: what they marked first was not seen",
+    );
+    of_kernel(health.kernel).into_iter().chain(of_pairing(health.pairing)).chain([unanswered])
 }
 
 /// One of them.

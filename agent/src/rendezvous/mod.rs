@@ -3,7 +3,8 @@
 //! The library connects to a socket that the environment names and waits, at most 2 s, for one byte. The agent looks
 //! which of the peer's mapped files carry the marker, attaches its probe to them, and answers. It also unpacks what
 //! must be a file of its own (the shared library, the Python module). Nothing that a peer says is believed but its
-//! number, which the kernel vouches for.
+//! number, which the kernel vouches for. Who went on without an answer is counted: by the time that it comes, the other end of
+//! the connection is closed. Not counted is who could not even connect, with 1,024 others waiting in line.
 
 mod place;
 
@@ -13,7 +14,10 @@ use std::{
     io::{self, Write as _},
     os::{
         fd::{AsRawFd as _, BorrowedFd},
-        unix::fs::{OpenOptionsExt as _, PermissionsExt},
+        unix::{
+            fs::{OpenOptionsExt as _, PermissionsExt},
+            net,
+        },
     },
     path::{Path, PathBuf},
     sync::{
@@ -23,7 +27,7 @@ use std::{
     time::Duration,
 };
 
-use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
+use nix::sys::socket::{ControlMessage, MsgFlags, getsockopt, sendmsg, sockopt::PeerCredentials};
 use procfs::process::Process;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -47,9 +51,9 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 /// A folder that only lives as long as the run, with the socket and the unpacked files.
 pub struct Rendezvous {
     folder: PathBuf,
-    /// The program under observation, 0 before it is started.
-    program: Arc<AtomicI32>,
-    turned_away: Arc<AtomicU64>,
+    /// The same socket as that of the task that accepts, which runs no more at the end.
+    listener: net::UnixListener,
+    welcome: Welcome,
     /// Held as long as the folder is in use.
     _lock: File,
     met: mpsc::Receiver<Peer>,
@@ -59,6 +63,15 @@ pub struct Rendezvous {
 pub struct Peer {
     stream: UnixStream,
     pid: i32,
+    counts: Arc<Counts>,
+}
+
+/// Of programs.
+#[derive(Debug, Default)]
+struct Counts {
+    arrived: AtomicU64,
+    answered: AtomicU64,
+    turned_away: AtomicU64,
 }
 
 impl Rendezvous {
@@ -82,20 +95,20 @@ impl Rendezvous {
             std::os::unix::fs::chown(&workload, Some(user.uid.as_raw()), Some(user.gid.as_raw()))?;
         }
         let socket = folder.join(place::SOCKET);
-        let listener = UnixListener::bind(&socket)?;
+        let listener = net::UnixListener::bind(&socket)?;
+        listener.set_nonblocking(true)?;
         std::fs::set_permissions(&socket, PermissionsExt::from_mode(0o666))?;
         let (sender, met) = mpsc::channel(64);
         let allowed = run_as.map_or_else(nix::unistd::geteuid, |user| user.uid).as_raw();
-        let (program, turned_away) = (Arc::new(AtomicI32::new(0)), Arc::new(AtomicU64::new(0)));
-        let welcome =
-            Welcome { uid: allowed, program: Arc::clone(&program), turned_away: Arc::clone(&turned_away) };
-        tokio::spawn(listen(listener, sender, welcome));
-        Ok(Self { folder, met, program, turned_away, _lock: lock })
+        let welcome = Welcome { uid: allowed, program: Arc::default(), counts: Arc::default() };
+        let accepting = UnixListener::from_std(listener.try_clone()?)?;
+        tokio::spawn(listen(accepting, sender, welcome.clone()));
+        Ok(Self { folder, listener, met, welcome, _lock: lock })
     }
 
     /// The program that was started: what descends from it is welcome, whatever user it becomes.
     pub fn expect(&self, program: u32) {
-        self.program.store(program as i32, Ordering::Relaxed);
+        self.welcome.program.store(program as i32, Ordering::Relaxed);
     }
 
     /// What the child needs to find all this.
@@ -115,7 +128,21 @@ impl Rendezvous {
 
     /// Programs that came and were not let in: strangers, or such as said nothing in time.
     pub fn turned_away(&self) -> u64 {
-        self.turned_away.load(Ordering::Relaxed)
+        self.welcome.counts.turned_away.load(Ordering::Relaxed)
+    }
+
+    /// Programs that went on before they were answered, or wait still: what they marked first was not seen. To be asked at the
+    /// end, since nobody who is in line then is answered any more.
+    pub fn unanswered(&self) -> u64 {
+        while let Ok((stream, _)) = self.listener.accept() {
+            let peer = getsockopt(&stream, PeerCredentials).ok();
+            if peer.is_some_and(|peer| self.welcome.is_for(peer.pid(), peer.uid())) {
+                self.welcome.counts.arrived.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        let Counts { arrived, answered, turned_away } = &*self.welcome.counts;
+        let known = [answered, turned_away].map(|count| count.load(Ordering::Relaxed));
+        arrived.load(Ordering::Relaxed).saturating_sub(known.iter().sum())
     }
 
     /// The next program that waits.
@@ -149,7 +176,9 @@ impl Peer {
 
     /// It goes on.
     pub async fn let_go(mut self) {
-        let _ = self.stream.write_all(b"\n").await;
+        if self.stream.write_all(b"\n").await.is_ok() {
+            self.counts.answered.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// Hands it the descriptor of a ring, then lets it go on: its edges come that way.
@@ -161,7 +190,9 @@ impl Peer {
             let socket = self.stream.as_raw_fd();
             Ok(sendmsg::<()>(socket, &answer, &rights, MsgFlags::MSG_NOSIGNAL, None)?)
         };
-        self.stream.async_io(tokio::io::Interest::WRITABLE, send).await.map(drop)
+        self.stream.async_io(tokio::io::Interest::WRITABLE, send).await?;
+        self.counts.answered.fetch_add(1, Ordering::Relaxed);
+        Ok(())
     }
 }
 
@@ -170,8 +201,9 @@ impl Peer {
 struct Welcome {
     /// The user that the program was started as.
     uid: u32,
+    /// The program under observation, 0 before it is started.
     program: Arc<AtomicI32>,
-    turned_away: Arc<AtomicU64>,
+    counts: Arc<Counts>,
 }
 
 impl Welcome {
@@ -194,6 +226,7 @@ async fn listen(listener: UnixListener, sender: mpsc::Sender<Peer>, welcome: Wel
             tokio::time::sleep(ACCEPT_AGAIN).await;
             continue;
         };
+        welcome.counts.arrived.fetch_add(1, Ordering::Relaxed);
         let (sender, welcome) = (sender.clone(), welcome.clone());
         tokio::spawn(async move {
             let peer = stream.peer_cred().ok().and_then(|peer| Some((peer.pid()?, peer.uid())));
@@ -203,10 +236,10 @@ async fn listen(listener: UnixListener, sender: mpsc::Sender<Peer>, welcome: Wel
             let has_greeted = matches!(greeting, Ok(Ok(bytes)) if line[..bytes].starts_with(b"marker "));
             match pid {
                 Some(pid) if has_greeted => {
-                    let _ = sender.send(Peer { stream, pid }).await;
+                    let _ = sender.send(Peer { stream, pid, counts: welcome.counts }).await;
                 }
                 Some(_) | None => {
-                    welcome.turned_away.fetch_add(1, Ordering::Relaxed);
+                    welcome.counts.turned_away.fetch_add(1, Ordering::Relaxed);
                 }
             }
         });
@@ -217,4 +250,50 @@ fn write(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
     file.write_all(bytes)?;
     file.set_permissions(PermissionsExt::from_mode(mode))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn socket(rendezvous: &Rendezvous) -> OsString {
+        let (_, socket) = rendezvous.environment().swap_remove(0);
+        socket
+    }
+
+    fn greet(rendezvous: &Rendezvous) -> net::UnixStream {
+        let mut program = net::UnixStream::connect(socket(rendezvous)).expect("the agent listens");
+        program.write_all(b"marker 1\n").expect("the agent listens");
+        program
+    }
+
+    /// One is answered in time, one has gone on by then, one is with the agent when all is over, one in line.
+    #[tokio::test]
+    async fn whoever_goes_on_without_an_answer_is_counted() {
+        let mut rendezvous = Rendezvous::open(None).expect("a folder can be made");
+        assert_eq!(rendezvous.unanswered(), 0);
+        let _in_time = greet(&rendezvous);
+        rendezvous.next().await.expect("it has greeted").let_go().await;
+        assert_eq!(rendezvous.unanswered(), 0);
+        let late = greet(&rendezvous);
+        let peer = rendezvous.next().await.expect("it has greeted");
+        drop(late);
+        peer.let_go().await;
+        assert_eq!(rendezvous.unanswered(), 1);
+        let _with_the_agent = greet(&rendezvous);
+        let _peer = rendezvous.next().await.expect("it has greeted");
+        assert_eq!(rendezvous.unanswered(), 2);
+        // The task that accepts does not run before the next await.
+        let _in_line = greet(&rendezvous);
+        assert_eq!([rendezvous.unanswered(), rendezvous.unanswered()], [3, 3]);
+    }
+
+    #[tokio::test]
+    async fn who_says_nothing_is_turned_away_and_nobody_who_was_not_answered() {
+        let mut rendezvous = Rendezvous::open(None).expect("a folder can be made");
+        drop(net::UnixStream::connect(socket(&rendezvous)).expect("the agent listens"));
+        let _behind_it = greet(&rendezvous);
+        rendezvous.next().await.expect("it has greeted").let_go().await;
+        assert_eq!((rendezvous.turned_away(), rendezvous.unanswered()), (1, 0));
+    }
 }

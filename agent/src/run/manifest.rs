@@ -297,11 +297,22 @@ impl Manifest {
 
     /// Takes over the agent's health, fidelity included.
     pub fn set_health(&mut self, health: &Health) {
-        let Health { fidelity, hooks, kernel, pairing, cost, export, folder_error, rows_lost: _ } = health;
+        let losses = losses::of_observation(health).map(dotted).collect();
+        let Health {
+            fidelity,
+            hooks,
+            kernel: _,
+            pairing: _,
+            programs_unanswered: _,
+            cost,
+            export,
+            folder_error,
+            rows_lost: _,
+        } = health;
         fidelity.name().clone_into(&mut self.fidelity);
         self.health = HealthRecord {
             hooks: hooks.iter().map(HookRecord::from).collect(),
-            losses: losses::of_observation(*kernel, *pairing).map(dotted).collect(),
+            losses,
             cost: CostRecord::from(cost),
             export: ExportRecord::from(export),
             folder_error: folder_error.clone(),

@@ -27,6 +27,7 @@ impl<F: Sight> Session<F> {
         let mut health = self.feed.health(self.cost.so_far());
         health.pairing = self.feed.pairing().losses;
         health.kernel.tasks_missed += end.threads_missed;
+        health.programs_unanswered = end.unanswered;
         health.rows_lost = self.outlet.rows_lost;
         let sinks = self.outlet.finish().context("the thread that writes the run folder failed")?;
         let Sinks { folder, exporter, .. } = sinks;

@@ -175,9 +175,9 @@ impl Launched {
             let why = format!("{turned_away} programs that came to meet the agent were not let in");
             session.feed.marker_failed(&why);
         }
-        let workload = self.rendezvous.workload();
+        let (workload, unanswered) = (self.rendezvous.workload(), self.rendezvous.unanswered());
         session.finish(
-            End { exit: exit(status), wall, clock, workload, threads_missed: 0 },
+            End { exit: exit(status), wall, clock, workload, threads_missed: 0, unanswered },
             &arguments.observation,
         )?;
         Ok(exit_code(status))

@@ -101,6 +101,8 @@ struct End {
     workload: Option<serde_json::Value>,
     /// Threads that found no free slot when they were attached to.
     threads_missed: u64,
+    /// Programs that went on before they were answered.
+    unanswered: u64,
 }
 
 /// The kernel side's messages, as lines on standard error.

@@ -180,6 +180,7 @@ impl Sight for Feed {
             export: ExportHealth::default(),
             folder_error: None,
             rows_lost: 0,
+            programs_unanswered: 0,
         }
     }
 }

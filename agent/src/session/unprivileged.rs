@@ -160,6 +160,7 @@ impl Sight for Told {
             export: ExportHealth::default(),
             folder_error: None,
             rows_lost: 0,
+            programs_unanswered: 0,
         }
     }
 }
@@ -171,8 +172,8 @@ mod tests {
     use super::*;
     use crate::rendezvous::Rendezvous;
 
-    /// What becomes of the ring's verdict where a program greets and this happens before it is answered.
-    fn outcome(meanwhile: impl FnOnce(UnixStream) -> Option<UnixStream>) -> Outcome {
+    /// What becomes of the ring's verdict where a program greets and this happens before it is answered, and how many were not.
+    fn outcome(meanwhile: impl FnOnce(UnixStream) -> Option<UnixStream>) -> (Outcome, u64) {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().expect("there is room");
         runtime.block_on(async {
@@ -187,18 +188,19 @@ mod tests {
             let _program = meanwhile(program);
             told.welcome(peer).await;
             told.last_ledgers();
-            told.verdicts.iter().find(|verdict| verdict.hook == procfs::RING).expect("it is there").outcome
+            let ring = told.verdicts.iter().find(|verdict| verdict.hook == procfs::RING);
+            (ring.expect("it is there").outcome, rendezvous.unanswered())
         })
     }
 
     #[test]
     fn a_program_that_died_before_the_answer_breaks_nothing() {
-        assert_eq!(outcome(|_| None), Outcome::Ok);
+        assert_eq!(outcome(|_| None), (Outcome::Ok, 1));
     }
 
     /// As an older library does, which knows of no ring.
     #[test]
     fn a_program_that_does_not_take_the_ring_is_told_of() {
-        assert_eq!(outcome(Some), Outcome::Broken);
+        assert_eq!(outcome(Some), (Outcome::Broken, 0));
     }
 }

@@ -19,6 +19,7 @@ mod http;
 mod hygiene;
 mod interleaved;
 mod jaeger;
+mod late;
 mod lives;
 mod main_job;
 mod markers;

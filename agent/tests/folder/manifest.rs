@@ -60,6 +60,7 @@ fn health() -> Health {
         },
         folder_error: None,
         rows_lost: 0,
+        programs_unanswered: 0,
     }
 }
 

@@ -23,9 +23,18 @@ pub(super) const INDENT: usize = 14;
 
 /// All losses, those that did not happen too.
 pub(super) fn losses(health: &Health) -> Vec<Loss> {
-    let Health { fidelity: _, hooks: _, kernel, pairing, cost: _, export, folder_error: _, rows_lost } =
-        health;
-    let mut losses: Vec<Loss> = losses::of_observation(*kernel, *pairing).collect();
+    let mut losses: Vec<Loss> = losses::of_observation(health).collect();
+    let Health {
+        fidelity: _,
+        hooks: _,
+        kernel: _,
+        pairing: _,
+        programs_unanswered: _,
+        cost: _,
+        export,
+        folder_error: _,
+        rows_lost,
+    } = health;
     let ExportHealth {
         endpoint: _,
         spans_sent: _,

@@ -53,6 +53,7 @@ pub(super) fn healthy() -> Health {
         },
         folder_error: None,
         rows_lost: 0,
+        programs_unanswered: 0,
     }
 }
 
@@ -121,6 +122,7 @@ pub(super) fn lossy() -> Health {
         },
         folder_error: Some("No space left on device".to_owned()),
         rows_lost: 17,
+        programs_unanswered: 2,
         ..healthy()
     }
 }
