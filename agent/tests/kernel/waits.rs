@@ -7,7 +7,7 @@ use guestscope_ebpf::Account;
 use crate::{
     accounts::compared,
     agreement::{self, up_to_three_times},
-    harness::Case,
+    harness::{Case, has_one_cpu, skipped},
 };
 
 #[test]
@@ -33,7 +33,7 @@ fn each_long_sleep_is_a_wait_in_its_phase() {
 
 #[test]
 fn a_contender_waits_behind_the_other_one() {
-    if crate::harness::has_one_cpu() {
+    if has_one_cpu() {
         return skipped("contend", "one CPU only: this test contends for it as well");
     }
     up_to_three_times(|| {
