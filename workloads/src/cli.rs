@@ -15,6 +15,7 @@ use crate::{
     infer::{self, Settings},
     report::{Report, WORKLOAD_FILE, to_json, write_workload_file},
     stall::{self, options::StallOptions},
+    train::{self, options::TrainOptions},
 };
 
 const EXAMPLES: &str = "\
@@ -45,6 +46,8 @@ enum Command {
     /// Run an inference workload: requests of three phases, preprocess, inference and postprocess
     #[command(subcommand)]
     Infer(Infer),
+    /// Train a model: steps of four phases, data, forward, backward and optimizer
+    Train(TrainOptions),
     /// Run requests of known work, and hit some of them with faults of known kind and size
     Stall(StallOptions),
     /// Show the workloads: what each is, and how large
@@ -100,6 +103,7 @@ impl Cli {
             Command::List { json: true } => print(&(to_json(&catalog::rows()) + "\n")),
             Command::List { json: false } => print(&catalog::table()),
             Command::Infer(Infer::Ic(options)) => finish(&infer::ic(&options.settings())?, options.json),
+            Command::Train(options) => run_train(&options),
             Command::Stall(options) => run_stall(&options),
         }
     }
@@ -130,6 +134,12 @@ fn available_threads() -> u32 {
 /// guestscope draws a bar for the requests it sees; two bars would overwrite each other.
 fn may_draw() -> bool {
     std::env::var_os(WORKLOAD_FILE).is_none()
+}
+
+fn run_train(options: &TrainOptions) -> Result<(), Error> {
+    let report = train::run(&options.settings(available_threads(), may_draw()))?;
+    print(&if options.json { report.json() + "\n" } else { report.text() })?;
+    write_workload_file(std::env::var_os(WORKLOAD_FILE).as_deref(), &report.identity)
 }
 
 fn run_stall(options: &StallOptions) -> Result<(), Error> {

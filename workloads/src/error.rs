@@ -7,6 +7,7 @@ use crate::{
     data::{image::ImageError, image_files::FilesError},
     infer::weights::WeightsError,
     stall::error::StallError,
+    train::error::TrainError,
 };
 
 #[derive(Debug, thiserror::Error)]
@@ -17,6 +18,8 @@ pub enum Error {
     Weights(#[from] WeightsError),
     #[error(transparent)]
     Stall(#[from] StallError),
+    #[error(transparent)]
+    Train(#[from] TrainError),
     #[error("cannot read picture: {path} ({source})")]
     ReadPicture { path: PathBuf, source: io::Error },
     #[error("cannot use picture: {path} ({source})")]
@@ -38,6 +41,7 @@ impl Error {
             Self::Files(error) => error.hint(),
             Self::Weights(error) => error.hint(),
             Self::Stall(error) => error.hint(),
+            Self::Train(error) => error.hint(),
             Self::ReadPicture { .. } | Self::Picture { .. } => {
                 "remove the file from the folder or repair it; pictures in the cache are made anew once one is missing"
             }
@@ -47,7 +51,7 @@ impl Error {
                  LIBTORCH=FOLDER/torch cargo build --release --features torch -p guestscope-workloads"
             }
             Self::Torch { .. } => "if memory ran out, try a smaller --batch",
-            Self::Parameters { .. } => "build with tch 0.26, whose ResNet-50 has the right shape",
+            Self::Parameters { .. } => "build with tch 0.26, whose models have the right shapes",
             Self::WriteResult { .. } => {
                 "standard output or the file in GUESTSCOPE_WORKLOAD_FILE cannot be written to"
             }

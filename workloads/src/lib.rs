@@ -12,3 +12,4 @@ pub mod load;
 pub mod progress;
 pub mod report;
 pub mod stall;
+pub mod train;

@@ -33,8 +33,51 @@ pub enum ImageError {
     Resize(String),
 }
 
+/// How large a picture becomes, in pixels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// Of the short side after resizing.
+    pub short_side: u32,
+    /// Of each side of what is cut out of its middle.
+    pub crop: u32,
+}
+
+impl Frame {
+    /// Of most models for ImageNet.
+    pub const USUAL: Self = Self { short_side: SHORT_SIDE, crop: CROP };
+    /// Of Inception v3, as in torchvision's recipe.
+    pub const INCEPTION: Self = Self { short_side: 342, crop: 299 };
+
+    /// Numbers per picture: three channels.
+    pub fn values(self) -> usize {
+        3 * (self.crop * self.crop) as usize
+    }
+
+    /// The short side as it should be, the long one keeps the ratio, rounded down as torchvision does.
+    fn resized(self, width: u32, height: u32) -> (u32, u32) {
+        let scaled = |long: u32, short: u32| {
+            let long = u64::from(self.short_side) * u64::from(long) / u64::from(short.max(1));
+            long.min(u64::from(u32::MAX)) as u32
+        };
+        if width <= height {
+            (self.short_side, scaled(height, width))
+        } else {
+            (scaled(width, height), self.short_side)
+        }
+    }
+
+    /// Where the crop begins: half of what is left over, and a half pixel goes to the even side, because torchvision
+    /// uses Python's `round`.
+    fn offset(self, length: u32) -> u32 {
+        let spare = length.saturating_sub(self.crop);
+        let half = spare / 2;
+        if spare % 2 == 1 && half % 2 == 1 { half + 1 } else { half }
+    }
+}
+
 /// Prepares one picture after the other; keeps its buffers and tables.
 pub struct Preparer {
+    frame: Frame,
     resizer: Resizer,
     options: ResizeOptions,
     resized: Image<'static>,
@@ -44,20 +87,25 @@ pub struct Preparer {
 
 impl Default for Preparer {
     fn default() -> Self {
+        Self::new(Frame::USUAL)
+    }
+}
+
+impl Preparer {
+    pub fn new(frame: Frame) -> Self {
         let filter = ResizeAlg::Convolution(FilterType::Bilinear);
         Self {
+            frame,
             resizer: Resizer::new(),
             options: ResizeOptions::new().resize_alg(filter).use_alpha(false),
-            resized: Image::new(SHORT_SIDE, SHORT_SIDE, PixelType::U8x3),
+            resized: Image::new(frame.short_side, frame.short_side, PixelType::U8x3),
             normalised: std::array::from_fn(|channel| {
                 std::array::from_fn(|byte| (byte as f32 / 255.0 - MEAN[channel]) / DEVIATION[channel])
             }),
         }
     }
-}
 
-impl Preparer {
-    /// Fills `values` (`VALUES` of them: red plane, green plane, blue plane).
+    /// Fills `values` (as many as the frame has: red plane, green plane, blue plane).
     pub fn prepare(&mut self, jpeg: &[u8], values: &mut [f32]) -> Result<(), ImageError> {
         let (rgb, width, height) = decode(jpeg)?;
         self.prepare_rgb(&rgb, width, height, values)
@@ -71,7 +119,7 @@ impl Preparer {
         height: u32,
         values: &mut [f32],
     ) -> Result<(), ImageError> {
-        let (to_width, to_height) = resized_size(width, height);
+        let (to_width, to_height) = self.frame.resized(width, height);
         if (self.resized.width(), self.resized.height()) != (to_width, to_height) {
             self.resized = Image::new(to_width, to_height, PixelType::U8x3);
         }
@@ -85,9 +133,9 @@ impl Preparer {
     }
 
     fn crop_and_normalise(&self, width: u32, height: u32, values: &mut [f32]) {
-        assert_eq!(values.len(), VALUES, "room for one picture");
-        let crop = CROP as usize;
-        let (left, top) = (crop_offset(width) as usize, crop_offset(height) as usize);
+        assert_eq!(values.len(), self.frame.values(), "room for one picture");
+        let crop = self.frame.crop as usize;
+        let (left, top) = (self.frame.offset(width) as usize, self.frame.offset(height) as usize);
         let row_bytes = width as usize * 3;
         let (red, rest) = values.split_at_mut(crop * crop);
         let (green, blue) = rest.split_at_mut(crop * crop);
@@ -127,27 +175,11 @@ fn is_cut_off(jpeg: &[u8]) -> bool {
     marker.is_some_and(|pair| pair[1] == 0xda)
 }
 
-/// The short side becomes `SHORT_SIDE`, the long one keeps the ratio, rounded down as torchvision does.
-fn resized_size(width: u32, height: u32) -> (u32, u32) {
-    let scaled = |long: u32, short: u32| {
-        (u64::from(SHORT_SIDE) * u64::from(long) / u64::from(short.max(1))).min(u64::from(u32::MAX)) as u32
-    };
-    if width <= height { (SHORT_SIDE, scaled(height, width)) } else { (scaled(width, height), SHORT_SIDE) }
-}
-
-/// Where the crop begins: half of what is left over, and a half pixel goes to the even side, because torchvision
-/// uses Python's `round`.
-fn crop_offset(length: u32) -> u32 {
-    let spare = length.saturating_sub(CROP);
-    let half = spare / 2;
-    if spare % 2 == 1 && half % 2 == 1 { half + 1 } else { half }
-}
-
 #[cfg(test)]
 mod tests {
     use rstest::rstest;
 
-    use super::{CROP, ImageError, Preparer, VALUES, crop_offset, decode, resized_size};
+    use super::{CROP, Frame, ImageError, Preparer, VALUES, decode};
 
     #[rstest]
     #[case(500, 375, (341, 256))]
@@ -156,7 +188,7 @@ mod tests {
     #[case(100, 300, (256, 768))]
     #[case(1, 1, (256, 256))]
     fn size_is_torchvisions(#[case] width: u32, #[case] height: u32, #[case] expected: (u32, u32)) {
-        assert_eq!(resized_size(width, height), expected);
+        assert_eq!(Frame::USUAL.resized(width, height), expected);
     }
 
     /// Python: `int(round((length - 224) / 2.0))`.
@@ -168,7 +200,7 @@ mod tests {
     #[case(227, 2)]
     #[case(224, 0)]
     fn crop_begins_where_torchvisions_does(#[case] length: u32, #[case] expected: u32) {
-        assert_eq!(crop_offset(length), expected);
+        assert_eq!(Frame::USUAL.offset(length), expected);
     }
 
     /// A picture without randomness, computed alike in Python: smooth parts, sharp edges, all three channels.

@@ -7,6 +7,8 @@ pub mod ic;
 pub mod libtorch;
 #[cfg(feature = "torch")]
 pub mod resnet;
+#[cfg(feature = "torch")]
+pub mod seeded;
 pub mod weights;
 
 use std::path::PathBuf;

@@ -8,12 +8,11 @@ use tch::{Device, Kind, Tensor, nn, vision::resnet::resnet50};
 
 use super::{
     RESNET50, RESNET50_PARAMETERS, libtorch,
+    seeded::{self, WEIGHTS_VERSION},
     weights::{Shapes, Weights},
 };
-use crate::{data::random::Random, digest::Digest, error::Error};
+use crate::{digest::Digest, error::Error};
 
-/// Goes up when the same seed gives other weights than before.
-const WEIGHTS_VERSION: u64 = 1;
 const CLASSES: i64 = 1000;
 
 /// The model with its parameters, for inference on the CPU in fp32.
@@ -28,11 +27,7 @@ impl ResNet50 {
     /// Parameters drawn from `seed`; the same on every machine, since no generator of libtorch takes part.
     pub fn seeded(seed: u64) -> Result<Self, Error> {
         let mut model = Self::empty()?;
-        for (name, mut tensor) in model.store.variables() {
-            let values = seeded_values(&name, &tensor.size(), seed);
-            let source = Tensor::f_from_slice(&values)?.f_view(tensor.size().as_slice())?;
-            tch::no_grad(|| tensor.f_copy_(&source))?;
-        }
+        seeded::fill(&model.store, seed)?;
         model.digest.text("seeded").u64(WEIGHTS_VERSION).u64(seed);
         Ok(model)
     }
@@ -83,23 +78,4 @@ impl ResNet50 {
             self.network.forward_t(pictures, false)
         })
     }
-}
-
-/// He's uniform initialisation for convolutions, so that activations keep their size through the depth; batch
-/// normalisation as after no training. The last normalisation of a block starts at 0.25: 16 blocks then raise the
-/// variance by (1 + 1/16)^16 = 2.6 instead of 2^16, and the softmax stays a distribution.
-fn seeded_values(name: &str, shape: &[i64], seed: u64) -> Vec<f32> {
-    let count = shape.iter().product::<i64>() as usize;
-    let fan_in = shape.iter().skip(1).product::<i64>() as f64;
-    let bound = match (name, shape.len()) {
-        ("fc.weight", _) => (1.0 / fan_in).sqrt(),
-        (_, 4) => (6.0 / fan_in).sqrt(),
-        _ if name.ends_with("bn3.weight") => return vec![0.25; count],
-        _ if name.ends_with(".running_var") || name.ends_with(".weight") => return vec![1.0; count],
-        _ => return vec![0.0; count],
-    } as f32;
-    let mut stream = Digest::default();
-    stream.text(name);
-    let mut random = Random::new(seed, stream.value());
-    (0..count).map(|_| random.uniform(-bound, bound)).collect()
 }

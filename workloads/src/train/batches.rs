@@ -1,0 +1,95 @@
+//! What a step learns from: one batch of random numbers in memory, as tf_cnn_benchmarks' synthetic data, or pictures from
+//! a folder. Yields tensors.
+
+use tch::Tensor;
+
+use super::{
+    Model, Settings,
+    error::TrainError,
+    folder,
+    loader::{Batch, Loader, Skipped},
+};
+use crate::{data::random::Random, digest::Digest, error::Error};
+
+/// Goes up when the same seed gives other images than before.
+const SYNTHETIC_VERSION: u64 = 1;
+/// The streams of random numbers for images and for labels.
+const IMAGES: u64 = 0x1ab1;
+const LABELS: u64 = 0x1ab2;
+
+/// Images `[batch, channels, side, side]` and labels `[batch]`.
+pub struct Tensors {
+    pub images: Tensor,
+    pub labels: Tensor,
+}
+
+/// Where they come from.
+pub enum Batches {
+    /// The same ones each time.
+    Synthetic(Tensors),
+    Folder(Loader),
+}
+
+/// A source, what decides its content, and what it is called.
+pub struct Source {
+    pub batches: Batches,
+    pub digest: Digest,
+    pub name: &'static str,
+    model: &'static Model,
+    batch: i64,
+}
+
+impl Source {
+    pub fn open(settings: &Settings) -> Result<Self, Error> {
+        let Settings { model, batch, .. } = *settings;
+        let size = batch as i64;
+        let Some(path) = &settings.data else {
+            let mut digest = Digest::default();
+            digest.text("synthetic").u64(SYNTHETIC_VERSION).u64(settings.seed);
+            let batches = Batches::Synthetic(tensors(synthetic(model, batch, settings.seed), model, size)?);
+            return Ok(Self { batches, digest, name: "synthetic", model, batch: size });
+        };
+        let frame = model.frame.ok_or(TrainError::NoPictures { model: model.what })?;
+        let pictures = folder::open(path, model)?;
+        if settings.drop_caches {
+            folder::forget(&pictures);
+        }
+        let digest = pictures.digest;
+        let loader = Loader::start(pictures, batch as usize, frame, settings.loaders.max(1) as usize)?;
+        Ok(Self { batches: Batches::Folder(loader), digest, name: "folder", model, batch: size })
+    }
+
+    /// Of the next step.
+    pub fn next(&mut self) -> Result<Tensors, Error> {
+        match &mut self.batches {
+            Batches::Synthetic(tensors) => {
+                Ok(Tensors { images: tensors.images.shallow_clone(), labels: tensors.labels.shallow_clone() })
+            }
+            Batches::Folder(loader) => tensors(loader.next()?, self.model, self.batch),
+        }
+    }
+
+    /// Files that were left out so far.
+    pub fn skipped(&self) -> Skipped {
+        match &self.batches {
+            Batches::Synthetic(_) => Skipped::new(),
+            Batches::Folder(loader) => loader.skipped(),
+        }
+    }
+}
+
+/// Normal numbers with a mean of 0 and a deviation of 1, as of normalised pictures, and labels that are as random.
+fn synthetic(model: &Model, batch: u64, seed: u64) -> Batch {
+    let (mut images, mut labels) = (Random::new(seed, IMAGES), Random::new(seed, LABELS));
+    let count = model.values() * batch as usize;
+    let values = (0..count).map(|_| images.roughly_normal() as f32).collect();
+    let labels = (0..batch).map(|_| (labels.u64() % u64::from(model.classes)) as i64).collect();
+    Batch { values, labels }
+}
+
+fn tensors(batch: Batch, model: &Model, size: i64) -> Result<Tensors, Error> {
+    let side = i64::from(model.side);
+    let images =
+        Tensor::f_from_slice(&batch.values)?.f_view([size, i64::from(model.channels), side, side])?;
+    Ok(Tensors { images, labels: Tensor::f_from_slice(&batch.labels)? })
+}

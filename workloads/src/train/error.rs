@@ -1,0 +1,32 @@
+//! What can go wrong with a training job beyond libtorch and files.
+
+use std::path::PathBuf;
+
+#[derive(Debug, thiserror::Error)]
+pub enum TrainError {
+    #[error("no picture in the folder can be used: {folder} ({count} were tried, the first: {first})")]
+    NothingUsable { folder: PathBuf, count: usize, first: String },
+    #[error("more classes in the folder than the model has: {folder} ({found} instead of at most {most})")]
+    TooManyClasses { folder: PathBuf, found: usize, most: u32 },
+    #[error("{model} takes no photographs")]
+    NoPictures { model: &'static str },
+    #[error("training broke down: the loss of step {step} is {loss}")]
+    Diverged { step: u64, loss: f64 },
+    #[error("a thread that loads pictures ended too early")]
+    LoaderGone,
+    #[error("cannot start a thread: {0}")]
+    Thread(std::io::Error),
+}
+
+impl TrainError {
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::NothingUsable { .. } => "name a folder of whole JPEG files with --data, or leave it out",
+            Self::TooManyClasses { .. } => "each folder in --data that holds pictures is one class",
+            Self::NoPictures { .. } => "leave --data out: its digits are made from the seed",
+            Self::Diverged { .. } => "try a smaller --learning-rate",
+            Self::LoaderGone => "this is a defect of guestscope-workloads, please report it",
+            Self::Thread(_) => "try fewer --loaders",
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! Threads that read and prepare pictures ahead of the steps. Yields batches in an order that only the list of files
+//! decides: batch N comes from thread N modulo their number, so the same files train the same way at any speed.
+//!
+//! A file that is no picture is left out and the next one takes its place; the first few are named at the end.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::PathBuf,
+    sync::{
+        Arc, Mutex,
+        mpsc::{Receiver, SyncSender, sync_channel},
+    },
+    thread::{self, JoinHandle},
+};
+
+use super::{
+    error::TrainError,
+    folder::{Labelled, Pictures},
+};
+use crate::data::image::{Frame, Preparer};
+
+/// Batches that each thread may be ahead.
+const AHEAD: usize = 2;
+
+/// Pictures as a model takes them, channels first, and their labels.
+#[derive(Debug)]
+pub struct Batch {
+    pub values: Vec<f32>,
+    pub labels: Vec<i64>,
+}
+
+/// Files that could not be used, with the reason.
+pub type Skipped = BTreeMap<PathBuf, String>;
+
+/// The threads.
+pub struct Loader {
+    queues: Vec<Receiver<Result<Batch, TrainError>>>,
+    threads: Vec<JoinHandle<()>>,
+    next: usize,
+    skipped: Arc<Mutex<Skipped>>,
+}
+
+/// What each thread needs to know.
+#[derive(Clone)]
+struct Job {
+    pictures: Arc<Pictures>,
+    batch: usize,
+    frame: Frame,
+    /// This thread's first batch, and how many threads there are.
+    first: usize,
+    of: usize,
+    skipped: Arc<Mutex<Skipped>>,
+}
+
+impl Loader {
+    /// Starts them.
+    pub fn start(pictures: Pictures, batch: usize, frame: Frame, loaders: usize) -> Result<Self, TrainError> {
+        let (pictures, skipped) = (Arc::new(pictures), Arc::<Mutex<Skipped>>::default());
+        let (mut queues, mut threads) = (Vec::new(), Vec::new());
+        for first in 0..loaders {
+            let (sender, receiver) = sync_channel(AHEAD);
+            let (pictures, skipped) = (Arc::clone(&pictures), Arc::clone(&skipped));
+            let job = Job { pictures, batch, frame, first, of: loaders, skipped };
+            let thread = thread::Builder::new().name(format!("loader-{first}"));
+            threads.push(thread.spawn(move || job.run(&sender)).map_err(TrainError::Thread)?);
+            queues.push(receiver);
+        }
+        Ok(Self { queues, threads, next: 0, skipped })
+    }
+
+    /// The next batch; waits for it.
+    pub fn next(&mut self) -> Result<Batch, TrainError> {
+        let queue = &self.queues[self.next % self.queues.len()];
+        self.next += 1;
+        queue.recv().map_err(|_| TrainError::LoaderGone)?
+    }
+
+    /// Files that were left out so far.
+    pub fn skipped(&self) -> Skipped {
+        self.skipped.lock().map_or_else(|poisoned| poisoned.into_inner().clone(), |skipped| skipped.clone())
+    }
+}
+
+impl Drop for Loader {
+    fn drop(&mut self) {
+        // A thread that waits for room in its queue ends once nobody takes from it.
+        self.queues.clear();
+        for thread in self.threads.drain(..) {
+            drop(thread.join());
+        }
+    }
+}
+
+impl Job {
+    fn run(&self, queue: &SyncSender<Result<Batch, TrainError>>) {
+        let mut preparer = Preparer::new(self.frame);
+        for number in (self.first..).step_by(self.of) {
+            let batch = self.batch(&mut preparer, number);
+            let is_last = batch.is_err();
+            if queue.send(batch).is_err() || is_last {
+                return;
+            }
+        }
+    }
+
+    fn batch(&self, preparer: &mut Preparer, number: usize) -> Result<Batch, TrainError> {
+        let size = self.frame.values();
+        let mut batch = Batch { values: vec![0.0; size * self.batch], labels: vec![0; self.batch] };
+        let places = batch.values.chunks_exact_mut(size).zip(&mut batch.labels).enumerate();
+        for (place, (values, label)) in places {
+            let at = number.wrapping_mul(self.batch).wrapping_add(place);
+            *label = self.picture(preparer, at, values)?;
+        }
+        Ok(batch)
+    }
+
+    /// Prepares the picture at that place of the endless list, or the first one behind it that can be used; its label.
+    fn picture(&self, preparer: &mut Preparer, at: usize, values: &mut [f32]) -> Result<i64, TrainError> {
+        let files = &self.pictures.files;
+        for more in 0..files.len() {
+            let Labelled { path, label } = &files[at.wrapping_add(more) % files.len()];
+            let prepared = fs::read(path)
+                .map_err(|error| error.to_string())
+                .and_then(|jpeg| preparer.prepare(&jpeg, values).map_err(|error| error.to_string()));
+            match prepared {
+                Ok(()) => return Ok(*label),
+                Err(reason) => {
+                    if let Ok(mut skipped) = self.skipped.lock() {
+                        skipped.insert(path.clone(), reason);
+                    }
+                }
+            }
+        }
+        let first = self.skipped.lock().ok().and_then(|skipped| {
+            skipped.iter().next().map(|(path, reason)| format!("{}: {reason}", path.display()))
+        });
+        Err(TrainError::NothingUsable {
+            folder: self.pictures.folder.clone(),
+            count: files.len(),
+            first: first.unwrap_or_default(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::Loader;
+    use crate::{
+        data::image::Frame,
+        train::{Model, error::TrainError, folder},
+    };
+
+    fn folder_of(pictures: u32, broken: &[&str]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for number in 0..pictures {
+            let pixels: Vec<u8> = (0..300 * 260 * 3_u32).map(|at| (at / 7 * (number + 1)) as u8).collect();
+            let path = folder.path().join(format!("{number}.jpg"));
+            let encoder = jpeg_encoder::Encoder::new_file(path, 90).unwrap();
+            encoder.encode(&pixels, 300, 260, jpeg_encoder::ColorType::Rgb).unwrap();
+        }
+        for name in broken {
+            fs::write(folder.path().join(name), b"no picture").unwrap();
+        }
+        folder
+    }
+
+    fn labels_and_sums(folder: &std::path::Path, loaders: usize, batches: usize) -> Vec<(Vec<i64>, f64)> {
+        let pictures = folder::open(folder, Model::find("resnet50").unwrap()).unwrap();
+        let mut loader = Loader::start(pictures, 3, Frame::USUAL, loaders).unwrap();
+        let batch = |_| {
+            let batch = loader.next().unwrap();
+            (batch.labels, batch.values.iter().map(|value| f64::from(*value)).sum())
+        };
+        (0..batches).map(batch).collect()
+    }
+
+    #[test]
+    fn order_depends_on_no_thread() {
+        let folder = folder_of(4, &[]);
+        let one = labels_and_sums(folder.path(), 1, 6);
+        assert_eq!(one, labels_and_sums(folder.path(), 3, 6));
+        // Four batches of three are three times all four.
+        assert_eq!(one[0], one[4]);
+        assert_ne!(one[0], one[1]);
+    }
+
+    #[test]
+    fn what_is_no_picture_is_left_out_and_named() {
+        let folder = folder_of(2, &["0-broken.jpg", "1-broken.jpg"]);
+        let pictures = folder::open(folder.path(), Model::find("resnet50").unwrap()).unwrap();
+        assert_eq!(pictures.files.len(), 4);
+        let mut loader = Loader::start(pictures, 4, Frame::USUAL, 1).unwrap();
+        assert_eq!(loader.next().unwrap().labels.len(), 4);
+        let skipped: Vec<String> =
+            loader.skipped().into_keys().map(|path| path.display().to_string()).collect();
+        assert_eq!(skipped.len(), 2);
+        assert!(skipped.iter().all(|path| path.ends_with("-broken.jpg")), "{skipped:?}");
+    }
+
+    #[test]
+    fn nothing_usable_is_an_error() {
+        let folder = folder_of(0, &["0.jpg", "1.jpg"]);
+        let pictures = folder::open(folder.path(), Model::find("resnet50").unwrap()).unwrap();
+        let mut loader = Loader::start(pictures, 1, Frame::USUAL, 2).unwrap();
+        let error = loader.next().unwrap_err();
+        assert!(matches!(error, TrainError::NothingUsable { count: 2, .. }), "{error}");
+        assert!(error.to_string().contains("0.jpg: not a JPEG"), "{error}");
+    }
+}

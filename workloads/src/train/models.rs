@@ -1,0 +1,126 @@
+//! The networks, with torchvision's tensor names where torchvision has them. Yields modules that take images and give
+//! logits, their parameters counted. What tch 0.26 calls AlexNet has another second convolution than torchvision's (stride
+//! 2 instead of 1), so both AlexNets stand here.
+
+use tch::{
+    Device, Tensor,
+    nn::{self, ModuleT},
+    vision::{inception, resnet},
+};
+
+use super::Model;
+use crate::{
+    error::Error,
+    infer::{libtorch, seeded},
+};
+
+/// A network that can be trained.
+pub struct Network {
+    pub store: nn::VarStore,
+    module: Box<dyn ModuleT>,
+}
+
+impl Network {
+    /// With parameters drawn from `seed`.
+    pub fn seeded(model: &Model, seed: u64) -> Result<Self, Error> {
+        let store = nn::VarStore::new(Device::Cpu);
+        let module = libtorch::catch(|| build(model, &store.root()))?;
+        let network = Self { store, module };
+        let (found, expected) = (network.parameters(), model.parameters.cast_signed());
+        if found != expected {
+            return Err(Error::Parameters { model: model.what, found, expected });
+        }
+        seeded::fill(&network.store, seed)?;
+        Ok(network)
+    }
+
+    /// How many numbers training changes.
+    pub fn parameters(&self) -> i64 {
+        self.store.trainable_variables().iter().map(|tensor| tensor.numel() as i64).sum()
+    }
+
+    /// Logits `[batch, classes]` of images `[batch, channels, side, side]`, with what only training does.
+    pub fn train(&self, images: &Tensor) -> Result<Tensor, Error> {
+        libtorch::catch(|| self.module.forward_t(images, true))
+    }
+}
+
+fn build(model: &Model, root: &nn::Path) -> Box<dyn ModuleT> {
+    let classes = i64::from(model.classes);
+    match model.name {
+        "inception3" => Box::new(inception::v3(root, classes)),
+        "resnet50" => Box::new(resnet::resnet50(root, classes)),
+        "alexnet" => Box::new(alexnet(root, classes)),
+        "alexnet-tf" => Box::new(alexnet_tf(root, classes)),
+        _ => Box::new(mnist(root, classes)),
+    }
+}
+
+fn convolution(path: nn::Path, (from, to): (i64, i64), size: i64, stride: i64, padding: i64) -> nn::Conv2D {
+    nn::conv2d(path, from, to, size, nn::ConvConfig { stride, padding, ..Default::default() })
+}
+
+fn pooled(images: &Tensor) -> Tensor {
+    images.relu().max_pool2d([3, 3], [2, 2], [0, 0], [1, 1], false)
+}
+
+/// Three layers of which the first two drop half of what they see.
+fn classifier(path: &nn::Path, classes: i64) -> nn::SequentialT {
+    nn::seq_t()
+        .add_fn_t(|values, is_training| values.dropout(0.5, is_training))
+        .add(nn::linear(path / "1", 256 * 6 * 6, 4096, nn::LinearConfig::default()))
+        .add_fn(Tensor::relu)
+        .add_fn_t(|values, is_training| values.dropout(0.5, is_training))
+        .add(nn::linear(path / "4", 4096, 4096, nn::LinearConfig::default()))
+        .add_fn(Tensor::relu)
+        .add(nn::linear(path / "6", 4096, classes, nn::LinearConfig::default()))
+}
+
+/// As in torchvision: 64, 192, 384, 256 and 256 channels.
+fn alexnet(root: &nn::Path, classes: i64) -> nn::SequentialT {
+    let path = root / "features";
+    nn::seq_t()
+        .add(convolution(&path / "0", (3, 64), 11, 4, 2))
+        .add_fn(pooled)
+        .add(convolution(&path / "3", (64, 192), 5, 1, 2))
+        .add_fn(pooled)
+        .add(convolution(&path / "6", (192, 384), 3, 1, 1))
+        .add_fn(Tensor::relu)
+        .add(convolution(&path / "8", (384, 256), 3, 1, 1))
+        .add_fn(Tensor::relu)
+        .add(convolution(&path / "10", (256, 256), 3, 1, 1))
+        .add_fn(pooled)
+        .add_fn(|images| images.adaptive_avg_pool2d([6, 6]).flat_view())
+        .add(classifier(&(root / "classifier"), classes))
+}
+
+/// As in tf_cnn_benchmarks (alexnet_model.py): 64, 192, 384, 384 and 256 channels, the first of them without padding.
+fn alexnet_tf(root: &nn::Path, classes: i64) -> nn::SequentialT {
+    let path = root / "features";
+    nn::seq_t()
+        .add(convolution(&path / "0", (3, 64), 11, 4, 0))
+        .add_fn(pooled)
+        .add(convolution(&path / "3", (64, 192), 5, 1, 2))
+        .add_fn(pooled)
+        .add(convolution(&path / "6", (192, 384), 3, 1, 1))
+        .add_fn(Tensor::relu)
+        .add(convolution(&path / "8", (384, 384), 3, 1, 1))
+        .add_fn(Tensor::relu)
+        .add(convolution(&path / "10", (384, 256), 3, 1, 1))
+        .add_fn(pooled)
+        .add_fn(|images| images.flat_view())
+        .add(classifier(&(root / "classifier"), classes))
+}
+
+/// As in PyTorch's example: two convolutions, 9,216 values, 128, ten digits.
+fn mnist(root: &nn::Path, classes: i64) -> nn::SequentialT {
+    nn::seq_t()
+        .add(convolution(root / "conv1", (1, 32), 3, 1, 0))
+        .add_fn(Tensor::relu)
+        .add(convolution(root / "conv2", (32, 64), 3, 1, 0))
+        .add_fn(|images| images.relu().max_pool2d([2, 2], [2, 2], [0, 0], [1, 1], false))
+        .add_fn_t(|images, is_training| images.dropout(0.25, is_training).flat_view())
+        .add(nn::linear(root / "fc1", 9216, 128, nn::LinearConfig::default()))
+        .add_fn_t(|values, is_training| values.relu().dropout(0.5, is_training))
+        .add(nn::linear(root / "fc2", 128, classes, nn::LinearConfig::default()))
+}

@@ -1,0 +1,95 @@
+//! The command line of `train`: names, defaults, help. Yields settings. It starts nothing.
+
+use std::path::PathBuf;
+
+use clap::{
+    Args,
+    builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
+    value_parser,
+};
+
+use super::{MODELS, Model, Settings};
+
+const EXAMPLES: &str = "\
+Examples:
+  guestscope-workloads train mnist --smoke
+  guestscope-workloads train resnet50 --batch 32 --threads 2
+  guestscope-workloads train alexnet --data ~/imagenet/train --loaders 4 --drop-caches
+  sudo guestscope run -- guestscope-workloads train inception3 --steps 20
+
+Ten steps for warm-up and a hundred measured ones, as in the studies. A step is a request with the phases data, forward,
+backward and optimizer.";
+
+/// What is typed.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct TrainOptions {
+    /// What is trained
+    #[arg(value_name = "MODEL", value_parser = model_parser())]
+    model: &'static Model,
+    /// Images per step [default: 32; alexnet and alexnet-tf 512, mnist 64; with --smoke 2]
+    #[arg(long, value_name = "B", value_parser = value_parser!(u64).range(1..=65_536))]
+    batch: Option<u64>,
+    /// Steps to measure [default: 100, with --smoke 2]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..=100_000_000))]
+    steps: Option<u64>,
+    /// Steps before those, marked `warmup` and left out of all statistics [default: 10, with --smoke 1]
+    #[arg(long, value_name = "K", value_parser = value_parser!(u64).range(0..=1_000_000))]
+    warmup: Option<u64>,
+    /// Threads of libtorch inside one operator [default: as many as this process may use]
+    #[arg(long, value_name = "T", value_parser = value_parser!(u32).range(1..=4096))]
+    threads: Option<u32>,
+    /// Decides the first parameters, synthetic images and what is dropped out: the same number, the same work
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    seed: u64,
+    /// Of stochastic gradient descent
+    #[arg(long, value_name = "RATE", default_value_t = 0.01, value_parser = rate)]
+    learning_rate: f64,
+    /// Take the JPEG files of this folder, one folder below it for each class, instead of synthetic images
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Threads that read and prepare pictures
+    #[arg(long, value_name = "L", default_value_t = 2, value_parser = value_parser!(u32).range(1..=256))]
+    loaders: u32,
+    /// Have the pictures read from the disk: the kernel is asked to forget what it has of them
+    #[arg(long, requires = "data")]
+    drop_caches: bool,
+    /// Print one line of JSON instead of text
+    #[arg(long)]
+    pub json: bool,
+    /// Only see whether it runs: two steps of two images
+    #[arg(long)]
+    smoke: bool,
+}
+
+impl TrainOptions {
+    /// The settings. `threads` are as many as may be used, `progress` says whether a bar may be drawn.
+    pub fn settings(&self, threads: u32, progress: bool) -> Settings {
+        let (batch, steps, warmup) = if self.smoke { (2, 2, 1) } else { (self.model.batch, 100, 10) };
+        Settings {
+            model: self.model,
+            batch: self.batch.unwrap_or(batch),
+            steps: self.steps.unwrap_or(steps),
+            warmup: self.warmup.unwrap_or(warmup),
+            threads: self.threads.unwrap_or(threads),
+            seed: self.seed,
+            learning_rate: self.learning_rate,
+            data: self.data.clone(),
+            loaders: self.loaders,
+            drop_caches: self.drop_caches,
+            progress,
+        }
+    }
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(rate) if rate.is_finite() && rate > 0.0 => Ok(rate),
+        _ => Err("a number above 0".to_owned()),
+    }
+}
+
+fn model_parser() -> impl TypedValueParser<Value = &'static Model> {
+    let values = MODELS.iter().map(|model| PossibleValue::new(model.name).help(model.what));
+    PossibleValuesParser::new(values).try_map(|name| Model::find(&name).ok_or("no such model"))
+}
