@@ -19,13 +19,22 @@ pub struct Entry {
     pub data: &'static str,
 }
 
-pub const ENTRIES: &[Entry] = &[Entry {
-    name: "infer ic",
-    what: "image classification",
-    model: crate::infer::RESNET50,
-    parameters: crate::infer::RESNET50_PARAMETERS,
-    data: "JPEG files, 64 generated of 500 x 375 (7 MB) or your own",
-}];
+pub const ENTRIES: &[Entry] = &[
+    Entry {
+        name: "infer ic",
+        what: "image classification",
+        model: crate::infer::RESNET50,
+        parameters: crate::infer::RESNET50_PARAMETERS,
+        data: "JPEG files, 64 generated of 500 x 375 (7 MB) or your own",
+    },
+    Entry {
+        name: "infer loop",
+        what: "busy loop",
+        model: crate::infer::synthetic::ARITHMETIC,
+        parameters: 0,
+        data: "nothing: the load without a model, in any build",
+    },
+];
 
 /// One line of the table of stalls.
 #[derive(Clone, Debug, Serialize)]

@@ -3,6 +3,7 @@
 
 use std::{
     io::{self, Write as _},
+    ops::RangeInclusive,
     path::PathBuf,
     thread,
 };
@@ -12,9 +13,13 @@ use clap::{Args, Parser, Subcommand, value_parser};
 use crate::{
     catalog,
     error::Error,
-    infer::{self, Settings},
+    infer::{self, Loop, Settings},
+    load::{
+        error::LoadError,
+        options::{Defaults, LoadOptions},
+    },
     report::{Report, WORKLOAD_FILE, to_json, write_workload_file},
-    stall::{self, options::StallOptions},
+    stall::{self, options::StallOptions, size::Size},
     train::{self, options::TrainOptions},
 };
 
@@ -28,10 +33,18 @@ const IC_EXAMPLES: &str = "\
 Examples:
   guestscope-workloads infer ic --smoke
   guestscope-workloads infer ic --requests 200 --batch 8 --threads 2
+  guestscope-workloads infer ic --scenario server --qps 10 --duration 60s --target-latency 130ms
+  guestscope-workloads infer ic --scenario server --find-peak --histogram latency.hgrm
   guestscope-workloads infer ic --data ~/imagenet/val --weights resnet50.safetensors --json
 
 The weights file holds the state_dict of torchvision's resnet50 under its own names. In Python:
   safetensors.torch.save_file(torchvision.models.resnet50(weights=\"DEFAULT\").state_dict(), FILE)";
+
+const LOOP_EXAMPLES: &str = "\
+Examples:
+  guestscope-workloads infer loop --work 2ms --requests 500
+  guestscope-workloads infer loop --scenario server --qps 150 --requests 2000 --histogram latency.hgrm
+  guestscope-workloads infer loop --scenario server --find-peak --target-latency 50ms --json";
 
 /// Runs the programs of the studies, their requests and phases marked for guestscope
 #[derive(Debug, Parser)]
@@ -62,24 +75,17 @@ enum Command {
 enum Infer {
     /// Image classification: ResNet-50 v1.5 (25,557,032 parameters) on JPEG files, fp32
     Ic(IcOptions),
+    /// A busy loop of known length in the same three phases: the load without a model
+    Loop(LoopOptions),
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = IC_EXAMPLES)]
 struct IcOptions {
-    /// Requests to measure, one after the other [default: 1000, with --smoke 3]
-    #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..=1_000_000_000))]
-    requests: Option<u64>,
-    /// Requests before those, marked `warmup` and left out of all statistics [default: 10, with --smoke 1]
-    #[arg(long, value_name = "K", value_parser = value_parser!(u64).range(0..=1_000_000))]
-    warmup: Option<u64>,
-    /// Pictures per request
-    #[arg(long, value_name = "B", default_value_t = 1, value_parser = value_parser!(u64).range(1..=1024))]
-    batch: u64,
     /// Threads of libtorch inside one operator [default: as many as this process may use]
     #[arg(long, value_name = "T", value_parser = value_parser!(u32).range(1..=4096))]
     threads: Option<u32>,
-    /// Decides generated pictures and weights: the same number, the same work
+    /// Decides generated pictures, weights and arrivals: the same number, the same work
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
     /// Take the *.jpg and *.jpeg files of this folder, sorted by name, instead of generated pictures
@@ -91,9 +97,27 @@ struct IcOptions {
     /// Print one line of JSON instead of text
     #[arg(long)]
     json: bool,
-    /// Only see whether it runs: few requests, 4 generated pictures instead of 64
+    /// Only see whether it runs: 3 requests after 1 for warm-up, 4 generated pictures instead of 64
     #[arg(long)]
     smoke: bool,
+    #[command(flatten)]
+    load: LoadOptions,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = LOOP_EXAMPLES)]
+struct LoopOptions {
+    /// The work of each sample: its CPU time here
+    #[arg(long, value_name = "TIME", default_value_t = Size::Time { ns: 5_000_000 })]
+    work: Size,
+    /// Decides arrivals: the same number, the same schedule
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    seed: u64,
+    /// Print one line of JSON instead of text
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    load: LoadOptions,
 }
 
 impl Cli {
@@ -102,7 +126,12 @@ impl Cli {
         match self.command {
             Command::List { json: true } => print(&(to_json(&catalog::rows()) + "\n")),
             Command::List { json: false } => print(&catalog::table()),
-            Command::Infer(Infer::Ic(options)) => finish(&infer::ic(&options.settings())?, options.json),
+            Command::Infer(Infer::Ic(options)) => {
+                finish(&infer::ic(&options.settings()?)?, options.json, &options.load)
+            }
+            Command::Infer(Infer::Loop(options)) => {
+                finish(&infer::synthetic::run(&options.settings()?)?, options.json, &options.load)
+            }
             Command::Train(options) => run_train(&options),
             Command::Stall(options) => run_stall(&options),
         }
@@ -110,19 +139,32 @@ impl Cli {
 }
 
 impl IcOptions {
-    fn settings(&self) -> Settings {
+    fn settings(&self) -> Result<Settings, Error> {
         let (requests, warmup, generated) = if self.smoke { (3, 1, 4) } else { (1000, 10, 64) };
-        Settings {
-            requests: self.requests.unwrap_or(requests),
-            warmup: self.warmup.unwrap_or(warmup),
-            batch: self.batch,
+        Ok(Settings {
+            plan: self.load.plan(Defaults { requests, warmup }, self.seed, may_draw())?,
+            batch: self.load.batch(),
             threads: self.threads.unwrap_or_else(available_threads),
             seed: self.seed,
             data: self.data.clone(),
             generated,
             weights: self.weights.clone(),
-            progress: may_draw(),
-        }
+        })
+    }
+}
+
+impl LoopOptions {
+    fn settings(&self) -> Result<Loop, Error> {
+        /// Bounds of the work, ns: below, the clock costs more than the loop.
+        const WORK_NS: RangeInclusive<u64> = 1_000..=60_000_000_000;
+        let work_ns = match self.work {
+            Size::Time { ns } if WORK_NS.contains(&ns) => ns,
+            given @ (Size::Time { .. } | Size::Count(_) | Size::Bytes(_)) => {
+                return Err(LoadError::Work { given: given.to_string() }.into());
+            }
+        };
+        let plan = self.load.plan(Defaults { requests: 1000, warmup: 10 }, self.seed, may_draw())?;
+        Ok(Loop { plan, batch: self.load.batch(), seed: self.seed, work_ns })
     }
 }
 
@@ -151,11 +193,14 @@ fn run_stall(options: &StallOptions) -> Result<(), Error> {
     write_workload_file(std::env::var_os(WORKLOAD_FILE).as_deref(), &report.identity)
 }
 
-fn finish(report: &Report, json: bool) -> Result<(), Error> {
+fn finish(report: &Report, json: bool, load: &LoadOptions) -> Result<(), Error> {
     if json {
         print(&(report.json() + "\n"))?;
     } else {
         print(&report.text())?;
+    }
+    if let Some(path) = &load.histogram {
+        report.latencies().write(path)?;
     }
     report.write_workload_file(std::env::var_os(WORKLOAD_FILE).as_deref())
 }

@@ -6,6 +6,7 @@ use std::{io, path::PathBuf};
 use crate::{
     data::{image::ImageError, image_files::FilesError},
     infer::weights::WeightsError,
+    load::error::LoadError,
     stall::error::StallError,
     train::error::TrainError,
 };
@@ -16,6 +17,8 @@ pub enum Error {
     Files(#[from] FilesError),
     #[error(transparent)]
     Weights(#[from] WeightsError),
+    #[error(transparent)]
+    Load(#[from] LoadError),
     #[error(transparent)]
     Stall(#[from] StallError),
     #[error(transparent)]
@@ -40,6 +43,7 @@ impl Error {
         match self {
             Self::Files(error) => error.hint(),
             Self::Weights(error) => error.hint(),
+            Self::Load(error) => error.hint(),
             Self::Stall(error) => error.hint(),
             Self::Train(error) => error.hint(),
             Self::ReadPicture { .. } | Self::Picture { .. } => {

@@ -21,6 +21,7 @@ fn text(bytes: &[u8]) -> String {
 #[rstest]
 #[case::all("help", &["--help"])]
 #[case::ic("help_ic", &["infer", "ic", "--help"])]
+#[case::infer_loop("help_loop", &["infer", "loop", "--help"])]
 #[case::stall("help_stall", &["stall", "--help"])]
 #[case::list("list", &["list"])]
 #[case::list_json("list_json", &["list", "--json"])]

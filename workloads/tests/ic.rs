@@ -55,10 +55,12 @@ fn a_seed_decides_the_output() {
 fn the_agent_is_told_what_ran() {
     let folder = tempfile::tempdir().unwrap();
     let result = json(&run(folder.path(), &["--requests", "2", "--warmup", "0", "--threads", "1", "--json"]));
-    let told: Value =
+    let mut told: Value =
         serde_json::from_slice(&fs::read(folder.path().join("workload.json")).unwrap()).unwrap();
+    let histograms = told.as_object_mut().unwrap().remove("histograms").unwrap();
+    assert!(histograms["latency"].as_str().is_some_and(|text| text.starts_with("HIST")));
     let names: Vec<&str> = told.as_object().unwrap().keys().map(String::as_str).collect();
-    insta::assert_snapshot!(names.join(" "), @"batch model name output_hash parameters precision requests seed threads warmup work_hash");
+    insta::assert_snapshot!(names.join(" "), @"batch model name output_hash parameters percentile precision requests scenario seed threads valid warmup work_hash workers");
     for name in names {
         assert_eq!(told[name], result[name], "{name}");
     }
@@ -105,4 +107,23 @@ fn says_what_is_wrong(#[case] snapshot: &str, #[case] arguments: &[&str]) {
     assert_eq!(output.stdout, b"");
     assert!(!at("workload.json").exists(), "nothing is told of a run that failed");
     insta::assert_snapshot!(snapshot, String::from_utf8(output.stderr).unwrap());
+}
+
+/// The same pictures by two workers, each with a model of its own, in another order: the same outputs.
+#[test]
+fn workers_compute_what_one_computes() {
+    let folder = tempfile::tempdir().unwrap();
+    let result = |arguments: &[&str]| {
+        let common = ["--requests", "6", "--threads", "1", "--json"];
+        json(&run(folder.path(), &[arguments, &common].concat()))
+    };
+    let alone = result(&[]);
+    let offline = result(&["--scenario", "offline", "--workers", "2"]);
+    let server = result(&["--scenario", "server", "--qps", "50", "--workers", "2"]);
+    for shared in [&offline, &server] {
+        assert_eq!(shared["output_hash"], alone["output_hash"]);
+        assert_ne!(shared["work_hash"], alone["work_hash"], "another scenario is another work");
+    }
+    assert_eq!((&offline["scenario"], &server["scenario"]), (&"Offline".into(), &"Server".into()));
+    assert!(server["queue_ns"]["p99"].is_u64() && offline.get("queue_ns").is_none());
 }

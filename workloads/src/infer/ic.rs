@@ -14,7 +14,7 @@ use crate::{
     },
     digest::Digest,
     error::Error,
-    load::{self, Plan, Workload},
+    load::{self, Plan, Workload, clock::Monotonic},
     report::{Identity, Report},
 };
 
@@ -25,8 +25,8 @@ const TOP: usize = 5;
 pub fn run(settings: &Settings) -> Result<Report, Error> {
     libtorch::set_threads(settings.threads);
     let mut workload = ImageClassification::new(settings)?;
-    let plan = Plan { requests: settings.requests, warmup: settings.warmup, progress: settings.progress };
-    let measured = load::single_stream(&mut workload, plan)?;
+    let another = || ImageClassification::new(settings);
+    let measured = load::run(&settings.plan, &Monotonic, &mut workload, &another)?;
     let identity = Identity {
         name: "ic",
         model: RESNET50,
@@ -35,12 +35,12 @@ pub fn run(settings: &Settings) -> Result<Report, Error> {
         threads: settings.threads,
         seed: settings.seed,
         precision: "fp32",
-        requests: settings.requests,
-        warmup: settings.warmup,
-        work_hash: workload.work_hash(settings.requests),
-        output_hash: measured.outputs,
+        requests: measured.records.len() as u64,
+        warmup: settings.plan.warmup,
+        work_hash: workload.work_hash(&settings.plan),
+        output_hash: measured.outputs(),
     };
-    Ok(Report { identity, measured })
+    Ok(Report::new(identity, &settings.plan, measured))
 }
 
 /// The state between requests.
@@ -80,9 +80,10 @@ impl ImageClassification {
 
     /// Everything that decides what is computed. Not the threads: how many compute it is the platform's matter, and
     /// platforms of different size are to be compared; nor the warm-up, which no statistic contains.
-    fn work_hash(&self, requests: u64) -> Digest {
+    fn work_hash(&self, plan: &Plan) -> Digest {
         let mut hash = Digest::default();
-        hash.text("ic").text(RESNET50).text("fp32").u64(self.batch).u64(requests).u64(PREPARATION_VERSION);
+        hash.text("ic").text(RESNET50).text("fp32").u64(self.batch).u64(PREPARATION_VERSION);
+        plan.describe(&mut hash);
         hash.u64(self.model.digest.value()).u64(self.files.digest.value());
         hash
     }

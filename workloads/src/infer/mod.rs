@@ -9,11 +9,12 @@ pub mod libtorch;
 pub mod resnet;
 #[cfg(feature = "torch")]
 pub mod seeded;
+pub mod synthetic;
 pub mod weights;
 
 use std::path::PathBuf;
 
-use crate::{error::Error, report::Report};
+use crate::{error::Error, load::Plan, report::Report};
 
 pub const RESNET50: &str = "ResNet-50 v1.5";
 pub const RESNET50_PARAMETERS: u64 = 25_557_032;
@@ -21,8 +22,7 @@ pub const RESNET50_PARAMETERS: u64 = 25_557_032;
 /// What every inference workload is told.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    pub requests: u64,
-    pub warmup: u64,
+    pub plan: Plan,
     /// Samples per request.
     pub batch: u64,
     /// Of libtorch, for the work inside one operator.
@@ -34,8 +34,17 @@ pub struct Settings {
     pub generated: u32,
     /// Trained parameters; without them they are drawn from the seed.
     pub weights: Option<PathBuf>,
-    /// Whether a terminal sees a bar.
-    pub progress: bool,
+}
+
+/// What the busy loop is told.
+#[derive(Clone, Debug)]
+pub struct Loop {
+    pub plan: Plan,
+    /// Samples per request.
+    pub batch: u64,
+    pub seed: u64,
+    /// CPU time of one sample here, ns.
+    pub work_ns: u64,
 }
 
 /// Image classification.

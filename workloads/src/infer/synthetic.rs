@@ -1,0 +1,65 @@
+//! A busy loop of known length in the three phases of a request: the load generator without a model, and so without
+//! libtorch. Yields the report of the run. What it computes means nothing.
+
+use super::Loop;
+use crate::{
+    digest::Digest,
+    error::Error,
+    load::{self, Workload, clock::Monotonic},
+    report::{Identity, Report},
+    stall::machine::work::{Amount, Work},
+};
+
+/// What it is called where models have names.
+pub const ARITHMETIC: &str = "integers";
+
+/// Runs it as `settings` say.
+pub fn run(settings: &Loop) -> Result<Report, Error> {
+    let Loop { plan, batch, seed, work_ns } = settings;
+    let work = Work::new(Amount::Lasting { ns: work_ns.saturating_mul(*batch) });
+    let mut busy = Busy { work };
+    let measured = load::run(plan, &Monotonic, &mut busy, &|| Ok(Busy { work }))?;
+    let mut work_hash = Digest::default();
+    work_hash.text("loop").u64(*work_ns).u64(*batch);
+    plan.describe(&mut work_hash);
+    let identity = Identity {
+        name: "loop",
+        model: ARITHMETIC,
+        parameters: 0,
+        batch: *batch,
+        threads: 1,
+        seed: *seed,
+        precision: "u64",
+        requests: measured.records.len() as u64,
+        warmup: plan.warmup,
+        work_hash,
+        output_hash: measured.outputs(),
+    };
+    Ok(Report::new(identity, plan, measured))
+}
+
+/// The same work for every request.
+struct Busy {
+    work: Work,
+}
+
+impl Workload for Busy {
+    type Input = u64;
+    type Output = u64;
+
+    fn preprocess(&mut self, request: u64) -> Result<u64, Error> {
+        self.work.eighths(1).run();
+        Ok(request)
+    }
+
+    fn infer(&mut self, input: u64) -> Result<u64, Error> {
+        self.work.eighths(6).run();
+        Ok(input)
+    }
+
+    fn postprocess(&mut self, output: u64, outputs: &mut Digest) -> Result<(), Error> {
+        self.work.eighths(1).run();
+        outputs.u64(output);
+        Ok(())
+    }
+}

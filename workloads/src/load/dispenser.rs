@@ -1,0 +1,114 @@
+//! Hands out the requests of a run, one by one and to whichever worker asks first. Yields numbers and scheduled times. It
+//! never looks at how long a request took: in an open loop the next arrival is the schedule's, whatever happens.
+
+use std::sync::{
+    Mutex, PoisonError,
+    atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+};
+
+use super::{Plan, arrivals::Arrivals, clock::Clock, scenario::Scenario};
+
+/// A request to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ticket {
+    pub(super) number: u64,
+    /// When it arrives, on the clock of the run; none in a closed loop.
+    pub(super) scheduled_ns: Option<u64>,
+}
+
+/// The requests that are left, and whether to go on.
+#[derive(Debug)]
+pub(super) struct Dispenser {
+    requests: u64,
+    duration_ns: u64,
+    state: Mutex<State>,
+    /// More late requests than this settle the matter: the rest need not run.
+    late_at_most: Option<u64>,
+    late: AtomicU64,
+    stopped: AtomicBool,
+}
+
+#[derive(Debug)]
+struct State {
+    /// When the first worker asked for its first request.
+    start_ns: Option<u64>,
+    number: u64,
+    arrivals: Option<Arrivals>,
+    /// Offset of the last arrival that was handed out.
+    last_ns: Option<u64>,
+}
+
+impl Dispenser {
+    /// `qps` is the rate of arrivals; none for a closed loop.
+    pub(super) fn new(plan: &Plan, qps: Option<f64>, late_at_most: Option<u64>) -> Self {
+        let arrivals = qps.map(|qps| Arrivals::new(plan.seed, qps));
+        let state = State { start_ns: None, number: 0, arrivals, last_ns: None };
+        Self {
+            requests: plan.requests,
+            duration_ns: plan.duration_ns,
+            state: Mutex::new(state),
+            late_at_most,
+            late: AtomicU64::new(0),
+            stopped: AtomicBool::new(false),
+        }
+    }
+
+    /// The next request, if there is one.
+    pub(super) fn take(&self, clock: &dyn Clock) -> Option<Ticket> {
+        if self.stopped.load(Relaxed) {
+            return None;
+        }
+        // Nothing that holds the lock can panic half way.
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let now_ns = clock.now_ns();
+        let start_ns = *state.start_ns.get_or_insert(now_ns);
+        let passed_ns = match state.arrivals {
+            Some(_) => state.last_ns.unwrap_or(0),
+            None => now_ns - start_ns,
+        };
+        if state.number >= self.requests && passed_ns >= self.duration_ns {
+            return None;
+        }
+        let number = state.number;
+        state.number += 1;
+        state.last_ns = state.arrivals.as_mut().and_then(Iterator::next);
+        let scheduled_ns = state.last_ns.map(|offset_ns| start_ns.saturating_add(offset_ns));
+        Some(Ticket { number, scheduled_ns })
+    }
+
+    /// Nobody gets another one.
+    pub(super) fn stop(&self) {
+        self.stopped.store(true, Relaxed);
+    }
+
+    /// One more request took longer than its target.
+    pub(super) fn late(&self) {
+        let late = self.late.fetch_add(1, Relaxed) + 1;
+        if self.late_at_most.is_some_and(|most| late > most) {
+            self.stop();
+        }
+    }
+
+    /// Whether it was stopped before the last one.
+    pub(super) fn was_stopped(&self) -> bool {
+        self.stopped.load(Relaxed)
+    }
+
+    /// When the first request was asked for.
+    pub(super) fn start_ns(&self) -> u64 {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).start_ns.unwrap_or(0)
+    }
+}
+
+/// How many requests `plan` makes at `qps` arrivals per second: as `take` counts them.
+pub(super) fn arrivals_of(plan: &Plan, qps: f64) -> u64 {
+    let before = Arrivals::new(plan.seed, qps).take_while(|offset_ns| *offset_ns < plan.duration_ns);
+    let until_then = if plan.duration_ns == 0 { 0 } else { before.count() as u64 + 1 };
+    plan.requests.max(until_then)
+}
+
+/// How many requests a bar is for: in a closed loop nobody knows what a duration makes.
+pub(super) fn expected(plan: &Plan, qps: Option<f64>) -> u64 {
+    debug_assert!(qps.is_none() || plan.scenario == Scenario::Server);
+    qps.map_or(plan.requests, |qps| arrivals_of(plan, qps))
+}

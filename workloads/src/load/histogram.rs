@@ -1,0 +1,146 @@
+//! HDR histograms of latencies: as files for HdrHistogram's own tools, and as text in the description of the workload, from
+//! where guestscope puts them into the run's folder. Corrected for nothing: latencies count from the schedule, so none are
+//! missing that a correction for coordinated omission would have to invent.
+
+use std::{
+    fmt::Write as _,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use hdrhistogram::{
+    Histogram,
+    serialization::{Serializer, V2DeflateSerializer, V2Serializer},
+};
+
+use super::error::LoadError;
+
+/// Bounds as in the agent's own histograms, so that both can be added up: 1 us to a day, 3 significant digits.
+const LOWEST_NS: u64 = 1_000;
+const HIGHEST_NS: u64 = 86_400_000_000_000;
+const DIGITS: u8 = 3;
+/// Lines of the text form each time that the rest of the requests halves; 5 is what HdrHistogram's tools take.
+const TICKS_PER_HALF: u32 = 5;
+
+/// A histogram of nanoseconds.
+#[derive(Clone, Debug)]
+pub struct Latencies(Histogram<u64>);
+
+impl Latencies {
+    /// Longer ones than a day count as a day.
+    pub fn of(values_ns: &[u64]) -> Self {
+        let mut histogram = Histogram::new_with_bounds(LOWEST_NS, HIGHEST_NS, DIGITS)
+            .expect("1 us to a day in three digits are bounds that the crate documents as valid");
+        for ns in values_ns {
+            histogram.saturating_record(*ns);
+        }
+        Self(histogram)
+    }
+
+    /// As HdrHistogram's logs have it: V2, compressed, base64.
+    pub fn base64(&self) -> String {
+        let mut bytes = Vec::new();
+        // Writing to memory cannot fail, and a histogram of these bounds is far below the format's limits.
+        let written = V2DeflateSerializer::new().serialize(&self.0, &mut bytes);
+        written.map(|_| STANDARD.encode(&bytes)).unwrap_or_default()
+    }
+
+    /// Writes it to `path`: a name that ends in `.hgrm` gets the text of percentiles that HdrHistogram's plotter reads, any
+    /// other the V2 encoding.
+    pub fn write(&self, path: &Path) -> Result<(), LoadError> {
+        let is_text = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("hgrm"));
+        let bytes = if is_text { Ok(self.text().into_bytes()) } else { self.v2() };
+        bytes
+            .and_then(|bytes| fs::write(path, bytes))
+            .map_err(|source| LoadError::Histogram { path: PathBuf::from(path), source })
+    }
+
+    fn v2(&self) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        V2Serializer::new().serialize(&self.0, &mut bytes).map_err(io::Error::other)?;
+        Ok(bytes)
+    }
+
+    /// Percentiles in milliseconds, in the columns of HdrHistogram's `outputPercentileDistribution`.
+    fn text(&self) -> String {
+        let ms = |ns: u64| ns as f64 / 1e6;
+        let mut text = format!(
+            "{:>12} {:>14} {:>10} {:>14}\n\n",
+            "Value", "Percentile", "TotalCount", "1/(1-Percentile)"
+        );
+        let mut total = 0;
+        for step in self.0.iter_quantiles(TICKS_PER_HALF) {
+            total += step.count_since_last_iteration();
+            let (value, quantile) = (ms(step.value_iterated_to()), step.quantile_iterated_to());
+            // Writing to a String cannot fail.
+            let _ = write!(text, "{value:12.3} {quantile:2.12} {total:10}");
+            let _ = if quantile < 1.0 {
+                writeln!(text, " {:14.2}", 1.0 / (1.0 - quantile))
+            } else {
+                writeln!(text)
+            };
+        }
+        let histogram = &self.0;
+        let (mean, deviation) = (histogram.mean() / 1e6, histogram.stdev() / 1e6);
+        let _ = writeln!(text, "#[Mean    = {mean:12.3}, StdDeviation   = {deviation:12.3}]");
+        let _ = writeln!(
+            text,
+            "#[Max     = {:12.3}, Total count    = {:12}]",
+            ms(histogram.max()),
+            histogram.len()
+        );
+        let sub_buckets = 2 * 10_u32.pow(u32::from(DIGITS)).next_power_of_two();
+        let _ = writeln!(text, "#[Buckets = {:12}, SubBuckets     = {sub_buckets:12}]", histogram.buckets());
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use base64::{Engine as _, engine::general_purpose::STANDARD};
+    use hdrhistogram::{Histogram, serialization::Deserializer};
+    use proptest::prelude::*;
+
+    use super::Latencies;
+
+    fn read(bytes: &[u8]) -> Histogram<u64> {
+        Deserializer::new().deserialize(&mut &*bytes).expect("it is a histogram")
+    }
+
+    proptest! {
+        /// Every request counts once, to a thousandth of its latency, in both encodings.
+        #[test]
+        fn nothing_is_lost_or_added(values in proptest::collection::vec(1_000..100_000_000_000_u64, 1..60)) {
+            let latencies = Latencies::of(&values);
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("latency.v2");
+            latencies.write(&path).unwrap();
+            let file = read(&std::fs::read(&path).unwrap());
+            prop_assert_eq!(&file, &read(&STANDARD.decode(latencies.base64()).unwrap()));
+            prop_assert_eq!(file.len(), values.len() as u64);
+            for (place, value) in file.iter_recorded().zip(sorted_distinct(&file, &values)) {
+                prop_assert!(place.value_iterated_to().abs_diff(value) * 1000 <= value, "{value}");
+            }
+        }
+    }
+
+    fn sorted_distinct(file: &Histogram<u64>, values: &[u64]) -> Vec<u64> {
+        let mut values = values.to_vec();
+        values.sort_unstable();
+        values.dedup_by(|a, b| file.equivalent(*a, *b));
+        values
+    }
+
+    #[test]
+    fn the_text_is_what_the_plotter_reads() {
+        let values: Vec<u64> = (1..=20).map(|ms| ms * 1_000_000).collect();
+        insta::assert_snapshot!(Latencies::of(&values).text());
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_written_is_named() {
+        let error = Latencies::of(&[1]).write(std::path::Path::new("/nowhere/latency.hgrm")).unwrap_err();
+        assert!(error.to_string().starts_with("cannot write histogram: /nowhere/latency.hgrm ("), "{error}");
+    }
+}

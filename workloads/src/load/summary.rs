@@ -1,0 +1,198 @@
+//! What MLPerf's LoadGen would say of a series: its percentiles, whether the result is valid and why not. Yields facts under
+//! LoadGen's own names. How people read them is `report`'s.
+//!
+//! Rules: loadgen/results.cc of mlcommons/inference. A request counts as LoadGen's query; samples are `batch` times as many.
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use super::{
+    Measured, Plan, Target,
+    early_stopping::{self, Estimate},
+    scenario::Scenario,
+};
+
+/// The percentiles that LoadGen reports.
+const PERCENTILES: [f64; 6] = [50.0, 90.0, 95.0, 97.0, 99.0, 99.9];
+/// The percentile of a MultiStream result, which LoadGen estimates from a SingleStream one as well.
+const MULTI_STREAM: f64 = 99.0;
+
+/// Why a result is not valid.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Objection {
+    /// An estimate needs so many requests.
+    TooFew { needed: u64 },
+    /// The percentile itself is above the bound.
+    AboveTarget,
+    /// With so many more requests, all in time, it would be proved.
+    Unproved { missing: u64 },
+    /// The series was ended early.
+    Stopped,
+}
+
+/// The result of a series.
+#[derive(Clone, Debug)]
+pub struct Summary {
+    pub scenario: Scenario,
+    pub target: Target,
+    pub requests: u64,
+    pub batch: u64,
+    /// Ascending, ns.
+    latencies_ns: Vec<u64>,
+    /// The percentile of the target, ns.
+    pub percentile_ns: u64,
+    /// Of a stream.
+    pub estimate: Option<Estimate>,
+    /// Of a single stream, at p99.
+    multi_stream: Option<Estimate>,
+    /// Requests above the target; only of Server.
+    pub late: u64,
+    /// How many of them may be; none if there are too few requests to prove anything.
+    pub may_be_late: Option<u64>,
+    pub objections: Vec<Objection>,
+    last_scheduled_ns: u64,
+    elapsed_ns: u64,
+}
+
+impl Summary {
+    /// Judges `measured` as LoadGen judges a run of this scenario.
+    pub fn new(plan: &Plan, batch: u64, measured: &Measured) -> Self {
+        let mut latencies_ns = measured.latencies_ns();
+        latencies_ns.sort_unstable();
+        let Target { percentile, latency_ns } = plan.target;
+        let is_server = plan.scenario == Scenario::Server;
+        let late = latencies_ns.iter().filter(|latency| is_server && **latency > latency_ns).count() as u64;
+        let requests = latencies_ns.len() as u64;
+        let estimate = |percent| early_stopping::estimate(&latencies_ns, percent);
+        let last = measured.records.last().map_or(0, |record| record.scheduled_ns);
+        let mut summary = Self {
+            scenario: plan.scenario,
+            target: plan.target,
+            requests,
+            batch,
+            percentile_ns: percentile_of(&latencies_ns, percentile),
+            estimate: estimate(percentile).filter(|_| plan.scenario.is_stream()),
+            multi_stream: estimate(MULTI_STREAM).filter(|_| plan.scenario == Scenario::SingleStream),
+            late,
+            may_be_late: early_stopping::most_late(requests, percentile),
+            objections: Vec::new(),
+            last_scheduled_ns: last.saturating_sub(measured.start_ns),
+            elapsed_ns: measured.elapsed_ns,
+            latencies_ns,
+        };
+        summary.objections = summary.objections(measured.stopped);
+        summary
+    }
+
+    pub fn is_valid(&self) -> bool {
+        self.objections.is_empty()
+    }
+
+    fn objections(&self, stopped: bool) -> Vec<Objection> {
+        let percent = self.target.percentile;
+        let mut objections = Vec::new();
+        match self.scenario {
+            Scenario::SingleStream | Scenario::MultiStream if self.estimate.is_none() => {
+                objections.push(Objection::TooFew { needed: early_stopping::needed(1, percent) });
+            }
+            Scenario::Server => {
+                if self.percentile_ns > self.target.latency_ns {
+                    objections.push(Objection::AboveTarget);
+                }
+                if self.may_be_late.is_none_or(|most| self.late > most) {
+                    let needed = early_stopping::needed(self.late, percent);
+                    objections.push(Objection::Unproved { missing: needed.saturating_sub(self.requests) });
+                }
+            }
+            Scenario::SingleStream | Scenario::MultiStream | Scenario::Offline => {}
+        }
+        if stopped {
+            objections.push(Objection::Stopped);
+        }
+        objections
+    }
+
+    /// LoadGen's percentile of the latencies, ns.
+    pub fn percentile(&self, percent: f64) -> u64 {
+        percentile_of(&self.latencies_ns, percent)
+    }
+
+    /// Smallest, mean and largest latency, ns. Zeros where there is none.
+    pub fn range(&self) -> (u64, u64, u64) {
+        let sum: u128 = self.latencies_ns.iter().map(|ns| u128::from(*ns)).sum();
+        let mean = sum / u128::from(self.requests.max(1));
+        let ends = (self.latencies_ns.first(), self.latencies_ns.last());
+        (ends.0.copied().unwrap_or(0), mean as u64, ends.1.copied().unwrap_or(0))
+    }
+
+    /// Arrivals per second as scheduled, the last one not counted: it opens the interval that comes next.
+    pub fn scheduled_per_s(&self) -> f64 {
+        per_second(self.requests.saturating_sub(1), self.last_scheduled_ns)
+    }
+
+    /// The same over the time until the last answer.
+    pub fn completed_per_s(&self) -> f64 {
+        per_second(self.requests.saturating_sub(1), self.elapsed_ns)
+    }
+
+    pub fn samples_per_s(&self) -> f64 {
+        per_second(self.requests * self.batch, self.elapsed_ns)
+    }
+
+    /// Under the names of LoadGen's detail log. A search for a peak that was stopped early has no place there.
+    pub fn loadgen(&self) -> Map<String, Value> {
+        let mut all = Map::new();
+        let mut put = |name: &str, value: Value| drop(all.insert(name.to_owned(), value));
+        put("result_validity", json!(if self.is_valid() { "VALID" } else { "INVALID" }));
+        let has = |objection: fn(&Objection) -> bool| self.objections.iter().any(objection);
+        let early = !has(|one| matches!(one, Objection::TooFew { .. } | Objection::Unproved { .. }));
+        put("early_stopping_met", json!(early));
+        put("result_query_count", json!(self.requests));
+        match self.scenario {
+            Scenario::SingleStream => {
+                put("result_qps_with_loadgen_overhead", json!(self.scheduled_per_s()));
+                put("result_qps_without_loadgen_overhead", json!(per_second(1, self.range().1)));
+                put("early_stopping_latency_ss", json!(self.estimate.map(|one| one.latency_ns)));
+                put("early_stopping_latency_ms", json!(self.multi_stream.map(|one| one.latency_ns)));
+            }
+            Scenario::MultiStream => {
+                put("early_stopping_latency_ms", json!(self.estimate.map(|one| one.latency_ns)));
+            }
+            Scenario::Server => {
+                put("result_perf_constraints_met", json!(!has(|one| *one == Objection::AboveTarget)));
+                put("result_overlatency_query_count", json!(self.late));
+                put("result_scheduled_samples_per_sec", json!(self.scheduled_per_s() * self.batch as f64));
+                put("result_completed_samples_per_sec", json!(self.completed_per_s() * self.batch as f64));
+            }
+            // There LoadGen's latencies count from the one arrival of everything; ours are those of a batch.
+            Scenario::Offline => {
+                put("result_samples_per_second", json!(self.samples_per_s()));
+                return all;
+            }
+        }
+        let is_multi = self.scenario == Scenario::MultiStream;
+        let query = if is_multi { "query_" } else { "" };
+        let (least, mean, most) = self.range();
+        put(&format!("result_min_{query}latency_ns"), json!(least));
+        put(&format!("result_max_{query}latency_ns"), json!(most));
+        put(&format!("result_mean_{query}latency_ns"), json!(mean));
+        let per_query = if is_multi { "per_query_" } else { "" };
+        for percent in PERCENTILES {
+            let name = format!("result_{percent:.2}_percentile_{per_query}latency_ns");
+            put(&name, json!(self.percentile(percent)));
+        }
+        all
+    }
+}
+
+/// LoadGen's percentile: the value at place n x p, counted from 0, cut to a whole number. One higher than the nearest rank
+/// where that is a whole number anyway. Zero when there is none.
+pub(crate) fn percentile_of(ascending: &[u64], percent: f64) -> u64 {
+    let place = (ascending.len() as f64 * (percent / 100.0)) as usize;
+    ascending.get(place.min(ascending.len().saturating_sub(1))).copied().unwrap_or(0)
+}
+
+fn per_second(count: u64, ns: u64) -> f64 {
+    if ns == 0 { 0.0 } else { count as f64 * 1e9 / ns as f64 }
+}

@@ -1,0 +1,251 @@
+//! What a run leaves behind: an aligned text for people, one line of JSON for machines, and the description of the
+//! workload for guestscope's manifest. Yields text; it computes no statistic beyond percentiles and rates.
+
+mod verdict;
+
+use std::{collections::BTreeMap, ffi::OsStr, fmt::Write as _, fs, path::Path};
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::{
+    digest::Digest,
+    error::Error,
+    load::{
+        Measured, PHASES, Plan,
+        histogram::Latencies,
+        peak::Peak,
+        percentile,
+        scenario::Scenario,
+        summary::{Objection, Summary, percentile_of},
+    },
+};
+
+/// Names the file in which `guestscope run` expects the description of the workload.
+pub const WORKLOAD_FILE: &str = "GUESTSCOPE_WORKLOAD_FILE";
+
+/// What was run, and what came out of it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Identity {
+    pub name: &'static str,
+    pub model: &'static str,
+    pub parameters: u64,
+    pub batch: u64,
+    pub threads: u32,
+    pub seed: u64,
+    pub precision: &'static str,
+    pub requests: u64,
+    pub warmup: u64,
+    /// Equal for two runs that were asked to compute the same from the same inputs, on whatever machine and threads.
+    pub work_hash: Digest,
+    /// Of all outputs to the bit. Differs between processors, whose libraries add up in different orders.
+    pub output_hash: Digest,
+}
+
+/// How the requests of a run arrived, and by what they are judged.
+#[derive(Clone, Debug, Serialize)]
+struct Arrived {
+    scenario: &'static str,
+    workers: u32,
+    /// As asked for; the requests that were asked for are at least 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    duration_ns: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    qps: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target_latency_ns: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    percentile: Option<f64>,
+}
+
+/// A finished run.
+#[derive(Debug)]
+pub struct Report {
+    identity: Identity,
+    arrived: Arrived,
+    summary: Summary,
+    measured: Measured,
+}
+
+/// In nanoseconds.
+#[derive(Serialize)]
+pub struct Percentiles {
+    p50: u64,
+    p90: u64,
+    p99: u64,
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    #[serde(flatten)]
+    identity: &'a Identity,
+    #[serde(flatten)]
+    arrived: &'a Arrived,
+    valid: bool,
+    objections: &'a [Objection],
+    latency_ns: Percentiles,
+    /// From the scheduled arrival to the begin; only of an open loop.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    queue_ns: Option<Percentiles>,
+    phases_ns: BTreeMap<&'static str, Percentiles>,
+    requests_per_s: f64,
+    samples_per_s: f64,
+    least_phase_share: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    peak: Option<&'a Peak>,
+    loadgen: Map<String, Value>,
+}
+
+/// The description for guestscope's manifest, with what the agent cannot measure: latencies from the schedule.
+#[derive(Serialize)]
+struct Description<'a> {
+    #[serde(flatten)]
+    identity: &'a Identity,
+    #[serde(flatten)]
+    arrived: &'a Arrived,
+    valid: bool,
+    histograms: BTreeMap<&'static str, String>,
+}
+
+impl Percentiles {
+    /// By nearest rank.
+    pub fn of(values: &[u64]) -> Self {
+        Self { p50: percentile(values, 50.0), p90: percentile(values, 90.0), p99: percentile(values, 99.0) }
+    }
+
+    /// As LoadGen counts, so that they agree with the result.
+    fn of_load(mut values: Vec<u64>) -> Self {
+        values.sort_unstable();
+        let [p50, p90, p99] = [50.0, 90.0, 99.0].map(|percent| percentile_of(&values, percent));
+        Self { p50, p90, p99 }
+    }
+
+    fn text(&self) -> String {
+        let [p50, p90, p99] = [self.p50, self.p90, self.p99].map(|ns| ns as f64 / 1e6);
+        format!("p50 {p50:>9.3} ms   p90 {p90:>9.3} ms   p99 {p99:>9.3} ms")
+    }
+}
+
+impl Report {
+    pub fn new(identity: Identity, plan: &Plan, measured: Measured) -> Self {
+        let is_server = plan.scenario == Scenario::Server;
+        let arrived = Arrived {
+            scenario: plan.scenario.name(),
+            workers: plan.workers,
+            duration_ns: Some(plan.duration_ns).filter(|ns| *ns > 0),
+            qps: measured.qps,
+            target_latency_ns: is_server.then_some(plan.target.latency_ns),
+            percentile: (plan.scenario != Scenario::Offline).then_some(plan.target.percentile),
+        };
+        Self { summary: Summary::new(plan, identity.batch, &measured), identity, arrived, measured }
+    }
+
+    /// For people: one fact per line, names aligned, no line longer than 80 columns.
+    pub fn text(&self) -> String {
+        let Identity { name, model, precision, batch, threads, seed, requests, warmup, .. } = &self.identity;
+        let threads = if *threads == 1 { "1 thread".to_owned() } else { format!("{threads} threads") };
+        let mut text = format!("{name}: {model}, {precision}, batch {batch}, {threads}, seed {seed}\n");
+        let mut line = |what: &str, value: String| {
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "  {what:<12} {value}");
+        };
+        line("scenario", self.arrivals());
+        line("requests", format!("{requests} after {warmup} for warm-up"));
+        if let Some(Peak { qps, fails_at_qps, trials }) = &self.measured.peak {
+            let tried = trials.len();
+            line(
+                "peak",
+                format!("{qps:.2} requests/s hold the bound, {fails_at_qps:.2} do not ({tried} tried)"),
+            );
+        }
+        for (what, value) in verdict::lines(&self.summary) {
+            line(what, value);
+        }
+        line("latency", Percentiles::of_load(self.measured.latencies_ns()).text());
+        let (least, mean, most) = self.summary.range();
+        let [least, mean, most] = [least, mean, most].map(|ns| ns as f64 / 1e6);
+        line("", format!("min {least:>9.3} ms   mean{mean:>9.3} ms   max {most:>9.3} ms"));
+        if self.measured.qps.is_some() {
+            line("queue", Percentiles::of_load(self.measured.queues_ns()).text());
+        }
+        for (place, phase) in PHASES.into_iter().enumerate() {
+            line(phase, Percentiles::of_load(self.measured.phases_ns(place)).text());
+        }
+        let rate = self.measured.requests_per_s();
+        line("throughput", format!("{rate:.1} requests/s, {:.1} samples/s", rate * *batch as f64));
+        line("output hash", self.identity.output_hash.to_string());
+        line("work hash", self.identity.work_hash.to_string());
+        text
+    }
+
+    /// `Server, 1 worker, 20.00/s asked for, 19.87/s arrived`.
+    fn arrivals(&self) -> String {
+        let Arrived { scenario, workers, qps, .. } = &self.arrived;
+        let workers = if *workers == 1 { "1 worker".to_owned() } else { format!("{workers} workers") };
+        let arrived = self.summary.scheduled_per_s();
+        let rate = qps.map(|qps| format!(", {qps:.2}/s asked for, {arrived:.2}/s arrived"));
+        format!("{scenario}, {workers}{}", rate.unwrap_or_default())
+    }
+
+    /// For machines: one line, times in nanoseconds.
+    pub fn json(&self) -> String {
+        let Self { identity, arrived, summary, measured } = self;
+        let rate = measured.requests_per_s();
+        let phases = PHASES
+            .into_iter()
+            .enumerate()
+            .map(|(place, name)| (name, Percentiles::of_load(measured.phases_ns(place))));
+        to_json(&Line {
+            identity,
+            arrived,
+            valid: summary.is_valid(),
+            objections: &summary.objections,
+            latency_ns: Percentiles::of_load(measured.latencies_ns()),
+            queue_ns: measured.qps.map(|_| Percentiles::of_load(measured.queues_ns())),
+            phases_ns: phases.collect(),
+            requests_per_s: rate,
+            samples_per_s: rate * identity.batch as f64,
+            least_phase_share: measured.least_phase_share(),
+            peak: measured.peak.as_ref(),
+            loadgen: summary.loadgen(),
+        })
+    }
+
+    /// The latencies of all requests.
+    pub fn latencies(&self) -> Latencies {
+        Latencies::of(&self.measured.latencies_ns())
+    }
+
+    /// Writes the description where guestscope looks for it, if it asked.
+    pub fn write_workload_file(&self, path: Option<&OsStr>) -> Result<(), Error> {
+        let mut histograms = BTreeMap::from([("latency", self.latencies().base64())]);
+        if self.measured.qps.is_some() {
+            histograms.insert("queue", Latencies::of(&self.measured.queues_ns()).base64());
+        }
+        let Self { identity, arrived, summary, .. } = self;
+        let valid = summary.is_valid();
+        write_workload_file(path, &Description { identity, arrived, valid, histograms })
+    }
+}
+
+/// Writes the description of a workload to `path`, if there is one. In place: under `sudo guestscope run` the file is the
+/// user's, and its folder the agent's. The agent reads it when the program has ended, and takes no half of one.
+pub fn write_workload_file(path: Option<&OsStr>, identity: &impl Serialize) -> Result<(), Error> {
+    let Some(path) = path.map(Path::new) else { return Ok(()) };
+    fs::write(path, to_json(identity) + "\n")
+        .map_err(|source| Error::WriteResult { path: path.to_owned(), source })
+}
+
+/// A table or description as one line of JSON.
+pub fn to_json(value: &impl Serialize) -> String {
+    // Serialising fails only for maps with keys that are no strings, and for writers that fail: neither is here.
+    serde_json::to_string(value).unwrap_or_default()
+}
+
+/// The percentiles of nanoseconds by nearest rank, for people.
+pub fn milliseconds(values: &[u64]) -> String {
+    Percentiles::of(values).text()
+}
+
+#[cfg(test)]
+mod tests;
