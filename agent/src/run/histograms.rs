@@ -2,10 +2,11 @@
 //!
 //! They are made while the folder is closed, from its rows: a run pays nothing for them and they cannot disagree with
 //! the table. Requests marked as warm-up are left out, as in all statistics. Yields files in the V2 encoding (no
-//! deflate) and their index. Reads no rows by itself.
+//! deflate) and their index. Reads no rows by itself. Beside them it keeps those that a workload measured itself.
 
 use std::{collections::HashMap, io, sync::Arc};
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use hdrhistogram::{
     Histogram,
     serialization::{Deserializer, Serializer, V2Serializer},
@@ -13,7 +14,7 @@ use hdrhistogram::{
 
 use super::{
     directory::Directory,
-    manifest::{HistogramEntry, Histograms},
+    manifest::{HistogramEntry, Histograms, Manifest},
     name::{fingerprint, sanitise},
 };
 use crate::phase::{Phase, PhaseKind};
@@ -32,6 +33,17 @@ const HIGHEST_NS: u64 = 86_400_000_000_000;
 
 /// Significant decimal digits: values are exact to 0.1 %.
 const DIGITS: u8 = 3;
+
+/// Kind of the histograms that a workload measured itself, and the name under which its description has them.
+pub(super) const TOLD: &str = "workload";
+const DESCRIBED: &str = "histograms";
+
+/// Most of those that are kept.
+const MOST_TOLD: usize = 8;
+
+/// What comes before the counts in the V2 encoding, and how it begins; compressed ones begin otherwise.
+const HEADER_BYTES: usize = 40;
+const COOKIE: u32 = 0x1c84_9313;
 
 /// Largest file that is read back; the largest written is 60 kB.
 const MOST_FILE_BYTES: u64 = 1 << 20;
@@ -90,6 +102,44 @@ impl Collector {
         histograms.entries.sort_by(|a, b| (&a.kind, &a.name).cmp(&(&b.kind, &b.name)));
         Ok(histograms)
     }
+}
+
+/// Makes files of the histograms that the workload's description has, in V2 and base64 by name, and takes them out of it. What
+/// is no histogram of our bounds stays in the description. For one that knows what no phase can tell: a load generator's
+/// latencies, which count from the schedule.
+///
+/// # Errors
+/// A file cannot be written.
+pub(super) fn keep_told(manifest: &mut Manifest, directory: &Directory) -> io::Result<()> {
+    let described = manifest.workload.as_mut().and_then(|workload| workload.get_mut(DESCRIBED));
+    let Some(described) = described.and_then(serde_json::Value::as_object_mut) else { return Ok(()) };
+    for name in described.keys().take(MOST_TOLD).cloned().collect::<Vec<_>>() {
+        let text = described.get(&name).and_then(serde_json::Value::as_str).unwrap_or_default();
+        let Some((bytes, count)) = decode_told(text) else { continue };
+        let file = format!("{TOLD}-{}-{:016x}.v2", sanitise(&name, "name"), fingerprint(&name));
+        let mut created = directory.subdirectory(DIRECTORY)?.create(&file)?;
+        io::Write::write_all(&mut created, &bytes)?;
+        described.remove(&name);
+        manifest.histograms.entries.push(HistogramEntry { kind: TOLD.to_owned(), name, file, count });
+    }
+    if described.is_empty()
+        && let Some(workload) = &mut manifest.workload
+    {
+        workload.remove(DESCRIBED);
+    }
+    Ok(())
+}
+
+/// The bytes of a histogram, and how many values are in it. A workload may write anything: what its header claims to need
+/// is looked at before the decoder reserves it.
+fn decode_told(text: &str) -> Option<(Vec<u8>, u64)> {
+    let bytes = STANDARD.decode(text).ok()?;
+    let number = |at: usize| Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
+    let long = |at: usize| Some(u64::from_be_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
+    let is_whole = number(0)? == COOKIE && number(4)? as usize + HEADER_BYTES == bytes.len();
+    let is_bounded = number(12)? <= u32::from(DIGITS) && long(16)? >= 1 && long(24)? <= HIGHEST_NS;
+    let count = (is_whole && is_bounded).then(|| read(&mut bytes.as_slice()).ok())??.len();
+    Some((bytes, count))
 }
 
 /// Reads one back.

@@ -177,13 +177,13 @@ pub struct Histograms {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HistogramEntry {
-    /// Kind of its phases.
+    /// Kind of its phases; `workload` for one that the workload measured itself.
     pub kind: String,
-    /// Name of its phases.
+    /// Name of its phases, or the workload's own word.
     pub name: String,
     /// File name inside `histograms/`.
     pub file: String,
-    /// Phases in it.
+    /// Phases in it, or whatever the workload counted.
     pub count: u64,
 }
 

@@ -257,6 +257,10 @@ impl RunFolder {
         errors.extend(self.close_plain(&WAITS, self.waits.written()).err());
 
         finish(&mut self.manifest);
+        let kept = histograms::keep_told(&mut self.manifest, &self.directory);
+        errors.extend(
+            kept.map_err(|source| Error::Write { file: histograms::DIRECTORY.to_owned(), source }).err(),
+        );
         self.manifest.state = State::Closed;
         if let Some(error) = errors.last() {
             self.last_error = Some(error.to_string());

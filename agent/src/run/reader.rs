@@ -101,8 +101,17 @@ impl Folder {
 
     /// The histogram of durations, ns, of the phases of one kind and name; none if the folder has none for it.
     pub fn histogram(&self, kind: PhaseKind, name: &str) -> Result<Option<Histogram<u64>>> {
+        self.histogram_of(kind.name(), name)
+    }
+
+    /// A histogram that the workload measured itself, ns, like a load generator's `latency`; none if there is none.
+    pub fn workload_histogram(&self, name: &str) -> Result<Option<Histogram<u64>>> {
+        self.histogram_of(histograms::TOLD, name)
+    }
+
+    fn histogram_of(&self, kind: &str, name: &str) -> Result<Option<Histogram<u64>>> {
         let entries = &self.manifest.histograms.entries;
-        let Some(entry) = entries.iter().find(|entry| entry.kind == kind.name() && entry.name == name) else {
+        let Some(entry) = entries.iter().find(|entry| entry.kind == kind && entry.name == name) else {
             return Ok(None);
         };
         let path = self.path.join(histograms::DIRECTORY);

@@ -7,11 +7,16 @@
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, sync::Arc};
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use guestscope::{
     phase::{
         Accounts, Counts, Ending, Helpers, Phase, PhaseKind, Request, Thread, ThreadId, TraceIds, WARMUP,
     },
     run::{ClockPair, Closed, CreateOptions, Error, Folder, Manifest, RunFolder, State, columns},
+};
+use hdrhistogram::{
+    Histogram,
+    serialization::{Serializer, V2Serializer},
 };
 use rstest::rstest;
 
@@ -233,6 +238,61 @@ fn histograms_leave_warm_ups_out_and_have_quantiles() {
     let day = folder.histogram(PhaseKind::Request, "forever").unwrap().unwrap().max() as f64;
     assert!((day / 86_400e9 - 1.0).abs() <= 0.001, "{day} ns");
     assert!(folder.histogram(PhaseKind::Phase, "in/fer").unwrap().is_none());
+}
+
+/// As a workload tells of it: V2 in base64.
+fn told(histogram: &Histogram<u64>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    V2Serializer::new().serialize(histogram, &mut bytes).unwrap();
+    bytes
+}
+
+#[test]
+fn a_workload_hands_over_its_own_histograms() {
+    let mut latency = Histogram::<u64>::new_with_bounds(1_000, 86_400_000_000_000, 3).unwrap();
+    (1..=500).for_each(|ms| latency.record(ms * 1_000_000).unwrap());
+    let good = told(&latency);
+    let changed = |at: usize, to: &[u8]| {
+        let mut bytes = good.clone();
+        bytes[at..at + to.len()].copy_from_slice(to);
+        STANDARD.encode(bytes)
+    };
+    let mut described = serde_json::json!({
+        "latency": STANDARD.encode(&good),
+        "../etc/x": STANDARD.encode(&good),
+        // Claims that would make the reader reserve gigabytes, and what is none at all.
+        "digits": changed(12, &5_u32.to_be_bytes()),
+        "high": changed(24, &u64::MAX.to_be_bytes()),
+        "length": changed(4, &u32::MAX.to_be_bytes()),
+        "compressed": changed(0, &0x1c84_9314_u32.to_be_bytes()),
+        "text": "no histogram",
+        "number": 7,
+    });
+    let close = |described: &serde_json::Value| {
+        let parent = tempfile::tempdir().unwrap();
+        let workload = serde_json::json!({ "name": "ic", "histograms": described });
+        let finish = |manifest: &mut Manifest| manifest.workload = workload.as_object().cloned();
+        let closed = create(parent.path(), manifest()).close(finish, &mut |_| (None, None), &mut |_, _| {});
+        (closed.unwrap(), parent)
+    };
+    let (closed, _parent) = close(&described);
+    assert!(closed.errors.is_empty(), "{:?}", closed.errors);
+    let folder = Folder::open(&closed.path).unwrap();
+    for name in ["latency", "../etc/x"] {
+        assert_eq!(folder.workload_histogram(name).unwrap().unwrap(), latency);
+    }
+    let files: Vec<_> = fs::read_dir(closed.path.join("histograms")).unwrap().map(Result::unwrap).collect();
+    assert_eq!(files.len(), 2, "{files:?}");
+    assert_eq!(folder.manifest().histograms.entries[1].count, 500);
+    // What was not taken is still said.
+    for taken in ["latency", "../etc/x"] {
+        described.as_object_mut().unwrap().remove(taken);
+    }
+    assert_eq!(folder.manifest().workload.as_ref().unwrap()["histograms"], described);
+
+    let (closed, _parent) = close(&serde_json::json!({ "latency": STANDARD.encode(&good) }));
+    let workload = Folder::open(&closed.path).unwrap().manifest().workload.clone().unwrap();
+    assert_eq!(serde_json::Value::from(workload), serde_json::json!({ "name": "ic" }));
 }
 
 #[test]

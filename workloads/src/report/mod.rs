@@ -42,6 +42,10 @@ pub struct Identity {
     pub output_hash: Digest,
 }
 
+/// Most that guestscope takes of a description is 64 KiB: one that is longer goes without histograms. 2,000 different latencies
+/// make 8 kB.
+const MOST_DESCRIPTION_BYTES: usize = 60_000;
+
 /// How the requests of a run arrived, and by what they are judged.
 #[derive(Clone, Debug, Serialize)]
 struct Arrived {
@@ -104,6 +108,7 @@ struct Description<'a> {
     #[serde(flatten)]
     arrived: &'a Arrived,
     valid: bool,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     histograms: BTreeMap<&'static str, String>,
 }
 
@@ -224,7 +229,11 @@ impl Report {
         }
         let Self { identity, arrived, summary, .. } = self;
         let valid = summary.is_valid();
-        write_workload_file(path, &Description { identity, arrived, valid, histograms })
+        let mut description = Description { identity, arrived, valid, histograms };
+        if to_json(&description).len() > MOST_DESCRIPTION_BYTES {
+            description.histograms.clear();
+        }
+        write_workload_file(path, &description)
     }
 }
 
