@@ -34,7 +34,7 @@ use guestscope_ebpf::{
 use tempfile::TempDir;
 use tokio::io::unix::AsyncFd;
 
-use crate::{book::Book, seen::Seen};
+use crate::{book::Book, machine::may_be_missing, seen::Seen};
 
 /// A case that takes longer than this hangs.
 const LIMIT: Duration = Duration::from_mins(1);
@@ -143,25 +143,6 @@ impl Case {
 /// Says why a test had to be left out, in the form that the project's test verb counts; past libtest's capture.
 pub(crate) fn skipped(name: &str, reason: &str) {
     let _ = writeln!(std::io::stdout(), "skipped: {name}: {reason}");
-}
-
-/// Whether tests share the only CPU with what they look at.
-pub(crate) fn has_one_cpu() -> bool {
-    std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() == 1)
-}
-
-/// Hooks that came late, or that a kernel refuses. A guest of `cargo xtask vm` may have a kernel without them, and that verb
-/// knows which one lacks what.
-fn may_be_missing(hook: &str) -> bool {
-    let late = [
-        "tp_btf/block_",
-        "tp_btf/hrtimer_",
-        "tp_btf/sock_send_length",
-        "tp_btf/sock_recv_length",
-        "iter/task",
-    ];
-    let is_late = late.iter().any(|late| hook.starts_with(late));
-    std::env::var_os("GUESTSCOPE_DISPOSABLE").is_some() && is_late
 }
 
 /// The lock that makes runs wait for each other.

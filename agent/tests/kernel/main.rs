@@ -17,6 +17,7 @@ mod edges;
 mod harness;
 mod helpers;
 mod lives;
+mod machine;
 mod net;
 mod pauses;
 mod raw;

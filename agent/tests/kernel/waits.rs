@@ -7,7 +7,8 @@ use guestscope_ebpf::Account;
 use crate::{
     accounts::compared,
     agreement::{self, up_to_three_times},
-    harness::{Case, has_one_cpu, skipped},
+    harness::{Case, skipped},
+    machine::has_one_cpu,
 };
 
 #[test]

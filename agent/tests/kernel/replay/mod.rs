@@ -129,7 +129,7 @@ fn every_interval_is_what_the_kernels_own_tracer_saw() {
     if !in_initial_namespace() {
         return skipped(test, "the tracer's thread numbers are those of the initial namespace");
     }
-    if crate::harness::has_one_cpu() {
+    if crate::machine::has_one_cpu() {
         return skipped(test, "one CPU only: nobody can keep up with such a storm beside it");
     }
     let rounds: u64 = std::env::var(ROUNDS_VARIABLE).ok().and_then(|text| text.parse().ok()).unwrap_or(1);

@@ -1,0 +1,20 @@
+//! What this machine cannot give: a second CPU, hooks that came with later kernels.
+
+/// Whether tests share the only CPU with what they look at.
+pub(crate) fn has_one_cpu() -> bool {
+    std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() == 1)
+}
+
+/// Hooks that came late, or that a kernel refuses. A guest of `cargo xtask vm` may have a kernel without them, and that verb
+/// knows which one lacks what.
+pub(crate) fn may_be_missing(hook: &str) -> bool {
+    let late = [
+        "tp_btf/block_",
+        "tp_btf/hrtimer_",
+        "tp_btf/sock_send_length",
+        "tp_btf/sock_recv_length",
+        "iter/task",
+    ];
+    let is_late = late.iter().any(|late| hook.starts_with(late));
+    std::env::var_os("GUESTSCOPE_DISPOSABLE").is_some() && is_late
+}
