@@ -11,7 +11,7 @@ use tch::{Kind, Tensor};
 
 fn settings(model: &str, batch: u64, steps: u64) -> Settings {
     Settings {
-        model: Model::find(model).unwrap(),
+        model: Model::find(model).expect("it is one of them"),
         batch,
         steps,
         warmup: 1,
@@ -44,7 +44,7 @@ fn models_have_the_parameters_of_the_studies() {
 #[case("inception3", "Mixed_7c.branch3x3dbl_3b.conv.weight", &[384, 384, 3, 1])]
 #[case("resnet50", "layer4.0.downsample.0.weight", &[2048, 1024, 1, 1])]
 fn tensors_are_called_as_in_torchvision(#[case] model: &str, #[case] name: &str, #[case] shape: &[i64]) {
-    let network = Network::seeded(Model::find(model).unwrap(), 1).unwrap();
+    let network = Network::seeded(Model::find(model).expect("it is one of them"), 1).unwrap();
     assert_eq!(network.store.variables()[name].size(), shape);
 }
 

@@ -46,7 +46,7 @@ impl Source {
         let Some(path) = &settings.data else {
             let mut digest = Digest::default();
             digest.text("synthetic").u64(SYNTHETIC_VERSION).u64(settings.seed);
-            let batches = Batches::Synthetic(tensors(synthetic(model, batch, settings.seed), model, size)?);
+            let batches = Batches::Synthetic(tensors(&synthetic(model, batch, settings.seed), model, size)?);
             return Ok(Self { batches, digest, name: "synthetic", model, batch: size });
         };
         let frame = model.frame.ok_or(TrainError::NoPictures { model: model.what })?;
@@ -60,12 +60,12 @@ impl Source {
     }
 
     /// Of the next step.
-    pub fn next(&mut self) -> Result<Tensors, Error> {
+    pub fn next_batch(&mut self) -> Result<Tensors, Error> {
         match &mut self.batches {
             Batches::Synthetic(tensors) => {
                 Ok(Tensors { images: tensors.images.shallow_clone(), labels: tensors.labels.shallow_clone() })
             }
-            Batches::Folder(loader) => tensors(loader.next()?, self.model, self.batch),
+            Batches::Folder(loader) => tensors(&loader.next_batch()?, self.model, self.batch),
         }
     }
 
@@ -87,7 +87,7 @@ fn synthetic(model: &Model, batch: u64, seed: u64) -> Batch {
     Batch { values, labels }
 }
 
-fn tensors(batch: Batch, model: &Model, size: i64) -> Result<Tensors, Error> {
+fn tensors(batch: &Batch, model: &Model, size: i64) -> Result<Tensors, Error> {
     let side = i64::from(model.side);
     let images =
         Tensor::f_from_slice(&batch.values)?.f_view([size, i64::from(model.channels), side, side])?;

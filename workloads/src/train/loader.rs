@@ -70,7 +70,7 @@ impl Loader {
     }
 
     /// The next batch; waits for it.
-    pub fn next(&mut self) -> Result<Batch, TrainError> {
+    pub fn next_batch(&mut self) -> Result<Batch, TrainError> {
         let queue = &self.queues[self.next % self.queues.len()];
         self.next += 1;
         queue.recv().map_err(|_| TrainError::LoaderGone)?
@@ -171,7 +171,7 @@ mod tests {
         let pictures = folder::open(folder, Model::find("resnet50").unwrap()).unwrap();
         let mut loader = Loader::start(pictures, 3, Frame::USUAL, loaders).unwrap();
         let batch = |_| {
-            let batch = loader.next().unwrap();
+            let batch = loader.next_batch().unwrap();
             (batch.labels, batch.values.iter().map(|value| f64::from(*value)).sum())
         };
         (0..batches).map(batch).collect()
@@ -193,7 +193,7 @@ mod tests {
         let pictures = folder::open(folder.path(), Model::find("resnet50").unwrap()).unwrap();
         assert_eq!(pictures.files.len(), 4);
         let mut loader = Loader::start(pictures, 4, Frame::USUAL, 1).unwrap();
-        assert_eq!(loader.next().unwrap().labels.len(), 4);
+        assert_eq!(loader.next_batch().unwrap().labels.len(), 4);
         let skipped: Vec<String> =
             loader.skipped().into_keys().map(|path| path.display().to_string()).collect();
         assert_eq!(skipped.len(), 2);
@@ -205,7 +205,7 @@ mod tests {
         let folder = folder_of(0, &["0.jpg", "1.jpg"]);
         let pictures = folder::open(folder.path(), Model::find("resnet50").unwrap()).unwrap();
         let mut loader = Loader::start(pictures, 1, Frame::USUAL, 2).unwrap();
-        let error = loader.next().unwrap_err();
+        let error = loader.next_batch().unwrap_err();
         assert!(matches!(error, TrainError::NothingUsable { count: 2, .. }), "{error}");
         assert!(error.to_string().contains("0.jpg: not a JPEG"), "{error}");
     }

@@ -108,7 +108,7 @@ fn alexnet_tf(root: &nn::Path, classes: i64) -> nn::SequentialT {
         .add_fn(Tensor::relu)
         .add(convolution(&path / "10", (384, 256), 3, 1, 1))
         .add_fn(pooled)
-        .add_fn(|images| images.flat_view())
+        .add_fn(Tensor::flat_view)
         .add(classifier(&(root / "classifier"), classes))
 }
 

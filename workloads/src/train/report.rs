@@ -85,10 +85,6 @@ impl Measured {
         };
         self.step_ns.iter().enumerate().map(share).fold(1.0, f64::min)
     }
-
-    fn loss(&self, step: Option<&f64>) -> f64 {
-        step.copied().unwrap_or(0.0)
-    }
 }
 
 impl Report {
@@ -152,8 +148,8 @@ impl Report {
             elapsed_ns: *elapsed_ns,
             step_ns: Percentiles::of(step_ns),
             phases_ns: PHASES.into_iter().zip(phase_ns.iter().map(|ns| Percentiles::of(ns))).collect(),
-            first_loss: self.measured.loss(losses.first()),
-            last_loss: self.measured.loss(losses.last()),
+            first_loss: losses.first().copied().unwrap_or(0.0),
+            last_loss: losses.last().copied().unwrap_or(0.0),
             least_phase_share: self.measured.least_phase_share(),
             skipped_files: skipped.len(),
         })

@@ -49,15 +49,20 @@ impl Job<'_> {
     fn steps(&mut self, start: Instant) -> Result<Measured, Error> {
         let Settings { steps, warmup, progress, .. } = *self.settings;
         let bar = progress.then(|| progress::bar(warmup + steps, "steps"));
+        let advance = || {
+            if let Some(bar) = &bar {
+                bar.inc(1);
+            }
+        };
         let mut discarded = Measured::default();
         for number in 0..warmup {
             self.step("warmup", number, &mut discarded)?;
-            bar.iter().for_each(|bar| bar.inc(1));
+            advance();
         }
         let mut measured = Measured::default();
         for number in 0..steps {
             self.step("step", number, &mut measured)?;
-            bar.iter().for_each(|bar| bar.inc(1));
+            advance();
         }
         if let Some(bar) = bar {
             bar.finish_and_clear();
@@ -70,7 +75,7 @@ impl Job<'_> {
     fn step(&mut self, name: &str, number: u64, measured: &mut Measured) -> Result<(), Error> {
         let start = Instant::now();
         let request = guestscope_marker::request(name, number);
-        let (batch, data_ns) = phase(0, || self.source.next())?;
+        let (batch, data_ns) = phase(0, || self.source.next_batch())?;
         let (loss, forward_ns) = phase(1, || {
             let logits = self.network.train(&batch.images)?;
             Ok(logits.f_log_softmax(-1, Kind::Float)?.f_nll_loss(
