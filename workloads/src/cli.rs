@@ -13,6 +13,7 @@ use clap::{Args, Parser, Subcommand, value_parser};
 use crate::{
     catalog,
     error::Error,
+    h2o::options::H2oCommand,
     infer::{self, Loop, Settings},
     load::{
         error::LoadError,
@@ -63,6 +64,9 @@ enum Command {
     Train(TrainOptions),
     /// Run requests of known work, and hit some of them with faults of known kind and size
     Stall(StallOptions),
+    /// Run the steps of the H2O study on airline delays: parse, glm, mlp
+    #[command(subcommand)]
+    H2o(H2oCommand),
     /// Show the workloads: what each is, and how large
     List {
         /// Print one line of JSON instead of a table
@@ -134,6 +138,7 @@ impl Cli {
             }
             Command::Train(options) => run_train(&options),
             Command::Stall(options) => run_stall(&options),
+            Command::H2o(command) => run_h2o(&command),
         }
     }
 }
@@ -190,6 +195,15 @@ fn run_stall(options: &StallOptions) -> Result<(), Error> {
     let outcome = stall::run::run(&settings)?;
     let report = stall::report::Report::new(&settings, &asked, outcome);
     print(&if options.json { report.json() + "\n" } else { report.text() })?;
+    write_workload_file(std::env::var_os(WORKLOAD_FILE).as_deref(), &report.identity)
+}
+
+fn run_h2o(command: &H2oCommand) -> Result<(), Error> {
+    let report = command.run(available_threads(), may_draw())?;
+    for warning in &report.warnings {
+        eprintln!("warning: {warning}");
+    }
+    print(&if command.json() { report.json + "\n" } else { report.text })?;
     write_workload_file(std::env::var_os(WORKLOAD_FILE).as_deref(), &report.identity)
 }
 

@@ -5,6 +5,7 @@ use std::{io, path::PathBuf};
 
 use crate::{
     data::{image::ImageError, image_files::FilesError},
+    h2o::error::H2oError,
     infer::weights::WeightsError,
     load::error::LoadError,
     stall::error::StallError,
@@ -23,6 +24,8 @@ pub enum Error {
     Stall(#[from] StallError),
     #[error(transparent)]
     Train(#[from] TrainError),
+    #[error(transparent)]
+    H2o(#[from] H2oError),
     #[error("cannot read picture: {path} ({source})")]
     ReadPicture { path: PathBuf, source: io::Error },
     #[error("cannot use picture: {path} ({source})")]
@@ -46,6 +49,7 @@ impl Error {
             Self::Load(error) => error.hint(),
             Self::Stall(error) => error.hint(),
             Self::Train(error) => error.hint(),
+            Self::H2o(error) => error.hint(),
             Self::ReadPicture { .. } | Self::Picture { .. } => {
                 "remove the file from the folder or repair it; pictures in the cache are made anew once one is missing"
             }

@@ -7,6 +7,7 @@ pub mod cli;
 pub mod data;
 pub mod digest;
 pub mod error;
+pub mod h2o;
 pub mod infer;
 pub mod load;
 pub mod progress;

@@ -23,6 +23,11 @@ fn text(bytes: &[u8]) -> String {
 #[case::ic("help_ic", &["infer", "ic", "--help"])]
 #[case::infer_loop("help_loop", &["infer", "loop", "--help"])]
 #[case::stall("help_stall", &["stall", "--help"])]
+#[case::h2o("help_h2o", &["h2o", "--help"])]
+#[case::h2o_generate("help_h2o_generate", &["h2o", "generate", "--help"])]
+#[case::h2o_parse("help_h2o_parse", &["h2o", "parse", "--help"])]
+#[case::h2o_glm("help_h2o_glm", &["h2o", "glm", "--help"])]
+#[case::h2o_mlp("help_h2o_mlp", &["h2o", "mlp", "--help"])]
 #[case::list("list", &["list"])]
 #[case::list_json("list_json", &["list", "--json"])]
 fn prints(#[case] snapshot: &str, #[case] arguments: &[&str]) {

@@ -1,0 +1,68 @@
+//! Every way in which an H2O workload can fail, with the sentence a person reads and the hint at what to do next.
+
+use std::{io, path::PathBuf};
+
+use crate::{data::image_files::FilesError, stall::error::StallError};
+
+#[derive(Debug, thiserror::Error)]
+pub enum H2oError {
+    #[error("cannot read data: {path} ({source})")]
+    Read { path: PathBuf, source: io::Error },
+    #[error("data is no file: {path}")]
+    NoFile { path: PathBuf },
+    #[error("file is empty: {path}")]
+    Empty { path: PathBuf },
+    #[error("header has {found} columns instead of 31, or the first 29 of them: {path}")]
+    Header { path: PathBuf, found: usize },
+    #[error("column {number} is `{found}` instead of `{expected}`: {path}")]
+    Column { path: PathBuf, number: usize, found: String, expected: &'static str },
+    #[error("line {line} is longer than 1 MiB: {path}")]
+    LongLine { path: PathBuf, line: u64 },
+    #[error("no row can be used, of so many: {rows} ({path})")]
+    NoRows { path: PathBuf, rows: u64 },
+    #[error("all flights are equally late: {path}")]
+    OneOutcome { path: PathBuf },
+    #[error("predictor depends on those before it: {predictor}")]
+    Dependent { predictor: String },
+    #[error("cannot write data: {path} ({source})")]
+    Write { path: PathBuf, source: io::Error },
+    #[error("stopped by a signal after so many {what}: {count}")]
+    Interrupted { what: &'static str, count: u64 },
+    #[error("cannot start threads: {count} ({reason})")]
+    Threads { count: u32, reason: String },
+    #[error("not enough memory: {needed_bytes} bytes needed, {available_bytes} available")]
+    Memory { needed_bytes: u64, available_bytes: u64 },
+    /// Of the cache for generated data.
+    #[error(transparent)]
+    Cache(#[from] FilesError),
+    #[error(transparent)]
+    Signals(#[from] StallError),
+}
+
+impl H2oError {
+    /// The next action for whoever reads the error.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::Read { .. } | Self::NoFile { .. } | Self::Empty { .. } => {
+                "make a file with `guestscope-workloads h2o generate FILE`, or leave it out to use generated flights"
+            }
+            Self::Header { .. } | Self::Column { .. } => {
+                "the columns are those of the ASA's Data Expo 2009, in its order; `h2o generate --rows 1 FILE` shows them"
+            }
+            Self::LongLine { .. } => "a quotation mark in this line or before it is never closed",
+            Self::NoRows { .. } | Self::OneOutcome { .. } => {
+                "rows need a number or a name in each of Year, Month, DayofMonth, DayOfWeek, CRSDepTime, UniqueCarrier, \
+                 Origin, Dest, Distance and DepDelay"
+            }
+            Self::Dependent { .. } => "take more rows, or a larger --l2",
+            Self::Write { .. } => {
+                "name a file in a folder that can be written to, on a disk with 106 MB for each million rows"
+            }
+            Self::Interrupted { .. } => "nothing was left behind; start it again",
+            Self::Threads { .. } => "try fewer --threads, and see `ulimit -u` and pids.max of the cgroup",
+            Self::Memory { .. } => "try a smaller --batch, --hidden or --rows",
+            Self::Cache(error) => error.hint(),
+            Self::Signals(error) => error.hint(),
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! The H2O study ("Impact of Virtualization on Machine Learning"): airline delays, parsed from CSV (bound by input and
+//! output), a GLM (one busy thread), a network (all cores; bound by memory or by the processor), and the seeded data for
+//! them. One file per workload; what they share beside it. Yields reports. It needs no library of C.
+
+pub mod cholesky;
+pub mod columns;
+pub mod dense;
+pub mod design;
+pub mod error;
+pub mod flights;
+pub mod generate;
+pub mod glm;
+pub mod mlp;
+pub mod net;
+pub mod options;
+pub mod parse;
+pub mod places;
+pub mod reader;
+pub mod report;
+pub mod schema;
+pub mod source;
+pub mod steps;
+pub mod table;
+pub mod team;

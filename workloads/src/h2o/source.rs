@@ -1,0 +1,124 @@
+//! Where flights come from: the user's file, or one made once and kept in the user's cache. Yields the file chunk by
+//! chunk; it does not look into it.
+
+use std::{
+    fs::File,
+    io::{Read as _, Seek as _},
+    path::{Path, PathBuf},
+};
+
+use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
+
+use super::{error::H2oError, flights::GENERATOR_VERSION, generate};
+use crate::data::image_files;
+
+/// What the command line says of the data.
+#[derive(Clone, Debug)]
+pub struct Data {
+    /// The user's file; without it `rows` flights of `seed` are generated.
+    pub file: Option<PathBuf>,
+    pub rows: u64,
+    pub seed: u64,
+}
+
+/// An open file and the chunk that was read last.
+#[derive(Debug)]
+pub struct Source {
+    pub path: PathBuf,
+    /// Of the whole file.
+    pub bytes: u64,
+    file: File,
+    chunk: Vec<u8>,
+    /// How much of it was read.
+    read_bytes: u64,
+}
+
+impl Data {
+    /// The file, made now if it is not there. `progress` says whether a terminal sees a bar meanwhile.
+    pub fn open(&self, chunk_bytes: usize, progress: bool) -> Result<Source, H2oError> {
+        let path = match &self.file {
+            Some(path) => path.clone(),
+            None => self.generated(progress)?,
+        };
+        Source::open(&path, chunk_bytes)
+    }
+
+    fn generated(&self, progress: bool) -> Result<PathBuf, H2oError> {
+        let folder = image_files::cache_folder()?;
+        let path = folder.join(format!("flights-{GENERATOR_VERSION}-{}-{}.csv", self.seed, self.rows));
+        if !path.is_file() {
+            std::fs::create_dir_all(&folder).map_err(|source| H2oError::Write { path: folder, source })?;
+            generate::write(&generate::Settings {
+                file: path.clone(),
+                rows: self.rows,
+                seed: self.seed,
+                progress,
+            })?;
+        }
+        Ok(path)
+    }
+}
+
+impl Source {
+    pub fn open(path: &Path, chunk_bytes: usize) -> Result<Self, H2oError> {
+        let failed = |source| H2oError::Read { path: path.to_owned(), source };
+        let file = File::open(path).map_err(failed)?;
+        let metadata = file.metadata().map_err(failed)?;
+        if !metadata.is_file() {
+            return Err(H2oError::NoFile { path: path.to_owned() });
+        }
+        Ok(Self {
+            path: path.to_owned(),
+            bytes: metadata.len(),
+            file,
+            chunk: vec![0; chunk_bytes],
+            read_bytes: 0,
+        })
+    }
+
+    /// How many chunks there are.
+    pub fn chunks(&self) -> u64 {
+        self.bytes.div_ceil(self.chunk.len() as u64)
+    }
+
+    /// Begins again. The memory of the chunk stays.
+    pub fn rewind(&mut self) -> Result<(), H2oError> {
+        self.read_bytes = 0;
+        let failed = |source| H2oError::Read { path: self.path.clone(), source };
+        self.file.rewind().map_err(failed)
+    }
+
+    /// Makes the kernel forget what it has cached of the file, as far as it can; what was not yet on the disk is written
+    /// there first.
+    pub fn forget(&self) -> Result<(), H2oError> {
+        let failed = |source| H2oError::Read { path: self.path.clone(), source };
+        self.file.sync_all().map_err(failed)?;
+        posix_fadvise(&self.file, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED)
+            .map_err(|errno| failed(errno.into()))
+    }
+
+    /// Reads the next chunk, full unless the file ends; how much of it. Zero: there is no more.
+    pub fn read(&mut self) -> Result<usize, H2oError> {
+        let mut filled = 0;
+        while filled < self.chunk.len() {
+            match self.file.read(&mut self.chunk[filled..]) {
+                Ok(0) => break,
+                Ok(bytes) => filled += bytes,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(source) => return Err(H2oError::Read { path: self.path.clone(), source }),
+            }
+        }
+        self.read_bytes += filled as u64;
+        Ok(filled)
+    }
+
+    /// Whether what `read` gave was the last of the file, or what is left of one that was cut off meanwhile.
+    pub fn is_over(&self, filled: usize) -> bool {
+        filled < self.chunk.len() || self.read_bytes >= self.bytes
+    }
+
+    /// The first `bytes` of what was read last.
+    pub fn chunk(&self, bytes: usize) -> &[u8] {
+        &self.chunk[..bytes]
+    }
+}

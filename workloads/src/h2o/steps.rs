@@ -1,0 +1,159 @@
+//! The steps of a workload: each is a request with phases, marked for guestscope and measured here as well, so that a
+//! run without guestscope has numbers of its own. Yields nanoseconds; it does not know what a step computes.
+
+use std::{collections::BTreeMap, time::Instant};
+
+use serde::Serialize;
+
+use super::error::H2oError;
+use crate::{
+    report::{Percentiles, milliseconds},
+    stall::machine::interrupt,
+};
+
+/// Nanoseconds of every step and of its phases, in order.
+#[derive(Debug)]
+pub struct Steps {
+    /// In the order in which a step has them.
+    names: &'static [&'static str],
+    step_ns: Vec<u64>,
+    phase_ns: Vec<Vec<u64>>,
+    started: Option<Instant>,
+    /// From the begin of the first to the end of the last step.
+    pub elapsed_ns: u64,
+}
+
+/// The phases of the step that runs.
+#[derive(Debug)]
+pub struct Phases {
+    names: &'static [&'static str],
+    ns: Vec<u64>,
+}
+
+/// For machines.
+#[derive(Serialize)]
+pub struct Timing {
+    steps: u64,
+    elapsed_ns: u64,
+    step_ns: Percentiles,
+    phases_ns: BTreeMap<&'static str, Percentiles>,
+    /// Of the step where the smallest part of its time lies inside its phases.
+    least_phase_share: f64,
+}
+
+impl Steps {
+    pub fn new(names: &'static [&'static str]) -> Self {
+        let phase_ns = names.iter().map(|_| Vec::new()).collect();
+        Self { names, step_ns: Vec::new(), phase_ns, started: None, elapsed_ns: 0 }
+    }
+
+    /// Runs one step.
+    pub fn step<T>(&mut self, name: &str, number: u64, work: impl FnOnce(&mut Phases) -> T) -> T {
+        let mut phases = Phases { names: self.names, ns: vec![0; self.names.len()] };
+        let start = Instant::now();
+        let begun = *self.started.get_or_insert(start);
+        let request = guestscope_marker::request(name, number);
+        let result = work(&mut phases);
+        drop(request);
+        self.step_ns.push(start.elapsed().as_nanos() as u64);
+        self.elapsed_ns = begun.elapsed().as_nanos() as u64;
+        for (all, ns) in self.phase_ns.iter_mut().zip(phases.ns) {
+            all.push(ns);
+        }
+        result
+    }
+
+    /// An error if a signal has come; one that ends the process at once unless `generate` wanted to tidy up after it.
+    pub fn go_on(&self) -> Result<(), H2oError> {
+        if interrupt::stopped() {
+            return Err(H2oError::Interrupted { what: "steps", count: self.count() });
+        }
+        Ok(())
+    }
+
+    pub fn count(&self) -> u64 {
+        self.step_ns.len() as u64
+    }
+
+    pub fn elapsed_s(&self) -> f64 {
+        self.elapsed_ns as f64 / 1e9
+    }
+
+    /// So many of something in all steps, per second.
+    pub fn rate(&self, count: u64) -> f64 {
+        if self.elapsed_ns == 0 { 0.0 } else { count as f64 / self.elapsed_s() }
+    }
+
+    pub fn least_phase_share(&self) -> f64 {
+        let share = |(step, total): (usize, &u64)| {
+            let inside: u64 = self.phase_ns.iter().map(|phase| phase[step]).sum();
+            if *total == 0 { 1.0 } else { inside as f64 / *total as f64 }
+        };
+        self.step_ns.iter().enumerate().map(share).fold(1.0, f64::min)
+    }
+
+    /// For people: what a step is called, and a line for it and for each phase.
+    pub fn lines(&self, step: &'static str) -> Vec<(&'static str, String)> {
+        let phases = self.names.iter().zip(&self.phase_ns).map(|(name, ns)| (*name, milliseconds(ns)));
+        std::iter::once((step, milliseconds(&self.step_ns))).chain(phases).collect()
+    }
+
+    /// For machines.
+    pub fn timing(&self) -> Timing {
+        let phases = self.names.iter().zip(&self.phase_ns);
+        Timing {
+            steps: self.count(),
+            elapsed_ns: self.elapsed_ns,
+            step_ns: Percentiles::of(&self.step_ns),
+            phases_ns: phases.map(|(name, ns)| (*name, Percentiles::of(ns))).collect(),
+            least_phase_share: self.least_phase_share(),
+        }
+    }
+}
+
+impl Phases {
+    /// Runs `work` as the phase `name`.
+    pub fn run<T>(&mut self, name: &'static str, work: impl FnOnce() -> T) -> T {
+        let start = Instant::now();
+        let guard = guestscope_marker::phase(name);
+        let result = work();
+        drop(guard);
+        let own = self.names.iter().position(|known| *known == name);
+        debug_assert!(own.is_some(), "a phase that no report shows: {name}");
+        if let Some(ns) = own.and_then(|at| self.ns.get_mut(at)) {
+            *ns += start.elapsed().as_nanos() as u64;
+        }
+        result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Steps;
+
+    #[test]
+    fn the_least_share_is_that_of_the_worst_step() {
+        let mut steps = Steps::new(&["read", "parse"]);
+        steps.step_ns = vec![100, 200, 0];
+        steps.phase_ns = vec![vec![50, 60, 0], vec![45, 120, 0]];
+        assert!((steps.least_phase_share() - 0.9).abs() < 1e-12);
+    }
+
+    #[test]
+    fn every_phase_of_every_step_is_kept() {
+        let mut steps = Steps::new(&["read", "parse"]);
+        for number in 0..3 {
+            let result = steps.step("chunk", number, |phases| {
+                phases.run("parse", || ());
+                phases.run("read", || number * 2)
+            });
+            assert_eq!(result, number * 2);
+        }
+        assert_eq!(steps.count(), 3);
+        assert_eq!(steps.phase_ns.iter().map(Vec::len).collect::<Vec<_>>(), [3, 3]);
+        let inside: u64 = steps.phase_ns.iter().flatten().sum();
+        assert!(
+            inside <= steps.step_ns.iter().sum() && steps.step_ns.iter().sum::<u64>() <= steps.elapsed_ns
+        );
+    }
+}
