@@ -92,7 +92,8 @@ mod tests {
             }
             prop_assert_eq!(solve(&mut matrix, &mut right), Ok(()));
             for (found, expected) in right.iter().zip(&expected) {
-                prop_assert!((found - expected).abs() < 1e-8, "{} {}", found, expected);
+                let distance: f64 = found - expected;
+                prop_assert!(distance.abs() < 1e-8, "{} {}", found, expected);
             }
         }
     }
