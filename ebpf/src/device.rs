@@ -1,11 +1,13 @@
 //! Which block device a thread waits for: where the last I/O went that it submitted before it left its CPU.
 //!
-//! Noted where I/Os are submitted (family `block`) with how often the thread had slept by then, so that a switch does nothing
-//! for it: a wait that is handed over looks whether the thread has slept but once since. A wait in which it submitted
-//! nothing (a page that another one reads, the journal) has no device, and one of an earlier wait is never taken for it.
+//! Noted where I/Os are submitted (family `block`) with when, in which system call, and how often the thread had slept by then,
+//! so that a switch does nothing for it: a wait that is handed over looks whether the thread left its CPU in that same call (or
+//! fault), soon afterwards, and has slept but once since. So a wait for what others submitted (a page that another one reads,
+//! the journal) has no device, unless the thread submitted something itself just before, in the same call.
 //! It does not follow an I/O through stacked devices: the last one that the thread itself submitted to is the lowest.
 
-use guestscope_ebpf::{Account, MINOR_BITS, NO_DEVICE, WAIT_WRITES, ledger::Ledger};
+use aya_ebpf::helpers::generated::bpf_ktime_get_ns;
+use guestscope_ebpf::{Account, MINOR_BITS, NO_DEVICE, NO_SYSCALL, WAIT_WRITES, ledger::Ledger};
 
 use crate::{
     maps::{
@@ -13,7 +15,12 @@ use crate::{
         OFFSET_DISK_MINOR,
     },
     memory::{Memory, load},
+    task::Current,
 };
+
+/// From a submission until its thread leaves its CPU to wait for it: some us on the way through the kernel, measured up to
+/// 40 us; what is read ahead and waited for later takes longer.
+const SOON_NS: u64 = 1_000_000;
 
 /// Where the last I/O of a thread went. Its own thread alone writes it, and reads it when it is on a CPU again.
 #[derive(Clone, Copy)]
@@ -25,20 +32,32 @@ pub(crate) struct LastIo {
     voluntary: u32,
     device: u32,
     /// It hands something to the device.
-    is_write: u32,
+    is_write: u16,
+    /// The system call that it was submitted in, [`NO_SYSCALL`] in a fault.
+    syscall: u16,
     reserved: u32,
+    time_ns: u64,
 }
 
 /// The thread of this ledger, which runs this program, submits a bio of this operation.
 #[inline(always)]
-pub(crate) fn submits<M: Memory>(ledger: *const Ledger, bio: *const u8, operation: u32) {
+pub(crate) fn submits<M: Memory>(current: Current, ledger: *const Ledger, bio: *const u8, operation: u32) {
     let device = number::<M>(bio);
+    let number = current.number();
+    let syscall = if number < 0 { NO_SYSCALL } else { number as u16 };
     // SAFETY: a ledger in a map value, of the thread that runs this program.
     let (slot, voluntary, born_ns) =
         unsafe { (u32::from((*ledger).slot), (*ledger).voluntary, (*ledger).born_ns) };
     let Some(last) = LAST_IOS.get_ptr_mut(slot) else { return };
-    // SAFETY: a value of a map, which its own thread alone writes. All operations that change a device are odd.
-    unsafe { *last = LastIo { born_ns, voluntary, device, is_write: operation & 1, reserved: 0 } };
+    // SAFETY: a value of a map, which its own thread alone writes; the helper has no preconditions. All operations that change
+    // a device are odd.
+    unsafe {
+        // The paths of a multipath device are hidden, and have no number: the I/O was given to the one before.
+        let is_hidden = device == 0 && (*last).born_ns == born_ns;
+        let device = if is_hidden { (*last).device } else { device };
+        let (is_write, time_ns) = ((operation & 1) as u16, bpf_ktime_get_ns());
+        *last = LastIo { born_ns, voluntary, device, is_write, syscall, reserved: 0, time_ns };
+    }
 }
 
 /// The number of the device that a bio is for, as the kernel has it; [`NO_DEVICE`] where that cannot be read.
@@ -70,6 +89,10 @@ pub(crate) fn waited_for(ledger: &Ledger) -> (u32, u32) {
     unsafe {
         // The wait itself is the sleep that has been counted since.
         if (*last).born_ns != ledger.born_ns || (*last).voluntary.wrapping_add(1) != ledger.voluntary {
+            return (NO_DEVICE, 0);
+        }
+        let is_soon = ledger.left_ns.wrapping_sub((*last).time_ns) <= SOON_NS;
+        if (*last).syscall != ledger.syscall || !is_soon || (*last).device == 0 {
             return (NO_DEVICE, 0);
         }
         ((*last).device, if (*last).is_write != 0 { WAIT_WRITES } else { 0 })

@@ -23,7 +23,7 @@ pub fn of_observation(health: &Health) -> impl Iterator<Item = Loss> {
         "programs_unanswered",
         health.programs_unanswered,
         ["program", "programs"],
-        "that went on before the agent was ready: what they marked first was not seen",
+        "that went on before the agent was ready: what they marked first (without BPF, all of it) was not seen",
     );
     of_kernel(health.kernel).into_iter().chain(of_pairing(health.pairing)).chain([unanswered])
 }

@@ -4,7 +4,7 @@
 //! which of the peer's mapped files carry the marker, attaches its probe to them, and answers. It also unpacks what
 //! must be a file of its own (the shared library, the Python module). Nothing that a peer says is believed but its
 //! number, which the kernel vouches for. Who went on without an answer is counted: by the time that it comes, the other end of
-//! the connection is closed. Not counted is who could not even connect, with 1,024 others waiting in line.
+//! the connection is closed. Not counted is who could not even connect, with as many others waiting in line as the socket has room for.
 
 mod place;
 
@@ -41,6 +41,8 @@ use crate::child::RunAs;
 static LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libguestscope.so"));
 /// The Python module.
 static PYTHON: &[u8] = include_bytes!("../../marker/python/guestscope.py");
+/// Connections that may wait in line: the kernel's own bound (net.core.somaxconn) where nobody changed it.
+const MOST_IN_LINE: u32 = 4096;
 /// What a workload says about itself is read up to here.
 const WORKLOAD_BYTES: u64 = 64 << 10;
 /// A peer that connects and says nothing is let go: the library itself waits no longer.
@@ -69,9 +71,12 @@ pub struct Peer {
 /// Of programs.
 #[derive(Debug, Default)]
 struct Counts {
+    /// Of the programs that may meet the agent.
     arrived: AtomicU64,
     answered: AtomicU64,
     turned_away: AtomicU64,
+    /// Of those, programs that may meet it but did not say what they are.
+    silent: AtomicU64,
 }
 
 impl Rendezvous {
@@ -134,14 +139,16 @@ impl Rendezvous {
     /// Programs that went on before they were answered, or wait still: what they marked first was not seen. To be asked at the
     /// end, since nobody who is in line then is answered any more.
     pub fn unanswered(&self) -> u64 {
-        while let Ok((stream, _)) = self.listener.accept() {
+        // Others may go on connecting while this is asked.
+        for _ in 0..MOST_IN_LINE {
+            let Ok((stream, _)) = self.listener.accept() else { break };
             let peer = getsockopt(&stream, PeerCredentials).ok();
             if peer.is_some_and(|peer| self.welcome.is_for(peer.pid(), peer.uid())) {
                 self.welcome.counts.arrived.fetch_add(1, Ordering::Relaxed);
             }
         }
-        let Counts { arrived, answered, turned_away } = &*self.welcome.counts;
-        let known = [answered, turned_away].map(|count| count.load(Ordering::Relaxed));
+        let Counts { arrived, answered, silent, .. } = &*self.welcome.counts;
+        let known = [answered, silent].map(|count| count.load(Ordering::Relaxed));
         arrived.load(Ordering::Relaxed).saturating_sub(known.iter().sum())
     }
 
@@ -226,11 +233,11 @@ async fn listen(listener: UnixListener, sender: mpsc::Sender<Peer>, welcome: Wel
             tokio::time::sleep(ACCEPT_AGAIN).await;
             continue;
         };
-        welcome.counts.arrived.fetch_add(1, Ordering::Relaxed);
         let (sender, welcome) = (sender.clone(), welcome.clone());
         tokio::spawn(async move {
             let peer = stream.peer_cred().ok().and_then(|peer| Some((peer.pid()?, peer.uid())));
             let pid = peer.filter(|&(pid, uid)| welcome.is_for(pid, uid)).map(|(pid, _)| pid);
+            welcome.counts.arrived.fetch_add(u64::from(pid.is_some()), Ordering::Relaxed);
             let mut line = [0_u8; 16];
             let greeting = tokio::time::timeout(GREETING, stream.read(&mut line)).await;
             let has_greeted = matches!(greeting, Ok(Ok(bytes)) if line[..bytes].starts_with(b"marker "));
@@ -240,6 +247,7 @@ async fn listen(listener: UnixListener, sender: mpsc::Sender<Peer>, welcome: Wel
                 }
                 Some(_) | None => {
                     welcome.counts.turned_away.fetch_add(1, Ordering::Relaxed);
+                    welcome.counts.silent.fetch_add(u64::from(pid.is_some()), Ordering::Relaxed);
                 }
             }
         });

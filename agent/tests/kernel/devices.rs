@@ -1,5 +1,5 @@
-//! Which device a wait was for: the one to which its thread had submitted when it left its CPU, and none where it waits for
-//! what another thread has submitted, however lately it did so itself.
+//! Which device a wait was for: the one to which its thread had submitted, in the same system call, when it left its CPU; and
+//! none where it waits for what another thread has submitted, even if it has just read ahead itself, in another call.
 
 use std::time::Duration;
 
@@ -58,7 +58,7 @@ fn a_wait_names_the_device_that_its_thread_had_submitted_to(#[case] is_raw: bool
                 );
             }
         }
-        // Before each of them it has submitted a write, and slept until the other thread had submitted those that it waits for.
+        // Before each of them it has read ahead, in another call and without sleeping.
         let others = waits_of(&all, &SYNC_FILE_RANGE);
         assert!(!others.is_empty(), "it waited for the other thread's writes: {all:?}");
         assert!(others.iter().all(|wait| wait.io.is_none()), "{others:?}");

@@ -73,7 +73,8 @@ fn queued<C: Arguments>(ctx: &C) -> i32 {
     if OFFSET_BIO_OPERATION.load() == 0 || OFFSET_BIO_BYTES.load() == 0 {
         return 0;
     }
-    let Some(ledger) = Current::new().ledger() else { return 0 };
+    let current = Current::new();
+    let Some(ledger) = current.ledger() else { return 0 };
     if HAS_IO_START.load() == 0 {
         asked(ledger);
     }
@@ -83,7 +84,7 @@ fn queued<C: Arguments>(ctx: &C) -> i32 {
     unsafe {
         let operation = load::<C::Memory, u32>(bio, &OFFSET_BIO_OPERATION) & OPERATION;
         let bytes = u64::from(load::<C::Memory, u32>(bio, &OFFSET_BIO_BYTES));
-        device::submits::<C::Memory>(ledger, bio, operation);
+        device::submits::<C::Memory>(current, ledger, bio, operation);
         if operation == READ {
             (*ledger).block_reads = (*ledger).block_reads.wrapping_add(1);
             (*ledger).block_read_bytes = (*ledger).block_read_bytes.wrapping_add(bytes);
@@ -147,17 +148,18 @@ fn submitted<C: Arguments>(ctx: &C) -> i32 {
     if ON_THEIR_WAY.get_ptr(request as u64).is_some() {
         forget(request);
     }
-    let Some(ledger) = Current::new().ledger() else { return 0 };
+    let current = Current::new();
+    let Some(ledger) = current.ledger() else { return 0 };
     // SAFETY: the helper has no preconditions.
     let now_ns = unsafe { bpf_ktime_get_ns() };
     note::<C::Memory>(request, ledger, now_ns, 0);
-    submits_again::<C::Memory>(request, ledger);
+    submits_again::<C::Memory>(current, request, ledger);
     0
 }
 
 /// On the way from its bio to here the thread may have slept: the queue was full, or a limit held it back.
 #[inline(always)]
-fn submits_again<M: Memory>(request: *const u8, ledger: *const Ledger) {
+fn submits_again<M: Memory>(current: Current, request: *const u8, ledger: *const Ledger) {
     if OFFSET_IO_BIO.load() == 0 || OFFSET_BIO_OPERATION.load() == 0 {
         return;
     }
@@ -165,7 +167,12 @@ fn submits_again<M: Memory>(request: *const u8, ledger: *const Ledger) {
     unsafe {
         let bio: *const u8 = load::<M, _>(request, &OFFSET_IO_BIO);
         if !bio.is_null() {
-            device::submits::<M>(ledger, bio, load::<M, u32>(bio, &OFFSET_BIO_OPERATION) & OPERATION);
+            device::submits::<M>(
+                current,
+                ledger,
+                bio,
+                load::<M, u32>(bio, &OFFSET_BIO_OPERATION) & OPERATION,
+            );
         }
     }
 }
@@ -194,13 +201,14 @@ fn issued<C: Arguments>(ctx: &C) -> i32 {
         return 0;
     }
     // Its submitter may run this. What came before is told by the kernel's stamp, which is of the same clock.
-    let Some(ledger) = Current::new().ledger() else { return 0 };
+    let current = Current::new();
+    let Some(ledger) = current.ledger() else { return 0 };
     // SAFETY: as above; the helper has no preconditions.
     let (now_ns, started_ns) =
         unsafe { (bpf_ktime_get_ns(), load::<C::Memory, u64>(request, &OFFSET_IO_START)) };
     if is_its_own(ledger, started_ns) {
         note::<C::Memory>(request, ledger, started_ns.min(now_ns), now_ns);
-        submits_again::<C::Memory>(request, ledger);
+        submits_again::<C::Memory>(current, request, ledger);
     }
     0
 }

@@ -36,7 +36,7 @@ use crate::{
 /// `TASK_DEAD`: the task will never run again. The only bit of the state that survives the final switch.
 pub(crate) const TASK_DEAD: u32 = 0x80;
 /// `__TASK_STOPPED | __TASK_TRACED | TASK_FROZEN`: kept from running by a signal, a debugger or the freezer (6.1 and
-/// later; before, freezing is seen on the way back from a system call, and looks like any wait elsewhere).
+/// later; before, freezing by cgroup v1 is seen on the way back from a system call, and looks like any wait elsewhere).
 const KEPT: u32 = 0x4 | 0x8 | 0x8000;
 /// `TASK_UNINTERRUPTIBLE`.
 const UNINTERRUPTIBLE: u32 = 0x2;

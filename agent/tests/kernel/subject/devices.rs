@@ -24,6 +24,8 @@ const ROUNDS: usize = 20;
 /// What the two threads share of the device: this one has its first half, the other one the second.
 const HALF: usize = MIBS / 2 * MIB;
 const PAGE: usize = 4096;
+/// Bytes that are read ahead in each round.
+const AHEAD: usize = 32 * 1024;
 /// Of each round.
 const FAULTS: usize = 8;
 
@@ -69,6 +71,18 @@ fn devices(subject: &Subject) {
                     own.device.write_all_at(block, at).expect("the device takes them");
                     ask.send(()).expect("the other thread listens");
                     answers.recv().expect("the other thread answers");
+                    // Submits reads, waits for none of them, and does not sleep before the next call does.
+                    let ahead = (HALF - MIB + round * AHEAD) as i64;
+                    // SAFETY: takes integers only.
+                    let begun = unsafe {
+                        libc::posix_fadvise(
+                            cached.as_raw_fd(),
+                            ahead,
+                            AHEAD as i64,
+                            libc::POSIX_FADV_WILLNEED,
+                        )
+                    };
+                    assert_eq!(begun, 0);
                     // SAFETY: takes integers only.
                     let waited = unsafe {
                         let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE;
