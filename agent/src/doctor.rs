@@ -9,9 +9,10 @@ use crate::{
     health::{Fidelity, Outcome, Verdict},
     kernel::{btf::BtfError, formats::FormatError, permission},
     loader::{self, LoadError, LoadOptions},
-    platform::Guest,
+    platform::{Guest, Root},
     probes::FAMILIES,
     procfs::{self, Procfs},
+    signs,
     sinks::terminal::{self, Doctor, Stream, Style},
 };
 
@@ -33,7 +34,8 @@ pub fn run(arguments: &DoctorArguments) -> anyhow::Result<i32> {
         Err(error) => (Fidelity::None, refused(&error)),
     };
     let version = env!("CARGO_PKG_VERSION").to_owned();
-    let doctor = Doctor { version, guest: Guest::here(), fidelity, hooks };
+    let signs = signs::find(&Root::system()).into();
+    let doctor = Doctor { version, guest: Guest::here(), fidelity, hooks, signs };
     let text = if arguments.json {
         terminal::render_doctor_json(&doctor)
     } else {

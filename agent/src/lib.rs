@@ -24,4 +24,5 @@ pub mod record;
 pub mod rendezvous;
 pub mod run;
 pub mod session;
+pub mod signs;
 pub mod sinks;

@@ -16,6 +16,7 @@ mod names;
 mod open;
 pub mod pairing;
 mod pauses;
+mod restored;
 mod thread;
 mod wait;
 
@@ -29,6 +30,7 @@ pub use self::{
     helper_waits::{HelperWait, KEPT},
     helpers::Helpers,
     pauses::{LEAST_NS as LEAST_PAUSE_NS, Pause, Pauses},
+    restored::{Restored, Source},
     wait::{Wait, WaitedIo},
 };
 

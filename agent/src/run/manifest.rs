@@ -8,9 +8,12 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::name::rfc3339;
-use crate::health::{
-    AgentCost, ExportHealth, Health, Verdict,
-    losses::{self, Loss},
+use crate::{
+    health::{
+        AgentCost, ExportHealth, Health, Verdict,
+        losses::{self, Loss},
+    },
+    phase::Restored,
 };
 
 /// The format that this program writes, and the newest that it reads. It goes up when an old reader would get
@@ -19,6 +22,9 @@ pub const FORMAT: u32 = 1;
 
 /// Clock pairs kept: a day of minutes. Longer runs keep every second one, then every fourth, ...
 const MOST_CLOCKS: usize = 1_440;
+
+/// Signs of having been restored that are kept, the first ones.
+pub const MOST_RESTORED: usize = 256;
 
 /// The manifest.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -40,6 +46,8 @@ pub struct Manifest {
     pub end: String,
     /// The two clocks side by side: at the start, every minute, at the end.
     pub clocks: Vec<ClockPair>,
+    /// When the guest was seen to have been restored from a snapshot or moved; the first 256 times.
+    pub restored: Vec<RestoredRecord>,
     /// /proc/sys/kernel/random/boot_id: monotonic times of two runs compare only within one boot.
     pub boot_id: String,
     /// `platform/cores/pinning/processor`.
@@ -93,6 +101,16 @@ pub struct ClockPair {
     pub monotonic_ns: u64,
     /// CLOCK_REALTIME, ns since 1970.
     pub wall_ns: u64,
+}
+
+/// The guest was restored or moved.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RestoredRecord {
+    /// What told: `vmgenid` or `vmclock`.
+    pub source: String,
+    /// CLOCK_MONOTONIC when the agent noticed it, after the fact, ns.
+    pub noticed_ns: u64,
 }
 
 /// Limits of a cgroup; what is none is unlimited or unknown.
@@ -282,6 +300,13 @@ impl Manifest {
         self.clocks.push(clock);
     }
 
+    /// Notes that the guest was restored or moved.
+    pub fn add_restored(&mut self, restored: Restored) {
+        if self.restored.len() < MOST_RESTORED {
+            self.restored.push(restored.into());
+        }
+    }
+
     /// Notes the end.
     pub fn set_end(&mut self, clock: ClockPair) {
         self.end = rfc3339(clock.wall_ns);
@@ -323,6 +348,12 @@ impl Manifest {
 /// As a manifest names it: the stage, a dot, the counter.
 fn dotted(loss: Loss) -> (String, u64) {
     (loss.key.replacen('_', ".", 1), loss.count)
+}
+
+impl From<Restored> for RestoredRecord {
+    fn from(restored: Restored) -> Self {
+        Self { source: restored.source.name().to_owned(), noticed_ns: restored.noticed_ns }
+    }
 }
 
 impl From<&Verdict> for HookRecord {

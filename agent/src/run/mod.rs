@@ -36,7 +36,7 @@ pub use self::{
     error::{Error, Result},
     manifest::{
         Child, ClockPair, CostRecord, Exit, ExportRecord, FORMAT, HealthRecord, HistogramEntry, Histograms,
-        HookRecord, Limits, Manifest, RowCounts, State, Versions,
+        HookRecord, Limits, MOST_RESTORED, Manifest, RestoredRecord, RowCounts, State, Versions,
     },
     name::{rfc3339, sanitise},
     reader::{Folder, Requests},

@@ -10,7 +10,7 @@ use crate::{
     cli::Observation,
     clock, failure,
     health::Health,
-    phase::Phase,
+    phase::{Phase, Restored},
     run::{self, Folder, Manifest, RunFolder},
     sinks::{
         otlp,
@@ -29,6 +29,7 @@ impl<F: Sight> Session<F> {
         health.kernel.tasks_missed += end.threads_missed;
         health.programs_unanswered = end.unanswered;
         health.rows_lost = self.outlet.rows_lost;
+        let restored = self.restored_after(clock::now_ns());
         let sinks = self.outlet.finish().context("the thread that writes the run folder failed")?;
         let Sinks { folder, exporter, .. } = sinks;
         if let Some(exporter) = &exporter {
@@ -43,18 +44,30 @@ impl<F: Sight> Session<F> {
         let lost = on_disk.rows_lost;
         health.rows_lost += lost.phases + lost.threads + lost.marks + lost.waits;
         let (wall, exit) = (end.wall, end.exit);
-        let finish = |manifest: &mut Manifest| ended(manifest, &mut end, &health);
+        let finish = |manifest: &mut Manifest| {
+            ended(manifest, &mut end, &health);
+            // The channel to the folder may have been full when it was noticed.
+            manifest.restored = self.restored.iter().map(|&restored| restored.into()).collect();
+        };
         let closed = close(folder, finish, summary.as_ref().ok(), &path);
         if let Some(error) = closed.map_or_else(|error| Some(format!("{error:#}")), first_error) {
             health.folder_error = Some(error);
         }
-        let facts = facts::for_terminal(&self.identity, &self.guest, &path, wall, exit);
+        let facts = facts::for_terminal(&self.identity, &self.guest, &path, (wall, exit), &restored);
         // The program has come to its end, and its code is what its caller waits for, whatever became of ours.
         match summary {
             Ok(summary) => tell(&summary, &health, &facts, observation.json)?,
             Err(error) => failure::say(&failure::text(&error)),
         }
         Ok(())
+    }
+
+    /// What signs told, each with the time from the start of the program, or from attaching to it.
+    fn restored_after(&self, now_ns: u64) -> Vec<(Duration, Restored)> {
+        let elapsed_ns = u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let start_ns = now_ns.saturating_sub(elapsed_ns);
+        let after = |restored: &Restored| Duration::from_nanos(restored.noticed_ns.saturating_sub(start_ns));
+        self.restored.iter().map(|restored| (after(restored), *restored)).collect()
     }
 
     /// Everything that a program did which has ended is in the rings or on its way there; then what lives on is closed.
@@ -65,6 +78,9 @@ impl<F: Sight> Session<F> {
                 break;
             }
             std::thread::sleep(BETWEEN_DRAINS);
+        }
+        for restored in self.signs.last() {
+            self.restored(restored);
         }
         let ledgers = self.feed.last_ledgers();
         self.feed.pairing().stop(clock::now_ns(), &ledgers);

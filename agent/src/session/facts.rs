@@ -8,6 +8,7 @@ use crate::{
     attach::Target,
     clock::ClockPair,
     health::Fidelity,
+    phase::Restored,
     platform::Guest,
     run::{self, Child, Limits, Manifest},
     sinks::terminal::{Exit, RunFacts},
@@ -134,8 +135,8 @@ pub(super) fn for_terminal(
     identity: &Identity,
     guest: &Guest,
     folder: &Path,
-    wall: Duration,
-    exit: Exit,
+    (wall, exit): (Duration, Exit),
+    restored: &[(Duration, Restored)],
 ) -> RunFacts {
     RunFacts {
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -147,6 +148,7 @@ pub(super) fn for_terminal(
         exit,
         cpu_quota: guest.cgroup.cpu.clone(),
         folder: Some(folder.to_owned()),
+        restored: restored.to_vec(),
     }
 }
 

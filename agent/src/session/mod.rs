@@ -32,10 +32,12 @@ use crate::{
     clock::ClockPair,
     failure,
     loader::Loaded,
-    phase::{Pauses, pairing::Pairing},
+    phase::{Pauses, Restored, pairing::Pairing},
     platform::Guest,
     pump::Pump,
     rendezvous::Peer,
+    run,
+    signs::Signs,
     sinks::terminal::Exit,
 };
 
@@ -45,6 +47,8 @@ const TICK: Duration = Duration::from_millis(50);
 const BATCHES_AT_ONCE: usize = 4;
 /// Between two rows of `samples`.
 const SAMPLE: Duration = Duration::from_secs(1);
+/// Signs of having been restored that are kept: as many as a manifest holds.
+const SIGNS: usize = run::MOST_RESTORED;
 /// Between two pairs of clocks: NTP slews at most 0.5 ms per second.
 const CLOCKS: Duration = Duration::from_mins(1);
 
@@ -65,6 +69,9 @@ struct Session<F = Feed> {
     cost: Cost,
     guest: Guest,
     identity: Identity,
+    signs: Signs,
+    /// What they told, the first of it.
+    restored: Vec<Restored>,
     /// When the program was, or when it was attached to.
     started: Instant,
 }
@@ -142,6 +149,10 @@ async fn observe<F: Sight>(
             _ = samples.tick() => session.outlet.sample(cost::sample(session.feed.edges_read())),
             _ = clocks.tick() => session.outlet.clock(ClockPair::now()),
             next = subject.next() => event = Some(next),
+            restored = session.signs.next() => session.restored(restored),
+        }
+        if let Some(restored) = session.signs.look() {
+            session.restored(restored);
         }
         session.drain();
         if event.is_none() && subject.seems_over(&session.feed) {
@@ -166,6 +177,14 @@ impl Session {
 }
 
 impl<F: Sight> Session<F> {
+    /// The guest was restored or moved. What was open then has not come out yet: this goes before it.
+    fn restored(&mut self, restored: Restored) {
+        if self.restored.len() < SIGNS {
+            self.restored.push(restored);
+        }
+        self.outlet.restored(restored);
+    }
+
     /// Takes what waits in the rings, but no more than a few batches: signals and new programs wait as well.
     fn drain(&mut self) {
         for _ in 0..BATCHES_AT_ONCE {

@@ -16,7 +16,7 @@ use std::{
 use crate::{
     analyze::{Live, TailVerdict},
     clock::ClockPair,
-    phase::{PhaseKind, Request, pairing::Output},
+    phase::{PhaseKind, Request, Restored, pairing::Output},
     platform::{Devices, Root},
     run::{RunFolder, Sample},
     sinks::{
@@ -39,6 +39,7 @@ enum Message {
     Gap,
     Sample(Sample),
     Clock(ClockPair),
+    Restored(Restored),
 }
 
 /// The other thread, seen from the pump.
@@ -90,6 +91,10 @@ impl Sinks {
             Message::Outputs(outputs) => outputs.into_iter().for_each(|output| self.output(output)),
             Message::Gap => self.exporter.iter().for_each(Exporter::forget_waits),
             Message::Sample(sample) => self.folder.append_sample(&sample),
+            Message::Restored(restored) => {
+                self.exporter.iter().for_each(|exporter| exporter.restored(restored));
+                self.folder.update_manifest(|manifest| manifest.add_restored(restored));
+            }
             Message::Clock(pair) => {
                 self.wall.set(pair.offset_ns());
                 self.folder.update_manifest(|manifest| manifest.add_clock(super::facts::pair(pair)));
@@ -209,6 +214,11 @@ impl Outlet {
     /// The guest and the agent at one moment.
     pub(super) fn sample(&mut self, sample: Sample) {
         self.send(Message::Sample(sample));
+    }
+
+    /// The guest was restored or moved.
+    pub(super) fn restored(&mut self, restored: Restored) {
+        self.send(Message::Restored(restored));
     }
 
     /// Both clocks.

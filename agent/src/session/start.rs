@@ -24,6 +24,7 @@ use crate::{
     privileges,
     pump::Pump,
     run::{Child, CreateOptions, Owner, RunFolder},
+    signs::Signs,
     sinks::{
         otlp::{self, Exporter, WallClock},
         terminal::{self, Exit, Progress, Stream, Style},
@@ -96,17 +97,19 @@ impl Begun {
         started: Instant,
     ) -> anyhow::Result<Session<F>> {
         let Self { guest, identity, cost, fidelity, clock, folder } = self;
+        // The kernel's log needs a privilege to be opened, and none to be read.
+        let signs = Signs::open();
         // From here on nothing new has to be allowed but probes in programs. A thread keeps the privileges that its maker
         // had, so those that export and write are made afterwards.
         privileges::drop_unneeded().context("giving up privileges")?;
         let wall = WallClock::new(clock.offset_ns());
         let exporter = exporter(observation, &identity, (&guest, fidelity), &folder, &wall)?;
-        let facts = facts::for_terminal(&identity, &guest, folder.path(), cost.attach, Exit::Running);
+        let facts = facts::for_terminal(&identity, &guest, folder.path(), (cost.attach, Exit::Running), &[]);
         let health = feed.health(cost.so_far());
         failure::say(&terminal::render_banner(&facts, &health, Style::detect(Stream::Stderr)));
         let progress = Progress::start(!observation.json);
         let outlet = Outlet::start(Sinks::new(folder, exporter, wall, progress))?;
-        Ok(Session { feed, outlet, cost, guest, identity, started })
+        Ok(Session { feed, outlet, cost, guest, identity, signs, restored: Vec::new(), started })
     }
 }
 

@@ -9,6 +9,7 @@ mod clocks;
 mod disposable;
 mod hotplug;
 mod pauses;
+mod restored;
 
 #[path = "../e2e/folder.rs"]
 #[expect(dead_code, reason = "the end-to-end tests use more of it")]

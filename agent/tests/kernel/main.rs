@@ -25,4 +25,5 @@ mod reader;
 mod replay;
 mod seen;
 mod throttle;
+mod uevents;
 mod waits;

@@ -64,6 +64,35 @@ fn all_cpus_that_are_late_together_were_stopped() {
     insta::assert_snapshot!(told(&[one, two].concat()), @"stopped at 1010 ms for 290 ms, give or take 10 ms");
 }
 
+/// A guest that was restored, whose clock went on by hours meanwhile: all its CPUs are late at once, and by as much.
+#[test]
+fn a_clock_that_jumped_is_one_pause() {
+    let hours = 3 * 3_600_000;
+    let jumped = silence(1000, 1004, 1000 + hours);
+    let [one, two] = [late(0, 1020, jumped, 0), late(1, 1049, jumped, 3)];
+    insta::assert_snapshot!(told(&[one, two].concat()), @"stopped at 1002 ms for 10799998 ms, give or take 2 ms");
+    // A silence that was undecided before it is given up: its beats are not the next ones.
+    let before = silence(900, 904, 950);
+    insta::assert_snapshot!(told(&[late(0, 920, before, 0), one, two].concat()), @"stopped at 1002 ms for 10799998 ms, give or take 2 ms");
+    // What was held for it goes out with the jump, and what was open has all of it.
+    let mut pauses = Pauses::default();
+    pauses.gap(&late(0, 920, before, 0)[0]);
+    let request = |start: u64, end: u64| {
+        vec![Output::Request(Request { phases: vec![phase(start * MS, (end - start) * MS)] })]
+    };
+    assert_eq!(pauses.pass(request(940, 960), 960 * MS), []);
+    [one, two].concat().iter().for_each(|gap| pauses.gap(gap));
+    let outputs = pauses.pass(request(990, 1010 + hours), (1010 + hours) * MS);
+    let paused: Vec<u64> = outputs
+        .iter()
+        .filter_map(|output| match output {
+            Output::Request(request) => Some(request.root().pause_ns / MS),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(paused, [0, hours - 2]);
+}
+
 /// A hypervisor that is short of CPUs lets the second one run only after a while in which the first one sleeps: the last silence
 /// is then another one, and tells nothing of the pause.
 #[test]

@@ -11,6 +11,7 @@ mod error;
 mod http;
 mod json;
 mod keep;
+mod moves;
 mod queue;
 mod rejections;
 mod service;
@@ -57,7 +58,7 @@ use self::{
 };
 use crate::{
     health::ExportHealth,
-    phase::{Pause, Request, Wait},
+    phase::{Pause, Request, Restored, Wait},
 };
 
 /// The version of the semantic conventions that our resource attributes follow.
@@ -257,6 +258,11 @@ impl Exporter {
     /// Keeps a pause of the guest, for the traces of the requests that it lies in.
     pub fn pause(&self, pause: Pause) {
         self.waits().stopped(pause);
+    }
+
+    /// Keeps that the guest was restored or moved, for the traces of the requests that are open.
+    pub fn restored(&self, restored: Restored) {
+        self.waits().restored(restored);
     }
 
     /// Requests were lost on the way here: the waits that are kept may wait for them in vain.

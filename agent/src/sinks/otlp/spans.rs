@@ -17,7 +17,7 @@ use opentelemetry::{
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 
 use super::{
-    LiveVerdict, breakdown,
+    LiveVerdict, breakdown, moves,
     service::Service,
     stops,
     timeline::{self, Interval},
@@ -153,6 +153,7 @@ impl Trace {
         let mut events =
             notes.map(|notes| wait_spans::events(notes, interval, self.wall_offset_ns)).unwrap_or_default();
         events.events.extend(stops::events(&self.waits.stops, position, interval, self.wall_offset_ns));
+        events.events.extend(moves::events(&self.waits.moves, position, interval, self.wall_offset_ns));
         SpanData {
             start_time: wall(interval.start_ns, self.wall_offset_ns),
             end_time: wall(interval.end_ns, self.wall_offset_ns),

@@ -9,10 +9,11 @@ use std::{cmp::Reverse, collections::HashMap};
 use guestscope_ebpf::Account;
 
 use super::{
+    moves::Moves,
     stops::{Stop, Stops},
     timeline::Interval,
 };
-use crate::phase::{Pause, Phase, Request, Wait};
+use crate::phase::{Pause, Phase, Request, Restored, Wait};
 
 /// Waits of one phase that are spans.
 pub(super) const SPANS: usize = 8;
@@ -31,6 +32,8 @@ pub(super) struct Keeper {
     kept: usize,
     /// Of the guest; they come before the requests that they lie in too.
     pauses: Stops,
+    /// Of the guest as well.
+    moves: Moves,
     /// For which there was no room, and that no span counts.
     pub(super) no_room: u64,
 }
@@ -51,6 +54,8 @@ pub(super) struct Chosen {
     pub(super) notes: Vec<Notes>,
     /// When the guest was stopped inside a phase, in the order of the phases.
     pub(super) stops: Vec<Stop>,
+    /// When it was noticed to have been restored or moved, the same.
+    pub(super) moves: Vec<(usize, Restored)>,
 }
 
 /// What the span of a phase says of the waits that are no spans.
@@ -126,6 +131,11 @@ impl Keeper {
         self.pauses.add(pause);
     }
 
+    /// Keeps that the guest was restored or moved.
+    pub(super) fn restored(&mut self, restored: Restored) {
+        self.moves.add(restored);
+    }
+
     /// Gives all waits up: requests were lost, so theirs would stay for ever.
     pub(super) fn forget(&mut self) {
         let all = self.phases.drain().map(|(_, longest)| longest.waits.len() as u64 + longest.left_out);
@@ -135,7 +145,8 @@ impl Keeper {
 
     /// Takes out the waits of a request.
     pub(super) fn take(&mut self, request: &Request) -> Chosen {
-        let mut chosen = Chosen { stops: self.pauses.within(request), ..Chosen::default() };
+        let (stops, moves) = (self.pauses.within(request), self.moves.within(request));
+        let mut chosen = Chosen { stops, moves, ..Chosen::default() };
         if self.phases.is_empty() {
             return chosen;
         }
@@ -158,7 +169,7 @@ impl Chosen {
         };
         let spans = self.spans.iter().map(|(_, wait)| size_of::<(usize, Wait)>() + texts(wait));
         let notes = self.notes.iter().map(|notes| size_of::<Notes>() + size_of_val(&notes.events[..]));
-        spans.chain(notes).sum::<usize>() + size_of_val(&self.stops[..])
+        spans.chain(notes).sum::<usize>() + size_of_val(&self.stops[..]) + size_of_val(&self.moves[..])
     }
 
     /// Of the phase at this position, if there is anything to say.

@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use crate::{
     health::{Fidelity, Outcome, Verdict},
     platform::Guest,
+    signs::{Sign, State},
 };
 
 use super::{
@@ -28,6 +29,8 @@ pub struct Doctor {
     pub fidelity: Fidelity,
     /// Hook by hook.
     pub hooks: Vec<Verdict>,
+    /// What tells that the guest was restored or moved, source by source.
+    pub signs: Vec<Sign>,
 }
 
 /// The findings as text.
@@ -46,6 +49,8 @@ pub fn render_doctor(doctor: &Doctor, style: Style) -> String {
     page.sentence(&wanting(&doctor.hooks), Emphasis::None);
     page.blank();
     render_hooks(&mut page, &doctor.hooks);
+    page.blank();
+    render_signs(&mut page, &doctor.signs);
     page.blank();
     render_evidence(&mut page, guest);
     page.blank();
@@ -105,6 +110,29 @@ fn render_hooks(page: &mut Page, hooks: &[Verdict]) {
         let consequence = page.safe(&hook.consequence);
         page.wrapped(&[Piece::from(name), state], indent, words(&consequence, Emphasis::None));
         if let Some(remedy) = &hook.remedy {
+            let hint = format!("hint: {}", page.safe(remedy));
+            page.wrapped(&[], indent, words(&hint, Emphasis::Warning));
+        }
+    }
+}
+
+/// No hooks, and not counted among them: most hypervisors offer none of these.
+fn render_signs(page: &mut Page, signs: &[Sign]) {
+    let columns = signs.iter().map(|sign| sign.source.name().len()).max().unwrap_or(0).max(4);
+    let indent = columns + 2 + State::Unsupported.name().len() + 2;
+    let head = format!("{}  {}", left("sign", columns), left("state", indent - columns - 2));
+    page.line(&[Piece::new(format!("{head}what it tells"), Emphasis::Faint)]);
+    for sign in signs {
+        let name = format!("{}  ", left(sign.source.name(), columns));
+        let emphasis = match sign.state {
+            State::Present => Emphasis::Good,
+            State::Absent => Emphasis::Faint,
+            State::Unsupported | State::Refused => Emphasis::Warning,
+        };
+        let state = Piece::new(sign.state.name(), emphasis);
+        let consequence = page.safe(&sign.consequence);
+        page.wrapped(&[Piece::from(name), state], indent, words(&consequence, Emphasis::None));
+        if let Some(remedy) = &sign.remedy {
             let hint = format!("hint: {}", page.safe(remedy));
             page.wrapped(&[], indent, words(&hint, Emphasis::Warning));
         }

@@ -4,6 +4,8 @@
 
 use serde::Serialize;
 
+use crate::signs::Sign;
+
 use super::{
     doctor::Doctor,
     json::{FORMAT, HookJson, hook, print},
@@ -28,7 +30,16 @@ struct DoctorJson<'a> {
     host: HostJson<'a>,
     fidelity: &'static str,
     hooks: Vec<HookJson<'a>>,
+    signs: Vec<SignJson<'a>>,
     evidence: Vec<EvidenceJson<'a>>,
+}
+
+#[derive(Serialize)]
+struct SignJson<'a> {
+    source: &'static str,
+    state: &'static str,
+    consequence: &'a str,
+    remedy: Option<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -65,9 +76,14 @@ struct EvidenceJson<'a> {
     says: &'a str,
 }
 
+fn sign(sign: &Sign) -> SignJson<'_> {
+    let Sign { source, state, consequence, remedy } = sign;
+    SignJson { source: source.name(), state: state.name(), consequence, remedy: remedy.as_deref() }
+}
+
 /// The doctor's findings as one JSON object, with a line end.
 pub fn render_doctor_json(doctor: &Doctor) -> String {
-    let Doctor { version, guest, fidelity, hooks } = doctor;
+    let Doctor { version, guest, fidelity, hooks, signs } = doctor;
     let (cores, cgroup, host) = (&guest.cores, &guest.cgroup, &guest.host);
     let evidence = guest.evidence.iter().map(|one| EvidenceJson {
         about: one.about.name(),
@@ -113,6 +129,7 @@ pub fn render_doctor_json(doctor: &Doctor) -> String {
         },
         fidelity: fidelity.name(),
         hooks: hooks.iter().map(hook).collect(),
+        signs: signs.iter().map(sign).collect(),
         evidence: evidence.collect(),
     })
 }

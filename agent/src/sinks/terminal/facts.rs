@@ -4,7 +4,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use crate::platform::CpuQuota;
+use crate::{phase::Restored, platform::CpuQuota};
 
 /// How the program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,4 +40,6 @@ pub struct RunFacts {
     pub cpu_quota: Option<CpuQuota>,
     /// Where the rows are; none if no folder was asked for.
     pub folder: Option<PathBuf>,
+    /// When the guest was seen to have been restored or moved, by `wall`'s clock.
+    pub restored: Vec<(Duration, Restored)>,
 }

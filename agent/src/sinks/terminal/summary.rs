@@ -2,14 +2,14 @@
 //!
 //! Yields text. What was not observed is said, and the next step is named only where there is one.
 
-use std::{cmp::Reverse, fmt::Write as _};
+use std::{cmp::Reverse, fmt::Write as _, time::Duration};
 
 use guestscope_ebpf::Account;
 
 use crate::{
     analyze::{Cause, ENOUGH_REQUESTS, Group, Headline, Summary},
     health::{Fidelity, Health, Outcome},
-    phase::COUNT_NAMES,
+    phase::{COUNT_NAMES, Restored},
 };
 
 use super::{
@@ -246,6 +246,9 @@ fn render_facts(page: &mut Page, summary: &Summary, health: &Health, facts: &Run
     }
     let _ = write!(guest, ", fidelity {}, {}", health.fidelity.name(), hooks(&health.hooks));
     fact(page, "guest", &guest, Emphasis::None);
+    if let Some(text) = restored(&facts.restored) {
+        fact(page, "restored", &text, Emphasis::Warning);
+    }
     if let Some(unseen) = unseen::words(health.fidelity) {
         fact(page, "not seen", unseen, Emphasis::Warning);
     }
@@ -264,6 +267,21 @@ fn render_facts(page: &mut Page, summary: &Summary, health: &Health, facts: &Run
     for step in next_steps(summary, health, facts, page) {
         fact(page, "next", &step, Emphasis::Strong);
     }
+}
+
+/// That the guest was restored or moved, and when it was noticed; none if it was not.
+fn restored(all: &[(Duration, Restored)]) -> Option<String> {
+    /// Of each so many are listed.
+    const LISTED: usize = 3;
+    let of = |(after, restored): &(Duration, Restored)| {
+        format!("{} after the start ({})", duration_of(*after), restored.source.name())
+    };
+    let mut listed: Vec<String> = all.iter().take(LISTED).map(of).collect();
+    if all.len() > LISTED {
+        listed.push(format!("{} more", all.len() - LISTED));
+    }
+    let what = "from a snapshot, or moved to another machine; noticed";
+    (!all.is_empty()).then(|| format!("{what} {}", listed.join(", ")))
 }
 
 /// What helps most now. Only commands that there are.

@@ -5,6 +5,8 @@
 mod fixtures;
 mod layout;
 
+use std::time::Duration;
+
 use guestscope_ebpf::Account;
 use insta::assert_snapshot;
 
@@ -15,7 +17,7 @@ use super::{health_lines, text, *};
 use crate::{
     analyze::samples::{Sample, Step, inference, process, renamed},
     health::{ExportHealth, Fidelity, Health, Outcome},
-    phase::{Blame, Ending, Request, ThreadId, Wait, WaitedIo},
+    phase::{Blame, Ending, Request, Restored, Source, ThreadId, Wait, WaitedIo},
 };
 
 #[test]
@@ -48,6 +50,24 @@ fn what_lies_inside_cpu_is_told_where_there_are_samples_enough() {
     assert_snapshot!(with([48, 12, 0, 0]).unwrap(), @"inside cpu    own code 80.0 %, page faults 20.0 % (of 12,000 samples)");
     assert_snapshot!(with([30, 0, 9, 21]).unwrap(), @"inside cpu    own code 50.0 %, busy-waiting in a runtime library 35.0 %, system calls 15.0 % (of");
     assert_eq!(with([0, 0, 0, 0]), None);
+}
+
+#[test]
+fn that_the_guest_was_restored_is_told_in_one_line() {
+    let line = |times: &[(u64, Source)]| {
+        let of = |&(ms, source)| {
+            (Duration::from_millis(ms), Restored { noticed_ns: 5_000_000_000 + ms * 1_000_000, source })
+        };
+        let facts = RunFacts { restored: times.iter().map(of).collect(), ..facts() };
+        let text =
+            render_summary(&summary_of(&inference(5)), &healthy(), &facts, Style { width: 200, ..UNICODE });
+        text.lines().find(|line| line.starts_with("restored")).map(str::to_owned)
+    };
+    let (genid, clock) = (Source::Vmgenid, Source::Vmclock);
+    assert_eq!(line(&[]), None);
+    assert_snapshot!(line(&[(3_210, genid)]).unwrap(), @"restored      from a snapshot, or moved to another machine; noticed 3.21 s after the start (vmgenid)");
+    let often = [(3_210, genid), (3_250, clock), (9_000, clock), (9_100, genid), (20_000, genid)];
+    assert_snapshot!(line(&often).unwrap(), @"restored      from a snapshot, or moved to another machine; noticed 3.21 s after the start (vmgenid), 3.25 s after the start (vmclock), 9.00 s after the start (vmclock), 2 more");
 }
 
 #[test]

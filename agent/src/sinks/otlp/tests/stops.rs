@@ -1,4 +1,4 @@
-//! Pauses of the guest on the spans of the phases that they lie in.
+//! What happened to the whole guest, on the spans of the phases that were open.
 
 use std::{sync::Arc, time::UNIX_EPOCH};
 
@@ -6,7 +6,7 @@ use opentelemetry_sdk::trace::SpanData;
 
 use super::{OFFSET_NS, phase};
 use crate::{
-    phase::{Pause, Phase, Request},
+    phase::{Pause, Phase, Request, Restored, Source},
     sinks::otlp::{LiveVerdict, spans::Trace, waits::Keeper},
 };
 
@@ -75,4 +75,48 @@ fn a_pause_is_an_event_of_every_phase_that_it_lies_in() {
     };
     let root = spans.iter().find(|span| span.name == "infer").expect("it has a span");
     assert_eq!(attribute(root).as_deref(), Some("60000000"));
+}
+
+#[test]
+fn that_the_guest_was_restored_is_an_event_of_every_phase_that_was_open() {
+    let whole = Phase { duration_ns: 100 * MS, ..phase(1, 1, None, "infer") };
+    let from_ns = whole.start_ns;
+    let inner = |id, at: u64, name| Phase {
+        start_ns: from_ns + at * MS,
+        duration_ns: 40 * MS,
+        ..phase(1, id, Some(1), name)
+    };
+    let request = Request { phases: vec![whole, inner(2, 0, "first"), inner(3, 50, "second")] };
+    let mut keeper = Keeper::default();
+    // Before it, at its very begin, in the second phase, between the phases, and when all was over.
+    let times = [
+        (from_ns - 1, Source::Vmgenid),
+        (from_ns, Source::Vmgenid),
+        (from_ns + 45 * MS, Source::Vmclock),
+        (from_ns + 60 * MS, Source::Vmclock),
+        (from_ns + 100 * MS, Source::Vmgenid),
+    ];
+    for (noticed_ns, source) in times {
+        keeper.restored(Restored { noticed_ns, source });
+    }
+    let chosen = keeper.take(&request);
+    let spans = Trace::new(Arc::new(request), chosen, LiveVerdict::default(), OFFSET_NS);
+    let seen: Vec<String> = spans
+        .map(|span| {
+            let events = span.events.events.iter().map(|event| {
+                let wall_ns = event.timestamp.duration_since(UNIX_EPOCH).expect("after 1970").as_nanos();
+                let at_ns = (wall_ns as u64).checked_add_signed(-OFFSET_NS).expect("it fits") - from_ns;
+                let attribute = &event.attributes[0];
+                format!("{} {}={} {}", event.name, attribute.key, attribute.value.as_str(), at_ns / MS)
+            });
+            format!("{}: {}", span.name, events.collect::<Vec<_>>().join(", "))
+        })
+        .collect();
+    let (genid, clock) = ("restored guestscope.source=vmgenid", "restored guestscope.source=vmclock");
+    let expected = [
+        format!("first: {genid} 0"),
+        format!("second: {clock} 60"),
+        format!("infer: {genid} 0, {clock} 45, {clock} 60"),
+    ];
+    assert_eq!(seen, expected);
 }

@@ -7,8 +7,9 @@ use std::{path::PathBuf, time::Duration};
 use crate::{
     analyze::Summary,
     health::{AgentCost, ExportHealth, Fidelity, Health, KernelLosses, Outcome, Verdict},
-    phase::{PairingLosses, Request},
+    phase::{PairingLosses, Request, Source},
     platform::{Cpuid, Guest, Root, Subject},
+    signs::{Sign, State},
     sinks::terminal::{Doctor, Exit, RunFacts, Style, render_summary, text},
 };
 
@@ -68,6 +69,7 @@ pub(super) fn facts() -> RunFacts {
         exit: Exit::Code(0),
         cpu_quota: None,
         folder: Some(PathBuf::from("runs/2026-11-21T08-10-21-MVM-2-VNL-CPU-ic")),
+        restored: Vec::new(),
     }
 }
 
@@ -138,8 +140,31 @@ pub(super) fn recorded(name: &str) -> Guest {
     guest
 }
 
+/// As of a hypervisor that offers both, and a kernel without one of the drivers.
+fn signs() -> Vec<Sign> {
+    let sign = |source, state, consequence: &str, remedy: Option<&str>| {
+        let remedy = remedy.map(str::to_owned);
+        Sign { source, state, consequence: consequence.to_owned(), remedy }
+    };
+    vec![
+        sign(Source::Vmgenid, State::Present, "that the guest was restored", None),
+        sign(
+            Source::Vmclock,
+            State::Unsupported,
+            "the kernel does not give it on",
+            Some("a newer kernel does"),
+        ),
+    ]
+}
+
 pub(super) fn doctor(name: &str, hooks: Vec<Verdict>) -> Doctor {
-    Doctor { version: "0.1.0".to_owned(), guest: recorded(name), fidelity: Fidelity::Full, hooks }
+    Doctor {
+        version: "0.1.0".to_owned(),
+        guest: recorded(name),
+        fidelity: Fidelity::Full,
+        hooks,
+        signs: signs(),
+    }
 }
 
 /// No control character but the line end, nothing that turns the direction of writing.

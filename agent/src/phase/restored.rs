@@ -1,0 +1,42 @@
+//! The guest was restored from a snapshot or moved, by its own signs. Pure.
+//!
+//! A sign says that it happened, neither when nor how long it took: what it took stands in the pauses, where the guest's
+//! clock went on meanwhile. So its time is that at which the agent noticed it.
+
+use super::Phase;
+
+/// What told of it. Each tells for itself: of one restoration both may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The generation of the virtual machine (VMGENID) changed: it runs from a snapshot.
+    Vmgenid,
+    /// The marker of disruptions in the hypervisor's clock page (vmclock) changed: restored or moved.
+    Vmclock,
+}
+
+impl Source {
+    /// The word in reports, in rows and on spans.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Source::Vmgenid => "vmgenid",
+            Source::Vmclock => "vmclock",
+        }
+    }
+}
+
+/// A sign was noticed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Restored {
+    /// CLOCK_MONOTONIC when the agent noticed it, ns: after the fact, by up to 50 ms where the agent could run.
+    pub noticed_ns: u64,
+    /// What told.
+    pub source: Source,
+}
+
+impl Restored {
+    /// Whether the phase was open when it was noticed.
+    pub fn is_within(&self, phase: &Phase) -> bool {
+        let end_ns = phase.start_ns.saturating_add(phase.duration_ns);
+        (phase.start_ns..end_ns).contains(&self.noticed_ns)
+    }
+}

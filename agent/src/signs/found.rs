@@ -1,0 +1,193 @@
+//! Which signs there are here, for `doctor`. Yields one finding per source; it changes nothing.
+
+use std::path::Path;
+
+use super::{
+    kernel_log::{self, KernelLog},
+    vmclock::{self, VmClock},
+};
+use crate::{phase::Source, platform::Root};
+
+/// What can be made of a source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It is watched.
+    Present,
+    /// The hypervisor offers none.
+    Absent,
+    /// It offers one that this kernel has no driver for.
+    Unsupported,
+    /// There is one that this process may not look at.
+    Refused,
+}
+
+impl State {
+    /// The word in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            State::Present => "present",
+            State::Absent => "absent",
+            State::Unsupported => "unsupported",
+            State::Refused => "refused",
+        }
+    }
+}
+
+/// A source, what can be made of it, and what that means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sign {
+    /// Which.
+    pub source: Source,
+    /// What can be made of it.
+    pub state: State,
+    /// What is seen by it, or not without it.
+    pub consequence: String,
+    /// What to do about it, if anything.
+    pub remedy: Option<String>,
+}
+
+/// What a source is like in this machine.
+struct Traces {
+    /// There is a device.
+    offered: bool,
+    /// A driver has taken it.
+    bound: bool,
+    /// Why it cannot be looked at; none if it can.
+    refused: Option<String>,
+}
+
+impl Traces {
+    const fn state(&self) -> State {
+        match (self.offered || self.bound, self.bound, self.refused.is_some()) {
+            (false, ..) => State::Absent,
+            (true, false, _) => State::Unsupported,
+            (true, true, true) => State::Refused,
+            (true, true, false) => State::Present,
+        }
+    }
+}
+
+/// Both sources, under a root; the log of the kernel and the clock's device are the running system's.
+pub fn find(root: &Root) -> [Sign; 2] {
+    let log = KernelLog::open(Path::new(kernel_log::PATH)).err().map(|error| error.to_string());
+    let clock = VmClock::open(Path::new(vmclock::PATH)).err().map(|error| error.to_string());
+    let vmgenid = Traces {
+        offered: offers(root, "VM_GEN_COUNTER") || offers(root, "VMGENCTR"),
+        bound: has_device(root, "/sys/bus/platform/drivers/vmgenid")
+            || has_device(root, "/sys/bus/acpi/drivers/vmgenid"),
+        refused: log,
+    };
+    let has_clock = root.has(vmclock::PATH);
+    let vmclock = Traces { offered: offers(root, "VMCLOCK"), bound: has_clock, refused: clock };
+    [vmgenid_sign(&vmgenid), vmclock_sign(&vmclock)]
+}
+
+/// A device of the firmware's has this name, or is compatible with it.
+fn offers(root: &Root, name: &str) -> bool {
+    const DEVICES: &str = "/sys/bus/acpi/devices";
+    let devices = root.names(DEVICES);
+    let mut modalias = devices.iter().filter_map(|device| root.text(&format!("{DEVICES}/{device}/modalias")));
+    modalias.any(|text| text.trim().split(':').any(|word| word == name))
+}
+
+/// Beside its own files a driver's folder has a link to each device that it has taken.
+fn has_device(root: &Root, driver: &str) -> bool {
+    root.names(driver).iter().any(|name| name != "module" && root.link(&format!("{driver}/{name}")).is_some())
+}
+
+fn vmgenid_sign(traces: &Traces) -> Sign {
+    let state = traces.state();
+    let (consequence, remedy) = match state {
+        State::Present => {
+            ("that the guest was restored from a snapshot, by the kernel's log".to_owned(), None)
+        }
+        State::Absent => ("nothing tells of restoring: it shows as a pause, or not at all".to_owned(), None),
+        State::Unsupported => (
+            "the hypervisor tells of restoring, and the kernel does not listen".to_owned(),
+            Some("a kernel from 5.18 on with CONFIG_VMGENID listens"),
+        ),
+        State::Refused => (
+            format!(
+                "the kernel's log may not be read ({}), and few kernels tell otherwise",
+                traces.refused.as_deref().unwrap_or_default()
+            ),
+            Some("CAP_SYSLOG allows it, in a container with /dev/kmsg"),
+        ),
+    };
+    Sign { source: Source::Vmgenid, state, consequence, remedy: remedy.map(str::to_owned) }
+}
+
+fn vmclock_sign(traces: &Traces) -> Sign {
+    let state = traces.state();
+    let (consequence, remedy) = match state {
+        State::Present => ("that the guest was restored or moved, by its clock's page".to_owned(), None),
+        State::Absent => ("nothing tells of moving: it shows as a pause, or not at all".to_owned(), None),
+        State::Unsupported => (
+            "the hypervisor tells of moving, and the kernel does not give it on".to_owned(),
+            Some("a kernel from 6.13 on with CONFIG_PTP_1588_CLOCK_VMCLOCK does"),
+        ),
+        State::Refused => (
+            format!("{} may not be read: {}", vmclock::PATH, traces.refused.as_deref().unwrap_or_default()),
+            Some("run it as root"),
+        ),
+    };
+    Sign { source: Source::Vmclock, state, consequence, remedy: remedy.map(str::to_owned) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::symlink};
+
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case((false, false, true), State::Absent)]
+    #[case((true, false, true), State::Unsupported)]
+    #[case((true, true, true), State::Refused)]
+    #[case((true, true, false), State::Present)]
+    fn a_source_is_watched_where_there_is_all_that_it_needs(
+        #[case] (offered, bound, is_refused): (bool, bool, bool),
+        #[case] state: State,
+    ) {
+        let traces = Traces { offered, bound, refused: is_refused.then(|| "why".to_owned()) };
+        for sign in [vmgenid_sign(&traces), vmclock_sign(&traces)] {
+            assert_eq!(sign.state, state);
+            let says_what_to_do = matches!(state, State::Unsupported | State::Refused);
+            assert_eq!(sign.remedy.is_some(), says_what_to_do, "{sign:?}");
+            assert_eq!(sign.consequence.contains("why"), state == State::Refused, "{sign:?}");
+        }
+    }
+
+    /// QEMU and Firecracker give the device names of their own; what it is compatible with is the same.
+    #[test]
+    fn devices_are_found_by_what_they_are_compatible_with() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::at(folder.path());
+        let acpi = |name: &str, modalias: &str| {
+            let device = folder.path().join("sys/bus/acpi/devices").join(name);
+            fs::create_dir_all(&device).unwrap();
+            fs::write(device.join("modalias"), modalias).unwrap();
+        };
+        assert!(!offers(&root, "VM_GEN_COUNTER"));
+        acpi("QEMU0002:00", "acpi:QEMU0002:\n");
+        assert!(!offers(&root, "VM_GEN_COUNTER") && !offers(&root, "VMCLOCK"));
+        acpi("QEMUVGID:00", "acpi:QEMUVGID:VM_GEN_COUNTER:\n");
+        acpi("AMZNC10C:00", "acpi:AMZNC10C:VMCLOCK:\n");
+        assert!(offers(&root, "VM_GEN_COUNTER") && offers(&root, "VMCLOCK"));
+    }
+
+    #[test]
+    fn a_driver_without_a_device_listens_to_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::at(folder.path());
+        let driver = folder.path().join("sys/bus/platform/drivers/vmgenid");
+        fs::create_dir_all(&driver).unwrap();
+        fs::write(driver.join("bind"), "").unwrap();
+        symlink("../../../../module/vmgenid", driver.join("module")).unwrap();
+        assert!(!has_device(&root, "/sys/bus/platform/drivers/vmgenid"));
+        symlink("../../../../devices/platform/QEMUVGID:00", driver.join("QEMUVGID:00")).unwrap();
+        assert!(has_device(&root, "/sys/bus/platform/drivers/vmgenid"));
+    }
+}

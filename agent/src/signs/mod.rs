@@ -1,0 +1,140 @@
+//! Signs that the guest itself is given of having been restored from a snapshot, or moved to another machine.
+//!
+//! Yields them as they are noticed. Two things of a hypervisor tell: a new generation of the virtual machine (VMGENID),
+//! which the kernel puts into its log and, by some versions, into an event of the device, and a marker in a page of memory
+//! (vmclock). Everything is opened once, before privileges are given up, and nothing runs for it: two descriptors are
+//! waited for, and the page is read when the agent is awake. Where a hypervisor offers neither there is nothing to do.
+
+mod found;
+pub mod kernel_log;
+pub mod uevents;
+pub mod vmclock;
+
+use std::{
+    io,
+    os::fd::AsRawFd,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use tokio::io::{Interest, unix::AsyncFd};
+
+pub use self::found::{Sign, State, find};
+use self::{kernel_log::KernelLog, uevents::Uevents, vmclock::VmClock};
+use crate::{
+    clock, failure,
+    phase::{Restored, Source},
+};
+
+/// The kernel tells of one new generation in two ways, the second within microseconds of the first.
+const SAME: Duration = Duration::from_secs(1);
+
+/// Records that are read at the end: others may be written for as long as anybody reads.
+const LAST: usize = 4096;
+
+/// Who told of a new generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Witness {
+    Log,
+    Uevent,
+}
+
+/// Something that is read record by record, without waiting.
+trait Records: AsRawFd {
+    /// For people.
+    const NAME: &'static str;
+
+    /// Whether the next record tells of a new generation. `WouldBlock` where there is none.
+    fn next_tells(&mut self) -> io::Result<bool>;
+}
+
+/// What is watched.
+#[derive(Default)]
+pub struct Signs {
+    log: Option<AsyncFd<KernelLog>>,
+    uevents: Option<AsyncFd<Uevents>>,
+    clock: Option<VmClock>,
+    /// The last who told of a new generation.
+    last: Option<(Witness, Instant)>,
+}
+
+impl Signs {
+    /// Opens what there is. What cannot be had is not watched: `doctor` says so.
+    pub fn open() -> Self {
+        Self {
+            log: KernelLog::open(Path::new(kernel_log::PATH)).ok().and_then(watched),
+            uevents: Uevents::open().ok().and_then(watched),
+            clock: VmClock::open(Path::new(vmclock::PATH)).ok(),
+            last: None,
+        }
+    }
+
+    /// The next new generation of the virtual machine. A call that is given up loses none.
+    pub async fn next(&mut self) -> Restored {
+        loop {
+            let witness = tokio::select! {
+                told = told(&mut self.log) => told.then_some(Witness::Log),
+                told = told(&mut self.uevents) => told.then_some(Witness::Uevent),
+            };
+            if let Some(witness) = witness
+                && self.is_new(witness, Instant::now())
+            {
+                return Restored { noticed_ns: clock::now_ns(), source: Source::Vmgenid };
+            }
+        }
+    }
+
+    /// Whether nobody else has told of it just before.
+    fn is_new(&mut self, witness: Witness, now: Instant) -> bool {
+        let is_told = self
+            .last
+            .is_some_and(|(other, then)| other != witness && now.saturating_duration_since(then) < SAME);
+        self.last = Some((witness, now));
+        !is_told
+    }
+
+    /// What has been told and not been read yet, when nobody will wait for it any more.
+    pub fn last(&mut self) -> Vec<Restored> {
+        let log = tells_left(&mut self.log);
+        let uevents = tells_left(&mut self.uevents);
+        let now = Instant::now();
+        let is_new = log && self.is_new(Witness::Log, now) || uevents && self.is_new(Witness::Uevent, now);
+        let generation = is_new.then(|| Restored { noticed_ns: clock::now_ns(), source: Source::Vmgenid });
+        generation.into_iter().chain(self.look()).collect()
+    }
+
+    /// Reads the clock's page: some loads from memory, and no system call unless its marker has changed.
+    pub fn look(&mut self) -> Option<Restored> {
+        let has_changed = self.clock.as_mut().is_some_and(VmClock::has_changed);
+        has_changed.then(|| Restored { noticed_ns: clock::now_ns(), source: Source::Vmclock })
+    }
+}
+
+fn watched<R: Records>(records: R) -> Option<AsyncFd<R>> {
+    // SAFETY: the value owns its descriptor, which stays open and the same as long as it is watched.
+    unsafe { AsyncFd::register_with_interest(records, Interest::READABLE) }.ok()
+}
+
+/// Waits for the next record, and reads it. Waits for ever where nothing is watched, or nothing can be any more.
+async fn told<R: Records>(watched: &mut Option<AsyncFd<R>>) -> bool {
+    let Some(records) = watched else { return std::future::pending().await };
+    match records.async_io_mut(Interest::READABLE, Records::next_tells).await {
+        Ok(tells) => tells,
+        // It would be so every time.
+        Err(error) => {
+            failure::say(&format!("warning: {} can be read no more: {error}\n", R::NAME));
+            *watched = None;
+            false
+        }
+    }
+}
+
+/// Whether a record that waits tells.
+fn tells_left<R: Records>(watched: &mut Option<AsyncFd<R>>) -> bool {
+    let Some(records) = watched else { return false };
+    let next = || records.get_mut().next_tells().ok();
+    std::iter::from_fn(next).take(LAST).any(|tells| tells)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,50 @@
+//! That the guest was restored or moved, as events of the spans of the phases that were open when it was noticed. Pure.
+//!
+//! It is noticed while they are open, so before they come: the last times are kept.
+
+use std::collections::VecDeque;
+
+use opentelemetry::{KeyValue, trace::Event};
+
+use super::{spans::wall, timeline::Interval};
+use crate::phase::{Request, Restored};
+
+/// Times that are kept, and so the most events of one phase: as many as of its pauses.
+const KEPT: usize = 32;
+
+/// The last times.
+#[derive(Debug, Default)]
+pub(super) struct Moves(VecDeque<Restored>);
+
+impl Moves {
+    pub(super) fn add(&mut self, restored: Restored) {
+        if self.0.len() == KEPT {
+            self.0.pop_front();
+        }
+        self.0.push_back(restored);
+    }
+
+    /// Those noticed inside of phases of a request, each with the position of its phase there, in the order of the phases.
+    pub(super) fn within(&self, request: &Request) -> Vec<(usize, Restored)> {
+        let phases = request.phases.iter().enumerate();
+        let of = |(position, phase)| {
+            let noticed = self.0.iter().filter(move |restored| restored.is_within(phase));
+            noticed.map(move |restored| (position, *restored))
+        };
+        phases.flat_map(of).collect()
+    }
+}
+
+/// The events of the phase at this position, whose span goes out with these times.
+pub(super) fn events(
+    moves: &[(usize, Restored)],
+    position: usize,
+    times: Interval,
+    wall_offset_ns: i64,
+) -> impl Iterator<Item = Event> {
+    moves.iter().filter(move |(at, _)| *at == position).map(move |(_, restored)| {
+        let noticed_ns = restored.noticed_ns.clamp(times.start_ns, times.end_ns);
+        let attributes = vec![KeyValue::new("guestscope.source", restored.source.name())];
+        Event::new("restored", wall(noticed_ns, wall_offset_ns), attributes, 0)
+    })
+}

@@ -1,0 +1,59 @@
+//! Events of devices as they come from this kernel, and such as a program sends in its name.
+
+use std::{io::ErrorKind, os::fd::AsRawFd as _, thread, time::Duration};
+
+use guestscope::signs::uevents::{Message, Uevents};
+use nix::{
+    sys::socket::{AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, sendto, socket},
+    unistd::geteuid,
+};
+
+use crate::harness::skipped;
+
+/// A device that every machine has, and whose events nobody acts on.
+const DEVICE: &str = "/sys/class/mem/null/uevent";
+/// As the kernel says it where it does.
+const FORGED: &[u8] = b"change@/devices/platform/VMGENCTR:00\0ACTION=change\0NEW_VMGENID=1\0SEQNUM=1\0";
+/// Looks, of which each waits for some milliseconds.
+const LOOKS: u32 = 1_000;
+
+/// Messages until one of the kernel's has this field; all before it.
+fn until(uevents: &Uevents, field: &[u8]) -> Vec<Message> {
+    let mut before = Vec::new();
+    for _ in 0..LOOKS {
+        match uevents.next() {
+            Ok(Message::Kernel(bytes)) if bytes.split(|&byte| byte == 0).any(|part| part == field) => {
+                return before;
+            }
+            Ok(message) => before.push(message),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => thread::sleep(Duration::from_millis(5)),
+            Err(error) => panic!("the socket can be read: {error}"),
+        }
+    }
+    panic!("never came, after {before:?}");
+}
+
+#[test]
+fn the_kernel_s_events_are_heard_and_nobody_else_s() {
+    if !geteuid().is_root() {
+        return skipped("the_kernel_s_events_are_heard_and_nobody_else_s", "only root may send such events");
+    }
+    let uevents = Uevents::open().expect("anybody may listen");
+    let flags = SockFlag::SOCK_CLOEXEC;
+    let stranger =
+        socket(AddressFamily::Netlink, SockType::Datagram, flags, SockProtocol::NetlinkKObjectUEvent);
+    let stranger = stranger.expect("a socket can be had");
+    let everybody = NetlinkAddr::new(0, 1);
+    sendto(stranger.as_raw_fd(), FORGED, &everybody, MsgFlags::empty()).expect("root may send");
+    std::fs::write(DEVICE, "change").expect("the device has an event");
+    let before = until(&uevents, b"DEVNAME=null");
+    // It came, and is not taken for the kernel's.
+    assert!(before.contains(&Message::Other), "{before:?}");
+    let is_forged = |message: &Message| matches!(message, Message::Kernel(bytes) if bytes == FORGED);
+    assert!(!before.iter().any(is_forged), "{before:?}");
+    // What a program has the kernel send along is named as such.
+    let own = "change 00000000-0000-4000-8000-000000000001 NEW_VMGENID=1";
+    std::fs::write(DEVICE, own).expect("the device has an event");
+    let before = until(&uevents, b"SYNTH_ARG_NEW_VMGENID=1");
+    assert!(before.iter().all(|message| !is_forged(message)), "{before:?}");
+}
