@@ -4,8 +4,8 @@ use std::fs;
 
 use guestscope::{
     health::{AgentCost, ExportHealth, Fidelity, Health, KernelLosses, Outcome, Verdict},
-    phase::{PairingLosses, PhaseKind},
-    run::{Child, ClockPair, Error, Exit, Folder, Manifest, RowCounts, Sample, State},
+    phase::{PairingLosses, PhaseKind, Restored, Source},
+    run::{Child, ClockPair, Error, Exit, Folder, MOST_RESTORED, Manifest, RowCounts, Sample, State},
 };
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -22,6 +22,12 @@ fn the_manifest_says_what_happened() {
     folder.update_manifest(|manifest| {
         manifest
             .add_clock(ClockPair { monotonic_ns: 65_000_000_000, wall_ns: START.wall_ns + 60_000_000_001 });
+        let all = 5..MOST_RESTORED as u64 + 50;
+        all.for_each(|s| {
+            manifest.add_restored(Restored { noticed_ns: s * 1_000_000_000, source: Source::Vmgenid });
+        });
+        assert_eq!(manifest.restored.len(), MOST_RESTORED);
+        manifest.restored.truncate(1);
         manifest.set_health(&health());
         manifest.child = Some(Child { uid: 1000, exit: None });
     });

@@ -5,7 +5,6 @@
 
 use std::{
     collections::BTreeMap,
-    ffi::OsString,
     fs::{self, OpenOptions},
     path::{Path, PathBuf},
     process::Command,
@@ -19,14 +18,15 @@ use super::{
     answers::Answers,
     debian::Image,
     initramfs::Archive,
-    matrix::Architecture,
+    matrix::{Architecture, Row},
     payload::{MOUNTED, Payload},
+    restorer::Restorer,
     stopper::Stopper,
 };
 use crate::{
     Xtask, apt,
     artifact::{AGENT, WORKLOADS},
-    command::{self, Run},
+    command::{self, Finished, Run},
     progress::Step,
 };
 
@@ -46,6 +46,36 @@ const TRIAL: Duration = Duration::from_secs(20);
 pub(crate) enum Machine {
     Virtual,
     Emulated,
+}
+
+/// What is done to a guest from outside, whenever it asks for it over its third serial port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outside {
+    Nothing,
+    /// It is stopped.
+    Stop,
+    /// It is saved, and restored by another QEMU.
+    Restore,
+}
+
+impl Outside {
+    /// What a row wants.
+    pub(crate) fn of(row: &Row) -> Self {
+        match (row.stopped, row.restored) {
+            (true, _) => Self::Stop,
+            (false, true) => Self::Restore,
+            (false, false) => Self::Nothing,
+        }
+    }
+
+    /// What tells programs in the guest whom to ask.
+    fn variable(self) -> Option<&'static str> {
+        match self {
+            Self::Nothing => None,
+            Self::Stop => Some("GUESTSCOPE_STOPPER"),
+            Self::Restore => Some("GUESTSCOPE_RESTORER"),
+        }
+    }
 }
 
 /// One program to run in a guest or here.
@@ -68,8 +98,8 @@ pub(crate) struct Guest<'a> {
     pub(crate) cpus: u8,
     /// It is judged by what took how long.
     pub(crate) is_timed: bool,
-    /// It is stopped from outside whenever it asks for it.
-    pub(crate) is_stopped: bool,
+    /// What is done to it whenever it asks for it.
+    pub(crate) outside: Outside,
     /// From its start until it has to be off, by the clock of this machine.
     pub(crate) limit: Duration,
     /// Of its files, in the folder of logs.
@@ -101,7 +131,7 @@ impl Machine {
             user: None,
             cpus: 1,
             is_timed: false,
-            is_stopped: false,
+            outside: Outside::Nothing,
             limit: TRIAL,
             name: "trial",
         };
@@ -132,12 +162,18 @@ impl Guest<'_> {
         fs::create_dir_all(logs(xtask))?;
         let initramfs = logs(xtask).join(format!("{}.initramfs", self.name));
         fs::write(&initramfs, self.initramfs(tasks)?).context("initramfs")?;
+        drop(fs::remove_file(&kernel_log));
         let mut qemu = self.qemu(&initramfs, &kernel_log);
-        let stopper = self.is_stopped.then(|| Stopper::listen(&logs(xtask), self.name)).transpose()?;
-        if let Some(stopper) = &stopper {
-            qemu.args(stopper.arguments()).args(["-serial", "chardev:stopper"]);
-        }
-        let finished = Run { step, log: &log, limit: self.limit }.finish(&mut qemu);
+        let run = Run { step, log: &log, limit: self.limit };
+        let finished = match self.outside {
+            Outside::Nothing => run.finish(&mut qemu),
+            Outside::Stop => {
+                let stopper = Stopper::listen(&logs(xtask), self.name)?;
+                qemu.args(stopper.arguments()).args(["-serial", "chardev:stopper"]);
+                run.finish(&mut qemu)
+            }
+            Outside::Restore => self.restored(xtask, &run, &initramfs, &kernel_log),
+        };
         fs::remove_file(&initramfs)?;
         let finished = finished?;
         let mut answers = Answers::read(&finished.text);
@@ -150,9 +186,34 @@ impl Guest<'_> {
         Ok(answers)
     }
 
+    /// One QEMU after the other, as often as the guest is saved. Each begins with the disk as it was at first: what the
+    /// guest wrote meanwhile is in its memory, and it reads nothing anew.
+    fn restored(
+        &self,
+        xtask: &Xtask,
+        run: &Run<'_>,
+        initramfs: &Path,
+        kernel_log: &Path,
+    ) -> Result<Finished> {
+        let restorer = Restorer::listen(&logs(xtask), self.name)?;
+        let (mut text, mut number) = (String::new(), 0);
+        loop {
+            number += 1;
+            let mut qemu = self.qemu(initramfs, kernel_log);
+            qemu.args(restorer.arguments(number));
+            let finished = run.finish(&mut qemu)?;
+            text.push_str(&finished.text);
+            if finished.timed_out || !finished.status.success() || !restorer.take_saved() {
+                // The log has the last one's words; all of them are wanted.
+                fs::write(run.log, &text)?;
+                return Ok(Finished { text, ..finished });
+            }
+        }
+    }
+
     /// Its clocks count instructions.
     fn counts_time(&self) -> bool {
-        self.machine == Machine::Emulated && self.is_timed && !self.is_stopped
+        self.machine == Machine::Emulated && self.is_timed && self.outside == Outside::Nothing
     }
 
     fn initramfs(&self, tasks: &[Task]) -> Result<Vec<u8>> {
@@ -188,7 +249,7 @@ impl Guest<'_> {
             json!({
                 "name": task.name,
                 "argv": argv,
-                "environment": environment(Path::new(MOUNTED), self.is_stopped),
+                "environment": environment(Path::new(MOUNTED), self.outside),
                 "user": self.user,
                 "limit_s": task.limit.as_secs(),
             })
@@ -236,9 +297,9 @@ impl Guest<'_> {
         // What a guest writes to its disk is gone with it.
         qemu.arg("-drive").arg(drive(&self.payload.disk));
         qemu.args(["-device", "virtio-blk-pci,drive=work"]);
-        let mut log = OsString::from("file:");
-        log.push(kernel_log);
-        qemu.arg("-serial").arg(log);
+        // A guest that is restored goes on with it.
+        let log = kernel_log.display().to_string().replace(',', ",,");
+        qemu.args(["-chardev", &format!("file,id=kernel,append=on,path={log}"), "-serial", "chardev:kernel"]);
         qemu.args(match architecture {
             Architecture::Amd64 => ["-serial", "stdio"].as_slice(),
             // This machine has one port of its own.
@@ -249,7 +310,7 @@ impl Guest<'_> {
 }
 
 /// What every program in a guest is told: where the others are, and that nothing here is anybody's.
-fn environment(programs: &Path, is_stopped: bool) -> BTreeMap<String, String> {
+fn environment(programs: &Path, outside: Outside) -> BTreeMap<String, String> {
     let place = |name: &str| programs.join(name).display().to_string();
     let pairs = [
         ("PATH", "/bin".to_owned()),
@@ -260,16 +321,12 @@ fn environment(programs: &Path, is_stopped: bool) -> BTreeMap<String, String> {
         // Tests that would harm anybody's machine look for it.
         ("GUESTSCOPE_DISPOSABLE", "1".to_owned()),
     ];
-    let stopper = is_stopped.then(|| ("GUESTSCOPE_STOPPER", "/dev/ttyS2".to_owned()));
+    let line = outside.variable().map(|name| (name, "/dev/ttyS2".to_owned()));
     // How many faults of each kind the tests are to judge, where somebody asked for more.
     let repetitions =
         std::env::var("GUESTSCOPE_REPETITIONS").ok().map(|value| ("GUESTSCOPE_REPETITIONS", value));
-    pairs
-        .into_iter()
-        .chain(stopper)
-        .chain(repetitions)
-        .map(|(name, value)| (name.to_owned(), value))
-        .collect()
+    let all = pairs.into_iter().chain(line).chain(repetitions);
+    all.map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 /// What a kernel says before it dies, and the first place that it names: a guest that is gone says nothing itself.

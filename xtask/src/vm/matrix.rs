@@ -75,6 +75,10 @@ pub(crate) struct Row {
     /// Its clocks are real ones, so that it can be stopped from outside and notice; only the tests of that run.
     #[serde(default)]
     pub(crate) stopped: bool,
+    /// It is saved by one QEMU and restored by another when it asks for it; only the test of that runs, and in the whole form
+    /// alone.
+    #[serde(default)]
+    pub(crate) restored: bool,
     /// What `guestscope doctor` should find.
     pub(crate) fidelity: String,
     /// Virtual CPUs.
@@ -129,11 +133,15 @@ impl Matrix {
             let same = matrix.rows.iter().filter(|other| other.name == row.name);
             ensure!(same.count() == 1, "two rows of one name: {}", row.name);
             ensure!(
-                kernel.is_some() || !(row.hide_btf || row.unprivileged),
+                kernel.is_some() || !(row.hide_btf || row.unprivileged || row.stopped || row.restored),
                 "row {}: the machine that runs this is left as it is",
                 row.name
             );
         }
+        ensure!(
+            matrix.rows.iter().all(|row| !(row.stopped && row.restored)),
+            "a guest has one line to the outside: either stopped or restored"
+        );
         for kernel in &matrix.kernels {
             ensure!(kernel.package.matches('*').count() == 1, "kernel {}: one `*`", kernel.name);
         }
@@ -169,6 +177,10 @@ mod tests {
     #[case::unknown_word("[[row]]\nname = 'r'\nfidelity = 'full'\nsupported = true\nfast = 1\n", false)]
     #[case::here_with_btf_hidden(
         "[[row]]\nname = 'r'\nhide-btf = true\nfidelity = 'none'\nsupported = true\n",
+        false
+    )]
+    #[case::here_restored(
+        "[[row]]\nname = 'r'\nrestored = true\nfidelity = 'full'\nsupported = true\n",
         false
     )]
     fn rows_name_kernels_and_nothing_unknown(#[case] row: &str, #[case] good: bool) {

@@ -10,6 +10,7 @@ mod initramfs;
 mod matrix;
 mod payload;
 mod report;
+mod restorer;
 mod stopper;
 
 use std::{
@@ -27,7 +28,7 @@ use nix::unistd::geteuid;
 use self::{
     answers::{Doctor, Said},
     debian::Image,
-    guest::{Guest, Machine, Task},
+    guest::{Guest, Machine, Outside, Task},
     matrix::{Architecture, Kernel, Matrix, Row},
     payload::Payload,
     report::{Outcome, Seen},
@@ -119,7 +120,7 @@ impl Grounds<'_> {
             user: row.unprivileged.then_some(NOBODY),
             cpus: row.cpus,
             is_timed: row.is_full(),
-            is_stopped: row.stopped,
+            outside: Outside::of(row),
             limit: limit * if Architecture::here() == Some(image.architecture) { 1 } else { FOREIGN },
             name: row.name.as_str(),
         };
@@ -191,7 +192,8 @@ impl Guests {
         let mut grounds = Grounds { xtask, toolchain, images: &self.images, prepared: BTreeMap::new() };
         let started = Instant::now();
         let mut outcomes = Vec::new();
-        for mut row in self.rows {
+        // What takes the whole form's time is left out of the short one.
+        for mut row in self.rows.into_iter().filter(|row| !(options.short && row.restored)) {
             row.supported &= options.short || row.tested || !row.is_full();
             let is_late = options.limit.is_some_and(|limit| started.elapsed() > limit);
             let seen = if is_late {
@@ -237,6 +239,16 @@ fn tasks(row: &Row, options: &Options) -> Vec<Task> {
     if row.stopped {
         // Its clocks show what this machine does, so that its other tests would say little.
         tasks.push(task("faults", "debug/deps/guest", &["--show-output", "pauses"], TESTS));
+        return tasks;
+    }
+    if row.restored {
+        // After the first test it is another virtual machine's guest.
+        tasks.push(task(
+            "faults",
+            "debug/deps/guest",
+            &["--show-output", "--test-threads=1", "restored"],
+            TESTS,
+        ));
         return tasks;
     }
     // One at a time: they count what the kernel did, and load the machine on purpose.

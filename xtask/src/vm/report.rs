@@ -239,6 +239,7 @@ mod tests {
             kernel: Some("k".to_owned()),
             hide_btf: false,
             stopped: false,
+            restored: false,
             unprivileged: false,
             fidelity: "full".to_owned(),
             cpus: 2,

@@ -3,14 +3,14 @@
 //! Yields one JSON object of `format` 1. Keys are only ever added. Characters that a terminal might obey are escaped,
 //! because people print JSON too.
 
-use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
+use std::{collections::BTreeMap, fmt::Write as _};
 
 use serde::Serialize;
 
 use crate::{
     analyze::{Excess, Group, Headline, ProcessRow, Quantiles, Row, RowKind, Slow, Summary, Sums},
     health::{AgentCost, Health, Verdict},
-    phase::{Blame, COUNT_NAMES, Restored, Wait, WaitedIo},
+    phase::{Blame, COUNT_NAMES, Wait, WaitedIo},
 };
 
 use super::{
@@ -18,6 +18,7 @@ use super::{
     findings::headline,
     health_lines::losses,
     helpers::{self, HelpersJson},
+    restored::{self, RestoredJson},
     units::hex,
     unseen,
 };
@@ -52,13 +53,6 @@ struct SummaryJson<'a> {
     export: ExportJson<'a>,
     folder: Option<String>,
     folder_error: Option<&'a str>,
-}
-
-#[derive(Serialize)]
-struct RestoredJson {
-    source: &'static str,
-    noticed_ns: u64,
-    after_ns: u64,
 }
 
 #[derive(Serialize)]
@@ -215,7 +209,7 @@ pub fn render_summary_json(summary: &Summary, health: &Health, facts: &RunFacts)
         wall_ns: ns(facts.wall.as_nanos()),
         exit_code,
         exit_signal,
-        restored: facts.restored.iter().map(restored).collect(),
+        restored: restored::json(facts),
         requests: summary.requests(),
         groups: summary.groups.iter().map(|one| group(one, facts)).collect(),
         left_out: BTreeMap::from([
@@ -237,11 +231,6 @@ pub fn render_summary_json(summary: &Summary, health: &Health, facts: &RunFacts)
         folder: facts.folder.as_ref().map(|folder| folder.display().to_string()),
         folder_error: health.folder_error.as_deref(),
     })
-}
-
-fn restored((after, restored): &(Duration, Restored)) -> RestoredJson {
-    let Restored { noticed_ns, source } = *restored;
-    RestoredJson { source: source.name(), noticed_ns, after_ns: ns(after.as_nanos()) }
 }
 
 fn group<'a>(group: &'a Group, facts: &RunFacts) -> GroupJson<'a> {

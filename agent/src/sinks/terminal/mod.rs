@@ -14,6 +14,7 @@ mod helpers;
 mod json;
 mod page;
 mod progress;
+mod restored;
 mod slowest;
 mod style;
 mod summary;

@@ -2,14 +2,14 @@
 //!
 //! Yields text. What was not observed is said, and the next step is named only where there is one.
 
-use std::{cmp::Reverse, fmt::Write as _, time::Duration};
+use std::{cmp::Reverse, fmt::Write as _};
 
 use guestscope_ebpf::Account;
 
 use crate::{
     analyze::{Cause, ENOUGH_REQUESTS, Group, Headline, Summary},
     health::{Fidelity, Health, Outcome},
-    phase::{COUNT_NAMES, Restored},
+    phase::COUNT_NAMES,
 };
 
 use super::{
@@ -19,6 +19,7 @@ use super::{
     health_lines::{INDENT, cost, duration_of, export, fact, hooks, lost, missing_hooks},
     helpers,
     page::{Emphasis, Page, Piece, words as words_of},
+    restored,
     slowest::{notes, slowest},
     style::Style,
     tables::{phases, processes, sums_of},
@@ -246,9 +247,7 @@ fn render_facts(page: &mut Page, summary: &Summary, health: &Health, facts: &Run
     }
     let _ = write!(guest, ", fidelity {}, {}", health.fidelity.name(), hooks(&health.hooks));
     fact(page, "guest", &guest, Emphasis::None);
-    if let Some(text) = restored(&facts.restored) {
-        fact(page, "restored", &text, Emphasis::Warning);
-    }
+    restored::line(page, facts);
     if let Some(unseen) = unseen::words(health.fidelity) {
         fact(page, "not seen", unseen, Emphasis::Warning);
     }
@@ -267,21 +266,6 @@ fn render_facts(page: &mut Page, summary: &Summary, health: &Health, facts: &Run
     for step in next_steps(summary, health, facts, page) {
         fact(page, "next", &step, Emphasis::Strong);
     }
-}
-
-/// That the guest was restored or moved, and when it was noticed; none if it was not.
-fn restored(all: &[(Duration, Restored)]) -> Option<String> {
-    /// Of each so many are listed.
-    const LISTED: usize = 3;
-    let of = |(after, restored): &(Duration, Restored)| {
-        format!("{} after the start ({})", duration_of(*after), restored.source.name())
-    };
-    let mut listed: Vec<String> = all.iter().take(LISTED).map(of).collect();
-    if all.len() > LISTED {
-        listed.push(format!("{} more", all.len() - LISTED));
-    }
-    let what = "from a snapshot, or moved to another machine; noticed";
-    (!all.is_empty()).then(|| format!("{what} {}", listed.join(", ")))
 }
 
 /// What helps most now. Only commands that there are.

@@ -1,0 +1,271 @@
+//! Saves a guest when it asks for it, and has it restored by another QEMU: the other end of its third serial port.
+//!
+//! Yields whether the QEMU that has just ended left a guest behind, for the next one. The guest says `stop NS`, as to the
+//! [stopper](super::stopper), and hears `stopped NS` when it runs again: what lay between its end in one QEMU and its begin
+//! in the next one, by this machine's monotonic clock. Its own clocks stand still meanwhile. Each QEMU
+//! gives the virtual machine another generation.
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader, Write as _},
+    os::unix::net::{UnixListener, UnixStream},
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, bail};
+use serde_json::{Value, json};
+
+/// Between two looks whether all of it is written, which takes seconds.
+const LOOK: Duration = Duration::from_millis(50);
+/// Longer than that takes on any machine; QEMU is ended then, and the guest with it.
+const MOST: Duration = Duration::from_mins(5);
+
+/// The files of one guest.
+pub(super) struct Restorer {
+    /// The socket that QEMU connects the serial port to.
+    socket: PathBuf,
+    /// Where QEMU listens for commands.
+    commands: PathBuf,
+    /// The guest between two QEMUs.
+    state: PathBuf,
+    is_saved: Arc<AtomicBool>,
+}
+
+impl Restorer {
+    /// Listens, on a thread of its own, for as long as this program runs.
+    pub(super) fn listen(folder: &Path, name: &str) -> Result<Self> {
+        let [socket, commands, state] =
+            ["socket", "commands", "state"].map(|kind| folder.join(format!("{name}.{kind}")));
+        for file in [&socket, &commands, &state] {
+            drop(fs::remove_file(file));
+        }
+        let listener =
+            UnixListener::bind(&socket).with_context(|| format!("socket: {}", socket.display()))?;
+        let restorer = Self { socket, commands, state, is_saved: Arc::default() };
+        let (commands, state) = (restorer.commands.clone(), restorer.state.clone());
+        let is_saved = Arc::clone(&restorer.is_saved);
+        thread::spawn(move || {
+            let mut since = None;
+            while let Ok((line, _)) = listener.accept() {
+                // The guest gives up by itself where it gets no answer.
+                let Ok(saved) = serve(line, since, &commands, &state, &is_saved) else { return };
+                since = Some(saved);
+            }
+        });
+        Ok(restorer)
+    }
+
+    /// What the QEMU with this number, from 1 on, is told of it: all but the first begin with the guest of the one before.
+    pub(super) fn arguments(&self, number: u32) -> Vec<String> {
+        let socket = escaped(&self.socket);
+        let chardev = format!("socket,id=restorer,path={socket}");
+        let commands = format!("unix:{},server=on,wait=off", escaped(&self.commands));
+        let device = format!("vmgenid,guid={number:08x}-0000-4000-8000-000000000000");
+        let mut words = vec!["-chardev", &chardev, "-serial", "chardev:restorer", "-qmp", &commands];
+        words.extend(["-device", &device]);
+        let incoming = format!("exec:cat {}", quoted(&self.state));
+        if number > 1 {
+            words.extend(["-incoming", &incoming]);
+        }
+        words.into_iter().map(str::to_owned).collect()
+    }
+
+    /// Whether the QEMU that has ended saved its guest, which was not asked before.
+    pub(super) fn take_saved(&self) -> bool {
+        self.is_saved.swap(false, Ordering::SeqCst)
+    }
+}
+
+impl Drop for Restorer {
+    fn drop(&mut self) {
+        for file in [&self.socket, &self.commands, &self.state] {
+            drop(fs::remove_file(file));
+        }
+    }
+}
+
+/// A comma would end an argument's part, unless it is written twice.
+fn escaped(path: &Path) -> String {
+    path.display().to_string().replace(',', ",,")
+}
+
+/// As one word of a shell.
+fn quoted(path: &Path) -> String {
+    format!("'{}'", path.display().to_string().replace('\'', r"'\''"))
+}
+
+/// Answers a guest that was saved at this time, and saves it when it asks; when that was done.
+fn serve(
+    line: UnixStream,
+    since: Option<Instant>,
+    commands: &Path,
+    state: &Path,
+    is_saved: &AtomicBool,
+) -> Result<Instant> {
+    let mut answers = line.try_clone()?;
+    if let Some(since) = since {
+        // What comes before the guest's port is as it was is lost.
+        Monitor::connect(commands)?.wait("query-status", "running")?;
+        writeln!(answers, "stopped {}", since.elapsed().as_nanos())?;
+    }
+    for question in BufReader::new(line).lines() {
+        if !question?.trim().starts_with("stop ") {
+            continue;
+        }
+        let mut qemu = Monitor::connect(commands)?;
+        qemu.save(state)?;
+        let saved = Instant::now();
+        is_saved.store(true, Ordering::SeqCst);
+        qemu.command("quit", &json!({}))?;
+        return Ok(saved);
+    }
+    bail!("the guest is gone");
+}
+
+/// QEMU's ear for commands.
+struct Monitor {
+    commands: UnixStream,
+    answers: BufReader<UnixStream>,
+}
+
+impl Monitor {
+    /// A QEMU that has just begun may not listen yet.
+    fn connect(path: &Path) -> Result<Self> {
+        let started = Instant::now();
+        let commands = loop {
+            match UnixStream::connect(path) {
+                Err(_) if started.elapsed() < MOST => thread::sleep(LOOK),
+                connected => break connected.with_context(|| format!("socket: {}", path.display()))?,
+            }
+        };
+        let answers = BufReader::new(commands.try_clone()?);
+        let mut monitor = Self { commands, answers };
+        monitor.command("qmp_capabilities", &json!({}))?;
+        Ok(monitor)
+    }
+
+    /// What QEMU gives back; what it tells besides is left out.
+    fn command(&mut self, name: &str, arguments: &Value) -> Result<Value> {
+        writeln!(self.commands, "{}", json!({ "execute": name, "arguments": arguments }))?;
+        loop {
+            let mut line = String::new();
+            if self.answers.read_line(&mut line)? == 0 {
+                bail!("QEMU has ended");
+            }
+            let mut answer: Value = serde_json::from_str(&line)?;
+            if let Some(error) = answer.get("error") {
+                bail!("QEMU: {name}: {error}");
+            }
+            if let Some(value) = answer.get_mut("return") {
+                return Ok(value.take());
+            }
+        }
+    }
+
+    /// Writes the guest to a file; it does not run any more then.
+    fn save(&mut self, state: &Path) -> Result<()> {
+        // Faster than a disk: what is limited here takes a round more for what the guest changes meanwhile.
+        self.command("migrate-set-parameters", &json!({ "max-bandwidth": 1_u64 << 40 }))?;
+        self.command("migrate", &json!({ "uri": format!("exec:cat > {}", quoted(state)) }))?;
+        self.wait("query-migrate", "completed")
+    }
+
+    /// Until the status that this asks for is this one.
+    fn wait(&mut self, question: &str, wanted: &str) -> Result<()> {
+        let started = Instant::now();
+        loop {
+            let status = self.command(question, &json!({}))?;
+            match status["status"].as_str() {
+                Some(word) if word == wanted => return Ok(()),
+                Some("failed" | "cancelled") => bail!("QEMU: not {wanted}: {status}"),
+                _ if started.elapsed() > MOST => bail!("QEMU: not {wanted} for long: {status}"),
+                _ => thread::sleep(LOOK),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{BufRead as _, BufReader, Write as _},
+        os::unix::net::{UnixListener, UnixStream},
+        path::Path,
+        thread,
+    };
+
+    use serde_json::{Value, json};
+
+    use super::{Restorer, quoted};
+
+    /// Answers as QEMU does, and gives the commands that it heard.
+    fn qemu(commands: &Path, states: &'static [&'static str]) -> thread::JoinHandle<Vec<String>> {
+        drop(std::fs::remove_file(commands));
+        let listener = UnixListener::bind(commands).unwrap();
+        thread::spawn(move || {
+            let (line, _) = listener.accept().unwrap();
+            let mut answers = line.try_clone().unwrap();
+            writeln!(answers, "{}", json!({ "QMP": {} })).unwrap();
+            let (mut heard, mut states) = (Vec::new(), states.iter());
+            for command in BufReader::new(line).lines().map_while(Result::ok) {
+                let command: Value = serde_json::from_str(&command).unwrap();
+                let name = command["execute"].as_str().unwrap().to_owned();
+                let status = if name.starts_with("query-") { *states.next().unwrap() } else { "none" };
+                writeln!(answers, "{}", json!({ "event": "SOMETHING" })).unwrap();
+                writeln!(answers, "{}", json!({ "return": { "status": status } })).unwrap();
+                heard.push(name);
+            }
+            heard
+        })
+    }
+
+    #[test]
+    fn who_asks_is_saved_and_answered_by_the_next_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let restorer = Restorer::listen(folder.path(), "guest").unwrap();
+        let first = qemu(&restorer.commands, &["setup", "active", "completed"]);
+        assert!(!restorer.take_saved());
+        let mut line = UnixStream::connect(&restorer.socket).unwrap();
+        line.write_all(b"nonsense\nstop 20000000\n").unwrap();
+        let words = ["qmp_capabilities", "migrate-set-parameters", "migrate"].into_iter();
+        let words: Vec<&str> = words.chain(["query-migrate"; 3]).chain(["quit"]).collect();
+        assert_eq!(first.join().unwrap(), words);
+        assert!(restorer.take_saved() && !restorer.take_saved());
+        let second = qemu(&restorer.commands, &["inmigrate", "running"]);
+        let again = UnixStream::connect(&restorer.socket).unwrap();
+        let mut answer = String::new();
+        BufReader::new(&again).read_line(&mut answer).unwrap();
+        assert!(
+            answer.trim().strip_prefix("stopped ").is_some_and(|ns| ns.parse::<u64>().is_ok()),
+            "{answer}"
+        );
+        assert_eq!(second.join().unwrap(), ["qmp_capabilities", "query-status", "query-status"]);
+    }
+
+    #[test]
+    fn a_guest_that_cannot_be_saved_is_not_restored() {
+        let folder = tempfile::tempdir().unwrap();
+        let restorer = Restorer::listen(folder.path(), "guest").unwrap();
+        let first = qemu(&restorer.commands, &["failed"]);
+        let mut line = UnixStream::connect(&restorer.socket).unwrap();
+        line.write_all(b"stop 1\n").unwrap();
+        assert_eq!(first.join().unwrap().last().unwrap(), "query-migrate");
+        assert!(!restorer.take_saved());
+    }
+
+    #[test]
+    fn only_the_second_begins_with_a_guest_and_each_has_its_generation() {
+        let folder = tempfile::tempdir().unwrap();
+        let restorer = Restorer::listen(folder.path(), "guest").unwrap();
+        let [first, second] = [1, 2].map(|number| restorer.arguments(number).join(" "));
+        assert!(!first.contains("-incoming") && second.contains("-incoming exec:cat '/"), "{second}");
+        assert!(first.contains("guid=00000001-") && second.contains("guid=00000002-"), "{first}");
+        assert_eq!(quoted(Path::new("/a'b c")), r"'/a'\''b c'");
+    }
+}
