@@ -78,9 +78,9 @@ impl Uevents {
 fn is_from_kernel(received: &RecvMsg<'_, '_, NetlinkAddr>) -> io::Result<bool> {
     let is_cut = received.flags.intersects(MsgFlags::MSG_TRUNC | MsgFlags::MSG_CTRUNC);
     let address = received.address.is_some_and(|sender| sender.pid() == 0);
-    let is_kernel = |message| match message {
-        ControlMessageOwned::ScmCredentials(sender) => sender.pid() == 0 && sender.uid() == 0,
-        _ => false,
+    let is_kernel = |message| {
+        let ControlMessageOwned::ScmCredentials(sender) = message else { return false };
+        sender.pid() == 0 && sender.uid() == 0
     };
     Ok(!is_cut && address && received.cmsgs()?.any(is_kernel))
 }

@@ -1,13 +1,17 @@
 //! A guest that is saved while a program is observed, and restored as another one: it is told by the guest's own sign, in
 //! the summary, in the manifest and on the span of the request that was open.
 
-use std::{fs::OpenOptions, io::Write as _, path::Path};
+use std::{ffi::OsStr, fs::OpenOptions, io::Write as _, path::Path};
 
-use guestscope::signs::kernel_log::{self, KernelLog};
+use guestscope::{
+    phase::Request,
+    signs::kernel_log::{self, KernelLog},
+};
 use serde_json::Value;
 
 use crate::{
     disposable::is_ours,
+    folder::phase,
     ground::{Ground, skipped, variable},
     truth::workloads,
 };
@@ -17,6 +21,8 @@ const NOWHERE: &str = "http://127.0.0.1:9";
 /// One of ten requests is hit: whoever runs this guest saves and restores it while that one waits.
 const WORDS: [&str; 10] =
     ["stall", "pause", "--size", "10ms", "--every", "10", "--requests", "10", "--warmup", "0"];
+/// How often the agent may be kept from its CPU until the request has gone on.
+const ATTEMPTS: u32 = 3;
 /// As the kernel writes it.
 const LINE: &str = "<5>random: crng reseeded due to virtual machine fork\n";
 
@@ -36,35 +42,51 @@ fn a_guest_that_was_restored_is_told_by_its_generation() {
     assert_eq!(found["signs"][0]["source"], "vmgenid");
     assert_eq!(found["signs"][0]["state"], "present", "{}", found["signs"]);
 
+    for attempt in 1..=ATTEMPTS {
+        let Some(ground) = Ground::new(test) else { return };
+        if seen_while_open(&ground, &restorer, &workloads) {
+            return;
+        }
+        assert!(attempt < ATTEMPTS, "every time it was noticed when the request had ended, if at all");
+    }
+}
+
+/// Whether the request that was hit was still open when the restoration was noticed: all that has to be so in any case, and
+/// what its spans say then.
+fn seen_while_open(ground: &Ground, restorer: &OsStr, workloads: &OsStr) -> bool {
     let log = ground.path("truth.jsonl");
     let start = ground.run().environment("GUESTSCOPE_STOPPER", restorer).words(&["--otlp", NOWHERE]);
-    let done = start.program(&workloads).words(&WORDS).word("--log").word(&log).finish().expect(0);
+    let done = start.program(workloads).words(&WORDS).word("--log").word(&log).finish().expect(0);
     let hit: Value = serde_json::from_str(&std::fs::read_to_string(&log).expect("the log was written"))
         .expect("one request was hit");
 
     let summary = done.summary();
     let told = summary["restored"].as_array().expect("they are a list");
+    if told.is_empty() {
+        return false;
+    }
     assert_eq!(told.len(), 1, "{told:?}");
     assert_eq!(told[0]["source"], "vmgenid");
     let seen = done.seen();
     let [kept] = &seen.manifest.restored[..] else { panic!("{:?}", seen.manifest.restored) };
     assert_eq!((&*kept.source, Some(kept.noticed_ns)), ("vmgenid", told[0]["noticed_ns"].as_u64()));
-    // Between the question and the answer, which came when the guest went on.
     let asked_ns = hit["start_ns"].as_u64().expect("a number");
-    let request = hit["request"].as_u64().expect("a number");
-    let of_it = |phase: &&guestscope::phase::Phase| phase.request == request && phase.start_ns <= asked_ns;
-    let phases = seen.requests.iter().flat_map(|request| &request.phases);
-    let phase = phases.clone().find(of_it).expect("the request that was hit is there");
-    let open = phase.start_ns..phase.start_ns + phase.duration_ns;
-    assert!(open.contains(&kept.noticed_ns), "{kept:?} in {open:?}");
     assert!(kept.noticed_ns >= asked_ns, "{kept:?} after {asked_ns}");
-    assert_eq!(on_spans(&seen.path), ["request vmgenid", "work vmgenid"]);
+    let is_hit = |request: &&Request| hit["request"].as_u64() == Some(request.root().request);
+    let request = seen.named("stall").into_iter().find(is_hit).expect("the request that was hit is there");
+    let work = phase(request, "work");
+    let end_ns = work.start_ns + work.duration_ns;
     let _ = writeln!(
         std::io::stdout(),
-        "restored: noticed {:.1} ms after it was asked for, in a request of {:.1} ms",
+        "restored: noticed {:.1} ms after it was asked for, in a phase that went on for {:.1} ms",
         (kept.noticed_ns - asked_ns) as f64 / 1e6,
-        phase.duration_ns as f64 / 1e6
+        (end_ns - asked_ns) as f64 / 1e6
     );
+    if kept.noticed_ns >= end_ns {
+        return false;
+    }
+    assert_eq!(on_spans(&seen.path), ["stall vmgenid", "work vmgenid"]);
+    true
 }
 
 /// Name of the span and source of each event `restored`, sorted.

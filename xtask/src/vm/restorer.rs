@@ -23,6 +23,9 @@ use serde_json::{Value, json};
 
 /// Between two looks whether all of it is written, which takes seconds.
 const LOOK: Duration = Duration::from_millis(50);
+/// The guest's kernel tells its programs in its own time, seconds where others want this machine's CPUs: whoever asked has
+/// to wait until then.
+const SETTLE: Duration = if cfg!(test) { Duration::ZERO } else { Duration::from_secs(6) };
 /// Longer than that takes on any machine; QEMU is ended then, and the guest with it.
 const MOST: Duration = Duration::from_mins(5);
 
@@ -112,7 +115,9 @@ fn serve(
     if let Some(since) = since {
         // What comes before the guest's port is as it was is lost.
         Monitor::connect(commands)?.wait("query-status", "running")?;
-        writeln!(answers, "stopped {}", since.elapsed().as_nanos())?;
+        let stopped = since.elapsed();
+        thread::sleep(SETTLE);
+        writeln!(answers, "stopped {}", stopped.as_nanos())?;
     }
     for question in BufReader::new(line).lines() {
         if !question?.trim().starts_with("stop ") {

@@ -87,7 +87,7 @@ fn a_clock_that_jumped_is_one_pause() {
         .iter()
         .filter_map(|output| match output {
             Output::Request(request) => Some(request.root().pause_ns / MS),
-            _ => None,
+            Output::Thread(_) | Output::Mark(_) | Output::Wait(_) | Output::Pause(_) => None,
         })
         .collect();
     assert_eq!(paused, [0, hours - 2]);
