@@ -46,7 +46,10 @@ fn doctor() {
     assert!(text.starts_with(&format!("{scenario}: ")), "{text}");
     let (_, rest) = text.split_once('\n').expect("more than one line");
     let (hooks, rest) = rest.split_once("evidence\n").expect("evidence");
+    // Which signs there are is the hypervisor's to say.
+    let (hooks, signs) = hooks.split_once("\nsign     state        what it tells\n").expect("signs");
     assert_snapshot!("doctor_hooks", hooks);
+    assert!(signs.starts_with("vmgenid  ") && signs.contains("\nvmclock  "), "{signs}");
     let headings: Vec<&str> = rest
         .lines()
         .filter(|line| !line.starts_with(' '))
