@@ -18,6 +18,8 @@ pub const SHORT_SIDE: u32 = 256;
 pub const CROP: u32 = 224;
 /// Numbers per picture: three channels.
 pub const VALUES: usize = 3 * (CROP * CROP) as usize;
+/// Of the long side to the short one: a picture of 1 x 16,384 pixels would be 3 GB once its short side is 256.
+const MOST_RATIO: u32 = 64;
 /// Goes up when the same file gives different numbers than before.
 pub const PREPARATION_VERSION: u64 = 1;
 
@@ -31,6 +33,8 @@ pub enum ImageError {
     Decode(String),
     #[error("cannot be resized: {0}")]
     Resize(String),
+    #[error("too long and thin: {width} x {height} pixels")]
+    Thin { width: u32, height: u32 },
 }
 
 /// How large a picture becomes, in pixels.
@@ -119,6 +123,9 @@ impl Preparer {
         height: u32,
         values: &mut [f32],
     ) -> Result<(), ImageError> {
+        if width.max(height) / width.min(height).max(1) > MOST_RATIO {
+            return Err(ImageError::Thin { width, height });
+        }
         let (to_width, to_height) = self.frame.resized(width, height);
         if (self.resized.width(), self.resized.height()) != (to_width, to_height) {
             self.resized = Image::new(to_width, to_height, PixelType::U8x3);
@@ -261,6 +268,13 @@ mod tests {
     fn refuses_what_is_no_jpeg(#[case] bytes: &[u8]) {
         let error = Preparer::default().prepare(bytes, &mut vec![0.0; VALUES]).unwrap_err();
         assert!(matches!(error, ImageError::Decode(_)), "{error}");
+    }
+
+    #[test]
+    fn refuses_what_would_become_huge() {
+        let error =
+            Preparer::default().prepare_rgb(&[0; 3 * 1000], 1000, 1, &mut vec![0.0; VALUES]).unwrap_err();
+        assert_eq!(error.to_string(), "too long and thin: 1000 x 1 pixels");
     }
 
     #[test]

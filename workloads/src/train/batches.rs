@@ -9,7 +9,11 @@ use super::{
     folder,
     loader::{Batch, Loader, Skipped},
 };
-use crate::{data::random::Random, digest::Digest, error::Error};
+use crate::{
+    data::{image::PREPARATION_VERSION, random::Random},
+    digest::Digest,
+    error::Error,
+};
 
 /// Goes up when the same seed gives other images than before.
 const SYNTHETIC_VERSION: u64 = 1;
@@ -35,28 +39,34 @@ pub struct Source {
     pub batches: Batches,
     pub digest: Digest,
     pub name: &'static str,
+    /// Files that the kernel was asked to forget, and could not be.
+    pub kept: usize,
+    /// Files that were left out so far.
+    pub skipped: Skipped,
     model: &'static Model,
     batch: i64,
 }
 
 impl Source {
+    /// Opens what `settings` name, and starts the threads that read it.
     pub fn open(settings: &Settings) -> Result<Self, Error> {
         let Settings { model, batch, .. } = *settings;
         let size = batch as i64;
         let Some(path) = &settings.data else {
             let mut digest = Digest::default();
             digest.text("synthetic").u64(SYNTHETIC_VERSION).u64(settings.seed);
-            let batches = Batches::Synthetic(tensors(&synthetic(model, batch, settings.seed), model, size)?);
-            return Ok(Self { batches, digest, name: "synthetic", model, batch: size });
+            let batches = Batches::Synthetic(tensors(&synthetic(model, batch, settings.seed)?, model, size)?);
+            let skipped = Skipped::new();
+            return Ok(Self { batches, digest, name: "synthetic", kept: 0, skipped, model, batch: size });
         };
         let frame = model.frame.ok_or(TrainError::NoPictures { model: model.what })?;
         let pictures = folder::open(path, model)?;
-        if settings.drop_caches {
-            folder::forget(&pictures);
-        }
-        let digest = pictures.digest;
+        let kept = if settings.drop_caches { folder::forget(&pictures) } else { 0 };
+        let mut digest = pictures.digest;
+        digest.u64(PREPARATION_VERSION);
         let loader = Loader::start(pictures, batch as usize, frame, settings.loaders.max(1) as usize)?;
-        Ok(Self { batches: Batches::Folder(loader), digest, name: "folder", model, batch: size })
+        let (batches, skipped) = (Batches::Folder(loader), Skipped::new());
+        Ok(Self { batches, digest, name: "folder", kept, skipped, model, batch: size })
     }
 
     /// Of the next step.
@@ -65,26 +75,22 @@ impl Source {
             Batches::Synthetic(tensors) => {
                 Ok(Tensors { images: tensors.images.shallow_clone(), labels: tensors.labels.shallow_clone() })
             }
-            Batches::Folder(loader) => tensors(&loader.next_batch()?, self.model, self.batch),
-        }
-    }
-
-    /// Files that were left out so far.
-    pub fn skipped(&self) -> Skipped {
-        match &self.batches {
-            Batches::Synthetic(_) => Skipped::new(),
-            Batches::Folder(loader) => loader.skipped(),
+            Batches::Folder(loader) => {
+                let mut batch = loader.next_batch()?;
+                self.skipped.append(&mut batch.skipped);
+                tensors(&batch, self.model, self.batch)
+            }
         }
     }
 }
 
 /// Normal numbers with a mean of 0 and a deviation of 1, as of normalised pictures, and labels that are as random.
-fn synthetic(model: &Model, batch: u64, seed: u64) -> Batch {
-    let (mut images, mut labels) = (Random::new(seed, IMAGES), Random::new(seed, LABELS));
-    let count = model.values() * batch as usize;
-    let values = (0..count).map(|_| images.roughly_normal() as f32).collect();
-    let labels = (0..batch).map(|_| (labels.u64() % u64::from(model.classes)) as i64).collect();
-    Batch { values, labels }
+fn synthetic(model: &Model, images: u64, seed: u64) -> Result<Batch, TrainError> {
+    let (mut values, mut labels) = (Random::new(seed, IMAGES), Random::new(seed, LABELS));
+    let mut batch = Batch::new(images as usize, model.values())?;
+    batch.values.fill_with(|| values.roughly_normal() as f32);
+    batch.labels.fill_with(|| (labels.u64() % u64::from(model.classes)) as i64);
+    Ok(batch)
 }
 
 fn tensors(batch: &Batch, model: &Model, size: i64) -> Result<Tensors, Error> {

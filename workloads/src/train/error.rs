@@ -10,10 +10,14 @@ pub enum TrainError {
     TooManyClasses { folder: PathBuf, found: usize, most: u32 },
     #[error("{model} takes no photographs")]
     NoPictures { model: &'static str },
-    #[error("training broke down: the loss of step {step} is {loss}")]
-    Diverged { step: u64, loss: f64 },
+    #[error("training broke down: the loss of {what} {step} is {loss}")]
+    Diverged { what: String, step: u64, loss: f64 },
     #[error("a thread that loads pictures ended too early")]
     LoaderGone,
+    #[error("no memory for a batch: {images} images")]
+    TooLarge { images: usize },
+    #[error("pictures beside folders of pictures: {folder} ({pictures} in it, {classes} folders)")]
+    BothLevels { folder: PathBuf, pictures: usize, classes: usize },
     #[error("cannot start a thread: {0}")]
     Thread(std::io::Error),
 }
@@ -25,6 +29,10 @@ impl TrainError {
             Self::TooManyClasses { .. } => "each folder in --data that holds pictures is one class",
             Self::NoPictures { .. } => "leave --data out: its digits are made from the seed",
             Self::Diverged { .. } => "try a smaller --learning-rate",
+            Self::TooLarge { .. } => "try a smaller --batch, or fewer --loaders",
+            Self::BothLevels { .. } => {
+                "each folder in --data is one class: put the pictures into one, or elsewhere"
+            }
             Self::LoaderGone => "this is a defect of guestscope-workloads, please report it",
             Self::Thread(_) => "try fewer --loaders",
         }

@@ -32,15 +32,16 @@ pub struct Pictures {
     pub digest: Digest,
 }
 
-/// Folders that hold pictures are classes, in the order of their names. Where there are none the pictures lie in `folder`
-/// itself, and their labels come from their names: work to do, nothing to learn.
+/// Folders that hold pictures are classes, in the order of their names; hidden ones are none. Where there are none the pictures
+/// lie in `folder` itself, and their labels come from their names: work to do, nothing to learn.
 pub fn open(folder: &Path, model: &Model) -> Result<Pictures, Error> {
     let unreadable = |source| FilesError::Folder { path: folder.to_owned(), source };
     let entries = fs::read_dir(folder).map_err(unreadable)?;
     let mut below: Vec<PathBuf> = Vec::new();
     for entry in entries {
         let path = entry.map_err(unreadable)?.path();
-        if path.is_dir() {
+        let is_hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+        if path.is_dir() && !is_hidden {
             below.push(path);
         }
     }
@@ -54,7 +55,7 @@ pub fn open(folder: &Path, model: &Model) -> Result<Pictures, Error> {
             Err(FilesError::Empty { .. }) => continue,
             Err(error) => return Err(error.into()),
         };
-        digest.u64(found.digest.value());
+        digest.text("class").u64(found.digest.value());
         let label = i64::try_from(classes).unwrap_or(i64::MAX);
         files.extend(found.paths.into_iter().map(|path| Labelled { path, label }));
         classes += 1;
@@ -63,13 +64,17 @@ pub fn open(folder: &Path, model: &Model) -> Result<Pictures, Error> {
         let (folder, most) = (folder.to_owned(), model.classes);
         return Err(TrainError::TooManyClasses { folder, found: classes, most }.into());
     }
+    let here = open_folder(folder);
     if files.is_empty() {
-        let found = open_folder(folder)?;
-        digest.u64(found.digest.value());
+        let found = here?;
+        digest.text("names").u64(found.digest.value());
         files.extend(found.paths.into_iter().map(|path| {
             let label = label_of(&path, model.classes);
             Labelled { path, label }
         }));
+    } else if let Ok(found) = here {
+        let (folder, pictures) = (folder.to_owned(), found.paths.len());
+        return Err(TrainError::BothLevels { folder, pictures, classes }.into());
     }
     Ok(Pictures { folder: folder.to_owned(), files, digest })
 }
@@ -107,7 +112,7 @@ mod tests {
     #[test]
     fn folders_are_classes() {
         let folder = tempfile::tempdir().unwrap();
-        for name in ["b/2.jpg", "b/1.JPEG", "a/3.jpg", "empty/readme.txt", "9.jpg"] {
+        for name in ["b/2.jpg", "b/1.JPEG", "a/3.jpg", "empty/readme.txt", ".thumbnails/9.jpg"] {
             let path = folder.path().join(name);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, b"").unwrap();
@@ -116,6 +121,22 @@ mod tests {
         let expected = [("a/3.jpg", 0), ("b/1.JPEG", 1), ("b/2.jpg", 1)]
             .map(|(name, label)| Labelled { path: folder.path().join(name), label });
         assert_eq!(pictures.files, expected);
+        fs::write(folder.path().join("9.jpg"), b"").unwrap();
+        let error = open(folder.path(), model()).unwrap_err();
+        assert!(
+            matches!(error, Error::Train(TrainError::BothLevels { pictures: 1, classes: 2, .. })),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn the_same_files_under_other_labels_are_other_work() {
+        let [flat, class] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        fs::create_dir(class.path().join("a")).unwrap();
+        fs::write(flat.path().join("1.jpg"), b"x").unwrap();
+        fs::write(class.path().join("a/1.jpg"), b"x").unwrap();
+        let [flat, class] = [flat, class].map(|folder| open(folder.path(), model()).unwrap().digest);
+        assert_ne!(flat, class);
     }
 
     #[test]

@@ -1,14 +1,16 @@
 //! Threads that read and prepare pictures ahead of the steps. Yields batches in an order that only the list of files
-//! decides: batch N comes from thread N modulo their number, so the same files train the same way at any speed.
+//! decides: batch N comes from thread N modulo their number, so the same files train the same way at any speed. Each thread
+//! has one batch ready and prepares another one, and no more.
 //!
-//! A file that is no picture is left out and the next one takes its place; the first few are named at the end.
+//! A file that cannot be used is left out and the next one takes its place; it comes with the batch that it is missing from.
 
 use std::{
     collections::BTreeMap,
     fs,
     path::PathBuf,
     sync::{
-        Arc, Mutex,
+        Arc,
+        atomic::{AtomicBool, Ordering},
         mpsc::{Receiver, SyncSender, sync_channel},
     },
     thread::{self, JoinHandle},
@@ -20,14 +22,27 @@ use super::{
 };
 use crate::data::image::{Frame, Preparer};
 
-/// Batches that each thread may be ahead.
-const AHEAD: usize = 2;
+/// Batches of each thread that wait to be taken.
+const AHEAD: usize = 1;
 
 /// Pictures as a model takes them, channels first, and their labels.
 #[derive(Debug)]
 pub struct Batch {
     pub values: Vec<f32>,
     pub labels: Vec<i64>,
+    /// Files that should have been in it.
+    pub skipped: Skipped,
+}
+
+impl Batch {
+    /// Room for so many images of `values` numbers each.
+    pub fn new(images: usize, values: usize) -> Result<Self, TrainError> {
+        let mut batch = Self { values: Vec::new(), labels: vec![0; images], skipped: Skipped::new() };
+        let count = images.saturating_mul(values);
+        batch.values.try_reserve_exact(count).map_err(|_| TrainError::TooLarge { images })?;
+        batch.values.resize(count, 0.0);
+        Ok(batch)
+    }
 }
 
 /// Files that could not be used, with the reason.
@@ -38,7 +53,7 @@ pub struct Loader {
     queues: Vec<Receiver<Result<Batch, TrainError>>>,
     threads: Vec<JoinHandle<()>>,
     next: usize,
-    skipped: Arc<Mutex<Skipped>>,
+    is_over: Arc<AtomicBool>,
 }
 
 /// What each thread needs to know.
@@ -50,23 +65,24 @@ struct Job {
     /// This thread's first batch, and how many threads there are.
     first: usize,
     of: usize,
-    skipped: Arc<Mutex<Skipped>>,
+    /// Nobody wants more of them.
+    is_over: Arc<AtomicBool>,
 }
 
 impl Loader {
     /// Starts them.
     pub fn start(pictures: Pictures, batch: usize, frame: Frame, loaders: usize) -> Result<Self, TrainError> {
-        let (pictures, skipped) = (Arc::new(pictures), Arc::<Mutex<Skipped>>::default());
+        let (pictures, is_over) = (Arc::new(pictures), Arc::<AtomicBool>::default());
         let (mut queues, mut threads) = (Vec::new(), Vec::new());
         for first in 0..loaders {
             let (sender, receiver) = sync_channel(AHEAD);
-            let (pictures, skipped) = (Arc::clone(&pictures), Arc::clone(&skipped));
-            let job = Job { pictures, batch, frame, first, of: loaders, skipped };
+            let (pictures, is_over) = (Arc::clone(&pictures), Arc::clone(&is_over));
+            let job = Job { pictures, batch, frame, first, of: loaders, is_over };
             let thread = thread::Builder::new().name(format!("loader-{first}"));
             threads.push(thread.spawn(move || job.run(&sender)).map_err(TrainError::Thread)?);
             queues.push(receiver);
         }
-        Ok(Self { queues, threads, next: 0, skipped })
+        Ok(Self { queues, threads, next: 0, is_over })
     }
 
     /// The next batch; waits for it.
@@ -75,15 +91,11 @@ impl Loader {
         self.next += 1;
         queue.recv().map_err(|_| TrainError::LoaderGone)?
     }
-
-    /// Files that were left out so far.
-    pub fn skipped(&self) -> Skipped {
-        self.skipped.lock().map_or_else(|poisoned| poisoned.into_inner().clone(), |skipped| skipped.clone())
-    }
 }
 
 impl Drop for Loader {
     fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
         // A thread that waits for room in its queue ends once nobody takes from it.
         self.queues.clear();
         for thread in self.threads.drain(..) {
@@ -106,19 +118,28 @@ impl Job {
 
     fn batch(&self, preparer: &mut Preparer, number: usize) -> Result<Batch, TrainError> {
         let size = self.frame.values();
-        let mut batch = Batch { values: vec![0.0; size * self.batch], labels: vec![0; self.batch] };
+        let mut batch = Batch::new(self.batch, size)?;
         let places = batch.values.chunks_exact_mut(size).zip(&mut batch.labels).enumerate();
         for (place, (values, label)) in places {
             let at = number.wrapping_mul(self.batch).wrapping_add(place);
-            *label = self.picture(preparer, at, values)?;
+            *label = self.picture(preparer, at, values, &mut batch.skipped)?;
         }
         Ok(batch)
     }
 
     /// Prepares the picture at that place of the endless list, or the first one behind it that can be used; its label.
-    fn picture(&self, preparer: &mut Preparer, at: usize, values: &mut [f32]) -> Result<i64, TrainError> {
+    fn picture(
+        &self,
+        preparer: &mut Preparer,
+        at: usize,
+        values: &mut [f32],
+        skipped: &mut Skipped,
+    ) -> Result<i64, TrainError> {
         let files = &self.pictures.files;
         for more in 0..files.len() {
+            if self.is_over.load(Ordering::Relaxed) {
+                return Err(TrainError::LoaderGone);
+            }
             let Labelled { path, label } = &files[at.wrapping_add(more) % files.len()];
             let prepared = fs::read(path)
                 .map_err(|error| error.to_string())
@@ -126,20 +147,13 @@ impl Job {
             match prepared {
                 Ok(()) => return Ok(*label),
                 Err(reason) => {
-                    if let Ok(mut skipped) = self.skipped.lock() {
-                        skipped.insert(path.clone(), reason);
-                    }
+                    skipped.insert(path.clone(), reason);
                 }
             }
         }
-        let first = self.skipped.lock().ok().and_then(|skipped| {
-            skipped.iter().next().map(|(path, reason)| format!("{}: {reason}", path.display()))
-        });
-        Err(TrainError::NothingUsable {
-            folder: self.pictures.folder.clone(),
-            count: files.len(),
-            first: first.unwrap_or_default(),
-        })
+        let first = skipped.iter().next().map(|(path, reason)| format!("{}: {reason}", path.display()));
+        let (folder, count) = (self.pictures.folder.clone(), files.len());
+        Err(TrainError::NothingUsable { folder, count, first: first.unwrap_or_default() })
     }
 }
 
@@ -193,9 +207,9 @@ mod tests {
         let pictures = folder::open(folder.path(), Model::find("resnet50").unwrap()).unwrap();
         assert_eq!(pictures.files.len(), 4);
         let mut loader = Loader::start(pictures, 4, Frame::USUAL, 1).unwrap();
-        assert_eq!(loader.next_batch().unwrap().labels.len(), 4);
-        let skipped: Vec<String> =
-            loader.skipped().into_keys().map(|path| path.display().to_string()).collect();
+        let batch = loader.next_batch().unwrap();
+        assert_eq!(batch.labels.len(), 4);
+        let skipped: Vec<String> = batch.skipped.into_keys().map(|path| path.display().to_string()).collect();
         assert_eq!(skipped.len(), 2);
         assert!(skipped.iter().all(|path| path.ends_with("-broken.jpg")), "{skipped:?}");
     }

@@ -94,7 +94,8 @@ fn alexnet(root: &nn::Path, classes: i64) -> nn::SequentialT {
         .add(classifier(&(root / "classifier"), classes))
 }
 
-/// As in tf_cnn_benchmarks (alexnet_model.py): 64, 192, 384, 384 and 256 channels, the first of them without padding.
+/// As in tf_cnn_benchmarks (alexnet_model.py): 64, 192, 384, 384 and 256 channels, the first of them without padding; what two
+/// of the last layers yield is dropped by half, and not what they see.
 fn alexnet_tf(root: &nn::Path, classes: i64) -> nn::SequentialT {
     let path = root / "features";
     nn::seq_t()
@@ -109,7 +110,11 @@ fn alexnet_tf(root: &nn::Path, classes: i64) -> nn::SequentialT {
         .add(convolution(&path / "10", (384, 256), 3, 1, 1))
         .add_fn(pooled)
         .add_fn(Tensor::flat_view)
-        .add(classifier(&(root / "classifier"), classes))
+        .add(nn::linear(root / "classifier" / "1", 256 * 6 * 6, 4096, nn::LinearConfig::default()))
+        .add_fn_t(|values, is_training| values.relu().dropout(0.5, is_training))
+        .add(nn::linear(root / "classifier" / "4", 4096, 4096, nn::LinearConfig::default()))
+        .add_fn_t(|values, is_training| values.relu().dropout(0.5, is_training))
+        .add(nn::linear(root / "classifier" / "6", 4096, classes, nn::LinearConfig::default()))
 }
 
 /// As in PyTorch's example: two convolutions, 9,216 values, 128, ten digits.

@@ -13,8 +13,9 @@ use crate::{
 
 /// The phases of a step, in order. A job on the CPU copies nothing to a device.
 pub const PHASES: [&str; 4] = ["data", "forward", "backward", "optimizer"];
-/// The table has a line for the first step and for every so many.
+/// The table has a line for the first step and for every so many, and not many more lines than that.
 const DISPLAY_EVERY: usize = 10;
+const MOST_LINES: usize = 100;
 /// Files that are named where some were left out.
 const NAMED: usize = 3;
 
@@ -33,6 +34,11 @@ pub struct Identity {
     pub learning_rate: f64,
     /// `synthetic` or `folder`.
     pub data: &'static str,
+    /// Threads that read and prepared pictures, if any did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loaders: Option<u32>,
+    /// Whether the kernel was asked to forget the files first.
+    pub drop_caches: bool,
     pub steps: u64,
     pub warmup: u64,
     /// Equal for two jobs that computed the same from the same images, on whatever machine and threads.
@@ -51,6 +57,8 @@ pub struct Measured {
     pub elapsed_ns: u64,
     /// Files that could not be used.
     pub skipped: Skipped,
+    /// Files that the kernel could not be asked to forget.
+    pub kept: usize,
 }
 
 /// A finished job.
@@ -74,6 +82,7 @@ struct Line<'a> {
     last_loss: f64,
     least_phase_share: f64,
     skipped_files: usize,
+    kept_files: usize,
 }
 
 impl Measured {
@@ -112,10 +121,17 @@ impl Report {
         line("work hash", self.identity.work_hash.to_string());
         let skipped = &self.measured.skipped;
         if !skipped.is_empty() {
-            line("left out", format!("{} files that are no pictures", skipped.len()));
+            line("left out", format!("{} files that could not be used", skipped.len()));
             for (path, reason) in skipped.iter().take(NAMED) {
-                line("", format!("{}: {reason}", path.display()));
+                // Names of files may hold what a terminal obeys.
+                line("", printable(&format!("{}: {reason}", path.display())));
             }
+        }
+        if self.measured.kept > 0 {
+            line(
+                "cached",
+                format!("{} files that the kernel could not be asked to forget", self.measured.kept),
+            );
         }
         text
     }
@@ -123,7 +139,8 @@ impl Report {
     fn table(&self, text: &mut String) {
         let (batch, step_ns) = (self.identity.batch, &self.measured.step_ns);
         let _ = writeln!(text, "Step\tImg/sec\ttotal_loss");
-        for step in (1..=step_ns.len()).filter(|step| *step == 1 || step.is_multiple_of(DISPLAY_EVERY)) {
+        let every = DISPLAY_EVERY.max(step_ns.len() / MOST_LINES);
+        for step in (1..=step_ns.len()).filter(|step| *step == 1 || step.is_multiple_of(every)) {
             let Speed { images_per_s, uncertainty, jitter } = Speed::of(batch, &step_ns[..step]);
             let loss = self.measured.losses[step - 1];
             let _ = writeln!(
@@ -138,7 +155,7 @@ impl Report {
 
     /// For machines: one line, times in nanoseconds.
     pub fn json(&self) -> String {
-        let Measured { step_ns, phase_ns, losses, elapsed_ns, skipped } = &self.measured;
+        let Measured { step_ns, phase_ns, losses, elapsed_ns, skipped, kept } = &self.measured;
         let Speed { images_per_s, uncertainty, jitter } = Speed::of(self.identity.batch, step_ns);
         to_json(&Line {
             identity: &self.identity,
@@ -152,8 +169,13 @@ impl Report {
             last_loss: losses.last().copied().unwrap_or(0.0),
             least_phase_share: self.measured.least_phase_share(),
             skipped_files: skipped.len(),
+            kept_files: *kept,
         })
     }
+}
+
+fn printable(text: &str) -> String {
+    text.chars().filter(|letter| !letter.is_control()).collect()
 }
 
 #[cfg(test)]
@@ -173,6 +195,8 @@ mod tests {
             optimizer: "sgd",
             learning_rate: 0.01,
             data: "folder",
+            loaders: Some(2),
+            drop_caches: true,
             steps: 20,
             warmup: 10,
             work_hash: Digest::default(),
@@ -182,11 +206,9 @@ mod tests {
         let part = |share: u64| step_ns.iter().map(|ns| ns * share / 100).collect();
         let phase_ns = [part(5), part(30), part(60), part(4)];
         let losses = (0..20).map(|step| 7.0 - f64::from(step) / 10.0).collect();
-        let skipped = [("/data/x.jpg".into(), "not a JPEG".to_owned())].into();
-        Report {
-            identity,
-            measured: Measured { step_ns, phase_ns, losses, elapsed_ns: 35_000_000_000, skipped },
-        }
+        let skipped = [("/data/x\u{1b}[2J.jpg".into(), "not a JPEG".to_owned())].into();
+        let elapsed_ns = 35_000_000_000;
+        Report { identity, measured: Measured { step_ns, phase_ns, losses, elapsed_ns, skipped, kept: 1 } }
     }
 
     #[test]

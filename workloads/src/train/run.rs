@@ -35,9 +35,9 @@ struct Job<'a> {
 pub(super) fn run(settings: &Settings) -> Result<Report, Error> {
     let start = Instant::now();
     libtorch::set_threads(settings.threads);
-    // What is dropped out is drawn by libtorch's own generator.
-    tch::manual_seed(settings.seed.cast_signed());
     let network = Network::seeded(settings.model, settings.seed)?;
+    // What is dropped out is drawn by libtorch's own generator; making the network has drawn from it as well.
+    tch::manual_seed(settings.seed.cast_signed());
     let optimizer = Sgd::default().build(&network.store, settings.learning_rate)?;
     let source = Source::open(settings)?;
     let mut job = Job { settings, network, optimizer, source };
@@ -68,7 +68,8 @@ impl Job<'_> {
             bar.finish_and_clear();
         }
         measured.elapsed_ns = start.elapsed().as_nanos() as u64;
-        measured.skipped = self.source.skipped();
+        measured.skipped = std::mem::take(&mut self.source.skipped);
+        measured.kept = self.source.kept;
         Ok(measured)
     }
 
@@ -86,11 +87,11 @@ impl Job<'_> {
             )?)
         })?;
         let ((), backward_ns) = phase(2, || {
-            self.optimizer.zero_grad();
+            libtorch::catch(|| self.optimizer.zero_grad())?;
             Ok(loss.f_backward()?)
         })?;
         let (value, optimizer_ns) = phase(3, || {
-            self.optimizer.step();
+            libtorch::catch(|| self.optimizer.step())?;
             Ok(loss.f_double_value(&[])?)
         })?;
         drop(request);
@@ -100,10 +101,11 @@ impl Job<'_> {
         }
         measured.losses.push(value);
         if value.is_finite() {
-            Ok(())
-        } else {
-            Err(TrainError::Diverged { step: number, loss: value }.into())
+            return Ok(());
         }
+        // The table counts from 1 as well.
+        let what = if name == "step" { name } else { "warm-up step" }.to_owned();
+        Err(TrainError::Diverged { what, step: number + 1, loss: value }.into())
     }
 
     fn identity(&self, measured: &Measured) -> Result<Identity, Error> {
@@ -130,6 +132,8 @@ impl Job<'_> {
             optimizer: "sgd",
             learning_rate,
             data: self.source.name,
+            loaders: (self.source.name == "folder").then_some(self.settings.loaders),
+            drop_caches: self.settings.drop_caches,
             steps,
             warmup,
             work_hash,

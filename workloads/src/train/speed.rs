@@ -4,6 +4,7 @@
 /// After some steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Speed {
+    /// Images per second, as are the others.
     pub images_per_s: f64,
     pub uncertainty: f64,
     pub jitter: f64,

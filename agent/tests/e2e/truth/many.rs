@@ -100,7 +100,9 @@ pub(super) fn mixtures(test: &str, workloads: &OsString, repetitions: usize) {
         let Some(run) = Run::of(test, workloads, &words) else { return };
         let found =
             mixture.map(|(kind, account)| run.sizes(kind, Cause::Account(account), truth_of(account)));
-        for ((request, first), (_, second)) in found[0].iter().zip(&found[1]).take(repetitions - faults) {
+        assert!(!found[0].is_empty(), "{}: no request was hit", words.join(" "));
+        for ((request, first), (same, second)) in found[0].iter().zip(&found[1]).take(repetitions - faults) {
+            assert_eq!(request, same, "both faults hit the same requests");
             faults += 1;
             let mut expected = mixture.map(|(_, account)| account.name());
             if second.0 > first.0 {
@@ -132,10 +134,12 @@ pub(super) fn moves(test: &str, workloads: &OsString, repetitions: usize, seen: 
         let words = randomised(&["bounce", "--size", "16"], number);
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let Some(run) = Run::of(test, workloads, &words) else { return };
+        let before = faults;
         for injection in run.injections("bounce").take(repetitions - faults) {
             faults += 1;
             exact += usize::from(seen(&run.request(injection.request).0) == injection.count);
         }
+        assert!(faults > before, "{}: no request was hit", words.join(" "));
     }
     let row = format!("bounce --size 8 to 32: moves counted to the last {exact} of {faults}");
     keep(row.clone());
@@ -171,5 +175,6 @@ pub(super) fn without_faults(test: &str, workloads: &OsString, repetitions: usiz
     keep(row.clone());
     let is_undisturbed = variable("GUESTSCOPE_DISPOSABLE").is_some() && !has_one_cpu();
     let true_ones = if is_undisturbed { nothing } else { nothing + confirmed.values().sum::<usize>() };
+    assert!(nothing * 2 > repetitions || has_one_cpu(), "{row}");
     assert!(true_ones * 100 >= repetitions * ENOUGH_PERCENT, "{row}");
 }
