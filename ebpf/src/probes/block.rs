@@ -1,8 +1,8 @@
 //! Family `block`: what a thread asks of block devices, and how long that takes.
 //!
 //! Hooks, all of them tp_btf or raw_tp: block_bio_queue, in the context of whoever submits, yields counts and bytes in the
-//! submitter's ledger, and the device of a wait that follows (`device.rs`); what a flusher writes for others later is the flusher's, and each layer of a stacked device counts
-//! what it passes on. block_io_start (6.5 and later), block_rq_issue and block_rq_complete follow an I/O: the first one runs
+//! submitter's ledger, and the device of a wait that follows (`device.rs`); what a flusher writes for others later is the
+//! flusher's, and each layer of a stacked device counts what it passes on. block_io_start (6.5 and later), block_rq_issue and block_rq_complete follow an I/O: the first one runs
 //! in its submitter, the others anywhere, so that whose it is, is noted at the first. When it is done a record goes out
 //! with its times, by this program's own clock: the kernel's stamps are kept only where somebody wants them, or are those of
 //! a whole plug. block_rq_complete comes before whoever waits is woken, so that its record is there before the phase that

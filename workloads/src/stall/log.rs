@@ -1,5 +1,5 @@
-//! The truth of a run: one line of JSON per injected fault, and per spared request where asked for. Yields lines as soon as their request is over, so that a
-//! run that is killed leaves all but the last. Between requests, never inside one.
+//! The truth of a run: one line of JSON per injected fault, and per spared request where asked for. Yields lines as soon
+//! as their request is over, so that a run that is killed leaves all but the last. Between requests, never inside one.
 
 use std::{
     fs::File,
