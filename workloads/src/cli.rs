@@ -17,10 +17,11 @@ use crate::{
     infer::{self, Loop, Settings},
     load::{
         error::LoadError,
+        histogram::Latencies,
         options::{Defaults, LoadOptions},
     },
     report::{Report, WORKLOAD_FILE, to_json, write_workload_file},
-    stall::{self, options::StallOptions, size::Size},
+    stall::{self, machine::work::Amount, options::StallOptions, size::Size},
     train::{self, options::TrainOptions},
 };
 
@@ -111,8 +112,8 @@ struct IcOptions {
 #[derive(Debug, Args)]
 #[command(after_help = LOOP_EXAMPLES)]
 struct LoopOptions {
-    /// The work of each sample: its CPU time here
-    #[arg(long, value_name = "TIME", default_value_t = Size::Time { ns: 5_000_000 })]
+    /// The work of each sample: its CPU time here, or a number of rounds, the same on every machine
+    #[arg(long, value_name = "TIME|ROUNDS", default_value_t = Size::Time { ns: 5_000_000 })]
     work: Size,
     /// Decides arrivals: the same number, the same schedule
     #[arg(long, value_name = "S", default_value_t = 1)]
@@ -131,10 +132,12 @@ impl Cli {
             Command::List { json: true } => print(&(to_json(&catalog::rows()) + "\n")),
             Command::List { json: false } => print(&catalog::table()),
             Command::Infer(Infer::Ic(options)) => {
-                finish(&infer::ic(&options.settings()?)?, options.json, &options.load)
+                let settings = options.settings()?;
+                finish(|| infer::ic(&settings), options.json, &options.load)
             }
             Command::Infer(Infer::Loop(options)) => {
-                finish(&infer::synthetic::run(&options.settings()?)?, options.json, &options.load)
+                let settings = options.settings()?;
+                finish(|| infer::synthetic::run(&settings), options.json, &options.load)
             }
             Command::Train(options) => run_train(&options),
             Command::Stall(options) => run_stall(&options),
@@ -162,14 +165,16 @@ impl LoopOptions {
     fn settings(&self) -> Result<Loop, Error> {
         /// Bounds of the work, ns: below, the clock costs more than the loop.
         const WORK_NS: RangeInclusive<u64> = 1_000..=60_000_000_000;
-        let work_ns = match self.work {
-            Size::Time { ns } if WORK_NS.contains(&ns) => ns,
+        const WORK_ROUNDS: RangeInclusive<u64> = 1_000..=1_000_000_000_000;
+        let work = match self.work {
+            Size::Time { ns } if WORK_NS.contains(&ns) => Amount::Lasting { ns },
+            Size::Count(rounds) if WORK_ROUNDS.contains(&rounds) => Amount::Rounds(rounds),
             given @ (Size::Time { .. } | Size::Count(_) | Size::Bytes(_)) => {
                 return Err(LoadError::Work { given: given.to_string() }.into());
             }
         };
         let plan = self.load.plan(Defaults { requests: 1000, warmup: 10 }, self.seed, may_draw())?;
-        Ok(Loop { plan, batch: self.load.batch(), seed: self.seed, work_ns })
+        Ok(Loop { plan, batch: self.load.batch(), seed: self.seed, work })
     }
 }
 
@@ -207,16 +212,19 @@ fn run_h2o(command: &H2oCommand) -> Result<(), Error> {
     write_workload_file(std::env::var_os(WORKLOAD_FILE).as_deref(), &report.identity)
 }
 
-fn finish(report: &Report, json: bool, load: &LoadOptions) -> Result<(), Error> {
-    if json {
-        print(&(report.json() + "\n"))?;
-    } else {
-        print(&report.text())?;
+/// Runs it and leaves its results, the description first: whoever reads the rest may go away, or its disk be full.
+fn finish(run: impl FnOnce() -> Result<Report, Error>, json: bool, load: &LoadOptions) -> Result<(), Error> {
+    if let Some(path) = &load.histogram {
+        Latencies::check(path)?;
+    }
+    let report = run()?;
+    for name in report.write_workload_file(std::env::var_os(WORKLOAD_FILE).as_deref())? {
+        eprintln!("warning: histogram has no room in the description for guestscope: {name}");
     }
     if let Some(path) = &load.histogram {
         report.latencies().write(path)?;
     }
-    report.write_workload_file(std::env::var_os(WORKLOAD_FILE).as_deref())
+    print(&if json { report.json() + "\n" } else { report.text() })
 }
 
 fn print(text: &str) -> Result<(), Error> {

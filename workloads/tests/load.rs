@@ -76,24 +76,41 @@ fn a_seed_decides_the_schedule_and_a_bound_does_not() {
     assert_ne!(work_hash(&["--qps", "999"]), first);
 }
 
-/// 60 requests of 2 ms at once keep most of them waiting for more than 40 ms, and a rate of a few per second none. What lies
-/// between is the machine's; only the search is looked at.
+#[test]
+fn rounds_are_the_same_on_every_machine() {
+    let folder = tempfile::tempdir().unwrap();
+    let result = |work: &str| {
+        json(&run(folder.path(), &["--work", work, "--batch", "3", "--requests", "2", "--json"]))
+    };
+    let (counted, other, timed) = (result("4000"), result("5000"), result("10us"));
+    assert_eq!((&counted["rounds"], &other["rounds"]), (&12_000.into(), &15_000.into()));
+    assert!(timed["rounds"].as_u64().unwrap() > 0, "whoever compares machines sees what a time became");
+    assert_ne!(counted["work_hash"], other["work_hash"]);
+    assert_ne!(counted["work_hash"], timed["work_hash"]);
+    let told: Value =
+        serde_json::from_slice(&fs::read(folder.path().join("workload.json")).unwrap()).unwrap();
+    assert_eq!(told["rounds"], timed["rounds"]);
+}
+
+/// 400 requests of 1 ms at once keep half of them waiting for more than 200 ms, ten times the bound; one alone takes a twentieth
+/// of it. So the search ends however busy the machine is, and only what it writes is looked at.
 #[test]
 fn a_peak_lies_between_two_rates_that_were_tried() {
     let folder = tempfile::tempdir().unwrap();
-    let arguments = ["--work", "2ms", "--scenario", "server", "--find-peak", "--percentile", "50", "--json"];
+    let arguments = ["--work", "1ms", "--scenario", "server", "--find-peak", "--percentile", "50", "--json"];
     let result = json(&run(
         folder.path(),
-        &[&arguments[..], &["--requests", "60", "--target-latency", "40ms"]].concat(),
+        &[&arguments[..], &["--requests", "400", "--target-latency", "20ms"]].concat(),
     ));
     let (peak, qps) = (&result["peak"], &result["qps"]);
+    assert_eq!(result["find_peak"], true);
     assert_eq!(&peak["qps"], qps, "and that was measured");
     let fails = peak["fails_at_qps"].as_f64().unwrap();
     assert!(fails > qps.as_f64().unwrap() && fails <= qps.as_f64().unwrap() * 1.05);
     for trial in peak["trials"].as_array().unwrap() {
         let (late, requests) = (trial["late"].as_u64().unwrap(), trial["requests"].as_u64().unwrap());
-        let most = early_stopping::most_late(60, 50.0).unwrap();
-        assert_eq!(trial["holds"].as_bool().unwrap(), late <= most && requests == 60, "{trial}");
+        let most = early_stopping::most_late(400, 50.0).unwrap();
+        assert_eq!(trial["holds"].as_bool().unwrap(), late <= most && requests == 400, "{trial}");
     }
 }
 
@@ -117,10 +134,13 @@ fn a_bound_that_nothing_holds_is_an_error() {
 #[case::no_time("no_time", &["--duration", "60"])]
 #[case::no_tail("no_tail", &["--percentile", "100"])]
 #[case::work_in_bytes("work_in_bytes", &["--work", "4MiB"])]
+#[case::work_of_few_rounds("work_of_few_rounds", &["--work", "999"])]
+#[case::many_requests("many_requests", &["--requests", "10000001"])]
 #[case::histogram("histogram", &["--work", "1us", "--requests", "1", "--json", "--histogram", "/nowhere/l.hgrm"])]
 fn refuses(#[case] snapshot: &str, #[case] arguments: &[&str]) {
     let folder = tempfile::tempdir().unwrap();
     let output = run(folder.path(), arguments);
     assert_eq!(output.status.code(), Some(2));
+    assert_eq!(output.stdout, b"", "it is refused before it runs");
     insta::assert_snapshot!(snapshot, String::from_utf8(output.stderr).unwrap());
 }

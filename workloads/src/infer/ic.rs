@@ -37,8 +37,9 @@ pub fn run(settings: &Settings) -> Result<Report, Error> {
         precision: "fp32",
         requests: measured.records.len() as u64,
         warmup: settings.plan.warmup,
+        rounds: None,
         work_hash: workload.work_hash(&settings.plan),
-        output_hash: measured.outputs(),
+        output_hash: measured.outputs(&settings.plan),
     };
     Ok(Report::new(identity, &settings.plan, measured))
 }

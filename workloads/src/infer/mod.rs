@@ -14,7 +14,7 @@ pub mod weights;
 
 use std::path::PathBuf;
 
-use crate::{error::Error, load::Plan, report::Report};
+use crate::{error::Error, load::Plan, report::Report, stall::machine::work::Amount};
 
 pub const RESNET50: &str = "ResNet-50 v1.5";
 pub const RESNET50_PARAMETERS: u64 = 25_557_032;
@@ -43,8 +43,8 @@ pub struct Loop {
     /// Samples per request.
     pub batch: u64,
     pub seed: u64,
-    /// CPU time of one sample here, ns.
-    pub work_ns: u64,
+    /// Of one sample.
+    pub work: Amount,
 }
 
 /// Image classification.

@@ -15,12 +15,19 @@ pub const ARITHMETIC: &str = "integers";
 
 /// Runs it as `settings` say.
 pub fn run(settings: &Loop) -> Result<Report, Error> {
-    let Loop { plan, batch, seed, work_ns } = settings;
-    let work = Work::new(Amount::Lasting { ns: work_ns.saturating_mul(*batch) });
+    let Loop { plan, batch, seed, work: amount } = settings;
+    let work = Work::new(match amount {
+        Amount::Lasting { ns } => Amount::Lasting { ns: ns.saturating_mul(*batch) },
+        Amount::Rounds(rounds) => Amount::Rounds(rounds.saturating_mul(*batch)),
+    });
     let mut busy = Busy { work };
     let measured = load::run(plan, &Monotonic, &mut busy, &|| Ok(Busy { work }))?;
     let mut work_hash = Digest::default();
-    work_hash.text("loop").u64(*work_ns).u64(*batch);
+    match amount {
+        Amount::Lasting { ns } => work_hash.text("loop").u64(*ns),
+        Amount::Rounds(rounds) => work_hash.text("loop rounds").u64(*rounds),
+    };
+    work_hash.u64(*batch);
     plan.describe(&mut work_hash);
     let identity = Identity {
         name: "loop",
@@ -32,8 +39,9 @@ pub fn run(settings: &Loop) -> Result<Report, Error> {
         precision: "u64",
         requests: measured.records.len() as u64,
         warmup: plan.warmup,
+        rounds: Some(work.rounds),
         work_hash,
-        output_hash: measured.outputs(),
+        output_hash: measured.outputs(plan),
     };
     Ok(Report::new(identity, plan, measured))
 }

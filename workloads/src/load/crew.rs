@@ -167,8 +167,20 @@ impl<W: Workload> Crew<'_, W> {
     }
 }
 
+/// Ends the series for all workers when one of them panics: the others would otherwise run the rest of it first.
+struct EndsWithPanic<'a>(&'a Dispenser);
+
+impl Drop for EndsWithPanic<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.stop();
+        }
+    }
+}
+
 /// Takes requests until there are none left.
 fn serve<W: Workload>(workload: &mut W, clock: &dyn Clock, job: &Job) -> Result<Vec<Record>, Error> {
+    let _guard = EndsWithPanic(&job.dispenser);
     let mut records = Vec::new();
     while let Some(ticket) = job.dispenser.take(clock) {
         if let Some(ns) = ticket.scheduled_ns {
@@ -221,3 +233,7 @@ fn phase<T>(name: &str, work: impl FnOnce() -> Result<T, Error>) -> Result<T, Er
     let _guard = guestscope_marker::phase(name);
     work()
 }
+
+#[cfg(test)]
+#[path = "crew_tests.rs"]
+mod tests;

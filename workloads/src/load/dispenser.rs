@@ -107,8 +107,10 @@ pub(super) fn arrivals_of(plan: &Plan, qps: f64) -> u64 {
     plan.requests.max(until_then)
 }
 
-/// How many requests a bar is for: in a closed loop nobody knows what a duration makes.
+/// How many requests a bar is for, about: in a closed loop nobody knows what a duration makes, and drawing all arrivals of a
+/// long one ahead would take seconds.
 pub(super) fn expected(plan: &Plan, qps: Option<f64>) -> u64 {
     debug_assert!(qps.is_none() || plan.scenario == Scenario::Server);
-    qps.map_or(plan.requests, |qps| arrivals_of(plan, qps))
+    let until_then = qps.map_or(0.0, |qps| qps * plan.duration_ns as f64 / 1e9);
+    plan.requests.max(until_then as u64)
 }

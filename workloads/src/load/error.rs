@@ -14,7 +14,9 @@ pub enum LoadError {
     NoPeak { percentile: f64, bound: String, qps: f64 },
     #[error("every rate holds the bound, tried up to {qps:.0} requests/s")]
     NoLimit { qps: f64 },
-    #[error("the work of a sample must be a time between 1us and 60s: {given}")]
+    #[error(
+        "the work of a sample must be a time between 1us and 60s, or 1000 to 1000000000000 rounds: {given}"
+    )]
     Work { given: String },
     #[error("cannot start worker ({source})")]
     Worker { source: io::Error },
@@ -39,7 +41,9 @@ impl LoadError {
             Self::NoLimit { .. } => {
                 "the requests are too short for this search: give each more work, or lower --target-latency"
             }
-            Self::Work { .. } => "times look like 2ms, 1.5s, 300us",
+            Self::Work { .. } => {
+                "times look like 2ms, 1.5s, 300us; a bare number is rounds, the same on every machine"
+            }
             Self::Worker { .. } | Self::WorkerGone => {
                 "see whether threads and memory are limited here: ulimit -a, pids.max, memory.max"
             }

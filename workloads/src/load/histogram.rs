@@ -44,6 +44,12 @@ impl Latencies {
         self.v2().map(|bytes| STANDARD.encode(bytes)).unwrap_or_default()
     }
 
+    /// Says before a run whether `path` can be written to: what takes an hour shall not fail at its end. What is there stays.
+    pub fn check(path: &Path) -> Result<(), LoadError> {
+        let opened = fs::OpenOptions::new().create(true).append(true).open(path);
+        opened.map(drop).map_err(|source| LoadError::Histogram { path: PathBuf::from(path), source })
+    }
+
     /// Writes it to `path`: a name that ends in `.hgrm` gets the text of percentiles that HdrHistogram's plotter reads, any
     /// other the V2 encoding.
     pub fn write(&self, path: &Path) -> Result<(), LoadError> {
@@ -140,7 +146,10 @@ mod tests {
 
     #[test]
     fn a_file_that_cannot_be_written_is_named() {
-        let error = Latencies::of(&[1]).write(std::path::Path::new("/nowhere/latency.hgrm")).unwrap_err();
-        assert!(error.to_string().starts_with("cannot write histogram: /nowhere/latency.hgrm ("), "{error}");
+        let path = std::path::Path::new("/nowhere/latency.hgrm");
+        for result in [Latencies::check(path), Latencies::of(&[1]).write(path)] {
+            let error = result.unwrap_err().to_string();
+            assert!(error.starts_with("cannot write histogram: /nowhere/latency.hgrm ("), "{error}");
+        }
     }
 }

@@ -75,12 +75,16 @@ pub struct Target {
 
 impl Plan {
     /// Adds what was asked for, as far as it decides what is computed, to the hash of a workload. Not the workers (how many
-    /// compute it is the platform's matter) and not what judges it.
+    /// compute it is the platform's matter) and not what judges it, unless that decides the rate.
     pub fn describe(&self, hash: &mut Digest) {
         hash.text(self.scenario.name()).u64(self.requests).u64(self.duration_ns);
         hash.u64(self.qps.unwrap_or_default().to_bits()).u64(u64::from(self.find_peak));
         if self.scenario == Scenario::Server {
             hash.u64(self.seed);
+        }
+        // There the bound decides the rate, and so what is measured.
+        if self.find_peak {
+            hash.u64(self.target.percentile.to_bits()).u64(self.target.latency_ns);
         }
     }
 }

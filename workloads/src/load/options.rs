@@ -10,6 +10,9 @@ use crate::stall::size::Size;
 /// LoadGen's bound for Server where none is set: 100 ms.
 const TARGET_LATENCY_NS: u64 = 100_000_000;
 
+/// Most requests: each is kept until the end, in 72 bytes, and then copied and sorted, so that these take 1 GB.
+const MOST_REQUESTS: u64 = 10_000_000;
+
 /// What is typed.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Load, as in MLPerf's LoadGen")]
@@ -18,7 +21,7 @@ pub struct LoadOptions {
     #[arg(long, value_enum, ignore_case = true, default_value_t = Scenario::SingleStream)]
     pub scenario: Scenario,
     /// Measure at least so many requests [default: 1000, with --duration 1]
-    #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..=1_000_000_000))]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..=MOST_REQUESTS))]
     requests: Option<u64>,
     /// Begin requests for at least so long, like 60s (a submission to MLPerf: 600s)
     #[arg(long, value_name = "TIME")]

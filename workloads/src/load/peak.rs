@@ -54,7 +54,12 @@ pub(super) fn find<W: Workload>(crew: &mut Crew<'_, W>, plan: &Plan) -> Result<M
         let most = early_stopping::most_late(arrivals_of(&plan, qps), percent);
         let measured = crew.run(&plan, Course::trial(Some(qps), most))?;
         let summary = Summary::new(&plan, 1, &measured);
-        Ok(Trial { qps, holds: summary.is_valid(), requests: summary.requests, late: summary.late })
+        Ok(Trial {
+            qps,
+            holds: summary.objections.is_empty(),
+            requests: summary.requests,
+            late: summary.late,
+        })
     })?;
     let course = Course::measured(&Plan { qps: Some(peak.qps), ..plan.clone() });
     let measured = crew.run(&plan, course)?;

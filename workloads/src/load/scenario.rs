@@ -5,6 +5,9 @@
 use clap::ValueEnum;
 use serde::Serialize;
 
+/// The shortest run that LoadGen takes by default, ns (`TestSettings`; a submission to MLPerf: 600 s).
+pub const LEAST_NS: u64 = 10_000_000_000;
+
 /// How requests arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[value(rename_all = "kebab-case")]
@@ -45,6 +48,14 @@ impl Scenario {
         match self {
             Self::MultiStream => 8,
             Self::SingleStream | Self::Server | Self::Offline => 1,
+        }
+    }
+
+    /// The fewest that LoadGen takes by default, and what it counts: Offline is one query of many samples.
+    pub fn least_queries(self) -> (u64, &'static str) {
+        match self {
+            Self::Offline => (24_576, "samples"),
+            Self::SingleStream | Self::MultiStream | Self::Server => (100, "requests"),
         }
     }
 

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::{
     Measured, Plan, Target,
     early_stopping::{self, Estimate},
-    scenario::Scenario,
+    scenario::{LEAST_NS, Scenario},
 };
 
 /// The percentiles that LoadGen reports.
@@ -85,8 +85,24 @@ impl Summary {
         summary
     }
 
-    pub fn is_valid(&self) -> bool {
-        self.objections.is_empty()
+    /// Whether it holds by the percentile and LoadGen's early stopping, whatever the length of the run; none of Offline, which
+    /// has neither.
+    pub fn verdict(&self) -> Option<bool> {
+        (self.scenario != Scenario::Offline).then_some(self.objections.is_empty())
+    }
+
+    /// Whether it lasted as long as LoadGen asks by default: to the last answer of Offline, else to the last arrival.
+    pub fn is_long(&self) -> bool {
+        let is_offline = self.scenario == Scenario::Offline;
+        let lasted_ns = if is_offline { self.elapsed_ns } else { self.last_scheduled_ns };
+        lasted_ns >= LEAST_NS
+    }
+
+    /// Whether it has as many queries (Offline: samples) as LoadGen asks by default.
+    pub fn is_many(&self) -> bool {
+        let is_offline = self.scenario == Scenario::Offline;
+        let count = if is_offline { self.requests * self.batch } else { self.requests };
+        count >= self.scenario.least_queries().0
     }
 
     fn objections(&self, stopped: bool) -> Vec<Objection> {
@@ -140,11 +156,14 @@ impl Summary {
         per_second(self.requests * self.batch, self.elapsed_ns)
     }
 
-    /// Under the names of LoadGen's detail log. A search for a peak that was stopped early has no place there.
+    /// Under the names of LoadGen's detail log; minima are those of its defaults, and a valid result meets them. A search for a peak that was stopped early has no place there.
     pub fn loadgen(&self) -> Map<String, Value> {
         let mut all = Map::new();
         let mut put = |name: &str, value: Value| drop(all.insert(name.to_owned(), value));
-        put("result_validity", json!(if self.is_valid() { "VALID" } else { "INVALID" }));
+        let is_valid = self.objections.is_empty() && self.is_long() && self.is_many();
+        put("result_validity", json!(if is_valid { "VALID" } else { "INVALID" }));
+        put("result_min_duration_met", json!(self.is_long()));
+        put("result_min_queries_met", json!(self.is_many()));
         let has = |objection: fn(&Objection) -> bool| self.objections.iter().any(objection);
         let early = !has(|one| matches!(one, Objection::TooFew { .. } | Objection::Unproved { .. }));
         put("early_stopping_met", json!(early));

@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::{
+    catalog::grouped,
     digest::Digest,
     error::Error,
     load::{
@@ -36,13 +37,18 @@ pub struct Identity {
     pub precision: &'static str,
     pub requests: u64,
     pub warmup: u64,
+    /// Of the busy loop: rounds of one request. A time is as many as took so long when the run began, which differs between
+    /// machines and from run to run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rounds: Option<u64>,
     /// Equal for two runs that were asked to compute the same from the same inputs, on whatever machine and threads.
     pub work_hash: Digest,
-    /// Of all outputs to the bit. Differs between processors, whose libraries add up in different orders.
+    /// Of outputs to the bit: of all requests where the plan says how many there are, of the first `requests` of the plan where
+    /// speed decides it (a duration in a closed loop, the search for a peak). Differs between processors, whose libraries add up in different orders.
     pub output_hash: Digest,
 }
 
-/// Most that guestscope takes of a description is 64 KiB: one that is longer goes without histograms. 2,000 different latencies
+/// Most that guestscope takes of a description is 64 KiB: one that is longer goes without that of the queue, or any. 2,000 different latencies
 /// make 8 kB.
 const MOST_DESCRIPTION_BYTES: usize = 60_000;
 
@@ -54,6 +60,9 @@ struct Arrived {
     /// As asked for; the requests that were asked for are at least 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     duration_ns: Option<u64>,
+    /// Whether `qps` was found and not given: then the rates of two runs are to be compared, and not their latencies.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    find_peak: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     qps: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -85,7 +94,9 @@ struct Line<'a> {
     identity: &'a Identity,
     #[serde(flatten)]
     arrived: &'a Arrived,
-    valid: bool,
+    /// Not of Offline, which is judged by its rate alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    valid: Option<bool>,
     objections: &'a [Objection],
     latency_ns: Percentiles,
     /// From the scheduled arrival to the begin; only of an open loop.
@@ -107,7 +118,8 @@ struct Description<'a> {
     identity: &'a Identity,
     #[serde(flatten)]
     arrived: &'a Arrived,
-    valid: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    valid: Option<bool>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     histograms: BTreeMap<&'static str, String>,
 }
@@ -138,6 +150,7 @@ impl Report {
             scenario: plan.scenario.name(),
             workers: plan.workers,
             duration_ns: Some(plan.duration_ns).filter(|ns| *ns > 0),
+            find_peak: plan.find_peak,
             qps: measured.qps,
             target_latency_ns: is_server.then_some(plan.target.latency_ns),
             percentile: (plan.scenario != Scenario::Offline).then_some(plan.target.percentile),
@@ -147,7 +160,8 @@ impl Report {
 
     /// For people: one fact per line, names aligned, no line longer than 80 columns.
     pub fn text(&self) -> String {
-        let Identity { name, model, precision, batch, threads, seed, requests, warmup, .. } = &self.identity;
+        let Identity { name, model, precision, batch, threads, seed, requests, warmup, rounds, .. } =
+            &self.identity;
         let threads = if *threads == 1 { "1 thread".to_owned() } else { format!("{threads} threads") };
         let mut text = format!("{name}: {model}, {precision}, batch {batch}, {threads}, seed {seed}\n");
         let mut line = |what: &str, value: String| {
@@ -156,6 +170,9 @@ impl Report {
         };
         line("scenario", self.arrivals());
         line("requests", format!("{requests} after {warmup} for warm-up"));
+        if let Some(rounds) = rounds {
+            line("work", format!("{} rounds per request", grouped(*rounds)));
+        }
         if let Some(Peak { qps, fails_at_qps, trials }) = &self.measured.peak {
             let tried = trials.len();
             line(
@@ -183,12 +200,13 @@ impl Report {
         text
     }
 
-    /// `Server, 1 worker, 20.00/s asked for, 19.87/s arrived`.
+    /// `Server, 1 worker, 20.00/s asked for, 19.87/s arrived`; a rate that was looked for is found.
     fn arrivals(&self) -> String {
-        let Arrived { scenario, workers, qps, .. } = &self.arrived;
+        let Arrived { scenario, workers, qps, find_peak, .. } = &self.arrived;
         let workers = if *workers == 1 { "1 worker".to_owned() } else { format!("{workers} workers") };
         let arrived = self.summary.scheduled_per_s();
-        let rate = qps.map(|qps| format!(", {qps:.2}/s asked for, {arrived:.2}/s arrived"));
+        let origin = if *find_peak { "found" } else { "asked for" };
+        let rate = qps.map(|qps| format!(", {qps:.2}/s {origin}, {arrived:.2}/s arrived"));
         format!("{scenario}, {workers}{}", rate.unwrap_or_default())
     }
 
@@ -203,7 +221,7 @@ impl Report {
         to_json(&Line {
             identity,
             arrived,
-            valid: summary.is_valid(),
+            valid: summary.verdict(),
             objections: &summary.objections,
             latency_ns: Percentiles::of_load(measured.latencies_ns()),
             queue_ns: measured.qps.map(|_| Percentiles::of_load(measured.queues_ns())),
@@ -221,19 +239,34 @@ impl Report {
         Latencies::of(&self.measured.latencies_ns())
     }
 
-    /// Writes the description where guestscope looks for it, if it asked.
-    pub fn write_workload_file(&self, path: Option<&OsStr>) -> Result<(), Error> {
+    /// Writes the description where guestscope looks for it, if it asked. Yields the histograms that have no room there.
+    pub fn write_workload_file(&self, path: Option<&OsStr>) -> Result<Vec<&'static str>, Error> {
+        if path.is_none() {
+            return Ok(Vec::new());
+        }
         let mut histograms = BTreeMap::from([("latency", self.latencies().base64())]);
         if self.measured.qps.is_some() {
             histograms.insert("queue", Latencies::of(&self.measured.queues_ns()).base64());
         }
         let Self { identity, arrived, summary, .. } = self;
-        let valid = summary.is_valid();
+        let valid = summary.verdict();
         let mut description = Description { identity, arrived, valid, histograms };
-        if to_json(&description).len() > MOST_DESCRIPTION_BYTES {
-            description.histograms.clear();
+        let left_out = description.shorten();
+        write_workload_file(path, &description)?;
+        Ok(left_out)
+    }
+}
+
+impl Description<'_> {
+    /// Leaves out histograms until it is short enough, that of the queue first; their names.
+    fn shorten(&mut self) -> Vec<&'static str> {
+        let mut left_out = Vec::new();
+        while to_json(self).len() > MOST_DESCRIPTION_BYTES
+            && let Some((name, _)) = self.histograms.pop_last()
+        {
+            left_out.push(name);
         }
-        write_workload_file(path, &description)
+        left_out
     }
 }
 

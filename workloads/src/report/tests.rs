@@ -6,7 +6,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use hdrhistogram::{Histogram, serialization::Deserializer};
 use rstest::rstest;
 
-use super::{Identity, Report};
+use super::{Description, Identity, MOST_DESCRIPTION_BYTES, Report, to_json};
 use crate::{
     digest::Digest,
     load::{
@@ -28,6 +28,7 @@ fn identity(requests: u64, batch: u64) -> Identity {
         precision: "fp32",
         requests,
         warmup: 1,
+        rounds: None,
         work_hash: Digest::default(),
         output_hash: Digest::default(),
     }
@@ -105,6 +106,56 @@ fn a_peak_is_told_with_the_rate_that_fails() {
     insta::assert_snapshot!(line, @"  peak         20.00 requests/s hold the bound, 21.00 do not (3 tried)");
     let json: serde_json::Value = serde_json::from_str(&report.json()).unwrap();
     insta::assert_snapshot!(json["peak"]["trials"][1].to_string(), @r#"{"holds":false,"late":10,"qps":21.0,"requests":900}"#);
+}
+
+#[test]
+fn a_rate_that_was_looked_for_is_found_and_told() {
+    let mut report = report(Scenario::Server, 700, 1, 2_000);
+    report.arrived.find_peak = true;
+    let text = report.text();
+    let line = text.lines().find(|line| line.contains("scenario")).unwrap();
+    insta::assert_snapshot!(line, @"  scenario     Server, 1 worker, 20.00/s found, 27.03/s arrived");
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(told(&report, &folder.path().join("workload.json"))["find_peak"], true);
+}
+
+/// 400 requests of 0.1 to 40 ms, one after the other, take 8 s, and 700 take 25 s.
+#[rstest]
+#[case::short(Scenario::SingleStream, 400, 1, false, true)]
+#[case::few(Scenario::MultiStream, 99, 8, false, false)]
+#[case::enough(Scenario::SingleStream, 700, 1, true, true)]
+#[case::few_samples(Scenario::Offline, 700, 35, true, false)]
+#[case::samples(Scenario::Offline, 700, 36, true, true)]
+fn minima_are_loadgens_defaults(
+    #[case] scenario: Scenario,
+    #[case] count: u64,
+    #[case] batch: u64,
+    #[case] is_long: bool,
+    #[case] is_many: bool,
+) {
+    let json: serde_json::Value =
+        serde_json::from_str(&report(scenario, count, batch, 1_000).json()).unwrap();
+    let loadgen = &json["loadgen"];
+    assert_eq!(loadgen["result_min_duration_met"], is_long);
+    assert_eq!(loadgen["result_min_queries_met"], is_many);
+    assert_eq!(loadgen["result_validity"] == "VALID", is_long && is_many);
+    assert_eq!(json.get("valid").is_some(), scenario != Scenario::Offline, "a rate is not judged");
+}
+
+#[test]
+fn histograms_that_have_no_room_are_left_out_and_named() {
+    let report = report(Scenario::Server, 700, 1, 2_000);
+    let left_out = |latency: usize, queue: usize| {
+        let histograms = [("latency", "x".repeat(latency)), ("queue", "x".repeat(queue))].into();
+        let Report { identity, arrived, .. } = &report;
+        let mut description = Description { identity, arrived, valid: Some(true), histograms };
+        let left_out = description.shorten();
+        assert!(to_json(&description).len() <= MOST_DESCRIPTION_BYTES);
+        left_out
+    };
+    assert_eq!(left_out(20_000, 20_000), [""; 0]);
+    assert_eq!(left_out(40_000, 20_000), ["queue"]);
+    assert_eq!(left_out(60_000, 10), ["queue", "latency"]);
 }
 
 #[rstest]
