@@ -130,15 +130,15 @@ pub(super) fn keep_told(manifest: &mut Manifest, directory: &Directory) -> io::R
     Ok(())
 }
 
-/// The bytes of a histogram, and how many values are in it. A workload may write anything: what its header claims to need
-/// is looked at before the decoder reserves it.
+/// The bytes of a histogram, and how many values are in it. A workload may write anything: only our own bounds and digits are
+/// taken, so that the decoder reserves 116 kB and no more, and the index need not say them for each.
 fn decode_told(text: &str) -> Option<(Vec<u8>, u64)> {
     let bytes = STANDARD.decode(text).ok()?;
     let number = |at: usize| Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
     let long = |at: usize| Some(u64::from_be_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
     let is_whole = number(0)? == COOKIE && number(4)? as usize + HEADER_BYTES == bytes.len();
-    let is_bounded = number(12)? <= u32::from(DIGITS) && long(16)? >= 1 && long(24)? <= HIGHEST_NS;
-    let count = (is_whole && is_bounded).then(|| read(&mut bytes.as_slice()).ok())??.len();
+    let is_ours = number(12)? == u32::from(DIGITS) && long(16)? == LOWEST_NS && long(24)? == HIGHEST_NS;
+    let count = (is_whole && is_ours).then(|| read(&mut bytes.as_slice()).ok())??.len();
     Some((bytes, count))
 }
 
@@ -156,4 +156,54 @@ pub(super) fn read(file: &mut impl io::Read) -> io::Result<Histogram<u64>> {
         return Err(invalid("too short for a histogram"));
     }
     Deserializer::new().deserialize(&mut bytes.as_slice()).map_err(|error| invalid(&error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use base64::{Engine as _, engine::general_purpose::STANDARD};
+    use hdrhistogram::{
+        Histogram,
+        serialization::{Serializer, V2Serializer},
+    };
+
+    use super::{COOKIE, DIGITS, HEADER_BYTES, HIGHEST_NS, LOWEST_NS, decode_told};
+
+    fn count(lowest_ns: u64, highest_ns: u64, digits: u8) -> Option<u64> {
+        let mut histogram = Histogram::<u64>::new_with_bounds(lowest_ns, highest_ns, digits).unwrap();
+        (1..=9).for_each(|ms| histogram.record(ms * 1_000_000).unwrap());
+        let mut bytes = Vec::new();
+        V2Serializer::new().serialize(&histogram, &mut bytes).unwrap();
+        decode_told(&STANDARD.encode(bytes)).map(|(_, count)| count)
+    }
+
+    #[test]
+    fn only_our_own_bounds_are_taken() {
+        assert_eq!(count(LOWEST_NS, HIGHEST_NS, DIGITS), Some(9));
+        assert_eq!(count(LOWEST_NS, HIGHEST_NS, DIGITS - 1), None);
+        assert_eq!(count(LOWEST_NS / 2, HIGHEST_NS, DIGITS), None);
+        assert_eq!(count(LOWEST_NS, HIGHEST_NS / 2, DIGITS), None);
+    }
+
+    /// As many zeros as 64 bits cannot negate: the decoder would panic where overflow is checked, which the workspace turns off
+    /// for it.
+    #[test]
+    fn a_count_of_zeros_that_no_number_can_be_is_refused() {
+        let zeros = |bytes: &[u8]| {
+            let mut all = Vec::with_capacity(HEADER_BYTES + bytes.len());
+            all.extend(COOKIE.to_be_bytes());
+            all.extend((bytes.len() as u32).to_be_bytes());
+            all.extend(0_u32.to_be_bytes());
+            all.extend(u32::from(DIGITS).to_be_bytes());
+            all.extend(LOWEST_NS.to_be_bytes());
+            all.extend(HIGHEST_NS.to_be_bytes());
+            all.extend(1.0_f64.to_be_bytes());
+            all.extend(bytes);
+            decode_told(&STANDARD.encode(all)).map(|(_, count)| count)
+        };
+        // 3 zeros, then one value counted twice.
+        assert_eq!(zeros(&[5, 4]), Some(2));
+        assert_eq!(zeros(&[0xff; 9]), None);
+        // Behind them is more: the decoder's other loop.
+        assert_eq!(zeros(&[0xff; 18]), None);
+    }
 }
