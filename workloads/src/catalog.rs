@@ -95,7 +95,7 @@ pub const H2O: &[H2oEntry] = &[
         what: "binomial GLM by IRLS",
         phases: h2o::glm::PHASES,
         size: FLIGHTS,
-        needs: "1 CPU, 16 bytes of memory per flight",
+        needs: "1 CPU, 19 bytes of memory per flight",
     },
     H2oEntry {
         name: "h2o mlp",

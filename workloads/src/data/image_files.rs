@@ -11,7 +11,7 @@ use std::{
 use super::photo::{GENERATOR_VERSION, HEIGHT, Photographer, QUALITY, WIDTH};
 use crate::{digest::Digest, progress};
 
-/// A temporary folder older than this was left by a run that was killed.
+/// A temporary folder or file older than this was left by a run that was killed.
 const ABANDONED: Duration = Duration::from_hours(1);
 
 #[derive(Debug, thiserror::Error)]
@@ -155,7 +155,8 @@ fn publish(partial: &Path, folder: &Path, count: u32) -> Result<(), FilesError> 
     fs::rename(partial, folder).map_err(failed)
 }
 
-fn remove_abandoned(cache: &Path) {
+/// Removes what runs that were killed left half made in the cache: pictures and flights.
+pub fn remove_abandoned(cache: &Path) {
     let Ok(entries) = fs::read_dir(cache) else { return };
     for entry in entries.flatten() {
         let old = entry
@@ -163,7 +164,7 @@ fn remove_abandoned(cache: &Path) {
             .and_then(|metadata| metadata.modified())
             .is_ok_and(|at| SystemTime::now().duration_since(at).is_ok_and(|age| age > ABANDONED));
         if old && entry.file_name().to_string_lossy().starts_with("partial-") {
-            let _ = fs::remove_dir_all(entry.path());
+            let _ = fs::remove_dir_all(entry.path()).or_else(|_| fs::remove_file(entry.path()));
         }
     }
 }

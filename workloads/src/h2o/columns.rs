@@ -65,6 +65,9 @@ impl Columns {
     }
 }
 
+/// The longest text that is a name, bytes; those of the real data have 6. So 65,535 of them take 4 MB.
+const LONGEST_NAME: usize = 64;
+
 /// The texts of a column, numbered as they came; at most 65,535 of them, of which the real data has 14,000 tail numbers.
 #[derive(Debug, Default)]
 pub struct Levels {
@@ -73,10 +76,13 @@ pub struct Levels {
 }
 
 impl Levels {
-    /// The code of a text, a new one if it is new. None where there are too many, or the text is not UTF-8.
+    /// The code of a text, a new one if it is new. None where there are too many, or the text is no name: too long, not UTF-8.
     pub fn code(&mut self, text: &[u8]) -> Option<u16> {
         if let Some(code) = self.codes.get(text) {
             return Some(*code);
+        }
+        if text.len() > LONGEST_NAME {
+            return None;
         }
         let code = u16::try_from(self.names.len()).ok().filter(|code| *code != MISSING_LEVEL)?;
         self.names.push(std::str::from_utf8(text).ok()?.to_owned());
@@ -153,7 +159,9 @@ mod tests {
         assert_eq!(codes, [Some(0), Some(1), Some(0), Some(2)]);
         assert_eq!(levels.names, ["UA", "AA", ""]);
         assert_eq!(levels.code(b"\xff"), None);
+        assert_eq!(levels.code(&[b'x'; 65]), None);
         assert_eq!(levels.names.len(), 3);
+        assert_eq!(levels.code(&[b'x'; 64]), Some(3));
     }
 
     #[test]

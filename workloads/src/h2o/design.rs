@@ -1,7 +1,10 @@
 //! Predictors as numbers: an intercept, quantities in units of their deviation, and a column of zeros and ones for each
 //! value of the others but the first, by name. Yields the few entries of a flight's row that are not zero.
 
-use super::table::Table;
+use super::{
+    schema::COLUMNS,
+    table::{LEVELS, Table},
+};
 
 /// No column: the first value of its predictor, which the others are compared with.
 const BASE: u32 = u32::MAX;
@@ -69,6 +72,13 @@ impl Design {
 
     pub fn width(&self) -> usize {
         self.names.len()
+    }
+
+    /// The predictor with the most columns, and how many of its values occur.
+    pub fn widest(&self) -> (&'static str, usize) {
+        let used = |places: &Vec<u32>| places.iter().filter(|column| **column != BASE).count() + 1;
+        let all = self.places.iter().zip(LEVELS).map(|(places, column)| (COLUMNS[column].name, used(places)));
+        all.max_by_key(|(_, values)| *values).unwrap_or_default()
     }
 
     /// The row of one flight.

@@ -2,7 +2,7 @@
 
 use std::{io, path::PathBuf};
 
-use crate::{data::image_files::FilesError, stall::error::StallError};
+use crate::stall::error::StallError;
 
 #[derive(Debug, thiserror::Error)]
 pub enum H2oError {
@@ -32,9 +32,12 @@ pub enum H2oError {
     Threads { count: u32, reason: String },
     #[error("not enough memory: {needed_bytes} bytes needed, {available_bytes} available")]
     Memory { needed_bytes: u64, available_bytes: u64 },
-    /// Of the cache for generated data.
-    #[error(transparent)]
-    Cache(#[from] FilesError),
+    #[error(
+        "not enough memory for {values} values of {predictor}: {needed_bytes} bytes needed, {available_bytes} available"
+    )]
+    Wide { predictor: &'static str, values: usize, needed_bytes: u64, available_bytes: u64 },
+    #[error("no place for generated flights: neither XDG_CACHE_HOME nor HOME is set")]
+    NoCache,
     #[error(transparent)]
     Signals(#[from] StallError),
 }
@@ -61,7 +64,12 @@ impl H2oError {
             Self::Interrupted { .. } => "nothing was left behind; start it again",
             Self::Threads { .. } => "try fewer --threads, and see `ulimit -u` and pids.max of the cgroup",
             Self::Memory { .. } => "try a smaller --batch, --hidden or --rows",
-            Self::Cache(error) => error.hint(),
+            Self::Wide { .. } => {
+                "see whether this column holds what its name says; each value is a predictor of its own"
+            }
+            Self::NoCache => {
+                "set XDG_CACHE_HOME to a folder that can be written to, or name a file of flights"
+            }
             Self::Signals(error) => error.hint(),
         }
     }

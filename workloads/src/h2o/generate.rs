@@ -2,6 +2,7 @@
 //! name whole or not at all: it is written under another name beside it, brought to the disk, then renamed.
 
 use std::{
+    ffi::OsString,
     fs::{self, File},
     io::Write,
     path::{Path, PathBuf},
@@ -76,11 +77,14 @@ pub fn write(settings: &Settings) -> Result<Outcome, H2oError> {
 
 impl Partial {
     fn create(path: &Path) -> Result<Self, H2oError> {
-        let mut name = path.as_os_str().to_owned();
-        name.push(format!(".partial-{}", std::process::id()));
-        let partial = PathBuf::from(name);
+        // Named as the cache's own are, so that one which a killed run left there is cleared away.
+        let mut name = OsString::from(format!("partial-{}-", std::process::id()));
+        name.push(path.file_name().unwrap_or_default());
+        let partial = path.with_file_name(name);
+        // Left by a process with the same number. Whatever else has this name now is not written through.
+        let _ = fs::remove_file(&partial);
         let file =
-            File::create(&partial).map_err(|source| H2oError::Write { path: path.to_owned(), source })?;
+            File::create_new(&partial).map_err(|source| H2oError::Write { path: path.to_owned(), source })?;
         Ok(Self { path: partial, file })
     }
 }

@@ -10,6 +10,7 @@ use super::{
     cholesky::{Dependent, solve},
     design::Design,
     error::H2oError,
+    memory,
     reader::Bad,
     source::Data,
     steps::Steps,
@@ -59,7 +60,7 @@ pub const PHASES: &[&str] = &["gram", "solve", "deviance"];
 /// It has converged when the last step changed what is minimised by less than this part of it.
 const TOLERANCE: f64 = 1e-8;
 /// At the minimum a step seems to make it worse by this part of it at most, because sums are rounded.
-const ROUNDING: f64 = 1e-12;
+const ROUNDING: f64 = 1e-10;
 /// A step that does not help when it is so often halved never will.
 const HALVINGS: u32 = 20;
 
@@ -90,23 +91,38 @@ pub fn run(settings: &Settings) -> Result<Outcome, H2oError> {
 }
 
 fn fit_once(table: &Table, settings: &Settings, steps: &mut Steps) -> Result<Fit, H2oError> {
-    let mut irls = Irls::new(table, settings.l2);
+    let design = Design::of(table);
+    check_memory(&design, memory::available_bytes())?;
+    let mut irls = Irls::new(table, design, settings.l2);
     let mut fit = Fit { null_deviance: null_deviance(table), ..Fit::default() };
-    while fit.iterations < settings.max_iterations && !fit.is_converged {
+    // Where no part of a step helps, the next would be the same.
+    let mut has_moved = true;
+    while fit.iterations < settings.max_iterations && !fit.is_converged && has_moved {
         steps.go_on()?;
         let before = irls.objective;
         let number = steps.count();
         steps.step("iteration", number, |phases| -> Result<(), H2oError> {
             phases.run("gram", || irls.add_up());
             let next = phases.run("solve", || irls.solve())?;
-            phases.run("deviance", || irls.accept(next));
+            has_moved = phases.run("deviance", || irls.accept(next));
             Ok(())
         })?;
         fit.iterations += 1;
-        fit.is_converged = (before - irls.objective).abs() <= TOLERANCE * (irls.objective.abs() + 0.1);
+        let change = (before - irls.objective).abs();
+        fit.is_converged = has_moved && change <= TOLERANCE * (irls.objective.abs() + 0.1);
     }
     let Irls { coefficients, deviance, design, .. } = irls;
     Ok(Fit { coefficients, deviance, names: design.names, ..fit })
+}
+
+/// The products of all predictors with each other take the most: says which one has made them so many.
+fn check_memory(design: &Design, available_bytes: Option<u64>) -> Result<(), H2oError> {
+    let needed_bytes = 8 * (design.width() as u64).pow(2);
+    let Some(available_bytes) = available_bytes.filter(|available| *available < needed_bytes) else {
+        return Ok(());
+    };
+    let (predictor, values) = design.widest();
+    Err(H2oError::Wide { predictor, values, needed_bytes, available_bytes })
 }
 
 /// Of the intercept alone, which then is the share of late flights.
@@ -132,8 +148,7 @@ struct Irls<'a> {
 }
 
 impl<'a> Irls<'a> {
-    fn new(table: &'a Table, l2: f64) -> Self {
-        let design = Design::of(table);
+    fn new(table: &'a Table, design: Design, l2: f64) -> Self {
         let width = design.width();
         let coefficients = vec![0.0; width];
         let (gram, right) = (vec![0.0; width * width], vec![0.0; width]);
@@ -177,8 +192,8 @@ impl<'a> Irls<'a> {
         Ok(next)
     }
 
-    /// Goes there, or half or a quarter of the way: as far as it helps.
-    fn accept(&mut self, mut next: Vec<f64>) {
+    /// Goes there, or half or a quarter of the way: as far as it helps. Whether it went at all.
+    fn accept(&mut self, mut next: Vec<f64>) -> bool {
         for _ in 0..HALVINGS {
             let deviance = self.deviance_of(&next);
             let squares: f64 = next[1..].iter().map(|one| one * one).sum();
@@ -187,12 +202,13 @@ impl<'a> Irls<'a> {
                 self.coefficients = next;
                 self.deviance = deviance;
                 self.objective = objective;
-                return;
+                return true;
             }
             for (next, own) in next.iter_mut().zip(&self.coefficients) {
                 *next = f64::midpoint(*next, *own);
             }
         }
+        false
     }
 
     /// Twice the unlikelihood of the outcomes, by the logarithm of one and an exponential that cannot overflow.

@@ -1,7 +1,7 @@
 //! The fit where its result is known without computing it; against other programs it is held in `tests/h2o.rs`.
 
-use super::{Irls, Settings, fit_once, null_deviance};
-use crate::h2o::{error::H2oError, source::Data, steps::Steps, table::Table};
+use super::{Irls, Settings, check_memory, fit_once, null_deviance};
+use crate::h2o::{design::Design, error::H2oError, source::Data, steps::Steps, table::Table};
 
 /// Flights that differ in their carrier alone: of 40 with the first 10 are late, of 20 with the second 15.
 fn two_carriers() -> Table {
@@ -59,16 +59,16 @@ fn a_larger_price_makes_coefficients_smaller() {
 #[test]
 fn a_step_that_is_too_far_is_halved() {
     let table = two_carriers();
-    let mut irls = Irls::new(&table, 1e-6);
+    let mut irls = Irls::new(&table, Design::of(&table), 1e-6);
     irls.add_up();
     let good = irls.solve().unwrap();
     let start = irls.objective;
-    irls.accept(good.iter().map(|coefficient| coefficient * 64.0).collect());
+    assert!(irls.accept(good.iter().map(|coefficient| coefficient * 64.0).collect()));
     assert!(irls.objective < start, "{} {start}", irls.objective);
     assert!(irls.coefficients.iter().zip(&good).all(|(found, good)| found.abs() <= 64.0 * good.abs()));
     // Where no part of the way helps, it stays.
     let (stays, objective) = (irls.coefficients.clone(), irls.objective);
-    irls.accept(vec![f64::NAN; stays.len()]);
+    assert!(!irls.accept(vec![f64::NAN; stays.len()]));
     assert_eq!((irls.coefficients, irls.objective.to_bits()), (stays, objective.to_bits()));
 }
 
@@ -79,4 +79,18 @@ fn iterations_can_be_limited_and_what_is_not_known_is_named() {
     // All flights are of one year: without a price for its coefficient anything would do.
     let error = fit_once(&two_carriers(), &settings(0.0, 25), &mut Steps::new(super::PHASES)).unwrap_err();
     assert!(matches!(&error, H2oError::Dependent { predictor } if predictor == "Year"), "{error}");
+}
+
+#[test]
+fn too_many_values_are_refused_with_the_name_of_their_predictor() {
+    let mut table = two_carriers();
+    table.names[4] = (0..60).map(|code| format!("{code:03}")).collect();
+    table.levels[4] = (0..60).collect();
+    let design = Design::of(&table);
+    // Intercept, 3 quantities, 1 more carrier, 59 more airports.
+    assert_eq!(design.width(), 64);
+    check_memory(&design, Some(8 * 64 * 64)).unwrap();
+    check_memory(&design, None).unwrap();
+    let error = check_memory(&design, Some(8 * 64 * 64 - 1)).unwrap_err();
+    insta::assert_snapshot!(error, @"not enough memory for 60 values of Origin: 32768 bytes needed, 32767 available");
 }

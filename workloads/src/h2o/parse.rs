@@ -81,7 +81,7 @@ pub fn run(settings: &Settings) -> Result<Outcome, H2oError> {
             source.rewind()?;
         }
         if settings.cold {
-            source.forget()?;
+            steps.outside(|| source.forget())?;
         }
         summary = Summary::default();
         let parser = load(&mut source, &mut steps, "chunk", |columns| {
@@ -101,6 +101,7 @@ pub fn run(settings: &Settings) -> Result<Outcome, H2oError> {
     }
     let mut work = Digest::default();
     work.text("h2o parse").u64(bytes).u64(settings.chunk_bytes as u64).u64(settings.passes);
+    work.u64(u64::from(settings.cold));
     summary.add_to(&mut work);
     Ok(Outcome { steps, bytes, summary, work, outputs })
 }

@@ -61,6 +61,9 @@ fn chunks_decide_no_value_and_values_decide_the_hash() {
     assert_eq!(large.summary, small.summary);
     assert_eq!(large.outputs, run(&settings(&path, 8_192)).unwrap().outputs);
     assert_ne!(large.work, small.work);
+    let cold = run(&Settings { cold: true, ..settings(&path, 4 << 20) }).unwrap();
+    assert_eq!(cold.outputs, large.outputs);
+    assert_ne!(cold.work, large.work, "reading from the disk is other work");
     let text = fs::read_to_string(&path).unwrap();
     let whole = run(&settings(&path, text.len())).unwrap();
     assert_eq!((whole.steps.count(), whole.summary), (1, large.summary), "no empty chunk behind the last");

@@ -47,6 +47,9 @@ struct What {
     chunk_bytes: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     passes: Option<u64>,
+    /// Whether the kernel was asked to forget the file before each pass.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cold: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     seed: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -167,6 +170,7 @@ impl Report {
                 bytes: Some(*bytes),
                 chunk_bytes: Some(*chunk_bytes),
                 passes: Some(*passes),
+                cold: Some(*cold),
                 ..What::default()
             },
             work_hash: *work,
@@ -175,7 +179,7 @@ impl Report {
         let (rows, columns) = (grouped(summary.rows), summary.columns.len());
         let mut text =
             Text(format!("h2o parse: {rows} flights, {columns} columns, {} bytes\n", grouped(*bytes)));
-        let cache = if *cold { "out of the page cache" } else { "in the page cache or not" };
+        let cache = if *cold { "the kernel was asked to forget it" } else { "in the page cache or not" };
         let chunk = *chunk_bytes / 1024;
         text.line("chunks", &format!("{} of {chunk} KiB in {passes} passes, {cache}", steps.count()));
         text.steps("chunk", steps);

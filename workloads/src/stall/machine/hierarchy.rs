@@ -1,4 +1,4 @@
-//! Where the `cpu` controller of this system is, and where in it this process is. Yields paths, from
+//! Where a controller of this system is, and where in it this process is. Yields paths, from
 //! /proc/self/mountinfo and /proc/self/cgroup. It writes nothing.
 
 use std::{
@@ -25,7 +25,7 @@ impl Version {
     }
 }
 
-/// The hierarchy with the `cpu` controller.
+/// The hierarchy with a controller.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Hierarchy {
     pub version: Version,
@@ -35,20 +35,24 @@ pub struct Hierarchy {
 }
 
 impl Hierarchy {
+    /// That of `cpu`.
     pub fn find() -> Result<Self, StallError> {
+        Self::of("cpu").ok_or(StallError::NoCpuController)
+    }
+
+    pub fn of(controller: &str) -> Option<Self> {
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-        one(&mounts, &groups)
-            .or_else(|| two(&mounts, &groups).filter(|found| has_controller(&found.mount)))
-            .ok_or(StallError::NoCpuController)
+        one(controller, &mounts, &groups)
+            .or_else(|| two(&mounts, &groups).filter(|found| has_controller(controller, &found.mount)))
     }
 }
 
-fn one(mounts: &str, groups: &str) -> Option<Hierarchy> {
-    let (root, mount) = mounted(mounts, "cgroup", |options| options.split(',').any(|o| o == "cpu"))?;
+fn one(controller: &str, mounts: &str, groups: &str) -> Option<Hierarchy> {
+    let (root, mount) = mounted(mounts, "cgroup", |options| options.split(',').any(|o| o == controller))?;
     let group = groups.lines().find_map(|line| {
         let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
-        controllers.split(',').any(|controller| controller == "cpu").then_some(path)
+        controllers.split(',').any(|own| own == controller).then_some(path)
     })?;
     Some(Hierarchy { version: Version::One, home: folder(&mount, root, group), mount })
 }
@@ -77,9 +81,9 @@ fn folder(mount: &Path, root: &str, group: &str) -> PathBuf {
     mount.join(inside.strip_prefix("/").unwrap_or(inside))
 }
 
-fn has_controller(mount: &Path) -> bool {
+fn has_controller(controller: &str, mount: &Path) -> bool {
     let controllers = fs::read_to_string(mount.join("cgroup.controllers")).unwrap_or_default();
-    controllers.split_whitespace().any(|controller| controller == "cpu")
+    controllers.split_whitespace().any(|own| own == controller)
 }
 
 #[cfg(test)]
@@ -107,7 +111,7 @@ mod tests {
             mount: PathBuf::from("/sys/fs/cgroup/cpu,cpuacct"),
             home: PathBuf::from("/sys/fs/cgroup/cpu,cpuacct/inner"),
         };
-        assert_eq!(one(MOUNTS, GROUPS), Some(expected));
+        assert_eq!(one("cpu", MOUNTS, GROUPS), Some(expected));
         let expected = Hierarchy {
             version: Version::Two,
             mount: PathBuf::from("/sys/fs/cgroup/unified"),
@@ -119,7 +123,7 @@ mod tests {
     #[test]
     fn cpuset_is_not_cpu() {
         let mounts = "31 30 0:27 / /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset\n";
-        assert_eq!(one(mounts, GROUPS), None);
+        assert_eq!(one("cpu", mounts, GROUPS), None);
         assert_eq!(two(mounts, GROUPS), None);
     }
 }

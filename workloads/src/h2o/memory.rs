@@ -1,0 +1,109 @@
+//! How much memory this process may still take: what the system has, and what the limits of its cgroups leave. Yields bytes.
+//! It decides nothing.
+
+use std::{fs, path::Path};
+
+use super::error::H2oError;
+use crate::stall::machine::hierarchy::{Hierarchy, Version};
+
+/// Says so before the kernel ends the process in the middle of a step.
+pub fn check(needed_bytes: u64) -> Result<(), H2oError> {
+    match available_bytes() {
+        Some(available_bytes) if available_bytes < needed_bytes => {
+            Err(H2oError::Memory { needed_bytes, available_bytes })
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// The least that system and cgroups leave; none where neither tells.
+pub fn available_bytes() -> Option<u64> {
+    let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let limits = Hierarchy::of("memory").as_ref().and_then(left_bytes);
+    of_system(&meminfo).into_iter().chain(limits).min()
+}
+
+fn of_system(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.trim().strip_suffix(" kB")?.parse::<u64>().ok().map(|kib| kib * 1024)
+}
+
+/// Of the group of this process and all above it that can be seen: each may have a limit.
+fn left_bytes(hierarchy: &Hierarchy) -> Option<u64> {
+    let Hierarchy { version, mount, home } = hierarchy;
+    let groups = home.ancestors().take_while(|group| group.starts_with(mount));
+    groups.filter_map(|group| left_in(group, *version)).min()
+}
+
+/// What the limit leaves, with cached files, which the kernel gives up first; none without a limit.
+fn left_in(group: &Path, version: Version) -> Option<u64> {
+    let (limit, usage, cached) = match version {
+        Version::One => {
+            ("memory.limit_in_bytes", "memory.usage_in_bytes", ["total_active_file ", "total_inactive_file "])
+        }
+        Version::Two => ("memory.max", "memory.current", ["active_file ", "inactive_file "]),
+    };
+    let read = |name: &str| fs::read_to_string(group.join(name)).ok();
+    let number = |text: &str| text.trim().parse::<u64>().ok();
+    let (limit_bytes, usage_bytes) = (number(&read(limit)?)?, number(&read(usage)?)?);
+    let stat = read("memory.stat").unwrap_or_default();
+    let of_line = |line: &str| cached.iter().find_map(|name| number(line.strip_prefix(name)?));
+    let cached_bytes: u64 = stat.lines().filter_map(of_line).sum();
+    Some(limit_bytes.saturating_sub(usage_bytes.saturating_sub(cached_bytes)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path};
+
+    use rstest::rstest;
+
+    use super::{available_bytes, check, left_bytes, of_system};
+    use crate::{
+        h2o::error::H2oError,
+        stall::machine::hierarchy::{Hierarchy, Version},
+    };
+
+    #[test]
+    fn what_the_system_has_is_read() {
+        assert_eq!(of_system("MemTotal: 9 kB\nMemAvailable:    3 kB\n"), Some(3072));
+        assert_eq!(of_system("MemTotal: 9 kB\n"), None);
+        assert!(available_bytes().is_some_and(|bytes| bytes > 0));
+        let error = check(1 << 60).unwrap_err();
+        assert!(matches!(error, H2oError::Memory { .. }), "{error}");
+        check(1).unwrap();
+    }
+
+    fn group(folder: &Path, files: &[(&str, &str)]) {
+        fs::create_dir_all(folder).unwrap();
+        for (name, text) in files {
+            fs::write(folder.join(name), text).unwrap();
+        }
+    }
+
+    #[rstest]
+    #[case(Version::Two, ["memory.max", "memory.current"], "max", "")]
+    #[case(Version::One, ["memory.limit_in_bytes", "memory.usage_in_bytes"], "9223372036854771712", "total_")]
+    fn the_tightest_group_counts(
+        #[case] version: Version,
+        #[case] files: [&str; 2],
+        #[case] unlimited: &str,
+        #[case] prefix: &str,
+    ) {
+        let [limit, usage] = files;
+        let root = tempfile::tempdir().unwrap();
+        let mount = root.path().join("mount");
+        let home = mount.join("outer/inner");
+        let left = || left_bytes(&Hierarchy { version, mount: mount.clone(), home: home.clone() });
+        // What lies above the mount is no group.
+        group(root.path(), &[(limit, "10"), (usage, "10")]);
+        group(&home, &[(limit, unlimited), (usage, "4096\n")]);
+        assert!(left().is_none_or(|bytes| bytes > 1 << 60), "{:?}", left());
+        let stat =
+            format!("anon 5000\n{prefix}inactive_file 300\n{prefix}active_file 40\nworkingset_file 7\n");
+        group(&mount.join("outer"), &[(limit, "9000\n"), (usage, "6000\n"), ("memory.stat", &stat)]);
+        assert_eq!(left(), Some(3340));
+        group(&home, &[(limit, "4000")]);
+        assert_eq!(left(), Some(0), "above its limit already");
+    }
+}
