@@ -115,29 +115,33 @@ fn pulses_that_do_not_start_on_every_cpu_are_started_again_at_the_next_look() {
     up_to(STARTS, || {
         let Some(mut loaded) = loaded(test) else { return };
         let cpus = aya::util::online_cpus().expect("they can be listed");
-        let with_one_that_is_gone = [&cpus[..], &[u32::MAX]].concat();
-        // A look that succeeds makes up for one that failed.
-        for _ in 0..2 {
-            wait_for_beats(&loaded, &cpus, 2);
-            loaded.keep_pulses_on(&with_one_that_is_gone);
-            assert_eq!(outcome(&loaded), Outcome::Ok);
-            assert_none_beats(&loaded, &cpus);
-            loaded.keep_pulses();
-            assert_eq!(outcome(&loaded), Outcome::Ok);
-        }
-        wait_for_beats(&loaded, &cpus, 2);
-        for &cpu in &cpus {
-            assert_eq!(loaded.pulse(cpu).expect("it beats").cpus, cpus.len() as u64);
-        }
-        for expected in [Outcome::Ok, Outcome::Broken] {
-            loaded.keep_pulses_on(&with_one_that_is_gone);
-            assert_eq!(outcome(&loaded), expected);
-            assert_none_beats(&loaded, &cpus);
-        }
-        let verdict = loaded.verdicts.iter().find(|verdict| verdict.outcome == Outcome::Broken);
-        let consequence = &verdict.expect("it was seen above").consequence;
-        assert!(consequence.starts_with("missing: whether the whole machine was stopped"), "{consequence}");
+        awake(&cpus, || restarts(&mut loaded, &cpus));
     });
+}
+
+fn restarts(loaded: &mut Loaded, cpus: &[u32]) {
+    let with_one_that_is_gone = [cpus, &[u32::MAX]].concat();
+    // A look that succeeds makes up for one that failed.
+    for _ in 0..2 {
+        wait_for_beats(loaded, cpus, 2);
+        loaded.keep_pulses_on(&with_one_that_is_gone);
+        assert_eq!(outcome(loaded), Outcome::Ok);
+        assert_none_beats(loaded, cpus);
+        loaded.keep_pulses();
+        assert_eq!(outcome(loaded), Outcome::Ok);
+    }
+    wait_for_beats(loaded, cpus, 2);
+    for &cpu in cpus {
+        assert_eq!(loaded.pulse(cpu).expect("it beats").cpus, cpus.len() as u64);
+    }
+    for expected in [Outcome::Ok, Outcome::Broken] {
+        loaded.keep_pulses_on(&with_one_that_is_gone);
+        assert_eq!(outcome(loaded), expected);
+        assert_none_beats(loaded, cpus);
+    }
+    let verdict = loaded.verdicts.iter().find(|verdict| verdict.outcome == Outcome::Broken);
+    let consequence = &verdict.expect("it was seen above").consequence;
+    assert!(consequence.starts_with("missing: whether the whole machine was stopped"), "{consequence}");
 }
 
 /// Real-time threads, where there may be any, take every CPU for as long as the kernel lets them, beside others that only
@@ -154,6 +158,26 @@ fn cpus_without_a_moment_of_rest_were_not_stopped() {
         let (_, pauses) = pauses(&mut loaded);
         let stopped_ns = pauses.iter().map(|pause| pause.duration_ns).sum();
         time("no rest", "stopped", stopped_ns, (0, 0), 0);
+    });
+}
+
+/// Lets each of these CPUs have something to do now and then meanwhile: the clock of one that has nothing at all stands still
+/// for seconds at times (see [`STARTS`]), and what is looked at here is something else.
+fn awake(cpus: &[u32], meanwhile: impl FnOnce()) {
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for &cpu in cpus {
+            let is_over = &is_over;
+            scope.spawn(move || {
+                bind(cpu);
+                while !is_over.load(SeqCst) {
+                    thread::sleep(Duration::from_millis(3));
+                }
+            });
+        }
+        let over = Over(&is_over);
+        meanwhile();
+        drop(over);
     });
 }
 
