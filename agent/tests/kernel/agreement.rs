@@ -138,6 +138,11 @@ pub(crate) fn up_to_three_times(case: impl Fn()) {
 
 /// The same, up to so many times.
 pub(crate) fn up_to(attempts: u32, case: impl Fn()) {
+    up_to_or(attempts, case, |last| panic!("{attempts} times: {last}"));
+}
+
+/// The same; `otherwise` is told of the last disagreement.
+pub(crate) fn up_to_or(attempts: u32, case: impl Fn(), otherwise: impl FnOnce(&str)) {
     for attempt in 1..=attempts {
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(&case));
         let Err(thrown) = outcome else { return };
@@ -145,7 +150,7 @@ pub(crate) fn up_to(attempts: u32, case: impl Fn()) {
             Ok(disagreement) if attempt < attempts => {
                 let _ = writeln!(std::io::stdout(), "again: {}", disagreement.0);
             }
-            Ok(disagreement) => panic!("{attempts} times: {}", disagreement.0),
+            Ok(disagreement) => return otherwise(&disagreement.0),
             Err(other) => std::panic::resume_unwind(other),
         }
     }
