@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::error::H2oError;
 use crate::{
-    report::{Percentiles, milliseconds},
+    report::{self, Percentiles, milliseconds},
     stall::machine::interrupt,
 };
 
@@ -95,11 +95,7 @@ impl Steps {
     }
 
     pub fn least_phase_share(&self) -> f64 {
-        let share = |(step, total): (usize, &u64)| {
-            let inside: u64 = self.phase_ns.iter().map(|phase| phase[step]).sum();
-            if *total == 0 { 1.0 } else { inside as f64 / *total as f64 }
-        };
-        self.step_ns.iter().enumerate().map(share).fold(1.0, f64::min)
+        report::least_phase_share(&self.step_ns, &self.phase_ns)
     }
 
     /// For people: what a step is called, and a line for it and for each phase.

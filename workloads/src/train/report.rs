@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::{loader::Skipped, speed::Speed};
 use crate::{
     digest::Digest,
-    report::{Percentiles, milliseconds, to_json},
+    report::{self, Percentiles, milliseconds, to_json},
 };
 
 /// The phases of a step, in order. A job on the CPU copies nothing to a device.
@@ -88,11 +88,7 @@ struct Line<'a> {
 impl Measured {
     /// The share of a step's time that lies inside its phases; of the step where it is smallest.
     pub fn least_phase_share(&self) -> f64 {
-        let share = |(step, total): (usize, &u64)| {
-            let inside: u64 = self.phase_ns.iter().map(|phase| phase[step]).sum();
-            if *total == 0 { 1.0 } else { inside as f64 / *total as f64 }
-        };
-        self.step_ns.iter().enumerate().map(share).fold(1.0, f64::min)
+        report::least_phase_share(&self.step_ns, &self.phase_ns)
     }
 }
 
