@@ -76,45 +76,40 @@ fn classifier(path: &nn::Path, classes: i64) -> nn::SequentialT {
         .add(nn::linear(path / "6", 4096, classes, nn::LinearConfig::default()))
 }
 
-/// As in torchvision: 64, 192, 384, 256 and 256 channels.
-fn alexnet(root: &nn::Path, classes: i64) -> nn::SequentialT {
-    let path = root / "features";
+/// Five convolutions of 64, 192, 384, `channels` and 256 channels, the first of them padded by `padding`.
+fn features(path: &nn::Path, padding: i64, channels: i64) -> nn::SequentialT {
     nn::seq_t()
-        .add(convolution(&path / "0", (3, 64), 11, 4, 2))
+        .add(convolution(path / "0", (3, 64), 11, 4, padding))
         .add_fn(pooled)
-        .add(convolution(&path / "3", (64, 192), 5, 1, 2))
+        .add(convolution(path / "3", (64, 192), 5, 1, 2))
         .add_fn(pooled)
-        .add(convolution(&path / "6", (192, 384), 3, 1, 1))
+        .add(convolution(path / "6", (192, 384), 3, 1, 1))
         .add_fn(Tensor::relu)
-        .add(convolution(&path / "8", (384, 256), 3, 1, 1))
+        .add(convolution(path / "8", (384, channels), 3, 1, 1))
         .add_fn(Tensor::relu)
-        .add(convolution(&path / "10", (256, 256), 3, 1, 1))
+        .add(convolution(path / "10", (channels, 256), 3, 1, 1))
         .add_fn(pooled)
+}
+
+/// As in torchvision.
+fn alexnet(root: &nn::Path, classes: i64) -> nn::SequentialT {
+    nn::seq_t()
+        .add(features(&(root / "features"), 2, 256))
         .add_fn(|images| images.adaptive_avg_pool2d([6, 6]).flat_view())
         .add(classifier(&(root / "classifier"), classes))
 }
 
-/// As in tf_cnn_benchmarks (alexnet_model.py): 64, 192, 384, 384 and 256 channels, the first of them without padding; what two
-/// of the last layers yield is dropped by half, and not what they see.
+/// As in tf_cnn_benchmarks (alexnet_model.py): what two of the last layers yield is dropped by half, and not what they see.
 fn alexnet_tf(root: &nn::Path, classes: i64) -> nn::SequentialT {
-    let path = root / "features";
+    let path = root / "classifier";
     nn::seq_t()
-        .add(convolution(&path / "0", (3, 64), 11, 4, 0))
-        .add_fn(pooled)
-        .add(convolution(&path / "3", (64, 192), 5, 1, 2))
-        .add_fn(pooled)
-        .add(convolution(&path / "6", (192, 384), 3, 1, 1))
-        .add_fn(Tensor::relu)
-        .add(convolution(&path / "8", (384, 384), 3, 1, 1))
-        .add_fn(Tensor::relu)
-        .add(convolution(&path / "10", (384, 256), 3, 1, 1))
-        .add_fn(pooled)
+        .add(features(&(root / "features"), 0, 384))
         .add_fn(Tensor::flat_view)
-        .add(nn::linear(root / "classifier" / "1", 256 * 6 * 6, 4096, nn::LinearConfig::default()))
+        .add(nn::linear(&path / "1", 256 * 6 * 6, 4096, nn::LinearConfig::default()))
         .add_fn_t(|values, is_training| values.relu().dropout(0.5, is_training))
-        .add(nn::linear(root / "classifier" / "4", 4096, 4096, nn::LinearConfig::default()))
+        .add(nn::linear(&path / "4", 4096, 4096, nn::LinearConfig::default()))
         .add_fn_t(|values, is_training| values.relu().dropout(0.5, is_training))
-        .add(nn::linear(root / "classifier" / "6", 4096, classes, nn::LinearConfig::default()))
+        .add(nn::linear(&path / "6", 4096, classes, nn::LinearConfig::default()))
 }
 
 /// As in PyTorch's example: two convolutions, 9,216 values, 128, ten digits.
