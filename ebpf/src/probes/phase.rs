@@ -5,8 +5,10 @@
 //! sequence and copies again. It knows no phases; pairing is the agent's.
 
 use aya_ebpf::{
+    Global,
     helpers::{bpf_ktime_get_ns, generated::bpf_probe_read_user},
-    macros::uprobe,
+    macros::{map, uprobe},
+    maps::ProgramArray,
     programs::ProbeContext,
 };
 use guestscope_ebpf::{
@@ -28,8 +30,23 @@ use crate::{
 /// two in a row were never seen.
 const COPIES: u32 = 3;
 
+/// Zero for good: nobody jumps.
+#[unsafe(no_mangle)]
+static MAY_JUMP: Global<u32> = Global::new(0);
+/// Empty for good.
+#[map]
+static NOWHERE: ProgramArray = ProgramArray::with_max_entries(1, 0);
+
 #[uprobe]
 pub(crate) fn edge(ctx: ProbeContext) -> u32 {
+    // From 6.13 on the verifier gives programs a stack per CPU instead of the thread's own, except to those that hold a jump,
+    // be it one that is never reached. A program of a uprobe can be preempted and run again on the same CPU by another
+    // thread, against which nothing guards: each then writes over what the other has put there, and Linux 7.3 with
+    // PREEMPT_LAZY died of it in a storm of edges (null pointer dereference in this program).
+    if MAY_JUMP.load() != 0 {
+        // SAFETY: the array is empty, so the call comes back.
+        unsafe { NOWHERE.tail_call(&ctx, 0) };
+    }
     let current = Current::new();
     let Some(ledger) = current.ledger() else { return 0 };
     // SAFETY: a ledger in a map value; its slot never changes while the thread lives.
