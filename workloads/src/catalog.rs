@@ -5,34 +5,87 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use crate::{h2o, stall::kinds::KINDS, train::MODELS};
+use crate::{
+    h2o,
+    load::PHASES,
+    stall::{self, kinds::KINDS},
+    train::{self, MODELS},
+};
 
 /// One line of the table.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Entry {
     /// As on the command line.
     pub name: &'static str,
+    /// Whose it is.
+    pub study: &'static str,
     pub what: &'static str,
     pub model: &'static str,
     pub parameters: u64,
+    /// Of a request, in order.
+    pub phases: &'static [&'static str],
     /// What one request reads.
     pub data: &'static str,
+    pub needs: &'static str,
 }
+
+/// "Exploring the Impact of Virtualization on the Usability of Deep Learning Applications".
+const SAMANI: &str = "Samani & Salehi";
+/// "Comparison Between Bare-metal, Container and VM using TensorFlow Image Classification Benchmarks".
+const LIN: &str = "Lin, Pai & Chou";
+/// "Containerized ML natively with vGPU vs in a VM".
+const VMWARE: &str = "VMware, vGPU";
 
 pub const ENTRIES: &[Entry] = &[
     Entry {
         name: "infer ic",
+        study: SAMANI,
         what: "image classification",
         model: crate::infer::RESNET50,
         parameters: crate::infer::RESNET50_PARAMETERS,
+        phases: &PHASES,
         data: "JPEG files, 64 generated of 500 x 375 (7 MB) or your own",
+        needs: "0.3 GB of memory, libtorch",
+    },
+    Entry {
+        name: "infer nlp",
+        study: SAMANI,
+        what: "natural language",
+        model: crate::infer::BERT,
+        parameters: crate::infer::BERT_PARAMETERS,
+        phases: &PHASES,
+        data: "a question and a passage, 256 generated (0.3 MB) or your own",
+        needs: "1.6 GB of memory (--scale F), libtorch",
+    },
+    Entry {
+        name: "infer rs",
+        study: SAMANI,
+        what: "recommendation",
+        model: crate::infer::DLRM,
+        parameters: crate::infer::DLRM_PARAMETERS,
+        phases: &PHASES,
+        data: "100 to 700 records of clicks, 64 files generated (4 MB) or your own",
+        needs: "2.3 GB of memory (--scale F), libtorch",
+    },
+    Entry {
+        name: "infer sr",
+        study: SAMANI,
+        what: "speech recognition",
+        model: crate::infer::RNNT,
+        parameters: crate::infer::RNNT_PARAMETERS,
+        phases: &PHASES,
+        data: "WAV files of 16 kHz, 32 generated of 15 s (15 MB) or your own",
+        needs: "0.4 GB of memory (--scale F), libtorch",
     },
     Entry {
         name: "infer loop",
+        study: "",
         what: "busy loop",
         model: crate::infer::synthetic::ARITHMETIC,
         parameters: 0,
-        data: "nothing: the load without a model, in any build",
+        phases: &PHASES,
+        data: "nothing: the load without a model",
+        needs: "any build",
     },
 ];
 
@@ -41,13 +94,18 @@ pub const ENTRIES: &[Entry] = &[
 pub struct TrainEntry {
     /// As on the command line.
     pub name: String,
+    /// Whose it is.
+    pub study: &'static str,
     pub what: &'static str,
     pub model: &'static str,
     pub parameters: u64,
+    /// Of a step, in order, on a CPU.
+    pub phases: &'static [&'static str],
     /// Images per step, if nothing else is asked for.
     pub batch: u64,
     /// What one step learns from.
     pub data: &'static str,
+    pub needs: &'static str,
 }
 
 /// One line of the table of stalls.
@@ -56,6 +114,8 @@ pub struct StallEntry {
     /// As on the command line.
     pub name: String,
     pub what: &'static str,
+    /// Of a request, in order.
+    pub phases: &'static [&'static str],
     /// What its size is, and without --size.
     pub unit: &'static str,
     pub default: String,
@@ -133,15 +193,18 @@ pub fn rows() -> Vec<Row> {
 fn jobs() -> impl Iterator<Item = TrainEntry> {
     MODELS.iter().map(|model| TrainEntry {
         name: format!("train {}", model.name),
+        study: if model.name == "mnist" { VMWARE } else { LIN },
         what: "training",
         model: model.what,
         parameters: model.parameters,
+        phases: train::report::PHASES,
         batch: model.batch,
         data: if model.frame.is_some() {
-            "random images, or your folder of JPEG files"
+            "random images, or your JPEG files or shards"
         } else {
             "random images"
         },
+        needs: "libtorch",
     })
 }
 
@@ -149,6 +212,7 @@ fn stalls() -> impl Iterator<Item = StallEntry> {
     KINDS.iter().map(|kind| StallEntry {
         name: format!("stall {}", kind.name),
         what: kind.what,
+        phases: stall::run::PHASES,
         unit: kind.unit.what(),
         default: kind.unit.size(kind.default).to_string(),
     })
@@ -157,17 +221,21 @@ fn stalls() -> impl Iterator<Item = StallEntry> {
 /// All tables for people, aligned.
 pub fn table() -> String {
     let mut text = String::new();
-    let mut line = |name: &str, what, model, parameters: &str, data| {
+    let mut line = |[name, study, what, model, parameters, data, needs]: [&str; 7]| {
         // Writing to a String cannot fail.
-        let _ = writeln!(text, "{name:<16} {what:<20} {model:<27} {parameters:>12}  {data}");
+        let _ = writeln!(
+            text,
+            "{name:<16} {study:<16} {what:<20} {model:<27} {parameters:>12}  {data:<67}  {needs}"
+        );
     };
-    line("name", "what", "model", "parameters", "data");
+    line(["name", "study", "what", "model", "parameters", "data", "needs"]);
     for entry in ENTRIES {
-        let Entry { name, what, model, parameters, data } = entry;
-        line(name, what, model, &grouped(*parameters), data);
+        let Entry { name, study, what, model, parameters, data, needs, .. } = entry;
+        line([name, study, what, model, &grouped(*parameters), data, needs]);
     }
-    for TrainEntry { name, what, model, parameters, data, .. } in jobs() {
-        line(&name, what, model, &grouped(parameters), data);
+    for entry in jobs() {
+        let TrainEntry { name, study, what, model, parameters, data, needs, .. } = entry;
+        line([&name, study, what, model, &grouped(parameters), data, needs]);
     }
     text.push('\n');
     let mut line = |name, what, size, needs| {
@@ -182,7 +250,7 @@ pub fn table() -> String {
         let _ = writeln!(text, "{name:<20} {default:>8}  {unit:<17}  {what}");
     };
     line("name", "size", "which is", "what");
-    for StallEntry { name, what, unit, default } in stalls() {
+    for StallEntry { name, what, unit, default, .. } in stalls() {
         line(&name, &default, unit, what);
     }
     text

@@ -9,20 +9,31 @@ use std::{
 };
 
 use clap::{Args, Parser, Subcommand, value_parser};
+use serde::Serialize;
 
 use crate::{
     catalog,
     error::Error,
     h2o::options::H2oCommand,
-    infer::{self, Loop, Settings},
+    infer::{
+        self, Loop, Settings, Task,
+        options::{ModelOptions, NLP_HELP, RS_HELP, SMOKE_INPUTS, SR_HELP},
+        sizing::{Precision, Scale},
+    },
     load::{
         error::LoadError,
         histogram::Latencies,
         options::{Defaults, LoadOptions},
     },
+    platform::{Asked, MachineOptions, Platform, TorchOptions},
     report::{Report, WORKLOAD_FILE, to_json, write_workload_file},
     stall::{self, machine::work::Amount, options::StallOptions, size::Size},
-    train::{self, options::TrainOptions},
+    train::{
+        self,
+        distributed::{self, options::Way},
+        options::TrainOptions,
+        pack::{self, PackOptions},
+    },
 };
 
 const EXAMPLES: &str = "\
@@ -33,7 +44,7 @@ Examples:
 
 const IC_EXAMPLES: &str = "\
 Examples:
-  guestscope-workloads infer ic --smoke
+  guestscope-workloads infer ic --smoke --scale 0.25
   guestscope-workloads infer ic --requests 200 --batch 8 --threads 2
   guestscope-workloads infer ic --scenario server --qps 10 --duration 60s --target-latency 130ms
   guestscope-workloads infer ic --scenario server --find-peak --histogram latency.hgrm
@@ -63,6 +74,8 @@ enum Command {
     Infer(Infer),
     /// Train a model: steps of four phases, data, forward, backward and optimizer
     Train(TrainOptions),
+    /// Pack pictures into shards for `train --data`: TFRecord files or tar files
+    Shards(PackOptions),
     /// Run requests of known work, and hit some of them with faults of known kind and size
     Stall(StallOptions),
     /// Run the steps of the H2O study on airline delays: parse, glm, mlp
@@ -78,8 +91,17 @@ enum Command {
 
 #[derive(Debug, Subcommand)]
 enum Infer {
-    /// Image classification: ResNet-50 v1.5 (25,557,032 parameters) on JPEG files, fp32
+    /// Image classification: ResNet-50 v1.5 (25,557,032 parameters) on JPEG files
     Ic(IcOptions),
+    /// Natural language: BERT-Large (334,094,338 parameters) on questions about passages, as in SQuAD
+    #[command(after_help = NLP_HELP)]
+    Nlp(ModelOptions),
+    /// Recommendation: DLRM as of Criteo's Kaggle data (540,677,217 parameters) on records of clicks
+    #[command(after_help = RS_HELP)]
+    Rs(ModelOptions),
+    /// Speech recognition: RNN-T (45,323,037 parameters) on recordings of 15 s
+    #[command(after_help = SR_HELP)]
+    Sr(ModelOptions),
     /// A busy loop of known length in the same three phases: the load without a model
     Loop(LoopOptions),
 }
@@ -99,6 +121,12 @@ struct IcOptions {
     /// Take trained weights instead of seeded ones
     #[arg(long, value_name = "FILE.safetensors")]
     weights: Option<PathBuf>,
+    /// Keep so much of the pictures' sides, above 0 and at most 1: fewer pixels, another work
+    #[arg(long, value_name = "F", default_value_t = Scale::FULL)]
+    scale: Scale,
+    /// The numbers that the model computes with
+    #[arg(long, value_enum, default_value_t = Precision::Fp32)]
+    precision: Precision,
     /// Print one line of JSON instead of text
     #[arg(long)]
     json: bool,
@@ -121,6 +149,9 @@ struct LoopOptions {
     /// Print one line of JSON instead of text
     #[arg(long)]
     json: bool,
+    /// Only see whether it runs: 3 requests after 1 for warm-up
+    #[arg(long)]
+    smoke: bool,
     #[command(flatten)]
     load: LoadOptions,
 }
@@ -132,14 +163,20 @@ impl Cli {
             Command::List { json: true } => print(&(to_json(&catalog::rows()) + "\n")),
             Command::List { json: false } => print(&catalog::table()),
             Command::Infer(Infer::Ic(options)) => {
-                let settings = options.settings()?;
-                finish(|| infer::ic(&settings), options.json, &options.load)
+                finish_on(options.threads, || Task::Ic.run(&options.settings()?), options.json, &options.load)
             }
+            Command::Infer(Infer::Nlp(options)) => run_model(Task::Nlp, &options),
+            Command::Infer(Infer::Sr(options)) => run_model(Task::Sr, &options),
+            Command::Infer(Infer::Rs(options)) => run_model(Task::Rs, &options),
             Command::Infer(Infer::Loop(options)) => {
-                let settings = options.settings()?;
-                finish(|| infer::synthetic::run(&settings), options.json, &options.load)
+                options.refuse_torch()?;
+                finish(|| infer::synthetic::run(&options.settings()?), options.json, &options.load)
             }
             Command::Train(options) => run_train(&options),
+            Command::Shards(options) => {
+                let packed = pack::run(&options, may_draw())?;
+                print(&if options.json { packed.json() + "\n" } else { packed.text() })
+            }
             Command::Stall(options) => run_stall(&options),
             Command::H2o(command) => run_h2o(&command),
         }
@@ -148,20 +185,32 @@ impl Cli {
 
 impl IcOptions {
     fn settings(&self) -> Result<Settings, Error> {
-        let (requests, warmup, generated) = if self.smoke { (3, 1, 4) } else { (1000, 10, 64) };
+        let (requests, warmup) = if self.smoke { (3, 1) } else { (1000, 10) };
         Ok(Settings {
             plan: self.load.plan(Defaults { requests, warmup }, self.seed, may_draw())?,
             batch: self.load.batch(),
             threads: self.threads.unwrap_or_else(available_threads),
             seed: self.seed,
             data: self.data.clone(),
-            generated,
+            generated: if self.smoke { SMOKE_INPUTS } else { Task::Ic.inputs() },
             weights: self.weights.clone(),
+            scale: self.scale,
+            precision: self.precision,
         })
     }
 }
 
 impl LoopOptions {
+    /// What only libtorch heeds is refused before anything starts.
+    fn refuse_torch(&self) -> Result<(), Error> {
+        let TorchOptions { device, interop_threads } = &self.load.torch;
+        let useless = [("--device", device.is_some()), ("--interop-threads", interop_threads.is_some())];
+        if let Some((option, _)) = useless.into_iter().find(|(_, given)| *given) {
+            return Err(Error::NoUse { option });
+        }
+        Ok(())
+    }
+
     fn settings(&self) -> Result<Loop, Error> {
         /// Bounds of the work, ns: below, the clock costs more than the loop.
         const WORK_NS: RangeInclusive<u64> = 1_000..=60_000_000_000;
@@ -173,7 +222,8 @@ impl LoopOptions {
                 return Err(LoadError::Work { given: given.to_string() }.into());
             }
         };
-        let plan = self.load.plan(Defaults { requests: 1000, warmup: 10 }, self.seed, may_draw())?;
+        let (requests, warmup) = if self.smoke { (3, 1) } else { (1000, 10) };
+        let plan = self.load.plan(Defaults { requests, warmup }, self.seed, may_draw())?;
         Ok(Loop { plan, batch: self.load.batch(), seed: self.seed, work })
     }
 }
@@ -188,10 +238,85 @@ fn may_draw() -> bool {
     std::env::var_os(WORKLOAD_FILE).is_none()
 }
 
+fn run_model(task: Task, options: &ModelOptions) -> Result<(), Error> {
+    let run = || task.run(&options.settings(task, available_threads(), may_draw())?);
+    finish_on(options.threads, run, options.json, &options.load)
+}
+
 fn run_train(options: &TrainOptions) -> Result<(), Error> {
-    let report = train::run(&options.settings(available_threads(), may_draw()))?;
-    print(&if options.json { report.json() + "\n" } else { report.text() })?;
-    write_workload_file(std::env::var_os(WORKLOAD_FILE).as_deref(), &report.identity)
+    let way = options.peers.way()?;
+    // Workers that are all started here share this machine.
+    let peers = if let Way::Launch(all) = &way { all.workers } else { 1 };
+    let platform = platform(
+        &options.machine,
+        Some(&options.torch),
+        options.threads.map(|threads| threads.saturating_mul(peers)),
+    )?;
+    let threads = (available_threads() / peers).max(1);
+    let settings = options.settings(threads, may_draw());
+    match way {
+        Way::Alone => {
+            let report = train::run(&settings)?;
+            tell(options.json, report.text(), report.json(), &report.identity, platform)
+        }
+        Way::Work(worker) => {
+            let report = distributed::work(&settings, &worker)?;
+            tell(options.json, report.text(), report.json(), &report.identity, platform)
+        }
+        Way::Serve(server) => {
+            let report = distributed::serve(&settings, &server)?;
+            tell(options.json, report.text(), report.json(), &report, platform)
+        }
+        Way::Launch(all) => {
+            let report = distributed::launch::run(&settings, &all, &options.torch)?;
+            tell(options.json, report.text(), report.json(), &report.identity, platform)
+        }
+    }
+}
+
+/// Sets up what a workload runs on. What is to run beside it is looked at before anything starts.
+fn platform(
+    machine: &MachineOptions,
+    torch: Option<&TorchOptions>,
+    threads: Option<u32>,
+) -> Result<Platform, Error> {
+    Platform::new(machine, torch, threads, |words| {
+        let all = std::iter::once("guestscope-workloads".into()).chain(words.iter().cloned());
+        Cli::try_parse_from(all).map(drop).map_err(|error| {
+            let text = error.to_string();
+            text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned()
+        })
+    })
+}
+
+/// Prints a result, and describes it to guestscope where that asked; then ends what ran beside it.
+fn tell(
+    is_json: bool,
+    text: String,
+    json: String,
+    identity: &impl Serialize,
+    platform: Platform,
+) -> Result<(), Error> {
+    print(&if is_json { json + "\n" } else { text })?;
+    let described = Described { identity, asked: &platform.asked };
+    write_workload_file(std::env::var_os(WORKLOAD_FILE).as_deref(), &described)?;
+    end(platform)
+}
+
+fn end(platform: Platform) -> Result<(), Error> {
+    if let Some(warning) = platform.end()? {
+        eprintln!("warning: {warning}");
+    }
+    Ok(())
+}
+
+/// A workload, and what was asked of the machine for it.
+#[derive(Serialize)]
+struct Described<'a, T> {
+    #[serde(flatten)]
+    identity: &'a T,
+    #[serde(flatten)]
+    asked: &'a Asked,
 }
 
 fn run_stall(options: &StallOptions) -> Result<(), Error> {
@@ -199,32 +324,44 @@ fn run_stall(options: &StallOptions) -> Result<(), Error> {
     let asked = stall::run::sizes(&settings)?;
     let outcome = stall::run::run(&settings)?;
     let report = stall::report::Report::new(&settings, &asked, outcome);
-    print(&if options.json { report.json() + "\n" } else { report.text() })?;
-    write_workload_file(std::env::var_os(WORKLOAD_FILE).as_deref(), &report.identity)
+    tell(options.json, report.text(), report.json(), &report.identity, Platform::default())
 }
 
 fn run_h2o(command: &H2oCommand) -> Result<(), Error> {
+    let machine = command.machine().cloned().unwrap_or_default();
+    let platform = platform(&machine, None, command.threads())?;
     let report = command.run(available_threads(), may_draw())?;
     for warning in &report.warnings {
         eprintln!("warning: {warning}");
     }
-    print(&if command.json() { report.json + "\n" } else { report.text })?;
-    write_workload_file(std::env::var_os(WORKLOAD_FILE).as_deref(), &report.identity)
+    tell(command.json(), report.text, report.json, &report.identity, platform)
 }
 
-/// Runs it and leaves its results, the description first: whoever reads the rest may go away, or its disk be full.
+/// As `finish_on`, of workloads that have no threads of their own.
 fn finish(run: impl FnOnce() -> Result<Report, Error>, json: bool, load: &LoadOptions) -> Result<(), Error> {
-    if let Some(path) = &load.histogram {
-        Latencies::check(path)?;
-    }
+    finish_on(None, run, json, load)
+}
+
+/// Runs it and leaves its results, the description first: whoever reads the rest may go away, or its disk be full. `threads` is
+/// how many it was told to use; `run` makes its settings, which depend on the CPUs that are left.
+fn finish_on(
+    threads: Option<u32>,
+    run: impl FnOnce() -> Result<Report, Error>,
+    json: bool,
+    load: &LoadOptions,
+) -> Result<(), Error> {
+    let _claim = load.histogram.as_deref().map(Latencies::check).transpose()?;
+    let platform = platform(&load.machine, Some(&load.torch), threads)?;
     let report = run()?;
-    for name in report.write_workload_file(std::env::var_os(WORKLOAD_FILE).as_deref())? {
+    let file = std::env::var_os(WORKLOAD_FILE);
+    for name in report.write_workload_file(file.as_deref(), &platform.asked)? {
         eprintln!("warning: histogram has no room in the description for guestscope: {name}");
     }
     if let Some(path) = &load.histogram {
         report.latencies().write(path)?;
     }
-    print(&if json { report.json() + "\n" } else { report.text() })
+    print(&if json { report.json() + "\n" } else { report.text() })?;
+    end(platform)
 }
 
 fn print(text: &str) -> Result<(), Error> {

@@ -4,12 +4,14 @@
 use std::{io, path::PathBuf};
 
 use crate::{
-    data::{image::ImageError, image_files::FilesError},
+    child::ChildError,
+    data::{file_set::FilesError, image::ImageError},
     h2o::error::H2oError,
     infer::weights::WeightsError,
     load::error::LoadError,
+    pin::PinError,
     stall::error::StallError,
-    train::error::TrainError,
+    train::{distributed::error::DistributedError, error::TrainError},
 };
 
 #[derive(Debug, thiserror::Error)]
@@ -25,11 +27,29 @@ pub enum Error {
     #[error(transparent)]
     Train(#[from] TrainError),
     #[error(transparent)]
+    Distributed(#[from] DistributedError),
+    #[error(transparent)]
+    Pin(#[from] PinError),
+    #[error("no such command to run beside: {command} ({reason})")]
+    Beside { command: String, reason: String },
+    #[error("no such device here: {asked} (libtorch sees {count} graphics processors)")]
+    NoDevice { asked: String, count: i64 },
+    #[error("no libtorch takes part, so there is no use of {option}")]
+    NoUse { option: &'static str },
+    #[error(transparent)]
+    Child(#[from] ChildError),
+    #[error(transparent)]
     H2o(#[from] H2oError),
     #[error("cannot read picture: {path} ({source})")]
     ReadPicture { path: PathBuf, source: io::Error },
     #[error("cannot use picture: {path} ({source})")]
     Picture { path: PathBuf, source: ImageError },
+    #[error("cannot read input: {path} ({source})")]
+    ReadInput { path: PathBuf, source: io::Error },
+    #[error("cannot use {what}: {path} ({reason})")]
+    Input { what: &'static str, path: PathBuf, reason: String },
+    #[error("cannot make the tokenizer: {reason}")]
+    Tokenizer { reason: String },
     #[error("this build has no libtorch: {workload}")]
     NoTorch { workload: &'static str },
     #[error("libtorch failed: {reason}")]
@@ -49,10 +69,25 @@ impl Error {
             Self::Load(error) => error.hint(),
             Self::Stall(error) => error.hint(),
             Self::Train(error) => error.hint(),
+            Self::Distributed(error) => error.hint(),
+            Self::Child(error) => error.hint(),
+            Self::Pin(error) => error.hint(),
+            Self::Beside { .. } => {
+                "what follows --beside is a command of this program, like \"train alexnet --batch 512\""
+            }
+            Self::NoDevice { .. } => {
+                "take --device cpu or auto; a GPU needs its driver and a libtorch that was built for CUDA"
+            }
+            Self::NoUse { .. } => "leave it out",
             Self::H2o(error) => error.hint(),
             Self::ReadPicture { .. } | Self::Picture { .. } => {
                 "remove the file from the folder or repair it; pictures in the cache are made anew once one is missing"
             }
+            Self::ReadInput { .. } | Self::Input { .. } => {
+                "remove the file from the folder or repair it (--help says what files are like); files in the cache are \
+                 made anew once one is missing"
+            }
+            Self::Tokenizer { .. } => "this is a defect of guestscope-workloads, please report it",
             Self::NoTorch { .. } => {
                 "build with libtorch 2.13.0, for example from these wheels, all unzipped into one folder:\n  \
                  pip download --no-deps torch==2.13.0 nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85\n  \

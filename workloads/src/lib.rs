@@ -3,6 +3,7 @@
 //! kernel: that is what `guestscope run` does from outside.
 
 pub mod catalog;
+pub mod child;
 pub mod cli;
 pub mod data;
 pub mod digest;
@@ -10,7 +11,11 @@ pub mod error;
 pub mod h2o;
 pub mod infer;
 pub mod load;
+pub mod pin;
+pub mod platform;
 pub mod progress;
 pub mod report;
 pub mod stall;
+pub mod started;
+pub mod steps;
 pub mod train;

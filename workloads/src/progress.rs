@@ -1,12 +1,15 @@
 //! A bar on standard error for work that takes seconds, where a person looks at a terminal; else nothing at all.
 //! It counts steps and knows nothing of what they are.
 
-use std::io::{IsTerminal, stderr};
+use std::{
+    borrow::Cow,
+    io::{IsTerminal, stderr},
+};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// A bar of `steps`; `what` is written behind the count.
-pub fn bar(steps: u64, what: &'static str) -> ProgressBar {
+pub fn bar(steps: u64, what: impl Into<Cow<'static, str>>) -> ProgressBar {
     if !stderr().is_terminal() {
         return ProgressBar::hidden();
     }

@@ -2,6 +2,8 @@
 //! each thing that can be wrong with the user's files has a sentence of its own. No timing is judged.
 #![cfg(feature = "torch")]
 
+mod common;
+
 use std::{
     fs,
     path::Path,
@@ -10,6 +12,8 @@ use std::{
 
 use rstest::rstest;
 use serde_json::Value;
+
+use common::json;
 
 /// Runs in `folder`, so that messages name files without a path; generated pictures are shared by all tests.
 fn run(folder: &Path, arguments: &[&str]) -> Output {
@@ -24,12 +28,6 @@ fn run(folder: &Path, arguments: &[&str]) -> Output {
         .env("GUESTSCOPE_WORKLOAD_FILE", folder.join("workload.json"))
         .output()
         .expect("cargo built the binary for this test")
-}
-
-fn json(output: &Output) -> Value {
-    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-    assert_eq!(output.stderr, b"", "nothing but data where no terminal looks");
-    serde_json::from_slice(&output.stdout).expect("--json prints JSON")
 }
 
 #[test]
@@ -47,6 +45,11 @@ fn a_seed_decides_the_output() {
 
     let other_batch = result(&["--threads", "2", "--seed", "7"]);
     assert_ne!(first["work_hash"], other_batch["work_hash"]);
+    let smaller = result(&["--batch", "2", "--threads", "2", "--seed", "7", "--scale", "0.25"]);
+    assert_ne!(first["work_hash"], smaller["work_hash"]);
+    assert_ne!(first["output_hash"], smaller["output_hash"]);
+    assert_eq!((&smaller["scale"], &smaller["parameters"]), (&Value::from(0.25), &first["parameters"]));
+
     let other_threads = result(&["--batch", "2", "--threads", "1", "--seed", "7"]);
     assert_eq!(first["work_hash"], other_threads["work_hash"], "threads are the platform's, not the work's");
 }

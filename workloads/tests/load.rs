@@ -1,6 +1,8 @@
 //! The load from outside, with the busy loop that needs no libtorch: what is printed and written in each scenario, and how
 //! options that do not go together are refused. No timing is judged.
 
+mod common;
+
 use std::{
     fs,
     path::Path,
@@ -12,6 +14,8 @@ use hdrhistogram::{Histogram, serialization::Deserializer};
 use rstest::rstest;
 use serde_json::Value;
 
+use common::json;
+
 fn run(folder: &Path, arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_guestscope-workloads"))
         .args(["infer", "loop"])
@@ -20,12 +24,6 @@ fn run(folder: &Path, arguments: &[&str]) -> Output {
         .env("GUESTSCOPE_WORKLOAD_FILE", folder.join("workload.json"))
         .output()
         .expect("cargo built the binary for this test")
-}
-
-fn json(output: &Output) -> Value {
-    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-    assert_eq!(output.stderr, b"", "nothing but data where no terminal looks");
-    serde_json::from_slice(&output.stdout).expect("--json prints JSON")
 }
 
 #[rstest]

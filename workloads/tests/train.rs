@@ -4,7 +4,7 @@
 
 use std::{path::Path, process::Command};
 
-use guestscope_workloads::train::{MODELS, Model, Settings, models::Network, report::Report, run};
+use guestscope_workloads::train::{MODELS, Model, Settings, Share, models::Network, report::Report, run};
 use rstest::rstest;
 use serde_json::Value;
 use tch::{Kind, Tensor};
@@ -21,6 +21,7 @@ fn settings(model: &str, batch: u64, steps: u64) -> Settings {
         data: None,
         loaders: 1,
         drop_caches: false,
+        share: Share::ALL,
         progress: false,
     }
 }
@@ -93,9 +94,10 @@ fn a_synthetic_batch_is_learned() {
 #[test]
 fn phases_lie_in_their_steps() {
     let measured = trained(&settings("alexnet", 2, 3)).measured;
-    assert_eq!((measured.step_ns.len(), measured.losses.len()), (3, 3));
-    for (step, total) in measured.step_ns.iter().enumerate() {
-        let parts: Vec<u64> = measured.phase_ns.iter().map(|phase| phase[step]).collect();
+    let steps = &measured.steps;
+    assert_eq!((steps.count(), measured.losses.len()), (3, 3));
+    for (step, total) in steps.step_ns().iter().enumerate() {
+        let parts: Vec<u64> = steps.phase_ns().iter().map(|phase| phase[step]).collect();
         assert!(
             parts.iter().all(|ns| *ns > 0) && parts.iter().sum::<u64>() <= *total,
             "{parts:?} of {total}"
@@ -110,9 +112,22 @@ fn a_loss_that_is_no_number_ends_the_job() {
     assert_eq!(error.hint(), "try a smaller --learning-rate");
 }
 
+fn picture(path: &Path) {
+    std::fs::create_dir_all(path.parent().expect("it lies in a folder")).expect("a folder of a test");
+    let name = path.file_name().expect("it has a name").to_string_lossy();
+    let shade = name.bytes().map(u32::from).sum::<u32>();
+    let pixels: Vec<u8> = (0..280 * 240 * 3_u32).map(|at| (at / 5 * shade) as u8).collect();
+    let encoder = jpeg_encoder::Encoder::new_file(path, 90).expect("a file of a test");
+    encoder.encode(&pixels, 280, 240, jpeg_encoder::ColorType::Rgb).expect("of so many pixels");
+}
+
 fn program(folder: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
+    guestscope_workloads("train", folder, arguments)
+}
+
+fn guestscope_workloads(verb: &str, folder: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_guestscope-workloads"));
-    command.arg("train").args(arguments).current_dir(folder).env_remove("GUESTSCOPE_WORKLOAD_FILE");
+    command.arg(verb).args(arguments).current_dir(folder).env_remove("GUESTSCOPE_WORKLOAD_FILE");
     let output = command.output().expect("cargo built the binary for this test");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("all that is printed is UTF-8");
     (output.status.code(), text(output.stdout), text(output.stderr))
@@ -121,17 +136,17 @@ fn program(folder: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
 #[test]
 fn pictures_of_a_folder_are_trained_on_and_broken_ones_named() {
     let folder = tempfile::tempdir().unwrap();
-    for (class, name) in [("cats", "1.jpg"), ("cats", "2.jpg"), ("dogs", "3.jpg")] {
-        std::fs::create_dir_all(folder.path().join(class)).unwrap();
-        let pixels: Vec<u8> = (0..280 * 240 * 3_u32).map(|at| (at / 5) as u8).collect();
-        let encoder = jpeg_encoder::Encoder::new_file(folder.path().join(class).join(name), 90).unwrap();
-        encoder.encode(&pixels, 280, 240, jpeg_encoder::ColorType::Rgb).unwrap();
+    for name in ["cats/1.jpg", "cats/2.jpg", "dogs/3.jpg"] {
+        picture(&folder.path().join(name));
     }
     std::fs::write(folder.path().join("dogs/broken.jpg"), b"no picture").unwrap();
     let words = ["alexnet", "--smoke", "--data", ".", "--drop-caches", "--threads", "1"];
     let (code, out, error) = program(folder.path(), &words);
     assert_eq!((code, error.as_str()), (Some(0), ""));
-    assert!(out.contains("folder data") && out.contains("1 files that could not be used"), "{out}");
+    assert!(
+        out.contains("folder data") && out.contains("1 files or records that could not be used"),
+        "{out}"
+    );
     assert!(out.contains("./dogs/broken.jpg: not a JPEG"), "{out}");
     let (_, json, _) = program(folder.path(), &[&words[..], &["--json"]].concat());
     let line: Value = serde_json::from_str(&json).expect("one line of JSON");
@@ -139,9 +154,62 @@ fn pictures_of_a_folder_are_trained_on_and_broken_ones_named() {
     assert_eq!((line["loaders"].as_u64(), line["drop_caches"].as_bool()), (Some(2), Some(true)));
 }
 
+/// Shards of a folder's pictures train what the folder itself does, to the bit; a shard that ends too early is named.
+#[test]
+fn shards_are_trained_on_like_the_folder_that_they_are_of() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["in/cats/1.jpg", "in/cats/2.jpg", "in/dogs/3.jpg", "in/dogs/4.jpg", "in/owls/5.jpg"] {
+        picture(&folder.path().join(name));
+    }
+    let train = |data: &str| {
+        let words = ["alexnet", "--smoke", "--data", data, "--drop-caches", "--threads", "1", "--json"];
+        let (code, json, error) = program(folder.path(), &words);
+        assert_eq!((code, error.as_str()), (Some(0), ""));
+        serde_json::from_str::<Value>(&json).expect("one line of JSON")
+    };
+    let expected = train("in")["output_hash"].clone();
+    for format in ["tfrecord", "tar"] {
+        let words = ["--data", "in", "--out", format, "--format", format, "--per-shard", "2", "--json"];
+        let packed = guestscope_workloads("shards", folder.path(), &words);
+        let packed: Value = serde_json::from_str(&packed.1).expect("one line of JSON");
+        assert_eq!((packed["shards"].as_u64(), packed["pictures"].as_u64()), (Some(3), Some(5)));
+        let report = train(format);
+        assert_eq!((&report["data"], &report["output_hash"]), (&Value::from(format), &expected));
+        assert_eq!((report["kept_files"].as_u64(), report["skipped_files"].as_u64()), (Some(0), Some(0)));
+        let last = folder.path().join(format).join(format!("pictures-00002-of-00003.{format}"));
+        let bytes = std::fs::read(&last).unwrap();
+        std::fs::write(&last, &bytes[..900]).unwrap();
+        assert_eq!(train(format)["skipped_files"], 1);
+        let alone = last.to_str().unwrap();
+        let (code, _, error) = program(folder.path(), &["alexnet", "--smoke", "--data", alone]);
+        assert_eq!(code, Some(2));
+        assert!(error.starts_with("error: no picture in the folder can be used: "), "{error}");
+        assert!(error.contains("only its first 0 pictures are there"), "{error}");
+    }
+}
+
+/// A CPU of its own decides how many threads there are; what was asked for stands in the description.
+#[test]
+fn the_machine_is_as_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_guestscope-workloads"));
+    command.args(["train", "mnist", "--smoke", "--json", "--device", "cpu", "--interop-threads", "2"]);
+    command.args(["--pin", "compact:1"]).env("GUESTSCOPE_WORKLOAD_FILE", folder.path().join("told.json"));
+    let output = command.output().expect("cargo built the binary for this test");
+    let line: Value = serde_json::from_slice(&output.stdout).expect("one line of JSON");
+    assert_eq!(line["threads"], 1);
+    let told = std::fs::read(folder.path().join("told.json")).unwrap();
+    let told: Value = serde_json::from_slice(&told).unwrap();
+    assert_eq!((&told["device"], &told["interop_threads"]), (&"cpu".into(), &2.into()));
+    assert_eq!((&told["pin"], &told["threads"]), (&"compact:1".into(), &1.into()));
+    assert!(told["pinned_cpus"].as_str().unwrap().parse::<u32>().is_ok(), "one CPU: {}", told["pinned_cpus"]);
+    assert!(told.get("beside").is_none(), "nothing was");
+}
+
 #[rstest]
 #[case::photographs_for_digits(&["mnist", "--data", "."], "error: MNIST CNN takes no photographs")]
 #[case::no_folder(&["resnet50", "--data", "nowhere"], "error: cannot read folder: nowhere")]
+#[case::no_such_device(&["mnist", "--device", "cuda:77"], "error: no such device here: cuda:77 (libtorch sees ")]
 #[case::unknown(&["resnet51"], "a similar value exists: 'resnet50'")]
 #[case::no_rate(&["mnist", "--learning-rate", "nan"], "a number above 0")]
 fn what_cannot_be_is_refused(#[case] words: &[&str], #[case] says: &str) {

@@ -12,6 +12,8 @@ use zune_jpeg::{
     zune_core::{bytestream::ZCursor, colorspace::ColorSpace, options::DecoderOptions},
 };
 
+use crate::infer::sizing::Scale;
+
 /// Pixels of the short side after resizing.
 pub const SHORT_SIDE: u32 = 256;
 /// Pixels of each side of what the model sees.
@@ -20,6 +22,8 @@ pub const CROP: u32 = 224;
 pub const VALUES: usize = 3 * (CROP * CROP) as usize;
 /// Of the long side to the short one: a picture of 1 x 16,384 pixels would be 3 GB once its short side is 256.
 const MOST_RATIO: u32 = 64;
+/// Of all layers of an ImageNet model together: its last maps are so much smaller than the picture.
+const STRIDES: i64 = 32;
 /// Goes up when the same file gives different numbers than before.
 pub const PREPARATION_VERSION: u64 = 1;
 
@@ -51,6 +55,13 @@ impl Frame {
     pub const USUAL: Self = Self { short_side: SHORT_SIDE, crop: CROP };
     /// Of Inception v3, as in torchvision's recipe.
     pub const INCEPTION: Self = Self { short_side: 342, crop: 299 };
+
+    /// Smaller, and cut out in the same proportion: sides are whole multiples of what the strides of an ImageNet model take.
+    #[must_use]
+    pub fn scaled(self, scale: Scale) -> Self {
+        let crop = scale.of(i64::from(self.crop), STRIDES) as u32;
+        Self { short_side: self.short_side * crop / self.crop, crop }
+    }
 
     /// Numbers per picture: three channels.
     pub fn values(self) -> usize {
@@ -187,6 +198,15 @@ mod tests {
     use rstest::rstest;
 
     use super::{CROP, Frame, ImageError, Preparer, VALUES, decode};
+
+    #[rstest]
+    #[case("1", (224, 256))]
+    #[case("0.25", (64, 73))]
+    #[case("0.01", (32, 36))]
+    fn a_smaller_frame_keeps_its_proportion(#[case] scale: &str, #[case] expected: (u32, u32)) {
+        let frame = Frame::USUAL.scaled(scale.parse().unwrap());
+        assert_eq!((frame.crop, frame.short_side), expected);
+    }
 
     #[rstest]
     #[case(500, 375, (341, 256))]

@@ -1,8 +1,16 @@
 //! What the workloads read: made by seeded generators once and kept in a cache, or the user's own.
 //! Yields files on disk and their content in the form a model takes. It downloads nothing.
 
+pub mod clicks;
+pub mod crc32c;
+pub mod file_set;
 pub mod fourier;
 pub mod image;
 pub mod image_files;
 pub mod photo;
 pub mod random;
+pub mod speech;
+pub mod tar;
+pub mod tfrecord;
+pub mod wav;
+pub mod words;

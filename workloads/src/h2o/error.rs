@@ -2,7 +2,7 @@
 
 use std::{io, path::PathBuf};
 
-use crate::stall::error::StallError;
+use crate::stall::{error::StallError, machine::interrupt};
 
 #[derive(Debug, thiserror::Error)]
 pub enum H2oError {
@@ -40,6 +40,15 @@ pub enum H2oError {
     NoCache,
     #[error(transparent)]
     Signals(#[from] StallError),
+}
+
+/// An error if a signal has come after so many steps; one that ends the process at once unless `generate` wanted to tidy up
+/// after it.
+pub fn go_on(steps: u64) -> Result<(), H2oError> {
+    if interrupt::stopped() {
+        return Err(H2oError::Interrupted { what: "steps", count: steps });
+    }
+    Ok(())
 }
 
 impl H2oError {

@@ -12,9 +12,8 @@ use super::{
     error::H2oError,
     flights::{BLOCK, Flights},
     schema,
-    steps::Steps,
 };
-use crate::{digest::Digest, progress, stall::machine::interrupt};
+use crate::{digest::Digest, progress, stall::machine::interrupt, steps::Steps};
 
 /// What the command line says.
 #[derive(Clone, Debug)]

@@ -9,14 +9,13 @@
 use super::{
     cholesky::{Dependent, solve},
     design::Design,
-    error::H2oError,
+    error::{H2oError, go_on},
     memory,
     reader::Bad,
     source::Data,
-    steps::Steps,
     table::Table,
 };
-use crate::{digest::Digest, progress};
+use crate::{digest::Digest, progress, steps::Steps};
 
 /// What the command line says.
 #[derive(Clone, Debug)]
@@ -98,7 +97,7 @@ fn fit_once(table: &Table, settings: &Settings, steps: &mut Steps) -> Result<Fit
     // Where no part of a step helps, the next would be the same.
     let mut has_moved = true;
     while fit.iterations < settings.max_iterations && !fit.is_converged && has_moved {
-        steps.go_on()?;
+        go_on(steps.count())?;
         let before = irls.objective;
         let number = steps.count();
         steps.step("iteration", number, |phases| -> Result<(), H2oError> {

@@ -1,7 +1,10 @@
 //! The fit where its result is known without computing it; against other programs it is held in `tests/h2o.rs`.
 
 use super::{Irls, Settings, check_memory, fit_once, null_deviance};
-use crate::h2o::{design::Design, error::H2oError, source::Data, steps::Steps, table::Table};
+use crate::{
+    h2o::{design::Design, error::H2oError, source::Data, table::Table},
+    steps::Steps,
+};
 
 /// Flights that differ in their carrier alone: of 40 with the first 10 are late, of 20 with the second 15.
 fn two_carriers() -> Table {

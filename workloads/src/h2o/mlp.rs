@@ -7,15 +7,14 @@ use clap::ValueEnum;
 
 use super::{
     design::Design,
-    error::H2oError,
+    error::{H2oError, go_on},
     memory,
     net::{self, Net},
     reader::Bad,
     source::Data,
-    steps::Steps,
     table::Table,
 };
-use crate::{digest::Digest, progress};
+use crate::{digest::Digest, progress, steps::Steps};
 
 /// The sizes of the study.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -102,7 +101,7 @@ pub fn run(settings: &Settings) -> Result<Outcome, H2oError> {
             None => (&mut discarded, "warmup", number),
             Some(own) => (&mut steps, "step", own),
         };
-        all.go_on()?;
+        go_on(all.count())?;
         let loss = all.step(name, own, |phases| {
             phases.run("data", || fill(&mut net, &table, &design, number, batch));
             let loss = phases.run("forward", || net.forward());

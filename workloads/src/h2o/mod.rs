@@ -20,6 +20,5 @@ pub mod reader;
 pub mod report;
 pub mod schema;
 pub mod source;
-pub mod steps;
 pub mod table;
 pub mod team;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, value_parser};
 
 use super::{error::H2oError, generate, glm, mlp, parse, report::Report, source::Data};
+use crate::platform::MachineOptions;
 
 const GENERATE_EXAMPLES: &str = "\
 Examples:
@@ -48,15 +49,18 @@ pub enum H2oCommand {
 pub struct GenerateOptions {
     /// Takes this name when it is whole; a file that has it is replaced
     file: PathBuf,
-    /// Flights
-    #[arg(long, value_name = "N", default_value_t = 2_000, value_parser = value_parser!(u64).range(1..=100_000_000_000))]
-    rows: u64,
+    /// Flights [default: 2000, with --smoke 5000]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..=100_000_000_000))]
+    rows: Option<u64>,
     /// Decides every byte
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
     /// Print one line of JSON instead of text
     #[arg(long)]
     json: bool,
+    /// Only see whether it runs: one block that lasts some milliseconds
+    #[arg(long)]
+    smoke: bool,
 }
 
 #[derive(Debug, Args)]
@@ -71,6 +75,8 @@ struct DataOptions {
     /// Decides generated flights and weights: the same number, the same work
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
+    #[command(flatten)]
+    machine: MachineOptions,
 }
 
 #[derive(Debug, Args)]
@@ -156,6 +162,24 @@ fn not_negative(text: &str) -> Result<f64, String> {
 }
 
 impl H2oCommand {
+    /// On which CPUs, beside what; the generator takes any.
+    pub fn machine(&self) -> Option<&MachineOptions> {
+        match self {
+            Self::Generate(_) => None,
+            Self::Parse(options) => Some(&options.data.machine),
+            Self::Glm(options) => Some(&options.data.machine),
+            Self::Mlp(options) => Some(&options.data.machine),
+        }
+    }
+
+    /// How many it was told to use.
+    pub fn threads(&self) -> Option<u32> {
+        match self {
+            Self::Generate(_) | Self::Parse(_) | Self::Glm(_) => None,
+            Self::Mlp(options) => options.threads,
+        }
+    }
+
     /// Whether machines read the result.
     pub fn json(&self) -> bool {
         match self {
@@ -169,8 +193,9 @@ impl H2oCommand {
     /// Does it. `threads` is how many this process may use, `progress` whether a bar may be drawn.
     pub fn run(&self, threads: u32, progress: bool) -> Result<Report, H2oError> {
         match self {
-            Self::Generate(GenerateOptions { file, rows, seed, .. }) => {
-                let settings = generate::Settings { file: file.clone(), rows: *rows, seed: *seed, progress };
+            Self::Generate(GenerateOptions { file, rows, seed, smoke, .. }) => {
+                let rows = rows.unwrap_or(if *smoke { 5_000 } else { 2_000 });
+                let settings = generate::Settings { file: file.clone(), rows, seed: *seed, progress };
                 Ok(Report::of_generate(&settings, &generate::write(&settings)?))
             }
             Self::Parse(options) => {

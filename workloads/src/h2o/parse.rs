@@ -5,13 +5,16 @@ use serde::Serialize;
 
 use super::{
     columns::{Columns, MISSING, MISSING_LEVEL, Values},
-    error::H2oError,
+    error::{H2oError, go_on},
     reader::{Bad, Parser},
     schema::COLUMNS,
     source::{Data, Source},
+};
+use crate::{
+    digest::Digest,
+    progress,
     steps::{Phases, Steps},
 };
-use crate::{digest::Digest, progress};
 
 /// What the command line says.
 #[derive(Clone, Debug)]
@@ -116,7 +119,7 @@ pub fn load(
     let mut parser = Parser::new(source.path.clone());
     let mut is_over = false;
     while !is_over {
-        steps.go_on()?;
+        go_on(steps.count())?;
         let first = steps.count();
         steps.step(name, first, |phases| -> Result<(), H2oError> {
             let bytes = phases.run("read", || source.read())?;

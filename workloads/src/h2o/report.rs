@@ -5,12 +5,13 @@ use std::{fmt::Write as _, fs};
 
 use serde::Serialize;
 
-use super::{
-    generate, glm, mlp, net, parse,
-    reader::Bad,
+use super::{generate, glm, mlp, net, parse, reader::Bad};
+use crate::{
+    catalog::grouped,
+    digest::Digest,
+    report::to_json,
     steps::{Steps, Timing},
 };
-use crate::{catalog::grouped, digest::Digest, report::to_json};
 
 /// A finished run.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use std::{
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 
 use super::{error::H2oError, flights::GENERATOR_VERSION, generate};
-use crate::data::image_files;
+use crate::data::file_set;
 
 /// What the command line says of the data.
 #[derive(Clone, Debug)]
@@ -44,12 +44,12 @@ impl Data {
     }
 
     fn generated(&self, progress: bool) -> Result<PathBuf, H2oError> {
-        let folder = image_files::cache_folder().map_err(|_| H2oError::NoCache)?;
+        let folder = file_set::cache_folder().map_err(|_| H2oError::NoCache)?;
         let path = folder.join(format!("flights-{GENERATOR_VERSION}-{}-{}.csv", self.seed, self.rows));
         if !path.is_file() {
             std::fs::create_dir_all(&folder)
                 .map_err(|source| H2oError::Write { path: folder.clone(), source })?;
-            image_files::remove_abandoned(&folder);
+            file_set::remove_abandoned(&folder);
             generate::write(&generate::Settings {
                 file: path.clone(),
                 rows: self.rows,

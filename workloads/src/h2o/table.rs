@@ -11,9 +11,8 @@ use super::{
         YEAR,
     },
     source::Data,
-    steps::Steps,
 };
-use crate::digest::Digest;
+use crate::{digest::Digest, steps::Steps};
 
 /// Predictors that are quantities: columns of the schema, in this order.
 pub const NUMBERS: [usize; 3] = [YEAR, SCHEDULED, DISTANCE];

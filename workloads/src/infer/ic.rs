@@ -6,48 +6,26 @@ use std::fs;
 
 use tch::{Kind, Tensor};
 
-use super::{RESNET50, RESNET50_PARAMETERS, Settings, libtorch, resnet::ResNet50};
+use super::{RESNET50, Settings, model::Model, resnet::ResNet50};
 use crate::{
     data::{
-        image::{CROP, PREPARATION_VERSION, Preparer, VALUES},
-        image_files::{self, ImageFiles},
+        file_set::{self, FileSet},
+        image::{Frame, PREPARATION_VERSION, Preparer},
+        image_files,
     },
     digest::Digest,
     error::Error,
-    load::{self, Plan, Workload, clock::Monotonic},
-    report::{Identity, Report},
+    load::Workload,
 };
 
 /// How many classes a request names per picture.
 const TOP: usize = 5;
 
-/// Runs it as `settings` say.
-pub fn run(settings: &Settings) -> Result<Report, Error> {
-    libtorch::set_threads(settings.threads);
-    let mut workload = ImageClassification::new(settings)?;
-    let another = || ImageClassification::new(settings);
-    let measured = load::run(&settings.plan, &Monotonic, &mut workload, &another)?;
-    let identity = Identity {
-        name: "ic",
-        model: RESNET50,
-        parameters: RESNET50_PARAMETERS,
-        batch: settings.batch,
-        threads: settings.threads,
-        seed: settings.seed,
-        precision: "fp32",
-        requests: measured.records.len() as u64,
-        warmup: settings.plan.warmup,
-        rounds: None,
-        work_hash: workload.work_hash(&settings.plan),
-        output_hash: measured.outputs(&settings.plan),
-    };
-    Ok(Report::new(identity, &settings.plan, measured))
-}
-
 /// The state between requests.
 pub struct ImageClassification {
     model: ResNet50,
-    files: ImageFiles,
+    files: FileSet,
+    frame: Frame,
     preparer: Preparer,
     batch: u64,
     /// The batch as the model takes it; kept, so that a request allocates it only once, as a tensor.
@@ -56,37 +34,38 @@ pub struct ImageClassification {
     pub top: Vec<[(i64, f32); TOP]>,
 }
 
-impl ImageClassification {
-    pub fn new(settings: &Settings) -> Result<Self, Error> {
+impl Model for ImageClassification {
+    const NAME: &'static str = "ic";
+    const MODEL: &'static str = RESNET50;
+    const PREPARATION_VERSION: u64 = PREPARATION_VERSION;
+
+    fn new(settings: &Settings) -> Result<Self, Error> {
         let files = match &settings.data {
             Some(folder) => image_files::open_folder(folder)?,
             None => {
-                image_files::open_generated(&image_files::cache_folder()?, settings.seed, settings.generated)?
+                image_files::open_generated(&file_set::cache_folder()?, settings.seed, settings.generated)?
             }
         };
-        let model = match &settings.weights {
-            Some(path) => ResNet50::from_file(path)?,
-            None => ResNet50::seeded(settings.seed)?,
-        };
-        let values = vec![0.0; VALUES * settings.batch as usize];
+        let model = ResNet50::new(settings.weights.as_deref(), settings.seed, settings.precision)?;
+        let frame = Frame::USUAL.scaled(settings.scale);
+        let values = vec![0.0; frame.values() * settings.batch as usize];
         Ok(Self {
             model,
             files,
-            preparer: Preparer::default(),
+            frame,
+            preparer: Preparer::new(frame),
             batch: settings.batch,
             values,
             top: Vec::new(),
         })
     }
 
-    /// Everything that decides what is computed. Not the threads: how many compute it is the platform's matter, and
-    /// platforms of different size are to be compared; nor the warm-up, which no statistic contains.
-    fn work_hash(&self, plan: &Plan) -> Digest {
-        let mut hash = Digest::default();
-        hash.text("ic").text(RESNET50).text("fp32").u64(self.batch).u64(PREPARATION_VERSION);
-        plan.describe(&mut hash);
-        hash.u64(self.model.digest.value()).u64(self.files.digest.value());
-        hash
+    fn parameters(&self) -> u64 {
+        self.model.parameters().cast_unsigned()
+    }
+
+    fn digests(&self) -> [Digest; 2] {
+        [self.model.digest(), self.files.digest]
     }
 }
 
@@ -96,15 +75,15 @@ impl Workload for ImageClassification {
 
     fn preprocess(&mut self, request: u64) -> Result<Tensor, Error> {
         let first = request.wrapping_mul(self.batch);
-        for (offset, values) in (0..self.batch).zip(self.values.chunks_exact_mut(VALUES)) {
-            let index = first.wrapping_add(offset) % self.files.paths.len() as u64;
-            let path = &self.files.paths[index as usize];
-            let jpeg = fs::read(path).map_err(|source| Error::ReadPicture { path: path.clone(), source })?;
+        for (offset, values) in (0..self.batch).zip(self.values.chunks_exact_mut(self.frame.values())) {
+            let path = self.files.at(first.wrapping_add(offset));
+            let jpeg =
+                fs::read(path).map_err(|source| Error::ReadPicture { path: path.to_owned(), source })?;
             self.preparer
                 .prepare(&jpeg, values)
-                .map_err(|source| Error::Picture { path: path.clone(), source })?;
+                .map_err(|source| Error::Picture { path: path.to_owned(), source })?;
         }
-        let side = i64::from(CROP);
+        let side = i64::from(self.frame.crop);
         Ok(Tensor::f_from_slice(&self.values)?.f_view([self.batch as i64, 3, side, side])?)
     }
 

@@ -4,16 +4,73 @@
 use std::{
     cell::Cell,
     panic::{self, AssertUnwindSafe},
-    sync::Once,
+    sync::{Once, OnceLock},
 };
 
-use crate::error::Error;
+use tch::{Cuda, Device, Tensor};
 
-/// Sets libtorch's threads for the whole process: `threads` inside an operator, one between operators.
-pub fn set_threads(threads: u32) {
+use crate::{error::Error, platform};
+
+static DEVICE: OnceLock<Device> = OnceLock::new();
+
+/// Sets libtorch's threads between operators for the whole process. Only the first time counts: libtorch takes it once.
+pub fn set_interop_threads(threads: u32) {
     static INTEROP: Once = Once::new();
-    // libtorch accepts the second setting once per process.
-    INTEROP.call_once(|| tch::set_num_interop_threads(1));
+    INTEROP.call_once(|| tch::set_num_interop_threads(i32::try_from(threads).unwrap_or(i32::MAX)));
+}
+
+/// Has models and batches live on a device from now on. Only the first time counts, before there are any.
+pub fn set_device(asked: platform::Device) -> Result<(), Error> {
+    let device = match asked {
+        platform::Device::Cpu => Device::Cpu,
+        platform::Device::Auto => Device::cuda_if_available(),
+        platform::Device::Cuda(number) => {
+            let count = Cuda::device_count();
+            if i64::try_from(number).map_or(true, |number| number >= count) {
+                return Err(Error::NoDevice { asked: asked.to_string(), count });
+            }
+            Device::Cuda(number)
+        }
+    };
+    DEVICE.get_or_init(|| device);
+    Ok(())
+}
+
+/// Where models and batches live.
+pub fn device() -> Device {
+    DEVICE.get().copied().unwrap_or(Device::Cpu)
+}
+
+/// Waits until the device has done what it was told, so that a phase holds what it started; nothing on a CPU.
+pub fn finish() {
+    if let Device::Cuda(number) = device() {
+        Cuda::synchronize(number as i64);
+    }
+}
+
+/// A tensor where models live: the same one on a CPU, else copied in a phase `h2d`.
+pub fn upload(tensor: &Tensor) -> Result<Tensor, Error> {
+    if device() == Device::Cpu {
+        return Ok(tensor.shallow_clone());
+    }
+    let _phase = guestscope_marker::phase("h2d");
+    let copy = tensor.f_to_device(device())?;
+    finish();
+    Ok(copy)
+}
+
+/// A tensor that the CPU can read: the same one on a CPU, else copied in a phase `d2h`.
+pub fn download(tensor: Tensor) -> Result<Tensor, Error> {
+    if device() == Device::Cpu {
+        return Ok(tensor);
+    }
+    let _phase = guestscope_marker::phase("d2h");
+    Ok(tensor.f_to_device(Device::Cpu)?)
+}
+
+/// Sets libtorch's threads inside an operator for the whole process; between operators it has one, unless more were set.
+pub fn set_threads(threads: u32) {
+    set_interop_threads(1);
     tch::set_num_threads(i32::try_from(threads).unwrap_or(i32::MAX));
 }
 

@@ -2,22 +2,56 @@
 //! Yields a report. The loop that sends requests is in `load`.
 
 #[cfg(feature = "torch")]
+pub mod bert;
+#[cfg(feature = "torch")]
+pub mod dlrm;
+#[cfg(feature = "torch")]
 pub mod ic;
 #[cfg(feature = "torch")]
 pub mod libtorch;
 #[cfg(feature = "torch")]
+pub mod log_mel;
+#[cfg(feature = "torch")]
+pub mod model;
+#[cfg(feature = "torch")]
+pub mod nlp;
+pub mod options;
+#[cfg(feature = "torch")]
+pub mod parameters;
+#[cfg(feature = "torch")]
 pub mod resnet;
 #[cfg(feature = "torch")]
+pub mod rnnt;
+#[cfg(feature = "torch")]
+pub mod rs;
+#[cfg(feature = "torch")]
 pub mod seeded;
+pub mod sizing;
+pub mod spans;
+#[cfg(feature = "torch")]
+pub mod sr;
 pub mod synthetic;
+#[cfg(feature = "torch")]
+pub mod tokenizer;
 pub mod weights;
+pub mod windows;
 
 use std::path::PathBuf;
 
+use self::sizing::{Precision, Scale};
 use crate::{error::Error, load::Plan, report::Report, stall::machine::work::Amount};
 
 pub const RESNET50: &str = "ResNet-50 v1.5";
 pub const RESNET50_PARAMETERS: u64 = 25_557_032;
+pub const DLRM: &str = "DLRM, Criteo Kaggle";
+/// 540,201,232 of the tables, 475,985 of the layers.
+pub const DLRM_PARAMETERS: u64 = 540_677_217;
+pub const BERT: &str = "BERT-Large, SQuAD";
+/// Without the pooler, which no answer depends on.
+pub const BERT_PARAMETERS: u64 = 334_094_338;
+pub const RNNT: &str = "RNN-T";
+/// 42,967,040 of the encoder, 1,652,480 of the prediction network, 703,517 of the joint.
+pub const RNNT_PARAMETERS: u64 = 45_323_037;
 
 /// What every inference workload is told.
 #[derive(Clone, Debug)]
@@ -34,6 +68,9 @@ pub struct Settings {
     pub generated: u32,
     /// Trained parameters; without them they are drawn from the seed.
     pub weights: Option<PathBuf>,
+    /// Of the model; image classification keeps its model and scales the pictures.
+    pub scale: Scale,
+    pub precision: Precision,
 }
 
 /// What the busy loop is told.
@@ -47,14 +84,52 @@ pub struct Loop {
     pub work: Amount,
 }
 
-/// Image classification.
-#[cfg(feature = "torch")]
-pub fn ic(settings: &Settings) -> Result<Report, Error> {
-    ic::run(settings)
+/// The workloads that run a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Task {
+    /// Image classification.
+    Ic,
+    /// Natural language: answers to questions.
+    Nlp,
+    /// Recommendation.
+    Rs,
+    /// Speech recognition.
+    Sr,
 }
 
-/// Image classification.
-#[cfg(not(feature = "torch"))]
-pub fn ic(_: &Settings) -> Result<Report, Error> {
-    Err(Error::NoTorch { workload: "infer ic" })
+impl Task {
+    /// How many inputs are generated where nobody says.
+    pub fn inputs(self) -> u32 {
+        match self {
+            // 7 MB of pictures; 4 MB of records.
+            Self::Ic | Self::Rs => 64,
+            // 0.3 MB.
+            Self::Nlp => 256,
+            // 15 MB.
+            Self::Sr => 32,
+        }
+    }
+
+    /// Runs it as `settings` say.
+    #[cfg(feature = "torch")]
+    pub fn run(self, settings: &Settings) -> Result<Report, Error> {
+        match self {
+            Self::Ic => model::run::<ic::ImageClassification>(settings),
+            Self::Nlp => model::run::<nlp::Answering>(settings),
+            Self::Rs => model::run::<rs::Recommendation>(settings),
+            Self::Sr => model::run::<sr::Recognition>(settings),
+        }
+    }
+
+    /// Says that it cannot be run.
+    #[cfg(not(feature = "torch"))]
+    pub fn run(self, _: &Settings) -> Result<Report, Error> {
+        let workload = match self {
+            Self::Ic => "infer ic",
+            Self::Nlp => "infer nlp",
+            Self::Rs => "infer rs",
+            Self::Sr => "infer sr",
+        };
+        Err(Error::NoTorch { workload })
+    }
 }

@@ -33,6 +33,8 @@ pub fn run(settings: &Loop) -> Result<Report, Error> {
         name: "loop",
         model: ARITHMETIC,
         parameters: 0,
+        scale: None,
+        most_symbols: None,
         batch: *batch,
         threads: 1,
         seed: *seed,

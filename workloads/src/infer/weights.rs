@@ -1,14 +1,17 @@
 //! Reads a model's parameters from a safetensors file and checks that they are this model's: every tensor there,
-//! of the right shape, fp32, and none that belongs to another model. Yields the bytes per tensor name. Names are
-//! torchvision's. It converts nothing: no other precision, no other file format.
+//! of the right shape, fp32, and none that belongs to another model. Yields the bytes of a tensor piece by piece, so that
+//! memory holds them once. It converts nothing: no other precision, no other file format.
 
 use std::{
     collections::BTreeMap,
-    fs, io,
+    fmt::Display,
+    fs::File,
+    io,
+    os::unix::fs::FileExt,
     path::{Path, PathBuf},
 };
 
-use safetensors::{Dtype, SafeTensors};
+use safetensors::{Dtype, SafeTensorError, tensor::Metadata};
 
 /// Name of a tensor and its shape.
 pub type Shapes = BTreeMap<String, Vec<usize>>;
@@ -35,81 +38,118 @@ impl WeightsError {
             Self::Read { .. } => {
                 "name a safetensors file that can be read, or leave --weights out to draw them by --seed"
             }
-            Self::Format { .. } => {
-                "in Python: safetensors.torch.save_file(torchvision.models.resnet50(weights=...).state_dict(), FILE)"
-            }
+            Self::Format { .. } => "in Python: safetensors.torch.save_file(model.state_dict(), FILE)",
             Self::Missing { .. } | Self::Unknown { .. } | Self::Shape { .. } => {
-                "the file must hold this model's state_dict with torchvision's names, for example layer1.0.conv1.weight"
+                "the file must hold this model's state_dict, at the same --scale; the command's --help says whose names"
             }
             Self::Type { .. } => "save the weights in single precision: model.float().state_dict()",
         }
     }
 }
 
-/// The content of a file, checked against a model.
+/// Longest header that the format allows, bytes.
+const LONGEST_HEADER: u64 = 100_000_000;
+/// What is read at a time, bytes: a table of 648 MB is never in memory twice.
+const CHUNK_BYTES: usize = 4 << 20;
+
+/// A file whose header was read.
+#[derive(Debug)]
 pub struct Weights {
-    bytes: Vec<u8>,
+    file: File,
+    header: Metadata,
+    /// Where the values begin, bytes.
+    start: u64,
     path: PathBuf,
 }
 
 impl Weights {
-    pub fn read(path: &Path) -> Result<Self, WeightsError> {
-        let bytes = fs::read(path).map_err(|source| WeightsError::Read { path: path.to_owned(), source })?;
-        Ok(Self { bytes, path: path.to_owned() })
-    }
-
-    /// All bytes of the file.
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes
-    }
-
-    /// The values of each tensor in `expected` as little-endian fp32.
-    pub fn tensors(&self, expected: &Shapes) -> Result<BTreeMap<String, &[u8]>, WeightsError> {
-        let path = || self.path.clone();
-        let file = SafeTensors::deserialize(&self.bytes)
-            .map_err(|error| WeightsError::Format { path: path(), reason: error.to_string() })?;
-        let missing: Vec<&String> = expected.keys().filter(|name| file.tensor(name).is_err()).collect();
-        if let Some(first) = missing.first() {
-            let first = (*first).clone();
-            return Err(WeightsError::Missing {
-                path: path(),
-                count: missing.len(),
-                of: expected.len(),
-                first,
-            });
+    pub fn open(path: &Path) -> Result<Self, WeightsError> {
+        let unreadable = |source| WeightsError::Read { path: path.to_owned(), source };
+        let wrong =
+            |error: &dyn Display| WeightsError::Format { path: path.to_owned(), reason: error.to_string() };
+        let file = File::open(path).map_err(unreadable)?;
+        let bytes = file.metadata().map_err(unreadable)?.len();
+        let mut length = [0; 8];
+        if bytes < length.len() as u64 {
+            return Err(wrong(&SafeTensorError::HeaderTooSmall));
         }
-        self.refuse_unknown(&file, expected)?;
-        let mut tensors = BTreeMap::new();
-        for (name, view) in file.tensors() {
-            let Some(shape) = expected.get(&name) else { continue };
-            if view.shape() != shape {
-                let (found, expected) = (view.shape().to_vec(), shape.clone());
+        file.read_exact_at(&mut length, 0).map_err(unreadable)?;
+        let length = u64::from_le_bytes(length);
+        if length > LONGEST_HEADER {
+            return Err(wrong(&SafeTensorError::HeaderTooLarge));
+        }
+        let start = length + 8;
+        if start > bytes {
+            return Err(wrong(&SafeTensorError::InvalidHeaderLength));
+        }
+        let mut header = vec![0; length as usize];
+        file.read_exact_at(&mut header, 8).map_err(unreadable)?;
+        let header: Metadata = serde_json::from_slice(&header).map_err(|error| wrong(&error))?;
+        if start.checked_add(header.data_len() as u64) != Some(bytes) {
+            return Err(wrong(&SafeTensorError::MetadataIncompleteBuffer));
+        }
+        Ok(Self { file, header, start, path: path.to_owned() })
+    }
+
+    /// Whether the file holds each tensor of `expected`, of its shape and in fp32, and no other than those that `is_spare` names.
+    pub fn check(&self, expected: &Shapes, is_spare: fn(&str) -> bool) -> Result<(), WeightsError> {
+        let path = || self.path.clone();
+        let missing: Vec<&String> = expected.keys().filter(|name| self.header.info(name).is_none()).collect();
+        if let Some(first) = missing.first() {
+            let (count, of, first) = (missing.len(), expected.len(), (*first).clone());
+            return Err(WeightsError::Missing { path: path(), count, of, first });
+        }
+        self.refuse_unknown(expected, is_spare)?;
+        for (name, shape) in expected {
+            let Some(info) = self.header.info(name) else { continue };
+            let name = name.clone();
+            if &info.shape != shape {
+                let (found, expected) = (info.shape.clone(), shape.clone());
                 return Err(WeightsError::Shape { path: path(), name, found, expected });
             }
-            if view.dtype() != Dtype::F32 {
-                return Err(WeightsError::Type { path: path(), name, found: view.dtype().to_string() });
+            if info.dtype != Dtype::F32 {
+                return Err(WeightsError::Type { path: path(), name, found: info.dtype.to_string() });
             }
-            tensors.insert(name, view.data());
         }
-        Ok(tensors)
+        Ok(())
     }
 
     /// A larger model of the same family can hold every name and shape of this one: the names of ResNet-101 include
-    /// those of ResNet-50. Batch normalisation's counters of training steps are no parameters, so they may be there.
-    fn refuse_unknown(&self, file: &SafeTensors<'_>, expected: &Shapes) -> Result<(), WeightsError> {
-        let mut unknown: Vec<&str> = file
-            .names()
-            .into_iter()
-            .filter(|name| !expected.contains_key(*name) && !name.ends_with(".num_batches_tracked"))
+    /// those of ResNet-50.
+    fn refuse_unknown(&self, expected: &Shapes, is_spare: fn(&str) -> bool) -> Result<(), WeightsError> {
+        let mut unknown: Vec<String> = self
+            .header
+            .tensors()
+            .into_keys()
+            .filter(|name| !expected.contains_key(name) && !is_spare(name))
             .collect();
         unknown.sort_unstable();
-        match unknown.first() {
+        let count = unknown.len();
+        match unknown.into_iter().next() {
             None => Ok(()),
-            Some(first) => {
-                let (count, first) = (unknown.len(), (*first).to_owned());
-                Err(WeightsError::Unknown { path: self.path.clone(), count, first })
-            }
+            Some(first) => Err(WeightsError::Unknown { path: self.path.clone(), count, first }),
         }
+    }
+
+    /// Hands the little-endian bytes of a tensor to `take`, from first to last, in pieces of whole fp32 numbers.
+    pub fn pieces<E: From<WeightsError>>(
+        &self,
+        name: &str,
+        mut take: impl FnMut(&[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let Some(info) = self.header.info(name) else { return Ok(()) };
+        let (from, to) = info.data_offsets;
+        let mut chunk = vec![0; CHUNK_BYTES.min(to - from)];
+        let mut at = from;
+        while at < to {
+            let piece = &mut chunk[..CHUNK_BYTES.min(to - at)];
+            self.file
+                .read_exact_at(piece, self.start + at as u64)
+                .map_err(|source| WeightsError::Read { path: self.path.clone(), source })?;
+            take(piece)?;
+            at += piece.len();
+        }
+        Ok(())
     }
 }
 
@@ -120,7 +160,26 @@ mod tests {
     use rstest::rstest;
     use safetensors::{Dtype, serialize, tensor::TensorView};
 
-    use super::{Shapes, Weights};
+    use super::{Shapes, Weights, WeightsError};
+
+    /// A file of these bytes. Its name is the same in every message.
+    fn open(bytes: &[u8]) -> Result<Weights, WeightsError> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("w.safetensors");
+        std::fs::write(&path, bytes).unwrap();
+        let named = |path: &mut PathBuf| *path = PathBuf::from("w.safetensors");
+        match Weights::open(&path) {
+            Ok(mut weights) => {
+                named(&mut weights.path);
+                Ok(weights)
+            }
+            Err(WeightsError::Format { mut path, reason }) => {
+                named(&mut path);
+                Err(WeightsError::Format { path, reason })
+            }
+            Err(error) => Err(error),
+        }
+    }
 
     /// A file of these tensors, all values 1.5.
     fn file(tensors: &[(&str, Vec<usize>, Dtype)]) -> Weights {
@@ -132,7 +191,7 @@ mod tests {
                 (*name, TensorView::new(*kind, shape.clone(), &bytes[..size]).unwrap())
             })
             .collect();
-        Weights { bytes: serialize(views, None).unwrap(), path: PathBuf::from("w.safetensors") }
+        open(&serialize(views, None).unwrap()).unwrap()
     }
 
     fn model() -> Shapes {
@@ -146,9 +205,14 @@ mod tests {
             ("fc.bias", vec![2], Dtype::F32),
             ("bn1.num_batches_tracked", vec![], Dtype::I64),
         ]);
-        let tensors = file.tensors(&model()).unwrap();
-        assert_eq!(tensors.keys().collect::<Vec<_>>(), ["fc.bias", "fc.weight"]);
-        assert_eq!(tensors["fc.weight"], 1.5_f32.to_le_bytes().repeat(6));
+        file.check(&model(), |name| name.ends_with(".num_batches_tracked")).unwrap();
+        let mut values = Vec::new();
+        file.pieces("fc.weight", |piece| {
+            values.extend_from_slice(piece);
+            Ok::<(), WeightsError>(())
+        })
+        .unwrap();
+        assert_eq!(values, 1.5_f32.to_le_bytes().repeat(6));
     }
 
     #[rstest]
@@ -169,15 +233,21 @@ mod tests {
         "wrong type of `fc.weight` in weights: w.safetensors (F16 instead of F32)"
     )]
     fn refuses_what_does_not_fit(#[case] tensors: &[(&str, Vec<usize>, Dtype)], #[case] expected: &str) {
-        assert_eq!(file(tensors).tensors(&model()).unwrap_err().to_string(), expected);
+        let error = file(tensors).check(&model(), |_| false).unwrap_err();
+        assert_eq!(error.to_string(), expected);
     }
 
+    /// The last one says that three numbers follow, and has two.
     #[rstest]
     #[case::empty(b"")]
     #[case::a_pickle(b"PK\x03\x04 archive/data.pkl and so on")]
+    #[case::no_json(b"\x04\0\0\0\0\0\0\0{\"a\"")]
+    #[case::header_cut_off(b"\x04\0\0\0\0\0\0\0{\"")]
+    #[case::values_cut_off(
+        b"\x3a\0\0\0\0\0\0\0{\"a\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[0,12]}}   12345678"
+    )]
     fn refuses_another_format(#[case] bytes: &[u8]) {
-        let weights = Weights { bytes: bytes.to_vec(), path: PathBuf::from("resnet50.pth") };
-        let error = weights.tensors(&model()).unwrap_err().to_string();
-        assert!(error.starts_with("weights are not a safetensors file: resnet50.pth ("), "{error}");
+        let error = open(bytes).unwrap_err().to_string();
+        assert!(error.starts_with("weights are not a safetensors file: w.safetensors ("), "{error}");
     }
 }

@@ -23,7 +23,7 @@ use super::{
     measured::{Measured, Record},
     scenario::Scenario,
 };
-use crate::{digest::Digest, error::Error, progress};
+use crate::{digest::Digest, error::Error, progress, started};
 
 /// Name of the requests that statistics leave out.
 const WARMUP: &str = "warmup";
@@ -152,7 +152,8 @@ impl<W: Workload> Crew<'_, W> {
         let mut records = own?;
         records.extend(others?);
         let start_ns = job.dispenser.start_ns();
-        Ok(Measured::new(records, start_ns, qps, job.dispenser.was_stopped()))
+        let measured = Measured::new(records, start_ns, qps, job.dispenser.was_stopped());
+        Ok(Measured { full: job.dispenser.is_full(), ..measured })
     }
 
     /// What the other workers have to say, each once; the first error if there is one.
@@ -205,6 +206,7 @@ fn one<W: Workload>(
     name: &str,
     ticket: Ticket,
 ) -> Result<Record, Error> {
+    started::tell();
     let begin_ns = clock.now_ns();
     let scheduled_ns = ticket.scheduled_ns.unwrap_or(begin_ns);
     let request = guestscope_marker::request_scheduled(name, ticket.number, ticket.scheduled_ns.unwrap_or(0));

@@ -6,7 +6,7 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
 };
 
-use super::{Plan, arrivals::Arrivals, clock::Clock, scenario::Scenario};
+use super::{MOST_REQUESTS, Plan, arrivals::Arrivals, clock::Clock, scenario::Scenario};
 
 /// A request to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +21,9 @@ pub(super) struct Ticket {
 pub(super) struct Dispenser {
     requests: u64,
     duration_ns: u64,
+    /// There are no more than these.
+    most: u64,
+    full: AtomicBool,
     state: Mutex<State>,
     /// More late requests than this settle the matter: the rest need not run.
     late_at_most: Option<u64>,
@@ -46,6 +49,8 @@ impl Dispenser {
         Self {
             requests: plan.requests,
             duration_ns: plan.duration_ns,
+            most: MOST_REQUESTS,
+            full: AtomicBool::new(false),
             state: Mutex::new(state),
             late_at_most,
             late: AtomicU64::new(0),
@@ -70,6 +75,10 @@ impl Dispenser {
             return None;
         }
         let number = state.number;
+        if number >= self.most {
+            self.full.store(true, Relaxed);
+            return None;
+        }
         state.number += 1;
         state.last_ns = state.arrivals.as_mut().and_then(Iterator::next);
         let scheduled_ns = state.last_ns.map(|offset_ns| start_ns.saturating_add(offset_ns));
@@ -94,6 +103,11 @@ impl Dispenser {
         self.stopped.load(Relaxed)
     }
 
+    /// Whether it ended because there would be more requests than are kept.
+    pub(super) fn is_full(&self) -> bool {
+        self.full.load(Relaxed)
+    }
+
     /// When the first request was asked for.
     pub(super) fn start_ns(&self) -> u64 {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).start_ns.unwrap_or(0)
@@ -113,4 +127,34 @@ pub(super) fn expected(plan: &Plan, qps: Option<f64>) -> u64 {
     debug_assert!(qps.is_none() || plan.scenario == Scenario::Server);
     let until_then = qps.map_or(0.0, |qps| qps * plan.duration_ns as f64 / 1e9);
     plan.requests.max(until_then as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Dispenser;
+    use crate::load::{Plan, Target, clock::Monotonic, scenario::Scenario};
+
+    #[test]
+    fn a_run_that_lasts_ends_with_the_last_request_that_is_kept() {
+        let plan = Plan {
+            scenario: Scenario::SingleStream,
+            requests: 1,
+            duration_ns: u64::MAX,
+            warmup: 0,
+            workers: 1,
+            qps: None,
+            target: Target { percentile: 90.0, latency_ns: 1 },
+            find_peak: false,
+            seed: 1,
+            progress: false,
+        };
+        let all = Dispenser { most: 3, ..Dispenser::new(&plan, None, None) };
+        let numbers: Vec<u64> =
+            (0..9).filter_map(|_| all.take(&Monotonic)).map(|ticket| ticket.number).collect();
+        assert_eq!(numbers, [0, 1, 2]);
+        assert!(all.is_full() && !all.was_stopped());
+        let asked = Dispenser::new(&Plan { duration_ns: 0, ..plan }, None, None);
+        while asked.take(&Monotonic).is_some() {}
+        assert!(!asked.is_full(), "it was over");
+    }
 }

@@ -8,6 +8,8 @@ pub enum LoadError {
     NoRate,
     #[error("{option} has no meaning for a scenario: {scenario}")]
     NotOfScenario { option: &'static str, scenario: &'static str },
+    #[error("more requests than are kept: {qps} per second for {seconds} s")]
+    TooMany { qps: f64, seconds: f64 },
     #[error("a single stream has one worker, and --workers is: {workers}")]
     Workers { workers: u32 },
     #[error("no rate holds the bound: {percentile} % within {bound}, tried down to {qps:.3} requests/s")]
@@ -34,6 +36,9 @@ impl LoadError {
                 "say how many arrive per second with --qps N, or look for the most with --find-peak"
             }
             Self::NotOfScenario { .. } => "leave it out, or choose --scenario server",
+            Self::TooMany { .. } => {
+                "each request is kept until the end, 10,000,000 at most: take a shorter --duration"
+            }
             Self::Workers { .. } => "leave --workers out, or choose --scenario server or offline",
             Self::NoPeak { .. } => {
                 "raise --target-latency; `guestscope run` shows what a lone request spends its time on"

@@ -44,10 +44,14 @@ impl Latencies {
         self.v2().map(|bytes| STANDARD.encode(bytes)).unwrap_or_default()
     }
 
-    /// Says before a run whether `path` can be written to: what takes an hour shall not fail at its end. What is there stays.
-    pub fn check(path: &Path) -> Result<(), LoadError> {
-        let opened = fs::OpenOptions::new().create(true).append(true).open(path);
-        opened.map(drop).map_err(|source| LoadError::Histogram { path: PathBuf::from(path), source })
+    /// Says before a run whether `path` can be written to: what takes an hour shall not fail at its end. What is there stays;
+    /// a file that was made for this goes again where nothing is written.
+    pub fn check(path: &Path) -> Result<Claim, LoadError> {
+        let mut options = fs::OpenOptions::new();
+        let is_new = options.append(true).create_new(true).open(path).is_ok();
+        let opened = options.create_new(false).open(path);
+        let claim = Claim { path: PathBuf::from(path), is_new };
+        opened.map(|_| claim).map_err(|source| LoadError::Histogram { path: PathBuf::from(path), source })
     }
 
     /// Writes it to `path`: a name that ends in `.hgrm` gets the text of percentiles that HdrHistogram's plotter reads, any
@@ -100,6 +104,23 @@ impl Latencies {
     }
 }
 
+/// A file that a histogram will be written to.
+#[derive(Debug)]
+pub struct Claim {
+    path: PathBuf,
+    /// Made for it.
+    is_new: bool,
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        if self.is_new && fs::metadata(&self.path).is_ok_and(|file| file.len() == 0) {
+            // It was a favour; one that cannot be removed is an empty file.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -145,9 +166,22 @@ mod tests {
     }
 
     #[test]
+    fn a_run_that_fails_leaves_no_empty_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let (new, old) = (folder.path().join("new.hgrm"), folder.path().join("old.hgrm"));
+        std::fs::write(&old, "").unwrap();
+        drop((Latencies::check(&new).unwrap(), Latencies::check(&old).unwrap()));
+        assert!(!new.exists() && old.exists());
+        let claim = Latencies::check(&new).unwrap();
+        Latencies::of(&[1_000]).write(&new).unwrap();
+        drop(claim);
+        assert!(new.exists());
+    }
+
+    #[test]
     fn a_file_that_cannot_be_written_is_named() {
         let path = std::path::Path::new("/nowhere/latency.hgrm");
-        for result in [Latencies::check(path), Latencies::of(&[1]).write(path)] {
+        for result in [Latencies::check(path).map(drop), Latencies::of(&[1]).write(path)] {
             let error = result.unwrap_err().to_string();
             assert!(error.starts_with("cannot write histogram: /nowhere/latency.hgrm ("), "{error}");
         }

@@ -39,6 +39,8 @@ pub struct Measured {
     pub qps: Option<f64>,
     /// Whether it ended early, because it was plain that too many requests are late.
     pub stopped: bool,
+    /// Whether it ended early, because no more requests are kept.
+    pub full: bool,
     /// The search that came before, if there was one.
     pub peak: Option<Peak>,
 }
@@ -47,7 +49,7 @@ impl Measured {
     pub(super) fn new(mut records: Vec<Record>, start_ns: u64, qps: Option<f64>, stopped: bool) -> Self {
         records.sort_unstable_by_key(|record| record.number);
         let end_ns = records.iter().map(|record| record.end_ns).max().unwrap_or(start_ns);
-        Self { records, start_ns, elapsed_ns: end_ns - start_ns, qps, stopped, peak: None }
+        Self { records, start_ns, elapsed_ns: end_ns - start_ns, qps, stopped, full: false, peak: None }
     }
 
     /// Of each request, by number.

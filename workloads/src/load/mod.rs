@@ -27,6 +27,10 @@ use crate::{digest::Digest, error::Error};
 /// The phases of a request, in order; their names are those of the studies.
 pub const PHASES: [&str; 3] = ["preprocess", "inference", "postprocess"];
 
+/// Most requests of a run: each is kept until the end, in 72 bytes, and then copied and sorted, so that these take 1 GB. A
+/// run that lasts and comes to so many ends there, and says so.
+pub const MOST_REQUESTS: u64 = 10_000_000;
+
 /// What a request computes, in three steps.
 pub trait Workload {
     /// What `preprocess` hands to `infer`.

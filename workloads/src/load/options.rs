@@ -4,14 +4,14 @@ use std::{path::PathBuf, str::FromStr};
 
 use clap::{Args, value_parser};
 
-use super::{Plan, Target, error::LoadError, scenario::Scenario};
-use crate::stall::size::Size;
+use super::{MOST_REQUESTS, Plan, Target, error::LoadError, scenario::Scenario};
+use crate::{
+    platform::{MachineOptions, TorchOptions},
+    stall::size::Size,
+};
 
 /// LoadGen's bound for Server where none is set: 100 ms.
 const TARGET_LATENCY_NS: u64 = 100_000_000;
-
-/// Most requests: each is kept until the end, in 72 bytes, and then copied and sorted, so that these take 1 GB.
-const MOST_REQUESTS: u64 = 10_000_000;
 
 /// What is typed.
 #[derive(Clone, Debug, Args)]
@@ -50,6 +50,12 @@ pub struct LoadOptions {
     /// Write an HDR histogram of the latencies: percentiles as text if FILE ends in .hgrm, else V2
     #[arg(long, value_name = "FILE")]
     pub histogram: Option<PathBuf>,
+    /// Where libtorch computes.
+    #[command(flatten)]
+    pub torch: TorchOptions,
+    /// On which CPUs, beside what.
+    #[command(flatten)]
+    pub machine: MachineOptions,
 }
 
 /// What a workload measures where nobody says.
@@ -91,6 +97,12 @@ impl LoadOptions {
     }
 
     fn check(&self) -> Result<(), LoadError> {
+        let seconds = self.duration.map_or(0.0, |time| time.ns as f64 / 1e9);
+        if let Some(Rate(qps)) = self.qps
+            && qps * seconds > MOST_REQUESTS as f64
+        {
+            return Err(LoadError::TooMany { qps, seconds });
+        }
         let scenario = self.scenario;
         if scenario == Scenario::Server {
             let has_rate = self.qps.is_some() || self.find_peak;
@@ -114,13 +126,15 @@ impl LoadOptions {
 
 /// `60s`, `15ms`: 1 us to 30 days.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Time {
-    ns: u64,
+pub struct Time {
+    /// Nanoseconds.
+    pub ns: u64,
 }
 
+/// It is no such time.
 #[derive(Debug, thiserror::Error)]
 #[error("a time is like 60s, 15ms or 1.5s, from 1us to 2592000s")]
-struct NotATime;
+pub struct NotATime;
 
 impl FromStr for Time {
     type Err = NotATime;
@@ -216,6 +230,7 @@ mod tests {
     }
 
     #[rstest]
+    #[case(&["--scenario", "server", "--qps", "1e5", "--duration", "101s"], "more requests than are kept: 100000 per second for 101 s")]
     #[case(&["--scenario", "server"], "no rate of arrivals given: --scenario server")]
     #[case(&["--qps", "3"], "--qps has no meaning for a scenario: SingleStream")]
     #[case(&["--find-peak"], "--find-peak has no meaning for a scenario: SingleStream")]

@@ -13,13 +13,14 @@ use crate::{
     digest::Digest,
     error::Error,
     load::{
-        Measured, PHASES, Plan,
+        MOST_REQUESTS, Measured, PHASES, Plan,
         histogram::Latencies,
         peak::Peak,
         percentile,
         scenario::Scenario,
         summary::{Objection, Summary, percentile_of},
     },
+    platform::Asked,
 };
 
 /// Names the file in which `guestscope run` expects the description of the workload.
@@ -31,6 +32,12 @@ pub struct Identity {
     pub name: &'static str,
     pub model: &'static str,
     pub parameters: u64,
+    /// Of the study's model, where tables and layers were made smaller than those.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scale: Option<f64>,
+    /// Of speech recognition: more symbols are not taken from one step of 60 ms.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub most_symbols: Option<u64>,
     pub batch: u64,
     pub threads: u32,
     pub seed: u64,
@@ -97,6 +104,9 @@ struct Line<'a> {
     /// Not of Offline, which is judged by its rate alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     valid: Option<bool>,
+    /// Before its duration was over, because no more requests are kept.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    ended_at_most_requests: bool,
     objections: &'a [Objection],
     latency_ns: Percentiles,
     /// From the scheduled arrival to the begin; only of an open loop.
@@ -118,6 +128,8 @@ struct Description<'a> {
     identity: &'a Identity,
     #[serde(flatten)]
     arrived: &'a Arrived,
+    #[serde(flatten)]
+    asked: &'a Asked,
     #[serde(skip_serializing_if = "Option::is_none")]
     valid: Option<bool>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -160,16 +172,22 @@ impl Report {
 
     /// For people: one fact per line, names aligned, no line longer than 80 columns.
     pub fn text(&self) -> String {
-        let Identity { name, model, precision, batch, threads, seed, requests, warmup, rounds, .. } =
-            &self.identity;
+        let Identity { name, model, parameters, precision, batch, threads, seed, .. } = &self.identity;
+        let Identity { scale, requests, warmup, rounds, .. } = &self.identity;
         let threads = if *threads == 1 { "1 thread".to_owned() } else { format!("{threads} threads") };
         let mut text = format!("{name}: {model}, {precision}, batch {batch}, {threads}, seed {seed}\n");
         let mut line = |what: &str, value: String| {
             // Writing to a String cannot fail.
             let _ = writeln!(text, "  {what:<12} {value}");
         };
+        if let Some(scale) = scale {
+            line("scale", format!("{scale} of the study's model: {} parameters", grouped(*parameters)));
+        }
         line("scenario", self.arrivals());
         line("requests", format!("{requests} after {warmup} for warm-up"));
+        if self.measured.full {
+            line("", format!("ended before --duration: {} are kept at most", grouped(MOST_REQUESTS)));
+        }
         if let Some(rounds) = rounds {
             line("work", format!("{} rounds per request", grouped(*rounds)));
         }
@@ -222,6 +240,7 @@ impl Report {
             identity,
             arrived,
             valid: summary.verdict(),
+            ended_at_most_requests: measured.full,
             objections: &summary.objections,
             latency_ns: Percentiles::of_load(measured.latencies_ns()),
             queue_ns: measured.qps.map(|_| Percentiles::of_load(measured.queues_ns())),
@@ -240,7 +259,11 @@ impl Report {
     }
 
     /// Writes the description where guestscope looks for it, if it asked. Yields the histograms that have no room there.
-    pub fn write_workload_file(&self, path: Option<&OsStr>) -> Result<Vec<&'static str>, Error> {
+    pub fn write_workload_file(
+        &self,
+        path: Option<&OsStr>,
+        asked: &Asked,
+    ) -> Result<Vec<&'static str>, Error> {
         if path.is_none() {
             return Ok(Vec::new());
         }
@@ -250,7 +273,7 @@ impl Report {
         }
         let Self { identity, arrived, summary, .. } = self;
         let valid = summary.verdict();
-        let mut description = Description { identity, arrived, valid, histograms };
+        let mut description = Description { identity, arrived, asked, valid, histograms };
         let left_out = description.shorten();
         write_workload_file(path, &description)?;
         Ok(left_out)

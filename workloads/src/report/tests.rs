@@ -6,7 +6,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use hdrhistogram::{Histogram, serialization::Deserializer};
 use rstest::rstest;
 
-use super::{Description, Identity, MOST_DESCRIPTION_BYTES, Report, to_json};
+use super::{Asked, Description, Identity, MOST_DESCRIPTION_BYTES, Report, to_json};
 use crate::{
     digest::Digest,
     load::{
@@ -22,6 +22,8 @@ fn identity(requests: u64, batch: u64) -> Identity {
         name: "ic",
         model: "ResNet-50 v1.5",
         parameters: 25_557_032,
+        scale: None,
+        most_symbols: None,
         batch,
         threads: 1,
         seed: 3,
@@ -66,7 +68,8 @@ fn report(scenario: Scenario, count: u64, batch: u64, queue_us: u64) -> Report {
     let records: Vec<Record> = records.collect();
     let qps = (scenario == Scenario::Server).then_some(20.0);
     let elapsed_ns = begin_us * 1000;
-    let measured = Measured { records, start_ns: 0, elapsed_ns, qps, stopped: false, peak: None };
+    let measured =
+        Measured { records, start_ns: 0, elapsed_ns, qps, stopped: false, full: false, peak: None };
     Report::new(identity(count, batch), &plan(scenario), measured)
 }
 
@@ -148,7 +151,8 @@ fn histograms_that_have_no_room_are_left_out_and_named() {
     let left_out = |latency: usize, queue: usize| {
         let histograms = [("latency", "x".repeat(latency)), ("queue", "x".repeat(queue))].into();
         let Report { identity, arrived, .. } = &report;
-        let mut description = Description { identity, arrived, valid: Some(true), histograms };
+        let mut description =
+            Description { identity, arrived, asked: &Asked::default(), valid: Some(true), histograms };
         let left_out = description.shorten();
         assert!(to_json(&description).len() <= MOST_DESCRIPTION_BYTES);
         left_out
@@ -183,7 +187,7 @@ fn percentiles_are_loadgens() {
 }
 
 fn told(report: &Report, path: &Path) -> serde_json::Value {
-    report.write_workload_file(Some(path.as_os_str())).unwrap();
+    report.write_workload_file(Some(path.as_os_str()), &Asked::default()).unwrap();
     serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
 }
 
@@ -207,7 +211,9 @@ fn the_manifest_gets_identity_and_histograms_or_a_clear_error() {
     assert_eq!((latency.len(), queue.len()), (700, 700));
     assert!(latency.equivalent(latency.max(), 72_000_000), "the queue is in it");
     assert!(queue.equivalent(queue.min(), 2_000_000) && queue.equivalent(queue.max(), 2_000_000));
-    let error = report.write_workload_file(Some(folder.path().join("no/such").as_os_str())).unwrap_err();
+    let error = report
+        .write_workload_file(Some(folder.path().join("no/such").as_os_str()), &Asked::default())
+        .unwrap_err();
     assert!(error.to_string().starts_with("cannot write result: "), "{error}");
-    report.write_workload_file(None).unwrap();
+    report.write_workload_file(None, &Asked::default()).unwrap();
 }

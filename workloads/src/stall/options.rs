@@ -41,15 +41,15 @@ pub struct StallOptions {
     /// One more fault for the same requests, after the first; may be repeated
     #[arg(long, value_name = "KIND[:SIZE]")]
     and: Vec<Addition>,
-    /// Hit one request of so many, at a place among them that the seed decides
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = value_parser!(u64).range(1..=1_000_000))]
-    every: u64,
-    /// Requests, one after the other
-    #[arg(long, value_name = "N", default_value_t = 200, value_parser = value_parser!(u64).range(1..=10_000_000))]
-    requests: u64,
-    /// Requests before those, marked `warmup` and never hit
-    #[arg(long, value_name = "K", default_value_t = 5, value_parser = value_parser!(u64).range(0..=1_000_000))]
-    warmup: u64,
+    /// Hit one request of so many, at a place among them that the seed decides [default: 10, with --smoke 3]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..=1_000_000))]
+    every: Option<u64>,
+    /// Requests, one after the other [default: 200, with --smoke 6]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..=10_000_000))]
+    requests: Option<u64>,
+    /// Requests before those, marked `warmup` and never hit [default: 5, with --smoke 1]
+    #[arg(long, value_name = "K", value_parser = value_parser!(u64).range(0..=1_000_000))]
+    warmup: Option<u64>,
     /// The work of each request: its CPU time here, or a number of rounds, the same on every machine
     #[arg(long, value_name = "TIME|ROUNDS", default_value_t = Size::Time { ns: 5_000_000 })]
     work: Size,
@@ -75,6 +75,9 @@ pub struct StallOptions {
     /// Print one line of JSON instead of text
     #[arg(long)]
     pub json: bool,
+    /// Only see whether it runs: 6 requests after 1 for warm-up, two of them hit
+    #[arg(long)]
+    smoke: bool,
 }
 
 /// `KIND` or `KIND:SIZE`.
@@ -107,11 +110,13 @@ impl StallOptions {
     /// The settings. `progress` says whether a bar may be drawn.
     pub fn settings(&self, progress: bool) -> Result<Settings, StallError> {
         let faults = std::iter::once((self.kind, self.size));
+        let (requests, warmup, every) = if self.smoke { (6, 1, 3) } else { (200, 5, 10) };
+        let every = self.every.unwrap_or(every);
         Ok(Settings {
             faults: faults.chain(self.and.iter().map(|one| (one.kind, one.size))).collect(),
-            schedule: Schedule { seed: self.seed, every: self.every, spread_percent: self.spread },
-            requests: self.requests,
-            warmup: self.warmup,
+            schedule: Schedule { seed: self.seed, every, spread_percent: self.spread },
+            requests: self.requests.unwrap_or(requests),
+            warmup: self.warmup.unwrap_or(warmup),
             work: amount(self.work)?,
             log: self.log.clone(),
             log_spared: self.log_spared,

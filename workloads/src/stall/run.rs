@@ -17,7 +17,10 @@ use super::{
     schedule::Schedule,
     size::{Size, Unit},
 };
-use crate::progress;
+use crate::{progress, started};
+
+/// Of a request, in order; faults come in the middle of the second one.
+pub const PHASES: &[&str] = &["prepare", "work", "finish"];
 
 /// What the command line says.
 #[derive(Clone, Debug)]
@@ -74,6 +77,7 @@ pub fn run(settings: &Settings) -> Result<Outcome, StallError> {
             bar.inc(1);
         }
     };
+    started::tell();
     let mut outcome = Outcome { rounds: run.work.rounds, ..Outcome::default() };
     for number in 0..settings.warmup {
         run.one("warmup", number, &[], &mut Vec::new())?;
@@ -192,10 +196,10 @@ impl Run {
     ) -> Result<u64, StallError> {
         let start_ns = clock::monotonic_ns();
         let request = guestscope_marker::request(name, number);
-        let phase = guestscope_marker::phase("prepare");
+        let phase = guestscope_marker::phase(PHASES[0]);
         self.work.eighths(1).run();
         phase.end();
-        let phase = guestscope_marker::phase("work");
+        let phase = guestscope_marker::phase(PHASES[1]);
         self.work.eighths(3).run();
         for part in &mut self.parts {
             if sizes.is_empty() {
@@ -207,7 +211,7 @@ impl Run {
         }
         self.work.eighths(3).run();
         phase.end();
-        let phase = guestscope_marker::phase("finish");
+        let phase = guestscope_marker::phase(PHASES[2]);
         self.work.eighths(1).run();
         phase.end();
         request.end();

@@ -6,8 +6,8 @@ use tch::Tensor;
 use super::{
     Model, Settings,
     error::TrainError,
-    folder,
-    loader::{Batch, Loader, Skipped},
+    loader::{Batch, Loader, Plan, Skipped},
+    store,
 };
 use crate::{
     data::{image::PREPARATION_VERSION, random::Random},
@@ -23,7 +23,9 @@ const LABELS: u64 = 0x1ab2;
 
 /// Images `[batch, channels, side, side]` and labels `[batch]`.
 pub struct Tensors {
+    /// Pictures, channels first.
     pub images: Tensor,
+    /// Their classes.
     pub labels: Tensor,
 }
 
@@ -31,13 +33,17 @@ pub struct Tensors {
 pub enum Batches {
     /// The same ones each time.
     Synthetic(Tensors),
-    Folder(Loader),
+    /// From threads that read pictures.
+    Stored(Loader),
 }
 
 /// A source, what decides its content, and what it is called.
 pub struct Source {
+    /// Where the next one comes from.
     pub batches: Batches,
+    /// Equal for sources of the same content.
     pub digest: Digest,
+    /// For reports: `synthetic`, `folder`, `tfrecord` or `tar`.
     pub name: &'static str,
     /// Files that the kernel was asked to forget, and could not be.
     pub kept: usize,
@@ -55,18 +61,23 @@ impl Source {
         let Some(path) = &settings.data else {
             let mut digest = Digest::default();
             digest.text("synthetic").u64(SYNTHETIC_VERSION).u64(settings.seed);
-            let batches = Batches::Synthetic(tensors(&synthetic(model, batch, settings.seed)?, model, size)?);
+            let images = synthetic(model, batch, settings.seed, settings.share.rank)?;
+            let batches = Batches::Synthetic(tensors(&images, model, size)?);
             let skipped = Skipped::new();
             return Ok(Self { batches, digest, name: "synthetic", kept: 0, skipped, model, batch: size });
         };
         let frame = model.frame.ok_or(TrainError::NoPictures { model: model.what })?;
-        let pictures = folder::open(path, model)?;
-        let kept = if settings.drop_caches { folder::forget(&pictures) } else { 0 };
-        let mut digest = pictures.digest;
+        let store::Opened { store, kind, mut digest, skipped } = store::open(path, model)?;
+        if store.is_empty() {
+            let first = skipped.iter().next().map(|(path, reason)| format!("{}: {reason}", path.display()));
+            let (folder, first) = (path.clone(), first.unwrap_or_default());
+            return Err(TrainError::NothingUsable { folder, count: skipped.len(), first }.into());
+        }
+        let kept = if settings.drop_caches { store::forget(&*store) } else { 0 };
         digest.u64(PREPARATION_VERSION);
-        let loader = Loader::start(pictures, batch as usize, frame, settings.loaders.max(1) as usize)?;
-        let (batches, skipped) = (Batches::Folder(loader), Skipped::new());
-        Ok(Self { batches, digest, name: "folder", kept, skipped, model, batch: size })
+        let (loaders, share) = (settings.loaders.max(1) as usize, settings.share);
+        let loader = Loader::start(store, path, Plan { batch: batch as usize, frame, loaders, share })?;
+        Ok(Self { batches: Batches::Stored(loader), digest, name: kind, kept, skipped, model, batch: size })
     }
 
     /// Of the next step.
@@ -75,7 +86,7 @@ impl Source {
             Batches::Synthetic(tensors) => {
                 Ok(Tensors { images: tensors.images.shallow_clone(), labels: tensors.labels.shallow_clone() })
             }
-            Batches::Folder(loader) => {
+            Batches::Stored(loader) => {
                 let mut batch = loader.next_batch()?;
                 self.skipped.append(&mut batch.skipped);
                 tensors(&batch, self.model, self.batch)
@@ -85,8 +96,10 @@ impl Source {
 }
 
 /// Normal numbers with a mean of 0 and a deviation of 1, as of normalised pictures, and labels that are as random.
-fn synthetic(model: &Model, images: u64, seed: u64) -> Result<Batch, TrainError> {
-    let (mut values, mut labels) = (Random::new(seed, IMAGES), Random::new(seed, LABELS));
+fn synthetic(model: &Model, images: u64, seed: u64, rank: u32) -> Result<Batch, TrainError> {
+    // Each worker has streams of its own; those of the first are those of a job that runs alone.
+    let own = u64::from(rank) << 32;
+    let (mut values, mut labels) = (Random::new(seed, IMAGES ^ own), Random::new(seed, LABELS ^ own));
     let mut batch = Batch::new(images as usize, model.values())?;
     batch.values.fill_with(|| values.roughly_normal() as f32);
     batch.labels.fill_with(|| (labels.u64() % u64::from(model.classes)) as i64);

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+/// Every way in which a training job can fail by itself.
 #[derive(Debug, thiserror::Error)]
 pub enum TrainError {
     #[error("no picture in the folder can be used: {folder} ({count} were tried, the first: {first})")]
@@ -23,9 +24,12 @@ pub enum TrainError {
 }
 
 impl TrainError {
+    /// The next action for whoever reads the error.
     pub fn hint(&self) -> &'static str {
         match self {
-            Self::NothingUsable { .. } => "name a folder of whole JPEG files with --data, or leave it out",
+            Self::NothingUsable { .. } => {
+                "name a folder of whole JPEG files or shards with --data, or leave it out"
+            }
             Self::TooManyClasses { .. } => "each folder in --data that holds pictures is one class",
             Self::NoPictures { .. } => "leave --data out: its digits are made from the seed",
             Self::Diverged { .. } => "try a smaller --learning-rate",

@@ -2,16 +2,16 @@
 //! paths with labels, sorted. It opens no picture.
 
 use std::{
-    fs::{self, File},
-    os::fd::AsFd as _,
+    fs,
     path::{Path, PathBuf},
 };
 
-use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
-
-use super::{Model, error::TrainError};
+use super::{Model, error::TrainError, store::Store};
 use crate::{
-    data::image_files::{FilesError, open_folder},
+    data::{
+        image_files::{FilesError, open_folder},
+        tfrecord::Picture,
+    },
     digest::Digest,
     error::Error,
 };
@@ -19,14 +19,18 @@ use crate::{
 /// A picture and its class.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Labelled {
+    /// Of the file.
     pub path: PathBuf,
+    /// The number of its class.
     pub label: i64,
 }
 
 /// All pictures of a job, and what tells them from others.
 #[derive(Debug)]
 pub struct Pictures {
+    /// As it was named.
     pub folder: PathBuf,
+    /// In the order in which they are read.
     pub files: Vec<Labelled>,
     /// Of names, sizes and labels.
     pub digest: Digest,
@@ -85,17 +89,24 @@ fn label_of(path: &Path, classes: u32) -> i64 {
     (digest.value() % u64::from(classes)) as i64
 }
 
-/// Asks the kernel to forget the files' pages, so that they come from the disk; how many it could not ask for.
-pub fn forget(pictures: &Pictures) -> usize {
-    let forgotten = pictures.files.iter().filter(|picture| {
-        let asked = File::open(&picture.path).and_then(|file| {
-            // Pages that were never written cannot be forgotten.
-            file.sync_data()?;
-            Ok(posix_fadvise(file.as_fd(), 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED)?)
-        });
-        asked.is_ok()
-    });
-    pictures.files.len() - forgotten.count()
+impl Store for Pictures {
+    fn len(&self) -> usize {
+        self.files.len()
+    }
+
+    fn read(&self, place: usize) -> Result<Picture, String> {
+        let Labelled { path, label } = &self.files[place];
+        let jpeg = fs::read(path).map_err(|error| error.to_string())?;
+        Ok(Picture { jpeg: jpeg.into(), label: *label })
+    }
+
+    fn name(&self, place: usize) -> PathBuf {
+        self.files[place].path.clone()
+    }
+
+    fn files(&self) -> Vec<&Path> {
+        self.files.iter().map(|picture| picture.path.as_path()).collect()
+    }
 }
 
 #[cfg(test)]

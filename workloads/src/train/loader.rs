@@ -6,8 +6,7 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -16,11 +15,11 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use super::{
-    error::TrainError,
-    folder::{Labelled, Pictures},
+use super::{Share, error::TrainError, store::Store};
+use crate::data::{
+    image::{Frame, Preparer},
+    tfrecord::Picture,
 };
-use crate::data::image::{Frame, Preparer};
 
 /// Batches of each thread that wait to be taken.
 const AHEAD: usize = 1;
@@ -28,7 +27,9 @@ const AHEAD: usize = 1;
 /// Pictures as a model takes them, channels first, and their labels.
 #[derive(Debug)]
 pub struct Batch {
+    /// Of all pictures, one behind the other.
     pub values: Vec<f32>,
+    /// The class of each.
     pub labels: Vec<i64>,
     /// Files that should have been in it.
     pub skipped: Skipped,
@@ -45,7 +46,7 @@ impl Batch {
     }
 }
 
-/// Files that could not be used, with the reason.
+/// Files, or records of shards, that could not be used, with the reason.
 pub type Skipped = BTreeMap<PathBuf, String>;
 
 /// The threads.
@@ -56,28 +57,46 @@ pub struct Loader {
     is_over: Arc<AtomicBool>,
 }
 
+/// What the threads are to make.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// Pictures in each batch.
+    pub batch: usize,
+    /// How large each becomes.
+    pub frame: Frame,
+    /// How many threads, 1 at least.
+    pub loaders: usize,
+    /// Which of several workers' batches.
+    pub share: Share,
+}
+
 /// What each thread needs to know.
 #[derive(Clone)]
 struct Job {
-    pictures: Arc<Pictures>,
+    store: Arc<dyn Store>,
+    /// As the user named it.
+    folder: PathBuf,
     batch: usize,
     frame: Frame,
     /// This thread's first batch, and how many threads there are.
     first: usize,
     of: usize,
+    share: Share,
     /// Nobody wants more of them.
     is_over: Arc<AtomicBool>,
 }
 
 impl Loader {
-    /// Starts them.
-    pub fn start(pictures: Pictures, batch: usize, frame: Frame, loaders: usize) -> Result<Self, TrainError> {
-        let (pictures, is_over) = (Arc::new(pictures), Arc::<AtomicBool>::default());
+    /// Starts them; `folder` is named in errors.
+    pub fn start(store: Box<dyn Store>, folder: &Path, plan: Plan) -> Result<Self, TrainError> {
+        let Plan { batch, frame, loaders, share } = plan;
+        let (store, is_over): (Arc<dyn Store>, _) = (store.into(), Arc::<AtomicBool>::default());
         let (mut queues, mut threads) = (Vec::new(), Vec::new());
         for first in 0..loaders {
             let (sender, receiver) = sync_channel(AHEAD);
-            let (pictures, is_over) = (Arc::clone(&pictures), Arc::clone(&is_over));
-            let job = Job { pictures, batch, frame, first, of: loaders, is_over };
+            let (store, is_over) = (Arc::clone(&store), Arc::clone(&is_over));
+            let folder = folder.to_owned();
+            let job = Job { store, folder, batch, frame, first, of: loaders, share, is_over };
             let thread = thread::Builder::new().name(format!("loader-{first}"));
             threads.push(thread.spawn(move || job.run(&sender)).map_err(TrainError::Thread)?);
             queues.push(receiver);
@@ -121,7 +140,7 @@ impl Job {
         let mut batch = Batch::new(self.batch, size)?;
         let places = batch.values.chunks_exact_mut(size).zip(&mut batch.labels).enumerate();
         for (place, (values, label)) in places {
-            let at = number.wrapping_mul(self.batch).wrapping_add(place);
+            let at = self.share.batch(number).wrapping_mul(self.batch).wrapping_add(place);
             *label = self.picture(preparer, at, values, &mut batch.skipped)?;
         }
         Ok(batch)
@@ -135,24 +154,25 @@ impl Job {
         values: &mut [f32],
         skipped: &mut Skipped,
     ) -> Result<i64, TrainError> {
-        let files = &self.pictures.files;
-        for more in 0..files.len() {
+        let count = self.store.len();
+        for more in 0..count {
             if self.is_over.load(Ordering::Relaxed) {
                 return Err(TrainError::LoaderGone);
             }
-            let Labelled { path, label } = &files[at.wrapping_add(more) % files.len()];
-            let prepared = fs::read(path)
-                .map_err(|error| error.to_string())
-                .and_then(|jpeg| preparer.prepare(&jpeg, values).map_err(|error| error.to_string()));
+            let place = at.wrapping_add(more) % count;
+            let prepared = self.store.read(place).and_then(|Picture { jpeg, label }| {
+                preparer.prepare(&jpeg, values).map_err(|error| error.to_string())?;
+                Ok(label)
+            });
             match prepared {
-                Ok(()) => return Ok(*label),
+                Ok(label) => return Ok(label),
                 Err(reason) => {
-                    skipped.insert(path.clone(), reason);
+                    skipped.insert(self.store.name(place), reason);
                 }
             }
         }
         let first = skipped.iter().next().map(|(path, reason)| format!("{}: {reason}", path.display()));
-        let (folder, count) = (self.pictures.folder.clone(), files.len());
+        let folder = self.folder.clone();
         Err(TrainError::NothingUsable { folder, count, first: first.unwrap_or_default() })
     }
 }
@@ -161,10 +181,10 @@ impl Job {
 mod tests {
     use std::fs;
 
-    use super::Loader;
+    use super::{Loader, Plan};
     use crate::{
         data::image::Frame,
-        train::{Model, error::TrainError, folder},
+        train::{Model, Share, error::TrainError, folder},
     };
 
     fn folder_of(pictures: u32, broken: &[&str]) -> tempfile::TempDir {
@@ -181,9 +201,15 @@ mod tests {
         folder
     }
 
+    fn start(pictures: folder::Pictures, batch: usize, loaders: usize) -> Result<Loader, TrainError> {
+        let plan = Plan { batch, frame: Frame::USUAL, loaders, share: Share::ALL };
+        let folder = pictures.folder.clone();
+        Loader::start(Box::new(pictures), &folder, plan)
+    }
+
     fn labels_and_sums(folder: &std::path::Path, loaders: usize, batches: usize) -> Vec<(Vec<i64>, f64)> {
         let pictures = folder::open(folder, Model::find("resnet50").unwrap()).unwrap();
-        let mut loader = Loader::start(pictures, 3, Frame::USUAL, loaders).unwrap();
+        let mut loader = start(pictures, 3, loaders).unwrap();
         let batch = |_| {
             let batch = loader.next_batch().unwrap();
             (batch.labels, batch.values.iter().map(|value| f64::from(*value)).sum())
@@ -206,7 +232,7 @@ mod tests {
         let folder = folder_of(2, &["0-broken.jpg", "1-broken.jpg"]);
         let pictures = folder::open(folder.path(), Model::find("resnet50").unwrap()).unwrap();
         assert_eq!(pictures.files.len(), 4);
-        let mut loader = Loader::start(pictures, 4, Frame::USUAL, 1).unwrap();
+        let mut loader = start(pictures, 4, 1).unwrap();
         let batch = loader.next_batch().unwrap();
         assert_eq!(batch.labels.len(), 4);
         let skipped: Vec<String> = batch.skipped.into_keys().map(|path| path.display().to_string()).collect();
@@ -218,7 +244,7 @@ mod tests {
     fn nothing_usable_is_an_error() {
         let folder = folder_of(0, &["0.jpg", "1.jpg"]);
         let pictures = folder::open(folder.path(), Model::find("resnet50").unwrap()).unwrap();
-        let mut loader = Loader::start(pictures, 1, Frame::USUAL, 2).unwrap();
+        let mut loader = start(pictures, 1, 2).unwrap();
         let error = loader.next_batch().unwrap_err();
         assert!(matches!(error, TrainError::NothingUsable { count: 2, .. }), "{error}");
         assert!(error.to_string().contains("0.jpg: not a JPEG"), "{error}");

@@ -6,16 +6,22 @@
 
 #[cfg(feature = "torch")]
 pub mod batches;
+pub mod distributed;
 pub mod error;
 pub mod folder;
+#[cfg(feature = "torch")]
+pub mod learner;
 pub mod loader;
 #[cfg(feature = "torch")]
 pub mod models;
 pub mod options;
+pub mod pack;
 pub mod report;
 #[cfg(feature = "torch")]
 mod run;
+pub mod shards;
 pub mod speed;
+pub mod store;
 
 use std::path::PathBuf;
 
@@ -26,14 +32,17 @@ use crate::{data::image::Frame, error::Error};
 pub struct Model {
     /// As on the command line.
     pub name: &'static str,
+    /// As people call it.
     pub what: &'static str,
     /// How many numbers training changes.
     pub parameters: u64,
     /// Images per step in the studies.
     pub batch: u64,
+    /// Numbers per pixel.
     pub channels: u32,
     /// Pixels of each side.
     pub side: u32,
+    /// Labels are below this.
     pub classes: u32,
     /// How pictures are prepared for it; none where it takes no photographs.
     pub frame: Option<Frame>,
@@ -96,6 +105,7 @@ pub const MODELS: &[Model] = &[
 ];
 
 impl Model {
+    /// The row with that name.
     pub fn find(name: &str) -> Option<&'static Self> {
         MODELS.iter().find(|model| model.name == name)
     }
@@ -109,24 +119,49 @@ impl Model {
 /// What a job is told.
 #[derive(Clone, Debug)]
 pub struct Settings {
+    /// What is trained.
     pub model: &'static Model,
     /// Images per step.
     pub batch: u64,
-    /// Measured steps, and those before them.
+    /// Measured steps.
     pub steps: u64,
+    /// Steps before the measured ones.
     pub warmup: u64,
     /// Of libtorch, for the work inside one operator.
     pub threads: u32,
+    /// Decides the first parameters, synthetic images and what is dropped out.
     pub seed: u64,
+    /// Of stochastic gradient descent.
     pub learning_rate: f64,
-    /// A folder of JPEG files; without it one batch of random numbers in memory is used again and again.
+    /// A folder of JPEG files, or of shards, or one of these; without it one batch of random numbers in memory is used again and again.
     pub data: Option<PathBuf>,
     /// Threads that read and prepare pictures.
     pub loaders: u32,
     /// Whether the files' pages are dropped from the cache before the first step.
     pub drop_caches: bool,
+    /// Which of several workers' batches are this job's.
+    pub share: Share,
     /// Whether a terminal sees a bar.
     pub progress: bool,
+}
+
+/// One worker's part of the batches: of `of` workers that of `rank`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// From 0.
+    pub rank: u32,
+    /// How many workers there are.
+    pub of: u32,
+}
+
+impl Share {
+    /// Of a job that runs alone.
+    pub const ALL: Self = Self { rank: 0, of: 1 };
+
+    /// What the worker's batch of that number is in the order of all batches.
+    pub fn batch(self, number: usize) -> usize {
+        number.wrapping_mul(self.of as usize).wrapping_add(self.rank as usize)
+    }
 }
 
 /// Runs it as `settings` say.

@@ -3,7 +3,7 @@
 //! 2 instead of 1), so both AlexNets stand here.
 
 use tch::{
-    Device, Tensor,
+    Tensor,
     nn::{self, ModuleT},
     vision::{inception, resnet},
 };
@@ -16,6 +16,7 @@ use crate::{
 
 /// A network that can be trained.
 pub struct Network {
+    /// Its tensors by name.
     pub store: nn::VarStore,
     module: Box<dyn ModuleT>,
 }
@@ -23,7 +24,7 @@ pub struct Network {
 impl Network {
     /// With parameters drawn from `seed`.
     pub fn seeded(model: &Model, seed: u64) -> Result<Self, Error> {
-        let store = nn::VarStore::new(Device::Cpu);
+        let store = nn::VarStore::new(libtorch::device());
         let module = libtorch::catch(|| build(model, &store.root()))?;
         let network = Self { store, module };
         let (found, expected) = (network.parameters(), model.parameters.cast_signed());
@@ -37,6 +38,11 @@ impl Network {
     /// How many numbers training changes.
     pub fn parameters(&self) -> i64 {
         self.store.trainable_variables().iter().map(|tensor| tensor.numel() as i64).sum()
+    }
+
+    /// Logits `[batch, classes]` of images `[batch, channels, side, side]`, without what only training does.
+    pub fn evaluate(&self, images: &Tensor) -> Result<Tensor, Error> {
+        libtorch::catch(|| tch::no_grad(|| self.module.forward_t(images, false)))
     }
 
     /// Logits `[batch, classes]` of images `[batch, channels, side, side]`, with what only training does.

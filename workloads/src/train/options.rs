@@ -8,17 +8,22 @@ use clap::{
     value_parser,
 };
 
-use super::{MODELS, Model, Settings};
+use super::{MODELS, Model, Settings, Share, distributed::options::PeerOptions};
+use crate::platform::{MachineOptions, TorchOptions};
 
 const EXAMPLES: &str = "\
 Examples:
   guestscope-workloads train mnist --smoke
   guestscope-workloads train resnet50 --batch 32 --threads 2
   guestscope-workloads train alexnet --data ~/imagenet/train --loaders 4 --drop-caches
+  guestscope-workloads train resnet50 --workers 2
+  guestscope-workloads train resnet50 --role ps --listen 0.0.0.0:7070 --workers 2 --asynchronous
+  guestscope-workloads train resnet50 --role worker --server 10.0.0.1:7070 --rank 0
   sudo guestscope run -- guestscope-workloads train inception3 --steps 20
 
-Ten steps for warm-up and a hundred measured ones, as in the studies. A step is a request with the phases data, forward,
-backward and optimizer.";
+Ten steps for warm-up and a hundred measured ones, as in the studies. A step is a request with the
+phases data, forward, backward and optimizer; that of a worker with a parameter server has pull,
+data, forward, backward and push.";
 
 /// What is typed.
 #[derive(Debug, Args)]
@@ -38,15 +43,16 @@ pub struct TrainOptions {
     warmup: Option<u64>,
     /// Threads of libtorch inside one operator [default: as many as this process may use]
     #[arg(long, value_name = "T", value_parser = value_parser!(u32).range(1..=4096))]
-    threads: Option<u32>,
+    pub threads: Option<u32>,
     /// Decides the first parameters, synthetic images and what is dropped out: the same number, the same work
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
     /// Of stochastic gradient descent
     #[arg(long, value_name = "RATE", default_value_t = 0.01, value_parser = rate)]
     learning_rate: f64,
-    /// Take the JPEG files of this folder, one folder below it for each class, instead of synthetic images
-    #[arg(long, value_name = "DIR")]
+    /// Instead of synthetic images take the JPEG files of this folder, one folder below it for each class; or its shards
+    /// (*.tfrecord or *.tar, see `guestscope-workloads shards`), or one shard
+    #[arg(long, value_name = "DIR|FILE")]
     data: Option<PathBuf>,
     /// Threads that read and prepare pictures
     #[arg(long, value_name = "L", default_value_t = 2, value_parser = value_parser!(u32).range(1..=256))]
@@ -60,6 +66,15 @@ pub struct TrainOptions {
     /// Only see whether it runs: two steps of two images
     #[arg(long)]
     smoke: bool,
+    /// Which part of a job of several processes this is.
+    #[command(flatten)]
+    pub peers: PeerOptions,
+    /// Where libtorch computes.
+    #[command(flatten)]
+    pub torch: TorchOptions,
+    /// On which CPUs, beside what.
+    #[command(flatten)]
+    pub machine: MachineOptions,
 }
 
 impl TrainOptions {
@@ -77,6 +92,7 @@ impl TrainOptions {
             data: self.data.clone(),
             loaders: self.loaders,
             drop_caches: self.drop_caches,
+            share: Share::ALL,
             progress,
         }
     }

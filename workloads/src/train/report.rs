@@ -8,50 +8,81 @@ use serde::Serialize;
 use super::{loader::Skipped, speed::Speed};
 use crate::{
     digest::Digest,
-    report::{self, Percentiles, milliseconds, to_json},
+    report::{Percentiles, to_json},
+    steps::Steps,
 };
 
 /// The phases of a step, in order. A job on the CPU copies nothing to a device.
-pub const PHASES: [&str; 4] = ["data", "forward", "backward", "optimizer"];
+pub const PHASES: &[&str] = &["data", "forward", "backward", "optimizer"];
+/// As `PHASES`, where the network lives on a device.
+pub const DEVICE_PHASES: &[&str] = &["data", "h2d", "forward", "backward", "optimizer"];
 /// The table has a line for the first step and for every so many, and not many more lines than that.
 const DISPLAY_EVERY: usize = 10;
 const MOST_LINES: usize = 100;
-/// Files that are named where some were left out.
+/// Files or records that are named where some were left out.
 const NAMED: usize = 3;
 
 /// What was run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Identity {
+    /// As on the command line.
     pub name: String,
+    /// As people call it.
     pub model: &'static str,
+    /// How many numbers training changed.
     pub parameters: u64,
     /// Images per step.
     pub batch: u64,
+    /// Of libtorch, inside one operator.
     pub threads: u32,
+    /// Decided the first parameters, synthetic images and what was dropped out.
     pub seed: u64,
+    /// Of all numbers.
     pub precision: &'static str,
+    /// How parameters were changed.
     pub optimizer: &'static str,
+    /// Of the optimizer.
     pub learning_rate: f64,
-    /// `synthetic` or `folder`.
+    /// `synthetic`, `folder`, `tfrecord` or `tar`.
     pub data: &'static str,
     /// Threads that read and prepared pictures, if any did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loaders: Option<u32>,
     /// Whether the kernel was asked to forget the files first.
     pub drop_caches: bool,
+    /// Measured ones.
     pub steps: u64,
+    /// Steps before those.
     pub warmup: u64,
+    /// Of a worker with a parameter server.
+    #[serde(flatten)]
+    pub distributed: Option<Part>,
     /// Equal for two jobs that computed the same from the same images, on whatever machine and threads.
     pub work_hash: Digest,
     /// Of all losses and of the parameters at the end, to the bit.
     pub output_hash: Digest,
 }
 
+/// What one worker was of a job with a parameter server.
+#[derive(Clone, Debug, Serialize)]
+pub struct Part {
+    /// How many workers there were.
+    pub workers: u32,
+    /// Which one this was, from 0.
+    pub rank: u32,
+    /// Whether each gradient was applied as it came.
+    pub asynchronous: bool,
+    /// Of the server's parameters when this worker's last step was done, to the bit. After synchronous steps all workers
+    /// have the same.
+    pub parameters_hash: Digest,
+}
+
 /// Of every measured step, in order.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Measured {
-    pub step_ns: Vec<u64>,
-    pub phase_ns: [Vec<u64>; 4],
+    /// Their times, and those of their phases.
+    pub steps: Steps,
+    /// The mean loss over each step's batch.
     pub losses: Vec<f64>,
     /// Of the whole job: making the network and the warm-up too.
     pub elapsed_ns: u64,
@@ -64,7 +95,9 @@ pub struct Measured {
 /// A finished job.
 #[derive(Debug)]
 pub struct Report {
+    /// What was run.
     pub identity: Identity,
+    /// How long it took.
     pub measured: Measured,
 }
 
@@ -86,9 +119,15 @@ struct Line<'a> {
 }
 
 impl Measured {
-    /// The share of a step's time that lies inside its phases; of the step where it is smallest.
-    pub fn least_phase_share(&self) -> f64 {
-        report::least_phase_share(&self.step_ns, &self.phase_ns)
+    /// Of steps that are over; `source` says which files it left out.
+    #[cfg(feature = "torch")]
+    pub(super) fn new(
+        steps: Steps,
+        losses: Vec<f64>,
+        elapsed_ns: u64,
+        source: super::batches::Source,
+    ) -> Self {
+        Self { steps, losses, elapsed_ns, skipped: source.skipped, kept: source.kept }
     }
 }
 
@@ -109,15 +148,19 @@ impl Report {
         line("parameters", format!("{parameters}, sgd with a learning rate of {learning_rate}"));
         line("steps", format!("{steps} after {warmup} for warm-up"));
         line("elapsed", format!("{:.3} s for the whole job", self.measured.elapsed_ns as f64 / 1e9));
-        line("step", milliseconds(&self.measured.step_ns));
-        for (phase, values) in PHASES.iter().zip(&self.measured.phase_ns) {
-            line(phase, milliseconds(values));
+        if let Some(Part { workers, rank, asynchronous, parameters_hash }) = &self.identity.distributed {
+            let kind = if *asynchronous { "asynchronous" } else { "synchronous" };
+            line("worker", format!("{rank} of {workers}, {kind}"));
+            line("parameters", format!("{parameters_hash} (hash of all)"));
+        }
+        for (what, value) in self.measured.steps.lines("step") {
+            line(what, value);
         }
         line("output hash", self.identity.output_hash.to_string());
         line("work hash", self.identity.work_hash.to_string());
         let skipped = &self.measured.skipped;
         if !skipped.is_empty() {
-            line("left out", format!("{} files that could not be used", skipped.len()));
+            line("left out", format!("{} files or records that could not be used", skipped.len()));
             for (path, reason) in skipped.iter().take(NAMED) {
                 // Names of files may hold what a terminal obeys.
                 line("", printable(&format!("{}: {reason}", path.display())));
@@ -133,7 +176,7 @@ impl Report {
     }
 
     fn table(&self, text: &mut String) {
-        let (batch, step_ns) = (self.identity.batch, &self.measured.step_ns);
+        let (batch, step_ns) = (self.identity.batch, self.measured.steps.step_ns());
         let _ = writeln!(text, "Step\tImg/sec\ttotal_loss");
         let every = DISPLAY_EVERY.max(step_ns.len() / MOST_LINES);
         for step in (1..=step_ns.len()).filter(|step| *step == 1 || step.is_multiple_of(every)) {
@@ -151,8 +194,10 @@ impl Report {
 
     /// For machines: one line, times in nanoseconds.
     pub fn json(&self) -> String {
-        let Measured { step_ns, phase_ns, losses, elapsed_ns, skipped, kept } = &self.measured;
+        let Measured { steps, losses, elapsed_ns, skipped, kept } = &self.measured;
+        let step_ns = steps.step_ns();
         let Speed { images_per_s, uncertainty, jitter } = Speed::of(self.identity.batch, step_ns);
+        let phases = steps.names().iter().zip(steps.phase_ns());
         to_json(&Line {
             identity: &self.identity,
             images_per_s,
@@ -160,24 +205,25 @@ impl Report {
             images_per_s_jitter: jitter,
             elapsed_ns: *elapsed_ns,
             step_ns: Percentiles::of(step_ns),
-            phases_ns: PHASES.into_iter().zip(phase_ns.iter().map(|ns| Percentiles::of(ns))).collect(),
+            phases_ns: phases.map(|(name, ns)| (*name, Percentiles::of(ns))).collect(),
             first_loss: losses.first().copied().unwrap_or(0.0),
             last_loss: losses.last().copied().unwrap_or(0.0),
-            least_phase_share: self.measured.least_phase_share(),
+            least_phase_share: steps.least_phase_share(),
             skipped_files: skipped.len(),
             kept_files: *kept,
         })
     }
 }
 
-fn printable(text: &str) -> String {
+/// Without what a terminal would obey.
+pub(super) fn printable(text: &str) -> String {
     text.chars().filter(|letter| !letter.is_control()).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Identity, Measured, Report};
-    use crate::digest::Digest;
+    use super::{Identity, Measured, PHASES, Report};
+    use crate::{digest::Digest, steps::Steps};
 
     fn report() -> Report {
         let identity = Identity {
@@ -195,16 +241,17 @@ mod tests {
             drop_caches: true,
             steps: 20,
             warmup: 10,
+            distributed: None,
             work_hash: Digest::default(),
             output_hash: Digest::default(),
         };
         let step_ns: Vec<u64> = (0..20).map(|step| 1_000_000_000 + step * 10_000_000).collect();
         let part = |share: u64| step_ns.iter().map(|ns| ns * share / 100).collect();
-        let phase_ns = [part(5), part(30), part(60), part(4)];
+        let steps = Steps::of(PHASES, step_ns.clone(), vec![part(5), part(30), part(60), part(4)]);
         let losses = (0..20).map(|step| 7.0 - f64::from(step) / 10.0).collect();
         let skipped = [("/data/x\u{1b}[2J.jpg".into(), "not a JPEG".to_owned())].into();
         let elapsed_ns = 35_000_000_000;
-        Report { identity, measured: Measured { step_ns, phase_ns, losses, elapsed_ns, skipped, kept: 1 } }
+        Report { identity, measured: Measured { steps, losses, elapsed_ns, skipped, kept: 1 } }
     }
 
     #[test]
@@ -219,6 +266,6 @@ mod tests {
 
     #[test]
     fn the_least_share_is_that_of_the_worst_step() {
-        assert!((report().measured.least_phase_share() - 0.99).abs() < 1e-6);
+        assert!((report().measured.steps.least_phase_share() - 0.99).abs() < 1e-6);
     }
 }

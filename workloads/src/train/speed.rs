@@ -6,7 +6,9 @@
 pub struct Speed {
     /// Images per second, as are the others.
     pub images_per_s: f64,
+    /// The standard error of their mean.
     pub uncertainty: f64,
+    /// Their spread, without the outliers.
     pub jitter: f64,
 }
 

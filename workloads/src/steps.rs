@@ -3,12 +3,12 @@
 
 use std::{collections::BTreeMap, time::Instant};
 
+use guestscope_marker::Guard;
 use serde::Serialize;
 
-use super::error::H2oError;
 use crate::{
     report::{self, Percentiles, milliseconds},
-    stall::machine::interrupt,
+    started,
 };
 
 /// Nanoseconds of every step and of its phases, in order.
@@ -42,14 +42,22 @@ pub struct Timing {
 }
 
 impl Steps {
+    /// None yet; of phases with these names.
     pub fn new(names: &'static [&'static str]) -> Self {
         let phase_ns = names.iter().map(|_| Vec::new()).collect();
         Self { names, step_ns: Vec::new(), phase_ns, started: None, elapsed_ns: 0 }
     }
 
+    /// Steps that tests of reports have.
+    #[cfg(test)]
+    pub(crate) fn of(names: &'static [&'static str], step_ns: Vec<u64>, phase_ns: Vec<Vec<u64>>) -> Self {
+        Self { step_ns, phase_ns, ..Self::new(names) }
+    }
+
     /// Runs one step.
     pub fn step<T>(&mut self, name: &str, number: u64, work: impl FnOnce(&mut Phases) -> T) -> T {
         let mut phases = Phases { names: self.names, ns: vec![0; self.names.len()] };
+        started::tell();
         let start = Instant::now();
         let begun = *self.started.get_or_insert(start);
         let request = guestscope_marker::request(name, number);
@@ -73,18 +81,12 @@ impl Steps {
         result
     }
 
-    /// An error if a signal has come; one that ends the process at once unless `generate` wanted to tidy up after it.
-    pub fn go_on(&self) -> Result<(), H2oError> {
-        if interrupt::stopped() {
-            return Err(H2oError::Interrupted { what: "steps", count: self.count() });
-        }
-        Ok(())
-    }
-
+    /// How many were run.
     pub fn count(&self) -> u64 {
         self.step_ns.len() as u64
     }
 
+    /// Seconds, as `elapsed_ns`.
     pub fn elapsed_s(&self) -> f64 {
         self.elapsed_ns as f64 / 1e9
     }
@@ -94,6 +96,22 @@ impl Steps {
         if self.elapsed_ns == 0 { 0.0 } else { count as f64 / self.elapsed_s() }
     }
 
+    /// What the phases are called, in order.
+    pub fn names(&self) -> &'static [&'static str] {
+        self.names
+    }
+
+    /// Nanoseconds of each step.
+    pub fn step_ns(&self) -> &[u64] {
+        &self.step_ns
+    }
+
+    /// Nanoseconds of each phase of each step.
+    pub fn phase_ns(&self) -> &[Vec<u64>] {
+        &self.phase_ns
+    }
+
+    /// The share of a step's time that lies inside its phases; of the step where it is smallest.
     pub fn least_phase_share(&self) -> f64 {
         report::least_phase_share(&self.step_ns, &self.phase_ns)
     }
@@ -120,9 +138,18 @@ impl Steps {
 impl Phases {
     /// Runs `work` as the phase `name`.
     pub fn run<T>(&mut self, name: &'static str, work: impl FnOnce() -> T) -> T {
+        self.run_guarded(name, |_| work())
+    }
+
+    /// As `run`; `work` is given the W3C `traceparent` header that makes what it calls elsewhere a part of this phase.
+    pub fn run_traced<T>(&mut self, name: &'static str, work: impl FnOnce(&str) -> T) -> T {
+        self.run_guarded(name, |guard| work(&guard.traceparent()))
+    }
+
+    fn run_guarded<T>(&mut self, name: &'static str, work: impl FnOnce(&Guard) -> T) -> T {
         let start = Instant::now();
         let guard = guestscope_marker::phase(name);
-        let result = work();
+        let result = work(&guard);
         drop(guard);
         let own = self.names.iter().position(|known| *known == name);
         debug_assert!(own.is_some(), "a phase that no report shows: {name}");

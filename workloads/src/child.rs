@@ -1,0 +1,188 @@
+//! Processes of this same program that a workload starts beside itself. Yields what they printed and how they ended; each is
+//! killed with whoever started it, whatever way that ends. It does not know what they compute.
+
+use std::{
+    ffi::OsString,
+    io::{self, BufRead as _, BufReader, Read},
+    os::unix::process::{CommandExt as _, ExitStatusExt as _},
+    process::{Command, ExitStatus, Stdio},
+    sync::mpsc::Sender,
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use nix::{
+    sys::{
+        prctl,
+        signal::{Signal, kill},
+    },
+    unistd::{Pid, getppid},
+};
+
+use crate::{report::WORKLOAD_FILE, started};
+
+/// Between two looks at whether it has ended.
+pub const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// Of what it says on standard error, so much is kept; the rest is read and forgotten.
+const KEPT_BYTES: usize = 64 * 1024;
+
+/// What can go wrong with such a process.
+#[derive(Debug, thiserror::Error)]
+pub enum ChildError {
+    #[error("cannot start a process: {name} ({source})")]
+    Start { name: String, source: io::Error },
+    #[error("cannot wait for a process: {name} ({source})")]
+    Wait { name: String, source: io::Error },
+    #[error("{name} ended too early: {how}")]
+    Ended { name: String, how: String },
+}
+
+impl ChildError {
+    /// The next action for whoever reads the error.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::Start { .. } | Self::Wait { .. } => "there may be too many processes or too little memory",
+            Self::Ended { .. } => "run it by itself to see all that it says",
+        }
+    }
+}
+
+/// A running process, and the threads that read what it prints.
+#[derive(Debug)]
+pub struct Child {
+    name: String,
+    process: std::process::Child,
+    ended: Option<ExitStatus>,
+    out: Option<JoinHandle<String>>,
+    err: Option<JoinHandle<String>>,
+}
+
+impl Child {
+    /// Starts this program with these arguments. Each line that it says on standard error goes to `lines`, and then it says as
+    /// well when its first step begins.
+    pub fn start(
+        name: impl Into<String>,
+        arguments: &[OsString],
+        lines: Option<Sender<String>>,
+    ) -> Result<Self, ChildError> {
+        let name = name.into();
+        let unable = |source| ChildError::Start { name: name.clone(), source };
+        let mut command = Command::new(std::env::current_exe().map_err(unable)?);
+        // The description of the workload is for whoever was started by guestscope.
+        command.args(arguments).env_remove(WORKLOAD_FILE);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.env_remove(started::ASKED).envs(lines.is_some().then_some((started::ASKED, "1")));
+        let parent = nix::unistd::getpid();
+        // SAFETY: between fork and exec it makes two system calls and allocates nothing.
+        unsafe { command.pre_exec(move || end_with(parent)) };
+        let mut process = command.spawn().map_err(unable)?;
+        let (out, err) = (process.stdout.take(), process.stderr.take());
+        let out = out.map(|out| thread::spawn(move || text_of(out)));
+        let err = err.map(|err| thread::spawn(move || lines_of(err, lines.as_ref())));
+        Ok(Self { name, process, ended: None, out, err })
+    }
+
+    /// What it is called in messages.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its end, if it has ended.
+    pub fn look(&mut self) -> Result<Option<ExitStatus>, ChildError> {
+        if self.ended.is_none() {
+            let ended = self.process.try_wait();
+            self.ended = ended.map_err(|source| ChildError::Wait { name: self.name.clone(), source })?;
+        }
+        Ok(self.ended)
+    }
+
+    /// Asks it to end, as Ctrl-C does.
+    pub fn ask_to_end(&self) {
+        if self.ended.is_none() {
+            // It may have ended meanwhile; it is not reaped before `look`, so nobody else has its number.
+            let _ = kill(Pid::from_raw(self.process.id().cast_signed()), Signal::SIGTERM);
+        }
+    }
+
+    /// What it printed and what it said, once it has ended.
+    pub fn into_said(mut self) -> (String, String) {
+        let join = |thread: &mut Option<JoinHandle<String>>| {
+            thread.take().and_then(|thread| thread.join().ok()).unwrap_or_default()
+        };
+        (join(&mut self.out), join(&mut self.err))
+    }
+
+    /// An error that says how it ended.
+    pub fn failed(self, status: ExitStatus) -> ChildError {
+        let name = self.name.clone();
+        let (_, said) = self.into_said();
+        ChildError::Ended { name, how: how(status, &said) }
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        if self.ended.is_none() {
+            // One that has ended needs no signal; either way it is reaped.
+            let _ = self.process.kill();
+            let _ = self.process.wait();
+        }
+    }
+}
+
+/// Has the kernel kill this process when `parent` ends; the parent may have ended already.
+fn end_with(parent: Pid) -> io::Result<()> {
+    prctl::set_pdeathsig(Signal::SIGKILL)?;
+    if getppid() == parent { Ok(()) } else { Err(io::ErrorKind::NotFound.into()) }
+}
+
+/// Its own error, or the signal that ended it.
+fn how(status: ExitStatus, said: &str) -> String {
+    let error = said.lines().find_map(|line| line.strip_prefix("error: "));
+    match (error, status.signal(), status.code()) {
+        (Some(error), ..) => error.to_owned(),
+        (None, Some(signal), _) => format!("killed by signal {signal}"),
+        (None, None, Some(0)) => "it was done".to_owned(),
+        (None, None, code) => format!("exit code {}", code.unwrap_or_default()),
+    }
+}
+
+fn text_of(mut stream: impl Read) -> String {
+    let mut bytes = Vec::new();
+    // What came before a failed read is worth having.
+    let _ = stream.read_to_end(&mut bytes);
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn lines_of(stream: impl Read, lines: Option<&Sender<String>>) -> String {
+    let mut all = String::new();
+    for line in BufReader::new(stream).lines().map_while(Result::ok) {
+        if all.len() < KEPT_BYTES {
+            all.push_str(&line);
+            all.push('\n');
+        }
+        if let Some(lines) = lines {
+            // Nobody listens any more, and it still must not wait for room in the pipe.
+            let _ = lines.send(line);
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt as _;
+
+    use rstest::rstest;
+
+    use super::{ExitStatus, how};
+
+    #[rstest]
+    #[case(0x200, "error: no room\n\nhint: none\n", "no room")]
+    #[case(9, "", "killed by signal 9")]
+    #[case(0x100, "what\n", "exit code 1")]
+    #[case(0, "", "it was done")]
+    fn an_end_is_told(#[case] status: i32, #[case] said: &str, #[case] expected: &str) {
+        assert_eq!(how(ExitStatus::from_raw(status), said), expected);
+    }
+}

@@ -1,0 +1,207 @@
+//! The input files of a run, a kind for each workload: the user's folder, or a set made once, kept in the user's cache and
+//! reused. A set appears in the cache whole or not at all (made under another name, then renamed), so that a broken-off
+//! or a second run at the same time does no harm. It does not read the files ahead: that is part of a request.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime},
+};
+
+use crate::{digest::Digest, progress};
+
+/// A temporary folder or file older than this was left by a run that was killed.
+const ABANDONED: Duration = Duration::from_hours(1);
+
+#[derive(Debug, thiserror::Error)]
+pub enum FilesError {
+    #[error("cannot read folder: {path} ({source})")]
+    Folder { path: PathBuf, source: io::Error },
+    #[error("no {named} file in folder: {path}")]
+    Empty { path: PathBuf, named: &'static str },
+    #[error("no place for generated files: neither XDG_CACHE_HOME nor HOME is set")]
+    NoCache,
+    #[error("cannot write generated {what}: {path} ({source})")]
+    Write { what: &'static str, path: PathBuf, source: io::Error },
+    #[error("cannot write a shard: {path} ({source})")]
+    Shard { path: PathBuf, source: io::Error },
+    #[error("cannot generate {what}: {reason}")]
+    Generate { what: &'static str, reason: String },
+}
+
+impl FilesError {
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::Folder { .. } | Self::Empty { .. } => {
+                "name a folder of such files with --data, or leave it out to use generated ones"
+            }
+            Self::NoCache | Self::Write { .. } => {
+                "set XDG_CACHE_HOME to a folder that can be written to, or name a folder of files with --data"
+            }
+            Self::Shard { .. } => "name a folder with --out that can be written to and has room",
+            Self::Generate { .. } => "this is a defect of guestscope-workloads, please report it",
+        }
+    }
+}
+
+/// The files in the order in which requests take them, and what tells this set from another.
+#[derive(Debug)]
+pub struct FileSet {
+    pub paths: Vec<PathBuf>,
+    /// Generated: of the parameters, which decide every byte. The user's: of the names and sizes, because reading
+    /// all content here would warm the page cache that a run may want to find cold.
+    pub digest: Digest,
+}
+
+impl FileSet {
+    /// The file of this place in an endless round through all of them.
+    pub fn at(&self, place: u64) -> &Path {
+        &self.paths[(place % self.paths.len() as u64) as usize]
+    }
+}
+
+/// What the files of a workload are.
+#[derive(Clone, Copy, Debug)]
+pub struct Kind {
+    /// Begins the names of folders in the cache.
+    pub name: &'static str,
+    /// For people, in the plural.
+    pub what: &'static str,
+    /// Of file names, without the dot, in lower case; made files have the first.
+    pub endings: &'static [&'static str],
+    /// The endings for people.
+    pub named: &'static str,
+}
+
+impl Kind {
+    /// The files of this kind directly in `folder` (the case of an ending does not matter), sorted by name.
+    pub fn open_folder(&self, folder: &Path) -> Result<FileSet, FilesError> {
+        let unreadable = |source| FilesError::Folder { path: folder.to_owned(), source };
+        let mut paths = Vec::new();
+        for entry in fs::read_dir(folder).map_err(unreadable)? {
+            let path = entry.map_err(unreadable)?.path();
+            let is_of_kind = path
+                .extension()
+                .is_some_and(|ending| self.endings.iter().any(|known| ending.eq_ignore_ascii_case(known)));
+            if is_of_kind && path.is_file() {
+                paths.push(path);
+            }
+        }
+        if paths.is_empty() {
+            return Err(FilesError::Empty { path: folder.to_owned(), named: self.named });
+        }
+        paths.sort();
+        let mut digest = Digest::default();
+        for path in &paths {
+            let bytes = fs::metadata(path).map_err(unreadable)?.len();
+            digest.text(&path.file_name().unwrap_or_default().to_string_lossy()).u64(bytes);
+        }
+        Ok(FileSet { paths, digest })
+    }
+
+    /// `count` files that `digest` tells from all others, from `cache` if they are there, else made now by `make`, which
+    /// yields the content of the file of a place.
+    pub fn open_generated(
+        &self,
+        cache: &Path,
+        digest: Digest,
+        count: u32,
+        make: impl FnMut(u32) -> io::Result<Vec<u8>>,
+    ) -> Result<FileSet, FilesError> {
+        let folder = cache.join(format!("{}-{digest}", self.name));
+        if !self.is_complete(&folder, count) {
+            self.generate(cache, &folder, count, make)?;
+        }
+        Ok(FileSet { paths: (0..count).map(|place| self.path(&folder, place)).collect(), digest })
+    }
+
+    fn path(&self, folder: &Path, place: u32) -> PathBuf {
+        folder.join(format!("{place:05}.{}", self.endings[0]))
+    }
+
+    fn is_complete(&self, folder: &Path, count: u32) -> bool {
+        (0..count).all(|place| self.path(folder, place).is_file())
+    }
+
+    fn write_error(&self, path: &Path, source: io::Error) -> FilesError {
+        FilesError::Write { what: self.what, path: path.to_owned(), source }
+    }
+
+    fn generate(
+        &self,
+        cache: &Path,
+        folder: &Path,
+        count: u32,
+        make: impl FnMut(u32) -> io::Result<Vec<u8>>,
+    ) -> Result<(), FilesError> {
+        fs::create_dir_all(cache).map_err(|source| self.write_error(cache, source))?;
+        remove_abandoned(cache);
+        let name = folder.file_name().unwrap_or_default().to_string_lossy();
+        let partial = cache.join(format!("partial-{}-{name}", std::process::id()));
+        let _ = fs::remove_dir_all(&partial);
+        fs::create_dir(&partial).map_err(|source| self.write_error(&partial, source))?;
+        let made =
+            self.write_files(&partial, count, make).and_then(|()| self.publish(&partial, folder, count));
+        if made.is_err() {
+            // Nothing better can be done about a folder that cannot be removed: it is abandoned, see above.
+            let _ = fs::remove_dir_all(&partial);
+        }
+        made
+    }
+
+    fn write_files(
+        &self,
+        folder: &Path,
+        count: u32,
+        mut make: impl FnMut(u32) -> io::Result<Vec<u8>>,
+    ) -> Result<(), FilesError> {
+        let bar = progress::bar(u64::from(count), format!("{} made (once, kept in the cache)", self.what));
+        for place in 0..count {
+            let failed =
+                |error: io::Error| FilesError::Generate { what: self.what, reason: error.to_string() };
+            let content = make(place).map_err(failed)?;
+            let path = self.path(folder, place);
+            fs::write(&path, content).map_err(|source| self.write_error(&path, source))?;
+            bar.inc(1);
+        }
+        bar.finish_and_clear();
+        Ok(())
+    }
+
+    /// Gives the finished folder its name. Where another run was faster, its folder stays: it holds the same bytes. One
+    /// from which somebody has deleted files is replaced.
+    fn publish(&self, partial: &Path, folder: &Path, count: u32) -> Result<(), FilesError> {
+        if fs::rename(partial, folder).is_ok() {
+            return Ok(());
+        }
+        let failed = |source| self.write_error(folder, source);
+        if self.is_complete(folder, count) {
+            return fs::remove_dir_all(partial).map_err(failed);
+        }
+        // If this fails, so does the renaming, which is reported.
+        let _ = fs::remove_dir_all(folder);
+        fs::rename(partial, folder).map_err(failed)
+    }
+}
+
+/// The cache of this user: `$XDG_CACHE_HOME/guestscope`, else `~/.cache/guestscope`.
+pub fn cache_folder() -> Result<PathBuf, FilesError> {
+    // The XDG base directory specification says to ignore a relative path.
+    let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let base = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")));
+    base.map(|base| base.join("guestscope")).ok_or(FilesError::NoCache)
+}
+
+/// Removes what runs that were killed left half made in the cache: input files and flights.
+pub fn remove_abandoned(cache: &Path) {
+    let Ok(entries) = fs::read_dir(cache) else { return };
+    for entry in entries.flatten() {
+        let old = entry
+            .metadata()
+            .and_then(|metadata| metadata.modified())
+            .is_ok_and(|at| SystemTime::now().duration_since(at).is_ok_and(|age| age > ABANDONED));
+        if old && entry.file_name().to_string_lossy().starts_with("partial-") {
+            let _ = fs::remove_dir_all(entry.path()).or_else(|_| fs::remove_file(entry.path()));
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! What every inference workload is beside its three phases: a name, a model, and what decides its work. Yields the report
+//! of a run.
+
+use super::{Settings, libtorch};
+use crate::{
+    data::file_set::{self, FileSet, FilesError, Kind},
+    digest::Digest,
+    error::Error,
+    load::{self, Workload, clock::Monotonic},
+    report::{Identity, Report},
+};
+
+/// An inference workload.
+pub trait Model: Workload + Sized {
+    /// As on the command line.
+    const NAME: &'static str;
+    /// For people.
+    const MODEL: &'static str;
+    /// Goes up when the same input is prepared in another way than before.
+    const PREPARATION_VERSION: u64;
+
+    fn new(settings: &Settings) -> Result<Self, Error>;
+    fn parameters(&self) -> u64;
+    /// Of the values of the model, and of the files that requests read.
+    fn digests(&self) -> [Digest; 2];
+
+    /// Where an output has no length of its own: how many symbols are taken from one step.
+    fn most_symbols(&self) -> Option<u64> {
+        None
+    }
+}
+
+/// Runs it as `settings` say.
+pub fn run<M: Model>(settings: &Settings) -> Result<Report, Error> {
+    libtorch::set_threads(settings.threads);
+    let mut workload = M::new(settings)?;
+    let another = || M::new(settings);
+    let measured = load::run(&settings.plan, &Monotonic, &mut workload, &another)?;
+    let identity = Identity {
+        name: M::NAME,
+        model: M::MODEL,
+        parameters: workload.parameters(),
+        scale: settings.scale.reduced(),
+        most_symbols: workload.most_symbols(),
+        batch: settings.batch,
+        threads: settings.threads,
+        seed: settings.seed,
+        precision: settings.precision.name(),
+        requests: measured.records.len() as u64,
+        warmup: settings.plan.warmup,
+        rounds: None,
+        work_hash: work_hash(&workload, settings),
+        output_hash: measured.outputs(&settings.plan),
+    };
+    Ok(Report::new(identity, &settings.plan, measured))
+}
+
+/// Everything that decides what is computed. Not the threads: how many compute it is the platform's matter, and
+/// platforms of different size are to be compared; nor the warm-up, which no statistic contains.
+fn work_hash<M: Model>(workload: &M, settings: &Settings) -> Digest {
+    let mut hash = Digest::default();
+    hash.text(M::NAME).text(M::MODEL).text(settings.precision.name());
+    hash.u64(settings.batch).u64(M::PREPARATION_VERSION);
+    settings.plan.describe(&mut hash);
+    if let Some(scale) = settings.scale.reduced() {
+        hash.text("scale").u64(scale.to_bits());
+        hash.u64(workload.most_symbols().unwrap_or(0));
+    }
+    for digest in workload.digests() {
+        hash.u64(digest.value());
+    }
+    hash
+}
+
+/// The user's files of this kind, else made ones: `make` yields the content of the file of a place, `version` goes up when it
+/// makes others than before.
+pub fn files(
+    kind: &Kind,
+    settings: &Settings,
+    version: u64,
+    mut make: impl FnMut(u64) -> Vec<u8>,
+) -> Result<FileSet, FilesError> {
+    if let Some(folder) = &settings.data {
+        return kind.open_folder(folder);
+    }
+    let mut digest = Digest::default();
+    digest.text(kind.what).u64(version).u64(settings.seed).u64(u64::from(settings.generated));
+    kind.open_generated(&file_set::cache_folder()?, digest, settings.generated, |place| {
+        Ok(make(u64::from(place)))
+    })
+}

@@ -1,0 +1,158 @@
+//! Questions about texts: a request reads `batch` questions with their passages, cuts them into tokens and windows, runs
+//! BERT-Large on all windows and names the likeliest answers. It judges no accuracy: with seeded weights and made-up words the
+//! answers mean nothing.
+
+use std::{fs, ops::Range, path::Path};
+
+use tch::Tensor;
+
+use super::{
+    BERT, Settings,
+    bert::Bert,
+    model::{self, Model},
+    spans,
+    tokenizer::Tokenizer,
+    windows::{LENGTH, Tokens, Window},
+};
+use crate::{
+    data::{
+        file_set::{FileSet, Kind},
+        words::{GENERATOR_VERSION, Vocabulary},
+    },
+    digest::Digest,
+    error::Error,
+    load::Workload,
+};
+
+/// What requests read.
+pub const TEXTS: Kind = Kind { name: "texts", what: "texts", endings: &["txt"], named: ".txt" };
+
+/// An answer as a person reads it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answer {
+    pub text: String,
+    pub probability: f32,
+}
+
+/// The state between requests.
+pub struct Answering {
+    model: Bert,
+    tokenizer: Tokenizer,
+    files: FileSet,
+    batch: u64,
+    tokens: Tokens,
+    /// Per question of the last request: the likeliest answers, best first.
+    pub answers: Vec<Vec<Answer>>,
+}
+
+/// A passage, where its tokens stand in it, and the windows that show it.
+pub struct Shown {
+    passage: String,
+    places: Vec<Range<usize>>,
+    windows: Vec<Window>,
+}
+
+/// What the model takes: one row for each window.
+pub struct Prepared {
+    ids: Tensor,
+    segments: Tensor,
+    mask: Tensor,
+    shown: Vec<Shown>,
+}
+
+/// What the model yields.
+pub struct Judged {
+    logits: Tensor,
+    shown: Vec<Shown>,
+}
+
+impl Model for Answering {
+    const NAME: &'static str = "nlp";
+    const MODEL: &'static str = BERT;
+    const PREPARATION_VERSION: u64 = 1;
+
+    fn new(settings: &Settings) -> Result<Self, Error> {
+        let vocabulary = Vocabulary::new(settings.seed);
+        let make = |place| vocabulary.file(settings.seed, place);
+        let files = model::files(&TEXTS, settings, GENERATOR_VERSION, make)?;
+        let tokenizer =
+            Tokenizer::new(&vocabulary).map_err(|error| Error::Tokenizer { reason: error.to_string() })?;
+        let model = Bert::new(settings)?;
+        let tokens = Tokens::default();
+        Ok(Self { model, tokenizer, files, batch: settings.batch, tokens, answers: Vec::new() })
+    }
+
+    fn parameters(&self) -> u64 {
+        self.model.sizes.parameters()
+    }
+
+    fn digests(&self) -> [Digest; 2] {
+        [self.model.digest(), self.files.digest]
+    }
+}
+
+fn failed(path: &Path, error: &tokenizers::Error) -> Error {
+    Error::Input { what: "text", path: path.to_owned(), reason: error.to_string() }
+}
+
+impl Answering {
+    /// Adds the windows of the file of this place.
+    fn read(&mut self, place: u64) -> Result<Shown, Error> {
+        let path = self.files.at(place);
+        let text =
+            fs::read_to_string(path).map_err(|source| Error::ReadInput { path: path.to_owned(), source })?;
+        let Some((question, passage)) = text.split_once('\n') else {
+            let reason = "a question in the first line and a passage behind it are expected".to_owned();
+            return Err(Error::Input { what: "text", path: path.to_owned(), reason });
+        };
+        let pieces = |text| self.tokenizer.pieces(text).map_err(|error| failed(path, &error));
+        let (question, pieces) = (pieces(question)?, pieces(passage)?);
+        let windows = self.tokens.push(&question.ids, &pieces.ids);
+        Ok(Shown { passage: passage.to_owned(), places: pieces.places, windows })
+    }
+}
+
+impl Workload for Answering {
+    type Input = Prepared;
+    type Output = Judged;
+
+    fn preprocess(&mut self, request: u64) -> Result<Prepared, Error> {
+        let first = request.wrapping_mul(self.batch);
+        self.tokens.clear();
+        let shown = (0..self.batch)
+            .map(|offset| self.read(first.wrapping_add(offset)))
+            .collect::<Result<Vec<_>, _>>()?;
+        let rows = |values: &[i64]| Tensor::f_from_slice(values)?.f_view([-1, LENGTH as i64]);
+        let Tokens { ids, segments, mask } = &self.tokens;
+        Ok(Prepared { ids: rows(ids)?, segments: rows(segments)?, mask: rows(mask)?, shown })
+    }
+
+    fn infer(&mut self, input: Prepared) -> Result<Judged, Error> {
+        let logits = self.model.logits(&input.ids, &input.segments, &input.mask)?;
+        Ok(Judged { logits, shown: input.shown })
+    }
+
+    fn postprocess(&mut self, output: Judged, outputs: &mut Digest) -> Result<(), Error> {
+        let numbers = |place| Vec::<f32>::try_from(output.logits.f_select(2, place)?.f_flatten(0, -1)?);
+        let (starts, ends) = (numbers(0)?, numbers(1)?);
+        self.answers.clear();
+        let mut from = 0;
+        for Shown { passage, places, windows } in &output.shown {
+            let rows = from..from + windows.len() * LENGTH;
+            from = rows.end;
+            let spans = spans::best(windows, &starts[rows.clone()], &ends[rows]);
+            let mut answers = Vec::with_capacity(spans.len());
+            for span in spans {
+                outputs.u64(span.first as u64).u64(span.last as u64);
+                let text = passage.get(places[span.first].start..places[span.last].end);
+                let text = text.unwrap_or_default().to_owned();
+                answers.push(Answer { text, probability: span.probability });
+            }
+            self.answers.push(answers);
+        }
+        for logit in starts.into_iter().chain(ends) {
+            outputs.f32(logit);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,130 @@
+//! Speech recognition: a request reads `batch` recordings, computes what is heard of them, runs RNN-T and writes the symbols as
+//! text. It judges no accuracy: with seeded weights and made recordings the text means nothing.
+
+use std::fs;
+
+use tch::Tensor;
+
+use super::{
+    RNNT, Settings,
+    log_mel::{self, FEATURES, LogMel, SHORTEST},
+    model::{self, Model},
+    rnnt::{Rnnt, SYMBOLS, encoded_steps},
+};
+use crate::{
+    data::{
+        file_set::{FileSet, Kind},
+        speech::{self, GENERATOR_VERSION},
+        wav,
+    },
+    digest::Digest,
+    error::Error,
+    load::Workload,
+};
+
+/// What requests read.
+pub const RECORDINGS: Kind = Kind { name: "speech", what: "recordings", endings: &["wav"], named: ".wav" };
+
+/// The state between requests.
+pub struct Recognition {
+    model: Rnnt,
+    hearing: LogMel,
+    files: FileSet,
+    batch: u64,
+    /// Of each recording of the last request.
+    pub texts: Vec<String>,
+}
+
+/// What the model takes: `[steps, batch, FEATURES]`, zeros behind the end of shorter recordings.
+pub struct Prepared {
+    features: Tensor,
+    steps: Vec<i64>,
+}
+
+impl Model for Recognition {
+    const NAME: &'static str = "sr";
+    const MODEL: &'static str = RNNT;
+    const PREPARATION_VERSION: u64 = log_mel::VERSION;
+
+    fn new(settings: &Settings) -> Result<Self, Error> {
+        let make = |place| speech::file(settings.seed, place);
+        let files = model::files(&RECORDINGS, settings, GENERATOR_VERSION, make)?;
+        let (model, hearing) = (Rnnt::new(settings)?, LogMel::new()?);
+        Ok(Self { model, hearing, files, batch: settings.batch, texts: Vec::new() })
+    }
+
+    fn parameters(&self) -> u64 {
+        self.model.sizes.parameters()
+    }
+
+    fn digests(&self) -> [Digest; 2] {
+        [self.model.digest(), self.files.digest]
+    }
+
+    fn most_symbols(&self) -> Option<u64> {
+        Some(self.model.sizes.most_symbols as u64)
+    }
+}
+
+impl Recognition {
+    /// Features `[steps, FEATURES]` of the file of this place.
+    fn hear(&self, place: u64) -> Result<Tensor, Error> {
+        let path = self.files.at(place);
+        let unusable = |reason| Error::Input { what: "recording", path: path.to_owned(), reason };
+        let file = fs::read(path).map_err(|source| Error::ReadInput { path: path.to_owned(), source })?;
+        let samples = wav::read(&file).map_err(|error| unusable(error.to_string()))?;
+        if samples.len() < SHORTEST {
+            return Err(unusable(format!("{} samples, at least {SHORTEST} are needed", samples.len())));
+        }
+        self.hearing.features(&samples)
+    }
+}
+
+impl Workload for Recognition {
+    type Input = Prepared;
+    /// Numbers of symbols, of each recording.
+    type Output = Vec<Vec<usize>>;
+
+    fn preprocess(&mut self, request: u64) -> Result<Prepared, Error> {
+        let first = request.wrapping_mul(self.batch);
+        let heard = (0..self.batch)
+            .map(|offset| self.hear(first.wrapping_add(offset)))
+            .collect::<Result<Vec<_>, _>>()?;
+        let steps: Vec<i64> = heard.iter().map(|features| features.size()[0]).collect();
+        let most = steps.iter().copied().max().unwrap_or(0);
+        let filled = heard
+            .iter()
+            .zip(&steps)
+            .map(|(features, steps)| features.f_constant_pad_nd([0, 0, 0, most - steps]))
+            .collect::<Result<Vec<_>, _>>()?;
+        let features = Tensor::f_stack(&filled, 1)?;
+        debug_assert_eq!(features.size(), [most, self.batch.cast_signed(), FEATURES]);
+        Ok(Prepared { features, steps })
+    }
+
+    fn infer(&mut self, input: Prepared) -> Result<Vec<Vec<usize>>, Error> {
+        let encoded = self.model.encode(&input.features)?;
+        let recordings = input.steps.iter().zip(0..);
+        recordings
+            .map(|(steps, place)| {
+                let own = encoded.f_select(1, place)?.f_narrow(0, 0, encoded_steps(*steps))?;
+                self.model.symbols(&own)
+            })
+            .collect()
+    }
+
+    fn postprocess(&mut self, output: Vec<Vec<usize>>, outputs: &mut Digest) -> Result<(), Error> {
+        self.texts.clear();
+        for symbols in output {
+            let letters = symbols.iter().map(|symbol| char::from(SYMBOLS[*symbol]));
+            let text = letters.collect::<String>().split_whitespace().collect::<Vec<_>>().join(" ");
+            outputs.u64(symbols.len() as u64);
+            for symbol in symbols {
+                outputs.u64(symbol as u64);
+            }
+            outputs.text(&text);
+            self.texts.push(text);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,250 @@
+//! On what a workload runs, as far as it decides that itself: the device, libtorch's threads between operators, the CPUs of its
+//! threads, and a second job beside it. Yields options, and what of them goes into guestscope's manifest. It measures nothing.
+
+use std::{
+    ffi::OsString,
+    fmt,
+    str::FromStr,
+    sync::mpsc::{RecvTimeoutError, channel},
+    thread,
+    time::Instant,
+};
+
+use clap::{Args, value_parser};
+use serde::Serialize;
+
+use crate::{
+    child::{Child, ChildError, LOOK_EVERY},
+    error::Error,
+    pin::{self, Pin},
+    started,
+};
+
+/// How long the job beside may take to end when it is asked to.
+const PARTING_S: u64 = 10;
+/// How long its first step may take to begin: making AlexNet's parameters takes seconds on a busy machine.
+const BEGIN_S: u64 = 120;
+/// What the job beside is called in messages.
+const BESIDE: &str = "the job beside";
+
+/// Where tensors live.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Device {
+    #[default]
+    Cpu,
+    /// The graphics processor of that number.
+    Cuda(usize),
+    /// The first graphics processor if there is one, else the CPU.
+    Auto,
+}
+
+/// It is no such device.
+#[derive(Debug, thiserror::Error)]
+#[error("a device is cpu, cuda, cuda:N or auto")]
+pub struct NoDevice;
+
+impl FromStr for Device {
+    type Err = NoDevice;
+
+    fn from_str(text: &str) -> Result<Self, NoDevice> {
+        match (text, text.strip_prefix("cuda:")) {
+            ("cpu", _) => Ok(Self::Cpu),
+            ("auto", _) => Ok(Self::Auto),
+            ("cuda", _) => Ok(Self::Cuda(0)),
+            (_, Some(number)) => number.parse().map(Self::Cuda).map_err(|_| NoDevice),
+            _ => Err(NoDevice),
+        }
+    }
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cpu => f.write_str("cpu"),
+            Self::Cuda(number) => write!(f, "cuda:{number}"),
+            Self::Auto => f.write_str("auto"),
+        }
+    }
+}
+
+/// Of workloads with libtorch.
+#[derive(Clone, Debug, Default, Args)]
+pub struct TorchOptions {
+    /// Where libtorch computes: cpu, cuda, cuda:N, or auto for the first GPU if there is one [default: cpu]
+    #[arg(long, value_name = "DEVICE", help_heading = "Machine")]
+    pub device: Option<Device>,
+    /// Threads of libtorch between operators [default: 1]
+    #[arg(long, value_name = "T", value_parser = value_parser!(u32).range(1..=4096), help_heading = "Machine")]
+    pub interop_threads: Option<u32>,
+}
+
+/// Of every workload.
+#[derive(Clone, Debug, Default, Args)]
+pub struct MachineOptions {
+    /// Let threads run on these CPUs only: a list like 0-3,8, or as many as threads (spread:N: so many), spread over cores,
+    /// caches and sockets or compact in few
+    #[arg(long, value_name = "LIST|spread[:N]|compact[:N]", help_heading = "Machine")]
+    pub pin: Option<Pin>,
+    /// Run a second job of this program at the same time, like "train alexnet --batch 512"; it is ended with this one
+    #[arg(long, value_name = "COMMAND", help_heading = "Machine")]
+    pub beside: Option<String>,
+}
+
+/// What was asked for, where anything was: for guestscope's manifest.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Asked {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    device: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    interop_threads: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pin: Option<String>,
+    /// The CPUs that this became.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pinned_cpus: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    beside: Option<String>,
+}
+
+/// What has been set up for a workload, and ends with it.
+#[derive(Debug, Default)]
+pub struct Platform {
+    /// For the manifest.
+    pub asked: Asked,
+    beside: Option<Child>,
+}
+
+impl Platform {
+    /// Starts the job beside, waits for its first step, then pins this process. `threads` is how many the workload was told to use;
+    /// `check` says what is wrong with the words of a command.
+    pub fn new(
+        machine: &MachineOptions,
+        torch: Option<&TorchOptions>,
+        threads: Option<u32>,
+        check: impl FnOnce(&[OsString]) -> Result<(), String>,
+    ) -> Result<Self, Error> {
+        let mut platform = Self::default();
+        if let Some(command) = &machine.beside {
+            let wrong = |reason| Error::Beside { command: command.clone(), reason };
+            let words = words(command).ok_or_else(|| wrong("a quotation mark is never closed".to_owned()))?;
+            check(&words).map_err(wrong)?;
+            // Before this process is pinned: it would inherit that.
+            platform.beside = Some(start(&words)?);
+            platform.asked.beside = Some(command.clone());
+        }
+        if let Some(pin) = &machine.pin {
+            let cpus = pin::apply(pin, threads)?;
+            platform.asked.pin = Some(pin.to_string());
+            platform.asked.pinned_cpus = Some(cpus.to_string());
+        }
+        if let Some(torch) = torch {
+            platform.asked.interop_threads = torch.interop_threads;
+            platform.asked.device = torch.device.map(|device| device.to_string());
+            set_up(torch)?;
+        }
+        Ok(platform)
+    }
+
+    /// Ends the job beside. An error where it had failed before; what to tell where it was only done too early.
+    pub fn end(self) -> Result<Option<String>, Error> {
+        let Some(mut beside) = self.beside else { return Ok(None) };
+        match beside.look()? {
+            Some(status) if status.success() => {
+                Ok(Some(format!("{BESIDE} was done before this one: give it more --steps or --requests")))
+            }
+            Some(status) => Err(beside.failed(status).into()),
+            None => Ok(stop(&mut beside)?),
+        }
+    }
+}
+
+/// Starts it, and waits until its first step begins. One that ends before that is an error.
+fn start(words: &[OsString]) -> Result<Child, ChildError> {
+    let begin = Instant::now();
+    let (lines, heard) = channel();
+    let mut beside = Child::start(BESIDE, words, Some(lines))?;
+    loop {
+        match heard.recv_timeout(LOOK_EVERY) {
+            Ok(line) if line == started::LINE => return Ok(beside),
+            Err(RecvTimeoutError::Disconnected) if let Some(status) = beside.look()? => {
+                return Err(beside.failed(status));
+            }
+            Err(RecvTimeoutError::Disconnected) => thread::sleep(LOOK_EVERY),
+            Ok(_) | Err(RecvTimeoutError::Timeout) => {}
+        }
+        if begin.elapsed().as_secs() >= BEGIN_S {
+            let how = format!("its first step has not begun within {BEGIN_S} s");
+            return Err(ChildError::Ended { name: BESIDE.to_owned(), how });
+        }
+    }
+}
+
+/// Asks it to end; what is left then is killed when it is dropped.
+fn stop(beside: &mut Child) -> Result<Option<String>, ChildError> {
+    let start = Instant::now();
+    beside.ask_to_end();
+    while beside.look()?.is_none() && start.elapsed().as_secs() < PARTING_S {
+        thread::sleep(LOOK_EVERY);
+    }
+    Ok(None)
+}
+
+#[cfg(feature = "torch")]
+fn set_up(torch: &TorchOptions) -> Result<(), Error> {
+    use crate::infer::libtorch;
+
+    libtorch::set_interop_threads(torch.interop_threads.unwrap_or(1));
+    libtorch::set_device(torch.device.unwrap_or_default())
+}
+
+#[cfg(not(feature = "torch"))]
+#[expect(clippy::unnecessary_wraps, reason = "with libtorch it can fail")]
+fn set_up(_: &TorchOptions) -> Result<(), Error> {
+    Ok(())
+}
+
+/// Words of a command line; quotation marks hold those together that have blanks in them. None where one is never closed.
+fn words(text: &str) -> Option<Vec<OsString>> {
+    let (mut all, mut word, mut quote) = (Vec::new(), None::<String>, None);
+    for letter in text.chars() {
+        match quote {
+            Some(mark) if letter == mark => quote = None,
+            None if letter == '"' || letter == '\'' => {
+                quote = Some(letter);
+                word.get_or_insert_default();
+            }
+            None if letter.is_whitespace() => all.extend(word.take()),
+            Some(_) | None => word.get_or_insert_default().push(letter),
+        }
+    }
+    all.extend(word);
+    quote.is_none().then(|| all.into_iter().map(OsString::from).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::{Device, words};
+
+    #[rstest]
+    #[case("train alexnet --batch 512", Some("train|alexnet|--batch|512"))]
+    #[case(" a  'b c' \"d's\" '' ", Some("a|b c|d's|"))]
+    #[case("a 'b", None)]
+    #[case(" a ", Some("a"))]
+    fn a_command_has_words(#[case] text: &str, #[case] expected: Option<&str>) {
+        let expected = expected.map(|all| all.split('|').map(Into::into).collect());
+        assert_eq!(words(text), expected);
+    }
+
+    #[rstest]
+    #[case("cpu", Some(Device::Cpu))]
+    #[case("cuda", Some(Device::Cuda(0)))]
+    #[case("cuda:3", Some(Device::Cuda(3)))]
+    #[case("auto", Some(Device::Auto))]
+    #[case("cuda:", None)]
+    #[case("gpu", None)]
+    fn a_device_is_read_as_libtorch_writes_it(#[case] text: &str, #[case] expected: Option<Device>) {
+        assert_eq!(text.parse::<Device>().ok(), expected);
+    }
+}

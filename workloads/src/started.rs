@@ -1,0 +1,19 @@
+//! Word to whoever started this process beside a job of its own that the first step or request begins, so that nothing is
+//! measured before both jobs run. Yields one line on standard error, where that was asked for. It waits for nobody.
+
+use std::sync::Once;
+
+/// Asks for it, in the environment.
+pub const ASKED: &str = "GUESTSCOPE_WORKLOADS_TELL_START";
+/// The line.
+pub const LINE: &str = "started";
+
+/// A step or request begins; only the first one counts.
+pub fn tell() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        if std::env::var_os(ASKED).is_some() {
+            eprintln!("{LINE}");
+        }
+    });
+}

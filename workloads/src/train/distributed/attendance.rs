@@ -1,0 +1,182 @@
+//! A worker's thread that tells the server that it is there, also while a step computes for long, and hears whether the
+//! server is. Yields the server's welcome, and later why the job is over. It moves no parameters.
+
+use std::{
+    sync::mpsc,
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use tokio::{
+    runtime::Builder,
+    sync::{mpsc as channel, watch},
+    time::{Instant, interval, timeout, timeout_at},
+};
+use tonic::{Code, Status, Streaming, codegen::tokio_stream::wrappers::ReceiverStream};
+
+use super::{
+    client::Client,
+    error::DistributedError,
+    messages::{Join, Leave, Presence, Welcome, Word},
+};
+
+/// The time between two words: a quarter of the shortest limit that a server may have, so that a late one is not taken for
+/// silence.
+const WORD_EVERY: Duration = Duration::from_millis(250);
+
+/// Why the server does not go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Gone {
+    /// It ended the job, and said why.
+    Ended(String),
+    /// It takes no part of this kind.
+    Refused(String),
+    /// It is not there any more.
+    Lost(String),
+}
+
+impl Gone {
+    /// By what came instead of an answer.
+    pub fn of(status: &Status) -> Self {
+        let message = status.message().to_owned();
+        match status.code() {
+            Code::Aborted => Self::Ended(message),
+            Code::FailedPrecondition | Code::InvalidArgument | Code::OutOfRange | Code::Unimplemented => {
+                Self::Refused(message)
+            }
+            Code::Ok
+            | Code::Cancelled
+            | Code::Unknown
+            | Code::DeadlineExceeded
+            | Code::NotFound
+            | Code::AlreadyExists
+            | Code::PermissionDenied
+            | Code::ResourceExhausted
+            | Code::Internal
+            | Code::Unavailable
+            | Code::DataLoss
+            | Code::Unauthenticated => Self::Lost(message),
+        }
+    }
+
+    /// For people; `address` is the server's.
+    pub fn error(self, address: &str) -> DistributedError {
+        match self {
+            Self::Ended(reason) => DistributedError::Ended(reason),
+            Self::Refused(reason) => DistributedError::Refused(reason),
+            Self::Lost(reason) => DistributedError::ServerGone { address: address.to_owned(), reason },
+        }
+    }
+}
+
+/// The thread.
+pub struct Attendance {
+    /// What the server said first.
+    pub welcome: Welcome,
+    /// Why it is over, once it is.
+    pub gone: watch::Receiver<Option<Gone>>,
+    leave: channel::UnboundedSender<Leave>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Attendance {
+    /// Joins; returns when the server has said whether it may.
+    pub fn start(address: &str, join: Join, limit: Duration) -> Result<Self, DistributedError> {
+        let (said, first) = mpsc::channel();
+        let (leave, leaving) = channel::unbounded_channel();
+        let (over, gone) = watch::channel(None);
+        let address = address.to_owned();
+        let attend = move || {
+            let runtime = match Builder::new_current_thread().enable_all().build() {
+                Ok(runtime) => runtime,
+                Err(error) => return drop(said.send(Err(DistributedError::Runtime(error)))),
+            };
+            runtime.block_on(async {
+                match enter(&address, join, limit).await {
+                    Ok((welcome, present)) => {
+                        // Whoever started it waits for this.
+                        let _ = said.send(Ok(welcome));
+                        over.send_replace(present.stay(leaving, limit).await.err());
+                    }
+                    Err(error) => drop(said.send(Err(error))),
+                }
+            });
+        };
+        let thread = thread::Builder::new().name("attendance".to_owned()).spawn(attend);
+        let thread = Some(thread.map_err(DistributedError::Runtime)?);
+        let ended = || DistributedError::Runtime(std::io::Error::other("the thread ended too early"));
+        let welcome = first.recv().map_err(|_| ended())??;
+        Ok(Self { welcome, gone, leave, thread })
+    }
+
+    /// Says that this worker is done, or why it is not going on, and waits until the server has heard it.
+    pub fn leave(mut self, error: Option<String>) {
+        // A thread that has ended knows already that nobody listens.
+        let _ = self.leave.send(Leave { error });
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A stream of words each way.
+struct Present {
+    words: channel::Sender<Word>,
+    answers: Streaming<Presence>,
+}
+
+async fn enter(address: &str, join: Join, limit: Duration) -> Result<(Welcome, Present), DistributedError> {
+    let mut client = Client::connect(address, limit).await?;
+    let (words, stream) = channel::channel(4);
+    // The channel is empty, so there is room.
+    let _ = words.try_send(Word { join: Some(join), leave: None });
+    let gone = |status: Status| Gone::of(&status).error(address);
+    let silent = || DistributedError::ServerGone {
+        address: address.to_owned(),
+        reason: format!("it has said nothing for {} s", limit.as_secs()),
+    };
+    let attending = timeout(limit, client.attend(ReceiverStream::new(stream)));
+    let mut answers = attending.await.map_err(|_| silent())?.map_err(gone)?;
+    let first = timeout(limit, answers.message()).await.map_err(|_| silent())?.map_err(gone)?;
+    match first.and_then(|presence| presence.welcome) {
+        Some(welcome) => Ok((welcome, Present { words, answers })),
+        None => Err(gone(Status::unavailable("it said no welcome"))),
+    }
+}
+
+impl Present {
+    /// Until this worker leaves, or the server is gone.
+    async fn stay(
+        mut self,
+        mut leaving: channel::UnboundedReceiver<Leave>,
+        limit: Duration,
+    ) -> Result<(), Gone> {
+        let mut turn = interval(WORD_EVERY);
+        let mut heard = Instant::now();
+        loop {
+            tokio::select! {
+                _ = turn.tick() => {
+                    // A full channel is a server that takes nothing, and then nothing is heard of it either.
+                    let _ = self.words.try_send(Word::default());
+                }
+                leave = leaving.recv() => {
+                    let word = Word { join: None, leave };
+                    let _ = timeout(limit, self.words.send(word)).await;
+                    // It closes the stream once it has read this.
+                    let _ = timeout(limit, async { while let Ok(Some(_)) = self.answers.message().await {} }).await;
+                    return Ok(());
+                }
+                answer = timeout_at(heard + limit, self.answers.message()) => {
+                    match answer {
+                        Ok(Ok(Some(_))) => heard = Instant::now(),
+                        Ok(Ok(None)) => return Err(Gone::Lost("it hung up".to_owned())),
+                        Ok(Err(status)) => return Err(Gone::of(&status)),
+                        Err(_) => {
+                            return Err(Gone::Lost(format!("it has said nothing for {} s", limit.as_secs())));
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! What a worker says to the server. Yields rows of numbers, or the status that came instead. It waits without a limit: who
+//! calls it knows better when the server is gone.
+
+use std::time::{Duration, Instant};
+
+use prost::Message;
+use tonic::{
+    Request, Status, Streaming,
+    client::Grpc,
+    codegen::{
+        Bytes,
+        http::uri::PathAndQuery,
+        tokio_stream::{self, Stream, wrappers::ReceiverStream},
+    },
+    metadata::MetadataValue,
+    transport::{Channel, Endpoint},
+};
+use tonic_prost::ProstCodec;
+
+use super::{
+    error::DistributedError,
+    messages::{ATTEND, Chunk, MOST_BYTES, PULL, PUSH, Presence, Row, Taken, Wanted, Word, chunks},
+    server::WINDOW_BYTES,
+    trace,
+};
+
+/// Between attempts to reach a server that is not there yet.
+const AGAIN: Duration = Duration::from_millis(100);
+
+/// A connection to the server.
+#[derive(Clone)]
+pub struct Client(Grpc<Channel>);
+
+impl Client {
+    /// Connects within `limit`; a server that is not there yet may come until then.
+    pub async fn connect(address: &str, limit: Duration) -> Result<Self, DistributedError> {
+        let start = Instant::now();
+        let endpoint = Endpoint::from_shared(format!("http://{address}"))
+            .map_err(|error| DistributedError::Address {
+                address: address.to_owned(),
+                reason: error.to_string(),
+            })?
+            .connect_timeout(limit)
+            .tcp_nodelay(true)
+            .initial_stream_window_size(WINDOW_BYTES)
+            .initial_connection_window_size(WINDOW_BYTES);
+        loop {
+            match endpoint.connect().await {
+                Ok(channel) => {
+                    return Ok(Self(Grpc::new(channel).max_decoding_message_size(MOST_BYTES)));
+                }
+                Err(_) if start.elapsed() + AGAIN < limit => tokio::time::sleep(AGAIN).await,
+                Err(error) => {
+                    let (address, seconds) = (address.to_owned(), limit.as_secs());
+                    return Err(DistributedError::Unreachable { address, seconds, reason: root(&error) });
+                }
+            }
+        }
+    }
+
+    async fn ready(&mut self) -> Result<(), Status> {
+        self.0.ready().await.map_err(|error| Status::unavailable(root(&error)))
+    }
+
+    /// Joins, and stays until the words end.
+    pub async fn attend(&mut self, words: ReceiverStream<Word>) -> Result<Streaming<Presence>, Status> {
+        self.ready().await?;
+        let call = self.0.streaming(Request::new(words), PathAndQuery::from_static(ATTEND), codec());
+        Ok(call.await?.into_inner())
+    }
+
+    /// Parameters of a version or a newer one, once they are there, with the number of that version.
+    pub async fn pull(
+        &mut self,
+        wanted: Wanted,
+        length: usize,
+        header: &str,
+    ) -> Result<(u64, Vec<f32>), Status> {
+        self.ready().await?;
+        let path = PathAndQuery::from_static(PULL);
+        let call = self.0.server_streaming(traced(wanted, header), path, codec());
+        let mut stream: Streaming<Chunk> = call.await?.into_inner();
+        let (mut row, mut version) = (Row::new(length), 0);
+        while let Some(chunk) = stream.message().await? {
+            version = chunk.version;
+            if !row.add(&chunk.values) {
+                return Err(answer(row.len() + chunk.values.len() / 4, length));
+            }
+        }
+        let found = row.len();
+        row.whole().map(|values| (version, values)).ok_or_else(|| answer(found, length))
+    }
+
+    /// Hands over a gradient that was computed from parameters of that version.
+    pub async fn push(&mut self, row: Bytes, rank: u32, version: u64, header: &str) -> Result<Taken, Status> {
+        self.push_chunks(tokio_stream::iter(chunks(row, rank, version)), header).await
+    }
+
+    /// Hands over a gradient in chunks of the caller's making.
+    pub async fn push_chunks(
+        &mut self,
+        chunks: impl Stream<Item = Chunk> + Send + 'static,
+        header: &str,
+    ) -> Result<Taken, Status> {
+        self.ready().await?;
+        let path = PathAndQuery::from_static(PUSH);
+        let call = self.0.client_streaming(traced(chunks, header), path, codec());
+        Ok(call.await?.into_inner())
+    }
+}
+
+fn codec<Out, In>() -> ProstCodec<Out, In>
+where
+    Out: Message + 'static,
+    In: Message + Default + 'static,
+{
+    ProstCodec::default()
+}
+
+fn traced<T>(content: T, header: &str) -> Request<T> {
+    let mut request = Request::new(content);
+    if let Ok(value) = header.parse::<MetadataValue<_>>() {
+        request.metadata_mut().insert(trace::KEY, value);
+    }
+    request
+}
+
+fn answer(found: usize, expected: usize) -> Status {
+    let error = DistributedError::Answer { found: found as u64, expected: expected as u64 };
+    Status::data_loss(error.to_string())
+}
+
+/// What lies below all the errors: the others only say that there was one.
+fn root(error: &dyn std::error::Error) -> String {
+    let mut lowest = error;
+    while let Some(source) = lowest.source() {
+        lowest = source;
+    }
+    lowest.to_string()
+}

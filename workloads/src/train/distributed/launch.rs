@@ -1,0 +1,301 @@
+//! A whole job on this machine: a parameter server and its workers, each a process of this program. Yields what all of them
+//! reported. It computes nothing, and it ends them all when one of them fails.
+
+use std::{
+    ffi::OsString,
+    fmt::Write as _,
+    process::ExitStatus,
+    sync::mpsc::{RecvTimeoutError, channel},
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::error::DistributedError;
+use crate::{
+    child::{Child, ChildError, LOOK_EVERY},
+    digest::Digest,
+    error::Error,
+    platform::TorchOptions,
+    report::to_json,
+    started,
+    train::Settings,
+};
+
+/// How the server says where it listens.
+const LISTENING: &str = "listening on ";
+/// Beyond the peers' own limit: for starting, and for saying why they end.
+const ROOM: Duration = Duration::from_secs(10);
+
+/// What is started.
+#[derive(Clone, Copy, Debug)]
+pub struct All {
+    /// How many workers.
+    pub workers: u32,
+    /// Whether each gradient is applied as it comes.
+    pub asynchronous: bool,
+    /// A peer that has not come, or has said nothing, for so long is gone.
+    pub limit: Duration,
+    /// A worker that has had parameters, and pushed no gradient, for so long is late.
+    pub worker_limit: Duration,
+}
+
+/// What came of it.
+#[derive(Debug, Serialize)]
+pub struct Launched {
+    /// For guestscope's manifest.
+    #[serde(flatten)]
+    pub identity: Identity,
+    /// Of all workers together.
+    pub images_per_s: f64,
+    /// Of the whole job, ns.
+    pub elapsed_ns: u64,
+    /// The report of each, by rank.
+    pub worker_reports: Vec<Value>,
+    /// The report of the parameter server.
+    pub server_report: Value,
+}
+
+/// What was run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Identity {
+    /// As on the command line.
+    pub name: String,
+    /// As people call it.
+    pub model: &'static str,
+    /// How many numbers training changed.
+    pub parameters: u64,
+    /// Images per step of each worker.
+    pub batch: u64,
+    /// Of libtorch in each worker.
+    pub threads: u32,
+    /// Decided the first parameters.
+    pub seed: u64,
+    /// Measured steps of each worker.
+    pub steps: u64,
+    /// Steps before those.
+    pub warmup: u64,
+    /// How many there were.
+    pub workers: u32,
+    /// Whether each gradient was applied as it came.
+    pub asynchronous: bool,
+    /// Of the server's parameters at the end, to the bit.
+    pub parameters_hash: String,
+    /// Equal for two jobs that computed the same from the same images.
+    pub work_hash: Digest,
+    /// Of all workers' losses and the parameters.
+    pub output_hash: Digest,
+}
+
+/// Runs it.
+pub fn run(settings: &Settings, all: &All, torch: &TorchOptions) -> Result<Launched, Error> {
+    if !cfg!(feature = "torch") {
+        return Err(Error::NoTorch { workload: "train" });
+    }
+    let start = Instant::now();
+    let (lines, heard) = channel();
+    let server = Child::start("the parameter server", &server_words(settings, all), Some(lines))?;
+    let mut children = vec![server];
+    let address = loop {
+        match heard.recv_timeout(LOOK_EVERY) {
+            Ok(line) => {
+                if let Some(address) = line.strip_prefix(LISTENING) {
+                    break address.to_owned();
+                }
+            }
+            Err(RecvTimeoutError::Timeout) if start.elapsed() < all.limit + ROOM => {}
+            Err(_) => return Err(early(children.remove(0))?.into()),
+        }
+    };
+    for rank in 0..all.workers {
+        let words = worker_words(settings, all, torch, &address, rank);
+        children.push(Child::start(format!("worker {rank}"), &words, None)?);
+    }
+    started::tell();
+    wait(&mut children, all.limit)?;
+    let mut said = children.into_iter().map(|child| {
+        let name = child.name().to_owned();
+        let (out, _) = child.into_said();
+        serde_json::from_str::<Value>(&out)
+            .map_err(|error| DistributedError::Said { name, reason: error.to_string() })
+    });
+    let server_report = said.next().transpose()?.unwrap_or_default();
+    let worker_reports = said.collect::<Result<Vec<_>, _>>()?;
+    Ok(gather(settings, all, server_report, worker_reports, start)?)
+}
+
+/// Waits for all of them; an error as soon as one failed and the others had time to say why they end.
+fn wait(children: &mut Vec<Child>, limit: Duration) -> Result<(), ChildError> {
+    let mut first: Option<(usize, ExitStatus, Instant)> = None;
+    loop {
+        let mut is_over = true;
+        for (place, child) in children.iter_mut().enumerate() {
+            match child.look()? {
+                None => is_over = false,
+                Some(status) if !status.success() && first.is_none() => {
+                    first = Some((place, status, Instant::now()));
+                }
+                Some(_) => {}
+            }
+        }
+        match first {
+            Some((place, status, since)) if is_over || since.elapsed() > limit + ROOM => {
+                return Err(children.swap_remove(place).failed(status));
+            }
+            None if is_over => return Ok(()),
+            _ => thread::sleep(LOOK_EVERY),
+        }
+    }
+}
+
+/// A server that did not say where it listens.
+fn early(mut server: Child) -> Result<ChildError, ChildError> {
+    let start = Instant::now();
+    while start.elapsed() < ROOM {
+        if let Some(status) = server.look()? {
+            return Ok(server.failed(status));
+        }
+        thread::sleep(LOOK_EVERY);
+    }
+    let how = "it did not say where it listens".to_owned();
+    Ok(ChildError::Ended { name: server.name().to_owned(), how })
+}
+
+fn words(settings: &Settings, limit: Duration, own: &[(&str, String)]) -> Vec<OsString> {
+    let Settings { model, threads, seed, .. } = settings;
+    let mut words: Vec<OsString> = vec!["train".into(), model.name.into(), "--json".into()];
+    let common = [
+        ("--threads", threads.to_string()),
+        ("--seed", seed.to_string()),
+        ("--peer-timeout", format!("{}ms", limit.as_millis())),
+    ];
+    for (name, value) in common.iter().chain(own) {
+        words.extend([name.into(), value.into()]);
+    }
+    words
+}
+
+fn server_words(settings: &Settings, all: &All) -> Vec<OsString> {
+    let own = [
+        ("--role", "ps".to_owned()),
+        ("--listen", "127.0.0.1:0".to_owned()),
+        ("--workers", all.workers.to_string()),
+        ("--learning-rate", settings.learning_rate.to_string()),
+        ("--worker-timeout", format!("{}ms", all.worker_limit.as_millis())),
+    ];
+    let mut words = words(settings, all.limit, &own);
+    words.extend(all.asynchronous.then(|| "--asynchronous".into()));
+    words
+}
+
+fn worker_words(
+    settings: &Settings,
+    all: &All,
+    torch: &TorchOptions,
+    address: &str,
+    rank: u32,
+) -> Vec<OsString> {
+    let own = [
+        ("--role", "worker".to_owned()),
+        ("--server", address.to_owned()),
+        ("--rank", rank.to_string()),
+        ("--batch", settings.batch.to_string()),
+        ("--steps", settings.steps.to_string()),
+        ("--warmup", settings.warmup.to_string()),
+        ("--loaders", settings.loaders.to_string()),
+    ];
+    let mut words = words(settings, all.limit, &own);
+    if let Some(data) = &settings.data {
+        words.extend(["--data".into(), data.into()]);
+    }
+    if let Some(device) = torch.device {
+        words.extend(["--device".into(), device.to_string().into()]);
+    }
+    if let Some(threads) = torch.interop_threads {
+        words.extend(["--interop-threads".into(), threads.to_string().into()]);
+    }
+    words.extend(settings.drop_caches.then(|| "--drop-caches".into()));
+    words
+}
+
+fn gather(
+    settings: &Settings,
+    all: &All,
+    server_report: Value,
+    worker_reports: Vec<Value>,
+    start: Instant,
+) -> Result<Launched, DistributedError> {
+    let text = |report: &Value, key: &str| report[key].as_str().unwrap_or_default().to_owned();
+    let mut hashes: Vec<String> =
+        worker_reports.iter().map(|report| text(report, "parameters_hash")).collect();
+    hashes.dedup();
+    if !all.asynchronous && hashes != [text(&server_report, "parameters_hash")] {
+        return Err(DistributedError::Differ { hashes: hashes.join(", ") });
+    }
+    let hash = |key: &str| {
+        let mut digest = Digest::default();
+        for report in &worker_reports {
+            digest.text(&text(report, key));
+        }
+        digest
+    };
+    let mut output_hash = hash("output_hash");
+    output_hash.text(&text(&server_report, "parameters_hash"));
+    let identity = Identity {
+        name: format!("train {}", settings.model.name),
+        model: settings.model.what,
+        parameters: settings.model.parameters,
+        batch: settings.batch,
+        threads: settings.threads,
+        seed: settings.seed,
+        steps: settings.steps,
+        warmup: settings.warmup,
+        workers: all.workers,
+        asynchronous: all.asynchronous,
+        parameters_hash: text(&server_report, "parameters_hash"),
+        work_hash: hash("work_hash"),
+        output_hash,
+    };
+    let images_per_s = worker_reports.iter().filter_map(|report| report["images_per_s"].as_f64()).sum();
+    let elapsed_ns = start.elapsed().as_nanos() as u64;
+    Ok(Launched { identity, images_per_s, elapsed_ns, worker_reports, server_report })
+}
+
+impl Launched {
+    /// For people: a line per worker, then one fact per line.
+    pub fn text(&self) -> String {
+        let Identity { name, model, batch, threads, seed, workers, asynchronous, .. } = &self.identity;
+        let kind = if *asynchronous { "asynchronous" } else { "synchronous" };
+        let mut text = format!(
+            "{name}: {model}, fp32, {workers} workers and a parameter server, {kind}, batch {batch} and {threads} threads \
+             each, seed {seed}\n"
+        );
+        let mut line = |what: &str, value: String| {
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "  {what:<12} {value}");
+        };
+        for (rank, report) in self.worker_reports.iter().enumerate() {
+            let ms =
+                |phase: &str| report["phases_ns"][phase]["p50"].as_u64().unwrap_or_default() as f64 / 1e6;
+            let rate = report["images_per_s"].as_f64().unwrap_or_default();
+            let phases: Vec<String> = ["pull", "data", "forward", "backward", "push"]
+                .iter()
+                .map(|phase| format!("{phase} {:.3}", ms(phase)))
+                .collect();
+            line(&format!("worker {rank}"), format!("{rate:.1} images/s; p50 in ms: {}", phases.join(", ")));
+        }
+        line("total", format!("{:.2} images/s", self.images_per_s));
+        line("elapsed", format!("{:.3} s for the whole job", self.elapsed_ns as f64 / 1e9));
+        line("parameters", format!("{} (hash of all)", self.identity.parameters_hash));
+        line("output hash", self.identity.output_hash.to_string());
+        line("work hash", self.identity.work_hash.to_string());
+        text
+    }
+
+    /// For machines: one line.
+    pub fn json(&self) -> String {
+        to_json(self)
+    }
+}

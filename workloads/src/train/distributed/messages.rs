@@ -1,0 +1,218 @@
+//! What server and workers say to each other: the messages of `guestscope.train.v1.ParameterServer`, written as prost derives
+//! them, so that no build needs protoc. Rows of numbers travel as chunks of little-endian single precision.
+//!
+//! ```proto
+//! service ParameterServer {
+//!   rpc Attend(stream Word) returns (stream Presence);   // from joining to leaving; silence means death
+//!   rpc Pull(Wanted) returns (stream Chunk);             // a version of the parameters, once it is there
+//!   rpc Push(stream Chunk) returns (Taken);              // a gradient
+//! }
+//! ```
+
+use prost::Message;
+use tonic::codegen::Bytes;
+
+/// Goes up with every change that older peers misunderstand.
+pub const PROTOCOL: u32 = 1;
+/// A worker takes part.
+pub const ATTEND: &str = "/guestscope.train.v1.ParameterServer/Attend";
+/// A worker wants parameters.
+pub const PULL: &str = "/guestscope.train.v1.ParameterServer/Pull";
+/// A worker has a gradient.
+pub const PUSH: &str = "/guestscope.train.v1.ParameterServer/Push";
+
+/// Numbers in a chunk: 1 MiB, below the 4 MiB that gRPC takes by default, and enough for the time of a message not to count.
+pub const CHUNK_NUMBERS: usize = 1 << 18;
+/// The longest message that is taken: a chunk and the other fields beside it.
+pub const MOST_BYTES: usize = 4 * CHUNK_NUMBERS + 256;
+
+/// A worker's: it joins, is there, leaves. Without content it says only that it is there.
+#[derive(Clone, PartialEq, Message)]
+pub struct Word {
+    /// The first word.
+    #[prost(message, optional, tag = "1")]
+    pub join: Option<Join>,
+    /// The last word.
+    #[prost(message, optional, tag = "2")]
+    pub leave: Option<Leave>,
+}
+
+/// Who wants to take part, and in what.
+#[derive(Clone, PartialEq, Message)]
+pub struct Join {
+    /// See [`PROTOCOL`].
+    #[prost(uint32, tag = "1")]
+    pub protocol: u32,
+    /// Of the program.
+    #[prost(string, tag = "2")]
+    pub version: String,
+    /// As on the command line.
+    #[prost(string, tag = "3")]
+    pub model: String,
+    /// Of the first parameters.
+    #[prost(uint64, tag = "4")]
+    pub seed: u64,
+    /// From 0.
+    #[prost(uint32, tag = "5")]
+    pub rank: u32,
+    /// All steps, those for warm-up too.
+    #[prost(uint64, tag = "6")]
+    pub steps: u64,
+    /// Images per step.
+    #[prost(uint64, tag = "7")]
+    pub batch: u64,
+}
+
+/// The last word of a worker.
+#[derive(Clone, PartialEq, Message)]
+pub struct Leave {
+    /// None when all its steps are done.
+    #[prost(string, optional, tag = "1")]
+    pub error: Option<String>,
+}
+
+/// The server's: it is there; in the first one, what the job is.
+#[derive(Clone, PartialEq, Message)]
+pub struct Presence {
+    /// In the first one only.
+    #[prost(message, optional, tag = "1")]
+    pub welcome: Option<Welcome>,
+}
+
+/// What a worker learns when it joins.
+#[derive(Clone, Copy, PartialEq, Message)]
+pub struct Welcome {
+    /// How many there will be.
+    #[prost(uint32, tag = "1")]
+    pub workers: u32,
+    /// Whether each gradient is applied as it comes.
+    #[prost(bool, tag = "2")]
+    pub asynchronous: bool,
+    /// Of the server's optimizer.
+    #[prost(double, tag = "3")]
+    pub learning_rate: f64,
+}
+
+/// Parameters that a worker wants.
+#[derive(Clone, Copy, PartialEq, Message)]
+pub struct Wanted {
+    /// Whose they will be.
+    #[prost(uint32, tag = "1")]
+    pub rank: u32,
+    /// This one or a newer one.
+    #[prost(uint64, tag = "2")]
+    pub version: u64,
+}
+
+/// A part of a row of numbers.
+#[derive(Clone, PartialEq, Message)]
+pub struct Chunk {
+    /// Whose gradient; of parameters, whose they will be.
+    #[prost(uint32, tag = "1")]
+    pub rank: u32,
+    /// Of the parameters, or of those that the gradient was computed from.
+    #[prost(uint64, tag = "2")]
+    pub version: u64,
+    /// Single precision, little-endian.
+    #[prost(bytes = "bytes", tag = "3")]
+    pub values: Bytes,
+}
+
+/// A gradient was taken.
+#[derive(Clone, Copy, PartialEq, Message)]
+pub struct Taken {
+    /// Of the parameters now.
+    #[prost(uint64, tag = "1")]
+    pub version: u64,
+}
+
+/// A row as bytes.
+pub fn to_bytes(values: &[f32]) -> Bytes {
+    let mut bytes = Vec::with_capacity(4 * values.len());
+    for value in values {
+        bytes.extend_from_slice(&value.to_le_bytes());
+    }
+    bytes.into()
+}
+
+/// A row in chunks, none of its bytes copied. One without content where the row is empty.
+pub fn chunks(row: Bytes, rank: u32, version: u64) -> impl Iterator<Item = Chunk> + Send {
+    let size = 4 * CHUNK_NUMBERS;
+    let count = row.len().div_ceil(size).max(1);
+    (0..count).map(move |number| {
+        let values = row.slice(number * size..row.len().min((number + 1) * size));
+        Chunk { rank, version, values }
+    })
+}
+
+/// A row that is put together from chunks, never longer than it should be.
+#[derive(Debug)]
+pub struct Row {
+    values: Vec<f32>,
+    length: usize,
+}
+
+impl Row {
+    /// Of so many numbers.
+    pub fn new(length: usize) -> Self {
+        Self { values: Vec::with_capacity(length), length }
+    }
+
+    /// Adds a chunk. False where it holds half a number, or more of them than belong into the row.
+    pub fn add(&mut self, values: &[u8]) -> bool {
+        let (numbers, rest) = values.as_chunks::<4>();
+        if !rest.is_empty() || self.values.len() + numbers.len() > self.length {
+            return false;
+        }
+        self.values.extend(numbers.iter().map(|bytes| f32::from_le_bytes(*bytes)));
+        true
+    }
+
+    /// How many numbers there are so far.
+    pub fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    /// Whether there are none yet.
+    pub fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    /// All of it; none where some is missing.
+    pub fn whole(self) -> Option<Vec<f32>> {
+        (self.values.len() == self.length).then_some(self.values)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prost::Message as _;
+    use rstest::rstest;
+
+    use super::{CHUNK_NUMBERS, MOST_BYTES, Row, chunks, to_bytes};
+
+    #[rstest]
+    #[case(0, 1)]
+    #[case(5, 1)]
+    #[case(CHUNK_NUMBERS, 1)]
+    #[case(2 * CHUNK_NUMBERS + 1, 3)]
+    fn a_row_arrives_as_it_was(#[case] length: usize, #[case] count: usize) {
+        let values: Vec<f32> = (0..length).map(|number| number as f32 / 3.0).collect();
+        let all: Vec<_> = chunks(to_bytes(&values), u32::MAX, u64::MAX).collect();
+        assert_eq!(all.len(), count);
+        let mut row = Row::new(length);
+        for chunk in &all {
+            assert!(chunk.encoded_len() <= MOST_BYTES, "{}", chunk.encoded_len());
+            assert!(row.add(&chunk.values));
+        }
+        assert!(!row.add(&[0; 4]), "it is full");
+        assert_eq!(row.whole(), Some(values));
+    }
+
+    #[test]
+    fn half_a_number_and_half_a_row_are_none() {
+        let mut row = Row::new(2);
+        assert!(!row.add(&[0; 3]) && row.add(&[0; 4]) && !row.add(&[0; 8]));
+        assert_eq!((row.len(), row.whole()), (1, None));
+    }
+}

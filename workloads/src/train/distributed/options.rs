@@ -1,0 +1,169 @@
+//! The options of a job of several processes: names, defaults, help. Yields the part that this process takes, or says what
+//! does not go together.
+
+use std::time::Duration;
+
+use clap::{Args, ValueEnum, value_parser};
+
+use super::{Server, Worker, error::DistributedError, launch::All};
+use crate::load::options::Time;
+
+const PEER_LIMIT: Duration = Duration::from_secs(30);
+/// A step of AlexNet with 512 images takes a minute on two cores, and a guest may be ten times slower.
+const WORKER_LIMIT: Duration = Duration::from_mins(10);
+
+/// Which part of a job this process is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Role {
+    /// Parameter server: hands out parameters, takes gradients
+    Ps,
+    /// Computes gradients from its share of the batches
+    Worker,
+}
+
+/// What is typed.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Several processes")]
+pub struct PeerOptions {
+    /// Be one part of a job; without it and with --workers all parts are started here
+    #[arg(long, value_enum)]
+    role: Option<Role>,
+    /// How many workers there are
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=256))]
+    workers: Option<u32>,
+    /// Apply each gradient as it comes, instead of the mean of all workers'
+    #[arg(long)]
+    asynchronous: bool,
+    /// Parameter server: where it listens, like 0.0.0.0:7070 (port 0: any; it says which)
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<String>,
+    /// Worker: where the parameter server listens, like 10.0.0.1:7070
+    #[arg(long, value_name = "ADDRESS")]
+    server: Option<String>,
+    /// Worker: which one it is, from 0
+    #[arg(long, value_name = "R", value_parser = value_parser!(u32).range(0..=255))]
+    rank: Option<u32>,
+    /// End the job when a peer has not come, or has said nothing, for so long [default: 30s]
+    #[arg(long, value_name = "TIME")]
+    peer_timeout: Option<Time>,
+    /// Parameter server: end the job when a worker that lives has pushed no gradient for so long [default: 600s]
+    #[arg(long, value_name = "TIME")]
+    worker_timeout: Option<Time>,
+}
+
+/// What this process does.
+#[derive(Clone, Debug)]
+pub enum Way {
+    /// All of it, without a parameter server.
+    Alone,
+    Serve(Server),
+    Work(Worker),
+    /// Starts all parts as processes on this machine.
+    Launch(All),
+}
+
+impl PeerOptions {
+    /// What this process is to do.
+    pub fn way(&self) -> Result<Way, DistributedError> {
+        let Self { role, workers, asynchronous, listen, server, rank, peer_timeout, worker_timeout } = self;
+        let limit = limit("--peer-timeout", *peer_timeout, PEER_LIMIT)?;
+        let worker_limit = self::limit("--worker-timeout", *worker_timeout, WORKER_LIMIT)?;
+        let asynchronous = *asynchronous;
+        match (role, workers) {
+            (None, workers) => {
+                let alone = [
+                    ("--asynchronous", asynchronous),
+                    ("--peer-timeout", peer_timeout.is_some()),
+                    ("--worker-timeout", worker_timeout.is_some()),
+                ];
+                self.refuse("without --role", &[("--listen", listen.is_some())])?;
+                self.refuse("without --role", &[("--server", server.is_some()), ("--rank", rank.is_some())])?;
+                match workers {
+                    Some(workers) => {
+                        Ok(Way::Launch(All { workers: *workers, asynchronous, limit, worker_limit }))
+                    }
+                    None => self.refuse("without --workers", &alone).map(|()| Way::Alone),
+                }
+            }
+            (Some(Role::Ps), Some(workers)) => {
+                let others = [("--server", server.is_some()), ("--rank", rank.is_some())];
+                self.refuse("with --role ps", &others)?;
+                let listen =
+                    listen.clone().ok_or(DistributedError::Needs { what: "--listen", role: "ps" })?;
+                Ok(Way::Serve(Server { listen, workers: *workers, asynchronous, limit, worker_limit }))
+            }
+            (Some(Role::Ps), None) => Err(DistributedError::Needs { what: "--workers", role: "ps" }),
+            (Some(Role::Worker), workers) => {
+                let others = [
+                    ("--workers", workers.is_some()),
+                    ("--asynchronous", asynchronous),
+                    ("--listen", listen.is_some()),
+                    ("--worker-timeout", worker_timeout.is_some()),
+                ];
+                self.refuse("with --role worker: the server says it", &others)?;
+                let needs = |what| DistributedError::Needs { what, role: "worker" };
+                let server = server.clone().ok_or_else(|| needs("--server"))?;
+                Ok(Way::Work(Worker { server, rank: rank.ok_or_else(|| needs("--rank"))?, limit }))
+            }
+        }
+    }
+
+    #[expect(clippy::unused_self, reason = "it reads as what it does to the options")]
+    fn refuse(&self, when: &'static str, given: &[(&'static str, bool)]) -> Result<(), DistributedError> {
+        match given.iter().find(|(_, given)| *given) {
+            Some((option, _)) => Err(DistributedError::NoMeaning { option, when }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What was typed, else `usual`.
+fn limit(option: &'static str, typed: Option<Time>, usual: Duration) -> Result<Duration, DistributedError> {
+    let limit = typed.map_or(usual, |time| Duration::from_nanos(time.ns));
+    if limit < Duration::from_secs(1) { Err(DistributedError::Limit(option)) } else { Ok(limit) }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use rstest::rstest;
+
+    use super::{PeerOptions, Way};
+
+    #[derive(Debug, Parser)]
+    struct Typed {
+        #[command(flatten)]
+        peers: PeerOptions,
+    }
+
+    fn way(arguments: &[&str]) -> Result<Way, String> {
+        let typed = Typed::try_parse_from([&["x"], arguments].concat()).unwrap();
+        typed.peers.way().map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_part_is_taken() {
+        assert!(matches!(way(&[]), Ok(Way::Alone)));
+        assert!(matches!(way(&["--workers", "3"]), Ok(Way::Launch(all)) if all.workers == 3));
+        let served = way(&["--role", "ps", "--workers", "2", "--listen", ":0", "--asynchronous"]);
+        assert!(matches!(served, Ok(Way::Serve(server)) if server.asynchronous && server.workers == 2));
+        let worked = way(&["--role", "worker", "--server", "a:1", "--rank", "1", "--peer-timeout", "2s"]);
+        assert!(matches!(worked, Ok(Way::Work(worker)) if worker.rank == 1 && worker.limit.as_secs() == 2));
+    }
+
+    #[rstest]
+    #[case(&["--role", "ps", "--listen", ":0"], "--role ps needs --workers")]
+    #[case(&["--role", "ps", "--workers", "2"], "--role ps needs --listen")]
+    #[case(&["--role", "worker", "--rank", "0"], "--role worker needs --server")]
+    #[case(&["--role", "worker", "--server", "a:1"], "--role worker needs --rank")]
+    #[case(&["--role", "worker", "--server", "a:1", "--rank", "0", "--asynchronous"], "--asynchronous has no meaning with --role worker: the server says it")]
+    #[case(&["--role", "ps", "--workers", "2", "--listen", ":0", "--rank", "1"], "--rank has no meaning with --role ps")]
+    #[case(&["--rank", "1"], "--rank has no meaning without --role")]
+    #[case(&["--asynchronous"], "--asynchronous has no meaning without --workers")]
+    #[case(&["--workers", "2", "--worker-timeout", "1ms"], "--worker-timeout is less than 1s")]
+    #[case(&["--role", "worker", "--server", "a:1", "--rank", "0", "--worker-timeout", "2s"], "--worker-timeout has no meaning with --role worker: the server says it")]
+    #[case(&["--workers", "2", "--peer-timeout", "1ms"], "--peer-timeout is less than 1s")]
+    fn what_does_not_go_together_is_refused(#[case] arguments: &[&str], #[case] expected: &str) {
+        assert_eq!(way(arguments).unwrap_err(), expected);
+    }
+}

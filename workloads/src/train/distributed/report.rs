@@ -1,0 +1,101 @@
+//! What a parameter server leaves behind: text for people, one line of JSON for machines and for guestscope's manifest.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+use crate::{digest::Digest, report::to_json};
+
+/// A job from the server's side.
+#[derive(Clone, Debug, Serialize)]
+pub struct Served {
+    /// As on the command line.
+    pub name: String,
+    /// As people call it.
+    pub model: &'static str,
+    /// How many numbers training changed.
+    pub parameters: u64,
+    /// How many there were.
+    pub workers: u32,
+    /// Whether each gradient was applied as it came.
+    pub asynchronous: bool,
+    /// Decided the first parameters.
+    pub seed: u64,
+    /// Of stochastic gradient descent.
+    pub learning_rate: f64,
+    /// How often parameters were changed.
+    pub updates: u64,
+    /// How many gradients came.
+    pub gradients: u64,
+    /// How many versions all gradients together were behind.
+    pub staleness_sum: u64,
+    /// How many versions the stalest gradient was behind.
+    pub staleness_most: u64,
+    /// Of gradients.
+    pub received_bytes: u64,
+    /// Of parameters.
+    pub sent_bytes: u64,
+    /// Of the whole job, ns.
+    pub elapsed_ns: u64,
+    /// Of all parameters at the end, to the bit.
+    pub parameters_hash: Digest,
+}
+
+impl Served {
+    /// For people: one fact per line.
+    pub fn text(&self) -> String {
+        let Self { name, model, workers, seed, updates, gradients, .. } = self;
+        let kind = if self.asynchronous { "asynchronous" } else { "synchronous" };
+        let mut text = format!("{name}: {model}, {kind}, {workers} workers, seed {seed}\n");
+        let mut line = |what: &str, value: String| {
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "  {what:<12} {value}");
+        };
+        let Self { parameters, learning_rate, .. } = self;
+        line("parameters", format!("{parameters}, sgd with a learning rate of {learning_rate}"));
+        line("updates", format!("{updates} by {gradients} gradients"));
+        if self.asynchronous {
+            let mean = self.staleness_sum as f64 / (*gradients).max(1) as f64;
+            line("staleness", format!("{mean:.2} versions in the mean, {} at most", self.staleness_most));
+        }
+        let mb = |bytes: u64| bytes as f64 / 1e6;
+        let (received, sent) = (mb(self.received_bytes), mb(self.sent_bytes));
+        line("traffic", format!("{received:.1} MB of gradients, {sent:.1} MB of parameters"));
+        line("elapsed", format!("{:.3} s for the whole job", self.elapsed_ns as f64 / 1e9));
+        line("parameters", format!("{} (hash of all)", self.parameters_hash));
+        text
+    }
+
+    /// For machines: one line.
+    pub fn json(&self) -> String {
+        to_json(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Served;
+    use crate::digest::Digest;
+
+    #[test]
+    fn people_read_one_fact_per_line() {
+        let served = Served {
+            name: "train mnist --role ps".to_owned(),
+            model: "MNIST CNN",
+            parameters: 1_199_882,
+            workers: 2,
+            asynchronous: true,
+            seed: 3,
+            learning_rate: 0.01,
+            updates: 20,
+            gradients: 20,
+            staleness_sum: 19,
+            staleness_most: 3,
+            received_bytes: 95_990_560,
+            sent_bytes: 105_589_616,
+            elapsed_ns: 2_500_000_000,
+            parameters_hash: Digest::default(),
+        };
+        insta::assert_snapshot!(served.text());
+    }
+}

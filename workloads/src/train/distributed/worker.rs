@@ -1,0 +1,202 @@
+//! A worker: it pulls parameters, computes a gradient from its own share of the batches, and pushes it. Yields the report of a
+//! training job.
+//!
+//! The thread that computes drives its connection by itself, so that a phase `pull` or `push` holds all that the transfer
+//! takes; another thread (`attendance`) tells the server meanwhile that the worker lives.
+
+use std::{
+    future::Future,
+    time::{Duration, Instant},
+};
+
+use tokio::{
+    runtime::{Builder, Runtime},
+    sync::watch,
+    time::timeout,
+};
+use tonic::Status;
+
+use super::{
+    Worker,
+    attendance::{Attendance, Gone},
+    client::Client,
+    error::DistributedError,
+    messages::{Join, PROTOCOL, Wanted, to_bytes},
+};
+use crate::{
+    digest::Digest,
+    error::Error,
+    infer::libtorch,
+    train::{
+        Settings, Share,
+        batches::Source,
+        learner,
+        models::Network,
+        report::{Identity, Measured, Part, Report},
+        run as alone,
+    },
+};
+
+/// The phases of a step, in order. The optimizer is the server's.
+pub const PHASES: &[&str] = &["pull", "data", "forward", "backward", "push"];
+/// As `PHASES`, where the network lives on a device.
+pub const DEVICE_PHASES: &[&str] = &["pull", "data", "h2d", "forward", "backward", "push"];
+/// After a call failed: for the other thread to hear why.
+const REASON: Duration = Duration::from_secs(1);
+
+/// Runs it as `settings` and `worker` say.
+pub(super) fn run(settings: &Settings, worker: &Worker) -> Result<Report, Error> {
+    let start = Instant::now();
+    libtorch::set_threads(settings.threads);
+    let join = Join {
+        protocol: PROTOCOL,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        model: settings.model.name.to_owned(),
+        seed: settings.seed,
+        rank: worker.rank,
+        steps: settings.warmup + settings.steps,
+        batch: settings.batch,
+    };
+    let attendance = Attendance::start(&worker.server, join, worker.limit)?;
+    let welcome = attendance.welcome;
+    let settings = Settings {
+        share: Share { rank: worker.rank, of: welcome.workers },
+        learning_rate: welcome.learning_rate,
+        ..settings.clone()
+    };
+    let report = Peer::new(&settings, worker, &attendance).and_then(|mut peer| peer.train(&settings, start));
+    attendance.leave(report.as_ref().err().map(ToString::to_string));
+    report
+}
+
+/// The connection for parameters and gradients.
+struct Peer {
+    runtime: Runtime,
+    client: Client,
+    gone: watch::Receiver<Option<Gone>>,
+    address: String,
+    rank: u32,
+    asynchronous: bool,
+    length: usize,
+}
+
+impl Peer {
+    fn new(settings: &Settings, worker: &Worker, attendance: &Attendance) -> Result<Self, Error> {
+        let runtime = Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(DistributedError::Runtime)?;
+        let client = runtime.block_on(Client::connect(&worker.server, worker.limit))?;
+        Ok(Self {
+            runtime,
+            client,
+            gone: attendance.gone.clone(),
+            address: worker.server.clone(),
+            rank: worker.rank,
+            asynchronous: attendance.welcome.asynchronous,
+            length: settings.model.parameters as usize,
+        })
+    }
+
+    fn train(&mut self, settings: &Settings, start: Instant) -> Result<Report, Error> {
+        let network = Network::seeded(settings.model, settings.seed)?;
+        let mut source = Source::open(settings)?;
+        let mut version = 0;
+        let names = learner::phases(PHASES, DEVICE_PHASES);
+        let (steps, losses) = learner::run_steps(settings, names, |phases, number| {
+            phases.run_traced("pull", |header| {
+                let values;
+                (version, values) = self.pull(self.wanted(number), header)?;
+                learner::set_parameters(&network.store, &values)
+            })?;
+            let batch = phases.run("data", || source.next_batch())?;
+            let batch = learner::on_device(phases, batch)?;
+            tch::manual_seed(seed_of(settings, number).cast_signed());
+            let loss = phases.run("forward", || learner::loss(&network, &batch))?;
+            let value = phases.run("backward", || {
+                for mut tensor in network.store.trainable_variables() {
+                    libtorch::catch(|| tensor.zero_grad())?;
+                }
+                loss.f_backward()?;
+                Ok::<_, Error>(loss.f_double_value(&[])?)
+            })?;
+            if value.is_finite() {
+                phases.run_traced("push", |header| self.push(&network, version, header))?;
+            }
+            Ok(value)
+        })?;
+        let total = settings.warmup + settings.steps;
+        let (_, values) = self.pull(self.wanted(total), "")?;
+        learner::set_parameters(&network.store, &values)?;
+        let part = Part {
+            workers: settings.share.of,
+            rank: self.rank,
+            asynchronous: self.asynchronous,
+            parameters_hash: learner::hash(&values),
+        };
+        let identity = identity(settings, &source, part, &losses);
+        let elapsed_ns = start.elapsed().as_nanos() as u64;
+        Ok(Report { identity, measured: Measured::new(steps, losses, elapsed_ns, source) })
+    }
+
+    /// The version that a step begins from: whatever there is, or the one that all gradients before it made.
+    fn wanted(&self, step: u64) -> u64 {
+        if self.asynchronous { 0 } else { step }
+    }
+
+    fn pull(&mut self, version: u64, header: &str) -> Result<(u64, Vec<f32>), Error> {
+        let Self { runtime, client, gone, rank, length, .. } = self;
+        let call = client.pull(Wanted { rank: *rank, version }, *length, header);
+        let result = runtime.block_on(unless_gone(gone, call));
+        result.map_err(|gone| gone.error(&self.address).into())
+    }
+
+    fn push(&mut self, network: &Network, version: u64, header: &str) -> Result<(), Error> {
+        let row = to_bytes(&learner::gradients(&network.store)?);
+        let Self { runtime, client, gone, rank, .. } = self;
+        let call = client.push(row, *rank, version, header);
+        let result = runtime.block_on(unless_gone(gone, call));
+        result.map(drop).map_err(|gone| gone.error(&self.address).into())
+    }
+}
+
+/// What `call` yields, unless the server is gone before.
+async fn unless_gone<T>(
+    gone: &mut watch::Receiver<Option<Gone>>,
+    call: impl Future<Output = Result<T, Status>>,
+) -> Result<T, Gone> {
+    let mut heard = gone.clone();
+    let status = tokio::select! {
+        result = call => match result {
+            Ok(value) => return Ok(value),
+            Err(status) => status,
+        },
+        reason = heard.wait_for(Option::is_some) => return Err(said(reason.ok().as_deref())),
+    };
+    // A connection that broke says less than the server did.
+    match timeout(REASON, gone.wait_for(Option::is_some)).await {
+        Ok(reason) if matches!(Gone::of(&status), Gone::Lost(_)) => Err(said(reason.ok().as_deref())),
+        _ => Err(Gone::of(&status)),
+    }
+}
+
+fn said(reason: Option<&Option<Gone>>) -> Gone {
+    reason.cloned().flatten().unwrap_or_else(|| Gone::Lost("nobody listens to it any more".to_owned()))
+}
+
+/// What is dropped out in that step: the same whatever else libtorch's generator was used for.
+pub fn seed_of(settings: &Settings, step: u64) -> u64 {
+    let mut digest = Digest::default();
+    digest.u64(settings.seed).u64(u64::from(settings.share.rank)).u64(step);
+    digest.value()
+}
+
+fn identity(settings: &Settings, source: &Source, part: Part, losses: &[f64]) -> Identity {
+    let Identity { mut work_hash, .. } = alone::identity(settings, source);
+    work_hash.text("worker").u64(u64::from(part.workers)).u64(u64::from(part.rank));
+    work_hash.u64(u64::from(part.asynchronous));
+    let mut output_hash = Digest::default();
+    for loss in losses {
+        output_hash.u64(loss.to_bits());
+    }
+    output_hash.u64(part.parameters_hash.value());
+    Identity { distributed: Some(part), work_hash, output_hash, ..alone::identity(settings, source) }
+}

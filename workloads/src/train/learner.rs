@@ -1,0 +1,127 @@
+//! What every training job does between data and update: a network that is shown a batch and says its loss, gradients, and
+//! parameters as one row of numbers. Yields tensors and numbers. Where batches come from and who updates is the caller's.
+
+use tch::{Device, Kind, Reduction, Tensor, nn::VarStore};
+
+use super::{Settings, batches::Tensors, error::TrainError, models::Network};
+use crate::{
+    digest::Digest,
+    error::Error,
+    infer::libtorch,
+    progress,
+    steps::{Phases, Steps},
+};
+
+/// A label that counts for nothing; no image has it.
+const IGNORED: i64 = -100;
+
+/// The mean loss over a batch, as a tensor that gradients come from.
+pub fn loss(network: &Network, batch: &Tensors) -> Result<Tensor, Error> {
+    let logits = network.train(&batch.images)?;
+    let likelihoods = logits.f_log_softmax(-1, Kind::Float)?;
+    let loss = likelihoods.f_nll_loss(&batch.labels, None::<Tensor>, Reduction::Mean, IGNORED)?;
+    libtorch::finish();
+    Ok(loss)
+}
+
+/// A batch where the network is; where that is no CPU, copied in a phase `h2d`.
+pub fn on_device(phases: &mut Phases, batch: Tensors) -> Result<Tensors, Error> {
+    if libtorch::device() == Device::Cpu {
+        return Ok(batch);
+    }
+    phases.run("h2d", || {
+        let device = libtorch::device();
+        let copy =
+            Tensors { images: batch.images.f_to_device(device)?, labels: batch.labels.f_to_device(device)? };
+        libtorch::finish();
+        Ok(copy)
+    })
+}
+
+/// The names of phases that there are: on a CPU nothing is copied to a device.
+pub fn phases(
+    on_cpu: &'static [&'static str],
+    elsewhere: &'static [&'static str],
+) -> &'static [&'static str] {
+    if libtorch::device() == Device::Cpu { on_cpu } else { elsewhere }
+}
+
+/// Runs all steps of `settings`, first those for warm-up; `step` is given its number among all of them, and returns its loss.
+/// The measured steps and their losses.
+pub fn run_steps(
+    settings: &Settings,
+    phases: &'static [&'static str],
+    mut step: impl FnMut(&mut Phases, u64) -> Result<f64, Error>,
+) -> Result<(Steps, Vec<f64>), Error> {
+    let Settings { steps: count, warmup, progress, .. } = *settings;
+    let bar = progress.then(|| progress::bar(warmup + count, "steps"));
+    let (mut discarded, mut steps) = (Steps::new(phases), Steps::new(phases));
+    let mut losses = Vec::new();
+    for number in 0..warmup + count {
+        let (all, name, what, own) = match number.checked_sub(warmup) {
+            None => (&mut discarded, "warmup", "warm-up step", number),
+            Some(own) => (&mut steps, "step", "step", own),
+        };
+        let loss = all.step(name, own, |phases| step(phases, number))?;
+        if !loss.is_finite() {
+            // The table counts from 1 as well.
+            return Err(TrainError::Diverged { what: what.to_owned(), step: own + 1, loss }.into());
+        }
+        if number >= warmup {
+            losses.push(loss);
+        }
+        if let Some(bar) = &bar {
+            bar.inc(1);
+        }
+    }
+    if let Some(bar) = bar {
+        bar.finish_and_clear();
+    }
+    Ok((steps, losses))
+}
+
+/// All numbers that training changes, tensor after tensor in the order in which the network made them.
+pub fn parameters(store: &VarStore) -> Result<Vec<f32>, Error> {
+    gather(&store.trainable_variables())
+}
+
+/// Their gradients, in the same order, from the last backward pass.
+pub fn gradients(store: &VarStore) -> Result<Vec<f32>, Error> {
+    let gradients = store.trainable_variables().iter().map(Tensor::f_grad).collect::<Result<Vec<_>, _>>()?;
+    gather(&gradients)
+}
+
+/// Puts `values` in their place.
+pub fn set_parameters(store: &VarStore, values: &[f32]) -> Result<(), Error> {
+    let mut rest = values;
+    for mut tensor in store.trainable_variables() {
+        let (own, others) = rest.split_at_checked(tensor.numel()).ok_or_else(|| Error::Torch {
+            reason: format!("{} numbers are too few for this model", values.len()),
+        })?;
+        let source = Tensor::f_from_slice(own)?.f_view(tensor.size().as_slice())?;
+        tch::no_grad(|| tensor.f_copy_(&source))?;
+        rest = others;
+    }
+    Ok(())
+}
+
+/// Of numbers to the bit.
+pub fn hash(values: &[f32]) -> Digest {
+    let mut digest = Digest::default();
+    for value in values {
+        digest.f32(*value);
+    }
+    digest
+}
+
+fn gather(tensors: &[Tensor]) -> Result<Vec<f32>, Error> {
+    let mut values = vec![0.0; tensors.iter().map(Tensor::numel).sum()];
+    let mut rest = values.as_mut_slice();
+    for tensor in tensors {
+        let (own, others) = rest.split_at_mut(tensor.numel());
+        let tensor = tensor.f_to_device(Device::Cpu)?.f_contiguous()?;
+        libtorch::catch(|| tensor.copy_data(own, own.len()))?;
+        rest = others;
+    }
+    Ok(values)
+}

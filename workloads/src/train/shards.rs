@@ -1,0 +1,239 @@
+//! Pictures in shards: TFRecord files as TensorFlow keeps ImageNet in, or tar files as WebDataset does. Yields a store. Opening
+//! looks at where records begin and how long they are; what is in them is looked at when it is read. What is damaged is left
+//! out and named: behind a wrong length the rest of its file, else one record.
+
+use std::{
+    fs::{self, File},
+    path::{Path, PathBuf},
+};
+
+use super::{
+    Model,
+    loader::Skipped,
+    store::{Opened, Store},
+};
+use crate::{
+    data::{
+        image_files::FilesError,
+        tar::{self, Entry},
+        tfrecord::{self, FOOTER_BYTES, HEADER_BYTES, Picture},
+    },
+    digest::Digest,
+    error::Error,
+};
+
+/// What a shard is written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// Of TensorFlow: records with checksums
+    #[value(name = "tfrecord")]
+    TfRecord,
+    /// Of WebDataset: KEY.jpg beside KEY.cls
+    Tar,
+}
+
+impl Format {
+    /// As on the command line, and at the end of file names.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::TfRecord => "tfrecord",
+            Self::Tar => "tar",
+        }
+    }
+
+    /// By a file's name: `*.tar`, `*.tfrecord*`, or `train-00000-of-01024` as ImageNet's are called.
+    pub fn of(path: &Path) -> Option<Self> {
+        let name = path.file_name()?.to_string_lossy().to_ascii_lowercase();
+        let is_number = |text: &str| text.len() == 5 && text.bytes().all(|digit| digit.is_ascii_digit());
+        let parts: Vec<&str> = name.rsplitn(4, '-').collect();
+        let is_numbered = matches!(parts[..], [of, "of", number, _] if is_number(of) && is_number(number));
+        if Path::new(&name).extension().is_some_and(|kind| kind == "tar") {
+            Some(Self::Tar)
+        } else if name.contains(".tfrecord") || is_numbered {
+            Some(Self::TfRecord)
+        } else {
+            None
+        }
+    }
+}
+
+/// One file of them.
+#[derive(Debug)]
+struct Shard {
+    path: PathBuf,
+    file: File,
+}
+
+/// One picture in it.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    shard: u32,
+    /// In its shard, from 0.
+    number: u32,
+    at: u64,
+    bytes: u64,
+    /// Of a picture in a tar file: it is known already.
+    label: i64,
+}
+
+/// All pictures of all shards, in the order of their names.
+#[derive(Debug)]
+struct Shards {
+    format: Format,
+    classes: i64,
+    files: Vec<Shard>,
+    places: Vec<Place>,
+}
+
+/// What opening finds beside the pictures.
+struct Findings {
+    places: Vec<Place>,
+    digest: Digest,
+    skipped: Skipped,
+}
+
+/// Opens a shard, or all those directly in a folder, sorted by name. None where there is none.
+pub fn open(path: &Path, model: &Model) -> Result<Option<Opened>, Error> {
+    let unreadable = |source| FilesError::Folder { path: path.to_owned(), source };
+    let mut paths = Vec::new();
+    if path.is_file() {
+        paths.push(path.to_owned());
+    } else {
+        for entry in fs::read_dir(path).map_err(unreadable)? {
+            let path = entry.map_err(unreadable)?.path();
+            if Format::of(&path).is_some() && path.is_file() {
+                paths.push(path);
+            }
+        }
+    }
+    paths.sort();
+    // One kind at a time: the first one's.
+    let Some(format) = paths.first().and_then(|path| Format::of(path)) else { return Ok(None) };
+    paths.retain(|path| Format::of(path) == Some(format));
+    let mut found = Findings { places: Vec::new(), digest: Digest::default(), skipped: Skipped::new() };
+    found.digest.text(format.name());
+    let mut files: Vec<Shard> = Vec::new();
+    for path in paths {
+        let unreadable = |source| FilesError::Folder { path: path.clone(), source };
+        let file = File::open(&path).map_err(unreadable)?;
+        let size = file.metadata().map_err(unreadable)?.len();
+        found.digest.text(&path.file_name().unwrap_or_default().to_string_lossy()).u64(size);
+        let shard = files.len() as u32;
+        let damage = match format {
+            Format::TfRecord => records(&file, size, shard, &mut found),
+            Format::Tar => entries(&file, size, shard, &mut found),
+        };
+        if let Err(reason) = damage {
+            found.skipped.insert(path.clone(), reason);
+        }
+        files.push(Shard { path, file });
+    }
+    let Findings { places, digest, skipped } = found;
+    let store = Shards { format, classes: i64::from(model.classes), files, places };
+    Ok(Some(Opened { store: Box::new(store), kind: format.name(), digest, skipped }))
+}
+
+fn only_first(reason: &dyn std::fmt::Display, number: u32) -> String {
+    format!("{reason}: only its first {number} pictures are there")
+}
+
+/// Adds the records of a TFRecord file, up to what is damaged.
+fn records(file: &File, size: u64, shard: u32, found: &mut Findings) -> Result<(), String> {
+    let (mut at, mut number) = (0, 0);
+    loop {
+        let damaged = |reason| only_first(&reason, number);
+        let Some(bytes) = tfrecord::length_at(file, at, size).map_err(damaged)? else { return Ok(()) };
+        found.digest.u64(bytes);
+        found.places.push(Place { shard, number, at, bytes, label: 0 });
+        at += HEADER_BYTES + bytes + FOOTER_BYTES;
+        number += 1;
+    }
+}
+
+/// Adds the pictures of a tar file that have a class, up to what is damaged.
+fn entries(file: &File, size: u64, shard: u32, found: &mut Findings) -> Result<(), String> {
+    let (mut at, mut number) = (0, 0);
+    let (mut key, mut picture, mut label) = (String::new(), None::<Entry>, None::<i64>);
+    loop {
+        let entry = tar::entry_at(file, at, size);
+        let (own, kind) = match &entry {
+            Ok(Some(entry)) => of_name(&entry.name),
+            // The last picture may be whole.
+            Ok(None) | Err(_) => ("", ""),
+        };
+        if own != key {
+            if let (Some(picture), Some(label)) = (picture.take(), label) {
+                found.digest.u64(picture.bytes).u64(label.cast_unsigned());
+                found.places.push(Place { shard, number, at: picture.at, bytes: picture.bytes, label });
+                number += 1;
+            }
+            (key, label) = (own.to_owned(), None);
+        }
+        let Some(entry) = entry.as_ref().map_err(|reason| only_first(reason, number))? else { return Ok(()) };
+        at = entry.next;
+        match kind.to_ascii_lowercase().as_str() {
+            "jpg" | "jpeg" if entry.is_file => picture = Some(entry.clone()),
+            "cls" if entry.is_file => label = class_at(file, entry),
+            _ => {}
+        }
+    }
+}
+
+/// A file's key, its name up to the first dot, and what is behind that.
+fn of_name(name: &str) -> (&str, &str) {
+    let start = name.rfind('/').map_or(0, |slash| slash + 1);
+    match name[start..].find('.') {
+        Some(dot) => (&name[..start + dot], &name[start + dot + 1..]),
+        None => (name, ""),
+    }
+}
+
+fn class_at(file: &File, entry: &Entry) -> Option<i64> {
+    let mut text = vec![0; usize::try_from(entry.bytes).ok().filter(|bytes| *bytes <= 32)?];
+    std::os::unix::fs::FileExt::read_exact_at(file, &mut text, entry.at).ok()?;
+    std::str::from_utf8(&text).ok()?.trim().parse().ok()
+}
+
+impl Store for Shards {
+    fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    fn read(&self, place: usize) -> Result<Picture, String> {
+        let Place { shard, at, bytes, label, .. } = self.places[place];
+        let file = &self.files[shard as usize].file;
+        let picture = match self.format {
+            Format::TfRecord => tfrecord::content_at(file, at, bytes).and_then(Picture::of_example),
+            Format::Tar => {
+                let mut jpeg = vec![0; bytes as usize];
+                let read = std::os::unix::fs::FileExt::read_exact_at(file, &mut jpeg, at);
+                read.map(|()| Picture { jpeg: jpeg.into(), label })
+                    .map_err(|error| tfrecord::RecordError::Read(error.kind()))
+            }
+        };
+        let mut picture = picture.map_err(|error| error.to_string())?;
+        // TensorFlow's ImageNet counts its thousand classes from 1.
+        if picture.label == self.classes {
+            picture.label = 0;
+        }
+        if !(0..self.classes).contains(&picture.label) {
+            return Err(format!("class {} of a model that has {}", picture.label, self.classes));
+        }
+        Ok(picture)
+    }
+
+    fn name(&self, place: usize) -> PathBuf {
+        let Place { shard, number, .. } = self.places[place];
+        let mut name = self.files[shard as usize].path.clone().into_os_string();
+        name.push(format!(", picture {number}"));
+        name.into()
+    }
+
+    fn files(&self) -> Vec<&Path> {
+        self.files.iter().map(|shard| shard.path.as_path()).collect()
+    }
+}
+
+#[cfg(test)]
+#[path = "shards_tests.rs"]
+mod tests;

@@ -1,0 +1,134 @@
+//! Shards that are whole, torn or damaged, made here byte by byte; training on them is in `tests/train.rs`.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use rstest::rstest;
+
+use super::{Format, open};
+use crate::{
+    data::{
+        tar,
+        tfrecord::{self, Picture},
+    },
+    train::{Model, store::Opened},
+};
+
+/// A shard of pictures whose content and class is their number.
+fn shard(format: Format, count: i64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for label in 0..count {
+        let picture = Picture { jpeg: vec![label as u8; 600].into(), label };
+        match format {
+            Format::TfRecord => tfrecord::write(&mut bytes, &picture.to_example("x.jpg")).unwrap(),
+            Format::Tar => {
+                tar::write(&mut bytes, &format!("a.b/{label}.jpg"), &picture.jpeg).unwrap();
+                tar::write(&mut bytes, &format!("a.b/{label}.cls"), format!("{label}\n").as_bytes()).unwrap();
+            }
+        }
+    }
+    if format == Format::Tar {
+        tar::finish(&mut bytes).unwrap();
+    }
+    bytes
+}
+
+fn opened(path: &Path) -> Opened {
+    open(path, Model::find("mnist").unwrap()).unwrap().expect("there is a shard")
+}
+
+/// Classes of what can be read, and reasons for what cannot.
+fn read(opened: &Opened) -> (Vec<i64>, Vec<String>) {
+    let (mut labels, mut reasons) = (Vec::new(), Vec::new());
+    for place in 0..opened.store.len() {
+        match opened.store.read(place) {
+            Ok(picture) => {
+                assert_eq!(picture.jpeg.len(), 600);
+                labels.push(picture.label);
+            }
+            Err(reason) => reasons.push(reason),
+        }
+    }
+    (labels, reasons)
+}
+
+#[rstest]
+#[case(Format::TfRecord)]
+#[case(Format::Tar)]
+fn pictures_come_in_the_order_of_names(#[case] format: Format) {
+    let folder = tempfile::tempdir().unwrap();
+    let name = |number: u32| folder.path().join(format!("p-0000{number}-of-00002.{}", format.name()));
+    fs::write(name(1), shard(format, 2)).unwrap();
+    fs::write(name(0), shard(format, 3)).unwrap();
+    fs::write(folder.path().join("readme.txt"), "no shard").unwrap();
+    let opened = opened(folder.path());
+    assert_eq!(read(&opened), (vec![0, 1, 2, 0, 1], vec![]));
+    assert_eq!((opened.kind, opened.skipped.len()), (format.name(), 0));
+    assert_eq!(opened.store.files(), [name(0).as_path(), name(1).as_path()]);
+    assert_eq!(opened.store.name(4), PathBuf::from(format!("{}, picture 1", name(1).display())));
+    let other = open(&name(1), Model::find("mnist").unwrap()).unwrap().unwrap();
+    assert_eq!(other.store.len(), 2, "one shard alone");
+    assert_ne!(other.digest, opened.digest);
+}
+
+#[rstest]
+#[case(Format::TfRecord, "ends inside a record: only its first 2 pictures are there")]
+#[case(Format::Tar, "ends inside a file: only its first 2 pictures are there")]
+fn a_cut_shard_has_what_is_before_the_cut(#[case] format: Format, #[case] reason: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(format!("cut.{}", format.name()));
+    let whole = shard(format, 3);
+    let end = match format {
+        Format::TfRecord => whole.len() - 5,
+        // Inside the third picture.
+        Format::Tar => 2 * (1536 + 1024) + 700,
+    };
+    fs::write(&path, &whole[..end]).unwrap();
+    let opened = opened(&path);
+    assert_eq!(read(&opened), (vec![0, 1], vec![]));
+    assert_eq!(opened.skipped, [(path, reason.to_owned())].into());
+}
+
+#[test]
+fn one_damaged_record_is_one_left_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.tfrecord");
+    let mut bytes = shard(Format::TfRecord, 3);
+    let third = bytes.len() / 3;
+    bytes[third + third / 2] ^= 1;
+    fs::write(&path, &bytes).unwrap();
+    let (labels, reasons) = read(&opened(&path));
+    assert_eq!((labels, reasons), (vec![0, 2], vec!["the checksum of its content is wrong".to_owned()]));
+}
+
+#[test]
+fn classes_that_the_model_does_not_have_are_left_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.tfrecord");
+    // mnist has ten, and a label of ten is the first one's of a set that counts from 1.
+    fs::write(&path, shard(Format::TfRecord, 12)).unwrap();
+    let (labels, reasons) = read(&opened(&path));
+    assert_eq!(labels, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0]);
+    assert_eq!(reasons, ["class 11 of a model that has 10"]);
+}
+
+#[rstest]
+#[case("x/train-00000-of-01024", Some(Format::TfRecord))]
+#[case("data.tfrecord-00000-of-00010", Some(Format::TfRecord))]
+#[case("a.tfrecords", Some(Format::TfRecord))]
+#[case("imagenet-000001.TAR", Some(Format::Tar))]
+#[case("a-0-of-1", None)]
+#[case("picture.jpg", None)]
+#[case("tar", None)]
+fn a_shard_is_known_by_its_name(#[case] name: &str, #[case] expected: Option<Format>) {
+    assert_eq!(Format::of(Path::new(name)), expected);
+}
+
+#[test]
+fn a_folder_without_shards_is_another_matter() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("a.jpg"), "x").unwrap();
+    assert!(open(folder.path(), Model::find("mnist").unwrap()).unwrap().is_none());
+}

@@ -1,0 +1,139 @@
+//! The workloads that take any scale, from outside and with libtorch: the same seed gives the same output, the agent's file is
+//! written, and each thing that can be wrong with the user's files has a sentence of its own. No timing is judged.
+#![cfg(feature = "torch")]
+
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Output},
+};
+
+use rstest::rstest;
+use serde_json::Value;
+
+const SCALE: &str = "0.01";
+
+/// Runs in `folder`, so that messages name files without a path; generated inputs are shared by all tests.
+fn run(folder: &Path, workload: &str, arguments: &[&str]) -> Output {
+    let scale: &[&str] = if arguments.contains(&"--scale") { &[] } else { &["--scale", SCALE] };
+    Command::new(env!("CARGO_BIN_EXE_guestscope-workloads"))
+        .args(["infer", workload, "--smoke"])
+        .args(scale)
+        .args(arguments)
+        .current_dir(folder)
+        .env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"))
+        // Two threads that spin for each other on a busy machine take a hundred times as long; these tests run side by
+        // side.
+        .env("OMP_WAIT_POLICY", "passive")
+        .env("GUESTSCOPE_WORKLOAD_FILE", folder.join("workload.json"))
+        .output()
+        .expect("cargo built the binary for this test")
+}
+
+fn json(output: &Output) -> Value {
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.stderr, b"", "nothing but data where no terminal looks");
+    serde_json::from_slice(&output.stdout).expect("--json prints JSON")
+}
+
+#[rstest]
+#[case::nlp("nlp")]
+#[case::rs("rs")]
+#[case::sr("sr")]
+fn a_seed_decides_the_output(#[case] workload: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let result = |arguments: &[&str]| json(&run(folder.path(), workload, &[&["--json"], arguments].concat()));
+    let with = |requests, batch, threads, seed, precision| {
+        let arguments =
+            ["--requests", requests, "--batch", batch, "--threads", threads, "--seed", seed, "--warmup", "0"];
+        result(&[&arguments[..], &["--precision", precision]].concat())
+    };
+    let (first, again) = (with("2", "2", "2", "7", "fp32"), with("2", "2", "2", "7", "fp32"));
+    assert_eq!(first["output_hash"], again["output_hash"]);
+    assert_eq!(first["work_hash"], again["work_hash"]);
+
+    let others = [
+        ("seed", with("2", "2", "2", "8", "fp32")),
+        ("batch", with("2", "1", "2", "7", "fp32")),
+        ("requests", with("1", "2", "2", "7", "fp32")),
+        ("precision", with("2", "2", "2", "7", "bf16")),
+    ];
+    for (what, other) in others {
+        assert_ne!(first["output_hash"], other["output_hash"], "another {what}");
+        assert_ne!(first["work_hash"], other["work_hash"], "another {what}");
+    }
+    let other_threads = with("2", "2", "1", "7", "fp32");
+    assert_eq!(first["work_hash"], other_threads["work_hash"], "threads are the platform's, not the work's");
+}
+
+#[rstest]
+#[case::nlp("nlp")]
+#[case::rs("rs")]
+#[case::sr("sr")]
+fn the_agent_is_told_what_ran(#[case] workload: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = ["--requests", "2", "--warmup", "0", "--threads", "1", "--json"];
+    let result = json(&run(folder.path(), workload, &arguments));
+    let mut told: Value =
+        serde_json::from_slice(&fs::read(folder.path().join("workload.json")).unwrap()).unwrap();
+    let histograms = told.as_object_mut().unwrap().remove("histograms").unwrap();
+    assert!(histograms["latency"].as_str().is_some_and(|text| text.starts_with("HIST")));
+    for (name, value) in told.as_object().unwrap() {
+        assert_eq!(*value, result[name], "{name}");
+    }
+    assert_eq!((&told["name"], &told["precision"]), (&workload.into(), &"fp32".into()));
+    assert_eq!((&told["requests"], &told["warmup"]), (&2.into(), &0.into()));
+    assert_eq!(told["scale"].to_string(), SCALE, "a model that is not the study's is called so");
+    let share = result["least_phase_share"].as_f64().unwrap();
+    assert!(share > 0.0 && share <= 1.0, "phases lie inside their requests: {share}");
+}
+
+/// The same inputs by two workers, each with a model of its own, in another order: the same outputs.
+#[rstest]
+#[case::nlp("nlp")]
+#[case::rs("rs")]
+#[case::sr("sr")]
+fn workers_compute_what_one_computes(#[case] workload: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let result = |arguments: &[&str]| {
+        let common = ["--requests", "4", "--threads", "1", "--json"];
+        json(&run(folder.path(), workload, &[arguments, &common].concat()))
+    };
+    let alone = result(&[]);
+    let offline = result(&["--scenario", "offline", "--workers", "2"]);
+    assert_eq!(offline["output_hash"], alone["output_hash"]);
+    assert_ne!(offline["work_hash"], alone["work_hash"], "another scenario is another work");
+}
+
+#[rstest]
+#[case::nlp_empty_folder("nlp", "nlp_empty_folder", &["--data", "empty"])]
+#[case::nlp_no_passage("nlp", "nlp_no_passage", &["--data", "broken"])]
+#[case::nlp_other_weights("nlp", "nlp_other_weights", &["--weights", "other.safetensors"])]
+#[case::sr_empty_folder("sr", "sr_empty_folder", &["--data", "empty"])]
+#[case::sr_short_recording("sr", "sr_short_recording", &["--data", "broken"])]
+#[case::sr_other_weights("sr", "sr_other_weights", &["--weights", "other.safetensors"])]
+#[case::empty_folder("rs", "rs_empty_folder", &["--data", "empty"])]
+#[case::no_records("rs", "rs_no_records", &["--data", "broken"])]
+#[case::absent_weights("rs", "rs_absent_weights", &["--weights", "absent.safetensors"])]
+#[case::weights_of_another_model("rs", "rs_other_weights", &["--weights", "other.safetensors"])]
+#[case::no_scale("rs", "rs_no_scale", &["--scale", "0"])]
+#[case::no_precision("rs", "rs_no_precision", &["--precision", "fp61"])]
+fn says_what_is_wrong(#[case] workload: &str, #[case] snapshot: &str, #[case] arguments: &[&str]) {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    fs::create_dir(at("empty")).unwrap();
+    fs::create_dir(at("broken")).unwrap();
+    fs::write(at("broken/input.tsv"), "1\t2\t3\n").unwrap();
+    fs::write(at("broken/input.txt"), "Is this a question without a passage?").unwrap();
+    fs::write(at("broken/input.wav"), guestscope_workloads::data::wav::write(&[1; 256])).unwrap();
+    let value = 1.0_f32.to_le_bytes();
+    let tensor = safetensors::tensor::TensorView::new(safetensors::Dtype::F32, vec![1], &value).unwrap();
+    fs::write(at("other.safetensors"), safetensors::serialize([("conv1.weight", tensor)], None).unwrap())
+        .unwrap();
+
+    let output = run(folder.path(), workload, arguments);
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(output.stdout, b"");
+    assert!(!at("workload.json").exists(), "nothing is told of a run that failed");
+    insta::assert_snapshot!(snapshot, String::from_utf8(output.stderr).unwrap());
+}
