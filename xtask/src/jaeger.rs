@@ -6,6 +6,9 @@
 mod binary;
 mod query;
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     env, fs,
     fs::File,
@@ -27,6 +30,10 @@ use crate::{
 use anyhow::{Context as _, Result};
 
 const CONFIG: &str = include_str!("../jaeger/config.yaml");
+/// For its page: what a span says of itself first, among the attributes that it has.
+const UI_CONFIG: &str = include_str!("../jaeger/ui.json");
+/// By which config.yaml finds it.
+const UI_VARIABLE: &str = "GUESTSCOPE_JAEGER_UI_CONFIG";
 const IMAGE: &str = "jaegertracing/jaeger:2.13.0";
 /// OTLP over gRPC, OTLP over HTTP, query over HTTP, query over gRPC: Jaeger's usual ports.
 const USUAL_PORTS: [u16; 4] = [4317, 4318, 16686, 16685];
@@ -74,6 +81,13 @@ pub(crate) enum Life {
     WithTheVerb,
     /// Until somebody ends it.
     OnItsOwn,
+}
+
+/// Its files.
+#[derive(Debug)]
+struct Config {
+    own: PathBuf,
+    page: PathBuf,
 }
 
 /// How one can be started.
@@ -143,8 +157,9 @@ impl Jaeger {
         let ports = free_ports()?;
         let folder = xtask.cache.root().join("run");
         fs::create_dir_all(&folder).with_context(|| format!("folder: {}", folder.display()))?;
-        let config = folder.join("jaeger.yaml");
-        crate::cache::write_whole(&config, CONFIG.as_bytes())?;
+        let config = Config { own: folder.join("jaeger.yaml"), page: folder.join("jaeger-ui.json") };
+        crate::cache::write_whole(&config.own, CONFIG.as_bytes())?;
+        crate::cache::write_whole(&config.page, UI_CONFIG.as_bytes())?;
         let step = xtask.progress.step("Jaeger");
         let log = xtask.log("jaeger-run");
         let origin = way.to_string();
@@ -234,19 +249,22 @@ impl Drop for Jaeger {
 }
 
 impl Way {
-    fn command(&self, config: &Path, ports: [u16; 4]) -> Command {
+    fn command(&self, config: &Config, ports: [u16; 4]) -> Command {
         let variables = PORT_VARIABLES.into_iter().zip(ports.map(|port| port.to_string()));
         match self {
             Self::Binary(binary) => {
                 let mut command = Command::new(binary);
-                command.arg("--config").arg(config).envs(variables);
+                command.arg("--config").arg(&config.own).env(UI_VARIABLE, &config.page).envs(variables);
                 command
             }
             // In the foreground: the engine's client hands signals on, so that its number stands for the container.
             Self::Container(engine) => {
                 let mut command = Command::new(engine);
-                command.args(["run", "--rm", "--network", "host", "--volume"]);
-                command.arg(format!("{}:/jaeger.yaml:ro", config.display()));
+                command.args(["run", "--rm", "--network", "host"]);
+                for (file, inside) in [(&config.own, "/jaeger.yaml"), (&config.page, "/jaeger-ui.json")] {
+                    command.args(["--volume", &format!("{}:{inside}:ro", file.display())]);
+                }
+                command.args(["--env", &format!("{UI_VARIABLE}=/jaeger-ui.json")]);
                 for (name, port) in variables {
                     command.args(["--env", &format!("{name}={port}")]);
                 }
@@ -341,48 +359,4 @@ pub(crate) fn verb(xtask: &mut Xtask, keep: bool) -> Result<()> {
         Running::Theirs | Running::Kept(_) => {}
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use std::net::TcpListener;
-
-    use super::{Endpoints, USUAL_PORTS, Way, free_ports};
-
-    #[test]
-    fn ports_that_are_taken_are_replaced() {
-        // Whoever holds it, it is taken now.
-        let _held = TcpListener::bind(("127.0.0.1", USUAL_PORTS[2]));
-        let ports = free_ports().unwrap();
-        assert_ne!(ports[2], USUAL_PORTS[2]);
-        let mut distinct = ports.to_vec();
-        distinct.sort_unstable();
-        distinct.dedup();
-        assert_eq!(distinct.len(), 4);
-    }
-
-    #[test]
-    fn the_tests_are_told_by_environment() {
-        let endpoints = Endpoints::on_ports([1, 2, 3, 4]);
-        assert_eq!(
-            endpoints.variables(),
-            [
-                ("GUESTSCOPE_JAEGER_OTLP_GRPC", "http://127.0.0.1:1"),
-                ("GUESTSCOPE_JAEGER_OTLP_HTTP", "http://127.0.0.1:2"),
-                ("GUESTSCOPE_JAEGER_QUERY", "http://127.0.0.1:3"),
-            ]
-        );
-    }
-
-    #[test]
-    fn a_container_gets_the_same_configuration_as_a_binary() {
-        let command = Way::Container("docker").command("/c.yaml".as_ref(), [1, 2, 3, 4]);
-        let words: Vec<_> = command.get_args().map(|word| word.to_string_lossy()).collect();
-        let words = words.join(" ");
-        assert!(
-            words.contains("/c.yaml:/jaeger.yaml:ro") && words.ends_with("--config /jaeger.yaml"),
-            "{words}"
-        );
-        assert!(words.contains("GUESTSCOPE_JAEGER_PORT_OTLP_GRPC=1"), "{words}");
-    }
 }

@@ -55,6 +55,11 @@ impl Libtorch {
         Ok(Self { folder })
     }
 
+    /// Where it is.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// Gives a cargo command what torch-sys asks for.
     pub(crate) fn apply<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         for other in ["LIBTORCH_USE_PYTORCH", "LIBTORCH_INCLUDE", "LIBTORCH_LIB", "LIBTORCH_STATIC"] {

@@ -14,12 +14,14 @@ mod demo;
 mod failure;
 mod jaeger;
 mod kernel;
+mod lab;
 mod libtorch;
 mod process;
 mod progress;
 mod python;
 mod redact;
 mod setup;
+mod studies;
 mod test;
 mod tidy;
 mod toolchain;
@@ -67,6 +69,18 @@ enum Verb {
         #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u8).range(2..=50))]
         rounds: u8,
     },
+    /// Run every workload of the studies once under the agent: medians, speed, and where the time went
+    Studies {
+        /// Rows of `guestscope-workloads list` by the begin of their names, like "train" or "infer ic"; all if none is named
+        #[arg(value_name = "ROW")]
+        names: Vec<String>,
+        /// As large as in the studies: hours, and 16 GB of disk. Without it long rows are cut, and say so
+        #[arg(long)]
+        full: bool,
+        /// Threads of the workloads [default: as many as there are CPUs]
+        #[arg(long, value_parser = clap::value_parser!(u16).range(1..=4096))]
+        threads: Option<u16>,
+    },
     /// Run the agent and its kernel tests on other kernels, in virtual machines, and on this one
     Vm {
         /// Rows of xtask/kernels.toml; all of them if none is named
@@ -81,6 +95,15 @@ enum Verb {
         /// Keep the logs of what is as it should be, too
         #[arg(long)]
         keep_logs: bool,
+    },
+    /// Run the same work on many platforms of this machine, in turns, for `guestscope compare`
+    Lab {
+        /// What to run: see xtask/plans
+        #[arg(value_name = "PLAN.toml")]
+        plan: PathBuf,
+        /// Only say what is still to be run, in its order
+        #[arg(long)]
+        dry_run: bool,
     },
     /// Start a Jaeger, or find the one that runs, and say where it is
     Jaeger {
@@ -117,9 +140,13 @@ fn run(verb: &Verb) -> Result<bool> {
         Verb::Test => test::verb(&mut xtask),
         Verb::Check => check::verb(&xtask),
         Verb::Bench { parts, rounds } => bench::verb(&mut xtask, &parts, usize::from(rounds)),
+        Verb::Studies { names, full, threads } => {
+            studies::verb(&mut xtask, &studies::Options { names, full, threads })
+        }
         Verb::Vm { names, short, filter, keep_logs } => {
             vm::verb(&mut xtask, &vm::Options { names, short, filter, keep_logs, limit: None })
         }
+        Verb::Lab { plan, dry_run } => lab::verb(&mut xtask, &lab::Options { plan, dry_run }),
         Verb::Jaeger { keep } => jaeger::verb(&mut xtask, keep).map(|()| true),
     }
 }

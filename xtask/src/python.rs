@@ -18,6 +18,8 @@ use crate::{
 
 /// The packages of the end-to-end tests.
 const TEST_REQUIREMENTS: &str = include_str!("../test.requirements.txt");
+/// PyTorch and all that its wheels need, 5 GB.
+const TORCH_REQUIREMENTS: &str = include_str!("../torch.requirements.txt");
 
 /// An environment.
 #[derive(Debug)]
@@ -35,6 +37,11 @@ impl Python {
     /// An environment with what the tests import.
     pub(crate) fn for_tests(xtask: &Xtask) -> Result<Self> {
         Self::ensure(xtask, "python-test", TEST_REQUIREMENTS)
+    }
+
+    /// An environment with PyTorch and torchvision, which the workloads are measured beside.
+    pub(crate) fn with_torch(xtask: &Xtask) -> Result<Self> {
+        Self::ensure(xtask, "python-torch", TORCH_REQUIREMENTS)
     }
 
     fn ensure(xtask: &Xtask, name: &str, requirements: &str) -> Result<Self> {

@@ -18,7 +18,8 @@ fn hide_urls(line: &str) -> String {
     let mut out = String::with_capacity(line.len());
     let mut rest = line;
     while let Some(at) = rest.find("://") {
-        let start = rest[..at].rfind(|c: char| !c.is_ascii_alphanumeric() && c != '+').map_or(0, |i| i + 1);
+        let scheme = rest[..at].trim_end_matches(|c: char| c.is_ascii_alphanumeric() || c == '+');
+        let start = scheme.len();
         let after = &rest[at + 3..];
         let end = after.find(|c: char| c.is_whitespace() || "'\"`)]>,".contains(c)).unwrap_or(after.len());
         let url = &rest[start..at + 3 + end];
@@ -73,6 +74,7 @@ mod tests {
         "dial tcp: lookup <host> on 10.0.0.2:53: no"
     )]
     #[case::git("Updating git+https://x.example/repo", "Updating <url>")]
+    #[case::after_a_wide_character("12 │+https://x.example: read", "12 │<url> read")]
     #[case::two("a http://x.example, b https://y.example", "a <url>, b <url>")]
     #[case::local("listening on http://127.0.0.1:16686/search", "listening on http://127.0.0.1:16686/search")]
     #[case::file("Looking in links: file:///srv/wheels", "Looking in links: file:///srv/wheels")]

@@ -39,9 +39,10 @@ const STAGE_LIMIT: Duration = Duration::from_mins(25);
 const HOST_LIMIT: Duration = Duration::from_mins(10);
 
 /// Programs that tests compare with or load the machine with, and the Debian packages that hold them.
-const PROGRAMS: [(&str, &[&str]); 5] = [
+const PROGRAMS: [(&str, &[&str]); 6] = [
     ("bpftrace", &["bpftrace"]),
     ("bpftool", &["bpftool"]),
+    ("chromium", &["chromium"]),
     ("perf", &["linux-perf"]),
     ("podman", &["podman", "runc"]),
     ("stress-ng", &["stress-ng"]),

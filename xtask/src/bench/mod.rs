@@ -6,12 +6,13 @@
 mod hooks;
 mod inside;
 mod pipe;
+mod pytorch;
 mod ratio;
 mod storm;
 mod workload;
 
 use std::{
-    fs,
+    env, fs,
     io::Write as _,
     path::{Path, PathBuf},
     process::Command,
@@ -22,7 +23,9 @@ use clap::ValueEnum as _;
 use serde_json::{Value, json};
 
 use self::ratio::Ratio;
-use crate::{Xtask, apt, artifact, command, kernel, libtorch::Libtorch, toolchain::Toolchain};
+use crate::{
+    Xtask, apt, artifact, command, failure::failure, kernel, libtorch::Libtorch, toolchain::Toolchain,
+};
 
 /// Programs that are measured against, and the packages that hold them.
 const PEERS: [(&str, &[&str]); 4] = [
@@ -78,6 +81,8 @@ pub(crate) enum Part {
     Inside,
     /// Throughput of ResNet-50, and what the agent takes
     Workload,
+    /// Our workloads beside PyTorch in Python (5 GB to download), only if it is named
+    Pytorch,
 }
 
 impl Part {
@@ -89,6 +94,7 @@ impl Part {
             Self::Storm => storm::rows(bench),
             Self::Inside => inside::rows(bench),
             Self::Workload => workload::rows(bench),
+            Self::Pytorch => pytorch::rows(bench),
         }
     }
 }
@@ -97,24 +103,43 @@ impl Part {
 pub(crate) fn verb(xtask: &mut Xtask, parts: &[Part], rounds: usize) -> Result<bool> {
     let toolchain = Toolchain::ensure(xtask)?;
     let libtorch = Libtorch::ensure(xtask)?;
-    kernel::ensure(xtask);
-    for (program, packages) in PEERS {
-        if command::find(program).is_none() {
-            apt::want(xtask, packages, &format!("no {program} to measure against"));
+    let all = Part::value_variants().iter().copied().filter(|part| *part != Part::Pytorch);
+    let parts = if parts.is_empty() { all.collect() } else { parts.to_vec() };
+    let workloads = match built("GUESTSCOPE_WORKLOADS_BIN")? {
+        Some(workloads) => workloads,
+        None => artifact::workloads(xtask, Some(&libtorch))?,
+    };
+    let ([hooks, edges, storm], agent) = if parts == [Part::Pytorch] {
+        // Nothing is observed there.
+        Default::default()
+    } else {
+        kernel::ensure(xtask);
+        for (program, packages) in PEERS {
+            if command::find(program).is_none() {
+                apt::want(xtask, packages, &format!("no {program} to measure against"));
+            }
         }
-    }
-    let [hooks, edges, storm] = examples(xtask, &toolchain)?;
-    let agent = artifact::agent(xtask, &toolchain)?;
-    let workloads = artifact::workloads(xtask, Some(&libtorch))?;
-    xtask.cache.release();
+        (examples(xtask, &toolchain)?, artifact::agent(xtask, &toolchain)?)
+    };
     let bench = Bench { xtask, agent, workloads, hooks, edges, storm, rounds };
     let mut rows = Vec::new();
-    let parts = if parts.is_empty() { Part::value_variants() } else { parts };
     for part in parts {
         rows.extend(part.rows(&bench)?);
     }
     tell(&bench, &rows)?;
     Ok(true)
+}
+
+/// A program that the environment names, so that one is measured which is built already.
+pub(crate) fn built(variable: &str) -> Result<Option<PathBuf>> {
+    let Some(path) = env::var_os(variable).filter(|path| !path.is_empty()).map(PathBuf::from) else {
+        return Ok(None);
+    };
+    if path.is_file() {
+        return Ok(Some(path));
+    }
+    let (what, hint) = (path.display(), format!("let {variable} name a program, or unset it"));
+    Err(failure(format!("no such program: {what}"), hint))
 }
 
 fn examples(xtask: &Xtask, toolchain: &Toolchain) -> Result<[PathBuf; 3]> {
@@ -140,7 +165,7 @@ fn json_of(command: &mut Command) -> Result<Value> {
 }
 
 /// The JSON of a program and of the agent that observed it, which share standard output.
-fn two_results(text: &str) -> Result<(Value, Value)> {
+pub(crate) fn two_results(text: &str) -> Result<(Value, Value)> {
     let mut values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
     let program = values.next().context("no result of the program")??;
     let agent = values.next().context("no summary of the agent")??;

@@ -9,6 +9,9 @@ use serde_json::Value;
 
 use crate::test::libtest::{self, Tally};
 
+/// What a guest says for itself when it waits for something to do.
+pub(crate) const READY: &str = "ready";
+
 /// Everything that came out of a guest.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Answers {
@@ -64,6 +67,8 @@ impl Answers {
     fn of_the_guest(&mut self, text: &str) {
         match text.split_once(' ') {
             _ if text == "done" => self.is_done = true,
+            // It waits for the next job: see `Session`.
+            _ if text == READY => {}
             Some(("up", rest)) => {
                 let (up_s, release) = rest.split_once(' ').unwrap_or((rest, ""));
                 self.up_s = up_s.parse().ok();

@@ -25,9 +25,16 @@ const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 const MIRROR: &str = "GUESTSCOPE_DEBIAN_MIRROR";
 /// Lists that are younger are taken as they are.
 const FRESH: Duration = Duration::from_hours(24);
-/// What a kernel needs for a disk of QEMU; those that it has built in are no files.
-const MODULES: [&str; 6] =
-    ["virtio", "virtio_ring", "virtio_pci_legacy_dev", "virtio_pci_modern_dev", "virtio_pci", "virtio_blk"];
+/// What a kernel needs for a disk of QEMU, by PCI and in a microVM; those that it has built in are no files.
+const MODULES: [&str; 7] = [
+    "virtio",
+    "virtio_ring",
+    "virtio_pci_legacy_dev",
+    "virtio_pci_modern_dev",
+    "virtio_pci",
+    "virtio_mmio",
+    "virtio_blk",
+];
 
 /// A kernel on disk.
 #[derive(Clone, Debug)]
@@ -35,7 +42,7 @@ pub(crate) struct Image {
     /// As the package says: `6.1.0-47-cloud-amd64`.
     pub(crate) release: String,
     pub(crate) architecture: Architecture,
-    folder: PathBuf,
+    pub(super) folder: PathBuf,
 }
 
 impl Image {

@@ -7,7 +7,6 @@ use std::{
     collections::BTreeMap,
     fs::{self, OpenOptions},
     path::{Path, PathBuf},
-    process::Command,
     time::Duration,
 };
 
@@ -20,6 +19,7 @@ use super::{
     initramfs::Archive,
     matrix::{Architecture, Row},
     payload::{MOUNTED, Payload},
+    qemu,
     restorer::Restorer,
     stopper::Stopper,
 };
@@ -30,22 +30,28 @@ use crate::{
     progress::Step,
 };
 
-/// QEMU's program for guests of an architecture, and Debian's package of it.
-fn emulator(architecture: Architecture) -> (&'static str, &'static str) {
-    match architecture {
-        Architecture::Amd64 => ("qemu-system-x86_64", "qemu-system-x86"),
-        Architecture::Arm64 => ("qemu-system-aarch64", "qemu-system-arm"),
-    }
-}
-
 /// A real virtual machine says its first word within two seconds.
 const TRIAL: Duration = Duration::from_secs(20);
+
+/// Where a guest finds the disk for what it is to leave behind.
+pub(crate) const RESULTS: &str = "/results";
+/// Where it finds what several share, to read.
+pub(crate) const SHARED: &str = "/shared";
 
 /// Who executes the guest's instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Machine {
     Virtual,
     Emulated,
+}
+
+/// What the guest's hardware is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Model {
+    /// A PC, or arm64's `virt`.
+    Usual,
+    /// QEMU's microvm: no PCI, no firmware of a PC.
+    Micro,
 }
 
 /// What is done to a guest from outside, whenever it asks for it over its third serial port.
@@ -79,11 +85,14 @@ impl Outside {
 }
 
 /// One program to run in a guest or here.
+#[derive(Clone, Debug)]
 pub(crate) struct Task {
     pub(crate) name: &'static str,
     /// Relative to where the programs are.
     pub(crate) program: &'static str,
     pub(crate) arguments: Vec<String>,
+    /// For guests, beside what every program there is told.
+    pub(crate) environment: Vec<(String, String)>,
     pub(crate) limit: Duration,
 }
 
@@ -92,14 +101,24 @@ pub(crate) struct Guest<'a> {
     pub(crate) image: &'a Image,
     pub(crate) payload: &'a Payload,
     pub(crate) machine: Machine,
+    pub(crate) model: Model,
     pub(crate) hide_btf: bool,
     /// Both user and group; root if there is none.
     pub(crate) user: Option<u32>,
     pub(crate) cpus: u8,
+    pub(crate) memory_mb: u32,
     /// It is judged by what took how long.
     pub(crate) is_timed: bool,
     /// What is done to it whenever it asks for it.
     pub(crate) outside: Outside,
+    /// The CPUs of this machine that it may use; all if there is no list.
+    pub(crate) tied_to: Option<&'a str>,
+    /// A disk of its own for what it is to leave behind.
+    pub(crate) results: Option<&'a Path>,
+    /// A disk that it may only read.
+    pub(crate) shared: Option<&'a Path>,
+    /// It takes further tasks when those that it began with are done: see `Session`.
+    pub(crate) waits: bool,
     /// From its start until it has to be off, by the clock of this machine.
     pub(crate) limit: Duration,
     /// Of its files, in the folder of logs.
@@ -108,7 +127,7 @@ pub(crate) struct Guest<'a> {
 
 /// Installs QEMU if it is missing.
 pub(crate) fn ensure(xtask: &Xtask, architecture: Architecture) -> Result<()> {
-    let (program, package) = emulator(architecture);
+    let (program, package) = qemu::emulator(architecture);
     if command::find(program).is_none() {
         apt::need(xtask, &[package])?;
     }
@@ -123,18 +142,7 @@ impl Machine {
             return Ok(Self::Emulated);
         }
         let step = xtask.progress.step("virtual machines");
-        let guest = Guest {
-            image,
-            payload,
-            machine: Self::Virtual,
-            hide_btf: false,
-            user: None,
-            cpus: 1,
-            is_timed: false,
-            outside: Outside::Nothing,
-            limit: TRIAL,
-            name: "trial",
-        };
+        let guest = Guest { machine: Self::Virtual, limit: TRIAL, ..Guest::plain(image, payload, "trial") };
         let answers = guest.run(xtask, &step, &[])?;
         let chosen = if answers.is_done { Self::Virtual } else { Self::Emulated };
         step.done(match chosen {
@@ -153,6 +161,30 @@ pub(crate) fn logs(xtask: &Xtask) -> PathBuf {
 /// What the kernel printed, and what the guest said.
 pub(crate) fn log_files(xtask: &Xtask, name: &str) -> [PathBuf; 2] {
     ["kernel", "guest"].map(|kind| logs(xtask).join(format!("{name}.{kind}.log")))
+}
+
+impl<'a> Guest<'a> {
+    /// One CPU, emulated, nothing special, no time.
+    pub(crate) fn plain(image: &'a Image, payload: &'a Payload, name: &'a str) -> Self {
+        Self {
+            image,
+            payload,
+            machine: Machine::Emulated,
+            model: Model::Usual,
+            hide_btf: false,
+            user: None,
+            cpus: 1,
+            memory_mb: 2048,
+            is_timed: false,
+            outside: Outside::Nothing,
+            tied_to: None,
+            results: None,
+            shared: None,
+            waits: false,
+            limit: Duration::ZERO,
+            name,
+        }
+    }
 }
 
 impl Guest<'_> {
@@ -211,12 +243,7 @@ impl Guest<'_> {
         }
     }
 
-    /// Its clocks count instructions.
-    fn counts_time(&self) -> bool {
-        self.machine == Machine::Emulated && self.is_timed && self.outside == Outside::Nothing
-    }
-
-    fn initramfs(&self, tasks: &[Task]) -> Result<Vec<u8>> {
+    pub(super) fn initramfs(&self, tasks: &[Task]) -> Result<Vec<u8>> {
         let mut archive = Archive::default();
         for folder in ["dev", "proc", "sys", "tmp", "modules", "work", "var"] {
             archive.directory(folder);
@@ -242,70 +269,30 @@ impl Guest<'_> {
 
     /// The format is that of the example `guest_init`.
     fn job(&self, tasks: &[Task]) -> Value {
-        let steps = tasks.iter().map(|task| {
-            let program = format!("{MOUNTED}/{}", task.program);
-            let argv: Vec<&str> =
-                std::iter::once(program.as_str()).chain(task.arguments.iter().map(String::as_str)).collect();
-            json!({
-                "name": task.name,
-                "argv": argv,
-                "environment": environment(Path::new(MOUNTED), self.outside),
-                "user": self.user,
-                "limit_s": task.limit.as_secs(),
-            })
-        });
         json!({
-            "disk": ["/dev/vda", MOUNTED],
+            "disk": [qemu::WORK, MOUNTED],
+            "results": self.results.map(|_| [qemu::RESULTS, RESULTS]),
+            "shared": self.shared.map(|_| [qemu::SHARED, SHARED]),
             "hide_btf": self.hide_btf,
-            "steps": steps.collect::<Vec<_>>(),
+            "steps": tasks.iter().map(|task| self.step(task)).collect::<Vec<_>>(),
+            "waits": self.waits,
         })
     }
 
-    fn qemu(&self, initramfs: &Path, kernel_log: &Path) -> Command {
-        let architecture = self.image.architecture;
-        let mut qemu = Command::new(emulator(architecture).0);
-        if architecture == Architecture::Arm64 {
-            qemu.args(["-machine", "virt"]);
-        }
-        qemu.args(match self.machine {
-            Machine::Virtual => ["-accel", "kvm", "-cpu", "host"],
-            // Its CPUs take turns: with a thread for each, kernels that rewrite their own code hang in it (6.1, at the end of
-            // a tracepoint) or die of it (6.12, int3 in __schedule).
-            Machine::Emulated => ["-accel", "tcg,thread=single", "-cpu", "max"],
-        });
-        if self.counts_time() {
-            // An instruction takes 2 ns of the guest's time, and idling takes none of ours: whatever else this machine does,
-            // a guest's clocks show what its own CPUs did. Without it a turn of the other CPU is stolen time that no book has.
-            qemu.args(["-icount", "shift=1,sleep=off"]);
-        }
-        qemu.args([
-            "-smp",
-            &self.cpus.to_string(),
-            "-m",
-            "2048",
-            "-nodefaults",
-            "-display",
-            "none",
-            "-no-reboot",
-        ]);
-        qemu.arg("-kernel").arg(self.image.kernel()).arg("-initrd").arg(initramfs);
-        let console = match architecture {
-            Architecture::Amd64 => "ttyS0",
-            Architecture::Arm64 => "ttyAMA0",
-        };
-        qemu.args(["-append", &format!("console={console} panic=-1")]);
-        // What a guest writes to its disk is gone with it.
-        qemu.arg("-drive").arg(drive(&self.payload.disk));
-        qemu.args(["-device", "virtio-blk-pci,drive=work"]);
-        // A guest that is restored goes on with it.
-        let log = kernel_log.display().to_string().replace(',', ",,");
-        qemu.args(["-chardev", &format!("file,id=kernel,append=on,path={log}"), "-serial", "chardev:kernel"]);
-        qemu.args(match architecture {
-            Architecture::Amd64 => ["-serial", "stdio"].as_slice(),
-            // This machine has one port of its own.
-            Architecture::Arm64 => &["-chardev", "stdio,id=answers", "-device", "pci-serial,chardev=answers"],
-        });
-        qemu
+    /// One task, as a guest reads it.
+    pub(super) fn step(&self, task: &Task) -> Value {
+        let program = format!("{MOUNTED}/{}", task.program);
+        let argv: Vec<&str> =
+            std::iter::once(program.as_str()).chain(task.arguments.iter().map(String::as_str)).collect();
+        let mut environment = environment(Path::new(MOUNTED), self.outside);
+        environment.extend(task.environment.iter().cloned());
+        json!({
+            "name": task.name,
+            "argv": argv,
+            "environment": environment,
+            "user": self.user,
+            "limit_s": task.limit.as_secs(),
+        })
     }
 }
 
@@ -330,7 +317,7 @@ fn environment(programs: &Path, outside: Outside) -> BTreeMap<String, String> {
 }
 
 /// What a kernel says before it dies, and the first place that it names: a guest that is gone says nothing itself.
-fn trouble(log: &str) -> Vec<String> {
+pub(super) fn trouble(log: &str) -> Vec<String> {
     let lines = log.lines().map(|line| line.split_once("] ").map_or(line, |(_, text)| text).trim());
     let signs = ["Oops: ", "BUG: ", "Kernel panic", "watchdog: BUG", "rcu: INFO"];
     let begins =
@@ -342,16 +329,9 @@ fn trouble(log: &str) -> Vec<String> {
     found
 }
 
-/// A comma in the file's name would end it, unless it is written twice.
-fn drive(disk: &Path) -> String {
-    format!("id=work,if=none,format=raw,snapshot=on,file={}", disk.display().to_string().replace(',', ",,"))
-}
-
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
-    use super::{drive, trouble};
+    use super::trouble;
 
     #[test]
     fn a_kernel_that_dies_is_heard() {
@@ -365,10 +345,5 @@ mod tests {
         ];
         assert_eq!(trouble(log), expected.map(|line| format!("kernel: {line}")));
         assert!(trouble("[    0.0] Linux version 6.1\n").is_empty());
-    }
-
-    #[test]
-    fn a_comma_in_a_name_ends_nothing() {
-        assert!(drive(Path::new("/a,b/c")).ends_with("file=/a,,b/c"));
     }
 }

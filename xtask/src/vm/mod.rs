@@ -3,14 +3,16 @@
 //! Yields one row per kernel and set of surroundings, and a verdict on those that are declared supported. Guests run one
 //! after the other. It needs no root but for this machine's own row; it changes nothing outside the cache and `target/`.
 
-mod answers;
-mod debian;
-mod guest;
+pub(crate) mod answers;
+pub(crate) mod debian;
+pub(crate) mod guest;
 mod initramfs;
-mod matrix;
-mod payload;
+pub(crate) mod matrix;
+pub(crate) mod payload;
+mod qemu;
 mod report;
 mod restorer;
+pub(crate) mod session;
 mod stopper;
 
 use std::{
@@ -113,8 +115,6 @@ impl Grounds<'_> {
         };
         let limit = if options.short { ROW_SHORT } else { ROW };
         let guest = Guest {
-            image,
-            payload,
             machine: *machine,
             hide_btf: row.hide_btf,
             user: row.unprivileged.then_some(NOBODY),
@@ -122,7 +122,7 @@ impl Grounds<'_> {
             is_timed: row.is_full(),
             outside: Outside::of(row),
             limit: limit * if Architecture::here() == Some(image.architecture) { 1 } else { FOREIGN },
-            name: row.name.as_str(),
+            ..Guest::plain(image, payload, &row.name)
         };
         in_a_guest(xtask, &guest, row, &tasks)
     }
@@ -227,7 +227,7 @@ impl Guests {
 fn tasks(row: &Row, options: &Options) -> Vec<Task> {
     let task = |name, program, arguments: &[&str], limit| {
         let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
-        Task { name, program, arguments, limit }
+        Task { name, program, arguments, environment: Vec::new(), limit }
     };
     let mut tasks = vec![task("doctor", AGENT, &["doctor", "--json"], SHORT)];
     if row.is_full() {

@@ -59,6 +59,30 @@ impl Payload {
         Self::for_arm64(xtask, toolchain)
     }
 
+    /// These programs alone, with their names, for guests of this machine's own architecture. Guests have libraries in
+    /// `shared` from elsewhere.
+    pub(crate) fn of_programs(
+        xtask: &Xtask,
+        toolchain: &Toolchain,
+        programs: &[(PathBuf, String)],
+        shared: Option<&Path>,
+    ) -> Result<Self> {
+        let mut examples = artifact::host_cargo(xtask, toolchain, "build", &xtask.workspace.test_features());
+        artifact::cargo(
+            xtask,
+            "first program of the guests",
+            "build-guests",
+            examples.args(["--example", INIT]),
+        )?;
+        let init = xtask.workspace.target.join("debug/examples").join(INIT);
+        let folder = xtask.workspace.target.join("lab").join(".guests");
+        let mut payload = Self::laid_out(xtask, &folder, programs, init)?;
+        if let Some(shared) = shared {
+            payload.libraries.retain(|library| !library.starts_with(shared));
+        }
+        Ok(payload)
+    }
+
     fn of_this_machine(xtask: &Xtask, toolchain: &Toolchain, architecture: Architecture) -> Result<Self> {
         let agent = artifact::agent(xtask, toolchain)?;
         let workloads = artifact::static_workloads(xtask, toolchain)?;
@@ -109,11 +133,15 @@ impl Payload {
             places.push((xtask.workspace.root.join(path), format!("debug/deps/{test}")));
         }
         let folder = xtask.workspace.target.join("vm").join(architecture.name());
+        Self::laid_out(xtask, &folder, &places, examples.join(INIT))
+    }
+
+    /// Files at their places, and a disk of them.
+    fn laid_out(xtask: &Xtask, folder: &Path, places: &[(PathBuf, String)], init: PathBuf) -> Result<Self> {
         let here = folder.join("programs");
-        for (from, to) in &places {
+        for (from, to) in places {
             copy(from, &here.join(to))?;
         }
-        let init = examples.join(INIT);
         let linked = places.iter().map(|(from, _)| from).chain([&init]);
         let libraries = libraries(linked.map(PathBuf::as_path));
         let disk = folder.join("programs.ext4");

@@ -1,0 +1,196 @@
+"""What `cargo xtask bench pytorch` compares with: the same work by PyTorch, torchvision and Pillow, as their documentation has it.
+
+  beside.py prepare FOLDER                   inputs and weights that both sides read
+  beside.py image FOLDER THREADS REQUESTS    ResNet-50 on pictures, one at a time
+  beside.py text FOLDER THREADS REQUESTS     BERT-Large on one window of 384 tokens
+  beside.py train FOLDER THREADS STEPS       steps of ResNet-50 with 32 images
+
+Prints a line of JSON: medians in nanoseconds, of the requests after the warm-up.
+"""
+
+import json
+import pathlib
+import statistics
+import sys
+import time
+import warnings
+
+import numpy
+import safetensors.torch
+import torch
+import torchvision
+from PIL import Image
+from torch import nn
+from torch.nn import functional
+from torchvision import transforms
+
+PICTURES = 32
+BATCH = 32
+WARMUP = 5
+TRAIN_WARMUP = 1
+LENGTH = 384
+
+
+class Layer(nn.Module):
+    """One of BERT's, with PyTorch's own fused attention, as Hugging Face has it by default."""
+
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads = heads
+        self.query, self.key, self.value, self.attended = (nn.Linear(width, width) for _ in range(4))
+        self.inner, self.outer = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.after_attention, self.after_all = (nn.LayerNorm(width, eps=1e-12) for _ in range(2))
+
+    def forward(self, values, mask):
+        rows, length, width = values.shape
+
+        def split(layer):
+            return layer(values).view(rows, length, self.heads, width // self.heads).transpose(1, 2)
+
+        context = functional.scaled_dot_product_attention(
+            split(self.query), split(self.key), split(self.value), attn_mask=mask
+        )
+        context = context.transpose(1, 2).reshape(rows, length, width)
+        attended = self.after_attention(self.attended(context) + values)
+        return self.after_all(self.outer(functional.gelu(self.inner(attended))) + attended)
+
+
+class Bert(nn.Module):
+    def __init__(self, layers=24, width=1024, heads=16):
+        super().__init__()
+        self.words, self.places, self.segments = (nn.Embedding(n, width) for n in (30522, 512, 2))
+        self.normalise = nn.LayerNorm(width, eps=1e-12)
+        self.layers = nn.ModuleList(Layer(width, heads) for _ in range(layers))
+        self.answers = nn.Linear(width, 2)
+
+    def forward(self, tokens, segments, mask):
+        values = self.words(tokens) + self.segments(segments) + self.places.weight[: tokens.shape[1]]
+        values = self.normalise(values)
+        mask = (mask[:, None, None, :].float() - 1) * 10000
+        for layer in self.layers:
+            values = layer(values, mask)
+        return self.answers(values)
+
+    def named(self):
+        """Its tensors under Hugging Face's names."""
+        names = {
+            "query": "attention.self.query",
+            "key": "attention.self.key",
+            "value": "attention.self.value",
+            "attended": "attention.output.dense",
+            "after_attention": "attention.output.LayerNorm",
+            "inner": "intermediate.dense",
+            "outer": "output.dense",
+            "after_all": "output.LayerNorm",
+        }
+        outer = {
+            "words": "bert.embeddings.word_embeddings",
+            "places": "bert.embeddings.position_embeddings",
+            "segments": "bert.embeddings.token_type_embeddings",
+            "normalise": "bert.embeddings.LayerNorm",
+            "answers": "qa_outputs",
+        }
+        for name, tensor in self.state_dict().items():
+            parts = name.split(".")
+            if parts[0] == "layers":
+                yield f"bert.encoder.layer.{parts[1]}.{names[parts[2]]}.{parts[3]}", name, tensor
+            else:
+                yield f"{outer[parts[0]]}.{parts[1]}", name, tensor
+
+
+def picture(place):
+    """Smooth parts and edges, 500 x 375, about as many bytes as a photograph."""
+    random = numpy.random.default_rng(place)
+    coarse = Image.fromarray(random.integers(0, 256, (12, 16, 3), dtype=numpy.uint8)).resize((500, 375))
+    pixels = numpy.asarray(coarse).astype(numpy.int16) + random.integers(-24, 25, (375, 500, 3), dtype=numpy.int16)
+    return Image.fromarray(pixels.clip(0, 255).astype(numpy.uint8))
+
+
+def prepare(folder):
+    torch.manual_seed(1)
+    for name in ("pictures", "texts"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    for place in range(PICTURES):
+        picture(place).save(folder / "pictures" / f"{place:02}.jpg", quality=90)
+    words = "the house at the end of the road was sold to a man who came from far away and had no name".split()
+    (folder / "texts" / "one.txt").write_text("who was it sold to\n" + " ".join(words * 2) + "\n")
+    safetensors.torch.save_file(
+        torchvision.models.resnet50(weights=None).state_dict(), folder / "resnet50.safetensors"
+    )
+    tensors = {name: tensor.contiguous() for name, _, tensor in Bert().named()}
+    safetensors.torch.save_file(tensors, folder / "bert.safetensors")
+
+
+def median(times):
+    return statistics.median(times)
+
+
+def image(folder, requests):
+    model = torchvision.models.resnet50(weights=None)
+    model.load_state_dict(safetensors.torch.load_file(folder / "resnet50.safetensors"))
+    model.eval()
+    prepared = transforms.Compose(
+        [
+            transforms.Resize(256),
+            transforms.CenterCrop(224),
+            transforms.ToTensor(),
+            transforms.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225]),
+        ]
+    )
+    files = sorted((folder / "pictures").iterdir())
+    preprocess, inference = [], []
+    with torch.inference_mode():
+        for request in range(WARMUP + requests):
+            start = time.perf_counter_ns()
+            with Image.open(files[request % len(files)]) as opened:
+                batch = prepared(opened.convert("RGB")).unsqueeze(0)
+            middle = time.perf_counter_ns()
+            model(batch)
+            preprocess.append(middle - start)
+            inference.append(time.perf_counter_ns() - middle)
+    return {"preprocess_ns": median(preprocess[WARMUP:]), "inference_ns": median(inference[WARMUP:])}
+
+
+def text(folder, requests):
+    model = Bert()
+    own = {hugging: name for hugging, name, _ in model.named()}
+    stored = safetensors.torch.load_file(folder / "bert.safetensors")
+    model.load_state_dict({own[name]: tensor for name, tensor in stored.items()})
+    model.eval()
+    tokens = torch.arange(LENGTH).unsqueeze(0) * 37 % 29000 + 1000
+    segments, mask = torch.zeros_like(tokens), torch.ones_like(tokens)
+    mask[:, 64:] = 0
+    inference = []
+    with torch.inference_mode():
+        for _ in range(1 + requests):
+            start = time.perf_counter_ns()
+            model(tokens, segments, mask)
+            inference.append(time.perf_counter_ns() - start)
+    return {"inference_ns": median(inference[1:])}
+
+
+def train(folder, steps):
+    model = torchvision.models.resnet50(weights=None)
+    model.load_state_dict(safetensors.torch.load_file(folder / "resnet50.safetensors"))
+    model.train()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    batch, labels = torch.randn(BATCH, 3, 224, 224), torch.randint(0, 1000, (BATCH,))
+    times = []
+    for _ in range(TRAIN_WARMUP + steps):
+        start = time.perf_counter_ns()
+        loss = functional.cross_entropy(model(batch), labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        loss.item()
+        times.append(time.perf_counter_ns() - start)
+    return {"step_ns": median(times[TRAIN_WARMUP:])}
+
+
+warnings.simplefilter("ignore")
+verb, folder = sys.argv[1], pathlib.Path(sys.argv[2])
+if verb == "prepare":
+    prepare(folder)
+else:
+    torch.set_num_threads(int(sys.argv[3]))
+    print(json.dumps({"image": image, "text": text, "train": train}[verb](folder, int(sys.argv[4]))))

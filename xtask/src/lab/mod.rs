@@ -1,0 +1,270 @@
+//! The verb `lab`: the same work on many platforms of this machine, in random order, again and again, for `guestscope compare`.
+//!
+//! Yields run folders below `target/lab/PLAN/runs/WORKLOAD/PLATFORM`, and goes on where it was interrupted. It compares nothing.
+
+mod container;
+mod journal;
+mod machine;
+mod order;
+mod plan;
+mod podman;
+mod run;
+mod shared;
+mod vm;
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File, TryLockError},
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result};
+
+use self::{
+    journal::{Entry, Journal},
+    order::{Trial, trials},
+    plan::{Cell, Kind, Plan, Workload},
+    run::Programs,
+    shared::Inputs,
+    vm::Guests,
+};
+use crate::{
+    Xtask, apt, artifact, command, failure::failure, kernel, libtorch::Libtorch, progress::duration,
+    toolchain::Toolchain,
+};
+
+/// What the user chose.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Options {
+    pub(crate) plan: PathBuf,
+    /// Only tell what would be run.
+    pub(crate) dry_run: bool,
+}
+
+/// Runs what the plan still lacks. Gives whether all of it has been run.
+pub(crate) fn verb(xtask: &mut Xtask, options: &Options) -> Result<bool> {
+    let plan = Plan::load(&options.plan)?;
+    let folder = xtask.workspace.target.join("lab").join(&plan.name);
+    let mut journal = Journal::open(&folder, &plan.identity())?;
+    set_aside(&folder, &journal)?;
+    let cells = plan.cells();
+    let all = trials(cells.len(), plan.repetitions, plan.seed);
+    let left: Vec<Trial> = all
+        .iter()
+        .filter(|trial| !journal.is_done(&cells[trial.cell].name(), trial.repetition))
+        .copied()
+        .collect();
+    let done = all.len() - left.len();
+    xtask.progress.present(
+        "plan",
+        format!("{}: {} runs of {} cells, {done} of them done", plan.name, all.len(), cells.len()),
+    );
+    if options.dry_run {
+        for trial in &left {
+            xtask.progress.say(&format!("  {} #{}", cells[trial.cell].name(), trial.repetition));
+        }
+        return Ok(true);
+    }
+    let _alone = alone(&xtask.workspace.target.join("lab"))?;
+    let mut platforms = ensure(xtask, &plan, &cells)?;
+    xtask.cache.release();
+    let mut rest = Rest::new(&journal, &cells, &left);
+    for (index, trial) in left.iter().enumerate() {
+        let cell = &cells[trial.cell];
+        let label = format!("{} of {}: {}", done + index + 1, all.len(), cell.name());
+        let is_fresh = trial.is_fresh(plan.fresh);
+        let entry = one(xtask, &mut platforms, (cell, *trial, is_fresh), &folder, (&label, &rest));
+        rest.note(cell, entry.seconds);
+        journal.add(entry)?;
+    }
+    Ok(report(xtask, &plan, &journal, &cells, &folder))
+}
+
+/// Nobody else runs a plan on this checkout while the lock is held: the platforms' files are of the same names, and each
+/// would be the other's noisy neighbour.
+fn alone(folder: &Path) -> Result<File> {
+    let path = folder.join(".lock");
+    let what = || format!("lock file: {}", path.display());
+    fs::create_dir_all(folder).with_context(what)?;
+    let lock = File::create(&path).with_context(what)?;
+    match lock.try_lock() {
+        Err(TryLockError::WouldBlock) => Err(failure(
+            format!("another lab runs: {}", folder.display()),
+            "wait for its end, or end it: what it has done is kept",
+        )),
+        locked => locked.with_context(what).map(|()| lock),
+    }
+}
+
+/// What runs, and where.
+struct Platforms {
+    programs: Programs,
+    /// Where virtual machines are wanted.
+    guests: Option<Guests>,
+}
+
+/// Everything that the cells need, had once.
+fn ensure(xtask: &Xtask, plan: &Plan, cells: &[Cell]) -> Result<Platforms> {
+    let toolchain = Toolchain::ensure(xtask)?;
+    let libtorch = plan.workloads.iter().any(|workload| workload.torch);
+    let libtorch = libtorch.then(|| Libtorch::ensure(xtask)).transpose()?;
+    kernel::ensure(xtask);
+    let has = |kind: Kind| cells.iter().any(|cell| cell.kind == kind);
+    let has_containers = has(Kind::ContainerInVm);
+    for (program, is_needed) in
+        [("runc", has(Kind::Container) || has(Kind::Podman) || has_containers), ("podman", has(Kind::Podman))]
+    {
+        if is_needed && command::find(program).is_none() {
+            apt::need(xtask, &[program])?;
+        }
+    }
+    let agent = artifact::agent(xtask, &toolchain)?;
+    let workloads = match &libtorch {
+        Some(libtorch) => artifact::workloads(xtask, Some(libtorch))?,
+        None => artifact::static_workloads(xtask, &toolchain)?,
+    };
+    let all: Vec<&Workload> = plan.workloads.iter().collect();
+    let inputs = Inputs::ensure(xtask, &workloads, &all)?;
+    let programs = Programs {
+        agent,
+        workloads,
+        libtorch: libtorch.as_ref().map(|libtorch| libtorch.folder().to_owned()),
+        inputs: inputs.folder().to_owned(),
+    };
+    let has_guests = cells.iter().any(|cell| cell.kind.is_guest());
+    let guests = has_guests.then(|| {
+        let shared = shared::image(xtask, libtorch.as_ref(), &inputs)?;
+        Guests::ensure(xtask, &toolchain, &programs, (shared, has_containers, plan.memory_mb))
+    });
+    Ok(Platforms { programs, guests: guests.transpose()? })
+}
+
+/// Folders that the journal does not have, because the lab was ended between one and the other, are no runs of the plan.
+fn set_aside(folder: &Path, journal: &Journal) -> Result<()> {
+    let runs = folder.join("runs");
+    if !runs.exists() {
+        return Ok(());
+    }
+    for workload in run::folders(&runs)? {
+        for platform in run::folders(&workload)? {
+            for made in run::folders(&platform)? {
+                if !journal.has_folder(made.strip_prefix(folder).unwrap_or(&made)) {
+                    run::move_to(&made, &folder.join("unlisted"))?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// One run, and what became of it. Whatever goes wrong is told, and the others go on.
+fn one(
+    xtask: &Xtask,
+    platforms: &mut Platforms,
+    (cell, trial, is_fresh): (&Cell, Trial, bool),
+    folder: &Path,
+    (label, rest): (&str, &Rest),
+) -> Entry {
+    let (started, step) = (Instant::now(), xtask.progress.step(label));
+    let output = folder.join("runs").join(cell.name());
+    let Platforms { programs, guests } = platforms;
+    let folders = (folder.join("staging"), output);
+    let made = run::run(xtask, &step, (programs, guests), (cell, is_fresh), (&folders.0, &folders.1));
+    let seconds = started.elapsed().as_secs_f64();
+    let entry = |path: Option<PathBuf>, error: Option<String>| Entry {
+        cell: cell.name(),
+        repetition: trial.repetition,
+        seconds,
+        fresh: cell.kind.is_guest().then_some(is_fresh),
+        folder: path,
+        error,
+    };
+    match made {
+        Ok(path) => {
+            let left = rest.after(cell).map(|left| format!("done, about {} left", duration(left)));
+            step.done(left.unwrap_or_else(|| "done".to_owned()));
+            entry(Some(path.strip_prefix(folder).map(Path::to_owned).unwrap_or(path)), None)
+        }
+        Err(error) => {
+            step.failed();
+            let error = format!("{error:#}");
+            xtask.progress.shortfall(format!("{} #{}: {error}", cell.name(), trial.repetition));
+            entry(None, Some(error))
+        }
+    }
+}
+
+/// How long what is left will take, by what was seen of each cell.
+struct Rest {
+    /// Runs left and seconds seen, by cell.
+    cells: BTreeMap<String, (u32, Vec<f64>)>,
+}
+
+impl Rest {
+    fn new(journal: &Journal, cells: &[Cell], left: &[Trial]) -> Self {
+        let of = |(index, cell): (usize, &Cell)| {
+            let name = cell.name();
+            let left = left.iter().filter(|trial| trial.cell == index).count() as u32;
+            let seen = journal.entries.iter().filter(|entry| entry.cell == name).map(|entry| entry.seconds);
+            (name.clone(), (left, seen.collect()))
+        };
+        Self { cells: cells.iter().enumerate().map(of).collect() }
+    }
+
+    fn note(&mut self, cell: &Cell, seconds: f64) {
+        if let Some((left, seen)) = self.cells.get_mut(&cell.name()) {
+            *left = left.saturating_sub(1);
+            seen.push(seconds);
+        }
+    }
+
+    /// Once this run is over; none before every cell has been seen.
+    fn after(&self, current: &Cell) -> Option<Duration> {
+        let mean = |seen: &[f64]| (!seen.is_empty()).then(|| seen.iter().sum::<f64>() / seen.len() as f64);
+        let mut seconds = 0.0;
+        for (name, (left, seen)) in &self.cells {
+            let left = if *name == current.name() { left.saturating_sub(1) } else { *left };
+            seconds += if left == 0 { 0.0 } else { f64::from(left) * mean(seen)? };
+        }
+        Some(Duration::from_secs_f64(seconds))
+    }
+}
+
+/// Says what there is now, and what to do with it.
+fn report(xtask: &Xtask, plan: &Plan, journal: &Journal, cells: &[Cell], folder: &Path) -> bool {
+    xtask.progress.say("");
+    let mut is_whole = true;
+    for cell in cells {
+        let name = cell.name();
+        let done = (0..plan.repetitions).filter(|&repetition| journal.is_done(&name, repetition)).count();
+        is_whole &= done == plan.repetitions as usize;
+        xtask.progress.present(&name, format!("{done} of {} runs", plan.repetitions));
+    }
+    let runs = folder.join("runs");
+    for workload in &plan.workloads {
+        let same = |cell: &&Cell| cell.workload.name == workload.name;
+        let folders = cells
+            .iter()
+            .filter(same)
+            .map(|cell| format!("{}={}", cell.platform(), runs.join(cell.name()).display()));
+        let folders: Vec<String> = folders.collect();
+        xtask.progress.say(&format!("\nnext  guestscope compare {}", folders.join(" ")));
+    }
+    is_whole
+}
+
+#[cfg(test)]
+mod tests {
+    use super::alone;
+
+    #[test]
+    fn two_labs_do_not_run_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = alone(folder.path()).unwrap();
+        let error = alone(folder.path()).unwrap_err().to_string();
+        assert!(error.starts_with("another lab runs: "), "{error}");
+        drop(first);
+        alone(folder.path()).unwrap();
+    }
+}

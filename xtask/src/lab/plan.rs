@@ -1,0 +1,281 @@
+//! A plan: which platforms, with how many cores, pinned or not, run which workloads how often.
+//!
+//! Yields a [`Plan`] whose every word makes sense; anything else is refused with its place. It runs nothing.
+
+use std::{collections::BTreeSet, fs, path::Path};
+
+use anyhow::{Context as _, Result, ensure};
+use serde::Deserialize;
+
+use crate::failure::failure;
+
+/// As a file has it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Plan {
+    /// Of its folder below `target/lab`.
+    pub(super) name: String,
+    /// Decides the order.
+    pub(super) seed: u64,
+    /// Runs of each cell.
+    pub(super) repetitions: u32,
+    /// The share of runs in virtual machines that get one of their own, from 0 to 1. The others take turns in one that
+    /// stays up, each in fresh processes.
+    #[serde(default = "always")]
+    pub(super) fresh: f64,
+    /// Of each virtual machine.
+    #[serde(default = "two_gigabytes")]
+    pub(super) memory_mb: u32,
+    #[serde(rename = "platform")]
+    pub(super) platforms: Vec<Platform>,
+    #[serde(rename = "workload")]
+    pub(super) workloads: Vec<Workload>,
+}
+
+/// Where nothing is said, every run has a fresh guest.
+const fn always() -> f64 {
+    1.0
+}
+
+/// Enough for libtorch and a model of 100 MB.
+const fn two_gigabytes() -> u32 {
+    2048
+}
+
+/// Where to run.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Platform {
+    pub(super) kind: Kind,
+    /// CPUs that it gets, one cell for each number.
+    pub(super) cores: Vec<u32>,
+    /// Tied to so many CPUs, or free to go anywhere, one cell for each.
+    pub(super) pinned: Vec<bool>,
+}
+
+/// What a platform is made by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Kind {
+    /// The machine that runs the lab. Cores are an affinity.
+    Machine,
+    /// runc. Cores are a CPU quota, pinned ones a cpuset: as container engines do it.
+    Container,
+    /// The same by podman, with the engine's own habits.
+    Podman,
+    /// A virtual machine of QEMU with so many CPUs; pinned it is tied to as many of this machine's.
+    Vm,
+    /// QEMU's microvm, likewise.
+    Microvm,
+    /// runc in such a virtual machine: as many CPUs inside as outside, quota or cpuset inside, and tied outside if pinned.
+    ContainerInVm,
+}
+
+impl Kind {
+    /// The word of plans and folders.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Machine => "machine",
+            Self::Container => "container",
+            Self::Podman => "podman",
+            Self::Vm => "vm",
+            Self::Microvm => "microvm",
+            Self::ContainerInVm => "container-in-vm",
+        }
+    }
+
+    /// It has a kernel of its own.
+    pub(super) const fn is_guest(self) -> bool {
+        match self {
+            Self::Machine | Self::Container | Self::Podman => false,
+            Self::Vm | Self::Microvm | Self::ContainerInVm => true,
+        }
+    }
+}
+
+/// What to run.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Workload {
+    /// Of the runs.
+    pub(super) name: String,
+    /// Arguments of `guestscope-workloads`.
+    pub(super) command: Vec<String>,
+    /// It needs libtorch.
+    #[serde(default)]
+    pub(super) torch: bool,
+    /// It makes its inputs itself: they are made once, on this machine, and given to every platform.
+    #[serde(default)]
+    pub(super) inputs: bool,
+    /// Longer than this, and it is ended, seconds.
+    pub(super) limit_s: u64,
+}
+
+impl Plan {
+    /// Reads and checks a file.
+    pub(super) fn load(path: &Path) -> Result<Self> {
+        let text = fs::read_to_string(path).with_context(|| format!("plan: {}", path.display()))?;
+        let plan: Self = toml::from_str(&text).map_err(|error| {
+            failure(format!("not a plan: {}: {error}", path.display()), "see xtask/plans for plans that work")
+        })?;
+        plan.check().with_context(|| format!("plan: {}", path.display()))?;
+        Ok(plan)
+    }
+
+    fn check(&self) -> Result<()> {
+        let is_plain = |name: &str| {
+            !name.is_empty()
+                && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+                && !name.starts_with('.')
+        };
+        ensure!(is_plain(&self.name), "a name is letters, digits, `-`, `_` and `.`: `{}`", self.name);
+        ensure!((1..=1_000).contains(&self.repetitions), "repetitions: {}, not 1 to 1,000", self.repetitions);
+        ensure!((0.0..=1.0).contains(&self.fresh), "fresh: {}, not 0 to 1", self.fresh);
+        ensure!(self.memory_mb >= 256, "memory_mb: {}, less than 256", self.memory_mb);
+        ensure!(!self.platforms.is_empty() && !self.workloads.is_empty(), "no platform or no workload");
+        for platform in &self.platforms {
+            let name = platform.kind.name();
+            ensure!(
+                !platform.cores.is_empty() && !platform.pinned.is_empty(),
+                "{name}: no cores, or no `pinned`"
+            );
+            ensure!(
+                platform.cores.iter().all(|cores| (1..=1_024).contains(cores)),
+                "{name}: cores: not 1 to 1,024"
+            );
+        }
+        for workload in &self.workloads {
+            ensure!(
+                is_plain(&workload.name),
+                "a name is letters, digits, `-`, `_` and `.`: `{}`",
+                workload.name
+            );
+            ensure!(!workload.command.is_empty(), "{}: an empty command", workload.name);
+            ensure!((1..=86_400).contains(&workload.limit_s), "{}: limit_s: not 1 to 86,400", workload.name);
+        }
+        let cells = self.cells();
+        let distinct: BTreeSet<String> = cells.iter().map(Cell::name).collect();
+        ensure!(distinct.len() == cells.len(), "two platforms or workloads are the same");
+        Ok(())
+    }
+
+    /// What must be the same for a lab to go on with what it has: everything but how often.
+    pub(super) fn identity(&self) -> String {
+        format!("{:?}", Self { repetitions: 0, ..self.clone() })
+    }
+
+    /// Everything that is to be run, each once.
+    pub(super) fn cells(&self) -> Vec<Cell> {
+        let mut cells = Vec::new();
+        for workload in &self.workloads {
+            for platform in &self.platforms {
+                for &cores in &platform.cores {
+                    let cell = |&pinned: &bool| Cell {
+                        kind: platform.kind,
+                        cores,
+                        pinned,
+                        workload: workload.clone(),
+                    };
+                    cells.extend(platform.pinned.iter().map(cell));
+                }
+            }
+        }
+        cells
+    }
+}
+
+/// A workload on a platform.
+#[derive(Clone, Debug)]
+pub(super) struct Cell {
+    pub(super) kind: Kind,
+    pub(super) cores: u32,
+    pub(super) pinned: bool,
+    pub(super) workload: Workload,
+}
+
+impl Cell {
+    /// Of its platform: folders and reports have it.
+    pub(super) fn platform(&self) -> String {
+        let pinned = if self.pinned { "pinned" } else { "free" };
+        format!("{}-{}-{pinned}", self.kind.name(), self.cores)
+    }
+
+    /// The CPUs of a pinned one, as lists of CPUs are written: as many as it has cores.
+    pub(super) fn cpu_list(&self) -> String {
+        format!("0-{}", self.cores - 1)
+    }
+
+    /// Unique in its plan.
+    pub(super) fn name(&self) -> String {
+        format!("{}/{}", self.workload.name, self.platform())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::Plan;
+
+    fn plan(text: &str) -> anyhow::Result<Plan> {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("plan.toml");
+        std::fs::write(&path, text)?;
+        Plan::load(&path)
+    }
+
+    const GOOD: &str = "name = 'a'\nseed = 1\nrepetitions = 2\n\
+        [[platform]]\nkind = 'machine'\ncores = [1, 2]\npinned = [true]\n\
+        [[platform]]\nkind = 'container'\ncores = [1]\npinned = [true, false]\n\
+        [[workload]]\nname = 'w'\ncommand = ['infer', 'loop']\nlimit_s = 5\n";
+
+    #[test]
+    fn cells_are_platforms_by_cores_by_pinning_by_workload() {
+        let names: Vec<_> = plan(GOOD).unwrap().cells().iter().map(super::Cell::name).collect();
+        let expected =
+            ["w/machine-1-pinned", "w/machine-2-pinned", "w/container-1-pinned", "w/container-1-free"];
+        assert_eq!(names, expected);
+    }
+
+    #[rstest]
+    #[case("name = 'a'", "name = '../a'", "a name is letters")]
+    #[case("repetitions = 2", "repetitions = 0", "repetitions: 0")]
+    #[case("cores = [1, 2]", "cores = []", "machine: no cores")]
+    #[case("cores = [1, 2]", "cores = [1, 1]", "are the same")]
+    #[case("cores = [1, 2]", "cores = [0]", "cores: not 1")]
+    #[case("limit_s = 5", "limit_s = 0", "limit_s")]
+    #[case("command = ['infer', 'loop']", "command = []", "empty command")]
+    #[case("kind = 'machine'", "kind = 'mainframe'", "unknown variant")]
+    #[case("seed = 1", "seed = 1\nspeed = 2", "unknown field")]
+    #[case("seed = 1", "seed = 1\nfresh = 1.5", "fresh: 1.5")]
+    #[case("seed = 1", "seed = 1\nfresh = -0.1", "fresh: -0.1")]
+    #[case("seed = 1", "seed = 1\nmemory_mb = 16", "memory_mb: 16")]
+    fn nonsense_is_refused(#[case] from: &str, #[case] to: &str, #[case] expected: &str) {
+        let error = format!("{:#}", plan(&GOOD.replacen(from, to, 1)).unwrap_err());
+        assert!(error.contains(expected), "{error}");
+    }
+
+    #[test]
+    fn every_platform_has_the_word_that_a_plan_says() {
+        for kind in ["machine", "container", "podman", "vm", "microvm", "container-in-vm"] {
+            let text = GOOD.replacen("machine", kind, 1).replacen("[1, 2]", "[3]", 1);
+            let plan = plan(&text).unwrap();
+            assert_eq!(plan.platforms[0].kind.name(), kind);
+        }
+    }
+
+    #[test]
+    fn the_plans_of_this_repository_make_sense() {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("plans");
+        let mut names = std::collections::BTreeSet::new();
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let plan = Plan::load(&path).unwrap();
+            // Its results lie under this name.
+            assert_eq!(path.file_stem().unwrap().to_str().unwrap(), plan.name);
+            names.insert(plan.name);
+        }
+        let studies = ["s1", "s1-small", "s2", "s3", "s4", "s5", "smoke"];
+        assert!(studies.iter().all(|name| names.contains(*name)), "{names:?}");
+    }
+}

@@ -1,0 +1,179 @@
+//! From what a workload and the agent printed to a line of the table: medians, speed, and where the time went.
+
+use std::fmt::Write as _;
+
+use anyhow::{Context as _, Result};
+use serde_json::{Value, json};
+
+use super::plan::Planned;
+
+/// Rows of h2o read their flights, and write them where there are none, in requests of these names, which are no part of the work.
+const LOAD: &str = "load";
+const BLOCK: &str = "block";
+/// Accounts below this share of the time stand in the JSON alone.
+const LEAST_SHARE: f64 = 0.001;
+/// What a workload calls its speed, and its unit.
+const SPEEDS: [(&str, &str); 4] = [
+    ("images_per_s", "images/s"),
+    ("samples_per_s", "samples/s"),
+    ("rows_per_s", "flights/s"),
+    ("requests_per_s", "requests/s"),
+];
+
+/// One workload.
+pub(super) struct Line {
+    name: String,
+    cut: Option<&'static str>,
+    fidelity: String,
+    requests: u64,
+    p50_ns: f64,
+    speed: Option<(f64, &'static str)>,
+    /// Name and median, ns.
+    phases: Vec<(String, f64)>,
+    /// Name and share, the largest first.
+    accounts: Vec<(String, f64)>,
+    folder: String,
+    work_hash: Value,
+}
+
+impl Line {
+    /// From the two results of a run.
+    pub(super) fn new(name: &str, planned: &Planned, workload: &Value, agent: &Value) -> Result<Self> {
+        let groups = agent["groups"].as_array().context("the agent says no `groups`")?;
+        let group = groups.iter().find(|group| is_work(name, group)).context("the agent saw no request")?;
+        let number = |value: &Value, what: &str| {
+            value.as_f64().with_context(|| format!("{name}: the agent says no `{what}`"))
+        };
+        let all_ns = number(&group["latency"]["sum_ns"], "sum_ns")?;
+        let times = group["time_ns"].as_object().context("the agent says no `time_ns`")?;
+        let mut accounts: Vec<(String, f64)> = times
+            .iter()
+            .filter_map(|(account, ns)| Some((account.clone(), ns.as_f64()? / all_ns.max(1.0))))
+            .filter(|(_, share)| *share > 0.0)
+            .collect();
+        accounts.sort_by(|one, other| other.1.total_cmp(&one.1));
+        let phases = group["phases"].as_array().context("the agent says no `phases`")?;
+        let phases = phases.iter().map(|phase| {
+            let path: Vec<&str> =
+                phase["path"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+            Ok((path.join("/"), number(&phase["duration"]["p50_ns"], "p50_ns")?))
+        });
+        let speed = SPEEDS.iter().find_map(|(key, unit)| Some((workload[key].as_f64()?, *unit)));
+        Ok(Self {
+            name: name.to_owned(),
+            cut: planned.cut,
+            fidelity: agent["fidelity"].as_str().context("the agent says no `fidelity`")?.to_owned(),
+            requests: group["latency"]["count"].as_u64().unwrap_or_default(),
+            p50_ns: number(&group["latency"]["p50_ns"], "p50_ns")?,
+            speed,
+            phases: phases.collect::<Result<_>>()?,
+            accounts,
+            folder: agent["folder"].as_str().unwrap_or_default().to_owned(),
+            work_hash: workload["work_hash"].clone(),
+        })
+    }
+
+    /// Its median, for people.
+    pub(super) fn latency(&self) -> String {
+        format!("p50 {}", time(self.p50_ns))
+    }
+
+    /// For machines.
+    pub(super) fn json(&self) -> Value {
+        let object = |pairs: &[(String, f64)]| -> Value {
+            pairs.iter().map(|(name, number)| (name.clone(), json!(number))).collect()
+        };
+        json!({
+            "name": self.name, "cut": self.cut, "fidelity": self.fidelity, "requests": self.requests,
+            "p50_ns": self.p50_ns, "speed": self.speed.map(|(value, _)| value),
+            "speed_unit": self.speed.map(|(_, unit)| unit), "phases_p50_ns": object(&self.phases),
+            "account_shares": object(&self.accounts), "folder": self.folder, "work_hash": self.work_hash,
+        })
+    }
+}
+
+/// Whether these requests are what the row of that name is there for.
+fn is_work(name: &str, group: &Value) -> bool {
+    group["name"] != LOAD && (group["name"] != BLOCK || name == "h2o generate")
+}
+
+/// The whole table.
+pub(super) fn text(lines: &[Line]) -> String {
+    let mut text = String::new();
+    for line in lines {
+        let Line { name, cut, fidelity, requests, p50_ns, speed, phases, accounts, .. } = line;
+        let cut = cut.map_or_else(String::new, |cut| format!(" ({cut})"));
+        let speed = speed.map_or_else(String::new, |(value, unit)| format!(", {} {unit}", three(value)));
+        // Writing to a String cannot fail.
+        let _ = writeln!(
+            text,
+            "{name}{cut}\n  {requests} requests, p50 {}{speed}, fidelity {fidelity}",
+            time(*p50_ns)
+        );
+        let phases: Vec<String> = phases.iter().map(|(name, ns)| format!("{name} {}", time(*ns))).collect();
+        let _ = writeln!(text, "  phases, p50: {}", phases.join(", "));
+        let shown = accounts.iter().filter(|(_, share)| *share >= LEAST_SHARE);
+        let shown: Vec<String> =
+            shown.map(|(name, share)| format!("{name} {:.1} %", 100.0 * share)).collect();
+        let _ = writeln!(text, "  accounts: {}", shown.join(", "));
+    }
+    text
+}
+
+/// Three digits, and the unit that suits them.
+fn time(ns: f64) -> String {
+    let (value, unit) = match ns {
+        ns if ns >= 1e9 => (ns / 1e9, "s"),
+        ns if ns >= 1e6 => (ns / 1e6, "ms"),
+        ns => (ns / 1e3, "us"),
+    };
+    format!("{} {unit}", three(value))
+}
+
+/// Three digits, or all before the point.
+fn three(value: f64) -> String {
+    let digits = match value {
+        value if value >= 100.0 => 0,
+        value if value >= 10.0 => 1,
+        _ => 2,
+    };
+    format!("{value:.digits$}")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{Line, Planned, text};
+
+    #[test]
+    fn a_line_says_where_the_time_went() {
+        let agent = json!({
+            "fidelity": "full", "folder": "/runs/1",
+            "groups": [
+                { "name": "load" },
+                { "name": "block" },
+                {
+                    "name": "step",
+                    "latency": { "count": 10, "sum_ns": 12_000_000_000_u64, "p50_ns": 1_200_000_000 },
+                    "time_ns": { "cpu": 11_400_000_000_u64, "runq": 599_000_000, "lock": 1_000_000, "net": 0 },
+                    "phases": [
+                        { "path": ["data"], "duration": { "p50_ns": 1_500 } },
+                        { "path": ["forward"], "duration": { "p50_ns": 400_000_000 } },
+                    ],
+                },
+            ],
+        });
+        let workload = json!({ "images_per_s": 26.666, "work_hash": "00112233" });
+        let planned = Planned { words: Vec::new(), cut: Some("10 steps of 100") };
+        let line = Line::new("train resnet50", &planned, &workload, &agent).unwrap();
+        assert_eq!(line.json()["account_shares"]["lock"], json!(1.0 / 12_000.0));
+        assert_eq!(line.json()["speed_unit"], "images/s");
+        assert_eq!(
+            text(&[line]),
+            "train resnet50 (10 steps of 100)\n  10 requests, p50 1.20 s, 26.7 images/s, fidelity full\n  \
+             phases, p50: data 1.50 us, forward 400 ms\n  accounts: cpu 95.0 %, runq 5.0 %\n"
+        );
+        assert!(Line::new("x", &planned, &workload, &json!({ "groups": [] })).is_err());
+    }
+}
