@@ -1,6 +1,6 @@
-//! Builds what travels inside the agent: the BPF object and the marker's shared library, both into OUT_DIR.
+//! Makes what travels inside the agent, all into OUT_DIR: the BPF object, the marker's shared library, the table of advice.
 //!
-//! Both are built by nested cargo runs with target folders of their own. The object is built with the nightly that
+//! The first two are built by nested cargo runs with target folders of their own. The object is built with the nightly that
 //! aya-build picks (build-std); the library needs one unstable feature, thread-local storage without a libc.
 
 use std::{
@@ -22,7 +22,16 @@ fn main() -> anyhow::Result<()> {
     )
     .context("building the BPF object: `cargo xtask demo` and `cargo xtask test` install what it needs")?;
     strip(&out.join("probes")).context("stripping the BPF object")?;
+    advice(&manifest.join("src/analyze/advice.toml"), &out).context("the table of advice")?;
     shared_library(&manifest.join("marker"), &out).context("building the marker's shared library")
+}
+
+/// The table of advice as JSON: a reader of TOML in the agent would be larger than the table.
+fn advice(table: &Path, out: &Path) -> anyhow::Result<()> {
+    println!("cargo:rerun-if-changed={}", table.display());
+    let table: toml::Table = fs::read_to_string(table)?.parse()?;
+    fs::write(out.join("advice.json"), serde_json::to_string(&table)?)?;
+    Ok(())
 }
 
 /// Takes out what only debuggers read, three quarters of the object: the kernel and the loader want .BTF and .BTF.ext. It would lie

@@ -20,7 +20,7 @@ use std::{
 
 use anyhow::Context as _;
 use nix::{
-    mount::{MsFlags, mount},
+    mount::{MsFlags, mount, umount},
     sys::{
         signal::{Signal, killpg},
         wait::waitpid,
@@ -37,10 +37,24 @@ const DISK_PATIENCE: Duration = Duration::from_secs(20);
 /// Everything to be done.
 #[derive(Deserialize)]
 struct Job {
-    /// The disk with the programs, and where it goes.
-    disk: Option<(PathBuf, PathBuf)>,
+    /// The disk with the programs, by its serial number, and where it goes.
+    disk: Option<(String, PathBuf)>,
+    /// A disk for what is to be kept, and where it goes.
+    results: Option<(String, PathBuf)>,
+    /// A disk that is only read, and where it goes.
+    shared: Option<(String, PathBuf)>,
     /// Let nobody see the kernel's BTF.
     hide_btf: bool,
+    steps: Vec<Step>,
+    /// Take further work from the port, an [`Order`] on each line, after these steps.
+    waits: bool,
+}
+
+/// Further work.
+#[derive(Deserialize)]
+struct Order {
+    /// To be written before it: path and content.
+    files: Vec<(PathBuf, String)>,
     steps: Vec<Step>,
 }
 
@@ -139,7 +153,7 @@ fn mounts() -> anyhow::Result<()> {
             println(&format!("guest: {error:#}"));
         }
     }
-    for controller in ["cpu", "io", "memory", "pids"] {
+    for controller in ["cpu", "cpuset", "io", "memory", "pids"] {
         let _ = fs::write("/sys/fs/cgroup/cgroup.subtree_control", format!("+{controller}"));
     }
     Ok(())
@@ -154,21 +168,35 @@ fn work(answers: &Answers) -> anyhow::Result<()> {
     loopback_up().context("lo")?;
     modules(answers);
     if let Some((disk, place)) = &job.disk {
-        wait_for(disk)?;
-        fs::create_dir_all(place)?;
-        mount(Some(disk), place, Some("ext4"), MsFlags::empty(), None::<&str>)
-            .with_context(|| format!("ext4 of {} on {}", disk.display(), place.display()))?;
+        mount_disk(disk, place, MsFlags::empty())?;
         // Where programs look for a folder that is on a disk.
         let on_disk = place.join("var-tmp");
         fs::create_dir_all(&on_disk)?;
         std::os::unix::fs::symlink(on_disk, "/var/tmp").context("/var/tmp")?;
+    }
+    if let Some((disk, place)) = &job.shared {
+        mount_disk(disk, place, MsFlags::MS_RDONLY)?;
     }
     if job.hide_btf {
         let nothing = Some("tmpfs");
         mount(nothing, "/sys/kernel/btf", nothing, MsFlags::empty(), None::<&str>)
             .context("hiding /sys/kernel/btf")?;
     }
-    for step in &job.steps {
+    if !job.steps.is_empty() {
+        steps(&job, &job.steps, answers)?;
+    }
+    if job.waits { orders(&job, answers) } else { Ok(()) }
+}
+
+/// Runs one after the other. What they leave behind is on its disk afterwards, and nothing else.
+fn steps(job: &Job, steps: &[Step], answers: &Answers) -> anyhow::Result<()> {
+    if let Some((disk, place)) = &job.results {
+        mount_disk(disk, place, MsFlags::empty())?;
+        for left in fs::read_dir(place)?.flatten().filter(|entry| entry.file_name() != "lost+found") {
+            fs::remove_dir_all(left.path()).with_context(|| left.path().display().to_string())?;
+        }
+    }
+    for step in steps {
         let started = Instant::now();
         let end = match step.run(answers) {
             Ok((status, timed_out)) => ending(status, timed_out),
@@ -176,7 +204,48 @@ fn work(answers: &Answers) -> anyhow::Result<()> {
         };
         answers.say(&format!("{}= {end}, {:.1} s", step.name, started.elapsed().as_secs_f64()));
     }
+    if let Some((_, place)) = &job.results {
+        // Without a journal only a file system that was taken down is whole.
+        umount(place).with_context(|| format!("taking down {}", place.display()))?;
+    }
     Ok(())
+}
+
+/// Whatever comes over the port, until it is closed.
+fn orders(job: &Job, answers: &Answers) -> anyhow::Result<()> {
+    let port = File::open(ANSWERS)?;
+    as_it_is(&port).context("the port")?;
+    let mut lines = BufReader::new(port).lines();
+    loop {
+        answers.say("guest: ready");
+        let Some(line) = lines.next() else { return Ok(()) };
+        let order: Order = serde_json::from_str(&line?).context("not an order")?;
+        for (path, content) in order.files {
+            let what = || path.display().to_string();
+            fs::create_dir_all(path.parent().unwrap_or(&path)).with_context(what)?;
+            fs::write(&path, content).with_context(what)?;
+        }
+        steps(job, &order.steps, answers)?;
+    }
+}
+
+/// Lets a serial port neither repeat what it hears nor wait for a line's end: its lines could be 4,095 bytes long at most.
+fn as_it_is(port: &File) -> std::io::Result<()> {
+    // SAFETY: all fields of the settings may be zero, and the calls are given an open descriptor and settings of their own.
+    let done = unsafe {
+        let mut settings: libc::termios = std::mem::zeroed();
+        libc::tcgetattr(port.as_raw_fd(), &raw mut settings);
+        libc::cfmakeraw(&raw mut settings);
+        libc::tcsetattr(port.as_raw_fd(), libc::TCSANOW, &raw const settings)
+    };
+    if done == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+}
+
+fn mount_disk(serial: &str, place: &Path, flags: MsFlags) -> anyhow::Result<()> {
+    let disk = wait_for(serial)?;
+    fs::create_dir_all(place)?;
+    mount(Some(&disk), place, Some("ext4"), flags, None::<&str>)
+        .with_context(|| format!("ext4 of {} on {}", disk.display(), place.display()))
 }
 
 /// For people and for the other side: `status 0`, `signal 11`, `over its limit`.
@@ -189,13 +258,20 @@ fn ending(status: ExitStatus, timed_out: bool) -> String {
     }
 }
 
-fn wait_for(disk: &Path) -> anyhow::Result<()> {
+/// The disk that bears this serial number, whatever its name: that depends on the bus and on who was found first.
+fn wait_for(serial: &str) -> anyhow::Result<PathBuf> {
     let started = Instant::now();
-    while !disk.exists() {
-        anyhow::ensure!(started.elapsed() < DISK_PATIENCE, "no such disk: {}", disk.display());
+    loop {
+        for block in fs::read_dir("/sys/block")?.flatten() {
+            let its = fs::read_to_string(block.path().join("serial")).unwrap_or_default();
+            let device = Path::new("/dev").join(block.file_name());
+            if its.trim() == serial && device.exists() {
+                return Ok(device);
+            }
+        }
+        anyhow::ensure!(started.elapsed() < DISK_PATIENCE, "no such disk: {serial}");
         thread::sleep(Duration::from_millis(20));
     }
-    Ok(())
 }
 
 /// Loads the modules that came along. Which one needs which differs between kernels, so those that are refused are tried

@@ -2,9 +2,13 @@
 
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
-use clap::{ArgGroup, Args, Parser, Subcommand};
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 
 use crate::health::Fidelity;
+
+mod compare;
+
+pub use compare::{Choice, CompareArguments, CompareBy, FailOn, ReportArguments};
 
 /// Charges every nanosecond of every phase of a program to what the kernel did with it.
 #[derive(Clone, Debug, Parser)]
@@ -13,6 +17,7 @@ use crate::health::Fidelity;
 Examples:
   sudo guestscope run -- python3 serve.py        observe a program, explain its phases
   sudo guestscope attach --pid 4711              the same for one that runs already
+  guestscope explain runs/FOLDER                 why its slow requests were slow, and what to do
   guestscope doctor                              what this guest allows, and how to get more
 
 Exit codes: 0 fine, 1 nothing observed, 2 failed. `run` passes on the exit code of the program (128 + signal if one ended it).")]
@@ -29,8 +34,16 @@ pub enum Command {
     Run(RunArguments),
     /// Observe processes, a control group or a container that run already.
     Attach(AttachArguments),
+    /// Explain the slow requests of a run folder: causes, evidence, advice.
+    Explain(ExplainArguments),
+    /// Write a run folder in a form that others read, or send it to a collector.
+    Export(ExportArguments),
     /// Tell what this guest allows, hook by hook, and how to enable what is missing.
     Doctor(DoctorArguments),
+    /// Compare platforms by their run folders: which is slower, how sure that is, and why.
+    Compare(CompareArguments),
+    /// Write one page on run folders: verdict, charts, single requests, evidence.
+    Report(ReportArguments),
 }
 
 /// Of `run`.
@@ -169,6 +182,86 @@ fn wait_threshold(text: &str) -> Result<Duration, String> {
     Ok(time)
 }
 
+/// Of `explain`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+A request is compared with the typical one of its kind, the mean of the middle half of the requests.
+Its excess adds up over phases and causes, to the nanosecond; beside each part stands what waits,
+counts and samples of exactly that phase say about it. Of a run that is still being written, or was
+cut off, it explains what is there.
+
+Examples:
+  guestscope explain runs/2026-11-21T08-10-21-MVM-2-VNL-CPU-ic
+  guestscope explain runs/2026-11-21T08-10-21-MVM-2-VNL-CPU-ic --request 173
+  guestscope explain runs/2026-11-21T08-10-21-MVM-2-VNL-CPU-ic --json | jq '.groups[0].advice'
+
+Exit codes: 0 fine, 1 no request to explain, 2 failed.")]
+pub struct ExplainArguments {
+    /// A folder that `run` or `attach` made.
+    #[arg(value_name = "DIR")]
+    pub folder: PathBuf,
+    /// Explain so many of the slowest requests of each kind.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=10),
+          conflicts_with = "request")]
+    pub slowest: u8,
+    /// Explain the request to which the program gave this number.
+    #[arg(long, value_name = "N")]
+    pub request: Option<u64>,
+    /// Print JSON: all parts, all evidence.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Of `export`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+Each request is a trace, as a live export would have sent it, with its cause and tail by the whole
+run. OTLP-JSON lines are what the OpenTelemetry file exporter writes: Jaeger's page takes the file
+for upload, and the Collector's receiver otlpjsonfile reads it.
+
+With --to otlp they go to a collector, as fast as it takes them, with the headers and the TLS of the
+standard OTEL_EXPORTER_OTLP_* variables. Trace and span ids are those of the run: a collector that has
+its live export already gets its spans a second time.
+
+A trace for Perfetto has a track for each thread, with its phases and in them its long waits, tracks for
+queues and for phases that were on no thread for a while, marks, and the guest's counters. Open the file at
+https://ui.perfetto.dev: the page reads it where it lies and sends it nowhere.
+
+Examples:
+  guestscope export runs/2026-11-21T08-10-21-MVM-2-VNL-CPU-ic --to otlp-json --out ic.jsonl
+  guestscope export runs/2026-11-21T08-10-21-MVM-2-VNL-CPU-ic --to perfetto --out ic.perfetto-trace
+  guestscope export runs/2026-11-21T08-10-21-MVM-2-VNL-CPU-ic --to otlp --otlp http://localhost:4317
+
+Exit codes: 0 fine, 1 nothing to export, 2 failed, or a collector did not take everything.")]
+pub struct ExportArguments {
+    /// A folder that `run` or `attach` made.
+    #[arg(value_name = "DIR")]
+    pub folder: PathBuf,
+    /// The form.
+    #[arg(long, value_name = "FORM", value_enum)]
+    pub to: ExportForm,
+    /// A new file to write to [default: standard output].
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// Of `--to otlp`: the endpoint (gRPC, or HTTP on port 4318) [default: as OTEL_EXPORTER_OTLP_ENDPOINT says].
+    #[arg(long, value_name = "URL")]
+    pub otlp: Option<String>,
+    /// Of `--to otlp`: give up when the collector has taken nothing for so long [default: 30s].
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub give_up: Option<Duration>,
+}
+
+/// Forms of an export.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ExportForm {
+    /// OTLP-JSON lines: traces for files.
+    OtlpJson,
+    /// Traces to an OTLP collector or Jaeger.
+    Otlp,
+    /// A trace for <https://ui.perfetto.dev>, which reads it where it lies: threads, phases, waits, counters.
+    Perfetto,
+}
+
 /// Of `doctor`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Exit codes: 0 the whole ledger can be seen, 1 less than that, or nothing.")]
@@ -233,7 +326,12 @@ mod tests {
         let words = ["guestscope", "attach"].iter().chain(words);
         let parsed = Cli::try_parse_from(words).ok().map(|cli| match cli.command {
             Command::Attach(arguments) => arguments.pid,
-            Command::Run(_) | Command::Doctor(_) => Vec::new(),
+            Command::Run(_)
+            | Command::Explain(_)
+            | Command::Export(_)
+            | Command::Doctor(_)
+            | Command::Compare(_)
+            | Command::Report(_) => Vec::new(),
         });
         assert_eq!(parsed, pids);
     }

@@ -28,6 +28,28 @@ impl ClockPair {
     }
 }
 
+/// Pairs kept by [`add`]: a day of minutes. Longer runs keep every second one, then every fourth, ...
+pub const MOST_PAIRS: usize = 1_440;
+
+/// Adds the newest pair. The first and the newest are always kept; of the others, as many as a day has minutes.
+pub fn add<T>(pairs: &mut Vec<T>, pair: T) {
+    if pairs.len() >= MOST_PAIRS {
+        let mut index = 0;
+        pairs.retain(|_| {
+            index += 1;
+            index % 2 == 1
+        });
+    }
+    pairs.push(pair);
+}
+
+/// The pair that holds for a monotonic time, ns: the last one read before it, or the first. Whoever turns times of one run
+/// into wall time goes by this, so that all of them say the same.
+pub fn in_force<T>(pairs: &[T], monotonic_ns: u64, of: impl Fn(&T) -> ClockPair) -> ClockPair {
+    let before = pairs.partition_point(|pair| of(pair).monotonic_ns <= monotonic_ns);
+    pairs.get(before.saturating_sub(1)).map(of).unwrap_or_default()
+}
+
 /// CLOCK_MONOTONIC, ns: the clock of every record.
 pub fn now_ns() -> u64 {
     read_clock(libc::CLOCK_MONOTONIC)

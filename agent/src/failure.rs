@@ -6,10 +6,14 @@ use crate::{
     child::ChildError,
     kernel::{btf::BtfError, formats::FormatError},
     loader::{LoadError, VisitError},
+    sinks::terminal::is_unsafe,
 };
 
 /// Says something on standard error. A reader that went away is no failure of whoever speaks: `eprint!` would panic.
 pub fn say(text: &str) {
+    // What came from a folder or a program must not give orders to the terminal.
+    let safe = |c: char| if c != '\n' && is_unsafe(c) { ' ' } else { c };
+    let text: String = text.chars().map(safe).collect();
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
@@ -50,6 +54,21 @@ fn hint(error: &anyhow::Error) -> Option<String> {
         }
         if let Some(error) = cause.downcast_ref::<VisitError>() {
             return visit_hint(error).map(str::to_owned);
+        }
+        if let Some(error) = cause.downcast_ref::<crate::compare::Refusal>() {
+            return Some(error.hint().to_owned());
+        }
+        if let Some(error) = cause.downcast_ref::<crate::compare::JaegerError>() {
+            return Some(error.hint().to_owned());
+        }
+        if let Some(error) = cause.downcast_ref::<crate::explain::ExplainError>() {
+            return Some(error.hint());
+        }
+        if let Some(error) = cause.downcast_ref::<crate::export::ExportFileError>() {
+            return Some(error.hint().to_owned());
+        }
+        if let Some(error) = cause.downcast_ref::<crate::report::ReportError>() {
+            return Some(error.hint().to_owned());
         }
         if let Some(error) = cause.downcast_ref::<crate::run::Error>() {
             return Some(error.hint().to_owned());

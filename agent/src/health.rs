@@ -24,6 +24,10 @@ pub enum Fidelity {
 }
 
 impl Fidelity {
+    /// From the most to the least.
+    pub const ALL: [Fidelity; 5] =
+        [Fidelity::Full, Fidelity::Raw, Fidelity::Tracepoint, Fidelity::Procfs, Fidelity::None];
+
     /// The word in reports.
     pub const fn name(self) -> &'static str {
         match self {

@@ -15,7 +15,10 @@
 //! - *Quantiles* come from histograms of three significant digits: they lie within 0.1 % of the exact ones. Sums,
 //!   means, minima and maxima are exact.
 
+pub mod advice;
+pub mod compare;
 mod evidence;
+pub mod explain;
 mod headline;
 mod helped;
 mod live;

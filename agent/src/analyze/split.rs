@@ -15,18 +15,20 @@ const SUSPENDED: usize = ACCOUNTS;
 /// Place of the time in the queue.
 const QUEUE: usize = ACCOUNTS + 1;
 /// Numbers beside the time: for each of [`KEPT`] while the phase's thread was on a CPU, then the same while it waited, then
-/// what was stolen, for how long the guest was stopped, then what samples say of each of [`Overlay::ALL`].
-pub(super) const BESIDE: usize = SAMPLED + Overlay::ALL.len();
+/// what was stolen, for how long the guest was stopped, then what samples say of each of [`Overlay::ALL`] and of its own code.
+pub(super) const BESIDE: usize = OWN_CODE + 1;
 /// The place of what was stolen.
-const STOLEN: usize = 2 * KEPT.len();
+pub(super) const STOLEN: usize = 2 * KEPT.len();
 /// The place of for how long the guest was stopped.
-const PAUSED: usize = STOLEN + 1;
+pub(super) const PAUSED: usize = STOLEN + 1;
 /// The place of the first of what was sampled.
-const SAMPLED: usize = PAUSED + 1;
+pub(super) const SAMPLED: usize = PAUSED + 1;
+/// The place of samples in the program's own code.
+pub(super) const OWN_CODE: usize = SAMPLED + Overlay::ALL.len();
 /// What a sample stands for.
-const SAMPLE_NS: u64 = 1_000_000_000 / SAMPLES_PER_S;
+pub(super) const SAMPLE_NS: u64 = 1_000_000_000 / SAMPLES_PER_S;
 /// Accounts in which a thread may wait for another one of its process, in the order in which a helper's wait explains them.
-const FOR_OTHERS: [Account; 3] = [Account::Lock, Account::Other, Account::Poll];
+pub(super) const FOR_OTHERS: [Account; 3] = [Account::Lock, Account::Other, Account::Poll];
 /// Names of [`Cause::Helper`], in the order of the accounts.
 const HELPER_NAMES: [&str; ACCOUNTS] = [
     "helper.cpu",
@@ -148,9 +150,10 @@ impl Split {
             split.1[..KEPT.len()].copy_from_slice(&on_cpu);
             split.1[KEPT.len()..STOLEN].copy_from_slice(&waiting);
             split.1[STOLEN] = phase.counts.steal_ns;
-            for (ns, overlay) in split.1[SAMPLED..].iter_mut().zip(Overlay::ALL) {
+            for (ns, overlay) in split.1[SAMPLED..OWN_CODE].iter_mut().zip(Overlay::ALL) {
                 *ns = overlay.samples(phase).saturating_mul(SAMPLE_NS);
             }
+            split.1[OWN_CODE] = phase.counts.sample_user.saturating_mul(SAMPLE_NS);
         }
         split
     }
@@ -236,6 +239,27 @@ impl Split {
         found.into_iter()
     }
 
+    /// What was stolen in it, ns: the kernel's sum, no estimate.
+    pub(super) const fn stolen_ns(&self) -> u64 {
+        self.1[STOLEN]
+    }
+
+    /// For how long the guest was stopped in it, ns.
+    pub(super) const fn paused_ns(&self) -> u64 {
+        self.1[PAUSED]
+    }
+
+    /// For how long at least one helper was kept from running so, ns; zero for what is none of [`KEPT`].
+    pub(super) fn kept_ns(&self, account: Account) -> u64 {
+        let kept = KEPT.iter().position(|kept| *kept == account);
+        kept.map_or(0, |kept| self.1[kept].saturating_add(self.1[KEPT.len() + kept]))
+    }
+
+    /// As much time on a CPU as samples of it say, ns.
+    pub(super) const fn sampled_ns(&self, overlay: Overlay) -> u64 {
+        self.1[SAMPLED + overlay as usize]
+    }
+
     /// Takes from here what `wanted` asks for, as far as there is any, and returns it.
     pub(super) fn take(&mut self, wanted: &Split) -> Split {
         let mut taken = Split::default();
@@ -313,6 +337,14 @@ impl Sums {
         let (mine, theirs) = (self.0.iter_mut().chain(&mut self.1), split.0.iter().chain(&split.1));
         for (mine, theirs) in mine.zip(theirs) {
             *mine += u128::from(*theirs);
+        }
+    }
+
+    /// Takes out an interval that was added before.
+    pub(super) fn remove(&mut self, split: &Split) {
+        let (mine, theirs) = (self.0.iter_mut().chain(&mut self.1), split.0.iter().chain(&split.1));
+        for (mine, theirs) in mine.zip(theirs) {
+            *mine = mine.saturating_sub(u128::from(*theirs));
         }
     }
 

@@ -3,7 +3,7 @@
 //! Yields [`Summary`], in memory that does not grow with the run: it reads the requests twice instead of keeping
 //! them. It compares requests of one run with each other, never runs with runs.
 
-use std::{convert::Infallible, sync::Arc};
+use std::{collections::HashMap, convert::Infallible, sync::Arc};
 
 use crate::phase::{COUNT_NAMES, Counts, Request, Wait};
 
@@ -142,7 +142,7 @@ pub struct Summary {
     pub processes: Vec<ProcessRow>,
     /// How many processes there were.
     pub processes_seen: u64,
-    standards: ByName<(Tree, Typical)>,
+    pub(super) standards: ByName<(Tree, Typical)>,
 }
 
 impl Summary {
@@ -275,17 +275,22 @@ fn rows(tally: &GroupTally, latency_sum_ns: u128, order: &[PlaceId]) -> Vec<Row>
     rows
 }
 
-fn slow_one(slow: &Candidate, tree: &Tree, typical: &Typical) -> Slow {
+/// What a request has more than the typical one, by place and cause; without what is zero. Adds up to the excess.
+pub(super) fn excesses(
+    own: &HashMap<PlaceId, Split>,
+    typical: &Typical,
+) -> impl Iterator<Item = (PlaceId, Cause, i64)> {
     let nothing = Split::default();
-    let mut parts = Vec::new();
-    for (place, usual) in &typical.own {
-        let own = slow.own.get(place).unwrap_or(&nothing);
-        for (cause, excess_ns) in own.excess(usual) {
-            if excess_ns != 0 {
-                parts.push(Excess { path: tree.path(*place), cause, excess_ns });
-            }
-        }
-    }
+    let parts = typical.own.iter().flat_map(move |&(place, usual)| {
+        let own = own.get(&place).unwrap_or(&nothing);
+        own.excess(&usual).map(move |(cause, excess_ns)| (place, cause, excess_ns))
+    });
+    parts.filter(|&(_, _, excess_ns)| excess_ns != 0)
+}
+
+fn slow_one(slow: &Candidate, tree: &Tree, typical: &Typical) -> Slow {
+    let part = |(place, cause, excess_ns)| Excess { path: tree.path(place), cause, excess_ns };
+    let mut parts: Vec<Excess> = excesses(&slow.own, typical).map(part).collect();
     parts.sort_by_key(|part| std::cmp::Reverse(part.excess_ns));
     Slow {
         id: slow.id,

@@ -209,6 +209,17 @@ impl<T> ByName<T> {
         Some(&self.kinds[*index].1)
     }
 
+    /// The same names with values beside these.
+    pub(super) fn beside<U>(&self, new: impl Fn(&T) -> U) -> ByName<U> {
+        let kinds = self.kinds.iter().map(|(name, kind)| (name.clone(), new(kind)));
+        ByName { kinds: kinds.collect(), by_name: self.by_name.clone() }
+    }
+
+    /// Each name with its value.
+    pub(super) fn into_kinds(self) -> impl Iterator<Item = (Arc<str>, T)> {
+        self.kinds.into_iter()
+    }
+
     /// The same names with other values.
     pub(super) fn map<U>(self, mut convert: impl FnMut(&Arc<str>, T) -> U) -> ByName<U> {
         let kinds = self.kinds.into_iter().map(|(name, kind)| {

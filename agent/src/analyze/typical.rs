@@ -86,7 +86,8 @@ impl Middle {
         by_place[ROOT] = whole;
         let standards =
             quantiles.into_iter().zip(by_place).map(|(quantiles, typical)| Standard { quantiles, typical });
-        Typical { requests, latency_ns: whole.total_ns() as u64, own, standards: standards.collect() }
+        let half = self.places[ROOT].half;
+        Typical { requests, latency_ns: whole.total_ns() as u64, half, own, standards: standards.collect() }
     }
 }
 
@@ -137,6 +138,8 @@ pub(super) struct Typical {
     /// Requests in the middle half.
     pub(super) requests: u64,
     pub(super) latency_ns: u64,
+    /// Latencies of those.
+    pub(super) half: MiddleHalf,
     /// Own time by place, in the order of the rows, what lies outside phases last. Adds up to `latency_ns`.
     pub(super) own: Vec<(PlaceId, Split)>,
     /// By place; the root's is that of whole requests.

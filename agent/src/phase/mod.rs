@@ -139,6 +139,18 @@ impl Ending {
             Ending::ObservationStopped => "observation_stopped",
         }
     }
+
+    /// The one of this name. The chain names every variant, or it does not compile.
+    pub fn by_name(word: &str) -> Option<Self> {
+        let next = |ending: &Ending| match ending {
+            Ending::Ended => Some(Ending::ThreadExited),
+            Ending::ThreadExited => Some(Ending::Exec),
+            Ending::Exec => Some(Ending::Lost),
+            Ending::Lost => Some(Ending::ObservationStopped),
+            Ending::ObservationStopped => None,
+        };
+        std::iter::successors(Some(Ending::Ended), next).find(|ending| ending.name() == word)
+    }
 }
 
 /// Where a phase stands in a trace.

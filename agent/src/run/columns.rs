@@ -275,7 +275,9 @@ fn circumstances() -> Vec<Column<PhaseRow>> {
             "ended, thread_exited, exec, lost or observation_stopped",
             Access::Word {
                 get: Box::new(|row: &PhaseRow| Some(row.phase.ending.name())),
-                set: Box::new(|row, word| ending(word).map(|ending| row.phase.ending = ending).is_some()),
+                set: Box::new(|row, word| {
+                    Ending::by_name(word).map(|ending| row.phase.ending = ending).is_some()
+                }),
                 optional: false,
             },
         ),
@@ -310,16 +312,4 @@ fn kind(word: &str) -> Option<PhaseKind> {
         PhaseKind::Process => None,
     };
     std::iter::successors(Some(PhaseKind::Request), next).find(|kind| kind.name() == word)
-}
-
-/// The ending of this name. The chain names every variant, or it does not compile.
-fn ending(word: &str) -> Option<Ending> {
-    let next = |ending: &Ending| match ending {
-        Ending::Ended => Some(Ending::ThreadExited),
-        Ending::ThreadExited => Some(Ending::Exec),
-        Ending::Exec => Some(Ending::Lost),
-        Ending::Lost => Some(Ending::ObservationStopped),
-        Ending::ObservationStopped => None,
-    };
-    std::iter::successors(Some(Ending::Ended), next).find(|ending| ending.name() == word)
 }

@@ -14,7 +14,8 @@ use hdrhistogram::{
 
 use super::{
     directory::Directory,
-    manifest::{HistogramEntry, Histograms, Manifest},
+    histogram_index::{HistogramEntry, Histograms},
+    manifest::Manifest,
     name::{fingerprint, sanitise},
 };
 use crate::phase::{Phase, PhaseKind};

@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::name::rfc3339;
+use super::{histogram_index::Histograms, name::rfc3339};
 use crate::{
+    clock,
     health::{
         AgentCost, ExportHealth, Health, Verdict,
         losses::{self, Loss},
@@ -19,9 +20,6 @@ use crate::{
 /// The format that this program writes, and the newest that it reads. It goes up when an old reader would get
 /// something wrong: another account, another meaning.
 pub const FORMAT: u32 = 1;
-
-/// Clock pairs kept: a day of minutes. Longer runs keep every second one, then every fourth, ...
-const MOST_CLOCKS: usize = 1_440;
 
 /// Signs of having been restored that are kept, the first ones.
 pub const MOST_RESTORED: usize = 256;
@@ -54,10 +52,14 @@ pub struct Manifest {
     pub scenario: String,
     /// The platform alone.
     pub platform: String,
+    /// Who runs the machine, `QEMU on TCG`; empty on bare metal, where nothing tells, and in folders from before this was kept.
+    pub hypervisor: String,
     /// How much could be seen.
     pub fidelity: String,
     /// Kernel release.
     pub kernel: String,
+    /// What the kernel's numbers mean: `x86_64` or `aarch64`. Empty in folders from before this was kept.
+    pub arch: String,
     /// CPU model.
     pub cpu_model: String,
     /// CPUs that the guest has.
@@ -66,6 +68,8 @@ pub struct Manifest {
     pub memory_bytes: u64,
     /// Limits of the observed cgroup.
     pub limits: Limits,
+    /// The group that has the CPU quota in `limits`, as the guest names it; empty if there is none.
+    pub cpu_quota_group: String,
     /// The process that was started; none if it was attached to.
     pub child: Option<Child>,
     /// What the workload says about itself, as it wrote it.
@@ -149,6 +153,22 @@ pub enum Exit {
     Signal(i32),
 }
 
+impl Exit {
+    /// With 0.
+    pub const fn is_success(self) -> bool {
+        matches!(self, Exit::Code(0))
+    }
+}
+
+impl std::fmt::Display for Exit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Exit::Code(code) => write!(f, "exit code {code}"),
+            Exit::Signal(signal) => write!(f, "signal {signal}"),
+        }
+    }
+}
+
 /// Versions of the writer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -173,36 +193,6 @@ pub struct RowCounts {
     pub marks: u64,
     /// Of `waits`.
     pub waits: u64,
-}
-
-/// Index of the histograms.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Histograms {
-    /// Durations below it are not told apart, ns.
-    pub lowest_ns: u64,
-    /// Durations above it count as this, ns.
-    pub highest_ns: u64,
-    /// Significant decimal digits.
-    pub digits: u8,
-    /// Phases without a histogram: their names came after the first 1,000.
-    pub others: u64,
-    /// The files.
-    pub entries: Vec<HistogramEntry>,
-}
-
-/// One histogram.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct HistogramEntry {
-    /// Kind of its phases; `workload` for one that the workload measured itself.
-    pub kind: String,
-    /// Name of its phases, or the workload's own word.
-    pub name: String,
-    /// File name inside `histograms/`.
-    pub file: String,
-    /// Phases in it, or whatever the workload counted.
-    pub count: u64,
 }
 
 /// [`Health`] as it is kept, less the fidelity, which stands beside the scenario.
@@ -281,6 +271,7 @@ impl Manifest {
             format: FORMAT,
             run_id: format!("{:032x}", u128::from_be_bytes(run_id)),
             name: name.to_owned(),
+            arch: std::env::consts::ARCH.to_owned(),
             start: rfc3339(start.wall_ns),
             clocks: vec![start],
             versions: Versions { guestscope: version, contract: guestscope_ebpf::CONTRACT_VERSION },
@@ -288,16 +279,9 @@ impl Manifest {
         }
     }
 
-    /// Notes both clocks. The first and the newest are always kept; of the others, as many as a day has minutes.
+    /// Notes both clocks; see [`clock::add`] for which are kept.
     pub fn add_clock(&mut self, clock: ClockPair) {
-        if self.clocks.len() >= MOST_CLOCKS {
-            let mut index = 0;
-            self.clocks.retain(|_| {
-                index += 1;
-                index % 2 == 1
-            });
-        }
-        self.clocks.push(clock);
+        clock::add(&mut self.clocks, clock);
     }
 
     /// Notes that the guest was restored or moved.
@@ -310,14 +294,21 @@ impl Manifest {
     /// Notes the end.
     pub fn set_end(&mut self, clock: ClockPair) {
         self.end = rfc3339(clock.wall_ns);
-        self.add_clock(clock);
+        // Unless it came the way of the others.
+        if self.clocks.last() != Some(&clock) {
+            self.add_clock(clock);
+        }
     }
 
     /// Wall time, ns since 1970, of a monotonic time: by the pair before it, or the first.
     pub fn wall_ns(&self, monotonic_ns: u64) -> u64 {
-        let before = self.clocks.partition_point(|clock| clock.monotonic_ns <= monotonic_ns);
-        let pair = self.clocks.get(before.saturating_sub(1)).copied().unwrap_or_default();
-        pair.wall_ns.saturating_add_signed(monotonic_ns.wrapping_sub(pair.monotonic_ns).cast_signed())
+        monotonic_ns.saturating_add_signed(self.wall_offset_ns(monotonic_ns))
+    }
+
+    /// What to add to times of a request that began at this monotonic time to get wall times, ns: the same that a live
+    /// export added.
+    pub fn wall_offset_ns(&self, start_ns: u64) -> i64 {
+        clock::in_force(&self.clocks, start_ns, |&pair| pair.into()).offset_ns()
     }
 
     /// Takes over the agent's health, fidelity included.
@@ -348,6 +339,13 @@ impl Manifest {
 /// As a manifest names it: the stage, a dot, the counter.
 fn dotted(loss: Loss) -> (String, u64) {
     (loss.key.replacen('_', ".", 1), loss.count)
+}
+
+impl From<ClockPair> for clock::ClockPair {
+    fn from(pair: ClockPair) -> Self {
+        let ClockPair { monotonic_ns, wall_ns } = pair;
+        Self { monotonic_ns, wall_ns }
+    }
 }
 
 impl From<Restored> for RestoredRecord {

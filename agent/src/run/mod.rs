@@ -15,6 +15,7 @@ mod directory;
 #[cfg(test)]
 mod drawn;
 mod error;
+mod histogram_index;
 mod histograms;
 mod manifest;
 mod name;
@@ -34,9 +35,10 @@ pub use self::{
     columns::{PhaseRow, Sample},
     directory::Owner,
     error::{Error, Result},
+    histogram_index::{HistogramEntry, Histograms},
     manifest::{
-        Child, ClockPair, CostRecord, Exit, ExportRecord, FORMAT, HealthRecord, HistogramEntry, Histograms,
-        HookRecord, Limits, MOST_RESTORED, Manifest, RestoredRecord, RowCounts, State, Versions,
+        Child, ClockPair, CostRecord, Exit, ExportRecord, FORMAT, HealthRecord, HookRecord, Limits,
+        MOST_RESTORED, Manifest, RestoredRecord, RowCounts, State, Versions,
     },
     name::{rfc3339, sanitise},
     reader::{Folder, Requests},

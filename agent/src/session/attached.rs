@@ -100,6 +100,8 @@ impl Attached {
 
     fn finish(self, mut session: Session, arguments: &AttachArguments) -> anyhow::Result<i32> {
         let (wall, clock) = (session.started.elapsed(), ClockPair::now());
+        // What begins from now on goes by this pair, in the export as in the folder.
+        session.outlet.clock(clock);
         while let Ok(Some(_)) = self.signals.get_ref().read_signal() {}
         child::unblock_forwarded().context("unblocking signals")?;
         session.last_records(self.all_ended);

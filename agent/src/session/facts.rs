@@ -81,12 +81,14 @@ pub(super) fn manifest(
         boot_id: host.boot_id.clone().unwrap_or_default(),
         scenario: guest.scenario(),
         platform: guest.platform().to_owned(),
+        hypervisor: guest.machine.hypervisor.clone().unwrap_or_default(),
         fidelity: fidelity.name().to_owned(),
         kernel: host.kernel_release.clone().unwrap_or_default(),
         cpu_model: host.cpu_model.clone().unwrap_or_default(),
         logical_cpus: host.logical_cpus,
         memory_bytes: host.memory_bytes.unwrap_or(0),
         limits,
+        cpu_quota_group: guest.cgroup.cpu.as_ref().map(|quota| quota.group.clone()).unwrap_or_default(),
         child,
         ..Manifest::new(identity.run_id, &identity.name, pair(start))
     }

@@ -166,6 +166,8 @@ impl Launched {
         session.feed.ended();
         let status = self.child.wait().context("waiting for the program")?;
         let (wall, clock) = (session.started.elapsed(), ClockPair::now());
+        // What begins from now on goes by this pair, in the export as in the folder.
+        session.outlet.clock(clock);
         // What comes now may take as long as disk and network do. A signal that was meant for the program has been read;
         // the next one ends the agent, and the folder stays readable.
         while let Ok(Some(_)) = self.signals.get_ref().read_signal() {}

@@ -96,7 +96,7 @@ impl Sinks {
                 self.folder.update_manifest(|manifest| manifest.add_restored(restored));
             }
             Message::Clock(pair) => {
-                self.wall.set(pair.offset_ns());
+                self.wall.add(pair);
                 self.folder.update_manifest(|manifest| manifest.add_clock(super::facts::pair(pair)));
             }
         }

@@ -102,7 +102,7 @@ impl Begun {
         // From here on nothing new has to be allowed but probes in programs. A thread keeps the privileges that its maker
         // had, so those that export and write are made afterwards.
         privileges::drop_unneeded().context("giving up privileges")?;
-        let wall = WallClock::new(clock.offset_ns());
+        let wall = WallClock::new(clock);
         let exporter = exporter(observation, &identity, (&guest, fidelity), &folder, &wall)?;
         let facts = facts::for_terminal(&identity, &guest, folder.path(), (cost.attach, Exit::Running), &[]);
         let health = feed.health(cost.so_far());

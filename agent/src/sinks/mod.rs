@@ -1,6 +1,7 @@
-//! Where what was observed goes beside the run folder: traces, and text for people.
+//! Where what was observed goes beside the run folder: traces, files for other programs, and text for people.
 //!
 //! A sink takes finished requests or a summary and knows one format. It never calls an earlier stage.
 
 pub mod otlp;
+pub mod perfetto;
 pub mod terminal;

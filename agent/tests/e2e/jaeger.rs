@@ -78,6 +78,11 @@ impl Jaeger {
         })
     }
 
+    /// Where it is asked.
+    pub(crate) fn query(&self) -> &str {
+        &self.query
+    }
+
     /// The spans of a service by trace, once there are so many traces.
     pub(crate) fn traces(&self, service: &str, traces: usize) -> BTreeMap<String, Vec<Span>> {
         let found = eventually(&format!("{traces} traces of {service} in Jaeger"), || {

@@ -4,7 +4,7 @@ use rstest::rstest;
 
 use crate::{
     accounts::compared,
-    agreement::{self, up_to_three_times},
+    agreement::{self, up_to},
     harness::Case,
 };
 
@@ -24,7 +24,7 @@ const EDGES_NS: u64 = 3_000;
 #[case::one_by_one_without_types("loop_reads", true)]
 #[case::in_batches("loop_batches", false)]
 fn ios_are_counted_with_their_time(#[case] name: &'static str, #[case] is_raw: bool) {
-    up_to_three_times(|| {
+    up_to(8, || {
         let mut case = Case::new(name);
         if is_raw {
             case = case.by_file("/sys/kernel/btf/vmlinux");

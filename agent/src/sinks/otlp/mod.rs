@@ -11,6 +11,7 @@ mod error;
 mod http;
 mod json;
 mod keep;
+mod lines;
 mod moves;
 mod queue;
 mod rejections;
@@ -37,7 +38,6 @@ use std::{
     path::PathBuf,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicI64, Ordering},
         mpsc::{self, Receiver, RecvTimeoutError},
     },
     thread,
@@ -51,18 +51,36 @@ use tokio::runtime::{Builder, Runtime};
 pub use self::{
     error::ExportError,
     keep::{REFUSED_FILE, SPILL_FILE},
+    lines::{Lines, Written},
 };
 use self::{
     keep::Keep, queue::Queue, rejections::Rejections, service::PerService, settings::Settings,
     transport::Transport, waits::Keeper, worker::Worker,
 };
 use crate::{
+    clock::{self, ClockPair},
     health::ExportHealth,
     phase::{Pause, Request, Restored, Wait},
 };
 
 /// The version of the semantic conventions that our resource attributes follow.
 pub const SCHEMA_URL: &str = "https://opentelemetry.io/schemas/1.42.0";
+
+/// Names of attributes, for those who read spans back.
+pub mod keys {
+    pub use super::spans::{
+        COUNT_KEYS as COUNT, HELPER_KEYS as HELPER, HELPER_WAIT_KEYS as HELPER_WAIT,
+        HELPER_WAIT_ON_CPU_KEYS as HELPER_WAIT_ON_CPU, TIME_KEYS as TIME,
+    };
+}
+
+/// Whom to trust where no certificate is named, for whoever asks a server over HTTPS.
+///
+/// # Errors
+/// There is no usable configuration.
+pub fn system_tls() -> Result<rustls::ClientConfig, ExportError> {
+    tls::for_http(&settings::TlsFiles::default())
+}
 
 /// How long [`Exporter::finish`] waits by default.
 pub const FINISH: Duration = Duration::from_secs(5);
@@ -97,24 +115,28 @@ impl Protocol {
     }
 }
 
-/// From CLOCK_MONOTONIC to the wall clock. Clones are the same clock: whoever keeps it right sets it, here it is read
-/// once per request, so that the spans of a trace share one offset.
+/// From CLOCK_MONOTONIC to the wall clock. Clones are the same clock: whoever keeps it right adds what it read. A request
+/// goes by the pair that was in force when it began, and so do all spans of its trace, now and when its folder is exported.
 #[derive(Clone, Debug, Default)]
-pub struct WallClock(Arc<AtomicI64>);
+pub struct WallClock(Arc<Mutex<Vec<ClockPair>>>);
 
 impl WallClock {
-    /// `offset_ns` is wall time less CLOCK_MONOTONIC.
-    pub fn new(offset_ns: i64) -> Self {
-        Self(Arc::new(AtomicI64::new(offset_ns)))
+    /// By the first pair.
+    pub fn new(pair: ClockPair) -> Self {
+        Self(Arc::new(Mutex::new(vec![pair])))
     }
 
-    /// A new offset, for requests that are offered from now on.
-    pub fn set(&self, offset_ns: i64) {
-        self.0.store(offset_ns, Ordering::Relaxed);
+    /// The newest pair, for requests that begin from then on.
+    pub fn add(&self, pair: ClockPair) {
+        clock::add(&mut self.pairs(), pair);
     }
 
-    fn offset_ns(&self) -> i64 {
-        self.0.load(Ordering::Relaxed)
+    fn offset_ns(&self, start_ns: u64) -> i64 {
+        clock::in_force(&self.pairs(), start_ns, |&pair| pair).offset_ns()
+    }
+
+    fn pairs(&self) -> MutexGuard<'_, Vec<ClockPair>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -272,8 +294,19 @@ impl Exporter {
 
     /// Takes a finished request, and never waits: what the queue has no room for is counted as dropped.
     pub fn offer(&self, request: Arc<Request>, verdict: LiveVerdict) {
+        let offset_ns = request.phases.first().map_or(0, |root| self.clock.offset_ns(root.start_ns));
+        self.offer_at(request, verdict, offset_ns);
+    }
+
+    /// The same at wall times that are so much later than its own, ns.
+    pub fn offer_at(&self, request: Arc<Request>, verdict: LiveVerdict, wall_offset_ns: i64) {
         let waits = self.waits().take(&request);
-        self.queue.offer(request, waits, verdict, self.clock.offset_ns());
+        self.queue.offer(request, waits, verdict, wall_offset_ns);
+    }
+
+    /// Spans that were offered and are neither sent nor kept nor dropped yet.
+    pub fn pending(&self) -> u64 {
+        self.queue.read().0.pending()
     }
 
     fn waits(&self) -> MutexGuard<'_, Keeper> {
@@ -312,6 +345,13 @@ impl Exporter {
             waits_left_out: self.waits().no_room,
             last_error: notes.into_iter().flatten().reduce(|notes, note| format!("{notes}; {note}")),
         }
+    }
+
+    /// Why spans did not arrive, for people, where no folder was meant to keep them.
+    pub fn why_not_sent(&self) -> Option<String> {
+        let error = self.health().last_error?;
+        let notes = error.split("; ").filter(|note| *note != spill::NO_FOLDER).collect::<Vec<_>>();
+        (!notes.is_empty()).then(|| notes.join("; "))
     }
 }
 

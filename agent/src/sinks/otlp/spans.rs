@@ -27,7 +27,7 @@ use super::{
 use crate::phase::{COUNT_NAMES, Ending, HelperWait, KEPT, Phase, PhaseKind, Request};
 
 /// Attribute by account, in the order of [`guestscope_ebpf::Account::ALL`].
-pub(super) const TIME_KEYS: [&str; ACCOUNTS] = [
+pub const TIME_KEYS: [&str; ACCOUNTS] = [
     "guestscope.time.cpu_ns",
     "guestscope.time.runq_ns",
     "guestscope.time.throttled_ns",
@@ -42,7 +42,7 @@ pub(super) const TIME_KEYS: [&str; ACCOUNTS] = [
 ];
 
 /// Attribute by account of what helpers did, in the same order.
-pub(super) const HELPER_KEYS: [&str; ACCOUNTS] = [
+pub const HELPER_KEYS: [&str; ACCOUNTS] = [
     "guestscope.helper.cpu_ns",
     "guestscope.helper.runq_ns",
     "guestscope.helper.throttled_ns",
@@ -57,15 +57,23 @@ pub(super) const HELPER_KEYS: [&str; ACCOUNTS] = [
 ];
 
 /// Attribute by way in which helpers were kept from running, in the order of [`KEPT`].
-pub(super) const HELPER_WAIT_KEYS: [&str; KEPT.len()] = [
+pub const HELPER_WAIT_KEYS: [&str; KEPT.len()] = [
     "guestscope.helper_wait.runq_ns",
     "guestscope.helper_wait.throttled_ns",
     "guestscope.helper_wait.block_io_ns",
     "guestscope.helper_wait.fault_ns",
 ];
 
+/// The same while the phase's own thread was on a CPU: part of the above.
+pub const HELPER_WAIT_ON_CPU_KEYS: [&str; KEPT.len()] = [
+    "guestscope.helper_wait.on_cpu.runq_ns",
+    "guestscope.helper_wait.on_cpu.throttled_ns",
+    "guestscope.helper_wait.on_cpu.block_io_ns",
+    "guestscope.helper_wait.on_cpu.fault_ns",
+];
+
 /// Attribute by count, in the order of [`COUNT_NAMES`].
-pub(super) const COUNT_KEYS: [&str; COUNT_NAMES.len()] = [
+pub const COUNT_KEYS: [&str; COUNT_NAMES.len()] = [
     "guestscope.count.switch.voluntary",
     "guestscope.count.switch.involuntary",
     "guestscope.count.wakeup",
@@ -233,7 +241,7 @@ fn attributes(phase: &Phase) -> Vec<KeyValue> {
     let helper_waits = HELPER_WAIT_KEYS
         .into_iter()
         .zip(on_cpu.iter().zip(&waiting).map(|(on_cpu, waiting)| on_cpu.saturating_add(*waiting)));
-    let beside = helpers.chain(helper_waits);
+    let beside = helpers.chain(helper_waits).chain(HELPER_WAIT_ON_CPU_KEYS.into_iter().zip(on_cpu));
     for (key, value) in
         suspended.into_iter().chain(times).chain(counts).chain(beside).filter(|&(_, value)| value > 0)
     {

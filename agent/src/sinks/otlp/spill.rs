@@ -14,11 +14,14 @@ use std::{
 
 use thiserror::Error;
 
+/// What is said of spans where there is no folder to keep them in.
+pub(super) const NO_FOLDER: &str = "no run folder to keep spans in";
+
 /// Why a line was not taken.
 #[derive(Debug, Error)]
 pub(super) enum SpillError {
     /// There is no folder to write to.
-    #[error("no run folder to keep spans in")]
+    #[error("{NO_FOLDER}")]
     NoFolder,
     /// The bound is reached.
     #[error("{path} is full at {bytes} bytes", path = path.display())]

@@ -6,11 +6,13 @@ use std::sync::Arc;
 
 use guestscope_ebpf::Account;
 
-use crate::analyze::{Cause, ENOUGH_REQUESTS, Group, Headline, OUTSIDE, Overlay};
+use crate::{
+    analyze::{Cause, ENOUGH_REQUESTS, Group, Headline, OUTSIDE, Overlay},
+    platform::CpuQuota,
+};
 
 use super::{
     accounts::means,
-    facts::RunFacts,
     summary::count_of,
     text::plain,
     units::{counted, difference, duration, percent, rate},
@@ -42,7 +44,7 @@ pub(super) fn mean(group: &Group) -> String {
 }
 
 /// What made the slowest requests slow.
-pub(super) fn headline(headline: &Headline, facts: &RunFacts, unicode: bool) -> String {
+pub(super) fn headline(headline: &Headline, cpu_quota: Option<&CpuQuota>, unicode: bool) -> String {
     match headline {
         Headline::TooFew { requests } => {
             let requests = counted(*requests, "request is", "requests are");
@@ -76,7 +78,7 @@ pub(super) fn headline(headline: &Headline, facts: &RunFacts, unicode: bool) -> 
             };
             let place = place(*cause, path, *of_path_ns, *of_cause_ns, unicode);
             let quota = if *cause == Cause::Account(Account::Throttled) {
-                quota(facts, unicode)
+                cpu_quota.map_or_else(String::new, |quota| quota_words(quota, unicode))
             } else {
                 String::new()
             };
@@ -111,8 +113,7 @@ fn place(cause: Cause, path: &[Arc<str>], of_path_ns: i64, of_cause_ns: i64, uni
     }
 }
 
-fn quota(facts: &RunFacts, unicode: bool) -> String {
-    let Some(quota) = &facts.cpu_quota else { return String::new() };
+fn quota_words(quota: &CpuQuota, unicode: bool) -> String {
     let (quota_ns, period_ns) = (duration(quota.quota_ns), duration(quota.period_ns));
     format!("; the quota is {quota_ns} per {period_ns} in cgroup {}", plain(&quota.group, unicode))
 }

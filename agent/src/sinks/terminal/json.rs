@@ -11,6 +11,7 @@ use crate::{
     analyze::{Excess, Group, Headline, ProcessRow, Quantiles, Row, RowKind, Slow, Summary, Sums},
     health::{AgentCost, Health, Verdict},
     phase::{Blame, COUNT_NAMES, Wait, WaitedIo},
+    platform::CpuQuota,
 };
 
 use super::{
@@ -79,7 +80,7 @@ struct TypicalJson {
 }
 
 #[derive(Serialize)]
-struct HeadlineJson {
+pub(super) struct HeadlineJson {
     kind: &'static str,
     cause: Option<&'static str>,
     text: String,
@@ -233,18 +234,22 @@ pub fn render_summary_json(summary: &Summary, health: &Health, facts: &RunFacts)
     })
 }
 
-fn group<'a>(group: &'a Group, facts: &RunFacts) -> GroupJson<'a> {
-    let (kind, cause) = match &group.headline {
+pub(super) fn headline_json(found: &Headline, cpu_quota: Option<&CpuQuota>) -> HeadlineJson {
+    let (kind, cause) = match found {
         Headline::TooFew { .. } => ("too_few_requests", None),
         Headline::Alike { .. } => ("nothing_stands_out", None),
         Headline::Mixed { .. } => ("no_one_cause", None),
         Headline::Cause { cause, .. } => ("cause", Some(cause.name())),
     };
+    HeadlineJson { kind, cause, text: headline(found, cpu_quota, true) }
+}
+
+fn group<'a>(group: &'a Group, facts: &RunFacts) -> GroupJson<'a> {
     GroupJson {
         name: &group.name,
         latency: quantiles(&group.latency),
         throughput_per_s: group.throughput_per_s,
-        headline: HeadlineJson { kind, cause, text: headline(&group.headline, facts, true) },
+        headline: headline_json(&group.headline, facts.cpu_quota.as_ref()),
         time_ns: time(&group.sums),
         counts: counts(&group.counts),
         helpers: helpers::json(group),

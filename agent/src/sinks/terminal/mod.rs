@@ -1,12 +1,15 @@
-//! What people read in a terminal: the summary of a run, the doctor's findings, a progress line; and the same as JSON.
+//! What people read in a terminal: the summary of a run, its explanation, the doctor's findings, a progress line; and the same as JSON.
 //!
 //! Yields text; only [`Progress`] writes, to stderr. The answer stands in the first three lines, colour only adds
 //! emphasis, and nothing that came from a program, a folder or a collector reaches the terminal unchecked.
 
 mod accounts;
 mod bar;
+mod compared;
+mod count;
 mod doctor;
 mod doctor_json;
+mod explain;
 mod facts;
 mod findings;
 mod health_lines;
@@ -15,21 +18,29 @@ mod json;
 mod page;
 mod progress;
 mod restored;
+mod self_test;
 mod slowest;
 mod style;
 mod summary;
 mod tables;
 mod text;
-mod units;
+pub(crate) mod units;
 mod unseen;
 
 #[cfg(test)]
 mod tests;
 
+pub(crate) use compared::verdict as verdict_words;
+pub use compared::{Compared, Sentences, render_comparison, render_comparison_json, render_self_test_json};
+pub use count::Count;
 pub use doctor::{Doctor, render_doctor};
 pub use doctor_json::render_doctor_json;
+pub(crate) use explain::syscalls::name as syscall_name;
+pub use explain::{ExplainFacts, Shown, render_explanation, render_explanation_json};
 pub use facts::{Exit, RunFacts};
 pub use json::render_summary_json;
 pub use progress::Progress;
+pub use self_test::render_self_test;
 pub use style::{Stream, Style};
 pub use summary::{render_banner, render_summary};
+pub(crate) use text::is_unsafe;

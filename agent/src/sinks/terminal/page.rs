@@ -56,6 +56,10 @@ impl Piece {
     pub(super) fn width(&self) -> usize {
         width(&self.text)
     }
+
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
 }
 
 impl From<&str> for Piece {

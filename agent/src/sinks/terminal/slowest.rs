@@ -135,10 +135,9 @@ fn longest_wait(slow: &Slow) -> Option<String> {
     Some(format!("longest wait: {} {}{who}", account.name(), duration(ns)))
 }
 
-/// `, for thread 4711, which was throttled for 6.00 ms of it`.
-fn blamed(Blame { tid, account, ns, depth }: Blame) -> String {
-    // As of requests, but for what says too much or too little of a thread.
-    let did = match account {
+/// What a thread did that others waited for: as of requests, but for what says too much or too little of a thread.
+pub(super) fn did(account: Account) -> &'static str {
+    match account {
         Account::Cpu => "ran",
         Account::Runq => "had no CPU",
         Account::Other => "waited",
@@ -150,7 +149,12 @@ fn blamed(Blame { tid, account, ns, depth }: Blame) -> String {
         | Account::Gpu
         | Account::Fault
         | Account::Sleep => verb(Cause::Account(account), 1),
-    };
+    }
+}
+
+/// `, for thread 4711, which was throttled for 6.00 ms of it`.
+fn blamed(Blame { tid, account, ns, depth }: Blame) -> String {
+    let did = did(account);
     let far = if depth > 1 { format!(" {depth} wake-ups away") } else { String::new() };
     format!(", for thread {tid}{far}, which {did} for {} of it", duration(ns))
 }

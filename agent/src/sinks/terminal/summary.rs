@@ -14,6 +14,7 @@ use crate::{
 
 use super::{
     accounts::means,
+    explain::quoted,
     facts::{Exit, RunFacts},
     findings::{headline, mean, numbers},
     health_lines::{INDENT, cost, duration_of, export, fact, hooks, lost, missing_hooks},
@@ -75,7 +76,7 @@ fn render_group(
         Headline::Cause { .. } => Emphasis::Warning,
         Headline::Mixed { .. } | Headline::TooFew { .. } | Headline::Alike { .. } => Emphasis::None,
     };
-    page.sentence(&headline(&group.headline, facts, unicode), emphasis);
+    page.sentence(&headline(&group.headline, facts.cpu_quota.as_ref(), unicode), emphasis);
     page.sentence(&mean(group), Emphasis::None);
     page.blank();
     phases(page, group);
@@ -284,6 +285,10 @@ fn next_steps(summary: &Summary, health: &Health, facts: &RunFacts, page: &Page)
         steps.push(why);
     } else if most < 100 {
         steps.push("the same with 100 requests or more, for p99".to_owned());
+    }
+    if let Some(folder) = &facts.folder {
+        let folder = quoted(&page.safe(&folder.display().to_string()));
+        steps.push(format!("guestscope explain {folder}"));
     }
     if health.export.traces_sent > 0
         && let Some(slow) = group.slowest.first()

@@ -2,7 +2,7 @@
 //!
 //! Snapshots are read in review; what no reviewer sees is tested in [`layout`]. Nothing here asks a terminal.
 
-mod fixtures;
+pub(super) mod fixtures;
 mod layout;
 
 use std::time::Duration;

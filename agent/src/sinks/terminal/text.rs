@@ -26,7 +26,7 @@ pub(super) fn plain(text: &str, unicode: bool) -> String {
 }
 
 /// Controls of the terminal (C0, DEL, C1), and of the direction of writing, with which a name can pretend to be another.
-pub(super) fn is_unsafe(c: char) -> bool {
+pub(crate) fn is_unsafe(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}' | '\u{2029}')
         || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

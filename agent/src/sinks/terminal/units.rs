@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 const LONGEST_SECONDS_NS: f64 = 9_999_999.5e9;
 
 /// Nanoseconds: `812 ns`, `6.10 us`, `61.2 ms`, `12.4 s`.
-pub(super) fn duration(ns: u64) -> String {
+pub(crate) fn duration(ns: u64) -> String {
     const UNITS: [(f64, &str); 4] = [(1.0, "ns"), (1e3, "us"), (1e6, "ms"), (1e9, "s")];
     if ns < 1000 {
         return format!("{ns} ns");
@@ -23,12 +23,17 @@ pub(super) fn duration(ns: u64) -> String {
 }
 
 /// A sum of nanoseconds.
-pub(super) fn duration_of_sum(ns: u128) -> String {
+pub(crate) fn duration_of_sum(ns: u128) -> String {
     duration(u64::try_from(ns).unwrap_or(u64::MAX))
 }
 
+/// A mean of durations, ns; nothing takes less than no time.
+pub(crate) fn mean_duration(ns: f64) -> String {
+    duration(ns.round().max(0.0) as u64)
+}
+
 /// The same with its sign: `+57.1 ms`.
-pub(super) fn difference(ns: i64) -> String {
+pub(crate) fn difference(ns: i64) -> String {
     let sign = match ns {
         0 => "",
         1.. => "+",
@@ -38,7 +43,7 @@ pub(super) fn difference(ns: i64) -> String {
 }
 
 /// Part of a whole, 0 to 1, in per cent.
-pub(super) fn percent(share: f64) -> String {
+pub(crate) fn percent(share: f64) -> String {
     let percent = share * 100.0;
     match percent {
         _ if percent == 0.0 => "0 %".to_owned(),
@@ -68,7 +73,7 @@ fn digits(value: f64) -> String {
 }
 
 /// `1,234,567`.
-pub(super) fn thousands(number: u64) -> String {
+pub(crate) fn thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);
     for (index, digit) in digits.chars().enumerate() {
@@ -81,12 +86,12 @@ pub(super) fn thousands(number: u64) -> String {
 }
 
 /// `1 request`, `2 requests`.
-pub(super) fn counted(number: u64, one: &str, many: &str) -> String {
+pub(crate) fn counted(number: u64, one: &str, many: &str) -> String {
     format!("{} {}", thousands(number), if number == 1 { one } else { many })
 }
 
 /// Bytes, decimal: `14.2 MB`.
-pub(super) fn bytes(bytes: u64) -> String {
+pub(crate) fn bytes(bytes: u64) -> String {
     const UNITS: [(f64, &str); 4] = [(1e3, "kB"), (1e6, "MB"), (1e9, "GB"), (1e12, "TB")];
     if bytes < 1000 {
         return format!("{bytes} B");
@@ -102,7 +107,7 @@ pub(super) fn rate(per_s: f64) -> String {
 }
 
 /// Bytes as hexadecimal digits.
-pub(super) fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
         text

@@ -8,6 +8,7 @@
 //!
 //! GUESTSCOPE_REPETITIONS=100 makes so many faults of each kind, of random sizes at random places, each judged alone.
 
+mod explained;
 mod many;
 mod run;
 mod table;

@@ -11,8 +11,9 @@ use super::{
     exporter, offer,
 };
 use crate::{
+    clock::ClockPair,
     health::ExportHealth,
-    sinks::otlp::{Exporter, FINISH, Limits, LiveVerdict, Protocol, SCHEMA_URL},
+    sinks::otlp::{Exporter, FINISH, Limits, LiveVerdict, Protocol, SCHEMA_URL, WallClock},
 };
 
 /// All that was offered is somewhere.
@@ -166,4 +167,21 @@ fn the_end_may_come_twice_and_nothing_is_taken_afterwards() {
 fn an_exporter_can_be_shared() {
     fn shared<T: Send + Sync>() {}
     shared::<Exporter>();
+}
+
+/// As its folder is exported later: by when it began, not by when it was offered.
+#[test]
+fn a_request_goes_by_the_clocks_that_were_in_force_when_it_began() {
+    let collector = Collector::start(Protocol::Grpc);
+    let clock = WallClock::new(ClockPair { monotonic_ns: 0, wall_ns: 1_000 });
+    let began = super::request(1, 1).root().start_ns;
+    clock.add(ClockPair { monotonic_ns: began + 1, wall_ns: began + 5_001 });
+    let exporter = exporter(&collector.endpoint(), &[], |config| config.clock = clock);
+    offer(&exporter, 1..3, 1);
+    assert_eq!(exporter.finish(FINISH).spans_sent, 2);
+    let mut starts: Vec<u64> = collector.taken().iter().map(|span| span.start_time_unix_nano).collect();
+    starts.sort_unstable();
+    let second = super::request(2, 1).root().start_ns;
+    assert!(second > began, "the pair lies between them");
+    assert_eq!(starts, [began + 1_000, second + 5_000]);
 }

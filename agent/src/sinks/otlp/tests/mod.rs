@@ -25,6 +25,7 @@ use std::{
 use guestscope_ebpf::Account;
 
 use crate::{
+    clock::ClockPair,
     phase::{Accounts, Counts, Ending, Phase, PhaseKind, Request, ThreadId, TraceIds, Wait},
     sinks::otlp::{Config, Exporter, Limits, LiveVerdict, WallClock},
 };
@@ -102,7 +103,7 @@ fn exporter(endpoint: &str, variables: &[(&str, &str)], change: impl FnOnce(&mut
         endpoint: Some(endpoint.to_owned()),
         service_name: "infer".to_owned(),
         resource: vec![(Cow::from("guestscope.platform"), "VM".into())],
-        clock: WallClock::new(OFFSET_NS),
+        clock: WallClock::new(ClockPair { monotonic_ns: 0, wall_ns: OFFSET_NS.cast_unsigned() }),
         limits: Limits {
             linger: Duration::from_millis(5),
             first_delay: Duration::from_millis(1),

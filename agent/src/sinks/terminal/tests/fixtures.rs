@@ -13,8 +13,8 @@ use crate::{
     sinks::terminal::{Doctor, Exit, RunFacts, Style, render_summary, text},
 };
 
-pub(super) const UNICODE: Style = Style { width: 100, color: false, unicode: true };
-pub(super) const NARROW: Style = Style { width: 60, color: false, unicode: false };
+pub(in crate::sinks::terminal) const UNICODE: Style = Style { width: 100, color: false, unicode: true };
+pub(in crate::sinks::terminal) const NARROW: Style = Style { width: 60, color: false, unicode: false };
 
 pub(super) fn summary_of(requests: &[Request]) -> Summary {
     Summary::new(|| requests.iter().cloned())
@@ -168,12 +168,12 @@ pub(super) fn doctor(name: &str, hooks: Vec<Verdict>) -> Doctor {
 }
 
 /// No control character but the line end, nothing that turns the direction of writing.
-pub(super) fn is_safe(text: &str) -> bool {
+pub(in crate::sinks::terminal) fn is_safe(text: &str) -> bool {
     !text.chars().any(|c| c != '\n' && text::is_unsafe(c))
 }
 
 /// Without `ESC [ ... m`.
-pub(super) fn without_escapes(text: &str) -> String {
+pub(in crate::sinks::terminal) fn without_escapes(text: &str) -> String {
     let mut parts = text.split('\x1b');
     let mut plain = parts.next().unwrap_or_default().to_owned();
     for part in parts {

@@ -1,0 +1,116 @@
+//! What to do about a cause, and who says so: a table, not a judgement.
+//!
+//! Yields [`Advice`] by the word of a cause. The texts stand in `advice.toml`, so that they can be read and disputed
+//! in one place, and travel as JSON, which the agent reads anyway; nothing here looks at a run.
+
+use std::{collections::BTreeMap, sync::LazyLock};
+
+use serde_json::{Map, Value};
+
+/// The table, as the build script wrote it.
+const TEXT: &str = include_str!(concat!(env!("OUT_DIR"), "/advice.json"));
+/// Stands for all accounts of helpers that have no entry of their own.
+const ANY_HELPER: &str = "helper.*";
+/// How a source begins, and what a reader is told instead.
+const STUDIES: [(&str, &str); 4] = [
+    ("S1", "Samani & Salehi"),
+    ("S2", "Lin, Pai & Chou 2018"),
+    ("S3", "VMware, H2O on metal and VM"),
+    ("S5", "VMware, GPU virtualization 2"),
+];
+
+/// Parsed once. The text is part of the program and its test reads it: an error cannot get here.
+static TABLE: LazyLock<BTreeMap<String, Advice>> = LazyLock::new(|| parse(TEXT).unwrap_or_default());
+
+/// What to do, and why anybody should believe it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Advice {
+    /// One or two plain sentences.
+    pub text: String,
+    /// A study with what it claims, the kernel's documentation, or what was measured.
+    pub source: String,
+}
+
+/// The advice for a cause, by its name in reports: an account, an overlay, `migration`, or a helper's account.
+pub fn for_cause(name: &str) -> Option<Advice> {
+    let any_helper = || name.starts_with("helper.").then(|| TABLE.get(ANY_HELPER)).flatten();
+    TABLE.get(name).or_else(any_helper).cloned()
+}
+
+fn parse(text: &str) -> Result<BTreeMap<String, Advice>, String> {
+    let table: Map<String, Value> = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    table.into_iter().map(|(cause, entry)| advice(&cause, &entry).map(|advice| (cause, advice))).collect()
+}
+
+fn advice(cause: &str, entry: &Value) -> Result<Advice, String> {
+    let entry = entry.as_object().ok_or_else(|| format!("no table: {cause}"))?;
+    let word = |key: &str| {
+        let text = entry.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
+        text.map(str::to_owned).ok_or_else(|| format!("no {key}: {cause}"))
+    };
+    if let Some(unknown) = entry.keys().find(|key| !["text", "source"].contains(&key.as_str())) {
+        return Err(format!("unknown key: {cause}.{unknown}"));
+    }
+    Ok(Advice { text: word("text")?, source: cite(&word("source")?) })
+}
+
+/// Studies by their authors instead of by our numbers.
+fn cite(source: &str) -> String {
+    STUDIES.iter().fold(source.to_owned(), |source, (number, authors)| {
+        source.replace(&format!("{number}: "), &format!("{authors}: "))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::{super::Cause, *};
+
+    /// Causes that `compare` makes of counts; those of an excess are all in [`Cause`].
+    const OF_COUNTS: [&str; 1] = ["migration"];
+
+    #[test]
+    fn every_cause_has_advice_and_all_advice_has_a_cause() {
+        let table = parse(TEXT).expect("the table is ours");
+        let causes: Vec<&str> = Cause::all().map(Cause::name).chain(OF_COUNTS).collect();
+        for cause in &causes {
+            assert!(for_cause(cause).is_some(), "no advice for {cause}");
+        }
+        let unknown: Vec<&String> =
+            table.keys().filter(|name| *name != ANY_HELPER && !causes.contains(&name.as_str())).collect();
+        assert!(unknown.is_empty(), "{unknown:?}");
+        assert!(table.contains_key(ANY_HELPER));
+    }
+
+    #[test]
+    fn every_advice_is_short_and_says_who_says_so() {
+        let known = ["kernel documentation: ", "measured: ", "MLPerf LoadGen, "];
+        let authors: Vec<String> = STUDIES.iter().map(|(_, authors)| format!("{authors}: ")).collect();
+        for (cause, Advice { text, source }) in parse(TEXT).expect("the table is ours") {
+            assert!(text.ends_with('.') && text.len() <= 220 && text.is_ascii(), "{cause}: {text}");
+            assert!(!source.ends_with('.') && source.len() <= 220 && source.is_ascii(), "{cause}: {source}");
+            let mut beginnings = known.iter().copied().chain(authors.iter().map(String::as_str));
+            assert!(beginnings.any(|begin| source.starts_with(begin)), "{cause}: {source}");
+        }
+    }
+
+    #[test]
+    fn helpers_without_an_entry_share_one() {
+        assert_eq!(for_cause("helper.block_io"), for_cause("helper.lock"));
+        assert_ne!(for_cause("helper.block_io"), for_cause("helper.runq"));
+        assert_eq!(for_cause("residual"), None);
+        assert_eq!(for_cause("helper"), None);
+    }
+
+    #[rstest]
+    #[case(r#"{"runq": {"text": "a.", "source": "S1: b"}}"#, Ok("Samani & Salehi: b"))]
+    #[case(r#"{"runq": {"text": "a."}}"#, Err("no source: runq"))]
+    #[case(r#"{"runq": {"text": "", "source": "b"}}"#, Err("no text: runq"))]
+    #[case(r#"{"runq": {"text": "a.", "source": "b", "hint": "c"}}"#, Err("unknown key: runq.hint"))]
+    #[case(r#"{"runq": 1}"#, Err("no table: runq"))]
+    fn tables(#[case] text: &str, #[case] expected: Result<&str, &str>) {
+        let source = parse(text).map(|table| table["runq"].source.clone());
+        assert_eq!(source.as_deref().map_err(String::as_str), expected);
+    }
+}

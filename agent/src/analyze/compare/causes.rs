@@ -1,0 +1,221 @@
+//! What a difference between two platforms is made of, by phase and cause.
+//!
+//! Yields a [`Decomposition`] whose parts add up to the difference of the means, exactly: times by account add up to
+//! latencies, and means are linear. Time on a CPU is split further by samples; what coincides with helpers that were kept
+//! from running, and with stops of the whole guest, is named after them by the rules that also hold within one run (see
+//! [`Split`](crate::analyze::Split)). These are estimates, and move time between parts without changing the sum. It is
+//! accounting: whether a change of one part would change another it cannot know.
+
+use guestscope_ebpf::Account;
+
+use super::{
+    profile::{Means, Path, Profile},
+    welch::{Interval, mean},
+};
+use crate::{
+    analyze::split::{CAUSES, Cause, FOR_OTHERS, OWN_CODE, Overlay, PAUSED, SAMPLED, STOLEN},
+    phase::KEPT,
+};
+
+/// All of [`Cause::all`].
+const NAMED: usize = CAUSES + 2 + KEPT.len() + Overlay::ALL.len();
+/// Places in the order of [`Cause::all`].
+const STEAL: usize = CAUSES;
+const PAUSE: usize = STEAL + 1;
+const HELPERS: usize = PAUSE + 1;
+const OVERLAYS: usize = HELPERS + KEPT.len();
+const CPU: usize = Account::Cpu as usize;
+const SPIN: usize = OVERLAYS + Overlay::Spin as usize;
+
+/// Nanoseconds per request in the order of [`Cause::all`].
+pub(super) type Named = [f64; NAMED];
+
+/// A part of a difference.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Part {
+    /// The phase whose own time it is.
+    pub path: Path,
+    /// On what.
+    pub cause: Cause,
+    /// In a mean request of the baseline, ns; 0 for what only differences have.
+    pub baseline_ns: f64,
+    /// More than there, ns per request; negative if less.
+    pub difference_ns: Interval,
+}
+
+/// A cause over all phases.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OfCause {
+    /// Which.
+    pub cause: Cause,
+    /// In a mean request of the baseline, ns.
+    pub baseline_ns: f64,
+    /// More than there, ns per request.
+    pub difference_ns: Interval,
+}
+
+/// A difference and its parts.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Decomposition {
+    /// Mean of the baseline, ns per request.
+    pub baseline_ns: f64,
+    /// Mean of the platform.
+    pub value_ns: f64,
+    /// Its excess over the baseline.
+    pub difference_ns: Interval,
+    /// All parts that are not zero: first those that explain most of the difference, last those that speak against it.
+    pub parts: Vec<Part>,
+    /// The same over all phases.
+    pub causes: Vec<OfCause>,
+    /// What the parts leave over, ns: rounding.
+    pub residual_ns: f64,
+}
+
+/// One run's share in a decomposition.
+pub(super) struct Sample<'a> {
+    pub(super) mean_ns: f64,
+    pub(super) profile: &'a Profile,
+}
+
+/// The causes of one phase, and what lies beside.
+pub(super) fn named(means: &Means, sampled: bool) -> Named {
+    let mut named = [0.0; NAMED];
+    named[..CAUSES].copy_from_slice(&means.time);
+    named[STEAL] = means.beside[STOLEN].clamp(0.0, named[CPU]);
+    named[CPU] -= named[STEAL];
+    let samples: f64 = means.beside[SAMPLED..=OWN_CODE].iter().sum();
+    if sampled && samples > 0.0 {
+        let running = named[CPU];
+        for overlay in Overlay::ALL {
+            let part = running * means.beside[SAMPLED + overlay as usize] / samples;
+            named[OVERLAYS + overlay as usize] = part;
+            named[CPU] -= part;
+        }
+    }
+    named
+}
+
+/// Names so much of a part after something else; what it had not enough for.
+fn take(parts: &mut Named, from: usize, wanted: f64, to: usize) -> f64 {
+    let taken = wanted.min(parts[from]).max(0.0);
+    parts[from] -= taken;
+    parts[to] += taken;
+    wanted - taken
+}
+
+/// How much of a run differs from the reference, with what helpers and stops explain named after them.
+fn excess(run: &Means, reference: &Means, sampled: bool) -> Named {
+    let usual = named(reference, sampled);
+    let mut excess = named(run, sampled);
+    for (mine, usual) in excess.iter_mut().zip(usual) {
+        *mine -= usual;
+    }
+    let beside = |index: usize| (run.beside[index] - reference.beside[index]).max(0.0);
+    // A stop lies in whatever was longest for it.
+    let mut paused = beside(PAUSED);
+    while paused > 0.0 {
+        let largest = (0..CAUSES).max_by(|&a, &b| excess[a].total_cmp(&excess[b])).unwrap_or(CPU);
+        if excess[largest] <= 0.0 {
+            break;
+        }
+        paused = take(&mut excess, largest, paused, PAUSE);
+    }
+    let mut take = |from: usize, wanted: f64, to: usize| take(&mut excess, from, wanted, to);
+    for kept in 0..KEPT.len() {
+        let on_cpu = take(SPIN, beside(kept), HELPERS + kept);
+        take(CPU, on_cpu, HELPERS + kept);
+        let mut waiting = beside(KEPT.len() + kept);
+        for account in FOR_OTHERS {
+            waiting = take(account as usize, waiting, HELPERS + kept);
+        }
+    }
+    excess
+}
+
+/// Values per run of everything, for one platform: by phase, then by cause.
+fn excesses(runs: &[Sample<'_>], reference: &Profile, paths: &[Path], sampled: bool) -> Vec<Vec<Named>> {
+    let of_path = |path: &Path| {
+        let usual = reference.get(path);
+        runs.iter().map(|run| excess(&run.profile.get(path), &usual, sampled)).collect()
+    };
+    paths.iter().map(of_path).collect()
+}
+
+impl Decomposition {
+    /// Of the platform's runs over the baseline's; `sampled` if all of them say what lies inside `cpu`.
+    pub(super) fn of(baseline: &[Sample<'_>], runs: &[Sample<'_>], sampled: bool) -> Self {
+        let means = |runs: &[Sample<'_>]| runs.iter().map(|run| run.mean_ns).collect::<Vec<f64>>();
+        let (first, second) = (means(baseline), means(runs));
+        let (baseline_ns, value_ns) = (mean(&first), mean(&second));
+        let usual = Profile::mean(baseline.iter().map(|run| run.profile));
+        let mut paths: Vec<Path> = usual.phases.iter().map(|(path, _)| path.clone()).collect();
+        for (path, _) in runs.iter().flat_map(|run| &run.profile.phases) {
+            if !paths.contains(path) {
+                paths.push(path.clone());
+            }
+        }
+        // Excesses are named, and so the faster platform is what they are measured by.
+        let reference = if value_ns < baseline_ns {
+            Profile::mean(runs.iter().map(|run| run.profile))
+        } else {
+            usual.clone()
+        };
+        let first_parts = excesses(baseline, &reference, &paths, sampled);
+        let second_parts = excesses(runs, &reference, &paths, sampled);
+        let sign = if value_ns < baseline_ns { -1.0 } else { 1.0 };
+        let mut decomposition = Self {
+            baseline_ns,
+            value_ns,
+            difference_ns: Interval::between(&first, &second),
+            ..Self::default()
+        };
+        for (index, path) in paths.iter().enumerate() {
+            let usual = named(&usual.get(path), sampled);
+            for (place, cause) in Cause::all().enumerate() {
+                let values = |parts: &[Vec<Named>]| -> Vec<f64> {
+                    parts[index].iter().map(|named| named[place]).collect()
+                };
+                let difference_ns = Interval::between(&values(&first_parts), &values(&second_parts));
+                let baseline_ns = usual[place];
+                if difference_ns.value != 0.0 || baseline_ns != 0.0 {
+                    decomposition.parts.push(Part { path: path.clone(), cause, baseline_ns, difference_ns });
+                }
+            }
+        }
+        decomposition.causes = of_causes(&first_parts, &second_parts, &decomposition.parts);
+        let rank = |difference: &Interval| difference.value * sign;
+        decomposition.parts.sort_by(|a, b| rank(&b.difference_ns).total_cmp(&rank(&a.difference_ns)));
+        decomposition.causes.sort_by(|a, b| rank(&b.difference_ns).total_cmp(&rank(&a.difference_ns)));
+        let explained: f64 = decomposition.parts.iter().map(|part| part.difference_ns.value).sum();
+        decomposition.residual_ns = (value_ns - baseline_ns) - explained;
+        decomposition
+    }
+
+    /// Of one cause over all phases.
+    pub fn cause(&self, cause: Cause) -> Option<&OfCause> {
+        self.causes.iter().find(|known| known.cause == cause)
+    }
+
+    /// The cause that explains most of the difference, if any does.
+    pub fn first(&self) -> Option<&OfCause> {
+        let total = self.difference_ns.value;
+        self.causes.first().filter(|first| first.difference_ns.value * total > 0.0)
+    }
+}
+
+fn of_causes(first: &[Vec<Named>], second: &[Vec<Named>], parts: &[Part]) -> Vec<OfCause> {
+    let over_phases = |phases: &[Vec<Named>], place: usize| -> Vec<f64> {
+        let runs = phases.first().map_or(0, Vec::len);
+        (0..runs).map(|run| phases.iter().map(|phase| phase[run][place]).sum()).collect()
+    };
+    let known = |(place, cause): (usize, Cause)| {
+        let of_cause = || parts.iter().filter(|part| part.cause == cause);
+        of_cause().next()?;
+        Some(OfCause {
+            cause,
+            baseline_ns: of_cause().map(|part| part.baseline_ns).sum(),
+            difference_ns: Interval::between(&over_phases(first, place), &over_phases(second, place)),
+        })
+    };
+    Cause::all().enumerate().filter_map(known).collect()
+}

@@ -1,0 +1,132 @@
+//! Events per request: how many more there are on a platform, and whether a cause got more of them or dearer ones.
+
+use super::{
+    causes::{Decomposition, OfCause},
+    digest::GroupDigest,
+    welch::{Interval, mean},
+};
+use crate::{
+    analyze::split::{Cause, Overlay},
+    phase::COUNT_NAMES,
+};
+use guestscope_ebpf::Account;
+
+/// Events of one kind.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CountChange {
+    /// As columns and attributes spell it.
+    pub name: &'static str,
+    /// Per request of the baseline.
+    pub baseline: f64,
+    /// Per request of the platform.
+    pub value: f64,
+    /// The second less the first.
+    pub difference: Interval,
+}
+
+/// A difference in time as a difference in number and one in price: both add up to it exactly.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cost {
+    /// What is counted.
+    pub events: &'static [&'static str],
+    /// Per request of the baseline.
+    pub baseline_count: f64,
+    /// Per request of the platform.
+    pub count: f64,
+    /// Of one, in the baseline, ns; 0 where there is none.
+    pub baseline_each_ns: f64,
+    /// Of one, on the platform.
+    pub each_ns: f64,
+    /// Because there are more of them, ns per request.
+    pub by_number_ns: f64,
+    /// Because each takes longer.
+    pub by_price_ns: f64,
+}
+
+/// What ends or makes a wait of this kind, where something is counted that does.
+const fn events(cause: Cause) -> &'static [&'static str] {
+    match cause {
+        Cause::Account(Account::Runq) => &["wakeup", "switch.involuntary"],
+        Cause::Account(Account::Throttled) => &["throttle"],
+        Cause::Account(Account::BlockIo) => &["block.read", "block.write"],
+        Cause::Account(Account::Net) => &["net.recv"],
+        Cause::Account(Account::Fault) => &["fault.major"],
+        Cause::Overlay(Overlay::Fault) => &["fault.minor"],
+        Cause::Account(
+            Account::Cpu | Account::Poll | Account::Lock | Account::Gpu | Account::Sleep | Account::Other,
+        )
+        | Cause::Suspended
+        | Cause::Queue
+        | Cause::Steal
+        | Cause::Pause
+        | Cause::Helper(_)
+        | Cause::Overlay(Overlay::Spin | Overlay::Syscall | Overlay::Irq) => &[],
+    }
+}
+
+/// Counts that a thread knows of itself, wherever it runs.
+const EVERYWHERE: [&str; 4] = ["switch.voluntary", "switch.involuntary", "fault.minor", "fault.major"];
+
+/// All counts that either platform has, in their usual order; only those that every fidelity has, where that is wanted. Times
+/// and bytes that are kept among them are left out.
+pub(super) fn changes(baseline: &[&GroupDigest], runs: &[&GroupDigest], fold: bool) -> Vec<CountChange> {
+    let is_number =
+        |name: &str| !name.ends_with("_ns") && !name.ends_with("_bytes") && !name.starts_with("sample.");
+    let change = |(index, name): (usize, &'static str)| {
+        let values = |runs: &[&GroupDigest]| runs.iter().map(|run| run.counts[index]).collect::<Vec<f64>>();
+        let (first, second) = (values(baseline), values(runs));
+        let difference = Interval::between(&first, &second);
+        CountChange { name, baseline: mean(&first), value: mean(&second), difference }
+    };
+    COUNT_NAMES
+        .into_iter()
+        .enumerate()
+        .filter(|(_, name)| is_number(name) && (!fold || EVERYWHERE.contains(name)))
+        .map(change)
+        .filter(|change| change.baseline > 0.0 || change.value > 0.0)
+        .collect()
+}
+
+/// Number and price of what a cause is made of, if something counts it.
+pub(super) fn cost(of_cause: &OfCause, changes: &[CountChange]) -> Option<Cost> {
+    let events = events(of_cause.cause);
+    let sum = |of: fn(&CountChange) -> f64| -> f64 {
+        changes.iter().filter(|change| events.contains(&change.name)).map(of).sum()
+    };
+    let (baseline_count, count) = (sum(|change| change.baseline), sum(|change| change.value));
+    let value_ns = of_cause.baseline_ns + of_cause.difference_ns.value;
+    // Time without events comes from something else, and has no price.
+    let is_uncounted = |ns: f64, count: f64| count <= 0.0 && ns.abs() >= 1.0;
+    if events.is_empty()
+        || baseline_count + count <= 0.0
+        || is_uncounted(of_cause.baseline_ns, baseline_count)
+        || is_uncounted(value_ns, count)
+    {
+        return None;
+    }
+    let each = |ns: f64, count: f64| if count > 0.0 { ns / count } else { 0.0 };
+    let (mut baseline_each_ns, mut each_ns) =
+        (each(of_cause.baseline_ns, baseline_count), each(value_ns, count));
+    // What never happens on one side has no price there: the difference is one of number alone.
+    if baseline_count <= 0.0 {
+        baseline_each_ns = each_ns;
+    }
+    if count <= 0.0 {
+        each_ns = baseline_each_ns;
+    }
+    Some(Cost {
+        events,
+        baseline_count,
+        count,
+        baseline_each_ns,
+        each_ns,
+        by_number_ns: (count - baseline_count) * f64::midpoint(baseline_each_ns, each_ns),
+        by_price_ns: (each_ns - baseline_each_ns) * f64::midpoint(baseline_count, count),
+    })
+}
+
+/// The costs of all causes of a difference, in its order.
+pub(super) fn costs(decomposition: &Decomposition, changes: &[CountChange]) -> Vec<(Cause, Cost)> {
+    let known = decomposition.causes.iter();
+    known.filter_map(|of_cause| Some((of_cause.cause, cost(of_cause, changes)?))).collect()
+}

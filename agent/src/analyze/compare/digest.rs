@@ -1,0 +1,366 @@
+//! One run, read once and boiled down to what comparisons rest on.
+//!
+//! Yields a [`RunDigest`] per run: a few hundred numbers and the latencies, 8 bytes each. Requests stream through; whole
+//! ones are kept only as far as they may still turn out to be a warm-up (the first [`MOST_WARMUP`]) or part of the tail
+//! (at most [`MOST_TAIL`]). It compares nothing.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BinaryHeap},
+    sync::Arc,
+};
+
+use super::profile::{Means, Profile};
+use crate::{
+    analyze::{
+        LeftOut,
+        rows::add_counts,
+        split::{Split, Sums},
+        tally::Standing,
+        tree::{ALL_PLACES, Leaves, OTHER_REQUESTS, PlaceId, Tree, latency_ns},
+    },
+    phase::{COUNT_NAMES, Request},
+};
+
+/// Most requests that can be left out as a warm-up.
+pub const MOST_WARMUP: u64 = 2_000;
+/// Most slow requests whose parts are kept: a tenth of half a million, a hundredth of five million. Each takes 1 KB.
+const MOST_TAIL: usize = 50_000;
+/// Kinds of requests that are kept apart.
+const MOST_NAMES: usize = 8;
+/// A run of so many requests or more, none of them marked as a warm-up, loses one in so many at its begin.
+const WARMUP_ONE_IN: u64 = 50;
+
+/// Which requests at the begin of a run do not count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Warmup {
+    /// Those that the program marked, or where it marked none, the first 2 % of 50 and more.
+    #[default]
+    Usual,
+    /// So many beside those that the program marked; at most [`MOST_WARMUP`].
+    Requests(u64),
+}
+
+/// What is known of one run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RunDigest {
+    /// Kinds of requests by the name of their outermost phase, most time first.
+    pub groups: Vec<GroupDigest>,
+    /// What they leave out.
+    pub left_out: LeftOut,
+    /// The program marked no request: the only group is its longest process, as if that were one request.
+    pub is_process: bool,
+}
+
+/// Requests of one name in one run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GroupDigest {
+    /// Of the outermost phase.
+    pub name: Arc<str>,
+    /// Their latencies in ns, sorted.
+    pub latencies_ns: Vec<u64>,
+    /// Exact mean of those.
+    pub mean_ns: f64,
+    /// Requests per second between the first begin and the last end.
+    pub throughput_per_s: f64,
+    /// Logarithm of the last third's mean over the first third's; none below 30 requests.
+    pub drift: Option<f64>,
+    /// Correlation of one latency with the next; none below 30 requests.
+    pub autocorrelation: Option<f64>,
+    /// Left out at the begin.
+    pub warmup: u64,
+    /// Events per request, in the order of [`COUNT_NAMES`].
+    pub counts: [f64; COUNT_NAMES.len()],
+    /// Where the time of a mean request went.
+    pub profile: Profile,
+    /// The same of the slowest tenth and the slowest hundredth, as far as there are ten such requests.
+    pub tails: Vec<Tail>,
+}
+
+/// The slowest requests of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tail {
+    /// They lie above this quantile.
+    pub quantile: f64,
+    /// Mean of their latencies (expected shortfall), ns.
+    pub mean_ns: f64,
+    /// Where the time of a mean one of them went.
+    pub profile: Profile,
+}
+
+/// The quantiles above which tails are looked at.
+pub const TAILS: [f64; 2] = [0.9, 0.99];
+
+impl RunDigest {
+    /// Reads a run; the order is that of the ends of the requests.
+    ///
+    /// # Errors
+    /// The first error of the reading.
+    pub fn read<E>(
+        requests: impl Iterator<Item = Result<Request, E>>,
+        rows_at_most: u64,
+        warmup: Warmup,
+    ) -> Result<Self, E> {
+        let mut reading = Reading::new(rows_at_most);
+        for request in requests {
+            reading.add(&request?);
+        }
+        Ok(reading.finish(warmup))
+    }
+
+    /// The requests of this name.
+    pub fn group(&self, name: &str) -> Option<&GroupDigest> {
+        self.groups.iter().find(|group| &*group.name == name)
+    }
+}
+
+struct Reading {
+    room: usize,
+    keep: usize,
+    groups: BTreeMap<Arc<str>, GroupReading>,
+    left_out: LeftOut,
+    longest_process: Option<Request>,
+    /// Stands for names that came after there was room.
+    other: Arc<str>,
+}
+
+impl Reading {
+    fn new(rows_at_most: u64) -> Self {
+        // A tenth of the requests, of which there are at most as many as rows, and some for a manifest that lags behind.
+        let keep = usize::try_from(rows_at_most / 10).unwrap_or(MOST_TAIL).saturating_add(1_000);
+        Self {
+            room: ALL_PLACES,
+            keep: keep.min(MOST_TAIL),
+            groups: BTreeMap::new(),
+            left_out: LeftOut::default(),
+            longest_process: None,
+            other: OTHER_REQUESTS.into(),
+        }
+    }
+
+    fn add(&mut self, request: &Request) {
+        match Standing::of(request) {
+            Standing::Counted => {
+                let mut name = &request.root().name;
+                // A program may name each request after its number.
+                if !self.groups.contains_key(name) && self.groups.len() >= MOST_NAMES {
+                    name = &self.other;
+                }
+                if !self.groups.contains_key(name) {
+                    self.groups.insert(name.clone(), GroupReading::new(name));
+                }
+                if let Some(group) = self.groups.get_mut(name) {
+                    group.add(request, self.keep, &mut self.room);
+                }
+            }
+            Standing::Warmup => self.left_out.warmups += 1,
+            Standing::Unfinished => self.left_out.unfinished += 1,
+            Standing::Damaged => self.left_out.damaged += 1,
+            Standing::Process => {
+                let longest = self.longest_process.as_ref().map_or(0, |known| known.root().duration_ns);
+                if self.longest_process.is_none() || request.root().duration_ns > longest {
+                    self.longest_process = Some(request.clone());
+                }
+            }
+        }
+    }
+
+    fn finish(mut self, warmup: Warmup) -> RunDigest {
+        let is_process = self.groups.is_empty();
+        if is_process && let Some(process) = &self.longest_process {
+            let mut group = GroupReading::new(&process.root().name);
+            group.add(process, 1, &mut self.room);
+            self.groups.insert(process.root().name.clone(), group);
+        }
+        let marked = self.left_out.warmups > 0;
+        let skip = |count: u64| match warmup {
+            Warmup::Requests(requests) => requests,
+            Warmup::Usual if marked || is_process => 0,
+            Warmup::Usual => count / WARMUP_ONE_IN,
+        };
+        let mut groups: Vec<GroupDigest> = self
+            .groups
+            .into_iter()
+            .map(|(name, group)| {
+                let skipped = skip(group.latencies_ns.len() as u64);
+                group.finish(name, skipped)
+            })
+            .collect();
+        let time = |group: &GroupDigest| group.mean_ns * group.latencies_ns.len() as f64;
+        groups.sort_by(|a, b| time(b).total_cmp(&time(a)));
+        RunDigest { groups, left_out: self.left_out, is_process }
+    }
+}
+
+/// A request that is kept whole. The order of the fields is the order of requests in the tail.
+#[derive(Clone, Debug)]
+struct Kept {
+    latency_ns: u64,
+    index: u64,
+    start_ns: u64,
+    own: Vec<(PlaceId, Split)>,
+}
+
+struct GroupReading {
+    tree: Tree,
+    latencies_ns: Vec<u64>,
+    sums: Vec<Sums>,
+    counts: [u128; COUNT_NAMES.len()],
+    /// The begin of the run, with the events of each request.
+    first: Vec<(Kept, [u64; COUNT_NAMES.len()])>,
+    first_start_ns: u64,
+    last_end_ns: u64,
+    slowest: BinaryHeap<Reverse<(u64, Reverse<u64>)>>,
+    slow: BTreeMap<u64, Kept>,
+}
+
+impl GroupReading {
+    fn new(name: &Arc<str>) -> Self {
+        Self {
+            tree: Tree::new(name),
+            latencies_ns: Vec::new(),
+            sums: Vec::new(),
+            counts: [0; COUNT_NAMES.len()],
+            first: Vec::new(),
+            first_start_ns: u64::MAX,
+            last_end_ns: 0,
+            slowest: BinaryHeap::new(),
+            slow: BTreeMap::new(),
+        }
+    }
+
+    fn add(&mut self, request: &Request, keep: usize, room: &mut usize) {
+        let root = request.root();
+        let located = self.tree.learn(request, room);
+        let leaves = Leaves::of(request, &located);
+        self.sums.resize(self.tree.len(), Sums::default());
+        for (place, split) in &leaves.own {
+            self.sums[*place].add(split);
+        }
+        add_counts(&mut self.counts, &root.counts);
+        let index = self.latencies_ns.len() as u64;
+        let latency_ns = latency_ns(request);
+        self.latencies_ns.push(latency_ns);
+        self.last_end_ns = self.last_end_ns.max(root.start_ns.saturating_add(root.duration_ns));
+        let kept = || Kept { latency_ns, index, start_ns: root.start_ns, own: by_place(&leaves.own) };
+        if index < MOST_WARMUP {
+            self.first.push((kept(), root.counts.to_array()));
+        } else {
+            self.first_start_ns = self.first_start_ns.min(root.start_ns);
+        }
+        let smallest = self.slowest.peek().map(|Reverse((smallest, _))| *smallest);
+        let keep = keep.saturating_add(MOST_WARMUP as usize); // those may yet drop out
+        if self.slowest.len() < keep || smallest.is_some_and(|smallest| latency_ns > smallest) {
+            self.slowest.push(Reverse((latency_ns, Reverse(index))));
+            self.slow.insert(index, kept());
+            if self.slowest.len() > keep
+                && let Some(Reverse((_, Reverse(fastest)))) = self.slowest.pop()
+            {
+                self.slow.remove(&fastest);
+            }
+        }
+    }
+
+    /// Takes the first requests out of all sums again.
+    fn forget(&mut self, skipped: u64) -> u64 {
+        let skipped = skipped.min(self.first.len() as u64).min(self.latencies_ns.len() as u64 - 1);
+        for (kept, counts) in self.first.drain(..skipped as usize) {
+            for (place, split) in &kept.own {
+                self.sums[*place].remove(split);
+            }
+            for (sum, count) in self.counts.iter_mut().zip(counts) {
+                *sum -= u128::from(count);
+            }
+            self.slow.remove(&kept.index);
+        }
+        self.latencies_ns.drain(..skipped as usize);
+        skipped
+    }
+
+    fn finish(mut self, name: Arc<str>, skipped: u64) -> GroupDigest {
+        let warmup = self.forget(skipped);
+        let requests = self.latencies_ns.len() as u64;
+        let starts = self.first.iter().map(|(kept, _)| kept.start_ns).min();
+        let first_start_ns = starts.unwrap_or(u64::MAX).min(self.first_start_ns);
+        let wall_ns = self.last_end_ns.saturating_sub(first_start_ns).max(1);
+        let total: u128 = self.latencies_ns.iter().map(|&ns| u128::from(ns)).sum();
+        let in_order: Vec<f64> = self.latencies_ns.iter().map(|&ns| ns as f64).collect();
+        let mut slow: Vec<Kept> = std::mem::take(&mut self.slow).into_values().collect();
+        slow.sort_by_key(|kept| (Reverse(kept.latency_ns), kept.index));
+        let means: Vec<Means> = self.sums.iter().map(|sums| Means::of(sums, requests)).collect();
+        let tails = TAILS.into_iter().filter_map(|quantile| self.tail(&slow, quantile, requests)).collect();
+        self.latencies_ns.sort_unstable();
+        GroupDigest {
+            name,
+            mean_ns: total as f64 / requests.max(1) as f64,
+            throughput_per_s: requests as f64 * 1e9 / wall_ns as f64,
+            drift: drift(&in_order),
+            autocorrelation: autocorrelation(&in_order),
+            warmup,
+            counts: self.counts.map(|sum| sum as f64 / requests.max(1) as f64),
+            profile: self.profile(&means),
+            tails,
+            latencies_ns: self.latencies_ns,
+        }
+    }
+
+    fn profile(&self, means: &[Means]) -> Profile {
+        let order = self.tree.order().into_iter().chain([super::super::tree::ROOT]);
+        let known = order.filter_map(|place| means.get(place).map(|means| (self.tree.path(place), *means)));
+        let mut profile = Profile::default();
+        for (path, means) in known.filter(|(_, means)| *means != Means::default()) {
+            // A program may call a phase of its own `queue`, as the time before a request is called.
+            profile.add(path, &means);
+        }
+        profile
+    }
+
+    /// The slowest so many of all, the last of them in part: their number need not be whole.
+    fn tail(&self, slow: &[Kept], quantile: f64, requests: u64) -> Option<Tail> {
+        let count = (1.0 - quantile) * requests as f64;
+        // 0.1 * 100 is a little more than 10 in floating point.
+        if count < 10.0 - 1e-9 || (slow.len() as f64) < count - 1e-9 {
+            return None;
+        }
+        let mut means = vec![Means::default(); self.tree.len()];
+        let (mut left, mut sum) = (count, 0.0);
+        for kept in slow {
+            let weight = left.min(1.0);
+            if weight <= 1e-9 {
+                break;
+            }
+            left -= weight;
+            sum += kept.latency_ns as f64 * weight;
+            for (place, split) in &kept.own {
+                means[*place].add(split, weight / count);
+            }
+        }
+        Some(Tail { quantile, mean_ns: sum / count, profile: self.profile(&means) })
+    }
+}
+
+/// Each place once: there are at most 64 of them, and any number of phases.
+fn by_place(own: &[(PlaceId, Split)]) -> Vec<(PlaceId, Split)> {
+    let mut merged: Vec<(PlaceId, Split)> = Vec::new();
+    for (place, split) in own {
+        match merged.iter_mut().find(|(known, _)| known == place) {
+            Some((_, sum)) => sum.add(split),
+            None => merged.push((*place, *split)),
+        }
+    }
+    merged
+}
+
+fn drift(in_order: &[f64]) -> Option<f64> {
+    let third = in_order.len() / 3;
+    let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len() as f64;
+    let ratio = || mean(&in_order[in_order.len() - third..]) / mean(&in_order[..third]);
+    (third >= 10).then(ratio).filter(|ratio| ratio.is_finite() && *ratio > 0.0).map(f64::ln)
+}
+
+fn autocorrelation(in_order: &[f64]) -> Option<f64> {
+    let mean = in_order.iter().sum::<f64>() / in_order.len() as f64;
+    let variance: f64 = in_order.iter().map(|value| (value - mean) * (value - mean)).sum();
+    let next: f64 = in_order.windows(2).map(|pair| (pair[0] - mean) * (pair[1] - mean)).sum();
+    (in_order.len() >= 30 && variance > 0.0).then(|| next / variance)
+}

@@ -1,0 +1,364 @@
+//! Platforms side by side: a verdict per metric, and what a difference is made of. Pure: digests of runs in, [`Comparison`] out.
+//!
+//! The protocol, each step with its reason in the file that takes it: the run is the unit of replication ([`welch`]); a
+//! verdict needs a margin that was fixed before ([`verdict`]); the family of all declared metrics and platforms shares one
+//! level of 5 %; means and tails are decomposed exactly ([`causes`]), and differences in number told from differences in
+//! price ([`counts`]).
+
+mod breakdown;
+mod causes;
+mod chance;
+mod counts;
+mod digest;
+mod metric;
+mod picked;
+mod profile;
+mod self_test;
+mod student;
+mod verdict;
+mod welch;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+pub use breakdown::{Breakdown, Quantile, Share, breakdowns};
+pub use causes::{Decomposition, OfCause, Part};
+pub use counts::{Cost, CountChange};
+pub use digest::{GroupDigest, MOST_WARMUP, RunDigest, TAILS, Tail, Warmup};
+pub use metric::Metric;
+pub use picked::{Pick, Picked, latency_ns};
+pub use profile::{Path, Profile};
+pub use self_test::{SPLITS, SelfTest};
+pub use verdict::{ENOUGH_RUNS, GOOD_RUNS, Judged, Overall, Verdict};
+pub use welch::Interval;
+
+use self::{
+    causes::Sample,
+    chance::permutation_probability,
+    verdict::{decide, measure, overall},
+    welch::{Difference, logs, mean},
+};
+use super::split::SAMPLED;
+
+/// A change between the first and the last third of a platform's runs counts as drift from here on, if it is certain.
+const DRIFT: f64 = 0.05;
+/// And it is certain below this probability of chance.
+const CERTAIN: f64 = 0.01;
+
+/// One run of a platform.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Run {
+    /// When it began, ns since 1970: tells whether platforms took turns.
+    pub start_ns: u64,
+    /// Its requests of the name that is compared.
+    pub requests: GroupDigest,
+}
+
+/// All runs of one platform.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Platform {
+    /// Its name in reports.
+    pub label: String,
+    /// In any order.
+    pub runs: Vec<Run>,
+}
+
+/// What to judge by.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Declared {
+    /// Metrics with the relative difference that matters for each.
+    pub metrics: Vec<(Metric, f64)>,
+    /// Give verdicts on runs that drift, too.
+    pub allow_drift: bool,
+    /// Compare only what every fidelity knows: `cpu`, `runq`, `other`.
+    pub fold: bool,
+}
+
+/// The slowest requests of both platforms.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TailDifference {
+    /// Those above this quantile of each run.
+    pub quantile: f64,
+    /// Of their mean.
+    pub decomposition: Decomposition,
+}
+
+/// The ratio of both platforms at one quantile.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CurvePoint {
+    /// From 0 to 1.
+    pub quantile: f64,
+    /// Of the baseline, ns.
+    pub baseline_ns: f64,
+    /// The platform's as a multiple of it.
+    pub ratio: Interval,
+}
+
+/// What is known of one side.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Side {
+    /// Its name.
+    pub label: String,
+    /// How many runs it has.
+    pub runs: usize,
+    /// Fewest and most requests in one of them.
+    pub requests: (u64, u64),
+    /// Left out at the begins of all of them.
+    pub warmup: u64,
+    /// Change from the first to the last third of its runs, as a factor less one; none if it cannot be told.
+    pub drift: Option<f64>,
+    /// It is certain, and more than 5 %.
+    pub drifts: bool,
+    /// Mean correlation of a latency with the next one.
+    pub autocorrelation: Option<f64>,
+}
+
+/// One platform against the baseline.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Compared {
+    /// What is known of it.
+    pub side: Side,
+    /// Metric by metric, in the order in which they were declared.
+    pub judged: Vec<Judged>,
+    /// All in all.
+    pub overall: Overall,
+    /// The runs of both took turns; else a change of the machine cannot be told from a difference.
+    pub interleaved: bool,
+    /// What the difference of the mean latencies is made of.
+    pub mean: Decomposition,
+    /// The same of the slowest requests, if there are enough.
+    pub tail: Option<TailDifference>,
+    /// Number and price behind the causes of the mean.
+    pub costs: Vec<(super::Cause, Cost)>,
+    /// Events per request.
+    pub counts: Vec<CountChange>,
+    /// Quantile by quantile.
+    pub curve: Vec<CurvePoint>,
+}
+
+/// All platforms against one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Comparison {
+    /// Name of the requests.
+    pub request: Arc<str>,
+    /// The baseline.
+    pub baseline: Side,
+    /// The others, in their order.
+    pub platforms: Vec<Compared>,
+}
+
+impl Compared {
+    /// What explains the verdict: the difference of the means if it goes the same way, else that of the slowest requests,
+    /// with their quantile; none if neither does.
+    pub fn explained(&self) -> Option<(&Decomposition, Option<f64>)> {
+        let goes_its_way = |decomposition: &Decomposition| match self.overall {
+            Overall::Slower => decomposition.difference_ns.value > 0.0,
+            Overall::Faster => decomposition.difference_ns.value < 0.0,
+            Overall::Mixed
+            | Overall::Equivalent
+            | Overall::Negligible
+            | Overall::Inconclusive
+            | Overall::TooFewRuns
+            | Overall::Drift => true,
+        };
+        // A mean that hardly moved does not explain a tail that did.
+        let only_tails = self.judged.iter().any(|judged| judged.verdict.is_difference())
+            && self.judged.iter().all(|judged| judged.metric.is_tail() || !judged.verdict.is_difference());
+        let mean = Some((&self.mean, None)).filter(|(mean, _)| goes_its_way(mean));
+        let tail = self.tail.as_ref().map(|tail| (&tail.decomposition, Some(tail.quantile)));
+        let tail = tail.filter(|(tail, _)| goes_its_way(tail));
+        if only_tails { tail.or(mean) } else { mean.or(tail) }
+    }
+}
+
+impl Platform {
+    fn values(&self, metric: Metric) -> Vec<f64> {
+        self.runs.iter().map(|run| metric.of(&run.requests)).collect()
+    }
+
+    fn digests(&self) -> Vec<&GroupDigest> {
+        self.runs.iter().map(|run| &run.requests).collect()
+    }
+
+    /// Requests of the run that has fewest.
+    pub fn fewest_requests(&self) -> u64 {
+        self.runs.iter().map(|run| run.requests.latencies_ns.len() as u64).min().unwrap_or(0)
+    }
+
+    fn side(&self) -> Side {
+        let counts = || self.runs.iter().map(|run| run.requests.latencies_ns.len() as u64);
+        let drifts: Vec<f64> = self.runs.iter().filter_map(|run| run.requests.drift).collect();
+        let drift = (!drifts.is_empty()).then(|| mean(&drifts).exp() - 1.0);
+        let certain = Difference::from_zero(&drifts)
+            .is_some_and(|difference| drifts.len() >= ENOUGH_RUNS && difference.probability() < CERTAIN);
+        let correlations: Vec<f64> =
+            self.runs.iter().filter_map(|run| run.requests.autocorrelation).collect();
+        Side {
+            label: self.label.clone(),
+            runs: self.runs.len(),
+            requests: (counts().min().unwrap_or(0), counts().max().unwrap_or(0)),
+            warmup: self.runs.iter().map(|run| run.requests.warmup).sum(),
+            drift,
+            drifts: certain && drift.is_some_and(|drift| drift.abs() > DRIFT),
+            autocorrelation: (!correlations.is_empty()).then(|| mean(&correlations)),
+        }
+    }
+
+    fn is_sampled(&self) -> bool {
+        let any = |run: &Run| {
+            run.requests
+                .profile
+                .phases
+                .iter()
+                .any(|(_, means)| means.beside[SAMPLED..].iter().any(|&ns| ns > 0.0))
+        };
+        self.runs.iter().all(any)
+    }
+
+    fn fold(&self) -> Self {
+        let mut folded = self.clone();
+        for run in &mut folded.runs {
+            run.requests.profile.fold();
+            for tail in &mut run.requests.tails {
+                tail.profile.fold();
+            }
+        }
+        folded
+    }
+}
+
+/// The metrics to declare where nobody said otherwise: mean, median and the highest of p99 and p90 that every run has
+/// requests enough for.
+pub fn usual_metrics<'a>(platforms: impl IntoIterator<Item = &'a Platform>) -> Vec<Metric> {
+    let fewest = platforms.into_iter().map(Platform::fewest_requests).min().unwrap_or(0);
+    let tail = [Metric::P99, Metric::P90].into_iter().find(|metric| fewest >= metric.requests_needed());
+    [Metric::Mean, Metric::P50].into_iter().chain(tail).collect()
+}
+
+/// Compares platforms with a baseline. All runs are of the same work and of the same kind of request.
+pub fn compare(baseline: &Platform, platforms: &[Platform], declared: &Declared) -> Comparison {
+    let folded: Option<(Platform, Vec<Platform>)> =
+        declared.fold.then(|| (baseline.fold(), platforms.iter().map(Platform::fold).collect()));
+    let (baseline, platforms) =
+        folded.as_ref().map_or((baseline, platforms), |(baseline, platforms)| (baseline, platforms));
+    let compared = platforms
+        .iter()
+        .zip(verdicts(baseline, platforms, declared))
+        .map(|(platform, verdicts)| against(baseline, platform, verdicts, declared.fold))
+        .collect();
+    let request = baseline.runs.first().map_or_else(|| Arc::from(""), |run| run.requests.name.clone());
+    Comparison { request, baseline: baseline.side(), platforms: compared }
+}
+
+/// What is said of one platform.
+#[derive(Clone, Debug)]
+struct Verdicts {
+    judged: Vec<Judged>,
+    overall: Overall,
+}
+
+/// The verdicts on all platforms, which share one level.
+fn verdicts(baseline: &Platform, platforms: &[Platform], declared: &Declared) -> Vec<Verdicts> {
+    let judge = |platform: &Platform, &(metric, margin): &(Metric, f64)| {
+        measure(metric, margin, &baseline.values(metric), &platform.values(metric))
+    };
+    let mut all: Vec<Vec<Judged>> = platforms
+        .iter()
+        .map(|platform| declared.metrics.iter().map(|metric| judge(platform, metric)).collect())
+        .collect();
+    let side = baseline.side();
+    let mut family = Vec::new();
+    for (judged, platform) in all.iter_mut().zip(platforms) {
+        let other = platform.side();
+        let drifts = !declared.allow_drift && (other.drifts || side.drifts);
+        family.extend(judged.iter_mut().map(|judged| (judged, other.runs.min(side.runs), drifts)));
+    }
+    decide(&mut family);
+    all.into_iter().map(|judged| Verdicts { overall: overall(&judged), judged }).collect()
+}
+
+fn against(baseline: &Platform, platform: &Platform, verdicts: Verdicts, fold: bool) -> Compared {
+    let check = |judged: Judged| {
+        let metric = judged.metric;
+        let permutation =
+            permutation_probability(&logs(&baseline.values(metric)), &logs(&platform.values(metric)));
+        Judged { permutation, ..judged }
+    };
+    let sampled = baseline.is_sampled() && platform.is_sampled();
+    let mean = Decomposition::of(&whole(baseline), &whole(platform), sampled);
+    let counts = counts::changes(&baseline.digests(), &platform.digests(), fold);
+    Compared {
+        side: platform.side(),
+        judged: verdicts.judged.into_iter().map(check).collect(),
+        overall: verdicts.overall,
+        interleaved: took_turns(baseline, platform),
+        // Folded accounts hold what no event counted.
+        costs: if fold { Vec::new() } else { counts::costs(&mean, &counts) },
+        mean,
+        tail: tail(baseline, platform, sampled),
+        counts,
+        curve: curve(baseline, platform),
+    }
+}
+
+fn whole(platform: &Platform) -> Vec<Sample<'_>> {
+    platform
+        .runs
+        .iter()
+        .map(|run| Sample { mean_ns: run.requests.mean_ns, profile: &run.requests.profile })
+        .collect()
+}
+
+/// The slowest hundredth, or tenth, whichever all runs have.
+fn tail(baseline: &Platform, platform: &Platform, sampled: bool) -> Option<TailDifference> {
+    let of = |platform: &'_ Platform, quantile: f64| -> Option<Vec<(f64, Profile)>> {
+        let tail = |run: &Run| {
+            let found = run.requests.tails.iter().find(|tail| tail.quantile.total_cmp(&quantile).is_eq())?;
+            Some((found.mean_ns, found.profile.clone()))
+        };
+        platform.runs.iter().map(tail).collect()
+    };
+    TAILS.into_iter().rev().find_map(|quantile| {
+        let (first, second) = (of(baseline, quantile)?, of(platform, quantile)?);
+        let decomposition = Decomposition::of(&samples(&first), &samples(&second), sampled);
+        Some(TailDifference { quantile, decomposition })
+    })
+}
+
+fn samples(tails: &[(f64, Profile)]) -> Vec<Sample<'_>> {
+    tails.iter().map(|(mean_ns, profile)| Sample { mean_ns: *mean_ns, profile }).collect()
+}
+
+/// Not all runs of one lie before all of the other.
+fn took_turns(first: &Platform, second: &Platform) -> bool {
+    let range = |platform: &Platform| {
+        let starts = || platform.runs.iter().map(|run| run.start_ns);
+        starts().min().zip(starts().max())
+    };
+    match (range(first), range(second)) {
+        (Some((first_from, first_to)), Some((second_from, second_to))) => {
+            first_to > second_from && second_to > first_from
+        }
+        _ => true,
+    }
+}
+
+/// From the 1st to the 99th percentile, as far as every run has requests beyond it.
+fn curve(baseline: &Platform, platform: &Platform) -> Vec<CurvePoint> {
+    let fewest = baseline.fewest_requests().min(platform.fewest_requests()) as f64;
+    let percentiles = (1..=99).map(|percent| f64::from(percent) / 100.0).chain([0.999]);
+    percentiles
+        .filter(|quantile| quantile.min(1.0 - quantile) * fewest >= 2.0)
+        .map(|quantile| {
+            let values = |platform: &Platform| -> Vec<f64> {
+                let of = |run: &Run| metric::quantile_ns(&run.requests.latencies_ns, quantile).max(1.0);
+                platform.runs.iter().map(of).collect()
+            };
+            let (first, second) = (values(baseline), values(platform));
+            let ratio = Interval::between(&logs(&first), &logs(&second)).map(f64::exp);
+            CurvePoint { quantile, baseline_ns: mean(&first), ratio }
+        })
+        .collect()
+}

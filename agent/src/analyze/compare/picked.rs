@@ -1,0 +1,109 @@
+//! Single requests to look at: the slowest of a run, and the one nearest to a given latency.
+//!
+//! Yields [`Picked`]; the same requests are left out as in a digest.
+
+use std::sync::Arc;
+
+use crate::{
+    analyze::{tally::Standing, tree},
+    phase::Request,
+};
+
+/// Requests of one run, or of several.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Picked {
+    /// The one nearest to the latency that was asked for.
+    pub typical: Option<Request>,
+    /// The slowest first.
+    pub slowest: Vec<Request>,
+}
+
+/// Which requests to pick.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pick {
+    /// Name of the outermost phase.
+    pub name: Arc<str>,
+    /// So many of that name at the begin do not count.
+    pub warmup: u64,
+    /// The latency to be near to, ns.
+    pub typical_ns: u64,
+    /// So many of the slowest.
+    pub slowest: usize,
+    /// No request is marked: processes stand for them.
+    pub is_process: bool,
+}
+
+/// From the arrival to the end: queue and duration of the outermost phase, ns.
+pub fn latency_ns(request: &Request) -> u64 {
+    tree::latency_ns(request)
+}
+
+impl Picked {
+    /// Reads a run.
+    ///
+    /// # Errors
+    /// The first error of the reading.
+    pub fn read<E>(requests: impl Iterator<Item = Result<Request, E>>, pick: &Pick) -> Result<Self, E> {
+        let mut picked = Self::default();
+        let mut seen = 0;
+        for request in requests {
+            let request = request?;
+            let counts = match Standing::of(&request) {
+                Standing::Counted => !pick.is_process,
+                Standing::Process => pick.is_process,
+                Standing::Warmup | Standing::Unfinished | Standing::Damaged => false,
+            };
+            if counts && request.root().name == pick.name {
+                seen += 1;
+                if seen > pick.warmup {
+                    picked.add(request, pick);
+                }
+            }
+        }
+        Ok(picked)
+    }
+
+    fn add(&mut self, request: Request, pick: &Pick) {
+        let latency = latency_ns(&request);
+        let distance = |request: &Request| latency_ns(request).abs_diff(pick.typical_ns);
+        if self.typical.as_ref().is_none_or(|known| distance(&request) < distance(known)) {
+            self.typical = Some(request.clone());
+        }
+        let at = self.slowest.partition_point(|known| latency_ns(known) >= latency);
+        if at < pick.slowest {
+            self.slowest.insert(at, request);
+            self.slowest.truncate(pick.slowest);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use proptest::prelude::*;
+
+    use guestscope_ebpf::Account;
+
+    use super::{Pick, Picked, latency_ns};
+    use crate::analyze::samples::{Sample, Step};
+
+    proptest! {
+        #[test]
+        fn they_are_what_sorting_gives(latencies in prop::collection::vec(1_u64..1_000, 1..60), warmup in 0_u64..5) {
+            let steps = |ns: u64| vec![Step::Spend(Account::Cpu, ns)];
+            let requests: Vec<_> =
+                (0..).zip(&latencies).map(|(number, &ns)| Sample::new(number, number * 2_000, steps(ns)).build()).collect();
+            let name = requests[0].root().name.clone();
+            let pick = Pick { name, warmup, typical_ns: 500, slowest: 3, is_process: false };
+            let Ok(picked) = Picked::read(requests.into_iter().map(Ok::<_, Infallible>), &pick);
+            let counted = latencies.get(warmup as usize..).unwrap_or_default();
+            let mut sorted = counted.to_vec();
+            sorted.sort_unstable_by_key(|ns| std::cmp::Reverse(*ns));
+            sorted.truncate(3);
+            prop_assert_eq!(picked.slowest.iter().map(latency_ns).collect::<Vec<_>>(), sorted);
+            let nearest = counted.iter().map(|ns| ns.abs_diff(500)).min();
+            prop_assert_eq!(picked.typical.map(|one| latency_ns(&one).abs_diff(500)), nearest);
+        }
+    }
+}

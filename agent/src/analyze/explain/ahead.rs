@@ -1,0 +1,66 @@
+//! Whom a request queued behind: those that were in flight between its arrival and its begin, and what made them long.
+//!
+//! Yields [`Ahead`]. It takes another reading, because who was ahead has ended before anybody knew that it mattered, and it is
+//! taken only where a queue is part of an excess.
+
+use std::cmp::Reverse;
+
+use crate::phase::Request;
+
+use super::super::{
+    split::Cause,
+    summary::excesses,
+    tree::{Tree, latency_ns},
+    typical::Typical,
+};
+use super::{Case, reading::split_of};
+
+/// Requests that are named.
+const MOST: usize = 3;
+/// What exceeds the typical latency by less is not why others waited, one in so many.
+const HARDLY_SLOWER: i64 = 10;
+
+/// A request that was in flight meanwhile.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ahead {
+    /// The number that the program gave it.
+    pub request: u64,
+    /// For how much of the wait it was in flight, ns.
+    pub ns: u64,
+    /// What it took itself, ns.
+    pub latency_ns: u64,
+    /// What made it take longer than the typical one, if it did: the largest part.
+    pub cause: Option<Cause>,
+}
+
+/// The requests that each case queued behind.
+pub(super) fn add(cases: &mut [&mut Case], (tree, typical): &(Tree, Typical), request: &Request) {
+    let root = request.root();
+    let end_ns = root.start_ns.saturating_add(root.duration_ns);
+    for case in cases.iter_mut().filter(|case| case.id != root.id) {
+        let from_ns = root.start_ns.max(case.begin_ns());
+        let ns = end_ns.min(case.start_ns).saturating_sub(from_ns);
+        let Some(queue) = case.queue().filter(|_| ns > 0) else { continue };
+        let is_among = queue.len() < MOST || queue.last().is_some_and(|last| last.ns < ns);
+        if !is_among {
+            continue;
+        }
+        let latency_ns = latency_ns(request);
+        let (number, cause) = (root.request, cause_of(request, latency_ns, (tree, typical)));
+        queue.push(Ahead { request: number, ns, latency_ns, cause });
+        queue.sort_by_key(|ahead| (Reverse(ahead.ns), ahead.request));
+        queue.truncate(MOST);
+    }
+}
+
+fn cause_of(request: &Request, latency_ns: u64, (tree, typical): (&Tree, &Typical)) -> Option<Cause> {
+    let excess_ns = latency_ns as i64 - typical.latency_ns as i64;
+    if excess_ns <= 0 || excess_ns < typical.latency_ns as i64 / HARDLY_SLOWER {
+        return None;
+    }
+    let own = split_of(request, &tree.locate(request));
+    let parts: Vec<(Cause, i64)> = excesses(&own, typical).map(|(_, cause, ns)| (cause, ns)).collect();
+    let of = |cause: Cause| parts.iter().filter(|part| part.0 == cause).map(|part| part.1).sum::<i64>();
+    let largest = Cause::all().map(|cause| (of(cause), Reverse(cause))).max()?;
+    (largest.0 > 0).then_some(largest.1.0)
+}

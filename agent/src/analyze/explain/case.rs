@@ -1,0 +1,386 @@
+//! One request, taken apart: its excess by phase and cause, each part with what it took, what it usually takes, and evidence.
+//!
+//! Yields [`Case`]. Its phases add up to its excess and their parts to them, to the nanosecond. Counts and samples come with
+//! the request itself, waits one by one later.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+use guestscope_ebpf::Account;
+
+use crate::phase::{PhaseKind, Request, Wait};
+
+use super::{
+    super::{
+        split::{Cause, Overlay, SAMPLE_NS, Split},
+        summary::excesses,
+        tree::{Located, PlaceId, Tree, latency_ns},
+        typical::Typical,
+    },
+    ahead::Ahead,
+    counts::{self, Events, Usual},
+    helped::{self, HelperWaits},
+    waits::{Culprit, Waits, portions},
+};
+
+/// 95 of 100 lie within so many standard deviations.
+const DEVIATIONS: f64 = 1.96;
+
+/// One request.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Case {
+    /// The `id` of its outermost phase.
+    pub id: u64,
+    /// The number that the program gave it.
+    pub request: u64,
+    /// Its trace.
+    pub trace_id: [u8; 16],
+    /// Its process, in the initial namespace.
+    pub pid: u32,
+    /// When its outermost phase began: CLOCK_MONOTONIC, ns.
+    pub start_ns: u64,
+    /// Queue and duration, ns.
+    pub latency_ns: u64,
+    /// More than the typical request, ns: the sum over `phases`, exactly.
+    pub excess_ns: i64,
+    /// All phases whose own time differs from the typical one's, the largest excess first.
+    pub phases: Vec<CasePhase>,
+    trail: Trail,
+}
+
+/// A phase of it, or what no phase covers: time of its own, without nested phases.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CasePhase {
+    /// Names from under the request, or [`super::super::OUTSIDE`].
+    pub path: Vec<Arc<str>>,
+    /// More than in a typical request, ns: the sum over `parts`, exactly.
+    pub excess_ns: i64,
+    /// All parts that are not zero, the largest first.
+    pub parts: Vec<Part>,
+}
+
+/// What one cause makes of a phase's excess.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Part {
+    /// Which.
+    pub cause: Cause,
+    /// More than in a typical request, ns; negative if less.
+    pub excess_ns: i64,
+    /// What there was of it: of an account exactly, of what was sampled an estimate, of helpers for how long one or more were
+    /// kept from running. Causes lie within each other (what was sampled within `cpu`), so only the excesses add up.
+    pub ns: u64,
+    /// The same in a typical request, ns.
+    pub typical_ns: u64,
+    /// What backs it.
+    pub evidence: Evidence,
+}
+
+/// What backs a part.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Evidence {
+    /// Long waits of the request's own threads in that phase for that account.
+    pub waits: Option<Waits>,
+    /// Long waits of other threads of its process meanwhile, by thread, the longest first.
+    pub helpers: Vec<HelperWaits>,
+    /// Counts that speak for it or against it; without those that are zero here and usually.
+    pub counts: Vec<Compared>,
+    /// What samples say.
+    pub sampled: Option<Sampled>,
+    /// Requests that a queued one stood behind, the longest in flight meanwhile first.
+    pub ahead: Vec<Ahead>,
+}
+
+/// A count beside the typical one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Compared {
+    /// One of [`crate::phase::COUNT_NAMES`].
+    pub name: &'static str,
+    /// In this phase of this request.
+    pub count: u64,
+    /// The mean in the typical one.
+    pub typical: f64,
+}
+
+/// How many samples a part of `cpu` rests on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sampled {
+    /// Of this kind.
+    pub samples: u64,
+    /// Of all kinds in this phase.
+    pub of: u64,
+    /// Of this kind in the typical request.
+    pub typical: f64,
+    /// The excess lies between this and `high_ns`, with 95 % confidence: samples scatter by the square roots of their numbers.
+    pub low_ns: u64,
+    /// See `low_ns`.
+    pub high_ns: u64,
+}
+
+/// What it takes to find the part that a wait belongs to.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Trail {
+    /// The place of each of the phases above, and their events: until it is known what is usual.
+    places: Vec<PlaceId>,
+    /// Phases by their `id`, as places in the list above.
+    phase_of: HashMap<u64, usize>,
+    /// Own time of phases in which helpers were kept from running: phase, begin and end, ns.
+    spans: Vec<(usize, u64, u64)>,
+    /// Threads of the request.
+    tids: Vec<u32>,
+    queued_ns: u64,
+    duration_ns: u64,
+    /// See `places`.
+    own: HashMap<PlaceId, Events>,
+}
+
+impl Case {
+    pub(super) fn new(
+        request: &Request,
+        located: &Located,
+        split: &HashMap<PlaceId, Split>,
+        own: HashMap<PlaceId, Events>,
+        (tree, typical): (&Tree, &Typical),
+    ) -> Self {
+        let root = request.root();
+        let mut by_place: BTreeMap<PlaceId, Vec<Part>> = BTreeMap::new();
+        let nothing = Split::default();
+        for (place, cause, excess_ns) in excesses(split, typical) {
+            let usual = typical.own.iter().find(|(other, _)| *other == place);
+            let (mine, usual) = (split.get(&place).unwrap_or(&nothing), usual.map_or(&nothing, |one| &one.1));
+            let (ns, typical_ns) = (time_of(mine, cause), time_of(usual, cause));
+            let part = Part { cause, excess_ns, ns, typical_ns, evidence: Evidence::default() };
+            by_place.entry(place).or_default().push(part);
+        }
+        let mut phases: Vec<(PlaceId, CasePhase)> = by_place
+            .into_iter()
+            .map(|(place, mut parts)| {
+                parts.sort_by_key(|part| (std::cmp::Reverse(part.excess_ns), part.cause));
+                let excess_ns = parts.iter().map(|part| part.excess_ns).sum();
+                (place, CasePhase { path: tree.path(place), excess_ns, parts })
+            })
+            .collect();
+        // Among equals in the order of the rows, which the order of reading does not change.
+        let rank = |place: &PlaceId| typical.own.iter().position(|(other, _)| other == place);
+        phases.sort_by_key(|(place, phase)| (std::cmp::Reverse(phase.excess_ns), rank(place)));
+        let (places, phases): (Vec<PlaceId>, Vec<CasePhase>) = phases.into_iter().unzip();
+        let latency_ns = latency_ns(request);
+        Self {
+            id: root.id,
+            request: root.request,
+            trace_id: root.trace.trace_id,
+            pid: root.thread.tgid,
+            start_ns: root.start_ns,
+            latency_ns,
+            excess_ns: latency_ns as i64 - typical.latency_ns as i64,
+            trail: Trail::new(request, located, places, &phases, own),
+            phases,
+        }
+    }
+
+    /// When it should have begun: CLOCK_MONOTONIC, ns.
+    pub fn begin_ns(&self) -> u64 {
+        self.start_ns.saturating_sub(self.trail.queued_ns)
+    }
+
+    /// When it ended: CLOCK_MONOTONIC, ns.
+    pub fn end_ns(&self) -> u64 {
+        self.start_ns.saturating_add(self.trail.duration_ns)
+    }
+
+    /// What one cause makes of the excess, over all phases, ns.
+    pub fn excess_by(&self, cause: Cause) -> i64 {
+        let parts = self.phases.iter().flat_map(|phase| &phase.parts);
+        parts.filter(|part| part.cause == cause).map(|part| part.excess_ns).sum()
+    }
+
+    /// The cause that makes at least half of the excess, if there is one.
+    pub fn dominant(&self) -> Option<Cause> {
+        let (excess, cause) = Cause::all()
+            .map(|cause| (self.excess_by(cause), cause))
+            .max_by_key(|&(excess, cause)| (excess, std::cmp::Reverse(cause)))?;
+        (excess > 0 && i128::from(excess) * 2 >= i128::from(self.excess_ns)).then_some(cause)
+    }
+
+    /// Whom it queued behind, if queueing is part of its excess.
+    pub(super) fn queue(&mut self) -> Option<&mut Vec<Ahead>> {
+        let mut parts = self.phases.iter_mut().flat_map(|phase| &mut phase.parts);
+        let queue = parts.find(|part| part.cause == Cause::Queue && part.excess_ns > 0)?;
+        Some(&mut queue.evidence.ahead)
+    }
+
+    /// Counts and samples, once it is known what is usual.
+    pub(super) fn compare(&mut self, usual: &Usual) {
+        let Self { phases, trail, .. } = self;
+        let nothing = [0; crate::phase::COUNT_NAMES.len()];
+        for (phase, place) in phases.iter_mut().zip(&trail.places) {
+            let own = trail.own.get(place).unwrap_or(&nothing);
+            for part in &mut phase.parts {
+                let compared = counts::relevant(part.cause).iter().map(|&name| Compared {
+                    name,
+                    count: counts::event(own, name),
+                    typical: usual.mean(*place, name),
+                });
+                part.evidence.counts = compared.filter(|one| one.count > 0 || one.typical > 0.0).collect();
+                part.evidence.sampled = sampled(part, own, (usual, *place));
+            }
+        }
+        (trail.own, trail.places) = (HashMap::new(), Vec::new());
+    }
+
+    /// A long wait of one of its own threads.
+    pub(super) fn add_own_wait(&mut self, wait: &Wait) {
+        let Some(&index) = wait.phase.and_then(|phase| self.trail.phase_of.get(&phase)) else { return };
+        let start_ns = self.start_ns;
+        let parts = &mut self.phases[index].parts;
+        for (account, from_ns, ns) in portions(wait).into_iter().filter(|portion| portion.2 > 0) {
+            let whom = Culprit::of(wait, account);
+            let of_ns = wait.blame.filter(|_| account == wait.account).map_or(0, |blame| blame.ns.min(ns));
+            // Where a helper explains a wait for it, the wait stands beside both.
+            let blamed =
+                wait.blame.filter(|_| account == wait.account).map(|blame| Cause::Helper(blame.account));
+            for cause in [Some(Cause::Account(account)), blamed].into_iter().flatten() {
+                if let Some(part) = parts.iter_mut().find(|part| part.cause == cause) {
+                    let waits = part.evidence.waits.get_or_insert_with(|| Waits::new(part.ns));
+                    waits.add(wait, (from_ns.saturating_sub(start_ns), ns), &whom, of_ns);
+                }
+            }
+        }
+    }
+
+    /// A long wait of a thread that was outside any phase: a helper's, if its process is the request's.
+    pub(super) fn add_helper_wait(&mut self, wait: &Wait) {
+        let is_other = wait.thread.tgid == self.pid && !self.trail.tids.contains(&wait.thread.tid);
+        if !is_other || wait.end_ns() <= self.start_ns || wait.start_ns >= self.end_ns() {
+            return;
+        }
+        let Self { phases, trail, .. } = self;
+        for (account, from_ns, ns) in portions(wait) {
+            let cause = Cause::Helper(account);
+            for &(index, begin_ns, end_ns) in &trail.spans {
+                let overlap = from_ns.saturating_add(ns).min(end_ns).saturating_sub(from_ns.max(begin_ns));
+                let part = phases[index].parts.iter_mut().find(|part| part.cause == cause);
+                if let Some(part) = part.filter(|_| overlap > 0) {
+                    helped::add(&mut part.evidence.helpers, wait, overlap, &Culprit::of(wait, account));
+                }
+            }
+        }
+    }
+
+    /// All waits have come.
+    pub(super) fn settle(&mut self) {
+        let parts = self.phases.iter_mut().flat_map(|phase| &mut phase.parts);
+        for Evidence { waits, helpers, .. } in parts.map(|part| &mut part.evidence) {
+            waits.iter_mut().for_each(Waits::settle);
+            helped::settle(helpers);
+        }
+    }
+
+    /// Threads that its evidence has by number alone.
+    pub(super) fn tids(&self) -> impl Iterator<Item = u32> + '_ {
+        let evidence = self.phases.iter().flat_map(|phase| &phase.parts).map(|part| &part.evidence);
+        evidence.flat_map(|evidence| {
+            let whom = evidence.waits.iter().flat_map(|waits| {
+                let took = waits.longest.iter().map(|longest| longest.took_tid);
+                waits.by.iter().map(|by| by.whom.tid()).chain(took)
+            });
+            whom.flatten().chain(evidence.helpers.iter().map(|helper| helper.tid))
+        })
+    }
+}
+
+impl Trail {
+    fn new(
+        request: &Request,
+        located: &Located,
+        places: Vec<PlaceId>,
+        phases: &[CasePhase],
+        own: HashMap<PlaceId, Events>,
+    ) -> Self {
+        let index_of: HashMap<PlaceId, usize> =
+            places.iter().enumerate().map(|(at, &place)| (place, at)).collect();
+        let with_index =
+            |(phase, place): (&crate::phase::Phase, &PlaceId)| Some((phase.id, *index_of.get(place)?));
+        let phase_of = request.phases.iter().zip(&located.places).filter_map(with_index).collect();
+        let is_helped =
+            |index: &usize| phases[*index].parts.iter().any(|part| matches!(part.cause, Cause::Helper(_)));
+        let spans = own_spans(request, located).into_iter().filter_map(|(place, begin_ns, end_ns)| {
+            index_of.get(&place).copied().filter(is_helped).map(|index| (index, begin_ns, end_ns))
+        });
+        let mut tids: Vec<u32> = request.phases.iter().map(|phase| phase.thread.tid).collect();
+        tids.sort_unstable();
+        tids.dedup();
+        let root = request.root();
+        let queued_ns = latency_ns(request).saturating_sub(root.duration_ns);
+        Self { spans: spans.collect(), places, phase_of, tids, queued_ns, duration_ns: root.duration_ns, own }
+    }
+}
+
+/// When each phase was the innermost one, by its nested phases' begins and ends.
+fn own_spans(request: &Request, located: &Located) -> Vec<(PlaceId, u64, u64)> {
+    let mut inner: Vec<Vec<(u64, u64)>> = vec![Vec::new(); request.phases.len()];
+    let span =
+        |phase: &crate::phase::Phase| (phase.start_ns, phase.start_ns.saturating_add(phase.duration_ns));
+    let is_on_a_thread = |phase: &crate::phase::Phase| phase.kind != PhaseKind::Queue;
+    for (phase, &parent) in request.phases.iter().zip(&located.parents).skip(1) {
+        if is_on_a_thread(phase) {
+            inner[parent].push(span(phase));
+        }
+    }
+    let mut spans = Vec::new();
+    for ((phase, place), mut inner) in request.phases.iter().zip(&located.places).zip(inner) {
+        if !is_on_a_thread(phase) {
+            continue;
+        }
+        let (mut at_ns, end_ns) = span(phase);
+        inner.sort_unstable();
+        for (begin_ns, inner_end_ns) in inner {
+            if begin_ns > at_ns {
+                spans.push((*place, at_ns, begin_ns.min(end_ns)));
+            }
+            at_ns = at_ns.max(inner_end_ns);
+        }
+        if end_ns > at_ns {
+            spans.push((*place, at_ns, end_ns));
+        }
+    }
+    spans
+}
+
+/// What there is of a cause.
+fn time_of(split: &Split, cause: Cause) -> u64 {
+    match cause {
+        Cause::Account(_) | Cause::Suspended | Cause::Queue => split.get(cause),
+        Cause::Steal => split.stolen_ns(),
+        Cause::Pause => split.paused_ns(),
+        Cause::Helper(account) => split.kept_ns(account),
+        Cause::Overlay(overlay) => split.sampled_ns(overlay),
+    }
+}
+
+fn sampled(part: &Part, own: &Events, (usual, place): (&Usual, PlaceId)) -> Option<Sampled> {
+    let name = match part.cause {
+        Cause::Overlay(Overlay::Spin) => "sample.spin",
+        Cause::Overlay(Overlay::Fault) => "sample.fault",
+        Cause::Overlay(Overlay::Syscall) => "sample.syscall",
+        Cause::Overlay(Overlay::Irq) => "sample.irq",
+        Cause::Account(Account::Cpu) => "sample.user",
+        Cause::Account(_)
+        | Cause::Suspended
+        | Cause::Queue
+        | Cause::Steal
+        | Cause::Pause
+        | Cause::Helper(_) => return None,
+    };
+    let of = counts::SAMPLES.iter().map(|kind| counts::event(own, kind)).sum();
+    let (samples, typical) = (counts::event(own, name), usual.mean(place, name));
+    if of == 0 {
+        return None;
+    }
+    let more = samples as f64 - typical;
+    // The typical number is a mean over many requests and scatters by so much less.
+    let apart = DEVIATIONS * (samples as f64 + typical / usual.requests().max(1) as f64).sqrt();
+    let ns = |samples: f64| (samples.max(0.0) * SAMPLE_NS as f64) as u64;
+    Some(Sampled { samples, of, typical, low_ns: ns(more - apart), high_ns: ns(more + apart) })
+}

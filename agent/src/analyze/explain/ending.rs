@@ -1,0 +1,126 @@
+//! What it comes down to: which cause to look at first, and what to do about it.
+//!
+//! Yields [`Advised`]. It advises nothing where nothing stands out, and says on what each advice rests.
+
+use super::{
+    super::{Group, Headline, advice, split::Cause},
+    By, Case, Explained, waits,
+};
+use guestscope_ebpf::Account;
+
+/// Of what lies above the 90th percentile, a cause must make so much to be worth advice of its own.
+const WORTH: f64 = 0.25;
+/// More advice would hide what matters.
+const MOST: usize = 2;
+/// An excess below this part of the typical latency makes no request slow: one in so many.
+const HARDLY_SLOWER: i64 = 10;
+/// Moves to another cache, more than usual, from which on they are the likely reason of CPU time that nothing else explains.
+const MOVES: f64 = 1.0;
+
+/// Why a cause is advised on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Naming {
+    /// It dominates most of the slowest requests.
+    Slowest,
+    /// It makes much of what lies above the 90th percentile.
+    Tail,
+    /// It makes most of the excess of the request that was asked for, or of the slowest of too few.
+    Case,
+    /// Threads moved between caches more than usual while CPU time was what grew.
+    Counts,
+}
+
+/// Advice on one cause.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Advised {
+    /// The cause, by the name in reports.
+    pub cause: &'static str,
+    /// On what this rests.
+    pub naming: Naming,
+    /// What to do, and who says so.
+    pub advice: advice::Advice,
+}
+
+impl Explained {
+    /// On what makes the slow ones slow, the most important first; `is_one` if a request was asked for by its number.
+    pub fn advised(&self, group: &Group, is_one: bool) -> Vec<Advised> {
+        let mut causes: Vec<(Cause, Naming)> = Vec::new();
+        if is_one || matches!(group.headline, Headline::TooFew { .. }) {
+            let slowest = self.cases.first().filter(|case| is_slow(case, group));
+            causes.extend(slowest.and_then(leading).map(|cause| (cause, Naming::Case)));
+        } else {
+            if let Headline::Cause { cause, .. } = group.headline {
+                causes.push((cause, Naming::Slowest));
+            }
+            let is_slow = !matches!(group.headline, Headline::Alike { .. });
+            let of_tail = self.tails.first().filter(|_| is_slow).map_or(&[][..], |tail| &tail.causes);
+            let worth = of_tail.iter().filter(|one| one.share >= WORTH);
+            causes.extend(worth.map(|one| (one.cause, Naming::Tail)));
+        }
+        let mut advised: Vec<Advised> = Vec::new();
+        for (cause, naming) in causes {
+            push(&mut advised, cause.name(), naming);
+            if cause == Cause::Account(Account::Cpu) && self.cases.iter().any(|case| moved(case) >= MOVES) {
+                push(&mut advised, "migration", Naming::Counts);
+            }
+        }
+        advised.truncate(MOST);
+        advised
+    }
+}
+
+impl Explained {
+    /// Who was on the other side of one cause in the explained requests, most of the time first, and all of that time, ns. Of
+    /// helpers it is who kept them.
+    pub fn culprits(&self, cause: Cause) -> (Vec<By>, u64) {
+        let parts = self.cases.iter().flat_map(|case| &case.phases).flat_map(|phase| &phase.parts);
+        let parts = parts.filter(|part| part.cause == cause && part.excess_ns > 0);
+        let (mut all, mut total_ns): (Vec<By>, u64) = (Vec::new(), 0);
+        for part in parts {
+            let evidence = &part.evidence;
+            let own = evidence.waits.iter().filter(|_| !matches!(cause, Cause::Helper(_)));
+            let of_helpers = evidence.helpers.iter().flat_map(|helper| &helper.by);
+            for one in own.flat_map(|waits| &waits.by).chain(of_helpers) {
+                total_ns = total_ns.saturating_add(one.ns);
+                match all.iter_mut().find(|known| known.whom == one.whom) {
+                    Some(known) => {
+                        known.count += one.count;
+                        known.ns = known.ns.saturating_add(one.ns);
+                        known.kept_ns = known.kept_ns.saturating_add(one.kept_ns);
+                    }
+                    None => all.push(one.clone()),
+                }
+            }
+        }
+        waits::settle(&mut all);
+        (all, total_ns)
+    }
+}
+
+fn push(advised: &mut Vec<Advised>, cause: &'static str, naming: Naming) {
+    if advised.iter().all(|one| one.cause != cause)
+        && let Some(advice) = advice::for_cause(cause)
+    {
+        advised.push(Advised { cause, naming, advice });
+    }
+}
+
+fn is_slow(case: &Case, group: &Group) -> bool {
+    case.excess_ns > 0 && case.excess_ns >= group.typical_ns as i64 / HARDLY_SLOWER
+}
+
+/// The largest part over all phases.
+fn leading(case: &Case) -> Option<Cause> {
+    let largest = Cause::all().map(|cause| (case.excess_by(cause), std::cmp::Reverse(cause))).max()?;
+    (largest.0 > 0).then_some(largest.1.0)
+}
+
+/// Moves away from caches, more than usual, in phases whose CPU time grew most.
+fn moved(case: &Case) -> f64 {
+    let cpu = |phase: &&super::CasePhase| {
+        phase.parts.first().is_some_and(|part| part.cause == Cause::Account(Account::Cpu))
+    };
+    let counts = case.phases.iter().filter(cpu).flat_map(|phase| &phase.parts[0].evidence.counts);
+    let far = counts.filter(|one| ["migrate.llc", "migrate.node", "migrate.remote"].contains(&one.name));
+    far.map(|one| one.count as f64 - one.typical).sum()
+}

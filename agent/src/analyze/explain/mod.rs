@@ -1,0 +1,267 @@
+//! Why single requests were slow, with the evidence, and what the slow ones have in common.
+//!
+//! Yields [`Explanation`]: chosen requests with their excess by phase and cause, each part with what the waits, counts and
+//! samples of exactly that phase say about it; and, over all requests above the 90th and 99th percentile, which part makes
+//! how much of their excess. It reads the requests three or four times and the waits once, in memory that does not grow with the
+//! run. It adds nothing to the parts of [`Summary`] and changes none: those add up, evidence stands beside them.
+
+mod ahead;
+mod case;
+mod counts;
+mod ending;
+mod helped;
+mod reading;
+mod tail;
+mod waits;
+
+#[cfg(test)]
+mod tests;
+
+use std::{collections::HashMap, convert::Infallible, sync::Arc};
+
+use crate::phase::{Request, Thread, Wait};
+
+use self::reading::Reading;
+use super::{
+    split::Cause,
+    summary::{SLOWEST, Summary},
+    tally::{ByName, Standing},
+};
+
+pub use self::{
+    ahead::Ahead,
+    case::{Case, CasePhase, Compared, Evidence, Part, Sampled},
+    ending::{Advised, Naming},
+    helped::HelperWaits,
+    tail::{Tail, TailCause, TailPart},
+    waits::{By, Culprit, LongWait, Waits},
+};
+
+/// Requests of one number that are explained: programs may give one to several.
+const SAME_NUMBER: usize = SLOWEST;
+
+/// Threads whose names are kept from waits: those of programs that are not observed stand nowhere else.
+const NAMES: usize = 4_096;
+
+/// Which requests to explain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// So many of the slowest of each kind, at most [`SLOWEST`].
+    Slowest(usize),
+    /// Those with the number that the program gave, the first ones of each kind.
+    Number(u64),
+}
+
+/// Numbers that the program gave to its requests, so that one that was mistyped can be corrected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Numbers {
+    /// The lowest.
+    pub lowest: u64,
+    /// The highest.
+    pub highest: u64,
+}
+
+/// Why a request that was asked for is in no statistics, and so not explained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotCounted {
+    /// The program called it a warm-up.
+    Warmup,
+    /// It has no end of its own.
+    Unfinished,
+    /// Its accounts do not add up.
+    Damaged,
+}
+
+/// What explains one kind of requests.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Explained {
+    /// Those that were asked for, slowest first.
+    pub cases: Vec<Case>,
+    /// What lies above the 90th percentile and, with 100 requests, above the 99th.
+    pub tails: Vec<Tail>,
+}
+
+/// A thread by its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Named {
+    /// Its name at its end.
+    pub comm: Arc<str>,
+    /// Its process.
+    pub pid: u32,
+}
+
+/// A run, explained.
+#[derive(Clone, Debug)]
+pub struct Explanation {
+    /// What the run was like.
+    pub summary: Summary,
+    /// One for each of the summary's groups, in their order.
+    pub groups: Vec<Explained>,
+    /// None if there is no request at all.
+    pub numbers: Option<Numbers>,
+    /// What became of a request that was asked for by its number and is explained nowhere.
+    pub not_counted: Option<NotCounted>,
+    /// Threads that the evidence has by number, by name: observed ones, and those that had a CPU which these waited for.
+    pub threads: HashMap<u32, Named>,
+}
+
+impl Explanation {
+    /// Reads the requests three times, and once more if a queue is part of what is to be explained; all readings must give the
+    /// same ones.
+    ///
+    /// # Errors
+    /// The first error of a reading.
+    pub fn read<E, I>(mut source: impl FnMut() -> Result<I, E>, wanted: Wanted) -> Result<Self, E>
+    where
+        I: Iterator<Item = Result<Request, E>>,
+    {
+        let summary = Summary::read(&mut source)?;
+        let mut readings: ByName<Reading> = summary.standards.beside(Reading::new);
+        for group in &summary.groups {
+            if let Some(reading) = readings.get_mut(&group.name) {
+                reading.choose(wanted, group);
+            }
+        }
+        let (mut numbers, mut not_counted) = (None, None);
+        for request in source()? {
+            let request = request?;
+            let reason = match Standing::of(&request) {
+                Standing::Process => continue,
+                Standing::Counted => None,
+                Standing::Warmup => Some(NotCounted::Warmup),
+                Standing::Unfinished => Some(NotCounted::Unfinished),
+                Standing::Damaged => Some(NotCounted::Damaged),
+            };
+            let Some(root) = request.phases.first() else { continue };
+            if reason.is_some() {
+                not_counted = not_counted.or(reason.filter(|_| wanted == Wanted::Number(root.request)));
+                continue;
+            }
+            note(&mut numbers, root.request);
+            let standard = summary.standards.get(&root.name);
+            if let (Some(standard), Some(reading)) = (standard, readings.get_mut(&root.name)) {
+                reading.add(standard, &request);
+            }
+        }
+        let mut by_name: HashMap<Arc<str>, Reading> = readings.into_kinds().collect();
+        let explained = |group: &super::Group| {
+            let (standard, reading) = (summary.standards.get(&group.name)?, by_name.remove(&group.name)?);
+            Some(reading.finish(standard))
+        };
+        let groups = summary.groups.iter().map(explained).map(Option::unwrap_or_default).collect();
+        let mut explanation = Self { summary, groups, numbers, not_counted, threads: HashMap::new() };
+        if explanation.queued().next().is_some() {
+            for request in source()? {
+                explanation.add_ahead(&request?);
+            }
+        }
+        Ok(explanation)
+    }
+
+    /// Requests that were asked for and in whose excess a queue has a part.
+    fn queued(&mut self) -> impl Iterator<Item = &mut Case> {
+        let cases = self.groups.iter_mut().flat_map(|group| &mut group.cases);
+        cases.filter_map(|case| if case.queue().is_some() { Some(case) } else { None })
+    }
+
+    /// A request that may have been ahead of some of them.
+    fn add_ahead(&mut self, request: &Request) {
+        if Standing::of(request) != Standing::Counted {
+            return;
+        }
+        let Self { summary, groups, .. } = self;
+        if let Some(standard) = summary.standards.get(&request.root().name) {
+            let mut cases: Vec<&mut Case> = groups.iter_mut().flat_map(|group| &mut group.cases).collect();
+            ahead::add(&mut cases, standard, request);
+        }
+    }
+
+    /// [`Explanation::read`] of requests that cannot fail to be read.
+    pub fn new<I: Iterator<Item = Request>>(mut source: impl FnMut() -> I, wanted: Wanted) -> Self {
+        match Self::read(|| Ok::<_, Infallible>(source().map(Ok)), wanted) {
+            Ok(explanation) => explanation,
+            Err(never) => match never {},
+        }
+    }
+
+    /// Reads the waits of the run, in any order, and lays each beside the part that it explains.
+    ///
+    /// # Errors
+    /// The first error of the reading; what came before it is kept.
+    pub fn add_waits<E>(&mut self, waits: impl Iterator<Item = Result<Wait, E>>) -> Result<(), E> {
+        let mut cases: Vec<&mut Case> = self.groups.iter_mut().flat_map(|group| &mut group.cases).collect();
+        let index_of: HashMap<u64, usize> =
+            cases.iter().enumerate().map(|(index, case)| (case.id, index)).collect();
+        let mut names: HashMap<u32, Named> = HashMap::new();
+        let result = waits.into_iter().try_for_each(|wait| {
+            let wait = wait?;
+            if wait.ran_before_tid != 0 && names.len() < NAMES {
+                let named = || Named { comm: Arc::clone(&wait.ran_before_comm), pid: wait.ran_before_tgid };
+                names.entry(wait.ran_before_tid).or_insert_with(named);
+            }
+            match wait.root {
+                Some(root) => {
+                    if let Some(&index) = index_of.get(&root) {
+                        cases[index].add_own_wait(&wait);
+                    }
+                }
+                None => cases.iter_mut().for_each(|case| case.add_helper_wait(&wait)),
+            }
+            Ok(())
+        });
+        for case in &mut cases {
+            case.settle();
+        }
+        let tids = cases.iter().flat_map(|case| case.tids());
+        self.threads = tids.filter_map(|tid| Some((tid, names.get(&tid)?.clone()))).collect();
+        result
+    }
+
+    /// Reads the threads of the run for the names of those that the evidence has numbers of.
+    ///
+    /// # Errors
+    /// The first error of the reading; what came before it is kept.
+    pub fn add_threads<E>(&mut self, threads: impl Iterator<Item = Result<Thread, E>>) -> Result<(), E> {
+        let cases = || self.groups.iter().flat_map(|group| &group.cases);
+        let wanted: Vec<(u32, u64, u64)> = cases()
+            .flat_map(|case| {
+                let (begin_ns, end_ns) = (case.begin_ns(), case.end_ns());
+                case.tids().map(move |tid| (tid, begin_ns, end_ns))
+            })
+            .collect();
+        for thread in threads {
+            let Thread { id, comm, end_ns, .. } = thread?;
+            // A number may have been given out again: the thread must have lived while the request was in flight.
+            let is_named =
+                wanted.iter().any(|&(tid, begin, end)| tid == id.tid && id.born_ns <= end && end_ns >= begin);
+            if is_named {
+                self.threads.insert(id.tid, Named { comm, pid: id.tgid });
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether anything that was asked for is there.
+    pub fn has_cases(&self) -> bool {
+        self.groups.iter().any(|group| !group.cases.is_empty())
+    }
+}
+
+impl Explained {
+    /// What makes most of what lies above the 90th percentile.
+    pub fn leading(&self) -> Option<(&Tail, &TailCause)> {
+        let tail = self.tails.first()?;
+        tail.causes.first().filter(|cause| cause.excess_ns > 0).map(|cause| (tail, cause))
+    }
+
+    /// How many of the explained requests one cause dominates.
+    pub fn dominated_by(&self, cause: Cause) -> usize {
+        self.cases.iter().filter(|case| case.dominant() == Some(cause)).count()
+    }
+}
+
+fn note(numbers: &mut Option<Numbers>, number: u64) {
+    let known = numbers.get_or_insert(Numbers { lowest: number, highest: number });
+    known.lowest = known.lowest.min(number);
+    known.highest = known.highest.max(number);
+}

@@ -1,0 +1,196 @@
+//! Long waits as evidence: how many, how long, and who was on the other side.
+//!
+//! Yields [`Waits`], in bounded memory however many come. A wait is cut into what it was for, what its group lacked quota, and
+//! what it stood in the run queue, so that each account gets its own time and no other.
+
+use std::{cmp::Reverse, sync::Arc};
+
+use guestscope_ebpf::Account;
+
+use crate::phase::{Blame, Wait};
+
+/// The longest ones that are kept.
+const LONGEST: usize = 4;
+/// Others that are told apart; all further ones are [`Culprit::Others`].
+const WHOM: usize = 32;
+/// A wait below this part of all of them is not counted: every wake-up takes its microseconds to a CPU, and three waits
+/// that matter shall not become hundreds.
+const MATTERS: u64 = 200;
+
+/// Who or what was on the other side of a wait.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Culprit {
+    /// Had the CPU last, until then: the last one of those that had it meanwhile.
+    Ran {
+        /// Its name.
+        comm: Arc<str>,
+        /// Its process, in the initial namespace.
+        pid: u32,
+    },
+    /// The CPU was idle until then: the way to it took so long.
+    Idle,
+    /// Was waited for, and was kept itself.
+    Kept(Blame),
+    /// Ended the wait, in an interrupt whoever was interrupted.
+    Woken {
+        /// By its number.
+        tid: u32,
+    },
+    /// A block device.
+    Device {
+        /// Its name in the guest.
+        name: Arc<str>,
+        /// It was written to, else read from.
+        is_write: bool,
+    },
+    /// What was waited for is known by the system call alone.
+    Syscall(u32),
+    /// Nothing is known but the account.
+    Unknown,
+    /// All for which there was no room.
+    Others,
+}
+
+impl Culprit {
+    /// Of the part of a wait that belongs to an account.
+    pub(super) fn of(wait: &Wait, account: Account) -> Self {
+        match account {
+            Account::Runq if wait.ran_before_tid == 0 => Culprit::Idle,
+            Account::Runq => {
+                Culprit::Ran { comm: Arc::clone(&wait.ran_before_comm), pid: wait.ran_before_tgid }
+            }
+            Account::Throttled => Culprit::Unknown,
+            Account::BlockIo | Account::Fault => match &wait.io {
+                Some(io) => Culprit::Device { name: Arc::clone(&io.name), is_write: io.is_write },
+                None => Culprit::of_syscall(wait),
+            },
+            Account::Lock | Account::Other => match (wait.blame, wait.waker_tid) {
+                (Some(blame), _) => Culprit::Kept(Blame { ns: 0, ..blame }),
+                (None, Some(tid)) => Culprit::Woken { tid },
+                (None, None) => Culprit::of_syscall(wait),
+            },
+            Account::Cpu | Account::Net | Account::Poll | Account::Gpu | Account::Sleep => {
+                Culprit::of_syscall(wait)
+            }
+        }
+    }
+
+    fn of_syscall(wait: &Wait) -> Self {
+        wait.syscall.map_or(Culprit::Unknown, Culprit::Syscall)
+    }
+
+    /// The thread that it has by number alone.
+    pub(super) const fn tid(&self) -> Option<u32> {
+        match self {
+            Culprit::Kept(blame) => Some(blame.tid),
+            Culprit::Woken { tid } => Some(*tid),
+            Culprit::Ran { .. }
+            | Culprit::Idle
+            | Culprit::Device { .. }
+            | Culprit::Syscall(_)
+            | Culprit::Unknown
+            | Culprit::Others => None,
+        }
+    }
+}
+
+/// What one of them makes of the waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct By {
+    /// Who.
+    pub whom: Culprit,
+    /// Waits.
+    pub count: u64,
+    /// Their time, ns.
+    pub ns: u64,
+    /// Of [`Culprit::Kept`]: for how much of it that thread was kept, ns.
+    pub kept_ns: u64,
+}
+
+/// One wait, as far as it belongs to the account.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LongWait {
+    /// After the begin of the request, ns.
+    pub after_ns: u64,
+    /// How long, ns.
+    pub ns: u64,
+    /// The CPU that it got afterwards.
+    pub cpu: u32,
+    /// The system call that it waited in.
+    pub syscall: Option<u32>,
+    /// The thread that took its CPU, where it could have gone on.
+    pub took_tid: Option<u32>,
+    /// Who was on the other side.
+    pub whom: Culprit,
+}
+
+/// All of one phase, request and account.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waits {
+    /// Those that are a 200th of the account's time or more.
+    pub count: u64,
+    /// Time of all that were recorded, ns; what the account has beyond it were waits below the threshold.
+    pub total_ns: u64,
+    /// The longest ones, the longest first.
+    pub longest: Vec<LongWait>,
+    /// By who was on the other side, most of the time first.
+    pub by: Vec<By>,
+    least_ns: u64,
+}
+
+impl Waits {
+    /// Of an account that has so much time.
+    pub(super) const fn new(account_ns: u64) -> Self {
+        let least_ns = account_ns / MATTERS;
+        Self { count: 0, total_ns: 0, longest: Vec::new(), by: Vec::new(), least_ns }
+    }
+
+    pub(super) fn add(&mut self, wait: &Wait, (after_ns, ns): (u64, u64), whom: &Culprit, kept_ns: u64) {
+        self.total_ns = self.total_ns.saturating_add(ns);
+        self.count += u64::from(ns >= self.least_ns);
+        add(&mut self.by, whom, ns, kept_ns);
+        if self.longest.len() < LONGEST || self.longest.last().is_some_and(|last| last.ns < ns) {
+            let (cpu, syscall) = (wait.cpu, wait.syscall);
+            let took_tid = Some(wait.replaced_by_tid).filter(|&tid| tid != 0 && wait.blocked_ns == 0);
+            self.longest.push(LongWait { after_ns, ns, cpu, syscall, took_tid, whom: whom.clone() });
+            self.longest.sort_by_key(|one| (Reverse(one.ns), one.after_ns));
+            self.longest.truncate(LONGEST);
+        }
+    }
+
+    pub(super) fn settle(&mut self) {
+        settle(&mut self.by);
+    }
+}
+
+/// Adds a wait to whom it belongs to.
+pub(super) fn add(by: &mut Vec<By>, whom: &Culprit, ns: u64, kept_ns: u64) {
+    let has_room = by.len() < WHOM;
+    let known = by.iter().position(|one| one.whom == *whom);
+    let known = known.or_else(|| by.iter().position(|one| one.whom == Culprit::Others).filter(|_| !has_room));
+    let index = known.unwrap_or_else(|| {
+        let whom = if has_room { whom.clone() } else { Culprit::Others };
+        by.push(By { whom, count: 0, ns: 0, kept_ns: 0 });
+        by.len() - 1
+    });
+    let one = &mut by[index];
+    one.count += 1;
+    one.ns = one.ns.saturating_add(ns);
+    one.kept_ns = one.kept_ns.saturating_add(kept_ns);
+}
+
+/// The largest first; the rest stays in the order in which it came.
+pub(super) fn settle(by: &mut [By]) {
+    by.sort_by_key(|one| Reverse(one.ns));
+}
+
+/// A wait's parts: account, begin and length, ns. What it was for, then the lack of quota, then the run queue.
+pub(super) fn portions(wait: &Wait) -> [(Account, u64, u64); 3] {
+    let ready_ns = wait.start_ns.saturating_add(wait.blocked_ns);
+    let queued_ns = ready_ns.saturating_add(wait.throttled_ns);
+    [
+        (wait.account, wait.start_ns, wait.blocked_ns),
+        (Account::Throttled, ready_ns, wait.throttled_ns),
+        (Account::Runq, queued_ns, wait.runq_ns()),
+    ]
+}

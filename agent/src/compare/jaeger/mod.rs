@@ -1,0 +1,326 @@
+//! Runs out of a Jaeger: the traces of services in a span of time, dealt out to runs by the id that their resources name.
+//!
+//! A search returns at most so many traces and does not say if there were more. So a span of time whose answer is full is
+//! asked for again in halves, until none is. It changes nothing in Jaeger and stores nothing.
+
+mod answer;
+mod client;
+mod rebuild;
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    convert::Infallible,
+    io,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use self::{
+    answer::{Found, Origin, Span},
+    client::{Answer, Client, encoded},
+};
+use super::{read::ReadRun, sources::Source};
+use crate::{
+    analyze::compare::{RunDigest, Warmup},
+    phase::Request,
+    run::{ClockPair, Manifest, RowCounts, State, Versions, rfc3339},
+    sinks::otlp::ExportError,
+};
+
+/// Traces of one answer.
+const PAGE: usize = 1_000;
+/// Spans in all: some 1 KB each.
+const MOST_SPANS: usize = 1_000_000;
+/// Spans of time that are not halved any more, ns.
+const SHORTEST_NS: u64 = 1_000_000;
+/// Clocks of machines differ: so far into the future it looks.
+const AHEAD: Duration = Duration::from_mins(5);
+
+/// Why nothing can be read from a Jaeger. `Display` gives `what: value`.
+#[derive(Debug, thiserror::Error)]
+pub enum JaegerError {
+    /// Not a URL of one.
+    #[error("not the URL of a Jaeger ({why}): {shown}")]
+    Url {
+        /// Without user, password and path.
+        shown: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// No TLS can be spoken here.
+    #[error("cannot speak TLS: {0}")]
+    Tls(#[source] ExportError),
+    /// It did not answer.
+    #[error("no answer from Jaeger: {origin}: {error}")]
+    Ask {
+        /// Scheme, host and port.
+        origin: String,
+        /// Why.
+        #[source]
+        error: io::Error,
+    },
+    /// It answered something else.
+    #[error("not an answer of Jaeger's query API: {origin}: {why}")]
+    Answer {
+        /// Scheme, host and port.
+        origin: String,
+        /// What it was.
+        why: String,
+    },
+    /// It knows no such service.
+    #[error("no such service in Jaeger: {name}; there are {known}")]
+    Service {
+        /// As asked for.
+        name: String,
+        /// Some of those that there are.
+        known: String,
+    },
+    /// More than can be held.
+    #[error("too many traces of one service: {0}")]
+    TooMany(String),
+    /// Traces, but none of ours.
+    #[error("no traces of guestscope in the last {lookback_s} s: {name}")]
+    None {
+        /// The service.
+        name: String,
+        /// How far back was looked, s.
+        lookback_s: u64,
+    },
+}
+
+impl JaegerError {
+    /// What to do about it.
+    pub const fn hint(&self) -> &'static str {
+        match self {
+            JaegerError::Url { .. } => "a query endpoint looks like http://HOST:16686",
+            JaegerError::Tls(_) | JaegerError::Ask { .. } | JaegerError::Answer { .. } => {
+                "--jaeger takes the address of Jaeger's query API and page (port 16686), version 1.60 or later"
+            }
+            JaegerError::Service { .. } => "a service is the name of a run: guestscope run --name NAME",
+            JaegerError::TooMany(_) => "look back less far (--lookback 1h), or compare the run folders",
+            JaegerError::None { .. } => "look back further (--lookback 720h), or see that the export arrived",
+        }
+    }
+}
+
+/// A service, and whom it belongs to if the caller said so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Service {
+    name: String,
+    label: Option<String>,
+}
+
+impl Service {
+    /// `[LABEL=]NAME`.
+    fn parse(text: &str) -> Self {
+        match text.split_once('=').filter(|(label, name)| !label.is_empty() && !name.is_empty()) {
+            Some((label, name)) => Self { name: name.to_owned(), label: Some(label.to_owned()) },
+            None => Self { name: text.to_owned(), label: None },
+        }
+    }
+}
+
+/// Where to look for what.
+pub(super) struct Question<'a> {
+    /// As typed.
+    pub(super) url: &'a str,
+    /// As typed.
+    pub(super) services: &'a [String],
+    /// How far back.
+    pub(super) lookback: Duration,
+    /// Which requests at the begin of a run do not count.
+    pub(super) warmup: Warmup,
+}
+
+/// All runs of the services; `progress` hears how many traces there are so far.
+pub(super) fn read(question: &Question<'_>, progress: &dyn Fn(usize)) -> Result<Vec<ReadRun>, JaegerError> {
+    let client = Client::new(question.url)?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let [from_ns, to_ns] =
+        [now.saturating_sub(question.lookback), now + AHEAD].map(|time| time.as_nanos() as u64);
+    let known = services(&client)?;
+    let mut runs = Vec::new();
+    let mut before = 0;
+    for service in question.services.iter().map(|text| Service::parse(text)) {
+        if !known.contains(&service.name) {
+            let known: Vec<&str> = known.iter().map(String::as_str).take(10).collect();
+            return Err(JaegerError::Service { name: service.name, known: known.join(", ") });
+        }
+        let mut search = Search {
+            client: &client,
+            service: &service.name,
+            traces: BTreeMap::new(),
+            origins: Vec::new(),
+            spans: 0,
+        };
+        search.between(from_ns, to_ns, &|found| progress(before + found))?;
+        before += search.traces.len();
+        let found = search.runs(&service, question.warmup);
+        if found.is_empty() {
+            let lookback_s = question.lookback.as_secs();
+            return Err(JaegerError::None { name: service.name, lookback_s });
+        }
+        runs.extend(found);
+    }
+    Ok(runs)
+}
+
+fn unusable(client: &Client, why: &impl ToString) -> JaegerError {
+    let why: String = why.to_string().chars().filter(|c| !c.is_control()).take(200).collect();
+    JaegerError::Answer { origin: client.origin.clone(), why }
+}
+
+fn services(client: &Client) -> Result<Vec<String>, JaegerError> {
+    #[derive(serde::Deserialize)]
+    struct Services {
+        #[serde(default)]
+        services: Vec<String>,
+    }
+    let Answer { status, body, is_cut } = client.get("/api/v3/services")?;
+    if status != 200 || is_cut {
+        return Err(unusable(client, &format!("status {status} for the list of services")));
+    }
+    let known: Services = serde_json::from_slice(&body).map_err(|error| unusable(client, &error))?;
+    Ok(known.services)
+}
+
+/// The traces of one service, as far as they are known.
+struct Search<'a> {
+    client: &'a Client,
+    service: &'a str,
+    /// Each once, however many answers have it.
+    traces: BTreeMap<String, Vec<Span>>,
+    origins: Vec<Origin>,
+    spans: usize,
+}
+
+impl Search<'_> {
+    /// All that began in this span of time.
+    fn between(&mut self, from_ns: u64, to_ns: u64, progress: &dyn Fn(usize)) -> Result<(), JaegerError> {
+        let mut open = vec![(from_ns, to_ns)];
+        while let Some((from_ns, to_ns)) = open.pop() {
+            let is_full = self.page(from_ns, to_ns)?;
+            progress(self.traces.len());
+            if self.spans > MOST_SPANS {
+                return Err(JaegerError::TooMany(format!("more than {MOST_SPANS} spans")));
+            }
+            if is_full {
+                if to_ns - from_ns <= SHORTEST_NS {
+                    return Err(JaegerError::TooMany(format!("{PAGE} in a millisecond")));
+                }
+                let middle_ns = from_ns + (to_ns - from_ns) / 2;
+                open.extend([(middle_ns, to_ns), (from_ns, middle_ns)]);
+            }
+        }
+        Ok(())
+    }
+
+    /// One answer; whether there may be more.
+    fn page(&mut self, from_ns: u64, to_ns: u64) -> Result<bool, JaegerError> {
+        let [from, to] = [from_ns, to_ns].map(|time_ns| encoded(&rfc3339(time_ns)));
+        let path = format!(
+            "/api/v3/traces?query.service_name={}&query.start_time_min={from}&query.start_time_max={to}\
+             &query.num_traces={PAGE}&query.search_depth={PAGE}&query.raw_traces=true",
+            encoded(self.service)
+        );
+        let Answer { status, body, is_cut } = self.client.get(&path)?;
+        match status {
+            // The first half of a JSON is none: smaller spans of time have smaller answers.
+            _ if is_cut => return Ok(true),
+            200 => {}
+            // It says so when it has none.
+            404 => return Ok(false),
+            _ => return Err(unusable(self.client, &format!("status {status} for a search"))),
+        }
+        let found = answer::read(&body, self.service).map_err(|error| unusable(self.client, &error))?;
+        let is_full = found.traces >= PAGE;
+        self.add(found);
+        Ok(is_full)
+    }
+
+    fn add(&mut self, Found { origins, spans, traces: _ }: Found) {
+        let places: Vec<usize> = origins
+            .into_iter()
+            .map(|origin| {
+                let at = self.origins.iter().position(|known| *known == origin);
+                at.unwrap_or_else(|| {
+                    self.origins.push(origin);
+                    self.origins.len() - 1
+                })
+            })
+            .collect();
+        let known: HashSet<String> = self.traces.keys().cloned().collect();
+        for mut span in spans.into_iter().filter(|span| !known.contains(&span.trace)) {
+            span.origin = places[span.origin];
+            self.spans += 1;
+            self.traces.entry(span.trace.clone()).or_default().push(span);
+        }
+    }
+
+    /// Deals them out to runs, in the order in which these began.
+    fn runs(self, service: &Service, warmup: Warmup) -> Vec<ReadRun> {
+        let mut by_run: BTreeMap<String, (usize, Vec<Request>)> = BTreeMap::new();
+        let (mut next_id, mut astray) = (1, 0);
+        for spans in self.traces.values() {
+            let (requests, lost) = rebuild::requests(spans, &mut next_id);
+            astray += lost;
+            for (root, request) in requests {
+                let origin = spans[root].origin;
+                let run = &self.origins[origin].run_id;
+                let (_, all) = by_run.entry(run.clone()).or_insert_with(|| (origin, Vec::new()));
+                all.push(request);
+            }
+        }
+        let mut runs: Vec<ReadRun> = by_run
+            .into_values()
+            .map(|(origin, requests)| run(service, &self.origins[origin], requests, warmup))
+            .collect();
+        runs.sort_by_key(|run| run.manifest.clocks[0].wall_ns);
+        if astray > 0
+            && let Some(first) = runs.first_mut()
+        {
+            first.notes.push(format!("{astray} spans of {} belong to no request that arrived", service.name));
+        }
+        runs
+    }
+}
+
+/// Boils one down.
+fn run(service: &Service, origin: &Origin, mut requests: Vec<Request>, warmup: Warmup) -> ReadRun {
+    let end_ns = |request: &Request| request.root().start_ns.saturating_add(request.root().duration_ns);
+    // As a folder has them: in the order of their ends.
+    requests.sort_by_key(|request| (end_ns(request), request.root().id));
+    let start_ns = requests.iter().map(|request| request.root().start_ns).min().unwrap_or(0);
+    let rows = requests.iter().map(|request| request.phases.len() as u64).sum();
+    let phases = requests.into_iter().map(Ok::<_, Infallible>);
+    let digest = RunDigest::read(phases, rows, warmup).unwrap_or_else(|never| match never {});
+    let Origin { run_id, scenario, platform, fidelity, work_hash, kernel, cpu_model, version } =
+        origin.clone();
+    let workload = work_hash.map(|hash| {
+        let mut workload = serde_json::Map::new();
+        workload.insert("work_hash".to_owned(), hash.into());
+        workload
+    });
+    let path = format!("{}@{}", service.name, run_id.chars().take(8).collect::<String>());
+    let manifest = Manifest {
+        state: State::Closed,
+        run_id,
+        name: service.name.clone(),
+        start: rfc3339(start_ns),
+        clocks: vec![ClockPair { monotonic_ns: start_ns, wall_ns: start_ns }],
+        scenario,
+        platform,
+        fidelity,
+        kernel,
+        cpu_model,
+        workload,
+        versions: Versions { guestscope: version, ..Versions::default() },
+        rows: RowCounts { phases: rows, ..RowCounts::default() },
+        ..Manifest::default()
+    };
+    let source =
+        Source { path: path.into(), label: service.label.clone(), argument: service.name.clone().into() };
+    ReadRun { source, manifest, digest, is_torn: false, notes: Vec::new() }
+}

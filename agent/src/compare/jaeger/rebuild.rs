@@ -1,0 +1,154 @@
+//! From the spans of phases back to requests. Pure.
+//!
+//! What spans hold comes back exactly: durations, accounts, counts, helpers' waits, nesting. Begins are as they were sent,
+//! in wall time and moved by a microsecond or so where siblings touch; only their order matters here. What spans do not hold
+//! (the process, the thread's birth, names that were repaired) is empty.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+use guestscope_ebpf::NAME_BYTES;
+
+use super::answer::Span;
+use crate::{
+    phase::{
+        Accounts, Counts, Ending, HelperWait, Helpers, KEPT, Phase, PhaseKind, Request, ThreadId, TraceIds,
+    },
+    sinks::otlp::keys,
+};
+
+/// Phases within each other; deeper ones are somebody's play.
+const DEEPEST: usize = 1_000;
+
+/// Requests of one trace, each with the position of its span, and how many spans belong to none that is there.
+pub(super) fn requests(spans: &[Span], next_id: &mut u64) -> (Vec<(usize, Request)>, u64) {
+    let mut by_id: HashMap<&str, usize> = HashMap::with_capacity(spans.len());
+    for (at, span) in spans.iter().enumerate() {
+        // A span that was sent twice is the same twice.
+        by_id.entry(&span.id).or_insert(at);
+    }
+    let mut by_root: BTreeMap<usize, Vec<(usize, usize)>> = BTreeMap::new();
+    let mut astray = 0;
+    for (at, span) in spans.iter().enumerate().filter(|(at, span)| by_id[span.id.as_str()] == *at) {
+        match root_of(at, spans, &by_id) {
+            Some((root, depth)) if spans[root].origin == span.origin => {
+                by_root.entry(root).or_default().push((at, depth));
+            }
+            Some(_) | None => astray += 1,
+        }
+    }
+    let mut found = Vec::with_capacity(by_root.len());
+    for (root, mut members) in by_root {
+        // The outermost first, parents before what is nested in them.
+        members.sort_by_key(|&(at, depth)| (depth > 0, spans[at].start_ns, depth, Reverse(spans[at].end_ns)));
+        let members: Vec<usize> = members.into_iter().map(|(at, _)| at).collect();
+        match request(spans, &members, &by_id, *next_id) {
+            Some(request) => {
+                *next_id += members.len() as u64;
+                found.push((root, request));
+            }
+            None => astray += members.len() as u64,
+        }
+    }
+    (found, astray)
+}
+
+/// A request, or a whole process of a program without marks.
+fn is_outermost(span: &Span) -> bool {
+    span.is_server || !span.numbers.contains_key("guestscope.request")
+}
+
+/// The outermost span that it lies in, and how deep. A chain that ends elsewhere, or nowhere, has none.
+fn root_of(mut at: usize, spans: &[Span], by_id: &HashMap<&str, usize>) -> Option<(usize, usize)> {
+    for depth in 0..DEEPEST {
+        if is_outermost(&spans[at]) {
+            return Some((at, depth));
+        }
+        at = *by_id.get(spans[at].parent.as_str())?;
+    }
+    None
+}
+
+fn request(
+    spans: &[Span],
+    members: &[usize],
+    by_id: &HashMap<&str, usize>,
+    first_id: u64,
+) -> Option<Request> {
+    let id_of: HashMap<usize, u64> = members.iter().copied().zip(first_id..).collect();
+    let phases = members.iter().map(|at| {
+        let span = &spans[*at];
+        let is_root = id_of[at] == first_id;
+        let parent = by_id.get(span.parent.as_str()).and_then(|parent| id_of.get(parent)).copied();
+        let parent = parent.filter(|_| !is_root);
+        let ids = Ids { id: id_of[at], parent, root: first_id };
+        phase(span, is_root, &ids)
+    });
+    Some(Request { phases: phases.collect::<Option<_>>()? })
+}
+
+struct Ids {
+    id: u64,
+    parent: Option<u64>,
+    root: u64,
+}
+
+/// None if the span has no length of ours: then it is not ours.
+fn phase(span: &Span, is_root: bool, ids: &Ids) -> Option<Phase> {
+    let number = |key: &str| span.numbers.get(key).copied().unwrap_or(0);
+    let duration_ns = *span.numbers.get("guestscope.duration_ns")?;
+    let accounts = Accounts(keys::TIME.map(number));
+    let suspended_ns = number("guestscope.suspended_ns");
+    // It alone has no time of anybody.
+    let is_queue =
+        span.name == "queue" && !is_root && duration_ns > 0 && accounts.total_ns() == 0 && suspended_ns == 0;
+    let kind = match (is_root, is_queue) {
+        (true, _) if span.is_server => PhaseKind::Request,
+        (true, _) => PhaseKind::Process,
+        (false, true) => PhaseKind::Queue,
+        (false, false) => PhaseKind::Phase,
+    };
+    // That of the outermost one reaches back to the begin of its queue; its end stays where it was.
+    let start_ns = if is_root { span.end_ns.saturating_sub(duration_ns) } else { span.start_ns };
+    Some(Phase {
+        id: ids.id,
+        parent: ids.parent,
+        root: ids.root,
+        kind,
+        name: name(&span.name),
+        name_damaged: false,
+        request: number("guestscope.request"),
+        thread: ThreadId { tid: number("thread.id") as u32, ..ThreadId::default() },
+        start_ns,
+        duration_ns,
+        suspended_ns,
+        accounts,
+        counts: Counts::from_array(keys::COUNT.map(number)),
+        pause_ns: number("guestscope.overlay.pause_ns"),
+        helpers: Helpers {
+            accounts: Accounts(keys::HELPER.map(number)),
+            wait: helper_wait(&number),
+            ..Helpers::default()
+        },
+        trace: TraceIds::default(),
+        ending: span.ending.as_deref().map_or(Some(Ending::Ended), Ending::by_name)?,
+        edges_lost: 0,
+    })
+}
+
+/// The sum of both stands there, and what of it lay in time on a CPU.
+fn helper_wait(number: &dyn Fn(&str) -> u64) -> HelperWait {
+    let all: [u64; KEPT.len()] = keys::HELPER_WAIT.map(number);
+    let on_cpu = keys::HELPER_WAIT_ON_CPU.map(number);
+    let waiting = std::array::from_fn(|kept| all[kept].saturating_sub(on_cpu[kept]));
+    HelperWait { on_cpu, waiting }
+}
+
+/// As long as a marker's names can be.
+fn name(text: &str) -> Arc<str> {
+    let end = (0..=NAME_BYTES.min(text.len())).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
+    text[..end].into()
+}

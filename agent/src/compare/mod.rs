@@ -1,0 +1,325 @@
+//! `guestscope compare`: from run folders, or the traces of a Jaeger, to a verdict and its causes.
+//!
+//! Reads, groups and checks; what is compared and how lies in [`crate::analyze::compare`], what is shown in
+//! [`crate::sinks::terminal`]. Changes nothing on disk.
+
+mod error;
+mod grouping;
+mod jaeger;
+mod notes;
+mod read;
+mod sources;
+mod work;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::Write as _,
+    path::PathBuf,
+    sync::Arc,
+};
+
+pub use error::Refusal;
+pub use jaeger::JaegerError;
+pub(crate) use read::each_in_parallel;
+pub use work::Work;
+
+use self::{
+    grouping::Grouped,
+    jaeger::Question,
+    read::{ReadRun, read_all},
+};
+use crate::{
+    analyze::compare::{
+        Declared, MOST_WARMUP, Metric, Overall, Platform, Run, SelfTest, Warmup, compare, usual_metrics,
+    },
+    cli::{Choice, CompareArguments, CompareBy, FailOn},
+    failure,
+    health::Fidelity,
+    run::{Manifest, State},
+    sinks::terminal::{self, Compared, Count, Stream, Style},
+};
+
+/// What a comparison of traces cannot know.
+const SPANS: &str = "runs out of Jaeger: spans hold times, counts and nesting; not what was lost on the way, which hooks \
+                     failed, how the program ended or, unless a folder was exported, a hash of its work";
+
+/// What the arguments name, read, checked and told apart.
+#[derive(Debug)]
+pub struct Gathered {
+    /// The platform that others are compared with.
+    pub baseline: Platform,
+    /// The others; none only where one platform is enough.
+    pub platforms: Vec<Platform>,
+    /// Their runs, baseline first, each in the order of the platform's runs.
+    pub members: Vec<Vec<Member>>,
+    /// Metrics and margins.
+    pub declared: Declared,
+    /// Whether the work was equal.
+    pub work: Work,
+    /// What told platforms apart.
+    pub by: &'static str,
+    /// What a reader must know about single runs.
+    pub notes: Vec<String>,
+    /// The programs marked no request: whole processes are compared.
+    pub is_process: bool,
+}
+
+/// A run of a platform.
+#[derive(Clone, Debug)]
+pub struct Member {
+    /// Its folder.
+    pub folder: PathBuf,
+    /// What is known of it.
+    pub manifest: Manifest,
+}
+
+impl Member {
+    /// Of its folder, without those around it.
+    pub fn name(&self) -> String {
+        self.folder.file_name().unwrap_or(self.folder.as_os_str()).to_string_lossy().into_owned()
+    }
+}
+
+impl Gathered {
+    /// Compares.
+    pub fn compare(self) -> Compared {
+        let Self { baseline, platforms, declared, work, by, notes, is_process, .. } = self;
+        let comparison = compare(&baseline, &platforms, &declared);
+        Compared { comparison, work, by, declared, notes, is_process }
+    }
+}
+
+/// Reads what the arguments name. `least` platforms are needed; progress is shown unless `quiet`.
+///
+/// # Errors
+/// Nothing can be read, or what can be read cannot be compared.
+pub fn gather(choice: &Choice, least: usize, quiet: bool) -> anyhow::Result<Gathered> {
+    let mut runs = usable(read(choice, quiet)?)?;
+    let mut notes = notes::of(&runs);
+    if choice.jaeger.is_some() {
+        notes.insert(0, SPANS.to_owned());
+    }
+    let request = choose_request(&runs, choice.request.as_deref())?;
+    let work = work::check(&runs, choice.allow_unequal_work)?;
+    let fold = folds(&runs, &mut notes);
+    let grouped = grouping::group(&runs, choice.by);
+    let (first, grouped) = grouped.split(choice.baseline.as_deref(), least)?;
+    let Grouped { platforms: others, by } = grouped;
+    let groups: Vec<(String, Vec<usize>)> = std::iter::once(first).chain(others).collect();
+    let member = |index: &usize| Member {
+        folder: runs[*index].source.path.clone(),
+        manifest: runs[*index].manifest.clone(),
+    };
+    let members = groups.iter().map(|(_, indices)| indices.iter().map(member).collect()).collect();
+    let mut platforms: Vec<Platform> =
+        groups.into_iter().map(|(label, indices)| platform(&mut runs, label, &indices, &request)).collect();
+    let declared = declare(choice, platforms.iter(), fold)?;
+    let is_process = runs.iter().any(|run| run.digest.is_process);
+    let baseline = platforms.remove(0);
+    Ok(Gathered { baseline, platforms, members, declared, work, by, notes, is_process })
+}
+
+/// Compares and tells. 1 if the verdict is one to fail on, else 0.
+pub fn run(arguments: &CompareArguments) -> anyhow::Result<i32> {
+    if arguments.self_test {
+        return self_test(arguments);
+    }
+    let compared = gather(&arguments.choice, 2, arguments.json)?.compare();
+    let mut platforms = compared.comparison.platforms.iter();
+    let fails = platforms.any(|one| is_failure(one.overall, arguments.fail_on));
+    let text = if arguments.json {
+        terminal::render_comparison_json(&compared)
+    } else {
+        terminal::render_comparison(&compared, Style::detect(Stream::Stdout))
+    };
+    print(&text)?;
+    Ok(i32::from(fails))
+}
+
+fn print(text: &str) -> anyhow::Result<()> {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+/// All that can be read: folders first, then runs out of a Jaeger.
+fn read(choice: &Choice, quiet: bool) -> anyhow::Result<Vec<ReadRun>> {
+    let warmup = match choice.warmup {
+        None => Warmup::Usual,
+        Some(requests) if requests <= MOST_WARMUP => Warmup::Requests(requests),
+        Some(requests) => return Err(Refusal::Warmup(requests).into()),
+    };
+    let mut runs = if choice.folders.is_empty() { Vec::new() } else { folders(choice, warmup, quiet)? };
+    if let Some(url) = &choice.jaeger {
+        let Choice { service: services, lookback, .. } = choice;
+        let question = Question { url, services, lookback: *lookback, warmup };
+        let progress = Count::rising("traces from Jaeger", !quiet);
+        let found = jaeger::read(&question, &|traces| progress.update(traces));
+        progress.finish();
+        runs.extend(found?);
+    }
+    Ok(runs)
+}
+
+/// All folders that can be read; of the others it is said why not.
+fn folders(choice: &Choice, warmup: Warmup, quiet: bool) -> anyhow::Result<Vec<ReadRun>> {
+    let sources = sources::find(&choice.folders)?;
+    let progress = Count::start("run folders", sources.len(), !quiet);
+    let read = read_all(&sources, warmup, &|done| progress.update(done));
+    progress.finish();
+    let mut runs = Vec::with_capacity(read.len());
+    let mut failed = None;
+    for result in read {
+        match result {
+            Ok(run) => runs.push(run),
+            Err(error) => {
+                failure::say(&format!("warning: left out: {error}\n"));
+                failed = Some(error);
+            }
+        }
+    }
+    match failed {
+        Some(error) if runs.is_empty() => Err(error.into()),
+        _ => Ok(runs),
+    }
+}
+
+/// Those that can be compared; of the others it is said why not. One bad run is no reason to refuse all.
+fn usable(runs: Vec<ReadRun>) -> Result<Vec<ReadRun>, Refusal> {
+    let knows_work = |run: &ReadRun| run.manifest.workload.is_some();
+    let some_know = runs.iter().any(knows_work);
+    let mut seen = BTreeSet::new();
+    let mut last = "no run holds a request".to_owned();
+    let mut kept = Vec::with_capacity(runs.len());
+    for run in runs {
+        let path = run.source.path.display().to_string();
+        let why = if run.digest.groups.is_empty() {
+            format!("no requests in {path}")
+        } else if !run.manifest.run_id.is_empty() && !seen.insert(run.manifest.run_id.clone()) {
+            format!("the same run as another folder: {path}")
+        } else if some_know && !knows_work(&run) && run.manifest.state == State::Running {
+            format!("never closed, and so without a word of the workload: {path}")
+        } else {
+            kept.push(run);
+            continue;
+        };
+        failure::say(&format!("warning: left out: {why}\n"));
+        last = why;
+    }
+    if kept.is_empty() { Err(Refusal::NoRequests(last)) } else { Ok(kept) }
+}
+
+/// The kind of request that all runs have and that took most of their time, or the one asked for.
+fn choose_request(runs: &[ReadRun], wanted: Option<&str>) -> Result<Arc<str>, Refusal> {
+    let mut times: BTreeMap<&Arc<str>, (usize, f64)> = BTreeMap::new();
+    for group in runs.iter().flat_map(|run| &run.digest.groups) {
+        let (runs, time) = times.entry(&group.name).or_default();
+        *runs += 1;
+        *time += group.mean_ns * group.latencies_ns.len() as f64;
+    }
+    let most = |common: bool| {
+        let known = times.iter().filter(|(_, (of, _))| !common || *of == runs.len());
+        known.max_by(|(_, (_, a)), (_, (_, b))| a.total_cmp(b)).map(|(name, _)| Arc::clone(name))
+    };
+    let name = match wanted {
+        Some(wanted) => Arc::from(wanted),
+        None => most(true)
+            .or_else(|| most(false))
+            .ok_or_else(|| Refusal::NoRequests("no run holds a request".to_owned()))?,
+    };
+    match runs.iter().find(|run| run.digest.group(&name).is_none()) {
+        Some(run) => {
+            let lacking = run.source.path.display().to_string();
+            Err(Refusal::UnknownRequest { name: name.to_string(), lacking })
+        }
+        None => Ok(name),
+    }
+}
+
+/// Runs of different fidelity are compared by what all of them know.
+fn folds(runs: &[ReadRun], notes: &mut Vec<String>) -> bool {
+    let knows_all = |run: &ReadRun| {
+        let whole = [Fidelity::Full, Fidelity::Raw].map(Fidelity::name);
+        whole.contains(&run.manifest.fidelity.as_str())
+    };
+    let folds = runs.iter().any(|run| !knows_all(run)) && runs.iter().any(knows_all);
+    if folds {
+        notes.insert(
+            0,
+            "fidelities differ: compared by the accounts that all runs have (cpu, runq with throttled, other)".to_owned(),
+        );
+    }
+    folds
+}
+
+/// Takes the digests of the runs out of them.
+fn platform(runs: &mut [ReadRun], label: String, indices: &[usize], request: &str) -> Platform {
+    let mut taken = Vec::with_capacity(indices.len());
+    for &index in indices {
+        let run = &mut runs[index];
+        let start_ns = run.manifest.clocks.first().map_or(0, |clock| clock.wall_ns);
+        let at = run.digest.groups.iter().position(|group| &*group.name == request);
+        taken.extend(at.map(|at| Run { start_ns, requests: run.digest.groups.swap_remove(at) }));
+    }
+    Platform { label, runs: taken }
+}
+
+fn declare<'a>(
+    choice: &Choice,
+    platforms: impl Iterator<Item = &'a Platform> + Clone,
+    fold: bool,
+) -> Result<Declared, Refusal> {
+    let metrics =
+        if choice.metric.is_empty() { usual_metrics(platforms.clone()) } else { choice.metric.clone() };
+    let fewest = platforms.map(Platform::fewest_requests).min().unwrap_or(0);
+    if let Some(metric) = metrics.iter().find(|metric| fewest < metric.requests_needed()) {
+        let needed = metric.requests_needed();
+        return Err(Refusal::TooFewRequests { metric: metric.name(), fewest, needed });
+    }
+    let known = |of: &Option<Metric>| of.is_none_or(|of| metrics.contains(&of));
+    if let Some((Some(metric), _)) = choice.margin.iter().find(|(of, _)| !known(of)) {
+        return Err(Refusal::UnusedMargin(metric.name()));
+    }
+    let margin = |metric: Metric| {
+        let wanted = choice.margin.iter().rev().find(|(of, _)| of.is_none_or(|of| of == metric));
+        wanted.map_or(metric.usual_margin(), |(_, margin)| *margin)
+    };
+    let metrics = metrics.into_iter().map(|metric| (metric, margin(metric))).collect();
+    Ok(Declared { metrics, allow_drift: choice.allow_drift, fold })
+}
+
+const fn is_failure(overall: Overall, fail_on: Option<FailOn>) -> bool {
+    match fail_on {
+        None => false,
+        Some(FailOn::Slower) => matches!(overall, Overall::Slower | Overall::Mixed),
+        Some(FailOn::Different) => matches!(overall, Overall::Slower | Overall::Mixed | Overall::Faster),
+        Some(FailOn::NotEquivalent) => {
+            !matches!(overall, Overall::Equivalent | Overall::Negligible | Overall::Faster)
+        }
+    }
+}
+
+fn self_test(arguments: &CompareArguments) -> anyhow::Result<i32> {
+    let choice = &arguments.choice;
+    let mut runs = usable(read(choice, arguments.json)?)?;
+    let request = choose_request(&runs, choice.request.as_deref())?;
+    work::check(&runs, choice.allow_unequal_work)?;
+    // It wants runs together, and needs no second platform.
+    let grouped = grouping::group(&runs, choice.by.or(Some(CompareBy::Scenario)));
+    let platforms: Vec<Platform> = grouped
+        .platforms
+        .iter()
+        .map(|(label, indices)| platform(&mut runs, label.clone(), indices, &request))
+        .collect();
+    let declared = declare(choice, platforms.iter(), false)?;
+    let tests: Vec<SelfTest> =
+        platforms.iter().map(|platform| SelfTest::of(platform, &declared, 1)).collect();
+    let text = if arguments.json {
+        terminal::render_self_test_json(&tests)
+    } else {
+        terminal::render_self_test(&tests, &declared, Style::detect(Stream::Stdout))
+    };
+    print(&text)?;
+    Ok(i32::from(!tests.iter().all(|test| test.passes() == Some(true))))
+}

@@ -1,0 +1,132 @@
+//! What a reader of a comparison must know about its runs: what was not seen, and what happened meanwhile.
+
+use std::collections::BTreeSet;
+
+use super::read::ReadRun;
+use crate::run::{Manifest, State};
+
+/// Clocks that went apart by more than this were set.
+const STEPPED_NS: i64 = 100_000_000;
+
+/// A line per thing, in the order of the runs; what concerns all of them comes first.
+pub(super) fn of(runs: &[ReadRun]) -> Vec<String> {
+    let mut notes = Vec::new();
+    notes.extend(emulated(runs.iter().map(|run| &run.manifest)));
+    notes.extend(differing(runs, "versions of guestscope", |manifest| manifest.versions.guestscope.clone()));
+    notes.extend(differing(runs, "hooks that failed", failed_hooks));
+    notes.extend(runs.iter().flat_map(|run| run.notes.iter().cloned()));
+    for run in runs {
+        let path = run.source.path.display();
+        notes.extend(of_run(run).into_iter().map(|note| format!("{path}{note}")));
+    }
+    notes
+}
+
+/// Where no processor but a program executes the guest's instructions, that program's costs drown those of the platform.
+fn emulated<'a>(manifests: impl Iterator<Item = &'a Manifest>) -> Option<String> {
+    let (mut runs, mut emulated, mut scenarios) = (0, 0, BTreeSet::new());
+    for manifest in manifests {
+        runs += 1;
+        if is_emulated(manifest) {
+            emulated += 1;
+            scenarios.insert(manifest.scenario.as_str());
+        }
+    }
+    let scenarios: Vec<&str> = scenarios.into_iter().collect();
+    (emulated > 0).then(|| {
+        format!(
+            "{emulated} of {runs} runs come from machines that QEMU emulates (TCG): {}; what they cost is the emulator's, and \
+             nothing about a platform follows from it",
+            scenarios.join(", ")
+        )
+    })
+}
+
+/// By CPUID's leaf of hypervisors, which the agent has named; older folders have the model that the emulator shows.
+fn is_emulated(manifest: &Manifest) -> bool {
+    manifest.hypervisor.ends_with("TCG") || manifest.cpu_model.starts_with("QEMU TCG CPU")
+}
+
+fn of_run(run: &ReadRun) -> Vec<String> {
+    let (manifest, mut notes) = (&run.manifest, Vec::new());
+    if manifest.state == State::Running {
+        let torn = if run.is_torn { ", its end is torn off" } else { "" };
+        notes.push(format!(" was never closed{torn}: it runs still, or its agent was killed"));
+    }
+    let rows = &manifest.rows_lost;
+    let lost = manifest.health.losses.values().fold(rows.phases, |sum, count| sum.saturating_add(*count));
+    if lost > 0 {
+        notes.push(format!(" lost {lost} records: see its manifest"));
+    }
+    if let Some(error) = &manifest.health.folder_error {
+        notes.push(format!(" is incomplete: {error}"));
+    }
+    if let Some(child) = manifest.child.and_then(|child| child.exit).filter(|exit| !exit.is_success()) {
+        notes.push(format!(": its program did not end well ({child})"));
+    }
+    if !manifest.restored.is_empty() {
+        notes.push(": the guest was restored or moved while it ran".to_owned());
+    }
+    if let Some(stepped_ns) = stepped(manifest) {
+        let ms = stepped_ns / 1_000_000;
+        notes.push(format!(": the wall clock was set by {ms} ms while it ran, which changes no duration"));
+    }
+    let left_out = run.digest.left_out;
+    if left_out.damaged > 0 {
+        notes.push(format!(": {} damaged requests left out", left_out.damaged));
+    }
+    if left_out.unfinished > 0 {
+        notes.push(format!(": {} requests without an end left out", left_out.unfinished));
+    }
+    notes
+}
+
+/// How far the wall clock went from the monotonic one between two looks at them.
+fn stepped(manifest: &Manifest) -> Option<i64> {
+    let apart = |clock: &crate::run::ClockPair| clock.wall_ns.wrapping_sub(clock.monotonic_ns).cast_signed();
+    let steps = manifest.clocks.windows(2).map(|pair| apart(&pair[1]).wrapping_sub(apart(&pair[0])));
+    steps
+        .max_by_key(|step| step.unsigned_abs())
+        .filter(|step| step.unsigned_abs() > STEPPED_NS.unsigned_abs())
+}
+
+fn failed_hooks(manifest: &Manifest) -> String {
+    let failed =
+        manifest.health.hooks.iter().filter(|hook| !["ok", "fallback"].contains(&hook.outcome.as_str()));
+    failed.map(|hook| hook.hook.as_str()).collect::<Vec<_>>().join(" ")
+}
+
+fn differing(runs: &[ReadRun], what: &str, of: impl Fn(&Manifest) -> String) -> Option<String> {
+    let distinct: BTreeSet<String> = runs.iter().map(|run| of(&run.manifest)).collect();
+    let shown = |value: &String| if value.is_empty() { "none".to_owned() } else { value.clone() };
+    let all = distinct.iter().map(shown).collect::<Vec<_>>().join("; ");
+    (distinct.len() > 1).then(|| format!("{what} differ: {all}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Manifest, emulated};
+
+    fn manifest(scenario: &str, hypervisor: &str, cpu_model: &str) -> Manifest {
+        let [scenario, hypervisor, cpu_model] = [scenario, hypervisor, cpu_model].map(str::to_owned);
+        Manifest { scenario, hypervisor, cpu_model, ..Manifest::default() }
+    }
+
+    #[test]
+    fn emulated_machines_are_told() {
+        let real = [
+            manifest("MVM/2/VNL/CPU", "Firecracker on KVM", "Intel(R) Xeon(R) Processor"),
+            manifest("VM/2/VNL/CPU", "QEMU on KVM", "QEMU Virtual CPU version 2.5+"),
+            manifest("BM/2/VNL/CPU", "", ""),
+        ];
+        assert_eq!(emulated(real.iter()), None);
+        let emulators = [
+            manifest("VM/1/VNL/CPU", "QEMU on TCG", "QEMU Virtual CPU version 2.5+"),
+            manifest("MVM/1/VNL/CPU", "QEMU microvm on TCG", ""),
+            manifest("VM/1/VNL/CPU", "", "QEMU TCG CPU version 2.5+"),
+        ];
+        let said = emulated(real.iter().chain(&emulators)).unwrap();
+        let begin = "3 of 6 runs come from machines that QEMU emulates (TCG): MVM/1/VNL/CPU, VM/1/VNL/CPU; ";
+        assert!(said.starts_with(begin), "{said}");
+    }
+}

@@ -1,0 +1,80 @@
+//! Reads run folders, several at a time, and boils each down.
+
+use std::sync::{
+    Mutex,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use super::sources::Source;
+use crate::{
+    analyze::compare::{RunDigest, Warmup},
+    run::{self, Folder, Manifest},
+};
+
+/// A run, read.
+#[derive(Clone, Debug)]
+pub(super) struct ReadRun {
+    /// Where it came from.
+    pub(super) source: Source,
+    /// Its manifest.
+    pub(super) manifest: Manifest,
+    /// Its requests.
+    pub(super) digest: RunDigest,
+    /// Its end is torn off: whoever wrote it was killed.
+    pub(super) is_torn: bool,
+    /// What its reader has to say of it.
+    pub(super) notes: Vec<String>,
+}
+
+/// Reads all of them, in their order; `done` hears how many are done.
+pub(super) fn read_all(
+    sources: &[Source],
+    warmup: Warmup,
+    done: &(dyn Fn(usize) + Sync),
+) -> Vec<Result<ReadRun, run::Error>> {
+    each_in_parallel(sources, |source| read(source, warmup), done)
+}
+
+/// Works on several at a time and gives the results in their order; `done` hears how many are done.
+pub(crate) fn each_in_parallel<I: Sync, T: Send>(
+    items: &[I],
+    work_on: impl Fn(&I) -> T + Sync,
+    done: &(dyn Fn(usize) + Sync),
+) -> Vec<T> {
+    let results: Vec<Mutex<Option<T>>> = items.iter().map(|_| Mutex::new(None)).collect();
+    let (next, finished) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(items.len());
+    let work = || {
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some((item, result)) = items.get(index).zip(results.get(index)) else { return };
+            let worked = work_on(item);
+            if let Ok(mut result) = result.lock() {
+                *result = Some(worked);
+            }
+            done(finished.fetch_add(1, Ordering::Relaxed) + 1);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..threads {
+            scope.spawn(work);
+        }
+        work();
+    });
+    let taken = results.into_iter().filter_map(|result| result.into_inner().ok().flatten());
+    taken.collect()
+}
+
+fn read(source: &Source, warmup: Warmup) -> Result<ReadRun, run::Error> {
+    let folder = Folder::open(&source.path)?;
+    let mut requests = folder.requests()?;
+    let digest = RunDigest::read(&mut requests, folder.manifest().rows.phases, warmup)?;
+    let is_torn = requests.torn_end().is_some();
+    Ok(ReadRun {
+        source: source.clone(),
+        manifest: folder.manifest().clone(),
+        digest,
+        is_torn,
+        notes: Vec::new(),
+    })
+}

@@ -1,0 +1,195 @@
+//! `guestscope explain`: opens a run folder, has its slow requests explained, and tells.
+//!
+//! It reads the folder and changes nothing in it. A folder that is still being written is read as far as it was when this
+//! began; what cannot be read is said, and the rest explained.
+
+use std::{io::Write as _, path::Path};
+
+use crate::{
+    analyze::{
+        SLOWEST,
+        explain::{Explanation, NotCounted, Numbers, Wanted},
+    },
+    cli::ExplainArguments,
+    failure,
+    health::Fidelity,
+    platform::CpuQuota,
+    run::{self, Folder, Manifest, State, TornEnd},
+    sinks::terminal::{self, ExplainFacts, Shown, Stream, Style},
+};
+
+/// A request that was asked for and cannot be explained. `Display` gives `what: value`.
+#[derive(Debug, thiserror::Error)]
+pub enum ExplainError {
+    /// No request has this number.
+    #[error("no request has this number: {number}")]
+    NoSuchRequest {
+        /// As it was asked for.
+        number: u64,
+        /// Those that there are.
+        numbers: Option<Numbers>,
+    },
+    /// It is there, and in no statistics.
+    #[error("request {}: {number}", match why {
+        NotCounted::Warmup => "was a warm-up, and is compared with nothing",
+        NotCounted::Unfinished => "has no end of its own, so its duration means nothing",
+        NotCounted::Damaged => "is damaged, its accounts do not add up",
+    })]
+    NotCounted {
+        /// As it was asked for.
+        number: u64,
+        /// Why not.
+        why: NotCounted,
+    },
+}
+
+impl ExplainError {
+    /// What to do about it.
+    pub fn hint(&self) -> String {
+        match self {
+            ExplainError::NoSuchRequest { numbers: Some(Numbers { lowest, highest }), .. } => {
+                format!("this run has requests with numbers from {lowest} to {highest}")
+            }
+            ExplainError::NoSuchRequest { numbers: None, .. } | ExplainError::NotCounted { .. } => {
+                "without --request the slowest ones are explained".to_owned()
+            }
+        }
+    }
+}
+
+/// Explains and tells. 0 if there was something to explain, else 1.
+///
+/// # Errors
+/// The folder cannot be read, or has no such request.
+pub fn run(arguments: &ExplainArguments) -> anyhow::Result<i32> {
+    let folder = Folder::open(&arguments.folder)?;
+    let wanted = match arguments.request {
+        Some(number) => Wanted::Number(number),
+        // More than are shown, so that who was on the other side is known of all of them.
+        None => Wanted::Slowest(SLOWEST),
+    };
+    let mut notes = Vec::new();
+    let mut explanation = requests(&folder, wanted, &mut notes)?;
+    if explanation.summary.requests() == 0 {
+        failure::say(&nothing(&explanation, &arguments.folder));
+        return Ok(1);
+    }
+    if let Some(number) = arguments.request.filter(|_| !explanation.has_cases()) {
+        return Err(match explanation.not_counted {
+            Some(why) => ExplainError::NotCounted { number, why },
+            None => ExplainError::NoSuchRequest { number, numbers: explanation.numbers },
+        }
+        .into());
+    }
+    let has_waits = evidence(&folder, &mut explanation, &mut notes);
+    let facts = facts(&folder, arguments, (has_waits, notes));
+    let text = if arguments.json {
+        terminal::render_explanation_json(&explanation, &facts)
+    } else {
+        terminal::render_explanation(&explanation, &facts, Style::detect(Stream::Stdout))
+    };
+    // A reader that went away (`| head`) is no failure.
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(0),
+    }
+}
+
+/// All readings stop where the first one did: a run that goes on adds to its folder meanwhile.
+fn requests(folder: &Folder, wanted: Wanted, notes: &mut Vec<String>) -> run::Result<Explanation> {
+    let mut most = usize::MAX;
+    if folder.manifest().state == State::Running {
+        let mut first = folder.requests()?;
+        most = 0;
+        for request in first.by_ref() {
+            request?;
+            most += 1;
+        }
+        if let Some(TornEnd { bytes, reason }) = first.torn_end() {
+            notes.push(format!("the last {bytes} bytes of the phases are not whole, and left out: {reason}"));
+        }
+    }
+    Explanation::read(|| Ok::<_, run::Error>(folder.requests()?.take(most)), wanted)
+}
+
+/// Waits and names of threads; whether all waits could be read. Without them the parts still stand.
+fn evidence(folder: &Folder, explanation: &mut Explanation, notes: &mut Vec<String>) -> bool {
+    let waits = folder.waits().and_then(|waits| explanation.add_waits(waits));
+    let has_waits = waits.is_ok();
+    notes.extend(waits.err().map(|error| format!("waits are missing: {error}")));
+    let threads = folder.threads().and_then(|threads| explanation.add_threads(threads));
+    notes.extend(threads.err().map(|error| format!("names of threads are missing: {error}")));
+    has_waits
+}
+
+fn facts(
+    folder: &Folder,
+    arguments: &ExplainArguments,
+    (has_waits, mut notes): (bool, Vec<String>),
+) -> ExplainFacts {
+    let manifest = folder.manifest();
+    notes.extend(lost(manifest));
+    // A run without any has been told to keep none.
+    let has_all_waits = has_waits && lost_waits(manifest) == 0 && manifest.rows.waits > 0;
+    ExplainFacts {
+        folder: arguments.folder.clone(),
+        name: manifest.name.clone(),
+        scenario: manifest.scenario.clone(),
+        start_ns: manifest.clocks.first().map_or(0, |clock| clock.monotonic_ns),
+        fidelity: Fidelity::ALL.into_iter().find(|one| one.name() == manifest.fidelity),
+        cpu_quota: quota(manifest),
+        same_syscalls: manifest.arch == std::env::consts::ARCH,
+        is_open: manifest.state == State::Running,
+        has_all_waits,
+        shown: match arguments.request {
+            Some(_) => Shown::One,
+            None => Shown::Slowest(usize::from(arguments.slowest)),
+        },
+        notes,
+    }
+}
+
+fn quota(manifest: &Manifest) -> Option<CpuQuota> {
+    let (quota_ns, period_ns) = (manifest.limits.cpu_quota_ns?, manifest.limits.cpu_period_ns?);
+    Some(CpuQuota { quota_ns, period_ns, group: manifest.cpu_quota_group.clone() })
+}
+
+fn lost_waits(manifest: &Manifest) -> u64 {
+    manifest.health.losses.get("kernel.waits").copied().unwrap_or(0) + manifest.rows_lost.waits
+}
+
+/// What the run lost of that on which evidence rests.
+fn lost(manifest: &Manifest) -> Vec<String> {
+    let losses = &manifest.health.losses;
+    let count = |name: &str| losses.get(name).copied().unwrap_or(0);
+    let rows = manifest.rows_lost;
+    let mut notes = Vec::new();
+    let waits = lost_waits(manifest);
+    if waits > 0 {
+        notes.push(format!("{waits} long waits were lost while it ran: evidence may lack them"));
+    }
+    let edges = count("kernel.edges") + count("pairing.edges_lost") + rows.phases;
+    if edges > 0 {
+        notes
+            .push(format!("{edges} edges or rows of phases were lost while it ran: requests may be missing"));
+    }
+    notes
+}
+
+/// Why there is nothing, and what to do about it.
+fn nothing(explanation: &Explanation, folder: &Path) -> String {
+    let left_out = explanation.summary.left_out;
+    let kinds = [
+        (left_out.warmups, "warm-up"),
+        (left_out.unfinished, "without an end of its own"),
+        (left_out.damaged, "damaged"),
+    ];
+    let kinds: Vec<String> =
+        kinds.iter().filter(|kind| kind.0 > 0).map(|(count, kind)| format!("{count} {kind}")).collect();
+    let (why, hint) = if kinds.is_empty() {
+        (String::new(), "mark requests with the marker library, see `guestscope run --help`")
+    } else {
+        (format!(" (left out: {})", kinds.join(", ")), "let the program run until its requests have ended")
+    };
+    format!("no request to explain: {}{why}\n\nhint: {hint}\n", folder.display())
+}

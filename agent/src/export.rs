@@ -1,0 +1,302 @@
+//! `guestscope export`: a run folder in a form that others read.
+//!
+//! Causes and tails come from the whole run, where a live export had only what had come by then. It reads the folder and
+//! changes nothing in it. What a folder does not keep is not in it either: single pauses, the host's name.
+
+mod replay;
+
+use std::{
+    borrow::Cow,
+    fs::OpenOptions,
+    io::{self, BufWriter, IsTerminal as _, Write},
+    iter::Peekable,
+    os::unix::fs::OpenOptionsExt as _,
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
+
+use opentelemetry::Value;
+
+use self::replay::Replay;
+use crate::{
+    analyze::Summary,
+    cli::{ExportArguments, ExportForm},
+    failure,
+    health::ExportHealth,
+    phase::{Phase, PhaseKind, Request, Restored, Source, Wait},
+    run::{self, Folder, Manifest},
+    sinks::{
+        otlp::{Lines, LiveVerdict, Written},
+        perfetto::{self, Packets},
+    },
+};
+
+/// Waits are written when they end, and so are requests, by two rings: of the same instant either may come first.
+const APART_NS: u64 = 100_000_000;
+
+/// A collector that takes nothing for so long is given up, unless the caller says otherwise.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Why nothing was exported, or not all. `Display` gives `what: value`.
+#[derive(Debug, thiserror::Error)]
+pub enum ExportFileError {
+    /// The file cannot be made; one that is there already is not written over.
+    #[error("cannot create the file: {}: {source}", path.display())]
+    Create {
+        /// As it was given.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// It could not be written.
+    #[error("cannot write the export: {0}")]
+    Write(#[from] io::Error),
+    /// The form is not text.
+    #[error("this form is not for a terminal: {0}")]
+    Terminal(&'static str),
+    /// An option of another form.
+    #[error("not an option of this form: {0}")]
+    Option(&'static str),
+    /// A collector did not take everything.
+    #[error("the collector did not take all spans: {taken} taken, {rejected} rejected, {left} left: {why}")]
+    NotTaken {
+        /// Spans that it has now.
+        taken: u64,
+        /// Spans that it was given and refused.
+        rejected: u64,
+        /// Spans that did not get there.
+        left: u64,
+        /// The last that went wrong.
+        why: String,
+    },
+}
+
+impl ExportFileError {
+    /// What to do about it.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            ExportFileError::Create { .. } => {
+                "name a file that is not there yet: --out FILE, or leave it out for standard output"
+            }
+            ExportFileError::Terminal(_) => "name a file that is not there yet: --out FILE",
+            ExportFileError::Option("--out") => "a file is for --to otlp-json and --to perfetto",
+            ExportFileError::Option(_) => "a collector is for --to otlp",
+            ExportFileError::NotTaken { .. } => {
+                "see that it runs and has room, then export again: traces keep their ids, so what it has already is not new to it"
+            }
+            ExportFileError::Write(_) => "free space on that file system, or write elsewhere: --out FILE",
+        }
+    }
+}
+
+/// Exports. 0 if there was anything, else 1.
+///
+/// # Errors
+/// The folder cannot be read, the file not written, or the collector did not take everything.
+pub fn run(arguments: &ExportArguments) -> anyhow::Result<i32> {
+    let ExportArguments { folder, to, out, otlp, give_up } = arguments;
+    let refused = match to {
+        ExportForm::Otlp => out.as_ref().map(|_| "--out"),
+        ExportForm::OtlpJson | ExportForm::Perfetto => {
+            otlp.as_ref().map(|_| "--otlp").or(give_up.map(|_| "--give-up"))
+        }
+    };
+    if let Some(option) = refused {
+        return Err(ExportFileError::Option(option).into());
+    }
+    let folder = Folder::open(folder)?;
+    let done = match (to, out) {
+        (ExportForm::Otlp, _) => send(&folder, otlp.as_deref(), give_up.unwrap_or(PATIENCE)),
+        (_, Some(path)) => {
+            let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+            let file = made.map_err(|source| ExportFileError::Create { path: path.clone(), source })?;
+            write(*to, &folder, BufWriter::new(file))
+        }
+        (ExportForm::Perfetto, None) if io::stdout().is_terminal() => {
+            return Err(ExportFileError::Terminal("perfetto").into());
+        }
+        (_, None) => write(*to, &folder, BufWriter::new(io::stdout().lock())),
+    };
+    match done {
+        // A reader that went away (`| head`) has what it wanted.
+        Err(error) if is_broken_pipe(&error) => Ok(0),
+        done => {
+            let (count, told) = done?;
+            failure::say(&told);
+            Ok(i32::from(count == 0))
+        }
+    }
+}
+
+/// Sends it to a collector; how many traces there were, and what to say of them.
+fn send(folder: &Folder, endpoint: Option<&str>, patience: Duration) -> anyhow::Result<(u64, String)> {
+    let mut replay = Replay::start(folder.manifest(), endpoint, patience)?;
+    let outcome = feed(folder, &mut replay);
+    // A collector that takes nothing any more ends the reading: its books say more than that it ended.
+    let health = match outcome {
+        Err(error) if !is_timeout(&error) => return Err(error),
+        _ => replay.finish()?,
+    };
+    let ExportHealth { endpoint, spans_sent, traces_sent, waits_left_out, .. } = health;
+    let to = endpoint.unwrap_or_default();
+    let left_out = left_out(waits_left_out);
+    Ok((traces_sent, format!("{traces_sent} traces, {spans_sent} spans sent to {to}{left_out}\n")))
+}
+
+fn left_out(waits: u64) -> String {
+    if waits > 0 { format!(", {waits} waits left out") } else { String::new() }
+}
+
+/// Writes it; how many requests or processes there were, and what to say of them.
+fn write(to: ExportForm, folder: &Folder, writer: impl Write) -> anyhow::Result<(u64, String)> {
+    if to == ExportForm::Perfetto {
+        let perfetto::Written { requests, slices } = packets(folder, writer)?;
+        return Ok((requests, format!("{requests} requests and processes, {slices} slices\n")));
+    }
+    let manifest = folder.manifest();
+    let mut lines = Lines::new(writer, &manifest.name, resource(manifest));
+    feed(folder, &mut lines)?;
+    let Written { traces, spans, waits_left_out } = lines.finish().map_err(ExportFileError::from)?.1;
+    let left_out = left_out(waits_left_out);
+    Ok((traces, format!("{traces} traces, {spans} spans{left_out}\n")))
+}
+
+/// Threads first, because they have the names.
+fn packets(folder: &Folder, writer: impl Write) -> anyhow::Result<perfetto::Written> {
+    let clock = folder.manifest().clocks.first().copied().unwrap_or_default();
+    let summary = Summary::read(|| folder.requests())?;
+    let mut packets = Packets::new(writer, clock).map_err(ExportFileError::from)?;
+    for thread in folder.threads()? {
+        packets.thread(&thread?).map_err(ExportFileError::from)?;
+    }
+    for request in folder.requests()? {
+        let request = request?;
+        let LiveVerdict { cause, tail } = verdict(&summary, &request);
+        packets.request(&request, cause.as_deref(), tail.as_deref()).map_err(ExportFileError::from)?;
+    }
+    for wait in folder.waits()? {
+        packets.wait(&wait?).map_err(ExportFileError::from)?;
+    }
+    for mark in folder.marks()? {
+        packets.mark(&mark?).map_err(ExportFileError::from)?;
+    }
+    for sample in folder.samples()? {
+        packets.sample(&sample?).map_err(ExportFileError::from)?;
+    }
+    Ok(packets.finish().map_err(ExportFileError::from)?.1)
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let write = error.downcast_ref::<ExportFileError>();
+    matches!(write, Some(ExportFileError::Write(error)) if error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+fn is_timeout(error: &anyhow::Error) -> bool {
+    let write = error.downcast_ref::<ExportFileError>();
+    matches!(write, Some(ExportFileError::Write(error)) if error.kind() == io::ErrorKind::TimedOut)
+}
+
+/// Who takes the traces of a folder, in the order of their ends, each wait before its request.
+trait Taker {
+    /// A wait whose request is still to come.
+    fn wait(&mut self, wait: Wait);
+    /// The guest was restored or moved, inside of requests that are still to come.
+    fn restored(&mut self, restored: Restored);
+    /// A request, at wall times that are so much later than its own.
+    fn request(&mut self, request: Arc<Request>, verdict: LiveVerdict, wall_offset_ns: i64)
+    -> io::Result<()>;
+}
+
+impl<W: Write> Taker for Lines<W> {
+    fn wait(&mut self, wait: Wait) {
+        Lines::wait(self, wait);
+    }
+
+    fn restored(&mut self, restored: Restored) {
+        Lines::restored(self, restored);
+    }
+
+    fn request(
+        &mut self,
+        request: Arc<Request>,
+        verdict: LiveVerdict,
+        wall_offset_ns: i64,
+    ) -> io::Result<()> {
+        Lines::request(self, request, verdict, wall_offset_ns)
+    }
+}
+
+/// Hands over all that a folder has.
+fn feed(folder: &Folder, taker: &mut impl Taker) -> anyhow::Result<()> {
+    let manifest = folder.manifest();
+    let summary = Summary::read(|| folder.requests())?;
+    let is_marked = !summary.groups.is_empty();
+    let mut waits = folder.waits()?.peekable();
+    let mut restored = manifest.restored.iter().filter_map(of_record).peekable();
+    for request in folder.requests()? {
+        let request = request?;
+        // A program that marks its requests has no traces of its processes.
+        if is_marked && request.root().kind == PhaseKind::Process {
+            continue;
+        }
+        let until_ns = end_ns(request.root()).saturating_add(APART_NS);
+        while let Some(wait) = next_until(&mut waits, until_ns)? {
+            taker.wait(wait);
+        }
+        while let Some(one) = restored.next_if(|one| one.noticed_ns <= until_ns) {
+            taker.restored(one);
+        }
+        let verdict = verdict(&summary, &request);
+        let offset_ns = manifest.wall_offset_ns(request.root().start_ns);
+        taker.request(Arc::new(request), verdict, offset_ns).map_err(ExportFileError::from)?;
+    }
+    Ok(())
+}
+
+fn end_ns(phase: &Phase) -> u64 {
+    phase.start_ns.saturating_add(phase.duration_ns)
+}
+
+/// The next wait, if it ended before.
+fn next_until(waits: &mut Peekable<run::Rows<Wait>>, until_ns: u64) -> run::Result<Option<Wait>> {
+    let is_due = |wait: &run::Result<Wait>| wait.as_ref().map_or(true, |wait| wait.end_ns() <= until_ns);
+    waits.next_if(is_due).transpose()
+}
+
+fn verdict(summary: &Summary, request: &Request) -> LiveVerdict {
+    let verdict = summary.verdicts(request).first().copied().unwrap_or_default();
+    LiveVerdict {
+        cause: verdict.cause.map(|cause| cause.name().into()),
+        tail: verdict.tail.map(|band| band.name().into()),
+    }
+}
+
+fn of_record(record: &run::RestoredRecord) -> Option<Restored> {
+    let source = [Source::Vmgenid, Source::Vmclock].into_iter().find(|one| one.name() == record.source)?;
+    Some(Restored { noticed_ns: record.noticed_ns, source })
+}
+
+/// What the manifest knows of a resource.
+fn resource(manifest: &Manifest) -> Vec<(Cow<'static, str>, Value)> {
+    // As OpenTelemetry names them.
+    let arch = match manifest.arch.as_str() {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    };
+    let work_hash = manifest.workload.as_ref().and_then(|workload| workload.get("work_hash")?.as_str());
+    let all = [
+        ("guestscope.work.hash", work_hash.unwrap_or_default()),
+        ("host.arch", arch),
+        ("host.cpu.model.name", &manifest.cpu_model),
+        ("os.type", "linux"),
+        ("os.description", &manifest.kernel),
+        ("guestscope.scenario", &manifest.scenario),
+        ("guestscope.platform", &manifest.platform),
+        ("guestscope.fidelity", &manifest.fidelity),
+        ("guestscope.run.id", &manifest.run_id),
+    ];
+    let known = all.into_iter().filter(|(_, value)| !value.is_empty());
+    known.map(|(key, value)| (Cow::from(key), Value::from(value.to_owned()))).collect()
+}

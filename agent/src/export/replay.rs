@@ -1,0 +1,131 @@
+//! A folder to a collector: read as fast as the collector takes it, with the retries of a live export and exact books.
+//!
+//! The sending is [`Exporter`]'s. A live export must never wait and spills what it cannot send; here the folder keeps
+//! everything anyway, so reading waits instead, and nothing is written anywhere.
+
+use std::{
+    io,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::{ExportFileError, Taker, resource};
+use crate::{
+    health::ExportHealth,
+    phase::{Request, Restored, Wait},
+    run::Manifest,
+    sinks::{
+        otlp::{Config, Exporter, FINISH, Limits, LiveVerdict},
+        terminal::Count,
+    },
+};
+
+/// Spans on their way, at which reading waits: 16 batches, some 10 MB.
+const MOST_PENDING: u64 = 8_192;
+/// Between two looks at whether there is room again.
+const LOOK: Duration = Duration::from_millis(2);
+/// How long the last spans, too few for a batch, wait for others.
+const LINGER: Duration = Duration::from_millis(50);
+
+/// The way to the collector.
+pub(super) struct Replay {
+    exporter: Exporter,
+    /// Give up when nothing has moved for so long.
+    patience: Duration,
+    /// Spans on their way when something moved last.
+    moved: (u64, Instant),
+    progress: Count,
+    rows: usize,
+}
+
+impl Replay {
+    /// Reaches for the collector that the command line or the environment names.
+    pub(super) fn start(
+        manifest: &Manifest,
+        endpoint: Option<&str>,
+        patience: Duration,
+    ) -> anyhow::Result<Self> {
+        // No pressure: what is read is bounded here, and nothing is to be spilled.
+        let limits =
+            Limits { queue_spans: usize::MAX, queue_bytes: usize::MAX, linger: LINGER, ..Limits::default() };
+        let exporter = Exporter::start(Config {
+            endpoint: endpoint.map(str::to_owned),
+            service_name: manifest.name.clone(),
+            resource: resource(manifest),
+            limits,
+            ..Config::default()
+        })?;
+        let all = usize::try_from(manifest.rows.phases).unwrap_or(usize::MAX);
+        let progress = Count::start("phases", all, true);
+        Ok(Self { exporter, patience, moved: (0, Instant::now()), progress, rows: 0 })
+    }
+
+    /// Waits until at most so many spans are on their way; false if nothing moves any more.
+    fn wait_for(&mut self, most: u64) -> bool {
+        loop {
+            let pending = self.exporter.pending();
+            if pending < self.moved.0 {
+                self.moved = (pending, Instant::now());
+            }
+            if pending <= most {
+                return true;
+            }
+            if self.moved.1.elapsed() >= self.patience {
+                return false;
+            }
+            thread::sleep(LOOK);
+        }
+    }
+
+    /// Sends the rest, and says what became of all.
+    pub(super) fn finish(mut self) -> Result<ExportHealth, ExportFileError> {
+        let deadline = if self.wait_for(0) { FINISH } else { Duration::ZERO };
+        self.progress.finish();
+        let health = self.exporter.finish(deadline);
+        let ExportHealth { spans_sent, spans_rejected, spans_dropped, .. } = health;
+        if spans_rejected + spans_dropped > 0 {
+            let why = self.exporter.why_not_sent().unwrap_or_else(|| "it did not say why".to_owned());
+            let taken = spans_sent - spans_rejected;
+            return Err(ExportFileError::NotTaken {
+                taken,
+                rejected: spans_rejected,
+                left: spans_dropped,
+                why,
+            });
+        }
+        Ok(health)
+    }
+}
+
+impl Taker for Replay {
+    fn wait(&mut self, wait: Wait) {
+        self.exporter.wait(wait);
+    }
+
+    fn restored(&mut self, restored: Restored) {
+        self.exporter.restored(restored);
+    }
+
+    fn request(
+        &mut self,
+        request: Arc<Request>,
+        verdict: LiveVerdict,
+        wall_offset_ns: i64,
+    ) -> io::Result<()> {
+        self.rows += request.phases.len();
+        self.exporter.offer_at(request, verdict, wall_offset_ns);
+        self.progress.update(self.rows);
+        // What was offered just now is no sign that something does not move.
+        let pending = self.exporter.pending();
+        if pending <= MOST_PENDING {
+            self.moved = (pending, Instant::now());
+            return Ok(());
+        }
+        self.moved.0 = self.moved.0.max(pending);
+        if self.wait_for(MOST_PENDING / 2) {
+            return Ok(());
+        }
+        Err(io::ErrorKind::TimedOut.into())
+    }
+}

@@ -1,0 +1,127 @@
+//! `guestscope report`: run folders as one page that needs nothing but a browser.
+//!
+//! Gathers what `compare` gathers, looks at single requests, and writes HTML: charts are drawn here, as SVG, so that the page
+//! runs no script, asks no network, prints, and opens at once. Changes nothing in the folders.
+
+mod charts;
+mod moments;
+mod page;
+
+use std::{
+    fs::OpenOptions,
+    io::{self, IsTerminal as _, Write as _},
+    os::unix::fs::OpenOptionsExt as _,
+    path::PathBuf,
+};
+
+pub use charts::ChartError;
+
+use self::{moments::Looked, page::Page};
+use crate::{
+    analyze::compare::{Breakdown, Platform, Quantile, breakdowns},
+    cli::ReportArguments,
+    compare::{Member, Refusal, gather},
+    failure,
+    sinks::terminal::{Compared, Sentences, units::bytes},
+};
+
+/// Why there is no report. `Display` gives `what: value`.
+#[derive(Debug, thiserror::Error)]
+pub enum ReportError {
+    /// The file cannot be made; one that is there already is not written over.
+    #[error("cannot create the file: {}: {source}", path.display())]
+    Create {
+        /// As it was given.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// It could not be written.
+    #[error("cannot write the report: {0}")]
+    Write(#[from] io::Error),
+    /// A page is not text for a terminal.
+    #[error("a page is not for a terminal: {0}")]
+    Terminal(&'static str),
+    /// A chart could not be drawn.
+    #[error(transparent)]
+    Chart(#[from] ChartError),
+}
+
+impl ReportError {
+    /// What to do about it.
+    pub const fn hint(&self) -> &'static str {
+        match self {
+            ReportError::Create { .. } => "name a file that is not there yet: --out FILE",
+            ReportError::Terminal(_) => "name a file to write to: --out report.html",
+            ReportError::Write(_) => "free space on that file system, or write elsewhere: --out FILE",
+            ReportError::Chart(_) => "this is a mistake of guestscope: please report it with the folders",
+        }
+    }
+}
+
+/// One platform, looked at.
+#[derive(Debug)]
+struct View {
+    breakdown: Breakdown,
+    quantiles: Vec<Quantile>,
+    members: Vec<Member>,
+    looked: Looked,
+}
+
+/// All that the page shows.
+#[derive(Debug)]
+struct Report {
+    /// In the order of the comparison, the baseline first.
+    views: Vec<View>,
+    compared: Compared,
+    sentences: Sentences,
+    /// Base address of Jaeger's pages.
+    jaeger: Option<String>,
+}
+
+/// Reports. 0, or an error.
+///
+/// # Errors
+/// Nothing can be read or compared, or the page not written.
+pub fn run(arguments: &ReportArguments) -> anyhow::Result<i32> {
+    if arguments.out.is_none() && io::stdout().is_terminal() {
+        return Err(ReportError::Terminal("html").into());
+    }
+    let text = Page::of(&report(arguments)?)?;
+    match &arguments.out {
+        Some(path) => {
+            let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+            let mut file = made.map_err(|source| ReportError::Create { path: path.clone(), source })?;
+            file.write_all(text.as_bytes()).map_err(ReportError::from)?;
+            failure::say(&format!("{}: {}\n", path.display(), bytes(text.len() as u64)));
+        }
+        None => match io::stdout().write_all(text.as_bytes()) {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                return Err(ReportError::from(error).into());
+            }
+            _ => {}
+        },
+    }
+    Ok(0)
+}
+
+fn report(arguments: &ReportArguments) -> anyhow::Result<Report> {
+    if arguments.choice.jaeger.is_some() {
+        return Err(Refusal::TracesInReport.into());
+    }
+    let mut gathered = gather(&arguments.choice, 1, false)?;
+    let members = std::mem::take(&mut gathered.members);
+    let platforms: Vec<&Platform> = std::iter::once(&gathered.baseline).chain(&gathered.platforms).collect();
+    let sides: Vec<(&Platform, &[Member])> =
+        platforms.iter().zip(&members).map(|(platform, members)| (*platform, members.as_slice())).collect();
+    let looked = moments::look(&sides, gathered.is_process);
+    let broken_down = breakdowns(&platforms, gathered.declared.fold);
+    let quantiles: Vec<Vec<Quantile>> = platforms.iter().map(|platform| platform.quantiles()).collect();
+    let views = broken_down.into_iter().zip(quantiles).zip(members).zip(looked);
+    let views = views
+        .map(|(((breakdown, quantiles), members), looked)| View { breakdown, quantiles, members, looked })
+        .collect();
+    let compared = gathered.compare();
+    let sentences = Sentences::of(&compared);
+    Ok(Report { views, compared, sentences, jaeger: arguments.jaeger_ui.clone() })
+}

@@ -1,0 +1,204 @@
+//! Single requests for a closer look, with their waits; and from which CPU to which long waits led.
+//!
+//! Reads the folders of a comparison a second time, when it is known which requests are worth it. What cannot be read is
+//! said, and the rest shown.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+use crate::{
+    analyze::compare::{Pick, Picked, Platform, latency_ns},
+    compare::{Member, each_in_parallel},
+    phase::{Request, ThreadId, Wait},
+    run::{self, Folder},
+    sinks::terminal::Count,
+};
+
+/// Of the slowest, so many of a platform.
+const SLOWEST: usize = 5;
+/// Waits of a request that are kept, the longest first.
+const MOST_WAITS: usize = 2_000;
+
+/// Why a request is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Why {
+    /// It is nearest to the median.
+    Typical,
+    /// It is the slowest, second slowest, ... from 1.
+    Slow(usize),
+}
+
+/// A request.
+#[derive(Clone, Debug)]
+pub(super) struct Moment {
+    pub(super) why: Why,
+    /// Name of its run folder.
+    pub(super) run: String,
+    pub(super) request: Request,
+    /// In the order of their begins.
+    pub(super) waits: Vec<Wait>,
+    /// More waits than are kept.
+    pub(super) waits_left_out: usize,
+    /// Names of threads.
+    pub(super) threads: Arc<HashMap<ThreadId, Arc<str>>>,
+}
+
+/// What was found on a platform.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Looked {
+    pub(super) moments: Vec<Moment>,
+    /// How often a long wait of a request's threads began on one CPU and ended on another.
+    pub(super) moves: BTreeMap<(u32, u32), u64>,
+    /// Long waits of requests' threads, moved or not.
+    pub(super) waits: u64,
+    /// What could not be read.
+    pub(super) notes: Vec<String>,
+}
+
+/// One run, read.
+#[derive(Default)]
+struct Read {
+    picked: Picked,
+    waits: HashMap<u64, (Vec<Wait>, usize)>,
+    moves: BTreeMap<(u32, u32), u64>,
+    seen: u64,
+    threads: HashMap<ThreadId, Arc<str>>,
+}
+
+/// Looks into all runs of all platforms.
+pub(super) fn look(platforms: &[(&Platform, &[Member])], is_process: bool) -> Vec<Looked> {
+    let picks: Vec<(usize, &Member, Pick)> = platforms
+        .iter()
+        .enumerate()
+        .flat_map(|(index, (platform, members))| picks(index, platform, members, is_process))
+        .collect();
+    let progress = Count::start("run folders, for single requests", picks.len(), true);
+    let read =
+        each_in_parallel(&picks, |(_, member, pick)| read(member, pick), &|done| progress.update(done));
+    progress.finish();
+    let mut looked: Vec<Looked> = platforms.iter().map(|_| Looked::default()).collect();
+    let mut found: Vec<Vec<(String, u64, Read)>> = platforms.iter().map(|_| Vec::new()).collect();
+    for ((index, member, pick), read) in picks.iter().zip(read) {
+        let run = member.name();
+        match read {
+            Ok(read) => found[*index].push((run, pick.typical_ns, read)),
+            Err(error) => looked[*index].notes.push(format!("single requests of {run} are missing: {error}")),
+        }
+    }
+    for (looked, found) in looked.iter_mut().zip(found) {
+        looked.fill(found);
+    }
+    looked
+}
+
+fn picks<'a>(
+    index: usize,
+    platform: &Platform,
+    members: &'a [Member],
+    is_process: bool,
+) -> Vec<(usize, &'a Member, Pick)> {
+    let medians: Vec<u64> = platform
+        .runs
+        .iter()
+        .filter_map(|run| {
+            let latencies = &run.requests.latencies_ns;
+            latencies.get(latencies.len() / 2).copied()
+        })
+        .collect();
+    let typical_ns = medians.iter().sum::<u64>() / medians.len().max(1) as u64;
+    let pick = |(run, member): (&crate::analyze::compare::Run, &'a Member)| {
+        let pick = Pick {
+            name: run.requests.name.clone(),
+            warmup: run.requests.warmup,
+            typical_ns,
+            slowest: SLOWEST,
+            is_process,
+        };
+        (index, member, pick)
+    };
+    platform.runs.iter().zip(members).map(pick).collect()
+}
+
+fn read(member: &Member, pick: &Pick) -> Result<Read, run::Error> {
+    let folder = Folder::open(&member.folder)?;
+    let picked = Picked::read(folder.requests()?, pick)?;
+    let mut read = Read { picked, ..Read::default() };
+    for request in read.picked.slowest.iter().chain(&read.picked.typical) {
+        read.waits.insert(request.root().id, (Vec::new(), 0));
+    }
+    for wait in folder.waits()? {
+        read.add(wait?);
+    }
+    for thread in folder.threads()? {
+        let thread = thread?;
+        read.threads.insert(thread.id, thread.comm);
+    }
+    Ok(read)
+}
+
+impl Read {
+    fn add(&mut self, wait: Wait) {
+        let Some(root) = wait.root else { return };
+        self.seen += 1;
+        if wait.left_cpu != wait.cpu {
+            *self.moves.entry((wait.left_cpu, wait.cpu)).or_default() += 1;
+        }
+        let Some((waits, left_out)) = self.waits.get_mut(&root) else { return };
+        waits.push(wait);
+        if waits.len() > 2 * MOST_WAITS {
+            *left_out += shorten(waits);
+        }
+    }
+}
+
+/// Keeps the longest; how many go.
+fn shorten(waits: &mut Vec<Wait>) -> usize {
+    let too_many = waits.len().saturating_sub(MOST_WAITS);
+    waits.sort_by_key(|wait| std::cmp::Reverse(wait.duration_ns));
+    waits.truncate(MOST_WAITS);
+    too_many
+}
+
+impl Looked {
+    fn fill(&mut self, found: Vec<(String, u64, Read)>) {
+        let mut typical: Option<(u64, Moment)> = None;
+        let mut slowest = Vec::new();
+        for (run, typical_ns, mut read) in found {
+            self.waits += read.seen;
+            for (pair, count) in std::mem::take(&mut read.moves) {
+                *self.moves.entry(pair).or_default() += count;
+            }
+            let threads = Arc::new(std::mem::take(&mut read.threads));
+            let Picked { typical: nearest, slowest: slow } = std::mem::take(&mut read.picked);
+            let moment = |why: Why, request: Request| {
+                let (mut waits, mut waits_left_out) =
+                    read.waits.get(&request.root().id).cloned().unwrap_or_default();
+                waits_left_out += shorten(&mut waits);
+                waits.sort_by_key(|wait| wait.start_ns);
+                Moment {
+                    why,
+                    run: run.clone(),
+                    request,
+                    waits,
+                    waits_left_out,
+                    threads: Arc::clone(&threads),
+                }
+            };
+            if let Some(request) = nearest {
+                let distance = latency_ns(&request).abs_diff(typical_ns);
+                if typical.as_ref().is_none_or(|(known, _)| distance < *known) {
+                    typical = Some((distance, moment(Why::Typical, request)));
+                }
+            }
+            slowest.extend(slow.into_iter().map(|request| moment(Why::Slow(0), request)));
+        }
+        slowest.sort_by_key(|moment| std::cmp::Reverse(latency_ns(&moment.request)));
+        slowest.truncate(SLOWEST);
+        for (index, moment) in slowest.iter_mut().enumerate() {
+            moment.why = Why::Slow(index + 1);
+        }
+        self.moments = typical.into_iter().map(|(_, moment)| moment).chain(slowest).collect();
+    }
+}

@@ -1,0 +1,65 @@
+//! The page: verdict first, then what a difference is made of, then everything that it rests on.
+//!
+//! Yields HTML. Each chart has a table with its numbers; names that came from programs are escaped by the template.
+
+mod circumstances;
+mod latency;
+mod numbers;
+mod requests;
+mod time;
+mod verdict;
+mod why;
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use super::{Report, ReportError, charts};
+
+/// Nothing is fetched, no script runs, whatever a name in a folder holds.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
+
+/// The page.
+pub(super) struct Page;
+
+impl Page {
+    /// Of this report.
+    pub(super) fn of(report: &Report) -> Result<String, ReportError> {
+        let request = &report.compared.comparison.request;
+        let sections = [
+            ("verdict", "Verdict", Some(verdict::verdict(report))),
+            ("time", "Where the time goes", Some(time::time(report)?)),
+            ("why", "What the difference is made of", why::why(report)),
+            ("latency", "Latency", Some(latency::latency(report)?)),
+            ("requests", "Single requests", Some(requests::requests(report)?)),
+            ("moves", "From CPU to CPU", requests::moves(report)?),
+            ("runs", "What this rests on", Some(circumstances::circumstances(report))),
+        ];
+        let sections: Vec<(&str, &str, Markup)> =
+            sections.into_iter().filter_map(|(id, title, body)| Some((id, title, body?))).collect();
+        let page = html! {
+            (DOCTYPE)
+            html lang="en" {
+                head {
+                    meta charset="utf-8";
+                    meta name="viewport" content="width=device-width, initial-scale=1";
+                    meta http-equiv="Content-Security-Policy" content=(POLICY);
+                    meta name="generator" content={ "guestscope " (env!("CARGO_PKG_VERSION")) };
+                    title { "guestscope: " (request) }
+                    style { (PreEscaped(include_str!("style.css"))) }
+                }
+                body {
+                    (charts::definitions())
+                    header { p class="what" { "guestscope report on " code { (request) } } (verdict::headline(report)) }
+                    nav aria-label="Sections" { @for (id, title, _) in &sections { a href={ "#" (id) } { (title) } } }
+                    main { @for (id, title, body) in &sections { section id=(id) { h2 { (title) } (body) } } }
+                    footer { p { "Time of a request is that of its own thread, in accounts that add up to the wall clock to the nanosecond. Intervals are of 95 %, the runs being the sample. guestscope " (env!("CARGO_PKG_VERSION")) "." } }
+                }
+            }
+        };
+        Ok(page.into_string())
+    }
+}
+
+/// Names of phases from the request down.
+fn path(path: &[std::sync::Arc<str>]) -> String {
+    path.join(" > ")
+}

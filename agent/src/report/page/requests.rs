@@ -1,0 +1,198 @@
+//! Single requests over time, with their waits; and where threads moved to.
+
+use std::collections::BTreeSet;
+
+use maud::{Markup, html};
+
+use super::super::{
+    Report, ReportError, View,
+    charts::{MOST_CPUS, Piece, Row, matrix, timeline},
+    moments::{Looked, Moment, Why},
+};
+use crate::{
+    analyze::{Cause, compare::latency_ns},
+    phase::{Phase, PhaseKind, ThreadId, Wait},
+    sinks::terminal::{
+        syscall_name,
+        units::{counted, duration, hex, thousands},
+    },
+};
+
+/// Rows for threads.
+const MOST_THREADS: usize = 10;
+/// Waits that are listed, the longest.
+const MOST_LISTED: usize = 12;
+
+/// The section.
+pub(super) fn requests(report: &Report) -> Result<Markup, ReportError> {
+    let mut parts = Vec::new();
+    for view in &report.views {
+        let mut moments = Vec::new();
+        for moment in &view.looked.moments {
+            moments.push(one(report, view, moment)?);
+        }
+        parts.push(html! { h3 { (view.breakdown.label) } @for moment in &moments { (moment) } @if moments.is_empty() { p { "None can be shown." } } });
+    }
+    Ok(html! {
+        p { "Phases as bars, and below them what the request's threads waited for, as far as a wait was long enough to be recorded." }
+        @for part in &parts { (part) }
+    })
+}
+
+fn one(report: &Report, view: &View, moment: &Moment) -> Result<Markup, ReportError> {
+    let latency = latency_ns(&moment.request);
+    let title = match moment.why {
+        Why::Typical => "a typical request".to_owned(),
+        Why::Slow(1) => "the slowest request".to_owned(),
+        Why::Slow(rank) => format!("number {rank} of the slowest"),
+    };
+    let root = moment.request.root();
+    let description = format!("{title} of {}: {}", view.breakdown.label, duration(latency));
+    let chart = timeline(&rows(moment), latency, &description)?;
+    let trace = hex(&root.trace.trace_id);
+    let is_traced = root.trace.trace_id != [0; 16];
+    let is_open = matches!(moment.why, Why::Typical | Why::Slow(1));
+    Ok(html! { details class="request" open[is_open] {
+        summary { (title) ": " (duration(latency)) ", request " (root.request) " of " code { (moment.run) } }
+        figure { (chart) }
+        @if is_traced { p class="trace" { "trace " @match &report.jaeger {
+            Some(base) => a href={ (base.trim_end_matches('/')) "/trace/" (trace) } rel="noreferrer" { code { (trace) } },
+            None => code { (trace) },
+        } } }
+        (waits(moment))
+    } })
+}
+
+/// When the request came: its queue lies before its begin.
+fn arrival_ns(moment: &Moment) -> u64 {
+    moment.request.phases.iter().map(|phase| phase.start_ns).min().unwrap_or(0)
+}
+
+fn rows(moment: &Moment) -> Vec<Row> {
+    let start_ns = arrival_ns(moment);
+    let phases = &moment.request.phases;
+    let depth = |phase: &Phase| {
+        std::iter::successors(phase.parent, |id| phases.iter().find(|other| other.id == *id)?.parent)
+            .take(6)
+            .count()
+    };
+    let mut rows: Vec<Row> = Vec::new();
+    for phase in phases {
+        let depth = depth(phase);
+        while rows.len() <= depth {
+            rows.push(Row {
+                name: if rows.is_empty() { "phases".to_owned() } else { String::new() },
+                pieces: Vec::new(),
+            });
+        }
+        let cause = (phase.kind == PhaseKind::Queue).then_some(Cause::Queue);
+        rows[depth].pieces.push(Piece {
+            start_ns: phase.start_ns.saturating_sub(start_ns),
+            duration_ns: phase.duration_ns,
+            name: phase.name.to_string(),
+            cause,
+        });
+    }
+    rows.extend(threads(moment).into_iter().map(|thread| of_thread(moment, thread, start_ns)));
+    rows
+}
+
+/// The request's own thread, then those that waited longest.
+fn threads(moment: &Moment) -> Vec<ThreadId> {
+    let own = moment.request.root().thread;
+    let waited = |thread: &ThreadId| -> u64 {
+        moment.waits.iter().filter(|wait| wait.thread == *thread).map(|wait| wait.duration_ns).sum()
+    };
+    let others: BTreeSet<ThreadId> =
+        moment.waits.iter().map(|wait| wait.thread).filter(|thread| *thread != own).collect();
+    let mut others: Vec<ThreadId> = others.into_iter().collect();
+    others.sort_by_key(|thread| std::cmp::Reverse(waited(thread)));
+    std::iter::once(own).chain(others).take(MOST_THREADS).collect()
+}
+
+fn thread_name(moment: &Moment, thread: ThreadId) -> String {
+    let comm = moment.threads.get(&thread).map_or("", |comm| comm);
+    format!("{comm} {}", thread.tid)
+}
+
+fn of_thread(moment: &Moment, thread: ThreadId, start_ns: u64) -> Row {
+    let piece = |wait: &Wait| {
+        let (account, _) = wait.mainly();
+        Piece {
+            start_ns: wait.start_ns.saturating_sub(start_ns),
+            duration_ns: wait.duration_ns,
+            name: account.name().to_owned(),
+            cause: Some(Cause::Account(account)),
+        }
+    };
+    let pieces = moment.waits.iter().filter(|wait| wait.thread == thread).map(piece).collect();
+    Row { name: thread_name(moment, thread), pieces }
+}
+
+fn waits(moment: &Moment) -> Markup {
+    let start_ns = arrival_ns(moment);
+    let mut longest: Vec<&Wait> = moment.waits.iter().collect();
+    longest.sort_by_key(|wait| std::cmp::Reverse(wait.duration_ns));
+    longest.truncate(MOST_LISTED);
+    longest.sort_by_key(|wait| wait.start_ns);
+    let ran = |wait: &Wait| {
+        if wait.ran_before_tid == 0 {
+            "idle".to_owned()
+        } else {
+            format!("{} {}", wait.ran_before_comm, wait.ran_before_tid)
+        }
+    };
+    let for_what = |wait: &Wait| match (&wait.io, wait.syscall.and_then(syscall_name)) {
+        (Some(io), _) => format!("{} of {}", io.direction(), io.name),
+        (None, Some(name)) => name.to_owned(),
+        (None, None) => String::new(),
+    };
+    let all = moment.waits.len() + moment.waits_left_out;
+    html! { @if longest.is_empty() { p { "No long wait." } } @else { details { summary { (counted(all as u64, "long wait", "long waits")) } div class="wide" { table {
+        thead { tr { th class="n" { "at" } th class="n" { "for" } th { "account" } th { "thread" } th { "waited in" } th { "CPU" } th { "ran there before" } th { "woken by" } } }
+        tbody { @for wait in &longest { tr {
+            td class="n" { (duration(wait.start_ns.saturating_sub(start_ns))) } td class="n" { (duration(wait.duration_ns)) }
+            td { (wait.mainly().0.name()) } td { (thread_name(moment, wait.thread)) } td { (for_what(wait)) }
+            td { (wait.left_cpu) @if wait.left_cpu != wait.cpu { " \u{2192} " (wait.cpu) } } td { (ran(wait)) }
+            td { @if let Some(waker) = wait.waker_tid { (waker) } }
+        } } }
+    } @if all > longest.len() { p { "The longest " (longest.len()) " of them." } } } } } }
+}
+
+/// Where threads moved to; none where nothing moved.
+pub(super) fn moves(report: &Report) -> Result<Option<Markup>, ReportError> {
+    let mut parts = Vec::new();
+    for View { breakdown, looked, .. } in &report.views {
+        if let Some(chart) = matrix_of(looked, &breakdown.label)? {
+            parts.push(html! { h3 { (breakdown.label) } p { (thousands(looked.moves.values().sum())) " of " (counted(looked.waits, "long wait", "long waits")) " ended on another CPU than it began on." } (chart) });
+        }
+    }
+    Ok((!parts.is_empty()).then(|| html! {
+        p { "Of waits that were long enough to be recorded; all moves are counted in the folders, by distance." }
+        @for part in &parts { (part) }
+    }))
+}
+
+fn matrix_of(looked: &Looked, label: &str) -> Result<Option<Markup>, ReportError> {
+    let mut cpus: Vec<u32> = looked.moves.keys().flat_map(|(from, to)| [*from, *to]).collect();
+    cpus.sort_unstable();
+    cpus.dedup();
+    if cpus.is_empty() {
+        return Ok(None);
+    }
+    if cpus.len() > MOST_CPUS {
+        let mut pairs: Vec<(&(u32, u32), &u64)> = looked.moves.iter().collect();
+        pairs.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+        return Ok(Some(html! { div class="wide" { table {
+            thead { tr { th class="n" { "from CPU" } th class="n" { "to" } th class="n" { "moves" } } }
+            tbody { @for ((from, to), count) in pairs.iter().take(2 * MOST_CPUS) { tr { td class="n" { (from) } td class="n" { (to) } td class="n" { (thousands(**count)) } } } }
+        } } }));
+    }
+    let counts: Vec<Vec<u64>> = cpus
+        .iter()
+        .map(|from| cpus.iter().map(|to| looked.moves.get(&(*from, *to)).copied().unwrap_or(0)).collect())
+        .collect();
+    Ok(Some(
+        html! { figure class="matrix" style={ "max-width:" (cpus.len() * 5 + 7) "rem" } { (matrix(&cpus, &counts, label)?) } },
+    ))
+}

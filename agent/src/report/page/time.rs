@@ -1,0 +1,125 @@
+//! Bars of a mean request by phase, cause and platform, and their numbers.
+
+use maud::{Markup, html};
+
+use super::{
+    super::{
+        Report, ReportError, View,
+        charts::{Bar, Group, stacked, swatch},
+    },
+    numbers, path,
+};
+use crate::analyze::{
+    Cause,
+    compare::{Breakdown, Interval, Path},
+};
+
+/// Phases that get bars of their own.
+const MOST_PHASES: usize = 8;
+/// Less of all time than this is not worth a line of the table.
+const LEAST_SHARE: f64 = 0.000_5;
+
+/// The section.
+pub(super) fn time(report: &Report) -> Result<Markup, ReportError> {
+    let views = &report.views;
+    let mut groups = vec![group("whole request", views, |_| true)];
+    let paths = paths(views);
+    if paths.len() > 1 {
+        groups.extend(paths.iter().map(|of| group(&path(of), views, |other| other == of)));
+    }
+    let used: Vec<Cause> = Cause::all()
+        .filter(|cause| {
+            groups
+                .iter()
+                .flat_map(|group| &group.bars)
+                .flat_map(|bar| &bar.parts)
+                .any(|(known, _)| known == cause)
+        })
+        .collect();
+    Ok(html! {
+        figure { (stacked(&groups)?) figcaption { "A mean request: time by cause, in the whole and in the own time of its phases; the line at a bar's end is its interval." } }
+        p class="legend" { @for cause in &used { span { (swatch(*cause)) (cause.name()) } } }
+        details { summary { "Numbers" } (table(views)) }
+    })
+}
+
+/// The phases with most time, in the order in which they come.
+fn paths(views: &[View]) -> Vec<Path> {
+    let mut known: Vec<(Path, f64)> = Vec::new();
+    for share in views.iter().flat_map(|view| &view.breakdown.shares) {
+        match known.iter_mut().find(|(path, _)| *path == share.path) {
+            Some((_, sum)) => *sum += share.mean_ns.value,
+            None => known.push((share.path.clone(), share.mean_ns.value)),
+        }
+    }
+    let mut sums: Vec<f64> = known.iter().map(|(_, sum)| *sum).collect();
+    sums.sort_by(|a, b| b.total_cmp(a));
+    let least = sums.get(MOST_PHASES - 1).copied().unwrap_or(0.0);
+    known.into_iter().filter(|(_, sum)| *sum >= least).map(|(path, _)| path).take(MOST_PHASES).collect()
+}
+
+fn group(name: &str, views: &[View], is_in: impl Fn(&Path) -> bool) -> Group {
+    let bar = |view: &View| {
+        let Breakdown { label, mean_ns, shares } = &view.breakdown;
+        let shares: Vec<_> = shares.iter().filter(|share| is_in(&share.path)).collect();
+        let of = |cause: Cause| {
+            let ns: f64 =
+                shares.iter().filter(|share| share.cause == cause).map(|share| share.mean_ns.value).sum();
+            (ns > 0.0).then_some((cause, ns))
+        };
+        let parts: Vec<(Cause, f64)> = Cause::all().filter_map(of).collect();
+        let sum: f64 = parts.iter().map(|(_, ns)| ns).sum();
+        let is_whole = shares.len() == view.breakdown.shares.len();
+        Bar { label: label.clone(), parts, total_ns: if is_whole { *mean_ns } else { Interval::from(sum) } }
+    };
+    Group { name: name.to_owned(), bars: views.iter().map(bar).collect() }
+}
+
+fn table(views: &[View]) -> Markup {
+    let mut rows: Vec<(&Path, Cause)> = Vec::new();
+    for view in views {
+        let least = view.breakdown.mean_ns.value * LEAST_SHARE;
+        for share in view.breakdown.shares.iter().filter(|share| share.mean_ns.value.abs() >= least) {
+            if !rows.contains(&(&share.path, share.cause)) {
+                rows.push((&share.path, share.cause));
+            }
+        }
+    }
+    let order: Vec<&Path> =
+        views.iter().flat_map(|view| &view.breakdown.shares).map(|share| &share.path).collect();
+    rows.sort_by_key(|(path, cause)| (order.iter().position(|known| known == path), *cause));
+    let cell = |view: &View, path: &Path, cause: Cause| {
+        let found = view.breakdown.shares.iter().find(|share| share.path == *path && share.cause == cause);
+        numbers::time_between(found.map_or_else(|| 0.0.into(), |share| share.mean_ns))
+    };
+    html! { div class="wide" { table id="shares" {
+        thead { tr { th { "phase" } th { "cause" } @for view in views { th class="n" { (view.breakdown.label) } } } }
+        tbody {
+            @for (of, cause) in &rows { tr { td { (path(of)) } td { (cause.name()) } @for view in views { (cell(view, of, *cause)) } } }
+            tr class="all" { td { "all" } td {} @for view in views { (numbers::time_between(view.breakdown.mean_ns)) } }
+        }
+    } } }
+}
+
+impl View {
+    /// The wait that takes most of a mean request, in words; none where it hardly waits.
+    pub(super) fn largest_wait(&self) -> Option<String> {
+        let Breakdown { mean_ns, shares, .. } = &self.breakdown;
+        let is_wait = |cause: Cause| {
+            cause != Cause::Account(guestscope_ebpf::Account::Cpu) && !matches!(cause, Cause::Overlay(_))
+        };
+        let largest = shares
+            .iter()
+            .filter(|share| is_wait(share.cause))
+            .max_by(|a, b| a.mean_ns.value.total_cmp(&b.mean_ns.value))?;
+        let share = largest.mean_ns.value / mean_ns.value.max(1.0);
+        (share >= 0.01).then(|| {
+            format!(
+                "{} in {} ({})",
+                largest.cause.name(),
+                path(&largest.path),
+                crate::sinks::terminal::units::percent(share)
+            )
+        })
+    }
+}

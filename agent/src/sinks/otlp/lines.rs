@@ -1,0 +1,110 @@
+//! Spans of a finished run as OTLP-JSON lines, for whoever reads files: Jaeger's upload page, the Collector's `otlpjsonfile`.
+//!
+//! Takes waits and requests in the order in which they ended and writes a line per batch and service. The spans are those
+//! that a live export sends; nothing is queued, retried or dropped, and the first error of the writer ends it.
+
+use std::{
+    borrow::Cow,
+    io::{self, Write},
+    sync::Arc,
+};
+
+use opentelemetry::Value;
+use opentelemetry_proto::transform::common::tonic::ResourceAttributesWithSchema;
+use opentelemetry_sdk::trace::SpanData;
+
+use super::{
+    LiveVerdict, json,
+    service::{self, PerService, Service},
+    spans::Trace,
+    waits::Keeper,
+};
+use crate::phase::{Request, Restored, Wait};
+
+/// Spans of a line: some 500 KB, a quarter of what receivers take by default.
+const LINE_SPANS: usize = 256;
+
+/// What was written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// Requests, and processes of a program without marks.
+    pub traces: u64,
+    /// Of phases and of waits.
+    pub spans: u64,
+    /// Waits for which there was no room and that no span counts.
+    pub waits_left_out: u64,
+}
+
+/// Writes lines.
+pub struct Lines<W> {
+    writer: W,
+    resources: PerService<ResourceAttributesWithSchema>,
+    batches: PerService<Vec<SpanData>>,
+    waits: Keeper,
+    written: Written,
+}
+
+impl<W: Write> Lines<W> {
+    /// Of one service, with the other attributes of its resource.
+    pub fn new(writer: W, service_name: &str, resource: Vec<(Cow<'static, str>, Value)>) -> Self {
+        let (PerService { program, kernel }, _) = service::resources(service_name, resource);
+        let resources = PerService { program: (&program).into(), kernel: (&kernel).into() };
+        let (batches, waits) = (PerService::default(), Keeper::default());
+        Self { writer, resources, batches, waits, written: Written::default() }
+    }
+
+    /// A wait whose request is still to come.
+    pub fn wait(&mut self, wait: Wait) {
+        self.waits.add(wait);
+    }
+
+    /// The guest was restored or moved, inside of requests that are still to come.
+    pub fn restored(&mut self, restored: Restored) {
+        self.waits.restored(restored);
+    }
+
+    /// A request, at wall times that are so much later than its own.
+    ///
+    /// # Errors
+    /// The writer's.
+    pub fn request(
+        &mut self,
+        request: Arc<Request>,
+        verdict: LiveVerdict,
+        wall_offset_ns: i64,
+    ) -> io::Result<()> {
+        let waits = self.waits.take(&request);
+        self.written.traces += 1;
+        for span in Trace::new(request, waits, verdict, wall_offset_ns) {
+            let service = Service::of(&span);
+            let batch = self.batches.get_mut(service);
+            batch.push(span);
+            if batch.len() == LINE_SPANS {
+                self.flush(service)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes what waits, and gives the writer back.
+    ///
+    /// # Errors
+    /// The writer's.
+    pub fn finish(mut self) -> io::Result<(W, Written)> {
+        self.flush(Service::Program)?;
+        self.flush(Service::Kernel)?;
+        self.writer.flush()?;
+        self.written.waits_left_out = self.waits.no_room;
+        Ok((self.writer, self.written))
+    }
+
+    fn flush(&mut self, service: Service) -> io::Result<()> {
+        let spans = std::mem::take(self.batches.get_mut(service));
+        if spans.is_empty() {
+            return Ok(());
+        }
+        self.written.spans += spans.len() as u64;
+        let line = json::write(spans, self.resources.get(service))?;
+        self.writer.write_all(&line)
+    }
+}

@@ -1,0 +1,332 @@
+//! A finished run as a trace of Perfetto: threads with their phases and long waits, marks, and the guest's counters.
+//!
+//! Takes rows of a run folder one by one and writes a packet or two for each; only which tracks are known is kept. What a
+//! thread does lies on its own track: phases nest there, and waits lie inside of them. A phase that was on no thread for
+//! some time, or that waited in a queue, has a track of its own below the process, because others ran there meanwhile.
+
+mod messages;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::HashSet,
+    io::{self, Write},
+};
+
+use guestscope_ebpf::Account;
+use prost::Message as _;
+
+use self::messages::{
+    BOOTTIME, COUNTER, Clock, ClockSnapshot, CounterDescriptor, Data, DebugAnnotation, INSTANT, MONOTONIC,
+    ProcessDescriptor, REALTIME, SLICE_BEGIN, SLICE_END, ThreadDescriptor, Trace, TracePacket,
+    TrackDescriptor, TrackEvent, Value,
+};
+use crate::{
+    phase::{COUNT_NAMES, Mark, Phase, PhaseKind, Request, Thread, ThreadId, Wait},
+    run::{ClockPair, Sample},
+};
+
+/// All packets come from one writer.
+const SEQUENCE: u32 = 1;
+/// What kinds of tracks are told apart by, below their numbers.
+const OF_PROCESS: u64 = 1;
+const OF_THREAD: u64 = 2;
+const OF_PHASE: u64 = 3;
+const OF_COUNTER: u64 = 4;
+
+/// What was written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// Requests, and processes.
+    pub requests: u64,
+    /// Of phases and of waits.
+    pub slices: u64,
+}
+
+/// Writes packets.
+pub struct Packets<W> {
+    writer: W,
+    tracks: HashSet<u64>,
+    written: Written,
+}
+
+/// Numbers of tracks, spread so that no two are alike but by a chance of 2^-64 (SplitMix64's finaliser).
+fn uuid(kind: u64, first: u64, second: u64) -> u64 {
+    [kind, first, second].into_iter().fold(0x9e37_79b9_7f4a_7c15, |seed, value| {
+        let mut mixed = (seed ^ value).wrapping_add(0x9e37_79b9_7f4a_7c15);
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    })
+}
+
+fn process_uuid(tgid: u32) -> u64 {
+    uuid(OF_PROCESS, tgid.into(), 0)
+}
+
+fn thread_uuid(thread: &ThreadId) -> u64 {
+    uuid(OF_THREAD, thread.tid.into(), thread.born_ns)
+}
+
+fn number(name: &str, value: u64) -> DebugAnnotation {
+    DebugAnnotation { name: Some(name.to_owned()), value: Some(Value::Uint(value)) }
+}
+
+fn word(name: &str, value: &str) -> DebugAnnotation {
+    DebugAnnotation { name: Some(name.to_owned()), value: Some(Value::String(value.to_owned())) }
+}
+
+impl<W: Write> Packets<W> {
+    /// Begins a trace whose monotonic times have this place in the world's.
+    ///
+    /// # Errors
+    /// The writer's.
+    pub fn new(writer: W, clock: ClockPair) -> io::Result<Self> {
+        let mut packets = Self { writer, tracks: HashSet::new(), written: Written::default() };
+        let clock_of = |clock_id, timestamp| Clock { clock_id: Some(clock_id), timestamp: Some(timestamp) };
+        let clocks = vec![
+            clock_of(MONOTONIC, clock.monotonic_ns),
+            // They differ by how long the guest was suspended, which a folder does not say.
+            clock_of(BOOTTIME, clock.monotonic_ns),
+            clock_of(REALTIME, clock.wall_ns),
+        ];
+        let snapshot = ClockSnapshot { clocks, primary_trace_clock: Some(MONOTONIC) };
+        packets.put(Some(clock.monotonic_ns), Data::ClockSnapshot(snapshot))?;
+        Ok(packets)
+    }
+
+    /// A name for a thread, and for its process if it is the main one. What is named later than used stays without.
+    ///
+    /// # Errors
+    /// The writer's.
+    pub fn thread(&mut self, thread: &Thread) -> io::Result<()> {
+        if thread.id.tid == thread.id.tgid {
+            self.describe_process(thread.id.tgid, Some(&thread.comm))?;
+        }
+        self.describe_thread(&thread.id, Some(&thread.comm))
+    }
+
+    /// A request with all its phases; `cause` and `tail` say where it stands among all of them.
+    ///
+    /// # Errors
+    /// The writer's.
+    pub fn request(&mut self, request: &Request, cause: Option<&str>, tail: Option<&str>) -> io::Result<()> {
+        self.written.requests += 1;
+        // Phases end in the reverse order of their begins where they nest; equal times keep the order of packets.
+        let mut open: Vec<(u64, u64)> = Vec::new();
+        for (index, phase) in request.phases.iter().enumerate() {
+            let track = self.track_of(phase)?;
+            while let Some((track, end_ns)) = open.pop_if(|(_, end_ns)| *end_ns <= phase.start_ns) {
+                self.end(track, end_ns)?;
+            }
+            let mut annotations = annotations(phase);
+            if index == 0 {
+                annotations.extend(cause.map(|cause| word("cause", cause)));
+                annotations.extend(tail.map(|tail| word("tail", tail)));
+            }
+            self.begin(track, phase.start_ns, &phase.name, phase.kind.name(), annotations)?;
+            let end_ns = phase.start_ns.saturating_add(phase.duration_ns);
+            let at = open.partition_point(|(_, other_ns)| *other_ns >= end_ns);
+            open.insert(at, (track, end_ns));
+        }
+        while let Some((track, end_ns)) = open.pop() {
+            self.end(track, end_ns)?;
+        }
+        Ok(())
+    }
+
+    /// A long wait, on its thread's track.
+    ///
+    /// # Errors
+    /// The writer's.
+    pub fn wait(&mut self, wait: &Wait) -> io::Result<()> {
+        self.describe_thread(&wait.thread, None)?;
+        let mut annotations = vec![
+            number("blocked_ns", wait.blocked_ns),
+            number("throttled_ns", wait.throttled_ns),
+            number("left_cpu", wait.left_cpu.into()),
+            number("cpu", wait.cpu.into()),
+            number("ran_before_tid", wait.ran_before_tid.into()),
+            word("ran_before_comm", &wait.ran_before_comm),
+        ];
+        annotations.extend(wait.syscall.map(|syscall| number("syscall", syscall.into())));
+        annotations.extend(wait.waker_tid.map(|tid| number("waker_tid", tid.into())));
+        if let Some(blame) = &wait.blame {
+            annotations.push(number("blame_tid", blame.tid.into()));
+            annotations.push(word("blame_account", blame.account.name()));
+            annotations.push(number("blame_ns", blame.ns));
+        }
+        if let Some(io) = &wait.io {
+            annotations.push(word("device", &io.name));
+            annotations.push(word("io_direction", io.direction()));
+        }
+        let track = thread_uuid(&wait.thread);
+        self.begin(track, wait.start_ns, wait.account.name(), "wait", annotations)?;
+        self.end(track, wait.end_ns())
+    }
+
+    /// A marked point in time.
+    ///
+    /// # Errors
+    /// The writer's.
+    pub fn mark(&mut self, mark: &Mark) -> io::Result<()> {
+        self.describe_thread(&mark.thread, None)?;
+        let event = TrackEvent {
+            r#type: Some(INSTANT),
+            track_uuid: Some(thread_uuid(&mark.thread)),
+            name: Some(mark.name.to_string()),
+            categories: vec!["mark".to_owned()],
+            ..TrackEvent::default()
+        };
+        self.put(Some(mark.time_ns), Data::TrackEvent(event))
+    }
+
+    /// The guest and the agent at one moment: cumulative, as they are in the folder.
+    ///
+    /// # Errors
+    /// The writer's.
+    pub fn sample(&mut self, sample: &Sample) -> io::Result<()> {
+        let counters = [
+            ("agent CPU time", "ns", Some(sample.agent_cpu_ns)),
+            ("agent memory", "bytes", Some(sample.agent_rss_bytes)),
+            ("CPU pressure (some)", "us", sample.psi_cpu_some_us),
+            ("memory pressure (some)", "us", sample.psi_memory_some_us),
+            ("I/O pressure (some)", "us", sample.psi_io_some_us),
+            ("steal, all CPUs", "ms", sample.steal_ms),
+        ];
+        for (index, (name, unit, value)) in counters.into_iter().enumerate() {
+            let Some(value) = value else { continue };
+            let track = uuid(OF_COUNTER, index as u64, 0);
+            if self.tracks.insert(track) {
+                let counter = CounterDescriptor { unit_name: Some(unit.to_owned()) };
+                let name = Some(name.to_owned());
+                let descriptor = TrackDescriptor {
+                    uuid: Some(track),
+                    name,
+                    counter: Some(counter),
+                    ..TrackDescriptor::default()
+                };
+                self.put(None, Data::TrackDescriptor(descriptor))?;
+            }
+            let event = TrackEvent {
+                r#type: Some(COUNTER),
+                track_uuid: Some(track),
+                counter_value: Some(value.cast_signed()),
+                ..TrackEvent::default()
+            };
+            self.put(Some(sample.time_ns), Data::TrackEvent(event))?;
+        }
+        Ok(())
+    }
+
+    /// Hands the writer back.
+    ///
+    /// # Errors
+    /// The writer's.
+    pub fn finish(mut self) -> io::Result<(W, Written)> {
+        self.writer.flush()?;
+        Ok((self.writer, self.written))
+    }
+
+    /// The thread's, or one of its own for what was not on the thread all the time.
+    fn track_of(&mut self, phase: &Phase) -> io::Result<u64> {
+        self.describe_thread(&phase.thread, None)?;
+        if phase.kind != PhaseKind::Queue && phase.suspended_ns == 0 {
+            return Ok(thread_uuid(&phase.thread));
+        }
+        let track = uuid(OF_PHASE, phase.id, 0);
+        let descriptor = TrackDescriptor {
+            uuid: Some(track),
+            // Perfetto draws tracks of one name below each other.
+            name: Some(phase.name.to_string()),
+            parent_uuid: Some(process_uuid(phase.thread.tgid)),
+            ..TrackDescriptor::default()
+        };
+        self.put(None, Data::TrackDescriptor(descriptor))?;
+        Ok(track)
+    }
+
+    fn describe_process(&mut self, tgid: u32, name: Option<&str>) -> io::Result<()> {
+        let track = process_uuid(tgid);
+        if !self.tracks.insert(track) {
+            return Ok(());
+        }
+        let process =
+            ProcessDescriptor { pid: Some(tgid.cast_signed()), process_name: name.map(str::to_owned) };
+        let descriptor =
+            TrackDescriptor { uuid: Some(track), process: Some(process), ..TrackDescriptor::default() };
+        self.put(None, Data::TrackDescriptor(descriptor))
+    }
+
+    fn describe_thread(&mut self, thread: &ThreadId, name: Option<&str>) -> io::Result<()> {
+        let track = thread_uuid(thread);
+        if !self.tracks.insert(track) {
+            return Ok(());
+        }
+        self.describe_process(thread.tgid, None)?;
+        let descriptor = TrackDescriptor {
+            uuid: Some(track),
+            parent_uuid: Some(process_uuid(thread.tgid)),
+            thread: Some(ThreadDescriptor {
+                pid: Some(thread.tgid.cast_signed()),
+                tid: Some(thread.tid.cast_signed()),
+                thread_name: name.map(str::to_owned),
+            }),
+            ..TrackDescriptor::default()
+        };
+        self.put(None, Data::TrackDescriptor(descriptor))
+    }
+
+    fn begin(
+        &mut self,
+        track: u64,
+        at_ns: u64,
+        name: &str,
+        category: &str,
+        debug_annotations: Vec<DebugAnnotation>,
+    ) -> io::Result<()> {
+        self.written.slices += 1;
+        let event = TrackEvent {
+            r#type: Some(SLICE_BEGIN),
+            track_uuid: Some(track),
+            name: Some(name.to_owned()),
+            categories: vec![category.to_owned()],
+            debug_annotations,
+            ..TrackEvent::default()
+        };
+        self.put(Some(at_ns), Data::TrackEvent(event))
+    }
+
+    fn end(&mut self, track: u64, at_ns: u64) -> io::Result<()> {
+        let event = TrackEvent { r#type: Some(SLICE_END), track_uuid: Some(track), ..TrackEvent::default() };
+        self.put(Some(at_ns), Data::TrackEvent(event))
+    }
+
+    /// A trace of one packet: written one after the other they are a trace of all of them.
+    fn put(&mut self, timestamp: Option<u64>, data: Data) -> io::Result<()> {
+        let packet = TracePacket {
+            timestamp,
+            timestamp_clock_id: timestamp.map(|_| MONOTONIC),
+            trusted_packet_sequence_id: Some(SEQUENCE),
+            data: Some(data),
+        };
+        self.writer.write_all(&Trace { packet: vec![packet] }.encode_to_vec())
+    }
+}
+
+/// What of a phase is not zero.
+fn annotations(phase: &Phase) -> Vec<DebugAnnotation> {
+    let mut all = vec![number("duration_ns", phase.duration_ns)];
+    if phase.kind == PhaseKind::Request {
+        all.push(number("request", phase.request));
+        all.push(word("trace_id", &format!("{:032x}", u128::from_be_bytes(phase.trace.trace_id))));
+    }
+    let times = Account::ALL.into_iter().zip(phase.accounts.0).filter(|(_, ns)| *ns > 0);
+    all.extend(times.map(|(account, ns)| number(&format!("time.{}_ns", account.name()), ns)));
+    if phase.suspended_ns > 0 {
+        all.push(number("suspended_ns", phase.suspended_ns));
+    }
+    let counts = COUNT_NAMES.into_iter().zip(phase.counts.to_array()).filter(|(_, count)| *count > 0);
+    all.extend(counts.map(|(name, count)| number(&format!("count.{name}"), count)));
+    all
+}

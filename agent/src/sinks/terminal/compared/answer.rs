@@ -1,0 +1,123 @@
+//! The first lines: what is said of each platform, and what its difference mostly is.
+
+use crate::analyze::compare::{
+    Compared as OnePlatform, Comparison, ENOUGH_RUNS, Interval, Judged, Overall, Side, Verdict,
+};
+
+use super::{
+    super::{
+        page::{Emphasis, Page},
+        units::{percent, thousands},
+    },
+    is_worth_why,
+    why::{path_of, signed, signed_percent},
+};
+
+/// One or two sentences on a platform.
+pub(super) fn answer(page: &mut Page, comparison: &Comparison, one: &OnePlatform) {
+    let (label, baseline) = (page.name(&one.side.label, 40), page.name(&comparison.baseline.label, 40));
+    let emphasis = match one.overall {
+        Overall::Slower => Emphasis::Bad,
+        Overall::Faster => Emphasis::Good,
+        Overall::Mixed | Overall::Drift => Emphasis::Warning,
+        Overall::Equivalent | Overall::Negligible | Overall::Inconclusive | Overall::TooFewRuns => {
+            Emphasis::Strong
+        }
+    };
+    let changes = || one.judged.iter().map(change).collect::<Vec<_>>().join(", ");
+    let text = match one.overall {
+        Overall::Slower | Overall::Faster => {
+            format!("{label} is {} than {baseline}: {}", one.overall.name(), changes())
+        }
+        Overall::Mixed => {
+            format!("{label} is slower by one metric and faster by another than {baseline}: {}", changes())
+        }
+        Overall::Equivalent => format!("{label} is equivalent to {baseline}: {}", changes()),
+        Overall::Negligible => format!("{label} differs negligibly from {baseline}: {}", changes()),
+        Overall::Inconclusive => {
+            let needed = one.judged.iter().filter_map(|judged| match judged.verdict {
+                Verdict::Inconclusive { runs_needed } => Some((judged.metric, runs_needed)),
+                Verdict::TooFewRuns
+                | Verdict::Drift
+                | Verdict::Slower { .. }
+                | Verdict::Faster { .. }
+                | Verdict::Negligible
+                | Verdict::Equivalent => None,
+            });
+            let needed: Vec<String> =
+                needed.map(|(metric, runs)| format!("{} for {}", thousands(runs), metric.name())).collect();
+            format!(
+                "{label} against {baseline}: inconclusive ({}); it would take about so many runs of each: {}",
+                changes(),
+                needed.join(", ")
+            )
+        }
+        Overall::TooFewRuns => format!(
+            "{label} against {baseline}: no verdict below {ENOUGH_RUNS} runs of each ({}); what was measured: {}",
+            runs_of(comparison, one),
+            changes()
+        ),
+        Overall::Drift => format!(
+            "{label} against {baseline}: no verdict, latencies change while runs go on ({})",
+            drifting(page, comparison, one)
+        ),
+    };
+    page.sentence(&text, emphasis);
+    if is_worth_why(one)
+        && let Some(because) = because(page, one)
+    {
+        page.sentence(&because, Emphasis::None);
+    }
+}
+
+fn runs_of(comparison: &Comparison, one: &OnePlatform) -> String {
+    format!("{} and {} of the baseline", one.side.runs, comparison.baseline.runs)
+}
+
+fn drifting(page: &Page, comparison: &Comparison, one: &OnePlatform) -> String {
+    let of = |side: &Side| {
+        let drift = side.drift.filter(|_| side.drifts)?;
+        let label = page.name(&side.label, 40);
+        Some(format!("{label} by {} from the first to the last third", signed_percent(drift)))
+    };
+    [of(&comparison.baseline), of(&one.side)].into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+/// `mean +7.1 % [5.5, 8.8]`.
+fn change(judged: &Judged) -> String {
+    let by = |ratio: f64| (ratio - 1.0) * 100.0;
+    let Interval { value, low, high } = judged.ratio;
+    let interval = low.zip(high).map(|(low, high)| format!(" [{:+.1}, {:+.1}]", by(low), by(high)));
+    format!("{} {:+.1} %{}", judged.metric.name(), by(value), interval.unwrap_or_default())
+}
+
+/// The first cause, where it makes a noticeable part of what explains the verdict.
+fn because(page: &Page, one: &OnePlatform) -> Option<String> {
+    const NOTICEABLE: f64 = 0.2;
+    let (whole, quantile) = one.explained()?;
+    let first = whole.first()?;
+    let (part, total) = (first.difference_ns.value, whole.difference_ns.value);
+    if part / total < NOTICEABLE {
+        return None;
+    }
+    let place = whole.parts.iter().find(|part| part.cause == first.cause)?;
+    let path = page.name(&path_of(place), 48);
+    let is_most = place.difference_ns.value / part > 0.5;
+    let path =
+        if is_most { format!("most of it in {path}") } else { format!("in several phases, most in {path}") };
+    let second = whole.causes.get(1).filter(|second| second.difference_ns.value / total >= NOTICEABLE);
+    let second =
+        second.map(|second| format!(", then {} {}", second.cause.name(), signed(second.difference_ns.value)));
+    let each = quantile.map_or_else(
+        || "per request".to_owned(),
+        |quantile| format!("per request of the slowest {}", percent(1.0 - quantile)),
+    );
+    Some(format!(
+        "mostly {}: {} of {} {each} ({}), {path}{}",
+        first.cause.name(),
+        signed(part),
+        signed(total),
+        percent(part / total),
+        second.unwrap_or_default()
+    ))
+}

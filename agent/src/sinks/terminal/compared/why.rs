@@ -1,0 +1,215 @@
+//! What a difference is made of: parts by phase and cause in mean and tail, number and price, events, advice.
+
+use crate::analyze::{
+    Cause, advice,
+    compare::{
+        Compared as OnePlatform, Comparison, Cost, CountChange, Decomposition, Interval, OfCause, Overall,
+        Part,
+    },
+};
+
+use super::{
+    super::{
+        page::{Align, Emphasis, Page, Piece, words},
+        tables::listed,
+        units::{difference, mean_duration, percent, thousands},
+    },
+    heading,
+};
+
+/// Parts of a difference that are listed.
+const MOST_PARTS: usize = 8;
+/// A smaller part of a difference is summed up with others.
+const SMALL: f64 = 0.01;
+/// Events that are listed.
+const MOST_COUNTS: usize = 8;
+
+/// The names of a phase and of those around it.
+pub(super) fn path_of(part: &Part) -> String {
+    part.path.join(" > ")
+}
+
+/// The parts of a difference, number and price behind them, events that differ, advice.
+pub(super) fn why(page: &mut Page, comparison: &Comparison, one: &OnePlatform) {
+    let label = page.name(&one.side.label, 40);
+    let word = match one.overall {
+        Overall::Slower => "slower",
+        Overall::Faster => "faster",
+        Overall::Mixed
+        | Overall::Equivalent
+        | Overall::Negligible
+        | Overall::Inconclusive
+        | Overall::TooFewRuns
+        | Overall::Drift => "different",
+    };
+    let baseline = page.name(&comparison.baseline.label, 40);
+    page.sentence(&format!("why is {label} {word} than {baseline}?"), Emphasis::Strong);
+    let Some((explained, quantile)) = one.explained() else {
+        page.sentence("neither its mean nor its slowest requests differ that way", Emphasis::None);
+        return;
+    };
+    match quantile {
+        None => {
+            let tail = one.tail.as_ref().map(|tail| (&tail.decomposition, tail.quantile));
+            parts(page, (explained, "mean [95 %]"), tail);
+        }
+        Some(quantile) => {
+            parts(page, (explained, &format!("slowest {} [95 %]", percent(1.0 - quantile))), None);
+        }
+    }
+    for Reason { heading: of, indent, words } in reasons(one) {
+        page.wrapped(&[heading(of)], indent, words);
+    }
+}
+
+/// Something that stands below the parts.
+pub(super) struct Reason {
+    pub(super) heading: &'static str,
+    /// Columns of the headings.
+    indent: usize,
+    words: Vec<Piece>,
+}
+
+impl Reason {
+    /// What it says, in one line.
+    pub(super) fn text(&self) -> String {
+        self.words.iter().map(Piece::text).collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// Number and price of what explains most, events that differ, advice.
+pub(super) fn reasons(one: &OnePlatform) -> Vec<Reason> {
+    let Some((explained, quantile)) = one.explained() else { return Vec::new() };
+    let mut reasons = Vec::new();
+    if quantile.is_none() {
+        costs(&mut reasons, one);
+        counts(&mut reasons, one);
+    }
+    if let Some(first) = explained.first()
+        && let Some(advice) = advice::for_cause(first.cause.name())
+    {
+        let text = format!("{} ({})", advice.text, advice.source);
+        reasons.push(Reason { heading: "advice", indent: 8, words: words(&text, Emphasis::None) });
+    }
+    reasons
+}
+
+/// Parts in their order, as far as they are worth a line, and what the others sum up to.
+fn parts(page: &mut Page, (mean, name): (&Decomposition, &str), tail: Option<(&Decomposition, f64)>) {
+    let total = mean.difference_ns.value;
+    let is_large = |part: &&Part| (part.difference_ns.value / total).abs() >= SMALL;
+    let shown: Vec<&Part> = mean.parts.iter().filter(is_large).take(MOST_PARTS).collect();
+    let tail_name = tail.map(|(_, quantile)| format!("slowest {}", percent(1.0 - quantile)));
+    let mut head = vec![heading(""), heading("phase"), heading("cause"), heading(name), heading("of it")];
+    head.extend(tail_name.iter().map(|name| heading(name)));
+    head.extend(tail_name.iter().map(|_| heading("of it")));
+    let mut rows = vec![head];
+    let tail_total = tail.map(|(tail, _)| tail.difference_ns.value);
+    let line = |rank: String, path: String, cause: &str, of_mean: Interval, of_tail: Option<f64>| {
+        let mut cells: Vec<Piece> = vec![
+            rank.into(),
+            path.into(),
+            cause.to_owned().into(),
+            interval(of_mean).into(),
+            share(of_mean.value, total).into(),
+        ];
+        if let Some((of_tail, tail_total)) = of_tail.zip(tail_total) {
+            cells.extend([signed(of_tail).into(), share(of_tail, tail_total).into()]);
+        }
+        cells
+    };
+    let in_tail = |part: &Part| {
+        let same = |other: &&Part| other.path == part.path && other.cause == part.cause;
+        tail.map(|(tail, _)| tail.parts.iter().find(same).map_or(0.0, |part| part.difference_ns.value))
+    };
+    let (mut left, mut tail_left) = (total - mean.residual_ns, tail_total);
+    for (index, part) in shown.iter().enumerate() {
+        let rank =
+            if part.difference_ns.value * total > 0.0 { (index + 1).to_string() } else { String::new() };
+        let (path, of_tail) = (page.name(&path_of(part), 28), in_tail(part));
+        left -= part.difference_ns.value;
+        tail_left = tail_left.zip(of_tail).map(|(left, of_tail)| left - of_tail);
+        rows.push(line(rank, path, part.cause.name(), part.difference_ns, of_tail));
+    }
+    rows.push(line(String::new(), "rest".to_owned(), "", Interval::from(left), tail_left));
+    rows.push(line(String::new(), "all".to_owned(), "", mean.difference_ns, tail_total));
+    let mut aligns = vec![Align::Right, Align::Left, Align::Left, Align::Right, Align::Right];
+    aligns.extend(tail_name.iter().flat_map(|_| [Align::Right, Align::Right]));
+    page.table(&aligns, &rows);
+    if mean.residual_ns.abs() >= 1.0 {
+        page.sentence(&format!("residual {}", signed(mean.residual_ns)), Emphasis::Warning);
+    }
+}
+
+fn share(part: f64, total: f64) -> String {
+    if total == 0.0 { "-".to_owned() } else { format!("{:.0} %", part / total * 100.0) }
+}
+
+/// With its sign, to the whole ns.
+pub(super) fn signed(ns: f64) -> String {
+    difference(ns.round() as i64)
+}
+
+/// A share with its sign.
+pub(super) fn signed_percent(share: f64) -> String {
+    format!("{:+.1} %", share * 100.0)
+}
+
+/// `+2.30 ms [2.01, 2.59]`: the ends in the unit of the value.
+fn interval(interval: Interval) -> String {
+    let Some((low, high)) = interval.low.zip(interval.high) else { return signed(interval.value) };
+    format!("{} [{}, {}]", signed(interval.value), signed(low), signed(high))
+}
+
+/// Number and price, where something is counted, for the causes that matter.
+fn costs(reasons: &mut Vec<Reason>, one: &OnePlatform) {
+    let total = one.mean.difference_ns.value;
+    let matters = |cause: Cause| {
+        let of: Option<&OfCause> = one.mean.cause(cause);
+        of.is_some_and(|of| of.difference_ns.value / total >= 0.1)
+    };
+    for (cause, cost) in one.costs.iter().filter(|(cause, _)| matters(*cause)).take(3) {
+        let words = words(&cost_words(cost), Emphasis::None);
+        reasons.push(Reason { heading: cause.name(), indent: 12, words });
+    }
+}
+
+fn cost_words(cost: &Cost) -> String {
+    let price = |count: f64, ns: f64| {
+        if count > 0.0 { format!("{} x {}", number(count), mean_duration(ns)) } else { "none".to_owned() }
+    };
+    format!(
+        "{} per request: {} (baseline {}); by number {}, by price {}",
+        cost.events.join(" and "),
+        price(cost.count, cost.each_ns),
+        price(cost.baseline_count, cost.baseline_each_ns),
+        signed(cost.by_number_ns),
+        signed(cost.by_price_ns),
+    )
+}
+
+fn number(value: f64) -> String {
+    match value {
+        _ if value == 0.0 => "0".to_owned(),
+        _ if value < 0.01 => "<0.01".to_owned(),
+        _ if value < 10.0 => format!("{value:.2}"),
+        _ if value < 100.0 => format!("{value:.1}"),
+        _ => thousands(value.round() as u64),
+    }
+}
+
+/// Events that surely differ, the largest changes by their own size first.
+fn counts(reasons: &mut Vec<Reason>, one: &OnePlatform) {
+    let relative = |change: &CountChange| change.difference.value.abs() / change.baseline.max(change.value);
+    let mut shown: Vec<&CountChange> =
+        one.counts.iter().filter(|change| change.difference.excludes(0.0)).collect();
+    shown.retain(|change| relative(change) >= 0.02);
+    shown.sort_by(|a, b| relative(b).total_cmp(&relative(a)));
+    if shown.is_empty() {
+        return;
+    }
+    let texts = shown.iter().take(MOST_COUNTS).map(|change| {
+        format!("{} {} (baseline {})", change.name, number(change.value), number(change.baseline))
+    });
+    reasons.push(Reason { heading: "per request", indent: 12, words: listed(texts.collect()) });
+}

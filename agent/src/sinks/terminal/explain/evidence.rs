@@ -1,0 +1,377 @@
+//! What backs a part of an excess, in words: waits with who was on the other side, counts beside the typical ones, samples.
+//!
+//! Yields one line of text per part. Everything in it is in the analysis already; what is not known is not said.
+
+use std::collections::HashMap;
+
+use guestscope_ebpf::Account;
+
+use crate::{
+    analyze::{
+        Cause, Overlay,
+        explain::{Ahead, By, Case, Compared, Culprit, HelperWaits, Named, Part, Sampled, Waits},
+    },
+    health::Fidelity,
+    phase::Blame,
+};
+
+use super::{
+    super::{
+        slowest::did,
+        units::{bytes, counted, duration, thousands},
+    },
+    ExplainFacts, syscalls,
+};
+
+/// Others that are named of one part.
+const WHOM: usize = 3;
+const RUNQ: Cause = Cause::Account(Account::Runq);
+/// What makes less of the waits is not named, one in so many.
+const NAMED: u64 = 20;
+
+/// Of CPU time that nothing explains it is said so where it makes this part of the excess or more, one in so many.
+const MUCH: i64 = 5;
+
+/// Fewer samples say nothing about shares.
+const ENOUGH_SAMPLES: u64 = 20;
+
+/// What the words are about.
+pub(super) struct Words<'a> {
+    pub(super) case: &'a Case,
+    pub(super) threads: &'a HashMap<u32, Named>,
+    pub(super) facts: &'a ExplainFacts,
+}
+
+/// All that backs a part.
+pub(super) fn about(part: &Part, words: &Words<'_>) -> String {
+    if part.excess_ns < 0 {
+        return instead(part);
+    }
+    let mut clauses: Vec<String> = Vec::new();
+    clauses.extend(before(part, words));
+    if let Some(waits) = &part.evidence.waits {
+        clauses.extend(words.waits(waits, part));
+    }
+    clauses.extend(words.helpers(part));
+    clauses.extend(behind(&part.evidence.ahead));
+    clauses.extend(of_counts(part));
+    clauses.extend(part.evidence.sampled.as_ref().and_then(|sampled| of_samples(sampled, part)));
+    clauses.extend(after(part, words, clauses.is_empty()));
+    clauses.join("; ")
+}
+
+/// What is known of a cause without any wait.
+fn before(part: &Part, words: &Words<'_>) -> Option<String> {
+    let instead = || instead(part);
+    match part.cause {
+        Cause::Account(Account::Throttled) => words.facts.cpu_quota.as_ref().map(|quota| {
+            let group =
+                if quota.group.is_empty() { String::new() } else { format!("cgroup {}, ", quota.group) };
+            format!("{group}quota {} per {}", duration(quota.quota_ns), duration(quota.period_ns))
+        }),
+        Cause::Steal => Some(format!("stolen by the hypervisor: {}", instead())),
+        Cause::Pause => Some(format!("the whole guest was stopped for {}", duration(part.ns))),
+        Cause::Queue => Some(format!("waited for its turn for {}", instead())),
+        Cause::Suspended => Some(format!("on no thread between leave and enter: {}", instead())),
+        Cause::Helper(_) => Some(format!("an estimate: helpers were kept from running for {}", instead())),
+        Cause::Account(_) | Cause::Overlay(_) => None,
+    }
+}
+
+/// What the rest of it was, where nothing says so yet.
+fn after(part: &Part, words: &Words<'_>, is_bare: bool) -> Option<String> {
+    let is_much = part.excess_ns >= words.case.excess_ns / MUCH;
+    match part.cause {
+        Cause::Account(Account::Cpu) if is_much && !part.evidence.counts.iter().any(is_far) => {
+            Some("nothing that is counted explains it: clock, caches, memory, or more work".to_owned())
+        }
+        Cause::Account(account) if is_bare && account != Account::Cpu => {
+            let is_short = words.facts.has_all_waits && words.facts.fidelity.is_none_or(Fidelity::is_whole);
+            let short = if is_short { ", in waits too short to be recorded" } else { "" };
+            Some(format!("{}{short}", instead(part)))
+        }
+        Cause::Account(_)
+        | Cause::Suspended
+        | Cause::Queue
+        | Cause::Steal
+        | Cause::Pause
+        | Cause::Helper(_)
+        | Cause::Overlay(_) => None,
+    }
+}
+
+/// `6.75 ms instead of 312 us`.
+fn instead(part: &Part) -> String {
+    match part.typical_ns {
+        0 => format!("{} instead of none", duration(part.ns)),
+        typical_ns => format!("{} instead of {}", duration(part.ns), duration(typical_ns)),
+    }
+}
+
+fn is_far(one: &Compared) -> bool {
+    one.name.starts_with("migrate.") && one.count as f64 > one.typical + 0.5
+}
+
+impl Words<'_> {
+    /// `2 waits (29.9 and 21.0 ms), behind stress-ng (pid 991)`.
+    fn waits(&self, waits: &Waits, part: &Part) -> Vec<String> {
+        let mut clauses = Vec::new();
+        let longest: Vec<u64> = waits.longest.iter().map(|one| one.ns).collect();
+        let count = counted(waits.count, "wait", "waits");
+        let times = match (waits.count, longest.as_slice()) {
+            (_, []) => count,
+            (..=1, [only, ..]) => format!("{count} of {}", duration(*only)),
+            (many, all) if many as usize <= all.len() => {
+                format!("{count} ({})", list(&all[..many as usize]))
+            }
+            (_, [first, second, ..]) => {
+                format!("{count}, the longest {} and {}", duration(*first), duration(*second))
+            }
+            (_, [only]) => format!("{count}, the longest {}", duration(*only)),
+        };
+        let whom = self.whom(&waits.by, waits.total_ns);
+        clauses.push(if whom.is_empty() { times } else { format!("{times} {whom}") });
+        let took = waits.longest.first().and_then(|longest| longest.took_tid);
+        let took = took.filter(|tid| part.cause == RUNQ && self.threads.contains_key(tid));
+        clauses.extend(took.map(|tid| format!("the longest began when {} took the CPU", self.thread(tid))));
+        // A helper's part is only some of the account that the wait is in.
+        let is_account = matches!(part.cause, Cause::Account(_));
+        let short_ns = part.ns.saturating_sub(waits.total_ns);
+        if is_account && short_ns > part.ns / 10 {
+            let why = if self.facts.has_all_waits {
+                "too short to be recorded"
+            } else {
+                "that were lost or too short"
+            };
+            clauses.push(format!("{} in waits {why}", duration(short_ns)));
+        }
+        clauses
+    }
+
+    /// Who was on the other side; the time of each where there are several.
+    pub(super) fn whom(&self, by: &[By], total_ns: u64) -> String {
+        let named: Vec<&By> =
+            by.iter().filter(|one| one.ns >= total_ns / NAMED && one.whom != Culprit::Unknown).collect();
+        let texts: Vec<String> = named
+            .iter()
+            .take(WHOM)
+            .map(|one| {
+                let whom = self.culprit(one);
+                if named.len() > 1 { format!("{whom} ({})", duration(one.ns)) } else { whom }
+            })
+            .collect();
+        let is_cpu = |one: &&By| matches!(one.whom, Culprit::Ran { .. } | Culprit::Idle);
+        let before = if named.first().is_some_and(is_cpu) { "after " } else { "" };
+        format!("{before}{}", texts.join(", "))
+    }
+
+    fn culprit(&self, by: &By) -> String {
+        match &by.whom {
+            Culprit::Ran { comm, pid } if *pid == self.case.pid => {
+                format!("{comm} (pid {pid}, this process itself)")
+            }
+            Culprit::Ran { comm, pid } => format!("{comm} (pid {pid})"),
+            Culprit::Idle => "nobody (the CPU was idle)".to_owned(),
+            Culprit::Kept(blame) => self.blamed(*blame, by.kept_ns),
+            Culprit::Woken { tid } => format!("ended by {}", self.thread(*tid)),
+            Culprit::Device { name, is_write: true } => format!("writing to {name}"),
+            Culprit::Device { name, is_write: false } => format!("reading from {name}"),
+            Culprit::Syscall(number) => match syscalls::name(*number).filter(|_| self.facts.same_syscalls) {
+                Some(name) => format!("in {name}"),
+                None => format!("in system call {number}"),
+            },
+            Culprit::Unknown => String::new(),
+            Culprit::Others => "others".to_owned(),
+        }
+    }
+
+    /// `for thread 4711 (python), which was throttled for 6.00 ms of it`.
+    fn blamed(&self, blame: Blame, kept_ns: u64) -> String {
+        let did = did(blame.account);
+        let far = match blame.depth {
+            ..=1 => String::new(),
+            depth => format!(", {depth} wake-ups away"),
+        };
+        format!("for {}{far}, which {did} for {} of it", self.thread(blame.tid), duration(kept_ns))
+    }
+
+    /// `thread 4711 (python)`: by its name where it was observed itself.
+    fn thread(&self, tid: u32) -> String {
+        match self.threads.get(&tid) {
+            Some(named) => format!("thread {tid} ({})", named.comm),
+            None => format!("thread {tid}"),
+        }
+    }
+
+    /// Each helper that matters, with what kept it.
+    fn helpers(&self, part: &Part) -> Vec<String> {
+        let helpers = &part.evidence.helpers;
+        let longest_ns = helpers.first().map_or(0, |helper| helper.ns);
+        let matters = helpers.iter().filter(|helper| helper.ns >= longest_ns / 4);
+        matters
+            .take(WHOM)
+            .map(|helper| {
+                let HelperWaits { tid, count, ns, by } = helper;
+                let waits = counted(*count, "wait", "waits");
+                let whom = self.whom(by, *ns);
+                let space = if whom.is_empty() { "" } else { " " };
+                format!("{} for {} in {waits}{space}{whom}", self.thread(*tid), duration(*ns))
+            })
+            .collect()
+    }
+}
+
+/// `behind #41 (80.1 ms of it; took 118 ms itself: throttled)`.
+fn behind(ahead: &[Ahead]) -> Option<String> {
+    let one = |Ahead { request, ns, latency_ns, cause }: &Ahead| {
+        let cause = cause.map(|cause| format!(": {}", cause.name())).unwrap_or_default();
+        format!("#{request} ({} of it; took {} itself{cause})", duration(*ns), duration(*latency_ns))
+    };
+    (!ahead.is_empty()).then(|| format!("behind {}", ahead.iter().map(one).collect::<Vec<_>>().join(", ")))
+}
+
+/// `29.9, 21.0 and 3.00 ms`, each with its own unit.
+fn list(all: &[u64]) -> String {
+    let texts: Vec<String> = all.iter().map(|ns| duration(*ns)).collect();
+    match texts.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
+        _ => texts.concat(),
+    }
+}
+
+/// Counts that differ from the typical ones, in the words of the cause.
+fn of_counts(part: &Part) -> Vec<String> {
+    let find = |name: &str| part.evidence.counts.iter().find(|one| one.name == name);
+    let mut clauses = Vec::new();
+    let mut event = |name: &str, one: &str, many: &str| {
+        clauses.extend(find(name).and_then(|compared| differs(compared, one, many)));
+    };
+    match part.cause {
+        Cause::Account(Account::Throttled) => event("throttle", "throttle episode", "throttle episodes"),
+        Cause::Account(Account::Cpu | Account::Runq) => {
+            event("migrate.remote", "move to another memory node", "moves to another memory node");
+            event("migrate.node", "move to another last-level cache", "moves to another last-level cache");
+            event("migrate.llc", "move to another core", "moves to another core");
+            event("migrate.smt", "move to a sibling CPU", "moves to a sibling CPU");
+            event("switch.involuntary", "forced switch", "forced switches");
+        }
+        Cause::Account(Account::BlockIo | Account::Fault) => {
+            event("fault.major", "major fault", "major faults");
+            clauses.extend(disk(part));
+        }
+        Cause::Account(Account::Net | Account::Poll) => {
+            event("net.retransmit", "segment sent again", "segments sent again");
+            clauses.extend(network(part));
+        }
+        Cause::Overlay(Overlay::Fault) => clauses.extend(faults(part)),
+        Cause::Account(Account::Lock | Account::Gpu | Account::Sleep | Account::Other)
+        | Cause::Overlay(_)
+        | Cause::Suspended
+        | Cause::Queue
+        | Cause::Steal
+        | Cause::Pause
+        | Cause::Helper(_) => {}
+    }
+    clauses
+}
+
+/// `2 moves instead of 0.1`; nothing where there are no more than usual.
+fn differs(Compared { count, typical, .. }: &Compared, one: &str, many: &str) -> Option<String> {
+    let is_more = *count as f64 >= typical + 1.0 && !is_as_usual(*count, *typical);
+    is_more.then(|| format!("{} instead of {}", counted(*count, one, many), mean(*typical)))
+}
+
+/// Within a twentieth, or half an event.
+fn is_as_usual(count: u64, typical: f64) -> bool {
+    (count as f64 - typical).abs() <= (typical / 20.0).max(0.5)
+}
+
+fn mean(typical: f64) -> String {
+    match typical {
+        _ if typical == 0.0 => "0".to_owned(),
+        _ if typical < 9.95 => format!("{typical:.1}"),
+        _ => thousands(typical.round() as u64),
+    }
+}
+
+fn number(part: &Part, name: &str) -> (u64, f64) {
+    let found = part.evidence.counts.iter().find(|one| one.name == name);
+    found.map_or((0, 0.0), |one| (one.count, one.typical))
+}
+
+/// `5,408 page faults as always, but 5.90 us each instead of 1.20 us`.
+fn faults(part: &Part) -> Option<String> {
+    let (count, typical) = number(part, "fault.minor");
+    if count == 0 {
+        return None;
+    }
+    let each = |ns: u64, faults: f64| duration((ns as f64 / faults.max(1.0)) as u64);
+    let mine = each(part.ns, count as f64);
+    let count_text = counted(count, "page fault", "page faults");
+    Some(match is_as_usual(count, typical) {
+        true if part.typical_ns > 0 => {
+            format!("{count_text} as always, but {mine} each instead of {}", each(part.typical_ns, typical))
+        }
+        true => format!("{count_text} as always, but {mine} each, where they usually cost next to nothing"),
+        false => format!("{count_text} instead of {}, {mine} each", mean(typical)),
+    })
+}
+
+/// `12 I/Os instead of 3.0, 4.10 ms in queues and 22.0 ms in the device; read 1.20 MB instead of 0 B`.
+fn disk(part: &Part) -> Vec<String> {
+    let (ios, usual) = number(part, "block.io");
+    let mut clauses = Vec::new();
+    if ios > 0 {
+        let (queued_ns, device_ns) = (number(part, "block.queue_ns").0, number(part, "block.device_ns").0);
+        let usual = if is_as_usual(ios, usual) {
+            " as always".to_owned()
+        } else {
+            format!(" instead of {}", mean(usual))
+        };
+        let count = counted(ios, "I/O", "I/Os");
+        clauses.push(format!(
+            "{count}{usual}, {} in queues and {} in the device",
+            duration(queued_ns),
+            duration(device_ns)
+        ));
+    }
+    for (name, verb) in [("block.read_bytes", "read"), ("block.write_bytes", "written")] {
+        let (count, typical) = number(part, name);
+        if !is_as_usual(count, typical) {
+            clauses.push(format!("{verb} {} instead of {}", bytes(count), bytes(typical as u64)));
+        }
+    }
+    clauses
+}
+
+/// `3 answers took 41.0 ms (usually 2.10 ms), at least 1.20 ms of it on the way`.
+fn network(part: &Part) -> Option<String> {
+    let (answers, _) = number(part, "net.answer");
+    if answers == 0 {
+        return None;
+    }
+    let (took_ns, usual_ns) = number(part, "net.answer_ns");
+    let (way_ns, _) = number(part, "net.round_trip_ns");
+    let count = counted(answers, "answer", "answers");
+    let (took, usual, way) = (duration(took_ns), duration(usual_ns as u64), duration(way_ns));
+    Some(format!("{count} took {took} (usually {usual}), at least {way} of it on the way"))
+}
+
+/// `31 of 70 samples instead of 2.1: 22.0 to 28.1 ms more`; of the program's own code the share alone.
+fn of_samples(sampled: &Sampled, part: &Part) -> Option<String> {
+    let Sampled { samples, of, typical, low_ns, high_ns } = sampled;
+    let (samples, all) = (thousands(*samples), counted(*of, "sample", "samples"));
+    match part.cause {
+        Cause::Account(_) if *of < ENOUGH_SAMPLES => None,
+        Cause::Account(_) => Some(format!("own code in {samples} of {all}")),
+        Cause::Suspended
+        | Cause::Queue
+        | Cause::Steal
+        | Cause::Pause
+        | Cause::Helper(_)
+        | Cause::Overlay(_) => {
+            let (low, high) = (duration(*low_ns), duration(*high_ns));
+            Some(format!("{samples} of {all} instead of {}: {low} to {high} more", mean(*typical)))
+        }
+    }
+}

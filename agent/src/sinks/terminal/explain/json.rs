@@ -1,0 +1,320 @@
+//! An explanation for programs: stable keys, units in them, everything that the text has and what it sums up.
+//!
+//! Yields one JSON object of `format` 1, with the safety of the summary's. Keys are only ever added.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::analyze::{
+    Cause, Group,
+    explain::{
+        Advised, Ahead, By, Case, CasePhase, Compared, Evidence, Explained, Explanation, HelperWaits, Naming,
+        NotCounted, Part, Sampled, Tail, TailCause, TailPart,
+    },
+};
+
+use super::{
+    super::{
+        json::{FORMAT, HeadlineJson, headline_json, print},
+        units::hex,
+        unseen,
+    },
+    ExplainFacts, advised,
+    json_waits::{ByJson, WaitsJson, WhomJson, by, of_waits, of_whom},
+};
+
+#[derive(Serialize)]
+struct ExplanationJson<'a> {
+    format: u32,
+    folder: String,
+    name: &'a str,
+    scenario: &'a str,
+    fidelity: &'static str,
+    accounts_not_seen: Vec<&'static str>,
+    is_open: bool,
+    notes: &'a [String],
+    not_counted: Option<&'static str>,
+    requests: u64,
+    groups: Vec<GroupJson<'a>>,
+}
+
+#[derive(Serialize)]
+struct GroupJson<'a> {
+    name: &'a str,
+    requests: u64,
+    p50_ns: u64,
+    p90_ns: Option<u64>,
+    p99_ns: Option<u64>,
+    max_ns: u64,
+    typical_ns: u64,
+    typical_of: u64,
+    headline: HeadlineJson,
+    advice: Vec<AdviceJson>,
+    who: Vec<WhoJson>,
+    tails: Vec<TailJson<'a>>,
+    explained: Vec<CaseJson<'a>>,
+}
+
+#[derive(Serialize)]
+struct AdviceJson {
+    cause: &'static str,
+    because: &'static str,
+    text: String,
+    source: String,
+}
+
+/// Of one cause, over all of the slowest requests.
+#[derive(Serialize)]
+struct WhoJson {
+    cause: &'static str,
+    whom: WhomJson,
+    count: u64,
+    ns: u64,
+    kept_ns: u64,
+}
+
+#[derive(Serialize)]
+struct TailJson<'a> {
+    band: &'static str,
+    above_ns: u64,
+    requests: u64,
+    excess_ns: i64,
+    causes: Vec<TailCauseJson>,
+    parts: Vec<TailPartJson<'a>>,
+}
+
+#[derive(Serialize)]
+struct TailCauseJson {
+    cause: &'static str,
+    excess_ns: i64,
+    share: f64,
+    main_cause_of: u64,
+}
+
+#[derive(Serialize)]
+struct TailPartJson<'a> {
+    path: Vec<&'a str>,
+    cause: &'static str,
+    excess_ns: i64,
+    share: f64,
+}
+
+#[derive(Serialize)]
+struct CaseJson<'a> {
+    request: u64,
+    trace_id: String,
+    pid: u32,
+    start_ns: u64,
+    latency_ns: u64,
+    excess_ns: i64,
+    cause: Option<&'static str>,
+    phases: Vec<PhaseJson<'a>>,
+}
+
+#[derive(Serialize)]
+struct PhaseJson<'a> {
+    path: Vec<&'a str>,
+    excess_ns: i64,
+    parts: Vec<PartJson<'a>>,
+}
+
+#[derive(Serialize)]
+struct PartJson<'a> {
+    cause: &'static str,
+    excess_ns: i64,
+    ns: u64,
+    typical_ns: u64,
+    waits: Option<WaitsJson>,
+    helpers: Vec<HelperJson<'a>>,
+    counts: Vec<CountJson>,
+    sampled: Option<SampledJson>,
+    ahead: Vec<AheadJson>,
+}
+
+#[derive(Serialize)]
+struct AheadJson {
+    request: u64,
+    ns: u64,
+    latency_ns: u64,
+    cause: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+struct HelperJson<'a> {
+    tid: u32,
+    comm: Option<&'a str>,
+    count: u64,
+    ns: u64,
+    by: Vec<ByJson>,
+}
+
+#[derive(Serialize)]
+struct CountJson {
+    name: &'static str,
+    count: u64,
+    typical: f64,
+}
+
+#[derive(Serialize)]
+struct SampledJson {
+    samples: u64,
+    of: u64,
+    typical: f64,
+    excess_low_ns: u64,
+    excess_high_ns: u64,
+}
+
+/// The explanation as one JSON object, with a line end.
+pub fn render_explanation_json(explanation: &Explanation, facts: &ExplainFacts) -> String {
+    let groups = explanation.summary.groups.iter().zip(&explanation.groups);
+    print(&ExplanationJson {
+        format: FORMAT,
+        folder: facts.folder.display().to_string(),
+        name: &facts.name,
+        scenario: &facts.scenario,
+        fidelity: facts.fidelity.map_or("unknown", crate::health::Fidelity::name),
+        accounts_not_seen: facts
+            .fidelity
+            .map_or(&[][..], unseen::accounts)
+            .iter()
+            .map(|account| account.name())
+            .collect(),
+        is_open: facts.is_open,
+        notes: &facts.notes,
+        not_counted: explanation.not_counted.map(|why| match why {
+            NotCounted::Warmup => "warmup",
+            NotCounted::Unfinished => "unfinished",
+            NotCounted::Damaged => "damaged",
+        }),
+        requests: explanation.summary.requests(),
+        groups: groups.map(|(group, explained)| of_group(group, explained, (explanation, facts))).collect(),
+    })
+}
+
+fn of_group<'a>(
+    group: &'a Group,
+    explained: &'a Explained,
+    (explanation, facts): (&'a Explanation, &ExplainFacts),
+) -> GroupJson<'a> {
+    let advised = advised(group, explained, facts);
+    GroupJson {
+        name: &group.name,
+        requests: group.latency.count,
+        p50_ns: group.latency.p50_ns,
+        p90_ns: group.latency.p90_ns,
+        p99_ns: group.latency.p99_ns,
+        max_ns: group.latency.max_ns,
+        typical_ns: group.typical_ns,
+        typical_of: group.typical_of,
+        headline: headline_json(&group.headline, facts.cpu_quota.as_ref()),
+        who: advised.iter().flat_map(|advised| who(explained, advised.cause)).collect(),
+        advice: advised.into_iter().map(advice).collect(),
+        tails: explained.tails.iter().map(tail).collect(),
+        explained: explained
+            .cases
+            .iter()
+            .take(facts.shown.most())
+            .map(|one| case(one, explanation))
+            .collect(),
+    }
+}
+
+fn advice(Advised { cause, naming, advice }: Advised) -> AdviceJson {
+    let because = match naming {
+        Naming::Slowest => "slowest_requests",
+        Naming::Tail => "tail",
+        Naming::Case => "request",
+        Naming::Counts => "counts",
+    };
+    AdviceJson { cause, because, text: advice.text, source: advice.source }
+}
+
+fn who(explained: &Explained, cause: &'static str) -> Vec<WhoJson> {
+    let Some(known) = Cause::all().find(|known| known.name() == cause) else { return Vec::new() };
+    let (by, _) = explained.culprits(known);
+    let one =
+        |By { whom, count, ns, kept_ns }: By| WhoJson { cause, whom: of_whom(&whom), count, ns, kept_ns };
+    by.into_iter().map(one).collect()
+}
+
+fn tail(tail: &Tail) -> TailJson<'_> {
+    let cause = |one: &TailCause| TailCauseJson {
+        cause: one.cause.name(),
+        excess_ns: signed(one.excess_ns),
+        share: one.share,
+        main_cause_of: one.requests,
+    };
+    TailJson {
+        band: tail.band.name(),
+        above_ns: tail.above_ns,
+        requests: tail.requests,
+        excess_ns: signed(tail.excess_ns),
+        causes: tail.causes.iter().map(cause).collect(),
+        parts: tail.parts.iter().map(tail_part).collect(),
+    }
+}
+
+fn tail_part(part: &TailPart) -> TailPartJson<'_> {
+    let TailPart { path, cause, excess_ns, share } = part;
+    TailPartJson { path: names(path), cause: cause.name(), excess_ns: signed(*excess_ns), share: *share }
+}
+
+fn case<'a>(case: &'a Case, explanation: &'a Explanation) -> CaseJson<'a> {
+    CaseJson {
+        request: case.request,
+        trace_id: hex(&case.trace_id),
+        pid: case.pid,
+        start_ns: case.start_ns,
+        latency_ns: case.latency_ns,
+        excess_ns: case.excess_ns,
+        cause: case.dominant().map(Cause::name),
+        phases: case.phases.iter().map(|one| phase(one, explanation)).collect(),
+    }
+}
+
+fn phase<'a>(phase: &'a CasePhase, explanation: &'a Explanation) -> PhaseJson<'a> {
+    let CasePhase { path, excess_ns, parts } = phase;
+    let parts = parts.iter().map(|one| part(one, explanation)).collect();
+    PhaseJson { path: names(path), excess_ns: *excess_ns, parts }
+}
+
+fn part<'a>(part: &'a Part, explanation: &'a Explanation) -> PartJson<'a> {
+    let Part { cause, excess_ns, ns, typical_ns, evidence } = part;
+    let Evidence { waits, helpers, counts, sampled, ahead } = evidence;
+    let helper = |one: &'a HelperWaits| {
+        let HelperWaits { tid, count, ns, by: whom } = one;
+        let comm = explanation.threads.get(tid).map(|named| &*named.comm);
+        HelperJson { tid: *tid, comm, count: *count, ns: *ns, by: whom.iter().map(by).collect() }
+    };
+    let count =
+        |Compared { name, count, typical }: &Compared| CountJson { name, count: *count, typical: *typical };
+    let samples = |sampled: &Sampled| {
+        let Sampled { samples, of, typical, low_ns, high_ns } = *sampled;
+        SampledJson { samples, of, typical, excess_low_ns: low_ns, excess_high_ns: high_ns }
+    };
+    PartJson {
+        cause: cause.name(),
+        excess_ns: *excess_ns,
+        ns: *ns,
+        typical_ns: *typical_ns,
+        waits: waits.as_ref().map(of_waits),
+        helpers: helpers.iter().map(helper).collect(),
+        counts: counts.iter().map(count).collect(),
+        sampled: sampled.as_ref().map(samples),
+        ahead: ahead.iter().map(of_ahead).collect(),
+    }
+}
+
+fn of_ahead(Ahead { request, ns, latency_ns, cause }: &Ahead) -> AheadJson {
+    AheadJson { request: *request, ns: *ns, latency_ns: *latency_ns, cause: cause.map(Cause::name) }
+}
+
+fn names(path: &[Arc<str>]) -> Vec<&str> {
+    path.iter().map(|name| &**name).collect()
+}
+
+/// JSON readers have 64 bits at most: a larger sum is cut there.
+fn signed(ns: i128) -> i64 {
+    i64::try_from(ns).unwrap_or(if ns < 0 { i64::MIN } else { i64::MAX })
+}

@@ -1,0 +1,99 @@
+//! Waits of an explanation for programs, and who was on the other side: whatever is known of them.
+//!
+//! Yields the parts of [`super::json`] that come from waits.
+
+use serde::Serialize;
+
+use crate::analyze::explain::{By, Culprit, LongWait, Waits};
+
+#[derive(Serialize)]
+pub(super) struct WaitsJson {
+    count: u64,
+    total_ns: u64,
+    longest: Vec<LongWaitJson>,
+    by: Vec<ByJson>,
+}
+
+#[derive(Serialize)]
+struct LongWaitJson {
+    after_ns: u64,
+    ns: u64,
+    cpu: u32,
+    syscall: Option<u32>,
+    took_tid: Option<u32>,
+    whom: WhomJson,
+}
+
+#[derive(Serialize)]
+pub(super) struct ByJson {
+    whom: WhomJson,
+    count: u64,
+    ns: u64,
+    kept_ns: u64,
+}
+
+/// Whichever of them is known.
+#[derive(Default, Serialize)]
+pub(super) struct WhomJson {
+    kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    comm: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pid: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tid: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    account: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    depth: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    device_name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    io_direction: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    syscall: Option<u32>,
+}
+
+pub(super) fn of_waits(waits: &Waits) -> WaitsJson {
+    WaitsJson {
+        count: waits.count,
+        total_ns: waits.total_ns,
+        longest: waits.longest.iter().map(of_wait).collect(),
+        by: waits.by.iter().map(by).collect(),
+    }
+}
+
+fn of_wait(wait: &LongWait) -> LongWaitJson {
+    let LongWait { after_ns, ns, cpu, syscall, took_tid, whom } = wait;
+    let (after_ns, ns, cpu, syscall, took_tid) = (*after_ns, *ns, *cpu, *syscall, *took_tid);
+    LongWaitJson { after_ns, ns, cpu, syscall, took_tid, whom: of_whom(whom) }
+}
+
+pub(super) fn by(By { whom, count, ns, kept_ns }: &By) -> ByJson {
+    ByJson { whom: of_whom(whom), count: *count, ns: *ns, kept_ns: *kept_ns }
+}
+
+pub(super) fn of_whom(whom: &Culprit) -> WhomJson {
+    let of = |kind| WhomJson { kind, ..WhomJson::default() };
+    match whom {
+        Culprit::Ran { comm, pid } => {
+            WhomJson { comm: Some(comm.to_string()), pid: Some(*pid), ..of("ran_before") }
+        }
+        Culprit::Idle => of("idle_cpu"),
+        Culprit::Kept(blame) => WhomJson {
+            tid: Some(blame.tid),
+            account: Some(blame.account.name()),
+            depth: Some(blame.depth),
+            ..of("kept_thread")
+        },
+        Culprit::Woken { tid } => WhomJson { tid: Some(*tid), ..of("waker") },
+        Culprit::Device { name, is_write } => WhomJson {
+            device_name: Some(name.to_string()),
+            io_direction: Some(if *is_write { "write" } else { "read" }),
+            ..of("device")
+        },
+        Culprit::Syscall(number) => WhomJson { syscall: Some(*number), ..of("syscall") },
+        Culprit::Unknown => of("unknown"),
+        Culprit::Others => of("others"),
+    }
+}

@@ -1,0 +1,349 @@
+//! `guestscope explain` for people: what makes the slow requests slow, what the tail is made of, then request by request with
+//! the evidence behind each part, and what to do.
+//!
+//! Yields text. Parts that are too small to be shown are summed up as `rest` and `elsewhere`, so that every block adds up to the
+//! excess it begins with. It decides on nothing but what is shown.
+
+mod evidence;
+mod json;
+mod json_waits;
+mod shown;
+pub(super) mod syscalls;
+mod tail;
+
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+
+use guestscope_ebpf::Account;
+
+use crate::{
+    analyze::{
+        Cause, Group, Headline,
+        advice::Advice,
+        explain::{Advised, Case, Explained, Explanation, Naming},
+    },
+    health::Fidelity,
+    platform::CpuQuota,
+};
+
+pub use self::json::render_explanation_json;
+use self::{
+    evidence::{Words, about},
+    shown::{ShownPart, ShownPhase, shown},
+};
+use super::{
+    findings::{headline, numbers, path_name},
+    health_lines::{INDENT, fact},
+    page::{Emphasis, Page, Piece, words},
+    style::Style,
+    text::{left, right, width},
+    units::{counted, difference, duration, hex, percent, thousands},
+    unseen,
+};
+
+/// What an explanation says of the folder itself, beside what is in its rows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ExplainFacts {
+    /// The folder.
+    pub folder: PathBuf,
+    /// Name of the run.
+    pub name: String,
+    /// `MVM/2/VNL/CPU`.
+    pub scenario: String,
+    /// When it began: CLOCK_MONOTONIC, ns.
+    pub start_ns: u64,
+    /// How much could be seen; none if the folder has a word that this program does not know.
+    pub fidelity: Option<Fidelity>,
+    /// The tightest CPU quota that was visible.
+    pub cpu_quota: Option<CpuQuota>,
+    /// Numbers of system calls mean here what they mean in the folder.
+    pub same_syscalls: bool,
+    /// The run is still being written, or was cut off.
+    pub is_open: bool,
+    /// All waits above the threshold are there: what has none was shorter.
+    pub has_all_waits: bool,
+    /// Which requests are shown.
+    pub shown: Shown,
+    /// What could not be read or was lost, as sentences.
+    pub notes: Vec<String>,
+}
+
+/// Which requests are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shown {
+    /// So many of the slowest; who was on the other side is summed up over all that are explained.
+    Slowest(usize),
+    /// The one that was asked for by its number.
+    One,
+}
+
+impl Shown {
+    fn is_one(self) -> bool {
+        self == Shown::One
+    }
+
+    /// So many of each kind.
+    const fn most(self) -> usize {
+        match self {
+            Shown::Slowest(most) => most,
+            Shown::One => usize::MAX,
+        }
+    }
+}
+
+/// The whole explanation.
+pub fn render_explanation(explanation: &Explanation, facts: &ExplainFacts, style: Style) -> String {
+    let mut page = Page::new(style);
+    let groups = explanation.summary.groups.iter().zip(&explanation.groups);
+    let has_many = explanation.summary.groups.len() > 1;
+    let mut is_first = true;
+    for (group, explained) in groups {
+        // Asked for by its number, a request is of one kind.
+        if facts.shown.is_one() && explained.cases.is_empty() {
+            continue;
+        }
+        if !std::mem::take(&mut is_first) {
+            page.blank();
+        }
+        render_group(&mut page, (group, explained), (explanation, facts), has_many);
+    }
+    page.blank();
+    render_facts(&mut page, explanation, facts);
+    page.finish()
+}
+
+fn render_group(
+    page: &mut Page,
+    (group, explained): (&Group, &Explained),
+    (explanation, facts): (&Explanation, &ExplainFacts),
+    has_many: bool,
+) {
+    let unicode = page.style().unicode;
+    let name = if has_many { format!("{}: ", page.name(&group.name, 64)) } else { String::new() };
+    page.sentence(&format!("{name}{}", numbers(group)), Emphasis::Strong);
+    let advised = advised(group, explained, facts);
+    if facts.shown.is_one() {
+        for case in &explained.cases {
+            page.blank();
+            render_case(page, case, group, (explanation, facts));
+        }
+        page.blank();
+        render_advice(page, &advised);
+        return;
+    }
+    let emphasis = match group.headline {
+        Headline::Cause { .. } => Emphasis::Warning,
+        Headline::Mixed { .. } | Headline::TooFew { .. } | Headline::Alike { .. } => Emphasis::None,
+    };
+    page.sentence(&headline(&group.headline, facts.cpu_quota.as_ref(), unicode), emphasis);
+    tail::sentence(page, group, explained);
+    render_who(page, explained, &advised, (explanation, facts));
+    render_advice(page, &advised);
+    let is_alike = matches!(group.headline, Headline::Alike { .. });
+    if !explained.tails.is_empty() && !is_alike {
+        page.blank();
+        tail::table(page, explained);
+    }
+    for case in explained.cases.iter().take(facts.shown.most()) {
+        if is_alike && case.excess_ns <= group.typical_ns as i64 / HARDLY {
+            continue;
+        }
+        page.blank();
+        render_case(page, case, group, (explanation, facts));
+    }
+}
+
+/// Who was on the other side of the cause that matters most, over all of the slowest requests, shown or not.
+fn render_who(
+    page: &mut Page,
+    explained: &Explained,
+    advised: &[Advised],
+    (explanation, facts): (&Explanation, &ExplainFacts),
+) {
+    let leading = advised.first().and_then(|first| Cause::all().find(|cause| cause.name() == first.cause));
+    let (Some(cause), Some(case)) = (leading, explained.cases.first()) else { return };
+    let (by, total_ns) = explained.culprits(cause);
+    let words_of = Words { case, threads: &explanation.threads, facts };
+    let whom = words_of.whom(&by, total_ns);
+    if whom.is_empty() {
+        return;
+    }
+    let of = counted(explained.cases.len() as u64, "slowest request", "slowest requests");
+    let waits = counted(by.iter().map(|one| one.count).sum(), "wait", "waits");
+    let text = format!("{}: {} in {waits} of the {of}, {whom}", cause.name(), duration(total_ns));
+    let text = page.safe(&text);
+    fact(page, "who", &text, Emphasis::None);
+}
+
+/// Where accounts are folded into others, the advice on those is to see more first.
+fn advised(group: &Group, explained: &Explained, facts: &ExplainFacts) -> Vec<Advised> {
+    let mut advised = explained.advised(group, facts.shown.is_one());
+    if facts.fidelity.is_some_and(|fidelity| !fidelity.is_whole()) {
+        for one in advised.iter_mut().filter(|one| one.cause == Account::Other.name()) {
+            one.advice = Advice {
+                text:
+                    "Here it is all waiting but for a CPU: observe the program at fidelity full (`guestscope \
+                       doctor` tells how) to tell locks, disks, sockets and timers apart."
+                        .to_owned(),
+                source: "guestscope: at this fidelity there are the accounts cpu, runq and other".to_owned(),
+            };
+        }
+    }
+    advised
+}
+
+fn render_advice(page: &mut Page, advised: &[Advised]) {
+    for (index, Advised { cause, naming, advice }) in advised.iter().enumerate() {
+        let heading = if index == 0 { "advice" } else { "" };
+        let because = match naming {
+            Naming::Counts => " (threads moved while only CPU time grew)",
+            Naming::Slowest | Naming::Tail | Naming::Case => "",
+        };
+        fact(page, heading, &format!("{cause}{because}: {}", advice.text), Emphasis::Strong);
+        page.wrapped(&[], INDENT, words(&advice.source, Emphasis::Faint));
+    }
+}
+
+/// One request: its numbers, its phases, their parts with what backs them.
+fn render_case(
+    page: &mut Page,
+    case: &Case,
+    group: &Group,
+    (explanation, facts): (&Explanation, &ExplainFacts),
+) {
+    let over = match case.excess_ns {
+        0.. => format!("{} over", difference(case.excess_ns)),
+        _ => format!("{} under", duration(case.excess_ns.unsigned_abs())),
+    };
+    let mut trace = hex(&case.trace_id);
+    trace.truncate(TRACE_DIGITS);
+    let text = format!(
+        "request #{}: {}, {over} the typical {} (trace {trace}, {} into the run)",
+        case.request,
+        duration(case.latency_ns),
+        duration(group.typical_ns),
+        duration(case.start_ns.saturating_sub(facts.start_ns)),
+    );
+    page.sentence(&text, Emphasis::Strong);
+    let shown = shown(case);
+    let names = shown.iter().flat_map(|phase| &phase.parts).map(|part| width(part_name(part)));
+    let phases = shown.iter().map(|phase| width(&phase_name(page, phase)).saturating_sub(2));
+    let columns = names.chain(phases).max().unwrap_or(0).max(8);
+    let context = Words { case, threads: &explanation.threads, facts };
+    for phase in &shown {
+        let is_visible = phase.excess_ns.unsigned_abs() >= case.excess_ns.unsigned_abs() / VISIBLE;
+        if phase.phase.is_none() && !is_visible {
+            continue;
+        }
+        render_phase(page, phase, columns, &context);
+    }
+}
+
+/// Digits of a trace id that tell it from the others, as Jaeger's list of traces shows it.
+const TRACE_DIGITS: usize = 7;
+/// A rest below this part of what it is the rest of would change no digit of the sum, one in so many.
+const VISIBLE: u64 = 1_000;
+/// Where all requests are alike, one that exceeds the typical one by less than this is not worth a look, one in so many.
+const HARDLY: i64 = 100;
+/// Columns of a phase's names: what stands behind them needs room.
+const PHASE: usize = 24;
+/// Columns of a difference: `+1,234 us` is as long as they get.
+const DIFFERENCE: usize = 9;
+
+fn render_phase(page: &mut Page, phase: &ShownPhase<'_>, columns: usize, context: &Words<'_>) {
+    let name = left(&phase_name(page, phase), columns + 2);
+    let excess = right(&difference(phase.excess_ns), DIFFERENCE);
+    page.line(&[Piece::from(format!("  {name}  {excess}"))]);
+    for part in &phase.parts {
+        let is_visible = part.excess_ns.unsigned_abs() >= phase.excess_ns.unsigned_abs() / VISIBLE;
+        if part.part.is_none() && !is_visible {
+            continue;
+        }
+        let heading = format!(
+            "    {}  {}",
+            left(part_name(part), columns),
+            right(&difference(part.excess_ns), DIFFERENCE)
+        );
+        let text = part.part.map(|part| about(part, context)).unwrap_or_default();
+        let indent = columns + DIFFERENCE + 8;
+        let text = words(&page.safe(&text), Emphasis::None);
+        page.wrapped(&[Piece::from(heading)], indent, text);
+    }
+}
+
+fn phase_name(page: &Page, phase: &ShownPhase<'_>) -> String {
+    match phase.phase {
+        Some(phase) => page.fit(&path_name(&phase.path, page.style().unicode), PHASE),
+        None => "elsewhere".to_owned(),
+    }
+}
+
+fn part_name(part: &ShownPart<'_>) -> &'static str {
+    part.part.map_or("rest", |part| part.cause.name())
+}
+
+fn render_facts(page: &mut Page, explanation: &Explanation, facts: &ExplainFacts) {
+    let folder = page.safe(&facts.folder.display().to_string());
+    let (name, scenario) = (page.name(&facts.name, 48), page.name(&facts.scenario, 48));
+    let fidelity = facts.fidelity.map_or("unknown", Fidelity::name);
+    fact(page, "run", &format!("{name}, {scenario}, fidelity {fidelity}"), Emphasis::None);
+    fact(page, "folder", &folder, Emphasis::None);
+    for group in &explanation.summary.groups {
+        let name = match explanation.summary.groups.len() {
+            1 => String::new(),
+            _ => format!(" {}", page.name(&group.name, 48)),
+        };
+        let (typical, of) = (duration(group.typical_ns), thousands(group.typical_of));
+        let text = format!(
+            "{typical}: the mean of the middle half of the requests{name} (p25 to p75, {of} of them)"
+        );
+        fact(page, "typical", &text, Emphasis::None);
+    }
+    if facts.is_open {
+        let text = "the run is still being written, or was cut off: this is what is there so far";
+        fact(page, "open", text, Emphasis::Warning);
+    }
+    if let Some(unseen) = facts.fidelity.and_then(unseen::words) {
+        fact(page, "not seen", unseen, Emphasis::Warning);
+    }
+    for note in &facts.notes {
+        let note = page.name(note, 400);
+        fact(page, "note", &note, Emphasis::Warning);
+    }
+    left_out(page, explanation);
+    let most = explanation.groups.iter().map(|group| group.cases.len()).max().unwrap_or(0);
+    if !facts.shown.is_one() && facts.shown.most() < most {
+        let folder = quoted(&folder);
+        fact(page, "next", &format!("guestscope explain {folder} --slowest {most}"), Emphasis::Strong);
+    }
+}
+
+fn left_out(page: &mut Page, explanation: &Explanation) {
+    let left_out = explanation.summary.left_out;
+    let items = [
+        (left_out.warmups, "warm-up", "warm-ups"),
+        (left_out.unfinished, "unfinished request", "unfinished requests"),
+        (left_out.damaged, "damaged request", "damaged requests"),
+    ];
+    let texts: Vec<String> =
+        items.iter().filter(|item| item.0 > 0).map(|&(count, one, many)| counted(count, one, many)).collect();
+    if !texts.is_empty() {
+        fact(page, "left out", &texts.join(", "), Emphasis::None);
+    }
+}
+
+/// As a shell takes it.
+pub(super) fn quoted(path: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:@%,".contains(c);
+    if !path.is_empty() && path.chars().all(is_plain) {
+        return path.to_owned();
+    }
+    format!("'{}'", path.replace('\'', "'\\''"))
+}
+
+/// `81.1 %` of a tail.
+fn share(share: f64) -> String {
+    if share <= -0.000_5 { format!("-{}", percent(-share)) } else { percent(share.abs()) }
+}

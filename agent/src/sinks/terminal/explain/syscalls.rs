@@ -1,0 +1,95 @@
+//! Table: names of system calls in which threads wait.
+//!
+//! Numbers are this program's own architecture's; whoever asks knows whether the folder is of the same one.
+
+use std::sync::LazyLock;
+
+macro_rules! names {
+    ($($(#[$only:meta])* $number:ident = $name:literal,)*) => {
+        static NAMES: LazyLock<Vec<(libc::c_long, &'static str)>> =
+            LazyLock::new(|| vec![$($(#[$only])* (libc::$number, $name),)*]);
+    };
+}
+
+names! {
+    SYS_accept = "accept",
+    SYS_accept4 = "accept4",
+    SYS_clock_nanosleep = "clock_nanosleep",
+    SYS_clone = "clone",
+    SYS_close = "close",
+    SYS_connect = "connect",
+    #[cfg(target_arch = "x86_64")]
+    SYS_epoll_wait = "epoll_wait",
+    SYS_epoll_pwait = "epoll_pwait",
+    SYS_epoll_pwait2 = "epoll_pwait2",
+    SYS_execve = "execve",
+    SYS_exit = "exit",
+    SYS_exit_group = "exit_group",
+    SYS_fallocate = "fallocate",
+    SYS_fcntl = "fcntl",
+    SYS_fdatasync = "fdatasync",
+    SYS_flock = "flock",
+    SYS_fsync = "fsync",
+    SYS_ftruncate = "ftruncate",
+    SYS_futex = "futex",
+    SYS_futex_waitv = "futex_waitv",
+    SYS_getdents64 = "getdents64",
+    SYS_ioctl = "ioctl",
+    SYS_io_uring_enter = "io_uring_enter",
+    SYS_madvise = "madvise",
+    SYS_mmap = "mmap",
+    SYS_mprotect = "mprotect",
+    SYS_mremap = "mremap",
+    SYS_msync = "msync",
+    SYS_munmap = "munmap",
+    SYS_nanosleep = "nanosleep",
+    SYS_openat = "openat",
+    #[cfg(target_arch = "x86_64")]
+    SYS_open = "open",
+    #[cfg(target_arch = "x86_64")]
+    SYS_pause = "pause",
+    #[cfg(target_arch = "x86_64")]
+    SYS_poll = "poll",
+    SYS_ppoll = "ppoll",
+    SYS_pread64 = "pread64",
+    SYS_preadv = "preadv",
+    SYS_pselect6 = "pselect6",
+    SYS_pwrite64 = "pwrite64",
+    SYS_pwritev = "pwritev",
+    SYS_read = "read",
+    SYS_readv = "readv",
+    SYS_recvfrom = "recvfrom",
+    SYS_recvmmsg = "recvmmsg",
+    SYS_recvmsg = "recvmsg",
+    #[cfg(target_arch = "x86_64")]
+    SYS_rename = "rename",
+    SYS_renameat2 = "renameat2",
+    SYS_rt_sigsuspend = "rt_sigsuspend",
+    SYS_rt_sigtimedwait = "rt_sigtimedwait",
+    #[cfg(target_arch = "x86_64")]
+    SYS_select = "select",
+    SYS_semtimedop = "semtimedop",
+    SYS_sendfile = "sendfile",
+    SYS_sendmmsg = "sendmmsg",
+    SYS_sendmsg = "sendmsg",
+    SYS_sendto = "sendto",
+    SYS_splice = "splice",
+    #[cfg(target_arch = "x86_64")]
+    SYS_stat = "stat",
+    SYS_statx = "statx",
+    SYS_sync = "sync",
+    SYS_sync_file_range = "sync_file_range",
+    SYS_syncfs = "syncfs",
+    SYS_unlinkat = "unlinkat",
+    #[cfg(target_arch = "x86_64")]
+    SYS_unlink = "unlink",
+    SYS_wait4 = "wait4",
+    SYS_waitid = "waitid",
+    SYS_write = "write",
+    SYS_writev = "writev",
+}
+
+/// The name, if it is one in which threads usually wait.
+pub(crate) fn name(number: u32) -> Option<&'static str> {
+    NAMES.iter().find(|(known, _)| *known == libc::c_long::from(number)).map(|(_, name)| *name)
+}

@@ -1,0 +1,150 @@
+//! Run folders of known content: requests of three phases, drawn with a seed, on platforms that differ in a known way.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use guestscope::{
+    phase::{Accounts, Counts, Ending, Helpers, Phase, PhaseKind, Request, ThreadId, TraceIds},
+    run::{ClockPair, CreateOptions, Manifest, RunFolder},
+};
+use guestscope_ebpf::Account;
+
+/// A platform and what its requests are like.
+#[derive(Clone, Debug)]
+pub(crate) struct Made {
+    /// Of the manifest.
+    pub(crate) scenario: &'static str,
+    /// Of the manifest.
+    pub(crate) name: &'static str,
+    /// Of the manifest.
+    pub(crate) fidelity: &'static str,
+    /// Of the workload; none leaves it out.
+    pub(crate) work_hash: Option<&'static str>,
+    /// In each run.
+    pub(crate) requests: u64,
+    /// Inference takes so long on a CPU, ns.
+    pub(crate) cpu_ns: u64,
+    /// And waits so long in the run queue, ns.
+    pub(crate) runq_ns: u64,
+    /// Every tenth request is throttled for so long, ns.
+    pub(crate) throttled_ns: u64,
+}
+
+impl Default for Made {
+    fn default() -> Self {
+        Self {
+            scenario: "VM/2/VNL/CPU",
+            name: "ic",
+            fidelity: "full",
+            work_hash: Some("56c53051a40df547"),
+            requests: 120,
+            cpu_ns: 20_000_000,
+            runq_ns: 0,
+            throttled_ns: 0,
+        }
+    }
+}
+
+/// Steele, Lea and Flood's SplitMix64, as parts of 2^64.
+fn drawn(seed: u64, number: u64) -> f64 {
+    let mut mixed =
+        seed.wrapping_mul(0x632b_e59b_d9b4_e019).wrapping_add(number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (mixed ^ (mixed >> 31)) as f64 / u64::MAX as f64
+}
+
+impl Made {
+    /// Makes a folder below `parent`. `turn` says when it began, and what of it is drawn.
+    pub(crate) fn write(&self, parent: &Path, turn: u64) -> PathBuf {
+        let start = ClockPair {
+            monotonic_ns: 5_000_000_000,
+            wall_ns: 1_795_249_821_000_000_000 + turn * 60_000_000_000,
+        };
+        let mut manifest = Manifest::new([turn as u8; 16], self.name, start);
+        self.scenario.clone_into(&mut manifest.scenario);
+        self.fidelity.clone_into(&mut manifest.fidelity);
+        manifest.command = vec!["serve".to_owned(), "--seed".to_owned(), "1".to_owned()];
+        manifest.workload = self.work_hash.map(|hash| {
+            let word = |text: &str| serde_json::Value::String(text.to_owned());
+            let entries = [("name", self.name), ("work_hash", hash), ("output_hash", "aa40fe1bc9892815")];
+            entries.map(|(key, text)| (key.to_owned(), word(text))).into_iter().collect()
+        });
+        let options = CreateOptions { parent: parent.to_owned(), owner: None };
+        let mut folder = RunFolder::create(&options, manifest).expect("a folder can be made");
+        // 1 % between runs, 5 % between requests.
+        let level = 0.99 + 0.02 * drawn(7, turn);
+        for number in 0..self.requests {
+            let jitter = level * (0.95 + 0.1 * drawn(turn + 1, number));
+            folder.append_request(&self.request(number, jitter));
+            if number % 1_000 == 999 {
+                folder.flush();
+            }
+        }
+        let closed = folder.close(|_| {}, &mut |_| (None, None), &mut |_, _| {}).expect("it can be closed");
+        assert!(closed.errors.is_empty(), "{:?}", closed.errors);
+        closed.path
+    }
+
+    fn request(&self, number: u64, jitter: f64) -> Request {
+        let id = number * 4 + 1;
+        let scaled = |ns: u64| (ns as f64 * jitter) as u64;
+        let throttled_ns = if number % 10 == 3 { self.throttled_ns } else { 0 };
+        let inference = [
+            (Account::Cpu, scaled(self.cpu_ns)),
+            (Account::Runq, scaled(self.runq_ns)),
+            (Account::Throttled, throttled_ns),
+        ];
+        let begin_ns = 5_000_000_000 + number * 100_000_000;
+        let mut phases = vec![phase(id, None, "request", begin_ns, &[])];
+        let mut at_ns = begin_ns;
+        let parts: [(&str, &[(Account, u64)]); 3] = [
+            ("preprocess", &[(Account::Cpu, scaled(1_500_000)), (Account::BlockIo, 100_000)]),
+            ("inference", &inference),
+            ("postprocess", &[(Account::Cpu, 90_000)]),
+        ];
+        for (index, (name, parts)) in parts.into_iter().enumerate() {
+            let mut one = phase(id + 1 + index as u64, Some(id), name, at_ns, parts);
+            one.root = id;
+            one.counts.throttle =
+                u64::from(parts.iter().any(|&(account, ns)| account == Account::Throttled && ns > 0));
+            one.counts.switch_involuntary = 2;
+            at_ns += one.duration_ns;
+            phases[0].accounts.add(&one.accounts);
+            phases[0].counts.add(&one.counts);
+            phases[0].duration_ns += one.duration_ns;
+            phases.push(one);
+        }
+        phases[0].request = number;
+        Request { phases }
+    }
+}
+
+fn phase(id: u64, parent: Option<u64>, name: &str, start_ns: u64, parts: &[(Account, u64)]) -> Phase {
+    let mut accounts = Accounts::default();
+    for &(account, ns) in parts {
+        accounts.0[account as usize] += ns;
+    }
+    Phase {
+        id,
+        parent,
+        root: id,
+        kind: if parent.is_none() { PhaseKind::Request } else { PhaseKind::Phase },
+        name: Arc::from(name),
+        name_damaged: false,
+        request: 0,
+        thread: ThreadId { tid: 11, tgid: 10, born_ns: 1 },
+        start_ns,
+        duration_ns: accounts.0.iter().sum(),
+        suspended_ns: 0,
+        accounts,
+        counts: Counts::default(),
+        helpers: Helpers::default(),
+        trace: TraceIds::default(),
+        ending: Ending::Ended,
+        edges_lost: 0,
+        pause_ns: 0,
+    }
+}

@@ -1,0 +1,162 @@
+//! `guestscope compare` as its users meet it: folders of known content in, texts, JSON and exit codes out. Runs the program
+//! itself, needs neither root nor a kernel.
+#![expect(clippy::unwrap_used, reason = "a test may stop at once")]
+
+mod browser;
+mod made;
+mod refused;
+mod report;
+
+use std::{
+    path::Path,
+    process::{Command, Output},
+};
+
+use made::Made;
+use serde_json::Value;
+use tempfile::TempDir;
+
+const CLEAN: &str = "BM/2/VNL/CPU";
+const SLOW: &str = "CN/2/VNL/CPU";
+
+fn clean() -> Made {
+    Made { scenario: CLEAN, ..Made::default() }
+}
+
+/// Throttled for 23 ms in every tenth request, and 0.9 ms in the run queue in each.
+fn slow() -> Made {
+    Made { scenario: SLOW, runq_ns: 900_000, throttled_ns: 23_000_000, ..Made::default() }
+}
+
+/// Run folders of platforms that take turns.
+fn folders(runs: u64, platforms: &[Made]) -> TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    for turn in 0..runs * platforms.len() as u64 {
+        platforms[turn as usize % platforms.len()].write(directory.path(), turn);
+    }
+    directory
+}
+
+fn guestscope(directory: &Path, words: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_guestscope"));
+    command.arg("compare").args(words).current_dir(directory).env_remove("COLUMNS").output().unwrap()
+}
+
+#[track_caller]
+fn text(output: Output, code: i32) -> String {
+    let (stdout, stderr) =
+        (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert_eq!(output.status.code(), Some(code), "{stdout}{stderr}");
+    if code == 2 { stderr } else { stdout }
+}
+
+fn json(directory: &Path, words: &[&str]) -> Value {
+    let mut all = vec!["--json"];
+    all.extend(words);
+    serde_json::from_str(&text(guestscope(directory, &all), 0)).unwrap()
+}
+
+#[test]
+fn tells_which_is_slower_and_why() {
+    let directory = folders(10, &[clean(), slow()]);
+    insta::assert_snapshot!(text(guestscope(directory.path(), &["."]), 0));
+}
+
+#[test]
+fn every_number_is_in_the_json() {
+    let directory = folders(10, &[clean(), slow()]);
+    let json = json(directory.path(), &["."]);
+    assert_eq!(json["baseline"]["label"], CLEAN);
+    let platform = &json["platforms"][0];
+    assert_eq!((&platform["label"], &platform["overall"]), (&SLOW.into(), &"slower".into()));
+    let mean = &platform["mean"];
+    let first = &mean["parts"][0];
+    assert_eq!((&first["phase"][0], &first["cause"]), (&"inference".into(), &"throttled".into()));
+    // 12 of 120 requests, of which the first 2 are a warm-up that was not throttled.
+    let expected = 23e6 * 12.0 / 118.0;
+    let found = first["difference_ns"]["value"].as_f64().unwrap();
+    assert!((found - expected).abs() < 1.0, "{found}");
+    let sum: f64 = mean["parts"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|part| part["difference_ns"]["value"].as_f64().unwrap())
+        .sum();
+    let total = mean["value_ns"].as_f64().unwrap() - mean["baseline_ns"].as_f64().unwrap();
+    assert!((sum - total).abs() < 1.0 && mean["residual_ns"].as_f64().unwrap().abs() < 1.0);
+    assert_eq!(platform["tail"]["causes"][0]["cause"], "throttled");
+    assert_eq!(platform["curve"].as_array().unwrap().len(), 97);
+    insta::assert_snapshot!(serde_json::to_string_pretty(&platform["metrics"]).unwrap());
+}
+
+#[test]
+fn the_same_platform_is_equivalent_to_itself() {
+    let directory = folders(10, &[clean(), Made { scenario: "BM/4/VNL/CPU", ..clean() }]);
+    insta::assert_snapshot!(text(guestscope(directory.path(), &["."]), 0));
+}
+
+#[test]
+fn two_single_runs_get_an_explanation_and_no_verdict() {
+    let directory = folders(1, &[clean(), slow()]);
+    insta::assert_snapshot!(text(guestscope(directory.path(), &["."]), 0));
+}
+
+/// Throttled for long in one request of ten, and otherwise a little faster: the mean hardly moves.
+#[test]
+fn a_difference_of_the_slowest_is_explained_by_the_slowest() {
+    let rare = Made { scenario: SLOW, cpu_ns: 17_900_000, throttled_ns: 20_000_000, ..Made::default() };
+    let directory = folders(10, &[clean(), rare]);
+    insta::assert_snapshot!(text(guestscope(directory.path(), &[".", "--margin", "mean=4%,p50=12%"]), 0));
+}
+
+#[test]
+fn platforms_are_told_apart_by_label_name_and_argument() {
+    let directory = folders(5, &[Made { name: "before", ..clean() }, Made { name: "after", ..slow() }]);
+    let at = directory.path();
+    let by_name = json(at, &[".", "--by", "name"]);
+    assert_eq!((&by_name["by"], &by_name["baseline"]["label"]), (&"name".into(), &"before".into()));
+    let other = json(at, &[".", "--by", "name", "--baseline", "after"]);
+    assert_eq!(other["platforms"][0]["label"], "before");
+    assert_eq!(other["platforms"][0]["overall"], "faster");
+    for (name, made) in [("a", clean()), ("b", clean())] {
+        for turn in 0..5 {
+            made.write(&at.join("two").join(name), 100 + turn * 2 + u64::from(name == "b"));
+        }
+    }
+    let by_argument = json(at, &["two/a", "two/b"]);
+    assert_eq!(
+        (&by_argument["by"], &by_argument["platforms"][0]["label"]),
+        (&"argument".into(), &"b".into())
+    );
+    let labelled = json(at, &["old=two/b", "new=two/a"]);
+    assert_eq!((&labelled["by"], &labelled["baseline"]["label"]), (&"label".into(), &"old".into()));
+}
+
+#[test]
+fn exit_codes_follow_what_the_caller_asked_for() {
+    let directory = folders(6, &[clean(), slow()]);
+    let code = |words: &[&str]| guestscope(directory.path(), words).status.code();
+    assert_eq!(code(&["."]), Some(0));
+    assert_eq!(code(&[".", "--fail-on", "slower"]), Some(1));
+    assert_eq!(code(&[".", "--fail-on", "slower", "--baseline", SLOW]), Some(0));
+    assert_eq!(code(&[".", "--fail-on", "different", "--baseline", SLOW]), Some(1));
+    assert_eq!(code(&[".", "--fail-on", "slower", "--margin", "40%"]), Some(0));
+}
+
+#[test]
+fn halves_of_each_platform_are_alike() {
+    let directory = folders(12, &[clean(), slow()]);
+    insta::assert_snapshot!(text(guestscope(directory.path(), &[".", "--self-test"]), 0));
+}
+
+#[test]
+fn different_fidelities_are_compared_by_what_both_know() {
+    let limited = Made { scenario: "VMCN/2/VNL/CPU", fidelity: "procfs", ..clean() };
+    let directory = folders(6, &[slow(), limited]);
+    let json = json(directory.path(), &["."]);
+    assert_eq!(json["folded"], true);
+    let causes = json["platforms"][0]["mean"]["causes"].as_array().unwrap();
+    let names: Vec<_> = causes.iter().map(|cause| cause["cause"].as_str().unwrap()).collect();
+    assert!(names.iter().all(|name| ["cpu", "runq", "other"].contains(name)), "{names:?}");
+    assert!(json["notes"][0].as_str().unwrap().starts_with("fidelities differ"));
+}

@@ -1,0 +1,158 @@
+//! What there is nothing to compare in, or not all of it: a clear word, the folder by name, and the rest goes on.
+
+use std::{fs, path::Path};
+
+use rstest::rstest;
+
+use super::{Made, SLOW, clean, folders, guestscope, json, slow, text};
+
+/// What stands in the manifest of the first folder is replaced.
+fn tamper(directory: &Path, from: &str, to: &str) -> String {
+    let mut names: Vec<_> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+    names.sort();
+    let manifest = names[0].join("manifest.json");
+    let before = fs::read_to_string(&manifest).unwrap();
+    assert!(before.contains(from), "{before}");
+    fs::write(&manifest, before.replace(from, to)).unwrap();
+    names[0].file_name().unwrap().to_str().unwrap().to_owned()
+}
+
+#[rstest]
+#[case::nothing_there(&["nowhere"], "error: no run folder: nowhere\n")]
+#[case::no_such_platform(&[".", "--baseline", "VM/8"], "error: no such platform: VM/8; there are BM/2/VNL/CPU, CN/2/VNL/CPU\n")]
+#[case::no_such_request(&[".", "--request", "step"], "error: not all runs have requests of this name: step; lacking: ./2")]
+#[case::too_few_requests(&[".", "--metric", "p99"], "error: too few requests per run for p99: 118, it needs 1000\n")]
+#[case::too_long_a_warm_up(&[".", "--warmup", "9999"], "error: too long a warm-up: 9999 requests, at most 2000\n")]
+fn arguments(#[case] words: &[&str], #[case] expected: &str) {
+    let directory = folders(2, &[clean(), slow()]);
+    let said = text(guestscope(directory.path(), words), 2);
+    assert!(said.starts_with(expected), "{said}");
+    assert!(said.contains("\n\nhint: "), "{said}");
+}
+
+#[rstest]
+#[case::metric(&["--metric", "p42"])]
+#[case::margin_of_nothing(&["--margin", "0%"])]
+#[case::margin_of_a_word(&["--margin", "p50=much"])]
+#[case::fail_on(&["--fail-on", "sometimes"])]
+fn options(#[case] words: &[&str]) {
+    let directory = tempfile::tempdir().unwrap();
+    let mut all = vec!["."];
+    all.extend(words);
+    let said = text(guestscope(directory.path(), &all), 2);
+    assert!(said.starts_with("error: invalid value"), "{said}");
+}
+
+#[test]
+fn one_platform_alone() {
+    let directory = folders(3, &[clean()]);
+    let said = text(guestscope(directory.path(), &["."]), 2);
+    assert!(said.starts_with("error: only one platform to compare: BM/2/VNL/CPU\n"), "{said}");
+}
+
+#[test]
+fn unequal_work_is_refused_unless_it_is_wanted() {
+    let directory = folders(5, &[clean(), Made { work_hash: Some("0123456789abcdef"), ..slow() }]);
+    let said = text(guestscope(directory.path(), &["."]), 2);
+    assert!(
+        said.starts_with("error: the runs did not do the same work: hash 56c53051a40df547 in ./2"),
+        "{said}"
+    );
+    let json = json(directory.path(), &[".", "--allow-unequal-work"]);
+    assert_eq!(json["work"]["is_equal"], false);
+    let said = text(guestscope(directory.path(), &[".", "--allow-unequal-work"]), 0);
+    assert!(said.contains("\nWORK NOT EQUAL, compared all the same: hash 56c5"), "{said}");
+}
+
+#[test]
+fn work_that_nobody_vouches_for_is_said_to_be_taken_for_equal() {
+    let silent = |made: Made| Made { work_hash: None, ..made };
+    let directory = folders(5, &[silent(clean()), silent(slow())]);
+    let said = text(guestscope(directory.path(), &["."]), 0);
+    assert!(said.contains("\nwork taken for equal: the same command, `serve --seed 1`"), "{said}");
+}
+
+#[test]
+fn requests_that_nobody_made() {
+    let directory = folders(2, &[Made { requests: 0, ..clean() }, Made { requests: 0, ..slow() }]);
+    let said = text(guestscope(directory.path(), &["."]), 2);
+    assert!(said.contains("\nerror: nothing to compare: no requests in ./2"), "{said}");
+}
+
+/// One run without requests, one that a crash left without a word of its work, and one that is there twice: they are
+/// named and left out, and the others are compared.
+#[test]
+fn a_bad_run_is_no_reason_to_refuse_all() {
+    let directory = folders(6, &[clean(), slow()]);
+    let at = directory.path();
+    Made { requests: 0, ..clean() }.write(at, 70);
+    let crashed = Made { work_hash: None, ..clean() }.write(at, 71);
+    let manifest = crashed.join("manifest.json");
+    let told =
+        fs::read_to_string(&manifest).unwrap().replace("\"state\": \"closed\"", "\"state\": \"running\"");
+    fs::write(&manifest, told).unwrap();
+    let twice = clean().write(&at.join("copies"), 0);
+    let output = guestscope(at, &["."]);
+    let said = String::from_utf8(output.stderr.clone()).unwrap();
+    let name = |path: &Path| path.strip_prefix(at).unwrap().display().to_string();
+    let told: Vec<&str> = said.lines().collect();
+    assert_eq!(told.len(), 3, "{said}");
+    assert!(said.contains("warning: left out: no requests in ./"), "{said}");
+    let crashed = format!("never closed, and so without a word of the workload: ./{}", name(&crashed));
+    assert!(said.contains(&crashed), "{said}");
+    assert!(said.contains("warning: left out: the same run as another folder: ./"), "{said}");
+    assert!(twice.exists() && text(output, 0).contains("\nruns: 6 BM/2/VNL/CPU, 6 CN/2/VNL/CPU;"));
+}
+
+/// What a folder says of itself gives no orders to a terminal.
+#[test]
+fn hostile_names_are_shown_as_text() {
+    let escape = "\u{1b}[2J\u{202e}x";
+    let hostile = Made { scenario: escape, name: escape, work_hash: Some(escape), ..slow() };
+    let directory = folders(5, &[clean(), hostile]);
+    for words in [&["."][..], &[".", "--allow-unequal-work"], &[".", "--json", "--allow-unequal-work"]] {
+        let output = guestscope(directory.path(), words);
+        for bytes in [output.stdout, output.stderr] {
+            let text = String::from_utf8(bytes).unwrap();
+            assert!(!text.contains(['\u{1b}', '\u{202e}']), "{text:?}");
+        }
+    }
+}
+
+/// One folder of eleven is spoilt: it is named, and the others are compared.
+#[rstest]
+#[case::corrupt("\"format\": 1", "\"format\" 1", "damaged file in the run folder: ")]
+#[case::newer("\"format\": 1", "\"format\": 7", "run folder of a newer format: ")]
+fn a_folder_that_cannot_be_read(#[case] from: &str, #[case] to: &str, #[case] expected: &str) {
+    let directory = folders(6, &[clean(), slow()]);
+    let name = tamper(directory.path(), from, to);
+    let output = guestscope(directory.path(), &["."]);
+    let said = String::from_utf8(output.stderr.clone()).unwrap();
+    assert!(said.starts_with(&format!("warning: left out: {expected}./{name}")), "{said}");
+    assert!(text(output, 0).contains("\nruns: 5 BM/2/VNL/CPU, 6 CN/2/VNL/CPU;"));
+}
+
+#[test]
+fn a_truncated_table_is_named_and_left_out() {
+    let directory = folders(6, &[clean(), slow()]);
+    let name = tamper(directory.path(), "\"format\": 1", "\"format\": 1");
+    let table = directory.path().join(&name).join("phases.parquet");
+    let bytes = fs::read(&table).unwrap();
+    fs::write(&table, &bytes[..bytes.len() / 2]).unwrap();
+    let output = guestscope(directory.path(), &["."]);
+    let said = String::from_utf8(output.stderr.clone()).unwrap();
+    assert!(said.starts_with("warning: left out: damaged file in the run folder: ./"), "{said}");
+    text(output, 0);
+}
+
+#[test]
+fn a_run_that_was_never_closed_is_compared_and_said_so() {
+    let directory = folders(5, &[clean(), slow()]);
+    let name = tamper(directory.path(), "\"state\": \"closed\"", "\"state\": \"running\"");
+    let json = json(directory.path(), &["."]);
+    assert_eq!(
+        json["notes"][0],
+        format!("./{name} was never closed: it runs still, or its agent was killed")
+    );
+    assert_eq!(json["platforms"][0]["label"], SLOW);
+}

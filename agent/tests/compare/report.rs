@@ -1,0 +1,159 @@
+//! `guestscope report`: a page whose numbers are those of `compare --json`, and what it is worth in a browser.
+
+use std::{fs, path::PathBuf, process::Command};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::{Made, browser::Browser, clean, folders, json, slow, text};
+
+fn report(directory: &TempDir, words: &[&str]) -> (PathBuf, String) {
+    let file = directory.path().join("page.html");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_guestscope"));
+    command.arg("report").args(words).arg("--out").arg(&file).current_dir(directory.path());
+    text(command.output().unwrap(), 0);
+    let page = fs::read_to_string(&file).unwrap();
+    (file, page)
+}
+
+/// All numbers of cells, row by row, of the table with this mark.
+fn numbers(page: &str, table: &str) -> Vec<Vec<f64>> {
+    let table =
+        page.split("<table ").find(|part| part.starts_with(table)).unwrap().split("</table>").next().unwrap();
+    let cells = |row: &str| -> Vec<f64> {
+        row.split("data-value=\"")
+            .skip(1)
+            .map(|cell| cell.split('"').next().unwrap().parse().unwrap())
+            .collect()
+    };
+    table.split("<tbody>").nth(1).unwrap().split("<tr").skip(1).map(cells).collect()
+}
+
+/// To the last digits: a reader of JSON may round the last one another way.
+#[track_caller]
+fn assert_same(found: &[Vec<f64>], expected: &[Vec<f64>]) {
+    let is_near = |(a, b): (&f64, &f64)| (a - b).abs() <= b.abs() * 1e-12;
+    let same = |(a, b): (&Vec<f64>, &Vec<f64>)| a.len() == b.len() && a.iter().zip(b).all(is_near);
+    assert!(found.len() == expected.len() && found.iter().zip(expected).all(same), "{found:?}\n{expected:?}");
+}
+
+fn all(value: &Value) -> &[Value] {
+    value.as_array().unwrap()
+}
+
+#[test]
+fn numbers_are_those_of_the_json() {
+    let directory = folders(10, &[clean(), slow()]);
+    let json = json(directory.path(), &["."]);
+    let (_, page) = report(&directory, &["."]);
+    let platform = &json["platforms"][0];
+    let number = |value: &Value| value.as_f64().unwrap();
+    let metrics: Vec<Vec<f64>> = all(&platform["metrics"])
+        .iter()
+        .map(|one| vec![number(&one["baseline"]), number(&one["value"]), number(&one["ratio"]["value"])])
+        .collect();
+    assert_same(&numbers(&page, "id=\"metrics\""), &metrics);
+    let mean = &platform["mean"];
+    let parts = numbers(&page, "class=\"parts\" data-of=\"mean\"");
+    let (whole, parts) = parts.split_last().unwrap();
+    let sums = vec![number(&mean["baseline_ns"]), number(&mean["difference_ns"]["value"])];
+    assert_same(std::slice::from_ref(whole), &[sums]);
+    let (rest, parts) = parts.split_last().unwrap();
+    let known: Vec<Vec<f64>> = all(&mean["parts"])
+        .iter()
+        .map(|one| vec![number(&one["baseline_ns"]), number(&one["difference_ns"]["value"])])
+        .collect();
+    assert_same(parts, &known[..parts.len()]);
+    let shown: f64 = parts.iter().map(|part| part[1]).sum();
+    assert!((shown + rest[0] - whole[1]).abs() < 1e-3, "{shown} {rest:?} {whole:?}");
+    let curve: Vec<Vec<f64>> =
+        all(&platform["curve"]).iter().map(|point| vec![number(&point["ratio"]["value"])]).collect();
+    let drawn: Vec<Vec<f64>> = numbers(&page, "class=\"curve\"").iter().map(|row| vec![row[2]]).collect();
+    assert_same(&drawn, &curve);
+}
+
+#[test]
+fn bars_add_up_to_the_latency() {
+    let directory = folders(5, &[clean(), slow()]);
+    let (_, page) = report(&directory, &["."]);
+    let shares = numbers(&page, "id=\"shares\"");
+    let (whole, shares) = shares.split_last().unwrap();
+    for (platform, whole) in whole.iter().enumerate() {
+        let sum: f64 = shares.iter().map(|row| row[platform]).sum();
+        // Less than a two-thousandth of all has no line.
+        assert!((whole - sum) / whole < 0.002 && sum <= whole + 1.0, "{sum} of {whole}");
+    }
+}
+
+#[test]
+fn one_platform_alone_has_no_verdict() {
+    let directory = folders(3, &[clean()]);
+    let (_, page) = report(&directory, &["."]);
+    assert!(page.contains("BM/2/VNL/CPU: a mean request takes"), "{page}");
+    assert!(!page.contains("id=\"why\"") && !page.contains("id=\"metrics\""));
+    assert!(page.contains("the slowest request"));
+}
+
+#[test]
+fn names_are_text_and_nothing_else() {
+    let hostile = "<script>alert(1)</script>\"'&<b>";
+    let directory = folders(2, &[Made { name: hostile, scenario: hostile, ..clean() }]);
+    let (_, page) = report(&directory, &["."]);
+    assert!(!page.contains("<script") && !page.contains("<b>\""), "{page}");
+    assert!(page.contains("&lt;script&gt;alert(1)"));
+}
+
+#[test]
+fn what_there_is_is_not_written_over() {
+    let directory = folders(2, &[clean()]);
+    report(&directory, &["."]);
+    let mut again = Command::new(env!("CARGO_BIN_EXE_guestscope"));
+    again.args(["report", ".", "--out", "page.html"]).current_dir(directory.path());
+    insta::assert_snapshot!(text(again.output().unwrap(), 2));
+    let mut script = Command::new(env!("CARGO_BIN_EXE_guestscope"));
+    script.args(["report", ".", "--jaeger-ui", "javascript:alert(1)"]).current_dir(directory.path());
+    insta::assert_snapshot!(text(script.output().unwrap(), 2));
+}
+
+#[test]
+fn a_browser_opens_it_without_a_complaint() {
+    let Some(mut browser) = Browser::start("report::a_browser_opens_it_without_a_complaint") else { return };
+    let directory = folders(10, &[clean(), slow()]);
+    let json = json(directory.path(), &["."]);
+    let (file, _) = report(&directory, &["."]);
+    browser.open(&file);
+    let shown = browser.evaluate(
+        "[...document.querySelectorAll('#metrics tbody td:nth-child(6)')].map(cell => +cell.dataset.value)",
+    );
+    let row = |values: Vec<&Value>| vec![values.into_iter().map(|one| one.as_f64().unwrap()).collect()];
+    let ratios = all(&json["platforms"][0]["metrics"]).iter().map(|one| &one["ratio"]["value"]).collect();
+    assert_same(&row(all(&shown).iter().collect()), &row(ratios));
+    // Charts have their size, and their inks: a cause's fill is a pattern of this page.
+    let fills = browser.evaluate("[...document.querySelectorAll('figure rect')].map(bar => getComputedStyle(bar).fill).filter(fill => fill.includes('#cause')).length");
+    assert!(fills.as_u64().unwrap() > 10, "{fills}");
+    // Tab finds what can be opened, Enter opens it.
+    let mut opened = false;
+    for _ in 0..40 {
+        browser.press("Tab", 9, "");
+        if browser.evaluate(
+            "document.activeElement.tagName === 'SUMMARY' && !document.activeElement.parentElement.open",
+        ) == true
+        {
+            browser.press("Enter", 13, "\r");
+            opened = browser.evaluate("document.activeElement.parentElement.open") == true;
+            break;
+        }
+    }
+    assert!(opened, "no part of the page can be opened by the keyboard");
+    // On a phone it is not wider than the screen.
+    let phone = serde_json::json!({ "width": 390, "height": 844, "deviceScaleFactor": 2, "mobile": true });
+    browser.call("Emulation.setDeviceMetricsOverride", &phone);
+    assert_eq!(browser.evaluate("document.documentElement.scrollWidth"), 390);
+    let complaints = ["Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded"];
+    let said: Vec<&Value> =
+        browser.events.iter().filter(|event| complaints.iter().any(|one| event["method"] == *one)).collect();
+    assert!(said.is_empty(), "{said:?}");
+    let asked = browser.events.iter().filter(|event| event["method"] == "Network.requestWillBeSent");
+    let asked: Vec<&str> = asked.map(|event| event["params"]["request"]["url"].as_str().unwrap()).collect();
+    assert_eq!(asked, [format!("file://{}", file.display())]);
+}
