@@ -13,7 +13,7 @@ use crate::{
         MAJORS_OF_GPUS, OFFSET_FDT_FD, OFFSET_FDT_MAX, OFFSET_FILE_INODE, OFFSET_FILES_FDT,
         OFFSET_INODE_DEVICE, OFFSET_INODE_MODE, OFFSET_TASK_FILES, TYPE_FILE, TYPE_POINTER,
     },
-    memory::{Memory, Plain, Typed, cast, load},
+    memory::{Memory, Typed, cast, load},
     task::Task,
 };
 
@@ -45,7 +45,7 @@ pub(crate) fn of<M: Memory>(task: Task<M>, fd: u32) -> File {
         return File::Other;
     }
     let place = array + u64::from(fd) * 8;
-    if M::IS_TYPED && TYPE_FILE.load() != 0 { by_casts(place) } else { by_helper(place) }
+    if M::IS_TYPED && TYPE_FILE.load() != 0 { by_casts(place) } else { by_helper::<M::Untyped>(place) }
 }
 
 /// The file that a place in a table points to.
@@ -60,11 +60,11 @@ fn by_casts(place: u64) -> File {
 
 /// The same where the kernel has no such function.
 #[inline(always)]
-fn by_helper(place: u64) -> File {
+fn by_helper<M: Memory>(place: u64) -> File {
     // SAFETY: the helper checks the memory that it reads; what cannot be read is 0.
     unsafe {
-        let file: *const u8 = Plain::read(place as *const u8);
-        by_inode::<Plain>(load::<Plain, _>(file, &OFFSET_FILE_INODE))
+        let file: *const u8 = M::read(place as *const u8);
+        by_inode::<M>(load::<M, _>(file, &OFFSET_FILE_INODE))
     }
 }
 

@@ -9,7 +9,7 @@ use core::{arch::asm, mem::MaybeUninit};
 
 use aya_ebpf::{
     Argument, EbpfContext, Global,
-    helpers::generated::bpf_probe_read_kernel,
+    helpers::generated::{bpf_get_current_task, bpf_probe_read_kernel},
     programs::{BtfTracePointContext, RawTracePointContext},
 };
 use guestscope_ebpf::CALL_RDONLY_CAST;
@@ -18,6 +18,8 @@ use guestscope_ebpf::CALL_RDONLY_CAST;
 pub(crate) trait Memory: Copy {
     /// Pointers have types that the verifier knows.
     const IS_TYPED: bool;
+    /// What reads addresses that have no type.
+    type Untyped: Memory;
 
     /// What lies there; zeros where there is no memory.
     ///
@@ -34,8 +36,14 @@ pub(crate) struct Typed;
 #[derive(Clone, Copy)]
 pub(crate) struct Plain;
 
+/// By the same helper, where an address may be any number. The helper of 5.10 trusts one of 57 bits where the processor could
+/// have so many and the kernel uses 48, and the kernel then warns of a general protection fault.
+#[derive(Clone, Copy)]
+pub(crate) struct Checked;
+
 impl Memory for Typed {
     const IS_TYPED: bool = true;
+    type Untyped = Plain;
 
     #[inline(always)]
     unsafe fn read<T: Copy>(place: *const u8) -> T {
@@ -44,8 +52,28 @@ impl Memory for Typed {
     }
 }
 
+impl Memory for Checked {
+    const IS_TYPED: bool = false;
+    type Untyped = Self;
+
+    #[inline(always)]
+    unsafe fn read<T: Copy>(place: *const u8) -> T {
+        // SAFETY: the helper has no preconditions.
+        let own = unsafe { bpf_get_current_task() };
+        // A task's own address says how many bits there are: all above them are ones in the kernel's half.
+        let bits = if own.cast_signed() >> 47 == -1 { 47 } else { 56 };
+        if (place as i64) >> bits != -1 {
+            // SAFETY: any bytes make a `T`, as the caller promised.
+            return unsafe { MaybeUninit::zeroed().assume_init() };
+        }
+        // SAFETY: the caller's.
+        unsafe { Plain::read(place) }
+    }
+}
+
 impl Memory for Plain {
     const IS_TYPED: bool = false;
+    type Untyped = Self;
 
     #[inline(always)]
     unsafe fn read<T: Copy>(place: *const u8) -> T {

@@ -14,7 +14,7 @@ use crate::{
         DISTANCE_REGISTERS, HAS_TYPED_HELPERS, IS_ARM64, NUMBER_BPF, OFFSET_REGS_ARGUMENT,
         OFFSET_REGS_RESULT, OFFSET_REGS_SYSCALL, OFFSET_TASK_STACK, REGISTERS, TYPE_REGISTERS,
     },
-    memory::{Memory, Plain, Typed, cast, load, word},
+    memory::{Checked, Memory, Plain, Typed, cast, load, word},
     task::{Current, Task},
 };
 
@@ -164,8 +164,8 @@ fn by_search(stack: u64) -> bool {
             // SAFETY: the helper checks the memory; what cannot be read is 0.
             let (number, first): (u32, u64) = unsafe {
                 (
-                    load::<Plain, _>(registers, &OFFSET_REGS_SYSCALL),
-                    load::<Plain, _>(registers, &OFFSET_REGS_ARGUMENT),
+                    load::<Checked, _>(registers, &OFFSET_REGS_SYSCALL),
+                    load::<Checked, _>(registers, &OFFSET_REGS_ARGUMENT),
                 )
             };
             if number == NUMBER_BPF.load() && first == TEST_RUN {

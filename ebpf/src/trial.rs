@@ -19,7 +19,7 @@ use crate::{
     maps::{
         OFFSET_CFS_RUNQUEUE, OFFSET_RUNQUEUE_CLOCK, OFFSET_TASK_CFS_RQ, OFFSET_TASK_CPU, OFFSET_TASK_ON_CPU,
     },
-    memory::{Plain, load},
+    memory::{Checked, load},
     registers,
     task::{self, Current, Task},
 };
@@ -35,7 +35,7 @@ extern "C" fn trial(ctx: *mut core::ffi::c_void) -> i32 {
     let ctx = RawTracePointContext::new(ctx);
     let (socket, other) = (ctx.arg::<u64>(0) as u32, ctx.arg::<u64>(1) as u32);
     let current = Current::new();
-    let task = Task::<Plain>::at(current.pointer());
+    let task = Task::<Checked>::at(current.pointer());
     let mut wrong = 0;
     if !is_identity_right(task) {
         wrong |= TRIAL_IDENTITY;
@@ -56,7 +56,7 @@ extern "C" fn trial(ctx: *mut core::ffi::c_void) -> i32 {
 }
 
 #[inline(always)]
-fn is_identity_right(task: Task<Plain>) -> bool {
+fn is_identity_right(task: Task<Checked>) -> bool {
     let known = bpf_get_current_pid_tgid();
     if (task.tid(), task.tgid()) != (known as u32, (known >> 32) as u32) {
         return false;
@@ -68,7 +68,7 @@ fn is_identity_right(task: Task<Plain>) -> bool {
 }
 
 #[inline(always)]
-fn is_cpu_right(task: Task<Plain>) -> bool {
+fn is_cpu_right(task: Task<Checked>) -> bool {
     // Of the second one, which is smaller in new kernels, the low byte is enough.
     // SAFETY: a task; the agent resolved the offsets of two ints, or says that there are none. The helper has no
     // preconditions.
@@ -80,7 +80,7 @@ fn is_cpu_right(task: Task<Plain>) -> bool {
 
 /// Both clocks run since the machine started, and the queue's is not corrected: a thousandth is ten times what that makes.
 #[inline(always)]
-fn is_clock_right(task: Task<Plain>) -> bool {
+fn is_clock_right(task: Task<Checked>) -> bool {
     if OFFSET_TASK_CFS_RQ.load() == 0 || OFFSET_CFS_RUNQUEUE.load() == 0 || OFFSET_RUNQUEUE_CLOCK.load() == 0
     {
         return true;
@@ -88,8 +88,8 @@ fn is_clock_right(task: Task<Plain>) -> bool {
     // SAFETY: a task and what it leads to; what cannot be read is 0. The clock has no preconditions.
     let (clock, now) = unsafe {
         let queue: *const u8 = task.load(&OFFSET_TASK_CFS_RQ);
-        let runqueue: *const u8 = load::<Plain, _>(queue, &OFFSET_CFS_RUNQUEUE);
-        (load::<Plain, u64>(runqueue, &OFFSET_RUNQUEUE_CLOCK), bpf_ktime_get_ns())
+        let runqueue: *const u8 = load::<Checked, _>(queue, &OFFSET_CFS_RUNQUEUE);
+        (load::<Checked, u64>(runqueue, &OFFSET_RUNQUEUE_CLOCK), bpf_ktime_get_ns())
     };
     clock.abs_diff(now) < (now >> 10) + CLOCK_SLACK_NS
 }

@@ -41,6 +41,9 @@ impl ChildError {
     /// The next action for whoever reads the error.
     pub fn hint(&self) -> &'static str {
         match self {
+            Self::Start { source, .. } if source.kind() == io::ErrorKind::NotFound => {
+                "name a program that is there; it is looked for in PATH"
+            }
             Self::Start { .. } | Self::Wait { .. } => "there may be too many processes or too little memory",
             Self::Ended { .. } => "run it by itself to see all that it says",
         }
@@ -65,11 +68,23 @@ impl Child {
         arguments: &[OsString],
         lines: Option<Sender<String>>,
     ) -> Result<Self, ChildError> {
+        Self::start_through(&[], name, arguments, lines)
+    }
+
+    /// The same by another program, which is given the path and the arguments of this one behind its own words.
+    pub fn start_through(
+        through: &[OsString],
+        name: impl Into<String>,
+        arguments: &[OsString],
+        lines: Option<Sender<String>>,
+    ) -> Result<Self, ChildError> {
         let name = name.into();
         let unable = |source| ChildError::Start { name: name.clone(), source };
-        let mut command = Command::new(std::env::current_exe().map_err(unable)?);
+        let own = std::env::current_exe().map_err(unable)?.into_os_string();
+        let mut words = through.iter().chain([&own]).chain(arguments);
+        let mut command = Command::new(words.next().unwrap_or(&own));
         // The description of the workload is for whoever was started by guestscope.
-        command.args(arguments).env_remove(WORKLOAD_FILE);
+        command.args(words).env_remove(WORKLOAD_FILE);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.env_remove(started::ASKED).envs(lines.is_some().then_some((started::ASKED, "1")));
         let parent = nix::unistd::getpid();

@@ -204,7 +204,7 @@ fn set_up(_: &TorchOptions) -> Result<(), Error> {
 }
 
 /// Words of a command line; quotation marks hold those together that have blanks in them. None where one is never closed.
-fn words(text: &str) -> Option<Vec<OsString>> {
+pub fn words(text: &str) -> Option<Vec<OsString>> {
     let (mut all, mut word, mut quote) = (Vec::new(), None::<String>, None);
     for letter in text.chars() {
         match quote {

@@ -186,6 +186,21 @@ fn asynchronous_gradients_are_applied_as_they_come() {
     }
 }
 
+/// Each part is a process of another program first, which is told its number.
+#[test]
+fn parts_are_started_through_a_command() {
+    let common = ["--workers", "2", "--batch", "4", "--steps", "1", "--warmup", "0", "--json", "--through"];
+    let shell = r#"sh -c 'echo part {} is "$1" >&2; test "$4" = --threads && exec "$0" "$@"'"#;
+    let report = Peer::start(&[&common[..], &[shell]].concat()).json();
+    assert_eq!(report["worker_reports"].as_array().map(Vec::len), Some(2));
+    let (status, _, said) =
+        Peer::start(&[&common[..], &["sh -c 'echo part {} is $1 >&2; exit 3'"]].concat()).end();
+    assert_eq!(status.code(), Some(2));
+    assert!(said.contains("part 0 is train"), "{said}");
+    Peer::start(&[&common[..], &["no-such-program"]].concat())
+        .fails(&["the parameter server", "looked for in PATH"]);
+}
+
 const LONG: [&str; 2] = ["--steps", "1000000"];
 
 #[test]

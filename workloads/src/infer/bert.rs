@@ -1,6 +1,6 @@
 //! BERT-Large with the head for SQuAD: 24 layers of attention and a pair of numbers per token. Tensor names are those of
-//! Hugging Face's BertForQuestionAnswering, without its unused pooler. Operators are those of its eager mode, one by one. It
-//! only runs forward.
+//! Hugging Face's BertForQuestionAnswering, without its unused pooler. Attention is PyTorch's fused operator, as there by
+//! default. It only runs forward.
 
 use tch::{Kind, Tensor, nn};
 
@@ -186,8 +186,16 @@ impl Layer {
             values.apply(layer).view([windows, length, self.heads, HEAD_WIDTH]).transpose(1, 2)
         };
         let (query, key, value) = (split(&self.query), split(&self.key), split(&self.value));
-        let scores = query.matmul(&key.transpose(-1, -2)) / (HEAD_WIDTH as f64).sqrt() + mask;
-        let context = scores.softmax(-1, scores.kind()).matmul(&value);
+        let context = Tensor::scaled_dot_product_attention(
+            &query,
+            &key,
+            &value,
+            Some(mask),
+            0.0,
+            false,
+            None::<f64>,
+            false,
+        );
         context.transpose(1, 2).contiguous().view([windows, length, width])
     }
 }

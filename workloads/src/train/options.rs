@@ -17,6 +17,7 @@ Examples:
   guestscope-workloads train resnet50 --batch 32 --threads 2
   guestscope-workloads train alexnet --data ~/imagenet/train --loaders 4 --drop-caches
   guestscope-workloads train resnet50 --workers 2
+  guestscope-workloads train resnet50 --workers 2 --listen 10.0.0.1:0 --through 'ip netns exec part-{}'
   guestscope-workloads train resnet50 --role ps --listen 0.0.0.0:7070 --workers 2 --asynchronous
   guestscope-workloads train resnet50 --role worker --server 10.0.0.1:7070 --rank 0
   sudo guestscope run -- guestscope-workloads train inception3 --steps 20

@@ -12,7 +12,7 @@ use std::{
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
-use super::{plan::Cell, run::Programs};
+use super::{link, plan::Cell, run::Programs};
 use crate::command;
 
 /// Docker's and the kernel's usual one, us.
@@ -40,7 +40,7 @@ impl Container {
         let inside = Inside {
             argv,
             environment: programs.environment().collect(),
-            places: places(programs),
+            places: places(programs, cell),
             output: output.to_owned(),
             capabilities: capabilities(),
         };
@@ -130,9 +130,10 @@ pub(super) fn name() -> String {
     format!("guestscope-lab-{}", std::process::id())
 }
 
-/// What a container sees of this machine: the system's libraries, and the folders of the programs.
-pub(super) fn places(programs: &Programs) -> Vec<PathBuf> {
-    let all = SYSTEM.map(PathBuf::from).into_iter().chain(programs.folders());
+/// What a container sees of this machine: the system's libraries, the folders of the programs, and the network of its parts.
+pub(super) fn places(programs: &Programs, cell: &Cell) -> Vec<PathBuf> {
+    let namespaces = cell.workload.link_mbit.map(|_| PathBuf::from(link::NAMESPACES));
+    let all = SYSTEM.map(PathBuf::from).into_iter().chain(programs.folders()).chain(namespaces);
     all.filter(|place| place.exists()).collect()
 }
 

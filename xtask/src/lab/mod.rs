@@ -4,6 +4,7 @@
 
 mod container;
 mod journal;
+mod link;
 mod machine;
 mod order;
 mod plan;
@@ -118,6 +119,11 @@ fn ensure(xtask: &Xtask, plan: &Plan, cells: &[Cell]) -> Result<Platforms> {
         if is_needed && command::find(program).is_none() {
             apt::need(xtask, &[program])?;
         }
+    }
+    if plan.workloads.iter().any(|workload| workload.link_mbit.is_some())
+        && ["ip", "tc"].into_iter().any(|program| command::find(program).is_none())
+    {
+        apt::need(xtask, &["iproute2"])?;
     }
     let agent = artifact::agent(xtask, &toolchain)?;
     let workloads = match &libtorch {

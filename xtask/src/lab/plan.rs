@@ -107,8 +107,18 @@ pub(super) struct Workload {
     /// It makes its inputs itself: they are made once, on this machine, and given to every platform.
     #[serde(default)]
     pub(super) inputs: bool,
+    /// Its parts (`--workers N` and their server) get a network namespace each, with links of so many Mbit/s between them.
+    pub(super) link_mbit: Option<u32>,
     /// Longer than this, and it is ended, seconds.
     pub(super) limit_s: u64,
+}
+
+impl Workload {
+    /// Of a training of several processes, if it is one.
+    pub(super) fn workers(&self) -> Option<u32> {
+        let place = self.command.iter().position(|word| word == "--workers")?;
+        self.command.get(place + 1)?.parse().ok().filter(|workers| *workers > 0)
+    }
 }
 
 impl Plan {
@@ -152,6 +162,16 @@ impl Plan {
             );
             ensure!(!workload.command.is_empty(), "{}: an empty command", workload.name);
             ensure!((1..=86_400).contains(&workload.limit_s), "{}: limit_s: not 1 to 86,400", workload.name);
+            if let Some(mbit) = workload.link_mbit {
+                ensure!((1..=100_000).contains(&mbit), "{}: link_mbit: not 1 to 100,000", workload.name);
+                ensure!(workload.workers().is_some(), "{}: link_mbit without --workers N", workload.name);
+                let has_guests = self.platforms.iter().any(|platform| platform.kind.is_guest());
+                ensure!(
+                    !has_guests,
+                    "{}: link_mbit: namespaces are this machine's, not a guest's",
+                    workload.name
+                );
+            }
         }
         let cells = self.cells();
         let distinct: BTreeSet<String> = cells.iter().map(Cell::name).collect();
@@ -244,6 +264,8 @@ mod tests {
     #[case("cores = [1, 2]", "cores = [1, 1]", "are the same")]
     #[case("cores = [1, 2]", "cores = [0]", "cores: not 1")]
     #[case("limit_s = 5", "limit_s = 0", "limit_s")]
+    #[case("limit_s = 5", "limit_s = 5\nlink_mbit = 1000", "link_mbit without --workers N")]
+    #[case("'loop']\nlimit_s = 5", "'--workers', '2']\nlimit_s = 5\nlink_mbit = 0", "link_mbit: not 1")]
     #[case("command = ['infer', 'loop']", "command = []", "empty command")]
     #[case("kind = 'machine'", "kind = 'mainframe'", "unknown variant")]
     #[case("seed = 1", "seed = 1\nspeed = 2", "unknown field")]
@@ -253,6 +275,16 @@ mod tests {
     fn nonsense_is_refused(#[case] from: &str, #[case] to: &str, #[case] expected: &str) {
         let error = format!("{:#}", plan(&GOOD.replacen(from, to, 1)).unwrap_err());
         assert!(error.contains(expected), "{error}");
+    }
+
+    #[test]
+    fn links_are_between_parts_of_this_machine() {
+        let linked = "'--workers', '2']\nlimit_s = 5\nlink_mbit = 1000";
+        let text = GOOD.replacen("'loop']\nlimit_s = 5", linked, 1);
+        let workload = &plan(&text).unwrap().workloads[0];
+        assert_eq!((workload.link_mbit, workload.workers()), (Some(1000), Some(2)));
+        let error = format!("{:#}", plan(&text.replacen("'machine'", "'vm'", 1)).unwrap_err());
+        assert!(error.contains("this machine's, not a guest's"), "{error}");
     }
 
     #[test]
@@ -275,7 +307,7 @@ mod tests {
             assert_eq!(path.file_stem().unwrap().to_str().unwrap(), plan.name);
             names.insert(plan.name);
         }
-        let studies = ["s1", "s1-small", "s2", "s3", "s4", "s5", "smoke"];
+        let studies = ["s1", "s1-small", "s2", "s2-network", "s2-network-small", "s3", "s4", "s5", "smoke"];
         assert!(studies.iter().all(|name| names.contains(*name)), "{names:?}");
     }
 }

@@ -73,7 +73,7 @@ fn arguments(programs: &Programs, cell: &Cell, output: &Path, (name, root): (&st
     } else {
         option("--cpus", cell.cores.to_string());
     }
-    for place in places(programs).into_iter().chain([PathBuf::from("/sys")]) {
+    for place in places(programs, cell).into_iter().chain([PathBuf::from("/sys")]) {
         option("--volume", format!("{0}:{0}:ro,rbind", place.display()));
     }
     option("--volume", format!("{}:{RUNS}", output.display()));

@@ -10,6 +10,7 @@ use anyhow::{Context as _, Result, bail};
 
 use super::{
     container::Container,
+    link::{self, Link},
     machine,
     plan::{Cell, Kind},
     podman::Podman,
@@ -56,7 +57,8 @@ impl Programs {
 /// What the agent is told, on whatever platform.
 pub(super) fn arguments(cell: &Cell, workloads: &str, output: &str) -> Vec<String> {
     let words = ["run", "--json", "--name", &cell.workload.name, "--output", output, "--", workloads];
-    words.into_iter().map(str::to_owned).chain(cell.workload.command.clone()).collect()
+    let workload = cell.workload.command.iter().cloned().chain(link::options(&cell.workload));
+    words.into_iter().map(str::to_owned).chain(workload).collect()
 }
 
 /// Runs it; where its run folder is, below `output`, which has nothing of it if it fails or never ends: it is made
@@ -100,6 +102,8 @@ fn in_staging(xtask: &Xtask, step: &Step, programs: &Programs, cell: &Cell, outp
     let log = xtask.log("lab");
     let run = Run { step, log: &log, limit };
     let bundle = xtask.workspace.target.join("lab").join(".bundle");
+    let parts = cell.workload.workers().map_or(1, |workers| workers + 1);
+    let _link = cell.workload.link_mbit.map(|mbit| Link::prepare(parts, mbit)).transpose()?;
     let finished = match cell.kind {
         Kind::Machine => run.finish(&mut machine::command(programs, cell, output)?),
         Kind::Container => {
@@ -144,6 +148,7 @@ pub(super) mod tests {
             command: ["infer", "loop"].map(str::to_owned).into(),
             torch: false,
             inputs: false,
+            link_mbit: None,
             limit_s: 9,
         };
         Cell { kind, cores: 2, pinned, workload }

@@ -30,12 +30,16 @@ const LISTENING: &str = "listening on ";
 const ROOM: Duration = Duration::from_secs(10);
 
 /// What is started.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct All {
     /// How many workers.
     pub workers: u32,
     /// Whether each gradient is applied as it comes.
     pub asynchronous: bool,
+    /// Where the server listens, as its workers reach it; port 0 is any.
+    pub listen: String,
+    /// Words in front of each part's own command; `{}` in them is the part's number, 0 for the server.
+    pub through: Vec<OsString>,
     /// A peer that has not come, or has said nothing, for so long is gone.
     pub limit: Duration,
     /// A worker that has had parameters, and pushed no gradient, for so long is late.
@@ -89,6 +93,15 @@ pub struct Identity {
     pub output_hash: Digest,
 }
 
+impl All {
+    /// What stands in front of that part's command.
+    fn through_of(&self, part: u32) -> Vec<OsString> {
+        let number = part.to_string();
+        let words = self.through.iter().map(|word| word.to_string_lossy().replace("{}", &number).into());
+        words.collect()
+    }
+}
+
 /// Runs it.
 pub fn run(settings: &Settings, all: &All, torch: &TorchOptions) -> Result<Launched, Error> {
     if !cfg!(feature = "torch") {
@@ -96,7 +109,12 @@ pub fn run(settings: &Settings, all: &All, torch: &TorchOptions) -> Result<Launc
     }
     let start = Instant::now();
     let (lines, heard) = channel();
-    let server = Child::start("the parameter server", &server_words(settings, all), Some(lines))?;
+    let server = Child::start_through(
+        &all.through_of(0),
+        "the parameter server",
+        &server_words(settings, all),
+        Some(lines),
+    )?;
     let mut children = vec![server];
     let address = loop {
         match heard.recv_timeout(LOOK_EVERY) {
@@ -111,7 +129,8 @@ pub fn run(settings: &Settings, all: &All, torch: &TorchOptions) -> Result<Launc
     };
     for rank in 0..all.workers {
         let words = worker_words(settings, all, torch, &address, rank);
-        children.push(Child::start(format!("worker {rank}"), &words, None)?);
+        let through = all.through_of(rank + 1);
+        children.push(Child::start_through(&through, format!("worker {rank}"), &words, None)?);
     }
     started::tell();
     wait(&mut children, all.limit)?;
@@ -180,7 +199,7 @@ fn words(settings: &Settings, limit: Duration, own: &[(&str, String)]) -> Vec<Os
 fn server_words(settings: &Settings, all: &All) -> Vec<OsString> {
     let own = [
         ("--role", "ps".to_owned()),
-        ("--listen", "127.0.0.1:0".to_owned()),
+        ("--listen", all.listen.clone()),
         ("--workers", all.workers.to_string()),
         ("--learning-rate", settings.learning_rate.to_string()),
         ("--worker-timeout", format!("{}ms", all.worker_limit.as_millis())),

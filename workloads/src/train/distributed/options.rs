@@ -1,16 +1,18 @@
 //! The options of a job of several processes: names, defaults, help. Yields the part that this process takes, or says what
 //! does not go together.
 
-use std::time::Duration;
+use std::{ffi::OsString, str::FromStr, time::Duration};
 
 use clap::{Args, ValueEnum, value_parser};
 
 use super::{Server, Worker, error::DistributedError, launch::All};
-use crate::load::options::Time;
+use crate::{load::options::Time, platform};
 
 const PEER_LIMIT: Duration = Duration::from_secs(30);
 /// A step of AlexNet with 512 images takes a minute on two cores, and a guest may be ten times slower.
 const WORKER_LIMIT: Duration = Duration::from_mins(10);
+/// Where the server of a job that is all on this machine listens, on a port of the kernel's choice.
+const HERE: &str = "127.0.0.1:0";
 
 /// Which part of a job this process is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -37,6 +39,10 @@ pub struct PeerOptions {
     /// Parameter server: where it listens, like 0.0.0.0:7070 (port 0: any; it says which)
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
+    /// All parts from here: start each by this command, which is given the part's own; {} in it is the part's number, 0 for
+    /// the parameter server
+    #[arg(long, value_name = "COMMAND")]
+    through: Option<Through>,
     /// Worker: where the parameter server listens, like 10.0.0.1:7070
     #[arg(long, value_name = "ADDRESS")]
     server: Option<String>,
@@ -49,6 +55,19 @@ pub struct PeerOptions {
     /// Parameter server: end the job when a worker that lives has pushed no gradient for so long [default: 600s]
     #[arg(long, value_name = "TIME")]
     worker_timeout: Option<Time>,
+}
+
+/// Words in front of a command.
+#[derive(Clone, Debug)]
+struct Through(Vec<OsString>);
+
+impl FromStr for Through {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let words = platform::words(text).ok_or("a quotation mark is never closed")?;
+        if words.is_empty() { Err("it is empty".to_owned()) } else { Ok(Self(words)) }
+    }
 }
 
 /// What this process does.
@@ -65,28 +84,36 @@ pub enum Way {
 impl PeerOptions {
     /// What this process is to do.
     pub fn way(&self) -> Result<Way, DistributedError> {
-        let Self { role, workers, asynchronous, listen, server, rank, peer_timeout, worker_timeout } = self;
+        let Self { role, workers, asynchronous, listen, through, server, rank, .. } = self;
+        let Self { peer_timeout, worker_timeout, .. } = self;
         let limit = limit("--peer-timeout", *peer_timeout, PEER_LIMIT)?;
         let worker_limit = self::limit("--worker-timeout", *worker_timeout, WORKER_LIMIT)?;
         let asynchronous = *asynchronous;
+        let is_through = ("--through", through.is_some());
         match (role, workers) {
             (None, workers) => {
                 let alone = [
+                    ("--listen", listen.is_some()),
+                    is_through,
                     ("--asynchronous", asynchronous),
                     ("--peer-timeout", peer_timeout.is_some()),
                     ("--worker-timeout", worker_timeout.is_some()),
                 ];
-                self.refuse("without --role", &[("--listen", listen.is_some())])?;
                 self.refuse("without --role", &[("--server", server.is_some()), ("--rank", rank.is_some())])?;
                 match workers {
-                    Some(workers) => {
-                        Ok(Way::Launch(All { workers: *workers, asynchronous, limit, worker_limit }))
-                    }
+                    Some(workers) => Ok(Way::Launch(All {
+                        workers: *workers,
+                        asynchronous,
+                        listen: listen.clone().unwrap_or_else(|| HERE.to_owned()),
+                        through: through.clone().map(|Through(words)| words).unwrap_or_default(),
+                        limit,
+                        worker_limit,
+                    })),
                     None => self.refuse("without --workers", &alone).map(|()| Way::Alone),
                 }
             }
             (Some(Role::Ps), Some(workers)) => {
-                let others = [("--server", server.is_some()), ("--rank", rank.is_some())];
+                let others = [("--server", server.is_some()), ("--rank", rank.is_some()), is_through];
                 self.refuse("with --role ps", &others)?;
                 let listen =
                     listen.clone().ok_or(DistributedError::Needs { what: "--listen", role: "ps" })?;
@@ -98,6 +125,7 @@ impl PeerOptions {
                     ("--workers", workers.is_some()),
                     ("--asynchronous", asynchronous),
                     ("--listen", listen.is_some()),
+                    is_through,
                     ("--worker-timeout", worker_timeout.is_some()),
                 ];
                 self.refuse("with --role worker: the server says it", &others)?;
@@ -125,6 +153,8 @@ fn limit(option: &'static str, typed: Option<Time>, usual: Duration) -> Result<D
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
+
     use clap::Parser;
     use rstest::rstest;
 
@@ -144,7 +174,14 @@ mod tests {
     #[test]
     fn a_part_is_taken() {
         assert!(matches!(way(&[]), Ok(Way::Alone)));
-        assert!(matches!(way(&["--workers", "3"]), Ok(Way::Launch(all)) if all.workers == 3));
+        let all = |arguments: &[&str]| match way(arguments) {
+            Ok(Way::Launch(all)) => (all.workers, all.listen, all.through.join(OsStr::new("|"))),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(all(&["--workers", "3"]), (3, "127.0.0.1:0".to_owned(), "".into()));
+        let through =
+            ["--workers", "3", "--listen", "10.0.0.1:0", "--through", "nsenter '--net=/run/a b/{}'"];
+        assert_eq!(all(&through), (3, "10.0.0.1:0".to_owned(), "nsenter|--net=/run/a b/{}".into()));
         let served = way(&["--role", "ps", "--workers", "2", "--listen", ":0", "--asynchronous"]);
         assert!(matches!(served, Ok(Way::Serve(server)) if server.asynchronous && server.workers == 2));
         let worked = way(&["--role", "worker", "--server", "a:1", "--rank", "1", "--peer-timeout", "2s"]);
@@ -159,6 +196,9 @@ mod tests {
     #[case(&["--role", "worker", "--server", "a:1", "--rank", "0", "--asynchronous"], "--asynchronous has no meaning with --role worker: the server says it")]
     #[case(&["--role", "ps", "--workers", "2", "--listen", ":0", "--rank", "1"], "--rank has no meaning with --role ps")]
     #[case(&["--rank", "1"], "--rank has no meaning without --role")]
+    #[case(&["--listen", "a:1"], "--listen has no meaning without --workers")]
+    #[case(&["--through", "ssh"], "--through has no meaning without --workers")]
+    #[case(&["--role", "ps", "--workers", "2", "--listen", ":0", "--through", "ssh"], "--through has no meaning with --role ps")]
     #[case(&["--asynchronous"], "--asynchronous has no meaning without --workers")]
     #[case(&["--workers", "2", "--worker-timeout", "1ms"], "--worker-timeout is less than 1s")]
     #[case(&["--role", "worker", "--server", "a:1", "--rank", "0", "--worker-timeout", "2s"], "--worker-timeout has no meaning with --role worker: the server says it")]

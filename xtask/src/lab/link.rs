@@ -1,0 +1,177 @@
+//! A network for the parts of one training: a namespace for each, joined by a bridge in one more, every port shaped both ways.
+//!
+//! Yields the options of the workload that put its parts there. The machine's own network is not touched. Bridge, veth and
+//! tbf are the kernel's; `ip` and `tc` of iproute2 set them up.
+
+use std::process::Command;
+
+use anyhow::{Context as _, Result, ensure};
+
+use super::plan::Workload;
+use crate::command;
+
+/// Where iproute2 keeps the namespaces that have names; containers see it too.
+pub(super) const NAMESPACES: &str = "/run/netns";
+/// The first three numbers of all addresses: a network for measurements (RFC 2544).
+const NETWORK: &str = "198.18.0";
+/// What a port sends at once after a pause: some of the largest pieces that the kernel hands over.
+const BURST: &str = "256kb";
+/// What waits longer than this for a port is dropped, as a switch does.
+const LATENCY: &str = "50ms";
+/// The bridge's own namespace.
+const HUB: &str = "hub";
+
+/// The namespaces of the only run that a lab has at a time; they go with it.
+pub(super) struct Link(Vec<String>);
+
+impl Link {
+    /// For that many parts. The namespaces are there when it is made, and what is in them when [`Link::set_up`] is over.
+    pub(super) fn prepare(parts: u32, mbit: u32) -> Result<Self> {
+        let names = (0..parts).map(|part| name(&part.to_string())).chain([name(HUB)]);
+        let link = Self(names.collect());
+        link.set_up(mbit).context("network namespaces")?;
+        Ok(link)
+    }
+
+    fn set_up(&self, mbit: u32) -> Result<()> {
+        let Some((hub, parts)) = self.0.split_last() else { return Ok(()) };
+        for name in &self.0 {
+            ip(&["netns", "add", name])?;
+            ip(&["-n", name, "link", "set", "lo", "up"])?;
+        }
+        ip(&["-n", hub, "link", "add", "name", HUB, "type", "bridge"])?;
+        ip(&["-n", hub, "link", "set", HUB, "up"])?;
+        for (index, part) in parts.iter().enumerate() {
+            let (port, address) = (format!("port{index}"), format!("{NETWORK}.{}/24", index + 1));
+            ip(&[
+                "-n", hub, "link", "add", "name", &port, "type", "veth", "peer", "name", "link", "netns",
+                part,
+            ])?;
+            ip(&["-n", part, "address", "add", &address, "dev", "link"])?;
+            for (namespace, device) in [(part, "link"), (hub, port.as_str())] {
+                let rate = format!("{mbit}mbit");
+                let tbf = ["tbf", "rate", &rate, "burst", BURST, "latency", LATENCY];
+                tool("tc", &[&["-n", namespace, "qdisc", "add", "dev", device, "root"][..], &tbf].concat())?;
+            }
+            ip(&["-n", hub, "link", "set", &port, "master", HUB, "up"])?;
+            ip(&["-n", part, "link", "set", "link", "up"])?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        for name in &self.0 {
+            // Those that could not be made are not there.
+            let _ = command::text(Command::new("ip").args(["netns", "delete", name]));
+        }
+    }
+}
+
+/// Behind the workload's own words: the server's address, and how each part gets into its namespace.
+pub(super) fn options(workload: &Workload) -> Vec<String> {
+    if workload.link_mbit.is_none() {
+        return Vec::new();
+    }
+    let through = format!("nsenter --net={NAMESPACES}/{}", name("{}"));
+    ["--listen".to_owned(), format!("{NETWORK}.1:0"), "--through".to_owned(), through].into()
+}
+
+/// Unique among labs.
+fn name(part: &str) -> String {
+    format!("guestscope-lab-{}-{part}", std::process::id())
+}
+
+fn ip(words: &[&str]) -> Result<()> {
+    tool("ip", words)
+}
+
+fn tool(program: &str, words: &[&str]) -> Result<()> {
+    let what = || format!("{program} {}", words.join(" "));
+    let output = Command::new(program).args(words).output().with_context(what)?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{}: {}", what(), said.lines().next().unwrap_or("it says nothing"));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs::File,
+        io::{Read as _, Write as _},
+        net::{TcpListener, TcpStream},
+        path::Path,
+        sync::mpsc::channel,
+        thread,
+        time::Instant,
+    };
+
+    use nix::sched::{CloneFlags, setns};
+
+    use super::{Link, NAMESPACES, options};
+    use crate::{
+        command,
+        lab::{plan::Kind, run::tests::cell},
+    };
+
+    /// The calling thread goes there for good.
+    fn enter(namespace: &str) {
+        let file = File::open(Path::new(NAMESPACES).join(namespace)).unwrap();
+        setns(file, CloneFlags::CLONE_NEWNET).unwrap();
+    }
+
+    #[test]
+    fn only_what_is_linked_has_options() {
+        let mut workload = cell(Kind::Machine, false).workload;
+        assert_eq!(options(&workload), [""; 0]);
+        workload.link_mbit = Some(1000);
+        let words = options(&workload).join(" ");
+        assert!(
+            words.starts_with("--listen 198.18.0.1:0 --through nsenter --net=/run/netns/guestscope-lab-"),
+            "{words}"
+        );
+        assert!(words.ends_with("-{}"), "{words}");
+    }
+
+    /// The bucket is full at first; what follows cannot be faster than the rate, however slow the machine is.
+    #[test]
+    fn parts_reach_each_other_no_faster_than_their_link() {
+        const MBIT: u32 = 40;
+        const BYTES: usize = 3 << 20;
+        const AT_ONCE: usize = 512 << 10;
+        if !nix::unistd::geteuid().is_root() || command::find("tc").is_none() {
+            let mut out = std::io::stdout();
+            let _ = writeln!(out, "skipped: link: making namespaces needs root, and tc of iproute2");
+            return;
+        }
+        let link = Link::prepare(2, MBIT).unwrap();
+        let names = link.0.clone();
+        let (listening, address) = channel();
+        let server = names[0].clone();
+        let server = thread::spawn(move || {
+            enter(&server);
+            let listener = TcpListener::bind("198.18.0.1:0").unwrap();
+            listening.send(listener.local_addr().unwrap()).unwrap();
+            let (mut socket, _) = listener.accept().unwrap();
+            let mut bytes = Vec::new();
+            socket.read_to_end(&mut bytes).unwrap();
+            bytes.len()
+        });
+        let client = names[1].clone();
+        let client = thread::spawn(move || {
+            enter(&client);
+            let mut socket = TcpStream::connect(address.recv().unwrap()).unwrap();
+            let start = Instant::now();
+            socket.write_all(&vec![0; BYTES]).unwrap();
+            drop(socket);
+            start
+        });
+        let start = client.join().unwrap();
+        assert_eq!(server.join().unwrap(), BYTES);
+        let least_s = (BYTES - AT_ONCE) as f64 * 8.0 / f64::from(MBIT) / 1e6;
+        assert!(start.elapsed().as_secs_f64() > least_s, "{:?}", start.elapsed());
+        drop(link);
+        assert!(names.iter().all(|name| !Path::new(NAMESPACES).join(name).exists()));
+    }
+}
