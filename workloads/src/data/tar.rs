@@ -1,6 +1,5 @@
 //! Tar files of pictures, as WebDataset keeps them: `KEY.jpg` beside `KEY.cls`, whose text is the class. Yields where each
-//! file's content lies. It reads ustar and what GNU tar and Python's tarfile write, passes over their long-name headers, and
-//! writes ustar.
+//! file's content lies. It reads ustar and what GNU tar and Python's tarfile write, with their long names, and writes ustar.
 
 use std::{
     fs::File,
@@ -12,6 +11,10 @@ use std::{
 const BLOCK: u64 = 512;
 /// Where a header has the sum of its bytes, for which these count as blanks.
 const SUM: std::ops::Range<usize> = 148..156;
+/// Where it says what follows it: an ordinary file, a folder, a link, or what it says about the next entry.
+const KIND: usize = 156;
+/// What stands before a file to say more about it is read up to this: Linux knows no path that is nearly as long.
+const MOST_NAME_BYTES: u64 = 64 << 10;
 
 /// What a tar file can be damaged in.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -33,14 +36,64 @@ pub struct Entry {
     pub at: u64,
     /// Of its content.
     pub bytes: u64,
-    /// Whether it is an ordinary file; else a folder, a link or a header for what follows.
+    /// Whether it is an ordinary file; else a folder or a link.
     pub is_file: bool,
     /// Where the next header is.
     pub next: u64,
 }
 
-/// The header at `at`; none at the end of a file of `size` bytes.
-pub fn entry_at(file: &File, at: u64, size: u64) -> Result<Option<Entry>, TarError> {
+/// The entry whose headers begin at `at`, named as the last of them says; none at the end of a file of `size` bytes.
+pub fn entry_at(file: &File, mut at: u64, size: u64) -> Result<Option<Entry>, TarError> {
+    let mut long_name = None;
+    loop {
+        let Some((kind, mut entry)) = header_at(file, at, size)? else { return Ok(None) };
+        match kind {
+            // Of PAX. It may say other things than a name: Python writes one for each time that is no whole number.
+            b'x' => long_name = about_next(file, &entry)?.as_deref().and_then(pax_path).or(long_name),
+            // Of GNU tar.
+            b'L' => long_name = about_next(file, &entry)?.as_deref().map(text).or(long_name),
+            // What holds for all that follows, and where a link points to, name no file.
+            b'g' | b'K' => {}
+            _ => {
+                if let Some(name) = long_name {
+                    entry.name = name;
+                }
+                return Ok(Some(entry));
+            }
+        }
+        at = entry.next;
+    }
+}
+
+/// What is said about the next entry; none where that is too long, and the next one's own header has to do.
+fn about_next(file: &File, entry: &Entry) -> Result<Option<Vec<u8>>, TarError> {
+    if entry.bytes > MOST_NAME_BYTES {
+        return Ok(None);
+    }
+    let mut content = vec![0; entry.bytes as usize];
+    file.read_exact_at(&mut content, entry.at).map_err(|error| TarError::Read(error.kind()))?;
+    Ok(Some(content))
+}
+
+/// The last path among PAX records, each of which is its own length, a blank, `KEY=VALUE` and the end of the line.
+fn pax_path(mut records: &[u8]) -> Option<String> {
+    let mut path = None;
+    while let Some(blank) = records.iter().position(|byte| *byte == b' ') {
+        let bytes = std::str::from_utf8(&records[..blank]).ok().and_then(|text| text.parse::<usize>().ok());
+        // Where a length is wrong, nothing tells where the next record begins.
+        let Some(bytes) = bytes.filter(|bytes| (blank + 1..=records.len()).contains(bytes)) else { break };
+        let (record, rest) = records.split_at(bytes);
+        if let Some(value) = record[blank + 1..].strip_prefix(b"path=") {
+            path = Some(String::from_utf8_lossy(value.strip_suffix(b"\n").unwrap_or(value)).into_owned());
+        }
+        records = rest;
+    }
+    // One that is empty takes back what an earlier one said.
+    path.filter(|path| !path.is_empty())
+}
+
+/// The header at `at` alone, with its kind; none at the end of a file of `size` bytes.
+fn header_at(file: &File, at: u64, size: u64) -> Result<Option<(u8, Entry)>, TarError> {
     // Two empty blocks end it; one that ends without them was cut between two files, and lacks nothing that one can know.
     if at >= size {
         return Ok(None);
@@ -71,7 +124,8 @@ pub fn entry_at(file: &File, at: u64, size: u64) -> Result<Option<Entry>, TarErr
     let folder = if &header[257..262] == b"ustar" { text(&header[345..500]) } else { String::new() };
     let name = text(&header[..100]);
     let name = if folder.is_empty() { name } else { format!("{folder}/{name}") };
-    Ok(Some(Entry { name, at: at + BLOCK, bytes, is_file: matches!(header[156], 0 | b'0'), next }))
+    let kind = header[KIND];
+    Ok(Some((kind, Entry { name, at: at + BLOCK, bytes, is_file: matches!(kind, 0 | b'0'), next })))
 }
 
 fn text(field: &[u8]) -> String {
@@ -93,6 +147,13 @@ fn number(field: &[u8]) -> Option<u64> {
 
 /// Writes one file; its name has at most 100 bytes.
 pub fn write(to: &mut impl Write, name: &str, content: &[u8]) -> io::Result<()> {
+    to.write_all(&header(b'0', name, content.len() as u64))?;
+    to.write_all(content)?;
+    pad(to, content.len() as u64)
+}
+
+/// What stands before content of that kind and of so many bytes, fewer than 8 GiB.
+pub fn header(kind: u8, name: &str, bytes: u64) -> [u8; BLOCK as usize] {
     let mut header = [0; BLOCK as usize];
     let name = name.as_bytes().get(..100).unwrap_or(name.as_bytes());
     header[..name.len()].copy_from_slice(name);
@@ -101,16 +162,14 @@ pub fn write(to: &mut impl Write, name: &str, content: &[u8]) -> io::Result<()> 
     put(100, "0000644\0");
     put(108, "0000000\0");
     put(116, "0000000\0");
-    put(124, &format!("{:011o}\0", content.len()));
+    put(124, &format!("{bytes:011o}\0"));
     put(136, "00000000000\0");
     put(SUM.start, "        ");
-    put(156, "0");
     put(257, "ustar\x0000");
+    header[KIND] = kind;
     let sum: u64 = header.iter().map(|byte| u64::from(*byte)).sum();
     header[SUM].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
-    to.write_all(&header)?;
-    to.write_all(content)?;
-    pad(to, content.len() as u64)
+    header
 }
 
 /// Ends a tar file.
@@ -127,7 +186,9 @@ fn pad(to: &mut impl Write, bytes: u64) -> io::Result<()> {
 mod tests {
     use std::{fs::File, io::Write as _};
 
-    use super::{TarError, entry_at, finish, number, write};
+    use rstest::rstest;
+
+    use super::{BLOCK, MOST_NAME_BYTES, TarError, entry_at, finish, header, number, pad, pax_path, write};
 
     fn tar() -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -173,6 +234,79 @@ mod tests {
             .status();
         assert!(status.unwrap().success());
         assert_eq!(entries(&std::fs::read(other).unwrap()).unwrap(), [("x.jpg".to_owned(), 1000)]);
+    }
+
+    /// The name is longer than a header has room for.
+    #[rstest]
+    #[case("gnu")]
+    #[case("posix")]
+    fn long_names_of_other_programs_are_read(#[case] format: &str) {
+        let folder = tempfile::tempdir().unwrap();
+        let name = format!("{}.jpg", "n".repeat(200));
+        std::fs::write(folder.path().join(&name), [1; 1000]).unwrap();
+        let path = folder.path().join("a.tar");
+        let status = std::process::Command::new("tar")
+            .args(["--format", format, "--directory"])
+            .arg(folder.path())
+            .arg("--create")
+            .arg("--file")
+            .arg(&path)
+            .arg(&name)
+            .status();
+        assert!(status.unwrap().success());
+        assert_eq!(entries(&std::fs::read(path).unwrap()).unwrap(), [(name, 1000)]);
+    }
+
+    /// Of a file `short` behind a header of that kind with that content.
+    fn name_behind(kind: u8, content: &[u8]) -> String {
+        let mut bytes = header(kind, "././@PaxHeader", content.len() as u64).to_vec();
+        bytes.extend_from_slice(content);
+        pad(&mut bytes, content.len() as u64).unwrap();
+        write(&mut bytes, "short", b"3").unwrap();
+        finish(&mut bytes).unwrap();
+        entries(&bytes).unwrap().remove(0).0
+    }
+
+    #[rstest]
+    #[case(b'x', b"13 mtime=1.5\n12 path=a/b\n", "a/b")]
+    #[case(b'x', b"13 mtime=1.5\n", "short")]
+    #[case(b'L', b"a/b\0", "a/b")]
+    #[case(b'K', b"a/b\0", "short")]
+    #[case(b'g', b"12 path=a/b\n", "short")]
+    fn headers_before_a_file_name_it(#[case] kind: u8, #[case] content: &[u8], #[case] expected: &str) {
+        assert_eq!(name_behind(kind, content), expected);
+    }
+
+    #[test]
+    fn names_that_are_too_long_are_passed_over() {
+        let most = MOST_NAME_BYTES as usize;
+        assert_eq!(name_behind(b'L', &vec![b'n'; most]).len(), most);
+        assert_eq!(name_behind(b'L', &vec![b'n'; most + 1]), "short");
+        // Five digits, a blank, `path=` and the line's end.
+        let record = format!("{most} path={}\n", "n".repeat(most - 12));
+        assert_eq!(name_behind(b'x', record.as_bytes()).len(), most - 12);
+        assert_eq!(name_behind(b'x', format!("{record}\n").as_bytes()), "short");
+    }
+
+    #[rstest]
+    #[case(b"12 path=a/b\n9 path=c\n", Some("c"))]
+    #[case(b"12 path=a/b\n8 path=\n", None)]
+    #[case(b"12 path=a/b\n99 path=c\n", Some("a/b"))]
+    #[case(b"0 path=a\n", None)]
+    #[case(b"1 path=a\n", None)]
+    #[case(b"99999999999999999999999 path=a\n", None)]
+    #[case(b"no length", None)]
+    #[case(b"", None)]
+    fn records_that_are_wrong_end_them(#[case] records: &[u8], #[case] expected: Option<&str>) {
+        assert_eq!(pax_path(records).as_deref(), expected);
+    }
+
+    /// A header that ends the file names nothing.
+    #[test]
+    fn nothing_may_follow_a_header() {
+        let bytes = header(b'x', "././@PaxHeader", 0);
+        assert_eq!(bytes.len() as u64, BLOCK);
+        assert_eq!(entries(&bytes), Ok(vec![]));
     }
 
     #[test]

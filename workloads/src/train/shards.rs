@@ -16,7 +16,7 @@ use crate::{
     data::{
         image_files::FilesError,
         tar::{self, Entry},
-        tfrecord::{self, FOOTER_BYTES, HEADER_BYTES, Picture},
+        tfrecord::{self, FOOTER_BYTES, HEADER_BYTES, MOST_RECORD_BYTES, Picture},
     },
     digest::Digest,
     error::Error,
@@ -121,7 +121,7 @@ pub fn open(path: &Path, model: &Model) -> Result<Option<Opened>, Error> {
         let shard = files.len() as u32;
         let damage = match format {
             Format::TfRecord => records(&file, size, shard, &mut found),
-            Format::Tar => entries(&file, size, shard, &mut found),
+            Format::Tar => entries(&file, size, shard, &path, &mut found),
         };
         if let Err(reason) = damage {
             found.skipped.insert(path.clone(), reason);
@@ -150,33 +150,71 @@ fn records(file: &File, size: u64, shard: u32, found: &mut Findings) -> Result<(
     }
 }
 
-/// Adds the pictures of a tar file that have a class, up to what is damaged.
-fn entries(file: &File, size: u64, shard: u32, found: &mut Findings) -> Result<(), String> {
-    let (mut at, mut number) = (0, 0);
-    let (mut key, mut picture, mut label) = (String::new(), None::<Entry>, None::<i64>);
-    loop {
-        let entry = tar::entry_at(file, at, size);
-        let (own, kind) = match &entry {
-            Ok(Some(entry)) => of_name(&entry.name),
-            // The last picture may be whole.
-            Ok(None) | Err(_) => ("", ""),
-        };
-        if own != key {
-            if let (Some(picture), Some(label)) = (picture.take(), label) {
-                found.digest.u64(picture.bytes).u64(label.cast_unsigned());
-                found.places.push(Place { shard, number, at: picture.at, bytes: picture.bytes, label });
-                number += 1;
+/// Files of a tar file that follow each other and have one key.
+#[derive(Default)]
+struct Sample {
+    key: String,
+    picture: Option<Entry>,
+    label: Option<i64>,
+}
+
+impl Findings {
+    /// Adds the picture that a sample is, or why it is none; how many pictures that makes.
+    fn add(&mut self, sample: &Sample, shard: u32, number: u32, path: &Path) -> u32 {
+        let Some(Entry { name, at, bytes, .. }) = &sample.picture else { return 0 };
+        let reason = match sample.label {
+            // Whatever a header says would be asked of memory when the picture is read.
+            _ if *bytes > MOST_RECORD_BYTES => {
+                format!("its {bytes} bytes are more than the {MOST_RECORD_BYTES} that a picture may have")
             }
-            (key, label) = (own.to_owned(), None);
-        }
-        let Some(entry) = entry.as_ref().map_err(|reason| only_first(reason, number))? else { return Ok(()) };
+            None => "no .cls with a number follows or precedes it".to_owned(),
+            Some(label) => {
+                self.digest.u64(*bytes).u64(label.cast_unsigned());
+                self.places.push(Place { shard, number, at: *at, bytes: *bytes, label });
+                return 1;
+            }
+        };
+        self.skipped.insert(inside(path, name), reason);
+        0
+    }
+}
+
+/// Adds the pictures of a tar file, up to what is damaged; those that have no class or are too large are left out and named.
+fn entries(file: &File, size: u64, shard: u32, path: &Path, found: &mut Findings) -> Result<(), String> {
+    let (mut at, mut number) = (0, 0);
+    let mut sample = Sample::default();
+    loop {
+        let entry = match tar::entry_at(file, at, size) {
+            Ok(Some(entry)) => entry,
+            end => {
+                // The last picture may be whole.
+                number += found.add(&sample, shard, number, path);
+                return end.map(|_| ()).map_err(|reason| only_first(&reason, number));
+            }
+        };
         at = entry.next;
+        // A folder or a link between a picture and its class does not part them.
+        if !entry.is_file {
+            continue;
+        }
+        let (own, kind) = of_name(&entry.name);
+        if own != sample.key {
+            number += found.add(&sample, shard, number, path);
+            sample = Sample { key: own.to_owned(), ..Sample::default() };
+        }
         match kind.to_ascii_lowercase().as_str() {
-            "jpg" | "jpeg" if entry.is_file => picture = Some(entry.clone()),
-            "cls" if entry.is_file => label = class_at(file, entry),
+            "jpg" | "jpeg" => sample.picture = Some(entry),
+            "cls" => sample.label = class_at(file, &entry),
             _ => {}
         }
     }
+}
+
+/// What something inside a shard is called.
+fn inside(path: &Path, what: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(", {what}"));
+    name.into()
 }
 
 /// A file's key, its name up to the first dot, and what is behind that.
@@ -205,6 +243,7 @@ impl Store for Shards {
         let picture = match self.format {
             Format::TfRecord => tfrecord::content_at(file, at, bytes).and_then(Picture::of_example),
             Format::Tar => {
+                // No more than `MOST_RECORD_BYTES`: opening saw to that.
                 let mut jpeg = vec![0; bytes as usize];
                 let read = std::os::unix::fs::FileExt::read_exact_at(file, &mut jpeg, at);
                 read.map(|()| Picture { jpeg: jpeg.into(), label })
@@ -224,9 +263,7 @@ impl Store for Shards {
 
     fn name(&self, place: usize) -> PathBuf {
         let Place { shard, number, .. } = self.places[place];
-        let mut name = self.files[shard as usize].path.clone().into_os_string();
-        name.push(format!(", picture {number}"));
-        name.into()
+        inside(&self.files[shard as usize].path, &format!("picture {number}"))
     }
 
     fn files(&self) -> Vec<&Path> {

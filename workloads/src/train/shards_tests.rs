@@ -1,7 +1,8 @@
 //! Shards that are whole, torn or damaged, made here byte by byte; training on them is in `tests/train.rs`.
 
 use std::{
-    fs,
+    fs::{self, File},
+    os::unix::fs::FileExt as _,
     path::{Path, PathBuf},
 };
 
@@ -11,7 +12,7 @@ use super::{Format, open};
 use crate::{
     data::{
         tar,
-        tfrecord::{self, Picture},
+        tfrecord::{self, MOST_RECORD_BYTES, Picture},
     },
     train::{Model, store::Opened},
 };
@@ -89,6 +90,77 @@ fn a_cut_shard_has_what_is_before_the_cut(#[case] format: Format, #[case] reason
     let opened = opened(&path);
     assert_eq!(read(&opened), (vec![0, 1], vec![]));
     assert_eq!(opened.skipped, [(path, reason.to_owned())].into());
+}
+
+/// As Python's tarfile and WebDataset's `TarWriter` write: before each file stands a header that gives its time.
+#[rstest]
+#[case::time(b'x', "13 mtime=1.5\n")]
+#[case::for_all(b'g', "13 mtime=1.5\n")]
+#[case::link(b'2', "")]
+#[case::folder(b'5', "")]
+fn what_is_no_file_parts_no_picture_from_its_class(#[case] kind: u8, #[case] content: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.tar");
+    let mut bytes = Vec::new();
+    // Each file of a plain shard begins where the one before it ends: at 1536 bytes for a picture, 1024 for a class.
+    let plain = shard(Format::Tar, 2);
+    for file in [&plain[..1536], &plain[1536..2560], &plain[2560..4096], &plain[4096..5120]] {
+        bytes.extend(tar::header(kind, "././@PaxHeader", content.len() as u64));
+        bytes.extend(content.as_bytes());
+        bytes.resize(bytes.len().next_multiple_of(512), 0);
+        bytes.extend(file);
+    }
+    tar::finish(&mut bytes).unwrap();
+    fs::write(&path, &bytes).unwrap();
+    let opened = opened(&path);
+    assert_eq!(read(&opened), (vec![0, 1], vec![]));
+    assert_eq!(opened.skipped.len(), 0);
+}
+
+#[test]
+fn pictures_without_a_class_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.tar");
+    let mut bytes = Vec::new();
+    for (name, content) in [
+        ("a.jpg", [0; 600].as_slice()),
+        ("b.jpg", &[0; 600]),
+        ("b.cls", b"owl"),
+        ("c.jpg", &[0; 600]),
+        ("c.cls", b"3"),
+        // Its class is that of no picture.
+        ("d.cls", b"4"),
+        ("e.jpg", &[0; 600]),
+    ] {
+        tar::write(&mut bytes, name, content).unwrap();
+    }
+    tar::finish(&mut bytes).unwrap();
+    fs::write(&path, &bytes).unwrap();
+    let opened = opened(&path);
+    assert_eq!(read(&opened), (vec![3], vec![]));
+    let name = |member: &str| PathBuf::from(format!("{}, {member}", path.display()));
+    let names: Vec<PathBuf> = opened.skipped.keys().cloned().collect();
+    assert_eq!(names, [name("a.jpg"), name("b.jpg"), name("e.jpg")]);
+    assert!(opened.skipped.values().all(|reason| reason == "no .cls with a number follows or precedes it"));
+}
+
+/// Such a file costs its maker nothing where it is a hole, and memory for it would cost the process its life.
+#[rstest]
+#[case(MOST_RECORD_BYTES + 1)]
+#[case(7 << 30)]
+fn pictures_that_are_too_large_are_named(#[case] size: u64) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.tar");
+    let file = File::create(&path).unwrap();
+    file.write_all_at(&tar::header(b'0', "huge.jpg", size), 0).unwrap();
+    let mut rest = Vec::new();
+    tar::write(&mut rest, "huge.cls", b"1").unwrap();
+    rest.extend(shard(Format::Tar, 2));
+    file.write_all_at(&rest, 512 + size.next_multiple_of(512)).unwrap();
+    let opened = opened(&path);
+    assert_eq!(read(&opened), (vec![0, 1], vec![]));
+    let reason = format!("its {size} bytes are more than the 268435456 that a picture may have");
+    assert_eq!(opened.skipped, [(format!("{}, huge.jpg", path.display()).into(), reason)].into());
 }
 
 #[test]
