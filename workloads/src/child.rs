@@ -68,23 +68,36 @@ impl Child {
         arguments: &[OsString],
         lines: Option<Sender<String>>,
     ) -> Result<Self, ChildError> {
-        Self::start_through(&[], name, arguments, lines)
+        let name = name.into();
+        Self::start_by(Self::own(&name)?, name, arguments, lines)
     }
 
-    /// The same by another program, which is given the path and the arguments of this one behind its own words.
-    pub fn start_through(
-        through: &[OsString],
+    /// A command of this program, without arguments.
+    pub fn own(name: &str) -> Result<Command, ChildError> {
+        Self::through(&[], name)
+    }
+
+    /// A command of another program, if words are there, that is given the path of this one behind them.
+    pub fn through(words: &[OsString], name: &str) -> Result<Command, ChildError> {
+        let own = std::env::current_exe();
+        let own = own.map_err(|source| ChildError::Start { name: name.to_owned(), source })?.into_os_string();
+        let mut words = words.iter().chain([&own]);
+        let mut command = Command::new(words.next().unwrap_or(&own));
+        command.args(words);
+        Ok(command)
+    }
+
+    /// The same, by a command that [`Child::own`] or [`Child::through`] gave.
+    pub fn start_by(
+        mut command: Command,
         name: impl Into<String>,
         arguments: &[OsString],
         lines: Option<Sender<String>>,
     ) -> Result<Self, ChildError> {
         let name = name.into();
         let unable = |source| ChildError::Start { name: name.clone(), source };
-        let own = std::env::current_exe().map_err(unable)?.into_os_string();
-        let mut words = through.iter().chain([&own]).chain(arguments);
-        let mut command = Command::new(words.next().unwrap_or(&own));
         // The description of the workload is for whoever was started by guestscope.
-        command.args(words).env_remove(WORKLOAD_FILE);
+        command.args(arguments).env_remove(WORKLOAD_FILE);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.env_remove(started::ASKED).envs(lines.is_some().then_some((started::ASKED, "1")));
         let parent = nix::unistd::getpid();

@@ -351,16 +351,19 @@ fn finish_on(
     load: &LoadOptions,
 ) -> Result<(), Error> {
     let _claim = load.histogram.as_deref().map(Latencies::check).transpose()?;
+    let threads = threads.map(|threads| threads.saturating_mul(load.workers()));
     let platform = platform(&load.machine, Some(&load.torch), threads)?;
     let report = run()?;
     let file = std::env::var_os(WORKLOAD_FILE);
-    for name in report.write_workload_file(file.as_deref(), &platform.asked)? {
+    let described = report.write_workload_file(file.as_deref(), &platform.asked);
+    for name in described.as_ref().map(Vec::as_slice).unwrap_or_default() {
         eprintln!("warning: histogram has no room in the description for guestscope: {name}");
     }
-    if let Some(path) = &load.histogram {
-        report.latencies().write(path)?;
-    }
+    let kept = load.histogram.as_deref().map_or(Ok(()), |path| report.latencies().write(path));
+    // What could not be written is no reason to lose the rest.
     print(&if json { report.json() + "\n" } else { report.text() })?;
+    described?;
+    kept?;
     end(platform)
 }
 

@@ -2,6 +2,7 @@
 //! runs requests and marks their phases. Yields latencies, hashes of work and outputs. It does not look into the
 //! kernel: that is what `guestscope run` does from outside.
 
+pub mod beside;
 pub mod catalog;
 pub mod child;
 pub mod cli;

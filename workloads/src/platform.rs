@@ -14,6 +14,7 @@ use clap::{Args, value_parser};
 use serde::Serialize;
 
 use crate::{
+    beside,
     child::{Child, ChildError, LOOK_EVERY},
     error::Error,
     pin::{self, Pin},
@@ -162,7 +163,9 @@ impl Platform {
 fn start(words: &[OsString]) -> Result<Child, ChildError> {
     let begin = Instant::now();
     let (lines, heard) = channel();
-    let mut beside = Child::start(BESIDE, words, Some(lines))?;
+    let mut command = Child::own(BESIDE)?;
+    command.env(beside::MARK, "1");
+    let mut beside = Child::start_by(command, BESIDE, words, Some(lines))?;
     loop {
         match heard.recv_timeout(LOOK_EVERY) {
             Ok(line) if line == started::LINE => return Ok(beside),

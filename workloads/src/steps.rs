@@ -7,6 +7,7 @@ use guestscope_marker::Guard;
 use serde::Serialize;
 
 use crate::{
+    beside,
     report::{self, Percentiles, milliseconds},
     started,
 };
@@ -60,7 +61,7 @@ impl Steps {
         started::tell();
         let start = Instant::now();
         let begun = *self.started.get_or_insert(start);
-        let request = guestscope_marker::request(name, number);
+        let request = guestscope_marker::request(&beside::name(name), number);
         let result = work(&mut phases);
         drop(request);
         self.step_ns.push(start.elapsed().as_nanos() as u64);

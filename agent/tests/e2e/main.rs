@@ -6,6 +6,7 @@
 #![cfg(target_os = "linux")]
 
 mod attach;
+mod beside;
 mod btf;
 mod collector;
 mod compared;

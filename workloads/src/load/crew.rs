@@ -23,7 +23,7 @@ use super::{
     measured::{Measured, Record},
     scenario::Scenario,
 };
-use crate::{digest::Digest, error::Error, progress, started};
+use crate::{beside, digest::Digest, error::Error, progress, started};
 
 /// Name of the requests that statistics leave out.
 const WARMUP: &str = "warmup";
@@ -209,7 +209,8 @@ fn one<W: Workload>(
     started::tell();
     let begin_ns = clock.now_ns();
     let scheduled_ns = ticket.scheduled_ns.unwrap_or(begin_ns);
-    let request = guestscope_marker::request_scheduled(name, ticket.number, ticket.scheduled_ns.unwrap_or(0));
+    let scheduled = ticket.scheduled_ns.unwrap_or(0);
+    let request = guestscope_marker::request_scheduled(&beside::name(name), ticket.number, scheduled);
     let mut outputs = Digest::default();
     let first_ns = clock.now_ns();
     let input = phase(PHASES[0], || workload.preprocess(ticket.number))?;

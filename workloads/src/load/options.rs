@@ -66,6 +66,11 @@ pub struct Defaults {
 }
 
 impl LoadOptions {
+    /// How many requests may run at once.
+    pub fn workers(&self) -> u32 {
+        self.workers.unwrap_or(1)
+    }
+
     /// The plan. `progress` says whether a bar may be drawn.
     pub fn plan(&self, defaults: Defaults, seed: u64, progress: bool) -> Result<Plan, LoadError> {
         self.check()?;
@@ -82,7 +87,7 @@ impl LoadOptions {
             requests: self.requests.unwrap_or(defaults.requests),
             duration_ns: self.duration.map_or(0, |time| time.ns),
             warmup: self.warmup.unwrap_or(defaults.warmup),
-            workers: self.workers.unwrap_or(1),
+            workers: self.workers(),
             qps: self.qps.map(|rate| rate.0),
             target,
             find_peak: self.find_peak,

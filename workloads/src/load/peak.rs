@@ -17,6 +17,10 @@ const PRECISION: f64 = 1.05;
 /// Bounds of the search, as factors of the first rate.
 const LEAST_FACTOR: f64 = 1.0 / 1024.0;
 const MOST_FACTOR: f64 = 1024.0;
+/// A trial lasts so many times the bound, at least: at a rate that is above what can be served by as much as the search is
+/// precise, the queue then has grown to the bound after half of it, so that even a median tells. In a short one it would have no
+/// time to grow, and any rate would hold.
+const BOUNDS: u64 = (2.0 / (PRECISION - 1.0) + 1.0) as u64;
 /// Requests of each worker that tell, without any pause between them, where to begin.
 const SOUNDING: u64 = 10;
 
@@ -45,7 +49,8 @@ pub(super) fn find<W: Workload>(crew: &mut Crew<'_, W>, plan: &Plan) -> Result<M
     let percent = plan.target.percentile;
     // With fewer nothing could ever be proved.
     let requests = plan.requests.max(early_stopping::needed(0, percent));
-    let plan = Plan { requests, ..plan.clone() };
+    let duration_ns = plan.duration_ns.max(plan.target.latency_ns.saturating_mul(BOUNDS));
+    let plan = Plan { requests, duration_ns, ..plan.clone() };
     let first = match plan.qps {
         Some(qps) => qps,
         None => sounding(crew, &plan)? / 2.0,

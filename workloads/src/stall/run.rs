@@ -17,7 +17,7 @@ use super::{
     schedule::Schedule,
     size::{Size, Unit},
 };
-use crate::{progress, started};
+use crate::{beside, progress, started};
 
 /// Of a request, in order; faults come in the middle of the second one.
 pub const PHASES: &[&str] = &["prepare", "work", "finish"];
@@ -195,7 +195,7 @@ impl Run {
         injections: &mut Vec<Injection>,
     ) -> Result<u64, StallError> {
         let start_ns = clock::monotonic_ns();
-        let request = guestscope_marker::request(name, number);
+        let request = guestscope_marker::request(&beside::name(name), number);
         let phase = guestscope_marker::phase(PHASES[0]);
         self.work.eighths(1).run();
         phase.end();

@@ -109,12 +109,9 @@ pub fn run(settings: &Settings, all: &All, torch: &TorchOptions) -> Result<Launc
     }
     let start = Instant::now();
     let (lines, heard) = channel();
-    let server = Child::start_through(
-        &all.through_of(0),
-        "the parameter server",
-        &server_words(settings, all),
-        Some(lines),
-    )?;
+    let name = "the parameter server";
+    let command = Child::through(&all.through_of(0), name)?;
+    let server = Child::start_by(command, name, &server_words(settings, all), Some(lines))?;
     let mut children = vec![server];
     let address = loop {
         match heard.recv_timeout(LOOK_EVERY) {
@@ -129,8 +126,9 @@ pub fn run(settings: &Settings, all: &All, torch: &TorchOptions) -> Result<Launc
     };
     for rank in 0..all.workers {
         let words = worker_words(settings, all, torch, &address, rank);
-        let through = all.through_of(rank + 1);
-        children.push(Child::start_through(&through, format!("worker {rank}"), &words, None)?);
+        let name = format!("worker {rank}");
+        let command = Child::through(&all.through_of(rank + 1), &name)?;
+        children.push(Child::start_by(command, name, &words, None)?);
     }
     started::tell();
     wait(&mut children, all.limit)?;
