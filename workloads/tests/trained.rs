@@ -72,7 +72,13 @@ fn outputs_are_torchvisions(#[case] name: &str, #[case] expected: &[f64], #[case
 
 #[test]
 fn steps_of_resnet50_are_torchvisions() {
-    assert_near("resnet50", &losses(), &[7.022_494, 5.283_834, 3.665_641]);
+    // What processors round differently grows with each step where four images are a batch to normalise by: the third loss of one
+    // was 7e-4 above that of another. A step with another gradient, or another rate, is tenths away.
+    let found = losses();
+    let far = [1e-4, 1e-3, 1e-2];
+    for ((found, expected), far) in found.iter().zip([7.022_494, 5.283_834, 3.665_641]).zip(far) {
+        assert!((found - expected).abs() < far, "{found}, expected {expected}");
+    }
 }
 
 #[cfg(feature = "torchvision-tests")]

@@ -15,8 +15,13 @@ const MS: u64 = 1_000_000;
 /// In which the second case submits.
 const BATCHES: u64 = 100;
 /// Theirs is from the allocation of a request until all of its pages are handed back, ours from when it is filled in until the
-/// device says that it is done: measured 0.6 to 1.5 us less for each.
+/// device says that it is done: measured 0.6 to 1.5 us less for each, and on a slower processor 41 to 52 ns for each page, be they
+/// 128 or 256 to an I/O.
 const EDGES_NS: u64 = 3_000;
+const PAGE_NS: u64 = 60;
+const SECTORS_OF_A_PAGE: u64 = 8;
+/// On 6.18 the ends of some I/Os reach no program (the summary counts those of which another one took the place): 2 of 400 seen.
+const UNSEEN_SHARE: u64 = 100;
 
 /// One by one, and many at once, of which half are merged into others.
 #[rstest]
@@ -32,13 +37,15 @@ fn ios_are_counted_with_their_time(#[case] name: &'static str, #[case] is_raw: b
         let Some(seen) = compared(case, name, 1, 0) else { return };
         let (counts, [ios, sectors, ms]) =
             (seen.request(1).counts, ["ios", "sectors", "ms"].map(|name| seen.book.fact(name)));
-        agreement::count(name, "ios", counts.block_io, (ios, ios));
+        agreement::count_within(name, "ios", counts.block_io, (ios, ios), ios / UNSEEN_SHARE);
+        let unseen_ns = ms * MS / ios.max(1) * ios.saturating_sub(counts.block_io);
         agreement::count(name, "bytes", counts.block_read_bytes, (sectors * SECTOR, sectors * SECTOR));
         let took_ns = counts.block_queue_ns + counts.block_device_ns;
         // The kernel reads the clock once for all that are submitted together: by then the last of them was not there yet.
         let too_early_ns = seen.book.fact("submitting") * ios / BATCHES;
         let bounds = ((ms.saturating_sub(1) * MS).saturating_sub(too_early_ns), (ms + 1) * MS);
-        agreement::time(name, "io time", took_ns, bounds, ios * EDGES_NS);
+        let edges_ns = ios * EDGES_NS + sectors / SECTORS_OF_A_PAGE * PAGE_NS + unseen_ns;
+        agreement::time(name, "io time", took_ns, bounds, edges_ns);
         assert!(counts.block_device_ns > 0, "the device took its time: {counts:?}");
         assert!(counts.block_queue_ns > 0, "it did not have them at once: {counts:?}");
         assert_eq!(seen.pairing.late_ios, 0);

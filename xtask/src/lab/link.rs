@@ -18,8 +18,10 @@ const NETWORK: &str = "198.18.0";
 const BURST: &str = "256kb";
 /// What waits longer than this for a port is dropped, as a switch does.
 const LATENCY: &str = "50ms";
-/// The bridge's own namespace.
+/// The bridge's own namespace, and the bridge.
 const HUB: &str = "hub";
+/// A part's end; no word of `ip`, which would take it for that.
+const WAY: &str = "way0";
 
 /// The namespaces of the only run that a lab has at a time; they go with it.
 pub(super) struct Link(Vec<String>);
@@ -37,24 +39,23 @@ impl Link {
         let Some((hub, parts)) = self.0.split_last() else { return Ok(()) };
         for name in &self.0 {
             ip(&["netns", "add", name])?;
-            ip(&["-n", name, "link", "set", "lo", "up"])?;
+            ip(&["-n", name, "link", "set", "dev", "lo", "up"])?;
         }
         ip(&["-n", hub, "link", "add", "name", HUB, "type", "bridge"])?;
-        ip(&["-n", hub, "link", "set", HUB, "up"])?;
+        ip(&["-n", hub, "link", "set", "dev", HUB, "up"])?;
         for (index, part) in parts.iter().enumerate() {
             let (port, address) = (format!("port{index}"), format!("{NETWORK}.{}/24", index + 1));
             ip(&[
-                "-n", hub, "link", "add", "name", &port, "type", "veth", "peer", "name", "link", "netns",
-                part,
+                "-n", hub, "link", "add", "name", &port, "type", "veth", "peer", "name", WAY, "netns", part,
             ])?;
-            ip(&["-n", part, "address", "add", &address, "dev", "link"])?;
-            for (namespace, device) in [(part, "link"), (hub, port.as_str())] {
+            ip(&["-n", part, "address", "add", &address, "dev", WAY])?;
+            for (namespace, device) in [(part, WAY), (hub, port.as_str())] {
                 let rate = format!("{mbit}mbit");
                 let tbf = ["tbf", "rate", &rate, "burst", BURST, "latency", LATENCY];
                 tool("tc", &[&["-n", namespace, "qdisc", "add", "dev", device, "root"][..], &tbf].concat())?;
             }
-            ip(&["-n", hub, "link", "set", &port, "master", HUB, "up"])?;
-            ip(&["-n", part, "link", "set", "link", "up"])?;
+            ip(&["-n", hub, "link", "set", "dev", &port, "master", HUB, "up"])?;
+            ip(&["-n", part, "link", "set", "dev", WAY, "up"])?;
         }
         Ok(())
     }
