@@ -30,9 +30,9 @@ const ROUNDS_VARIABLE: &str = "GUESTSCOPE_TEMPESTS";
 const LEAST_NS: u64 = 2_000;
 const SHARE: f64 = 0.01;
 /// Intervals of ten thousand that may be further off: where the hypervisor takes the CPU away between the tracer's reading of
-/// the clock and ours. Measured 4 to 10, of about 10 us each, on a virtual machine with two CPUs, and 56, of up to 200 us, on one
-/// that lost 0.6 % of its time so.
-const FURTHER: u64 = 100;
+/// the clock and ours. Measured 4 to 10, of about 10 us each, on a virtual machine with two CPUs, and 56 and 90, of up to 200 us,
+/// on one that lost 0.6 % of its time so.
+const FURTHER: u64 = 150;
 /// The name of the threads.
 const NAME: &str = "kernel_subject";
 
