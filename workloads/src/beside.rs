@@ -7,8 +7,8 @@ use std::{borrow::Cow, sync::OnceLock};
 pub const MARK: &str = "GUESTSCOPE_WORKLOADS_BESIDE";
 /// In front of a request's own name.
 const PREFIX: &str = "beside ";
-/// What guestscope leaves out by its name.
-const WARMUP: &str = "warmup";
+/// Name of the requests that all statistics leave out.
+pub const WARMUP: &str = "warmup";
 
 /// What this process calls requests of that name.
 pub fn name(own: &str) -> Cow<'_, str> {

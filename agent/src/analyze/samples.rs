@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use guestscope_ebpf::Account;
 
-use crate::phase::{Counts, Ending, Helpers, KEPT, Phase, PhaseKind, Request, ThreadId, TraceIds};
+use crate::phase::{Counts, Ending, Helpers, KEPT, Phase, PhaseKind, Request, ThreadId, TraceIds, Wait};
 
 /// Something that happens inside a phase.
 #[derive(Clone, Debug)]
@@ -19,6 +19,31 @@ pub(crate) enum Step {
     Kept(usize, u64),
     /// A nested phase.
     Nest(&'static str, Vec<Step>),
+}
+
+/// In this phase, 1 ms after its begin; blocked, out of quota and in the run queue for so many ns.
+pub(crate) fn wait(within: &Phase, account: Account, times: [u64; 3]) -> Wait {
+    let [blocked_ns, throttled_ns, runq_ns] = times;
+    Wait {
+        phase: Some(within.id),
+        root: Some(within.root),
+        thread: within.thread,
+        start_ns: within.start_ns + 1_000_000,
+        duration_ns: blocked_ns + throttled_ns + runq_ns,
+        account,
+        blocked_ns,
+        throttled_ns,
+        syscall: None,
+        left_cpu: 0,
+        cpu: 1,
+        waker_tid: None,
+        replaced_by_tid: 991,
+        ran_before_tid: 992,
+        ran_before_tgid: 990,
+        ran_before_comm: "stress-ng".into(),
+        blame: None,
+        io: None,
+    }
 }
 
 /// A request and its place in time.

@@ -42,7 +42,7 @@ const EMULATED_MOVE_NS: u64 = 15_000;
 /// A thread that another one preempts waits for the kernel's books from the moment when that one was enqueued, for us from
 /// the switch: between them the clock of the run queue stands still. 1.9 to 7.2 us each, measured on an emulated CPU under
 /// 5.10, by which their `cpu` was less and their `runq` more, and on a CPU that its hypervisor lends to others too (6.18)
-/// 5.5 to 7.9 us, or 20 us where softirqs run between both; on one of its own it is within [`SWITCH_NS`].
+/// 5.7 to 9.8 us, and once some 20 us beside an emulated guest; on one of its own it is within [`SWITCH_NS`].
 const SHARED_PREEMPTION_NS: u64 = 30_000;
 
 static IS_EMULATED: LazyLock<bool> = LazyLock::new(|| {

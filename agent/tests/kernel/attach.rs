@@ -28,6 +28,7 @@ use crate::{
     agreement::{count, in_initial_namespace, time, up_to_three_times},
     book::Book,
     harness::{Alone, program, skipped},
+    machine::steal_ns,
 };
 
 const LIMIT: Duration = Duration::from_mins(1);
@@ -125,13 +126,6 @@ impl Stranger {
         let status = self.child.wait().expect("it is ours");
         assert!(status.success(), "{status}");
     }
-}
-
-/// Stolen time of all CPUs: the eighth number of /proc/stat's first line, in ticks of 10 ms.
-fn steal_ns() -> u64 {
-    let stat = fs::read_to_string("/proc/stat").expect("/proc is mounted");
-    let ticks = stat.lines().next().and_then(|line| line.split_whitespace().nth(8)?.parse::<u64>().ok());
-    ticks.expect("the kernel counts it") * 10_000_000
 }
 
 fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {

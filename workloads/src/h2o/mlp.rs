@@ -14,7 +14,7 @@ use super::{
     source::Data,
     table::Table,
 };
-use crate::{digest::Digest, progress, steps::Steps};
+use crate::{beside::WARMUP, digest::Digest, progress, steps::Steps};
 
 /// The sizes of the study.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -98,7 +98,7 @@ pub fn run(settings: &Settings) -> Result<Outcome, H2oError> {
     let mut losses = Vec::new();
     for number in 0..warmup + count {
         let (all, name, own) = match number.checked_sub(warmup) {
-            None => (&mut discarded, "warmup", number),
+            None => (&mut discarded, WARMUP, number),
             Some(own) => (&mut steps, "step", own),
         };
         go_on(all.count())?;

@@ -23,10 +23,12 @@ use super::{
     measured::{Measured, Record},
     scenario::Scenario,
 };
-use crate::{beside, digest::Digest, error::Error, progress, started};
-
-/// Name of the requests that statistics leave out.
-const WARMUP: &str = "warmup";
+use crate::{
+    beside::{self, WARMUP},
+    digest::Digest,
+    error::Error,
+    progress, started,
+};
 
 /// One series of requests.
 #[derive(Clone, Copy, Debug)]

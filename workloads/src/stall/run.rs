@@ -17,7 +17,10 @@ use super::{
     schedule::Schedule,
     size::{Size, Unit},
 };
-use crate::{beside, progress, started};
+use crate::{
+    beside::{self, WARMUP},
+    progress, started,
+};
 
 /// Of a request, in order; faults come in the middle of the second one.
 pub const PHASES: &[&str] = &["prepare", "work", "finish"];
@@ -80,7 +83,7 @@ pub fn run(settings: &Settings) -> Result<Outcome, StallError> {
     started::tell();
     let mut outcome = Outcome { rounds: run.work.rounds, ..Outcome::default() };
     for number in 0..settings.warmup {
-        run.one("warmup", number, &[], &mut Vec::new())?;
+        run.one(WARMUP, number, &[], &mut Vec::new())?;
         advance();
     }
     for number in 0..settings.requests {

@@ -5,6 +5,7 @@ use tch::{Device, Kind, Reduction, Tensor, nn::VarStore};
 
 use super::{Settings, batches::Tensors, error::TrainError, models::Network};
 use crate::{
+    beside::WARMUP,
     digest::Digest,
     error::Error,
     infer::libtorch,
@@ -59,7 +60,7 @@ pub fn run_steps(
     let mut losses = Vec::new();
     for number in 0..warmup + count {
         let (all, name, what, own) = match number.checked_sub(warmup) {
-            None => (&mut discarded, "warmup", "warm-up step", number),
+            None => (&mut discarded, WARMUP, "warm-up step", number),
             Some(own) => (&mut steps, "step", "step", own),
         };
         let loss = all.step(name, own, |phases| step(phases, number))?;

@@ -27,8 +27,14 @@ const WAY: &str = "way0";
 pub(super) struct Link(Vec<String>);
 
 impl Link {
+    /// Of a workload whose parts are to be linked.
+    pub(super) fn of(workload: &Workload) -> Result<Option<Self>> {
+        let parts = workload.workers().map_or(1, |workers| workers + 1);
+        workload.link_mbit.map(|mbit| Self::prepare(parts, mbit)).transpose()
+    }
+
     /// For that many parts. The namespaces are there when it is made, and what is in them when [`Link::set_up`] is over.
-    pub(super) fn prepare(parts: u32, mbit: u32) -> Result<Self> {
+    fn prepare(parts: u32, mbit: u32) -> Result<Self> {
         let names = (0..parts).map(|part| name(&part.to_string())).chain([name(HUB)]);
         let link = Self(names.collect());
         link.set_up(mbit).context("network namespaces")?;

@@ -113,17 +113,16 @@ fn ensure(xtask: &Xtask, plan: &Plan, cells: &[Cell]) -> Result<Platforms> {
     kernel::ensure(xtask);
     let has = |kind: Kind| cells.iter().any(|cell| cell.kind == kind);
     let has_containers = has(Kind::ContainerInVm);
-    for (program, is_needed) in
-        [("runc", has(Kind::Container) || has(Kind::Podman) || has_containers), ("podman", has(Kind::Podman))]
-    {
+    let has_links = plan.workloads.iter().any(|workload| workload.link_mbit.is_some());
+    for (program, package, is_needed) in [
+        ("runc", "runc", has(Kind::Container) || has(Kind::Podman) || has_containers),
+        ("podman", "podman", has(Kind::Podman)),
+        ("ip", "iproute2", has_links),
+        ("tc", "iproute2", has_links),
+    ] {
         if is_needed && command::find(program).is_none() {
-            apt::need(xtask, &[program])?;
+            apt::need(xtask, &[package])?;
         }
-    }
-    if plan.workloads.iter().any(|workload| workload.link_mbit.is_some())
-        && ["ip", "tc"].into_iter().any(|program| command::find(program).is_none())
-    {
-        apt::need(xtask, &["iproute2"])?;
     }
     let agent = artifact::agent(xtask, &toolchain)?;
     let workloads = match &libtorch {

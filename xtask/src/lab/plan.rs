@@ -307,7 +307,7 @@ mod tests {
             assert_eq!(path.file_stem().unwrap().to_str().unwrap(), plan.name);
             names.insert(plan.name);
         }
-        let studies = ["s1", "s2", "s3", "s4", "s5"];
+        let studies = ["s1", "s1-small", "s2", "s3", "s4", "s5", "smoke"];
         assert!(studies.iter().all(|name| names.contains(*name)), "{names:?}");
     }
 }

@@ -102,8 +102,7 @@ fn in_staging(xtask: &Xtask, step: &Step, programs: &Programs, cell: &Cell, outp
     let log = xtask.log("lab");
     let run = Run { step, log: &log, limit };
     let bundle = xtask.workspace.target.join("lab").join(".bundle");
-    let parts = cell.workload.workers().map_or(1, |workers| workers + 1);
-    let _link = cell.workload.link_mbit.map(|mbit| Link::prepare(parts, mbit)).transpose()?;
+    let _link = Link::of(&cell.workload)?;
     let finished = match cell.kind {
         Kind::Machine => run.finish(&mut machine::command(programs, cell, output)?),
         Kind::Container => {
@@ -165,7 +164,7 @@ pub(super) mod tests {
 
     #[test]
     fn the_agent_is_told_the_same_everywhere() {
-        let words = arguments(&cell(Kind::Vm, false), "/work/w", "/results").join(" ");
-        assert_eq!(words, "run --json --name w --output /results -- /work/w infer loop");
+        let words = arguments(&cell(Kind::Vm, false), "/programs/w", "/results").join(" ");
+        assert_eq!(words, "run --json --name w --output /results -- /programs/w infer loop");
     }
 }

@@ -93,7 +93,8 @@ impl Line {
         json!({
             "name": self.name, "cut": self.cut, "fidelity": self.fidelity, "requests": self.requests,
             "p50_ns": self.p50_ns, "speed": self.speed.map(|(value, _)| value),
-            "speed_unit": self.speed.map(|(_, unit)| unit), "phases_cover": self.covered, "phases_p50_ns": object(&self.phases),
+            "speed_unit": self.speed.map(|(_, unit)| unit),
+            "phases_cover": self.covered, "phases_p50_ns": object(&self.phases),
             "account_shares": object(&self.accounts), "folder": self.folder, "work_hash": self.work_hash,
         })
     }

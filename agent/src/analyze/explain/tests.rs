@@ -12,7 +12,7 @@ use rstest::rstest;
 use super::{
     super::{
         Band, Overlay,
-        samples::{Sample, Step, inference, process, renamed},
+        samples::{self, Sample, Step, inference, process, renamed},
     },
     *,
 };
@@ -41,28 +41,7 @@ fn run_with(account: Account, ns: u64) -> Vec<Request> {
 
 /// In the innermost phase of the request; blocked, out of quota and in the run queue for so many ns.
 fn wait(request: &Request, account: Account, times: [u64; 3]) -> Wait {
-    let [blocked_ns, throttled_ns, runq_ns] = times;
-    let within = request.phases.last().expect("a request has phases");
-    Wait {
-        phase: Some(within.id),
-        root: Some(request.root().id),
-        thread: within.thread,
-        start_ns: within.start_ns + 1_000_000,
-        duration_ns: blocked_ns + throttled_ns + runq_ns,
-        account,
-        blocked_ns,
-        throttled_ns,
-        syscall: None,
-        left_cpu: 0,
-        cpu: 1,
-        waker_tid: None,
-        replaced_by_tid: 991,
-        ran_before_tid: 992,
-        ran_before_tgid: 990,
-        ran_before_comm: "stress-ng".into(),
-        blame: None,
-        io: None,
-    }
+    samples::wait(request.phases.last().expect("a request has phases"), account, times)
 }
 
 fn part(explanation: &Explanation, cause: Cause) -> &Part {

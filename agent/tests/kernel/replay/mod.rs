@@ -19,6 +19,7 @@ use self::{
 use crate::{
     agreement::in_initial_namespace,
     harness::{Case, skipped},
+    machine::steal_ns,
     seen::Seen,
 };
 
@@ -30,9 +31,10 @@ const ROUNDS_VARIABLE: &str = "GUESTSCOPE_TEMPESTS";
 const LEAST_NS: u64 = 2_000;
 const SHARE: f64 = 0.01;
 /// Intervals of ten thousand that may be further off: where the hypervisor takes the CPU away between the tracer's reading of
-/// the clock and ours. Measured 4 to 10, of about 10 us each, on a virtual machine with two CPUs, and 56 and 90, of up to 200 us,
-/// on one that lost 0.6 % of its time so.
-const FURTHER: u64 = 150;
+/// the clock and ours. Measured 4 to 10, of about 10 us each, on a virtual machine with two CPUs.
+const FURTHER: u64 = 50;
+/// The same where that is known to have happened meanwhile: 52 to 90, of up to 200 us each, where 0.6 % of the time were taken.
+const FURTHER_WHERE_STOLEN: u64 = 150;
 /// The name of the threads.
 const NAME: &str = "kernel_subject";
 
@@ -134,7 +136,7 @@ fn every_interval_is_what_the_kernels_own_tracer_saw() {
         return skipped(test, "one CPU only: nobody can keep up with such a storm beside it");
     }
     let rounds: u64 = std::env::var(ROUNDS_VARIABLE).ok().and_then(|text| text.parse().ok()).unwrap_or(1);
-    let mut tally = Tally::default();
+    let (mut tally, stolen_before_ns) = (Tally::default(), steal_ns());
     for round in 1..=rounds {
         let recording = match Recording::start(NAME) {
             Ok(recording) => recording,
@@ -150,5 +152,6 @@ fn every_interval_is_what_the_kernels_own_tracer_saw() {
     tally.print();
     let (intervals, further) = (tally.intervals, tally.further.len() as u64);
     assert!(intervals >= rounds * REQUESTS * 2, "{intervals} intervals in {rounds} rounds");
-    assert!(further * 10_000 <= intervals * FURTHER, "{further} of {intervals}");
+    let most = if steal_ns() > stolen_before_ns { FURTHER_WHERE_STOLEN } else { FURTHER };
+    assert!(further * 10_000 <= intervals * most, "{further} of {intervals}");
 }

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     analyze::{
         explain::Wanted,
-        samples::{Sample, Step, inference, renamed},
+        samples::{self, Sample, Step, inference, renamed},
     },
     phase::{Blame, Request, Thread, ThreadId, Wait, WaitedIo},
 };
@@ -47,28 +47,8 @@ fn explained(requests: &[Request], waits: Vec<Wait>, wanted: Wanted) -> Explanat
 
 /// In the phase of this name; blocked, out of quota and in the run queue for so many us.
 fn wait(request: &Request, name: &str, account: Account, times: [u64; 3]) -> Wait {
-    let [blocked_ns, throttled_ns, runq_ns] = times.map(|us| us * 1_000);
     let within = request.phases.iter().find(|phase| &*phase.name == name).expect("it is in the request");
-    Wait {
-        phase: Some(within.id),
-        root: Some(request.root().id),
-        thread: within.thread,
-        start_ns: within.start_ns + 1_000_000,
-        duration_ns: blocked_ns + throttled_ns + runq_ns,
-        account,
-        blocked_ns,
-        throttled_ns,
-        syscall: None,
-        left_cpu: 0,
-        cpu: 1,
-        waker_tid: None,
-        replaced_by_tid: 991,
-        ran_before_tid: 992,
-        ran_before_tgid: 990,
-        ran_before_comm: "stress-ng".into(),
-        blame: None,
-        io: None,
-    }
+    samples::wait(within, account, times.map(|us| us * 1_000))
 }
 
 fn named(tid: u32, comm: &str) -> Thread {
