@@ -28,9 +28,11 @@ pub struct Injection {
     pub ns: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub count: Option<u64>,
-    /// The same fault as the thread of the requests saw it: elapsed time, and its own CPU time in it.
+    /// The same fault as the thread of the requests saw it: elapsed time, its own CPU time in it, and its time in run
+    /// queues by /proc/thread-self/schedstat.
     pub wall_ns: u64,
     pub cpu_ns: u64,
+    pub run_delay_ns: u64,
 }
 
 /// A request that was spared, as its thread saw it: what an observer that names a cause there is held against.

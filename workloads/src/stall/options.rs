@@ -21,9 +21,10 @@ Examples:
   sudo guestscope run -- guestscope-workloads stall lock --size 10ms --and bounce:4
 
 One request of every N is hit, in its phase `work`. A line of the log is one injected fault:
-  {\"kind\":\"sleep\",\"request\":3,\"start_ns\":...,\"asked_ns\":20000000,\"ns\":20061000,\"wall_ns\":...,\"cpu_ns\":...}
-start_ns is on CLOCK_MONOTONIC, ns (and count) what the injector measured, wall_ns and cpu_ns what
-passed meanwhile in the thread of the requests.";
+  {\"kind\":\"sleep\",\"request\":3,\"start_ns\":...,\"asked_ns\":20000000,\"ns\":20061000,\"wall_ns\":...,
+   \"cpu_ns\":...,\"run_delay_ns\":...}
+start_ns is on CLOCK_MONOTONIC, ns (and count) what the injector measured; the last three are what passed
+meanwhile for the thread of the requests, by the kernel's books: elapsed, on a CPU, waiting for one.";
 
 /// What is typed.
 #[derive(Debug, Args)]

@@ -193,6 +193,7 @@ mod tests {
             count: None,
             wall_ns: 20_070_000,
             cpu_ns: 30_000,
+            run_delay_ns: 10_000,
         };
         let bounce = Injection {
             kind: "bounce",

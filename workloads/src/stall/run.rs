@@ -224,9 +224,11 @@ impl Run {
 
 impl Part {
     fn inject(&mut self, request: u64, size: u64) -> Result<Injection, StallError> {
+        let start_delay_ns = clock::run_delay_ns();
         let (start_ns, start_cpu_ns) = (clock::monotonic_ns(), clock::thread_cpu_ns());
         let Injected { ns, count } = self.fault.inject(size)?;
         let (cpu_ns, wall_ns) = (clock::thread_cpu_ns() - start_cpu_ns, clock::monotonic_ns() - start_ns);
+        let run_delay_ns = clock::run_delay_ns().saturating_sub(start_delay_ns);
         let is_time = self.kind.unit == Unit::Time;
         Ok(Injection {
             kind: self.kind.name,
@@ -238,6 +240,7 @@ impl Part {
             count,
             wall_ns,
             cpu_ns,
+            run_delay_ns,
         })
     }
 }

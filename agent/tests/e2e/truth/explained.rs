@@ -10,9 +10,8 @@ use serde_json::Value;
 
 use super::{
     ATTEMPTS, EVERY, HELPER_RUNQ, Run, Truth,
-    run::error,
+    run::{Injection, error},
     skipped,
-    stolen::Stolen,
     table::{HITS, SHARE, keep},
     workloads,
 };
@@ -69,17 +68,12 @@ impl Told {
     fn found(&self, kind: &str, (cause, truth): (Cause, Truth), backs: Witness) -> Vec<(u64, u64)> {
         let cases = self.json["groups"][0]["explained"].as_array().expect("a list");
         let sizes = self.run.sizes(kind, cause, truth);
-        let of = |(request, (injected_ns, _)): &(u64, (u64, u64))| {
-            let case = cases.iter().find(|case| case["request"] == *request)?;
+        let of = |(injection, (injected_ns, _)): &(&Injection, (u64, u64))| {
+            let case = cases.iter().find(|case| case["request"] == injection.request)?;
             let phase = &case["phases"][0];
             let part = &phase["parts"][0];
             let is_named = phase["path"] == serde_json::json!(["work"]) && part["cause"] == cause.name();
-            let then = phase["parts"].as_array()?.iter().find(|part| part["cause"] == "runq");
-            let then_ns = match truth {
-                Truth::OffCpu => then.and_then(|part| part["ns"].as_u64()).unwrap_or(0),
-                Truth::Injected | Truth::Cpu => 0,
-            };
-            let seen_ns = part["ns"].as_u64()? - part["typical_ns"].as_u64()? + then_ns;
+            let seen_ns = part["ns"].as_u64()? - part["typical_ns"].as_u64()?;
             (is_named && backs(part)).then_some((*injected_ns, seen_ns))
         };
         sizes.iter().filter_map(of).collect()
@@ -113,7 +107,7 @@ fn json_headline(json: &Value) -> &str {
 
 #[rstest]
 #[case::lock(&["lock", "--size", "20ms"], Cause::Account(Account::Lock), Truth::Injected, held_by_a_sleeper)]
-#[case::disk(&["disk", "--size", "30ms"], Cause::Account(Account::BlockIo), Truth::OffCpu, read_from_a_device)]
+#[case::disk(&["disk", "--size", "30ms"], Cause::Account(Account::BlockIo), Truth::Asleep, read_from_a_device)]
 #[case::quota(&["quota", "--size", "30ms"], Cause::Account(Account::Throttled), Truth::Injected, out_of_quota)]
 #[case::helper(&["helper-late", "--wait", "sleep", "--size", "20ms"], HELPER_RUNQ, Truth::Injected, by_the_helper)]
 fn a_fault_is_explained_first_with_its_size_and_who_did_it(
@@ -123,7 +117,7 @@ fn a_fault_is_explained_first_with_its_size_and_who_did_it(
     #[case] backs: Witness,
 ) {
     let test = "truth::explained::a_fault_is_explained_first";
-    let (mut is_busy, stolen) = (true, Stolen::now());
+    let mut is_busy = true;
     for attempt in 1..=ATTEMPTS {
         let seed = attempt.to_string();
         let more = ["--every", EVERY, "--seed", &seed];
@@ -150,9 +144,6 @@ fn a_fault_is_explained_first_with_its_size_and_who_did_it(
             return;
         }
         is_busy &= told.run.is_busy();
-        if attempt == ATTEMPTS && stolen.is_much(&format!("explain {}", words.join(" "))) {
-            return;
-        }
         if attempt == ATTEMPTS && is_busy {
             return skipped(test, "others use this machine's CPUs");
         }

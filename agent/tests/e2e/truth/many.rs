@@ -101,14 +101,14 @@ pub(super) fn mixtures(test: &str, workloads: &OsString, repetitions: usize) {
         let found =
             mixture.map(|(kind, account)| run.sizes(kind, Cause::Account(account), truth_of(account)));
         assert!(!found[0].is_empty(), "{}: no request was hit", words.join(" "));
-        for ((request, first), (same, second)) in found[0].iter().zip(&found[1]).take(repetitions - faults) {
-            assert_eq!(request, same, "both faults hit the same requests");
+        for ((hit, first), (same, second)) in found[0].iter().zip(&found[1]).take(repetitions - faults) {
+            assert_eq!(hit.request, same.request, "both faults hit the same requests");
             faults += 1;
             let mut expected = mixture.map(|(_, account)| account.name());
             if second.0 > first.0 {
                 expected.reverse();
             }
-            let is_ordered = run.ranked(*request).starts_with(&expected);
+            let is_ordered = run.ranked(hit.request).starts_with(&expected);
             let is_sized = [first, second].iter().all(|pair| error(**pair).abs() <= SHARE);
             ordered += usize::from(is_ordered);
             sized += usize::from(is_sized);

@@ -28,6 +28,7 @@ pub(super) struct Injection {
     pub(super) count: u64,
     wall_ns: u64,
     pub(super) cpu_ns: u64,
+    run_delay_ns: u64,
 }
 
 /// What the program's own books say of a request that was spared, ns.
@@ -63,26 +64,35 @@ pub(crate) enum Truth {
     Injected,
     /// CPU time of the request meanwhile.
     Cpu,
-    /// The rest of the time: what was waited for, and then for a CPU.
-    OffCpu,
+    /// The rest of the time, neither on a CPU nor in a run queue. From a wake-up to the switch the kernel's books charge
+    /// either of these two, so they agree with ours on the rest alone (KERNELS.md).
+    Asleep,
 }
+
+/// Another part of a fault's time that is this share of the wait and more may be named before it.
+const RIVAL: f64 = 0.8;
 
 impl Truth {
     fn ns(self, injection: &Injection) -> u64 {
         match self {
             Truth::Injected => injection.ns,
             Truth::Cpu => injection.cpu_ns,
-            Truth::OffCpu => injection.wall_ns.saturating_sub(injection.cpu_ns),
+            Truth::Asleep => injection.wall_ns.saturating_sub(injection.cpu_ns + injection.run_delay_ns),
         }
     }
 
+    /// Whether the injector's own books have as much of another part: where each interrupt of a disk costs the CPU that
+    /// asked, reading is as much CPU time as waiting, and either is named rightly.
+    pub(super) fn has_rival(self, injection: &Injection) -> bool {
+        let rival_ns = injection.cpu_ns.max(injection.run_delay_ns);
+        matches!(self, Truth::Asleep) && rival_ns as f64 >= self.ns(injection) as f64 * RIVAL
+    }
+
     fn seen_ns(self, phase: &Phase, cause: Cause) -> u64 {
-        let then_ns = match self {
-            Truth::Injected | Truth::Cpu => 0,
-            Truth::OffCpu => phase.accounts.get(Account::Runq),
-        };
-        let seen_ns = match cause {
-            Cause::Account(account) => phase.accounts.get(account),
+        // Until a wake-up has reached another CPU, the kernel's books have the thread asleep and ours in the run queue.
+        let delay_ns = if matches!(self, Truth::Asleep) { phase.counts.wakeup_delay_ns } else { 0 };
+        match cause {
+            Cause::Account(account) => phase.accounts.get(account) + delay_ns,
             Cause::Helper(account) => {
                 let kept = KEPT.iter().position(|kept| *kept == account).expect("it keeps from running");
                 phase.helpers.wait.on_cpu[kept] + phase.helpers.wait.waiting[kept]
@@ -92,8 +102,7 @@ impl Truth {
             // The name is an estimate, the size is not.
             Cause::Overlay(_) => phase.accounts.get(Account::Cpu),
             Cause::Suspended | Cause::Queue => 0,
-        };
-        seen_ns + then_ns
+        }
     }
 }
 
@@ -148,11 +157,11 @@ impl Run {
         let number = |key: &str| line[key].as_u64().unwrap_or(0);
         let kind = line["kind"].as_str().expect("a fault has a kind").to_owned();
         let [request, ns, count] = ["request", "ns", "count"].map(number);
-        let [wall_ns, cpu_ns, run_delay] = ["wall_ns", "cpu_ns", "run_delay_ns"].map(number);
+        let [wall_ns, cpu_ns, run_delay_ns] = ["wall_ns", "cpu_ns", "run_delay_ns"].map(number);
         if kind == "spared" {
-            self.witnesses.insert(request, Witness { wall: wall_ns, cpu: cpu_ns, run_delay });
+            self.witnesses.insert(request, Witness { wall: wall_ns, cpu: cpu_ns, run_delay: run_delay_ns });
         } else {
-            self.log.push((kind, Injection { request, ns, count, wall_ns, cpu_ns }));
+            self.log.push((kind, Injection { request, ns, count, wall_ns, cpu_ns, run_delay_ns }));
         }
     }
 
@@ -228,21 +237,34 @@ impl Run {
         self.summary["groups"][0]["headline"]["cause"].as_str().unwrap_or("none").to_owned()
     }
 
-    /// Of all faults of a kind, in order: the request, truth and what was seen.
-    pub(super) fn sizes(&self, kind: &str, cause: Cause, truth: Truth) -> Vec<(u64, (u64, u64))> {
+    /// Of all faults of a kind, in order: the injection, truth and what was seen.
+    pub(super) fn sizes(&self, kind: &str, cause: Cause, truth: Truth) -> Vec<(&Injection, (u64, u64))> {
         let usual_ns = self.spared(|phase| truth.seen_ns(phase, cause));
-        let seen_ns = |request| truth.seen_ns(&self.request(request).0, cause).saturating_sub(usual_ns);
-        let of =
-            |injection: &Injection| (injection.request, (truth.ns(injection), seen_ns(injection.request)));
+        let seen_ns = |injection: &Injection| {
+            let phase = &self.request(injection.request).0;
+            let seen_ns = truth.seen_ns(phase, cause).saturating_sub(usual_ns);
+            // What is stolen from a running thread is no time of the CPU clock, and `cpu` here.
+            let stolen_ns = if matches!(truth, Truth::Asleep) { phase.counts.steal_ns } else { 0 };
+            truth.ns(injection).clamp(seen_ns, seen_ns + stolen_ns)
+        };
+        let of = |injection| (injection, (truth.ns(injection), seen_ns(injection)));
         self.injections(kind).map(of).collect()
     }
 
     /// Of all faults of a kind: truth and what was seen, by size of the error, and whether each was named.
     pub(super) fn compare(&self, kind: &str, cause: Cause, truth: Truth) -> Vec<((u64, u64), bool)> {
+        let is_named = |injection: &Injection| {
+            self.request(injection.request).1.as_deref() == Some(cause.name()) || truth.has_rival(injection)
+        };
         let sizes = self.sizes(kind, cause, truth).into_iter();
-        let is_named = |request| self.request(request).1.as_deref() == Some(cause.name());
-        let mut pairs: Vec<_> = sizes.map(|(request, pair)| (pair, is_named(request))).collect();
+        let mut pairs: Vec<_> = sizes.map(|(injection, pair)| (pair, is_named(injection))).collect();
         pairs.sort_by(|(a, _), (b, _)| error(*a).abs().total_cmp(&error(*b).abs()));
         pairs
+    }
+
+    /// Whether most faults of a kind have a part as large as the one that is to be named.
+    pub(super) fn is_rivalled(&self, kind: &str, truth: Truth) -> bool {
+        let rivalled = self.injections(kind).filter(|injection| truth.has_rival(injection));
+        rivalled.count() * 2 > self.injections(kind).count()
     }
 }

@@ -24,6 +24,7 @@ pub(crate) struct Row {
     median: (u64, u64),
     worst: f64,
     headline: String,
+    rivalled: bool,
     /// Neighbours kept the spared requests waiting as well.
     pub(super) busy: bool,
 }
@@ -35,12 +36,13 @@ impl Row {
         let worst = pairs.last().map_or(0.0, |pair| error(pair.0));
         let (hits, median) = (pairs.len(), pairs[pairs.len() / 2].0);
         let (headline, busy) = (run.headline(), run.is_busy());
-        Row { what, cause, named, hits, median, worst, headline, busy }
+        let rivalled = run.is_rivalled(kind, truth);
+        Row { what, cause, named, hits, median, worst, headline, rivalled, busy }
     }
 
     pub(crate) fn holds(&self) -> bool {
         // One hit may have met something else of the same size.
-        let named = self.named + 1 >= self.hits && self.headline == self.cause.name();
+        let named = self.named + 1 >= self.hits && (self.rivalled || self.headline == self.cause.name());
         self.hits == HITS && named && self.is_sized()
     }
 
@@ -49,15 +51,16 @@ impl Row {
     }
 
     pub(crate) fn text(&self) -> String {
-        let Row { what, cause, named, hits, median, worst, headline, busy } = self;
+        let Row { what, cause, named, hits, median, worst, headline, rivalled, busy } = self;
         let ms = |ns: u64| ns as f64 / 1e6;
         format!(
-            "{what:<34} {:<11} {named} of {hits}  {headline:<11} {:>9.3} ms {:>9.3} ms {:>7.2} % {:>7.2} %{}",
+            "{what:<34} {:<11} {named} of {hits}  {headline:<11} {:>9.3} ms {:>9.3} ms {:>7.2} % {:>7.2} %{}{}",
             cause.name(),
             ms(median.0),
             ms(median.1),
             error(*median) * 100.0,
             worst * 100.0,
+            if *rivalled { "  as much on the CPU" } else { "" },
             if *busy { "  busy" } else { "" },
         )
     }
