@@ -1,8 +1,9 @@
 //! Our workloads beside PyTorch, torchvision and Pillow: the same inputs, weights and threads, in turns.
 //!
-//! `beside.py` is the other side. Ratios are of speeds, by the median request of each round: above 1 ours is faster.
+//! The first row says whether both compute the same: the tests of the workloads that ask PyTorch itself. Then `beside.py` is the
+//! other side. Ratios are of speeds, by the median request of each round: above 1 ours is faster.
 
-use std::{path::PathBuf, process::Command};
+use std::{path::PathBuf, process::Command, time::Duration};
 
 use anyhow::{Context as _, Result};
 use serde_json::Value;
@@ -11,7 +12,7 @@ use super::{
     Bench, Row, built, json_of,
     ratio::{Ratio, median},
 };
-use crate::python::Python;
+use crate::{artifact, command, libtorch::Libtorch, python::Python, test::libtest};
 
 const SCRIPT: &str = include_str!("beside.py");
 /// Names a Python that has all of it already.
@@ -20,6 +21,8 @@ const PYTHON: &str = "GUESTSCOPE_TORCHVISION_PYTHON";
 const PICTURES: &str = "50";
 const TEXTS: &str = "5";
 const STEPS: &str = "2";
+/// For building the tests and running them: 5 minutes on two cores.
+const LIMIT: Duration = Duration::from_mins(30);
 
 /// Memory that is freed stays in the process, on both sides. By its defaults malloc gives it back or not by what happens to lie
 /// behind it: 5,383 first touches per picture in our process and 20 in Python's, an eighth of the time.
@@ -54,7 +57,8 @@ pub(crate) fn rows(bench: &Bench<'_>) -> Result<Vec<Row>> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).to_string();
     let beside = Beside { bench, python, script, folder, threads };
     beside.prepare()?;
-    let mut rows = beside.image()?;
+    let mut rows = vec![beside.outputs()?];
+    rows.extend(beside.image()?);
     rows.push(beside.text()?);
     rows.push(beside.train()?);
     Ok(rows)
@@ -91,6 +95,33 @@ impl Beside<'_> {
             command.arg(option).arg(self.folder.join(name));
         }
         json_of(&mut command)
+    }
+
+    /// Of all models at full scale, as the tests compare them.
+    fn outputs(&self) -> Result<Row> {
+        let xtask = self.bench.xtask;
+        let mut tests = artifact::workloads_cargo(xtask, "test", Some(&Libtorch::ensure(xtask)?));
+        tests.args(["--features", "torchvision-tests", "--no-fail-fast"]);
+        tests.args(["--test", "pytorch", "--test", "torchvision", "--test", "trained"]);
+        // Each test has one thread, and its Python another.
+        tests.args(["--", "--test-threads", "1"]).env(PYTHON, &self.python);
+        let step = xtask.progress.step("outputs of all models beside PyTorch's");
+        let log = xtask.log("bench-pytorch-outputs");
+        let finished = command::Run { step: &step, log: &log, limit: LIMIT }.finish(&mut tests)?;
+        let tally = libtest::tally(&finished.text);
+        let measured = if finished.status.success() {
+            format!("{} tests passed", tally.passed)
+        } else {
+            format!("FAILED, {} passed: see {}", tally.passed, log.display())
+        };
+        step.done(&measured);
+        Ok(Row {
+            what: "outputs of ResNet-50, InceptionV3, AlexNet, BERT, RNN-T, DLRM".to_owned(),
+            measured,
+            ratio: None,
+            against: "",
+            budget: "within 1e-4",
+        })
     }
 
     fn image(&self) -> Result<Vec<Row>> {
