@@ -3,7 +3,7 @@
 //! Yields the options of the workload that put its parts there. The machine's own network is not touched. Bridge, veth and
 //! tbf are the kernel's; `ip` and `tc` of iproute2 set them up.
 
-use std::process::Command;
+use std::{fs, path::Path, process::Command};
 
 use anyhow::{Context as _, Result, ensure};
 
@@ -20,6 +20,8 @@ const BURST: &str = "256kb";
 const LATENCY: &str = "50ms";
 /// The bridge's own namespace, and the bridge.
 const HUB: &str = "hub";
+/// In front of the names of all namespaces, before the number of the process.
+const PREFIX: &str = "guestscope-lab-";
 /// A part's end; no word of `ip`, which would take it for that.
 const WAY: &str = "way0";
 
@@ -37,6 +39,7 @@ impl Link {
     fn prepare(parts: u32, mbit: u32) -> Result<Self> {
         let names = (0..parts).map(|part| name(&part.to_string())).chain([name(HUB)]);
         let link = Self(names.collect());
+        remove_abandoned();
         link.set_up(mbit).context("network namespaces")?;
         Ok(link)
     }
@@ -87,7 +90,19 @@ pub(super) fn options(workload: &Workload) -> Vec<String> {
 
 /// Unique among labs.
 fn name(part: &str) -> String {
-    format!("guestscope-lab-{}-{part}", std::process::id())
+    format!("{PREFIX}{}-{part}", std::process::id())
+}
+
+/// Removes the namespaces of labs that were killed: a process with the number in their names is gone.
+fn remove_abandoned() {
+    let Ok(namespaces) = fs::read_dir(NAMESPACES) else { return };
+    let names = namespaces.flatten().map(|namespace| namespace.file_name().to_string_lossy().into_owned());
+    let of_dead = |name: &String| {
+        let pid = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next());
+        pid.is_some_and(|pid| pid.parse::<u32>().is_ok() && !Path::new("/proc").join(pid).exists())
+    };
+    // One that stays is in nobody's way.
+    names.filter(of_dead).for_each(|name| drop(tool("ip", &["netns", "delete", &name])));
 }
 
 fn ip(words: &[&str]) -> Result<()> {
@@ -109,6 +124,7 @@ mod tests {
         io::{Read as _, Write as _},
         net::{TcpListener, TcpStream},
         path::Path,
+        process::Command,
         sync::mpsc::channel,
         thread,
         time::Instant,
@@ -116,7 +132,7 @@ mod tests {
 
     use nix::sched::{CloneFlags, setns};
 
-    use super::{Link, NAMESPACES, options};
+    use super::{Link, NAMESPACES, PREFIX, ip, options, remove_abandoned};
     use crate::{
         command,
         lab::{plan::Kind, run::tests::cell},
@@ -139,6 +155,27 @@ mod tests {
             "{words}"
         );
         assert!(words.ends_with("-{}"), "{words}");
+    }
+
+    #[test]
+    fn what_a_killed_lab_left_goes_with_the_next_one() {
+        if !nix::unistd::geteuid().is_root() || command::find("ip").is_none() {
+            let mut out = std::io::stdout();
+            let _ = writeln!(out, "skipped: link: making namespaces needs root, and ip of iproute2");
+            return;
+        }
+        let mut gone = Command::new("true").spawn().unwrap();
+        gone.wait().unwrap();
+        let [of_dead, of_living] =
+            [gone.id(), std::os::unix::process::parent_id()].map(|pid| format!("{PREFIX}{pid}-test"));
+        for name in [&of_dead, &of_living] {
+            ip(&["netns", "add", name]).unwrap();
+        }
+        remove_abandoned();
+        let is_there = |name: &str| Path::new(NAMESPACES).join(name).exists();
+        let there = (is_there(&of_dead), is_there(&of_living));
+        ip(&["netns", "delete", &of_living]).unwrap();
+        assert_eq!(there, (false, true));
     }
 
     /// The bucket is full at first; what follows cannot be faster than the rate, however slow the machine is.
