@@ -8,7 +8,7 @@ use std::{
     thread,
 };
 
-use clap::{Args, Parser, Subcommand, value_parser};
+use clap::{Args, Parser, Subcommand};
 use serde::Serialize;
 
 use crate::{
@@ -16,9 +16,8 @@ use crate::{
     error::Error,
     h2o::options::H2oCommand,
     infer::{
-        self, Loop, Settings, Task,
-        options::{ModelOptions, NLP_HELP, RS_HELP, SMOKE_INPUTS, SR_HELP},
-        sizing::{Precision, Scale},
+        self, Loop, Task,
+        options::{IC_DATA, IC_HELP, IC_SCALE, ModelOptions, NLP_HELP, RS_HELP, SR_HELP},
     },
     load::{
         error::LoadError,
@@ -41,17 +40,6 @@ Examples:
   guestscope-workloads list
   guestscope-workloads infer ic --requests 200
   sudo guestscope run -- guestscope-workloads infer ic --requests 200 --threads 2";
-
-const IC_EXAMPLES: &str = "\
-Examples:
-  guestscope-workloads infer ic --smoke --scale 0.25
-  guestscope-workloads infer ic --requests 200 --batch 8 --threads 2
-  guestscope-workloads infer ic --scenario server --qps 10 --duration 60s --target-latency 130ms
-  guestscope-workloads infer ic --scenario server --find-peak --histogram latency.hgrm
-  guestscope-workloads infer ic --data ~/imagenet/val --weights resnet50.safetensors --json
-
-The weights file holds the state_dict of torchvision's resnet50 under its own names. In Python:
-  safetensors.torch.save_file(torchvision.models.resnet50(weights=\"DEFAULT\").state_dict(), FILE)";
 
 const LOOP_EXAMPLES: &str = "\
 Examples:
@@ -92,7 +80,12 @@ enum Command {
 #[derive(Debug, Subcommand)]
 enum Infer {
     /// Image classification: ResNet-50 v1.5 (25,557,032 parameters) on JPEG files
-    Ic(IcOptions),
+    #[command(
+        after_help = IC_HELP,
+        mut_arg("data", |data| data.help(IC_DATA)),
+        mut_arg("scale", |scale| scale.help(IC_SCALE))
+    )]
+    Ic(ModelOptions),
     /// Natural language: BERT-Large (334,094,338 parameters) on questions about passages, as in SQuAD
     #[command(after_help = NLP_HELP)]
     Nlp(ModelOptions),
@@ -104,37 +97,6 @@ enum Infer {
     Sr(ModelOptions),
     /// A busy loop of known length in the same three phases: the load without a model
     Loop(LoopOptions),
-}
-
-#[derive(Debug, Args)]
-#[command(after_help = IC_EXAMPLES)]
-struct IcOptions {
-    /// Threads of libtorch inside one operator [default: as many as this process may use]
-    #[arg(long, value_name = "T", value_parser = value_parser!(u32).range(1..=4096))]
-    threads: Option<u32>,
-    /// Decides generated pictures, weights and arrivals: the same number, the same work
-    #[arg(long, value_name = "S", default_value_t = 1)]
-    seed: u64,
-    /// Take the *.jpg and *.jpeg files of this folder, sorted by name, instead of generated pictures
-    #[arg(long, value_name = "DIR")]
-    data: Option<PathBuf>,
-    /// Take trained weights instead of seeded ones
-    #[arg(long, value_name = "FILE.safetensors")]
-    weights: Option<PathBuf>,
-    /// Keep so much of the pictures' sides, above 0 and at most 1: fewer pixels, another work
-    #[arg(long, value_name = "F", default_value_t = Scale::FULL)]
-    scale: Scale,
-    /// The numbers that the model computes with
-    #[arg(long, value_enum, default_value_t = Precision::Fp32)]
-    precision: Precision,
-    /// Print one line of JSON instead of text
-    #[arg(long)]
-    json: bool,
-    /// Only see whether it runs: 3 requests after 1 for warm-up, 4 generated pictures instead of 64
-    #[arg(long)]
-    smoke: bool,
-    #[command(flatten)]
-    load: LoadOptions,
 }
 
 #[derive(Debug, Args)]
@@ -162,9 +124,7 @@ impl Cli {
         match self.command {
             Command::List { json: true } => print(&(to_json(&catalog::rows()) + "\n")),
             Command::List { json: false } => print(&catalog::table()),
-            Command::Infer(Infer::Ic(options)) => {
-                finish_on(options.threads, || Task::Ic.run(&options.settings()?), options.json, &options.load)
-            }
+            Command::Infer(Infer::Ic(options)) => run_model(Task::Ic, &options),
             Command::Infer(Infer::Nlp(options)) => run_model(Task::Nlp, &options),
             Command::Infer(Infer::Sr(options)) => run_model(Task::Sr, &options),
             Command::Infer(Infer::Rs(options)) => run_model(Task::Rs, &options),
@@ -180,23 +140,6 @@ impl Cli {
             Command::Stall(options) => run_stall(&options),
             Command::H2o(command) => run_h2o(&command),
         }
-    }
-}
-
-impl IcOptions {
-    fn settings(&self) -> Result<Settings, Error> {
-        let (requests, warmup) = if self.smoke { (3, 1) } else { (1000, 10) };
-        Ok(Settings {
-            plan: self.load.plan(Defaults { requests, warmup }, self.seed, may_draw())?,
-            batch: self.load.batch(),
-            threads: self.threads.unwrap_or_else(available_threads),
-            seed: self.seed,
-            data: self.data.clone(),
-            generated: if self.smoke { SMOKE_INPUTS } else { Task::Ic.inputs() },
-            weights: self.weights.clone(),
-            scale: self.scale,
-            precision: self.precision,
-        })
     }
 }
 

@@ -5,10 +5,11 @@ use std::{io, path::PathBuf};
 
 use crate::{
     child::ChildError,
-    data::{file_set::FilesError, image::ImageError},
+    data::file_set::FilesError,
     h2o::error::H2oError,
     infer::weights::WeightsError,
     load::error::LoadError,
+    memory::NoRoom,
     pin::PinError,
     stall::error::StallError,
     train::{distributed::error::DistributedError, error::TrainError},
@@ -18,6 +19,8 @@ use crate::{
 pub enum Error {
     #[error(transparent)]
     Files(#[from] FilesError),
+    #[error(transparent)]
+    Memory(#[from] NoRoom),
     #[error(transparent)]
     Weights(#[from] WeightsError),
     #[error(transparent)]
@@ -40,14 +43,6 @@ pub enum Error {
     Child(#[from] ChildError),
     #[error(transparent)]
     H2o(#[from] H2oError),
-    #[error("cannot read picture: {path} ({source})")]
-    ReadPicture { path: PathBuf, source: io::Error },
-    #[error("cannot use picture: {path} ({source})")]
-    Picture { path: PathBuf, source: ImageError },
-    #[error("cannot read input: {path} ({source})")]
-    ReadInput { path: PathBuf, source: io::Error },
-    #[error("cannot use {what}: {path} ({reason})")]
-    Input { what: &'static str, path: PathBuf, reason: String },
     #[error("cannot make the tokenizer: {reason}")]
     Tokenizer { reason: String },
     #[error("this build has no libtorch: {workload}")]
@@ -65,6 +60,7 @@ impl Error {
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Files(error) => error.hint(),
+            Self::Memory(_) => "try a smaller --batch",
             Self::Weights(error) => error.hint(),
             Self::Load(error) => error.hint(),
             Self::Stall(error) => error.hint(),
@@ -80,13 +76,6 @@ impl Error {
             }
             Self::NoUse { .. } => "leave it out",
             Self::H2o(error) => error.hint(),
-            Self::ReadPicture { .. } | Self::Picture { .. } => {
-                "remove the file from the folder or repair it; pictures in the cache are made anew once one is missing"
-            }
-            Self::ReadInput { .. } | Self::Input { .. } => {
-                "remove the file from the folder or repair it (--help says what files are like); files in the cache are \
-                 made anew once one is missing"
-            }
             Self::Tokenizer { .. } => "this is a defect of guestscope-workloads, please report it",
             Self::NoTorch { .. } => {
                 "build with libtorch 2.13.0, for example from these wheels, all unzipped into one folder:\n  \

@@ -12,6 +12,7 @@ pub mod error;
 pub mod h2o;
 pub mod infer;
 pub mod load;
+pub mod memory;
 pub mod pin;
 pub mod platform;
 pub mod progress;

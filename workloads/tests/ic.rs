@@ -80,7 +80,9 @@ fn takes_the_users_pictures() {
     let pixels: Vec<u8> = (0..120 * 90 * 3).map(|i| (i % 251) as u8).collect();
     jpeg_encoder::Encoder::new(&mut jpeg, 80).encode(&pixels, 120, 90, jpeg_encoder::ColorType::Rgb).unwrap();
     fs::write(folder.path().join("a.JPEG"), &jpeg).unwrap();
+    fs::write(folder.path().join("b.jpg"), &jpeg[..jpeg.len() / 2]).unwrap();
     let mine = json(&run(folder.path(), &["--data", ".", "--threads", "1", "--json"]));
+    assert_eq!(mine["skipped_files"], 1, "half a picture is none");
     let generated = json(&run(folder.path(), &["--threads", "1", "--json"]));
     assert_ne!(mine["output_hash"], generated["output_hash"]);
     assert_ne!(mine["work_hash"], generated["work_hash"]);

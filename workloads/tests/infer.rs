@@ -8,6 +8,10 @@ use std::{
     process::{Command, Output},
 };
 
+use guestscope_workloads::{
+    data::{clicks, speech, words::Vocabulary},
+    memory::available_bytes,
+};
 use rstest::rstest;
 use serde_json::Value;
 
@@ -88,6 +92,28 @@ fn the_agent_is_told_what_ran(#[case] workload: &str) {
     assert!(share > 0.0 && share <= 1.0, "phases lie inside their requests: {share}");
 }
 
+#[expect(clippy::print_stdout, reason = "the test verb reads it there")]
+fn skipped(reason: &str) {
+    println!("skipped: infer.rs: {reason}");
+}
+
+/// The tables alone are 2.16 GB of that. Of all children of this process, of which no other is as large.
+#[test]
+fn the_whole_of_dlrm_needs_less_than_3_gib() {
+    const MOST_BYTES: u64 = 3 << 30;
+    if available_bytes().is_some_and(|bytes| bytes < MOST_BYTES) {
+        return skipped("less than 3 GiB of memory are left");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = ["--scale", "1", "--requests", "2", "--warmup", "0", "--threads", "1", "--json"];
+    let result = json(&run(folder.path(), "rs", &arguments));
+    assert_eq!(result["parameters"], 540_677_217);
+    let usage = nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_CHILDREN).unwrap();
+    let most_bytes = usage.max_rss().unsigned_abs() * 1024;
+    assert!(most_bytes > 540_677_217 * 4, "every table was there: {most_bytes}");
+    assert!(most_bytes <= MOST_BYTES, "{most_bytes}");
+}
+
 /// The same inputs by two workers, each with a model of its own, in another order: the same outputs.
 #[rstest]
 #[case::nlp("nlp")]
@@ -103,6 +129,49 @@ fn workers_compute_what_one_computes(#[case] workload: &str) {
     let offline = result(&["--scenario", "offline", "--workers", "2"]);
     assert_eq!(offline["output_hash"], alone["output_hash"]);
     assert_ne!(offline["work_hash"], alone["work_hash"], "another scenario is another work");
+}
+
+/// The file of a place as the workload itself would make it.
+fn file(workload: &str, place: u64) -> (&'static str, Vec<u8>) {
+    match workload {
+        "nlp" => ("txt", Vocabulary::new(1).file(1, place)),
+        "rs" => ("tsv", clicks::file(1, place)),
+        _ => ("wav", speech::file(1, place)),
+    }
+}
+
+#[rstest]
+#[case::nlp("nlp", "a question in the first line and a passage behind it are expected")]
+#[case::rs("rs", "line 2: 2 columns instead of 40, or 39 without the first")]
+#[case::sr("sr", "it is no WAV file")]
+fn a_broken_file_is_left_out_and_the_next_one_takes_its_place(#[case] workload: &str, #[case] reason: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, content: &[u8]| fs::write(folder.path().join(name), content).unwrap();
+    for name in ["broken", "whole"] {
+        fs::create_dir(folder.path().join(name)).unwrap();
+    }
+    let ((ending, first), (_, second)) = (file(workload, 1), file(workload, 2));
+    let broken = match workload {
+        // Its first line is good.
+        "rs" => [first.split_inclusive(|byte| *byte == b'\n').next().unwrap(), b"1\t2\n"].concat(),
+        _ => b"no such thing".to_vec(),
+    };
+    for (name, content) in [("0", &first), ("1", &broken), ("2", &second)] {
+        write(&format!("broken/{name}.{ending}"), content);
+    }
+    for (name, content) in [("0", &first), ("1", &second), ("2", &second)] {
+        write(&format!("whole/{name}.{ending}"), content);
+    }
+    let common = ["--requests", "4", "--batch", "2", "--warmup", "0", "--threads", "1"];
+    let result = |data: &str, more: &[&str]| {
+        run(folder.path(), workload, &[&["--data", data], &common[..], more].concat())
+    };
+    let (broken, whole) = (json(&result("broken", &["--json"])), json(&result("whole", &["--json"])));
+    assert_eq!(broken["output_hash"], whole["output_hash"]);
+    assert_eq!((&broken["skipped_files"], &whole["skipped_files"]), (&1.into(), &0.into()));
+    let text = String::from_utf8(result("broken", &[]).stdout).unwrap();
+    assert!(text.contains("left out     1 files"), "{text}");
+    assert!(text.contains(&format!("broken/1.{ending}: {reason}")), "{text}");
 }
 
 #[rstest]

@@ -87,7 +87,27 @@ impl Features {
         }
     }
 
-    /// Adds a line, with tables of so many rows.
+    /// Adds all lines of a text, with tables of so many rows; how many they are. Where one gives no features, none is added.
+    pub fn push_all(&mut self, text: &str, tables: &[i64; CATEGORIES]) -> Result<usize, String> {
+        let before = self.counts.len() / COUNTS;
+        let mut lines = text.lines().zip(1..);
+        let pushed = lines.try_for_each(|(line, number)| {
+            self.push(line, tables).map_err(|error| format!("line {number}: {error}"))
+        });
+        if pushed.is_err() {
+            self.counts.truncate(before * COUNTS);
+            for rows in &mut self.rows {
+                rows.truncate(before);
+            }
+        }
+        pushed?;
+        match self.counts.len() / COUNTS - before {
+            0 => Err("it is empty".to_owned()),
+            lines => Ok(lines),
+        }
+    }
+
+    /// Adds a line.
     pub fn push(&mut self, line: &str, tables: &[i64; CATEGORIES]) -> Result<(), LineError> {
         let columns = line.split('\t').count();
         let labels = match columns {
@@ -121,6 +141,31 @@ mod tests {
     use proptest::prelude::*;
 
     use super::{CATEGORIES, COUNTS, Features, LineError, file};
+
+    #[test]
+    fn a_text_is_added_whole_or_not_at_all() {
+        let good = String::from_utf8(file(1, 2)).unwrap();
+        let mut features = Features::default();
+        let lines = features.push_all(&good, &[10; CATEGORIES]).unwrap();
+        let before = (features.counts.clone(), features.rows.clone());
+        // A whole line, and one that ends in its counts.
+        let broken = format!("{}\n1\t2\t3", good.lines().next().unwrap());
+        let half = format!(
+            "{}\n{}",
+            good.lines().next().unwrap(),
+            good.lines().next().unwrap().replacen('\t', "\tx", 3)
+        );
+        for (text, reason) in [
+            (broken.as_str(), "line 2: 3 columns instead of 40, or 39 without the first"),
+            (half.as_str(), "line 2: no count in column 2"),
+            ("", "it is empty"),
+        ] {
+            let error = features.push_all(text, &[10; CATEGORIES]).unwrap_err();
+            assert!(error.starts_with(reason), "{error}");
+            assert_eq!((&features.counts, &features.rows), (&before.0, &before.1));
+        }
+        assert_eq!((features.counts.len(), features.rows[0].len()), (lines * COUNTS, lines));
+    }
 
     #[test]
     fn a_seed_and_a_place_decide_a_file() {

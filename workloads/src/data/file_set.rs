@@ -1,10 +1,15 @@
 //! The input files of a run, a kind for each workload: the user's folder, or a set made once, kept in the user's cache and
 //! reused. A set appears in the cache whole or not at all (made under another name, then renamed), so that a broken-off
 //! or a second run at the same time does no harm. It does not read the files ahead: that is part of a request.
+//!
+//! One of the user's files that cannot be used is left out, with the reason, and the next one takes its place: which requests
+//! read which files depends on the files alone. A made file that cannot be used ends the run.
 
 use std::{
+    collections::BTreeMap,
     fs, io,
     path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, SystemTime},
 };
 
@@ -27,6 +32,10 @@ pub enum FilesError {
     Shard { path: PathBuf, source: io::Error },
     #[error("cannot generate {what}: {reason}")]
     Generate { what: &'static str, reason: String },
+    #[error("cannot use a generated file: {path} ({reason})")]
+    Unusable { path: PathBuf, reason: String },
+    #[error("none of the {what} can be used: {path} ({reason}), the first of {count}")]
+    NothingUsable { what: &'static str, path: PathBuf, reason: String, count: usize },
 }
 
 impl FilesError {
@@ -39,24 +48,73 @@ impl FilesError {
                 "set XDG_CACHE_HOME to a folder that can be written to, or name a folder of files with --data"
             }
             Self::Shard { .. } => "name a folder with --out that can be written to and has room",
+            Self::Unusable { .. } => "remove it: the files in the cache are made anew once one is missing",
+            Self::NothingUsable { .. } => {
+                "--help says what the files are like; without --data they are generated"
+            }
             Self::Generate { .. } => "this is a defect of guestscope-workloads, please report it",
         }
     }
 }
 
+/// Files that were left out, and why.
+pub type Skipped = BTreeMap<PathBuf, String>;
+
 /// The files in the order in which requests take them, and what tells this set from another.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct FileSet {
+    what: &'static str,
     pub paths: Vec<PathBuf>,
     /// Generated: of the parameters, which decide every byte. The user's: of the names and sizes, because reading
     /// all content here would warm the page cache that a run may want to find cold.
     pub digest: Digest,
+    /// Of the user's files, shared by all clones; none where every file has to be usable.
+    skipped: Option<Arc<Mutex<Skipped>>>,
 }
 
 impl FileSet {
-    /// The file of this place in an endless round through all of them.
-    pub fn at(&self, place: u64) -> &Path {
-        &self.paths[(place % self.paths.len() as u64) as usize]
+    /// What `read` makes of the file of this place in an endless round through all of them, or of the first one behind it
+    /// that it can use. `read` yields the reason where a file cannot be used.
+    pub fn read_at<T, E: From<FilesError>>(
+        &self,
+        place: u64,
+        mut read: impl FnMut(&Path) -> Result<Result<T, String>, E>,
+    ) -> Result<T, E> {
+        let count = self.paths.len();
+        for more in 0..count {
+            let path = &self.paths[((place % count as u64) as usize + more) % count];
+            if self.is_skipped(path) {
+                continue;
+            }
+            match read(path)? {
+                Ok(content) => return Ok(content),
+                Err(reason) => self.skip(path, reason)?,
+            }
+        }
+        let skipped = self.skipped();
+        let (path, reason) = skipped.into_iter().next().unwrap_or_default();
+        Err(FilesError::NothingUsable { what: self.what, path, reason, count }.into())
+    }
+
+    /// The files that were left out up to now.
+    pub fn skipped(&self) -> Skipped {
+        let skipped = self.skipped.as_ref();
+        skipped
+            .map(|skipped| skipped.lock().unwrap_or_else(PoisonError::into_inner).clone())
+            .unwrap_or_default()
+    }
+
+    fn is_skipped(&self, path: &Path) -> bool {
+        let skipped = self.skipped.as_ref();
+        skipped
+            .is_some_and(|skipped| skipped.lock().unwrap_or_else(PoisonError::into_inner).contains_key(path))
+    }
+
+    fn skip(&self, path: &Path, reason: String) -> Result<(), FilesError> {
+        let path = path.to_owned();
+        let Some(skipped) = &self.skipped else { return Err(FilesError::Unusable { path, reason }) };
+        skipped.lock().unwrap_or_else(PoisonError::into_inner).insert(path, reason);
+        Ok(())
     }
 }
 
@@ -96,7 +154,7 @@ impl Kind {
             let bytes = fs::metadata(path).map_err(unreadable)?.len();
             digest.text(&path.file_name().unwrap_or_default().to_string_lossy()).u64(bytes);
         }
-        Ok(FileSet { paths, digest })
+        Ok(FileSet { what: self.what, paths, digest, skipped: Some(Arc::default()) })
     }
 
     /// `count` files that `digest` tells from all others, from `cache` if they are there, else made now by `make`, which
@@ -112,7 +170,8 @@ impl Kind {
         if !self.is_complete(&folder, count) {
             self.generate(cache, &folder, count, make)?;
         }
-        Ok(FileSet { paths: (0..count).map(|place| self.path(&folder, place)).collect(), digest })
+        let paths = (0..count).map(|place| self.path(&folder, place)).collect();
+        Ok(FileSet { what: self.what, paths, digest, skipped: None })
     }
 
     fn path(&self, folder: &Path, place: u32) -> PathBuf {
@@ -203,5 +262,59 @@ pub fn remove_abandoned(cache: &Path) {
         if old && entry.file_name().to_string_lossy().starts_with("partial-") {
             let _ = fs::remove_dir_all(entry.path()).or_else(|_| fs::remove_file(entry.path()));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path};
+
+    use super::{FilesError, Kind};
+
+    const KIND: Kind = Kind { name: "numbers", what: "numbers", endings: &["txt"], named: ".txt" };
+
+    fn number(path: &Path) -> Result<Result<u32, String>, FilesError> {
+        let text = fs::read_to_string(path).map_err(|error| error.to_string());
+        Ok(text.and_then(|text| text.parse().map_err(|_| format!("no number: {text}"))))
+    }
+
+    #[test]
+    fn the_next_file_stands_in_for_one_that_cannot_be_used() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+        for (name, text) in [("a.txt", "1"), ("b.txt", "x"), ("c.txt", "3"), ("d.txt", "y")] {
+            write(name, text);
+        }
+        let files = KIND.open_folder(folder.path()).unwrap();
+        let clone = files.clone();
+        let read = |place| files.read_at(place, number);
+        let numbers: Vec<u32> =
+            [0, 1, 2, 3, 4, 7, u64::MAX].into_iter().map(|place| read(place).unwrap()).collect();
+        assert_eq!(numbers, [1, 3, 3, 1, 1, 1, 1]);
+        let skipped: Vec<(String, String)> = clone
+            .skipped()
+            .into_iter()
+            .map(|(path, reason)| (path.file_name().unwrap().to_string_lossy().into_owned(), reason))
+            .collect();
+        let expected = [("b.txt", "no number: x"), ("d.txt", "no number: y")];
+        assert_eq!(skipped, expected.map(|(name, reason)| (name.to_owned(), reason.to_owned())));
+
+        // What was left out stays so, or two requests for one place would read two files.
+        write("b.txt", "2");
+        assert_eq!(read(1).unwrap(), 3);
+        for name in ["a.txt", "c.txt"] {
+            write(name, "");
+        }
+        let error = read(0).unwrap_err();
+        assert!(matches!(error, FilesError::NothingUsable { count: 4, .. }), "{error}");
+    }
+
+    #[test]
+    fn a_made_file_that_cannot_be_used_ends_the_run() {
+        let cache = tempfile::tempdir().unwrap();
+        let files =
+            KIND.open_generated(cache.path(), crate::digest::Digest::default(), 2, |_| Ok(b"x".to_vec()));
+        let error = files.unwrap().read_at(1, number).unwrap_err();
+        assert!(matches!(&error, FilesError::Unusable { reason, .. } if reason == "no number: x"), "{error}");
     }
 }

@@ -2,7 +2,10 @@
 
 use std::{io, path::PathBuf};
 
-use crate::stall::{error::StallError, machine::interrupt};
+use crate::{
+    memory::NoRoom,
+    stall::{error::StallError, machine::interrupt},
+};
 
 #[derive(Debug, thiserror::Error)]
 pub enum H2oError {
@@ -30,8 +33,8 @@ pub enum H2oError {
     Interrupted { what: &'static str, count: u64 },
     #[error("cannot start threads: {count} ({reason})")]
     Threads { count: u32, reason: String },
-    #[error("not enough memory: {needed_bytes} bytes needed, {available_bytes} available")]
-    Memory { needed_bytes: u64, available_bytes: u64 },
+    #[error(transparent)]
+    Memory(#[from] NoRoom),
     #[error(
         "not enough memory for {values} values of {predictor}: {needed_bytes} bytes needed, {available_bytes} available"
     )]
@@ -72,7 +75,7 @@ impl H2oError {
             }
             Self::Interrupted { .. } => "nothing was left behind; start it again",
             Self::Threads { .. } => "try fewer --threads, and see `ulimit -u` and pids.max of the cgroup",
-            Self::Memory { .. } => "try a smaller --batch, --hidden or --rows",
+            Self::Memory(_) => "try a smaller --batch, --hidden or --rows",
             Self::Wide { .. } => {
                 "see whether this column holds what its name says; each value is a predictor of its own"
             }

@@ -10,12 +10,11 @@ use super::{
     cholesky::{Dependent, solve},
     design::Design,
     error::{H2oError, go_on},
-    memory,
     reader::Bad,
     source::Data,
     table::Table,
 };
-use crate::{digest::Digest, progress, steps::Steps};
+use crate::{digest::Digest, memory, progress, steps::Steps};
 
 /// What the command line says.
 #[derive(Clone, Debug)]

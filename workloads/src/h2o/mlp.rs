@@ -8,13 +8,12 @@ use clap::ValueEnum;
 use super::{
     design::Design,
     error::{H2oError, go_on},
-    memory,
     net::{self, Net},
     reader::Bad,
     source::Data,
     table::Table,
 };
-use crate::{beside::WARMUP, digest::Digest, progress, steps::Steps};
+use crate::{beside::WARMUP, digest::Digest, memory, progress, steps::Steps};
 
 /// The sizes of the study.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -10,7 +10,6 @@ pub mod error;
 pub mod flights;
 pub mod generate;
 pub mod glm;
-pub mod memory;
 pub mod mlp;
 pub mod net;
 pub mod options;

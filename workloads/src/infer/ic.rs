@@ -16,6 +16,7 @@ use crate::{
     digest::Digest,
     error::Error,
     load::Workload,
+    memory,
 };
 
 /// How many classes a request names per picture.
@@ -39,15 +40,19 @@ impl Model for ImageClassification {
     const MODEL: &'static str = RESNET50;
     const PREPARATION_VERSION: u64 = PREPARATION_VERSION;
 
-    fn new(settings: &Settings) -> Result<Self, Error> {
-        let files = match &settings.data {
+    fn files(settings: &Settings) -> Result<FileSet, Error> {
+        Ok(match &settings.data {
             Some(folder) => image_files::open_folder(folder)?,
             None => {
                 image_files::open_generated(&file_set::cache_folder()?, settings.seed, settings.generated)?
             }
-        };
+        })
+    }
+
+    fn new(settings: &Settings, files: FileSet) -> Result<Self, Error> {
         let model = ResNet50::new(settings.weights.as_deref(), settings.seed, settings.precision)?;
         let frame = Frame::USUAL.scaled(settings.scale);
+        memory::check(settings.batch.saturating_mul((frame.values() * size_of::<f32>()) as u64))?;
         let values = vec![0.0; frame.values() * settings.batch as usize];
         Ok(Self {
             model,
@@ -64,8 +69,8 @@ impl Model for ImageClassification {
         self.model.parameters().cast_unsigned()
     }
 
-    fn digests(&self) -> [Digest; 2] {
-        [self.model.digest(), self.files.digest]
+    fn digest(&self) -> Digest {
+        self.model.digest()
     }
 }
 
@@ -76,12 +81,12 @@ impl Workload for ImageClassification {
     fn preprocess(&mut self, request: u64) -> Result<Tensor, Error> {
         let first = request.wrapping_mul(self.batch);
         for (offset, values) in (0..self.batch).zip(self.values.chunks_exact_mut(self.frame.values())) {
-            let path = self.files.at(first.wrapping_add(offset));
-            let jpeg =
-                fs::read(path).map_err(|source| Error::ReadPicture { path: path.to_owned(), source })?;
-            self.preparer
-                .prepare(&jpeg, values)
-                .map_err(|source| Error::Picture { path: path.to_owned(), source })?;
+            self.files.read_at(first.wrapping_add(offset), |path| {
+                let jpeg = fs::read(path).map_err(|error| error.to_string());
+                let prepared = jpeg
+                    .and_then(|jpeg| self.preparer.prepare(&jpeg, values).map_err(|error| error.to_string()));
+                Ok::<_, Error>(prepared)
+            })?;
         }
         let side = i64::from(self.frame.crop);
         Ok(Tensor::f_from_slice(&self.values)?.f_view([self.batch as i64, 3, side, side])?)

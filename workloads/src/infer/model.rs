@@ -19,10 +19,12 @@ pub trait Model: Workload + Sized {
     /// Goes up when the same input is prepared in another way than before.
     const PREPARATION_VERSION: u64;
 
-    fn new(settings: &Settings) -> Result<Self, Error>;
+    /// What requests read.
+    fn files(settings: &Settings) -> Result<FileSet, Error>;
+    fn new(settings: &Settings, files: FileSet) -> Result<Self, Error>;
     fn parameters(&self) -> u64;
-    /// Of the values of the model, and of the files that requests read.
-    fn digests(&self) -> [Digest; 2];
+    /// Of the values of the model.
+    fn digest(&self) -> Digest;
 
     /// Where an output has no length of its own: how many symbols are taken from one step.
     fn most_symbols(&self) -> Option<u64> {
@@ -33,8 +35,9 @@ pub trait Model: Workload + Sized {
 /// Runs it as `settings` say.
 pub fn run<M: Model>(settings: &Settings) -> Result<Report, Error> {
     libtorch::set_threads(settings.threads);
-    let mut workload = M::new(settings)?;
-    let another = || M::new(settings);
+    let files = M::files(settings)?;
+    let mut workload = M::new(settings, files.clone())?;
+    let another = || M::new(settings, files.clone());
     let measured = load::run(&settings.plan, &Monotonic, &mut workload, &another)?;
     let identity = Identity {
         name: M::NAME,
@@ -49,15 +52,15 @@ pub fn run<M: Model>(settings: &Settings) -> Result<Report, Error> {
         requests: measured.records.len() as u64,
         warmup: settings.plan.warmup,
         rounds: None,
-        work_hash: work_hash(&workload, settings),
+        work_hash: work_hash(&workload, &files, settings),
         output_hash: measured.outputs(&settings.plan),
     };
-    Ok(Report::new(identity, &settings.plan, measured))
+    Ok(Report::new(identity, &settings.plan, measured).without(files.skipped()))
 }
 
 /// Everything that decides what is computed. Not the threads: how many compute it is the platform's matter, and
 /// platforms of different size are to be compared; nor the warm-up, which no statistic contains.
-fn work_hash<M: Model>(workload: &M, settings: &Settings) -> Digest {
+fn work_hash<M: Model>(workload: &M, files: &FileSet, settings: &Settings) -> Digest {
     let mut hash = Digest::default();
     hash.text(M::NAME).text(M::MODEL).text(settings.precision.name());
     hash.u64(settings.batch).u64(M::PREPARATION_VERSION);
@@ -66,9 +69,7 @@ fn work_hash<M: Model>(workload: &M, settings: &Settings) -> Digest {
         hash.text("scale").u64(scale.to_bits());
         hash.u64(workload.most_symbols().unwrap_or(0));
     }
-    for digest in workload.digests() {
-        hash.u64(digest.value());
-    }
+    hash.u64(workload.digest().value()).u64(files.digest.value());
     hash
 }
 

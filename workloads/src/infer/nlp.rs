@@ -71,10 +71,14 @@ impl Model for Answering {
     const MODEL: &'static str = BERT;
     const PREPARATION_VERSION: u64 = 1;
 
-    fn new(settings: &Settings) -> Result<Self, Error> {
+    fn files(settings: &Settings) -> Result<FileSet, Error> {
         let vocabulary = Vocabulary::new(settings.seed);
         let make = |place| vocabulary.file(settings.seed, place);
-        let files = model::files(&TEXTS, settings, GENERATOR_VERSION, make)?;
+        Ok(model::files(&TEXTS, settings, GENERATOR_VERSION, make)?)
+    }
+
+    fn new(settings: &Settings, files: FileSet) -> Result<Self, Error> {
+        let vocabulary = Vocabulary::new(settings.seed);
         let tokenizer =
             Tokenizer::new(&vocabulary).map_err(|error| Error::Tokenizer { reason: error.to_string() })?;
         let model = Bert::new(settings)?;
@@ -86,30 +90,28 @@ impl Model for Answering {
         self.model.sizes.parameters()
     }
 
-    fn digests(&self) -> [Digest; 2] {
-        [self.model.digest(), self.files.digest]
+    fn digest(&self) -> Digest {
+        self.model.digest()
     }
-}
-
-fn failed(path: &Path, error: &tokenizers::Error) -> Error {
-    Error::Input { what: "text", path: path.to_owned(), reason: error.to_string() }
 }
 
 impl Answering {
     /// Adds the windows of the file of this place.
     fn read(&mut self, place: u64) -> Result<Shown, Error> {
-        let path = self.files.at(place);
-        let text =
-            fs::read_to_string(path).map_err(|source| Error::ReadInput { path: path.to_owned(), source })?;
-        let Some((question, passage)) = text.split_once('\n') else {
-            let reason = "a question in the first line and a passage behind it are expected".to_owned();
-            return Err(Error::Input { what: "text", path: path.to_owned(), reason });
-        };
-        let pieces = |text| self.tokenizer.pieces(text).map_err(|error| failed(path, &error));
-        let (question, pieces) = (pieces(question)?, pieces(passage)?);
-        let windows = self.tokens.push(&question.ids, &pieces.ids);
-        Ok(Shown { passage: passage.to_owned(), places: pieces.places, windows })
+        self.files.read_at(place, |path| Ok(show(path, &self.tokenizer, &mut self.tokens)))
     }
+}
+
+/// Adds the windows of a file to `tokens`, or says why it cannot be used.
+fn show(path: &Path, tokenizer: &Tokenizer, tokens: &mut Tokens) -> Result<Shown, String> {
+    let text = fs::read_to_string(path).map_err(|error| error.to_string())?;
+    let Some((question, passage)) = text.split_once('\n') else {
+        return Err("a question in the first line and a passage behind it are expected".to_owned());
+    };
+    let pieces = |text| tokenizer.pieces(text).map_err(|error| error.to_string());
+    let (question, pieces) = (pieces(question)?, pieces(passage)?);
+    let windows = tokens.push(&question.ids, &pieces.ids);
+    Ok(Shown { passage: passage.to_owned(), places: pieces.places, windows })
 }
 
 impl Workload for Answering {

@@ -13,6 +13,23 @@ use crate::{
     load::options::{Defaults, LoadOptions},
 };
 
+/// What pictures have in place of other inputs, and the only model that is always whole.
+pub const IC_DATA: &str = "Take the *.jpg and *.jpeg files of this folder, sorted by name, instead of generated pictures; \
+                           those that cannot be used are left out";
+pub const IC_SCALE: &str =
+    "Keep so much of the pictures' sides, above 0 and at most 1: fewer pixels, another work";
+
+pub const IC_HELP: &str = "\
+Examples:
+  guestscope-workloads infer ic --smoke --scale 0.25
+  guestscope-workloads infer ic --requests 200 --batch 8 --threads 2
+  guestscope-workloads infer ic --scenario server --qps 10 --duration 60s --target-latency 130ms
+  guestscope-workloads infer ic --scenario server --find-peak --histogram latency.hgrm
+  guestscope-workloads infer ic --data ~/imagenet/val --weights resnet50.safetensors --json
+
+The weights file holds the state_dict of torchvision's resnet50 under its own names. In Python:
+  safetensors.torch.save_file(torchvision.models.resnet50(weights=\"DEFAULT\").state_dict(), FILE)";
+
 pub const NLP_HELP: &str = "\
 Examples:
   guestscope-workloads infer nlp --smoke --scale 0.1
@@ -57,7 +74,7 @@ pub struct ModelOptions {
     /// Decides generated inputs, weights and arrivals: the same number, the same work
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
-    /// Take the input files of this folder, sorted by name, instead of generated ones
+    /// Take the input files of this folder, sorted by name, instead of generated ones; those that cannot be used are left out
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Take trained weights instead of seeded ones
@@ -72,7 +89,7 @@ pub struct ModelOptions {
     /// Print one line of JSON instead of text
     #[arg(long)]
     pub json: bool,
-    /// Only see whether it runs: 3 requests after 1 for warm-up, few generated inputs
+    /// Only see whether it runs: 3 requests after 1 for warm-up, 4 generated inputs
     #[arg(long)]
     smoke: bool,
     #[command(flatten)]
@@ -98,4 +115,4 @@ impl ModelOptions {
 }
 
 /// How many inputs are made where it only shall be seen whether it runs.
-pub const SMOKE_INPUTS: u32 = 4;
+const SMOKE_INPUTS: u32 = 4;

@@ -57,9 +57,12 @@ impl Model for Recommendation {
     const MODEL: &'static str = DLRM;
     const PREPARATION_VERSION: u64 = clicks::PREPARATION_VERSION;
 
-    fn new(settings: &Settings) -> Result<Self, Error> {
+    fn files(settings: &Settings) -> Result<FileSet, Error> {
         let make = |place| clicks::file(settings.seed, place);
-        let files = model::files(&CLICKS, settings, clicks::GENERATOR_VERSION, make)?;
+        Ok(model::files(&CLICKS, settings, clicks::GENERATOR_VERSION, make)?)
+    }
+
+    fn new(settings: &Settings, files: FileSet) -> Result<Self, Error> {
         let model = Dlrm::new(settings)?;
         Ok(Self { model, files, batch: settings.batch, features: Features::default(), top: Vec::new() })
     }
@@ -68,8 +71,8 @@ impl Model for Recommendation {
         self.model.sizes.parameters()
     }
 
-    fn digests(&self) -> [Digest; 2] {
-        [self.model.digest(), self.files.digest]
+    fn digest(&self) -> Digest {
+        self.model.digest()
     }
 }
 
@@ -82,19 +85,11 @@ impl Workload for Recommendation {
         let mut pairs = Vec::new();
         self.features.clear();
         for offset in 0..self.batch {
-            let path = self.files.at(first.wrapping_add(offset));
-            let unusable = |reason| Error::Input { what: "records", path: path.to_owned(), reason };
-            let text = fs::read_to_string(path)
-                .map_err(|source| Error::ReadInput { path: path.to_owned(), source })?;
-            for (line, number) in text.lines().zip(1..) {
-                self.features
-                    .push(line, &self.model.sizes.tables)
-                    .map_err(|error| unusable(format!("line {number}: {error}")))?;
-            }
-            match text.lines().count() {
-                0 => return Err(unusable("it is empty".to_owned())),
-                lines => pairs.push(lines),
-            }
+            let tables = &self.model.sizes.tables;
+            pairs.push(self.files.read_at(first.wrapping_add(offset), |path| {
+                let text = fs::read_to_string(path).map_err(|error| error.to_string());
+                Ok::<_, Error>(text.and_then(|text| self.features.push_all(&text, tables)))
+            })?);
         }
         let lines = pairs.iter().sum::<usize>() as i64;
         let counts = Tensor::f_from_slice(&self.features.counts)?.f_view([lines, COUNTS as i64])?;

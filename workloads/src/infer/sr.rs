@@ -1,7 +1,7 @@
 //! Speech recognition: a request reads `batch` recordings, computes what is heard of them, runs RNN-T and writes the symbols as
 //! text. It judges no accuracy: with seeded weights and made recordings the text means nothing.
 
-use std::fs;
+use std::{fs, path::Path};
 
 use tch::Tensor;
 
@@ -46,9 +46,12 @@ impl Model for Recognition {
     const MODEL: &'static str = RNNT;
     const PREPARATION_VERSION: u64 = log_mel::VERSION;
 
-    fn new(settings: &Settings) -> Result<Self, Error> {
+    fn files(settings: &Settings) -> Result<FileSet, Error> {
         let make = |place| speech::file(settings.seed, place);
-        let files = model::files(&RECORDINGS, settings, GENERATOR_VERSION, make)?;
+        Ok(model::files(&RECORDINGS, settings, GENERATOR_VERSION, make)?)
+    }
+
+    fn new(settings: &Settings, files: FileSet) -> Result<Self, Error> {
         let (model, hearing) = (Rnnt::new(settings)?, LogMel::new()?);
         Ok(Self { model, hearing, files, batch: settings.batch, texts: Vec::new() })
     }
@@ -57,8 +60,8 @@ impl Model for Recognition {
         self.model.sizes.parameters()
     }
 
-    fn digests(&self) -> [Digest; 2] {
-        [self.model.digest(), self.files.digest]
+    fn digest(&self) -> Digest {
+        self.model.digest()
     }
 
     fn most_symbols(&self) -> Option<u64> {
@@ -69,14 +72,20 @@ impl Model for Recognition {
 impl Recognition {
     /// Features `[steps, FEATURES]` of the file of this place.
     fn hear(&self, place: u64) -> Result<Tensor, Error> {
-        let path = self.files.at(place);
-        let unusable = |reason| Error::Input { what: "recording", path: path.to_owned(), reason };
-        let file = fs::read(path).map_err(|source| Error::ReadInput { path: path.to_owned(), source })?;
-        let samples = wav::read(&file).map_err(|error| unusable(error.to_string()))?;
-        if samples.len() < SHORTEST {
-            return Err(unusable(format!("{} samples, at least {SHORTEST} are needed", samples.len())));
-        }
-        self.hearing.features(&samples)
+        self.files.read_at(place, |path| match samples(path) {
+            Ok(samples) => self.hearing.features(&samples).map(Ok),
+            Err(reason) => Ok(Err(reason)),
+        })
+    }
+}
+
+/// What was recorded, or why it cannot be used.
+fn samples(path: &Path) -> Result<Vec<f32>, String> {
+    let file = fs::read(path).map_err(|error| error.to_string())?;
+    let samples = wav::read(&file).map_err(|error| error.to_string())?;
+    match samples.len() {
+        short if short < SHORTEST => Err(format!("{short} samples, at least {SHORTEST} are needed")),
+        _ => Ok(samples),
     }
 }
 

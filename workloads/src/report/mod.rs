@@ -1,6 +1,7 @@
 //! What a run leaves behind: an aligned text for people, one line of JSON for machines, and the description of the
 //! workload for guestscope's manifest. Yields text; it computes no statistic beyond percentiles and rates.
 
+pub(crate) mod left_out;
 mod verdict;
 
 use std::{collections::BTreeMap, ffi::OsStr, fmt::Write as _, fs, path::Path};
@@ -10,6 +11,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     catalog::grouped,
+    data::file_set::Skipped,
     digest::Digest,
     error::Error,
     load::{
@@ -85,6 +87,7 @@ pub struct Report {
     arrived: Arrived,
     summary: Summary,
     measured: Measured,
+    skipped: Skipped,
 }
 
 /// In nanoseconds.
@@ -116,6 +119,8 @@ struct Line<'a> {
     requests_per_s: f64,
     samples_per_s: f64,
     least_phase_share: f64,
+    /// Of the user's files, those that could not be used.
+    skipped_files: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     peak: Option<&'a Peak>,
     loadgen: Map<String, Value>,
@@ -167,7 +172,14 @@ impl Report {
             target_latency_ns: is_server.then_some(plan.target.latency_ns),
             percentile: (plan.scenario != Scenario::Offline).then_some(plan.target.percentile),
         };
-        Self { summary: Summary::new(plan, identity.batch, &measured), identity, arrived, measured }
+        let summary = Summary::new(plan, identity.batch, &measured);
+        Self { summary, identity, arrived, measured, skipped: Skipped::new() }
+    }
+
+    /// The same, of a run that left out these files.
+    #[must_use]
+    pub fn without(self, skipped: Skipped) -> Self {
+        Self { skipped, ..self }
     }
 
     /// For people: one fact per line, names aligned, no line longer than 80 columns.
@@ -202,6 +214,7 @@ impl Report {
             line(what, value);
         }
         line("latency", Percentiles::of_load(self.measured.latencies_ns()).text());
+        line("", self.far_percentiles());
         let (least, mean, most) = self.summary.range();
         let [least, mean, most] = [least, mean, most].map(|ns| ns as f64 / 1e6);
         line("", format!("min {least:>9.3} ms   mean{mean:>9.3} ms   max {most:>9.3} ms"));
@@ -215,7 +228,19 @@ impl Report {
         line("throughput", format!("{rate:.1} requests/s, {:.1} samples/s", rate * *batch as f64));
         line("output hash", self.identity.output_hash.to_string());
         line("work hash", self.identity.work_hash.to_string());
+        for (what, value) in left_out::lines(&self.skipped) {
+            line(what, value);
+        }
         text
+    }
+
+    /// The others that LoadGen prints.
+    fn far_percentiles(&self) -> String {
+        let mut latencies_ns = self.measured.latencies_ns();
+        latencies_ns.sort_unstable();
+        let [p95, p97, p999] =
+            [95.0, 97.0, 99.9].map(|percent| percentile_of(&latencies_ns, percent) as f64 / 1e6);
+        format!("p95 {p95:>9.3} ms   p97 {p97:>9.3} ms   p99.9{p999:>8.3} ms")
     }
 
     /// `Server, 1 worker, 20.00/s asked for, 19.87/s arrived`; a rate that was looked for is found.
@@ -230,7 +255,7 @@ impl Report {
 
     /// For machines: one line, times in nanoseconds.
     pub fn json(&self) -> String {
-        let Self { identity, arrived, summary, measured } = self;
+        let Self { identity, arrived, summary, measured, skipped } = self;
         let rate = measured.requests_per_s();
         let phases = PHASES
             .into_iter()
@@ -248,6 +273,7 @@ impl Report {
             requests_per_s: rate,
             samples_per_s: rate * identity.batch as f64,
             least_phase_share: measured.least_phase_share(),
+            skipped_files: skipped.len(),
             peak: measured.peak.as_ref(),
             loadgen: summary.loadgen(),
         })

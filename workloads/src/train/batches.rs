@@ -6,11 +6,11 @@ use tch::Tensor;
 use super::{
     Model, Settings,
     error::TrainError,
-    loader::{Batch, Loader, Plan, Skipped},
+    loader::{Batch, Loader, Plan},
     store,
 };
 use crate::{
-    data::{image::PREPARATION_VERSION, random::Random},
+    data::{file_set::Skipped, image::PREPARATION_VERSION, random::Random},
     digest::Digest,
     error::Error,
 };

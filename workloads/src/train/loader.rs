@@ -5,7 +5,6 @@
 //! A file that cannot be used is left out and the next one takes its place; it comes with the batch that it is missing from.
 
 use std::{
-    collections::BTreeMap,
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -16,9 +15,13 @@ use std::{
 };
 
 use super::{Share, error::TrainError, store::Store};
-use crate::data::{
-    image::{Frame, Preparer},
-    tfrecord::Picture,
+use crate::{
+    data::{
+        file_set::Skipped,
+        image::{Frame, Preparer},
+        tfrecord::Picture,
+    },
+    memory,
 };
 
 /// Batches of each thread that wait to be taken.
@@ -40,14 +43,13 @@ impl Batch {
     pub fn new(images: usize, values: usize) -> Result<Self, TrainError> {
         let mut batch = Self { values: Vec::new(), labels: vec![0; images], skipped: Skipped::new() };
         let count = images.saturating_mul(values);
+        memory::check(count.saturating_mul(size_of::<f32>()) as u64)
+            .map_err(|_| TrainError::TooLarge { images })?;
         batch.values.try_reserve_exact(count).map_err(|_| TrainError::TooLarge { images })?;
         batch.values.resize(count, 0.0);
         Ok(batch)
     }
 }
-
-/// Files, or records of shards, that could not be used, with the reason.
-pub type Skipped = BTreeMap<PathBuf, String>;
 
 /// The threads.
 pub struct Loader {

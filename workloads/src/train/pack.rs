@@ -21,7 +21,7 @@ use crate::{
     },
     error::Error,
     progress,
-    report::to_json,
+    report::{left_out::printable, to_json},
 };
 
 const EXAMPLES: &str = "\
@@ -202,7 +202,7 @@ impl Packed {
         let mut text = format!("{pictures} pictures in {shards} shards, {mb:.1} MB\n");
         for reason in left_out {
             // Writing to a String cannot fail; names of files may hold what a terminal obeys.
-            let _ = writeln!(text, "  left out     {}", super::report::printable(reason));
+            let _ = writeln!(text, "  left out     {}", printable(reason));
         }
         text
     }

@@ -5,10 +5,11 @@ use std::{collections::BTreeMap, fmt::Write as _};
 
 use serde::Serialize;
 
-use super::{loader::Skipped, speed::Speed};
+use super::speed::Speed;
 use crate::{
+    data::file_set::Skipped,
     digest::Digest,
-    report::{Percentiles, to_json},
+    report::{Percentiles, left_out, to_json},
     steps::Steps,
 };
 
@@ -19,8 +20,6 @@ pub const DEVICE_PHASES: &[&str] = &["data", "h2d", "forward", "backward", "opti
 /// The table has a line for the first step and for every so many, and not many more lines than that.
 const DISPLAY_EVERY: usize = 10;
 const MOST_LINES: usize = 100;
-/// Files or records that are named where some were left out.
-const NAMED: usize = 3;
 
 /// What was run.
 #[derive(Clone, Debug, Serialize)]
@@ -158,13 +157,8 @@ impl Report {
         }
         line("output hash", self.identity.output_hash.to_string());
         line("work hash", self.identity.work_hash.to_string());
-        let skipped = &self.measured.skipped;
-        if !skipped.is_empty() {
-            line("left out", format!("{} files or records that could not be used", skipped.len()));
-            for (path, reason) in skipped.iter().take(NAMED) {
-                // Names of files may hold what a terminal obeys.
-                line("", printable(&format!("{}: {reason}", path.display())));
-            }
+        for (what, value) in left_out::lines(&self.measured.skipped) {
+            line(what, value);
         }
         if self.measured.kept > 0 {
             line(
@@ -213,11 +207,6 @@ impl Report {
             kept_files: *kept,
         })
     }
-}
-
-/// Without what a terminal would obey.
-pub(super) fn printable(text: &str) -> String {
-    text.chars().filter(|letter| !letter.is_control()).collect()
 }
 
 #[cfg(test)]

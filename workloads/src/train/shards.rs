@@ -9,12 +9,11 @@ use std::{
 
 use super::{
     Model,
-    loader::Skipped,
     store::{Opened, Store},
 };
 use crate::{
     data::{
-        image_files::FilesError,
+        file_set::{FilesError, Skipped},
         tar::{self, Entry},
         tfrecord::{self, FOOTER_BYTES, HEADER_BYTES, MOST_RECORD_BYTES, Picture},
     },

@@ -9,8 +9,12 @@ use std::{
 
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 
-use super::{Model, folder, loader::Skipped, shards};
-use crate::{data::tfrecord::Picture, digest::Digest, error::Error};
+use super::{Model, folder, shards};
+use crate::{
+    data::{file_set::Skipped, tfrecord::Picture},
+    digest::Digest,
+    error::Error,
+};
 
 /// All pictures of a job.
 pub trait Store: Send + Sync {

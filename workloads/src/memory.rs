@@ -3,14 +3,21 @@
 
 use std::{fs, path::Path};
 
-use super::error::H2oError;
 use crate::stall::machine::hierarchy::{Hierarchy, Version};
 
-/// Says so before the kernel ends the process in the middle of a step.
-pub fn check(needed_bytes: u64) -> Result<(), H2oError> {
+/// What is asked for is more than may be taken.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not enough memory: {needed_bytes} bytes needed, {available_bytes} available")]
+pub struct NoRoom {
+    needed_bytes: u64,
+    available_bytes: u64,
+}
+
+/// Says so before the kernel ends the process in the middle of a step: one that overcommits refuses nothing until then.
+pub fn check(needed_bytes: u64) -> Result<(), NoRoom> {
     match available_bytes() {
         Some(available_bytes) if available_bytes < needed_bytes => {
-            Err(H2oError::Memory { needed_bytes, available_bytes })
+            Err(NoRoom { needed_bytes, available_bytes })
         }
         Some(_) | None => Ok(()),
     }
@@ -59,10 +66,7 @@ mod tests {
     use rstest::rstest;
 
     use super::{available_bytes, check, left_bytes, of_system};
-    use crate::{
-        h2o::error::H2oError,
-        stall::machine::hierarchy::{Hierarchy, Version},
-    };
+    use crate::stall::machine::hierarchy::{Hierarchy, Version};
 
     #[test]
     fn what_the_system_has_is_read() {
@@ -70,7 +74,7 @@ mod tests {
         assert_eq!(of_system("MemTotal: 9 kB\n"), None);
         assert!(available_bytes().is_some_and(|bytes| bytes > 0));
         let error = check(1 << 60).unwrap_err();
-        assert!(matches!(error, H2oError::Memory { .. }), "{error}");
+        assert_eq!(error.needed_bytes, 1 << 60);
         check(1).unwrap();
     }
 
