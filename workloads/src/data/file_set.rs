@@ -269,13 +269,17 @@ pub fn remove_abandoned(cache: &Path) {
 mod tests {
     use std::{fs, path::Path};
 
-    use super::{FilesError, Kind};
+    use super::{FileSet, FilesError, Kind};
 
     const KIND: Kind = Kind { name: "numbers", what: "numbers", endings: &["txt"], named: ".txt" };
 
-    fn number(path: &Path) -> Result<Result<u32, String>, FilesError> {
+    fn number(path: &Path) -> Result<u32, String> {
         let text = fs::read_to_string(path).map_err(|error| error.to_string());
-        Ok(text.and_then(|text| text.parse().map_err(|_| format!("no number: {text}"))))
+        text.and_then(|text| text.parse().map_err(|_| format!("no number: {text}")))
+    }
+
+    fn read(files: &FileSet, place: u64) -> Result<u32, FilesError> {
+        files.read_at(place, |path| Ok(number(path)))
     }
 
     #[test]
@@ -287,7 +291,7 @@ mod tests {
         }
         let files = KIND.open_folder(folder.path()).unwrap();
         let clone = files.clone();
-        let read = |place| files.read_at(place, number);
+        let read = |place| read(&files, place);
         let numbers: Vec<u32> =
             [0, 1, 2, 3, 4, 7, u64::MAX].into_iter().map(|place| read(place).unwrap()).collect();
         assert_eq!(numbers, [1, 3, 3, 1, 1, 1, 1]);
@@ -314,7 +318,7 @@ mod tests {
         let cache = tempfile::tempdir().unwrap();
         let files =
             KIND.open_generated(cache.path(), crate::digest::Digest::default(), 2, |_| Ok(b"x".to_vec()));
-        let error = files.unwrap().read_at(1, number).unwrap_err();
+        let error = read(&files.unwrap(), 1).unwrap_err();
         assert!(matches!(&error, FilesError::Unusable { reason, .. } if reason == "no number: x"), "{error}");
     }
 }
