@@ -143,10 +143,7 @@ fn pictures_of_a_folder_are_trained_on_and_broken_ones_named() {
     let words = ["alexnet", "--smoke", "--data", ".", "--drop-caches", "--threads", "1"];
     let (code, out, error) = program(folder.path(), &words);
     assert_eq!((code, error.as_str()), (Some(0), ""));
-    assert!(
-        out.contains("folder data") && out.contains("1 files or records that could not be used"),
-        "{out}"
-    );
+    assert!(out.contains("folder data") && out.contains("1 file or record that could not be used"), "{out}");
     assert!(out.contains("./dogs/broken.jpg: not a JPEG"), "{out}");
     let (_, json, _) = program(folder.path(), &[&words[..], &["--json"]].concat());
     let line: Value = serde_json::from_str(&json).expect("one line of JSON");

@@ -40,7 +40,7 @@ impl Experiment {
             let line: Value = serde_json::from_str(line).expect("a line is JSON");
             let number = |key: &str| line[key].as_u64().unwrap_or(0);
             // Reading from a disk takes CPU time as well, which is no waiting, nor is what follows for a CPU.
-            let asleep_ns = || number("wall_ns") - number("cpu_ns") - number("run_delay_ns");
+            let asleep_ns = || number("wall_ns").saturating_sub(number("cpu_ns") + number("run_delay_ns"));
             if line["kind"] == "disk" { asleep_ns() } else { number("ns") }
         };
         std::fs::read_to_string(log).unwrap_or_default().lines().map(of).sum()

@@ -3,7 +3,8 @@
 //! or a second run at the same time does no harm. It does not read the files ahead: that is part of a request.
 //!
 //! One of the user's files that cannot be used is left out, with the reason, and the next one takes its place: which requests
-//! read which files depends on the files alone. A made file that cannot be used ends the run.
+//! read which files depends on the files alone. The first request that comes to it pays for the attempt. A made file that cannot
+//! be used ends the run.
 
 use std::{
     collections::BTreeMap,
@@ -32,9 +33,11 @@ pub enum FilesError {
     Shard { path: PathBuf, source: io::Error },
     #[error("cannot generate {what}: {reason}")]
     Generate { what: &'static str, reason: String },
+    #[error("cannot read file: {path} ({source})")]
+    Read { path: PathBuf, source: io::Error },
     #[error("cannot use a generated file: {path} ({reason})")]
     Unusable { path: PathBuf, reason: String },
-    #[error("none of the {what} can be used: {path} ({reason}), the first of {count}")]
+    #[error("no file of {what} can be used: {path} ({reason}), the first of {count}")]
     NothingUsable { what: &'static str, path: PathBuf, reason: String, count: usize },
 }
 
@@ -48,9 +51,12 @@ impl FilesError {
                 "set XDG_CACHE_HOME to a folder that can be written to, or name a folder of files with --data"
             }
             Self::Shard { .. } => "name a folder with --out that can be written to and has room",
+            Self::Read { .. } => {
+                "see whether the disk, or the number of open files (ulimit -n), is at its end"
+            }
             Self::Unusable { .. } => "remove it: the files in the cache are made anew once one is missing",
             Self::NothingUsable { .. } => {
-                "--help says what the files are like; without --data they are generated"
+                "repair them or name another folder (--help says what files are like); without --data they are generated"
             }
             Self::Generate { .. } => "this is a defect of guestscope-workloads, please report it",
         }
@@ -73,12 +79,12 @@ pub struct FileSet {
 }
 
 impl FileSet {
-    /// What `read` makes of the file of this place in an endless round through all of them, or of the first one behind it
-    /// that it can use. `read` yields the reason where a file cannot be used.
+    /// What `understand` makes of the file of this place in an endless round through all of them, or of the first one behind
+    /// it that it can use. It yields the reason where a file cannot be used.
     pub fn read_at<T, E: From<FilesError>>(
         &self,
         place: u64,
-        mut read: impl FnMut(&Path) -> Result<Result<T, String>, E>,
+        mut understand: impl FnMut(&[u8]) -> Result<Result<T, String>, E>,
     ) -> Result<T, E> {
         let count = self.paths.len();
         for more in 0..count {
@@ -86,8 +92,12 @@ impl FileSet {
             if self.is_skipped(path) {
                 continue;
             }
-            match read(path)? {
-                Ok(content) => return Ok(content),
+            let understood = match content(path)? {
+                Ok(content) => understand(&content)?,
+                Err(reason) => Err(reason),
+            };
+            match understood {
+                Ok(understood) => return Ok(understood),
                 Err(reason) => self.skip(path, reason)?,
             }
         }
@@ -115,6 +125,19 @@ impl FileSet {
         let Some(skipped) = &self.skipped else { return Err(FilesError::Unusable { path, reason }) };
         skipped.lock().unwrap_or_else(PoisonError::into_inner).insert(path, reason);
         Ok(())
+    }
+}
+
+/// What is in a file, or why it cannot be read where that is its own fault. Where the machine is short of something, another
+/// file would be no help, and leaving this one out another work.
+fn content(path: &Path) -> Result<Result<Vec<u8>, String>, FilesError> {
+    use io::ErrorKind::{IsADirectory, NotFound, PermissionDenied};
+    match fs::read(path) {
+        Ok(content) => Ok(Ok(content)),
+        Err(source) if matches!(source.kind(), NotFound | PermissionDenied | IsADirectory) => {
+            Ok(Err(source.to_string()))
+        }
+        Err(source) => Err(FilesError::Read { path: path.to_owned(), source }),
     }
 }
 
@@ -267,19 +290,17 @@ pub fn remove_abandoned(cache: &Path) {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, path::Path};
+    use std::fs;
 
     use super::{FileSet, FilesError, Kind};
 
     const KIND: Kind = Kind { name: "numbers", what: "numbers", endings: &["txt"], named: ".txt" };
 
-    fn number(path: &Path) -> Result<u32, String> {
-        let text = fs::read_to_string(path).map_err(|error| error.to_string());
-        text.and_then(|text| text.parse().map_err(|_| format!("no number: {text}")))
-    }
-
     fn read(files: &FileSet, place: u64) -> Result<u32, FilesError> {
-        files.read_at(place, |path| Ok(number(path)))
+        files.read_at(place, |content| {
+            let text = String::from_utf8_lossy(content);
+            Ok(text.parse().map_err(|_| format!("no number: {text}")))
+        })
     }
 
     #[test]
@@ -302,6 +323,10 @@ mod tests {
             .collect();
         let expected = [("b.txt", "no number: x"), ("d.txt", "no number: y")];
         assert_eq!(skipped, expected.map(|(name, reason)| (name.to_owned(), reason.to_owned())));
+
+        // A file that is gone is one that cannot be used.
+        fs::remove_file(folder.path().join("a.txt")).unwrap();
+        assert_eq!(read(0).unwrap(), 3);
 
         // What was left out stays so, or two requests for one place would read two files.
         write("b.txt", "2");

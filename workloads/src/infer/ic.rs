@@ -2,8 +2,6 @@
 //! takes the five likeliest classes of each. Yields the report of the run. It judges no accuracy: with seeded
 //! weights and generated pictures the classes mean nothing.
 
-use std::fs;
-
 use tch::{Kind, Tensor};
 
 use super::{RESNET50, Settings, model::Model, resnet::ResNet50};
@@ -50,9 +48,11 @@ impl Model for ImageClassification {
     }
 
     fn new(settings: &Settings, files: FileSet) -> Result<Self, Error> {
-        let model = ResNet50::new(settings.weights.as_deref(), settings.seed, settings.precision)?;
         let frame = Frame::USUAL.scaled(settings.scale);
-        memory::check(settings.batch.saturating_mul((frame.values() * size_of::<f32>()) as u64))?;
+        // Of each worker, here and as a tensor. What the network makes of them is more, and libtorch's to refuse.
+        let copies = 2 * u64::from(settings.plan.workers);
+        memory::check((frame.values() * size_of::<f32>()) as u64 * settings.batch * copies)?;
+        let model = ResNet50::new(settings.weights.as_deref(), settings.seed, settings.precision)?;
         let values = vec![0.0; frame.values() * settings.batch as usize];
         Ok(Self {
             model,
@@ -81,11 +81,8 @@ impl Workload for ImageClassification {
     fn preprocess(&mut self, request: u64) -> Result<Tensor, Error> {
         let first = request.wrapping_mul(self.batch);
         for (offset, values) in (0..self.batch).zip(self.values.chunks_exact_mut(self.frame.values())) {
-            self.files.read_at(first.wrapping_add(offset), |path| {
-                let jpeg = fs::read(path).map_err(|error| error.to_string());
-                let prepared = jpeg
-                    .and_then(|jpeg| self.preparer.prepare(&jpeg, values).map_err(|error| error.to_string()));
-                Ok::<_, Error>(prepared)
+            self.files.read_at(first.wrapping_add(offset), |jpeg| {
+                Ok::<_, Error>(self.preparer.prepare(jpeg, values).map_err(|error| error.to_string()))
             })?;
         }
         let side = i64::from(self.frame.crop);

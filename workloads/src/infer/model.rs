@@ -58,7 +58,7 @@ pub fn run<M: Model>(settings: &Settings) -> Result<Report, Error> {
     Ok(Report::new(identity, &settings.plan, measured).without(files.skipped()))
 }
 
-/// Everything that decides what is computed. Not the threads: how many compute it is the platform's matter, and
+/// Everything that decides what is computed, the files that were left out too. Not the threads: how many compute it is the platform's matter, and
 /// platforms of different size are to be compared; nor the warm-up, which no statistic contains.
 fn work_hash<M: Model>(workload: &M, files: &FileSet, settings: &Settings) -> Digest {
     let mut hash = Digest::default();
@@ -70,6 +70,9 @@ fn work_hash<M: Model>(workload: &M, files: &FileSet, settings: &Settings) -> Di
         hash.u64(workload.most_symbols().unwrap_or(0));
     }
     hash.u64(workload.digest().value()).u64(files.digest.value());
+    for path in files.skipped().keys() {
+        hash.text("without").text(&path.file_name().unwrap_or_default().to_string_lossy());
+    }
     hash
 }
 

@@ -2,7 +2,7 @@
 //! BERT-Large on all windows and names the likeliest answers. It judges no accuracy: with seeded weights and made-up words the
 //! answers mean nothing.
 
-use std::{fs, ops::Range, path::Path};
+use std::ops::Range;
 
 use tch::Tensor;
 
@@ -98,13 +98,13 @@ impl Model for Answering {
 impl Answering {
     /// Adds the windows of the file of this place.
     fn read(&mut self, place: u64) -> Result<Shown, Error> {
-        self.files.read_at(place, |path| Ok(show(path, &self.tokenizer, &mut self.tokens)))
+        self.files.read_at(place, |content| Ok(show(content, &self.tokenizer, &mut self.tokens)))
     }
 }
 
 /// Adds the windows of a file to `tokens`, or says why it cannot be used.
-fn show(path: &Path, tokenizer: &Tokenizer, tokens: &mut Tokens) -> Result<Shown, String> {
-    let text = fs::read_to_string(path).map_err(|error| error.to_string())?;
+fn show(content: &[u8], tokenizer: &Tokenizer, tokens: &mut Tokens) -> Result<Shown, String> {
+    let text = str::from_utf8(content).map_err(|error| error.to_string())?;
     let Some((question, passage)) = text.split_once('\n') else {
         return Err("a question in the first line and a passage behind it are expected".to_owned());
     };

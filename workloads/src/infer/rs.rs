@@ -2,7 +2,7 @@
 //! text, runs DLRM on all of them and ranks the items of each sample. It judges no accuracy: with seeded weights and made
 //! records the ranks mean nothing.
 
-use std::{cmp::Ordering, fs};
+use std::cmp::Ordering;
 
 use tch::Tensor;
 
@@ -86,9 +86,9 @@ impl Workload for Recommendation {
         self.features.clear();
         for offset in 0..self.batch {
             let tables = &self.model.sizes.tables;
-            pairs.push(self.files.read_at(first.wrapping_add(offset), |path| {
-                let text = fs::read_to_string(path).map_err(|error| error.to_string());
-                Ok::<_, Error>(text.and_then(|text| self.features.push_all(&text, tables)))
+            pairs.push(self.files.read_at(first.wrapping_add(offset), |content| {
+                let text = str::from_utf8(content).map_err(|error| error.to_string());
+                Ok::<_, Error>(text.and_then(|text| self.features.push_all(text, tables)))
             })?);
         }
         let lines = pairs.iter().sum::<usize>() as i64;

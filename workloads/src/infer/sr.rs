@@ -1,8 +1,6 @@
 //! Speech recognition: a request reads `batch` recordings, computes what is heard of them, runs RNN-T and writes the symbols as
 //! text. It judges no accuracy: with seeded weights and made recordings the text means nothing.
 
-use std::{fs, path::Path};
-
 use tch::Tensor;
 
 use super::{
@@ -72,7 +70,7 @@ impl Model for Recognition {
 impl Recognition {
     /// Features `[steps, FEATURES]` of the file of this place.
     fn hear(&self, place: u64) -> Result<Tensor, Error> {
-        self.files.read_at(place, |path| match samples(path) {
+        self.files.read_at(place, |file| match samples(file) {
             Ok(samples) => self.hearing.features(&samples).map(Ok),
             Err(reason) => Ok(Err(reason)),
         })
@@ -80,9 +78,8 @@ impl Recognition {
 }
 
 /// What was recorded, or why it cannot be used.
-fn samples(path: &Path) -> Result<Vec<f32>, String> {
-    let file = fs::read(path).map_err(|error| error.to_string())?;
-    let samples = wav::read(&file).map_err(|error| error.to_string())?;
+fn samples(file: &[u8]) -> Result<Vec<f32>, String> {
+    let samples = wav::read(file).map_err(|error| error.to_string())?;
     match samples.len() {
         short if short < SHORTEST => Err(format!("{short} samples, at least {SHORTEST} are needed")),
         _ => Ok(samples),

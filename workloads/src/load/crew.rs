@@ -123,6 +123,8 @@ fn prepare<W: Workload>(
 }
 
 fn warm_up<W: Workload>(plan: &Plan, clock: &dyn Clock, workload: &mut W) -> Result<(), Error> {
+    // Before anything is scheduled, and where there is no warm-up too.
+    started::tell();
     if plan.scenario == Scenario::Server {
         clock.be_precise();
     }
@@ -208,7 +210,6 @@ fn one<W: Workload>(
     name: &str,
     ticket: Ticket,
 ) -> Result<Record, Error> {
-    started::tell();
     let begin_ns = clock.now_ns();
     let scheduled_ns = ticket.scheduled_ns.unwrap_or(begin_ns);
     let scheduled = ticket.scheduled_ns.unwrap_or(0);

@@ -10,7 +10,8 @@ pub(crate) fn lines(skipped: &Skipped) -> Vec<(&'static str, String)> {
     if skipped.is_empty() {
         return Vec::new();
     }
-    let mut lines = vec![("left out", format!("{} files or records that could not be used", skipped.len()))];
+    let what = if skipped.len() == 1 { "file or record" } else { "files or records" };
+    let mut lines = vec![("left out", format!("{} {what} that could not be used", skipped.len()))];
     for (path, reason) in skipped.iter().take(NAMED) {
         // Names of files may hold what a terminal obeys.
         lines.push(("", printable(&format!("{}: {reason}", path.display()))));

@@ -119,7 +119,7 @@ struct Line<'a> {
     requests_per_s: f64,
     samples_per_s: f64,
     least_phase_share: f64,
-    /// Of the user's files, those that could not be used.
+    /// Of the user's files that requests came to, those that could not be used.
     skipped_files: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     peak: Option<&'a Peak>,
@@ -182,7 +182,8 @@ impl Report {
         Self { skipped, ..self }
     }
 
-    /// For people: one fact per line, names aligned, no line longer than 80 columns.
+    /// For people: one fact per line, names aligned, no line longer than 80 columns but
+    /// those that name files.
     pub fn text(&self) -> String {
         let Identity { name, model, parameters, precision, batch, threads, seed, .. } = &self.identity;
         let Identity { scale, requests, warmup, rounds, .. } = &self.identity;

@@ -99,6 +99,16 @@ fn results_have_reasons(
 }
 
 #[test]
+fn files_that_were_left_out_are_named_without_what_a_terminal_obeys() {
+    let skipped = (0..5).map(|number| (format!("data/\u{1b}[2J{number}.jpg").into(), "no JPEG".to_owned()));
+    let report = report(Scenario::SingleStream, 100, 1, 0).without(skipped.collect());
+    let text = report.text();
+    let named = text.split_once("left out").unwrap().1;
+    insta::assert_snapshot!("left_out", named);
+    assert!(report.json().contains("\"skipped_files\":5"));
+}
+
+#[test]
 fn a_peak_is_told_with_the_rate_that_fails() {
     let mut report = report(Scenario::Server, 900, 1, 0);
     let trial = |qps, holds| Trial { qps, holds, requests: 900, late: u64::from(!holds) * 10 };

@@ -23,8 +23,8 @@ Examples:
 One request of every N is hit, in its phase `work`. A line of the log is one injected fault:
   {\"kind\":\"sleep\",\"request\":3,\"start_ns\":...,\"asked_ns\":20000000,\"ns\":20061000,\"wall_ns\":...,
    \"cpu_ns\":...,\"run_delay_ns\":...}
-start_ns is on CLOCK_MONOTONIC, ns (and count) what the injector measured. The last three are what the
-kernel's books say of the thread of the requests meanwhile: elapsed, on a CPU, waiting for one.";
+start_ns is on CLOCK_MONOTONIC, ns (and count) what the injector measured. The last three are
+what the kernel's books say of the requests' thread meanwhile: elapsed, on a CPU, waiting for one.";
 
 /// What is typed.
 #[derive(Debug, Args)]

@@ -224,6 +224,7 @@ impl Run {
 
 impl Part {
     fn inject(&mut self, request: u64, size: u64) -> Result<Injection, StallError> {
+        // Read outside of the elapsed time, as reading a file takes longer than what is measured may last.
         let start_delay_ns = clock::run_delay_ns();
         let (start_ns, start_cpu_ns) = (clock::monotonic_ns(), clock::thread_cpu_ns());
         let Injected { ns, count } = self.fault.inject(size)?;

@@ -13,6 +13,7 @@ use crate::{
     data::{file_set::Skipped, image::PREPARATION_VERSION, random::Random},
     digest::Digest,
     error::Error,
+    memory,
 };
 
 /// Goes up when the same seed gives other images than before.
@@ -58,6 +59,8 @@ impl Source {
     pub fn open(settings: &Settings) -> Result<Self, Error> {
         let Settings { model, batch, .. } = *settings;
         let size = batch as i64;
+        // Here and as a tensor. What the network makes of it is more, and libtorch's to refuse.
+        memory::check((model.values() * size_of::<f32>()) as u64 * batch * 2)?;
         let Some(path) = &settings.data else {
             let mut digest = Digest::default();
             digest.text("synthetic").u64(SYNTHETIC_VERSION).u64(settings.seed);

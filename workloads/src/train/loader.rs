@@ -15,13 +15,10 @@ use std::{
 };
 
 use super::{Share, error::TrainError, store::Store};
-use crate::{
-    data::{
-        file_set::Skipped,
-        image::{Frame, Preparer},
-        tfrecord::Picture,
-    },
-    memory,
+use crate::data::{
+    file_set::Skipped,
+    image::{Frame, Preparer},
+    tfrecord::Picture,
 };
 
 /// Batches of each thread that wait to be taken.
@@ -43,8 +40,6 @@ impl Batch {
     pub fn new(images: usize, values: usize) -> Result<Self, TrainError> {
         let mut batch = Self { values: Vec::new(), labels: vec![0; images], skipped: Skipped::new() };
         let count = images.saturating_mul(values);
-        memory::check(count.saturating_mul(size_of::<f32>()) as u64)
-            .map_err(|_| TrainError::TooLarge { images })?;
         batch.values.try_reserve_exact(count).map_err(|_| TrainError::TooLarge { images })?;
         batch.values.resize(count, 0.0);
         Ok(batch)

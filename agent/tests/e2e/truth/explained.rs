@@ -71,10 +71,13 @@ impl Told {
         let of = |(injection, (injected_ns, _)): &(&Injection, (u64, u64))| {
             let case = cases.iter().find(|case| case["request"] == injection.request)?;
             let phase = &case["phases"][0];
-            let part = &phase["parts"][0];
-            let is_named = phase["path"] == serde_json::json!(["work"]) && part["cause"] == cause.name();
-            let seen_ns = part["ns"].as_u64()? - part["typical_ns"].as_u64()?;
-            (is_named && backs(part)).then_some((*injected_ns, seen_ns))
+            // Behind a part that is about as large it may stand second.
+            let first = 1 + truth.rivals(injection).len();
+            let mut parts = phase["parts"].as_array()?.iter().take(first);
+            let part = parts.find(|part| part["cause"] == cause.name())?;
+            let is_there = phase["path"] == serde_json::json!(["work"]) && backs(part);
+            let seen_ns = part["ns"].as_u64()?.saturating_sub(part["typical_ns"].as_u64()?);
+            is_there.then(|| (*injected_ns, self.run.settled(injection, truth, seen_ns)))
         };
         sizes.iter().filter_map(of).collect()
     }

@@ -69,8 +69,9 @@ pub(crate) enum Truth {
     Asleep,
 }
 
-/// Another part of a fault's time that is this share of the wait and more may be named before it.
-const RIVAL: f64 = 0.8;
+/// Another part of a fault's time that is this share of the wait and more may be named before it, or no cause at all, as none
+/// is most of the excess.
+const RIVAL: f64 = 0.5;
 
 impl Truth {
     fn ns(self, injection: &Injection) -> u64 {
@@ -81,18 +82,39 @@ impl Truth {
         }
     }
 
-    /// Whether the injector's own books have as much of another part: where each interrupt of a disk costs the CPU that
-    /// asked, reading is as much CPU time as waiting, and either is named rightly.
-    pub(super) fn has_rival(self, injection: &Injection) -> bool {
-        let rival_ns = injection.cpu_ns.max(injection.run_delay_ns);
-        matches!(self, Truth::Asleep) && rival_ns as f64 >= self.ns(injection) as f64 * RIVAL
+    /// The begins of the names of other parts that are about as much by the injector's own books: where each interrupt of a disk
+    /// costs the CPU that asked, reading is as much CPU time as waiting, and either is named rightly.
+    pub(super) fn rivals(self, injection: &Injection) -> Vec<&'static str> {
+        let parts = [("cpu", injection.cpu_ns), ("runq", injection.run_delay_ns)];
+        let is_much = |ns: u64| ns as f64 >= self.ns(injection) as f64 * RIVAL;
+        let rivals = parts.into_iter().filter(|(_, ns)| matches!(self, Truth::Asleep) && is_much(*ns));
+        rivals.map(|(begin, _)| begin).collect()
     }
 
-    fn seen_ns(self, phase: &Phase, cause: Cause) -> u64 {
-        // Until a wake-up has reached another CPU, the kernel's books have the thread asleep and ours in the run queue.
-        let delay_ns = if matches!(self, Truth::Asleep) { phase.counts.wakeup_delay_ns } else { 0 };
+    /// Whether this name is right for what was injected.
+    fn allows(self, injection: &Injection, cause: Cause, named: Option<&str>) -> bool {
+        let rivals = self.rivals(injection);
+        named.map_or(!rivals.is_empty(), |named| {
+            named == cause.name() || rivals.iter().any(|begin| named.starts_with(begin))
+        })
+    }
+
+    /// What was seen, as far as both books can say the same: what is stolen from a running thread is no time of the CPU clock
+    /// and `cpu` here, and until a wake-up has reached another CPU the kernel's books have the thread asleep and ours in
+    /// the run queue.
+    fn settled(self, injection: &Injection, phase: &Phase, seen_ns: u64) -> u64 {
+        match self {
+            Truth::Injected | Truth::Cpu => seen_ns,
+            Truth::Asleep => {
+                let seen_ns = seen_ns + phase.counts.wakeup_delay_ns;
+                self.ns(injection).clamp(seen_ns, seen_ns + phase.counts.steal_ns)
+            }
+        }
+    }
+
+    fn seen_ns(phase: &Phase, cause: Cause) -> u64 {
         match cause {
-            Cause::Account(account) => phase.accounts.get(account) + delay_ns,
+            Cause::Account(account) => phase.accounts.get(account),
             Cause::Helper(account) => {
                 let kept = KEPT.iter().position(|kept| *kept == account).expect("it keeps from running");
                 phase.helpers.wait.on_cpu[kept] + phase.helpers.wait.waiting[kept]
@@ -176,7 +198,7 @@ impl Run {
         let of = |request: u64| self.witnesses.get(&request).and_then(|witness| witness.ns(cause));
         let seen = |phase: &Phase| {
             let steal_ns = if cause == Cause::Account(Account::Cpu) { phase.counts.steal_ns } else { 0 };
-            Truth::Injected.seen_ns(phase, cause).saturating_sub(steal_ns)
+            Truth::seen_ns(phase, cause).saturating_sub(steal_ns)
         };
         let usual_ns = median(self.requests.iter().filter_map(|(phase, _)| of(phase.request)).collect());
         let usual_seen_ns = median(self.requests.iter().map(|(phase, _)| seen(phase)).collect());
@@ -239,22 +261,23 @@ impl Run {
 
     /// Of all faults of a kind, in order: the injection, truth and what was seen.
     pub(super) fn sizes(&self, kind: &str, cause: Cause, truth: Truth) -> Vec<(&Injection, (u64, u64))> {
-        let usual_ns = self.spared(|phase| truth.seen_ns(phase, cause));
-        let seen_ns = |injection: &Injection| {
-            let phase = &self.request(injection.request).0;
-            let seen_ns = truth.seen_ns(phase, cause).saturating_sub(usual_ns);
-            // What is stolen from a running thread is no time of the CPU clock, and `cpu` here.
-            let stolen_ns = if matches!(truth, Truth::Asleep) { phase.counts.steal_ns } else { 0 };
-            truth.ns(injection).clamp(seen_ns, seen_ns + stolen_ns)
+        let usual_ns = self.spared(|phase| Truth::seen_ns(phase, cause));
+        let of = |injection: &Injection| {
+            let seen_ns = Truth::seen_ns(&self.request(injection.request).0, cause);
+            self.settled(injection, truth, seen_ns.saturating_sub(usual_ns))
         };
-        let of = |injection| (injection, (truth.ns(injection), seen_ns(injection)));
-        self.injections(kind).map(of).collect()
+        self.injections(kind).map(|injection| (injection, (truth.ns(injection), of(injection)))).collect()
+    }
+
+    /// What was seen of a fault, for a comparison with its truth.
+    pub(super) fn settled(&self, injection: &Injection, truth: Truth, seen_ns: u64) -> u64 {
+        truth.settled(injection, &self.request(injection.request).0, seen_ns)
     }
 
     /// Of all faults of a kind: truth and what was seen, by size of the error, and whether each was named.
     pub(super) fn compare(&self, kind: &str, cause: Cause, truth: Truth) -> Vec<((u64, u64), bool)> {
         let is_named = |injection: &Injection| {
-            self.request(injection.request).1.as_deref() == Some(cause.name()) || truth.has_rival(injection)
+            truth.allows(injection, cause, self.request(injection.request).1.as_deref())
         };
         let sizes = self.sizes(kind, cause, truth).into_iter();
         let mut pairs: Vec<_> = sizes.map(|(injection, pair)| (pair, is_named(injection))).collect();
@@ -262,9 +285,16 @@ impl Run {
         pairs
     }
 
-    /// Whether most faults of a kind have a part as large as the one that is to be named.
+    /// Whether most faults of a kind have another part that is about as large as the one that is to be named.
     pub(super) fn is_rivalled(&self, kind: &str, truth: Truth) -> bool {
-        let rivalled = self.injections(kind).filter(|injection| truth.has_rival(injection));
+        let rivalled = self.injections(kind).filter(|injection| !truth.rivals(injection).is_empty());
         rivalled.count() * 2 > self.injections(kind).count()
+    }
+
+    /// Whether this headline is right for most faults of a kind.
+    pub(super) fn allows(&self, kind: &str, (cause, truth): (Cause, Truth), headline: &str) -> bool {
+        let headline = Some(headline).filter(|headline| *headline != "none");
+        let allowed = self.injections(kind).filter(|injection| truth.allows(injection, cause, headline));
+        allowed.count() * 2 > self.injections(kind).count()
     }
 }

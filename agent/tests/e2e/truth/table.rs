@@ -24,6 +24,9 @@ pub(crate) struct Row {
     median: (u64, u64),
     worst: f64,
     headline: String,
+    /// Whether the headline is a right one.
+    headed: bool,
+    /// As much of it was spent on the CPU.
     rivalled: bool,
     /// Neighbours kept the spared requests waiting as well.
     pub(super) busy: bool,
@@ -36,13 +39,14 @@ impl Row {
         let worst = pairs.last().map_or(0.0, |pair| error(pair.0));
         let (hits, median) = (pairs.len(), pairs[pairs.len() / 2].0);
         let (headline, busy) = (run.headline(), run.is_busy());
+        let headed = run.allows(kind, (cause, truth), &headline);
         let rivalled = run.is_rivalled(kind, truth);
-        Row { what, cause, named, hits, median, worst, headline, rivalled, busy }
+        Row { what, cause, named, hits, median, worst, headline, headed, rivalled, busy }
     }
 
     pub(crate) fn holds(&self) -> bool {
         // One hit may have met something else of the same size.
-        let named = self.named + 1 >= self.hits && (self.rivalled || self.headline == self.cause.name());
+        let named = self.named + 1 >= self.hits && self.headed;
         self.hits == HITS && named && self.is_sized()
     }
 
@@ -51,7 +55,7 @@ impl Row {
     }
 
     pub(crate) fn text(&self) -> String {
-        let Row { what, cause, named, hits, median, worst, headline, rivalled, busy } = self;
+        let Row { what, cause, named, hits, median, worst, headline, headed: _, rivalled, busy } = self;
         let ms = |ns: u64| ns as f64 / 1e6;
         format!(
             "{what:<34} {:<11} {named} of {hits}  {headline:<11} {:>9.3} ms {:>9.3} ms {:>7.2} % {:>7.2} %{}{}",

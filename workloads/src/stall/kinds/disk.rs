@@ -5,8 +5,8 @@
 //! at places that the seed draws. What the disk or its host caches only makes them more.
 //!
 //! Of 1 MiB each, so that waiting outweighs asking: in a guest where each interrupt of its virtio disk costs the CPU that
-//! asked, reads of 16 KiB were 48 % CPU time, of 256 KiB 22 %, of 1 MiB 12 %. The last of them are small, for a SIZE that is
-//! not passed by far.
+//! asked, reads of 16 KiB were 48 % CPU time, of 256 KiB 22 %, of 1 MiB 12 %. Of 16 KiB where less is left of SIZE than the
+//! slowest large read took, at least 4 ms, so that SIZE is not passed by far.
 
 use std::os::unix::fs::FileExt as _;
 
@@ -35,7 +35,7 @@ pub(super) const KIND: Kind = Kind {
 const MIB: usize = 1 << 20;
 const LARGE: usize = MIB;
 const SMALL: usize = 16 << 10;
-/// A large read takes this much and less: where less is left of SIZE, the reads are small ones.
+/// What a large read is taken to need before there was a slower one.
 const LARGE_NS: u64 = 4_000_000;
 /// Of the file.
 const BYTES: usize = 16 * MIB;
@@ -46,13 +46,16 @@ const ALIGNED: usize = 4096;
 struct Disk {
     file: ColdFile,
     memory: Vec<u8>,
+    /// The slowest large read so far.
+    large_ns: u64,
     random: Random,
 }
 
 fn make(setup: &Setup) -> Result<Box<dyn Fault>, StallError> {
     let pages = BYTES / crate::stall::machine::mapping::page_bytes();
     let file = ColdFile::create(NAME, &setup.folder, pages, true)?;
-    Ok(Box::new(Disk { file, memory: vec![0; LARGE + ALIGNED], random: Random::new(setup.seed, 1) }))
+    let (memory, random) = (vec![0; LARGE + ALIGNED], Random::new(setup.seed, 1));
+    Ok(Box::new(Disk { file, memory, large_ns: LARGE_NS, random }))
 }
 
 impl Fault for Disk {
@@ -60,14 +63,18 @@ impl Fault for Disk {
         let (mut ns, mut reads) = (0, 0);
         let skipped = self.memory.as_ptr().align_offset(ALIGNED);
         while ns < size {
-            let bytes = if size - ns >= LARGE_NS { LARGE } else { SMALL };
+            let bytes = if size - ns >= self.large_ns { LARGE } else { SMALL };
             let place = self.random.u64() % (BYTES / bytes) as u64 * bytes as u64;
             let start_ns = clock::monotonic_ns();
             self.file
                 .file
                 .read_exact_at(&mut self.memory[skipped..][..bytes], place)
                 .map_err(StallError::call("read past the page cache"))?;
-            ns += clock::monotonic_ns() - start_ns;
+            let took_ns = clock::monotonic_ns() - start_ns;
+            if bytes == LARGE {
+                self.large_ns = self.large_ns.max(took_ns);
+            }
+            ns += took_ns;
             reads += 1;
         }
         Ok(Injected { ns, count: Some(reads) })
