@@ -12,7 +12,10 @@ use std::{
 use guestscope::{phase::Phase, platform::Cpuid};
 use guestscope_ebpf::Account;
 
-use crate::book::{Entry, Row};
+use crate::{
+    book::{Entry, Row},
+    machine::TICK_NS,
+};
 
 /// Relative disagreement that is allowed for times: invariant 3.
 const SHARE: f64 = 0.01;
@@ -32,8 +35,6 @@ const COLD_WAKEUPS: u64 = 500;
 const LEAST_NS: u64 = 100_000;
 /// A share of less than this says nothing.
 const LEAST_SHARED_NS: u64 = 1_000_000;
-/// Stolen time stands in /proc/stat in whole ticks: one more may not show yet.
-const TICK_NS: u64 = 10_000_000;
 
 /// The same by the thread that moves another one to its CPU: nothing to speak of on a real CPU, and on an emulated one,
 /// which executes an instruction in 2 ns of its own time (`cargo xtask vm`), 11.1 us, measured over 500 moves on 6.12.

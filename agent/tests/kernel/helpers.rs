@@ -6,12 +6,11 @@ use rstest::rstest;
 use crate::{
     agreement::{count, time, up_to_three_times},
     harness::Case,
+    machine::TICK_NS,
 };
 
 /// Two readings of the process's clock and the thread's lie between the edge and the book's.
 const READING_NS: u64 = 200_000;
-/// Stolen time stands in /proc/stat in whole ticks.
-const TICK_NS: u64 = 10_000_000;
 /// The kernel's books hold a wait when it is over, ours while it lasts: one slice. Some begin with a wake-up's interrupt.
 const LATE_NS: u64 = 10_000_000;
 /// Each thread's interval ends at the clock of the edge, which another CPU's may be behind.

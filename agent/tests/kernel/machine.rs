@@ -19,9 +19,12 @@ pub(crate) fn may_be_missing(hook: &str) -> bool {
     std::env::var_os("GUESTSCOPE_DISPOSABLE").is_some() && is_late
 }
 
-/// Stolen time of all CPUs: the eighth number of /proc/stat's first line, in ticks of 10 ms.
+/// What /proc/stat counts in: one more may not show yet.
+pub(crate) const TICK_NS: u64 = 10_000_000;
+
+/// Stolen time of all CPUs: the eighth number of /proc/stat's first line, in ticks.
 pub(crate) fn steal_ns() -> u64 {
     let stat = std::fs::read_to_string("/proc/stat").expect("/proc is mounted");
     let ticks = stat.lines().next().and_then(|line| line.split_whitespace().nth(8)?.parse::<u64>().ok());
-    ticks.expect("the kernel counts it") * 10_000_000
+    ticks.expect("the kernel counts it") * TICK_NS
 }
