@@ -23,12 +23,23 @@ pub(crate) enum Step {
 
 /// In this phase, 1 ms after its begin; blocked, out of quota and in the run queue for so many ns.
 pub(crate) fn wait(within: &Phase, account: Account, times: [u64; 3]) -> Wait {
-    let [blocked_ns, throttled_ns, runq_ns] = times;
     Wait {
         phase: Some(within.id),
         root: Some(within.root),
         thread: within.thread,
         start_ns: within.start_ns + 1_000_000,
+        ..wait_outside(account, times)
+    }
+}
+
+/// The same in no phase, of no thread and at no time.
+pub(crate) fn wait_outside(account: Account, times: [u64; 3]) -> Wait {
+    let [blocked_ns, throttled_ns, runq_ns] = times;
+    Wait {
+        phase: None,
+        root: None,
+        thread: ThreadId::default(),
+        start_ns: 0,
         duration_ns: blocked_ns + throttled_ns + runq_ns,
         account,
         blocked_ns,

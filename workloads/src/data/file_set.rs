@@ -10,7 +10,7 @@ use std::{
     collections::BTreeMap,
     fs, io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, SystemTime},
 };
 
@@ -108,23 +108,22 @@ impl FileSet {
 
     /// The files that were left out up to now.
     pub fn skipped(&self) -> Skipped {
-        let skipped = self.skipped.as_ref();
-        skipped
-            .map(|skipped| skipped.lock().unwrap_or_else(PoisonError::into_inner).clone())
-            .unwrap_or_default()
+        self.locked().map(|skipped| skipped.clone()).unwrap_or_default()
     }
 
     fn is_skipped(&self, path: &Path) -> bool {
-        let skipped = self.skipped.as_ref();
-        skipped
-            .is_some_and(|skipped| skipped.lock().unwrap_or_else(PoisonError::into_inner).contains_key(path))
+        self.locked().is_some_and(|skipped| skipped.contains_key(path))
     }
 
     fn skip(&self, path: &Path, reason: String) -> Result<(), FilesError> {
         let path = path.to_owned();
-        let Some(skipped) = &self.skipped else { return Err(FilesError::Unusable { path, reason }) };
-        skipped.lock().unwrap_or_else(PoisonError::into_inner).insert(path, reason);
+        let Some(mut skipped) = self.locked() else { return Err(FilesError::Unusable { path, reason }) };
+        skipped.insert(path, reason);
         Ok(())
+    }
+
+    fn locked(&self) -> Option<MutexGuard<'_, Skipped>> {
+        self.skipped.as_ref().map(|skipped| skipped.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 

@@ -15,9 +15,9 @@ use self::fixtures::{
 };
 use super::{health_lines, text, *};
 use crate::{
-    analyze::samples::{Sample, Step, inference, process, renamed},
+    analyze::samples::{Sample, Step, inference, process, renamed, wait_outside},
     health::{ExportHealth, Fidelity, Health, Outcome},
-    phase::{Blame, Ending, Request, Restored, Source, ThreadId, Wait, WaitedIo},
+    phase::{Blame, Ending, Request, Restored, Source, Wait, WaitedIo},
 };
 
 #[test]
@@ -109,26 +109,14 @@ fn the_longest_wait_stands_below_its_request() {
 
 /// Of the request with this id; blocked, throttled and in the run queue for so many ns.
 fn wait(root: u64, account: Account, times: [u64; 3], behind: &str) -> Wait {
-    let [blocked_ns, throttled_ns, runq_ns] = times;
     Wait {
         phase: Some(root),
         root: Some(root),
-        thread: ThreadId::default(),
-        start_ns: 0,
-        duration_ns: blocked_ns + throttled_ns + runq_ns,
-        account,
-        blocked_ns,
-        throttled_ns,
-        syscall: None,
-        left_cpu: 0,
-        cpu: 1,
-        waker_tid: (blocked_ns > 0).then_some(4711),
+        waker_tid: (times[0] > 0).then_some(4711),
         replaced_by_tid: 0,
         ran_before_tid: 991,
-        ran_before_tgid: 990,
         ran_before_comm: behind.into(),
-        blame: None,
-        io: None,
+        ..wait_outside(account, times)
     }
 }
 
