@@ -2,13 +2,14 @@
 //! output. It computes nothing.
 
 use std::{
+    ffi::OsString,
     io::{self, Write as _},
     ops::RangeInclusive,
     path::PathBuf,
     thread,
 };
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use serde::Serialize;
 
 use crate::{
@@ -24,9 +25,11 @@ use crate::{
         histogram::Latencies,
         options::{Defaults, LoadOptions},
     },
+    output::OutputOptions,
     platform::{Asked, MachineOptions, Platform, TorchOptions},
     report::{Report, WORKLOAD_FILE, to_json, write_workload_file},
     stall::{self, machine::work::Amount, options::StallOptions, size::Size},
+    suggest,
     train::{
         self,
         distributed::{self, options::Way},
@@ -108,9 +111,8 @@ struct LoopOptions {
     /// Decides arrivals: the same number, the same schedule
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
-    /// Print one line of JSON instead of text
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: OutputOptions,
     /// Only see whether it runs: 3 requests after 1 for warm-up
     #[arg(long)]
     smoke: bool,
@@ -119,6 +121,15 @@ struct LoopOptions {
 }
 
 impl Cli {
+    /// Takes a command line apart, the name of the program first. An error may be a request for help.
+    pub fn read(words: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
+        let words: Vec<OsString> = words.into_iter().collect();
+        Self::try_parse_from(&words).map_err(|mistake| {
+            let words: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+            suggest::improve(mistake, &Self::command(), &words)
+        })
+    }
+
     /// Does what the command line says.
     pub fn run(self) -> Result<(), Error> {
         match self.command {
@@ -130,12 +141,12 @@ impl Cli {
             Command::Infer(Infer::Rs(options)) => run_model(Task::Rs, &options),
             Command::Infer(Infer::Loop(options)) => {
                 options.refuse_torch()?;
-                finish(|| infer::synthetic::run(&options.settings()?), options.json, &options.load)
+                finish(|| infer::synthetic::run(&options.settings()?), options.output, &options.load)
             }
             Command::Train(options) => run_train(&options),
             Command::Shards(options) => {
                 let packed = pack::run(&options, may_draw())?;
-                print(&if options.json { packed.json() + "\n" } else { packed.text() })
+                print(&if options.output.is_json() { packed.json() + "\n" } else { packed.text() })
             }
             Command::Stall(options) => run_stall(&options),
             Command::H2o(command) => run_h2o(&command),
@@ -183,7 +194,7 @@ fn may_draw() -> bool {
 
 fn run_model(task: Task, options: &ModelOptions) -> Result<(), Error> {
     let run = || task.run(&options.settings(task, available_threads(), may_draw())?);
-    finish_on(options.threads, run, options.json, &options.load)
+    finish_on(options.threads, run, options.output, &options.load)
 }
 
 fn run_train(options: &TrainOptions) -> Result<(), Error> {
@@ -200,19 +211,19 @@ fn run_train(options: &TrainOptions) -> Result<(), Error> {
     match way {
         Way::Alone => {
             let report = train::run(&settings)?;
-            tell(options.json, report.text(), report.json(), &report.identity, platform)
+            tell(options.output, report.text(), report.json(), &report.identity, platform)
         }
         Way::Work(worker) => {
             let report = distributed::work(&settings, &worker)?;
-            tell(options.json, report.text(), report.json(), &report.identity, platform)
+            tell(options.output, report.text(), report.json(), &report.identity, platform)
         }
         Way::Serve(server) => {
             let report = distributed::serve(&settings, &server)?;
-            tell(options.json, report.text(), report.json(), &report, platform)
+            tell(options.output, report.text(), report.json(), &report, platform)
         }
         Way::Launch(all) => {
             let report = distributed::launch::run(&settings, &all, &options.torch)?;
-            tell(options.json, report.text(), report.json(), &report.identity, platform)
+            tell(options.output, report.text(), report.json(), &report.identity, platform)
         }
     }
 }
@@ -225,22 +236,26 @@ fn platform(
 ) -> Result<Platform, Error> {
     Platform::new(machine, torch, threads, |words| {
         let all = std::iter::once("guestscope-workloads".into()).chain(words.iter().cloned());
-        Cli::try_parse_from(all).map(drop).map_err(|error| {
+        Cli::read(all).map(drop).map_err(|error| {
             let text = error.to_string();
-            text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned()
+            let reason = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
+            match suggest::suggested(&error) {
+                Some(near) => format!("{reason}; there is '{near}'"),
+                None => reason.to_owned(),
+            }
         })
     })
 }
 
 /// Prints a result, and describes it to guestscope where that asked; then ends what ran beside it.
 fn tell(
-    is_json: bool,
+    output: OutputOptions,
     text: String,
     json: String,
     identity: &impl Serialize,
     platform: Platform,
 ) -> Result<(), Error> {
-    print(&if is_json { json + "\n" } else { text })?;
+    print(&if output.is_json() { json + "\n" } else { text })?;
     let described = Described { identity, asked: &platform.asked };
     write_workload_file(std::env::var_os(WORKLOAD_FILE).as_deref(), &described)?;
     end(platform)
@@ -267,7 +282,7 @@ fn run_stall(options: &StallOptions) -> Result<(), Error> {
     let asked = stall::run::sizes(&settings)?;
     let outcome = stall::run::run(&settings)?;
     let report = stall::report::Report::new(&settings, &asked, outcome);
-    tell(options.json, report.text(), report.json(), &report.identity, Platform::default())
+    tell(options.output, report.text(), report.json(), &report.identity, Platform::default())
 }
 
 fn run_h2o(command: &H2oCommand) -> Result<(), Error> {
@@ -277,12 +292,16 @@ fn run_h2o(command: &H2oCommand) -> Result<(), Error> {
     for warning in &report.warnings {
         eprintln!("warning: {warning}");
     }
-    tell(command.json(), report.text, report.json, &report.identity, platform)
+    tell(command.output(), report.text, report.json, &report.identity, platform)
 }
 
 /// As `finish_on`, of workloads that have no threads of their own.
-fn finish(run: impl FnOnce() -> Result<Report, Error>, json: bool, load: &LoadOptions) -> Result<(), Error> {
-    finish_on(None, run, json, load)
+fn finish(
+    run: impl FnOnce() -> Result<Report, Error>,
+    output: OutputOptions,
+    load: &LoadOptions,
+) -> Result<(), Error> {
+    finish_on(None, run, output, load)
 }
 
 /// Runs it and leaves its results, the description first: whoever reads the rest may go away, or its disk be full. `threads` is
@@ -290,7 +309,7 @@ fn finish(run: impl FnOnce() -> Result<Report, Error>, json: bool, load: &LoadOp
 fn finish_on(
     threads: Option<u32>,
     run: impl FnOnce() -> Result<Report, Error>,
-    json: bool,
+    output: OutputOptions,
     load: &LoadOptions,
 ) -> Result<(), Error> {
     let _claim = load.histogram.as_deref().map(Latencies::check).transpose()?;
@@ -304,7 +323,7 @@ fn finish_on(
     }
     let kept = load.histogram.as_deref().map_or(Ok(()), |path| report.latencies().write(path));
     // What could not be written is no reason to lose the rest.
-    print(&if json { report.json() + "\n" } else { report.text() })?;
+    print(&if output.is_json() { report.json() + "\n" } else { report.text() })?;
     described?;
     kept?;
     end(platform)

@@ -1,14 +1,14 @@
 //! `guestscope-workloads`: takes the command line apart, runs one workload, prints its result. Exit code 0 when it
 //! ran, 2 when it failed. It measures nothing itself.
 
-use std::process::ExitCode;
+use std::{env, process::ExitCode};
 
-use clap::Parser;
 use guestscope_workloads::{cli::Cli, error::Error};
 
 fn main() -> ExitCode {
-    // Parsing ends the process by itself: 0 after help, 2 after a mistake.
-    match Cli::parse().run() {
+    // 0 after help, 2 after a mistake.
+    let cli = Cli::read(env::args_os()).unwrap_or_else(|mistake| mistake.exit());
+    match cli.run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             complain(&error);

@@ -48,6 +48,11 @@ fn prints(#[case] snapshot: &str, #[case] arguments: &[&str]) {
 #[case::batch_too_large("batch_too_large", &["infer", "ic", "--batch", "5000"])]
 #[case::unknown_workload("unknown_workload", &["infer", "icc"])]
 #[case::unknown_option("unknown_option", &["infer", "ic", "--thread", "2"])]
+#[case::unknown_step("unknown_step", &["h2o", "gml"])]
+#[case::unknown_fault("unknown_fault", &["stall", "slep"])]
+#[case::unknown_addition("unknown_addition", &["stall", "sleep", "--and", "lok:20ms"])]
+#[case::unknown_addition_unlike_any("unknown_addition_unlike_any", &["stall", "sleep", "--and", "xyz"])]
+#[case::unknown_beside("unknown_beside", &["h2o", "glm", "--beside", "h2o pars"])]
 fn refuses(#[case] snapshot: &str, #[case] arguments: &[&str]) {
     let output = run(arguments);
     assert_eq!(output.status.code(), Some(2));

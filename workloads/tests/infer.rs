@@ -169,7 +169,7 @@ fn a_broken_file_is_left_out_and_the_next_one_takes_its_place(#[case] workload: 
     let (broken, whole) = (json(&result("broken", &["--json"])), json(&result("whole", &["--json"])));
     assert_eq!(broken["output_hash"], whole["output_hash"]);
     assert_eq!((&broken["skipped_files"], &whole["skipped_files"]), (&1.into(), &0.into()));
-    let text = String::from_utf8(result("broken", &[]).stdout).unwrap();
+    let text = String::from_utf8(result("broken", &["--text"]).stdout).unwrap();
     assert!(text.contains("left out     1 file or record that could not be used"), "{text}");
     assert!(text.contains(&format!("broken/1.{ending}: {reason}")), "{text}");
 }

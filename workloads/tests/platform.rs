@@ -122,7 +122,7 @@ fn a_job_beside_that_is_done_too_early_is_told() {
 }
 
 #[rstest]
-#[case::no_command(&["--beside", "infer lop"], "error: no such command to run beside: infer lop (unrecognized subcommand 'lop')")]
+#[case::no_command(&["--beside", "infer lop"], "error: no such command to run beside: infer lop (unrecognized subcommand 'lop'; there is 'loop')")]
 #[case::open(&["--beside", "infer 'loop"], "a quotation mark is never closed")]
 #[case::no_libtorch(&["--device", "cuda"], "error: no libtorch takes part, so there is no use of --device")]
 #[case::no_device(&["--device", "gpu"], "a device is cpu, cuda, cuda:N or auto")]

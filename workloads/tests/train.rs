@@ -141,11 +141,11 @@ fn pictures_of_a_folder_are_trained_on_and_broken_ones_named() {
     }
     std::fs::write(folder.path().join("dogs/broken.jpg"), b"no picture").unwrap();
     let words = ["alexnet", "--smoke", "--data", ".", "--drop-caches", "--threads", "1"];
-    let (code, out, error) = program(folder.path(), &words);
+    let (code, out, error) = program(folder.path(), &[&words[..], &["--text"]].concat());
     assert_eq!((code, error.as_str()), (Some(0), ""));
     assert!(out.contains("folder data") && out.contains("1 file or record that could not be used"), "{out}");
     assert!(out.contains("./dogs/broken.jpg: not a JPEG"), "{out}");
-    let (_, json, _) = program(folder.path(), &[&words[..], &["--json"]].concat());
+    let (_, json, _) = program(folder.path(), &words);
     let line: Value = serde_json::from_str(&json).expect("one line of JSON");
     assert_eq!((line["data"].as_str(), line["skipped_files"].as_u64()), (Some("folder"), Some(1)));
     assert_eq!((line["loaders"].as_u64(), line["drop_caches"].as_bool()), (Some(2), Some(true)));

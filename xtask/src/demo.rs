@@ -51,7 +51,7 @@ pub(crate) fn verb(xtask: &mut Xtask, options: Options) -> Result<bool> {
     if let Some(jaeger) = &jaeger {
         run.args(["--otlp", &jaeger.endpoints.otlp_grpc]);
     }
-    run.arg("--").arg(&workloads).args(["infer", NAME, "--requests", REQUESTS]);
+    run.arg("--").arg(&workloads).args(["infer", NAME, "--requests", REQUESTS, "--text"]);
     xtask.progress.say("");
     let status = run.status().with_context(|| format!("could not start: `{}`", agent.display()))?;
     if !status.success() {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, value_parser};
 
 use super::{error::H2oError, generate, glm, mlp, parse, report::Report, source::Data};
-use crate::platform::MachineOptions;
+use crate::{output::OutputOptions, platform::MachineOptions};
 
 const GENERATE_EXAMPLES: &str = "\
 Examples:
@@ -55,9 +55,8 @@ pub struct GenerateOptions {
     /// Decides every byte
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
-    /// Print one line of JSON instead of text
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: OutputOptions,
     /// Only see whether it runs: one block that lasts some milliseconds
     #[arg(long)]
     smoke: bool,
@@ -93,9 +92,8 @@ pub struct ParseOptions {
     /// Make the kernel forget the file before each pass, so that the disk is read
     #[arg(long)]
     cold: bool,
-    /// Print one line of JSON instead of text
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: OutputOptions,
     /// Only see whether it runs: one pass over what is there
     #[arg(long, conflicts_with = "passes")]
     smoke: bool,
@@ -115,9 +113,8 @@ pub struct GlmOptions {
     /// What the squares of coefficients cost, per flight; 0: nothing
     #[arg(long, value_name = "L", default_value_t = 1e-4, value_parser = not_negative)]
     l2: f64,
-    /// Print one line of JSON instead of text, with all coefficients
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: OutputOptions,
     /// Only see whether it runs: one fit of at most 3 iterations
     #[arg(long, conflicts_with_all = ["fits", "max_iterations"])]
     smoke: bool,
@@ -146,9 +143,8 @@ pub struct MlpOptions {
     /// Threads [default: as many as this process may use]
     #[arg(long, value_name = "T", value_parser = value_parser!(u32).range(1..=4096))]
     threads: Option<u32>,
-    /// Print one line of JSON instead of text
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: OutputOptions,
     /// Only see whether it runs: few steps, hidden rows of 64 units
     #[arg(long)]
     smoke: bool,
@@ -180,13 +176,13 @@ impl H2oCommand {
         }
     }
 
-    /// Whether machines read the result.
-    pub fn json(&self) -> bool {
+    /// How its result is printed.
+    pub fn output(&self) -> OutputOptions {
         match self {
-            Self::Generate(options) => options.json,
-            Self::Parse(options) => options.json,
-            Self::Glm(options) => options.json,
-            Self::Mlp(options) => options.json,
+            Self::Generate(options) => options.output,
+            Self::Parse(options) => options.output,
+            Self::Glm(options) => options.output,
+            Self::Mlp(options) => options.output,
         }
     }
 

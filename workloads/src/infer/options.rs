@@ -11,6 +11,7 @@ use super::{
 use crate::{
     error::Error,
     load::options::{Defaults, LoadOptions},
+    output::OutputOptions,
 };
 
 /// What pictures have in place of other inputs, and the only model that is always whole.
@@ -86,9 +87,8 @@ pub struct ModelOptions {
     /// The numbers that the model computes with
     #[arg(long, value_enum, default_value_t = Precision::Fp32)]
     precision: Precision,
-    /// Print one line of JSON instead of text
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub output: OutputOptions,
     /// Only see whether it runs: 3 requests after 1 for warm-up, 4 generated inputs
     #[arg(long)]
     smoke: bool,

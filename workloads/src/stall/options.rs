@@ -12,6 +12,7 @@ use super::{
     Kind, Peer, Wait, error::StallError, kinds::KINDS, machine::work::Amount, run::Settings,
     schedule::Schedule, size::Size,
 };
+use crate::{output::OutputOptions, suggest};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -73,9 +74,8 @@ pub struct StallOptions {
     /// For slow-peer: what the request reads from
     #[arg(long, value_enum, default_value_t = Peer::Socket)]
     peer: Peer,
-    /// Print one line of JSON instead of text
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub output: OutputOptions,
     /// Only see whether it runs: 6 requests after 1 for warm-up, two of them hit
     #[arg(long)]
     smoke: bool,
@@ -90,10 +90,19 @@ struct Addition {
 
 #[derive(Debug, thiserror::Error)]
 enum NotAnAddition {
-    #[error("no such kind; `guestscope-workloads list` shows them")]
-    Kind,
+    #[error("no such kind; {}", near.map_or_else(
+        || "`guestscope-workloads list` shows them".to_owned(),
+        |near| format!("a similar one exists: '{near}'"),
+    ))]
+    Kind { near: Option<&'static str> },
     #[error(transparent)]
     Size(#[from] super::size::NotASize),
+}
+
+impl NotAnAddition {
+    fn unknown(name: &str) -> Self {
+        Self::Kind { near: suggest::nearest(name, KINDS.iter().map(|kind| kind.name)) }
+    }
 }
 
 impl FromStr for Addition {
@@ -101,7 +110,7 @@ impl FromStr for Addition {
 
     fn from_str(text: &str) -> Result<Self, NotAnAddition> {
         let (name, size) = text.split_once(':').map_or((text, None), |(name, size)| (name, Some(size)));
-        let kind = Kind::find(name).ok_or(NotAnAddition::Kind)?;
+        let kind = Kind::find(name).ok_or_else(|| NotAnAddition::unknown(name))?;
         let size = size.map(str::parse).transpose()?;
         Ok(Self { kind, size })
     }
@@ -149,5 +158,6 @@ fn amount(work: Size) -> Result<Amount, StallError> {
 
 fn kind_parser() -> impl TypedValueParser<Value = &'static Kind> {
     let values = KINDS.iter().map(|kind| PossibleValue::new(kind.name).help(kind.what));
-    PossibleValuesParser::new(values).try_map(|name| Kind::find(&name).ok_or(NotAnAddition::Kind))
+    PossibleValuesParser::new(values)
+        .try_map(|name| Kind::find(&name).ok_or_else(|| NotAnAddition::unknown(&name)))
 }

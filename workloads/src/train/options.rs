@@ -9,7 +9,10 @@ use clap::{
 };
 
 use super::{MODELS, Model, Settings, Share, distributed::options::PeerOptions};
-use crate::platform::{MachineOptions, TorchOptions};
+use crate::{
+    output::OutputOptions,
+    platform::{MachineOptions, TorchOptions},
+};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -61,9 +64,8 @@ pub struct TrainOptions {
     /// Have the pictures read from the disk: the kernel is asked to forget what it has of them
     #[arg(long, requires = "data")]
     drop_caches: bool,
-    /// Print one line of JSON instead of text
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub output: OutputOptions,
     /// Only see whether it runs: two steps of two images
     #[arg(long)]
     smoke: bool,

@@ -20,6 +20,7 @@ use crate::{
         tfrecord::{self, Picture},
     },
     error::Error,
+    output::OutputOptions,
     progress,
     report::{left_out::printable, to_json},
 };
@@ -52,9 +53,8 @@ pub struct PackOptions {
     /// Pictures in each shard
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = value_parser!(u32).range(1..=1_000_000))]
     per_shard: u32,
-    /// Print one line of JSON instead of text
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub output: OutputOptions,
 }
 
 /// What was packed.

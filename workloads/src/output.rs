@@ -1,0 +1,48 @@
+//! How a result is printed: text for people at a terminal, one line of JSON for whatever else reads standard output.
+
+use std::io::{IsTerminal as _, stdout};
+
+use clap::Args;
+
+/// What the command line says of it.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub struct OutputOptions {
+    /// Print one line of JSON instead of text, as is done wherever standard output is no terminal
+    #[arg(long)]
+    json: bool,
+    /// Print text for people, into a pipe or a file too
+    #[arg(long, conflicts_with = "json")]
+    text: bool,
+}
+
+impl OutputOptions {
+    /// Whether machines read the result.
+    pub fn is_json(self) -> bool {
+        self.decide(stdout().is_terminal())
+    }
+
+    fn decide(self, is_terminal: bool) -> bool {
+        self.json || !(self.text || is_terminal)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::OutputOptions;
+
+    #[rstest]
+    #[case::person(false, false, true, false)]
+    #[case::pipe(false, false, false, true)]
+    #[case::asked_for_json(true, false, true, true)]
+    #[case::text_in_a_pipe(false, true, false, false)]
+    fn text_is_for_terminals(
+        #[case] json: bool,
+        #[case] text: bool,
+        #[case] is_terminal: bool,
+        #[case] expected: bool,
+    ) {
+        assert_eq!(OutputOptions { json, text }.decide(is_terminal), expected);
+    }
+}
