@@ -1,6 +1,7 @@
-//! Makes what travels inside the agent, all into OUT_DIR: the BPF object, the marker's shared library, the table of advice.
+//! Makes what travels inside the agent, all into OUT_DIR: the BPF object, the marker's shared library, the program that asks
+//! NVIDIA's library, the table of advice.
 //!
-//! The first two are built by nested cargo runs with target folders of their own. The object is built with the nightly that
+//! The first three are built by nested cargo runs with target folders of their own. The object is built with the nightly that
 //! aya-build picks (build-std); the library needs one unstable feature, thread-local storage without a libc.
 
 use std::{
@@ -22,8 +23,43 @@ fn main() -> anyhow::Result<()> {
     )
     .context("building the BPF object: `cargo xtask demo` and `cargo xtask test` install what it needs")?;
     strip(&out.join("probes")).context("stripping the BPF object")?;
+    pack(&out.join("probes"))?;
     advice(&manifest.join("src/analyze/advice.toml"), &out).context("the table of advice")?;
-    shared_library(&manifest.join("marker"), &out).context("building the marker's shared library")
+    shared_library(&manifest.join("marker"), &out).context("building the marker's shared library")?;
+    helper(&manifest.join("nvml"), &out).context("building the program that asks NVIDIA's library")
+}
+
+/// Packs a file as the agent unpacks it: NAME.zst. The object shrinks to an eighth.
+fn pack(path: &Path) -> anyhow::Result<()> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".zst");
+    fs::write(name, zstd::encode_all(fs::File::open(path)?, 19)?)?;
+    Ok(())
+}
+
+/// It loads a library of the guest's, so it needs the guest's C library, glibc wherever NVIDIA has a driver. A build for another
+/// architecture has none to link with, and carries nothing.
+fn helper(crate_: &Path, out: &Path) -> anyhow::Result<()> {
+    for part in ["src", "Cargo.toml"] {
+        println!("cargo:rerun-if-changed={}", crate_.join(part).display());
+    }
+    let architecture = env::var("CARGO_CFG_TARGET_ARCH").context("CARGO_CFG_TARGET_ARCH is not set")?;
+    let program = out.join("guestscope-nvml");
+    if env::var("HOST").context("HOST is not set")?.split('-').next() == Some(&architecture) {
+        let target = format!("{architecture}-unknown-linux-gnu");
+        let folder = out.join("nvml-target");
+        let mut cargo = nested_cargo(crate_, &target, &folder)?;
+        cargo.args(["--features", "helper", "--bin", "guestscope-nvml"]);
+        // For size; the workspace's release profile is that of the workloads.
+        for (key, value) in [("OPT_LEVEL", "s"), ("LTO", "fat"), ("CODEGEN_UNITS", "1"), ("PANIC", "abort")] {
+            cargo.env(format!("CARGO_PROFILE_RELEASE_{key}"), value);
+        }
+        run(&mut cargo)?;
+        fs::copy(folder.join(target).join("release/guestscope-nvml"), &program)?;
+    } else {
+        fs::write(&program, "")?;
+    }
+    pack(&program)
 }
 
 /// The table of advice as JSON: a reader of TOML in the agent would be larger than the table.
@@ -65,14 +101,25 @@ fn shared_library(marker: &Path, out: &Path) -> anyhow::Result<()> {
     let architecture = env::var("CARGO_CFG_TARGET_ARCH").context("CARGO_CFG_TARGET_ARCH is not set")?;
     let target = format!("{architecture}-unknown-linux-gnu");
     let folder = out.join("marker-target");
+    let mut cargo = nested_cargo(&marker.join("cdylib"), &target, &folder)?;
+    run(cargo.env("RUSTC_BOOTSTRAP", "1"))?;
+    fs::copy(folder.join(target).join("release/libguestscope.so"), out.join("libguestscope.so"))?;
+    Ok(())
+}
+
+/// A release build of the crate in this folder.
+fn nested_cargo(crate_: &Path, target: &str, folder: &Path) -> anyhow::Result<Command> {
     let mut cargo = Command::new(env::var_os("CARGO").context("CARGO is not set")?);
-    cargo.args(["build", "--release", "--locked", "--target", &target, "--target-dir"]).arg(&folder);
-    cargo.current_dir(marker.join("cdylib")).env("RUSTC_BOOTSTRAP", "1");
+    cargo.args(["build", "--release", "--locked", "--target", target, "--target-dir"]).arg(folder);
+    cargo.current_dir(crate_);
     for name in ["RUSTC", "RUSTC_WORKSPACE_WRAPPER", "CARGO_ENCODED_RUSTFLAGS", "RUSTFLAGS"] {
         cargo.env_remove(name);
     }
+    Ok(cargo)
+}
+
+fn run(cargo: &mut Command) -> anyhow::Result<()> {
     let done = cargo.output().context("starting cargo")?;
     ensure!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
-    fs::copy(folder.join(target).join("release/libguestscope.so"), out.join("libguestscope.so"))?;
     Ok(())
 }

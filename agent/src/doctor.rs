@@ -6,6 +6,7 @@ use std::io::Write as _;
 
 use crate::{
     cli::DoctorArguments,
+    gpu,
     health::{Fidelity, Outcome, Verdict},
     kernel::{btf::BtfError, formats::FormatError, permission},
     loader::{self, LoadError, LoadOptions},
@@ -35,7 +36,8 @@ pub fn run(arguments: &DoctorArguments) -> anyhow::Result<i32> {
     };
     let version = env!("CARGO_PKG_VERSION").to_owned();
     let signs = signs::find(&Root::system()).into();
-    let doctor = Doctor { version, guest: Guest::here(), fidelity, hooks, signs };
+    let gpu = gpu::find(&Root::system()).map(|driver| (driver.evidence.clone(), gpu::look(&driver)));
+    let doctor = Doctor { version, guest: Guest::here(), fidelity, hooks, signs, gpu };
     let text = if arguments.json {
         terminal::render_doctor_json(&doctor)
     } else {
@@ -59,7 +61,8 @@ fn refused(error: &LoadError) -> Vec<Verdict> {
         | LoadError::Supplied { .. }
         | LoadError::Object(_)
         | LoadError::Map(_)
-        | LoadError::Missing(_) => None,
+        | LoadError::Missing(_)
+        | LoadError::Damaged(_) => None,
     };
     let verdict = |hook: &crate::probes::Hook| {
         let concerns = failed.is_none_or(|failed| failed == hook.id);
@@ -93,6 +96,8 @@ fn remedy(error: &LoadError) -> (Outcome, &'static str) {
             Outcome::Broken,
             "look for lockdown (/sys/kernel/security/lockdown), a seccomp filter of the container, or a lack of memory",
         ),
-        LoadError::Missing(_) => (Outcome::Broken, "this binary is damaged; build it anew"),
+        LoadError::Missing(_) | LoadError::Damaged(_) => {
+            (Outcome::Broken, "this binary is damaged; build it anew")
+        }
     }
 }

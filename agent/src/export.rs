@@ -24,8 +24,8 @@ use crate::{
     cli::{ExportArguments, ExportForm},
     failure,
     health::ExportHealth,
-    phase::{Phase, PhaseKind, Request, Restored, Source, Wait},
-    run::{self, Folder, Manifest},
+    phase::{GpuReading, Phase, PhaseKind, Request, Restored, Source, Wait},
+    run::{self, Folder, Manifest, Sample},
     sinks::{
         otlp::{Lines, LiveVerdict, Written},
         perfetto::{self, Packets},
@@ -203,6 +203,8 @@ trait Taker {
     fn wait(&mut self, wait: Wait);
     /// The guest was restored or moved, inside of requests that are still to come.
     fn restored(&mut self, restored: Restored);
+    /// What a graphics processor was doing, before requests that are still to come ended.
+    fn gpu(&mut self, reading: GpuReading);
     /// A request, at wall times that are so much later than its own.
     fn request(&mut self, request: Arc<Request>, verdict: LiveVerdict, wall_offset_ns: i64)
     -> io::Result<()>;
@@ -215,6 +217,10 @@ impl<W: Write> Taker for Lines<W> {
 
     fn restored(&mut self, restored: Restored) {
         Lines::restored(self, restored);
+    }
+
+    fn gpu(&mut self, reading: GpuReading) {
+        Lines::gpu(self, reading);
     }
 
     fn request(
@@ -233,6 +239,7 @@ fn feed(folder: &Folder, taker: &mut impl Taker) -> anyhow::Result<()> {
     let summary = Summary::read(|| folder.requests())?;
     let is_marked = !summary.groups.is_empty();
     let mut waits = folder.waits()?.peekable();
+    let mut samples = folder.samples()?.peekable();
     let mut restored = manifest.restored.iter().filter_map(of_record).peekable();
     for request in folder.requests()? {
         let request = request?;
@@ -246,6 +253,9 @@ fn feed(folder: &Folder, taker: &mut impl Taker) -> anyhow::Result<()> {
         }
         while let Some(one) = restored.next_if(|one| one.noticed_ns <= until_ns) {
             taker.restored(one);
+        }
+        while let Some(reading) = next_reading(&mut samples, until_ns)? {
+            taker.gpu(reading);
         }
         let verdict = verdict(&summary, &request);
         let offset_ns = manifest.wall_offset_ns(request.root().start_ns);
@@ -262,6 +272,19 @@ fn end_ns(phase: &Phase) -> u64 {
 fn next_until(waits: &mut Peekable<run::Rows<Wait>>, until_ns: u64) -> run::Result<Option<Wait>> {
     let is_due = |wait: &run::Result<Wait>| wait.as_ref().map_or(true, |wait| wait.end_ns() <= until_ns);
     waits.next_if(is_due).transpose()
+}
+
+/// The next reading of a graphics processor, if it was read before.
+fn next_reading(samples: &mut Peekable<run::Rows<Sample>>, until_ns: u64) -> run::Result<Option<GpuReading>> {
+    let is_due = |sample: &run::Result<Sample>| {
+        sample.as_ref().map_or(true, |sample| sample.gpu.is_none_or(|reading| reading.time_ns <= until_ns))
+    };
+    while let Some(sample) = samples.next_if(is_due).transpose()? {
+        if sample.gpu.is_some() {
+            return Ok(sample.gpu);
+        }
+    }
+    Ok(None)
 }
 
 fn verdict(summary: &Summary, request: &Request) -> LiveVerdict {

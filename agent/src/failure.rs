@@ -99,7 +99,7 @@ fn load_hint(error: &LoadError) -> Option<&'static str> {
             "`guestscope doctor` tells hook by hook what this kernel allows (lockdown, a container's seccomp filter \
              or missing capabilities refuse BPF)"
         }
-        LoadError::Missing(_) => return None,
+        LoadError::Missing(_) | LoadError::Damaged(_) => return None,
     })
 }
 

@@ -5,6 +5,7 @@
 
 pub mod analyze;
 pub mod attach;
+mod carried;
 pub mod child;
 pub mod cli;
 pub mod clock;
@@ -13,6 +14,7 @@ pub mod doctor;
 pub mod explain;
 pub mod export;
 pub mod failure;
+pub mod gpu;
 pub mod health;
 pub mod kernel;
 pub mod loader;

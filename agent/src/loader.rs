@@ -13,6 +13,7 @@ mod visit;
 use std::{
     collections::HashSet,
     fs::OpenOptions,
+    io,
     os::{
         fd::{AsFd as _, AsRawFd as _, BorrowedFd},
         unix::fs::{MetadataExt as _, OpenOptionsExt as _},
@@ -30,7 +31,7 @@ use guestscope_ebpf::{Counter, GPU_MAJORS, Position, SLOTS, ledger::Ledger, visi
 
 use self::{offsets::Offsets, pulse::Pulses, spin::PidNamespace};
 use crate::{
-    failure,
+    carried, failure,
     health::{Fidelity, KernelLosses, Outcome, Verdict},
     kernel::{btf::BtfError, formats::FormatError, gpu, permission, syscalls},
     platform::{Root, topology},
@@ -42,8 +43,6 @@ pub use hooks::Prepared;
 pub use supplied::SuppliedError;
 pub use visit::{VisitError, Visits};
 
-/// The object that build.rs made.
-static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/probes"));
 /// A ring with more than this waiting wakes the agent before its timer does: an eighth of the event ring.
 const WAKE_BYTES: u32 = 128 << 10;
 
@@ -95,6 +94,9 @@ pub enum LoadError {
     /// A map is not as this agent expects.
     #[error("a map of the BPF object is not usable: {}", chain(.0))]
     Map(#[from] aya::maps::MapError),
+    /// The object does not unpack.
+    #[error("this binary is damaged: {0}")]
+    Damaged(io::Error),
     /// The object lacks something: a build error.
     #[error("the BPF object has no `{0}`")]
     Missing(&'static str),
@@ -236,7 +238,10 @@ pub fn prepare(options: &LoadOptions) -> Result<Prepared, LoadError> {
     let positions = topology::positions(&Root::system());
     loader.map_max_entries("TOPOLOGY", positions.len() as u32);
     loader.map_max_entries("PULSES", positions.len() as u32);
-    let mut ebpf = loader.load(&offsets.casts.put_into(OBJECT))?;
+    let mut object = carried::probes().map_err(LoadError::Damaged)?;
+    offsets.casts.put_into(&mut object);
+    let mut ebpf = loader.load(&object)?;
+    drop(object);
     for map in ["FREE", "FREE_PROCESSES"] {
         fill_free(&mut ebpf, map, options.slots)?;
     }

@@ -5,6 +5,8 @@
 
 use std::io;
 
+use nix::sys::signal::SigSet;
+
 /// `_LINUX_CAPABILITY_VERSION_3`: two words of 32 capabilities each.
 const VERSION: u32 = 0x2008_0522;
 const CAP_CHOWN: u32 = 0;
@@ -42,6 +44,26 @@ struct Sets {
     effective: u32,
     permitted: u32,
     inheritable: u32,
+}
+
+/// Drops everything, in a process that is about to become a helper's program: makes system calls alone.
+///
+/// # Errors
+/// The kernel's.
+pub fn drop_all() -> io::Result<()> {
+    // The agent blocks signals to read them from a descriptor.
+    SigSet::empty().thread_set_mask()?;
+    let mut header = Header { version: VERSION, pid: 0 };
+    let sets = [Sets::default(); 2];
+    // SAFETY: the header and both sets live across the call, which only reads the sets.
+    if unsafe { libc::syscall(libc::SYS_capset, &raw mut header, sets.as_ptr()) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: takes no pointers. Without it root would have everything again from its next program on.
+    if unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
 }
 
 /// Drops everything but what is listed above, in every thread that is started later and in this one. Kernels before

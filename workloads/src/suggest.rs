@@ -46,10 +46,12 @@ fn parent<'a>(command: &'a Command, words: &[String], wrong: &str) -> &'a Comman
 /// What an error suggests, by clap or by this module.
 pub fn suggested(error: &Error) -> Option<String> {
     let kinds = [ContextKind::SuggestedSubcommand, ContextKind::SuggestedValue, ContextKind::SuggestedArg];
-    kinds.into_iter().filter_map(|kind| error.get(kind)).find_map(|value| match value {
-        ContextValue::String(name) => Some(name.clone()),
-        ContextValue::Strings(names) => names.first().cloned(),
-        _ => None,
+    kinds.into_iter().filter_map(|kind| error.get(kind)).find_map(|value| {
+        if let ContextValue::Strings(names) = value {
+            return names.first().cloned();
+        }
+        let ContextValue::String(name) = value else { return None };
+        Some(name.clone())
     })
 }
 

@@ -18,6 +18,8 @@ pub(crate) const KERNEL_TESTS: &str = "kernel-tests";
 pub(crate) const E2E_TESTS: &str = "e2e-tests";
 /// That of what only a virtual machine of its own can bear. Built with the others and never run on this machine.
 pub(crate) const GUEST_TESTS: &str = "guest-tests";
+/// The program that loads NVIDIA's library: its tests need nothing but a stub of that.
+pub(crate) const HELPER: &str = "helper";
 
 /// This checkout.
 #[derive(Debug)]
@@ -76,7 +78,7 @@ impl Workspace {
         let pairs =
             self.host_packages().flat_map(|package| package.features.iter().map(move |f| (&package.name, f)));
         pairs
-            .filter(|(_, feature)| [KERNEL_TESTS, E2E_TESTS, GUEST_TESTS].contains(&feature.as_str()))
+            .filter(|(_, feature)| [KERNEL_TESTS, E2E_TESTS, GUEST_TESTS, HELPER].contains(&feature.as_str()))
             .map(|(package, feature)| format!("{package}/{feature}"))
             .collect()
     }

@@ -13,7 +13,7 @@ use std::{
 use super::{ExportFileError, Taker, resource};
 use crate::{
     health::ExportHealth,
-    phase::{Request, Restored, Wait},
+    phase::{GpuReading, Request, Restored, Wait},
     run::Manifest,
     sinks::{
         otlp::{Config, Exporter, FINISH, Limits, LiveVerdict},
@@ -105,6 +105,10 @@ impl Taker for Replay {
 
     fn restored(&mut self, restored: Restored) {
         self.exporter.restored(restored);
+    }
+
+    fn gpu(&mut self, reading: GpuReading) {
+        self.exporter.gpu(reading);
     }
 
     fn request(

@@ -3,8 +3,6 @@
 //! aya knows no such calls. The kernel looks at each of them, reached or not, so where it has no such function the call
 //! becomes another instruction. It loads nothing.
 
-use std::borrow::Cow;
-
 use guestscope_ebpf::CALL_RDONLY_CAST;
 
 use super::btf::Btf;
@@ -40,24 +38,16 @@ impl Casts {
         all().unwrap_or_default()
     }
 
-    /// The object with its calls put right.
-    pub fn put_into<'a>(&self, object: &'a [u8]) -> Cow<'a, [u8]> {
+    /// Puts the calls of an object right.
+    pub fn put_into(&self, object: &mut [u8]) {
         let call = CALL_RDONLY_CAST.to_le_bytes();
         let fixed = match self.function {
             0 => NOTHING,
             number => u64::from(number) << 32 | CALL_RDONLY_CAST & 0xffff_ffff,
         };
-        let mut object = Cow::Borrowed(object);
-        let places: Vec<usize> = object
-            .chunks_exact(8)
-            .enumerate()
-            .filter(|(_, word)| *word == call)
-            .map(|(index, _)| index * 8)
-            .collect();
-        for place in places {
-            object.to_mut()[place..place + 8].copy_from_slice(&fixed.to_le_bytes());
+        for word in object.chunks_exact_mut(8).filter(|word| **word == call) {
+            word.copy_from_slice(&fixed.to_le_bytes());
         }
-        object
     }
 }
 
@@ -70,7 +60,8 @@ mod tests {
         let mut object = [1_u64, CALL_RDONLY_CAST, 2, CALL_RDONLY_CAST, 0x85].map(u64::to_le_bytes).concat();
         object.extend([9, 9, 9]);
         let words = |casts: Casts| {
-            let object = casts.put_into(&object).into_owned();
+            let mut object = object.clone();
+            casts.put_into(&mut object);
             assert_eq!(object[40..], [9, 9, 9]);
             let word =
                 |bytes: &[u8]| bytes.iter().rev().fold(0_u64, |word, byte| word << 8 | u64::from(*byte));

@@ -6,6 +6,7 @@
 mod blame;
 mod counts;
 mod flight;
+mod gpu;
 mod helper_waits;
 mod helpers;
 mod ids;
@@ -27,6 +28,7 @@ use guestscope_ebpf::{ACCOUNTS, Account};
 pub use self::{
     blame::Blame,
     counts::{COUNT_NAMES, Counts},
+    gpu::{GpuReading, GpuReadings, GpuTally, GpuUse},
     helper_waits::{HelperWait, KEPT},
     helpers::Helpers,
     pauses::{LEAST_NS as LEAST_PAUSE_NS, Pause, Pauses},

@@ -1,7 +1,7 @@
 //! CPUs that a process may use: affinity, online CPUs, quota.
 //!
-//! Yields [`Cores`], the two middle words of a scenario. It reads the affinity of the process's main thread; threads
-//! that pin themselves later are not seen here.
+//! Yields [`Cores`], the two middle words of a scenario. It reads the affinity of the process's main thread; what threads do
+//! later is seen by [`Usage`](super::Usage).
 
 use super::{
     About, Notes,
@@ -28,6 +28,10 @@ impl CpuList {
             }
             ranges.push((first, last));
         }
+        Some(Self::merged(ranges))
+    }
+
+    fn merged(mut ranges: Vec<(u32, u32)>) -> Self {
         ranges.sort_unstable();
         let mut merged: Vec<(u32, u32)> = Vec::with_capacity(ranges.len());
         for (first, last) in ranges {
@@ -36,7 +40,7 @@ impl CpuList {
                 Some(_) | None => merged.push((first, last)),
             }
         }
-        Some(Self(merged))
+        Self(merged)
     }
 
     /// How many.
@@ -69,6 +73,12 @@ impl CpuList {
                 .map(move |&(other_first, other_last)| (first.max(other_first), last.min(other_last)))
         });
         Self(overlaps.filter(|(first, last)| first <= last).collect())
+    }
+
+    /// Those in either.
+    #[must_use]
+    pub fn or(&self, other: &Self) -> Self {
+        Self::merged(self.0.iter().chain(&other.0).copied().collect())
     }
 
     /// In the kernel's notation.

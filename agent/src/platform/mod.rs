@@ -13,6 +13,7 @@ mod host;
 mod machine;
 mod root;
 pub mod topology;
+mod usage;
 
 #[cfg(test)]
 mod samples;
@@ -30,6 +31,7 @@ pub use devices::Devices;
 pub use host::Host;
 pub use machine::{Machine, MachineKind};
 pub use root::{Root, Subject};
+pub use usage::Usage;
 
 /// One thing that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,6 +87,8 @@ pub struct Guest {
     pub cores: Cores,
     /// The control groups of the process, and what they limit.
     pub cgroup: Cgroup,
+    /// What runs in it was seen to use a graphics processor.
+    pub gpu_used: bool,
     /// Facts for the manifest and for resource attributes.
     pub host: Host,
     /// Everything that was looked at.
@@ -106,7 +110,7 @@ impl Guest {
         let container = container::detect(root, subject, &cgroup, &mut notes);
         let cores = Cores::read(root, subject, &cgroup, &mut notes);
         let host = Host::read(root, &cores);
-        Self { machine, container, cores, cgroup, host, evidence: notes.0 }
+        Self { machine, container, cores, cgroup, gpu_used: false, host, evidence: notes.0 }
     }
 
     /// `BM`, `VM`, `MVM`, `CN`, `VMCN` or `MVMCN`.
@@ -121,9 +125,10 @@ impl Guest {
         }
     }
 
-    /// `platform/cores/pinning/processor`, for instance `MVM/2/VNL/CPU`. The processor is the CPU as yet.
+    /// `platform/cores/pinning/processor`, for instance `MVM/2/VNL/CPU`. As asked for, until what runs was seen: see [`Usage`].
     pub fn scenario(&self) -> String {
         let pinning = if self.cores.pinned { "PIN" } else { "VNL" };
-        format!("{}/{}/{pinning}/CPU", self.platform(), self.cores.usable_text())
+        let processor = if self.gpu_used { "GPU" } else { "CPU" };
+        format!("{}/{}/{pinning}/{processor}", self.platform(), self.cores.usable_text())
     }
 }

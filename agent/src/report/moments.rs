@@ -9,9 +9,9 @@ use std::{
 };
 
 use crate::{
-    analyze::compare::{Pick, Picked, Platform, latency_ns},
+    analyze::compare::{Pick, Picked, Platform, is_within, latency_ns},
     compare::{Member, each_in_parallel},
-    phase::{Request, ThreadId, Wait},
+    phase::{GpuReading, Request, ThreadId, Wait},
     run::{self, Folder},
     sinks::terminal::Count,
 };
@@ -43,6 +43,8 @@ pub(super) struct Moment {
     pub(super) waits_left_out: usize,
     /// Names of threads.
     pub(super) threads: Arc<HashMap<ThreadId, Arc<str>>>,
+    /// What graphics processors were doing meanwhile, in the order of their times.
+    pub(super) gpus: Vec<GpuReading>,
 }
 
 /// What was found on a platform.
@@ -65,6 +67,7 @@ struct Read {
     moves: BTreeMap<(u32, u32), u64>,
     seen: u64,
     threads: HashMap<ThreadId, Arc<str>>,
+    gpus: Vec<GpuReading>,
 }
 
 /// Looks into all runs of all platforms.
@@ -131,6 +134,9 @@ fn read(member: &Member, pick: &Pick) -> Result<Read, run::Error> {
     for wait in folder.waits()? {
         read.add(wait?);
     }
+    for sample in folder.samples()? {
+        read.gpus.extend(sample?.gpu.filter(|reading| read.picked.is_within(reading.time_ns)));
+    }
     for thread in folder.threads()? {
         let thread = thread?;
         read.threads.insert(thread.id, thread.comm);
@@ -177,8 +183,10 @@ impl Looked {
                     read.waits.get(&request.root().id).cloned().unwrap_or_default();
                 waits_left_out += shorten(&mut waits);
                 waits.sort_by_key(|wait| wait.start_ns);
+                let gpus = read.gpus.iter().filter(|reading| is_within(&request, reading.time_ns));
                 Moment {
                     why,
+                    gpus: gpus.copied().collect(),
                     run: run.clone(),
                     request,
                     waits,

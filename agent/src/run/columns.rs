@@ -11,10 +11,11 @@ use guestscope_ebpf::Account;
 
 use super::{
     cells::{NO_WORD, integer, ledger, thread_id},
+    gpu,
     table::{Access, Column, Table, Width},
 };
 use crate::phase::{
-    Accounts, Counts, Ending, Helpers, KEPT, Mark, Phase, PhaseKind, Thread, ThreadId, TraceIds,
+    Accounts, Counts, Ending, GpuReading, Helpers, KEPT, Mark, Phase, PhaseKind, Thread, ThreadId, TraceIds,
 };
 
 /// A word that is known only when the run is over.
@@ -75,6 +76,8 @@ pub struct Sample {
     pub steal_ms: Option<u64>,
     /// Edges that the agent has read so far.
     pub edges_read: u64,
+    /// What a graphics processor was doing then, where this row was made for one.
+    pub gpu: Option<GpuReading>,
 }
 
 /// `phases`: a row per phase; the rows of a request lie together, the outermost first.
@@ -131,10 +134,9 @@ pub(super) static THREADS: LazyLock<Table<Thread>> = LazyLock::new(|| {
     Table { name: "threads", columns, blank }
 });
 
-/// `samples`: a row per look at the guest and the agent.
-pub(super) static SAMPLES: LazyLock<Table<Sample>> = LazyLock::new(|| Table {
-    name: "samples",
-    columns: vec![
+/// `samples`: a row per look at the guest and the agent, and at a graphics processor.
+pub(super) static SAMPLES: LazyLock<Table<Sample>> = LazyLock::new(|| {
+    let mut columns = vec![
         integer!(Sample: "time_ns", "CLOCK_MONOTONIC", time_ns),
         integer!(Sample: "agent_cpu_ns", "CPU time of the agent so far", agent_cpu_ns),
         integer!(Sample: "agent_rss_bytes", "resident set of the agent", agent_rss_bytes),
@@ -143,8 +145,9 @@ pub(super) static SAMPLES: LazyLock<Table<Sample>> = LazyLock::new(|| Table {
         optional!(Sample: "psi_io_some_us", "I/O pressure so far", psi_io_some_us),
         optional!(Sample: "steal_ms", "stolen by the hypervisor so far, all CPUs", steal_ms),
         integer!(Sample: "edges_read", "edges that the agent has read so far", edges_read),
-    ],
-    blank: Sample::default,
+    ];
+    columns.extend(gpu::columns());
+    Table { name: "samples", columns, blank: Sample::default }
 });
 
 /// `marks`: a row per marked point in time.

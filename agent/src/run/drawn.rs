@@ -5,8 +5,8 @@ use proptest::{collection::vec, option, prelude::*};
 
 use super::Sample;
 use crate::phase::{
-    Accounts, Blame, COUNT_NAMES, Counts, Ending, HelperWait, Helpers, KEPT, Mark, Phase, PhaseKind, Request,
-    Thread, ThreadId, TraceIds, Wait, WaitedIo,
+    Accounts, Blame, COUNT_NAMES, Counts, Ending, GpuReading, HelperWait, Helpers, KEPT, Mark, Phase,
+    PhaseKind, Request, Thread, ThreadId, TraceIds, Wait, WaitedIo,
 };
 
 fn thread_id() -> impl Strategy<Value = ThreadId> {
@@ -119,10 +119,36 @@ pub(super) fn threads() -> impl Strategy<Value = Vec<Thread>> {
     )
 }
 
+fn reading((time_ns, device, optional): (u64, u32, [Option<u64>; 8])) -> GpuReading {
+    let [
+        utilization_percent,
+        memory_utilization_percent,
+        memory_used_bytes,
+        clock_sm_mhz,
+        clock_memory_mhz,
+        power_mw,
+        temperature_celsius,
+        throttle_reasons,
+    ] = optional;
+    GpuReading {
+        time_ns,
+        device,
+        utilization_percent,
+        memory_utilization_percent,
+        memory_used_bytes,
+        clock_sm_mhz,
+        clock_memory_mhz,
+        power_mw,
+        temperature_celsius,
+        throttle_reasons,
+    }
+}
+
 pub(super) fn samples() -> impl Strategy<Value = Vec<Sample>> {
-    let sample = (any::<[u64; 4]>(), any::<[Option<u64>; 4]>());
+    let gpu = option::of((any::<u64>(), any::<u32>(), any::<[Option<u64>; 8]>()).prop_map(reading));
+    let sample = (any::<[u64; 4]>(), any::<[Option<u64>; 4]>(), gpu);
     vec(
-        sample.prop_map(|([time_ns, agent_cpu_ns, agent_rss_bytes, edges_read], optional)| {
+        sample.prop_map(|([time_ns, agent_cpu_ns, agent_rss_bytes, edges_read], optional, gpu)| {
             let [psi_cpu_some_us, psi_memory_some_us, psi_io_some_us, steal_ms] = optional;
             Sample {
                 time_ns,
@@ -133,6 +159,7 @@ pub(super) fn samples() -> impl Strategy<Value = Vec<Sample>> {
                 psi_io_some_us,
                 steal_ms,
                 edges_read,
+                gpu,
             }
         }),
         0..5,

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{histogram_index::Histograms, name::rfc3339};
+use super::{gpu::GpuRecord, histogram_index::Histograms, name::rfc3339};
 use crate::{
     clock,
     health::{
@@ -72,6 +72,8 @@ pub struct Manifest {
     pub cpu_quota_group: String,
     /// The process that was started; none if it was attached to.
     pub child: Option<Child>,
+    /// Graphics processors, and what they were seen to do.
+    pub gpu: GpuRecord,
     /// What the workload says about itself, as it wrote it.
     pub workload: Option<serde_json::Map<String, serde_json::Value>>,
     /// Who wrote this.

@@ -15,6 +15,7 @@ mod directory;
 #[cfg(test)]
 mod drawn;
 mod error;
+mod gpu;
 mod histogram_index;
 mod histograms;
 mod manifest;
@@ -35,6 +36,7 @@ pub use self::{
     columns::{PhaseRow, Sample},
     directory::Owner,
     error::{Error, Result},
+    gpu::{GpuDevice, GpuRecord},
     histogram_index::{HistogramEntry, Histograms},
     manifest::{
         Child, ClockPair, CostRecord, Exit, ExportRecord, FORMAT, HealthRecord, HookRecord, Limits,

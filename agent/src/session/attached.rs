@@ -14,7 +14,8 @@ use tokio::{
 
 use self::adoption::Adoption;
 use super::{
-    End, Event, Feed, Session, Subject, cost::Cost, every, facts::Identity, observe, start, start::Begun,
+    End, Event, Feed, Session, Subject, cost::Cost, every, facts::Identity, observe, sight::Sight as _,
+    start, start::Begun,
 };
 use crate::{
     attach::{Target, Wanted},
@@ -136,6 +137,10 @@ impl Subject for Attached {
 
     fn seems_over(&self, feed: &Feed) -> bool {
         feed.pairing.live_threads().next().is_none()
+    }
+
+    fn processes(&self, feed: &Feed) -> Vec<u32> {
+        feed.processes()
     }
 
     async fn handle(&mut self, event: Event, feed: &mut Feed) -> anyhow::Result<bool> {

@@ -35,6 +35,11 @@ impl Code {
         problems
     }
 
+    /// Those that were looked at and are there still.
+    pub(super) fn processes(&self) -> Vec<u32> {
+        self.0.keys().copied().collect()
+    }
+
     /// Looks at a process that has begun a program, perhaps the one that it had before. What went wrong.
     pub(super) fn meet(&mut self, pid: u32, feed: &mut Feed) -> Vec<String> {
         self.0.remove(&pid);

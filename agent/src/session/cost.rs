@@ -80,5 +80,6 @@ pub(super) fn sample(edges_read: u64) -> Sample {
         psi_io_some_us: pressure("io"),
         steal_ms: steal_ms(),
         edges_read,
+        gpu: None,
     }
 }

@@ -24,12 +24,14 @@ const BETWEEN_DRAINS: Duration = Duration::from_millis(5);
 impl<F: Sight> Session<F> {
     /// Closes what was opened, once the last records are in, and tells.
     pub(super) fn finish(mut self, mut end: End, observation: &Observation) -> anyhow::Result<()> {
+        self.usage.apply(&mut self.guest);
         let mut health = self.feed.health(self.cost.so_far());
         health.pairing = self.feed.pairing().losses;
         health.kernel.tasks_missed += end.threads_missed;
         health.programs_unanswered = end.unanswered;
         health.rows_lost = self.outlet.rows_lost;
         let restored = self.restored_after(clock::now_ns());
+        let gpu = self.graphics.record();
         let sinks = self.outlet.finish().context("the thread that writes the run folder failed")?;
         let Sinks { folder, exporter, .. } = sinks;
         if let Some(exporter) = &exporter {
@@ -47,13 +49,18 @@ impl<F: Sight> Session<F> {
         let finish = |manifest: &mut Manifest| {
             ended(manifest, &mut end, &health);
             // The channel to the folder may have been full when it was noticed.
+            manifest.gpu = gpu.clone();
+            manifest.scenario = self.guest.scenario();
             manifest.restored = self.restored.iter().map(|&restored| restored.into()).collect();
         };
         let closed = close(folder, finish, summary.as_ref().ok(), &path);
         if let Some(error) = closed.map_or_else(|error| Some(format!("{error:#}")), first_error) {
             health.folder_error = Some(error);
         }
-        let facts = facts::for_terminal(&self.identity, &self.guest, &path, (wall, exit), &restored);
+        let facts = RunFacts {
+            gpu: gpu.clone(),
+            ..facts::for_terminal(&self.identity, &self.guest, &path, (wall, exit), &restored)
+        };
         // The program has come to its end, and its code is what its caller waits for, whatever became of ours.
         match summary {
             Ok(summary) => tell(&summary, &health, &facts, observation.json)?,

@@ -10,7 +10,7 @@ use crate::{
     health::Fidelity,
     phase::Restored,
     platform::Guest,
-    run::{self, Child, Limits, Manifest},
+    run::{self, Child, GpuRecord, Limits, Manifest},
     sinks::terminal::{Exit, RunFacts},
 };
 
@@ -151,6 +151,7 @@ pub(super) fn for_terminal(
         cpu_quota: guest.cgroup.cpu.clone(),
         folder: Some(folder.to_owned()),
         restored: restored.to_vec(),
+        gpu: GpuRecord::default(),
     }
 }
 

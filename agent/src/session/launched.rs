@@ -150,6 +150,12 @@ impl<F: Sight> Subject<F> for Launched {
         false
     }
 
+    /// Those that mark their phases, or the one that was started: a shell in front of a program is none of its threads.
+    fn processes(&self, feed: &F) -> Vec<u32> {
+        let met = feed.processes();
+        if met.is_empty() { vec![self.child.id()] } else { met }
+    }
+
     async fn handle(&mut self, event: Event, feed: &mut F) -> anyhow::Result<bool> {
         match event {
             Event::Peer(peer) => feed.welcome(peer).await,

@@ -9,6 +9,7 @@ mod code;
 mod cost;
 mod ending;
 mod facts;
+mod graphics;
 mod launched;
 mod outlet;
 mod sight;
@@ -27,13 +28,13 @@ use tokio::{
 };
 
 pub use self::{attached::attach, launched::run};
-use self::{code::Code, cost::Cost, facts::Identity, outlet::Outlet, sight::Sight};
+use self::{code::Code, cost::Cost, facts::Identity, graphics::Graphics, outlet::Outlet, sight::Sight};
 use crate::{
     clock::ClockPair,
     failure,
     loader::Loaded,
     phase::{Pauses, Restored, pairing::Pairing},
-    platform::Guest,
+    platform::{Guest, Usage},
     pump::Pump,
     rendezvous::Peer,
     run,
@@ -70,6 +71,9 @@ struct Session<F = Feed> {
     guest: Guest,
     identity: Identity,
     signs: Signs,
+    graphics: Graphics,
+    /// What runs was seen to use.
+    usage: Usage,
     /// What they told, the first of it.
     restored: Vec<Restored>,
     /// When the program was, or when it was attached to.
@@ -93,6 +97,9 @@ trait Subject<F = Feed> {
 
     /// Whether it seems to have ended, so that a look is due.
     fn seems_over(&self, feed: &F) -> bool;
+
+    /// Those of its processes that are known, as they are numbered here.
+    fn processes(&self, feed: &F) -> Vec<u32>;
 
     /// Does what an event asks for. Whether to go on.
     async fn handle(&mut self, event: Event, feed: &mut F) -> anyhow::Result<bool>;
@@ -150,6 +157,7 @@ async fn observe<F: Sight>(
             _ = clocks.tick() => session.outlet.clock(ClockPair::now()),
             next = subject.next() => event = Some(next),
             restored = session.signs.next() => session.restored(restored),
+            news = session.graphics.next() => session.gpu(news),
         }
         if let Some(restored) = session.signs.look() {
             session.restored(restored);
@@ -158,13 +166,15 @@ async fn observe<F: Sight>(
         if event.is_none() && subject.seems_over(&session.feed) {
             event = Some(Event::Look);
         }
-        if let Some(event) = event
-            && !subject.handle(event, &mut session.feed).await?
-        {
-            return Ok(());
-        }
         if let Some(log) = &mut kernel_log {
             log.flush();
+        }
+        let Some(event) = event else { continue };
+        let goes_on = subject.handle(event, &mut session.feed).await?;
+        // What ends still has its main thread now, and what was met has just begun.
+        subject.processes(&session.feed).into_iter().for_each(|pid| session.usage.look(pid));
+        if !goes_on {
+            return Ok(());
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::{
     clock::ClockPair,
     phase::{PhaseKind, Request, Restored, pairing::Output},
     platform::{Devices, Root},
-    run::{RunFolder, Sample},
+    run::{GpuRecord, RunFolder, Sample},
     sinks::{
         otlp::{Exporter, LiveVerdict, WallClock},
         terminal::Progress,
@@ -40,6 +40,7 @@ enum Message {
     Sample(Sample),
     Clock(ClockPair),
     Restored(Restored),
+    Gpu(GpuRecord),
 }
 
 /// The other thread, seen from the pump.
@@ -90,7 +91,13 @@ impl Sinks {
         match message {
             Message::Outputs(outputs) => outputs.into_iter().for_each(|output| self.output(output)),
             Message::Gap => self.exporter.iter().for_each(Exporter::forget_waits),
-            Message::Sample(sample) => self.folder.append_sample(&sample),
+            Message::Sample(sample) => {
+                if let (Some(exporter), Some(reading)) = (&self.exporter, sample.gpu) {
+                    exporter.gpu(reading);
+                }
+                self.folder.append_sample(&sample);
+            }
+            Message::Gpu(record) => self.folder.update_manifest(|manifest| manifest.gpu = record),
             Message::Restored(restored) => {
                 self.exporter.iter().for_each(|exporter| exporter.restored(restored));
                 self.folder.update_manifest(|manifest| manifest.add_restored(restored));
@@ -219,6 +226,11 @@ impl Outlet {
     /// The guest was restored or moved.
     pub(super) fn restored(&mut self, restored: Restored) {
         self.send(Message::Restored(restored));
+    }
+
+    /// What is known of graphics processors.
+    pub(super) fn gpu(&mut self, record: GpuRecord) {
+        self.send(Message::Gpu(record));
     }
 
     /// Both clocks.

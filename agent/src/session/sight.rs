@@ -74,6 +74,9 @@ pub(super) trait Sight {
     /// What have those that were met mapped since the last look?
     fn look(&mut self);
 
+    /// Processes that were met, as they are numbered here.
+    fn processes(&self) -> Vec<u32>;
+
     /// Edges of some program cannot be seen.
     fn marker_failed(&mut self, why: &str);
 
@@ -159,6 +162,10 @@ impl Sight for Feed {
         let problems = code.look_again(self);
         self.code = code;
         tell(&problems);
+    }
+
+    fn processes(&self) -> Vec<u32> {
+        self.code.processes()
     }
 
     fn marker_failed(&mut self, why: &str) {

@@ -9,6 +9,7 @@ use super::{
     code::Code,
     cost::Cost,
     facts::{self, Identity},
+    graphics::Graphics,
     outlet::{Outlet, Sinks},
     sight::Sight,
 };
@@ -20,7 +21,7 @@ use crate::{
     health::Fidelity,
     loader::{self, LoadOptions, Loaded},
     phase::{Pauses, pairing::Pairing},
-    platform::Guest,
+    platform::{Guest, Root, Usage},
     privileges,
     pump::Pump,
     run::{Child, CreateOptions, Owner, RunFolder},
@@ -102,6 +103,8 @@ impl Begun {
         // From here on nothing new has to be allowed but probes in programs. A thread keeps the privileges that its maker
         // had, so those that export and write are made afterwards.
         privileges::drop_unneeded().context("giving up privileges")?;
+        let graphics = Graphics::start();
+        let usage = Usage::below(Root::system());
         let wall = WallClock::new(clock);
         let exporter = exporter(observation, &identity, (&guest, fidelity), &folder, &wall)?;
         let facts = facts::for_terminal(&identity, &guest, folder.path(), (cost.attach, Exit::Running), &[]);
@@ -109,7 +112,18 @@ impl Begun {
         failure::say(&terminal::render_banner(&facts, &health, Style::detect(Stream::Stderr)));
         let progress = Progress::start(!observation.json);
         let outlet = Outlet::start(Sinks::new(folder, exporter, wall, progress))?;
-        Ok(Session { feed, outlet, cost, guest, identity, signs, restored: Vec::new(), started })
+        Ok(Session {
+            feed,
+            outlet,
+            cost,
+            guest,
+            identity,
+            signs,
+            graphics,
+            usage,
+            restored: Vec::new(),
+            started,
+        })
     }
 }
 

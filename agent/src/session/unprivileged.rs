@@ -52,6 +52,7 @@ pub(super) struct Told {
     handed: u64,
     /// Records between ring and pairing.
     batch: Vec<Record>,
+    met: Vec<u32>,
 }
 
 impl Told {
@@ -62,6 +63,7 @@ impl Told {
             verdicts: procfs::verdicts(refusal),
             handed: 0,
             batch: Vec::new(),
+            met: Vec::new(),
         })
     }
 
@@ -122,6 +124,7 @@ impl Sight for Told {
 
     async fn welcome(&mut self, peer: Peer) {
         self.procfs.met(peer.pid());
+        self.met.push(peer.pid());
         match peer.hand_over(self.procfs.descriptor()).await {
             Err(error) if !is_gone(&error) => {
                 self.marker_failed(&format!("handing the ring to a program: {error}"));
@@ -132,6 +135,10 @@ impl Sight for Told {
     }
 
     fn look(&mut self) {}
+
+    fn processes(&self) -> Vec<u32> {
+        self.met.clone()
+    }
 
     fn marker_failed(&mut self, why: &str) {
         for verdict in self.verdicts.iter_mut().filter(|verdict| verdict.hook == procfs::RING) {

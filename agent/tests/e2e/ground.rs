@@ -94,7 +94,7 @@ impl Ground {
 }
 
 /// An example's binary lies beside this test's folder.
-fn example(name: &str) -> PathBuf {
+pub(crate) fn example(name: &str) -> PathBuf {
     let test = std::env::current_exe().expect("a running program has a path");
     let profile = test.parent().and_then(Path::parent).expect("target/PROFILE/deps/TEST");
     let program = profile.join("examples").join(name);

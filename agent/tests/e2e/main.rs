@@ -12,6 +12,7 @@ mod collector;
 mod compared;
 mod compared_traces;
 mod crash;
+mod devices;
 mod disk;
 mod engines;
 mod exported;

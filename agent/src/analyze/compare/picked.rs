@@ -38,7 +38,19 @@ pub fn latency_ns(request: &Request) -> u64 {
     tree::latency_ns(request)
 }
 
+/// Whether a time lies between the arrival and the end of a request.
+pub fn is_within(request: &Request, time_ns: u64) -> bool {
+    let root = request.root();
+    let end_ns = root.start_ns.saturating_add(root.duration_ns);
+    (end_ns.saturating_sub(latency_ns(request))..=end_ns).contains(&time_ns)
+}
+
 impl Picked {
+    /// Whether a time lies in any of them.
+    pub fn is_within(&self, time_ns: u64) -> bool {
+        self.slowest.iter().chain(&self.typical).any(|request| is_within(request, time_ns))
+    }
+
     /// Reads a run.
     ///
     /// # Errors

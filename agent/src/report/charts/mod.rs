@@ -29,7 +29,7 @@ pub(super) use latencies::{Line, latencies};
 pub(super) use matrix::{MOST_CPUS, matrix};
 pub(super) use ratio::ratio;
 pub(super) use stacked::{Bar, Group, stacked};
-pub(super) use timeline::{Piece, Row, timeline};
+pub(super) use timeline::{Level, Piece, Row, timeline};
 
 use ink::Ink;
 

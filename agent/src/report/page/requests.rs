@@ -6,12 +6,12 @@ use maud::{Markup, html};
 
 use super::super::{
     Report, ReportError, View,
-    charts::{MOST_CPUS, Piece, Row, matrix, timeline},
+    charts::{Level, MOST_CPUS, Piece, Row, matrix, timeline},
     moments::{Looked, Moment, Why},
 };
 use crate::{
     analyze::{Cause, compare::latency_ns},
-    phase::{Phase, PhaseKind, ThreadId, Wait},
+    phase::{GpuReading, Phase, PhaseKind, ThreadId, Wait},
     sinks::terminal::{
         syscall_name,
         units::{counted, duration, hex, thousands},
@@ -20,6 +20,8 @@ use crate::{
 
 /// Rows for threads.
 const MOST_THREADS: usize = 10;
+/// And for graphics processors.
+const MOST_GPUS: usize = 8;
 /// Waits that are listed, the longest.
 const MOST_LISTED: usize = 12;
 
@@ -34,7 +36,7 @@ pub(super) fn requests(report: &Report) -> Result<Markup, ReportError> {
         parts.push(html! { h3 { (view.breakdown.label) } @for moment in &moments { (moment) } @if moments.is_empty() { p { "None can be shown." } } });
     }
     Ok(html! {
-        p { "Phases as bars, and below them what the request's threads waited for, as far as a wait was long enough to be recorded." }
+        p { "Phases as bars, and below them what the request's threads waited for, as far as a wait was long enough to be recorded; last, where there are any, how busy graphics processors were, as often as their drivers look." }
         @for part in &parts { (part) }
     })
 }
@@ -82,7 +84,7 @@ fn rows(moment: &Moment) -> Vec<Row> {
         while rows.len() <= depth {
             rows.push(Row {
                 name: if rows.is_empty() { "phases".to_owned() } else { String::new() },
-                pieces: Vec::new(),
+                ..Row::default()
             });
         }
         let cause = (phase.kind == PhaseKind::Queue).then_some(Cause::Queue);
@@ -94,7 +96,31 @@ fn rows(moment: &Moment) -> Vec<Row> {
         });
     }
     rows.extend(threads(moment).into_iter().map(|thread| of_thread(moment, thread, start_ns)));
+    rows.extend(gpus(moment, start_ns));
     rows
+}
+
+/// How busy each graphics processor was: a reading tells of the time since the one before it.
+fn gpus(moment: &Moment, start_ns: u64) -> Vec<Row> {
+    let devices: BTreeSet<u32> = moment.gpus.iter().map(|reading| reading.device).collect();
+    let of_device = |device: u32| {
+        let mut since_ns = start_ns;
+        let readings = moment.gpus.iter().filter(|reading| reading.device == device);
+        let level = |reading: &GpuReading| {
+            let from_ns = std::mem::replace(&mut since_ns, reading.time_ns);
+            Some(Level {
+                start_ns: from_ns.saturating_sub(start_ns),
+                duration_ns: reading.time_ns.saturating_sub(from_ns),
+                percent: reading.utilization_percent?.min(100) as u8,
+            })
+        };
+        Row {
+            name: format!("GPU {device} busy"),
+            levels: readings.filter_map(level).collect(),
+            ..Row::default()
+        }
+    };
+    devices.into_iter().take(MOST_GPUS).map(of_device).filter(|row| !row.levels.is_empty()).collect()
 }
 
 /// The request's own thread, then those that waited longest.
@@ -126,7 +152,7 @@ fn of_thread(moment: &Moment, thread: ThreadId, start_ns: u64) -> Row {
         }
     };
     let pieces = moment.waits.iter().filter(|wait| wait.thread == thread).map(piece).collect();
-    Row { name: thread_name(moment, thread), pieces }
+    Row { name: thread_name(moment, thread), pieces, ..Row::default() }
 }
 
 fn waits(moment: &Moment) -> Markup {

@@ -19,7 +19,7 @@ use super::{
     spans::Trace,
     waits::Keeper,
 };
-use crate::phase::{Request, Restored, Wait};
+use crate::phase::{GpuReading, Request, Restored, Wait};
 
 /// Spans of a line: some 500 KB, a quarter of what receivers take by default.
 const LINE_SPANS: usize = 256;
@@ -63,6 +63,11 @@ impl<W: Write> Lines<W> {
         self.waits.restored(restored);
     }
 
+    /// What a graphics processor was doing, before requests that are still to come ended.
+    pub fn gpu(&mut self, reading: GpuReading) {
+        self.waits.gpu(reading);
+    }
+
     /// A request, at wall times that are so much later than its own.
     ///
     /// # Errors
@@ -73,7 +78,7 @@ impl<W: Write> Lines<W> {
         verdict: LiveVerdict,
         wall_offset_ns: i64,
     ) -> io::Result<()> {
-        let waits = self.waits.take(&request);
+        let waits = self.waits.take_of(&request, verdict.tail.as_deref());
         self.written.traces += 1;
         for span in Trace::new(request, waits, verdict, wall_offset_ns) {
             let service = Service::of(&span);

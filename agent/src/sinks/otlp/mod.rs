@@ -8,6 +8,7 @@
 mod backoff;
 mod breakdown;
 mod error;
+mod gpus;
 mod http;
 mod json;
 mod keep;
@@ -60,7 +61,7 @@ use self::{
 use crate::{
     clock::{self, ClockPair},
     health::ExportHealth,
-    phase::{Pause, Request, Restored, Wait},
+    phase::{GpuReading, Pause, Request, Restored, Wait},
 };
 
 /// The version of the semantic conventions that our resource attributes follow.
@@ -287,6 +288,11 @@ impl Exporter {
         self.waits().restored(restored);
     }
 
+    /// Keeps what a graphics processor was doing, for the traces of the slow requests that it lies in.
+    pub fn gpu(&self, reading: GpuReading) {
+        self.waits().gpu(reading);
+    }
+
     /// Requests were lost on the way here: the waits that are kept may wait for them in vain.
     pub fn forget_waits(&self) {
         self.waits().forget();
@@ -300,7 +306,7 @@ impl Exporter {
 
     /// The same at wall times that are so much later than its own, ns.
     pub fn offer_at(&self, request: Arc<Request>, verdict: LiveVerdict, wall_offset_ns: i64) {
-        let waits = self.waits().take(&request);
+        let waits = self.waits().take_of(&request, verdict.tail.as_deref());
         self.queue.offer(request, waits, verdict, wall_offset_ns);
     }
 

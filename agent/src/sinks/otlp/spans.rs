@@ -17,7 +17,7 @@ use opentelemetry::{
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 
 use super::{
-    LiveVerdict, breakdown, moves,
+    LiveVerdict, breakdown, gpus, moves,
     service::Service,
     stops,
     timeline::{self, Interval},
@@ -156,6 +156,7 @@ impl Trace {
             attributes.extend(cause.clone().map(|cause| KeyValue::new("guestscope.cause", cause)));
             attributes.extend(tail.clone().map(|tail| KeyValue::new("guestscope.tail", tail)));
         }
+        attributes.extend(gpus::attributes(&self.waits.gpus, position));
         let interval = self.times[position];
         let notes = self.waits.notes_of(position);
         let mut events =

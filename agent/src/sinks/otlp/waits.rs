@@ -9,11 +9,12 @@ use std::{cmp::Reverse, collections::HashMap};
 use guestscope_ebpf::Account;
 
 use super::{
+    gpus::{self, GpuDuring},
     moves::Moves,
     stops::{Stop, Stops},
     timeline::Interval,
 };
-use crate::phase::{Pause, Phase, Request, Restored, Wait};
+use crate::phase::{GpuReading, GpuReadings, Pause, Phase, Request, Restored, Wait};
 
 /// Waits of one phase that are spans.
 pub(super) const SPANS: usize = 8;
@@ -34,6 +35,8 @@ pub(super) struct Keeper {
     pauses: Stops,
     /// Of the guest as well.
     moves: Moves,
+    /// Of the last seconds.
+    gpus: GpuReadings,
     /// For which there was no room, and that no span counts.
     pub(super) no_room: u64,
 }
@@ -56,6 +59,8 @@ pub(super) struct Chosen {
     pub(super) stops: Vec<Stop>,
     /// When it was noticed to have been restored or moved, the same.
     pub(super) moves: Vec<(usize, Restored)>,
+    /// What graphics processors did meanwhile; only of a slow request.
+    pub(super) gpus: Vec<GpuDuring>,
 }
 
 /// What the span of a phase says of the waits that are no spans.
@@ -136,6 +141,11 @@ impl Keeper {
         self.moves.add(restored);
     }
 
+    /// Keeps what a graphics processor was doing.
+    pub(super) fn gpu(&mut self, reading: GpuReading) {
+        self.gpus.add(reading);
+    }
+
     /// Gives all waits up: requests were lost, so theirs would stay for ever.
     pub(super) fn forget(&mut self) {
         let all = self.phases.drain().map(|(_, longest)| longest.waits.len() as u64 + longest.left_out);
@@ -143,7 +153,13 @@ impl Keeper {
         self.kept = 0;
     }
 
-    /// Takes out the waits of a request.
+    /// The same of a request that reached this band of latency.
+    pub(super) fn take_of(&mut self, request: &Request, tail: Option<&str>) -> Chosen {
+        let gpus = if gpus::is_slow(tail) { gpus::within(&self.gpus, request) } else { Vec::new() };
+        Chosen { gpus, ..self.take(request) }
+    }
+
+    /// Takes out the waits of a request, and what else there is of its time.
     pub(super) fn take(&mut self, request: &Request) -> Chosen {
         let (stops, moves) = (self.pauses.within(request), self.moves.within(request));
         let mut chosen = Chosen { stops, moves, ..Chosen::default() };
@@ -169,7 +185,10 @@ impl Chosen {
         };
         let spans = self.spans.iter().map(|(_, wait)| size_of::<(usize, Wait)>() + texts(wait));
         let notes = self.notes.iter().map(|notes| size_of::<Notes>() + size_of_val(&notes.events[..]));
-        spans.chain(notes).sum::<usize>() + size_of_val(&self.stops[..]) + size_of_val(&self.moves[..])
+        spans.chain(notes).sum::<usize>()
+            + size_of_val(&self.stops[..])
+            + size_of_val(&self.moves[..])
+            + size_of_val(&self.gpus[..])
     }
 
     /// Of the phase at this position, if there is anything to say.

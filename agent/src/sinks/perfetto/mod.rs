@@ -22,7 +22,7 @@ use self::messages::{
     TrackDescriptor, TrackEvent, Value,
 };
 use crate::{
-    phase::{COUNT_NAMES, Mark, Phase, PhaseKind, Request, Thread, ThreadId, Wait},
+    phase::{COUNT_NAMES, GpuReading, Mark, Phase, PhaseKind, Request, Thread, ThreadId, Wait},
     run::{ClockPair, Sample},
 };
 
@@ -33,6 +33,7 @@ const OF_PROCESS: u64 = 1;
 const OF_THREAD: u64 = 2;
 const OF_PHASE: u64 = 3;
 const OF_COUNTER: u64 = 4;
+const OF_GPU: u64 = 5;
 
 /// What was written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -181,7 +182,7 @@ impl<W: Write> Packets<W> {
         self.put(Some(mark.time_ns), Data::TrackEvent(event))
     }
 
-    /// The guest and the agent at one moment: cumulative, as they are in the folder.
+    /// The guest and the agent at one moment: cumulative, as they are in the folder; and a graphics processor.
     ///
     /// # Errors
     /// The writer's.
@@ -195,28 +196,54 @@ impl<W: Write> Packets<W> {
             ("steal, all CPUs", "ms", sample.steal_ms),
         ];
         for (index, (name, unit, value)) in counters.into_iter().enumerate() {
-            let Some(value) = value else { continue };
-            let track = uuid(OF_COUNTER, index as u64, 0);
-            if self.tracks.insert(track) {
-                let counter = CounterDescriptor { unit_name: Some(unit.to_owned()) };
-                let name = Some(name.to_owned());
-                let descriptor = TrackDescriptor {
-                    uuid: Some(track),
-                    name,
-                    counter: Some(counter),
-                    ..TrackDescriptor::default()
-                };
-                self.put(None, Data::TrackDescriptor(descriptor))?;
-            }
-            let event = TrackEvent {
-                r#type: Some(COUNTER),
-                track_uuid: Some(track),
-                counter_value: Some(value.cast_signed()),
-                ..TrackEvent::default()
-            };
-            self.put(Some(sample.time_ns), Data::TrackEvent(event))?;
+            self.counter(uuid(OF_COUNTER, index as u64, 0), (name, unit), (sample.time_ns, value))?;
+        }
+        sample.gpu.as_ref().map_or(Ok(()), |reading| self.gpu(reading))
+    }
+
+    fn gpu(&mut self, reading: &GpuReading) -> io::Result<()> {
+        let counters = [
+            ("utilization", "%", reading.utilization_percent),
+            ("memory utilization", "%", reading.memory_utilization_percent),
+            ("memory used", "bytes", reading.memory_used_bytes),
+            ("SM clock", "MHz", reading.clock_sm_mhz),
+            ("memory clock", "MHz", reading.clock_memory_mhz),
+            ("power", "mW", reading.power_mw),
+            ("temperature", "C", reading.temperature_celsius),
+        ];
+        for (index, (name, unit, value)) in counters.into_iter().enumerate() {
+            let track = uuid(OF_GPU, reading.device.into(), index as u64);
+            let name = format!("GPU {}: {name}", reading.device);
+            self.counter(track, (&name, unit), (reading.time_ns, value))?;
         }
         Ok(())
+    }
+
+    /// A point of a counter, where it is known.
+    fn counter(
+        &mut self,
+        track: u64,
+        (name, unit): (&str, &str),
+        (time_ns, value): (u64, Option<u64>),
+    ) -> io::Result<()> {
+        let Some(value) = value else { return Ok(()) };
+        if self.tracks.insert(track) {
+            let counter = CounterDescriptor { unit_name: Some(unit.to_owned()) };
+            let descriptor = TrackDescriptor {
+                uuid: Some(track),
+                name: Some(name.to_owned()),
+                counter: Some(counter),
+                ..TrackDescriptor::default()
+            };
+            self.put(None, Data::TrackDescriptor(descriptor))?;
+        }
+        let event = TrackEvent {
+            r#type: Some(COUNTER),
+            track_uuid: Some(track),
+            counter_value: Some(value.cast_signed()),
+            ..TrackEvent::default()
+        };
+        self.put(Some(time_ns), Data::TrackEvent(event))
     }
 
     /// Hands the writer back.

@@ -95,3 +95,34 @@ fn every_event_has_a_track_that_was_described_once() {
     // The same request twice has one queue twice.
     assert_eq!(before - described.len(), 1);
 }
+
+#[test]
+fn a_graphics_processor_has_counters_of_its_own_times() {
+    let mut packets = Packets::new(Vec::new(), ClockPair::default()).unwrap();
+    let reading = |time_ns, device, percent| GpuReading {
+        time_ns,
+        device,
+        utilization_percent: Some(percent),
+        ..GpuReading::default()
+    };
+    for gpu in [Some(reading(90, 0, 40)), Some(reading(91, 1, 50)), Some(reading(290, 0, 60)), None] {
+        packets.sample(&Sample { time_ns: 1_000, gpu, ..Sample::default() }).unwrap();
+    }
+    let (bytes, _) = packets.finish().unwrap();
+    let packets = Trace::decode(bytes.as_slice()).unwrap().packet;
+    let tracks: Vec<(u64, String)> = packets
+        .iter()
+        .filter_map(|packet| match &packet.data {
+            Some(Data::TrackDescriptor(track)) => Some((track.uuid?, track.name.clone()?)),
+            Some(Data::ClockSnapshot(_) | Data::TrackEvent(_)) | None => None,
+        })
+        .collect();
+    let points = |name: &str| -> Vec<(u64, i64)> {
+        let track = tracks.iter().find(|(_, known)| known == name).unwrap().0;
+        let of = events(&packets).into_iter().filter(|(_, event)| event.track_uuid == Some(track));
+        of.map(|(time_ns, event)| (time_ns, event.counter_value.unwrap())).collect()
+    };
+    assert_eq!(points("GPU 0: utilization"), [(90, 40), (290, 60)]);
+    assert_eq!(points("GPU 1: utilization"), [(91, 50)]);
+    assert!(!tracks.iter().any(|(_, name)| name.contains("power")), "nothing was told of it");
+}

@@ -7,10 +7,12 @@ use std::fmt::Write as _;
 use crate::{
     health::{Fidelity, Outcome, Verdict},
     platform::Guest,
+    run::GpuRecord,
     signs::{Sign, State},
 };
 
 use super::{
+    gpu,
     health_lines::{emphasis, fact, hooks},
     page::{Emphasis, Page, Piece, words},
     style::Style,
@@ -31,6 +33,8 @@ pub struct Doctor {
     pub hooks: Vec<Verdict>,
     /// What tells that the guest was restored or moved, source by source.
     pub signs: Vec<Sign>,
+    /// What told that there is a driver of NVIDIA's, and the devices that it has, or why it does not say.
+    pub gpu: Option<(String, Result<GpuRecord, String>)>,
 }
 
 /// The findings as text.
@@ -172,6 +176,7 @@ fn render_host(page: &mut Page, doctor: &Doctor) {
     known.extend(host.memory_bytes.map(bytes));
     known.push(host.arch.to_owned());
     fact(page, "host", &page.safe(&known.join(", ")), Emphasis::None);
+    gpu::doctor(page, doctor.gpu.as_ref());
     let mut limits = String::new();
     if let Some(quota) = &cgroup.cpu {
         let (quota_ns, period_ns) = (duration(quota.quota_ns), duration(quota.period_ns));

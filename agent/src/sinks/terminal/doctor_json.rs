@@ -4,7 +4,7 @@
 
 use serde::Serialize;
 
-use crate::signs::Sign;
+use crate::{run::GpuRecord, signs::Sign};
 
 use super::{
     doctor::Doctor,
@@ -31,7 +31,16 @@ struct DoctorJson<'a> {
     fidelity: &'static str,
     hooks: Vec<HookJson<'a>>,
     signs: Vec<SignJson<'a>>,
+    gpu: Option<GpuJson<'a>>,
     evidence: Vec<EvidenceJson<'a>>,
+}
+
+#[derive(Serialize)]
+struct GpuJson<'a> {
+    source: &'a str,
+    #[serde(flatten)]
+    record: Option<&'a GpuRecord>,
+    failed: Option<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -83,7 +92,7 @@ fn sign(sign: &Sign) -> SignJson<'_> {
 
 /// The doctor's findings as one JSON object, with a line end.
 pub fn render_doctor_json(doctor: &Doctor) -> String {
-    let Doctor { version, guest, fidelity, hooks, signs } = doctor;
+    let Doctor { version, guest, fidelity, hooks, signs, gpu } = doctor;
     let (cores, cgroup, host) = (&guest.cores, &guest.cgroup, &guest.host);
     let evidence = guest.evidence.iter().map(|one| EvidenceJson {
         about: one.about.name(),
@@ -130,6 +139,11 @@ pub fn render_doctor_json(doctor: &Doctor) -> String {
         fidelity: fidelity.name(),
         hooks: hooks.iter().map(hook).collect(),
         signs: signs.iter().map(sign).collect(),
+        gpu: gpu.as_ref().map(|(source, told)| GpuJson {
+            source,
+            record: told.as_ref().ok(),
+            failed: told.as_ref().err().map(String::as_str),
+        }),
         evidence: evidence.collect(),
     })
 }

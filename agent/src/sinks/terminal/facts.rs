@@ -4,7 +4,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use crate::{phase::Restored, platform::CpuQuota};
+use crate::{phase::Restored, platform::CpuQuota, run::GpuRecord};
 
 /// How the program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,4 +42,6 @@ pub struct RunFacts {
     pub folder: Option<PathBuf>,
     /// When the guest was seen to have been restored or moved, by `wall`'s clock.
     pub restored: Vec<(Duration, Restored)>,
+    /// Graphics processors, and what they were seen to do.
+    pub gpu: GpuRecord,
 }

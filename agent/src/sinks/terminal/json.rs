@@ -12,6 +12,7 @@ use crate::{
     health::{AgentCost, Health, Verdict},
     phase::{Blame, COUNT_NAMES, Wait, WaitedIo},
     platform::CpuQuota,
+    run::GpuRecord,
 };
 
 use super::{
@@ -43,6 +44,7 @@ struct SummaryJson<'a> {
     exit_code: Option<i32>,
     exit_signal: Option<i32>,
     restored: Vec<RestoredJson>,
+    gpu: &'a GpuRecord,
     requests: u64,
     groups: Vec<GroupJson<'a>>,
     left_out: ByName,
@@ -211,6 +213,7 @@ pub fn render_summary_json(summary: &Summary, health: &Health, facts: &RunFacts)
         exit_code,
         exit_signal,
         restored: restored::json(facts),
+        gpu: &facts.gpu,
         requests: summary.requests(),
         groups: summary.groups.iter().map(|one| group(one, facts)).collect(),
         left_out: BTreeMap::from([

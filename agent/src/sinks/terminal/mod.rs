@@ -12,6 +12,7 @@ mod doctor_json;
 mod explain;
 mod facts;
 mod findings;
+mod gpu;
 mod health_lines;
 mod helpers;
 mod json;

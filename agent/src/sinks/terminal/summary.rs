@@ -17,6 +17,7 @@ use super::{
     explain::quoted,
     facts::{Exit, RunFacts},
     findings::{headline, mean, numbers},
+    gpu,
     health_lines::{INDENT, cost, duration_of, export, fact, hooks, lost, missing_hooks},
     helpers,
     page::{Emphasis, Page, Piece, words as words_of},
@@ -249,6 +250,7 @@ fn render_facts(page: &mut Page, summary: &Summary, health: &Health, facts: &Run
     let _ = write!(guest, ", fidelity {}, {}", health.fidelity.name(), hooks(&health.hooks));
     fact(page, "guest", &guest, Emphasis::None);
     restored::line(page, facts);
+    gpu::lines(page, facts);
     if let Some(unseen) = unseen::words(health.fidelity) {
         fact(page, "not seen", unseen, Emphasis::Warning);
     }

@@ -3,6 +3,7 @@
 //! Snapshots are read in review; what no reviewer sees is tested in [`layout`]. Nothing here asks a terminal.
 
 pub(super) mod fixtures;
+mod gpu;
 mod layout;
 
 use std::time::Duration;

@@ -4,6 +4,7 @@
 mod collector;
 mod delivery;
 mod files;
+mod gpus;
 mod kernel;
 mod proxy;
 mod queue;

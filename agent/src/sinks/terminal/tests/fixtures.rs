@@ -9,6 +9,7 @@ use crate::{
     health::{AgentCost, ExportHealth, Fidelity, Health, KernelLosses, Outcome, Verdict},
     phase::{PairingLosses, Request, Source},
     platform::{Cpuid, Guest, Root, Subject},
+    run::GpuRecord,
     signs::{Sign, State},
     sinks::terminal::{Doctor, Exit, RunFacts, Style, render_summary, text},
 };
@@ -70,6 +71,7 @@ pub(super) fn facts() -> RunFacts {
         cpu_quota: None,
         folder: Some(PathBuf::from("runs/2026-11-21T08-10-21-MVM-2-VNL-CPU-ic")),
         restored: Vec::new(),
+        gpu: GpuRecord::default(),
     }
 }
 
@@ -164,6 +166,7 @@ pub(super) fn doctor(name: &str, hooks: Vec<Verdict>) -> Doctor {
         fidelity: Fidelity::Full,
         hooks,
         signs: signs(),
+        gpu: None,
     }
 }
 

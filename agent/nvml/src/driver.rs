@@ -1,0 +1,176 @@
+//! NVML's answers as messages: what is there and one reading of a device.
+//!
+//! Yields `Device` and `Sample`. What a driver does not support, or fails to tell this time, is None; only the loss of a
+//! device is an error. It deliberately never writes to a device or the driver's settings. That NVML is open keeps the
+//! device initialised where no persistence daemon does, and stops `nvidia-smi --gpu-reset` while the helper runs.
+
+use std::{ffi::OsStr, mem};
+
+use guestscope_nvml::{Device, Sample, Virtualization};
+use nvml_wrapper::{
+    Nvml,
+    bitmasks::InitFlags,
+    enum_wrappers::device::{Clock, GpuVirtualizationMode, TemperatureSensor},
+    error::{Bits, NvmlError, nvml_sym, nvml_try},
+};
+
+use crate::clock;
+
+/// Characters kept of a string that came from outside; NVML's own longest is 96 bytes.
+const MOST_CHARACTERS: usize = 256;
+
+/// Loads the library and initialises NVML. A machine without a GPU is no failure.
+pub(crate) fn open(library: &OsStr) -> Result<Nvml, NvmlError> {
+    Nvml::builder().lib_path(library).flags(InitFlags::NO_GPUS).init()
+}
+
+/// Versions of the driver and of NVML.
+pub(crate) fn versions(nvml: &Nvml) -> (Option<String>, Option<String>) {
+    let version = |answer: Result<String, NvmlError>| answer.ok().map(|text| cleaned(&text));
+    (version(nvml.sys_driver_version()), version(nvml.sys_nvml_version()))
+}
+
+/// Without control characters and of bounded length: it ends up on terminals, in tables and in names.
+pub(crate) fn cleaned(text: &str) -> String {
+    text.chars().filter(|character| !character.is_control()).take(MOST_CHARACTERS).collect()
+}
+
+/// A device that can be read.
+pub(crate) struct Gpu<'nvml> {
+    index: u32,
+    device: nvml_wrapper::Device<'nvml>,
+}
+
+impl<'nvml> Gpu<'nvml> {
+    /// Opens a device and describes it.
+    pub(crate) fn open(nvml: &'nvml Nvml, index: u32) -> Result<(Self, Device), NvmlError> {
+        let device = nvml.device_by_index(index)?;
+        let described = Device {
+            index,
+            name: text(device.name())?,
+            uuid: text(device.uuid())?,
+            pci_bus_id: text(device.pci_info().map(|info| info.bus_id))?,
+            memory_bytes: unless_lost(memory(&device))?.map(|memory| memory.total_bytes),
+            virtualization: unless_lost(device.virtualization_mode())?.as_ref().map(virtualization),
+        };
+        Ok((Self { index, device }, described))
+    }
+
+    /// NVML's number of the device.
+    pub(crate) fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// Reads everything once. An error means that the device is lost and that asking again is useless.
+    pub(crate) fn sample(&self) -> Result<Sample, NvmlError> {
+        let Self { index, device } = self;
+        let before_ns = clock::now_ns();
+        let utilization = unless_lost(device.utilization_rates())?;
+        let mut sample = Sample {
+            device: *index,
+            utilization_percent: utilization.as_ref().map(|percent| percent.gpu),
+            memory_utilization_percent: utilization.as_ref().map(|percent| percent.memory),
+            memory_used_bytes: unless_lost(memory(device))?.map(|memory| memory.used_bytes),
+            clock_sm_mhz: unless_lost(device.clock_info(Clock::SM))?,
+            clock_memory_mhz: unless_lost(device.clock_info(Clock::Memory))?,
+            power_mw: unless_lost(device.power_usage())?,
+            temperature_celsius: unless_lost(device.temperature(TemperatureSensor::Gpu))?,
+            throttle_reasons: unless_lost(throttle_reasons(device))?,
+            ..Sample::default()
+        };
+        sample.at_ns = clock::now_ns();
+        sample.took_ns = sample.at_ns - before_ns;
+        Ok(sample)
+    }
+}
+
+/// An answer, or None for whatever reason the driver has not to give one: not supported by this product, not allowed in
+/// this container, a function that this version lacks, a passing failure. Only a lost device is an error.
+fn unless_lost<T>(answer: Result<T, NvmlError>) -> Result<Option<T>, NvmlError> {
+    match answer {
+        Ok(value) => Ok(Some(value)),
+        Err(error @ (NvmlError::GpuLost | NvmlError::ResetRequired)) => Err(error),
+        Err(_) => Ok(None),
+    }
+}
+
+fn text(answer: Result<String, NvmlError>) -> Result<Option<String>, NvmlError> {
+    Ok(unless_lost(answer)?.map(|text| cleaned(&text)))
+}
+
+struct Memory {
+    total_bytes: u64,
+    used_bytes: u64,
+}
+
+/// The second version of the question exists since driver 510, the first one for ever.
+fn memory(device: &nvml_wrapper::Device<'_>) -> Result<Memory, NvmlError> {
+    match device.memory_info() {
+        Ok(info) => Ok(Memory { total_bytes: info.total, used_bytes: info.used }),
+        Err(NvmlError::FailedToLoadSymbol(_) | NvmlError::FunctionNotFound) => first_memory(device),
+        Err(error) => Err(error),
+    }
+}
+
+/// The first version of the question, which the wrapper leaves out.
+fn first_memory(device: &nvml_wrapper::Device<'_>) -> Result<Memory, NvmlError> {
+    let ask = nvml_sym(device.nvml().lib().nvmlDeviceGetMemoryInfo.as_ref())?;
+    // SAFETY: the structure is three plain integers, for which zero is a value; the handle is used while its NVML is
+    // borrowed and so initialised, and the structure lives across the call.
+    let memory = unsafe {
+        let mut memory = mem::zeroed();
+        nvml_try(ask(device.handle(), &raw mut memory))?;
+        memory
+    };
+    Ok(Memory { total_bytes: memory.total, used_bytes: memory.used })
+}
+
+/// The mask as it is: the wrapper would drop bits that it does not know, and its strict version hands them back in the
+/// error.
+fn throttle_reasons(device: &nvml_wrapper::Device<'_>) -> Result<u64, NvmlError> {
+    match device.current_throttle_reasons_strict() {
+        Ok(reasons) => Ok(reasons.bits()),
+        Err(NvmlError::IncorrectBits(Bits::U64(mask))) => Ok(mask),
+        Err(error) => Err(error),
+    }
+}
+
+fn virtualization(mode: &GpuVirtualizationMode) -> Virtualization {
+    match mode {
+        GpuVirtualizationMode::Bare => Virtualization::None,
+        GpuVirtualizationMode::PassThrough => Virtualization::Passthrough,
+        GpuVirtualizationMode::Vgpu => Virtualization::Vgpu,
+        GpuVirtualizationMode::HostVgpu => Virtualization::HostVgpu,
+        GpuVirtualizationMode::HostVsga => Virtualization::HostVsga,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nvml_wrapper::error::NvmlError;
+
+    use super::{cleaned, unless_lost};
+
+    #[test]
+    fn strings_lose_control_characters_and_excess() {
+        assert_eq!(cleaned("NVIDIA\u{1b}[31m H100\n\t\0 80GB"), "NVIDIA[31m H100 80GB");
+        assert_eq!(cleaned(&"ü".repeat(300)), "ü".repeat(256));
+        assert_eq!(cleaned(""), "");
+    }
+
+    #[test]
+    fn only_the_loss_of_a_device_is_an_error() {
+        assert!(matches!(unless_lost(Ok(3)), Ok(Some(3))));
+        for error in [
+            NvmlError::NotSupported,
+            NvmlError::NoPermission,
+            NvmlError::FailedToLoadSymbol("f".to_owned()),
+            NvmlError::UnexpectedVariant(77),
+            NvmlError::Unknown,
+        ] {
+            assert!(matches!(unless_lost::<u32>(Err(error)), Ok(None)));
+        }
+        assert!(unless_lost::<u32>(Err(NvmlError::GpuLost)).is_err());
+        assert!(unless_lost::<u32>(Err(NvmlError::ResetRequired)).is_err());
+    }
+}

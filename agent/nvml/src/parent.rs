@@ -1,0 +1,50 @@
+//! What ties the helper to the agent that started it: the kernel's signal at the parent's death, and the pipe.
+//!
+//! Yields whether anybody still reads. It deliberately does not compare `getppid` with 1: an agent that is the first
+//! process of its container has that number and is alive.
+
+use std::io;
+
+use crate::clock;
+
+/// The kernel kills this process when the thread that started it ends, even while a call into the driver hangs, and it
+/// can never gain privileges. Whoever starts it must therefore do so from a thread that lives as long as the helper shall.
+pub(crate) fn tie() -> io::Result<()> {
+    let set = |option, value: libc::c_ulong| {
+        // SAFETY: both options take one number and touch no memory; the kernel wants the other arguments to be zero.
+        let code =
+            unsafe { libc::prctl(option, value, 0 as libc::c_ulong, 0 as libc::c_ulong, 0 as libc::c_ulong) };
+        if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    };
+    // SAFETY: the text lives for ever and ends with a zero. Without it a program started from memory is called by the number
+    // of its descriptor; that it fails is no harm.
+    unsafe { libc::prctl(libc::PR_SET_NAME, c"guestscope-nvml".as_ptr()) };
+    set(libc::PR_SET_PDEATHSIG, libc::c_ulong::from(libc::SIGKILL.unsigned_abs()))?;
+    set(libc::PR_SET_NO_NEW_PRIVS, 1)
+}
+
+/// Whether standard output still has a reader. Asked once after [`tie`], this closes its gap: a parent that died before the
+/// signal was asked for has left a pipe that nobody reads.
+pub(crate) fn reads() -> bool {
+    reads_until(0)
+}
+
+/// Waits until that time of CLOCK_MONOTONIC; false, at once, when standard output has no reader any more. So a closed pipe
+/// ends the helper within no time and not at its next line, which may be an hour away.
+pub(crate) fn reads_until(deadline_ns: u64) -> bool {
+    loop {
+        let left_ns = deadline_ns.saturating_sub(clock::now_ns());
+        let timeout = clock::timespec(left_ns);
+        // Without events asked for, only errors are told: for a pipe that is the reader's end being closed.
+        let mut watched = libc::pollfd { fd: libc::STDOUT_FILENO, events: 0, revents: 0 };
+        // SAFETY: one structure is given and both live across the call; a null mask leaves the signals as they are.
+        let told = unsafe { libc::ppoll(&raw mut watched, 1, &raw const timeout, std::ptr::null()) };
+        if told > 0 {
+            return false;
+        }
+        // A signal that stops and continues the process, say a debugger's, is no reason to read early.
+        if left_ns == 0 {
+            return true;
+        }
+    }
+}

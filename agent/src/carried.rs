@@ -1,0 +1,23 @@
+//! What travels inside this binary, packed with zstd: unpacked it would be a tenth of the file, and it is read once at most.
+
+use std::io;
+
+static PROBES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/probes.zst"));
+static HELPER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/guestscope-nvml.zst"));
+
+/// The BPF object that build.rs made.
+///
+/// # Errors
+/// The binary is damaged.
+pub(crate) fn probes() -> io::Result<Vec<u8>> {
+    zstd::decode_all(PROBES)
+}
+
+/// The program that loads NVIDIA's library; none where the build could not make it, which needs a C library for the target.
+///
+/// # Errors
+/// As above.
+pub(crate) fn helper() -> io::Result<Option<Vec<u8>>> {
+    let program = zstd::decode_all(HELPER)?;
+    Ok((!program.is_empty()).then_some(program))
+}

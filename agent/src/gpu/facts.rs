@@ -1,0 +1,42 @@
+//! What the helper told of devices, as the manifest keeps it: a driver's texts are cut and cleaned.
+
+use guestscope_nvml::{Device, Hello, Virtualization};
+
+use crate::run::{GpuDevice, GpuRecord};
+
+/// Longest text of a driver that is kept, characters: what it says of itself is not ours to trust.
+const TEXT: usize = 128;
+
+/// The devices; nothing has been read of them yet.
+pub fn record(hello: &Hello) -> GpuRecord {
+    GpuRecord {
+        driver: hello.driver.as_deref().map(text),
+        devices: hello.devices.iter().map(device).collect(),
+        ended_early: None,
+    }
+}
+
+fn device(device: &Device) -> GpuDevice {
+    GpuDevice {
+        index: device.index,
+        name: device.name.as_deref().map(text).unwrap_or_default(),
+        uuid: device.uuid.as_deref().map(text).unwrap_or_default(),
+        memory_bytes: device.memory_bytes,
+        virtualization: device.virtualization.map(|mode| word(mode).to_owned()),
+        ..GpuDevice::default()
+    }
+}
+
+const fn word(mode: Virtualization) -> &'static str {
+    match mode {
+        Virtualization::None => "none",
+        Virtualization::Passthrough => "passthrough",
+        Virtualization::Vgpu => "vgpu",
+        Virtualization::HostVgpu => "host_vgpu",
+        Virtualization::HostVsga => "host_vsga",
+    }
+}
+
+fn text(given: &str) -> String {
+    given.chars().filter(|one| !one.is_control()).take(TEXT).collect()
+}

@@ -1,0 +1,185 @@
+//! The helper's process: started from memory, read line by line, given up where it says nothing.
+//!
+//! It runs with no privilege at all, ends with this process, and its lines are taken for what any program might write.
+
+use std::{
+    ffi::CString,
+    fs::File,
+    io::{self, Write as _},
+    os::{
+        fd::{AsRawFd as _, OwnedFd},
+        unix::process::{CommandExt as _, ExitStatusExt as _},
+    },
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use guestscope_nvml::{Failed, Message, Sample};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use tokio::{
+    io::AsyncReadExt as _,
+    net::unix::pipe::Receiver,
+    time::{Instant, timeout_at},
+};
+
+use super::{Driver, News};
+use crate::{carried, phase::GpuReading, privileges};
+
+/// Drivers wake a device that sleeps, which takes some seconds for each.
+const FIRST: Duration = Duration::from_secs(30);
+/// Between two lines. A driver that takes so long for one device hangs.
+const SILENCE: Duration = Duration::from_secs(10);
+/// A line with 64 devices has some 20 kB.
+const LONGEST_LINE: usize = 256 << 10;
+/// Longest text that is kept of what it says, characters.
+const TEXT: usize = 300;
+
+/// A helper that runs.
+#[derive(Debug)]
+pub(super) struct Helper {
+    child: Child,
+    pipe: Receiver,
+    read: Vec<u8>,
+    /// It has to say something until then.
+    due: Instant,
+    /// The last trouble that it told.
+    trouble: Option<String>,
+    /// It has said anything.
+    spoke: bool,
+}
+
+impl Helper {
+    /// Starts it for this driver, to look so often. The error is for people.
+    pub(super) fn start(driver: &Driver, period: Duration) -> Result<Self, String> {
+        let program = carried::helper().map_err(|error| format!("it cannot be unpacked: {error}"))?;
+        let program = program.ok_or("this build of guestscope carries none")?;
+        let file = in_memory(&program).map_err(|error| format!("it cannot be put into memory: {error}"))?;
+        let mut command = Command::new(format!("/proc/self/fd/{}", file.as_raw_fd()));
+        command.arg0("guestscope-nvml").arg(&driver.library).arg(period.as_millis().to_string());
+        Self::spawn(command, FIRST)
+    }
+
+    /// Another program in its place, that has so long for its first line.
+    #[cfg(test)]
+    pub(super) fn of_program(program: &std::path::Path, patience: Duration) -> Result<Self, String> {
+        Self::spawn(Command::new(program), patience)
+    }
+
+    fn spawn(mut command: Command, patience: Duration) -> Result<Self, String> {
+        // What a driver's library says on standard error is of no use to whoever reads the program's.
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        // Ctrl-C is for the program, and for the agent to pass on.
+        command.process_group(0);
+        // SAFETY: between fork and exec only system calls are made, and no memory is allocated.
+        unsafe { command.pre_exec(privileges::drop_all) };
+        let mut child = command.spawn().map_err(|error| format!("it cannot be started: {error}"))?;
+        let pipe = child.stdout.take().map(OwnedFd::from).ok_or("it has no output")?;
+        let pipe = Receiver::from_owned_fd(pipe).map_err(|error| format!("it cannot be read: {error}"))?;
+        Ok(Self {
+            child,
+            pipe,
+            read: Vec::new(),
+            due: Instant::now() + patience,
+            trouble: None,
+            spoke: false,
+        })
+    }
+
+    /// What it tells next.
+    pub(super) async fn next(&mut self) -> News {
+        loop {
+            if let Some(end) = self.read.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.read.drain(..=end).collect();
+                self.due = Instant::now() + SILENCE;
+                self.spoke = true;
+                return self.news(&line);
+            }
+            if self.read.len() > LONGEST_LINE {
+                return over("what it said makes no sense");
+            }
+            match timeout_at(self.due, self.pipe.read_buf(&mut self.read)).await {
+                Ok(Ok(0)) => return News::Over(self.ended().await),
+                Ok(Ok(_)) => {}
+                Ok(Err(error)) => return over(&format!("it cannot be read: {error}")),
+                Err(_) => return over("it said nothing any more: the driver seems to hang"),
+            }
+        }
+    }
+
+    fn news(&mut self, line: &[u8]) -> News {
+        match serde_json::from_slice(line) {
+            Ok(Message::Hello(hello)) => News::Known(hello),
+            Ok(Message::Sample(sample)) => News::Reading(reading(&sample)),
+            Ok(Message::Failed(Failed { what })) => {
+                let what: String = what.chars().filter(|one| !one.is_control()).take(TEXT).collect();
+                self.trouble = Some(what.clone());
+                News::Trouble(what)
+            }
+            Err(_) => over("what it said makes no sense"),
+        }
+    }
+
+    /// How it ended, unless well: its output is closed, so the rest takes no time unless the driver holds it.
+    async fn ended(&mut self) -> Option<String> {
+        /// As long as a process may take to be gone.
+        const LOOKS: u32 = 20;
+        for _ in 0..LOOKS {
+            if let Ok(Some(status)) = self.child.try_wait() {
+                return match (status.signal(), self.trouble.take(), status.code()) {
+                    (Some(signal), ..) => {
+                        Some(format!("it was ended by signal {signal}, inside the driver's library"))
+                    }
+                    (None, Some(trouble), _) => Some(trouble),
+                    (None, None, Some(0)) => None,
+                    // The loader says so on standard error, which nobody reads, and in its own language.
+                    (None, None, _) if !self.spoke => {
+                        Some(format!("it does not start here ({status}): it needs glibc 2.34"))
+                    }
+                    (None, None, _) => Some(format!("it ended by itself ({status})")),
+                };
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        Some("it closed its output".to_owned())
+    }
+}
+
+impl Drop for Helper {
+    /// One that hangs in the driver cannot be waited for: who ends this process's children takes it.
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.try_wait();
+    }
+}
+
+fn over(why: &str) -> News {
+    News::Over(Some(why.to_owned()))
+}
+
+/// A file of this content that has no name anywhere.
+fn in_memory(program: &[u8]) -> io::Result<File> {
+    /// Allowed to be executed, where the kernel asks (6.3 and later); older ones refuse the flag.
+    const MFD_EXEC: u32 = 0x10;
+    let name = CString::from(c"guestscope-nvml");
+    let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::from_bits_retain(MFD_EXEC);
+    let file = memfd_create(name.as_c_str(), flags)
+        .or_else(|_| memfd_create(name.as_c_str(), MFdFlags::MFD_CLOEXEC))?;
+    let mut file = File::from(file);
+    file.write_all(program)?;
+    Ok(file)
+}
+
+fn reading(sample: &Sample) -> GpuReading {
+    GpuReading {
+        time_ns: sample.at_ns,
+        device: sample.device,
+        utilization_percent: sample.utilization_percent.map(u64::from),
+        memory_utilization_percent: sample.memory_utilization_percent.map(u64::from),
+        memory_used_bytes: sample.memory_used_bytes,
+        clock_sm_mhz: sample.clock_sm_mhz.map(u64::from),
+        clock_memory_mhz: sample.clock_memory_mhz.map(u64::from),
+        power_mw: sample.power_mw.map(u64::from),
+        temperature_celsius: sample.temperature_celsius.map(u64::from),
+        throttle_reasons: sample.throttle_reasons,
+    }
+}

@@ -1,0 +1,115 @@
+//! Where a driver is looked for; what a helper may say, and that none of it is trusted.
+
+use std::{ffi::OsString, fs, os::unix::fs::PermissionsExt as _, path::Path, time::Duration};
+
+use super::{Driver, Gpus, News, library::find_in, record};
+use crate::platform::Root;
+use guestscope_nvml::{Device, Hello, Virtualization};
+
+fn touch(tree: &Path, path: &str) {
+    let path = tree.join(path);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, "").unwrap();
+}
+
+#[test]
+fn a_driver_is_found_by_its_library_or_its_device() {
+    let tree = tempfile::tempdir().unwrap();
+    let found = |named: Option<&str>| find_in(&Root::at(tree.path()), named.map(OsString::from));
+    assert_eq!(found(None), None);
+    assert_eq!(found(Some("")), None);
+    touch(tree.path(), "dev/nvidiactl");
+    assert_eq!(found(None).unwrap().library, "libnvidia-ml.so.1");
+    touch(tree.path(), "usr/lib64/libnvidia-ml.so.1");
+    assert_eq!(found(None).unwrap().library, "/usr/lib64/libnvidia-ml.so.1");
+    assert_eq!(found(Some("/opt/x.so")).unwrap().library, "/opt/x.so");
+}
+
+#[test]
+fn what_a_driver_says_of_itself_is_cut_and_cleaned() {
+    let device = Device {
+        index: 3,
+        name: Some(format!("\u{1b}[2J{}", "x".repeat(500))),
+        virtualization: Some(Virtualization::HostVgpu),
+        ..Device::default()
+    };
+    let hello = Hello { driver: Some("550\n".to_owned()), nvml: None, devices: vec![device] };
+    let told = record(&hello);
+    assert_eq!(told.driver.as_deref(), Some("550"));
+    assert_eq!(told.devices[0].name, format!("[2J{}", "x".repeat(125)));
+    assert_eq!((told.devices[0].index, told.devices[0].virtualization.as_deref()), (3, Some("host_vgpu")));
+}
+
+/// Programs in place of the helper: what it says is what they say.
+#[tokio::test]
+async fn whatever_a_helper_does_is_told_and_ends_nothing_else() {
+    let long = format!("head -c {} /dev/zero", 2 << 20);
+    let cases: &[(&str, &str)] = &[
+        ("echo hello", "what it said makes no sense"),
+        ("printf '{\"sample\":{\"device\":0}}\\n'", "what it said makes no sense"),
+        (&long, "what it said makes no sense"),
+        ("exit 3", "it does not start here (exit status: 3): it needs glibc 2.34"),
+        ("printf '{\"hello\":{}}\\n'; exit 3", "it ended by itself (exit status: 3)"),
+        ("kill -SEGV $$", "it was ended by signal 11, inside the driver's library"),
+        ("printf '{\"failed\":{\"what\":\"no \\\\u001bdriver\"}}\\n'; exit 1", "no driver"),
+    ];
+    for (script, expected) in cases {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("helper");
+        fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
+        let mut gpus = Gpus(Some(super::helper::Helper::of_program(&path, Duration::from_secs(20)).unwrap()));
+        let mut news = gpus.next().await;
+        while let News::Trouble(_) | News::Known(_) = news {
+            news = gpus.next().await;
+        }
+        assert_eq!(news, News::Over(Some((*expected).to_owned())), "{script}");
+        let silence = tokio::time::timeout(Duration::from_millis(20), gpus.next()).await;
+        assert!(silence.is_err(), "nothing comes after the end");
+    }
+}
+
+#[tokio::test]
+async fn a_helper_that_says_nothing_is_given_up_and_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("helper");
+    fs::write(&path, "#!/bin/sh\necho $$ > \"$0.pid\"\nexec sleep 1000\n").unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
+    let helper = super::helper::Helper::of_program(&path, Duration::from_millis(300)).unwrap();
+    let mut gpus = Gpus(Some(helper));
+    let News::Over(Some(why)) = gpus.next().await else { panic!("it said nothing") };
+    assert_eq!(why, "it said nothing any more: the driver seems to hang");
+    let pid: u32 = fs::read_to_string(folder.path().join("helper.pid")).unwrap().trim().parse().unwrap();
+    let gone = || fs::read_to_string(format!("/proc/{pid}/stat")).map_or(true, |stat| stat.contains(") Z "));
+    // The kernel takes a moment to end what it was told to.
+    for _ in 0..1000 {
+        if gone() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("it lives on: {pid}");
+}
+
+#[test]
+fn no_driver_is_no_error() {
+    assert!(Gpus::start(None).is_ok());
+}
+
+/// The helper itself, with a library that is none: it says so.
+#[tokio::test]
+async fn a_library_that_cannot_be_loaded_is_named() {
+    let driver = Driver { library: "/nowhere/libnvidia-ml.so.1".into(), evidence: String::new() };
+    let mut gpus = Gpus::start(Some(&driver)).unwrap();
+    loop {
+        match gpus.next().await {
+            News::Over(why) => {
+                let why = why.unwrap();
+                assert!(why.contains("/nowhere/libnvidia-ml.so.1"), "{why}");
+                return;
+            }
+            News::Trouble(_) => {}
+            News::Known(_) | News::Reading(_) => panic!("there is nothing to tell"),
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! What a graphics processor was doing at one moment, as its driver tells, and what that was during a phase. Pure.
+//!
+//! A driver looks at its device by itself, every sixth of a second to every second, and tells what it saw last: a phase that
+//! is shorter lies between two looks, and is told the last one before its end.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::Phase;
+
+/// Readings that are kept for phases that have not ended: 20 s of the most devices there may be in a guest, 200 s of six.
+const KEPT: usize = 6_000;
+/// What is older says nothing of a phase, ns.
+const STALE_NS: u64 = 2_000_000_000;
+
+/// One look at one device. What its driver does not tell is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GpuReading {
+    /// CLOCK_MONOTONIC when the device had been read, ns.
+    pub time_ns: u64,
+    /// Its number, as its driver counts.
+    pub device: u32,
+    /// Of the driver's last interval, the percentage in which at least one kernel ran there.
+    pub utilization_percent: Option<u64>,
+    /// The same, in which its memory was read or written.
+    pub memory_utilization_percent: Option<u64>,
+    /// Its memory in use, bytes, by whomsoever.
+    pub memory_used_bytes: Option<u64>,
+    /// Clock of its multiprocessors, MHz.
+    pub clock_sm_mhz: Option<u64>,
+    /// Clock of its memory, MHz.
+    pub clock_memory_mhz: Option<u64>,
+    /// What it draws, mW.
+    pub power_mw: Option<u64>,
+    /// How warm it is.
+    pub temperature_celsius: Option<u64>,
+    /// Why its clocks are not higher: bits of NVML's `nvmlClocksEventReasons`.
+    pub throttle_reasons: Option<u64>,
+}
+
+/// What the readings of one device during an interval come to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GpuUse {
+    /// Readings behind it.
+    pub readings: u64,
+    /// Mean.
+    pub utilization_percent: Option<u64>,
+    /// Mean.
+    pub memory_utilization_percent: Option<u64>,
+    /// Largest.
+    pub memory_used_bytes: Option<u64>,
+    /// Smallest: what a device that was held down fell to.
+    pub clock_sm_mhz: Option<u64>,
+    /// Mean.
+    pub power_mw: Option<u64>,
+    /// Largest.
+    pub temperature_celsius: Option<u64>,
+    /// All reasons that any of them had.
+    pub throttle_reasons: u64,
+}
+
+/// Adds readings of one device up.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct GpuTally {
+    readings: u64,
+    utilization: Mean,
+    memory_utilization: Mean,
+    power: Mean,
+    memory_used_bytes: Option<u64>,
+    clock_sm_mhz: Option<u64>,
+    temperature_celsius: Option<u64>,
+    throttle_reasons: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Mean {
+    sum: u64,
+    count: u64,
+}
+
+impl Mean {
+    fn add(&mut self, value: Option<u64>) {
+        if let Some(value) = value {
+            self.sum = self.sum.saturating_add(value);
+            self.count += 1;
+        }
+    }
+
+    fn value(self) -> Option<u64> {
+        let half = self.count / 2;
+        self.sum.saturating_add(half).checked_div(self.count)
+    }
+}
+
+impl GpuTally {
+    /// One more.
+    pub fn add(&mut self, reading: &GpuReading) {
+        self.readings += 1;
+        self.utilization.add(reading.utilization_percent);
+        self.memory_utilization.add(reading.memory_utilization_percent);
+        self.power.add(reading.power_mw);
+        self.memory_used_bytes = self.memory_used_bytes.max(reading.memory_used_bytes);
+        self.temperature_celsius = self.temperature_celsius.max(reading.temperature_celsius);
+        let clocks = self.clock_sm_mhz.into_iter().chain(reading.clock_sm_mhz);
+        self.clock_sm_mhz = clocks.min();
+        self.throttle_reasons |= reading.throttle_reasons.unwrap_or(0);
+    }
+
+    /// What they come to.
+    pub fn total(&self) -> GpuUse {
+        GpuUse {
+            readings: self.readings,
+            utilization_percent: self.utilization.value(),
+            memory_utilization_percent: self.memory_utilization.value(),
+            memory_used_bytes: self.memory_used_bytes,
+            clock_sm_mhz: self.clock_sm_mhz,
+            power_mw: self.power.value(),
+            temperature_celsius: self.temperature_celsius,
+            throttle_reasons: self.throttle_reasons,
+        }
+    }
+}
+
+/// The last readings, in the order in which they came.
+#[derive(Clone, Debug, Default)]
+pub struct GpuReadings(VecDeque<GpuReading>);
+
+impl GpuReadings {
+    /// Keeps one, and forgets the oldest where there are too many.
+    pub fn add(&mut self, reading: GpuReading) {
+        if self.0.len() == KEPT {
+            self.0.pop_front();
+        }
+        self.0.push_back(reading);
+    }
+
+    /// What each device did during a phase: all that was read meanwhile, or what was read last before its end.
+    pub fn during(&self, phase: &Phase) -> BTreeMap<u32, GpuUse> {
+        let (start_ns, end_ns) = (phase.start_ns, phase.start_ns.saturating_add(phase.duration_ns));
+        let mut inside: BTreeMap<u32, GpuTally> = BTreeMap::new();
+        let mut before: BTreeMap<u32, &GpuReading> = BTreeMap::new();
+        for reading in self.0.iter().filter(|reading| reading.time_ns <= end_ns) {
+            if reading.time_ns >= start_ns {
+                inside.entry(reading.device).or_default().add(reading);
+            } else if end_ns - reading.time_ns <= STALE_NS {
+                before.insert(reading.device, reading);
+            }
+        }
+        for (device, reading) in before {
+            inside.entry(device).or_insert_with(|| {
+                let mut tally = GpuTally::default();
+                tally.add(reading);
+                tally
+            });
+        }
+        inside.into_iter().map(|(device, tally)| (device, tally.total())).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{GpuReading, GpuReadings, GpuTally, GpuUse, KEPT};
+
+    #[test]
+    fn what_a_driver_does_not_tell_stays_unknown() {
+        let mut tally = GpuTally::default();
+        tally.add(&GpuReading::default());
+        assert_eq!(tally.total(), GpuUse { readings: 1, ..GpuUse::default() });
+    }
+
+    proptest! {
+        /// Against the same sums made the long way.
+        #[test]
+        fn readings_add_up(all in proptest::collection::vec((0_u64..101, 1_u64..3_000, 0_u64..512), 1..50)) {
+            let mut tally = GpuTally::default();
+            for &(percent, clock, reasons) in &all {
+                tally.add(&GpuReading {
+                    utilization_percent: Some(percent),
+                    memory_used_bytes: Some(percent),
+                    clock_sm_mhz: Some(clock),
+                    throttle_reasons: Some(reasons),
+                    ..GpuReading::default()
+                });
+            }
+            let total = tally.total();
+            let mean = all.iter().map(|one| one.0 as f64).sum::<f64>() / all.len() as f64;
+            prop_assert!((total.utilization_percent.unwrap() as f64 - mean).abs() <= 0.5 + 1e-9);
+            prop_assert_eq!(total.memory_used_bytes, all.iter().map(|one| one.0).max());
+            prop_assert_eq!(total.clock_sm_mhz, all.iter().map(|one| one.1).min());
+            prop_assert_eq!(total.throttle_reasons, all.iter().fold(0, |mask, one| mask | one.2));
+        }
+    }
+
+    #[test]
+    fn any_number_of_readings_takes_little_memory() {
+        let mut readings = GpuReadings::default();
+        for time_ns in 0..3 * KEPT as u64 {
+            readings.add(GpuReading { time_ns, ..GpuReading::default() });
+        }
+        assert_eq!((readings.0.len(), readings.0[0].time_ns), (KEPT, 2 * KEPT as u64));
+    }
+}

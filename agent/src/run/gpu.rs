@@ -1,0 +1,119 @@
+//! Graphics processors in a run folder: the columns of `samples` that are about them, and what the manifest says of them.
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    columns::Sample,
+    table::{Access, Column},
+};
+use crate::phase::{GpuReading, GpuUse};
+
+/// What the manifest says of graphics processors.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GpuRecord {
+    /// Version of the driver; none where there is none, or it did not say.
+    pub driver: Option<String>,
+    /// The devices that it has, by their numbers.
+    pub devices: Vec<GpuDevice>,
+    /// Why they were not sampled to the end, for people.
+    pub ended_early: Option<String>,
+}
+
+/// A device, and how it was used in all of the run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GpuDevice {
+    /// Number, as the driver counts.
+    pub index: u32,
+    /// What it is.
+    pub name: String,
+    /// Which one it is, wherever it is plugged in.
+    pub uuid: String,
+    /// Its memory, bytes.
+    pub memory_bytes: Option<u64>,
+    /// How a virtual machine came to it: `none`, `passthrough`, `vgpu`, `host_vgpu`, `host_vsga`; none where the driver does not say.
+    pub virtualization: Option<String>,
+    /// Times that it was looked at.
+    pub readings: u64,
+    /// Mean.
+    pub utilization_percent: Option<u64>,
+    /// Mean.
+    pub memory_utilization_percent: Option<u64>,
+    /// Largest.
+    pub memory_used_bytes: Option<u64>,
+    /// Smallest.
+    pub clock_sm_mhz: Option<u64>,
+    /// Mean.
+    pub power_mw: Option<u64>,
+    /// Largest.
+    pub temperature_celsius: Option<u64>,
+    /// Why its clocks were held down at some time: NVML's words.
+    pub throttled_by: Vec<String>,
+}
+
+impl GpuDevice {
+    /// The same, with what its readings come to.
+    pub fn used(&mut self, total: &GpuUse) {
+        self.readings = total.readings;
+        self.utilization_percent = total.utilization_percent;
+        self.memory_utilization_percent = total.memory_utilization_percent;
+        self.memory_used_bytes = total.memory_used_bytes;
+        self.clock_sm_mhz = total.clock_sm_mhz;
+        self.power_mw = total.power_mw;
+        self.temperature_celsius = total.temperature_celsius;
+    }
+}
+
+/// A field of a reading, to read and to write.
+type Field = (fn(&GpuReading) -> Option<u64>, fn(&mut GpuReading, u64));
+
+/// A column of what was read of a device; rows without a device have none of it.
+fn column(name: &'static str, help: &'static str, (get, set): Field) -> Column<Sample> {
+    let access = Access::OptionalInteger {
+        get: Box::new(move |row: &Sample| row.gpu.as_ref().and_then(get)),
+        set: Box::new(move |row, value| set(row.gpu.get_or_insert_default(), value)),
+    };
+    Column { may_lack: true, ..Column::new(name, help, access) }
+}
+
+/// Those of `samples`.
+pub(super) fn columns() -> Vec<Column<Sample>> {
+    macro_rules! field {
+        ($field:ident) => {
+            (|gpu: &GpuReading| gpu.$field, |gpu: &mut GpuReading, value| gpu.$field = Some(value))
+        };
+    }
+    vec![
+        column(
+            "gpu",
+            "number of the graphics processor that was looked at; the columns behind it are about that one",
+            (|gpu| Some(u64::from(gpu.device)), |gpu, value| gpu.device = value as u32),
+        ),
+        column(
+            "gpu_time_ns",
+            "CLOCK_MONOTONIC when it had been read",
+            (|gpu| Some(gpu.time_ns), |gpu, value| gpu.time_ns = value),
+        ),
+        column(
+            "gpu_utilization_percent",
+            "share of the driver's last interval in which a kernel ran there",
+            field!(utilization_percent),
+        ),
+        column(
+            "gpu_memory_utilization_percent",
+            "share of it in which its memory was read or written",
+            field!(memory_utilization_percent),
+        ),
+        column("gpu_memory_used_bytes", "its memory in use, by whomsoever", field!(memory_used_bytes)),
+        column("gpu_clock_sm_mhz", "clock of its multiprocessors", field!(clock_sm_mhz)),
+        column("gpu_clock_memory_mhz", "clock of its memory", field!(clock_memory_mhz)),
+        column("gpu_power_mw", "what it draws", field!(power_mw)),
+        column("gpu_temperature_celsius", "how warm it is", field!(temperature_celsius)),
+        column(
+            "gpu_throttle_reasons",
+            "why its clocks are not higher: bits of NVML's clocks event reasons",
+            field!(throttle_reasons),
+        ),
+    ]
+}

@@ -1,0 +1,66 @@
+//! What graphics processors did during a slow request, as attributes of the spans of its phases. Pure.
+//!
+//! Readings come before the requests that they lie in, so the last ones are kept. Requests that are not slow go without:
+//! at five readings a second there is nothing to tell between them.
+
+use opentelemetry::{Array, Key, KeyValue, StringValue, Value};
+
+use crate::{
+    gpu,
+    phase::{GpuReadings, GpuUse, Request},
+};
+
+/// Bands of latency that are slow.
+const SLOW: [&str; 3] = ["p90", "p99", "p99.9"];
+
+/// What devices did in a phase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct GpuDuring {
+    /// The phase, by its position in the request.
+    position: usize,
+    device: u32,
+    used: GpuUse,
+}
+
+/// Whether requests of this band are told what devices did.
+pub(super) fn is_slow(tail: Option<&str>) -> bool {
+    tail.is_some_and(|tail| SLOW.contains(&tail))
+}
+
+/// In the order of the phases, then of the devices.
+pub(super) fn within(readings: &GpuReadings, request: &Request) -> Vec<GpuDuring> {
+    let phases = request.phases.iter().enumerate();
+    phases
+        .flat_map(|(position, phase)| {
+            let during = readings.during(phase);
+            during.into_iter().map(move |(device, used)| GpuDuring { position, device, used })
+        })
+        .collect()
+}
+
+/// Attributes of the phase at this position.
+pub(super) fn attributes(gpus: &[GpuDuring], position: usize) -> impl Iterator<Item = KeyValue> {
+    gpus.iter().filter(move |one| one.position == position).flat_map(of)
+}
+
+fn of(GpuDuring { device, used, .. }: &GpuDuring) -> Vec<KeyValue> {
+    let key = |name: &str| Key::new(format!("guestscope.gpu.{device}.{name}"));
+    let numbers = [
+        ("readings", Some(used.readings)),
+        ("utilization_percent", used.utilization_percent),
+        ("memory_utilization_percent", used.memory_utilization_percent),
+        ("memory_used_bytes", used.memory_used_bytes),
+        ("clock_sm_mhz", used.clock_sm_mhz),
+        ("power_mw", used.power_mw),
+        ("temperature_celsius", used.temperature_celsius),
+    ];
+    let known = numbers.into_iter().filter_map(|(name, value)| Some((name, value?)));
+    let integer = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+    let mut all: Vec<KeyValue> =
+        known.map(|(name, value)| KeyValue::new(key(name), integer(value))).collect();
+    let words: Vec<StringValue> = gpu::held_by(used.throttle_reasons).map(Into::into).collect();
+    if !words.is_empty() {
+        all.push(KeyValue::new(key("throttled_by"), Value::Array(Array::String(words))));
+    }
+    all
+}

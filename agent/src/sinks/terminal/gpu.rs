@@ -1,0 +1,79 @@
+//! What graphics processors did in all of a run: a line for each device. It looks at nothing itself.
+
+use super::{
+    facts::RunFacts,
+    health_lines::fact,
+    page::{Emphasis, Page},
+    units::bytes,
+};
+use crate::run::{GpuDevice, GpuRecord};
+
+/// So many devices are listed for people.
+const LISTED: usize = 8;
+
+/// The devices, and why they were not looked at to the end, where that is so.
+pub(super) fn lines(page: &mut Page, facts: &RunFacts) {
+    let record = &facts.gpu;
+    for device in record.devices.iter().take(LISTED) {
+        let text = page.safe(&described(device, record.driver.as_deref()));
+        let emphasis = if device.throttled_by.is_empty() { Emphasis::None } else { Emphasis::Warning };
+        fact(page, &format!("gpu {}", device.index), &text, emphasis);
+    }
+    if let Some(left) = record.devices.len().checked_sub(LISTED).filter(|left| *left > 0) {
+        fact(page, "", &format!("{left} more: manifest.json has them all"), Emphasis::None);
+    }
+    if let Some(why) = &record.ended_early {
+        let why = page.name(why, 300);
+        fact(page, "gpu", &format!("not looked at to the end: {why}"), Emphasis::Warning);
+    }
+}
+
+/// What there is, for the doctor: the driver's evidence, and its devices or why it does not say.
+pub(super) fn doctor(page: &mut Page, found: Option<&(String, Result<GpuRecord, String>)>) {
+    let (text, emphasis) = match found {
+        None => ("no driver of NVIDIA's here".to_owned(), Emphasis::None),
+        Some((evidence, Err(why))) => {
+            (format!("a driver is here ({evidence}), and tells nothing: {why}"), Emphasis::Warning)
+        }
+        Some((evidence, Ok(record))) if record.devices.is_empty() => {
+            (format!("a driver is here ({evidence}), and no device"), Emphasis::None)
+        }
+        Some((_, Ok(record))) => {
+            let one = |device: &GpuDevice| {
+                let memory = device.memory_bytes.map(|memory| format!(", {}", bytes(memory)));
+                let driver = about(device, record.driver.as_deref());
+                format!("{}{}{driver}", device.name, memory.unwrap_or_default())
+            };
+            let all: Vec<String> = record.devices.iter().take(LISTED).map(one).collect();
+            (all.join("; "), Emphasis::None)
+        }
+    };
+    let text = page.safe(&text);
+    fact(page, "gpu", &text, emphasis);
+}
+
+/// ` (driver 550.54.15, passthrough)`.
+fn about(device: &GpuDevice, driver: Option<&str>) -> String {
+    let mut about: Vec<String> = driver.map(|version| format!("driver {version}")).into_iter().collect();
+    about.extend(device.virtualization.clone().filter(|mode| mode != "none"));
+    if about.is_empty() { String::new() } else { format!(" ({})", about.join(", ")) }
+}
+
+fn described(device: &GpuDevice, driver: Option<&str>) -> String {
+    let mut used = Vec::new();
+    used.extend(device.utilization_percent.map(|percent| format!("busy {percent} %")));
+    used.extend(match (device.memory_used_bytes, device.memory_bytes) {
+        (Some(used), Some(all)) => Some(format!("memory up to {} of {}", bytes(used), bytes(all))),
+        (Some(used), None) => Some(format!("memory up to {}", bytes(used))),
+        (None, _) => None,
+    });
+    used.extend(device.power_mw.map(|power| format!("{} W", (power + 500) / 1000)));
+    used.extend(device.temperature_celsius.map(|celsius| format!("up to {celsius} C")));
+    if !device.throttled_by.is_empty() {
+        used.push(format!("clocks held down by {}", device.throttled_by.join(", ")));
+    }
+    if used.is_empty() {
+        used.push("it was not seen to do anything".to_owned());
+    }
+    format!("{}{}: {}", device.name, about(device, driver), used.join(", "))
+}

@@ -1,0 +1,130 @@
+//! Graphics processors while a program runs, by a stub of NVIDIA's library: what it told is in the rows, in the manifest, in
+//! the summary and on slow spans; that it hangs or dies ends the readings and nothing else.
+//!
+//! No machine with a device takes part: that a real library answers like the stub is not tested here.
+
+use guestscope::{
+    phase::GpuReading,
+    run::{Folder, Sample},
+};
+use rstest::rstest;
+use serde_json::Value;
+
+use crate::{
+    folder::only_folder,
+    ground::{Ground, eventually, example},
+    running::{Done, Start},
+};
+
+/// A run of 30 requests of 100 ms over the stub, which behaves so.
+fn observed(ground: &Ground, behaviour: &str) -> Start {
+    let run = ground.run_subject(&["requests", "30", "20000", "80000"]);
+    let run = run.environment("GUESTSCOPE_NVML", example("libnvidia_ml_stub.so"));
+    if behaviour.is_empty() { run } else { run.environment("GUESTSCOPE_NVML_STUB", behaviour) }
+}
+
+/// What was read of a device.
+fn readings(done: &Done, device: u32) -> Vec<GpuReading> {
+    let folder = Folder::open(only_folder(&done.folder.join("runs"))).expect("a run folder");
+    let samples = folder.samples().expect("it has samples").map(|sample| sample.expect("it can be read"));
+    samples.filter_map(|sample: Sample| sample.gpu).filter(|reading| reading.device == device).collect()
+}
+
+#[test]
+fn what_a_library_tells_is_kept_and_told() {
+    let Some(ground) = Ground::new("devices::what_a_library_tells_is_kept_and_told") else { return };
+    let done = observed(&ground, "").finish().expect(0);
+    let summary = done.summary();
+    assert_eq!((&summary["requests"], &summary["gpu"]["driver"]), (&30.into(), &"550.54.15".into()));
+    assert_eq!(summary["gpu"]["ended_early"], Value::Null);
+    for device in 0..2_u32 {
+        let rows = readings(&done, device);
+        assert!(rows.len() >= 5, "{rows:?}");
+        assert!(rows.is_sorted_by_key(|row| row.time_ns));
+        // As the stub counts.
+        for (number, row) in (1_u64..).zip(&rows) {
+            assert_eq!(row.utilization_percent, Some(40 + 30 * u64::from(device) + number), "{row:?}");
+            assert_eq!(row.power_mw, Some(300_000 + 50_000 * u64::from(device) + 1_000 * number));
+        }
+        let told = &summary["gpu"]["devices"][device as usize];
+        let of =
+            |get: fn(&GpuReading) -> Option<u64>| rows.iter().map(move |row| get(row).expect("it is told"));
+        let mean = of(|row| row.utilization_percent).sum::<u64>() as f64 / rows.len() as f64;
+        assert!(
+            (told["utilization_percent"].as_f64().expect("a number") - mean).abs() <= 0.5,
+            "{told} {mean}"
+        );
+        assert_eq!(told["readings"], rows.len());
+        assert_eq!(told["memory_used_bytes"].as_u64(), of(|row| row.memory_used_bytes).max());
+        assert_eq!(told["clock_sm_mhz"].as_u64(), of(|row| row.clock_sm_mhz).min());
+        assert_eq!(told["name"], format!("Stub GPU {device}"));
+        assert_eq!(told["virtualization"], ["passthrough", "vgpu"][device as usize]);
+        assert_eq!(told["throttled_by"], serde_json::json!(["sw_power_cap", "hw_slowdown", "sw_thermal"]));
+    }
+    let folder = only_folder(&done.folder.join("runs"));
+    let manifest = std::fs::read(folder.join("manifest.json")).expect("there is one");
+    let manifest: Value = serde_json::from_slice(&manifest).expect("it is JSON");
+    assert_eq!(manifest["gpu"], summary["gpu"]);
+    let command = |words: &[&str]| ground.command(words).word(&folder).finish().expect(0).stdout;
+    let spans = command(&["export", "--to", "otlp-json"]);
+    assert!(spans.contains("guestscope.gpu.0.utilization_percent"), "{spans}");
+    assert!(spans.contains("guestscope.gpu.1.power_mw"), "{spans}");
+    assert!(command(&["report"]).contains("GPU 1 busy"));
+}
+
+/// The program goes on, all of it is seen, and what was read before stays.
+#[rstest]
+#[case::no_driver("no-driver", "initialising NVML", 0..=0)]
+#[case::dies_at_once("crash-init", "signal 6", 0..=0)]
+#[case::dies("crash-after:7", "signal 6", 3..=3)]
+#[case::hangs("hang-after:7", "", 3..=3)]
+#[case::hangs_at_once("hang-init", "", 0..=0)]
+#[case::no_device("no-devices", "", 0..=0)]
+#[case::tells_nothing("unsupported", "", 5..=30)]
+fn a_library_that_fails_harms_nothing(
+    #[case] behaviour: &str,
+    #[case] says: &str,
+    #[case] rows: std::ops::RangeInclusive<usize>,
+) {
+    let Some(ground) = Ground::new("devices::a_library_that_fails_harms_nothing") else { return };
+    let done = observed(&ground, behaviour).finish().expect(0);
+    let summary = done.summary();
+    assert_eq!(summary["requests"], 30);
+    assert_eq!(done.losses(), []);
+    let ended = summary["gpu"]["ended_early"].as_str().unwrap_or_default();
+    assert!(ended.contains(says), "{ended}");
+    assert_eq!(says.is_empty(), ended.is_empty(), "{ended}");
+    assert_eq!(ended.is_empty(), !done.stderr.contains("graphics processors"), "{}", done.stderr);
+    let read = readings(&done, 0).len();
+    assert!(rows.contains(&read), "{read} of {rows:?}");
+}
+
+/// It has no privilege, bears its name, and ends with the agent, also where the agent is killed and it hangs.
+#[test]
+fn the_helper_may_nothing_and_does_not_outlive_the_agent() {
+    let Some(ground) = Ground::new("devices::the_helper_may_nothing_and_does_not_outlive_the_agent") else {
+        return;
+    };
+    let run = observed(&ground, "hang-after:3").spawn();
+    let agent = run.pid();
+    let status = eventually("the helper runs", || {
+        let all = std::fs::read_dir("/proc").expect("it is there").flatten();
+        let statuses = all.filter_map(|entry| std::fs::read_to_string(entry.path().join("status")).ok());
+        let mut helpers = statuses.filter(|status| status.starts_with("Name:\tguestscope-nvml\n"));
+        helpers.find(|status| status.contains(&format!("\nPPid:\t{agent}\n")))
+    });
+    for line in ["CapEff:\t0000000000000000", "CapPrm:\t0000000000000000", "NoNewPrivs:\t1"] {
+        assert!(status.contains(line), "no {line} in {status}");
+    }
+    let field = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        line.expect("the kernel tells it").trim().to_owned()
+    };
+    let helper = field("Pid:");
+    run.signal(nix::sys::signal::Signal::SIGKILL);
+    let _ = run.finish();
+    eventually("the helper has ended", || {
+        let stat = std::fs::read_to_string(format!("/proc/{helper}/stat"));
+        stat.map_or(Some(()), |stat| stat.contains(") Z ").then_some(()))
+    });
+}
