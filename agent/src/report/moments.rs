@@ -9,7 +9,7 @@ use std::{
 };
 
 use crate::{
-    analyze::compare::{Pick, Picked, Platform, is_within, latency_ns},
+    analyze::compare::{Pick, Picked, Platform, is_told_by, latency_ns},
     compare::{Member, each_in_parallel},
     phase::{GpuReading, Request, ThreadId, Wait},
     run::{self, Folder},
@@ -43,7 +43,7 @@ pub(super) struct Moment {
     pub(super) waits_left_out: usize,
     /// Names of threads.
     pub(super) threads: Arc<HashMap<ThreadId, Arc<str>>>,
-    /// What graphics processors were doing meanwhile, in the order of their times.
+    /// What graphics processors were doing meanwhile, and what was read just afterwards, in the order of their times.
     pub(super) gpus: Vec<GpuReading>,
 }
 
@@ -135,7 +135,7 @@ fn read(member: &Member, pick: &Pick) -> Result<Read, run::Error> {
         read.add(wait?);
     }
     for sample in folder.samples()? {
-        read.gpus.extend(sample?.gpu.filter(|reading| read.picked.is_within(reading.time_ns)));
+        read.gpus.extend(sample?.gpu.filter(|reading| read.picked.is_told_by(reading.time_ns)));
     }
     for thread in folder.threads()? {
         let thread = thread?;
@@ -183,7 +183,7 @@ impl Looked {
                     read.waits.get(&request.root().id).cloned().unwrap_or_default();
                 waits_left_out += shorten(&mut waits);
                 waits.sort_by_key(|wait| wait.start_ns);
-                let gpus = read.gpus.iter().filter(|reading| is_within(&request, reading.time_ns));
+                let gpus = read.gpus.iter().filter(|reading| is_told_by(&request, reading.time_ns));
                 Moment {
                     why,
                     gpus: gpus.copied().collect(),

@@ -48,6 +48,28 @@ fn in_a_pid_namespace() {
     check_whole(&start.words(&["requests", "5", "100"]).finish().expect(0), 5);
 }
 
+/// The agent may use all CPUs, its program pins itself: the scenario is the program's.
+#[test]
+fn the_scenario_is_that_of_the_program() {
+    let test = "surroundings::the_scenario_is_that_of_the_program";
+    let Some(ground) = Ground::new(test) else { return };
+    if !has(test, "taskset") {
+        return;
+    }
+    let scenario = |start: Start| {
+        let done = start.words(&["requests", "3", "100"]).finish().expect(0);
+        let words = done.summary()["scenario"].as_str().expect("a text").to_owned();
+        words.split_once('/').expect("a platform first").1.to_owned()
+    };
+    let pinned = scenario(ground.run().program("taskset").words(&["-c", "0"]).word(subject()));
+    assert_eq!(pinned, "1/PIN/CPU");
+    let ground = Ground::new(test).expect("it was there before");
+    let cpus = nix::sched::sched_getaffinity(nix::unistd::Pid::from_raw(0)).expect("it can be asked for");
+    let cpus = (0..nix::sched::CpuSet::count()).filter(|&cpu| cpus.is_set(cpu).unwrap_or(false)).count();
+    let free = scenario(ground.run().program(subject()));
+    assert_eq!(free, format!("{cpus}/VNL/CPU"));
+}
+
 #[test]
 fn in_other_namespaces() {
     let test = "surroundings::in_other_namespaces";

@@ -28,7 +28,7 @@ pub use causes::{Decomposition, OfCause, Part};
 pub use counts::{Cost, CountChange};
 pub use digest::{GroupDigest, MOST_WARMUP, RunDigest, TAILS, Tail, Warmup};
 pub use metric::Metric;
-pub use picked::{Pick, Picked, is_within, latency_ns};
+pub use picked::{Pick, Picked, is_told_by, latency_ns};
 pub use profile::{Path, Profile};
 pub use self_test::{SPLITS, SelfTest};
 pub use verdict::{ENOUGH_RUNS, GOOD_RUNS, Judged, Overall, Verdict};

@@ -38,17 +38,20 @@ pub fn latency_ns(request: &Request) -> u64 {
     tree::latency_ns(request)
 }
 
-/// Whether a time lies between the arrival and the end of a request.
-pub fn is_within(request: &Request, time_ns: u64) -> bool {
+/// What is read once in a while is read within so long after the end of a request, ns.
+const AFTER_NS: u64 = 1_000_000_000;
+
+/// Whether what is read at this time may tell of a request: from its arrival to the first reading after its end.
+pub fn is_told_by(request: &Request, time_ns: u64) -> bool {
     let root = request.root();
     let end_ns = root.start_ns.saturating_add(root.duration_ns);
-    (end_ns.saturating_sub(latency_ns(request))..=end_ns).contains(&time_ns)
+    (end_ns.saturating_sub(latency_ns(request))..=end_ns.saturating_add(AFTER_NS)).contains(&time_ns)
 }
 
 impl Picked {
-    /// Whether a time lies in any of them.
-    pub fn is_within(&self, time_ns: u64) -> bool {
-        self.slowest.iter().chain(&self.typical).any(|request| is_within(request, time_ns))
+    /// Whether what is read at this time may tell of any of them.
+    pub fn is_told_by(&self, time_ns: u64) -> bool {
+        self.slowest.iter().chain(&self.typical).any(|request| is_told_by(request, time_ns))
     }
 
     /// Reads a run.

@@ -105,12 +105,16 @@ fn gpus(moment: &Moment, start_ns: u64) -> Vec<Row> {
     let devices: BTreeSet<u32> = moment.gpus.iter().map(|reading| reading.device).collect();
     let of_device = |device: u32| {
         let mut since_ns = start_ns;
+        let end_ns = start_ns.saturating_add(latency_ns(&moment.request));
         let readings = moment.gpus.iter().filter(|reading| reading.device == device);
         let level = |reading: &GpuReading| {
-            let from_ns = std::mem::replace(&mut since_ns, reading.time_ns);
+            let from_ns = std::mem::replace(&mut since_ns, reading.time_ns.min(end_ns));
+            if from_ns == end_ns {
+                return None;
+            }
             Some(Level {
                 start_ns: from_ns.saturating_sub(start_ns),
-                duration_ns: reading.time_ns.saturating_sub(from_ns),
+                duration_ns: since_ns.saturating_sub(from_ns),
                 percent: reading.utilization_percent?.min(100) as u8,
             })
         };
