@@ -146,6 +146,12 @@ pub struct Summary {
 }
 
 impl Summary {
+    /// Whether any request or process lost time so.
+    pub fn has_any(&self, cause: Cause) -> bool {
+        self.groups.iter().any(|group| group.sums.get(cause) > 0)
+            || self.processes.iter().any(|process| process.split.get(cause) > 0)
+    }
+
     /// Reads the run twice; both readings must give the same requests, in any order.
     ///
     /// # Errors

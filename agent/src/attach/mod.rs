@@ -89,7 +89,8 @@ impl Target {
         Ok(self)
     }
 
-    /// Its processes that live, in ascending order, without the agent itself. Processes may join a group at any time.
+    /// Its processes that live, in ascending order, without the agent itself and what it has started (the
+    /// helper that asks a graphics processor's driver). Processes may join a group at any time.
     pub fn processes(&mut self) -> Vec<u32> {
         let own = std::process::id();
         let mut processes = match &mut self.members {
@@ -99,11 +100,17 @@ impl Target {
             }
             Members::Group(group) => group.processes(),
         };
-        processes.retain(|&pid| pid != own);
+        processes.retain(|&pid| pid != own && parent(pid) != Some(own));
         processes.sort_unstable();
         processes.dedup();
         processes
     }
+}
+
+/// The process that started it, as far as that lives.
+fn parent(pid: u32) -> Option<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
 }
 
 /// By its control group; a container that has none of its own, by its processes of now.

@@ -2,6 +2,7 @@
 
 use guestscope_nvml::{Device, Hello, Virtualization};
 
+use super::MOST_DEVICES;
 use crate::run::{GpuDevice, GpuRecord};
 
 /// Longest text of a driver that is kept, characters: what it says of itself is not ours to trust.
@@ -11,7 +12,7 @@ const TEXT: usize = 128;
 pub fn record(hello: &Hello) -> GpuRecord {
     GpuRecord {
         driver: hello.driver.as_deref().map(text),
-        devices: hello.devices.iter().map(device).collect(),
+        devices: hello.devices.iter().take(MOST_DEVICES as usize).map(device).collect(),
         ended_early: None,
     }
 }

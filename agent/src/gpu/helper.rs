@@ -1,8 +1,9 @@
 //! The helper's process: started from memory, read line by line, given up where it says nothing.
 //!
-//! It runs with no privilege at all, ends with this process, and its lines are taken for what any program might write.
+//! It runs without any capability, ends with this process, and its lines are taken for what any program might write.
 
 use std::{
+    collections::BTreeSet,
     ffi::CString,
     fs::File,
     io::{self, Write as _},
@@ -22,13 +23,19 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use super::{Driver, News};
+use super::{Driver, MOST_DEVICES, News};
 use crate::{carried, phase::GpuReading, privileges};
 
 /// Drivers wake a device that sleeps, which takes some seconds for each.
 const FIRST: Duration = Duration::from_secs(30);
 /// Between two lines. A driver that takes so long for one device hangs.
 const SILENCE: Duration = Duration::from_secs(10);
+/// Who looks so much later than it wanted to has not run, and neither may the helper have.
+const LATE: Duration = Duration::from_secs(1);
+/// From the end of its output to its own.
+const GONE: Duration = Duration::from_secs(1);
+/// So many troubles are told.
+const MOST_TROUBLES: usize = 8;
 /// A line with 64 devices has some 20 kB.
 const LONGEST_LINE: usize = 256 << 10;
 /// Longest text that is kept of what it says, characters.
@@ -46,6 +53,12 @@ pub(super) struct Helper {
     trouble: Option<String>,
     /// It has said anything.
     spoke: bool,
+    /// Numbers of the devices that it named; none before.
+    devices: Option<BTreeSet<u32>>,
+    /// Troubles that were told.
+    troubles: usize,
+    /// Its output is closed, and it has to be gone until then.
+    gone_by: Option<Instant>,
 }
 
 impl Helper {
@@ -59,10 +72,12 @@ impl Helper {
         Self::spawn(command, FIRST)
     }
 
-    /// Another program in its place, that has so long for its first line.
+    /// A script of the shell in its place, that has so long for its first line.
     #[cfg(test)]
-    pub(super) fn of_program(program: &std::path::Path, patience: Duration) -> Result<Self, String> {
-        Self::spawn(Command::new(program), patience)
+    pub(super) fn of_script(script: &std::path::Path, patience: Duration) -> Result<Self, String> {
+        let mut shell = Command::new("sh");
+        shell.arg(script);
+        Self::spawn(shell, patience)
     }
 
     fn spawn(mut command: Command, patience: Duration) -> Result<Self, String> {
@@ -82,6 +97,9 @@ impl Helper {
             due: Instant::now() + patience,
             trouble: None,
             spoke: false,
+            devices: None,
+            troubles: 0,
+            gone_by: None,
         })
     }
 
@@ -92,38 +110,52 @@ impl Helper {
                 let line: Vec<u8> = self.read.drain(..=end).collect();
                 self.due = Instant::now() + SILENCE;
                 self.spoke = true;
-                return self.news(&line);
+                let Some(news) = self.news(&line) else { continue };
+                return news;
+            }
+            if let Some(by) = self.gone_by {
+                return News::Over(self.ended(by).await);
             }
             if self.read.len() > LONGEST_LINE {
                 return over("what it said makes no sense");
             }
             match timeout_at(self.due, self.pipe.read_buf(&mut self.read)).await {
-                Ok(Ok(0)) => return News::Over(self.ended().await),
+                Ok(Ok(0)) => self.gone_by = Some(Instant::now() + GONE),
                 Ok(Ok(_)) => {}
                 Ok(Err(error)) => return over(&format!("it cannot be read: {error}")),
+                // This process could not run either: the machine was short of CPUs, or was stopped.
+                Err(_) if self.due.elapsed() > LATE => self.due = Instant::now() + SILENCE,
                 Err(_) => return over("it said nothing any more: the driver seems to hang"),
             }
         }
     }
 
-    fn news(&mut self, line: &[u8]) -> News {
+    /// What a line tells, unless it was told before or is about nothing that is known.
+    fn news(&mut self, line: &[u8]) -> Option<News> {
         match serde_json::from_slice(line) {
-            Ok(Message::Hello(hello)) => News::Known(hello),
-            Ok(Message::Sample(sample)) => News::Reading(reading(&sample)),
+            Ok(Message::Hello(hello)) if self.devices.is_none() => {
+                let devices = hello.devices.iter().take(MOST_DEVICES as usize).map(|device| device.index);
+                self.devices = Some(devices.collect());
+                Some(News::Known(hello))
+            }
+            Ok(Message::Hello(_)) => None,
+            Ok(Message::Sample(sample)) => {
+                let is_known = self.devices.as_ref().is_some_and(|devices| devices.contains(&sample.device));
+                is_known.then(|| News::Reading(reading(&sample)))
+            }
             Ok(Message::Failed(Failed { what })) => {
                 let what: String = what.chars().filter(|one| !one.is_control()).take(TEXT).collect();
                 self.trouble = Some(what.clone());
-                News::Trouble(what)
+                self.troubles += 1;
+                (self.troubles <= MOST_TROUBLES).then_some(News::Trouble(what))
             }
-            Err(_) => over("what it said makes no sense"),
+            Err(_) => Some(over("what it said makes no sense")),
         }
     }
 
     /// How it ended, unless well: its output is closed, so the rest takes no time unless the driver holds it.
-    async fn ended(&mut self) -> Option<String> {
-        /// As long as a process may take to be gone.
-        const LOOKS: u32 = 20;
-        for _ in 0..LOOKS {
+    async fn ended(&mut self, by: Instant) -> Option<String> {
+        loop {
             if let Ok(Some(status)) = self.child.try_wait() {
                 return match (status.signal(), self.trouble.take(), status.code()) {
                     (Some(signal), ..) => {
@@ -138,9 +170,11 @@ impl Helper {
                     (None, None, _) => Some(format!("it ended by itself ({status})")),
                 };
             }
+            if Instant::now() >= by {
+                return Some("it closed its output and does not end: the driver seems to hang".to_owned());
+            }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        Some("it closed its output".to_owned())
     }
 }
 

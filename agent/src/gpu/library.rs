@@ -4,8 +4,10 @@ use std::{ffi::OsString, path::PathBuf};
 
 use crate::platform::Root;
 
-/// Names the library where it lies elsewhere.
+/// Names the library where it lies elsewhere; [`OFF`] for none at all.
 const LIBRARY_VARIABLE: &str = "GUESTSCOPE_NVML";
+/// Nobody is asked: a device that sleeps is not woken, and may be reset.
+const OFF: &str = "off";
 /// As drivers call it.
 const NAME: &str = "libnvidia-ml.so.1";
 /// The kernel's side of the driver: with it, the loader's own search is worth a try.
@@ -40,6 +42,9 @@ pub fn find(root: &Root) -> Option<Driver> {
 
 /// The same; `named` is what the environment says.
 pub(super) fn find_in(root: &Root, named: Option<OsString>) -> Option<Driver> {
+    if named.as_ref().is_some_and(|named| named == OFF) {
+        return None;
+    }
     if let Some(library) = named.filter(|named| !named.is_empty()) {
         return Some(Driver { library, evidence: format!("named by {LIBRARY_VARIABLE}") });
     }

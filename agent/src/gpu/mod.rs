@@ -14,8 +14,8 @@ use std::{future::pending, time::Duration};
 
 use tokio::time::timeout;
 
-pub use guestscope_nvml::Hello;
-use guestscope_nvml::{CLOCKS_HELD, throttle_words};
+use guestscope_nvml::throttle_words;
+pub use guestscope_nvml::{CLOCKS_HELD, Hello};
 
 use self::helper::Helper;
 pub use self::{
@@ -70,6 +70,9 @@ pub fn held_by(throttle_reasons: u64) -> impl Iterator<Item = &'static str> {
     throttle_words(throttle_reasons & CLOCKS_HELD)
 }
 
+/// Devices that there may be: the helper tells of no more.
+pub const MOST_DEVICES: u32 = 64;
+
 /// Looks once: the devices of this driver, or why there is nothing to tell, for people. Makes and unmakes an event loop: not for
 /// async callers.
 ///
@@ -82,13 +85,16 @@ pub fn look(driver: &Driver) -> Result<GpuRecord, String> {
     let runtime = runtime.map_err(|error| format!("there is no event loop: {error}"))?;
     runtime.block_on(async {
         let mut gpus = Gpus::start(Some(driver))?;
-        loop {
-            match timeout(PATIENCE, gpus.next()).await {
-                Ok(News::Known(hello)) => return Ok(record(&hello)),
-                Ok(News::Over(why)) => return why.map_or_else(|| Ok(GpuRecord::default()), Err),
-                Ok(News::Reading(_) | News::Trouble(_)) => {}
-                Err(_) => return Err("it said nothing: the driver seems to hang".to_owned()),
+        let told = async {
+            loop {
+                match gpus.next().await {
+                    News::Known(hello) => return Ok(record(&hello)),
+                    News::Over(why) => return why.map_or_else(|| Ok(GpuRecord::default()), Err),
+                    News::Reading(_) | News::Trouble(_) => {}
+                }
             }
-        }
+        };
+        let nothing = |_| Err("it said nothing: the driver seems to hang".to_owned());
+        timeout(PATIENCE, told).await.unwrap_or_else(nothing)
     })
 }

@@ -1,8 +1,8 @@
 //! Where a driver is looked for; what a helper may say, and that none of it is trusted.
 
-use std::{ffi::OsString, fs, os::unix::fs::PermissionsExt as _, path::Path, time::Duration};
+use std::{ffi::OsString, fs, path::Path, time::Duration};
 
-use super::{Driver, Gpus, News, library::find_in, record};
+use super::{Driver, Gpus, News, helper::Helper, library::find_in, record};
 use crate::platform::Root;
 use guestscope_nvml::{Device, Hello, Virtualization};
 
@@ -23,6 +23,7 @@ fn a_driver_is_found_by_its_library_or_its_device() {
     touch(tree.path(), "usr/lib64/libnvidia-ml.so.1");
     assert_eq!(found(None).unwrap().library, "/usr/lib64/libnvidia-ml.so.1");
     assert_eq!(found(Some("/opt/x.so")).unwrap().library, "/opt/x.so");
+    assert_eq!(found(Some("off")), None);
 }
 
 #[test]
@@ -38,6 +39,29 @@ fn what_a_driver_says_of_itself_is_cut_and_cleaned() {
     assert_eq!(told.driver.as_deref(), Some("550"));
     assert_eq!(told.devices[0].name, format!("[2J{}", "x".repeat(125)));
     assert_eq!((told.devices[0].index, told.devices[0].virtualization.as_deref()), (3, Some("host_vgpu")));
+}
+
+/// It would be written to the manifest each time, and each of them kept.
+#[tokio::test]
+async fn it_introduces_itself_once_and_tells_of_what_it_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("helper");
+    let hello = "printf '{\"hello\":{\"devices\":[{\"index\":1}]}}\n'";
+    let sample = "printf '{\"sample\":{\"at_ns\":1,\"took_ns\":1,\"device\":'$device'}}\n'";
+    let trouble = "for i in 1 2 3 4 5 6 7 8 9 10 11 12; do printf '{\"failed\":{\"what\":\"x\"}}\n'; done";
+    let script = format!("{hello}\n{hello}\nfor device in 0 1 4000000000; do {sample}; done\n{trouble}\n");
+    fs::write(&path, script).unwrap();
+    let mut gpus = Gpus(Some(Helper::of_script(&path, Duration::from_secs(20)).unwrap()));
+    let (mut known, mut devices, mut troubles) = (0, Vec::new(), 0);
+    loop {
+        match gpus.next().await {
+            News::Known(_) => known += 1,
+            News::Reading(reading) => devices.push(reading.device),
+            News::Trouble(_) => troubles += 1,
+            News::Over(_) => break,
+        }
+    }
+    assert_eq!((known, devices, troubles), (1, vec![1], 8));
 }
 
 /// Programs in place of the helper: what it says is what they say.
@@ -56,9 +80,8 @@ async fn whatever_a_helper_does_is_told_and_ends_nothing_else() {
     for (script, expected) in cases {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("helper");
-        fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
-        let mut gpus = Gpus(Some(super::helper::Helper::of_program(&path, Duration::from_secs(20)).unwrap()));
+        fs::write(&path, script).unwrap();
+        let mut gpus = Gpus(Some(Helper::of_script(&path, Duration::from_secs(20)).unwrap()));
         let mut news = gpus.next().await;
         while let News::Trouble(_) | News::Known(_) = news {
             news = gpus.next().await;
@@ -73,9 +96,8 @@ async fn whatever_a_helper_does_is_told_and_ends_nothing_else() {
 async fn a_helper_that_says_nothing_is_given_up_and_ended() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("helper");
-    fs::write(&path, "#!/bin/sh\necho $$ > \"$0.pid\"\nexec sleep 1000\n").unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
-    let helper = super::helper::Helper::of_program(&path, Duration::from_millis(300)).unwrap();
+    fs::write(&path, "echo $$ > \"$0.pid\"\nexec sleep 1000\n").unwrap();
+    let helper = Helper::of_script(&path, Duration::from_secs(3)).unwrap();
     let mut gpus = Gpus(Some(helper));
     let News::Over(Some(why)) = gpus.next().await else { panic!("it said nothing") };
     assert_eq!(why, "it said nothing any more: the driver seems to hang");

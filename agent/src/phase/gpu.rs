@@ -56,6 +56,8 @@ pub struct GpuUse {
     pub temperature_celsius: Option<u64>,
     /// All reasons that any of them had.
     pub throttle_reasons: u64,
+    /// Readings with any of the reasons that were asked about.
+    pub throttled: u64,
 }
 
 /// Adds readings of one device up.
@@ -69,6 +71,7 @@ pub struct GpuTally {
     clock_sm_mhz: Option<u64>,
     temperature_celsius: Option<u64>,
     throttle_reasons: u64,
+    throttled: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -92,8 +95,8 @@ impl Mean {
 }
 
 impl GpuTally {
-    /// One more.
-    pub fn add(&mut self, reading: &GpuReading) {
+    /// One more; `held` are the reasons by which clocks are held down, the others are none of interest.
+    pub fn add(&mut self, reading: &GpuReading, held: u64) {
         self.readings += 1;
         self.utilization.add(reading.utilization_percent);
         self.memory_utilization.add(reading.memory_utilization_percent);
@@ -102,7 +105,9 @@ impl GpuTally {
         self.temperature_celsius = self.temperature_celsius.max(reading.temperature_celsius);
         let clocks = self.clock_sm_mhz.into_iter().chain(reading.clock_sm_mhz);
         self.clock_sm_mhz = clocks.min();
-        self.throttle_reasons |= reading.throttle_reasons.unwrap_or(0);
+        let reasons = reading.throttle_reasons.unwrap_or(0) & held;
+        self.throttle_reasons |= reasons;
+        self.throttled += u64::from(reasons != 0);
     }
 
     /// What they come to.
@@ -116,11 +121,12 @@ impl GpuTally {
             power_mw: self.power.value(),
             temperature_celsius: self.temperature_celsius,
             throttle_reasons: self.throttle_reasons,
+            throttled: self.throttled,
         }
     }
 }
 
-/// The last readings, in the order in which they came.
+/// The last readings, in the order of their times, in which one helper makes them.
 #[derive(Clone, Debug, Default)]
 pub struct GpuReadings(VecDeque<GpuReading>);
 
@@ -133,14 +139,15 @@ impl GpuReadings {
         self.0.push_back(reading);
     }
 
-    /// What each device did during a phase: all that was read meanwhile, or what was read last before its end.
-    pub fn during(&self, phase: &Phase) -> BTreeMap<u32, GpuUse> {
+    /// What each device did during a phase: all that was read meanwhile, or what was read last before its end. `held` as above.
+    pub fn during(&self, phase: &Phase, held: u64) -> BTreeMap<u32, GpuUse> {
         let (start_ns, end_ns) = (phase.start_ns, phase.start_ns.saturating_add(phase.duration_ns));
         let mut inside: BTreeMap<u32, GpuTally> = BTreeMap::new();
         let mut before: BTreeMap<u32, &GpuReading> = BTreeMap::new();
-        for reading in self.0.iter().filter(|reading| reading.time_ns <= end_ns) {
+        let first = self.0.partition_point(|reading| reading.time_ns < start_ns.saturating_sub(STALE_NS));
+        for reading in self.0.range(first..).take_while(|reading| reading.time_ns <= end_ns) {
             if reading.time_ns >= start_ns {
-                inside.entry(reading.device).or_default().add(reading);
+                inside.entry(reading.device).or_default().add(reading, held);
             } else if end_ns - reading.time_ns <= STALE_NS {
                 before.insert(reading.device, reading);
             }
@@ -148,7 +155,7 @@ impl GpuReadings {
         for (device, reading) in before {
             inside.entry(device).or_insert_with(|| {
                 let mut tally = GpuTally::default();
-                tally.add(reading);
+                tally.add(reading, held);
                 tally
             });
         }
@@ -165,7 +172,7 @@ mod tests {
     #[test]
     fn what_a_driver_does_not_tell_stays_unknown() {
         let mut tally = GpuTally::default();
-        tally.add(&GpuReading::default());
+        tally.add(&GpuReading::default(), 0);
         assert_eq!(tally.total(), GpuUse { readings: 1, ..GpuUse::default() });
     }
 
@@ -175,20 +182,22 @@ mod tests {
         fn readings_add_up(all in proptest::collection::vec((0_u64..101, 1_u64..3_000, 0_u64..512), 1..50)) {
             let mut tally = GpuTally::default();
             for &(percent, clock, reasons) in &all {
-                tally.add(&GpuReading {
+                let reading = GpuReading {
                     utilization_percent: Some(percent),
                     memory_used_bytes: Some(percent),
                     clock_sm_mhz: Some(clock),
                     throttle_reasons: Some(reasons),
                     ..GpuReading::default()
-                });
+                };
+                tally.add(&reading, 0x66);
             }
             let total = tally.total();
             let mean = all.iter().map(|one| one.0 as f64).sum::<f64>() / all.len() as f64;
             prop_assert!((total.utilization_percent.unwrap() as f64 - mean).abs() <= 0.5 + 1e-9);
             prop_assert_eq!(total.memory_used_bytes, all.iter().map(|one| one.0).max());
             prop_assert_eq!(total.clock_sm_mhz, all.iter().map(|one| one.1).min());
-            prop_assert_eq!(total.throttle_reasons, all.iter().fold(0, |mask, one| mask | one.2));
+            prop_assert_eq!(total.throttle_reasons, all.iter().fold(0, |mask, one| mask | one.2) & 0x66);
+            prop_assert_eq!(total.throttled, all.iter().filter(|one| one.2 & 0x66 != 0).count() as u64);
         }
     }
 

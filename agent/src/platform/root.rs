@@ -65,13 +65,6 @@ impl Root {
         clean(&target.to_string_lossy())
     }
 
-    /// The number of the device that a file or a descriptor stands for.
-    pub(crate) fn device(&self, path: &str) -> Option<u64> {
-        use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
-        let file = fs::metadata(self.path(path)).ok()?;
-        file.file_type().is_char_device().then(|| file.rdev())
-    }
-
     /// The last part of where a link points.
     pub(super) fn link_name(&self, path: &str) -> Option<String> {
         let target = fs::read_link(self.path(path)).ok()?;

@@ -1,7 +1,7 @@
 //! What a program was seen to use while it ran: the CPUs that its threads were allowed, and graphics processors.
 //!
 //! Affinity may be asked for from outside, in the program's own options, or by a library, thread by thread: what counts is what
-//! the threads had when they were looked at, each as it was last seen. It asks nobody who used how much.
+//! the threads had when they were last looked at. It asks nobody who used how much.
 
 use std::collections::HashMap;
 
@@ -10,59 +10,85 @@ use super::{
     cores::CpuList,
     root::{Root, field},
 };
-use crate::kernel::gpu;
 
-/// Threads of a process that are looked at: each costs 10 us a second.
-const THREADS: usize = 256;
-/// Threads that are remembered, and descriptors of a process that are looked at.
-const MOST: usize = 4096;
+/// Threads that are looked at each time, of all processes together: each costs 10 us.
+const THREADS: usize = 1024;
+/// Processes that are remembered.
+const PROCESSES: usize = 4096;
+/// Files that only those open who compute on a device: `nvidia0` alone is also opened by whoever asks what it does.
+const DEVICES: [&str; 4] = ["/dev/nvidia-uvm", "/dev/kfd", "/dev/dri/renderD", "/dev/accel/"];
+/// And what is beside them.
+const TOOLS: &str = "/dev/nvidia-uvm-tools";
 
-/// The threads of a program, as they were last seen.
+/// The processes of a program, as they were last seen.
 #[derive(Debug)]
 pub struct Usage {
     root: Root,
-    /// Major numbers of graphics processors' drivers.
-    majors: Vec<u32>,
-    allowed: HashMap<u32, CpuList>,
+    /// What their threads were allowed, each set once.
+    allowed: HashMap<u32, Vec<CpuList>>,
     gpu: bool,
+    /// Some of them mark phases: the others are none of the program's, such as a shell in front of it.
+    are_met: bool,
 }
 
 impl Usage {
     /// Of programs of the guest below this root.
     pub fn below(root: Root) -> Self {
-        let majors = gpu::majors(&root).into_iter().filter(|major| *major > 0).collect();
-        Self { root, majors, allowed: HashMap::new(), gpu: false }
+        Self { root, allowed: HashMap::new(), gpu: false, are_met: false }
     }
 
-    /// Looks at a process: one that has ended and was not waited for still has its main thread.
-    pub fn look(&mut self, pid: u32) {
-        for thread in self.root.names(&format!("/proc/{pid}/task")).into_iter().take(THREADS) {
-            let Ok(tid) = thread.parse() else { continue };
-            let status = self.root.text(&format!("/proc/{pid}/task/{tid}/status")).unwrap_or_default();
-            let allowed = field(&status, "Cpus_allowed_list", ':').and_then(CpuList::parse);
-            if let Some(allowed) = allowed
-                && (self.allowed.len() < MOST || self.allowed.contains_key(&tid))
-            {
-                self.allowed.insert(tid, allowed);
+    /// Looks at processes, which mark phases or do not. One that has ended and was not waited for still has its main thread.
+    pub fn look(&mut self, processes: &[u32], are_met: bool) {
+        if are_met && !self.are_met {
+            self.are_met = true;
+            self.allowed.clear();
+        }
+        if are_met == self.are_met {
+            let mut left = THREADS;
+            for pid in processes {
+                self.look_at(*pid, &mut left);
             }
         }
-        self.gpu = self.gpu || (!self.majors.is_empty() && self.has_gpu(pid));
     }
 
-    /// Whether it holds a device open.
+    fn look_at(&mut self, pid: u32, left: &mut usize) {
+        let mut threads: Vec<u32> =
+            self.root.names(&format!("/proc/{pid}/task")).iter().filter_map(|tid| tid.parse().ok()).collect();
+        threads.sort_unstable();
+        threads.truncate(*left);
+        *left -= threads.len();
+        let allowed = |tid: u32| {
+            let status = self.root.text(&format!("/proc/{pid}/task/{tid}/status"))?;
+            field(&status, "Cpus_allowed_list", ':').and_then(CpuList::parse)
+        };
+        let mut seen: Vec<CpuList> = Vec::new();
+        for one in threads.into_iter().filter_map(allowed) {
+            if !seen.contains(&one) {
+                seen.push(one);
+            }
+        }
+        let is_known = self.allowed.contains_key(&pid);
+        if !seen.is_empty() && (is_known || self.allowed.len() < PROCESSES) {
+            self.allowed.insert(pid, seen);
+        }
+        self.gpu = self.gpu || self.has_gpu(pid);
+    }
+
+    /// Whether it holds a device open. Only names are read: a file on a server that is gone would be waited for.
     fn has_gpu(&self, pid: u32) -> bool {
         let folder = format!("/proc/{pid}/fd");
-        self.root.names(&folder).into_iter().take(MOST).any(|number| {
-            let device = self.root.device(&format!("{folder}/{number}"));
-            device.is_some_and(|device| self.majors.contains(&libc::major(device)))
+        self.root.names(&folder).iter().any(|number| {
+            let file = self.root.link(&format!("{folder}/{number}")).unwrap_or_default();
+            DEVICES.iter().any(|device| file.starts_with(device)) && !file.starts_with(TOOLS)
         })
     }
 
-    /// Puts what was seen into the guest's facts. Nothing was seen: they stay.
-    pub fn apply(&self, guest: &mut Guest) {
-        guest.gpu_used = self.gpu;
+    /// Puts what was seen into the guest's facts. Nothing was seen: they stay. `has_waited` says that threads waited for a
+    /// device.
+    pub fn apply(&self, guest: &mut Guest, has_waited: bool) {
+        guest.gpu_used = self.gpu || has_waited;
         let online = &guest.cores.online;
-        let seen: Vec<CpuList> = self.allowed.values().map(|allowed| allowed.and(online)).collect();
+        let seen: Vec<CpuList> = self.allowed.values().flatten().map(|allowed| allowed.and(online)).collect();
         let Some(all) = seen.iter().cloned().reduce(|all, one| all.or(&one)) else { return };
         guest.cores.pinned = seen.iter().all(|one| one.count() < online.count());
         guest.cores.allowed = all;
@@ -84,44 +110,83 @@ mod tests {
         fs::write(path, text).unwrap();
     }
 
-    /// Four CPUs; what threads are allowed, in the order of two looks; cores and pinning.
+    fn allow(tree: &Path, pid: u32, tid: usize, allowed: &str) {
+        let text = format!("Name:\tx\nCpus_allowed_list:\t{allowed}\n");
+        put(tree, &format!("proc/{pid}/task/{tid}/status"), &text);
+    }
+
+    fn of_four(tree: &Path) -> (Usage, Guest) {
+        put(tree, "sys/devices/system/cpu/online", "0-3\n");
+        let guest = Guest::read(&Root::at(tree), None, Subject::Own);
+        (Usage::below(Root::at(tree)), guest)
+    }
+
+    fn scenario(usage: &Usage, mut guest: Guest) -> String {
+        usage.apply(&mut guest, false);
+        guest.scenario().split_once('/').unwrap().1.to_owned()
+    }
+
+    /// Four CPUs; what threads are allowed at the last look; cores and pinning.
     #[rstest]
-    #[case::free(&["0-3", "0-3"], "4/VNL")]
-    #[case::pinned_together(&["1", "1"], "1/PIN")]
-    #[case::pinned_one_by_one(&["0", "3"], "2/PIN")]
-    #[case::one_is_free(&["0", "0-3"], "4/VNL")]
-    #[case::offline_cpus_do_not_count(&["0-7", "0-7"], "4/VNL")]
-    #[case::nothing_was_seen(&[], "4/VNL")]
+    #[case::free(&["0-3", "0-3"], "4/VNL/CPU")]
+    #[case::pinned_together(&["1", "1"], "1/PIN/CPU")]
+    #[case::pinned_one_by_one(&["0", "3"], "2/PIN/CPU")]
+    #[case::one_is_free(&["0", "0-3"], "4/VNL/CPU")]
+    #[case::offline_cpus_do_not_count(&["0-7", "0-7"], "4/VNL/CPU")]
+    #[case::nothing_was_seen(&[], "4/VNL/CPU")]
     fn the_scenario_says_what_threads_were_allowed(#[case] allowed: &[&str], #[case] expected: &str) {
         let tree = tempfile::tempdir().unwrap();
-        put(tree.path(), "sys/devices/system/cpu/online", "0-3\n");
-        let root = Root::at(tree.path());
-        let mut guest = Guest::read(&root, None, Subject::Own);
-        let mut usage = Usage::below(root);
-        // Before they pinned themselves.
-        for round in [None, Some(allowed)] {
-            for (number, allowed) in allowed.iter().enumerate() {
-                let allowed = round.map_or("0-3", |_| *allowed);
-                let path = format!("proc/7/task/{}/status", number + 7);
-                put(tree.path(), &path, &format!("Name:\tx\nCpus_allowed_list:\t{allowed}\n"));
-            }
-            usage.look(7);
+        let (mut usage, guest) = of_four(tree.path());
+        // Before they pinned themselves; one of them ends.
+        for (number, _) in allowed.iter().enumerate() {
+            allow(tree.path(), 7, 7 + number, "0-3");
+            allow(tree.path(), 7, 99, "0-3");
         }
-        usage.apply(&mut guest);
-        assert!(guest.scenario().ends_with(&format!("/{expected}/CPU")), "{}", guest.scenario());
+        usage.look(&[7], true);
+        let _ = fs::remove_dir_all(tree.path().join("proc/7/task/99"));
+        for (number, allowed) in allowed.iter().enumerate() {
+            allow(tree.path(), 7, 7 + number, allowed);
+        }
+        usage.look(&[7], true);
+        // It has ended, and nothing is left of it.
+        let _ = fs::remove_dir_all(tree.path().join("proc/7"));
+        usage.look(&[7], true);
+        assert_eq!(scenario(&usage, guest), expected);
     }
 
     #[test]
-    fn a_device_that_is_open_is_used() {
-        let mut usage = Usage::below(Root::system());
-        // /dev/null stands for one: its major number is 1 everywhere.
-        usage.majors = vec![1];
-        let mut guest = Guest::here();
-        let null = fs::File::open("/dev/null").unwrap();
-        usage.look(std::process::id());
-        usage.apply(&mut guest);
+    fn a_shell_in_front_of_a_program_does_not_count() {
+        let tree = tempfile::tempdir().unwrap();
+        let (mut usage, guest) = of_four(tree.path());
+        allow(tree.path(), 5, 5, "0-3");
+        allow(tree.path(), 6, 6, "2");
+        usage.look(&[5], false);
+        assert_eq!(scenario(&usage, guest.clone()), "4/VNL/CPU");
+        usage.look(&[6], true);
+        usage.look(&[5], false);
+        assert_eq!(scenario(&usage, guest), "1/PIN/CPU");
+    }
+
+    #[rstest]
+    #[case("/dev/nvidia-uvm", "GPU")]
+    #[case("/dev/dri/renderD128", "GPU")]
+    #[case("/dev/nvidia-uvm-tools", "CPU")]
+    #[case("/dev/nvidia0", "CPU")]
+    #[case("/dev/null", "CPU")]
+    fn a_device_that_is_open_is_used(#[case] file: &str, #[case] expected: &str) {
+        let tree = tempfile::tempdir().unwrap();
+        let (mut usage, guest) = of_four(tree.path());
+        fs::create_dir_all(tree.path().join("proc/7/fd")).unwrap();
+        std::os::unix::fs::symlink(file, tree.path().join("proc/7/fd/3")).unwrap();
+        usage.look(&[7], true);
+        assert_eq!(scenario(&usage, guest), format!("4/VNL/{expected}"));
+    }
+
+    #[test]
+    fn who_waited_for_a_device_used_it() {
+        let tree = tempfile::tempdir().unwrap();
+        let (usage, mut guest) = of_four(tree.path());
+        usage.apply(&mut guest, true);
         assert!(guest.scenario().ends_with("/GPU"), "{}", guest.scenario());
-        drop(null);
-        assert!(Guest::here().scenario().ends_with("/CPU"));
     }
 }

@@ -48,7 +48,9 @@ pub struct GpuDevice {
     pub power_mw: Option<u64>,
     /// Largest.
     pub temperature_celsius: Option<u64>,
-    /// Why its clocks were held down at some time: NVML's words.
+    /// Readings in which its clocks were held down.
+    pub throttled: u64,
+    /// By what, in any of them: NVML's words.
     pub throttled_by: Vec<String>,
 }
 
@@ -62,6 +64,7 @@ impl GpuDevice {
         self.clock_sm_mhz = total.clock_sm_mhz;
         self.power_mw = total.power_mw;
         self.temperature_celsius = total.temperature_celsius;
+        self.throttled = total.throttled;
     }
 }
 
@@ -87,7 +90,7 @@ pub(super) fn columns() -> Vec<Column<Sample>> {
     vec![
         column(
             "gpu",
-            "number of the graphics processor that was looked at; the columns behind it are about that one",
+            "number of the graphics processor that was looked at: the columns behind it are about that one, those before it of the last look at the guest",
             (|gpu| Some(u64::from(gpu.device)), |gpu, value| gpu.device = value as u32),
         ),
         column(

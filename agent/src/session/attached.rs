@@ -14,8 +14,7 @@ use tokio::{
 
 use self::adoption::Adoption;
 use super::{
-    End, Event, Feed, Session, Subject, cost::Cost, every, facts::Identity, observe, sight::Sight as _,
-    start, start::Begun,
+    End, Event, Feed, Session, Subject, cost::Cost, every, facts::Identity, observe, start, start::Begun,
 };
 use crate::{
     attach::{Target, Wanted},
@@ -139,8 +138,8 @@ impl Subject for Attached {
         feed.pairing.live_threads().next().is_none()
     }
 
-    fn processes(&self, feed: &Feed) -> Vec<u32> {
-        feed.processes()
+    fn processes(&self, _: &Feed) -> (Vec<u32>, bool) {
+        (self.adoption.processes(), true)
     }
 
     async fn handle(&mut self, event: Event, feed: &mut Feed) -> anyhow::Result<bool> {

@@ -3,10 +3,11 @@
 use std::{borrow::Cow, io::Write as _, path::Path, time::Duration};
 
 use anyhow::Context as _;
+use guestscope_ebpf::Account;
 
 use super::{End, Session, facts, outlet::Sinks, sight::Sight};
 use crate::{
-    analyze::{Summary, TailVerdict},
+    analyze::{Cause, Summary, TailVerdict},
     cli::Observation,
     clock, failure,
     health::Health,
@@ -24,7 +25,6 @@ const BETWEEN_DRAINS: Duration = Duration::from_millis(5);
 impl<F: Sight> Session<F> {
     /// Closes what was opened, once the last records are in, and tells.
     pub(super) fn finish(mut self, mut end: End, observation: &Observation) -> anyhow::Result<()> {
-        self.usage.apply(&mut self.guest);
         let mut health = self.feed.health(self.cost.so_far());
         health.pairing = self.feed.pairing().losses;
         health.kernel.tasks_missed += end.threads_missed;
@@ -40,6 +40,8 @@ impl<F: Sight> Session<F> {
         health.cost = self.cost.so_far();
         let path = folder.current_path();
         let mut summary = summarise(&path);
+        let gpu_account = Cause::Account(Account::Gpu);
+        self.usage.apply(&mut self.guest, summary.as_ref().is_ok_and(|summary| summary.has_any(gpu_account)));
         let evidence = summary.as_mut().map_or(Ok(()), |summary| add_waits(summary, &path));
         let on_disk = folder.health();
         health.folder_error = on_disk.last_error.or(evidence.err().map(|error| error.to_string()));
@@ -51,6 +53,7 @@ impl<F: Sight> Session<F> {
             // The channel to the folder may have been full when it was noticed.
             manifest.gpu = gpu.clone();
             manifest.scenario = self.guest.scenario();
+            manifest.limits.cpus = Some(self.guest.cores.allowed.count());
             manifest.restored = self.restored.iter().map(|&restored| restored.into()).collect();
         };
         let closed = close(folder, finish, summary.as_ref().ok(), &path);
@@ -89,6 +92,7 @@ impl<F: Sight> Session<F> {
         for restored in self.signs.last() {
             self.restored(restored);
         }
+        self.gpu_rows();
         let ledgers = self.feed.last_ledgers();
         self.feed.pairing().stop(clock::now_ns(), &ledgers);
         // What is fired from now on is not observed: it would be pieces of what has just been closed.

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::{Session, cost, sight::Sight};
+use super::{Session, sight::Sight};
 use crate::{
     failure,
-    gpu::{self, Gpus, News},
+    gpu::{self, CLOCKS_HELD, Gpus, News},
     phase::{GpuReading, GpuTally},
     platform::Root,
     run::{GpuRecord, Sample},
@@ -17,6 +17,12 @@ pub(super) struct Graphics {
     gpus: Gpus,
     record: GpuRecord,
     tallies: BTreeMap<u32, GpuTally>,
+    /// What was told before the devices; none afterwards.
+    early: Option<Vec<String>>,
+    /// Rows that wait for the next tick.
+    rows: Vec<Sample>,
+    /// The guest and the agent when they were last looked at.
+    last: Sample,
 }
 
 impl Graphics {
@@ -24,7 +30,7 @@ impl Graphics {
     pub(super) fn start() -> Self {
         let driver = gpu::find(&Root::system());
         match Gpus::start(driver.as_ref()) {
-            Ok(gpus) => Self { gpus, ..Self::default() },
+            Ok(gpus) => Self { gpus, early: Some(Vec::new()), ..Self::default() },
             Err(why) => {
                 let mut graphics = Self::default();
                 graphics.over(&why);
@@ -39,12 +45,19 @@ impl Graphics {
     }
 
     fn over(&mut self, why: &str) {
-        failure::say(&format!("warning: graphics processors are not looked at: {why}\n"));
+        let more = if self.tallies.is_empty() { "" } else { " any more" };
+        failure::say(&format!("warning: graphics processors are not looked at{more}: {why}\n"));
         self.record.ended_early = Some(why.to_owned());
     }
 
-    fn add(&mut self, reading: &GpuReading) {
-        self.tallies.entry(reading.device).or_default().add(reading);
+    /// The guest and the agent were looked at: a device's rows have these numbers until the next time.
+    pub(super) fn looked(&mut self, sample: Sample) {
+        self.last = sample;
+    }
+
+    fn add(&mut self, reading: GpuReading) {
+        self.tallies.entry(reading.device).or_default().add(&reading, CLOCKS_HELD);
+        self.rows.push(Sample { gpu: Some(reading), ..self.last });
     }
 
     /// All of it so far.
@@ -65,16 +78,27 @@ impl<F: Sight> Session<F> {
     /// Keeps what was told.
     pub(super) fn gpu(&mut self, news: News) {
         match news {
-            News::Reading(reading) => {
-                self.graphics.add(&reading);
-                let sample = cost::sample(self.feed.edges_read());
-                self.outlet.sample(Sample { gpu: Some(reading), ..sample });
-                return;
+            News::Reading(reading) => return self.graphics.add(reading),
+            News::Known(hello) => {
+                self.graphics.record = gpu::record(&hello);
+                self.graphics.early.take().into_iter().flatten().for_each(|what| trouble(&what));
             }
-            News::Known(hello) => self.graphics.record = gpu::record(&hello),
-            News::Trouble(what) => failure::say(&format!("warning: graphics processors: {what}\n")),
+            // Before it has introduced itself this may be why it ends, and is said then.
+            News::Trouble(what) => match &mut self.graphics.early {
+                Some(early) => early.push(what),
+                None => trouble(&what),
+            },
             News::Over(why) => why.iter().for_each(|why| self.graphics.over(why)),
         }
         self.outlet.gpu(self.graphics.record());
     }
+
+    /// Hands on what was read since the last time.
+    pub(super) fn gpu_rows(&mut self) {
+        self.outlet.samples(std::mem::take(&mut self.graphics.rows));
+    }
+}
+
+fn trouble(what: &str) {
+    failure::say(&format!("warning: graphics processors: {what}\n"));
 }

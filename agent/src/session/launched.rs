@@ -151,9 +151,9 @@ impl<F: Sight> Subject<F> for Launched {
     }
 
     /// Those that mark their phases, or the one that was started: a shell in front of a program is none of its threads.
-    fn processes(&self, feed: &F) -> Vec<u32> {
+    fn processes(&self, feed: &F) -> (Vec<u32>, bool) {
         let met = feed.processes();
-        if met.is_empty() { vec![self.child.id()] } else { met }
+        if met.is_empty() { (vec![self.child.id()], false) } else { (met, true) }
     }
 
     async fn handle(&mut self, event: Event, feed: &mut F) -> anyhow::Result<bool> {

@@ -98,8 +98,8 @@ trait Subject<F = Feed> {
     /// Whether it seems to have ended, so that a look is due.
     fn seems_over(&self, feed: &F) -> bool;
 
-    /// Those of its processes that are known, as they are numbered here.
-    fn processes(&self, feed: &F) -> Vec<u32>;
+    /// Those of its processes that are known, as they are numbered here, and whether they mark phases.
+    fn processes(&self, feed: &F) -> (Vec<u32>, bool);
 
     /// Does what an event asks for. Whether to go on.
     async fn handle(&mut self, event: Event, feed: &mut F) -> anyhow::Result<bool>;
@@ -151,9 +151,9 @@ async fn observe<F: Sight>(
     loop {
         let mut event = None;
         tokio::select! {
-            _ = ticks.tick() => {}
+            _ = ticks.tick() => session.gpu_rows(),
             () = any_readable(&rings) => {}
-            _ = samples.tick() => session.outlet.sample(cost::sample(session.feed.edges_read())),
+            _ = samples.tick() => session.sample(),
             _ = clocks.tick() => session.outlet.clock(ClockPair::now()),
             next = subject.next() => event = Some(next),
             restored = session.signs.next() => session.restored(restored),
@@ -170,9 +170,13 @@ async fn observe<F: Sight>(
             log.flush();
         }
         let Some(event) = event else { continue };
+        let is_met = matches!(event, Event::Peer(_));
         let goes_on = subject.handle(event, &mut session.feed).await?;
-        // What ends still has its main thread now, and what was met has just begun.
-        subject.processes(&session.feed).into_iter().for_each(|pid| session.usage.look(pid));
+        // Others wait to be met, and one that was met has just begun. What ends still has its main thread now.
+        if !is_met {
+            let (processes, are_met) = subject.processes(&session.feed);
+            session.usage.look(&processes, are_met);
+        }
         if !goes_on {
             return Ok(());
         }
@@ -187,6 +191,13 @@ impl Session {
 }
 
 impl<F: Sight> Session<F> {
+    /// Looks at the guest and the agent.
+    fn sample(&mut self) {
+        let sample = cost::sample(self.feed.edges_read());
+        self.graphics.looked(sample);
+        self.outlet.samples(vec![sample]);
+    }
+
     /// The guest was restored or moved. What was open then has not come out yet: this goes before it.
     fn restored(&mut self, restored: Restored) {
         if self.restored.len() < SIGNS {

@@ -37,7 +37,7 @@ enum Message {
     Outputs(Vec<Output>),
     /// Outputs were lost here.
     Gap,
-    Sample(Sample),
+    Samples(Vec<Sample>),
     Clock(ClockPair),
     Restored(Restored),
     Gpu(GpuRecord),
@@ -91,12 +91,7 @@ impl Sinks {
         match message {
             Message::Outputs(outputs) => outputs.into_iter().for_each(|output| self.output(output)),
             Message::Gap => self.exporter.iter().for_each(Exporter::forget_waits),
-            Message::Sample(sample) => {
-                if let (Some(exporter), Some(reading)) = (&self.exporter, sample.gpu) {
-                    exporter.gpu(reading);
-                }
-                self.folder.append_sample(&sample);
-            }
+            Message::Samples(samples) => samples.iter().for_each(|sample| self.sample(sample)),
             Message::Gpu(record) => self.folder.update_manifest(|manifest| manifest.gpu = record),
             Message::Restored(restored) => {
                 self.exporter.iter().for_each(|exporter| exporter.restored(restored));
@@ -107,6 +102,13 @@ impl Sinks {
                 self.folder.update_manifest(|manifest| manifest.add_clock(super::facts::pair(pair)));
             }
         }
+    }
+
+    fn sample(&mut self, sample: &Sample) {
+        if let (Some(exporter), Some(reading)) = (&self.exporter, sample.gpu) {
+            exporter.gpu(reading);
+        }
+        self.folder.append_sample(sample);
     }
 
     fn output(&mut self, output: Output) {
@@ -218,9 +220,11 @@ impl Outlet {
         }
     }
 
-    /// The guest and the agent at one moment.
-    pub(super) fn sample(&mut self, sample: Sample) {
-        self.send(Message::Sample(sample));
+    /// The guest and the agent at some moments, and what graphics processors did.
+    pub(super) fn samples(&mut self, samples: Vec<Sample>) {
+        if !samples.is_empty() {
+            self.send(Message::Samples(samples));
+        }
     }
 
     /// The guest was restored or moved.
@@ -273,7 +277,7 @@ mod tests {
         assert_eq!(kinds(&receiver), [false, false]);
         (0..2).for_each(|_| outlet.outputs(mark()));
         assert_eq!((kinds(&receiver), outlet.rows_lost), (vec![true, false], 3));
-        outlet.sample(Sample::default());
+        outlet.samples(vec![Sample::default()]);
         assert_eq!(kinds(&receiver), [true, false]);
         outlet.outputs(mark());
         assert_eq!((kinds(&receiver), outlet.rows_lost), (vec![false], 3));

@@ -4,6 +4,7 @@
 //! the records knows the difference.
 
 use std::{
+    collections::HashSet,
     io,
     os::fd::{BorrowedFd, OwnedFd},
 };
@@ -52,7 +53,8 @@ pub(super) struct Told {
     handed: u64,
     /// Records between ring and pairing.
     batch: Vec<Record>,
-    met: Vec<u32>,
+    /// Programs that were met and live.
+    met: HashSet<u32>,
 }
 
 impl Told {
@@ -63,7 +65,7 @@ impl Told {
             verdicts: procfs::verdicts(refusal),
             handed: 0,
             batch: Vec::new(),
-            met: Vec::new(),
+            met: HashSet::new(),
         })
     }
 
@@ -124,7 +126,7 @@ impl Sight for Told {
 
     async fn welcome(&mut self, peer: Peer) {
         self.procfs.met(peer.pid());
-        self.met.push(peer.pid());
+        self.met.insert(peer.pid());
         match peer.hand_over(self.procfs.descriptor()).await {
             Err(error) if !is_gone(&error) => {
                 self.marker_failed(&format!("handing the ring to a program: {error}"));
@@ -134,10 +136,12 @@ impl Sight for Told {
         }
     }
 
-    fn look(&mut self) {}
+    fn look(&mut self) {
+        self.met.retain(|pid| std::path::Path::new(&format!("/proc/{pid}")).exists());
+    }
 
     fn processes(&self) -> Vec<u32> {
-        self.met.clone()
+        self.met.iter().copied().collect()
     }
 
     fn marker_failed(&mut self, why: &str) {

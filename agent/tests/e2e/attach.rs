@@ -122,6 +122,26 @@ fn a_program_goes_on_as_if_nothing_had_been() {
     assert_eq!(program.finish().code(), 1000 + libc::SIGTERM);
 }
 
+/// What its threads are allowed when they are looked at last, and not when they were found.
+#[test]
+fn the_scenario_is_that_of_the_target() {
+    let Some(ground) = Ground::new("attach::the_scenario_is_that_of_the_target") else { return };
+    let program = stranger(&ground, "book").words(&["requests", "1000000", "100", "900"]).spawn();
+    wait_for_requests(&ground, "book", 5);
+    let run = attach(&ground, &["--pid", &program.pid().to_string()]).spawn();
+    attached(&run);
+    let mut first = nix::sched::CpuSet::new();
+    first.set(0).expect("there is a CPU");
+    nix::sched::sched_setaffinity(nix::unistd::Pid::from_raw(program.pid()), &first).expect("root may");
+    run.signal(Signal::SIGINT);
+    let done = run.finish().expect(0);
+    let scenario = done.summary()["scenario"].as_str().expect("a text").to_owned();
+    assert!(scenario.ends_with("/1/PIN/CPU"), "{scenario}");
+    assert_eq!(done.seen().manifest.scenario, scenario);
+    program.signal(Signal::SIGTERM);
+    assert_eq!(program.finish().code(), 1000 + libc::SIGTERM);
+}
+
 /// Also with a name of its own, and a program that is inside a phase at both ends.
 #[test]
 fn it_ends_with_the_program() {

@@ -59,7 +59,7 @@ fn doctor() {
         .filter(|line| !line.starts_with(' '))
         .filter_map(|line| line.split(' ').next())
         .collect();
-    assert_eq!(headings, ["", "host", "limits", "cgroup", "agent"]);
+    assert_eq!(headings, ["", "host", "gpu", "limits", "cgroup", "agent"]);
 
     let keys: Vec<&String> = json.as_object().expect("an object").keys().collect();
     insta::assert_compact_debug_snapshot!("doctor_keys", keys);

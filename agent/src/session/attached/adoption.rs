@@ -100,6 +100,11 @@ impl Adoption {
         format!("attached to {processes}, {}", some(self.threads, "thread", "threads"))
     }
 
+    /// Those with a thread that is tracked, as they are numbered here.
+    pub(super) fn processes(&self) -> Vec<u32> {
+        self.processes.iter().copied().collect()
+    }
+
     /// Threads that found no free slot.
     pub(super) fn threads_missed(&self) -> u64 {
         self.threads_missed

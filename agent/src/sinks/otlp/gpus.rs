@@ -32,7 +32,7 @@ pub(super) fn within(readings: &GpuReadings, request: &Request) -> Vec<GpuDuring
     let phases = request.phases.iter().enumerate();
     phases
         .flat_map(|(position, phase)| {
-            let during = readings.during(phase);
+            let during = readings.during(phase, gpu::CLOCKS_HELD);
             during.into_iter().map(move |(device, used)| GpuDuring { position, device, used })
         })
         .collect()

@@ -35,7 +35,7 @@ pub(super) struct Keeper {
     pauses: Stops,
     /// Of the guest as well.
     moves: Moves,
-    /// Of the last seconds.
+    /// The last ones.
     gpus: GpuReadings,
     /// For which there was no room, and that no span counts.
     pub(super) no_room: u64,

@@ -187,6 +187,10 @@ impl<W: Write> Packets<W> {
     /// # Errors
     /// The writer's.
     pub fn sample(&mut self, sample: &Sample) -> io::Result<()> {
+        // Such a row has the other numbers of the row before it.
+        if let Some(reading) = &sample.gpu {
+            return self.gpu(reading);
+        }
         let counters = [
             ("agent CPU time", "ns", Some(sample.agent_cpu_ns)),
             ("agent memory", "bytes", Some(sample.agent_rss_bytes)),
@@ -198,7 +202,7 @@ impl<W: Write> Packets<W> {
         for (index, (name, unit, value)) in counters.into_iter().enumerate() {
             self.counter(uuid(OF_COUNTER, index as u64, 0), (name, unit), (sample.time_ns, value))?;
         }
-        sample.gpu.as_ref().map_or(Ok(()), |reading| self.gpu(reading))
+        Ok(())
     }
 
     fn gpu(&mut self, reading: &GpuReading) -> io::Result<()> {

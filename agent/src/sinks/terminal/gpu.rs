@@ -16,7 +16,7 @@ pub(super) fn lines(page: &mut Page, facts: &RunFacts) {
     let record = &facts.gpu;
     for device in record.devices.iter().take(LISTED) {
         let text = page.safe(&described(device, record.driver.as_deref()));
-        let emphasis = if device.throttled_by.is_empty() { Emphasis::None } else { Emphasis::Warning };
+        let emphasis = if is_held(device) { Emphasis::Warning } else { Emphasis::None };
         fact(page, &format!("gpu {}", device.index), &text, emphasis);
     }
     if let Some(left) = record.devices.len().checked_sub(LISTED).filter(|left| *left > 0) {
@@ -59,6 +59,11 @@ fn about(device: &GpuDevice, driver: Option<&str>) -> String {
     if about.is_empty() { String::new() } else { format!(" ({})", about.join(", ")) }
 }
 
+/// Often enough to matter: for a moment a driver shows some reasons whenever it changes clocks.
+fn is_held(device: &GpuDevice) -> bool {
+    device.throttled * 20 >= device.readings.max(1)
+}
+
 fn described(device: &GpuDevice, driver: Option<&str>) -> String {
     let mut used = Vec::new();
     used.extend(device.utilization_percent.map(|percent| format!("busy {percent} %")));
@@ -70,7 +75,9 @@ fn described(device: &GpuDevice, driver: Option<&str>) -> String {
     used.extend(device.power_mw.map(|power| format!("{} W", (power + 500) / 1000)));
     used.extend(device.temperature_celsius.map(|celsius| format!("up to {celsius} C")));
     if !device.throttled_by.is_empty() {
-        used.push(format!("clocks held down by {}", device.throttled_by.join(", ")));
+        let (throttled, all) = (device.throttled, device.readings);
+        let why = device.throttled_by.join(", ");
+        used.push(format!("clocks held down in {throttled} of {all} readings by {why}"));
     }
     if used.is_empty() {
         used.push("it was not seen to do anything".to_owned());

@@ -21,6 +21,7 @@ fn a_graphics_processor_is_a_line() {
         memory_used_bytes: Some(3 << 30),
         power_mw: Some(210_400),
         temperature_celsius: Some(61),
+        throttled: 7,
         throttled_by: vec!["sw_power_cap".to_owned()],
         ..GpuDevice::default()
     };
