@@ -146,7 +146,7 @@ impl Cli {
             Command::Train(options) => run_train(&options),
             Command::Shards(options) => {
                 let packed = pack::run(&options, may_draw())?;
-                print(&if options.output.is_json() { packed.json() + "\n" } else { packed.text() })
+                print(&options.output.choose(|| packed.text(), || packed.json()))
             }
             Command::Stall(options) => run_stall(&options),
             Command::H2o(command) => run_h2o(&command),
@@ -255,7 +255,7 @@ fn tell(
     identity: &impl Serialize,
     platform: Platform,
 ) -> Result<(), Error> {
-    print(&if output.is_json() { json + "\n" } else { text })?;
+    print(&output.choose(|| text, || json))?;
     let described = Described { identity, asked: &platform.asked };
     write_workload_file(std::env::var_os(WORKLOAD_FILE).as_deref(), &described)?;
     end(platform)
@@ -323,7 +323,7 @@ fn finish_on(
     }
     let kept = load.histogram.as_deref().map_or(Ok(()), |path| report.latencies().write(path));
     // What could not be written is no reason to lose the rest.
-    print(&if output.is_json() { report.json() + "\n" } else { report.text() })?;
+    print(&output.choose(|| report.text(), || report.json()))?;
     described?;
     kept?;
     end(platform)

@@ -16,12 +16,13 @@ pub struct OutputOptions {
 }
 
 impl OutputOptions {
-    /// Whether machines read the result.
-    pub fn is_json(self) -> bool {
-        self.decide(stdout().is_terminal())
+    /// What to print of a result.
+    pub fn choose(self, text: impl FnOnce() -> String, json: impl FnOnce() -> String) -> String {
+        if self.is_json(stdout().is_terminal()) { json() + "\n" } else { text() }
     }
 
-    fn decide(self, is_terminal: bool) -> bool {
+    /// Whether machines read it.
+    fn is_json(self, is_terminal: bool) -> bool {
         self.json || !(self.text || is_terminal)
     }
 }
@@ -43,6 +44,6 @@ mod tests {
         #[case] is_terminal: bool,
         #[case] expected: bool,
     ) {
-        assert_eq!(OutputOptions { json, text }.decide(is_terminal), expected);
+        assert_eq!(OutputOptions { json, text }.is_json(is_terminal), expected);
     }
 }

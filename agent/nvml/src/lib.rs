@@ -11,7 +11,10 @@ use serde::{Deserialize, Serialize};
 
 mod throttle;
 
-pub use throttle::{CLOCKS_HELD, THROTTLE_REASONS, clocks_held, throttle_words};
+pub use throttle::{CLOCKS_HELD, THROTTLE_REASONS, throttle_words};
+
+/// Devices that are told of; NVIDIA's largest machines have 16, and a broken count must not become an endless loop.
+pub const MOST_DEVICES: u32 = 64;
 
 /// One line of the helper's output.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -21,13 +21,11 @@ use std::{
     process::ExitCode,
 };
 
-use guestscope_nvml::{Failed, Hello, Message};
+use guestscope_nvml::{Failed, Hello, MOST_DEVICES, Message};
 use nvml_wrapper::Nvml;
 
 use crate::{clock::Pace, driver::Gpu};
 
-/// Devices that are read; NVIDIA's largest machines have 16, and a broken count must not become an endless loop.
-const MOST_DEVICES: u32 = 64;
 /// An hour: longer periods are surely a mistake of units.
 const LONGEST_PERIOD_MS: u64 = 3_600_000;
 const NS_PER_MS: u64 = 1_000_000;

@@ -36,6 +36,8 @@ pub struct Target {
     /// The program's file, where it is one process.
     pub executable: Option<String>,
     members: Members,
+    /// The agent, and what it has started.
+    left_out: Vec<u32>,
 }
 
 #[derive(Debug)]
@@ -45,6 +47,10 @@ enum Members {
 }
 
 impl Target {
+    fn new(name: String, words: Vec<String>, executable: Option<String>, members: Members) -> Self {
+        Self { name, words, executable, members, left_out: vec![std::process::id()] }
+    }
+
     /// Finds it. There is at least one living process in it.
     pub fn find(wanted: Wanted<'_>) -> Result<Self, TargetError> {
         process::check_proc()?;
@@ -54,14 +60,14 @@ impl Target {
                 let group = Group::find(path)?;
                 let last = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
                 let words = vec!["cgroup".to_owned(), group.directory().display().to_string()];
-                Self { name: last, words, executable: None, members: Members::Group(group) }.inhabited()
+                Self::new(last, words, None, Members::Group(group)).inhabited()
             }
             Wanted::Container(wanted) => {
                 let container = container::find(Path::new("/"), wanted)?;
                 let name = container.shown_name().to_owned();
                 let words = vec!["container".to_owned(), name.clone()];
                 let members = members_of(&container)?;
-                Self { name, words, executable: None, members }.inhabited()
+                Self::new(name, words, None, members).inhabited()
             }
         }
     }
@@ -79,7 +85,7 @@ impl Target {
             let numbers: Vec<String> = pids.iter().map(ToString::to_string).collect();
             (vec!["processes".to_owned(), numbers.join(",")], None)
         };
-        Ok(Self { name, words, executable, members: Members::Processes(processes) })
+        Ok(Self::new(name, words, executable, Members::Processes(processes)))
     }
 
     fn inhabited(mut self) -> Result<Self, TargetError> {
@@ -89,10 +95,13 @@ impl Target {
         Ok(self)
     }
 
-    /// Its processes that live, in ascending order, without the agent itself and what it has started (the
-    /// helper that asks a graphics processor's driver). Processes may join a group at any time.
+    /// Leaves this process out, though it is in the group: one of the agent's own.
+    pub fn leave_out(&mut self, pid: u32) {
+        self.left_out.push(pid);
+    }
+
+    /// Its processes that live, in ascending order, without those that are left out. Processes may join a group at any time.
     pub fn processes(&mut self) -> Vec<u32> {
-        let own = std::process::id();
         let mut processes = match &mut self.members {
             Members::Processes(processes) => {
                 processes.retain(Process::is_alive);
@@ -100,17 +109,11 @@ impl Target {
             }
             Members::Group(group) => group.processes(),
         };
-        processes.retain(|&pid| pid != own && parent(pid) != Some(own));
+        processes.retain(|pid| !self.left_out.contains(pid));
         processes.sort_unstable();
         processes.dedup();
         processes
     }
-}
-
-/// The process that started it, as far as that lives.
-fn parent(pid: u32) -> Option<u32> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
 }
 
 /// By its control group; a container that has none of its own, by its processes of now.
@@ -125,4 +128,27 @@ fn members_of(container: &Container) -> Result<Members, TargetError> {
         return Err(TargetError::NotRunning(container.candidate()));
     }
     Ok(Members::Processes(processes))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::{Target, Wanted};
+
+    #[test]
+    fn what_is_left_out_is_no_process_of_the_target() {
+        let mut children = ["1000", "1001"].map(|time| Command::new("sleep").arg(time).spawn().unwrap());
+        let [first, second] = [children[0].id(), children[1].id()];
+        let mut target = Target::find(Wanted::Processes(&[second, first])).unwrap();
+        let before = target.processes();
+        target.leave_out(first);
+        let after = target.processes();
+        for child in &mut children {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        assert_eq!((before.len(), before.is_sorted(), after), (2, true, vec![second]));
+        assert!(target.processes().is_empty());
+    }
 }

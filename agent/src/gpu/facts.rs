@@ -1,11 +1,11 @@
 //! What the helper told of devices, as the manifest keeps it: a driver's texts are cut and cleaned.
 
-use guestscope_nvml::{Device, Hello, Virtualization};
+use guestscope_nvml::{Device, Hello, MOST_DEVICES, Virtualization};
 
-use super::MOST_DEVICES;
+use super::cleaned;
 use crate::run::{GpuDevice, GpuRecord};
 
-/// Longest text of a driver that is kept, characters: what it says of itself is not ours to trust.
+/// Longest text of a driver that is kept, characters.
 const TEXT: usize = 128;
 
 /// The devices; nothing has been read of them yet.
@@ -39,5 +39,5 @@ const fn word(mode: Virtualization) -> &'static str {
 }
 
 fn text(given: &str) -> String {
-    given.chars().filter(|one| !one.is_control()).take(TEXT).collect()
+    cleaned(given, TEXT)
 }

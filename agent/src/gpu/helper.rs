@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-use guestscope_nvml::{Failed, Message, Sample};
+use guestscope_nvml::{Failed, MOST_DEVICES, Message, Sample};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use tokio::{
     io::AsyncReadExt as _,
@@ -23,7 +23,7 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use super::{Driver, MOST_DEVICES, News};
+use super::{Driver, News, cleaned};
 use crate::{carried, phase::GpuReading, privileges};
 
 /// Drivers wake a device that sleeps, which takes some seconds for each.
@@ -51,8 +51,6 @@ pub(super) struct Helper {
     due: Instant,
     /// The last trouble that it told.
     trouble: Option<String>,
-    /// It has said anything.
-    spoke: bool,
     /// Numbers of the devices that it named; none before.
     devices: Option<BTreeSet<u32>>,
     /// Troubles that were told.
@@ -96,11 +94,15 @@ impl Helper {
             read: Vec::new(),
             due: Instant::now() + patience,
             trouble: None,
-            spoke: false,
             devices: None,
             troubles: 0,
             gone_by: None,
         })
+    }
+
+    /// Number of its process.
+    pub(super) fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// What it tells next.
@@ -109,7 +111,6 @@ impl Helper {
             if let Some(end) = self.read.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = self.read.drain(..=end).collect();
                 self.due = Instant::now() + SILENCE;
-                self.spoke = true;
                 let Some(news) = self.news(&line) else { continue };
                 return news;
             }
@@ -144,8 +145,10 @@ impl Helper {
                 is_known.then(|| News::Reading(reading(&sample)))
             }
             Ok(Message::Failed(Failed { what })) => {
-                let what: String = what.chars().filter(|one| !one.is_control()).take(TEXT).collect();
+                let what = cleaned(&what, TEXT);
                 self.trouble = Some(what.clone());
+                // Before it has introduced itself this is why it ends, and is told then.
+                self.devices.as_ref()?;
                 self.troubles += 1;
                 (self.troubles <= MOST_TROUBLES).then_some(News::Trouble(what))
             }
@@ -164,7 +167,7 @@ impl Helper {
                     (None, Some(trouble), _) => Some(trouble),
                     (None, None, Some(0)) => None,
                     // The loader says so on standard error, which nobody reads, and in its own language.
-                    (None, None, _) if !self.spoke => {
+                    (None, None, _) if self.devices.is_none() => {
                         Some(format!("it does not start here ({status}): it needs glibc 2.34"))
                     }
                     (None, None, _) => Some(format!("it ended by itself ({status})")),

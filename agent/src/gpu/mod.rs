@@ -14,8 +14,7 @@ use std::{future::pending, time::Duration};
 
 use tokio::time::timeout;
 
-use guestscope_nvml::throttle_words;
-pub use guestscope_nvml::{CLOCKS_HELD, Hello};
+pub use guestscope_nvml::{CLOCKS_HELD, Hello, throttle_words};
 
 use self::helper::Helper;
 pub use self::{
@@ -54,6 +53,11 @@ impl Gpus {
         Ok(Self(helper))
     }
 
+    /// The number of the helper's process, which is none of those that are observed.
+    pub fn pid(&self) -> Option<u32> {
+        self.0.as_ref().map(Helper::pid)
+    }
+
     /// What is told next; nothing ever, where there is no driver and after the end. A call that is given up loses nothing.
     pub async fn next(&mut self) -> News {
         let Some(helper) = &mut self.0 else { return pending().await };
@@ -64,14 +68,6 @@ impl Gpus {
         news
     }
 }
-
-/// Why clocks were held down, in NVML's words. That a device is idle, or somebody has set its clocks, is none of these.
-pub fn held_by(throttle_reasons: u64) -> impl Iterator<Item = &'static str> {
-    throttle_words(throttle_reasons & CLOCKS_HELD)
-}
-
-/// Devices that there may be: the helper tells of no more.
-pub const MOST_DEVICES: u32 = 64;
 
 /// Looks once: the devices of this driver, or why there is nothing to tell, for people. Makes and unmakes an event loop: not for
 /// async callers.
@@ -97,4 +93,9 @@ pub fn look(driver: &Driver) -> Result<GpuRecord, String> {
         let nothing = |_| Err("it said nothing: the driver seems to hang".to_owned());
         timeout(PATIENCE, told).await.unwrap_or_else(nothing)
     })
+}
+
+/// What another program says of itself is not ours to trust: without control characters, and no longer than this.
+fn cleaned(given: &str, most: usize) -> String {
+    given.chars().filter(|one| !one.is_control()).take(most).collect()
 }

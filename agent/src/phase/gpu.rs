@@ -54,9 +54,9 @@ pub struct GpuUse {
     pub power_mw: Option<u64>,
     /// Largest.
     pub temperature_celsius: Option<u64>,
-    /// All reasons that any of them had.
+    /// All reasons that any of them had, of those that were asked about.
     pub throttle_reasons: u64,
-    /// Readings with any of the reasons that were asked about.
+    /// Readings with any of these.
     pub throttled: u64,
 }
 

@@ -1,8 +1,8 @@
 //! What the guest is, with the evidence for it: machine, container, cores, limits, and facts for the manifest.
 //!
 //! Yields [`Guest`]. Everything is read below a [`Root`], in bounded size, and whatever cannot be read is simply not
-//! known: nothing here fails. It reads once; what a program
-//! does with the guest later is seen by [`Usage`].
+//! known: nothing here fails. It reads once; what a program does with the guest later
+//! is seen by [`Usage`].
 
 mod cgroup;
 mod container;

@@ -55,7 +55,7 @@ pub struct GpuDevice {
 }
 
 impl GpuDevice {
-    /// The same, with what its readings come to.
+    /// Takes over what its readings come to.
     pub fn used(&mut self, total: &GpuUse) {
         self.readings = total.readings;
         self.utilization_percent = total.utilization_percent;

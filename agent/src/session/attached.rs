@@ -73,6 +73,9 @@ pub fn attach(arguments: &AttachArguments) -> anyhow::Result<i32> {
         cost.attached();
         begun.cost = cost;
         let mut session = begun.start(&arguments.observation, feed, started)?;
+        if let Some(helper) = session.graphics.pid() {
+            adoption.leave_out(helper);
+        }
         failure::say(&format!("{}; Ctrl-C stops observing, and nothing else\n", adoption.summary()));
         let mut attached = Attached::new(adoption, arguments.duration.map(|duration| started + duration))?;
         let kernel_log = session.kernel_log(arguments.observation.kernel_log)?;

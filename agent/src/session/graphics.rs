@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{Session, sight::Sight};
 use crate::{
     failure,
-    gpu::{self, CLOCKS_HELD, Gpus, News},
+    gpu::{self, CLOCKS_HELD, Gpus, News, throttle_words},
     phase::{GpuReading, GpuTally},
     platform::Root,
     run::{GpuRecord, Sample},
@@ -17,8 +17,6 @@ pub(super) struct Graphics {
     gpus: Gpus,
     record: GpuRecord,
     tallies: BTreeMap<u32, GpuTally>,
-    /// What was told before the devices; none afterwards.
-    early: Option<Vec<String>>,
     /// Rows that wait for the next tick.
     rows: Vec<Sample>,
     /// The guest and the agent when they were last looked at.
@@ -30,13 +28,18 @@ impl Graphics {
     pub(super) fn start() -> Self {
         let driver = gpu::find(&Root::system());
         match Gpus::start(driver.as_ref()) {
-            Ok(gpus) => Self { gpus, early: Some(Vec::new()), ..Self::default() },
+            Ok(gpus) => Self { gpus, ..Self::default() },
             Err(why) => {
                 let mut graphics = Self::default();
                 graphics.over(&why);
                 graphics
             }
         }
+    }
+
+    /// See [`Gpus::pid`].
+    pub(super) fn pid(&self) -> Option<u32> {
+        self.gpus.pid()
     }
 
     /// See [`Gpus::next`].
@@ -67,7 +70,7 @@ impl Graphics {
             if let Some(tally) = self.tallies.get(&device.index) {
                 let total = tally.total();
                 device.used(&total);
-                device.throttled_by = gpu::held_by(total.throttle_reasons).map(str::to_owned).collect();
+                device.throttled_by = throttle_words(total.throttle_reasons).map(str::to_owned).collect();
             }
         }
         record
@@ -79,15 +82,8 @@ impl<F: Sight> Session<F> {
     pub(super) fn gpu(&mut self, news: News) {
         match news {
             News::Reading(reading) => return self.graphics.add(reading),
-            News::Known(hello) => {
-                self.graphics.record = gpu::record(&hello);
-                self.graphics.early.take().into_iter().flatten().for_each(|what| trouble(&what));
-            }
-            // Before it has introduced itself this may be why it ends, and is said then.
-            News::Trouble(what) => match &mut self.graphics.early {
-                Some(early) => early.push(what),
-                None => trouble(&what),
-            },
+            News::Known(hello) => self.graphics.record = gpu::record(&hello),
+            News::Trouble(what) => failure::say(&format!("warning: graphics processors: {what}\n")),
             News::Over(why) => why.iter().for_each(|why| self.graphics.over(why)),
         }
         self.outlet.gpu(self.graphics.record());
@@ -97,8 +93,4 @@ impl<F: Sight> Session<F> {
     pub(super) fn gpu_rows(&mut self) {
         self.outlet.samples(std::mem::take(&mut self.graphics.rows));
     }
-}
-
-fn trouble(what: &str) {
-    failure::say(&format!("warning: graphics processors: {what}\n"));
 }

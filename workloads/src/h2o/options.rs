@@ -20,6 +20,10 @@ Examples:
   guestscope-workloads h2o parse --cold /data/flights.csv
   sudo guestscope run -- guestscope-workloads h2o parse --rows 1000000";
 
+/// What only this result has.
+const GLM_JSON: &str = "Print one line of JSON instead of text, with all coefficients, as is done wherever standard output is no \
+                        terminal";
+
 const GLM_EXAMPLES: &str = "\
 Examples:
   guestscope-workloads h2o glm --fits 100
@@ -39,6 +43,7 @@ pub enum H2oCommand {
     /// Parse a CSV file of flights to columns: a request per chunk, of read, parse and append
     Parse(ParseOptions),
     /// Fit a binomial GLM on one thread: a request per iteration, of gram, solve and deviance
+    #[command(mut_arg("json", |json| json.help(GLM_JSON)))]
     Glm(GlmOptions),
     /// Train a network on all cores: a request per step, of data, forward, backward and optimizer
     Mlp(MlpOptions),

@@ -100,6 +100,11 @@ impl Adoption {
         format!("attached to {processes}, {}", some(self.threads, "thread", "threads"))
     }
 
+    /// Leaves a process of the agent's own out.
+    pub(super) fn leave_out(&mut self, pid: u32) {
+        self.target.leave_out(pid);
+    }
+
     /// Those with a thread that is tracked, as they are numbered here.
     pub(super) fn processes(&self) -> Vec<u32> {
         self.processes.iter().copied().collect()

@@ -6,12 +6,10 @@
 use opentelemetry::{Array, Key, KeyValue, StringValue, Value};
 
 use crate::{
+    analyze::Band,
     gpu,
     phase::{GpuReadings, GpuUse, Request},
 };
-
-/// Bands of latency that are slow.
-const SLOW: [&str; 3] = ["p90", "p99", "p99.9"];
 
 /// What devices did in a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,9 +20,9 @@ pub(super) struct GpuDuring {
     used: GpuUse,
 }
 
-/// Whether requests of this band are told what devices did.
+/// Whether requests of this band of latency, which is above the median, are told what devices did.
 pub(super) fn is_slow(tail: Option<&str>) -> bool {
-    tail.is_some_and(|tail| SLOW.contains(&tail))
+    tail.is_some_and(|tail| tail != Band::P50.name())
 }
 
 /// In the order of the phases, then of the devices.
@@ -58,7 +56,7 @@ fn of(GpuDuring { device, used, .. }: &GpuDuring) -> Vec<KeyValue> {
     let integer = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
     let mut all: Vec<KeyValue> =
         known.map(|(name, value)| KeyValue::new(key(name), integer(value))).collect();
-    let words: Vec<StringValue> = gpu::held_by(used.throttle_reasons).map(Into::into).collect();
+    let words: Vec<StringValue> = gpu::throttle_words(used.throttle_reasons).map(Into::into).collect();
     if !words.is_empty() {
         all.push(KeyValue::new(key("throttled_by"), Value::Array(Array::String(words))));
     }
