@@ -124,10 +124,14 @@ fn record(line: Line) {
     let (text, agrees, is_patient) = (line.text(), line.agrees(), line.is_patient);
     LINES.lock().expect("nobody panics with the table").push(line);
     if !agrees && is_patient {
-        // Without a word of the panic hook: it may be all right the next time.
-        std::panic::resume_unwind(Box::new(Disagreement(text)));
+        disagree(text);
     }
     assert!(agrees, "{text}");
+}
+
+/// Throws a disagreement, without a word of the panic hook: it may be all right the next time.
+pub(crate) fn disagree(text: String) -> ! {
+    std::panic::resume_unwind(Box::new(Disagreement(text)));
 }
 
 /// A time that disagrees, or a count that is looked at again, thrown. A hypervisor that takes the CPU away between two readings of two clocks does the same

@@ -17,7 +17,7 @@ use self::{
     story::{Story, Told},
 };
 use crate::{
-    agreement::in_initial_namespace,
+    agreement::{disagree, in_initial_namespace, up_to_three_times},
     harness::{Case, skipped},
     machine::steal_ns,
     seen::Seen,
@@ -34,6 +34,7 @@ const SHARE: f64 = 0.01;
 /// the clock and ours. Measured 4 to 10, of about 10 us each, on a virtual machine with two CPUs.
 const FURTHER: u64 = 50;
 /// The same where that is known to have happened meanwhile: 52 to 90, of up to 200 us each, where 0.6 % of the time were taken.
+/// The kernel's own figure comes in ticks of 10 ms: what the intervals themselves say was stolen from them tells of less.
 const FURTHER_WHERE_STOLEN: u64 = 150;
 /// The name of the threads.
 const NAME: &str = "kernel_subject";
@@ -45,6 +46,8 @@ struct Tally {
     accounts: [u64; ACCOUNTS],
     /// Largest difference by account, ns, of the intervals that agree.
     worst_ns: [u64; ACCOUNTS],
+    /// What the hypervisor is known to have taken from the intervals.
+    stolen_ns: u64,
     /// Intervals with switches that reach no hook (6.18), not even the tracer's: ours are told by the kernel's stamps.
     holes: u64,
     further: Vec<String>,
@@ -59,6 +62,7 @@ impl Tally {
             Told::Nothing => return,
         };
         self.intervals += 1;
+        self.stolen_ns += phase.counts.steal_ns;
         let allowed_ns = ((phase.duration_ns as f64 * SHARE) as u64).max(LEAST_NS);
         let differences =
             Account::ALL.map(|account| phase.accounts.get(account).abs_diff(told[account as usize]));
@@ -135,6 +139,11 @@ fn every_interval_is_what_the_kernels_own_tracer_saw() {
     if crate::machine::has_one_cpu() {
         return skipped(test, "one CPU only: nobody can keep up with such a storm beside it");
     }
+    up_to_three_times(|| tempests(test));
+}
+
+/// Some tempests, beside a recording; an account of too many intervals that is too far off is a disagreement.
+fn tempests(test: &str) {
     let rounds: u64 = std::env::var(ROUNDS_VARIABLE).ok().and_then(|text| text.parse().ok()).unwrap_or(1);
     let (mut tally, stolen_before_ns) = (Tally::default(), steal_ns());
     for round in 1..=rounds {
@@ -149,9 +158,12 @@ fn every_interval_is_what_the_kernels_own_tracer_saw() {
         assert_eq!(seen.kernel.edges, 0, "{:?}", seen.kernel);
         phases(&seen).for_each(|phase| tally.compare(phase, &story));
     }
+    tally.stolen_ns += steal_ns() - stolen_before_ns;
     tally.print();
     let (intervals, further) = (tally.intervals, tally.further.len() as u64);
     assert!(intervals >= rounds * REQUESTS * 2, "{intervals} intervals in {rounds} rounds");
-    let most = if steal_ns() > stolen_before_ns { FURTHER_WHERE_STOLEN } else { FURTHER };
-    assert!(further * 10_000 <= intervals * most, "{further} of {intervals}");
+    let most = if tally.stolen_ns > 0 { FURTHER_WHERE_STOLEN } else { FURTHER };
+    if further * 10_000 > intervals * most {
+        disagree(format!("{further} of {intervals} intervals, of which {most} of 10,000 may be further off"));
+    }
 }
