@@ -129,6 +129,7 @@ fn tracked(arguments: &Arguments, loaded: &mut Loaded) -> anyhow::Result<u64> {
     let mut pairing = Pairing::new([1; 16]);
     let start = Instant::now();
     let mut child = child::spawn(&arguments.command, &[], Some(loaded.adopt_program()?.as_fd()), None)?;
+    ensure!(loaded.sample(child.id()), "the program cannot be sampled");
     let status = loop {
         pump.drain(&mut pairing);
         pairing.take();

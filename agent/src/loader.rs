@@ -211,12 +211,12 @@ pub fn prepare(options: &LoadOptions) -> Result<Prepared, LoadError> {
         return Err(LoadError::Permission(missing));
     }
     let offsets = Offsets::resolve(&options.knowledge)?;
-    // One parsed copy of the kernel's BTF at a time, they are 10 MB each: the loader's own, parsed by `new`, goes first.
+    // One parsed copy of the kernel's BTF at a time, they are 10 MB each: the loader's own, parsed by `new`, goes first. The
+    // object needs no relocation by it, and what comes of the object would stand beside the parser otherwise.
     let mut loader = EbpfLoader::new();
     loader.btf(None);
     let from_sys_fs = || aya::Btf::from_sys_fs().map_err(|error| LoadError::Object(error.into()));
     let kernel_btf = (offsets.fidelity == Fidelity::Full).then(from_sys_fs).transpose()?;
-    loader.btf(kernel_btf.as_ref());
     offsets.tell(&mut loader);
     let namespace = PidNamespace::own();
     namespace.tell(&mut loader);

@@ -12,9 +12,9 @@ use guestscope_ebpf::{Account, MINOR_BITS, NO_DEVICE, NO_SYSCALL, WAIT_WRITES, l
 use crate::{
     maps::{
         LAST_IOS, OFFSET_BIO_DEVICE, OFFSET_BIO_DISK, OFFSET_DEVICE_NUMBER, OFFSET_DISK_MAJOR,
-        OFFSET_DISK_MINOR,
+        OFFSET_DISK_MINOR, TYPE_BIO,
     },
-    memory::{Memory, load},
+    memory::{Memory, follow, load},
     task::Current,
 };
 
@@ -66,11 +66,11 @@ fn number<M: Memory>(bio: *const u8) -> u32 {
     // SAFETY: a bio and what it leads to, at offsets of members of these sizes that the agent resolved.
     unsafe {
         if OFFSET_BIO_DEVICE.load() != 0 && OFFSET_DEVICE_NUMBER.load() != 0 {
-            let device: *const u8 = load::<M, _>(bio, &OFFSET_BIO_DEVICE);
+            let device = follow::<M>(bio, &TYPE_BIO, &OFFSET_BIO_DEVICE);
             return load::<M, u32>(device, &OFFSET_DEVICE_NUMBER);
         }
         if OFFSET_BIO_DISK.load() != 0 && OFFSET_DISK_MINOR.load() != 0 {
-            let disk: *const u8 = load::<M, _>(bio, &OFFSET_BIO_DISK);
+            let disk = follow::<M>(bio, &TYPE_BIO, &OFFSET_BIO_DISK);
             let major: u32 = load::<M, u32>(disk, &OFFSET_DISK_MAJOR);
             return major << MINOR_BITS | load::<M, u32>(disk, &OFFSET_DISK_MINOR);
         }

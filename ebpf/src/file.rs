@@ -37,7 +37,7 @@ pub(crate) enum File {
 pub(crate) fn of<M: Memory>(task: Task<M>, fd: u32) -> File {
     // SAFETY: a task and what it leads to, at offsets of members of these sizes that the agent resolved.
     let (array, files) = unsafe {
-        let files: *const u8 = task.load(&OFFSET_TASK_FILES);
+        let files = task.follow(&OFFSET_TASK_FILES);
         let table: *const u8 = load::<M, _>(files, &OFFSET_FILES_FDT);
         (load::<M, u64>(table, &OFFSET_FDT_FD), load::<M, u32>(table, &OFFSET_FDT_MAX))
     };

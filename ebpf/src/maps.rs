@@ -64,7 +64,7 @@ globals! {
     // The processor is an arm64 one and not an x86-64 one: its registers have other places.
     IS_ARM64
     // Types of this kernel's BTF, for `bpf_rdonly_cast`; 0 where the kernel does not have it.
-    TYPE_FILE TYPE_POINTER TYPE_REGISTERS
+    TYPE_BIO TYPE_FILE TYPE_POINTER TYPE_REGISTERS TYPE_REQUEST TYPE_TASK
     // No BTF at all: threads are known by their numbers alone, and events are read at the places of their fields.
     BY_NUMBER
     FIELD_SWITCH_PREV FIELD_SWITCH_STATE FIELD_SWITCH_NEXT FIELD_WAKING_TID FIELD_WAKEUP_TID FIELD_NEW_TID

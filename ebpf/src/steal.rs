@@ -24,7 +24,7 @@ pub(crate) fn sum<M: Memory>(task: Task<M>, offset: &Global<u32>) -> u64 {
     }
     // SAFETY: a task and what it leads to, at offsets that the agent resolved. A null pointer reads as 0.
     unsafe {
-        let queue: *const u8 = task.load(&OFFSET_TASK_CFS_RQ);
+        let queue = task.follow(&OFFSET_TASK_CFS_RQ);
         let runqueue: *const u8 = load::<M, _>(queue, &OFFSET_CFS_RUNQUEUE);
         load::<M, _>(runqueue, offset)
     }

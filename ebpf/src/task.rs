@@ -23,9 +23,9 @@ use crate::{
     maps::{
         BY_NUMBER, FREE, HAS_TYPED_HELPERS, LEDGERS, OFFSET_TASK_COMM, OFFSET_TASK_LAST_ARRIVAL,
         OFFSET_TASK_MAJ_FLT, OFFSET_TASK_MIN_FLT, OFFSET_TASK_PID, OFFSET_TASK_RUN_DELAY, OFFSET_TASK_STACK,
-        OFFSET_TASK_TGID, SLOT_OF,
+        OFFSET_TASK_TGID, SLOT_OF, TYPE_TASK,
     },
-    memory::{Memory, Plain, Typed, load},
+    memory::{Memory, Plain, Typed, follow, load},
     process, registers,
 };
 
@@ -63,6 +63,16 @@ impl<M: Memory> Task<M> {
     pub(crate) unsafe fn load<T: Copy>(self, offset: &Global<u32>) -> T {
         // SAFETY: the caller's, and it is a task.
         unsafe { load::<M, T>(self.0, offset) }
+    }
+
+    /// Reads a member that points to a structure.
+    ///
+    /// # Safety
+    /// The global must hold the offset of such a member.
+    #[inline(always)]
+    pub(crate) unsafe fn follow(self, offset: &Global<u32>) -> *const u8 {
+        // SAFETY: the caller's, and it is a task.
+        unsafe { follow::<M>(self.0, &TYPE_TASK, offset) }
     }
 
     /// Thread number in the initial namespace.

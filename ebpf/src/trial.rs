@@ -87,7 +87,7 @@ fn is_clock_right(task: Task<Checked>) -> bool {
     }
     // SAFETY: a task and what it leads to; what cannot be read is 0. The clock has no preconditions.
     let (clock, now) = unsafe {
-        let queue: *const u8 = task.load(&OFFSET_TASK_CFS_RQ);
+        let queue = task.follow(&OFFSET_TASK_CFS_RQ);
         let runqueue: *const u8 = load::<Checked, _>(queue, &OFFSET_CFS_RUNQUEUE);
         (load::<Checked, u64>(runqueue, &OFFSET_RUNQUEUE_CLOCK), bpf_ktime_get_ns())
     };

@@ -15,12 +15,18 @@ const NOTHING: u64 = 0xb7;
 pub struct Casts {
     /// The function itself; 0 for all where there is none.
     function: u32,
+    /// `struct bio`; 0 in a kernel without block devices.
+    pub bio: u32,
     /// `struct file`.
     pub file: u32,
     /// A structure that begins with a pointer.
     pub pointer: u32,
     /// `struct pt_regs`.
     pub registers: u32,
+    /// `struct request`, the same.
+    pub request: u32,
+    /// `struct task_struct`.
+    pub task: u32,
 }
 
 impl Casts {
@@ -30,9 +36,12 @@ impl Casts {
             let function = btf.function("bpf_rdonly_cast")?;
             Some(Self {
                 function,
+                bio: btf.structure("bio").unwrap_or(0),
                 file: btf.structure("file")?,
                 pointer: btf.structure("list_head")?,
                 registers: btf.structure("pt_regs")?,
+                request: btf.structure("request").unwrap_or(0),
+                task: btf.structure("task_struct")?,
             })
         };
         all().unwrap_or_default()
@@ -67,7 +76,7 @@ mod tests {
                 |bytes: &[u8]| bytes.iter().rev().fold(0_u64, |word, byte| word << 8 | u64::from(*byte));
             object[..40].chunks(8).map(word).collect::<Vec<_>>()
         };
-        let casts = Casts { function: 0x0001_2345, file: 7, pointer: 8, registers: 9 };
+        let casts = Casts { function: 0x0001_2345, ..Casts::default() };
         assert_eq!(words(casts), [1, 0x0001_2345_0000_2085, 2, 0x0001_2345_0000_2085, 0x85]);
         assert_eq!(words(Casts::default()), [1, 0xb7, 2, 0xb7, 0x85]);
     }

@@ -162,9 +162,12 @@ impl Offsets {
             ("HAS_TYPED_HELPERS", &self.has_typed_helpers),
             ("DISTANCE_REGISTERS", &self.registers.distance),
             ("NUMBER_BPF", &self.number_bpf),
+            ("TYPE_BIO", &self.casts.bio),
             ("TYPE_FILE", &self.casts.file),
             ("TYPE_POINTER", &self.casts.pointer),
             ("TYPE_REGISTERS", &self.casts.registers),
+            ("TYPE_REQUEST", &self.casts.request),
+            ("TYPE_TASK", &self.casts.task),
         ];
         for (name, value) in globals {
             loader.override_global(name, value, true);

@@ -123,7 +123,7 @@ fn process_number(task: Task<Typed>) -> u32 {
         let own =
             bpf_probe_read_kernel(agent as *const u64).unwrap_or(0) + u64::from(OFFSET_PID_LEVEL.load());
         let level = u64::from(bpf_probe_read_kernel(own as *const u32).unwrap_or(0));
-        let leader: *const u8 = task.load(&OFFSET_TASK_LEADER);
+        let leader = task.follow(&OFFSET_TASK_LEADER);
         let numbers =
             load::<Typed, u64>(leader, &OFFSET_TASK_THREAD_PID) + u64::from(OFFSET_PID_NUMBERS.load());
         bpf_probe_read_kernel((numbers + level * NUMBER_BYTES) as *const u32).unwrap_or(0)

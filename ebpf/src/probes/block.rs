@@ -20,9 +20,9 @@ use crate::{
     device, emit,
     maps::{
         BATCHES, BIO_ARGUMENT, HAS_IO_START, IO_ARGUMENT, OFFSET_BIO_BYTES, OFFSET_BIO_OPERATION,
-        OFFSET_IO_BIO, OFFSET_IO_BYTES, OFFSET_IO_START, ON_THEIR_WAY,
+        OFFSET_IO_BIO, OFFSET_IO_BYTES, OFFSET_IO_START, ON_THEIR_WAY, TYPE_REQUEST,
     },
-    memory::{Arguments, Memory, load, twins},
+    memory::{Arguments, Memory, follow, load, twins},
     task::Current,
 };
 
@@ -165,7 +165,7 @@ fn submits_again<M: Memory>(current: Current, request: *const u8, ledger: *const
     }
     // SAFETY: a request and its first bio, if it has any, at offsets of members of these sizes that the agent resolved.
     unsafe {
-        let bio: *const u8 = load::<M, _>(request, &OFFSET_IO_BIO);
+        let bio = follow::<M>(request, &TYPE_REQUEST, &OFFSET_IO_BIO);
         if !bio.is_null() {
             device::submits::<M>(
                 current,

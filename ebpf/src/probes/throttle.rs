@@ -66,7 +66,7 @@ fn clock<M: Memory>(task: Task<M>) -> ThrottleClock {
     // SAFETY: a task and what it leads to, at offsets of members of these sizes that the agent resolved. A null
     // pointer reads as 0.
     unsafe {
-        let queue: *const u8 = task.load(&OFFSET_TASK_CFS_RQ);
+        let queue = task.follow(&OFFSET_TASK_CFS_RQ);
         let group = queue as u64;
         let mut ns: u64 = load::<M, _>(queue, &OFFSET_CFS_TIME);
         let count: u32 = load::<M, _>(queue, &OFFSET_CFS_COUNT);
@@ -153,7 +153,7 @@ fn migrates<C: Arguments>(ctx: &C) -> i32 {
         // Only a thread whose wait has begun. One that is about to be woken waits for something else.
         if ledger.state == LIMITED {
             ledger.throttled(bpf_ktime_get_ns(), clock(task));
-            let group: *const u8 = task.load(&OFFSET_TASK_GROUP);
+            let group = task.follow(&OFFSET_TASK_GROUP);
             let queues: u64 = load::<C::Memory, _>(group, &OFFSET_GROUP_CFS_RQ);
             let queue = bpf_probe_read_kernel((queues + cpu * 8) as *const u64).unwrap_or(0);
             ledger.limit(clock_at(queue));
