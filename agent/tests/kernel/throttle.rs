@@ -6,6 +6,7 @@ use rstest::rstest;
 use crate::{
     accounts::compared,
     agreement::{self, up_to_three_times},
+    book::Entry,
     harness::Case,
     seen::Seen,
 };
@@ -27,6 +28,25 @@ fn a_lack_of_quota_is_throttled_to_the_last_episode(#[case] name: &'static str) 
         agreement::time(name, "throttled", throttled_ns, bounds(&seen, "throttled_ns", 1), 0);
         // They count periods. A thread that used up more than there was (a late tick) pays in the next one too, in one wait.
         agreement::count(name, "throttles", phase.counts.throttle, (periods.0.div_ceil(2), periods.1));
+    });
+}
+
+/// Each CPU has a throttle clock of its own for the group, and a wait may end by another one than it began by. `cpu.stat` adds up
+/// the clocks of all CPUs, also of queues that nobody waits in, so it is above; from below it is the thread's own `run_delay`, since
+/// its group goes before all others.
+#[test]
+fn a_thread_that_is_moved_while_it_is_throttled_stays_so() {
+    up_to_three_times(|| {
+        let name = "quota_moved";
+        let Some(seen) = compared(Case::new(name), name, 1, 0) else { return };
+        let phase = seen.request(1);
+        let counts = phase.counts;
+        let moves = counts.migrate_smt + counts.migrate_llc + counts.migrate_node + counts.migrate_remote;
+        agreement::count(name, "moves", moves, (10, u64::MAX));
+        let throttled_ns = phase.accounts.get(Account::Throttled);
+        let delay = seen.book.row(1).bounds(Entry::RunDelay);
+        let most_ns = delay.1.min(bounds(&seen, "throttled_ns", 1).1);
+        agreement::time(name, "throttled", throttled_ns, (delay.0 * 9 / 10, most_ns), 0);
     });
 }
 

@@ -7,6 +7,7 @@ use guestscope_ebpf::Account;
 use crate::{
     accounts::compared,
     agreement::{self, up_to_three_times},
+    book::Entry,
     harness::{Case, skipped},
     machine::has_one_cpu,
 };
@@ -65,6 +66,29 @@ fn waits_hold_all_that_was_throttled() {
         let unseen = phase.counts.switch_missed > 0;
         let whole_ns = phase.accounts.get(Account::Throttled);
         assert!(unseen || throttled_ns == whole_ns, "{throttled_ns} of {whole_ns}: {waits:?}");
+    });
+}
+
+/// A record for each long wait, or one more that is counted as lost: nobody reads before the last thread has written its line.
+#[test]
+fn no_wait_is_lost_without_being_counted() {
+    const THREADS: usize = 8;
+    up_to_three_times(|| {
+        let case = Case::new("sleepers").idle_until_lines(2 * THREADS);
+        let Some(seen) = case.run() else { return };
+        seen.check();
+        let calls: u64 = seen.book.facts("calls").iter().sum();
+        let numbers = 1..=THREADS as u64;
+        // Outside of the sleeps a thread may be preempted, or wait for memory, which may be long waits as well.
+        let switches = |entry| numbers.clone().map(|number| seen.book.row(number).bounds(entry).1).sum::<u64>();
+        let most = switches(Entry::Voluntary) + switches(Entry::Involuntary);
+        let missed: u64 = numbers.clone().map(|number| seen.request(number).counts.switch_missed).sum();
+        let told = (numbers.clone().map(|number| seen.waits_in(number).len())).sum::<usize>() as u64;
+        assert!(seen.kernel.waits > calls / 2, "the ring is far too small for this: {}", seen.kernel.waits);
+        // What was lost may have been before or after the phase, too: the begin and the end of each thread.
+        let allowed = 4 * THREADS as u64;
+        let bounds = (calls - missed.min(calls), most + allowed);
+        agreement::count("sleepers", "told + lost", told + seen.kernel.waits, bounds);
     });
 }
 

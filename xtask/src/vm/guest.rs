@@ -309,10 +309,10 @@ fn environment(programs: &Path, outside: Outside) -> BTreeMap<String, String> {
         ("GUESTSCOPE_DISPOSABLE", "1".to_owned()),
     ];
     let line = outside.variable().map(|name| (name, "/dev/ttyS2".to_owned()));
-    // How many faults of each kind the tests are to judge, where somebody asked for more.
-    let repetitions =
-        std::env::var("GUESTSCOPE_REPETITIONS").ok().map(|value| ("GUESTSCOPE_REPETITIONS", value));
-    let all = pairs.into_iter().chain(line).chain(repetitions);
+    // How many faults of each kind, and how many tempests, the tests are to judge, where somebody asked for more.
+    let asked = ["GUESTSCOPE_REPETITIONS", "GUESTSCOPE_TEMPESTS"];
+    let asked = asked.into_iter().filter_map(|name| Some((name, std::env::var(name).ok()?)));
+    let all = pairs.into_iter().chain(line).chain(asked);
     all.map(|(name, value)| (name.to_owned(), value)).collect()
 }
 

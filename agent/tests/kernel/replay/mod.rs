@@ -48,6 +48,8 @@ struct Tally {
     worst_ns: [u64; ACCOUNTS],
     /// What the hypervisor is known to have taken from the intervals.
     stolen_ns: u64,
+    /// Switches in all of them, and those that no hook told us of.
+    switches: [u64; 2],
     /// Intervals with switches that reach no hook (6.18), not even the tracer's: ours are told by the kernel's stamps.
     holes: u64,
     further: Vec<String>,
@@ -55,6 +57,9 @@ struct Tally {
 
 impl Tally {
     fn compare(&mut self, phase: &Phase, story: &Story) {
+        let counts = &phase.counts;
+        self.switches[0] += counts.switch_voluntary + counts.switch_involuntary;
+        self.switches[1] += counts.switch_missed;
         let end_ns = phase.start_ns + phase.duration_ns;
         let told = match story.told(phase.thread.tid, phase.start_ns, end_ns) {
             Told::Accounts(told) => told,
@@ -98,10 +103,12 @@ impl Tally {
         let mut out = std::io::stdout().lock();
         let _ = writeln!(
             out,
-            "\ntempest: {} intervals replayed, {} further off than 2 us or 1 %; {} with switches unseen by the tracer\n{:<10} {:>14} {:>16}",
+            "\ntempest: {} intervals replayed, {} further off than 2 us or 1 %; {} with switches unseen by the tracer; {} of {} switches reached no hook\n{:<10} {:>14} {:>16}",
             self.intervals,
             self.further.len(),
             self.holes,
+            self.switches[1],
+            self.switches[0],
             "account",
             "all, ms",
             "worst, us"

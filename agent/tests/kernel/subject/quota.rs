@@ -1,17 +1,22 @@
-//! Cases under a CPU quota: alone in a group, in a group inside a limited one, two that share one.
+//! Cases under a CPU quota: alone in a group, in a group inside a limited one, two that share one, one that is moved.
 //!
 //! The books are `cpu.stat` of the limited group, read outside and inside the phase on both sides, as the clerk reads the
-//! thread's own. Nobody is throttled while it reads, so nothing is open then: every case has one CPU.
+//! thread's own. Nobody is throttled while it reads, so nothing is open then: every case but the last has one CPU.
 
 use std::{
     fs::{self, File},
     os::unix::fs::FileExt as _,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use nix::{
-    sys::wait::waitpid,
-    unistd::{ForkResult, fork},
+    sched::{CpuSet, sched_setaffinity},
+    sys::{
+        signal::{Signal, kill},
+        wait::waitpid,
+    },
+    unistd::{ForkResult, Pid, fork},
 };
 
 use crate::{
@@ -23,11 +28,13 @@ use crate::{
 
 /// By name.
 pub(crate) const CASES: &[Case] =
-    &[("quota", quota), ("quota_nested", quota_nested), ("quota_shared", quota_shared)];
+    &[("quota", quota), ("quota_nested", quota_nested), ("quota_shared", quota_shared), ("quota_moved", quota_moved)];
 
 /// CPU time that a period allows: so little that it runs out beside any number of neighbours.
 const QUOTA_US: u64 = 5_000;
 const PERIOD_US: u64 = 100_000;
+/// Between two moves: shorter than an episode without quota, and no divisor of the period.
+const MOVE_EVERY: Duration = Duration::from_millis(13);
 /// How long each phase lasts at least: 15 periods.
 const WALL_NS: u64 = 1_500_000_000;
 
@@ -59,6 +66,15 @@ impl Controller {
             fs::write(home.join("cgroup.subtree_control"), "+cpu").ok()?;
         }
         Some(Self { home, is_v1: v1.is_some() })
+    }
+
+    /// Nobody beside the group gets the CPU that it wants.
+    fn prefer(&self, group: &Path) -> std::io::Result<()> {
+        if self.is_v1 {
+            fs::write(group.join("cpu.shares"), "262144")
+        } else {
+            fs::write(group.join("cpu.weight"), "10000")
+        }
     }
 
     fn limit(&self, group: &Path) -> std::io::Result<()> {
@@ -148,7 +164,7 @@ fn book(subject: &Subject, group: &Group, number: u64) {
             inside[0] = statistics.read();
             let start_ns = now_ns();
             while now_ns() - start_ns < WALL_NS {
-                spin(std::time::Duration::from_millis(1));
+                spin(Duration::from_millis(1));
             }
             inside[1] = statistics.read();
         });
@@ -198,6 +214,38 @@ fn quota_shared(subject: &Subject) {
             }
             ForkResult::Parent { child } => {
                 book(subject, group, 1);
+                waitpid(child, None).expect("the child is ours");
+            }
+        }
+    });
+}
+
+/// Somebody outside the group moves the thread to and fro between two CPUs, most of the time while it is out of quota.
+fn quota_moved(subject: &Subject) {
+    let all = cpus();
+    let &[here, there, ..] = all.as_slice() else { return subject.fact("refused", 1) };
+    limited(subject, |group| {
+        group.controller.prefer(&group.limited).expect("the group is ours");
+        let own = Pid::this();
+        // SAFETY: this program has one thread, so the child may do what it likes.
+        match unsafe { fork() }.expect("processes are left") {
+            ForkResult::Child => {
+                for cpu in [there, here].into_iter().cycle() {
+                    std::thread::sleep(MOVE_EVERY);
+                    let mut set = CpuSet::new();
+                    // It ends when there is nobody to be moved, should nobody end it.
+                    if set.set(cpu).and_then(|()| sched_setaffinity(own, &set)).is_err() {
+                        break;
+                    }
+                }
+                // SAFETY: ends the child without undoing what is the parent's.
+                unsafe { libc::_exit(0) };
+            }
+            ForkResult::Parent { child } => {
+                Group::enter(&group.limited);
+                book(subject, group, 1);
+                group.leave();
+                kill(child, Signal::SIGKILL).expect("the child is ours");
                 waitpid(child, None).expect("the child is ours");
             }
         }

@@ -26,6 +26,7 @@ use crate::{Case, Subject, clerk::now_ns};
 /// By name.
 pub(crate) const CASES: &[Case] = &[
     ("sleep", sleep),
+    ("sleepers", sleepers),
     ("lock", lock),
     ("pipe", pipe),
     ("recv", sockets),
@@ -65,6 +66,17 @@ fn timeouts(subject: &Subject, call: impl Fn()) {
 
 fn sleep(subject: &Subject) {
     timeouts(subject, || thread::sleep(TIMEOUT));
+}
+
+/// So many long waits that their ring cannot hold them while nobody reads.
+fn sleepers(subject: &Subject) {
+    const THREADS: usize = 8;
+    const CALLS: u64 = 3_000;
+    const CALL: Duration = Duration::from_micros(200);
+    subject.clerks(THREADS, |thread, clerk| {
+        clerk.book("work", thread as u64 + 1, || (0..CALLS).for_each(|_| thread::sleep(CALL)));
+        clerk.fact("calls", CALLS);
+    });
 }
 
 fn poll() {
