@@ -38,14 +38,13 @@ const STAGE_LIMIT: Duration = Duration::from_mins(25);
 /// A test that hangs must not hold up the others for ever.
 const HOST_LIMIT: Duration = Duration::from_mins(10);
 
-/// Programs that tests compare with or load the machine with, and the Debian packages that hold them.
-const PROGRAMS: [(&str, &[&str]); 6] = [
+/// Programs that tests compare with, and the Debian packages that hold them.
+const PROGRAMS: [(&str, &[&str]); 5] = [
     ("bpftrace", &["bpftrace"]),
     ("bpftool", &["bpftool"]),
     ("chromium", &["chromium"]),
     ("perf", &["linux-perf"]),
     ("podman", &["podman", "runc"]),
-    ("stress-ng", &["stress-ng"]),
 ];
 
 /// Everything the tests are given.

@@ -1,16 +1,17 @@
 //! What `cargo xtask test` says at its end: a table of stages, failures with their output, what was skipped.
 //!
 //! Yields text and the verdict, from plain data; the very last line is `N passed, N failed, N skipped`. With CI set,
-//! what was skipped has failed, except what needs a GPU, and guests that could not be had. It runs nothing.
+//! what was skipped has failed, except what needs a GPU, guests that could not be had, and what the hypervisor disturbed. It runs nothing.
 
 use std::{path::PathBuf, time::Duration};
 
 use super::libtest::Tally;
 use crate::progress::duration;
 
-/// Skips that are normal even in CI begin with one of these: what needs a GPU, and guests where neither an emulator nor other
-/// kernels could be downloaded. The report says so.
-const NORMAL: [&str; 2] = ["gpu", "stage guests"];
+/// Skips that are normal even in CI begin with one of these: what needs a GPU, guests where neither an emulator nor other
+/// kernels could be downloaded, and faults that could not be judged in many attempts because the hypervisor took so much of the
+/// time. The report says so.
+const NORMAL: [&str; 3] = ["gpu", "stage guests", "stolen"];
 /// How much of a failed test's output is repeated.
 const LINES_PER_FAILURE: usize = 60;
 /// An assertion on whole documents makes lines of many thousand characters; the log has them whole.

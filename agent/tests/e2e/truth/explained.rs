@@ -9,10 +9,9 @@ use rstest::rstest;
 use serde_json::Value;
 
 use super::{
-    ATTEMPTS, EVERY, HELPER_RUNQ, Run, Truth,
+    EVERY, HELPER_RUNQ, Run, Truth,
+    patience::{Look, insist},
     run::{Injection, error},
-    skipped,
-    stolen::Stolen,
     table::{HITS, SHARE, keep},
     workloads,
 };
@@ -121,12 +120,11 @@ fn a_fault_is_explained_first_with_its_size_and_who_did_it(
     #[case] backs: Witness,
 ) {
     let test = "truth::explained::a_fault_is_explained_first";
-    let (mut is_busy, stolen) = (true, Stolen::now());
-    for attempt in 1..=ATTEMPTS {
+    insist(test, &format!("explain {}", words.join(" ")), |attempt| {
         let seed = attempt.to_string();
         let more = ["--every", EVERY, "--seed", &seed];
         let all: Vec<&str> = words.iter().copied().chain(more).collect();
-        let Some(told) = Told::of(test, &all) else { return };
+        let told = Told::of(test, &all)?;
         told.check_sums();
         let mut errors: Vec<f64> =
             told.found(words[0], (cause, truth), backs).into_iter().map(|pair| error(pair).abs()).collect();
@@ -144,16 +142,7 @@ fn a_fault_is_explained_first_with_its_size_and_who_did_it(
         );
         keep(row.clone());
         // One hit may have met something else of the same size.
-        if errors.len() + 1 >= HITS && median <= SHARE && advised && leads {
-            return;
-        }
-        is_busy &= told.run.is_busy();
-        if attempt == ATTEMPTS && stolen.is_much(&format!("explain {}", words.join(" "))) {
-            return;
-        }
-        if attempt == ATTEMPTS && is_busy {
-            return skipped(test, "others use this machine's CPUs");
-        }
-        assert!(attempt < ATTEMPTS, "every time, the last: {row}\n{group:#}");
-    }
+        let holds = errors.len() + 1 >= HITS && median <= SHARE && advised && leads;
+        Some(Look { holds, is_busy: told.run.is_busy(), text: format!("{row}\n{group:#}") })
+    });
 }

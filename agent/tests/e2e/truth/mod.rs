@@ -12,6 +12,7 @@
 
 mod explained;
 mod many;
+mod patience;
 mod run;
 mod stolen;
 mod table;
@@ -26,8 +27,8 @@ use guestscope_ebpf::Account;
 use rstest::rstest;
 
 use self::{
+    patience::{Look, insist},
     run::error,
-    stolen::Stolen,
     table::{HITS, SHARE},
 };
 use crate::ground::{skipped, variable};
@@ -83,37 +84,25 @@ fn a_fault_is_named_first_with_its_size(#[case] words: &[&str], #[case] cause: C
     if let Some(repetitions) = many::repetitions() {
         return many::judge(test, &workloads, words, (cause, truth), repetitions);
     }
-    let (mut is_busy, stolen) = (true, Stolen::now());
-    for attempt in 1..=ATTEMPTS {
+    insist(test, &words.join(" "), |attempt| {
         let seed = attempt.to_string();
         let more = ["--every", EVERY, "--seed", &seed];
         let all: Vec<&str> = words.iter().copied().chain(more).collect();
-        let Some(run) = Run::of(test, &workloads, &all) else { return };
+        let run = Run::of(test, &workloads, &all)?;
         let row = Row::of(&run, words[0], words.join(" "), (cause, truth));
-        let holds = row.holds();
         keep(row.text());
-        if holds {
-            return;
-        }
-        is_busy &= row.busy;
-        if attempt == ATTEMPTS && stolen.is_much(&words.join(" ")) {
-            return;
-        }
-        if attempt == ATTEMPTS && is_busy {
-            return skipped(test, "others use this machine's CPUs");
-        }
-        assert!(attempt < ATTEMPTS, "every time, the last: {}", row.text());
-    }
+        Some(Look { holds: row.holds(), is_busy: row.busy, text: row.text() })
+    });
 }
 
 #[test]
 fn a_wait_for_a_late_helper_is_explained_by_what_that_one_went_through() {
     let test = "truth::a_wait_for_a_late_helper";
     let Some(workloads) = workloads(test, "helper-late") else { return };
-    for attempt in 1..=ATTEMPTS {
+    insist(test, "helper-late explained", |attempt| {
         let seed = attempt.to_string();
         let words = ["helper-late", "--wait", "sleep", "--size", "20ms", "--every", EVERY, "--seed", &seed];
-        let Some(run) = Run::of(test, &workloads, &words) else { return };
+        let run = Run::of(test, &workloads, &words)?;
         let explained = run.injections("helper-late").filter(|injection| {
             let root = run.request(injection.request).0.id;
             let blames =
@@ -122,11 +111,9 @@ fn a_wait_for_a_late_helper_is_explained_by_what_that_one_went_through() {
             of_runq.map(|blame| error((injection.ns, blame.ns)).abs()).any(|error| error <= SHARE)
         });
         let explained = explained.count();
-        if explained + 1 >= HITS {
-            return;
-        }
-        assert!(attempt < ATTEMPTS, "every time: {explained} of {HITS} were explained");
-    }
+        let text = format!("{explained} of {HITS} were explained");
+        Some(Look { holds: explained + 1 >= HITS, is_busy: false, text })
+    });
 }
 
 #[test]
@@ -160,9 +147,9 @@ fn samples_tell_what_lies_inside_cpu(#[case] words: &[&str], #[case] samples: fn
     const POINTS: f64 = 15.0;
     let test = "truth::samples_tell_what_lies_inside_cpu";
     let Some(workloads) = workloads(test, words[0]) else { return };
-    for attempt in 1..=ATTEMPTS {
+    insist(test, &words.join(" "), |_| {
         let all: Vec<&str> = words.iter().copied().chain(["--every", EVERY]).collect();
-        let Some(run) = Run::of(test, &workloads, &all) else { return };
+        let run = Run::of(test, &workloads, &all)?;
         let (mut injected_ns, mut cpu_ns, mut of_kind, mut all) = (0, 0, 0, 0);
         for injection in run.injections(words[0]) {
             let phase = &run.request(injection.request).0;
@@ -175,11 +162,9 @@ fn samples_tell_what_lies_inside_cpu(#[case] words: &[&str], #[case] samples: fn
         let (truth, seen) = (injected_ns as f64 / cpu_ns as f64, of_kind as f64 / all.max(1) as f64);
         let text = format!("{} of {all} samples are {seen:.3}, injected {truth:.3}", words.join(" "));
         keep(text.clone());
-        if all >= 50 && (truth - seen).abs() * 100.0 <= POINTS {
-            return;
-        }
-        assert!(attempt < ATTEMPTS, "every time: {text}");
-    }
+        let holds = all >= 50 && (truth - seen).abs() * 100.0 <= POINTS;
+        Some(Look { holds, is_busy: false, text })
+    });
 }
 
 /// A machine may disturb a run of itself, and what did is named then: one that is left in peace is not.
@@ -190,14 +175,12 @@ fn where_nothing_was_injected_nothing_is_named() {
     if let Some(repetitions) = many::repetitions() {
         return many::without_faults(test, &workloads, repetitions);
     }
-    for attempt in 1..=ATTEMPTS {
-        let Some(run) = many::without_fault(test, &workloads, u64::from(attempt)) else { return };
+    insist(test, "no fault", |attempt| {
+        let run = many::without_fault(test, &workloads, u64::from(attempt))?;
         // Where there is one CPU the agent needs it too.
-        if run.headline() == "none" || (has_one_cpu() && run.is_confirmed(&run.headline())) {
-            return;
-        }
-        assert!(attempt < ATTEMPTS, "every time: {}", run.summary["groups"][0]["headline"]);
-    }
+        let holds = run.headline() == "none" || (has_one_cpu() && run.is_confirmed(&run.headline()));
+        Some(Look { holds, is_busy: false, text: run.summary["groups"][0]["headline"].to_string() })
+    });
 }
 
 #[test]
@@ -207,16 +190,14 @@ fn of_two_faults_the_larger_comes_first() {
     if let Some(repetitions) = many::repetitions() {
         return many::mixtures(test, &workloads, repetitions);
     }
-    let mut is_busy = true;
-    for attempt in 1..=ATTEMPTS {
+    insist(test, "lock 24ms and sleep 12ms", |attempt| {
         let seed = attempt.to_string();
         let words = ["lock", "--size", "24ms", "--and", "sleep:12ms", "--every", EVERY, "--seed", &seed];
-        let Some(run) = Run::of(test, &workloads, &words) else { return };
+        let run = Run::of(test, &workloads, &words)?;
         let [lock, sleep] = [Account::Lock, Account::Sleep].map(Cause::Account);
         let rows = [("lock", lock), ("sleep", sleep)].map(|(kind, cause)| {
             Row::of(&run, kind, "lock 24ms and sleep 12ms".to_owned(), (cause, Truth::Injected))
         });
-        is_busy &= rows[0].busy;
         let named = run.headline() == "lock" && rows[0].named + 1 >= HITS;
         let holds = named && rows.iter().all(Row::is_sized);
         for row in &rows {
@@ -225,12 +206,7 @@ fn of_two_faults_the_larger_comes_first() {
         // In the slowest request both stand, in the order of their sizes.
         let parts = &run.summary["groups"][0]["slowest"][0]["parts"];
         let causes: Vec<_> = (0..2).map(|index| parts[index]["cause"].as_str().unwrap_or_default()).collect();
-        if holds && causes == ["lock", "sleep"] {
-            return;
-        }
-        if attempt == ATTEMPTS && is_busy {
-            return skipped(test, "others use this machine's CPUs");
-        }
-        assert!(attempt < ATTEMPTS, "every time: {causes:?} {parts}");
-    }
+        let holds = holds && causes == ["lock", "sleep"];
+        Some(Look { holds, is_busy: rows[0].busy, text: format!("{causes:?} {parts}") })
+    });
 }

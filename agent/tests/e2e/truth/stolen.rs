@@ -1,7 +1,5 @@
 //! How much of this machine's time its hypervisor has taken: where that is much, whoever injects a fault is late himself, and a
-//! request that is hit meets another fault besides. Such a row is printed as not judged, after all its attempts.
-
-use super::keep;
+//! request that is hit meets another fault besides. Such a row is not judged, after all its attempts.
 
 /// Of all CPUs' time. With 5 % and more of single phases stolen, seven of eight rows of a late helper were 10 to 29 % off.
 const MUCH: f64 = 0.02;
@@ -18,13 +16,10 @@ impl Stolen {
         Self([ticks[7], ticks[..8].iter().sum()])
     }
 
-    /// Whether it was much since then. It is said if so.
-    pub(super) fn is_much(&self, row: &str) -> bool {
+    /// The share of the time since then, where it was much.
+    pub(super) fn if_much(&self) -> Option<f64> {
         let Self([stolen, all]) = Self::now();
         let share = (stolen - self.0[0]) as f64 / (all - self.0[1]).max(1) as f64;
-        if share >= MUCH {
-            keep(format!("{row}: not judged, the hypervisor took {:.1} % of the time", share * 100.0));
-        }
-        share >= MUCH
+        (share >= MUCH).then_some(share)
     }
 }
