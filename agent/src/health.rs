@@ -126,7 +126,7 @@ pub struct KernelLosses {
 /// What the agent itself used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AgentCost {
-    /// CPU time of the agent's process, user and system, in its own threads.
+    /// CPU time of the agent's process, user and system, in its own threads, and of the helper that asks graphics processors.
     pub cpu: Duration,
     /// Wall time that this refers to.
     pub wall: Duration,

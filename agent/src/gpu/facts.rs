@@ -12,6 +12,7 @@ const TEXT: usize = 128;
 pub fn record(hello: &Hello) -> GpuRecord {
     GpuRecord {
         driver: hello.driver.as_deref().map(text),
+        nvml: hello.nvml.as_deref().map(text),
         devices: hello.devices.iter().take(MOST_DEVICES as usize).map(device).collect(),
         ended_early: None,
     }
@@ -22,6 +23,7 @@ fn device(device: &Device) -> GpuDevice {
         index: device.index,
         name: device.name.as_deref().map(text).unwrap_or_default(),
         uuid: device.uuid.as_deref().map(text).unwrap_or_default(),
+        pci_bus_id: device.pci_bus_id.as_deref().map(text),
         memory_bytes: device.memory_bytes,
         virtualization: device.virtualization.map(|mode| word(mode).to_owned()),
         ..GpuDevice::default()

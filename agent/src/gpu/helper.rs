@@ -16,7 +16,11 @@ use std::{
 };
 
 use guestscope_nvml::{Failed, MOST_DEVICES, Message, Sample};
-use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::{
+    sys::memfd::{MFdFlags, memfd_create},
+    time::clock_getcpuclockid,
+    unistd::Pid,
+};
 use tokio::{
     io::AsyncReadExt as _,
     net::unix::pipe::Receiver,
@@ -103,6 +107,12 @@ impl Helper {
     /// Number of its process.
     pub(super) fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// CPU time that it has taken; none once it has been waited for.
+    pub(super) fn cpu(&self) -> Option<Duration> {
+        let clock = clock_getcpuclockid(Pid::from_raw(self.child.id().cast_signed())).ok()?;
+        clock.now().ok().map(Duration::from)
     }
 
     /// What it tells next.

@@ -41,7 +41,11 @@ pub enum News {
 
 /// The graphics processors of this guest.
 #[derive(Debug, Default)]
-pub struct Gpus(Option<Helper>);
+pub struct Gpus {
+    helper: Option<Helper>,
+    /// CPU time of the helper when it was last looked at.
+    cpu: Duration,
+}
 
 impl Gpus {
     /// Begins to look, where there is a driver. Needs the event loop.
@@ -50,20 +54,29 @@ impl Gpus {
     /// Why the helper does not run, for people.
     pub fn start(driver: Option<&Driver>) -> Result<Self, String> {
         let helper = driver.map(|driver| Helper::start(driver, PERIOD)).transpose()?;
-        Ok(Self(helper))
+        Ok(Self { helper, cpu: Duration::ZERO })
     }
 
     /// The number of the helper's process, which is none of those that are observed.
     pub fn pid(&self) -> Option<u32> {
-        self.0.as_ref().map(Helper::pid)
+        self.helper.as_ref().map(Helper::pid)
+    }
+
+    /// CPU time that the helper has taken so far, user and system, all its threads: the driver's share of a reading too.
+    pub fn cpu(&mut self) -> Duration {
+        if let Some(cpu) = self.helper.as_ref().and_then(Helper::cpu) {
+            self.cpu = cpu;
+        }
+        self.cpu
     }
 
     /// What is told next; nothing ever, where there is no driver and after the end. A call that is given up loses nothing.
     pub async fn next(&mut self) -> News {
-        let Some(helper) = &mut self.0 else { return pending().await };
+        let Some(helper) = &mut self.helper else { return pending().await };
         let news = helper.next().await;
         if matches!(news, News::Over(_)) {
-            self.0 = None;
+            self.cpu();
+            self.helper = None;
         }
         news
     }

@@ -6,6 +6,10 @@ use super::{Driver, Gpus, News, helper::Helper, library::find_in, record};
 use crate::platform::Root;
 use guestscope_nvml::{Device, Hello, Virtualization};
 
+fn of(helper: Helper) -> Gpus {
+    Gpus { helper: Some(helper), cpu: Duration::ZERO }
+}
+
 fn touch(tree: &Path, path: &str) {
     let path = tree.join(path);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -51,7 +55,7 @@ async fn it_introduces_itself_once_and_tells_of_what_it_named() {
     let trouble = "for i in 1 2 3 4 5 6 7 8 9 10 11 12; do printf '{\"failed\":{\"what\":\"x\"}}\n'; done";
     let script = format!("{hello}\n{hello}\nfor device in 0 1 4000000000; do {sample}; done\n{trouble}\n");
     fs::write(&path, script).unwrap();
-    let mut gpus = Gpus(Some(Helper::of_script(&path, Duration::from_secs(20)).unwrap()));
+    let mut gpus = of(Helper::of_script(&path, Duration::from_secs(20)).unwrap());
     let (mut known, mut devices, mut troubles) = (0, Vec::new(), 0);
     loop {
         match gpus.next().await {
@@ -81,7 +85,7 @@ async fn whatever_a_helper_does_is_told_and_ends_nothing_else() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("helper");
         fs::write(&path, script).unwrap();
-        let mut gpus = Gpus(Some(Helper::of_script(&path, Duration::from_secs(20)).unwrap()));
+        let mut gpus = of(Helper::of_script(&path, Duration::from_secs(20)).unwrap());
         let mut news = gpus.next().await;
         while let News::Trouble(_) | News::Known(_) = news {
             news = gpus.next().await;
@@ -98,7 +102,7 @@ async fn a_helper_that_says_nothing_is_given_up_and_ended() {
     let path = folder.path().join("helper");
     fs::write(&path, "echo $$ > \"$0.pid\"\nexec sleep 1000\n").unwrap();
     let helper = Helper::of_script(&path, Duration::from_secs(3)).unwrap();
-    let mut gpus = Gpus(Some(helper));
+    let mut gpus = of(helper);
     let News::Over(Some(why)) = gpus.next().await else { panic!("it said nothing") };
     assert_eq!(why, "it said nothing any more: the driver seems to hang");
     let pid: u32 = fs::read_to_string(folder.path().join("helper.pid")).unwrap().trim().parse().unwrap();
@@ -111,6 +115,30 @@ async fn a_helper_that_says_nothing_is_given_up_and_ended() {
         std::thread::sleep(Duration::from_millis(10));
     }
     panic!("it lives on: {pid}");
+}
+
+/// 20,000 rounds of a shell take it about 10 ms.
+#[tokio::test]
+async fn what_a_helper_takes_is_known_and_stays_so_after_its_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("helper");
+    let rounds = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done";
+    let hello = "printf '{\"hello\":{\"devices\":[{\"index\":1}]}}\n'";
+    fs::write(&path, format!("{rounds}\n{hello}\nread -r line < \"$0.fifo\"\n")).unwrap();
+    nix::unistd::mkfifo(&folder.path().join("helper.fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let mut gpus = of(Helper::of_script(&path, Duration::from_secs(20)).unwrap());
+    assert!(matches!(gpus.next().await, News::Known(_)));
+    let stat = fs::read_to_string(format!("/proc/{}/stat", gpus.pid().unwrap())).unwrap();
+    let (_, fields) = stat.rsplit_once(')').unwrap();
+    let ticks = |at: usize| fields.split_whitespace().nth(at).unwrap().parse::<u64>().unwrap();
+    // User and system time, in ticks of 10 ms; both may have been cut.
+    let books = Duration::from_millis(10 * (ticks(11) + ticks(12)));
+    let cpu = gpus.cpu();
+    assert!(cpu > Duration::from_millis(1), "{cpu:?}");
+    assert!(cpu >= books && cpu <= books + Duration::from_millis(40), "{cpu:?} {books:?}");
+    fs::write(folder.path().join("helper.fifo"), "\n").unwrap();
+    assert!(matches!(gpus.next().await, News::Over(_)));
+    assert!(gpus.cpu() >= cpu);
 }
 
 #[test]

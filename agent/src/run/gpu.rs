@@ -14,6 +14,8 @@ use crate::phase::{GpuReading, GpuUse};
 pub struct GpuRecord {
     /// Version of the driver; none where there is none, or it did not say.
     pub driver: Option<String>,
+    /// Version of its library, which was asked; none as above.
+    pub nvml: Option<String>,
     /// The devices that it has, by their numbers.
     pub devices: Vec<GpuDevice>,
     /// Why they were not sampled to the end, for people.
@@ -30,6 +32,8 @@ pub struct GpuDevice {
     pub name: String,
     /// Which one it is, wherever it is plugged in.
     pub uuid: String,
+    /// Where it is plugged in: `00000000:3B:00.0`; none where the driver does not say.
+    pub pci_bus_id: Option<String>,
     /// Its memory, bytes.
     pub memory_bytes: Option<u64>,
     /// How a virtual machine came to it: `none`, `passthrough`, `vgpu`, `host_vgpu`, `host_vsga`; none where the driver does not say.

@@ -28,10 +28,10 @@ impl Cost {
         self.attach = self.start.elapsed();
     }
 
-    /// So far.
-    pub(super) fn so_far(&self) -> AgentCost {
+    /// So far, with what a helper took.
+    pub(super) fn so_far(&self, helper: Duration) -> AgentCost {
         AgentCost {
-            cpu: cpu().saturating_sub(self.cpu_at_start),
+            cpu: cpu().saturating_sub(self.cpu_at_start) + helper,
             wall: self.start.elapsed(),
             rss_peak_bytes: status_bytes("VmHWM:").unwrap_or(0),
             attach: self.attach,
@@ -69,11 +69,11 @@ fn steal_ms() -> Option<u64> {
     Some(ticks * 10)
 }
 
-/// The guest and the agent now.
-pub(super) fn sample(edges_read: u64) -> Sample {
+/// The guest and the agent now, with what a helper took.
+pub(super) fn sample(edges_read: u64, helper: Duration) -> Sample {
     Sample {
         time_ns: clock::now_ns(),
-        agent_cpu_ns: cpu().as_nanos() as u64,
+        agent_cpu_ns: (cpu() + helper).as_nanos() as u64,
         agent_rss_bytes: status_bytes("VmRSS:").unwrap_or(0),
         psi_cpu_some_us: pressure("cpu"),
         psi_memory_some_us: pressure("memory"),

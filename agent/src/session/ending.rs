@@ -25,19 +25,19 @@ const BETWEEN_DRAINS: Duration = Duration::from_millis(5);
 impl<F: Sight> Session<F> {
     /// Closes what was opened, once the last records are in, and tells.
     pub(super) fn finish(mut self, mut end: End, observation: &Observation) -> anyhow::Result<()> {
-        let mut health = self.feed.health(self.cost.so_far());
+        let mut health = self.feed.health(self.cost.so_far(self.graphics.cpu()));
         health.pairing = self.feed.pairing().losses;
         health.kernel.tasks_missed += end.threads_missed;
         health.programs_unanswered = end.unanswered;
         health.rows_lost = self.outlet.rows_lost;
         let restored = self.restored_after(clock::now_ns());
-        let gpu = self.graphics.record();
+        let (gpu, helper) = (self.graphics.record(), self.graphics.cpu());
         let sinks = self.outlet.finish().context("the thread that writes the run folder failed")?;
         let Sinks { folder, exporter, .. } = sinks;
         if let Some(exporter) = &exporter {
             health.export = exporter.finish(otlp::FINISH);
         }
-        health.cost = self.cost.so_far();
+        health.cost = self.cost.so_far(helper);
         let path = folder.current_path();
         let mut summary = summarise(&path);
         let gpu_account = Cause::Account(Account::Gpu);

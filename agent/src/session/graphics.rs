@@ -1,6 +1,6 @@
 //! The graphics processors during a run: what is told of them goes into rows, and what it comes to into the manifest.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use super::{Session, sight::Sight};
 use crate::{
@@ -40,6 +40,11 @@ impl Graphics {
     /// See [`Gpus::pid`].
     pub(super) fn pid(&self) -> Option<u32> {
         self.gpus.pid()
+    }
+
+    /// See [`Gpus::cpu`].
+    pub(super) fn cpu(&mut self) -> Duration {
+        self.gpus.cpu()
     }
 
     /// See [`Gpus::next`].

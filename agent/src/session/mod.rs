@@ -193,7 +193,7 @@ impl Session {
 impl<F: Sight> Session<F> {
     /// Looks at the guest and the agent.
     fn sample(&mut self) {
-        let sample = cost::sample(self.feed.edges_read());
+        let sample = cost::sample(self.feed.edges_read(), self.graphics.cpu());
         self.graphics.looked(sample);
         self.outlet.samples(vec![sample]);
     }

@@ -1,6 +1,6 @@
 //! The start of a session, whatever it observes: the run folder, least privilege, the export, the outlet, the banner.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 
@@ -108,7 +108,7 @@ impl Begun {
         let wall = WallClock::new(clock);
         let exporter = exporter(observation, &identity, (&guest, fidelity), &folder, &wall)?;
         let facts = facts::for_terminal(&identity, &guest, folder.path(), (cost.attach, Exit::Running), &[]);
-        let health = feed.health(cost.so_far());
+        let health = feed.health(cost.so_far(Duration::ZERO));
         failure::say(&terminal::render_banner(&facts, &health, Style::detect(Stream::Stderr)));
         let progress = Progress::start(!observation.json);
         let outlet = Outlet::start(Sinks::new(folder, exporter, wall, progress))?;

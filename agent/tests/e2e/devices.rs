@@ -36,6 +36,7 @@ fn what_a_library_tells_is_kept_and_told() {
     let done = observed(&ground, "").finish().expect(0);
     let summary = done.summary();
     assert_eq!((&summary["requests"], &summary["gpu"]["driver"]), (&30.into(), &"550.54.15".into()));
+    assert_eq!(summary["gpu"]["nvml"], "12.550.54.15");
     assert_eq!(summary["gpu"]["ended_early"], Value::Null);
     for device in 0..2_u32 {
         let rows = readings(&done, device);
@@ -58,6 +59,7 @@ fn what_a_library_tells_is_kept_and_told() {
         assert_eq!(told["memory_used_bytes"].as_u64(), of(|row| row.memory_used_bytes).max());
         assert_eq!(told["clock_sm_mhz"].as_u64(), of(|row| row.clock_sm_mhz).min());
         assert_eq!(told["name"], format!("Stub GPU {device}"));
+        assert_eq!(told["pci_bus_id"], ["00000000:3B:00.0", "00000000:5E:00.0"][device as usize]);
         assert_eq!(told["virtualization"], ["passthrough", "vgpu"][device as usize]);
         assert_eq!(told["throttled_by"], serde_json::json!(["sw_power_cap", "hw_slowdown", "sw_thermal"]));
     }

@@ -30,6 +30,7 @@ fn a_graphics_processor_is_a_line() {
         driver: Some("550.54.15".to_owned()),
         devices: vec![bare, device],
         ended_early: Some("it was ended by signal 6, inside the driver's library".to_owned()),
+        ..GpuRecord::default()
     };
     let facts = RunFacts { gpu, ..facts() };
     let text =
@@ -54,7 +55,7 @@ fn the_doctor_says_what_a_driver_tells() {
         virtualization: Some("vgpu".to_owned()),
         ..GpuDevice::default()
     };
-    let record = |devices| GpuRecord { driver: Some("550".to_owned()), devices, ended_early: None };
+    let record = |devices| GpuRecord { driver: Some("550".to_owned()), devices, ..GpuRecord::default() };
     assert_snapshot!(line(Ok(record(vec![device]))), @"gpu           Made-up GPU, 17.2 GB (driver 550, vgpu)");
     assert_snapshot!(line(Ok(record(Vec::new()))), @"gpu           a driver is here (/usr/lib/libnvidia-ml.so.1), and no device");
     assert_snapshot!(line(Err("it said nothing: the driver seems to hang".to_owned())), @"gpu           a driver is here (/usr/lib/libnvidia-ml.so.1), and tells nothing: it said nothing: the driver seems to hang");
