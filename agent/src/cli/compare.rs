@@ -2,34 +2,36 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use clap::{Args, ValueEnum};
+use clap::{Arg, Args, ValueEnum};
 
 use crate::analyze::compare::Metric;
 
 /// Of `compare`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
-A run is one value: what counts is how much runs of one platform differ among themselves. Ten runs of
-each are good, five the fewest for a verdict; let platforms take turns, so that a change of the machine
-hits both alike. The verdict needs a margin that was fixed before: 2 % for mean, p50 and throughput, 5 %
-for tails, unless --margin says otherwise.
+A run is one value: what counts is how much runs of one platform differ among themselves. Ten
+runs of each are good, five the fewest for a verdict; let platforms take turns, so that a change
+of the machine hits both alike. The verdict needs a margin that was fixed before: 2 % for mean,
+p50 and throughput, 5 % for tails, unless --margin says otherwise.
 
   slower, faster   surely different, and by more than the margin
   negligible       surely different, and surely by less
   equivalent       surely not different by more than the margin
   inconclusive     none of these; how many runs would settle it is told
 
-Runs belong to the same platform if they have the same label, or without labels the same scenario; if
-there is only one scenario, the same name, or came by the same argument.
+Runs belong to the same platform if they have the same label, or without labels the same
+scenario; if there is only one scenario, the same name, or came by the same argument. Where each
+argument is a directory of runs of one scenario (or name), each is a platform. What differs
+between runs of one platform (machine, kernel, CPU, limits, directory) is told.
 
 Examples:
-  guestscope compare runs                                 all scenarios in a directory
-  guestscope compare before=runs/a after=runs/b           two sets of runs of one machine
-  guestscope compare runs --baseline BM/4/PIN/CPU         against this platform
-  guestscope compare old=a new=b --fail-on slower         for CI: exit code 1 if new is slower
-  guestscope compare runs --self-test                     does it find differences where there are none?
+  guestscope compare runs                            all scenarios in a directory
+  guestscope compare before=runs/a after=runs/b      two sets of runs of one machine
+  guestscope compare runs --baseline BM/4/PIN/CPU    against this platform
+  guestscope compare old=a new=b --fail-on slower    for CI: exit code 1 if new is slower
+  guestscope compare runs --self-test                are halves of one platform alike?
   guestscope compare --jaeger http://localhost:16686 --service bm=ic-bm --service vm=ic-vm
-                                                          the same of runs whose traces went to Jaeger
+                                                     the same of traces that went to Jaeger
 
 Exit codes: 0 fine, 1 a verdict that --fail-on names (or a failed self-test), 2 failed.")]
 pub struct CompareArguments {
@@ -49,16 +51,18 @@ pub struct CompareArguments {
 
 /// Of `report`.
 #[derive(Args, Clone, Debug)]
+#[command(mut_args(of_folders))]
 #[command(after_help = "\
-One file that needs nothing but a browser: no script in it, nothing fetched, every chart with its numbers
-in a table. The verdict of `compare` first, then where time goes by platform, phase and cause, what a
-difference is made of, latencies by quantile, single requests over time with their waits, moves between
-CPUs, and what all of it rests on. Runs of one platform alone are reported without a verdict.
+One file that needs nothing but a browser: no script in it, nothing fetched, the numbers of bars
+and curves in tables. The verdict of `compare` first, then where time goes by platform, phase and
+cause, what a difference is made of, latencies by quantile, single requests over time with their
+waits, moves between CPUs, and what all of it rests on. Runs of one platform alone are reported
+without a verdict.
 
 Examples:
   guestscope report runs --out report.html
   guestscope report before=runs/a after=runs/b --out change.html
-  guestscope report runs --jaeger-ui http://localhost:16686 --out report.html    with links to the traces
+  guestscope report runs --out report.html --jaeger-ui http://localhost:16686     links to traces
 
 Exit codes: 0 fine, 2 failed.")]
 pub struct ReportArguments {
@@ -145,6 +149,12 @@ pub enum FailOn {
     Different,
     /// Anything but equivalent, negligible or faster: also what could not be settled.
     NotEquivalent,
+}
+
+/// A report is of folders: what [`Choice`] has for traces is not offered.
+fn of_folders(argument: Arg) -> Arg {
+    let is_of_traces = ["jaeger", "service", "lookback"].contains(&argument.get_id().as_str());
+    argument.hide(is_of_traces)
 }
 
 /// A page's address is followed when someone clicks on it, so it may not be a script.

@@ -1,6 +1,9 @@
 //! Which runs are of one platform.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
 
 use super::{error::Refusal, read::ReadRun};
 use crate::cli::CompareBy;
@@ -15,20 +18,14 @@ pub(super) struct Grouped {
 }
 
 /// Groups runs. Without a wish: by labels where there are any, else by scenario, by name, by argument, whichever first
-/// tells any two apart.
+/// tells any two apart; by argument as well where each is a directory of runs of one such platform. A scenario knows neither
+/// how a machine was set up from outside nor the container's runtime, and whoever keeps such runs apart does it by directories.
 pub(super) fn group(runs: &[ReadRun], by: Option<CompareBy>) -> Grouped {
-    let label = |run: &ReadRun, by: CompareBy| match (&run.source.label, by) {
-        (Some(label), _) => label.clone(),
-        (None, CompareBy::Scenario) => run.manifest.scenario.clone(),
-        (None, CompareBy::Name) => run.manifest.name.clone(),
-        (None, CompareBy::Argument) => argument_label(run),
-    };
-    let distinct = |by: CompareBy| runs.iter().map(|run| label(run, by)).collect::<BTreeSet<_>>().len();
-    let choices = [CompareBy::Scenario, CompareBy::Name, CompareBy::Argument];
-    let by = by.or_else(|| choices.into_iter().find(|&by| distinct(by) > 1)).unwrap_or(CompareBy::Scenario);
+    let names = Names::of(runs);
+    let by = by.unwrap_or_else(|| choose(runs, &names));
     let mut platforms: Vec<(String, Vec<usize>)> = Vec::new();
     for (index, run) in runs.iter().enumerate() {
-        let label = label(run, by);
+        let label = names.label(run, by);
         match platforms.iter_mut().find(|(known, _)| *known == label) {
             Some((_, indices)) => indices.push(index),
             None => platforms.push((label, vec![index])),
@@ -38,10 +35,56 @@ pub(super) fn group(runs: &[ReadRun], by: Option<CompareBy>) -> Grouped {
     Grouped { platforms, by: if is_labelled { "label" } else { by.name() } }
 }
 
-fn argument_label(run: &ReadRun) -> String {
-    let argument = &run.source.argument;
-    let name = argument.file_name().map(|name| name.to_string_lossy().into_owned());
-    name.unwrap_or_else(|| argument.display().to_string())
+fn choose(runs: &[ReadRun], names: &Names) -> CompareBy {
+    let distinct = |by: CompareBy| runs.iter().map(|run| names.label(run, by)).collect::<BTreeSet<_>>().len();
+    let choices = [CompareBy::Scenario, CompareBy::Name, CompareBy::Argument];
+    let by = choices.into_iter().find(|&by| distinct(by) > 1).unwrap_or(CompareBy::Scenario);
+    // Only directories of several runs: a pattern of the shell may name each run by an argument of its own.
+    let mut of_arguments: BTreeMap<String, (usize, BTreeSet<String>)> = BTreeMap::new();
+    for run in runs {
+        let (count, labels) = of_arguments.entry(names.label(run, CompareBy::Argument)).or_default();
+        *count += usize::from(is_one_of_several(run) || run.source.label.is_some());
+        labels.insert(names.label(run, by));
+    }
+    let is_finer = of_arguments.len() > distinct(by)
+        && of_arguments.values().all(|(count, labels)| *count > 1 && labels.len() == 1);
+    if is_finer { CompareBy::Argument } else { by }
+}
+
+/// It was found in a directory, and not named itself.
+pub(super) fn is_one_of_several(run: &ReadRun) -> bool {
+    run.source.path != run.source.argument
+}
+
+/// What arguments are called: by their last part, or by all of it where two end alike.
+struct Names {
+    ambiguous: BTreeSet<String>,
+}
+
+impl Names {
+    fn of(runs: &[ReadRun]) -> Self {
+        let arguments: BTreeSet<&Path> = runs.iter().map(|run| run.source.argument.as_path()).collect();
+        let mut seen = BTreeSet::new();
+        let ambiguous = arguments.into_iter().map(last_part).filter(|name| !seen.insert(name.clone()));
+        Self { ambiguous: ambiguous.collect() }
+    }
+
+    fn label(&self, run: &ReadRun, by: CompareBy) -> String {
+        match (&run.source.label, by) {
+            (Some(label), _) => label.clone(),
+            (None, CompareBy::Scenario) => run.manifest.scenario.clone(),
+            (None, CompareBy::Name) => run.manifest.name.clone(),
+            (None, CompareBy::Argument) => {
+                let name = last_part(&run.source.argument);
+                if self.ambiguous.contains(&name) { run.source.argument.display().to_string() } else { name }
+            }
+        }
+    }
+}
+
+fn last_part(path: &Path) -> String {
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
+    name.unwrap_or_else(|| path.display().to_string())
 }
 
 impl Grouped {
@@ -49,6 +92,7 @@ impl Grouped {
     /// than `least` are refused.
     pub(super) fn split(
         mut self,
+        runs: &[ReadRun],
         baseline: Option<&str>,
         least: usize,
     ) -> Result<((String, Vec<usize>), Self), Refusal> {
@@ -57,8 +101,12 @@ impl Grouped {
             let found = self.platforms.iter().position(|(label, _)| label == name);
             found.ok_or_else(|| Refusal::UnknownPlatform { name: name.to_owned(), known: labels() })?
         } else {
-            let is_bare = |(label, _): &(String, Vec<usize>)| label.starts_with("BM/");
-            let mut bare = (0..self.platforms.len()).filter(|&index| is_bare(&self.platforms[index]));
+            // Who gives labels gives them in an order.
+            let is_bare = |index: &usize| {
+                let run = &runs[*index];
+                run.source.label.is_none() && run.manifest.scenario.starts_with("BM/")
+            };
+            let mut bare = (0..self.platforms.len()).filter(|&at| self.platforms[at].1.iter().all(is_bare));
             bare.next().filter(|_| bare.next().is_none()).unwrap_or(0)
         };
         if self.platforms.len() < least {
@@ -66,5 +114,92 @@ impl Grouped {
         }
         let baseline = self.platforms.remove(at);
         Ok((baseline, self))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::{CompareBy, ReadRun, group};
+    use crate::run::Manifest;
+
+    /// Runs by their scenarios and places, `argument:folder`; an argument without a folder is one itself.
+    fn runs(all: &[(&str, &str)]) -> Vec<ReadRun> {
+        let run = |&(scenario, place): &(&str, &str)| {
+            let (argument, folder) = place.split_once(':').unwrap_or((place, ""));
+            let path = if folder.is_empty() { argument.to_owned() } else { format!("{argument}/{folder}") };
+            let manifest = Manifest { scenario: scenario.to_owned(), ..Manifest::default() };
+            ReadRun::of(manifest, argument, &path)
+        };
+        all.iter().map(run).collect()
+    }
+
+    fn labels(runs: &[ReadRun], by: Option<CompareBy>) -> (Vec<(String, usize)>, &'static str) {
+        let grouped = group(runs, by);
+        let platforms = grouped.platforms.into_iter().map(|(label, indices)| (label, indices.len()));
+        (platforms.collect(), grouped.by)
+    }
+
+    const FREE_AND_PINNED: [(&str, &str); 6] = [
+        ("MVM/2", "lab/machine:a"),
+        ("MVM/2", "lab/machine:b"),
+        ("VM/1", "lab/vm-free:a"),
+        ("VM/1", "lab/vm-free:b"),
+        ("VM/1", "lab/vm-pinned:a"),
+        ("VM/1", "lab/vm-pinned:b"),
+    ];
+
+    /// Each argument is a directory of one platform's runs, and two of them look alike from inside.
+    #[rstest]
+    #[case::directories(None, &[("machine", 2), ("vm-free", 2), ("vm-pinned", 2)], "argument")]
+    #[case::as_asked_for(Some(CompareBy::Scenario), &[("MVM/2", 2), ("VM/1", 4)], "scenario")]
+    fn directories_that_tell_more(
+        #[case] by: Option<CompareBy>,
+        #[case] expected: &[(&str, usize)],
+        #[case] said: &str,
+    ) {
+        let expected: Vec<_> = expected.iter().map(|&(label, runs)| (label.to_owned(), runs)).collect();
+        assert_eq!(labels(&runs(&FREE_AND_PINNED), by), (expected, said));
+    }
+
+    /// Days that each hold runs of all platforms, runs named one by one, directories of one run each, and one directory.
+    #[rstest]
+    #[case::mixed(&[("BM/2", "monday:a"), ("VM/2", "monday:b"), ("BM/2", "tuesday:a"), ("VM/2", "tuesday:b")])]
+    #[case::one_by_one(&[("BM/2", "runs/a"), ("VM/2", "runs/b"), ("BM/2", "runs/c"), ("VM/2", "runs/d")])]
+    #[case::one_each(&[("BM/2", "a:x"), ("VM/2", "b:x"), ("BM/2", "c:x"), ("VM/2", "d:x")])]
+    #[case::in_one(&[("BM/2", "runs:a"), ("VM/2", "runs:b"), ("BM/2", "runs:c"), ("VM/2", "runs:d")])]
+    fn directories_that_tell_less(#[case] all: &[(&str, &str)]) {
+        let expected = vec![("BM/2".to_owned(), 2), ("VM/2".to_owned(), 2)];
+        assert_eq!(labels(&runs(all), None), (expected, "scenario"));
+    }
+
+    #[test]
+    fn arguments_that_end_alike_are_two() {
+        let all = [("VM/2", "old/runs:a"), ("VM/2", "old/runs:b"), ("VM/2", "new/runs:a")];
+        let expected = vec![("old/runs".to_owned(), 2), ("new/runs".to_owned(), 1)];
+        assert_eq!(labels(&runs(&all), None), (expected, "argument"));
+    }
+
+    #[test]
+    fn labels_come_first() {
+        let mut all = runs(&FREE_AND_PINNED);
+        for run in &mut all {
+            run.source.label = Some(run.manifest.scenario.clone());
+        }
+        assert_eq!(labels(&all, None).0, [("MVM/2".to_owned(), 2), ("VM/1".to_owned(), 4)]);
+        let grouped = group(&runs(&FREE_AND_PINNED), None);
+        let ((baseline, _), _) = grouped.split(&runs(&FREE_AND_PINNED), None, 2).unwrap();
+        assert_eq!(baseline, "machine");
+    }
+
+    /// By whatever platforms are told apart, the one on bare metal is what others are held against.
+    #[test]
+    fn bare_metal_is_the_baseline() {
+        let all = runs(&[("VM/2", "vm:a"), ("VM/2", "vm:b"), ("BM/2", "metal:a"), ("BM/2", "metal:b")]);
+        for by in [None, Some(CompareBy::Argument)] {
+            let ((_, indices), others) = group(&all, by).split(&all, None, 2).unwrap();
+            assert_eq!((indices, others.platforms.len()), (vec![2, 3], 1));
+        }
     }
 }

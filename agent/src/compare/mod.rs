@@ -4,9 +4,11 @@
 //! [`crate::sinks::terminal`]. Changes nothing on disk.
 
 mod error;
+mod fidelity;
 mod grouping;
 mod jaeger;
 mod notes;
+mod pooled;
 mod read;
 mod sources;
 mod work;
@@ -30,11 +32,11 @@ use self::{
 };
 use crate::{
     analyze::compare::{
-        Declared, MOST_WARMUP, Metric, Overall, Platform, Run, SelfTest, Warmup, compare, usual_metrics,
+        Common, Declared, MOST_WARMUP, Metric, Overall, Platform, Run, SelfTest, Warmup, compare,
+        usual_metrics,
     },
     cli::{Choice, CompareArguments, CompareBy, FailOn},
     failure,
-    health::Fidelity,
     run::{Manifest, State},
     sinks::terminal::{self, Compared, Count, Stream, Style},
 };
@@ -95,17 +97,18 @@ impl Gathered {
 /// Nothing can be read, or what can be read cannot be compared.
 pub fn gather(choice: &Choice, least: usize, quiet: bool) -> anyhow::Result<Gathered> {
     let mut runs = usable(read(choice, quiet)?)?;
-    let mut notes = notes::of(&runs);
-    if choice.jaeger.is_some() {
-        notes.insert(0, SPANS.to_owned());
-    }
     let request = choose_request(&runs, choice.request.as_deref())?;
     let work = work::check(&runs, choice.allow_unequal_work)?;
-    let fold = folds(&runs, &mut notes);
+    let fold = fidelity::common(runs.iter().map(|run| run.manifest.fidelity.as_str()));
     let grouped = grouping::group(&runs, choice.by);
-    let (first, grouped) = grouped.split(choice.baseline.as_deref(), least)?;
+    let (first, grouped) = grouped.split(&runs, choice.baseline.as_deref(), least)?;
     let Grouped { platforms: others, by } = grouped;
     let groups: Vec<(String, Vec<usize>)> = std::iter::once(first).chain(others).collect();
+    let mut notes: Vec<String> = fold.map(fidelity::words).into_iter().collect();
+    notes.extend(choice.jaeger.as_ref().map(|_| SPANS.to_owned()));
+    notes.extend(notes::emulated(&runs, &groups));
+    notes.extend(pooled::notes(&runs, &groups));
+    notes.extend(notes::of(&runs));
     let member = |index: &usize| Member {
         folder: runs[*index].source.path.clone(),
         manifest: runs[*index].manifest.clone(),
@@ -237,22 +240,6 @@ fn choose_request(runs: &[ReadRun], wanted: Option<&str>) -> Result<Arc<str>, Re
     }
 }
 
-/// Runs of different fidelity are compared by what all of them know.
-fn folds(runs: &[ReadRun], notes: &mut Vec<String>) -> bool {
-    let knows_all = |run: &ReadRun| {
-        let whole = [Fidelity::Full, Fidelity::Raw].map(Fidelity::name);
-        whole.contains(&run.manifest.fidelity.as_str())
-    };
-    let folds = runs.iter().any(|run| !knows_all(run)) && runs.iter().any(knows_all);
-    if folds {
-        notes.insert(
-            0,
-            "fidelities differ: compared by the accounts that all runs have (cpu, runq with throttled, other)".to_owned(),
-        );
-    }
-    folds
-}
-
 /// Takes the digests of the runs out of them.
 fn platform(runs: &mut [ReadRun], label: String, indices: &[usize], request: &str) -> Platform {
     let mut taken = Vec::with_capacity(indices.len());
@@ -260,7 +247,8 @@ fn platform(runs: &mut [ReadRun], label: String, indices: &[usize], request: &st
         let run = &mut runs[index];
         let start_ns = run.manifest.clocks.first().map_or(0, |clock| clock.wall_ns);
         let at = run.digest.groups.iter().position(|group| &*group.name == request);
-        taken.extend(at.map(|at| Run { start_ns, requests: run.digest.groups.swap_remove(at) }));
+        let is_emulated = notes::is_emulated(&run.manifest);
+        taken.extend(at.map(|at| Run { start_ns, is_emulated, requests: run.digest.groups.swap_remove(at) }));
     }
     Platform { label, runs: taken }
 }
@@ -268,7 +256,7 @@ fn platform(runs: &mut [ReadRun], label: String, indices: &[usize], request: &st
 fn declare<'a>(
     choice: &Choice,
     platforms: impl Iterator<Item = &'a Platform> + Clone,
-    fold: bool,
+    fold: Option<Common>,
 ) -> Result<Declared, Refusal> {
     let metrics =
         if choice.metric.is_empty() { usual_metrics(platforms.clone()) } else { choice.metric.clone() };
@@ -307,12 +295,15 @@ fn self_test(arguments: &CompareArguments) -> anyhow::Result<i32> {
     work::check(&runs, choice.allow_unequal_work)?;
     // It wants runs together, and needs no second platform.
     let grouped = grouping::group(&runs, choice.by.or(Some(CompareBy::Scenario)));
+    for note in pooled::notes(&runs, &grouped.platforms) {
+        failure::say(&format!("warning: {note}\n"));
+    }
     let platforms: Vec<Platform> = grouped
         .platforms
         .iter()
         .map(|(label, indices)| platform(&mut runs, label.clone(), indices, &request))
         .collect();
-    let declared = declare(choice, platforms.iter(), false)?;
+    let declared = declare(choice, platforms.iter(), None)?;
     let tests: Vec<SelfTest> =
         platforms.iter().map(|platform| SelfTest::of(platform, &declared, 1)).collect();
     let text = if arguments.json {

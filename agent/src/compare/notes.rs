@@ -8,10 +8,9 @@ use crate::run::{Manifest, State};
 /// Clocks that went apart by more than this were set.
 const STEPPED_NS: i64 = 100_000_000;
 
-/// A line per thing, in the order of the runs; what concerns all of them comes first.
+/// A line per thing, in the order of the runs; what concerns several of them comes first.
 pub(super) fn of(runs: &[ReadRun]) -> Vec<String> {
     let mut notes = Vec::new();
-    notes.extend(emulated(runs.iter().map(|run| &run.manifest)));
     notes.extend(differing(runs, "versions of guestscope", |manifest| manifest.versions.guestscope.clone()));
     notes.extend(differing(runs, "hooks that failed", failed_hooks));
     notes.extend(runs.iter().flat_map(|run| run.notes.iter().cloned()));
@@ -23,27 +22,24 @@ pub(super) fn of(runs: &[ReadRun]) -> Vec<String> {
 }
 
 /// Where no processor but a program executes the guest's instructions, that program's costs drown those of the platform.
-fn emulated<'a>(manifests: impl Iterator<Item = &'a Manifest>) -> Option<String> {
-    let (mut runs, mut emulated, mut scenarios) = (0, 0, BTreeSet::new());
-    for manifest in manifests {
-        runs += 1;
-        if is_emulated(manifest) {
-            emulated += 1;
-            scenarios.insert(manifest.scenario.as_str());
-        }
-    }
-    let scenarios: Vec<&str> = scenarios.into_iter().collect();
+/// By the names that everything else calls the platforms by.
+pub(super) fn emulated(runs: &[ReadRun], platforms: &[(String, Vec<usize>)]) -> Option<String> {
+    let of = |indices: &[usize]| indices.iter().filter(|index| is_emulated(&runs[**index].manifest)).count();
+    let emulated: usize = platforms.iter().map(|(_, indices)| of(indices)).sum();
+    let names = platforms.iter().filter(|(_, indices)| of(indices) > 0).map(|(label, _)| label.as_str());
+    let names: Vec<&str> = names.collect();
     (emulated > 0).then(|| {
         format!(
-            "{emulated} of {runs} runs come from machines that QEMU emulates (TCG): {}; what they cost is the emulator's, and \
+            "{emulated} of {} runs come from machines that QEMU emulates (TCG): {}; what they cost is the emulator's, and \
              nothing about a platform follows from it",
-            scenarios.join(", ")
+            runs.len(),
+            names.join(", ")
         )
     })
 }
 
 /// By CPUID's leaf of hypervisors, which the agent has named; older folders have the model that the emulator shows.
-fn is_emulated(manifest: &Manifest) -> bool {
+pub(super) fn is_emulated(manifest: &Manifest) -> bool {
     manifest.hypervisor.ends_with("TCG") || manifest.cpu_model.starts_with("QEMU TCG CPU")
 }
 
@@ -105,28 +101,31 @@ fn differing(runs: &[ReadRun], what: &str, of: impl Fn(&Manifest) -> String) -> 
 
 #[cfg(test)]
 mod tests {
-    use super::{Manifest, emulated};
+    use super::{super::read::ReadRun, Manifest, emulated};
 
-    fn manifest(scenario: &str, hypervisor: &str, cpu_model: &str) -> Manifest {
+    fn run(scenario: &str, hypervisor: &str, cpu_model: &str) -> ReadRun {
         let [scenario, hypervisor, cpu_model] = [scenario, hypervisor, cpu_model].map(str::to_owned);
-        Manifest { scenario, hypervisor, cpu_model, ..Manifest::default() }
+        ReadRun::of(Manifest { scenario, hypervisor, cpu_model, ..Manifest::default() }, "runs", "runs/run")
     }
 
     #[test]
-    fn emulated_machines_are_told() {
+    fn emulated_machines_are_told_by_the_names_of_their_platforms() {
         let real = [
-            manifest("MVM/2/VNL/CPU", "Firecracker on KVM", "Intel(R) Xeon(R) Processor"),
-            manifest("VM/2/VNL/CPU", "QEMU on KVM", "QEMU Virtual CPU version 2.5+"),
-            manifest("BM/2/VNL/CPU", "", ""),
+            run("MVM/2/VNL/CPU", "Firecracker on KVM", "Intel(R) Xeon(R) Processor"),
+            run("VM/2/VNL/CPU", "QEMU on KVM", "QEMU Virtual CPU version 2.5+"),
+            run("BM/2/VNL/CPU", "", ""),
         ];
-        assert_eq!(emulated(real.iter()), None);
+        let mut platforms = vec![("real".to_owned(), vec![0, 1, 2])];
+        assert_eq!(emulated(&real, &platforms), None);
         let emulators = [
-            manifest("VM/1/VNL/CPU", "QEMU on TCG", "QEMU Virtual CPU version 2.5+"),
-            manifest("MVM/1/VNL/CPU", "QEMU microvm on TCG", ""),
-            manifest("VM/1/VNL/CPU", "", "QEMU TCG CPU version 2.5+"),
+            run("VM/1/VNL/CPU", "QEMU on TCG", "QEMU Virtual CPU version 2.5+"),
+            run("MVM/1/VNL/CPU", "QEMU microvm on TCG", ""),
+            run("VM/1/VNL/CPU", "", "QEMU TCG CPU version 2.5+"),
         ];
-        let said = emulated(real.iter().chain(&emulators)).unwrap();
-        let begin = "3 of 6 runs come from machines that QEMU emulates (TCG): MVM/1/VNL/CPU, VM/1/VNL/CPU; ";
+        platforms.push(("vm-1-free".to_owned(), vec![3, 5]));
+        platforms.push(("microvm-1-free".to_owned(), vec![4]));
+        let said = emulated(&[real, emulators].concat(), &platforms).unwrap();
+        let begin = "3 of 6 runs come from machines that QEMU emulates (TCG): vm-1-free, microvm-1-free; ";
         assert!(said.starts_with(begin), "{said}");
     }
 }

@@ -26,6 +26,15 @@ pub(super) struct ReadRun {
     pub(super) notes: Vec<String>,
 }
 
+#[cfg(test)]
+impl ReadRun {
+    /// A run without requests, by what its manifest says and by where it was found.
+    pub(super) fn of(manifest: Manifest, argument: &str, path: &str) -> Self {
+        let source = Source { path: path.into(), label: None, argument: argument.into() };
+        Self { source, manifest, digest: RunDigest::default(), is_torn: false, notes: Vec::new() }
+    }
+}
+
 /// Reads all of them, in their order; `done` hears how many are done.
 pub(super) fn read_all(
     sources: &[Source],

@@ -115,7 +115,7 @@ fn report(arguments: &ReportArguments) -> anyhow::Result<Report> {
     let sides: Vec<(&Platform, &[Member])> =
         platforms.iter().zip(&members).map(|(platform, members)| (*platform, members.as_slice())).collect();
     let looked = moments::look(&sides, gathered.is_process);
-    let broken_down = breakdowns(&platforms, gathered.declared.fold);
+    let broken_down = breakdowns(&platforms, gathered.declared.fold.is_some());
     let quantiles: Vec<Vec<Quantile>> = platforms.iter().map(|platform| platform.quantiles()).collect();
     let views = broken_down.into_iter().zip(quantiles).zip(members).zip(looked);
     let views = views

@@ -20,6 +20,8 @@ pub(crate) struct Made {
     pub(crate) name: &'static str,
     /// Of the manifest.
     pub(crate) fidelity: &'static str,
+    /// Of the manifest.
+    pub(crate) hypervisor: &'static str,
     /// Of the workload; none leaves it out.
     pub(crate) work_hash: Option<&'static str>,
     /// In each run.
@@ -38,6 +40,7 @@ impl Default for Made {
             scenario: "VM/2/VNL/CPU",
             name: "ic",
             fidelity: "full",
+            hypervisor: "",
             work_hash: Some("56c53051a40df547"),
             requests: 120,
             cpu_ns: 20_000_000,
@@ -66,6 +69,7 @@ impl Made {
         let mut manifest = Manifest::new([turn as u8; 16], self.name, start);
         self.scenario.clone_into(&mut manifest.scenario);
         self.fidelity.clone_into(&mut manifest.fidelity);
+        self.hypervisor.clone_into(&mut manifest.hypervisor);
         manifest.command = vec!["serve".to_owned(), "--seed".to_owned(), "1".to_owned()];
         manifest.workload = self.work_hash.map(|hash| {
             let word = |text: &str| serde_json::Value::String(text.to_owned());

@@ -132,6 +132,56 @@ fn platforms_are_told_apart_by_label_name_and_argument() {
     assert_eq!((&labelled["by"], &labelled["baseline"]["label"]), (&"label".into(), &"old".into()));
 }
 
+/// From inside both virtual machines look alike, and one is pinned from outside.
+#[test]
+fn directories_are_platforms_where_a_scenario_says_less() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let pinned = Made { runq_ns: 900_000, ..Made::default() };
+    for turn in 0..5 {
+        for (place, (name, made)) in
+            [("metal", clean()), ("free", Made::default()), ("pinned", pinned.clone())].iter().enumerate()
+        {
+            made.write(&at.join(name), turn * 3 + place as u64);
+        }
+    }
+    let found = json(at, &["free", "pinned", "metal"]);
+    assert_eq!((&found["by"], &found["baseline"]["label"]), (&"argument".into(), &"metal".into()));
+    let labels: Vec<&Value> =
+        found["platforms"].as_array().unwrap().iter().map(|one| &one["label"]).collect();
+    assert_eq!(labels, ["free", "pinned"]);
+    assert_eq!(found["notes"], Value::Array(Vec::new()));
+    let expected = "VM/2/VNL/CPU holds runs that differ in directory (free; pinned); ";
+    for (words, hint) in [
+        (&["free", "pinned", "metal", "--by", "scenario"][..], "--by argument tells them apart"),
+        (&["."], "labels tell them apart: LABEL=DIR"),
+    ] {
+        let pooled = json(at, words);
+        assert_eq!(pooled["platforms"][0]["runs"], 10);
+        assert_eq!(pooled["notes"][0], format!("{expected}{hint}"));
+    }
+    let said = guestscope(at, &[".", "--self-test"]);
+    let said = String::from_utf8(said.stderr).unwrap();
+    assert!(said.contains(&format!("warning: {expected}")), "{said}");
+}
+
+/// A guest that a program executes: said right below the verdict, by the platform's label, and no study is quoted.
+#[test]
+fn what_is_emulated_gets_no_advice() {
+    let directory = tempfile::tempdir().unwrap();
+    let emulated = Made { hypervisor: "QEMU on TCG", ..slow() };
+    for turn in 0..10 {
+        clean().write(&directory.path().join("metal"), turn * 2);
+        emulated.write(&directory.path().join("vm"), turn * 2 + 1);
+    }
+    let words = ["bare=metal", "guest=vm"];
+    insta::assert_snapshot!(text(guestscope(directory.path(), &words), 0));
+    let json = json(directory.path(), &words);
+    let platform = &json["platforms"][0];
+    assert_eq!((&json["baseline"]["emulated_runs"], &platform["emulated_runs"]), (&0.into(), &10.into()));
+    assert!(platform["advice"].is_null() && platform["further_advice"].as_array().unwrap().is_empty());
+}
+
 #[test]
 fn exit_codes_follow_what_the_caller_asked_for() {
     let directory = folders(6, &[clean(), slow()]);

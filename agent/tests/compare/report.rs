@@ -94,6 +94,55 @@ fn one_platform_alone_has_no_verdict() {
     assert!(page.contains("the slowest request"));
 }
 
+/// Right below the verdict, not only where the page ends.
+#[test]
+fn what_is_emulated_is_said_first() {
+    let emulated = Made { hypervisor: "QEMU on TCG", ..slow() };
+    let directory = folders(5, &[clean(), emulated.clone()]);
+    let (_, page) = report(&directory, &["."]);
+    let (header, rest) = page.split_once("</header>").unwrap();
+    assert!(header.contains("<p class=\"because\">emulated by QEMU (TCG): CN/2/VNL/CPU; "), "{header}");
+    assert!(rest.contains("<b>advice</b> none: "), "{rest}");
+    let directory = folders(2, &[emulated]);
+    let (_, page) = report(&directory, &["."]);
+    assert!(page.split_once("</header>").unwrap().0.contains("emulated by QEMU (TCG): CN/2/VNL/CPU; "));
+}
+
+/// There is no other place where a reader of the page could see them.
+#[test]
+fn all_notes_are_on_the_page() {
+    let directory = folders(5, &[clean(), slow()]);
+    for folder in fs::read_dir(directory.path()).unwrap() {
+        let manifest = folder.unwrap().path().join("manifest.json");
+        let told = fs::read_to_string(&manifest).unwrap();
+        fs::write(&manifest, told.replace("\"state\": \"closed\"", "\"state\": \"running\"")).unwrap();
+    }
+    let (_, page) = report(&directory, &["."]);
+    assert_eq!(page.matches(" was never closed: ").count(), 10);
+    assert!(!page.contains("--json"), "{page}");
+}
+
+/// Twelve lines, each with a look and a place for its name.
+#[test]
+fn a_dozen_platforms_look_different() {
+    const SCENARIOS: [&str; 12] =
+        ["a/1", "b/1", "c/1", "d/1", "e/1", "f/1", "g/1", "h/1", "i/1", "j/1", "k/1", "l/1"];
+    let directory = folders(2, &SCENARIOS.map(|scenario| Made { scenario, ..clean() }));
+    let (_, page) = report(&directory, &["."]);
+    let chart = page.split("id=\"latency\"").nth(1).unwrap().split("</svg>").next().unwrap();
+    let height = |name: &str| -> i32 {
+        let before = chart.split(&format!("\n{name}\n")).next().unwrap();
+        let tag = before.rsplit("<text ").next().unwrap();
+        tag.split(" y=\"").nth(1).unwrap().split('"').next().unwrap().parse().unwrap()
+    };
+    let mut heights = SCENARIOS.map(height);
+    heights.sort_unstable();
+    assert!(heights.windows(2).all(|pair| pair[1] - pair[0] >= 30), "{heights:?}");
+    for index in 0..SCENARIOS.len() {
+        assert!(chart.contains(&format!("\"stroke-platform{index}\"")), "{index}");
+    }
+}
+
 #[test]
 fn names_are_text_and_nothing_else() {
     let hostile = "<script>alert(1)</script>\"'&<b>";
@@ -101,6 +150,22 @@ fn names_are_text_and_nothing_else() {
     let (_, page) = report(&directory, &["."]);
     assert!(!page.contains("<script") && !page.contains("<b>\""), "{page}");
     assert!(page.contains("&lt;script&gt;alert(1)"));
+}
+
+/// A report is of folders: what `compare` takes for traces is not offered, and refused with a word on what to do.
+#[test]
+fn traces_are_no_part_of_it() {
+    let said = |words: &[&str], code: i32| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_guestscope"));
+        text(command.args(words).env_remove("COLUMNS").output().unwrap(), code)
+    };
+    let help = said(&["report", "--help"], 0);
+    for option in ["--jaeger ", "--service", "--lookback"] {
+        assert!(!help.contains(option), "{help}");
+    }
+    assert!(help.contains("--jaeger-ui <URL>") && said(&["compare", "--help"], 0).contains("--lookback"));
+    let refused = said(&["report", "--jaeger", "http://localhost:1", "--service", "a", "--out", "x"], 2);
+    assert!(refused.starts_with("error: a report is of run folders, not of traces: --jaeger\n\nhint: "));
 }
 
 #[test]

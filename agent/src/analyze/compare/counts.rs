@@ -64,12 +64,49 @@ const fn events(cause: Cause) -> &'static [&'static str] {
     }
 }
 
-/// Counts that a thread knows of itself, wherever it runs.
-const EVERYWHERE: [&str; 4] = ["switch.voluntary", "switch.involuntary", "fault.minor", "fault.major"];
+/// A smaller change of a count, as a share of the larger side, is not worth a word.
+const NOTICEABLE: f64 = 0.02;
 
-/// All counts that either platform has, in their usual order; only those that every fidelity has, where that is wanted. Times
-/// and bytes that are kept among them are left out.
-pub(super) fn changes(baseline: &[&GroupDigest], runs: &[&GroupDigest], fold: bool) -> Vec<CountChange> {
+impl CountChange {
+    /// The change as a share of the larger side.
+    pub fn relative(&self) -> f64 {
+        self.difference.value.abs() / self.baseline.max(self.value)
+    }
+
+    /// It is no chance, and not too small for a word.
+    pub fn is_sure(&self) -> bool {
+        self.difference.excludes(0.0) && self.relative() >= NOTICEABLE
+    }
+}
+
+/// What runs of different fidelity have in common, beside the times `cpu`, `runq` and `other` and the switches that each
+/// of them counts. A count that one side lacks would be a sure difference, and a false one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Common {
+    /// All count wake-ups and moves between CPUs.
+    pub scheduling: bool,
+    /// All count page faults.
+    pub faults: bool,
+}
+
+impl Common {
+    fn has(self, count: &str) -> bool {
+        match count.split_once('.').map_or(count, |(kind, _)| kind) {
+            "switch" => count != "switch.missed",
+            "wakeup" | "migrate" => self.scheduling,
+            "fault" => self.faults,
+            _ => false,
+        }
+    }
+}
+
+/// All counts that either platform has, in their usual order; where fidelities differ, those that all have. Times and bytes
+/// that are kept among them are left out.
+pub(super) fn changes(
+    baseline: &[&GroupDigest],
+    runs: &[&GroupDigest],
+    fold: Option<Common>,
+) -> Vec<CountChange> {
     let is_number =
         |name: &str| !name.ends_with("_ns") && !name.ends_with("_bytes") && !name.starts_with("sample.");
     let change = |(index, name): (usize, &'static str)| {
@@ -81,7 +118,7 @@ pub(super) fn changes(baseline: &[&GroupDigest], runs: &[&GroupDigest], fold: bo
     COUNT_NAMES
         .into_iter()
         .enumerate()
-        .filter(|(_, name)| is_number(name) && (!fold || EVERYWHERE.contains(name)))
+        .filter(|(_, name)| is_number(name) && fold.is_none_or(|common| common.has(name)))
         .map(change)
         .filter(|change| change.baseline > 0.0 || change.value > 0.0)
         .collect()

@@ -5,6 +5,7 @@
 //! level of 5 %; means and tails are decomposed exactly ([`causes`]), and differences in number told from differences in
 //! price ([`counts`]).
 
+mod advised;
 mod breakdown;
 mod causes;
 mod chance;
@@ -23,9 +24,10 @@ mod tests;
 
 use std::sync::Arc;
 
+pub use advised::Advised;
 pub use breakdown::{Breakdown, Quantile, Share, breakdowns};
 pub use causes::{Decomposition, OfCause, Part};
-pub use counts::{Cost, CountChange};
+pub use counts::{Common, Cost, CountChange};
 pub use digest::{GroupDigest, MOST_WARMUP, RunDigest, TAILS, Tail, Warmup};
 pub use metric::Metric;
 pub use picked::{Pick, Picked, is_told_by, latency_ns};
@@ -52,6 +54,8 @@ const CERTAIN: f64 = 0.01;
 pub struct Run {
     /// When it began, ns since 1970: tells whether platforms took turns.
     pub start_ns: u64,
+    /// A program executed the guest's instructions, no processor: what it cost is that program's.
+    pub is_emulated: bool,
     /// Its requests of the name that is compared.
     pub requests: GroupDigest,
 }
@@ -72,8 +76,8 @@ pub struct Declared {
     pub metrics: Vec<(Metric, f64)>,
     /// Give verdicts on runs that drift, too.
     pub allow_drift: bool,
-    /// Compare only what every fidelity knows: `cpu`, `runq`, `other`.
-    pub fold: bool,
+    /// Fidelities differ: compare `cpu`, `runq`, `other`, and of the counts what all runs have.
+    pub fold: Option<Common>,
 }
 
 /// The slowest requests of both platforms.
@@ -103,6 +107,8 @@ pub struct Side {
     pub label: String,
     /// How many runs it has.
     pub runs: usize,
+    /// How many of them were emulated.
+    pub emulated: usize,
     /// Fewest and most requests in one of them.
     pub requests: (u64, u64),
     /// Left out at the begins of all of them.
@@ -198,6 +204,7 @@ impl Platform {
         Side {
             label: self.label.clone(),
             runs: self.runs.len(),
+            emulated: self.runs.iter().filter(|run| run.is_emulated).count(),
             requests: (counts().min().unwrap_or(0), counts().max().unwrap_or(0)),
             warmup: self.runs.iter().map(|run| run.requests.warmup).sum(),
             drift,
@@ -240,7 +247,7 @@ pub fn usual_metrics<'a>(platforms: impl IntoIterator<Item = &'a Platform>) -> V
 /// Compares platforms with a baseline. All runs are of the same work and of the same kind of request.
 pub fn compare(baseline: &Platform, platforms: &[Platform], declared: &Declared) -> Comparison {
     let folded: Option<(Platform, Vec<Platform>)> =
-        declared.fold.then(|| (baseline.fold(), platforms.iter().map(Platform::fold).collect()));
+        declared.fold.map(|_| (baseline.fold(), platforms.iter().map(Platform::fold).collect()));
     let (baseline, platforms) =
         folded.as_ref().map_or((baseline, platforms), |(baseline, platforms)| (baseline, platforms));
     let compared = platforms
@@ -279,7 +286,7 @@ fn verdicts(baseline: &Platform, platforms: &[Platform], declared: &Declared) ->
     all.into_iter().map(|judged| Verdicts { overall: overall(&judged), judged }).collect()
 }
 
-fn against(baseline: &Platform, platform: &Platform, verdicts: Verdicts, fold: bool) -> Compared {
+fn against(baseline: &Platform, platform: &Platform, verdicts: Verdicts, fold: Option<Common>) -> Compared {
     let check = |judged: Judged| {
         let metric = judged.metric;
         let permutation =
@@ -295,7 +302,7 @@ fn against(baseline: &Platform, platform: &Platform, verdicts: Verdicts, fold: b
         overall: verdicts.overall,
         interleaved: took_turns(baseline, platform),
         // Folded accounts hold what no event counted.
-        costs: if fold { Vec::new() } else { counts::costs(&mean, &counts) },
+        costs: if fold.is_some() { Vec::new() } else { counts::costs(&mean, &counts) },
         mean,
         tail: tail(baseline, platform, sampled),
         counts,

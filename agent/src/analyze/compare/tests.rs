@@ -1,5 +1,6 @@
 //! The comparison against other programs' numbers, against simulated truth, and whole.
 
+mod counted;
 mod exact;
 mod reference;
 mod simulated;

@@ -9,6 +9,7 @@ use std::fmt::Write as _;
 use maud::{Markup, PreEscaped};
 use plotters::style::RGBColor;
 
+use super::lines;
 use crate::analyze::Cause;
 
 /// An ink.
@@ -30,9 +31,6 @@ pub(super) enum Ink {
     Band(usize),
 }
 
-/// Lines of platforms that are told apart.
-const PLATFORMS: usize = 8;
-
 impl Ink {
     const fn numbers(kind: u8, index: u8) -> RGBColor {
         RGBColor(kind, 0, index)
@@ -45,10 +43,15 @@ impl Ink {
             Ink::Frame => Self::numbers(1, 2),
             Ink::Paper => Self::numbers(1, 3),
             Ink::Cause(cause) => Self::numbers(2, place(cause) as u8),
-            Ink::Platform(index) => Self::numbers(3, (index % PLATFORMS) as u8),
-            Ink::Band(index) => Self::numbers(4, (index % PLATFORMS) as u8),
+            Ink::Platform(index) => Self::numbers(3, place_of_line(index)),
+            Ink::Band(index) => Self::numbers(4, place_of_line(index)),
         }
     }
+}
+
+/// Platforms that look alike share a class.
+const fn place_of_line(index: usize) -> u8 {
+    (index % lines::LOOKS) as u8
 }
 
 fn place(cause: Cause) -> usize {
@@ -166,6 +169,7 @@ pub(in crate::report) fn definitions() -> Markup {
         );
         let _ = write!(classes, ".fill-cause{index}{{fill:url(#cause{index})}}");
     }
+    lines::classes(&mut classes);
     PreEscaped(format!(
         "<style>{classes}</style><svg width=\"0\" height=\"0\" class=\"defs\" aria-hidden=\"true\"><defs>{patterns}</defs></svg>"
     ))

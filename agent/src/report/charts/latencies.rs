@@ -2,12 +2,12 @@
 //! scale on which each further nine is as wide as the one before.
 
 use maud::Markup;
-use plotters::{
-    element::Text,
-    style::text_anchor::{HPos, Pos, VPos},
-};
 
-use super::{ChartError, Names, Times, WIDTH, band, draw, fit, line, plane, text};
+use super::{
+    ChartError, Names, Times, WIDTH, draw,
+    lines::{End, band, ends, line},
+    plane,
+};
 use crate::analyze::compare::Quantile;
 
 const HEIGHT: i32 = 900;
@@ -28,7 +28,7 @@ pub(in crate::report) fn latencies(lines: &[Line]) -> Result<Markup, ChartError>
     let times = Times::up_to(largest.fold(0.0, f64::max) * 1.05);
     let nines = |quantile: f64| -(1.0 - quantile).log10();
     let end = points().map(|one| nines(one.quantile)).fold(1.0, f64::max);
-    let room_for_names = end * 0.16;
+    let room_for_names = end * 0.33;
     draw((WIDTH, HEIGHT), "Latency by quantile for each platform; the table below has the numbers", |area| {
         let across: (_, _, Names<'_>) =
             (0.0..end + room_for_names, end.ceil() as usize + 1, &|nines: &f64| quantile_name(*nines));
@@ -39,16 +39,14 @@ pub(in crate::report) fn latencies(lines: &[Line]) -> Result<Markup, ChartError>
         for (index, Line { quantiles, .. }) in lines.iter().enumerate() {
             band(&mut plane, index, quantiles.iter().map(low), quantiles.iter().map(high))?;
         }
+        let mut named = Vec::with_capacity(lines.len());
         for (index, Line { label, quantiles }) in lines.iter().enumerate() {
-            let points = || quantiles.iter().map(|one| (nines(one.quantile), one.latency_ns.value));
-            line(&mut plane, index, points())?;
-            if let Some((x, y)) = points().next_back() {
-                let style = text().pos(Pos::new(HPos::Left, VPos::Center));
-                let name = Text::new(format!(" {}", fit(label, 250)), (x, y), style);
-                plane.draw_series(std::iter::once(name))?;
-            }
+            let points: Vec<(f64, f64)> =
+                quantiles.iter().map(|one| place(one, one.latency_ns.value)).collect();
+            line(area, &mut plane, index, &points)?;
+            named.extend(points.last().map(|last| End { index, at: plane.backend_coord(last), label }));
         }
-        Ok(())
+        ends(area, &mut named, plane.backend_coord(&(end, 0.0)), plane.backend_coord(&(end, times.end_ns)).1)
     })
 }
 

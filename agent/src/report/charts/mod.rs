@@ -1,10 +1,11 @@
 //! Charts of the report as SVG, by plotters; colours, hatches and dashes come from the page's style sheet.
 //!
-//! Yields markup that stands in a page. A chart shows what a table beside it says in numbers, so none of them is the only
-//! carrier of anything.
+//! Yields markup that stands in a page. A table beside bars and lines says the same in numbers, the cells of moves hold
+//! theirs, and single requests list their longest waits.
 
 mod ink;
 mod latencies;
+mod lines;
 mod matrix;
 mod ratio;
 mod stacked;
@@ -16,8 +17,7 @@ use plotters::{
     chart::{ChartBuilder, ChartContext},
     coord::{Shift, cartesian::Cartesian2d, types::RangedCoordf64},
     drawing::{DrawingArea, DrawingAreaErrorKind, IntoDrawingArea as _},
-    element::{PathElement, Polygon, Text},
-    series::LineSeries,
+    element::{PathElement, Text},
     style::{
         Color as _, IntoFont as _, TextStyle,
         text_anchor::{HPos, Pos, VPos},
@@ -123,24 +123,6 @@ fn plane<'a, 'b>(
         .y_label_formatter(y_names)
         .draw()?;
     Ok(plane)
-}
-
-/// The band of a platform: what lies between its lower and its upper line.
-fn band(
-    plane: &mut Plane<'_, '_>,
-    index: usize,
-    low: impl Iterator<Item = (f64, f64)>,
-    high: impl DoubleEndedIterator<Item = (f64, f64)>,
-) -> Drawn {
-    let outline: Vec<(f64, f64)> = low.chain(high.rev()).collect();
-    plane.draw_series(std::iter::once(Polygon::new(outline, Ink::Band(index).color().filled())))?;
-    Ok(())
-}
-
-/// The line of a platform.
-fn line(plane: &mut Plane<'_, '_>, index: usize, points: impl Iterator<Item = (f64, f64)>) -> Drawn {
-    plane.draw_series(LineSeries::new(points, Ink::Platform(index).color().stroke_width(5)))?;
-    Ok(())
 }
 
 /// A scale of times from zero: its end, the steps of its marks, and the unit.

@@ -3,7 +3,12 @@
 use maud::Markup;
 use plotters::{element::PathElement, style::Color as _};
 
-use super::{ChartError, Names, WIDTH, band, draw, ink::Ink, line, plane};
+use super::{
+    ChartError, Names, WIDTH, draw,
+    ink::Ink,
+    lines::{band, line},
+    plane,
+};
 use crate::analyze::compare::CurvePoint;
 
 const HEIGHT: i32 = 600;
@@ -32,6 +37,7 @@ pub(in crate::report) fn ratio(
         band(&mut plane, index, lows, highs)?;
         let equal = PathElement::new(vec![(0.0, 1.0), (100.0, 1.0)], Ink::Text.color().stroke_width(3));
         plane.draw_series(std::iter::once(equal))?;
-        line(&mut plane, index, curve.iter().map(|point| place(point, point.ratio.value)))
+        let points: Vec<(f64, f64)> = curve.iter().map(|point| place(point, point.ratio.value)).collect();
+        line(area, &mut plane, index, &points)
     })
 }

@@ -1,6 +1,6 @@
 //! The page: verdict first, then what a difference is made of, then everything that it rests on.
 //!
-//! Yields HTML. Each chart has a table with its numbers; names that came from programs are escaped by the template.
+//! Yields HTML. Bars and lines have tables with their numbers; names that came from programs are escaped by the template.
 
 mod circumstances;
 mod latency;

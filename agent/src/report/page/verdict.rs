@@ -26,6 +26,7 @@ pub(super) fn headline(report: &Report) -> Markup {
                 (view.breakdown.label) ": a mean request takes " (mean_duration(view.breakdown.mean_ns.value))
                 @if let Some(share) = view.largest_wait() { ", of which it waits longest for " (share) }
             }
+            @if let Some(caveat) = &report.sentences.caveat { p class="because" { (caveat) } }
         } }
     }
 }

@@ -59,7 +59,7 @@ fn platform(chance: &mut Chance, world: World, label: &str, ratio: f64) -> Platf
             profile: Profile::default(),
             tails: Vec::new(),
         };
-        Run { start_ns: index as u64, requests }
+        Run { start_ns: index as u64, is_emulated: false, requests }
     };
     let runs = (0..world.runs).map(|index| run(index, chance)).collect();
     Platform { label: label.to_owned(), runs }
@@ -67,7 +67,7 @@ fn platform(chance: &mut Chance, world: World, label: &str, ratio: f64) -> Platf
 
 fn declared() -> Declared {
     let metrics = [Metric::Mean, Metric::P50, Metric::P90].map(|metric| (metric, metric.usual_margin()));
-    Declared { metrics: metrics.to_vec(), allow_drift: false, fold: false }
+    Declared { metrics: metrics.to_vec(), allow_drift: false, fold: None }
 }
 
 /// The verdicts alone: what differences are made of has its own tests, and takes longer.

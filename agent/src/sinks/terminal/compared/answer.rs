@@ -63,11 +63,33 @@ pub(super) fn answer(page: &mut Page, comparison: &Comparison, one: &OnePlatform
         ),
     };
     page.sentence(&text, emphasis);
+    if let Some(caveat) = caveat(page, &[&comparison.baseline, &one.side]) {
+        page.sentence(&caveat, Emphasis::Warning);
+    }
     if is_worth_why(one)
         && let Some(because) = because(page, one)
     {
         page.sentence(&because, Emphasis::None);
     }
+}
+
+/// Where no processor but a program executes a guest's instructions, that program's costs drown those of the platform.
+pub(super) fn caveat(page: &Page, sides: &[&Side]) -> Option<String> {
+    let name = |side: &&Side| {
+        let label = page.name(&side.label, 40);
+        match side.emulated {
+            0 => None,
+            all if all == side.runs => Some(label),
+            some => Some(format!("{some} of {} runs of {label}", side.runs)),
+        }
+    };
+    let names: Vec<String> = sides.iter().filter_map(name).collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "emulated by QEMU (TCG): {}; what that costs is the emulator's, and nothing about a platform follows from it",
+            names.join(", ")
+        )
+    })
 }
 
 fn runs_of(comparison: &Comparison, one: &OnePlatform) -> String {

@@ -12,8 +12,17 @@ use super::{
 };
 use crate::analyze::compare::GOOD_RUNS;
 
+/// How much is said of single runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Notes {
+    /// The first, and where the others are.
+    Few,
+    /// All.
+    All,
+}
+
 /// Work, runs, notes.
-pub(super) fn circumstances(page: &mut Page, compared: &Compared) {
+pub(super) fn circumstances(page: &mut Page, compared: &Compared, notes: Notes) {
     let Compared { comparison, work, .. } = compared;
     let work = match work {
         Work::Equal { hash, words, outputs_differ } => {
@@ -70,13 +79,15 @@ pub(super) fn circumstances(page: &mut Page, compared: &Compared) {
             Emphasis::None,
         );
     }
-    warnings(page, compared);
+    warnings(page, compared, notes);
 }
 
 /// More notes than these are summed up.
 const MOST_NOTES: usize = 6;
+/// Longer ones are cut: they hold names and messages of others.
+const LONGEST_NOTE: usize = 600;
 
-fn warnings(page: &mut Page, compared: &Compared) {
+fn warnings(page: &mut Page, compared: &Compared, notes: Notes) {
     let comparison = &compared.comparison;
     let sides =
         || std::iter::once(&comparison.baseline).chain(comparison.platforms.iter().map(|one| &one.side));
@@ -97,12 +108,16 @@ fn warnings(page: &mut Page, compared: &Compared) {
             side.label
         ));
     }
-    warnings.extend(compared.notes.iter().take(MOST_NOTES).cloned());
-    if compared.notes.len() > MOST_NOTES {
-        warnings.push(format!("and {} more such notes: see --json", compared.notes.len() - MOST_NOTES));
+    let most = match notes {
+        Notes::Few => MOST_NOTES,
+        Notes::All => usize::MAX,
+    };
+    warnings.extend(compared.notes.iter().take(most).cloned());
+    if compared.notes.len() > most {
+        warnings.push(format!("and {} more such notes: see --json", compared.notes.len() - most));
     }
     for warning in warnings {
-        let text = page.name(&warning, 300);
+        let text = page.name(&warning, LONGEST_NOTE);
         page.sentence(&format!("note: {text}"), Emphasis::Warning);
     }
 }

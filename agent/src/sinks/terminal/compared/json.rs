@@ -6,11 +6,11 @@
 use serde::Serialize;
 
 use crate::{
+    analyze::Cause,
     analyze::compare::{
-        Compared as OnePlatform, Cost, CountChange, CurvePoint, Decomposition, Interval, Judged, OfCause,
-        Part, SelfTest, Side, Verdict,
+        Advised, Compared as OnePlatform, Cost, CountChange, CurvePoint, Decomposition, Interval, Judged,
+        OfCause, Part, SelfTest, Side, Verdict,
     },
-    analyze::{Cause, advice},
     compare::Work,
 };
 
@@ -44,6 +44,7 @@ struct WorkJson<'a> {
 struct SideJson<'a> {
     label: &'a str,
     runs: usize,
+    emulated_runs: usize,
     requests_fewest: u64,
     requests_most: u64,
     warmup: u64,
@@ -65,6 +66,7 @@ struct PlatformJson<'a> {
     counts: Vec<CountJson>,
     curve: Vec<PointJson>,
     advice: Option<AdviceJson>,
+    further_advice: Vec<AdviceJson>,
 }
 
 #[derive(Serialize)]
@@ -154,6 +156,8 @@ struct PointJson {
 #[derive(Serialize)]
 struct AdviceJson {
     cause: &'static str,
+    /// Names of the counts that say so; none where times do.
+    counts: Vec<&'static str>,
     text: String,
     source: String,
 }
@@ -166,10 +170,11 @@ impl From<Interval> for IntervalJson {
 
 impl<'a> From<&'a Side> for SideJson<'a> {
     fn from(side: &'a Side) -> Self {
-        let Side { label, runs, requests, warmup, drift, drifts, autocorrelation } = side;
+        let Side { label, runs, emulated, requests, warmup, drift, drifts, autocorrelation } = side;
         Self {
             label,
             runs: *runs,
+            emulated_runs: *emulated,
             requests_fewest: requests.0,
             requests_most: requests.1,
             warmup: *warmup,
@@ -244,7 +249,7 @@ fn cost_json((cause, cost): &(Cause, Cost)) -> CostJson {
     CostJson { cause, events, baseline_count, count, baseline_each_ns, each_ns, by_number_ns, by_price_ns }
 }
 
-fn platform_json(one: &OnePlatform) -> PlatformJson<'_> {
+fn platform_json<'a>(one: &'a OnePlatform, baseline: &Side) -> PlatformJson<'a> {
     let count = |change: &CountChange| CountJson {
         name: change.name,
         baseline: change.baseline,
@@ -256,11 +261,14 @@ fn platform_json(one: &OnePlatform) -> PlatformJson<'_> {
         baseline_ns: point.baseline_ns,
         ratio: point.ratio.into(),
     };
-    let explained = one.explained().and_then(|(decomposition, _)| decomposition.first());
-    let advice = explained.and_then(|first| {
-        let advice = advice::for_cause(first.cause.name())?;
-        Some(AdviceJson { cause: first.cause.name(), text: advice.text, source: advice.source })
-    });
+    let advised = |Advised { cause, counts, advice }: Advised<'_>| AdviceJson {
+        cause,
+        counts: counts.iter().map(|change| change.name).collect(),
+        text: advice.text,
+        source: advice.source,
+    };
+    let (further_advice, mut advice): (Vec<_>, Vec<_>) =
+        one.advised(baseline).into_iter().map(advised).partition(|advice| !advice.counts.is_empty());
     PlatformJson {
         side: (&one.side).into(),
         overall: one.overall.name(),
@@ -274,7 +282,8 @@ fn platform_json(one: &OnePlatform) -> PlatformJson<'_> {
         costs: one.costs.iter().map(cost_json).collect(),
         counts: one.counts.iter().map(count).collect(),
         curve: one.curve.iter().map(point).collect(),
-        advice,
+        advice: advice.pop(),
+        further_advice,
     }
 }
 
@@ -301,10 +310,10 @@ pub fn render_comparison_json(compared: &Compared) -> String {
         is_process: *is_process,
         by,
         work,
-        folded: declared.fold,
+        folded: declared.fold.is_some(),
         notes,
         baseline: (&comparison.baseline).into(),
-        platforms: comparison.platforms.iter().map(platform_json).collect(),
+        platforms: comparison.platforms.iter().map(|one| platform_json(one, &comparison.baseline)).collect(),
     })
 }
 

@@ -17,8 +17,8 @@ use super::{
     style::Style,
     units::{mean_duration, percent, thousands},
 };
-use answer::answer;
-use circumstances::circumstances;
+use answer::{answer, caveat};
+use circumstances::{Notes, circumstances};
 use why::{reasons, why};
 
 pub use json::{render_comparison_json, render_self_test_json};
@@ -48,7 +48,7 @@ pub fn render_comparison(compared: &Compared, style: Style) -> String {
         answer(&mut page, comparison, one);
     }
     page.blank();
-    circumstances(&mut page, compared);
+    circumstances(&mut page, compared, Notes::Few);
     page.blank();
     metrics(&mut page, comparison);
     for one in comparison.platforms.iter().filter(|one| is_worth_why(one)) {
@@ -61,8 +61,10 @@ pub fn render_comparison(compared: &Compared, style: Style) -> String {
 /// What is said of a comparison, sentence by sentence, for other pages than a terminal's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sentences {
-    /// Of each platform: the verdict, then what its difference mostly is.
+    /// Of each platform: the verdict, a caveat where there is one, then what its difference mostly is.
     pub answers: Vec<Vec<String>>,
+    /// What is to be known of the baseline where it is the only platform.
+    pub caveat: Option<String>,
     /// The work, the runs, and what a reader must know of them.
     pub circumstances: Vec<String>,
     /// Of each platform that differs, each with its heading: number and price of events, events that differ, advice.
@@ -74,13 +76,15 @@ impl Sentences {
     pub fn of(compared: &Compared) -> Self {
         let comparison = &compared.comparison;
         let answers = comparison.platforms.iter().map(|one| lines(|page| answer(page, comparison, one)));
-        let reasons =
-            |one: &OnePlatform| reasons(one).iter().map(|reason| (reason.heading, reason.text())).collect();
+        let reasons = |one: &OnePlatform| {
+            reasons(comparison, one).iter().map(|reason| (reason.heading, reason.text())).collect()
+        };
         let reasons =
             comparison.platforms.iter().map(|one| if is_worth_why(one) { reasons(one) } else { Vec::new() });
         Self {
             answers: answers.collect(),
-            circumstances: lines(|page| circumstances(page, compared)),
+            caveat: caveat(&wide(), &[&comparison.baseline]),
+            circumstances: lines(|page| circumstances(page, compared, Notes::All)),
             reasons: reasons.collect(),
         }
     }
@@ -88,9 +92,13 @@ impl Sentences {
 
 /// On lines that never wrap.
 fn lines(write: impl FnOnce(&mut Page)) -> Vec<String> {
-    let mut page = Page::new(Style { width: 100_000, color: false, unicode: true });
+    let mut page = wide();
     write(&mut page);
     page.finish().lines().map(|line| line.trim().to_owned()).collect()
+}
+
+fn wide() -> Page {
+    Page::new(Style { width: 100_000, color: false, unicode: true })
 }
 
 /// Platforms that differ, and those of which nothing can be said but what their means are made of.

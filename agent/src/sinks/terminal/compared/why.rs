@@ -1,10 +1,10 @@
 //! What a difference is made of: parts by phase and cause in mean and tail, number and price, events, advice.
 
 use crate::analyze::{
-    Cause, advice,
+    Cause,
     compare::{
-        Compared as OnePlatform, Comparison, Cost, CountChange, Decomposition, Interval, OfCause, Overall,
-        Part,
+        Advised, Compared as OnePlatform, Comparison, Cost, CountChange, Decomposition, Interval, OfCause,
+        Overall, Part,
     },
 };
 
@@ -57,7 +57,7 @@ pub(super) fn why(page: &mut Page, comparison: &Comparison, one: &OnePlatform) {
             parts(page, (explained, &format!("slowest {} [95 %]", percent(1.0 - quantile))), None);
         }
     }
-    for Reason { heading: of, indent, words } in reasons(one) {
+    for Reason { heading: of, indent, words } in reasons(comparison, one) {
         page.wrapped(&[heading(of)], indent, words);
     }
 }
@@ -78,20 +78,33 @@ impl Reason {
 }
 
 /// Number and price of what explains most, events that differ, advice.
-pub(super) fn reasons(one: &OnePlatform) -> Vec<Reason> {
-    let Some((explained, quantile)) = one.explained() else { return Vec::new() };
+pub(super) fn reasons(comparison: &Comparison, one: &OnePlatform) -> Vec<Reason> {
+    let Some((_, quantile)) = one.explained() else { return Vec::new() };
     let mut reasons = Vec::new();
     if quantile.is_none() {
         costs(&mut reasons, one);
         counts(&mut reasons, one);
     }
-    if let Some(first) = explained.first()
-        && let Some(advice) = advice::for_cause(first.cause.name())
-    {
-        let text = format!("{} ({})", advice.text, advice.source);
+    let texts = if one.is_emulated(&comparison.baseline) {
+        vec!["none: the time is that of QEMU's emulator (TCG), and studies speak of platforms".to_owned()]
+    } else {
+        one.advised(&comparison.baseline).iter().map(advice_words).collect()
+    };
+    for text in texts {
         reasons.push(Reason { heading: "advice", indent: 8, words: words(&text, Emphasis::None) });
     }
     reasons
+}
+
+/// What to do, after the events that say so, and who says it.
+fn advice_words(Advised { counts, advice, cause: _ }: &Advised<'_>) -> String {
+    let evidence: Vec<String> = counts.iter().map(|change| count_words(change)).collect();
+    let evidence = if evidence.is_empty() {
+        String::new()
+    } else {
+        format!("Threads moved away from their caches, {} per request. ", evidence.join(", "))
+    };
+    format!("{evidence}{} ({})", advice.text, advice.source)
 }
 
 /// Parts in their order, as far as they are worth a line, and what the others sum up to.
@@ -136,9 +149,9 @@ fn parts(page: &mut Page, (mean, name): (&Decomposition, &str), tail: Option<(&D
     let mut aligns = vec![Align::Right, Align::Left, Align::Left, Align::Right, Align::Right];
     aligns.extend(tail_name.iter().flat_map(|_| [Align::Right, Align::Right]));
     page.table(&aligns, &rows);
-    if mean.residual_ns.abs() >= 1.0 {
-        page.sentence(&format!("residual {}", signed(mean.residual_ns)), Emphasis::Warning);
-    }
+    // That nothing is left over is part of the answer.
+    let emphasis = if mean.residual_ns.abs() >= 1.0 { Emphasis::Warning } else { Emphasis::Faint };
+    page.sentence(&format!("residual {}", signed(mean.residual_ns)), emphasis);
 }
 
 fn share(part: f64, total: f64) -> String {
@@ -200,16 +213,15 @@ fn number(value: f64) -> String {
 
 /// Events that surely differ, the largest changes by their own size first.
 fn counts(reasons: &mut Vec<Reason>, one: &OnePlatform) {
-    let relative = |change: &CountChange| change.difference.value.abs() / change.baseline.max(change.value);
-    let mut shown: Vec<&CountChange> =
-        one.counts.iter().filter(|change| change.difference.excludes(0.0)).collect();
-    shown.retain(|change| relative(change) >= 0.02);
-    shown.sort_by(|a, b| relative(b).total_cmp(&relative(a)));
+    let mut shown: Vec<&CountChange> = one.counts.iter().filter(|change| change.is_sure()).collect();
+    shown.sort_by(|a, b| b.relative().total_cmp(&a.relative()));
     if shown.is_empty() {
         return;
     }
-    let texts = shown.iter().take(MOST_COUNTS).map(|change| {
-        format!("{} {} (baseline {})", change.name, number(change.value), number(change.baseline))
-    });
+    let texts = shown.iter().take(MOST_COUNTS).map(|change| count_words(change));
     reasons.push(Reason { heading: "per request", indent: 12, words: listed(texts.collect()) });
+}
+
+fn count_words(change: &CountChange) -> String {
+    format!("{} {} (baseline {})", change.name, number(change.value), number(change.baseline))
 }

@@ -1,0 +1,116 @@
+//! Counts of platforms: what fidelities have in common, and moves between caches that bring advice.
+
+use std::convert::Infallible;
+
+use guestscope_ebpf::Account;
+use rstest::rstest;
+
+use super::*;
+use crate::{
+    analyze::samples::{Sample as Made, Step},
+    phase::{COUNT_NAMES, Counts},
+};
+
+/// Five runs of 40 requests, each `cpu_ms` long, with these counts.
+fn platform(label: &str, cpu_ms: u64, counts: &Counts) -> Platform {
+    let run = |run: u64| {
+        let requests = (0..40).map(|number: u64| {
+            let steps = vec![Step::Spend(Account::Cpu, cpu_ms * 1_000_000 + run * 1_000 + number)];
+            let mut request = Made::new(number, number * 1_000_000_000, steps).build();
+            request.phases[0].counts = *counts;
+            Ok::<_, Infallible>(request)
+        });
+        let digest = RunDigest::read(requests, 1_000, Warmup::Requests(0)).unwrap();
+        Run { start_ns: run, is_emulated: false, requests: digest.groups.into_iter().next().unwrap() }
+    };
+    Platform { label: label.to_owned(), runs: (0..5).map(run).collect() }
+}
+
+fn against(first: &Platform, second: Platform, fold: Option<Common>) -> Comparison {
+    let declared = Declared { metrics: vec![(Metric::Mean, 0.02)], allow_drift: false, fold };
+    compare(first, &[second], &declared)
+}
+
+/// As the program is, whichever fidelity looks: 2 of each count.
+fn all() -> Counts {
+    Counts::from_array([2; COUNT_NAMES.len()])
+}
+
+/// What the limited fidelities see of it, as their sources tell: classic events, and getrusage.
+fn tracepoint() -> Counts {
+    let Counts { switch_voluntary, switch_involuntary, wakeup, .. } = all();
+    let Counts { migrate_smt, migrate_llc, migrate_node, migrate_remote, .. } = all();
+    Counts {
+        switch_voluntary,
+        switch_involuntary,
+        wakeup,
+        migrate_smt,
+        migrate_llc,
+        migrate_node,
+        migrate_remote,
+        ..Counts::default()
+    }
+}
+
+fn procfs() -> Counts {
+    let Counts { switch_voluntary, switch_involuntary, fault_minor, fault_major, .. } = all();
+    Counts { switch_voluntary, switch_involuntary, fault_minor, fault_major, ..Counts::default() }
+}
+
+/// A count that one side cannot see is no difference; one that both see stays.
+#[rstest]
+#[case::full_and_tracepoint(all(), tracepoint(), (true, false), 7)]
+#[case::tracepoint_and_procfs(tracepoint(), procfs(), (false, false), 2)]
+#[case::full_and_procfs(all(), procfs(), (false, true), 4)]
+fn what_one_side_does_not_see_is_no_difference(
+    #[case] first: Counts,
+    #[case] second: Counts,
+    #[case] (scheduling, faults): (bool, bool),
+    #[case] known: usize,
+) {
+    let fold = Some(Common { scheduling, faults });
+    for (first, second) in [(first, second), (second, first)] {
+        let (first, second) = (platform("a", 50, &first), platform("b", 50, &second));
+        let compared = against(&first, second, fold).platforms.remove(0);
+        assert_eq!(compared.counts.len(), known, "{:?}", compared.counts);
+        assert!(compared.counts.iter().all(|change| !change.is_sure()), "{:?}", compared.counts);
+    }
+}
+
+fn moves(llc: u64, node: u64) -> Counts {
+    Counts { migrate_llc: llc, migrate_node: node, ..Counts::default() }
+}
+
+/// Baseline, platform, and the counts on which advice to pin rests.
+#[rstest]
+#[case::more(moves(1, 0), moves(1, 4), 55, &["migrate.node"])]
+#[case::more_of_both(moves(1, 1), moves(3, 4), 55, &["migrate.llc", "migrate.node"])]
+#[case::the_slower_baseline_had_more(moves(1, 4), moves(1, 0), 45, &["migrate.node"])]
+#[case::fewer(moves(1, 4), moves(1, 0), 55, &[])]
+#[case::other_kinds(moves(8, 0), moves(0, 4), 55, &[])]
+#[case::within_a_core(moves(0, 0), Counts { migrate_smt: 9, ..Counts::default() }, 55, &[])]
+fn moves_to_cold_caches_bring_advice(
+    #[case] baseline: Counts,
+    #[case] counts: Counts,
+    #[case] cpu_ms: u64,
+    #[case] expected: &[&str],
+) {
+    let comparison = against(&platform("a", 50, &baseline), platform("b", cpu_ms, &counts), None);
+    let advised = comparison.platforms[0].advised(&comparison.baseline);
+    assert_eq!((advised[0].cause, advised[0].counts.len()), ("cpu", 0));
+    let names: Vec<&str> =
+        advised.iter().skip(1).flat_map(|one| &one.counts).map(|change| change.name).collect();
+    assert_eq!(names, expected);
+    assert!(advised.iter().skip(1).all(|one| one.cause == "migration"), "{advised:?}");
+}
+
+#[test]
+fn nothing_is_advised_where_a_guest_was_emulated() {
+    let (first, mut second) = (platform("a", 50, &moves(0, 0)), platform("b", 60, &moves(0, 4)));
+    second.runs[3].is_emulated = true;
+    let comparison = against(&first, second.clone(), None);
+    assert_eq!(comparison.platforms[0].side.emulated, 1);
+    assert!(comparison.platforms[0].advised(&comparison.baseline).is_empty());
+    let comparison = against(&second, first, None);
+    assert!(comparison.platforms[0].advised(&comparison.baseline).is_empty());
+}

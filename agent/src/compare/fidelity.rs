@@ -1,0 +1,72 @@
+//! By what runs of different fidelity are compared: what all of them know.
+//!
+//! Yields [`Common`], and a sentence on it. A fidelity that is not known counts switches only.
+
+use crate::{analyze::compare::Common, health::Fidelity};
+
+/// What a fidelity knows beside `cpu`, `runq` and `other`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Sight {
+    /// All accounts, disks, sockets, what lies inside `cpu`.
+    accounts: bool,
+    /// Wake-ups, moves between CPUs, helpers.
+    scheduling: bool,
+    /// Page faults.
+    faults: bool,
+}
+
+impl Sight {
+    fn of(name: &str) -> Self {
+        match Fidelity::ALL.into_iter().find(|fidelity| fidelity.name() == name) {
+            Some(Fidelity::Full | Fidelity::Raw) => Self { accounts: true, scheduling: true, faults: true },
+            Some(Fidelity::Tracepoint) => Self { scheduling: true, ..Self::default() },
+            Some(Fidelity::Procfs) => Self { faults: true, ..Self::default() },
+            Some(Fidelity::None) | None => Self::default(),
+        }
+    }
+}
+
+/// Of runs of these fidelities, by their names; none if all see the same.
+pub(super) fn common<'a>(fidelities: impl Iterator<Item = &'a str>) -> Option<Common> {
+    let mut sights: Vec<Sight> = fidelities.map(Sight::of).collect();
+    sights.dedup();
+    (sights.len() > 1).then(|| Common {
+        scheduling: sights.iter().all(|sight| sight.scheduling),
+        faults: sights.iter().all(|sight| sight.faults),
+    })
+}
+
+/// What a reader is told of it.
+pub(super) fn words(common: Common) -> String {
+    let Common { scheduling, faults } = common;
+    let counts = match (scheduling, faults) {
+        (false, false) => "switches",
+        (true, false) => "switches, wake-ups and moves between CPUs",
+        (false, true) => "switches and page faults",
+        (true, true) => "switches, wake-ups, moves between CPUs and page faults",
+    };
+    format!(
+        "fidelities differ: compared by the accounts that all runs have (cpu, runq with throttled, other), and by the \
+         events that all of them count ({counts})"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::{Common, common};
+
+    #[rstest]
+    #[case::alike(&["full", "raw", "full"], None)]
+    #[case::alike_and_limited(&["tracepoint", "tracepoint"], None)]
+    #[case::no_faults(&["full", "tracepoint", "full"], Some((true, false)))]
+    #[case::no_scheduling(&["procfs", "raw"], Some((false, true)))]
+    #[case::neither(&["tracepoint", "procfs"], Some((false, false)))]
+    #[case::all_three(&["full", "tracepoint", "procfs"], Some((false, false)))]
+    #[case::not_known(&["full", ""], Some((false, false)))]
+    fn what_all_know(#[case] names: &[&str], #[case] expected: Option<(bool, bool)>) {
+        let expected = expected.map(|(scheduling, faults)| Common { scheduling, faults });
+        assert_eq!(common(names.iter().copied()), expected);
+    }
+}

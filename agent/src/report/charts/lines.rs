@@ -1,0 +1,229 @@
+//! Lines of platforms, their bands and their names.
+//!
+//! Each platform has a look of its own: a colour, a dash and a mark. Dash and mark alone tell all of them apart, for paper and
+//! for eyes that tell no colours apart. Names stand in a column at the right, none over another.
+
+use std::fmt::Write as _;
+
+use plotters::{
+    element::{Circle, PathElement, Polygon, Rectangle, Text, TriangleMarker},
+    series::LineSeries,
+    style::{
+        Color as _,
+        text_anchor::{HPos, Pos, VPos},
+    },
+};
+
+use super::{Area, Drawn, Plane, TEXT, fit, ink::Ink, text};
+
+/// Dashes, in the order in which platforms get them; the first is a whole line.
+const DASHES: [&str; COLORS] = ["none", "18 6", "4 6", "18 6 4 6", "30 8", "10 4", "4 12", "30 6 4 6 4 6"];
+/// Colours of the style sheet, `--p0` and on.
+const COLORS: usize = 8;
+/// Platforms that are told apart. More would look like those before them.
+pub(super) const LOOKS: usize = DASHES.len() * Mark::ALL.len();
+/// Of a mark, from its middle.
+const MARK: i32 = 11;
+/// Marks of a line, about.
+const MARKS: usize = 8;
+/// From one name to the next, if there is room.
+const STEP: i32 = TEXT as i32 + 8;
+/// Of the piece of a line that stands before its name.
+const SAMPLE: i32 = 74;
+/// Of a name.
+const NAME: i32 = 340;
+
+/// What stands on a line at some of its points.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mark {
+    None,
+    Disc,
+    Square,
+    Triangle,
+}
+
+impl Mark {
+    const ALL: [Mark; 4] = [Mark::None, Mark::Disc, Mark::Square, Mark::Triangle];
+}
+
+/// How a platform's line looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Look {
+    color: usize,
+    dash: usize,
+    mark: Mark,
+}
+
+impl Look {
+    /// Those with the same dash have another mark, and another colour as well.
+    const fn of(index: usize) -> Self {
+        let turn = index / COLORS % Mark::ALL.len();
+        Self { color: (index + 3 * turn) % COLORS, dash: index % COLORS, mark: Mark::ALL[turn] }
+    }
+}
+
+/// The classes of all looks.
+pub(super) fn classes(out: &mut String) {
+    for index in 0..LOOKS {
+        let Look { color, dash, mark: _ } = Look::of(index);
+        let dash = DASHES[dash];
+        let _ = write!(
+            out,
+            ".stroke-platform{index}{{stroke:var(--p{color});stroke-dasharray:{dash}}}\
+             .fill-platform{index}{{fill:var(--p{color})}}\
+             .fill-band{index}{{fill:var(--p{color});fill-opacity:.18}}"
+        );
+    }
+}
+
+/// The band of a platform: what lies between its lower and its upper line.
+pub(super) fn band(
+    plane: &mut Plane<'_, '_>,
+    index: usize,
+    low: impl Iterator<Item = (f64, f64)>,
+    high: impl DoubleEndedIterator<Item = (f64, f64)>,
+) -> Drawn {
+    let outline: Vec<(f64, f64)> = low.chain(high.rev()).collect();
+    plane.draw_series(std::iter::once(Polygon::new(outline, Ink::Band(index).color().filled())))?;
+    Ok(())
+}
+
+/// The line of a platform, with its marks.
+pub(super) fn line(area: &Area<'_>, plane: &mut Plane<'_, '_>, index: usize, points: &[(f64, f64)]) -> Drawn {
+    let style = Ink::Platform(index).color().stroke_width(5);
+    plane.draw_series(LineSeries::new(points.iter().copied(), style))?;
+    // Lines that lie on each other have their marks at different points.
+    let step = (points.len() / MARKS).max(1);
+    for point in points.iter().skip(index % step).step_by(step) {
+        mark(area, index, plane.backend_coord(point))?;
+    }
+    Ok(())
+}
+
+/// In a rim of paper, so that it stands out from its own line.
+fn mark(area: &Area<'_>, index: usize, at: (i32, i32)) -> Drawn {
+    let (rim, ink) = (Ink::Paper.color().filled(), Ink::Platform(index).color().filled());
+    let square = |half: i32| [(at.0 - half, at.1 - half), (at.0 + half, at.1 + half)];
+    match Look::of(index).mark {
+        Mark::None => Ok(()),
+        Mark::Disc => {
+            area.draw(&Circle::new(at, MARK + 2, rim))?;
+            area.draw(&Circle::new(at, MARK, ink))
+        }
+        Mark::Square => {
+            area.draw(&Rectangle::new(square(MARK + 1), rim))?;
+            area.draw(&Rectangle::new(square(MARK - 1), ink))
+        }
+        Mark::Triangle => {
+            area.draw(&TriangleMarker::new(at, MARK + 6, rim))?;
+            area.draw(&TriangleMarker::new(at, MARK + 2, ink))
+        }
+    }
+}
+
+/// The end of a line, in the drawing's own units.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct End<'a> {
+    /// Whose: the platform's place.
+    pub(super) index: usize,
+    /// Where.
+    pub(super) at: (i32, i32),
+    /// Its name.
+    pub(super) label: &'a str,
+}
+
+/// Names all lines in a column, between the axis at `bottom` and `top`: a piece of the line, then the name, with a thin line
+/// from where the line ends.
+pub(super) fn ends(area: &Area<'_>, ends: &mut [End<'_>], (right, bottom): (i32, i32), top: i32) -> Drawn {
+    ends.sort_by_key(|end| (end.at.1, end.index));
+    let wanted: Vec<i32> = ends.iter().map(|end| end.at.1).collect();
+    let column = right + 24;
+    // The axis has names of its own below it.
+    for (End { index, at, label }, y) in ends.iter().zip(apart(&wanted, top, bottom - STEP / 2)) {
+        area.draw(&PathElement::new(vec![*at, (column, y)], Ink::Frame.color().stroke_width(1)))?;
+        let style = Ink::Platform(*index).color().stroke_width(5);
+        area.draw(&PathElement::new(vec![(column, y), (column + SAMPLE, y)], style))?;
+        mark(area, *index, (column + SAMPLE / 2, y))?;
+        let style = text().pos(Pos::new(HPos::Left, VPos::Center));
+        area.draw(&Text::new(fit(label, NAME), (column + SAMPLE + 10, y), style))?;
+    }
+    Ok(())
+}
+
+/// Heights, from the top, as near as can be to those that are wanted, which are sorted: a step from each other, and between the
+/// limits. Where there is no room for whole steps they are smaller.
+fn apart(wanted: &[i32], top: i32, bottom: i32) -> Vec<i32> {
+    let gaps = wanted.len().saturating_sub(1) as i32;
+    let step = STEP.min((bottom - top) / gaps.max(1));
+    let mut next = top;
+    let mut heights: Vec<i32> = wanted
+        .iter()
+        .map(|&wanted| {
+            let height = wanted.max(next);
+            next = height + step;
+            height
+        })
+        .collect();
+    // What was pushed out below goes back up, and pushes what is above it.
+    let mut most = bottom;
+    for height in heights.iter_mut().rev() {
+        *height = (*height).min(most);
+        most = *height - step;
+    }
+    heights
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::{Ink, LOOKS, Look, STEP, apart, classes};
+
+    #[test]
+    fn two_dozen_platforms_look_different_without_colours_too() {
+        const { assert!(LOOKS >= 24) };
+        let looks: Vec<Look> = (0..LOOKS).map(Look::of).collect();
+        let colourless: BTreeSet<(usize, u8)> =
+            looks.iter().map(|look| (look.dash, look.mark as u8)).collect();
+        let unmarked: BTreeSet<(usize, usize)> = looks.iter().map(|look| (look.dash, look.color)).collect();
+        assert_eq!((colourless.len(), unmarked.len()), (LOOKS, LOOKS));
+        let colors: BTreeSet<(u8, u8, u8)> = (0..LOOKS)
+            .map(|index| Ink::Platform(index).color())
+            .map(|color| (color.0, color.1, color.2))
+            .collect();
+        assert_eq!(colors.len(), LOOKS);
+    }
+
+    #[test]
+    fn every_look_has_its_classes() {
+        let mut css = String::new();
+        classes(&mut css);
+        for index in 0..LOOKS {
+            for class in ["stroke-platform", "fill-platform", "fill-band"] {
+                assert!(css.contains(&format!(".{class}{index}{{")), "{class}{index}");
+            }
+        }
+    }
+
+    #[test]
+    fn names_move_no_further_than_they_must() {
+        assert_eq!(apart(&[100, 300], 0, 900), [100, 300]);
+        assert_eq!(apart(&[100, 104, 108], 0, 900), [100, 100 + STEP, 100 + 2 * STEP]);
+        assert_eq!(apart(&[895, 899], 0, 900), [900 - STEP, 900]);
+        assert_eq!(apart(&[], 0, 900), Vec::<i32>::new());
+    }
+
+    proptest! {
+        /// As many as there are looks: in order, inside, and never one over another.
+        #[test]
+        fn names_do_not_overlap(mut wanted in proptest::collection::vec(0..800_i32, 1..33)) {
+            wanted.sort_unstable();
+            let heights = apart(&wanted, 0, 800);
+            prop_assert!(heights.iter().all(|height| (0..=800).contains(height)), "{heights:?}");
+            let least = STEP.min(800 / (wanted.len() as i32 - 1).max(1));
+            prop_assert!(heights.windows(2).all(|pair| pair[1] - pair[0] >= least), "{heights:?}");
+        }
+    }
+}
