@@ -74,7 +74,7 @@ enum Verb {
         /// Rows of `guestscope-workloads list` by the begin of their names, like "train" or "infer ic"; all if none is named
         #[arg(value_name = "ROW")]
         names: Vec<String>,
-        /// As large as in the studies: hours, and 16 GB of disk. Without it long rows are cut, and say so
+        /// As large as in the studies: hours, and 16 GB of disk meanwhile. Without it long rows are cut, and say so
         #[arg(long)]
         full: bool,
         /// Threads of the workloads [default: as many as there are CPUs]

@@ -1,10 +1,10 @@
 //! Ends processes that a verb has started: politely first, and with everything they started themselves.
 //!
-//! Yields [`end`] and [`end_tree`]. They take a process number and never a name, so that nothing else on the
-//! machine can be hit.
+//! Yields [`end`] and [`end_tree`], and [`end_with_parent`] for what must not outlive its verb. They take a process number
+//! and never a name, so that nothing else on the machine can be hit.
 
 use std::{
-    fs, io,
+    fs,
     os::unix::process::CommandExt as _,
     process::Command,
     thread,
@@ -12,22 +12,29 @@ use std::{
 };
 
 use nix::{
+    errno::Errno,
     sys::{
         prctl::set_pdeathsig,
         signal::{Signal, kill},
     },
-    unistd::Pid,
+    unistd::{Pid, getpid, getppid},
 };
 
 /// How long a process may take to end by itself.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Makes a command end when this process does, even if it is killed.
+/// Makes a command end when this process does, even if it is killed. It is the thread that starts the command whose end the
+/// kernel watches: it must not end before the command.
 pub(crate) fn end_with_parent(command: &mut Command) {
-    // SAFETY: the closure runs between fork and exec in a child with one thread; it makes one system call (prctl)
-    // and takes no lock and no memory.
+    let parent = getpid();
+    // SAFETY: the closure runs between fork and exec in a child with one thread; it makes two system calls (prctl and
+    // getppid) and takes no lock and no memory.
     unsafe {
-        command.pre_exec(|| set_pdeathsig(Signal::SIGTERM).map_err(io::Error::from));
+        command.pre_exec(move || {
+            set_pdeathsig(Signal::SIGTERM)?;
+            // Of a parent that was killed before that call nobody tells.
+            if getppid() == parent { Ok(()) } else { Err(Errno::ESRCH.into()) }
+        });
     }
 }
 
@@ -78,6 +85,16 @@ pub(crate) fn is_running(pid: u32) -> bool {
         .is_some_and(|(state, _)| state != 'Z' && state != 'X')
 }
 
+/// The child of this process that has these words on its command line.
+pub(crate) fn child_with(words: &str) -> Option<u32> {
+    let own = std::process::id();
+    let mut children = parents().into_iter().filter(|(_, parent)| *parent == own).map(|(child, _)| child);
+    children.find(|child| {
+        fs::read(format!("/proc/{child}/cmdline"))
+            .is_ok_and(|line| String::from_utf8_lossy(&line).contains(words))
+    })
+}
+
 /// Every process with its parent.
 fn parents() -> Vec<(u32, u32)> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
@@ -99,9 +116,20 @@ fn stat_fields(stat: &str) -> Option<(char, u32)> {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     use rstest::rstest;
 
-    use super::stat_fields;
+    use super::{child_with, stat_fields};
+
+    #[test]
+    fn a_child_is_known_by_its_words() {
+        let mut child = Command::new("sleep").args(["1000", "0.4711"]).spawn().unwrap();
+        let found = child_with("0.4711");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!((found, child_with("0.4711")), (Some(child.id()), None));
+    }
 
     #[rstest]
     #[case("12 (sh) S 7 12 12", Some(('S', 7)))]

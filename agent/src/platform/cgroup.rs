@@ -85,7 +85,10 @@ impl Place {
             Some((_, _, path)) => (1, path),
             None => (2, lines().find(|&(number, controllers, _)| number == "0" && controllers.is_empty())?.2),
         };
-        let (mounted, mount) = mounts.lines().find_map(|line| hierarchy(line, version, controller))?;
+        let all = || mounts.lines().filter_map(|line| hierarchy(line, version, controller));
+        let (_, first) = all().next()?;
+        // Its place shows what was mounted there last: a `/sys` that Docker's user asked for covers Docker's own.
+        let (mounted, mount) = all().rfind(|(_, at)| *at == first)?;
         // Mounted from within (a container without a cgroup namespace), the mount shows only what is below its root.
         let inside = path.strip_prefix(mounted.trim_end_matches('/'));
         let inside = inside.filter(|rest| rest.is_empty() || rest.starts_with('/'));

@@ -43,6 +43,9 @@ fn read(tree: &TempDir, says: &str) -> Guest {
     Some("Google Compute Engine on KVM"),
     Some("kubernetes")
 )]
+#[case::runc("runc-in-firecracker", "KVMKVMKVM", "MVMCN/1/PIN/CPU", Some("Firecracker on KVM"), None)]
+#[case::podman("podman-in-firecracker", "KVMKVMKVM", "MVMCN/1/VNL/CPU", Some("KVM"), Some("podman"))]
+#[case::docker("docker-in-firecracker", "KVMKVMKVM", "MVMCN/1/VNL/CPU", Some("KVM"), Some("docker"))]
 fn a_recorded_guest_is_told(
     #[case] name: &str,
     #[case] says: &str,
@@ -54,7 +57,7 @@ fn a_recorded_guest_is_told(
     assert_eq!(guest.scenario(), scenario, "{:#?}", guest.evidence);
     assert_eq!(guest.machine.hypervisor.as_deref(), hypervisor);
     assert_eq!(guest.container.runtime.as_deref(), runtime);
-    assert_eq!(guest.container.is_container, runtime.is_some());
+    assert_eq!(guest.container.is_container, guest.platform().ends_with("CN"));
 }
 
 #[rstest]
@@ -235,6 +238,16 @@ fn a_mount_from_within_a_group_shows_only_what_is_below_it() {
     ));
     let quota = read(&tree, "none").cgroup.cpu.unwrap();
     assert_eq!((quota.cpus(), quota.group.as_str()), (2.0, "/"));
+}
+
+/// Docker mounts its container's own groups, and then the machine's `/sys` over them, which a user had asked for; podman does it
+/// the other way round.
+#[rstest]
+#[case("docker-in-firecracker", 64 + "/docker/".len())]
+#[case("podman-in-firecracker", "/".len())]
+fn what_was_mounted_last_is_what_a_place_shows(#[case] name: &str, #[case] group: usize) {
+    let quota = read(&recorded(name), "KVMKVMKVM").cgroup.cpu.unwrap();
+    assert_eq!((quota.cpus(), quota.group.len()), (1.0, group));
 }
 
 #[test]

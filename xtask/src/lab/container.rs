@@ -12,7 +12,7 @@ use std::{
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
-use super::{link, plan::Cell, run::Programs};
+use super::{link, mark, plan::Cell, run::Programs};
 use crate::command;
 
 /// Docker's and the kernel's usual one, us.
@@ -31,7 +31,7 @@ pub(super) struct Container {
 impl Container {
     /// Writes what runc wants to know.
     pub(super) fn prepare(programs: &Programs, cell: &Cell, output: &Path, bundle: PathBuf) -> Result<Self> {
-        let name = name();
+        let name = mark::container();
         let root = bundle.join("rootfs");
         fs::create_dir_all(&root).with_context(|| format!("folder: {}", root.display()))?;
         fs::create_dir_all(output).with_context(|| format!("folder: {}", output.display()))?;
@@ -123,11 +123,6 @@ impl Inside {
         mounts.extend(self.places.iter().map(|place| bind(place, place, &["ro"])));
         mounts
     }
-}
-
-/// Of the only container that a lab has at a time.
-pub(super) fn name() -> String {
-    format!("guestscope-lab-{}", std::process::id())
 }
 
 /// What a container sees of this machine: the system's libraries, the folders of the programs, and the network of its parts.

@@ -3,11 +3,14 @@
 //! Yields the options of the workload that put its parts there. The machine's own network is not touched. Bridge, veth and
 //! tbf are the kernel's; `ip` and `tc` of iproute2 set them up.
 
-use std::{fs, path::Path, process::Command};
+use std::{fs, process::Command};
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::plan::Workload;
+use super::{
+    mark::{is_of_dead, name},
+    plan::Workload,
+};
 use crate::command;
 
 /// Where iproute2 keeps the namespaces that have names; containers see it too.
@@ -20,8 +23,6 @@ const BURST: &str = "256kb";
 const LATENCY: &str = "50ms";
 /// The bridge's own namespace, and the bridge.
 const HUB: &str = "hub";
-/// In front of the names of all namespaces, before the number of the process.
-const PREFIX: &str = "guestscope-lab-";
 /// A part's end; no word of `ip`, which would take it for that.
 const WAY: &str = "way0";
 
@@ -88,21 +89,12 @@ pub(super) fn options(workload: &Workload) -> Vec<String> {
     ["--listen".to_owned(), format!("{NETWORK}.1:0"), "--through".to_owned(), through].into()
 }
 
-/// Unique among labs.
-fn name(part: &str) -> String {
-    format!("{PREFIX}{}-{part}", std::process::id())
-}
-
-/// Removes the namespaces of labs that were killed: a process with the number in their names is gone.
+/// Removes the namespaces of labs that were killed.
 fn remove_abandoned() {
     let Ok(namespaces) = fs::read_dir(NAMESPACES) else { return };
     let names = namespaces.flatten().map(|namespace| namespace.file_name().to_string_lossy().into_owned());
-    let of_dead = |name: &String| {
-        let pid = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next());
-        pid.is_some_and(|pid| pid.parse::<u32>().is_ok() && !Path::new("/proc").join(pid).exists())
-    };
     // One that stays is in nobody's way.
-    names.filter(of_dead).for_each(|name| drop(tool("ip", &["netns", "delete", &name])));
+    names.filter(|name| is_of_dead(name)).for_each(|name| drop(tool("ip", &["netns", "delete", &name])));
 }
 
 fn ip(words: &[&str]) -> Result<()> {
@@ -124,7 +116,6 @@ mod tests {
         io::{Read as _, Write as _},
         net::{TcpListener, TcpStream},
         path::Path,
-        process::Command,
         sync::mpsc::channel,
         thread,
         time::Instant,
@@ -132,10 +123,10 @@ mod tests {
 
     use nix::sched::{CloneFlags, setns};
 
-    use super::{Link, NAMESPACES, PREFIX, ip, options, remove_abandoned};
+    use super::{Link, NAMESPACES, ip, options, remove_abandoned};
     use crate::{
         command,
-        lab::{plan::Kind, run::tests::cell},
+        lab::{mark::tests::of_dead_and_of_living, plan::Kind, run::tests::cell},
     };
 
     /// The calling thread goes there for good.
@@ -164,10 +155,7 @@ mod tests {
             let _ = writeln!(out, "skipped: link: making namespaces needs root, and ip of iproute2");
             return;
         }
-        let mut gone = Command::new("true").spawn().unwrap();
-        gone.wait().unwrap();
-        let [of_dead, of_living] =
-            [gone.id(), std::os::unix::process::parent_id()].map(|pid| format!("{PREFIX}{pid}-test"));
+        let [of_dead, of_living] = of_dead_and_of_living().map(|name| format!("{name}-test"));
         for name in [&of_dead, &of_living] {
             ip(&["netns", "add", name]).unwrap();
         }

@@ -1,16 +1,22 @@
 //! The verb `lab`: the same work on many platforms of this machine, in random order, again and again, for `guestscope compare`.
 //!
-//! Yields run folders below `target/lab/PLAN/runs/WORKLOAD/PLATFORM`, and goes on where it was interrupted. It compares nothing.
+//! Yields run folders below `target/lab/PLAN/runs/WORKLOAD/PLATFORM`, and goes on where it was interrupted. What cannot run here
+//! is skipped by name (`skipped.json` says why). It compares nothing.
 
+mod abandoned;
 mod container;
+mod engine;
 mod journal;
 mod link;
 mod machine;
+mod mark;
 mod order;
 mod plan;
-mod podman;
+mod ready;
 mod run;
+mod seen;
 mod shared;
+mod stun;
 mod vm;
 
 use std::{
@@ -25,15 +31,10 @@ use anyhow::{Context as _, Result};
 use self::{
     journal::{Entry, Journal},
     order::{Trial, trials},
-    plan::{Cell, Kind, Plan, Workload},
-    run::Programs,
-    shared::Inputs,
-    vm::Guests,
+    plan::{Cell, Plan},
+    ready::Platforms,
 };
-use crate::{
-    Xtask, apt, artifact, command, failure::failure, kernel, libtorch::Libtorch, progress::duration,
-    toolchain::Toolchain,
-};
+use crate::{Xtask, failure::failure, progress::duration};
 
 /// What the user chose.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,7 +44,7 @@ pub(crate) struct Options {
     pub(crate) dry_run: bool,
 }
 
-/// Runs what the plan still lacks. Gives whether all of it has been run.
+/// Runs what the plan still lacks, and this machine can. Gives whether all of it has been run.
 pub(crate) fn verb(xtask: &mut Xtask, options: &Options) -> Result<bool> {
     let plan = Plan::load(&options.plan)?;
     let folder = xtask.workspace.target.join("lab").join(&plan.name);
@@ -51,7 +52,7 @@ pub(crate) fn verb(xtask: &mut Xtask, options: &Options) -> Result<bool> {
     set_aside(&folder, &journal)?;
     let cells = plan.cells();
     let all = trials(cells.len(), plan.repetitions, plan.seed);
-    let left: Vec<Trial> = all
+    let mut left: Vec<Trial> = all
         .iter()
         .filter(|trial| !journal.is_done(&cells[trial.cell].name(), trial.repetition))
         .copied()
@@ -68,18 +69,30 @@ pub(crate) fn verb(xtask: &mut Xtask, options: &Options) -> Result<bool> {
         return Ok(true);
     }
     let _alone = alone(&xtask.workspace.target.join("lab"))?;
-    let mut platforms = ensure(xtask, &plan, &cells)?;
+    let removed = abandoned::remove()?;
+    if !removed.is_empty() {
+        xtask
+            .progress
+            .present("containers of a lab that was killed", format!("removed: {}", removed.join(", ")));
+    }
+    let mut platforms = Platforms::ensure(xtask, &plan, &cells)?;
     xtask.cache.release();
+    left.retain(|trial| !platforms.skipped.contains_key(&cells[trial.cell].name()));
+    for (name, reason) in &platforms.skipped {
+        xtask.progress.shortfall(format!("skipped: {name}: {reason}"));
+    }
+    ready::keep(&platforms.skipped, &folder)?;
+    let total = done + left.len();
     let mut rest = Rest::new(&journal, &cells, &left);
     for (index, trial) in left.iter().enumerate() {
         let cell = &cells[trial.cell];
-        let label = format!("{} of {}: {}", done + index + 1, all.len(), cell.name());
+        let label = format!("{} of {total}: {}", done + index + 1, cell.name());
         let is_fresh = trial.is_fresh(plan.fresh);
         let entry = one(xtask, &mut platforms, (cell, *trial, is_fresh), &folder, (&label, &rest));
         rest.note(cell, entry.seconds);
         journal.add(entry)?;
     }
-    Ok(report(xtask, &plan, &journal, &cells, &folder))
+    Ok(report(xtask, &plan, (&journal, &platforms.skipped), &cells, &folder))
 }
 
 /// Nobody else runs a plan on this checkout while the lock is held: the platforms' files are of the same names, and each
@@ -96,53 +109,6 @@ fn alone(folder: &Path) -> Result<File> {
         )),
         locked => locked.with_context(what).map(|()| lock),
     }
-}
-
-/// What runs, and where.
-struct Platforms {
-    programs: Programs,
-    /// Where virtual machines are wanted.
-    guests: Option<Guests>,
-}
-
-/// Everything that the cells need, had once.
-fn ensure(xtask: &Xtask, plan: &Plan, cells: &[Cell]) -> Result<Platforms> {
-    let toolchain = Toolchain::ensure(xtask)?;
-    let libtorch = plan.workloads.iter().any(|workload| workload.torch);
-    let libtorch = libtorch.then(|| Libtorch::ensure(xtask)).transpose()?;
-    kernel::ensure(xtask);
-    let has = |kind: Kind| cells.iter().any(|cell| cell.kind == kind);
-    let has_containers = has(Kind::ContainerInVm);
-    let has_links = plan.workloads.iter().any(|workload| workload.link_mbit.is_some());
-    for (program, package, is_needed) in [
-        ("runc", "runc", has(Kind::Container) || has(Kind::Podman) || has_containers),
-        ("podman", "podman", has(Kind::Podman)),
-        ("ip", "iproute2", has_links),
-        ("tc", "iproute2", has_links),
-    ] {
-        if is_needed && command::find(program).is_none() {
-            apt::need(xtask, &[package])?;
-        }
-    }
-    let agent = artifact::agent(xtask, &toolchain)?;
-    let workloads = match &libtorch {
-        Some(libtorch) => artifact::workloads(xtask, Some(libtorch))?,
-        None => artifact::static_workloads(xtask, &toolchain)?,
-    };
-    let all: Vec<&Workload> = plan.workloads.iter().collect();
-    let inputs = Inputs::ensure(xtask, &workloads, &all)?;
-    let programs = Programs {
-        agent,
-        workloads,
-        libtorch: libtorch.as_ref().map(|libtorch| libtorch.folder().to_owned()),
-        inputs: inputs.folder().to_owned(),
-    };
-    let has_guests = cells.iter().any(|cell| cell.kind.is_guest());
-    let guests = has_guests.then(|| {
-        let shared = shared::image(xtask, libtorch.as_ref(), &inputs)?;
-        Guests::ensure(xtask, &toolchain, &programs, (shared, has_containers, plan.memory_mb))
-    });
-    Ok(Platforms { programs, guests: guests.transpose()? })
 }
 
 /// Folders that the journal does not have, because the lab was ended between one and the other, are no runs of the plan.
@@ -173,9 +139,7 @@ fn one(
 ) -> Entry {
     let (started, step) = (Instant::now(), xtask.progress.step(label));
     let output = folder.join("runs").join(cell.name());
-    let Platforms { programs, guests } = platforms;
-    let folders = (folder.join("staging"), output);
-    let made = run::run(xtask, &step, (programs, guests), (cell, is_fresh), (&folders.0, &folders.1));
+    let made = run::run(xtask, &step, platforms, (cell, is_fresh), (&folder.join("staging"), &output));
     let seconds = started.elapsed().as_secs_f64();
     let entry = |path: Option<PathBuf>, error: Option<String>| Entry {
         cell: cell.name(),
@@ -236,24 +200,37 @@ impl Rest {
     }
 }
 
-/// Says what there is now, and what to do with it.
-fn report(xtask: &Xtask, plan: &Plan, journal: &Journal, cells: &[Cell], folder: &Path) -> bool {
+/// Says what there is now, and what to do with it. Gives whether nothing is missing.
+fn report(
+    xtask: &Xtask,
+    plan: &Plan,
+    (journal, skipped): (&Journal, &BTreeMap<String, String>),
+    cells: &[Cell],
+    folder: &Path,
+) -> bool {
     xtask.progress.say("");
     let mut is_whole = true;
+    let done = |name: &str| (0..plan.repetitions).filter(|&run| journal.is_done(name, run)).count();
     for cell in cells {
         let name = cell.name();
-        let done = (0..plan.repetitions).filter(|&repetition| journal.is_done(&name, repetition)).count();
-        is_whole &= done == plan.repetitions as usize;
-        xtask.progress.present(&name, format!("{done} of {} runs", plan.repetitions));
+        is_whole &= done(&name) == plan.repetitions as usize;
+        let why = skipped.get(&name).map(|reason| format!(", skipped: {reason}")).unwrap_or_default();
+        xtask.progress.present(&name, format!("{} of {} runs{why}", done(&name), plan.repetitions));
+    }
+    if !is_whole {
+        xtask.progress.say("\nincomplete: the same command runs what is missing, where it can be had then");
     }
     let runs = folder.join("runs");
     for workload in &plan.workloads {
-        let same = |cell: &&Cell| cell.workload.name == workload.name;
+        let same = |cell: &&Cell| cell.workload.name == workload.name && done(&cell.name()) > 0;
         let folders = cells
             .iter()
             .filter(same)
             .map(|cell| format!("{}={}", cell.platform(), runs.join(cell.name()).display()));
         let folders: Vec<String> = folders.collect();
+        if folders.is_empty() {
+            continue;
+        }
         xtask.progress.say(&format!("\nnext  guestscope compare {}", folders.join(" ")));
     }
     is_whole

@@ -51,6 +51,18 @@ pub(super) struct Platform {
     pub(super) cores: Vec<u32>,
     /// Tied to so many CPUs, or free to go anywhere, one cell for each.
     pub(super) pinned: Vec<bool>,
+    /// Its virtual machines are stopped from outside while they work.
+    pub(super) stun: Option<Stun>,
+}
+
+/// A virtual machine that stands still again and again, as one does at the end of a live migration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Stun {
+    /// From the begin of the work, and from each time that it goes on.
+    pub(super) every_ms: u64,
+    /// For so long.
+    pub(super) ms: u64,
 }
 
 /// What a platform is made by.
@@ -63,6 +75,8 @@ pub(super) enum Kind {
     Container,
     /// The same by podman, with the engine's own habits.
     Podman,
+    /// And by Docker, where one answers.
+    Docker,
     /// A virtual machine of QEMU with so many CPUs; pinned it is tied to as many of this machine's.
     Vm,
     /// QEMU's microvm, likewise.
@@ -78,6 +92,7 @@ impl Kind {
             Self::Machine => "machine",
             Self::Container => "container",
             Self::Podman => "podman",
+            Self::Docker => "docker",
             Self::Vm => "vm",
             Self::Microvm => "microvm",
             Self::ContainerInVm => "container-in-vm",
@@ -87,7 +102,7 @@ impl Kind {
     /// It has a kernel of its own.
     pub(super) const fn is_guest(self) -> bool {
         match self {
-            Self::Machine | Self::Container | Self::Podman => false,
+            Self::Machine | Self::Container | Self::Podman | Self::Docker => false,
             Self::Vm | Self::Microvm | Self::ContainerInVm => true,
         }
     }
@@ -153,6 +168,11 @@ impl Plan {
                 platform.cores.iter().all(|cores| (1..=1_024).contains(cores)),
                 "{name}: cores: not 1 to 1,024"
             );
+            if let Some(Stun { every_ms, ms }) = platform.stun {
+                ensure!(platform.kind.is_guest(), "{name}: stun: only virtual machines are stopped");
+                ensure!((100..=3_600_000).contains(&every_ms), "{name}: every_ms: not 100 to 3,600,000");
+                ensure!((10..=60_000).contains(&ms), "{name}: ms: not 10 to 60,000");
+            }
         }
         for workload in &self.workloads {
             ensure!(
@@ -181,7 +201,9 @@ impl Plan {
 
     /// What must be the same for a lab to go on with what it has: everything but how often.
     pub(super) fn identity(&self) -> String {
-        format!("{:?}", Self { repetitions: 0, ..self.clone() })
+        let all = format!("{:?}", Self { repetitions: 0, ..self.clone() });
+        // Plans that say nothing of it are the same as before there was such a word.
+        all.replace(", stun: None", "")
     }
 
     /// Everything that is to be run, each once.
@@ -194,6 +216,7 @@ impl Plan {
                         kind: platform.kind,
                         cores,
                         pinned,
+                        stun: platform.stun,
                         workload: workload.clone(),
                     };
                     cells.extend(platform.pinned.iter().map(cell));
@@ -210,6 +233,7 @@ pub(super) struct Cell {
     pub(super) kind: Kind,
     pub(super) cores: u32,
     pub(super) pinned: bool,
+    pub(super) stun: Option<Stun>,
     pub(super) workload: Workload,
 }
 
@@ -217,7 +241,8 @@ impl Cell {
     /// Of its platform: folders and reports have it.
     pub(super) fn platform(&self) -> String {
         let pinned = if self.pinned { "pinned" } else { "free" };
-        format!("{}-{}-{pinned}", self.kind.name(), self.cores)
+        let stunned = self.stun.map(|stun| format!("-stunned-{}ms", stun.ms)).unwrap_or_default();
+        format!("{}-{}-{pinned}{stunned}", self.kind.name(), self.cores)
     }
 
     /// The CPUs of a pinned one, as lists of CPUs are written: as many as it has cores.
@@ -272,9 +297,23 @@ mod tests {
     #[case("seed = 1", "seed = 1\nfresh = 1.5", "fresh: 1.5")]
     #[case("seed = 1", "seed = 1\nfresh = -0.1", "fresh: -0.1")]
     #[case("seed = 1", "seed = 1\nmemory_mb = 16", "memory_mb: 16")]
+    #[case("pinned = [true]", "pinned = [true]\nstun = { every_ms = 100, ms = 10 }", "only virtual machines")]
+    #[case("'machine'", "'vm'\nstun = { every_ms = 99, ms = 10 }", "every_ms: not")]
+    #[case("'machine'", "'vm'\nstun = { every_ms = 100, ms = 9 }", "ms: not 10")]
+    #[case("'machine'", "'vm'\nstun = { every_ms = 100 }", "missing field")]
     fn nonsense_is_refused(#[case] from: &str, #[case] to: &str, #[case] expected: &str) {
         let error = format!("{:#}", plan(&GOOD.replacen(from, to, 1)).unwrap_err());
         assert!(error.contains(expected), "{error}");
+    }
+
+    #[test]
+    fn a_stunned_platform_is_another_one() {
+        let stunned = "pinned = [true]\nstun = { every_ms = 2000, ms = 300 }";
+        let text = GOOD.replacen("'machine'", "'vm'", 1);
+        let (without, with) =
+            (plan(&text).unwrap(), plan(&text.replacen("pinned = [true]", stunned, 1)).unwrap());
+        assert_eq!(with.cells()[0].name(), "w/vm-1-pinned-stunned-300ms");
+        assert!(with.identity().contains("300") && !without.identity().contains("stun"));
     }
 
     #[test]
@@ -289,7 +328,7 @@ mod tests {
 
     #[test]
     fn every_platform_has_the_word_that_a_plan_says() {
-        for kind in ["machine", "container", "podman", "vm", "microvm", "container-in-vm"] {
+        for kind in ["machine", "container", "podman", "docker", "vm", "microvm", "container-in-vm"] {
             let text = GOOD.replacen("machine", kind, 1).replacen("[1, 2]", "[3]", 1);
             let plan = plan(&text).unwrap();
             assert_eq!(plan.platforms[0].kind.name(), kind);
@@ -307,7 +346,8 @@ mod tests {
             assert_eq!(path.file_stem().unwrap().to_str().unwrap(), plan.name);
             names.insert(plan.name);
         }
-        let studies = ["s1", "s1-small", "s2", "s3", "s4", "s5", "smoke"];
-        assert!(studies.iter().all(|name| names.contains(*name)), "{names:?}");
+        let sizes = |study: &'static str| [study.to_owned(), format!("{study}-small")];
+        let studies = ["s1", "s2", "s2-network", "s3", "s4", "s5"].into_iter().flat_map(sizes);
+        assert_eq!(names, studies.chain(["smoke".to_owned()]).collect());
     }
 }

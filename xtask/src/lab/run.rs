@@ -3,6 +3,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    process::Command,
     time::Duration,
 };
 
@@ -10,16 +11,18 @@ use anyhow::{Context as _, Result, bail};
 
 use super::{
     container::Container,
+    engine::Engine,
     link::{self, Link},
     machine,
     plan::{Cell, Kind},
-    podman::Podman,
+    ready::Platforms,
+    seen::Seen,
     shared,
-    vm::Guests,
 };
 use crate::{
     Xtask,
     command::{self, Finished, Run},
+    process,
     progress::Step,
 };
 
@@ -66,7 +69,7 @@ pub(super) fn arguments(cell: &Cell, workloads: &str, output: &str) -> Vec<Strin
 pub(super) fn run(
     xtask: &Xtask,
     step: &Step,
-    (programs, guests): (&Programs, &mut Option<Guests>),
+    platforms: &mut Platforms,
     (cell, is_fresh): (&Cell, bool),
     (staging, output): (&Path, &Path),
 ) -> Result<PathBuf> {
@@ -75,6 +78,7 @@ pub(super) fn run(
         fs::remove_dir_all(staging).with_context(what)?;
     }
     fs::create_dir_all(staging).with_context(what)?;
+    let Platforms { programs, guests, host, .. } = platforms;
     match (cell.kind.is_guest(), guests) {
         (true, Some(guests)) => guests.run(xtask, step, cell, is_fresh, staging)?,
         (true, None) => bail!("no virtual machine was prepared"),
@@ -82,6 +86,7 @@ pub(super) fn run(
     }
     let made = folders(staging)?;
     let [made] = made.as_slice() else { bail!("{} run folders instead of one", made.len()) };
+    Seen::of_run(made)?.check(cell.kind, host)?;
     move_to(made, output)
 }
 
@@ -104,18 +109,24 @@ fn in_staging(xtask: &Xtask, step: &Step, programs: &Programs, cell: &Cell, outp
     let bundle = xtask.workspace.target.join("lab").join(".bundle");
     let _link = Link::of(&cell.workload)?;
     let finished = match cell.kind {
-        Kind::Machine => run.finish(&mut machine::command(programs, cell, output)?),
+        Kind::Machine => finish(&run, machine::command(programs, cell, output)),
         Kind::Container => {
             let container = Container::prepare(programs, cell, output, bundle)?;
-            run.finish(&mut container.command())
+            finish(&run, container.command())
         }
-        Kind::Podman => {
-            let podman = Podman::prepare(programs, cell, output, &bundle)?;
-            run.finish(&mut podman.command())
+        Kind::Podman | Kind::Docker => {
+            let container = Engine::prepare(programs, cell, output, &bundle)?;
+            finish(&run, container.command())
         }
         Kind::Vm | Kind::Microvm | Kind::ContainerInVm => bail!("runs in a guest: {}", cell.name()),
     }?;
     outcome(&finished, limit)
+}
+
+/// To its end, or to that of the lab: agents and engines pass on the signal that they get then.
+fn finish(run: &Run, mut command: Command) -> Result<Finished> {
+    process::end_with_parent(&mut command);
+    run.finish(&mut command)
 }
 
 fn outcome(finished: &Finished, limit: Duration) -> Result<()> {
@@ -138,8 +149,31 @@ pub(super) fn folders(output: &Path) -> Result<Vec<PathBuf>> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::{Programs, arguments};
-    use crate::lab::plan::{Cell, Kind, Workload};
+    use std::{
+        fs,
+        path::Path,
+        process::{Command, Stdio},
+        thread,
+        time::{Duration, Instant},
+    };
+
+    use nix::{
+        sys::signal::{Signal, kill},
+        unistd::Pid,
+    };
+    use rstest::rstest;
+
+    use super::{Programs, arguments, finish};
+    use crate::{
+        command::Run,
+        lab::plan::{Cell, Kind, Workload},
+        process,
+        progress::Progress,
+    };
+
+    /// Where a lab that is to be killed writes what its run says.
+    const LOG: &str = "GUESTSCOPE_TEST_LAB_LOG";
+    const PATIENCE: Duration = Duration::from_mins(1);
 
     pub(in crate::lab) fn cell(kind: Kind, pinned: bool) -> Cell {
         let workload = Workload {
@@ -150,7 +184,7 @@ pub(super) mod tests {
             link_mbit: None,
             limit_s: 9,
         };
-        Cell { kind, cores: 2, pinned, workload }
+        Cell { kind, cores: 2, pinned, stun: None, workload }
     }
 
     pub(in crate::lab) fn programs() -> Programs {
@@ -166,5 +200,41 @@ pub(super) mod tests {
     fn the_agent_is_told_the_same_everywhere() {
         let words = arguments(&cell(Kind::Vm, false), "/programs/w", "/results").join(" ");
         assert_eq!(words, "run --json --name w --output /results -- /programs/w infer loop");
+    }
+
+    /// The lab of the next test, in a process of its own: it is run by that test alone.
+    #[test]
+    fn lab_that_is_to_be_killed() {
+        let Some(log) = std::env::var_os(LOG) else { return };
+        let step = Progress::new().step("test");
+        let run = Run { step: &step, log: Path::new(&log), limit: PATIENCE };
+        let mut sleep = Command::new("sh");
+        sleep.args(["-c", "echo $$; exec sleep 1000"]);
+        drop(finish(&run, sleep));
+    }
+
+    #[rstest]
+    #[case::politely(Signal::SIGTERM)]
+    #[case::at_once(Signal::SIGKILL)]
+    fn a_run_ends_with_its_lab(#[case] signal: Signal) {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("log");
+        let mut lab = Command::new(std::env::current_exe().unwrap());
+        lab.args(["--exact", "lab::run::tests::lab_that_is_to_be_killed"]).env(LOG, &log);
+        let mut lab = lab.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let begun = Instant::now();
+        let until = |is_so: &dyn Fn() -> bool| {
+            while !is_so() {
+                assert!(begun.elapsed() < PATIENCE, "nothing happens");
+                thread::sleep(Duration::from_millis(10));
+            }
+        };
+        let said = || fs::read_to_string(&log).unwrap_or_default();
+        until(&|| said().ends_with('\n'));
+        let run: u32 = said().trim().parse().unwrap();
+        assert!(process::is_running(run));
+        kill(Pid::from_raw(lab.id() as i32), signal).unwrap();
+        lab.wait().unwrap();
+        until(&|| !process::is_running(run));
     }
 }

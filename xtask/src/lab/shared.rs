@@ -19,7 +19,7 @@ use crate::{
     cache::{hash, write_whole},
     command::Run,
     libtorch::Libtorch,
-    setup,
+    process, setup,
 };
 
 /// Where the workloads look for what they have made before.
@@ -53,7 +53,10 @@ impl Inputs {
             let step = xtask.progress.step(format!("inputs of {}", workload.name));
             let log = xtask.log("lab-inputs");
             let run = Run { step: &step, log: &log, limit: Duration::from_secs(workload.limit_s) };
-            if let Err(error) = run.check(Command::new(program).args(words).env(VARIABLE, &folder)) {
+            let mut command = Command::new(program);
+            command.args(words).env(VARIABLE, &folder);
+            process::end_with_parent(&mut command);
+            if let Err(error) = run.check(&mut command) {
                 step.failed();
                 return Err(error);
             }

@@ -12,14 +12,15 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 use super::{
     container::{Inside, RUNS, all_capabilities},
-    plan::{Cell, Kind},
+    plan::{Cell, Kind, Stun},
     run::{Programs, arguments, move_to},
     shared,
+    stun::Stunned,
 };
 use crate::{
     Xtask, apt,
     artifact::{AGENT, WORKLOADS},
-    command,
+    command, process,
     progress::Step,
     toolchain::Toolchain,
     vm::{
@@ -158,11 +159,17 @@ impl Guests {
         let (files, task) = self.job(cell, limit);
         let guest = self.guest(cell, NAME, (&up.results, None))?;
         let log = guest::log_files(xtask, NAME);
+        let stunned = cell.stun.map(|stun| stunned(&up.results, stun)).transpose()?;
         let answers = up
             .session
             .run(step, &guest, (&files, &[task]), limit + AROUND)
             .with_context(|| format!("see {}", log[0].parent().unwrap_or(&log[0]).display()))?;
-        outcome(&answers)
+        outcome(&answers)?;
+        if let Some(stunned) = stunned {
+            let stops = stunned.end()?;
+            step.update(&format!("was stopped {stops} times"));
+        }
+        Ok(())
     }
 
     /// What a guest is given and told to do.
@@ -207,6 +214,14 @@ impl Guests {
 /// The machine's CPUs that a pinned guest may use.
 fn tied_to(cell: &Cell) -> Option<String> {
     cell.pinned.then(|| cell.cpu_list())
+}
+
+/// The guest with this disk, known by it among the children of the lab, is stopped from now on.
+fn stunned(results: &Path, stun: Stun) -> Result<Stunned> {
+    // A comma is written twice there.
+    let words = format!("file={}", results.display().to_string().replace(',', ",,"));
+    let qemu = process::child_with(&words).context("no QEMU to stop")?;
+    Ok(Stunned::begin(qemu, stun))
 }
 
 /// What a container in a guest has to see: the disks, and the first folders of the libraries.

@@ -1,0 +1,99 @@
+//! Containers that labs left when they were killed: a hidden neighbour of whatever is measured next.
+//!
+//! Yields the names of those that are gone now. What does not bear a lab's mark, or bears that of a lab which runs, is not
+//! looked at.
+
+use std::process::Command;
+
+use anyhow::Result;
+
+use super::mark;
+use crate::{command, failure::failure};
+
+/// A program, what it lists the names of all its containers by, and what it removes one by, with everything in it.
+type Engine = (&'static str, &'static [&'static str], &'static [&'static str]);
+
+const ENGINES: [Engine; 3] = [
+    ("runc", &["list", "--quiet"], &["delete", "--force"]),
+    ("podman", &["ps", "--all", "--format", "{{.Names}}"], &["rm", "--force", "--ignore"]),
+    ("docker", &["ps", "--all", "--format", "{{.Names}}"], &["rm", "--force"]),
+];
+
+/// Removes them. Fails if one stays: nobody measures beside it unknowingly.
+pub(super) fn remove() -> Result<Vec<String>> {
+    let mut removed = Vec::new();
+    for (program, list, remove) in ENGINES {
+        for name in left(program, list) {
+            // Whether it is gone, the list says.
+            let _ = command::text(Command::new(program).args(remove).arg(&name));
+            removed.push(name);
+        }
+        if let Some(name) = left(program, list).first() {
+            return Err(failure(
+                format!("a container that a killed lab left does not go: {name}"),
+                format!("{program} {} {name}", remove.join(" ")),
+            ));
+        }
+    }
+    Ok(removed)
+}
+
+/// An engine that is not there, or does not answer, has none.
+fn left(program: &str, list: &[&str]) -> Vec<String> {
+    let text = command::text(Command::new(program).args(list)).unwrap_or_default();
+    text.lines().map(str::trim).filter(|name| mark::is_of_dead(name)).map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, io::Write as _, process::Command};
+
+    use serde_json::json;
+
+    use super::remove;
+    use crate::{command, lab::mark::tests::of_dead_and_of_living};
+
+    /// Runs until it is killed, on this machine's own files.
+    fn start(bundle: &std::path::Path, name: &str) -> bool {
+        fs::create_dir_all(bundle.join("rootfs")).unwrap();
+        let bind = |place: &str| json!({ "type": "bind", "source": place, "destination": place, "options": ["rbind", "ro"] });
+        let mut mounts = vec![json!({ "type": "proc", "source": "proc", "destination": "/proc" })];
+        mounts.extend(["/lib", "/lib64", "/usr"].map(bind));
+        let config = json!({
+            "ociVersion": "1.0.2",
+            "process": { "user": { "uid": 0, "gid": 0 }, "args": ["/usr/bin/sleep", "1000"], "cwd": "/" },
+            "root": { "path": "rootfs" },
+            "mounts": mounts,
+            "linux": { "namespaces": [{ "type": "pid" }, { "type": "mount" }] },
+        });
+        fs::write(bundle.join("config.json"), config.to_string()).unwrap();
+        let mut runc = Command::new("runc");
+        runc.args(["run", "--detach", "--bundle"]).arg(bundle).arg(name);
+        // It holds on to what it is given.
+        runc.stdin(std::process::Stdio::null())
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::null());
+        runc.status().is_ok_and(|status| status.success())
+    }
+
+    #[test]
+    fn what_a_killed_lab_left_goes_with_the_next_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let [dead, living] = of_dead_and_of_living();
+        let is_root = nix::unistd::geteuid().is_root();
+        if !is_root || !start(&folder.path().join("dead"), &dead) {
+            let mut out = std::io::stdout();
+            let _ = writeln!(out, "skipped: abandoned: containers need root, and runc");
+            return;
+        }
+        assert!(start(&folder.path().join("living"), &living));
+        let list = || command::text(Command::new("runc").args(["list", "--quiet"])).unwrap();
+        let is_there = |name: &str| list().lines().any(|line| line == name);
+        let before = (is_there(&dead), is_there(&living));
+        let removed = remove();
+        let after = (is_there(&dead), is_there(&living));
+        command::text(Command::new("runc").args(["delete", "--force", &living])).unwrap();
+        assert!(removed.unwrap().contains(&dead));
+        assert_eq!((before, after), ((true, true), (false, true)));
+    }
+}

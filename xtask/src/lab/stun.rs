@@ -1,0 +1,94 @@
+//! Stops a virtual machine from outside while it works, again and again.
+//!
+//! The whole of QEMU is stopped by SIGSTOP: its guest's clocks go on, and what it had in hand is late, as after the last step
+//! of a live migration. (`guestscope-workloads stall pause` asks for each stop itself, and knows its size: `xtask vm`.)
+
+use std::{
+    process::{Command, Stdio},
+    sync::mpsc::{self, RecvTimeoutError, Sender},
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, ensure};
+
+use super::plan::Stun;
+
+/// A process of its own lets it go on: were the lab killed meanwhile, QEMU would stand still for good, deaf to the signal
+/// that is to end it.
+const STOP: &str = r#"trap "" HUP INT TERM; kill -STOP "$1" && sleep "$2"; kill -CONT "$1""#;
+
+/// A process that is stopped now and then, as long as this lives.
+pub(super) struct Stunned {
+    over: Sender<()>,
+    stops: JoinHandle<Result<u32>>,
+}
+
+impl Stunned {
+    pub(super) fn begin(pid: u32, stun: Stun) -> Self {
+        let (over, is_over) = mpsc::channel();
+        let Stun { every_ms, ms } = stun;
+        let seconds = Duration::from_millis(ms).as_secs_f64().to_string();
+        let stops = thread::spawn(move || {
+            let mut stops = 0;
+            while is_over.recv_timeout(Duration::from_millis(every_ms)) == Err(RecvTimeoutError::Timeout) {
+                let mut stop = Command::new("sh");
+                stop.args(["-c", STOP, "sh", &pid.to_string(), &seconds]).stderr(Stdio::null());
+                let status = stop.stdin(Stdio::null()).status().context("sh")?;
+                ensure!(status.success(), "the virtual machine could not be stopped");
+                stops += 1;
+            }
+            Ok(stops)
+        });
+        Self { over, stops }
+    }
+
+    /// Stops no more. Gives how often it was stopped; fails if it never was, as its runs would be told from others by their
+    /// name alone.
+    pub(super) fn end(self) -> Result<u32> {
+        let Self { over, stops } = self;
+        drop(over);
+        let stops = stops.join().ok().context("what stops the virtual machine died")??;
+        ensure!(stops > 0, "the work was over before the virtual machine was stopped once");
+        Ok(stops)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs,
+        process::Command,
+        thread,
+        time::{Duration, Instant},
+    };
+
+    use super::Stunned;
+    use crate::lab::plan::Stun;
+
+    #[test]
+    fn a_process_stands_still_and_goes_on() {
+        let mut process = Command::new("sleep").arg("1000").spawn().unwrap();
+        let stat = format!("/proc/{}/stat", process.id());
+        let is_stopped = || fs::read_to_string(&stat).unwrap().contains(") T ");
+        let stunned = Stunned::begin(process.id(), Stun { every_ms: 100, ms: 200 });
+        let begun = Instant::now();
+        let mut was_stopped = false;
+        while !was_stopped && begun.elapsed() < Duration::from_secs(20) {
+            thread::sleep(Duration::from_millis(1));
+            was_stopped = is_stopped();
+        }
+        let stops = stunned.end();
+        let is_still = is_stopped();
+        process.kill().unwrap();
+        process.wait().unwrap();
+        assert!(was_stopped && !is_still);
+        assert!(stops.unwrap() >= 1);
+    }
+
+    #[test]
+    fn what_was_never_stopped_is_no_such_run() {
+        let stunned = Stunned::begin(std::process::id(), Stun { every_ms: 3_600_000, ms: 10 });
+        assert!(stunned.end().unwrap_err().to_string().contains("was over before"));
+    }
+}
