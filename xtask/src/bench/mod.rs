@@ -3,6 +3,7 @@
 //! Prints a table and writes the same numbers to target/bench/bench.json. Nothing is asserted about time: machines are
 //! noisy, and a number is for people to judge. Rounds of all variants alternate, so that drift hits each alike.
 
+mod compared;
 mod hooks;
 mod inside;
 mod pipe;
@@ -62,6 +63,8 @@ pub(crate) struct Bench<'a> {
     edges: PathBuf,
     /// The example that makes phases and switches at given rates.
     storm: PathBuf,
+    /// The example that makes run folders.
+    made_folders: PathBuf,
     /// Rounds of each variant.
     rounds: usize,
 }
@@ -81,6 +84,8 @@ pub(crate) enum Part {
     Inside,
     /// Throughput of ResNet-50, and what the agent takes
     Workload,
+    /// `compare` and `report` of many runs
+    Compare,
     /// Our workloads beside PyTorch in Python (5 GB to download), only if it is named
     Pytorch,
 }
@@ -94,6 +99,7 @@ impl Part {
             Self::Storm => storm::rows(bench),
             Self::Inside => inside::rows(bench),
             Self::Workload => workload::rows(bench),
+            Self::Compare => compared::rows(bench),
             Self::Pytorch => pytorch::rows(bench),
         }
     }
@@ -109,7 +115,7 @@ pub(crate) fn verb(xtask: &mut Xtask, parts: &[Part], rounds: usize) -> Result<b
         Some(workloads) => workloads,
         None => artifact::workloads(xtask, Some(&libtorch))?,
     };
-    let ([hooks, edges, storm], agent) = if parts == [Part::Pytorch] {
+    let ([hooks, edges, storm, made_folders], agent) = if parts == [Part::Pytorch] {
         // Nothing is observed there.
         Default::default()
     } else {
@@ -121,7 +127,7 @@ pub(crate) fn verb(xtask: &mut Xtask, parts: &[Part], rounds: usize) -> Result<b
         }
         (examples(xtask, &toolchain)?, artifact::agent(xtask, &toolchain)?)
     };
-    let bench = Bench { xtask, agent, workloads, hooks, edges, storm, rounds };
+    let bench = Bench { xtask, agent, workloads, hooks, edges, storm, made_folders, rounds };
     let mut rows = Vec::new();
     for part in parts {
         rows.extend(part.rows(&bench)?);
@@ -142,14 +148,14 @@ pub(crate) fn built(variable: &str) -> Result<Option<PathBuf>> {
     Err(failure(format!("no such program: {what}"), hint))
 }
 
-fn examples(xtask: &Xtask, toolchain: &Toolchain) -> Result<[PathBuf; 3]> {
+fn examples(xtask: &Xtask, toolchain: &Toolchain) -> Result<[PathBuf; 4]> {
     let mut build = xtask.workspace.cargo();
     build.args(["build", "--release", "--locked", "--package", artifact::AGENT]);
-    build.args(["--example", "hooks", "--example", "edges", "--example", "storm"]);
+    build.args(["--example", "hooks", "--example", "edges", "--example", "storm", "--example", "made_folders"]);
     toolchain.apply(&mut build);
     artifact::cargo(xtask, "programs to measure with", "build-bench", &mut build)?;
     let folder = xtask.workspace.target.join("release/examples");
-    Ok(["hooks", "edges", "storm"].map(|name| folder.join(name)))
+    Ok(["hooks", "edges", "storm", "made_folders"].map(|name| folder.join(name)))
 }
 
 /// Runs a command that prints one line of JSON last.

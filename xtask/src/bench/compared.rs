@@ -1,0 +1,82 @@
+//! How long `compare` and `report` take over many large runs, and what memory: of folders that an example makes, half of them
+//! of a slower platform.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, ensure};
+
+use super::{Bench, Row, ratio::median};
+
+const RUNS: usize = 20;
+const REQUESTS: usize = 10_000;
+/// Between two looks at the memory of a process: its peak is kept by the kernel, so only what it takes in the last of them
+/// can be missed.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// A row of each verb.
+pub(super) fn rows(bench: &Bench<'_>) -> Result<Vec<Row>> {
+    let folder = make(bench)?;
+    let compare = |command: &mut Command| drop(command.args(["compare", "--json"]).arg(&folder));
+    let report = |command: &mut Command| drop(command.arg("report").arg(&folder));
+    let verbs: [(&str, &dyn Fn(&mut Command), &str); 2] =
+        [("compare", &compare, "2 s, 300 MB"), ("report", &report, "")];
+    let mut rows = Vec::new();
+    for (verb, arguments, budget) in verbs {
+        let step = bench.xtask.progress.step(&format!("{verb} of {RUNS} runs"));
+        let (mut seconds, mut peak_mb) = (Vec::new(), 0.0_f64);
+        for _ in 0..bench.rounds {
+            let (took, bytes) = run(&bench.agent, arguments)?;
+            seconds.push(took.as_secs_f64());
+            peak_mb = peak_mb.max(bytes as f64 / 1e6);
+        }
+        step.done(format!("{} rounds", bench.rounds));
+        rows.push(Row {
+            what: format!("{verb} of {RUNS} runs with {REQUESTS} requests each"),
+            measured: format!("{:.2} s, {peak_mb:.0} MB", median(&seconds)),
+            ratio: None,
+            against: "",
+            budget,
+        });
+    }
+    Ok(rows)
+}
+
+/// A folder of run folders, made anew.
+fn make(bench: &Bench<'_>) -> Result<PathBuf> {
+    let folder = bench.folder()?.join("compared");
+    if folder.exists() {
+        fs::remove_dir_all(&folder)?;
+    }
+    let step = bench.xtask.progress.step("runs to compare");
+    let mut command = Command::new(&bench.made_folders);
+    command.arg(&folder).args([RUNS, REQUESTS].map(|number| number.to_string()));
+    let status = command.status().context("could not start the example `made_folders`")?;
+    ensure!(status.success(), "the example `made_folders` failed: {status}");
+    step.done(format!("{RUNS} of {REQUESTS} requests"));
+    Ok(folder)
+}
+
+/// How long one run of the agent took, and the largest resident set in bytes.
+fn run(agent: &Path, arguments: &dyn Fn(&mut Command)) -> Result<(Duration, u64)> {
+    let mut command = Command::new(agent);
+    arguments(&mut command);
+    let start = Instant::now();
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+    let (mut peak_bytes, status) = (0, format!("/proc/{}/status", child.id()));
+    loop {
+        if let Some(status) = child.try_wait()? {
+            ensure!(status.success(), "{command:?}: {status}");
+            return Ok((start.elapsed(), peak_bytes));
+        }
+        let text = fs::read_to_string(&status).unwrap_or_default();
+        let peak = text.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB"));
+        peak_bytes = peak.and_then(|kib| kib.trim().parse::<u64>().ok()).map_or(peak_bytes, |kib| kib * 1024);
+        thread::sleep(LOOK);
+    }
+}
