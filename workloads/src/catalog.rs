@@ -33,6 +33,8 @@ pub struct Entry {
 const SAMANI: &str = "Samani & Salehi";
 /// "Comparison Between Bare-metal, Container and VM using TensorFlow Image Classification Benchmarks".
 const LIN: &str = "Lin, Pai & Chou";
+/// "Impact of Virtualization on Machine Learning".
+const VIRTUALIZATION: &str = "H2O";
 /// "Containerized ML natively with vGPU vs in a VM".
 const VMWARE: &str = "VMware, vGPU";
 
@@ -105,7 +107,8 @@ pub struct TrainEntry {
     pub batch: u64,
     /// What one step learns from.
     pub data: &'static str,
-    pub needs: &'static str,
+    /// With a batch of that size.
+    pub needs: String,
 }
 
 /// One line of the table of stalls.
@@ -119,6 +122,7 @@ pub struct StallEntry {
     /// What its size is, and without --size.
     pub unit: &'static str,
     pub default: String,
+    pub needs: &'static str,
 }
 
 /// One line of the table of the H2O study's workloads.
@@ -126,7 +130,11 @@ pub struct StallEntry {
 pub struct H2oEntry {
     /// As on the command line.
     pub name: &'static str,
+    /// Whose it is.
+    pub study: &'static str,
     pub what: &'static str,
+    /// Of 2,000 flights: how many there are depends on which airports occur.
+    pub parameters: u64,
     pub phases: &'static [&'static str],
     /// How large it is without options, and how to make it larger.
     pub size: &'static str,
@@ -138,37 +146,47 @@ const FLIGHTS: &str = "2,000 flights (0.2 MB); --rows N or your own file";
 pub const H2O: &[H2oEntry] = &[
     H2oEntry {
         name: "h2o generate",
+        study: VIRTUALIZATION,
         what: "airline delays as CSV",
+        parameters: 0,
         phases: h2o::generate::PHASES,
         size: "2,000 flights (0.2 MB); --rows 152000000 (16 GB)",
         needs: "room on a disk",
     },
     H2oEntry {
         name: "h2o parse",
+        study: VIRTUALIZATION,
         what: "CSV to columns",
+        parameters: 0,
         phases: h2o::parse::PHASES,
         size: FLIGHTS,
         needs: "1 CPU, 20 MB of memory",
     },
     H2oEntry {
         name: "h2o glm",
+        study: VIRTUALIZATION,
         what: "binomial GLM by IRLS",
+        parameters: 308,
         phases: h2o::glm::PHASES,
         size: FLIGHTS,
         needs: "1 CPU, 19 bytes of memory per flight",
     },
     H2oEntry {
         name: "h2o mlp",
+        study: VIRTUALIZATION,
         what: "network, bound by CPU",
+        parameters: 102_001,
         phases: h2o::mlp::PHASES,
-        size: "307-200-200-1, batch 512; 102,001 parameters",
+        size: "307-200-200-1, batch 512",
         needs: "all CPUs",
     },
     H2oEntry {
         name: "h2o mlp --size memory",
+        study: VIRTUALIZATION,
         what: "network, by memory",
+        parameters: 69_648_385,
         phases: h2o::mlp::PHASES,
-        size: "307-8192-8192-1, batch 1; 69,648,385 parameters",
+        size: "307-8192-8192-1, batch 1",
         needs: "all CPUs, 560 MB of memory",
     },
 ];
@@ -204,7 +222,7 @@ fn jobs() -> impl Iterator<Item = TrainEntry> {
         } else {
             "random images"
         },
-        needs: "libtorch",
+        needs: format!("{:.1} GB of memory, libtorch", f64::from(model.memory_mb) / 1e3),
     })
 }
 
@@ -215,6 +233,7 @@ fn stalls() -> impl Iterator<Item = StallEntry> {
         phases: stall::run::PHASES,
         unit: kind.unit.what(),
         default: kind.unit.size(kind.default).to_string(),
+        needs: kind.needs,
     })
 }
 
@@ -234,24 +253,25 @@ pub fn table() -> String {
         line([name, study, what, model, &grouped(*parameters), data, needs]);
     }
     for entry in jobs() {
-        let TrainEntry { name, study, what, model, parameters, data, needs, .. } = entry;
-        line([&name, study, what, model, &grouped(parameters), data, needs]);
+        let TrainEntry { name, study, what, model, parameters, batch, data, needs, .. } = entry;
+        let data = format!("{data}; batch {batch}");
+        line([&name, study, what, model, &grouped(parameters), &data, &needs]);
     }
     text.push('\n');
-    let mut line = |name, what, size, needs| {
-        let _ = writeln!(text, "{name:<21}  {what:<21}  {size:<49}  {needs}");
+    let mut line = |[name, study, what, parameters, size, needs]: [&str; 6]| {
+        let _ = writeln!(text, "{name:<21}  {study:<5}  {what:<21}  {parameters:>10}  {size:<49}  {needs}");
     };
-    line("name (study H2O)", "what", "size", "needs");
-    for H2oEntry { name, what, size, needs, .. } in H2O {
-        line(name, what, size, needs);
+    line(["name", "study", "what", "parameters", "size", "needs"]);
+    for H2oEntry { name, study, what, parameters, size, needs, .. } in H2O {
+        line([name, study, what, &grouped(*parameters), size, needs]);
     }
     text.push('\n');
-    let mut line = |name: &str, default: &str, unit: &str, what: &str| {
-        let _ = writeln!(text, "{name:<20} {default:>8}  {unit:<17}  {what}");
+    let mut line = |name: &str, default: &str, unit: &str, what: &str, needs: &str| {
+        let _ = writeln!(text, "{name:<20} {default:>8}  {unit:<17}  {what:<75}  {needs}");
     };
-    line("name", "size", "which is", "what");
-    for StallEntry { name, what, unit, default, .. } in stalls() {
-        line(&name, &default, unit, what);
+    line("name", "size", "which is", "what", "needs");
+    for StallEntry { name, what, unit, default, needs, .. } in stalls() {
+        line(&name, &default, unit, what, needs);
     }
     text
 }

@@ -211,10 +211,12 @@ fn run_train(options: &TrainOptions) -> Result<(), Error> {
     match way {
         Way::Alone => {
             let report = train::run(&settings)?;
+            warn(report.warning());
             tell(options.output, report.text(), report.json(), &report.identity, platform)
         }
         Way::Work(worker) => {
             let report = distributed::work(&settings, &worker)?;
+            warn(report.warning());
             tell(options.output, report.text(), report.json(), &report.identity, platform)
         }
         Way::Serve(server) => {
@@ -223,6 +225,7 @@ fn run_train(options: &TrainOptions) -> Result<(), Error> {
         }
         Way::Launch(all) => {
             let report = distributed::launch::run(&settings, &all, &options.torch)?;
+            warn(report.warnings.iter().cloned());
             tell(options.output, report.text(), report.json(), &report.identity, platform)
         }
     }
@@ -262,10 +265,14 @@ fn tell(
 }
 
 fn end(platform: Platform) -> Result<(), Error> {
-    if let Some(warning) = platform.end()? {
+    warn(platform.end()?);
+    Ok(())
+}
+
+fn warn(warnings: impl IntoIterator<Item = String>) {
+    for warning in warnings {
         eprintln!("warning: {warning}");
     }
-    Ok(())
 }
 
 /// A workload, and what was asked of the machine for it.
@@ -289,9 +296,7 @@ fn run_h2o(command: &H2oCommand) -> Result<(), Error> {
     let machine = command.machine().cloned().unwrap_or_default();
     let platform = platform(&machine, None, command.threads())?;
     let report = command.run(available_threads(), may_draw())?;
-    for warning in &report.warnings {
-        eprintln!("warning: {warning}");
-    }
+    warn(report.warnings);
     tell(command.output(), report.text, report.json, &report.identity, platform)
 }
 
@@ -318,9 +323,13 @@ fn finish_on(
     let report = run()?;
     let file = std::env::var_os(WORKLOAD_FILE);
     let described = report.write_workload_file(file.as_deref(), &platform.asked);
-    for name in described.as_ref().map(Vec::as_slice).unwrap_or_default() {
-        eprintln!("warning: histogram has no room in the description for guestscope: {name}");
-    }
+    warn(report.warning());
+    let left_out = described.as_ref().map(Vec::as_slice).unwrap_or_default();
+    warn(
+        left_out
+            .iter()
+            .map(|name| format!("histogram has no room in the description for guestscope: {name}")),
+    );
     let kept = load.histogram.as_deref().map_or(Ok(()), |path| report.latencies().write(path));
     // What could not be written is no reason to lose the rest.
     print(&output.choose(|| report.text(), || report.json()))?;

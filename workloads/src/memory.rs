@@ -1,7 +1,9 @@
-//! How much memory this process may still take: what the system has, and what the limits of its cgroups leave. Yields bytes.
-//! It decides nothing.
+//! How much memory this process may still take: what the system has, and what the limits of its cgroups leave. Yields bytes, and
+//! has the kernel refuse what is more. It decides nothing.
 
 use std::{fs, path::Path};
+
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
 
 use crate::stall::machine::hierarchy::{Hierarchy, Version};
 
@@ -9,8 +11,10 @@ use crate::stall::machine::hierarchy::{Hierarchy, Version};
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not enough memory: {needed_bytes} bytes needed, {available_bytes} available")]
 pub struct NoRoom {
-    needed_bytes: u64,
-    available_bytes: u64,
+    /// At once, beside what is taken already.
+    pub needed_bytes: u64,
+    /// As far as anybody tells.
+    pub available_bytes: u64,
 }
 
 /// Says so before the kernel ends the process in the middle of a step: one that overcommits refuses nothing until then.
@@ -23,15 +27,64 @@ pub fn check(needed_bytes: u64) -> Result<(), NoRoom> {
     }
 }
 
-/// The least that system and cgroups leave; none where neither tells.
+/// So many zeros. Where there is no room for them that is said, and not the end of the process by a signal, as it would be in `vec!`.
+pub fn zeros<T: Copy + Default>(count: usize) -> Result<Vec<T>, NoRoom> {
+    let mut values = room(count)?;
+    values.resize(count, T::default());
+    Ok(values)
+}
+
+/// Room for so many, and no more.
+pub fn room<T>(count: usize) -> Result<Vec<T>, NoRoom> {
+    let mut values = Vec::new();
+    reserve(&mut values, count)?;
+    Ok(values)
+}
+
+/// Room for so many more, and no more.
+pub fn reserve<T>(values: &mut Vec<T>, more: usize) -> Result<(), NoRoom> {
+    values.try_reserve_exact(more).map_err(|_| NoRoom {
+        needed_bytes: (more as u64).saturating_mul(size_of::<T>() as u64),
+        available_bytes: available_bytes().unwrap_or(0),
+    })
+}
+
+/// From now on, more than there is now is refused to this process, and to those that it starts: a library that asks for it says
+/// so, where a kernel that promises more than it has ends the process at the first touch. What is asked for and never touched
+/// counts too, as do the stacks of threads (`RLIMIT_DATA`, getrlimit(2)). Nothing changes where nobody tells what there is.
+pub fn refuse_more_than_available() {
+    let (Some(own), Some(available)) = (own_bytes(), available_bytes()) else { return };
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_DATA) else { return };
+    // Lower than it was only; where it is refused, the kernel decides as it always does.
+    let _ = setrlimit(Resource::RLIMIT_DATA, own.saturating_add(available).min(soft), hard);
+}
+
+/// The least that system, cgroups and the limit of this process leave; none where none tells.
 pub fn available_bytes() -> Option<u64> {
     let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let limits = Hierarchy::of("memory").as_ref().and_then(left_bytes);
-    of_system(&meminfo).into_iter().chain(limits).min()
+    of_system(&meminfo).into_iter().chain(limits).chain(left_of_limit()).min()
 }
 
+/// Of `RLIMIT_DATA`; none without one.
+fn left_of_limit() -> Option<u64> {
+    let (soft, _) = getrlimit(Resource::RLIMIT_DATA).ok().filter(|(soft, _)| *soft != RLIM_INFINITY)?;
+    Some(soft.saturating_sub(own_bytes()?))
+}
+
+/// What counts against `RLIMIT_DATA`.
+fn own_bytes() -> Option<u64> {
+    field_bytes(&fs::read_to_string("/proc/self/status").ok()?, "VmData:")
+}
+
+/// With what may be swapped out.
 fn of_system(meminfo: &str) -> Option<u64> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let available = field_bytes(meminfo, "MemAvailable:")?;
+    Some(available + field_bytes(meminfo, "SwapFree:").unwrap_or(0))
+}
+
+fn field_bytes(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.trim().strip_suffix(" kB")?.parse::<u64>().ok().map(|kib| kib * 1024)
 }
 
@@ -65,17 +118,27 @@ mod tests {
 
     use rstest::rstest;
 
-    use super::{available_bytes, check, left_bytes, of_system};
+    use super::{available_bytes, check, left_bytes, of_system, room, zeros};
     use crate::stall::machine::hierarchy::{Hierarchy, Version};
 
     #[test]
     fn what_the_system_has_is_read() {
         assert_eq!(of_system("MemTotal: 9 kB\nMemAvailable:    3 kB\n"), Some(3072));
-        assert_eq!(of_system("MemTotal: 9 kB\n"), None);
+        assert_eq!(of_system("MemAvailable: 3 kB\nSwapFree: 2 kB\n"), Some(5120));
+        assert_eq!(of_system("MemTotal: 9 kB\nSwapFree: 2 kB\n"), None);
         assert!(available_bytes().is_some_and(|bytes| bytes > 0));
         let error = check(1 << 60).unwrap_err();
         assert_eq!(error.needed_bytes, 1 << 60);
         check(1).unwrap();
+    }
+
+    #[test]
+    fn room_that_nobody_has_is_an_error() {
+        assert_eq!(zeros::<u16>(3), Ok(vec![0; 3]));
+        // More than addresses: no kernel promises that.
+        let error = zeros::<f32>(1 << 60).unwrap_err();
+        assert_eq!(error.needed_bytes, 1 << 62);
+        assert_eq!(room::<u8>(7).map(|values| values.capacity()), Ok(7));
     }
 
     fn group(folder: &Path, files: &[(&str, &str)]) {

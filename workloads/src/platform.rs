@@ -91,9 +91,10 @@ pub struct MachineOptions {
     pub beside: Option<String>,
 }
 
-/// What was asked for, where anything was: for guestscope's manifest.
+/// What was asked for, where anything was, and what it became: for guestscope's manifest.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Asked {
+    /// What it became: `auto` tells no two runs apart.
     #[serde(skip_serializing_if = "Option::is_none")]
     device: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -140,8 +141,7 @@ impl Platform {
         }
         if let Some(torch) = torch {
             platform.asked.interop_threads = torch.interop_threads;
-            platform.asked.device = torch.device.map(|device| device.to_string());
-            set_up(torch)?;
+            platform.asked.device = set_up(torch)?.map(|device| device.to_string());
         }
         Ok(platform)
     }
@@ -192,18 +192,28 @@ fn stop(beside: &mut Child) -> Result<Option<String>, ChildError> {
     Ok(None)
 }
 
+/// Yields the device that the one that was asked for became, if one was.
 #[cfg(feature = "torch")]
-fn set_up(torch: &TorchOptions) -> Result<(), Error> {
-    use crate::infer::libtorch;
+fn set_up(torch: &TorchOptions) -> Result<Option<Device>, Error> {
+    use crate::{infer::libtorch, memory};
 
     libtorch::set_interop_threads(torch.interop_threads.unwrap_or(1));
-    libtorch::set_device(torch.device.unwrap_or_default())
+    libtorch::set_device(torch.device.unwrap_or_default())?;
+    let became = match libtorch::device() {
+        tch::Device::Cuda(number) => Device::Cuda(number),
+        tch::Device::Cpu | tch::Device::Mps | tch::Device::Vulkan => Device::Cpu,
+    };
+    // A driver of graphics processors maps more than it ever uses.
+    if became == Device::Cpu {
+        memory::refuse_more_than_available();
+    }
+    Ok(torch.device.map(|_| became))
 }
 
 #[cfg(not(feature = "torch"))]
 #[expect(clippy::unnecessary_wraps, reason = "with libtorch it can fail")]
-fn set_up(_: &TorchOptions) -> Result<(), Error> {
-    Ok(())
+fn set_up(torch: &TorchOptions) -> Result<Option<Device>, Error> {
+    Ok(torch.device)
 }
 
 /// Words of a command line; quotation marks hold those together that have blanks in them. None where one is never closed.

@@ -17,7 +17,7 @@ use guestscope_workloads::{
         distributed::{
             attendance::{Attendance, Gone},
             client::Client,
-            messages::{Chunk, Join, MOST_BYTES, PROTOCOL, Wanted},
+            messages::{Chunk, Join, MOST_BYTES, PROTOCOL, Row, Wanted},
             worker::seed_of,
         },
         learner,
@@ -63,6 +63,12 @@ impl Peer {
         let mut line = String::new();
         self.1.read_line(&mut line).expect("all that is said is UTF-8");
         line.trim_end().to_owned()
+    }
+
+    /// It lives, and does nothing any more.
+    fn stop(&self) {
+        let pid = nix::unistd::Pid::from_raw(self.0.id().cast_signed());
+        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGSTOP).expect("it is a child");
     }
 
     /// How it ended, what it printed and what it said.
@@ -234,9 +240,25 @@ fn a_worker_that_says_nothing_any_more_ends_the_job() {
     let (mut server, address) = Peer::server(&["--workers", "1", "--peer-timeout", "8s"]);
     let worker = Peer::worker(&address, "0", &LONG);
     assert_eq!(server.line(), "worker 0 joined");
-    let pid = nix::unistd::Pid::from_raw(worker.0.id().cast_signed());
-    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGSTOP).unwrap();
+    worker.stop();
     server.fails(&["error: worker 0 is gone: it has said nothing for 8 s"]);
+}
+
+/// The same of the server: what is on its way to it is given up as well.
+#[test]
+fn a_server_that_says_nothing_any_more_ends_its_workers() {
+    let (mut server, address) = Peer::server(&["--workers", "2"]);
+    let words = [&LONG[..], &["--peer-timeout", "5s"]].concat();
+    let workers = ["0", "1"].map(|rank| {
+        let worker = Peer::worker(&address, rank, &words);
+        assert_eq!(server.line(), format!("worker {rank} joined"));
+        worker
+    });
+    server.stop();
+    for worker in workers {
+        let says = format!("error: the parameter server is gone: {address} (it has said nothing for 5 s)");
+        worker.fails(&[&says]);
+    }
 }
 
 /// It says that it lives, as the thread beside a computation that never ends would.
@@ -322,7 +344,8 @@ fn what_is_too_large_is_refused() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let mut client = Client::connect(&address, LIMIT).await.unwrap();
-        let refused = client.pull(Wanted { rank: 7, version: 0 }, 1, "").await.unwrap_err();
+        let row = Row::new(1).unwrap();
+        let refused = client.pull(Wanted { rank: 7, version: 0 }, row, "").await.unwrap_err();
         assert_eq!(refused.message(), "rank 7 has not joined");
         let huge = Chunk { rank: 0, version: 0, values: vec![0; MOST_BYTES].into() };
         let refused = client.push_chunks(tokio_stream::iter([huge]), "").await.unwrap_err();

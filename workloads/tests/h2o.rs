@@ -1,6 +1,9 @@
 //! `h2o` as a program: the same seed gives the same data and results, coefficients are those of other programs, memory
 //! stays bounded, a disk that is full leaves no half file, and each thing that can be wrong with a file has its sentence.
 
+#[path = "common/memory_group.rs"]
+mod memory_group;
+
 use std::{
     fs, io,
     os::unix::process::CommandExt as _,
@@ -11,6 +14,8 @@ use std::{
 
 use rstest::rstest;
 use serde_json::Value;
+
+use memory_group::MemoryGroup;
 
 /// Runs in `folder`, so that messages name files without a path; generated flights go there as well.
 fn command(folder: &Path, arguments: &[&str]) -> Command {
@@ -202,6 +207,51 @@ fn what_cannot_be_read_is_counted_and_named() {
     );
     let fitted = run(folder.path(), &["glm", "--smoke", "flights.csv"]);
     assert_eq!(fitted.stderr, output.stderr, "whoever learns from it is told as well");
+}
+
+/// In a group of 256 MB: 30 million flights are 570, and so are those of a file of that length, of which most is a hole. None of
+/// them is made or read before that is said.
+#[test]
+fn more_flights_than_memory_are_refused_before_they_are_read() {
+    let Some(group) = MemoryGroup::of("h2o.memory", 256 << 20) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    generate(folder.path(), 2_000, 1, "flights.csv");
+    let file = fs::File::options().write(true).open(folder.path().join("flights.csv")).unwrap();
+    let run = |words: &[&str]| {
+        let mut command = group.program();
+        command.arg("h2o").args(words).current_dir(folder.path());
+        let output = command.env("XDG_CACHE_HOME", folder.path().join("cache")).output().unwrap();
+        (output.status.code(), text(&output.stderr))
+    };
+    assert_eq!(run(&["glm", "--smoke", "flights.csv"]), (Some(0), String::new()));
+    file.set_len(1 << 36).unwrap();
+    for step in ["glm", "mlp"] {
+        for flights in [&["--rows", "30000000"][..], &["flights.csv"]] {
+            let (code, error) = run(&[&[step], flights].concat());
+            assert_eq!(code, Some(2), "{error}");
+            assert!(error.starts_with("error: not enough memory for so many flights: "), "{error}");
+            assert!(error.contains("\n\nhint: take fewer flights"), "{error}");
+        }
+    }
+    let (code, error) = run(&["mlp", "--hidden", "65536,65536"]);
+    assert_eq!(code, Some(2), "{error}");
+    assert!(error.starts_with("error: not enough memory: "), "{error}");
+    assert!(!folder.path().join("cache").exists(), "no flights were made");
+}
+
+/// The same on any machine.
+#[test]
+fn more_flights_than_any_machine_holds_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = run(folder.path(), &["glm", "--rows", "100000000000"]);
+    assert_eq!(output.status.code(), Some(2));
+    insta::with_settings!({ filters => vec![(r"\d+ available", "N available")] }, {
+        insta::assert_snapshot!(text(&output.stderr), @r"
+        error: not enough memory for so many flights: 100000000000 (1900016777216 bytes needed, N available)
+
+        hint: take fewer flights (--rows, or a part of the file); of `h2o mlp` also a smaller --batch or --hidden
+        ");
+    });
 }
 
 #[rstest]

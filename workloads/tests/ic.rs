@@ -3,6 +3,8 @@
 #![cfg(feature = "torch")]
 
 mod common;
+#[path = "common/memory_group.rs"]
+mod memory_group;
 
 use std::{
     fs,
@@ -13,7 +15,8 @@ use std::{
 use rstest::rstest;
 use serde_json::Value;
 
-use common::json;
+use common::{json, json_and_warnings};
+use memory_group::MemoryGroup;
 
 /// Runs in `folder`, so that messages name files without a path; generated pictures are shared by all tests.
 fn run(folder: &Path, arguments: &[&str]) -> Output {
@@ -81,8 +84,12 @@ fn takes_the_users_pictures() {
     jpeg_encoder::Encoder::new(&mut jpeg, 80).encode(&pixels, 120, 90, jpeg_encoder::ColorType::Rgb).unwrap();
     fs::write(folder.path().join("a.JPEG"), &jpeg).unwrap();
     fs::write(folder.path().join("b.jpg"), &jpeg[..jpeg.len() / 2]).unwrap();
-    let mine = json(&run(folder.path(), &["--data", ".", "--threads", "1", "--json"]));
+    let (mine, said) = json_and_warnings(&run(folder.path(), &["--data", ".", "--threads", "1", "--json"]));
     assert_eq!(mine["skipped_files"], 1, "half a picture is none");
+    assert!(
+        said.starts_with("warning: not all could be used: 1 file or record left out\n  ./b.jpg: "),
+        "{said}"
+    );
     let generated = json(&run(folder.path(), &["--threads", "1", "--json"]));
     assert_ne!(mine["output_hash"], generated["output_hash"]);
     assert_ne!(mine["work_hash"], generated["work_hash"]);
@@ -131,4 +138,26 @@ fn workers_compute_what_one_computes() {
     }
     assert_eq!((&offline["scenario"], &server["scenario"]), (&"Offline".into(), &"Server".into()));
     assert!(server["queue_ns"]["p99"].is_u64() && offline.get("queue_ns").is_none());
+}
+
+/// Pictures that have no room themselves, and those of which the model's first layer makes four times as much.
+#[rstest]
+#[case::as_pictures("1024", "error: not enough memory: ", "try a smaller --batch")]
+#[case::in_the_model("256", "error: libtorch failed: ", "if memory ran out, try a smaller --batch")]
+fn a_batch_too_large_for_memory_is_an_error_and_no_death(
+    #[case] batch: &str,
+    #[case] says: &str,
+    #[case] hint: &str,
+) {
+    let Some(group) = MemoryGroup::of("ic.memory", 700 << 20) else { return };
+    let infer = |batch: &str| {
+        let mut command = group.program();
+        command.args(["infer", "ic", "--smoke", "--threads", "1", "--batch", batch]);
+        let output = command.env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR")).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    assert_eq!(infer("1"), (Some(0), String::new()));
+    let (code, error) = infer(batch);
+    assert_eq!(code, Some(2), "{error}");
+    assert!(error.starts_with(says) && error.ends_with(&format!("hint: {hint}\n")), "{error}");
 }

@@ -2,6 +2,8 @@
 //! written, and each thing that can be wrong with the user's files has a sentence of its own. No timing is judged.
 #![cfg(feature = "torch")]
 
+mod common;
+
 use std::{
     fs,
     path::Path,
@@ -14,6 +16,8 @@ use guestscope_workloads::{
 };
 use rstest::rstest;
 use serde_json::Value;
+
+use common::{json, json_and_warnings};
 
 const SCALE: &str = "0.01";
 
@@ -32,12 +36,6 @@ fn run(folder: &Path, workload: &str, arguments: &[&str]) -> Output {
         .env("GUESTSCOPE_WORKLOAD_FILE", folder.join("workload.json"))
         .output()
         .expect("cargo built the binary for this test")
-}
-
-fn json(output: &Output) -> Value {
-    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-    assert_eq!(output.stderr, b"", "nothing but data where no terminal looks");
-    serde_json::from_slice(&output.stdout).expect("--json prints JSON")
 }
 
 #[rstest]
@@ -166,12 +164,14 @@ fn a_broken_file_is_left_out_and_the_next_one_takes_its_place(#[case] workload: 
     let result = |data: &str, more: &[&str]| {
         run(folder.path(), workload, &[&["--data", data], &common[..], more].concat())
     };
-    let (broken, whole) = (json(&result("broken", &["--json"])), json(&result("whole", &["--json"])));
+    let (broken, said) = json_and_warnings(&result("broken", &["--json"]));
+    let whole = json(&result("whole", &["--json"]));
     assert_eq!(broken["output_hash"], whole["output_hash"]);
     assert_eq!((&broken["skipped_files"], &whole["skipped_files"]), (&1.into(), &0.into()));
+    let warning = "warning: not all could be used: 1 file or record left out";
+    assert_eq!(said, format!("{warning}\n  broken/1.{ending}: {reason}\n"));
     let text = String::from_utf8(result("broken", &["--text"]).stdout).unwrap();
     assert!(text.contains("left out     1 file or record that could not be used"), "{text}");
-    assert!(text.contains(&format!("broken/1.{ending}: {reason}")), "{text}");
 }
 
 #[rstest]

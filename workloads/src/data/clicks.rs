@@ -5,7 +5,10 @@
 use std::fmt::Write as _;
 
 use super::random::Random;
-use crate::digest::Digest;
+use crate::{
+    digest::Digest,
+    memory::{self, NoRoom},
+};
 
 /// Counts in a line.
 pub const COUNTS: usize = 13;
@@ -85,6 +88,18 @@ impl Features {
         for rows in &mut self.rows {
             rows.clear();
         }
+    }
+
+    /// Room for so many more lines: what `push` would take without asking ends the process where there is none.
+    pub fn reserve(&mut self, lines: usize) -> Result<(), NoRoom> {
+        let taken = self.counts.capacity().saturating_sub(self.counts.len()) / COUNTS;
+        if taken < lines {
+            // By doubling, as `push` would.
+            let more = lines.max(self.counts.len() / COUNTS);
+            memory::reserve(&mut self.counts, more * COUNTS)?;
+            self.rows.iter_mut().try_for_each(|rows| memory::reserve(rows, more))?;
+        }
+        Ok(())
     }
 
     /// Adds all lines of a text, with tables of so many rows; how many they are. Where one gives no features, none is added.

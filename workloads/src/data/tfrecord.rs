@@ -11,6 +11,7 @@ use std::{
 use prost::{Message, Oneof, bytes::Bytes};
 
 use super::crc32c::crc32c;
+use crate::memory;
 
 /// Of a record: its length in eight bytes, and the checksum of these.
 pub const HEADER_BYTES: u64 = 12;
@@ -80,7 +81,8 @@ pub fn length_at(file: &File, at: u64, size: u64) -> Result<Option<u64>, RecordE
 
 /// The content of the record of `length` bytes that begins at `at`, its checksum looked at.
 pub fn content_at(file: &File, at: u64, length: u64) -> Result<Bytes, RecordError> {
-    let mut bytes = vec![0; (length + FOOTER_BYTES) as usize];
+    let mut bytes = memory::zeros((length + FOOTER_BYTES) as usize)
+        .map_err(|_| RecordError::Read(io::ErrorKind::OutOfMemory))?;
     file.read_exact_at(&mut bytes, at + HEADER_BYTES).map_err(|error| RecordError::Read(error.kind()))?;
     let sum = bytes.split_off(length as usize);
     if sum != masked(&bytes).to_le_bytes() {

@@ -39,6 +39,10 @@ pub enum H2oError {
         "not enough memory for {values} values of {predictor}: {needed_bytes} bytes needed, {available_bytes} available"
     )]
     Wide { predictor: &'static str, values: usize, needed_bytes: u64, available_bytes: u64 },
+    #[error(
+        "not enough memory for so many flights: {flights} ({needed_bytes} bytes needed, {available_bytes} available)"
+    )]
+    Flights { flights: u64, needed_bytes: u64, available_bytes: u64 },
     #[error("no place for generated flights: neither XDG_CACHE_HOME nor HOME is set")]
     NoCache,
     #[error(transparent)]
@@ -78,6 +82,9 @@ impl H2oError {
             Self::Memory(_) => "try a smaller --batch, --hidden or --rows",
             Self::Wide { .. } => {
                 "see whether this column holds what its name says; each value is a predictor of its own"
+            }
+            Self::Flights { .. } => {
+                "take fewer flights (--rows, or a part of the file); of `h2o mlp` also a smaller --batch or --hidden"
             }
             Self::NoCache => {
                 "set XDG_CACHE_HOME to a folder that can be written to, or name a file of flights"

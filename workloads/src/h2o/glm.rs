@@ -64,7 +64,7 @@ const HALVINGS: u32 = 20;
 
 /// Runs it as `settings` say.
 pub fn run(settings: &Settings) -> Result<Outcome, H2oError> {
-    let table = Table::load(&settings.data, settings.progress)?;
+    let table = Table::load(&settings.data, 0, settings.progress)?;
     let bar = settings.progress.then(|| progress::bar(settings.fits, "fits"));
     let mut steps = Steps::new(PHASES);
     let mut outputs = Digest::default();

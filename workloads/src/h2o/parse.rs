@@ -92,6 +92,7 @@ pub fn run(settings: &Settings) -> Result<Outcome, H2oError> {
             if let Some(bar) = &bar {
                 bar.inc(1);
             }
+            Ok(())
         })?;
         summary.finish(parser);
         summary.add_to(&mut outputs);
@@ -109,12 +110,12 @@ pub fn run(settings: &Settings) -> Result<Outcome, H2oError> {
     Ok(Outcome { steps, bytes, summary, work, outputs })
 }
 
-/// Reads the whole source, a step per chunk; hands each chunk's columns to `append`.
+/// Reads the whole source, a step per chunk; hands each chunk's columns to `append`, whose error ends it.
 pub fn load(
     source: &mut Source,
     steps: &mut Steps,
     name: &str,
-    mut append: impl FnMut(&Columns),
+    mut append: impl FnMut(&Columns) -> Result<(), H2oError>,
 ) -> Result<Parser, H2oError> {
     let mut parser = Parser::new(source.path.clone());
     let mut is_over = false;
@@ -125,8 +126,7 @@ pub fn load(
             let bytes = phases.run("read", || source.read())?;
             is_over = source.is_over(bytes);
             parse(&mut parser, source.chunk(bytes), is_over, phases)?;
-            phases.run("append", || append(&parser.columns));
-            Ok(())
+            phases.run("append", || append(&parser.columns))
         })?;
     }
     Ok(parser)

@@ -21,6 +21,9 @@ pub struct Data {
     pub seed: u64,
 }
 
+/// What is read of a file to see how long its lines are.
+const SAMPLE_BYTES: usize = 1 << 20;
+
 /// An open file and the chunk that was read last.
 #[derive(Debug)]
 pub struct Source {
@@ -34,6 +37,15 @@ pub struct Source {
 }
 
 impl Data {
+    /// How many flights there are: of the user's file about as many, if all its lines are as long as the first ones.
+    pub fn flights(&self) -> Result<u64, H2oError> {
+        let Some(path) = &self.file else { return Ok(self.rows) };
+        let mut source = Source::open(path, SAMPLE_BYTES)?;
+        let sampled = source.read()?;
+        let lines = source.chunk(sampled).split(|byte| *byte == b'\n').count() as u64;
+        Ok(source.bytes / (sampled as u64 / lines).max(1))
+    }
+
     /// The file, made now if it is not there. `progress` says whether a terminal sees a bar meanwhile.
     pub fn open(&self, chunk_bytes: usize, progress: bool) -> Result<Source, H2oError> {
         let path = match &self.file {

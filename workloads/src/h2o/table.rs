@@ -1,5 +1,6 @@
 //! What is learned from: of each flight the outcome and nine predictors, in 19 bytes, so that 152 million flights take
-//! 2.9 GB. Yields a table from parsed chunks; flights in which one of these is missing are left out and counted.
+//! 2.9 GB. Yields a table from parsed chunks; flights in which one of these is missing are left out and counted. More flights
+//! than there is memory for are refused before any is read.
 
 use super::{
     columns::{Columns, Levels, MISSING, MISSING_LEVEL},
@@ -12,7 +13,11 @@ use super::{
     },
     source::Data,
 };
-use crate::{digest::Digest, steps::Steps};
+use crate::{
+    digest::Digest,
+    memory::{self, NoRoom},
+    steps::Steps,
+};
 
 /// Predictors that are quantities: columns of the schema, in this order.
 pub const NUMBERS: [usize; 3] = [YEAR, SCHEDULED, DISTANCE];
@@ -22,6 +27,12 @@ pub const LEVELS: [usize; 6] = [MONTH, DAY, WEEKDAY, CARRIER, ORIGIN, DESTINATIO
 const CALENDAR: [i32; 3] = [12, 31, 7];
 /// Parts of the file that are parsed at once.
 const CHUNK_BYTES: usize = 4 << 20;
+/// A flight in all columns.
+const FLIGHT_BYTES: u64 = 19;
+/// What reading takes beside them: a chunk as text, and its rows as columns of four bytes.
+const READING_BYTES: u64 = 16 << 20;
+/// Where there are more flights than were expected, room is made for one more in so many.
+const GROWTH: usize = 16;
 
 /// The flights.
 #[derive(Debug, Default)]
@@ -40,12 +51,18 @@ pub struct Table {
 }
 
 impl Table {
-    /// Reads all flights of `data`, as requests `load` with the phases of `parse`.
-    pub fn load(data: &Data, progress: bool) -> Result<Self, H2oError> {
+    /// Reads all flights of `data`, as requests `load` with the phases of `parse`. What learns from them will take
+    /// `beside_bytes`.
+    pub fn load(data: &Data, beside_bytes: u64, progress: bool) -> Result<Self, H2oError> {
+        let flights = data.flights()?;
+        check_room(flights, READING_BYTES.saturating_add(beside_bytes))?;
         let mut source = data.open(CHUNK_BYTES, progress)?;
         let mut table = Self::default();
+        table.reserve(flights as usize)?;
         let parser = parse::load(&mut source, &mut Steps::new(parse::PHASES), "load", |columns| {
+            table.make_room(columns.rows)?;
             table.append(columns);
+            Ok(())
         })?;
         table.finish(parser);
         if table.late.is_empty() {
@@ -59,6 +76,26 @@ impl Table {
 
     pub fn rows(&self) -> usize {
         self.late.len()
+    }
+
+    /// Room for so many more flights, and no more. What was promised is not taken before it is written to.
+    fn reserve(&mut self, flights: usize) -> Result<(), H2oError> {
+        let reserved = memory::reserve(&mut self.late, flights);
+        let mut columns = self.numbers.iter_mut().chain(&mut self.levels);
+        let reserved =
+            reserved.and_then(|()| columns.try_for_each(|column| memory::reserve(column, flights)));
+        reserved.map_err(|error| no_room(flights as u64, error))
+    }
+
+    /// The same, where they have none: the lines of a file may be shorter than its first ones. Vectors that grow by
+    /// themselves would ask for twice of what there is, and end the process where they do not get it.
+    fn make_room(&mut self, flights: usize) -> Result<(), H2oError> {
+        if self.late.capacity() - self.late.len() >= flights {
+            return Ok(());
+        }
+        let more = flights.max(self.late.len() / GROWTH);
+        check_room(more as u64, 0)?;
+        self.reserve(more)
     }
 
     fn append(&mut self, columns: &Columns) {
@@ -124,6 +161,17 @@ impl Table {
     }
 }
 
+/// Whether so many flights have room, and so much beside them.
+fn check_room(flights: u64, beside_bytes: u64) -> Result<(), H2oError> {
+    let needed_bytes = flights.saturating_mul(FLIGHT_BYTES).saturating_add(beside_bytes);
+    memory::check(needed_bytes).map_err(|error| no_room(flights, error))
+}
+
+fn no_room(flights: u64, error: NoRoom) -> H2oError {
+    let NoRoom { needed_bytes, available_bytes } = error;
+    H2oError::Flights { flights, needed_bytes, available_bytes }
+}
+
 fn quantities([year, scheduled, distance]: [i32; 3]) -> Option<[u16; 3]> {
     // Missing is negative. Some lines of the real data say 2400 for midnight.
     let minutes = (0..=2_400).contains(&scheduled).then(|| scheduled / 100 * 60 + scheduled % 100)?;
@@ -139,7 +187,7 @@ fn calendar(values: [i32; 3]) -> Option<[u16; 3]> {
 #[cfg(test)]
 mod tests {
     use super::{Table, calendar, quantities};
-    use crate::h2o::{columns::MISSING, reader::Parser, schema};
+    use crate::h2o::{columns::MISSING, error::H2oError, reader::Parser, schema};
 
     fn table(lines: &[&str]) -> Table {
         let mut parser = Parser::new("flights.csv".into());
@@ -177,6 +225,19 @@ mod tests {
         let lines: Vec<&str> = lines.iter().map(String::as_str).chain([WHOLE]).collect();
         let table = table(&lines);
         assert_eq!((table.rows(), table.left_out), (1, 8));
+    }
+
+    #[test]
+    fn room_is_made_for_what_comes_and_no_more() {
+        let mut table = table(&[WHOLE]);
+        table.reserve(100).unwrap();
+        assert_eq!((table.late.capacity(), table.levels[5].capacity()), (101, 101));
+        table.make_room(100).unwrap();
+        assert_eq!(table.late.capacity(), 101, "there was room");
+        table.make_room(101).unwrap();
+        assert_eq!(table.numbers[0].capacity(), 102);
+        let error = table.make_room(1 << 50).unwrap_err();
+        assert!(matches!(error, H2oError::Flights { flights, .. } if flights == 1 << 50), "{error}");
     }
 
     #[test]

@@ -53,7 +53,7 @@ impl Model for ImageClassification {
         let copies = 2 * u64::from(settings.plan.workers);
         memory::check((frame.values() * size_of::<f32>()) as u64 * settings.batch * copies)?;
         let model = ResNet50::new(settings.weights.as_deref(), settings.seed, settings.precision)?;
-        let values = vec![0.0; frame.values() * settings.batch as usize];
+        let values = memory::zeros(frame.values() * settings.batch as usize)?;
         Ok(Self {
             model,
             files,

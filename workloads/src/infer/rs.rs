@@ -87,8 +87,12 @@ impl Workload for Recommendation {
         for offset in 0..self.batch {
             let tables = &self.model.sizes.tables;
             pairs.push(self.files.read_at(first.wrapping_add(offset), |content| {
-                let text = str::from_utf8(content).map_err(|error| error.to_string());
-                Ok::<_, Error>(text.and_then(|text| self.features.push_all(text, tables)))
+                let text = match str::from_utf8(content) {
+                    Ok(text) => text,
+                    Err(error) => return Ok::<_, Error>(Err(error.to_string())),
+                };
+                self.features.reserve(text.lines().count())?;
+                Ok(self.features.push_all(text, tables))
             })?);
         }
         let lines = pairs.iter().sum::<usize>() as i64;

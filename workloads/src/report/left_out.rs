@@ -1,22 +1,36 @@
-//! Files that a run left out because they could not be used. Yields lines for people.
+//! Files that a run left out because they could not be used. Yields how many for a report, and their names for a warning.
+
+use std::fmt::Write as _;
 
 use crate::data::file_set::Skipped;
 
 /// Files or records that are named where some were left out.
 const NAMED: usize = 3;
 
-/// How many, then the first of them; each with the name of its line.
-pub(crate) fn lines(skipped: &Skipped) -> Vec<(&'static str, String)> {
+/// How many, with the name of its line; none where all could be used.
+pub(crate) fn line(skipped: &Skipped) -> Option<(&'static str, String)> {
+    (!skipped.is_empty()).then(|| ("left out", format!("{} that could not be used", count(skipped))))
+}
+
+/// A warning: how many, a line for each of the first, and how many more there are. None where all could be used.
+pub(crate) fn warning(skipped: &Skipped) -> Option<String> {
     if skipped.is_empty() {
-        return Vec::new();
+        return None;
     }
-    let what = if skipped.len() == 1 { "file or record" } else { "files or records" };
-    let mut lines = vec![("left out", format!("{} {what} that could not be used", skipped.len()))];
+    let mut warning = format!("not all could be used: {} left out", count(skipped));
     for (path, reason) in skipped.iter().take(NAMED) {
-        // Names of files may hold what a terminal obeys.
-        lines.push(("", printable(&format!("{}: {reason}", path.display()))));
+        // Writing to a String cannot fail; names of files may hold what a terminal obeys.
+        let _ = write!(warning, "\n  {}", printable(&format!("{}: {reason}", path.display())));
     }
-    lines
+    if skipped.len() > NAMED {
+        let _ = write!(warning, "\n  and {} more", skipped.len() - NAMED);
+    }
+    Some(warning)
+}
+
+fn count(skipped: &Skipped) -> String {
+    let what = if skipped.len() == 1 { "file or record" } else { "files or records" };
+    format!("{} {what}", skipped.len())
 }
 
 /// Without what a terminal would obey.

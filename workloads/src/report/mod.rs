@@ -182,8 +182,7 @@ impl Report {
         Self { skipped, ..self }
     }
 
-    /// For people: one fact per line, names aligned, no line longer than 80 columns but
-    /// those that name files.
+    /// For people: one fact per line, names aligned, no line longer than 80 columns.
     pub fn text(&self) -> String {
         let Identity { name, model, parameters, precision, batch, threads, seed, .. } = &self.identity;
         let Identity { scale, requests, warmup, rounds, .. } = &self.identity;
@@ -229,10 +228,15 @@ impl Report {
         line("throughput", format!("{rate:.1} requests/s, {:.1} samples/s", rate * *batch as f64));
         line("output hash", self.identity.output_hash.to_string());
         line("work hash", self.identity.work_hash.to_string());
-        for (what, value) in left_out::lines(&self.skipped) {
+        if let Some((what, value)) = left_out::line(&self.skipped) {
             line(what, value);
         }
         text
+    }
+
+    /// Names the first of the files that were left out, if any were.
+    pub fn warning(&self) -> Option<String> {
+        left_out::warning(&self.skipped)
     }
 
     /// The others that LoadGen prints.

@@ -25,6 +25,8 @@ pub struct Kind {
     /// As on the command line and in the log.
     pub name: &'static str,
     pub what: &'static str,
+    /// Of the machine and whoever runs it, for people.
+    pub needs: &'static str,
     /// What its size is, between which bounds, and without --size.
     pub unit: Unit,
     pub range: RangeInclusive<u64>,

@@ -9,7 +9,7 @@ use crate::{
     digest::Digest,
     error::Error,
     infer::libtorch,
-    progress,
+    memory, progress,
     steps::{Phases, Steps},
 };
 
@@ -116,7 +116,7 @@ pub fn hash(values: &[f32]) -> Digest {
 }
 
 fn gather(tensors: &[Tensor]) -> Result<Vec<f32>, Error> {
-    let mut values = vec![0.0; tensors.iter().map(Tensor::numel).sum()];
+    let mut values = memory::zeros::<f32>(tensors.iter().map(Tensor::numel).sum())?;
     let mut rest = values.as_mut_slice();
     for tensor in tensors {
         let (own, others) = rest.split_at_mut(tensor.numel());

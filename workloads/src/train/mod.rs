@@ -38,6 +38,8 @@ pub struct Model {
     pub parameters: u64,
     /// Images per step in the studies.
     pub batch: u64,
+    /// What a job of such steps was seen to take at most, of two threads.
+    pub memory_mb: u32,
     /// Numbers per pixel.
     pub channels: u32,
     /// Pixels of each side.
@@ -56,6 +58,7 @@ pub const MODELS: &[Model] = &[
         // Torchvision's 27,161,264 without the second classifier.
         parameters: 23_834_568,
         batch: 32,
+        memory_mb: 4_400,
         channels: 3,
         side: 299,
         classes: 1000,
@@ -66,6 +69,7 @@ pub const MODELS: &[Model] = &[
         what: crate::infer::RESNET50,
         parameters: crate::infer::RESNET50_PARAMETERS,
         batch: 32,
+        memory_mb: 4_100,
         channels: 3,
         side: 224,
         classes: 1000,
@@ -76,6 +80,7 @@ pub const MODELS: &[Model] = &[
         what: "AlexNet, torchvision's",
         parameters: 61_100_840,
         batch: 512,
+        memory_mb: 2_900,
         channels: 3,
         side: 224,
         classes: 1000,
@@ -86,6 +91,7 @@ pub const MODELS: &[Model] = &[
         what: "AlexNet, tf_cnn_benchmarks'",
         parameters: 61_842_345,
         batch: 512,
+        memory_mb: 3_000,
         channels: 3,
         // It adds three to ImageNet's 224, because its first convolution pads nothing.
         side: 227,
@@ -97,6 +103,7 @@ pub const MODELS: &[Model] = &[
         what: "MNIST CNN",
         parameters: 1_199_882,
         batch: 64,
+        memory_mb: 220,
         channels: 1,
         side: 28,
         classes: 10,

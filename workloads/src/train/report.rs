@@ -157,7 +157,7 @@ impl Report {
         }
         line("output hash", self.identity.output_hash.to_string());
         line("work hash", self.identity.work_hash.to_string());
-        for (what, value) in left_out::lines(&self.measured.skipped) {
+        if let Some((what, value)) = left_out::line(&self.measured.skipped) {
             line(what, value);
         }
         if self.measured.kept > 0 {
@@ -167,6 +167,11 @@ impl Report {
             );
         }
         text
+    }
+
+    /// Names the first of the files that were left out, if any were.
+    pub fn warning(&self) -> Option<String> {
+        left_out::warning(&self.measured.skipped)
     }
 
     fn table(&self, text: &mut String) {
@@ -251,6 +256,14 @@ mod tests {
     #[test]
     fn machines_read_one_line() {
         insta::assert_snapshot!(report().json());
+    }
+
+    #[test]
+    fn files_that_were_left_out_are_named() {
+        insta::assert_snapshot!(report().warning().unwrap(), @r"
+        not all could be used: 1 file or record left out
+          /data/x[2J.jpg: not a JPEG
+        ");
     }
 
     #[test]

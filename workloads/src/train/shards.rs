@@ -4,6 +4,7 @@
 
 use std::{
     fs::{self, File},
+    io,
     path::{Path, PathBuf},
 };
 
@@ -19,6 +20,7 @@ use crate::{
     },
     digest::Digest,
     error::Error,
+    memory,
 };
 
 /// What a shard is written in.
@@ -243,10 +245,13 @@ impl Store for Shards {
             Format::TfRecord => tfrecord::content_at(file, at, bytes).and_then(Picture::of_example),
             Format::Tar => {
                 // No more than `MOST_RECORD_BYTES`: opening saw to that.
-                let mut jpeg = vec![0; bytes as usize];
-                let read = std::os::unix::fs::FileExt::read_exact_at(file, &mut jpeg, at);
-                read.map(|()| Picture { jpeg: jpeg.into(), label })
-                    .map_err(|error| tfrecord::RecordError::Read(error.kind()))
+                let room: io::Result<Vec<u8>> =
+                    memory::zeros(bytes as usize).map_err(|_| io::ErrorKind::OutOfMemory.into());
+                room.and_then(|mut jpeg| {
+                    std::os::unix::fs::FileExt::read_exact_at(file, &mut jpeg, at)?;
+                    Ok(Picture { jpeg: jpeg.into(), label })
+                })
+                .map_err(|error| tfrecord::RecordError::Read(error.kind()))
             }
         };
         let mut picture = picture.map_err(|error| error.to_string())?;

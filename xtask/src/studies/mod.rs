@@ -1,19 +1,32 @@
-//! The verb `studies`: every row of the workloads' list once under the agent, and one table of what each took.
+//! The verb `studies`: every row of the workloads' list once under the agent, with the other scenarios of a study, and one table
+//! of what each took.
 //!
-//! Prints workload, median and phases, speed, and the share of each account, and writes the same to target/studies/studies.json.
-//! Sizes are those of the studies with --full; else a row that would take an hour is cut, and its line says to what.
+//! Prints workload, median and phases, speed, and the share of each account, and keeps the same in target/studies/studies.json,
+//! where rows of earlier calls stay until they are run again. Sizes are those of the studies with --full; else a row that would
+//! take an hour is cut, and its line says to what.
 
 mod plan;
+mod record;
 mod table;
 
-use std::{fs, io::Write as _, path::Path, process::Command};
+use std::{
+    fs,
+    io::Write as _,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
-use self::{plan::Planned, table::Line};
+use self::{plan::Planned, record::Record, table::Line};
 use crate::{
-    Xtask, artifact, bench, command::tail, failure::failure, kernel, libtorch::Libtorch, toolchain::Toolchain,
+    Xtask, artifact, bench,
+    command::{self, tail},
+    failure::failure,
+    kernel,
+    libtorch::Libtorch,
+    toolchain::Toolchain,
 };
 
 /// What is typed.
@@ -24,6 +37,22 @@ pub(crate) struct Options {
     pub(crate) full: bool,
     /// Of the workloads; as many as there are, if none are named.
     pub(crate) threads: Option<u16>,
+}
+
+/// What rows are run with.
+struct Study<'a> {
+    options: &'a Options,
+    agent: PathBuf,
+    workloads: PathBuf,
+    folder: PathBuf,
+    flights: Flights,
+}
+
+/// What `h2o generate` writes and `h2o parse` reads. At full size it is 16 GB, so it is gone with this.
+struct Flights {
+    file: PathBuf,
+    /// Whether they are of this call, and whole.
+    are_there: bool,
 }
 
 /// The verb. Gives whether every row ended well.
@@ -42,33 +71,42 @@ pub(crate) fn verb(xtask: &mut Xtask, options: &Options) -> Result<bool> {
     let names = chosen(&listed(&workloads)?, &options.names)?;
     let folder = xtask.workspace.target.join("studies");
     fs::create_dir_all(&folder)?;
+    let file = folder.join("studies.json");
+    let mut record = Record::open(file.clone())?;
+    let commit = commit(&xtask.workspace.root);
+    let flights = Flights { file: folder.join("flights.csv"), are_there: false };
+    let mut study = Study { options, agent, workloads, folder, flights };
     let (mut lines, mut failed) = (Vec::new(), Vec::new());
     for name in names {
-        let planned = plan::of(&name, options.full, options.threads, &folder);
         let step = xtask.progress.step(&name);
-        match observe(&agent, &workloads, &folder, &name, &planned) {
+        match study.row(&name) {
             Ok(line) => {
                 step.done(line.latency());
+                record.keep(line.json(commit.as_deref(), options.full))?;
                 lines.push(line);
             }
             Err(error) => {
                 step.failed();
-                failed.push(json!({ "name": name, "error": format!("{error:#}") }));
+                let error = format!("{error:#}");
+                record.fail(json!({ "name": name, "commit": commit, "error": error }))?;
+                failed.push(format!("{name}: {error}"));
             }
         }
     }
-    let file = folder.join("studies.json");
-    let rows: Vec<Value> = lines.iter().map(Line::json).collect();
-    let all = json!({ "full": options.full, "rows": rows, "failed": failed });
-    fs::write(&file, serde_json::to_string_pretty(&all)? + "\n")?;
     let mut out = std::io::stdout().lock();
     write!(out, "{}", table::text(&lines))?;
     for failure in &failed {
-        let text = |key: &str| failure[key].as_str().unwrap_or_default().to_owned();
-        writeln!(out, "{}: {}", text("name"), text("error"))?;
+        writeln!(out, "{failure}")?;
     }
     writeln!(out, "\nwritten to {}", file.display())?;
     Ok(failed.is_empty())
+}
+
+/// Of this checkout, and whether something in it was changed since; none outside git.
+fn commit(root: &Path) -> Option<String> {
+    let mut describe = Command::new("git");
+    describe.args(["describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]).current_dir(root);
+    command::text(&mut describe)
 }
 
 /// The names of all rows but the stalls, which belong to no study.
@@ -76,7 +114,8 @@ fn listed(workloads: &Path) -> Result<Vec<String>> {
     let output = Command::new(workloads).args(["list", "--json"]).output()?;
     let rows: Vec<Value> = serde_json::from_slice(&output.stdout).context("the workloads' list")?;
     let names = rows.iter().filter_map(|row| row["name"].as_str());
-    Ok(names.filter(|name| !name.starts_with("stall ")).map(str::to_owned).collect())
+    let names = names.filter(|name| !name.starts_with("stall ")).map(str::to_owned);
+    Ok(names.chain(plan::scenarios().map(str::to_owned)).collect())
 }
 
 /// Those that begin with one of what was asked for.
@@ -92,21 +131,47 @@ fn chosen(all: &[String], asked: &[String]) -> Result<Vec<String>> {
     Ok(all.iter().filter(is_asked).cloned().collect())
 }
 
-fn observe(agent: &Path, workloads: &Path, folder: &Path, name: &str, planned: &Planned) -> Result<Line> {
-    let mut command = Command::new(agent);
-    command.args(["run", "--json", "--name", &name.replace(' ', "-"), "--output"]);
-    command.arg(folder.join("runs")).arg("--").arg(workloads);
-    command.args(name.split(' ')).args(&planned.words).arg("--json");
-    let output = command.output().context("could not start the agent")?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{}: {}", output.status, tail(&said));
-    let (workload, agent) = bench::two_results(&String::from_utf8_lossy(&output.stdout))?;
-    Line::new(name, planned, &workload, &agent)
+impl Study<'_> {
+    /// Runs a row under the agent.
+    fn row(&mut self, name: &str) -> Result<Line> {
+        if name == plan::PARSE && !self.flights.are_there {
+            let generate = self.plan(plan::GENERATE);
+            done(Command::new(&self.workloads).args(&generate.words)).context("the flights for it")?;
+            self.flights.are_there = true;
+        }
+        let planned = self.plan(name);
+        let mut command = Command::new(&self.agent);
+        command.args(["run", "--json", "--name", &name.replace(' ', "-"), "--output"]);
+        command.arg(self.folder.join("runs")).arg("--").arg(&self.workloads);
+        let output = done(command.args(&planned.words).arg("--json"))?;
+        self.flights.are_there |= name == plan::GENERATE;
+        let (workload, agent) = bench::two_results(&String::from_utf8_lossy(&output.stdout))?;
+        Line::new(name, &planned, &workload, &agent)
+    }
+
+    fn plan(&self, name: &str) -> Planned {
+        plan::of(name, self.options.full, self.options.threads, &self.flights.file)
+    }
+}
+
+/// What a command printed that ended well.
+fn done(command: &mut Command) -> Result<Output> {
+    let name = command.get_program().to_owned();
+    let output = command.output().with_context(|| format!("could not start: {}", name.display()))?;
+    ensure!(output.status.success(), "{}: {}", output.status, tail(&String::from_utf8_lossy(&output.stderr)));
+    Ok(output)
+}
+
+impl Drop for Flights {
+    fn drop(&mut self) {
+        // Those of a call that was killed as well. Nothing better can be done about a failure than to leave them there.
+        let _ = fs::remove_file(&self.file);
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::chosen;
+    use super::{Flights, chosen};
 
     #[test]
     fn rows_are_chosen_by_the_words_that_they_begin_with() {
@@ -122,5 +187,14 @@ mod tests {
             of(&["train alex"]).unwrap_err().to_string().lines().next(),
             Some("no such row: train alex")
         );
+    }
+
+    #[test]
+    fn flights_are_gone_with_the_call() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("flights.csv");
+        std::fs::write(&file, "left by a call that was killed").unwrap();
+        drop(Flights { file: file.clone(), are_there: false });
+        assert!(!file.exists());
     }
 }

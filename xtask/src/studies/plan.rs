@@ -1,14 +1,26 @@
-//! How much each row of the list does: as in its study, or cut to minutes on two cores. Yields words of a command line.
+//! How much each row does: as in its study, or cut to minutes on two cores. Yields words of a command line.
 
 use std::{ffi::OsString, path::Path};
 
-/// What a row is told beside its name.
+/// The row that writes flights, and the one that reads what it wrote.
+pub(super) const GENERATE: &str = "h2o generate";
+pub(super) const PARSE: &str = "h2o parse";
+
+/// What a row is.
 pub(super) struct Planned {
-    /// Behind its name.
+    /// The arguments of `guestscope-workloads`.
     pub(super) words: Vec<OsString>,
     /// For people: what was cut, if anything was.
     pub(super) cut: Option<&'static str>,
 }
+
+/// Rows that are another scenario of one of the list: of Lin, Pai & Chou with a parameter server and two workers, and beside a
+/// second job. Plans of the lab have the network between the workers.
+const SCENARIOS: [(&str, &str); 3] = [
+    ("train resnet50 distributed", "train resnet50"),
+    ("train resnet50 shared", "train resnet50"),
+    ("train alexnet-tf shared", "train alexnet-tf"),
+];
 
 /// By the begin of a name: words of the study's size, words of the one that is cut, and what those cut.
 type Size = (&'static str, &'static [&'static str], &'static [&'static str], &'static str);
@@ -18,13 +30,31 @@ const SIZES: &[Size] = &[
     ("infer ic", &[], &["--requests", "200"], "200 requests of 1,000"),
     ("infer nlp", &[], &["--requests", "20", "--warmup", "2"], "20 requests of 1,000"),
     ("infer rs", &[], &["--requests", "200"], "200 requests of 1,000"),
-    ("infer sr", &[], &["--requests", "20", "--warmup", "2"], "20 requests of 1,000"),
+    ("infer sr", &["--requests", "1200"], &["--requests", "20", "--warmup", "2"], "20 requests of 1,200"),
     ("infer loop", &[], &[], ""),
     ("train mnist", &[], &[], ""),
+    (
+        "train resnet50 distributed",
+        &["--workers", "2"],
+        &["--workers", "2", "--batch", "8", "--steps", "5", "--warmup", "1"],
+        "5 steps of 100, a batch of 8 instead of 32",
+    ),
+    (
+        "train resnet50 shared",
+        &["--beside", "train alexnet-tf --batch 512 --steps 100000"],
+        &["--steps", "5", "--warmup", "1", "--beside", "train alexnet-tf --batch 32 --steps 100000"],
+        "5 steps of 100, beside a batch of 32 instead of 512",
+    ),
+    (
+        "train alexnet-tf shared",
+        &["--beside", "train alexnet-tf --batch 512 --steps 100000"],
+        &["--steps", "3", "--warmup", "1", "--beside", "train alexnet-tf --batch 32 --steps 100000"],
+        "3 steps of 100, beside a batch of 32 instead of 512",
+    ),
     ("train alexnet", &[], &["--steps", "3", "--warmup", "1"], "3 steps of 100"),
     ("train", &[], &["--steps", "10", "--warmup", "1"], "10 steps of 100"),
-    ("h2o generate", &["--rows", "152000000"], &["--rows", "1000000"], "1 of 152 million flights"),
-    ("h2o parse", &["--rows", "152000000"], &["--rows", "1000000"], "1 of 152 million flights"),
+    (GENERATE, &["--rows", "152000000"], &["--rows", "1000000"], "1 of 152 million flights"),
+    (PARSE, &[], &[], "1 of 152 million flights"),
     ("h2o glm", &["--fits", "100"], &["--fits", "10"], "10 fits of 100"),
     ("h2o mlp", &[], &[], ""),
 ];
@@ -32,22 +62,29 @@ const SIZES: &[Size] = &[
 /// Rows that take threads.
 const THREADED: [&str; 6] = ["infer ic", "infer nlp", "infer rs", "infer sr", "train", "h2o mlp"];
 
-/// Of the row of that name. `folder` is where files go.
-pub(super) fn of(name: &str, full: bool, threads: Option<u16>, folder: &Path) -> Planned {
+/// The names of those that no list has.
+pub(super) fn scenarios() -> impl Iterator<Item = &'static str> {
+    SCENARIOS.iter().map(|(name, _)| *name)
+}
+
+/// Of the row of that name. `flights` is where those of h2o go.
+pub(super) fn of(name: &str, full: bool, threads: Option<u16>, flights: &Path) -> Planned {
+    let command = SCENARIOS.iter().find(|(row, _)| *row == name).map_or(name, |(_, command)| command);
+    let mut words: Vec<OsString> = command.split(' ').map(Into::into).collect();
     let size = SIZES.iter().find(|(begin, ..)| name.starts_with(begin));
-    let (words, cut): (&[&str], &str) = match size {
+    let (own, cut): (&[&str], &str) = match size {
         Some((_, words, ..)) if full => (words, ""),
         Some((_, _, words, cut)) => (words, cut),
         None => (&[], ""),
     };
-    let mut words: Vec<OsString> = words.iter().map(OsString::from).collect();
+    words.extend(own.iter().map(OsString::from));
     if let Some(threads) = threads
         && THREADED.iter().any(|begin| name.starts_with(begin))
     {
         words.extend(["--threads".into(), threads.to_string().into()]);
     }
-    if name == "h2o generate" {
-        words.push(folder.join("flights.csv").into());
+    if [GENERATE, PARSE].contains(&name) {
+        words.push(flights.into());
     }
     Planned { words, cut: (!cut.is_empty()).then_some(cut) }
 }
@@ -61,17 +98,34 @@ mod tests {
     #[test]
     fn what_is_cut_is_said() {
         let words = |name: &str, full| {
-            let planned = of(name, full, Some(2), Path::new("/x"));
+            let planned = of(name, full, Some(2), Path::new("/x/flights.csv"));
             let words: Vec<String> =
                 planned.words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
             (words.join(" "), planned.cut)
         };
-        assert_eq!(words("train resnet50", true), ("--threads 2".to_owned(), None));
-        let cut = ("--steps 10 --warmup 1 --threads 2".to_owned(), Some("10 steps of 100"));
-        assert_eq!(words("train resnet50", false), cut);
+        assert_eq!(words("train resnet50", true), ("train resnet50 --threads 2".to_owned(), None));
+        let cut = "train resnet50 --steps 10 --warmup 1 --threads 2".to_owned();
+        assert_eq!(words("train resnet50", false), (cut, Some("10 steps of 100")));
         assert_eq!(words("train alexnet-tf", false).1, Some("3 steps of 100"));
-        assert_eq!(words("h2o generate", true).0, "--rows 152000000 /x/flights.csv");
-        assert_eq!(words("h2o mlp --size memory", false), ("--threads 2".to_owned(), None));
-        assert_eq!(words("a row of tomorrow", false), (String::new(), None));
+        assert_eq!(words("infer sr", true).0, "infer sr --requests 1200 --threads 2");
+        assert_eq!(words("h2o generate", true).0, "h2o generate --rows 152000000 /x/flights.csv");
+        assert_eq!(words("h2o parse", true), ("h2o parse /x/flights.csv".to_owned(), None));
+        assert_eq!(words("h2o parse", false).1, Some("1 of 152 million flights"));
+        let memory = "h2o mlp --size memory --threads 2".to_owned();
+        assert_eq!(words("h2o mlp --size memory", false), (memory, None));
+        assert_eq!(words("a row of tomorrow", false), ("a row of tomorrow".to_owned(), None));
+    }
+
+    #[test]
+    fn scenarios_are_commands_of_their_rows() {
+        let planned = of("train resnet50 distributed", true, None, Path::new("/x"));
+        assert_eq!(planned.words, ["train", "resnet50", "--workers", "2"]);
+        let planned = of("train alexnet-tf shared", true, None, Path::new("/x"));
+        let beside = "train alexnet-tf --batch 512 --steps 100000";
+        assert_eq!(
+            (planned.words, planned.cut),
+            (["train", "alexnet-tf", "--beside", beside].map(Into::into).into(), None)
+        );
+        assert!(of("train resnet50 shared", false, None, Path::new("/x")).cut.is_some());
     }
 }

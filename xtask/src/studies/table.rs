@@ -5,11 +5,13 @@ use std::fmt::Write as _;
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
-use super::plan::Planned;
+use super::plan::{GENERATE, Planned};
 
 /// Rows of h2o read their flights, and write them where there are none, in requests of these names, which are no part of the work.
 const LOAD: &str = "load";
 const BLOCK: &str = "block";
+/// The requests of training; those of a parameter server and of a job beside it are others.
+const STEP: &str = "step";
 /// Accounts below this share of the time stand in the JSON alone.
 const LEAST_SHARE: f64 = 0.001;
 /// What a workload calls its speed, and its unit.
@@ -85,13 +87,13 @@ impl Line {
         format!("p50 {}", time(self.p50_ns))
     }
 
-    /// For machines.
-    pub(super) fn json(&self) -> Value {
+    /// For machines. `commit` is that of the programs, `full` whether the size was the study's.
+    pub(super) fn json(&self, commit: Option<&str>, full: bool) -> Value {
         let object = |pairs: &[(String, f64)]| -> Value {
             pairs.iter().map(|(name, number)| (name.clone(), json!(number))).collect()
         };
         json!({
-            "name": self.name, "cut": self.cut, "fidelity": self.fidelity, "requests": self.requests,
+            "name": self.name, "commit": commit, "full": full, "cut": self.cut, "fidelity": self.fidelity, "requests": self.requests,
             "p50_ns": self.p50_ns, "speed": self.speed.map(|(value, _)| value),
             "speed_unit": self.speed.map(|(_, unit)| unit),
             "phases_cover": self.covered, "phases_p50_ns": object(&self.phases),
@@ -102,7 +104,10 @@ impl Line {
 
 /// Whether these requests are what the row of that name is there for.
 fn is_work(name: &str, group: &Value) -> bool {
-    group["name"] != LOAD && (group["name"] != BLOCK || name == "h2o generate")
+    if name.starts_with("train ") {
+        return group["name"] == STEP;
+    }
+    group["name"] != LOAD && (group["name"] != BLOCK || name == GENERATE)
 }
 
 /// The whole table.
@@ -159,8 +164,8 @@ mod tests {
         let agent = json!({
             "fidelity": "full", "folder": "/runs/1",
             "groups": [
-                { "name": "load" },
-                { "name": "block" },
+                { "name": "pull" },
+                { "name": "beside step" },
                 {
                     "name": "step",
                     "latency": { "count": 10, "sum_ns": 12_000_000_000_u64, "p50_ns": 1_200_000_000 },
@@ -175,8 +180,9 @@ mod tests {
         let workload = json!({ "images_per_s": 26.666, "work_hash": "00112233" });
         let planned = Planned { words: Vec::new(), cut: Some("10 steps of 100") };
         let line = Line::new("train resnet50", &planned, &workload, &agent).unwrap();
-        assert_eq!(line.json()["account_shares"]["lock"], json!(1.0 / 12_000.0));
-        assert_eq!(line.json()["speed_unit"], "images/s");
+        let row = line.json(Some("761eade"), false);
+        assert_eq!(row["account_shares"]["lock"], json!(1.0 / 12_000.0));
+        assert_eq!((&row["speed_unit"], &row["commit"]), (&json!("images/s"), &json!("761eade")));
         assert_eq!(
             text(&[line]),
             "train resnet50 (10 steps of 100)\n  10 requests, p50 1.20 s, 26.7 images/s, fidelity full\n  \

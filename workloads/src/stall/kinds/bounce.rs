@@ -16,6 +16,7 @@ const NAME: &str = "bounce";
 pub(super) const KIND: Kind = Kind {
     name: NAME,
     what: "the request is moved between CPUs SIZE times",
+    needs: "two CPUs",
     unit: Unit::Moves,
     range: 1..=100_000,
     default: 16,

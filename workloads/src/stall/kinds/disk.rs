@@ -25,6 +25,7 @@ const NAME: &str = "disk";
 pub(super) const KIND: Kind = Kind {
     name: NAME,
     what: "the request reads from a disk, past the page cache, for SIZE",
+    needs: "a folder on a disk",
     unit: Unit::Time,
     range: 10_000..=10_000_000_000,
     default: 20_000_000,

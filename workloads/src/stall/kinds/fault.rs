@@ -21,6 +21,7 @@ const NAME: &str = "fault";
 pub(super) const KIND: Kind = Kind {
     name: NAME,
     what: "the request touches SIZE pages of a file that is not cached",
+    needs: "a folder on a disk",
     unit: Unit::Pages,
     range: 1..=1 << 16,
     default: 64,

@@ -28,6 +28,7 @@ const NAME: &str = "helper-late";
 pub(super) const KIND: Kind = Kind {
     name: NAME,
     what: "the request waits for a helper that is kept from its CPU for SIZE",
+    needs: "root (CAP_SYS_NICE), and two CPUs",
     unit: Unit::Time,
     range: 10_000..=500_000_000,
     default: 20_000_000,

@@ -23,6 +23,7 @@ use crate::stall::{
 pub(super) const KIND: Kind = Kind {
     name: "lock",
     what: "another thread holds a mutex for SIZE while the request wants it",
+    needs: "nothing",
     unit: Unit::Time,
     range: 1_000..=10_000_000_000,
     default: 20_000_000,

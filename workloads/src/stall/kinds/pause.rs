@@ -22,6 +22,7 @@ use crate::stall::{
 pub(super) const KIND: Kind = Kind {
     name: "pause",
     what: "the whole machine is stopped for SIZE, by whoever runs it",
+    needs: "somebody who stops the machine (GUESTSCOPE_STOPPER)",
     unit: Unit::Time,
     range: 10_000_000..=10_000_000_000,
     default: 300_000_000,

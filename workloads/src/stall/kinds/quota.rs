@@ -23,6 +23,7 @@ use crate::stall::{
 pub(super) const KIND: Kind = Kind {
     name: "quota",
     what: "the request's CPU quota runs out, and it is throttled for SIZE",
+    needs: "root, and a cpu controller of cgroups",
     unit: Unit::Time,
     // The kernel refuses periods of more than a second.
     range: 1_000_000..=900_000_000,

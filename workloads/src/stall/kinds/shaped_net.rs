@@ -26,6 +26,7 @@ const NAME: &str = "shaped-net";
 pub(super) const KIND: Kind = Kind {
     name: NAME,
     what: "the request reads bytes over a link of 100 Mbit/s, for SIZE",
+    needs: "root (network namespaces), and `ip` and `tc`",
     unit: Unit::Time,
     range: 2_000_000..=10_000_000_000,
     default: 20_000_000,

@@ -10,6 +10,7 @@ use crate::stall::{Fault, Injected, Kind, error::StallError, machine::clock, siz
 pub(super) const KIND: Kind = Kind {
     name: "sleep",
     what: "the request sleeps for SIZE",
+    needs: "nothing",
     unit: Unit::Time,
     range: 1_000..=10_000_000_000,
     default: 20_000_000,

@@ -21,6 +21,7 @@ use crate::stall::{
 pub(super) const KIND: Kind = Kind {
     name: "slow-peer",
     what: "the request reads from a socket or pipe, whose other end answers after SIZE",
+    needs: "nothing",
     unit: Unit::Time,
     range: 1_000..=10_000_000_000,
     default: 20_000_000,

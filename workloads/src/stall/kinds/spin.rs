@@ -25,6 +25,7 @@ use crate::stall::{
 pub(super) const KIND: Kind = Kind {
     name: "spin",
     what: "the request busy-waits for a partner that is SIZE late",
+    needs: "nothing",
     unit: Unit::Time,
     range: 1_000..=10_000_000_000,
     default: 20_000_000,

@@ -17,6 +17,7 @@ const NAME: &str = "spin-neighbour";
 pub(super) const KIND: Kind = Kind {
     name: NAME,
     what: "a thread of higher priority takes the request's CPU for SIZE",
+    needs: "root (CAP_SYS_NICE)",
     unit: Unit::Time,
     range: 10_000..=500_000_000,
     default: 20_000_000,

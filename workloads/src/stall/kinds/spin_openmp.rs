@@ -17,6 +17,7 @@ use crate::stall::{Fault, Injected, Kind, Setup, error::StallError, machine::clo
 pub(super) const KIND: Kind = Kind {
     name: "spin-openmp",
     what: "the request busy-waits inside libgomp for a thread that is SIZE late",
+    needs: "libtorch, and OMP_WAIT_POLICY=active",
     unit: Unit::Time,
     range: 1_000..=10_000_000_000,
     default: 20_000_000,

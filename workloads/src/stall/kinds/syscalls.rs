@@ -10,6 +10,7 @@ use crate::stall::{Fault, Injected, Kind, error::StallError, machine::clock, siz
 pub(super) const KIND: Kind = Kind {
     name: "syscalls",
     what: "the request spends SIZE of CPU time inside system calls",
+    needs: "nothing",
     unit: Unit::Time,
     range: 10_000..=10_000_000_000,
     default: 20_000_000,

@@ -17,6 +17,7 @@ use crate::stall::{
 pub(super) const KIND: Kind = Kind {
     name: "touch",
     what: "the request touches SIZE pages of new memory",
+    needs: "nothing",
     unit: Unit::Pages,
     range: 1..=1 << 20,
     default: 4096,

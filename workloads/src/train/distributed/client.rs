@@ -69,18 +69,18 @@ impl Client {
         Ok(call.await?.into_inner())
     }
 
-    /// Parameters of a version or a newer one, once they are there, with the number of that version.
+    /// Parameters of a version or a newer one, once they are there, with the number of that version; put into `row`.
     pub async fn pull(
         &mut self,
         wanted: Wanted,
-        length: usize,
+        mut row: Row,
         header: &str,
     ) -> Result<(u64, Vec<f32>), Status> {
         self.ready().await?;
         let path = PathAndQuery::from_static(PULL);
         let call = self.0.server_streaming(traced(wanted, header), path, codec());
         let mut stream: Streaming<Chunk> = call.await?.into_inner();
-        let (mut row, mut version) = (Row::new(length), 0);
+        let (length, mut version) = (row.length(), 0);
         while let Some(chunk) = stream.message().await? {
             version = chunk.version;
             if !row.add(&chunk.values) {

@@ -26,6 +26,8 @@ use crate::{
 
 /// How the server says where it listens.
 const LISTENING: &str = "listening on ";
+/// How it warns.
+const WARNING: &str = "warning: ";
 /// Beyond the peers' own limit: for starting, and for saying why they end.
 const ROOM: Duration = Duration::from_secs(10);
 
@@ -60,6 +62,9 @@ pub struct Launched {
     pub worker_reports: Vec<Value>,
     /// The report of the parameter server.
     pub server_report: Value,
+    /// What parts warned of, each with its name.
+    #[serde(skip)]
+    pub warnings: Vec<String>,
 }
 
 /// What was run.
@@ -132,15 +137,25 @@ pub fn run(settings: &Settings, all: &All, torch: &TorchOptions) -> Result<Launc
     }
     started::tell();
     wait(&mut children, all.limit)?;
+    let mut warnings = Vec::new();
     let mut said = children.into_iter().map(|child| {
         let name = child.name().to_owned();
-        let (out, _) = child.into_said();
+        let (out, said) = child.into_said();
+        warnings.extend(warning_of(&name, &said));
         serde_json::from_str::<Value>(&out)
             .map_err(|error| DistributedError::Said { name, reason: error.to_string() })
     });
     let server_report = said.next().transpose()?.unwrap_or_default();
     let worker_reports = said.collect::<Result<Vec<_>, _>>()?;
-    Ok(gather(settings, all, server_report, worker_reports, start)?)
+    let launched = gather(settings, all, server_report, worker_reports, start)?;
+    Ok(Launched { warnings, ..launched })
+}
+
+/// What a part said from its first warning on: where it ended well, nothing else comes behind that.
+fn warning_of(name: &str, said: &str) -> Option<String> {
+    let lines = said.lines().skip_while(|line| !line.starts_with(WARNING));
+    let text = lines.map(|line| line.trim_start_matches(WARNING)).collect::<Vec<_>>().join("\n");
+    (!text.is_empty()).then(|| format!("{name}: {text}"))
 }
 
 /// Waits for all of them; an error as soon as one failed and the others had time to say why they end.
@@ -277,7 +292,8 @@ fn gather(
     };
     let images_per_s = worker_reports.iter().filter_map(|report| report["images_per_s"].as_f64()).sum();
     let elapsed_ns = start.elapsed().as_nanos() as u64;
-    Ok(Launched { identity, images_per_s, elapsed_ns, worker_reports, server_report })
+    let warnings = Vec::new();
+    Ok(Launched { identity, images_per_s, elapsed_ns, worker_reports, server_report, warnings })
 }
 
 impl Launched {
@@ -314,5 +330,19 @@ impl Launched {
     /// For machines: one line.
     pub fn json(&self) -> String {
         to_json(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::warning_of;
+
+    #[test]
+    fn what_a_worker_warns_of_has_its_name() {
+        let said =
+            "started\nwarning: not all could be used: 1 file or record left out\n  a.jpg: not a JPEG\n";
+        let expected = "worker 1: not all could be used: 1 file or record left out\n  a.jpg: not a JPEG";
+        assert_eq!(warning_of("worker 1", said).as_deref(), Some(expected));
+        assert_eq!(warning_of("worker 1", "started\n"), None);
     }
 }

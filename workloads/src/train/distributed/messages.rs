@@ -12,6 +12,8 @@
 use prost::Message;
 use tonic::codegen::Bytes;
 
+use crate::memory::{self, NoRoom};
+
 /// Goes up with every change that older peers misunderstand.
 pub const PROTOCOL: u32 = 1;
 /// A worker takes part.
@@ -127,12 +129,12 @@ pub struct Taken {
 }
 
 /// A row as bytes.
-pub fn to_bytes(values: &[f32]) -> Bytes {
-    let mut bytes = Vec::with_capacity(4 * values.len());
+pub fn to_bytes(values: &[f32]) -> Result<Bytes, NoRoom> {
+    let mut bytes = memory::room(4 * values.len())?;
     for value in values {
         bytes.extend_from_slice(&value.to_le_bytes());
     }
-    bytes.into()
+    Ok(bytes.into())
 }
 
 /// A row in chunks, none of its bytes copied. One without content where the row is empty.
@@ -154,8 +156,8 @@ pub struct Row {
 
 impl Row {
     /// Of so many numbers.
-    pub fn new(length: usize) -> Self {
-        Self { values: Vec::with_capacity(length), length }
+    pub fn new(length: usize) -> Result<Self, NoRoom> {
+        Ok(Self { values: memory::room(length)?, length })
     }
 
     /// Adds a chunk. False where it holds half a number, or more of them than belong into the row.
@@ -166,6 +168,11 @@ impl Row {
         }
         self.values.extend(numbers.iter().map(|bytes| f32::from_le_bytes(*bytes)));
         true
+    }
+
+    /// How many numbers there will be.
+    pub fn length(&self) -> usize {
+        self.length
     }
 
     /// How many numbers there are so far.
@@ -198,9 +205,9 @@ mod tests {
     #[case(2 * CHUNK_NUMBERS + 1, 3)]
     fn a_row_arrives_as_it_was(#[case] length: usize, #[case] count: usize) {
         let values: Vec<f32> = (0..length).map(|number| number as f32 / 3.0).collect();
-        let all: Vec<_> = chunks(to_bytes(&values), u32::MAX, u64::MAX).collect();
+        let all: Vec<_> = chunks(to_bytes(&values).unwrap(), u32::MAX, u64::MAX).collect();
         assert_eq!(all.len(), count);
-        let mut row = Row::new(length);
+        let mut row = Row::new(length).unwrap();
         for chunk in &all {
             assert!(chunk.encoded_len() <= MOST_BYTES, "{}", chunk.encoded_len());
             assert!(row.add(&chunk.values));
@@ -211,7 +218,7 @@ mod tests {
 
     #[test]
     fn half_a_number_and_half_a_row_are_none() {
-        let mut row = Row::new(2);
+        let mut row = Row::new(2).unwrap();
         assert!(!row.add(&[0; 3]) && row.add(&[0; 4]) && !row.add(&[0; 8]));
         assert_eq!((row.len(), row.whole()), (1, None));
     }

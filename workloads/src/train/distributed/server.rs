@@ -44,6 +44,7 @@ use super::{
 use crate::{
     error::Error,
     infer::libtorch,
+    memory::NoRoom,
     train::{Settings, learner, models::Network},
 };
 
@@ -262,7 +263,8 @@ impl Shared {
             if let Ok(Some(failure)) = failure {
                 return Err(Status::aborted(failure.to_string()));
             }
-            let (version, row) = in_phase("copy", async { block_in_place(|| self.copy()) }).await;
+            let copy = in_phase("copy", async { block_in_place(|| self.copy()) }).await;
+            let (version, row) = copy.map_err(no_room)?;
             self.0.sent_bytes.fetch_add(row.len() as u64, Ordering::Relaxed);
             self.begin_turn(rank);
             let chunks = tokio_stream::iter(chunks(row, rank, version).map(Ok));
@@ -272,13 +274,13 @@ impl Shared {
     }
 
     /// The newest version as bytes, made once for all who want it.
-    fn copy(&self) -> (u64, Bytes) {
+    fn copy(&self) -> Result<(u64, Bytes), NoRoom> {
         let mut copy = lock(&self.0.copy);
         let parameters = lock(&self.0.parameters);
-        match &*copy {
+        Ok(match &*copy {
             Some((version, row)) if *version == parameters.version() => (*version, row.clone()),
-            _ => copy.insert((parameters.version(), to_bytes(parameters.values()))).clone(),
-        }
+            _ => copy.insert((parameters.version(), to_bytes(parameters.values())?)).clone(),
+        })
     }
 
     /// Takes a gradient.
@@ -310,7 +312,7 @@ impl Shared {
 
     async fn receive(&self, first: Chunk, mut stream: Streaming<Chunk>) -> Result<Vec<f32>, Status> {
         let length = self.0.length;
-        let mut row = Row::new(length);
+        let mut row = Row::new(length).map_err(no_room)?;
         let mut next = Some(first);
         while let Some(chunk) = next {
             self.0.received_bytes.fetch_add(chunk.values.len() as u64, Ordering::Relaxed);
@@ -344,6 +346,10 @@ impl Shared {
             parameters_hash: learner::hash(parameters.values()),
         }
     }
+}
+
+fn no_room(error: NoRoom) -> Status {
+    Status::resource_exhausted(error.to_string())
 }
 
 /// The request that is open here goes on in the caller's trace, where the caller says which.

@@ -21,7 +21,7 @@ use super::{
     attendance::{Attendance, Gone},
     client::Client,
     error::DistributedError,
-    messages::{Join, PROTOCOL, Wanted, to_bytes},
+    messages::{Join, PROTOCOL, Row, Wanted, to_bytes},
 };
 use crate::{
     digest::Digest,
@@ -144,13 +144,13 @@ impl Peer {
 
     fn pull(&mut self, version: u64, header: &str) -> Result<(u64, Vec<f32>), Error> {
         let Self { runtime, client, gone, rank, length, .. } = self;
-        let call = client.pull(Wanted { rank: *rank, version }, *length, header);
+        let call = client.pull(Wanted { rank: *rank, version }, Row::new(*length)?, header);
         let result = runtime.block_on(unless_gone(gone, call));
         result.map_err(|gone| gone.error(&self.address).into())
     }
 
     fn push(&mut self, network: &Network, version: u64, header: &str) -> Result<(), Error> {
-        let row = to_bytes(&learner::gradients(&network.store)?);
+        let row = to_bytes(&learner::gradients(&network.store)?)?;
         let Self { runtime, client, gone, rank, .. } = self;
         let call = client.push(row, *rank, version, header);
         let result = runtime.block_on(unless_gone(gone, call));
