@@ -9,6 +9,8 @@ use std::path::Path;
 
 /// Where the running kernel keeps its BTF.
 pub const KERNEL_BTF: &str = "/sys/kernel/btf/vmlinux";
+/// Where that lies: a folder without any other.
+pub const KERNEL_BTF_FOLDER: &str = "/sys/kernel/btf";
 
 const MAGIC: u16 = 0xeb9f;
 const KIND_PTR: u8 = 2;

@@ -3,6 +3,8 @@
 //! Where the kernel has BTF each tracepoint gets its typed program. Where it refuses one, and where BTF comes from a file,
 //! the twin takes its place; without any BTF the one that reads events. It tells nothing to the object.
 
+use std::thread;
+
 use aya::{
     Ebpf,
     programs::{Program, ProgramError},
@@ -78,13 +80,33 @@ impl Prepared {
         })
     }
 
-    /// Loads a hook's program, and attaches it where its place is a tracepoint.
+    /// Has the kernel look at the two programs that take it longest (2,400 instructions each) at the same time, where their types
+    /// are known. What is refused is loaded again when its turn comes, and why is told then.
+    pub(super) fn load_ahead(&mut self) {
+        let Some(btf) = &self.kernel_btf else { return };
+        let (mut edge, mut switch) = (None, None);
+        for (name, program) in self.ebpf.programs_mut() {
+            match (name, program) {
+                ("edge", Program::UProbe(program)) => edge = Some(program),
+                ("sched_switch", Program::BtfTracePoint(program)) => switch = Some(program),
+                _ => {}
+            }
+        }
+        let (Some(edge), Some(switch)) = (edge, switch) else { return };
+        thread::scope(|scope| {
+            let _ = thread::Builder::new().spawn_scoped(scope, || edge.load());
+            let _ = switch.load("sched_switch", btf);
+        });
+    }
+
+    /// Loads a hook's program unless it is there, and attaches it where its place is a tracepoint.
     pub fn attach(&mut self, hook: &Hook) -> Result<(), LoadError> {
         let failed = |source| LoadError::Program { hook: hook.id, source };
         let program = self.ebpf.program_mut(hook.program).ok_or(LoadError::Missing(hook.program))?;
         let attached = match (hook.place, program, &self.kernel_btf) {
             (Place::BtfTracepoint(name), Program::BtfTracePoint(program), Some(btf)) => {
-                program.load(name, btf).and_then(|()| program.attach().map(drop))
+                let loaded = if program.fd().is_ok() { Ok(()) } else { program.load(name, btf) };
+                loaded.and_then(|()| program.attach().map(drop))
             }
             (Place::RawTracepoint(name), Program::RawTracePoint(program), _) => {
                 program.load().and_then(|()| program.attach(name).map(drop))
@@ -95,6 +117,7 @@ impl Prepared {
             (Place::Called, Program::RawTracePoint(program), _) => program.load(),
             (Place::Iterator, Program::Iter(program), Some(btf)) => program.load("task", btf),
             (Place::Sampler | Place::EachCpu, Program::PerfEvent(program), _) => program.load(),
+            (Place::Marker, Program::UProbe(program), _) if program.fd().is_ok() => Ok(()),
             (Place::Marker, Program::UProbe(program), _) => program.load(),
             _ => Err(ProgramError::UnexpectedProgramType),
         };

@@ -80,7 +80,8 @@ fn no_wait_is_lost_without_being_counted() {
         let calls: u64 = seen.book.facts("calls").iter().sum();
         let numbers = 1..=THREADS as u64;
         // Outside of the sleeps a thread may be preempted, or wait for memory, which may be long waits as well.
-        let switches = |entry| numbers.clone().map(|number| seen.book.row(number).bounds(entry).1).sum::<u64>();
+        let switches =
+            |entry| numbers.clone().map(|number| seen.book.row(number).bounds(entry).1).sum::<u64>();
         let most = switches(Entry::Voluntary) + switches(Entry::Involuntary);
         let missed: u64 = numbers.clone().map(|number| seen.request(number).counts.switch_missed).sum();
         let told = (numbers.clone().map(|number| seen.waits_in(number).len())).sum::<usize>() as u64;

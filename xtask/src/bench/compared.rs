@@ -22,8 +22,12 @@ const LOOK: Duration = Duration::from_millis(2);
 /// A row of each verb.
 pub(super) fn rows(bench: &Bench<'_>) -> Result<Vec<Row>> {
     let folder = make(bench)?;
-    let compare = |command: &mut Command| drop(command.args(["compare", "--json"]).arg(&folder));
-    let report = |command: &mut Command| drop(command.arg("report").arg(&folder));
+    let compare = |command: &mut Command| {
+        command.args(["compare", "--json"]).arg(&folder);
+    };
+    let report = |command: &mut Command| {
+        command.arg("report").arg(&folder);
+    };
     let verbs: [(&str, &dyn Fn(&mut Command), &str); 2] =
         [("compare", &compare, "2 s, 300 MB"), ("report", &report, "")];
     let mut rows = Vec::new();

@@ -151,7 +151,16 @@ pub(crate) fn built(variable: &str) -> Result<Option<PathBuf>> {
 fn examples(xtask: &Xtask, toolchain: &Toolchain) -> Result<[PathBuf; 4]> {
     let mut build = xtask.workspace.cargo();
     build.args(["build", "--release", "--locked", "--package", artifact::AGENT]);
-    build.args(["--example", "hooks", "--example", "edges", "--example", "storm", "--example", "made_folders"]);
+    build.args([
+        "--example",
+        "hooks",
+        "--example",
+        "edges",
+        "--example",
+        "storm",
+        "--example",
+        "made_folders",
+    ]);
     toolchain.apply(&mut build);
     artifact::cargo(xtask, "programs to measure with", "build-bench", &mut build)?;
     let folder = xtask.workspace.target.join("release/examples");

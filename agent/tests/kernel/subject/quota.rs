@@ -27,8 +27,12 @@ use crate::{
 };
 
 /// By name.
-pub(crate) const CASES: &[Case] =
-    &[("quota", quota), ("quota_nested", quota_nested), ("quota_shared", quota_shared), ("quota_moved", quota_moved)];
+pub(crate) const CASES: &[Case] = &[
+    ("quota", quota),
+    ("quota_nested", quota_nested),
+    ("quota_shared", quota_shared),
+    ("quota_moved", quota_moved),
+];
 
 /// CPU time that a period allows: so little that it runs out beside any number of neighbours.
 const QUOTA_US: u64 = 5_000;
