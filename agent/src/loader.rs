@@ -270,7 +270,7 @@ fn loader_without_btf() -> EbpfLoader<'static> {
         EbpfLoader::new()
     };
     let made = thread::Builder::new().spawn(make).map(thread::JoinHandle::join);
-    let mut loader = made.ok().and_then(Result::ok).unwrap_or_else(EbpfLoader::new);
+    let mut loader = made.ok().and_then(Result::ok).unwrap_or_default();
     loader.btf(None);
     loader
 }

@@ -8,7 +8,7 @@ use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
 use crate::stall::machine::hierarchy::{Hierarchy, Version};
 
 /// What is asked for is more than may be taken.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not enough memory: {needed_bytes} bytes needed, {available_bytes} available")]
 pub struct NoRoom {
     /// At once, beside what is taken already.

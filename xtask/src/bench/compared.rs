@@ -3,7 +3,7 @@
 
 use std::{
     fs,
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{Command, Stdio},
     thread,
     time::{Duration, Instant},
@@ -22,20 +22,14 @@ const LOOK: Duration = Duration::from_millis(2);
 /// A row of each verb.
 pub(super) fn rows(bench: &Bench<'_>) -> Result<Vec<Row>> {
     let folder = make(bench)?;
-    let compare = |command: &mut Command| {
-        command.args(["compare", "--json"]).arg(&folder);
-    };
-    let report = |command: &mut Command| {
-        command.arg("report").arg(&folder);
-    };
-    let verbs: [(&str, &dyn Fn(&mut Command), &str); 2] =
-        [("compare", &compare, "2 s, 300 MB"), ("report", &report, "")];
+    let verbs: [(&[&str], &str); 2] = [(&["compare", "--json"], "2 s, 300 MB"), (&["report"], "")];
     let mut rows = Vec::new();
-    for (verb, arguments, budget) in verbs {
-        let step = bench.xtask.progress.step(&format!("{verb} of {RUNS} runs"));
+    for (words, budget) in verbs {
+        let verb = words[0];
+        let step = bench.xtask.progress.step(format!("{verb} of {RUNS} runs"));
         let (mut seconds, mut peak_mb) = (Vec::new(), 0.0_f64);
         for _ in 0..bench.rounds {
-            let (took, bytes) = run(&bench.agent, arguments)?;
+            let (took, bytes) = run(Command::new(&bench.agent).args(words).arg(&folder))?;
             seconds.push(took.as_secs_f64());
             peak_mb = peak_mb.max(bytes as f64 / 1e6);
         }
@@ -67,9 +61,7 @@ fn make(bench: &Bench<'_>) -> Result<PathBuf> {
 }
 
 /// How long one run of the agent took, and the largest resident set in bytes.
-fn run(agent: &Path, arguments: &dyn Fn(&mut Command)) -> Result<(Duration, u64)> {
-    let mut command = Command::new(agent);
-    arguments(&mut command);
+fn run(command: &mut Command) -> Result<(Duration, u64)> {
     let start = Instant::now();
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
     let (mut peak_bytes, status) = (0, format!("/proc/{}/status", child.id()));
