@@ -99,7 +99,7 @@ pub(crate) unsafe fn load<M: Memory, T: Copy>(structure: *const u8, offset: &Glo
 
 /// Reads a member that points to a structure, through a pointer that is not trusted. Of each such load through one that is,
 /// kernels up to 6.18 ask whether what it yields can be trusted too, on each way through a program on which they meet it: they
-/// look up to four times for a name among all in their BTF, which was more than a third of the time that verifying took.
+/// look up to four times for a name among all in their BTF, which was 44 % of the time that verifying took (6.18, by a profile).
 ///
 /// # Safety
 /// As of [`load`]; the type is the structure's, or 0.

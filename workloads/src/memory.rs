@@ -62,7 +62,8 @@ pub fn refuse_more_than_available() {
 /// The least that system, cgroups and the limit of this process leave; none where none tells.
 pub fn available_bytes() -> Option<u64> {
     let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let limits = Hierarchy::of("memory").as_ref().and_then(left_bytes);
+    let swap = field_bytes(&meminfo, "SwapFree:").unwrap_or(0);
+    let limits = Hierarchy::of("memory").and_then(|hierarchy| left_bytes(&hierarchy, swap));
     of_system(&meminfo).into_iter().chain(limits).chain(left_of_limit()).min()
 }
 
@@ -88,11 +89,11 @@ fn field_bytes(text: &str, name: &str) -> Option<u64> {
     line.trim().strip_suffix(" kB")?.parse::<u64>().ok().map(|kib| kib * 1024)
 }
 
-/// Of the group of this process and all above it that can be seen: each may have a limit.
-fn left_bytes(hierarchy: &Hierarchy) -> Option<u64> {
+/// Of the group of this process and all above it that can be seen: each may have a limit. The system has so much swap left.
+fn left_bytes(hierarchy: &Hierarchy, swap: u64) -> Option<u64> {
     let Hierarchy { version, mount, home } = hierarchy;
     let groups = home.ancestors().take_while(|group| group.starts_with(mount));
-    groups.filter_map(|group| left_in(group, *version)).min()
+    groups.filter_map(|group| Some(left_in(group, *version)? + swap_left_in(group, *version, swap))).min()
 }
 
 /// What the limit leaves, with cached files, which the kernel gives up first; none without a limit.
@@ -110,6 +111,23 @@ fn left_in(group: &Path, version: Version) -> Option<u64> {
     let of_line = |line: &str| cached.iter().find_map(|name| number(line.strip_prefix(name)?));
     let cached_bytes: u64 = stat.lines().filter_map(of_line).sum();
     Some(limit_bytes.saturating_sub(usage_bytes.saturating_sub(cached_bytes)))
+}
+
+/// What of the system's swap a group may still take; all of it where nobody limits or counts that.
+fn swap_left_in(group: &Path, version: Version, swap: u64) -> u64 {
+    let number = |name: &str| fs::read_to_string(group.join(name)).ok()?.trim().parse::<u64>().ok();
+    let left = || match version {
+        // These two hold memory too.
+        Version::One => {
+            let limit =
+                number("memory.memsw.limit_in_bytes")?.checked_sub(number("memory.limit_in_bytes")?)?;
+            let usage =
+                number("memory.memsw.usage_in_bytes")?.checked_sub(number("memory.usage_in_bytes")?)?;
+            Some(limit.saturating_sub(usage))
+        }
+        Version::Two => Some(number("memory.swap.max")?.saturating_sub(number("memory.swap.current")?)),
+    };
+    left().unwrap_or(swap).min(swap)
 }
 
 #[cfg(test)]
@@ -161,7 +179,8 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let mount = root.path().join("mount");
         let home = mount.join("outer/inner");
-        let left = || left_bytes(&Hierarchy { version, mount: mount.clone(), home: home.clone() });
+        let with = |swap| left_bytes(&Hierarchy { version, mount: mount.clone(), home: home.clone() }, swap);
+        let left = || with(0);
         // What lies above the mount is no group.
         group(root.path(), &[(limit, "10"), (usage, "10")]);
         group(&home, &[(limit, unlimited), (usage, "4096\n")]);
@@ -170,6 +189,15 @@ mod tests {
             format!("anon 5000\n{prefix}inactive_file 300\n{prefix}active_file 40\nworkingset_file 7\n");
         group(&mount.join("outer"), &[(limit, "9000\n"), (usage, "6000\n"), ("memory.stat", &stat)]);
         assert_eq!(left(), Some(3340));
+        assert_eq!(with(100), Some(3440), "nobody limits it");
+        let swap = match version {
+            Version::One => {
+                [("memory.memsw.limit_in_bytes", "9050"), ("memory.memsw.usage_in_bytes", "6010")]
+            }
+            Version::Two => [("memory.swap.max", "50"), ("memory.swap.current", "10")],
+        };
+        group(&mount.join("outer"), &swap);
+        assert_eq!([with(100), with(7)], [Some(3380), Some(3347)]);
         group(&home, &[(limit, "4000")]);
         assert_eq!(left(), Some(0), "above its limit already");
     }

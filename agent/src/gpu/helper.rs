@@ -61,6 +61,8 @@ pub(super) struct Helper {
     troubles: usize,
     /// Its output is closed, and it has to be gone until then.
     gone_by: Option<Instant>,
+    /// CPU time that it had taken by then.
+    cpu_at_end: Option<Duration>,
 }
 
 impl Helper {
@@ -101,6 +103,7 @@ impl Helper {
             devices: None,
             troubles: 0,
             gone_by: None,
+            cpu_at_end: None,
         })
     }
 
@@ -109,8 +112,13 @@ impl Helper {
         self.child.id()
     }
 
-    /// CPU time that it has taken; none once it has been waited for.
+    /// CPU time that it has taken, until it closed its output.
     pub(super) fn cpu(&self) -> Option<Duration> {
+        self.cpu_at_end.or_else(|| self.clock())
+    }
+
+    /// None once it has been waited for.
+    fn clock(&self) -> Option<Duration> {
         let clock = clock_getcpuclockid(Pid::from_raw(self.child.id().cast_signed())).ok()?;
         clock.now().ok().map(Duration::from)
     }
@@ -131,7 +139,10 @@ impl Helper {
                 return over("what it said makes no sense");
             }
             match timeout_at(self.due, self.pipe.read_buf(&mut self.read)).await {
-                Ok(Ok(0)) => self.gone_by = Some(Instant::now() + GONE),
+                Ok(Ok(0)) => {
+                    self.cpu_at_end = self.clock();
+                    self.gone_by = Some(Instant::now() + GONE);
+                }
                 Ok(Ok(_)) => {}
                 Ok(Err(error)) => return over(&format!("it cannot be read: {error}")),
                 // This process could not run either: the machine was short of CPUs, or was stopped.

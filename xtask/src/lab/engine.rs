@@ -30,6 +30,8 @@ pub(super) fn docker(folder: &Path) -> Result<()> {
         // The end of an archive.
         fs::write(&archive, [0; 1024]).with_context(|| format!("file: {}", archive.display()))?;
         let made = docker(&["import", &archive.display().to_string(), IMAGE]);
+        // The image stays for the next lab: it has nothing in it.
+        let _ = fs::remove_file(&archive);
         ensure!(made.is_some(), "`docker import` failed");
     }
     Ok(())

@@ -20,8 +20,9 @@ const STOP: &str = r#"trap "" HUP INT TERM; kill -STOP "$1" && sleep "$2"; kill 
 
 /// A process that is stopped now and then, as long as this lives.
 pub(super) struct Stunned {
-    over: Sender<()>,
-    stops: JoinHandle<Result<u32>>,
+    /// There until it is over.
+    over: Option<Sender<()>>,
+    stops: Option<JoinHandle<Result<u32>>>,
 }
 
 impl Stunned {
@@ -40,17 +41,30 @@ impl Stunned {
             }
             Ok(stops)
         });
-        Self { over, stops }
+        Self { over: Some(over), stops: Some(stops) }
     }
 
     /// Stops no more. Gives how often it was stopped; fails if it never was, as its runs would be told from others by their
     /// name alone.
-    pub(super) fn end(self) -> Result<u32> {
-        let Self { over, stops } = self;
-        drop(over);
-        let stops = stops.join().ok().context("what stops the virtual machine died")??;
+    pub(super) fn end(mut self) -> Result<u32> {
+        let stops = self.join().context("what stops the virtual machine died")??;
         ensure!(stops > 0, "the work was over before the virtual machine was stopped once");
         Ok(stops)
+    }
+}
+
+impl Stunned {
+    /// None where it died, or is over already.
+    fn join(&mut self) -> Option<Result<u32>> {
+        drop(self.over.take());
+        self.stops.take()?.join().ok()
+    }
+}
+
+impl Drop for Stunned {
+    /// Before the process that it stops is gone, whose number may be another one's then.
+    fn drop(&mut self) {
+        drop(self.join());
     }
 }
 

@@ -118,10 +118,12 @@ fn listed(workloads: &Path) -> Result<Vec<String>> {
     Ok(names.chain(plan::scenarios().map(str::to_owned)).collect())
 }
 
-/// Those that begin with one of what was asked for.
+/// Those that begin with one of what was asked for; where a row is called so, that one in all its sizes, and no scenario of it.
 fn chosen(all: &[String], asked: &[String]) -> Result<Vec<String>> {
     let fits = |name: &str, begin: &str| {
-        name.strip_prefix(begin).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
+        let is_exact = all.iter().any(|other| other == begin);
+        name.strip_prefix(begin)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with(if is_exact { " --" } else { " " }))
     };
     if let Some(unknown) = asked.iter().find(|begin| !all.iter().any(|name| fits(name, begin))) {
         let hint = format!("rows are: {}", all.join(", "));

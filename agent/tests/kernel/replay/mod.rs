@@ -165,7 +165,7 @@ fn tempests(test: &str) {
         assert_eq!(seen.kernel.edges, 0, "{:?}", seen.kernel);
         phases(&seen).for_each(|phase| tally.compare(phase, &story));
     }
-    tally.stolen_ns += steal_ns() - stolen_before_ns;
+    tally.stolen_ns += steal_ns().saturating_sub(stolen_before_ns);
     tally.print();
     let (intervals, further) = (tally.intervals, tally.further.len() as u64);
     assert!(intervals >= rounds * REQUESTS * 2, "{intervals} intervals in {rounds} rounds");

@@ -234,6 +234,8 @@ fn quota_moved(subject: &Subject) {
         // SAFETY: this program has one thread, so the child may do what it likes.
         match unsafe { fork() }.expect("processes are left") {
             ForkResult::Child => {
+                // SAFETY: no memory is involved. Its parent may panic, and somebody else have that number then.
+                unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
                 for cpu in [there, here].into_iter().cycle() {
                     std::thread::sleep(MOVE_EVERY);
                     let mut set = CpuSet::new();
