@@ -88,8 +88,9 @@ fn no_wait_is_lost_without_being_counted() {
         assert!(seen.kernel.waits > calls / 2, "the ring is far too small for this: {}", seen.kernel.waits);
         // What was lost may have been before or after the phase, too: the begin and the end of each thread.
         let allowed = 4 * THREADS as u64;
-        let bounds = (calls - missed.min(calls), most + allowed);
-        agreement::count("sleepers", "told + lost", told + seen.kernel.waits, bounds);
+        // A switch that reached no hook (6.18) may hide the end of one wait and the begin of the next one.
+        let bounds = (calls - (2 * missed).min(calls), most + allowed);
+        agreement::count_again("sleepers", "told + lost", told + seen.kernel.waits, bounds);
     });
 }
 
