@@ -33,7 +33,8 @@ fn a_lack_of_quota_is_throttled_to_the_last_episode(#[case] name: &'static str) 
 
 /// Each CPU has a throttle clock of its own for the group, and a wait may end by another one than it began by. `cpu.stat` adds up
 /// the clocks of all CPUs, also of queues that nobody waits in, so it is above; from below it is the thread's own `run_delay`, since
-/// its group goes before all others.
+/// its group goes before all others; measured 88 to 99 % of it. Clocks that were mixed up
+/// would lose every other wait.
 #[test]
 fn a_thread_that_is_moved_while_it_is_throttled_stays_so() {
     up_to_three_times(|| {
@@ -46,7 +47,7 @@ fn a_thread_that_is_moved_while_it_is_throttled_stays_so() {
         let throttled_ns = phase.accounts.get(Account::Throttled);
         let delay = seen.book.row(1).bounds(Entry::RunDelay);
         let most_ns = delay.1.min(bounds(&seen, "throttled_ns", 1).1);
-        agreement::time(name, "throttled", throttled_ns, (delay.0 * 9 / 10, most_ns), 0);
+        agreement::time(name, "throttled", throttled_ns, (delay.0 * 8 / 10, most_ns), 0);
     });
 }
 
