@@ -45,6 +45,16 @@ impl Fidelity {
     pub const fn is_whole(self) -> bool {
         matches!(self, Fidelity::Full | Fidelity::Raw)
     }
+
+    /// Whether it sees wake-ups, moves between CPUs, and what the other threads of a process do.
+    pub const fn sees_scheduling(self) -> bool {
+        matches!(self, Fidelity::Full | Fidelity::Raw | Fidelity::Tracepoint)
+    }
+
+    /// Whether it sees page faults.
+    pub const fn sees_faults(self) -> bool {
+        matches!(self, Fidelity::Full | Fidelity::Raw | Fidelity::Procfs)
+    }
 }
 
 /// What became of a hook.

@@ -85,16 +85,6 @@ pub(crate) fn is_running(pid: u32) -> bool {
         .is_some_and(|(state, _)| state != 'Z' && state != 'X')
 }
 
-/// The child of this process that has these words on its command line.
-pub(crate) fn child_with(words: &str) -> Option<u32> {
-    let own = std::process::id();
-    let mut children = parents().into_iter().filter(|(_, parent)| *parent == own).map(|(child, _)| child);
-    children.find(|child| {
-        fs::read(format!("/proc/{child}/cmdline"))
-            .is_ok_and(|line| String::from_utf8_lossy(&line).contains(words))
-    })
-}
-
 /// Every process with its parent.
 fn parents() -> Vec<(u32, u32)> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
@@ -116,20 +106,9 @@ fn stat_fields(stat: &str) -> Option<(char, u32)> {
 
 #[cfg(test)]
 mod tests {
-    use std::process::Command;
-
     use rstest::rstest;
 
-    use super::{child_with, stat_fields};
-
-    #[test]
-    fn a_child_is_known_by_its_words() {
-        let mut child = Command::new("sleep").args(["1000", "0.4711"]).spawn().unwrap();
-        let found = child_with("0.4711");
-        child.kill().unwrap();
-        child.wait().unwrap();
-        assert_eq!((found, child_with("0.4711")), (Some(child.id()), None));
-    }
+    use super::stat_fields;
 
     #[rstest]
     #[case("12 (sh) S 7 12 12", Some(('S', 7)))]

@@ -17,12 +17,12 @@ struct Sight {
 
 impl Sight {
     fn of(name: &str) -> Self {
-        match Fidelity::ALL.into_iter().find(|fidelity| fidelity.name() == name) {
-            Some(Fidelity::Full | Fidelity::Raw) => Self { accounts: true, scheduling: true, faults: true },
-            Some(Fidelity::Tracepoint) => Self { scheduling: true, ..Self::default() },
-            Some(Fidelity::Procfs) => Self { faults: true, ..Self::default() },
-            Some(Fidelity::None) | None => Self::default(),
-        }
+        let known = Fidelity::ALL.into_iter().find(|fidelity| fidelity.name() == name);
+        known.map_or_else(Self::default, |fidelity| Self {
+            accounts: fidelity.is_whole(),
+            scheduling: fidelity.sees_scheduling(),
+            faults: fidelity.sees_faults(),
+        })
     }
 }
 

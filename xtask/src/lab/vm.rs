@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 use super::{
     container::{Inside, RUNS, all_capabilities},
-    plan::{Cell, Kind, Stun},
+    plan::{Cell, Kind},
     run::{Programs, arguments, move_to},
     shared,
     stun::Stunned,
@@ -20,7 +20,7 @@ use super::{
 use crate::{
     Xtask, apt,
     artifact::{AGENT, WORKLOADS},
-    command, process,
+    command,
     progress::Step,
     toolchain::Toolchain,
     vm::{
@@ -159,7 +159,7 @@ impl Guests {
         let (files, task) = self.job(cell, limit);
         let guest = self.guest(cell, NAME, (&up.results, None))?;
         let log = guest::log_files(xtask, NAME);
-        let stunned = cell.stun.map(|stun| stunned(&up.results, stun)).transpose()?;
+        let stunned = cell.stun.map(|stun| Stunned::begin(up.session.pid(), stun));
         let answers = up
             .session
             .run(step, &guest, (&files, &[task]), limit + AROUND)
@@ -214,14 +214,6 @@ impl Guests {
 /// The machine's CPUs that a pinned guest may use.
 fn tied_to(cell: &Cell) -> Option<String> {
     cell.pinned.then(|| cell.cpu_list())
-}
-
-/// The guest with this disk, known by it among the children of the lab, is stopped from now on.
-fn stunned(results: &Path, stun: Stun) -> Result<Stunned> {
-    // A comma is written twice there.
-    let words = format!("file={}", results.display().to_string().replace(',', ",,"));
-    let qemu = process::child_with(&words).context("no QEMU to stop")?;
-    Ok(Stunned::begin(qemu, stun))
 }
 
 /// What a container in a guest has to see: the disks, and the first folders of the libraries.

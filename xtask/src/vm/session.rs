@@ -59,6 +59,11 @@ impl Session {
         Ok(Self { qemu, input, lines, log, kernel_log, initramfs })
     }
 
+    /// The number of QEMU's process, for whoever stops it from outside.
+    pub(crate) fn pid(&self) -> u32 {
+        self.qemu.id()
+    }
+
     /// Gives it these files and these tasks, and waits for their end, at most so long.
     pub(crate) fn run(
         &mut self,

@@ -92,7 +92,7 @@ fn render_group(
     }
     per_request(page, group, fidelity);
     inside_cpu(page, group);
-    if unseen::sees_scheduling(fidelity) {
+    if fidelity.sees_scheduling() {
         helpers::line(page, group);
     }
 }
@@ -125,10 +125,10 @@ fn per_request(page: &mut Page, group: &Group, fidelity: Fidelity) {
     let mean = |name: &str| mean_count(count_of(group, name), group.latency.count);
     let (voluntary, forced) = (mean("switch.voluntary"), mean("switch.involuntary"));
     let mut texts = vec![format!("switches {voluntary} voluntary, {forced} forced")];
-    if unseen::sees_scheduling(fidelity) {
+    if fidelity.sees_scheduling() {
         texts.extend([wakeups(group), migrations(group)]);
     }
-    if unseen::sees_faults(fidelity) {
+    if fidelity.sees_faults() {
         texts.push(format!("faults {} minor, {} major", mean("fault.minor"), mean("fault.major")));
     }
     let stolen_ns = count_of(group, "steal_ns") / u128::from(group.latency.count.max(1));

@@ -14,16 +14,6 @@ pub(super) const fn accounts(fidelity: Fidelity) -> &'static [Account] {
     }
 }
 
-/// Wake-ups, moves between CPUs, and what the other threads of a process do.
-pub(super) const fn sees_scheduling(fidelity: Fidelity) -> bool {
-    matches!(fidelity, Fidelity::Full | Fidelity::Raw | Fidelity::Tracepoint)
-}
-
-/// Page faults.
-pub(super) const fn sees_faults(fidelity: Fidelity) -> bool {
-    matches!(fidelity, Fidelity::Full | Fidelity::Raw | Fidelity::Procfs)
-}
-
 /// In words; none if all is seen.
 pub(super) const fn words(fidelity: Fidelity) -> Option<&'static str> {
     match fidelity {
