@@ -3,7 +3,10 @@
 //! Yields [`Cgroup`] with the tightest limit on the way up to what is visible. A container sees its own group as the
 //! top: limits above it are invisible here, and the kernel side reads them instead.
 
-use super::root::{Root, Subject};
+use super::{
+    About, Notes,
+    root::{Root, Subject},
+};
 
 /// Groups on the way up that are looked at.
 const LEVELS: usize = 64;
@@ -39,8 +42,12 @@ pub struct Cgroup {
     pub cpu: Option<CpuQuota>,
     /// CPUs that the groups allow, as the kernel lists them.
     pub cpuset: Option<String>,
+    /// The file that says it.
+    pub cpuset_file: Option<String>,
     /// The tightest limit of memory, bytes; none if there is none.
     pub memory_bytes: Option<u64>,
+    /// The file that says it.
+    pub memory_file: Option<String>,
 }
 
 /// Where a group of the process lies in the file system.
@@ -61,12 +68,27 @@ impl Cgroup {
         let mounts = root.text("/proc/self/mountinfo").unwrap_or_default();
         let place = |controller: &str| Place::find(&groups, &mounts, controller);
         let cpu = place("cpu");
+        let (cpuset_file, cpuset) = place("cpuset").and_then(|place| place.cpuset(root)).unzip();
+        let (memory_file, memory_bytes) =
+            place("memory").and_then(|place| place.tightest_memory(root)).unzip();
         Self {
             path: cpu.as_ref().map(|place| place.path.clone()),
             version: cpu.as_ref().map(|place| place.version),
             cpu: cpu.and_then(|place| place.tightest_quota(root)),
-            cpuset: place("cpuset").and_then(|place| place.cpuset(root)),
-            memory_bytes: place("memory").and_then(|place| place.tightest_memory(root)),
+            cpuset,
+            cpuset_file,
+            memory_bytes,
+            memory_file,
+        }
+    }
+
+    /// What is limited beside CPU time.
+    pub(super) fn note_limits(&self, notes: &mut Notes) {
+        if let (Some(cpus), Some(file)) = (&self.cpuset, &self.cpuset_file) {
+            notes.add(About::Limits, file, format!("CPUs {cpus}"));
+        }
+        if let (Some(bytes), Some(file)) = (self.memory_bytes, &self.memory_file) {
+            notes.add(About::Limits, file, format!("{bytes} bytes of memory"));
         }
     }
 }
@@ -133,23 +155,27 @@ impl Place {
         Some((quota.parse().ok()?, period.parse().ok()?))
     }
 
-    fn tightest_memory(&self, root: &Root) -> Option<u64> {
-        let file = if self.version == 1 { "memory.limit_in_bytes" } else { "memory.max" };
-        let limits = self
-            .levels()
-            .filter_map(|(directory, _)| root.value(&format!("{directory}/{file}"))?.parse().ok());
-        limits.filter(|&bytes: &u64| bytes < UNLIMITED_BYTES).min()
+    /// The file and what it says.
+    fn tightest_memory(&self, root: &Root) -> Option<(String, u64)> {
+        let name = if self.version == 1 { "memory.limit_in_bytes" } else { "memory.max" };
+        let limits = self.levels().filter_map(|(directory, _)| {
+            let file = format!("{}/{name}", directory.trim_end_matches('/'));
+            let bytes: u64 = root.value(&file)?.parse().ok()?;
+            Some((file, bytes))
+        });
+        limits.filter(|&(_, bytes)| bytes < UNLIMITED_BYTES).min_by_key(|&(_, bytes)| bytes)
     }
 
-    /// Of the nearest group that says it.
-    fn cpuset(&self, root: &Root) -> Option<String> {
+    /// Of the nearest group that says it: the file and what it says.
+    fn cpuset(&self, root: &Root) -> Option<(String, String)> {
         let files = if self.version == 1 {
             ["cpuset.effective_cpus", "cpuset.cpus"]
         } else {
             ["cpuset.cpus.effective", "cpuset.cpus"]
         };
         self.levels().find_map(|(directory, _)| {
-            files.iter().find_map(|file| root.value(&format!("{directory}/{file}")))
+            let files = files.iter().map(|file| format!("{}/{file}", directory.trim_end_matches('/')));
+            files.into_iter().find_map(|file| root.value(&file).map(|cpus| (file, cpus)))
         })
     }
 }

@@ -137,4 +137,13 @@ impl Cores {
         let text = format!("{:.2}", self.usable());
         text.trim_end_matches('0').trim_end_matches('.').to_owned()
     }
+
+    /// The container-host core ratio of Samani & Salehi: the CPUs that it can use at a time over those of the machine it runs on,
+    /// as far as it sees them. 1 where nothing limits it, and where the machine's CPUs are not known.
+    pub fn host_ratio(&self) -> f64 {
+        match self.online.count() {
+            0 => 1.0,
+            online => self.usable() / f64::from(online),
+        }
+    }
 }

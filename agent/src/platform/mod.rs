@@ -54,6 +54,8 @@ pub enum About {
     Container,
     /// How many CPUs may be used.
     Cores,
+    /// What control groups allow beside a quota of CPU time, which is among the cores.
+    Limits,
 }
 
 impl About {
@@ -63,6 +65,7 @@ impl About {
             About::Machine => "machine",
             About::Container => "container",
             About::Cores => "cores",
+            About::Limits => "limits",
         }
     }
 }
@@ -110,6 +113,7 @@ impl Guest {
         let cgroup = Cgroup::read(root, subject);
         let container = container::detect(root, subject, &cgroup, &mut notes);
         let cores = Cores::read(root, subject, &cgroup, &mut notes);
+        cgroup.note_limits(&mut notes);
         let host = Host::read(root, &cores);
         Self { machine, container, cores, cgroup, gpu_used: false, host, evidence: notes.0 }
     }

@@ -5,6 +5,7 @@
 
 use std::{fs, path::Path};
 
+use insta::assert_debug_snapshot;
 use rstest::rstest;
 use tempfile::TempDir;
 
@@ -207,7 +208,13 @@ fn limits_are_the_tightest_on_the_way_up() {
     assert_eq!(quota.group, "/kubepods.slice/kubepods-pod1.slice");
     assert_eq!(guest.cgroup.memory_bytes, Some(2_147_483_648));
     assert_eq!(guest.cgroup.cpuset.as_deref(), Some("0-7"));
+    let limits = guest.evidence.iter().filter(|evidence| evidence.about == About::Limits);
+    let limits: Vec<_> = limits.map(|evidence| (evidence.source.as_str(), evidence.says.as_str())).collect();
+    assert_debug_snapshot!(limits);
     assert_eq!(guest.cgroup.version, Some(2));
+    // A quota of 1.5 CPUs: the studies' container-host core ratio.
+    let online = f64::from(guest.cores.online.count());
+    assert_eq!((guest.cores.usable(), guest.cores.host_ratio()), (1.5, 1.5 / online));
     assert_eq!(guest.container.id.as_deref().map(str::len), Some(64));
 }
 

@@ -3,7 +3,7 @@
 //! Yields files with statistics, zstd and bounded row groups: 400,000 rows close in 11 MB of memory, five million in
 //! 24 MB. Cause and tail of each phase come from the caller. Nothing here computes them.
 
-use std::{borrow::Cow, io, path::Path, sync::Arc};
+use std::{borrow::Cow, collections::VecDeque, io, path::Path, sync::Arc};
 
 use arrow::array::RecordBatch;
 use parquet::{
@@ -83,6 +83,8 @@ pub(super) struct Finisher<'a, 'e> {
     explain: &'a mut Explain<'e>,
     collector: Collector,
     words: Words,
+    /// Those of the last batch: room that is used again.
+    decoded: VecDeque<PhaseRow>,
     rows: u64,
 }
 
@@ -92,7 +94,8 @@ impl<'a, 'e> Finisher<'a, 'e> {
         folder: &'a Path,
         explain: &'a mut Explain<'e>,
     ) -> Self {
-        Self { table, folder, explain, collector: Collector::default(), words: Words::default(), rows: 0 }
+        let (collector, words, decoded) = (Collector::default(), Words::default(), VecDeque::new());
+        Self { table, folder, explain, collector, words, decoded, rows: 0 }
     }
 
     /// Phases finished so far.
@@ -106,10 +109,10 @@ impl<'a, 'e> Finisher<'a, 'e> {
     }
 
     pub(super) fn finish(&mut self, batch: &RecordBatch) -> Result<RecordBatch> {
-        let rows = self.table.decode(batch, &mut self.words);
-        let mut rows = rows.map_err(|mismatch| mismatch.at(self.folder, self.rows))?;
+        let rows = self.table.decode(batch, &mut self.words, &mut self.decoded);
+        let rows = rows.map_err(|mismatch| mismatch.at(self.folder, self.rows))?;
         self.rows += rows.len() as u64;
-        for row in &mut rows {
+        for row in &mut *rows {
             let (cause, tail) = (self.explain)(&row.phase);
             row.cause = cause.map(|word| self.words.share(&word));
             row.tail = tail.map(|word| self.words.share(&word));
@@ -119,7 +122,7 @@ impl<'a, 'e> Finisher<'a, 'e> {
         }
         let mut present = batch.columns().iter();
         let columns = self.table.columns.iter().filter_map(|column| {
-            if column.at_close { Some(column.encode(&rows)) } else { present.next().map(Arc::clone) }
+            if column.at_close { Some(column.encode(rows)) } else { present.next().map(Arc::clone) }
         });
         RecordBatch::try_new(self.table.schema(true), columns.collect())
             .map_err(|error| Error::Encode { file: file_name(self.table), what: error.to_string() })

@@ -1,7 +1,7 @@
 //! `manifest.json`: what was run, where, when, how completely it was seen, and what lies beside it in the folder.
 //!
-//! Yields plain serde structs, format 1. Fields that a reader does not know are left alone and fields that a folder
-//! lacks are empty, so that a field may be added without a new format. It asks the machine for nothing: callers fill it.
+//! Plain serde structs, format 1; callers fill them. Fields that a reader does not know are left alone, and those that a folder
+//! lacks are empty, so that one may be added without a new format.
 
 use std::collections::BTreeMap;
 
@@ -17,8 +17,7 @@ use crate::{
     phase::Restored,
 };
 
-/// The format that this program writes, and the newest that it reads. It goes up when an old reader would get
-/// something wrong: another account, another meaning.
+/// The format that is written, and the newest that is read. It goes up when an old reader would get something wrong.
 pub const FORMAT: u32 = 1;
 
 /// Signs of having been restored that are kept, the first ones.
@@ -52,8 +51,12 @@ pub struct Manifest {
     pub scenario: String,
     /// The platform alone.
     pub platform: String,
-    /// Who runs the machine, `QEMU on TCG`; empty on bare metal, where nothing tells, and in folders from before this was kept.
+    /// Who runs the machine, `QEMU on TCG`; empty on bare metal, where nothing tells, and in older folders.
     pub hypervisor: String,
+    /// Who made the container, `docker`; empty outside of any, where nothing tells, and in older folders.
+    pub container_runtime: String,
+    /// Container-host core ratio: CPUs that it could use at a time over those that it saw. None in older folders.
+    pub host_core_ratio: Option<f64>,
     /// How much could be seen.
     pub fidelity: String,
     /// Kernel release.

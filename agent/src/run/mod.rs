@@ -16,6 +16,7 @@ mod directory;
 mod drawn;
 mod error;
 mod gpu;
+mod groups;
 mod histogram_index;
 mod histograms;
 mod manifest;

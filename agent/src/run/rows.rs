@@ -4,12 +4,11 @@
 //! damage, which is an error. Writes nothing.
 
 use std::{
+    collections::VecDeque,
     fs::File,
     io,
     path::{Path, PathBuf},
 };
-
-use arrow::array::RecordBatch;
 
 use super::{
     batches::{Batches, TornEnd},
@@ -26,7 +25,8 @@ pub struct Rows<R: 'static> {
     path: PathBuf,
     source: Source,
     words: Words,
-    decoded: std::vec::IntoIter<R>,
+    /// Those of the last batch that are still to be given. Its room is used again and again: rows of phases are large.
+    decoded: VecDeque<R>,
     given: u64,
 }
 
@@ -52,7 +52,7 @@ impl<R> Rows<R> {
             }
             Err(source) => return Err(Error::Read { path: closed, source }),
         };
-        Ok(Self { table, path, source, words: Words::default(), decoded: Vec::new().into_iter(), given: 0 })
+        Ok(Self { table, path, source, words: Words::default(), decoded: VecDeque::new(), given: 0 })
     }
 
     /// What could not be used at the end of a stream; none before the rows are over, and none if all was whole.
@@ -76,15 +76,12 @@ impl<R> Rows<R> {
     /// Ends the rows with an error about the file.
     pub(super) fn fail(&mut self, what: &str) -> Error {
         self.source = Source::Over(None);
-        self.decoded = Vec::new().into_iter();
+        self.decoded.clear();
         damaged(&self.path, &what, Some(self.given))
     }
 
-    fn decode(&mut self, batch: &RecordBatch) -> Result<Vec<R>> {
-        self.table.decode(batch, &mut self.words).map_err(|mismatch| mismatch.at(&self.path, self.given))
-    }
-
-    fn next_batch(&mut self) -> Result<Option<Vec<R>>> {
+    /// Decodes the next batch; `false` at the end.
+    fn next_batch(&mut self) -> Result<bool> {
         let batch = match &mut self.source {
             Source::Closed(batches) => {
                 batches.next().map_err(|what| damaged(&self.path, &what, Some(self.given)))?
@@ -93,9 +90,12 @@ impl<R> Rows<R> {
                 let batch = batches.next();
                 batch.map_err(|source| Error::Read { path: self.path.clone(), source })?
             }
-            Source::Over(_) => return Ok(None),
+            Source::Over(_) => None,
         };
-        batch.map(|batch| self.decode(&batch)).transpose()
+        let Some(batch) = batch else { return Ok(false) };
+        let decoded = self.table.decode(&batch, &mut self.words, &mut self.decoded);
+        decoded.map_err(|mismatch| mismatch.at(&self.path, self.given))?;
+        Ok(true)
     }
 }
 
@@ -104,19 +104,20 @@ impl<R> Iterator for Rows<R> {
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            if let Some(row) = self.decoded.next() {
+            if let Some(row) = self.decoded.pop_front() {
                 self.given += 1;
                 return Some(Ok(row));
             }
             match self.next_batch() {
-                Ok(Some(rows)) => self.decoded = rows.into_iter(),
-                Ok(None) => {
+                Ok(true) => {}
+                Ok(false) => {
                     if let Source::Stream(batches) = &self.source {
                         self.source = Source::Over(batches.torn().cloned());
                     }
                     return None;
                 }
                 Err(error) => {
+                    self.decoded.clear();
                     self.source = Source::Over(None);
                     return Some(Err(error));
                 }

@@ -2,7 +2,11 @@
 //!
 //! Yields record batches from rows and rows from record batches. Knows no files, and no column by name.
 
-use std::{borrow::Cow, collections::HashSet, sync::Arc};
+use std::{
+    borrow::Cow,
+    collections::{HashSet, VecDeque},
+    sync::Arc,
+};
 
 use arrow::{
     array::{
@@ -252,19 +256,26 @@ impl<R> Table<R> {
         RecordBatch::try_new(Arc::clone(schema), columns.map(|column| column.encode(rows)).collect())
     }
 
-    /// Rows from a batch of either form. Columns that this program does not know are left out, but not a time: without
-    /// it the accounts of a phase would no longer add up.
-    pub(super) fn decode(&self, batch: &RecordBatch, words: &mut Words) -> Result<Vec<R>, Mismatch> {
+    /// Rows from a batch of either form, in the place of those that `rows` had. Columns that this program does not know are left
+    /// out, but not a time: without it the accounts of a phase would no longer add up.
+    pub(super) fn decode<'a>(
+        &self,
+        batch: &RecordBatch,
+        words: &mut Words,
+        rows: &'a mut VecDeque<R>,
+    ) -> Result<&'a mut [R], Mismatch> {
         let known = |name: &str| self.columns.iter().any(|column| column.name == name);
         let fields = batch.schema_ref().fields();
         let is_account = |name: &str| name.starts_with("time_") && name.ends_with("_ns");
         if let Some(field) = fields.iter().find(|field| is_account(field.name()) && !known(field.name())) {
             return Err(Mismatch::Unknown(field.name().clone()));
         }
-        let mut rows: Vec<R> = std::iter::repeat_with(self.blank).take(batch.num_rows()).collect();
+        rows.clear();
+        rows.extend(std::iter::repeat_with(self.blank).take(batch.num_rows()));
+        let rows = rows.make_contiguous();
         for column in &self.columns {
             match batch.column_by_name(&column.name) {
-                Some(array) => column.decode(array, &mut rows, words)?,
+                Some(array) => column.decode(array, rows, words)?,
                 None if column.may_lack || column.at_close => {}
                 None => return Err(Mismatch::Senseless(format!("column `{}` is missing", column.name))),
             }

@@ -1,6 +1,6 @@
 //! What must hold for every folder, whatever is put into it and whatever happens to its files.
 
-use std::{fs, io, path::Path};
+use std::{collections::VecDeque, fs, io, path::Path};
 
 use proptest::{collection::vec, prelude::*};
 
@@ -143,9 +143,10 @@ proptest! {
         stream.close().unwrap_or_default();
         prop_assert_eq!(stream.written() + stream.lost(), appended);
         let mut batches = Batches::new(stream.storage.bytes.as_slice());
-        let mut rows = Vec::new();
+        let (mut rows, mut decoded) = (Vec::new(), VecDeque::new());
         while let Some(batch) = batches.next().unwrap() {
-            rows.extend(PHASES.decode(&batch, &mut Words::default()).unwrap());
+            PHASES.decode(&batch, &mut Words::default(), &mut decoded).unwrap();
+            rows.extend(decoded.drain(..));
         }
         prop_assert_eq!(rows.len() as u64, stream.written());
         let phases: Vec<_> = requests.iter().flat_map(|request| &request.phases).take(rows.len()).collect();

@@ -1,11 +1,19 @@
 //! One cause injected into one of two otherwise equal platforms: `compare` must rank it first, with its size.
 //!
 //! Runs of a program that is left in peace and of the same program with faults take turns. The truth is the injector's log:
-//! what it injected, per request. GUESTSCOPE_REPETITIONS=20 makes so many such experiments, and as many of the program
+//! what it injected, per request, or what the kernel's books said of each request that was spared. GUESTSCOPE_REPETITIONS=20 makes so many such experiments, and as many of the program
 //! with itself; without it there is one of each kind, which is repeated where somebody else disturbed it.
 
-use std::{ffi::OsString, path::Path};
+use std::{
+    ffi::{OsStr, OsString},
+    path::Path,
+    sync::atomic::{AtomicBool, Ordering},
+};
 
+use nix::{
+    sched::{CpuSet, sched_setaffinity},
+    unistd::Pid,
+};
 use rstest::rstest;
 use serde_json::Value;
 
@@ -16,24 +24,49 @@ use crate::{
 
 /// Runs of each side.
 const RUNS: u32 = 5;
-const REQUESTS: u32 = 72;
+/// What a run has of the program: its requests, and the rounds of work in each. Rounds are the same work on both sides; a time
+/// would be measured anew by each.
+type Length = [&'static str; 2];
+/// Some 5 ms each, of which faults are injected into one in twelve.
+const FAULTS: Length = ["72", "2500000"];
+/// Some 0.1 ms each, and enough of them that every metric can be declared.
+const ALIKE: Length = ["10100", "50000"];
 /// Of what was injected.
 const SHARE: f64 = 0.10;
 
 struct Experiment {
     ground: Ground,
     workloads: OsString,
+    length: Length,
+    /// Options of `compare`.
+    options: &'static [&'static str],
+}
+
+/// What is run on one side.
+#[derive(Clone, Copy)]
+struct Side<'a> {
+    /// By which command; by none if empty.
+    through: &'a [&'a str],
+    /// The arguments of `stall`.
+    words: &'a [&'a str],
+}
+
+impl<'a> Side<'a> {
+    fn of(words: &'a [&'a str]) -> Self {
+        Self { through: &[], words }
+    }
 }
 
 impl Experiment {
-    /// One run into the folder of its side; what was injected in it, ns. `words` without a fault leave it in peace.
-    fn run(&self, side: &str, words: &[&str], seed: u32) -> u64 {
+    /// One run into the folder of its side; what was injected in it, ns. `words` without a fault leave it in peace, and those of
+    /// a pinned side begin with a command that the program is started by.
+    fn run(&self, side: &str, Side { through, words }: Side<'_>, seed: u32) -> u64 {
         let (log, runs) = (self.ground.path("truth.jsonl"), self.ground.path(side));
-        let (seed, requests) = (seed.to_string(), REQUESTS.to_string());
-        // Rounds are the same work on both sides; a time would be measured anew by each.
-        let common =
-            ["--requests", &requests, "--warmup", "2", "--work", "2500000", "--seed", &seed, "--json"];
-        let start = self.ground.command(&["run", "--json", "--output"]).word(runs).program(&self.workloads);
+        let (seed, [requests, rounds]) = (seed.to_string(), self.length);
+        let common = ["--requests", requests, "--warmup", "2", "--work", rounds, "--seed", &seed, "--json"];
+        let program = through.iter().map(OsStr::new).chain([self.workloads.as_os_str()]);
+        let start = self.ground.command(&["run", "--json", "--output"]).word(runs).word("--");
+        let start = program.fold(start, super::running::Start::word);
         let start = start.words(&["stall"]).words(words).words(&common).word("--log").word(&log);
         start.finish().expect(0);
         let of = |line: &str| -> u64 {
@@ -41,30 +74,36 @@ impl Experiment {
             let number = |key: &str| line[key].as_u64().unwrap_or(0);
             // Reading from a disk takes CPU time as well, which is no waiting, nor is what follows for a CPU.
             let asleep_ns = || number("wall_ns").saturating_sub(number("cpu_ns") + number("run_delay_ns"));
-            if line["kind"] == "disk" { asleep_ns() } else { number("ns") }
+            match line["kind"].as_str() {
+                Some("disk") => asleep_ns(),
+                Some("spared") => number("run_delay_ns"),
+                Some(_) | None => number("ns"),
+            }
         };
         std::fs::read_to_string(log).unwrap_or_default().lines().map(of).sum()
     }
 
     /// Both sides in turns, then the comparison. How much more was injected into the second, ns per request.
-    fn make(&self, words: [&[&str]; 2], seed: u32) -> (f64, Value) {
+    fn make(&self, sides: [Side<'_>; 2], seed: u32) -> (f64, Value) {
         let mut injected = [0; 2];
         for turn in 0..RUNS {
             // The first of a pair is not always the same.
             for side in if turn % 2 == 0 { [0, 1] } else { [1, 0] } {
                 let seed = seed * 1_000 + turn * 2 + side;
                 injected[side as usize] +=
-                    self.run(["first", "second"][side as usize], words[side as usize], seed);
+                    self.run(["first", "second"][side as usize], sides[side as usize], seed);
             }
         }
-        let each = |ns: u64| ns as f64 / f64::from(RUNS * REQUESTS);
+        let requests: u32 = self.length[0].parse().expect("it is a number");
+        let each = |ns: u64| ns as f64 / f64::from(RUNS * requests);
         (each(injected[1]) - each(injected[0]), self.compare())
     }
 
     fn compare(&self) -> Value {
         let [first, second] = ["first", "second"].map(|side| labelled(side, &self.ground.path(side)));
         let words = ["compare", "--json", "--allow-unequal-work", "--warmup", "0"];
-        let done = self.ground.command(&words).word(first).word(second).finish().expect(0);
+        let done =
+            self.ground.command(&words).words(self.options).word(first).word(second).finish().expect(0);
         serde_json::from_str(&done.stdout).expect("the comparison is JSON")
     }
 }
@@ -89,12 +128,52 @@ fn an_injected_cause_is_ranked_first_with_its_size(#[case] words: &[&str], #[cas
     let hit: Vec<&str> = words.iter().copied().chain(["--every", "12"]).collect();
     // The kind is prepared all the same: only its faults are lacking.
     let spared: Vec<&str> = words.iter().copied().chain(["--every", "1000000"]).collect();
+    judge(test, &workloads, [Side::of(&spared), Side::of(&hit)], words, cause);
+}
+
+/// The program is tied to the CPU that another job keeps busy. Untied, it finds the other one.
+#[test]
+fn pinning_beside_a_busy_job_is_ranked_first_with_its_size() {
+    const BUSY: usize = 1;
+    let test = "compared::pinning_beside";
+    // It needs two CPUs as well.
+    let Some(workloads) = workloads(test, "bounce") else { return };
+    let words = ["sleep", "--size", "1ms", "--every", "1000000", "--log-spared"];
+    let through = ["taskset", "-c", "1"];
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut busy = CpuSet::new();
+            busy.set(BUSY).expect("it is a number of a CPU");
+            sched_setaffinity(Pid::from_raw(0), &busy).expect("the CPU is there");
+            while !over.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+        });
+        let ends = Ends(&over);
+        let sides = [Side::of(&words), Side { through: &through, words: &words }];
+        judge(test, &workloads, sides, &["pinning"], "runq");
+        drop(ends);
+    });
+}
+
+/// Tells the busy job when the test is over, by whatever way.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Experiments until one is right, or the number that is asked for, of which 19 in 20 have to be.
+fn judge(test: &str, workloads: &OsStr, sides: [Side<'_>; 2], words: &[&str], cause: &str) {
     let (mut named, mut sized) = (0, 0);
     let experiments = repetitions().unwrap_or(ATTEMPTS);
     for seed in 1..=experiments {
         let Some(ground) = Ground::new(test) else { return };
-        let experiment = Experiment { ground, workloads: workloads.clone() };
-        let (injected_ns, json) = experiment.make([&spared, &hit], seed);
+        let experiment = Experiment { ground, workloads: workloads.to_owned(), length: FAULTS, options: &[] };
+        let (injected_ns, json) = experiment.make(sides, seed);
         let platform = &json["platforms"][0];
         let first = &platform["mean"]["causes"][0];
         let difference_ns = |cause: &str| {
@@ -135,17 +214,53 @@ fn a_platform_does_not_differ_from_itself() {
     let test = "compared::a_platform_does_not_differ";
     let Some(workloads) = workloads(test, "sleep") else { return };
     let spared = ["sleep", "--size", "1ms", "--every", "1000000"];
-    let mut different = 0;
+    let (mut different, mut far) = (0, 0);
     let experiments = repetitions().unwrap_or(2);
     for seed in 1..=experiments {
         let Some(ground) = Ground::new(test) else { return };
-        let experiment = Experiment { ground, workloads: workloads.clone() };
-        let (_, json) = experiment.make([&spared, &spared], seed);
-        let overall = json["platforms"][0]["overall"].as_str().unwrap_or("?").to_owned();
-        different += u32::from(["slower", "faster", "mixed"].contains(&overall.as_str()));
+        let experiment =
+            Experiment { ground, workloads: workloads.clone(), length: ALIKE, options: &ALL_METRICS };
+        let (_, json) = experiment.make([Side::of(&spared); 2], seed);
+        let platform = &json["platforms"][0];
+        let metrics = platform["metrics"].as_array().map_or(&[][..], Vec::as_slice);
+        assert_eq!(metrics.len(), ALL_METRICS.len() / 2, "{platform}");
+        different += u32::from(metrics.iter().any(is_called_different));
+        far += u32::from(metrics.iter().any(|metric| is_called_different(metric) && is_far(metric)));
     }
-    keep(format!("compare: the same with itself     called different {different} of {experiments}"));
+    keep(format!(
+        "compare: the same with itself     {} metrics, called different {different}, by more than twice the margin {far} of \
+         {experiments}",
+        ALL_METRICS.len() / 2
+    ));
     // Chance does it once in 20 experiments: one of two in ten, both once in 400.
     let most = (experiments * 3 / 20).max(1);
     assert!(different <= most, "{different} of {experiments}");
+    assert!(far == 0 || repetitions().is_none(), "{far} of {experiments}");
+}
+
+/// All that can be declared.
+const ALL_METRICS: [&str; 12] = [
+    "--metric",
+    "mean",
+    "--metric",
+    "p50",
+    "--metric",
+    "p90",
+    "--metric",
+    "p99",
+    "--metric",
+    "p99.9",
+    "--metric",
+    "throughput",
+];
+
+fn is_called_different(metric: &Value) -> bool {
+    ["slower", "faster"].iter().any(|verdict| metric["verdict"] == *verdict)
+}
+
+/// By more than twice what was declared to matter.
+fn is_far(metric: &Value) -> bool {
+    let number = |value: &Value| value.as_f64().unwrap_or(f64::NAN);
+    let (ratio, margin) = (number(&metric["ratio"]["value"]), number(&metric["margin"]));
+    ratio.ln().abs() > 2.0 * margin.ln_1p()
 }

@@ -11,7 +11,7 @@ use crate::{
     folder::Seen,
     ground::{Ground, eventually, skipped, variable},
     main_job::hex,
-    running::Running,
+    running::{Done, Running},
 };
 
 const WORKERS: usize = 2;
@@ -49,9 +49,24 @@ fn a_step_goes_on_inside_the_parameter_server() {
         })
         .collect();
     let workers: Vec<Seen> = workers.into_iter().map(|worker| worker.finish().expect(0).seen()).collect();
-    let server = server.finish().expect(0).seen();
+    let server = server.finish().expect(0);
+    check_description(&server);
+    let server = server.seen();
     check_folders(&workers, &server);
     check_lines(&grounds, &workers, &server);
+}
+
+/// Its manifest tells it from a server of other work, as the line that it prints does.
+fn check_description(server: &Done) {
+    let line = server.stdout.lines().find_map(|line| serde_json::from_str::<Value>(line).ok());
+    let line = line.unwrap_or_else(|| panic!("no line of JSON: {}", server.stdout));
+    let manifest = server.seen().manifest;
+    let workload = manifest.workload.expect("the server describes itself");
+    for key in ["name", "work_hash", "output_hash", "parameters_hash"] {
+        assert!(line[key].as_str().is_some_and(|text| !text.is_empty()), "{key}: {line}");
+        assert_eq!(workload.get(key), line.get(key), "{key}");
+    }
+    assert_eq!((&workload["batch"], &workload["steps"]), (&4.into(), &(STEPS + WARMUPS).into()));
 }
 
 /// The phases of all steps, warm-ups too, by trace and span.
@@ -70,7 +85,7 @@ fn check_folders(workers: &[Seen], server: &Seen) {
         }
     }
     let askers = askers(workers);
-    for (name, inner) in [("pull", ["wait", "copy"]), ("push", ["receive", "optimizer"])] {
+    for (name, inner) in [("pull", &["wait", "copy", "send"][..]), ("push", &["receive", "optimizer"])] {
         let mut asked: HashMap<([u8; 16], [u8; 8]), u32> = HashMap::new();
         for request in server.named(name) {
             let root = request.root();
@@ -86,7 +101,7 @@ fn check_folders(workers: &[Seen], server: &Seen) {
             let asker_end_ns = asker.start_ns + asker.duration_ns;
             assert!(asker.start_ns <= root.start_ns && root.start_ns <= asker_end_ns, "{root:?} {asker:?}");
             *asked.entry((root.trace.trace_id, parent)).or_default() += 1;
-            check_inner(request, &inner);
+            check_inner(request, inner);
         }
         assert_eq!(asked.len(), WORKERS * (STEPS + WARMUPS), "{name}");
         assert!(asked.values().all(|count| *count == 1), "{name}: {asked:?}");
@@ -119,12 +134,12 @@ fn check_lines(grounds: &[Ground], workers: &[Seen], server: &Seen) {
         }
     }
     assert_eq!(joined, 2 * WORKERS * (STEPS + WARMUPS));
-    // Pull and push of a step, and their four phases, are below the step's own root.
+    // Pull and push of a step, and their five phases, are below the step's own root.
     let step = workers[0].named("step")[0].root();
     let in_trace = |span: &&Value| id(span, "traceId") == hex(&step.trace.trace_id);
     let names: Vec<&str> =
         of_server.iter().filter(in_trace).filter_map(|span| span["name"].as_str()).collect();
-    for name in ["pull", "wait", "copy", "push", "receive", "optimizer"] {
+    for name in ["pull", "wait", "copy", "send", "push", "receive", "optimizer"] {
         assert_eq!(names.iter().filter(|found| **found == name).count(), 1, "{name}: {names:?}");
     }
 }

@@ -11,13 +11,13 @@ use std::{
 };
 
 use guestscope::{
-    phase::{Phase, PhaseKind, Request},
+    phase::{PhaseKind, Request},
     run::State,
 };
-use guestscope_ebpf::Account;
 use serde_json::Value;
 
 use crate::{
+    coverage,
     folder::Seen,
     ground::{Ground, skipped, variable},
     running::Done,
@@ -40,9 +40,6 @@ const EXTRAS: [(&str, &[&str]); 9] = [
 /// Kinds of stalls that need more than a machine alone gives.
 const TWO_CPUS: [&str; 3] = ["stall bounce", "stall helper-late", "stall spin-openmp"];
 
-/// How often a row may be disturbed: an interrupt between two phases of a short request is the machine's, and a gap of the program's
-/// own would be there every time.
-const ATTEMPTS: u32 = 5;
 /// How the rows of h2o that need flights read them before their first step: as `h2o parse` does.
 const LOAD: &str = "load";
 /// How flights that no earlier run has left in the cache are written first, as `h2o generate` does.
@@ -120,7 +117,7 @@ fn judge(test: &str, kinds: &[&str]) {
             skipped(&own, lacks);
             continue;
         }
-        for attempt in 1..=ATTEMPTS {
+        for attempt in 1..=coverage::ATTEMPTS {
             let Some(ground) = Ground::new(&own) else { return };
             let done = observe(&ground, &workloads, &row);
             if done.code() == 2 && done.stderr.contains("this build has no libtorch") {
@@ -128,10 +125,14 @@ fn judge(test: &str, kinds: &[&str]) {
                 break;
             }
             let least = check(&row, &row.name.replace(' ', "-"), &done.expect(0));
-            if least >= 0.99 {
+            if least >= coverage::LEAST {
                 break;
             }
-            assert!(attempt < ATTEMPTS, "{}: {least} of a request lies inside its phases", row.name);
+            assert!(
+                attempt < coverage::ATTEMPTS,
+                "{}: {least} of a request lies inside its phases",
+                row.name
+            );
         }
     }
 }
@@ -194,20 +195,7 @@ fn check(row: &Row, name: &str, done: &Done) -> f64 {
     for request in &seen.requests {
         check_request(row, request);
     }
-    let least = seen.requests.iter().map(|request| {
-        let (inside, all) = covered(request);
-        inside as f64 / all.max(1) as f64
-    });
-    least.fold(1.0, f64::min)
-}
-
-/// Nanoseconds inside the phases and of the whole request, without those in which it waited for a CPU: they can come anywhere.
-fn covered(request: &Request) -> (u64, u64) {
-    let own = |phase: &Phase| {
-        let others = phase.accounts.get(Account::Runq) + phase.accounts.get(Account::Throttled);
-        phase.duration_ns - others
-    };
-    (request.phases[1..].iter().map(own).sum(), own(request.root()))
+    seen.requests.iter().map(coverage::share).fold(1.0, f64::min)
 }
 
 fn check_manifest(name: &str, seen: &Seen, line: &Value, summary: &Value) {

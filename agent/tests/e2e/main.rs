@@ -11,6 +11,8 @@ mod btf;
 mod collector;
 mod compared;
 mod compared_traces;
+mod coverage;
+mod covered;
 mod crash;
 mod devices;
 mod disk;

@@ -2,14 +2,17 @@
 //! paper, and eyes that tell no colours apart.
 //!
 //! plotters knows colours only. Each ink has a colour that nothing else uses, and after the drawing that colour is
-//! replaced by the class.
+//! replaced by the class, and what has a cause's gets the cause's hatch.
 
 use std::fmt::Write as _;
 
 use maud::{Markup, PreEscaped};
 use plotters::style::RGBColor;
 
-use super::lines;
+use super::{
+    hatch::{Hatch, Place},
+    lines,
+};
 use crate::analyze::Cause;
 
 /// An ink.
@@ -75,7 +78,7 @@ fn class(digits: &str) -> Option<String> {
     (zero == 0).then_some(name)
 }
 
-/// The drawing with classes for the colours of inks.
+/// The drawing with classes for the colours of inks, and hatches.
 pub(super) fn inked(svg: &str) -> String {
     let mut out = String::with_capacity(svg.len());
     let mut rest = svg;
@@ -87,6 +90,12 @@ pub(super) fn inked(svg: &str) -> String {
             out.push_str(&before[..before.len() - name.len()]);
             let _ = write!(out, "class=\"{name}-{class}\"");
             rest = &after[10..];
+            if let Some((bar, hatch)) = hatched(before, &class) {
+                let end = rest.find('>').map_or(rest.len(), |at| at + 1);
+                out.push_str(&rest[..end]);
+                let _ = write!(out, "<path class=\"hatch\" d=\"{}\"/>", hatch.path(bar));
+                rest = &rest[end..];
+            }
         } else {
             out.push_str(before);
             out.push_str(&after[..3]);
@@ -95,6 +104,16 @@ pub(super) fn inked(svg: &str) -> String {
     }
     out.push_str(rest);
     out
+}
+
+/// The bar whose tag this text ends in the middle of, and how it is hatched; none of what has no hatch.
+fn hatched(text: &str, class: &str) -> Option<(Place, Hatch)> {
+    let (_, hatch) = LOOKS.get(class.strip_prefix("cause")?.parse::<usize>().ok()?)?;
+    let tag = text.rsplit_once("<rect ")?.1;
+    let number = |name: &str| tag.split_once(&format!("{name}=\""))?.1.split_once('"')?.0.parse().ok();
+    let place =
+        Place { x: number("x")?, y: number("y")?, width: number("width")?, height: number("height")? };
+    (!hatch.path(place).is_empty()).then_some((place, *hatch))
 }
 
 /// Colour and hatch of each cause, in the order of [`Cause::all`]; those that are large beside each other differ in both.
@@ -112,8 +131,8 @@ const LOOKS: [(&str, Hatch); 23] = [
     ("#7a7370", Hatch::Up),      // other
     ("#b8aea8", Hatch::Level),   // suspended
     ("#c9a0e0", Hatch::Cross),   // queue
-    ("#222222", Hatch::Down),    // steal
-    ("#555555", Hatch::Cross),   // pause
+    ("#7a5fc7", Hatch::Down),    // steal
+    ("#8d8d8d", Hatch::Cross),   // pause
     ("#e0504a", Hatch::Dots),    // helper.runq
     ("#a8227f", Hatch::Dots),    // helper.throttled
     ("#8c6a4f", Hatch::Up),      // helper.block_io
@@ -121,65 +140,30 @@ const LOOKS: [(&str, Hatch); 23] = [
     ("#9fc0ea", Hatch::Dots),    // cpu.spin
     ("#6fa0dc", Hatch::Up),      // cpu.fault
     ("#86b0e4", Hatch::Level),   // cpu.syscall
-    ("#2c5080", Hatch::Upright), // cpu.irq
+    ("#3d6aa5", Hatch::Upright), // cpu.irq
 ];
-
-#[derive(Clone, Copy, Debug)]
-enum Hatch {
-    None,
-    Up,
-    Down,
-    Cross,
-    Level,
-    Upright,
-    Dots,
-}
-
-impl Hatch {
-    /// A tile of 16 by 16.
-    const fn path(self) -> &'static str {
-        match self {
-            Hatch::None => "",
-            Hatch::Up => "M-4 4L4 -4M0 16L16 0M12 20L20 12",
-            Hatch::Down => "M-4 12L4 20M0 0L16 16M12 -4L20 4",
-            Hatch::Cross => "M0 16L16 0M0 0L16 16",
-            Hatch::Level => "M0 4H16M0 12H16",
-            Hatch::Upright => "M4 0V16M12 0V16",
-            Hatch::Dots => "M3 4h3M11 12h3",
-        }
-    }
-}
 
 fn look(cause: Cause) -> (&'static str, Hatch) {
     LOOKS[place(cause) % LOOKS.len()]
 }
 
-/// The patterns that fills refer to, and the classes that refer to them.
-pub(in crate::report) fn definitions() -> Markup {
-    let mut patterns = String::new();
-    let mut classes = String::new();
+/// The classes of all inks, for the page's head.
+pub(in crate::report) fn classes() -> String {
+    let mut classes = String::from(".hatch{stroke:#fff;stroke-opacity:.75;stroke-width:2.5;fill:none}");
     for (index, cause) in Cause::all().enumerate() {
-        let (color, hatch) = look(cause);
-        let _ = write!(
-            patterns,
-            "<pattern id=\"cause{index}\" width=\"16\" height=\"16\" patternUnits=\"userSpaceOnUse\">\
-             <rect width=\"16\" height=\"16\" fill=\"{color}\"/>\
-             <path d=\"{}\" stroke=\"#fff\" stroke-opacity=\".75\" stroke-width=\"2.5\" fill=\"none\"/></pattern>",
-            hatch.path()
-        );
-        let _ = write!(classes, ".fill-cause{index}{{fill:url(#cause{index})}}");
+        let _ = write!(classes, ".fill-cause{index}{{fill:{}}}", look(cause).0);
     }
     lines::classes(&mut classes);
-    PreEscaped(format!(
-        "<style>{classes}</style><svg width=\"0\" height=\"0\" class=\"defs\" aria-hidden=\"true\"><defs>{patterns}</defs></svg>"
-    ))
+    classes
 }
 
 /// A swatch of a cause, for a legend.
 pub(in crate::report) fn swatch(cause: Cause) -> Markup {
-    let index = place(cause);
+    let hatch = look(cause).1.path(Place { x: 0, y: 0, width: 48, height: 32 });
     PreEscaped(format!(
-        "<svg class=\"swatch\" viewBox=\"0 0 32 32\" aria-hidden=\"true\"><rect width=\"32\" height=\"32\" class=\"fill-cause{index}\"/></svg>"
+        "<svg class=\"swatch\" viewBox=\"0 0 48 32\" aria-hidden=\"true\">\
+         <rect width=\"48\" height=\"32\" class=\"fill-cause{}\"/><path class=\"hatch\" d=\"{hatch}\"/></svg>",
+        place(cause)
     ))
 }
 
@@ -196,7 +180,40 @@ mod tests {
     }
 
     #[test]
+    fn bars_of_causes_are_hatched_if_they_are_wide_enough() {
+        let bar = |width: i32, ink: &str| {
+            inked(&format!(
+                r##"<rect x="0" y="16" width="{width}" height="16" fill="#{ink}" stroke="none"/><text/>"##
+            ))
+        };
+        let expected = r#"<rect x="0" y="16" width="16" height="16" class="fill-cause1" stroke="none"/><path class="hatch" d="M0 32l16 -16"/><text/>"#;
+        assert_eq!(bar(16, "020001"), expected);
+        assert!(!bar(3, "020001").contains("hatch") && !bar(16, "010002").contains("hatch"));
+    }
+
+    #[test]
     fn every_cause_has_a_look() {
         assert_eq!(Cause::all().count(), LOOKS.len());
+    }
+
+    /// Of what is narrow there is nothing but its colour, on a light page and on a dark one.
+    #[test]
+    fn every_colour_stands_out_from_both_papers() {
+        let light = |color: &str| -> f64 {
+            let part = |at: usize| {
+                let share = f64::from(u8::from_str_radix(&color[at..at + 2], 16).unwrap()) / 255.0;
+                if share <= 0.040_45 { share / 12.92 } else { ((share + 0.055) / 1.055).powf(2.4) }
+            };
+            0.2126 * part(1) + 0.7152 * part(3) + 0.0722 * part(5)
+        };
+        let contrast = |a: f64, b: f64| (a.max(b) + 0.05) / (a.min(b) + 0.05);
+        let css = include_str!("../page/style.css");
+        let papers: Vec<&str> = css.split("--paper: ").skip(1).map(|rest| &rest[..7]).collect();
+        assert_eq!(papers.len(), 2, "{papers:?}");
+        for (color, _) in LOOKS {
+            for paper in &papers {
+                assert!(contrast(light(color), light(paper)) >= 1.5, "{color} on {paper}");
+            }
+        }
     }
 }

@@ -185,6 +185,12 @@ fn render_host(page: &mut Page, doctor: &Doctor) {
     if let Some(limit) = cgroup.memory_bytes {
         let _ = write!(limits, "{} of memory, ", bytes(limit));
     }
+    let cores = &doctor.guest.cores;
+    if cores.host_ratio() < 1.0 {
+        let (usable, online) = (cores.usable_text(), cores.online.count());
+        let _ =
+            write!(limits, "{usable} of {online} CPUs (container-host ratio {:.2}), ", cores.host_ratio());
+    }
     let limits = limits.trim_end_matches(", ");
     fact(
         page,

@@ -1,0 +1,35 @@
+//! How much of a request lies inside its phases: 99 % and more, of each, or the workload does something between them that nobody
+//! sees. Yields shares, and the requests of a name that have too little of it; whoever asks knows which phases there should be.
+
+use guestscope::phase::{Phase, PhaseKind, Request};
+use guestscope_ebpf::Account;
+
+/// Of a request's time.
+pub(crate) const LEAST: f64 = 0.99;
+/// How often a run may be disturbed: an interrupt between two phases of a short request is the machine's, and a gap of the
+/// program's own would be there every time.
+pub(crate) const ATTEMPTS: u32 = 5;
+/// Of so many requests of a run one may be disturbed. What a program does between its phases it does in each.
+const DISTURBED: usize = 10;
+
+/// The share of a request that lies inside its outermost phases, without the time in which it waited for a CPU: that can come
+/// anywhere. The queue lies before the request, so that neither has it.
+pub(crate) fn share(request: &Request) -> f64 {
+    let own = |phase: &Phase| {
+        let others = phase.accounts.get(Account::Runq) + phase.accounts.get(Account::Throttled);
+        phase.duration_ns - others
+    };
+    let root = request.root();
+    let is_outermost = |phase: &&Phase| phase.parent == Some(root.id) && phase.kind == PhaseKind::Phase;
+    let inside: u64 = request.phases.iter().filter(is_outermost).map(own).sum();
+    inside as f64 / own(root).max(1) as f64
+}
+
+/// What to say of requests of a name when more than a tenth of them have too little inside their phases.
+pub(crate) fn poor(name: &str, requests: &[&Request]) -> Option<String> {
+    let mut shares: Vec<f64> = requests.iter().map(|request| share(request)).collect();
+    shares.retain(|share| *share < LEAST);
+    let is_poor = shares.len() > requests.len() / DISTURBED;
+    is_poor
+        .then(|| format!("{name}: of {} requests {} have less: {shares:.4?}", requests.len(), shares.len()))
+}
