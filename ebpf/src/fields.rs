@@ -56,6 +56,10 @@ pub const FIELDS: &[Field] = &[
     optional("OFFSET_TASK_CFS_RQ", &["task_struct.se.cfs_rq"]),
     optional("OFFSET_TASK_GROUP", &["task_struct.sched_task_group"]),
     optional("OFFSET_GROUP_CFS_RQ", &["task_group.cfs_rq"]),
+    // The number of a group; without these long waits have none.
+    optional("OFFSET_GROUP_CGROUP", &["task_group.css.cgroup"]),
+    optional("OFFSET_CGROUP_NODE", &["cgroup.kn"]),
+    optional("OFFSET_NODE_ID", &["kernfs_node.id"]),
     optional("OFFSET_CFS_COUNT", &["cfs_rq.throttle_count"]),
     optional(
         "OFFSET_CFS_CLOCK",

@@ -343,8 +343,10 @@ pub struct WaitRecord {
     /// to since it had last slept. [`NO_DEVICE`] if it submitted nothing, and for waits of other accounts than
     /// [`Account::BlockIo`] and [`Account::Fault`].
     pub device: u32,
-    /// Zero.
-    pub reserved_word: u32,
+    /// Its thread number in its own PID namespace; 0 where that is not known.
+    pub ns_tid: u32,
+    /// The control group that rules its CPU time, by the number of its directory; 0 where that is not known.
+    pub group: u64,
     /// The name of who was on that CPU, ended by a zero byte.
     pub ran_before_comm: [u8; COMM_BYTES],
 }
@@ -397,4 +399,4 @@ const _: () =
 const _: () =
     assert!(size_of::<HelperSum>() == 96 && size_of::<Outside>() == 96 && MEMBERS.is_power_of_two());
 const _: () = assert!(size_of::<Process>() == 2 * MEMBERS + 8 * ACCOUNTS + 6 * 8);
-const _: () = assert!(size_of::<WaitRecord>() == 16 + 4 * 8 + 6 * 4 + 3 * 2 + 2 + 2 * 4 + COMM_BYTES);
+const _: () = assert!(size_of::<WaitRecord>() == 16 + 5 * 8 + 6 * 4 + 3 * 2 + 2 + 2 * 4 + COMM_BYTES);

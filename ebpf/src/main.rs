@@ -25,6 +25,8 @@ mod maps;
 #[cfg(target_arch = "bpf")]
 mod memory;
 #[cfg(target_arch = "bpf")]
+mod origin;
+#[cfg(target_arch = "bpf")]
 mod probes;
 #[cfg(target_arch = "bpf")]
 mod process;

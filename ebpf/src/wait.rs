@@ -8,7 +8,7 @@ use guestscope_ebpf::{
     ledger::{Ledger, RUNNING},
 };
 
-use crate::{device, emit, maps::WAIT_THRESHOLD_NS, task};
+use crate::{device, emit, maps::WAIT_THRESHOLD_NS, origin, task};
 
 /// The thread of this ledger has just got the CPU from `before`: its number, its process's and its address, asked for only
 /// where the wait was long. `left_cpu` is where it had been.
@@ -47,7 +47,8 @@ pub(crate) fn ended(ledger: &Ledger, before: impl Fn() -> (u32, u32, u64), left_
             (*record).account = ledger.account;
             (*record).reserved = 0;
             (*record).device = device;
-            (*record).reserved_word = 0;
+            (*record).ns_tid = origin::ns_tid(ledger.task);
+            (*record).group = origin::group(ledger.task);
             (*record).ran_before_comm = [0; guestscope_ebpf::COMM_BYTES];
             task::comm(address, &mut (*record).ran_before_comm);
         }

@@ -53,6 +53,9 @@ pub(crate) fn wait_outside(account: Account, times: [u64; 3]) -> Wait {
         ran_before_tgid: 990,
         ran_before_comm: "stress-ng".into(),
         blame: None,
+        ns_tid: None,
+        cgroup_number: None,
+        cgroup: None,
         io: None,
     }
 }

@@ -49,6 +49,12 @@ pub struct Wait {
     pub ran_before_tgid: u32,
     /// And its name.
     pub ran_before_comm: Arc<str>,
+    /// The number of the thread in its own PID namespace.
+    pub ns_tid: Option<u32>,
+    /// The control group that ruled its CPU time when it ended, by the number of its directory.
+    pub cgroup_number: Option<u64>,
+    /// The same by its path as the guest names it; none while that is not known.
+    pub cgroup: Option<Arc<str>>,
     /// What kept the thread that ended it.
     pub blame: Option<Blame>,
     /// What it had asked of a block device when it left its CPU; none where it waited for another's I/O.
@@ -138,6 +144,9 @@ impl Pairing {
             ran_before_tid: record.ran_before_tid,
             ran_before_tgid: record.ran_before_tgid,
             ran_before_comm: comm(&record.ran_before_comm).into(),
+            ns_tid: (record.ns_tid != 0).then_some(record.ns_tid),
+            cgroup_number: (record.group != 0).then_some(record.group),
+            cgroup: None,
             blame: None,
             io: WaitedIo::of(record, account),
         };

@@ -93,6 +93,12 @@ impl Cgroup {
     }
 }
 
+/// Where the hierarchy that rules CPU time is mounted.
+pub(super) fn cpu_mount(root: &Root) -> Option<String> {
+    let groups = root.text(&Subject::Own.file("cgroup"))?;
+    Place::find(&groups, &root.text("/proc/self/mountinfo")?, "cpu").map(|place| place.mount)
+}
+
 impl Place {
     /// Version 1 if it has the controller, else version 2.
     fn find(groups: &str, mounts: &str, controller: &str) -> Option<Self> {

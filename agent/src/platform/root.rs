@@ -6,7 +6,7 @@
 use std::{
     fs::{self, OpenOptions},
     io::Read,
-    os::unix::fs::OpenOptionsExt,
+    os::unix::fs::{DirEntryExt as _, MetadataExt as _, OpenOptionsExt},
     path::PathBuf,
 };
 
@@ -74,6 +74,20 @@ impl Root {
     /// Something lies there, readable or not.
     pub(crate) fn has(&self, path: &str) -> bool {
         fs::symlink_metadata(self.path(path)).is_ok()
+    }
+
+    /// The number of a directory or file.
+    pub(super) fn inode(&self, path: &str) -> Option<u64> {
+        fs::symlink_metadata(self.path(path)).ok().map(|metadata| metadata.ino())
+    }
+
+    /// Names and numbers of the directories in a directory, at most so many, as they come. Links are none.
+    pub(super) fn directories(&self, path: &str, most: usize) -> Vec<(String, u64)> {
+        let Ok(entries) = fs::read_dir(self.path(path)) else { return Vec::new() };
+        let directories = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        let named =
+            directories.filter_map(|entry| Some((entry.file_name().into_string().ok()?, entry.ino())));
+        named.take(most).collect()
     }
 
     /// Names in a directory, sorted.

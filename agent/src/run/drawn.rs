@@ -184,10 +184,12 @@ pub(super) fn waits() -> impl Strategy<Value = Vec<Wait>> {
         name: name.into(),
         is_write,
     });
-    let causes = (option::of(blame), option::of(io));
+    let home = (option::of(any::<u32>()), option::of(any::<u64>()), option::of(any::<String>()));
+    let causes = (option::of(blame), option::of(io), home);
     let wait = (thread_id(), ids, times, account, any::<[u32; 5]>(), any::<String>(), causes);
     let wait = wait.prop_map(
-        |(thread, (phase, root, syscall, waker_tid), times, account, numbers, name, (blame, io))| {
+        |(thread, (phase, root, syscall, waker_tid), times, account, numbers, name, (blame, io, home))| {
+            let (ns_tid, cgroup_number, cgroup) = home;
             let (blocked_ns, throttled_ns, runq_ns, start_ns) = times;
             let [left_cpu, cpu, replaced_by_tid, ran_before_tid, ran_before_tgid] = numbers;
             let duration_ns = blocked_ns + throttled_ns + runq_ns;
@@ -208,6 +210,9 @@ pub(super) fn waits() -> impl Strategy<Value = Vec<Wait>> {
                 ran_before_tid,
                 ran_before_tgid,
                 ran_before_comm: name.into(),
+                ns_tid,
+                cgroup_number,
+                cgroup: cgroup.map(Into::into),
                 blame,
                 io,
             }

@@ -35,6 +35,9 @@ pub(super) static WAITS: LazyLock<Table<Wait>> = LazyLock::new(|| {
         ran_before_tid: 0,
         ran_before_tgid: 0,
         ran_before_comm: Arc::clone(&NO_WORD),
+        ns_tid: None,
+        cgroup_number: None,
+        cgroup: None,
         blame: None,
         io: None,
     };
@@ -75,8 +78,26 @@ fn wait() -> Vec<Column<Wait>> {
         number32!(Wait: "ran_before_tgid", "the process of that", ran_before_tgid),
         name!(Wait: "ran_before_comm", "the name of that", ran_before_comm),
     ];
-    columns.extend(blame().chain(io()).map(|column| Column { may_lack: true, ..column }));
+    let later = whereabouts().into_iter().chain(blame()).chain(io());
+    columns.extend(later.map(|column| Column { may_lack: true, ..column }));
     columns
+}
+
+/// Where the thread is at home.
+fn whereabouts() -> [Column<Wait>; 3] {
+    let path = Access::Word {
+        get: Box::new(|row: &Wait| row.cgroup.as_deref()),
+        set: Box::new(|row, word| {
+            row.cgroup = Some(Arc::clone(word));
+            true
+        }),
+        optional: true,
+    };
+    [
+        optional32!(Wait: "ns_tid", "its thread number in its own PID namespace", ns_tid),
+        optional!(Wait: "cgroup_number", "the group that rules its CPU time, by its directory's inode", cgroup_number),
+        Column::new("cgroup", "the path of that as the guest names it", path),
+    ]
 }
 
 fn by_name(word: &str) -> Option<Account> {

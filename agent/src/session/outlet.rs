@@ -17,7 +17,7 @@ use crate::{
     analyze::{Live, TailVerdict},
     clock::ClockPair,
     phase::{PhaseKind, Request, Restored, pairing::Output},
-    platform::{Devices, Root},
+    platform::{Devices, Groups, Root},
     run::{GpuRecord, RunFolder, Sample},
     sinks::{
         otlp::{Exporter, LiveVerdict, WallClock},
@@ -65,6 +65,7 @@ pub(super) struct Sinks {
     processes: VecDeque<Arc<Request>>,
     flushed: Instant,
     devices: Devices,
+    groups: Groups,
 }
 
 impl Sinks {
@@ -84,6 +85,7 @@ impl Sinks {
             processes: VecDeque::new(),
             flushed: Instant::now(),
             devices: Devices::below(Root::system()),
+            groups: Groups::below(Root::system()),
         }
     }
 
@@ -123,6 +125,7 @@ impl Sinks {
                 {
                     io.name = name;
                 }
+                wait.cgroup = wait.cgroup_number.and_then(|number| self.groups.path(number));
                 self.folder.append_wait(&wait);
                 if let Some(exporter) = &self.exporter {
                     exporter.wait(wait);
@@ -152,6 +155,7 @@ impl Sinks {
             self.flushed = Instant::now();
             self.folder.flush();
             self.devices.forget();
+            self.groups.look_again();
         }
         let lost = self.folder.health().rows_lost;
         self.progress.update(&self.live.progress(), lost.phases + lost.threads);

@@ -19,14 +19,25 @@ impl Group {
     /// A group of this name with a number behind it, if names may be changed; else below one that has the number.
     /// None, with a word on stdout, where groups cannot be made.
     pub(crate) fn new(test: &str, below: &str) -> Option<Self> {
+        let mounts = fs::read_to_string("/proc/self/mounts").expect("/proc is mounted");
+        let hierarchies = mounts.lines().filter_map(hierarchy).filter(|(at, ..)| !at.ends_with("/cpuset"));
+        Self::in_one_of(test, below, hierarchies.map(|(at, ..)| at))
+    }
+
+    /// The same in the hierarchy that rules CPU time: where version 1 does not, version 2 does.
+    pub(crate) fn of_cpu_time(test: &str, below: &str) -> Option<Self> {
+        let mounts = fs::read_to_string("/proc/self/mounts").expect("/proc is mounted");
+        let all: Vec<_> = mounts.lines().filter_map(hierarchy).collect();
+        let old = all
+            .iter()
+            .find(|(_, kind, options)| *kind == "cgroup" && options.split(',').any(|one| one == "cpu"));
+        let one = old.or_else(|| all.iter().find(|(_, kind, _)| *kind == "cgroup2"));
+        Self::in_one_of(test, below, one.map(|(at, ..)| *at).into_iter())
+    }
+
+    fn in_one_of<'a>(test: &str, below: &str, hierarchies: impl Iterator<Item = &'a str>) -> Option<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Relaxed);
-        let mounts = fs::read_to_string("/proc/self/mounts").expect("/proc is mounted");
-        let hierarchies = mounts.lines().filter_map(|line| {
-            let mut fields = line.split(' ');
-            let (at, kind) = (fields.nth(1)?, fields.next()?);
-            (kind == "cgroup2" || (kind == "cgroup" && !at.ends_with("/cpuset"))).then_some(at)
-        });
         for at in hierarchies {
             let home = Path::new(at).join(format!("guestscope-e2e-{}-{number}", std::process::id()));
             let directory = home.join(below);
@@ -67,6 +78,13 @@ impl Drop for Group {
             std::thread::sleep(Duration::from_millis(5));
         }
     }
+}
+
+/// Where a hierarchy is mounted, of which kind, and with which options.
+fn hierarchy(line: &str) -> Option<(&str, &str, &str)> {
+    let mut fields = line.split(' ');
+    let (at, kind, options) = (fields.nth(1)?, fields.next()?, fields.next()?);
+    kind.starts_with("cgroup").then_some((at, kind, options))
 }
 
 fn remove(group: &Path, root: &Path) {

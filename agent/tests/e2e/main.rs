@@ -42,3 +42,4 @@ mod texts;
 mod truth;
 mod unprivileged;
 mod waits;
+mod whereabouts;

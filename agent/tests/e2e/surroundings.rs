@@ -22,7 +22,7 @@ fn check_whole(done: &Done, requests: usize) -> Seen {
     seen
 }
 
-fn has(test: &str, program: &str) -> bool {
+pub(crate) fn has(test: &str, program: &str) -> bool {
     let found = guestscope::child::resolve(program).is_ok();
     if !found {
         skipped(test, &format!("no program {program}"));

@@ -90,6 +90,7 @@ fn check_wait(span: &Span, row: &Wait, parent: &Span, service: &str) {
         ("guestscope.ran_before_tid", Some(u64::from(row.ran_before_tid))),
         ("guestscope.ran_before_tgid", Some(u64::from(row.ran_before_tgid))),
         ("thread.id", Some(u64::from(row.thread.tid))),
+        ("guestscope.thread.ns_id", row.ns_tid.map(u64::from)),
     ];
     for (key, expected) in numbers {
         assert_eq!(span.number(key), expected, "{key}: {span:#?}");
@@ -98,6 +99,7 @@ fn check_wait(span: &Span, row: &Wait, parent: &Span, service: &str) {
         ("guestscope.blocked_account", Some(row.account.name()).filter(|_| row.blocked_ns > 0)),
         ("guestscope.device", row.io.as_ref().map(|io| &*io.device)),
         ("system.device", row.io.as_ref().map(|io| &*io.name)),
+        ("guestscope.cgroup", row.cgroup.as_deref()),
         ("disk.io.direction", row.io.as_ref().map(WaitedIo::direction)),
         ("guestscope.ran_before_comm", Some(&*row.ran_before_comm).filter(|name| !name.is_empty())),
     ];

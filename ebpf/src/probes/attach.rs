@@ -39,6 +39,7 @@ use crate::{
         OFFSET_TASK_THREAD_PID, TARGETS,
     },
     memory::{Typed, load},
+    origin::NUMBER_BYTES,
     probes::{sched, throttle},
     registers,
     task::{self, Current, Task},
@@ -48,8 +49,6 @@ use crate::{
 const PF_KTHREAD: u32 = 0x20_0000;
 /// `TASK_NEW`: not woken yet for the first time.
 const TASK_NEW: u32 = 0x800;
-/// `struct upid`: a number, and a pointer to its namespace.
-const NUMBER_BYTES: u64 = 16;
 /// The sequence number of a ledger that has begun and seen no event since.
 const BEGUN: u32 = 1;
 

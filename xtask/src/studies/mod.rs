@@ -82,6 +82,7 @@ pub(crate) fn verb(xtask: &mut Xtask, options: &Options) -> Result<bool> {
         match study.row(&name) {
             Ok(line) => {
                 step.done(line.latency());
+                failed.extend(line.wanting().into_iter().map(|what| format!("{name}: {what}")));
                 record.keep(line.json(commit.as_deref(), options.full))?;
                 lines.push(line);
             }

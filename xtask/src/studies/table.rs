@@ -14,6 +14,11 @@ const BLOCK: &str = "block";
 const STEP: &str = "step";
 /// Accounts below this share of the time stand in the JSON alone.
 const LEAST_SHARE: f64 = 0.001;
+/// Time that no account explains, and the most that it may be.
+const OTHER: &str = "other";
+const MOST_OTHER: f64 = 0.01;
+/// Of each request's time, how much its phases have to hold.
+const LEAST_COVER: f64 = 0.99;
 /// What a workload calls its speed, and its unit.
 const SPEEDS: [(&str, &str); 4] = [
     ("images_per_s", "images/s"),
@@ -85,6 +90,24 @@ impl Line {
     /// Its median, for people.
     pub(super) fn latency(&self) -> String {
         format!("p50 {}", time(self.p50_ns))
+    }
+
+    /// What of it falls short of what every row shall hold.
+    pub(super) fn wanting(&self) -> Vec<String> {
+        let other =
+            self.accounts.iter().find(|(account, _)| account == OTHER).map_or(0.0, |(_, share)| *share);
+        let percent = |share: f64| format!("{:.2} %", 100.0 * share);
+        let cover = (self.covered < LEAST_COVER).then(|| {
+            format!("phases cover {}, and {} at least is asked", percent(self.covered), percent(LEAST_COVER))
+        });
+        let other = (other > MOST_OTHER).then(|| {
+            format!(
+                "{} of the time is `{OTHER}`, and {} at most is asked",
+                percent(other),
+                percent(MOST_OTHER)
+            )
+        });
+        cover.into_iter().chain(other).collect()
     }
 
     /// For machines. `commit` is that of the programs, `full` whether the size was the study's.
@@ -189,5 +212,27 @@ mod tests {
              phases, p50: data 1.50 us, forward 400 ms; they cover 99.95 %\n  accounts: cpu 95.0 %, runq 5.0 %\n"
         );
         assert!(Line::new("x", &planned, &workload, &json!({ "groups": [] })).is_err());
+    }
+
+    #[test]
+    fn what_falls_short_is_said() {
+        let wanting = |inside_ns: u64, other_ns: u64| {
+            let phase = json!({ "path": ["forward"], "duration": { "p50_ns": 1, "sum_ns": inside_ns } });
+            let group = json!({
+                "name": "step", "latency": { "count": 1, "sum_ns": 1_000_000, "p50_ns": 1_000_000 },
+                "time_ns": { "cpu": 1_000_000 - other_ns, "other": other_ns }, "phases": [phase],
+            });
+            let agent = json!({ "fidelity": "full", "folder": "", "groups": [group] });
+            let planned = Planned { words: Vec::new(), cut: None };
+            Line::new("train resnet50", &planned, &json!({}), &agent).unwrap().wanting()
+        };
+        assert!(wanting(990_000, 10_000).is_empty());
+        assert_eq!(
+            wanting(980_000, 20_000),
+            [
+                "phases cover 98.00 %, and 99.00 % at least is asked",
+                "2.00 % of the time is `other`, and 1.00 % at most is asked"
+            ]
+        );
     }
 }

@@ -43,6 +43,11 @@ pub enum Culprit {
         /// It was written to, else read from.
         is_write: bool,
     },
+    /// The quota of a control group.
+    Group {
+        /// Its path as the guest names it.
+        path: Arc<str>,
+    },
     /// What was waited for is known by the system call alone.
     Syscall(u32),
     /// Nothing is known but the account.
@@ -59,7 +64,9 @@ impl Culprit {
             Account::Runq => {
                 Culprit::Ran { comm: Arc::clone(&wait.ran_before_comm), pid: wait.ran_before_tgid }
             }
-            Account::Throttled => Culprit::Unknown,
+            Account::Throttled => {
+                wait.cgroup.clone().map_or(Culprit::Unknown, |path| Culprit::Group { path })
+            }
             Account::BlockIo | Account::Fault => match &wait.io {
                 Some(io) => Culprit::Device { name: Arc::clone(&io.name), is_write: io.is_write },
                 None => Culprit::of_syscall(wait),
@@ -87,6 +94,7 @@ impl Culprit {
             Culprit::Ran { .. }
             | Culprit::Idle
             | Culprit::Device { .. }
+            | Culprit::Group { .. }
             | Culprit::Syscall(_)
             | Culprit::Unknown
             | Culprit::Others => None,

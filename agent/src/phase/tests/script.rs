@@ -192,7 +192,8 @@ fn wait_record(line: &Line<'_>, ledger: &Ledger) -> WaitRecord {
         account: account.map_or(200, |account| account as u8),
         reserved: 0,
         device: number("device=", 0) as u32,
-        reserved_word: 0,
+        ns_tid: number("ns_tid=", 0) as u32,
+        group: number("group=", 0),
         ran_before_comm: *b"stress\0\0\0\0\0\0\0\0\0\0",
     }
 }

@@ -41,7 +41,7 @@ pub(super) fn span(wait: &Wait, phase: &Phase, times: Interval, wall_offset_ns: 
 }
 
 fn attributes(wait: &Wait) -> Vec<KeyValue> {
-    let mut attributes = Vec::with_capacity(14);
+    let mut attributes = Vec::with_capacity(16);
     attributes.extend([
         integer("guestscope.duration_ns", wait.duration_ns),
         integer("thread.id", u64::from(wait.thread.tid)),
@@ -64,6 +64,7 @@ fn attributes(wait: &Wait) -> Vec<KeyValue> {
         ("guestscope.replaced_by_tid", Some(wait.replaced_by_tid)),
         ("guestscope.ran_before_tid", Some(wait.ran_before_tid)),
         ("guestscope.ran_before_tgid", Some(wait.ran_before_tgid)),
+        ("guestscope.thread.ns_id", wait.ns_tid),
     ];
     let numbers = numbers.into_iter().filter_map(|(key, number)| Some(integer(key, u64::from(number?))));
     attributes.extend(numbers);
@@ -81,6 +82,9 @@ fn attributes(wait: &Wait) -> Vec<KeyValue> {
             KeyValue::new("system.device", io.name.to_string()),
             KeyValue::new("disk.io.direction", io.direction()),
         ]);
+    }
+    if let Some(cgroup) = &wait.cgroup {
+        attributes.push(KeyValue::new("guestscope.cgroup", cgroup.to_string()));
     }
     if !wait.ran_before_comm.is_empty() {
         attributes.push(KeyValue::new("guestscope.ran_before_comm", wait.ran_before_comm.to_string()));

@@ -135,6 +135,8 @@ struct WaitJson<'a> {
     waker_tid: Option<u32>,
     ran_before_pid: u32,
     ran_before: &'a str,
+    ns_tid: Option<u32>,
+    cgroup: Option<&'a str>,
     blame: Option<BlameJson>,
     device: Option<&'a str>,
     device_name: Option<&'a str>,
@@ -310,6 +312,8 @@ fn wait(wait: &Wait) -> WaitJson<'_> {
         waker_tid: wait.waker_tid,
         ran_before_pid: wait.ran_before_tgid,
         ran_before: &wait.ran_before_comm,
+        ns_tid: wait.ns_tid,
+        cgroup: wait.cgroup.as_deref(),
         blame: wait.blame.map(|Blame { tid, account, ns, depth }| BlameJson {
             tid,
             account: account.name(),

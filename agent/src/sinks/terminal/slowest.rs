@@ -123,6 +123,7 @@ fn longest_wait(slow: &Slow) -> Option<String> {
                 wait.cpu, wait.ran_before_comm, wait.ran_before_tgid
             )
         }
+        (Account::Throttled, ..) if let Some(group) = &wait.cgroup => format!(", group {group}"),
         (Account::Runq | Account::Throttled, ..) => format!(" on CPU {}", wait.cpu),
         (blocked, ..) if let Some(blame) = wait.blame.filter(|_| blocked == wait.account) => blamed(blame),
         (blocked, ..) if let Some(io) = wait.io.as_ref().filter(|_| blocked == wait.account) => {

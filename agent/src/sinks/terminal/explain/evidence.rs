@@ -176,6 +176,7 @@ impl Words<'_> {
             Culprit::Woken { tid } => format!("ended by {}", self.thread(*tid)),
             Culprit::Device { name, is_write: true } => format!("writing to {name}"),
             Culprit::Device { name, is_write: false } => format!("reading from {name}"),
+            Culprit::Group { path } => format!("in group {path}"),
             Culprit::Syscall(number) => match syscalls::name(*number).filter(|_| self.facts.same_syscalls) {
                 Some(name) => format!("in {name}"),
                 None => format!("in system call {number}"),

@@ -51,6 +51,8 @@ pub(super) struct WhomJson {
     #[serde(skip_serializing_if = "Option::is_none")]
     io_direction: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    cgroup: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     syscall: Option<u32>,
 }
 
@@ -92,6 +94,7 @@ pub(super) fn of_whom(whom: &Culprit) -> WhomJson {
             io_direction: Some(if *is_write { "write" } else { "read" }),
             ..of("device")
         },
+        Culprit::Group { path } => WhomJson { cgroup: Some(path.to_string()), ..of("cgroup") },
         Culprit::Syscall(number) => WhomJson { syscall: Some(*number), ..of("syscall") },
         Culprit::Unknown => of("unknown"),
         Culprit::Others => of("others"),
