@@ -187,9 +187,10 @@ fn render_host(page: &mut Page, doctor: &Doctor) {
     }
     let cores = &doctor.guest.cores;
     if cores.host_ratio() < 1.0 {
-        let (usable, online) = (cores.usable_text(), cores.online.count());
-        let _ =
-            write!(limits, "{usable} of {online} CPUs (container-host ratio {:.2}), ", cores.host_ratio());
+        let _ = write!(limits, "{} of {} CPUs", cores.usable_text(), cores.online.count());
+        if doctor.guest.container.is_container {
+            let _ = write!(limits, " (container-host core ratio {:.2})", cores.host_ratio());
+        }
     }
     let limits = limits.trim_end_matches(", ");
     fact(
