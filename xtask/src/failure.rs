@@ -25,11 +25,16 @@ pub(crate) fn failure(what: impl Into<String>, hint: impl Into<String>) -> anyho
     Failure { what: what.into(), hint: hint.into() }.into()
 }
 
+/// The next action, where one was given.
+pub(crate) fn hint(error: &anyhow::Error) -> Option<&str> {
+    error.chain().find_map(|cause| cause.downcast_ref()).map(|Failure { what: _, hint }| hint.as_str())
+}
+
 /// The error as people see it: the chain on one line each, then the hint.
 pub(crate) fn render(error: &anyhow::Error) -> String {
     let mut lines = vec![format!("error: {error}")];
     lines.extend(error.chain().skip(1).map(|cause| format!("  because: {cause}")));
-    if let Some(Failure { what: _, hint }) = error.chain().find_map(|e| e.downcast_ref()) {
+    if let Some(hint) = hint(error) {
         lines.extend([String::new(), format!("hint: {hint}")]);
     }
     lines.join("\n")

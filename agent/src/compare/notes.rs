@@ -8,17 +8,41 @@ use crate::run::{Manifest, State};
 /// Clocks that went apart by more than this were set.
 const STEPPED_NS: i64 = 100_000_000;
 
+/// Runs of which the same is said one by one.
+const MOST_ALIKE: usize = 3;
+
 /// A line per thing, in the order of the runs; what concerns several of them comes first.
 pub(super) fn of(runs: &[ReadRun]) -> Vec<String> {
     let mut notes = Vec::new();
     notes.extend(differing(runs, "versions of guestscope", |manifest| manifest.versions.guestscope.clone()));
     notes.extend(differing(runs, "hooks that failed", failed_hooks));
     notes.extend(runs.iter().flat_map(|run| run.notes.iter().cloned()));
-    for run in runs {
-        let path = run.source.path.display();
-        notes.extend(of_run(run).into_iter().map(|note| format!("{path}{note}")));
-    }
+    let each = runs.iter().flat_map(|run| {
+        let path = run.source.path.display().to_string();
+        of_run(run).into_iter().map(move |note| (path.clone(), note))
+    });
+    notes.extend(together(each));
     notes
+}
+
+/// What is said of many runs in words that differ in their numbers at most is said once, of the first of them.
+fn together(each: impl Iterator<Item = (String, String)>) -> Vec<String> {
+    let mut kinds: Vec<(String, Vec<String>)> = Vec::new();
+    for (path, note) in each {
+        let kind: String = note.chars().filter(|letter| !letter.is_ascii_digit()).collect();
+        let text = format!("{path}{note}");
+        match kinds.iter_mut().find(|(known, _)| *known == kind) {
+            Some((_, texts)) => texts.push(text),
+            None => kinds.push((kind, vec![text])),
+        }
+    }
+    let shown = |(_, texts): (String, Vec<String>)| match texts.as_slice() {
+        [first, others @ ..] if texts.len() > MOST_ALIKE => {
+            vec![format!("{first}; and the like of {} more runs", others.len())]
+        }
+        _ => texts,
+    };
+    kinds.into_iter().flat_map(shown).collect()
 }
 
 /// Where no processor but a program executes the guest's instructions, that program's costs drown those of the platform.
@@ -101,11 +125,28 @@ fn differing(runs: &[ReadRun], what: &str, of: impl Fn(&Manifest) -> String) -> 
 
 #[cfg(test)]
 mod tests {
-    use super::{super::read::ReadRun, Manifest, emulated};
+    use super::{super::read::ReadRun, Manifest, emulated, together};
 
     fn run(scenario: &str, hypervisor: &str, cpu_model: &str) -> ReadRun {
         let [scenario, hypervisor, cpu_model] = [scenario, hypervisor, cpu_model].map(str::to_owned);
         ReadRun::of(Manifest { scenario, hypervisor, cpu_model, ..Manifest::default() }, "runs", "runs/run")
+    }
+
+    #[test]
+    fn what_is_said_of_many_runs_is_said_once() {
+        let of = |runs: u64| {
+            let lost = |run| (format!("runs/{run}"), format!(" lost {} records: see its manifest", run * 7));
+            let other = (1..=2).map(|run| (format!("runs/{run}"), " was never closed".to_owned()));
+            together((1..=runs).map(lost).chain(other))
+        };
+        let never = ["runs/1 was never closed", "runs/2 was never closed"];
+        let lost = |run: u64| format!("runs/{run} lost {} records: see its manifest", run * 7);
+        assert_eq!(of(3), [&[lost(1), lost(2), lost(3)], never.map(str::to_owned).as_slice()].concat());
+        assert_eq!(
+            of(40),
+            [&[format!("{}; and the like of 39 more runs", lost(1))], never.map(str::to_owned).as_slice()]
+                .concat()
+        );
     }
 
     #[test]

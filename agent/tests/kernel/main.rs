@@ -24,6 +24,7 @@ mod raw;
 mod reader;
 mod replay;
 mod seen;
+mod steal;
 mod throttle;
 mod uevents;
 mod waits;

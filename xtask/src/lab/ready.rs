@@ -17,7 +17,8 @@ use super::{
     vm::Guests,
 };
 use crate::{
-    Xtask, apt, artifact, cache::write_whole, command, kernel, libtorch::Libtorch, toolchain::Toolchain,
+    Xtask, apt, artifact, cache::write_whole, command, failure::hint, kernel, libtorch::Libtorch,
+    toolchain::Toolchain,
 };
 
 /// Beside the runs: reasons by name of the cell.
@@ -147,9 +148,11 @@ impl Lacks {
     }
 }
 
-/// On one line; what a tool printed at length stands in its log.
+/// On one line; what a tool printed at length stands in its log, which the hint names.
 fn reason(error: &anyhow::Error) -> String {
-    format!("{error:#}").lines().next().unwrap_or_default().to_owned()
+    let text = format!("{error:#}");
+    let first = text.lines().next().unwrap_or_default();
+    hint(error).map_or_else(|| first.to_owned(), |hint| format!("{first} ({hint})"))
 }
 
 /// Leaves the reasons beside the runs, for whoever finds them and misses some.

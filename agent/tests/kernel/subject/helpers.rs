@@ -37,7 +37,7 @@ fn others_ns() -> u64 {
 }
 
 /// Stolen from this guest so far, in whole ticks of 10 ms.
-fn stolen_ns() -> u64 {
+pub(crate) fn stolen_ns() -> u64 {
     let text = fs::read_to_string("/proc/stat").expect("/proc is mounted");
     let ticks = text.split_whitespace().nth(8).and_then(|ticks| ticks.parse::<u64>().ok());
     ticks.expect("the first line has the number") * 10_000_000

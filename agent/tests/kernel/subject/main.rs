@@ -5,6 +5,7 @@
 //! tests' to say.
 
 mod book;
+mod busy;
 mod clerk;
 mod crowds;
 mod devices;
@@ -153,6 +154,7 @@ fn main() {
         quota::CASES,
         softirq::CASES,
         crowds::CASES,
+        busy::CASES,
         helpers::CASES,
         edges::CASES,
     ];
