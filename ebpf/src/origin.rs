@@ -19,7 +19,8 @@ const ROOT: u64 = 1;
 /// its inode. Tasks of the root group may be in groups of their sessions (autogroups), which have no directory.
 #[inline(always)]
 pub(crate) fn group(task: u64) -> u64 {
-    if BY_NUMBER.load() != 0 || OFFSET_TASK_GROUP.load() == 0 || OFFSET_GROUP_CGROUP.load() == 0 {
+    // The offset of a group's directory may be 0 itself.
+    if BY_NUMBER.load() != 0 || OFFSET_TASK_GROUP.load() == 0 || OFFSET_CGROUP_NODE.load() == 0 {
         return 0;
     }
     let group = pointer(task, &OFFSET_TASK_GROUP);

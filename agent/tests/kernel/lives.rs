@@ -259,7 +259,11 @@ fn without_a_slot_a_thread_is_counted_as_missed() {
         seen.check();
         // Slot 0 is none, and the leader has one.
         let tracked = u64::from(SLOTS) - 2;
-        assert_eq!(seen.kernel, KernelLosses { tasks_missed: THREADS - tracked, ..KernelLosses::default() });
+        // A sum over 32 threads that begin at once may be torn, which is counted, and of no interest here.
+        let torn = seen.kernel.sums_torn;
+        let expected =
+            KernelLosses { tasks_missed: THREADS - tracked, sums_torn: torn, ..KernelLosses::default() };
+        assert_eq!(seen.kernel, expected);
         assert_eq!((seen.pairing, seen.slots_held), (PairingLosses::default(), 0));
         let of =
             |number| seen.requests.iter().filter(|request| request.root().request == number).count() as u64;
