@@ -37,7 +37,7 @@ pub const TIDS: u32 = 4 << 20;
 pub const SLOTS: u32 = 4096;
 /// Syscall numbers that the account table covers.
 pub const SYSCALLS: usize = 512;
-/// What stands for a syscall's number outside any.
+/// A syscall's number outside any.
 pub const NO_SYSCALL: u16 = 0xffff;
 /// Set in the account table beside an account: look at the file descriptor, a socket means `net`, the device of a graphics
 /// processor `gpu`.
@@ -395,8 +395,8 @@ const _: () = assert!(
     size_of::<EdgeRecord>() == 16 + 320 + 8 + 8 + 32 + 16 + 4 * ACTIVITIES + 8 + 24 + 96 + NAME_BYTES
 );
 const _: () =
-    assert!(size_of::<TaskRecord>() == 16 + 320 + 4 + 4 + 8 + 16 + 4 * ACTIVITIES + 8 + 24 + COMM_BYTES);
+    assert!(size_of::<TaskRecord>() == 16 + 320 + 8 + 8 + 16 + 4 * ACTIVITIES + 8 + 24 + COMM_BYTES);
+const _: () = assert!(size_of::<HelperSum>() == 96 && size_of::<Outside>() == 96);
 const _: () =
-    assert!(size_of::<HelperSum>() == 96 && size_of::<Outside>() == 96 && MEMBERS.is_power_of_two());
-const _: () = assert!(size_of::<Process>() == 2 * MEMBERS + 8 * ACCOUNTS + 6 * 8);
+    assert!(size_of::<Process>() == 2 * MEMBERS + 8 * ACCOUNTS + 6 * 8 && MEMBERS.is_power_of_two());
 const _: () = assert!(size_of::<WaitRecord>() == 16 + 5 * 8 + 6 * 4 + 3 * 2 + 2 + 2 * 4 + COMM_BYTES);

@@ -23,6 +23,9 @@ pub(crate) fn group(task: u64) -> u64 {
     if BY_NUMBER.load() != 0 || OFFSET_TASK_GROUP.load() == 0 || OFFSET_CGROUP_NODE.load() == 0 {
         return 0;
     }
+    if OFFSET_NODE_ID.load() == 0 {
+        return 0;
+    }
     let group = pointer(task, &OFFSET_TASK_GROUP);
     if group == 0 {
         return 0;

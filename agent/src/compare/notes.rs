@@ -25,22 +25,30 @@ pub(super) fn of(runs: &[ReadRun]) -> Vec<String> {
     notes
 }
 
-/// What is said of many runs in words that differ in their numbers at most is said once, of the first of them.
+/// What is said of many runs in words that differ in one number at most is said once, of the run that has most of it.
 fn together(each: impl Iterator<Item = (String, String)>) -> Vec<String> {
-    let mut kinds: Vec<(String, Vec<String>)> = Vec::new();
+    let mut kinds: Vec<(String, Vec<(u64, String)>)> = Vec::new();
     for (path, note) in each {
-        let kind: String = note.chars().filter(|letter| !letter.is_ascii_digit()).collect();
-        let text = format!("{path}{note}");
+        // How a program ended is no amount.
+        let is_amount = |letter: char| letter.is_ascii_digit() && !note.contains("did not end well");
+        let kind = note.replace(is_amount, "");
+        let amount =
+            note.split(|letter| !is_amount(letter)).find_map(|digits| digits.parse().ok()).unwrap_or(0);
+        let text = (amount, format!("{path}{note}"));
         match kinds.iter_mut().find(|(known, _)| *known == kind) {
             Some((_, texts)) => texts.push(text),
             None => kinds.push((kind, vec![text])),
         }
     }
-    let shown = |(_, texts): (String, Vec<String>)| match texts.as_slice() {
-        [first, others @ ..] if texts.len() > MOST_ALIKE => {
-            vec![format!("{first}; and the like of {} more runs", others.len())]
+    let shown = |(_, mut texts): (String, Vec<(u64, String)>)| {
+        let others = texts.len() - 1;
+        if others < MOST_ALIKE {
+            return texts.into_iter().map(|(_, text)| text).collect();
         }
-        _ => texts,
+        texts.sort_by_key(|(amount, _)| std::cmp::Reverse(*amount));
+        texts.truncate(1);
+        let said = |(_, text)| format!("{text}; and {others} other runs the like, or less of it");
+        texts.into_iter().map(said).collect::<Vec<_>>()
     };
     kinds.into_iter().flat_map(shown).collect()
 }
@@ -139,13 +147,20 @@ mod tests {
             let other = (1..=2).map(|run| (format!("runs/{run}"), " was never closed".to_owned()));
             together((1..=runs).map(lost).chain(other))
         };
+        let ended = |code: u64| {
+            (format!("runs/{code}"), format!(": its program did not end well (exit code {code})"))
+        };
+        assert_eq!(together((1..=9).map(ended)).len(), 9, "how each of them ended");
         let never = ["runs/1 was never closed", "runs/2 was never closed"];
         let lost = |run: u64| format!("runs/{run} lost {} records: see its manifest", run * 7);
         assert_eq!(of(3), [&[lost(1), lost(2), lost(3)], never.map(str::to_owned).as_slice()].concat());
         assert_eq!(
             of(40),
-            [&[format!("{}; and the like of 39 more runs", lost(1))], never.map(str::to_owned).as_slice()]
-                .concat()
+            [
+                &[format!("{}; and 39 other runs the like, or less of it", lost(40))],
+                never.map(str::to_owned).as_slice()
+            ]
+            .concat()
         );
     }
 

@@ -138,7 +138,8 @@ impl Place {
             };
             Some(this)
         });
-        groups.take(LEVELS).map(|below| (format!("{}/{below}", self.mount), format!("/{below}")))
+        let directory = |below: &str| format!("{}/{below}", self.mount).trim_end_matches('/').to_owned();
+        groups.take(LEVELS).map(move |below| (directory(below), format!("/{below}")))
     }
 
     fn tightest_quota(&self, root: &Root) -> Option<CpuQuota> {
@@ -165,7 +166,7 @@ impl Place {
     fn tightest_memory(&self, root: &Root) -> Option<(String, u64)> {
         let name = if self.version == 1 { "memory.limit_in_bytes" } else { "memory.max" };
         let limits = self.levels().filter_map(|(directory, _)| {
-            let file = format!("{}/{name}", directory.trim_end_matches('/'));
+            let file = format!("{directory}/{name}");
             let bytes: u64 = root.value(&file)?.parse().ok()?;
             Some((file, bytes))
         });
@@ -180,7 +181,7 @@ impl Place {
             ["cpuset.cpus.effective", "cpuset.cpus"]
         };
         self.levels().find_map(|(directory, _)| {
-            let files = files.iter().map(|file| format!("{}/{file}", directory.trim_end_matches('/')));
+            let files = files.iter().map(|file| format!("{directory}/{file}"));
             files.into_iter().find_map(|file| root.value(&file).map(|cpus| (file, cpus)))
         })
     }

@@ -8,19 +8,19 @@ use std::{
     sync::Arc,
 };
 
-use super::{
-    cgroup::cpu_mount,
-    root::{Root, clean},
-};
+use super::{cgroup::cpu_mount, root::Root};
 
-/// Directories that one walk looks at, and paths that are kept; a busy container host has some hundreds.
+/// Directories that one walk looks at; a busy container host has some hundreds. Twice as many numbers are kept.
 const MOST: usize = 4_096;
+/// Of a path, as the kernel has it (PATH_MAX): one that is cut would stand for another group.
+const PATH_BYTES: usize = 4_096;
 
 /// Numbers to paths.
 #[derive(Debug)]
 pub struct Groups {
     root: Root,
-    paths: HashMap<u64, Arc<str>>,
+    /// None of a number that no directory had: a group is there before anything is said of it, so none comes later.
+    paths: HashMap<u64, Option<Arc<str>>>,
     may_look: bool,
 }
 
@@ -33,10 +33,17 @@ impl Groups {
     /// Of the group with this number: `/` for the topmost that can be seen. None where it cannot be seen, or came after the last
     /// look.
     pub fn path(&mut self, number: u64) -> Option<Arc<str>> {
-        if !self.paths.contains_key(&number) && std::mem::take(&mut self.may_look) {
-            self.look();
+        if let Some(path) = self.paths.get(&number) {
+            return path.clone();
         }
-        self.paths.get(&number).cloned()
+        if !std::mem::take(&mut self.may_look) {
+            return None;
+        }
+        if self.paths.len() >= MOST {
+            self.paths.clear();
+        }
+        self.look();
+        self.paths.entry(number).or_default().clone()
     }
 
     /// The next number that is not known lets the directories be walked again.
@@ -46,22 +53,25 @@ impl Groups {
 
     fn look(&mut self) {
         let Some(mount) = cpu_mount(&self.root) else { return };
-        if self.paths.len() >= MOST {
-            self.paths.clear();
-        }
         let top = self.root.inode(&mount).map(|inode| (inode, String::new()));
         let mut waiting: VecDeque<_> = top.into_iter().collect();
         let mut looked = 0;
         while let Some((number, below)) = waiting.pop_front() {
             let directory = format!("{mount}{below}");
-            let path = if below.is_empty() { Some("/".to_owned()) } else { clean(&below) };
-            self.paths.extend(path.map(|path| (number, Arc::from(path))));
+            self.paths.insert(number, printable(&below));
             for (name, inode) in self.root.directories(&directory, MOST - looked) {
                 looked += 1;
                 waiting.push_back((inode, format!("{below}/{name}")));
             }
         }
     }
+}
+
+/// Without control characters.
+fn printable(below: &str) -> Option<Arc<str>> {
+    let path: String = below.chars().filter(|letter| !letter.is_control()).collect();
+    let path = if path.is_empty() { "/" } else { &path };
+    (path.len() <= PATH_BYTES).then(|| path.into())
 }
 
 #[cfg(test)]
@@ -100,6 +110,11 @@ mod tests {
         let later = number(tree.path(), "later\u{1b}[2J");
         groups.look_again();
         assert_eq!(groups.path(later).as_deref(), Some("/later[2J"), "no control characters");
+        let deep = format!("system.slice/{}", "x".repeat(250) + "/" + &"y".repeat(250));
+        fs::create_dir_all(tree.path().join("sys/fs/cgroup").join(&deep)).unwrap();
+        groups.look_again();
+        let whole = groups.path(number(tree.path(), &deep));
+        assert_eq!(whole.as_deref(), Some(&*format!("/{deep}")), "two long paths may differ at their ends");
     }
 
     #[test]
@@ -108,7 +123,7 @@ mod tests {
         std::os::unix::fs::symlink("..", tree.path().join("sys/fs/cgroup/system.slice/loop")).unwrap();
         let mut groups = Groups::below(Root::at(tree.path()));
         assert!(groups.path(1).is_none());
-        assert_eq!(groups.paths.len(), 3, "{groups:?}");
+        assert_eq!(groups.paths.len(), 4, "three, and the one that is not there: {groups:?}");
         fs::write(tree.path().join("proc/self/mountinfo"), "").unwrap();
         let mut groups = Groups::below(Root::at(tree.path()));
         assert_eq!(groups.path(number(tree.path(), "")), None);
@@ -123,8 +138,12 @@ mod tests {
         let mut groups = Groups::below(Root::at(tree.path()));
         for _ in 0..3 {
             assert!(groups.path(0).is_none());
-            assert!(groups.paths.len() <= MOST + 1, "{}", groups.paths.len());
+            assert!(groups.paths.len() <= 2 * MOST + 2, "{}", groups.paths.len());
             groups.look_again();
+        }
+        for number in u64::MAX - 10 * MOST as u64..u64::MAX {
+            assert!(groups.path(number).is_none());
+            assert!(groups.paths.len() <= 2 * MOST + 2, "{}", groups.paths.len());
         }
     }
 }

@@ -132,6 +132,11 @@ impl Guest {
         }
     }
 
+    /// The container-host core ratio; none outside of containers.
+    pub fn host_core_ratio(&self) -> Option<f64> {
+        self.container.is_container.then(|| self.cores.host_ratio())
+    }
+
     /// `platform/cores/pinning/processor`, for instance `MVM/2/VNL/CPU`. As asked for, until what runs was seen: see [`Usage`].
     pub fn scenario(&self) -> String {
         let pinning = if self.cores.pinned { "PIN" } else { "VNL" };

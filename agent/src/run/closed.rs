@@ -16,7 +16,7 @@ use parquet::{
     file::metadata::{ColumnChunkMetaData, ParquetMetaData},
 };
 
-use super::groups::Groups;
+use super::row_groups::RowGroups;
 
 /// Rows decoded at once. Columns are put into the rows one after the other, so a batch of phases, 0.7 KB each, should stay in
 /// the caches of a core meanwhile; and arrays of 4 KB come from the allocator's pool, where larger ones would each be mapped.
@@ -38,7 +38,7 @@ impl Closed {
             if !is_consistent(metadata.metadata(), file_bytes) {
                 return Err("a column lies outside the file".to_owned());
             }
-            let groups = Groups::new(file, file_bytes, metadata.metadata());
+            let groups = RowGroups::new(file, file_bytes, metadata.metadata());
             let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(groups, metadata);
             builder.with_batch_size(BATCH_ROWS).build().map(Self).map_err(|error| error.to_string())
         })

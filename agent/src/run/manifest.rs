@@ -55,7 +55,7 @@ pub struct Manifest {
     pub hypervisor: String,
     /// Who made the container, `docker`; empty outside of any, where nothing tells, and in older folders.
     pub container_runtime: String,
-    /// Container-host core ratio: CPUs that it could use at a time over those that it saw. None in older folders.
+    /// Container-host core ratio: CPUs that it could use at a time over those that it saw. None outside of containers.
     pub host_core_ratio: Option<f64>,
     /// How much could be seen.
     pub fidelity: String,

@@ -54,7 +54,7 @@ impl<F: Sight> Session<F> {
             manifest.gpu = gpu.clone();
             manifest.scenario = self.guest.scenario();
             manifest.limits.cpus = Some(self.guest.cores.allowed.count());
-            manifest.host_core_ratio = Some(self.guest.cores.host_ratio());
+            manifest.host_core_ratio = self.guest.host_core_ratio();
             manifest.restored = self.restored.iter().map(|&restored| restored.into()).collect();
         };
         let closed = close(folder, finish, summary.as_ref().ok(), &path);

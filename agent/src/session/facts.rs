@@ -83,7 +83,7 @@ pub(super) fn manifest(
         platform: guest.platform().to_owned(),
         hypervisor: guest.machine.hypervisor.clone().unwrap_or_default(),
         container_runtime: guest.container.runtime.clone().unwrap_or_default(),
-        host_core_ratio: Some(guest.cores.host_ratio()),
+        host_core_ratio: guest.host_core_ratio(),
         fidelity: fidelity.name().to_owned(),
         kernel: host.kernel_release.clone().unwrap_or_default(),
         cpu_model: host.cpu_model.clone().unwrap_or_default(),

@@ -32,7 +32,17 @@ impl Group {
             .iter()
             .find(|(_, kind, options)| *kind == "cgroup" && options.split(',').any(|one| one == "cpu"));
         let one = old.or_else(|| all.iter().find(|(_, kind, _)| *kind == "cgroup2"));
-        Self::in_one_of(test, below, one.map(|(at, ..)| *at).into_iter())
+        let mut group = Self::in_one_of(test, "", one.map(|(at, ..)| *at).into_iter())?;
+        if old.is_none() {
+            // In version 2 a group rules the CPU time of those in it only where the one above it says so.
+            let mount = group.home.parent().expect("it lies in a mount");
+            for above in [mount, &group.home] {
+                fs::write(above.join("cgroup.subtree_control"), "+cpu").expect("root may");
+            }
+        }
+        group.directory = group.home.join(below);
+        fs::create_dir_all(&group.directory).expect("the group is ours");
+        Some(group)
     }
 
     fn in_one_of<'a>(test: &str, below: &str, hierarchies: impl Iterator<Item = &'a str>) -> Option<Self> {

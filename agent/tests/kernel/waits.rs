@@ -2,11 +2,15 @@
 
 use std::time::Duration;
 
+use guestscope::{
+    phase::Wait,
+    platform::{Groups, Guest, Root},
+};
 use guestscope_ebpf::Account;
 
 use crate::{
     accounts::compared,
-    agreement::{self, up_to_three_times},
+    agreement::{self, in_initial_namespace, up_to_three_times},
     book::Entry,
     harness::{Case, skipped},
     machine::has_one_cpu,
@@ -29,8 +33,18 @@ fn each_long_sleep_is_a_wait_in_its_phase() {
             // clock_nanosleep and nanosleep.
             assert!(matches!(wait.syscall, Some(230 | 35 | 115 | 101)), "{wait:?}");
             assert_eq!(wait.phase, Some(seen.request(1).id), "{wait:?}");
+            is_at_home(wait);
         }
     });
+}
+
+/// It is in the group that this test is in, of which version 2 may rule only one further up, and in its PID namespace.
+fn is_at_home(wait: &Wait) {
+    assert!(!in_initial_namespace() || wait.ns_tid == Some(wait.thread.tid), "{wait:?}");
+    let own = Guest::here().cgroup.path;
+    let found = wait.cgroup_number.and_then(|number| Groups::below(Root::system()).path(number));
+    let is_own = own.as_deref().zip(found.as_deref()).is_some_and(|(own, found)| own.starts_with(found));
+    assert!(is_own, "{found:?}, and it is in {own:?}: {wait:?}");
 }
 
 #[test]

@@ -43,9 +43,9 @@ pub enum Culprit {
         /// It was written to, else read from.
         is_write: bool,
     },
-    /// The quota of a control group.
+    /// A quota: that of the control group that the thread was in, or of one above it.
     Group {
-        /// Its path as the guest names it.
+        /// The path of the thread's group as the guest names it.
         path: Arc<str>,
     },
     /// What was waited for is known by the system call alone.

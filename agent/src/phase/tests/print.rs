@@ -62,7 +62,9 @@ fn waited(wait: &Wait) -> [String; 4] {
         format!("for {} in {} {}, {} away", blame.tid, blame.account.name(), blame.ns, blame.depth)
     });
     let io = wait.io.as_ref().map_or(String::new(), |io| format!("{} {}", io.direction(), io.device));
-    let details = [of, blocked, runq, throttled, woken, blame, io];
+    let inside = wait.ns_tid.map_or(String::new(), |tid| format!("thread {tid} in its namespace"));
+    let group = wait.cgroup_number.map_or(String::new(), |number| format!("group {number}"));
+    let details = [of, blocked, runq, throttled, woken, blame, io, inside, group];
     let span = format!("{}..{}", wait.start_ns, wait.start_ns + wait.duration_ns);
     [format!("wait behind {}", wait.ran_before_comm), on(wait.thread), span, join(&details)]
 }

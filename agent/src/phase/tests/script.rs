@@ -168,8 +168,8 @@ impl Live {
     }
 }
 
-/// A wait that ends here: `ACCOUNT from=TIME ready=TIME throttled=NS waker=THREAD device=NUMBER writes=1`, each but the first
-/// with a default.
+/// A wait that ends here: `ACCOUNT from=TIME ready=TIME throttled=NS waker=THREAD device=NUMBER writes=1 ns_tid=THREAD
+/// group=NUMBER`, each but the first with a default.
 fn wait_record(line: &Line<'_>, ledger: &Ledger) -> WaitRecord {
     let number = |key: &str, or: u64| line.value(key).map_or(or, |value| value.parse().unwrap());
     let account = Account::ALL.into_iter().find(|account| account.name() == line.words[0]);

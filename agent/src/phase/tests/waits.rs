@@ -185,14 +185,14 @@ fn a_wait_for_a_device_names_it_and_one_for_anything_else_none() {
     assert_snapshot!(play("
         0   10/10 adopt
         110 10/10 wait block_io from=105 ready=110 device=8388625
-        120 10/10 wait fault from=115 ready=120 device=8388625 writes=1
+        120 10/10 wait fault from=115 ready=120 device=8388625 writes=1 ns_tid=7 group=15515
         130 10/10 wait block_io from=125 ready=130 writes=1
         140 10/10 wait lock from=135 ready=140 device=8388625
         150 10/10 wait runq from=145 device=8388625
         160 10/10 wait block_io from=155 ready=159 device=4294967295
     "), @"
     wait behind stress  10/10  105..110  outside, block_io 5, read 8:17
-    wait behind stress  10/10  115..120  outside, fault 5, write 8:17
+    wait behind stress  10/10  115..120  outside, fault 5, write 8:17, thread 7 in its namespace, group 15515
     wait behind stress  10/10  125..130  outside, block_io 5
     wait behind stress  10/10  135..140  outside, lock 5
     wait behind stress  10/10  145..150  outside, runq 5

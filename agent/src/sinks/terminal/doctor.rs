@@ -188,8 +188,8 @@ fn render_host(page: &mut Page, doctor: &Doctor) {
     let cores = &doctor.guest.cores;
     if cores.host_ratio() < 1.0 {
         let _ = write!(limits, "{} of {} CPUs", cores.usable_text(), cores.online.count());
-        if doctor.guest.container.is_container {
-            let _ = write!(limits, " (container-host core ratio {:.2})", cores.host_ratio());
+        if let Some(ratio) = doctor.guest.host_core_ratio() {
+            let _ = write!(limits, " (container-host core ratio {ratio:.2})");
         }
     }
     let limits = limits.trim_end_matches(", ");

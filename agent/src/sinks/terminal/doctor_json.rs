@@ -25,7 +25,7 @@ struct DoctorJson<'a> {
     cores_usable: f64,
     cores_allowed: u32,
     cores_online: u32,
-    host_core_ratio: f64,
+    host_core_ratio: Option<f64>,
     pinned: bool,
     cgroup: CgroupJson<'a>,
     host: HostJson<'a>,
@@ -113,7 +113,7 @@ pub fn render_doctor_json(doctor: &Doctor) -> String {
         cores_usable: cores.usable(),
         cores_allowed: cores.allowed.count(),
         cores_online: cores.online.count(),
-        host_core_ratio: cores.host_ratio(),
+        host_core_ratio: guest.host_core_ratio(),
         pinned: cores.pinned,
         cgroup: CgroupJson {
             path: cgroup.path.as_deref(),

@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::{
     analyze::{Excess, Group, Headline, ProcessRow, Quantiles, Row, RowKind, Slow, Summary, Sums},
     health::{AgentCost, Health, Verdict},
-    phase::{Blame, COUNT_NAMES, Wait, WaitedIo},
+    phase::COUNT_NAMES,
     platform::CpuQuota,
     run::GpuRecord,
 };
@@ -20,6 +20,7 @@ use super::{
     findings::headline,
     health_lines::losses,
     helpers::{self, HelpersJson},
+    json_wait::{WaitJson, wait},
     restored::{self, RestoredJson},
     units::hex,
     unseen,
@@ -121,34 +122,6 @@ struct SlowJson<'a> {
     excess_ns: i64,
     parts: Vec<ExcessJson<'a>>,
     longest_wait: Option<WaitJson<'a>>,
-}
-
-#[derive(Serialize)]
-struct WaitJson<'a> {
-    start_ns: u64,
-    duration_ns: u64,
-    account: &'static str,
-    blocked_ns: u64,
-    throttled_ns: u64,
-    runq_ns: u64,
-    cpu: u32,
-    waker_tid: Option<u32>,
-    ran_before_pid: u32,
-    ran_before: &'a str,
-    ns_tid: Option<u32>,
-    cgroup: Option<&'a str>,
-    blame: Option<BlameJson>,
-    device: Option<&'a str>,
-    device_name: Option<&'a str>,
-    io_direction: Option<&'static str>,
-}
-
-#[derive(Serialize)]
-struct BlameJson {
-    tid: u32,
-    account: &'static str,
-    ns: u64,
-    depth: u32,
 }
 
 #[derive(Serialize)]
@@ -297,32 +270,6 @@ fn slow(slow: &Slow) -> SlowJson<'_> {
         excess_ns: slow.excess_ns,
         parts: slow.parts.iter().map(excess).collect(),
         longest_wait: slow.longest_wait.as_ref().map(wait),
-    }
-}
-
-fn wait(wait: &Wait) -> WaitJson<'_> {
-    WaitJson {
-        start_ns: wait.start_ns,
-        duration_ns: wait.duration_ns,
-        account: wait.account.name(),
-        blocked_ns: wait.blocked_ns,
-        throttled_ns: wait.throttled_ns,
-        runq_ns: wait.runq_ns(),
-        cpu: wait.cpu,
-        waker_tid: wait.waker_tid,
-        ran_before_pid: wait.ran_before_tgid,
-        ran_before: &wait.ran_before_comm,
-        ns_tid: wait.ns_tid,
-        cgroup: wait.cgroup.as_deref(),
-        blame: wait.blame.map(|Blame { tid, account, ns, depth }| BlameJson {
-            tid,
-            account: account.name(),
-            ns,
-            depth,
-        }),
-        device: wait.io.as_ref().map(|io| &*io.device),
-        device_name: wait.io.as_ref().map(|io| &*io.name),
-        io_direction: wait.io.as_ref().map(WaitedIo::direction),
     }
 }
 

@@ -16,6 +16,7 @@ mod gpu;
 mod health_lines;
 mod helpers;
 mod json;
+mod json_wait;
 mod page;
 mod progress;
 mod restored;

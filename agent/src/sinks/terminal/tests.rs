@@ -88,7 +88,10 @@ fn the_longest_wait_stands_below_its_request() {
     let mut summary = summary_of(&inference(200));
     let ids: Vec<u64> = summary.groups[0].slowest.iter().map(|slow| slow.id).collect();
     let waits = [
-        wait(ids[0], Account::Runq, [0, 29_900_000, 1_000_000], "stress-ng"),
+        Wait {
+            cgroup: Some("/lab\u{1b}[2J/ic".into()),
+            ..wait(ids[0], Account::Runq, [0, 29_900_000, 1_000_000], "stress-ng")
+        },
         wait(ids[0], Account::Lock, [8_100_000, 0, 0], "python"),
         wait(ids[1], Account::Runq, [0, 0, 11_900_000], "stress-ng\u{1b}[2J"),
         Wait {

@@ -27,8 +27,8 @@ fn all_busy(subject: &Subject) {
             scope.spawn(move || {
                 let mut only = CpuSet::new();
                 only.set(*cpu).expect("it came out of such a set");
-                sched_setaffinity(own, &only).expect("it is among those that are allowed");
                 ready.wait();
+                sched_setaffinity(own, &only).expect("it is among those that are allowed");
                 let request = guestscope_marker::request("busy", place as u64 + 1);
                 spin(LASTS);
                 request.end();
@@ -38,6 +38,6 @@ fn all_busy(subject: &Subject) {
         ready.wait();
         before_ns
     });
-    subject.fact("stolen_ns", stolen_ns() - before_ns);
+    subject.fact("stolen_ns", stolen_ns().saturating_sub(before_ns));
     subject.fact("cpus", cpus.len() as u64);
 }

@@ -68,7 +68,8 @@ fn throttled_requests() {
         }
     }
     let halves = [[0, 26_000, 100], [0, 21_930, 0]];
-    let waits = halves.map(|times| wait(&requests[193], "inference", Account::Runq, times)).to_vec();
+    let of = |times| wait(&requests[193], "inference", Account::Runq, times);
+    let waits = halves.map(|times| Wait { cgroup: Some("/lab/ic".into()), ..of(times) }).to_vec();
     let quota = CpuQuota { quota_ns: 50_000_000, period_ns: 100_000_000, group: "/lab/ic".to_owned() };
     let facts = ExplainFacts { cpu_quota: Some(quota), shown: Shown::Slowest(2), ..facts() };
     let explanation = explained(&requests, waits, Wanted::Slowest(4));

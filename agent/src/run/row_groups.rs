@@ -26,7 +26,7 @@ const MOST_BYTES: u64 = 16 << 20;
 const HEADER_BYTES: u64 = 64 << 10;
 
 /// The file of a table.
-pub(super) struct Groups {
+pub(super) struct RowGroups {
     file: File,
     file_bytes: u64,
     /// Where the groups lie that can be kept, in their order.
@@ -35,11 +35,13 @@ pub(super) struct Groups {
     kept: Mutex<(u64, Bytes)>,
 }
 
-impl Groups {
+impl RowGroups {
     /// Of a file that is so long. Where its groups lie has been checked.
     pub(super) fn new(file: File, file_bytes: u64, metadata: &ParquetMetaData) -> Self {
         let mut ranges: Vec<_> = metadata.row_groups().iter().filter_map(range).collect();
         ranges.sort_by_key(|range| range.start);
+        // Of a damaged file: two that overlap would be read in turns, again and again.
+        ranges.dedup_by(|next, kept| next.start < kept.end);
         Self { file, file_bytes, ranges, kept: Mutex::new((0, Bytes::new())) }
     }
 
@@ -47,14 +49,21 @@ impl Groups {
     fn from(&self, start: u64, least_bytes: u64) -> Result<Bytes> {
         let end = start.checked_add(least_bytes).filter(|end| *end <= self.file_bytes);
         let end = end.ok_or_else(|| ParquetError::EOF(format!("{least_bytes} bytes from {start}")))?;
-        let after = self.ranges.partition_point(|range| range.start <= start);
-        let range = after.checked_sub(1).and_then(|before| self.ranges.get(before));
-        let Some(range) = range.filter(|range| end <= range.end) else { return self.read(start..end) };
+        let Some(range) = self.range(start).filter(|range| end <= range.end) else {
+            return self.read(start..end);
+        };
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.0 != range.start || kept.1.is_empty() {
             *kept = (range.start, self.read(range.clone())?);
         }
         Ok(kept.1.slice((start - range.start) as usize..))
+    }
+
+    /// The group that lies there.
+    fn range(&self, start: u64) -> Option<&Range<u64>> {
+        let after = self.ranges.partition_point(|range| range.start <= start);
+        let range = after.checked_sub(1).and_then(|before| self.ranges.get(before));
+        range.filter(|range| start < range.end)
     }
 
     fn read(&self, range: Range<u64>) -> Result<Bytes> {
@@ -64,19 +73,19 @@ impl Groups {
     }
 }
 
-impl Length for Groups {
+impl Length for RowGroups {
     fn len(&self) -> u64 {
         self.file_bytes
     }
 }
 
-impl ChunkReader for Groups {
+impl ChunkReader for RowGroups {
     type T = Reader<Bytes>;
 
     fn get_read(&self, start: u64) -> Result<Self::T> {
         let left = self.file_bytes.saturating_sub(start);
-        let in_group = self.ranges.iter().any(|range| range.contains(&start));
-        self.from(start, if in_group { 1 } else { left.min(HEADER_BYTES) }).map(Bytes::reader)
+        let least_bytes = if self.range(start).is_some() { 1 } else { left.min(HEADER_BYTES) };
+        self.from(start, least_bytes).map(Bytes::reader)
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes> {

@@ -1,0 +1,61 @@
+//! A long wait for programs. Yields the part of the summary's JSON that tells of one.
+
+use serde::Serialize;
+
+use crate::phase::{Blame, Wait, WaitedIo};
+
+/// One long wait.
+#[derive(Serialize)]
+pub(super) struct WaitJson<'a> {
+    start_ns: u64,
+    duration_ns: u64,
+    account: &'static str,
+    blocked_ns: u64,
+    throttled_ns: u64,
+    runq_ns: u64,
+    cpu: u32,
+    waker_tid: Option<u32>,
+    ran_before_pid: u32,
+    ran_before: &'a str,
+    ns_tid: Option<u32>,
+    cgroup: Option<&'a str>,
+    blame: Option<BlameJson>,
+    device: Option<&'a str>,
+    device_name: Option<&'a str>,
+    io_direction: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+struct BlameJson {
+    tid: u32,
+    account: &'static str,
+    ns: u64,
+    depth: u32,
+}
+
+/// As the summary has it.
+pub(super) fn wait(wait: &Wait) -> WaitJson<'_> {
+    WaitJson {
+        start_ns: wait.start_ns,
+        duration_ns: wait.duration_ns,
+        account: wait.account.name(),
+        blocked_ns: wait.blocked_ns,
+        throttled_ns: wait.throttled_ns,
+        runq_ns: wait.runq_ns(),
+        cpu: wait.cpu,
+        waker_tid: wait.waker_tid,
+        ran_before_pid: wait.ran_before_tgid,
+        ran_before: &wait.ran_before_comm,
+        ns_tid: wait.ns_tid,
+        cgroup: wait.cgroup.as_deref(),
+        blame: wait.blame.map(|Blame { tid, account, ns, depth }| BlameJson {
+            tid,
+            account: account.name(),
+            ns,
+            depth,
+        }),
+        device: wait.io.as_ref().map(|io| &*io.device),
+        device_name: wait.io.as_ref().map(|io| &*io.name),
+        io_direction: wait.io.as_ref().map(WaitedIo::direction),
+    }
+}
