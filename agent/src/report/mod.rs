@@ -3,6 +3,7 @@
 //! Gathers what `compare` gathers, looks at single requests, and writes HTML: charts are drawn here, as SVG, so that the page
 //! runs no script, asks no network, prints, and opens at once. Changes nothing in the folders.
 
+mod axes;
 mod charts;
 mod moments;
 mod page;
@@ -77,6 +78,21 @@ struct Report {
     sentences: Sentences,
     /// Base address of Jaeger's pages.
     jaeger: Option<String>,
+}
+
+impl Report {
+    /// Places of platforms, axis by axis: those of a size share one.
+    fn axes(&self) -> Vec<Vec<usize>> {
+        let sizes: Vec<f64> = self.views.iter().map(|view| view.breakdown.mean_ns.value).collect();
+        axes::axes(&sizes)
+    }
+
+    /// A run of the platform at this place was emulated.
+    fn is_emulated(&self, place: usize) -> bool {
+        let comparison = &self.compared.comparison;
+        let others = comparison.platforms.iter().map(|one| &one.side);
+        std::iter::once(&comparison.baseline).chain(others).nth(place).is_some_and(|side| side.emulated > 0)
+    }
 }
 
 /// Reports. 0, or an error.

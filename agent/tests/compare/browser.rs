@@ -3,12 +3,13 @@
 //! Yields [`Browser`]. It is ended by its number when the test is over, or after a minute.
 
 use std::{
+    fmt::Display,
     fs::{File, OpenOptions},
     io::{BufRead as _, BufReader, Write as _},
     path::Path,
     process::{Child, Command, Stdio},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use serde_json::{Value, json};
@@ -105,23 +106,34 @@ impl Browser {
         }
     }
 
-    /// Opens a file and waits until it is there; how long that took.
-    pub(crate) fn open(&mut self, file: &Path) -> Duration {
-        let started = Instant::now();
-        self.call("Page.navigate", &json!({ "url": format!("file://{}", file.display()) }));
+    /// Opens a file, or a place in it after a `#`, and waits until it is there.
+    pub(crate) fn open(&mut self, at: impl Display) {
+        self.call("Page.navigate", &json!({ "url": format!("file://{at}") }));
         while !self.events.iter().any(|event| event["method"] == "Page.loadEventFired") {
             let event = self.read();
             self.events.push(event);
         }
-        started.elapsed()
     }
 
     /// The value of an expression in the page.
     pub(crate) fn evaluate(&mut self, expression: &str) -> Value {
-        let asked = json!({ "expression": expression, "returnByValue": true });
+        let asked = json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
         let mut result = self.call("Runtime.evaluate", &asked);
         assert!(result["exceptionDetails"].is_null(), "{expression}: {result}");
         result["result"]["value"].take()
+    }
+
+    /// Complains if the page said anything, or asked for anything but this file.
+    #[track_caller]
+    pub(crate) fn assert_quiet(&self, file: &Path) {
+        let complaints = ["Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded"];
+        let is_complaint = |event: &&Value| complaints.iter().any(|one| event["method"] == *one);
+        let said: Vec<&Value> = self.events.iter().filter(is_complaint).collect();
+        assert!(said.is_empty(), "{said:?}");
+        let asked = self.events.iter().filter(|event| event["method"] == "Network.requestWillBeSent");
+        let asked: Vec<&str> =
+            asked.map(|event| event["params"]["request"]["url"].as_str().unwrap()).collect();
+        assert_eq!(asked, [format!("file://{}", file.display())]);
     }
 
     /// Presses and releases a key.

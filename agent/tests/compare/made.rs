@@ -6,7 +6,7 @@ use std::{
 };
 
 use guestscope::{
-    phase::{Accounts, Counts, Ending, Helpers, Phase, PhaseKind, Request, ThreadId, TraceIds},
+    phase::{Accounts, Counts, Ending, Helpers, Phase, PhaseKind, Request, ThreadId, TraceIds, Wait},
     run::{ClockPair, CreateOptions, Manifest, RunFolder},
 };
 use guestscope_ebpf::Account;
@@ -32,6 +32,8 @@ pub(crate) struct Made {
     pub(crate) runq_ns: u64,
     /// Every tenth request is throttled for so long, ns.
     pub(crate) throttled_ns: u64,
+    /// Long waits of each request, which are in none of its accounts.
+    pub(crate) waits: u64,
 }
 
 impl Default for Made {
@@ -46,6 +48,7 @@ impl Default for Made {
             cpu_ns: 20_000_000,
             runq_ns: 0,
             throttled_ns: 0,
+            waits: 0,
         }
     }
 }
@@ -82,7 +85,11 @@ impl Made {
         let level = 0.99 + 0.02 * drawn(7, turn);
         for number in 0..self.requests {
             let jitter = level * (0.95 + 0.1 * drawn(turn + 1, number));
-            folder.append_request(&self.request(number, jitter));
+            let request = self.request(number, jitter);
+            folder.append_request(&request);
+            for wait in self.waits_of(&request) {
+                folder.append_wait(&wait);
+            }
             if number % 1_000 == 999 {
                 folder.flush();
             }
@@ -90,6 +97,42 @@ impl Made {
         let closed = folder.close(|_| {}, &mut |_| (None, None), &mut |_, _| {}).expect("it can be closed");
         assert!(closed.errors.is_empty(), "{:?}", closed.errors);
         closed.path
+    }
+
+    /// One after the other in a request's inference, each half as long as the time to the next: in the run queue, for a lock
+    /// and for a disk in turn, of its own thread and of a helper.
+    fn waits_of(&self, request: &Request) -> Vec<Wait> {
+        const ACCOUNTS: [Account; 3] = [Account::Runq, Account::Lock, Account::BlockIo];
+        let inference = &request.phases[2];
+        let step_ns = inference.duration_ns / self.waits.max(1);
+        let wait = |index: u64| {
+            let (account, is_helper) = (ACCOUNTS[index as usize % 3], index % 4 == 3);
+            let (duration_ns, is_runq) = (step_ns / 2, account == Account::Runq);
+            Wait {
+                phase: (!is_helper).then_some(inference.id),
+                root: Some(inference.root),
+                thread: ThreadId { tid: 11 + u32::from(is_helper), tgid: 10, born_ns: 1 },
+                start_ns: inference.start_ns + index * step_ns,
+                duration_ns,
+                account,
+                blocked_ns: if is_runq { 0 } else { duration_ns },
+                throttled_ns: 0,
+                syscall: None,
+                left_cpu: 0,
+                cpu: u32::from(index.is_multiple_of(5)),
+                waker_tid: (!is_runq).then_some(10),
+                replaced_by_tid: 0,
+                ran_before_tid: if is_runq { 77 } else { 0 },
+                ran_before_tgid: if is_runq { 77 } else { 0 },
+                ran_before_comm: Arc::from(if is_runq { "neighbour" } else { "" }),
+                blame: None,
+                ns_tid: None,
+                cgroup_number: None,
+                cgroup: None,
+                io: None,
+            }
+        };
+        (0..self.waits).map(wait).collect()
     }
 
     fn request(&self, number: u64, jitter: f64) -> Request {

@@ -4,6 +4,7 @@
 
 mod browser;
 mod made;
+mod page;
 mod refused;
 mod report;
 

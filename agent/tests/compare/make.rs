@@ -1,14 +1,33 @@
-//! Makes run folders to compare: `made_folders DIR RUNS REQUESTS`, half of them of a slower platform. For measuring.
+//! For measuring: `made_folders DIR RUNS REQUESTS` makes run folders to compare, half of them of a slower platform;
+//! `made_folders --open PAGE` opens a report in a browser and prints, as JSON, what that took.
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "what measures may stop at once, and says what it measured"
+)]
 
+#[expect(dead_code, reason = "tests do more with a browser")]
+mod browser;
 mod made;
 
+use browser::Browser;
 use made::Made;
+
+/// Long waits of each request, as many as a guest with a neighbour has: a page with none would be light.
+const WAITS: u64 = 8;
 
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let [directory, runs, requests] = words.as_slice() else { panic!("made_folders DIR RUNS REQUESTS") };
-    let runs: u64 = runs.parse().expect("a number of runs");
-    let requests: u64 = requests.parse().expect("a number of requests");
+    match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["--open", page] => open(page),
+        [directory, runs, requests] => {
+            make(directory, runs.parse().expect("a number of runs"), requests.parse().expect("of requests"));
+        }
+        _ => panic!("made_folders DIR RUNS REQUESTS, or --open PAGE"),
+    }
+}
+
+fn make(directory: &str, runs: u64, requests: u64) {
     for turn in 0..runs {
         let slow = turn % 2 == 1;
         let made = Made {
@@ -16,8 +35,33 @@ fn main() {
             runq_ns: if slow { 900_000 } else { 0 },
             throttled_ns: if slow { 23_000_000 } else { 0 },
             requests,
+            waits: WAITS,
             ..Made::default()
         };
         made.write(directory.as_ref(), turn);
     }
+}
+
+/// Opens a report where its charts begin. In ms after the navigation began: when first something was painted, when all of the
+/// page was loaded, and when after that its first charts were on the screen.
+const OPENED: &str = "(async () => {
+    const frame = () => new Promise(requestAnimationFrame);
+    const paint = () => performance.getEntriesByName('first-contentful-paint')[0];
+    await frame();
+    // Where the next frame begins, this one has been drawn.
+    await frame();
+    const charts_ms = performance.now();
+    while (!paint()) await frame();
+    const { top, bottom } = document.querySelector('#time figure svg').getBoundingClientRect();
+    const load_ms = performance.getEntriesByType('navigation')[0].loadEventEnd;
+    return { first_paint_ms: paint().startTime, load_ms, charts_ms, is_seen: top < innerHeight && bottom > 0 };
+})()";
+
+fn open(page: &str) {
+    let page = std::path::absolute(page).unwrap();
+    let mut browser = Browser::start("opening").expect("there is a browser");
+    browser.open(format_args!("{}#time", page.display()));
+    let opened = browser.evaluate(OPENED);
+    assert_eq!(opened["is_seen"], true, "no chart is on the screen: {opened}");
+    println!("{opened}");
 }

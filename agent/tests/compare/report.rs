@@ -1,13 +1,13 @@
-//! `guestscope report`: a page whose numbers are those of `compare --json`, and what it is worth in a browser.
+//! `guestscope report`: a page whose numbers are those of `compare --json`, and what it says.
 
-use std::{fs, path::PathBuf, process::Command};
+use std::{collections::BTreeMap, fs, path::PathBuf, process::Command};
 
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::{Made, browser::Browser, clean, folders, json, slow, text};
+use super::{Made, clean, folders, json, slow, text};
 
-fn report(directory: &TempDir, words: &[&str]) -> (PathBuf, String) {
+pub(super) fn report(directory: &TempDir, words: &[&str]) -> (PathBuf, String) {
     let file = directory.path().join("page.html");
     let mut command = Command::new(env!("CARGO_BIN_EXE_guestscope"));
     command.arg("report").args(words).arg("--out").arg(&file).current_dir(directory.path());
@@ -31,13 +31,13 @@ fn numbers(page: &str, table: &str) -> Vec<Vec<f64>> {
 
 /// To the last digits: a reader of JSON may round the last one another way.
 #[track_caller]
-fn assert_same(found: &[Vec<f64>], expected: &[Vec<f64>]) {
+pub(super) fn assert_same(found: &[Vec<f64>], expected: &[Vec<f64>]) {
     let is_near = |(a, b): (&f64, &f64)| (a - b).abs() <= b.abs() * 1e-12;
     let same = |(a, b): (&Vec<f64>, &Vec<f64>)| a.len() == b.len() && a.iter().zip(b).all(is_near);
     assert!(found.len() == expected.len() && found.iter().zip(expected).all(same), "{found:?}\n{expected:?}");
 }
 
-fn all(value: &Value) -> &[Value] {
+pub(super) fn all(value: &Value) -> &[Value] {
     value.as_array().unwrap()
 }
 
@@ -112,13 +112,18 @@ fn what_is_emulated_is_said_first() {
 #[test]
 fn all_notes_are_on_the_page() {
     let directory = folders(5, &[clean(), slow()]);
-    for folder in fs::read_dir(directory.path()).unwrap() {
+    for (folder, disk) in fs::read_dir(directory.path()).unwrap().zip('a'..) {
         let manifest = folder.unwrap().path().join("manifest.json");
-        let told = fs::read_to_string(&manifest).unwrap();
-        fs::write(&manifest, told.replace("\"state\": \"closed\"", "\"state\": \"running\"")).unwrap();
+        let mut told: Value = serde_json::from_slice(&fs::read(&manifest).unwrap()).unwrap();
+        told["state"] = "running".into();
+        told["health"]["folder_error"] = format!("disk {disk} is full").into();
+        fs::write(&manifest, told.to_string()).unwrap();
     }
     let (_, page) = report(&directory, &["."]);
-    assert_eq!(page.matches(" was never closed: ").count(), 10);
+    assert!(page.contains(" was never closed: "), "{page}");
+    for disk in 'a'..='j' {
+        assert!(page.contains(&format!(" is incomplete: disk {disk} is full</p>")), "{disk}: {page}");
+    }
     assert!(!page.contains("--json"), "{page}");
 }
 
@@ -180,45 +185,84 @@ fn what_there_is_is_not_written_over() {
     insta::assert_snapshot!(text(script.output().unwrap(), 2));
 }
 
-#[test]
-fn a_browser_opens_it_without_a_complaint() {
-    let Some(mut browser) = Browser::start("report::a_browser_opens_it_without_a_complaint") else { return };
-    let directory = folders(10, &[clean(), slow()]);
-    let json = json(directory.path(), &["."]);
-    let (file, _) = report(&directory, &["."]);
-    browser.open(&file);
-    let shown = browser.evaluate(
-        "[...document.querySelectorAll('#metrics tbody td:nth-child(6)')].map(cell => +cell.dataset.value)",
-    );
-    let row = |values: Vec<&Value>| vec![values.into_iter().map(|one| one.as_f64().unwrap()).collect()];
-    let ratios = all(&json["platforms"][0]["metrics"]).iter().map(|one| &one["ratio"]["value"]).collect();
-    assert_same(&row(all(&shown).iter().collect()), &row(ratios));
-    // Charts have their size, and their inks: a cause's fill is a pattern of this page.
-    let fills = browser.evaluate("[...document.querySelectorAll('figure rect')].map(bar => getComputedStyle(bar).fill).filter(fill => fill.includes('#cause')).length");
-    assert!(fills.as_u64().unwrap() > 10, "{fills}");
-    // Tab finds what can be opened, Enter opens it.
-    let mut opened = false;
-    for _ in 0..40 {
-        browser.press("Tab", 9, "");
-        if browser.evaluate(
-            "document.activeElement.tagName === 'SUMMARY' && !document.activeElement.parentElement.open",
-        ) == true
-        {
-            browser.press("Enter", 13, "\r");
-            opened = browser.evaluate("document.activeElement.parentElement.open") == true;
-            break;
+/// The part of the page with this name.
+fn section<'a>(page: &'a str, name: &str) -> &'a str {
+    page.split(&format!("<section id=\"{name}\">")).nth(1).unwrap().split("</section>").next().unwrap()
+}
+
+/// Lengths of the bars of whole requests, chart by chart.
+fn bars(page: &str) -> Vec<Vec<u32>> {
+    let number = |tag: &str, name: &str| -> u32 {
+        tag.split(&format!("{name}=\"")).nth(1).unwrap().split('"').next().unwrap().parse().unwrap()
+    };
+    let lengths = |figure: &str| {
+        let mut rows = BTreeMap::<u32, u32>::new();
+        let tags = figure.split("<rect ").skip(1).map(|tag| tag.split('>').next().unwrap());
+        for tag in tags.filter(|tag| tag.contains("fill-cause")) {
+            *rows.entry(number(tag, "y")).or_default() += number(tag, "width");
         }
+        rows.into_values().collect()
+    };
+    let figures = section(page, "time").split("<figure>").skip(1);
+    figures.filter(|figure| figure.contains(">whole request<")).map(lengths).collect()
+}
+
+/// Beside emulated guests that take a hundred times as long the others would have no bars.
+#[test]
+fn platforms_of_very_different_size_have_axes_of_their_own() {
+    let guest =
+        |scenario| Made { scenario, hypervisor: "QEMU on TCG", cpu_ns: 2_000_000_000, ..Made::default() };
+    let directory = folders(5, &[clean(), guest("VM/2/VNL/CPU"), slow(), guest("VM/1/VNL/CPU")]);
+    let (_, page) = report(&directory, &["."]);
+    let bars = bars(&page);
+    assert_eq!(bars.iter().map(Vec::len).collect::<Vec<_>>(), [2, 2]);
+    for lengths in &bars {
+        let (least, most) = (lengths.iter().min().unwrap(), lengths.iter().max().unwrap());
+        assert!(*most > 1_000 && least * 10 > *most, "{bars:?}");
     }
-    assert!(opened, "no part of the page can be opened by the keyboard");
-    // On a phone it is not wider than the screen.
-    let phone = serde_json::json!({ "width": 390, "height": 844, "deviceScaleFactor": 2, "mobile": true });
-    browser.call("Emulation.setDeviceMetricsOverride", &phone);
-    assert_eq!(browser.evaluate("document.documentElement.scrollWidth"), 390);
-    let complaints = ["Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded"];
-    let said: Vec<&Value> =
-        browser.events.iter().filter(|event| complaints.iter().any(|one| event["method"] == *one)).collect();
-    assert!(said.is_empty(), "{said:?}");
-    let asked = browser.events.iter().filter(|event| event["method"] == "Network.requestWillBeSent");
-    let asked: Vec<&str> = asked.map(|event| event["params"]["request"]["url"].as_str().unwrap()).collect();
-    assert_eq!(asked, [format!("file://{}", file.display())]);
+    for name in ["time", "latency"] {
+        let section = section(&page, name);
+        assert!(section.contains("There are 2 axes, and they differ: the same length is "), "{section}");
+        let [natives, guests] =
+            [": BM/2/VNL/CPU, CN/2/VNL/CPU</", ": VM/2/VNL/CPU, VM/1/VNL/CPU, emulated</"]
+                .map(|title| section.find(title).unwrap());
+        assert!(natives < guests);
+    }
+    let (_, alike) = report(&folders(5, &[clean(), slow()]), &["."]);
+    assert!(!alike.contains("class=\"axes\""));
+}
+
+/// What would be two pixels long is named instead; where it is more, it has its bars.
+#[test]
+fn phases_without_a_visible_bar_are_named() {
+    let time = |cpu_ns: u64| {
+        let (_, page) = report(&folders(2, &[Made { cpu_ns, ..clean() }]), &["."]);
+        section(&page, "time").to_owned()
+    };
+    let (long, short) = (time(20_000_000), time(5_000_000));
+    assert!(long.contains("too short for bars: postprocess.") && !long.contains(">postprocess</figcaption>"));
+    assert!(!short.contains("too short for bars") && short.contains(">postprocess</figcaption>"), "{short}");
+}
+
+/// Of many platforms the first sentence says what all their verdicts come to; a caveat that several share is there once.
+#[test]
+fn many_answers_begin_with_what_they_come_to() {
+    let guest = |scenario| Made { scenario, hypervisor: "QEMU on TCG", ..slow() };
+    let same = Made { scenario: "BM/1/VNL/CPU", ..clean() };
+    let directory = folders(10, &[clean(), guest("VM/1/VNL/CPU"), same, slow(), guest("VM/2/VNL/CPU")]);
+    let (_, page) = report(&directory, &["."]);
+    let header = page.split_once("</header>").unwrap().0;
+    let first = header.split("<p class=\"answer plain\">").nth(1).unwrap().split("</p>").next().unwrap();
+    let expected = "Of 2 platforms against BM/2/VNL/CPU (21.6 ms a mean request): 1 slower, 1 equivalent. Of 2 emulated: 2 slower";
+    assert_eq!(first, expected);
+    assert_eq!((header.matches("emulated by QEMU (TCG)").count(), header.matches("<li ").count()), (1, 4));
+    let place = |text: &str| header.find(text).unwrap();
+    let caveat = place("emulated by QEMU (TCG)");
+    assert!(
+        place("<b>CN/2/VNL/CPU</b> is slower") < caveat && place("<b>BM/1/VNL/CPU</b>") < caveat,
+        "{header}"
+    );
+    assert!(
+        caveat < place("<b>VM/1/VNL/CPU</b> is slower") && caveat < place("<b>VM/2/VNL/CPU</b> is slower")
+    );
 }

@@ -1,9 +1,10 @@
 //! How long `compare` and `report` take over many large runs, and what memory: of folders that an example makes, half of them
-//! of a slower platform.
+//! of a slower platform. And how long a browser takes to show that report, which another word to the same example tells.
 
 use std::{
     fs,
-    path::PathBuf,
+    io::ErrorKind,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
     thread,
     time::{Duration, Instant},
@@ -11,15 +12,18 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::{Bench, Row, ratio::median};
+use super::{Bench, Row, json_of, ratio::median};
+use crate::{apt, command};
 
 const RUNS: usize = 20;
 const REQUESTS: usize = 10_000;
+/// The browser, which the page's tests use too.
+const CHROMIUM: &str = "chromium";
 /// Between two looks at the memory of a process: its peak is kept by the kernel, so only what it takes in the last of them
 /// can be missed.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// A row of each verb.
+/// A row of each verb, and one of the page.
 pub(super) fn rows(bench: &Bench<'_>) -> Result<Vec<Row>> {
     let folder = make(bench)?;
     let verbs: [(&[&str], &str); 2] = [(&["compare", "--json"], "2 s, 300 MB"), (&["report"], "")];
@@ -42,7 +46,46 @@ pub(super) fn rows(bench: &Bench<'_>) -> Result<Vec<Row>> {
             budget,
         });
     }
+    rows.push(opened(bench, &folder)?);
     Ok(rows)
+}
+
+/// How long Chromium takes to show a report of these folders, each time from its own start: from the beginning of the
+/// navigation until something is painted, all of the file is loaded, and the first charts are on the screen.
+fn opened(bench: &Bench<'_>, folder: &Path) -> Result<Row> {
+    const NAMES: [&str; 3] = ["first_paint_ms", "load_ms", "charts_ms"];
+    let page = folder.with_extension("html");
+    match fs::remove_file(&page) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error.into()),
+        _ => {}
+    }
+    run(Command::new(&bench.agent).arg("report").arg(folder).arg("--out").arg(&page))?;
+    let size_mb = fs::metadata(&page)?.len() as f64 / 1e6;
+    let row = |measured: String| Row {
+        what: format!("that report of {size_mb:.1} MB in Chromium: first paint, loaded, charts seen"),
+        measured,
+        ratio: None,
+        against: "",
+        budget: "1 s",
+    };
+    if command::find(CHROMIUM).is_none() {
+        apt::want(bench.xtask, &[CHROMIUM], "no browser to open a report in");
+    }
+    if command::find(CHROMIUM).is_none() {
+        return Ok(row(format!("no {CHROMIUM} in PATH")));
+    }
+    let step = bench.xtask.progress.step("the report in Chromium");
+    let mut seconds = NAMES.map(|_| Vec::new());
+    for _ in 0..bench.rounds {
+        let took = json_of(Command::new(&bench.made_folders).arg("--open").arg(&page))?;
+        for (seconds, name) in seconds.iter_mut().zip(NAMES) {
+            let ms = took[name].as_f64().with_context(|| format!("no number `{name}`: {took}"))?;
+            seconds.push(ms / 1e3);
+        }
+    }
+    step.done(format!("{} rounds", bench.rounds));
+    let medians: Vec<String> = seconds.iter().map(|seconds| format!("{:.2} s", median(seconds))).collect();
+    Ok(row(medians.join(", ")))
 }
 
 /// A folder of run folders, made anew.

@@ -74,7 +74,8 @@ impl Hatch {
             Hatch::Dots => {
                 // Every other row begins half a tile further right.
                 let shift = |at: i32| if at.rem_euclid(TILE) < TILE / 2 { 0 } else { TILE / 2 };
-                let dashes = |at: i32| multiples(x, right - 3, TILE, 3 + shift(at)).map(move |from| (from, at));
+                let dashes =
+                    |at: i32| multiples(x, right - 3, TILE, 3 + shift(at)).map(move |from| (from, at));
                 let rows = multiples(y, bottom, TILE / 2, TILE / 4);
                 rows.flat_map(dashes).map(|(from, at)| [(from, at), (from + 3, at)]).collect()
             }
@@ -116,8 +117,7 @@ mod tests {
 
     use super::{Hatch, LEAST, Place, TILE};
 
-    const ALL: [Hatch; 6] =
-        [Hatch::Up, Hatch::Down, Hatch::Cross, Hatch::Level, Hatch::Upright, Hatch::Dots];
+    const ALL: [Hatch; 6] = [Hatch::Up, Hatch::Down, Hatch::Cross, Hatch::Level, Hatch::Upright, Hatch::Dots];
 
     #[test]
     fn a_square_has_the_strokes_of_its_name() {
@@ -128,10 +128,7 @@ mod tests {
         assert_eq!(Hatch::Cross.path(place), Hatch::Up.path(place) + &Hatch::Down.path(place));
         assert_eq!(Hatch::Level.path(place), "M0 4h32M0 12h32M0 20h32M0 28h32");
         assert_eq!(Hatch::Upright.path(place), "M4 0v32M12 0v32M20 0v32M28 0v32");
-        assert_eq!(
-            Hatch::Dots.path(place),
-            "M3 4h3M19 4h3M11 12h3M27 12h3M3 20h3M19 20h3M11 28h3M27 28h3"
-        );
+        assert_eq!(Hatch::Dots.path(place), "M3 4h3M19 4h3M11 12h3M27 12h3M3 20h3M19 20h3M11 28h3M27 28h3");
     }
 
     #[test]

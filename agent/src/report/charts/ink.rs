@@ -110,6 +110,9 @@ pub(super) fn inked(svg: &str) -> String {
 fn hatched(text: &str, class: &str) -> Option<(Place, Hatch)> {
     let (_, hatch) = LOOKS.get(class.strip_prefix("cause")?.parse::<usize>().ok()?)?;
     let tag = text.rsplit_once("<rect ")?.1;
+    if tag.contains('>') {
+        return None;
+    }
     let number = |name: &str| tag.split_once(&format!("{name}=\""))?.1.split_once('"')?.0.parse().ok();
     let place =
         Place { x: number("x")?, y: number("y")?, width: number("width")?, height: number("height")? };

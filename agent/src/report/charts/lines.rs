@@ -1,7 +1,7 @@
 //! Lines of platforms, their bands and their names.
 //!
 //! Each platform has a look of its own: a colour, a dash and a mark. Dash and mark alone tell all of them apart, for paper and
-//! for eyes that tell no colours apart. Names stand in a column at the right, of up to 30 none over another.
+//! for eyes that tell no colours apart. Names stand in a column at the right, none over another.
 
 use std::fmt::Write as _;
 
@@ -14,7 +14,7 @@ use plotters::{
     },
 };
 
-use super::{Area, Drawn, Plane, TEXT, fit, ink::Ink, text};
+use super::{Area, Drawn, Plane, TEXT, WIDTH, fit_ends, ink::Ink, room_for, text};
 
 /// Dashes, in the order in which platforms get them; the first is a whole line.
 const DASHES: [&str; COLORS] = ["none", "18 6", "4 6", "18 6 4 6", "30 8", "10 4", "4 12", "30 6 4 6 4 6"];
@@ -30,8 +30,8 @@ const MARKS: usize = 8;
 const STEP: i32 = TEXT as i32 + 8;
 /// Of the piece of a line that stands before its name.
 const SAMPLE: i32 = 74;
-/// Of a name.
-const NAME: i32 = 340;
+/// From the end of a line's own room to that piece, and from there to the name.
+const SPACE: [i32; 2] = [24, 10];
 
 /// What stands on a line at some of its points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,12 +132,23 @@ pub(super) struct End<'a> {
     pub(super) label: &'a str,
 }
 
+/// Which part of a chart's width the names of its lines need.
+pub(super) fn room_for_ends<'a>(names: impl Iterator<Item = &'a str>) -> f64 {
+    f64::from(SPACE[0] + SAMPLE + SPACE[1] + room_for(names)) / f64::from(WIDTH)
+}
+
+/// How high a chart must be so that none of its names lies over another.
+pub(super) const fn room_for_lines(lines: usize) -> i32 {
+    lines as i32 * STEP + 120
+}
+
 /// Names all lines in a column, between the axis at `bottom` and `top`: a piece of the line, then the name, with a thin line
 /// from where the line ends.
 pub(super) fn ends(area: &Area<'_>, ends: &mut [End<'_>], (right, bottom): (i32, i32), top: i32) -> Drawn {
     ends.sort_by_key(|end| (end.at.1, end.index));
     let wanted: Vec<i32> = ends.iter().map(|end| end.at.1).collect();
-    let column = right + 24;
+    let column = right + SPACE[0];
+    let name_at = column + SAMPLE + SPACE[1];
     // The axis has names of its own below it.
     for (End { index, at, label }, y) in ends.iter().zip(apart(&wanted, top, bottom - STEP / 2)) {
         area.draw(&PathElement::new(vec![*at, (column, y)], Ink::Frame.color().stroke_width(1)))?;
@@ -145,7 +156,7 @@ pub(super) fn ends(area: &Area<'_>, ends: &mut [End<'_>], (right, bottom): (i32,
         area.draw(&PathElement::new(vec![(column, y), (column + SAMPLE, y)], style))?;
         mark(area, *index, (column + SAMPLE / 2, y))?;
         let style = text().pos(Pos::new(HPos::Left, VPos::Center));
-        area.draw(&Text::new(fit(label, NAME), (column + SAMPLE + 10, y), style))?;
+        area.draw(&Text::new(fit_ends(label, WIDTH - name_at), (name_at, y), style))?;
     }
     Ok(())
 }
@@ -179,7 +190,7 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::{Ink, LOOKS, Look, STEP, TEXT, apart, classes};
+    use super::{Ink, LOOKS, Look, STEP, apart, classes, room_for_lines};
 
     #[test]
     fn two_dozen_platforms_look_different_without_colours_too() {
@@ -218,13 +229,13 @@ mod tests {
     proptest! {
         /// In order, inside, and never one over another.
         #[test]
-        fn names_do_not_overlap(mut wanted in proptest::collection::vec(0..800_i32, 1..31)) {
+        fn names_do_not_overlap(mut wanted in proptest::collection::vec(0..800_i32, 1..60)) {
             wanted.sort_unstable();
-            let heights = apart(&wanted, 0, 800);
-            prop_assert!(heights.iter().all(|height| (0..=800).contains(height)), "{heights:?}");
-            let least = STEP.min(800 / (wanted.len() as i32 - 1).max(1));
-            prop_assert!(least >= TEXT as i32);
-            prop_assert!(heights.windows(2).all(|pair| pair[1] - pair[0] >= least), "{heights:?}");
+            // What the axis, its names and the margins take.
+            let bottom = room_for_lines(wanted.len()).max(900) - 80 - STEP / 2 - 10;
+            let heights = apart(&wanted, 20, bottom);
+            prop_assert!(heights.iter().all(|height| (20..=bottom).contains(height)), "{heights:?}");
+            prop_assert!(heights.windows(2).all(|pair| pair[1] - pair[0] >= STEP), "{heights:?}");
         }
     }
 }

@@ -9,7 +9,7 @@ use plotters::{
     },
 };
 
-use super::{ChartError, draw, ink::Ink, text};
+use super::{CHARACTER, ChartError, draw, ink::Ink, text};
 
 /// CPUs for which there is room.
 pub(in crate::report) const MOST_CPUS: usize = 24;
@@ -22,7 +22,7 @@ pub(in crate::report) fn matrix(
     counts: &[Vec<u64>],
     label: &str,
 ) -> Result<Markup, ChartError> {
-    let cell = (1_500 / cpus.len().max(1) as i32).clamp(60, 150);
+    let cell = (1_500 / cpus.len().max(1) as i32).clamp(80, 150);
     let height = TOP + cell * cpus.len() as i32 + 20;
     let width = LEFT + cell * cpus.len() as i32 + 20;
     let most = counts.iter().flatten().copied().max().unwrap_or(0).max(1) as f64;
@@ -44,10 +44,30 @@ pub(in crate::report) fn matrix(
                 area.draw(&Rectangle::new(place, Ink::Platform(0).color().mix(strength * 0.5).filled()))?;
                 area.draw(&Rectangle::new(place, Ink::Grid.color().stroke_width(2)))?;
                 if count > 0 {
-                    area.draw(&Text::new(count.to_string(), (x + cell / 2, y + cell / 2), center()))?;
+                    area.draw(&Text::new(short(count, cell), (x + cell / 2, y + cell / 2), center()))?;
                 }
             }
         }
         Ok(())
     })
+}
+
+/// A number that its cell has room for: in thousands or millions where it is long.
+fn short(count: u64, cell: i32) -> String {
+    let texts =
+        [(1, ""), (1_000, "k"), (1_000_000, "M")].map(|(unit, name)| format!("{}{name}", count / unit));
+    let fits = |text: &&String| text.len() as i32 * CHARACTER <= cell;
+    texts.iter().find(fits).unwrap_or(&texts[2]).clone()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::short;
+
+    #[test]
+    fn numbers_stay_in_their_cells() {
+        assert_eq!(short(12_345, 150), "12345");
+        assert_eq!((short(123_456, 80), short(1_234_567, 80)), ("123k".into(), "1234k".into()));
+        assert_eq!(short(123_456_789, 80), "123M");
+    }
 }

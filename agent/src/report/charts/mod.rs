@@ -3,6 +3,7 @@
 //! Yields markup that stands in a page. A table beside bars and lines says the same in numbers, the cells of moves hold
 //! theirs, and single requests list their longest waits.
 
+mod hatch;
 mod ink;
 mod latencies;
 mod lines;
@@ -14,7 +15,7 @@ mod timeline;
 use maud::{Markup, PreEscaped};
 use plotters::{
     backend::SVGBackend,
-    chart::{ChartBuilder, ChartContext},
+    chart::{ChartBuilder, ChartContext, LabelAreaPosition},
     coord::{Shift, cartesian::Cartesian2d, types::RangedCoordf64},
     drawing::{DrawingArea, DrawingAreaErrorKind, IntoDrawingArea as _},
     element::{PathElement, Text},
@@ -24,25 +25,30 @@ use plotters::{
     },
 };
 
-pub(super) use ink::{definitions, swatch};
-pub(super) use latencies::{Line, latencies};
+pub(super) use ink::{classes, swatch};
+pub(super) use latencies::{Line, largest_ns, latencies};
 pub(super) use matrix::{MOST_CPUS, matrix};
 pub(super) use ratio::ratio;
-pub(super) use stacked::{Bar, Group, stacked};
+pub(super) use stacked::{Bar, Group, longest_ns, stacked};
 pub(super) use timeline::{Level, Piece, Row, timeline};
 
 use ink::Ink;
 
 /// Width of all charts. Twice what a page shows, because plotters counts in whole units.
 const WIDTH: i32 = 2_000;
-/// Height of text.
-const TEXT: u32 = 26;
-/// Room for names at the left.
-const NAMES: i32 = 330;
-/// About so wide is a character.
-const CHARACTER: i32 = 14;
+/// Height of text: on a page of A4, where a chart is half as wide as here in points, letters of 7 points.
+const TEXT: u32 = 32;
+/// Height of the paper behind text in a bar, which goes on above and below it.
+const PLATE: i32 = 26;
+/// So wide is a character, at most but for a few.
+const CHARACTER: i32 = 16;
+/// Names at the left have as much room as they need, between these.
+const LEAST_NAMES: i32 = 200;
+const MOST_NAMES: i32 = 560;
+/// Room at the right, for half of the last mark's name.
+const RIGHT: i32 = 70;
 /// Room for the marks below bars.
-const AXIS: i32 = 60;
+const AXIS: i32 = 54;
 
 /// A chart could not be drawn. `Display` gives `what: value`.
 #[derive(Debug, thiserror::Error)]
@@ -97,6 +103,23 @@ fn fit(text: &str, width: i32) -> String {
     }
 }
 
+/// The same of a name: its begin and its end, because names of platforms often differ in their ends alone.
+fn fit_ends(name: &str, width: i32) -> String {
+    let (room, count) = (usize::try_from(width / CHARACTER).unwrap_or(0), name.chars().count());
+    if count <= room || room < 5 {
+        return fit(name, width);
+    }
+    let end = (room - 1) / 2;
+    let begin = name.chars().take(room - 1 - end);
+    begin.chain(['\u{2026}']).chain(name.chars().skip(count - end)).collect()
+}
+
+/// Room for the longest of these names, as far as there is some.
+fn room_for<'a>(names: impl Iterator<Item = &'a str>) -> i32 {
+    let longest = names.map(|name| name.chars().count()).max().unwrap_or(0);
+    (longest as i32 * CHARACTER + 20).clamp(LEAST_NAMES, MOST_NAMES)
+}
+
 /// What the marks at an axis are called.
 type Names<'a> = &'a dyn Fn(&f64) -> String;
 
@@ -108,7 +131,9 @@ fn plane<'a, 'b>(
 ) -> Drawn<Plane<'a, 'b>> {
     let mut plane = ChartBuilder::on(area)
         .margin(10)
-        .x_label_area_size(70)
+        .margin_top(20)
+        .margin_right(RIGHT)
+        .x_label_area_size(80)
         .y_label_area_size(150)
         .build_cartesian_2d(x, y)?;
     plane
@@ -117,6 +142,8 @@ fn plane<'a, 'b>(
         .light_line_style(Ink::Paper.color())
         .bold_line_style(Ink::Grid.color())
         .axis_style(Ink::Text.color())
+        // Else the first name below the axis touches the lowest one beside it.
+        .set_tick_mark_size(LabelAreaPosition::Bottom, 18)
         .label_style(text())
         .x_labels(x_marks)
         .x_label_formatter(x_names)
@@ -128,6 +155,8 @@ fn plane<'a, 'b>(
 /// A scale of times from zero: its end, the steps of its marks, and the unit.
 #[derive(Clone, Copy, Debug)]
 struct Times {
+    /// Where it begins, right of the names.
+    left: i32,
     /// The largest value, ns.
     end_ns: f64,
     /// ns in a unit.
@@ -137,15 +166,15 @@ struct Times {
 }
 
 impl Times {
-    /// For values up to this one.
-    fn up_to(ns: f64) -> Self {
+    /// For values up to this one, from this place on.
+    fn up_to(ns: f64, left: i32) -> Self {
         let (unit_ns, unit) = match ns {
             _ if ns >= 2e9 => (1e9, "s"),
             _ if ns >= 2e6 => (1e6, "ms"),
             _ if ns >= 2e3 => (1e3, "us"),
             _ => (1.0, "ns"),
         };
-        Self { end_ns: ns.max(1.0), unit_ns, unit }
+        Self { left, end_ns: ns.max(1.0), unit_ns, unit }
     }
 
     /// Marks at 1, 2 or 5 times a power of ten, about five of them.
@@ -157,10 +186,10 @@ impl Times {
         (0..100).map(|index| f64::from(index) * step).take_while(|&at| at <= self.end_ns).collect()
     }
 
-    /// Where a bar stands at this time, right of the names.
+    /// Where this time is.
     fn x(self, ns: f64) -> i32 {
-        let room = f64::from(WIDTH - NAMES - 40);
-        NAMES + (ns.clamp(0.0, self.end_ns) / self.end_ns * room).round() as i32
+        let room = f64::from(WIDTH - self.left - RIGHT);
+        self.left + (ns.clamp(0.0, self.end_ns) / self.end_ns * room).round() as i32
     }
 
     /// Marks across a chart of this height, with their names below.
@@ -179,5 +208,31 @@ impl Times {
         // Two hundredths of a unit are 10 of the next smaller one: more digits say nothing here.
         let text = format!("{:.2}", ns / self.unit_ns);
         format!("{} {}", text.trim_end_matches('0').trim_end_matches('.'), self.unit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CHARACTER, LEAST_NAMES, MOST_NAMES, fit, fit_ends, room_for};
+
+    #[test]
+    fn names_that_differ_in_their_ends_still_differ_when_they_are_shortened() {
+        let width = 12 * CHARACTER;
+        assert_eq!(fit_ends("vm-1-pinned", width), "vm-1-pinned");
+        assert_eq!(fit_ends("container-in-vm-1-pinned", width), "contai\u{2026}inned");
+        assert_ne!(fit_ends("container-in-vm-1-free", width), fit_ends("container-in-vm-1-pinned", width));
+        assert_eq!(fit("container-in-vm-1-free", width), "container-i\u{2026}");
+        assert_eq!(
+            (fit_ends("container", 4 * CHARACTER), fit("ab", CHARACTER)),
+            ("con\u{2026}".to_owned(), String::new())
+        );
+    }
+
+    #[test]
+    fn names_have_the_room_they_need_within_limits() {
+        let room = |names: &[&str]| room_for(names.iter().copied());
+        assert_eq!((room(&[]), room(&["a"])), (LEAST_NAMES, LEAST_NAMES));
+        assert_eq!(room(&["vm", "container-in-vm-1-pinned"]), 24 * CHARACTER + 20);
+        assert_eq!(room(&["x".repeat(90).as_str()]), MOST_NAMES);
     }
 }

@@ -1,5 +1,5 @@
-//! Bars of time by cause: for the whole request and for each of its phases one bar per platform, with the interval of the
-//! bar's end.
+//! Bars of time by cause: of a request or a phase one bar for each platform, with its time in figures and the interval of its
+//! end.
 
 use maud::Markup;
 use plotters::{
@@ -10,8 +10,11 @@ use plotters::{
     },
 };
 
-use super::{AXIS, Area, ChartError, Drawn, NAMES, TEXT, Times, WIDTH, draw, fit, ink::Ink, text};
-use crate::analyze::{Cause, compare::Interval};
+use super::{AXIS, Area, ChartError, Drawn, PLATE, Times, WIDTH, draw, fit_ends, ink::Ink, room_for, text};
+use crate::{
+    analyze::{Cause, compare::Interval},
+    sinks::terminal::units::mean_duration,
+};
 
 /// A group of bars, one for each platform.
 #[derive(Clone, Debug)]
@@ -35,42 +38,36 @@ pub(in crate::report) struct Bar {
 
 const BAR: i32 = 40;
 const GAP: i32 = 10;
-const HEAD: i32 = 44;
+/// Room for a bar's time in figures: a bar may be too short to be seen, and on a phone its end is out of sight.
+const FIGURES: i32 = 160;
 
-impl Group {
-    fn height(&self) -> i32 {
-        HEAD + self.bars.len() as i32 * (BAR + GAP) + GAP
-    }
+/// Where the longest bar of an axis ends, with its interval.
+pub(in crate::report) fn longest_ns(groups: &[Group]) -> f64 {
+    let end = |bar: &Bar| bar.total_ns.high.unwrap_or(0.0).max(bar.total_ns.value);
+    groups.iter().flat_map(|group| &group.bars).map(end).fold(0.0, f64::max)
 }
 
-/// The chart.
-pub(in crate::report) fn stacked(groups: &[Group]) -> Result<Markup, ChartError> {
-    let bars = || groups.iter().flat_map(|group| &group.bars);
-    let end = |bar: &Bar| bar.total_ns.high.unwrap_or(0.0).max(bar.total_ns.value);
-    let times = Times::up_to(bars().map(end).fold(0.0, f64::max) * 1.02);
-    let height = groups.iter().map(Group::height).sum::<i32>() + AXIS;
-    draw(
-        (WIDTH, height),
-        "Bars of time by cause, phase and platform; the table below has the numbers",
-        |area| {
-            times.axis(area, height)?;
-            let mut y = 0;
-            for group in groups {
-                area.draw(&Text::new(fit(&group.name, WIDTH), (0, y + 8), text()))?;
-                for (index, bar) in group.bars.iter().enumerate() {
-                    draw_bar(area, bar, y + HEAD + index as i32 * (BAR + GAP), times)?;
-                }
-                y += group.height();
-            }
-            Ok(())
-        },
-    )
+/// The chart of a group, on an axis up to that time.
+pub(in crate::report) fn stacked(group: &Group, longest_ns: f64) -> Result<Markup, ChartError> {
+    let names = room_for(group.bars.iter().map(|bar| bar.label.as_str()));
+    let times = Times::up_to(longest_ns * 1.02, names + FIGURES);
+    let height = GAP + group.bars.len() as i32 * (BAR + GAP) + AXIS;
+    let description =
+        format!("{}: bars of time by cause for each platform; the table below has the numbers", group.name);
+    draw((WIDTH, height), &description, |area| {
+        times.axis(area, height)?;
+        for (index, bar) in group.bars.iter().enumerate() {
+            draw_bar(area, bar, GAP + index as i32 * (BAR + GAP), times)?;
+        }
+        Ok(())
+    })
 }
 
 fn draw_bar(area: &Area<'_>, bar: &Bar, y: i32, times: Times) -> Drawn {
-    let middle = y + BAR / 2;
-    let right = text().pos(Pos::new(HPos::Right, VPos::Center));
-    area.draw(&Text::new(fit(&bar.label, NAMES - 20), (NAMES - 14, middle), right))?;
+    let (middle, names) = (y + BAR / 2, times.left - FIGURES);
+    let right = || text().pos(Pos::new(HPos::Right, VPos::Center));
+    area.draw(&Text::new(fit_ends(&bar.label, names - 14), (names - 14, middle), right()))?;
+    area.draw(&Text::new(mean_duration(bar.total_ns.value), (times.left - 14, middle), right()))?;
     let mut from_ns = 0.0;
     for (cause, ns) in &bar.parts {
         let (from, to) = (times.x(from_ns), times.x(from_ns + ns));
@@ -83,8 +80,7 @@ fn draw_bar(area: &Area<'_>, bar: &Bar, y: i32, times: Times) -> Drawn {
         let room = name.chars().count() as i32 * super::CHARACTER + 16;
         if to - from > room {
             let (width, at) = (room - 8, i32::midpoint(from, to));
-            let plate =
-                [(at - width / 2, middle - TEXT as i32 / 2), (at + width / 2, middle + TEXT as i32 / 2)];
+            let plate = [(at - width / 2, middle - PLATE / 2), (at + width / 2, middle + PLATE / 2)];
             area.draw(&Rectangle::new(plate, Ink::Paper.color().filled()))?;
             let style = text().pos(Pos::new(HPos::Center, VPos::Center));
             area.draw(&Text::new(name, (at, middle), style))?;

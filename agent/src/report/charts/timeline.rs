@@ -1,4 +1,7 @@
 //! One request over time: its phases as nested bars, and below them a row for each thread with its long waits.
+//!
+//! What would be drawn over or side by side in one colour is drawn once: a request may have thousands of waits, and a chart
+//! a thousand pixels.
 
 use guestscope_ebpf::Account;
 use maud::Markup;
@@ -10,7 +13,7 @@ use plotters::{
     },
 };
 
-use super::{AXIS, Area, ChartError, Drawn, NAMES, Times, WIDTH, draw, fit, ink::Ink, text};
+use super::{AXIS, Area, ChartError, Drawn, PLATE, Times, WIDTH, draw, fit, ink::Ink, room_for, text};
 use crate::analyze::Cause;
 
 /// A bar of a row, ns after the request's arrival.
@@ -48,8 +51,8 @@ pub(in crate::report) struct Row {
     pub(in crate::report) levels: Vec<Level>,
 }
 
-const ROW: i32 = 46;
-const BAR: i32 = 36;
+const ROW: i32 = 50;
+const BAR: i32 = 42;
 
 /// The chart of a request that took so long.
 pub(in crate::report) fn timeline(
@@ -58,7 +61,8 @@ pub(in crate::report) fn timeline(
     description: &str,
 ) -> Result<Markup, ChartError> {
     let height = rows.len() as i32 * ROW + AXIS;
-    let times = Times::up_to(latency_ns as f64);
+    let names = room_for(rows.iter().map(|row| row.name.as_str()));
+    let times = Times::up_to(latency_ns as f64, names);
     draw((WIDTH, height), description, |area| {
         times.axis(area, height)?;
         for (index, row) in rows.iter().enumerate() {
@@ -71,7 +75,7 @@ pub(in crate::report) fn timeline(
 fn draw_row(area: &Area<'_>, row: &Row, y: i32, times: Times) -> Drawn {
     let middle = y + BAR / 2;
     let right = text().pos(Pos::new(HPos::Right, VPos::Center));
-    area.draw(&Text::new(fit(&row.name, NAMES - 20), (NAMES - 14, middle), right))?;
+    area.draw(&Text::new(fit(&row.name, times.left - 20), (times.left - 14, middle), right))?;
     for level in &row.levels {
         let (from, to) = ends(times, level.start_ns, level.duration_ns);
         // An idle device is a line, so that it differs from one of which nothing is known.
@@ -80,18 +84,45 @@ fn draw_row(area: &Area<'_>, row: &Row, y: i32, times: Times) -> Drawn {
         area.draw(&Rectangle::new(place, Ink::Cause(Cause::Account(Account::Gpu)).color().filled()))?;
         label(area, (&format!("{} %", level.percent), true), (from, to, y))?;
     }
-    for piece in &row.pieces {
-        let (from, to) = ends(times, piece.start_ns, piece.duration_ns);
+    for Shape { name, cause, from, to } in shapes(&row.pieces, times) {
         let place = [(from, y), (to, y + BAR)];
-        if let Some(cause) = piece.cause {
+        if let Some(cause) = cause {
             area.draw(&Rectangle::new(place, Ink::Cause(cause).color().filled()))?;
         } else {
             area.draw(&Rectangle::new(place, Ink::Frame.color().mix(0.25).filled()))?;
             area.draw(&Rectangle::new(place, Ink::Frame.color().stroke_width(2)))?;
         }
-        label(area, (&piece.name, piece.cause.is_some()), (from, to, y))?;
+        label(area, (name, cause.is_some()), (from, to, y))?;
     }
     Ok(())
+}
+
+/// What is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Shape<'a> {
+    name: &'a str,
+    cause: Option<Cause>,
+    from: i32,
+    to: i32,
+}
+
+/// Pieces of one cause that no pixel parts are one shape; phases keep their frames.
+fn shapes(pieces: &[Piece], times: Times) -> Vec<Shape<'_>> {
+    let mut shapes: Vec<Shape<'_>> = Vec::with_capacity(pieces.len());
+    for piece in pieces {
+        let (from, to) = ends(times, piece.start_ns, piece.duration_ns);
+        match shapes.last_mut() {
+            Some(last)
+                if piece.cause.is_some()
+                    && (last.cause, last.name) == (piece.cause, piece.name.as_str())
+                    && (last.from..=last.to).contains(&from) =>
+            {
+                last.to = last.to.max(to);
+            }
+            _ => shapes.push(Shape { name: &piece.name, cause: piece.cause, from, to }),
+        }
+    }
+    shapes
 }
 
 /// Where it lies; what is there can be seen.
@@ -102,14 +133,63 @@ fn ends(times: Times, start_ns: u64, duration_ns: u64) -> (i32, i32) {
 
 /// Its name, if there is room; over a colour on a piece of paper, and whole or not at all.
 fn label(area: &Area<'_>, (name, is_coloured): (&str, bool), (from, to, y): (i32, i32, i32)) -> Drawn {
-    let short = fit(name, to - from - 12);
+    let short = fit(name, to - from - 16);
     if short.is_empty() || (is_coloured && short != name) {
         return Ok(());
     }
+    let middle = y + BAR / 2;
     if is_coloured {
-        let end = from + 6 + short.chars().count() as i32 * super::CHARACTER;
-        area.draw(&Rectangle::new([(from + 4, y + 4), (end, y + BAR - 4)], Ink::Paper.color().filled()))?;
+        let (width, at) = (short.chars().count() as i32 * super::CHARACTER + 8, i32::midpoint(from, to));
+        let plate = [(at - width / 2, middle - PLATE / 2), (at + width / 2, middle + PLATE / 2)];
+        area.draw(&Rectangle::new(plate, Ink::Paper.color().filled()))?;
+        return area.draw(&Text::new(short, (at, middle), text().pos(Pos::new(HPos::Center, VPos::Center))));
     }
     let style = text().pos(Pos::new(HPos::Left, VPos::Center));
-    area.draw(&Text::new(short, (from + 6, y + BAR / 2), style))
+    area.draw(&Text::new(short, (from + 8, middle), style))
+}
+
+#[cfg(test)]
+mod tests {
+    use guestscope_ebpf::Account;
+
+    use super::{Piece, Times, shapes};
+    use crate::analyze::Cause;
+
+    fn piece(start_ns: u64, duration_ns: u64, account: Option<Account>) -> Piece {
+        let name = account.map_or("phase", |account| account.name()).to_owned();
+        Piece { start_ns, duration_ns, name, cause: account.map(Cause::Account) }
+    }
+
+    /// Ends of what is drawn, of a request that has a place on the chart for each ns.
+    fn ends(pieces: &[Piece]) -> Vec<(i32, i32)> {
+        let times = Times {
+            left: 0,
+            end_ns: f64::from(super::WIDTH - super::super::RIGHT),
+            unit_ns: 1.0,
+            unit: "ns",
+        };
+        shapes(pieces, times).iter().map(|shape| (shape.from, shape.to)).collect()
+    }
+
+    #[test]
+    fn what_touches_in_one_colour_is_drawn_once() {
+        let runq = |start_ns: u64, duration_ns: u64| piece(start_ns, duration_ns, Some(Account::Runq));
+        assert_eq!(ends(&[runq(10, 5), runq(15, 5), runq(18, 1), runq(21, 4)]), [(10, 20), (21, 25)]);
+        let lock = piece(15, 5, Some(Account::Lock));
+        assert_eq!(ends(&[runq(10, 5), lock, runq(20, 5)]), [(10, 15), (15, 20), (20, 25)]);
+        // What is shorter than a pixel is still seen.
+        assert_eq!(ends(&[runq(10, 0), runq(13, 0)]), [(10, 12), (13, 15)]);
+    }
+
+    #[test]
+    fn phases_side_by_side_stay_apart() {
+        assert_eq!(ends(&[piece(0, 5, None), piece(5, 5, None)]), [(0, 5), (5, 10)]);
+    }
+
+    /// In the order in which they are drawn, whatever that is.
+    #[test]
+    fn pieces_out_of_order_are_not_joined_over_a_gap() {
+        let runq = |start_ns: u64| piece(start_ns, 5, Some(Account::Runq));
+        assert_eq!(ends(&[runq(50), runq(10)]), [(50, 55), (10, 15)]);
+    }
 }

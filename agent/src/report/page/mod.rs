@@ -6,6 +6,7 @@ mod circumstances;
 mod latency;
 mod numbers;
 mod requests;
+mod sizes;
 mod time;
 mod verdict;
 mod why;
@@ -13,6 +14,7 @@ mod why;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::{Report, ReportError, charts};
+use crate::analyze::Cause;
 
 /// Nothing is fetched, no script runs, whatever a name in a folder holds.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
@@ -44,10 +46,9 @@ impl Page {
                     meta http-equiv="Content-Security-Policy" content=(POLICY);
                     meta name="generator" content={ "guestscope " (env!("CARGO_PKG_VERSION")) };
                     title { "guestscope: " (request) }
-                    style { (PreEscaped(include_str!("style.css"))) }
+                    style { (PreEscaped(include_str!("style.css"))) (PreEscaped(charts::classes())) }
                 }
                 body {
-                    (charts::definitions())
                     header { p class="what" { "guestscope report on " code { (request) } } (verdict::headline(report)) }
                     nav aria-label="Sections" { @for (id, title, _) in &sections { a href={ "#" (id) } { (title) } } }
                     main { @for (id, title, body) in &sections { section id=(id) { h2 { (title) } (body) } } }
@@ -57,6 +58,11 @@ impl Page {
         };
         Ok(page.into_string())
     }
+}
+
+/// What the colours and hatches of a section stand for.
+fn legend(is_used: impl Fn(Cause) -> bool) -> Markup {
+    html! { p class="legend" { @for cause in Cause::all().filter(|cause| is_used(*cause)) { span { (charts::swatch(cause)) (cause.name()) } } } }
 }
 
 /// Names of phases from the request down.

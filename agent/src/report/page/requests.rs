@@ -2,12 +2,16 @@
 
 use std::collections::BTreeSet;
 
+use guestscope_ebpf::Account;
 use maud::{Markup, html};
 
-use super::super::{
-    Report, ReportError, View,
-    charts::{Level, MOST_CPUS, Piece, Row, matrix, timeline},
-    moments::{Looked, Moment, Why},
+use super::{
+    super::{
+        Report, ReportError, View,
+        charts::{Level, MOST_CPUS, Piece, Row, matrix, timeline},
+        moments::{Looked, Moment, Why},
+    },
+    legend,
 };
 use crate::{
     analyze::{Cause, compare::latency_ns},
@@ -35,10 +39,20 @@ pub(super) fn requests(report: &Report) -> Result<Markup, ReportError> {
         }
         parts.push(html! { h3 { (view.breakdown.label) } @for moment in &moments { (moment) } @if moments.is_empty() { p { "None can be shown." } } });
     }
+    let moments = report.views.iter().flat_map(|view| &view.looked.moments);
+    let used: BTreeSet<Cause> = moments.flat_map(causes).collect();
     Ok(html! {
         p { "Phases as bars, and below them what the request's threads waited for, as far as a wait was long enough to be recorded; last, where there are any, how busy graphics processors were, as often as their drivers look." }
+        (legend(|cause| used.contains(&cause)))
         @for part in &parts { (part) }
     })
+}
+
+/// What is drawn of a request's time.
+fn causes(moment: &Moment) -> impl Iterator<Item = Cause> {
+    let waits = moment.waits.iter().map(|wait| Cause::Account(wait.mainly().0));
+    let queues = moment.request.phases.iter().filter(|phase| phase.kind == PhaseKind::Queue);
+    waits.chain(queues.map(|_| Cause::Queue)).chain(moment.gpus.iter().map(|_| Cause::Account(Account::Gpu)))
 }
 
 fn one(report: &Report, view: &View, moment: &Moment) -> Result<Markup, ReportError> {
@@ -194,7 +208,7 @@ pub(super) fn moves(report: &Report) -> Result<Option<Markup>, ReportError> {
     let mut parts = Vec::new();
     for View { breakdown, looked, .. } in &report.views {
         if let Some(chart) = matrix_of(looked, &breakdown.label)? {
-            parts.push(html! { h3 { (breakdown.label) } p { (thousands(looked.moves.values().sum())) " of " (counted(looked.waits, "long wait", "long waits")) " ended on another CPU than it began on." } (chart) });
+            parts.push(html! { h3 { (breakdown.label) } p { "Of " (counted(looked.waits, "long wait", "long waits")) " " (thousands(looked.moves.values().sum())) " ended on another CPU." } (chart) });
         }
     }
     Ok((!parts.is_empty()).then(|| html! {

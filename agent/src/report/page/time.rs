@@ -5,9 +5,9 @@ use maud::{Markup, html};
 use super::{
     super::{
         Report, ReportError, View,
-        charts::{Bar, Group, stacked, swatch},
+        charts::{Bar, Group, longest_ns, stacked},
     },
-    numbers, path,
+    legend, numbers, path, sizes,
 };
 use crate::analyze::{
     Cause,
@@ -18,38 +18,70 @@ use crate::analyze::{
 const MOST_PHASES: usize = 8;
 /// Less of all time than this is not worth a line of the table.
 const LEAST_SHARE: f64 = 0.000_5;
+/// And less than this not a bar: of the longest it would be three pixels long.
+const LEAST_BAR: f64 = 0.005;
 
 /// The section.
 pub(super) fn time(report: &Report) -> Result<Markup, ReportError> {
-    let views = &report.views;
-    let mut groups = vec![group("whole request", views, |_| true)];
-    let paths = paths(views);
-    if paths.len() > 1 {
-        groups.extend(paths.iter().map(|of| group(&path(of), views, |other| other == of)));
+    let paths = paths(&report.views);
+    let axes = report.axes();
+    let groups: Vec<(Vec<Group>, Vec<Group>)> =
+        axes.iter().map(|places| groups(report, places, &paths)).collect();
+    let ends: Vec<f64> = groups.iter().map(|(groups, _)| longest_ns(groups)).collect();
+    let mut parts = Vec::new();
+    for ((places, (groups, short)), end) in axes.iter().zip(&groups).zip(&ends) {
+        let mut charts = Vec::new();
+        for group in groups {
+            charts
+                .push(html! { figure { figcaption class="name" { (group.name) } (stacked(group, *end)?) } });
+        }
+        let short: Vec<&str> = short.iter().map(|group| group.name.as_str()).collect();
+        parts.push(html! {
+            @if axes.len() > 1 { h3 { (sizes::title(report, places)) } }
+            @for chart in &charts { (chart) }
+            @if !short.is_empty() { p { "Less than half a per cent of a request each, too short for bars: " (short.join(", ")) "." } }
+        });
     }
-    let used: Vec<Cause> = Cause::all()
-        .filter(|cause| {
-            groups
-                .iter()
-                .flat_map(|group| &group.bars)
-                .flat_map(|bar| &bar.parts)
-                .any(|(known, _)| known == cause)
-        })
-        .collect();
+    let is_used = |cause: Cause| {
+        let mut bars = groups.iter().flat_map(|(groups, _)| groups).flat_map(|group| &group.bars);
+        bars.any(|bar| bar.parts.iter().any(|(known, _)| *known == cause))
+    };
     Ok(html! {
-        figure { (stacked(&groups)?) figcaption { "A mean request: time by cause, in the whole and in the own time of its phases; the line at a bar's end is its interval." } }
-        p class="legend" { @for cause in &used { span { (swatch(*cause)) (cause.name()) } } }
-        details { summary { "Numbers" } (table(views)) }
+        p { "A mean request: time by cause, in the whole and in the own time of its phases. The line at a bar's end is its interval." }
+        @if let Some(sentence) = sizes::sentence(&ends) { p class="axes" { (sentence) } }
+        (legend(is_used))
+        @for part in &parts { (part) }
+        details { summary { "Numbers" } (table(&report.views)) }
     })
 }
 
-/// The phases with most time, in the order in which they come.
+/// The bars of those platforms, of whole requests and of each phase; then those of phases that are too short on all of them.
+fn groups(report: &Report, places: &[usize], paths: &[Path]) -> (Vec<Group>, Vec<Group>) {
+    let views: Vec<&View> = places.iter().map(|place| &report.views[*place]).collect();
+    let whole = group("whole request", &views, |_| true);
+    if paths.len() < 2 {
+        return (vec![whole], Vec::new());
+    }
+    let is_long = |group: &Group| {
+        let mut bars = group.bars.iter().zip(&views);
+        bars.any(|(bar, view)| bar.total_ns.value >= view.breakdown.mean_ns.value * LEAST_BAR)
+    };
+    let phases = paths.iter().map(|of| group(&path(of), &views, |other| other == of));
+    let (long, short): (Vec<Group>, Vec<Group>) = phases.partition(is_long);
+    (std::iter::once(whole).chain(long).collect(), short)
+}
+
+/// The phases with most time, in the order in which they come: by their shares, so that of platforms none counts for more
+/// because it is slow.
 fn paths(views: &[View]) -> Vec<Path> {
     let mut known: Vec<(Path, f64)> = Vec::new();
-    for share in views.iter().flat_map(|view| &view.breakdown.shares) {
-        match known.iter_mut().find(|(path, _)| *path == share.path) {
-            Some((_, sum)) => *sum += share.mean_ns.value,
-            None => known.push((share.path.clone(), share.mean_ns.value)),
+    for Breakdown { mean_ns, shares, .. } in views.iter().map(|view| &view.breakdown) {
+        for share in shares {
+            let part = share.mean_ns.value / mean_ns.value.max(1.0);
+            match known.iter_mut().find(|(path, _)| *path == share.path) {
+                Some((_, sum)) => *sum += part,
+                None => known.push((share.path.clone(), part)),
+            }
         }
     }
     let mut sums: Vec<f64> = known.iter().map(|(_, sum)| *sum).collect();
@@ -58,8 +90,8 @@ fn paths(views: &[View]) -> Vec<Path> {
     known.into_iter().filter(|(_, sum)| *sum >= least).map(|(path, _)| path).take(MOST_PHASES).collect()
 }
 
-fn group(name: &str, views: &[View], is_in: impl Fn(&Path) -> bool) -> Group {
-    let bar = |view: &View| {
+fn group(name: &str, views: &[&View], is_in: impl Fn(&Path) -> bool) -> Group {
+    let bar = |view: &&View| {
         let Breakdown { label, mean_ns, shares } = &view.breakdown;
         let shares: Vec<_> = shares.iter().filter(|share| is_in(&share.path)).collect();
         let of = |cause: Cause| {

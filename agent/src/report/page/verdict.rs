@@ -4,32 +4,113 @@ use maud::{Markup, html};
 
 use super::{super::Report, numbers};
 use crate::{
-    analyze::compare::Overall,
+    analyze::compare::{Compared, Overall},
     sinks::terminal::{
-        units::{mean_duration, percent},
+        units::{counted, mean_duration, percent},
         verdict_words,
     },
 };
 
+/// So many answers are read one by one; of more a reader wants to know first what they come to.
+const FEW: usize = 3;
+
 /// What a reader sees first.
 pub(super) fn headline(report: &Report) -> Markup {
-    let answers = report.sentences.answers.iter().zip(&report.compared.comparison.platforms);
+    let platforms = &report.compared.comparison.platforms;
+    let answers = || report.sentences.answers.iter().zip(platforms);
     html! {
-        @for (sentences, one) in answers {
-            @for (index, sentence) in sentences.iter().enumerate() {
-                @if index == 0 { p class={ "answer " (class(one.overall)) } { (sentence) } }
-                @else { p class="because" { (sentence) } }
-            }
+        @match platforms.len() {
+            0 => (alone(report)),
+            1..=FEW => @for (sentences, one) in answers() { (answer(sentences, one)) },
+            _ => (many(report)),
         }
-        @if report.sentences.answers.is_empty() { @for view in &report.views {
-            p class="answer plain" {
-                (view.breakdown.label) ": a mean request takes " (mean_duration(view.breakdown.mean_ns.value))
-                @if let Some(share) = view.largest_wait() { ", of which it waits longest for " (share) }
-            }
-            @if let Some(caveat) = &report.sentences.caveat { p class="because" { (caveat) } }
-        } }
     }
 }
+
+/// Of platforms with no other to set them against.
+fn alone(report: &Report) -> Markup {
+    html! { @for view in &report.views {
+        p class="answer plain" {
+            (view.breakdown.label) ": a mean request takes " (mean_duration(view.breakdown.mean_ns.value))
+            @if let Some(share) = view.largest_wait() { ", of which it waits longest for " (share) }
+        }
+        @if let Some(caveat) = &report.sentences.caveat { p class="because" { (caveat) } }
+    } }
+}
+
+fn answer(sentences: &[String], one: &Compared) -> Markup {
+    html! { @for (index, sentence) in sentences.iter().enumerate() {
+        @if index == 0 { p class={ "answer " (class(one.overall)) } { (sentence) } }
+        @else { p class="because" { (sentence) } }
+    } }
+}
+
+/// How many of each verdict, then line by line; those that are emulated last, with one caveat for all of them.
+fn many(report: &Report) -> Markup {
+    let comparison = &report.compared.comparison;
+    let is_apart = |one: &Compared| comparison.baseline.emulated == 0 && one.side.emulated == one.side.runs;
+    let (apart, others): (Vec<&Compared>, Vec<&Compared>) =
+        comparison.platforms.iter().partition(|one| is_apart(one));
+    let answers = || report.sentences.answers.iter().zip(&comparison.platforms);
+    html! {
+        p class="answer plain" { (tally(report, &others, &apart)) }
+        ul class="answers" { @for (sentences, one) in answers().filter(|(_, one)| !is_apart(one)) { (item(sentences, one)) } }
+        @if !apart.is_empty() {
+            p class="apart" { "emulated by QEMU (TCG), all that follow: what that costs is the emulator's, and nothing about a platform follows from it" }
+            ul class="answers" { @for (sentences, one) in answers().filter(|(_, one)| is_apart(one)) {
+                // The caveat, which is the second of an emulated platform's sentences, stands above.
+                (item(&[sentences.get(..1), sentences.get(2..)].map(Option::unwrap_or_default).concat(), one))
+            } }
+        }
+    }
+}
+
+fn item(sentences: &[String], one: &Compared) -> Markup {
+    let label = one.side.label.as_str();
+    html! { li class=(class(one.overall)) { @for (index, sentence) in sentences.iter().enumerate() {
+        @match sentence.strip_prefix(label).filter(|_| index == 0) {
+            Some(rest) => p { b { (label) } (rest) },
+            None => p { (sentence) },
+        }
+    } } }
+}
+
+/// `Of 5 platforms against BM/2/VNL/CPU (31.5 ms a mean request): 1 slower, 4 equivalent. Of 6 emulated: 6 slower`
+fn tally(report: &Report, others: &[&Compared], apart: &[&Compared]) -> String {
+    let counts = |of: &[&Compared]| {
+        let count = |(overall, word): &(Overall, &str)| {
+            let count = of.iter().filter(|one| one.overall == *overall).count();
+            (count > 0).then(|| format!("{count} {word}"))
+        };
+        WORDS.iter().filter_map(count).collect::<Vec<_>>().join(", ")
+    };
+    let against = format!(
+        "against {} ({} a mean request)",
+        report.compared.comparison.baseline.label,
+        mean_duration(report.views.first().map_or(0.0, |view| view.breakdown.mean_ns.value)),
+    );
+    let (of_others, of_apart) = (counts(others), counts(apart));
+    match (others.len(), apart.len()) {
+        (0, apart) => format!("Of {apart} platforms {against}, all emulated: {of_apart}"),
+        (others, 0) => format!("Of {others} platforms {against}: {of_others}"),
+        (others, apart) => format!(
+            "Of {} {against}: {of_others}. Of {apart} emulated: {of_apart}",
+            counted(others as u64, "platform", "platforms")
+        ),
+    }
+}
+
+/// All verdicts, the most urgent first.
+const WORDS: [(Overall, &str); 8] = [
+    (Overall::Slower, "slower"),
+    (Overall::Faster, "faster"),
+    (Overall::Mixed, "slower by one metric and faster by another"),
+    (Overall::Negligible, "negligible"),
+    (Overall::Equivalent, "equivalent"),
+    (Overall::Inconclusive, "inconclusive"),
+    (Overall::TooFewRuns, "with too few runs"),
+    (Overall::Drift, "drifting"),
+];
 
 const fn class(overall: Overall) -> &'static str {
     match overall {
