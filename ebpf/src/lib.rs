@@ -391,12 +391,8 @@ impl Counter {
 // Every field is a multiple of what follows it needs, so no padding hides in a record: the sizes are plain sums.
 const _: () = assert!(size_of::<Ledger>() == 320 && align_of::<Ledger>() == 8);
 const _: () = assert!(size_of::<Header>() == 16 && size_of::<Position>() == 8 && DISTANCES.is_power_of_two());
-const _: () = assert!(
-    size_of::<EdgeRecord>() == 16 + 320 + 8 + 8 + 32 + 16 + 4 * ACTIVITIES + 8 + 24 + 96 + NAME_BYTES
-);
-const _: () =
-    assert!(size_of::<TaskRecord>() == 16 + 320 + 8 + 8 + 16 + 4 * ACTIVITIES + 8 + 24 + COMM_BYTES);
+const _: () = assert!(size_of::<EdgeRecord>() == 336 + 64 + 4 * ACTIVITIES + 8 + 24 + 96 + NAME_BYTES);
+const _: () = assert!(size_of::<TaskRecord>() == 336 + 16 + 16 + 4 * ACTIVITIES + 8 + 24 + COMM_BYTES);
 const _: () = assert!(size_of::<HelperSum>() == 96 && size_of::<Outside>() == 96);
-const _: () =
-    assert!(size_of::<Process>() == 2 * MEMBERS + 8 * ACCOUNTS + 6 * 8 && MEMBERS.is_power_of_two());
+const _: () = assert!(size_of::<Process>() == 2 * MEMBERS + 8 * ACCOUNTS + 48 && MEMBERS.is_power_of_two());
 const _: () = assert!(size_of::<WaitRecord>() == 16 + 5 * 8 + 6 * 4 + 3 * 2 + 2 + 2 * 4 + COMM_BYTES);

@@ -19,7 +19,7 @@ use nix::{
     unistd::{Pid, getppid},
 };
 
-use crate::{report::WORKLOAD_FILE, started};
+use crate::{progress, report::WORKLOAD_FILE, started};
 
 /// Between two looks at whether it has ended.
 pub const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -185,7 +185,8 @@ fn text_of(mut stream: impl Read) -> String {
 fn lines_of(stream: impl Read, lines: Option<&Sender<String>>) -> String {
     let mut all = String::new();
     for line in BufReader::new(stream).lines().map_while(Result::ok) {
-        if all.len() < KEPT_BYTES {
+        // How far it is is worth nothing later, and of a long job would leave no room for what is.
+        if all.len() < KEPT_BYTES && progress::told(&line).is_none() {
             all.push_str(&line);
             all.push('\n');
         }
@@ -199,11 +200,11 @@ fn lines_of(stream: impl Read, lines: Option<&Sender<String>>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::process::ExitStatusExt as _;
+    use std::{os::unix::process::ExitStatusExt as _, sync::mpsc::channel};
 
     use rstest::rstest;
 
-    use super::{ExitStatus, how};
+    use super::{ExitStatus, how, lines_of};
 
     #[rstest]
     #[case(0x200, "error: no room\n\nhint: none\n", "no room")]
@@ -212,5 +213,16 @@ mod tests {
     #[case(0, "", "it was done")]
     fn an_end_is_told(#[case] status: i32, #[case] said: &str, #[case] expected: &str) {
         assert_eq!(how(ExitStatus::from_raw(status), said), expected);
+    }
+
+    /// Ten lines a second for days, and the error behind them is still there.
+    #[test]
+    fn how_far_it_is_is_heard_and_not_kept() {
+        let steps: Vec<String> = (1..=10_000).map(|step| format!("steps done: {step}\n")).collect();
+        let said = format!("started\n{}error: no room\n", steps.concat());
+        let (sender, lines) = channel();
+        assert_eq!(lines_of(said.as_bytes(), Some(&sender)), "started\nerror: no room\n");
+        drop(sender);
+        assert!(lines.iter().eq(said.lines()), "each is heard, in order");
     }
 }

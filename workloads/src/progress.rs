@@ -1,16 +1,106 @@
-//! A bar on standard error for work that takes seconds, where a person looks at a terminal; else nothing at all.
+//! A bar on standard error for work that takes seconds, where a person looks at a terminal; else nothing at all. Where the
+//! terminal is that of the process that started this one, lines by which that one draws the bar.
 //! It counts steps and knows nothing of what they are.
 
 use std::{
     borrow::Cow,
     io::{IsTerminal, stderr},
+    time::{Duration, Instant},
 };
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+/// What such a line begins with; the number of steps that are done follows.
+const DONE: &str = "steps done: ";
+/// Between two lines: as often as the bar is drawn, however short steps are.
+const TELL_EVERY: Duration = Duration::from_millis(100);
+
+/// How a job shows how far it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// Not at all.
+    Hidden,
+    /// As a bar, where a person looks at a terminal.
+    Bar,
+    /// As lines, for the process that started it.
+    Lines,
+}
+
+/// How far a job is, while it runs.
+#[derive(Debug)]
+pub enum Shown {
+    Nowhere,
+    OnBar(ProgressBar),
+    InLines(Lines),
+}
+
+/// Lines on standard error, each of which says how many steps are done.
+#[derive(Debug)]
+pub struct Lines {
+    done: u64,
+    steps: u64,
+    told: Option<Instant>,
+}
+
+impl Progress {
+    /// Of a job of so many steps; `what` is written behind the count.
+    pub fn show(self, steps: u64, what: &'static str) -> Shown {
+        match self {
+            Self::Hidden => Shown::Nowhere,
+            Self::Bar => Shown::OnBar(bar(steps, what)),
+            Self::Lines => Shown::InLines(Lines { done: 0, steps, told: None }),
+        }
+    }
+}
+
+impl Shown {
+    /// One more step is done.
+    pub fn step(&mut self) {
+        match self {
+            Self::Nowhere => {}
+            Self::OnBar(bar) => bar.inc(1),
+            Self::InLines(lines) => {
+                if let Some(line) = lines.step(Instant::now()) {
+                    eprintln!("{line}");
+                }
+            }
+        }
+    }
+
+    /// All are done: a bar leaves the terminal as it was.
+    pub fn end(self) {
+        if let Self::OnBar(bar) = self {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+impl Lines {
+    /// What to say after one more step: nothing shortly after the last line, unless all are done.
+    fn step(&mut self, now: Instant) -> Option<String> {
+        self.done += 1;
+        let is_soon = self.told.is_some_and(|told| now.saturating_duration_since(told) < TELL_EVERY);
+        if is_soon && self.done < self.steps {
+            return None;
+        }
+        self.told = Some(now);
+        Some(format!("{DONE}{}", self.done))
+    }
+}
+
+/// How many steps are done, where that is what the line says.
+pub fn told(line: &str) -> Option<u64> {
+    line.strip_prefix(DONE)?.parse().ok()
+}
+
+/// Whether a person looks at what is written to standard error.
+pub fn is_seen() -> bool {
+    stderr().is_terminal()
+}
+
 /// A bar of `steps`; `what` is written behind the count.
 pub fn bar(steps: u64, what: impl Into<Cow<'static, str>>) -> ProgressBar {
-    if !stderr().is_terminal() {
+    if !is_seen() {
         return ProgressBar::hidden();
     }
     // Ten pictures per second: drawing takes about 20 us, so 0.02 % of one CPU.
@@ -18,5 +108,30 @@ pub fn bar(steps: u64, what: impl Into<Cow<'static, str>>) -> ProgressBar {
     match ProgressStyle::with_template("  {pos}/{len} {msg}  [{bar:40}]  {elapsed}") {
         Ok(style) => bar.with_style(style.progress_chars("##.")).with_message(what),
         Err(_) => bar.with_message(what),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::{Lines, told};
+
+    #[test]
+    fn a_line_comes_ten_times_a_second_and_at_the_end() {
+        let mut lines = Lines { done: 0, steps: 500, told: None };
+        let start = Instant::now();
+        let said: Vec<(u64, String)> =
+            (0..500).filter_map(|ms| Some((ms, lines.step(start + Duration::from_millis(ms))?))).collect();
+        let told: Vec<(u64, Option<u64>)> = said.iter().map(|(ms, line)| (*ms, told(line))).collect();
+        let expected = [(0, 1), (100, 101), (200, 201), (300, 301), (400, 401), (499, 500)];
+        assert_eq!(told, expected.map(|(ms, done)| (ms, Some(done))));
+    }
+
+    #[test]
+    fn other_lines_tell_nothing() {
+        for line in ["started", "steps done: many", "warning: steps done: 3", ""] {
+            assert_eq!(told(line), None, "{line}");
+        }
     }
 }

@@ -11,6 +11,7 @@ use std::{
 
 use guestscope_workloads::{
     error::Error,
+    progress::Progress,
     train::{
         Model, Settings, Share,
         batches::Source,
@@ -125,7 +126,7 @@ fn mean_gradient_reference(steps: u64) -> Result<Vec<f32>, Error> {
         loaders: 1,
         drop_caches: false,
         share: Share { rank, of: 2 },
-        progress: false,
+        progress: Progress::Hidden,
     };
     let network = Network::seeded(model, 3)?;
     let mut jobs = [(settings(0), Source::open(&settings(0))?), (settings(1), Source::open(&settings(1))?)];

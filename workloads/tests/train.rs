@@ -7,7 +7,10 @@ mod memory_group;
 
 use std::{path::Path, process::Command};
 
-use guestscope_workloads::train::{MODELS, Model, Settings, Share, models::Network, report::Report, run};
+use guestscope_workloads::{
+    progress::Progress,
+    train::{MODELS, Model, Settings, Share, models::Network, report::Report, run},
+};
 use rstest::rstest;
 use serde_json::Value;
 use tch::{Kind, Tensor};
@@ -27,7 +30,7 @@ fn settings(model: &str, batch: u64, steps: u64) -> Settings {
         loaders: 1,
         drop_caches: false,
         share: Share::ALL,
-        progress: false,
+        progress: Progress::Hidden,
     }
 }
 

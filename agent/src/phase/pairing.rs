@@ -27,7 +27,6 @@ use crate::record::Record;
 
 /// What pairing yields.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::large_enum_variant, reason = "a thread ends once, and waits are taken out as they come")]
 pub enum Output {
     /// A whole request, or a whole process.
     Request(Request),

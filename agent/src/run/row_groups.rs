@@ -15,7 +15,7 @@ use bytes::{Buf as _, Bytes, buf::Reader};
 use parquet::{
     errors::{ParquetError, Result},
     file::{
-        metadata::{ParquetMetaData, RowGroupMetaData},
+        metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData},
         reader::{ChunkReader, Length},
     },
 };
@@ -97,7 +97,7 @@ impl ChunkReader for RowGroups {
 
 /// Where the columns of a group lie; none if that is more than is kept.
 fn range(group: &RowGroupMetaData) -> Option<Range<u64>> {
-    let columns = group.columns().iter().map(|column| column.byte_range());
+    let columns = group.columns().iter().map(ColumnChunkMetaData::byte_range);
     let (start, end) = columns.fold((u64::MAX, 0), |(start, end), (begin, length)| {
         (start.min(begin), end.max(begin.saturating_add(length)))
     });

@@ -20,6 +20,7 @@ use crate::{
     coverage,
     folder::Seen,
     ground::{Ground, skipped, variable},
+    running::Start,
 };
 
 /// What an open loop adds in front of a request.
@@ -62,7 +63,7 @@ fn judge(test: &str, words: &[&OsStr], groups: &[Group], look: impl Fn(&Seen)) {
     for attempt in 1..=coverage::ATTEMPTS {
         let Some(ground) = Ground::new(test) else { return };
         let start = ground.run().environment("OMP_WAIT_POLICY", "passive").program(&workloads);
-        let done = words.iter().fold(start, |start, word| start.word(word)).finish();
+        let done = words.iter().fold(start, Start::word).finish();
         if done.code() == 2 && done.stderr.contains("this build has no libtorch") {
             return skipped(test, "the workloads were built without libtorch");
         }

@@ -9,7 +9,7 @@ use crate::{
     digest::Digest,
     error::Error,
     infer::libtorch,
-    memory, progress,
+    memory,
     steps::{Phases, Steps},
 };
 
@@ -55,7 +55,7 @@ pub fn run_steps(
     mut step: impl FnMut(&mut Phases, u64) -> Result<f64, Error>,
 ) -> Result<(Steps, Vec<f64>), Error> {
     let Settings { steps: count, warmup, progress, .. } = *settings;
-    let bar = progress.then(|| progress::bar(warmup + count, "steps"));
+    let mut shown = progress.show(warmup + count, "steps");
     let (mut discarded, mut steps) = (Steps::new(phases), Steps::new(phases));
     let mut losses = Vec::new();
     for number in 0..warmup + count {
@@ -71,13 +71,9 @@ pub fn run_steps(
         if number >= warmup {
             losses.push(loss);
         }
-        if let Some(bar) = &bar {
-            bar.inc(1);
-        }
+        shown.step();
     }
-    if let Some(bar) = bar {
-        bar.finish_and_clear();
-    }
+    shown.end();
     Ok((steps, losses))
 }
 

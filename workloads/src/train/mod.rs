@@ -25,7 +25,7 @@ pub mod store;
 
 use std::path::PathBuf;
 
-use crate::{data::image::Frame, error::Error};
+use crate::{data::image::Frame, error::Error, progress::Progress};
 
 /// One model, as a row of [`MODELS`].
 #[derive(Debug, PartialEq, Eq)]
@@ -148,8 +148,8 @@ pub struct Settings {
     pub drop_caches: bool,
     /// Which of several workers' batches are this job's.
     pub share: Share,
-    /// Whether a terminal sees a bar.
-    pub progress: bool,
+    /// How it is shown how far the job is.
+    pub progress: Progress,
 }
 
 /// One worker's part of the batches: of `of` workers that of `rank`.

@@ -12,6 +12,7 @@ use super::{MODELS, Model, Settings, Share, distributed::options::PeerOptions};
 use crate::{
     output::OutputOptions,
     platform::{MachineOptions, TorchOptions},
+    progress::Progress,
 };
 
 const EXAMPLES: &str = "\
@@ -81,8 +82,13 @@ pub struct TrainOptions {
 }
 
 impl TrainOptions {
-    /// The settings. `threads` are as many as may be used, `progress` says whether a bar may be drawn.
-    pub fn settings(&self, threads: u32, progress: bool) -> Settings {
+    /// The settings. `threads` are as many as may be used, `may_draw` says whether a bar may be drawn.
+    pub fn settings(&self, threads: u32, may_draw: bool) -> Settings {
+        let progress = match (self.peers.tells_steps(), may_draw) {
+            (true, _) => Progress::Lines,
+            (false, true) => Progress::Bar,
+            (false, false) => Progress::Hidden,
+        };
         let (batch, steps, warmup) = if self.smoke { (2, 2, 1) } else { (self.model.batch, 100, 10) };
         Settings {
             model: self.model,

@@ -42,7 +42,10 @@ pub(super) fn run(settings: &Settings) -> Result<Report, Error> {
         })?;
         phases.run("optimizer", || {
             libtorch::catch(|| optimizer.step())?;
-            Ok(loss.f_double_value(&[])?)
+            let value = loss.f_double_value(&[])?;
+            // The graph goes with it, and both may give memory back to the kernel: a part of the step, so of a phase.
+            drop((loss, batch));
+            Ok(value)
         })
     })?;
     let elapsed_ns = start.elapsed().as_nanos() as u64;

@@ -13,7 +13,10 @@ use std::{
 use serde::Serialize;
 use serde_json::Value;
 
-use super::error::DistributedError;
+use super::{
+    error::DistributedError,
+    pace::{self, Pace},
+};
 use crate::{
     child::{Child, ChildError, LOOK_EVERY},
     digest::Digest,
@@ -129,14 +132,16 @@ pub fn run(settings: &Settings, all: &All, torch: &TorchOptions) -> Result<Launc
             Err(_) => return Err(early(children.remove(0))?.into()),
         }
     };
+    let mut pace = Pace::seen(settings);
     for rank in 0..all.workers {
-        let words = worker_words(settings, all, torch, &address, rank);
+        let mut words = worker_words(settings, all, torch, &address, rank);
+        words.extend(pace.is_some().then(|| pace::ASKED.into()));
         let name = format!("worker {rank}");
         let command = Child::through(&all.through_of(rank + 1), &name)?;
-        children.push(Child::start_by(command, name, &words, None)?);
+        children.push(Child::start_by(command, name, &words, pace.as_mut().map(Pace::listen))?);
     }
     started::tell();
-    wait(&mut children, all.limit)?;
+    wait(&mut children, all.limit, pace)?;
     let mut warnings = Vec::new();
     let mut said = children.into_iter().map(|child| {
         let name = child.name().to_owned();
@@ -159,9 +164,12 @@ fn warning_of(name: &str, said: &str) -> Option<String> {
 }
 
 /// Waits for all of them; an error as soon as one failed and the others had time to say why they end.
-fn wait(children: &mut Vec<Child>, limit: Duration) -> Result<(), ChildError> {
+fn wait(children: &mut Vec<Child>, limit: Duration, mut pace: Option<Pace>) -> Result<(), ChildError> {
     let mut first: Option<(usize, ExitStatus, Instant)> = None;
     loop {
+        if let Some(pace) = &mut pace {
+            pace.look();
+        }
         let mut is_over = true;
         for (place, child) in children.iter_mut().enumerate() {
             match child.look()? {
@@ -176,7 +184,12 @@ fn wait(children: &mut Vec<Child>, limit: Duration) -> Result<(), ChildError> {
             Some((place, status, since)) if is_over || since.elapsed() > limit + ROOM => {
                 return Err(children.swap_remove(place).failed(status));
             }
-            None if is_over => return Ok(()),
+            None if is_over => {
+                if let Some(pace) = pace {
+                    pace.end();
+                }
+                return Ok(());
+            }
             _ => thread::sleep(LOOK_EVERY),
         }
     }

@@ -98,6 +98,11 @@ impl Members {
         self.seats.get(rank as usize) == Some(&Seat::Taken)
     }
 
+    /// Steps of each worker and images per step, as those who came agree in; none while nobody has.
+    pub fn work(&self) -> Option<(u64, u64)> {
+        self.work
+    }
+
     /// How many have come, those that have left again too.
     pub fn came(&self) -> u32 {
         self.seats.iter().filter(|seat| **seat != Seat::Empty).count() as u32
@@ -136,7 +141,9 @@ mod tests {
     #[test]
     fn workers_come_and_go() {
         let mut members = members();
+        assert_eq!(members.work(), None);
         assert_eq!(members.join(&join(1)), Ok(()));
+        assert_eq!(members.work(), Some((5, 8)));
         assert!(members.is_here(1) && !members.is_here(0) && !members.is_complete());
         assert_eq!(members.join(&join(0)), Ok(()));
         members.leave(1);

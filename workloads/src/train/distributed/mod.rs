@@ -2,9 +2,9 @@
 //! report of each. A worker's step is a request with the phases `pull`, `data`, `forward`, `backward` and `push`; what the
 //! server does for it, requests `pull` and `push` of the server, is in the trace of that step.
 //!
-//! `parameters` is the arithmetic and knows no network, `messages` and `service` what is said, `members` who takes part, `turns`
+//! `parameters` is the arithmetic and knows no network, `messages`, `service` and `sending` what is said, `members` who takes part, `turns`
 //! who keeps the others waiting, `server` and `worker` the two roles, `attendance` how each notices that the other is gone,
-//! `launch` all on one machine.
+//! `launch` all on one machine, and `pace` a bar for that.
 
 #[cfg(feature = "torch")]
 pub mod attendance;
@@ -17,8 +17,11 @@ pub mod members;
 #[cfg(feature = "torch")]
 pub mod messages;
 pub mod options;
+pub mod pace;
 pub mod parameters;
 pub mod report;
+#[cfg(feature = "torch")]
+pub mod sending;
 #[cfg(feature = "torch")]
 pub mod server;
 #[cfg(feature = "torch")]

@@ -55,6 +55,9 @@ pub struct PeerOptions {
     /// Parameter server: end the job when a worker that lives has pushed no gradient for so long [default: 600s]
     #[arg(long, value_name = "TIME")]
     worker_timeout: Option<Time>,
+    /// Worker: say on standard error how many steps are done; whoever starts all parts asks for it where it draws a bar
+    #[arg(long, hide = true)]
+    tell_steps: bool,
 }
 
 /// Words in front of a command.
@@ -82,14 +85,20 @@ pub enum Way {
 }
 
 impl PeerOptions {
+    /// Whether this worker is to say how many steps are done.
+    pub fn tells_steps(&self) -> bool {
+        self.tell_steps
+    }
+
     /// What this process is to do.
     pub fn way(&self) -> Result<Way, DistributedError> {
         let Self { role, workers, asynchronous, listen, through, server, rank, .. } = self;
-        let Self { peer_timeout, worker_timeout, .. } = self;
+        let Self { peer_timeout, worker_timeout, tell_steps, .. } = self;
         let limit = limit("--peer-timeout", *peer_timeout, PEER_LIMIT)?;
         let worker_limit = self::limit("--worker-timeout", *worker_timeout, WORKER_LIMIT)?;
         let asynchronous = *asynchronous;
         let is_through = ("--through", through.is_some());
+        let is_told = ("--tell-steps", *tell_steps);
         match (role, workers) {
             (None, workers) => {
                 let alone = [
@@ -99,7 +108,8 @@ impl PeerOptions {
                     ("--peer-timeout", peer_timeout.is_some()),
                     ("--worker-timeout", worker_timeout.is_some()),
                 ];
-                self.refuse("without --role", &[("--server", server.is_some()), ("--rank", rank.is_some())])?;
+                let others = [("--server", server.is_some()), ("--rank", rank.is_some()), is_told];
+                self.refuse("without --role", &others)?;
                 match workers {
                     Some(workers) => Ok(Way::Launch(All {
                         workers: *workers,
@@ -113,7 +123,8 @@ impl PeerOptions {
                 }
             }
             (Some(Role::Ps), Some(workers)) => {
-                let others = [("--server", server.is_some()), ("--rank", rank.is_some()), is_through];
+                let others =
+                    [("--server", server.is_some()), ("--rank", rank.is_some()), is_through, is_told];
                 self.refuse("with --role ps", &others)?;
                 let listen =
                     listen.clone().ok_or(DistributedError::Needs { what: "--listen", role: "ps" })?;
@@ -199,6 +210,8 @@ mod tests {
     #[case(&["--listen", "a:1"], "--listen has no meaning without --workers")]
     #[case(&["--through", "ssh"], "--through has no meaning without --workers")]
     #[case(&["--role", "ps", "--workers", "2", "--listen", ":0", "--through", "ssh"], "--through has no meaning with --role ps")]
+    #[case(&["--workers", "2", "--tell-steps"], "--tell-steps has no meaning without --role")]
+    #[case(&["--role", "ps", "--workers", "2", "--listen", ":0", "--tell-steps"], "--tell-steps has no meaning with --role ps")]
     #[case(&["--asynchronous"], "--asynchronous has no meaning without --workers")]
     #[case(&["--workers", "2", "--worker-timeout", "1ms"], "--worker-timeout is less than 1s")]
     #[case(&["--role", "worker", "--server", "a:1", "--rank", "0", "--worker-timeout", "2s"], "--worker-timeout has no meaning with --role worker: the server says it")]

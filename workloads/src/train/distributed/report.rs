@@ -5,6 +5,11 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use crate::{digest::Digest, report::to_json};
+#[cfg(feature = "torch")]
+use crate::{
+    infer::seeded::WEIGHTS_VERSION,
+    train::{Settings, distributed::Server},
+};
 
 /// A job from the server's side.
 #[derive(Clone, Debug, Serialize)]
@@ -15,6 +20,10 @@ pub struct Served {
     pub model: &'static str,
     /// How many numbers training changed.
     pub parameters: u64,
+    /// Images per step of each worker.
+    pub batch: u64,
+    /// Steps of each worker, those for warm-up too: the server does not know them apart.
+    pub steps: u64,
     /// How many there were.
     pub workers: u32,
     /// Whether each gradient was applied as it came.
@@ -39,20 +48,38 @@ pub struct Served {
     pub elapsed_ns: u64,
     /// Of all parameters at the end, to the bit.
     pub parameters_hash: Digest,
+    /// Equal for two servers that were asked to do the same, on whatever machine. Which images there were is in the workers' own.
+    pub work_hash: Digest,
+    /// Of what came out of it: of the parameters at the end. Not of asynchronous jobs, where it depends on who came first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_hash: Option<Digest>,
+}
+
+/// What decides a server's work: each worker made `steps` gradients of `batch` images.
+#[cfg(feature = "torch")]
+pub(super) fn work_hash(settings: &Settings, server: &Server, steps: u64, batch: u64) -> Digest {
+    let Settings { model, learning_rate, seed, .. } = *settings;
+    let mut hash = Digest::default();
+    hash.text("train").text(model.name).text("fp32").u64(batch).u64(steps);
+    hash.u64(learning_rate.to_bits()).u64(seed).u64(WEIGHTS_VERSION);
+    hash.text("ps").u64(u64::from(server.workers)).u64(u64::from(server.asynchronous));
+    hash
 }
 
 impl Served {
     /// For people: one fact per line.
     pub fn text(&self) -> String {
-        let Self { name, model, workers, seed, updates, gradients, .. } = self;
+        let Self { name, model, workers, batch, steps, seed, updates, gradients, .. } = self;
         let kind = if self.asynchronous { "asynchronous" } else { "synchronous" };
-        let mut text = format!("{name}: {model}, {kind}, {workers} workers, seed {seed}\n");
+        let mut text =
+            format!("{name}: {model}, {kind}, {workers} workers, batch {batch} each, seed {seed}\n");
         let mut line = |what: &str, value: String| {
             // Writing to a String cannot fail.
             let _ = writeln!(text, "  {what:<12} {value}");
         };
         let Self { parameters, learning_rate, .. } = self;
         line("parameters", format!("{parameters}, sgd with a learning rate of {learning_rate}"));
+        line("steps", format!("{steps} of each worker, those for warm-up too"));
         line("updates", format!("{updates} by {gradients} gradients"));
         if self.asynchronous {
             let mean = self.staleness_sum as f64 / (*gradients).max(1) as f64;
@@ -63,6 +90,10 @@ impl Served {
         line("traffic", format!("{received:.1} MB of gradients, {sent:.1} MB of parameters"));
         line("elapsed", format!("{:.3} s for the whole job", self.elapsed_ns as f64 / 1e9));
         line("parameters", format!("{} (hash of all)", self.parameters_hash));
+        if let Some(hash) = self.output_hash {
+            line("output hash", hash.to_string());
+        }
+        line("work hash", self.work_hash.to_string());
         text
     }
 
@@ -83,6 +114,8 @@ mod tests {
             name: "train mnist --role ps".to_owned(),
             model: "MNIST CNN",
             parameters: 1_199_882,
+            batch: 64,
+            steps: 10,
             workers: 2,
             asynchronous: true,
             seed: 3,
@@ -95,7 +128,15 @@ mod tests {
             sent_bytes: 105_589_616,
             elapsed_ns: 2_500_000_000,
             parameters_hash: Digest::default(),
+            work_hash: Digest::default(),
+            output_hash: None,
         };
         insta::assert_snapshot!(served.text());
+        let synchronous = Served { asynchronous: false, output_hash: Some(Digest::default()), ..served };
+        let text = synchronous.text();
+        assert!(
+            text.contains("\n  output hash  cbf29ce484222325\n") && !text.contains("staleness"),
+            "{text}"
+        );
     }
 }

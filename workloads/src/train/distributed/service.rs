@@ -70,7 +70,7 @@ impl Handler<http::Request<Body>> for Service {
                 PULL => {
                     let method = Method(move |wanted: Request<Wanted>| {
                         let shared = shared.clone();
-                        Box::pin(async move { shared.pull(wanted).await }) as Answer<Chunks>
+                        Box::pin(async move { shared.pull(wanted) }) as Answer<Chunks>
                     });
                     grpc::<Chunk, Wanted>().server_streaming(method, request).await
                 }

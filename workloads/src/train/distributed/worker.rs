@@ -116,7 +116,11 @@ impl Peer {
                     libtorch::catch(|| tensor.zero_grad())?;
                 }
                 loss.f_backward()?;
-                Ok::<_, Error>(loss.f_double_value(&[])?)
+                let value = loss.f_double_value(&[])?;
+                // The graph goes with it, and both may give memory back to the kernel: of ResNet-50 that took up to 37 ms of a
+                // step, and lay in no phase.
+                drop((loss, batch));
+                Ok::<_, Error>(value)
             })?;
             if value.is_finite() {
                 phases.run_traced("push", |header| self.push(&network, version, header))?;

@@ -1,0 +1,139 @@
+//! A job of several processes that is started as one, as people and the agent see it: a bar on a terminal and nothing in a pipe,
+//! and what the parameter server says of its work.
+#![cfg(feature = "torch")]
+
+mod common;
+
+use std::{
+    ffi::CStr,
+    fs::{File, OpenOptions},
+    io::Read as _,
+    os::fd::FromRawFd as _,
+    path::Path,
+    process::{Command, Stdio},
+    thread,
+};
+
+use rstest::rstest;
+use serde_json::Value;
+
+use common::json;
+
+/// Two workers of two steps each, one of them for warm-up.
+const SMALL: [&str; 3] = ["2", "2", "1"];
+
+fn program(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_guestscope-workloads"));
+    command.args(["train", "mnist", "--threads", "1", "--json"]).args(arguments);
+    command.env_remove("GUESTSCOPE_WORKLOAD_FILE").stdin(Stdio::null());
+    command
+}
+
+/// A terminal: the end that a person sees, and the end that a program writes to.
+fn terminal() -> (File, File) {
+    let mut name = [0; 64];
+    // SAFETY: a descriptor of our own, and a buffer as long as is said.
+    let seen = unsafe {
+        let seen = libc::posix_openpt(libc::O_RDWR | libc::O_NOCTTY | libc::O_CLOEXEC);
+        assert!(seen >= 0 && libc::grantpt(seen) == 0 && libc::unlockpt(seen) == 0, "there are terminals");
+        assert_eq!(libc::ptsname_r(seen, name.as_mut_ptr(), name.len()), 0, "they have names");
+        File::from_raw_fd(seen)
+    };
+    // SAFETY: what was written there ends with a zero.
+    let path = unsafe { CStr::from_ptr(name.as_ptr()) };
+    let path = path.to_str().expect("it is a number below /dev/pts");
+    let written = OpenOptions::new().read(true).write(true).open(path).expect("it is unlocked");
+    (seen, written)
+}
+
+/// The steps that are done in each picture of the bar, of those that there are.
+fn drawn(text: &str, of: u64) -> Vec<u64> {
+    let of = format!("/{of} steps");
+    let before = text.match_indices(&of).map(|(at, _)| &text[..at]);
+    before
+        .map(|before| {
+            let digits = before.rsplit(|letter: char| !letter.is_ascii_digit()).next();
+            digits.unwrap_or_default().parse().expect("a number of steps")
+        })
+        .collect()
+}
+
+/// What a job of two workers and 1 + 40 steps shows on a terminal.
+fn shown(guestscope: Option<&Path>) -> String {
+    let (mut seen, written) = terminal();
+    let mut command = program(&["--workers", "2", "--batch", "8", "--steps", "40", "--warmup", "1"]);
+    command.env("TERM", "xterm").stdout(Stdio::piped()).stderr(written);
+    command.envs(guestscope.map(|file| ("GUESTSCOPE_WORKLOAD_FILE", file)));
+    let process = command.spawn().expect("cargo built the binary for this test");
+    // It holds the other end of the terminal.
+    drop(command);
+    let reader = thread::spawn(move || {
+        let mut all = Vec::new();
+        // An error at the end: the last one who could write has gone.
+        let _ = seen.read_to_end(&mut all);
+        String::from_utf8_lossy(&all).into_owned()
+    });
+    let output = process.wait_with_output().expect("it is a child");
+    let shown = reader.join().expect("it reads");
+    assert!(output.status.success(), "{shown}");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("one line of JSON, and no bar in it");
+    assert_eq!(report["worker_reports"].as_array().map(Vec::len), Some(2));
+    shown
+}
+
+#[test]
+fn a_terminal_sees_how_far_it_is() {
+    let shown = shown(None);
+    let steps = drawn(&shown, 41);
+    assert!(steps.iter().any(|done| *done > 0), "{shown:?}");
+    assert!(steps.is_sorted() && steps.iter().all(|done| *done <= 41), "{steps:?}");
+    assert!(!shown.contains("steps done: "), "what workers tell is not for people: {shown:?}");
+    let last = shown.rfind(" steps").expect("a bar was drawn");
+    assert!(shown[last..].contains("\u{1b}[2K"), "the line is left empty: {shown:?}");
+}
+
+/// It draws a bar of its own.
+#[test]
+fn guestscope_is_not_drawn_over() {
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(shown(Some(&folder.path().join("told.json"))), "");
+}
+
+/// What a job of so many workers, images and steps prints in a pipe; it says nothing else.
+fn report([workers, batch, steps]: [&str; 3], more: &[&str]) -> Value {
+    let sizes = ["--workers", workers, "--batch", batch, "--steps", steps, "--warmup", "1"];
+    let output = program(&[&sizes, more].concat()).output();
+    json(&output.expect("cargo built the binary for this test"))
+}
+
+/// By what `compare` tells the work of two parameter servers apart, and what came out of it.
+fn hashes(sizes: [&str; 3], more: &[&str]) -> [Value; 2] {
+    let report = report(sizes, more);
+    let server = &report["server_report"];
+    assert!(server["work_hash"].as_str().is_some_and(|hash| hash.len() == 16), "{server}");
+    if let Some(hash) = server.get("output_hash") {
+        assert_eq!(*hash, report["parameters_hash"]);
+    }
+    ["work_hash", "output_hash"].map(|name| server.get(name).cloned().unwrap_or_default())
+}
+
+#[test]
+fn a_server_of_the_same_work_has_the_same_hashes() {
+    let (first, again) = (hashes(SMALL, &[]), hashes(SMALL, &[]));
+    assert!(first[1].is_string(), "{first:?}");
+    assert_eq!(first, again);
+}
+
+#[rstest]
+#[case::workers(["1", "2", "1"], &[])]
+#[case::batch(["2", "3", "1"], &[])]
+#[case::steps(["2", "2", "2"], &[])]
+#[case::seed(SMALL, &["--seed", "2"])]
+#[case::learning_rate(SMALL, &["--learning-rate", "0.02"])]
+// Who came first decides what comes out, so it says nothing of that.
+#[case::asynchronous(SMALL, &["--asynchronous"])]
+fn a_server_of_other_work_has_other_hashes(#[case] sizes: [&str; 3], #[case] more: &[&str]) {
+    let (one, other) = (hashes(SMALL, &[]), hashes(sizes, more));
+    assert!(one[0] != other[0] && one[1] != other[1], "{one:?} {other:?}");
+    assert_eq!(other[1].is_null(), more.contains(&"--asynchronous"));
+}
