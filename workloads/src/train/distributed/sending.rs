@@ -1,6 +1,6 @@
 //! An answer that is made while it is sent: a stream, and the future that fills it, polled by whoever reads the stream. Yields
-//! items one by one. So a phase of that future lasts until the peer has taken the answer, and the future ends with the call when
-//! the peer is gone; a task of its own would have to be told.
+//! items one by one. So a phase of that future lasts until the connection has taken the answer, whose last 4 MiB at most may still
+//! be under way then, and the future ends with the call when the peer is gone; a task of its own would have to be told.
 
 use std::{
     future::Future,

@@ -2,7 +2,7 @@
 //! reason why the job ended before its time; that, each worker still there is told as well.
 //!
 //! What it does for a worker's step is a request of its own in the trace of that step: `pull` (phases `wait`, for the others'
-//! gradients, `copy`, and `send`, until the worker has taken all of it) and `push` (`receive`, `optimizer`).
+//! gradients, `copy`, and `send`, until the connection has all of it) and `push` (`receive`, `optimizer`).
 
 use std::{
     sync::{
