@@ -11,7 +11,7 @@ use crate::maps::{
 };
 
 /// `struct upid`: a number, and a pointer to its namespace.
-pub(crate) const NUMBER_BYTES: u64 = 16;
+const NUMBER_BYTES: u64 = 16;
 /// The directory of a hierarchy's root, which the kernel makes first.
 const ROOT: u64 = 1;
 
@@ -20,10 +20,8 @@ const ROOT: u64 = 1;
 #[inline(always)]
 pub(crate) fn group(task: u64) -> u64 {
     // The offset of a group's directory may be 0 itself.
-    if BY_NUMBER.load() != 0 || OFFSET_TASK_GROUP.load() == 0 || OFFSET_CGROUP_NODE.load() == 0 {
-        return 0;
-    }
-    if OFFSET_NODE_ID.load() == 0 {
+    let lacks_way = OFFSET_CGROUP_NODE.load() == 0 || OFFSET_NODE_ID.load() == 0;
+    if BY_NUMBER.load() != 0 || OFFSET_TASK_GROUP.load() == 0 || lacks_way {
         return 0;
     }
     let group = pointer(task, &OFFSET_TASK_GROUP);
@@ -44,21 +42,31 @@ pub(crate) fn ns_tid(task: u64) -> u32 {
     }
     // A task that is being buried has none.
     let pid = pointer(task, &OFFSET_TASK_THREAD_PID);
-    if pid == 0 {
-        return 0;
-    }
-    let level = pid + u64::from(OFFSET_PID_LEVEL.load());
-    let numbers = pid + u64::from(OFFSET_PID_NUMBERS.load());
+    if pid == 0 { 0 } else { number(pid, level(pid)) }
+}
+
+/// How far below the initial namespace that of a `struct pid` lies.
+#[inline(always)]
+pub(crate) fn level(pid: u64) -> u32 {
+    word(pid + u64::from(OFFSET_PID_LEVEL.load()))
+}
+
+/// The number that a `struct pid` has in its namespace of this level.
+#[inline(always)]
+pub(crate) fn number(pid: u64, level: u32) -> u32 {
+    word(pid + u64::from(OFFSET_PID_NUMBERS.load()) + u64::from(level) * NUMBER_BYTES)
+}
+
+/// Four bytes; 0 where there is no memory.
+#[inline(always)]
+fn word(place: u64) -> u32 {
     // SAFETY: the helper checks the memory.
-    unsafe {
-        let level = u64::from(bpf_probe_read_kernel(level as *const u32).unwrap_or(0));
-        bpf_probe_read_kernel((numbers + level * NUMBER_BYTES) as *const u32).unwrap_or(0)
-    }
+    unsafe { bpf_probe_read_kernel(place as *const u32).unwrap_or(0) }
 }
 
 /// Eight bytes of a structure; 0 where there is no memory.
 #[inline(always)]
-fn pointer(structure: u64, offset: &Global<u32>) -> u64 {
+pub(crate) fn pointer(structure: u64, offset: &Global<u32>) -> u64 {
     // SAFETY: the helper checks the memory.
     unsafe { bpf_probe_read_kernel((structure + u64::from(offset.load())) as *const u64).unwrap_or(0) }
 }

@@ -12,6 +12,7 @@ use crate::{
     groups::Group,
     hygiene::{assert_unloaded, held},
     running::{Done, Running, Start},
+    surroundings::has,
 };
 
 const ENDED: &str = "request:ended work:ended rest:ended";
@@ -261,14 +262,6 @@ fn a_container_by_the_begin_of_its_number() {
     assert!(group.directory().exists());
 }
 
-fn has_unshare(test: &str) -> bool {
-    let found = guestscope::child::resolve("unshare").is_ok();
-    if !found {
-        skipped(test, "no program unshare");
-    }
-    found
-}
-
 /// The children of a process.
 fn child_of(pid: i32) -> i32 {
     eventually("a child", || {
@@ -282,7 +275,7 @@ fn child_of(pid: i32) -> i32 {
 fn a_program_in_namespaces_of_its_own() {
     let test = "attach::a_program_in_namespaces_of_its_own";
     let Some(ground) = Ground::new(test) else { return };
-    if !has_unshare(test) {
+    if !has(test, "unshare") {
         return;
     }
     let disk = ground.path("disk");
@@ -314,7 +307,7 @@ fn a_program_in_namespaces_of_its_own() {
 fn an_agent_in_a_pid_namespace() {
     let test = "attach::an_agent_in_a_pid_namespace";
     let Some(ground) = Ground::new(test) else { return };
-    if !has_unshare(test) {
+    if !has(test, "unshare") {
         return;
     }
     let script = format!(
@@ -336,7 +329,7 @@ fn an_agent_in_a_pid_namespace() {
 fn a_proc_of_another_namespace_is_refused() {
     let test = "attach::a_proc_of_another_namespace_is_refused";
     let Some(ground) = Ground::new(test) else { return };
-    if !has_unshare(test) {
+    if !has(test, "unshare") {
         return;
     }
     let start = ground.command(&["attach", "--pid", "1"]).through(&["unshare", "-fp"]);

@@ -33,18 +33,20 @@ fn each_long_sleep_is_a_wait_in_its_phase() {
             // clock_nanosleep and nanosleep.
             assert!(matches!(wait.syscall, Some(230 | 35 | 115 | 101)), "{wait:?}");
             assert_eq!(wait.phase, Some(seen.request(1).id), "{wait:?}");
-            is_at_home(wait);
         }
+        are_at_home(&waits);
     });
 }
 
-/// It is in the group that this test is in, of which version 2 may rule only one further up, and in its PID namespace.
-fn is_at_home(wait: &Wait) {
-    assert!(!in_initial_namespace() || wait.ns_tid == Some(wait.thread.tid), "{wait:?}");
-    let own = Guest::here().cgroup.path;
-    let found = wait.cgroup_number.and_then(|number| Groups::below(Root::system()).path(number));
-    let is_own = own.as_deref().zip(found.as_deref()).is_some_and(|(own, found)| own.starts_with(found));
-    assert!(is_own, "{found:?}, and it is in {own:?}: {wait:?}");
+/// They are in the group that this test is in, of which version 2 may rule only one further up, and in its PID namespace.
+fn are_at_home(waits: &[&Wait]) {
+    let (own, mut groups) = (Guest::here().cgroup.path, Groups::below(Root::system()));
+    for wait in waits {
+        assert!(!in_initial_namespace() || wait.ns_tid == Some(wait.thread.tid), "{wait:?}");
+        let found = wait.cgroup_number.and_then(|number| groups.path(number));
+        let is_own = own.as_deref().zip(found.as_deref()).is_some_and(|(own, found)| own.starts_with(found));
+        assert!(is_own, "{found:?}, and it is in {own:?}: {wait:?}");
+    }
 }
 
 #[test]

@@ -23,7 +23,7 @@
 //! * waiting for a CPU by the ledger, and woken: nothing happens, and the time since is `runq`.
 
 use aya_ebpf::helpers::{
-    bpf_get_current_pid_tgid, bpf_ktime_get_ns, bpf_probe_read_kernel,
+    bpf_get_current_pid_tgid, bpf_ktime_get_ns,
     generated::{bpf_get_smp_processor_id, bpf_seq_write},
 };
 use guestscope_ebpf::{
@@ -34,12 +34,11 @@ use guestscope_ebpf::{
 
 use crate::{
     maps::{
-        OFFSET_PID_LEVEL, OFFSET_PID_NUMBERS, OFFSET_TASK_CPU, OFFSET_TASK_DELAYED, OFFSET_TASK_EXIT_STATE,
-        OFFSET_TASK_FLAGS, OFFSET_TASK_LEADER, OFFSET_TASK_ON_CPU, OFFSET_TASK_ON_RQ, OFFSET_TASK_STATE,
-        OFFSET_TASK_THREAD_PID, TARGETS,
+        OFFSET_TASK_CPU, OFFSET_TASK_DELAYED, OFFSET_TASK_EXIT_STATE, OFFSET_TASK_FLAGS, OFFSET_TASK_LEADER,
+        OFFSET_TASK_ON_CPU, OFFSET_TASK_ON_RQ, OFFSET_TASK_STATE, OFFSET_TASK_THREAD_PID, TARGETS,
     },
     memory::{Typed, load},
-    origin::NUMBER_BYTES,
+    origin,
     probes::{sched, throttle},
     registers,
     task::{self, Current, Task},
@@ -115,18 +114,10 @@ fn visit(file: *const u8, task: Task<Typed>) {
 /// The number of a task's process in the agent's PID namespace, of which the visited tasks are, or of one below it.
 #[inline(always)]
 fn process_number(task: Task<Typed>) -> u32 {
-    // SAFETY: a typed task; the agent resolved the offsets of three pointers and an unsigned int. The helper checks what it
-    // reads; what has no number any more reads as 0.
-    unsafe {
-        let agent = Current::new().address + u64::from(OFFSET_TASK_THREAD_PID.load());
-        let own =
-            bpf_probe_read_kernel(agent as *const u64).unwrap_or(0) + u64::from(OFFSET_PID_LEVEL.load());
-        let level = u64::from(bpf_probe_read_kernel(own as *const u32).unwrap_or(0));
-        let leader = task.follow(&OFFSET_TASK_LEADER);
-        let numbers =
-            load::<Typed, u64>(leader, &OFFSET_TASK_THREAD_PID) + u64::from(OFFSET_PID_NUMBERS.load());
-        bpf_probe_read_kernel((numbers + level * NUMBER_BYTES) as *const u32).unwrap_or(0)
-    }
+    let own = origin::pointer(Current::new().address, &OFFSET_TASK_THREAD_PID);
+    // SAFETY: a typed task; the agent resolved the offsets of two pointers.
+    let pid: u64 = unsafe { load::<Typed, _>(task.follow(&OFFSET_TASK_LEADER), &OFFSET_TASK_THREAD_PID) };
+    origin::number(pid, origin::level(own))
 }
 
 /// Neither dead nor about to be. A thread that has left its CPU for the last time would never give its ledger back.

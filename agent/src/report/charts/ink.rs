@@ -90,10 +90,10 @@ pub(super) fn inked(svg: &str) -> String {
             out.push_str(&before[..before.len() - name.len()]);
             let _ = write!(out, "class=\"{name}-{class}\"");
             rest = &after[10..];
-            if let Some((bar, hatch)) = hatched(before, &class) {
+            if let Some(hatch) = hatched(before, &class) {
                 let end = rest.find('>').map_or(rest.len(), |at| at + 1);
                 out.push_str(&rest[..end]);
-                let _ = write!(out, "<path class=\"hatch\" d=\"{}\"/>", hatch.path(bar));
+                let _ = write!(out, "<path class=\"hatch\" d=\"{hatch}\"/>");
                 rest = &rest[end..];
             }
         } else {
@@ -106,8 +106,8 @@ pub(super) fn inked(svg: &str) -> String {
     out
 }
 
-/// The bar whose tag this text ends in the middle of, and how it is hatched; none of what has no hatch.
-fn hatched(text: &str, class: &str) -> Option<(Place, Hatch)> {
+/// The path that hatches the bar whose tag this text ends in the middle of; none of what has no hatch.
+fn hatched(text: &str, class: &str) -> Option<String> {
     let (_, hatch) = LOOKS.get(class.strip_prefix("cause")?.parse::<usize>().ok()?)?;
     let tag = text.rsplit_once("<rect ")?.1;
     if tag.contains('>') {
@@ -116,7 +116,7 @@ fn hatched(text: &str, class: &str) -> Option<(Place, Hatch)> {
     let number = |name: &str| tag.split_once(&format!("{name}=\""))?.1.split_once('"')?.0.parse().ok();
     let place =
         Place { x: number("x")?, y: number("y")?, width: number("width")?, height: number("height")? };
-    (!hatch.path(place).is_empty()).then_some((place, *hatch))
+    Some(hatch.path(place)).filter(|path| !path.is_empty())
 }
 
 /// Colour and hatch of each cause, in the order of [`Cause::all`]; those that are large beside each other differ in both.
