@@ -76,7 +76,7 @@ pub(crate) fn each_in_parallel<I: Sync, T: Send>(
 
 fn read(source: &Source, warmup: Warmup) -> Result<ReadRun, run::Error> {
     let folder = Folder::open(&source.path)?;
-    let mut requests = folder.requests()?;
+    let mut requests = folder.requests_without_ids()?;
     let digest = RunDigest::read(&mut requests, folder.manifest().rows.phases, warmup)?;
     let is_torn = requests.torn_end().is_some();
     Ok(ReadRun {

@@ -109,7 +109,7 @@ impl<'a, 'e> Finisher<'a, 'e> {
     }
 
     pub(super) fn finish(&mut self, batch: &RecordBatch) -> Result<RecordBatch> {
-        let rows = self.table.decode(batch, &mut self.words, &mut self.decoded);
+        let rows = self.table.decode(batch, &[], &mut self.words, &mut self.decoded);
         let rows = rows.map_err(|mismatch| mismatch.at(self.folder, self.rows))?;
         self.rows += rows.len() as u64;
         for row in &mut *rows {

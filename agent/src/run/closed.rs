@@ -1,7 +1,8 @@
 //! Reads a closed table back, batch by batch.
 //!
 //! Yields its record batches, or what is wrong with the file. Where the columns claim to lie is checked before the
-//! library reads there: it takes positions on trust and panics on those of a damaged file. It knows no columns.
+//! library reads there: it takes positions on trust and panics on those of a damaged file. It knows no columns, but whether
+//! anything stands in one: the file's statistics say so, and of the 95 columns of phases half or more are empty in most runs.
 
 use std::{
     fs::File,
@@ -10,10 +11,13 @@ use std::{
 
 use arrow::array::RecordBatch;
 use parquet::{
+    arrow::ProjectionMask,
     arrow::arrow_reader::{
         ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
     },
+    basic::Type,
     file::metadata::{ColumnChunkMetaData, ParquetMetaData},
+    file::statistics::Statistics,
 };
 
 use super::row_groups::RowGroups;
@@ -22,15 +26,28 @@ use super::row_groups::RowGroups;
 /// the caches of a core meanwhile; and arrays of 4 KB come from the allocator's pool, where larger ones would each be mapped.
 const BATCH_ROWS: usize = 512;
 
+/// What stands in a column that need not be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Empty {
+    /// Zero, or `false`, in every row.
+    Zeros,
+    /// Nothing, in every row.
+    Nulls,
+}
+
 /// The batches of a closed file. After an error it is not used again.
 pub(super) struct Closed(ParquetRecordBatchReader);
 
 impl Closed {
-    /// Reads what the file says about itself.
+    /// Reads what the file says about itself. `is_left_out` hears of each column, and what it holds if that is nothing; the
+    /// batches lack those of which it says so.
     ///
     /// # Errors
     /// What is wrong with it.
-    pub(super) fn open(file: File) -> Result<Self, String> {
+    pub(super) fn open(
+        file: File,
+        mut is_left_out: impl FnMut(&str, Option<Empty>) -> bool,
+    ) -> Result<Self, String> {
         let file_bytes = file.metadata().map_err(|error| error.to_string())?.len();
         guarded(|| {
             let metadata = ArrowReaderMetadata::load(&file, ArrowReaderOptions::default())
@@ -39,8 +56,19 @@ impl Closed {
                 return Err("a column lies outside the file".to_owned());
             }
             let groups = RowGroups::new(file, file_bytes, metadata.metadata());
+            let columns = metadata.parquet_schema().columns().iter().enumerate();
+            let read = columns.filter(|(index, column)| {
+                !is_left_out(&column.path().string(), emptiness(metadata.metadata(), *index))
+            });
+            let read: Vec<usize> = read.map(|(index, _)| index).collect();
+            let read = ProjectionMask::leaves(metadata.parquet_schema(), read);
             let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(groups, metadata);
-            builder.with_batch_size(BATCH_ROWS).build().map(Self).map_err(|error| error.to_string())
+            builder
+                .with_projection(read)
+                .with_batch_size(BATCH_ROWS)
+                .build()
+                .map(Self)
+                .map_err(|error| error.to_string())
         })
     }
 
@@ -56,6 +84,26 @@ impl Closed {
 /// What the checks let through and the library still does not survive must not end the program.
 fn guarded<T>(read: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|_| Err("the reading library panicked".to_owned()))
+}
+
+/// What stands in this column, if the statistics of all groups say that it is nothing.
+fn emptiness(metadata: &ParquetMetaData, column: usize) -> Option<Empty> {
+    let of_group = |statistics: &Statistics, values: i64| {
+        let is_zero = |bytes: Option<&[u8]>| bytes.is_some_and(|bytes| bytes.iter().all(|byte| *byte == 0));
+        let nulls = statistics.null_count_opt()?;
+        if u64::try_from(values).is_ok_and(|values| values == nulls) {
+            return Some(Empty::Nulls);
+        }
+        let is_number = matches!(statistics.physical_type(), Type::INT32 | Type::INT64 | Type::BOOLEAN);
+        let is_zero = is_zero(statistics.min_bytes_opt()) && is_zero(statistics.max_bytes_opt());
+        (is_number && is_zero && nulls == 0).then_some(Empty::Zeros)
+    };
+    let mut groups = metadata.row_groups().iter().map(|group| {
+        let column = group.columns().get(column)?;
+        of_group(column.statistics()?, column.num_values())
+    });
+    let first = groups.next()??;
+    groups.all(|group| group == Some(first)).then_some(first)
 }
 
 /// Every column of every group lies inside the file.

@@ -20,6 +20,7 @@ use super::{
     histograms,
     manifest::{FORMAT, Manifest},
     rows::{Rows, damaged},
+    table::{Access, Column},
     wait_columns::WAITS,
 };
 use crate::phase::{Mark, Phase, PhaseKind, Request, Thread, Wait};
@@ -72,6 +73,12 @@ impl Folder {
     /// Requests in the order of their ends.
     pub fn requests(&self) -> Result<Requests> {
         Ok(Requests { rows: self.phases()?, next: None })
+    }
+
+    /// The same without the ids of their traces and spans, which are half of what there is to read.
+    pub fn requests_without_ids(&self) -> Result<Requests> {
+        let is_id = |column: &Column<PhaseRow>| matches!(column.access, Access::Hex { .. });
+        Ok(Requests { rows: Rows::open_without(&self.path, &PHASES, is_id)?, next: None })
     }
 
     /// Phases, the rows of a request together, its outermost phase first.

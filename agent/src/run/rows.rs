@@ -13,10 +13,10 @@ use std::{
 use super::{
     batches::{Batches, TornEnd},
     close,
-    closed::Closed,
+    closed::{Closed, Empty},
     error::{Error, Result},
     stream,
-    table::{Mismatch, Table, Words},
+    table::{Column, Mismatch, Table, Words},
 };
 
 /// An iterator over the rows of one table. After an error it is over.
@@ -24,6 +24,8 @@ pub struct Rows<R: 'static> {
     table: &'static Table<R>,
     path: PathBuf,
     source: Source,
+    /// Columns that are not read, in the order of the table's.
+    left_out: Vec<bool>,
     words: Words,
     /// Those of the last batch that are still to be given. Its room is used again and again: rows of phases are large.
     decoded: VecDeque<R>,
@@ -39,10 +41,28 @@ enum Source {
 impl<R> Rows<R> {
     /// Opens the closed form, or the other one.
     pub(super) fn open(folder: &Path, table: &'static Table<R>) -> Result<Self> {
+        Self::open_without(folder, table, |_| false)
+    }
+
+    /// The same for who does not want these columns: rows have what a blank one has there.
+    pub(super) fn open_without(
+        folder: &Path,
+        table: &'static Table<R>,
+        is_unwanted: impl Fn(&Column<R>) -> bool,
+    ) -> Result<Self> {
+        let mut left_out: Vec<bool> = table.columns.iter().map(is_unwanted).collect();
+        let mut is_left_out = |name: &str, empty: Option<Empty>| {
+            let Some(index) = table.columns.iter().position(|column| column.name == name) else {
+                return false;
+            };
+            left_out[index] |= empty.is_some_and(|empty| table.columns[index].is_blank(empty));
+            left_out[index]
+        };
         let closed = folder.join(close::file_name(table));
         let (path, source) = match File::open(&closed) {
             Ok(file) => {
-                let batches = Closed::open(file).map_err(|what| damaged(&closed, &what, Some(0)))?;
+                let batches =
+                    Closed::open(file, &mut is_left_out).map_err(|what| damaged(&closed, &what, Some(0)))?;
                 (closed, Source::Closed(Box::new(batches)))
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -52,7 +72,8 @@ impl<R> Rows<R> {
             }
             Err(source) => return Err(Error::Read { path: closed, source }),
         };
-        Ok(Self { table, path, source, words: Words::default(), decoded: VecDeque::new(), given: 0 })
+        let (words, decoded) = (Words::default(), VecDeque::new());
+        Ok(Self { table, path, source, left_out, words, decoded, given: 0 })
     }
 
     /// What could not be used at the end of a stream; none before the rows are over, and none if all was whole.
@@ -93,7 +114,7 @@ impl<R> Rows<R> {
             Source::Over(_) => None,
         };
         let Some(batch) = batch else { return Ok(false) };
-        let decoded = self.table.decode(&batch, &mut self.words, &mut self.decoded);
+        let decoded = self.table.decode(&batch, &self.left_out, &mut self.words, &mut self.decoded);
         decoded.map_err(|mismatch| mismatch.at(&self.path, self.given))?;
         Ok(true)
     }

@@ -18,6 +18,8 @@ use arrow::{
     error::ArrowError,
 };
 
+use super::closed::Empty;
+
 /// How an integer is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Width {
@@ -128,13 +130,25 @@ impl<R> Column<R> {
         }
     }
 
-    pub(super) fn field(&self) -> Field {
-        let nullable = match self.access {
+    /// Rows may lack a value.
+    fn is_nullable(&self) -> bool {
+        match self.access {
             Access::Integer { .. } | Access::Flag { .. } => false,
             Access::OptionalInteger { .. } => true,
             Access::Word { optional, .. } | Access::Hex { optional, .. } => optional,
-        };
-        Field::new(self.name.as_ref(), self.data_type(), nullable)
+        }
+    }
+
+    pub(super) fn field(&self) -> Field {
+        Field::new(self.name.as_ref(), self.data_type(), self.is_nullable())
+    }
+
+    /// A blank row already has what stands in a column of nothing else.
+    pub(super) fn is_blank(&self, empty: Empty) -> bool {
+        match empty {
+            Empty::Zeros => matches!(self.access, Access::Integer { .. } | Access::Flag { .. }),
+            Empty::Nulls => self.is_nullable(),
+        }
     }
 
     pub(super) fn encode(&self, rows: &[R]) -> ArrayRef {
@@ -170,7 +184,7 @@ impl<R> Column<R> {
             Ok(array) => array,
             Err(error) => return Err(senseless(&error.to_string())),
         };
-        if array.null_count() > 0 && !self.field().is_nullable() {
+        if array.null_count() > 0 && !self.is_nullable() {
             return Err(senseless("a value is missing"));
         }
         let sensible = match &self.access {
@@ -257,10 +271,12 @@ impl<R> Table<R> {
     }
 
     /// Rows from a batch of either form, in the place of those that `rows` had. Columns that this program does not know are left
-    /// out, but not a time: without it the accounts of a phase would no longer add up.
+    /// out, but not a time: without it the accounts of a phase would no longer add up. So are those of which `left_out` says so,
+    /// in the order of the table; they stay blank.
     pub(super) fn decode<'a>(
         &self,
         batch: &RecordBatch,
+        left_out: &[bool],
         words: &mut Words,
         rows: &'a mut VecDeque<R>,
     ) -> Result<&'a mut [R], Mismatch> {
@@ -273,7 +289,10 @@ impl<R> Table<R> {
         rows.clear();
         rows.extend(std::iter::repeat_with(self.blank).take(batch.num_rows()));
         let rows = rows.make_contiguous();
-        for column in &self.columns {
+        for (index, column) in self.columns.iter().enumerate() {
+            if left_out.get(index).is_some_and(|left_out| *left_out) {
+                continue;
+            }
             match batch.column_by_name(&column.name) {
                 Some(array) => column.decode(array, rows, words)?,
                 None if column.may_lack || column.at_close => {}

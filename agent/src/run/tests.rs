@@ -145,7 +145,7 @@ proptest! {
         let mut batches = Batches::new(stream.storage.bytes.as_slice());
         let (mut rows, mut decoded) = (Vec::new(), VecDeque::new());
         while let Some(batch) = batches.next().unwrap() {
-            PHASES.decode(&batch, &mut Words::default(), &mut decoded).unwrap();
+            PHASES.decode(&batch, &[], &mut Words::default(), &mut decoded).unwrap();
             rows.extend(decoded.drain(..));
         }
         prop_assert_eq!(rows.len() as u64, stream.written());
