@@ -115,3 +115,87 @@ fn is_consistent(metadata: &ParquetMetaData, file_bytes: u64) -> bool {
     };
     metadata.row_groups().iter().all(|group| group.num_rows() >= 0 && group.columns().iter().all(inside))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeMap, sync::Arc};
+
+    use arrow::array::{ArrayRef, BooleanArray, Int64Array, StringArray};
+    use parquet::{
+        arrow::ArrowWriter,
+        file::properties::{EnabledStatistics, WriterProperties},
+        schema::types::ColumnPath,
+    };
+
+    use super::*;
+
+    /// Two groups of two rows each.
+    fn file() -> File {
+        let numbers = |values: [Option<i64>; 4]| -> ArrayRef { Arc::new(Int64Array::from_iter(values)) };
+        let flags = |values: [bool; 4]| -> ArrayRef { Arc::new(BooleanArray::from_iter(values.map(Some))) };
+        let batch = RecordBatch::try_from_iter_with_nullable([
+            ("zeros", numbers([Some(0); 4]), false),
+            ("zeros unsaid", numbers([Some(0); 4]), false),
+            ("zeros, then one", numbers([Some(0), Some(0), Some(0), Some(1)]), false),
+            ("around zero", numbers([Some(-1), Some(1), Some(-1), Some(1)]), false),
+            ("nulls", numbers([None; 4]), true),
+            ("nulls, then zeros", numbers([None, None, Some(0), Some(0)]), true),
+            ("nulls and zeros", numbers([None, Some(0), None, Some(0)]), true),
+            ("unset", flags([false; 4]), false),
+            ("set", flags([true; 4]), false),
+            ("words", Arc::new(StringArray::from_iter_values(["", "", "", ""])) as ArrayRef, false),
+        ]);
+        let batch = batch.unwrap();
+        let properties = WriterProperties::builder()
+            .set_max_row_group_row_count(Some(2))
+            .set_column_statistics_enabled(ColumnPath::from("zeros unsaid"), EnabledStatistics::None);
+        let file = tempfile::tempfile().unwrap();
+        let copy = file.try_clone().unwrap();
+        let mut writer = ArrowWriter::try_new(copy, batch.schema(), Some(properties.build())).unwrap();
+        writer.write(&batch).unwrap();
+        assert_eq!(writer.close().unwrap().num_row_groups(), 2);
+        file
+    }
+
+    #[test]
+    fn columns_of_nothing_are_known_before_they_are_read() {
+        let mut heard = BTreeMap::new();
+        let mut is_left_out = |name: &str, empty: Option<Empty>| {
+            heard.extend(empty.map(|empty| (name.to_owned(), empty)));
+            empty.is_some()
+        };
+        let mut closed = Closed::open(file(), &mut is_left_out).unwrap();
+        let expected = [("nulls", Empty::Nulls), ("unset", Empty::Zeros), ("zeros", Empty::Zeros)];
+        assert_eq!(heard, expected.map(|(name, empty)| (name.to_owned(), empty)).into());
+        let mut rows = 0;
+        while let Some(batch) = closed.next().unwrap() {
+            rows += batch.num_rows();
+            let schema = batch.schema();
+            let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+            assert_eq!(
+                names,
+                [
+                    "zeros unsaid",
+                    "zeros, then one",
+                    "around zero",
+                    "nulls, then zeros",
+                    "nulls and zeros",
+                    "set",
+                    "words"
+                ],
+            );
+        }
+        assert_eq!(rows, 4);
+    }
+
+    /// A table whose columns are all of nothing still has rows.
+    #[test]
+    fn rows_of_no_column_are_counted() {
+        let mut closed = Closed::open(file(), |_, _| true).unwrap();
+        let mut rows = 0;
+        while let Some(batch) = closed.next().unwrap() {
+            rows += batch.num_rows();
+        }
+        assert_eq!(rows, 4);
+    }
+}

@@ -29,6 +29,9 @@ use crate::phase::{Mark, Phase, PhaseKind, Request, Thread, Wait};
 /// caller's.
 const MOST_MANIFEST_BYTES: u64 = 16 << 20;
 
+/// Phases that a request gets room for before they are seen, 0.7 KB each: one of a million shall not make all others large.
+const MOST_ROOM: usize = 16;
+
 /// A run folder, opened for reading.
 #[derive(Clone, Debug)]
 pub struct Folder {
@@ -72,13 +75,13 @@ impl Folder {
 
     /// Requests in the order of their ends.
     pub fn requests(&self) -> Result<Requests> {
-        Ok(Requests { rows: self.phases()?, next: None })
+        Ok(Requests::of(self.phases()?))
     }
 
-    /// The same without the ids of their traces and spans, which are half of what there is to read.
+    /// The same without the ids of their traces and spans, which are most of what there is to unpack.
     pub fn requests_without_ids(&self) -> Result<Requests> {
         let is_id = |column: &Column<PhaseRow>| matches!(column.access, Access::Hex { .. });
-        Ok(Requests { rows: Rows::open_without(&self.path, &PHASES, is_id)?, next: None })
+        Ok(Requests::of(Rows::open_without(&self.path, &PHASES, is_id)?))
     }
 
     /// Phases, the rows of a request together, its outermost phase first.
@@ -152,9 +155,15 @@ pub struct Requests {
     rows: Rows<PhaseRow>,
     /// The first row of the next request.
     next: Option<Phase>,
+    /// Phases that the next one gets room for.
+    usual: usize,
 }
 
 impl Requests {
+    fn of(rows: Rows<PhaseRow>) -> Self {
+        Self { rows, next: None, usual: 1 }
+    }
+
     /// What could not be used at the end of a stream; see [`Rows::torn_end`].
     pub fn torn_end(&self) -> Option<&TornEnd> {
         self.rows.torn_end()
@@ -181,7 +190,9 @@ impl Iterator for Requests {
         if first.id != root {
             return Some(Err(self.rows.fail(&format!("request {root} lacks its outermost phase"))));
         }
-        let mut phases = vec![first];
+        // Most requests have as many phases as the one before.
+        let mut phases = Vec::with_capacity(self.usual);
+        phases.push(first);
         loop {
             match self.rows.next() {
                 Some(Ok(row)) if row.phase.root == root => phases.push(row.phase),
@@ -193,6 +204,7 @@ impl Iterator for Requests {
                 Some(Err(error)) => return Some(Err(error)),
             }
         }
+        self.usual = phases.len().min(MOST_ROOM);
         Some(Ok(Request { phases }))
     }
 }

@@ -11,7 +11,7 @@ use super::{
     table::Words,
     *,
 };
-use crate::phase::{Phase, ThreadId};
+use crate::phase::{Phase, ThreadId, TraceIds};
 
 fn manifest() -> Manifest {
     let start = ClockPair { monotonic_ns: 1_000, wall_ns: 1_795_249_821_000_000_000 };
@@ -86,6 +86,12 @@ proptest! {
         let closed = folder.close(|_| {}, &mut explain, &mut |_, _| {}).unwrap();
         prop_assert!(closed.errors.is_empty(), "{:?}", closed.errors);
         check(&path)?;
+        let bare: Vec<_> = Folder::open(&path).unwrap().requests_without_ids().unwrap().map(Result::unwrap).collect();
+        let mut expected = requests.clone();
+        for phase in expected.iter_mut().flat_map(|request| &mut request.phases) {
+            phase.trace = TraceIds { parent_is_remote: phase.trace.parent_is_remote, ..TraceIds::default() };
+        }
+        prop_assert_eq!(bare, expected);
         let rows: Vec<_> = Folder::open(&path).unwrap().phases().unwrap().map(Result::unwrap).collect();
         let phases: Vec<_> = requests.iter().flat_map(|request| &request.phases).collect();
         prop_assert_eq!(closed.manifest.rows.phases, phases.len() as u64);
