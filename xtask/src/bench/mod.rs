@@ -3,6 +3,7 @@
 //! Prints a table and writes the same numbers to target/bench/bench.json. Nothing is asserted about time: machines are
 //! noisy, and a number is for people to judge. Rounds of all variants alternate, so that drift hits each alike.
 
+mod causes;
 mod compared;
 mod hooks;
 mod inside;
@@ -86,6 +87,8 @@ pub(crate) enum Part {
     Workload,
     /// `compare` and `report` of many runs
     Compare,
+    /// What `compare` names of ResNet-50 beside busy loops, and of one that gives its memory back
+    Causes,
     /// Our workloads beside PyTorch in Python (5 GB to download), only if it is named
     Pytorch,
 }
@@ -100,6 +103,7 @@ impl Part {
             Self::Inside => inside::rows(bench),
             Self::Workload => workload::rows(bench),
             Self::Compare => compared::rows(bench),
+            Self::Causes => causes::rows(bench),
             Self::Pytorch => pytorch::rows(bench),
         }
     }

@@ -43,6 +43,9 @@ pub struct Cost {
     pub by_price_ns: f64,
 }
 
+/// So many times fewer events than the other side has give no price of their own.
+const RARE: f64 = 100.0;
+
 /// What ends or makes a wait of this kind, where something is counted that does.
 const fn events(cause: Cause) -> &'static [&'static str] {
     match cause {
@@ -151,15 +154,17 @@ pub(super) fn cost(of_cause: &OfCause, changes: &[CountChange]) -> Option<Cost> 
     if count <= 0.0 {
         each_ns = baseline_each_ns;
     }
-    Some(Cost {
-        events,
-        baseline_count,
-        count,
-        baseline_each_ns,
-        each_ns,
-        by_number_ns: (count - baseline_count) * f64::midpoint(baseline_each_ns, each_ns),
-        by_price_ns: (each_ns - baseline_each_ns) * f64::midpoint(baseline_count, count),
-    })
+    // Nor has it one where it is rare beside the other: time by samples over one fault in ten requests is chance.
+    let price = if baseline_count < count / RARE {
+        each_ns
+    } else if count < baseline_count / RARE {
+        baseline_each_ns
+    } else {
+        f64::midpoint(baseline_each_ns, each_ns)
+    };
+    let by_number_ns = (count - baseline_count) * price;
+    let by_price_ns = of_cause.difference_ns.value - by_number_ns;
+    Some(Cost { events, baseline_count, count, baseline_each_ns, each_ns, by_number_ns, by_price_ns })
 }
 
 /// The costs of all causes of a difference, in its order.

@@ -9,6 +9,7 @@ use super::*;
 use crate::{
     analyze::{
         Cause, Overlay,
+        compare::{causes::OfCause, counts::cost, welch::Interval},
         samples::{Sample as Made, Step},
     },
     phase::Request,
@@ -131,6 +132,31 @@ fn time_on_a_cpu_is_split_by_samples() {
     near(cost.count, 5_000.0);
     near(cost.by_number_ns, 0.0);
     near(cost.by_price_ns, first.difference_ns.value);
+}
+
+/// One fault in ten requests and a sample by chance, against 40,000 faults: more of them, at their own price.
+#[test]
+fn what_hardly_happens_has_no_price() {
+    let of = |baseline_ns: f64, difference_ns: f64| OfCause {
+        cause: Cause::Overlay(Overlay::Fault),
+        baseline_ns,
+        difference_ns: Interval { value: difference_ns, low: None, high: None },
+    };
+    let change = |baseline: f64, value: f64| {
+        let difference = Interval { value: value - baseline, low: None, high: None };
+        [CountChange { name: "fault.minor", baseline, value, difference }]
+    };
+    let more = cost(&of(265e3, 135e6), &change(0.1, 40_000.0)).unwrap();
+    near(more.each_ns, 135.265e6 / 40_000.0);
+    near(more.by_number_ns, 135.265e6 / 40_000.0 * 39_999.9);
+    near(more.by_number_ns + more.by_price_ns, 135e6);
+    let fewer = cost(&of(135.265e6, -135e6), &change(40_000.0, 0.1)).unwrap();
+    near(fewer.by_number_ns, -more.by_number_ns);
+    near(fewer.by_number_ns + fewer.by_price_ns, -135e6);
+    // Ten times as many have a price on both sides.
+    let dearer = cost(&of(1e6, 39e6), &change(1_000.0, 10_000.0)).unwrap();
+    near(dearer.by_number_ns, 9_000.0 * 2_500.0);
+    near(dearer.by_price_ns, 3_000.0 * 5_500.0);
 }
 
 /// A program's own phase may be called as the time before a request is.
