@@ -103,23 +103,32 @@ fn take(parts: &mut Named, from: usize, wanted: f64, to: usize) -> f64 {
     wanted - taken
 }
 
+/// A run without what it was stopped for longer than the reference, and how long that is. A stop lies in whatever was longest
+/// for it. It has no samples, and so it must be gone before they say what the rest of the CPU time was.
+fn without_stops(run: &Means, reference: &Means) -> (Means, f64) {
+    let mut without = *run;
+    let wanted = (run.beside[PAUSED] - reference.beside[PAUSED]).max(0.0);
+    let mut left = wanted;
+    for _ in 0..CAUSES {
+        let more = |cause: usize| without.time[cause] - reference.time[cause];
+        let largest = (0..CAUSES).max_by(|&a, &b| more(a).total_cmp(&more(b))).unwrap_or(CPU);
+        let taken = more(largest).clamp(0.0, left);
+        without.time[largest] -= taken;
+        left -= taken;
+    }
+    (without, wanted - left)
+}
+
 /// How much of a run differs from the reference, with what helpers and stops explain named after them.
 fn excess(run: &Means, reference: &Means, sampled: bool) -> Named {
+    let (without, paused) = without_stops(run, reference);
     let usual = named(reference, sampled);
-    let mut excess = named(run, sampled);
+    let mut excess = named(&without, sampled);
     for (mine, usual) in excess.iter_mut().zip(usual) {
         *mine -= usual;
     }
+    excess[PAUSE] += paused;
     let beside = |index: usize| (run.beside[index] - reference.beside[index]).max(0.0);
-    // A stop lies in whatever was longest for it.
-    let mut paused = beside(PAUSED);
-    while paused > 0.0 {
-        let largest = (0..CAUSES).max_by(|&a, &b| excess[a].total_cmp(&excess[b])).unwrap_or(CPU);
-        if excess[largest] <= 0.0 {
-            break;
-        }
-        paused = take(&mut excess, largest, paused, PAUSE);
-    }
     let mut take = |from: usize, wanted: f64, to: usize| take(&mut excess, from, wanted, to);
     for kept in 0..KEPT.len() {
         let on_cpu = take(SPIN, beside(kept), HELPERS + kept);

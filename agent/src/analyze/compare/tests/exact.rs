@@ -134,6 +134,42 @@ fn time_on_a_cpu_is_split_by_samples() {
     near(cost.by_price_ns, first.difference_ns.value);
 }
 
+/// A guest that is stopped takes no samples: those around a stop must not say what it was.
+#[test]
+fn a_stop_is_none_of_what_samples_say() {
+    const STOP_MS: u64 = 300;
+    let make = |stops: bool| {
+        move |run: u64| -> Vec<Request> {
+            let [usual, stopped] =
+                [0, STOP_MS].map(|ms| requests(Kind { cpu: 50 + ms, ..Kind::default() }, run, 100));
+            let each = usual.into_iter().zip(stopped).enumerate().map(|(number, (usual, stopped))| {
+                let is_stopped = stops && number % 10 == 3;
+                let mut request = if is_stopped { stopped } else { usual };
+                let last = request.phases.len() - 1;
+                for index in [0, last] {
+                    let phase = &mut request.phases[index];
+                    (phase.counts.sample_user, phase.counts.sample_fault) = (30, 20);
+                    phase.pause_ns = if is_stopped { STOP_MS * 1_000_000 } else { 0 };
+                }
+                request
+            });
+            each.collect()
+        }
+    };
+    let (clean, stopped) = (platform("clean", 6, make(false)), platform("stopped", 6, make(true)));
+    let compared = against(&clean, stopped);
+    let tail = &compared.tail.as_ref().unwrap().decomposition;
+    for decomposition in [&compared.mean, tail] {
+        let all_ns = decomposition.difference_ns.value;
+        assert!(all_ns > 0.99 * STOP_MS as f64 * 1e5, "{all_ns}");
+        for of in &decomposition.causes {
+            let expected_ns = if of.cause == Cause::Pause { all_ns } else { 0.0 };
+            // Requests differ by up to 0.1 ms without any stop.
+            assert!((of.difference_ns.value - expected_ns).abs() < 1e5, "{of:?} of {all_ns}");
+        }
+    }
+}
+
 /// One fault in ten requests and a sample by chance, against 40,000 faults: more of them, at their own price.
 #[test]
 fn what_hardly_happens_has_no_price() {
