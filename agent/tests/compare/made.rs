@@ -32,6 +32,8 @@ pub(crate) struct Made {
     pub(crate) runq_ns: u64,
     /// Every tenth request is throttled for so long, ns.
     pub(crate) throttled_ns: u64,
+    /// The first third of a run takes half as long again.
+    pub(crate) warms_up: bool,
     /// Long waits of each request, which are in none of its accounts.
     pub(crate) waits: u64,
 }
@@ -48,6 +50,7 @@ impl Default for Made {
             cpu_ns: 20_000_000,
             runq_ns: 0,
             throttled_ns: 0,
+            warms_up: false,
             waits: 0,
         }
     }
@@ -84,7 +87,8 @@ impl Made {
         // 1 % between runs, 5 % between requests.
         let level = 0.99 + 0.02 * drawn(7, turn);
         for number in 0..self.requests {
-            let jitter = level * (0.95 + 0.1 * drawn(turn + 1, number));
+            let cold = if self.warms_up && number < self.requests / 3 { 1.5 } else { 1.0 };
+            let jitter = cold * level * (0.95 + 0.1 * drawn(turn + 1, number));
             let request = self.request(number, jitter);
             folder.append_request(&request);
             for wait in self.waits_of(&request) {

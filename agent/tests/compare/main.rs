@@ -110,6 +110,17 @@ fn a_difference_of_the_slowest_is_explained_by_the_slowest() {
     insta::assert_snapshot!(text(guestscope(directory.path(), &[".", "--margin", "mean=4%,p50=12%"]), 0));
 }
 
+/// Too large for percents, and of platforms that get faster while they run: that stands in the way of a verdict.
+#[test]
+fn large_ratios_are_times_and_a_drift_says_what_to_do() {
+    let far = Made { scenario: SLOW, cpu_ns: 2_500_000_000, ..Made::default() };
+    let directory = folders(5, &[clean(), far]);
+    let first = |output: Output| text(output, 0).lines().take(3).collect::<Vec<_>>().join("\n");
+    insta::assert_snapshot!(first(guestscope(directory.path(), &["."])));
+    let directory = folders(5, &[clean(), Made { warms_up: true, ..slow() }]);
+    insta::assert_snapshot!(first(guestscope(directory.path(), &["."])));
+}
+
 #[test]
 fn platforms_are_told_apart_by_label_name_and_argument() {
     let directory = folders(5, &[Made { name: "before", ..clean() }, Made { name: "after", ..slow() }]);

@@ -58,8 +58,10 @@ pub(super) fn answer(page: &mut Page, comparison: &Comparison, one: &OnePlatform
             changes()
         ),
         Overall::Drift => format!(
-            "{label} against {baseline}: no verdict, latencies change while runs go on ({})",
-            drifting(page, comparison, one)
+            "{label} against {baseline}: no verdict, latencies change while runs go on ({}); --warmup {} leaves out their \
+             begins, --allow-drift judges all the same",
+            drifting(page, comparison, one),
+            (comparison.baseline.requests.0.min(one.side.requests.0) / 10).max(1)
         ),
     };
     page.sentence(&text, emphasis);
@@ -105,10 +107,15 @@ fn drifting(page: &Page, comparison: &Comparison, one: &OnePlatform) -> String {
     [of(&comparison.baseline), of(&one.side)].into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-/// `mean +7.1 % [5.5, 8.8]`.
+/// `mean +7.1 % [5.5, 8.8]`, and where percents become hard to read `mean 98.8 times [91.0, 107.2]`.
 fn change(judged: &Judged) -> String {
+    const TIMES: f64 = 10.0;
     let by = |ratio: f64| (ratio - 1.0) * 100.0;
     let Interval { value, low, high } = judged.ratio;
+    if value >= TIMES {
+        let interval = low.zip(high).map(|(low, high)| format!(" [{low:.1}, {high:.1}]"));
+        return format!("{} {value:.1} times{}", judged.metric.name(), interval.unwrap_or_default());
+    }
     let interval = low.zip(high).map(|(low, high)| format!(" [{:+.1}, {:+.1}]", by(low), by(high)));
     format!("{} {:+.1} %{}", judged.metric.name(), by(value), interval.unwrap_or_default())
 }
