@@ -78,7 +78,7 @@ impl Folder {
         Ok(Requests::of(self.phases()?))
     }
 
-    /// The same without the ids of their traces and spans, which are most of what there is to unpack.
+    /// The same with zeros as the ids of their traces and spans, which are most of what there is to unpack.
     pub fn requests_without_ids(&self) -> Result<Requests> {
         let is_id = |column: &Column<PhaseRow>| matches!(column.access, Access::Hex { .. });
         Ok(Requests::of(Rows::open_without(&self.path, &PHASES, is_id)?))

@@ -271,8 +271,8 @@ impl<R> Table<R> {
     }
 
     /// Rows from a batch of either form, in the place of those that `rows` had. Columns that this program does not know are left
-    /// out, but not a time: without it the accounts of a phase would no longer add up. So are those of which `left_out` says so,
-    /// in the order of the table; they stay blank.
+    /// out, but not a time: without it the accounts of a phase would no longer add up. Those of which `left_out` says so, in the
+    /// order of the table, stay blank; whether they are there is not asked.
     pub(super) fn decode<'a>(
         &self,
         batch: &RecordBatch,

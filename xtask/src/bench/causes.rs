@@ -6,22 +6,24 @@
 
 use std::{
     fs,
-    process::Command,
+    process::{Command, Output},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
+        mpsc,
     },
     thread::{self, JoinHandle},
 };
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use nix::{
-    sched::{CpuSet, sched_setaffinity},
+    sched::{CpuSet, sched_getaffinity, sched_setaffinity},
     unistd::Pid,
 };
 use serde_json::Value;
 
 use super::{Bench, Row, ratio::Ratio, two_results};
+use crate::command;
 
 /// Requests per run: 4 to 25 s.
 const REQUESTS: &str = "40";
@@ -34,6 +36,8 @@ const KEEPS: &[(&str, &str)] = &[
     ("MALLOC_TOP_PAD_", "268435456"),
 ];
 const ASLEEP: &[(&str, &str)] = &[("OMP_WAIT_POLICY", "passive")];
+/// What else would do either.
+const OTHER_WAYS: &[(&str, &str)] = &[("GOMP_SPINCOUNT", ""), ("GLIBC_TUNABLES", "")];
 
 /// How it is run.
 struct Side {
@@ -63,9 +67,12 @@ pub(crate) fn rows(bench: &Bench<'_>) -> Result<Vec<Row>> {
         let mut command = Command::new(&bench.agent);
         command.args(["run", "--json", "--name", side.name, "--output"]).arg(folder.join(side.name));
         command.arg("--").arg(&bench.workloads).args(["infer", "ic", "--requests", REQUESTS, "--json"]);
+        for set in [KEEPS, ASLEEP, OTHER_WAYS].iter().flat_map(|names| names.iter()) {
+            command.env_remove(set.0);
+        }
         command.envs(side.environment.iter().copied());
         let neighbours = side.beside.then(Neighbours::start).transpose()?;
-        let output = command.output().context("could not start the agent")?;
+        let output = finished(&mut command)?;
         drop(neighbours);
         let (result, _) = two_results(&String::from_utf8_lossy(&output.stdout))?;
         result.pointer("/latency_ns/p50").and_then(Value::as_f64).context("the workload gave no latency")
@@ -74,28 +81,28 @@ pub(crate) fn rows(bench: &Bench<'_>) -> Result<Vec<Row>> {
         let sides = [&SIDES[baseline], &SIDES[baseline + 1]];
         let sides = sides.map(|side| format!("{}={}", side.name, folder.join(side.name).display()));
         let mut command = Command::new(&bench.agent);
-        let output = command.args(["compare", "--json", "--allow-drift"]).args(sides).output()?;
-        serde_json::from_slice(&output.stdout)
-            .with_context(|| format!("`compare` gave no result: {}", String::from_utf8_lossy(&output.stderr)))
+        let output = finished(command.args(["compare", "--json", "--allow-drift"]).args(sides))?;
+        serde_json::from_slice(&output.stdout).context("`compare` gave no result")
     };
-    let row = |baseline: usize, what: &str, measured: String, budget: &'static str| {
+    let row = |baseline: usize, what: &str, measured: String, against, budget| {
         let ratio = Ratio::new(&latencies[baseline + 1], &latencies[baseline]);
-        Row { what: what.to_owned(), measured, ratio, against: "of the p50 alone", budget }
+        Row { what: what.to_owned(), measured, ratio, against, budget }
     };
+    let alone = "of the p50 alone";
     let [spinning, asleep, memory] = [compared(0)?, compared(2)?, compared(4)?];
     let not_cpu = "runq and helper.runq, not cpu";
     let of_helpers = |compared: &Value| difference_ms(compared, "helper.runq");
     Ok(vec![
-        row(0, "ResNet-50 beside a busy loop on each CPU", named(&spinning)?, not_cpu),
-        row(2, "the same with threads that sleep", named(&asleep)?, not_cpu),
+        row(0, "ResNet-50 beside a busy loop on each CPU", named(&spinning)?, alone, not_cpu),
+        row(2, "the same with threads that sleep", named(&asleep)?, alone, not_cpu),
         Row {
             what: "helper.runq of threads that spin, that sleep".to_owned(),
-            measured: format!("{:.1} ms, {:.1} ms", of_helpers(&spinning), of_helpers(&asleep)),
+            measured: format!("{:.1} ms, {:.1} ms", of_helpers(&spinning)?, of_helpers(&asleep)?),
             ratio: None,
             against: "",
             budget: "15 % apart at most",
         },
-        row(4, "ResNet-50 that gives its memory back", named(&memory)?, "cpu.fault"),
+        row(4, "ResNet-50 that gives its memory back", named(&memory)?, "of one that keeps it", "cpu.fault"),
         Row {
             what: "minor faults per request, given back and kept".to_owned(),
             measured: faults(&memory)?,
@@ -124,44 +131,63 @@ fn named(compared: &Value) -> Result<String> {
 }
 
 /// How much of the difference of the means this cause is; 0 if it is none of it.
-fn difference_ms(compared: &Value, cause: &str) -> f64 {
+fn difference_ms(compared: &Value, cause: &str) -> Result<f64> {
     let causes = compared.pointer("/platforms/0/mean/causes").and_then(Value::as_array);
-    let of = causes.and_then(|causes| causes.iter().find(|known| known["cause"] == cause));
-    let ns = of.and_then(|of| of.pointer("/difference_ns/value")).and_then(Value::as_f64);
-    ns.unwrap_or(0.0) / 1e6
+    let causes = causes.context("`compare` tells of no causes")?;
+    let Some(of) = causes.iter().find(|known| known["cause"] == cause) else { return Ok(0.0) };
+    let ns = of.pointer("/difference_ns/value").and_then(Value::as_f64);
+    Ok(ns.context("`compare` tells of no difference")? / 1e6)
 }
 
 fn faults(compared: &Value) -> Result<String> {
     let counts = compared.pointer("/platforms/0/counts").and_then(Value::as_array);
     let faults = counts.and_then(|counts| counts.iter().find(|count| count["name"] == "fault.minor"));
     let faults = faults.context("`compare` tells of no faults")?;
-    let of = |side: &str| faults[side].as_f64().unwrap_or(0.0);
-    Ok(format!("{:.0} and {:.1}", of("value"), of("baseline")))
+    let of = |side: &str| faults[side].as_f64().context("`compare` tells of no number of faults");
+    Ok(format!("{:.0} and {:.1}", of("value")?, of("baseline")?))
 }
 
-/// A busy loop on each CPU, until dropped.
+/// What the command printed, if it ended well.
+fn finished(command: &mut Command) -> Result<Output> {
+    let output = command.output().with_context(|| format!("could not start: {command:?}"))?;
+    let errors = command::tail(&String::from_utf8_lossy(&output.stderr));
+    ensure!(output.status.success(), "{command:?}: {}: {errors}", output.status);
+    Ok(output)
+}
+
+/// A busy loop on each CPU that this process may use, until dropped.
 struct Neighbours {
-    threads: Vec<JoinHandle<nix::Result<()>>>,
+    threads: Vec<JoinHandle<()>>,
     ended: Arc<AtomicBool>,
 }
 
 impl Neighbours {
     fn start() -> Result<Self> {
-        let cpus = thread::available_parallelism().context("the CPUs are not known")?.get();
-        let ended = Arc::new(AtomicBool::new(false));
-        let threads = (0..cpus).map(|cpu| {
-            let ended = Arc::clone(&ended);
-            thread::spawn(move || {
-                let mut only = CpuSet::new();
-                only.set(cpu)?;
-                sched_setaffinity(Pid::from_raw(0), &only)?;
-                while !ended.load(Ordering::Relaxed) {
-                    std::hint::spin_loop();
-                }
-                Ok(())
-            })
-        });
-        Ok(Self { threads: threads.collect(), ended })
+        let allowed = sched_getaffinity(Pid::from_raw(0)).context("the CPUs are not known")?;
+        let mut neighbours = Self { threads: Vec::new(), ended: Arc::new(AtomicBool::new(false)) };
+        for cpu in 0..CpuSet::count() {
+            if allowed.is_set(cpu)? {
+                neighbours.start_on(cpu)?;
+            }
+        }
+        Ok(neighbours)
+    }
+
+    /// It is there before this returns.
+    fn start_on(&mut self, cpu: usize) -> Result<()> {
+        let (pinned, is_pinned) = mpsc::channel();
+        let ended = Arc::clone(&self.ended);
+        self.threads.push(thread::spawn(move || {
+            let mut only = CpuSet::new();
+            let done = only.set(cpu).and_then(|()| sched_setaffinity(Pid::from_raw(0), &only));
+            let stays = done.is_ok();
+            // Who asked may have given up.
+            let _ = pinned.send(done);
+            while stays && !ended.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+        }));
+        is_pinned.recv().context("a busy loop ended")?.with_context(|| format!("no busy loop on CPU {cpu}"))
     }
 }
 
@@ -169,7 +195,7 @@ impl Drop for Neighbours {
     fn drop(&mut self) {
         self.ended.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
-            // Whether it stayed where it was put shows in what is measured.
+            // They cannot panic.
             let _ = thread.join();
         }
     }

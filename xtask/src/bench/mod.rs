@@ -87,7 +87,7 @@ pub(crate) enum Part {
     Workload,
     /// `compare` and `report` of many runs
     Compare,
-    /// What `compare` names of ResNet-50 beside busy loops, and of one that gives its memory back
+    /// What `compare` names of ResNet-50 beside busy loops, and of one that gives its memory back (10 minutes), only if it is named
     Causes,
     /// Our workloads beside PyTorch in Python (5 GB to download), only if it is named
     Pytorch,
@@ -113,7 +113,8 @@ impl Part {
 pub(crate) fn verb(xtask: &mut Xtask, parts: &[Part], rounds: usize) -> Result<bool> {
     let toolchain = Toolchain::ensure(xtask)?;
     let libtorch = Libtorch::ensure(xtask)?;
-    let all = Part::value_variants().iter().copied().filter(|part| *part != Part::Pytorch);
+    let all =
+        Part::value_variants().iter().copied().filter(|part| !matches!(part, Part::Causes | Part::Pytorch));
     let parts = if parts.is_empty() { all.collect() } else { parts.to_vec() };
     let workloads = match built("GUESTSCOPE_WORKLOADS_BIN")? {
         Some(workloads) => workloads,

@@ -104,7 +104,8 @@ fn take(parts: &mut Named, from: usize, wanted: f64, to: usize) -> f64 {
 }
 
 /// A run without what it was stopped for longer than the reference, and how long that is. A stop lies in whatever was longest
-/// for it. It has no samples, and so it must be gone before they say what the rest of the CPU time was.
+/// for it. It has no samples, and so it must be gone before they say what the rest of the CPU time was; and of what the
+/// hypervisor stole only as much is left as the CPU time still has more.
 fn without_stops(run: &Means, reference: &Means) -> (Means, f64) {
     let mut without = *run;
     let wanted = (run.beside[PAUSED] - reference.beside[PAUSED]).max(0.0);
@@ -112,9 +113,13 @@ fn without_stops(run: &Means, reference: &Means) -> (Means, f64) {
     for _ in 0..CAUSES {
         let more = |cause: usize| without.time[cause] - reference.time[cause];
         let largest = (0..CAUSES).max_by(|&a, &b| more(a).total_cmp(&more(b))).unwrap_or(CPU);
-        let taken = more(largest).clamp(0.0, left);
+        let taken = more(largest).min(left).max(0.0);
         without.time[largest] -= taken;
         left -= taken;
+    }
+    if left < wanted {
+        let more = (without.time[CPU] - reference.time[CPU]).max(0.0);
+        without.beside[STOLEN] = without.beside[STOLEN].min(reference.beside[STOLEN] + more);
     }
     (without, wanted - left)
 }
@@ -179,7 +184,7 @@ impl Decomposition {
             ..Self::default()
         };
         for (index, path) in paths.iter().enumerate() {
-            let usual = named(&usual.get(path), sampled);
+            let usual = named(&without_stops(&usual.get(path), &reference.get(path)).0, sampled);
             for (place, cause) in Cause::all().enumerate() {
                 let values = |parts: &[Vec<Named>]| -> Vec<f64> {
                     parts[index].iter().map(|named| named[place]).collect()

@@ -33,9 +33,9 @@ pub struct Cost {
     pub baseline_count: f64,
     /// Per request of the platform.
     pub count: f64,
-    /// Of one, in the baseline, ns; 0 where there is none.
+    /// Of one, in the baseline, ns; where there is none, as on the platform.
     pub baseline_each_ns: f64,
-    /// Of one, on the platform.
+    /// Of one, on the platform, ns; where there is none, as in the baseline.
     pub each_ns: f64,
     /// Because there are more of them, ns per request.
     pub by_number_ns: f64,
@@ -43,7 +43,7 @@ pub struct Cost {
     pub by_price_ns: f64,
 }
 
-/// So many times fewer events than the other side has give no price of their own.
+/// Less than one event per request, and so many times fewer than the other side has, are too few for a price that weighs.
 const RARE: f64 = 100.0;
 
 /// What ends or makes a wait of this kind, where something is counted that does.
@@ -154,16 +154,19 @@ pub(super) fn cost(of_cause: &OfCause, changes: &[CountChange]) -> Option<Cost> 
     if count <= 0.0 {
         each_ns = baseline_each_ns;
     }
-    // Nor has it one where it is rare beside the other: time by samples over one fault in ten requests is chance.
-    let price = if baseline_count < count / RARE {
+    // Where it hardly happens the price is there, and chance: a sample over one fault in ten requests made it 3 ms.
+    let is_rare = |count: f64, other: f64| count < 1.0 && count < other / RARE;
+    let price = if is_rare(baseline_count, count) {
         each_ns
-    } else if count < baseline_count / RARE {
+    } else if is_rare(count, baseline_count) {
         baseline_each_ns
     } else {
         f64::midpoint(baseline_each_ns, each_ns)
     };
-    let by_number_ns = (count - baseline_count) * price;
-    let by_price_ns = of_cause.difference_ns.value - by_number_ns;
+    let is_number = baseline_count <= 0.0 || count <= 0.0;
+    let difference_ns = of_cause.difference_ns.value;
+    let by_number_ns = if is_number { difference_ns } else { (count - baseline_count) * price };
+    let by_price_ns = difference_ns - by_number_ns;
     Some(Cost { events, baseline_count, count, baseline_each_ns, each_ns, by_number_ns, by_price_ns })
 }
 

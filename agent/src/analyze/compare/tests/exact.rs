@@ -157,15 +157,20 @@ fn a_stop_is_none_of_what_samples_say() {
         }
     };
     let (clean, stopped) = (platform("clean", 6, make(false)), platform("stopped", 6, make(true)));
-    let compared = against(&clean, stopped);
-    let tail = &compared.tail.as_ref().unwrap().decomposition;
-    for decomposition in [&compared.mean, tail] {
-        let all_ns = decomposition.difference_ns.value;
-        assert!(all_ns > 0.99 * STOP_MS as f64 * 1e5, "{all_ns}");
-        for of in &decomposition.causes {
-            let expected_ns = if of.cause == Cause::Pause { all_ns } else { 0.0 };
-            // Requests differ by up to 0.1 ms without any stop.
-            assert!((of.difference_ns.value - expected_ns).abs() < 1e5, "{of:?} of {all_ns}");
+    for (compared, sign) in [(against(&clean, stopped.clone()), 1.0), (against(&stopped, clean), -1.0)] {
+        let tail = &compared.tail.as_ref().unwrap().decomposition;
+        for decomposition in [&compared.mean, tail] {
+            let all_ns = decomposition.difference_ns.value;
+            assert!(all_ns * sign > 0.99 * STOP_MS as f64 * 1e5, "{all_ns}");
+            assert_eq!(decomposition.first().unwrap().cause, Cause::Pause);
+            for of in &decomposition.causes {
+                let expected_ns = if of.cause == Cause::Pause { all_ns } else { 0.0 };
+                // Requests differ by up to 0.1 ms without any stop.
+                assert!((of.difference_ns.value - expected_ns).abs() < 1e5, "{of:?} of {all_ns}");
+            }
+            let fault = decomposition.cause(Cause::Overlay(Overlay::Fault)).unwrap();
+            // Two fifths of 50 ms, and nothing of the stops.
+            assert!((fault.baseline_ns - 20e6).abs() < 2e5, "{fault:?}");
         }
     }
 }
@@ -185,11 +190,15 @@ fn what_hardly_happens_has_no_price() {
     let more = cost(&of(265e3, 135e6), &change(0.1, 40_000.0)).unwrap();
     near(more.each_ns, 135.265e6 / 40_000.0);
     near(more.by_number_ns, 135.265e6 / 40_000.0 * 39_999.9);
-    near(more.by_number_ns + more.by_price_ns, 135e6);
+    near(more.by_price_ns, 0.1 * (135.265e6 / 40_000.0 - 2.65e6));
     let fewer = cost(&of(135.265e6, -135e6), &change(40_000.0, 0.1)).unwrap();
     near(fewer.by_number_ns, -more.by_number_ns);
-    near(fewer.by_number_ns + fewer.by_price_ns, -135e6);
-    // Ten times as many have a price on both sides.
+    near(fewer.by_price_ns, -more.by_price_ns);
+    let none = cost(&of(0.0, 135e6), &change(0.0, 40_000.0)).unwrap();
+    assert_eq!((none.by_number_ns, none.by_price_ns), (135e6, 0.0));
+    // A thousand are enough for a price, however many there are on the other side.
+    let many = cost(&of(10e6, 90e6), &change(1_000.0, 200_000.0)).unwrap();
+    near(many.by_number_ns, 199_000.0 * f64::midpoint(10_000.0, 500.0));
     let dearer = cost(&of(1e6, 39e6), &change(1_000.0, 10_000.0)).unwrap();
     near(dearer.by_number_ns, 9_000.0 * 2_500.0);
     near(dearer.by_price_ns, 3_000.0 * 5_500.0);
@@ -309,6 +318,7 @@ proptest! {
     fn parts_add_up(
         first in proptest::collection::vec((1..90_u64, 0..30_u64, 0..50_u64), 1..4),
         second in proptest::collection::vec((1..90_u64, 0..30_u64, 0..50_u64), 1..4),
+        (stopped_ns, stolen_ns, samples) in (0..60_000_000_u64, 0..60_000_000_u64, (0..90_u64, 0..90_u64)),
     ) {
         let make = |kinds: Vec<(u64, u64, u64)>| {
             move |run: u64| {
@@ -317,7 +327,15 @@ proptest! {
             }
         };
         let (runs, other_runs) = (first.len() as u64, second.len() as u64);
-        let compared = against(&platform("a", runs, make(first)), platform("b", other_runs, make(second)));
+        let beside = |run: u64| {
+            let mut requests = make(second.clone())(run);
+            for phase in requests.iter_mut().flat_map(|request| &mut request.phases) {
+                (phase.counts.sample_user, phase.counts.sample_fault) = samples;
+                (phase.pause_ns, phase.counts.steal_ns) = (stopped_ns, stolen_ns);
+            }
+            requests
+        };
+        let compared = against(&platform("a", runs, make(first)), platform("b", other_runs, beside));
         let tail = compared.tail.unwrap().decomposition;
         for decomposition in [compared.mean, tail] {
             let sum: f64 = decomposition.parts.iter().map(|part| part.difference_ns.value).sum();

@@ -1,7 +1,7 @@
 //! The first lines: what is said of each platform, and what its difference mostly is.
 
 use crate::analyze::compare::{
-    Compared as OnePlatform, Comparison, ENOUGH_RUNS, Interval, Judged, Overall, Side, Verdict,
+    Compared as OnePlatform, Comparison, ENOUGH_RUNS, Interval, Judged, MOST_WARMUP, Overall, Side, Verdict,
 };
 
 use super::{
@@ -58,10 +58,9 @@ pub(super) fn answer(page: &mut Page, comparison: &Comparison, one: &OnePlatform
             changes()
         ),
         Overall::Drift => format!(
-            "{label} against {baseline}: no verdict, latencies change while runs go on ({}); --warmup {} leaves out their \
-             begins, --allow-drift judges all the same",
+            "{label} against {baseline}: no verdict, latencies change while runs go on ({}); {}--allow-drift judges all the same",
             drifting(page, comparison, one),
-            (comparison.baseline.requests.0.min(one.side.requests.0) / 10).max(1)
+            warmup(comparison, one)
         ),
     };
     page.sentence(&text, emphasis);
@@ -96,6 +95,21 @@ pub(super) fn caveat(page: &Page, sides: &[&Side]) -> Option<String> {
 
 fn runs_of(comparison: &Comparison, one: &OnePlatform) -> String {
     format!("{} and {} of the baseline", one.side.runs, comparison.baseline.runs)
+}
+
+/// What leaves out the begins of runs that get faster: the third that drift is measured by.
+fn warmup(comparison: &Comparison, one: &OnePlatform) -> String {
+    let sides = [&comparison.baseline, &one.side];
+    let get_faster =
+        sides.iter().filter(|side| side.drifts).all(|side| side.drift.is_some_and(|by| by < 0.0));
+    let third = sides.map(|side| side.requests.0).into_iter().min().unwrap_or(0) / 3;
+    let (least, most) = (third.min(MOST_WARMUP), |side: &&Side| side.warmup / side.runs.max(1) as u64);
+    let is_left_out = sides.iter().map(most).max().is_some_and(|already| already >= least);
+    if get_faster && !is_left_out {
+        format!("--warmup {least} leaves out their begins, ")
+    } else {
+        String::new()
+    }
 }
 
 fn drifting(page: &Page, comparison: &Comparison, one: &OnePlatform) -> String {
