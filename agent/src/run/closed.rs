@@ -12,13 +12,18 @@ use std::{
 
 use arrow::array::RecordBatch;
 use parquet::{
-    arrow::ProjectionMask,
-    arrow::arrow_reader::{
-        ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
+    arrow::{
+        ProjectionMask,
+        arrow_reader::{
+            ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader,
+            ParquetRecordBatchReaderBuilder,
+        },
     },
     basic::Type,
-    file::metadata::{ColumnChunkMetaData, ParquetMetaData},
-    file::statistics::Statistics,
+    file::{
+        metadata::{ColumnChunkMetaData, ParquetMetaData},
+        statistics::Statistics,
+    },
 };
 
 use super::row_groups::RowGroups;

@@ -37,7 +37,7 @@ const KEEPS: &[(&str, &str)] = &[
 ];
 const ASLEEP: &[(&str, &str)] = &[("OMP_WAIT_POLICY", "passive")];
 /// What else would do either.
-const OTHER_WAYS: &[(&str, &str)] = &[("GOMP_SPINCOUNT", ""), ("GLIBC_TUNABLES", "")];
+const OTHER_WAYS: [&str; 2] = ["GOMP_SPINCOUNT", "GLIBC_TUNABLES"];
 
 /// How it is run.
 struct Side {
@@ -64,11 +64,10 @@ pub(crate) fn rows(bench: &Bench<'_>) -> Result<Vec<Row>> {
     }
     let label = "ResNet-50 beside busy loops, and without its memory";
     let latencies = bench.alternate(label, &SIDES, |side| {
-        let mut command = Command::new(&bench.agent);
-        command.args(["run", "--json", "--name", side.name, "--output"]).arg(folder.join(side.name));
-        command.arg("--").arg(&bench.workloads).args(["infer", "ic", "--requests", REQUESTS, "--json"]);
-        for set in [KEEPS, ASLEEP, OTHER_WAYS].iter().flat_map(|names| names.iter()) {
-            command.env_remove(set.0);
+        let mut command = bench.observe_into(&folder.join(side.name), side.name, &bench.workloads);
+        command.args(["infer", "ic", "--requests", REQUESTS, "--json"]);
+        for name in KEEPS.iter().chain(ASLEEP).map(|(name, _)| *name).chain(OTHER_WAYS) {
+            command.env_remove(name);
         }
         command.envs(side.environment.iter().copied());
         let neighbours = side.beside.then(Neighbours::start).transpose()?;
@@ -95,21 +94,13 @@ pub(crate) fn rows(bench: &Bench<'_>) -> Result<Vec<Row>> {
     Ok(vec![
         row(0, "ResNet-50 beside a busy loop on each CPU", named(&spinning)?, alone, not_cpu),
         row(2, "the same with threads that sleep", named(&asleep)?, alone, not_cpu),
-        Row {
-            what: "helper.runq of threads that spin, that sleep".to_owned(),
-            measured: format!("{:.1} ms, {:.1} ms", of_helpers(&spinning)?, of_helpers(&asleep)?),
-            ratio: None,
-            against: "",
-            budget: "15 % apart at most",
-        },
+        Row::alone(
+            "helper.runq of threads that spin, that sleep",
+            format!("{:.1} ms, {:.1} ms", of_helpers(&spinning)?, of_helpers(&asleep)?),
+            "15 % apart at most",
+        ),
         row(4, "ResNet-50 that gives its memory back", named(&memory)?, "of one that keeps it", "cpu.fault"),
-        Row {
-            what: "minor faults per request, given back and kept".to_owned(),
-            measured: faults(&memory)?,
-            ratio: None,
-            against: "",
-            budget: "",
-        },
+        Row::alone("minor faults per request, given back and kept", faults(&memory)?, ""),
     ])
 }
 

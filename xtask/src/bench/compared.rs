@@ -38,13 +38,11 @@ pub(super) fn rows(bench: &Bench<'_>) -> Result<Vec<Row>> {
             peak_mb = peak_mb.max(bytes as f64 / 1e6);
         }
         step.done(format!("{} rounds", bench.rounds));
-        rows.push(Row {
-            what: format!("{verb} of {RUNS} runs with {REQUESTS} requests each"),
-            measured: format!("{:.2} s, {peak_mb:.0} MB", median(&seconds)),
-            ratio: None,
-            against: "",
+        rows.push(Row::alone(
+            format!("{verb} of {RUNS} runs with {REQUESTS} requests each"),
+            format!("{:.2} s, {peak_mb:.0} MB", median(&seconds)),
             budget,
-        });
+        ));
     }
     rows.push(opened(bench, &folder)?);
     Ok(rows)
@@ -61,13 +59,8 @@ fn opened(bench: &Bench<'_>, folder: &Path) -> Result<Row> {
     }
     run(Command::new(&bench.agent).arg("report").arg(folder).arg("--out").arg(&page))?;
     let size_mb = fs::metadata(&page)?.len() as f64 / 1e6;
-    let row = |measured: String| Row {
-        what: format!("that report of {size_mb:.1} MB in Chromium: first paint, loaded, charts seen"),
-        measured,
-        ratio: None,
-        against: "",
-        budget: "1 s",
-    };
+    let what = format!("that report of {size_mb:.1} MB in Chromium: first paint, loaded, charts seen");
+    let row = |measured: String| Row::alone(what, measured, "1 s");
     if command::find(CHROMIUM).is_none() {
         apt::want(bench.xtask, &[CHROMIUM], "no browser to open a report in");
     }

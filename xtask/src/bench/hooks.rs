@@ -92,12 +92,7 @@ pub(crate) fn edge_rows(bench: &Bench<'_>) -> Result<Vec<Row>> {
         .zip(&measured[2])
         .map(|(with, without)| (with - without) / f64::from(BESIDE))
         .collect();
-    rows.push(Row {
-        what: "marker edge, each further thread".to_owned(),
-        measured: format!("+{:.1} ns", median(&each)),
-        ratio: None,
-        against: "",
-        budget: "<= +8 ns",
-    });
+    let measured = format!("+{:.1} ns", median(&each));
+    rows.push(Row::alone("marker edge, each further thread", measured, "<= +8 ns"));
     Ok(rows)
 }

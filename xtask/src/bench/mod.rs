@@ -202,10 +202,14 @@ impl Bench<'_> {
 
     /// The agent, with JSON as its summary, about to run this program.
     fn observe(&self, name: &str, program: &Path) -> Result<Command> {
+        Ok(self.observe_into(&self.folder()?.join("runs"), name, program))
+    }
+
+    /// The same, its run folder made in this one.
+    fn observe_into(&self, output: &Path, name: &str, program: &Path) -> Command {
         let mut command = Command::new(&self.agent);
-        command.args(["run", "--json", "--name", name, "--output"]).arg(self.folder()?.join("runs"));
-        command.arg("--").arg(program);
-        Ok(command)
+        command.args(["run", "--json", "--name", name, "--output"]).arg(output).arg("--").arg(program);
+        command
     }
 
     /// `rounds` measurements of each variant, one round of all after the other. The order turns with the rounds.
@@ -246,6 +250,11 @@ fn tell(bench: &Bench<'_>, rows: &[Row]) -> Result<()> {
 }
 
 impl Row {
+    /// What stands for itself, against nothing.
+    fn alone(what: impl Into<String>, measured: String, budget: &'static str) -> Self {
+        Self { what: what.into(), measured, ratio: None, against: "", budget }
+    }
+
     fn json(&self) -> Value {
         let ratio = self.ratio.as_ref().map(|ratio| {
             json!({ "value": ratio.value, "low": ratio.low, "high": ratio.high, "of": self.against,

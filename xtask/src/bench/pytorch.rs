@@ -126,13 +126,8 @@ impl Beside<'_> {
         };
         let measured = format!("{} tests passed", libtest::tally(&text).passed);
         step.done(&measured);
-        Ok(Row {
-            what: "outputs of ResNet-50, InceptionV3, AlexNet, BERT, RNN-T, DLRM".to_owned(),
-            measured,
-            ratio: None,
-            against: "",
-            budget: "as their tests say, 1e-4",
-        })
+        let what = "outputs of ResNet-50, InceptionV3, AlexNet, BERT, RNN-T, DLRM";
+        Ok(Row::alone(what, measured, "as their tests say, 1e-4"))
     }
 
     fn image(&self) -> Result<Vec<Row>> {

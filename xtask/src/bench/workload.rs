@@ -47,13 +47,6 @@ pub(crate) fn rows(bench: &Bench<'_>) -> Result<Vec<Row>> {
 }
 
 fn agent_rows(agent: &Path, summaries: &[Value]) -> Result<Vec<Row>> {
-    let row = |what: &str, measured: String, budget| Row {
-        what: what.to_owned(),
-        measured,
-        ratio: None,
-        against: "",
-        budget,
-    };
     let all = |pointer: &str| -> Vec<f64> {
         summaries.iter().filter_map(|summary| summary.pointer(pointer)?.as_f64()).collect()
     };
@@ -64,17 +57,17 @@ fn agent_rows(agent: &Path, summaries: &[Value]) -> Result<Vec<Row>> {
         .map(|(cpu, wall)| 100.0 * cpu / wall)
         .collect();
     Ok(vec![
-        row("agent, binary", format!("{:.1} MB", bytes / 1e6), "<= 15 MB"),
-        row(
+        Row::alone("agent, binary", format!("{:.1} MB", bytes / 1e6), "<= 15 MB"),
+        Row::alone(
             "agent, largest resident set",
             format!("{:.1} MB", median(&all("/agent/rss_peak_bytes")) / 1e6),
             "<= 25 MB",
         ),
-        row(
+        Row::alone(
             "agent, start to attached",
             format!("{:.0} ms", median(&all("/agent/attach_ns")) / 1e6),
             "<= 150 ms",
         ),
-        row("agent, share of one CPU", format!("{:.2} %", median(&share)), ""),
+        Row::alone("agent, share of one CPU", format!("{:.2} %", median(&share)), ""),
     ])
 }

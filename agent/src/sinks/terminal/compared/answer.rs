@@ -103,10 +103,10 @@ fn warmup(comparison: &Comparison, one: &OnePlatform) -> String {
     let get_faster =
         sides.iter().filter(|side| side.drifts).all(|side| side.drift.is_some_and(|by| by < 0.0));
     let third = sides.map(|side| side.requests.0).into_iter().min().unwrap_or(0) / 3;
-    let (least, most) = (third.min(MOST_WARMUP), |side: &&Side| side.warmup / side.runs.max(1) as u64);
-    let is_left_out = sides.iter().map(most).max().is_some_and(|already| already >= least);
+    let wanted = third.min(MOST_WARMUP);
+    let is_left_out = sides.iter().any(|side| side.warmup / side.runs.max(1) as u64 >= wanted);
     if get_faster && !is_left_out {
-        format!("--warmup {least} leaves out their begins, ")
+        format!("--warmup {wanted} leaves out their begins, ")
     } else {
         String::new()
     }
