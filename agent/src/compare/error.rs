@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::analyze::compare::MOST_WARMUP;
+use crate::analyze::compare::{MOST_WARMUP, Metric};
 
 /// An error of the comparison. `Display` gives `what: value`; [`Refusal::hint`] gives the next action.
 #[derive(Debug, thiserror::Error)]
@@ -46,8 +46,8 @@ pub enum Refusal {
     /// A metric needs more requests per run.
     #[error("too few requests per run for {metric}: {fewest}, it needs {needed}")]
     TooFewRequests {
-        /// Name of the metric.
-        metric: &'static str,
+        /// Which.
+        metric: Metric,
         /// Requests in the run that has fewest.
         fewest: u64,
         /// Requests that it takes.
@@ -55,7 +55,7 @@ pub enum Refusal {
     },
     /// A margin of a metric that is not declared.
     #[error("a margin of a metric that is not judged by: {0}")]
-    UnusedMargin(&'static str),
+    UnusedMargin(Metric),
     /// A report shows single requests with their waits, which it reads from folders.
     #[error("a report is of run folders, not of traces: --jaeger")]
     TracesInReport,

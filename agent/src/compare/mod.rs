@@ -258,16 +258,19 @@ fn declare<'a>(
     platforms: impl Iterator<Item = &'a Platform> + Clone,
     fold: Option<Common>,
 ) -> Result<Declared, Refusal> {
-    let metrics =
+    let mut metrics =
         if choice.metric.is_empty() { usual_metrics(platforms.clone()) } else { choice.metric.clone() };
+    // Twice the same would count twice in the correction for the number of verdicts.
+    let mut known = BTreeSet::new();
+    metrics.retain(|metric| known.insert(*metric));
     let fewest = platforms.map(Platform::fewest_requests).min().unwrap_or(0);
     if let Some(metric) = metrics.iter().find(|metric| fewest < metric.requests_needed()) {
         let needed = metric.requests_needed();
-        return Err(Refusal::TooFewRequests { metric: metric.name(), fewest, needed });
+        return Err(Refusal::TooFewRequests { metric: *metric, fewest, needed });
     }
     let known = |of: &Option<Metric>| of.is_none_or(|of| metrics.contains(&of));
     if let Some((Some(metric), _)) = choice.margin.iter().find(|(of, _)| !known(of)) {
-        return Err(Refusal::UnusedMargin(metric.name()));
+        return Err(Refusal::UnusedMargin(*metric));
     }
     let margin = |metric: Metric| {
         let wanted = choice.margin.iter().rev().find(|(of, _)| of.is_none_or(|of| of == metric));

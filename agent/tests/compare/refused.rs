@@ -22,6 +22,8 @@ fn tamper(directory: &Path, from: &str, to: &str) -> String {
 #[case::no_such_platform(&[".", "--baseline", "VM/8"], "error: no such platform: VM/8; there are BM/2/VNL/CPU, CN/2/VNL/CPU\n")]
 #[case::no_such_request(&[".", "--request", "step"], "error: not all runs have requests of this name: step; lacking: ./2")]
 #[case::too_few_requests(&[".", "--metric", "p99"], "error: too few requests per run for p99: 118, it needs 1000\n")]
+#[case::too_few_for_a_low_percentile(&[".", "--metric", "mean,p0.5"], "error: too few requests per run for p0.5: 118, it needs 2000\n")]
+#[case::margin_of_another(&[".", "--metric", "p50", "--margin", "p95=3%"], "error: a margin of a metric that is not judged by: p95\n")]
 #[case::too_long_a_warm_up(&[".", "--warmup", "9999"], "error: too long a warm-up: 9999 requests, at most 2000\n")]
 fn arguments(#[case] words: &[&str], #[case] expected: &str) {
     let directory = folders(2, &[clean(), slow()]);
@@ -31,7 +33,8 @@ fn arguments(#[case] words: &[&str], #[case] expected: &str) {
 }
 
 #[rstest]
-#[case::metric(&["--metric", "p42"])]
+#[case::metric(&["--metric", "p100"])]
+#[case::metric_of_a_word(&["--metric", "median"])]
 #[case::margin_of_nothing(&["--margin", "0%"])]
 #[case::margin_of_a_word(&["--margin", "p50=much"])]
 #[case::fail_on(&["--fail-on", "sometimes"])]
@@ -41,6 +44,18 @@ fn options(#[case] words: &[&str]) {
     all.extend(words);
     let said = text(guestscope(directory.path(), &all), 2);
     assert!(said.starts_with("error: invalid value"), "{said}");
+}
+
+/// Any percentile is a metric, and twice the same is one.
+#[test]
+fn percentiles_that_nobody_foresaw() {
+    let directory = folders(5, &[clean(), slow()]);
+    let json = json(directory.path(), &[".", "--metric", "p75,p37.5,p75.0,throughput"]);
+    let metrics = json["platforms"][0]["metrics"].as_array().unwrap();
+    let names: Vec<&str> = metrics.iter().map(|metric| metric["metric"].as_str().unwrap()).collect();
+    assert_eq!(names, ["p75", "p37.5", "throughput"]);
+    let margins: Vec<f64> = metrics.iter().map(|metric| metric["margin"].as_f64().unwrap()).collect();
+    assert_eq!(margins, [0.05, 0.02, 0.02]);
 }
 
 #[test]

@@ -131,7 +131,7 @@ pub(super) fn verdict(report: &Report) -> Markup {
             div class="wide" { table id="metrics" {
                 thead { tr { th { "platform" } th { "metric" } th { "verdict" } th class="n" { (comparison.baseline.label) } th class="n" { "this" } th class="n" { "ratio [95 %]" } th class="n" { "margin" } } }
                 tbody { @for one in &comparison.platforms { @for judged in &one.judged { tr {
-                    td { (one.side.label) } td { (judged.metric.name()) } td { (verdict_words(judged.verdict)) }
+                    td { (one.side.label) } td { (judged.metric.to_string()) } td { (verdict_words(judged.verdict)) }
                     (numbers::metric(judged.metric, judged.baseline)) (numbers::metric(judged.metric, judged.value))
                     (numbers::ratio(judged.ratio)) td class="n" { (percent(judged.margin)) }
                 } } } }

@@ -34,11 +34,8 @@ pub fn render_self_test(tests: &[SelfTest], declared: &Declared, style: Style) -
         );
         page.sentence(&text, emphasis);
     }
-    let metrics: Vec<String> = declared
-        .metrics
-        .iter()
-        .map(|(metric, margin)| format!("{} ({})", metric.name(), percent(*margin)))
-        .collect();
+    let metrics: Vec<String> =
+        declared.metrics.iter().map(|(metric, margin)| format!("{metric} ({})", percent(*margin))).collect();
     page.sentence(&format!("by {}", metrics.join(", ")), Emphasis::None);
     page.finish()
 }

@@ -45,7 +45,7 @@ pub(super) fn answer(page: &mut Page, comparison: &Comparison, one: &OnePlatform
                 | Verdict::Equivalent => None,
             });
             let needed: Vec<String> =
-                needed.map(|(metric, runs)| format!("{} for {}", thousands(runs), metric.name())).collect();
+                needed.map(|(metric, runs)| format!("{} for {metric}", thousands(runs))).collect();
             format!(
                 "{label} against {baseline}: inconclusive ({}); it would take about so many runs of each: {}",
                 changes(),
@@ -128,10 +128,10 @@ fn change(judged: &Judged) -> String {
     let Interval { value, low, high } = judged.ratio;
     if value >= TIMES {
         let interval = low.zip(high).map(|(low, high)| format!(" [{low:.1}, {high:.1}]"));
-        return format!("{} {value:.1} times{}", judged.metric.name(), interval.unwrap_or_default());
+        return format!("{} {value:.1} times{}", judged.metric, interval.unwrap_or_default());
     }
     let interval = low.zip(high).map(|(low, high)| format!(" [{:+.1}, {:+.1}]", by(low), by(high)));
-    format!("{} {:+.1} %{}", judged.metric.name(), by(value), interval.unwrap_or_default())
+    format!("{} {:+.1} %{}", judged.metric, by(value), interval.unwrap_or_default())
 }
 
 /// The first cause, where it makes a noticeable part of what explains the verdict.

@@ -71,7 +71,7 @@ struct PlatformJson<'a> {
 
 #[derive(Serialize)]
 struct JudgedJson {
-    metric: &'static str,
+    metric: String,
     unit: &'static str,
     baseline: f64,
     value: f64,
@@ -193,7 +193,7 @@ impl From<&Judged> for JudgedJson {
             Verdict::TooFewRuns | Verdict::Drift | Verdict::Negligible | Verdict::Equivalent => (false, None),
         };
         Self {
-            metric: judged.metric.name(),
+            metric: judged.metric.to_string(),
             unit: if judged.metric.is_rate() { "1/s" } else { "ns" },
             baseline: judged.baseline,
             value: judged.value,

@@ -126,7 +126,7 @@ fn metrics(page: &mut Page, comparison: &Comparison) {
             let label = if index == 0 { page.name(&one.side.label, 28) } else { String::new() };
             rows.push(vec![
                 label.into(),
-                judged.metric.name().into(),
+                judged.metric.to_string().into(),
                 value(judged.metric, judged.baseline).into(),
                 value(judged.metric, judged.value).into(),
                 ratio(judged.ratio).into(),
