@@ -9,7 +9,10 @@ use aya_ebpf::{
 };
 use guestscope_ebpf::{Counter, EdgeRecord, IoRecord, Kind, TaskRecord, WaitRecord};
 
-use crate::maps::{COUNTERS, EDGES, EVENTS, WAITS, WAKE_BYTES};
+use crate::{
+    maps::{COUNTERS, EDGES, EVENTS, WAITS, WAKE_BYTES},
+    memory::add,
+};
 
 /// `BPF_RB_AVAIL_DATA`: bytes that nobody has read yet.
 const AVAILABLE: u64 = 0;
@@ -18,9 +21,9 @@ const AVAILABLE: u64 = 0;
 #[inline(always)]
 pub(crate) fn count(counter: Counter) {
     if let Some(value) = COUNTERS.get_ptr_mut(counter as u32) {
-        // SAFETY: the pointer is to this CPU's value of a map that lives as long as the program. A program that
-        // preempts this one on the same CPU could lose an increment; a counter of losses may be that coarse.
-        unsafe { *value += 1 };
+        // SAFETY: the pointer is to this CPU's value of a map that lives as long as the program. One that preempts this
+        // program on the same CPU may count as well: a load and a store would lose one of both.
+        unsafe { add(value, 1) };
     }
 }
 

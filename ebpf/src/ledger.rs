@@ -103,7 +103,8 @@ pub struct Ledger {
     /// From the begins of wakings to the enqueueings that they led to: the part of [`Account::Runq`] that is an interrupt
     /// to another CPU and, in a virtual machine, that CPU's way out of its halt. Only where both were seen.
     pub wakeup_delay_ns: u64,
-    /// The group whose throttle clock `throttle_clock_ns` is, by its address: compared, never followed.
+    /// The group whose throttle clock `throttle_clock_ns` is, by its address: it may be gone, so it is compared, and read by
+    /// helpers that check what they read.
     pub group: u64,
     /// That clock at the begin of the open wait; of no meaning unless the state is [`LIMITED`].
     pub throttle_clock_ns: u64,

@@ -205,3 +205,16 @@ pub(crate) fn cast(address: u64, type_id: &Global<u32>) -> *const u8 {
     }
     typed as *const u8
 }
+
+/// Adds to a number that others, on this CPU or another one, may be adding to: one instruction, without a result, which the language has no
+/// function for on this machine.
+///
+/// # Safety
+/// The number must lie in a map value, whose words are aligned.
+#[inline(always)]
+pub(crate) unsafe fn add(number: *mut u64, change: u64) {
+    // SAFETY: the caller's.
+    unsafe {
+        asm!("lock *(u64 *)({number} + 0) += {change}", number = in(reg) number, change = in(reg) change, options(nostack));
+    }
+}

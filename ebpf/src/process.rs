@@ -17,6 +17,7 @@ use guestscope_ebpf::{
 use crate::{
     emit::count,
     maps::{FREE_PROCESSES, LEDGERS, OUTSIDE, PLACES, PROCESS_OF, PROCESSES, STAGES},
+    memory::add,
     probes::throttle,
     task,
 };
@@ -25,19 +26,6 @@ macro_rules! read {
     ($of:ident.$field:ident) => {
         core::ptr::read_volatile(&raw const (*$of).$field)
     };
-}
-
-/// Adds to a number that other CPUs may be adding to: one instruction, without a result, which the language has no
-/// function for on this machine.
-///
-/// # Safety
-/// The number must lie in a map value, whose words are aligned.
-#[inline(always)]
-unsafe fn add(number: *mut u64, change: u64) {
-    // SAFETY: the caller's.
-    unsafe {
-        asm!("lock *(u64 *)({number} + 0) += {change}", number = in(reg) number, change = in(reg) change, options(nostack));
-    }
 }
 
 /// The thread of this new ledger is one of its process.

@@ -250,6 +250,32 @@ fn ten_thousand_threads_leave_no_slot_behind() {
     });
 }
 
+/// Twice as many births and ends as their ring holds, while the agent is away: what does not fit is counted, and touches no phase.
+#[test]
+fn births_and_ends_that_found_no_room_are_counted() {
+    up_to_three_times(|| {
+        const THREADS: u64 = 2_400;
+        let case = Case::new("churn_unread").argument(THREADS.to_string());
+        let Some(seen) = case.idle_until_lines(1).run() else { return };
+        seen.check();
+        let KernelLosses { task_events, waits, sums_torn, .. } = seen.kernel;
+        assert_eq!(
+            seen.kernel,
+            KernelLosses { task_events, waits, sums_torn, ..KernelLosses::default() },
+            "edges and waits have rings of their own"
+        );
+        assert_eq!((seen.pairing, seen.slots_held), (PairingLosses::default(), 0));
+        let numbers: HashSet<u64> = seen.requests.iter().map(|request| request.root().request).collect();
+        assert_eq!((numbers, seen.requests.len() as u64), ((1..=THREADS).collect(), THREADS));
+        assert!(seen.requests.iter().all(|request| request.root().ending == Ending::Ended));
+        assert!(task_events > THREADS, "the ring is far too small for this: {task_events}");
+        // Each end that was read is a thread; of as many, or of those of one round more, births were read. The program's first
+        // thread is nobody's child, its child is.
+        let (all, ends) = (2 * (THREADS + 1) + 1, seen.threads.len() as u64);
+        count("churn_unread", "read + lost", 2 * ends + task_events, (all - 8, all + 8));
+    });
+}
+
 #[test]
 fn without_a_slot_a_thread_is_counted_as_missed() {
     up_to_three_times(|| {

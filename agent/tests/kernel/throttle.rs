@@ -51,6 +51,21 @@ fn a_thread_that_is_moved_while_it_is_throttled_stays_so() {
     });
 }
 
+/// What it waited in a group that is gone when the wait ends is throttled all the same. `cpu.stat` of that group is gone too, so the
+/// book is the thread's own `run_delay`; its group goes before all others.
+#[test]
+fn a_thread_that_is_taken_out_of_its_group_while_it_is_throttled_was_so() {
+    up_to_three_times(|| {
+        let name = "quota_left";
+        let Some(seen) = compared(Case::new(name), name, 1, 0) else { return };
+        let phase = seen.request(1);
+        let delay = seen.book.row(1).bounds(Entry::RunDelay);
+        assert!(delay.0 >= 8 * 20_000_000, "it was without quota: {delay:?} ns");
+        let throttled_ns = phase.accounts.get(Account::Throttled);
+        agreement::time(name, "throttled", throttled_ns, (delay.0 * 9 / 10, delay.1), 0);
+    });
+}
+
 #[test]
 fn two_that_share_a_quota_are_throttled_together() {
     up_to_three_times(|| {

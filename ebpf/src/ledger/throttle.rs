@@ -28,8 +28,8 @@ impl Ledger {
         self.become_(LIMITED);
     }
 
-    /// About to be switched in, or to go on waiting elsewhere: charges what of the wait was throttled. A group that is not the
-    /// one of the begin (the thread was moved to another) tells nothing: that wait is `runq`.
+    /// About to be switched in, or to go on waiting elsewhere: charges what of the wait was throttled. The clock of another
+    /// group than that of the begin tells nothing: such a wait is `runq`.
     #[inline(always)]
     pub fn throttled(&mut self, now_ns: u64, clock: ThrottleClock) {
         if self.state != LIMITED || self.group != clock.group {

@@ -56,8 +56,29 @@ pub(crate) fn woken<M: Memory>(task: Task<M>, ledger: &mut Ledger) {
 #[inline(always)]
 pub(crate) fn arriving<M: Memory>(task: Task<M>, ledger: &mut Ledger, now_ns: u64) {
     if THROTTLE_MODE.load() != ABSENT && ledger.state == LIMITED {
-        ledger.throttled(now_ns, clock(task));
+        let clock = clock_of_wait(task, ledger);
+        ledger.throttled(now_ns, clock);
     }
+}
+
+/// The clock by which a task's wait began: its group's, or that of the group it was taken out of meanwhile, which may be
+/// gone already. Of memory that is no queue of this CPU any more nothing is believed; what else such memory says is bounded
+/// by the wait.
+#[inline(always)]
+fn clock_of_wait<M: Memory>(task: Task<M>, ledger: &Ledger) -> ThrottleClock {
+    let clock = clock(task);
+    if clock.group == ledger.group {
+        return clock;
+    }
+    let runqueue_of = |group: u64| read(group, OFFSET_CFS_RUNQUEUE.load());
+    if runqueue_of(ledger.group) == runqueue_of(clock.group) { clock_at(ledger.group) } else { clock }
+}
+
+/// A word of the kernel's memory, wherever it is; what cannot be read is 0.
+#[inline(always)]
+fn read(address: u64, offset: u32) -> u64 {
+    // SAFETY: the helper checks the memory that it reads.
+    unsafe { bpf_probe_read_kernel((address + u64::from(offset)) as *const u64) }.unwrap_or(0)
 }
 
 /// The clock of a task's group on the CPU whose queue it is on, up to now.
@@ -85,13 +106,9 @@ fn clock<M: Memory>(task: Task<M>) -> ThrottleClock {
     }
 }
 
-/// The same of any group, by its address, at 15 ns a read: only where a thread that waits is moved.
+/// The same of any group, by its address, at 15 ns a read: only where a thread that waits is moved, or looked at by another CPU.
 #[inline(always)]
 fn clock_at(group: u64) -> ThrottleClock {
-    let read = |address: u64, offset: u32| {
-        // SAFETY: the helper checks the memory that it reads; what cannot be read is 0.
-        unsafe { bpf_probe_read_kernel((address + u64::from(offset)) as *const u64) }.unwrap_or(0)
-    };
     let mut ns = read(group, OFFSET_CFS_TIME.load());
     // An int beside other members: the low half is the count on a little-endian machine.
     if read(group, OFFSET_CFS_COUNT.load()) as u32 != 0 {
@@ -152,7 +169,8 @@ fn migrates<C: Arguments>(ctx: &C) -> i32 {
         let ledger = &mut *ledger;
         // Only a thread whose wait has begun. One that is about to be woken waits for something else.
         if ledger.state == LIMITED {
-            ledger.throttled(bpf_ktime_get_ns(), clock(task));
+            let clock = clock_of_wait(task, ledger);
+            ledger.throttled(bpf_ktime_get_ns(), clock);
             let group = task.follow(&OFFSET_TASK_GROUP);
             let queues: u64 = load::<C::Memory, _>(group, &OFFSET_GROUP_CFS_RQ);
             let queue = bpf_probe_read_kernel((queues + cpu * 8) as *const u64).unwrap_or(0);

@@ -7,15 +7,24 @@ use nix::unistd::{ForkResult, fork};
 use crate::{Case, Subject, burn, lives::books_of_the_dead};
 
 /// By name.
-pub(crate) const CASES: &[Case] = &[("churn", churn), ("crowd", crowd)];
+pub(crate) const CASES: &[Case] = &[("churn", churn), ("churn_unread", churn_unread), ("crowd", crowd)];
 
 /// Threads that live at a time in `churn`.
 const AT_ONCE: u64 = 8;
 /// Rounds of them whose births and ends fit into the ring of events, a third of it.
 const ROUNDS_IN_RING: u64 = 64;
 
-/// A forked child starts and joins as many threads as the first argument says; each has one phase.
+/// A forked child starts and joins as many threads as the first argument says; each has one phase. Births and ends are read in between.
 fn churn(subject: &Subject) {
+    come_and_go(subject, true);
+}
+
+/// The same, where nobody reads before the child has ended.
+fn churn_unread(subject: &Subject) {
+    come_and_go(subject, false);
+}
+
+fn come_and_go(subject: &Subject, is_read: bool) {
     let threads = subject.argument(0);
     // SAFETY: this program has one thread, so the child may do what it likes.
     match unsafe { fork() }.expect("processes are left") {
@@ -28,7 +37,7 @@ fn churn(subject: &Subject) {
                         });
                     }
                 });
-                if round % ROUNDS_IN_RING == ROUNDS_IN_RING - 1 {
+                if is_read && round % ROUNDS_IN_RING == ROUNDS_IN_RING - 1 {
                     subject.fact("rounds", round + 1);
                     subject.wait_until_read();
                 }

@@ -1,4 +1,5 @@
-//! Cases under a CPU quota: alone in a group, in a group inside a limited one, two that share one, one that is moved.
+//! Cases under a CPU quota: alone in a group, in a group inside a limited one, two that share one, one that is moved, one whose group is taken
+//! from it.
 //!
 //! The books are `cpu.stat` of the limited group, read outside and inside the phase on both sides, as the clerk reads the
 //! thread's own. Nobody is throttled while it reads, so nothing is open then: every case but the last has one CPU.
@@ -32,6 +33,7 @@ pub(crate) const CASES: &[Case] = &[
     ("quota_nested", quota_nested),
     ("quota_shared", quota_shared),
     ("quota_moved", quota_moved),
+    ("quota_left", quota_left),
 ];
 
 /// CPU time that a period allows: so little that it runs out beside any number of neighbours.
@@ -39,6 +41,10 @@ const QUOTA_US: u64 = 5_000;
 const PERIOD_US: u64 = 100_000;
 /// Between two moves: shorter than an episode without quota, and no divisor of the period.
 const MOVE_EVERY: Duration = Duration::from_millis(13);
+/// Groups that a thread is taken out of, one after the other.
+const LEFT: u32 = 8;
+/// From its coming into a group to its being taken out: the quota is used up by then, and not yet given again.
+const LEFT_AFTER: Duration = Duration::from_millis(40);
 /// How long each phase lasts at least: 15 periods.
 const WALL_NS: u64 = 1_500_000_000;
 
@@ -256,4 +262,54 @@ fn quota_moved(subject: &Subject) {
             }
         }
     });
+}
+
+/// Somebody takes the thread out of a group that is out of quota, and removes the group; then comes the next one.
+fn quota_left(subject: &Subject) {
+    let Some(first) = Group::make() else { return subject.fact("refused", 1) };
+    let limited = first.limited.clone();
+    let home = first.controller.home.join("cgroup.procs");
+    drop(first);
+    let all = cpus();
+    pin(all[0]);
+    let own = Pid::this();
+    // SAFETY: this program has one thread, so the child may do what it likes.
+    match unsafe { fork() }.expect("processes are left") {
+        ForkResult::Child => {
+            // SAFETY: no memory is involved. Its parent may panic, and somebody else have that number then.
+            unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+            pin(*all.last().unwrap_or(&all[0]));
+            loop {
+                let members = fs::read_to_string(limited.join("cgroup.procs")).unwrap_or_default();
+                if members.is_empty() {
+                    std::thread::sleep(Duration::from_millis(1));
+                    continue;
+                }
+                std::thread::sleep(LEFT_AFTER);
+                fs::write(&home, own.to_string()).expect("both are ours");
+                // A group may be busy for a moment after its last member left.
+                while fs::remove_dir(&limited).is_err() {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            }
+        }
+        ForkResult::Parent { child } => {
+            subject.clerk(|clerk| {
+                clerk.book("work", 1, || {
+                    for _ in 0..LEFT {
+                        let group = Group::make().expect("one could be made before");
+                        group.controller.prefer(&group.limited).expect("the group is ours");
+                        Group::enter(&group.limited);
+                        let start_ns = now_ns();
+                        // If nobody took it out, the book has no wait.
+                        while group.limited.exists() && now_ns() - start_ns < WALL_NS {
+                            spin(Duration::from_millis(1));
+                        }
+                    }
+                });
+            });
+            kill(child, Signal::SIGKILL).expect("the child is ours");
+            waitpid(child, None).expect("the child is ours");
+        }
+    }
 }
