@@ -78,10 +78,10 @@ pub const FIELDS: &[Field] = &[
     optional("OFFSET_RUNQUEUE_CLOCK_PELT", &["rq.clock_pelt"]),
     optional("OFFSET_RUNQUEUE_CLOCK_TASK", &["rq.clock_task"]),
     optional("OFFSET_RUNQUEUE_LOST", &["rq.lost_idle_time"]),
-    // What a hypervisor has taken from a CPU (`CONFIG_PARAVIRT_TIME_ACCOUNTING`); without it stolen time is in `cpu` unnamed.
-    optional("OFFSET_RUNQUEUE_STEAL", &["rq.prev_steal_time_rq"]),
-    // The same, looked at by ticks alone (`CONFIG_PARAVIRT`): for the length of a pause it will do.
-    optional("OFFSET_RUNQUEUE_STEAL_TICK", &["rq.prev_steal_time"]),
+    // What a hypervisor has taken from a CPU: up to now (`CONFIG_PARAVIRT_TIME_ACCOUNTING`), or up to the last tick
+    // (`CONFIG_PARAVIRT` alone, as Debian has it), which charges whoever runs at a tick with what was taken since the one before.
+    // Without both stolen time is in `cpu` unnamed.
+    optional("OFFSET_RUNQUEUE_STEAL", &["rq.prev_steal_time_rq", "rq.prev_steal_time"]),
     // When a timer should run; without it a pause seems to begin at the last timer before it.
     optional("OFFSET_TIMER_EXPIRES", &["hrtimer.node.expires"]),
     // What is asked of a block device; without them that is not counted.

@@ -26,7 +26,7 @@ pub struct HelperSum {
     pub accounts: [u64; ACCOUNTS],
     /// Threads that live and are listed, the one of the edge among them.
     pub threads: u32,
-    /// Threads so far that found no place in the list, and are in no sum.
+    /// Threads so far that got no ledger or no place in the list, and are in no sum.
     pub unlisted: u32,
 }
 
@@ -55,7 +55,7 @@ pub struct Process {
     pub threads: u64,
     /// Places that are taken, a bit for each.
     pub taken: [u64; MEMBERS / 64],
-    /// Threads so far that found no place.
+    /// Threads so far that got no ledger or no place.
     pub unlisted: u64,
     /// Threads that began to hand over their time, and those that are done: alike while nobody is at it.
     pub leaving: u64,

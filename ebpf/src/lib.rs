@@ -42,6 +42,8 @@ pub const NO_SYSCALL: u16 = 0xffff;
 /// Set in the account table beside an account: look at the file descriptor, a socket means `net`, the device of a graphics
 /// processor `gpu`.
 pub const CHECK_FILE: u8 = 0x80;
+/// In a syscall's entry: it goes on with the one that a stop, a freezer or a debugger interrupted.
+pub const RESTARTS: u8 = 0x40;
 
 /// Device drivers of graphics processors, by their major numbers, that the object can know.
 pub const GPU_MAJORS: usize = 8;

@@ -142,6 +142,17 @@ fn member(process: *mut Process, place: u32) -> *mut u16 {
     unsafe { (&raw mut (*process).members).cast::<u16>().add((place & (MEMBERS as u32 - 1)) as usize) }
 }
 
+/// A thread of this process got no ledger, so that the sums of its edges lack it.
+#[inline(always)]
+pub(crate) fn misses(tgid: u32) {
+    // SAFETY: the value is read at once.
+    let Some(number) = (unsafe { PROCESS_OF.get(tgid) }) else { return };
+    if let Some(process) = PROCESSES.get_ptr_mut(*number) {
+        // SAFETY: a process in a map value.
+        unsafe { add(&raw mut (*process).unlisted, 1) };
+    }
+}
+
 /// The number of a process, a new one if it has none; 0 if there is none to give.
 #[inline(always)]
 fn number(tgid: u32) -> u32 {

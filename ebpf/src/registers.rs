@@ -53,6 +53,12 @@ pub(crate) fn has_returned<M: Memory>(task: Task<M>) -> bool {
     OFFSET_REGS_RESULT.load() != 0 && saved(task, &OFFSET_REGS_RESULT) != NOT_RETURNED
 }
 
+/// Whether the system call that has returned goes on later, by itself: -ERESTARTSYS (512) to -ERESTART_RESTARTBLOCK (516).
+#[inline(always)]
+pub(crate) fn will_restart<M: Memory>(task: Task<M>) -> bool {
+    saved(task, &OFFSET_REGS_RESULT).wrapping_add(516) <= 4
+}
+
 /// Argument `PLACE` (0 to 5) of a function that a probe has stopped, by the calling convention of the processor.
 #[inline(always)]
 pub(crate) fn argument<const PLACE: usize>(context: &impl EbpfContext) -> u64 {

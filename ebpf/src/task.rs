@@ -231,6 +231,7 @@ pub(crate) fn slot_of(tid: u32) -> u16 {
 pub(crate) fn create(tid: u32, tgid: u32, address: u64) -> Option<*mut Ledger> {
     let Some(ledger) = prepare(tid, tgid, address) else {
         count(Counter::MissedTask);
+        process::misses(tgid);
         return None;
     };
     // SAFETY: a ledger in a map value.

@@ -45,6 +45,15 @@ pub(crate) struct TestTarget {
 }
 
 impl Workspace {
+    /// The commit of this checkout, and whether something in it was changed since; none outside git.
+    pub(crate) fn commit(&self) -> Option<String> {
+        let mut describe = Command::new("git");
+        describe
+            .args(["describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"])
+            .current_dir(&self.root);
+        command::text(&mut describe)
+    }
+
     /// The workspace that this xtask was built in.
     pub(crate) fn load() -> Result<Self> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask has no parent folder")?;

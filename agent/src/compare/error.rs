@@ -44,7 +44,7 @@ pub enum Refusal {
     #[error("the runs did not do the same work: {0}")]
     UnequalWork(String),
     /// A metric needs more requests per run.
-    #[error("too few requests per run for {metric}: {fewest}, it needs {needed}")]
+    #[error("too few requests per run for {metric}: {fewest}, it needs {needed}; in {}", shortest.display())]
     TooFewRequests {
         /// Which.
         metric: Metric,
@@ -52,6 +52,8 @@ pub enum Refusal {
         fewest: u64,
         /// Requests that it takes.
         needed: u64,
+        /// The run that has fewest.
+        shortest: PathBuf,
     },
     /// A margin of a metric that is not declared.
     #[error("a margin of a metric that is not judged by: {0}")]

@@ -33,7 +33,6 @@ use self::{
 use crate::{
     analyze::compare::{
         Common, Declared, MOST_WARMUP, Metric, Overall, Platform, Run, SelfTest, Warmup, compare,
-        usual_metrics,
     },
     cli::{Choice, CompareArguments, CompareBy, FailOn},
     failure,
@@ -96,8 +95,8 @@ impl Gathered {
 /// # Errors
 /// Nothing can be read, or what can be read cannot be compared.
 pub fn gather(choice: &Choice, least: usize, quiet: bool) -> anyhow::Result<Gathered> {
-    let mut runs = usable(read(choice, quiet)?)?;
-    let request = choose_request(&runs, choice.request.as_deref())?;
+    let (mut runs, request) = with_requests(usable(read(choice, quiet)?)?, choice.request.as_deref())?;
+    let shortest = shortest(&runs, &request);
     let work = work::check(&runs, choice.allow_unequal_work)?;
     let fold = fidelity::common(runs.iter().map(|run| run.manifest.fidelity.as_str()));
     let grouped = grouping::group(&runs, choice.by);
@@ -108,6 +107,7 @@ pub fn gather(choice: &Choice, least: usize, quiet: bool) -> anyhow::Result<Gath
     notes.extend(choice.jaeger.as_ref().map(|_| SPANS.to_owned()));
     notes.extend(notes::emulated(&runs, &groups));
     notes.extend(pooled::notes(&runs, &groups));
+    notes.extend(notes::short(&runs, &groups, &request));
     notes.extend(notes::of(&runs));
     let member = |index: &usize| Member {
         folder: runs[*index].source.path.clone(),
@@ -116,7 +116,7 @@ pub fn gather(choice: &Choice, least: usize, quiet: bool) -> anyhow::Result<Gath
     let members = groups.iter().map(|(_, indices)| indices.iter().map(member).collect()).collect();
     let mut platforms: Vec<Platform> =
         groups.into_iter().map(|(label, indices)| platform(&mut runs, label, &indices, &request)).collect();
-    let declared = declare(choice, platforms.iter(), fold)?;
+    let declared = declare(choice, shortest, fold)?;
     let is_process = runs.iter().any(|run| run.digest.is_process);
     let baseline = platforms.remove(0);
     Ok(Gathered { baseline, platforms, members, declared, work, by, notes, is_process })
@@ -128,8 +128,14 @@ pub fn run(arguments: &CompareArguments) -> anyhow::Result<i32> {
         return self_test(arguments);
     }
     let compared = gather(&arguments.choice, 2, arguments.json)?.compare();
-    let mut platforms = compared.comparison.platforms.iter();
-    let fails = platforms.any(|one| is_failure(one.overall, arguments.fail_on));
+    let platforms = &compared.comparison.platforms;
+    let fails = platforms.iter().any(|one| is_failure(one.overall, arguments.fail_on));
+    let is_open = |overall| matches!(overall, Overall::TooFewRuns | Overall::Drift);
+    if arguments.fail_on.is_some() && !fails && platforms.iter().any(|one| is_open(one.overall)) {
+        failure::say(
+            "warning: not all platforms have a verdict, and --fail-on does not fail for that; not-equivalent does\n",
+        );
+    }
     let text = if arguments.json {
         terminal::render_comparison_json(&compared)
     } else {
@@ -213,7 +219,37 @@ fn usable(runs: Vec<ReadRun>) -> Result<Vec<ReadRun>, Refusal> {
     if kept.is_empty() { Err(Refusal::NoRequests(last)) } else { Ok(kept) }
 }
 
-/// The kind of request that all runs have and that took most of their time, or the one asked for.
+/// Those that hold requests of the kind that is compared, and which that is. One program that ended before its first request is no
+/// reason to refuse all; where as many runs lack that kind as have it, there is none in common.
+fn with_requests(mut runs: Vec<ReadRun>, wanted: Option<&str>) -> Result<(Vec<ReadRun>, Arc<str>), Refusal> {
+    let name = choose_request(&runs, wanted)?;
+    let has = |run: &ReadRun| run.digest.group(&name).is_some();
+    let lacking: Vec<String> = runs
+        .iter()
+        .filter(|run| !has(run))
+        .map(|run| format!("no requests of this name: {name}; in {}", run.source.path.display()))
+        .collect();
+    if lacking.len() * 2 >= runs.len()
+        && let Some(run) = runs.iter().find(|run| !has(run))
+    {
+        let lacking = run.source.path.display().to_string();
+        return Err(Refusal::UnknownRequest { name: name.to_string(), lacking });
+    }
+    for why in lacking {
+        failure::say(&format!("warning: left out: {why}\n"));
+    }
+    runs.retain(has);
+    Ok((runs, name))
+}
+
+/// Fewest requests in a run, and in which.
+fn shortest(runs: &[ReadRun], request: &str) -> (u64, PathBuf) {
+    let count = |run: &ReadRun| run.digest.group(request).map_or(0, |group| group.latencies_ns.len() as u64);
+    let known = runs.iter().map(|run| (count(run), run.source.path.clone()));
+    known.min_by_key(|(count, _)| *count).unwrap_or_default()
+}
+
+/// The kind of request that most runs have and that took most of their time, or the one asked for.
 fn choose_request(runs: &[ReadRun], wanted: Option<&str>) -> Result<Arc<str>, Refusal> {
     let mut times: BTreeMap<&Arc<str>, (usize, f64)> = BTreeMap::new();
     for group in runs.iter().flat_map(|run| &run.digest.groups) {
@@ -221,22 +257,11 @@ fn choose_request(runs: &[ReadRun], wanted: Option<&str>) -> Result<Arc<str>, Re
         *runs += 1;
         *time += group.mean_ns * group.latencies_ns.len() as f64;
     }
-    let most = |common: bool| {
-        let known = times.iter().filter(|(_, (of, _))| !common || *of == runs.len());
-        known.max_by(|(_, (_, a)), (_, (_, b))| a.total_cmp(b)).map(|(name, _)| Arc::clone(name))
-    };
-    let name = match wanted {
-        Some(wanted) => Arc::from(wanted),
-        None => most(true)
-            .or_else(|| most(false))
-            .ok_or_else(|| Refusal::NoRequests("no run holds a request".to_owned()))?,
-    };
-    match runs.iter().find(|run| run.digest.group(&name).is_none()) {
-        Some(run) => {
-            let lacking = run.source.path.display().to_string();
-            Err(Refusal::UnknownRequest { name: name.to_string(), lacking })
-        }
-        None => Ok(name),
+    let most = times.iter().max_by(|(_, (a, a_ns)), (_, (b, b_ns))| a.cmp(b).then(a_ns.total_cmp(b_ns)));
+    match (wanted, most) {
+        (Some(wanted), _) => Ok(Arc::from(wanted)),
+        (None, Some((name, _))) => Ok(Arc::clone(name)),
+        (None, None) => Err(Refusal::NoRequests("no run holds a request".to_owned())),
     }
 }
 
@@ -253,20 +278,21 @@ fn platform(runs: &mut [ReadRun], label: String, indices: &[usize], request: &st
     Platform { label, runs: taken }
 }
 
-fn declare<'a>(
+/// What is judged. `shortest` is the run with the fewest requests, and how many.
+fn declare(
     choice: &Choice,
-    platforms: impl Iterator<Item = &'a Platform> + Clone,
+    (fewest, shortest): (u64, PathBuf),
     fold: Option<Common>,
 ) -> Result<Declared, Refusal> {
-    let mut metrics =
-        if choice.metric.is_empty() { usual_metrics(platforms.clone()) } else { choice.metric.clone() };
+    let is_usual = choice.metric.is_empty();
+    let mut metrics = if is_usual { Metric::USUAL.to_vec() } else { choice.metric.clone() };
     // Twice the same would count twice in the correction for the number of verdicts.
     let mut known = BTreeSet::new();
     metrics.retain(|metric| known.insert(*metric));
-    let fewest = platforms.map(Platform::fewest_requests).min().unwrap_or(0);
-    if let Some(metric) = metrics.iter().find(|metric| fewest < metric.requests_needed()) {
+    let lacks = |metric: &&Metric| fewest < metric.requests_needed();
+    if let Some(&metric) = metrics.iter().find(lacks).filter(|_| !is_usual) {
         let needed = metric.requests_needed();
-        return Err(Refusal::TooFewRequests { metric: *metric, fewest, needed });
+        return Err(Refusal::TooFewRequests { metric, fewest, needed, shortest });
     }
     let known = |of: &Option<Metric>| of.is_none_or(|of| metrics.contains(&of));
     if let Some((Some(metric), _)) = choice.margin.iter().find(|(of, _)| !known(of)) {
@@ -277,7 +303,7 @@ fn declare<'a>(
         wanted.map_or(metric.usual_margin(), |(_, margin)| *margin)
     };
     let metrics = metrics.into_iter().map(|metric| (metric, margin(metric))).collect();
-    Ok(Declared { metrics, allow_drift: choice.allow_drift, fold })
+    Ok(Declared { metrics, is_usual, allow_drift: choice.allow_drift, fold })
 }
 
 const fn is_failure(overall: Overall, fail_on: Option<FailOn>) -> bool {
@@ -293,8 +319,9 @@ const fn is_failure(overall: Overall, fail_on: Option<FailOn>) -> bool {
 
 fn self_test(arguments: &CompareArguments) -> anyhow::Result<i32> {
     let choice = &arguments.choice;
-    let mut runs = usable(read(choice, arguments.json)?)?;
-    let request = choose_request(&runs, choice.request.as_deref())?;
+    let (mut runs, request) =
+        with_requests(usable(read(choice, arguments.json)?)?, choice.request.as_deref())?;
+    let shortest = shortest(&runs, &request);
     work::check(&runs, choice.allow_unequal_work)?;
     // It wants runs together, and needs no second platform.
     let grouped = grouping::group(&runs, choice.by.or(Some(CompareBy::Scenario)));
@@ -306,13 +333,13 @@ fn self_test(arguments: &CompareArguments) -> anyhow::Result<i32> {
         .iter()
         .map(|(label, indices)| platform(&mut runs, label.clone(), indices, &request))
         .collect();
-    let declared = declare(choice, platforms.iter(), None)?;
+    let declared = declare(choice, shortest, None)?;
     let tests: Vec<SelfTest> =
         platforms.iter().map(|platform| SelfTest::of(platform, &declared, 1)).collect();
     let text = if arguments.json {
         terminal::render_self_test_json(&tests)
     } else {
-        terminal::render_self_test(&tests, &declared, Style::detect(Stream::Stdout))
+        terminal::render_self_test(&tests, Style::detect(Stream::Stdout))
     };
     print(&text)?;
     Ok(i32::from(!tests.iter().all(|test| test.passes() == Some(true))))

@@ -53,6 +53,25 @@ fn together(each: impl Iterator<Item = (String, String)>) -> Vec<String> {
     kinds.into_iter().flat_map(shown).collect()
 }
 
+/// Runs that ended long before the others of their platform: each run is one value, and metrics of tails need requests in each.
+pub(super) fn short(runs: &[ReadRun], platforms: &[(String, Vec<usize>)], request: &str) -> Vec<String> {
+    let count =
+        |index: &usize| runs[*index].digest.group(request).map_or(0, |group| group.latencies_ns.len());
+    let mut notes = Vec::new();
+    for (_, indices) in platforms {
+        let mut counts: Vec<usize> = indices.iter().map(count).collect();
+        counts.sort_unstable();
+        let usual = counts.get(counts.len() / 2).copied().unwrap_or(0);
+        for index in indices.iter().filter(|index| count(index) * 2 < usual) {
+            let (path, few) = (runs[*index].source.path.display(), count(index));
+            notes.push(format!(
+                "{path} has {few} requests, where runs of its platform have {usual}, and weighs as much as they do"
+            ));
+        }
+    }
+    notes
+}
+
 /// Where no processor but a program executes the guest's instructions, that program's costs drown those of the platform.
 /// By the names that everything else calls the platforms by.
 pub(super) fn emulated(runs: &[ReadRun], platforms: &[(String, Vec<usize>)]) -> Option<String> {

@@ -20,8 +20,10 @@ pub(super) struct Source {
     pub(super) argument: PathBuf,
 }
 
-/// Directories below an argument that are looked into.
-const DEEPEST: usize = 3;
+/// Directories below an argument that are looked into: a lab's folder holds `runs/WORKLOAD/PLATFORM/RUN`.
+const DEEPEST: usize = 4;
+/// What a lab's folder has, and where in it the runs of its plan are. What lies beside them was set aside.
+const LAB: (&str, &str) = ("journal.jsonl", "runs");
 
 /// All folders that the arguments name, in the order of the arguments, each once.
 pub(super) fn find(arguments: &[PathBuf]) -> Result<Vec<Source>, Refusal> {
@@ -81,10 +83,12 @@ fn look(path: &Path, deep: usize, found: &mut Vec<PathBuf>) -> Result<(), Refusa
     if deep == 0 {
         return Ok(());
     }
+    let is_lab = path.join(LAB.0).is_file();
     for entry in entries {
         let entry = entry.map_err(list)?;
         // Links could lead in circles, or out.
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+        let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        if is_directory && (!is_lab || entry.file_name() == LAB.1) {
             look(&entry.path(), deep - 1, found)?;
         }
     }
@@ -112,6 +116,19 @@ mod tests {
         let names: Vec<_> = found.iter().map(|one| one.path.strip_prefix(at).unwrap().to_owned()).collect();
         assert_eq!(names, ["runs/a", "runs/b", "lab/vm/c", "one"].map(PathBuf::from));
         assert!(found.iter().all(|one| one.label.is_none()));
+    }
+
+    #[test]
+    fn of_a_lab_the_runs_of_its_plan() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = directory.path();
+        for name in ["lab/runs/loop/vm/1", "lab/unlisted/2", "lab/staging/3", "lab/runs/a/b/c/too-deep"] {
+            folder(at, name);
+        }
+        std::fs::write(at.join("lab/journal.jsonl"), "").unwrap();
+        let found = find(&[at.join("lab")]).unwrap();
+        let names: Vec<_> = found.iter().map(|one| one.path.strip_prefix(at).unwrap().to_owned()).collect();
+        assert_eq!(names, [PathBuf::from("lab/runs/loop/vm/1")]);
     }
 
     #[test]

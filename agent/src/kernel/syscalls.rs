@@ -2,7 +2,7 @@
 //!
 //! Written into the object's read-only table before loading. A syscall that is not listed is `other`.
 
-use guestscope_ebpf::{Account, CHECK_FILE, SYSCALLS};
+use guestscope_ebpf::{Account, CHECK_FILE, RESTARTS, SYSCALLS};
 
 /// A syscall's number and what its waits are charged to.
 type Row = (libc::c_long, Account);
@@ -75,6 +75,8 @@ pub fn account_of() -> [u8; SYSCALLS] {
     for &number in BY_FILE {
         set(&mut table, number, Account::Other as u8 | CHECK_FILE);
     }
+    // Waits with a time limit go on under this number.
+    set(&mut table, libc::SYS_restart_syscall, Account::Other as u8 | RESTARTS);
     table
 }
 

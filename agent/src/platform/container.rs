@@ -64,30 +64,45 @@ pub(super) fn detect(root: &Root, subject: Subject, cgroup: &Cgroup, notes: &mut
         notes.add(About::Container, "/proc/version", "the kernel is gVisor");
         return Container { is_container: true, runtime: Some("gVisor".to_owned()), id };
     }
-    let own = own_namespaces(root, subject, notes);
-    let has = |name: &str| own.iter().any(|own| own == name);
-    let others = own.iter().filter(|name| *name != "pid").count();
-    // One namespace is any sandboxed service; processes of their own, or two more kinds, is a container.
-    let by_namespaces = has("pid") || others >= 2;
+    let Namespaces { own, initial } = namespaces(root, subject, notes);
+    let names = names(root, subject, cgroup, root_mount);
+    // One kind is any sandboxed service (`unshare --pid`), and so are two without an engine or a file system of their own
+    // (systemd's ProtectHostname and PrivateIPC).
+    let is_made = id.is_some() || !names.is_empty() || has_own_root(root_mount);
+    let by_namespaces = match own.as_slice() {
+        ["pid"] => initial == 0 || is_made,
+        [] | [_] => false,
+        several => several.contains(&"pid") || is_made,
+    };
     // With everything shared (--pid=host and so on) the file system and the engine's cgroup remain.
     let by_mount_and_cgroup = !by_namespaces && id.is_some() && has_own_mounts(root, subject, notes);
     let is_container = by_namespaces || by_mount_and_cgroup;
-    let runtime = runtime(root, subject, cgroup, root_mount, is_container, notes);
+    for (source, name) in &names {
+        let ignored = if is_container { "" } else { ", ignored: no namespaces of its own" };
+        notes.add(About::Container, source.clone(), format!("{name}{ignored}"));
+    }
     if !is_container {
         return Container::default();
     }
-    Container { is_container, runtime, id }
+    Container { is_container, runtime: names.into_iter().next().map(|(_, name)| name), id }
 }
 
 /// gVisor's kernel has a fixed version of its own, and says so on its command line.
-fn is_gvisor(root: &Root) -> bool {
+pub(super) fn is_gvisor(root: &Root) -> bool {
     let says =
         |path: &str| root.text(path).is_some_and(|text| text.contains("gvisor") || text.contains("gVisor"));
     says("/proc/version") || says("/proc/sys/kernel/osrelease") || says("/proc/cmdline")
 }
 
-/// Kinds of namespaces in which the process is not in the initial one.
-fn own_namespaces(root: &Root, subject: Subject, notes: &mut Notes) -> Vec<String> {
+/// What could be read of a process's namespaces.
+struct Namespaces {
+    /// Kinds in which it is not in the initial one.
+    own: Vec<&'static str>,
+    /// How many it shares with the machine.
+    initial: usize,
+}
+
+fn namespaces(root: &Root, subject: Subject, notes: &mut Notes) -> Namespaces {
     let read = |name: &str| root.link(&subject.file(&format!("ns/{name}")));
     let known: Vec<(&str, bool)> =
         INITIAL.iter().filter_map(|&(name, initial)| Some((name, read(name)? == initial))).collect();
@@ -114,7 +129,13 @@ fn own_namespaces(root: &Root, subject: Subject, notes: &mut Notes) -> Vec<Strin
             own.push("pid");
         }
     }
-    own.into_iter().map(str::to_owned).collect()
+    Namespaces { own, initial: initial.len() }
+}
+
+/// Engines put layers above one another; machines seldom do.
+fn has_own_root(root_mount: &str) -> bool {
+    let kind = root_mount.split_once(" - ").and_then(|(_, rest)| rest.split(' ').next()).unwrap_or_default();
+    ["overlay", "fuse.fuse-overlayfs", "aufs"].contains(&kind)
 }
 
 fn has_own_mounts(root: &Root, subject: Subject, notes: &mut Notes) -> bool {
@@ -130,25 +151,13 @@ fn has_own_mounts(root: &Root, subject: Subject, notes: &mut Notes) -> bool {
     differs
 }
 
-/// The maker's name. Notes what was found, and that it was ignored where nothing is proved.
-fn runtime(
-    root: &Root,
-    subject: Subject,
-    cgroup: &Cgroup,
-    root_mount: &str,
-    is_container: bool,
-    notes: &mut Notes,
-) -> Option<String> {
-    let mut found: Vec<String> = Vec::new();
-    let mut note = |source: &str, name: String| {
-        let ignored = if is_container { "" } else { ", ignored: no namespaces of its own" };
-        notes.add(About::Container, source, format!("{name}{ignored}"));
-        found.push(name);
-    };
+/// What names a maker, and whom: paths first.
+fn names(root: &Root, subject: Subject, cgroup: &Cgroup, root_mount: &str) -> Vec<(String, String)> {
+    let mut found: Vec<(String, String)> = Vec::new();
     let cgroup_path = cgroup.path.clone().unwrap_or_default();
     for (text, source) in [(cgroup_path.as_str(), "cgroup"), (root_mount, "mountinfo")] {
         if let Some((_, name)) = PATHS.iter().find(|(part, _)| text.contains(part)) {
-            note(&subject.file(source), (*name).to_owned());
+            found.push((subject.file(source), (*name).to_owned()));
         }
     }
     // The files are those of the agent's own root; another process may have another one.
@@ -156,10 +165,10 @@ fn runtime(
     for (file, name) in files {
         if root.has(file) {
             let says = if *name == "container" { root.value(file).as_deref().and_then(word) } else { None };
-            note(file, says.unwrap_or_else(|| (*name).to_owned()));
+            found.push(((*file).to_owned(), says.unwrap_or_else(|| (*name).to_owned())));
         }
     }
-    if is_container { found.into_iter().next() } else { None }
+    found
 }
 
 /// One plain word of a file that the container may have written itself.

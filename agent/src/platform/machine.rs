@@ -90,8 +90,17 @@ struct Signs {
     product: Option<(&'static str, bool)>,
     cmdline: String,
     xen: Xen,
-    is_wsl: bool,
-    is_kata: bool,
+    kernel: Kernel,
+}
+
+/// Whose kernel it is, where that says more than the hardware does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kernel {
+    Any,
+    Wsl,
+    Kata,
+    /// It shows no firmware, whatever machine is below it.
+    Gvisor,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -117,35 +126,38 @@ impl Signs {
         note_firmware(&firmware, notes);
         let cmdline = root.text("/proc/cmdline").unwrap_or_default();
         let release = root.value("/proc/sys/kernel/osrelease").unwrap_or_default();
-        let is_wsl = release.contains("WSL") || release.contains("Microsoft");
-        if is_wsl {
+        let kernel = if release.contains("WSL") || release.contains("Microsoft") {
             notes.add(About::Machine, "/proc/sys/kernel/osrelease", release);
-        }
-        let is_kata = cmdline
-            .split_whitespace()
-            .any(|word| word == "systemd.unit=kata-containers.target" || word.starts_with("agent.log="));
-        if is_kata {
+            Kernel::Wsl
+        } else if cmdline.split_whitespace().any(is_of_kata) {
             notes.add(About::Machine, "/proc/cmdline", "options of the Kata agent");
-        }
+            Kernel::Kata
+        } else if super::container::is_gvisor(root) {
+            Kernel::Gvisor
+        } else {
+            Kernel::Any
+        };
         let no_hypervisor = cpuid.is_some_and(|cpuid| !cpuid.hypervisor);
-        Self { firmware, leaf, no_hypervisor, product, cmdline, xen: xen(root, notes), is_wsl, is_kata }
+        Self { firmware, leaf, no_hypervisor, product, cmdline, xen: xen(root, notes), kernel }
     }
 
     fn kind(&self, notes: &mut Notes) -> MachineKind {
         if self.xen == Xen::Dom0 || !self.is_virtual(notes) {
             return MachineKind::BareMetal;
         }
-        if self.is_kata || self.micro_monitor().is_some() {
+        if self.kernel == Kernel::Kata || self.micro_monitor().is_some() {
             return MachineKind::MicroVm;
         }
         let has_tree = self.firmware.tree_compatible.is_some() || self.firmware.tree_hypervisor.is_some();
-        // Xen's paravirtual guests, WSL and guests by device tree lack DMI without being microVMs.
-        let lacks_firmware = self.firmware.dmi.is_empty() && !has_tree && self.xen == Xen::No && !self.is_wsl;
+        // Xen's paravirtual guests, WSL, gVisor and guests by device tree lack DMI without being microVMs.
+        let hides_firmware = self.xen != Xen::No || matches!(self.kernel, Kernel::Wsl | Kernel::Gvisor);
+        let lacks_firmware = self.firmware.dmi.is_empty() && !has_tree && !hides_firmware;
         if lacks_firmware { MachineKind::MicroVm } else { MachineKind::Vm }
     }
 
     fn is_virtual(&self, notes: &mut Notes) -> bool {
-        if self.leaf.is_some() || self.xen == Xen::Guest || self.is_kata || self.is_wsl {
+        if self.leaf.is_some() || self.xen == Xen::Guest || matches!(self.kernel, Kernel::Kata | Kernel::Wsl)
+        {
             return true;
         }
         if self.no_hypervisor {
@@ -214,18 +226,23 @@ impl Signs {
     /// `monitor on hypervisor`, or the one that is known.
     fn name(&self) -> Option<String> {
         let monitor = self.micro_monitor().or(self.product.map(|(product, _)| product));
-        let monitor = if self.is_wsl { Some("WSL 2") } else { monitor };
+        let monitor = if self.kernel == Kernel::Wsl { Some("WSL 2") } else { monitor };
         let below = self.leaf.as_deref().filter(|leaf| !leaf.is_empty());
         let below = below.or((self.xen == Xen::Guest).then_some("Xen"));
-        let kata = if self.is_kata { "Kata, " } else { "" };
+        let is_kata = self.kernel == Kernel::Kata;
+        let kata = if is_kata { "Kata, " } else { "" };
         match (monitor, below) {
             // QEMU can speak Hyper-V's language to its guests.
             (Some("QEMU"), Some("Hyper-V")) => Some(format!("{kata}QEMU")),
             (Some(monitor), Some(below)) if monitor != below => Some(format!("{kata}{monitor} on {below}")),
             (Some(one), _) | (None, Some(one)) => Some(format!("{kata}{one}")),
-            (None, None) => self.firmware.tree_hypervisor.clone().or(self.is_kata.then(|| "Kata".to_owned())),
+            (None, None) => self.firmware.tree_hypervisor.clone().or(is_kata.then(|| "Kata".to_owned())),
         }
     }
+}
+
+fn is_of_kata(word: &str) -> bool {
+    word == "systemd.unit=kata-containers.target" || word.starts_with("agent.log=")
 }
 
 /// The hypervisor by CPUID; an empty name if the bit is set and the name is unknown.

@@ -172,6 +172,25 @@ fn qemu_microvm_has_acpi_and_no_dmi() {
 #[case::one_other_is_a_sandboxed_service("== link /proc/self/ns/uts\nuts:[4026532999]\n", false)]
 #[case::two_others(
     "== link /proc/self/ns/uts\nuts:[4026532999]\n== link /proc/self/ns/ipc\nipc:[4026532998]\n",
+    false
+)]
+#[case::two_others_on_layers(
+    "== link /proc/self/ns/uts\nuts:[4026532999]\n== link /proc/self/ns/ipc\nipc:[4026532998]\n\
+     == file /proc/self/mountinfo\n30 23 0:26 / / rw - overlay overlay rw\n",
+    true
+)]
+#[case::processes_alone(
+    "== link /proc/self/ns/pid\npid:[4026532997]\n== link /proc/self/ns/uts\nuts:[4026531838]\n",
+    false
+)]
+#[case::processes_and_another(
+    "== link /proc/self/ns/pid\npid:[4026532997]\n== link /proc/self/ns/uts\nuts:[4026532999]\n\
+     == link /proc/self/ns/ipc\nipc:[4026531839]\n",
+    true
+)]
+#[case::processes_and_a_file(
+    "== link /proc/self/ns/pid\npid:[4026532997]\n== link /proc/self/ns/uts\nuts:[4026531838]\n\
+     == file /.dockerenv\n",
     true
 )]
 #[case::own_processes("== link /proc/self/ns/pid\npid:[4026532997]\n", true)]
@@ -191,6 +210,13 @@ fn only_namespaces_prove_a_container(#[case] files: &str, #[case] expected: bool
     let tree = unpack(&format!("{HOST}{files}"));
     let guest = read(&tree, "none");
     assert_eq!(guest.container.is_container, expected, "{:#?}", guest.evidence);
+}
+
+/// It shows no firmware, of whatever machine.
+#[test]
+fn gvisor_makes_no_microvm_of_a_machine() {
+    let tree = unpack(&format!("{HOST}== file /proc/cmdline\nBOOT_IMAGE=/vmlinuz-4.4.0-gvisor quiet\n"));
+    assert_eq!(read(&tree, "KVMKVMKVM").platform(), "VMCN");
 }
 
 #[test]

@@ -36,6 +36,8 @@ pub(crate) struct Made {
     pub(crate) warms_up: bool,
     /// Long waits of each request, which are in none of its accounts.
     pub(crate) waits: u64,
+    /// The program was seen to end.
+    pub(crate) ends: bool,
 }
 
 impl Default for Made {
@@ -52,6 +54,7 @@ impl Default for Made {
             throttled_ns: 0,
             warms_up: false,
             waits: 0,
+            ends: true,
         }
     }
 }
@@ -97,6 +100,12 @@ impl Made {
             if number % 1_000 == 999 {
                 folder.flush();
             }
+        }
+        // Each program is one too, whether it marked requests or not.
+        let mut process = phase(u64::MAX, None, "serve", 4_900_000_000, &[(Account::Cpu, 90_000_000)]);
+        process.kind = PhaseKind::Process;
+        if self.ends {
+            folder.append_request(&Request { phases: vec![process] });
         }
         let closed = folder.close(|_| {}, &mut |_| (None, None), &mut |_, _| {}).expect("it can be closed");
         assert!(closed.errors.is_empty(), "{:?}", closed.errors);

@@ -21,8 +21,8 @@ fn tamper(directory: &Path, from: &str, to: &str) -> String {
 #[case::nothing_there(&["nowhere"], "error: no run folder: nowhere\n")]
 #[case::no_such_platform(&[".", "--baseline", "VM/8"], "error: no such platform: VM/8; there are BM/2/VNL/CPU, CN/2/VNL/CPU\n")]
 #[case::no_such_request(&[".", "--request", "step"], "error: not all runs have requests of this name: step; lacking: ./2")]
-#[case::too_few_requests(&[".", "--metric", "p99"], "error: too few requests per run for p99: 118, it needs 1000\n")]
-#[case::too_few_for_a_low_percentile(&[".", "--metric", "mean,p0.5"], "error: too few requests per run for p0.5: 118, it needs 2000\n")]
+#[case::too_few_requests(&[".", "--metric", "p99"], "error: too few requests per run for p99: 118, it needs 1000; in ./2")]
+#[case::too_few_for_a_low_percentile(&[".", "--metric", "mean,p0.5"], "error: too few requests per run for p0.5: 118, it needs 2000; in ./2")]
 #[case::margin_of_another(&[".", "--metric", "p50", "--margin", "p95=3%"], "error: a margin of a metric that is not judged by: p95\n")]
 #[case::too_long_a_warm_up(&[".", "--warmup", "9999"], "error: too long a warm-up: 9999 requests, at most 2000\n")]
 fn arguments(#[case] words: &[&str], #[case] expected: &str) {
@@ -89,7 +89,7 @@ fn work_that_nobody_vouches_for_is_said_to_be_taken_for_equal() {
 
 #[test]
 fn requests_that_nobody_made() {
-    let directory = folders(2, &[Made { requests: 0, ..clean() }, Made { requests: 0, ..slow() }]);
+    let directory = folders(2, &[clean(), slow()].map(|made| Made { requests: 0, ends: false, ..made }));
     let said = text(guestscope(directory.path(), &["."]), 2);
     assert!(said.contains("\nerror: nothing to compare: no requests in ./2"), "{said}");
 }
@@ -100,7 +100,7 @@ fn requests_that_nobody_made() {
 fn a_bad_run_is_no_reason_to_refuse_all() {
     let directory = folders(6, &[clean(), slow()]);
     let at = directory.path();
-    Made { requests: 0, ..clean() }.write(at, 70);
+    Made { requests: 0, ends: false, ..clean() }.write(at, 70);
     let crashed = Made { work_hash: None, ..clean() }.write(at, 71);
     let manifest = crashed.join("manifest.json");
     let told =
@@ -117,6 +117,69 @@ fn a_bad_run_is_no_reason_to_refuse_all() {
     assert!(said.contains(&crashed), "{said}");
     assert!(said.contains("warning: left out: the same run as another folder: ./"), "{said}");
     assert!(twice.exists() && text(output, 0).contains("\nruns: 6 BM/2/VNL/CPU, 6 CN/2/VNL/CPU;"));
+}
+
+/// One run of a program that ended before its first request, and one that ended soon after it: the others are compared, by the
+/// metrics that they have requests enough for.
+#[test]
+fn a_run_that_ended_early_is_named() {
+    let many = |made: Made| Made { requests: 1_100, ..made };
+    let directory = folders(5, &[many(clean()), many(slow())]);
+    let at = directory.path();
+    let none = Made { requests: 0, ..clean() }.write(at, 70);
+    let name = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();
+    let output = guestscope(at, &["."]);
+    let said = String::from_utf8(output.stderr.clone()).unwrap();
+    let expected = format!("warning: left out: no requests of this name: request; in ./{}\n", name(&none));
+    assert_eq!(said, expected);
+    let told = text(output, 0);
+    assert!(told.contains("runs: 5 BM/2/VNL/CPU, 5 CN/2/VNL/CPU;") && told.contains("p99"), "{told}");
+    let few = Made { requests: 5, ..clean() }.write(at, 72);
+    let told = text(guestscope(at, &["."]), 0);
+    let note =
+        format!("{} has 5 requests, where runs of its platform have 1078, and weighs as much", name(&few));
+    let words = told.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains(&note), "{told}");
+    let said = text(guestscope(at, &[".", "--metric", "p90"]), 2);
+    let expected = format!("error: too few requests per run for p90: 5, it needs 100; in ./{}\n", name(&few));
+    assert!(said.contains(&expected), "{said}");
+}
+
+/// A platform whose runs are short costs the others no metric.
+#[test]
+fn each_platform_is_judged_by_the_highest_tail_that_it_has() {
+    let with = |made: Made, scenario, requests| Made { scenario, requests, ..made };
+    let short = with(slow(), "VM/2/VNL/CPU", 120);
+    let shortest = with(slow(), "MVM/2/VNL/CPU", 20);
+    let directory = folders(
+        5,
+        &[with(clean(), "BM/2/VNL/CPU", 1_100), with(slow(), "CN/2/VNL/CPU", 1_100), short, shortest],
+    );
+    let json = json(directory.path(), &["."]);
+    let metrics = |platform: &serde_json::Value| -> Vec<String> {
+        let metrics = platform["metrics"].as_array().unwrap();
+        metrics.iter().map(|metric| metric["metric"].as_str().unwrap().to_owned()).collect()
+    };
+    let of: std::collections::BTreeMap<&str, Vec<String>> = json["platforms"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|platform| (platform["label"].as_str().unwrap(), metrics(platform)))
+        .collect();
+    assert_eq!(of["CN/2/VNL/CPU"], ["mean", "p50", "p99"]);
+    assert_eq!(of["VM/2/VNL/CPU"], ["mean", "p50", "p90"]);
+    assert_eq!(of["MVM/2/VNL/CPU"], ["mean", "p50"]);
+}
+
+/// A gate that nothing could pass through says so.
+#[test]
+fn a_gate_without_a_verdict_is_open_and_says_so() {
+    let directory = folders(3, &[clean(), slow()]);
+    let output = guestscope(directory.path(), &[".", "--fail-on", "slower"]);
+    let said = String::from_utf8(output.stderr.clone()).unwrap();
+    assert!(said.starts_with("warning: not all platforms have a verdict"), "{said}");
+    text(output, 0);
+    text(guestscope(directory.path(), &[".", "--fail-on", "not-equivalent"]), 1);
 }
 
 /// What a folder says of itself gives no orders to a terminal.

@@ -258,3 +258,25 @@ fn kept_from_running_by_somebody(#[case] name: &'static str, #[case] argument: &
         assert_account(&seen, 1, Account::Other);
     });
 }
+
+/// The kernel ends the sleep, and has it go on as another system call. (From 6.1 on the freezer of cgroup v1 lets sleepers sleep.)
+#[rstest]
+#[case::stopped("stop_asleep", "")]
+#[case::frozen_by_v2("freeze_asleep", "v2")]
+fn a_sleep_that_was_interrupted_goes_on_as_one(#[case] name: &'static str, #[case] argument: &'static str) {
+    /// Until somebody has found out that it is kept, and that it is no more.
+    const SLACK_NS: u64 = 30_000_000;
+    up_to_three_times(|| {
+        let case = format!("{name}{argument}");
+        let Some(seen) = compared(Case::new(name).argument(argument), &case, 1, 2) else { return };
+        let (phase, kept_ns) = (seen.request(1), seen.book.fact("kept_ns"));
+        if kept_ns == 0 {
+            return skipped(&case, "the program could not be kept from running");
+        }
+        let [other_ns, sleep_ns] =
+            [Account::Other, Account::Sleep].map(|account| phase.accounts.get(account));
+        agreement::time(&case, "other", other_ns, (kept_ns, kept_ns + SLACK_NS), 0);
+        let slept_ns = phase.duration_ns - kept_ns;
+        agreement::time(&case, "sleep", sleep_ns, (slept_ns.saturating_sub(SLACK_NS), slept_ns), 0);
+    });
+}

@@ -296,6 +296,8 @@ fn without_a_slot_a_thread_is_counted_as_missed() {
         // The leader before and after; of the many those with a slot; one thread when slots were free again.
         assert_eq!([of(1), of(2), of(3), of(4)], [1, tracked, 1, 1]);
         assert_eq!(seen.threads.len() as u64, tracked + 2);
+        let lacks = |number| seen.request(number).helpers.partial;
+        assert_eq!([lacks(1), lacks(3)], [false, true], "sums of its process lack threads");
         compare("crowd", seen.request(3), seen.book.row(3), 0);
     });
 }

@@ -40,7 +40,7 @@ use crate::{
     memory::{Typed, load},
     origin,
     probes::{sched, throttle},
-    registers,
+    process, registers,
     task::{self, Current, Task},
 };
 
@@ -153,7 +153,7 @@ fn status(task: Task<Typed>) -> Status {
     if state == 0 || is_queued {
         return runs(if is_on_cpu(task) { RUNNING } else { RUNNABLE });
     }
-    let (account, syscall) = sched::classify(task, state);
+    let (account, syscall) = sched::classify(task, state, NO_SYSCALL);
     Status { state: BLOCKED, account, syscall }
 }
 
@@ -165,7 +165,10 @@ fn adopt(task: Task<Typed>) -> Option<Found> {
     }
     let address = task.address() as u64;
     // With no task in it: the slot may be a stale one, which a number points to already.
-    let Some(ledger) = task::prepare(task.tid(), task.tgid(), 0) else { return Some(Found::Missed) };
+    let Some(ledger) = task::prepare(task.tid(), task.tgid(), 0) else {
+        process::misses(task.tgid());
+        return Some(Found::Missed);
+    };
     // SAFETY: a ledger in a map value, to which nobody points before it is published. The helpers have no preconditions; the
     // agent resolved the offset of an unsigned int.
     unsafe {

@@ -14,7 +14,7 @@ use aya_ebpf::{
 use guestscope_ebpf::pause::{BEAT_NS, GRAIN_NS, GapRecord, LATE_NS, Pulse, Silence};
 
 use crate::{
-    maps::{GAPS, LIFE, OFFSET_RUNQUEUE_STEAL, OFFSET_RUNQUEUE_STEAL_TICK, OFFSET_TIMER_EXPIRES, PULSES},
+    maps::{GAPS, LIFE, OFFSET_TIMER_EXPIRES, PULSES},
     memory::{Arguments, Memory as _, Plain, load, twins},
     steal,
     task::Task,
@@ -128,10 +128,5 @@ fn tell(gap: &GapRecord) {
 #[inline(always)]
 fn stolen() -> u64 {
     // SAFETY: the helper has no preconditions.
-    let task = Task::<Plain>::at(unsafe { bpf_get_current_task() } as *const u8);
-    if OFFSET_RUNQUEUE_STEAL.load() != 0 {
-        return steal::clock(task);
-    }
-    // As of the last tick.
-    steal::sum(task, &OFFSET_RUNQUEUE_STEAL_TICK)
+    steal::clock(Task::<Plain>::at(unsafe { bpf_get_current_task() } as *const u8))
 }

@@ -14,7 +14,7 @@ use aya_ebpf::{
 use aya_log_ebpf::warn;
 use guestscope_ebpf::{
     Account, CHECK_FILE, Counter, EXIT_REPLACED, EXIT_UNSEEN, FORK_ADOPTED, Header, Kind, NO_SYSCALL,
-    TaskRecord,
+    RESTARTS, TaskRecord,
     ledger::{BLOCKED, Ledger, RUNNABLE, RUNNING},
 };
 
@@ -118,7 +118,7 @@ fn switch_out<C: Arguments>(
         ledger.out_blocked(now_ns, Account::Other as u8, NO_SYSCALL);
         ended(ledger, prev.address() as u64, now_ns);
     } else {
-        let (account, syscall) = classify(prev, state);
+        let (account, syscall) = classify(prev, state, ledger.syscall);
         ledger.out_blocked(now_ns, account, syscall);
     }
 }
@@ -138,9 +138,10 @@ fn stay<M: Memory>(prev: Task<M>, ledger: &mut Ledger, now_ns: u64, stolen_ns: u
     ledger.leaving(now_ns, stamps, at);
 }
 
-/// What a task that blocks is waiting for: one look at its saved registers instead of a hook on every syscall.
+/// What a task that blocks is waiting for: one look at its saved registers instead of a hook on every syscall. `before` is the
+/// syscall that it blocked in the last time.
 #[inline(always)]
-pub(crate) fn classify<M: Memory>(prev: Task<M>, state: u32) -> (u8, u16) {
+pub(crate) fn classify<M: Memory>(prev: Task<M>, state: u32, before: u16) -> (u8, u16) {
     let number = registers::number(prev);
     if state & KEPT != 0 || (number < 0 && is_frozen(prev, state)) {
         return (Account::Other as u8, if number < 0 { NO_SYSCALL } else { number as u16 });
@@ -155,10 +156,16 @@ pub(crate) fn classify<M: Memory>(prev: Task<M>, state: u32) -> (u8, u16) {
         return (Account::BlockIo as u8, number as u16);
     }
     if registers::has_returned(prev) {
-        return (on_the_way_back(prev, state) as u8, NO_SYSCALL);
+        let syscall = if registers::will_restart(prev) { number as u16 } else { NO_SYSCALL };
+        return (on_the_way_back(prev, state) as u8, syscall);
     }
     // SAFETY: the table has 512 entries and the index is masked to them.
-    let entry = unsafe { core::ptr::read_volatile(ACCOUNT_OF.as_ptr().add((number & 511) as usize)) };
+    let entry_of =
+        |number: u32| unsafe { core::ptr::read_volatile(ACCOUNT_OF.as_ptr().add((number & 511) as usize)) };
+    let entry = entry_of(number as u32);
+    if entry & RESTARTS != 0 {
+        return (entry_of(u32::from(before)) & !(CHECK_FILE | RESTARTS), before);
+    }
     let account = entry & !CHECK_FILE;
     if entry & CHECK_FILE != 0 {
         let fd = registers::saved(prev, &OFFSET_REGS_ARGUMENT) as u32;

@@ -2,6 +2,7 @@
 //! and nothing is done twice.
 
 use std::{
+    collections::BTreeMap,
     fs::{self, File, OpenOptions, TryLockError},
     io::{ErrorKind, Write as _},
     path::{Path, PathBuf},
@@ -27,6 +28,9 @@ pub(super) struct Entry {
     pub(super) folder: Option<PathBuf>,
     /// Why it failed.
     pub(super) error: Option<String>,
+    /// What the programs were built from.
+    #[serde(default)]
+    pub(super) commit: Option<String>,
 }
 
 /// The file and what stands in it.
@@ -93,6 +97,16 @@ impl Journal {
         self.entries.iter().rfind(same).is_some_and(|entry| entry.folder.is_some())
     }
 
+    /// What the runs that came to something were made with, and how many by each: a lab may go on after a change.
+    pub(super) fn commits(&self) -> BTreeMap<&str, usize> {
+        let done = self.entries.iter().filter(|entry| entry.folder.is_some());
+        let mut commits = BTreeMap::new();
+        for commit in done.filter_map(|entry| entry.commit.as_deref()) {
+            *commits.entry(commit).or_default() += 1;
+        }
+        commits
+    }
+
     /// Writes a line down to the disk.
     pub(super) fn add(&mut self, entry: Entry) -> Result<()> {
         writeln!(self.file, "{}", serde_json::to_string(&entry)?).context("journal")?;
@@ -115,6 +129,7 @@ mod tests {
             fresh: None,
             folder: folder.map(Into::into),
             error,
+            commit: folder.map(|_| format!("commit {repetition}")),
         }
     }
 
@@ -134,7 +149,9 @@ mod tests {
         assert!(journal.is_done("a", 0) && !journal.is_done("a", 1) && !journal.is_done("b", 0));
         journal.add(entry("b", 0, Some("runs/y"))).unwrap();
         drop(journal);
-        assert!(Journal::open(folder.path(), "plan").unwrap().is_done("b", 0));
+        let journal = Journal::open(folder.path(), "plan").unwrap();
+        assert!(journal.is_done("b", 0));
+        assert_eq!(journal.commits().into_iter().collect::<Vec<_>>(), [("commit 0", 2)]);
     }
 
     #[test]

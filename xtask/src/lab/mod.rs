@@ -76,6 +76,7 @@ pub(crate) fn verb(xtask: &mut Xtask, options: &Options) -> Result<bool> {
             .present("containers of a lab that was killed", format!("removed: {}", removed.join(", ")));
     }
     let mut platforms = Platforms::ensure(xtask, &plan, &cells)?;
+    let commit = xtask.workspace.commit();
     xtask.cache.release();
     left.retain(|trial| !platforms.skipped.contains_key(&cells[trial.cell].name()));
     for (name, reason) in &platforms.skipped {
@@ -90,7 +91,7 @@ pub(crate) fn verb(xtask: &mut Xtask, options: &Options) -> Result<bool> {
         let is_fresh = trial.is_fresh(plan.fresh);
         let entry = one(xtask, &mut platforms, (cell, *trial, is_fresh), &folder, (&label, &rest));
         rest.note(cell, entry.seconds);
-        journal.add(entry)?;
+        journal.add(Entry { commit: commit.clone(), ..entry })?;
     }
     Ok(report(xtask, &plan, (&journal, &platforms.skipped), &cells, &folder))
 }
@@ -148,6 +149,7 @@ fn one(
         fresh: cell.kind.is_guest().then_some(is_fresh),
         folder: path,
         error,
+        commit: None,
     };
     match made {
         Ok(path) => {
@@ -216,6 +218,15 @@ fn report(
         is_whole &= done(&name) == plan.repetitions as usize;
         let why = skipped.get(&name).map(|reason| format!(", skipped: {reason}")).unwrap_or_default();
         xtask.progress.present(&name, format!("{} of {} runs{why}", done(&name), plan.repetitions));
+    }
+    let commits = journal.commits();
+    if commits.len() > 1 {
+        let each: Vec<String> =
+            commits.iter().map(|(commit, runs)| format!("{commit} ({runs} runs)")).collect();
+        xtask.progress.say(&format!(
+            "\nnot all runs were made by the same programs, and `compare` takes them together: {}",
+            each.join(", ")
+        ));
     }
     if !is_whole {
         xtask.progress.say("\nincomplete: the same command runs what is missing, where it can be had then");

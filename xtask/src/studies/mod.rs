@@ -21,12 +21,7 @@ use serde_json::{Value, json};
 
 use self::{plan::Planned, record::Record, table::Line};
 use crate::{
-    Xtask, artifact, bench,
-    command::{self, tail},
-    failure::failure,
-    kernel,
-    libtorch::Libtorch,
-    toolchain::Toolchain,
+    Xtask, artifact, bench, command::tail, failure::failure, kernel, libtorch::Libtorch, toolchain::Toolchain,
 };
 
 /// What is typed.
@@ -73,7 +68,7 @@ pub(crate) fn verb(xtask: &mut Xtask, options: &Options) -> Result<bool> {
     fs::create_dir_all(&folder)?;
     let file = folder.join("studies.json");
     let mut record = Record::open(file.clone())?;
-    let commit = commit(&xtask.workspace.root);
+    let commit = xtask.workspace.commit();
     let flights = Flights { file: folder.join("flights.csv"), are_there: false };
     let mut study = Study { options, agent, workloads, folder, flights };
     let (mut lines, mut failed) = (Vec::new(), Vec::new());
@@ -101,13 +96,6 @@ pub(crate) fn verb(xtask: &mut Xtask, options: &Options) -> Result<bool> {
     }
     writeln!(out, "\nwritten to {}", file.display())?;
     Ok(failed.is_empty())
-}
-
-/// Of this checkout, and whether something in it was changed since; none outside git.
-fn commit(root: &Path) -> Option<String> {
-    let mut describe = Command::new("git");
-    describe.args(["describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]).current_dir(root);
-    command::text(&mut describe)
 }
 
 /// The names of all rows but the stalls, which belong to no study.

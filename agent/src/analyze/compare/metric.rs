@@ -56,6 +56,8 @@ impl Metric {
     pub const P90: Metric = Metric::Percentile(Percentile(90 * STEPS));
     /// 99th percentile.
     pub const P99: Metric = Metric::Percentile(Percentile(99 * STEPS));
+    /// What platforms are judged by where nobody said otherwise: of the last two the first for which there are requests enough.
+    pub const USUAL: [Metric; 4] = [Metric::Mean, Metric::P50, Metric::P99, Metric::P90];
 
     /// Of this name.
     pub fn by_name(name: &str) -> Option<Self> {

@@ -74,6 +74,8 @@ pub struct Platform {
 pub struct Declared {
     /// Metrics with the relative difference that matters for each.
     pub metrics: Vec<(Metric, f64)>,
+    /// Nobody asked for these metrics: of tails only the first is judged for which both platforms have requests enough.
+    pub is_usual: bool,
     /// Give verdicts on runs that drift, too.
     pub allow_drift: bool,
     /// Fidelities differ: compare `cpu`, `runq`, `other`, and of the counts what all runs have.
@@ -236,12 +238,18 @@ impl Platform {
     }
 }
 
-/// The metrics to declare where nobody said otherwise: mean, median and the highest of p99 and p90 that every run has
-/// requests enough for.
-pub fn usual_metrics<'a>(platforms: impl IntoIterator<Item = &'a Platform>) -> Vec<Metric> {
-    let fewest = platforms.into_iter().map(Platform::fewest_requests).min().unwrap_or(0);
-    let tail = [Metric::P99, Metric::P90].into_iter().find(|metric| fewest >= metric.requests_needed());
-    [Metric::Mean, Metric::P50].into_iter().chain(tail).collect()
+impl Declared {
+    /// The metrics by which two platforms can be told apart, with their margins.
+    pub fn of(&self, first: &Platform, second: &Platform) -> Vec<(Metric, f64)> {
+        let fewest = first.fewest_requests().min(second.fewest_requests());
+        let mut metrics = self.metrics.clone();
+        if self.is_usual {
+            metrics.retain(|(metric, _)| fewest >= metric.requests_needed());
+            let tail = metrics.iter().position(|(metric, _)| metric.is_tail());
+            metrics.truncate(tail.map_or(usize::MAX, |tail| tail + 1));
+        }
+        metrics
+    }
 }
 
 /// Compares platforms with a baseline. All runs are of the same work and of the same kind of request.
@@ -273,7 +281,9 @@ fn verdicts(baseline: &Platform, platforms: &[Platform], declared: &Declared) ->
     };
     let mut all: Vec<Vec<Judged>> = platforms
         .iter()
-        .map(|platform| declared.metrics.iter().map(|metric| judge(platform, metric)).collect())
+        .map(|platform| {
+            declared.of(baseline, platform).iter().map(|metric| judge(platform, metric)).collect()
+        })
         .collect();
     let side = baseline.side();
     let mut family = Vec::new();
@@ -338,18 +348,15 @@ fn samples(tails: &[(f64, Profile)]) -> Vec<Sample<'_>> {
     tails.iter().map(|(mean_ns, profile)| Sample { mean_ns: *mean_ns, profile }).collect()
 }
 
-/// Not all runs of one lie before all of the other.
+/// The order of runs changes sides at least half as often as the smaller side has runs: shuffled rounds do so that often at least,
+/// blocks with a few runs on the wrong side do not.
 fn took_turns(first: &Platform, second: &Platform) -> bool {
-    let range = |platform: &Platform| {
-        let starts = || platform.runs.iter().map(|run| run.start_ns);
-        starts().min().zip(starts().max())
-    };
-    match (range(first), range(second)) {
-        (Some((first_from, first_to)), Some((second_from, second_to))) => {
-            first_to > second_from && second_to > first_from
-        }
-        _ => true,
-    }
+    let mut order: Vec<(u64, bool)> = first.runs.iter().map(|run| (run.start_ns, false)).collect();
+    order.extend(second.runs.iter().map(|run| (run.start_ns, true)));
+    order.sort_unstable();
+    let changes = order.windows(2).filter(|pair| pair[0].1 != pair[1].1).count();
+    let fewer = first.runs.len().min(second.runs.len());
+    changes > 1 && changes >= fewer.div_ceil(2)
 }
 
 /// From the 1st to the 99th percentile, as far as every run has requests beyond it.

@@ -1,7 +1,7 @@
 //! Does the comparison find differences where there are none? Halves of one platform, dealt at random, must look alike.
 
 use super::{
-    Declared, Platform,
+    Declared, Metric, Platform,
     chance::Chance,
     verdict::{ENOUGH_RUNS, Verdict, decide, measure},
 };
@@ -22,24 +22,27 @@ pub struct SelfTest {
     pub different: u32,
     /// In how many of them all metrics were called equivalent or negligibly different.
     pub alike: u32,
+    /// By which metrics, with their margins.
+    pub metrics: Vec<(Metric, f64)>,
 }
 
 impl SelfTest {
     /// Deals the runs to two halves, again and again.
     pub fn of(platform: &Platform, declared: &Declared, seed: u64) -> Self {
         let runs = platform.runs.len();
-        let mut test = Self { label: platform.label.clone(), runs, splits: 0, different: 0, alike: 0 };
+        let metrics = declared.of(platform, platform);
+        let label = platform.label.clone();
+        let mut test = Self { label, runs, splits: 0, different: 0, alike: 0, metrics };
         if runs < 2 * ENOUGH_RUNS {
             return test;
         }
-        let values: Vec<Vec<f64>> =
-            declared.metrics.iter().map(|&(metric, _)| platform.values(metric)).collect();
+        let values: Vec<Vec<f64>> = test.metrics.iter().map(|&(metric, _)| platform.values(metric)).collect();
         let mut chance = Chance::new(seed);
         let mut order: Vec<usize> = (0..runs).collect();
         for _ in 0..SPLITS {
             chance.shuffle(&mut order);
             let (first, second) = order.split_at(runs / 2);
-            let verdicts = judge(&values, first, second, declared);
+            let verdicts = judge(&values, first, second, &test.metrics);
             test.splits += 1;
             test.different += u32::from(verdicts.iter().any(|verdict| verdict.is_difference()));
             let settled = |verdict: &Verdict| matches!(verdict, Verdict::Equivalent | Verdict::Negligible);
@@ -55,10 +58,9 @@ impl SelfTest {
     }
 }
 
-fn judge(values: &[Vec<f64>], first: &[usize], second: &[usize], declared: &Declared) -> Vec<Verdict> {
+fn judge(values: &[Vec<f64>], first: &[usize], second: &[usize], metrics: &[(Metric, f64)]) -> Vec<Verdict> {
     let half = |values: &[f64], half: &[usize]| half.iter().map(|&index| values[index]).collect::<Vec<f64>>();
-    let mut judged: Vec<_> = declared
-        .metrics
+    let mut judged: Vec<_> = metrics
         .iter()
         .zip(values)
         .map(|(&(metric, margin), values)| {

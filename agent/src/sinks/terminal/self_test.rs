@@ -1,6 +1,6 @@
 //! What a self-test found, in one line per platform.
 
-use crate::analyze::compare::{Declared, ENOUGH_RUNS, SelfTest};
+use crate::analyze::compare::{ENOUGH_RUNS, SelfTest};
 
 use super::{
     page::{Emphasis, Page},
@@ -9,7 +9,7 @@ use super::{
 };
 
 /// One line per platform.
-pub fn render_self_test(tests: &[SelfTest], declared: &Declared, style: Style) -> String {
+pub fn render_self_test(tests: &[SelfTest], style: Style) -> String {
     let mut page = Page::new(style);
     for test in tests {
         let label = page.name(&test.label, 40);
@@ -34,8 +34,21 @@ pub fn render_self_test(tests: &[SelfTest], declared: &Declared, style: Style) -
         );
         page.sentence(&text, emphasis);
     }
-    let metrics: Vec<String> =
-        declared.metrics.iter().map(|(metric, margin)| format!("{metric} ({})", percent(*margin))).collect();
-    page.sentence(&format!("by {}", metrics.join(", ")), Emphasis::None);
+    let metrics = |test: &SelfTest| {
+        let all: Vec<String> =
+            test.metrics.iter().map(|(metric, margin)| format!("{metric} ({})", percent(*margin))).collect();
+        all.join(", ")
+    };
+    // Platforms with fewer requests are judged by fewer metrics.
+    for (index, test) in tests.iter().enumerate() {
+        let by = metrics(test);
+        let like = |other: &&SelfTest| metrics(other) == by;
+        if tests[..index].iter().any(|other| like(&other)) {
+            continue;
+        }
+        let of: Vec<String> = tests.iter().filter(like).map(|test| page.name(&test.label, 40)).collect();
+        let whose = if of.len() == tests.len() { String::new() } else { format!("{}: ", of.join(", ")) };
+        page.sentence(&format!("{whose}by {by}"), Emphasis::None);
+    }
     page.finish()
 }

@@ -21,15 +21,32 @@ use nix::{
 use crate::{Case, Subject, clerk::now_ns, spin};
 
 /// By name.
-pub(crate) const CASES: &[Case] = &[("stop", stop), ("freeze", freeze)];
+pub(crate) const CASES: &[Case] = &[
+    ("stop", |subject| stop(subject, busy)),
+    ("stop_asleep", |subject| stop(subject, asleep)),
+    ("freeze", |subject| freeze(subject, busy)),
+    ("freeze_asleep", |subject| freeze(subject, asleep)),
+];
 
 /// How long the parent is kept.
 const KEPT: Duration = Duration::from_millis(150);
 /// The longest that anything here is waited for.
 const PATIENCE_NS: u64 = 5_000_000_000;
 
+/// How long the parent sleeps at a time.
+const ASLEEP: Duration = Duration::from_millis(500);
+
+/// What the parent does until it has been kept: it wants the CPU, or nothing.
+fn busy() {
+    spin(Duration::from_millis(5));
+}
+
+fn asleep() {
+    thread::sleep(ASLEEP);
+}
+
 /// Books the parent's work while the child does `keep` to it.
-fn keep_parent(subject: &Subject, keep: impl FnOnce(Pid)) {
+fn keep_parent(subject: &Subject, work: fn(), keep: impl FnOnce(Pid)) {
     let (mut begun, mut begin) = io::pipe().expect("descriptors are free");
     // SAFETY: this program has one thread, so the child may do what it likes.
     match unsafe { fork() }.expect("processes are left") {
@@ -44,10 +61,10 @@ fn keep_parent(subject: &Subject, keep: impl FnOnce(Pid)) {
             subject.clerk(|clerk| {
                 clerk.book("work", 1, || {
                     begin.write_all(&[0]).expect("the child reads");
-                    // Until the child has written its line, and spinning: the CPU is what this is kept from.
+                    // Until the child has written its line.
                     let start_ns = now_ns();
                     while subject.lines() == 0 && now_ns() - start_ns < PATIENCE_NS {
-                        spin(Duration::from_millis(5));
+                        work();
                     }
                 });
             });
@@ -74,8 +91,8 @@ fn state(process: Pid) -> Option<char> {
     stat.rsplit(") ").next()?.chars().next()
 }
 
-fn stop(subject: &Subject) {
-    keep_parent(subject, |parent| {
+fn stop(subject: &Subject, work: fn()) {
+    keep_parent(subject, work, |parent| {
         thread::sleep(Duration::from_millis(20));
         kill(parent, Signal::SIGSTOP).expect("it is ours");
         let stopped = wait_until(|| state(parent) == Some('T'));
@@ -123,12 +140,12 @@ fn freezer(version: &str) -> Option<Freezer> {
 }
 
 /// Writes down `refused` where there is no such freezer.
-fn freeze(subject: &Subject) {
+fn freeze(subject: &Subject, work: fn()) {
     let Some(freezer) = freezer(&subject.arguments[0]) else { return subject.fact("refused", 1) };
     if fs::create_dir(&freezer.group).is_err() {
         return subject.fact("refused", 1);
     }
-    keep_parent(subject, |parent| {
+    keep_parent(subject, work, |parent| {
         thread::sleep(Duration::from_millis(20));
         let member = parent.to_string();
         let moved = fs::write(freezer.group.join("cgroup.procs"), &member);

@@ -27,7 +27,8 @@ fn platform(label: &str, cpu_ms: u64, counts: &Counts) -> Platform {
 }
 
 fn against(first: &Platform, second: Platform, fold: Option<Common>) -> Comparison {
-    let declared = Declared { metrics: vec![(Metric::Mean, 0.02)], allow_drift: false, fold };
+    let declared =
+        Declared { metrics: vec![(Metric::Mean, 0.02)], is_usual: false, allow_drift: false, fold };
     compare(first, &[second], &declared)
 }
 

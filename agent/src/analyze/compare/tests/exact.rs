@@ -62,7 +62,7 @@ fn platform(label: &str, runs: u64, make: impl Fn(u64) -> Vec<Request>) -> Platf
 
 fn against(first: &Platform, second: Platform) -> Compared {
     let metrics = vec![(Metric::Mean, 0.02), (Metric::P50, 0.02)];
-    let declared = Declared { metrics, allow_drift: false, fold: None };
+    let declared = Declared { metrics, is_usual: false, allow_drift: false, fold: None };
     compare(first, &[second], &declared).platforms.remove(0)
 }
 
@@ -253,7 +253,12 @@ fn fidelities_fold_to_what_both_know() {
         platform("b", 5, |run| requests(kind, run, 40)),
     );
     let common = Common { scheduling: false, faults: true };
-    let declared = Declared { metrics: vec![(Metric::Mean, 0.02)], allow_drift: false, fold: Some(common) };
+    let declared = Declared {
+        metrics: vec![(Metric::Mean, 0.02)],
+        is_usual: false,
+        allow_drift: false,
+        fold: Some(common),
+    };
     let compared = compare(&first, &[second], &declared).platforms.remove(0);
     assert!(compared.mean.cause(Cause::Account(Account::Throttled)).is_none());
     near(compared.mean.cause(Cause::Account(Account::Runq)).unwrap().difference_ns.value, 5_000_000.0);
@@ -294,7 +299,12 @@ fn drift_is_seen_and_withholds_the_verdict() {
         (0..90).map(one).collect()
     };
     let clean = platform("a", 6, |run| requests(Kind { cpu: 50, ..Kind::default() }, run, 90));
-    let declared = |allow_drift| Declared { metrics: vec![(Metric::Mean, 0.02)], allow_drift, fold: None };
+    let declared = |allow_drift| Declared {
+        metrics: vec![(Metric::Mean, 0.02)],
+        is_usual: false,
+        allow_drift,
+        fold: None,
+    };
     let second = platform("b", 6, drifting);
     let compared = compare(&clean, std::slice::from_ref(&second), &declared(false)).platforms.remove(0);
     assert!(compared.side.drifts && compared.side.drift.unwrap() > 0.1);

@@ -67,7 +67,7 @@ fn platform(chance: &mut Chance, world: World, label: &str, ratio: f64) -> Platf
 
 fn declared() -> Declared {
     let metrics = [Metric::Mean, Metric::P50, Metric::P90].map(|metric| (metric, metric.usual_margin()));
-    Declared { metrics: metrics.to_vec(), allow_drift: false, fold: None }
+    Declared { metrics: metrics.to_vec(), is_usual: false, allow_drift: false, fold: None }
 }
 
 /// The verdicts alone: what differences are made of has its own tests, and takes longer.

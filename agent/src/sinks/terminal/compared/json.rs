@@ -330,14 +330,16 @@ struct SelfTestJson<'a> {
     splits: u32,
     different: u32,
     alike: u32,
+    metrics: Vec<String>,
     passes: Option<bool>,
 }
 
 impl<'a> From<&'a SelfTest> for SelfTestJson<'a> {
     fn from(test: &'a SelfTest) -> Self {
-        let SelfTest { label, runs, splits, different, alike } = test;
+        let SelfTest { label, runs, splits, different, alike, metrics } = test;
         let (runs, splits, different, alike) = (*runs, *splits, *different, *alike);
-        Self { label, runs, splits, different, alike, passes: test.passes() }
+        let metrics = metrics.iter().map(|(metric, _)| metric.to_string()).collect();
+        Self { label, runs, splits, different, alike, metrics, passes: test.passes() }
     }
 }
 
