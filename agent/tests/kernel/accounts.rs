@@ -89,6 +89,15 @@ fn waiting_for_time(#[case] name: &'static str, #[case] account: Account) {
     });
 }
 
+/// From 6.5 on the kernel marks it as a wait for a disk, whatever the read is of.
+#[test]
+fn waiting_for_what_a_shared_ring_was_given() {
+    up_to_three_times(|| {
+        let Some(seen) = compared(Case::new("uring"), "uring", 1, 0) else { return };
+        assert_account(&seen, 1, Account::Poll);
+    });
+}
+
 /// Which of these a wait in epoll was for is told by what is read next. The hook of that came with 6.3.
 #[rstest]
 #[case::a_socket("epoll_tcp", 0.9..=1.0)]

@@ -150,19 +150,20 @@ pub(crate) fn classify<M: Memory>(prev: Task<M>, state: u32, before: u16) -> (u8
         // The entry code of exceptions and interrupts overwrites the number: a page fault that slept.
         return (Account::Fault as u8, NO_SYSCALL);
     }
+    // SAFETY: the table has 512 entries and the index is masked to them.
+    let entry_of =
+        |number: u32| unsafe { core::ptr::read_volatile(ACCOUNT_OF.as_ptr().add((number & 511) as usize)) };
+    let entry = entry_of(number as u32);
     // SAFETY: the agent resolved the bit field's byte and mask.
     let io_wait = unsafe { prev.load::<u8>(&OFFSET_TASK_IOWAIT) } & MASK_TASK_IOWAIT.load() as u8;
-    if io_wait != 0 {
+    // Who waits for one of many says so for statistics alone: io_uring (6.5 and later), whatever it was asked for.
+    if io_wait != 0 && entry != Account::Poll as u8 {
         return (Account::BlockIo as u8, number as u16);
     }
     if registers::has_returned(prev) {
         let syscall = if registers::will_restart(prev) { number as u16 } else { NO_SYSCALL };
         return (on_the_way_back(prev, state) as u8, syscall);
     }
-    // SAFETY: the table has 512 entries and the index is masked to them.
-    let entry_of =
-        |number: u32| unsafe { core::ptr::read_volatile(ACCOUNT_OF.as_ptr().add((number & 511) as usize)) };
-    let entry = entry_of(number as u32);
     if entry & RESTARTS != 0 {
         return (entry_of(u32::from(before)) & !(CHECK_FILE | RESTARTS), before);
     }

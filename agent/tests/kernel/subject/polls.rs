@@ -1,4 +1,4 @@
-//! Cases that wait with epoll for one descriptor and then read it: a socket, and what is none.
+//! Cases that wait with epoll for one descriptor and then read it: a socket, and what is none. One that has the kernel read.
 //!
 //! What is to be read comes from another thread, or by time.
 
@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use io_uring::{IoUring, opcode, types};
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 
 use crate::{Case, Subject};
@@ -23,6 +24,7 @@ pub(crate) const CASES: &[Case] = &[
     ("epoll_eventfd", eventfd),
     ("epoll_timerfd", timerfd),
     ("epoll_both", both),
+    ("uring", uring),
 ];
 
 /// Times something is to be read, and how far apart.
@@ -158,4 +160,28 @@ fn both(subject: &Subject) {
     });
     drop(asks);
     answering.join().expect("it does not panic");
+}
+
+/// Asks for a read through a ring that the kernel and the program share, and waits until it is done.
+fn uring(subject: &Subject) {
+    let Ok(mut ring) = IoUring::new(2) else { return subject.fact("refused", 1) };
+    let (near, mut far) = connected();
+    let feeding = feeds(move || far.write_all(b"x").expect("the other end is open"));
+    subject.clerk(|clerk| {
+        clerk.book("wait", 1, || {
+            for _ in 0..TIMES {
+                let mut byte = [0_u8];
+                let read = opcode::Read::new(types::Fd(near.as_raw_fd()), byte.as_mut_ptr(), 1).build();
+                // SAFETY: the socket and the byte live until the read is done, which is waited for.
+                unsafe { ring.submission().push(&read) }.expect("the ring is empty");
+                // A signal of somebody else's would cut it short.
+                while ring.completion().is_empty() {
+                    let _ = ring.submit_and_wait(1);
+                }
+                assert_eq!(ring.completion().next().map(|done| done.result()), Some(1));
+            }
+        });
+        clerk.fact("times", TIMES);
+    });
+    feeding.join().expect("it does not panic");
 }

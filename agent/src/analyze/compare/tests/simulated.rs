@@ -144,6 +144,68 @@ fn intervals_cover_the_truth_in_95_of_100() {
     }
 }
 
+/// The intervals of what a difference is made of: of the whole, of each cause, of each phase's. Runs differ in each account, and a cause
+/// is rarer on one platform than on the other.
+#[test]
+fn intervals_of_parts_cover_the_truth_in_95_of_100() {
+    use guestscope_ebpf::Account;
+
+    use super::super::profile::Means;
+    use crate::analyze::Cause;
+
+    /// By account: the baseline's mean, ns, the platform's, and the standard deviation between runs.
+    const WORLD: [(Account, [f64; 2], f64); 3] = [
+        (Account::Cpu, [20e6, 21e6], 0.6e6),
+        (Account::Runq, [0.4e6, 2.4e6], 0.3e6),
+        (Account::BlockIo, [1.5e6, 1.5e6], 0.5e6),
+    ];
+    const PHASES: [(&str, f64); 2] = [("preprocess", 0.25), ("inference", 0.75)];
+    let mut chance = Chance::new(21);
+    let mut run = |side: usize, start_ns: u64| {
+        let mut requests = GroupDigest { mean_ns: 0.0, profile: Profile::default(), ..group(vec![1]) };
+        for (name, share) in PHASES {
+            let mut means = Means::default();
+            for (account, mean, deviation) in WORLD {
+                means.time[account as usize] = share * mean[side] + deviation * chance.normal() / 2.0;
+            }
+            requests.profile.add(vec![name.into()], &means);
+            requests.mean_ns += means.time.iter().sum::<f64>();
+        }
+        Run { start_ns, is_emulated: false, requests }
+    };
+    let differs = |account: Account| {
+        let (_, [baseline, value], _) = *WORLD.iter().find(|row| row.0 == account).unwrap();
+        value - baseline
+    };
+    // Of the whole, of causes, of parts.
+    let mut found = [(0_u32, 0_u32); 3];
+    for _ in 0..2_000 {
+        let [baseline, other] = [0, 1].map(|side| Platform {
+            label: side.to_string(),
+            runs: (0..8).map(|turn| run(side, turn * 2 + side as u64)).collect(),
+        });
+        let mean = &compare(&baseline, &[other], &declared()).platforms[0].mean;
+        assert!(mean.residual_ns.abs() < 1e-3, "{}", mean.residual_ns);
+        let mut look = |of: usize, interval: Interval, truth: f64| {
+            found[of].0 += u32::from(!interval.excludes(truth));
+            found[of].1 += 1;
+        };
+        look(0, mean.difference_ns, WORLD.iter().map(|row| differs(row.0)).sum());
+        for cause in &mean.causes {
+            let Cause::Account(account) = cause.cause else { panic!("{:?}", cause.cause) };
+            look(1, cause.difference_ns, differs(account));
+        }
+        for part in &mean.parts {
+            let Cause::Account(account) = part.cause else { panic!("{:?}", part.cause) };
+            let (_, share) = PHASES.into_iter().find(|phase| *phase.0 == *part.path[0]).unwrap();
+            look(2, part.difference_ns, share * differs(account));
+        }
+    }
+    let shares = found.map(|(covered, all)| f64::from(covered) / f64::from(all));
+    assert_eq!(found.map(|(_, all)| all), [2_000, 6_000, 12_000]);
+    assert!(shares.iter().all(|share| (0.93..=0.97).contains(share)), "{shares:?}");
+}
+
 #[test]
 fn too_few_runs_get_no_verdict() {
     let mut chance = Chance::new(9);
