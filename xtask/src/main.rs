@@ -25,6 +25,7 @@ mod studies;
 mod test;
 mod tidy;
 mod toolchain;
+mod truth;
 mod vm;
 mod workspace;
 
@@ -80,6 +81,15 @@ enum Verb {
         /// Threads of the workloads [default: as many as there are CPUs]
         #[arg(long, value_parser = clap::value_parser!(u16).range(1..=4096))]
         threads: Option<u16>,
+    },
+    /// Inject known faults again and again, and see whether they are named with their sizes
+    Truth {
+        /// Who has to name them; both if none is given
+        #[arg(value_name = "JUDGE")]
+        judges: Vec<truth::Judge>,
+        /// Faults, or comparisons, of each kind [default: 100, and 20]
+        #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=10_000))]
+        repetitions: Option<u16>,
     },
     /// Run the agent and its kernel tests on other kernels, in virtual machines, and on this one
     Vm {
@@ -142,6 +152,9 @@ fn run(verb: &Verb) -> Result<bool> {
         Verb::Bench { parts, rounds } => bench::verb(&mut xtask, &parts, usize::from(rounds)),
         Verb::Studies { names, full, threads } => {
             studies::verb(&mut xtask, &studies::Options { names, full, threads })
+        }
+        Verb::Truth { judges, repetitions } => {
+            truth::verb(&mut xtask, &truth::Options { judges, repetitions })
         }
         Verb::Vm { names, short, filter, keep_logs } => {
             vm::verb(&mut xtask, &vm::Options { names, short, filter, keep_logs, limit: None })

@@ -1,0 +1,109 @@
+//! The verb `truth`: the long form of what the verb `test` judges by one experiment of each kind.
+//!
+//! Injected faults of random sizes, each judged alone, and comparisons of a platform with and without one cause. Prints the
+//! tests' own table. It takes root and a machine that is left in peace: nothing else may be built or measured beside it.
+
+use std::{io::Write as _, time::Duration};
+
+use anyhow::Result;
+use nix::unistd::geteuid;
+
+use crate::{
+    Xtask, artifact,
+    command::{self, Run},
+    failure::failure,
+    kernel,
+    libtorch::Libtorch,
+    test::libtest,
+    toolchain::Toolchain,
+};
+
+/// Far beyond what a hundred faults of each kind take on two CPUs.
+const LIMIT: Duration = Duration::from_hours(6);
+/// What the tests read, and where their table begins.
+const VARIABLE: &str = "GUESTSCOPE_REPETITIONS";
+const TABLE: &str = "\nfault ";
+
+/// What is injected, and who has to find it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Judge {
+    /// One fault in one run, named in its request: 100 of each kind (an hour and more)
+    Run,
+    /// One cause in one of two platforms, named by `compare`: 20 of each kind, and 20 times the same platform (half an hour)
+    Compare,
+}
+
+/// What is typed.
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    /// Both if none is named.
+    pub(crate) judges: Vec<Judge>,
+    /// Of each kind.
+    pub(crate) repetitions: Option<u16>,
+}
+
+impl Judge {
+    const ALL: [Self; 2] = [Self::Run, Self::Compare];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Run => "run",
+            Self::Compare => "compare",
+        }
+    }
+
+    /// Tests of the target `e2e` whose names contain this.
+    const fn tests(self) -> &'static str {
+        match self {
+            Self::Run => "truth::",
+            Self::Compare => "compared::",
+        }
+    }
+
+    const fn repetitions(self) -> u16 {
+        match self {
+            Self::Run => 100,
+            Self::Compare => 20,
+        }
+    }
+}
+
+/// The verb. Gives whether all of it held.
+pub(crate) fn verb(xtask: &mut Xtask, options: &Options) -> Result<bool> {
+    if !geteuid().is_root() {
+        return Err(failure("truth needs root", "the agent attaches to the kernel: run it as root"));
+    }
+    let (toolchain, libtorch) = (Toolchain::ensure(xtask)?, Libtorch::ensure(xtask)?);
+    kernel::ensure(xtask);
+    let agent = artifact::agent(xtask, &toolchain)?;
+    let workloads = artifact::workloads(xtask, Some(&libtorch))?;
+    let tests = || artifact::host_cargo(xtask, &toolchain, "test", &xtask.workspace.test_features());
+    artifact::cargo(xtask, "tests of the host", "build-tests", tests().arg("--no-run"))?;
+    let judges = if options.judges.is_empty() { &Judge::ALL[..] } else { &options.judges };
+    let mut holds = true;
+    for judge in judges {
+        let repetitions = options.repetitions.unwrap_or(judge.repetitions());
+        let step = xtask.progress.step(format!("truth: {}, {repetitions} of each kind", judge.name()));
+        let log = xtask.workspace.target.join("test-logs").join(format!("truth-{}.log", judge.name()));
+        let mut command = tests();
+        command.args(["--no-fail-fast", "--test", "e2e", "--", "--show-output", "--test-threads=1"]);
+        command.arg(judge.tests()).env("INSTA_UPDATE", "no").env(VARIABLE, repetitions.to_string());
+        command.env("GUESTSCOPE_BIN", &agent).env("GUESTSCOPE_WORKLOADS_BIN", &workloads);
+        libtorch.apply(&mut command);
+        let finished = Run { step: &step, log: &log, limit: LIMIT }.finish(&mut command)?;
+        let tally = libtest::tally(&finished.text);
+        let is_well = finished.status.success() && tally.passed > 0;
+        match is_well {
+            true => step.done(format!("{} tests held", tally.passed)),
+            false => step.failed(),
+        }
+        holds &= is_well;
+        let mut out = std::io::stdout().lock();
+        for (name, text) in &tally.failures {
+            writeln!(out, "\nFAILED {name}\n{}", command::tail(text))?;
+        }
+        let table = finished.text.rfind(TABLE).map_or("", |begin| &finished.text[begin..]);
+        writeln!(out, "{table}\nwhole output: {}", log.display())?;
+    }
+    Ok(holds)
+}
