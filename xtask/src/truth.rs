@@ -93,9 +93,10 @@ pub(crate) fn verb(xtask: &mut Xtask, options: &Options) -> Result<bool> {
         let finished = Run { step: &step, log: &log, limit: LIMIT }.finish(&mut command)?;
         let tally = libtest::tally(&finished.text);
         let is_well = finished.status.success() && tally.passed > 0;
-        match is_well {
-            true => step.done(format!("{} tests held", tally.passed)),
-            false => step.failed(),
+        if is_well {
+            step.done(format!("{} tests held", tally.passed));
+        } else {
+            step.failed();
         }
         holds &= is_well;
         let mut out = std::io::stdout().lock();
