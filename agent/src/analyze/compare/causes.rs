@@ -156,6 +156,18 @@ fn excesses(runs: &[Sample<'_>], reference: &Profile, paths: &[Path], sampled: b
 }
 
 impl Decomposition {
+    /// The parts that are worth a line, in their order: the largest of those that make up at least this share of the difference, whether
+    /// they explain it or speak against it.
+    pub fn largest(&self, least_share: f64, most: usize) -> Vec<&Part> {
+        let total = self.difference_ns.value;
+        let size = |part: &Part| part.difference_ns.value.abs();
+        let mut sizes: Vec<f64> =
+            self.parts.iter().map(size).filter(|size| size / total.abs() >= least_share).collect();
+        sizes.sort_by(|a, b| b.total_cmp(a));
+        let Some(least) = sizes.get(most.min(sizes.len()).wrapping_sub(1)) else { return Vec::new() };
+        self.parts.iter().filter(|part| size(part) >= *least).take(most).collect()
+    }
+
     /// Of the platform's runs over the baseline's; `sampled` if all of them say what lies inside `cpu`.
     pub(super) fn of(baseline: &[Sample<'_>], runs: &[Sample<'_>], sampled: bool) -> Self {
         let means = |runs: &[Sample<'_>]| runs.iter().map(|run| run.mean_ns).collect::<Vec<f64>>();

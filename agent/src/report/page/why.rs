@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use super::{super::Report, numbers, path};
 use crate::{
-    analyze::compare::{Compared, Decomposition, Part},
+    analyze::compare::{Compared, Decomposition},
     sinks::terminal::units::percent,
 };
 
@@ -39,8 +39,7 @@ fn parts(one: &Compared) -> Markup {
 
 fn table(name: &str, whole: &Decomposition) -> Markup {
     let total = whole.difference_ns.value;
-    let is_large = |part: &&Part| (part.difference_ns.value / total).abs() >= SMALL;
-    let shown: Vec<&Part> = whole.parts.iter().filter(is_large).take(MOST_PARTS).collect();
+    let shown = whole.largest(SMALL, MOST_PARTS);
     let rest = total - whole.residual_ns - shown.iter().map(|part| part.difference_ns.value).sum::<f64>();
     let share = |ns: f64| if total == 0.0 { "-".to_owned() } else { format!("{:.0} %", ns / total * 100.0) };
     html! { div class="wide" { table class="parts" data-of=(name) {

@@ -322,6 +322,32 @@ fn tails_weigh_the_last_request_in_part() {
     near(tail.profile.phases[0].1.time[0], expected);
 }
 
+/// What speaks against a difference most comes last, and is shown before the small ones that explain it.
+#[test]
+fn large_parts_are_shown_on_either_side() {
+    let part = |name: &str, ns: f64| Part {
+        path: vec![name.into()],
+        cause: Cause::Account(Account::Cpu),
+        baseline_ns: 0.0,
+        difference_ns: Interval::from(ns),
+    };
+    let parts = [("a", 120.0), ("b", 9.0), ("c", 8.0), ("d", 7.0), ("e", 0.4), ("f", -6.0), ("g", -38.4)];
+    let whole = Decomposition {
+        difference_ns: Interval::from(100.0),
+        parts: parts.map(|(name, ns)| part(name, ns)).to_vec(),
+        ..Decomposition::default()
+    };
+    let shown =
+        |least, most| -> String { whole.largest(least, most).iter().map(|part| &*part.path[0]).collect() };
+    assert_eq!(
+        ["abcdfg", "abcg", "ag", "a", ""],
+        [shown(0.01, 8), shown(0.01, 4), shown(0.01, 2), shown(0.5, 2), shown(2.0, 8)]
+            .each_ref()
+            .map(String::as_str)
+    );
+    assert_eq!(shown(0.01, 0), "");
+}
+
 proptest! {
     /// Whatever the requests, parts add up to the difference of the means, and of the tails.
     #[test]

@@ -110,8 +110,7 @@ fn advice_words(Advised { counts, advice, cause: _ }: &Advised<'_>) -> String {
 /// Parts in their order, as far as they are worth a line, and what the others sum up to.
 fn parts(page: &mut Page, (mean, name): (&Decomposition, &str), tail: Option<(&Decomposition, f64)>) {
     let total = mean.difference_ns.value;
-    let is_large = |part: &&Part| (part.difference_ns.value / total).abs() >= SMALL;
-    let shown: Vec<&Part> = mean.parts.iter().filter(is_large).take(MOST_PARTS).collect();
+    let shown = mean.largest(SMALL, MOST_PARTS);
     let tail_name = tail.map(|(_, quantile)| format!("slowest {}", percent(1.0 - quantile)));
     let mut head = vec![heading(""), heading("phase"), heading("cause"), heading(name), heading("of it")];
     head.extend(tail_name.iter().map(|name| heading(name)));
