@@ -221,32 +221,25 @@ fn usable(runs: Vec<ReadRun>) -> Result<Vec<ReadRun>, Refusal> {
 
 /// Those that hold requests of the kind that is compared, and which that is. One program that ended before its first request is no
 /// reason to refuse all; where as many runs lack that kind as have it, there is none in common.
-fn with_requests(mut runs: Vec<ReadRun>, wanted: Option<&str>) -> Result<(Vec<ReadRun>, Arc<str>), Refusal> {
+fn with_requests(runs: Vec<ReadRun>, wanted: Option<&str>) -> Result<(Vec<ReadRun>, Arc<str>), Refusal> {
     let name = choose_request(&runs, wanted)?;
-    let has = |run: &ReadRun| run.digest.group(&name).is_some();
-    let lacking: Vec<String> = runs
-        .iter()
-        .filter(|run| !has(run))
-        .map(|run| format!("no requests of this name: {name}; in {}", run.source.path.display()))
-        .collect();
-    if lacking.len() * 2 >= runs.len()
-        && let Some(run) = runs.iter().find(|run| !has(run))
-    {
-        let lacking = run.source.path.display().to_string();
+    let (kept, lacking): (Vec<ReadRun>, Vec<ReadRun>) =
+        runs.into_iter().partition(|run| run.digest.group(&name).is_some());
+    if let Some(first) = lacking.first().filter(|_| lacking.len() >= kept.len()) {
+        let lacking = first.source.path.display().to_string();
         return Err(Refusal::UnknownRequest { name: name.to_string(), lacking });
     }
-    for why in lacking {
-        failure::say(&format!("warning: left out: {why}\n"));
+    for run in lacking {
+        let path = run.source.path.display();
+        failure::say(&format!("warning: left out: no requests of this name: {name}; in {path}\n"));
     }
-    runs.retain(has);
-    Ok((runs, name))
+    Ok((kept, name))
 }
 
 /// Fewest requests in a run, and in which.
 fn shortest(runs: &[ReadRun], request: &str) -> (u64, PathBuf) {
-    let count = |run: &ReadRun| run.digest.group(request).map_or(0, |group| group.latencies_ns.len() as u64);
-    let known = runs.iter().map(|run| (count(run), run.source.path.clone()));
-    known.min_by_key(|(count, _)| *count).unwrap_or_default()
+    let shortest = runs.iter().min_by_key(|run| run.digest.count(request));
+    shortest.map(|run| (run.digest.count(request), run.source.path.clone())).unwrap_or_default()
 }
 
 /// The kind of request that most runs have and that took most of their time, or the one asked for.

@@ -55,11 +55,10 @@ fn together(each: impl Iterator<Item = (String, String)>) -> Vec<String> {
 
 /// Runs that ended long before the others of their platform: each run is one value, and metrics of tails need requests in each.
 pub(super) fn short(runs: &[ReadRun], platforms: &[(String, Vec<usize>)], request: &str) -> Vec<String> {
-    let count =
-        |index: &usize| runs[*index].digest.group(request).map_or(0, |group| group.latencies_ns.len());
+    let count = |index: &usize| runs[*index].digest.count(request);
     let mut notes = Vec::new();
     for (_, indices) in platforms {
-        let mut counts: Vec<usize> = indices.iter().map(count).collect();
+        let mut counts: Vec<u64> = indices.iter().map(count).collect();
         counts.sort_unstable();
         let usual = counts.get(counts.len() / 2).copied().unwrap_or(0);
         for index in indices.iter().filter(|index| count(index) * 2 < usual) {

@@ -108,6 +108,11 @@ impl RunDigest {
         Ok(reading.finish(warmup))
     }
 
+    /// How many requests of this name were counted.
+    pub fn count(&self, name: &str) -> u64 {
+        self.group(name).map_or(0, |group| group.latencies_ns.len() as u64)
+    }
+
     /// The requests of this name.
     pub fn group(&self, name: &str) -> Option<&GroupDigest> {
         self.groups.iter().find(|group| &*group.name == name)
