@@ -17,8 +17,8 @@ use crate::{
     error::Error,
     h2o::options::H2oCommand,
     infer::{
-        self, Loop, Task,
-        options::{IC_DATA, IC_HELP, IC_SCALE, ModelOptions, NLP_HELP, RS_HELP, SR_HELP},
+        self, Loop, Settings, Task,
+        options::{IC_DATA, IC_HELP, IC_SCALE, ModelOptions, NLP_HELP, RS_HELP, SR_HELP, TextOptions},
     },
     load::{
         error::LoadError,
@@ -91,7 +91,7 @@ enum Infer {
     Ic(ModelOptions),
     /// Natural language: BERT-Large (334,094,338 parameters) on questions about passages, as in SQuAD
     #[command(after_help = NLP_HELP)]
-    Nlp(ModelOptions),
+    Nlp(TextOptions),
     /// Recommendation: DLRM as of Criteo's Kaggle data (540,677,217 parameters) on records of clicks
     #[command(after_help = RS_HELP)]
     Rs(ModelOptions),
@@ -135,10 +135,10 @@ impl Cli {
         match self.command {
             Command::List { json: true } => print(&(to_json(&catalog::rows()) + "\n")),
             Command::List { json: false } => print(&catalog::table()),
-            Command::Infer(Infer::Ic(options)) => run_model(Task::Ic, &options),
-            Command::Infer(Infer::Nlp(options)) => run_model(Task::Nlp, &options),
-            Command::Infer(Infer::Sr(options)) => run_model(Task::Sr, &options),
-            Command::Infer(Infer::Rs(options)) => run_model(Task::Rs, &options),
+            Command::Infer(Infer::Ic(options)) => run_model(Task::Ic, &options, None),
+            Command::Infer(Infer::Nlp(options)) => run_model(Task::Nlp, &options.model, options.vocab),
+            Command::Infer(Infer::Sr(options)) => run_model(Task::Sr, &options, None),
+            Command::Infer(Infer::Rs(options)) => run_model(Task::Rs, &options, None),
             Command::Infer(Infer::Loop(options)) => {
                 options.refuse_torch()?;
                 finish(|| infer::synthetic::run(&options.settings()?), options.output, &options.load)
@@ -192,8 +192,11 @@ fn may_draw() -> bool {
     std::env::var_os(WORKLOAD_FILE).is_none()
 }
 
-fn run_model(task: Task, options: &ModelOptions) -> Result<(), Error> {
-    let run = || task.run(&options.settings(task, available_threads(), may_draw())?);
+fn run_model(task: Task, options: &ModelOptions, vocabulary: Option<PathBuf>) -> Result<(), Error> {
+    let run = || {
+        let settings = options.settings(task, available_threads(), may_draw())?;
+        task.run(&Settings { vocabulary, ..settings })
+    };
     finish_on(options.threads, run, options.output, &options.load)
 }
 
@@ -324,12 +327,6 @@ fn finish_on(
     let file = std::env::var_os(WORKLOAD_FILE);
     let described = report.write_workload_file(file.as_deref(), &platform.asked);
     warn(report.warning());
-    let left_out = described.as_ref().map(Vec::as_slice).unwrap_or_default();
-    warn(
-        left_out
-            .iter()
-            .map(|name| format!("histogram has no room in the description for guestscope: {name}")),
-    );
     let kept = load.histogram.as_deref().map_or(Ok(()), |path| report.latencies().write(path));
     // What could not be written is no reason to lose the rest.
     print(&output.choose(|| report.text(), || report.json()))?;

@@ -5,7 +5,7 @@ use std::{io, path::PathBuf};
 
 use crate::{
     child::ChildError,
-    data::file_set::FilesError,
+    data::{file_set::FilesError, vocabulary::VocabularyError},
     h2o::error::H2oError,
     infer::weights::WeightsError,
     load::error::LoadError,
@@ -43,6 +43,8 @@ pub enum Error {
     Child(#[from] ChildError),
     #[error(transparent)]
     H2o(#[from] H2oError),
+    #[error(transparent)]
+    Vocabulary(#[from] VocabularyError),
     #[error("cannot make the tokenizer: {reason}")]
     Tokenizer { reason: String },
     #[error("this build has no libtorch: {workload}")]
@@ -62,6 +64,7 @@ impl Error {
             Self::Files(error) => error.hint(),
             Self::Memory(_) => "try a smaller --batch",
             Self::Weights(error) => error.hint(),
+            Self::Vocabulary(error) => error.hint(),
             Self::Load(error) => error.hint(),
             Self::Stall(error) => error.hint(),
             Self::Train(error) => error.hint(),

@@ -138,6 +138,27 @@ fn file(workload: &str, place: u64) -> (&'static str, Vec<u8>) {
     }
 }
 
+/// What cuts the user's texts into tokens decides the work as much as the texts do.
+#[test]
+fn a_vocabulary_decides_the_output() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    fs::create_dir(at("texts")).unwrap();
+    fs::write(at("texts/0.txt"), Vocabulary::new(1).file(1, 0)).unwrap();
+    for seed in [1, 2] {
+        fs::write(at(&format!("{seed}.vocab")), Vocabulary::new(seed).tokens.join("\n")).unwrap();
+    }
+    let hashes = |arguments: &[&str]| {
+        let common = ["--data", "texts", "--requests", "1", "--warmup", "0", "--threads", "1", "--json"];
+        let result = json(&run(folder.path(), "nlp", &[&common, arguments].concat()));
+        ["work_hash", "output_hash"].map(|name| result[name].clone())
+    };
+    let of_seed = hashes(&[]);
+    assert_eq!(hashes(&["--vocab", "1.vocab"]), of_seed, "the same tokens");
+    let other = hashes(&["--vocab", "2.vocab"]);
+    assert!(other[0] != of_seed[0] && other[1] != of_seed[1], "{other:?} {of_seed:?}");
+}
+
 #[rstest]
 #[case::nlp("nlp", "a question in the first line and a passage behind it are expected")]
 #[case::rs("rs", "line 2: 2 columns instead of 40, or 39 without the first")]
@@ -177,6 +198,9 @@ fn a_broken_file_is_left_out_and_the_next_one_takes_its_place(#[case] workload: 
 #[rstest]
 #[case::nlp_empty_folder("nlp", "nlp_empty_folder", &["--data", "empty"])]
 #[case::nlp_no_passage("nlp", "nlp_no_passage", &["--data", "broken"])]
+#[case::nlp_other_vocabulary("nlp", "nlp_other_vocabulary", &["--data", "broken", "--vocab", "broken/input.txt"])]
+#[case::nlp_absent_vocabulary("nlp", "nlp_absent_vocabulary", &["--data", "broken", "--vocab", "absent.txt"])]
+#[case::nlp_vocabulary_of_made_texts("nlp", "nlp_vocabulary_of_made_texts", &["--vocab", "broken/input.txt"])]
 #[case::nlp_other_weights("nlp", "nlp_other_weights", &["--weights", "other.safetensors"])]
 #[case::sr_empty_folder("sr", "sr_empty_folder", &["--data", "empty"])]
 #[case::sr_short_recording("sr", "sr_short_recording", &["--data", "broken"])]

@@ -111,6 +111,11 @@ fn hashes(sizes: [&str; 3], more: &[&str]) -> [Value; 2] {
     let report = report(sizes, more);
     let server = &report["server_report"];
     assert!(server["work_hash"].as_str().is_some_and(|hash| hash.len() == 16), "{server}");
+    // The whole job and its workers have one where the server has one.
+    let is_claimed = |part: &Value| part.get("output_hash").is_some();
+    for part in report["worker_reports"].as_array().into_iter().flatten().chain([&report]) {
+        assert_eq!(is_claimed(part), is_claimed(server), "{part}");
+    }
     if let Some(hash) = server.get("output_hash") {
         assert_eq!(*hash, report["parameters_hash"]);
     }

@@ -41,6 +41,7 @@ fn settings(scale: &str) -> Settings {
         data: None,
         generated: 1,
         weights: None,
+        vocabulary: None,
         scale: scale.parse().expect("it is a scale"),
         precision: Precision::Fp32,
     }

@@ -168,6 +168,28 @@ fn pictures_of_a_folder_are_trained_on_and_broken_ones_named() {
     assert_eq!((line["loaders"].as_u64(), line["drop_caches"].as_bool()), (Some(2), Some(true)));
 }
 
+/// Of the same names and sizes: one that cannot be decoded has another take its place.
+#[test]
+fn a_picture_that_is_left_out_makes_another_work() {
+    let folder = tempfile::tempdir().unwrap();
+    let work_hash = || {
+        let words = ["alexnet", "--smoke", "--data", "in", "--threads", "1", "--json"];
+        let (code, json, error) = program(folder.path(), &words);
+        assert_eq!(code, Some(0), "{error}");
+        let report: Value = serde_json::from_str(&json).expect("one line of JSON");
+        (report["work_hash"].clone(), report["skipped_files"].as_u64())
+    };
+    let paths = ["in/1.jpg", "in/2.jpg"].map(|name| folder.path().join(name));
+    paths.iter().for_each(|path| picture(path));
+    let whole = work_hash();
+    assert_eq!((work_hash(), whole.1), (whole.clone(), Some(0)));
+    let bytes = std::fs::metadata(&paths[1]).unwrap().len();
+    std::fs::write(&paths[1], vec![0; bytes as usize]).unwrap();
+    let broken = work_hash();
+    assert_eq!(broken.1, Some(1));
+    assert_ne!(broken.0, whole.0);
+}
+
 /// Shards of a folder's pictures train what the folder itself does, to the bit; a shard that ends too early is named.
 #[test]
 fn shards_are_trained_on_like_the_folder_that_they_are_of() {
@@ -196,8 +218,10 @@ fn shards_are_trained_on_like_the_folder_that_they_are_of() {
         let last = folder.path().join(format).join(format!("pictures-00002-of-00003.{format}"));
         let bytes = std::fs::read(&last).unwrap();
         std::fs::write(&last, &bytes[..900]).unwrap();
+        let whole = report["work_hash"].clone();
         let (report, error) = train(format);
         assert_eq!(report["skipped_files"], 1);
+        assert_ne!(report["work_hash"], whole, "others took their place");
         assert!(
             error.starts_with("warning: not all could be used: 1 file or record left out\n  "),
             "{error}"

@@ -9,10 +9,14 @@ use fast_image_resize::{
 };
 use zune_jpeg::{
     JpegDecoder,
+    errors::DecodeErrors,
     zune_core::{bytestream::ZCursor, colorspace::ColorSpace, options::DecoderOptions},
 };
 
-use crate::infer::sizing::Scale;
+use crate::{
+    infer::sizing::Scale,
+    memory::{self, NoRoom},
+};
 
 /// Pixels of the short side after resizing.
 pub const SHORT_SIDE: u32 = 256;
@@ -22,6 +26,12 @@ pub const CROP: u32 = 224;
 pub const VALUES: usize = 3 * (CROP * CROP) as usize;
 /// Of the long side to the short one: a picture of 1 x 16,384 pixels would be 3 GB once its short side is 256.
 const MOST_RATIO: u32 = 64;
+/// Pillow refuses larger ones by default as an attempt to take all memory (`Image.MAX_IMAGE_PIXELS`, twice): width by height.
+const MOST_PIXELS: u64 = 178_956_970;
+/// What decoding takes for each pixel: three bytes of the result, and of a progressive file three numbers of 16 bits.
+const PIXEL_BYTES: u64 = 9;
+/// Fewer are decoded without a look at how much memory there is, which takes as long as a small picture: 144 MB.
+const FEW_PIXELS: u64 = 16_000_000;
 /// Of all layers of an ImageNet model together: its last maps are so much smaller than the picture.
 const STRIDES: i64 = 32;
 /// Goes up when the same file gives different numbers than before.
@@ -39,6 +49,22 @@ pub enum ImageError {
     Resize(String),
     #[error("too long and thin: {width} x {height} pixels")]
     Thin { width: u32, height: u32 },
+    #[error("too large: {width} x {height} pixels")]
+    Large { width: usize, height: usize },
+    #[error(transparent)]
+    Memory(#[from] NoRoom),
+}
+
+impl ImageError {
+    /// The reason why this picture cannot be used, or that no picture can: the machine is short of memory.
+    pub fn of_picture(self) -> Result<String, NoRoom> {
+        match self {
+            Self::Memory(error) => Err(error),
+            Self::Decode(_) | Self::Resize(_) | Self::Thin { .. } | Self::Large { .. } => {
+                Ok(self.to_string())
+            }
+        }
+    }
 }
 
 /// How large a picture becomes, in pixels.
@@ -179,10 +205,25 @@ pub fn decode(jpeg: &[u8]) -> Result<(Vec<u8>, u32, u32), ImageError> {
         return Err(ImageError::Decode("it ends before the picture does".to_owned()));
     }
     let mut decoder = JpegDecoder::new_with_options(ZCursor::new(jpeg), options);
-    let rgb = decoder.decode().map_err(|error| ImageError::Decode(error.to_string()))?;
+    let undecoded = |error: DecodeErrors| ImageError::Decode(error.to_string());
+    decoder.decode_headers().map_err(undecoded)?;
     let (width, height) =
         decoder.dimensions().ok_or_else(|| ImageError::Decode("it has no dimensions".to_owned()))?;
+    check_room(width, height)?;
+    let rgb = decoder.decode().map_err(undecoded)?;
     Ok((rgb, width as u32, height as u32))
+}
+
+/// The decoder asks for its memory in a way that ends the process where there is none.
+fn check_room(width: usize, height: usize) -> Result<(), ImageError> {
+    let pixels = (width as u64).saturating_mul(height as u64);
+    if pixels > MOST_PIXELS {
+        return Err(ImageError::Large { width, height });
+    }
+    if pixels > FEW_PIXELS {
+        memory::check(pixels * PIXEL_BYTES)?;
+    }
+    Ok(())
 }
 
 /// Whether the last scan (its marker is FF DA) is without the end of the picture (FF D9). The decoder fills what is
@@ -197,7 +238,7 @@ fn is_cut_off(jpeg: &[u8]) -> bool {
 mod tests {
     use rstest::rstest;
 
-    use super::{CROP, Frame, ImageError, Preparer, VALUES, decode};
+    use super::{CROP, Frame, ImageError, NoRoom, Preparer, VALUES, decode};
 
     #[rstest]
     #[case("1", (224, 256))]
@@ -297,11 +338,30 @@ mod tests {
         assert_eq!(error.to_string(), "too long and thin: 1000 x 1 pixels");
     }
 
-    #[test]
-    fn refuses_a_file_that_was_cut_off() {
+    fn small_jpeg() -> Vec<u8> {
         let mut jpeg = Vec::new();
         let encoder = jpeg_encoder::Encoder::new(&mut jpeg, 90);
         encoder.encode(&test_card(90, 70), 90, 70, jpeg_encoder::ColorType::Rgb).unwrap();
+        jpeg
+    }
+
+    /// A few bytes may promise 800 MB of pixels.
+    #[test]
+    fn refuses_what_is_huge() {
+        let mut jpeg = small_jpeg();
+        // The start of the frame: its length, bits of a number, height, width.
+        let at = jpeg.windows(2).position(|pair| pair == [0xff, 0xc0]).unwrap() + 5;
+        jpeg[at..at + 4].copy_from_slice(&[0x40, 0, 0x40, 0]);
+        let error = decode(&jpeg).unwrap_err();
+        assert_eq!(error.to_string(), "too large: 16384 x 16384 pixels");
+        assert!(error.of_picture().is_ok(), "its own fault");
+        let short = NoRoom { needed_bytes: 2, available_bytes: 1 };
+        assert_eq!(ImageError::from(short).of_picture(), Err(short), "not the picture's");
+    }
+
+    #[test]
+    fn refuses_a_file_that_was_cut_off() {
+        let jpeg = small_jpeg();
         assert!(decode(&jpeg).is_ok());
         let error = decode(&jpeg[..jpeg.len() / 2]).unwrap_err();
         assert!(error.to_string().contains("it ends before the picture does"), "{error}");

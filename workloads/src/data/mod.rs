@@ -12,5 +12,6 @@ pub mod random;
 pub mod speech;
 pub mod tar;
 pub mod tfrecord;
+pub mod vocabulary;
 pub mod wav;
 pub mod words;

@@ -82,7 +82,10 @@ impl Workload for ImageClassification {
         let first = request.wrapping_mul(self.batch);
         for (offset, values) in (0..self.batch).zip(self.values.chunks_exact_mut(self.frame.values())) {
             self.files.read_at(first.wrapping_add(offset), |jpeg| {
-                Ok::<_, Error>(self.preparer.prepare(jpeg, values).map_err(|error| error.to_string()))
+                match self.preparer.prepare(jpeg, values) {
+                    Ok(()) => Ok::<_, Error>(Ok(())),
+                    Err(error) => Ok(Err(error.of_picture()?)),
+                }
             })?;
         }
         let side = i64::from(self.frame.crop);

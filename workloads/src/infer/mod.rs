@@ -68,6 +68,8 @@ pub struct Settings {
     pub generated: u32,
     /// Trained parameters; without them they are drawn from the seed.
     pub weights: Option<PathBuf>,
+    /// Of texts: the tokens that trained weights know; without it the seed decides them.
+    pub vocabulary: Option<PathBuf>,
     /// Of the model; image classification keeps its model and scales the pictures.
     pub scale: Scale,
     pub precision: Precision,

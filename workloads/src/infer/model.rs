@@ -7,7 +7,7 @@ use crate::{
     digest::Digest,
     error::Error,
     load::{self, Workload, clock::Monotonic},
-    report::{Identity, Report},
+    report::{Identity, Report, left_out},
 };
 
 /// An inference workload.
@@ -23,7 +23,7 @@ pub trait Model: Workload + Sized {
     fn files(settings: &Settings) -> Result<FileSet, Error>;
     fn new(settings: &Settings, files: FileSet) -> Result<Self, Error>;
     fn parameters(&self) -> u64;
-    /// Of the values of the model.
+    /// Of the values of the model, and of what else prepares inputs and is not a file of theirs.
     fn digest(&self) -> Digest;
 
     /// Where an output has no length of its own: how many symbols are taken from one step.
@@ -58,8 +58,9 @@ pub fn run<M: Model>(settings: &Settings) -> Result<Report, Error> {
     Ok(Report::new(identity, &settings.plan, measured).without(files.skipped()))
 }
 
-/// Everything that decides what is computed, the files that were left out too. Not the threads: how many compute it is the platform's matter, and
-/// platforms of different size are to be compared; nor the warm-up, which no statistic contains.
+/// Everything that decides what is computed, the files that were left out too, unless speed decides how many were come to. Not the
+/// threads: how many compute it is the platform's matter, and platforms of different size are to be compared; nor the warm-up,
+/// which no statistic contains.
 fn work_hash<M: Model>(workload: &M, files: &FileSet, settings: &Settings) -> Digest {
     let mut hash = Digest::default();
     hash.text(M::NAME).text(M::MODEL).text(settings.precision.name());
@@ -70,8 +71,8 @@ fn work_hash<M: Model>(workload: &M, files: &FileSet, settings: &Settings) -> Di
         hash.u64(workload.most_symbols().unwrap_or(0));
     }
     hash.u64(workload.digest().value()).u64(files.digest.value());
-    for path in files.skipped().keys() {
-        hash.text("without").text(&path.file_name().unwrap_or_default().to_string_lossy());
+    if !settings.plan.is_of_speed() {
+        left_out::describe(&files.skipped(), &mut hash);
     }
     hash
 }

@@ -17,6 +17,7 @@ use super::{
 use crate::{
     data::{
         file_set::{FileSet, Kind},
+        vocabulary,
         words::{GENERATOR_VERSION, Vocabulary},
     },
     digest::Digest,
@@ -38,6 +39,8 @@ pub struct Answer {
 pub struct Answering {
     model: Bert,
     tokenizer: Tokenizer,
+    /// Of the tokens, where texts are the user's; made texts are of the same seed as these.
+    vocabulary: Option<Digest>,
     files: FileSet,
     batch: u64,
     tokens: Tokens,
@@ -78,12 +81,16 @@ impl Model for Answering {
     }
 
     fn new(settings: &Settings, files: FileSet) -> Result<Self, Error> {
-        let vocabulary = Vocabulary::new(settings.seed);
+        let vocabulary = match &settings.vocabulary {
+            Some(path) => vocabulary::read(path)?,
+            None => Vocabulary::new(settings.seed).tokens,
+        };
         let tokenizer =
             Tokenizer::new(&vocabulary).map_err(|error| Error::Tokenizer { reason: error.to_string() })?;
+        let vocabulary = settings.data.is_some().then(|| digest_of(&vocabulary));
         let model = Bert::new(settings)?;
         let tokens = Tokens::default();
-        Ok(Self { model, tokenizer, files, batch: settings.batch, tokens, answers: Vec::new() })
+        Ok(Self { model, tokenizer, vocabulary, files, batch: settings.batch, tokens, answers: Vec::new() })
     }
 
     fn parameters(&self) -> u64 {
@@ -91,8 +98,20 @@ impl Model for Answering {
     }
 
     fn digest(&self) -> Digest {
-        self.model.digest()
+        let mut digest = self.model.digest();
+        if let Some(vocabulary) = self.vocabulary {
+            digest.text("vocabulary").u64(vocabulary.value());
+        }
+        digest
     }
+}
+
+fn digest_of(tokens: &[String]) -> Digest {
+    let mut digest = Digest::default();
+    for token in tokens {
+        digest.text(token);
+    }
+    digest
 }
 
 impl Answering {

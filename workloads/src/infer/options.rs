@@ -36,13 +36,15 @@ Examples:
   guestscope-workloads infer nlp --smoke --scale 0.1
   guestscope-workloads infer nlp --requests 100 --threads 2
   guestscope-workloads infer nlp --scenario server --qps 0.2 --target-latency 10s --requests 100
+  guestscope-workloads infer nlp --data questions/ --weights bert.safetensors --vocab vocab.txt
 
-A sample is a file: a question in the first line, its passage behind it. Words are cut into pieces by
-a vocabulary of 30,522 tokens that the seed decides, special tokens where BERT has them; a passage
-that exceeds 384 tokens is shown in windows of that length, 128 tokens apart. --data takes *.txt
-files. A weights file holds the state_dict of Hugging Face's BertForQuestionAnswering under its own
-names: bert.embeddings.word_embeddings.weight, ..., qa_outputs.bias. The full model takes 1.6 GB of
-memory for each worker.";
+A sample is a file: a question in the first line, its passage behind it. Words are cut into pieces
+by a vocabulary of 30,522 tokens that the seed decides, special tokens where BERT has them; a
+passage that exceeds 384 tokens is shown in windows of that length, 128 tokens apart. --data takes
+*.txt files. A weights file holds the state_dict of Hugging Face's BertForQuestionAnswering under
+its own names: bert.embeddings.word_embeddings.weight, ..., qa_outputs.bias. Trained ones mean
+something only with the vocabulary that they were trained with: --vocab takes BERT's vocab.txt. The
+full model takes 1.6 GB of memory for each worker.";
 
 pub const RS_HELP: &str = "\
 Examples:
@@ -96,6 +98,16 @@ pub struct ModelOptions {
     pub load: LoadOptions,
 }
 
+/// What is typed where requests are texts.
+#[derive(Debug, Args)]
+pub struct TextOptions {
+    /// Cut the words of --data by this vocabulary of one token a line, instead of one that the seed decides
+    #[arg(long, value_name = "vocab.txt", requires = "data")]
+    pub vocab: Option<PathBuf>,
+    #[command(flatten)]
+    pub model: ModelOptions,
+}
+
 impl ModelOptions {
     /// `threads` where nobody says how many; `progress` says whether a bar may be drawn.
     pub fn settings(&self, task: Task, threads: u32, progress: bool) -> Result<Settings, Error> {
@@ -108,6 +120,7 @@ impl ModelOptions {
             data: self.data.clone(),
             generated: if self.smoke { SMOKE_INPUTS } else { task.inputs() },
             weights: self.weights.clone(),
+            vocabulary: None,
             scale: self.scale,
             precision: self.precision,
         })

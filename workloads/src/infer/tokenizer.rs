@@ -9,9 +9,7 @@ use tokenizers::{
     pre_tokenizers::bert::BertPreTokenizer,
 };
 
-use crate::data::words::Vocabulary;
-
-/// A tokenizer with the vocabulary of one seed.
+/// A tokenizer with one vocabulary.
 pub struct Tokenizer {
     pipeline: Pipeline,
 }
@@ -25,9 +23,10 @@ pub struct Pieces {
 }
 
 impl Tokenizer {
-    pub fn new(vocabulary: &Vocabulary) -> Result<Self, tokenizers::Error> {
+    /// Of these tokens, by number.
+    pub fn new(tokens: &[String]) -> Result<Self, tokenizers::Error> {
         let numbers: Map<String, Value> =
-            vocabulary.tokens.iter().cloned().zip(0_u32..).map(|(token, id)| (token, id.into())).collect();
+            tokens.iter().cloned().zip(0_u32..).map(|(token, id)| (token, id.into())).collect();
         // As its files say it, and read as such: it takes no values that own their text. The builder would ask for a kind of
         // map that no other dependency has.
         let file = json!({
@@ -58,7 +57,7 @@ mod tests {
 
     fn split(text: &str) -> (Vec<String>, Vec<String>) {
         let vocabulary = Vocabulary::new(1);
-        let pieces = Tokenizer::new(&vocabulary).unwrap().pieces(text).unwrap();
+        let pieces = Tokenizer::new(&vocabulary.tokens).unwrap().pieces(text).unwrap();
         let tokens = pieces.ids.iter().map(|id| vocabulary.tokens[*id as usize].clone()).collect();
         let places = pieces.places.iter().map(|place| text[place.clone()].to_owned()).collect();
         (tokens, places)
@@ -83,7 +82,7 @@ mod tests {
     #[test]
     fn made_texts_hold_no_unknown_word_and_some_that_are_cut() {
         let vocabulary = Vocabulary::new(5);
-        let tokenizer = Tokenizer::new(&vocabulary).unwrap();
+        let tokenizer = Tokenizer::new(&vocabulary.tokens).unwrap();
         let text = String::from_utf8(vocabulary.file(5, 0)).unwrap();
         let pieces = tokenizer.pieces(&text).unwrap();
         assert!(!pieces.ids.contains(&UNK));

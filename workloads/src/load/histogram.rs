@@ -127,7 +127,8 @@ mod tests {
     use hdrhistogram::{Histogram, serialization::Deserializer};
     use proptest::prelude::*;
 
-    use super::Latencies;
+    use super::{HIGHEST_NS, LOWEST_NS, Latencies};
+    use crate::load::MOST_REQUESTS;
 
     fn read(bytes: &[u8]) -> Histogram<u64> {
         Deserializer::new().deserialize(&mut &*bytes).expect("it is a histogram")
@@ -157,6 +158,25 @@ mod tests {
         values.sort_unstable();
         values.dedup_by(|a, b| file.equivalent(*a, *b));
         values
+    }
+
+    /// Most that guestscope takes of a description.
+    const MOST_DESCRIPTION_BYTES: usize = 512 << 10;
+
+    #[test]
+    fn two_of_the_largest_have_room_in_a_description() {
+        let mut latencies = Latencies::of(&[]);
+        let mut ns = LOWEST_NS;
+        let mut places = 0;
+        while ns < HIGHEST_NS {
+            // So that they are as many as there may be, and each count as long as that allows.
+            latencies.0.record_n(ns, MOST_REQUESTS / 29_000).unwrap();
+            ns = latencies.0.next_non_equivalent(ns);
+            places += 1;
+        }
+        assert!((28_000..29_000).contains(&places), "{places}");
+        let bytes = 2 * latencies.base64().len();
+        assert!(bytes < MOST_DESCRIPTION_BYTES / 2, "{bytes}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What a series of requests measured. Yields latencies, the times of phases and queue, rates, and the hash of all outputs.
 //! It judges nothing: that is `summary`'s.
 
-use super::{Plan, peak::Peak, scenario::Scenario};
+use super::{Plan, peak::Peak};
 use crate::digest::Digest;
 
 /// One request. Times are nanoseconds of the clock of the run.
@@ -70,8 +70,7 @@ impl Measured {
     /// Of requests in the order of their numbers, whichever worker ran them: of all where `plan` says how many there are. Where
     /// speed decides that (a closed loop that lasts, a rate that is looked for), of as many as it asks for at least.
     pub fn outputs(&self, plan: &Plan) -> Digest {
-        let is_known = plan.scenario == Scenario::Server && !plan.find_peak;
-        let most = if is_known { u64::MAX } else { plan.requests };
+        let most = if plan.is_of_speed() { plan.requests } else { u64::MAX };
         let mut all = Digest::default();
         for record in self.records.iter().take_while(|record| record.number < most) {
             all.u64(record.outputs.value());

@@ -78,6 +78,11 @@ pub struct Target {
 }
 
 impl Plan {
+    /// Whether speed decides how many requests there are: a closed loop that lasts, or a rate that is looked for.
+    pub fn is_of_speed(&self) -> bool {
+        self.find_peak || self.scenario != Scenario::Server && self.duration_ns > 0
+    }
+
     /// Adds what was asked for, as far as it decides what is computed, to the hash of a workload. Not the workers (how many
     /// compute it is the platform's matter) and not what judges it, unless that decides the rate.
     pub fn describe(&self, hash: &mut Digest) {

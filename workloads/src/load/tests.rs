@@ -4,6 +4,7 @@
 use std::{thread, time::Duration};
 
 use proptest::prelude::*;
+use rstest::rstest;
 
 use super::{
     Measured, Plan, Target, Workload,
@@ -39,6 +40,21 @@ pub(super) fn plan(requests: u64) -> Plan {
 
 fn server(requests: u64, qps: f64) -> Plan {
     Plan { scenario: Scenario::Server, qps: Some(qps), ..plan(requests) }
+}
+
+#[rstest]
+#[case::counted(Scenario::SingleStream, 0, false, false)]
+#[case::lasting(Scenario::SingleStream, 1, false, true)]
+#[case::all_at_once(Scenario::Offline, 1, false, true)]
+#[case::scheduled(Scenario::Server, 1, false, false)]
+#[case::looked_for(Scenario::Server, 0, true, true)]
+fn speed_decides_how_many_requests_there_are(
+    #[case] scenario: Scenario,
+    #[case] duration_ns: u64,
+    #[case] find_peak: bool,
+    #[case] expected: bool,
+) {
+    assert_eq!(Plan { scenario, duration_ns, find_peak, ..plan(1) }.is_of_speed(), expected);
 }
 
 /// Takes the time that `takes_ns` says for each request, an eighth of it before and after inference.

@@ -3,6 +3,8 @@
 use std::fmt::Write as _;
 
 use crate::data::file_set::Skipped;
+#[cfg(feature = "torch")]
+use crate::digest::Digest;
 
 /// Files or records that are named where some were left out.
 const NAMED: usize = 3;
@@ -26,6 +28,14 @@ pub(crate) fn warning(skipped: &Skipped) -> Option<String> {
         let _ = write!(warning, "\n  and {} more", skipped.len() - NAMED);
     }
     Some(warning)
+}
+
+/// Adds them to the hash of a workload, for others took their place: their names without folders, which differ between machines.
+#[cfg(feature = "torch")]
+pub(crate) fn describe(skipped: &Skipped, hash: &mut Digest) {
+    for path in skipped.keys() {
+        hash.text("without").text(&path.file_name().unwrap_or_default().to_string_lossy());
+    }
 }
 
 fn count(skipped: &Skipped) -> String {

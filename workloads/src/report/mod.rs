@@ -57,10 +57,6 @@ pub struct Identity {
     pub output_hash: Digest,
 }
 
-/// Most that guestscope takes of a description is 64 KiB: one that is longer goes without that of the queue, or any. 2,000 different latencies
-/// make 8 kB.
-const MOST_DESCRIPTION_BYTES: usize = 60_000;
-
 /// How the requests of a run arrived, and by what they are judged.
 #[derive(Clone, Debug, Serialize)]
 struct Arrived {
@@ -289,14 +285,10 @@ impl Report {
         Latencies::of(&self.measured.latencies_ns())
     }
 
-    /// Writes the description where guestscope looks for it, if it asked. Yields the histograms that have no room there.
-    pub fn write_workload_file(
-        &self,
-        path: Option<&OsStr>,
-        asked: &Asked,
-    ) -> Result<Vec<&'static str>, Error> {
+    /// Writes the description where guestscope looks for it, if it asked.
+    pub fn write_workload_file(&self, path: Option<&OsStr>, asked: &Asked) -> Result<(), Error> {
         if path.is_none() {
-            return Ok(Vec::new());
+            return Ok(());
         }
         let mut histograms = BTreeMap::from([("latency", self.latencies().base64())]);
         if self.measured.qps.is_some() {
@@ -304,23 +296,7 @@ impl Report {
         }
         let Self { identity, arrived, summary, .. } = self;
         let valid = summary.verdict();
-        let mut description = Description { identity, arrived, asked, valid, histograms };
-        let left_out = description.shorten();
-        write_workload_file(path, &description)?;
-        Ok(left_out)
-    }
-}
-
-impl Description<'_> {
-    /// Leaves out histograms until it is short enough, that of the queue first; their names.
-    fn shorten(&mut self) -> Vec<&'static str> {
-        let mut left_out = Vec::new();
-        while to_json(self).len() > MOST_DESCRIPTION_BYTES
-            && let Some((name, _)) = self.histograms.pop_last()
-        {
-            left_out.push(name);
-        }
-        left_out
+        write_workload_file(path, &Description { identity, arrived, asked, valid, histograms })
     }
 }
 

@@ -6,7 +6,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use hdrhistogram::{Histogram, serialization::Deserializer};
 use rstest::rstest;
 
-use super::{Asked, Description, Identity, MOST_DESCRIPTION_BYTES, Report, to_json};
+use super::{Asked, Identity, Report};
 use crate::{
     digest::Digest,
     load::{
@@ -154,23 +154,6 @@ fn minima_are_loadgens_defaults(
     assert_eq!(loadgen["result_min_queries_met"], is_many);
     assert_eq!(loadgen["result_validity"] == "VALID", is_long && is_many);
     assert_eq!(json.get("valid").is_some(), scenario != Scenario::Offline, "a rate is not judged");
-}
-
-#[test]
-fn histograms_that_have_no_room_are_left_out_and_named() {
-    let report = report(Scenario::Server, 700, 1, 2_000);
-    let left_out = |latency: usize, queue: usize| {
-        let histograms = [("latency", "x".repeat(latency)), ("queue", "x".repeat(queue))].into();
-        let Report { identity, arrived, .. } = &report;
-        let mut description =
-            Description { identity, arrived, asked: &Asked::default(), valid: Some(true), histograms };
-        let left_out = description.shorten();
-        assert!(to_json(&description).len() <= MOST_DESCRIPTION_BYTES);
-        left_out
-    };
-    assert_eq!(left_out(20_000, 20_000), [""; 0]);
-    assert_eq!(left_out(40_000, 20_000), ["queue"]);
-    assert_eq!(left_out(60_000, 10), ["queue", "latency"]);
 }
 
 #[rstest]

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::memory::NoRoom;
+
 /// Every way in which a training job can fail by itself.
 #[derive(Debug, thiserror::Error)]
 pub enum TrainError {
@@ -19,6 +21,8 @@ pub enum TrainError {
     TooLarge { images: usize },
     #[error("pictures beside folders of pictures: {folder} ({pictures} in it, {classes} folders)")]
     BothLevels { folder: PathBuf, pictures: usize, classes: usize },
+    #[error(transparent)]
+    Memory(#[from] NoRoom),
     #[error("cannot start a thread: {0}")]
     Thread(std::io::Error),
 }
@@ -33,7 +37,7 @@ impl TrainError {
             Self::TooManyClasses { .. } => "each folder in --data that holds pictures is one class",
             Self::NoPictures { .. } => "leave --data out: its digits are made from the seed",
             Self::Diverged { .. } => "try a smaller --learning-rate",
-            Self::TooLarge { .. } => "try a smaller --batch, or fewer --loaders",
+            Self::TooLarge { .. } | Self::Memory(_) => "try a smaller --batch, or fewer --loaders",
             Self::BothLevels { .. } => {
                 "each folder in --data is one class: put the pictures into one, or elsewhere"
             }

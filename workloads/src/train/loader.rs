@@ -157,16 +157,14 @@ impl Job {
                 return Err(TrainError::LoaderGone);
             }
             let place = at.wrapping_add(more) % count;
-            let prepared = self.store.read(place).and_then(|Picture { jpeg, label }| {
-                preparer.prepare(&jpeg, values).map_err(|error| error.to_string())?;
-                Ok(label)
-            });
-            match prepared {
-                Ok(label) => return Ok(label),
-                Err(reason) => {
-                    skipped.insert(self.store.name(place), reason);
-                }
-            }
+            let reason = match self.store.read(place) {
+                Err(reason) => reason,
+                Ok(Picture { jpeg, label }) => match preparer.prepare(&jpeg, values) {
+                    Ok(()) => return Ok(label),
+                    Err(error) => error.of_picture()?,
+                },
+            };
+            skipped.insert(self.store.name(place), reason);
         }
         let first = skipped.iter().next().map(|(path, reason)| format!("{}: {reason}", path.display()));
         let folder = self.folder.clone();

@@ -58,8 +58,10 @@ pub struct Identity {
     pub distributed: Option<Part>,
     /// Equal for two jobs that computed the same from the same images, on whatever machine and threads.
     pub work_hash: Digest,
-    /// Of all losses and of the parameters at the end, to the bit.
-    pub output_hash: Digest,
+    /// Of all losses and of the parameters at the end, to the bit. None of asynchronous workers, where it depends on who came
+    /// first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_hash: Option<Digest>,
 }
 
 /// What one worker was of a job with a parameter server.
@@ -155,7 +157,9 @@ impl Report {
         for (what, value) in self.measured.steps.lines("step") {
             line(what, value);
         }
-        line("output hash", self.identity.output_hash.to_string());
+        if let Some(hash) = self.identity.output_hash {
+            line("output hash", hash.to_string());
+        }
         line("work hash", self.identity.work_hash.to_string());
         if let Some((what, value)) = left_out::line(&self.measured.skipped) {
             line(what, value);
@@ -237,7 +241,7 @@ mod tests {
             warmup: 10,
             distributed: None,
             work_hash: Digest::default(),
-            output_hash: Digest::default(),
+            output_hash: Some(Digest::default()),
         };
         let step_ns: Vec<u64> = (0..20).map(|step| 1_000_000_000 + step * 10_000_000).collect();
         let part = |share: u64| step_ns.iter().map(|ns| ns * share / 100).collect();

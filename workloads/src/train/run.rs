@@ -19,6 +19,7 @@ use crate::{
     digest::Digest,
     error::Error,
     infer::{libtorch, seeded::WEIGHTS_VERSION},
+    report::left_out,
 };
 
 pub(super) fn run(settings: &Settings) -> Result<Report, Error> {
@@ -49,7 +50,7 @@ pub(super) fn run(settings: &Settings) -> Result<Report, Error> {
         })
     })?;
     let elapsed_ns = start.elapsed().as_nanos() as u64;
-    let output_hash = output_hash(&losses, &network)?;
+    let output_hash = Some(output_hash(&losses, &network)?);
     let identity = Identity { output_hash, ..identity(settings, &source) };
     let measured = Measured::new(steps, losses, elapsed_ns, source);
     Ok(Report { identity, measured })
@@ -73,6 +74,8 @@ pub(super) fn identity(settings: &Settings, source: &Source) -> Identity {
     let mut work_hash = Digest::default();
     work_hash.text("train").text(model.name).text("fp32").u64(batch).u64(steps).u64(warmup);
     work_hash.u64(learning_rate.to_bits()).u64(seed).u64(WEIGHTS_VERSION).u64(source.digest.value());
+    // Others took their place. How far the loaders had read ahead is not in it: these are of batches that were learnt from.
+    left_out::describe(&source.skipped, &mut work_hash);
     Identity {
         name: format!("train {}", model.name),
         model: model.what,
@@ -90,6 +93,6 @@ pub(super) fn identity(settings: &Settings, source: &Source) -> Identity {
         warmup,
         distributed: None,
         work_hash,
-        output_hash: Digest::default(),
+        output_hash: None,
     }
 }

@@ -14,6 +14,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{
+    DEVICE_PHASES,
     error::DistributedError,
     pace::{self, Pace},
 };
@@ -97,8 +98,9 @@ pub struct Identity {
     pub parameters_hash: String,
     /// Equal for two jobs that computed the same from the same images.
     pub work_hash: Digest,
-    /// Of all workers' losses and the parameters.
-    pub output_hash: Digest,
+    /// Of all workers' losses and the parameters; none of asynchronous jobs, where it depends on who came first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_hash: Option<Digest>,
 }
 
 impl All {
@@ -286,8 +288,8 @@ fn gather(
         }
         digest
     };
-    let mut output_hash = hash("output_hash");
-    output_hash.text(&text(&server_report, "parameters_hash"));
+    let mut outputs = hash("output_hash");
+    outputs.text(&text(&server_report, "parameters_hash"));
     let identity = Identity {
         name: format!("train {}", settings.model.name),
         model: settings.model.what,
@@ -301,7 +303,7 @@ fn gather(
         asynchronous: all.asynchronous,
         parameters_hash: text(&server_report, "parameters_hash"),
         work_hash: hash("work_hash"),
-        output_hash,
+        output_hash: (!all.asynchronous).then_some(outputs),
     };
     let images_per_s = worker_reports.iter().filter_map(|report| report["images_per_s"].as_f64()).sum();
     let elapsed_ns = start.elapsed().as_nanos() as u64;
@@ -326,8 +328,9 @@ impl Launched {
             let ms =
                 |phase: &str| report["phases_ns"][phase]["p50"].as_u64().unwrap_or_default() as f64 / 1e6;
             let rate = report["images_per_s"].as_f64().unwrap_or_default();
-            let phases: Vec<String> = ["pull", "data", "forward", "backward", "push"]
+            let phases: Vec<String> = DEVICE_PHASES
                 .iter()
+                .filter(|phase| report["phases_ns"].get(phase).is_some())
                 .map(|phase| format!("{phase} {:.3}", ms(phase)))
                 .collect();
             line(&format!("worker {rank}"), format!("{rate:.1} images/s; p50 in ms: {}", phases.join(", ")));
@@ -335,7 +338,9 @@ impl Launched {
         line("total", format!("{:.2} images/s", self.images_per_s));
         line("elapsed", format!("{:.3} s for the whole job", self.elapsed_ns as f64 / 1e9));
         line("parameters", format!("{} (hash of all)", self.identity.parameters_hash));
-        line("output hash", self.identity.output_hash.to_string());
+        if let Some(hash) = self.identity.output_hash {
+            line("output hash", hash.to_string());
+        }
         line("work hash", self.identity.work_hash.to_string());
         text
     }

@@ -36,6 +36,11 @@ use std::time::Duration;
 use super::{Settings, report::Report};
 use crate::error::Error;
 
+/// The phases of a worker's step, in order. The optimizer is the server's.
+pub const PHASES: &[&str] = &["pull", "data", "forward", "backward", "push"];
+/// As `PHASES`, where the network lives on a device.
+pub const DEVICE_PHASES: &[&str] = &["pull", "data", "h2d", "forward", "backward", "push"];
+
 /// What the parameter server is told beside the model and its seed.
 #[derive(Clone, Debug)]
 pub struct Server {

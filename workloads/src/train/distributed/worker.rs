@@ -17,7 +17,7 @@ use tokio::{
 use tonic::Status;
 
 use super::{
-    Worker,
+    DEVICE_PHASES, PHASES, Worker,
     attendance::{Attendance, Gone},
     client::Client,
     error::DistributedError,
@@ -37,10 +37,6 @@ use crate::{
     },
 };
 
-/// The phases of a step, in order. The optimizer is the server's.
-pub const PHASES: &[&str] = &["pull", "data", "forward", "backward", "push"];
-/// As `PHASES`, where the network lives on a device.
-pub const DEVICE_PHASES: &[&str] = &["pull", "data", "h2d", "forward", "backward", "push"];
 /// After a call failed: for the other thread to hear why.
 const REASON: Duration = Duration::from_secs(1);
 
@@ -197,10 +193,11 @@ fn identity(settings: &Settings, source: &Source, part: Part, losses: &[f64]) ->
     let Identity { mut work_hash, .. } = alone::identity(settings, source);
     work_hash.text("worker").u64(u64::from(part.workers)).u64(u64::from(part.rank));
     work_hash.u64(u64::from(part.asynchronous));
-    let mut output_hash = Digest::default();
+    let mut outputs = Digest::default();
     for loss in losses {
-        output_hash.u64(loss.to_bits());
+        outputs.u64(loss.to_bits());
     }
-    output_hash.u64(part.parameters_hash.value());
+    outputs.u64(part.parameters_hash.value());
+    let output_hash = (!part.asynchronous).then_some(outputs);
     Identity { distributed: Some(part), work_hash, output_hash, ..alone::identity(settings, source) }
 }
