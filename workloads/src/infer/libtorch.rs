@@ -48,12 +48,17 @@ pub fn finish() {
     }
 }
 
+/// A phase of that name, `h2d` or `d2h`, as long as it is kept; none on a CPU, where nothing is copied.
+pub fn copying(name: &str) -> Option<guestscope_marker::Guard> {
+    (device() != Device::Cpu).then(|| guestscope_marker::phase(name))
+}
+
 /// A tensor where models live: the same one on a CPU, else copied in a phase `h2d`.
 pub fn upload(tensor: &Tensor) -> Result<Tensor, Error> {
     if device() == Device::Cpu {
         return Ok(tensor.shallow_clone());
     }
-    let _phase = guestscope_marker::phase("h2d");
+    let _phase = copying("h2d");
     let copy = tensor.f_to_device(device())?;
     finish();
     Ok(copy)
@@ -66,7 +71,7 @@ pub fn download(tensor: Tensor) -> Result<Tensor, Error> {
     }
     // What is computed still is no copy.
     finish();
-    let _phase = guestscope_marker::phase("d2h");
+    let _phase = copying("d2h");
     Ok(tensor.f_to_device(Device::Cpu)?)
 }
 

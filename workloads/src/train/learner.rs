@@ -82,14 +82,16 @@ pub fn parameters(store: &VarStore) -> Result<Vec<f32>, Error> {
     gather(&store.trainable_variables())
 }
 
-/// Their gradients, in the same order, from the last backward pass.
+/// Their gradients, in the same order, from the last backward pass; from a device in a phase `d2h`.
 pub fn gradients(store: &VarStore) -> Result<Vec<f32>, Error> {
     let gradients = store.trainable_variables().iter().map(Tensor::f_grad).collect::<Result<Vec<_>, _>>()?;
+    let _phase = libtorch::copying("d2h");
     gather(&gradients)
 }
 
-/// Puts `values` in their place.
+/// Puts `values` in their place; on a device in a phase `h2d`.
 pub fn set_parameters(store: &VarStore, values: &[f32]) -> Result<(), Error> {
+    let _phase = libtorch::copying("h2d");
     let mut rest = values;
     for mut tensor in store.trainable_variables() {
         let (own, others) = rest.split_at_checked(tensor.numel()).ok_or_else(|| Error::Torch {
@@ -99,6 +101,7 @@ pub fn set_parameters(store: &VarStore, values: &[f32]) -> Result<(), Error> {
         tch::no_grad(|| tensor.f_copy_(&source))?;
         rest = others;
     }
+    libtorch::finish();
     Ok(())
 }
 
