@@ -70,8 +70,8 @@ pub struct Ledger {
     pub tid: u32,
     /// Process number in the initial namespace.
     pub tgid: u32,
-    /// Who last began to wake it; 0 where that was not seen.
-    pub waker_tid: u32,
+    /// Who last began to wake it, as [`crate::waker`] packs it; 0 where that was not seen.
+    pub waker: u32,
     /// Times it blocked.
     pub voluntary: u32,
     /// Times it left the CPU while it could run.
@@ -154,7 +154,7 @@ impl Ledger {
         sequence: 0,
         tid: 0,
         tgid: 0,
-        waker_tid: 0,
+        waker: 0,
         voluntary: 0,
         involuntary: 0,
         cpu: 0,
@@ -303,9 +303,9 @@ impl Ledger {
     /// Somebody began to wake it. Comes in the waker's context and may run beside the switch-out, so it writes
     /// nothing that an account depends on but the stamp.
     #[inline(always)]
-    pub fn waking(&mut self, now_ns: u64, waker_tid: u32) {
+    pub fn waking(&mut self, now_ns: u64, waker: u32) {
         self.woken_ns = now_ns;
-        self.waker_tid = waker_tid;
+        self.waker = waker;
     }
 
     /// Enqueued: the block ended when the waking began, and the wait for a CPU began there.
@@ -327,7 +327,7 @@ impl Ledger {
     fn end_block(&mut self, now_ns: u64) {
         let end_ns = self.block_end(now_ns);
         if !was_woken(self.since_ns, self.woken_ns, now_ns) {
-            self.waker_tid = 0;
+            self.waker = 0;
         }
         self.woken_ns = 0;
         self.charge_block(end_ns.wrapping_sub(self.since_ns));

@@ -13,6 +13,7 @@ pub mod pause;
 mod position;
 mod traffic;
 pub mod visit;
+pub mod waker;
 
 pub use activity::{ACTIVITIES, Activity, Beside, SAMPLES_PER_S, SPIN_RANGES, SPINNERS, Samples, SpinCode};
 pub use io::{IOS, IoRecord, MINOR_BITS, NO_DEVICE, WAIT_WRITES};
@@ -23,7 +24,7 @@ use helpers::{HelperSum, MEMBERS, Outside, Process};
 use ledger::Ledger;
 
 /// Version of the records. The agent refuses an object that was built from another one.
-pub const CONTRACT_VERSION: u32 = 10;
+pub const CONTRACT_VERSION: u32 = 11;
 /// Version of the marker library's probe arguments (bits 8 to 15 of the first one).
 pub const MARKER_ABI_VERSION: u8 = 1;
 /// Bytes of a phase's name that travel; a longer name is cut and says so.
@@ -323,8 +324,9 @@ pub struct WaitRecord {
     pub tid: u32,
     /// Process number.
     pub tgid: u32,
-    /// Who began to wake it (in an interrupt, whoever was interrupted); 0 if nobody had to, or nobody was seen.
-    pub waker_tid: u32,
+    /// Who began to wake it (in an interrupt, whoever was interrupted), and its system call, as [`waker`] packs them; 0 if nobody
+    /// had to, or nobody was seen.
+    pub waker: u32,
     /// Who got the CPU that it left; 0 for the idle task and for a new task, which left none.
     pub replaced_by_tid: u32,
     /// Who was on the CPU that it got, until then.

@@ -15,6 +15,7 @@ use aya_ebpf::{
 use guestscope_ebpf::{
     COMM_BYTES, Counter,
     ledger::{Ledger, Stamps},
+    waker,
 };
 
 use crate::{
@@ -168,6 +169,12 @@ impl Current {
             Some(task) => registers::number(task),
             None => registers::number(Task::<Plain>::at(self.pointer())),
         }
+    }
+
+    /// As one that wakes a thread.
+    #[inline(always)]
+    pub(crate) fn as_waker(self) -> u32 {
+        waker::pack(self.tid, self.number())
     }
 
     /// Where its stack begins. The agent has resolved the offset.

@@ -25,7 +25,7 @@ pub(crate) fn ended(ledger: &Ledger, before: impl Fn() -> (u32, u32, u64), left_
     emit::wait(|record: *mut WaitRecord| {
         // Nobody wakes a thread that could run all the time.
         let was_blocked = ledger.account != Account::Runq as u8;
-        let waker_tid = if was_blocked { ledger.waker_tid } else { 0 };
+        let waker = if was_blocked { ledger.waker } else { 0 };
         let (device, flags) = device::waited_for(ledger);
         // SAFETY: the record is reserved memory of exactly this size; every field is written.
         unsafe {
@@ -36,7 +36,7 @@ pub(crate) fn ended(ledger: &Ledger, before: impl Fn() -> (u32, u32, u64), left_
             (*record).throttled_ns = ledger.wait_throttled_ns();
             (*record).tid = ledger.tid;
             (*record).tgid = ledger.tgid;
-            (*record).waker_tid = waker_tid;
+            (*record).waker = waker;
             (*record).replaced_by_tid = ledger.replaced_by_tid;
             let (tid, tgid, address) = before();
             (*record).ran_before_tid = tid;

@@ -1,8 +1,10 @@
 //! Why a thread waited for another one: what that one had been kept from meanwhile, from thread to thread.
 //!
 //! A wait in a lock or at a pipe ends when somebody wakes the thread. Where that somebody's own long waits lie within it,
-//! they explain it; where those ended by a third thread's wake-up, that one's do. It is an estimate: only waits above the
-//! threshold are known, and a wake-up from an interrupt names whoever was interrupted.
+//! they explain it; where those ended by a third thread's wake-up, that one's do. A wait for sockets, or for any of several
+//! files, often ends by an interrupt, which names whoever it interrupted: there the waker must have been in a system call that
+//! hands something over. It is an estimate: only waits above the threshold are known, and an interrupt may come in such a
+//! system call as well.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -12,8 +14,42 @@ use super::Wait;
 
 /// Waits that are kept of each thread, the latest ones.
 const RECENT: usize = 16;
-/// Waits of a thread for another thread. Sleep ends by a timer, polling often does, disks and sockets by interrupts.
+/// Waits of a thread for another thread. Sleep ends by a timer, disks by interrupts.
 const FOR_OTHERS: [Account; 2] = [Account::Lock, Account::Other];
+/// Waits that another thread may end, and a timer or a network card.
+const PERHAPS_FOR_OTHERS: [Account; 2] = [Account::Poll, Account::Net];
+/// System calls of this processor's table that hand something to whoever waits for it: bytes, room for more, a connection, its
+/// end, a signal.
+const HAND_OVER: [libc::c_long; 28] = [
+    libc::SYS_write,
+    libc::SYS_writev,
+    libc::SYS_pwritev2,
+    libc::SYS_sendto,
+    libc::SYS_sendmsg,
+    libc::SYS_sendmmsg,
+    libc::SYS_sendfile,
+    libc::SYS_splice,
+    libc::SYS_tee,
+    libc::SYS_vmsplice,
+    libc::SYS_read,
+    libc::SYS_readv,
+    libc::SYS_preadv2,
+    libc::SYS_recvfrom,
+    libc::SYS_recvmsg,
+    libc::SYS_recvmmsg,
+    libc::SYS_connect,
+    libc::SYS_accept,
+    libc::SYS_accept4,
+    libc::SYS_shutdown,
+    libc::SYS_close,
+    libc::SYS_io_uring_enter,
+    libc::SYS_timerfd_settime,
+    libc::SYS_kill,
+    libc::SYS_tgkill,
+    libc::SYS_rt_sigqueueinfo,
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+];
 
 /// What explains most of a wait for another thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,10 +84,12 @@ type Interval = (u64, u64);
 pub(crate) struct Pasts(HashMap<u32, VecDeque<Past>>);
 
 impl Pasts {
-    /// Keeps a wait that has just ended, of any thread; yields what explains it.
-    pub(crate) fn add(&mut self, wait: &Wait) -> Option<Blame> {
+    /// Keeps a wait that has just ended, of any thread, by a waker in a system call of this number; yields what explains it.
+    pub(crate) fn add(&mut self, wait: &Wait, waker_syscall: u16) -> Option<Blame> {
         let ready_ns = wait.start_ns.saturating_add(wait.blocked_ns);
-        let blame = self.explain(wait, (wait.start_ns, ready_ns));
+        let is_for_others = FOR_OTHERS.contains(&wait.account)
+            || PERHAPS_FOR_OTHERS.contains(&wait.account) && HAND_OVER.contains(&waker_syscall.into());
+        let blame = is_for_others.then(|| self.explain(wait, (wait.start_ns, ready_ns))).flatten();
         let pasts = self.0.entry(wait.thread.tid).or_default();
         if pasts.len() == RECENT {
             pasts.pop_front();
@@ -70,7 +108,7 @@ impl Pasts {
     /// The longest of what the waker went through within the window.
     fn explain(&self, wait: &Wait, window: Interval) -> Option<(Blame, Interval)> {
         let own = wait.thread.tid;
-        let waker = wait.waker_tid.filter(|&tid| tid != own && FOR_OTHERS.contains(&wait.account))?;
+        let waker = wait.waker_tid.filter(|&tid| tid != own)?;
         let parts = self.0.get(&waker)?.iter().flat_map(|past| past.parts(waker, own));
         let within = parts.filter_map(|(blame, (begin, end))| {
             let (begin, end) = (begin.max(window.0), end.min(window.1));

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use guestscope_ebpf::{Account, MINOR_BITS, NO_DEVICE, NO_SYSCALL, WAIT_WRITES, WaitRecord};
+use guestscope_ebpf::{Account, MINOR_BITS, NO_DEVICE, NO_SYSCALL, WAIT_WRITES, WaitRecord, waker};
 
 use super::{
     Blame, ThreadId,
@@ -139,7 +139,7 @@ impl Pairing {
             syscall: (record.syscall != NO_SYSCALL).then(|| u32::from(record.syscall)),
             left_cpu: u32::from(record.left_cpu),
             cpu: u32::from(record.cpu),
-            waker_tid: (record.waker_tid != 0).then_some(record.waker_tid),
+            waker_tid: Some(waker::tid(record.waker)).filter(|tid| *tid != 0),
             replaced_by_tid: record.replaced_by_tid,
             ran_before_tid: record.ran_before_tid,
             ran_before_tgid: record.ran_before_tgid,
@@ -150,7 +150,7 @@ impl Pairing {
             blame: None,
             io: WaitedIo::of(record, account),
         };
-        wait.blame = self.pasts.add(&wait);
+        wait.blame = self.pasts.add(&wait, waker::syscall(record.waker));
         if self.helpers.is_busy(thread.tgid) {
             self.waits.add(&wait);
         }

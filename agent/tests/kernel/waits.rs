@@ -7,6 +7,7 @@ use guestscope::{
     platform::{Groups, Guest, Root},
 };
 use guestscope_ebpf::Account;
+use rstest::rstest;
 
 use crate::{
     accounts::compared,
@@ -35,6 +36,32 @@ fn each_long_sleep_is_a_wait_in_its_phase() {
             assert_eq!(wait.phase, Some(seen.request(1).id), "{wait:?}");
         }
         are_at_home(&waits);
+    });
+}
+
+/// What another thread writes after its sleep ends a wait in epoll, and that sleep explains it; a timer is nobody.
+#[rstest]
+#[case::a_socket("epoll_tcp", true)]
+#[case::a_pipe("epoll_pipe", true)]
+#[case::an_event("epoll_eventfd", true)]
+#[case::a_timer("epoll_timerfd", false)]
+fn a_wait_for_one_of_many_is_explained_by_who_wrote(#[case] name: &'static str, #[case] is_written: bool) {
+    up_to_three_times(|| {
+        let Some(seen) = compared(Case::new(name), name, 1, 0) else { return };
+        let (times, own) = (seen.book.fact("times"), seen.request(1).thread.tid);
+        // What was written before the first of them began was read without a wait.
+        let mut waits = seen.waits_in(1);
+        waits.retain(|wait| wait.account == Account::Poll);
+        let polls = waits.len() as u64;
+        assert!(polls > times / 2, "{waits:?}");
+        let blames = waits.iter().filter_map(|wait| wait.blame);
+        let explained = blames.clone().filter(|blame| {
+            blame.account == Account::Sleep && blame.depth == 1 && blame.tid != own && blame.ns > 1_000_000
+        });
+        let missed = seen.request(1).counts.switch_missed;
+        let bounds = if is_written { (polls - (1 + missed).min(polls), polls) } else { (0, 0) };
+        agreement::count(name, "explained", explained.count() as u64, bounds);
+        assert!(is_written || blames.count() == 0, "{waits:?}");
     });
 }
 

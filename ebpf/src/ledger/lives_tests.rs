@@ -128,7 +128,7 @@ impl Truth {
     fn spend(&mut self, account: usize, ns: u64, spurious: bool) {
         if spurious {
             let at = self.now_ns + ns / 2;
-            self.events.extend([(at, Event::Waking { waker_tid: 1 }), (at, Event::Wakeup)]);
+            self.events.extend([(at, Event::Waking { waker: 1 }), (at, Event::Wakeup)]);
         }
         self.accounts[account] += ns;
         self.now_ns += ns;
@@ -161,7 +161,7 @@ impl Truth {
         }
         if let Some(waking_ns) = waking_ns {
             if lost != Lost::Waking {
-                self.events.push((waking_ns, Event::Waking { waker_tid: 9 }));
+                self.events.push((waking_ns, Event::Waking { waker: 9 }));
             }
             if lost != Lost::Wakeup {
                 self.events.push((out_ns + block_ns + enqueue_ns, Event::Wakeup));

@@ -39,7 +39,7 @@ fn migrations(ledger: &Ledger) -> u32 {
 enum Event {
     OutRunnable,
     OutBlocked { account: u8, syscall: u16 },
-    Waking { waker_tid: u32 },
+    Waking { waker: u32 },
     Wakeup,
     In { cpu: u16 },
     Limit(ThrottleClock),
@@ -51,7 +51,7 @@ impl Event {
         match self {
             Event::OutRunnable => ledger.out_runnable(now_ns),
             Event::OutBlocked { account, syscall } => ledger.out_blocked(now_ns, account, syscall),
-            Event::Waking { waker_tid } => ledger.waking(now_ns, waker_tid),
+            Event::Waking { waker } => ledger.waking(now_ns, waker),
             Event::Wakeup => ledger.wakeup(now_ns),
             Event::In { cpu } => ledger.switched_in(now_ns, on(cpu)),
             Event::Limit(clock) => ledger.limit(clock),
@@ -83,7 +83,7 @@ fn any_event() -> impl Strategy<Value = Event> {
         Just(Event::OutRunnable),
         (any::<u8>(), any::<u16>()).prop_map(|(account, syscall)| Event::OutBlocked { account, syscall }),
         (0..ACCOUNTS as u8, 0..512_u16).prop_map(|(account, syscall)| Event::OutBlocked { account, syscall }),
-        any::<u32>().prop_map(|waker_tid| Event::Waking { waker_tid }),
+        any::<u32>().prop_map(|waker| Event::Waking { waker }),
         Just(Event::Wakeup),
         (0..4_u16).prop_map(|cpu| Event::In { cpu }),
         any_clock().prop_map(Event::Limit),

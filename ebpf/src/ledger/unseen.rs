@@ -83,7 +83,7 @@ impl Ledger {
         let waking_was_seen = was_woken(self.since_ns, self.woken_ns, now_ns);
         if !waking_was_seen && queued_ns >= self.since_ns && queued_ns <= now_ns {
             self.woken_ns = queued_ns;
-            self.waker_tid = 0;
+            self.waker = 0;
         }
         let now_ns = self.advance(now_ns);
         self.end_block(now_ns);

@@ -14,6 +14,7 @@ use aya_ebpf::{
 use guestscope_ebpf::{
     Account, Counter, EXIT_UNSEEN, Kind, NO_SYSCALL,
     ledger::{Ledger, RUNNING},
+    waker,
 };
 
 use crate::{
@@ -108,7 +109,8 @@ fn is_its_old_leader(ledger: &mut Ledger, state: u32) -> bool {
 #[tracepoint(category = "sched", name = "sched_waking")]
 pub(crate) fn tp_sched_waking(ctx: TracePointContext) -> u32 {
     if let Some(ledger) = task::ledger(field(&ctx, &FIELD_WAKING_TID), SOMEBODY) {
-        let waker = bpf_get_current_pid_tgid() as u32;
+        // Which system call it is in, nothing tells here.
+        let waker = waker::pack(bpf_get_current_pid_tgid() as u32, -1);
         // SAFETY: a ledger in a map value; `waking` writes only its stamp.
         unsafe { (*ledger).waking(now(), waker) };
     }

@@ -251,7 +251,7 @@ fn wakes<C: Arguments>(ctx: &C) -> i32 {
     let woken = Task::<C::Memory>::at(ctx.at(0));
     if let Some(ledger) = woken.ledger() {
         // In an interrupt this is whoever was interrupted; the one who reads it knows.
-        let waker = bpf_get_current_pid_tgid() as u32;
+        let waker = Current::new().as_waker();
         // SAFETY: a ledger in a map value; `waking` writes only its stamp. The clock has no preconditions.
         unsafe { (*ledger).waking(bpf_ktime_get_ns(), waker) };
     }

@@ -76,9 +76,11 @@ impl Culprit {
                 (None, Some(tid)) => Culprit::Woken { tid },
                 (None, None) => Culprit::of_syscall(wait),
             },
-            Account::Cpu | Account::Net | Account::Poll | Account::Gpu | Account::Sleep => {
-                Culprit::of_syscall(wait)
-            }
+            Account::Net | Account::Poll => match wait.blame {
+                Some(blame) => Culprit::Kept(Blame { ns: 0, ..blame }),
+                None => Culprit::of_syscall(wait),
+            },
+            Account::Cpu | Account::Gpu | Account::Sleep => Culprit::of_syscall(wait),
         }
     }
 

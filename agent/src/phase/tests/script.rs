@@ -15,6 +15,7 @@ use guestscope_ebpf::{
     WaitRecord,
     helpers::HelperSum,
     ledger::{Ledger, RUNNING},
+    waker,
 };
 
 use crate::{
@@ -168,12 +169,17 @@ impl Live {
     }
 }
 
-/// A wait that ends here: `ACCOUNT from=TIME ready=TIME throttled=NS waker=THREAD device=NUMBER writes=1 ns_tid=THREAD
+/// A wait that ends here: `ACCOUNT from=TIME ready=TIME throttled=NS waker=THREAD by=SYSCALL device=NUMBER writes=1 ns_tid=THREAD
 /// group=NUMBER`, each but the first with a default.
 fn wait_record(line: &Line<'_>, ledger: &Ledger) -> WaitRecord {
     let number = |key: &str, or: u64| line.value(key).map_or(or, |value| value.parse().unwrap());
     let account = Account::ALL.into_iter().find(|account| account.name() == line.words[0]);
     let left_ns = number("from=", line.time_ns);
+    let call = match line.value("by=") {
+        Some("write") => libc::SYS_write as i32,
+        Some("sched_yield") => libc::SYS_sched_yield as i32,
+        _ => -1,
+    };
     WaitRecord {
         header: Header { kind: Kind::Wait as u32, flags: number("writes=", 0) as u32, time_ns: line.time_ns },
         born_ns: ledger.born_ns,
@@ -182,7 +188,7 @@ fn wait_record(line: &Line<'_>, ledger: &Ledger) -> WaitRecord {
         throttled_ns: number("throttled=", 0),
         tid: ledger.tid,
         tgid: ledger.tgid,
-        waker_tid: number("waker=", 0) as u32,
+        waker: waker::pack(number("waker=", 0) as u32, call),
         replaced_by_tid: 0,
         ran_before_tid: 77,
         ran_before_tgid: 77,

@@ -179,6 +179,39 @@ fn a_wait_for_another_thread_is_explained_by_what_that_one_was_kept_from() {
     ");
 }
 
+/// Of sockets and of several files too, where the waker was in a system call that hands something over.
+#[test]
+fn a_wait_that_an_interrupt_may_have_ended_is_explained_where_somebody_handed_something_over() {
+    assert_snapshot!(play("
+        0   10/10 adopt
+        10  10/11 fork 10/10
+        100 10/10 request 262144 job #1
+        120 10/11 wait block_io from=105 ready=119
+        130 10/10 wait poll from=101 ready=129 waker=11 by=write
+        140 10/11 wait runq from=131
+        150 10/10 wait net from=131 ready=149 waker=11 by=write
+        160 10/11 wait runq from=151
+        170 10/10 wait poll from=151 ready=169 waker=11 by=sched_yield
+        180 10/11 wait runq from=171
+        190 10/10 wait net from=171 ready=189 waker=11
+        195 10/11 wait runq from=191
+        198 10/10 wait block_io from=191 ready=197 waker=11 by=write
+        200 10/10 end 262144
+    "), @"
+    wait behind stress  10/11  105..120  outside, block_io 14, runq 1
+    wait behind stress  10/10  101..130  in phase 1 of 1, poll 28, runq 1, woken by 11, for 11 in block_io 14, 1 away
+    wait behind stress  10/11  131..140  outside, runq 9
+    wait behind stress  10/10  131..150  in phase 1 of 1, net 18, runq 1, woken by 11, for 11 in runq 9, 1 away
+    wait behind stress  10/11  151..160  outside, runq 9
+    wait behind stress  10/10  151..170  in phase 1 of 1, poll 18, runq 1, woken by 11
+    wait behind stress  10/11  171..180  outside, runq 9
+    wait behind stress  10/10  171..190  in phase 1 of 1, net 18, runq 1, woken by 11
+    wait behind stress  10/11  191..195  outside, runq 4
+    wait behind stress  10/10  191..198  in phase 1 of 1, block_io 6, runq 1, woken by 11
+    request job #1      10/10  100..200  cpu 100, helper's runq while waiting 32, helper's block_io while waiting 14
+    ");
+}
+
 /// 8:17 is 0x800011.
 #[test]
 fn a_wait_for_a_device_names_it_and_one_for_anything_else_none() {
