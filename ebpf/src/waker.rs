@@ -2,6 +2,10 @@
 //!
 //! An interrupt wakes threads too, and says the name of whoever it interrupted: mostly a thread that was outside any system
 //! call, or in one that wakes nobody.
+#![expect(
+    clippy::inline_always,
+    reason = "a call costs a BPF program more than the body, and some kernels' verifiers refuse it"
+)]
 
 use crate::{NO_SYSCALL, TIDS};
 

@@ -180,7 +180,9 @@ fn a_picture_that_is_left_out_makes_another_work() {
         (report["work_hash"].clone(), report["skipped_files"].as_u64())
     };
     let paths = ["in/1.jpg", "in/2.jpg"].map(|name| folder.path().join(name));
-    paths.iter().for_each(|path| picture(path));
+    for path in &paths {
+        picture(path);
+    }
     let whole = work_hash();
     assert_eq!((work_hash(), whole.1), (whole.clone(), Some(0)));
     let bytes = std::fs::metadata(&paths[1]).unwrap().len();

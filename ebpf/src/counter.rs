@@ -1,0 +1,38 @@
+//! What the programs in the kernel count about themselves: a table of numbers that both sides share.
+
+/// What the kernel side counts about itself, per CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Counter {
+    /// The edge ring was full.
+    LostEdge = 0,
+    /// The event ring was full at a fork.
+    LostFork = 1,
+    /// The event ring was full at an exec.
+    LostExec = 2,
+    /// The event ring was full at an exit.
+    LostExit = 3,
+    /// No free slot for a task that should be tracked.
+    MissedTask = 4,
+    /// An edge was torn by switches.
+    TornEdge = 5,
+    /// A slot was found still taken by a task that had left without being seen.
+    StaleSlot = 6,
+    /// A marker fired with an ABI version that this object does not know.
+    UnknownAbi = 7,
+    /// The ring of waits was full.
+    LostWait = 8,
+    /// The sum of a process's threads was torn at an edge.
+    TornSum = 9,
+    /// The end of a task was not seen, its being freed was.
+    UnseenEnd = 10,
+    /// An I/O found no room among those on their way, or its record none in the ring.
+    LostIo = 11,
+    /// Another I/O was found where one should have been that was never seen to be done.
+    StaleIo = 12,
+}
+
+impl Counter {
+    /// How many there are.
+    pub const COUNT: u32 = 13;
+}
