@@ -171,10 +171,17 @@ impl Current {
         }
     }
 
-    /// As one that wakes a thread.
+    /// As one that wakes a thread, with the system call that it does so in. A kernel thread's registers are zeros, which is a
+    /// number of a call: such threads are not tracked, so nothing of theirs explains a wait.
     #[inline(always)]
-    pub(crate) fn as_waker(self) -> u32 {
+    pub(crate) fn with_its_call(self) -> u32 {
         waker::pack(self.tid, self.number())
+    }
+
+    /// The same without the system call.
+    #[inline(always)]
+    pub(crate) fn alone(self) -> u32 {
+        waker::pack(self.tid, -1)
     }
 
     /// Where its stack begins. The agent has resolved the offset.

@@ -14,13 +14,16 @@ use super::Wait;
 
 /// Waits that are kept of each thread, the latest ones.
 const RECENT: usize = 16;
+/// Threads that are kept after their end. Who waited for one of them is told of just behind it: a thread's last words to others
+/// come before its end, and on one CPU the very switch of its end is that of their beginning.
+const GONE: usize = 64;
 /// Waits of a thread for another thread. Sleep ends by a timer, disks by interrupts.
 const FOR_OTHERS: [Account; 2] = [Account::Lock, Account::Other];
 /// Waits that another thread may end, and a timer or a network card.
 const PERHAPS_FOR_OTHERS: [Account; 2] = [Account::Poll, Account::Net];
 /// System calls of this processor's table that hand something to whoever waits for it: bytes, room for more, a connection, its
 /// end, a signal.
-const HAND_OVER: [libc::c_long; 28] = [
+const HAND_OVER: [libc::c_long; 36] = [
     libc::SYS_write,
     libc::SYS_writev,
     libc::SYS_pwritev2,
@@ -41,12 +44,20 @@ const HAND_OVER: [libc::c_long; 28] = [
     libc::SYS_accept,
     libc::SYS_accept4,
     libc::SYS_shutdown,
+    libc::SYS_setsockopt,
+    libc::SYS_epoll_ctl,
     libc::SYS_close,
+    libc::SYS_close_range,
+    libc::SYS_dup3,
     libc::SYS_io_uring_enter,
     libc::SYS_timerfd_settime,
+    libc::SYS_mq_timedsend,
+    libc::SYS_mq_timedreceive,
     libc::SYS_kill,
     libc::SYS_tgkill,
     libc::SYS_rt_sigqueueinfo,
+    libc::SYS_rt_tgsigqueueinfo,
+    libc::SYS_pidfd_send_signal,
     libc::SYS_exit,
     libc::SYS_exit_group,
 ];
@@ -79,9 +90,20 @@ struct Past {
 /// Begin and end, ns.
 type Interval = (u64, u64);
 
-/// The latest long waits of all threads, by number.
+/// The latest long waits of all threads, by number, and of those that ended last.
 #[derive(Debug, Default)]
-pub(crate) struct Pasts(HashMap<u32, VecDeque<Past>>);
+pub(crate) struct Pasts {
+    of: HashMap<u32, Life>,
+    gone: VecDeque<u32>,
+}
+
+/// Of one thread.
+#[derive(Debug, Default)]
+struct Life {
+    waits: VecDeque<Past>,
+    /// Whoever bears the number later is somebody else.
+    end_ns: Option<u64>,
+}
 
 impl Pasts {
     /// Keeps a wait that has just ended, of any thread, by a waker in a system call of this number; yields what explains it.
@@ -90,11 +112,11 @@ impl Pasts {
         let is_for_others = FOR_OTHERS.contains(&wait.account)
             || PERHAPS_FOR_OTHERS.contains(&wait.account) && HAND_OVER.contains(&waker_syscall.into());
         let blame = is_for_others.then(|| self.explain(wait, (wait.start_ns, ready_ns))).flatten();
-        let pasts = self.0.entry(wait.thread.tid).or_default();
-        if pasts.len() == RECENT {
-            pasts.pop_front();
+        let waits = &mut self.of.entry(wait.thread.tid).or_default().waits;
+        if waits.len() == RECENT {
+            waits.pop_front();
         }
-        pasts.push_back(Past {
+        waits.push_back(Past {
             start_ns: wait.start_ns,
             ready_ns,
             queued_ns: ready_ns.saturating_add(wait.throttled_ns),
@@ -109,7 +131,8 @@ impl Pasts {
     fn explain(&self, wait: &Wait, window: Interval) -> Option<(Blame, Interval)> {
         let own = wait.thread.tid;
         let waker = wait.waker_tid.filter(|&tid| tid != own)?;
-        let parts = self.0.get(&waker)?.iter().flat_map(|past| past.parts(waker, own));
+        let life = self.of.get(&waker).filter(|life| life.end_ns.is_none_or(|end_ns| window.1 <= end_ns))?;
+        let parts = life.waits.iter().flat_map(|past| past.parts(waker, own));
         let within = parts.filter_map(|(blame, (begin, end))| {
             let (begin, end) = (begin.max(window.0), end.min(window.1));
             let ns = end.checked_sub(begin).filter(|&ns| ns > 0)?.min(blame.ns);
@@ -118,9 +141,23 @@ impl Pasts {
         within.max_by_key(|(blame, _)| (blame.ns, std::cmp::Reverse(blame.depth)))
     }
 
-    /// The thread of this number is gone.
+    /// The thread of this number ended then.
+    pub(crate) fn ended(&mut self, tid: u32, time_ns: u64) {
+        let Some(life) = self.of.get_mut(&tid).filter(|life| life.end_ns.is_none()) else { return };
+        life.end_ns = Some(time_ns);
+        self.gone.push_back(tid);
+        if self.gone.len() > GONE
+            && let Some(oldest) = self.gone.pop_front()
+        {
+            self.of.remove(&oldest);
+        }
+    }
+
+    /// Whatever was known of this number is another thread's.
     pub(crate) fn forget(&mut self, tid: u32) {
-        self.0.remove(&tid);
+        if self.of.remove(&tid).is_some() {
+            self.gone.retain(|gone| *gone != tid);
+        }
     }
 }
 

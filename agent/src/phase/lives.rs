@@ -35,6 +35,7 @@ impl Pairing {
             state.ran_before = record.header.flags & FORK_LATE != 0;
         }
         // Whoever had this number before is gone, whether or not that was seen.
+        self.pasts.forget(child.tid);
         let before = self.threads.keys().filter(|thread| thread.tid == child.tid && **thread != child);
         for thread in before.copied().collect::<Vec<ThreadId>>() {
             self.vanished(thread, record.header.time_ns);
@@ -92,7 +93,7 @@ impl Pairing {
     fn vanished(&mut self, thread: ThreadId, time_ns: u64) {
         self.threads.remove(&thread);
         self.note_thread(thread);
-        self.pasts.forget(thread.tid);
+        self.pasts.ended(thread.tid, time_ns);
         let is_alive = self.has_threads(thread.tgid);
         let was_on = |open: &OpenPhase| matches!(open.place, Place::On(on, _) if on == thread);
         for id in self.open_of(|open| was_on(open) || !is_alive && open.key.0 == thread.tgid) {
@@ -124,7 +125,7 @@ impl Pairing {
         }
         let state = self.threads.remove(&thread).unwrap_or_default();
         self.note_thread(thread);
-        self.pasts.forget(thread.tid);
+        self.pasts.ended(thread.tid, now.time_ns);
         if !self.has_threads(thread.tgid) {
             // The process is gone, and with it what was suspended in it.
             for id in self.open_of(|open| open.key.0 == thread.tgid) {

@@ -11,10 +11,11 @@ use rstest::rstest;
 
 use crate::{
     accounts::compared,
-    agreement::{self, in_initial_namespace, up_to_three_times},
+    agreement::{self, count_again, in_initial_namespace, up_to_three_times},
     book::Entry,
     harness::{Case, skipped},
     machine::has_one_cpu,
+    seen::Seen,
 };
 
 #[test]
@@ -39,30 +40,67 @@ fn each_long_sleep_is_a_wait_in_its_phase() {
     });
 }
 
-/// What another thread writes after its sleep ends a wait in epoll, and that sleep explains it; a timer is nobody.
+/// What another thread writes after its sleep ends a wait in epoll, and what that one went through meanwhile explains it.
 #[rstest]
 #[case::a_socket("epoll_tcp", true)]
-#[case::a_pipe("epoll_pipe", true)]
-#[case::an_event("epoll_eventfd", true)]
-#[case::a_timer("epoll_timerfd", false)]
-fn a_wait_for_one_of_many_is_explained_by_who_wrote(#[case] name: &'static str, #[case] is_written: bool) {
+#[case::a_socket_by_read("epoll_read", true)]
+#[case::a_pipe("epoll_pipe", false)]
+#[case::an_event("epoll_eventfd", false)]
+fn a_wait_for_one_of_many_is_explained_by_who_wrote(#[case] name: &'static str, #[case] by_softirq: bool) {
     up_to_three_times(|| {
         let Some(seen) = compared(Case::new(name), name, 1, 0) else { return };
-        let (times, own) = (seen.book.fact("times"), seen.request(1).thread.tid);
-        // What was written before the first of them began was read without a wait.
-        let mut waits = seen.waits_in(1);
-        waits.retain(|wait| wait.account == Account::Poll);
-        let polls = waits.len() as u64;
-        assert!(polls > times / 2, "{waits:?}");
-        let blames = waits.iter().filter_map(|wait| wait.blame);
-        let explained = blames.clone().filter(|blame| {
-            blame.account == Account::Sleep && blame.depth == 1 && blame.tid != own && blame.ns > 1_000_000
+        let reader = seen.request(1).thread;
+        let is_writer = |wait: &&Wait| {
+            wait.account == Account::Sleep && wait.thread.tgid == reader.tgid && wait.thread.tid != reader.tid
+        };
+        let writer = seen.waits.iter().find(is_writer).expect("the writer slept").thread.tid;
+        let polls = polls_of(&seen);
+        let all = polls.len() as u64;
+        let (by_writer, others): (Vec<_>, Vec<_>) =
+            polls.into_iter().partition(|wait| wait.waker_tid == Some(writer));
+        // It slept or had no CPU: one of these is the longest part.
+        let right = by_writer.iter().filter(|wait| {
+            wait.blame.is_some_and(|blame| {
+                let kept = [Account::Sleep, Account::Runq, Account::Throttled].contains(&blame.account);
+                kept && blame.tid == writer && blame.depth == 1 && blame.ns * 3 >= wait.blocked_ns
+            })
         });
-        let missed = seen.request(1).counts.switch_missed;
-        let bounds = if is_written { (polls - (1 + missed).min(polls), polls) } else { (0, 0) };
-        agreement::count(name, "explained", explained.count() as u64, bounds);
-        assert!(is_written || blames.count() == 0, "{waits:?}");
+        // The first may have begun before the writer did; waits whose ends reached no hook, or found their ring full, have no
+        // record that could explain another one.
+        let unseen = seen.threads.iter().map(|thread| thread.counts.switch_missed).sum::<u64>();
+        let lack = 1 + unseen + seen.kernel.waits;
+        let told = by_writer.len() as u64;
+        count_again(name, "explained", right.count() as u64, (told - lack.min(told), told));
+        let slept = by_writer.iter().filter(|wait| wait.blame.is_some_and(|b| b.account == Account::Sleep));
+        count_again(name, "by a sleep", slept.count() as u64, (told / 2, told));
+        // A pipe's writer wakes by itself. What comes over a socket is delivered by a softirq, mostly at the end of the same
+        // call, and now and then by the kernel's own thread for these, after it.
+        let most = lack + if by_softirq { all / 4 } else { 0 };
+        count_again(name, "by others", others.len() as u64, (0, most));
+        assert!(others.iter().all(|wait| wait.blame.is_none_or(|blame| blame.tid != writer)), "{others:?}");
     });
+}
+
+/// An interrupt names whoever it interrupted, who is to blame for nothing, whatever it had been kept from.
+#[test]
+fn a_wait_for_a_timer_is_explained_by_nobody() {
+    up_to_three_times(|| {
+        let name = "epoll_interrupting";
+        let Some(seen) = compared(Case::new(name), name, 1, 0) else { return };
+        let reader = seen.request(1).thread.tid;
+        let polls = polls_of(&seen);
+        let by_somebody = polls.iter().filter(|wait| wait.waker_tid.is_some_and(|waker| waker != reader));
+        count_again(name, "by others", by_somebody.count() as u64, (polls.len() as u64 / 2, u64::MAX));
+        assert!(polls.iter().all(|wait| wait.blame.is_none()), "{polls:?}");
+    });
+}
+
+/// Long waits in epoll. What was there before the first of them began was read without one.
+fn polls_of(seen: &Seen) -> Vec<&Wait> {
+    let mut waits = seen.waits_in(1);
+    waits.retain(|wait| wait.account == Account::Poll);
+    assert!(waits.len() as u64 > seen.book.fact("times") / 2, "{waits:?}");
+    waits
 }
 
 /// They are in the group that this test is in, of which version 2 may rule only one further up, and in its PID namespace.

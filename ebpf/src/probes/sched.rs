@@ -246,14 +246,23 @@ pub(crate) fn record(
     });
 }
 
+/// Waits that an interrupt may end as well as another thread.
+const POLL: u8 = Account::Poll as u8;
+const NET: u8 = Account::Net as u8;
+
 #[inline(always)]
 fn wakes<C: Arguments>(ctx: &C) -> i32 {
     let woken = Task::<C::Memory>::at(ctx.at(0));
     if let Some(ledger) = woken.ledger() {
         // In an interrupt this is whoever was interrupted; the one who reads it knows.
-        let waker = Current::new().as_waker();
+        let waker = Current::new();
         // SAFETY: a ledger in a map value; `waking` writes only its stamp. The clock has no preconditions.
-        unsafe { (*ledger).waking(bpf_ktime_get_ns(), waker) };
+        unsafe {
+            // Only such waits are asked for the call, and most wake-ups are not theirs.
+            let may_be_a_timer = matches!((*ledger).account, POLL | NET);
+            let waker = if may_be_a_timer { waker.with_its_call() } else { waker.alone() };
+            (*ledger).waking(bpf_ktime_get_ns(), waker);
+        }
     }
     0
 }

@@ -177,8 +177,10 @@ fn wait_record(line: &Line<'_>, ledger: &Ledger) -> WaitRecord {
     let left_ns = number("from=", line.time_ns);
     let call = match line.value("by=") {
         Some("write") => libc::SYS_write as i32,
+        Some("exit_group") => libc::SYS_exit_group as i32,
         Some("sched_yield") => libc::SYS_sched_yield as i32,
-        _ => -1,
+        Some(unknown) => panic!("no such system call here: {unknown}"),
+        None => -1,
     };
     WaitRecord {
         header: Header { kind: Kind::Wait as u32, flags: number("writes=", 0) as u32, time_ns: line.time_ns },

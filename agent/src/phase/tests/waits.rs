@@ -212,6 +212,28 @@ fn a_wait_that_an_interrupt_may_have_ended_is_explained_where_somebody_handed_so
     ");
 }
 
+/// An end is told before the wait that it ended, and takes what explains that wait with it only when the number is somebody else's.
+#[test]
+fn a_wait_for_a_thread_that_has_ended_is_explained_by_what_that_one_was_kept_from() {
+    assert_snapshot!(play("
+        0   10/10 adopt
+        10  10/11 fork 10/10
+        100 10/10 request 262144 job #1
+        120 10/11 wait block_io from=105 ready=119
+        130 10/11 exit
+        130 10/10 wait poll from=101 ready=129 waker=11 by=exit_group
+        131 10/11 fork 10/10
+        140 10/10 wait poll from=110 ready=139 waker=11 by=write
+        200 10/10 end 262144
+    "), @"
+    wait behind stress  10/11  105..120  outside, block_io 14, runq 1
+    thread python       10/11  10..130   cpu 120, exited
+    wait behind stress  10/10  101..130  in phase 1 of 1, poll 28, runq 1, woken by 11, for 11 in block_io 14, 1 away
+    wait behind stress  10/10  110..140  in phase 1 of 1, poll 29, runq 1, woken by 11
+    request job #1      10/10  100..200  cpu 100, helper's runq while waiting 1, helper's block_io while waiting 14
+    ");
+}
+
 /// 8:17 is 0x800011.
 #[test]
 fn a_wait_for_a_device_names_it_and_one_for_anything_else_none() {

@@ -7,6 +7,10 @@ use std::{
     io::{Read as _, Write as _},
     net::{TcpListener, TcpStream},
     os::fd::{AsFd, AsRawFd as _, FromRawFd as _, OwnedFd},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     thread,
     time::Duration,
 };
@@ -14,7 +18,10 @@ use std::{
 use io_uring::{IoUring, opcode, types};
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 
-use crate::{Case, Subject};
+use crate::{
+    Case, Subject, spin,
+    switches::{cpus, pin},
+};
 
 /// By name.
 pub(crate) const CASES: &[Case] = &[
@@ -23,6 +30,7 @@ pub(crate) const CASES: &[Case] = &[
     ("epoll_pipe", pipe),
     ("epoll_eventfd", eventfd),
     ("epoll_timerfd", timerfd),
+    ("epoll_interrupting", interrupting),
     ("epoll_both", both),
     ("uring", uring),
 ];
@@ -139,6 +147,24 @@ fn timer(every: Duration) -> TimerFd {
 fn timerfd(subject: &Subject) {
     let timer = timer(APART);
     reads(subject, &timer, || timer.wait().expect("it has run out"));
+}
+
+/// Waits for the time, on the CPU of a thread that sleeps and then computes, now and then: the interrupt of most times finds that
+/// one on the CPU, in no system call.
+fn interrupting(subject: &Subject) {
+    pin(cpus()[0]);
+    let (timer, over) = (timer(APART), Arc::new(AtomicBool::new(false)));
+    let is_over = Arc::clone(&over);
+    // It inherits the CPU.
+    let interrupted = thread::spawn(move || {
+        while !is_over.load(Relaxed) {
+            thread::sleep(APART / 4);
+            spin(APART * 2);
+        }
+    });
+    reads(subject, &timer, || timer.wait().expect("it has run out"));
+    over.store(true, Relaxed);
+    interrupted.join().expect("it does not panic");
 }
 
 /// Waits for the time, then for a socket, and reads each: a third of the waiting is for the socket.
