@@ -53,11 +53,19 @@ pub(crate) struct Ground {
 impl Ground {
     /// For the test of this name; none, with a word on stdout, where nothing can be observed.
     pub(crate) fn new(test: &str) -> Option<Self> {
-        let agent = AGENT.as_ref().map_err(|reason| skipped(test, reason)).ok()?.clone();
+        Some(Self::with(AGENT.as_ref().map_err(|reason| skipped(test, reason)).ok()?.clone()))
+    }
+
+    /// Whatever may be observed here: for tests that judge that themselves.
+    pub(crate) fn unasked() -> Self {
+        Self::with(variable("GUESTSCOPE_BIN").expect("GUESTSCOPE_BIN is set").into())
+    }
+
+    fn with(agent: PathBuf) -> Self {
         let folder = tempfile::Builder::new().prefix("e2e-").tempdir().expect("a folder can be made");
         // Programs of other users shall find their way in.
         std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).expect("it is ours");
-        Some(Self { agent, folder })
+        Self { agent, folder }
     }
 
     /// Something in this test's folder.

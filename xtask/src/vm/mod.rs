@@ -53,6 +53,8 @@ const FOREIGN: u32 = 3;
 /// The one test of the short form: from the cgroup's files over the kernel's clock of the group, which is another one in
 /// each of the kernels, to a named cause.
 const SHORT_FAULT: &str = "quota";
+/// The same where the agent sees less: one that needs no privileges.
+const SHORT_REDUCED: &str = "told_apart::case_3_lock";
 /// For all rows together where they are a stage of the verb `test`: five times what they take on two cores.
 const STAGE: Duration = Duration::from_mins(10);
 
@@ -119,7 +121,7 @@ impl Grounds<'_> {
             hide_btf: row.hide_btf,
             user: row.unprivileged.then_some(NOBODY),
             cpus: row.cpus,
-            is_timed: row.is_full(),
+            is_timed: true,
             outside: Outside::of(row),
             limit: limit * if Architecture::here() == Some(image.architecture) { 1 } else { FOREIGN },
             ..Guest::plain(image, payload, &row.name)
@@ -230,12 +232,15 @@ fn tasks(row: &Row, options: &Options) -> Vec<Task> {
         Task { name, program, arguments, environment: Vec::new(), limit }
     };
     let mut tasks = vec![task("doctor", AGENT, &["doctor", "--json"], SHORT)];
-    if row.is_full() {
-        tasks.push(task("programs", "programs", &[], SHORT));
-    }
     if !row.is_full() {
+        let test = if options.short { SHORT_REDUCED } else { "reduced" };
+        let mut faults =
+            task("faults", "debug/deps/guest", &["--show-output", "--test-threads=1", test], TESTS);
+        faults.environment.push(("GUESTSCOPE_FIDELITY".to_owned(), row.fidelity.clone()));
+        tasks.push(faults);
         return tasks;
     }
+    tasks.push(task("programs", "programs", &[], SHORT));
     if row.stopped {
         // Its clocks show what this machine does, so that its other tests would say little.
         tasks.push(task("faults", "debug/deps/guest", &["--show-output", "pauses"], TESTS));

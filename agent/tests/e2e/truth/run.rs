@@ -11,7 +11,7 @@ use guestscope_ebpf::Account;
 use serde_json::Value;
 
 use super::table::SHARE;
-use crate::{folder::only_folder, ground::Ground};
+use crate::{folder::only_folder, ground::Ground, running::Start};
 
 /// Requests, of which less than a tenth are hit: so all that are hit lie above the 90th percentile.
 const REQUESTS: &str = "72";
@@ -149,10 +149,15 @@ impl Run {
     }
 
     pub(crate) fn on(ground: &Ground, workloads: &OsString, words: &[&str]) -> Self {
+        Self::of_start(ground, ground.run(), workloads, words)
+    }
+
+    /// The same, with options of the agent's own.
+    pub(crate) fn of_start(ground: &Ground, start: Start, workloads: &OsString, words: &[&str]) -> Self {
         let log = ground.path("truth.jsonl");
         let common = ["--requests", REQUESTS, "--warmup", "2", "--work", "5ms", "--json"];
         // Else libgomp's threads soon go to sleep.
-        let start = ground.run().environment("OMP_WAIT_POLICY", "active");
+        let start = start.environment("OMP_WAIT_POLICY", "active");
         let start = start.program(workloads).words(&["stall"]).words(words).words(&common);
         let done = start.word("--log").word(&log).finish().expect(0);
         assert_eq!(done.losses(), []);
@@ -255,7 +260,7 @@ impl Run {
         found.unwrap_or_else(|| panic!("request {number} was seen"))
     }
 
-    pub(super) fn headline(&self) -> String {
+    pub(crate) fn headline(&self) -> String {
         self.summary["groups"][0]["headline"]["cause"].as_str().unwrap_or("none").to_owned()
     }
 
