@@ -1,28 +1,25 @@
 //! ResNet-50 on all CPUs in circumstances that are known: what `compare` says of them.
 //!
 //! Beside a busy loop on each CPU, once with libgomp's threads busy-waiting for one another (its default) and once with them
-//! asleep meanwhile (OMP_WAIT_POLICY=passive), each against the same alone; and with malloc giving memory back after each
-//! layer against malloc that keeps it. All take turns.
+//! asleep meanwhile (OMP_WAIT_POLICY=passive), each against the same alone; the same beside bursts of known size, whose worth
+//! must come out alike whichever way the threads wait; and with malloc giving memory back after each layer against malloc that
+//! keeps it. All take turns.
 
 use std::{
     fs,
     process::{Command, Output},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-        mpsc,
-    },
-    thread::{self, JoinHandle},
+    time::Duration,
 };
 
 use anyhow::{Context as _, Result, ensure};
-use nix::{
-    sched::{CpuSet, sched_getaffinity, sched_setaffinity},
-    unistd::Pid,
-};
 use serde_json::Value;
 
-use super::{Bench, Row, ratio::Ratio, two_results};
+use super::{
+    Bench, Row,
+    neighbours::{Manner, Neighbours},
+    ratio::Ratio,
+    two_results,
+};
 use crate::command;
 
 /// Requests per run: 4 to 25 s.
@@ -36,24 +33,39 @@ const KEEPS: &[(&str, &str)] = &[
     ("MALLOC_TOP_PAD_", "268435456"),
 ];
 const ASLEEP: &[(&str, &str)] = &[("OMP_WAIT_POLICY", "passive")];
+/// Each thread on a CPU of its own, so that a burst hits either the leader or its helper.
+const BOUND: &[(&str, &str)] = &[("OMP_PROC_BIND", "true")];
+const BOUND_ASLEEP: &[(&str, &str)] = &[("OMP_PROC_BIND", "true"), ("OMP_WAIT_POLICY", "passive")];
 /// What else would do either.
-const OTHER_WAYS: [&str; 2] = ["GOMP_SPINCOUNT", "GLIBC_TUNABLES"];
+const OTHER_WAYS: [&str; 3] = ["GOMP_SPINCOUNT", "GOMP_CPU_AFFINITY", "GLIBC_TUNABLES"];
+
+/// An ordinary thread has 95 % of each second beside real-time ones: far less is taken.
+const BURST: Duration = Duration::from_millis(30);
+const PERIOD: Duration = Duration::from_millis(600);
 
 /// How it is run.
 struct Side {
     name: &'static str,
     environment: &'static [(&'static str, &'static str)],
-    /// Beside a busy loop on each CPU.
-    beside: bool,
+    /// On each CPU.
+    beside: Option<Manner>,
 }
 
-const SIDES: [Side; 6] = [
-    Side { name: "alone", environment: &[], beside: false },
-    Side { name: "beside", environment: &[], beside: true },
-    Side { name: "passive-alone", environment: ASLEEP, beside: false },
-    Side { name: "passive-beside", environment: ASLEEP, beside: true },
-    Side { name: "keeps", environment: KEEPS, beside: false },
-    Side { name: "gives-back", environment: GIVES_BACK, beside: false },
+const LOOP: Option<Manner> = Some(Manner::Loop);
+const BURSTS: Option<Manner> = Some(Manner::Burst { size: BURST, period: PERIOD });
+
+/// Pairs: a baseline, and what is compared with it.
+const SIDES: [Side; 10] = [
+    Side { name: "alone", environment: &[], beside: None },
+    Side { name: "beside", environment: &[], beside: LOOP },
+    Side { name: "passive-alone", environment: ASLEEP, beside: None },
+    Side { name: "passive-beside", environment: ASLEEP, beside: LOOP },
+    Side { name: "keeps", environment: KEEPS, beside: None },
+    Side { name: "gives-back", environment: GIVES_BACK, beside: None },
+    Side { name: "bound", environment: BOUND, beside: None },
+    Side { name: "bound-bursts", environment: BOUND, beside: BURSTS },
+    Side { name: "bound-passive", environment: BOUND_ASLEEP, beside: None },
+    Side { name: "bound-passive-bursts", environment: BOUND_ASLEEP, beside: BURSTS },
 ];
 
 /// What is named, and how much of it.
@@ -66,11 +78,11 @@ pub(crate) fn rows(bench: &Bench<'_>) -> Result<Vec<Row>> {
     let latencies = bench.alternate(label, &SIDES, |side| {
         let mut command = bench.observe_into(&folder.join(side.name), side.name, &bench.workloads);
         command.args(["infer", "ic", "--requests", REQUESTS, "--json"]);
-        for name in KEEPS.iter().chain(ASLEEP).map(|(name, _)| *name).chain(OTHER_WAYS) {
+        for name in KEEPS.iter().chain(BOUND_ASLEEP).map(|(name, _)| *name).chain(OTHER_WAYS) {
             command.env_remove(name);
         }
         command.envs(side.environment.iter().copied());
-        let neighbours = side.beside.then(Neighbours::start).transpose()?;
+        let neighbours = side.beside.map(Neighbours::start).transpose()?;
         let output = finished(&mut command)?;
         drop(neighbours);
         let (result, _) = two_results(&String::from_utf8_lossy(&output.stdout))?;
@@ -89,14 +101,28 @@ pub(crate) fn rows(bench: &Bench<'_>) -> Result<Vec<Row>> {
     };
     let alone = "of the p50 alone";
     let [spinning, asleep, memory] = [compared(0)?, compared(2)?, compared(4)?];
+    let bursts = [compared(6)?, compared(8)?];
     let not_cpu = "runq and helper.runq, not cpu";
     let of_helpers = |compared: &Value| difference_ms(compared, "helper.runq");
+    let per_burst = [of_a_burst(&bursts[0])?, of_a_burst(&bursts[1])?];
     Ok(vec![
         row(0, "ResNet-50 beside a busy loop on each CPU", named(&spinning)?, alone, not_cpu),
         row(2, "the same with threads that sleep", named(&asleep)?, alone, not_cpu),
         Row::alone(
             "helper.runq of threads that spin, that sleep",
             format!("{:.1} ms, {:.1} ms", of_helpers(&spinning)?, of_helpers(&asleep)?),
+            "",
+        ),
+        row(6, "ResNet-50 beside bursts on each CPU", named(&bursts[0])?, alone, not_cpu),
+        row(8, "the same with threads that sleep", named(&bursts[1])?, alone, not_cpu),
+        Row::alone(
+            format!("helper.runq of a burst of {} ms, spinning, asleep", BURST.as_millis()),
+            format!(
+                "{:.1} ms, {:.1} ms; {:.0} % apart",
+                per_burst[0],
+                per_burst[1],
+                100.0 * (per_burst[0] / per_burst[1] - 1.0).abs()
+            ),
             "15 % apart at most",
         ),
         row(4, "ResNet-50 that gives its memory back", named(&memory)?, "of one that keeps it", "cpu.fault"),
@@ -130,6 +156,13 @@ fn difference_ms(compared: &Value, cause: &str) -> Result<f64> {
     Ok(ns.context("`compare` tells of no difference")? / 1e6)
 }
 
+/// What one burst on the helper's CPU cost by `helper.runq`: as many hit each CPU in a request as periods fit into its mean.
+fn of_a_burst(compared: &Value) -> Result<f64> {
+    let mean_ns = compared.pointer("/platforms/0/mean/value_ns").and_then(Value::as_f64);
+    let bursts = mean_ns.context("`compare` tells of no mean")? / PERIOD.as_nanos() as f64;
+    Ok(difference_ms(compared, "helper.runq")? / bursts)
+}
+
 fn faults(compared: &Value) -> Result<String> {
     let counts = compared.pointer("/platforms/0/counts").and_then(Value::as_array);
     let faults = counts.and_then(|counts| counts.iter().find(|count| count["name"] == "fault.minor"));
@@ -144,50 +177,4 @@ fn finished(command: &mut Command) -> Result<Output> {
     let errors = command::tail(&String::from_utf8_lossy(&output.stderr));
     ensure!(output.status.success(), "{command:?}: {}: {errors}", output.status);
     Ok(output)
-}
-
-/// A busy loop on each CPU that this process may use, until dropped.
-struct Neighbours {
-    threads: Vec<JoinHandle<()>>,
-    ended: Arc<AtomicBool>,
-}
-
-impl Neighbours {
-    fn start() -> Result<Self> {
-        let allowed = sched_getaffinity(Pid::from_raw(0)).context("the CPUs are not known")?;
-        let mut neighbours = Self { threads: Vec::new(), ended: Arc::new(AtomicBool::new(false)) };
-        for cpu in 0..CpuSet::count() {
-            if allowed.is_set(cpu)? {
-                neighbours.start_on(cpu)?;
-            }
-        }
-        Ok(neighbours)
-    }
-
-    /// It is there before this returns.
-    fn start_on(&mut self, cpu: usize) -> Result<()> {
-        let (pinned, is_pinned) = mpsc::channel();
-        let ended = Arc::clone(&self.ended);
-        self.threads.push(thread::spawn(move || {
-            let mut only = CpuSet::new();
-            let done = only.set(cpu).and_then(|()| sched_setaffinity(Pid::from_raw(0), &only));
-            let stays = done.is_ok();
-            // Who asked may have given up.
-            let _ = pinned.send(done);
-            while stays && !ended.load(Ordering::Relaxed) {
-                std::hint::spin_loop();
-            }
-        }));
-        is_pinned.recv().context("a busy loop ended")?.with_context(|| format!("no busy loop on CPU {cpu}"))
-    }
-}
-
-impl Drop for Neighbours {
-    fn drop(&mut self) {
-        self.ended.store(true, Ordering::Relaxed);
-        for thread in self.threads.drain(..) {
-            // They cannot panic.
-            let _ = thread.join();
-        }
-    }
 }

@@ -7,6 +7,7 @@ mod causes;
 mod compared;
 mod hooks;
 mod inside;
+mod neighbours;
 mod pipe;
 mod pytorch;
 mod ratio;
@@ -87,7 +88,7 @@ pub(crate) enum Part {
     Workload,
     /// `compare` and `report` of many runs
     Compare,
-    /// What `compare` names of ResNet-50 beside busy loops, and of one that gives its memory back (10 minutes), only if it is named
+    /// What `compare` names of ResNet-50 beside busy loops and bursts, and of one that gives its memory back (15 minutes), only if it is named
     Causes,
     /// Our workloads beside PyTorch in Python (5 GB to download), only if it is named
     Pytorch,
