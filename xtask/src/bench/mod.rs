@@ -11,6 +11,7 @@ mod neighbours;
 mod pipe;
 mod pytorch;
 mod ratio;
+mod share;
 mod storm;
 mod workload;
 
@@ -31,7 +32,8 @@ use crate::{
 };
 
 /// Programs that are measured against, and the packages that hold them.
-const PEERS: [(&str, &[&str]); 4] = [
+const PEERS: [(&str, &[&str]); 5] = [
+    ("bpftool", &["bpftool"]),
     ("perf", &["linux-perf"]),
     ("taskset", &["util-linux"]),
     ("bpftrace", &["bpftrace"]),

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{
     Bench, Row, json_of,
     ratio::{Ratio, median},
-    two_results,
+    share, two_results,
 };
 
 /// Requests per run: 4 s each.
@@ -42,6 +42,7 @@ pub(crate) fn rows(bench: &Bench<'_>) -> Result<Vec<Row>> {
         against: "of unobserved",
         budget: ">= 0.99",
     }];
+    rows.extend(share::rows(bench)?);
     rows.extend(agent_rows(&bench.agent, &summaries)?);
     Ok(rows)
 }

@@ -233,7 +233,8 @@ fn tasks(row: &Row, options: &Options) -> Vec<Task> {
     };
     let mut tasks = vec![task("doctor", AGENT, &["doctor", "--json"], SHORT)];
     if !row.is_full() {
-        let test = if options.short { SHORT_REDUCED } else { "reduced" };
+        let usual = if options.short { SHORT_REDUCED } else { "reduced" };
+        let test = options.filter.as_deref().unwrap_or(usual);
         let mut faults =
             task("faults", "debug/deps/guest", &["--show-output", "--test-threads=1", test], TESTS);
         faults.environment.push(("GUESTSCOPE_FIDELITY".to_owned(), row.fidelity.clone()));

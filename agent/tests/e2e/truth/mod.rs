@@ -179,7 +179,7 @@ fn where_nothing_was_injected_nothing_is_named() {
         let run = many::without_fault(test, &workloads, u64::from(attempt))?;
         // Where there is one CPU the agent needs it too.
         let holds = run.headline() == "none" || (has_one_cpu() && run.is_confirmed(&run.headline()));
-        Some(Look { holds, is_busy: false, text: run.summary["groups"][0]["headline"].to_string() })
+        Some(Look { holds, is_busy: false, text: run.headline_text().to_owned() })
     });
 }
 

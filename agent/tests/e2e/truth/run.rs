@@ -194,7 +194,7 @@ impl Run {
 
     /// Whether the program's own books confirm what was named: in each slow request of that cause both have the same
     /// excess over the median request.
-    pub(super) fn is_confirmed(&self, named: &str) -> bool {
+    pub(crate) fn is_confirmed(&self, named: &str) -> bool {
         let Some(cause) = Cause::all().find(|cause| cause.name() == named) else { return false };
         let median = |mut values: Vec<u64>| {
             values.sort_unstable();
@@ -262,6 +262,11 @@ impl Run {
 
     pub(crate) fn headline(&self) -> String {
         self.summary["groups"][0]["headline"]["cause"].as_str().unwrap_or("none").to_owned()
+    }
+
+    /// The same for people.
+    pub(crate) fn headline_text(&self) -> &str {
+        self.summary["groups"][0]["headline"]["text"].as_str().unwrap_or_default()
     }
 
     /// Of all faults of a kind, in order: the injection, truth and what was seen.

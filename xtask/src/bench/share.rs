@@ -1,0 +1,110 @@
+//! What observing takes of all CPUs' time while ResNet-50 keeps them busy: the programs in the kernel, by its own statistics, and
+//! the agent. A noisy machine hides a hundredth of throughput; these sums do not depend on it.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs::{self, File},
+    os::fd::{FromRawFd as _, OwnedFd},
+    process::{Child, Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, ensure};
+use nix::{errno::Errno, libc};
+use serde_json::Value;
+
+use super::{Bench, Row, two_results};
+
+/// A minute and less: the agent's start has to weigh as little as in a run of any length.
+const REQUESTS: &str = "400";
+/// Between looks at the programs, which are gone with the agent.
+const LOOK: Duration = Duration::from_millis(200);
+/// `BPF_ENABLE_STATS` and the only kind of statistics that there is, as linux/bpf.h numbers them.
+const ENABLE_STATS: libc::c_long = 32;
+const RUN_TIME: u32 = 0;
+/// The programs that are told by name.
+const LARGEST: usize = 3;
+
+/// One row.
+pub(super) fn rows(bench: &Bench<'_>) -> Result<Vec<Row>> {
+    let step = bench.xtask.progress.step("what observing takes of ResNet-50's CPUs");
+    // Kept until the end: the kernel counts while it is open.
+    let _statistics = enable_statistics().context("the kernel refuses statistics of programs")?;
+    let others: BTreeSet<u64> = programs()?.into_iter().map(|program| program.id).collect();
+    let file = bench.folder()?.join("share.json");
+    let mut command = bench.observe("share", &bench.workloads)?;
+    command.args(["infer", "ic", "--requests", REQUESTS, "--json"]).stdout(File::create(&file)?);
+    let mut child = command.stderr(Stdio::null()).spawn().context("could not start the agent")?;
+    let taken = watch(&mut child, &others)?;
+    ensure!(child.wait()?.success(), "the observed run failed");
+    let (_, summary) = two_results(&fs::read_to_string(&file)?)?;
+    let number = |pointer: &str| {
+        let found = summary.pointer(pointer).and_then(Value::as_f64);
+        found.with_context(|| format!("the agent says nothing of {pointer}"))
+    };
+    let all_ns = number("/agent/wall_ns")? * thread::available_parallelism()?.get() as f64;
+    let percent = |ns: f64| 100.0 * ns / all_ns;
+    let (programs, agent) = (percent(taken.values().sum::<u64>() as f64), percent(number("/agent/cpu_ns")?));
+    let mut by_size: Vec<(&String, &u64)> = taken.iter().collect();
+    by_size.sort_by_key(|(_, ns)| std::cmp::Reverse(**ns));
+    let largest = by_size.into_iter().take(LARGEST);
+    let largest: Vec<String> =
+        largest.map(|(name, ns)| format!("{name} {:.3} %", percent(*ns as f64))).collect();
+    step.done(largest.join(", "));
+    Ok(vec![Row::alone(
+        "ResNet-50, of all CPUs' time: programs in the kernel, the agent",
+        format!("{programs:.2} % and {agent:.2} %"),
+        "<= 1 % together",
+    )])
+}
+
+/// A descriptor that has the kernel count the run time of all programs.
+fn enable_statistics() -> nix::Result<OwnedFd> {
+    // SAFETY: the call reads four bytes of the attributes, which live across it, and yields a descriptor that nobody else owns.
+    unsafe {
+        let kind = RUN_TIME;
+        let number = libc::syscall(libc::SYS_bpf, ENABLE_STATS, &raw const kind, size_of_val(&kind));
+        Errno::result(number).map(|number| OwnedFd::from_raw_fd(number as i32))
+    }
+}
+
+/// One program, as bpftool tells of it.
+struct Program {
+    id: u64,
+    name: String,
+    run_time_ns: u64,
+}
+
+fn programs() -> Result<Vec<Program>> {
+    let output = Command::new("bpftool").args(["-j", "prog", "show"]).output();
+    let output = output.context("could not start `bpftool`")?;
+    let all: Vec<Value> = serde_json::from_slice(&output.stdout).context("`bpftool` said something else")?;
+    Ok(all
+        .iter()
+        .filter_map(|program| {
+            Some(Program {
+                id: program["id"].as_u64()?,
+                name: program["name"].as_str().unwrap_or_default().to_owned(),
+                run_time_ns: program["run_time_ns"].as_u64().unwrap_or(0),
+            })
+        })
+        .collect())
+}
+
+/// Run time by name, ns, of the programs that came with this child, as seen when they were last there.
+fn watch(child: &mut Child, others: &BTreeSet<u64>) -> Result<BTreeMap<String, u64>> {
+    let mut last: BTreeMap<u64, (String, u64)> = BTreeMap::new();
+    while child.try_wait()?.is_none() {
+        for program in programs()?.into_iter().filter(|program| !others.contains(&program.id)) {
+            last.insert(program.id, (program.name, program.run_time_ns));
+        }
+        thread::sleep(LOOK);
+    }
+    ensure!(!last.is_empty(), "no programs were seen in the kernel");
+    let mut taken = BTreeMap::new();
+    for (name, ns) in last.into_values() {
+        *taken.entry(name).or_default() += ns;
+    }
+    Ok(taken)
+}
