@@ -2,7 +2,7 @@
 //! of what each took.
 //!
 //! Prints workload, median and phases, speed, and the share of each account, and keeps the same in target/studies/studies.json,
-//! where rows of earlier calls stay until they are run again. Sizes are those of the studies with --full; else a row that would
+//! where rows of earlier calls stay, and are printed below, until they are run again. Sizes are those of the studies with --full; else a row that would
 //! take an hour is cut, and its line says to what.
 
 mod plan;
@@ -10,6 +10,7 @@ mod record;
 mod table;
 
 use std::{
+    collections::BTreeSet,
     fs,
     io::Write as _,
     path::{Path, PathBuf},
@@ -17,9 +18,13 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, ensure};
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use self::{plan::Planned, record::Record, table::Line};
+use self::{
+    plan::Planned,
+    record::{Failed, Record},
+    table::Line,
+};
 use crate::{
     Xtask, artifact, bench, command::tail, failure::failure, kernel, libtorch::Libtorch, toolchain::Toolchain,
 };
@@ -69,28 +74,37 @@ pub(crate) fn verb(xtask: &mut Xtask, options: &Options) -> Result<bool> {
     let file = folder.join("studies.json");
     let mut record = Record::open(file.clone())?;
     let commit = xtask.workspace.commit();
+    let commit = commit.as_deref();
     let flights = Flights { file: folder.join("flights.csv"), are_there: false };
     let mut study = Study { options, agent, workloads, folder, flights };
-    let (mut lines, mut failed) = (Vec::new(), Vec::new());
+    let (mut ended_well, mut failed) = (Vec::new(), Vec::new());
     for name in names {
         let step = xtask.progress.step(&name);
-        match study.row(&name) {
+        match study.row(&name, commit) {
             Ok(line) => {
                 step.done(line.latency());
                 failed.extend(line.wanting().into_iter().map(|what| format!("{name}: {what}")));
-                record.keep(line.json(commit.as_deref(), options.full))?;
-                lines.push(line);
+                record.keep(line)?;
+                ended_well.push(name);
             }
             Err(error) => {
                 step.failed();
                 let error = format!("{error:#}");
-                record.fail(json!({ "name": name, "commit": commit, "error": error }))?;
                 failed.push(format!("{name}: {error}"));
+                record.fail(Failed { name, commit: commit.map(str::to_owned), error })?;
             }
         }
     }
     let mut out = std::io::stdout().lock();
-    write!(out, "{}", table::text(&lines))?;
+    let (new, earlier): (Vec<&Line>, Vec<&Line>) =
+        record.rows().iter().partition(|row| ended_well.contains(&row.name));
+    write!(out, "{}", table::text(new))?;
+    if !earlier.is_empty() {
+        let commits: BTreeSet<&str> =
+            earlier.iter().map(|row| row.commit.as_deref().unwrap_or("no commit")).collect();
+        let commits: Vec<&str> = commits.into_iter().collect();
+        write!(out, "\nof earlier calls ({}):\n{}", commits.join(", "), table::text(earlier))?;
+    }
     for failure in &failed {
         writeln!(out, "{failure}")?;
     }
@@ -124,7 +138,7 @@ fn chosen(all: &[String], asked: &[String]) -> Result<Vec<String>> {
 
 impl Study<'_> {
     /// Runs a row under the agent.
-    fn row(&mut self, name: &str) -> Result<Line> {
+    fn row(&mut self, name: &str, commit: Option<&str>) -> Result<Line> {
         if name == plan::PARSE && !self.flights.are_there {
             let generate = self.plan(plan::GENERATE);
             done(Command::new(&self.workloads).args(&generate.words)).context("the flights for it")?;
@@ -137,7 +151,7 @@ impl Study<'_> {
         let output = done(command.args(&planned.words).arg("--json"))?;
         self.flights.are_there |= name == plan::GENERATE;
         let (workload, agent) = bench::two_results(&String::from_utf8_lossy(&output.stdout))?;
-        Line::new(name, &planned, &workload, &agent)
+        Line::new((name, commit), &planned, &workload, &agent)
     }
 
     fn plan(&self, name: &str) -> Planned {

@@ -5,58 +5,70 @@
 use std::{fs, io, path::PathBuf};
 
 use anyhow::{Context as _, Result};
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 
+use super::table::Line;
 use crate::{cache::write_whole, failure::failure};
 
 /// The file and what is in it.
 pub(super) struct Record {
     file: PathBuf,
-    /// Each with its `name`, and the `commit` that it was run of.
-    rows: Vec<Value>,
-    /// Names and errors of those that ended badly the last time.
-    failed: Vec<Value>,
+    known: Known,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+struct Known {
+    rows: Vec<Line>,
+    /// Those that ended badly the last time.
+    failed: Vec<Failed>,
+}
+
+/// A row that ended badly.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Failed {
+    pub(super) name: String,
+    pub(super) commit: Option<String>,
+    pub(super) error: String,
 }
 
 impl Record {
     /// Reads what earlier calls left.
     pub(super) fn open(file: PathBuf) -> Result<Self> {
-        let text = match fs::read_to_string(&file) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => "{}".to_owned(),
+        let known = match fs::read_to_string(&file) {
+            Ok(text) => serde_json::from_str(&text).map_err(|error| {
+                let hint = "move it away to begin a new one";
+                failure(format!("no table of studies: {} ({error})", file.display()), hint)
+            })?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Known::default(),
             Err(error) => return Err(error).with_context(|| format!("file: {}", file.display())),
         };
-        let known: Value = serde_json::from_str(&text).map_err(|error| {
-            let hint = "move it away to begin a new one";
-            failure(format!("no table of studies: {} ({error})", file.display()), hint)
-        })?;
-        let list = |key: &str| known[key].as_array().cloned().unwrap_or_default();
-        Ok(Self { rows: list("rows"), failed: list("failed"), file })
+        Ok(Self { file, known })
     }
 
     /// A row that ended well, in the place of the one of that name.
-    pub(super) fn keep(&mut self, row: Value) -> Result<()> {
-        self.failed.retain(|known| known["name"] != row["name"]);
-        put(&mut self.rows, row);
+    pub(super) fn keep(&mut self, row: Line) -> Result<()> {
+        self.known.failed.retain(|known| known.name != row.name);
+        match self.known.rows.iter_mut().find(|known| known.name == row.name) {
+            Some(known) => *known = row,
+            None => self.known.rows.push(row),
+        }
         self.write()
     }
 
     /// One that did not. What is known of an earlier time stays.
-    pub(super) fn fail(&mut self, row: Value) -> Result<()> {
-        put(&mut self.failed, row);
+    pub(super) fn fail(&mut self, row: Failed) -> Result<()> {
+        self.known.failed.retain(|known| known.name != row.name);
+        self.known.failed.push(row);
         self.write()
     }
 
-    fn write(&self) -> Result<()> {
-        let all = json!({ "rows": self.rows, "failed": self.failed });
-        write_whole(&self.file, (serde_json::to_string_pretty(&all)? + "\n").as_bytes())
+    /// All that ended well.
+    pub(super) fn rows(&self) -> &[Line] {
+        &self.known.rows
     }
-}
 
-fn put(rows: &mut Vec<Value>, row: Value) {
-    match rows.iter_mut().find(|known| known["name"] == row["name"]) {
-        Some(known) => *known = row,
-        None => rows.push(row),
+    fn write(&self) -> Result<()> {
+        write_whole(&self.file, (serde_json::to_string_pretty(&self.known)? + "\n").as_bytes())
     }
 }
 
@@ -66,22 +78,38 @@ mod tests {
 
     use serde_json::{Value, json};
 
-    use super::Record;
+    use super::{Failed, Line, Record};
+
+    fn row(name: &str, commit: &str) -> Line {
+        let row = json!({
+            "name": name, "commit": commit, "cut": null, "fidelity": "full", "requests": 1, "p50_ns": 1.0, "speed": [2.0, "images/s"],
+            "phases_cover": 1.0, "least_phase_share": null, "phases_p50_ns": [["work", 1.0]], "account_shares": [["cpu", 1.0]],
+            "folder": "", "work_hash": "", "output_hash": null,
+        });
+        serde_json::from_value(row).unwrap()
+    }
 
     #[test]
     fn rows_of_other_calls_stay() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("studies.json");
         let read = || serde_json::from_slice::<Value>(&fs::read(&file).unwrap()).unwrap();
-        let row = |name: &str, commit: &str| json!({ "name": name, "commit": commit });
         let mut first = Record::open(file.clone()).unwrap();
         first.keep(row("infer ic", "1")).unwrap();
         first.keep(row("h2o glm", "1")).unwrap();
         let mut second = Record::open(file.clone()).unwrap();
-        second.fail(json!({ "name": "h2o glm", "error": "no" })).unwrap();
+        let failed =
+            |error: &str| Failed { name: "h2o glm".to_owned(), commit: None, error: error.to_owned() };
+        second.fail(failed("no")).unwrap();
+        second.fail(failed("still not")).unwrap();
         second.keep(row("infer ic", "2")).unwrap();
-        assert_eq!(read()["rows"], json!([row("infer ic", "2"), row("h2o glm", "1")]));
-        assert_eq!(read()["failed"][0]["error"], "no");
+        let known = |record: &Record| -> Vec<(String, Option<String>)> {
+            record.rows().iter().map(|row| (row.name.clone(), row.commit.clone())).collect()
+        };
+        let expected = [("infer ic", "2"), ("h2o glm", "1")];
+        assert_eq!(known(&second), expected.map(|(name, commit)| (name.to_owned(), Some(commit.to_owned()))));
+        assert_eq!(known(&Record::open(file.clone()).unwrap()), known(&second));
+        assert_eq!(read()["failed"], json!([{ "name": "h2o glm", "commit": null, "error": "still not" }]));
         second.keep(row("h2o glm", "2")).unwrap();
         assert_eq!(read()["failed"], json!([]));
         fs::write(&file, "half").unwrap();

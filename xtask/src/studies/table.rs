@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 
 use anyhow::{Context as _, Result};
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::plan::{GENERATE, Planned};
 
@@ -28,28 +29,39 @@ const SPEEDS: [(&str, &str); 4] = [
 ];
 
 /// One workload.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Line {
-    name: String,
-    cut: Option<&'static str>,
+    pub(super) name: String,
+    /// Of the programs; none where they are of no commit.
+    pub(super) commit: Option<String>,
+    /// What of the study's size was cut.
+    cut: Option<String>,
     fidelity: String,
     requests: u64,
     p50_ns: f64,
-    speed: Option<(f64, &'static str)>,
+    /// With its unit.
+    speed: Option<(f64, String)>,
     /// Share of the requests' time that lies inside their outermost phases.
-    covered: f64,
+    phases_cover: f64,
     /// The same of the request that has least, by the workload's own clock; none where it does not say.
-    least_covered: Option<f64>,
-    /// Name and median, ns.
-    phases: Vec<(String, f64)>,
+    least_phase_share: Option<f64>,
+    /// Name and median, ns, in the order in which they begin.
+    phases_p50_ns: Vec<(String, f64)>,
     /// Name and share, the largest first.
-    accounts: Vec<(String, f64)>,
+    account_shares: Vec<(String, f64)>,
     folder: String,
     work_hash: Value,
+    output_hash: Value,
 }
 
 impl Line {
-    /// From the two results of a run.
-    pub(super) fn new(name: &str, planned: &Planned, workload: &Value, agent: &Value) -> Result<Self> {
+    /// From the two results of a run, of the programs of a commit.
+    pub(super) fn new(
+        (name, commit): (&str, Option<&str>),
+        planned: &Planned,
+        workload: &Value,
+        agent: &Value,
+    ) -> Result<Self> {
         let groups = agent["groups"].as_array().context("the agent says no `groups`")?;
         let group = groups.iter().find(|group| is_work(name, group)).context("the agent saw no request")?;
         let number = |value: &Value, what: &str| {
@@ -73,20 +85,22 @@ impl Line {
         let phases = phases
             .iter()
             .map(|phase| Ok((path(phase).join("/"), number(&phase["duration"]["p50_ns"], "p50_ns")?)));
-        let speed = SPEEDS.iter().find_map(|(key, unit)| Some((workload[key].as_f64()?, *unit)));
+        let speed = SPEEDS.iter().find_map(|(key, unit)| Some((workload[key].as_f64()?, (*unit).to_owned())));
         Ok(Self {
             name: name.to_owned(),
-            cut: planned.cut,
+            commit: commit.map(str::to_owned),
+            cut: planned.cut.map(str::to_owned),
             fidelity: agent["fidelity"].as_str().context("the agent says no `fidelity`")?.to_owned(),
             requests: group["latency"]["count"].as_u64().unwrap_or_default(),
             p50_ns: number(&group["latency"]["p50_ns"], "p50_ns")?,
             speed,
-            covered: inside_ns / all_ns.max(1.0),
-            least_covered: workload["least_phase_share"].as_f64(),
-            phases: phases.collect::<Result<_>>()?,
-            accounts,
+            phases_cover: inside_ns / all_ns.max(1.0),
+            least_phase_share: workload["least_phase_share"].as_f64(),
+            phases_p50_ns: phases.collect::<Result<_>>()?,
+            account_shares: accounts,
             folder: agent["folder"].as_str().unwrap_or_default().to_owned(),
             work_hash: workload["work_hash"].clone(),
+            output_hash: workload["output_hash"].clone(),
         })
     }
 
@@ -98,10 +112,14 @@ impl Line {
     /// What of it falls short of what every row shall hold.
     pub(super) fn wanting(&self) -> Vec<String> {
         let other =
-            self.accounts.iter().find(|(account, _)| account == OTHER).map_or(0.0, |(_, share)| *share);
+            self.account_shares.iter().find(|(account, _)| account == OTHER).map_or(0.0, |(_, share)| *share);
         let percent = |share: f64| format!("{:.2} %", 100.0 * share);
-        let cover = (self.covered < LEAST_COVER).then(|| {
-            format!("phases cover {}, and {} at least is asked", percent(self.covered), percent(LEAST_COVER))
+        let cover = (self.phases_cover < LEAST_COVER).then(|| {
+            format!(
+                "phases cover {}, and {} at least is asked",
+                percent(self.phases_cover),
+                percent(LEAST_COVER)
+            )
         });
         let other = (other > MOST_OTHER).then(|| {
             format!(
@@ -112,19 +130,38 @@ impl Line {
         });
         cover.into_iter().chain(other).collect()
     }
+}
 
-    /// For machines. `commit` is that of the programs, `full` whether the size was the study's.
-    pub(super) fn json(&self, commit: Option<&str>, full: bool) -> Value {
-        let object = |pairs: &[(String, f64)]| -> Value {
-            pairs.iter().map(|(name, number)| (name.clone(), json!(number))).collect()
-        };
-        json!({
-            "name": self.name, "commit": commit, "full": full, "cut": self.cut, "fidelity": self.fidelity, "requests": self.requests,
-            "p50_ns": self.p50_ns, "speed": self.speed.map(|(value, _)| value),
-            "speed_unit": self.speed.map(|(_, unit)| unit),
-            "phases_cover": self.covered, "least_phase_share": self.least_covered, "phases_p50_ns": object(&self.phases),
-            "account_shares": object(&self.accounts), "folder": self.folder, "work_hash": self.work_hash,
-        })
+impl Line {
+    fn text(&self) -> String {
+        let cut = self.cut.as_ref().map_or_else(String::new, |cut| format!(" ({cut})"));
+        let speed = self
+            .speed
+            .as_ref()
+            .map_or_else(String::new, |(value, unit)| format!(", {} {unit}", three(*value)));
+        let phases: Vec<String> =
+            self.phases_p50_ns.iter().map(|(name, ns)| format!("{name} {}", time(*ns))).collect();
+        let least = self.least_phase_share.map_or_else(String::new, |share| {
+            // Down, so that what falls short is not rounded to what is asked.
+            format!(", of the worst request {:.2} %", (10_000.0 * share).floor() / 100.0)
+        });
+        let shown = self.account_shares.iter().filter(|(_, share)| *share >= LEAST_SHARE);
+        let shown: Vec<String> =
+            shown.map(|(name, share)| format!("{name} {:.1} %", 100.0 * share)).collect();
+        let mut text = String::new();
+        // Writing to a String cannot fail.
+        let _ = write!(
+            text,
+            "{}{cut}\n  {} requests, {}{speed}, fidelity {}\n  phases, p50: {}; they cover {:.2} %{least}\n  accounts: {}\n",
+            self.name,
+            self.requests,
+            self.latency(),
+            self.fidelity,
+            phases.join(", "),
+            100.0 * self.phases_cover,
+            shown.join(", ")
+        );
+        text
     }
 }
 
@@ -137,43 +174,8 @@ fn is_work(name: &str, group: &Value) -> bool {
 }
 
 /// The whole table.
-pub(super) fn text(lines: &[Line]) -> String {
-    let mut text = String::new();
-    for line in lines {
-        let Line {
-            name,
-            cut,
-            fidelity,
-            requests,
-            p50_ns,
-            speed,
-            covered,
-            least_covered,
-            phases,
-            accounts,
-            ..
-        } = line;
-        let cut = cut.map_or_else(String::new, |cut| format!(" ({cut})"));
-        let speed = speed.map_or_else(String::new, |(value, unit)| format!(", {} {unit}", three(value)));
-        // Writing to a String cannot fail.
-        let _ = writeln!(
-            text,
-            "{name}{cut}\n  {requests} requests, p50 {}{speed}, fidelity {fidelity}",
-            time(*p50_ns)
-        );
-        let phases: Vec<String> = phases.iter().map(|(name, ns)| format!("{name} {}", time(*ns))).collect();
-        let least = least_covered.map_or_else(String::new, |share| {
-            // Down, so that what falls short is not rounded to what is asked.
-            format!(", of the worst request {:.2} %", (10_000.0 * share).floor() / 100.0)
-        });
-        let covered = 100.0 * covered;
-        let _ = writeln!(text, "  phases, p50: {}; they cover {covered:.2} %{least}", phases.join(", "));
-        let shown = accounts.iter().filter(|(_, share)| *share >= LEAST_SHARE);
-        let shown: Vec<String> =
-            shown.map(|(name, share)| format!("{name} {:.1} %", 100.0 * share)).collect();
-        let _ = writeln!(text, "  accounts: {}", shown.join(", "));
-    }
-    text
+pub(super) fn text<'a>(lines: impl IntoIterator<Item = &'a Line>) -> String {
+    lines.into_iter().map(Line::text).collect()
 }
 
 /// Three digits, and the unit that suits them.
@@ -223,16 +225,17 @@ mod tests {
         let workload =
             json!({ "images_per_s": 26.666, "least_phase_share": 0.999_49, "work_hash": "00112233" });
         let planned = Planned { words: Vec::new(), cut: Some("10 steps of 100") };
-        let line = Line::new("train resnet50", &planned, &workload, &agent).unwrap();
-        let row = line.json(Some("761eade"), false);
-        assert_eq!(row["account_shares"]["lock"], json!(1.0 / 12_000.0));
-        assert_eq!((&row["speed_unit"], &row["commit"]), (&json!("images/s"), &json!("761eade")));
+        let line = Line::new(("train resnet50", Some("761eade")), &planned, &workload, &agent).unwrap();
+        let row = serde_json::to_value(&line).unwrap();
+        assert_eq!(row["account_shares"][2], json!(["lock", 1.0 / 12_000.0]));
+        assert_eq!((&row["speed"][1], &row["commit"]), (&json!("images/s"), &json!("761eade")));
+        let known: Line = serde_json::from_value(row).unwrap();
         assert_eq!(
-            text(&[line]),
+            text([&known]),
             "train resnet50 (10 steps of 100)\n  10 requests, p50 1.20 s, 26.7 images/s, fidelity full\n  \
              phases, p50: data 1.50 us, forward 400 ms; they cover 99.95 %, of the worst request 99.94 %\n  accounts: cpu 95.0 %, runq 5.0 %\n"
         );
-        assert!(Line::new("x", &planned, &workload, &json!({ "groups": [] })).is_err());
+        assert!(Line::new(("x", None), &planned, &workload, &json!({ "groups": [] })).is_err());
     }
 
     #[test]
@@ -245,7 +248,7 @@ mod tests {
             });
             let agent = json!({ "fidelity": "full", "folder": "", "groups": [group] });
             let planned = Planned { words: Vec::new(), cut: None };
-            Line::new("train resnet50", &planned, &json!({}), &agent).unwrap().wanting()
+            Line::new(("train resnet50", None), &planned, &json!({}), &agent).unwrap().wanting()
         };
         assert!(wanting(990_000, 10_000).is_empty());
         assert_eq!(
