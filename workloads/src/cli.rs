@@ -296,8 +296,7 @@ fn run_stall(options: &StallOptions) -> Result<(), Error> {
 }
 
 fn run_h2o(command: &H2oCommand) -> Result<(), Error> {
-    let machine = command.machine().cloned().unwrap_or_default();
-    let platform = platform(&machine, None, command.threads())?;
+    let platform = platform(command.machine(), None, command.threads())?;
     let report = command.run(available_threads(), may_draw())?;
     warn(report.warnings);
     tell(command.output(), report.text, report.json, &report.identity, platform)

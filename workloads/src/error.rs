@@ -53,11 +53,45 @@ pub enum Error {
     Torch { reason: String },
     #[error("unexpected number of parameters in {model}: {found} instead of {expected}")]
     Parameters { model: &'static str, found: i64, expected: i64 },
+    #[error(
+        "not enough memory for a model: {model} ({} bytes needed, {} available)",
+        room.needed_bytes,
+        room.available_bytes
+    )]
+    ModelTooLarge { model: &'static str, room: NoRoom, smaller: Smaller },
+    #[error("cannot make a model: {model} ({reason})")]
+    Model { model: &'static str, reason: String, smaller: Smaller },
     #[error("cannot write result: {path} ({source})")]
     WriteResult { path: PathBuf, source: io::Error },
 }
 
+/// What makes a job's models need less memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Smaller {
+    ScaleOrWorkers,
+    /// Of a model of one size.
+    Workers,
+    /// Of a model of one size that is there once.
+    Nothing,
+}
+
+impl Smaller {
+    fn hint(self) -> &'static str {
+        match self {
+            Self::ScaleOrWorkers => "if memory ran out, try a smaller --scale, or fewer --workers",
+            Self::Workers => "this model has one size, whatever --scale: try fewer --workers, or more memory",
+            Self::Nothing => "no option makes this model smaller: try another one, or more memory",
+        }
+    }
+}
+
 impl Error {
+    /// The same of what failed while a model was made, when no batch has taken any memory yet.
+    #[must_use]
+    pub fn of_model(self, model: &'static str, smaller: Smaller) -> Self {
+        if let Self::Torch { reason } = self { Self::Model { model, reason, smaller } } else { self }
+    }
+
     /// The next action for whoever reads the error.
     pub fn hint(&self) -> &'static str {
         match self {
@@ -86,6 +120,7 @@ impl Error {
                  LIBTORCH=FOLDER/torch cargo build --release --features torch -p guestscope-workloads"
             }
             Self::Torch { .. } => "if memory ran out, try a smaller --batch",
+            Self::ModelTooLarge { smaller, .. } | Self::Model { smaller, .. } => smaller.hint(),
             Self::Parameters { .. } => "build with tch 0.26, whose models have the right shapes",
             Self::WriteResult { .. } => {
                 "standard output or the file in GUESTSCOPE_WORKLOAD_FILE cannot be written to"

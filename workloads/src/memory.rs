@@ -7,6 +7,12 @@ use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
 
 use crate::stall::machine::hierarchy::{Hierarchy, Version};
 
+/// What a process takes beside its data, and a limit of the data has to leave free: tables of pages (2 bytes of 1,024), and what
+/// a program and its libraries write once when they start (4 MB of libtorch). Without it a program that asked for ever a little
+/// more was killed 0.1 MB below the limit of its group.
+const KERNELS_BYTES: u64 = 8 << 20;
+const KERNELS_PART: u64 = 256;
+
 /// What is asked for is more than may be taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not enough memory: {needed_bytes} bytes needed, {available_bytes} available")]
@@ -51,12 +57,15 @@ pub fn reserve<T>(values: &mut Vec<T>, more: usize) -> Result<(), NoRoom> {
 
 /// From now on, more than there is now is refused to this process, and to those that it starts: a library that asks for it says
 /// so, where a kernel that promises more than it has ends the process at the first touch. What is asked for and never touched
-/// counts too, as do the stacks of threads (`RLIMIT_DATA`, getrlimit(2)). Nothing changes where nobody tells what there is.
+/// counts too, as do the stacks of threads (`RLIMIT_DATA`, getrlimit(2)); so what was asked for before and not touched yet (5 MB of
+/// libtorch) is taken off what there is. Nothing changes where nobody tells what there is.
 pub fn refuse_more_than_available() {
     let (Some(own), Some(available)) = (own_bytes(), available_bytes()) else { return };
+    let untouched = own.saturating_sub(touched_bytes().unwrap_or(own));
+    let more = available.saturating_sub(untouched + KERNELS_BYTES + available / KERNELS_PART);
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_DATA) else { return };
     // Lower than it was only; where it is refused, the kernel decides as it always does.
-    let _ = setrlimit(Resource::RLIMIT_DATA, own.saturating_add(available).min(soft), hard);
+    let _ = setrlimit(Resource::RLIMIT_DATA, own.saturating_add(more).min(soft), hard);
 }
 
 /// The least that system, cgroups and the limit of this process leave; none where none tells.
@@ -82,6 +91,11 @@ fn own_bytes() -> Option<u64> {
 fn of_system(meminfo: &str) -> Option<u64> {
     let available = field_bytes(meminfo, "MemAvailable:")?;
     Some(available + field_bytes(meminfo, "SwapFree:").unwrap_or(0))
+}
+
+/// What of that was written to, and the little that was written once and may only be read since.
+fn touched_bytes() -> Option<u64> {
+    field_bytes(&fs::read_to_string("/proc/self/status").ok()?, "RssAnon:")
 }
 
 fn field_bytes(text: &str, name: &str) -> Option<u64> {

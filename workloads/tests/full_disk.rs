@@ -1,5 +1,4 @@
-//! Where nothing more can be written: the program says so, ends with 2, and leaves no half file. `h2o generate` has the same in
-//! `h2o.rs`.
+//! Where nothing more can be written: the program says so, ends with 2, and leaves no half file.
 
 use std::{
     fs::File,
@@ -12,9 +11,13 @@ use rstest::rstest;
 /// Always full, on every Linux.
 const FULL: &str = "/dev/full";
 /// Mounts a tmpfs of 64 KiB, which nobody else sees and which is gone with the namespace, and runs the rest of its words there;
-/// what is in it then is printed.
-const IN_A_SMALL_FOLDER: &str =
-    r#"mount -t tmpfs -o size=64k tmpfs "$0" || exit 77; "$@" >&2; code=$?; ls -A "$0"; exit $code"#;
+/// what is in it then, on whatever level, is printed.
+const IN_A_SMALL_FOLDER: &str = r#"
+    mount -t tmpfs -o size=64k tmpfs "$0" || exit 77
+    "$@" >&2
+    code=$?
+    cd "$0" && find . -mindepth 1
+    exit $code"#;
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("all that is printed is UTF-8")
@@ -51,27 +54,50 @@ fn skipped(test: &str, reason: &str) {
     println!("skipped: {test}: {reason}");
 }
 
+/// Says that there is no room, with that hint; `left` is what is there then. Words may name the folder as `{}`.
+fn has_no_room(test: &str, words: &[&str], says: &str, hint: &str, left: &str) {
+    let folder = tempfile::tempdir().expect("a folder of a test");
+    let within = |text: &str| text.replace("{}", folder.path().to_str().expect("it is UTF-8"));
+    let words: Vec<String> = words.iter().map(|word| within(word)).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let Some(output) = in_a_small_folder(folder.path(), &words) else {
+        return skipped(test, "no mount namespace, or nothing may be mounted in it");
+    };
+    let error = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{error}");
+    assert!(error.starts_with(&format!("error: {}", within(says))), "{error}");
+    let hint = format!(" (No space left on device (os error 28))\n\nhint: {hint}\n");
+    assert!(error.ends_with(&hint), "{error}");
+    assert_eq!(text(&output.stdout), left, "nothing half made stays behind");
+}
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_guestscope-workloads");
+
 /// One picture is longer than the disk.
 #[rstest]
 #[case("tfrecord")]
 #[case("tar")]
 fn shards_that_have_no_room_leave_nothing_behind(#[case] format: &str) {
-    let folder = tempfile::tempdir().unwrap();
-    let out = folder.path().to_str().unwrap();
-    let program = env!("CARGO_BIN_EXE_guestscope-workloads");
-    let words = [program, "shards", "--out", out, "--generate", "2", "--format", format];
-    let Some(output) = in_a_small_folder(folder.path(), &words) else {
-        return skipped("full_disk.shards", "no mount namespace, or nothing may be mounted in it");
-    };
-    let error = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{error}");
-    let says = format!(
-        "error: cannot write a shard: {out}/pictures-00000-of-00001.{format} (No space left on device"
-    );
-    assert!(error.starts_with(&says), "{error}");
-    assert!(
-        error.ends_with("hint: name a folder with --out that can be written to and has room\n"),
-        "{error}"
-    );
-    assert_eq!(text(&output.stdout), "", "no half shard stays behind");
+    let words = [PROGRAM, "shards", "--out", "{}", "--generate", "2", "--format", format];
+    let says = format!("cannot write a shard: {{}}/pictures-00000-of-00001.{format}");
+    let hint = "name a folder with --out that can be written to and has room";
+    has_no_room("full_disk.shards", &words, &says, hint, "");
+}
+
+/// 5,000 flights take half a megabyte.
+#[test]
+fn flights_that_have_no_room_leave_nothing_behind() {
+    let words = [PROGRAM, "h2o", "generate", "--rows", "5000", "{}/flights.csv"];
+    let hint = "name a file in a folder that can be written to, on a disk with 106 MB for each million rows";
+    has_no_room("full_disk.flights", &words, "cannot write data: {}/flights.csv", hint, "");
+}
+
+/// One recording is longer than the disk. The cache itself is a folder that the next run takes as well.
+#[cfg(feature = "torch")]
+#[test]
+fn recordings_that_have_no_room_leave_nothing_behind() {
+    let words = ["env", "XDG_CACHE_HOME={}", PROGRAM, "infer", "sr", "--smoke", "--scale", "0.01"];
+    let says = "cannot write generated recordings: {}/guestscope/partial-";
+    let hint = "set XDG_CACHE_HOME to a folder that can be written to and has room, or name a folder of files with --data";
+    has_no_room("full_disk.recordings", &words, says, hint, "./guestscope\n");
 }

@@ -101,6 +101,16 @@ fn coefficients_are_those_of_other_programs(#[case] rows: &str, #[case] l2: &str
 }
 
 #[test]
+fn flights_are_made_on_the_cpu_that_was_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    json(folder.path(), &["generate", "--rows", "5", "--pin", "compact:1", "flights.csv"]);
+    let told: Value =
+        serde_json::from_slice(&fs::read(folder.path().join("workload.json")).unwrap()).unwrap();
+    assert_eq!(told["pin"], "compact:1");
+    assert!(told["pinned_cpus"].as_str().unwrap().parse::<u32>().is_ok(), "{}", told["pinned_cpus"]);
+}
+
+#[test]
 fn memory_does_not_grow_with_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let peak = |rows: u64| {

@@ -3,6 +3,8 @@
 #![cfg(feature = "torch")]
 
 mod common;
+#[path = "common/memory_group.rs"]
+mod memory_group;
 
 use std::{
     fs,
@@ -18,6 +20,7 @@ use rstest::rstest;
 use serde_json::Value;
 
 use common::{json, json_and_warnings};
+use memory_group::MemoryGroup;
 
 const SCALE: &str = "0.01";
 
@@ -50,6 +53,7 @@ fn a_seed_decides_the_output(#[case] workload: &str) {
             ["--requests", requests, "--batch", batch, "--threads", threads, "--seed", seed, "--warmup", "0"];
         result(&[&arguments[..], &["--precision", precision]].concat())
     };
+    let usual = ["--requests", "2", "--batch", "2", "--threads", "2", "--seed", "7", "--warmup", "0"];
     let (first, again) = (with("2", "2", "2", "7", "fp32"), with("2", "2", "2", "7", "fp32"));
     assert_eq!(first["output_hash"], again["output_hash"]);
     assert_eq!(first["work_hash"], again["work_hash"]);
@@ -59,6 +63,8 @@ fn a_seed_decides_the_output(#[case] workload: &str) {
         ("batch", with("2", "1", "2", "7", "fp32")),
         ("requests", with("1", "2", "2", "7", "fp32")),
         ("precision", with("2", "2", "2", "7", "bf16")),
+        // The fourth of them is the first one again.
+        ("number of inputs", result(&[&usual[..], &["--inputs", "3"]].concat())),
     ];
     for (what, other) in others {
         assert_ne!(first["output_hash"], other["output_hash"], "another {what}");
@@ -93,6 +99,51 @@ fn the_agent_is_told_what_ran(#[case] workload: &str) {
 #[expect(clippy::print_stdout, reason = "the test verb reads it there")]
 fn skipped(reason: &str) {
     println!("skipped: infer.rs: {reason}");
+}
+
+/// Where a small model has room. What it exits with, and what it says; none where there can be no such group.
+fn in_700_mib(test: &str, arguments: &[&str]) -> Option<(Option<i32>, String)> {
+    let group = MemoryGroup::of(test, 700 << 20)?;
+    let mut command = group.program();
+    command.args(["infer", arguments[0], "--smoke", "--threads", "1"]).args(&arguments[1..]);
+    let output =
+        command.env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR")).output().expect("a shell starts it");
+    Some((output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned()))
+}
+
+#[rstest]
+#[case::nlp(&["nlp"], "BERT-Large, SQuAD (1336377352")]
+#[case::rs(&["rs"], "DLRM, Criteo Kaggle (2162708868")]
+#[case::sr_of_workers(&["sr", "--scenario", "offline", "--workers", "5"], "RNN-T (906460740")]
+#[case::ic_of_workers(&["ic", "--scenario", "offline", "--workers", "8"], "ResNet-50 v1.5 (817825024")]
+fn a_model_too_large_for_memory_is_named(#[case] arguments: &[&str], #[case] model: &str) {
+    let Some((code, error)) = in_700_mib("infer.model_memory", arguments) else { return };
+    assert_eq!(code, Some(2), "{error}");
+    let hint = match arguments[0] {
+        "ic" => "this model has one size, whatever --scale: try fewer --workers, or more memory",
+        _ => "if memory ran out, try a smaller --scale, or fewer --workers",
+    };
+    let says = format!("error: not enough memory for a model: {model} bytes needed, ");
+    assert!(error.starts_with(&says) && error.ends_with(&format!("hint: {hint}\n")), "{error}");
+}
+
+/// 1,024 questions at a tenth of BERT's width, 400,000 records as 27 vectors each, 15 s of each of 1,024 recordings.
+#[rstest]
+#[case::nlp("nlp", "0.1", "libtorch failed: ")]
+#[case::rs("rs", "0.01", "libtorch failed: ")]
+#[case::sr("sr", "0.1", "not enough memory: ")]
+fn a_batch_too_large_for_memory_is_an_error_and_no_death(
+    #[case] workload: &str,
+    #[case] scale: &str,
+    #[case] says: &str,
+) {
+    let infer = |batch| in_700_mib("infer.memory", &[workload, "--scale", scale, "--batch", batch]);
+    let Some(small) = infer("1") else { return };
+    assert_eq!(small, (Some(0), String::new()));
+    let Some((code, error)) = infer("1024") else { return };
+    assert_eq!(code, Some(2), "{error}");
+    assert!(error.starts_with(&format!("error: {says}")), "{error}");
+    assert!(error.ends_with("try a smaller --batch\n"), "{error}");
 }
 
 /// The tables alone are 2.16 GB of that. Of all children of this process, of which no other is as large.

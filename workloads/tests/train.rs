@@ -77,7 +77,12 @@ fn a_step_of_each_model_gives_logits_of_all_classes(#[case] name: &str) {
 #[case::mnist("mnist", "8", "1")]
 #[case::two_threads("mnist", "8", "2")]
 #[case::alexnet("alexnet-tf", "2", "1")]
+#[case::alexnet_of_torchvision("alexnet", "2", "1")]
+#[case::alexnet_on_two_threads("alexnet", "2", "2")]
+#[case::inception3("inception3", "1", "1")]
+#[case::inception3_on_two_threads("inception3", "1", "2")]
 #[case::resnet50("resnet50", "1", "1")]
+#[case::resnet50_on_two_threads("resnet50", "1", "2")]
 fn the_same_work_gives_the_same_bits(#[case] model: &str, #[case] batch: &str, #[case] threads: &str) {
     let hashes = |seed: &str| {
         let folder = tempfile::tempdir().unwrap();
@@ -287,4 +292,16 @@ fn a_batch_too_large_for_memory_is_an_error_and_no_death() {
     assert_eq!(code, Some(2), "{error}");
     assert!(error.contains("error: libtorch failed: ") && error.contains("can't allocate memory"), "{error}");
     assert!(error.ends_with("hint: if memory ran out, try a smaller --batch\n"), "{error}");
+}
+
+/// 244 MB of parameters have room, and their gradients as well have none.
+#[test]
+fn a_model_too_large_for_memory_is_named() {
+    let Some(group) = MemoryGroup::of("train.model_memory", 400 << 20) else { return };
+    let output = group.program().args(["train", "alexnet", "--smoke", "--threads", "1"]).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{error}");
+    let says = "error: not enough memory for a model: AlexNet, torchvision's (488806720 bytes needed, ";
+    let hint = "hint: no option makes this model smaller: try another one, or more memory\n";
+    assert!(error.starts_with(says) && error.ends_with(hint), "{error}");
 }

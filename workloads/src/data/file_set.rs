@@ -48,7 +48,7 @@ impl FilesError {
                 "name a folder of such files with --data, or leave it out to use generated ones"
             }
             Self::NoCache | Self::Write { .. } => {
-                "set XDG_CACHE_HOME to a folder that can be written to, or name a folder of files with --data"
+                "set XDG_CACHE_HOME to a folder that can be written to and has room, or name a folder of files with --data"
             }
             Self::Shard { .. } => "name a folder with --out that can be written to and has room",
             Self::Read { .. } => {

@@ -3,6 +3,8 @@
 //! first. Step by step what torchvision's `Resize(256)`, `CenterCrop(224)`, `ToTensor`, `Normalize` do to a Pillow
 //! image. It opens no file and ignores EXIF orientation, as torchvision does.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use fast_image_resize::{
     FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer,
     images::{Image, ImageRef},
@@ -28,9 +30,9 @@ pub const VALUES: usize = 3 * (CROP * CROP) as usize;
 const MOST_RATIO: u32 = 64;
 /// Pillow refuses larger ones by default as an attempt to take all memory (`Image.MAX_IMAGE_PIXELS`, twice): width by height.
 const MOST_PIXELS: u64 = 178_956_970;
-/// What decoding takes for each pixel: three bytes of the result, and of a progressive file three numbers of 16 bits.
-const PIXEL_BYTES: u64 = 9;
-/// Fewer are decoded without a look at how much memory there is, which takes as long as a small picture: 144 MB.
+/// What decoding takes for each pixel: three bytes of the result, and of a progressive file up to four numbers of 16 bits.
+const PIXEL_BYTES: u64 = 11;
+/// Fewer are decoded without a look at how much memory there is, which takes as long as a small picture: 176 MB.
 const FEW_PIXELS: u64 = 16_000_000;
 /// Of all layers of an ImageNet model together: its last maps are so much smaller than the picture.
 const STRIDES: i64 = 32;
@@ -209,21 +211,26 @@ pub fn decode(jpeg: &[u8]) -> Result<(Vec<u8>, u32, u32), ImageError> {
     decoder.decode_headers().map_err(undecoded)?;
     let (width, height) =
         decoder.dimensions().ok_or_else(|| ImageError::Decode("it has no dimensions".to_owned()))?;
-    check_room(width, height)?;
+    let _turn = room(width, height)?;
     let rgb = decoder.decode().map_err(undecoded)?;
     Ok((rgb, width as u32, height as u32))
 }
 
-/// The decoder asks for its memory in a way that ends the process where there is none.
-fn check_room(width: usize, height: usize) -> Result<(), ImageError> {
+/// The decoder asks for its memory in a way that ends the process where there is none. Large pictures take turns, as long as what is
+/// given is kept: two threads would both find the memory that is there for one.
+fn room(width: usize, height: usize) -> Result<Option<MutexGuard<'static, ()>>, ImageError> {
+    static TURN: Mutex<()> = Mutex::new(());
     let pixels = (width as u64).saturating_mul(height as u64);
     if pixels > MOST_PIXELS {
         return Err(ImageError::Large { width, height });
     }
-    if pixels > FEW_PIXELS {
-        memory::check(pixels * PIXEL_BYTES)?;
+    if pixels <= FEW_PIXELS {
+        return Ok(None);
     }
-    Ok(())
+    // Whoever panicked meanwhile left nothing behind.
+    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    memory::check(pixels * PIXEL_BYTES)?;
+    Ok(Some(turn))
 }
 
 /// Whether the last scan (its marker is FF DA) is without the end of the picture (FF D9). The decoder fills what is

@@ -61,6 +61,8 @@ pub struct GenerateOptions {
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
     #[command(flatten)]
+    machine: MachineOptions,
+    #[command(flatten)]
     output: OutputOptions,
     /// Only see whether it runs: one block that lasts some milliseconds
     #[arg(long)]
@@ -163,13 +165,13 @@ fn not_negative(text: &str) -> Result<f64, String> {
 }
 
 impl H2oCommand {
-    /// On which CPUs, beside what; the generator takes any.
-    pub fn machine(&self) -> Option<&MachineOptions> {
+    /// On which CPUs, beside what.
+    pub fn machine(&self) -> &MachineOptions {
         match self {
-            Self::Generate(_) => None,
-            Self::Parse(options) => Some(&options.data.machine),
-            Self::Glm(options) => Some(&options.data.machine),
-            Self::Mlp(options) => Some(&options.data.machine),
+            Self::Generate(options) => &options.machine,
+            Self::Parse(options) => &options.data.machine,
+            Self::Glm(options) => &options.data.machine,
+            Self::Mlp(options) => &options.data.machine,
         }
     }
 

@@ -4,7 +4,7 @@
 
 use tch::{Kind, Tensor};
 
-use super::{RESNET50, Settings, model::Model, resnet::ResNet50};
+use super::{RESNET50, RESNET50_PARAMETERS, Settings, model::Model, resnet::ResNet50};
 use crate::{
     data::{
         file_set::{self, FileSet},
@@ -37,6 +37,8 @@ impl Model for ImageClassification {
     const NAME: &'static str = "ic";
     const MODEL: &'static str = RESNET50;
     const PREPARATION_VERSION: u64 = PREPARATION_VERSION;
+    /// It scales the pictures.
+    const IS_SCALED: bool = false;
 
     fn files(settings: &Settings) -> Result<FileSet, Error> {
         Ok(match &settings.data {
@@ -65,8 +67,8 @@ impl Model for ImageClassification {
         })
     }
 
-    fn parameters(&self) -> u64 {
-        self.model.parameters().cast_unsigned()
+    fn parameters(_: &Settings) -> u64 {
+        RESNET50_PARAMETERS
     }
 
     fn digest(&self) -> Digest {

@@ -9,7 +9,10 @@ use std::{
 
 use tch::{Cuda, Device, Tensor};
 
-use crate::{error::Error, platform};
+use crate::{
+    error::{Error, Smaller},
+    memory, platform,
+};
 
 static DEVICE: OnceLock<Device> = OnceLock::new();
 
@@ -73,6 +76,19 @@ pub fn download(tensor: Tensor) -> Result<Tensor, Error> {
     finish();
     let _phase = copying("d2h");
     Ok(tensor.f_to_device(Device::Cpu)?)
+}
+
+/// Whether there is room for `numbers` of models in fp32, as which all are made. What libtorch refuses later is more likely a
+/// batch, and its error says so. A device tells for itself.
+pub fn room_for(model: &'static str, numbers: u64, smaller: Smaller) -> Result<(), Error> {
+    if device() != Device::Cpu {
+        return Ok(());
+    }
+    memory::check(numbers.saturating_mul(size_of::<f32>() as u64)).map_err(|room| Error::ModelTooLarge {
+        model,
+        room,
+        smaller,
+    })
 }
 
 /// Sets libtorch's threads inside an operator for the whole process; between operators it has one, unless more were set.

@@ -5,7 +5,7 @@ use super::{Settings, libtorch};
 use crate::{
     data::file_set::{self, FileSet, FilesError, Kind},
     digest::Digest,
-    error::Error,
+    error::{Error, Smaller},
     load::{self, Workload, clock::Monotonic},
     report::{Identity, Report, left_out},
 };
@@ -18,11 +18,14 @@ pub trait Model: Workload + Sized {
     const MODEL: &'static str;
     /// Goes up when the same input is prepared in another way than before.
     const PREPARATION_VERSION: u64;
+    /// Whether `--scale` makes the model smaller.
+    const IS_SCALED: bool = true;
 
     /// What requests read.
     fn files(settings: &Settings) -> Result<FileSet, Error>;
     fn new(settings: &Settings, files: FileSet) -> Result<Self, Error>;
-    fn parameters(&self) -> u64;
+    /// Numbers of the model that `settings` ask for.
+    fn parameters(settings: &Settings) -> u64;
     /// Of the values of the model, and of what else prepares inputs and is not a file of theirs.
     fn digest(&self) -> Digest;
 
@@ -35,14 +38,17 @@ pub trait Model: Workload + Sized {
 /// Runs it as `settings` say.
 pub fn run<M: Model>(settings: &Settings) -> Result<Report, Error> {
     libtorch::set_threads(settings.threads);
+    let models = M::parameters(settings).saturating_mul(u64::from(settings.plan.workers));
+    let smaller = if M::IS_SCALED { Smaller::ScaleOrWorkers } else { Smaller::Workers };
+    libtorch::room_for(M::MODEL, models, smaller)?;
     let files = M::files(settings)?;
-    let mut workload = M::new(settings, files.clone())?;
-    let another = || M::new(settings, files.clone());
+    let another = || M::new(settings, files.clone()).map_err(|error| error.of_model(M::MODEL, smaller));
+    let mut workload = another()?;
     let measured = load::run(&settings.plan, &Monotonic, &mut workload, &another)?;
     let identity = Identity {
         name: M::NAME,
         model: M::MODEL,
-        parameters: workload.parameters(),
+        parameters: M::parameters(settings),
         scale: settings.scale.reduced(),
         most_symbols: workload.most_symbols(),
         batch: settings.batch,

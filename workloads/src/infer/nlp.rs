@@ -8,7 +8,7 @@ use tch::Tensor;
 
 use super::{
     BERT, Settings,
-    bert::Bert,
+    bert::{Bert, Sizes},
     model::{self, Model},
     spans,
     tokenizer::Tokenizer,
@@ -93,8 +93,8 @@ impl Model for Answering {
         Ok(Self { model, tokenizer, vocabulary, files, batch: settings.batch, tokens, answers: Vec::new() })
     }
 
-    fn parameters(&self) -> u64 {
-        self.model.sizes.parameters()
+    fn parameters(settings: &Settings) -> u64 {
+        Sizes::new(settings.scale).parameters()
     }
 
     fn digest(&self) -> Digest {

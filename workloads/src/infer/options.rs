@@ -80,6 +80,9 @@ pub struct ModelOptions {
     /// Take the input files of this folder, sorted by name, instead of generated ones; those that cannot be used are left out
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
+    /// Make so many different inputs; requests take them in turn [default: 64, nlp 256, sr 32, with --smoke 4]
+    #[arg(long, value_name = "N", conflicts_with = "data", value_parser = value_parser!(u32).range(1..=MOST_INPUTS))]
+    inputs: Option<u32>,
     /// Take trained weights instead of seeded ones
     #[arg(long, value_name = "FILE.safetensors")]
     weights: Option<PathBuf>,
@@ -118,7 +121,7 @@ impl ModelOptions {
             threads: self.threads.unwrap_or(threads),
             seed: self.seed,
             data: self.data.clone(),
-            generated: if self.smoke { SMOKE_INPUTS } else { task.inputs() },
+            generated: self.inputs.unwrap_or(if self.smoke { SMOKE_INPUTS } else { task.inputs() }),
             weights: self.weights.clone(),
             vocabulary: None,
             scale: self.scale,
@@ -129,3 +132,5 @@ impl ModelOptions {
 
 /// How many inputs are made where it only shall be seen whether it runs.
 const SMOKE_INPUTS: u32 = 4;
+/// Their names are listed, and each is looked for before the run: more than any set of MLPerf has.
+const MOST_INPUTS: i64 = 1_000_000;

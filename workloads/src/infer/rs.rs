@@ -8,7 +8,7 @@ use tch::Tensor;
 
 use super::{
     DLRM, Settings,
-    dlrm::Dlrm,
+    dlrm::{Dlrm, Sizes},
     model::{self, Model},
 };
 use crate::{
@@ -67,8 +67,8 @@ impl Model for Recommendation {
         Ok(Self { model, files, batch: settings.batch, features: Features::default(), top: Vec::new() })
     }
 
-    fn parameters(&self) -> u64 {
-        self.model.sizes.parameters()
+    fn parameters(settings: &Settings) -> u64 {
+        Sizes::new(settings.scale).parameters()
     }
 
     fn digest(&self) -> Digest {

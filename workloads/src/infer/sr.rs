@@ -1,13 +1,15 @@
 //! Speech recognition: a request reads `batch` recordings, computes what is heard of them, runs RNN-T and writes the symbols as
 //! text. It judges no accuracy: with seeded weights and made recordings the text means nothing.
 
+use std::fs;
+
 use tch::Tensor;
 
 use super::{
     RNNT, Settings,
     log_mel::{self, FEATURES, LogMel, SHORTEST},
     model::{self, Model},
-    rnnt::{Rnnt, SYMBOLS, encoded_steps},
+    rnnt::{Rnnt, SYMBOLS, Sizes, encoded_steps},
 };
 use crate::{
     data::{
@@ -18,6 +20,7 @@ use crate::{
     digest::Digest,
     error::Error,
     load::Workload,
+    memory,
 };
 
 /// What requests read.
@@ -50,12 +53,15 @@ impl Model for Recognition {
     }
 
     fn new(settings: &Settings, files: FileSet) -> Result<Self, Error> {
+        // Of each worker: as heard, as long as the longest, and as one. What the network makes of them is libtorch's to refuse.
+        let copies = 3 * u64::from(settings.plan.workers);
+        memory::check(heard_bytes(&files).saturating_mul(settings.batch * copies))?;
         let (model, hearing) = (Rnnt::new(settings)?, LogMel::new()?);
         Ok(Self { model, hearing, files, batch: settings.batch, texts: Vec::new() })
     }
 
-    fn parameters(&self) -> u64 {
-        self.model.sizes.parameters()
+    fn parameters(settings: &Settings) -> u64 {
+        Sizes::new(settings.scale).parameters()
     }
 
     fn digest(&self) -> Digest {
@@ -65,6 +71,12 @@ impl Model for Recognition {
     fn most_symbols(&self) -> Option<u64> {
         Some(self.model.sizes.most_symbols as u64)
     }
+}
+
+/// Of a recording on average. A step takes 960 bytes, as the 480 samples do of which it is heard.
+fn heard_bytes(files: &FileSet) -> u64 {
+    let bytes = |path| fs::metadata(path).map_or(0, |file| file.len());
+    files.paths.iter().map(bytes).sum::<u64>() / files.paths.len().max(1) as u64
 }
 
 impl Recognition {

@@ -105,6 +105,17 @@ impl Summary {
         count >= self.scenario.least_queries().0
     }
 
+    /// Whether early stopping, which asks for confidence, is content.
+    pub fn is_proved(&self) -> bool {
+        let lacks = |one: &Objection| matches!(one, Objection::TooFew { .. } | Objection::Unproved { .. });
+        !self.objections.iter().any(lacks)
+    }
+
+    /// As LoadGen judges with its default minima.
+    pub fn is_valid(&self) -> bool {
+        self.objections.is_empty() && self.is_long() && self.is_many()
+    }
+
     fn objections(&self, stopped: bool) -> Vec<Objection> {
         let percent = self.target.percentile;
         let mut objections = Vec::new();
@@ -152,6 +163,11 @@ impl Summary {
         per_second(self.requests.saturating_sub(1), self.elapsed_ns)
     }
 
+    /// Requests per second if one began at each answer: nothing but latency counts.
+    pub fn answered_per_s(&self) -> f64 {
+        per_second(1, self.range().1)
+    }
+
     pub fn samples_per_s(&self) -> f64 {
         per_second(self.requests * self.batch, self.elapsed_ns)
     }
@@ -160,18 +176,15 @@ impl Summary {
     pub fn loadgen(&self) -> Map<String, Value> {
         let mut all = Map::new();
         let mut put = |name: &str, value: Value| drop(all.insert(name.to_owned(), value));
-        let is_valid = self.objections.is_empty() && self.is_long() && self.is_many();
-        put("result_validity", json!(if is_valid { "VALID" } else { "INVALID" }));
+        put("result_validity", json!(if self.is_valid() { "VALID" } else { "INVALID" }));
         put("result_min_duration_met", json!(self.is_long()));
         put("result_min_queries_met", json!(self.is_many()));
-        let has = |objection: fn(&Objection) -> bool| self.objections.iter().any(objection);
-        let early = !has(|one| matches!(one, Objection::TooFew { .. } | Objection::Unproved { .. }));
-        put("early_stopping_met", json!(early));
+        put("early_stopping_met", json!(self.is_proved()));
         put("result_query_count", json!(self.requests));
         match self.scenario {
             Scenario::SingleStream => {
                 put("result_qps_with_loadgen_overhead", json!(self.scheduled_per_s()));
-                put("result_qps_without_loadgen_overhead", json!(per_second(1, self.range().1)));
+                put("result_qps_without_loadgen_overhead", json!(self.answered_per_s()));
                 put("early_stopping_latency_ss", json!(self.estimate.map(|one| one.latency_ns)));
                 put("early_stopping_latency_ms", json!(self.multi_stream.map(|one| one.latency_ns)));
             }
@@ -179,7 +192,8 @@ impl Summary {
                 put("early_stopping_latency_ms", json!(self.estimate.map(|one| one.latency_ns)));
             }
             Scenario::Server => {
-                put("result_perf_constraints_met", json!(!has(|one| *one == Objection::AboveTarget)));
+                let is_in_time = !self.objections.contains(&Objection::AboveTarget);
+                put("result_perf_constraints_met", json!(is_in_time));
                 put("result_overlatency_query_count", json!(self.late));
                 put("result_scheduled_samples_per_sec", json!(self.scheduled_per_s() * self.batch as f64));
                 put("result_completed_samples_per_sec", json!(self.completed_per_s() * self.batch as f64));

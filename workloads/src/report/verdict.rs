@@ -26,8 +26,47 @@ pub(super) fn lines(summary: &Summary) -> Vec<(&'static str, String)> {
         }
     };
     lines.extend(summary.objections.iter().filter_map(|objection| objects(*objection, summary)));
-    lines.extend(short(summary));
-    lines.into_iter().enumerate().map(|(at, line)| (if at == 0 { "result" } else { "" }, line)).collect()
+    let loadgen = [Some(minima(summary)), short(summary), rates(summary)];
+    named("result", lines).chain(named("loadgen", loadgen.into_iter().flatten())).collect()
+}
+
+/// The first of these lines has the name.
+fn named(
+    name: &'static str,
+    lines: impl IntoIterator<Item = String>,
+) -> impl Iterator<Item = (&'static str, String)> {
+    lines.into_iter().enumerate().map(move |(at, line)| (if at == 0 { name } else { "" }, line))
+}
+
+/// What LoadGen says is satisfied, in its words.
+fn minima(summary: &Summary) -> String {
+    let word = |holds: bool| if holds { "yes" } else { "no" };
+    let (long, many, proved) = (summary.is_long(), summary.is_many(), summary.is_proved());
+    format!(
+        "{}: min duration {}, min queries {}, early stopping {}",
+        if summary.is_valid() { "VALID" } else { "INVALID" },
+        word(long),
+        word(many),
+        word(proved)
+    )
+}
+
+/// The rates that LoadGen prints of a scenario; that of Offline is the result.
+fn rates(summary: &Summary) -> Option<String> {
+    let samples = |requests_per_s: f64| requests_per_s * summary.batch as f64;
+    match summary.scenario {
+        Scenario::SingleStream => Some(format!(
+            "QPS {:.2} with overhead, {:.2} without",
+            summary.scheduled_per_s(),
+            summary.answered_per_s()
+        )),
+        Scenario::Server => Some(format!(
+            "samples/s {:.2} completed, {:.2} scheduled",
+            samples(summary.completed_per_s()),
+            samples(summary.scheduled_per_s())
+        )),
+        Scenario::MultiStream | Scenario::Offline => None,
+    }
 }
 
 fn objects(objection: Objection, summary: &Summary) -> Option<String> {
@@ -59,7 +98,7 @@ fn short(summary: &Summary) -> Option<String> {
         let (least, what) = summary.scenario.least_queries();
         asked.push(format!("{} {what}", grouped(least)));
     }
-    (!asked.is_empty()).then(|| format!("short of LoadGen's defaults: at least {}", asked.join(", ")))
+    (!asked.is_empty()).then(|| format!("short of its defaults: at least {}", asked.join(", ")))
 }
 
 fn ms(ns: u64) -> String {

@@ -1,6 +1,8 @@
 //! What every training job does between data and update: a network that is shown a batch and says its loss, gradients, and
 //! parameters as one row of numbers. Yields tensors and numbers. Where batches come from and who updates is the caller's.
 
+use std::collections::BTreeMap;
+
 use tch::{Device, Kind, Reduction, Tensor, nn::VarStore};
 
 use super::{Settings, batches::Tensors, error::TrainError, models::Network};
@@ -15,6 +17,8 @@ use crate::{
 
 /// A label that counts for nothing; no image has it.
 const IGNORED: i64 = -100;
+/// So many numbers are copied at once to be hashed: 4 MB.
+const PIECE: i64 = 1 << 20;
 
 /// The mean loss over a batch, as a tensor that gradients come from.
 pub fn loss(network: &Network, batch: &Tensors) -> Result<Tensor, Error> {
@@ -89,9 +93,8 @@ pub fn gradients(store: &VarStore) -> Result<Vec<f32>, Error> {
     gather(&gradients)
 }
 
-/// Puts `values` in their place; on a device in a phase `h2d`.
+/// Puts `values` in their place.
 pub fn set_parameters(store: &VarStore, values: &[f32]) -> Result<(), Error> {
-    let _phase = libtorch::copying("h2d");
     let mut rest = values;
     for mut tensor in store.trainable_variables() {
         let (own, others) = rest.split_at_checked(tensor.numel()).ok_or_else(|| Error::Torch {
@@ -114,6 +117,24 @@ pub fn hash(values: &[f32]) -> Digest {
     digest
 }
 
+/// Adds every number that training changes to `hash`: the parameters, and what batch normalisation has seen on its way, which
+/// `trainable_variables` leaves out. By name, since the store is in no order; in pieces, so that what had room while there were
+/// gradients of a whole batch does not lack it at the end.
+pub fn describe(store: &VarStore, hash: &mut Digest) -> Result<(), Error> {
+    let variables: BTreeMap<String, Tensor> = store.variables().into_iter().collect();
+    for (name, tensor) in variables {
+        hash.text(&name);
+        let all = tensor.f_detach()?.f_flatten(0, -1)?;
+        let count = all.size()[0];
+        for begin in (0..count).step_by(PIECE as usize) {
+            for value in gather(&[all.f_narrow(0, begin, PIECE.min(count - begin))?])? {
+                hash.f32(value);
+            }
+        }
+    }
+    Ok(())
+}
+
 fn gather(tensors: &[Tensor]) -> Result<Vec<f32>, Error> {
     let mut values = memory::zeros::<f32>(tensors.iter().map(Tensor::numel).sum())?;
     let mut rest = values.as_mut_slice();
@@ -124,4 +145,44 @@ fn gather(tensors: &[Tensor]) -> Result<Vec<f32>, Error> {
         rest = others;
     }
     Ok(values)
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use tch::Tensor;
+
+    use super::describe;
+    use crate::{
+        digest::Digest,
+        train::{Model, models::Network},
+    };
+
+    fn hash(network: &Network) -> Digest {
+        let mut hash = Digest::default();
+        describe(&network.store, &mut hash).unwrap();
+        hash
+    }
+
+    /// What one number gains another one loses, so that the sum of the tensor stays as it was.
+    #[rstest]
+    #[case::parameter("fc.weight", 0)]
+    #[case::running_mean("layer4.2.bn3.running_mean", 3)]
+    #[case::running_variance("bn1.running_var", 62)]
+    #[case::second_piece("layer4.0.conv2.weight", 1_500_000)]
+    fn every_number_counts(#[case] name: &str, #[case] place: i64) {
+        let network = Network::seeded(Model::find("resnet50").unwrap(), 1).unwrap();
+        let before = hash(&network);
+        assert_eq!(hash(&network), before);
+        let all = network.store.variables()[name].detach().flatten(0, -1);
+        let add = |place, value: f64| {
+            let _ = all.narrow(0, place, 1).f_add_(&Tensor::from(value)).unwrap();
+        };
+        let sum = || all.sum(tch::Kind::Double).double_value(&[]);
+        let (first, summed) = (all.double_value(&[place]), sum());
+        add(place, 0.25);
+        add(place + 1, -0.25);
+        assert!(all.double_value(&[place]) > first && (sum() - summed).abs() < 1e-6);
+        assert_ne!(hash(&network), before);
+    }
 }

@@ -10,7 +10,7 @@ use tch::{
 
 use super::Model;
 use crate::{
-    error::Error,
+    error::{Error, Smaller},
     infer::{libtorch, seeded},
 };
 
@@ -24,8 +24,11 @@ pub struct Network {
 impl Network {
     /// With parameters drawn from `seed`.
     pub fn seeded(model: &Model, seed: u64) -> Result<Self, Error> {
+        // A gradient for each, or at the server that of a worker.
+        libtorch::room_for(model.what, 2 * model.parameters, Smaller::Nothing)?;
         let store = nn::VarStore::new(libtorch::device());
-        let module = libtorch::catch(|| build(model, &store.root()))?;
+        let module = libtorch::catch(|| build(model, &store.root()))
+            .map_err(|error| error.of_model(model.what, Smaller::Nothing))?;
         let network = Self { store, module };
         let (found, expected) = (network.parameters(), model.parameters.cast_signed());
         if found != expected {

@@ -101,6 +101,8 @@ impl Peer {
             phases.run_traced("pull", |header| {
                 let values;
                 (version, values) = self.pull(self.wanted(number), header)?;
+                // Not in `set_parameters`: after the last step there is no request for it to be a part of.
+                let _phase = libtorch::copying("h2d");
                 learner::set_parameters(&network.store, &values)
             })?;
             let batch = phases.run("data", || source.next_batch())?;
