@@ -6,11 +6,10 @@ use guestscope::{analyze::Cause, phase::Phase};
 use guestscope_ebpf::Account;
 
 use super::{
-    EVERY, has_one_cpu,
+    EVERY, has_turns,
     run::{Run, Truth, error},
     table::{SHARE, keep},
 };
-use crate::ground::variable;
 
 const VARIABLE: &str = "GUESTSCOPE_REPETITIONS";
 /// Of so many faults each may be disturbed by the machine: what the rest must reach.
@@ -155,8 +154,7 @@ pub(super) fn without_fault(test: &str, workloads: &OsString, seed: u64) -> Opti
 }
 
 /// So many of them. Of 100, 95 must name nothing that was not there. Machines of others are disturbed from outside, so what
-/// is named there is looked up in the program's own books (its CPU clock, its schedstat); a guest whose clocks count
-/// instructions has no such excuse, unless the agent shares its only CPU.
+/// is named there is looked up in the program's own books (its CPU clock, its schedstat).
 pub(super) fn without_faults(test: &str, workloads: &OsString, repetitions: usize) {
     let (mut confirmed, mut wrong) = (BTreeMap::<String, usize>::new(), BTreeMap::<String, usize>::new());
     let mut nothing = 0;
@@ -173,8 +171,7 @@ pub(super) fn without_faults(test: &str, workloads: &OsString, repetitions: usiz
          {confirmed:?}, not confirmed {wrong:?}"
     );
     keep(row.clone());
-    let is_undisturbed = variable("GUESTSCOPE_DISPOSABLE").is_some() && !has_one_cpu();
-    let true_ones = if is_undisturbed { nothing } else { nothing + confirmed.values().sum::<usize>() };
-    assert!(nothing * 2 > repetitions || has_one_cpu(), "{row}");
+    let true_ones = nothing + confirmed.values().sum::<usize>();
+    assert!(nothing * 2 > repetitions || has_turns(), "{row}");
     assert!(true_ones * 100 >= repetitions * ENOUGH_PERCENT, "{row}");
 }
