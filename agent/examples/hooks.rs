@@ -1,7 +1,7 @@
 //! Holds BPF programs in place while a command runs, and tells what they cost: the inner half of `cargo xtask bench`.
 //!
-//! `hooks empty|ledger|none [--track] [--stats] -- CMD...` runs the command once under the empty programs, the real
-//! ones, or none, and prints one line of JSON: wall time and, with `--stats`, runs and ns of each program by the
+//! `hooks empty|ledger|none [--track] [--unsampled] [--stats] -- CMD...` runs the command once under the empty programs, the
+//! real ones (without the sampler, if that is to be left out), or none, and prints one line of JSON: wall time and, with `--stats`, runs and ns of each program by the
 //! kernel's own statistics (which cost about 35 ns a run themselves, so wall time is measured without them).
 #![expect(clippy::print_stdout, reason = "its output is its purpose")]
 
@@ -32,6 +32,7 @@ static EMPTY: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/emp
 struct Arguments {
     programs: String,
     track: bool,
+    unsampled: bool,
     stats: bool,
     marker: Option<PathBuf>,
     command: Vec<std::ffi::OsString>,
@@ -40,10 +41,18 @@ struct Arguments {
 fn arguments() -> anyhow::Result<Arguments> {
     let mut words = std::env::args().skip(1);
     let programs = words.next().context("which programs: empty, ledger or none")?;
-    let mut arguments = Arguments { programs, track: false, stats: false, marker: None, command: Vec::new() };
+    let mut arguments = Arguments {
+        programs,
+        track: false,
+        unsampled: false,
+        stats: false,
+        marker: None,
+        command: Vec::new(),
+    };
     while let Some(word) = words.next() {
         match word.as_str() {
             "--track" => arguments.track = true,
+            "--unsampled" => arguments.unsampled = true,
             "--stats" => arguments.stats = true,
             "--marker" => arguments.marker = words.next().map(PathBuf::from),
             "--" => arguments.command = words.by_ref().map(Into::into).collect(),
@@ -129,7 +138,7 @@ fn tracked(arguments: &Arguments, loaded: &mut Loaded) -> anyhow::Result<u64> {
     let mut pairing = Pairing::new([1; 16]);
     let start = Instant::now();
     let mut child = child::spawn(&arguments.command, &[], Some(loaded.adopt_program()?.as_fd()), None)?;
-    ensure!(loaded.sample(child.id()), "the program cannot be sampled");
+    ensure!(arguments.unsampled || loaded.sample(child.id()), "the program cannot be sampled");
     let status = loop {
         pump.drain(&mut pairing);
         pairing.take();

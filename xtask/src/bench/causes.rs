@@ -24,6 +24,8 @@ use crate::command;
 
 /// Requests per run: 4 to 25 s.
 const REQUESTS: &str = "40";
+/// The same beside bursts, of which a run of that length would meet a handful: one more or less is a tenth.
+const MANY: &str = "120";
 /// glibc's thresholds, fixed. Left alone it moves them with what is freed, and a run has 50 faults per request or 5,000 by chance.
 const GIVES_BACK: &[(&str, &str)] = &[("MALLOC_MMAP_THRESHOLD_", "131072")];
 /// The largest that glibc takes for the first of them is 32 MiB.
@@ -49,6 +51,7 @@ struct Side {
     environment: &'static [(&'static str, &'static str)],
     /// On each CPU.
     beside: Option<Manner>,
+    requests: &'static str,
 }
 
 const LOOP: Option<Manner> = Some(Manner::Loop);
@@ -56,16 +59,16 @@ const BURSTS: Option<Manner> = Some(Manner::Burst { size: BURST, period: PERIOD 
 
 /// Pairs: a baseline, and what is compared with it.
 const SIDES: [Side; 10] = [
-    Side { name: "alone", environment: &[], beside: None },
-    Side { name: "beside", environment: &[], beside: LOOP },
-    Side { name: "passive-alone", environment: ASLEEP, beside: None },
-    Side { name: "passive-beside", environment: ASLEEP, beside: LOOP },
-    Side { name: "keeps", environment: KEEPS, beside: None },
-    Side { name: "gives-back", environment: GIVES_BACK, beside: None },
-    Side { name: "bound", environment: BOUND, beside: None },
-    Side { name: "bound-bursts", environment: BOUND, beside: BURSTS },
-    Side { name: "bound-passive", environment: BOUND_ASLEEP, beside: None },
-    Side { name: "bound-passive-bursts", environment: BOUND_ASLEEP, beside: BURSTS },
+    Side { name: "alone", environment: &[], beside: None, requests: REQUESTS },
+    Side { name: "beside", environment: &[], beside: LOOP, requests: REQUESTS },
+    Side { name: "passive-alone", environment: ASLEEP, beside: None, requests: REQUESTS },
+    Side { name: "passive-beside", environment: ASLEEP, beside: LOOP, requests: REQUESTS },
+    Side { name: "keeps", environment: KEEPS, beside: None, requests: REQUESTS },
+    Side { name: "gives-back", environment: GIVES_BACK, beside: None, requests: REQUESTS },
+    Side { name: "bound", environment: BOUND, beside: None, requests: MANY },
+    Side { name: "bound-bursts", environment: BOUND, beside: BURSTS, requests: MANY },
+    Side { name: "bound-passive", environment: BOUND_ASLEEP, beside: None, requests: MANY },
+    Side { name: "bound-passive-bursts", environment: BOUND_ASLEEP, beside: BURSTS, requests: MANY },
 ];
 
 /// What is named, and how much of it.
@@ -74,10 +77,12 @@ pub(crate) fn rows(bench: &Bench<'_>) -> Result<Vec<Row>> {
     if folder.exists() {
         fs::remove_dir_all(&folder)?;
     }
+    // A program that is bound by libgomp when it starts would find one CPU, and take one thread.
+    let threads = std::thread::available_parallelism()?.to_string();
     let label = "ResNet-50 beside busy loops, and without its memory";
     let latencies = bench.alternate(label, &SIDES, |side| {
         let mut command = bench.observe_into(&folder.join(side.name), side.name, &bench.workloads);
-        command.args(["infer", "ic", "--requests", REQUESTS, "--json"]);
+        command.args(["infer", "ic", "--requests", side.requests, "--threads", &threads, "--json"]);
         for name in KEEPS.iter().chain(BOUND_ASLEEP).map(|(name, _)| *name).chain(OTHER_WAYS) {
             command.env_remove(name);
         }

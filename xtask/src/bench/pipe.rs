@@ -35,6 +35,8 @@ enum Observer {
     Nothing,
     Empty,
     Untracked,
+    /// Without the clock of each thread, which the kernel stops and starts at every switch.
+    Unsampled,
     Tracked,
     Runqlat,
     Bpftrace,
@@ -46,9 +48,19 @@ impl Observer {
             Self::Nothing => "nothing",
             Self::Empty => "empty programs",
             Self::Untracked => "agent, untracked",
+            Self::Unsampled => "agent, tracked, no sampler",
             Self::Tracked => "agent, tracked",
             Self::Runqlat => "libbpf-tools runqlat",
             Self::Bpftrace => "bpftrace run-queue latency",
+        }
+    }
+
+    /// Of its ratio.
+    fn budget(self) -> &'static str {
+        match self {
+            Self::Tracked => "<= 2.6",
+            Self::Untracked => "<= 1.3",
+            Self::Nothing | Self::Empty | Self::Unsampled | Self::Runqlat | Self::Bpftrace => "",
         }
     }
 
@@ -56,6 +68,7 @@ impl Observer {
         match self {
             Self::Empty => &["empty"],
             Self::Untracked => &["ledger"],
+            Self::Unsampled => &["ledger", "--track", "--unsampled"],
             Self::Tracked => &["ledger", "--track"],
             Self::Nothing | Self::Runqlat | Self::Bpftrace => &["none"],
         }
@@ -64,7 +77,8 @@ impl Observer {
 
 /// Added time per round trip.
 pub(crate) fn rows(bench: &Bench<'_>) -> Result<Vec<Row>> {
-    let mut observers = vec![Observer::Nothing, Observer::Empty, Observer::Untracked, Observer::Tracked];
+    let mut observers =
+        vec![Observer::Nothing, Observer::Empty, Observer::Untracked, Observer::Unsampled, Observer::Tracked];
     for (observer, program) in [(Observer::Runqlat, "runqlat"), (Observer::Bpftrace, "bpftrace")] {
         if command::find(program).is_some() {
             observers.push(observer);
@@ -78,30 +92,18 @@ pub(crate) fn rows(bench: &Bench<'_>) -> Result<Vec<Row>> {
         Some(of(observer)?.iter().zip(bare).map(|(with, without)| with - without).collect())
     };
     let mut rows = Vec::new();
+    let least = added(Observer::Empty).unwrap_or_default();
     for &observer in &observers {
-        let ns = of(observer).map_or(f64::NAN, |values| median(values));
-        let own = added(observer).unwrap_or_default();
-        let least = added(Observer::Empty).unwrap_or_default();
-        let measured = match observer {
-            Observer::Nothing => format!("{ns:.0} ns"),
-            Observer::Empty
-            | Observer::Untracked
-            | Observer::Tracked
-            | Observer::Runqlat
-            | Observer::Bpftrace => format!("+{:.0} ns", median(&own)),
+        let measured = if observer == Observer::Nothing {
+            format!("{:.0} ns", median(bare))
+        } else {
+            format!("+{:.0} ns", median(&added(observer).unwrap_or_default()))
         };
         let against_empty = observer != Observer::Nothing && observer != Observer::Empty;
-        rows.push(Row {
-            what: format!("pipe round trip, {}", observer.label()),
-            measured,
-            ratio: if against_empty { Ratio::new(&own, &least) } else { None },
-            against: "of empty's",
-            budget: match observer {
-                Observer::Tracked => "<= 2.6",
-                Observer::Untracked => "<= 1.3",
-                Observer::Nothing | Observer::Empty | Observer::Runqlat | Observer::Bpftrace => "",
-            },
-        });
+        let ratio =
+            if against_empty { Ratio::new(&added(observer).unwrap_or_default(), &least) } else { None };
+        let what = format!("pipe round trip, {}", observer.label());
+        rows.push(Row { what, measured, ratio, against: "of empty's", budget: observer.budget() });
     }
     if let Some(tracked) = of(Observer::Tracked) {
         rows.push(Row {
@@ -128,7 +130,11 @@ fn trip_ns(bench: &Bench<'_>, observer: Observer) -> Result<f64> {
     let peer = match observer {
         Observer::Runqlat => Some(start("runqlat", &["3600"], None)?),
         Observer::Bpftrace => Some(start("bpftrace", &["-e", SCRIPT], Some("ready"))?),
-        Observer::Nothing | Observer::Empty | Observer::Untracked | Observer::Tracked => None,
+        Observer::Nothing
+        | Observer::Empty
+        | Observer::Untracked
+        | Observer::Unsampled
+        | Observer::Tracked => None,
     };
     let mut run = Command::new(&bench.hooks);
     run.args(observer.hold()).arg("--");
