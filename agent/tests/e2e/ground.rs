@@ -56,12 +56,8 @@ impl Ground {
         Some(Self::with(AGENT.as_ref().map_err(|reason| skipped(test, reason)).ok()?.clone()))
     }
 
-    /// Whatever may be observed here: for tests that judge that themselves.
-    pub(crate) fn unasked() -> Self {
-        Self::with(variable("GUESTSCOPE_BIN").expect("GUESTSCOPE_BIN is set").into())
-    }
-
-    fn with(agent: PathBuf) -> Self {
+    /// With this agent, whatever may be observed here: tests that ask for less than [`Self::new`] judge that themselves.
+    pub(crate) fn with(agent: PathBuf) -> Self {
         let folder = tempfile::Builder::new().prefix("e2e-").tempdir().expect("a folder can be made");
         // Programs of other users shall find their way in.
         std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).expect("it is ours");

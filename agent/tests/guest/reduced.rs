@@ -25,6 +25,11 @@ fn fidelities(test: &str) -> Vec<String> {
     [fidelity].into_iter().chain(without_bpf.then(|| "procfs".to_owned())).collect()
 }
 
+/// An ordinary user has one too.
+fn ground() -> Ground {
+    Ground::with(variable("GUESTSCOPE_BIN").expect("GUESTSCOPE_BIN is set").into())
+}
+
 /// A run of the stall with these words, which saw what it should see.
 fn run_of(ground: &Ground, kind: &str, words: &[&str], fidelity: &str) -> Option<Run> {
     let workloads = workloads("reduced", kind)?;
@@ -57,7 +62,7 @@ fn a_fault_is_named_by_what_can_be_told_apart(
     }
     for fidelity in fidelities(test) {
         for attempt in 1..=ATTEMPTS {
-            let ground = Ground::unasked();
+            let ground = ground();
             let seed = attempt.to_string();
             let all: Vec<&str> = words.iter().copied().chain(["--every", EVERY, "--seed", &seed]).collect();
             let Some(run) = run_of(&ground, words[0], &all, &fidelity) else { return };
@@ -77,7 +82,7 @@ fn where_nothing_was_injected_nothing_is_named() {
     let test = "reduced::where_nothing_was_injected_nothing_is_named";
     for fidelity in fidelities(test) {
         for attempt in 1..=ATTEMPTS {
-            let (ground, seed) = (Ground::unasked(), attempt.to_string());
+            let (ground, seed) = (ground(), attempt.to_string());
             let words = ["sleep", "--every", "1000000", "--seed", &seed, "--log-spared"];
             let Some(run) = run_of(&ground, "sleep", &words, &fidelity) else { return };
             let named = run.headline();

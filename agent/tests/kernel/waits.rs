@@ -171,7 +171,7 @@ fn no_wait_is_lost_without_being_counted() {
         let allowed = 4 * THREADS as u64;
         // A switch that reached no hook (6.18) may hide the end of one wait and the begin of the next one.
         let bounds = (calls - (2 * missed).min(calls), most + allowed);
-        agreement::count_again("sleepers", "told + lost", told + seen.kernel.waits, bounds);
+        count_again("sleepers", "told + lost", told + seen.kernel.waits, bounds);
     });
 }
 
