@@ -4,14 +4,12 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs::{self, File},
-    os::fd::{FromRawFd as _, OwnedFd},
     process::{Child, Command, Stdio},
     thread,
     time::Duration,
 };
 
 use anyhow::{Context as _, Result, ensure};
-use nix::{errno::Errno, libc};
 use serde_json::Value;
 
 use super::{Bench, Row, two_results};
@@ -20,22 +18,21 @@ use super::{Bench, Row, two_results};
 const REQUESTS: &str = "400";
 /// Between looks at the programs, which are gone with the agent.
 const LOOK: Duration = Duration::from_millis(200);
-/// `BPF_ENABLE_STATS` and the only kind of statistics that there is, as linux/bpf.h numbers them.
-const ENABLE_STATS: libc::c_long = 32;
-const RUN_TIME: u32 = 0;
 /// The programs that are told by name.
 const LARGEST: usize = 3;
 
 /// One row.
 pub(super) fn rows(bench: &Bench<'_>) -> Result<Vec<Row>> {
     let step = bench.xtask.progress.step("what observing takes of ResNet-50's CPUs");
-    // Kept until the end: the kernel counts while it is open.
-    let _statistics = enable_statistics().context("the kernel refuses statistics of programs")?;
     let others: BTreeSet<u64> = programs()?.into_iter().map(|program| program.id).collect();
     let file = bench.folder()?.join("share.json");
-    let mut command = bench.observe("share", &bench.workloads)?;
-    command.args(["infer", "ic", "--requests", REQUESTS, "--json"]).stdout(File::create(&file)?);
-    let mut child = command.stderr(Stdio::null()).spawn().context("could not start the agent")?;
+    let mut observed = bench.observe("share", &bench.workloads)?;
+    observed.args(["infer", "ic", "--requests", REQUESTS, "--json"]);
+    // It has the kernel count while the command runs, and what that printed comes over its standard error.
+    let mut command = Command::new(&bench.hooks);
+    command.args(["none", "--stats", "--"]).arg(observed.get_program()).args(observed.get_args());
+    command.stdout(Stdio::null()).stderr(File::create(&file)?);
+    let mut child = command.spawn().context("could not start the example `hooks`")?;
     let taken = watch(&mut child, &others)?;
     ensure!(child.wait()?.success(), "the observed run failed");
     let (_, summary) = two_results(&fs::read_to_string(&file)?)?;
@@ -57,16 +54,6 @@ pub(super) fn rows(bench: &Bench<'_>) -> Result<Vec<Row>> {
         format!("{programs:.2} % and {agent:.2} %"),
         "<= 1 % together",
     )])
-}
-
-/// A descriptor that has the kernel count the run time of all programs.
-fn enable_statistics() -> nix::Result<OwnedFd> {
-    // SAFETY: the call reads four bytes of the attributes, which live across it, and yields a descriptor that nobody else owns.
-    unsafe {
-        let kind = RUN_TIME;
-        let number = libc::syscall(libc::SYS_bpf, ENABLE_STATS, &raw const kind, size_of_val(&kind));
-        Errno::result(number).map(|number| OwnedFd::from_raw_fd(number as i32))
-    }
 }
 
 /// One program, as bpftool tells of it.
