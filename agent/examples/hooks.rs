@@ -143,6 +143,7 @@ fn tracked(arguments: &Arguments, loaded: &mut Loaded) -> anyhow::Result<u64> {
     let status = loop {
         pump.drain(&mut pairing);
         pairing.take();
+        loaded.keep_sampling();
         if let Some(status) = child.try_wait()? {
             break status;
         }

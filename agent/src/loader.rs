@@ -34,7 +34,7 @@ use nix::{
     unistd::chroot,
 };
 
-use self::{offsets::Offsets, pulse::Pulses, spin::PidNamespace};
+use self::{offsets::Offsets, pulse::Pulses, sampler::Sampler, spin::PidNamespace};
 use crate::{
     carried, failure,
     health::{Fidelity, KernelLosses, Outcome, Verdict},
@@ -189,6 +189,7 @@ pub struct Loaded {
     /// Hook by hook, what became of it.
     pub verdicts: Vec<Verdict>,
     pulses: Box<Pulses>,
+    sampler: Box<Sampler>,
     /// Files that were looked at already: device and inode.
     seen: HashSet<(u64, u64)>,
     /// How many of them carry the marker.
@@ -209,8 +210,9 @@ pub fn load(options: &LoadOptions) -> Result<Loaded, LoadError> {
         }
     }
     let Prepared { ebpf, fidelity, .. } = prepared;
-    let pulses = Box::default();
-    let mut loaded = Loaded { ebpf, fidelity, verdicts, pulses, seen: HashSet::new(), marked_files: 0 };
+    let (pulses, sampler) = Default::default();
+    let mut loaded =
+        Loaded { ebpf, fidelity, verdicts, pulses, sampler, seen: HashSet::new(), marked_files: 0 };
     loaded.start_pulses();
     Ok(loaded)
 }
@@ -295,6 +297,12 @@ fn fill_topology(ebpf: &mut Ebpf, positions: &[Position]) -> Result<(), LoadErro
 }
 
 impl Loaded {
+    /// Looks after the clocks: of CPUs that have come since the last look, and of threads that have become dear.
+    pub fn keep_clocks(&mut self) {
+        self.keep_pulses();
+        self.keep_sampling();
+    }
+
     /// Reads the kernel side's messages; they go to `logger` whenever it is flushed.
     pub fn logger<L: log::Log>(&mut self, logger: L) -> Result<aya_log::EbpfLogger<L>, aya_log::Error> {
         aya_log::EbpfLogger::init_with_logger(&mut self.ebpf, logger)

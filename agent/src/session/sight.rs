@@ -157,7 +157,7 @@ impl Sight for Feed {
     }
 
     fn look(&mut self) {
-        self.loaded.keep_pulses();
+        self.loaded.keep_clocks();
         let mut code = std::mem::take(&mut self.code);
         let problems = code.look_again(self);
         self.code = code;

@@ -52,6 +52,15 @@ pub(crate) enum Until {
     Lines(usize),
 }
 
+/// Who has the clocks that take samples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Clocks {
+    OfThreads,
+    OfCpus,
+    /// Threads, and CPUs from the first phase on.
+    HandedOver,
+}
+
 /// What to run, and how.
 #[derive(Clone)]
 pub(crate) struct Case {
@@ -59,6 +68,7 @@ pub(crate) struct Case {
     arguments: Vec<OsString>,
     options: LoadOptions,
     until: Until,
+    clocks: Clocks,
     /// Let the rings fill until the program has written so many lines.
     idle_until_lines: usize,
 }
@@ -70,6 +80,7 @@ impl Case {
             arguments: Vec::new(),
             options: LoadOptions::default(),
             until: Until::Ended,
+            clocks: Clocks::OfThreads,
             idle_until_lines: 0,
         }
     }
@@ -109,6 +120,11 @@ impl Case {
 
     pub(crate) fn until(mut self, until: Until) -> Self {
         self.until = until;
+        self
+    }
+
+    pub(crate) fn clocks(mut self, clocks: Clocks) -> Self {
+        self.clocks = clocks;
         self
     }
 
@@ -203,7 +219,10 @@ impl Run {
         let adopt = loaded.adopt_program().expect("the program is loaded");
         let child = child::spawn(&command, &rendezvous.environment(), Some(adopt.as_fd()), None);
         let child = child.expect("the test program starts");
-        loaded.sample(child.id());
+        match case.clocks {
+            Clocks::OfThreads | Clocks::HandedOver => assert!(loaded.sample(child.id()), "a thread has a clock"),
+            Clocks::OfCpus => loaded.sample_cpus().expect("CPUs have clocks"),
+        }
         Run {
             case,
             loaded,
@@ -254,6 +273,9 @@ impl Run {
         self.case.idle_until_lines = 0;
         self.pump.drain(&mut self.pairing);
         self.outputs.append(&mut self.pairing.take());
+        if self.case.clocks == Clocks::HandedOver && self.pump.edges_read > 0 && !self.loaded.samples_cpus() {
+            self.loaded.sample_cpus().expect("CPUs have clocks");
+        }
         if lines != self.lines_read {
             self.lines_read = lines;
             std::fs::write(self.folder.path().join("book.read"), lines.to_string())

@@ -12,6 +12,7 @@ mod block;
 #[path = "subject/book.rs"]
 mod book;
 mod classic;
+mod clocks;
 mod devices;
 mod edges;
 mod harness;

@@ -18,9 +18,7 @@ const LISTS: usize = 16;
 /// Looks after the beginning at which a walk is made whether anything has changed or not: it corrects what threads were thought
 /// to be doing.
 const SETTLING: u32 = 3;
-/// Threads that are sampled one by one; what they start inherits it.
-const SAMPLED: usize = 1024;
-/// Open files that the agent may want: two for each of those, and some.
+/// Open files that the agent may want: two for each thread that has a clock of its own, and some.
 const DESCRIPTORS: u64 = 4096;
 
 /// The threads of a target.
@@ -33,7 +31,6 @@ pub(super) struct Adoption {
     threads: usize,
     /// Processes that had to be adopted, and so are sampled thread by thread.
     adopted: HashSet<u32>,
-    sampled: usize,
     code: Code,
     /// Problems that were told.
     told: HashSet<String>,
@@ -71,7 +68,6 @@ impl Adoption {
             processes: HashSet::new(),
             threads: 0,
             adopted: HashSet::new(),
-            sampled: 0,
             code: Code::default(),
             told: HashSet::new(),
             known: HashSet::new(),
@@ -122,6 +118,7 @@ impl Adoption {
 
     /// Who has joined, who has ended, what was loaded? Whether anybody is left.
     pub(super) fn look(&mut self, feed: &mut Feed) -> anyhow::Result<bool> {
+        feed.loaded.keep_clocks();
         let known: HashSet<u32> = feed.pairing.live_threads().map(|(thread, _)| thread.tgid).collect();
         let is_listed = self.target.processes().iter().all(|pid| self.asked.contains(pid));
         if self.settling > 0 || !is_listed || known.is_empty() || known != self.known {
@@ -170,7 +167,7 @@ impl Adoption {
             (self.processes, self.threads) = (walk.processes, walk.threads);
             for pid in walk.adopted {
                 if self.adopted.insert(pid) {
-                    self.sample(pid, feed);
+                    Self::sample(pid, feed);
                 }
             }
             if is_settled {
@@ -182,18 +179,12 @@ impl Adoption {
 
     /// Samples the threads of a process that nobody sampled before. One that is made meanwhile by another one whose turn has
     /// not come is left out: sampled again, it could count twice.
-    fn sample(&mut self, pid: u32, feed: &mut Feed) {
+    fn sample(pid: u32, feed: &mut Feed) {
         let entries = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
         let threads: Vec<u32> =
             entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
         for tid in threads {
-            if self.sampled >= SAMPLED {
-                feed.loaded.sampling_failed(&format!("only {SAMPLED} threads were sampled"), None);
-                return;
-            }
-            self.sampled += 1;
             if !feed.loaded.sample(tid) {
-                self.sampled = SAMPLED;
                 return;
             }
         }
