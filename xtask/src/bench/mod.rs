@@ -3,6 +3,7 @@
 //! Prints a table and writes the same numbers to target/bench/bench.json. Nothing is asserted about time: machines are
 //! noisy, and a number is for people to judge. Rounds of all variants alternate, so that drift hits each alike.
 
+mod busy;
 mod causes;
 mod compared;
 mod hooks;
@@ -40,6 +41,9 @@ const PEERS: [(&str, &[&str]); 5] = [
     ("runqlat", &["libbpf-tools"]),
 ];
 
+/// Programs of ours that are measured with.
+const EXAMPLES: [&str; 5] = ["hooks", "edges", "storm", "busy", "made_folders"];
+
 /// One line of the table.
 pub(crate) struct Row {
     /// What was measured.
@@ -67,6 +71,8 @@ pub(crate) struct Bench<'a> {
     edges: PathBuf,
     /// The example that makes phases and switches at given rates.
     storm: PathBuf,
+    /// The example that does the same arithmetic again and again.
+    busy: PathBuf,
     /// The example that makes run folders.
     made_folders: PathBuf,
     /// Rounds of each variant.
@@ -80,6 +86,8 @@ pub(crate) enum Part {
     Hooks,
     /// Round trips of a pipe, beside other tools
     Pipe,
+    /// A loop that never leaves its CPU, beside perf
+    Busy,
     /// What an edge costs the program
     Edges,
     /// Losses at 10,000 phases and 50,000 switches a second
@@ -101,6 +109,7 @@ impl Part {
         match self {
             Self::Hooks => hooks::rows(bench),
             Self::Pipe => pipe::rows(bench),
+            Self::Busy => busy::rows(bench),
             Self::Edges => hooks::edge_rows(bench),
             Self::Storm => storm::rows(bench),
             Self::Inside => inside::rows(bench),
@@ -123,7 +132,7 @@ pub(crate) fn verb(xtask: &mut Xtask, parts: &[Part], rounds: usize) -> Result<b
         Some(workloads) => workloads,
         None => artifact::workloads(xtask, Some(&libtorch))?,
     };
-    let ([hooks, edges, storm, made_folders], agent) = if parts == [Part::Pytorch] {
+    let ([hooks, edges, storm, busy, made_folders], agent) = if parts == [Part::Pytorch] {
         // Nothing is observed there.
         Default::default()
     } else {
@@ -135,7 +144,7 @@ pub(crate) fn verb(xtask: &mut Xtask, parts: &[Part], rounds: usize) -> Result<b
         }
         (examples(xtask, &toolchain)?, artifact::agent(xtask, &toolchain)?)
     };
-    let bench = Bench { xtask, agent, workloads, hooks, edges, storm, made_folders, rounds };
+    let bench = Bench { xtask, agent, workloads, hooks, edges, storm, busy, made_folders, rounds };
     let mut rows = Vec::new();
     for part in parts {
         rows.extend(part.rows(&bench)?);
@@ -156,23 +165,14 @@ pub(crate) fn built(variable: &str) -> Result<Option<PathBuf>> {
     Err(failure(format!("no such program: {what}"), hint))
 }
 
-fn examples(xtask: &Xtask, toolchain: &Toolchain) -> Result<[PathBuf; 4]> {
+fn examples(xtask: &Xtask, toolchain: &Toolchain) -> Result<[PathBuf; EXAMPLES.len()]> {
     let mut build = xtask.workspace.cargo();
     build.args(["build", "--release", "--locked", "--package", artifact::AGENT]);
-    build.args([
-        "--example",
-        "hooks",
-        "--example",
-        "edges",
-        "--example",
-        "storm",
-        "--example",
-        "made_folders",
-    ]);
+    build.args(EXAMPLES.iter().flat_map(|name| ["--example", name]));
     toolchain.apply(&mut build);
     artifact::cargo(xtask, "programs to measure with", "build-bench", &mut build)?;
     let folder = xtask.workspace.target.join("release/examples");
-    Ok(["hooks", "edges", "storm", "made_folders"].map(|name| folder.join(name)))
+    Ok(EXAMPLES.map(|name| folder.join(name)))
 }
 
 /// Runs a command that prints one line of JSON last.
