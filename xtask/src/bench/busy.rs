@@ -12,7 +12,7 @@ use super::{
 use crate::command;
 
 /// How often both clocks tick.
-const SAMPLES_PER_S: &str = "997";
+const SAMPLES_PER_S: &str = "499";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Observer {

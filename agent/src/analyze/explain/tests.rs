@@ -236,7 +236,7 @@ fn counts_stand_beside_the_typical_ones_of_the_same_phase() {
         let inner = if number == 94 { 16_384 } else { 12 };
         request.phases[1].counts.fault_minor = inner;
         request.phases[0].counts.fault_minor = inner + 3;
-        request.phases[1].counts.sample_fault = if number == 94 { 30 } else { 0 };
+        request.phases[1].counts.sample_fault = if number == 94 { 15 } else { 0 };
         request.phases[0].counts.sample_fault = request.phases[1].counts.sample_fault;
     }
     let explanation = explain(&requests, Wanted::Number(94));
@@ -244,10 +244,10 @@ fn counts_stand_beside_the_typical_ones_of_the_same_phase() {
     let compared = Compared { name: "fault.minor", count: 16_384, typical: 12.0 };
     assert_eq!(faults.evidence.counts, [compared]);
     let sampled = faults.evidence.sampled.as_ref().expect("it was sampled");
-    assert_eq!((sampled.samples, sampled.of), (30, 30));
+    assert_eq!((sampled.samples, sampled.of), (15, 15));
     assert!(faults.excess_ns > 0 && sampled.low_ns < faults.ns && faults.ns < sampled.high_ns, "{faults:?}");
-    // 30 samples at 997 Hz, and twice their square root.
-    assert_eq!([sampled.low_ns, faults.ns, sampled.high_ns].map(|ns| ns / 1_000_000), [19, 30, 40]);
+    // 15 samples at 499 Hz, and twice their square root.
+    assert_eq!([sampled.low_ns, faults.ns, sampled.high_ns].map(|ns| ns / 1_000_000), [14, 30, 45]);
 }
 
 #[test]

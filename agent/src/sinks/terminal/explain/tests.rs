@@ -175,7 +175,7 @@ fn spinning_for_a_helper_and_first_touches() {
     };
     let mut requests: Vec<Request> = (0..100).map(one).collect();
     for request in &mut requests {
-        let samples = if request.root().request == 70 { 32 } else { 6 };
+        let samples = if request.root().request == 70 { 16 } else { 3 };
         for phase in 0..2 {
             (request.phases[phase].counts.fault_minor, request.phases[phase].counts.sample_fault) =
                 (5_408, samples);
