@@ -51,6 +51,10 @@ pub const FIELDS: &[Field] = &[
     optional("OFFSET_TASK_LAST_ARRIVAL", &["task_struct.sched_info.last_arrival"]),
     optional("OFFSET_TASK_RUN_DELAY", &["task_struct.sched_info.run_delay"]),
     optional("OFFSET_TASK_LAST_QUEUED", &["task_struct.sched_info.last_queued"]),
+    // How long it has been on CPUs, and had been when its last stay began. Without them the last stay of a thread that was not
+    // seen to end is not told.
+    optional("OFFSET_TASK_EXEC", &["task_struct.se.sum_exec_runtime"]),
+    optional("OFFSET_TASK_EXEC_BEFORE", &["task_struct.se.prev_sum_exec_runtime"]),
     // The throttle clock of a group on a CPU (`CONFIG_CFS_BANDWIDTH`, in three forms); without it `throttled` is part of
     // `runq`.
     optional("OFFSET_TASK_CFS_RQ", &["task_struct.se.cfs_rq"]),

@@ -22,7 +22,7 @@ use crate::{
     beside,
     emit::count,
     maps::{
-        BY_NUMBER, FREE, HAS_TYPED_HELPERS, LEDGERS, OFFSET_TASK_COMM, OFFSET_TASK_LAST_ARRIVAL,
+        BY_NUMBER, FREE, HAS_TYPED_HELPERS, LEDGERS, OFFSET_TASK_COMM, OFFSET_TASK_EXEC, OFFSET_TASK_EXEC_BEFORE, OFFSET_TASK_LAST_ARRIVAL,
         OFFSET_TASK_MAJ_FLT, OFFSET_TASK_MIN_FLT, OFFSET_TASK_PID, OFFSET_TASK_RUN_DELAY, OFFSET_TASK_STACK,
         OFFSET_TASK_TGID, SLOT_OF, TYPE_TASK,
     },
@@ -110,6 +110,18 @@ impl<M: Memory> Task<M> {
                 queued_ns: self.load(&OFFSET_TASK_RUN_DELAY),
             }
         }
+    }
+
+    /// How long its last stay on a CPU was by the kernel's own sums; 0 where they are not known.
+    #[inline(always)]
+    pub(crate) fn last_stay_ns(self) -> u64 {
+        if OFFSET_TASK_EXEC.load() == 0 || OFFSET_TASK_EXEC_BEFORE.load() == 0 {
+            return 0;
+        }
+        // SAFETY: the agent resolved the offsets of two 8-byte members.
+        let (all_ns, before_ns): (u64, u64) =
+            unsafe { (self.load(&OFFSET_TASK_EXEC), self.load(&OFFSET_TASK_EXEC_BEFORE)) };
+        all_ns.saturating_sub(before_ns)
     }
 
     /// Its ledger, if it is tracked.

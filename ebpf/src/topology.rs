@@ -14,7 +14,12 @@ use crate::maps::TOPOLOGY;
 #[inline(always)]
 pub(crate) fn arrival(ledger: &Ledger) -> Arrival {
     // SAFETY: the helper has no preconditions.
-    let cpu = unsafe { bpf_get_smp_processor_id() } as u16;
+    arrival_on(ledger, unsafe { bpf_get_smp_processor_id() } as u16)
+}
+
+/// The same onto any CPU.
+#[inline(always)]
+pub(crate) fn arrival_on(ledger: &Ledger, cpu: u16) -> Arrival {
     let distance = if ledger.cpu == cpu { 0 } else { distance(ledger.cpu, cpu) as u8 };
     Arrival { cpu, distance }
 }

@@ -4,6 +4,7 @@
 //! not seen is put where the stamps say. Without stamps, or before the first stay, nothing happens here.
 
 use super::{Arrival, BLOCKED, Ledger, RUNNABLE, RUNNING, was_woken};
+use crate::{Account, NO_SYSCALL};
 
 /// What the kernel itself noted about a thread that is on a CPU (`sched_info`), by the clock of its run queue.
 #[derive(Clone, Copy, Debug, Default)]
@@ -66,6 +67,25 @@ impl Ledger {
         }
         self.missed = self.missed.wrapping_add(1);
         self.switched_in(arrived_ns, at);
+    }
+
+    /// Has ended, which no hook saw: at the end of its last stay on a CPU, that lasted for `stay_ns`. Gives when that was: the last
+    /// event that was seen, where the kernel has no stamps, and never after `now_ns`.
+    #[inline(always)]
+    pub fn ended_unseen(&mut self, now_ns: u64, stamps: Stamps, stay_ns: u64, at: Arrival) -> u64 {
+        if stamps.arrived == 0 || stay_ns == 0 || self.arrival_offset_ns == 0 {
+            return self.since_ns;
+        }
+        let mut ended_ns = stamps.arrived.wrapping_add(self.arrival_offset_ns).wrapping_add(stay_ns);
+        if ended_ns > now_ns {
+            ended_ns = now_ns;
+        }
+        if ended_ns <= self.since_ns {
+            return self.since_ns;
+        }
+        self.arrived_unseen(ended_ns, stamps, at);
+        self.out_blocked(ended_ns, Account::Other as u8, NO_SYSCALL);
+        ended_ns
     }
 
     /// About to be switched in with its block still open: its wake-up was not seen. `queued` is the kernel's own stamp of

@@ -23,7 +23,7 @@ use crate::{
     file::{self, File},
     maps::{
         ACCOUNT_OF, BY_NUMBER, HAS_SWITCH_STATE, LEDGERS, MASK_TASK_FROZEN, MASK_TASK_IOWAIT,
-        OFFSET_REGS_ARGUMENT, OFFSET_TASK_FLAGS, OFFSET_TASK_FROZEN, OFFSET_TASK_IOWAIT,
+        OFFSET_REGS_ARGUMENT, OFFSET_TASK_CPU, OFFSET_TASK_FLAGS, OFFSET_TASK_FROZEN, OFFSET_TASK_IOWAIT,
         OFFSET_TASK_LAST_QUEUED, OFFSET_TASK_STATE,
     },
     memory::{Arguments, Memory, twins},
@@ -365,11 +365,15 @@ fn is_freed<C: Arguments>(ctx: &C) -> i32 {
     let task = Task::<C::Memory>::at(ctx.at(0));
     let Some(ledger) = task.ledger() else { return 0 };
     emit::count(Counter::UnseenEnd);
-    // SAFETY: a ledger in a map value, of a task that will never run again.
+    // SAFETY: a ledger in a map value, of a task that will never run again. The agent resolved the offset of an unsigned int.
     unsafe {
-        // When it ended is not known: its life is told up to the last event that was.
-        record(Kind::Exit, EXIT_UNSEEN, &*ledger, task.address() as u64, (*ledger).since_ns, (0, 0, 0));
-        gone(&*ledger);
+        let ledger = &mut *ledger;
+        let cpu = if OFFSET_TASK_CPU.load() != 0 { task.load::<u32>(&OFFSET_TASK_CPU) as u16 } else { ledger.cpu };
+        let at = topology::arrival_on(ledger, cpu);
+        let (now_ns, stamps) = (bpf_ktime_get_ns(), task.stamps());
+        let ended_ns = ledger.ended_unseen(now_ns, stamps, task.last_stay_ns(), at);
+        record(Kind::Exit, EXIT_UNSEEN, ledger, task.address() as u64, ended_ns, (0, 0, 0));
+        gone(ledger);
     }
     0
 }
