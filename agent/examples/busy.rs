@@ -6,6 +6,7 @@ use std::{hint::black_box, time::Instant};
 const LOOPS: usize = 7;
 const TURNS: u64 = 3_000_000_000;
 
+#[expect(clippy::print_stdout, reason = "its result, read by the bench")]
 fn main() {
     for _ in 0..LOOPS {
         let start = Instant::now();

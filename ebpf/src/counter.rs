@@ -30,9 +30,11 @@ pub enum Counter {
     LostIo = 11,
     /// Another I/O was found where one should have been that was never seen to be done.
     StaleIo = 12,
+    /// The sampler's clock ticked, whoever was running.
+    Tick = 13,
 }
 
 impl Counter {
     /// How many there are.
-    pub const COUNT: u32 = 13;
+    pub const COUNT: u32 = 14;
 }

@@ -6,12 +6,13 @@ mod common;
 
 use std::{
     ffi::CStr,
-    fs::{File, OpenOptions},
+    fs::{self, File, OpenOptions},
     io::Read as _,
     os::fd::FromRawFd as _,
     path::Path,
     process::{Command, Stdio},
     thread,
+    time::{Duration, Instant},
 };
 
 use rstest::rstest;
@@ -141,4 +142,40 @@ fn a_server_of_other_work_has_other_hashes(#[case] sizes: [&str; 3], #[case] mor
     let (one, other) = (hashes(SMALL, &[]), hashes(sizes, more));
     assert!(one[0] != other[0] && one[1] != other[1], "{one:?} {other:?}");
     assert_eq!(other[1].is_null(), more.contains(&"--asynchronous"));
+}
+
+/// Processes that any thread of a process has started, by the kernel's own lists of them.
+fn children(pid: u32) -> Vec<u32> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let lists = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+    lists
+        .flat_map(|list| list.split(' ').filter_map(|number| number.parse().ok()).collect::<Vec<_>>())
+        .collect()
+}
+
+/// Whether it runs still. Nobody may be there to bury it.
+fn lives(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+}
+
+fn wait_until(what: &str, holds: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < Duration::from_mins(1), "{what}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// It has nobody to report to, and would take memory and CPUs for ever.
+#[test]
+fn a_job_whose_launcher_is_killed_ends() {
+    let words = ["--workers", "2", "--batch", "4", "--steps", "1000000", "--warmup", "0"];
+    let mut command = program(&words);
+    let mut launcher = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    wait_until("a server and two workers are started", || children(launcher.id()).len() == 3);
+    let parts = children(launcher.id());
+    launcher.kill().unwrap();
+    launcher.wait().unwrap();
+    wait_until("they end", || !parts.iter().any(|&part| lives(part)));
 }

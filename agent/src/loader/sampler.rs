@@ -13,13 +13,14 @@ use std::{
 };
 
 use aya::{
+    maps::PerCpuArray,
     programs::{
         PerfEvent,
         perf_event::{PerfEventConfig, PerfEventLinkId, PerfEventScope, SamplePolicy, SoftwareEvent},
     },
     util::online_cpus,
 };
-use guestscope_ebpf::SAMPLES_PER_S;
+use guestscope_ebpf::{Counter, SAMPLES_PER_S};
 
 use super::{LoadError, Loaded};
 use crate::{
@@ -42,8 +43,8 @@ pub(super) struct Sampler {
     threads: Vec<PerfEventLinkId>,
     cpus: Vec<u32>,
     on_cpus: Vec<PerfEventLinkId>,
-    /// Context switches of the guest until then.
-    counted: Option<(Instant, u64)>,
+    /// Context switches of the guest until then; where CPUs have the clocks, their ticks by CPU.
+    counted: Option<(Instant, Vec<u64>)>,
     /// CPUs cannot have clocks here.
     is_refused: bool,
     /// The last look could not start those of all CPUs.
@@ -83,9 +84,14 @@ impl Loaded {
         false
     }
 
-    /// Looks how often the guest switches, and gives clocks to CPUs if that is cheaper; and to those that have come since.
+    /// Looks how often the guest switches, and gives clocks to CPUs if that is cheaper; later whether all of those tick.
     pub fn keep_sampling(&mut self) {
         if self.samples_cpus() {
+            if self.counted(Self::ticks).is_some_and(|(_, before, now)| {
+                self.sampler.cpus.iter().any(|&cpu| stands_still(cpu as usize, &before, &now))
+            }) {
+                self.sampler.cpus.clear();
+            }
             let kept = self.clocks_on_all_cpus();
             // A CPU may have gone between the look and the start: only where the next look fails too the hook says so.
             let had_failed = std::mem::replace(&mut self.sampler.has_failed, kept.is_err());
@@ -97,21 +103,33 @@ impl Loaded {
         if self.sampler.threads.is_empty() || self.sampler.is_refused {
             return;
         }
-        let Some(switches) = std::fs::read_to_string("/proc/stat").ok().and_then(|stat| switches(&stat)) else {
-            return;
-        };
-        let now = Instant::now();
-        let (then, before) = *self.sampler.counted.get_or_insert((now, switches));
-        let elapsed = now.duration_since(then);
-        if elapsed < WINDOW {
-            return;
-        }
-        self.sampler.counted = Some((now, switches));
-        let cpus = online_cpus().map_or(1, |cpus| cpus.len());
-        if is_cheaper_on_cpus(switches.saturating_sub(before), elapsed, cpus) {
+        let read = |_: &Self| Some(vec![switches(&std::fs::read_to_string("/proc/stat").ok()?)?]);
+        let Some((elapsed, before, now)) = self.counted(read) else { return };
+        let switches = now[0].saturating_sub(before[0]);
+        if is_cheaper_on_cpus(switches, elapsed, online_cpus().map_or(1, |cpus| cpus.len())) {
             // Threads keep theirs where CPUs cannot have any.
             let _ = self.sample_cpus();
         }
+    }
+
+    /// What was counted at the last look and is now, if that is long enough ago.
+    fn counted(
+        &mut self,
+        read: impl Fn(&Self) -> Option<Vec<u64>>,
+    ) -> Option<(Duration, Vec<u64>, Vec<u64>)> {
+        let elapsed = self.sampler.counted.as_ref().map(|(then, _)| then.elapsed());
+        if elapsed.is_some_and(|elapsed| elapsed < WINDOW) {
+            return None;
+        }
+        let counts = read(self)?;
+        let (_, before) = self.sampler.counted.replace((Instant::now(), counts.clone()))?;
+        Some((elapsed?, before, counts))
+    }
+
+    /// Of the sampler's clocks, by CPU.
+    fn ticks(&self) -> Option<Vec<u64>> {
+        let counters: PerCpuArray<_, u64> = PerCpuArray::try_from(self.ebpf.map("COUNTERS")?).ok()?;
+        Some(counters.get(&(Counter::Tick as u32), 0).ok()?.to_vec())
     }
 
     /// Gives clocks to all CPUs, and takes those of threads away. Both tick for the moment in between.
@@ -124,6 +142,7 @@ impl Loaded {
             self.sampler.is_refused = true;
             return Err(error);
         }
+        self.sampler.counted = None;
         let threads = std::mem::take(&mut self.sampler.threads);
         let program = self.sample_program()?;
         for link in threads {
@@ -189,6 +208,11 @@ impl Loaded {
     }
 }
 
+/// Such a clock was once seen to stand still from its start (6.18 under Firecracker). Started again it ticks.
+fn stands_still(cpu: usize, before: &[u64], now: &[u64]) -> bool {
+    before.get(cpu).zip(now.get(cpu)).is_some_and(|(before, now)| before == now)
+}
+
 /// Whether clocks of so many CPUs cost less than those of threads, at so many switches.
 fn is_cheaper_on_cpus(switches: u64, elapsed: Duration, cpus: usize) -> bool {
     u128::from(switches) * 1_000_000_000
@@ -204,7 +228,7 @@ fn switches(stat: &str) -> Option<u64> {
 mod tests {
     use std::time::Duration;
 
-    use super::{is_cheaper_on_cpus, switches};
+    use super::{is_cheaper_on_cpus, stands_still, switches};
 
     #[test]
     fn cpus_have_clocks_where_threads_switch_often() {
@@ -213,8 +237,16 @@ mod tests {
         assert!(is_cheaper_on_cpus(8_001, second, 2));
         assert!(!is_cheaper_on_cpus(8_001, second * 2, 2));
         assert!(is_cheaper_on_cpus(2_001, second / 4, 2));
-        assert!(!is_cheaper_on_cpus(200_000, second, 64), "one busy CPU of many: the others would tick for nothing");
+        assert!(
+            !is_cheaper_on_cpus(200_000, second, 64),
+            "one busy CPU of many: the others would tick for nothing"
+        );
         assert!(is_cheaper_on_cpus(u64::MAX, Duration::from_nanos(1), 4096));
+    }
+
+    #[test]
+    fn a_clock_stands_still_that_has_not_ticked_since_the_last_look() {
+        assert_eq!([0, 1, 2].map(|cpu| stands_still(cpu, &[5, 7], &[6, 7])), [false, true, false]);
     }
 
     #[test]

@@ -46,6 +46,11 @@ const EMULATED_MOVE_NS: u64 = 15_000;
 /// 5.7 to 9.8 us, and once some 20 us beside an emulated guest; on one of its own it is within [`SWITCH_NS`].
 const SHARED_PREEMPTION_NS: u64 = 30_000;
 
+/// Whether this is a guest whose CPUs take turns: what lies between two readings of clocks may be the other one's turn.
+pub(crate) fn is_emulated() -> bool {
+    *IS_EMULATED
+}
+
 static IS_EMULATED: LazyLock<bool> = LazyLock::new(|| {
     let vendors = Cpuid::here().unwrap_or_default().vendors;
     vendors.iter().any(|vendor| vendor == "TCGTCGTCGTCG")

@@ -1,13 +1,61 @@
 //! The clocks that tell what lies inside `cpu`, of threads and of CPUs: they tick for what the accounts say was on a CPU.
 
+use guestscope::{
+    health::{Outcome, Verdict},
+    loader::{self, LoadOptions, Loaded},
+};
 use guestscope_ebpf::{Account, SAMPLES_PER_S};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use rstest::rstest;
 
 use crate::{
     agreement::{time, up_to_three_times},
-    harness::{Case, Clocks},
+    harness::{Alone, Case, skipped},
     machine::TICK_NS,
 };
+
+/// Who has the clocks that take samples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Clocks {
+    OfThreads,
+    OfCpus,
+    /// Threads, and CPUs from the first edge on.
+    HandedOver,
+}
+
+impl Clocks {
+    /// For a program that has just been started.
+    pub(crate) fn start(self, loaded: &mut Loaded, tid: u32) {
+        match self {
+            Self::OfThreads | Self::HandedOver => assert!(loaded.sample(tid), "a thread has a clock"),
+            Self::OfCpus => loaded.sample_cpus().expect("CPUs have clocks"),
+        }
+    }
+
+    /// Once its edges come.
+    pub(crate) fn hand_over(self, loaded: &mut Loaded, edges: u64) {
+        if self == Self::HandedOver && edges > 0 && !loaded.samples_cpus() {
+            loaded.sample_cpus().expect("CPUs have clocks");
+        }
+    }
+}
+
+/// More threads than can have clocks of their own, each of which takes two descriptors.
+#[test]
+fn where_too_many_threads_would_need_clocks_cpus_have_them() {
+    let _alone = Alone::lock();
+    let Ok(mut loaded) = loader::load(&LoadOptions::default()) else {
+        return skipped("clocks::where_too_many_threads", "nothing can be loaded");
+    };
+    let limits = getrlimit(Resource::RLIMIT_NOFILE).expect("there is a limit");
+    setrlimit(Resource::RLIMIT_NOFILE, limits.1.min(4096), limits.1).expect("up to the hard limit");
+    let own = nix::unistd::gettid().as_raw().cast_unsigned();
+    assert!((0..1024).all(|_| loaded.sample(own)) && !loaded.samples_cpus());
+    assert!(loaded.sample(own) && loaded.samples_cpus());
+    let is_sampler = |verdict: &&Verdict| verdict.hook == "perf_event/cpu-clock";
+    let verdict = loaded.verdicts.iter().find(is_sampler).expect("it is a hook");
+    assert_eq!(verdict.outcome, Outcome::Ok);
+}
 
 /// A clock that both a thread and its CPU had would tick twice as often, one that nobody has never.
 #[rstest]

@@ -34,7 +34,7 @@ use guestscope_ebpf::{
 use tempfile::TempDir;
 use tokio::io::unix::AsyncFd;
 
-use crate::{book::Book, machine::may_be_missing, seen::Seen};
+use crate::{book::Book, clocks::Clocks, machine::may_be_missing, seen::Seen};
 
 /// A case that takes longer than this hangs.
 const LIMIT: Duration = Duration::from_mins(1);
@@ -50,15 +50,6 @@ pub(crate) enum Until {
     Ended,
     /// The program has written so many lines; it is killed afterwards.
     Lines(usize),
-}
-
-/// Who has the clocks that take samples.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Clocks {
-    OfThreads,
-    OfCpus,
-    /// Threads, and CPUs from the first phase on.
-    HandedOver,
 }
 
 /// What to run, and how.
@@ -219,10 +210,7 @@ impl Run {
         let adopt = loaded.adopt_program().expect("the program is loaded");
         let child = child::spawn(&command, &rendezvous.environment(), Some(adopt.as_fd()), None);
         let child = child.expect("the test program starts");
-        match case.clocks {
-            Clocks::OfThreads | Clocks::HandedOver => assert!(loaded.sample(child.id()), "a thread has a clock"),
-            Clocks::OfCpus => loaded.sample_cpus().expect("CPUs have clocks"),
-        }
+        case.clocks.start(&mut loaded, child.id());
         Run {
             case,
             loaded,
@@ -273,9 +261,7 @@ impl Run {
         self.case.idle_until_lines = 0;
         self.pump.drain(&mut self.pairing);
         self.outputs.append(&mut self.pairing.take());
-        if self.case.clocks == Clocks::HandedOver && self.pump.edges_read > 0 && !self.loaded.samples_cpus() {
-            self.loaded.sample_cpus().expect("CPUs have clocks");
-        }
+        self.case.clocks.hand_over(&mut self.loaded, self.pump.edges_read);
         if lines != self.lines_read {
             self.lines_read = lines;
             std::fs::write(self.folder.path().join("book.read"), lines.to_string())

@@ -4,7 +4,7 @@ use guestscope_ebpf::Account;
 use rstest::rstest;
 
 use crate::{
-    agreement::{count, time, up_to_three_times},
+    agreement::{count, is_emulated, time, up_to_three_times},
     harness::Case,
     machine::TICK_NS,
 };
@@ -26,15 +26,20 @@ fn the_sum_over_helpers_is_theirs(#[case] name: &'static str) {
         let (phase, helpers) = (seen.request(1), seen.request(1).helpers);
         // The process's clock leaves stolen time out, ours holds it.
         let stolen_ns = seen.book.fact("stolen_ns") + TICK_NS;
-        let bounds = (seen.book.fact("others_low_ns"), seen.book.fact("others_high_ns") + stolen_ns);
-        time(name, "helpers' cpu", helpers.accounts.get(Account::Cpu), bounds, READING_NS);
+        let (low_ns, high_ns) =
+            (seen.book.fact("others_low_ns"), seen.book.fact("others_high_ns") + stolen_ns);
+        let (cpu_ns, runq_ns) = (helpers.accounts.get(Account::Cpu), helpers.accounts.get(Account::Runq));
+        // The kernel reads the clock from which on a thread is on a CPU when it begins to switch. Where the CPU's turn ends before the
+        // tracepoint (1.2 ms at a time on 7.3.4, in one of ten births), the thread has waited until then for us.
+        let turns_ns = if is_emulated() && name == "comings" { runq_ns } else { 0 };
+        time(name, "helpers' cpu", cpu_ns, (low_ns.saturating_sub(turns_ns), high_ns), READING_NS);
+        time(name, "helpers' cpu + runq", cpu_ns + runq_ns, (low_ns, high_ns + runq_ns), READING_NS);
         assert!(!helpers.shared && !helpers.partial, "{helpers:?}");
         // The thread that waits for good, and one that sleeps in between.
         let blocked = helpers.accounts.get(Account::Lock);
         assert!(blocked >= phase.duration_ns, "{helpers:?}");
         assert!(helpers.accounts.get(Account::Sleep) > phase.duration_ns / 4, "{helpers:?}");
         if name == "pool" {
-            let runq_ns = helpers.accounts.get(Account::Runq);
             let delay_ns = seen.book.fact("delay_ns");
             time(name, "helpers' runq", runq_ns, (delay_ns, delay_ns), LATE_NS);
             let number = seen.book.fact("helpers");

@@ -1,6 +1,6 @@
 //! Family `cpu`: what a thread does while it is on a CPU, by samples.
 //!
-//! Hook: the software event cpu-clock of the observed program's threads. Yields counts by activity beside the thread's
+//! Hook: the software event cpu-clock of the observed program's threads, or of all CPUs. Yields counts by activity beside the thread's
 //! ledger, which edges carry. The saved syscall number tells page faults from system calls, and the address of the code
 //! the libraries that busy-wait (libgomp), so no stack is walked. It charges no time: shares of samples are an estimate of what lies inside account `cpu`.
 
@@ -8,9 +8,10 @@ use aya_ebpf::{
     bindings::bpf_pidns_info, helpers::generated::bpf_get_ns_current_pid_tgid, macros::perf_event,
     programs::PerfEventContext,
 };
-use guestscope_ebpf::{Activity, SPIN_RANGES};
+use guestscope_ebpf::{Activity, Counter, SPIN_RANGES};
 
 use crate::{
+    emit,
     maps::{BESIDE, PID_NAMESPACE_DEVICE, PID_NAMESPACE_INODE, SPIN_CODE},
     registers,
     task::Current,
@@ -18,6 +19,7 @@ use crate::{
 
 #[perf_event]
 pub(crate) fn sample(ctx: PerfEventContext) -> u32 {
+    emit::count(Counter::Tick);
     let current = Current::new();
     let Some(ledger) = current.ledger() else { return 0 };
     // SAFETY: a ledger in a map value; its slot never changes while the thread lives.

@@ -368,7 +368,8 @@ fn is_freed<C: Arguments>(ctx: &C) -> i32 {
     // SAFETY: a ledger in a map value, of a task that will never run again. The agent resolved the offset of an unsigned int.
     unsafe {
         let ledger = &mut *ledger;
-        let cpu = if OFFSET_TASK_CPU.load() != 0 { task.load::<u32>(&OFFSET_TASK_CPU) as u16 } else { ledger.cpu };
+        let cpu =
+            if OFFSET_TASK_CPU.load() != 0 { task.load::<u32>(&OFFSET_TASK_CPU) as u16 } else { ledger.cpu };
         let at = topology::arrival_on(ledger, cpu);
         let (now_ns, stamps) = (bpf_ktime_get_ns(), task.stamps());
         let ended_ns = ledger.ended_unseen(now_ns, stamps, task.last_stay_ns(), at);

@@ -4,7 +4,7 @@
 
 use std::{cmp::Reverse, fmt::Write as _};
 
-use guestscope_ebpf::Account;
+use guestscope_ebpf::{Account, SAMPLES_PER_S};
 
 use crate::{
     analyze::{Cause, ENOUGH_REQUESTS, Group, Headline, Summary},
@@ -117,7 +117,14 @@ fn inside_cpu(page: &mut Page, group: &Group) {
     let parts = parts.into_iter().filter(|&(_, count)| count > 0);
     let texts: Vec<_> =
         parts.map(|(words, count)| format!("{words} {}", percent(count as f64 / all as f64))).collect();
-    let words = format!("{} (of {} samples)", texts.join(", "), thousands(all as u64));
+    let mut words = format!("{} (of {} samples", texts.join(", "), thousands(all as u64));
+    // A clock was seen to stand still (KERNELS.md): then these are of some of the time only, which others may have spent otherwise.
+    let cpu_ns = group.sums.get(Cause::Account(Account::Cpu)).saturating_sub(count_of(group, "steal_ns"));
+    let due = cpu_ns * u128::from(SAMPLES_PER_S) / 1_000_000_000;
+    if all * 5 < due * 4 {
+        let _ = write!(words, "; {} were due", thousands(due as u64));
+    }
+    words.push(')');
     page.wrapped(&[Piece::new("inside cpu", Emphasis::Faint)], INDENT, words_of(&words, Emphasis::None));
 }
 

@@ -50,6 +50,7 @@ fn what_lies_inside_cpu_is_told_where_there_are_samples_enough() {
     };
     assert_snapshot!(with([48, 12, 0, 0]).unwrap(), @"inside cpu    own code 80.0 %, page faults 20.0 % (of 12,000 samples)");
     assert_snapshot!(with([30, 0, 9, 21]).unwrap(), @"inside cpu    own code 50.0 %, busy-waiting in a runtime library 35.0 %, system calls 15.0 % (of");
+    assert_snapshot!(with([1, 0, 0, 0]).unwrap(), @"inside cpu    own code 100 % (of 200 samples; 6,071 were due)");
     assert_eq!(with([0, 0, 0, 0]), None);
 }
 
