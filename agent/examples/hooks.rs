@@ -138,8 +138,8 @@ fn tracked(arguments: &Arguments, loaded: &mut Loaded) -> anyhow::Result<u64> {
     let mut pump = Pump::new(loaded.take_rings()?);
     let mut pairing = Pairing::new([1; 16]);
     let start = Instant::now();
+    ensure!(arguments.unsampled || loaded.sample_children(), "the program cannot be sampled");
     let mut child = child::spawn(&arguments.command, &[], Some(loaded.adopt_program()?.as_fd()), None)?;
-    ensure!(arguments.unsampled || loaded.sample(child.id()), "the program cannot be sampled");
     let status = loop {
         pump.drain(&mut pairing);
         pairing.take();

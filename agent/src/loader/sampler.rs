@@ -52,9 +52,22 @@ pub(super) struct Sampler {
 }
 
 impl Loaded {
+    /// Samples everything that the calling thread starts from now on, from its first instruction, and itself, of which nothing is
+    /// kept. Where that is refused the hook says so.
+    ///
+    /// A program that had its clock when it has been started is too late: the first clock of a thread takes the kernel 15 ms, as it
+    /// rewrites its switch and waits until every CPU has seen that, and threads that the program has made by then have none.
+    pub fn sample_children(&mut self) -> bool {
+        self.sample_by(PerfEventScope::CallingProcess { cpu: None })
+    }
+
     /// Samples a thread and everything that it starts from now on. Where that is refused its hook says so. Whether it is
     /// worth while to go on.
     pub fn sample(&mut self, tid: u32) -> bool {
+        self.sample_by(PerfEventScope::OneProcess { pid: tid, cpu: None })
+    }
+
+    fn sample_by(&mut self, scope: PerfEventScope) -> bool {
         if self.samples_cpus() {
             return true;
         }
@@ -64,7 +77,6 @@ impl Loaded {
             self.sampling_failed(&format!("only {THREADS_MOST} threads were sampled: {why}"), None);
             return false;
         }
-        let scope = PerfEventScope::OneProcess { pid: tid, cpu: None };
         let error = match self.start_clock(scope) {
             Ok(link) => {
                 self.sampler.threads.push(link);
@@ -144,11 +156,17 @@ impl Loaded {
         }
         self.sampler.counted = None;
         let threads = std::mem::take(&mut self.sampler.threads);
+        self.stop_clocks(threads)
+    }
+
+    /// All of them, also if one cannot be stopped: it would count twice.
+    fn stop_clocks(&mut self, links: impl IntoIterator<Item = PerfEventLinkId>) -> anyhow::Result<()> {
         let program = self.sample_program()?;
-        for link in threads {
-            program.detach(link)?;
+        let mut stopped = Ok(());
+        for link in links {
+            stopped = stopped.and(program.detach(link));
         }
-        Ok(())
+        Ok(stopped?)
     }
 
     /// Whether CPUs have the clocks.
@@ -188,16 +206,12 @@ impl Loaded {
     fn stop_clocks_of_cpus(&mut self) -> anyhow::Result<()> {
         self.sampler.cpus.clear();
         let links = std::mem::take(&mut self.sampler.on_cpus);
-        let program = self.sample_program()?;
-        for link in links {
-            program.detach(link)?;
-        }
-        Ok(())
+        self.stop_clocks(links)
     }
 
     fn start_clock(&mut self, scope: PerfEventScope) -> anyhow::Result<PerfEventLinkId> {
         let clock = PerfEventConfig::Software(SoftwareEvent::CpuClock);
-        let is_inherited = matches!(scope, PerfEventScope::OneProcess { .. });
+        let is_inherited = !matches!(scope, PerfEventScope::AllProcessesOneCpu { .. });
         let policy = SamplePolicy::Frequency(SAMPLES_PER_S);
         Ok(self.sample_program()?.attach(clock, scope, policy, is_inherited)?)
     }

@@ -108,6 +108,7 @@ fn launch<F: Sight>(
     mut feed: F,
     rendezvous: Rendezvous,
 ) -> anyhow::Result<(Session<F>, Launched)> {
+    feed.starting();
     let adopt = feed.adopt()?;
     let start_ns = clock::now_ns();
     let child = match child::spawn(&arguments.command, &rendezvous.environment(), adopt, run_as) {

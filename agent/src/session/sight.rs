@@ -62,6 +62,9 @@ pub(super) trait Sight {
     /// What the program's process runs on itself before it becomes the program.
     fn adopt(&self) -> anyhow::Result<Option<BorrowedFd<'_>>>;
 
+    /// The program is about to be started by this thread.
+    fn starting(&mut self) {}
+
     /// The program was started, at this time.
     fn started(&mut self, pid: u32, at_ns: u64);
 
@@ -141,10 +144,11 @@ impl Sight for Feed {
         Ok(Some(self.loaded.adopt_program()?))
     }
 
-    fn started(&mut self, pid: u32, _: u64) {
-        // It has not come far: a program that has just been started is in its loader still.
-        self.loaded.sample(pid);
+    fn starting(&mut self) {
+        self.loaded.sample_children();
     }
+
+    fn started(&mut self, _: u32, _: u64) {}
 
     fn ended(&mut self) {}
 

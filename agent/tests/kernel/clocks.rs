@@ -24,10 +24,10 @@ pub(crate) enum Clocks {
 }
 
 impl Clocks {
-    /// For a program that has just been started.
-    pub(crate) fn start(self, loaded: &mut Loaded, tid: u32) {
+    /// Before the program is started.
+    pub(crate) fn start(self, loaded: &mut Loaded) {
         match self {
-            Self::OfThreads | Self::HandedOver => assert!(loaded.sample(tid), "a thread has a clock"),
+            Self::OfThreads | Self::HandedOver => assert!(loaded.sample_children(), "a thread has a clock"),
             Self::OfCpus => loaded.sample_cpus().expect("CPUs have clocks"),
         }
     }
@@ -74,6 +74,8 @@ fn samples_are_as_many_as_the_time_on_a_cpu_asks_for(#[case] clocks: Clocks) {
                 + counts.sample_fault
                 + counts.sample_syscall
                 + counts.sample_irq;
+            // That of a thread that was made before its program had a clock.
+            assert!(samples > 0, "{clocks:?}: {phase:?}");
             let sampled_ns = samples * 1_000_000_000 / SAMPLES_PER_S;
             // A tick that is late takes the place of those after it: what was stolen has one at most.
             let bounds = (cpu_ns.saturating_sub(counts.steal_ns + TICK_NS), cpu_ns);

@@ -207,10 +207,10 @@ impl Run {
         let mut command =
             vec![program().into_os_string(), case.name.into(), folder.path().join("book").into()];
         command.extend(case.arguments.iter().cloned());
+        case.clocks.start(&mut loaded);
         let adopt = loaded.adopt_program().expect("the program is loaded");
         let child = child::spawn(&command, &rendezvous.environment(), Some(adopt.as_fd()), None);
         let child = child.expect("the test program starts");
-        case.clocks.start(&mut loaded, child.id());
         Run {
             case,
             loaded,

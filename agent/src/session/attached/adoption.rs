@@ -83,6 +83,8 @@ impl Adoption {
         for pid in self.target.processes() {
             self.probe(pid, feed);
         }
+        // The first clock takes milliseconds, in which threads are made. It is this one's.
+        feed.loaded.sample_children();
         self.adopt(feed)?;
         self.at_begin = self.adopted.len();
         Ok(self.threads)

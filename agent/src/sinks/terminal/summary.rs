@@ -118,7 +118,7 @@ fn inside_cpu(page: &mut Page, group: &Group) {
     let texts: Vec<_> =
         parts.map(|(words, count)| format!("{words} {}", percent(count as f64 / all as f64))).collect();
     let mut words = format!("{} (of {} samples", texts.join(", "), thousands(all as u64));
-    // A clock was seen to stand still (KERNELS.md): then these are of some of the time only, which others may have spent otherwise.
+    // Of threads that were there before their program had a clock, or where one stood still (KERNELS.md), nothing is known.
     let cpu_ns = group.sums.get(Cause::Account(Account::Cpu)).saturating_sub(count_of(group, "steal_ns"));
     let due = cpu_ns * u128::from(SAMPLES_PER_S) / 1_000_000_000;
     if all * 5 < due * 4 {
