@@ -61,9 +61,13 @@ pub fn run(arguments: &RunArguments) -> anyhow::Result<i32> {
     child::block_forwarded().context("blocking signals")?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let choice = unprivileged::choose(arguments)?;
+        let mut choice = unprivileged::choose(arguments)?;
         let rendezvous =
             Rendezvous::open(run_as.as_ref()).context("making the meeting place of the markers")?;
+        if let Choice::Kernel(loaded) = &mut choice {
+            // The program is started by this thread, and inherits its clock.
+            loaded.sample_children();
+        }
         cost.attached();
         let run_as = run_as.as_ref();
         match choice {
@@ -108,7 +112,6 @@ fn launch<F: Sight>(
     mut feed: F,
     rendezvous: Rendezvous,
 ) -> anyhow::Result<(Session<F>, Launched)> {
-    feed.starting();
     let adopt = feed.adopt()?;
     let start_ns = clock::now_ns();
     let child = match child::spawn(&arguments.command, &rendezvous.environment(), adopt, run_as) {

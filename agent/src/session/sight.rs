@@ -62,9 +62,6 @@ pub(super) trait Sight {
     /// What the program's process runs on itself before it becomes the program.
     fn adopt(&self) -> anyhow::Result<Option<BorrowedFd<'_>>>;
 
-    /// The program is about to be started by this thread.
-    fn starting(&mut self) {}
-
     /// The program was started, at this time.
     fn started(&mut self, pid: u32, at_ns: u64);
 
@@ -142,10 +139,6 @@ impl Sight for Feed {
 
     fn adopt(&self) -> anyhow::Result<Option<BorrowedFd<'_>>> {
         Ok(Some(self.loaded.adopt_program()?))
-    }
-
-    fn starting(&mut self) {
-        self.loaded.sample_children();
     }
 
     fn started(&mut self, _: u32, _: u64) {}
