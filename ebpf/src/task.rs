@@ -112,16 +112,18 @@ impl<M: Memory> Task<M> {
         }
     }
 
-    /// How long its last stay on a CPU was by the kernel's own sums; 0 where they are not known.
+    /// How long its last stay on a CPU was by the kernel's own sums, which leave out what was stolen; 0 where they are not known.
+    /// Classes but the fair one do not note when a stay begins: no more is told than was `seen_ns` on a CPU less than in all.
     #[inline(always)]
-    pub(crate) fn last_stay_ns(self) -> u64 {
+    pub(crate) fn last_stay_ns(self, seen_ns: u64) -> u64 {
         if OFFSET_TASK_EXEC.load() == 0 || OFFSET_TASK_EXEC_BEFORE.load() == 0 {
             return 0;
         }
         // SAFETY: the agent resolved the offsets of two 8-byte members.
         let (all_ns, before_ns): (u64, u64) =
             unsafe { (self.load(&OFFSET_TASK_EXEC), self.load(&OFFSET_TASK_EXEC_BEFORE)) };
-        all_ns.saturating_sub(before_ns)
+        let (stay_ns, unseen_ns) = (all_ns.saturating_sub(before_ns), all_ns.saturating_sub(seen_ns));
+        if stay_ns < unseen_ns { stay_ns } else { unseen_ns }
     }
 
     /// Its ledger, if it is tracked.

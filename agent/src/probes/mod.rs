@@ -25,7 +25,7 @@ pub enum Place {
     Called,
     /// All tasks, one after the other, whenever the agent reads them.
     Iterator,
-    /// The clock of each observed program, attached when it is started.
+    /// The clock of the thread that starts the program, which inherits it; those of the threads that are attached to; or of all CPUs.
     Sampler,
     /// A clock on each CPU.
     EachCpu,

@@ -63,7 +63,7 @@ pub(super) trait Sight {
     fn adopt(&self) -> anyhow::Result<Option<BorrowedFd<'_>>>;
 
     /// The program was started, at this time.
-    fn started(&mut self, pid: u32, at_ns: u64);
+    fn started(&mut self, _pid: u32, _at_ns: u64) {}
 
     /// It has ended, and nobody has waited for it yet.
     fn ended(&mut self);
@@ -140,8 +140,6 @@ impl Sight for Feed {
     fn adopt(&self) -> anyhow::Result<Option<BorrowedFd<'_>>> {
         Ok(Some(self.loaded.adopt_program()?))
     }
-
-    fn started(&mut self, _: u32, _: u64) {}
 
     fn ended(&mut self) {}
 

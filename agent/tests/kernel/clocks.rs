@@ -48,7 +48,8 @@ fn where_too_many_threads_would_need_clocks_cpus_have_them() {
         return skipped("clocks::where_too_many_threads", "nothing can be loaded");
     };
     let limits = getrlimit(Resource::RLIMIT_NOFILE).expect("there is a limit");
-    setrlimit(Resource::RLIMIT_NOFILE, limits.1.min(4096), limits.1).expect("up to the hard limit");
+    setrlimit(Resource::RLIMIT_NOFILE, limits.1.min(4096).max(limits.0), limits.1)
+        .expect("up to the hard limit");
     let own = nix::unistd::gettid().as_raw().cast_unsigned();
     assert!((0..1024).all(|_| loaded.sample(own)) && !loaded.samples_cpus());
     assert!(loaded.sample(own) && loaded.samples_cpus());
@@ -74,7 +75,7 @@ fn samples_are_as_many_as_the_time_on_a_cpu_asks_for(#[case] clocks: Clocks) {
                 + counts.sample_fault
                 + counts.sample_syscall
                 + counts.sample_irq;
-            // That of a thread that was made before its program had a clock.
+            // As of a thread that is made before its program has a clock.
             assert!(samples > 0, "{clocks:?}: {phase:?}");
             let sampled_ns = samples * 1_000_000_000 / SAMPLES_PER_S;
             // A tick that is late takes the place of those after it: what was stolen has one at most.

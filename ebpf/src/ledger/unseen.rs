@@ -76,7 +76,13 @@ impl Ledger {
         if stamps.arrived == 0 || stay_ns == 0 || self.arrival_offset_ns == 0 {
             return self.since_ns;
         }
-        let mut ended_ns = stamps.arrived.wrapping_add(self.arrival_offset_ns).wrapping_add(stay_ns);
+        // Seen to arrive, it can have left and come back unseen: more than a stay is not told.
+        let began_ns = if self.state == RUNNING {
+            self.since_ns
+        } else {
+            stamps.arrived.wrapping_add(self.arrival_offset_ns)
+        };
+        let mut ended_ns = began_ns.wrapping_add(stay_ns);
         if ended_ns > now_ns {
             ended_ns = now_ns;
         }

@@ -61,26 +61,28 @@ fn a_waking_that_was_not_seen_is_found_at_the_switch_in() {
 
 #[test]
 fn an_end_that_was_not_seen_is_that_of_the_last_stay() {
-    // Preempted for no time, and back at 2,000,100, which was seen, or at 2,000,150, which was not: state, stay, accounts, end.
-    let cases: [(u8, u64, [u64; 3], u64); 4] = [
-        (RUNNING, 300, [100 + 300, 1_000, 0], 2_000_400),
-        (RUNNABLE, 300, [100 + 300, 1_000 + 50, 0], 2_000_450),
+    // Preempted for no time, and back at 2,000,100: whether that was seen, when its last stay began by the stamps, and how long it was;
+    // accounts and the end.
+    let cases: [(bool, u64, u64, [u64; 3], u64); 5] = [
+        (true, 2_000_100, 300, [100 + 300, 1_000, 0], 2_000_400),
+        (false, 2_000_150, 300, [100 + 300, 1_000 + 50, 0], 2_000_450),
         // It cannot have lasted so long.
-        (RUNNING, 5_000, [100 + 900, 1_000, 0], 2_001_000),
+        (true, 2_000_100, 5_000, [100 + 900, 1_000, 0], 2_001_000),
+        // It left and came back, and nobody saw it: what lies between was no stay.
+        (true, 2_000_600, 300, [100 + 300, 1_000, 0], 2_000_400),
         // The kernel keeps no such sums.
-        (RUNNING, 0, [100, 1_000, 0], 2_000_100),
+        (true, 2_000_100, 0, [100, 1_000, 0], 2_000_100),
     ];
-    for (state, stay_ns, expected, end_ns) in cases {
+    for (is_seen, arrived_ns, stay_ns, expected, end_ns) in cases {
         let mut ledger = blocked();
         ledger.state = RUNNING;
         ledger.out_runnable(2_000_100);
-        let arrived_ns = if state == RUNNING { 2_000_100 } else { 2_000_150 };
-        if state == RUNNING {
-            ledger.switched_in(arrived_ns, on(0));
+        if is_seen {
+            ledger.switched_in(2_000_100, on(0));
         }
         let mut unknown = Ledger { arrival_offset_ns: 0, ..ledger };
         let found_ns = ledger.ended_unseen(2_001_000, stamps(arrived_ns, 1_050), stay_ns, on(0));
-        assert_eq!((accounts(&ledger), found_ns), (expected, end_ns), "{state} {stay_ns}");
+        assert_eq!((accounts(&ledger), found_ns), (expected, end_ns), "{is_seen} {stay_ns}");
         assert_eq!(ledger.accounts.iter().sum::<u64>(), found_ns - ledger.born_ns);
         // Where nothing shows how the kernel's clock stands to ours, life is told up to the last event.
         assert_eq!(unknown.ended_unseen(2_001_000, stamps(arrived_ns, 1_050), 300, on(0)), 2_000_100);

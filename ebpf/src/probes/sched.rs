@@ -372,7 +372,8 @@ fn is_freed<C: Arguments>(ctx: &C) -> i32 {
             if OFFSET_TASK_CPU.load() != 0 { task.load::<u32>(&OFFSET_TASK_CPU) as u16 } else { ledger.cpu };
         let at = topology::arrival_on(ledger, cpu);
         let (now_ns, stamps) = (bpf_ktime_get_ns(), task.stamps());
-        let ended_ns = ledger.ended_unseen(now_ns, stamps, task.last_stay_ns(), at);
+        let seen_ns = ledger.accounts[Account::Cpu as usize];
+        let ended_ns = ledger.ended_unseen(now_ns, stamps, task.last_stay_ns(seen_ns), at);
         record(Kind::Exit, EXIT_UNSEEN, ledger, task.address() as u64, ended_ns, (0, 0, 0));
         gone(ledger);
     }

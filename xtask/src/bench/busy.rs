@@ -11,7 +11,7 @@ use super::{
 };
 use crate::command;
 
-/// How often both clocks tick.
+/// How often both clocks tick: `guestscope_ebpf::SAMPLES_PER_S`.
 const SAMPLES_PER_S: &str = "499";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,6 +10,7 @@ use crate::{
     analyze::{Cause, ENOUGH_REQUESTS, Group, Headline, Summary},
     health::{Fidelity, Health, Outcome},
     phase::COUNT_NAMES,
+    probes::cpu,
 };
 
 use super::{
@@ -54,7 +55,7 @@ pub fn render_summary(summary: &Summary, health: &Health, facts: &RunFacts, styl
         if index > 0 {
             page.blank();
         }
-        render_group(&mut page, group, facts, (summary.groups.len() > 1, health.fidelity));
+        render_group(&mut page, group, facts, (summary.groups.len() > 1, health));
     }
     if summary.groups.is_empty() {
         render_no_requests(&mut page, summary, facts);
@@ -64,12 +65,7 @@ pub fn render_summary(summary: &Summary, health: &Health, facts: &RunFacts, styl
     page.finish()
 }
 
-fn render_group(
-    page: &mut Page,
-    group: &Group,
-    facts: &RunFacts,
-    (is_one_of_many, fidelity): (bool, Fidelity),
-) {
+fn render_group(page: &mut Page, group: &Group, facts: &RunFacts, (is_one_of_many, health): (bool, &Health)) {
     let unicode = page.style().unicode;
     let name = if is_one_of_many { format!("{}: ", page.name(&group.name, 64)) } else { String::new() };
     page.sentence(&format!("{name}{}", numbers(group)), Emphasis::Strong);
@@ -90,15 +86,18 @@ fn render_group(
     if page.length() > before {
         page.blank();
     }
-    per_request(page, group, fidelity);
-    inside_cpu(page, group);
-    if fidelity.sees_scheduling() {
+    per_request(page, group, health.fidelity);
+    let is_ours = |hook: &str| cpu::HOOKS.iter().any(|ours| ours.id == hook);
+    let is_sampled =
+        health.hooks.iter().any(|verdict| verdict.outcome == Outcome::Ok && is_ours(&verdict.hook));
+    inside_cpu(page, group, is_sampled);
+    if health.fidelity.sees_scheduling() {
         helpers::line(page, group);
     }
 }
 
-/// What the threads did on their CPUs, by samples; nothing where there are too few to speak of.
-fn inside_cpu(page: &mut Page, group: &Group) {
+/// What the threads did on their CPUs, by samples; nothing where there are too few to speak of, and should be.
+fn inside_cpu(page: &mut Page, group: &Group, is_sampled: bool) {
     /// With so many a share is known within 14 points.
     const ENOUGH_SAMPLES: u128 = 50;
     let parts = [
@@ -110,7 +109,19 @@ fn inside_cpu(page: &mut Page, group: &Group) {
     ];
     let parts = parts.map(|(words, name)| (words, count_of(group, name)));
     let all: u128 = parts.iter().map(|part| part.1).sum();
+    let due = if is_sampled { due(group) } else { 0 };
+    // Further than chance goes: a clock stood still, or a thread had none (KERNELS.md).
+    let some_are_missing = all * 5 < due * 4 && due - all > 2 * due.isqrt();
     if all < ENOUGH_SAMPLES {
+        if some_are_missing && due >= ENOUGH_SAMPLES {
+            let words =
+                format!("not known ({} samples; {} were due)", thousands(all as u64), thousands(due as u64));
+            page.wrapped(
+                &[Piece::new("inside cpu", Emphasis::Faint)],
+                INDENT,
+                words_of(&words, Emphasis::None),
+            );
+        }
         return;
     }
     // Most programs have no such library.
@@ -118,14 +129,18 @@ fn inside_cpu(page: &mut Page, group: &Group) {
     let texts: Vec<_> =
         parts.map(|(words, count)| format!("{words} {}", percent(count as f64 / all as f64))).collect();
     let mut words = format!("{} (of {} samples", texts.join(", "), thousands(all as u64));
-    // Of threads that were there before their program had a clock, or where one stood still (KERNELS.md), nothing is known.
-    let cpu_ns = group.sums.get(Cause::Account(Account::Cpu)).saturating_sub(count_of(group, "steal_ns"));
-    let due = cpu_ns * u128::from(SAMPLES_PER_S) / 1_000_000_000;
-    if all * 5 < due * 4 {
+    if some_are_missing {
         let _ = write!(words, "; {} were due", thousands(due as u64));
     }
     words.push(')');
     page.wrapped(&[Piece::new("inside cpu", Emphasis::Faint)], INDENT, words_of(&words, Emphasis::None));
+}
+
+/// Samples that the time on CPUs asks for. A clock that could not tick in time ticks once.
+fn due(group: &Group) -> u128 {
+    let not_run_ns = count_of(group, "steal_ns") + group.sums.paused_ns();
+    let cpu_ns = group.sums.get(Cause::Account(Account::Cpu)).saturating_sub(not_run_ns);
+    cpu_ns * u128::from(SAMPLES_PER_S) / 1_000_000_000
 }
 
 fn per_request(page: &mut Page, group: &Group, fidelity: Fidelity) {

@@ -17,7 +17,7 @@ use self::fixtures::{
 use super::{health_lines, text, *};
 use crate::{
     analyze::samples::{Sample, Step, inference, process, renamed, wait_outside},
-    health::{ExportHealth, Fidelity, Health, Outcome},
+    health::{ExportHealth, Fidelity, Health, Outcome, Verdict},
     phase::{Blame, Ending, Request, Restored, Source, Wait, WaitedIo},
 };
 
@@ -45,13 +45,16 @@ fn what_lies_inside_cpu_is_told_where_there_are_samples_enough() {
             let counts = &mut request.phases[0].counts;
             [counts.sample_user, counts.sample_fault, counts.sample_syscall, counts.sample_spin] = samples;
         }
-        let text = text_of(&requests, UNICODE);
+        let (hook, consequence) = ("perf_event/cpu-clock".to_owned(), String::new());
+        let mut health = healthy();
+        health.hooks.push(Verdict { hook, outcome: Outcome::Ok, consequence, remedy: None });
+        let text = render_summary(&summary_of(&requests), &health, &facts(), UNICODE);
         text.lines().find(|line| line.starts_with("inside cpu")).map(str::to_owned)
     };
     assert_snapshot!(with([48, 12, 0, 0]).unwrap(), @"inside cpu    own code 80.0 %, page faults 20.0 % (of 12,000 samples)");
     assert_snapshot!(with([30, 0, 9, 21]).unwrap(), @"inside cpu    own code 50.0 %, busy-waiting in a runtime library 35.0 %, system calls 15.0 % (of");
     assert_snapshot!(with([1, 0, 0, 0]).unwrap(), @"inside cpu    own code 100 % (of 200 samples; 6,071 were due)");
-    assert_eq!(with([0, 0, 0, 0]), None);
+    assert_snapshot!(with([0, 0, 0, 0]).unwrap(), @"inside cpu    not known (0 samples; 6,071 were due)");
 }
 
 #[test]
