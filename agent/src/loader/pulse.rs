@@ -5,10 +5,7 @@
 
 use aya::{
     maps::{Array, MapData, RingBuf},
-    programs::{
-        PerfEvent,
-        perf_event::{PerfEventConfig, PerfEventLinkId, PerfEventScope, SamplePolicy, SoftwareEvent},
-    },
+    programs::perf_event::{PerfEventConfig, PerfEventLinkId, PerfEventScope, SamplePolicy, SoftwareEvent},
     util::online_cpus,
 };
 use guestscope_ebpf::pause::{BEAT_NS, GapRecord, Pulse};
@@ -19,6 +16,8 @@ use crate::{
     health::Outcome,
     probes::{Place, pause},
 };
+
+const PROGRAM: &str = "pulse";
 
 /// A pulse as a map's value.
 #[repr(transparent)]
@@ -92,7 +91,7 @@ impl Loaded {
         states.set(cpu, PulseValue(Pulse { cpus: cpus as u64, ..Pulse::default() }), 0)?;
         let clock = PerfEventConfig::Software(SoftwareEvent::CpuClock);
         let scope = PerfEventScope::AllProcessesOneCpu { cpu };
-        let link = self.pulse_program()?.attach(clock, scope, SamplePolicy::Period(BEAT_NS), false)?;
+        let link = self.clock_program(PROGRAM)?.attach(clock, scope, SamplePolicy::Period(BEAT_NS), false)?;
         self.pulses.links.push(link);
         Ok(())
     }
@@ -100,17 +99,7 @@ impl Loaded {
     fn stop_pulses(&mut self) -> anyhow::Result<()> {
         self.pulses.cpus.clear();
         let links = std::mem::take(&mut self.pulses.links);
-        let program = self.pulse_program()?;
-        let mut stopped = Ok(());
-        for link in links {
-            stopped = stopped.and(program.detach(link));
-        }
-        Ok(stopped?)
-    }
-
-    fn pulse_program(&mut self) -> anyhow::Result<&mut PerfEvent> {
-        let program = self.ebpf.program_mut("pulse").ok_or(LoadError::Missing("pulse"))?;
-        Ok(program.try_into()?)
+        self.stop_clocks(PROGRAM, links)
     }
 
     /// The pulse of a CPU as it is now.

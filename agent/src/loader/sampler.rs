@@ -29,6 +29,7 @@ use crate::{
     probes::cpu,
 };
 
+const PROGRAM: &str = "sample";
 /// Context switches of a CPU per second from which on it has a clock of its own: 1.6 ms a second at 0.4 us each. Its clock costs 0.5 ms
 /// (1 us a tick) to 5.5 ms (11 us, where a hypervisor is a guest) more than those of threads, and that only while it is idle or
 /// somebody else's; a busy one ticks as often either way. So this is a compromise, in favour of what is observed.
@@ -160,12 +161,16 @@ impl Loaded {
         }
         self.sampler.counted = None;
         let threads = std::mem::take(&mut self.sampler.threads);
-        self.stop_clocks(threads)
+        self.stop_clocks(PROGRAM, threads)
     }
 
     /// All of them, also if one cannot be stopped: it would count twice.
-    fn stop_clocks(&mut self, links: impl IntoIterator<Item = PerfEventLinkId>) -> anyhow::Result<()> {
-        let program = self.sample_program()?;
+    pub(super) fn stop_clocks(
+        &mut self,
+        program: &'static str,
+        links: Vec<PerfEventLinkId>,
+    ) -> anyhow::Result<()> {
+        let program = self.clock_program(program)?;
         let mut stopped = Ok(());
         for link in links {
             stopped = stopped.and(program.detach(link));
@@ -210,18 +215,19 @@ impl Loaded {
     fn stop_clocks_of_cpus(&mut self) -> anyhow::Result<()> {
         self.sampler.cpus.clear();
         let links = std::mem::take(&mut self.sampler.on_cpus);
-        self.stop_clocks(links)
+        self.stop_clocks(PROGRAM, links)
     }
 
     fn start_clock(&mut self, scope: PerfEventScope) -> anyhow::Result<PerfEventLinkId> {
         let clock = PerfEventConfig::Software(SoftwareEvent::CpuClock);
         let is_inherited = !matches!(scope, PerfEventScope::AllProcessesOneCpu { .. });
         let policy = SamplePolicy::Frequency(SAMPLES_PER_S);
-        Ok(self.sample_program()?.attach(clock, scope, policy, is_inherited)?)
+        Ok(self.clock_program(PROGRAM)?.attach(clock, scope, policy, is_inherited)?)
     }
 
-    fn sample_program(&mut self) -> anyhow::Result<&mut PerfEvent> {
-        let program = self.ebpf.program_mut("sample").ok_or(LoadError::Missing("sample"))?;
+    /// What runs when a clock ticks.
+    pub(super) fn clock_program(&mut self, name: &'static str) -> anyhow::Result<&mut PerfEvent> {
+        let program = self.ebpf.program_mut(name).ok_or(LoadError::Missing(name))?;
         Ok(program.try_into()?)
     }
 }
