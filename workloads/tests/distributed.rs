@@ -37,8 +37,12 @@ struct Peer(Child, BufReader<ChildStderr>);
 
 impl Peer {
     fn start(arguments: &[&str]) -> Self {
+        Self::train("mnist", arguments)
+    }
+
+    fn train(model: &str, arguments: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_guestscope-workloads"));
-        command.args(["train", "mnist", "--threads", "1", "--seed", "3"]).args(arguments);
+        command.args(["train", model, "--threads", "1", "--seed", "3"]).args(arguments);
         command.env_remove("GUESTSCOPE_WORKLOAD_FILE").stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut process = command.spawn().expect("cargo built the binary for this test");
         let said = process.stderr.take().expect("it is piped");
@@ -176,6 +180,17 @@ fn synchronous_steps_are_those_of_the_mean_gradient() {
     let server = &report["server_report"];
     assert_eq!((server["updates"].as_u64(), server["gradients"].as_u64()), (Some(6), Some(12)));
     assert_eq!(server["received_bytes"].as_u64(), Some(12 * 4 * 1_199_882));
+}
+
+/// What batch normalisation has seen is each worker's own, and counts. No parameter changes at this rate, so that nothing
+/// hangs on who does the arithmetic of the update.
+#[test]
+fn a_worker_leaves_what_the_same_steps_alone_leave() {
+    let words = ["--batch", "2", "--steps", "1", "--warmup", "0", "--learning-rate", "1e-30", "--json"];
+    let report = Peer::train("resnet50", &[&["--workers", "1"], &words[..]].concat()).json();
+    let alone = Peer::train("resnet50", &words).json();
+    assert!(alone["output_hash"].is_string(), "{alone}");
+    assert_eq!(report["worker_reports"][0]["output_hash"], alone["output_hash"]);
 }
 
 #[test]

@@ -58,8 +58,8 @@ pub struct Identity {
     pub distributed: Option<Part>,
     /// Equal for two jobs that computed the same from the same images, on whatever machine and threads.
     pub work_hash: Digest,
-    /// Of all losses, and of the parameters and batch normalisation's running statistics at the end, to the bit; of a worker
-    /// without those statistics, which no other one has. None of asynchronous workers, where it depends on who came first.
+    /// Of all losses, and of the parameters and batch normalisation's running statistics at the end, to the bit; those
+    /// statistics are each worker's own. None of asynchronous workers, where it depends on who came first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_hash: Option<Digest>,
 }

@@ -2,9 +2,10 @@
 //! of what each took.
 //!
 //! Prints workload, median and phases, speed, and the share of each account, and keeps the same in target/studies/studies.json,
-//! where rows of earlier calls stay, and are printed below, until they are run again. Sizes are those of the studies with --full; else a row that would
-//! take an hour is cut, and its line says to what.
+//! where rows of earlier calls stay, and are printed below, until they are run again. Sizes are those of the
+//! studies with --full; else a row that would take an hour is cut, and its line says to what.
 
+mod data;
 mod plan;
 mod record;
 mod table;
@@ -21,6 +22,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
 use self::{
+    data::Data,
     plan::Planned,
     record::{Failed, Record},
     table::Line,
@@ -45,14 +47,7 @@ struct Study<'a> {
     agent: PathBuf,
     workloads: PathBuf,
     folder: PathBuf,
-    flights: Flights,
-}
-
-/// What `h2o generate` writes and `h2o parse` reads. At full size it is 16 GB, so it is gone with this.
-struct Flights {
-    file: PathBuf,
-    /// Whether they are of this call, and whole.
-    are_there: bool,
+    data: Data,
 }
 
 /// The verb. Gives whether every row ended well.
@@ -75,8 +70,8 @@ pub(crate) fn verb(xtask: &mut Xtask, options: &Options) -> Result<bool> {
     let mut record = Record::open(file.clone())?;
     let commit = xtask.workspace.commit();
     let commit = commit.as_deref();
-    let flights = Flights { file: folder.join("flights.csv"), are_there: false };
-    let mut study = Study { options, agent, workloads, folder, flights };
+    let data = Data::new(&folder);
+    let mut study = Study { options, agent, workloads, folder, data };
     let (mut ended_well, mut failed) = (Vec::new(), Vec::new());
     for name in names {
         let step = xtask.progress.step(&name);
@@ -139,23 +134,20 @@ fn chosen(all: &[String], asked: &[String]) -> Result<Vec<String>> {
 impl Study<'_> {
     /// Runs a row under the agent.
     fn row(&mut self, name: &str, commit: Option<&str>) -> Result<Line> {
-        if name == plan::PARSE && !self.flights.are_there {
-            let generate = self.plan(plan::GENERATE);
-            done(Command::new(&self.workloads).args(&generate.words)).context("the flights for it")?;
-            self.flights.are_there = true;
-        }
+        let generate = self.plan(plan::GENERATE).words;
+        self.data.ensure(&self.workloads, name, self.options.full, &generate)?;
         let planned = self.plan(name);
         let mut command = Command::new(&self.agent);
         command.args(["run", "--json", "--name", &name.replace(' ', "-"), "--output"]);
         command.arg(self.folder.join("runs")).arg("--").arg(&self.workloads);
         let output = done(command.args(&planned.words).arg("--json"))?;
-        self.flights.are_there |= name == plan::GENERATE;
+        self.data.has_flights |= name == plan::GENERATE;
         let (workload, agent) = bench::two_results(&String::from_utf8_lossy(&output.stdout))?;
         Line::new((name, commit), &planned, &workload, &agent)
     }
 
     fn plan(&self, name: &str) -> Planned {
-        plan::of(name, self.options.full, self.options.threads, &self.flights.file)
+        plan::of(name, self.options.full, self.options.threads, &self.data)
     }
 }
 
@@ -167,16 +159,9 @@ fn done(command: &mut Command) -> Result<Output> {
     Ok(output)
 }
 
-impl Drop for Flights {
-    fn drop(&mut self) {
-        // Those of a call that was killed as well. Nothing better can be done about a failure than to leave them there.
-        let _ = fs::remove_file(&self.file);
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Flights, chosen};
+    use super::chosen;
 
     #[test]
     fn rows_are_chosen_by_the_words_that_they_begin_with() {
@@ -192,14 +177,5 @@ mod tests {
             of(&["train alex"]).unwrap_err().to_string().lines().next(),
             Some("no such row: train alex")
         );
-    }
-
-    #[test]
-    fn flights_are_gone_with_the_call() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("flights.csv");
-        std::fs::write(&file, "left by a call that was killed").unwrap();
-        drop(Flights { file: file.clone(), are_there: false });
-        assert!(!file.exists());
     }
 }

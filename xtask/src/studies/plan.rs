@@ -1,7 +1,9 @@
 //! How much each row does: as in its study, or fewer steps, requests or rows of the same size, so that it takes minutes on two
 //! cores. Yields words of a command line.
 
-use std::{ffi::OsString, path::Path};
+use std::ffi::OsString;
+
+use super::data::Data;
 
 /// The row that writes flights, and the one that reads what it wrote.
 pub(super) const GENERATE: &str = "h2o generate";
@@ -15,9 +17,12 @@ pub(super) struct Planned {
     pub(super) cut: Option<&'static str>,
 }
 
-/// Rows that are another scenario of one of the list: of Lin, Pai & Chou with a parameter server and two workers, and beside a
-/// second job. Plans of the lab have the network between the workers.
-const SCENARIOS: [(&str, &str); 3] = [
+/// Rows that are another scenario of one of the list: of Lin, Pai & Chou with pictures from the disk, with a parameter server and
+/// two workers, and beside a second job. Plans of the lab have the network between the workers.
+const SCENARIOS: [(&str, &str); 6] = [
+    ("train inception3 real", "train inception3"),
+    ("train resnet50 real", "train resnet50"),
+    ("train alexnet-tf real", "train alexnet-tf"),
     ("train resnet50 distributed", "train resnet50"),
     ("train resnet50 shared", "train resnet50"),
     ("train alexnet-tf shared", "train alexnet-tf"),
@@ -25,6 +30,12 @@ const SCENARIOS: [(&str, &str); 3] = [
 
 /// The second job of the shared scenarios, until the first one ends.
 const BESIDE: &str = "train alexnet-tf --batch 512 --steps 100000";
+
+/// The end of the name of a row that reads pictures.
+const REAL: &str = " real";
+/// Those of its full size, 110 steps, and of the one that is cut, so that none is read twice: what is read again comes from the
+/// page cache.
+const PICTURES: [(&str, u32, u32); 2] = [("train alexnet", 110 * 512, 4 * 512), ("train", 110 * 32, 11 * 32)];
 
 /// By the begin of a name: words of the study's size, words of the one that is cut, and what those cut.
 type Size = (&'static str, &'static [&'static str], &'static [&'static str], &'static str);
@@ -71,8 +82,19 @@ pub(super) fn scenarios() -> impl Iterator<Item = &'static str> {
     SCENARIOS.iter().map(|(name, _)| *name)
 }
 
-/// Of the row of that name. `flights` is where those of h2o go.
-pub(super) fn of(name: &str, full: bool, threads: Option<u16>, flights: &Path) -> Planned {
+/// How many pictures the row of that name reads.
+pub(super) fn pictures(name: &str, full: bool) -> u32 {
+    let (_, whole, cut) =
+        PICTURES.iter().find(|(begin, ..)| name.starts_with(begin)).copied().unwrap_or_default();
+    match name.ends_with(REAL) {
+        true if full => whole,
+        true => cut,
+        false => 0,
+    }
+}
+
+/// Of the row of that name, with its files in `data`.
+pub(super) fn of(name: &str, full: bool, threads: Option<u16>, data: &Data) -> Planned {
     let command = SCENARIOS.iter().find(|(row, _)| *row == name).map_or(name, |(_, command)| command);
     let mut words: Vec<OsString> = command.split(' ').map(Into::into).collect();
     let size = SIZES.iter().find(|(begin, ..)| name.starts_with(begin));
@@ -88,7 +110,10 @@ pub(super) fn of(name: &str, full: bool, threads: Option<u16>, flights: &Path) -
         words.extend(["--threads".into(), threads.to_string().into()]);
     }
     if [GENERATE, PARSE].contains(&name) {
-        words.push(flights.into());
+        words.push((&data.flights).into());
+    }
+    if name.ends_with(REAL) {
+        words.extend(["--drop-caches".into(), "--data".into(), (&data.shards).into()]);
     }
     Planned { words, cut: (!cut.is_empty()).then_some(cut) }
 }
@@ -97,12 +122,12 @@ pub(super) fn of(name: &str, full: bool, threads: Option<u16>, flights: &Path) -
 mod tests {
     use std::path::Path;
 
-    use super::of;
+    use super::{Data, of, pictures};
 
     #[test]
     fn what_is_cut_is_said() {
         let words = |name: &str, full| {
-            let planned = of(name, full, Some(2), Path::new("/x/flights.csv"));
+            let planned = of(name, full, Some(2), &Data::new(Path::new("/x")));
             let words: Vec<String> =
                 planned.words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
             (words.join(" "), planned.cut)
@@ -122,14 +147,21 @@ mod tests {
 
     #[test]
     fn scenarios_are_commands_of_their_rows() {
-        let planned = of("train resnet50 distributed", true, None, Path::new("/x"));
+        let planned = of("train resnet50 distributed", true, None, &Data::new(Path::new("/x")));
         assert_eq!(planned.words, ["train", "resnet50", "--workers", "2"]);
-        let planned = of("train alexnet-tf shared", true, None, Path::new("/x"));
+        let planned = of("train alexnet-tf shared", true, None, &Data::new(Path::new("/x")));
         let beside = "train alexnet-tf --batch 512 --steps 100000";
         assert_eq!(
             (planned.words, planned.cut),
             (["train", "alexnet-tf", "--beside", beside].map(Into::into).into(), None)
         );
-        assert!(of("train resnet50 shared", false, None, Path::new("/x")).cut.is_some());
+        let real = of("train resnet50 real", false, None, &Data::new(Path::new("/x")));
+        let steps = ["--steps", "10", "--warmup", "1", "--drop-caches", "--data", "/x/shards"];
+        assert_eq!(real.words, [&["train", "resnet50"], &steps[..]].concat());
+        let count = |name| [true, false].map(|full| pictures(name, full));
+        assert_eq!(count("train resnet50 real"), [3_520, 352]);
+        assert_eq!(count("train alexnet-tf real"), [56_320, 2_048]);
+        assert_eq!(count("train resnet50"), [0, 0]);
+        assert!(of("train resnet50 shared", false, None, &Data::new(Path::new("/x"))).cut.is_some());
     }
 }

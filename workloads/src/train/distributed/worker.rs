@@ -134,8 +134,9 @@ impl Peer {
             asynchronous: self.asynchronous,
             parameters_hash: learner::hash(&values),
         };
-        let identity = identity(settings, &source, part, &losses);
         let elapsed_ns = start.elapsed().as_nanos() as u64;
+        let output_hash = (!self.asynchronous).then(|| alone::output_hash(&losses, &network)).transpose()?;
+        let identity = Identity { output_hash, ..identity(settings, &source, part) };
         Ok(Report { identity, measured: Measured::new(steps, losses, elapsed_ns, source) })
     }
 
@@ -191,15 +192,9 @@ pub fn seed_of(settings: &Settings, step: u64) -> u64 {
     digest.value()
 }
 
-fn identity(settings: &Settings, source: &Source, part: Part, losses: &[f64]) -> Identity {
+fn identity(settings: &Settings, source: &Source, part: Part) -> Identity {
     let Identity { mut work_hash, .. } = alone::identity(settings, source);
     work_hash.text("worker").u64(u64::from(part.workers)).u64(u64::from(part.rank));
     work_hash.u64(u64::from(part.asynchronous));
-    let mut outputs = Digest::default();
-    for loss in losses {
-        outputs.u64(loss.to_bits());
-    }
-    outputs.u64(part.parameters_hash.value());
-    let output_hash = (!part.asynchronous).then_some(outputs);
-    Identity { distributed: Some(part), work_hash, output_hash, ..alone::identity(settings, source) }
+    Identity { distributed: Some(part), work_hash, ..alone::identity(settings, source) }
 }

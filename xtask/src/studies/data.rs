@@ -1,0 +1,91 @@
+//! Files that rows read: flights of h2o, and pictures of training. Made by the workloads themselves when a row first wants
+//! them, and gone with the call, since at the studies' sizes they are 16 and 6 GB.
+
+use std::{
+    ffi::OsString,
+    fs, io,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context as _, Result};
+
+use super::{done, plan};
+
+/// What rows of one call share.
+pub(super) struct Data {
+    /// What `h2o generate` writes and `h2o parse` reads.
+    pub(super) flights: PathBuf,
+    /// Shards of labelled JPEG pictures.
+    pub(super) shards: PathBuf,
+    /// Whether the flights are of this call, and whole.
+    pub(super) has_flights: bool,
+    /// How many pictures of this call there are.
+    pictures: u32,
+}
+
+impl Data {
+    /// Files of earlier calls, which were killed, are no part of it.
+    pub(super) fn new(folder: &Path) -> Self {
+        let (flights, shards) = (folder.join("flights.csv"), folder.join("shards"));
+        Self { flights, shards, has_flights: false, pictures: 0 }
+    }
+
+    /// Sees to it that the row of that name finds what it reads. `generate` are the words that write flights.
+    pub(super) fn ensure(
+        &mut self,
+        workloads: &Path,
+        name: &str,
+        full: bool,
+        generate: &[OsString],
+    ) -> Result<()> {
+        if name == plan::PARSE && !self.has_flights {
+            done(Command::new(workloads).args(generate)).context("the flights for it")?;
+            self.has_flights = true;
+        }
+        let wanted = plan::pictures(name, full);
+        if wanted > self.pictures {
+            remove(&self.shards).with_context(|| format!("folder: {}", self.shards.display()))?;
+            let mut command = Command::new(workloads);
+            command.arg("shards").arg("--out").arg(&self.shards);
+            done(command.args(["--generate", &wanted.to_string()])).context("the pictures for it")?;
+            self.pictures = wanted;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Data {
+    fn drop(&mut self) {
+        // Those of a call that was killed as well. Nothing better can be done about a failure than to leave them there.
+        let _ = fs::remove_file(&self.flights);
+        let _ = remove(&self.shards);
+    }
+}
+
+/// A folder, if it is there.
+fn remove(folder: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::Data;
+
+    #[test]
+    fn files_are_gone_with_the_call() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = Data::new(folder.path());
+        fs::write(&data.flights, "left by a call that was killed").unwrap();
+        fs::create_dir(&data.shards).unwrap();
+        fs::write(data.shards.join("pictures"), "as well").unwrap();
+        drop(data);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+        drop(Data::new(folder.path()));
+    }
+}
