@@ -38,7 +38,9 @@ fn the_sum_over_helpers_is_theirs(#[case] name: &'static str) {
         // The thread that waits for good, and one that sleeps in between.
         let blocked = helpers.accounts.get(Account::Lock);
         assert!(blocked >= phase.duration_ns, "{helpers:?}");
-        assert!(helpers.accounts.get(Account::Sleep) > phase.duration_ns / 4, "{helpers:?}");
+        let (asleep_ns, least_ns) = (helpers.accounts.get(Account::Sleep), seen.book.fact("asleep_ns"));
+        assert!(least_ns > 0 && asleep_ns >= least_ns, "{least_ns}: {helpers:?}");
+        assert!(asleep_ns <= phase.duration_ns, "{helpers:?}");
         if name == "pool" {
             let delay_ns = seen.book.fact("delay_ns");
             time(name, "helpers' runq", runq_ns, (delay_ns, delay_ns), LATE_NS);

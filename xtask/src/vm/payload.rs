@@ -166,14 +166,18 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     fs::copy(from, to).map(drop).with_context(what)
 }
 
-/// An ext4 file system of a folder's content, without mounting anything.
+/// An ext4 file system of a folder's content, without mounting anything. It is a new file, since a guest of another call may
+/// still run on the last one.
 fn make_disk(xtask: &Xtask, content: &Path, disk: &Path) -> Result<()> {
     apt::need(xtask, &["e2fsprogs"])?;
-    let file = File::create(disk).with_context(|| format!("file: {}", disk.display()))?;
+    let new = disk.with_extension("new");
+    let what = || format!("file: {}", new.display());
+    let file = File::create(&new).with_context(what)?;
     file.set_len(DISK_BYTES)?;
     let mut make = Command::new("mke2fs");
     make.args(["-q", "-F", "-t", "ext4", "-E", "lazy_itable_init=0,root_owner=0:0", "-d"]);
-    setup::command(xtask, "disk of the guests", "guest-disk", "made", make.arg(content).arg(disk)).map(drop)
+    setup::command(xtask, "disk of the guests", "guest-disk", "made", make.arg(content).arg(&new))?;
+    fs::rename(&new, disk).with_context(what)
 }
 
 /// Everything that the dynamic loader would give to these programs, and the loader itself.

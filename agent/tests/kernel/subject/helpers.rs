@@ -6,7 +6,7 @@ use std::{
     fs,
     sync::{
         Barrier,
-        atomic::{AtomicBool, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     thread,
     time::Duration,
@@ -28,6 +28,8 @@ pub(crate) const CASES: &[Case] = &[
 const HELPERS: u64 = 3;
 /// For how long a phase lasts.
 const PHASE: Duration = Duration::from_millis(300);
+/// For how long one helper sleeps at least, each time.
+const NAP: Duration = Duration::from_millis(2);
 /// Requests of each leader.
 const REQUESTS: u64 = 20;
 
@@ -55,6 +57,7 @@ fn delay_ns() -> u64 {
 /// One helper works, one works and sleeps, one waits for good; where they come and go, short-lived ones do the work.
 fn pool(subject: &Subject, comes_and_goes: bool) {
     let done = AtomicBool::new(false);
+    let naps = AtomicU64::new(0);
     let ready = Barrier::new(1 + HELPERS as usize);
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -73,7 +76,8 @@ fn pool(subject: &Subject, comes_and_goes: bool) {
             ready.wait();
             while !done.load(Relaxed) {
                 burn(500_000);
-                thread::sleep(Duration::from_millis(2));
+                thread::sleep(NAP);
+                naps.fetch_add(1, Relaxed);
             }
         });
         let waiter = scope.spawn(|| {
@@ -87,7 +91,10 @@ fn pool(subject: &Subject, comes_and_goes: bool) {
         let before_ns = others_ns();
         let request = guestscope_marker::request("pool", 1);
         let begun_ns = others_ns();
+        let naps_before = naps.load(Relaxed);
         thread::sleep(PHASE);
+        // The first may have begun before the phase.
+        let whole_naps = (naps.load(Relaxed) - naps_before).saturating_sub(1);
         let ending_ns = others_ns();
         request.end();
         let after_ns = others_ns();
@@ -98,6 +105,7 @@ fn pool(subject: &Subject, comes_and_goes: bool) {
         subject.fact("others_low_ns", ending_ns - begun_ns);
         subject.fact("others_high_ns", after_ns - before_ns);
         subject.fact("helpers", HELPERS);
+        subject.fact("asleep_ns", whole_naps * NAP.as_nanos() as u64);
     });
 }
 
