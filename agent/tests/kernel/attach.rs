@@ -296,6 +296,8 @@ fn a_storm_of_threads_has_no_gap() {
         for _ in 0..FURTHER_WALKS {
             let found: BTreeSet<u32> = observer.walk().into_iter().map(|met| met.1 as u32).collect();
             assert!(!found.contains(&(Found::Adopted as u32)), "a thread was born untracked");
+            // As the agent does: births and ends of a walk on a slow machine are more than their ring holds.
+            observer.take_in();
         }
         let stopped = nix::unistd::Pid::from_raw(stranger.pid() as i32);
         nix::sys::signal::kill(stopped, nix::sys::signal::Signal::SIGSTOP).expect("it is ours");
@@ -314,7 +316,8 @@ fn a_storm_of_threads_has_no_gap() {
         let ledgers = observer.ledgers();
         assert!(ledgers.values().all(|ledger| ledger.state != RUNNING && ledger.is_whole()), "{ledgers:?}");
         let known: BTreeSet<u32> = observer.pairing.live_threads().map(|(thread, _)| thread.tid).collect();
-        assert_eq!(known, threads, "and pairing knows the same");
+        let losses = observer.loaded.losses().expect("the counters can be read");
+        assert_eq!(known, threads, "and pairing knows the same: {losses:?}");
         // Nothing is left to adopt.
         assert!(observer.walk().iter().all(|met| met.1 == Found::Tracked));
         nix::sys::signal::kill(stopped, nix::sys::signal::Signal::SIGCONT).expect("it is ours");
