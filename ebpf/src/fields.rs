@@ -21,7 +21,7 @@ pub struct Field {
     pub offset: &'static str,
     /// The `Global<u32>` that takes the mask of a bit field within its byte; empty for whole members.
     pub mask: &'static str,
-    /// Paths through structures, unions and typedefs, best first.
+    /// Paths through structures, unions and typedefs, best first; stars behind one are the pointers that the member has to be.
     pub paths: &'static [&'static str],
     /// Without it the ledger would be wrong; else only what the comment at its use names is missing.
     pub required: bool,
@@ -59,7 +59,9 @@ pub const FIELDS: &[Field] = &[
     // `runq`.
     optional("OFFSET_TASK_CFS_RQ", &["task_struct.se.cfs_rq"]),
     optional("OFFSET_TASK_GROUP", &["task_struct.sched_task_group"]),
-    optional("OFFSET_GROUP_CFS_RQ", &["task_group.cfs_rq"]),
+    // An array with a pointer for each CPU. Where it is one per-CPU pointer (7.3) no other CPU's queue is found, and a thread that is
+    // moved while it is kept off its queue counts as throttled until it runs.
+    optional("OFFSET_GROUP_CFS_RQ", &["task_group.cfs_rq**"]),
     // The number of a group; without these long waits have none.
     optional("OFFSET_GROUP_CGROUP", &["task_group.css.cgroup"]),
     optional("OFFSET_CGROUP_NODE", &["cgroup.kn"]),

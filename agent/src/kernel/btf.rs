@@ -161,6 +161,17 @@ impl Btf {
         None
     }
 
+    /// How many pointers lead from a type to one that is none.
+    fn pointers(&self, mut id: u32) -> usize {
+        for count in 0..DEPTH {
+            match self.strip(id) {
+                Some(type_) if type_.kind == KIND_PTR => id = type_.size_or_id,
+                _ => return count,
+            }
+        }
+        DEPTH
+    }
+
     /// The member called `name`, also inside anonymous structures and unions: bit offset, bits (0: whole), type.
     /// `left` counts down over all members that were looked at.
     fn member(&self, type_: &Type, name: &str, depth: usize, left: &mut usize) -> Option<(u32, u32, u32)> {
@@ -185,9 +196,10 @@ impl Btf {
         None
     }
 
-    /// Where `structure.member.member` lies.
+    /// Where `structure.member.member` lies. With stars behind it only if it is as many pointers, of one to the next.
     pub fn offset(&self, path: &str) -> Option<Member> {
-        let mut names = path.split('.');
+        let plain = path.trim_end_matches('*');
+        let mut names = plain.split('.');
         let structure = names.next()?;
         let mut type_ = self.find(KIND_STRUCT, structure)?;
         let (mut bit, mut bits) = (0_u32, 0);
@@ -198,6 +210,9 @@ impl Btf {
             bit = bit.checked_add(member_bit)?;
             bits = member_bits;
             type_ = member_type;
+        }
+        if plain.len() != path.len() && self.pointers(type_) != path.len() - plain.len() {
+            return None;
         }
         let mask = if bits == 0 { 0 } else { (1_u32 << bits.min(8)).wrapping_sub(1) << (bit % 8) & 0xff };
         Some(Member { offset: bit / 8, mask })

@@ -96,6 +96,8 @@ fn everything() -> Builder {
     let renamed = btf.add("leaf_tt", TYPEDEF, 0, renamed, &[]);
     let constant = btf.add("", 10, 0, renamed, &[]);
     let to_leaf = btf.add("", PTR, 0, leaf, &[]);
+    let constant_pointer = btf.add("", 10, 0, to_leaf, &[]);
+    let to_pointer = btf.add("", PTR, 0, constant_pointer, &[]);
     let innermost = btf.group("", UNION, &[("deep", constant, 0), ("other", int, 0)]);
     let inner = btf.group("", STRUCT, &[("first", int, 0), ("", innermost, 32)]);
     let bit_field = |bits: u32, at: u32| bits << 24 | at;
@@ -111,6 +113,7 @@ fn everything() -> Builder {
             ("named", leaf, 512),
             ("pointer", to_leaf, 576),
             ("broken", 9_999, 640),
+            ("pointers", to_pointer, 704),
         ],
     );
     btf
@@ -130,6 +133,13 @@ fn everything() -> Builder {
 #[case("outer.one", Some((37, 0b10)))]
 #[case("outer.pointer", Some((72, 0)))]
 #[case("outer.broken", Some((80, 0)))]
+#[case("outer.pointer*", Some((72, 0)))]
+#[case("outer.pointers**", Some((88, 0)))]
+// As many pointers as are asked for, neither more nor less.
+#[case("outer.pointer**", None)]
+#[case("outer.pointers*", None)]
+#[case("outer.head*", None)]
+#[case("outer.broken*", None)]
 // A pointer is not followed, an integer has no members, and a type that does not exist is not the one before it.
 #[case("outer.pointer.x", None)]
 #[case("outer.head.x", None)]
@@ -371,7 +381,8 @@ fn every_field_lies_where_bpftool_sees_it() {
         .collect();
     for field in FIELDS {
         for path in field.paths {
-            let expected = expected(&types, &structures, path)
+            // How many pointers a member is has tests of its own.
+            let expected = expected(&types, &structures, path.trim_end_matches('*'))
                 .map(|(bit, bits)| Member { offset: bit / 8, mask: ((1 << bits) - 1) << (bit % 8) });
             assert_eq!(btf.offset(path), expected, "{path}");
         }

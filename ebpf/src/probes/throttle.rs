@@ -24,6 +24,9 @@ use crate::{
 const ABSENT: u32 = ThrottleMode::Absent as u32;
 const OWN: u32 = ThrottleMode::Own as u32;
 const PELT: u32 = ThrottleMode::Pelt as u32;
+/// Stands for the clock of a thread that is kept off any queue while no queue's clock tells so: all of its wait is throttled. No queue
+/// has this address.
+const OWN_CLOCK: u64 = 1;
 
 /// A wait has begun by a switch: may it be throttled? From 6.18 on the kernel takes single tasks off the queue, and says
 /// so at this very switch; those that stay on it compete as ever.
@@ -56,7 +59,7 @@ pub(crate) fn woken<M: Memory>(task: Task<M>, ledger: &mut Ledger) {
 #[inline(always)]
 pub(crate) fn arriving<M: Memory>(task: Task<M>, ledger: &mut Ledger, now_ns: u64) {
     if THROTTLE_MODE.load() != ABSENT && ledger.state == LIMITED {
-        let clock = clock_of_wait(task, ledger);
+        let clock = clock_of_wait(task, ledger, now_ns);
         ledger.throttled(now_ns, clock);
     }
 }
@@ -65,7 +68,10 @@ pub(crate) fn arriving<M: Memory>(task: Task<M>, ledger: &mut Ledger, now_ns: u6
 /// gone already. Of memory that is no queue of this CPU any more nothing is believed; what else such memory says is bounded
 /// by the wait.
 #[inline(always)]
-fn clock_of_wait<M: Memory>(task: Task<M>, ledger: &Ledger) -> ThrottleClock {
+fn clock_of_wait<M: Memory>(task: Task<M>, ledger: &Ledger, now_ns: u64) -> ThrottleClock {
+    if ledger.group == OWN_CLOCK {
+        return ThrottleClock { group: OWN_CLOCK, ns: now_ns };
+    }
     let clock = clock(task);
     if clock.group == ledger.group {
         return clock;
@@ -132,8 +138,10 @@ fn clock_at(group: u64) -> ThrottleClock {
 #[inline(always)]
 pub(crate) unsafe fn open_ns(ledger: *const Ledger, wait_ns: u64) -> u64 {
     // SAFETY: the caller's.
-    let (group, begin) = unsafe { ((*ledger).group, (*ledger).throttle_clock_ns) };
-    let throttled_ns = clock_at(group).ns.wrapping_sub(begin);
+    let (group, begin, since_ns) =
+        unsafe { ((*ledger).group, (*ledger).throttle_clock_ns, (*ledger).since_ns) };
+    let now = if group == OWN_CLOCK { since_ns.wrapping_add(wait_ns) } else { clock_at(group).ns };
+    let throttled_ns = now.wrapping_sub(begin);
     if throttled_ns.cast_signed() <= 0 {
         0
     } else if throttled_ns > wait_ns {
@@ -169,13 +177,32 @@ fn migrates<C: Arguments>(ctx: &C) -> i32 {
         let ledger = &mut *ledger;
         // Only a thread whose wait has begun. One that is about to be woken waits for something else.
         if ledger.state == LIMITED {
-            let clock = clock_of_wait(task, ledger);
-            ledger.throttled(bpf_ktime_get_ns(), clock);
-            let group = task.follow(&OFFSET_TASK_GROUP);
-            let queues: u64 = load::<C::Memory, _>(group, &OFFSET_GROUP_CFS_RQ);
-            let queue = bpf_probe_read_kernel((queues + cpu * 8) as *const u64).unwrap_or(0);
-            ledger.limit(clock_at(queue));
+            let now_ns = bpf_ktime_get_ns();
+            let clock = clock_of_wait(task, ledger, now_ns);
+            ledger.throttled(now_ns, clock);
+            ledger.limit(clock_elsewhere(task, cpu, now_ns));
         }
     }
     0
+}
+
+/// By which clock a thread that is moved goes on waiting.
+#[inline(always)]
+fn clock_elsewhere<M: Memory>(task: Task<M>, cpu: u64, now_ns: u64) -> ThrottleClock {
+    // SAFETY: a task, its group, and an array of pointers, at offsets that the agent resolved; of a bool as well.
+    unsafe {
+        if OFFSET_GROUP_CFS_RQ.load() != 0 {
+            let group = task.follow(&OFFSET_TASK_GROUP);
+            let queues: u64 = load::<M, _>(group, &OFFSET_GROUP_CFS_RQ);
+            return clock_at(bpf_probe_read_kernel((queues + cpu * 8) as *const u64).unwrap_or(0));
+        }
+        // It is kept off the other queue as well, most of all by the same lack of quota. That one's clock would not tell: it begins
+        // when a thread is taken off that queue, which one that comes so never was.
+        let is_kept_off = OFFSET_TASK_THROTTLED.load() != 0 && task.load::<u8>(&OFFSET_TASK_THROTTLED) != 0;
+        if is_kept_off {
+            ThrottleClock { group: OWN_CLOCK, ns: now_ns }
+        } else {
+            ThrottleClock { group: 0, ns: 0 }
+        }
+    }
 }
