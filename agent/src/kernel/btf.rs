@@ -199,6 +199,7 @@ impl Btf {
     /// Where `structure.member.member` lies. With stars behind it only if it is as many pointers, of one to the next.
     pub fn offset(&self, path: &str) -> Option<Member> {
         let plain = path.trim_end_matches('*');
+        let pointers = path.len() - plain.len();
         let mut names = plain.split('.');
         let structure = names.next()?;
         let mut type_ = self.find(KIND_STRUCT, structure)?;
@@ -211,7 +212,7 @@ impl Btf {
             bits = member_bits;
             type_ = member_type;
         }
-        if plain.len() != path.len() && self.pointers(type_) != path.len() - plain.len() {
+        if pointers > 0 && self.pointers(type_) != pointers {
             return None;
         }
         let mask = if bits == 0 { 0 } else { (1_u32 << bits.min(8)).wrapping_sub(1) << (bit % 8) & 0xff };

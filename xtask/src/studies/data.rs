@@ -2,7 +2,6 @@
 //! them, and gone with the call, since at the studies' sizes they are 16 and 6 GB.
 
 use std::{
-    ffi::OsString,
     fs, io,
     path::{Path, PathBuf},
     process::Command,
@@ -31,15 +30,10 @@ impl Data {
         Self { flights, shards, has_flights: false, pictures: 0 }
     }
 
-    /// Sees to it that the row of that name finds what it reads. `generate` are the words that write flights.
-    pub(super) fn ensure(
-        &mut self,
-        workloads: &Path,
-        name: &str,
-        full: bool,
-        generate: &[OsString],
-    ) -> Result<()> {
+    /// Sees to it that the row of that name finds what it reads.
+    pub(super) fn ensure(&mut self, workloads: &Path, name: &str, full: bool) -> Result<()> {
         if name == plan::PARSE && !self.has_flights {
+            let generate = plan::of(plan::GENERATE, full, None, self).words;
             done(Command::new(workloads).args(generate)).context("the flights for it")?;
             self.has_flights = true;
         }

@@ -23,7 +23,6 @@ use serde_json::Value;
 
 use self::{
     data::Data,
-    plan::Planned,
     record::{Failed, Record},
     table::Line,
 };
@@ -134,9 +133,9 @@ fn chosen(all: &[String], asked: &[String]) -> Result<Vec<String>> {
 impl Study<'_> {
     /// Runs a row under the agent.
     fn row(&mut self, name: &str, commit: Option<&str>) -> Result<Line> {
-        let generate = self.plan(plan::GENERATE).words;
-        self.data.ensure(&self.workloads, name, self.options.full, &generate)?;
-        let planned = self.plan(name);
+        let Options { full, threads, .. } = *self.options;
+        self.data.ensure(&self.workloads, name, full)?;
+        let planned = plan::of(name, full, threads, &self.data);
         let mut command = Command::new(&self.agent);
         command.args(["run", "--json", "--name", &name.replace(' ', "-"), "--output"]);
         command.arg(self.folder.join("runs")).arg("--").arg(&self.workloads);
@@ -144,10 +143,6 @@ impl Study<'_> {
         self.data.has_flights |= name == plan::GENERATE;
         let (workload, agent) = bench::two_results(&String::from_utf8_lossy(&output.stdout))?;
         Line::new((name, commit), &planned, &workload, &agent)
-    }
-
-    fn plan(&self, name: &str) -> Planned {
-        plan::of(name, self.options.full, self.options.threads, &self.data)
     }
 }
 

@@ -84,13 +84,8 @@ pub(super) fn scenarios() -> impl Iterator<Item = &'static str> {
 
 /// How many pictures the row of that name reads.
 pub(super) fn pictures(name: &str, full: bool) -> u32 {
-    let (_, whole, cut) =
-        PICTURES.iter().find(|(begin, ..)| name.starts_with(begin)).copied().unwrap_or_default();
-    match name.ends_with(REAL) {
-        true if full => whole,
-        true => cut,
-        false => 0,
-    }
+    let of = PICTURES.iter().find(|(begin, ..)| name.ends_with(REAL) && name.starts_with(begin));
+    of.map_or(0, |(_, whole, cut)| if full { *whole } else { *cut })
 }
 
 /// Of the row of that name, with its files in `data`.
