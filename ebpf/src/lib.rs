@@ -18,7 +18,7 @@ pub mod waker;
 
 pub use activity::{ACTIVITIES, Activity, Beside, SAMPLES_PER_S, SPIN_RANGES, SPINNERS, Samples, SpinCode};
 pub use counter::Counter;
-pub use io::{IOS, IoRecord, MINOR_BITS, NO_DEVICE, WAIT_WRITES};
+pub use io::{IOS, IoRecord, MINOR_BITS, NO_DEVICE, WAIT_IN_EDGE, WAIT_WRITES};
 pub use position::{DISTANCES, Distance, Position};
 pub use traffic::Traffic;
 
@@ -26,7 +26,7 @@ use helpers::{HelperSum, MEMBERS, Outside, Process};
 use ledger::Ledger;
 
 /// Version of the records. The agent refuses an object that was built from another one.
-pub const CONTRACT_VERSION: u32 = 11;
+pub const CONTRACT_VERSION: u32 = 12;
 /// Version of the marker library's probe arguments (bits 8 to 15 of the first one).
 pub const MARKER_ABI_VERSION: u8 = 1;
 /// Bytes of a phase's name that travel; a longer name is cut and says so.

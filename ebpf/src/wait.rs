@@ -4,11 +4,15 @@
 //! whose end reached no tracepoint has none (`missed` counts those). What it belongs to is the agent's to say.
 
 use guestscope_ebpf::{
-    Account, Header, Kind, NO_SYSCALL, WaitRecord,
+    Account, Header, Kind, NO_SYSCALL, WAIT_IN_EDGE, WaitRecord,
     ledger::{Ledger, RUNNING},
 };
 
-use crate::{device, emit, maps::WAIT_THRESHOLD_NS, origin, task};
+use crate::{
+    device, emit,
+    maps::{STAGES, WAIT_THRESHOLD_NS},
+    origin, task,
+};
 
 /// The thread of this ledger has just got the CPU from `before`: its number, its process's and its address, asked for only
 /// where the wait was long. `left_cpu` is where it had been.
@@ -26,7 +30,11 @@ pub(crate) fn ended(ledger: &Ledger, before: impl Fn() -> (u32, u32, u64), left_
         // Nobody wakes a thread that could run all the time.
         let was_blocked = ledger.account != Account::Runq as u8;
         let waker = if was_blocked { ledger.waker } else { 0 };
-        let (device, flags) = device::waited_for(ledger);
+        let (device, mut flags) = device::waited_for(ledger);
+        // That program never sleeps: who loses its CPU inside it could have gone on.
+        if !was_blocked && is_in_edge(ledger.slot) {
+            flags |= WAIT_IN_EDGE;
+        }
         // SAFETY: the record is reserved memory of exactly this size; every field is written.
         unsafe {
             (*record).header = Header { kind: Kind::Wait as u32, flags, time_ns: now_ns };
@@ -53,4 +61,13 @@ pub(crate) fn ended(ledger: &Ledger, before: impl Fn() -> (u32, u32, u64), left_
             task::comm(address, &mut (*record).ran_before_comm);
         }
     });
+}
+
+/// Whether the thread of this slot has begun to take an edge and has not handed it over: only then its stage bears a kind.
+#[inline(always)]
+fn is_in_edge(slot: u16) -> bool {
+    // SAFETY: a record in a map value.
+    STAGES
+        .get_ptr(u32::from(slot))
+        .is_some_and(|stage| unsafe { core::ptr::read_volatile(&raw const (*stage).header.kind) != 0 })
 }

@@ -148,8 +148,9 @@ impl Pairing {
         self.requests.get_mut(&segment.root).is_some_and(|request| request.add_to(segment.phase, counts))
     }
 
-    /// A phase leaves its thread at this snapshot: noted.
+    /// A phase leaves its thread at this snapshot: noted, behind what that thread waited for in it.
     pub(super) fn note_segment(&mut self, id: u64, now: &Snapshot) {
+        self.place_early_in(id, now.time_ns);
         let Some(open) = self.open.get(&id) else { return };
         let Place::On(thread, begin) = open.place else { return };
         let bios = |snapshot: &Snapshot| (snapshot.counts.block_read, snapshot.counts.block_write);

@@ -47,6 +47,7 @@ impl Pairing {
     fn replaced(&mut self, record: &TaskRecord) {
         let thread = thread_id(&record.ledger);
         let before = ThreadId { tid: record.other_tid, ..thread };
+        self.place_early(before, u64::MAX);
         let now = Snapshot::of_task(record);
         let is_on = |open: &OpenPhase, thread| matches!(open.place, Place::On(on, _) if on == thread);
         // Nothing stays on a number that is gone. Else what began later is the new program's.
@@ -91,6 +92,7 @@ impl Pairing {
 
     /// A thread is gone and its end was not seen: of what was open on it nothing is known since its last edge.
     fn vanished(&mut self, thread: ThreadId, time_ns: u64) {
+        self.place_early(thread, u64::MAX);
         self.threads.remove(&thread);
         self.note_thread(thread);
         self.pasts.ended(thread.tid, time_ns);
@@ -120,6 +122,7 @@ impl Pairing {
 
     /// Yields what the thread is worth in all.
     fn end_thread(&mut self, thread: ThreadId, now: &Snapshot, ending: Ending, name: &str) -> Snapshot {
+        self.place_early(thread, u64::MAX);
         for id in self.open_of(|open| matches!(open.place, Place::On(on, _) if on == thread)) {
             self.close(id, now, ending);
         }
@@ -162,6 +165,7 @@ impl Pairing {
 
     /// Observation stops: what is still open ends here. `ledgers` are those of threads that live on.
     pub fn stop(&mut self, time_ns: u64, ledgers: &[Ledger]) {
+        self.place_all_early();
         let mut ledgers: Vec<&Ledger> = ledgers.iter().collect();
         ledgers.sort_by_key(|ledger| (ledger.tgid, ledger.tid));
         for ledger in ledgers {

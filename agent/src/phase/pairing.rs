@@ -22,6 +22,7 @@ use super::{
     names::Names,
     open::{OpenPhase, OpenRequest, Place, begun},
     thread::{Sequence, Snapshot, ThreadState, thread_id},
+    wait::Early,
 };
 use crate::record::Record;
 
@@ -56,6 +57,7 @@ pub struct Pairing {
     pub(super) helpers: Processes,
     pub(super) waits: Waits,
     pub(super) pasts: Pasts,
+    pub(super) early: Early,
     /// I/Os of threads that are gone, the first to go first.
     pub(super) gone: VecDeque<(ThreadId, Ios)>,
     names: Names,
@@ -92,6 +94,7 @@ impl Pairing {
             helpers: Processes::default(),
             waits: Waits::default(),
             pasts: Pasts::default(),
+            early: Early::default(),
             gone: VecDeque::new(),
             names: Names::default(),
             losses: PairingLosses::default(),
@@ -134,6 +137,7 @@ impl Pairing {
             self.losses.torn_edges += 1;
         }
         self.helpers.edge(record);
+        self.place_early(thread, edge.now.time_ns);
         let state = self.threads.entry(thread).or_default();
         state.slot = record.ledger.slot;
         match state.edge(instance, (record.operation >> 32) as u32) {
@@ -160,6 +164,7 @@ impl Pairing {
             Some(Operation::Mark) => self.mark(&edge),
             None => self.losses.unknown_edges += 1,
         }
+        self.place_early(thread, u64::MAX);
     }
 
     fn name(&mut self, record: &EdgeRecord) -> (Arc<str>, bool) {
@@ -375,6 +380,7 @@ impl Pairing {
     }
 
     pub(super) fn abandon(&mut self, id: u64, time_ns: u64, ending: Ending) {
+        self.place_early_in(id, u64::MAX);
         self.unstack(id);
         let Some(mut open) = self.open.remove(&id) else { return };
         open.abandon(time_ns);

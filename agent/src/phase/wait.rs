@@ -2,9 +2,11 @@
 //!
 //! Yields values from records. A wait explains time that the accounts of its phase hold already; nothing is added up here.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
-use guestscope_ebpf::{Account, MINOR_BITS, NO_DEVICE, NO_SYSCALL, WAIT_WRITES, WaitRecord, waker};
+use guestscope_ebpf::{
+    Account, MINOR_BITS, NO_DEVICE, NO_SYSCALL, WAIT_IN_EDGE, WAIT_WRITES, WaitRecord, waker,
+};
 
 use super::{
     Blame, ThreadId,
@@ -116,10 +118,62 @@ impl Wait {
     }
 }
 
+/// Waits inside the program that takes an edge: they came before that edge, which may have read its clock before them. What
+/// they lie in shows when it is here.
+#[derive(Debug, Default)]
+pub(crate) struct Early(HashMap<ThreadId, Vec<WaitRecord>>);
+
+impl Early {
+    /// Those of a thread that began before this time, in order.
+    fn take(&mut self, thread: ThreadId, before_ns: u64) -> Vec<WaitRecord> {
+        let Some(mut waits) = self.0.remove(&thread) else { return Vec::new() };
+        let later =
+            waits.iter().position(|wait| wait.left_ns >= before_ns).map(|first| waits.split_off(first));
+        if let Some(later) = later {
+            self.0.insert(thread, later);
+        }
+        waits
+    }
+}
+
 impl Pairing {
     /// A thread waited for long.
     pub fn wait(&mut self, record: &WaitRecord) {
         let thread = ThreadId { tid: record.tid, tgid: record.tgid, born_ns: record.born_ns };
+        if record.header.flags & WAIT_IN_EDGE != 0 {
+            self.early.0.entry(thread).or_default().push(*record);
+        } else {
+            self.place(thread, record);
+        }
+    }
+
+    /// The thread comes to an edge or its end at this time: what it waited for until then lies in what was open before.
+    pub(super) fn place_early(&mut self, thread: ThreadId, before_ns: u64) {
+        if self.early.0.is_empty() {
+            return;
+        }
+        for wait in self.early.take(thread, before_ns) {
+            self.place(thread, &wait);
+        }
+    }
+
+    /// The same of the thread that an open phase is on.
+    pub(super) fn place_early_in(&mut self, id: u64, before_ns: u64) {
+        if let Some(Place::On(thread, _)) = self.open.get(&id).map(|open| open.place) {
+            self.place_early(thread, before_ns);
+        }
+    }
+
+    /// Nothing more comes that they could lie in.
+    pub(super) fn place_all_early(&mut self) {
+        let mut threads: Vec<ThreadId> = self.early.0.keys().copied().collect();
+        threads.sort_unstable();
+        for thread in threads {
+            self.place_early(thread, u64::MAX);
+        }
+    }
+
+    fn place(&mut self, thread: ThreadId, record: &WaitRecord) {
         let within = self.innermost_at(thread, record.left_ns);
         let (phase, root) = within.map_or((None, None), |(phase, root)| (Some(phase), Some(root)));
         // What a damaged record claims is cut to the wait, so that its parts never make more than it.

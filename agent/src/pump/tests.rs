@@ -11,7 +11,7 @@ use std::{
 };
 
 use guestscope_ebpf::{
-    Account, EdgeRecord, NO_SYSCALL, Operation, TOKEN_CHILD_BITS, WaitRecord, ledger::Ledger,
+    Account, EdgeRecord, NO_SYSCALL, Operation, TOKEN_CHILD_BITS, WAIT_IN_EDGE, WaitRecord, ledger::Ledger,
 };
 use proptest::prelude::*;
 
@@ -21,8 +21,14 @@ use crate::phase::{Wait, pairing::Output};
 /// What a thread does next.
 #[derive(Clone, Copy, Debug)]
 enum Act {
-    Begin,
-    End,
+    /// Of a phase; the thread may lose its CPU in the program that takes the edge, which is handed over after that wait.
+    Begin {
+        interrupted: bool,
+    },
+    /// The same.
+    End {
+        interrupted: bool,
+    },
     Wait,
 }
 
@@ -112,9 +118,9 @@ fn edge(tid: u32, thread: &mut Thread, operation: Operation, number: u64, time_n
     Record::Edge(edge)
 }
 
-fn wait(tid: u32, left_ns: u64, time_ns: u64) -> Record {
+fn wait(tid: u32, flags: u32, left_ns: u64, time_ns: u64) -> Record {
     let Record::Wait(mut wait) = blank(Kind::Wait, size_of::<WaitRecord>()) else { unreachable!() };
-    wait.header.time_ns = time_ns;
+    (wait.header.time_ns, wait.header.flags) = (time_ns, flags);
     (wait.tid, wait.tgid, wait.born_ns) = (tid, 1, 1);
     (wait.left_ns, wait.ready_ns) = (left_ns, time_ns);
     (wait.account, wait.syscall) = (Account::Lock as u8, NO_SYSCALL);
@@ -126,14 +132,16 @@ fn story(acts: &[(u32, Act)]) -> Story {
     let mut threads: HashMap<u32, Thread> = HashMap::new();
     let mut story = Story::default();
     let mut time_ns = 1_000;
-    let ends = (0..4).flat_map(|tid| std::iter::repeat_n((tid, Act::End), acts.len()));
+    let ends = (0..4).flat_map(|tid| std::iter::repeat_n((tid, Act::End { interrupted: false }), acts.len()));
     let mut number = 0;
     for (tid, act) in acts.iter().copied().chain(ends) {
         let tid = tid + 10;
         let thread = threads.entry(tid).or_default();
         time_ns += 10;
+        let mut interrupted = false;
         let record = match act {
-            Act::Begin => {
+            Act::Begin { interrupted: is } => {
+                interrupted = is;
                 number += 1;
                 let outermost = thread.open.is_empty();
                 let operation = if outermost { Operation::Request } else { Operation::Begin };
@@ -141,19 +149,25 @@ fn story(acts: &[(u32, Act)]) -> Story {
                 thread.open.push(number);
                 record
             }
-            Act::End => {
+            Act::End { interrupted: is } => {
                 let Some(&number) = thread.open.last() else { continue };
                 let record = edge(tid, thread, Operation::End, number, time_ns);
                 thread.open.pop();
+                interrupted = is;
                 record
             }
             Act::Wait => {
                 let left_ns = thread.last_ns + 1;
                 story.truth.insert((tid, left_ns), thread.open.clone());
-                wait(tid, left_ns, time_ns)
+                wait(tid, 0, left_ns, time_ns)
             }
         };
         thread.last_ns = time_ns;
+        if interrupted {
+            thread.last_ns = time_ns + 4;
+            story.truth.insert((tid, time_ns + 1), thread.open.clone());
+            story.records.push_back(wait(tid, WAIT_IN_EDGE, time_ns + 1, thread.last_ns));
+        }
         story.records.push_back(record);
     }
     story
@@ -179,6 +193,7 @@ fn pumped(story: &Story, most: usize, pace: Vec<usize>, stuck: Vec<bool>) -> Vec
     // What came after the newest edge waits for one more round.
     pump.drain(&mut pairing);
     assert!(pump.held.is_empty(), "nothing stays behind");
+    pairing.stop(u64::MAX, &[]);
     assert_eq!(pairing.losses, crate::phase::PairingLosses::default());
     pairing.take()
 }
@@ -203,13 +218,18 @@ fn waits(outputs: &[Output]) -> Vec<(usize, &Wait)> {
 }
 
 fn acts() -> impl Strategy<Value = Vec<(u32, Act)>> {
-    let act = prop_oneof![3 => Just(Act::Begin), 3 => Just(Act::End), 4 => Just(Act::Wait)];
+    let act = prop_oneof![
+        3 => any::<bool>().prop_map(|interrupted| Act::Begin { interrupted }),
+        3 => any::<bool>().prop_map(|interrupted| Act::End { interrupted }),
+        4 => Just(Act::Wait),
+    ];
     prop::collection::vec((0_u32..4, act), 1..60)
 }
 
 fn pace() -> impl Strategy<Value = Vec<usize>> {
     // Something arrives at some time, or reading would never come to an end.
-    let some = prop::collection::vec(0_usize..6, 0..12);
+    let steps = prop_oneof![2 => Just(0), 1 => 0_usize..6];
+    let some = prop::collection::vec(steps, 0..24);
     some.prop_map(|mut pace| {
         pace.push(1);
         pace

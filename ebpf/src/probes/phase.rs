@@ -75,6 +75,8 @@ pub(crate) fn edge(ctx: ProbeContext) -> u32 {
         (*stage).minor_faults = minor;
         (*stage).major_faults = major;
         beside::copy(slot, &raw mut (*stage).beside);
+        // From the reading of the clock until the edge is handed over, waits are told ahead of it.
+        core::ptr::write_volatile(&raw mut (*stage).header.kind, Kind::Edge as u32);
         let (now_ns, torn) = copy(ledger, &raw mut (*stage).ledger);
         (*ledger).forget_polled();
         match Current::task() {
@@ -85,12 +87,13 @@ pub(crate) fn edge(ctx: ProbeContext) -> u32 {
             flags |= EDGE_TORN;
             emit::count(Counter::TornEdge);
         }
-        (*stage).header.kind = Kind::Edge as u32;
         (*stage).header.flags = flags;
         (*stage).header.time_ns = now_ns;
         process::edge(stage, now_ns);
     }
     emit::edge(stage);
+    // SAFETY: as above.
+    unsafe { core::ptr::write_volatile(&raw mut (*stage).header.kind, 0) };
     0
 }
 

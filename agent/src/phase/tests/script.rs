@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use guestscope_ebpf::{
     Account, Beside, COMM_BYTES, EDGE_HELPERS_TORN, EDGE_NAME_UNREADABLE, EDGE_TORN, EXIT_REPLACED,
     EdgeRecord, FORK_ADOPTED, FORK_LATE, Header, IoRecord, Kind, NAME_BYTES, Operation, TaskRecord,
-    WaitRecord,
+    WAIT_IN_EDGE, WaitRecord,
     helpers::HelperSum,
     ledger::{Ledger, RUNNING},
     waker,
@@ -170,7 +170,7 @@ impl Live {
 }
 
 /// A wait that ends here: `ACCOUNT from=TIME ready=TIME throttled=NS waker=THREAD by=SYSCALL device=NUMBER writes=1 ns_tid=THREAD
-/// group=NUMBER`, each but the first with a default.
+/// group=NUMBER`, each but the first with a default; `inside`: in the program that takes an edge.
 fn wait_record(line: &Line<'_>, ledger: &Ledger) -> WaitRecord {
     let number = |key: &str, or: u64| line.value(key).map_or(or, |value| value.parse().unwrap());
     let account = Account::ALL.into_iter().find(|account| account.name() == line.words[0]);
@@ -182,8 +182,10 @@ fn wait_record(line: &Line<'_>, ledger: &Ledger) -> WaitRecord {
         Some(unknown) => panic!("no such system call here: {unknown}"),
         None => -1,
     };
+    let inside = if line.has("inside") { WAIT_IN_EDGE } else { 0 };
+    let flags = number("writes=", 0) as u32 | inside;
     WaitRecord {
-        header: Header { kind: Kind::Wait as u32, flags: number("writes=", 0) as u32, time_ns: line.time_ns },
+        header: Header { kind: Kind::Wait as u32, flags, time_ns: line.time_ns },
         born_ns: ledger.born_ns,
         left_ns,
         ready_ns: number("ready=", left_ns),

@@ -254,3 +254,62 @@ fn a_wait_for_a_device_names_it_and_one_for_anything_else_none() {
     wait behind stress  10/10  155..160  outside, block_io 4, runq 1, read 4095:1048575
     ");
 }
+
+/// Its thread lost its CPU in the program that takes an edge, behind the reading of the clock: the wait is told first.
+#[test]
+fn a_wait_inside_an_edge_lies_where_that_edge_leads() {
+    assert_snapshot!(play("
+        0   10/10 adopt
+        90  10/10 request 262144 job #1 late
+        110 10/10 wait runq from=91 inside
+        120 10/10 begin 262145 inner
+        130 10/10 wait runq from=125
+        150 10/10 end 262145 late
+        155 10/10 wait runq from=152 inside
+        200 10/10 end 262144 late
+        290 10/10 wait runq from=201 inside
+        300 10/10 request 262146 next #2
+        310 10/10 wait runq from=301 inside
+        320 10/10 end 262146
+        390 10/10 wait runq from=321 inside
+        400 10/10 exit
+    "), @"
+    wait behind stress  10/10  91..110   in phase 1 of 1, runq 19
+    wait behind stress  10/10  125..130  in phase 2 of 1, runq 5
+    wait behind stress  10/10  152..155  in phase 1 of 1, runq 3
+    request job #1      10/10  90..200   cpu 110
+      phase inner #1    10/10  120..150  cpu 30
+    wait behind stress  10/10  201..290  outside, runq 89
+    wait behind stress  10/10  301..310  in phase 3 of 3, runq 9
+    request next #2     10/10  300..320  cpu 20
+    wait behind stress  10/10  321..390  outside, runq 69
+    thread python       10/10  0..400    cpu 400, phases 3, exited
+    process python      10/10  0..400    cpu 400
+    ");
+}
+
+/// No edge of its thread comes any more: another thread ends the phase, or observation does.
+#[test]
+fn a_wait_inside_an_edge_comes_before_its_request() {
+    assert_snapshot!(play("
+        0   10/10 adopt
+        10  10/11 fork 10/10
+        100 10/11 request 262144 job #1
+        110 10/11 begin 262145 inner
+        130 10/11 wait runq from=111 inside
+        150 10/10 end 262144
+        200 10/11 request 262146 next #2
+        230 10/11 wait runq from=201 inside
+        250 10/10 stop
+    "), @"
+    wait behind stress  10/11  111..130  in phase 2 of 1, runq 19
+    request job #1      10/11  100..150  suspended 50
+      phase inner #1    10/11  110..150  suspended 40, lost
+    wait behind stress  10/11  201..230  in phase 3 of 3, runq 29
+    thread python       10/10  0..250    cpu 250, last seen
+    process python      10/10  0..250    cpu 250, observation_stopped
+    request next #2     10/11  200..250  cpu 50, observation_stopped
+    thread python       10/11  10..250   cpu 240, phases 3, last seen
+    losses: unended phases 2
+    ");
+}
