@@ -131,6 +131,8 @@ pub struct KernelLosses {
     pub ios: u64,
     /// Edges that a thread began to write into shared memory and did not finish (fidelity `procfs`).
     pub edges_unfinished: u64,
+    /// Times that the kernel did not run a probe because it was under way on that CPU, for whatever task.
+    pub runs_left_out: u64,
 }
 
 /// What the agent itself used.

@@ -3,6 +3,7 @@
 //! Everything goes away with this process: nothing is pinned. It reads no records.
 
 mod hooks;
+mod losses;
 mod offsets;
 mod pulse;
 mod sampler;
@@ -25,10 +26,10 @@ use std::{
 
 use aya::{
     Ebpf, EbpfLoader,
-    maps::{Array, PerCpuArray, Queue, RingBuf},
+    maps::{Array, Queue, RingBuf},
     programs::{Program, ProgramError, UProbe, uprobe::UProbeScope},
 };
-use guestscope_ebpf::{Counter, GPU_MAJORS, Position, SLOTS, ledger::Ledger, visit::TARGETS_MOST};
+use guestscope_ebpf::{GPU_MAJORS, Position, SLOTS, ledger::Ledger, visit::TARGETS_MOST};
 use nix::{
     sched::{CloneFlags, unshare},
     unistd::chroot,
@@ -37,7 +38,7 @@ use nix::{
 use self::{offsets::Offsets, pulse::Pulses, sampler::Sampler, spin::PidNamespace};
 use crate::{
     carried, failure,
-    health::{Fidelity, KernelLosses, Outcome, Verdict},
+    health::{Fidelity, Outcome, Verdict},
     kernel::{
         btf::{BtfError, KERNEL_BTF_FOLDER},
         formats::FormatError,
@@ -367,28 +368,6 @@ impl Loaded {
             before = again;
         }
         None
-    }
-
-    /// What the kernel side counted about itself, over all CPUs.
-    pub fn losses(&self) -> Result<KernelLosses, LoadError> {
-        let map = self.ebpf.map("COUNTERS").ok_or(LoadError::Missing("COUNTERS"))?;
-        let counters: PerCpuArray<_, u64> = PerCpuArray::try_from(map)?;
-        let sum = |counter: Counter| -> Result<u64, LoadError> {
-            Ok(counters.get(&(counter as u32), 0)?.iter().sum())
-        };
-        Ok(KernelLosses {
-            edges: sum(Counter::LostEdge)?,
-            task_events: sum(Counter::LostFork)? + sum(Counter::LostExec)? + sum(Counter::LostExit)?,
-            tasks_missed: sum(Counter::MissedTask)?,
-            edges_torn: sum(Counter::TornEdge)?,
-            stale_slots: sum(Counter::StaleSlot)?,
-            unknown_abi: sum(Counter::UnknownAbi)?,
-            waits: sum(Counter::LostWait)?,
-            sums_torn: sum(Counter::TornSum)?,
-            ends_unseen: sum(Counter::UnseenEnd)?,
-            ios: sum(Counter::LostIo)? + sum(Counter::StaleIo)?,
-            edges_unfinished: 0,
-        })
     }
 
     /// The programs, for the statistics that `cargo xtask bench` reads.

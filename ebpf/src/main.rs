@@ -15,6 +15,8 @@
 #[cfg(target_arch = "bpf")]
 mod beside;
 #[cfg(target_arch = "bpf")]
+mod birth;
+#[cfg(target_arch = "bpf")]
 mod device;
 #[cfg(target_arch = "bpf")]
 mod emit;

@@ -33,7 +33,7 @@ pub const fn loss(key: &'static str, count: u64, what: [&'static str; 2], meanin
     Loss { key, count, what, meaning }
 }
 
-fn of_kernel(losses: KernelLosses) -> [Loss; 11] {
+fn of_kernel(losses: KernelLosses) -> [Loss; 12] {
     let KernelLosses {
         edges,
         task_events,
@@ -46,6 +46,7 @@ fn of_kernel(losses: KernelLosses) -> [Loss; 11] {
         ends_unseen,
         ios,
         edges_unfinished,
+        runs_left_out,
     } = losses;
     let (edge, tasks) = (["edge", "edges"], ["fork, exec or exit", "forks, execs or exits"]);
     let no_room = "for which the ring had no room: phases may be missing";
@@ -76,6 +77,12 @@ fn of_kernel(losses: KernelLosses) -> [Loss; 11] {
             edges_unfinished,
             edge,
             "that a thread began to write and did not finish",
+        ),
+        loss(
+            "kernel_runs_left_out",
+            runs_left_out,
+            ["run of a probe", "runs of probes"],
+            "that the kernel left out, for any task: so many I/Os or packets at most were not seen",
         ),
     ]
 }

@@ -240,15 +240,21 @@ impl Done {
     }
 
     /// The losses that are not zero, but for those that the machine may have at any time: a storm of long waits may fill their
-    /// ring, a thread may end in the middle of a sum over its process, on 6.18 some ends of threads and of I/Os reach no hook, and
-    /// what the kernel reads ahead may come after the request that it was read for.
+    /// ring, a thread may end in the middle of a sum over its process, on 6.18 some ends of threads and of I/Os reach no hook, from 7.0
+    /// on a probe may be left out for whatever runs beside it, and what the kernel reads ahead may come after the request that it was read for.
     pub(crate) fn losses(&self) -> Vec<(String, u64)> {
         let summary = self.summary();
         let losses = summary["losses"].as_object().expect("losses are an object");
         let all =
             losses.iter().map(|(key, count)| (key.clone(), count.as_u64().expect("a loss is a number")));
-        let usual =
-            ["kernel_waits", "kernel_sums_torn", "kernel_ends_unseen", "kernel_ios", "pairing_late_ios"];
+        let usual = [
+            "kernel_waits",
+            "kernel_sums_torn",
+            "kernel_ends_unseen",
+            "kernel_ios",
+            "kernel_runs_left_out",
+            "pairing_late_ios",
+        ];
         all.filter(|(key, count)| *count > 0 && !usual.contains(&key.as_str())).collect()
     }
 }

@@ -6,8 +6,8 @@
 //!
 //! No thread gets two ledgers, and none is left out for good:
 //!
-//! * The other hooks are in place before. A thread that is being made has the state `TASK_NEW` until its fork hook is over,
-//!   and such a thread is left alone here: either its maker is tracked by then, or the next visit finds it. Any other thread
+//! * The other hooks are in place before. A thread that is being made has the state `TASK_NEW` until its fork hook is over, and
+//!   no stamp of a CPU until its first wake-up is; such a thread is left alone here: either its maker is tracked by then, or the next visit finds it. Any other thread
 //!   that has no ledger gets none by a fork any more, so nobody else makes one at the same time.
 //! * A new thread has a higher number than its maker, and the visit goes upwards, so it comes to those that were made while it
 //!   was under way. Where numbers begin anew, the next visit finds them: the agent repeats it until one finds nothing.
@@ -80,10 +80,9 @@ extern "C" fn attach(ctx: *const *const u8) -> i32 {
 fn visit(file: *const u8, task: Task<Typed>) {
     // Whether it is being made must be known before it is looked up: else its maker may hand it a ledger in between, and
     // wake it (seen on 6.18, twice in 30,000 walks beside a storm of new threads).
-    // SAFETY: a typed task; the agent resolved the offsets of two unsigned ints.
-    let (is_new, flags) = unsafe {
-        (task.load::<u32>(&OFFSET_TASK_STATE) & TASK_NEW != 0, task.load::<u32>(&OFFSET_TASK_FLAGS))
-    };
+    let is_new = is_being_made(task);
+    // SAFETY: a typed task; the agent resolved the offset of an unsigned int.
+    let flags: u32 = unsafe { task.load(&OFFSET_TASK_FLAGS) };
     if flags & PF_KTHREAD != 0 || task.tgid() == (bpf_get_current_pid_tgid() >> 32) as u32 {
         return;
     }
@@ -109,6 +108,17 @@ fn visit(file: *const u8, task: Task<Typed>) {
     unsafe {
         bpf_seq_write(file.cast_mut().cast(), (&raw const visit).cast(), size_of::<Visit>() as u32);
     }
+}
+
+/// Its maker has not come to the end of it, or it has not been on a CPU since: what the hook of births left out, that of first
+/// wake-ups takes in.
+#[inline(always)]
+fn is_being_made(task: Task<Typed>) -> bool {
+    // SAFETY: a typed task; the agent resolved the offset of an unsigned int.
+    let state: u32 = unsafe { task.load(&OFFSET_TASK_STATE) };
+    // The kernel may keep no stamps, whatever members it has: whoever reads this is on a CPU.
+    let has_run = |task: Task<Typed>| task.stamps().arrived != 0;
+    state & TASK_NEW != 0 || !has_run(task) && Current::task().is_some_and(has_run)
 }
 
 /// The number of a task's process in the agent's PID namespace, of which the visited tasks are, or of one below it.

@@ -18,7 +18,7 @@ use guestscope_ebpf::{
 };
 
 use crate::{
-    emit,
+    birth, emit,
     maps::{
         FIELD_EXEC_OLD, FIELD_EXEC_TID, FIELD_NEW_FLAGS, FIELD_NEW_TID, FIELD_SWITCH_NEXT, FIELD_SWITCH_PREV,
         FIELD_SWITCH_STATE, FIELD_WAKEUP_TID, FIELD_WAKING_TID, LEDGERS,
@@ -138,7 +138,7 @@ pub(crate) fn tp_task_newtask(ctx: TracePointContext) -> u32 {
         tgid = tid;
         process::forget(tgid);
     }
-    sched::born(&ctx, parent, (tid, tgid, SOMEBODY), |_| ());
+    birth::numbered(&ctx, parent, (tid, tgid, SOMEBODY), |_| ());
     0
 }
 

@@ -1,7 +1,7 @@
 //! Who of the target is tracked: adopts its threads, puts probes into what they have mapped, samples them, and looks again
 //! every second for what has changed.
 
-use std::{collections::HashSet, fs};
+use std::{collections::HashSet, fs, thread, time::Duration};
 
 use anyhow::Context as _;
 use guestscope_ebpf::visit::Found;
@@ -13,6 +13,9 @@ use crate::{attach::Target, failure};
 /// Walks in a row. One finds all threads that are there; another one is needed where threads are being made at the moment,
 /// which takes microseconds of each.
 const WALKS: usize = 32;
+/// A new thread that has not been on a CPU yet is met again after that long: all walks together wait for longer than the usual
+/// period of a quota (100 ms).
+const A_WAIT_FOR_A_CPU: Duration = Duration::from_millis(5);
 /// Looks at who is in a group in a row: each is followed by a walk that tracks them, and what they start from then on.
 const LISTS: usize = 16;
 /// Looks after the beginning at which a walk is made whether anything has changed or not: it corrects what threads were thought
@@ -165,6 +168,9 @@ impl Adoption {
         for _ in 0..WALKS {
             let walk = walk(feed)?;
             let is_settled = walk.adopted.is_empty() && walk.unborn == 0;
+            if walk.unborn > 0 {
+                thread::sleep(A_WAIT_FOR_A_CPU);
+            }
             self.threads_missed = self.threads_missed.max(walk.missed);
             (self.processes, self.threads) = (walk.processes, walk.threads);
             for pid in walk.adopted {

@@ -105,6 +105,7 @@ pub(super) fn lossy() -> Health {
             ends_unseen: 9,
             ios: 11,
             edges_unfinished: 10,
+            runs_left_out: 12,
         },
         pairing: PairingLosses {
             edges_lost: 7,

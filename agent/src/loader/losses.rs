@@ -1,0 +1,68 @@
+//! What the kernel side did not see, by its own counters and by the kernel's.
+
+use std::{
+    fs,
+    os::fd::{AsFd as _, AsRawFd as _},
+};
+
+use aya::{maps::PerCpuArray, programs::Program};
+use guestscope_ebpf::Counter;
+
+use super::{LoadError, Loaded};
+use crate::health::KernelLosses;
+
+/// Whatever it leaves out, the hook `sched_wakeup_new` takes in.
+const BIRTHS: [&str; 2] = ["sched_process_fork", "raw_sched_process_fork"];
+
+impl Loaded {
+    /// What the kernel side counted about itself, over all CPUs.
+    pub fn losses(&self) -> Result<KernelLosses, LoadError> {
+        let map = self.ebpf.map("COUNTERS").ok_or(LoadError::Missing("COUNTERS"))?;
+        let counters: PerCpuArray<_, u64> = PerCpuArray::try_from(map)?;
+        let sum = |counter: Counter| -> Result<u64, LoadError> {
+            Ok(counters.get(&(counter as u32), 0)?.iter().sum())
+        };
+        Ok(KernelLosses {
+            edges: sum(Counter::LostEdge)?,
+            task_events: sum(Counter::LostFork)? + sum(Counter::LostExec)? + sum(Counter::LostExit)?,
+            tasks_missed: sum(Counter::MissedTask)?,
+            edges_torn: sum(Counter::TornEdge)?,
+            stale_slots: sum(Counter::StaleSlot)?,
+            unknown_abi: sum(Counter::UnknownAbi)?,
+            waits: sum(Counter::LostWait)?,
+            sums_torn: sum(Counter::TornSum)?,
+            ends_unseen: sum(Counter::UnseenEnd)?,
+            ios: sum(Counter::LostIo)? + sum(Counter::StaleIo)?,
+            edges_unfinished: 0,
+            runs_left_out: self.left_out(),
+        })
+    }
+
+    fn left_out(&self) -> u64 {
+        let counted = self.ebpf.programs().filter(|(name, _)| !BIRTHS.contains(name));
+        counted.map(|(_, program)| left_out(program).unwrap_or(0)).sum()
+    }
+}
+
+/// How often the kernel did not run a program because it was under way on that CPU, for whatever task (5.12 and later, else
+/// none). In the text of its descriptor: aya's information about a program does not hold it.
+fn left_out(program: &Program) -> Option<u64> {
+    let descriptor = program.fd().ok()?.as_fd().as_raw_fd();
+    of_text(&fs::read_to_string(format!("/proc/self/fdinfo/{descriptor}")).ok()?)
+}
+
+fn of_text(text: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix("recursion_misses:"))?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::of_text;
+
+    #[test]
+    fn the_text_of_a_descriptor() {
+        let text = "pos:\t0\nprog_type:\t26\nrun_cnt:\t0\nrecursion_misses:\t17\nverified_insns:\t9\n";
+        assert_eq!(of_text(text), Some(17));
+        assert_eq!(of_text("pos:\t0\nprog_type:\t26\n"), None, "before 5.12");
+    }
+}
