@@ -13,40 +13,33 @@ use guestscope_ebpf::{
 };
 
 use crate::{
+    maps::OFFSET_TASK_FLAGS,
     memory::Memory,
     probes::{sched, throttle},
     process,
     task::{self, Task},
 };
 
+/// `PF_IO_WORKER` (5.12 and later): a thread of the kernel's inside the process, which carries out what io_uring was asked for.
+/// Before 5.12 the bit is of a thread that runs a virtual machine, and makes no other meanwhile.
+const PF_IO_WORKER: u32 = 0x10;
+
 /// This child is made by a tracked thread.
 #[inline(always)]
-pub(crate) fn seen<C: EbpfContext, M: Memory>(ctx: &C, parent: *mut Ledger, child: Task<M>) {
-    let identity = identity(child);
-    numbered(ctx, parent, identity, |ledger| throttle::woken(child, ledger));
-}
-
-/// The same of one that should have been seen already. Where no slot is free that has been said then.
-#[inline(always)]
-pub(crate) fn left_out<M: Memory>(parent: *mut Ledger, child: Task<M>) {
-    let (tid, tgid, address) = identity(child);
-    if let Some(ledger) = task::prepare(tid, tgid, address) {
-        // SAFETY: ledgers in map values; the child cannot run before this hook returns.
-        unsafe {
-            task::set_slot(tid, (*ledger).slot);
-            begins(parent, ledger, address, |ledger| throttle::woken(child, ledger));
-        }
+pub(crate) fn of<C: EbpfContext, M: Memory>(ctx: &C, parent: *mut Ledger, child: Task<M>) {
+    // SAFETY: the agent resolved the offset of an unsigned int.
+    let flags: u32 =
+        if OFFSET_TASK_FLAGS.load() != 0 { unsafe { child.load(&OFFSET_TASK_FLAGS) } } else { 0 };
+    // One that the iterator has found is tracked already.
+    if flags & PF_IO_WORKER != 0 || child.ledger().is_some() {
+        return;
     }
-}
-
-/// Of a new process an older one of its number is forgotten.
-#[inline(always)]
-fn identity<M: Memory>(child: Task<M>) -> (u32, u32, u64) {
     if child.tid() == child.tgid() {
         process::forget(child.tgid());
     }
     // Read anew: the verifier goes both ways from a number that it has seen compared (151,000 instructions, 117,000 so).
-    (child.tid(), child.tgid(), child.address() as u64)
+    let identity = (child.tid(), child.tgid(), child.address() as u64);
+    numbered(ctx, parent, identity, |ledger| throttle::woken(child, ledger));
 }
 
 /// A thread of these numbers at this address is made by a tracked one; if it is a process, an older one of its number is
@@ -64,14 +57,6 @@ pub(crate) fn numbered<C: EbpfContext>(
         return;
     };
     // SAFETY: ledgers in map values; the child cannot run before this hook returns.
-    unsafe { begins(parent, ledger, address, waits) };
-}
-
-/// # Safety
-/// Both must be ledgers in map values.
-#[inline(always)]
-unsafe fn begins(parent: *mut Ledger, ledger: *mut Ledger, address: u64, waits: impl FnOnce(&mut Ledger)) {
-    // SAFETY: the caller's; the clock has no preconditions.
     unsafe {
         let now_ns = bpf_ktime_get_ns();
         (*ledger).begin(now_ns, RUNNABLE, bpf_get_smp_processor_id() as u16);

@@ -47,8 +47,9 @@ pub(crate) fn edge(record: *mut EdgeRecord) {
     }
 }
 
-/// Fills and hands over a fork, exec or exit. Runs inside a tracepoint, where preemption is off, so a reservation
-/// cannot be held up. `fill` writes the record; what it leaves out is zero.
+/// Fills and hands over a fork, exec or exit. Most run inside a tracepoint where preemption is off, so a reservation cannot be
+/// held up; that of an exec can on 7.x, and what stands behind it is read later. `fill` writes the record; what it leaves out
+/// is zero.
 #[inline(always)]
 pub(crate) fn task(kind: Kind, fill: impl FnOnce(*mut TaskRecord)) {
     let flags = wake_flags(&EVENTS);
@@ -78,7 +79,7 @@ pub(crate) fn wait(fill: impl FnOnce(*mut WaitRecord)) {
     entry.submit(flags);
 }
 
-/// The same for an I/O, in whatever context it was done: preemption is off in all of them.
+/// The same for an I/O, in whatever context it was done: preemption is off in all of them up to 6.x, and on 7.x in most.
 #[inline(always)]
 pub(crate) fn io(fill: impl FnOnce(*mut IoRecord)) {
     let flags = wake_flags(&WAITS);

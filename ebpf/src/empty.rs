@@ -32,8 +32,8 @@ mod programs {
         0
     }
 
-    #[btf_tracepoint(function = "sched_process_fork")]
-    pub(crate) fn sched_process_fork(_ctx: BtfTracePointContext) -> i32 {
+    #[btf_tracepoint(function = "sched_wakeup_new")]
+    pub(crate) fn sched_wakeup_new(_ctx: BtfTracePointContext) -> i32 {
         0
     }
 

@@ -343,8 +343,8 @@ pub struct WaitRecord {
     pub syscall: u16,
     /// The account of the time before `ready_ns`.
     pub account: u8,
-    /// Zero.
-    pub reserved: u8,
+    /// With [`WAIT_IN_EDGE`]: the lowest byte of that edge's number.
+    pub edge: u8,
     /// The block device that it waited for, as the kernel numbers it (20 bits of minor number): the last that it submitted
     /// to since it had last slept. [`NO_DEVICE`] if it submitted nothing, and for waits of other accounts than
     /// [`Account::BlockIo`] and [`Account::Fault`].

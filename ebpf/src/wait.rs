@@ -31,8 +31,9 @@ pub(crate) fn ended(ledger: &Ledger, before: impl Fn() -> (u32, u32, u64), left_
         let was_blocked = ledger.account != Account::Runq as u8;
         let waker = if was_blocked { ledger.waker } else { 0 };
         let (device, mut flags) = device::waited_for(ledger);
-        // That program never sleeps: who loses its CPU inside it could have gone on.
-        if !was_blocked && is_in_edge(ledger.slot) {
+        // The program of edges never sleeps: who loses its CPU inside it could have gone on.
+        let edge = if was_blocked { None } else { edge_in_hand(ledger.slot) };
+        if edge.is_some() {
             flags |= WAIT_IN_EDGE;
         }
         // SAFETY: the record is reserved memory of exactly this size; every field is written.
@@ -53,7 +54,7 @@ pub(crate) fn ended(ledger: &Ledger, before: impl Fn() -> (u32, u32, u64), left_
             (*record).cpu = ledger.cpu;
             (*record).syscall = if was_blocked { ledger.syscall } else { NO_SYSCALL };
             (*record).account = ledger.account;
-            (*record).reserved = 0;
+            (*record).edge = edge.unwrap_or(0);
             (*record).device = device;
             (*record).ns_tid = origin::ns_tid(ledger.task);
             (*record).group = origin::group(ledger.task);
@@ -63,11 +64,14 @@ pub(crate) fn ended(ledger: &Ledger, before: impl Fn() -> (u32, u32, u64), left_
     });
 }
 
-/// Whether the thread of this slot has begun to take an edge and has not handed it over: only then its stage bears a kind.
+/// The lowest byte of the number of the edge that the thread of this slot has begun to take and has not handed over: only then its
+/// stage bears a kind.
 #[inline(always)]
-fn is_in_edge(slot: u16) -> bool {
-    // SAFETY: a record in a map value.
-    STAGES
-        .get_ptr(u32::from(slot))
-        .is_some_and(|stage| unsafe { core::ptr::read_volatile(&raw const (*stage).header.kind) != 0 })
+fn edge_in_hand(slot: u16) -> Option<u8> {
+    let stage = STAGES.get_ptr(u32::from(slot))?;
+    // SAFETY: a record in a map value; its thread does not run.
+    unsafe {
+        let kind = core::ptr::read_volatile(&raw const (*stage).header.kind);
+        (kind != 0).then(|| (core::ptr::read_volatile(&raw const (*stage).operation) >> 32) as u8)
+    }
 }

@@ -7,6 +7,7 @@
 use std::{
     env, fs,
     fs::{DirBuilder, File, TryLockError},
+    io,
     os::unix::fs::{DirBuilderExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
 };
@@ -101,10 +102,8 @@ impl Cache {
         fs::create_dir_all(&partial).with_context(|| format!("folder: {}", partial.display()))?;
         make(&partial)?;
         write_whole(&partial.join(STAMP), hash(inputs).as_bytes())?;
-        if path.exists() {
-            // Without a valid stamp: somebody has changed it.
-            fs::remove_dir_all(&path).with_context(|| format!("folder: {}", path.display()))?;
-        }
+        // Without a valid stamp somebody has changed what is there.
+        remove_folder(&path)?;
         fs::rename(&partial, &path).with_context(|| format!("folder: {}", path.display()))?;
         Ok(path)
     }
@@ -118,6 +117,16 @@ impl Cache {
             }
         }
         Ok(())
+    }
+}
+
+/// Removes a folder and what is in it, if it is there.
+pub fn remove_folder(folder: &Path) -> Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("folder: {}", folder.display()))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -82,7 +82,7 @@ fn of_kernel(losses: KernelLosses) -> [Loss; 12] {
             "kernel_runs_left_out",
             runs_left_out,
             ["run of a probe", "runs of probes"],
-            "that the kernel left out, for any task: so many I/Os or packets at most were not seen",
+            "that the kernel left out, for any task: so many events at most were not seen",
         ),
     ]
 }

@@ -11,9 +11,6 @@ use guestscope_ebpf::Counter;
 use super::{LoadError, Loaded};
 use crate::health::KernelLosses;
 
-/// Whatever it leaves out, the hook `sched_wakeup_new` takes in.
-const BIRTHS: [&str; 2] = ["sched_process_fork", "raw_sched_process_fork"];
-
 impl Loaded {
     /// What the kernel side counted about itself, over all CPUs.
     pub fn losses(&self) -> Result<KernelLosses, LoadError> {
@@ -34,13 +31,8 @@ impl Loaded {
             ends_unseen: sum(Counter::UnseenEnd)?,
             ios: sum(Counter::LostIo)? + sum(Counter::StaleIo)?,
             edges_unfinished: 0,
-            runs_left_out: self.left_out(),
+            runs_left_out: self.ebpf.programs().filter_map(|(_, program)| left_out(program)).sum(),
         })
-    }
-
-    fn left_out(&self) -> u64 {
-        let counted = self.ebpf.programs().filter(|(name, _)| !BIRTHS.contains(name));
-        counted.map(|(_, program)| left_out(program).unwrap_or(0)).sum()
     }
 }
 

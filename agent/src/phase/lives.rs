@@ -35,11 +35,11 @@ impl Pairing {
             state.ran_before = record.header.flags & FORK_LATE != 0;
         }
         // Whoever had this number before is gone, whether or not that was seen.
-        self.pasts.forget(child.tid);
         let before = self.threads.keys().filter(|thread| thread.tid == child.tid && **thread != child);
         for thread in before.copied().collect::<Vec<ThreadId>>() {
             self.vanished(thread, record.header.time_ns);
         }
+        self.pasts.forget(child.tid);
     }
 
     /// The phases of the process end here. Those of the thread that called exec end exactly; of the others nothing

@@ -137,7 +137,6 @@ impl Pairing {
             self.losses.torn_edges += 1;
         }
         self.helpers.edge(record);
-        self.place_early(thread, edge.now.time_ns);
         let state = self.threads.entry(thread).or_default();
         state.slot = record.ledger.slot;
         match state.edge(instance, (record.operation >> 32) as u32) {

@@ -164,6 +164,11 @@ impl ThreadState {
         if gap <= 1 || gap > u32::MAX / 2 { Sequence::Next } else { Sequence::Lost(u64::from(gap) - 1) }
     }
 
+    /// Whether the last edge of a copy has a number with this lowest byte.
+    pub(crate) fn has_come_to(&self, lowest: u8) -> bool {
+        self.edges.iter().any(|&(_, number)| number as u8 == lowest)
+    }
+
     /// A new program begins with 1.
     pub(crate) fn forget_edges(&mut self) {
         self.edges.clear();

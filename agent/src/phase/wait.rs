@@ -118,8 +118,8 @@ impl Wait {
     }
 }
 
-/// Waits inside the program that takes an edge: they came before that edge, which may have read its clock before them. What
-/// they lie in shows when it is here.
+/// Waits inside the program that takes an edge, which came before that edge; it may have read its clock before them. What they
+/// lie in shows when it is here.
 #[derive(Debug, Default)]
 pub(crate) struct Early(HashMap<ThreadId, Vec<WaitRecord>>);
 
@@ -140,7 +140,8 @@ impl Pairing {
     /// A thread waited for long.
     pub fn wait(&mut self, record: &WaitRecord) {
         let thread = ThreadId { tid: record.tid, tgid: record.tgid, born_ns: record.born_ns };
-        if record.header.flags & WAIT_IN_EDGE != 0 {
+        let state = self.threads.get(&thread).filter(|_| record.header.flags & WAIT_IN_EDGE != 0);
+        if state.is_some_and(|state| !state.has_come_to(record.edge)) {
             self.early.0.entry(thread).or_default().push(*record);
         } else {
             self.place(thread, record);

@@ -4,8 +4,7 @@ use super::{Hook, Place, tracepoint};
 
 /// All but one are needed: without them the accounts would be wrong, not merely coarser.
 pub const HOOKS: &[Hook] = &[
-    tracepoint!("sched_process_fork", "threads and processes that the program starts", needed: true, by: "task" / "task_newtask"),
-    tracepoint!("sched_wakeup_new", "threads whose birth the kernel told no other hook", needed: false),
+    tracepoint!("sched_wakeup_new", "threads and processes that the program starts", needed: true, by: "task" / "task_newtask"),
     tracepoint!("sched_process_exec", "programs that it becomes", needed: true, by: "sched" / "sched_process_exec"),
     tracepoint!("sched_waking", "when a wait ended", needed: true, by: "sched" / "sched_waking"),
     tracepoint!("sched_wakeup", "when waiting for a CPU began", needed: true, by: "sched" / "sched_wakeup"),

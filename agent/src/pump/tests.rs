@@ -11,7 +11,8 @@ use std::{
 };
 
 use guestscope_ebpf::{
-    Account, EdgeRecord, NO_SYSCALL, Operation, TOKEN_CHILD_BITS, WAIT_IN_EDGE, WaitRecord, ledger::Ledger,
+    Account, EdgeRecord, NO_SYSCALL, Operation, TOKEN_CHILD_BITS, TaskRecord, WAIT_IN_EDGE, WaitRecord,
+    ledger::Ledger,
 };
 use proptest::prelude::*;
 
@@ -118,9 +119,17 @@ fn edge(tid: u32, thread: &mut Thread, operation: Operation, number: u64, time_n
     Record::Edge(edge)
 }
 
-fn wait(tid: u32, flags: u32, left_ns: u64, time_ns: u64) -> Record {
+fn birth(tid: u32) -> Record {
+    let Record::Task(kind, mut task) = blank(Kind::Fork, size_of::<TaskRecord>()) else { unreachable!() };
+    task.ledger = Ledger { tid, tgid: 1, born_ns: 1, ..Ledger::EMPTY };
+    Record::Task(kind, task)
+}
+
+/// `edge` is the number of the one that the thread has in hand, 0 for none.
+fn wait(tid: u32, edge: u64, left_ns: u64, time_ns: u64) -> Record {
     let Record::Wait(mut wait) = blank(Kind::Wait, size_of::<WaitRecord>()) else { unreachable!() };
-    (wait.header.time_ns, wait.header.flags) = (time_ns, flags);
+    (wait.header.time_ns, wait.edge) = (time_ns, edge as u8);
+    wait.header.flags = if edge > 0 { WAIT_IN_EDGE } else { 0 };
     (wait.tid, wait.tgid, wait.born_ns) = (tid, 1, 1);
     (wait.left_ns, wait.ready_ns) = (left_ns, time_ns);
     (wait.account, wait.syscall) = (Account::Lock as u8, NO_SYSCALL);
@@ -166,7 +175,7 @@ fn story(acts: &[(u32, Act)]) -> Story {
         if interrupted {
             thread.last_ns = time_ns + 4;
             story.truth.insert((tid, time_ns + 1), thread.open.clone());
-            story.records.push_back(wait(tid, WAIT_IN_EDGE, time_ns + 1, thread.last_ns));
+            story.records.push_back(wait(tid, thread.edges, time_ns + 1, thread.last_ns));
         }
         story.records.push_back(record);
     }
@@ -186,6 +195,7 @@ fn pumped(story: &Story, most: usize, pace: Vec<usize>, stuck: Vec<bool>) -> Vec
     let rings = Rings { edges: ring(Kind::Edge), events: ring(Kind::Exit), waits: ring(Kind::Wait) };
     let mut pump = Pump { most, ..Pump::new(rings) };
     let mut pairing = Pairing::new([7; 16]);
+    (10..14).for_each(|tid| pairing.record(&birth(tid)));
     while !kernel.borrow().to_come.is_empty() {
         pump.feed(&mut pairing);
     }

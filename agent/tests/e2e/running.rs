@@ -240,8 +240,8 @@ impl Done {
     }
 
     /// The losses that are not zero, but for those that the machine may have at any time: a storm of long waits may fill their
-    /// ring, a thread may end in the middle of a sum over its process, on 6.18 some ends of threads and of I/Os reach no hook, from 7.0
-    /// on a probe may be left out for whatever runs beside it, and what the kernel reads ahead may come after the request that it was read for.
+    /// ring, a thread may end in the middle of a sum over its process, on 6.18 some ends of threads and of I/Os reach no hook, a
+    /// probe may be left out for whatever runs beside it, most of all from 7.0 on, and what the kernel reads ahead may come after the request that it was read for.
     pub(crate) fn losses(&self) -> Vec<(String, u64)> {
         let summary = self.summary();
         let losses = summary["losses"].as_object().expect("losses are an object");

@@ -217,7 +217,8 @@ impl Observer {
         self.take_in();
         assert_eq!(self.pairing.live_threads().count(), 0);
         let losses = self.loaded.losses().expect("the counters can be read");
-        assert_eq!(losses, KernelLosses { waits: losses.waits, ios: losses.ios, ..KernelLosses::default() });
+        let KernelLosses { waits, ios, runs_left_out, .. } = losses;
+        assert_eq!(losses, KernelLosses { waits, ios, runs_left_out, ..KernelLosses::default() });
     }
 }
 

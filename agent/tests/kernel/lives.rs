@@ -78,6 +78,21 @@ fn only(losses: PairingLosses, seen: &Seen) {
     assert_eq!(seen.slots_held, 0);
 }
 
+/// A thread that the kernel makes in a process for its own work is none of the program's.
+#[test]
+fn a_worker_of_the_kernel_is_no_thread_of_the_program() {
+    let Some(seen) = Case::new("uring_worker").run() else { return };
+    if seen.book.facts("refused") == [1] {
+        return skipped("uring_worker", "io_uring is refused");
+    }
+    // Up to 5.11 such workers are threads of the kernel alone.
+    let is_listed = seen.book.fact("threads") == 2;
+    println!("uring_worker: {} threads listed, {} seen", seen.book.fact("threads"), seen.threads.len());
+    assert_eq!(seen.threads.len(), 1, "{:?}", seen.threads);
+    assert!(is_listed || !seen.has("sock_recv_length"), "from 6.3 on it is listed");
+    only(PairingLosses::default(), &seen);
+}
+
 #[test]
 fn every_descendant_is_tracked() {
     up_to_three_times(|| {

@@ -107,11 +107,10 @@ impl Seen {
         // A storm of long waits may fill their ring: how many were lost is counted, and nothing else depends on them.
         // The end of an I/O that interrupts certain tasks of some guests reaches no program: see `KERNELS.md`. Where I/Os are
         // what a test is about, it counts them.
-        // Whatever runs beside it may have a probe left out, from 7.0 on: that says nothing of this program.
-        let KernelLosses { waits, sums_torn, ends_unseen, ios, runs_left_out, .. } = self.kernel;
+        let KernelLosses { waits, sums_torn, ends_unseen, ios, .. } = self.kernel;
         assert_eq!(
             self.kernel,
-            KernelLosses { waits, sums_torn, ends_unseen, ios, runs_left_out, ..KernelLosses::default() }
+            KernelLosses { waits, sums_torn, ends_unseen, ios, ..KernelLosses::default() }
         );
         assert_eq!(self.pairing, PairingLosses::default());
         assert_eq!(self.slots_held, 0, "every slot was given back");

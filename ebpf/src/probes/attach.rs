@@ -6,9 +6,10 @@
 //!
 //! No thread gets two ledgers, and none is left out for good:
 //!
-//! * The other hooks are in place before. A thread that is being made has the state `TASK_NEW` until its fork hook is over, and
-//!   no stamp of a CPU until its first wake-up is; such a thread is left alone here: either its maker is tracked by then, or the next visit finds it. Any other thread
-//!   that has no ledger gets none by a fork any more, so nobody else makes one at the same time.
+//! * The other hooks are in place before. A thread that is being made has the state `TASK_NEW` until it is woken for the first
+//!   time, and no stamp of a CPU until the hook of that is over. Such a thread is left alone here: either its maker is
+//!   tracked by then, or a later visit finds it. Any other thread that has no ledger gets none by its maker any more, so nobody
+//!   else makes one at the same time. Where the kernel keeps no stamps, a moment between state and hook is left.
 //! * A new thread has a higher number than its maker, and the visit goes upwards, so it comes to those that were made while it
 //!   was under way. Where numbers begin anew, the next visit finds them: the agent repeats it until one finds nothing.
 //!
@@ -37,7 +38,7 @@ use crate::{
         OFFSET_TASK_CPU, OFFSET_TASK_DELAYED, OFFSET_TASK_EXIT_STATE, OFFSET_TASK_FLAGS, OFFSET_TASK_LEADER,
         OFFSET_TASK_ON_CPU, OFFSET_TASK_ON_RQ, OFFSET_TASK_STATE, OFFSET_TASK_THREAD_PID, TARGETS,
     },
-    memory::{Typed, load},
+    memory::{Plain, Typed, load},
     origin,
     probes::{sched, throttle},
     process, registers,
@@ -110,15 +111,14 @@ fn visit(file: *const u8, task: Task<Typed>) {
     }
 }
 
-/// Its maker has not come to the end of it, or it has not been on a CPU since: what the hook of births left out, that of first
-/// wake-ups takes in.
+/// It has not been on a CPU: it may still be that its maker is tracked and gives it a ledger. The kernel may keep no stamps,
+/// whatever members it has; whoever reads this is on a CPU.
 #[inline(always)]
 fn is_being_made(task: Task<Typed>) -> bool {
     // SAFETY: a typed task; the agent resolved the offset of an unsigned int.
     let state: u32 = unsafe { task.load(&OFFSET_TASK_STATE) };
-    // The kernel may keep no stamps, whatever members it has: whoever reads this is on a CPU.
-    let has_run = |task: Task<Typed>| task.stamps().arrived != 0;
-    state & TASK_NEW != 0 || !has_run(task) && Current::task().is_some_and(has_run)
+    let reader = Task::<Plain>::at(Current::new().pointer());
+    state & TASK_NEW != 0 || task.stamps().arrived == 0 && reader.stamps().arrived != 0
 }
 
 /// The number of a task's process in the agent's PID namespace, of which the visited tasks are, or of one below it.

@@ -75,7 +75,7 @@ pub(crate) fn edge(ctx: ProbeContext) -> u32 {
         (*stage).minor_faults = minor;
         (*stage).major_faults = major;
         beside::copy(slot, &raw mut (*stage).beside);
-        // From the reading of the clock until the edge is handed over, waits are told ahead of it.
+        // From here until the edge is handed over, what its thread waits for is told ahead of it.
         core::ptr::write_volatile(&raw mut (*stage).header.kind, Kind::Edge as u32);
         let (now_ns, torn) = copy(ledger, &raw mut (*stage).ledger);
         (*ledger).forget_polled();

@@ -21,6 +21,7 @@ use super::{
 };
 use crate::{
     Xtask,
+    cache::remove_folder,
     command::{self, Finished, Run},
     process,
     progress::Step,
@@ -73,11 +74,8 @@ pub(super) fn run(
     (cell, is_fresh): (&Cell, bool),
     (staging, output): (&Path, &Path),
 ) -> Result<PathBuf> {
-    let what = || format!("folder: {}", staging.display());
-    if staging.exists() {
-        fs::remove_dir_all(staging).with_context(what)?;
-    }
-    fs::create_dir_all(staging).with_context(what)?;
+    remove_folder(staging)?;
+    fs::create_dir_all(staging).with_context(|| format!("folder: {}", staging.display()))?;
     let Platforms { programs, guests, host, .. } = platforms;
     match (cell.kind.is_guest(), guests) {
         (true, Some(guests)) => guests.run(xtask, step, cell, is_fresh, staging)?,

@@ -16,7 +16,7 @@ use anyhow::{Context as _, Result};
 use super::plan::Workload;
 use crate::{
     Xtask,
-    cache::{hash, write_whole},
+    cache::{hash, remove_folder, write_whole},
     command::Run,
     libtorch::Libtorch,
     process, setup,
@@ -104,9 +104,7 @@ pub(super) fn image(xtask: &Xtask, libtorch: Option<&Libtorch>, inputs: &Inputs)
         return Ok(disk);
     }
     let content = folder.join("content");
-    if content.exists() {
-        fs::remove_dir_all(&content).with_context(|| format!("folder: {}", content.display()))?;
-    }
+    remove_folder(&content)?;
     let mut bytes = SPARE_BYTES;
     for (from, to) in &files {
         bytes += link(from, &content.join(to))?;

@@ -20,6 +20,7 @@ use super::{
 use crate::{
     Xtask, apt,
     artifact::{AGENT, WORKLOADS},
+    cache::remove_folder,
     command,
     progress::Step,
     toolchain::Toolchain,
@@ -253,9 +254,7 @@ fn make_disk(xtask: &Xtask, disk: &Path) -> Result<()> {
 /// Copies the one run folder on the disk, without mounting it: the guest has taken it down.
 fn fetch(disk: &Path, meanwhile: &Path, output: &Path) -> Result<()> {
     let what = || format!("fetching the run folder to {}", meanwhile.display());
-    if meanwhile.exists() {
-        fs::remove_dir_all(meanwhile).with_context(what)?;
-    }
+    remove_folder(meanwhile)?;
     fs::create_dir_all(meanwhile).with_context(what)?;
     let mut dump = Command::new("debugfs");
     dump.arg("-R").arg(format!("rdump / \"{}\"", meanwhile.display())).arg(disk);

@@ -2,7 +2,7 @@
 //! them, and gone with the call, since at the studies' sizes they are 16 and 6 GB.
 
 use std::{
-    fs, io,
+    fs,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -10,6 +10,7 @@ use std::{
 use anyhow::{Context as _, Result};
 
 use super::{done, plan};
+use crate::cache::remove_folder;
 
 /// What rows of one call share.
 pub(super) struct Data {
@@ -39,7 +40,7 @@ impl Data {
         }
         let wanted = plan::pictures(name, full);
         if wanted > self.pictures {
-            remove(&self.shards).with_context(|| format!("folder: {}", self.shards.display()))?;
+            remove_folder(&self.shards)?;
             let mut command = Command::new(workloads);
             command.arg("shards").arg("--out").arg(&self.shards);
             done(command.args(["--generate", &wanted.to_string()])).context("the pictures for it")?;
@@ -53,15 +54,7 @@ impl Drop for Data {
     fn drop(&mut self) {
         // Those of a call that was killed as well. Nothing better can be done about a failure than to leave them there.
         let _ = fs::remove_file(&self.flights);
-        let _ = remove(&self.shards);
-    }
-}
-
-/// A folder, if it is there.
-fn remove(folder: &Path) -> io::Result<()> {
-    match fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
+        let _ = remove_folder(&self.shards);
     }
 }
 

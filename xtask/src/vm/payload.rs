@@ -97,8 +97,8 @@ impl Payload {
         Self::of(xtask, architecture, &Built { agent, workloads, examples, tests: &text })
     }
 
-    /// All of it static, and the agent and the workloads as tests are built: whether they are right is asked there, not how
-    /// large or fast they are, and so each dependency is built once.
+    /// All of it static, and the agent and the workloads as tests are built, with a little optimisation: whether they are right is
+    /// asked there, not how large or fast they are, and so each dependency is built once.
     fn for_arm64(xtask: &Xtask, toolchain: &Toolchain) -> Result<Self> {
         let arm64 = Arm64::ensure(xtask, toolchain)?;
         let mut programs = arm64.cargo("build");

@@ -170,8 +170,9 @@ impl Live {
 }
 
 /// A wait that ends here: `ACCOUNT from=TIME ready=TIME throttled=NS waker=THREAD by=SYSCALL device=NUMBER writes=1 ns_tid=THREAD
-/// group=NUMBER`, each but the first with a default; `inside`: in the program that takes an edge.
-fn wait_record(line: &Line<'_>, ledger: &Ledger) -> WaitRecord {
+/// group=NUMBER`, each but the first with a default; `inside`: in the program that takes the last edge, `inside=9`: this one.
+fn wait_record(line: &Line<'_>, live: &Live) -> WaitRecord {
+    let ledger = &live.ledger;
     let number = |key: &str, or: u64| line.value(key).map_or(or, |value| value.parse().unwrap());
     let account = Account::ALL.into_iter().find(|account| account.name() == line.words[0]);
     let left_ns = number("from=", line.time_ns);
@@ -182,8 +183,9 @@ fn wait_record(line: &Line<'_>, ledger: &Ledger) -> WaitRecord {
         Some(unknown) => panic!("no such system call here: {unknown}"),
         None => -1,
     };
-    let inside = if line.has("inside") { WAIT_IN_EDGE } else { 0 };
-    let flags = number("writes=", 0) as u32 | inside;
+    let last = u64::from(live.edges.values().copied().max().unwrap_or(0));
+    let edge = if line.has("inside") { last } else { number("inside=", 0) };
+    let flags = number("writes=", 0) as u32 | if edge > 0 { WAIT_IN_EDGE } else { 0 };
     WaitRecord {
         header: Header { kind: Kind::Wait as u32, flags, time_ns: line.time_ns },
         born_ns: ledger.born_ns,
@@ -200,7 +202,7 @@ fn wait_record(line: &Line<'_>, ledger: &Ledger) -> WaitRecord {
         cpu: 1,
         syscall: 0xffff,
         account: account.map_or(200, |account| account as u8),
-        reserved: 0,
+        edge: edge as u8,
         device: number("device=", 0) as u32,
         ns_tid: number("ns_tid=", 0) as u32,
         group: number("group=", 0),
@@ -280,7 +282,7 @@ impl World {
             }
             "exec" => self.exec(line),
             "wait" => {
-                self.deliver(line, &Record::Wait(wait_record(line, &self.threads[&line.number].ledger)));
+                self.deliver(line, &Record::Wait(wait_record(line, &self.threads[&line.number])));
             }
             "io" => {
                 self.deliver(line, &Record::Io(io_record(line, &self.threads[&line.number].ledger)));

@@ -296,10 +296,10 @@ fn a_wait_inside_an_edge_comes_before_its_request() {
         10  10/11 fork 10/10
         100 10/11 request 262144 job #1
         110 10/11 begin 262145 inner
-        130 10/11 wait runq from=111 inside
+        130 10/11 wait runq from=111 inside=3
         150 10/10 end 262144
         200 10/11 request 262146 next #2
-        230 10/11 wait runq from=201 inside
+        230 10/11 wait runq from=201 inside=4
         250 10/10 stop
     "), @"
     wait behind stress  10/11  111..130  in phase 2 of 1, runq 19

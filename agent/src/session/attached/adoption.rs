@@ -10,8 +10,8 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use super::super::{Feed, Sight as _, code::Code};
 use crate::{attach::Target, failure};
 
-/// Walks in a row. One finds all threads that are there; another one is needed where threads are being made at the moment,
-/// which takes microseconds of each.
+/// Walks in a row. One finds all threads that are there; another one is needed where threads are being made at the moment, until they
+/// have been on a CPU.
 const WALKS: usize = 32;
 /// A new thread that has not been on a CPU yet is met again after that long: all walks together wait for longer than the usual
 /// period of a quota (100 ms).
@@ -40,6 +40,8 @@ pub(super) struct Adoption {
     /// Processes that pairing knew at the last walk, by their numbers in the initial namespace.
     known: HashSet<u32>,
     settling: u32,
+    /// Threads that have not been on a CPU yet, at the last walk.
+    unborn: usize,
     threads_missed: u64,
     at_begin: usize,
 }
@@ -75,6 +77,7 @@ impl Adoption {
             told: HashSet::new(),
             known: HashSet::new(),
             settling: SETTLING,
+            unborn: 0,
             threads_missed: 0,
             at_begin: 0,
         }
@@ -126,7 +129,8 @@ impl Adoption {
         feed.loaded.keep_clocks();
         let known: HashSet<u32> = feed.pairing.live_threads().map(|(thread, _)| thread.tgid).collect();
         let is_listed = self.target.processes().iter().all(|pid| self.asked.contains(pid));
-        if self.settling > 0 || !is_listed || known.is_empty() || known != self.known {
+        let is_settled = self.settling == 0 && self.unborn == 0;
+        if !is_settled || !is_listed || known.is_empty() || known != self.known {
             self.settling = self.settling.saturating_sub(1);
             self.known = known;
             self.adopt(feed)?;
@@ -137,7 +141,7 @@ impl Adoption {
         for pid in processes {
             self.probe(pid, feed);
         }
-        Ok(!self.processes.is_empty())
+        Ok(!self.processes.is_empty() || self.unborn > 0)
     }
 
     /// Lists who belongs to the target and tracks them, until nobody is new.
@@ -168,9 +172,7 @@ impl Adoption {
         for _ in 0..WALKS {
             let walk = walk(feed)?;
             let is_settled = walk.adopted.is_empty() && walk.unborn == 0;
-            if walk.unborn > 0 {
-                thread::sleep(A_WAIT_FOR_A_CPU);
-            }
+            self.unborn = walk.unborn;
             self.threads_missed = self.threads_missed.max(walk.missed);
             (self.processes, self.threads) = (walk.processes, walk.threads);
             for pid in walk.adopted {
@@ -180,6 +182,9 @@ impl Adoption {
             }
             if is_settled {
                 break;
+            }
+            if self.unborn > 0 {
+                thread::sleep(A_WAIT_FOR_A_CPU);
             }
         }
         Ok(())

@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-use io_uring::{IoUring, opcode, types};
+use io_uring::{IoUring, opcode, squeue, types};
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 
 use crate::{
@@ -33,6 +33,7 @@ pub(crate) const CASES: &[Case] = &[
     ("epoll_interrupting", interrupting),
     ("epoll_both", both),
     ("uring", uring),
+    ("uring_worker", uring_worker),
 ];
 
 /// Times something is to be read, and how far apart.
@@ -210,4 +211,21 @@ fn uring(subject: &Subject) {
         clerk.fact("times", TIMES);
     });
     feeding.join().expect("it does not panic");
+}
+
+/// Asks for the same in a way for which the kernel makes a thread of its own in this process, and notes how many there are then.
+fn uring_worker(subject: &Subject) {
+    let Ok(mut ring) = IoUring::new(2) else { return subject.fact("refused", 1) };
+    let (near, mut far) = connected();
+    far.write_all(b"x").expect("the other end is open");
+    let mut byte = [0_u8];
+    let read = opcode::Read::new(types::Fd(near.as_raw_fd()), byte.as_mut_ptr(), 1).build();
+    // SAFETY: as in `uring`.
+    unsafe { ring.submission().push(&read.flags(squeue::Flags::ASYNC)) }.expect("the ring is empty");
+    while ring.completion().is_empty() {
+        let _ = ring.submit_and_wait(1);
+    }
+    assert_eq!(ring.completion().next().map(|done| done.result()), Some(1));
+    let threads = std::fs::read_dir("/proc/self/task").expect("it is ours").count();
+    subject.fact("threads", threads as u64);
 }
