@@ -13,9 +13,6 @@ pub const NO_DEVICE: u32 = 0;
 pub const MINOR_BITS: u32 = 20;
 /// Flag of a wait that has a device: what was submitted to it last hands something over.
 pub const WAIT_WRITES: u32 = 1;
-/// Flag of a wait: its thread lost its CPU inside the program that takes an edge. That is handed over after the wait, unless it was
-/// just before, although its time may be before it.
-pub const WAIT_IN_EDGE: u32 = 2;
 
 /// An I/O that a tracked task submitted is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

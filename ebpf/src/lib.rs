@@ -18,7 +18,7 @@ pub mod waker;
 
 pub use activity::{ACTIVITIES, Activity, Beside, SAMPLES_PER_S, SPIN_RANGES, SPINNERS, Samples, SpinCode};
 pub use counter::Counter;
-pub use io::{IOS, IoRecord, MINOR_BITS, NO_DEVICE, WAIT_IN_EDGE, WAIT_WRITES};
+pub use io::{IOS, IoRecord, MINOR_BITS, NO_DEVICE, WAIT_WRITES};
 pub use position::{DISTANCES, Distance, Position};
 pub use traffic::Traffic;
 
@@ -307,6 +307,16 @@ pub struct TaskRecord {
     pub comm: [u8; COMM_BYTES],
 }
 
+/// What a wait bears of the number of an edge: never 0.
+pub const fn edge_mark(number: u32) -> u8 {
+    number as u8 | 0x80
+}
+
+/// Whether an edge with this number is the marked one, or one of the 63 after it.
+pub const fn is_at_mark(number: u32, mark: u8) -> bool {
+    (number as u8).wrapping_sub(mark) & 0x7f < 64
+}
+
 /// A tracked task is on a CPU again after a wait above the threshold: what it waited for, and who had the CPU last. The first
 /// wait of a new task begins with its birth, on the CPU of whoever made it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -343,7 +353,7 @@ pub struct WaitRecord {
     pub syscall: u16,
     /// The account of the time before `ready_ns`.
     pub account: u8,
-    /// With [`WAIT_IN_EDGE`]: the lowest byte of that edge's number.
+    /// The last edge that its thread had begun, by [`edge_mark`]; 0 if none.
     pub edge: u8,
     /// The block device that it waited for, as the kernel numbers it (20 bits of minor number): the last that it submitted
     /// to since it had last slept. [`NO_DEVICE`] if it submitted nothing, and for waits of other accounts than

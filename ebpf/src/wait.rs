@@ -4,7 +4,7 @@
 //! whose end reached no tracepoint has none (`missed` counts those). What it belongs to is the agent's to say.
 
 use guestscope_ebpf::{
-    Account, Header, Kind, NO_SYSCALL, WAIT_IN_EDGE, WaitRecord,
+    Account, Header, Kind, NO_SYSCALL, WaitRecord, edge_mark,
     ledger::{Ledger, RUNNING},
 };
 
@@ -30,12 +30,7 @@ pub(crate) fn ended(ledger: &Ledger, before: impl Fn() -> (u32, u32, u64), left_
         // Nobody wakes a thread that could run all the time.
         let was_blocked = ledger.account != Account::Runq as u8;
         let waker = if was_blocked { ledger.waker } else { 0 };
-        let (device, mut flags) = device::waited_for(ledger);
-        // The program of edges never sleeps: who loses its CPU inside it could have gone on.
-        let edge = if was_blocked { None } else { edge_in_hand(ledger.slot) };
-        if edge.is_some() {
-            flags |= WAIT_IN_EDGE;
-        }
+        let (device, flags) = device::waited_for(ledger);
         // SAFETY: the record is reserved memory of exactly this size; every field is written.
         unsafe {
             (*record).header = Header { kind: Kind::Wait as u32, flags, time_ns: now_ns };
@@ -54,7 +49,7 @@ pub(crate) fn ended(ledger: &Ledger, before: impl Fn() -> (u32, u32, u64), left_
             (*record).cpu = ledger.cpu;
             (*record).syscall = if was_blocked { ledger.syscall } else { NO_SYSCALL };
             (*record).account = ledger.account;
-            (*record).edge = edge.unwrap_or(0);
+            (*record).edge = last_edge(ledger.slot);
             (*record).device = device;
             (*record).ns_tid = origin::ns_tid(ledger.task);
             (*record).group = origin::group(ledger.task);
@@ -64,14 +59,20 @@ pub(crate) fn ended(ledger: &Ledger, before: impl Fn() -> (u32, u32, u64), left_
     });
 }
 
-/// The lowest byte of the number of the edge that the thread of this slot has begun to take and has not handed over: only then its
-/// stage bears a kind.
+/// The mark of the last edge that the thread of this slot has begun to take, whether it is handed over or in hand.
 #[inline(always)]
-fn edge_in_hand(slot: u16) -> Option<u8> {
-    let stage = STAGES.get_ptr(u32::from(slot))?;
+fn last_edge(slot: u16) -> u8 {
+    let Some(stage) = STAGES.get_ptr(u32::from(slot)) else { return 0 };
     // SAFETY: a record in a map value; its thread does not run.
-    unsafe {
-        let kind = core::ptr::read_volatile(&raw const (*stage).header.kind);
-        (kind != 0).then(|| (core::ptr::read_volatile(&raw const (*stage).operation) >> 32) as u8)
+    let operation = unsafe { core::ptr::read_volatile(&raw const (*stage).operation) };
+    if operation == 0 { 0 } else { edge_mark((operation >> 32) as u32) }
+}
+
+/// A new thread has the slot, or the thread a new program: no edge yet.
+#[inline(always)]
+pub(crate) fn forget_edges(slot: u32) {
+    if let Some(stage) = STAGES.get_ptr_mut(slot) {
+        // SAFETY: a record in a map value, of the thread that runs this program or of one that does not run.
+        unsafe { core::ptr::write_volatile(&raw mut (*stage).operation, 0) };
     }
 }

@@ -121,7 +121,7 @@ impl Cache {
 }
 
 /// Removes a folder and what is in it, if it is there.
-pub fn remove_folder(folder: &Path) -> Result<()> {
+pub(crate) fn remove_folder(folder: &Path) -> Result<()> {
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             Err(error).with_context(|| format!("folder: {}", folder.display()))

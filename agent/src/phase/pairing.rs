@@ -163,7 +163,7 @@ impl Pairing {
             Some(Operation::Mark) => self.mark(&edge),
             None => self.losses.unknown_edges += 1,
         }
-        self.place_early(thread, u64::MAX);
+        self.place_behind_edge(thread);
     }
 
     fn name(&mut self, record: &EdgeRecord) -> (Arc<str>, bool) {

@@ -2,7 +2,7 @@
 //!
 //! Edge numbers are per thread and per copy of the marker library in the process, and begin with 1; a gap is a loss.
 
-use guestscope_ebpf::{Account, Beside, COMM_BYTES, EdgeRecord, TaskRecord, ledger::Ledger};
+use guestscope_ebpf::{Account, Beside, COMM_BYTES, EdgeRecord, TaskRecord, is_at_mark, ledger::Ledger};
 
 use super::{Accounts, Counts, ThreadId, io::Ios};
 
@@ -164,9 +164,9 @@ impl ThreadState {
         if gap <= 1 || gap > u32::MAX / 2 { Sequence::Next } else { Sequence::Lost(u64::from(gap) - 1) }
     }
 
-    /// Whether the last edge of a copy has a number with this lowest byte.
-    pub(crate) fn has_come_to(&self, lowest: u8) -> bool {
-        self.edges.iter().any(|&(_, number)| number as u8 == lowest)
+    /// Whether the edge with this mark is here, of whichever copy; a wait without one came before all edges.
+    pub(crate) fn has_come_to(&self, mark: u8) -> bool {
+        mark == 0 || self.edges.iter().any(|&(_, number)| is_at_mark(number, mark))
     }
 
     /// A new program begins with 1.

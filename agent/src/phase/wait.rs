@@ -4,9 +4,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use guestscope_ebpf::{
-    Account, MINOR_BITS, NO_DEVICE, NO_SYSCALL, WAIT_IN_EDGE, WAIT_WRITES, WaitRecord, waker,
-};
+use guestscope_ebpf::{Account, MINOR_BITS, NO_DEVICE, NO_SYSCALL, WAIT_WRITES, WaitRecord, waker};
 
 use super::{
     Blame, ThreadId,
@@ -118,17 +116,16 @@ impl Wait {
     }
 }
 
-/// Waits inside the program that takes an edge, which came before that edge; it may have read its clock before them. What they
-/// lie in shows when it is here.
+/// Waits that came ahead of an edge which their thread had begun before: it lost its CPU inside the program that takes the edge, or
+/// another one did and held up the ring of edges. What they lie in shows when that edge is here.
 #[derive(Debug, Default)]
 pub(crate) struct Early(HashMap<ThreadId, Vec<WaitRecord>>);
 
 impl Early {
-    /// Those of a thread that began before this time, in order.
-    fn take(&mut self, thread: ThreadId, before_ns: u64) -> Vec<WaitRecord> {
+    /// The first ones of a thread, as long as this holds of them.
+    fn take(&mut self, thread: ThreadId, is_due: impl Fn(&WaitRecord) -> bool) -> Vec<WaitRecord> {
         let Some(mut waits) = self.0.remove(&thread) else { return Vec::new() };
-        let later =
-            waits.iter().position(|wait| wait.left_ns >= before_ns).map(|first| waits.split_off(first));
+        let later = waits.iter().position(|wait| !is_due(wait)).map(|first| waits.split_off(first));
         if let Some(later) = later {
             self.0.insert(thread, later);
         }
@@ -140,20 +137,30 @@ impl Pairing {
     /// A thread waited for long.
     pub fn wait(&mut self, record: &WaitRecord) {
         let thread = ThreadId { tid: record.tid, tgid: record.tgid, born_ns: record.born_ns };
-        let state = self.threads.get(&thread).filter(|_| record.header.flags & WAIT_IN_EDGE != 0);
-        if state.is_some_and(|state| !state.has_come_to(record.edge)) {
+        if self.threads.get(&thread).is_some_and(|state| !state.has_come_to(record.edge)) {
             self.early.0.entry(thread).or_default().push(*record);
         } else {
             self.place(thread, record);
         }
     }
 
-    /// The thread comes to an edge or its end at this time: what it waited for until then lies in what was open before.
+    /// An edge of the thread is here.
+    pub(super) fn place_behind_edge(&mut self, thread: ThreadId) {
+        if self.early.0.is_empty() {
+            return;
+        }
+        let Some(state) = self.threads.get(&thread) else { return };
+        for wait in self.early.take(thread, |wait| state.has_come_to(wait.edge)) {
+            self.place(thread, &wait);
+        }
+    }
+
+    /// A phase leaves the thread at this time, or its life ends: what it waited for until then lies in what was open before.
     pub(super) fn place_early(&mut self, thread: ThreadId, before_ns: u64) {
         if self.early.0.is_empty() {
             return;
         }
-        for wait in self.early.take(thread, before_ns) {
+        for wait in self.early.take(thread, |wait| wait.left_ns < before_ns) {
             self.place(thread, &wait);
         }
     }

@@ -59,6 +59,7 @@ pub(crate) fn edge(ctx: ProbeContext) -> u32 {
     }
     // SAFETY: the stage belongs to this thread alone; every field is written below.
     unsafe {
+        // First: from here on waits of this thread say that they may come ahead of this edge.
         (*stage).operation = operation;
         (*stage).token = registers::argument::<1>(&ctx);
         (*stage).arguments = [
@@ -75,8 +76,6 @@ pub(crate) fn edge(ctx: ProbeContext) -> u32 {
         (*stage).minor_faults = minor;
         (*stage).major_faults = major;
         beside::copy(slot, &raw mut (*stage).beside);
-        // From here until the edge is handed over, what its thread waits for is told ahead of it.
-        core::ptr::write_volatile(&raw mut (*stage).header.kind, Kind::Edge as u32);
         let (now_ns, torn) = copy(ledger, &raw mut (*stage).ledger);
         (*ledger).forget_polled();
         match Current::task() {
@@ -87,13 +86,12 @@ pub(crate) fn edge(ctx: ProbeContext) -> u32 {
             flags |= EDGE_TORN;
             emit::count(Counter::TornEdge);
         }
+        (*stage).header.kind = Kind::Edge as u32;
         (*stage).header.flags = flags;
         (*stage).header.time_ns = now_ns;
         process::edge(stage, now_ns);
     }
     emit::edge(stage);
-    // SAFETY: as above.
-    unsafe { core::ptr::write_volatile(&raw mut (*stage).header.kind, 0) };
     0
 }
 

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use guestscope_ebpf::{
     Account, Beside, COMM_BYTES, EDGE_HELPERS_TORN, EDGE_NAME_UNREADABLE, EDGE_TORN, EXIT_REPLACED,
     EdgeRecord, FORK_ADOPTED, FORK_LATE, Header, IoRecord, Kind, NAME_BYTES, Operation, TaskRecord,
-    WAIT_IN_EDGE, WaitRecord,
+    WaitRecord, edge_mark,
     helpers::HelperSum,
     ledger::{Ledger, RUNNING},
     waker,
@@ -170,7 +170,8 @@ impl Live {
 }
 
 /// A wait that ends here: `ACCOUNT from=TIME ready=TIME throttled=NS waker=THREAD by=SYSCALL device=NUMBER writes=1 ns_tid=THREAD
-/// group=NUMBER`, each but the first with a default; `inside`: in the program that takes the last edge, `inside=9`: this one.
+/// group=NUMBER`, each but the first with a default; `edge=9`: that edge came before it, none where the last
+/// one that was recorded did.
 fn wait_record(line: &Line<'_>, live: &Live) -> WaitRecord {
     let ledger = &live.ledger;
     let number = |key: &str, or: u64| line.value(key).map_or(or, |value| value.parse().unwrap());
@@ -183,11 +184,10 @@ fn wait_record(line: &Line<'_>, live: &Live) -> WaitRecord {
         Some(unknown) => panic!("no such system call here: {unknown}"),
         None => -1,
     };
-    let last = u64::from(live.edges.values().copied().max().unwrap_or(0));
-    let edge = if line.has("inside") { last } else { number("inside=", 0) };
-    let flags = number("writes=", 0) as u32 | if edge > 0 { WAIT_IN_EDGE } else { 0 };
+    let last = live.edges.values().copied().max().unwrap_or(0);
+    let edge = number("edge=", u64::from(last)) as u32;
     WaitRecord {
-        header: Header { kind: Kind::Wait as u32, flags, time_ns: line.time_ns },
+        header: Header { kind: Kind::Wait as u32, flags: number("writes=", 0) as u32, time_ns: line.time_ns },
         born_ns: ledger.born_ns,
         left_ns,
         ready_ns: number("ready=", left_ns),
@@ -202,7 +202,7 @@ fn wait_record(line: &Line<'_>, live: &Live) -> WaitRecord {
         cpu: 1,
         syscall: 0xffff,
         account: account.map_or(200, |account| account as u8),
-        edge: edge as u8,
+        edge: if edge == 0 { 0 } else { edge_mark(edge) },
         device: number("device=", 0) as u32,
         ns_tid: number("ns_tid=", 0) as u32,
         group: number("group=", 0),

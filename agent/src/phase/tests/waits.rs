@@ -255,23 +255,24 @@ fn a_wait_for_a_device_names_it_and_one_for_anything_else_none() {
     ");
 }
 
-/// Its thread lost its CPU in the program that takes an edge, behind the reading of the clock: the wait is told first.
+/// Its thread lost its CPU in the program that takes an edge, behind the reading of the clock, or another thread did and held up the
+/// ring: the wait is told first.
 #[test]
-fn a_wait_inside_an_edge_lies_where_that_edge_leads() {
+fn a_wait_ahead_of_its_edge_lies_where_that_edge_leads() {
     assert_snapshot!(play("
         0   10/10 adopt
         90  10/10 request 262144 job #1 late
-        110 10/10 wait runq from=91 inside
+        110 10/10 wait runq from=91
         120 10/10 begin 262145 inner
         130 10/10 wait runq from=125
         150 10/10 end 262145 late
-        155 10/10 wait runq from=152 inside
+        155 10/10 wait runq from=152
         200 10/10 end 262144 late
-        290 10/10 wait runq from=201 inside
+        290 10/10 wait runq from=201
         300 10/10 request 262146 next #2
-        310 10/10 wait runq from=301 inside
+        310 10/10 wait runq from=301
         320 10/10 end 262146
-        390 10/10 wait runq from=321 inside
+        390 10/10 wait runq from=321
         400 10/10 exit
     "), @"
     wait behind stress  10/10  91..110   in phase 1 of 1, runq 19
@@ -290,16 +291,16 @@ fn a_wait_inside_an_edge_lies_where_that_edge_leads() {
 
 /// No edge of its thread comes any more: another thread ends the phase, or observation does.
 #[test]
-fn a_wait_inside_an_edge_comes_before_its_request() {
+fn a_wait_ahead_of_its_edge_comes_before_its_request() {
     assert_snapshot!(play("
         0   10/10 adopt
         10  10/11 fork 10/10
         100 10/11 request 262144 job #1
         110 10/11 begin 262145 inner
-        130 10/11 wait runq from=111 inside=3
+        130 10/11 wait runq from=111 edge=3
         150 10/10 end 262144
         200 10/11 request 262146 next #2
-        230 10/11 wait runq from=201 inside=4
+        230 10/11 wait runq from=201 edge=4
         250 10/10 stop
     "), @"
     wait behind stress  10/11  111..130  in phase 2 of 1, runq 19

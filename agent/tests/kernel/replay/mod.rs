@@ -17,7 +17,7 @@ use self::{
     story::{Story, Told},
 };
 use crate::{
-    agreement::{disagree, in_initial_namespace, up_to_three_times},
+    agreement::{disagree, in_initial_namespace, is_emulated, up_to_three_times},
     harness::{Case, skipped},
     machine::steal_ns,
     seen::Seen,
@@ -34,7 +34,8 @@ const SHARE: f64 = 0.01;
 /// the clock and ours. Measured 4 to 10, of about 10 us each, on a virtual machine with two CPUs.
 const FURTHER: u64 = 50;
 /// The same where that is known to have happened meanwhile: 52 to 90, of up to 200 us each, where 0.6 % of the time were taken.
-/// The kernel's own figure comes in ticks of 10 ms: what the intervals themselves say was stolen from them tells of less.
+/// The kernel's own figure comes in ticks of 10 ms: what the intervals themselves say was stolen from them tells of less. Emulated
+/// CPUs take turns, which no book has: 38 on 6.12, and 65 on 7.3, which switches a third more often (7 and 9 of 10,000 switches).
 const FURTHER_WHERE_STOLEN: u64 = 150;
 /// The name of the threads.
 const NAME: &str = "kernel_subject";
@@ -169,7 +170,8 @@ fn tempests(test: &str) {
     tally.print();
     let (intervals, further) = (tally.intervals, tally.further.len() as u64);
     assert!(intervals >= rounds * REQUESTS * 2, "{intervals} intervals in {rounds} rounds");
-    let most = if tally.stolen_ns > 0 { FURTHER_WHERE_STOLEN } else { FURTHER };
+    let takes_turns = tally.stolen_ns > 0 || is_emulated();
+    let most = if takes_turns { FURTHER_WHERE_STOLEN } else { FURTHER };
     if further * 10_000 > intervals * most {
         disagree(format!("{further} of {intervals} intervals, of which {most} of 10,000 may be further off"));
     }
