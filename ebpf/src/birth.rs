@@ -27,9 +27,11 @@ const PF_IO_WORKER: u32 = 0x10;
 /// This child is made by a tracked thread.
 #[inline(always)]
 pub(crate) fn of<C: EbpfContext, M: Memory>(ctx: &C, parent: *mut Ledger, child: Task<M>) {
-    // SAFETY: the agent resolved the offset of an unsigned int.
-    let flags: u32 =
-        if OFFSET_TASK_FLAGS.load() != 0 { unsafe { child.load(&OFFSET_TASK_FLAGS) } } else { 0 };
+    let mut flags = 0;
+    if OFFSET_TASK_FLAGS.load() != 0 {
+        // SAFETY: the agent resolved the offset of an unsigned int.
+        flags = unsafe { child.load::<u32>(&OFFSET_TASK_FLAGS) };
+    }
     // One that the iterator has found is tracked already.
     if flags & PF_IO_WORKER != 0 || child.ledger().is_some() {
         return;

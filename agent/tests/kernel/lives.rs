@@ -87,8 +87,7 @@ fn a_worker_of_the_kernel_is_no_thread_of_the_program() {
     }
     // Up to 5.11 such workers are threads of the kernel alone.
     let is_listed = seen.book.fact("threads") == 2;
-    println!("uring_worker: {} threads listed, {} seen", seen.book.fact("threads"), seen.threads.len());
-    assert_eq!(seen.threads.len(), 1, "{:?}", seen.threads);
+    count("uring_worker", "threads", seen.threads.len() as u64, (1, 1));
     assert!(is_listed || !seen.has("sock_recv_length"), "from 6.3 on it is listed");
     only(PairingLosses::default(), &seen);
 }
