@@ -3,9 +3,9 @@
 //! Edges, lives of tasks and waits travel in rings of their own, so their order has to be restored. A thread's edges were handed over
 //! before its exit: draining events, then edges, means that an exit which is seen has all its edges seen. A fork was
 //! handed over before the child's first edge: draining events again after the edges finds it; exits of that second
-//! round wait for the next one. A wait belongs to the phase that its thread is in: those from before the newest edge
-//! that was read go along with it, later ones wait for the edges that may have come before them. I/Os that are done come by the
-//! ring of waits and are treated alike. It allocates one bounded batch and knows no phases.
+//! round wait for the next one. A wait may lie in phases of other threads, whose edges it does
+//! not know: those from before the newest edge that was read go along with it, later ones wait for the edges that may have come
+//! before them. I/Os that are done come by the ring of waits and are treated alike. It allocates one bounded batch and knows no phases.
 
 use aya::maps::{MapData, RingBuf};
 use guestscope_ebpf::Kind;

@@ -307,9 +307,9 @@ pub struct TaskRecord {
     pub comm: [u8; COMM_BYTES],
 }
 
-/// What a wait bears of the number of an edge: never 0.
+/// What a wait bears of the number of an edge; 0 where there is none, which is what number 0 says: edges begin with 1.
 pub const fn edge_mark(number: u32) -> u8 {
-    number as u8 | 0x80
+    if number == 0 { 0 } else { number as u8 | 0x80 }
 }
 
 /// Whether an edge with this number is the marked one, or one of the 63 after it.

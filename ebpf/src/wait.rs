@@ -65,7 +65,7 @@ fn last_edge(slot: u16) -> u8 {
     let Some(stage) = STAGES.get_ptr(u32::from(slot)) else { return 0 };
     // SAFETY: a record in a map value; its thread does not run.
     let operation = unsafe { core::ptr::read_volatile(&raw const (*stage).operation) };
-    if operation == 0 { 0 } else { edge_mark((operation >> 32) as u32) }
+    edge_mark((operation >> 32) as u32)
 }
 
 /// A new thread has the slot, or the thread a new program: no edge yet.

@@ -124,6 +124,10 @@ pub(crate) struct Early(HashMap<ThreadId, Vec<WaitRecord>>);
 impl Early {
     /// The first ones of a thread, as long as this holds of them.
     fn take(&mut self, thread: ThreadId, is_due: impl Fn(&WaitRecord) -> bool) -> Vec<WaitRecord> {
+        // Asked at every edge, and there is hardly ever one.
+        if self.0.is_empty() {
+            return Vec::new();
+        }
         let Some(mut waits) = self.0.remove(&thread) else { return Vec::new() };
         let later = waits.iter().position(|wait| !is_due(wait)).map(|first| waits.split_off(first));
         if let Some(later) = later {
@@ -146,9 +150,6 @@ impl Pairing {
 
     /// An edge of the thread is here.
     pub(super) fn place_behind_edge(&mut self, thread: ThreadId) {
-        if self.early.0.is_empty() {
-            return;
-        }
         let Some(state) = self.threads.get(&thread) else { return };
         for wait in self.early.take(thread, |wait| state.has_come_to(wait.edge)) {
             self.place(thread, &wait);
@@ -157,9 +158,6 @@ impl Pairing {
 
     /// A phase leaves the thread at this time, or its life ends: what it waited for until then lies in what was open before.
     pub(super) fn place_early(&mut self, thread: ThreadId, before_ns: u64) {
-        if self.early.0.is_empty() {
-            return;
-        }
         for wait in self.early.take(thread, |wait| wait.left_ns < before_ns) {
             self.place(thread, &wait);
         }

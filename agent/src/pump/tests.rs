@@ -132,7 +132,7 @@ fn birth(tid: u32) -> Record {
 fn wait(tid: u32, edge: u64, left_ns: u64, time_ns: u64) -> Record {
     let Record::Wait(mut wait) = blank(Kind::Wait, size_of::<WaitRecord>()) else { unreachable!() };
     wait.header.time_ns = time_ns;
-    wait.edge = if edge == 0 { 0 } else { edge_mark(edge as u32) };
+    wait.edge = edge_mark(edge as u32);
     (wait.tid, wait.tgid, wait.born_ns) = (tid, 1, 1);
     (wait.left_ns, wait.ready_ns) = (left_ns, time_ns);
     (wait.account, wait.syscall) = (Account::Lock as u8, NO_SYSCALL);

@@ -170,8 +170,7 @@ impl Live {
 }
 
 /// A wait that ends here: `ACCOUNT from=TIME ready=TIME throttled=NS waker=THREAD by=SYSCALL device=NUMBER writes=1 ns_tid=THREAD
-/// group=NUMBER`, each but the first with a default; `edge=9`: that edge came before it, none where the last
-/// one that was recorded did.
+/// group=NUMBER`, each but the first with a default; `edge=9`: the last edge that its thread had begun, else the last one recorded.
 fn wait_record(line: &Line<'_>, live: &Live) -> WaitRecord {
     let ledger = &live.ledger;
     let number = |key: &str, or: u64| line.value(key).map_or(or, |value| value.parse().unwrap());
@@ -202,7 +201,7 @@ fn wait_record(line: &Line<'_>, live: &Live) -> WaitRecord {
         cpu: 1,
         syscall: 0xffff,
         account: account.map_or(200, |account| account as u8),
-        edge: if edge == 0 { 0 } else { edge_mark(edge) },
+        edge: edge_mark(edge),
         device: number("device=", 0) as u32,
         ns_tid: number("ns_tid=", 0) as u32,
         group: number("group=", 0),
