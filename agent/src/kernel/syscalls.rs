@@ -38,10 +38,16 @@ const ROWS: &[Row] = &[
     (libc::SYS_syncfs, Account::BlockIo),
     (libc::SYS_msync, Account::BlockIo),
     (libc::SYS_sync_file_range, Account::BlockIo),
+    // What it is asked for is a disk's in all but name (sockets and polls hardly ever), and its waits are not marked either.
+    (libc::SYS_io_getevents, Account::BlockIo),
+    (IO_PGETEVENTS, Account::BlockIo),
     // The waits of the newer futex calls (futex_waitv; futex_wait is 455 everywhere).
     (libc::SYS_futex_waitv, Account::Lock),
     (455, Account::Lock),
 ];
+
+/// `libc` does not know it for every C library.
+const IO_PGETEVENTS: libc::c_long = if cfg!(target_arch = "x86_64") { 333 } else { 292 };
 
 /// Syscalls of x86-64 alone, which newer architectures left out.
 #[cfg(target_arch = "x86_64")]

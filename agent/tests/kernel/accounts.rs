@@ -171,6 +171,7 @@ pub(crate) fn on_disk() -> Option<PathBuf> {
 
 #[rstest]
 #[case::direct("direct", Account::BlockIo)]
+#[case::many_at_a_time("aio", Account::BlockIo)]
 #[case::buffered("buffered", Account::BlockIo)]
 #[case::fsync("fsync", Account::BlockIo)]
 #[case::fault("fault", Account::Fault)]

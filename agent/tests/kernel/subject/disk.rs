@@ -1,4 +1,5 @@
-//! Cases that wait for a block device: direct reads, writes that are synced, and faults on a file that is not cached.
+//! Cases that wait for a block device: direct reads, one by one or many at a time, writes that are synced, and faults on a file
+//! that is not cached.
 //! The first argument is a folder on a disk; the case leaves no file in it.
 
 use std::{
@@ -16,7 +17,7 @@ use crate::{Case, Subject};
 
 /// By name.
 pub(crate) const CASES: &[Case] =
-    &[("direct", direct), ("fsync", fsync), ("buffered", buffered), ("fault", fault)];
+    &[("direct", direct), ("aio", aio), ("fsync", fsync), ("buffered", buffered), ("fault", fault)];
 
 const MIB: usize = 1 << 20;
 /// A page, which is what the mapped and the buffered case read.
@@ -64,6 +65,92 @@ fn direct(subject: &Subject) {
         clerk.fact("reads", READS);
         clerk.fact("read_bytes", READS * BLOCK as u64);
     });
+}
+
+/// One read of Linux's own asynchronous I/O, `struct iocb` of the kernel's ABI on a machine whose low byte comes first.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Iocb {
+    data: u64,
+    key: u32,
+    rw_flags: u32,
+    /// 0 is a read.
+    opcode: u16,
+    priority: i16,
+    descriptor: u32,
+    buffer: u64,
+    bytes: u64,
+    offset: i64,
+    reserved: u64,
+    flags: u32,
+    event_descriptor: u32,
+}
+
+/// Reads many at a time past the page cache, by io_submit and io_getevents, as loaders of large models do. Writes `refused`
+/// down where the kernel or the file system cannot.
+fn aio(subject: &Subject) {
+    const AT_A_TIME: usize = 8;
+    let (path, _) = cold_file(Path::new(&subject.arguments[0]), 32 * MIB);
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(&path);
+    fs::remove_file(path).expect("it is ours");
+    let mut context = 0_u64;
+    // SAFETY: the kernel writes one word, that of the new context.
+    let made = unsafe { libc::syscall(libc::SYS_io_setup, AT_A_TIME, &raw mut context) };
+    let (Ok(file), 0) = (file, made) else { return subject.fact("refused", 1) };
+    let mut blocks: Vec<Block> = (0..AT_A_TIME).map(|_| Block([0; BLOCK])).collect();
+    subject.clerk(|clerk| {
+        clerk.book("wait", 1, || {
+            for first in (0..READS as usize).step_by(AT_A_TIME) {
+                let mut reads: Vec<Iocb> = Vec::new();
+                for (index, block) in blocks.iter_mut().enumerate() {
+                    let place = (first + index) * 7 % (32 * MIB / BLOCK);
+                    reads.push(Iocb {
+                        descriptor: file.as_raw_fd() as u32,
+                        buffer: (&raw mut *block).addr() as u64,
+                        bytes: BLOCK as u64,
+                        offset: (place * BLOCK) as i64,
+                        ..Iocb::default()
+                    });
+                }
+                read_all(context, &mut reads);
+            }
+        });
+        let reads = READS.next_multiple_of(AT_A_TIME as u64);
+        clerk.fact("reads", reads);
+        clerk.fact("read_bytes", reads * BLOCK as u64);
+    });
+    // SAFETY: takes an integer; nothing is under way.
+    unsafe { libc::syscall(libc::SYS_io_destroy, context) };
+}
+
+/// Asks for them all, and waits until all are done.
+fn read_all(context: u64, reads: &mut [Iocb]) {
+    let pointers: Vec<*mut Iocb> = reads.iter_mut().map(|read| &raw mut *read).collect();
+    // SAFETY: they and the memory that they are of live until all are done, which is waited for.
+    let begun = unsafe { libc::syscall(libc::SYS_io_submit, context, pointers.len(), pointers.as_ptr()) };
+    assert_eq!(begun, reads.len() as i64, "{}", std::io::Error::last_os_error());
+    let mut done = 0;
+    while done < reads.len() {
+        let mut events = [[0_u64; 4]; 8];
+        let wanted = reads.len() - done;
+        // SAFETY: there is room for as many as are asked for; no time limit.
+        let came = unsafe {
+            libc::syscall(
+                libc::SYS_io_getevents,
+                context,
+                wanted,
+                wanted,
+                events.as_mut_ptr(),
+                ptr::null::<libc::timespec>(),
+            )
+        };
+        // A signal of somebody else's would cut it short.
+        let came = usize::try_from(came).unwrap_or(0);
+        for event in &events[..came] {
+            assert_eq!(event[2], BLOCK as u64, "the file has the bytes");
+        }
+        done += came;
+    }
 }
 
 fn fsync(subject: &Subject) {
