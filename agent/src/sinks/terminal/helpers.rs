@@ -57,7 +57,11 @@ pub(super) fn line(page: &mut Page, group: &Group) {
     let mean = |sum: u128| duration_of_sum(sum / count);
     let mut named: Vec<_> = helped.iter().filter(|&(_, sum)| sum * NAMED > total).collect();
     named.sort_by_key(|&(account, sum)| (std::cmp::Reverse(sum), account));
-    let threads = counted(u64::from(helped.threads), "thread", "threads");
+    // They are counted at the ends of requests and phases.
+    let threads = match helped.threads {
+        0 => "threads that came and went".to_owned(),
+        threads => counted(u64::from(threads), "thread", "threads"),
+    };
     let mut items: Vec<String> =
         named.into_iter().map(|(account, sum)| format!("{} {}", account.name(), mean(sum))).collect();
     match items.first_mut() {
