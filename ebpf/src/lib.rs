@@ -42,6 +42,8 @@ pub const SLOTS: u32 = 4096;
 pub const SYSCALLS: usize = 512;
 /// A syscall's number outside any.
 pub const NO_SYSCALL: u16 = 0xffff;
+/// In a ledger, beside the syscall that a thread had blocked in before it was kept from running outside any.
+pub const KEPT_SINCE: u16 = 0x8000;
 /// Set in the account table beside an account: look at the file descriptor, a socket means `net`, the device of a graphics
 /// processor `gpu`.
 pub const CHECK_FILE: u8 = 0x80;

@@ -11,8 +11,8 @@ use aya_ebpf::{
     programs::RawTracePointContext,
 };
 use guestscope_ebpf::{
-    Account, CHECK_FILE, Counter, EXIT_REPLACED, EXIT_UNSEEN, FORK_ADOPTED, Header, Kind, NO_SYSCALL,
-    RESTARTS, TaskRecord,
+    Account, CHECK_FILE, Counter, EXIT_REPLACED, EXIT_UNSEEN, FORK_ADOPTED, Header, KEPT_SINCE, Kind,
+    NO_SYSCALL, RESTARTS, TaskRecord,
     ledger::{BLOCKED, Ledger, RUNNING},
 };
 
@@ -142,7 +142,8 @@ fn stay<M: Memory>(prev: Task<M>, ledger: &mut Ledger, now_ns: u64, stolen_ns: u
 pub(crate) fn classify<M: Memory>(prev: Task<M>, state: u32, before: u16) -> (u8, u16) {
     let number = registers::number(prev);
     if state & KEPT != 0 || (number < 0 && is_frozen(prev, state)) {
-        return (Account::Other as u8, if number < 0 { NO_SYSCALL } else { number as u16 });
+        // arm64 forgets the number before it stops a task, whose syscall may go on afterwards.
+        return (Account::Other as u8, if number < 0 { before | KEPT_SINCE } else { number as u16 });
     }
     if number < 0 {
         // The entry code of exceptions and interrupts overwrites the number: a page fault that slept.
@@ -163,6 +164,7 @@ pub(crate) fn classify<M: Memory>(prev: Task<M>, state: u32, before: u16) -> (u8
         return (on_the_way_back(prev, state) as u8, syscall);
     }
     if entry & RESTARTS != 0 {
+        let before = if before == NO_SYSCALL { before } else { before & !KEPT_SINCE };
         return (entry_of(u32::from(before)) & !(CHECK_FILE | RESTARTS), before);
     }
     let account = entry & !CHECK_FILE;
