@@ -20,7 +20,7 @@ use nix::{
     unistd::{Gid, Uid, User},
 };
 
-use crate::kernel::on_self::run_on_self;
+use crate::{descriptors, kernel::on_self::run_on_self};
 
 /// Why the program could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -123,6 +123,7 @@ pub fn spawn(
     if let Some(user) = &user {
         start.envs(user.environment.iter().map(|(name, value)| (name, value)));
     }
+    let limit = descriptors::inherited();
     let become_child = move || -> io::Result<()> {
         if let Some(adopt) = adopt {
             // SAFETY: the caller's descriptor, which stays open until the program has been started.
@@ -130,6 +131,7 @@ pub fn spawn(
         }
         // The agent blocks signals to read them from a descriptor; its child must not inherit that.
         SigSet::empty().thread_set_mask()?;
+        limit.map_or(Ok(()), descriptors::Limit::set)?;
         if let Some(user) = &user {
             nix::unistd::setgroups(&user.groups)?;
             nix::unistd::setgid(user.gid)?;

@@ -6,7 +6,7 @@ use std::io::Write as _;
 
 use crate::{
     cli::DoctorArguments,
-    gpu,
+    descriptors, gpu,
     health::{Fidelity, Outcome, Verdict},
     kernel::{btf::BtfError, formats::FormatError, permission},
     loader::{self, LoadError, LoadOptions},
@@ -20,6 +20,7 @@ use crate::{
 /// Finds out and tells. 0 if the whole ledger can be seen, else 1.
 pub fn run(arguments: &DoctorArguments) -> anyhow::Result<i32> {
     let options = LoadOptions { knowledge: arguments.btf.clone().into(), ..LoadOptions::default() };
+    descriptors::raise();
     let (fidelity, hooks) = match loader::load(&options) {
         Ok(mut loaded) => {
             if !permission::may_probe() {

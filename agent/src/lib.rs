@@ -10,6 +10,7 @@ pub mod child;
 pub mod cli;
 pub mod clock;
 pub mod compare;
+mod descriptors;
 pub mod doctor;
 pub mod explain;
 pub mod export;

@@ -50,7 +50,6 @@ pub fn attach(arguments: &AttachArguments) -> anyhow::Result<i32> {
     let mut target = Target::find(wanted(arguments))?;
     let first = target.processes().first().copied().unwrap_or_default();
     child::block_forwarded().context("blocking signals")?;
-    adoption::allow_descriptors();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let loaded = start::load(&arguments.observation, true)?;

@@ -17,7 +17,7 @@ use crate::{
     child::RunAs,
     cli::Observation,
     clock::ClockPair,
-    failure,
+    descriptors, failure,
     health::Fidelity,
     loader::{self, LoadOptions, Loaded},
     phase::{Pauses, pairing::Pairing},
@@ -44,6 +44,7 @@ pub(super) struct Begun {
 
 /// Loads the kernel side; `visits` if threads that run already shall be found.
 pub(super) fn load(observation: &Observation, visits: bool) -> Result<Loaded, loader::LoadError> {
+    descriptors::raise();
     loader::load(&LoadOptions {
         slots: observation.max_threads,
         log: observation.kernel_log,

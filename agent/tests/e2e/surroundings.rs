@@ -70,6 +70,15 @@ fn the_scenario_is_that_of_the_program() {
     assert_eq!(free, format!("{cpus}/VNL/CPU"));
 }
 
+/// The agent may need more open files than its caller is used to; the program has the limit that it would have without it.
+#[test]
+fn the_limit_of_open_files_is_the_callers() {
+    let Some(ground) = Ground::new("surroundings::the_limit_of_open_files_is_the_callers") else { return };
+    let limited = ["sh", "-c", "ulimit -Sn 40; exec \"$@\"", "sh"];
+    let start = ground.run().program("sh").words(&["-c", "test $(ulimit -Sn) = 40"]).through(&limited);
+    start.finish().expect(0);
+}
+
 #[test]
 fn in_other_namespaces() {
     let test = "surroundings::in_other_namespaces";

@@ -5,7 +5,6 @@ use std::{collections::HashSet, fs, thread, time::Duration};
 
 use anyhow::Context as _;
 use guestscope_ebpf::visit::Found;
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use super::super::{Feed, Sight as _, code::Code};
 use crate::{attach::Target, failure};
@@ -21,8 +20,6 @@ const LISTS: usize = 16;
 /// Looks after the beginning at which a walk is made whether anything has changed or not: it corrects what threads were thought
 /// to be doing.
 const SETTLING: u32 = 3;
-/// Open files that the agent may want: two for each thread that has a clock of its own, and some.
-const DESCRIPTORS: u64 = 4096;
 
 /// The threads of a target.
 pub(super) struct Adoption {
@@ -54,15 +51,6 @@ struct Walk {
     adopted: Vec<u32>,
     unborn: usize,
     missed: u64,
-}
-
-/// Every thread that is sampled takes descriptors, and the usual limit is 1,024. Up to the hard one everybody may have more.
-pub(super) fn allow_descriptors() {
-    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
-        && soft < DESCRIPTORS
-    {
-        let _ = setrlimit(Resource::RLIMIT_NOFILE, DESCRIPTORS.min(hard), hard);
-    }
 }
 
 impl Adoption {
