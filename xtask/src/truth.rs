@@ -20,14 +20,13 @@ use crate::{
 
 /// Far beyond what a hundred faults of each kind take on two CPUs.
 const LIMIT: Duration = Duration::from_hours(6);
-/// What the tests read, and where their table begins.
+/// What the tests read.
 const VARIABLE: &str = "GUESTSCOPE_REPETITIONS";
-const TABLE: &str = "\nfault ";
 
 /// What is injected, and who has to find it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Judge {
-    /// One fault in one run, named in its request: 100 of each kind (an hour and more)
+    /// One fault in one run, named in its request: 100 of each kind (ten minutes)
     Run,
     /// One cause in one of two platforms, named by `compare`: 20 of each kind, and 20 times the same platform (half an hour)
     Compare,
@@ -103,8 +102,24 @@ pub(crate) fn verb(xtask: &mut Xtask, options: &Options) -> Result<bool> {
         for (name, text) in &tally.failures {
             writeln!(out, "\nFAILED {name}\n{}", command::tail(text))?;
         }
-        let table = finished.text.rfind(TABLE).map_or("", |begin| &finished.text[begin..]);
-        writeln!(out, "{table}\nwhole output: {}", log.display())?;
+        writeln!(out, "{}\nwhole output: {}", table(&finished.text), log.display())?;
     }
     Ok(holds)
+}
+
+/// The tests' own table, which is the last that they print: its head is wider than the row of the fault that has the same name.
+fn table(text: &str) -> &str {
+    text.rfind("\nfault  ").map_or("", |begin| &text[begin..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::table;
+
+    #[test]
+    fn the_table_begins_with_its_head() {
+        let rows = "\nfault          cause\nlock --size 20ms   lock\nfault --size 1024  fault\n";
+        assert_eq!(table(&format!("test truth ... ok\n{rows}")), rows);
+        assert_eq!(table("fault: none\n"), "");
+    }
 }
