@@ -150,8 +150,9 @@ impl Pairing {
 
     /// An edge of the thread is here.
     pub(super) fn place_behind_edge(&mut self, thread: ThreadId) {
-        let Some(state) = self.threads.get(&thread) else { return };
-        for wait in self.early.take(thread, |wait| state.has_come_to(wait.edge)) {
+        let threads = &self.threads;
+        let has_come_to = |mark| threads.get(&thread).is_some_and(|state| state.has_come_to(mark));
+        for wait in self.early.take(thread, |wait| has_come_to(wait.edge)) {
             self.place(thread, &wait);
         }
     }
