@@ -240,6 +240,39 @@ fn a_worker_that_is_killed_ends_the_job() {
     server.fails(&["error: worker 1 is gone: "]);
 }
 
+/// A way to `address` that is open for one connection: the next is refused.
+fn way_for_one(address: &str) -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let way = listener.local_addr().unwrap().to_string();
+    let address = address.to_owned();
+    std::thread::spawn(move || {
+        let (near, _) = listener.accept().unwrap();
+        drop(listener);
+        let far = std::net::TcpStream::connect(address).unwrap();
+        for (mut from, mut to) in [(near.try_clone().unwrap(), far.try_clone().unwrap()), (far, near)] {
+            std::thread::spawn(move || {
+                let _ = std::io::copy(&mut from, &mut to);
+                let _ = to.shutdown(std::net::Shutdown::Both);
+            });
+        }
+    });
+    way
+}
+
+/// The job ends after the worker has joined and before it has the connection that parameters come through: what it says is
+/// the server's reason, not that nobody answers any more.
+#[test]
+fn a_worker_that_still_connects_hears_that_the_job_is_over() {
+    let (mut server, address) = Peer::server(&["--workers", "2"]);
+    let victim = Peer::worker(&address, "1", &LONG);
+    assert_eq!(server.line(), "worker 1 joined");
+    let other = Peer::worker(&way_for_one(&address), "0", &LONG);
+    assert_eq!(server.line(), "worker 0 joined");
+    drop(victim);
+    other.fails(&["error: the parameter server ended the job: worker 1 is gone: "]);
+    server.fails(&["error: worker 1 is gone: "]);
+}
+
 #[test]
 fn a_server_that_is_killed_ends_its_workers() {
     let (mut server, address) = Peer::server(&["--workers", "1"]);

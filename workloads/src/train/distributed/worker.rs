@@ -80,11 +80,20 @@ impl Peer {
     fn new(settings: &Settings, worker: &Worker, attendance: &Attendance) -> Result<Self, Error> {
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(DistributedError::Runtime)?;
-        let client = runtime.block_on(Client::connect(&worker.server, worker.limit))?;
+        let mut gone = attendance.gone.clone();
+        let client = runtime.block_on(async {
+            tokio::select! {
+                client = Client::connect(&worker.server, worker.limit) => client,
+                // Nobody listens any more where the job ended meanwhile, and a refused connection would be tried until the limit.
+                reason = gone.wait_for(Option::is_some) => {
+                    Err(said(reason.ok().as_deref()).error(&worker.server))
+                }
+            }
+        })?;
         Ok(Self {
             runtime,
             client,
-            gone: attendance.gone.clone(),
+            gone,
             address: worker.server.clone(),
             rank: worker.rank,
             asynchronous: attendance.welcome.asynchronous,
