@@ -4,8 +4,9 @@
 //! whose end reached no tracepoint has none (`missed` counts those). What it belongs to is the agent's to say.
 
 use guestscope_ebpf::{
-    Account, Header, KEPT_SINCE, Kind, NO_SYSCALL, WaitRecord, edge_mark,
+    Account, Header, Kind, NO_SYSCALL, WaitRecord, edge_mark,
     ledger::{Ledger, RUNNING},
+    waits_in,
 };
 
 use crate::{
@@ -31,8 +32,7 @@ pub(crate) fn ended(ledger: &Ledger, before: impl Fn() -> (u32, u32, u64), left_
         let was_blocked = ledger.account != Account::Runq as u8;
         let waker = if was_blocked { ledger.waker } else { 0 };
         let (device, flags) = device::waited_for(ledger);
-        let syscall =
-            if was_blocked && ledger.syscall & KEPT_SINCE == 0 { ledger.syscall } else { NO_SYSCALL };
+        let syscall = if was_blocked { waits_in(ledger.syscall) } else { NO_SYSCALL };
         // SAFETY: the record is reserved memory of exactly this size; every field is written.
         unsafe {
             (*record).header = Header { kind: Kind::Wait as u32, flags, time_ns: now_ns };

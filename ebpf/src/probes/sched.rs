@@ -11,8 +11,8 @@ use aya_ebpf::{
     programs::RawTracePointContext,
 };
 use guestscope_ebpf::{
-    Account, CHECK_FILE, Counter, EXIT_REPLACED, EXIT_UNSEEN, FORK_ADOPTED, Header, KEPT_SINCE, Kind,
-    NO_SYSCALL, RESTARTS, TaskRecord,
+    Account, CHECK_FILE, Counter, EXIT_REPLACED, EXIT_UNSEEN, FORK_ADOPTED, Header, Kind, NO_SYSCALL,
+    RESTARTS, TaskRecord, kept_since, last_blocked_in,
     ledger::{BLOCKED, Ledger, RUNNING},
 };
 
@@ -143,7 +143,7 @@ pub(crate) fn classify<M: Memory>(prev: Task<M>, state: u32, before: u16) -> (u8
     let number = registers::number(prev);
     if state & KEPT != 0 || (number < 0 && is_frozen(prev, state)) {
         // arm64 forgets the number before it stops a task, whose syscall may go on afterwards.
-        return (Account::Other as u8, if number < 0 { before | KEPT_SINCE } else { number as u16 });
+        return (Account::Other as u8, if number < 0 { kept_since(before) } else { number as u16 });
     }
     if number < 0 {
         // The entry code of exceptions and interrupts overwrites the number: a page fault that slept.
@@ -164,7 +164,7 @@ pub(crate) fn classify<M: Memory>(prev: Task<M>, state: u32, before: u16) -> (u8
         return (on_the_way_back(prev, state) as u8, syscall);
     }
     if entry & RESTARTS != 0 {
-        let before = if before == NO_SYSCALL { before } else { before & !KEPT_SINCE };
+        let before = last_blocked_in(before);
         return (entry_of(u32::from(before)) & !(CHECK_FILE | RESTARTS), before);
     }
     let account = entry & !CHECK_FILE;

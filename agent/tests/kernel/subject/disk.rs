@@ -4,7 +4,7 @@
 
 use std::{
     fs::{self, File, OpenOptions},
-    io::Write as _,
+    io::{self, Write as _},
     os::{
         fd::AsRawFd as _,
         unix::fs::{FileExt as _, OpenOptionsExt as _},
@@ -29,6 +29,8 @@ const BLOCK: usize = 16 << 10;
 struct Block([u8; BLOCK]);
 /// Reads, direct or buffered.
 const READS: u64 = 1500;
+/// Direct reads that are under way together.
+const AT_A_TIME: usize = 8;
 /// Writes of 4 KiB, each synced.
 const SYNCS: u64 = 150;
 /// Major faults.
@@ -48,11 +50,17 @@ fn cold_file(folder: &Path, bytes: usize) -> (PathBuf, File) {
     (path.clone(), File::open(path).expect("it was just written"))
 }
 
-/// Reads past the page cache. Writes `refused` down where the file system cannot.
-fn direct(subject: &Subject) {
+/// 32 MiB that are read past the page cache, where the file system can.
+fn cold_direct(subject: &Subject) -> io::Result<File> {
     let (path, _) = cold_file(Path::new(&subject.arguments[0]), 32 * MIB);
     let file = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(&path);
     fs::remove_file(path).expect("it is ours");
+    file
+}
+
+/// Reads past the page cache. Writes `refused` down where the file system cannot.
+fn direct(subject: &Subject) {
+    let file = cold_direct(subject);
     let Ok(file) = file else { return subject.fact("refused", 1) };
     let mut block = Block([0; BLOCK]);
     subject.clerk(|clerk| {
@@ -89,10 +97,7 @@ struct Iocb {
 /// Reads many at a time past the page cache, by io_submit and io_getevents, as loaders of large models do. Writes `refused`
 /// down where the kernel or the file system cannot.
 fn aio(subject: &Subject) {
-    const AT_A_TIME: usize = 8;
-    let (path, _) = cold_file(Path::new(&subject.arguments[0]), 32 * MIB);
-    let file = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(&path);
-    fs::remove_file(path).expect("it is ours");
+    let file = cold_direct(subject);
     let mut context = 0_u64;
     // SAFETY: the kernel writes one word, that of the new context.
     let made = unsafe { libc::syscall(libc::SYS_io_setup, AT_A_TIME, &raw mut context) };
@@ -128,10 +133,10 @@ fn read_all(context: u64, reads: &mut [Iocb]) {
     let pointers: Vec<*mut Iocb> = reads.iter_mut().map(|read| &raw mut *read).collect();
     // SAFETY: they and the memory that they are of live until all are done, which is waited for.
     let begun = unsafe { libc::syscall(libc::SYS_io_submit, context, pointers.len(), pointers.as_ptr()) };
-    assert_eq!(begun, reads.len() as i64, "{}", std::io::Error::last_os_error());
+    assert_eq!(begun, reads.len() as i64, "{}", io::Error::last_os_error());
     let mut done = 0;
     while done < reads.len() {
-        let mut events = [[0_u64; 4]; 8];
+        let mut events = [[0_u64; 4]; AT_A_TIME];
         let wanted = reads.len() - done;
         // SAFETY: there is room for as many as are asked for; no time limit.
         let came = unsafe {
