@@ -41,10 +41,18 @@ const ROWS: &[Row] = &[
     // What it is asked for is a disk's in all but name (sockets and polls hardly ever), and its waits are not marked either.
     (libc::SYS_io_getevents, Account::BlockIo),
     (IO_PGETEVENTS, Account::BlockIo),
-    // The waits of the newer futex calls (futex_waitv; futex_wait is 455 everywhere).
+    // The waits of the newer futex calls.
     (libc::SYS_futex_waitv, Account::Lock),
-    (455, Account::Lock),
+    (FUTEX_WAIT, Account::Lock),
+    // Locks of files and of their parts, which is all that fcntl sleeps for, and semaphores.
+    (libc::SYS_flock, Account::Lock),
+    (libc::SYS_fcntl, Account::Lock),
+    (libc::SYS_semtimedop, Account::Lock),
+    (libc::SYS_semop, Account::Lock),
 ];
+
+/// The same number everywhere; `libc` does not know it yet.
+const FUTEX_WAIT: libc::c_long = 455;
 
 /// `libc` does not know it for every C library.
 const IO_PGETEVENTS: libc::c_long = if cfg!(target_arch = "x86_64") { 333 } else { 292 };

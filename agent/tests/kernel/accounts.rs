@@ -72,6 +72,9 @@ fn contenders_wait_for_each_other() {
 #[case::ppoll("ppoll", Account::Poll)]
 #[case::select("select", Account::Poll)]
 #[case::epoll("epoll", Account::Poll)]
+#[case::lock_of_a_file("flock", Account::Lock)]
+#[case::lock_of_a_part_of_it("record_lock", Account::Lock)]
+#[case::semaphore("semaphore", Account::Lock)]
 fn waiting_for_time(#[case] name: &'static str, #[case] account: Account) {
     up_to_three_times(|| {
         let Some(seen) = compared(Case::new(name), name, 1, 0) else { return };

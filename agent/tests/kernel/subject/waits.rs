@@ -41,6 +41,9 @@ pub(crate) const CASES: &[Case] = &[
     ("select", |subject| timeouts(subject, select)),
     ("epoll", |subject| timeouts(subject, epoll)),
     ("device", device),
+    ("flock", |subject| file_lock(subject, flock)),
+    ("record_lock", |subject| file_lock(subject, record_lock)),
+    ("semaphore", semaphore),
 ];
 
 /// Waits with a timeout, and how long each is.
@@ -106,14 +109,9 @@ fn epoll() {
     }
 }
 
-/// Waits for an event of a virtual terminal, which a timer's signal cuts short.
-fn device(subject: &Subject) {
-    /// Of <linux/vt.h>, which libc does not have.
-    const VT_WAITEVENT: libc::Ioctl = 0x560e;
+/// Calls that would wait for longer, and that a timer's signal cuts short.
+fn cut_short(subject: &Subject, call: impl Fn()) {
     extern "C" fn nothing(_: libc::c_int) {}
-    let Ok(terminal) = File::options().read(true).write(true).open("/dev/tty0") else {
-        return subject.fact("refused", 1);
-    };
     let action = signal::SigAction::new(
         signal::SigHandler::Handler(nothing),
         signal::SaFlags::empty(),
@@ -126,14 +124,63 @@ fn device(subject: &Subject) {
             it_interval: libc::timeval { tv_sec: 0, tv_usec: 0 },
             it_value: libc::timeval { tv_sec: 0, tv_usec: TIMEOUT.as_micros() as i64 },
         };
+        // SAFETY: the timer lives across the call.
+        unsafe { libc::setitimer(libc::ITIMER_REAL, &raw const timer, ptr::null_mut()) };
+        call();
+    });
+}
+
+/// Waits for an event of a virtual terminal.
+fn device(subject: &Subject) {
+    /// Of <linux/vt.h>, which libc does not have.
+    const VT_WAITEVENT: libc::Ioctl = 0x560e;
+    let Ok(terminal) = File::options().read(true).write(true).open("/dev/tty0") else {
+        return subject.fact("refused", 1);
+    };
+    cut_short(subject, || {
         // The event's number and three more, of which the kernel writes some.
         let mut event = [0_u32; 4];
-        // SAFETY: timer and event live across the calls; the event is as large as the call wants it.
-        unsafe {
-            libc::setitimer(libc::ITIMER_REAL, &raw const timer, ptr::null_mut());
-            libc::ioctl(terminal.as_raw_fd(), VT_WAITEVENT, event.as_mut_ptr());
-        }
+        // SAFETY: the event is as large as the call wants it.
+        unsafe { libc::ioctl(terminal.as_raw_fd(), VT_WAITEVENT, event.as_mut_ptr()) };
     });
+}
+
+/// Waits for a lock on a file that another open file has, by `wait`.
+fn file_lock(subject: &Subject, wait: impl Fn(RawFd)) {
+    // SAFETY: the name ends with a zero.
+    let file = unsafe { File::from_raw_fd(libc::memfd_create(c"locked".as_ptr(), libc::MFD_CLOEXEC)) };
+    let other = File::options().read(true).write(true).open(format!("/proc/self/fd/{}", file.as_raw_fd()));
+    let other = other.expect("it is our own");
+    wait(file.as_raw_fd());
+    cut_short(subject, || wait(other.as_raw_fd()));
+}
+
+fn flock(file: RawFd) {
+    // SAFETY: takes integers only.
+    unsafe { libc::flock(file, libc::LOCK_EX) };
+}
+
+fn record_lock(file: RawFd) {
+    // SAFETY: all zeros is a lock; it lives across the call.
+    unsafe {
+        let mut lock: libc::flock = std::mem::zeroed();
+        lock.l_type = libc::F_WRLCK as i16;
+        libc::fcntl(file, libc::F_OFD_SETLKW, &raw const lock);
+    }
+}
+
+/// Waits for a semaphore of System V that nobody ever raises.
+fn semaphore(subject: &Subject) {
+    // SAFETY: takes integers only.
+    let set = unsafe { libc::semget(libc::IPC_PRIVATE, 1, 0o600) };
+    timeouts(subject, || {
+        let mut lower = libc::sembuf { sem_num: 0, sem_op: -1, sem_flg: 0 };
+        let time = libc::timespec { tv_sec: 0, tv_nsec: i64::from(TIMEOUT.subsec_nanos()) };
+        // SAFETY: the operation and the time live across the call.
+        unsafe { libc::syscall(libc::SYS_semtimedop, set, &raw mut lower, 1, &raw const time) };
+    });
+    // SAFETY: takes integers only; it is ours.
+    unsafe { libc::semctl(set, 0, libc::IPC_RMID) };
 }
 
 /// Two threads hand a turn to each other under a mutex, by a condition variable.
