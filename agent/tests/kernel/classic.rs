@@ -13,7 +13,7 @@ use guestscope_ebpf::Account;
 use rstest::rstest;
 
 use crate::{
-    agreement::{compare_switches, count, up_to, up_to_three_times},
+    agreement::{compare_switches, count, disagree, up_to, up_to_three_times},
     harness::{Alone, Case, skipped},
     lives::assert_same_threads,
     seen::Seen,
@@ -57,6 +57,11 @@ fn times_and_switches(#[case] name: &'static str, #[case] phases: u64, #[case] s
         }
         seen.check_no_losses();
         assert_folded(&seen);
+        // These programs are left out while anybody's call of bpf(2) looks into a map on that CPU, whatever runs there meanwhile: from
+        // 7.0 on such a call can be preempted, and a switch was missing (1 of 200). It is counted, which this looks at.
+        if seen.runs_left_out > 0 {
+            disagree(format!("{name}: {} runs of programs were left out", seen.runs_left_out));
+        }
         (1..=phases)
             .for_each(|number| compare_switches(&name, seen.request(number), seen.book.row(number), signals));
     });

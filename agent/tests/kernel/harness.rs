@@ -372,6 +372,7 @@ impl Run {
         let slots = u16::try_from(self.case.options.slots).expect("slots have 16 bits");
         let slots_held =
             (1..slots).filter(|&slot| self.loaded.ledger(slot).is_some_and(|ledger| ledger.task != 0));
+        let losses = self.loaded.losses().expect("the counters can be read");
         let mut seen = Seen {
             status,
             book: Book::read(&self.book_file()),
@@ -381,10 +382,8 @@ impl Run {
             marks: Vec::new(),
             waits: Vec::new(),
             // Whatever runs beside it may have a probe left out, most of all from 7.0 on: that says nothing of this program.
-            kernel: KernelLosses {
-                runs_left_out: 0,
-                ..self.loaded.losses().expect("the counters can be read")
-            },
+            runs_left_out: losses.runs_left_out,
+            kernel: KernelLosses { runs_left_out: 0, ..losses },
             pairing: self.pairing.losses,
             undecodable: self.pump.undecodable,
             edges_read: self.pump.edges_read,

@@ -25,6 +25,8 @@ pub(crate) struct Seen {
     pub(crate) marks: Vec<Mark>,
     pub(crate) waits: Vec<Wait>,
     pub(crate) kernel: KernelLosses,
+    /// Runs of programs that the kernel left out, for whatever task.
+    pub(crate) runs_left_out: u64,
     pub(crate) pairing: PairingLosses,
     pub(crate) undecodable: u64,
     pub(crate) edges_read: u64,
