@@ -47,21 +47,18 @@ const KEPT_SINCE: u16 = 0x8000;
 
 /// What a ledger holds of a thread that is kept from running outside any syscall, and had blocked in `before`.
 #[must_use]
-#[inline(always)]
 pub const fn kept_since(before: u16) -> u16 {
     before | KEPT_SINCE
 }
 
 /// The syscall that a thread blocked in the last time, whatever kept it from running since.
 #[must_use]
-#[inline(always)]
 pub const fn last_blocked_in(held: u16) -> u16 {
     if held == NO_SYSCALL { held } else { held & !KEPT_SINCE }
 }
 
 /// The syscall that a thread waits in, of what its ledger holds: none where that one is an earlier one's.
 #[must_use]
-#[inline(always)]
 pub const fn waits_in(held: u16) -> u16 {
     if held & KEPT_SINCE == 0 { held } else { NO_SYSCALL }
 }

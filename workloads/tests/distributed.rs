@@ -3,9 +3,10 @@
 #![cfg(feature = "torch")]
 
 use std::{
-    io::{BufRead as _, BufReader, Read as _},
+    io::{self, BufRead as _, BufReader, Read as _},
+    net::{Shutdown, TcpListener, TcpStream},
     process::{Child, ChildStderr, Command, ExitStatus, Stdio},
-    thread::sleep,
+    thread::{self, sleep},
     time::{Duration, Instant},
 };
 
@@ -241,32 +242,27 @@ fn a_worker_that_is_killed_ends_the_job() {
 }
 
 /// A way to `address` that is open for one connection: the next is refused.
-fn way_for_one(address: &str) -> String {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let way = listener.local_addr().unwrap().to_string();
-    let address = address.to_owned();
-    std::thread::spawn(move || {
-        let (near, _) = listener.accept().unwrap();
+fn way_for_one(address: String) -> io::Result<String> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let way = listener.local_addr()?.to_string();
+    thread::spawn(move || -> io::Result<()> {
+        let (near, far) = (listener.accept()?.0, TcpStream::connect(address)?);
         drop(listener);
-        let far = std::net::TcpStream::connect(address).unwrap();
-        for (mut from, mut to) in [(near.try_clone().unwrap(), far.try_clone().unwrap()), (far, near)] {
-            std::thread::spawn(move || {
-                let _ = std::io::copy(&mut from, &mut to);
-                let _ = to.shutdown(std::net::Shutdown::Both);
-            });
+        for (mut from, mut to) in [(near.try_clone()?, far.try_clone()?), (far, near)] {
+            thread::spawn(move || io::copy(&mut from, &mut to).and_then(|_| to.shutdown(Shutdown::Both)));
         }
+        Ok(())
     });
-    way
+    Ok(way)
 }
 
-/// The job ends after the worker has joined and before it has the connection that parameters come through: what it says is
-/// the server's reason, not that nobody answers any more.
+/// The job ends when it has joined, and parameters have no connection yet: it says the server's reason.
 #[test]
 fn a_worker_that_still_connects_hears_that_the_job_is_over() {
     let (mut server, address) = Peer::server(&["--workers", "2"]);
     let victim = Peer::worker(&address, "1", &LONG);
     assert_eq!(server.line(), "worker 1 joined");
-    let other = Peer::worker(&way_for_one(&address), "0", &LONG);
+    let other = Peer::worker(&way_for_one(address).unwrap(), "0", &LONG);
     assert_eq!(server.line(), "worker 0 joined");
     drop(victim);
     other.fails(&["error: the parameter server ended the job: worker 1 is gone: "]);
@@ -348,14 +344,14 @@ fn workers_that_do_not_come_are_not_waited_for() {
 #[test]
 fn a_server_that_is_not_there_is_not_waited_for() {
     // A port that was free a moment ago, and that nobody else is given soon.
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let worker = Peer::worker(&free, "0", &["--peer-timeout", "1s"]);
     worker.fails(&["error: cannot reach the parameter server within 1 s: 127.0.0.1:", "Connection refused"]);
 }
 
 #[test]
 fn a_port_in_use_is_named() {
-    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let server = Peer::start(&["--role", "ps", "--workers", "1", "--listen", &address]);
     server.fails(&[&format!("error: cannot listen for workers: {address} (Address already in use")]);
