@@ -78,7 +78,7 @@ pub struct Ledger {
     pub involuntary: u32,
     /// The CPU it last ran on.
     pub cpu: u16,
-    /// The syscall of the last block; 0xffff outside any, and [`kept_since`](crate::kept_since) an earlier one.
+    /// The syscall of the last block; 0xffff outside any, or an earlier one by [`kept_since`](crate::kept_since).
     pub syscall: u16,
     /// [`EMPTY`], [`RUNNING`], [`RUNNABLE`], [`BLOCKED`] or [`LIMITED`].
     pub state: u8,

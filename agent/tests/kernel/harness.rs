@@ -381,8 +381,8 @@ impl Run {
             threads: Vec::new(),
             marks: Vec::new(),
             waits: Vec::new(),
-            // Whatever runs beside it may have a probe left out, most of all from 7.0 on: that says nothing of this program.
             runs_left_out: losses.runs_left_out,
+            // Whatever runs beside it may have a probe left out, most of all from 7.0 on: that says nothing of this program.
             kernel: KernelLosses { runs_left_out: 0, ..losses },
             pairing: self.pairing.losses,
             undecodable: self.pump.undecodable,

@@ -85,9 +85,7 @@ impl Peer {
             tokio::select! {
                 client = Client::connect(&worker.server, worker.limit) => client,
                 // Nobody listens any more where the job ended meanwhile, and a refused connection would be tried until the limit.
-                reason = gone.wait_for(Option::is_some) => {
-                    Err(said(reason.ok().as_deref()).error(&worker.server))
-                }
+                reason = over(&mut gone) => Err(reason.error(&worker.server)),
             }
         })?;
         Ok(Self {
@@ -181,17 +179,19 @@ async fn unless_gone<T>(
             Ok(value) => return Ok(value),
             Err(status) => status,
         },
-        reason = heard.wait_for(Option::is_some) => return Err(said(reason.ok().as_deref())),
+        reason = over(&mut heard) => return Err(reason),
     };
     // A connection that broke says less than the server did.
-    match timeout(REASON, gone.wait_for(Option::is_some)).await {
-        Ok(reason) if matches!(Gone::of(&status), Gone::Lost(_)) => Err(said(reason.ok().as_deref())),
+    match timeout(REASON, over(gone)).await {
+        Ok(reason) if matches!(Gone::of(&status), Gone::Lost(_)) => Err(reason),
         _ => Err(Gone::of(&status)),
     }
 }
 
-fn said(reason: Option<&Option<Gone>>) -> Gone {
-    reason.cloned().flatten().unwrap_or_else(|| Gone::Lost("nobody listens to it any more".to_owned()))
+/// Why it is over, once it is.
+async fn over(gone: &mut watch::Receiver<Option<Gone>>) -> Gone {
+    let reason = gone.wait_for(Option::is_some).await.ok().and_then(|reason| reason.clone());
+    reason.unwrap_or_else(|| Gone::Lost("nobody listens to it any more".to_owned()))
 }
 
 /// What is dropped out in that step: the same whatever else libtorch's generator was used for.
