@@ -14,6 +14,7 @@ mod pytorch;
 mod ratio;
 mod share;
 mod storm;
+mod turns;
 mod workload;
 
 use std::{

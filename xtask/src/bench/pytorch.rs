@@ -2,7 +2,7 @@
 //!
 //! The first row says that both compute the same, by the tests of the workloads that ask PyTorch itself: speeds of programs
 //! that do not are nobody's concern, so the verb fails then. After that `beside.py` is the
-//! other side. Ratios are of speeds, by the median request of each round: above 1 ours is faster.
+//! other side. Ratios are of speeds, round by round: above 1 ours is faster.
 
 use std::{path::PathBuf, process::Command, time::Duration};
 
@@ -10,18 +10,29 @@ use anyhow::{Context as _, Result};
 use serde_json::Value;
 
 use super::{
-    Bench, Row, built, json_of,
+    Bench, Row, built,
     ratio::{Ratio, median},
+    turns::{self, Outcome},
 };
 use crate::{artifact, command, libtorch::Libtorch, python::Python, test::libtest};
 
 const SCRIPT: &str = include_str!("beside.py");
 /// Names a Python that has all of it already.
 const PYTHON: &str = "GUESTSCOPE_TORCHVISION_PYTHON";
-/// Per round, after the warm-up: 2 s of pictures, 10 s of text, 30 s of training on two cores.
-const PICTURES: &str = "50";
-const TEXTS: &str = "5";
-const STEPS: &str = "2";
+/// What both do in a round, in turns of so many milliseconds, after a warm-up that `beside.py` knows too.
+struct Work {
+    warmup: u32,
+    /// Requests or steps.
+    count: u32,
+    turn_ms: u64,
+}
+
+/// 10 s of pictures. A turn cuts one in ten, which no median sees.
+const PICTURES: Work = Work { warmup: 5, count: 150, turn_ms: 700 };
+/// 20 s of text.
+const TEXTS: Work = Work { warmup: 1, count: 10, turn_ms: 3_000 };
+/// 35 s of training.
+const STEPS: Work = Work { warmup: 1, count: 4, turn_ms: 6_000 };
 /// The tests that run PyTorch or torchvision themselves; the others know numbers that those printed once.
 const ASKING: [&str; 3] = [
     "full_models_agree_with_pytorch",
@@ -35,13 +46,6 @@ const LIMIT: Duration = Duration::from_mins(30);
 /// behind it: 5,383 first touches per picture in our process and 20 in Python's, an eighth of the time.
 const KEPT: [(&str, &str); 2] =
     [("MALLOC_MMAP_THRESHOLD_", "33554432"), ("MALLOC_TRIM_THRESHOLD_", "2147483647")];
-
-/// One of the two sides.
-#[derive(Clone, Copy, PartialEq)]
-enum Side {
-    Ours,
-    Theirs,
-}
 
 struct Beside<'a> {
     bench: &'a Bench<'a>,
@@ -91,17 +95,44 @@ impl Beside<'_> {
         command
     }
 
-    fn theirs(&self, verb: &str, count: &str) -> Result<Value> {
-        json_of(self.python(verb).arg(&self.threads).arg(count))
+    fn theirs(&self, verb: &str, work: &Work) -> Command {
+        let mut command = self.python(verb);
+        command.arg(&self.threads).arg(work.count.to_string());
+        command
     }
 
-    fn ours(&self, words: &[&str], files: &[(&str, &str)]) -> Result<Value> {
+    fn ours(&self, words: &[&str], counted: &str, work: &Work, files: &[(&str, &str)]) -> Command {
         let mut command = Command::new(&self.bench.workloads);
         command.envs(KEPT).args(words).args(["--json", "--threads", &self.threads]);
+        command.args(["--warmup", &work.warmup.to_string(), counted, &work.count.to_string()]);
         for (option, name) in files {
             command.arg(option).arg(self.folder.join(name));
         }
-        json_of(&mut command)
+        command
+    }
+
+    /// Rounds of both, in which ours begins and theirs in turn.
+    fn rounds(
+        &self,
+        label: &str,
+        work: &Work,
+        ours: &mut Command,
+        theirs: &mut Command,
+    ) -> Result<Vec<[Outcome; 2]>> {
+        let step = self.bench.xtask.progress.step(label);
+        let mut outcomes = Vec::new();
+        for round in 0..self.bench.rounds {
+            step.update(&format!("round {} of {}", round + 1, self.bench.rounds));
+            let turn = Duration::from_millis(work.turn_ms);
+            outcomes.push(if round % 2 == 0 {
+                turns::take(ours, theirs, turn)?
+            } else {
+                let [theirs, ours] = turns::take(theirs, ours, turn)?;
+                [ours, theirs]
+            });
+        }
+        step.done(format!("{} rounds", self.bench.rounds));
+        Ok(outcomes)
     }
 
     /// Of all models at full scale, as the tests compare them.
@@ -131,54 +162,40 @@ impl Beside<'_> {
     }
 
     fn image(&self) -> Result<Vec<Row>> {
-        let mut preparing = [Vec::new(), Vec::new()];
+        let files = [("--weights", "resnet50.safetensors"), ("--data", "pictures")];
+        let mut ours = self.ours(&["infer", "ic"], "--requests", &PICTURES, &files);
         let label = "ResNet-50 and preparation, ours and PyTorch's";
-        let measured = self.bench.alternate(label, &[Side::Ours, Side::Theirs], |side| {
-            let (preprocess, inference) = if *side == Side::Ours {
-                let words = ["infer", "ic", "--requests", PICTURES, "--warmup", "5"];
-                let result =
-                    self.ours(&words, &[("--weights", "resnet50.safetensors"), ("--data", "pictures")])?;
-                (p50(&result, "preprocess")?, p50(&result, "inference")?)
-            } else {
-                let result = self.theirs("image", PICTURES)?;
-                (number(&result, "preprocess_ns")?, number(&result, "inference_ns")?)
-            };
-            preparing[usize::from(*side == Side::Theirs)].push(preprocess);
-            Ok(inference)
-        })?;
+        let outcomes = self.rounds(label, &PICTURES, &mut ours, &mut self.theirs("image", &PICTURES))?;
+        let medians = |phase: &str, key: &str| {
+            both(&outcomes, |[ours, theirs]| Ok([p50(&ours.result, phase)?, number(&theirs.result, key)?]))
+        };
         Ok(vec![
-            self.row("ResNet-50 inference, one picture", &measured, ">= 0.95"),
-            self.row("JPEG to tensor, against Pillow + torchvision", &preparing, ">= 1"),
+            self.row("ResNet-50 inference, one picture", &medians("inference", "inference_ns")?, ">= 0.95"),
+            self.row(
+                "JPEG to tensor, against Pillow + torchvision",
+                &medians("preprocess", "preprocess_ns")?,
+                ">= 1",
+            ),
         ])
     }
 
     fn text(&self) -> Result<Row> {
+        let files = [("--weights", "bert.safetensors"), ("--data", "texts")];
+        let mut ours = self.ours(&["infer", "nlp"], "--requests", &TEXTS, &files);
         let label = "BERT-Large, ours and PyTorch's";
-        let measured = self.bench.alternate(label, &[Side::Ours, Side::Theirs], |side| {
-            if *side == Side::Theirs {
-                return number(&self.theirs("text", TEXTS)?, "inference_ns");
-            }
-            let words = ["infer", "nlp", "--requests", TEXTS, "--warmup", "1"];
-            p50(&self.ours(&words, &[("--weights", "bert.safetensors"), ("--data", "texts")])?, "inference")
-        })?;
-        Ok(self.row("BERT-Large inference, one window of 384", &measured, ">= 0.95"))
+        let outcomes = self.rounds(label, &TEXTS, &mut ours, &mut self.theirs("text", &TEXTS))?;
+        Ok(self.row("BERT-Large inference, one window of 384", &each(&outcomes, &TEXTS)?, ">= 0.95"))
     }
 
     fn train(&self) -> Result<Row> {
+        let mut ours = self.ours(&["train", "resnet50", "--batch", "32"], "--steps", &STEPS, &[]);
         let label = "training of ResNet-50, ours and PyTorch's";
-        let measured = self.bench.alternate(label, &[Side::Ours, Side::Theirs], |side| {
-            if *side == Side::Theirs {
-                return number(&self.theirs("train", STEPS)?, "step_ns");
-            }
-            let words = ["train", "resnet50", "--batch", "32", "--steps", STEPS, "--warmup", "1"];
-            let result = self.ours(&words, &[])?;
-            result["step_ns"]["p50"].as_f64().context("the workload said no `step_ns`")
-        })?;
-        Ok(self.row("ResNet-50 training, a step of 32", &measured, ">= 0.95"))
+        let outcomes = self.rounds(label, &STEPS, &mut ours, &mut self.theirs("train", &STEPS))?;
+        Ok(self.row("ResNet-50 training, a step of 32", &each(&outcomes, &STEPS)?, ">= 0.95"))
     }
 
     /// `ns` of ours and theirs, round by round.
-    fn row(&self, what: &str, ns: &[Vec<f64>], budget: &'static str) -> Row {
+    fn row(&self, what: &str, ns: &[Vec<f64>; 2], budget: &'static str) -> Row {
         let ms = |side: usize| median(&ns[side]) / 1e6;
         Row {
             what: format!("{what}, {} threads", self.threads),
@@ -189,6 +206,18 @@ impl Beside<'_> {
             budget,
         }
     }
+}
+
+/// Of ours and of theirs, round by round, by what `of` says of a round.
+fn both(outcomes: &[[Outcome; 2]], of: impl Fn(&[Outcome; 2]) -> Result<[f64; 2]>) -> Result<[Vec<f64>; 2]> {
+    let rounds: Vec<[f64; 2]> = outcomes.iter().map(of).collect::<Result<_>>()?;
+    Ok([0, 1].map(|side| rounds.iter().map(|round| round[side]).collect()))
+}
+
+/// ns of a request or step, warm-up and all: most of these are cut by a turn's end, so that their own times say little.
+fn each(outcomes: &[[Outcome; 2]], work: &Work) -> Result<[Vec<f64>; 2]> {
+    let count = f64::from(work.warmup + work.count);
+    both(outcomes, |sides| Ok([0, 1].map(|side| sides[side].worked.as_nanos() as f64 / count)))
 }
 
 fn p50(result: &Value, phase: &str) -> Result<f64> {
