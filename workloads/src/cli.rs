@@ -25,7 +25,7 @@ use crate::{
         histogram::Latencies,
         options::{Defaults, LoadOptions},
     },
-    output::OutputOptions,
+    output::{OutputOptions, say},
     platform::{Asked, MachineOptions, Platform, TorchOptions},
     report::{Report, WORKLOAD_FILE, to_json, write_workload_file},
     stall::{self, machine::work::Amount, options::StallOptions, size::Size},
@@ -141,7 +141,9 @@ impl Cli {
             Command::Infer(Infer::Rs(options)) => run_model(Task::Rs, &options, None),
             Command::Infer(Infer::Loop(options)) => {
                 options.refuse_torch()?;
-                finish(|| infer::synthetic::run(&options.settings()?), options.output, &options.load)
+                let run = || infer::synthetic::run(&options.settings()?);
+                // Its workers have no threads of their own.
+                finish_on(Some(1), run, options.output, &options.load)
             }
             Command::Train(options) => run_train(&options),
             Command::Shards(options) => {
@@ -201,7 +203,7 @@ fn run_model(task: Task, options: &ModelOptions, vocabulary: Option<PathBuf>) ->
 }
 
 fn run_train(options: &TrainOptions) -> Result<(), Error> {
-    let way = options.peers.way()?;
+    let way = options.way()?;
     // Workers that are all started here share this machine.
     let peers = if let Way::Launch(all) = &way { all.workers } else { 1 };
     let platform = platform(
@@ -274,7 +276,7 @@ fn end(platform: Platform) -> Result<(), Error> {
 
 fn warn(warnings: impl IntoIterator<Item = String>) {
     for warning in warnings {
-        eprintln!("warning: {warning}");
+        say(format_args!("warning: {warning}"));
     }
 }
 
@@ -300,15 +302,6 @@ fn run_h2o(command: &H2oCommand) -> Result<(), Error> {
     let report = command.run(available_threads(), may_draw())?;
     warn(report.warnings);
     tell(command.output(), report.text, report.json, &report.identity, platform)
-}
-
-/// As `finish_on`, of workloads that have no threads of their own.
-fn finish(
-    run: impl FnOnce() -> Result<Report, Error>,
-    output: OutputOptions,
-    load: &LoadOptions,
-) -> Result<(), Error> {
-    finish_on(None, run, output, load)
 }
 
 /// Runs it and leaves its results, the description first: whoever reads the rest may go away, or its disk be full. `threads` is

@@ -3,7 +3,7 @@
 
 use std::{env, process::ExitCode};
 
-use guestscope_workloads::{cli::Cli, error::Error};
+use guestscope_workloads::{cli::Cli, error::Error, output::say};
 
 fn main() -> ExitCode {
     // 0 after help, 2 after a mistake.
@@ -18,5 +18,5 @@ fn main() -> ExitCode {
 }
 
 fn complain(error: &Error) {
-    eprintln!("error: {error}\n\nhint: {}", error.hint());
+    say(format_args!("error: {error}\n\nhint: {}", error.hint()));
 }

@@ -1,8 +1,17 @@
 //! How a result is printed: text for people at a terminal, one line of JSON for whatever else reads standard output.
 
-use std::io::{IsTerminal as _, stdout};
+use std::{
+    fmt::Display,
+    io::{IsTerminal as _, Write as _, stderr, stdout},
+};
 
 use clap::Args;
+
+/// Says a line on standard error, in one piece. Where nobody reads that any more, or its disk is full, the work goes on:
+/// `eprintln!` would end it.
+pub fn say(line: impl Display) {
+    let _ = stderr().write_all(format!("{line}\n").as_bytes());
+}
 
 /// What the command line says of it.
 #[derive(Clone, Copy, Debug, Default, Args)]

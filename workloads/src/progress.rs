@@ -10,6 +10,8 @@ use std::{
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use crate::output::say;
+
 /// What such a line begins with; the number of steps that are done follows.
 const DONE: &str = "steps done: ";
 /// Between two lines: as often as the bar is drawn, however short steps are.
@@ -61,7 +63,7 @@ impl Shown {
             Self::OnBar(bar) => bar.inc(1),
             Self::InLines(lines) => {
                 if let Some(line) = lines.step(Instant::now()) {
-                    eprintln!("{line}");
+                    say(line);
                 }
             }
         }

@@ -4,6 +4,8 @@
 
 use std::sync::Once;
 
+use crate::output::say;
+
 /// Asks for it, in the environment.
 pub const ASKED: &str = "GUESTSCOPE_WORKLOADS_TELL_START";
 /// The line.
@@ -16,7 +18,7 @@ pub fn tell() {
         // Outside all requests it says nothing but that the marker is here.
         drop(guestscope_marker::traceparent());
         if std::env::var_os(ASKED).is_some() {
-            eprintln!("{LINE}");
+            say(LINE);
         }
     });
 }

@@ -49,6 +49,18 @@ fn a_full_standard_output_is_an_error(#[case] arguments: &[&str]) {
     );
 }
 
+/// What it has to say is said to nobody: the end is the same.
+#[rstest]
+#[case::error(&["infer", "loop", "--scenario", "server"], 2)]
+#[case::warning(&["infer", "loop", "--requests", "1", "--duration", "1s", "--beside", "infer loop --requests 1"], 0)]
+fn a_full_standard_error_changes_nothing(#[case] arguments: &[&str], #[case] code: i32) {
+    let mut command = Command::new(PROGRAM);
+    command.args(arguments).arg("--json").env_remove("GUESTSCOPE_WORKLOAD_FILE");
+    let output = command.stderr(File::options().write(true).open(FULL).unwrap()).output().unwrap();
+    assert_eq!(output.status.code(), Some(code));
+    assert_eq!(!output.stdout.is_empty(), code == 0);
+}
+
 #[expect(clippy::print_stdout, reason = "the test verb reads it there")]
 fn skipped(test: &str, reason: &str) {
     println!("skipped: {test}: {reason}");
@@ -90,6 +102,22 @@ fn flights_that_have_no_room_leave_nothing_behind() {
     let words = [PROGRAM, "h2o", "generate", "--rows", "5000", "{}/flights.csv"];
     let hint = "name a file in a folder that can be written to, on a disk with 106 MB for each million rows";
     has_no_room("full_disk.flights", &words, "cannot write data: {}/flights.csv", hint, "");
+}
+
+/// The one that was there before is still there.
+#[test]
+fn a_histogram_that_has_no_room_leaves_the_older_one() {
+    let script = "printf old > $1/old.v2; head -c 100000 /dev/zero > $1/full; exec $2 infer loop --requests 200 --work 10us \
+                  --warmup 0 --json --histogram $1/old.v2";
+    let folder = tempfile::tempdir().unwrap();
+    let words = ["sh", "-c", script, "sh", folder.path().to_str().unwrap(), PROGRAM];
+    let Some(output) = in_a_small_folder(folder.path(), &words) else {
+        return skipped("full_disk.histogram", "no mount namespace, or nothing may be mounted in it");
+    };
+    let error = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{error}");
+    assert!(error.contains("error: cannot write histogram: "), "{error}");
+    assert_eq!(text(&output.stdout), "./full\n./old.v2\n", "and nothing half made");
 }
 
 /// One recording is longer than the disk. The cache itself is a folder that the next run takes as well.

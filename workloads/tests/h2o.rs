@@ -40,6 +40,18 @@ fn json(folder: &Path, arguments: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).expect("--json prints JSON")
 }
 
+/// The busy thread of the study, kept on one CPU.
+#[rstest]
+#[case(&["glm", "--smoke", "--pin", "compact"])]
+#[case(&["parse", "--smoke", "--pin", "spread"])]
+fn what_has_one_thread_is_pinned_to_one_cpu(#[case] arguments: &[&str]) {
+    let folder = tempfile::tempdir().unwrap();
+    json(folder.path(), arguments);
+    let told = fs::read(folder.path().join("workload.json")).unwrap();
+    let told: Value = serde_json::from_slice(&told).unwrap();
+    assert!(told["pinned_cpus"].as_str().unwrap().parse::<u32>().is_ok(), "{}", told["pinned_cpus"]);
+}
+
 fn generate(folder: &Path, rows: u64, seed: u64, file: &str) -> Value {
     json(folder, &["generate", "--rows", &rows.to_string(), "--seed", &seed.to_string(), file])
 }

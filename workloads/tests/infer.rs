@@ -249,6 +249,7 @@ fn a_broken_file_is_left_out_and_the_next_one_takes_its_place(#[case] workload: 
 #[rstest]
 #[case::nlp_empty_folder("nlp", "nlp_empty_folder", &["--data", "empty"])]
 #[case::nlp_no_passage("nlp", "nlp_no_passage", &["--data", "broken"])]
+#[case::nlp_blank_passage("nlp", "nlp_blank_passage", &["--data", "blank"])]
 #[case::nlp_other_vocabulary("nlp", "nlp_other_vocabulary", &["--data", "broken", "--vocab", "broken/input.txt"])]
 #[case::nlp_absent_vocabulary("nlp", "nlp_absent_vocabulary", &["--data", "broken", "--vocab", "absent.txt"])]
 #[case::nlp_vocabulary_of_made_texts("nlp", "nlp_vocabulary_of_made_texts", &["--vocab", "broken/input.txt"])]
@@ -265,8 +266,10 @@ fn a_broken_file_is_left_out_and_the_next_one_takes_its_place(#[case] workload: 
 fn says_what_is_wrong(#[case] workload: &str, #[case] snapshot: &str, #[case] arguments: &[&str]) {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
-    fs::create_dir(at("empty")).unwrap();
-    fs::create_dir(at("broken")).unwrap();
+    for name in ["empty", "broken", "blank"] {
+        fs::create_dir(at(name)).unwrap();
+    }
+    fs::write(at("blank/input.txt"), "Is this a question without a passage?\n \n").unwrap();
     fs::write(at("broken/input.tsv"), "1\t2\t3\n").unwrap();
     fs::write(at("broken/input.txt"), "Is this a question without a passage?").unwrap();
     fs::write(at("broken/input.wav"), guestscope_workloads::data::wav::write(&[1; 256])).unwrap();

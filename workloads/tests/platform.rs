@@ -48,6 +48,9 @@ fn threads_stay_on_the_cpus_that_were_named() {
     json(&run(folder.path(), &["--requests", "2", "--json", "--pin", &first]));
     let told = told(folder.path());
     assert_eq!((&told["pin"], &told["pinned_cpus"]), (&first.as_str().into(), &first.as_str().into()));
+    json(&run(folder.path(), &["--requests", "2", "--json", "--pin", "compact"]));
+    let cpus = self::told(folder.path())["pinned_cpus"].as_str().unwrap().to_owned();
+    assert!(cpus.parse::<u32>().is_ok(), "one worker needs one: {cpus}");
     let refused = run(folder.path(), &["--pin", "8000"]);
     let error = String::from_utf8(refused.stderr).unwrap();
     assert_eq!(refused.status.code(), Some(2));

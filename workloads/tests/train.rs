@@ -268,6 +268,10 @@ fn the_machine_is_as_asked_for(#[case] device: &str, #[case] became: &[&str]) {
 #[case::no_folder(&["resnet50", "--data", "nowhere"], "error: cannot read folder: nowhere")]
 #[case::no_such_device(&["mnist", "--device", "cuda:77"], "error: no such device here: cuda:77 (libtorch sees ")]
 #[case::unknown(&["resnet51"], "a similar value exists: 'resnet50'")]
+#[case::work_of_a_server(&["mnist", "--role", "ps", "--listen", "127.0.0.1:0", "--workers", "1", "--steps", "7"], "error: --steps has no meaning with --role ps: its workers say it")]
+#[case::rate_of_a_worker(&["mnist", "--role", "worker", "--server", "a:1", "--rank", "0", "--learning-rate", "1"], "error: --learning-rate has no meaning with --role worker: the server says it")]
+#[case::no_port(&["mnist", "--smoke", "--role", "worker", "--server", "localhost", "--rank", "0"], "error: not an address of a parameter server: localhost (no port)")]
+#[case::nothing_to_load(&["mnist", "--loaders", "9"], "--data <DIR|FILE>")]
 #[case::no_rate(&["mnist", "--learning-rate", "nan"], "a number above 0")]
 fn what_cannot_be_is_refused(#[case] words: &[&str], #[case] says: &str) {
     let folder = tempfile::tempdir().unwrap();

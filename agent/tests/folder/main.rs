@@ -235,6 +235,8 @@ fn histograms_leave_warm_ups_out_and_have_quantiles() {
         let found = histogram.value_at_quantile(quantile) as f64 / 1e6;
         assert!((found / expected_ms - 1.0).abs() <= 0.001, "{quantile}: {found} ms");
     }
+    let short = folder.histogram(PhaseKind::Request, "in?fer").unwrap().unwrap();
+    assert_eq!((short.min(), short.max()), (500, 500), "ns, exactly");
     let day = folder.histogram(PhaseKind::Request, "forever").unwrap().unwrap().max() as f64;
     assert!((day / 86_400e9 - 1.0).abs() <= 0.001, "{day} ns");
     assert!(folder.histogram(PhaseKind::Phase, "in/fer").unwrap().is_none());
@@ -249,7 +251,7 @@ fn told(histogram: &Histogram<u64>) -> Vec<u8> {
 
 #[test]
 fn a_workload_hands_over_its_own_histograms() {
-    let mut latency = Histogram::<u64>::new_with_bounds(1_000, 86_400_000_000_000, 3).unwrap();
+    let mut latency = Histogram::<u64>::new_with_bounds(1, 86_400_000_000_000, 3).unwrap();
     (1..=500).for_each(|ms| latency.record(ms * 1_000_000).unwrap());
     let good = told(&latency);
     let changed = |at: usize, to: &[u8]| {

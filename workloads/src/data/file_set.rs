@@ -8,6 +8,7 @@
 
 use std::{
     collections::BTreeMap,
+    ffi::{OsStr, OsString},
     fs, io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -18,6 +19,8 @@ use crate::{digest::Digest, progress};
 
 /// A temporary folder or file older than this was left by a run that was killed.
 const ABANDONED: Duration = Duration::from_hours(1);
+/// Begins its name.
+const PARTIAL: &str = "partial-";
 
 #[derive(Debug, thiserror::Error)]
 pub enum FilesError {
@@ -31,6 +34,12 @@ pub enum FilesError {
     Write { what: &'static str, path: PathBuf, source: io::Error },
     #[error("cannot write a shard: {path} ({source})")]
     Shard { path: PathBuf, source: io::Error },
+    #[error("shards are there already: {path}")]
+    ShardsThere { path: PathBuf },
+    #[error("shards of two kinds, tfrecord and tar: {path}")]
+    TwoKinds { path: PathBuf },
+    #[error("interrupted after {shards} shards: {path}")]
+    Interrupted { path: PathBuf, shards: u32 },
     #[error("cannot generate {what}: {reason}")]
     Generate { what: &'static str, reason: String },
     #[error("cannot read file: {path} ({source})")]
@@ -51,6 +60,11 @@ impl FilesError {
                 "set XDG_CACHE_HOME to a folder that can be written to and has room, or name a folder of files with --data"
             }
             Self::Shard { .. } => "name a folder with --out that can be written to and has room",
+            Self::ShardsThere { .. } => {
+                "what reads the folder would take both: remove it, or name another one with --out"
+            }
+            Self::TwoKinds { .. } => "name a folder with --data that has one kind, or one shard",
+            Self::Interrupted { .. } => "remove the folder and start again; each shard in it is whole",
             Self::Read { .. } => {
                 "see whether the disk, or the number of open files (ulimit -n), is at its end"
             }
@@ -163,7 +177,10 @@ impl Kind {
             let is_of_kind = path
                 .extension()
                 .is_some_and(|ending| self.endings.iter().any(|known| ending.eq_ignore_ascii_case(known)));
-            if is_of_kind && path.is_file() {
+            // A link to nothing is a file that is missing, which is left out by name when a request comes to it.
+            let is_missing =
+                || fs::metadata(&path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+            if is_of_kind && (path.is_file() || is_missing()) {
                 paths.push(path);
             }
         }
@@ -173,7 +190,7 @@ impl Kind {
         paths.sort();
         let mut digest = Digest::default();
         for path in &paths {
-            let bytes = fs::metadata(path).map_err(unreadable)?.len();
+            let bytes = fs::metadata(path).map_or(0, |file| file.len());
             digest.text(&path.file_name().unwrap_or_default().to_string_lossy()).u64(bytes);
         }
         Ok(FileSet { what: self.what, paths, digest, skipped: Some(Arc::default()) })
@@ -217,9 +234,7 @@ impl Kind {
     ) -> Result<(), FilesError> {
         fs::create_dir_all(cache).map_err(|source| self.write_error(cache, source))?;
         remove_abandoned(cache);
-        let name = folder.file_name().unwrap_or_default().to_string_lossy();
-        let partial = cache.join(format!("partial-{}-{name}", std::process::id()));
-        let _ = fs::remove_dir_all(&partial);
+        let partial = cache.join(partial_name(folder.file_name().unwrap_or_default()));
         fs::create_dir(&partial).map_err(|source| self.write_error(&partial, source))?;
         let made =
             self.write_files(&partial, count, make).and_then(|()| self.publish(&partial, folder, count));
@@ -273,6 +288,15 @@ pub fn cache_folder() -> Result<PathBuf, FilesError> {
     base.map(|base| base.join("guestscope")).ok_or(FilesError::NoCache)
 }
 
+/// Another name for a file or folder until it is whole. The time is in it because the number of a process is not enough: two
+/// containers that share a folder have the same ones.
+pub fn partial_name(of: &OsStr) -> OsString {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let mut name = OsString::from(format!("{PARTIAL}{}-{}-", std::process::id(), since.as_nanos()));
+    name.push(of);
+    name
+}
+
 /// Removes what runs that were killed left half made in the cache: input files and flights.
 pub fn remove_abandoned(cache: &Path) {
     let Ok(entries) = fs::read_dir(cache) else { return };
@@ -281,7 +305,7 @@ pub fn remove_abandoned(cache: &Path) {
             .metadata()
             .and_then(|metadata| metadata.modified())
             .is_ok_and(|at| SystemTime::now().duration_since(at).is_ok_and(|age| age > ABANDONED));
-        if old && entry.file_name().to_string_lossy().starts_with("partial-") {
+        if old && entry.file_name().to_string_lossy().starts_with(PARTIAL) {
             let _ = fs::remove_dir_all(entry.path()).or_else(|_| fs::remove_file(entry.path()));
         }
     }
@@ -335,6 +359,40 @@ mod tests {
         }
         let error = read(0).unwrap_err();
         assert!(matches!(error, FilesError::NothingUsable { count: 4, .. }), "{error}");
+    }
+
+    /// It is missing, and not of another kind: named like any other that cannot be used.
+    #[test]
+    fn a_link_to_nothing_is_left_out_by_name() {
+        let folder = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink("/nowhere/1", folder.path().join("a.txt")).unwrap();
+        fs::write(folder.path().join("b.txt"), "2").unwrap();
+        fs::create_dir(folder.path().join("c.txt")).unwrap();
+        let files = KIND.open_folder(folder.path()).unwrap();
+        assert_eq!((files.paths.len(), read(&files, 0).unwrap()), (2, 2));
+        let skipped: Vec<String> = files.skipped().into_values().collect();
+        assert_eq!(skipped, ["No such file or directory (os error 2)"]);
+    }
+
+    /// As in two containers with one cache: the second one makes all of its files while the first is at its first.
+    #[test]
+    fn two_that_have_one_number_make_files_side_by_side() {
+        let cache = tempfile::tempdir().unwrap();
+        let digest = crate::digest::Digest::default();
+        let open = |first: &mut dyn FnMut()| {
+            KIND.open_generated(cache.path(), digest, 3, |place| {
+                if place == 0 {
+                    first();
+                }
+                Ok(place.to_string().into_bytes())
+            })
+        };
+        let mut inner = None;
+        let outer = open(&mut || inner = Some(open(&mut || ()))).unwrap();
+        for files in [outer, inner.unwrap().unwrap()] {
+            assert_eq!([0, 1, 2].map(|place| read(&files, place).unwrap()), [0, 1, 2]);
+        }
+        assert_eq!(fs::read_dir(cache.path()).unwrap().count(), 1, "nothing partial is left");
     }
 
     #[test]

@@ -2,7 +2,6 @@
 //! name whole or not at all: it is written under another name beside it, brought to the disk, then renamed.
 
 use std::{
-    ffi::OsString,
     fs::{self, File},
     io::Write,
     path::{Path, PathBuf},
@@ -13,7 +12,9 @@ use super::{
     flights::{BLOCK, Flights},
     schema,
 };
-use crate::{digest::Digest, progress, stall::machine::interrupt, steps::Steps};
+use crate::{
+    data::file_set::partial_name, digest::Digest, progress, stall::machine::interrupt, steps::Steps,
+};
 
 /// What the command line says.
 #[derive(Clone, Debug)]
@@ -77,11 +78,7 @@ pub fn write(settings: &Settings) -> Result<Outcome, H2oError> {
 impl Partial {
     fn create(path: &Path) -> Result<Self, H2oError> {
         // Named as the cache's own are, so that one which a killed run left there is cleared away.
-        let mut name = OsString::from(format!("partial-{}-", std::process::id()));
-        name.push(path.file_name().unwrap_or_default());
-        let partial = path.with_file_name(name);
-        // Left by a process with the same number. Whatever else has this name now is not written through.
-        let _ = fs::remove_file(&partial);
+        let partial = path.with_file_name(partial_name(path.file_name().unwrap_or_default()));
         let file =
             File::create_new(&partial).map_err(|source| H2oError::Write { path: path.to_owned(), source })?;
         Ok(Self { path: partial, file })

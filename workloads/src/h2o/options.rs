@@ -175,10 +175,10 @@ impl H2oCommand {
         }
     }
 
-    /// How many it was told to use.
+    /// How many it was told to use; most have one and no choice.
     pub fn threads(&self) -> Option<u32> {
         match self {
-            Self::Generate(_) | Self::Parse(_) | Self::Glm(_) => None,
+            Self::Generate(_) | Self::Parse(_) | Self::Glm(_) => Some(1),
             Self::Mlp(options) => options.threads,
         }
     }

@@ -124,11 +124,14 @@ impl Answering {
 /// Adds the windows of a file to `tokens`, or says why it cannot be used.
 fn show(content: &[u8], tokenizer: &Tokenizer, tokens: &mut Tokens) -> Result<Shown, String> {
     let text = str::from_utf8(content).map_err(|error| error.to_string())?;
-    let Some((question, passage)) = text.split_once('\n') else {
-        return Err("a question in the first line and a passage behind it are expected".to_owned());
-    };
+    let expected = || Err("a question in the first line and a passage behind it are expected".to_owned());
+    let Some((question, passage)) = text.split_once('\n') else { return expected() };
     let pieces = |text| tokenizer.pieces(text).map_err(|error| error.to_string());
     let (question, pieces) = (pieces(question)?, pieces(passage)?);
+    // Nothing but blanks is none.
+    if question.ids.is_empty() || pieces.ids.is_empty() {
+        return expected();
+    }
     let windows = tokens.push(&question.ids, &pieces.ids);
     Ok(Shown { passage: passage.to_owned(), places: pieces.places, windows })
 }

@@ -37,7 +37,7 @@ struct State {
     start_ns: Option<u64>,
     number: u64,
     arrivals: Option<Arrivals>,
-    /// Offset of the last arrival that was handed out.
+    /// From the start to the arrival that was handed out last; in a closed loop to when it was.
     last_ns: Option<u64>,
 }
 
@@ -67,11 +67,8 @@ impl Dispenser {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let now_ns = clock.now_ns();
         let start_ns = *state.start_ns.get_or_insert(now_ns);
-        let passed_ns = match state.arrivals {
-            Some(_) => state.last_ns.unwrap_or(0),
-            None => now_ns - start_ns,
-        };
-        if state.number >= self.requests && passed_ns >= self.duration_ns {
+        // As LoadGen ends: the last request is the first one that begins when the duration has passed.
+        if state.number >= self.requests && state.last_ns.unwrap_or(0) >= self.duration_ns {
             return None;
         }
         let number = state.number;
@@ -80,8 +77,9 @@ impl Dispenser {
             return None;
         }
         state.number += 1;
-        state.last_ns = state.arrivals.as_mut().and_then(Iterator::next);
-        let scheduled_ns = state.last_ns.map(|offset_ns| start_ns.saturating_add(offset_ns));
+        let arrival_ns = state.arrivals.as_mut().and_then(Iterator::next);
+        state.last_ns = arrival_ns.or(Some(now_ns - start_ns));
+        let scheduled_ns = arrival_ns.map(|offset_ns| start_ns.saturating_add(offset_ns));
         Some(Ticket { number, scheduled_ns })
     }
 

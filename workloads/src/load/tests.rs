@@ -292,8 +292,12 @@ fn a_duration_and_a_number_are_both_kept() {
         measured.records.len()
     };
     assert_eq!(closed(7, 0), 7);
-    assert_eq!(closed(1, ms(100)), 10, "the tenth begins at 90 ms");
-    assert_eq!(closed(1, ms(101)), 11);
+    assert_eq!(
+        closed(1, ms(100)),
+        11,
+        "the eleventh begins at 100 ms: LoadGen's last one does not begin earlier"
+    );
+    assert_eq!(closed(1, ms(101)), 12);
     assert_eq!(closed(50, ms(100)), 50);
     let open = Plan { duration_ns: ms(10_000), ..server(1, 50.0) };
     let measured = simulate(&open, &clock(), |_| ms(1));

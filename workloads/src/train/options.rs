@@ -8,7 +8,13 @@ use clap::{
     value_parser,
 };
 
-use super::{MODELS, Model, Settings, Share, distributed::options::PeerOptions};
+use super::{
+    MODELS, Model, Settings, Share,
+    distributed::{
+        error::DistributedError,
+        options::{OF_SERVER, PeerOptions, Way, refuse},
+    },
+};
 use crate::{
     output::OutputOptions,
     platform::{MachineOptions, TorchOptions},
@@ -52,16 +58,16 @@ pub struct TrainOptions {
     /// Decides the first parameters, synthetic images and what is dropped out: the same number, the same work
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
-    /// Of stochastic gradient descent
-    #[arg(long, value_name = "RATE", default_value_t = 0.01, value_parser = rate)]
-    learning_rate: f64,
+    /// Of stochastic gradient descent [default: 0.01]
+    #[arg(long, value_name = "RATE", value_parser = rate)]
+    learning_rate: Option<f64>,
     /// Instead of synthetic images take the JPEG files of this folder, one folder below it for each class; or its shards
     /// (*.tfrecord or *.tar, see `guestscope-workloads shards`), or one shard
     #[arg(long, value_name = "DIR|FILE")]
     data: Option<PathBuf>,
-    /// Threads that read and prepare pictures
-    #[arg(long, value_name = "L", default_value_t = 2, value_parser = value_parser!(u32).range(1..=256))]
-    loaders: u32,
+    /// Threads that read and prepare pictures [default: 2]
+    #[arg(long, value_name = "L", requires = "data", value_parser = value_parser!(u32).range(1..=256))]
+    loaders: Option<u32>,
     /// Have the pictures read from the disk: the kernel is asked to forget what it has of them
     #[arg(long, requires = "data")]
     drop_caches: bool,
@@ -82,6 +88,30 @@ pub struct TrainOptions {
 }
 
 impl TrainOptions {
+    /// What this process is to do. What another part decides is refused.
+    ///
+    /// # Errors
+    ///
+    /// Options do not go together.
+    pub fn way(&self) -> Result<Way, DistributedError> {
+        let Self { batch, steps, warmup, data, learning_rate, .. } = self;
+        let way = self.peers.way()?;
+        match &way {
+            Way::Serve(_) => refuse(
+                "with --role ps: its workers say it",
+                &[
+                    ("--batch", batch.is_some()),
+                    ("--steps", steps.is_some()),
+                    ("--warmup", warmup.is_some()),
+                    ("--data", data.is_some()),
+                ],
+            )?,
+            Way::Work(_) => refuse(OF_SERVER, &[("--learning-rate", learning_rate.is_some())])?,
+            Way::Alone | Way::Launch(_) => {}
+        }
+        Ok(way)
+    }
+
     /// The settings. `threads` are as many as may be used, `may_draw` says whether a bar may be drawn.
     pub fn settings(&self, threads: u32, may_draw: bool) -> Settings {
         let progress = match (self.peers.tells_steps(), may_draw) {
@@ -97,9 +127,9 @@ impl TrainOptions {
             warmup: self.warmup.unwrap_or(warmup),
             threads: self.threads.unwrap_or(threads),
             seed: self.seed,
-            learning_rate: self.learning_rate,
+            learning_rate: self.learning_rate.unwrap_or(0.01),
             data: self.data.clone(),
-            loaders: self.loaders,
+            loaders: self.loaders.unwrap_or(2),
             drop_caches: self.drop_caches,
             share: Share::ALL,
             progress,

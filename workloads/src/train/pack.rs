@@ -2,6 +2,7 @@
 //! that are whole or not there at all, the same bytes for the same pictures, and a report.
 
 use std::{
+    ffi::OsStr,
     fmt::Write as _,
     fs::{self, File},
     io::{BufWriter, Write},
@@ -11,9 +12,14 @@ use std::{
 use clap::{Args, value_parser};
 use serde::Serialize;
 
-use super::{Model, folder, shards::Format, store::Store};
+use super::{
+    Model, folder,
+    shards::{self, Format},
+    store::Store,
+};
 use crate::{
     data::{
+        file_set::partial_name,
         image_files::FilesError,
         photo::Photographer,
         tar,
@@ -23,6 +29,7 @@ use crate::{
     output::OutputOptions,
     progress,
     report::{left_out::printable, to_json},
+    stall::machine::interrupt,
 };
 
 const EXAMPLES: &str = "\
@@ -126,8 +133,12 @@ pub fn run(options: &PackOptions, progress: bool) -> Result<Packed, Error> {
             Source::Generated { photographer: Photographer::new(options.seed), count: count.unwrap_or(1) }
         }
     };
+    interrupt::listen()?;
     let write = |path: &Path, source| Error::Files(FilesError::Shard { path: path.to_owned(), source });
     fs::create_dir_all(&options.out).map_err(|error| write(&options.out, error))?;
+    if !shards::listed(&options.out)?.is_empty() {
+        return Err(FilesError::ShardsThere { path: options.out.clone() }.into());
+    }
     let per_shard = options.per_shard as usize;
     let shards = source.count().div_ceil(per_shard);
     let bar = progress.then(|| progress::bar(source.count() as u64, "pictures packed"));
@@ -136,8 +147,14 @@ pub fn run(options: &PackOptions, progress: bool) -> Result<Packed, Error> {
         let name = format!("pictures-{shard:05}-of-{shards:05}.{}", options.format.name());
         let path = options.out.join(&name);
         let unable = |source| write(&path, source);
-        let mut partial = Partial::create(&options.out.join(format!("partial-{name}"))).map_err(unable)?;
+        // No name that what reads shards would take for one.
+        let partial = options.out.join(partial_name(OsStr::new("shard")));
+        let mut partial = Partial::create(&partial).map_err(unable)?;
         for place in shard * per_shard..source.count().min((shard + 1) * per_shard) {
+            if interrupt::stopped() {
+                let (path, shards) = (options.out.clone(), packed.shards);
+                return Err(FilesError::Interrupted { path, shards }.into());
+            }
             match source.picture(place) {
                 Ok((picture, name)) => {
                     add(options.format, &mut partial.to, place, &picture, &name).map_err(unable)?;
@@ -176,7 +193,7 @@ fn add(
 
 impl Partial {
     fn create(path: &Path) -> std::io::Result<Self> {
-        Ok(Self { path: path.to_owned(), to: BufWriter::new(File::create(path)?) })
+        Ok(Self { path: path.to_owned(), to: BufWriter::new(File::create_new(path)?) })
     }
 
     /// Gives it its name; how many bytes it has.

@@ -95,22 +95,11 @@ struct Findings {
 
 /// Opens a shard, or all those directly in a folder, sorted by name. None where there is none.
 pub fn open(path: &Path, model: &Model) -> Result<Option<Opened>, Error> {
-    let unreadable = |source| FilesError::Folder { path: path.to_owned(), source };
-    let mut paths = Vec::new();
-    if path.is_file() {
-        paths.push(path.to_owned());
-    } else {
-        for entry in fs::read_dir(path).map_err(unreadable)? {
-            let path = entry.map_err(unreadable)?.path();
-            if Format::of(&path).is_some() && path.is_file() {
-                paths.push(path);
-            }
-        }
-    }
-    paths.sort();
-    // One kind at a time: the first one's.
+    let paths = if path.is_file() { vec![path.to_owned()] } else { listed(path)? };
     let Some(format) = paths.first().and_then(|path| Format::of(path)) else { return Ok(None) };
-    paths.retain(|path| Format::of(path) == Some(format));
+    if paths.iter().any(|path| Format::of(path) != Some(format)) {
+        return Err(FilesError::TwoKinds { path: path.to_owned() }.into());
+    }
     let mut found = Findings { places: Vec::new(), digest: Digest::default(), skipped: Skipped::new() };
     found.digest.text(format.name());
     let mut files: Vec<Shard> = Vec::new();
@@ -132,6 +121,20 @@ pub fn open(path: &Path, model: &Model) -> Result<Option<Opened>, Error> {
     let Findings { places, digest, skipped } = found;
     let store = Shards { format, classes: i64::from(model.classes), files, places };
     Ok(Some(Opened { store: Box::new(store), kind: format.name(), digest, skipped }))
+}
+
+/// The shards directly in a folder, sorted by name.
+pub fn listed(folder: &Path) -> Result<Vec<PathBuf>, FilesError> {
+    let unreadable = |source| FilesError::Folder { path: folder.to_owned(), source };
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(folder).map_err(unreadable)? {
+        let path = entry.map_err(unreadable)?.path();
+        if Format::of(&path).is_some() && path.is_file() {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    Ok(paths)
 }
 
 fn only_first(reason: &dyn std::fmt::Display, number: u32) -> String {

@@ -204,3 +204,15 @@ fn a_folder_without_shards_is_another_matter() {
     fs::write(folder.path().join("a.jpg"), "x").unwrap();
     assert!(open(folder.path(), Model::find("mnist").unwrap()).unwrap().is_none());
 }
+
+/// Which of them is meant cannot be known.
+#[test]
+fn shards_of_two_kinds_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, format) in [("a.tar", Format::Tar), ("b.tfrecord", Format::TfRecord)] {
+        fs::write(folder.path().join(name), shard(format, 1)).unwrap();
+    }
+    let error = open(folder.path(), Model::find("mnist").unwrap()).err().unwrap().to_string();
+    assert!(error.starts_with("shards of two kinds, tfrecord and tar: "), "{error}");
+    assert_eq!(opened(&folder.path().join("a.tar")).store.len(), 1);
+}

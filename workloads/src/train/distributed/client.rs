@@ -35,11 +35,14 @@ impl Client {
     /// Connects within `limit`; a server that is not there yet may come until then.
     pub async fn connect(address: &str, limit: Duration) -> Result<Self, DistributedError> {
         let start = Instant::now();
+        let unusable = |reason: String| DistributedError::Address { address: address.to_owned(), reason };
         let endpoint = Endpoint::from_shared(format!("http://{address}"))
-            .map_err(|error| DistributedError::Address {
-                address: address.to_owned(),
-                reason: error.to_string(),
-            })?
+            .map_err(|error| unusable(error.to_string()))?;
+        // It would be 80, on which nobody listens, and that would be told after the whole time limit.
+        if endpoint.uri().port_u16().is_none() {
+            return Err(unusable("no port".to_owned()));
+        }
+        let endpoint = endpoint
             .connect_timeout(limit)
             .tcp_nodelay(true)
             .initial_stream_window_size(WINDOW_BYTES)

@@ -24,7 +24,6 @@ use crate::{
     error::Error,
     platform::TorchOptions,
     report::to_json,
-    started,
     train::Settings,
 };
 
@@ -134,15 +133,14 @@ pub fn run(settings: &Settings, all: &All, torch: &TorchOptions) -> Result<Launc
             Err(_) => return Err(early(children.remove(0))?.into()),
         }
     };
-    let mut pace = Pace::seen(settings);
+    let mut pace = Pace::of(settings);
     for rank in 0..all.workers {
         let mut words = worker_words(settings, all, torch, &address, rank);
-        words.extend(pace.is_some().then(|| pace::ASKED.into()));
+        words.extend(pace.is_seen().then(|| pace::ASKED.into()));
         let name = format!("worker {rank}");
         let command = Child::through(&all.through_of(rank + 1), &name)?;
-        children.push(Child::start_by(command, name, &words, pace.as_mut().map(Pace::listen))?);
+        children.push(Child::start_by(command, name, &words, Some(pace.listen()))?);
     }
-    started::tell();
     wait(&mut children, all.limit, pace)?;
     let mut warnings = Vec::new();
     let mut said = children.into_iter().map(|child| {
@@ -166,12 +164,10 @@ fn warning_of(name: &str, said: &str) -> Option<String> {
 }
 
 /// Waits for all of them; an error as soon as one failed and the others had time to say why they end.
-fn wait(children: &mut Vec<Child>, limit: Duration, mut pace: Option<Pace>) -> Result<(), ChildError> {
+fn wait(children: &mut Vec<Child>, limit: Duration, mut pace: Pace) -> Result<(), ChildError> {
     let mut first: Option<(usize, ExitStatus, Instant)> = None;
     loop {
-        if let Some(pace) = &mut pace {
-            pace.look();
-        }
+        pace.look();
         let mut is_over = true;
         for (place, child) in children.iter_mut().enumerate() {
             match child.look()? {
@@ -187,9 +183,7 @@ fn wait(children: &mut Vec<Child>, limit: Duration, mut pace: Option<Pace>) -> R
                 return Err(children.swap_remove(place).failed(status));
             }
             None if is_over => {
-                if let Some(pace) = pace {
-                    pace.end();
-                }
+                pace.end();
                 return Ok(());
             }
             _ => thread::sleep(LOOK_EVERY),
@@ -251,11 +245,11 @@ fn worker_words(
         ("--batch", settings.batch.to_string()),
         ("--steps", settings.steps.to_string()),
         ("--warmup", settings.warmup.to_string()),
-        ("--loaders", settings.loaders.to_string()),
     ];
     let mut words = words(settings, all.limit, &own);
     if let Some(data) = &settings.data {
         words.extend(["--data".into(), data.into()]);
+        words.extend(["--loaders".into(), settings.loaders.to_string().into()]);
     }
     if let Some(device) = torch.device {
         words.extend(["--device".into(), device.to_string().into()]);

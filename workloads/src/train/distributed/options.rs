@@ -14,6 +14,9 @@ const WORKER_LIMIT: Duration = Duration::from_mins(10);
 /// Where the server of a job that is all on this machine listens, on a port of the kernel's choice.
 const HERE: &str = "127.0.0.1:0";
 
+/// When an option has no meaning that the server heeds for all.
+pub const OF_SERVER: &str = "with --role worker: the server says it";
+
 /// Which part of a job this process is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Role {
@@ -109,7 +112,7 @@ impl PeerOptions {
                     ("--worker-timeout", worker_timeout.is_some()),
                 ];
                 let others = [("--server", server.is_some()), ("--rank", rank.is_some()), is_told];
-                self.refuse("without --role", &others)?;
+                refuse("without --role", &others)?;
                 match workers {
                     Some(workers) => Ok(Way::Launch(All {
                         workers: *workers,
@@ -119,13 +122,13 @@ impl PeerOptions {
                         limit,
                         worker_limit,
                     })),
-                    None => self.refuse("without --workers", &alone).map(|()| Way::Alone),
+                    None => refuse("without --workers", &alone).map(|()| Way::Alone),
                 }
             }
             (Some(Role::Ps), Some(workers)) => {
                 let others =
                     [("--server", server.is_some()), ("--rank", rank.is_some()), is_through, is_told];
-                self.refuse("with --role ps", &others)?;
+                refuse("with --role ps", &others)?;
                 let listen =
                     listen.clone().ok_or(DistributedError::Needs { what: "--listen", role: "ps" })?;
                 Ok(Way::Serve(Server { listen, workers: *workers, asynchronous, limit, worker_limit }))
@@ -139,20 +142,20 @@ impl PeerOptions {
                     is_through,
                     ("--worker-timeout", worker_timeout.is_some()),
                 ];
-                self.refuse("with --role worker: the server says it", &others)?;
+                refuse(OF_SERVER, &others)?;
                 let needs = |what| DistributedError::Needs { what, role: "worker" };
                 let server = server.clone().ok_or_else(|| needs("--server"))?;
                 Ok(Way::Work(Worker { server, rank: rank.ok_or_else(|| needs("--rank"))?, limit }))
             }
         }
     }
+}
 
-    #[expect(clippy::unused_self, reason = "it reads as what it does to the options")]
-    fn refuse(&self, when: &'static str, given: &[(&'static str, bool)]) -> Result<(), DistributedError> {
-        match given.iter().find(|(_, given)| *given) {
-            Some((option, _)) => Err(DistributedError::NoMeaning { option, when }),
-            None => Ok(()),
-        }
+/// An error that names the first of the options that were given.
+pub fn refuse(when: &'static str, given: &[(&'static str, bool)]) -> Result<(), DistributedError> {
+    match given.iter().find(|(_, given)| *given) {
+        Some((option, _)) => Err(DistributedError::NoMeaning { option, when }),
+        None => Ok(()),
     }
 }
 
