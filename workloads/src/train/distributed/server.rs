@@ -46,7 +46,6 @@ use crate::{
     error::Error,
     infer::libtorch,
     memory::NoRoom,
-    output::say,
     train::{Settings, learner, models::Network},
 };
 
@@ -119,7 +118,7 @@ impl Shared {
         let unable = |source| DistributedError::Listen { address: address.to_owned(), source };
         let listener = TcpListener::bind(address).await.map_err(unable)?;
         let own = listener.local_addr().map_err(unable)?;
-        say(format_args!("listening on {own}"));
+        crate::output::say(format_args!("listening on {own}"));
         let (stop, stopped) = oneshot::channel::<()>();
         let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
         let serving = transport::Server::builder()
@@ -200,7 +199,7 @@ impl Shared {
         self.0.members.send_modify(|members| joined = members.join(&join));
         joined.map_err(Status::failed_precondition)?;
         self.begin_turn(join.rank);
-        say(format_args!("worker {} joined", join.rank));
+        crate::output::say(format_args!("worker {} joined", join.rank));
         let (answers, stream) = mpsc::channel(8);
         let welcome = Some(self.0.welcome);
         // The channel is empty, so there is room.
