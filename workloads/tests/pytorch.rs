@@ -87,17 +87,22 @@ fn dlrm_agrees_with_pytorch() {
     assert_near("dlrm", &clicks(&settings("0.02")), &expected);
 }
 
-/// Two windows, the second one of 40 tokens; the numbers of three tokens of each.
+/// Two windows, the second one of 40 tokens; the numbers of three tokens of each, and of all at full scale.
 fn answers(settings: &Settings) -> Tensor {
     let model = Bert::new(settings).unwrap();
+    let is_full = settings.scale == Scale::FULL;
+    let length = if is_full { 384 } else { 64 };
     let each = |value: fn(i64, i64) -> i64| {
-        let values: Vec<i64> = (0..2 * 64).map(|i| value(i / 64, i % 64)).collect();
-        Tensor::from_slice(&values).view([2, 64])
+        let values: Vec<i64> = (0..2 * length).map(|i| value(i / length, i % length)).collect();
+        Tensor::from_slice(&values).view([2, length])
     };
     let tokens = each(|window, at| (window * 977 + at * 37) % 29_000 + 1000);
     let segments = each(|_, at| i64::from(at >= 12));
     let mask = each(|window, at| i64::from(window == 0 || at < 40));
     let logits = model.logits(&tokens, &segments, &mask).unwrap();
+    if is_full {
+        return logits.flatten(0, -1);
+    }
     logits.index_select(1, &Tensor::from_slice(&[0_i64, 17, 39])).flatten(0, -1)
 }
 
@@ -176,13 +181,16 @@ fn log_mel_agrees_with_pytorch() {
 }
 
 /// Five numbers of each of three encoded steps, of an odd number of steps; four of the joint after one of them and three
-/// symbols.
+/// symbols; all of them at full scale.
 fn speech(settings: &Settings) -> Tensor {
     let model = Rnnt::new(settings).unwrap();
     let features = LogMel::new().unwrap().features(&recording()).unwrap();
     let encoded = model.encode(&features.narrow(0, 0, 33).unsqueeze(1)).unwrap().squeeze_dim(1);
-    let steps = encoded.index_select(0, &Tensor::from_slice(&[0_i64, 7, 16])).narrow(1, 0, 5);
     let joined = model.logits(&encoded.get(7), &[3, 0, 27]).unwrap();
+    if settings.scale == Scale::FULL {
+        return Tensor::cat(&[encoded.flatten(0, -1), joined], 0);
+    }
+    let steps = encoded.index_select(0, &Tensor::from_slice(&[0_i64, 7, 16])).narrow(1, 0, 5);
     let joined = joined.index_select(0, &Tensor::from_slice(&[0_i64, 1, 27, 28]));
     Tensor::cat(&[steps.flatten(0, -1), joined], 0)
 }

@@ -168,13 +168,14 @@ class Bert(nn.Module):
 
 
 def bert(scale):
-    """Two windows, the second one of 40 tokens; the numbers of three tokens of each."""
+    """Two windows, the second one of 40 tokens; the numbers of three tokens of each, and of all at full scale."""
     torch.backends.mha.set_fastpath_enabled(False)
-    length = 64
+    length = 384 if scale == 1 else 64
     tokens = torch.tensor([[(window * 977 + at * 37) % 29000 + 1000 for at in range(length)] for window in range(2)])
     segments = torch.tensor([[int(at >= 12) for at in range(length)]] * 2)
     mask = torch.tensor([[1] * length, [1] * 40 + [0] * (length - 40)])
-    return Bert(scale).fill()(tokens, segments, mask)[:, [0, 17, 39]].flatten()
+    logits = Bert(scale).fill()(tokens, segments, mask)
+    return logits.flatten() if scale == 1 else logits[:, [0, 17, 39]].flatten()
 
 
 def recording():
@@ -253,11 +254,14 @@ class Rnnt(nn.Module):
 
 
 def rnnt(scale):
-    """Five numbers of each of three encoded steps, four of the joint after one of them and three symbols."""
+    """Five numbers of each of three encoded steps, four of the joint after one of them and three symbols; all at full scale."""
     model = fill(Rnnt(scale), gain=20.0, rename=Rnnt.name)
     model.joint_net[3].bias[28] += BLANK_BIAS
     encoded = model.encode(log_mel()[:33].unsqueeze(1))[:, 0]
-    return torch.cat([encoded[[0, 7, 16], :5].flatten(), model.join(encoded[7], [3, 0, 27])[[0, 1, 27, 28]]])
+    joined = model.join(encoded[7], [3, 0, 27])
+    if scale == 1:
+        return torch.cat([encoded.flatten(), joined])
+    return torch.cat([encoded[[0, 7, 16], :5].flatten(), joined[[0, 1, 27, 28]]])
 
 
 if __name__ == "__main__":
