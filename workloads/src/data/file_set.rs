@@ -8,19 +8,17 @@
 
 use std::{
     collections::BTreeMap,
-    ffi::{OsStr, OsString},
     fs, io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, SystemTime},
 };
 
+use super::partial;
 use crate::{digest::Digest, progress};
 
 /// A temporary folder or file older than this was left by a run that was killed.
 const ABANDONED: Duration = Duration::from_hours(1);
-/// Begins its name.
-const PARTIAL: &str = "partial-";
 
 #[derive(Debug, thiserror::Error)]
 pub enum FilesError {
@@ -178,9 +176,11 @@ impl Kind {
                 .extension()
                 .is_some_and(|ending| self.endings.iter().any(|known| ending.eq_ignore_ascii_case(known)));
             // A link to nothing is a file that is missing, which is left out by name when a request comes to it.
-            let is_missing =
-                || fs::metadata(&path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
-            if is_of_kind && (path.is_file() || is_missing()) {
+            let is_file = || match fs::metadata(&path) {
+                Ok(found) => found.is_file(),
+                Err(error) => error.kind() == io::ErrorKind::NotFound,
+            };
+            if is_of_kind && is_file() {
                 paths.push(path);
             }
         }
@@ -234,7 +234,7 @@ impl Kind {
     ) -> Result<(), FilesError> {
         fs::create_dir_all(cache).map_err(|source| self.write_error(cache, source))?;
         remove_abandoned(cache);
-        let partial = cache.join(partial_name(folder.file_name().unwrap_or_default()));
+        let partial = cache.join(partial::name(folder.file_name().unwrap_or_default()));
         fs::create_dir(&partial).map_err(|source| self.write_error(&partial, source))?;
         let made =
             self.write_files(&partial, count, make).and_then(|()| self.publish(&partial, folder, count));
@@ -288,15 +288,6 @@ pub fn cache_folder() -> Result<PathBuf, FilesError> {
     base.map(|base| base.join("guestscope")).ok_or(FilesError::NoCache)
 }
 
-/// Another name for a file or folder until it is whole. The time is in it because the number of a process is not enough: two
-/// containers that share a folder have the same ones.
-pub fn partial_name(of: &OsStr) -> OsString {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let mut name = OsString::from(format!("{PARTIAL}{}-{}-", std::process::id(), since.as_nanos()));
-    name.push(of);
-    name
-}
-
 /// Removes what runs that were killed left half made in the cache: input files and flights.
 pub fn remove_abandoned(cache: &Path) {
     let Ok(entries) = fs::read_dir(cache) else { return };
@@ -305,7 +296,7 @@ pub fn remove_abandoned(cache: &Path) {
             .metadata()
             .and_then(|metadata| metadata.modified())
             .is_ok_and(|at| SystemTime::now().duration_since(at).is_ok_and(|age| age > ABANDONED));
-        if old && entry.file_name().to_string_lossy().starts_with(PARTIAL) {
+        if old && entry.file_name().to_string_lossy().starts_with(partial::PREFIX) {
             let _ = fs::remove_dir_all(entry.path()).or_else(|_| fs::remove_file(entry.path()));
         }
     }

@@ -7,6 +7,7 @@ pub mod file_set;
 pub mod fourier;
 pub mod image;
 pub mod image_files;
+pub mod partial;
 pub mod photo;
 pub mod random;
 pub mod speech;

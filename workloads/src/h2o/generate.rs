@@ -2,7 +2,7 @@
 //! name whole or not at all: it is written under another name beside it, brought to the disk, then renamed.
 
 use std::{
-    fs::{self, File},
+    fs,
     io::Write,
     path::{Path, PathBuf},
 };
@@ -12,9 +12,7 @@ use super::{
     flights::{BLOCK, Flights},
     schema,
 };
-use crate::{
-    data::file_set::partial_name, digest::Digest, progress, stall::machine::interrupt, steps::Steps,
-};
+use crate::{data::partial::Partial, digest::Digest, progress, stall::machine::interrupt, steps::Steps};
 
 /// What the command line says.
 #[derive(Clone, Debug)]
@@ -37,19 +35,6 @@ pub struct Outcome {
 
 pub const PHASES: &[&str] = &["draw", "write"];
 
-/// A file that disappears unless it is given its name.
-struct Partial {
-    path: PathBuf,
-    file: File,
-}
-
-impl Drop for Partial {
-    fn drop(&mut self) {
-        // After the renaming it has no such name any more. Otherwise nothing better can be done about a failure.
-        let _ = fs::remove_file(&self.path);
-    }
-}
-
 /// Makes the file.
 pub fn write(settings: &Settings) -> Result<Outcome, H2oError> {
     interrupt::listen()?;
@@ -58,9 +43,9 @@ pub fn write(settings: &Settings) -> Result<Outcome, H2oError> {
         return Err(H2oError::NoFile { path: path.clone() });
     }
     let failed = |source| H2oError::Write { path: path.clone(), source };
-    let mut partial = Partial::create(path)?;
+    let mut partial = Partial::beside(path).map_err(failed)?;
     let bar = progress.then(|| progress::bar(rows.div_ceil(BLOCK), "blocks of 16,384 flights written"));
-    let outcome = stream(&Flights::new(*seed), *rows, path, &mut partial.file, || {
+    let outcome = stream(&Flights::new(*seed), *rows, path, &mut partial, || {
         if let Some(bar) = &bar {
             bar.inc(1);
         }
@@ -69,20 +54,8 @@ pub fn write(settings: &Settings) -> Result<Outcome, H2oError> {
         bar.finish_and_clear();
     }
     let outcome = outcome?;
-    // A disk that is full may say so only now.
-    partial.file.sync_all().map_err(failed)?;
-    fs::rename(&partial.path, path).map_err(failed)?;
+    partial.keep(path).map_err(failed)?;
     Ok(outcome)
-}
-
-impl Partial {
-    fn create(path: &Path) -> Result<Self, H2oError> {
-        // Named as the cache's own are, so that one which a killed run left there is cleared away.
-        let partial = path.with_file_name(partial_name(path.file_name().unwrap_or_default()));
-        let file =
-            File::create_new(&partial).map_err(|source| H2oError::Write { path: path.to_owned(), source })?;
-        Ok(Self { path: partial, file })
-    }
 }
 
 /// Writes header and rows into `to`; `path` is named in errors.

@@ -16,7 +16,7 @@ use hdrhistogram::{
 };
 
 use super::error::LoadError;
-use crate::data::file_set::partial_name;
+use crate::data::partial::Partial;
 
 /// Bounds as in the agent's own histograms, so that both can be added up: 1 ns to a day, 3 significant digits. The lowest is the
 /// unit below 2,048 units as well: 1 us, of which HdrHistogram makes 512 ns, left two digits of a latency of 50 us.
@@ -111,14 +111,10 @@ impl Latencies {
 /// to; and so is one whose folder takes no other.
 fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let is_file = fs::symlink_metadata(path).map_or(true, |there| there.is_file());
-    let partial = path.with_file_name(partial_name(path.file_name().unwrap_or_default()));
-    match is_file.then(|| fs::File::create_new(&partial)) {
-        Some(Ok(mut file)) => {
-            let written = file.write_all(bytes).and_then(|()| file.sync_all());
-            written.and_then(|()| fs::rename(&partial, path)).inspect_err(|_| {
-                // What could not be written is the error to tell of.
-                let _ = fs::remove_file(&partial);
-            })
+    match is_file.then(|| Partial::beside(path)) {
+        Some(Ok(mut partial)) => {
+            partial.write_all(bytes)?;
+            partial.keep(path)
         }
         Some(Err(_)) | None => fs::write(path, bytes),
     }

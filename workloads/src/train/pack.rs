@@ -4,7 +4,7 @@
 use std::{
     ffi::OsStr,
     fmt::Write as _,
-    fs::{self, File},
+    fs,
     io::{BufWriter, Write},
     path::{Path, PathBuf},
 };
@@ -19,8 +19,8 @@ use super::{
 };
 use crate::{
     data::{
-        file_set::partial_name,
         image_files::FilesError,
+        partial::{self, Partial},
         photo::Photographer,
         tar,
         tfrecord::{self, Picture},
@@ -109,19 +109,6 @@ impl Source {
     }
 }
 
-/// A shard that is being written; it has another name until it is whole.
-struct Partial {
-    path: PathBuf,
-    to: BufWriter<File>,
-}
-
-impl Drop for Partial {
-    fn drop(&mut self) {
-        // It is gone already where it was renamed.
-        let _ = fs::remove_file(&self.path);
-    }
-}
-
 /// Packs them.
 pub fn run(options: &PackOptions, progress: bool) -> Result<Packed, Error> {
     let source = match (&options.data, options.generate) {
@@ -148,8 +135,8 @@ pub fn run(options: &PackOptions, progress: bool) -> Result<Packed, Error> {
         let path = options.out.join(&name);
         let unable = |source| write(&path, source);
         // No name that what reads shards would take for one.
-        let partial = options.out.join(partial_name(OsStr::new("shard")));
-        let mut partial = Partial::create(&partial).map_err(unable)?;
+        let partial = options.out.join(partial::name(OsStr::new("shard")));
+        let mut to = BufWriter::new(Partial::create(partial).map_err(unable)?);
         for place in shard * per_shard..source.count().min((shard + 1) * per_shard) {
             if interrupt::stopped() {
                 let (path, shards) = (options.out.clone(), packed.shards);
@@ -157,7 +144,7 @@ pub fn run(options: &PackOptions, progress: bool) -> Result<Packed, Error> {
             }
             match source.picture(place) {
                 Ok((picture, name)) => {
-                    add(options.format, &mut partial.to, place, &picture, &name).map_err(unable)?;
+                    add(options.format, &mut to, place, &picture, &name).map_err(unable)?;
                     packed.pictures += 1;
                 }
                 Err(reason) => packed.left_out.push(reason),
@@ -166,7 +153,7 @@ pub fn run(options: &PackOptions, progress: bool) -> Result<Packed, Error> {
                 bar.inc(1);
             }
         }
-        packed.bytes += partial.finish(options.format, &path).map_err(unable)?;
+        packed.bytes += finish(to, options.format, &path).map_err(unable)?;
         packed.shards += 1;
     }
     if let Some(bar) = bar {
@@ -191,24 +178,15 @@ fn add(
     }
 }
 
-impl Partial {
-    fn create(path: &Path) -> std::io::Result<Self> {
-        Ok(Self { path: path.to_owned(), to: BufWriter::new(File::create_new(path)?) })
+/// Gives a shard its name; how many bytes it has.
+fn finish(mut to: BufWriter<Partial>, format: Format, path: &Path) -> std::io::Result<u64> {
+    if format == Format::Tar {
+        tar::finish(&mut to)?;
     }
-
-    /// Gives it its name; how many bytes it has.
-    fn finish(mut self, format: Format, path: &Path) -> std::io::Result<u64> {
-        if format == Format::Tar {
-            tar::finish(&mut self.to)?;
-        }
-        self.to.flush()?;
-        let file = self.to.get_ref();
-        // A disk that is full may say so only now.
-        file.sync_all()?;
-        let bytes = file.metadata()?.len();
-        fs::rename(&self.path, path)?;
-        Ok(bytes)
-    }
+    let partial = to.into_inner()?;
+    let bytes = partial.bytes()?;
+    partial.keep(path)?;
+    Ok(bytes)
 }
 
 impl Packed {
