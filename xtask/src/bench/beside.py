@@ -1,9 +1,9 @@
 """What `cargo xtask bench pytorch` compares with: the same work by PyTorch, torchvision and Pillow, as their documentation has it.
 
   beside.py prepare FOLDER                   inputs and weights that both sides read
-  beside.py image FOLDER THREADS REQUESTS    ResNet-50 on pictures, one at a time
-  beside.py text FOLDER THREADS REQUESTS     BERT-Large on one window of 384 tokens
-  beside.py train FOLDER THREADS STEPS       steps of ResNet-50 with 32 images
+  beside.py image FOLDER THREADS WARMUP REQUESTS    ResNet-50 on pictures, one at a time
+  beside.py text FOLDER THREADS WARMUP REQUESTS     BERT-Large on one window of 384 tokens
+  beside.py train FOLDER THREADS WARMUP STEPS       steps of ResNet-50 with 32 images
 
 Says `started` on standard error when the first request or step, of the warm-up, is about to begin. Prints a line of JSON at
 the end: of pictures medians in nanoseconds, of the requests after the warm-up. Of the others it is the line's time that counts.
@@ -27,9 +27,6 @@ from torchvision import transforms
 
 PICTURES = 32
 BATCH = 32
-WARMUP = 5
-TEXT_WARMUP = 1
-TRAIN_WARMUP = 1
 LENGTH = 384
 
 
@@ -127,7 +124,7 @@ def started():
     print("started", file=sys.stderr, flush=True)
 
 
-def image(folder, requests):
+def image(folder, warmup, requests):
     model = torchvision.models.resnet50(weights=None)
     model.load_state_dict(safetensors.torch.load_file(folder / "resnet50.safetensors"))
     model.eval()
@@ -143,7 +140,7 @@ def image(folder, requests):
     preprocess, inference = [], []
     started()
     with torch.inference_mode():
-        for request in range(WARMUP + requests):
+        for request in range(warmup + requests):
             start = time.perf_counter_ns()
             with Image.open(files[request % len(files)]) as opened:
                 batch = prepared(opened.convert("RGB")).unsqueeze(0)
@@ -151,10 +148,10 @@ def image(folder, requests):
             model(batch)
             preprocess.append(middle - start)
             inference.append(time.perf_counter_ns() - middle)
-    return {"preprocess_ns": statistics.median(preprocess[WARMUP:]), "inference_ns": statistics.median(inference[WARMUP:])}
+    return {"preprocess_ns": statistics.median(preprocess[warmup:]), "inference_ns": statistics.median(inference[warmup:])}
 
 
-def text(folder, requests):
+def text(folder, warmup, requests):
     model = Bert()
     own = {hugging: name for hugging, name, _ in model.named()}
     stored = safetensors.torch.load_file(folder / "bert.safetensors")
@@ -165,19 +162,19 @@ def text(folder, requests):
     mask[:, 64:] = 0
     started()
     with torch.inference_mode():
-        for _ in range(TEXT_WARMUP + requests):
+        for _ in range(warmup + requests):
             model(tokens, segments, mask)
     return {}
 
 
-def train(folder, steps):
+def train(folder, warmup, steps):
     model = torchvision.models.resnet50(weights=None)
     model.load_state_dict(safetensors.torch.load_file(folder / "resnet50.safetensors"))
     model.train()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     batch, labels = torch.randn(BATCH, 3, 224, 224), torch.randint(0, 1000, (BATCH,))
     started()
-    for _ in range(TRAIN_WARMUP + steps):
+    for _ in range(warmup + steps):
         loss = functional.cross_entropy(model(batch), labels)
         optimizer.zero_grad()
         loss.backward()
@@ -192,4 +189,4 @@ if verb == "prepare":
     prepare(folder)
 else:
     torch.set_num_threads(int(sys.argv[3]))
-    print(json.dumps({"image": image, "text": text, "train": train}[verb](folder, int(sys.argv[4]))))
+    print(json.dumps({"image": image, "text": text, "train": train}[verb](folder, *map(int, sys.argv[4:6]))))

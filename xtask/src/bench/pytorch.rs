@@ -19,8 +19,9 @@ use crate::{artifact, command, libtorch::Libtorch, python::Python, test::libtest
 const SCRIPT: &str = include_str!("beside.py");
 /// Names a Python that has all of it already.
 const PYTHON: &str = "GUESTSCOPE_TORCHVISION_PYTHON";
-/// What both do in a round, in turns of so many milliseconds, after a warm-up that `beside.py` knows too.
+/// What both do in a round, in turns of so many milliseconds.
 struct Work {
+    /// Requests or steps before those.
     warmup: u32,
     /// Requests or steps.
     count: u32,
@@ -97,7 +98,7 @@ impl Beside<'_> {
 
     fn theirs(&self, verb: &str, work: &Work) -> Command {
         let mut command = self.python(verb);
-        command.arg(&self.threads).arg(work.count.to_string());
+        command.arg(&self.threads).args([work.warmup, work.count].map(|number| number.to_string()));
         command
     }
 

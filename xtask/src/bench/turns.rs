@@ -1,7 +1,7 @@
 //! Two programs that take turns: one is stopped while the other works, so that both have the same machine.
 //!
 //! Yields what each printed and how long it worked. One whole program after the other takes half a minute, in which the speed
-//! of a shared machine changes: ratios of ResNet-50 differed by 30 % from round to round, and by 3 % in turns of 0.7 s.
+//! of a shared machine changes: ratios of ResNet-50 differed by a quarter from round to round, and by 4 % in turns of 0.7 s.
 
 use std::{
     io::{BufRead as _, BufReader, Read},
