@@ -37,7 +37,8 @@ pub struct HelperSum {
 pub struct Outside {
     /// Odd while it is being written.
     pub sequence: u32,
-    /// Phases that the thread is inside.
+    /// Phases that the thread is inside, at least: an edge that ends one more than it says counts for one, until the library says that
+    /// nothing is open.
     pub depth: u32,
     /// Nanoseconds by account.
     pub accounts: [u64; ACCOUNTS],

@@ -194,11 +194,13 @@ impl Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Operation {
-    /// A phase begins. Arguments: name, length, request number.
+    /// A phase begins. Arguments: name, length, request number, token of what it joins: the phase that ends here, or its own
+    /// root, with which it began.
     Begin = 1,
     /// An outermost phase begins. Arguments: name, length, request number, scheduled time in ns.
     Request = 2,
-    /// A phase ends; token 0 means the innermost of this thread. Argument: [`THREAD_OUTSIDE`] or [`THREAD_INSIDE`].
+    /// A phase ends; token 0 means the innermost of this thread. Arguments: [`THREAD_OUTSIDE`] or [`THREAD_INSIDE`], token of a
+    /// phase within it that ends here as well.
     End = 3,
     /// A phase is suspended on this thread. Argument: the same.
     Leave = 4,

@@ -92,8 +92,6 @@ fn the_agent_is_told_what_ran(#[case] workload: &str) {
     assert_eq!((&told["name"], &told["precision"]), (&workload.into(), &"fp32".into()));
     assert_eq!((&told["requests"], &told["warmup"]), (&2.into(), &0.into()));
     assert_eq!(told["scale"].to_string(), SCALE, "a model that is not the study's is called so");
-    let share = result["least_phase_share"].as_f64().unwrap();
-    assert!(share > 0.0 && share <= 1.0, "phases lie inside their requests: {share}");
 }
 
 #[expect(clippy::print_stdout, reason = "the test verb reads it there")]

@@ -1,4 +1,4 @@
-//! The eight calls, as the C ABI and the Rust API share them: pointers and tokens in, edges out.
+//! The eight calls, as the C ABI and the Rust API share them, and three of Rust's own: pointers and tokens in, edges out.
 //! Yields what `guestscope.h` promises, for which this file is the implementation.
 //! It deliberately checks no caller: a wrong token is passed on, and the agent counts it.
 
@@ -47,9 +47,67 @@ pub fn end(token: u64) {
         let outside = thread.close(token);
         thread.fire(Operation::End, [token, outside, 0, 0, 0]);
     });
+    forget(token);
+}
+
+/// A root that has ended is in no trace any more.
+#[inline]
+fn forget(token: u64) {
     if token::is_root(token) {
         JOINED.remove(token);
     }
+}
+
+/// The first phase of the request `root` begins, and began when the request did. Where that has had a phase before, or is not
+/// the innermost root of this thread, it begins now.
+///
+/// # Safety
+/// `name` is null or points to `len` readable bytes.
+#[inline]
+pub unsafe fn first(root: u64, name: *const u8, len: usize) -> u64 {
+    // SAFETY: promised by the caller.
+    let len = unsafe { edge::touch(name, len) } as u64;
+    thread::with(|thread| {
+        let joined = if thread.is_untouched(root) { root } else { 0 };
+        let token = thread.begin();
+        thread.fire(Operation::Begin, [token, name as u64, len, 0, joined]);
+        token
+    })
+}
+
+/// The phase of `token` ends, and another one begins at the same instant. Of an outermost phase, which is a trace of its own, the
+/// end is told by itself.
+///
+/// # Safety
+/// `name` is null or points to `len` readable bytes.
+#[inline]
+pub unsafe fn next(token: u64, name: *const u8, len: usize) -> u64 {
+    // SAFETY: promised by the caller.
+    let len = unsafe { edge::touch(name, len) } as u64;
+    let is_root = token::is_root(token);
+    if is_root {
+        end(token);
+    }
+    thread::with(|thread| {
+        if !is_root {
+            thread.close(token);
+        }
+        let begun = thread.begin();
+        thread.fire(Operation::Begin, [begun, name as u64, len, 0, if is_root { 0 } else { token }]);
+        begun
+    })
+}
+
+/// The phases of both tokens end at the same instant, `inner` within `outer`.
+#[inline]
+pub fn end_both(inner: u64, outer: u64) {
+    thread::with(|thread| {
+        thread.close(inner);
+        let outside = thread.close(outer);
+        thread.fire(Operation::End, [outer, outside, inner, 0, 0]);
+    });
+    forget(inner);
+    forget(outer);
 }
 
 /// The phase of `token` is suspended, or about to move to another thread. 0 does nothing.

@@ -12,12 +12,13 @@ pub const NAME_BYTES_READ: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Operation {
-    /// A phase began: name pointer, name length in bytes, request number (0: none).
+    /// A phase began: name pointer, name length in bytes, request number (0: none), token of what it joins without a gap:
+    /// the phase that ended here, or its own root, with which it began (0: none).
     Begin = 1,
     /// A request began: name pointer, name length in bytes, request number, scheduled time in ns (0: none).
     Request = 2,
     /// The phase of the token ended; token 0 means the innermost of this thread. 1 or 2: the thread is inside no phase of
-    /// this library then, or inside another one.
+    /// this library then, or inside another one. Token of a phase within it that ended here as well (0: none).
     End = 3,
     /// The phase of the token is suspended: from here on this thread's time is not its own. Then as above.
     Leave = 4,

@@ -2,7 +2,7 @@
 //! Yields the Rust API except for futures, which have their own file.
 //! It deliberately cannot be sent to another thread: a phase that moves or awaits is `in_phase`'s.
 
-use core::marker::PhantomData;
+use core::{marker::PhantomData, mem::ManuallyDrop};
 
 use crate::{call, ids::HEADER_BYTES};
 
@@ -65,6 +65,29 @@ impl Guard {
 
     /// Ends the phase, as dropping does.
     pub fn end(self) {}
+
+    /// Begins the first phase of this request, at the very instant at which the request began. Where it has had a phase
+    /// before, or is not the innermost request of this thread, this is [`phase`]. The phase is to end before the request.
+    #[inline]
+    pub fn first(&self, name: &str) -> Guard {
+        // SAFETY: pointer and length are those of a string slice.
+        Guard::new(unsafe { call::first(self.token, name.as_ptr(), name.len()) })
+    }
+
+    /// Ends this phase and begins the next one at the same instant: nothing lies between the two, and one edge says both. Of
+    /// an outermost phase, which is a trace of its own, it is the end and a begin.
+    #[inline]
+    pub fn next(self, name: &str) -> Guard {
+        let token = ManuallyDrop::new(self).token;
+        // SAFETY: pointer and length are those of a string slice.
+        Guard::new(unsafe { call::next(token, name.as_ptr(), name.len()) })
+    }
+
+    /// Ends this phase and the one around it at the same instant.
+    #[inline]
+    pub fn end_with(self, outer: Guard) {
+        call::end_both(ManuallyDrop::new(self).token, ManuallyDrop::new(outer).token);
+    }
 
     /// The token of the phase, for `guestscope.h`'s functions in the same process. Never 0.
     pub fn token(&self) -> u64 {

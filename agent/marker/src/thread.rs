@@ -195,6 +195,12 @@ impl Thread {
         }
     }
 
+    /// Whether the root is this thread's innermost, has been here all the time and has had no phase.
+    #[inline]
+    pub(crate) fn is_untouched(&self, root: u64) -> bool {
+        self.top().is_some_and(|(_, frame)| frame.root == root && frame.children == 0)
+    }
+
     /// The innermost root, 0 outside all.
     pub(crate) fn root(&self) -> u64 {
         self.top().map_or(0, |(_, frame)| frame.root)

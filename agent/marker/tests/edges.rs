@@ -69,6 +69,31 @@ fn two_requests_take_turns() {
     first.end();
 }
 
+fn phases_follow_each_other() {
+    let request = request("a", 1);
+    request.first("preprocess").next("inference").next("postprocess").end_with(request);
+    let after = phase("alone").next("after");
+    let within = phase("within");
+    after.next("behind").end();
+    within.end();
+}
+
+fn nothing_comes_first_twice() {
+    let outer = request("a", 1);
+    outer.first("one").end();
+    outer.first("two").end();
+    let inner = request("b", 2);
+    outer.first("of b").end();
+    call::leave(inner.token());
+    call::enter(inner.token());
+    inner.first("moved").end();
+    let phase = inner.first("no root");
+    phase.first("within").end();
+    phase.end();
+    inner.end();
+    outer.end();
+}
+
 fn a_request_joins_a_trace() {
     context([9; 16], [9; 8]);
     let request = request("a", 1);
@@ -119,6 +144,16 @@ fn requests_that_never_end_give_up_the_outermost() {
 #[case::turns(two_requests_take_turns, &[
     "request 1.0 a 1 0", "leave 1.0", "request 2.0 b 2 0", "leave 2.0", "enter 1.0", "begin 1.moved of a 0",
     "leave 1.moved", "leave 1.0", "enter 2.0", "end 2.0", "enter 1.0", "enter 1.moved", "end 1.moved", "end 1.0",
+])]
+#[case::neighbours(phases_follow_each_other, &[
+    "request 1.0 a 1 0", "begin 1.1 preprocess 0 joins 1.0", "begin 1.2 inference 0 joins 1.1",
+    "begin 1.3 postprocess 0 joins 1.2", "end 1.0 with 1.3", "begin 2.0 alone 0", "end 2.0", "begin 3.0 after 0",
+    "begin 3.1 within 0", "end 3.0", "begin 3.2 behind 0", "end 3.2", "end 3.1",
+])]
+#[case::first(nothing_comes_first_twice, &[
+    "request 1.0 a 1 0", "begin 1.1 one 0 joins 1.0", "end 1.1", "begin 1.2 two 0", "end 1.2", "request 2.0 b 2 0",
+    "begin 2.1 of b 0", "end 2.1", "leave 2.0", "enter 2.0", "begin 2.moved moved 0", "end 2.moved",
+    "begin 2.moved no root 0", "begin 2.moved within 0", "end 2.moved", "end 2.moved", "end 2.0", "end 1.0",
 ])]
 #[case::join(a_request_joins_a_trace, &[
     "request 1.0 a 1 0", "begin 1.1 b 0", "context 1.1 0 123 45", "context 1.0 0 678 9a", "end 1.1", "end 1.0",

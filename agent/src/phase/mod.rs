@@ -14,6 +14,7 @@ mod io;
 mod join;
 mod lives;
 mod names;
+mod neighbours;
 mod open;
 pub mod pairing;
 mod pauses;

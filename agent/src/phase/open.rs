@@ -111,6 +111,11 @@ impl OpenRequest {
         }
     }
 
+    /// Whether it has had no phase but the queue, and only its root is open.
+    pub(crate) fn is_untouched(&self) -> bool {
+        self.open == 1 && self.done.iter().all(|done| done.kind == PhaseKind::Queue)
+    }
+
     /// Adds to a phase of it that has ended. False if it has none of this number.
     pub(crate) fn add_to(&mut self, phase: u64, counts: &Counts) -> bool {
         // It ended lately: the search begins with the last one.

@@ -50,7 +50,7 @@ pub struct Pairing {
     /// By number.
     pub(super) open: HashMap<u64, OpenPhase>,
     /// From what the program calls a phase to its number.
-    keys: HashMap<(u32, u16, u64), u64>,
+    pub(super) keys: HashMap<(u32, u16, u64), u64>,
     pub(super) requests: HashMap<u64, OpenRequest>,
     /// By process: its main thread, which has ended before others, as it was then, and its name.
     pub(super) leaders: HashMap<u32, (ThreadId, Snapshot, String)>,
@@ -69,13 +69,13 @@ pub struct Pairing {
 /// An edge, taken apart.
 pub(super) struct Edge<'a> {
     pub(super) record: &'a EdgeRecord,
-    thread: ThreadId,
+    pub(super) thread: ThreadId,
     instance: u16,
-    now: Snapshot,
+    pub(super) now: Snapshot,
 }
 
 impl Edge<'_> {
-    fn key(&self, token: u64) -> (u32, u16, u64) {
+    pub(super) fn key(&self, token: u64) -> (u32, u16, u64) {
         (self.thread.tgid, self.instance, token)
     }
 }
@@ -177,6 +177,7 @@ impl Pairing {
     }
 
     fn begin(&mut self, edge: &Edge<'_>, outermost: bool) {
+        let joined = if outermost { None } else { self.join_neighbour(edge) };
         let key = edge.key(edge.record.token);
         if let Some(stale) = self.keys.get(&key).copied() {
             // The program uses the token again, so the end of its last use was lost.
@@ -200,14 +201,15 @@ impl Pairing {
         state.stack.push(id);
         let root = parent.and_then(|parent| self.open.get(&parent)).map_or(id, |parent| parent.root);
         let kind = if parent.is_none() { PhaseKind::Request } else { PhaseKind::Phase };
-        let mut phase = begun(id, kind, name, edge.thread, edge.now.time_ns);
+        let (now, share) = joined.unwrap_or_else(|| (edge.now, self.helpers.share(key.0)));
+        let mut phase = begun(id, kind, name, edge.thread, now.time_ns);
         phase.name_damaged = name_damaged;
         phase.parent = parent;
         phase.root = root;
         phase.request = edge.record.arguments[2];
         self.keys.insert(key, id);
         self.note_thread(edge.thread);
-        let (place, share) = (Place::On(edge.thread, edge.now), self.helpers.share(key.0));
+        let place = Place::On(edge.thread, now);
         self.open.insert(id, OpenPhase { root, place, key, share, phase });
         self.requests.entry(root).or_default().open += 1;
         if outermost {
@@ -249,16 +251,9 @@ impl Pairing {
         self.threads.get(&edge.thread)?.stack.last().copied()
     }
 
-    fn end(&mut self, edge: &Edge<'_>) {
-        match self.target(edge) {
-            Some(id) => self.end_at(id, edge, Ending::Ended),
-            None => self.losses.unmatched_ends += 1,
-        }
-    }
-
     /// Ends a phase at an edge, whichever thread that came from. What began inside it and is still open on its thread
     /// has lost its own end: phases nest.
-    fn end_at(&mut self, id: u64, edge: &Edge<'_>, ending: Ending) {
+    pub(super) fn end_at(&mut self, id: u64, edge: &Edge<'_>, ending: Ending) {
         for inner in self.inside(id) {
             self.close(inner, &self.snapshot_for(inner, edge), Ending::Lost);
         }

@@ -117,7 +117,8 @@ impl Wait {
 }
 
 /// Waits that came ahead of an edge which their thread had begun before: it lost its CPU inside the program that takes the edge, or
-/// another one did and held up the ring of edges. What they lie in shows when that edge is here.
+/// another one did and held up the ring of edges. What they lie in shows when that edge is here. So are those right behind the begin
+/// of a request: what they lie in shows when the next one is here.
 #[derive(Debug, Default)]
 pub(crate) struct Early(HashMap<ThreadId, Vec<WaitRecord>>);
 
@@ -141,7 +142,8 @@ impl Pairing {
     /// A thread waited for long.
     pub fn wait(&mut self, record: &WaitRecord) {
         let thread = ThreadId { tid: record.tid, tgid: record.tgid, born_ns: record.born_ns };
-        if self.threads.get(&thread).is_some_and(|state| !state.has_come_to(record.edge)) {
+        let is_ahead = self.threads.get(&thread).is_some_and(|state| !state.has_come_to(record.edge));
+        if is_ahead || self.may_be_of_first(thread, record) {
             self.early.0.entry(thread).or_default().push(*record);
         } else {
             self.place(thread, record);

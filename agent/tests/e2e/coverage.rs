@@ -20,9 +20,25 @@ pub(crate) fn share(request: &Request) -> f64 {
         phase.duration_ns - others
     };
     let root = request.root();
-    let is_outermost = |phase: &&Phase| phase.parent == Some(root.id) && phase.kind == PhaseKind::Phase;
-    let inside: u64 = request.phases.iter().filter(is_outermost).map(own).sum();
+    let inside: u64 = request.phases.iter().filter(|phase| is_outermost(root, phase)).map(own).sum();
     inside as f64 / own(root).max(1) as f64
+}
+
+/// Whether its outermost phases follow each other without a gap, from its begin to its end, to the nanosecond.
+pub(crate) fn is_whole(request: &Request) -> bool {
+    let root = request.root();
+    let mut at_ns = root.start_ns;
+    for phase in request.phases.iter().filter(|phase| is_outermost(root, phase)) {
+        if phase.start_ns != at_ns {
+            return false;
+        }
+        at_ns += phase.duration_ns;
+    }
+    at_ns == root.start_ns + root.duration_ns
+}
+
+fn is_outermost(root: &Phase, phase: &Phase) -> bool {
+    phase.parent == Some(root.id) && phase.kind == PhaseKind::Phase
 }
 
 /// What to say of requests of a name when more than a tenth of them have too little inside their phases.

@@ -133,6 +133,7 @@ fn an_open_loop() {
             assert_eq!((queue.kind, &*queue.name), (PhaseKind::Queue, QUEUE));
             // From its arrival to its end nothing lies between the two.
             assert_eq!(queue.start_ns + queue.duration_ns, root.start_ns, "{request:#?}");
+            assert!(coverage::is_whole(request), "{request:#?}");
             queued_ns += queue.duration_ns;
             served_ns += root.duration_ns;
         }

@@ -210,6 +210,25 @@ fn an_end_that_says_where_its_thread_is_is_believed() {
     assert_eq!((outside.depth, outside.share(&ledger, 50, CPU)), (0, 20));
 }
 
+/// Three phases that each end where the next begins, and the last one with its request, twice within a phase.
+#[test]
+fn edges_that_end_more_than_they_say_leave_no_wrong_depth_outside() {
+    let mut ledger = Ledger::EMPTY;
+    ledger.begin(0, RUNNING, 0);
+    let mut outside = Outside::default();
+    outside.edge(Operation::Begin as u8, CHILD - 1, 0, &ledger, 10);
+    for _ in 0..2 {
+        outside.edge(Operation::Request as u8, CHILD - 1, 0, &ledger, 20);
+        for _ in 0..3 {
+            outside.edge(Operation::Begin as u8, CHILD, 0, &ledger, 20);
+        }
+        outside.edge(Operation::End as u8, CHILD - 1, THREAD_INSIDE, &ledger, 30);
+        assert!(outside.depth > 0);
+    }
+    outside.edge(Operation::End as u8, CHILD - 1, THREAD_OUTSIDE, &ledger, 40);
+    assert_eq!((outside.depth, outside.share(&ledger, 60, CPU)), (0, 30));
+}
+
 #[test]
 fn a_stretch_has_one_name_and_no_other_has_it() {
     let mut ledger = Ledger::EMPTY;

@@ -203,7 +203,8 @@ fn serve<W: Workload>(workload: &mut W, clock: &dyn Clock, job: &Job) -> Result<
     Ok(records)
 }
 
-/// Runs one request. The clock is read once at each boundary, so that nothing lies between two phases but the marker.
+/// Runs one request. Its first phase begins with it, its last one ends with it, and nothing lies between two: whoever takes the
+/// CPU at a boundary does it in a phase.
 fn one<W: Workload>(
     workload: &mut W,
     clock: &dyn Clock,
@@ -214,30 +215,25 @@ fn one<W: Workload>(
     let scheduled_ns = ticket.scheduled_ns.unwrap_or(begin_ns);
     let scheduled = ticket.scheduled_ns.unwrap_or(0);
     let request = guestscope_marker::request_scheduled(&beside::name(name), ticket.number, scheduled);
+    let phase = request.first(PHASES[0]);
     let mut outputs = Digest::default();
-    let first_ns = clock.now_ns();
-    let input = phase(PHASES[0], || workload.preprocess(ticket.number))?;
+    let input = workload.preprocess(ticket.number)?;
     let second_ns = clock.now_ns();
-    let output = phase(PHASES[1], || workload.infer(input))?;
+    let phase = phase.next(PHASES[1]);
+    let output = workload.infer(input)?;
     let third_ns = clock.now_ns();
-    phase(PHASES[2], || workload.postprocess(output, &mut outputs))?;
-    let last_ns = clock.now_ns();
-    drop(request);
+    let phase = phase.next(PHASES[2]);
+    workload.postprocess(output, &mut outputs)?;
+    phase.end_with(request);
     let end_ns = clock.now_ns();
     Ok(Record {
         number: ticket.number,
         scheduled_ns,
         begin_ns,
         end_ns,
-        phase_ns: [second_ns - first_ns, third_ns - second_ns, last_ns - third_ns],
+        phase_ns: [second_ns - begin_ns, third_ns - second_ns, end_ns - third_ns],
         outputs,
     })
-}
-
-/// Runs `work` as the phase `name`.
-fn phase<T>(name: &str, work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
-    let _guard = guestscope_marker::phase(name);
-    work()
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ pub struct Record {
     pub scheduled_ns: u64,
     pub begin_ns: u64,
     pub end_ns: u64,
+    /// They follow each other from begin to end without a gap.
     pub phase_ns: [u64; 3],
     pub outputs: Digest,
 }
@@ -76,17 +77,6 @@ impl Measured {
             all.u64(record.outputs.value());
         }
         all
-    }
-
-    /// The share of a request's latency that lies inside its phases, the queue one of them; of the request where it is
-    /// smallest.
-    pub fn least_phase_share(&self) -> f64 {
-        let share = |record: &Record| {
-            let inside_ns = record.queue_ns() + record.phase_ns.iter().sum::<u64>();
-            let latency_ns = record.latency_ns();
-            if latency_ns == 0 { 1.0 } else { inside_ns as f64 / latency_ns as f64 }
-        };
-        self.records.iter().map(share).fold(1.0, f64::min)
     }
 
     /// Requests per second of the whole series, its last answers included.

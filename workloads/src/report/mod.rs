@@ -114,7 +114,6 @@ struct Line<'a> {
     phases_ns: BTreeMap<&'static str, Percentiles>,
     requests_per_s: f64,
     samples_per_s: f64,
-    least_phase_share: f64,
     /// Of the user's files that requests came to, those that could not be used.
     skipped_files: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -273,7 +272,6 @@ impl Report {
             phases_ns: phases.collect(),
             requests_per_s: rate,
             samples_per_s: rate * identity.batch as f64,
-            least_phase_share: measured.least_phase_share(),
             skipped_files: skipped.len(),
             peak: measured.peak.as_ref(),
             loadgen: summary.loadgen(),

@@ -5,13 +5,13 @@
 use tch::{
     Tensor,
     nn::{self, ModuleT},
-    vision::{inception, resnet},
+    vision::inception,
 };
 
 use super::Model;
 use crate::{
     error::{Error, Smaller},
-    infer::{libtorch, seeded},
+    infer::{libtorch, resnet, seeded},
 };
 
 /// A network that can be trained.
@@ -58,7 +58,7 @@ fn build(model: &Model, root: &nn::Path) -> Box<dyn ModuleT> {
     let classes = i64::from(model.classes);
     match model.name {
         "inception3" => Box::new(inception::v3(root, classes)),
-        "resnet50" => Box::new(resnet::resnet50(root, classes)),
+        "resnet50" => Box::new(resnet::network(root, classes)),
         "alexnet" => Box::new(alexnet(root, classes)),
         "alexnet-tf" => Box::new(alexnet_tf(root, classes)),
         _ => Box::new(mnist(root, classes)),
@@ -69,8 +69,13 @@ fn convolution(path: nn::Path, (from, to): (i64, i64), size: i64, stride: i64, p
     nn::conv2d(path, from, to, size, nn::ConvConfig { stride, padding, ..Default::default() })
 }
 
+/// Over what a layer has yielded, which no gradient needs as it was.
+fn relu(values: &Tensor) -> Tensor {
+    values.shallow_clone().relu_()
+}
+
 fn pooled(images: &Tensor) -> Tensor {
-    images.relu().max_pool2d([3, 3], [2, 2], [0, 0], [1, 1], false)
+    relu(images).max_pool2d([3, 3], [2, 2], [0, 0], [1, 1], false)
 }
 
 /// Three layers of which the first two drop half of what they see.
@@ -78,10 +83,10 @@ fn classifier(path: &nn::Path, classes: i64) -> nn::SequentialT {
     nn::seq_t()
         .add_fn_t(|values, is_training| values.dropout(0.5, is_training))
         .add(nn::linear(path / "1", 256 * 6 * 6, 4096, nn::LinearConfig::default()))
-        .add_fn(Tensor::relu)
+        .add_fn(relu)
         .add_fn_t(|values, is_training| values.dropout(0.5, is_training))
         .add(nn::linear(path / "4", 4096, 4096, nn::LinearConfig::default()))
-        .add_fn(Tensor::relu)
+        .add_fn(relu)
         .add(nn::linear(path / "6", 4096, classes, nn::LinearConfig::default()))
 }
 
@@ -93,9 +98,9 @@ fn features(path: &nn::Path, padding: i64, channels: i64) -> nn::SequentialT {
         .add(convolution(path / "3", (64, 192), 5, 1, 2))
         .add_fn(pooled)
         .add(convolution(path / "6", (192, 384), 3, 1, 1))
-        .add_fn(Tensor::relu)
+        .add_fn(relu)
         .add(convolution(path / "8", (384, channels), 3, 1, 1))
-        .add_fn(Tensor::relu)
+        .add_fn(relu)
         .add(convolution(path / "10", (channels, 256), 3, 1, 1))
         .add_fn(pooled)
 }
@@ -115,9 +120,9 @@ fn alexnet_tf(root: &nn::Path, classes: i64) -> nn::SequentialT {
         .add(features(&(root / "features"), 0, 384))
         .add_fn(Tensor::flat_view)
         .add(nn::linear(&path / "1", 256 * 6 * 6, 4096, nn::LinearConfig::default()))
-        .add_fn_t(|values, is_training| values.relu().dropout(0.5, is_training))
+        .add_fn_t(|values, is_training| relu(values).dropout(0.5, is_training))
         .add(nn::linear(&path / "4", 4096, 4096, nn::LinearConfig::default()))
-        .add_fn_t(|values, is_training| values.relu().dropout(0.5, is_training))
+        .add_fn_t(|values, is_training| relu(values).dropout(0.5, is_training))
         .add(nn::linear(&path / "6", 4096, classes, nn::LinearConfig::default()))
 }
 

@@ -18,6 +18,8 @@ const LEAST_SHARE: f64 = 0.001;
 /// Time that no account explains, and the most that it may be.
 const OTHER: &str = "other";
 const MOST_OTHER: f64 = 0.01;
+/// What the agent calls the time of a request that lies in no phase of it.
+const OUTSIDE: &str = "(outside phases)";
 /// Of each request's time, how much its phases have to hold.
 const LEAST_COVER: f64 = 0.99;
 /// What a workload calls its speed, and its unit.
@@ -43,7 +45,8 @@ pub(super) struct Line {
     speed: Option<(f64, String)>,
     /// Share of the requests' time that lies inside their outermost phases.
     phases_cover: f64,
-    /// The same of the request that has least, by the workload's own clock; none where it does not say.
+    /// The same of the request that has least, by the workload's own clock; none where it does not say, since its phases leave
+    /// no gap.
     least_phase_share: Option<f64>,
     /// Name and median, ns, in the order in which they begin.
     phases_p50_ns: Vec<(String, f64)>,
@@ -80,7 +83,7 @@ impl Line {
             let names = phase["path"].as_array().into_iter().flatten().filter_map(Value::as_str);
             names.map(str::to_owned).collect()
         };
-        let outermost = phases.iter().filter(|phase| path(phase).len() == 1);
+        let outermost = phases.iter().filter(|phase| matches!(&path(phase)[..], [name] if name != OUTSIDE));
         let inside_ns = outermost.filter_map(|phase| phase["duration"]["sum_ns"].as_f64()).sum::<f64>();
         let phases = phases
             .iter()
@@ -141,10 +144,13 @@ impl Line {
             .map_or_else(String::new, |(value, unit)| format!(", {} {unit}", three(*value)));
         let phases: Vec<String> =
             self.phases_p50_ns.iter().map(|(name, ns)| format!("{name} {}", time(*ns))).collect();
-        let least = self.least_phase_share.map_or_else(String::new, |share| {
+        let covered = |share: f64| {
             // Down, so that what falls short is not rounded to what is asked.
-            format!(", of the worst request {:.2} %", (10_000.0 * share).floor() / 100.0)
-        });
+            format!("{:.2} %", (10_000.0 * share).floor() / 100.0)
+        };
+        let least = self.least_phase_share;
+        let least =
+            least.map_or_else(String::new, |share| format!(", of the worst request {}", covered(share)));
         let shown = self.account_shares.iter().filter(|(_, share)| *share >= LEAST_SHARE);
         let shown: Vec<String> =
             shown.map(|(name, share)| format!("{name} {:.1} %", 100.0 * share)).collect();
@@ -152,13 +158,13 @@ impl Line {
         // Writing to a String cannot fail.
         let _ = write!(
             text,
-            "{}{cut}\n  {} requests, {}{speed}, fidelity {}\n  phases, p50: {}; they cover {:.2} %{least}\n  accounts: {}\n",
+            "{}{cut}\n  {} requests, {}{speed}, fidelity {}\n  phases, p50: {}; they cover {}{least}\n  accounts: {}\n",
             self.name,
             self.requests,
             self.latency(),
             self.fidelity,
             phases.join(", "),
-            100.0 * self.phases_cover,
+            covered(self.phases_cover),
             shown.join(", ")
         );
         text
@@ -218,6 +224,7 @@ mod tests {
                     "phases": [
                         { "path": ["data"], "duration": { "p50_ns": 1_500, "sum_ns": 12_000_000 } },
                         { "path": ["forward"], "duration": { "p50_ns": 400_000_000, "sum_ns": 11_982_000_000_u64 } },
+                        { "path": ["(outside phases)"], "duration": { "p50_ns": 600_000, "sum_ns": 6_000_000 } },
                     ],
                 },
             ],
@@ -233,7 +240,7 @@ mod tests {
         assert_eq!(
             text([&known]),
             "train resnet50 (10 steps of 100)\n  10 requests, p50 1.20 s, 26.7 images/s, fidelity full\n  \
-             phases, p50: data 1.50 us, forward 400 ms; they cover 99.95 %, of the worst request 99.94 %\n  accounts: cpu 95.0 %, runq 5.0 %\n"
+             phases, p50: data 1.50 us, forward 400 ms, (outside phases) 600 us; they cover 99.95 %, of the worst request 99.94 %\n  accounts: cpu 95.0 %, runq 5.0 %\n"
         );
         assert!(Line::new(("x", None), &planned, &workload, &json!({ "groups": [] })).is_err());
     }
@@ -242,9 +249,10 @@ mod tests {
     fn what_falls_short_is_said() {
         let wanting = |inside_ns: u64, other_ns: u64| {
             let phase = json!({ "path": ["forward"], "duration": { "p50_ns": 1, "sum_ns": inside_ns } });
+            let rest = json!({ "path": ["(outside phases)"], "duration": { "p50_ns": 1, "sum_ns": 1_000_000 - inside_ns } });
             let group = json!({
                 "name": "step", "latency": { "count": 1, "sum_ns": 1_000_000, "p50_ns": 1_000_000 },
-                "time_ns": { "cpu": 1_000_000 - other_ns, "other": other_ns }, "phases": [phase],
+                "time_ns": { "cpu": 1_000_000 - other_ns, "other": other_ns }, "phases": [phase, rest],
             });
             let agent = json!({ "fidelity": "full", "folder": "", "groups": [group] });
             let planned = Planned { words: Vec::new(), cut: None };

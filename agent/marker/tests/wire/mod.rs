@@ -47,13 +47,15 @@ pub(crate) fn script(edges: &[Edge]) -> Vec<String> {
         (_, child) if child >= 1 << 17 => format!("{}.moved", 1 + number(token) - first),
         (_, child) => format!("{}.{child}", 1 + number(token) - first),
     };
+    let joined =
+        |how: &str, token: u64| if token == 0 { String::new() } else { format!("{how} {}", short(token)) };
     let line = |edge: &Edge| {
         let [_, token, a2, a3, a4, a5] = edge.arguments;
         let (token, name) = (short(token), &edge.name);
         match edge.operation() {
-            1 => format!("begin {token} {name} {a4}"),
+            1 => format!("begin {token} {name} {a4}") + &joined(" joins", a5),
             2 => format!("request {token} {name} {a4} {a5}"),
-            3 => format!("end {token}"),
+            3 => format!("end {token}") + &joined(" with", a3),
             4 => format!("leave {token}"),
             5 => format!("enter {token}"),
             6 => format!("context {token} {a2:x} {a3:x} {a4:x}"),

@@ -1,7 +1,9 @@
 //! Garbage in: records of any bytes, and records that are nearly right. Nothing may panic (these tests run with
 //! overflow checks), every phase that began comes out once, and sums hold.
 
-use guestscope_ebpf::{EdgeRecord, IoRecord, Kind, TOKEN_CHILD_BITS, TaskRecord, WaitRecord, ledger::Ledger};
+use guestscope_ebpf::{
+    EdgeRecord, FORK_LATE, IoRecord, Kind, TOKEN_CHILD_BITS, TaskRecord, WaitRecord, ledger::Ledger,
+};
 use proptest::{collection::vec, prelude::*};
 
 use super::{check_invariants, phases};
@@ -36,11 +38,15 @@ fn any_record() -> impl Strategy<Value = Record> {
 
 /// The same, with few threads, tokens, times and operations, so that records meet.
 fn meeting_record() -> impl Strategy<Value = Record> {
-    let token = prop_oneof![0..4_u64, (1..3_u64).prop_map(|root| root << TOKEN_CHILD_BITS)];
+    let token = prop_oneof![
+        0..4_u64,
+        (1..3_u64, 0..3_u64).prop_map(|(root, child)| root << TOKEN_CHILD_BITS | child)
+    ];
+    let tokens = (token.clone(), prop_oneof![Just(0), token]);
     let time_ns = prop_oneof![0..10_u64, Just(u64::MAX)];
-    (any_record(), (0..3_u32, 0..2_u32, 0..2_u64, 0..3_u32), (1..9_u64, 0..2_u64, 0..9_u64), token, time_ns)
+    (any_record(), (0..3_u32, 0..2_u32, 0..2_u64, 0..3_u32), (1..9_u64, 0..2_u64, 0..9_u64), tokens, time_ns)
         .prop_map(
-            |(record, (tid, tgid, born_ns, other_tid), (operation, instance, number), token, time_ns)| {
+            |(record, (tid, tgid, born_ns, other_tid), (operation, instance, number), tokens, time_ns)| {
                 let meet = |ledger: &mut Ledger| {
                     (ledger.tid, ledger.tgid, ledger.born_ns) = (tid, tgid, born_ns);
                     ledger.since_ns = ledger.since_ns.min(time_ns);
@@ -49,7 +55,9 @@ fn meeting_record() -> impl Strategy<Value = Record> {
                     Record::Edge(mut edge) => {
                         meet(&mut edge.ledger);
                         edge.operation = operation | instance << 16 | number << 32;
-                        edge.token = token;
+                        edge.token = tokens.0;
+                        // What a begin joins, and what ends with an end.
+                        (edge.arguments[3], edge.arguments[1]) = (tokens.1, tokens.1);
                         edge.header.time_ns = time_ns;
                         Record::Edge(edge)
                     }
@@ -77,7 +85,12 @@ fn meeting_record() -> impl Strategy<Value = Record> {
 fn check(records: &[Record], ledgers: &[Ledger], stop_ns: u64) -> Result<(), TestCaseError> {
     let mut pairing = Pairing::new([1; 16]);
     let mut begun = 0;
+    // Phases within a request that began before its thread was adopted are none.
+    let mut is_all_seen = true;
     for record in records {
+        if let Record::Task(Kind::Fork, task) = record {
+            is_all_seen &= task.header.flags & FORK_LATE == 0;
+        }
         if let Record::Edge(edge) = record {
             begun += usize::from(matches!(edge.operation as u8, 1 | 2));
         }
@@ -91,7 +104,11 @@ fn check(records: &[Record], ledgers: &[Ledger], stop_ns: u64) -> Result<(), Tes
     check_invariants(&outputs);
     let came_out =
         phases(&outputs).filter(|phase| matches!(phase.kind, PhaseKind::Request | PhaseKind::Phase));
-    prop_assert_eq!(came_out.count(), begun, "every phase that began comes out exactly once");
+    let came_out = came_out.count();
+    prop_assert!(
+        came_out == begun || !is_all_seen && came_out < begun,
+        "each comes out once: {came_out} of {begun}"
+    );
     prop_assert!(pairing.open.is_empty() && pairing.live_threads().next().is_none());
     Ok(())
 }

@@ -21,11 +21,17 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Act {
     Begin,
+    /// A phase that begins where the innermost one ends.
+    Next,
+    /// The first phase of the innermost request, which begins with it.
+    First,
     /// Scheduled this many ns before now, if not 0.
     Request(u64),
     End,
     /// The same by token 0.
     EndInnermost,
+    /// The innermost one, and the one around it.
+    EndBoth,
     Leave,
     /// The suspended phase of the process at this place, modulo their number.
     Enter(usize),
@@ -67,6 +73,19 @@ pub(super) struct Expected {
     process: usize,
     children: u64,
     open_children: usize,
+    was_left: bool,
+}
+
+/// How a phase begins.
+#[derive(Clone, Copy)]
+enum How {
+    Alone,
+    /// Scheduled so many ns ago.
+    Request(u64),
+    /// Where the phase of this token has ended.
+    Behind(u64),
+    /// With the innermost one.
+    First,
 }
 
 pub(super) struct Model {
@@ -164,10 +183,13 @@ impl Model {
         self.pass(turn);
         let thread = turn.thread;
         match turn.act {
-            Act::Begin => self.begin(thread, None),
-            Act::Request(before_ns) => self.begin(thread, Some(before_ns)),
+            Act::Begin => self.begin(thread, How::Alone),
+            Act::Next => self.next(thread),
+            Act::First => self.first(thread),
+            Act::Request(before_ns) => self.begin(thread, How::Request(before_ns)),
             Act::End => self.end(thread, false),
             Act::EndInnermost => self.end(thread, true),
+            Act::EndBoth => self.end_both(thread),
             Act::Leave => self.leave(thread),
             Act::Enter(place) => self.enter(thread, place),
             Act::Mark => {
@@ -177,9 +199,10 @@ impl Model {
         }
     }
 
-    fn begin(&mut self, thread: usize, request: Option<u64>) {
+    fn begin(&mut self, thread: usize, how: How) {
         let index = self.phases.len();
-        let parent = if request.is_none() { self.threads[thread].stack.last().copied() } else { None };
+        let is_request = matches!(how, How::Request(_));
+        let parent = if is_request { None } else { self.threads[thread].stack.last().copied() };
         let ledger = &self.threads[thread].ledger;
         let id = ThreadId { tid: ledger.tid, tgid: ledger.tgid, born_ns: ledger.born_ns };
         let root = parent.map_or(index, |parent| self.phases[parent].root);
@@ -192,35 +215,81 @@ impl Model {
         if let Some(parent) = parent {
             self.phases[parent].open_children += 1;
         }
-        let queue_ns = request.unwrap_or(0);
+        let queue_ns = if let How::Request(before_ns) = how { before_ns } else { 0 };
+        let with = parent.filter(|_| matches!(how, How::First)).map(|parent| &self.phases[parent]);
+        let (start_ns, accounts) =
+            with.map_or((self.now_ns, [0; ACCOUNTS]), |parent| (parent.start_ns, parent.accounts));
+        let joined = match how {
+            How::Alone | How::Request(0) => 0,
+            How::Request(before_ns) => self.now_ns - before_ns,
+            How::Behind(token) => token,
+            How::First => self.phases[root].token,
+        };
         self.phases.push(Expected {
             kind: if parent.is_some() { PhaseKind::Phase } else { PhaseKind::Request },
             parent,
             root,
             thread: id,
-            start_ns: self.now_ns,
+            start_ns,
             queue_ns,
-            accounts: [0; ACCOUNTS],
+            accounts,
             suspended_ns: 0,
             ending: None,
             token,
             process: thread / 2,
             children: 0,
             open_children: 0,
+            was_left: false,
         });
         self.threads[thread].stack.push(index);
-        let scheduled_ns = if queue_ns == 0 { 0 } else { self.now_ns - queue_ns };
-        let operation = if request.is_some() { Operation::Request } else { Operation::Begin };
-        self.edge(thread, operation, token, [0x7000, 8, index as u64, scheduled_ns]);
+        let operation = if is_request { Operation::Request } else { Operation::Begin };
+        self.edge(thread, operation, token, [0x7000, 8, index as u64, joined]);
     }
 
-    fn end(&mut self, thread: usize, innermost: bool) {
+    fn next(&mut self, thread: usize) {
+        let Some(phase) = self.pop(thread) else { return };
+        let Expected { token, parent, .. } = self.phases[phase];
+        if parent.is_some() {
+            self.begin(thread, How::Behind(token));
+        } else {
+            // The library says both by themselves.
+            self.edge(thread, Operation::End, token, [0; 4]);
+            self.begin(thread, How::Alone);
+        }
+    }
+
+    fn first(&mut self, thread: usize) {
         let Some(&phase) = self.threads[thread].stack.last() else { return };
+        let Expected { parent, children, was_left, .. } = self.phases[phase];
+        if parent.is_none() && children == 0 && !was_left {
+            self.begin(thread, How::First);
+        }
+    }
+
+    fn end_both(&mut self, thread: usize) {
+        let Some(inner) = self.pop(thread) else { return };
+        let inner_token = self.phases[inner].token;
+        match self.pop(thread) {
+            Some(outer) => {
+                self.edge(thread, Operation::End, self.phases[outer].token, [0, inner_token, 0, 0]);
+            }
+            None => self.edge(thread, Operation::End, inner_token, [0; 4]),
+        }
+    }
+
+    /// The innermost phase ends, if it can.
+    fn pop(&mut self, thread: usize) -> Option<usize> {
+        let &phase = self.threads[thread].stack.last()?;
         if self.phases[phase].open_children > 0 {
-            return;
+            return None;
         }
         self.threads[thread].stack.pop();
         self.close(phase, Ending::Ended);
+        Some(phase)
+    }
+
+    fn end(&mut self, thread: usize, innermost: bool) {
+        let Some(phase) = self.pop(thread) else { return };
         let token = if innermost { 0 } else { self.phases[phase].token };
         self.edge(thread, Operation::End, token, [0; 4]);
     }
@@ -235,6 +304,7 @@ impl Model {
     fn leave(&mut self, thread: usize) {
         let Some(phase) = self.threads[thread].stack.pop() else { return };
         self.suspended.push(phase);
+        self.phases[phase].was_left = true;
         self.edge(thread, Operation::Leave, self.phases[phase].token, [0; 4]);
     }
 

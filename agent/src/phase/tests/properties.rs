@@ -21,6 +21,9 @@ use crate::{
 fn turn() -> impl Strategy<Value = Turn> {
     let act = prop_oneof![
         4 => Just(Act::Begin),
+        2 => Just(Act::Next),
+        2 => Just(Act::First),
+        1 => Just(Act::EndBoth),
         2 => prop_oneof![Just(0), 1..900_u64].prop_map(Act::Request),
         4 => Just(Act::End),
         1 => Just(Act::EndInnermost),

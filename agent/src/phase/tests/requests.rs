@@ -23,6 +23,54 @@ fn a_request_with_three_phases() {
     ");
 }
 
+/// 262144 is a root, and 262145 to 262147 are phases of it.
+#[test]
+fn phases_that_join_leave_no_gap() {
+    let printed = play(
+        "
+        100 10/10 request 262144 classify #7 @60
+        103 10/10 begin 262145 preprocess after=262144 +runq 2
+        150 10/10 begin 262146 inference after=262145  +fault 8 +minor 3 +voluntary 1
+        250 10/10 begin 262147 postprocess after=262146 +runq 10
+        261 10/10 end 262144 with=262147",
+    );
+    insta::assert_snapshot!(printed, @"
+    request classify #7     10/10  100..261  cpu 141, runq 12, fault 8, switch.voluntary 1, fault.minor 3
+      queue queue #7               60..100
+      phase preprocess #7   10/10  100..150  cpu 40, runq 2, fault 8, switch.voluntary 1, fault.minor 3
+      phase inference #7    10/10  150..250  cpu 90, runq 10
+      phase postprocess #7  10/10  250..261  cpu 11
+    ");
+}
+
+/// Nothing of the request is left out or counted twice where a program, or a damaged record, claims what cannot be.
+#[test]
+fn what_cannot_join_begins_where_it_is_seen() {
+    let printed = play(
+        "
+        0  10/10 request 262144 a #1
+        10 10/10 begin 262145 one after=262144
+        20 10/10 begin 262146 afterwards after=262144
+        30 10/10 end 262146 with=262145
+        35 10/10 end 262145
+        40 10/10 begin 262147 again after=262144
+        50 10/10 begin 262148 behind-what-is-gone after=262145
+        60 10/10 end 262148
+        70 10/11 begin 262149 elsewhere after=262144
+        80 10/11 end 262149
+        90 10/10 end 262144",
+    );
+    insta::assert_snapshot!(printed, @"
+    request elsewhere                 10/11  70..80  cpu 10
+    request a #1                      10/10  0..90   cpu 90
+      phase one #1                    10/10  0..30   cpu 30
+        phase afterwards #1           10/10  20..30  cpu 10, lost
+      phase again #1                  10/10  40..90  cpu 50, lost
+        phase behind-what-is-gone #1  10/10  50..60  cpu 10
+    losses: unmatched ends 3, unended phases 2
+    ");
+}
+
 #[test]
 fn nested_phases_count_for_each_one_around_them() {
     let printed = play(

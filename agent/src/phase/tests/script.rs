@@ -4,7 +4,7 @@
 //! stands behind `+` (an account, a count, or `minor`, `major` faults); time that no `+` names was spent on the CPU.
 //! Words that any event may have: `lost` (it happened, the record never arrived), `late` (it arrives after the next), `torn`, `unreadable`, `lib=2` (copy
 //! of the library), `number=9` (edge number), `comm=NAME`, `ahead=5` and `behind=5` (ns of `cpu` by which the copy of a
-//! torn edge is off); at edges `threads=3`, `unlisted=1`, `sum=cpu:500,runq:20` (ns of all threads outside phases) and
+//! torn edge is off), `after=TOKEN` (what a begin joins), `with=TOKEN` (what ends with an end); at edges `threads=3`, `unlisted=1`, `sum=cpu:500,runq:20` (ns of all threads outside phases) and
 //! `sumtorn`. It checks nothing of what comes out.
 
 use std::collections::HashMap;
@@ -347,7 +347,9 @@ impl World {
             let kept = bytes.len().min(NAME_BYTES);
             name[..kept].copy_from_slice(&bytes[..kept]);
             let decimal = |key: &str| line.value(key).map_or(0, |value| value.parse().unwrap());
-            arguments = [0x7000, bytes.len() as u64, decimal("#"), decimal("@")];
+            arguments = [0x7000, bytes.len() as u64, decimal("#"), decimal("@") + decimal("after=")];
+        } else if line.what == "end" {
+            arguments[1] = line.value("with=").map_or(0, |token| token.parse().unwrap());
         } else if matches!(line.what, "context" | "identity") {
             let trace = hex(nth(1));
             arguments = [(trace >> 64) as u64, trace as u64, hex(nth(2)) as u64, 0];

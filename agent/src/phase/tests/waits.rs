@@ -26,6 +26,34 @@ fn a_wait_lies_in_the_innermost_phase_of_its_thread() {
     ");
 }
 
+/// Between the edge of a request and that of its first phase: 262144 is a root, 262145 a phase of it.
+#[test]
+fn a_wait_ahead_of_the_first_phase_lies_where_its_time_does() {
+    assert_snapshot!(play("
+        0   10/10 adopt
+        100 10/10 request 262144 joined
+        150 10/10 wait runq from=101
+        151 10/10 begin 262145 first after=262144
+        190 10/10 end 262144 with=262145
+        200 10/10 request 524288 apart
+        250 10/10 wait runq from=201
+        251 10/10 begin 524289 second
+        290 10/10 end 524288 with=524289
+        300 10/10 request 786432 without
+        350 10/10 wait runq from=301
+        390 10/10 end 786432
+    "), @"
+    wait behind stress  10/10  101..150  in phase 2 of 1, runq 49
+    request joined      10/10  100..190  cpu 90
+      phase first       10/10  100..190  cpu 90
+    wait behind stress  10/10  201..250  in phase 3 of 3, runq 49
+    request apart       10/10  200..290  cpu 90
+      phase second      10/10  251..290  cpu 39
+    wait behind stress  10/10  301..350  in phase 5 of 5, runq 49
+    request without     10/10  300..390  cpu 90
+    ");
+}
+
 #[test]
 fn a_wait_of_another_thread_lies_in_no_phase() {
     assert_snapshot!(play("

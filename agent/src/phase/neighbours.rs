@@ -1,0 +1,83 @@
+//! Edges that say two things of one instant: a phase ends where the next one begins, the first one of a request begins with
+//! it, and the last one ends with it. Part of [`Pairing`].
+//!
+//! Between two edges lies the probe itself, about 2 us, and whoever takes the CPU just then; at one edge there is nothing
+//! between.
+
+use guestscope_ebpf::{Account, TOKEN_CHILD_BITS, WaitRecord};
+
+use super::{
+    Ending, ThreadId,
+    helpers::Share,
+    open::{OpenRequest, Place},
+    pairing::{Edge, Pairing},
+    thread::Snapshot,
+};
+
+/// From the edge of a request to that of its first phase, if nobody takes the CPU between: 2 us, and 10 where edges are slow.
+const BETWEEN_EDGES_NS: u64 = 20_000;
+
+impl Pairing {
+    /// A phase begins and says what it joins. Another phase ends here; of its own root it yields where that began, and what
+    /// helpers had done then.
+    pub(super) fn join_neighbour(&mut self, edge: &Edge<'_>) -> Option<(Snapshot, Share)> {
+        let (token, neighbour) = (edge.record.token, edge.record.arguments[3]);
+        // No phase joins itself.
+        if neighbour == 0 || neighbour == token {
+            return None;
+        }
+        if neighbour == token >> TOKEN_CHILD_BITS << TOKEN_CHILD_BITS {
+            return self.begin_of(neighbour, edge);
+        }
+        self.end_token(neighbour, edge);
+        None
+    }
+
+    /// Where a root began. A damaged record may claim that of one that it cannot join.
+    fn begin_of(&self, root: u64, edge: &Edge<'_>) -> Option<(Snapshot, Share)> {
+        let id = *self.keys.get(&edge.key(root))?;
+        let (innermost, begin) = self.untouched(edge.thread)?;
+        (innermost == id).then(|| Some((begin, self.open.get(&id)?.share)))?
+    }
+
+    /// The innermost phase of a thread, and where it began: if it is a root that has been there all the time, has had no phase
+    /// within it, and of which nothing was lost.
+    fn untouched(&self, thread: ThreadId) -> Option<(u64, Snapshot)> {
+        let id = *self.threads.get(&thread)?.stack.last()?;
+        let open = self.open.get(&id)?;
+        let Place::On(_, begin) = open.place else { return None };
+        let is_whole = begin.time_ns == open.phase.start_ns && open.phase.edges_lost == 0;
+        let is_untouched = is_whole && self.requests.get(&id).is_some_and(OpenRequest::is_untouched);
+        is_untouched.then_some((id, begin))
+    }
+
+    /// Whether a wait may lie in the first phase of a request, whose begin has not come: whoever takes the CPU between the two
+    /// edges takes it from that phase. What the program waits for by itself comes after them.
+    pub(super) fn may_be_of_first(&self, thread: ThreadId, wait: &WaitRecord) -> bool {
+        let was_preempted = wait.account == Account::Runq as u8;
+        was_preempted
+            && self.untouched(thread).is_some_and(|(_, begin)| {
+                wait.left_ns.checked_sub(begin.time_ns).is_some_and(|after_ns| after_ns < BETWEEN_EDGES_NS)
+            })
+    }
+
+    /// A phase ends, and with it perhaps one within it.
+    pub(super) fn end(&mut self, edge: &Edge<'_>) {
+        let inner = edge.record.arguments[1];
+        if inner != 0 {
+            self.end_token(inner, edge);
+        }
+        self.end_if_there(self.target(edge), edge);
+    }
+
+    fn end_token(&mut self, token: u64, edge: &Edge<'_>) {
+        self.end_if_there(self.keys.get(&edge.key(token)).copied(), edge);
+    }
+
+    fn end_if_there(&mut self, id: Option<u64>, edge: &Edge<'_>) {
+        match id {
+            Some(id) => self.end_at(id, edge, Ending::Ended),
+            None => self.losses.unmatched_ends += 1,
+        }
+    }
+}
