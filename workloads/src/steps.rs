@@ -1,14 +1,18 @@
 //! The steps of a workload: each is a request with phases, marked for guestscope and measured here as well, so that a
-//! run without guestscope has numbers of its own. Yields nanoseconds; it does not know what a step computes.
+//! run without guestscope has numbers of its own. Phases leave no gap: the first one begins with its step, each ends where the
+//! next begins, and the last one with the step. Yields nanoseconds; it does not know what a step computes.
 
-use std::{collections::BTreeMap, time::Instant};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
 use guestscope_marker::Guard;
 use serde::Serialize;
 
 use crate::{
     beside,
-    report::{self, Percentiles, milliseconds},
+    report::{Percentiles, milliseconds},
     started,
 };
 
@@ -29,6 +33,19 @@ pub struct Steps {
 pub struct Phases {
     names: &'static [&'static str],
     ns: Vec<u64>,
+    start: Instant,
+    /// Until the next one begins. Before the request, so that it is dropped first.
+    last: Option<Last>,
+    request: Guard,
+}
+
+/// The phase that runs, or ran last.
+#[derive(Debug)]
+struct Last {
+    guard: Guard,
+    /// Where its time stands.
+    own: Option<usize>,
+    since: Instant,
 }
 
 /// For machines.
@@ -38,8 +55,6 @@ pub struct Timing {
     elapsed_ns: u64,
     step_ns: Percentiles,
     phases_ns: BTreeMap<&'static str, Percentiles>,
-    /// Of the step where the smallest part of its time lies inside its phases.
-    least_phase_share: f64,
 }
 
 impl Steps {
@@ -57,16 +72,17 @@ impl Steps {
 
     /// Runs one step.
     pub fn step<T>(&mut self, name: &str, number: u64, work: impl FnOnce(&mut Phases) -> T) -> T {
-        let mut phases = Phases { names: self.names, ns: vec![0; self.names.len()] };
+        let (name, ns) = (beside::name(name), vec![0; self.names.len()]);
         started::tell();
         let start = Instant::now();
         let begun = *self.started.get_or_insert(start);
-        let request = guestscope_marker::request(&beside::name(name), number);
+        let request = guestscope_marker::request(&name, number);
+        let mut phases = Phases { names: self.names, ns, start, last: None, request };
         let result = work(&mut phases);
-        drop(request);
-        self.step_ns.push(start.elapsed().as_nanos() as u64);
-        self.elapsed_ns = begun.elapsed().as_nanos() as u64;
-        for (all, ns) in self.phase_ns.iter_mut().zip(phases.ns) {
+        let (ns, end) = phases.end();
+        self.step_ns.push((end - start).as_nanos() as u64);
+        self.elapsed_ns = (end - begun).as_nanos() as u64;
+        for (all, ns) in self.phase_ns.iter_mut().zip(ns) {
             all.push(ns);
         }
         result
@@ -112,11 +128,6 @@ impl Steps {
         &self.phase_ns
     }
 
-    /// The share of a step's time that lies inside its phases; of the step where it is smallest.
-    pub fn least_phase_share(&self) -> f64 {
-        report::least_phase_share(&self.step_ns, &self.phase_ns)
-    }
-
     /// For people: what a step is called, and a line for it and for each phase.
     pub fn lines(&self, step: &'static str) -> Vec<(&'static str, String)> {
         let phases = self.names.iter().zip(&self.phase_ns).map(|(name, ns)| (*name, milliseconds(ns)));
@@ -131,13 +142,12 @@ impl Steps {
             elapsed_ns: self.elapsed_ns,
             step_ns: Percentiles::of(&self.step_ns),
             phases_ns: phases.map(|(name, ns)| (*name, Percentiles::of(ns))).collect(),
-            least_phase_share: self.least_phase_share(),
         }
     }
 }
 
 impl Phases {
-    /// Runs `work` as the phase `name`.
+    /// Runs `work` as the phase `name`, which lasts until the next one begins or the step ends.
     pub fn run<T>(&mut self, name: &'static str, work: impl FnOnce() -> T) -> T {
         self.run_guarded(name, |_| work())
     }
@@ -148,16 +158,38 @@ impl Phases {
     }
 
     fn run_guarded<T>(&mut self, name: &'static str, work: impl FnOnce(&Guard) -> T) -> T {
-        let start = Instant::now();
-        let guard = guestscope_marker::phase(name);
-        let result = work(&guard);
-        drop(guard);
         let own = self.names.iter().position(|known| *known == name);
         debug_assert!(own.is_some(), "a phase that no report shows: {name}");
-        if let Some(ns) = own.and_then(|at| self.ns.get_mut(at)) {
-            *ns += start.elapsed().as_nanos() as u64;
-        }
+        let (guard, since) = match self.last.take() {
+            Some(last) => {
+                let now = Instant::now();
+                add(&mut self.ns, last.own, now - last.since);
+                (last.guard.next(name), now)
+            }
+            None => (self.request.first(name), self.start),
+        };
+        let result = work(&guard);
+        self.last = Some(Last { guard, own, since });
         result
+    }
+
+    /// Ends the step and its last phase. The nanoseconds of each phase, and when that was.
+    fn end(self) -> (Vec<u64>, Instant) {
+        let Self { mut ns, last, request, .. } = self;
+        let Some(Last { guard, own, since }) = last else {
+            drop(request);
+            return (ns, Instant::now());
+        };
+        guard.end_with(request);
+        let end = Instant::now();
+        add(&mut ns, own, end - since);
+        (ns, end)
+    }
+}
+
+fn add(all: &mut [u64], own: Option<usize>, time: Duration) {
+    if let Some(ns) = own.and_then(|at| all.get_mut(at)) {
+        *ns += time.as_nanos() as u64;
     }
 }
 
@@ -169,14 +201,6 @@ mod tests {
     };
 
     use super::Steps;
-
-    #[test]
-    fn the_least_share_is_that_of_the_worst_step() {
-        let mut steps = Steps::new(&["read", "parse"]);
-        steps.step_ns = vec![100, 200, 0];
-        steps.phase_ns = vec![vec![50, 60, 0], vec![45, 120, 0]];
-        assert!((steps.least_phase_share() - 0.9).abs() < 1e-12);
-    }
 
     #[test]
     fn what_is_outside_does_not_count() {
@@ -203,9 +227,9 @@ mod tests {
         }
         assert_eq!(steps.count(), 3);
         assert_eq!(steps.phase_ns.iter().map(Vec::len).collect::<Vec<_>>(), [3, 3]);
-        let inside: u64 = steps.phase_ns.iter().flatten().sum();
-        assert!(
-            inside <= steps.step_ns.iter().sum() && steps.step_ns.iter().sum::<u64>() <= steps.elapsed_ns
-        );
+        for (step, step_ns) in steps.step_ns.iter().enumerate() {
+            assert_eq!(steps.phase_ns.iter().map(|phase| phase[step]).sum::<u64>(), *step_ns);
+        }
+        assert!(steps.step_ns.iter().sum::<u64>() <= steps.elapsed_ns);
     }
 }

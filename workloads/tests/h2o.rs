@@ -71,8 +71,6 @@ fn a_seed_decides_the_output(#[case] arguments: &[&str], #[case] phases: usize, 
     }
     let found: Vec<&str> = first["phases_ns"].as_object().unwrap().keys().map(String::as_str).collect();
     assert_eq!((found.len(), found.join(" ").as_str()), (phases, names));
-    let share = first["least_phase_share"].as_f64().unwrap();
-    assert!(share > 0.0 && share <= 1.0, "{share}");
     let told: Value =
         serde_json::from_slice(&fs::read(folder.path().join("workload.json")).unwrap()).unwrap();
     for (name, value) in told.as_object().unwrap() {

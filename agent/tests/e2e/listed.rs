@@ -230,6 +230,6 @@ fn check_request(row: &Row, request: &Request) {
         assert!(is_next, "{}: {} in {request:#?}", row.name, phase.name);
     }
     assert!(request.phases.len() > 1, "{}: {request:#?}", row.name);
-    // Those whose requests take milliseconds leave no gap at all.
-    assert!(!row.name.starts_with("infer ") || coverage::is_whole(request), "{}: {request:#?}", row.name);
+    // Those of a stall are marked one by one, as other programs mark theirs.
+    assert!(row.name.starts_with("stall ") || coverage::is_whole(request), "{}: {request:#?}", row.name);
 }

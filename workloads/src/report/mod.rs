@@ -306,16 +306,6 @@ pub fn write_workload_file(path: Option<&OsStr>, identity: &impl Serialize) -> R
         .map_err(|source| Error::WriteResult { path: path.to_owned(), source })
 }
 
-/// The share of a step's time that lies inside its phases; of the step where it is smallest. `phase_ns` has a list as long as
-/// `step_ns` for each phase.
-pub fn least_phase_share(step_ns: &[u64], phase_ns: &[Vec<u64>]) -> f64 {
-    let share = |(step, total): (usize, &u64)| {
-        let inside: u64 = phase_ns.iter().map(|phase| phase[step]).sum();
-        if *total == 0 { 1.0 } else { inside as f64 / *total as f64 }
-    };
-    step_ns.iter().enumerate().map(share).fold(1.0, f64::min)
-}
-
 /// A table or description as one line of JSON.
 pub fn to_json(value: &impl Serialize) -> String {
     // Serialising fails only for maps with keys that are no strings, and for writers that fail: neither is here.

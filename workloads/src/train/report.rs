@@ -114,7 +114,6 @@ struct Line<'a> {
     phases_ns: BTreeMap<&'static str, Percentiles>,
     first_loss: f64,
     last_loss: f64,
-    least_phase_share: f64,
     skipped_files: usize,
     kept_files: usize,
 }
@@ -211,7 +210,6 @@ impl Report {
             phases_ns: phases.map(|(name, ns)| (*name, Percentiles::of(ns))).collect(),
             first_loss: losses.first().copied().unwrap_or(0.0),
             last_loss: losses.last().copied().unwrap_or(0.0),
-            least_phase_share: steps.least_phase_share(),
             skipped_files: skipped.len(),
             kept_files: *kept,
         })
@@ -268,10 +266,5 @@ mod tests {
         not all could be used: 1 file or record left out
           /data/x[2J.jpg: not a JPEG
         ");
-    }
-
-    #[test]
-    fn the_least_share_is_that_of_the_worst_step() {
-        assert!((report().measured.steps.least_phase_share() - 0.99).abs() < 1e-6);
     }
 }

@@ -83,7 +83,7 @@ mod tests {
     fn row(name: &str, commit: &str) -> Line {
         let row = json!({
             "name": name, "commit": commit, "cut": null, "fidelity": "full", "requests": 1, "p50_ns": 1.0, "speed": [2.0, "images/s"],
-            "phases_cover": 1.0, "least_phase_share": null, "phases_p50_ns": [["work", 1.0]], "account_shares": [["cpu", 1.0]],
+            "phases_cover": 1.0, "phases_p50_ns": [["work", 1.0]], "account_shares": [["cpu", 1.0]],
             "folder": "", "work_hash": "", "output_hash": null,
         });
         serde_json::from_value(row).unwrap()

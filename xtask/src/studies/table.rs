@@ -45,9 +45,6 @@ pub(super) struct Line {
     speed: Option<(f64, String)>,
     /// Share of the requests' time that lies inside their outermost phases.
     phases_cover: f64,
-    /// The same of the request that has least, by the workload's own clock; none where it does not say, since its phases leave
-    /// no gap.
-    least_phase_share: Option<f64>,
     /// Name and median, ns, in the order in which they begin.
     phases_p50_ns: Vec<(String, f64)>,
     /// Name and share, the largest first.
@@ -98,7 +95,6 @@ impl Line {
             p50_ns: number(&group["latency"]["p50_ns"], "p50_ns")?,
             speed,
             phases_cover: inside_ns / all_ns.max(1.0),
-            least_phase_share: workload["least_phase_share"].as_f64(),
             phases_p50_ns: phases.collect::<Result<_>>()?,
             account_shares: accounts,
             folder: agent["folder"].as_str().unwrap_or_default().to_owned(),
@@ -144,13 +140,8 @@ impl Line {
             .map_or_else(String::new, |(value, unit)| format!(", {} {unit}", three(*value)));
         let phases: Vec<String> =
             self.phases_p50_ns.iter().map(|(name, ns)| format!("{name} {}", time(*ns))).collect();
-        let covered = |share: f64| {
-            // Down, so that what falls short is not rounded to what is asked.
-            format!("{:.2} %", (10_000.0 * share).floor() / 100.0)
-        };
-        let least = self.least_phase_share;
-        let least =
-            least.map_or_else(String::new, |share| format!(", of the worst request {}", covered(share)));
+        // Down, so that what falls short is not rounded to what is asked.
+        let covered = (10_000.0 * self.phases_cover).floor() / 100.0;
         let shown = self.account_shares.iter().filter(|(_, share)| *share >= LEAST_SHARE);
         let shown: Vec<String> =
             shown.map(|(name, share)| format!("{name} {:.1} %", 100.0 * share)).collect();
@@ -158,13 +149,12 @@ impl Line {
         // Writing to a String cannot fail.
         let _ = write!(
             text,
-            "{}{cut}\n  {} requests, {}{speed}, fidelity {}\n  phases, p50: {}; they cover {}{least}\n  accounts: {}\n",
+            "{}{cut}\n  {} requests, {}{speed}, fidelity {}\n  phases, p50: {}; they cover {covered:.2} %\n  accounts: {}\n",
             self.name,
             self.requests,
             self.latency(),
             self.fidelity,
             phases.join(", "),
-            covered(self.phases_cover),
             shown.join(", ")
         );
         text
@@ -229,8 +219,7 @@ mod tests {
                 },
             ],
         });
-        let workload =
-            json!({ "images_per_s": 26.666, "least_phase_share": 0.999_49, "work_hash": "00112233" });
+        let workload = json!({ "images_per_s": 26.666, "work_hash": "00112233" });
         let planned = Planned { words: Vec::new(), cut: Some("10 steps of 100") };
         let line = Line::new(("train resnet50", Some("761eade")), &planned, &workload, &agent).unwrap();
         let row = serde_json::to_value(&line).unwrap();
@@ -240,7 +229,7 @@ mod tests {
         assert_eq!(
             text([&known]),
             "train resnet50 (10 steps of 100)\n  10 requests, p50 1.20 s, 26.7 images/s, fidelity full\n  \
-             phases, p50: data 1.50 us, forward 400 ms, (outside phases) 600 us; they cover 99.95 %, of the worst request 99.94 %\n  accounts: cpu 95.0 %, runq 5.0 %\n"
+             phases, p50: data 1.50 us, forward 400 ms, (outside phases) 600 us; they cover 99.95 %\n  accounts: cpu 95.0 %, runq 5.0 %\n"
         );
         assert!(Line::new(("x", None), &planned, &workload, &json!({ "groups": [] })).is_err());
     }
