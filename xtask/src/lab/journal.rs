@@ -45,6 +45,13 @@ struct Head {
     plan: String,
 }
 
+impl Drop for Journal {
+    fn drop(&mut self) {
+        // Not by closing alone: a child that another thread has just made holds the lock until it becomes another program.
+        let _ = self.file.unlock();
+    }
+}
+
 impl Journal {
     /// Opens or begins the one in this folder, for a plan of these words. Nobody else can have it open.
     pub(super) fn open(folder: &Path, plan: &str) -> Result<Self> {
