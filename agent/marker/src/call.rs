@@ -82,18 +82,17 @@ pub unsafe fn first(root: u64, name: *const u8, len: usize) -> u64 {
 /// `name` is null or points to `len` readable bytes.
 #[inline]
 pub unsafe fn next(token: u64, name: *const u8, len: usize) -> u64 {
+    if token::is_root(token) {
+        end(token);
+        // SAFETY: promised by the caller.
+        return unsafe { begin(name, len, 0) };
+    }
     // SAFETY: promised by the caller.
     let len = unsafe { edge::touch(name, len) } as u64;
-    let is_root = token::is_root(token);
-    if is_root {
-        end(token);
-    }
     thread::with(|thread| {
-        if !is_root {
-            thread.close(token);
-        }
+        thread.close(token);
         let begun = thread.begin();
-        thread.fire(Operation::Begin, [begun, name as u64, len, 0, if is_root { 0 } else { token }]);
+        thread.fire(Operation::Begin, [begun, name as u64, len, 0, token]);
         begun
     })
 }

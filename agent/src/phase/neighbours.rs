@@ -4,7 +4,7 @@
 //! Between two edges lies the probe itself, about 2 us, and whoever takes the CPU just then; at one edge there is nothing
 //! between.
 
-use guestscope_ebpf::{Account, TOKEN_CHILD_BITS, WaitRecord};
+use guestscope_ebpf::{Account, WaitRecord};
 
 use super::{
     Ending, ThreadId,
@@ -21,12 +21,12 @@ impl Pairing {
     /// A phase begins and says what it joins. Another phase ends here; of its own root it yields where that began, and what
     /// helpers had done then.
     pub(super) fn join_neighbour(&mut self, edge: &Edge<'_>) -> Option<(Snapshot, Share)> {
-        let (token, neighbour) = (edge.record.token, edge.record.arguments[3]);
+        let neighbour = edge.record.arguments[3];
         // No phase joins itself.
-        if neighbour == 0 || neighbour == token {
+        if neighbour == 0 || neighbour == edge.record.token {
             return None;
         }
-        if neighbour == token >> TOKEN_CHILD_BITS << TOKEN_CHILD_BITS {
+        if neighbour == edge.root() {
             return self.begin_of(neighbour, edge);
         }
         self.end_token(neighbour, edge);
@@ -35,9 +35,9 @@ impl Pairing {
 
     /// Where a root began. A damaged record may claim that of one that it cannot join.
     fn begin_of(&self, root: u64, edge: &Edge<'_>) -> Option<(Snapshot, Share)> {
-        let id = *self.keys.get(&edge.key(root))?;
         let (innermost, begin) = self.untouched(edge.thread)?;
-        (innermost == id).then(|| Some((begin, self.open.get(&id)?.share)))?
+        let id = self.keys.get(&edge.key(root)).filter(|id| **id == innermost)?;
+        Some((begin, self.open.get(id)?.share))
     }
 
     /// The innermost phase of a thread, and where it began: if it is a root that has been there all the time, has had no phase

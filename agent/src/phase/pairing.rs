@@ -75,6 +75,11 @@ pub(super) struct Edge<'a> {
 }
 
 impl Edge<'_> {
+    /// The token of the root that its phase is of.
+    pub(super) fn root(&self) -> u64 {
+        self.record.token >> TOKEN_CHILD_BITS << TOKEN_CHILD_BITS
+    }
+
     pub(super) fn key(&self, token: u64) -> (u32, u16, u64) {
         (self.thread.tgid, self.instance, token)
     }
@@ -220,7 +225,7 @@ impl Pairing {
     /// Whether the library made this phase inside a request that its thread had begun before it was adopted.
     fn is_inside_the_unseen(&mut self, edge: &Edge<'_>) -> bool {
         let token = edge.record.token;
-        let root = token >> TOKEN_CHILD_BITS << TOKEN_CHILD_BITS;
+        let root = edge.root();
         let is_inside = root != 0 && token != root && !self.keys.contains_key(&edge.key(root));
         let Some(state) = self.threads.get_mut(&edge.thread) else { return false };
         state.ran_before &= is_inside;
