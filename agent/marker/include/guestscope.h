@@ -3,10 +3,11 @@
  * did with it. C99 and C++. Link with -lguestscope, or load libguestscope.so.1 by dlopen.
  *
  *     uint64_t request = guestscope_request("classify", 8, 7, 0);
- *     uint64_t phase = guestscope_begin("preprocess", 10, 0);
+ *     uint64_t phase = guestscope_first(request, "preprocess", 10);
  *     ... decode, resize ...
- *     guestscope_end(phase);
- *     guestscope_end(request);
+ *     phase = guestscope_next(phase, "inference", 9);
+ *     ... the model ...
+ *     guestscope_end_both(phase, request);
  *
  * All functions can be called from any thread, take no lock, allocate nothing and keep errno. Without an agent attached
  * a call costs a few nanoseconds. They are not for signal handlers. The first call of a process may wait for an agent,
@@ -43,6 +44,19 @@ uint64_t guestscope_begin(const char *name, size_t len, uint64_t request);
  * it elsewhere, leave it there and enter it here first.
  */
 void guestscope_end(uint64_t token);
+
+/*
+ * Phases that join without a gap. `first` begins the first phase of `request`, or of another outermost phase, at the very
+ * instant at which that began; where it has had a phase before, was left meanwhile, or is not the innermost one of this
+ * thread, the phase begins now, as by guestscope_begin. Call it right behind guestscope_request: what the program waits for
+ * between the two is shown in the request itself. `next` ends the phase of `token` and begins another one at the same
+ * instant, and returns the token of that; of an outermost phase, and of 0, it is guestscope_end and then guestscope_begin.
+ * `end_both` ends the phase of `inner` and the one of `outer` around it at the same instant; where one of them is 0, one
+ * after the other. `next` and `end_both` cost one edge each, for what would be two.
+ */
+uint64_t guestscope_first(uint64_t request, const char *name, size_t len);
+uint64_t guestscope_next(uint64_t token, const char *name, size_t len);
+void guestscope_end_both(uint64_t inner, uint64_t outer);
 
 /*
  * Suspends the phase of `token` (leave) and goes on with it, on the same or on another thread (enter). Time between the

@@ -3,9 +3,13 @@
     import guestscope
 
     with guestscope.request("classify", 7) as request:
-        with guestscope.phase("preprocess"):
-            ...
+        request.next("preprocess")          # without a gap: from the begin of the request
+        ...
+        request.next("inference")           # to here, and so on to the end of the request
         headers["traceparent"] = request.traceparent
+
+    with guestscope.phase("load"):          # one by itself
+        ...
 
     @guestscope.phase("inference")          # a function, or an async function
     def infer(batch): ...
@@ -54,6 +58,9 @@ def _declare(library):
         ("begin", u64, [text, size, u64]),
         ("request", u64, [text, size, u64, u64]),
         ("end", None, [u64]),
+        ("first", u64, [u64, text, size]),
+        ("next", u64, [u64, text, size]),
+        ("end_both", None, [u64, u64]),
         ("leave", None, [u64]),
         ("enter", None, [u64]),
         ("context", None, [u64, text, text]),
@@ -122,13 +129,17 @@ def _join(token, trace_id, parent_span_id):
 
 
 class phase:
-    """A phase: `with phase("x"):`, `async with phase("x"):`, or `@phase("x")` over a function or async function."""
+    """A phase: `with phase("x"):`, `async with phase("x"):`, or `@phase("x")` over a function or async function.
 
-    __slots__ = ("_name", "_tokens")
+    For `with`, threads and tasks that run side by side need an object each; a decorated function may be called by all.
+    """
+
+    __slots__ = ("_name", "_stack")
 
     def __init__(self, name):
         self._name = _encode(name)
-        self._tokens = []
+        # Of each time that it is open: its token, and that of the phase that `next` has begun within it, 0 for none.
+        self._stack = []
 
     def _begin(self):
         return _library.guestscope_begin(self._name, len(self._name), 0)
@@ -136,19 +147,22 @@ class phase:
     def __enter__(self):
         if available:
             token = self._begin()
-            self._tokens.append(token)
+            self._stack.append((token, 0))
             driven = _open.get()
             if driven is not None:
                 _open.set(driven + (token,))
         return self
 
     def __exit__(self, *exception):
-        if self._tokens:
-            token = self._tokens.pop()
-            _library.guestscope_end(token)
+        if self._stack:
+            token, inner = self._stack.pop()
+            if inner:
+                _library.guestscope_end_both(inner, token)
+            else:
+                _library.guestscope_end(token)
             driven = _open.get()
             if driven is not None:
-                _open.set(tuple(other for other in driven if other != token))
+                _open.set(tuple(other for other in driven if other not in (token, inner)))
         return False
 
     async def __aenter__(self):
@@ -185,15 +199,41 @@ class phase:
 
         return called
 
+    def next(self, name):
+        """From here on this phase is in a phase `name` within it, until the next call or until it ends itself.
+
+        What it was in ends at the same instant, and the last one ends with this phase, so that nothing lies between them,
+        where two `with` have some microseconds. The first one of a request, or of another outermost phase, begins when
+        that did, unless an `await` or another phase came before: call it at once, since what the program waits for before
+        it is shown in the request itself.
+
+        Call it on the thread and in the task of its `with`, and where no phase that was opened within is still open.
+        Outside of its `with` nothing happens, nor in a `task` or decorated coroutine inside of it.
+        """
+        name = _encode(name)
+        if not self._stack:
+            return
+        token, inner = self._stack[-1]
+        driven = _open.get()
+        if driven is not None and token not in driven:
+            return
+        if inner:
+            begun = _library.guestscope_next(inner, name, len(name))
+        else:
+            begun = _library.guestscope_first(token, name, len(name))
+        self._stack[-1] = (token, begun)
+        if driven is not None:
+            _open.set(tuple(other for other in driven if other != inner) + (begun,))
+
     @property
     def token(self):
         """The token of the phase, while it is open; 0 otherwise."""
-        return self._tokens[-1] if self._tokens else 0
+        return self._stack[-1][0] if self._stack else 0
 
     @property
     def traceparent(self):
         """The W3C header that makes a callee's spans children of this phase; None while it is not open."""
-        return _header(self._tokens[-1]) if self._tokens else None
+        return _header(self._stack[-1][0]) if self._stack else None
 
     def context(self, trace_id, parent_span_id):
         """Lets this phase's request join a trace; ids as bytes or hexadecimal, in the order of the header."""
@@ -239,7 +279,8 @@ def context(trace_id, parent_span_id):
 async def task(awaitable, name=None, request=None, scheduled_ns=None):
     """Awaits `awaitable` as a request (with a number) or a phase (without), and returns its result.
 
-    The phase is left whenever the awaitable is suspended. For a task of its own: `asyncio.create_task(task(...))`.
+    The phase is left whenever the awaitable is suspended. For a task of its own: `asyncio.create_task(task(...))`. Phases
+    that join are those of a `with phase(...)` in the awaitable.
     """
     if name is None:
         name = "request" if request is not None else getattr(awaitable, "__qualname__", type(awaitable).__name__)

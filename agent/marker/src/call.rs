@@ -1,4 +1,4 @@
-//! The eight calls, as the C ABI and the Rust API share them, and three of Rust's own: pointers and tokens in, edges out.
+//! The eleven calls, as the C ABI and the Rust API share them: pointers and tokens in, edges out.
 //! Yields what `guestscope.h` promises, for which this file is the implementation.
 //! It deliberately checks no caller: a wrong token is passed on, and the agent counts it.
 
@@ -58,8 +58,8 @@ fn forget(token: u64) {
     }
 }
 
-/// The first phase of the request `root` begins, and began when the request did. Where that has had a phase before, or is not
-/// the innermost root of this thread, it begins now.
+/// The first phase of the request `root` begins, and began when the request did. Where that has had a phase before, was left
+/// meanwhile, or is not the innermost root of this thread, it begins now.
 ///
 /// # Safety
 /// `name` is null or points to `len` readable bytes.
@@ -75,14 +75,14 @@ pub unsafe fn first(root: u64, name: *const u8, len: usize) -> u64 {
     })
 }
 
-/// The phase of `token` ends, and another one begins at the same instant. Of an outermost phase, which is a trace of its own, the
-/// end is told by itself.
+/// The phase of `token` ends, and another one begins at the same instant. Of an outermost phase, which is a trace of its own, and
+/// of 0, the innermost phase, whichever that is, the end is told by itself.
 ///
 /// # Safety
 /// `name` is null or points to `len` readable bytes.
 #[inline]
 pub unsafe fn next(token: u64, name: *const u8, len: usize) -> u64 {
-    if token::is_root(token) {
+    if token == 0 || token::is_root(token) {
         end(token);
         // SAFETY: promised by the caller.
         return unsafe { begin(name, len, 0) };
@@ -97,9 +97,14 @@ pub unsafe fn next(token: u64, name: *const u8, len: usize) -> u64 {
     })
 }
 
-/// The phases of both tokens end at the same instant, `inner` within `outer`.
+/// The phases of both tokens end at the same instant, `inner` within `outer`. Where one is 0, the innermost phase, each end is
+/// told by itself: which phase that is only a reader of edges knows, and not for two at once.
 #[inline]
 pub fn end_both(inner: u64, outer: u64) {
+    if inner == 0 || outer == 0 {
+        end(inner);
+        return end(outer);
+    }
     thread::with(|thread| {
         thread.close(inner);
         let outside = thread.close(outer);

@@ -67,7 +67,8 @@ impl Guard {
     pub fn end(self) {}
 
     /// Begins the first phase of this request, at the very instant at which the request began. Where it has had a phase
-    /// before, or is not the innermost request of this thread, this is [`phase`]. The phase is to end before the request.
+    /// before, was left meanwhile, or is not the innermost request of this thread, this is [`phase`]. The phase is to end
+    /// before the request.
     #[inline]
     pub fn first(&self, name: &str) -> Guard {
         // SAFETY: pointer and length are those of a string slice.

@@ -78,6 +78,23 @@ fn phases_follow_each_other() {
     within.end();
 }
 
+/// As a C program may call that keeps no tokens: 0 is the innermost phase, of which no edge says two things.
+fn neighbours_without_tokens() {
+    let name = |name: &'static str| (name.as_ptr(), name.len());
+    let (one, two, three) = (name("one"), name("two"), name("three"));
+    // SAFETY: pointers and lengths are those of string slices.
+    unsafe {
+        let request = std::mem::ManuallyDrop::new(request("a", 1)).token();
+        call::first(0, one.0, one.1);
+        call::next(0, two.0, two.1);
+        call::end_both(0, request);
+        call::next(0, one.0, one.1);
+        let three = call::first(u64::MAX, three.0, three.1);
+        call::end_both(three, 0);
+    }
+    phase("alone").end();
+}
+
 fn nothing_comes_first_twice() {
     let outer = request("a", 1);
     outer.first("one").end();
@@ -149,6 +166,10 @@ fn requests_that_never_end_give_up_the_outermost() {
     "request 1.0 a 1 0", "begin 1.1 preprocess 0 joins 1.0", "begin 1.2 inference 0 joins 1.1",
     "begin 1.3 postprocess 0 joins 1.2", "end 1.0 with 1.3", "begin 2.0 alone 0", "end 2.0", "begin 3.0 after 0",
     "begin 3.1 within 0", "end 3.0", "begin 3.2 behind 0", "end 3.2", "end 3.1",
+])]
+#[case::no_tokens(neighbours_without_tokens, &[
+    "request 1.0 a 1 0", "begin 1.1 one 0", "end 0", "begin 1.2 two 0", "end 0", "end 1.0", "end 0", "begin 2.0 one 0",
+    "begin 2.1 three 0", "end 2.1", "end 0", "begin 3.0 alone 0", "end 3.0",
 ])]
 #[case::first(nothing_comes_first_twice, &[
     "request 1.0 a 1 0", "begin 1.1 one 0 joins 1.0", "end 1.1", "begin 1.2 two 0", "end 1.2", "request 2.0 b 2 0",

@@ -63,6 +63,20 @@ struct Seen {
     on: Option<i32>,
     moves: usize,
     ended: bool,
+    /// Whether it began where the phase before it ended, or where its request began.
+    joins: bool,
+}
+
+/// The phase is on this thread, and its innermost; it is not any more.
+fn leave(phases: &mut BTreeMap<u64, Seen>, stack: &mut Vec<u64>, token: u64, edge: &Edge) {
+    let phase = phases.get_mut(&token).expect("it began");
+    assert_eq!(phase.on.take(), Some(edge.thread), "{} is on the thread it leaves", phase.name);
+    assert_eq!(stack.pop(), Some(token), "the innermost ends or leaves first");
+}
+
+fn end(phases: &mut BTreeMap<u64, Seen>, stack: &mut Vec<u64>, token: u64, edge: &Edge) {
+    leave(phases, stack, token, edge);
+    phases.get_mut(&token).expect("it began").ended = true;
 }
 
 /// Follows every token through its edges: each edge must be possible after those before it.
@@ -81,15 +95,22 @@ fn follow(edges: &[Edge]) -> BTreeMap<u64, Seen> {
                 let seen =
                     Seen { name: edge.name.clone(), root: token::root(token), number, ..Seen::default() };
                 assert!(phases.insert(token, seen).is_none(), "tokens are unique");
+                let joined = if edge.operation() == 1 { edge.arguments[5] } else { 0 };
+                if joined != 0 && !token::is_root(joined) {
+                    end(&mut phases, stack, joined, edge);
+                }
                 stack.push(token);
-                phases.get_mut(&token).expect("inserted above").on = Some(edge.thread);
+                let phase = phases.get_mut(&token).expect("inserted above");
+                (phase.on, phase.joins) = (Some(edge.thread), joined != 0);
             }
-            3 | 4 => {
-                let phase = phases.get_mut(&token).expect("it began");
-                assert_eq!(phase.on.take(), Some(edge.thread), "{} is on the thread it leaves", phase.name);
-                assert_eq!(stack.pop(), Some(token), "the innermost ends or leaves first");
-                phase.ended = edge.operation() == 3;
+            3 => {
+                let inner = edge.arguments[3];
+                if inner != 0 {
+                    end(&mut phases, stack, inner, edge);
+                }
+                end(&mut phases, stack, token, edge);
             }
+            4 => leave(&mut phases, stack, token, edge),
             5 => {
                 let phase = phases.get_mut(&token).expect("it began");
                 assert!(phase.on.is_none() && !phase.ended, "{} was left", phase.name);
@@ -138,6 +159,9 @@ fn edges_say_what_the_program_says(#[case] name: &str, #[case] command: Option<C
         assert_eq!(sorted, expected);
         // Suspended twice, in fetch and in finish; a tokio task may be polled more often than it is woken for a reason.
         assert!(request.moves >= 2, "request {number} was entered {} times", request.moves);
+        // Of those that join no trace `embed` lets the phases join.
+        let joining = phases.values().filter(|phase| phase.root == request.root && phase.joins).count();
+        assert_eq!(joining, if line["joined"] == false { names.len() } else { 0 });
         assert_identity(&edges, request.root, line);
     }
     assert_numbers(&edges);

@@ -54,6 +54,44 @@ fn python_is_missing() -> bool {
     "with request('r', 7, scheduled_ns=5) as r:\n with phase('p'):\n  mark('m')\n r.traceparent",
     &["request 1.0 r 7 5", "begin 1.1 p 0", "mark 0 m", "end 1.1", "identity 1.0", "end 1.0"]
 )]
+#[case::neighbours(
+    "with request('r', 7) as r:\n r.next('p')\n with phase('in p'): pass\n r.next('i')\n r.next('e')\n\
+     with phase('s') as s:\n s.next('x')\n s.next('y')\n s.traceparent",
+    &[
+        "request 1.0 r 7 0", "begin 1.1 p 0 joins 1.0", "begin 1.2 in p 0", "end 1.2", "begin 1.3 i 0 joins 1.1",
+        "begin 1.4 e 0 joins 1.3", "end 1.0 with 1.4", "begin 2.0 s 0", "begin 2.1 x 0 joins 2.0",
+        "begin 2.2 y 0 joins 2.1", "identity 2.0", "end 2.0 with 2.2",
+    ]
+)]
+#[case::an_exception_ends_both(
+    "try:\n with request('r', 1) as r:\n  r.next('p')\n  raise ValueError\nexcept ValueError:\n mark('m')\nr.next('none')",
+    &["request 1.0 r 1 0", "begin 1.1 p 0 joins 1.0", "end 1.0 with 1.1", "mark 0 m"]
+)]
+#[case::one_within_itself(
+    "p = phase('p')\nwith p:\n p.next('a')\n with p:\n  p.next('b')\n p.next('c')",
+    &[
+        "begin 1.0 p 0", "begin 1.1 a 0 joins 1.0", "begin 1.2 p 0", "begin 1.3 b 0", "end 1.2 with 1.3",
+        "begin 1.4 c 0 joins 1.1", "end 1.0 with 1.4",
+    ]
+)]
+#[case::neighbours_within_a_task(
+    "async def f():\n async with phase('p') as p:\n  p.next('q')\n  await once()\n  p.next('r')\n  await once()\n\
+     t = task(f(), request=1)\nstep(t), step(t), step(t)",
+    &[
+        "request 1.0 request 1 0", "begin 1.1 p 0", "begin 1.2 q 0", "leave 1.2", "leave 1.1", "leave 1.0",
+        "enter 1.0", "enter 1.1", "enter 1.2", "begin 1.moved r 0 joins 1.2", "leave 1.moved", "leave 1.1",
+        "leave 1.0", "enter 1.0", "enter 1.1", "enter 1.moved", "end 1.1 with 1.moved", "end 1.0",
+    ]
+)]
+#[case::a_task_within_has_no_say(
+    "async def inner(p):\n p.next('no')\n await once()\nasync def f():\n with phase('p') as p:\n  p.next('q')\n\
+     \x20 await task(inner(p), name='i')\n  p.next('r')\nt = task(f(), request=1)\nstep(t), step(t)",
+    &[
+        "request 1.0 request 1 0", "begin 1.1 p 0", "begin 1.2 q 0", "begin 1.3 i 0", "leave 1.3", "leave 1.2",
+        "leave 1.1", "leave 1.0", "enter 1.0", "enter 1.1", "enter 1.2", "enter 1.3", "end 1.3",
+        "begin 1.moved r 0 joins 1.2", "end 1.1 with 1.moved", "end 1.0",
+    ]
+)]
 #[case::exceptions_end_phases(
     "try:\n with phase('p'):\n  raise ValueError\nexcept ValueError:\n mark('m')",
     &["begin 1.0 p 0", "end 1.0", "mark 0 m"]
@@ -197,6 +235,7 @@ for name in (None, 1, b"bytes", ["list"]):
     assert refuses(TypeError, phase, name) and refuses(TypeError, request, name) and refuses(TypeError, mark, name)
 assert refuses(TypeError, request, "r", "one") and refuses(TypeError, request, "r", 1, 2.5)
 assert refuses(TypeError, phase("p"), 5), "not a function"
+assert refuses(TypeError, phase("p").next, None) and refuses(TypeError, request("r", 1).next, b"bytes")
 def generator():
     yield
 assert refuses(TypeError, phase("p"), generator)
@@ -221,7 +260,7 @@ fn wrong_types_are_refused_and_results_passed_on(#[case] library: bool) {
 #[test]
 fn without_the_library_everything_does_nothing() {
     let program = "assert not guestscope.available\n\
-                   with request('r', 1) as r:\n assert r.traceparent is None and r.token == 0\n\
+                   with request('r', 1) as r:\n r.next('p')\n assert r.traceparent is None and r.token == 0\n\
                    f = lambda: 1\nassert phase('p')(f) is f\nassert guestscope.traceparent() is None";
     check(program, false, false);
 }

@@ -52,10 +52,10 @@ const ROWS: &[Row] = &[
 ];
 
 /// The same number everywhere; `libc` does not know it yet.
-const FUTEX_WAIT: libc::c_long = 455;
+pub const FUTEX_WAIT: libc::c_long = 455;
 
 /// `libc` does not know it for every C library.
-const IO_PGETEVENTS: libc::c_long = if cfg!(target_arch = "x86_64") { 333 } else { 292 };
+pub const IO_PGETEVENTS: libc::c_long = if cfg!(target_arch = "x86_64") { 333 } else { 292 };
 
 /// Syscalls of x86-64 alone, which newer architectures left out.
 #[cfg(target_arch = "x86_64")]

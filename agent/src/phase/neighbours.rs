@@ -52,7 +52,7 @@ impl Pairing {
     }
 
     /// Whether a wait may lie in the first phase of a request, whose begin has not come: whoever takes the CPU between the two
-    /// edges takes it from that phase. What the program waits for by itself comes after them.
+    /// edges takes it from that phase. What the program waits for by itself comes after them, or stays the request's own.
     pub(super) fn may_be_of_first(&self, thread: ThreadId, wait: &WaitRecord) -> bool {
         let was_preempted = wait.account == Account::Runq as u8;
         was_preempted

@@ -8,7 +8,10 @@ use nix::sys::signal::Signal;
 use rstest::rstest;
 use serde_json::json;
 
-use crate::ground::{Ground, eventually, file, python, subject};
+use crate::{
+    coverage,
+    ground::{Ground, eventually, file, python, subject},
+};
 
 #[test]
 fn a_python_program_needs_no_setting_up() {
@@ -21,6 +24,23 @@ fn a_python_program_needs_no_setting_up() {
     assert_eq!(done.losses(), []);
     let seen = done.seen();
     assert_eq!(seen.endings(), ["classify:ended preprocess:ended inference:ended"; 3]);
+}
+
+/// From the begin to the end, to the nanosecond: of a request, and of an outermost phase that is none.
+#[test]
+fn phases_of_a_python_program_join() {
+    let test = "markers::phases_of_a_python_program_join";
+    let (Some(ground), Some(python)) = (Ground::new(test), python(test)) else { return };
+    let script = file("tests/data/e2e/python_joined.py");
+    let done = ground.run().program(python).word(script).finish().expect(0);
+    assert_eq!(done.losses(), []);
+    let seen = done.seen();
+    let endings = "preprocess:ended inference:ended postprocess:ended";
+    let roots = ["classify", "classify", "classify", "epoch"];
+    assert_eq!(seen.endings(), roots.map(|root| format!("{root}:ended {endings}")));
+    for request in &seen.requests {
+        assert!(coverage::is_whole(request), "{request:#?}");
+    }
 }
 
 #[test]

@@ -46,6 +46,32 @@ pub extern "C" fn guestscope_end(token: u64) {
     call::end(token);
 }
 
+/// Begins the first phase of a request, at the instant at which that began.
+///
+/// # Safety
+/// `name` is null or points to `len` readable bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn guestscope_first(request: u64, name: *const u8, len: usize) -> u64 {
+    // SAFETY: the caller's promise is the same.
+    unsafe { call::first(request, name, len) }
+}
+
+/// Ends a phase and begins the next one at the same instant.
+///
+/// # Safety
+/// `name` is null or points to `len` readable bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn guestscope_next(token: u64, name: *const u8, len: usize) -> u64 {
+    // SAFETY: the caller's promise is the same.
+    unsafe { call::next(token, name, len) }
+}
+
+/// Ends a phase and the one around it at the same instant.
+#[unsafe(no_mangle)]
+pub extern "C" fn guestscope_end_both(inner: u64, outer: u64) {
+    call::end_both(inner, outer);
+}
+
 /// Suspends a phase.
 #[unsafe(no_mangle)]
 pub extern "C" fn guestscope_leave(token: u64) {

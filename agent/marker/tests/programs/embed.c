@@ -49,6 +49,16 @@ static uint64_t begin(const char *name) {
     return guestscope_begin(name, strlen(name), 0);
 }
 
+/* The next phase begins: of every second request at the same instant at which the one before ends. */
+static void follow(struct request *request, const char *name) {
+    if (request->joined) {
+        guestscope_end(request->phase);
+        request->phase = begin(name);
+    } else {
+        request->phase = guestscope_next(request->phase, name, strlen(name));
+    }
+}
+
 static void suspend(struct request *request, uint64_t duration_ns) {
     guestscope_leave(request->phase);
     guestscope_leave(request->token);
@@ -73,18 +83,16 @@ static void first_step(struct request *request) {
         guestscope_context(request->token, trace_id, parent_span_id);
     if (guestscope_traceparent(request->token, request->header, sizeof request->header) != 55)
         abort();
-    request->phase = begin("prepare");
+    request->phase = request->joined ? begin("prepare") : guestscope_first(request->token, "prepare", 7);
     request->busy_ns[0] = work(work_ns);
-    guestscope_end(request->phase);
-    request->phase = begin("fetch");
+    follow(request, "fetch");
     request->await_ns[1] = await_ns;
     suspend(request, await_ns);
 }
 
 static void second_step(struct request *request) {
     resume(request);
-    guestscope_end(request->phase);
-    request->phase = begin("finish");
+    follow(request, "finish");
     request->busy_ns[2] = work(work_ns / 2);
     request->await_ns[2] = await_ns / 2;
     suspend(request, await_ns / 2);
@@ -94,8 +102,12 @@ static void last_step(struct request *request) {
     uint64_t busy_ns = 0, waited_ns = 0, wall_ns;
     resume(request);
     request->busy_ns[2] += work(work_ns / 2);
-    guestscope_end(0); /* the innermost phase: finish */
-    guestscope_end(request->token);
+    if (request->joined) {
+        guestscope_end(0); /* the innermost phase: finish */
+        guestscope_end(request->token);
+    } else {
+        guestscope_end_both(request->phase, request->token);
+    }
     wall_ns = clock_ns(CLOCK_MONOTONIC) - request->begin_ns;
     for (int phase = 0; phase < PHASES; phase++) {
         busy_ns += request->busy_ns[phase];

@@ -4,6 +4,8 @@
 
 use std::sync::LazyLock;
 
+use crate::kernel::syscalls::{FUTEX_WAIT, IO_PGETEVENTS};
+
 macro_rules! names {
     ($($(#[$only:meta])* $number:ident = $name:literal,)*) => {
         static NAMES: LazyLock<Vec<(libc::c_long, &'static str)>> =
@@ -99,7 +101,30 @@ names! {
     SYS_writev = "writev",
 }
 
+/// Those whose numbers `libc` does not have everywhere.
+const NEWER: [(libc::c_long, &str); 2] = [(FUTEX_WAIT, "futex_wait"), (IO_PGETEVENTS, "io_pgetevents")];
+
 /// The name, if it is one in which threads usually wait.
 pub(crate) fn name(number: u32) -> Option<&'static str> {
-    NAMES.iter().find(|(known, _)| *known == libc::c_long::from(number)).map(|(_, name)| *name)
+    let mut known = NAMES.iter().chain(&NEWER);
+    known.find(|(known, _)| *known == libc::c_long::from(number)).map(|(_, name)| *name)
+}
+
+#[cfg(test)]
+mod tests {
+    use guestscope_ebpf::Account;
+
+    use super::*;
+    use crate::kernel::syscalls::account_of;
+
+    #[test]
+    fn what_has_an_account_of_its_own_has_a_name() {
+        let nameless: Vec<u32> = (0_u32..)
+            .zip(account_of())
+            .filter(|(number, entry)| *entry != Account::Other as u8 && name(*number).is_none())
+            .map(|(number, _)| number)
+            .collect();
+        // It is the one before it, which goes on; waits carry the number of that.
+        assert_eq!(nameless, [u32::try_from(libc::SYS_restart_syscall).unwrap()]);
+    }
 }
