@@ -53,6 +53,12 @@ fn a_seed_decides_the_output() {
     assert_ne!(first["output_hash"], smaller["output_hash"]);
     assert_eq!((&smaller["scale"], &smaller["parameters"]), (&Value::from(0.25), &first["parameters"]));
 
+    // The same network and pictures in bfloat16 are other work.
+    let rounded = result(&["--batch", "2", "--threads", "2", "--seed", "7", "--precision", "bf16"]);
+    assert_ne!(first["work_hash"], rounded["work_hash"]);
+    assert_ne!(first["output_hash"], rounded["output_hash"]);
+    assert_eq!((&rounded["precision"], &rounded["parameters"]), (&"bf16".into(), &first["parameters"]));
+
     let other_threads = result(&["--batch", "2", "--threads", "1", "--seed", "7"]);
     assert_eq!(first["work_hash"], other_threads["work_hash"], "threads are the platform's, not the work's");
 }

@@ -49,6 +49,39 @@ fn a_folder_that_has_shards_is_left_as_it_is() {
 }
 
 #[test]
+fn what_is_no_picture_is_left_out_by_name_and_nothing_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir_all(folder.path().join("in/a")).unwrap();
+    fs::write(folder.path().join("in/a/text.jpg"), "no picture").unwrap();
+    std::os::unix::fs::symlink("no/such", folder.path().join("in/a/gone.jpg")).unwrap();
+    let pack = || shards(folder.path(), &["--out", "s", "--data", "in"]).output().unwrap();
+    let said = error(&pack());
+    assert!(
+        said.starts_with("error: no picture in the folder can be packed: in (2 were tried, the first: "),
+        "{said}"
+    );
+    assert!(said.contains("in/a/gone.jpg: No such file"), "{said}");
+    assert!(names(&folder.path().join("s")).is_empty());
+
+    let pixels = vec![0; 40 * 30 * 3];
+    let encoder = jpeg_encoder::Encoder::new_file(folder.path().join("in/a/whole.jpg"), 90).unwrap();
+    encoder.encode(&pixels, 40, 30, jpeg_encoder::ColorType::Rgb).unwrap();
+    let output = pack();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let packed: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&packed["pictures"], packed["left_out"].as_array().unwrap().len()), (&1.into(), 2));
+    assert_eq!(packed["left_out"][0]["file"], "in/a/gone.jpg");
+
+    // A file that is there, and which the kernel does not read: as from a disk that is broken.
+    std::os::unix::fs::symlink("/proc/self/mem", folder.path().join("in/a/broken.jpg")).unwrap();
+    let output = shards(folder.path(), &["--out", "t", "--data", "in"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let said = error(&output);
+    assert!(said.starts_with("error: cannot read file: in/a/broken.jpg (Input/output error"), "{said}");
+    assert!(names(&folder.path().join("t")).is_empty());
+}
+
+#[test]
 fn packing_that_is_stopped_leaves_whole_shards_alone() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("s");

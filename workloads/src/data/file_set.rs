@@ -32,6 +32,8 @@ pub enum FilesError {
     Write { what: &'static str, path: PathBuf, source: io::Error },
     #[error("cannot write a shard: {path} ({source})")]
     Shard { path: PathBuf, source: io::Error },
+    #[error("no picture in the folder can be packed: {path} ({count} were tried, the first: {first})")]
+    NothingPacked { path: PathBuf, count: usize, first: String },
     #[error("shards are there already: {path}")]
     ShardsThere { path: PathBuf },
     #[error("shards of two kinds, tfrecord and tar: {path}")]
@@ -58,6 +60,9 @@ impl FilesError {
                 "set XDG_CACHE_HOME to a folder that can be written to and has room, or name a folder of files with --data"
             }
             Self::Shard { .. } => "name a folder with --out that can be written to and has room",
+            Self::NothingPacked { .. } => {
+                "name a folder of whole JPEG files with --data, or make some with --generate"
+            }
             Self::ShardsThere { .. } => {
                 "what reads the folder would take both: remove it, or name another one with --out"
             }
@@ -139,16 +144,29 @@ impl FileSet {
     }
 }
 
-/// What is in a file, or why it cannot be read where that is its own fault. Where the machine is short of something, another
+/// What is in a file, or why it cannot be read where that is its own fault.
+pub fn content(path: &Path) -> Result<Result<Vec<u8>, String>, FilesError> {
+    own_fault(path, fs::read(path))
+}
+
+/// What came of reading a file, or why nothing did where that is its own fault. Where the machine is short of something, another
 /// file would be no help, and leaving this one out another work.
-fn content(path: &Path) -> Result<Result<Vec<u8>, String>, FilesError> {
+pub fn own_fault<T>(path: &Path, read: io::Result<T>) -> Result<Result<T, String>, FilesError> {
     use io::ErrorKind::{IsADirectory, NotFound, PermissionDenied};
-    match fs::read(path) {
+    match read {
         Ok(content) => Ok(Ok(content)),
         Err(source) if matches!(source.kind(), NotFound | PermissionDenied | IsADirectory) => {
             Ok(Err(source.to_string()))
         }
         Err(source) => Err(FilesError::Read { path: path.to_owned(), source }),
+    }
+}
+
+/// Whether a file is there, or a link to nothing, which is a file that is missing: it is left out by name when somebody comes to it.
+pub fn is_file_or_missing(path: &Path) -> bool {
+    match fs::metadata(path) {
+        Ok(found) => found.is_file(),
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
     }
 }
 
@@ -175,12 +193,7 @@ impl Kind {
             let is_of_kind = path
                 .extension()
                 .is_some_and(|ending| self.endings.iter().any(|known| ending.eq_ignore_ascii_case(known)));
-            // A link to nothing is a file that is missing, which is left out by name when a request comes to it.
-            let is_file = || match fs::metadata(&path) {
-                Ok(found) => found.is_file(),
-                Err(error) => error.kind() == io::ErrorKind::NotFound,
-            };
-            if is_of_kind && is_file() {
+            if is_of_kind && is_file_or_missing(&path) {
                 paths.push(path);
             }
         }

@@ -11,7 +11,6 @@ use fast_image_resize::{
 };
 use zune_jpeg::{
     JpegDecoder,
-    errors::DecodeErrors,
     zune_core::{bytestream::ZCursor, colorspace::ColorSpace, options::DecoderOptions},
 };
 
@@ -42,6 +41,9 @@ pub const PREPARATION_VERSION: u64 = 1;
 /// ImageNet's mean and deviation per channel, of values from 0 to 1 (torchvision's reference transforms).
 const MEAN: [f32; 3] = [0.485, 0.456, 0.406];
 const DEVIATION: [f32; 3] = [0.229, 0.224, 0.225];
+
+/// Of the bytes of a file.
+pub type Decoder<'j> = JpegDecoder<ZCursor<&'j [u8]>>;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {
@@ -202,18 +204,23 @@ impl Preparer {
 
 /// Pixels as red, green, blue, with width and height. Grey and CMYK files become RGB.
 pub fn decode(jpeg: &[u8]) -> Result<(Vec<u8>, u32, u32), ImageError> {
-    let options = DecoderOptions::default().jpeg_set_out_colorspace(ColorSpace::RGB);
+    let (mut decoder, width, height) = headers(jpeg)?;
+    let _turn = room(width, height)?;
+    let rgb = decoder.decode().map_err(|error| ImageError::Decode(error.to_string()))?;
+    Ok((rgb, width as u32, height as u32))
+}
+
+/// A decoder of what is a picture by its headers and its end, width and height. What is wrong in between only decoding tells.
+pub fn headers(jpeg: &[u8]) -> Result<(Decoder<'_>, usize, usize), ImageError> {
     if is_cut_off(jpeg) {
         return Err(ImageError::Decode("it ends before the picture does".to_owned()));
     }
+    let options = DecoderOptions::default().jpeg_set_out_colorspace(ColorSpace::RGB);
     let mut decoder = JpegDecoder::new_with_options(ZCursor::new(jpeg), options);
-    let undecoded = |error: DecodeErrors| ImageError::Decode(error.to_string());
-    decoder.decode_headers().map_err(undecoded)?;
+    decoder.decode_headers().map_err(|error| ImageError::Decode(error.to_string()))?;
     let (width, height) =
         decoder.dimensions().ok_or_else(|| ImageError::Decode("it has no dimensions".to_owned()))?;
-    let _turn = room(width, height)?;
-    let rgb = decoder.decode().map_err(undecoded)?;
-    Ok((rgb, width as u32, height as u32))
+    Ok((decoder, width, height))
 }
 
 /// The decoder asks for its memory in a way that ends the process where there is none. Large pictures take turns, as long as what is

@@ -11,7 +11,7 @@ use std::{
 use prost::{Message, Oneof, bytes::Bytes};
 
 use super::crc32c::crc32c;
-use crate::memory;
+use crate::memory::{self, NoRoom};
 
 /// Of a record: its length in eight bytes, and the checksum of these.
 pub const HEADER_BYTES: u64 = 12;
@@ -38,8 +38,17 @@ pub enum RecordError {
     Example(String),
     #[error("no {0} in it")]
     Missing(&'static str),
-    #[error("cannot be read: {0}")]
-    Read(io::ErrorKind),
+    #[error("cannot be read: {}", io::Error::from_raw_os_error(*.0))]
+    Read(i32),
+    #[error(transparent)]
+    Memory(#[from] NoRoom),
+}
+
+impl RecordError {
+    /// By the system's number; without one a file has become shorter than it was.
+    pub fn of_reading(error: &io::Error) -> Self {
+        error.raw_os_error().map_or(Self::Truncated, Self::Read)
+    }
 }
 
 /// TensorFlow rotates and adds, so that sums of data with sums in it stay good ones.
@@ -66,7 +75,7 @@ pub fn length_at(file: &File, at: u64, size: u64) -> Result<Option<u64>, RecordE
         return Err(RecordError::Truncated);
     }
     let mut header = [0; HEADER_BYTES as usize];
-    file.read_exact_at(&mut header, at).map_err(|error| RecordError::Read(error.kind()))?;
+    file.read_exact_at(&mut header, at).map_err(|error| RecordError::of_reading(&error))?;
     let (length, sum) = header.split_at(8);
     let whole: [u8; 8] = length.try_into().map_err(|_| RecordError::Truncated)?;
     if sum != masked(length).to_le_bytes() || u64::from_le_bytes(whole) > MOST_RECORD_BYTES {
@@ -81,14 +90,19 @@ pub fn length_at(file: &File, at: u64, size: u64) -> Result<Option<u64>, RecordE
 
 /// The content of the record of `length` bytes that begins at `at`, its checksum looked at.
 pub fn content_at(file: &File, at: u64, length: u64) -> Result<Bytes, RecordError> {
-    let mut bytes = memory::zeros((length + FOOTER_BYTES) as usize)
-        .map_err(|_| RecordError::Read(io::ErrorKind::OutOfMemory))?;
-    file.read_exact_at(&mut bytes, at + HEADER_BYTES).map_err(|error| RecordError::Read(error.kind()))?;
+    let mut bytes = bytes_at(file, at + HEADER_BYTES, length + FOOTER_BYTES)?;
     let sum = bytes.split_off(length as usize);
     if sum != masked(&bytes).to_le_bytes() {
         return Err(RecordError::Content);
     }
     Ok(bytes.into())
+}
+
+/// So many bytes from `at` on.
+pub fn bytes_at(file: &File, at: u64, length: u64) -> Result<Vec<u8>, RecordError> {
+    let mut bytes = memory::zeros(length as usize)?;
+    file.read_exact_at(&mut bytes, at).map_err(|error| RecordError::of_reading(&error))?;
+    Ok(bytes)
 }
 
 /// A JPEG file and its class.

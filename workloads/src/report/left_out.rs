@@ -1,13 +1,46 @@
 //! Files that a run left out because they could not be used. Yields how many for a report, and their names for a warning.
 
-use std::fmt::Write as _;
+use std::{
+    fmt::{self, Write as _},
+    path::Path,
+};
+
+use serde::Serialize;
 
 use crate::data::file_set::Skipped;
 #[cfg(feature = "torch")]
 use crate::digest::Digest;
 
-/// Files or records that are named where some were left out.
+/// Files or records that are named for people where some were left out.
 const NAMED: usize = 3;
+/// Those that are named for machines; their number is told whatever it is.
+const LISTED: usize = 1000;
+
+/// One that was left out, for machines.
+#[derive(Clone, Debug, Serialize)]
+pub struct LeftOut {
+    /// Where it is, as the user named the folder.
+    file: String,
+    reason: String,
+}
+
+impl LeftOut {
+    pub(crate) fn new(path: &Path, reason: String) -> Self {
+        Self { file: path.display().to_string(), reason }
+    }
+}
+
+impl fmt::Display for LeftOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { file, reason } = self;
+        write!(f, "{file}: {reason}")
+    }
+}
+
+/// The first of them, by name.
+pub(crate) fn listed(skipped: &Skipped) -> Vec<LeftOut> {
+    skipped.iter().take(LISTED).map(|(path, reason)| LeftOut::new(path, reason.clone())).collect()
+}
 
 /// How many, with the name of its line; none where all could be used.
 pub(crate) fn line(skipped: &Skipped) -> Option<(&'static str, String)> {

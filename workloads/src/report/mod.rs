@@ -9,6 +9,7 @@ use std::{collections::BTreeMap, ffi::OsStr, fmt::Write as _, fs, path::Path};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+pub use self::left_out::LeftOut;
 use crate::{
     catalog::grouped,
     data::file_set::Skipped,
@@ -116,6 +117,8 @@ struct Line<'a> {
     samples_per_s: f64,
     /// Of the user's files that requests came to, those that could not be used.
     skipped_files: usize,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    left_out: Vec<LeftOut>,
     #[serde(skip_serializing_if = "Option::is_none")]
     peak: Option<&'a Peak>,
     loadgen: Map<String, Value>,
@@ -273,6 +276,7 @@ impl Report {
             requests_per_s: rate,
             samples_per_s: rate * identity.batch as f64,
             skipped_files: skipped.len(),
+            left_out: left_out::listed(skipped),
             peak: measured.peak.as_ref(),
             loadgen: summary.loadgen(),
         })

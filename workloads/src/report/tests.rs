@@ -106,7 +106,10 @@ fn files_that_were_left_out_are_named_without_what_a_terminal_obeys() {
     let line = text.lines().find(|line| line.contains("left out")).unwrap();
     insta::assert_snapshot!(line, @"  left out     5 files or records that could not be used");
     insta::assert_snapshot!("left_out", report.warning().unwrap());
-    assert!(report.json().contains("\"skipped_files\":5"));
+    let json: serde_json::Value = serde_json::from_str(&report.json()).unwrap();
+    assert_eq!((&json["skipped_files"], json["left_out"].as_array().unwrap().len()), (&5.into(), 5));
+    let expected = serde_json::json!({ "file": "data/\u{1b}[2J4.jpg", "reason": "no JPEG" });
+    assert_eq!(json["left_out"][4], expected);
 }
 
 #[test]

@@ -1,8 +1,8 @@
-//! What can go wrong with a training job beyond libtorch and files.
+//! What can go wrong with a training job beyond libtorch.
 
 use std::path::PathBuf;
 
-use crate::memory::NoRoom;
+use crate::{data::file_set::FilesError, memory::NoRoom};
 
 /// Every way in which a training job can fail by itself.
 #[derive(Debug, thiserror::Error)]
@@ -23,6 +23,8 @@ pub enum TrainError {
     BothLevels { folder: PathBuf, pictures: usize, classes: usize },
     #[error(transparent)]
     Memory(#[from] NoRoom),
+    #[error(transparent)]
+    Files(#[from] FilesError),
     #[error("cannot start a thread: {0}")]
     Thread(std::io::Error),
 }
@@ -35,7 +37,7 @@ impl TrainError {
                 "name a folder of whole JPEG files or shards with --data, or leave it out"
             }
             Self::TooManyClasses { .. } => "each folder in --data that holds pictures is one class",
-            Self::NoPictures { .. } => "leave --data out: its digits are made from the seed",
+            Self::NoPictures { .. } => "leave --data out: what it learns is made from the seed",
             Self::Diverged { .. } => "try a smaller --learning-rate",
             Self::TooLarge { .. } | Self::Memory(_) => "try a smaller --batch, or fewer --loaders",
             Self::BothLevels { .. } => {
@@ -43,6 +45,7 @@ impl TrainError {
             }
             Self::LoaderGone => "this is a defect of guestscope-workloads, please report it",
             Self::Thread(_) => "try fewer --loaders",
+            Self::Files(error) => error.hint(),
         }
     }
 }

@@ -9,6 +9,7 @@ use std::{
 use super::{Model, error::TrainError, store::Store};
 use crate::{
     data::{
+        file_set,
         image_files::{FilesError, open_folder},
         tfrecord::Picture,
     },
@@ -94,10 +95,9 @@ impl Store for Pictures {
         self.files.len()
     }
 
-    fn read(&self, place: usize) -> Result<Picture, String> {
+    fn read(&self, place: usize) -> Result<Result<Picture, String>, TrainError> {
         let Labelled { path, label } = &self.files[place];
-        let jpeg = fs::read(path).map_err(|error| error.to_string())?;
-        Ok(Picture { jpeg: jpeg.into(), label: *label })
+        Ok(file_set::content(path)?.map(|jpeg| Picture { jpeg: jpeg.into(), label: *label }))
     }
 
     fn name(&self, place: usize) -> PathBuf {

@@ -157,7 +157,7 @@ impl Job {
                 return Err(TrainError::LoaderGone);
             }
             let place = at.wrapping_add(more) % count;
-            let reason = match self.store.read(place) {
+            let reason = match self.store.read(place)? {
                 Err(reason) => reason,
                 Ok(Picture { jpeg, label }) => match preparer.prepare(&jpeg, values) {
                     Ok(()) => return Ok(label),
@@ -233,6 +233,17 @@ mod tests {
         let skipped: Vec<String> = batch.skipped.into_keys().map(|path| path.display().to_string()).collect();
         assert_eq!(skipped.len(), 2);
         assert!(skipped.iter().all(|path| path.ends_with("-broken.jpg")), "{skipped:?}");
+    }
+
+    /// `/proc/self/mem` is a file that the kernel does not read: as from a disk that is broken. Without it others would be learnt from.
+    #[test]
+    fn a_disk_that_is_broken_leaves_nothing_out() {
+        let folder = folder_of(2, &[]);
+        std::os::unix::fs::symlink("/proc/self/mem", folder.path().join("0-broken.jpg")).unwrap();
+        let pictures = folder::open(folder.path(), Model::find("resnet50").unwrap()).unwrap();
+        let mut loader = start(pictures, 3, 1).unwrap();
+        let error = loader.next_batch().unwrap_err().to_string();
+        assert!(error.contains("0-broken.jpg (Input/output error"), "{error}");
     }
 
     #[test]

@@ -5,20 +5,25 @@ use std::{
     ffi::OsStr,
     fmt::Write as _,
     fs,
-    io::{BufWriter, Write},
+    io::{self, BufWriter, Write},
+    ops::Range,
     path::{Path, PathBuf},
 };
 
 use clap::{Args, value_parser};
+use indicatif::ProgressBar;
 use serde::Serialize;
 
 use super::{
-    Model, folder,
+    Model,
+    error::TrainError,
+    folder,
     shards::{self, Format},
     store::Store,
 };
 use crate::{
     data::{
+        image,
         image_files::FilesError,
         partial::{self, Partial},
         photo::Photographer,
@@ -28,7 +33,7 @@ use crate::{
     error::Error,
     output::OutputOptions,
     progress,
-    report::{left_out::printable, to_json},
+    report::{LeftOut, left_out::printable, to_json},
     stall::machine::interrupt,
 };
 
@@ -73,8 +78,8 @@ pub struct Packed {
     pub pictures: u64,
     /// Of all shards.
     pub bytes: u64,
-    /// Files that could not be read, with the reason.
-    pub left_out: Vec<String>,
+    /// Files that could not be read or are no JPEG, with the reason.
+    pub left_out: Vec<LeftOut>,
 }
 
 /// Where pictures come from.
@@ -91,19 +96,29 @@ impl Source {
         }
     }
 
-    fn picture(&self, place: usize) -> Result<(Picture, String), String> {
+    /// The picture of that place and its name, or why it is left out.
+    fn picture(&self, place: usize) -> Result<Result<(Picture, String), LeftOut>, Error> {
         match self {
             Self::Folder(pictures) => {
-                let name = pictures.name(place);
-                let picture =
-                    pictures.read(place).map_err(|reason| format!("{}: {reason}", name.display()))?;
-                Ok((picture, name.file_name().unwrap_or_default().to_string_lossy().into_owned()))
+                let path = pictures.name(place);
+                let picture = match pictures.read(place)? {
+                    Ok(picture) => match image::headers(&picture.jpeg) {
+                        Ok(_) => Ok(picture),
+                        Err(error) => Err(error.of_picture().map_err(TrainError::from)?),
+                    },
+                    Err(reason) => Err(reason),
+                };
+                let name = || path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+                Ok(picture.map(|picture| (picture, name())).map_err(|reason| LeftOut::new(&path, reason)))
             }
             Self::Generated { photographer, .. } => {
-                let jpeg = photographer.picture(place as u64).to_jpeg().map_err(|error| error.to_string())?;
+                let jpeg = photographer.picture(place as u64).to_jpeg();
+                let name = format!("{place:08}.jpg");
                 // Any class that every model for photographs has.
-                let picture = Picture { jpeg: jpeg.into(), label: (place % 1000) as i64 };
-                Ok((picture, format!("{place:08}.jpg")))
+                let label = (place % 1000) as i64;
+                Ok(jpeg
+                    .map_err(|error| LeftOut::new(Path::new(&name), error.to_string()))
+                    .map(|jpeg| (Picture { jpeg: jpeg.into(), label }, name)))
             }
         }
     }
@@ -121,8 +136,7 @@ pub fn run(options: &PackOptions, progress: bool) -> Result<Packed, Error> {
         }
     };
     interrupt::listen()?;
-    let write = |path: &Path, source| Error::Files(FilesError::Shard { path: path.to_owned(), source });
-    fs::create_dir_all(&options.out).map_err(|error| write(&options.out, error))?;
+    fs::create_dir_all(&options.out).map_err(|error| unwritable(&options.out, error))?;
     if !shards::listed(&options.out)?.is_empty() {
         return Err(FilesError::ShardsThere { path: options.out.clone() }.into());
     }
@@ -130,45 +144,68 @@ pub fn run(options: &PackOptions, progress: bool) -> Result<Packed, Error> {
     let shards = source.count().div_ceil(per_shard);
     let bar = progress.then(|| progress::bar(source.count() as u64, "pictures packed"));
     let mut packed = Packed { shards: 0, pictures: 0, bytes: 0, left_out: Vec::new() };
+    let mut written = Vec::new();
     for shard in 0..shards {
         let name = format!("pictures-{shard:05}-of-{shards:05}.{}", options.format.name());
         let path = options.out.join(&name);
-        let unable = |source| write(&path, source);
-        // No name that what reads shards would take for one.
-        let partial = options.out.join(partial::name(OsStr::new("shard")));
-        let mut to = BufWriter::new(Partial::create(partial).map_err(unable)?);
-        for place in shard * per_shard..source.count().min((shard + 1) * per_shard) {
-            if interrupt::stopped() {
-                let (path, shards) = (options.out.clone(), packed.shards);
-                return Err(FilesError::Interrupted { path, shards }.into());
-            }
-            match source.picture(place) {
-                Ok((picture, name)) => {
-                    add(options.format, &mut to, place, &picture, &name).map_err(unable)?;
-                    packed.pictures += 1;
-                }
-                Err(reason) => packed.left_out.push(reason),
-            }
-            if let Some(bar) = &bar {
-                bar.inc(1);
-            }
-        }
-        packed.bytes += finish(to, options.format, &path).map_err(unable)?;
-        packed.shards += 1;
+        let places = shard * per_shard..source.count().min((shard + 1) * per_shard);
+        pack(options, &source, places, &path, &mut packed, bar.as_ref())?;
+        written.push(path);
     }
     if let Some(bar) = bar {
         bar.finish_and_clear();
     }
+    if packed.pictures == 0 {
+        // Shards of nothing would be found when somebody trains on them.
+        for path in &written {
+            fs::remove_file(path).map_err(|error| unwritable(path, error))?;
+        }
+        let path = options.data.clone().unwrap_or_default();
+        let first = packed.left_out.first().map(ToString::to_string).unwrap_or_default();
+        return Err(FilesError::NothingPacked { path, count: packed.left_out.len(), first }.into());
+    }
     Ok(packed)
 }
 
-fn add(
-    format: Format,
-    to: &mut impl Write,
-    place: usize,
-    picture: &Picture,
-    name: &str,
-) -> std::io::Result<()> {
+fn unwritable(path: &Path, source: io::Error) -> Error {
+    FilesError::Shard { path: path.to_owned(), source }.into()
+}
+
+/// Writes one shard, of the pictures of these places.
+fn pack(
+    options: &PackOptions,
+    source: &Source,
+    places: Range<usize>,
+    path: &Path,
+    packed: &mut Packed,
+    bar: Option<&ProgressBar>,
+) -> Result<(), Error> {
+    let unable = |source| unwritable(path, source);
+    // No name that what reads shards would take for one.
+    let partial = options.out.join(partial::name(OsStr::new("shard")));
+    let mut to = BufWriter::new(Partial::create(partial).map_err(unable)?);
+    for place in places {
+        if interrupt::stopped() {
+            let (path, shards) = (options.out.clone(), packed.shards);
+            return Err(FilesError::Interrupted { path, shards }.into());
+        }
+        match source.picture(place)? {
+            Ok((picture, name)) => {
+                add(options.format, &mut to, place, &picture, &name).map_err(unable)?;
+                packed.pictures += 1;
+            }
+            Err(reason) => packed.left_out.push(reason),
+        }
+        if let Some(bar) = bar {
+            bar.inc(1);
+        }
+    }
+    packed.bytes += finish(to, options.format, path).map_err(unable)?;
+    packed.shards += 1;
+    Ok(())
+}
+
+fn add(format: Format, to: &mut impl Write, place: usize, picture: &Picture, name: &str) -> io::Result<()> {
     match format {
         Format::TfRecord => tfrecord::write(to, &picture.to_example(name)),
         Format::Tar => {
@@ -179,7 +216,7 @@ fn add(
 }
 
 /// Gives a shard its name; how many bytes it has.
-fn finish(mut to: BufWriter<Partial>, format: Format, path: &Path) -> std::io::Result<u64> {
+fn finish(mut to: BufWriter<Partial>, format: Format, path: &Path) -> io::Result<u64> {
     if format == Format::Tar {
         tar::finish(&mut to)?;
     }
@@ -195,9 +232,9 @@ impl Packed {
         let Self { shards, pictures, bytes, left_out } = self;
         let mb = *bytes as f64 / 1e6;
         let mut text = format!("{pictures} pictures in {shards} shards, {mb:.1} MB\n");
-        for reason in left_out {
+        for one in left_out {
             // Writing to a String cannot fail; names of files may hold what a terminal obeys.
-            let _ = writeln!(text, "  left out     {}", printable(reason));
+            let _ = writeln!(text, "  left out     {}", printable(&one.to_string()));
         }
         text
     }

@@ -9,7 +9,7 @@ use super::speed::Speed;
 use crate::{
     data::file_set::Skipped,
     digest::Digest,
-    report::{Percentiles, left_out, to_json},
+    report::{LeftOut, Percentiles, left_out, to_json},
     steps::Steps,
 };
 
@@ -115,6 +115,8 @@ struct Line<'a> {
     first_loss: f64,
     last_loss: f64,
     skipped_files: usize,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    left_out: Vec<LeftOut>,
     kept_files: usize,
 }
 
@@ -211,6 +213,7 @@ impl Report {
             first_loss: losses.first().copied().unwrap_or(0.0),
             last_loss: losses.last().copied().unwrap_or(0.0),
             skipped_files: skipped.len(),
+            left_out: left_out::listed(skipped),
             kept_files: *kept,
         })
     }

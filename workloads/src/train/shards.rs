@@ -10,17 +10,17 @@ use std::{
 
 use super::{
     Model,
+    error::TrainError,
     store::{Opened, Store},
 };
 use crate::{
     data::{
-        file_set::{FilesError, Skipped},
+        file_set::{FilesError, Skipped, is_file_or_missing, own_fault},
         tar::{self, Entry},
-        tfrecord::{self, FOOTER_BYTES, HEADER_BYTES, MOST_RECORD_BYTES, Picture},
+        tfrecord::{self, FOOTER_BYTES, HEADER_BYTES, MOST_RECORD_BYTES, Picture, RecordError},
     },
     digest::Digest,
     error::Error,
-    memory,
 };
 
 /// What a shard is written in.
@@ -104,10 +104,16 @@ pub fn open(path: &Path, model: &Model) -> Result<Option<Opened>, Error> {
     found.digest.text(format.name());
     let mut files: Vec<Shard> = Vec::new();
     for path in paths {
-        let unreadable = |source| FilesError::Folder { path: path.clone(), source };
-        let file = File::open(&path).map_err(unreadable)?;
-        let size = file.metadata().map_err(unreadable)?.len();
-        found.digest.text(&path.file_name().unwrap_or_default().to_string_lossy()).u64(size);
+        let file = File::open(&path).and_then(|file| Ok((file.metadata()?.len(), file)));
+        found.digest.text(&path.file_name().unwrap_or_default().to_string_lossy());
+        let (size, file) = match own_fault(&path, file)? {
+            Ok(opened) => opened,
+            Err(reason) => {
+                found.skipped.insert(path, reason);
+                continue;
+            }
+        };
+        found.digest.u64(size);
         let shard = files.len() as u32;
         let damage = match format {
             Format::TfRecord => records(&file, size, shard, &mut found),
@@ -129,7 +135,7 @@ pub fn listed(folder: &Path) -> Result<Vec<PathBuf>, FilesError> {
     let mut paths = Vec::new();
     for entry in fs::read_dir(folder).map_err(unreadable)? {
         let path = entry.map_err(unreadable)?.path();
-        if Format::of(&path).is_some() && path.is_file() {
+        if Format::of(&path).is_some() && is_file_or_missing(&path) {
             paths.push(path);
         }
     }
@@ -236,36 +242,42 @@ fn class_at(file: &File, entry: &Entry) -> Option<i64> {
     std::str::from_utf8(&text).ok()?.trim().parse().ok()
 }
 
+impl Shards {
+    /// With a class that the model has, or why it has none.
+    fn classified(&self, picture: Picture) -> Result<Picture, String> {
+        // TensorFlow's ImageNet counts its thousand classes from 1.
+        let label = if picture.label == self.classes { 0 } else { picture.label };
+        if !(0..self.classes).contains(&label) {
+            return Err(format!("class {label} of a model that has {}", self.classes));
+        }
+        Ok(Picture { label, ..picture })
+    }
+}
+
 impl Store for Shards {
     fn len(&self) -> usize {
         self.places.len()
     }
 
-    fn read(&self, place: usize) -> Result<Picture, String> {
+    fn read(&self, place: usize) -> Result<Result<Picture, String>, TrainError> {
         let Place { shard, at, bytes, label, .. } = self.places[place];
-        let file = &self.files[shard as usize].file;
+        let Shard { path, file } = &self.files[shard as usize];
         let picture = match self.format {
             Format::TfRecord => tfrecord::content_at(file, at, bytes).and_then(Picture::of_example),
+            // No more than `MOST_RECORD_BYTES`: opening saw to that.
             Format::Tar => {
-                // No more than `MOST_RECORD_BYTES`: opening saw to that.
-                let room: io::Result<Vec<u8>> =
-                    memory::zeros(bytes as usize).map_err(|_| io::ErrorKind::OutOfMemory.into());
-                room.and_then(|mut jpeg| {
-                    std::os::unix::fs::FileExt::read_exact_at(file, &mut jpeg, at)?;
-                    Ok(Picture { jpeg: jpeg.into(), label })
-                })
-                .map_err(|error| tfrecord::RecordError::Read(error.kind()))
+                tfrecord::bytes_at(file, at, bytes).map(|jpeg| Picture { jpeg: jpeg.into(), label })
             }
         };
-        let mut picture = picture.map_err(|error| error.to_string())?;
-        // TensorFlow's ImageNet counts its thousand classes from 1.
-        if picture.label == self.classes {
-            picture.label = 0;
+        match picture {
+            Ok(picture) => Ok(self.classified(picture)),
+            Err(RecordError::Memory(error)) => Err(error.into()),
+            Err(RecordError::Read(number)) => {
+                let source = io::Error::from_raw_os_error(number);
+                Err(FilesError::Read { path: path.clone(), source }.into())
+            }
+            Err(error) => Ok(Err(error.to_string())),
         }
-        if !(0..self.classes).contains(&picture.label) {
-            return Err(format!("class {} of a model that has {}", picture.label, self.classes));
-        }
-        Ok(picture)
     }
 
     fn name(&self, place: usize) -> PathBuf {

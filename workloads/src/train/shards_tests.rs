@@ -44,7 +44,7 @@ fn opened(path: &Path) -> Opened {
 fn read(opened: &Opened) -> (Vec<i64>, Vec<String>) {
     let (mut labels, mut reasons) = (Vec::new(), Vec::new());
     for place in 0..opened.store.len() {
-        match opened.store.read(place) {
+        match opened.store.read(place).expect("the machine lacks nothing") {
             Ok(picture) => {
                 assert_eq!(picture.jpeg.len(), 600);
                 labels.push(picture.label);
@@ -90,6 +90,22 @@ fn a_cut_shard_has_what_is_before_the_cut(#[case] format: Format, #[case] reason
     let opened = opened(&path);
     assert_eq!(read(&opened), (vec![0, 1], vec![]));
     assert_eq!(opened.skipped, [(path, reason.to_owned())].into());
+}
+
+/// As where a disk of many was not mounted: the others are trained on, and the report says which were not.
+#[test]
+fn a_shard_that_is_not_there_is_left_out_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let name = |number: u32| folder.path().join(format!("p-0000{number}-of-00002.tfrecord"));
+    std::os::unix::fs::symlink("no/such", name(0)).unwrap();
+    fs::write(name(1), shard(Format::TfRecord, 2)).unwrap();
+    let opened = opened(folder.path());
+    assert_eq!(read(&opened), (vec![0, 1], vec![]));
+    let reason = "No such file or directory (os error 2)".to_owned();
+    assert_eq!(opened.skipped, [(name(0), reason)].into());
+    assert_eq!(opened.store.name(1), PathBuf::from(format!("{}, picture 1", name(1).display())));
+    fs::remove_file(name(1)).unwrap();
+    assert!(self::opened(folder.path()).store.is_empty());
 }
 
 /// As Python's tarfile and WebDataset's `TarWriter` write: before each file stands a header that gives its time.

@@ -9,7 +9,7 @@ use std::{
 
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 
-use super::{Model, folder, shards};
+use super::{Model, error::TrainError, folder, shards};
 use crate::{
     data::{file_set::Skipped, tfrecord::Picture},
     digest::Digest,
@@ -26,8 +26,8 @@ pub trait Store: Send + Sync {
         self.len() == 0
     }
 
-    /// The picture at that place, or why there is none.
-    fn read(&self, place: usize) -> Result<Picture, String>;
+    /// The picture at that place, or why there is none. An error is the machine's, and no other picture would be any help.
+    fn read(&self, place: usize) -> Result<Result<Picture, String>, TrainError>;
 
     /// What the picture at that place is called.
     fn name(&self, place: usize) -> PathBuf;

@@ -85,6 +85,19 @@ pub struct Identity {
     pub threads: u32,
     /// Decided the first parameters.
     pub seed: u64,
+    /// Of what is computed.
+    pub precision: &'static str,
+    /// How parameters were changed.
+    pub optimizer: &'static str,
+    /// Of the optimizer.
+    pub learning_rate: f64,
+    /// `synthetic`, `folder`, `tfrecord` or `tar`.
+    pub data: String,
+    /// Threads of each worker that read and prepared pictures, if any did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loaders: Option<u32>,
+    /// Whether the kernel was asked to forget the files first.
+    pub drop_caches: bool,
     /// Measured steps of each worker.
     pub steps: u64,
     /// Steps before those.
@@ -291,6 +304,12 @@ fn gather(
         batch: settings.batch,
         threads: settings.threads,
         seed: settings.seed,
+        precision: "fp32",
+        optimizer: "sgd",
+        learning_rate: settings.learning_rate,
+        data: worker_reports.first().map(|report| text(report, "data")).unwrap_or_default(),
+        loaders: settings.data.is_some().then_some(settings.loaders),
+        drop_caches: settings.drop_caches,
         steps: settings.steps,
         warmup: settings.warmup,
         workers: all.workers,
@@ -308,10 +327,11 @@ fn gather(
 impl Launched {
     /// For people: a line per worker, then one fact per line.
     pub fn text(&self) -> String {
-        let Identity { name, model, batch, threads, seed, workers, asynchronous, .. } = &self.identity;
+        let Identity { name, model, precision, batch, threads, seed, workers, asynchronous, .. } =
+            &self.identity;
         let kind = if *asynchronous { "asynchronous" } else { "synchronous" };
         let mut text = format!(
-            "{name}: {model}, fp32, {workers} workers and a parameter server, {kind}, batch {batch} and {threads} threads \
+            "{name}: {model}, {precision}, {workers} workers and a parameter server, {kind}, batch {batch} and {threads} threads \
              each, seed {seed}\n"
         );
         let mut line = |what: &str, value: String| {
