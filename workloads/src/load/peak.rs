@@ -79,28 +79,29 @@ fn sounding<W: Workload>(crew: &mut Crew<'_, W>, plan: &Plan) -> Result<f64, Err
     Ok(crew.run(&closed, Course::trial(None, None))?.requests_per_s())
 }
 
-/// Doubles and halves the rate until one holds and one fails, then halves the distance between them.
+/// Doubles and halves the rate until one holds and one fails, then halves the distance between them, and tries the last that held
+/// once more.
 fn search(
     plan: &Plan,
     first: f64,
     mut attempt: impl FnMut(f64) -> Result<Trial, Error>,
 ) -> Result<Peak, Error> {
-    let (mut holds, mut fails, mut trials) = (None::<f64>, None::<f64>, Vec::new());
+    let mut trials: Vec<Trial> = Vec::new();
     loop {
+        let failed = trials.iter().filter(|trial| !trial.holds).map(|trial| trial.qps);
+        let fails = failed.min_by(f64::total_cmp);
+        let held = || trials.iter().filter(|trial| trial.holds).map(|trial| trial.qps);
+        // One that held above a rate that failed held by chance.
+        let holds = held().filter(|qps| fails.is_none_or(|fails| *qps < fails)).max_by(f64::total_cmp);
         let qps = match (holds, fails) {
             (None, None) => first,
             (Some(qps), None) => qps * 2.0,
             (None, Some(qps)) => qps / 2.0,
             (Some(qps), Some(above)) if above / qps <= PRECISION => {
-                let again = attempt(qps)?;
-                trials.push(again);
-                if again.holds {
+                if held().filter(|held| held.total_cmp(&qps).is_eq()).count() > 1 {
                     return Ok(Peak { qps, fails_at_qps: above, trials });
                 }
-                fails = Some(qps);
-                let held = trials.iter().filter(|trial| trial.holds && trial.qps < qps);
-                holds = held.map(|trial| trial.qps).max_by(f64::total_cmp);
-                continue;
+                qps
             }
             (Some(below), Some(above)) => (below * above).sqrt(),
         };
@@ -112,9 +113,7 @@ fn search(
             let percentile = plan.target.percentile;
             return Err(LoadError::NoPeak { percentile, bound, qps: qps * 2.0 }.into());
         }
-        let trial = attempt(qps)?;
-        trials.push(trial);
-        *if trial.holds { &mut holds } else { &mut fails } = Some(qps);
+        trials.push(attempt(qps)?);
     }
 }
 

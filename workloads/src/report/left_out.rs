@@ -37,9 +37,18 @@ impl fmt::Display for LeftOut {
     }
 }
 
-/// The first of them, by name.
+fn by_name(skipped: &Skipped) -> impl Iterator<Item = LeftOut> {
+    skipped.iter().map(|(path, reason)| LeftOut::new(path, reason.clone()))
+}
+
+/// The first of them, for machines.
 pub(crate) fn listed(skipped: &Skipped) -> Vec<LeftOut> {
-    skipped.iter().take(LISTED).map(|(path, reason)| LeftOut::new(path, reason.clone())).collect()
+    by_name(skipped).take(LISTED).collect()
+}
+
+/// The very first, for an error; empty where there is none.
+pub(crate) fn first(skipped: &Skipped) -> String {
+    by_name(skipped).next().map(|one| one.to_string()).unwrap_or_default()
 }
 
 /// How many, with the name of its line; none where all could be used.
@@ -53,9 +62,9 @@ pub(crate) fn warning(skipped: &Skipped) -> Option<String> {
         return None;
     }
     let mut warning = format!("not all could be used: {} left out", count(skipped));
-    for (path, reason) in skipped.iter().take(NAMED) {
+    for one in by_name(skipped).take(NAMED) {
         // Writing to a String cannot fail; names of files may hold what a terminal obeys.
-        let _ = write!(warning, "\n  {}", printable(&format!("{}: {reason}", path.display())));
+        let _ = write!(warning, "\n  {}", printable(&one.to_string()));
     }
     if skipped.len() > NAMED {
         let _ = write!(warning, "\n  and {} more", skipped.len() - NAMED);

@@ -14,6 +14,7 @@ use crate::{
     digest::Digest,
     error::Error,
     memory,
+    report::left_out,
 };
 
 /// Goes up when the same seed gives other images than before.
@@ -72,8 +73,7 @@ impl Source {
         let frame = model.frame.ok_or(TrainError::NoPictures { model: model.what })?;
         let store::Opened { store, kind, mut digest, skipped } = store::open(path, model)?;
         if store.is_empty() {
-            let first = skipped.iter().next().map(|(path, reason)| format!("{}: {reason}", path.display()));
-            let (folder, first) = (path.clone(), first.unwrap_or_default());
+            let (folder, first) = (path.clone(), left_out::first(&skipped));
             return Err(TrainError::NothingUsable { folder, count: skipped.len(), first }.into());
         }
         let kept = if settings.drop_caches { store::forget(&*store) } else { 0 };

@@ -15,10 +15,13 @@ use std::{
 };
 
 use super::{Share, error::TrainError, store::Store};
-use crate::data::{
-    file_set::Skipped,
-    image::{Frame, Preparer},
-    tfrecord::Picture,
+use crate::{
+    data::{
+        file_set::Skipped,
+        image::{Frame, Preparer},
+        tfrecord::Picture,
+    },
+    report::left_out,
 };
 
 /// Batches of each thread that wait to be taken.
@@ -166,9 +169,8 @@ impl Job {
             };
             skipped.insert(self.store.name(place), reason);
         }
-        let first = skipped.iter().next().map(|(path, reason)| format!("{}: {reason}", path.display()));
         let folder = self.folder.clone();
-        Err(TrainError::NothingUsable { folder, count, first: first.unwrap_or_default() })
+        Err(TrainError::NothingUsable { folder, count, first: left_out::first(skipped) })
     }
 }
 

@@ -144,21 +144,20 @@ pub fn run(options: &PackOptions, progress: bool) -> Result<Packed, Error> {
     let shards = source.count().div_ceil(per_shard);
     let bar = progress.then(|| progress::bar(source.count() as u64, "pictures packed"));
     let mut packed = Packed { shards: 0, pictures: 0, bytes: 0, left_out: Vec::new() };
-    let mut written = Vec::new();
+    let path = |shard: usize| {
+        options.out.join(format!("pictures-{shard:05}-of-{shards:05}.{}", options.format.name()))
+    };
     for shard in 0..shards {
-        let name = format!("pictures-{shard:05}-of-{shards:05}.{}", options.format.name());
-        let path = options.out.join(&name);
         let places = shard * per_shard..source.count().min((shard + 1) * per_shard);
-        pack(options, &source, places, &path, &mut packed, bar.as_ref())?;
-        written.push(path);
+        pack(options, &source, places, &path(shard), &mut packed, bar.as_ref())?;
     }
     if let Some(bar) = bar {
         bar.finish_and_clear();
     }
     if packed.pictures == 0 {
         // Shards of nothing would be found when somebody trains on them.
-        for path in &written {
-            fs::remove_file(path).map_err(|error| unwritable(path, error))?;
+        for path in (0..shards).map(path) {
+            fs::remove_file(&path).map_err(|error| unwritable(&path, error))?;
         }
         let path = options.data.clone().unwrap_or_default();
         let first = packed.left_out.first().map(ToString::to_string).unwrap_or_default();

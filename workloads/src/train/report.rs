@@ -21,6 +21,11 @@ pub const DEVICE_PHASES: &[&str] = &["data", "h2d", "forward", "backward", "opti
 const DISPLAY_EVERY: usize = 10;
 const MOST_LINES: usize = 100;
 
+/// What all training computes in: of reports, and of hashes of work.
+pub const PRECISION: &str = "fp32";
+/// How all training changes parameters.
+pub const OPTIMIZER: &str = "sgd";
+
 /// What was run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Identity {

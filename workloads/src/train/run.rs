@@ -10,7 +10,7 @@ use super::{
     batches::Source,
     learner,
     models::Network,
-    report::{DEVICE_PHASES, Identity, Measured, PHASES, Report},
+    report::{DEVICE_PHASES, Identity, Measured, OPTIMIZER, PHASES, PRECISION, Report},
 };
 use crate::{
     digest::Digest,
@@ -67,7 +67,7 @@ pub(super) fn output_hash(losses: &[f64], network: &Network) -> Result<Digest, E
 pub(super) fn identity(settings: &Settings, source: &Source) -> Identity {
     let Settings { model, batch, steps, warmup, threads, seed, learning_rate, .. } = *settings;
     let mut work_hash = Digest::default();
-    work_hash.text("train").text(model.name).text("fp32").u64(batch).u64(steps).u64(warmup);
+    work_hash.text("train").text(model.name).text(PRECISION).u64(batch).u64(steps).u64(warmup);
     work_hash.u64(learning_rate.to_bits()).u64(seed).u64(WEIGHTS_VERSION).u64(source.digest.value());
     // Others took their place. How far the loaders had read ahead is not in it: these are of batches that were learnt from.
     left_out::describe(&source.skipped, &mut work_hash);
@@ -78,8 +78,8 @@ pub(super) fn identity(settings: &Settings, source: &Source) -> Identity {
         batch,
         threads,
         seed,
-        precision: "fp32",
-        optimizer: "sgd",
+        precision: PRECISION,
+        optimizer: OPTIMIZER,
         learning_rate,
         data: source.name,
         loaders: (source.name != "synthetic").then_some(settings.loaders),

@@ -24,7 +24,10 @@ use crate::{
     error::Error,
     platform::TorchOptions,
     report::to_json,
-    train::Settings,
+    train::{
+        Settings,
+        report::{OPTIMIZER, PRECISION},
+    },
 };
 
 /// How the server says where it listens.
@@ -304,8 +307,8 @@ fn gather(
         batch: settings.batch,
         threads: settings.threads,
         seed: settings.seed,
-        precision: "fp32",
-        optimizer: "sgd",
+        precision: PRECISION,
+        optimizer: OPTIMIZER,
         learning_rate: settings.learning_rate,
         data: worker_reports.first().map(|report| text(report, "data")).unwrap_or_default(),
         loaders: settings.data.is_some().then_some(settings.loaders),

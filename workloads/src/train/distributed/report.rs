@@ -8,7 +8,7 @@ use crate::{digest::Digest, report::to_json};
 #[cfg(feature = "torch")]
 use crate::{
     infer::seeded::WEIGHTS_VERSION,
-    train::{Settings, distributed::Server},
+    train::{Settings, distributed::Server, report::PRECISION},
 };
 
 /// A job from the server's side.
@@ -60,7 +60,7 @@ pub struct Served {
 pub(super) fn work_hash(settings: &Settings, server: &Server, steps: u64, batch: u64) -> Digest {
     let Settings { model, learning_rate, seed, .. } = *settings;
     let mut hash = Digest::default();
-    hash.text("train").text(model.name).text("fp32").u64(batch).u64(steps);
+    hash.text("train").text(model.name).text(PRECISION).u64(batch).u64(steps);
     hash.u64(learning_rate.to_bits()).u64(seed).u64(WEIGHTS_VERSION);
     hash.text("ps").u64(u64::from(server.workers)).u64(u64::from(server.asynchronous));
     hash
