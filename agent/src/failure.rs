@@ -6,15 +6,13 @@ use crate::{
     child::ChildError,
     kernel::{btf::BtfError, formats::FormatError},
     loader::{LoadError, VisitError},
-    sinks::terminal::is_unsafe,
+    untrusted::plain_lines,
 };
 
 /// Says something on standard error. A reader that went away is no failure of whoever speaks: `eprint!` would panic.
 pub fn say(text: &str) {
     // What came from a folder or a program must not give orders to the terminal.
-    let safe = |c: char| if c != '\n' && is_unsafe(c) { ' ' } else { c };
-    let text: String = text.chars().map(safe).collect();
-    let _ = std::io::stderr().write_all(text.as_bytes());
+    let _ = std::io::stderr().write_all(plain_lines(text).as_bytes());
 }
 
 /// `error: what: value`, a blank line, `hint: next action`.

@@ -7,7 +7,7 @@
     reason = "a test may stop at once, and says what it skips"
 )]
 
-use std::{path::Path, process::Command, sync::Arc};
+use std::{path::Path, process::Command};
 
 use guestscope::{
     phase::{Accounts, Counts, Ending, Helpers, Phase, PhaseKind, Request, Thread, ThreadId, TraceIds},
@@ -39,7 +39,7 @@ fn request(number: u64) -> Request {
             parent: (offset > 0).then_some(root),
             root,
             kind,
-            name: Arc::from(name),
+            name: name.into(),
             name_damaged: false,
             // Programs may use all 64 bits.
             request: u64::MAX - number,
@@ -83,7 +83,7 @@ fn folder(parent: &Path, requests: &[Request]) -> RunFolder {
     }
     folder.append_thread(&Thread {
         id: THREAD,
-        comm: Arc::from("python"),
+        comm: "python".into(),
         end_ns: 1,
         accounts: Accounts::default(),
         counts: Counts::default(),

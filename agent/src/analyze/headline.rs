@@ -5,9 +5,8 @@
 //! least half of its excess; they have one in common if it dominates more than half of them. Otherwise this says so
 //! instead of choosing.
 
-use std::sync::Arc;
-
 use super::{split::Cause, summary::Slow};
+use crate::untrusted::Untrusted;
 
 /// Requests without which nothing is said about the slowest.
 pub const ENOUGH_REQUESTS: u64 = 20;
@@ -54,7 +53,7 @@ pub enum Headline {
         /// What the cause makes of it, ns.
         of_cause_ns: i64,
         /// The phase with the largest part of that.
-        path: Vec<Arc<str>>,
+        path: Vec<Untrusted>,
         /// And what that part is, ns.
         of_path_ns: i64,
     },
@@ -93,7 +92,7 @@ impl Headline {
 
     fn one(cause: Cause, slowest: &[Slow]) -> Self {
         let dominated: Vec<&Slow> = slowest.iter().filter(|slow| slow.dominant() == Some(cause)).collect();
-        let mut by_path: Vec<(&[Arc<str>], i128)> = Vec::new();
+        let mut by_path: Vec<(&[Untrusted], i128)> = Vec::new();
         for part in dominated.iter().flat_map(|slow| &slow.parts).filter(|part| part.cause == cause) {
             match by_path.iter_mut().find(|(path, _)| *path == part.path.as_slice()) {
                 Some((_, sum)) => *sum += i128::from(part.excess_ns),

@@ -3,9 +3,8 @@
 //! Yields a [`TailVerdict`] per request from the 100th of its name on, and numbers for a progress line. It sees only
 //! the past: what it says of a request may differ from what [`super::Summary`] says when the run is over.
 
-use std::sync::Arc;
-
 use crate::phase::Request;
+use crate::untrusted::Untrusted;
 
 use super::{
     TailVerdict,
@@ -64,7 +63,7 @@ impl Live {
         self.first_start_ns =
             Some(self.first_start_ns.map_or(root.start_ns, |first| first.min(root.start_ns)));
         self.last_end_ns = self.last_end_ns.max(root.start_ns.saturating_add(root.duration_ns));
-        let kind = self.kinds.entry(&root.name, |_: &Arc<str>| Kind::default());
+        let kind = self.kinds.entry(&root.name, |_: &Untrusted| Kind::default());
         kind.observe(latency_ns(request), &request_split(request))
     }
 

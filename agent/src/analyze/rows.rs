@@ -3,9 +3,8 @@
 //! Yields [`Row`]. Times are those of whole phases with what is nested in them; only [`RowKind::Outside`] is a
 //! remainder. It makes no judgement.
 
-use std::sync::Arc;
-
 use crate::phase::{COUNT_NAMES, Counts, Phase};
+use crate::untrusted::Untrusted;
 
 use super::{
     quantiles::{Durations, Quantiles},
@@ -31,7 +30,7 @@ pub struct Row {
     /// What it stands for.
     pub kind: RowKind,
     /// Names from under the request down to this one; never empty.
-    pub path: Vec<Arc<str>>,
+    pub path: Vec<Untrusted>,
     /// 0 directly under the request.
     pub depth: usize,
     /// Durations, one per phase; for [`RowKind::Outside`] one per request.

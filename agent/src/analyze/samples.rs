@@ -2,8 +2,6 @@
 //!
 //! Yields [`Request`]s that keep every promise of their type. It makes no random choices.
 
-use std::sync::Arc;
-
 use guestscope_ebpf::Account;
 
 use crate::phase::{Counts, Ending, Helpers, KEPT, Phase, PhaseKind, Request, ThreadId, TraceIds, Wait};
@@ -209,6 +207,6 @@ pub(crate) fn inference(requests: u64) -> Vec<Request> {
 
 /// With another name for the outermost phase.
 pub(crate) fn renamed(mut request: Request, name: &str) -> Request {
-    request.phases[0].name = Arc::from(name);
+    request.phases[0].name = name.into();
     request
 }

@@ -3,9 +3,10 @@
 //! Yields [`Summary`], in memory that does not grow with the run: it reads the requests twice instead of keeping
 //! them. It compares requests of one run with each other, never runs with runs.
 
-use std::{collections::HashMap, convert::Infallible, sync::Arc};
+use std::{collections::HashMap, convert::Infallible};
 
 use crate::phase::{COUNT_NAMES, Counts, Request, Wait};
+use crate::untrusted::Untrusted;
 
 use super::{
     TailVerdict,
@@ -39,7 +40,7 @@ pub struct ProcessRow {
     /// Unique in the run.
     pub id: u64,
     /// Its name.
-    pub name: Arc<str>,
+    pub name: Untrusted,
     /// Its number in the initial namespace.
     pub pid: u32,
     /// How long it was observed, ns.
@@ -54,7 +55,7 @@ pub struct ProcessRow {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Excess {
     /// The phase whose own time it is: names from under the request, or [`super::OUTSIDE`].
-    pub path: Vec<Arc<str>>,
+    pub path: Vec<Untrusted>,
     /// On what.
     pub cause: Cause,
     /// More than in a typical request, ns; negative if less.
@@ -104,7 +105,7 @@ impl Slow {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Group {
     /// Of the outermost phase.
-    pub name: Arc<str>,
+    pub name: Untrusted,
     /// Latencies of the requests.
     pub latency: Quantiles,
     /// Requests per second between the first begin and the last end.
@@ -230,7 +231,7 @@ impl Summary {
 }
 
 impl Group {
-    fn new(name: Arc<str>, tally: &GroupTally, typical: &Typical, order: &[PlaceId]) -> Self {
+    fn new(name: Untrusted, tally: &GroupTally, typical: &Typical, order: &[PlaceId]) -> Self {
         let latency = tally.latency.quantiles();
         let slowest: Vec<Slow> =
             tally.slowest.iter().map(|slow| slow_one(slow, &tally.tree, typical)).collect();

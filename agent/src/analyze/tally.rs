@@ -3,11 +3,12 @@
 //! Yields one [`GroupTally`] per name of an outermost phase, in bounded memory. It does not know yet what is typical:
 //! that takes a second reading.
 
-use std::{collections::HashMap, sync::Arc};
+use std::collections::HashMap;
 
 use guestscope_ebpf::Account;
 
 use crate::phase::{COUNT_NAMES, Ending, PhaseKind, Request};
+use crate::untrusted::Untrusted;
 
 use super::{
     helped::Helped,
@@ -107,7 +108,7 @@ pub(super) struct GroupTally {
 }
 
 impl GroupTally {
-    fn new(name: &Arc<str>) -> Self {
+    fn new(name: &Untrusted) -> Self {
         Self {
             tree: Tree::new(name),
             latency: Durations::default(),
@@ -173,8 +174,8 @@ pub(super) fn request_split(request: &Request) -> Split {
 /// Kinds of requests by name, up to [`GROUPS`]; all later names are one kind.
 #[derive(Clone, Debug)]
 pub(super) struct ByName<T> {
-    kinds: Vec<(Arc<str>, T)>,
-    by_name: HashMap<Arc<str>, usize>,
+    kinds: Vec<(Untrusted, T)>,
+    by_name: HashMap<Untrusted, usize>,
 }
 
 impl<T> Default for ByName<T> {
@@ -185,11 +186,11 @@ impl<T> Default for ByName<T> {
 
 impl<T> ByName<T> {
     /// The kind of this name, or the one for all others if there is no room.
-    pub(super) fn entry(&mut self, name: &Arc<str>, new: impl FnOnce(&Arc<str>) -> T) -> &mut T {
+    pub(super) fn entry(&mut self, name: &Untrusted, new: impl FnOnce(&Untrusted) -> T) -> &mut T {
         let index = match self.by_name.get(name) {
             Some(&index) => index,
             None if self.kinds.len() < GROUPS => self.insert(name.clone(), new),
-            None => match self.by_name.get(OTHER_REQUESTS) {
+            None => match self.by_name.get(&OTHER_REQUESTS.into()) {
                 Some(&index) => index,
                 None => self.insert(OTHER_REQUESTS.into(), new),
             },
@@ -197,15 +198,15 @@ impl<T> ByName<T> {
         &mut self.kinds[index].1
     }
 
-    fn insert(&mut self, name: Arc<str>, new: impl FnOnce(&Arc<str>) -> T) -> usize {
+    fn insert(&mut self, name: Untrusted, new: impl FnOnce(&Untrusted) -> T) -> usize {
         self.kinds.push((name.clone(), new(&name)));
         self.by_name.insert(name, self.kinds.len() - 1);
         self.kinds.len() - 1
     }
 
     /// What [`ByName::entry`] gave this name.
-    pub(super) fn get(&self, name: &str) -> Option<&T> {
-        let index = self.by_name.get(name).or_else(|| self.by_name.get(OTHER_REQUESTS))?;
+    pub(super) fn get(&self, name: &Untrusted) -> Option<&T> {
+        let index = self.by_name.get(name).or_else(|| self.by_name.get(&OTHER_REQUESTS.into()))?;
         Some(&self.kinds[*index].1)
     }
 
@@ -216,12 +217,12 @@ impl<T> ByName<T> {
     }
 
     /// Each name with its value.
-    pub(super) fn into_kinds(self) -> impl Iterator<Item = (Arc<str>, T)> {
+    pub(super) fn into_kinds(self) -> impl Iterator<Item = (Untrusted, T)> {
         self.kinds.into_iter()
     }
 
     /// The same names with other values.
-    pub(super) fn map<U>(self, mut convert: impl FnMut(&Arc<str>, T) -> U) -> ByName<U> {
+    pub(super) fn map<U>(self, mut convert: impl FnMut(&Untrusted, T) -> U) -> ByName<U> {
         let kinds = self.kinds.into_iter().map(|(name, kind)| {
             let converted = convert(&name, kind);
             (name, converted)
@@ -229,8 +230,8 @@ impl<T> ByName<T> {
         ByName { kinds: kinds.collect(), by_name: self.by_name }
     }
 
-    pub(super) fn get_mut(&mut self, name: &str) -> Option<&mut T> {
-        let index = self.by_name.get(name).or_else(|| self.by_name.get(OTHER_REQUESTS))?;
+    pub(super) fn get_mut(&mut self, name: &Untrusted) -> Option<&mut T> {
+        let index = self.by_name.get(name).or_else(|| self.by_name.get(&OTHER_REQUESTS.into()))?;
         Some(&mut self.kinds[*index].1)
     }
 }

@@ -3,9 +3,10 @@
 //! Yields a [`Leaves`] per request: time by (place in the tree, cause), nothing counted twice. The number of places is
 //! bounded, because a program may name its phases after its requests; it does not keep requests.
 
-use std::{collections::HashMap, sync::Arc};
+use std::collections::HashMap;
 
 use crate::phase::{Phase, PhaseKind, Request};
+use crate::untrusted::Untrusted;
 
 use super::split::Split;
 
@@ -38,7 +39,7 @@ const NEVER: FirstSeen = (u64::MAX, u64::MAX, usize::MAX);
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     pub(super) parent: PlaceId,
-    pub(super) name: Arc<str>,
+    pub(super) name: Untrusted,
     pub(super) is_queue: bool,
     /// 0 directly under the request.
     pub(super) depth: usize,
@@ -49,12 +50,12 @@ pub(super) struct Place {
 #[derive(Clone, Debug)]
 pub(super) struct Tree {
     places: Vec<Place>,
-    by_name: HashMap<(PlaceId, bool, Arc<str>), PlaceId>,
+    by_name: HashMap<(PlaceId, bool, Untrusted), PlaceId>,
 }
 
 impl Tree {
-    pub(super) fn new(root: &Arc<str>) -> Self {
-        let place = |name: Arc<str>| Place { parent: ROOT, name, is_queue: false, depth: 0, seen: NEVER };
+    pub(super) fn new(root: &Untrusted) -> Self {
+        let place = |name: Untrusted| Place { parent: ROOT, name, is_queue: false, depth: 0, seen: NEVER };
         Self { places: vec![place(root.clone()), place(OTHER_PHASES.into())], by_name: HashMap::new() }
     }
 
@@ -133,7 +134,7 @@ impl Tree {
     }
 
     /// Names from under the request down to the place; [`OUTSIDE`] for the request itself.
-    pub(super) fn path(&self, id: PlaceId) -> Vec<Arc<str>> {
+    pub(super) fn path(&self, id: PlaceId) -> Vec<Untrusted> {
         if id == ROOT {
             return vec![OUTSIDE.into()];
         }

@@ -17,7 +17,6 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     io::Write as _,
     path::PathBuf,
-    sync::Arc,
 };
 
 pub use error::Refusal;
@@ -30,6 +29,7 @@ use self::{
     jaeger::Question,
     read::{ReadRun, read_all},
 };
+use crate::untrusted::Untrusted;
 use crate::{
     analyze::compare::{
         Common, Declared, MOST_WARMUP, Metric, Overall, Platform, Run, SelfTest, Warmup, compare,
@@ -96,7 +96,7 @@ impl Gathered {
 /// Nothing can be read, or what can be read cannot be compared.
 pub fn gather(choice: &Choice, least: usize, quiet: bool) -> anyhow::Result<Gathered> {
     let (mut runs, request) = with_requests(usable(read(choice, quiet)?)?, choice.request.as_deref())?;
-    let shortest = shortest(&runs, &request);
+    let shortest = shortest(&runs, request.stored());
     let work = work::check(&runs, choice.allow_unequal_work)?;
     let fold = fidelity::common(runs.iter().map(|run| run.manifest.fidelity.as_str()));
     let grouped = grouping::group(&runs, choice.by);
@@ -107,15 +107,17 @@ pub fn gather(choice: &Choice, least: usize, quiet: bool) -> anyhow::Result<Gath
     notes.extend(choice.jaeger.as_ref().map(|_| SPANS.to_owned()));
     notes.extend(notes::emulated(&runs, &groups));
     notes.extend(pooled::notes(&runs, &groups));
-    notes.extend(notes::short(&runs, &groups, &request));
+    notes.extend(notes::short(&runs, &groups, request.stored()));
     notes.extend(notes::of(&runs));
     let member = |index: &usize| Member {
         folder: runs[*index].source.path.clone(),
         manifest: runs[*index].manifest.clone(),
     };
     let members = groups.iter().map(|(_, indices)| indices.iter().map(member).collect()).collect();
-    let mut platforms: Vec<Platform> =
-        groups.into_iter().map(|(label, indices)| platform(&mut runs, label, &indices, &request)).collect();
+    let mut platforms: Vec<Platform> = groups
+        .into_iter()
+        .map(|(label, indices)| platform(&mut runs, label, &indices, request.stored()))
+        .collect();
     let declared = declare(choice, shortest, fold)?;
     let is_process = runs.iter().any(|run| run.digest.is_process);
     let baseline = platforms.remove(0);
@@ -221,10 +223,10 @@ fn usable(runs: Vec<ReadRun>) -> Result<Vec<ReadRun>, Refusal> {
 
 /// Those that hold requests of the kind that is compared, and which that is. One program that ended before its first request is no
 /// reason to refuse all; where as many runs lack that kind as have it, there is none in common.
-fn with_requests(runs: Vec<ReadRun>, wanted: Option<&str>) -> Result<(Vec<ReadRun>, Arc<str>), Refusal> {
+fn with_requests(runs: Vec<ReadRun>, wanted: Option<&str>) -> Result<(Vec<ReadRun>, Untrusted), Refusal> {
     let name = choose_request(&runs, wanted)?;
     let (kept, lacking): (Vec<ReadRun>, Vec<ReadRun>) =
-        runs.into_iter().partition(|run| run.digest.group(&name).is_some());
+        runs.into_iter().partition(|run| run.digest.group(name.stored()).is_some());
     if let Some(first) = lacking.first().filter(|_| lacking.len() >= kept.len()) {
         let lacking = first.source.path.display().to_string();
         return Err(Refusal::UnknownRequest { name: name.to_string(), lacking });
@@ -243,8 +245,8 @@ fn shortest(runs: &[ReadRun], request: &str) -> (u64, PathBuf) {
 }
 
 /// The kind of request that most runs have and that took most of their time, or the one asked for.
-fn choose_request(runs: &[ReadRun], wanted: Option<&str>) -> Result<Arc<str>, Refusal> {
-    let mut times: BTreeMap<&Arc<str>, (usize, f64)> = BTreeMap::new();
+fn choose_request(runs: &[ReadRun], wanted: Option<&str>) -> Result<Untrusted, Refusal> {
+    let mut times: BTreeMap<&Untrusted, (usize, f64)> = BTreeMap::new();
     for group in runs.iter().flat_map(|run| &run.digest.groups) {
         let (runs, time) = times.entry(&group.name).or_default();
         *runs += 1;
@@ -252,8 +254,8 @@ fn choose_request(runs: &[ReadRun], wanted: Option<&str>) -> Result<Arc<str>, Re
     }
     let most = times.iter().max_by(|(_, (a, a_ns)), (_, (b, b_ns))| a.cmp(b).then(a_ns.total_cmp(b_ns)));
     match (wanted, most) {
-        (Some(wanted), _) => Ok(Arc::from(wanted)),
-        (None, Some((name, _))) => Ok(Arc::clone(name)),
+        (Some(wanted), _) => Ok(Untrusted::from(wanted)),
+        (None, Some((name, _))) => Ok((*name).clone()),
         (None, None) => Err(Refusal::NoRequests("no run holds a request".to_owned())),
     }
 }
@@ -264,7 +266,7 @@ fn platform(runs: &mut [ReadRun], label: String, indices: &[usize], request: &st
     for &index in indices {
         let run = &mut runs[index];
         let start_ns = run.manifest.clocks.first().map_or(0, |clock| clock.wall_ns);
-        let at = run.digest.groups.iter().position(|group| &*group.name == request);
+        let at = run.digest.groups.iter().position(|group| group.name == *request);
         let is_emulated = notes::is_emulated(&run.manifest);
         taken.extend(at.map(|at| Run { start_ns, is_emulated, requests: run.digest.groups.swap_remove(at) }));
     }
@@ -314,7 +316,7 @@ fn self_test(arguments: &CompareArguments) -> anyhow::Result<i32> {
     let choice = &arguments.choice;
     let (mut runs, request) =
         with_requests(usable(read(choice, arguments.json)?)?, choice.request.as_deref())?;
-    let shortest = shortest(&runs, &request);
+    let shortest = shortest(&runs, request.stored());
     work::check(&runs, choice.allow_unequal_work)?;
     // It wants runs together, and needs no second platform.
     let grouped = grouping::group(&runs, choice.by.or(Some(CompareBy::Scenario)));
@@ -324,7 +326,7 @@ fn self_test(arguments: &CompareArguments) -> anyhow::Result<i32> {
     let platforms: Vec<Platform> = grouped
         .platforms
         .iter()
-        .map(|(label, indices)| platform(&mut runs, label.clone(), indices, &request))
+        .map(|(label, indices)| platform(&mut runs, label.clone(), indices, request.stored()))
         .collect();
     let declared = declare(choice, shortest, None)?;
     let tests: Vec<SelfTest> =

@@ -2,8 +2,7 @@
 //!
 //! Ends what was open on a thread that is gone, and yields threads and processes. Part of [`Pairing`].
 
-use std::sync::Arc;
-
+use crate::untrusted::Untrusted;
 use guestscope_ebpf::{EXIT_REPLACED, FORK_ADOPTED, FORK_LATE, Kind, TaskRecord, ledger::Ledger};
 
 use super::{
@@ -121,7 +120,7 @@ impl Pairing {
     }
 
     /// Yields what the thread is worth in all.
-    fn end_thread(&mut self, thread: ThreadId, now: &Snapshot, ending: Ending, name: &str) -> Snapshot {
+    fn end_thread(&mut self, thread: ThreadId, now: &Snapshot, ending: Ending, name: &Untrusted) -> Snapshot {
         self.place_early(thread, u64::MAX);
         for id in self.open_of(|open| matches!(open.place, Place::On(on, _) if on == thread)) {
             self.close(id, now, ending);
@@ -140,7 +139,7 @@ impl Pairing {
         self.note_gone(thread, state.ios);
         self.outputs.push(Output::Thread(Thread {
             id: thread,
-            comm: Arc::from(name),
+            comm: name.clone(),
             end_ns: now.time_ns,
             accounts: now.accounts,
             counts: now.counts,
@@ -151,9 +150,9 @@ impl Pairing {
     }
 
     /// A process as a request of its own: its main thread's ledger from birth to end.
-    fn process(&mut self, thread: ThreadId, now: &Snapshot, name: &str, ending: Ending) {
+    fn process(&mut self, thread: ThreadId, now: &Snapshot, name: &Untrusted, ending: Ending) {
         let id = self.next_id();
-        let mut phase = begun(id, PhaseKind::Process, Arc::from(name), thread, thread.born_ns);
+        let mut phase = begun(id, PhaseKind::Process, name.clone(), thread, thread.born_ns);
         phase.accounts = now.accounts;
         phase.counts = now.counts;
         phase.duration_ns = now.accounts.total_ns();
@@ -181,8 +180,8 @@ impl Pairing {
             let now = Snapshot::new(ledger, time_ns, &counts);
             let now = self.end_thread(thread, &now, Ending::ObservationStopped, &name);
             if thread.tid == thread.tgid {
-                let name = if name.is_empty() { "(still running)" } else { &name };
-                self.process(thread, &now, name, Ending::ObservationStopped);
+                let name = if name.is_empty() { "(still running)".into() } else { name };
+                self.process(thread, &now, &name, Ending::ObservationStopped);
             }
         }
         for id in self.open_of(|_| true) {

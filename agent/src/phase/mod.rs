@@ -22,8 +22,7 @@ mod restored;
 mod thread;
 mod wait;
 
-use std::sync::Arc;
-
+use crate::untrusted::Untrusted;
 use guestscope_ebpf::{ACCOUNTS, Account};
 
 pub use self::{
@@ -182,7 +181,7 @@ pub struct Phase {
     /// What the row is.
     pub kind: PhaseKind,
     /// As the program gave it; cut at [`guestscope_ebpf::NAME_BYTES`] and repaired where it was no UTF-8.
-    pub name: Arc<str>,
+    pub name: Untrusted,
     /// The name was cut, unreadable or repaired.
     pub name_damaged: bool,
     /// The number that the program gave to the request.
@@ -226,7 +225,7 @@ impl Request {
 
     /// A root of this name is kept, and left out of statistics.
     pub fn is_warmup(&self) -> bool {
-        &*self.root().name == WARMUP
+        self.root().name == WARMUP
     }
 }
 
@@ -239,7 +238,7 @@ pub struct Thread {
     /// Which.
     pub id: ThreadId,
     /// Its name at the end.
-    pub comm: Arc<str>,
+    pub comm: Untrusted,
     /// CLOCK_MONOTONIC, ns: the end of tracking.
     pub end_ns: u64,
     /// Its whole ledger.
@@ -258,7 +257,7 @@ pub struct Mark {
     /// Which thread.
     pub thread: ThreadId,
     /// The name, as for a phase.
-    pub name: Arc<str>,
+    pub name: Untrusted,
     /// CLOCK_MONOTONIC, ns.
     pub time_ns: u64,
     /// The phase that was innermost there.

@@ -3,12 +3,13 @@
 //! A phase is made of segments, each on one thread, between begin or enter and leave or end. Each segment is the
 //! difference of two snapshots of that thread's ledger; the time between segments is nobody's.
 
-use std::{collections::HashMap, sync::Arc};
+use std::collections::HashMap;
 
 use super::{
     Accounts, Counts, Ending, Helpers, Phase, PhaseKind, Request, ThreadId, TraceIds, helpers::Share,
     ids::IdSource, thread::Snapshot,
 };
+use crate::untrusted::Untrusted;
 
 /// Where an open phase is.
 #[derive(Clone, Copy, Debug)]
@@ -151,7 +152,7 @@ impl OpenRequest {
 }
 
 /// A phase as it begins.
-pub(crate) fn begun(id: u64, kind: PhaseKind, name: Arc<str>, thread: ThreadId, start_ns: u64) -> Phase {
+pub(crate) fn begun(id: u64, kind: PhaseKind, name: Untrusted, thread: ThreadId, start_ns: u64) -> Phase {
     Phase {
         id,
         parent: None,

@@ -3,10 +3,7 @@
 //! Fed with records in the order of their times (the pump sees to it), it yields requests when their last phase has
 //! ended, threads when they end, and marks. What finds no partner is counted; nothing is guessed.
 
-use std::{
-    collections::{HashMap, VecDeque},
-    sync::Arc,
-};
+use std::collections::{HashMap, VecDeque};
 
 use guestscope_ebpf::{
     EDGE_NAME_UNREADABLE, EDGE_TORN, EdgeRecord, NAME_BYTES, Operation, TOKEN_CHILD_BITS, is_root_token,
@@ -25,6 +22,7 @@ use super::{
     wait::Early,
 };
 use crate::record::Record;
+use crate::untrusted::Untrusted;
 
 /// What pairing yields.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,7 +51,7 @@ pub struct Pairing {
     pub(super) keys: HashMap<(u32, u16, u64), u64>,
     pub(super) requests: HashMap<u64, OpenRequest>,
     /// By process: its main thread, which has ended before others, as it was then, and its name.
-    pub(super) leaders: HashMap<u32, (ThreadId, Snapshot, String)>,
+    pub(super) leaders: HashMap<u32, (ThreadId, Snapshot, Untrusted)>,
     pub(super) helpers: Processes,
     pub(super) waits: Waits,
     pub(super) pasts: Pasts,
@@ -171,7 +169,7 @@ impl Pairing {
         self.place_behind_edge(thread);
     }
 
-    fn name(&mut self, record: &EdgeRecord) -> (Arc<str>, bool) {
+    fn name(&mut self, record: &EdgeRecord) -> (Untrusted, bool) {
         let length = usize::try_from(record.arguments[1]).unwrap_or(usize::MAX);
         let unreadable = record.header.flags & EDGE_NAME_UNREADABLE != 0;
         let bytes = if unreadable { &[][..] } else { &record.name[..length.min(NAME_BYTES)] };

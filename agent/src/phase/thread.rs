@@ -5,6 +5,7 @@
 use guestscope_ebpf::{Account, Beside, COMM_BYTES, EdgeRecord, TaskRecord, is_at_mark, ledger::Ledger};
 
 use super::{Accounts, Counts, ThreadId, io::Ios};
+use crate::untrusted::Untrusted;
 
 /// A thread's ledger at one instant, settled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -101,9 +102,9 @@ pub(crate) fn thread_id(ledger: &Ledger) -> ThreadId {
 }
 
 /// A `comm` as text.
-pub(crate) fn comm(bytes: &[u8; COMM_BYTES]) -> String {
+pub(crate) fn comm(bytes: &[u8; COMM_BYTES]) -> Untrusted {
     let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
-    String::from_utf8_lossy(&bytes[..end]).into_owned()
+    Untrusted::of_bytes(&bytes[..end])
 }
 
 /// How an edge's number follows the one before.
@@ -129,7 +130,7 @@ pub(crate) struct ThreadState {
     /// The slot of its ledger.
     pub(crate) slot: u16,
     /// What it was called when it was born, adopted, or last became another program.
-    pub(crate) name: String,
+    pub(crate) name: Untrusted,
     /// Minor and major faults that it had when it was adopted.
     pub(crate) faults_before: (u64, u64),
     /// It ran before it was adopted, so it may be inside a request that was not seen to begin; until one is.

@@ -2,7 +2,7 @@
 //!
 //! Yields values from records. A wait explains time that the accounts of its phase hold already; nothing is added up here.
 
-use std::{collections::HashMap, sync::Arc};
+use std::collections::HashMap;
 
 use guestscope_ebpf::{Account, MINOR_BITS, NO_DEVICE, NO_SYSCALL, WAIT_WRITES, WaitRecord, waker};
 
@@ -13,6 +13,7 @@ use super::{
     pairing::{Output, Pairing},
     thread::comm,
 };
+use crate::untrusted::Untrusted;
 
 /// A thread was off the CPU for longer than the threshold.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,13 +49,13 @@ pub struct Wait {
     /// Of which process.
     pub ran_before_tgid: u32,
     /// And its name.
-    pub ran_before_comm: Arc<str>,
+    pub ran_before_comm: Untrusted,
     /// The number of the thread in its own PID namespace.
     pub ns_tid: Option<u32>,
     /// The control group that ruled its CPU time when it ended, by the number of its directory.
     pub cgroup_number: Option<u64>,
     /// The same by its path as the guest names it; none while that is not known.
-    pub cgroup: Option<Arc<str>>,
+    pub cgroup: Option<Untrusted>,
     /// What kept the thread that ended it.
     pub blame: Option<Blame>,
     /// What it had asked of a block device when it left its CPU; none where it waited for another's I/O.
@@ -65,9 +66,9 @@ pub struct Wait {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaitedIo {
     /// The device by its numbers, `MAJOR:MINOR`.
-    pub device: Arc<str>,
+    pub device: Untrusted,
     /// Its name in the guest; its numbers again while that is not known.
-    pub name: Arc<str>,
+    pub name: Untrusted,
     /// It handed something to the device; else it read, or asked for what changes nothing.
     pub is_write: bool,
 }
@@ -83,8 +84,8 @@ impl WaitedIo {
         let is_for_one = matches!(account, Account::BlockIo | Account::Fault) && record.device != NO_DEVICE;
         is_for_one.then(|| {
             let (major, minor) = (record.device >> MINOR_BITS, record.device & ((1 << MINOR_BITS) - 1));
-            let device: Arc<str> = format!("{major}:{minor}").into();
-            Self { name: Arc::clone(&device), device, is_write: record.header.flags & WAIT_WRITES != 0 }
+            let device = Untrusted::from(format!("{major}:{minor}"));
+            Self { name: device.clone(), device, is_write: record.header.flags & WAIT_WRITES != 0 }
         })
     }
 }
@@ -206,7 +207,7 @@ impl Pairing {
             replaced_by_tid: record.replaced_by_tid,
             ran_before_tid: record.ran_before_tid,
             ran_before_tgid: record.ran_before_tgid,
-            ran_before_comm: comm(&record.ran_before_comm).into(),
+            ran_before_comm: comm(&record.ran_before_comm),
             ns_tid: (record.ns_tid != 0).then_some(record.ns_tid),
             cgroup_number: (record.group != 0).then_some(record.group),
             cgroup: None,

@@ -3,9 +3,10 @@
 //! Yields what sysfs calls a device: `vda`, `nvme0n1p1`, `dm-0`. Names are asked for again after [`Devices::forget`], since a
 //! number is given to another device once one is gone. It does not look into a device: `dm-0` stays that.
 
-use std::{collections::HashMap, sync::Arc};
+use std::collections::HashMap;
 
 use super::Root;
+use crate::untrusted::Untrusted;
 
 /// Names kept: a guest has a few dozen devices, and a damaged record can name any.
 const MOST: usize = 256;
@@ -14,7 +15,7 @@ const MOST: usize = 256;
 #[derive(Debug)]
 pub struct Devices {
     root: Root,
-    names: HashMap<Arc<str>, Option<Arc<str>>>,
+    names: HashMap<Untrusted, Option<Untrusted>>,
 }
 
 impl Devices {
@@ -24,15 +25,15 @@ impl Devices {
     }
 
     /// Of the device with these numbers, `MAJOR:MINOR`; none where the guest shows no such device.
-    pub fn name(&mut self, device: &Arc<str>) -> Option<Arc<str>> {
+    pub fn name(&mut self, device: &Untrusted) -> Option<Untrusted> {
         if let Some(name) = self.names.get(device) {
             return name.clone();
         }
         if self.names.len() >= MOST {
             self.forget();
         }
-        let name = self.root.link_name(&format!("/sys/dev/block/{device}")).map(Arc::from);
-        self.names.entry(Arc::clone(device)).or_insert(name).clone()
+        let name = self.root.link_name(&format!("/sys/dev/block/{device}")).map(Untrusted::from);
+        self.names.entry(device.clone()).or_insert(name).clone()
     }
 
     /// Looks again from now on.
@@ -71,7 +72,7 @@ mod tests {
         link(tree.path(), "8:17", "../../devices/virtual/block/dm-3");
         assert_eq!(name("8:17").as_deref(), Some("sdb1"), "it is not asked for at every wait");
         devices.forget();
-        assert_eq!(devices.name(&"8:17".into()).as_deref(), Some("dm-3"));
+        assert_eq!(devices.name(&"8:17".into()), Some("dm-3".into()));
     }
 
     #[test]

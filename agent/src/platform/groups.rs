@@ -3,12 +3,10 @@
 //! Yields paths below the mount of the hierarchy that rules CPU time: what a container's own mount does not show has none. The
 //! directories are walked when a number is new, once until [`Groups::look_again`]; numbers are never given twice.
 
-use std::{
-    collections::{HashMap, VecDeque},
-    sync::Arc,
-};
+use std::collections::{HashMap, VecDeque};
 
 use super::{cgroup::cpu_mount, root::Root};
+use crate::untrusted::Untrusted;
 
 /// Directories that one walk looks at; a busy container host has some hundreds. Twice as many numbers are kept.
 const MOST: usize = 4_096;
@@ -20,7 +18,7 @@ const PATH_BYTES: usize = 4_096;
 pub struct Groups {
     root: Root,
     /// None of a number that no directory had: a group is there before anything is said of it, so none comes later.
-    paths: HashMap<u64, Option<Arc<str>>>,
+    paths: HashMap<u64, Option<Untrusted>>,
     may_look: bool,
 }
 
@@ -32,7 +30,7 @@ impl Groups {
 
     /// Of the group with this number: `/` for the topmost that can be seen. None where it cannot be seen, or came after the last
     /// look.
-    pub fn path(&mut self, number: u64) -> Option<Arc<str>> {
+    pub fn path(&mut self, number: u64) -> Option<Untrusted> {
         if let Some(path) = self.paths.get(&number) {
             return path.clone();
         }
@@ -58,7 +56,7 @@ impl Groups {
         let mut looked = 0;
         while let Some((number, below)) = waiting.pop_front() {
             let directory = format!("{mount}{below}");
-            self.paths.insert(number, printable(&below));
+            self.paths.insert(number, whole(&below));
             for (name, inode) in self.root.directories(&directory, MOST - looked) {
                 looked += 1;
                 waiting.push_back((inode, format!("{below}/{name}")));
@@ -67,10 +65,8 @@ impl Groups {
     }
 }
 
-/// Without control characters.
-fn printable(below: &str) -> Option<Arc<str>> {
-    let path: String = below.chars().filter(|letter| !letter.is_control()).collect();
-    let path = if path.is_empty() { "/" } else { &path };
+fn whole(below: &str) -> Option<Untrusted> {
+    let path = if below.is_empty() { "/" } else { below };
     (path.len() <= PATH_BYTES).then(|| path.into())
 }
 
@@ -109,12 +105,17 @@ mod tests {
         assert_eq!(path("later\u{1b}[2J"), None, "not walked at every wait");
         let later = number(tree.path(), "later\u{1b}[2J");
         groups.look_again();
-        assert_eq!(groups.path(later).as_deref(), Some("/later[2J"), "no control characters");
+        let later = groups.path(later).unwrap();
+        assert_eq!(
+            (later.stored(), &*later.to_string()),
+            ("/later\u{1b}[2J", "/later\u{fffd}[2J"),
+            "kept exact, shown without"
+        );
         let deep = format!("system.slice/{}", "x".repeat(250) + "/" + &"y".repeat(250));
         fs::create_dir_all(tree.path().join("sys/fs/cgroup").join(&deep)).unwrap();
         groups.look_again();
         let whole = groups.path(number(tree.path(), &deep));
-        assert_eq!(whole.as_deref(), Some(&*format!("/{deep}")), "two long paths may differ at their ends");
+        assert_eq!(whole, Some(format!("/{deep}").into()), "two long paths may differ at their ends");
     }
 
     #[test]

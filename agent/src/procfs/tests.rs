@@ -51,7 +51,7 @@ fn edges_in_the_ring_become_phases() {
     assert!(!procfs.read(&mut records));
     pair(&mut pairing, &records);
     let [phase] = &phases(&mut pairing)[..] else { panic!("one phase: {records:?}") };
-    assert_eq!((&*phase.name, phase.duration_ns), ("work", 50));
+    assert_eq!((phase.name.stored(), phase.duration_ns), ("work", 50));
     assert_eq!((phase.accounts.0[0], phase.accounts.total_ns()), (30, 50));
     assert!(phase.helpers.partial, "nobody saw the other threads");
     assert_eq!((procfs.edges_read, procfs.undecodable, procfs.losses()), (2, 0, KernelLosses::default()));

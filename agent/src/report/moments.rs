@@ -8,6 +8,7 @@ use std::{
     sync::Arc,
 };
 
+use crate::untrusted::Untrusted;
 use crate::{
     analyze::compare::{Pick, Picked, Platform, is_told_by, latency_ns},
     compare::{Member, each_in_parallel},
@@ -42,7 +43,7 @@ pub(super) struct Moment {
     /// More waits than are kept.
     pub(super) waits_left_out: usize,
     /// Names of threads.
-    pub(super) threads: Arc<HashMap<ThreadId, Arc<str>>>,
+    pub(super) threads: Arc<HashMap<ThreadId, Untrusted>>,
     /// What graphics processors were doing meanwhile, and what was read just afterwards, in the order of their times.
     pub(super) gpus: Vec<GpuReading>,
 }
@@ -66,7 +67,7 @@ struct Read {
     waits: HashMap<u64, (Vec<Wait>, usize)>,
     moves: BTreeMap<(u32, u32), u64>,
     seen: u64,
-    threads: HashMap<ThreadId, Arc<str>>,
+    threads: HashMap<ThreadId, Untrusted>,
     gpus: Vec<GpuReading>,
 }
 

@@ -2,12 +2,13 @@
 //!
 //! Yields columns for numbers, flags and names of a row's fields, for threads and for ledgers. It knows no table.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
 use guestscope_ebpf::Account;
 
 use super::table::{Access, Column, Width};
 use crate::phase::{Accounts, COUNT_NAMES, Counts, ThreadId};
+use crate::untrusted::Untrusted;
 
 /// A column of the field at this path in the row: row type, name, help, path.
 macro_rules! integer {
@@ -60,9 +61,9 @@ macro_rules! flag {
 macro_rules! name {
     ($row:ty: $name:literal, $help:literal, $($field:ident).+) => {
         Column::new($name, $help, Access::Word {
-            get: Box::new(|row: &$row| Some(&row.$($field).+)),
+            get: Box::new(|row: &$row| Some(row.$($field).+.stored())),
             set: Box::new(|row: &mut $row, word| {
-                row.$($field).+ = Arc::clone(word);
+                row.$($field).+ = word.clone();
                 true
             }),
             optional: false,
@@ -70,7 +71,7 @@ macro_rules! name {
     };
 }
 /// For rows that are about to be filled.
-pub(super) static NO_WORD: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from(""));
+pub(super) static NO_WORD: LazyLock<Untrusted> = LazyLock::new(Untrusted::default);
 
 pub(super) fn thread_id<R: 'static>(
     read: fn(&R) -> &ThreadId,

@@ -5,7 +5,7 @@
 //! `WHERE`, and DuckDB and pandas take it without a conversion (fixed-size binary would arrive there as BLOB and
 //! `bytes`). Dictionaries and zstd give most of the doubled size back. Opens no file.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
 use guestscope_ebpf::Account;
 
@@ -17,6 +17,7 @@ use super::{
 use crate::phase::{
     Accounts, Counts, Ending, GpuReading, Helpers, KEPT, Mark, Phase, PhaseKind, Thread, ThreadId, TraceIds,
 };
+use crate::untrusted::Untrusted;
 
 /// A word that is known only when the run is over.
 macro_rules! label {
@@ -27,9 +28,9 @@ macro_rules! label {
                 $name,
                 $help,
                 Access::Word {
-                    get: Box::new(|row: &PhaseRow| row.$field.as_deref()),
+                    get: Box::new(|row: &PhaseRow| row.$field.as_ref().map(Untrusted::stored)),
                     set: Box::new(|row, word| {
-                        row.$field = Some(Arc::clone(word));
+                        row.$field = Some(word.clone());
                         true
                     }),
                     optional: true,
@@ -52,9 +53,9 @@ pub struct PhaseRow {
     /// Its request is kept, and left out of statistics.
     pub warmup: bool,
     /// What explains most of its excess over the baseline; only in a closed folder.
-    pub cause: Option<Arc<str>>,
+    pub cause: Option<Untrusted>,
     /// The highest of p50, p90, p99, p99.9 that it reaches; only in a closed folder.
-    pub tail: Option<Arc<str>>,
+    pub tail: Option<Untrusted>,
 }
 
 /// The guest and the agent at one moment.
@@ -90,7 +91,7 @@ pub(super) static PHASES: LazyLock<Table<PhaseRow>> = LazyLock::new(|| Table {
             parent: None,
             root: 0,
             kind: PhaseKind::Phase,
-            name: Arc::clone(&NO_WORD),
+            name: NO_WORD.clone(),
             name_damaged: false,
             request: 0,
             thread: ThreadId::default(),
@@ -124,7 +125,7 @@ pub(super) static THREADS: LazyLock<Table<Thread>> = LazyLock::new(|| {
     columns.push(flag!(Thread: "exited", "it ended by itself, else observation stopped before", exited));
     let blank = || Thread {
         id: ThreadId::default(),
-        comm: Arc::clone(&NO_WORD),
+        comm: NO_WORD.clone(),
         end_ns: 0,
         accounts: Accounts::default(),
         counts: Counts::default(),
@@ -156,7 +157,7 @@ pub(super) static MARKS: LazyLock<Table<Mark>> = LazyLock::new(|| {
     columns.push(name!(Mark: "name", "as the program gave it", name));
     columns.push(integer!(Mark: "time_ns", "CLOCK_MONOTONIC", time_ns));
     columns.push(optional!(Mark: "phase", "`id` of the phase that was innermost there", phase));
-    let blank = || Mark { thread: ThreadId::default(), name: Arc::clone(&NO_WORD), time_ns: 0, phase: None };
+    let blank = || Mark { thread: ThreadId::default(), name: NO_WORD.clone(), time_ns: 0, phase: None };
     Table { name: "marks", columns, blank }
 });
 
@@ -170,7 +171,7 @@ fn identity() -> Vec<Column<PhaseRow>> {
             "request, phase, queue or process",
             Access::Word {
                 get: Box::new(|row: &PhaseRow| Some(row.phase.kind.name())),
-                set: Box::new(|row, word| kind(word).map(|kind| row.phase.kind = kind).is_some()),
+                set: Box::new(|row, word| kind(word.stored()).map(|kind| row.phase.kind = kind).is_some()),
                 optional: false,
             },
         ),
@@ -279,7 +280,7 @@ fn circumstances() -> Vec<Column<PhaseRow>> {
             Access::Word {
                 get: Box::new(|row: &PhaseRow| Some(row.phase.ending.name())),
                 set: Box::new(|row, word| {
-                    Ending::by_name(word).map(|ending| row.phase.ending = ending).is_some()
+                    Ending::by_name(word.stored()).map(|ending| row.phase.ending = ending).is_some()
                 }),
                 optional: false,
             },

@@ -4,7 +4,7 @@
 //! the table. Requests marked as warm-up are left out, as in all statistics. Yields files in the V2 encoding (no
 //! deflate) and their index. Reads no rows by itself. Beside them it keeps those that a workload measured itself.
 
-use std::{collections::HashMap, io, sync::Arc};
+use std::{collections::HashMap, io};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use hdrhistogram::{
@@ -19,6 +19,7 @@ use super::{
     name::{fingerprint, sanitise},
 };
 use crate::phase::{Phase, PhaseKind};
+use crate::untrusted::Untrusted;
 
 /// Directory of the files.
 pub(super) const DIRECTORY: &str = "histograms";
@@ -54,13 +55,13 @@ const MOST_FILE_BYTES: u64 = 1 << 20;
 /// for 1,000 names, and 1 MB in a usual run.
 #[derive(Default)]
 pub(super) struct Collector {
-    names: HashMap<(PhaseKind, Arc<str>), Histogram<u32>>,
+    names: HashMap<(PhaseKind, Untrusted), Histogram<u32>>,
     others: u64,
 }
 
 impl Collector {
     pub(super) fn record(&mut self, phase: &Phase) {
-        let key = (phase.kind, Arc::clone(&phase.name));
+        let key = (phase.kind, phase.name.clone());
         if self.names.len() >= MOST_NAMES && !self.names.contains_key(&key) {
             self.others += 1;
             return;
@@ -96,9 +97,14 @@ impl Collector {
         for ((kind, name), histogram) in self.names {
             bytes.clear();
             serializer.serialize(&histogram, &mut bytes).map_err(io::Error::other)?;
-            let file = format!("{}-{}-{:016x}.v2", kind.name(), sanitise(&name, "name"), fingerprint(&name));
+            let file = format!(
+                "{}-{}-{:016x}.v2",
+                kind.name(),
+                sanitise(name.stored(), "name"),
+                fingerprint(name.stored())
+            );
             directory.create(&file).and_then(|mut created| io::Write::write_all(&mut created, &bytes))?;
-            let (kind, name) = (kind.name().to_owned(), name.as_ref().to_owned());
+            let (kind, name) = (kind.name().to_owned(), name.stored().to_owned());
             histograms.entries.push(HistogramEntry { kind, name, file, count: histogram.len() });
         }
         histograms.entries.sort_by(|a, b| (&a.kind, &a.name).cmp(&(&b.kind, &b.name)));

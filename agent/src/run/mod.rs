@@ -344,9 +344,8 @@ impl RunFolder {
         }
         let what =
             |error: serde_json::Error| Error::Encode { file: MANIFEST.to_owned(), what: error.to_string() };
-        let mut text = serde_json::to_vec_pretty(&self.manifest).map_err(what)?;
-        text.push(b'\n');
-        let written = self.directory.replace_with(MANIFEST, &text);
+        let text = crate::json::pretty(&self.manifest).map_err(what)?;
+        let written = self.directory.replace_with(MANIFEST, text.as_bytes());
         written.map_err(|source| Error::Write { file: MANIFEST.to_owned(), source })
     }
 }

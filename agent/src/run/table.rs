@@ -19,6 +19,7 @@ use arrow::{
 };
 
 use super::closed::Empty;
+use crate::untrusted::Untrusted;
 
 /// How an integer is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +59,7 @@ pub(super) enum Access<R> {
     /// Words that repeat: a dictionary.
     Word {
         get: Borrow<R, str>,
-        set: Check<R, Arc<str>>,
+        set: Check<R, Untrusted>,
         optional: bool,
     },
     /// Bytes as lower-case hexadecimal text.
@@ -311,19 +312,19 @@ impl Words {
     /// Names kept: programs have a few dozen. A folder with a name per row must not fill the memory.
     const MOST: usize = 4096;
 
-    pub(super) fn share(&mut self, word: &str) -> Arc<str> {
+    pub(super) fn share(&mut self, word: &str) -> Untrusted {
         if let Some(word) = self.0.get(word) {
-            return Arc::clone(word);
+            return Arc::clone(word).into();
         }
         let word = Arc::<str>::from(word);
         if self.0.len() < Self::MOST {
             self.0.insert(Arc::clone(&word));
         }
-        word
+        word.into()
     }
 }
 
-fn decode_words<R>(array: &ArrayRef, rows: &mut [R], words: &mut Words, set: &Check<R, Arc<str>>) -> bool {
+fn decode_words<R>(array: &ArrayRef, rows: &mut [R], words: &mut Words, set: &Check<R, Untrusted>) -> bool {
     let array = array.as_dictionary::<Int32Type>();
     let values: &StringArray = array.values().as_string();
     let values: Vec<_> = values.iter().map(|word| word.map(|word| words.share(word))).collect();

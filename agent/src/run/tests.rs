@@ -101,8 +101,8 @@ proptest! {
         let warmups = requests.iter().flat_map(|request| vec![request.is_warmup(); request.phases.len()]);
         prop_assert!(rows.iter().map(|row| row.warmup).eq(warmups));
         for (row, phase) in rows.iter().zip(phases) {
-            prop_assert_eq!(row.cause.as_deref().map(str::to_owned), label(phase));
-            prop_assert_eq!(row.tail.as_deref(), Some("p99.9"));
+            prop_assert_eq!(row.cause.as_ref().map(|word| word.stored().to_owned()), label(phase));
+            prop_assert_eq!(row.tail.clone(), Some("p99.9".into()));
         }
         prop_assert!(!path.join("phases.arrows").exists());
     }

@@ -1,6 +1,6 @@
 //! The columns of `waits`, and how a long wait leaves a row and comes back. Opens no file.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
 use guestscope_ebpf::Account;
 
@@ -9,6 +9,7 @@ use super::{
     table::{Access, Column, Table, Width},
 };
 use crate::phase::{Blame, ThreadId, Wait, WaitedIo};
+use crate::untrusted::Untrusted;
 
 /// `waits`: a row per long wait, in the order of their ends.
 pub(super) static WAITS: LazyLock<Table<Wait>> = LazyLock::new(|| {
@@ -34,7 +35,7 @@ pub(super) static WAITS: LazyLock<Table<Wait>> = LazyLock::new(|| {
         replaced_by_tid: 0,
         ran_before_tid: 0,
         ran_before_tgid: 0,
-        ran_before_comm: Arc::clone(&NO_WORD),
+        ran_before_comm: NO_WORD.clone(),
         ns_tid: None,
         cgroup_number: None,
         cgroup: None,
@@ -53,7 +54,9 @@ fn wait() -> Vec<Column<Wait>> {
             "what it left the CPU for; runq if it could have gone on",
             Access::Word {
                 get: Box::new(|row: &Wait| Some(row.account.name())),
-                set: Box::new(|row, word| by_name(word).map(|account| row.account = account).is_some()),
+                set: Box::new(|row, word| {
+                    by_name(word.stored()).map(|account| row.account = account).is_some()
+                }),
                 optional: false,
             },
         ),
@@ -86,9 +89,9 @@ fn wait() -> Vec<Column<Wait>> {
 /// Where the thread is at home.
 fn whereabouts() -> [Column<Wait>; 3] {
     let path = Access::Word {
-        get: Box::new(|row: &Wait| row.cgroup.as_deref()),
+        get: Box::new(|row: &Wait| row.cgroup.as_ref().map(Untrusted::stored)),
         set: Box::new(|row, word| {
-            row.cgroup = Some(Arc::clone(word));
+            row.cgroup = Some(word.clone());
             true
         }),
         optional: true,
@@ -117,7 +120,7 @@ fn blame() -> impl Iterator<Item = Column<Wait>> {
     };
     let account = Access::Word {
         get: Box::new(|row: &Wait| row.blame.map(|blame| blame.account.name())),
-        set: Box::new(|row, word| by_name(word).map(|account| of(row).account = account).is_some()),
+        set: Box::new(|row, word| by_name(word.stored()).map(|account| of(row).account = account).is_some()),
         optional: true,
     };
     [
@@ -142,11 +145,10 @@ fn blame() -> impl Iterator<Item = Column<Wait>> {
 /// What it waited for at a block device; its columns are there together or not at all.
 fn io() -> impl Iterator<Item = Column<Wait>> {
     fn of(row: &mut Wait) -> &mut WaitedIo {
-        let nothing =
-            || WaitedIo { device: Arc::clone(&NO_WORD), name: Arc::clone(&NO_WORD), is_write: false };
+        let nothing = || WaitedIo { device: NO_WORD.clone(), name: NO_WORD.clone(), is_write: false };
         row.io.get_or_insert_with(nothing)
     }
-    let word = |name, help, get: fn(&WaitedIo) -> &str, set: fn(&mut WaitedIo, &Arc<str>) -> bool| {
+    let word = |name, help, get: fn(&WaitedIo) -> &str, set: fn(&mut WaitedIo, &Untrusted) -> bool| {
         let access = Access::Word {
             get: Box::new(move |row: &Wait| row.io.as_ref().map(get)),
             set: Box::new(move |row, word| set(of(row), word)),
@@ -158,24 +160,24 @@ fn io() -> impl Iterator<Item = Column<Wait>> {
         word(
             "device",
             "the block device to which it had submitted when it left its CPU, MAJOR:MINOR",
-            |io| &io.device,
+            |io| io.device.stored(),
             |io, word| {
-                io.device = Arc::clone(word);
+                io.device = word.clone();
                 true
             },
         ),
         word(
             "device_name",
             "the name of that in the guest; MAJOR:MINOR where it has none",
-            |io| &io.name,
+            |io| io.name.stored(),
             |io, word| {
-                io.name = Arc::clone(word);
+                io.name = word.clone();
                 true
             },
         ),
         word("io_direction", "what it had submitted: read or write", WaitedIo::direction, |io, word| {
-            io.is_write = &**word == "write";
-            io.is_write || &**word == "read"
+            io.is_write = *word == "write";
+            io.is_write || *word == "read"
         }),
     ]
     .into_iter()

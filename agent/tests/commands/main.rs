@@ -9,7 +9,6 @@ mod replay;
 use std::{
     path::{Path, PathBuf},
     process::{Command, Output},
-    sync::Arc,
 };
 
 use guestscope::{
@@ -32,7 +31,7 @@ fn request(number: u64, name: &str, locked_ns: u64) -> Request {
             parent: None,
             root: number + 1,
             kind: PhaseKind::Request,
-            name: Arc::from(name),
+            name: name.into(),
             name_damaged: false,
             request: number,
             thread: ThreadId { tid: 11, tgid: 10, born_ns: 1 },

@@ -1,9 +1,6 @@
 //! Run folders of known content: requests of three phases, drawn with a seed, on platforms that differ in a known way.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::path::{Path, PathBuf};
 
 use guestscope::{
     phase::{Accounts, Counts, Ending, Helpers, Phase, PhaseKind, Request, ThreadId, TraceIds, Wait},
@@ -137,7 +134,7 @@ impl Made {
                 replaced_by_tid: 0,
                 ran_before_tid: if is_runq { 77 } else { 0 },
                 ran_before_tgid: if is_runq { 77 } else { 0 },
-                ran_before_comm: Arc::from(if is_runq { "neighbour" } else { "" }),
+                ran_before_comm: if is_runq { "neighbour" } else { "" }.into(),
                 blame: None,
                 ns_tid: None,
                 cgroup_number: None,
@@ -192,7 +189,7 @@ fn phase(id: u64, parent: Option<u64>, name: &str, start_ns: u64, parts: &[(Acco
         parent,
         root: id,
         kind: if parent.is_none() { PhaseKind::Request } else { PhaseKind::Phase },
-        name: Arc::from(name),
+        name: name.into(),
         name_damaged: false,
         request: 0,
         thread: ThreadId { tid: 11, tgid: 10, born_ns: 1 },

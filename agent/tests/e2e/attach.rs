@@ -113,7 +113,7 @@ fn a_program_goes_on_as_if_nothing_had_been() {
     assert_eq!(summary["service"], "e2e_subject");
     assert_eq!(seen.manifest.child, None);
     let [process] = &seen.processes[..] else { panic!("{:?}", seen.processes) };
-    assert_eq!((&*process.name, process.ending), ("e2e_subject", Ending::ObservationStopped));
+    assert_eq!((process.name.stored(), process.ending), ("e2e_subject", Ending::ObservationStopped));
 
     assert_unloaded(&held);
     wait_for_requests(&ground, "book", 100);

@@ -51,7 +51,7 @@ impl Group {
         let found: BTreeSet<u32> = requests.iter().map(|request| request.root().thread.tgid).collect();
         assert_eq!(found.len(), *processes, "{name}");
         for request in requests {
-            let names: Vec<&str> = request.phases[1..].iter().map(|phase| &*phase.name).collect();
+            let names: Vec<&str> = request.phases[1..].iter().map(|phase| phase.name.stored()).collect();
             assert_eq!(names, *phases, "{name}");
         }
     }
@@ -130,7 +130,7 @@ fn an_open_loop() {
         let (mut queued_ns, mut served_ns) = (0, 0);
         for request in seen.named("request") {
             let (root, queue) = (request.root(), &request.phases[1]);
-            assert_eq!((queue.kind, &*queue.name), (PhaseKind::Queue, QUEUE));
+            assert_eq!((queue.kind, queue.name.stored()), (PhaseKind::Queue, QUEUE));
             // From its arrival to its end nothing lies between the two.
             assert_eq!(queue.start_ns + queue.duration_ns, root.start_ns, "{request:#?}");
             assert!(coverage::is_whole(request), "{request:#?}");
@@ -170,7 +170,8 @@ fn training_from_a_disk(#[case] test: &str, #[case] shards: Option<&str>) {
             (&workload["data"], &workload["loaders"]),
             (&shards.unwrap_or("folder").into(), &2.into())
         );
-        let loaders = seen.threads.iter().filter(|thread| thread.comm.starts_with("loader-")).count();
+        let loaders =
+            seen.threads.iter().filter(|thread| thread.comm.stored().starts_with("loader-")).count();
         assert_eq!(loaders, 2, "{:#?}", seen.threads);
     });
 }

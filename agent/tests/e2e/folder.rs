@@ -76,7 +76,7 @@ impl Seen {
 
     /// The requests of this name.
     pub(crate) fn named(&self, name: &str) -> Vec<&Request> {
-        self.requests.iter().filter(|request| &*request.root().name == name).collect()
+        self.requests.iter().filter(|request| request.root().name.stored() == name).collect()
     }
 
     /// The only request of this name.
@@ -106,7 +106,7 @@ pub(crate) fn phase<'a>(request: &'a Request, name: &str) -> &'a Phase {
     request
         .phases
         .iter()
-        .find(|phase| &*phase.name == name)
+        .find(|phase| phase.name.stored() == name)
         .unwrap_or_else(|| panic!("no phase {name}: {request:#?}"))
 }
 

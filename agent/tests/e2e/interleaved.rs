@@ -79,7 +79,7 @@ fn number(line: &Value, key: &str) -> u64 {
 /// One request against what it said of itself; how much more CPU its phase `prepare` got than it measured.
 fn check_request(request: &Request, line: &Value) -> u64 {
     let root = request.root();
-    let names: Vec<&str> = request.phases[1..].iter().map(|phase| &*phase.name).collect();
+    let names: Vec<&str> = request.phases[1..].iter().map(|phase| phase.name.stored()).collect();
     assert_eq!(names, ["prepare", "fetch", "finish"]);
     for child in &request.phases[1..] {
         assert_eq!((child.parent, child.kind), (Some(root.id), PhaseKind::Phase));
@@ -127,5 +127,5 @@ fn check_mark(seen: &Seen, request: &Request) {
     let marks = seen.marks.iter().filter(|mark| mark.phase.is_some_and(|phase| ids.contains(&phase)));
     let marks: Vec<_> = marks.collect();
     assert_eq!(marks.len(), 1, "{:?}", seen.marks);
-    assert_eq!((&*marks[0].name, marks[0].phase), ("started", Some(request.root().id)));
+    assert_eq!((marks[0].name.stored(), marks[0].phase), ("started", Some(request.root().id)));
 }

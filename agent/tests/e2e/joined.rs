@@ -80,7 +80,7 @@ fn check_folders(workers: &[Seen], server: &Seen) {
     for worker in workers {
         assert_eq!((worker.named("step").len(), worker.named("warmup").len()), (STEPS, WARMUPS));
         for request in &worker.requests {
-            let names: Vec<&str> = request.phases[1..].iter().map(|phase| &*phase.name).collect();
+            let names: Vec<&str> = request.phases[1..].iter().map(|phase| phase.name.stored()).collect();
             assert_eq!(names, ["pull", "data", "forward", "backward", "push"]);
         }
     }
@@ -96,7 +96,7 @@ fn check_folders(workers: &[Seen], server: &Seen) {
             };
             let asker = askers.get(&(root.trace.trace_id, parent));
             let asker = asker.unwrap_or_else(|| panic!("nobody asked for {root:?}"));
-            assert_eq!(&*asker.name, name);
+            assert_eq!(asker.name.stored(), name);
             // Both agents take their times from the clock of this machine.
             let asker_end_ns = asker.start_ns + asker.duration_ns;
             assert!(asker.start_ns <= root.start_ns && root.start_ns <= asker_end_ns, "{root:?} {asker:?}");
@@ -111,7 +111,7 @@ fn check_folders(workers: &[Seen], server: &Seen) {
 }
 
 fn check_inner(request: &Request, expected: &[&str]) {
-    let names: Vec<&str> = request.phases[1..].iter().map(|phase| &*phase.name).collect();
+    let names: Vec<&str> = request.phases[1..].iter().map(|phase| phase.name.stored()).collect();
     assert_eq!(names, expected);
     assert!(request.phases[1..].iter().all(|phase| phase.parent == Some(request.root().id)));
 }

@@ -190,7 +190,7 @@ fn check(row: &Row, name: &str, done: &Done) -> f64 {
     check_manifest(name, &seen, &line, &done.summary());
     let measured = line["steps"].as_u64().or(line["requests"].as_u64()).expect("it says how many there were");
     let aside = ["warmup", LOAD, if row.name == "h2o generate" { "" } else { BLOCK }];
-    let found = seen.requests.iter().filter(|request| !aside.contains(&&*request.root().name)).count();
+    let found = seen.requests.iter().filter(|request| !aside.contains(&request.root().name.stored())).count();
     assert_eq!(found as u64, measured, "{name}");
     for request in &seen.requests {
         check_request(row, request);
@@ -218,7 +218,7 @@ fn check_request(row: &Row, request: &Request) {
     let root = request.root();
     assert_eq!(root.kind, PhaseKind::Request);
     let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-    let expected: Vec<String> = match &*root.name {
+    let expected: Vec<String> = match root.name.stored() {
         LOAD => names(&["read", "parse", "append"]),
         BLOCK => names(&["draw", "write"]),
         _ => row.phases.clone(),
@@ -226,7 +226,7 @@ fn check_request(row: &Row, request: &Request) {
     let mut expected = expected.iter();
     for phase in &request.phases[1..] {
         assert_eq!((phase.parent, phase.kind), (Some(root.id), PhaseKind::Phase), "{}", row.name);
-        let is_next = expected.any(|name| **name == *phase.name);
+        let is_next = expected.any(|name| phase.name == **name);
         assert!(is_next, "{}: {} in {request:#?}", row.name, phase.name);
     }
     assert!(request.phases.len() > 1, "{}: {request:#?}", row.name);

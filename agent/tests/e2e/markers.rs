@@ -61,8 +61,11 @@ fn odd_names_and_stray_ends_are_counted() {
     let script = file("tests/data/e2e/python_odd_marks.py");
     let done = ground.run().program(python).word(script).finish().expect(0);
     let seen = done.seen();
-    let names: Vec<(&str, bool)> =
-        seen.requests.iter().map(|request| (&*request.root().name, request.root().name_damaged)).collect();
+    let names: Vec<(&str, bool)> = seen
+        .requests
+        .iter()
+        .map(|request| (request.root().name.stored(), request.root().name_damaged))
+        .collect();
     let long = "long ".repeat(13);
     assert_eq!(
         names,

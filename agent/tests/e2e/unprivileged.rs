@@ -92,13 +92,13 @@ fn an_ordinary_user_sees_phases() {
     assert_eq!(seen.endings(), vec![ENDED; 5]);
     for request in &seen.requests {
         request.phases.iter().for_each(check_accounts);
-        let work = request.phases.iter().find(|phase| &*phase.name == "work").expect("it has one");
+        let work = request.phases.iter().find(|phase| phase.name.stored() == "work").expect("it has one");
         // What it worked is by the same clock.
         assert!(account(work, Account::Cpu) >= 3_000_000, "{work:?}");
     }
     let [process] = &seen.processes[..] else { panic!("one process: {:?}", seen.processes) };
     check_accounts(process);
-    assert_eq!((&*process.name, process.kind), ("e2e_subject", PhaseKind::Process));
+    assert_eq!((process.name.stored(), process.kind), ("e2e_subject", PhaseKind::Process));
     assert!(account(process, Account::Cpu) >= 15_000_000 && process.counts.fault_minor > 0, "{process:?}");
     assert!(process.counts.switch_voluntary >= 5, "it slept five times: {process:?}");
     assert_eq!(seen.threads.len(), 1);
@@ -210,7 +210,7 @@ fn a_program_in_another_pid_namespace_has_its_own_numbers() {
     assert_eq!(seen.endings(), vec![ENDED; 5]);
     assert!(seen.requests.iter().all(|request| request.root().thread.tgid == 1));
     // That of `unshare`, which was started; of number 1 nothing but its edges is known.
-    assert_eq!(seen.processes.iter().map(|process| &*process.name).collect::<Vec<_>>(), ["unshare"]);
+    assert_eq!(seen.processes.iter().map(|process| process.name.stored()).collect::<Vec<_>>(), ["unshare"]);
 }
 
 /// Writers that are killed at any instant leave nothing that holds the others up.
@@ -289,7 +289,7 @@ fn witnesses(book: &str) -> Vec<Witness> {
 fn works(seen: &Seen) -> Vec<Phase> {
     let mut requests = seen.named("request");
     requests.sort_by_key(|request| request.root().request);
-    let work = |phases: &[Phase]| phases.iter().find(|phase| &*phase.name == "work").cloned();
+    let work = |phases: &[Phase]| phases.iter().find(|phase| phase.name.stored() == "work").cloned();
     requests.into_iter().map(|request| work(&request.phases).expect("each has one")).collect()
 }
 

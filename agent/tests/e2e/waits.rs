@@ -97,11 +97,11 @@ fn check_wait(span: &Span, row: &Wait, parent: &Span, service: &str) {
     }
     let words = [
         ("guestscope.blocked_account", Some(row.account.name()).filter(|_| row.blocked_ns > 0)),
-        ("guestscope.device", row.io.as_ref().map(|io| &*io.device)),
-        ("system.device", row.io.as_ref().map(|io| &*io.name)),
-        ("guestscope.cgroup", row.cgroup.as_deref()),
+        ("guestscope.device", row.io.as_ref().map(|io| io.device.stored())),
+        ("system.device", row.io.as_ref().map(|io| io.name.stored())),
+        ("guestscope.cgroup", row.cgroup.as_ref().map(|path| path.stored())),
         ("disk.io.direction", row.io.as_ref().map(WaitedIo::direction)),
-        ("guestscope.ran_before_comm", Some(&*row.ran_before_comm).filter(|name| !name.is_empty())),
+        ("guestscope.ran_before_comm", Some(row.ran_before_comm.stored()).filter(|name| !name.is_empty())),
     ];
     for (key, expected) in words {
         assert_eq!(span.attributes.get(key).and_then(Value::as_str), expected, "{key}: {span:#?}");

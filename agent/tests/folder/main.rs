@@ -5,7 +5,7 @@
     reason = "a test may stop at once, and says what it skips"
 )]
 
-use std::{fs, os::unix::fs::PermissionsExt, path::Path, sync::Arc};
+use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use guestscope::{
@@ -50,7 +50,7 @@ fn request(id: u64, name: &str, duration_ns: u64) -> Request {
             parent: None,
             root: id,
             kind: PhaseKind::Request,
-            name: Arc::from(name),
+            name: name.into(),
             name_damaged: false,
             request: id,
             thread: ThreadId { tid: 11, tgid: 10, born_ns: 1 },
@@ -314,7 +314,7 @@ fn threads_come_back_also_when_nothing_else_was_seen() {
     let mut folder = create(parent.path(), manifest());
     let thread = Thread {
         id: ThreadId { tid: u32::MAX, tgid: 1, born_ns: 2 },
-        comm: Arc::from("omp"),
+        comm: "omp".into(),
         end_ns: 3,
         accounts: Accounts::default(),
         counts: Counts::default(),

@@ -45,7 +45,7 @@ fn a_wait_names_the_device_that_its_thread_had_submitted_to(#[case] is_raw: bool
         let device = name(number);
         // Where memory was short before, its own code is read again, from the disk that it lies on.
         let own = std::env::current_exe().and_then(std::fs::metadata).expect("it is there").dev();
-        let is_code = |calls: &[u32], io: &WaitedIo| calls.is_empty() && *io.device == *name(own);
+        let is_code = |calls: &[u32], io: &WaitedIo| calls.is_empty() && io.device == *name(own);
         let all = seen.waits_in(1);
         for (calls, what, direction) in
             [(&PREAD[..], "reads", "read"), (&PWRITE, "writes", "write"), (&[], "faults", "read")]
@@ -56,7 +56,7 @@ fn a_wait_names_the_device_that_its_thread_had_submitted_to(#[case] is_raw: bool
             agreement::count("devices", what, named, (10, waits.len() as u64));
             for io in waits.iter().filter_map(|wait| wait.io.as_ref()).filter(|io| !is_code(calls, io)) {
                 assert_eq!(
-                    (&*io.device, &*io.name, io.direction()),
+                    (io.device.stored(), io.name.stored(), io.direction()),
                     (&*device, &*device, direction),
                     "{waits:?}"
                 );

@@ -16,7 +16,7 @@ use crate::{
 /// Names of the requests in the order of their numbers, and whether they were damaged.
 fn names(seen: &Seen) -> Vec<(u64, &str, bool)> {
     let roots = seen.requests.iter().map(guestscope::phase::Request::root);
-    let mut names: Vec<_> = roots.map(|root| (root.request, &*root.name, root.name_damaged)).collect();
+    let mut names: Vec<_> = roots.map(|root| (root.request, root.name.stored(), root.name_damaged)).collect();
     names.sort_unstable();
     names
 }
@@ -73,8 +73,8 @@ fn what_has_no_partner_is_counted() {
         );
         assert_eq!(seen.request(3).ending, Ending::ThreadExited);
         let (outer, inner) = (seen.request(0), &seen.inside(0)[0]);
-        assert_eq!((&*outer.name, outer.ending), ("outer", Ending::Ended));
-        assert_eq!((&*inner.name, inner.ending), ("inner", Ending::Ended));
+        assert_eq!((outer.name.stored(), outer.ending), ("outer", Ending::Ended));
+        assert_eq!((inner.name.stored(), inner.ending), ("inner", Ending::Ended));
         compare("unmatched", seen.request(1), seen.book.row(1), 0);
     });
 }
@@ -137,7 +137,7 @@ fn a_request_that_came_late_has_queued() {
     seen.check();
     seen.check_no_losses();
     let (served, queue) = (seen.request(1), &seen.inside(1)[0]);
-    assert_eq!((queue.kind, &*queue.name), (PhaseKind::Queue, "queue"));
+    assert_eq!((queue.kind, queue.name.stored()), (PhaseKind::Queue, "queue"));
     assert_eq!(queue.start_ns, seen.book.fact("scheduled_ns"));
     assert_eq!(queue.start_ns + queue.duration_ns, served.start_ns);
     assert!(queue.duration_ns >= 7_000_000);

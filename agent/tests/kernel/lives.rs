@@ -114,7 +114,7 @@ fn a_new_program_ends_the_phases_of_the_old_one() {
         only(PairingLosses { unended_phases: 2, ..PairingLosses::default() }, &seen);
         let (replaced, inner) = (seen.request(1), &seen.inside(1)[0]);
         assert_cut_off(&seen, replaced, Ending::Exec);
-        assert_eq!((inner.ending, &*inner.name), (Ending::Exec, "inner"));
+        assert_eq!((inner.ending, inner.name.stored()), (Ending::Exec, "inner"));
         compare("exec_leader", seen.request(3), seen.book.row(3), 0);
         assert_eq!(seen.request(3).thread, replaced.thread);
         assert_eq!((seen.threads.len(), seen.processes.len()), (1, 1));

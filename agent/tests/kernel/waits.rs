@@ -109,7 +109,8 @@ fn are_at_home(waits: &[&Wait]) {
     for wait in waits {
         assert!(!in_initial_namespace() || wait.ns_tid == Some(wait.thread.tid), "{wait:?}");
         let found = wait.cgroup_number.and_then(|number| groups.path(number));
-        let is_own = own.as_deref().zip(found.as_deref()).is_some_and(|(own, found)| own.starts_with(found));
+        let is_own =
+            own.as_deref().zip(found.as_ref()).is_some_and(|(own, found)| own.starts_with(found.stored()));
         assert!(is_own, "{found:?}, and it is in {own:?}: {wait:?}");
     }
 }

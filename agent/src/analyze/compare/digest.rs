@@ -7,10 +7,10 @@
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BinaryHeap},
-    sync::Arc,
 };
 
 use super::profile::{Means, Profile};
+use crate::untrusted::Untrusted;
 use crate::{
     analyze::{
         LeftOut,
@@ -56,7 +56,7 @@ pub struct RunDigest {
 #[derive(Clone, Debug, PartialEq)]
 pub struct GroupDigest {
     /// Of the outermost phase.
-    pub name: Arc<str>,
+    pub name: Untrusted,
     /// Their latencies in ns, sorted.
     pub latencies_ns: Vec<u64>,
     /// Exact mean of those.
@@ -115,18 +115,18 @@ impl RunDigest {
 
     /// The requests of this name.
     pub fn group(&self, name: &str) -> Option<&GroupDigest> {
-        self.groups.iter().find(|group| &*group.name == name)
+        self.groups.iter().find(|group| group.name == *name)
     }
 }
 
 struct Reading {
     room: usize,
     keep: usize,
-    groups: BTreeMap<Arc<str>, GroupReading>,
+    groups: BTreeMap<Untrusted, GroupReading>,
     left_out: LeftOut,
     longest_process: Option<Request>,
     /// Stands for names that came after there was room.
-    other: Arc<str>,
+    other: Untrusted,
 }
 
 impl Reading {
@@ -220,7 +220,7 @@ struct GroupReading {
 }
 
 impl GroupReading {
-    fn new(name: &Arc<str>) -> Self {
+    fn new(name: &Untrusted) -> Self {
         Self {
             tree: Tree::new(name),
             latencies_ns: Vec::new(),
@@ -282,7 +282,7 @@ impl GroupReading {
         skipped
     }
 
-    fn finish(mut self, name: Arc<str>, skipped: u64) -> GroupDigest {
+    fn finish(mut self, name: Untrusted, skipped: u64) -> GroupDigest {
         let warmup = self.forget(skipped);
         let requests = self.latencies_ns.len() as u64;
         let starts = self.first.iter().map(|(kept, _)| kept.start_ns).min();

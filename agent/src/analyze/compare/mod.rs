@@ -22,8 +22,6 @@ mod welch;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
-
 pub use advised::Advised;
 pub use breakdown::{Breakdown, Quantile, Share, breakdowns};
 pub use causes::{Decomposition, OfCause, Part};
@@ -43,6 +41,7 @@ use self::{
     welch::{Difference, logs, mean},
 };
 use super::split::SAMPLED;
+use crate::untrusted::Untrusted;
 
 /// A change between the first and the last third of a platform's runs counts as drift from here on, if it is certain.
 const DRIFT: f64 = 0.05;
@@ -150,7 +149,7 @@ pub struct Compared {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
     /// Name of the requests.
-    pub request: Arc<str>,
+    pub request: Untrusted,
     /// The baseline.
     pub baseline: Side,
     /// The others, in their order.
@@ -263,7 +262,7 @@ pub fn compare(baseline: &Platform, platforms: &[Platform], declared: &Declared)
         .zip(verdicts(baseline, platforms, declared))
         .map(|(platform, verdicts)| against(baseline, platform, verdicts, declared.fold))
         .collect();
-    let request = baseline.runs.first().map_or_else(|| Arc::from(""), |run| run.requests.name.clone());
+    let request = baseline.runs.first().map_or_else(|| Untrusted::from(""), |run| run.requests.name.clone());
     Comparison { request, baseline: baseline.side(), platforms: compared }
 }
 

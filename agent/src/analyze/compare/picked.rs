@@ -2,8 +2,7 @@
 //!
 //! Yields [`Picked`]; the same requests are left out as in a digest.
 
-use std::sync::Arc;
-
+use crate::untrusted::Untrusted;
 use crate::{
     analyze::{tally::Standing, tree},
     phase::Request,
@@ -22,7 +21,7 @@ pub struct Picked {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pick {
     /// Name of the outermost phase.
-    pub name: Arc<str>,
+    pub name: Untrusted,
     /// So many of that name at the begin do not count.
     pub warmup: u64,
     /// The latency to be near to, ns.

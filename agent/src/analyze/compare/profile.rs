@@ -2,14 +2,13 @@
 //!
 //! Yields [`Profile`], additive like the requests that it sums up: its times add up to their mean latency.
 
-use std::sync::Arc;
-
 use guestscope_ebpf::{ACCOUNTS, Account};
 
 use crate::analyze::split::{BESIDE, CAUSES, Split, Sums};
+use crate::untrusted::Untrusted;
 
 /// A phase by its names from under the request down, or [`super::super::OUTSIDE`].
-pub type Path = Vec<Arc<str>>;
+pub type Path = Vec<Untrusted>;
 
 /// Means of one phase's own time over all requests, ns.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -76,7 +75,7 @@ pub struct Profile {
 
 impl Profile {
     /// Of one phase; zeros if there is none of that name.
-    pub(super) fn get(&self, path: &[Arc<str>]) -> Means {
+    pub(super) fn get(&self, path: &[Untrusted]) -> Means {
         let found = self.phases.iter().find(|(known, _)| known == path);
         found.map(|(_, means)| *means).unwrap_or_default()
     }

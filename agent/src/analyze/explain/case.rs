@@ -3,14 +3,12 @@
 //! Yields [`Case`]. Its phases add up to its excess and their parts to them, to the nanosecond. Counts and samples come with
 //! the request itself, waits one by one later.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, HashMap};
 
 use guestscope_ebpf::Account;
 
 use crate::phase::{PhaseKind, Request, Wait};
+use crate::untrusted::Untrusted;
 
 use super::{
     super::{
@@ -54,7 +52,7 @@ pub struct Case {
 #[derive(Clone, Debug, PartialEq)]
 pub struct CasePhase {
     /// Names from under the request, or [`super::super::OUTSIDE`].
-    pub path: Vec<Arc<str>>,
+    pub path: Vec<Untrusted>,
     /// More than in a typical request, ns: the sum over `parts`, exactly.
     pub excess_ns: i64,
     /// All parts that are not zero, the largest first.

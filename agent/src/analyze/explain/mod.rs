@@ -17,9 +17,10 @@ mod waits;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::HashMap, convert::Infallible, sync::Arc};
+use std::{collections::HashMap, convert::Infallible};
 
 use crate::phase::{Request, Thread, Wait};
+use crate::untrusted::Untrusted;
 
 use self::reading::Reading;
 use super::{
@@ -85,7 +86,7 @@ pub struct Explained {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
     /// Its name at its end.
-    pub comm: Arc<str>,
+    pub comm: Untrusted,
     /// Its process.
     pub pid: u32,
 }
@@ -143,7 +144,7 @@ impl Explanation {
                 reading.add(standard, &request);
             }
         }
-        let mut by_name: HashMap<Arc<str>, Reading> = readings.into_kinds().collect();
+        let mut by_name: HashMap<Untrusted, Reading> = readings.into_kinds().collect();
         let explained = |group: &super::Group| {
             let (standard, reading) = (summary.standards.get(&group.name)?, by_name.remove(&group.name)?);
             Some(reading.finish(standard))
@@ -196,7 +197,7 @@ impl Explanation {
         let result = waits.into_iter().try_for_each(|wait| {
             let wait = wait?;
             if wait.ran_before_tid != 0 && names.len() < NAMES {
-                let named = || Named { comm: Arc::clone(&wait.ran_before_comm), pid: wait.ran_before_tgid };
+                let named = || Named { comm: wait.ran_before_comm.clone(), pid: wait.ran_before_tgid };
                 names.entry(wait.ran_before_tid).or_insert_with(named);
             }
             match wait.root {

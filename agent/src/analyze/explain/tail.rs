@@ -3,13 +3,14 @@
 //! Yields a [`Tail`] per percentile: exact sums that add up to the excess of all of them, however many there were. Every
 //! request counts as much as it is late, so one cause of a few very late ones comes before a trifle of many.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
 use super::super::{
     quantiles::Band,
     split::Cause,
     tree::{PlaceId, Tree},
 };
+use crate::untrusted::Untrusted;
 
 /// What one cause makes of a tail, over all phases.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,7 +29,7 @@ pub struct TailCause {
 #[derive(Clone, Debug, PartialEq)]
 pub struct TailPart {
     /// Names from under the request, or [`super::super::OUTSIDE`].
-    pub path: Vec<Arc<str>>,
+    pub path: Vec<Untrusted>,
     /// Which.
     pub cause: Cause,
     /// Over all requests of the tail, ns.

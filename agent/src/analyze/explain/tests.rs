@@ -4,7 +4,7 @@
 
 mod properties;
 
-use std::{convert::Infallible, sync::Arc};
+use std::convert::Infallible;
 
 use guestscope_ebpf::Account;
 use rstest::rstest;
@@ -60,7 +60,7 @@ fn the_slowest_come_first_and_their_parts_add_up() {
         assert_eq!(case.dominant(), slow.dominant());
     }
     let first = &cases[0].phases[0];
-    assert_eq!((first.path.clone(), first.parts[0].cause), (vec![Arc::from("inference")], THROTTLED));
+    assert_eq!((first.path.clone(), first.parts[0].cause), (vec!["inference".into()], THROTTLED));
     assert_eq!((first.parts[0].ns, first.parts[0].typical_ns), (46_000_000 + 193 * 10_000, 0));
 }
 

@@ -3,11 +3,12 @@
 //! Yields [`Waits`], in bounded memory however many come. A wait is cut into what it was for, what its group lacked quota, and
 //! what it stood in the run queue, so that each account gets its own time and no other.
 
-use std::{cmp::Reverse, sync::Arc};
+use std::cmp::Reverse;
 
 use guestscope_ebpf::Account;
 
 use crate::phase::{Blame, Wait};
+use crate::untrusted::Untrusted;
 
 /// The longest ones that are kept.
 const LONGEST: usize = 4;
@@ -23,7 +24,7 @@ pub enum Culprit {
     /// Had the CPU last, until then: the last one of those that had it meanwhile.
     Ran {
         /// Its name.
-        comm: Arc<str>,
+        comm: Untrusted,
         /// Its process, in the initial namespace.
         pid: u32,
     },
@@ -39,14 +40,14 @@ pub enum Culprit {
     /// A block device.
     Device {
         /// Its name in the guest.
-        name: Arc<str>,
+        name: Untrusted,
         /// It was written to, else read from.
         is_write: bool,
     },
     /// A quota: that of the control group that the thread was in, or of one above it.
     Group {
         /// The path of the thread's group as the guest names it.
-        path: Arc<str>,
+        path: Untrusted,
     },
     /// What was waited for is known by the system call alone.
     Syscall(u32),
@@ -61,14 +62,12 @@ impl Culprit {
     pub(super) fn of(wait: &Wait, account: Account) -> Self {
         match account {
             Account::Runq if wait.ran_before_tid == 0 => Culprit::Idle,
-            Account::Runq => {
-                Culprit::Ran { comm: Arc::clone(&wait.ran_before_comm), pid: wait.ran_before_tgid }
-            }
+            Account::Runq => Culprit::Ran { comm: wait.ran_before_comm.clone(), pid: wait.ran_before_tgid },
             Account::Throttled => {
                 wait.cgroup.clone().map_or(Culprit::Unknown, |path| Culprit::Group { path })
             }
             Account::BlockIo | Account::Fault => match &wait.io {
-                Some(io) => Culprit::Device { name: Arc::clone(&io.name), is_write: io.is_write },
+                Some(io) => Culprit::Device { name: io.name.clone(), is_write: io.is_write },
                 None => Culprit::of_syscall(wait),
             },
             Account::Lock | Account::Other => match (wait.blame, wait.waker_tid) {

@@ -7,12 +7,12 @@
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, HashMap},
-    sync::Arc,
 };
 
 use guestscope_ebpf::NAME_BYTES;
 
 use super::answer::Span;
+use crate::untrusted::Untrusted;
 use crate::{
     phase::{
         Accounts, Counts, Ending, HelperWait, Helpers, KEPT, Phase, PhaseKind, Request, ThreadId, TraceIds,
@@ -148,7 +148,7 @@ fn helper_wait(number: &dyn Fn(&str) -> u64) -> HelperWait {
 }
 
 /// As long as a marker's names can be.
-fn name(text: &str) -> Arc<str> {
+fn name(text: &str) -> Untrusted {
     let end = (0..=NAME_BYTES.min(text.len())).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
     text[..end].into()
 }

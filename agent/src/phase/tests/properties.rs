@@ -52,7 +52,7 @@ fn feed(pairing: &mut Pairing, model: &mut Model) -> Vec<Output> {
 /// The roots among the outputs, by their number in the model. A request's number is its index there.
 fn roots(outputs: &[Output]) -> Vec<usize> {
     let roots = phases(outputs).filter(|phase| phase.kind == PhaseKind::Request);
-    roots.map(|phase| phase.name.parse().unwrap()).collect()
+    roots.map(|phase| phase.name.stored().parse().unwrap()).collect()
 }
 
 fn run(turns: &[Turn], finish: Finish) -> (Model, Pairing, Vec<Output>) {
@@ -86,7 +86,7 @@ fn check_phases(model: &Model, outputs: &[Output]) -> Result<(), TestCaseError> 
         phases(outputs).filter(|phase| matches!(phase.kind, PhaseKind::Request | PhaseKind::Phase)).collect();
     prop_assert_eq!(begun.len(), model.phases.len(), "every phase comes out exactly once");
     let by_id: HashMap<u64, &Phase> = begun.iter().map(|phase| (phase.id, *phase)).collect();
-    let index = |id: u64| by_id[&id].name.parse::<usize>().unwrap();
+    let index = |id: u64| by_id[&id].name.stored().parse::<usize>().unwrap();
     for phase in &begun {
         let expected = &model.phases[index(phase.id)];
         prop_assert_eq!(phase.kind, expected.kind);

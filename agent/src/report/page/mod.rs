@@ -15,6 +15,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::{Report, ReportError, charts};
 use crate::analyze::Cause;
+use crate::untrusted::{self, Untrusted};
 
 /// Nothing is fetched, no script runs, whatever a name in a folder holds.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
@@ -66,6 +67,6 @@ fn legend(is_used: impl Fn(Cause) -> bool) -> Markup {
 }
 
 /// Names of phases from the request down.
-fn path(path: &[std::sync::Arc<str>]) -> String {
-    path.join(" > ")
+fn path(path: &[Untrusted]) -> Untrusted {
+    untrusted::join(path, " > ")
 }

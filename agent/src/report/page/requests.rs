@@ -155,7 +155,7 @@ fn threads(moment: &Moment) -> Vec<ThreadId> {
 }
 
 fn thread_name(moment: &Moment, thread: ThreadId) -> String {
-    let comm = moment.threads.get(&thread).map_or("", |comm| comm);
+    let comm = moment.threads.get(&thread).cloned().unwrap_or_default();
     format!("{comm} {}", thread.tid)
 }
 

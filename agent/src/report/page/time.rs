@@ -66,7 +66,7 @@ fn groups(report: &Report, places: &[usize], paths: &[Path]) -> (Vec<Group>, Vec
         let mut bars = group.bars.iter().zip(&views);
         bars.any(|(bar, view)| bar.total_ns.value >= view.breakdown.mean_ns.value * LEAST_BAR)
     };
-    let phases = paths.iter().map(|of| group(&path(of), &views, |other| other == of));
+    let phases = paths.iter().map(|of| group(&path(of).to_string(), &views, |other| other == of));
     let (long, short): (Vec<Group>, Vec<Group>) = phases.partition(is_long);
     (std::iter::once(whole).chain(long).collect(), short)
 }

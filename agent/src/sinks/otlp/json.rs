@@ -45,9 +45,8 @@ pub(super) fn write(
     resource: &ResourceAttributesWithSchema,
 ) -> Result<Vec<u8>, serde_json::Error> {
     let data = TracesData { resource_spans: group_spans_by_resource_and_scope(spans, resource) };
-    let mut line = serde_json::to_vec(&data)?;
-    line.push(b'\n');
-    Ok(line)
+    let line = crate::json::line(&data)?;
+    Ok((line + "\n").into_bytes())
 }
 
 /// The spans of a line. Their resource is that which their scope stands for, the same as when they were written.

@@ -259,7 +259,7 @@ impl Queue {
 
 /// What a request holds in memory.
 fn memory_bytes(request: &Request) -> usize {
-    request.phases.iter().map(|phase| size_of::<Phase>() + phase.name.len()).sum()
+    request.phases.iter().map(|phase| size_of::<Phase>() + phase.name.stored().len()).sum()
 }
 
 /// Receivers throw spans without ids away and do not say so.

@@ -180,8 +180,8 @@ impl Chosen {
     /// What it holds in memory.
     pub(super) fn memory_bytes(&self) -> usize {
         let texts = |wait: &Wait| {
-            let io = wait.io.as_ref().map_or(0, |io| io.device.len() + io.name.len());
-            wait.ran_before_comm.len() + io
+            let io = wait.io.as_ref().map_or(0, |io| io.device.stored().len() + io.name.stored().len());
+            wait.ran_before_comm.stored().len() + io
         };
         let spans = self.spans.iter().map(|(_, wait)| size_of::<(usize, Wait)>() + texts(wait));
         let notes = self.notes.iter().map(|notes| size_of::<Notes>() + size_of_val(&notes.events[..]));

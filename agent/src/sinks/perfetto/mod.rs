@@ -102,9 +102,9 @@ impl<W: Write> Packets<W> {
     /// The writer's.
     pub fn thread(&mut self, thread: &Thread) -> io::Result<()> {
         if thread.id.tid == thread.id.tgid {
-            self.describe_process(thread.id.tgid, Some(&thread.comm))?;
+            self.describe_process(thread.id.tgid, Some(&thread.comm.plain()))?;
         }
-        self.describe_thread(&thread.id, Some(&thread.comm))
+        self.describe_thread(&thread.id, Some(&thread.comm.plain()))
     }
 
     /// A request with all its phases; `cause` and `tail` say where it stands among all of them.
@@ -125,7 +125,7 @@ impl<W: Write> Packets<W> {
                 annotations.extend(cause.map(|cause| word("cause", cause)));
                 annotations.extend(tail.map(|tail| word("tail", tail)));
             }
-            self.begin(track, phase.start_ns, &phase.name, phase.kind.name(), annotations)?;
+            self.begin(track, phase.start_ns, &phase.name.plain(), phase.kind.name(), annotations)?;
             let end_ns = phase.start_ns.saturating_add(phase.duration_ns);
             let at = open.partition_point(|(_, other_ns)| *other_ns >= end_ns);
             open.insert(at, (track, end_ns));
@@ -148,7 +148,7 @@ impl<W: Write> Packets<W> {
             number("left_cpu", wait.left_cpu.into()),
             number("cpu", wait.cpu.into()),
             number("ran_before_tid", wait.ran_before_tid.into()),
-            word("ran_before_comm", &wait.ran_before_comm),
+            word("ran_before_comm", &wait.ran_before_comm.plain()),
         ];
         annotations.extend(wait.syscall.map(|syscall| number("syscall", syscall.into())));
         annotations.extend(wait.waker_tid.map(|tid| number("waker_tid", tid.into())));
@@ -158,7 +158,7 @@ impl<W: Write> Packets<W> {
             annotations.push(number("blame_ns", blame.ns));
         }
         if let Some(io) = &wait.io {
-            annotations.push(word("device", &io.name));
+            annotations.push(word("device", &io.name.plain()));
             annotations.push(word("io_direction", io.direction()));
         }
         let track = thread_uuid(&wait.thread);

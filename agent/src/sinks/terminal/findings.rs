@@ -2,10 +2,9 @@
 //!
 //! Yields sentences from numbers that [`crate::analyze`] has decided on. It decides nothing itself.
 
-use std::sync::Arc;
-
 use guestscope_ebpf::Account;
 
+use crate::untrusted::{self, Untrusted};
 use crate::{
     analyze::{Cause, ENOUGH_REQUESTS, Group, Headline, OUTSIDE, Overlay},
     platform::CpuQuota,
@@ -99,7 +98,7 @@ fn over_typical(cause: Cause, of_cause_ns: i64, excess_ns: i64) -> String {
 }
 
 /// Where in a request: the phase that has most of it, if one has.
-fn place(cause: Cause, path: &[Arc<str>], of_path_ns: i64, of_cause_ns: i64, unicode: bool) -> String {
+fn place(cause: Cause, path: &[Untrusted], of_path_ns: i64, of_cause_ns: i64, unicode: bool) -> String {
     let (of_path, of_cause) = (i128::from(of_path_ns), i128::from(of_cause_ns));
     if cause == Cause::Queue || path.is_empty() {
         return String::new();
@@ -119,8 +118,8 @@ fn quota_words(quota: &CpuQuota, unicode: bool) -> String {
 }
 
 /// `inference/decode`, safe to print.
-pub(super) fn path_name(path: &[Arc<str>], unicode: bool) -> String {
-    plain(&path.join("/"), unicode)
+pub(super) fn path_name(path: &[Untrusted], unicode: bool) -> String {
+    plain(untrusted::join(path, "/").stored(), unicode)
 }
 
 /// What requests did, by the cause.

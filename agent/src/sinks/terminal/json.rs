@@ -3,8 +3,9 @@
 //! Yields one JSON object of `format` 1. Keys are only ever added. Characters that a terminal might obey are escaped,
 //! because people print JSON too.
 
-use std::{collections::BTreeMap, fmt::Write as _};
+use std::collections::BTreeMap;
 
+use crate::untrusted::Untrusted;
 use serde::Serialize;
 
 use crate::{
@@ -61,7 +62,7 @@ struct SummaryJson<'a> {
 
 #[derive(Serialize)]
 struct GroupJson<'a> {
-    name: &'a str,
+    name: &'a Untrusted,
     latency: QuantilesJson,
     throughput_per_s: f64,
     headline: HeadlineJson,
@@ -104,7 +105,7 @@ struct QuantilesJson {
 
 #[derive(Serialize)]
 struct RowJson<'a> {
-    path: Vec<&'a str>,
+    path: &'a [Untrusted],
     kind: &'static str,
     share: f64,
     duration: QuantilesJson,
@@ -126,14 +127,14 @@ struct SlowJson<'a> {
 
 #[derive(Serialize)]
 struct ExcessJson<'a> {
-    path: Vec<&'a str>,
+    path: &'a [Untrusted],
     cause: &'static str,
     excess_ns: i64,
 }
 
 #[derive(Serialize)]
 struct ProcessJson<'a> {
-    name: &'a str,
+    name: &'a Untrusted,
     pid: u32,
     wall_ns: u64,
     time_ns: ByName,
@@ -251,7 +252,7 @@ fn row(row: &Row) -> RowJson<'_> {
         RowKind::Other => "other",
     };
     RowJson {
-        path: row.path.iter().map(|name| &**name).collect(),
+        path: &row.path,
         kind,
         share: row.share,
         duration: quantiles(&row.duration),
@@ -274,11 +275,7 @@ fn slow(slow: &Slow) -> SlowJson<'_> {
 }
 
 fn excess(part: &Excess) -> ExcessJson<'_> {
-    ExcessJson {
-        path: part.path.iter().map(|name| &**name).collect(),
-        cause: part.cause.name(),
-        excess_ns: part.excess_ns,
-    }
+    ExcessJson { path: &part.path, cause: part.cause.name(), excess_ns: part.excess_ns }
 }
 
 fn process(process: &ProcessRow) -> ProcessJson<'_> {
@@ -331,20 +328,5 @@ pub(super) fn ns(number: u128) -> u64 {
 
 /// Indented, with a line end. Serialising plain structures into memory has no way to fail.
 pub(super) fn print(value: &impl Serialize) -> String {
-    let text = serde_json::to_string_pretty(value).unwrap_or_default();
-    let mut safe = String::with_capacity(text.len() + 1);
-    for c in text.chars() {
-        if needs_escape(c) {
-            let _ = write!(safe, "\\u{:04x}", c as u32);
-        } else {
-            safe.push(c);
-        }
-    }
-    safe.push('\n');
-    safe
-}
-
-/// Such characters only occur inside of strings, where the escape means the same. C0 is escaped already.
-fn needs_escape(c: char) -> bool {
-    c != '\n' && super::text::is_unsafe(c)
+    crate::json::pretty(value).unwrap_or_default()
 }

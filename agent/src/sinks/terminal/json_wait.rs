@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::phase::{Blame, Wait, WaitedIo};
+use crate::untrusted::Untrusted;
 
 /// One long wait.
 #[derive(Serialize)]
@@ -16,12 +17,12 @@ pub(super) struct WaitJson<'a> {
     cpu: u32,
     waker_tid: Option<u32>,
     ran_before_pid: u32,
-    ran_before: &'a str,
+    ran_before: &'a Untrusted,
     ns_tid: Option<u32>,
-    cgroup: Option<&'a str>,
+    cgroup: Option<&'a Untrusted>,
     blame: Option<BlameJson>,
-    device: Option<&'a str>,
-    device_name: Option<&'a str>,
+    device: Option<&'a Untrusted>,
+    device_name: Option<&'a Untrusted>,
     io_direction: Option<&'static str>,
 }
 
@@ -47,15 +48,15 @@ pub(super) fn wait(wait: &Wait) -> WaitJson<'_> {
         ran_before_pid: wait.ran_before_tgid,
         ran_before: &wait.ran_before_comm,
         ns_tid: wait.ns_tid,
-        cgroup: wait.cgroup.as_deref(),
+        cgroup: wait.cgroup.as_ref(),
         blame: wait.blame.map(|Blame { tid, account, ns, depth }| BlameJson {
             tid,
             account: account.name(),
             ns,
             depth,
         }),
-        device: wait.io.as_ref().map(|io| &*io.device),
-        device_name: wait.io.as_ref().map(|io| &*io.name),
+        device: wait.io.as_ref().map(|io| &io.device),
+        device_name: wait.io.as_ref().map(|io| &io.name),
         io_direction: wait.io.as_ref().map(WaitedIo::direction),
     }
 }

@@ -45,4 +45,3 @@ pub use progress::Progress;
 pub use self_test::render_self_test;
 pub use style::{Stream, Style};
 pub use summary::{render_banner, render_summary};
-pub(crate) use text::is_unsafe;

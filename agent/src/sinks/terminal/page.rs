@@ -3,7 +3,9 @@
 //! Yields one text. Emphasis is written last, around text whose width is already settled, so that it cannot disturb
 //! the layout; without colour nothing of it is left.
 
-use std::fmt::Write as _;
+use std::{borrow::Cow, fmt::Write as _};
+
+use crate::untrusted::{self, Untrusted};
 
 use super::{
     style::Style,
@@ -41,7 +43,7 @@ impl Emphasis {
     }
 }
 
-/// Text with one emphasis. Only made from text that is safe to print.
+/// Text with one emphasis, safe to print whatever it was made from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Piece {
     text: String,
@@ -50,7 +52,13 @@ pub(super) struct Piece {
 
 impl Piece {
     pub(super) fn new(text: impl Into<String>, emphasis: Emphasis) -> Self {
-        Self { text: text.into(), emphasis }
+        // Foreign text has been made fit before, with its width; here no way leads past.
+        let text = text.into();
+        let text = match untrusted::plain_lines(&text) {
+            Cow::Borrowed(_) => text,
+            Cow::Owned(safe) => safe,
+        };
+        Self { text, emphasis }
     }
 
     pub(super) fn width(&self) -> usize {
@@ -98,12 +106,12 @@ impl Page {
     }
 
     /// Foreign text, safe to print.
-    pub(super) fn safe(&self, text: &str) -> String {
-        plain(text, self.style.unicode)
+    pub(super) fn safe(&self, text: impl Into<Untrusted>) -> String {
+        plain(text.into().stored(), self.style.unicode)
     }
 
     /// Foreign text of a table: safe, and no wider than this.
-    pub(super) fn name(&self, text: &str, columns: usize) -> String {
+    pub(super) fn name(&self, text: impl Into<Untrusted>, columns: usize) -> String {
         fit(&self.safe(text), columns, self.style.unicode)
     }
 

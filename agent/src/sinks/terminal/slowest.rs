@@ -51,7 +51,7 @@ pub(super) fn slowest(page: &mut Page, group: &Group) {
             page.wrapped(&[], 6, words(&text, Emphasis::Faint));
         }
         if let Some(text) = longest_wait(slow) {
-            page.wrapped(&[], 6, words(&page.fit(&text, 200), Emphasis::Faint));
+            page.wrapped(&[], 6, words(&page.name(&text, 200), Emphasis::Faint));
         }
     }
     let (typical, of) = (duration(group.typical_ns), thousands(group.typical_of));

@@ -28,7 +28,7 @@ fn name_columns(page: &Page, names: &[String]) -> usize {
 }
 
 fn row_name(page: &Page, row: &Row) -> String {
-    let name = row.path.last().map_or("", |name| name);
+    let name = row.path.last().cloned().unwrap_or_default();
     format!("{}{}", "  ".repeat(row.depth.min(DEEPEST_INDENT)), page.safe(name))
 }
 

@@ -80,7 +80,7 @@ fn names_the_cause_its_phase_and_its_size_in_mean_and_tail() {
     near(compared.mean.residual_ns, 0.0);
     let [first, second] = [&compared.mean.parts[0], &compared.mean.parts[1]];
     assert_eq!(first.cause, Cause::Account(Account::Throttled));
-    assert_eq!(first.path, ["inference".into()]);
+    assert_eq!(first.path, ["inference"]);
     near(first.difference_ns.value, 4_000_000.0);
     assert_eq!(second.cause, Cause::Account(Account::Runq));
     near(second.difference_ns.value, 2_000_000.0);
@@ -220,7 +220,7 @@ fn two_phases_of_one_name_are_one_part() {
     let compared = against(&platform("a", 5, make(10)), platform("b", 5, make(15)));
     near(compared.mean.residual_ns, 0.0);
     let first = &compared.mean.parts[0];
-    assert_eq!((first.cause, &*first.path[0]), (Cause::Account(Account::Lock), "queue"));
+    assert_eq!((first.cause, first.path[0].stored()), (Cause::Account(Account::Lock), "queue"));
     near(first.difference_ns.value, 5_000_000.0);
 }
 
@@ -337,8 +337,9 @@ fn large_parts_are_shown_on_either_side() {
         parts: parts.map(|(name, ns)| part(name, ns)).to_vec(),
         ..Decomposition::default()
     };
-    let shown =
-        |least, most| -> String { whole.largest(least, most).iter().map(|part| &*part.path[0]).collect() };
+    let shown = |least, most| -> String {
+        whole.largest(least, most).iter().map(|part| part.path[0].stored()).collect()
+    };
     assert_eq!(
         ["abcdfg", "abcg", "ag", "a", ""],
         [shown(0.01, 8), shown(0.01, 4), shown(0.01, 2), shown(0.5, 2), shown(2.0, 8)]

@@ -197,7 +197,7 @@ fn intervals_of_parts_cover_the_truth_in_95_of_100() {
         }
         for part in &mean.parts {
             let Cause::Account(account) = part.cause else { panic!("{:?}", part.cause) };
-            let (_, share) = PHASES.into_iter().find(|phase| *phase.0 == *part.path[0]).unwrap();
+            let (_, share) = PHASES.into_iter().find(|phase| part.path[0] == *phase.0).unwrap();
             look(2, part.difference_ns, share * differs(account));
         }
     }

@@ -3,6 +3,7 @@
 //! Yields one JSON object of `format` 1. Keys are only ever added. Intervals are objects of `value`, `low` and `high`, the
 //! ends `null` where there are too few runs for any.
 
+use crate::untrusted::Untrusted;
 use serde::Serialize;
 
 use crate::{
@@ -22,7 +23,7 @@ const FORMAT: u32 = 1;
 #[derive(Serialize)]
 struct ComparisonJson<'a> {
     format: u32,
-    request: &'a str,
+    request: &'a Untrusted,
     is_process: bool,
     by: &'a str,
     work: WorkJson<'a>,
@@ -114,7 +115,7 @@ struct CauseJson {
 
 #[derive(Serialize)]
 struct PartJson<'a> {
-    phase: Vec<&'a str>,
+    phase: &'a [Untrusted],
     #[serde(flatten)]
     of_cause: CauseJson,
 }
@@ -229,7 +230,7 @@ impl<'a> From<&'a Decomposition> for DecompositionJson<'a> {
     fn from(decomposition: &'a Decomposition) -> Self {
         let of_cause = |of: &OfCause| cause_json(of.cause, of.baseline_ns, of.difference_ns);
         let part = |part: &'a Part| PartJson {
-            phase: part.path.iter().map(|name| &**name).collect(),
+            phase: &part.path,
             of_cause: cause_json(part.cause, part.baseline_ns, part.difference_ns),
         };
         Self {

@@ -7,6 +7,7 @@ use crate::analyze::{
         Overall, Part,
     },
 };
+use crate::untrusted::{self, Untrusted};
 
 use super::{
     super::{
@@ -25,8 +26,8 @@ const SMALL: f64 = 0.01;
 const MOST_COUNTS: usize = 8;
 
 /// The names of a phase and of those around it.
-pub(super) fn path_of(part: &Part) -> String {
-    part.path.join(" > ")
+pub(super) fn path_of(part: &Part) -> Untrusted {
+    untrusted::join(&part.path, " > ")
 }
 
 /// The parts of a difference, number and price behind them, events that differ, advice.

@@ -2,8 +2,6 @@
 //!
 //! Yields one JSON object of `format` 1, with the safety of the summary's. Keys are only ever added.
 
-use std::sync::Arc;
-
 use serde::Serialize;
 
 use crate::analyze::{
@@ -13,6 +11,7 @@ use crate::analyze::{
         NotCounted, Part, Sampled, Tail, TailCause, TailPart,
     },
 };
+use crate::untrusted::Untrusted;
 
 use super::{
     super::{
@@ -41,7 +40,7 @@ struct ExplanationJson<'a> {
 
 #[derive(Serialize)]
 struct GroupJson<'a> {
-    name: &'a str,
+    name: &'a Untrusted,
     requests: u64,
     p50_ns: u64,
     p90_ns: Option<u64>,
@@ -94,7 +93,7 @@ struct TailCauseJson {
 
 #[derive(Serialize)]
 struct TailPartJson<'a> {
-    path: Vec<&'a str>,
+    path: &'a [Untrusted],
     cause: &'static str,
     excess_ns: i64,
     share: f64,
@@ -114,7 +113,7 @@ struct CaseJson<'a> {
 
 #[derive(Serialize)]
 struct PhaseJson<'a> {
-    path: Vec<&'a str>,
+    path: &'a [Untrusted],
     excess_ns: i64,
     parts: Vec<PartJson<'a>>,
 }
@@ -143,7 +142,7 @@ struct AheadJson {
 #[derive(Serialize)]
 struct HelperJson<'a> {
     tid: u32,
-    comm: Option<&'a str>,
+    comm: Option<&'a Untrusted>,
     count: u64,
     ns: u64,
     by: Vec<ByJson>,
@@ -257,7 +256,7 @@ fn tail(tail: &Tail) -> TailJson<'_> {
 
 fn tail_part(part: &TailPart) -> TailPartJson<'_> {
     let TailPart { path, cause, excess_ns, share } = part;
-    TailPartJson { path: names(path), cause: cause.name(), excess_ns: signed(*excess_ns), share: *share }
+    TailPartJson { path, cause: cause.name(), excess_ns: signed(*excess_ns), share: *share }
 }
 
 fn case<'a>(case: &'a Case, explanation: &'a Explanation) -> CaseJson<'a> {
@@ -276,7 +275,7 @@ fn case<'a>(case: &'a Case, explanation: &'a Explanation) -> CaseJson<'a> {
 fn phase<'a>(phase: &'a CasePhase, explanation: &'a Explanation) -> PhaseJson<'a> {
     let CasePhase { path, excess_ns, parts } = phase;
     let parts = parts.iter().map(|one| part(one, explanation)).collect();
-    PhaseJson { path: names(path), excess_ns: *excess_ns, parts }
+    PhaseJson { path, excess_ns: *excess_ns, parts }
 }
 
 fn part<'a>(part: &'a Part, explanation: &'a Explanation) -> PartJson<'a> {
@@ -284,7 +283,7 @@ fn part<'a>(part: &'a Part, explanation: &'a Explanation) -> PartJson<'a> {
     let Evidence { waits, helpers, counts, sampled, ahead } = evidence;
     let helper = |one: &'a HelperWaits| {
         let HelperWaits { tid, count, ns, by: whom } = one;
-        let comm = explanation.threads.get(tid).map(|named| &*named.comm);
+        let comm = explanation.threads.get(tid).map(|named| &named.comm);
         HelperJson { tid: *tid, comm, count: *count, ns: *ns, by: whom.iter().map(by).collect() }
     };
     let count =
@@ -308,10 +307,6 @@ fn part<'a>(part: &'a Part, explanation: &'a Explanation) -> PartJson<'a> {
 
 fn of_ahead(Ahead { request, ns, latency_ns, cause }: &Ahead) -> AheadJson {
     AheadJson { request: *request, ns: *ns, latency_ns: *latency_ns, cause: cause.map(Cause::name) }
-}
-
-fn names(path: &[Arc<str>]) -> Vec<&str> {
-    path.iter().map(|name| &**name).collect()
 }
 
 /// JSON readers have 64 bits at most: a larger sum is cut there.

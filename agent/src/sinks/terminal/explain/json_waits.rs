@@ -5,6 +5,7 @@
 use serde::Serialize;
 
 use crate::analyze::explain::{By, Culprit, LongWait, Waits};
+use crate::untrusted::Untrusted;
 
 #[derive(Serialize)]
 pub(super) struct WaitsJson {
@@ -37,7 +38,7 @@ pub(super) struct ByJson {
 pub(super) struct WhomJson {
     kind: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    comm: Option<String>,
+    comm: Option<Untrusted>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pid: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -47,11 +48,11 @@ pub(super) struct WhomJson {
     #[serde(skip_serializing_if = "Option::is_none")]
     depth: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    device_name: Option<String>,
+    device_name: Option<Untrusted>,
     #[serde(skip_serializing_if = "Option::is_none")]
     io_direction: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    cgroup: Option<String>,
+    cgroup: Option<Untrusted>,
     #[serde(skip_serializing_if = "Option::is_none")]
     syscall: Option<u32>,
 }
@@ -79,7 +80,7 @@ pub(super) fn of_whom(whom: &Culprit) -> WhomJson {
     let of = |kind| WhomJson { kind, ..WhomJson::default() };
     match whom {
         Culprit::Ran { comm, pid } => {
-            WhomJson { comm: Some(comm.to_string()), pid: Some(*pid), ..of("ran_before") }
+            WhomJson { comm: Some(comm.clone()), pid: Some(*pid), ..of("ran_before") }
         }
         Culprit::Idle => of("idle_cpu"),
         Culprit::Kept(blame) => WhomJson {
@@ -90,11 +91,11 @@ pub(super) fn of_whom(whom: &Culprit) -> WhomJson {
         },
         Culprit::Woken { tid } => WhomJson { tid: Some(*tid), ..of("waker") },
         Culprit::Device { name, is_write } => WhomJson {
-            device_name: Some(name.to_string()),
+            device_name: Some(name.clone()),
             io_direction: Some(if *is_write { "write" } else { "read" }),
             ..of("device")
         },
-        Culprit::Group { path } => WhomJson { cgroup: Some(path.to_string()), ..of("cgroup") },
+        Culprit::Group { path } => WhomJson { cgroup: Some(path.clone()), ..of("cgroup") },
         Culprit::Syscall(number) => WhomJson { syscall: Some(*number), ..of("syscall") },
         Culprit::Unknown => of("unknown"),
         Culprit::Others => of("others"),

@@ -2,12 +2,11 @@
 //!
 //! Yields lines on a page. Numbers are means per request of the tail, so that tails of different sizes compare.
 
-use std::sync::Arc;
-
 use crate::analyze::{
     Cause, Group, Headline,
     explain::{Explained, Tail, TailCause},
 };
+use crate::untrusted::Untrusted;
 
 use super::{
     super::{
@@ -123,7 +122,7 @@ fn lines(tails: &[Tail], is_long: bool, unicode: bool) -> Vec<(String, Vec<Piece
     lines
 }
 
-type PartKey = (Vec<Arc<str>>, Cause);
+type PartKey = (Vec<Untrusted>, Cause);
 
 /// The parts to show, most of the first tail first.
 fn rows(tails: &[Tail]) -> Vec<PartKey> {
@@ -138,7 +137,7 @@ fn rows(tails: &[Tail]) -> Vec<PartKey> {
     rows
 }
 
-fn part_ns(tail: &Tail, path: &[Arc<str>], cause: Cause) -> i128 {
+fn part_ns(tail: &Tail, path: &[Untrusted], cause: Cause) -> i128 {
     let found = tail.parts.iter().find(|part| part.cause == cause && part.path == path);
     found.map_or(0, |part| part.excess_ns)
 }

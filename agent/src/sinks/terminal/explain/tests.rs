@@ -47,7 +47,8 @@ fn explained(requests: &[Request], waits: Vec<Wait>, wanted: Wanted) -> Explanat
 
 /// In the phase of this name; blocked, out of quota and in the run queue for so many us.
 fn wait(request: &Request, name: &str, account: Account, times: [u64; 3]) -> Wait {
-    let within = request.phases.iter().find(|phase| &*phase.name == name).expect("it is in the request");
+    let within =
+        request.phases.iter().find(|phase| phase.name.stored() == name).expect("it is in the request");
     samples::wait(within, account, times.map(|us| us * 1_000))
 }
 
@@ -110,7 +111,7 @@ fn everybody() -> Vec<Request> {
         for phase in &mut request.phases {
             let counts = &mut phase.counts;
             let late = |much: u64| if is_late { much } else { 0 };
-            match &*phase.name {
+            match phase.name.stored() {
                 "cpu" => (counts.migrate_node, counts.sample_user) = (late(2), late(40)),
                 "disk" => {
                     (counts.block_io, counts.block_queue_ns) = (2 + late(10), late(4_100 * us));
@@ -280,7 +281,7 @@ proptest! {
         }).collect();
         let waits = requests.iter().map(|request| {
             let phase = request.phases[1].name.clone();
-            Wait { ran_before_comm: names[0].into(), ..wait(request, &phase, Account::Lock, [900, 20, 100]) }
+            Wait { ran_before_comm: names[0].into(), ..wait(request, phase.stored(), Account::Lock, [900, 20, 100]) }
         }).collect();
         let wanted = if is_one { Wanted::Number(0) } else { Wanted::Slowest(3) };
         let explanation = explained(&requests, waits, wanted);

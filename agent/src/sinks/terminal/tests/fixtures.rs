@@ -11,7 +11,8 @@ use crate::{
     platform::{Cpuid, Guest, Root, Subject},
     run::GpuRecord,
     signs::{Sign, State},
-    sinks::terminal::{Doctor, Exit, RunFacts, Style, render_summary, text},
+    sinks::terminal::{Doctor, Exit, RunFacts, Style, render_summary},
+    untrusted::is_unsafe,
 };
 
 pub(in crate::sinks::terminal) const UNICODE: Style = Style { width: 100, color: false, unicode: true };
@@ -173,7 +174,7 @@ pub(super) fn doctor(name: &str, hooks: Vec<Verdict>) -> Doctor {
 
 /// No control character but the line end, nothing that turns the direction of writing.
 pub(in crate::sinks::terminal) fn is_safe(text: &str) -> bool {
-    !text.chars().any(|c| c != '\n' && text::is_unsafe(c))
+    !text.chars().any(|c| c != '\n' && is_unsafe(c))
 }
 
 /// Without `ESC [ ... m`.

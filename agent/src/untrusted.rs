@@ -1,0 +1,243 @@
+//! Text that somebody else chose: names of threads, phases, groups and devices, paths, command lines, messages of libraries and servers.
+//!
+//! [`Untrusted`] can be formatted in one way only, in which it gives no orders to a terminal and cannot pretend to be other
+//! text. The rule, for everything that people read: a line end or a tab becomes a space; any other character that a terminal
+//! obeys, that turns the direction of writing, or that takes no place of its own and is no accent, becomes U+FFFD; of more than
+//! [`LONGEST`] characters the rest becomes an ellipsis. All other text stays as it is. Files of tables keep the exact text,
+//! and so does JSON, as [`crate::json`] writes it.
+//!
+//! There is no way around, because it is no `str` and lends none:
+//!
+//! ```compile_fail,E0614
+//! let name = guestscope::untrusted::Untrusted::from("\u{1b}[2J");
+//! println!("{}", *name);
+//! ```
+//! ```compile_fail,E0308
+//! let name = guestscope::untrusted::Untrusted::from("\u{1b}[2J");
+//! let text: &str = &name;
+//! ```
+//! ```compile_fail,E0277
+//! let name = guestscope::untrusted::Untrusted::from("\u{1b}[2J");
+//! fn print(text: impl AsRef<str>) {}
+//! print(name);
+//! ```
+//! ```compile_fail,E0599
+//! let name = guestscope::untrusted::Untrusted::from("\u{1b}[2J");
+//! println!("{}", name.as_str());
+//! ```
+//! ```
+//! let name = guestscope::untrusted::Untrusted::from("\u{1b}[2J");
+//! assert_eq!(format!("{name}"), "\u{fffd}[2J");
+//! ```
+
+use std::{
+    borrow::Cow,
+    ffi::OsStr,
+    fmt::{self, Write as _},
+    path::Path,
+    sync::Arc,
+};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// Stands for what may not be shown.
+pub const REPLACEMENT: char = '\u{fffd}';
+/// Longest text that is shown, in characters: a message of a collector may be a whole page.
+pub const LONGEST: usize = 4096;
+
+/// Text from outside, cheap to copy. What formats it gets it fit for people; [`Untrusted::stored`] gives it as it came.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Untrusted(Arc<str>);
+
+impl Untrusted {
+    /// From bytes; what is no UTF-8 becomes U+FFFD.
+    #[expect(clippy::disallowed_methods, reason = "the text is untrusted from here on")]
+    pub fn of_bytes(bytes: &[u8]) -> Self {
+        Self::from(String::from_utf8_lossy(bytes))
+    }
+
+    /// A path, or a part of one.
+    pub fn of_path(path: impl AsRef<Path>) -> Self {
+        Self::of_os(path.as_ref().as_os_str())
+    }
+
+    /// A name or an argument.
+    #[expect(clippy::disallowed_methods, reason = "the text is untrusted from here on")]
+    pub fn of_os(text: &OsStr) -> Self {
+        Self::from(text.to_string_lossy())
+    }
+
+    /// What somebody else's value says of itself: an error of a library, a status of a server.
+    pub fn told(what: impl fmt::Display) -> Self {
+        Self::from(what.to_string())
+    }
+
+    /// As it came, for what keeps or compares it. Never for what people read: formatting is.
+    pub fn stored(&self) -> &str {
+        &self.0
+    }
+
+    /// There is no text.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// As it is formatted.
+    pub fn plain(&self) -> Cow<'_, str> {
+        plain(&self.0)
+    }
+}
+
+impl fmt::Display for Untrusted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.plain())
+    }
+}
+
+/// With the numbers of what may not be shown, for developers.
+impl fmt::Debug for Untrusted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_char('"')?;
+        for c in self.0.chars().take(LONGEST) {
+            match c {
+                _ if is_unsafe(c) => write!(f, "{}", c.escape_unicode())?,
+                '\'' => f.write_char(c)?,
+                _ => write!(f, "{}", c.escape_debug())?,
+            }
+        }
+        f.write_char('"')
+    }
+}
+
+impl Default for Untrusted {
+    fn default() -> Self {
+        Self(Arc::from(""))
+    }
+}
+
+impl From<Arc<str>> for Untrusted {
+    fn from(text: Arc<str>) -> Self {
+        Self(text)
+    }
+}
+
+impl From<&str> for Untrusted {
+    fn from(text: &str) -> Self {
+        Self(Arc::from(text))
+    }
+}
+
+impl From<String> for Untrusted {
+    fn from(text: String) -> Self {
+        Self(Arc::from(text))
+    }
+}
+
+impl From<&String> for Untrusted {
+    fn from(text: &String) -> Self {
+        Self(Arc::from(text.as_str()))
+    }
+}
+
+impl From<Cow<'_, str>> for Untrusted {
+    fn from(text: Cow<'_, str>) -> Self {
+        Self(Arc::from(&*text))
+    }
+}
+
+impl From<&Untrusted> for Untrusted {
+    fn from(text: &Untrusted) -> Self {
+        text.clone()
+    }
+}
+
+impl PartialEq<str> for Untrusted {
+    fn eq(&self, other: &str) -> bool {
+        *self.0 == *other
+    }
+}
+
+impl PartialEq<&str> for Untrusted {
+    fn eq(&self, other: &&str) -> bool {
+        *self.0 == **other
+    }
+}
+
+/// As it came: escaping is for the format, see [`crate::json`].
+impl Serialize for Untrusted {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Untrusted {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer).map(Self::from)
+    }
+}
+
+/// Texts with a sign between them.
+pub fn join(parts: &[Untrusted], between: &str) -> Untrusted {
+    let parts: Vec<&str> = parts.iter().map(Untrusted::stored).collect();
+    parts.join(between).into()
+}
+
+/// Text on one line by the rule of this module.
+pub fn plain(text: &str) -> Cow<'_, str> {
+    let is_short = text.len() <= LONGEST || text.chars().nth(LONGEST).is_none();
+    if is_short && !text.chars().any(is_unsafe) {
+        return Cow::Borrowed(text);
+    }
+    let shown = |c: char| match c {
+        '\n' | '\r' | '\t' => ' ',
+        _ if is_unsafe(c) => REPLACEMENT,
+        _ => c,
+    };
+    let mut plain: String = text.chars().take(LONGEST).map(shown).collect();
+    if !is_short {
+        plain.push('\u{2026}');
+    }
+    Cow::Owned(plain)
+}
+
+/// Text of several lines by the same rule, of any length: a last check of what is about to leave.
+pub fn plain_lines(text: &str) -> Cow<'_, str> {
+    if !text.chars().any(|c| c != '\n' && is_unsafe(c)) {
+        return Cow::Borrowed(text);
+    }
+    let shown = |c: char| match c {
+        '\n' => '\n',
+        '\r' | '\t' => ' ',
+        _ if is_unsafe(c) => REPLACEMENT,
+        _ => c,
+    };
+    Cow::Owned(text.chars().map(shown).collect())
+}
+
+/// Characters that nothing but whitespace and U+FFFD stands for where people read.
+///
+/// Controls (C0, DEL, C1); characters of format: of the direction of writing, joiners, tags (Unicode's category Cf);
+/// separators of lines and paragraphs; letters without a shape (fillers); what is no character, and what has another
+/// shape in each font (private use).
+pub fn is_unsafe(c: char) -> bool {
+    c.is_control() || (c > '~' && is_unseen(c))
+}
+
+fn is_unseen(c: char) -> bool {
+    matches!(c,
+        // Category Cf.
+        '\u{ad}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}' | '\u{890}'..='\u{891}' | '\u{8e2}'
+        | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
+        | '\u{fff0}'..='\u{fffb}' | '\u{110bd}' | '\u{110cd}' | '\u{13430}'..='\u{1343f}'
+        | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}'
+        // Lines and paragraphs.
+        | '\u{2028}' | '\u{2029}'
+        // Without a shape.
+        | '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{2800}' | '\u{3164}' | '\u{ffa0}'
+        // Private, no characters, and the plane of tags.
+        | '\u{e000}'..='\u{f8ff}' | '\u{fdd0}'..='\u{fdef}' | '\u{fffe}'..='\u{ffff}' | '\u{e0000}'..='\u{10ffff}'
+    )
+}
+
+#[cfg(test)]
+mod tests;
