@@ -4,8 +4,10 @@
 //! happens in the caller's context), so nothing of it is missed and its number in any PID namespace is not needed.
 //! Under sudo it becomes the invoking user afterwards. It watches nothing.
 
+mod caller;
+
 use std::{
-    ffi::{CString, OsStr, OsString},
+    ffi::{OsStr, OsString},
     io,
     os::{
         fd::{AsRawFd as _, BorrowedFd, OwnedFd, RawFd},
@@ -15,11 +17,9 @@ use std::{
     process::{Child, Command},
 };
 
-use nix::{
-    sys::signal::{SigSet, SigmaskHow},
-    unistd::{Gid, Uid, User},
-};
+use nix::sys::signal::{SigSet, SigmaskHow};
 
+pub use self::caller::RunAs;
 use crate::{descriptors, kernel::on_self::run_on_self};
 
 /// Why the program could not be started.
@@ -44,42 +44,12 @@ pub enum ChildError {
         /// Why.
         source: io::Error,
     },
-    /// The user of SUDO_UID does not exist.
+    /// The user of SUDO_UID, DOAS_USER or PKEXEC_UID does not exist.
     #[error("the user who called sudo is unknown: {0}")]
     UnknownUser(String),
-}
-
-/// Whom the child runs as.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RunAs {
-    /// User.
-    pub uid: Uid,
-    /// Group.
-    pub gid: Gid,
-    groups: Vec<Gid>,
-    environment: Vec<(&'static str, OsString)>,
-}
-
-impl RunAs {
-    /// The user who called sudo; none if this process was not started by sudo, or by root through sudo.
-    pub fn invoking_user() -> Result<Option<Self>, ChildError> {
-        let number = |name| std::env::var(name).ok().and_then(|value| value.parse::<u32>().ok());
-        let (Some(uid), Some(gid)) = (number("SUDO_UID"), number("SUDO_GID")) else { return Ok(None) };
-        if uid == 0 || !nix::unistd::geteuid().is_root() {
-            return Ok(None);
-        }
-        let user = User::from_uid(Uid::from_raw(uid)).ok().flatten();
-        let user = user.ok_or_else(|| ChildError::UnknownUser(uid.to_string()))?;
-        let name = CString::new(user.name.clone()).map_err(|_| ChildError::UnknownUser(uid.to_string()))?;
-        let gid = Gid::from_raw(gid);
-        let groups = nix::unistd::getgrouplist(&name, gid).unwrap_or_else(|_| vec![gid]);
-        let environment = vec![
-            ("HOME", user.dir.into_os_string()),
-            ("USER", user.name.clone().into()),
-            ("LOGNAME", user.name.into()),
-        ];
-        Ok(Some(Self { uid: user.uid, gid, groups, environment }))
-    }
+    /// Two of these variables name two users.
+    #[error("it is unclear who called: {0}")]
+    UnclearUser(String),
 }
 
 /// The file that a command names, looked up in PATH as a shell would.

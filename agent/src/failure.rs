@@ -120,5 +120,8 @@ fn child_hint(error: &ChildError) -> &'static str {
             "the first line of a script, or `readelf -l` of a program, names what must be there"
         }
         ChildError::UnknownUser(_) => "unset SUDO_UID and SUDO_GID to run the program as root",
+        ChildError::UnclearUser(_) => {
+            "unset those that are not true: `env -u VARIABLE guestscope run -- CMD`"
+        }
     }
 }

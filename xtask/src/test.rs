@@ -39,12 +39,14 @@ const STAGE_LIMIT: Duration = Duration::from_mins(25);
 const HOST_LIMIT: Duration = Duration::from_mins(10);
 
 /// Programs that tests compare with, and the Debian packages that hold them.
-const PROGRAMS: [(&str, &[&str]); 5] = [
+const PROGRAMS: [(&str, &[&str]); 7] = [
     ("bpftrace", &["bpftrace"]),
     ("bpftool", &["bpftool"]),
     ("chromium", &["chromium"]),
+    ("doas", &["opendoas"]),
     ("perf", &["linux-perf"]),
     ("podman", &["podman", "runc"]),
+    ("sudo", &["sudo"]),
 ];
 
 /// Everything the tests are given.

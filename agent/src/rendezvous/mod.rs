@@ -40,7 +40,7 @@ use crate::child::RunAs;
 /// The marker's shared library, for programs that do not link it.
 static LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libguestscope.so"));
 /// The Python module.
-static PYTHON: &[u8] = include_bytes!("../../marker/python/guestscope.py");
+static MODULE: &[u8] = include_bytes!("../../marker/python/guestscope.py");
 /// Connections that may wait in line: the kernel's own bound (net.core.somaxconn) where nobody changed it.
 const MOST_IN_LINE: u32 = 4096;
 /// What a workload says about itself is read up to here: two histograms of 10 million latencies, all as different as their three
@@ -94,7 +94,9 @@ impl Rendezvous {
 
     fn fill(folder: PathBuf, lock: File, run_as: Option<&RunAs>) -> io::Result<Self> {
         write(&folder.join(place::LIBRARY), LIBRARY, 0o755)?;
-        write(&folder.join(place::PYTHON), PYTHON, 0o644)?;
+        directory(&folder.join(place::PYTHON))?;
+        write(&folder.join(place::MODULE), MODULE, 0o644)?;
+        write(&folder.join(place::NO_CACHE), b"", 0o444)?;
         let workload = folder.join(place::WORKLOAD);
         write(&workload, b"", 0o600)?;
         if let Some(user) = run_as {
@@ -119,7 +121,7 @@ impl Rendezvous {
 
     /// What the child needs to find all this.
     pub fn environment(&self) -> Vec<(&'static str, OsString)> {
-        let mut python = self.folder.clone().into_os_string();
+        let mut python = self.folder.join(place::PYTHON).into_os_string();
         if let Some(path) = std::env::var_os("PYTHONPATH").filter(|path| !path.is_empty()) {
             python.push(":");
             python.push(path);
@@ -253,6 +255,12 @@ async fn listen(listener: UnixListener, sender: mpsc::Sender<Peer>, welcome: Wel
             }
         });
     }
+}
+
+/// For all to list, whatever the umask.
+fn directory(path: &Path) -> io::Result<()> {
+    std::fs::create_dir(path)?;
+    std::fs::set_permissions(path, PermissionsExt::from_mode(0o755))
 }
 
 fn write(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {

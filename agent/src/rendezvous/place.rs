@@ -23,12 +23,16 @@ const PREFIX: &str = "guestscope-";
 pub(super) const SOCKET: &str = "notify";
 /// The marker's soname, so that a program linked against it can be pointed here by LD_LIBRARY_PATH too.
 pub(super) const LIBRARY: &str = "libguestscope.so.1";
-pub(super) const PYTHON: &str = "guestscope.py";
 pub(super) const WORKLOAD: &str = "workload.json";
-const FILES: [&str; 4] = [SOCKET, LIBRARY, PYTHON, WORKLOAD];
+/// The one folder that others may list, because Python lists what PYTHONPATH names. It holds the module and nothing else.
+pub(super) const PYTHON: &str = "python";
+pub(super) const MODULE: &str = "python/guestscope.py";
+/// An empty file where Python would make a folder for what it compiles: root's could, since root may write anywhere.
+pub(super) const NO_CACHE: &str = "python/__pycache__";
+const FILES: [&str; 5] = [SOCKET, LIBRARY, WORKLOAD, MODULE, NO_CACHE];
 
-/// Makes a folder in the first place where a library may be mapped to execute and a socket may live. World-searchable,
-/// since the child may be another user; nobody else may write.
+/// Makes a folder in the first place where a library may be mapped to execute and a socket may live. All may search it, since
+/// the program may be another user, and become yet another; nobody else may list it or write.
 pub(super) fn make() -> io::Result<(PathBuf, File)> {
     let mut last = io::Error::from(io::ErrorKind::NotFound);
     let is_usable =
@@ -78,6 +82,7 @@ fn clear_in(place: &Path) {
             for file in FILES {
                 std::fs::remove_file(folder.join(file)).unwrap_or_default();
             }
+            std::fs::remove_dir(folder.join(PYTHON)).unwrap_or_default();
             std::fs::remove_dir(&folder).unwrap_or_default();
         }
     }

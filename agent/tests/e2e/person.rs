@@ -1,0 +1,165 @@
+//! A user of this machine, made for a test and removed with it, who may become root by sudo and doas without a password.
+//!
+//! Yields [`Person`], and programs that they start. What is missing here is said, and the test left out.
+
+use std::{
+    ffi::{CString, OsStr},
+    os::unix::fs::{OpenOptionsExt as _, chown},
+    path::{Path, PathBuf},
+    process::{Command, Output},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
+};
+
+use nix::unistd::{Gid, User};
+
+use crate::{
+    ground::{Ground, skipped},
+    running::Start,
+};
+
+/// The database of users has one writer at a time.
+static USERS: Mutex<()> = Mutex::new(());
+/// doas has one file of rules.
+static DOAS: Mutex<()> = Mutex::new(());
+static MADE: AtomicU32 = AtomicU32::new(0);
+const DOAS_RULES: &str = "/etc/doas.conf";
+
+pub(crate) struct Person {
+    pub(crate) user: User,
+    groups: Vec<Gid>,
+    home: PathBuf,
+    /// To be removed.
+    rules: Vec<PathBuf>,
+    _doas: Option<MutexGuard<'static, ()>>,
+}
+
+fn command(program: &str, words: &[&str]) -> std::io::Result<Output> {
+    Command::new(program).args(words).output()
+}
+
+/// Why a command did not do what it should; none if it did.
+fn failure(output: std::io::Result<Output>) -> Option<String> {
+    match output {
+        Ok(output) if output.status.success() => None,
+        Ok(output) => Some(String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; ")),
+        Err(error) => Some(error.to_string()),
+    }
+}
+
+fn lock(mutex: &'static Mutex<()>) -> MutexGuard<'static, ()> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Person {
+    /// With a home in the test's folder; none, with a word on stdout, where no user can be made.
+    pub(crate) fn new(ground: &Ground, test: &str) -> Option<Self> {
+        let name = format!("gs-e2e-{}-{}", std::process::id(), MADE.fetch_add(1, Relaxed));
+        let home = ground.path(&name);
+        let made = {
+            let _lock = lock(&USERS);
+            let home = home.to_string_lossy();
+            // Not in a group of their own alone.
+            let words =
+                ["--no-create-home", "--home-dir", &home, "--shell", "/bin/sh", "--groups", "users", &name];
+            failure(command("useradd", &words))
+        };
+        if let Some(why) = made {
+            skipped(test, &format!("no user can be made: {why}"));
+            return None;
+        }
+        let user = User::from_name(&name).ok().flatten().expect("it was made");
+        let of_name = CString::new(name).expect("it has no zeros");
+        let groups = nix::unistd::getgrouplist(&of_name, user.gid).expect("groups can be listed");
+        std::fs::create_dir(&home).expect("the folder is ours");
+        let person = Self { user, groups, home, rules: Vec::new(), _doas: None };
+        person.give(Path::new(""));
+        Some(person)
+    }
+
+    /// May use sudo from now on; none where there is none.
+    pub(crate) fn with_sudo(mut self, test: &str) -> Option<Self> {
+        let rule = Path::new("/etc/sudoers.d").join(&self.user.name);
+        let text = format!("{} ALL=(ALL:ALL) NOPASSWD:SETENV: ALL\n", self.user.name);
+        self.rule(&rule, &text);
+        self.try_out(test, &["sudo", "-n", "true"])
+    }
+
+    /// The same with doas.
+    pub(crate) fn with_doas(mut self, test: &str) -> Option<Self> {
+        self._doas = Some(lock(&DOAS));
+        if Path::new(DOAS_RULES).exists() {
+            skipped(test, "doas has rules here already");
+            return None;
+        }
+        let text = format!("permit nopass {}\n", self.user.name);
+        self.rule(Path::new(DOAS_RULES), &text);
+        self.try_out(test, &["doas", "-n", "true"])
+    }
+
+    fn rule(&mut self, path: &Path, text: &str) {
+        use std::io::Write as _;
+        let file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o440).open(path);
+        // No such folder: no such program.
+        if let Ok(mut file) = file {
+            self.rules.push(path.to_owned());
+            file.write_all(text.as_bytes()).expect("the disk has room");
+        }
+    }
+
+    fn try_out(self, test: &str, words: &[&str]) -> Option<Self> {
+        let Ok(program) = guestscope::child::resolve(words[0]) else {
+            skipped(test, &format!("no program {}", words[0]));
+            return None;
+        };
+        let done = self.start(program).words(&words[1..]).finish();
+        if done.code() != 0 {
+            skipped(test, &format!("{} does not work here: {}", words[0], done.stderr.trim()));
+            return None;
+        }
+        Some(self)
+    }
+
+    /// Something in their home.
+    pub(crate) fn path(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.home.join(name)
+    }
+
+    /// Makes something in their home theirs.
+    pub(crate) fn give(&self, name: impl AsRef<Path>) {
+        let (uid, gid) = (self.user.uid.as_raw(), self.user.gid.as_raw());
+        chown(self.path(name), Some(uid), Some(gid)).expect("root may");
+    }
+
+    /// A file of theirs.
+    pub(crate) fn file(&self, name: &str, text: &str) -> PathBuf {
+        std::fs::write(self.path(name), text).expect("the folder can be written");
+        self.give(name);
+        self.path(name)
+    }
+
+    /// A program that they start at home.
+    pub(crate) fn start(&self, program: impl AsRef<OsStr>) -> Start {
+        let (uid, gid, groups) = (self.user.uid, self.user.gid, self.groups.clone());
+        Start::new(&self.home, program.as_ref().as_ref()).before(move || {
+            nix::unistd::setgroups(&groups)?;
+            nix::unistd::setgid(gid)?;
+            Ok(nix::unistd::setuid(uid)?)
+        })
+    }
+}
+
+impl Drop for Person {
+    fn drop(&mut self) {
+        for rule in &self.rules {
+            let _ = std::fs::remove_file(rule);
+        }
+        let _lock = lock(&USERS);
+        // A user with a process that runs on stays: then it is said.
+        if let Some(why) = failure(command("userdel", &[&self.user.name])) {
+            eprintln!("user {} stays: {why}", self.user.name);
+        }
+    }
+}
