@@ -2,6 +2,8 @@
 //!
 //! A record that this agent does not know is an error value, which the pump counts. It interprets nothing.
 
+pub(crate) mod calls_32;
+
 use guestscope_ebpf::{EdgeRecord, IoRecord, Kind, TaskRecord, WaitRecord};
 
 /// A record from the kernel side.

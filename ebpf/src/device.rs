@@ -43,8 +43,8 @@ pub(crate) struct LastIo {
 #[inline(always)]
 pub(crate) fn submits<M: Memory>(current: Current, ledger: *const Ledger, bio: *const u8, operation: u32) {
     let device = number::<M>(bio);
-    let number = current.number();
-    let syscall = if number < 0 { NO_SYSCALL } else { number as u16 };
+    let call = current.call();
+    let syscall = if call < 0 { NO_SYSCALL } else { call as u16 };
     // SAFETY: a ledger in a map value, of the thread that runs this program.
     let (slot, voluntary, born_ns) =
         unsafe { (u32::from((*ledger).slot), (*ledger).voluntary, (*ledger).born_ns) };

@@ -137,6 +137,11 @@ pub const FIELDS: &[Field] = &[
     // such as a page fault for a signal's frame, is charged to the call.
     optional("OFFSET_REGS_RESULT", &["pt_regs.ax"]),
     field("OFFSET_REGS_ARGUMENT", &["pt_regs.di", "pt_regs.orig_x0"]),
+    // Of a 32-bit call, and what tells it: x86-64's entry code marks the task for as long as it lasts, arm64 saves the mode of
+    // the processor. Each processor lacks what only the other one has.
+    optional("OFFSET_REGS_ARGUMENT_32", &["pt_regs.bx"]),
+    optional("OFFSET_TASK_STATUS", &["task_struct.thread_info.status"]),
+    optional("OFFSET_REGS_MODE", &["pt_regs.pstate"]),
     Field {
         offset: "OFFSET_TASK_IOWAIT",
         mask: "MASK_TASK_IOWAIT",

@@ -5,6 +5,7 @@
 #![cfg_attr(not(test), no_std)]
 
 mod activity;
+mod call;
 mod counter;
 pub mod fields;
 pub mod helpers;
@@ -17,6 +18,10 @@ pub mod visit;
 pub mod waker;
 
 pub use activity::{ACTIVITIES, Activity, Beside, SAMPLES_PER_S, SPIN_RANGES, SPINNERS, Samples, SpinCode};
+pub use call::{
+    CALLS, CALLS_32, NO_SYSCALL, SYSCALLS, UNKNOWN_CALL, kept_since, last_blocked_in, name as call_name,
+    waits_in,
+};
 pub use counter::Counter;
 pub use io::{IOS, IoRecord, MINOR_BITS, NO_DEVICE, WAIT_WRITES};
 pub use position::{DISTANCES, Distance, Position};
@@ -26,7 +31,7 @@ use helpers::{HelperSum, MEMBERS, Outside, Process};
 use ledger::Ledger;
 
 /// Version of the records. The agent refuses an object that was built from another one.
-pub const CONTRACT_VERSION: u32 = 12;
+pub const CONTRACT_VERSION: u32 = 13;
 /// Version of the marker library's probe arguments (bits 8 to 15 of the first one).
 pub const MARKER_ABI_VERSION: u8 = 1;
 /// Bytes of a phase's name that travel; a longer name is cut and says so.
@@ -38,31 +43,6 @@ pub const COMM_BYTES: usize = 16;
 pub const TIDS: u32 = 4 << 20;
 /// Threads that can be tracked at once unless the agent asks for fewer.
 pub const SLOTS: u32 = 4096;
-/// Syscall numbers that the account table covers.
-pub const SYSCALLS: usize = 512;
-/// A syscall's number outside any.
-pub const NO_SYSCALL: u16 = 0xffff;
-/// In a ledger, beside the syscall that a thread had blocked in before it was kept from running outside any.
-const KEPT_SINCE: u16 = 0x8000;
-
-/// What a ledger holds of a thread that is kept from running outside any syscall, and had blocked in `before`.
-#[must_use]
-pub const fn kept_since(before: u16) -> u16 {
-    before | KEPT_SINCE
-}
-
-/// The syscall that a thread blocked in the last time, whatever kept it from running since.
-#[must_use]
-pub const fn last_blocked_in(held: u16) -> u16 {
-    if held == NO_SYSCALL { held } else { held & !KEPT_SINCE }
-}
-
-/// The syscall that a thread waits in, of what its ledger holds: none where that one is an earlier one's.
-#[must_use]
-pub const fn waits_in(held: u16) -> u16 {
-    if held & KEPT_SINCE == 0 { held } else { NO_SYSCALL }
-}
-
 /// Set in the account table beside an account: look at the file descriptor, a socket means `net`, the device of a graphics
 /// processor `gpu`.
 pub const CHECK_FILE: u8 = 0x80;
@@ -372,7 +352,7 @@ pub struct WaitRecord {
     pub left_cpu: u16,
     /// The CPU that it got.
     pub cpu: u16,
-    /// The syscall that it waited in; 0xffff outside any.
+    /// The syscall that it waited in, by [`call_name`]; 0xffff outside any.
     pub syscall: u16,
     /// The account of the time before `ready_ns`.
     pub account: u8,

@@ -8,7 +8,7 @@ use aya_ebpf::{
     maps::{Array, HashMap, LruHashMap, PerCpuArray, Queue, RingBuf},
 };
 use guestscope_ebpf::{
-    Beside, Counter, EdgeRecord, GPU_MAJORS, IOS, Position, SLOTS, SPINNERS, SYSCALLS, SpinCode, TIDS,
+    Beside, CALLS, Counter, EdgeRecord, GPU_MAJORS, IOS, Position, SLOTS, SPINNERS, SpinCode, TIDS,
     helpers::{Outside, Process},
     ledger::Ledger,
     pause::{Pulse, Silence},
@@ -37,7 +37,8 @@ globals! {
     OFFSET_TASK_FLAGS OFFSET_TASK_EXIT_STATE OFFSET_TASK_ON_CPU OFFSET_TASK_ON_RQ OFFSET_TASK_DELAYED OFFSET_TASK_CPU
     OFFSET_TASK_LEADER OFFSET_TASK_THREAD_PID OFFSET_PID_LEVEL OFFSET_PID_NUMBERS
     OFFSET_TASK_FILES OFFSET_FILES_FDT OFFSET_FDT_FD OFFSET_FDT_MAX OFFSET_FILE_INODE OFFSET_INODE_MODE OFFSET_INODE_DEVICE
-    OFFSET_REGS_SYSCALL OFFSET_REGS_RESULT OFFSET_REGS_ARGUMENT OFFSET_TASK_IOWAIT MASK_TASK_IOWAIT
+    OFFSET_REGS_SYSCALL OFFSET_REGS_RESULT OFFSET_REGS_ARGUMENT OFFSET_REGS_ARGUMENT_32 OFFSET_REGS_MODE
+    OFFSET_TASK_STATUS OFFSET_TASK_IOWAIT MASK_TASK_IOWAIT
     OFFSET_TASK_FROZEN MASK_TASK_FROZEN
     OFFSET_TASK_CFS_RQ OFFSET_TASK_GROUP OFFSET_GROUP_CFS_RQ OFFSET_TASK_THROTTLED
     OFFSET_GROUP_CGROUP OFFSET_CGROUP_NODE OFFSET_NODE_ID
@@ -81,9 +82,10 @@ globals! {
 /// One who is forgotten costs an answer and its retransmissions.
 const SOCKETS_MOST: u32 = 4096;
 
-/// Syscall number to account, with [`guestscope_ebpf::CHECK_FILE`] where the file descriptor decides.
+/// A syscall to its account, by [`guestscope_ebpf::call_name`], with [`guestscope_ebpf::CHECK_FILE`] where the file descriptor
+/// decides.
 #[unsafe(no_mangle)]
-pub(crate) static ACCOUNT_OF: [u8; SYSCALLS] = [0; SYSCALLS];
+pub(crate) static ACCOUNT_OF: [u8; CALLS] = [0; CALLS];
 
 /// Major numbers of devices that are graphics processors, 0 for none.
 #[unsafe(no_mangle)]

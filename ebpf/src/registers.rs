@@ -8,11 +8,13 @@
 //! Here stands too what differs between processors: one object serves x86-64 and arm64, and the agent says which it is.
 
 use aya_ebpf::{EbpfContext, Global, helpers::generated::bpf_task_pt_regs};
+use guestscope_ebpf::{CALLS_32, call_name};
 
 use crate::{
     maps::{
         DISTANCE_REGISTERS, HAS_TYPED_HELPERS, IS_ARM64, NUMBER_BPF, OFFSET_REGS_ARGUMENT,
-        OFFSET_REGS_RESULT, OFFSET_REGS_SYSCALL, OFFSET_TASK_STACK, REGISTERS, TYPE_REGISTERS,
+        OFFSET_REGS_ARGUMENT_32, OFFSET_REGS_MODE, OFFSET_REGS_RESULT, OFFSET_REGS_SYSCALL,
+        OFFSET_TASK_STACK, OFFSET_TASK_STATUS, REGISTERS, TYPE_REGISTERS,
     },
     memory::{Checked, Memory, Plain, Typed, cast, load, word},
     task::{Current, Task},
@@ -30,8 +32,8 @@ const WORDS_ABOVE: u64 = 2;
 /// -ENOSYS: on x86-64, a system call that has not returned.
 const NOT_RETURNED: u64 = 38_u64.wrapping_neg();
 
-/// The system call that a task is in; negative in an exception. An int on arm64, and on x86-64 the low half of a long, which
-/// is all that the kernel looks at.
+/// The number of the system call that a task is in, in whichever table; negative in an exception. An int on arm64, and on x86-64
+/// the low half of a long, which is all that the kernel looks at.
 #[inline(always)]
 pub(crate) fn number<M: Memory>(task: Task<M>) -> i32 {
     if !M::IS_TYPED || HAS_TYPED_HELPERS.load() == 0 {
@@ -39,6 +41,37 @@ pub(crate) fn number<M: Memory>(task: Task<M>) -> i32 {
     }
     // SAFETY: a typed pointer, and the agent resolved the offset of the number.
     unsafe { load::<Typed, i32>(typed(task), &OFFSET_REGS_SYSCALL) }
+}
+
+/// `TS_COMPAT` of x86-64: in a 32-bit call, from its entry until the task is back in its program. A 64-bit program may make
+/// one as well (`int 0x80`).
+const IN_CALL_32: u32 = 2;
+/// Of arm64's saved processor state: the program is a 32-bit one.
+const MODE_32: u64 = 0x10;
+
+/// The system call that a task is in, as records name it; negative in an exception.
+#[inline(always)]
+pub(crate) fn call<M: Memory>(task: Task<M>) -> i32 {
+    let number = number(task);
+    if number < 0 { number } else { i32::from(call_name(number as u32, is_32_bit(task))) }
+}
+
+/// Whether its number is of the 32-bit table.
+#[inline(always)]
+fn is_32_bit<M: Memory>(task: Task<M>) -> bool {
+    if IS_ARM64.load() != 0 {
+        return OFFSET_REGS_MODE.load() != 0 && saved(task, &OFFSET_REGS_MODE) & MODE_32 != 0;
+    }
+    // SAFETY: the agent resolved the offset of an unsigned int.
+    OFFSET_TASK_STATUS.load() != 0 && unsafe { task.load::<u32>(&OFFSET_TASK_STATUS) } & IN_CALL_32 != 0
+}
+
+/// The first argument of the system call of this name that a task is in.
+#[inline(always)]
+pub(crate) fn first_argument<M: Memory>(task: Task<M>, call: u16) -> u64 {
+    let is_elsewhere = call >= CALLS_32 && OFFSET_REGS_ARGUMENT_32.load() != 0;
+    let offset = if is_elsewhere { &OFFSET_REGS_ARGUMENT_32 } else { &OFFSET_REGS_ARGUMENT };
+    saved(task, offset)
 }
 
 /// Whether the system call that a task is in has returned, so that it is on its way back. On x86-64 the entry code fills the

@@ -176,7 +176,7 @@ impl Current {
         }
     }
 
-    /// The system call that it is in; negative in an exception.
+    /// The number of the system call that it is in, in whichever table; negative in an exception.
     #[inline(always)]
     pub(crate) fn number(self) -> i32 {
         match Self::task() {
@@ -185,11 +185,20 @@ impl Current {
         }
     }
 
+    /// The system call that it is in, as records name it; negative in an exception.
+    #[inline(always)]
+    pub(crate) fn call(self) -> i32 {
+        match Self::task() {
+            Some(task) => registers::call(task),
+            None => registers::call(Task::<Plain>::at(self.pointer())),
+        }
+    }
+
     /// As one that wakes a thread, with the system call that it does so in. A kernel thread's registers are zeros, which is a
     /// number of a call: such threads are not tracked, so nothing of theirs explains a wait.
     #[inline(always)]
     pub(crate) fn with_its_call(self) -> u32 {
-        waker::pack(self.tid, self.number())
+        waker::pack(self.tid, self.call())
     }
 
     /// The same without the system call.

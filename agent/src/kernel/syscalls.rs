@@ -1,8 +1,11 @@
 //! Table: which account a thread's wait is charged to, by the syscall that it sleeps in.
 //!
-//! Written into the object's read-only table before loading. A syscall that is not listed is `other`.
+//! Written into the object's read-only table before loading, with the 32-bit calls behind the 64-bit ones. A syscall that is not
+//! listed is `other`.
 
-use guestscope_ebpf::{Account, CHECK_FILE, RESTARTS, SYSCALLS};
+use guestscope_ebpf::{Account, CALLS, CALLS_32, CHECK_FILE, RESTARTS};
+
+use crate::record::calls_32;
 
 /// A syscall's number and what its waits are charged to.
 type Row = (libc::c_long, Account);
@@ -81,8 +84,8 @@ const BY_FILE: &[libc::c_long] = &[
 ];
 
 /// The table as the object wants it.
-pub fn account_of() -> [u8; SYSCALLS] {
-    let mut table = [Account::Other as u8; SYSCALLS];
+pub fn account_of() -> [u8; CALLS] {
+    let mut table = [Account::Other as u8; CALLS];
     for &(number, account) in ROWS.iter().chain(OLD_ROWS) {
         set(&mut table, number, account as u8);
     }
@@ -91,10 +94,16 @@ pub fn account_of() -> [u8; SYSCALLS] {
     }
     // Waits with a time limit go on under this number.
     set(&mut table, libc::SYS_restart_syscall, Account::Other as u8 | RESTARTS);
+    let (calls, calls_32) = table.split_at_mut(CALLS_32.into());
+    for (number, same) in calls_32::all() {
+        if let Some(entry) = usize::try_from(same).ok().and_then(|same| calls.get(same)) {
+            set(calls_32, number.into(), *entry);
+        }
+    }
     table
 }
 
-fn set(table: &mut [u8; SYSCALLS], number: libc::c_long, entry: u8) {
+fn set(table: &mut [u8], number: libc::c_long, entry: u8) {
     if let Some(place) = usize::try_from(number).ok().and_then(|number| table.get_mut(number)) {
         *place = entry;
     }
@@ -102,6 +111,9 @@ fn set(table: &mut [u8; SYSCALLS], number: libc::c_long, entry: u8) {
 
 #[cfg(test)]
 mod tests {
+    use guestscope_ebpf::SYSCALLS;
+    use rstest::rstest;
+
     use super::*;
 
     #[test]
@@ -113,6 +125,37 @@ mod tests {
     fn no_syscall_stands_twice() {
         let mut numbers: Vec<_> = ROWS.iter().chain(OLD_ROWS).map(|row| row.0).collect();
         numbers.extend(BY_FILE);
+        let all = numbers.len();
+        numbers.sort_unstable();
+        numbers.dedup();
+        assert_eq!(numbers.len(), all);
+    }
+
+    /// The numbers of the kernel's own tables, which are the same for both processors but where two stand.
+    #[rstest]
+    #[case::nanosleep(&[162], Account::Sleep as u8)]
+    #[case::clock_nanosleep_time64(&[407], Account::Sleep as u8)]
+    #[case::wait4(&[114], Account::Sleep as u8)]
+    #[case::poll(&[168], Account::Poll as u8)]
+    #[case::new_select(&[142], Account::Poll as u8)]
+    #[case::epoll_wait(&[256, 252], Account::Poll as u8)]
+    #[case::futex(&[240], Account::Lock as u8)]
+    #[case::futex_time64(&[422], Account::Lock as u8)]
+    #[case::fsync(&[118], Account::BlockIo as u8)]
+    #[case::recvmsg(&[372, 297], Account::Net as u8)]
+    #[case::read(&[3], Account::Other as u8 | CHECK_FILE)]
+    #[case::restart_syscall(&[0], Account::Other as u8 | RESTARTS)]
+    #[case::sched_setparam(&[154], Account::Other as u8)]
+    #[case::none_of_this_number(&[500], Account::Other as u8)]
+    fn a_32_bit_call_has_the_account_of_the_same_call(#[case] numbers: &[usize], #[case] entry: u8) {
+        let number = numbers[usize::from(cfg!(target_arch = "aarch64")).min(numbers.len() - 1)];
+        assert_eq!(account_of()[SYSCALLS + number], entry);
+    }
+
+    #[test]
+    fn every_32_bit_number_is_within_the_table_and_stands_once() {
+        let mut numbers: Vec<u16> = calls_32::all().map(|(number, _)| number).collect();
+        assert!(numbers.iter().all(|number| usize::from(*number) < SYSCALLS - 1));
         let all = numbers.len();
         numbers.sort_unstable();
         numbers.dedup();

@@ -11,6 +11,7 @@ use std::collections::{HashMap, VecDeque};
 use guestscope_ebpf::Account;
 
 use super::Wait;
+use crate::record::calls_32;
 
 /// Waits that are kept of each thread, the latest ones.
 const RECENT: usize = 16;
@@ -21,8 +22,8 @@ const GONE: usize = 64;
 const FOR_OTHERS: [Account; 2] = [Account::Lock, Account::Other];
 /// Waits that another thread may end, and a timer or a network card.
 const PERHAPS_FOR_OTHERS: [Account; 2] = [Account::Poll, Account::Net];
-/// System calls of this processor's table that hand something to whoever waits for it: bytes, room for more, a connection, its
-/// end, a signal.
+/// System calls that hand something to whoever waits for it: bytes, room for more, a connection, its end, a signal. 32-bit ones
+/// are known by the 64-bit call that does the same.
 const HAND_OVER: [libc::c_long; 36] = [
     libc::SYS_write,
     libc::SYS_writev,
@@ -106,11 +107,13 @@ struct Life {
 }
 
 impl Pasts {
-    /// Keeps a wait that has just ended, of any thread, by a waker in a system call of this number; yields what explains it.
+    /// Keeps a wait that has just ended, of any thread, by a waker in this system call; yields what explains it.
     pub(crate) fn add(&mut self, wait: &Wait, waker_syscall: u16) -> Option<Blame> {
         let ready_ns = wait.start_ns.saturating_add(wait.blocked_ns);
-        let is_for_others = FOR_OTHERS.contains(&wait.account)
-            || PERHAPS_FOR_OTHERS.contains(&wait.account) && HAND_OVER.contains(&waker_syscall.into());
+        let hands_over =
+            || calls_32::same(waker_syscall.into()).is_some_and(|call| HAND_OVER.contains(&call));
+        let is_for_others =
+            FOR_OTHERS.contains(&wait.account) || PERHAPS_FOR_OTHERS.contains(&wait.account) && hands_over();
         let blame = is_for_others.then(|| self.explain(wait, (wait.start_ns, ready_ns))).flatten();
         let waits = &mut self.of.entry(wait.thread.tid).or_default().waits;
         if waits.len() == RECENT {

@@ -34,7 +34,7 @@ pub struct Wait {
     pub blocked_ns: u64,
     /// For how long its group was out of quota afterwards, ns.
     pub throttled_ns: u64,
-    /// The syscall that it waited in, by its number.
+    /// The syscall that it waited in, by its number; a 32-bit one by [`guestscope_ebpf::CALLS_32`] more.
     pub syscall: Option<u32>,
     /// The CPU that it left.
     pub left_cpu: u32,

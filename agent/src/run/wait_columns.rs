@@ -74,7 +74,7 @@ fn wait() -> Vec<Column<Wait>> {
         ),
         number32!(Wait: "left_cpu", "the CPU that it left", left_cpu),
         number32!(Wait: "cpu", "the CPU that it got", cpu),
-        optional32!(Wait: "syscall", "that it waited in, by number", syscall),
+        optional32!(Wait: "syscall", "that it waited in, by number; 512 more if it was a 32-bit one", syscall),
         optional32!(Wait: "waker_tid", "the thread that began to wake it; in an interrupt whoever was interrupted", waker_tid),
         number32!(Wait: "replaced_by_tid", "the thread that got the CPU which it left", replaced_by_tid),
         number32!(Wait: "ran_before_tid", "the thread that had the CPU which it got, until then", ran_before_tid),

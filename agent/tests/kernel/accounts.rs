@@ -4,7 +4,7 @@
 
 use std::{ops::RangeInclusive, path::PathBuf};
 
-use guestscope_ebpf::{Account, GPU_MAJORS, SAMPLES_PER_S};
+use guestscope_ebpf::{Account, CALLS_32, GPU_MAJORS, SAMPLES_PER_S};
 use rstest::rstest;
 
 use crate::{
@@ -89,6 +89,43 @@ fn waiting_for_time(#[case] name: &'static str, #[case] account: Account) {
             0,
         );
         agreement::count(name, "wakeups", seen.request(1).counts.wakeup, (seen.book.fact("calls"), u64::MAX));
+    });
+}
+
+/// By their own table of numbers, on kernels that run 32-bit programs. The name of a call is that of the 32-bit one.
+#[rstest]
+#[case::sleep("sleep_32", Account::Sleep, 162)]
+#[case::sleep_with_a_long_time("long_sleep_32", Account::Sleep, 407)]
+#[case::lock("futex_32", Account::Lock, 240)]
+#[case::lock_with_a_long_time("long_futex_32", Account::Lock, 422)]
+#[case::poll("poll_32", Account::Poll, 168)]
+#[case::select("select_32", Account::Poll, 142)]
+#[case::read_of_a_pipe("read_32", Account::Other, 3)]
+#[case::read_of_a_socket("socket_32", Account::Net, 3)]
+#[case::a_call_for_many("socketcall_32", Account::Net, 102)]
+fn waiting_in_a_32_bit_call(#[case] name: &'static str, #[case] account: Account, #[case] number: u16) {
+    up_to_three_times(|| {
+        let Some(seen) = compared(Case::new(name), name, 1, 0) else { return };
+        assert_account(&seen, 1, account);
+        let call = u32::from(CALLS_32 + number);
+        let waits = seen.waits_in(1);
+        let of_this = waits.iter().filter(|wait| wait.account == account && wait.syscall == Some(call));
+        agreement::count_again(name, "waits", of_this.count() as u64, (1, u64::MAX));
+        let numbers = waits.iter().filter_map(|wait| wait.syscall);
+        assert!(numbers.clone().all(|number| number == call), "{:?}", numbers.collect::<Vec<_>>());
+    });
+}
+
+/// The sign is of this very call, not of the thread.
+#[test]
+fn a_64_bit_call_after_a_32_bit_one_is_one() {
+    up_to_three_times(|| {
+        let name = "sleep_after_32";
+        let Some(seen) = compared(Case::new(name), name, 1, 0) else { return };
+        assert_account(&seen, 1, Account::Sleep);
+        assert!(
+            seen.waits_in(1).iter().all(|wait| wait.syscall.is_none_or(|call| call < u32::from(CALLS_32)))
+        );
     });
 }
 

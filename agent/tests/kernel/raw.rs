@@ -43,6 +43,8 @@ fn running_and_waiting_to_run(#[case] name: &'static str, #[case] phases: u64, #
 #[case::pipe("pipe_200", 2, Account::Other)]
 #[case::recv("recv", 2, Account::Net)]
 #[case::read_on_one_of_many("read_200", 2, Account::Net)]
+#[case::sleep_in_a_32_bit_call("sleep_32", 1, Account::Sleep)]
+#[case::read_in_a_32_bit_call("socket_32", 1, Account::Net)]
 fn waiting(#[case] name: &'static str, #[case] phases: u64, #[case] account: Account) {
     up_to_three_times(|| {
         let (case, name) = raw(name);

@@ -11,7 +11,7 @@ use aya_ebpf::{
     programs::RawTracePointContext,
 };
 use guestscope_ebpf::{
-    Account, CHECK_FILE, Counter, EXIT_REPLACED, EXIT_UNSEEN, FORK_ADOPTED, Header, Kind, NO_SYSCALL,
+    Account, CALLS, CHECK_FILE, Counter, EXIT_REPLACED, EXIT_UNSEEN, FORK_ADOPTED, Header, Kind, NO_SYSCALL,
     RESTARTS, TaskRecord, kept_since, last_blocked_in,
     ledger::{BLOCKED, Ledger, RUNNING},
 };
@@ -21,8 +21,8 @@ use crate::{
     file::{self, File},
     maps::{
         ACCOUNT_OF, BY_NUMBER, HAS_SWITCH_STATE, LEDGERS, MASK_TASK_FROZEN, MASK_TASK_IOWAIT,
-        OFFSET_REGS_ARGUMENT, OFFSET_TASK_CPU, OFFSET_TASK_FLAGS, OFFSET_TASK_FROZEN, OFFSET_TASK_IOWAIT,
-        OFFSET_TASK_LAST_QUEUED, OFFSET_TASK_STATE,
+        OFFSET_TASK_CPU, OFFSET_TASK_FLAGS, OFFSET_TASK_FROZEN, OFFSET_TASK_IOWAIT, OFFSET_TASK_LAST_QUEUED,
+        OFFSET_TASK_STATE,
     },
     memory::{Arguments, Memory, twins},
     probes::throttle,
@@ -140,44 +140,46 @@ fn stay<M: Memory>(prev: Task<M>, ledger: &mut Ledger, now_ns: u64, stolen_ns: u
 /// syscall that it blocked in the last time.
 #[inline(always)]
 pub(crate) fn classify<M: Memory>(prev: Task<M>, state: u32, before: u16) -> (u8, u16) {
-    let number = registers::number(prev);
-    if state & KEPT != 0 || (number < 0 && is_frozen(prev, state)) {
+    let call = registers::call(prev);
+    if state & KEPT != 0 || (call < 0 && is_frozen(prev, state)) {
         // arm64 forgets the number before it stops a task, whose syscall may go on afterwards.
-        return (Account::Other as u8, if number < 0 { kept_since(before) } else { number as u16 });
+        return (Account::Other as u8, if call < 0 { kept_since(before) } else { call as u16 });
     }
-    if number < 0 {
+    if call < 0 {
         // The entry code of exceptions and interrupts overwrites the number: a page fault that slept.
         return (Account::Fault as u8, NO_SYSCALL);
     }
-    // SAFETY: the table has 512 entries and the index is masked to them.
-    let entry_of =
-        |number: u32| unsafe { core::ptr::read_volatile(ACCOUNT_OF.as_ptr().add((number & 511) as usize)) };
-    let entry = entry_of(number as u32);
+    let call = call as u16;
+    // SAFETY: the index is masked to the entries that the table has.
+    let entry_of = |call: u16| unsafe {
+        core::ptr::read_volatile(ACCOUNT_OF.as_ptr().add(usize::from(call) & (CALLS - 1)))
+    };
+    let entry = entry_of(call);
     // SAFETY: the agent resolved the bit field's byte and mask.
     let io_wait = unsafe { prev.load::<u8>(&OFFSET_TASK_IOWAIT) } & MASK_TASK_IOWAIT.load() as u8;
     // Who waits for one of many says so for statistics alone: io_uring (6.5 and later), whatever it was asked for.
     if io_wait != 0 && entry != Account::Poll as u8 {
-        return (Account::BlockIo as u8, number as u16);
+        return (Account::BlockIo as u8, call);
     }
     if registers::has_returned(prev) {
-        let syscall = if registers::will_restart(prev) { number as u16 } else { NO_SYSCALL };
+        let syscall = if registers::will_restart(prev) { call } else { NO_SYSCALL };
         return (on_the_way_back(prev, state) as u8, syscall);
     }
     if entry & RESTARTS != 0 {
         let before = last_blocked_in(before);
-        return (entry_of(u32::from(before)) & !(CHECK_FILE | RESTARTS), before);
+        return (entry_of(before) & !(CHECK_FILE | RESTARTS), before);
     }
     let account = entry & !CHECK_FILE;
     if entry & CHECK_FILE != 0 {
-        let fd = registers::saved(prev, &OFFSET_REGS_ARGUMENT) as u32;
+        let fd = registers::first_argument(prev, call) as u32;
         let account = match file::of(prev, fd) {
             File::Socket => Account::Net as u8,
             File::Gpu => Account::Gpu as u8,
             File::Other => account,
         };
-        return (account, number as u16);
+        return (account, call);
     }
-    (account, number as u16)
+    (account, call)
 }
 
 /// Frozen outside system calls. Before 6.1 only the task itself says so.

@@ -14,6 +14,7 @@ mod edges;
 mod helpers;
 mod lives;
 mod loops;
+mod narrow;
 mod polls;
 mod quota;
 mod softirq;
@@ -141,6 +142,7 @@ fn main() {
     let book = book.expect("usage: kernel_subject CASE BOOK [ARGUMENTS]").into();
     let tables = [
         waits::CASES,
+        narrow::CASES,
         polls::CASES,
         switches::CASES,
         disk::CASES,

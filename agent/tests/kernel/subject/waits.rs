@@ -48,12 +48,12 @@ pub(crate) const CASES: &[Case] = &[
 
 /// Waits with a timeout, and how long each is.
 const TIMEOUTS: u64 = 40;
-const TIMEOUT: Duration = Duration::from_millis(10);
+pub(crate) const TIMEOUT: Duration = Duration::from_millis(10);
 /// Times a ball goes to and fro.
 const ROUNDS: usize = 3000;
 
 /// Books `TIMEOUTS` calls, measures them, and writes down what was asked for.
-fn timeouts(subject: &Subject, call: impl Fn()) {
+pub(crate) fn timeouts(subject: &Subject, call: impl Fn()) {
     subject.clerk(|clerk| {
         call();
         let calls_ns = clerk.book("wait", 1, || {
@@ -110,7 +110,7 @@ fn epoll() {
 }
 
 /// Calls that would wait for longer, and that a timer's signal cuts short.
-fn cut_short(subject: &Subject, call: impl Fn()) {
+pub(crate) fn cut_short(subject: &Subject, call: impl Fn()) {
     extern "C" fn nothing(_: libc::c_int) {}
     let action = signal::SigAction::new(
         signal::SigHandler::Handler(nothing),

@@ -179,7 +179,7 @@ impl Words<'_> {
             Culprit::Group { path } => format!("in group {path}"),
             Culprit::Syscall(number) => match syscalls::name(*number).filter(|_| self.facts.same_syscalls) {
                 Some(name) => format!("in {name}"),
-                None => format!("in system call {number}"),
+                None => format!("in {}", syscalls::numbered(*number)),
             },
             Culprit::Unknown => String::new(),
             Culprit::Others => "others".to_owned(),

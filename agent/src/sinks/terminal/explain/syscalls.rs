@@ -4,7 +4,12 @@
 
 use std::sync::LazyLock;
 
-use crate::kernel::syscalls::{FUTEX_WAIT, IO_PGETEVENTS};
+use guestscope_ebpf::{CALLS, CALLS_32};
+
+use crate::{
+    kernel::syscalls::{FUTEX_WAIT, IO_PGETEVENTS},
+    record::calls_32,
+};
 
 macro_rules! names {
     ($($(#[$only:meta])* $number:ident = $name:literal,)*) => {
@@ -106,8 +111,19 @@ const NEWER: [(libc::c_long, &str); 2] = [(FUTEX_WAIT, "futex_wait"), (IO_PGETEV
 
 /// The name, if it is one in which threads usually wait.
 pub(crate) fn name(number: u32) -> Option<&'static str> {
+    if number >= u32::from(CALLS_32) {
+        return calls_32::name(number);
+    }
     let mut known = NAMES.iter().chain(&NEWER);
     known.find(|(known, _)| *known == libc::c_long::from(number)).map(|(_, name)| *name)
+}
+
+/// By its number, where the name is not known.
+pub(super) fn numbered(number: u32) -> String {
+    match number.checked_sub(CALLS_32.into()) {
+        Some(number_32) if number < CALLS as u32 => format!("32-bit system call {number_32}"),
+        _ => format!("system call {number}"),
+    }
 }
 
 #[cfg(test)]
@@ -126,5 +142,15 @@ mod tests {
             .collect();
         // It is the one before it, which goes on; waits carry the number of that.
         assert_eq!(nameless, [u32::try_from(libc::SYS_restart_syscall).unwrap()]);
+    }
+
+    /// The same on both processors.
+    #[test]
+    fn a_32_bit_call_is_told_from_the_64_bit_one_of_its_number() {
+        let of_32 = |number: u32| u32::from(CALLS_32) + number;
+        assert_eq!(name(of_32(162)), Some("nanosleep (32-bit)"));
+        assert_eq!(name(of_32(422)), Some("futex_time64 (32-bit)"));
+        assert_eq!(name(of_32(117)), None);
+        assert_eq!([117, of_32(117)].map(numbered), ["system call 117", "32-bit system call 117"]);
     }
 }
