@@ -124,6 +124,9 @@ pub fn run(arguments: &ExportArguments) -> anyhow::Result<i32> {
         done => {
             let (count, told) = done?;
             failure::say(&told);
+            if let Some(left_out) = folder.left_out() {
+                failure::say(&format!("warning: {left_out}\n"));
+            }
             Ok(i32::from(count == 0))
         }
     }

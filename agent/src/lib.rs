@@ -21,6 +21,7 @@ mod json;
 pub mod kernel;
 pub mod loader;
 pub mod mapped;
+pub mod memory;
 pub mod phase;
 pub mod platform;
 pub mod privileges;

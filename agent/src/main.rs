@@ -3,11 +3,20 @@
 use clap::Parser as _;
 use guestscope::{
     cli::{Cli, Command},
-    compare, doctor, explain, export, failure, report, session,
+    compare, doctor, explain, export, failure, memory, report, session,
 };
 
+#[global_allocator]
+static ALLOCATOR: memory::Counted = memory::Counted;
+
 fn main() {
-    let done = match Cli::parse().command {
+    let command = Cli::parse().command;
+    // What these read may come from elsewhere.
+    if matches!(command, Command::Explain(_) | Command::Export(_) | Command::Compare(_) | Command::Report(_))
+    {
+        memory::limit();
+    }
+    let done = match command {
         Command::Run(arguments) => session::run(&arguments),
         Command::Attach(arguments) => session::attach(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),

@@ -61,6 +61,9 @@ pub enum Refusal {
     /// A report shows single requests with their waits, which it reads from folders.
     #[error("a report is of run folders, not of traces: --jaeger")]
     TracesInReport,
+    /// More than anybody compares.
+    #[error("too many folders or files in: {}", .0.display())]
+    TooManyFolders(PathBuf),
     /// A longer warm-up than can be left out.
     #[error("too long a warm-up: {0} requests, at most {MOST_WARMUP}")]
     Warmup(u64),
@@ -92,6 +95,7 @@ impl Refusal {
             Refusal::TracesInReport => {
                 "give the folders of the runs, or compare the traces: guestscope compare --jaeger URL"
             }
+            Refusal::TooManyFolders(_) => "name the directory that holds the runs, or single folders",
             Refusal::Warmup(_) => "mark warm-ups in the program, or leave out fewer",
         }
     }

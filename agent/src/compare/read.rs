@@ -2,14 +2,17 @@
 
 use std::sync::{
     Mutex,
-    atomic::{AtomicUsize, Ordering},
+    atomic::{AtomicU64, AtomicUsize, Ordering},
 };
 
 use super::sources::Source;
 use crate::{
     analyze::compare::{RunDigest, Warmup},
-    run::{self, Folder, Manifest},
+    run::{self, Folder, Manifest, limits::REQUESTS_COMPARED},
 };
+
+/// Each holds up to 60 MB of a large run while it reads.
+const MOST_THREADS: usize = 4;
 
 /// A run, read.
 #[derive(Clone, Debug)]
@@ -41,7 +44,8 @@ pub(super) fn read_all(
     warmup: Warmup,
     done: &(dyn Fn(usize) + Sync),
 ) -> Vec<Result<ReadRun, run::Error>> {
-    each_in_parallel(sources, |source| read(source, warmup), done)
+    let all = AtomicU64::new(0);
+    each_in_parallel(sources, |source| read(source, warmup, &all), done)
 }
 
 /// Works on several at a time and gives the results in their order; `done` hears how many are done.
@@ -52,7 +56,8 @@ pub(crate) fn each_in_parallel<I: Sync, T: Send>(
 ) -> Vec<T> {
     let results: Vec<Mutex<Option<T>>> = items.iter().map(|_| Mutex::new(None)).collect();
     let (next, finished) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(items.len());
+    let threads =
+        std::thread::available_parallelism().map_or(1, usize::from).min(items.len()).min(MOST_THREADS);
     let work = || {
         loop {
             let index = next.fetch_add(1, Ordering::Relaxed);
@@ -74,16 +79,26 @@ pub(crate) fn each_in_parallel<I: Sync, T: Send>(
     taken.collect()
 }
 
-fn read(source: &Source, warmup: Warmup) -> Result<ReadRun, run::Error> {
+fn read(source: &Source, warmup: Warmup, all: &AtomicU64) -> Result<ReadRun, run::Error> {
+    let path = source.path.display();
     let folder = Folder::open(&source.path)?;
     let mut requests = folder.requests_without_ids()?;
-    let digest = RunDigest::read(&mut requests, folder.manifest().rows.phases, warmup)?;
+    let most = REQUESTS_COMPARED.most;
+    let counted = requests.by_ref().map(|request| {
+        if all.fetch_add(1, Ordering::Relaxed) < most {
+            return request;
+        }
+        let what = format!("{}: more than {most}", REQUESTS_COMPARED.what);
+        Err(run::Error::Beyond { path: source.path.clone(), what })
+    });
+    let digest = RunDigest::read(counted, folder.manifest().rows.phases, warmup)?;
     let is_torn = requests.torn_end().is_some();
-    Ok(ReadRun {
-        source: source.clone(),
-        manifest: folder.manifest().clone(),
-        digest,
-        is_torn,
-        notes: Vec::new(),
-    })
+    let mut notes: Vec<String> =
+        folder.left_out().iter().map(|left_out| format!("{path}: {left_out}")).collect();
+    if digest.has_lost_tail {
+        notes.push(format!(
+            "{path}: its slowest requests have too many parts to be kept: nothing is said of its tail"
+        ));
+    }
+    Ok(ReadRun { source: source.clone(), manifest: folder.manifest().clone(), digest, is_torn, notes })
 }

@@ -1,13 +1,17 @@
 //! From arguments to run folders: each argument is one, or a directory in which there are some.
 
 use std::{
+    collections::HashSet,
     ffi::OsStr,
     os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
 };
 
 use super::error::Refusal;
-use crate::failure;
+use crate::{
+    failure,
+    run::limits::{ENTRIES, FOLDERS},
+};
 
 /// A run folder, and whom it belongs to if the caller said so.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,18 +32,23 @@ const LAB: (&str, &str) = ("journal.jsonl", "runs");
 /// All folders that the arguments name, in the order of the arguments, each once.
 pub(super) fn find(arguments: &[PathBuf]) -> Result<Vec<Source>, Refusal> {
     let mut found: Vec<Source> = Vec::new();
+    let mut known = HashSet::new();
+    let mut entries = 0;
     for argument in arguments {
         let (label, path) = split(argument);
         let mut folders = Vec::new();
-        look(&path, DEEPEST, &mut folders)?;
+        look(&path, DEEPEST, &mut folders, &mut entries)?;
         if folders.is_empty() {
             return Err(Refusal::NoFolder(path));
         }
         folders.sort();
         for folder in folders {
-            if !found.iter().any(|known| known.path == folder) {
+            if known.insert(folder.clone()) {
                 found.push(Source { path: folder, label: label.clone(), argument: path.clone() });
             }
+        }
+        if found.len() as u64 > FOLDERS.most {
+            return Err(Refusal::TooManyFolders(path));
         }
     }
     Ok(found)
@@ -60,8 +69,9 @@ fn split(argument: &Path) -> (Option<String>, PathBuf) {
     }
 }
 
-fn look(path: &Path, deep: usize, found: &mut Vec<PathBuf>) -> Result<(), Refusal> {
-    if path.join("manifest.json").is_file() {
+fn look(path: &Path, deep: usize, found: &mut Vec<PathBuf>, seen: &mut u64) -> Result<(), Refusal> {
+    // Something else of that name is told when it is opened.
+    if path.join("manifest.json").symlink_metadata().is_ok() {
         found.push(path.to_owned());
         return Ok(());
     }
@@ -86,10 +96,14 @@ fn look(path: &Path, deep: usize, found: &mut Vec<PathBuf>) -> Result<(), Refusa
     let is_lab = path.join(LAB.0).is_file();
     for entry in entries {
         let entry = entry.map_err(list)?;
+        *seen += 1;
+        if *seen > ENTRIES.most || found.len() as u64 > FOLDERS.most {
+            return Err(Refusal::TooManyFolders(path.to_owned()));
+        }
         // Links could lead in circles, or out.
         let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
         if is_directory && (!is_lab || entry.file_name() == LAB.1) {
-            look(&entry.path(), deep - 1, found)?;
+            look(&entry.path(), deep - 1, found, seen)?;
         }
     }
     Ok(())

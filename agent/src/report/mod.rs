@@ -23,6 +23,7 @@ use crate::{
     cli::ReportArguments,
     compare::{Member, Refusal, gather},
     failure,
+    run::limits::REPORT_BYTES,
     sinks::terminal::{Compared, Sentences, units::bytes},
 };
 
@@ -43,6 +44,9 @@ pub enum ReportError {
     /// A page is not text for a terminal.
     #[error("a page is not for a terminal: {0}")]
     Terminal(&'static str),
+    /// No browser would open it.
+    #[error("the page is too large: {0} bytes, at most {most}", most = REPORT_BYTES.most)]
+    TooLarge(usize),
     /// A chart could not be drawn.
     #[error(transparent)]
     Chart(#[from] ChartError),
@@ -54,6 +58,9 @@ impl ReportError {
         match self {
             ReportError::Create { .. } => "name a file that is not there yet: --out FILE",
             ReportError::Terminal(_) => "name a file to write to: --out report.html",
+            ReportError::TooLarge(_) => {
+                "name fewer runs or platforms, or compare them in text: guestscope compare"
+            }
             ReportError::Write(_) => "free space on that file system, or write elsewhere: --out FILE",
             ReportError::Chart(_) => "this is a mistake of guestscope: please report it with the folders",
         }
@@ -104,6 +111,9 @@ pub fn run(arguments: &ReportArguments) -> anyhow::Result<i32> {
         return Err(ReportError::Terminal("html").into());
     }
     let text = Page::of(&report(arguments)?)?;
+    if text.len() as u64 > REPORT_BYTES.most {
+        return Err(ReportError::TooLarge(text.len()).into());
+    }
     match &arguments.out {
         Some(path) => {
             let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);

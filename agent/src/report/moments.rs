@@ -4,7 +4,7 @@
 //! said, and the rest shown.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     sync::Arc,
 };
 
@@ -21,6 +21,12 @@ use crate::{
 const SLOWEST: usize = 5;
 /// Waits of a request that are kept, the longest first.
 const MOST_WAITS: usize = 2_000;
+/// Phases of a request that are drawn, the longest. A chart has a thousand pixels.
+const MOST_PHASES: usize = 2_000;
+/// Readings of graphics processors of a run: five a second and device, for an hour.
+const MOST_READINGS: usize = 20_000;
+/// Pairs of CPUs between which waits led.
+const MOST_PAIRS: usize = 1 << 16;
 
 /// Why a request is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +75,7 @@ struct Read {
     seen: u64,
     threads: HashMap<ThreadId, Untrusted>,
     gpus: Vec<GpuReading>,
+    left_out: u64,
 }
 
 /// Looks into all runs of all platforms.
@@ -119,6 +126,7 @@ fn picks<'a>(
             typical_ns,
             slowest: SLOWEST,
             is_process,
+            most_phases: MOST_PHASES,
         };
         (index, member, pick)
     };
@@ -136,11 +144,18 @@ fn read(member: &Member, pick: &Pick) -> Result<Read, run::Error> {
         read.add(wait?);
     }
     for sample in folder.samples()? {
-        read.gpus.extend(sample?.gpu.filter(|reading| read.picked.is_told_by(reading.time_ns)));
+        let reading = sample?.gpu.filter(|reading| read.picked.is_told_by(reading.time_ns));
+        read.left_out += u64::from(reading.is_some() && read.gpus.len() >= MOST_READINGS);
+        read.gpus.extend(reading.filter(|_| read.gpus.len() < MOST_READINGS));
     }
+    let shown = read.waits.values().flat_map(|(waits, _)| waits).map(|wait| wait.thread);
+    let picked = read.picked.slowest.iter().chain(&read.picked.typical).map(|request| request.root().thread);
+    let shown: HashSet<ThreadId> = shown.chain(picked).collect();
     for thread in folder.threads()? {
         let thread = thread?;
-        read.threads.insert(thread.id, thread.comm);
+        if shown.contains(&thread.id) {
+            read.threads.insert(thread.id, thread.comm);
+        }
     }
     Ok(read)
 }
@@ -149,8 +164,11 @@ impl Read {
     fn add(&mut self, wait: Wait) {
         let Some(root) = wait.root else { return };
         self.seen += 1;
-        if wait.left_cpu != wait.cpu {
-            *self.moves.entry((wait.left_cpu, wait.cpu)).or_default() += 1;
+        let pair = (wait.left_cpu, wait.cpu);
+        if wait.left_cpu != wait.cpu && (self.moves.len() < MOST_PAIRS || self.moves.contains_key(&pair)) {
+            *self.moves.entry(pair).or_default() += 1;
+        } else if wait.left_cpu != wait.cpu {
+            self.left_out += 1;
         }
         let Some((waits, left_out)) = self.waits.get_mut(&root) else { return };
         waits.push(wait);
@@ -174,11 +192,18 @@ impl Looked {
         let mut slowest = Vec::new();
         for (run, typical_ns, mut read) in found {
             self.waits += read.seen;
+            let (phases, others) = (read.picked.phases_left_out, read.left_out);
+            if phases > 0 {
+                self.notes.push(format!("{run}: {phases} short phases of single requests are not drawn"));
+            }
+            if others > 0 {
+                self.notes.push(format!("{run}: {others} moves or readings of devices are not drawn"));
+            }
             for (pair, count) in std::mem::take(&mut read.moves) {
                 *self.moves.entry(pair).or_default() += count;
             }
             let threads = Arc::new(std::mem::take(&mut read.threads));
-            let Picked { typical: nearest, slowest: slow } = std::mem::take(&mut read.picked);
+            let Picked { typical: nearest, slowest: slow, .. } = std::mem::take(&mut read.picked);
             let moment = |why: Why, request: Request| {
                 let (mut waits, mut waits_left_out) =
                     read.waits.get(&request.root().id).cloned().unwrap_or_default();

@@ -5,6 +5,8 @@
 //! reserved that the file only claims to hold. It knows no columns.
 
 use std::{
+    collections::HashMap,
+    fs::File,
     io::{self, Read},
     panic::{AssertUnwindSafe, catch_unwind},
 };
@@ -15,8 +17,13 @@ use arrow::{
     ipc::{self, Message, MessageHeader, reader::StreamDecoder, root_as_message},
 };
 
-/// Most memory that one batch may claim: a request of two million phases.
-const MOST_UNPACKED_BYTES: u64 = 1 << 30;
+use super::{
+    limits::{
+        BATCH_BYTES, BATCH_ROWS, COLUMNS, Deadline, Fault, Limit, MESSAGE_BYTES, MESSAGE_HEADER_BYTES,
+        check_rows,
+    },
+    opening::disk_bytes,
+};
 
 /// What a stream's reader could not use: the end of a file that was being written when its writer died.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,10 +34,43 @@ pub struct TornEnd {
     pub reason: String,
 }
 
+/// What a stream is read from.
+pub(super) trait Bytes: Read {
+    /// How many there are now, those read already included.
+    fn length(&self) -> io::Result<u64>;
+    /// How many of them take room on a disk.
+    fn disk_bytes(&self) -> u64;
+}
+
+impl Bytes for File {
+    fn length(&self) -> io::Result<u64> {
+        self.metadata().map(|metadata| metadata.len())
+    }
+
+    fn disk_bytes(&self) -> u64 {
+        disk_bytes(self)
+    }
+}
+
+#[cfg(test)]
+impl Bytes for io::Cursor<&[u8]> {
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.get_ref().len() as u64)
+    }
+
+    fn disk_bytes(&self) -> u64 {
+        self.get_ref().len() as u64
+    }
+}
+
 /// The batches of a stream, up to its end or to the first that is not whole.
 pub(super) struct Batches<F> {
     file: F,
     decoder: StreamDecoder,
+    deadline: Deadline,
+    rows: u64,
+    /// What the dictionaries that came last take in memory, by their numbers.
+    dictionaries: HashMap<i64, u64>,
     read_bytes: u64,
     whole_bytes: u64,
     ended: bool,
@@ -43,23 +83,49 @@ enum End {
     Clean,
     Torn(String),
     Unreadable(io::Error),
+    Beyond(Fault),
 }
 
-impl<F: Read> Batches<F> {
+impl From<Fault> for End {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Damaged(what) => End::Torn(what),
+            Fault::Beyond(..) | Fault::Late(_) => End::Beyond(fault),
+        }
+    }
+}
+
+impl<F: Bytes> Batches<F> {
     pub(super) fn new(file: F) -> Self {
-        let decoder = StreamDecoder::new();
-        Self { file, decoder, read_bytes: 0, whole_bytes: 0, ended: false, torn: None }
+        let (decoder, deadline) = (StreamDecoder::new(), Deadline::of(file.disk_bytes()));
+        let dictionaries = HashMap::new();
+        let (read_bytes, whole_bytes, rows) = (0, 0, 0);
+        Self {
+            file,
+            decoder,
+            deadline,
+            rows,
+            dictionaries,
+            read_bytes,
+            whole_bytes,
+            ended: false,
+            torn: None,
+        }
     }
 
     /// The next batch.
     ///
     /// # Errors
-    /// Of reading only: what is no batch ends the stream and is told by [`Self::torn`].
-    pub(super) fn next(&mut self) -> io::Result<Option<RecordBatch>> {
+    /// Of reading, or a limit of it: what is no batch ends the stream and is told by [`Self::torn`].
+    pub(super) fn next(&mut self) -> io::Result<Result<Option<RecordBatch>, Fault>> {
         while !self.ended {
+            if let Err(late) = self.deadline.check() {
+                self.ended = true;
+                return Ok(Err(late));
+            }
             let end = match self.message().and_then(|(bytes, header)| self.decode(bytes, header)) {
                 Ok(None) => continue,
-                Ok(batch) => return Ok(batch),
+                Ok(batch) => return Ok(Ok(batch)),
                 Err(end) => end,
             };
             self.ended = true;
@@ -68,12 +134,13 @@ impl<F: Read> Batches<F> {
                 End::Clean => "a batch is missing".to_owned(),
                 End::Torn(reason) => reason,
                 End::Unreadable(error) => return Err(error),
+                End::Beyond(fault) => return Ok(Err(fault)),
             };
-            self.read_bytes += io::copy(&mut self.file, &mut io::sink())?;
-            let bytes = self.read_bytes - self.whole_bytes;
+            // The rest is not read: it may be a hole of terabytes.
+            let bytes = self.file.length()?.max(self.read_bytes) - self.whole_bytes;
             self.torn = (bytes > 0).then_some(TornEnd { bytes, reason });
         }
-        Ok(None)
+        Ok(Ok(None))
     }
 
     /// What was not whole, once the stream has ended.
@@ -92,16 +159,16 @@ impl<F: Read> Batches<F> {
             _ => return Err(torn("no message begins here")),
         };
         let length = length.map_err(|_| torn("the file ends inside a message"))?;
+        self.check_claim(MESSAGE_HEADER_BYTES, length.into())?;
         self.read_whole(&mut bytes, u64::from(length))?;
         let header_end = bytes.len();
         let body_bytes = message_of(&bytes[8..])?.bodyLength();
         let body_bytes = u64::try_from(body_bytes).map_err(|_| torn("a message of less than nothing"))?;
+        self.check_claim(MESSAGE_BYTES, body_bytes)?;
         self.read_whole(&mut bytes, body_bytes)?;
         let (header, body) = bytes.split_at(header_end);
         let message = message_of(&header[8..])?;
-        if !is_consistent(&message, body) {
-            return Err(torn("a message points outside itself"));
-        }
+        self.check(&message, body)?;
         let header = message.header_type();
         Ok((bytes, header))
     }
@@ -118,6 +185,43 @@ impl<F: Read> Batches<F> {
             self.whole_bytes = self.read_bytes;
         }
         Ok(batch)
+    }
+
+    /// A message may be so long. One that is longer than the rest of the file is torn, however long that is.
+    fn check_claim(&self, limit: Limit, bytes: u64) -> Result<(), End> {
+        let left = self.file.length().map_err(End::Unreadable)?.saturating_sub(self.read_bytes);
+        if bytes > left { Err(torn("the file ends inside a message")) } else { Ok(limit.check(bytes)?) }
+    }
+
+    /// All that a header claims about its body lies inside the body, and is no more than is taken.
+    fn check(&mut self, message: &Message<'_>, body: &[u8]) -> Result<(), End> {
+        let outside = || torn("a message points outside itself");
+        match message.header_type() {
+            MessageHeader::Schema => {
+                let fields = message.header_as_schema().and_then(|schema| schema.fields());
+                COLUMNS.check(fields.ok_or_else(outside)?.len() as u64)?;
+            }
+            MessageHeader::RecordBatch => {
+                let batch = message.header_as_record_batch().ok_or_else(outside)?;
+                let unpacked = unpacked_batch(batch, body)?.ok_or_else(outside)?;
+                BATCH_BYTES.check(unpacked.saturating_add(self.dictionaries.values().sum()))?;
+                self.rows = self.rows.saturating_add(batch.length().unsigned_abs());
+                check_rows(self.rows, self.read_bytes)?;
+            }
+            MessageHeader::DictionaryBatch => {
+                let dictionary = message.header_as_dictionary_batch().ok_or_else(outside)?;
+                if dictionary.isDelta() {
+                    return Err(torn("a dictionary that is added to another one"));
+                }
+                let batch = dictionary.data().ok_or_else(outside)?;
+                let unpacked = unpacked_batch(batch, body)?.ok_or_else(outside)?;
+                self.dictionaries.insert(dictionary.id(), unpacked);
+                COLUMNS.check(self.dictionaries.len() as u64)?;
+                BATCH_BYTES.check(self.dictionaries.values().sum())?;
+            }
+            _ => return Err(outside()),
+        }
+        Ok(())
     }
 
     /// Reads up to `length` bytes more.
@@ -140,28 +244,18 @@ fn message_of(header: &[u8]) -> Result<Message<'_>, End> {
     root_as_message(header).map_err(|error| torn(&error.to_string()))
 }
 
-/// All that the header claims about the body lies inside the body. Our columns are flat: each has as many values as
-/// the batch has rows.
-fn is_consistent(message: &Message<'_>, body: &[u8]) -> bool {
-    let batch_fits = |batch: ipc::RecordBatch<'_>| {
-        let nodes = batch.nodes().into_iter().flatten();
-        let mut nodes = nodes.map(|node| (node.length(), node.null_count()));
-        let buffers = batch.buffers().into_iter().flatten();
-        let sizes = buffers.map(|buffer| unpacked_bytes(&batch, body, buffer.offset(), buffer.length()));
-        let size = sizes.sum::<Option<u64>>();
-        batch.length() >= 0
-            && nodes.all(|(length, nulls)| length == batch.length() && (0..=length).contains(&nulls))
-            && size.is_some_and(|bytes| bytes <= MOST_UNPACKED_BYTES)
-    };
-    match message.header_type() {
-        MessageHeader::Schema => message.header_as_schema().is_some(),
-        MessageHeader::RecordBatch => message.header_as_record_batch().is_some_and(batch_fits),
-        MessageHeader::DictionaryBatch => message
-            .header_as_dictionary_batch()
-            .and_then(|dictionary| dictionary.data())
-            .is_some_and(batch_fits),
-        _ => false,
-    }
+/// Size of a batch in memory, or none if it does not lie in the body. Our columns are flat: each has as many values as the
+/// batch has rows.
+fn unpacked_batch(batch: ipc::RecordBatch<'_>, body: &[u8]) -> Result<Option<u64>, Fault> {
+    let nodes = batch.nodes().into_iter().flatten();
+    let mut nodes = nodes.map(|node| (node.length(), node.null_count()));
+    let buffers = batch.buffers().into_iter().flatten();
+    let sizes = buffers.map(|buffer| unpacked_bytes(&batch, body, buffer.offset(), buffer.length()));
+    let size = sizes.fold(Some(0_u64), |sum, size| sum?.checked_add(size?));
+    let is_flat = batch.length() >= 0
+        && nodes.all(|(length, nulls)| length == batch.length() && (0..=length).contains(&nulls));
+    BATCH_ROWS.check(batch.length().unsigned_abs())?;
+    Ok(size.filter(|_| is_flat))
 }
 
 /// Size of a buffer in memory, or none if it does not lie in the body. A compressed one begins with its size; -1 says

@@ -60,7 +60,9 @@ pub(super) fn convert<R>(
     let converted = directory.replace(&into, |file| {
         let mut writer = ArrowWriter::try_new(file, table.schema(true), Some(properties(table, rows)))?;
         let mut converted = 0;
-        while let Some(batch) = batches.next().map_err(unreadable)? {
+        while let Some(batch) =
+            batches.next().map_err(unreadable)?.map_err(|fault| fault.at(&path, Some(converted)))?
+        {
             converted += batch.num_rows() as u64;
             writer.write(&change(batch)?)?;
         }

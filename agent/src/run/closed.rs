@@ -1,13 +1,14 @@
 //! Reads a closed table back, batch by batch.
 //!
 //! Yields its record batches, or what is wrong with the file. Where the columns claim to lie is checked before the
-//! library reads there: it takes positions on trust and panics on those of a damaged file. It knows no columns, but whether
+//! library reads there, and what it would reserve: it takes positions and sizes on trust. It knows no columns, but whether
 //! anything stands in one: the file's statistics say so. Damage inside a column that is left out is not seen.
 
 use std::{
     collections::HashSet,
     fs::File,
     panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
 };
 
 use arrow::array::RecordBatch;
@@ -26,11 +27,17 @@ use parquet::{
     },
 };
 
-use super::row_groups::RowGroups;
+use super::{
+    footer,
+    limits::{COLUMNS, Deadline, Fault, check_rows},
+    opening::disk_bytes,
+    pages,
+    row_groups::RowGroups,
+};
 
 /// Rows decoded at once. Columns are put into the rows one after the other, so a batch of phases, 0.7 KB each, should stay in
 /// the caches of a core meanwhile; and arrays of 4 KB come from the allocator's pool, where larger ones would each be mapped.
-const BATCH_ROWS: usize = 512;
+pub(super) const BATCH_ROWS: usize = 512;
 
 /// What stands in a column that need not be unpacked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +49,10 @@ pub(super) enum Empty {
 }
 
 /// The batches of a closed file. After an error it is not used again.
-pub(super) struct Closed(ParquetRecordBatchReader);
+pub(super) struct Closed {
+    batches: ParquetRecordBatchReader,
+    deadline: Deadline,
+}
 
 impl Closed {
     /// Reads what the file says about itself. `is_left_out` hears of each column, and what it holds if that is nothing; the
@@ -53,38 +63,21 @@ impl Closed {
     pub(super) fn open(
         file: File,
         mut is_left_out: impl FnMut(&str, Option<Empty>) -> bool,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, Fault> {
         let file_bytes = file.metadata().map_err(|error| error.to_string())?.len();
+        let deadline = Deadline::of(disk_bytes(&file));
         guarded(|| {
-            let metadata = ArrowReaderMetadata::load(&file, ArrowReaderOptions::default())
+            let metadata = footer::read(&file, file_bytes)?;
+            check(&metadata, file_bytes)?;
+            let metadata = ArrowReaderMetadata::try_new(Arc::new(metadata), ArrowReaderOptions::default())
                 .map_err(|error| error.to_string())?;
-            if !is_consistent(metadata.metadata(), file_bytes) {
-                return Err("a column lies outside the file".to_owned());
-            }
+            let read = wanted(metadata.metadata(), &mut is_left_out)?;
+            pages::check(&file, metadata.metadata(), &read, &deadline)?;
             let groups = RowGroups::new(file, file_bytes, metadata.metadata());
-            let mut names = HashSet::new();
-            let mut read = Vec::new();
-            for (index, column) in metadata.parquet_schema().columns().iter().enumerate() {
-                let name = column.path().string();
-                if !is_left_out(&name, emptiness(metadata.metadata(), index)) {
-                    read.push(index);
-                }
-                if !names.insert(name) {
-                    return Err(format!("column `{}` appears twice", column.path().string()));
-                }
-            }
-            // Without any column the number of rows would be taken on trust.
-            if read.is_empty() {
-                read.push(0);
-            }
             let read = ProjectionMask::leaves(metadata.parquet_schema(), read);
             let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(groups, metadata);
-            builder
-                .with_projection(read)
-                .with_batch_size(BATCH_ROWS)
-                .build()
-                .map(Self)
-                .map_err(|error| error.to_string())
+            let built = builder.with_projection(read).with_batch_size(BATCH_ROWS).build();
+            built.map(|batches| Self { batches, deadline }).map_err(|error| error.to_string().into())
         })
     }
 
@@ -92,14 +85,44 @@ impl Closed {
     ///
     /// # Errors
     /// What is wrong with the file.
-    pub(super) fn next(&mut self) -> Result<Option<RecordBatch>, String> {
-        guarded(|| self.0.next().transpose().map_err(|error| error.to_string()))
+    pub(super) fn next(&mut self) -> Result<Option<RecordBatch>, Fault> {
+        self.deadline.check()?;
+        guarded(|| self.batches.next().transpose().map_err(|error| error.to_string().into()))
     }
 }
 
+/// The columns to be read, by their places.
+fn wanted(
+    metadata: &ParquetMetaData,
+    is_left_out: &mut impl FnMut(&str, Option<Empty>) -> bool,
+) -> Result<Vec<usize>, Fault> {
+    let columns = metadata.file_metadata().schema_descr().columns();
+    COLUMNS.check(columns.len() as u64)?;
+    let mut names = HashSet::new();
+    let mut read = Vec::new();
+    for (index, column) in columns.iter().enumerate() {
+        let name = column.path().string();
+        if !is_left_out(&name, emptiness(metadata, index)) {
+            read.push(index);
+        }
+        if !names.insert(name) {
+            return Err(format!("column `{}` appears twice", column.path().string()).into());
+        }
+    }
+    // Without any column the number of rows would be taken on trust.
+    if read.is_empty() {
+        read.push(0);
+    }
+    // Ours are flat: as many values as rows.
+    let is_flat = |index: &usize| {
+        columns.get(*index).is_some_and(|column| column.max_rep_level() == 0 && column.max_def_level() <= 1)
+    };
+    if read.iter().all(is_flat) { Ok(read) } else { Err("a column within a column".into()) }
+}
+
 /// What the checks let through and the library still does not survive must not end the program.
-fn guarded<T>(read: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
-    catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|_| Err("the reading library panicked".to_owned()))
+fn guarded<T>(read: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
+    catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|_| Err("the reading library panicked".into()))
 }
 
 /// What stands in this column, if the statistics of all groups say that it is nothing.
@@ -122,19 +145,24 @@ fn emptiness(metadata: &ParquetMetaData, column: usize) -> Option<Empty> {
     groups.all(|group| group == Some(first)).then_some(first)
 }
 
-/// Every column of every group lies inside the file.
-fn is_consistent(metadata: &ParquetMetaData, file_bytes: u64) -> bool {
+/// Every column of every group lies inside the file, and there are not more rows than a file of its size can hold.
+fn check(metadata: &ParquetMetaData, file_bytes: u64) -> Result<(), Fault> {
     let inside = |column: &ColumnChunkMetaData| {
         let begin = column.dictionary_page_offset().unwrap_or_else(|| column.data_page_offset());
         let (begin, length) = (u64::try_from(begin), u64::try_from(column.compressed_size()));
         begin.is_ok_and(|begin| length.is_ok_and(|length| begin.saturating_add(length) <= file_bytes))
     };
-    metadata.row_groups().iter().all(|group| group.num_rows() >= 0 && group.columns().iter().all(inside))
+    let groups = metadata.row_groups();
+    if !groups.iter().all(|group| group.num_rows() >= 0 && group.columns().iter().all(inside)) {
+        return Err("a column lies outside the file".into());
+    }
+    let rows = groups.iter().fold(0_u64, |sum, group| sum.saturating_add(group.num_rows().cast_unsigned()));
+    check_rows(rows, file_bytes)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::BTreeMap, sync::Arc};
+    use std::collections::BTreeMap;
 
     use arrow::array::{ArrayRef, BooleanArray, Int64Array, StringArray};
     use parquet::{

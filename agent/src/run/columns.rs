@@ -12,6 +12,7 @@ use guestscope_ebpf::Account;
 use super::{
     cells::{NO_WORD, integer, ledger, thread_id},
     gpu,
+    limits::NAME_BYTES,
     table::{Access, Column, Table, Width},
 };
 use crate::phase::{
@@ -175,7 +176,18 @@ fn identity() -> Vec<Column<PhaseRow>> {
                 optional: false,
             },
         ),
-        name!(PhaseRow: "name", "as the program gave it", phase.name),
+        Column::new(
+            "name",
+            "as the program gave it",
+            Access::Word {
+                get: Box::new(|row: &PhaseRow| Some(row.phase.name.stored())),
+                set: Box::new(|row, word| {
+                    row.phase.name = word.clone();
+                    word.stored().len() as u64 <= NAME_BYTES.most
+                }),
+                optional: false,
+            },
+        ),
         Column::new(
             "request",
             "number that the program gave to the request",

@@ -66,6 +66,14 @@ pub enum Error {
         /// Rows that were read, and given out, before the damage; none where the file has no rows.
         rows_kept: Option<u64>,
     },
+    /// A file is there and has more than is read of it, whatever wrote it.
+    #[error("beyond what is read of a run folder: {}: {what}", path.display())]
+    Beyond {
+        /// The file.
+        path: PathBuf,
+        /// Of what, how much, and how much is read.
+        what: String,
+    },
 }
 
 impl Error {
@@ -85,6 +93,9 @@ impl Error {
             }
             Error::Newer { .. } => {
                 "read it with the guestscope that wrote it, or a later one: see \"versions\" in manifest.json"
+            }
+            Error::Beyond { .. } => {
+                "what guestscope writes stays far below this limit: ask who made the folder, or run again"
             }
             Error::Damaged { .. } => {
                 "the other files of the folder may still be read; copy it again if it was copied"

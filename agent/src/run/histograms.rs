@@ -15,6 +15,7 @@ use hdrhistogram::{
 use super::{
     directory::Directory,
     histogram_index::{HistogramEntry, Histograms},
+    limits::HISTOGRAM_BYTES,
     manifest::Manifest,
     name::{fingerprint, sanitise},
 };
@@ -47,9 +48,6 @@ const MOST_TOLD: usize = 8;
 /// What comes before the counts in the V2 encoding, and how it begins; compressed ones begin otherwise.
 const HEADER_BYTES: usize = 40;
 const COOKIE: u32 = 0x1c84_9313;
-
-/// Largest file that is read back; the largest written is 80 kB.
-const MOST_FILE_BYTES: u64 = 1 << 20;
 
 /// Histograms in the making. Each takes 61 kB for durations of up to 10 ms and 156 kB for up to a day: at most 156 MB
 /// for 1,000 names, and 1 MB in a usual run.
@@ -157,7 +155,7 @@ fn decode_told(text: &str) -> Option<(Vec<u8>, u64)> {
 pub(super) fn read(file: &mut impl io::Read) -> io::Result<Histogram<u64>> {
     let invalid = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_owned());
     let mut bytes = Vec::new();
-    io::Read::read_to_end(&mut io::Read::take(file, MOST_FILE_BYTES), &mut bytes)?;
+    io::Read::read_to_end(&mut io::Read::take(file, HISTOGRAM_BYTES.most), &mut bytes)?;
     // The decoder reserves what the file claims to hold: check the claim against the file first.
     let claimed = bytes.get(4..8).and_then(|length| length.try_into().ok()).map(u32::from_be_bytes);
     if claimed.is_none_or(|claimed| claimed as usize > bytes.len()) {

@@ -15,11 +15,15 @@ mod directory;
 #[cfg(test)]
 mod drawn;
 mod error;
+mod footer;
 mod gpu;
 mod histogram_index;
 mod histograms;
+pub(crate) mod limits;
 mod manifest;
 mod name;
+mod opening;
+mod pages;
 mod reader;
 mod row_groups;
 mod rows;
@@ -27,6 +31,7 @@ mod stream;
 mod table;
 #[cfg(test)]
 mod tests;
+mod thrift;
 mod wait_columns;
 
 use std::path::{Path, PathBuf};
@@ -44,7 +49,7 @@ pub use self::{
         MOST_RESTORED, Manifest, RestoredRecord, RowCounts, State, Versions,
     },
     name::{rfc3339, sanitise},
-    reader::{Folder, Requests},
+    reader::{Folder, PhasesLeftOut, Requests},
     rows::Rows,
     table::ColumnHelp,
 };

@@ -4,9 +4,9 @@
 //! changes nothing on disk and keeps nothing between calls.
 
 use std::{
-    fs::File,
     io::{self, Read},
     path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use hdrhistogram::Histogram;
@@ -18,16 +18,14 @@ use super::{
     columns::{MARKS, PHASES, PhaseRow, SAMPLES, Sample, THREADS},
     error::{Error, Result},
     histograms,
+    limits::{Fault, MANIFEST_BYTES, MANIFEST_VALUES, PHASES as MOST_PHASES, VALUE_BYTES},
     manifest::{FORMAT, Manifest},
+    opening::Place,
     rows::{Rows, damaged},
     table::{Access, Column},
     wait_columns::WAITS,
 };
 use crate::phase::{Mark, Phase, PhaseKind, Request, Thread, Wait};
-
-/// Largest manifest that is read: 1,000 histograms and a day of clock pairs make 0.4 MB; the workload's part is the
-/// caller's.
-const MOST_MANIFEST_BYTES: u64 = 16 << 20;
 
 /// Phases that a request gets room for before they are seen, 0.7 KB each: one of a million shall not make all others large.
 const MOST_ROOM: usize = 16;
@@ -35,8 +33,9 @@ const MOST_ROOM: usize = 16;
 /// A run folder, opened for reading.
 #[derive(Clone, Debug)]
 pub struct Folder {
-    path: PathBuf,
+    place: Place,
     manifest: Manifest,
+    left_out: Arc<Mutex<PhasesLeftOut>>,
 }
 
 impl Folder {
@@ -47,25 +46,27 @@ impl Folder {
     pub fn open(path: impl Into<PathBuf>) -> Result<Self> {
         let path = path.into();
         let file = path.join(MANIFEST);
-        let read = File::open(&file).and_then(|opened| {
-            let mut text = Vec::new();
-            opened.take(MOST_MANIFEST_BYTES).read_to_end(&mut text)?;
-            Ok(text)
-        });
-        let text = match read {
-            Ok(text) => text,
+        let place = Place::open(&path);
+        let opened = place.and_then(|place| place.file(MANIFEST).map(|file| (place, file)));
+        let (place, opened) = match opened {
+            Ok(opened) => opened,
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
                 return Err(Error::NotARunFolder { path });
             }
             Err(source) => return Err(Error::Read { path: file, source }),
         };
+        let mut text = Vec::new();
+        let read = opened.take(MANIFEST_BYTES.most + 1).read_to_end(&mut text);
+        read.map_err(|source| Error::Read { path: file.clone(), source })?;
+        check(&text).map_err(|fault| fault.at(&file, None))?;
         let manifest = parse(&path, &text)?;
-        Ok(Self { path, manifest })
+        check_words(&manifest).map_err(|fault| fault.at(&file, None))?;
+        Ok(Self { place, manifest, left_out: Arc::default() })
     }
 
     /// Where it is.
     pub fn path(&self) -> &Path {
-        &self.path
+        self.place.path()
     }
 
     /// Its manifest.
@@ -75,38 +76,49 @@ impl Folder {
 
     /// Requests in the order of their ends.
     pub fn requests(&self) -> Result<Requests> {
-        Ok(Requests::of(self.phases()?))
+        Ok(self.requests_of(self.phases()?))
     }
 
     /// The same with zeros as the ids of their traces and spans, which are most of what there is to unpack.
     pub fn requests_without_ids(&self) -> Result<Requests> {
         let is_id = |column: &Column<PhaseRow>| matches!(column.access, Access::Hex { .. });
-        Ok(Requests::of(Rows::open_without(&self.path, &PHASES, is_id)?))
+        Ok(self.requests_of(Rows::open_without(&self.place, &PHASES, is_id)?))
+    }
+
+    fn requests_of(&self, rows: Rows<PhaseRow>) -> Requests {
+        let (left_out, told) = (PhasesLeftOut::default(), Arc::clone(&self.left_out));
+        Requests { rows, next: None, usual: 1, left_out, told }
+    }
+
+    /// What requests had too much of, in the reading that came farthest; none if they had not.
+    pub fn left_out(&self) -> Option<PhasesLeftOut> {
+        let left_out = *self.left_out.lock().unwrap_or_else(PoisonError::into_inner);
+        (left_out.phases > 0).then_some(left_out)
     }
 
     /// Phases, the rows of a request together, its outermost phase first.
     pub fn phases(&self) -> Result<Rows<PhaseRow>> {
-        Rows::open(&self.path, &PHASES)
+        Rows::open(&self.place, &PHASES)
     }
 
     /// Threads.
     pub fn threads(&self) -> Result<Rows<Thread>> {
-        Rows::open(&self.path, &THREADS)
+        Rows::open(&self.place, &THREADS)
     }
 
     /// Samples.
     pub fn samples(&self) -> Result<Rows<Sample>> {
-        Rows::open(&self.path, &SAMPLES)
+        Rows::open(&self.place, &SAMPLES)
     }
 
     /// Marks.
     pub fn marks(&self) -> Result<Rows<Mark>> {
-        Rows::open(&self.path, &MARKS)
+        Rows::open(&self.place, &MARKS)
     }
 
     /// Long waits, in the order of their ends.
     pub fn waits(&self) -> Result<Rows<Wait>> {
-        Rows::open(&self.path, &WAITS)
+        Rows::open(&self.place, &WAITS)
     }
 
     /// The histogram of durations, ns, of the phases of one kind and name; none if the folder has none for it.
@@ -124,15 +136,29 @@ impl Folder {
         let Some(entry) = entries.iter().find(|entry| entry.kind == kind && entry.name == name) else {
             return Ok(None);
         };
-        let path = self.path.join(histograms::DIRECTORY);
         // A manifest must not lead out of its folder.
         if Path::new(&entry.file).file_name() != Some(entry.file.as_ref()) {
-            return Err(damaged(&self.path.join(MANIFEST), &"a histogram outside the folder", None));
+            return Err(damaged(&self.place.join(MANIFEST), &"a histogram outside the folder", None));
         }
-        let path = path.join(&entry.file);
-        let mut file = File::open(&path).map_err(|source| Error::Read { path: path.clone(), source })?;
+        let path = self.place.join(histograms::DIRECTORY).join(&entry.file);
+        let opened = self.place.directory(histograms::DIRECTORY).and_then(|place| place.file(&entry.file));
+        let mut file = opened.map_err(|source| Error::Read { path: path.clone(), source })?;
         histograms::read(&mut file).map(Some).map_err(|error| damaged(&path, &error, None))
     }
+}
+
+/// It is of a size that this program writes. Each value of JSON takes much more memory than text.
+fn check(text: &[u8]) -> std::result::Result<(), Fault> {
+    MANIFEST_BYTES.check(text.len() as u64)?;
+    let values = text.iter().filter(|byte| matches!(byte, b',' | b':' | b'[' | b'{'));
+    MANIFEST_VALUES.check(values.count() as u64)
+}
+
+/// What is shown again and again is a word and not a book.
+fn check_words(manifest: &Manifest) -> std::result::Result<(), Fault> {
+    let Manifest { name, scenario, platform, fidelity, kernel, cpu_model, hypervisor, run_id, .. } = manifest;
+    let words = [name, scenario, platform, fidelity, kernel, cpu_model, hypervisor, run_id];
+    words.iter().try_for_each(|word| VALUE_BYTES.check(word.len() as u64))
 }
 
 /// The format first: what a newer one looks like is not known.
@@ -157,13 +183,33 @@ pub struct Requests {
     next: Option<Phase>,
     /// Phases that the next one gets room for.
     usual: usize,
+    left_out: PhasesLeftOut,
+    /// Where the folder hears of it.
+    told: Arc<Mutex<PhasesLeftOut>>,
+}
+
+/// Phases of requests that have more than are kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PhasesLeftOut {
+    /// So many phases.
+    pub phases: u64,
+    /// Of so many requests.
+    pub requests: u64,
+}
+
+impl std::fmt::Display for PhasesLeftOut {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { phases, requests } = self;
+        let most = MOST_PHASES.most;
+        write!(
+            formatter,
+            "{phases} phases are left out, those beyond {most} of a request, in {requests} requests: their time counts for what is \
+             around them"
+        )
+    }
 }
 
 impl Requests {
-    fn of(rows: Rows<PhaseRow>) -> Self {
-        Self { rows, next: None, usual: 1 }
-    }
-
     /// What could not be used at the end of a stream; see [`Rows::torn_end`].
     pub fn torn_end(&self) -> Option<&TornEnd> {
         self.rows.torn_end()
@@ -172,6 +218,17 @@ impl Requests {
     /// Rows read so far.
     pub fn rows_given(&self) -> u64 {
         self.rows.given()
+    }
+}
+
+impl Requests {
+    fn leave_out(&mut self, phases: u64) {
+        self.left_out.phases += phases;
+        self.left_out.requests += 1;
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.phases < self.left_out.phases {
+            *told = self.left_out;
+        }
     }
 }
 
@@ -193,9 +250,16 @@ impl Iterator for Requests {
         // Most requests have as many phases as the one before.
         let mut phases = Vec::with_capacity(self.usual);
         phases.push(first);
+        let mut too_many = 0;
         loop {
             match self.rows.next() {
-                Some(Ok(row)) if row.phase.root == root => phases.push(row.phase),
+                Some(Ok(row)) if row.phase.root == root => {
+                    if (phases.len() as u64) < MOST_PHASES.most {
+                        phases.push(row.phase);
+                    } else {
+                        too_many += 1;
+                    }
+                }
                 Some(Ok(row)) => {
                     self.next = Some(row.phase);
                     break;
@@ -205,6 +269,9 @@ impl Iterator for Requests {
             }
         }
         self.usual = phases.len().min(MOST_ROOM);
+        if too_many > 0 {
+            self.leave_out(too_many);
+        }
         Some(Ok(Request { phases }))
     }
 }

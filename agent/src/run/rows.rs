@@ -7,16 +7,21 @@ use std::{
     collections::VecDeque,
     fs::File,
     io,
+    ops::Range,
     path::{Path, PathBuf},
 };
+
+use arrow::array::RecordBatch;
 
 use super::{
     batches::{Batches, TornEnd},
     close,
-    closed::{Closed, Empty},
+    closed::{BATCH_ROWS, Closed, Empty},
     error::{Error, Result},
+    limits::Fault,
+    opening::Place,
     stream,
-    table::{Column, Mismatch, Table, Words},
+    table::{Column, Mismatch, Table, Words, is_account},
 };
 
 /// An iterator over the rows of one table. After an error it is over.
@@ -27,6 +32,8 @@ pub struct Rows<R: 'static> {
     /// Columns that are not read, in the order of the table's.
     left_out: Vec<bool>,
     words: Words,
+    /// What is still to be decoded of a batch of a stream, which may be a large one.
+    batch: Option<(RecordBatch, Range<usize>)>,
     /// Those of the last batch that are still to be given. Its room is used again and again: rows of phases are large.
     decoded: VecDeque<R>,
     given: u64,
@@ -40,40 +47,43 @@ enum Source {
 
 impl<R> Rows<R> {
     /// Opens the closed form, or the other one.
-    pub(super) fn open(folder: &Path, table: &'static Table<R>) -> Result<Self> {
+    pub(super) fn open(folder: &Place, table: &'static Table<R>) -> Result<Self> {
         Self::open_without(folder, table, |_| false)
     }
 
     /// The same for who does not want these columns: rows have what a blank one has there.
     pub(super) fn open_without(
-        folder: &Path,
+        folder: &Place,
         table: &'static Table<R>,
         is_unwanted: impl Fn(&Column<R>) -> bool,
     ) -> Result<Self> {
         let mut left_out: Vec<bool> = table.columns.iter().map(is_unwanted).collect();
         let mut is_left_out = |name: &str, empty: Option<Empty>| {
+            // What this program does not know it does not read, but it must hear of times that it lacks.
             let Some(index) = table.columns.iter().position(|column| column.name == name) else {
-                return false;
+                return !is_account(name);
             };
             left_out[index] |= empty.is_some_and(|empty| table.columns[index].is_blank(empty));
             left_out[index]
         };
-        let closed = folder.join(close::file_name(table));
-        let (path, source) = match File::open(&closed) {
+        let (closed, stream) = (close::file_name(table), stream::file_name(table));
+        let unreadable = |path: PathBuf, source| Error::Read { path, source };
+        let (path, source) = match folder.file(&closed) {
             Ok(file) => {
+                let path = folder.join(&closed);
                 let batches =
-                    Closed::open(file, &mut is_left_out).map_err(|what| damaged(&closed, &what, Some(0)))?;
-                (closed, Source::Closed(Box::new(batches)))
+                    Closed::open(file, &mut is_left_out).map_err(|fault| fault.at(&path, Some(0)))?;
+                (path, Source::Closed(Box::new(batches)))
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let path = folder.join(stream::file_name(table));
-                let file = File::open(&path).map_err(|source| Error::Read { path: path.clone(), source })?;
+                let path = folder.join(&stream);
+                let file = folder.file(&stream).map_err(|source| unreadable(path.clone(), source))?;
                 (path, Source::Stream(Box::new(Batches::new(file))))
             }
-            Err(source) => return Err(Error::Read { path: closed, source }),
+            Err(source) => return Err(unreadable(folder.join(&closed), source)),
         };
         let (words, decoded) = (Words::default(), VecDeque::new());
-        Ok(Self { table, path, source, left_out, words, decoded, given: 0 })
+        Ok(Self { table, path, source, left_out, words, batch: None, decoded, given: 0 })
     }
 
     /// What could not be used at the end of a stream; none before the rows are over, and none if all was whole.
@@ -101,22 +111,43 @@ impl<R> Rows<R> {
         damaged(&self.path, &what, Some(self.given))
     }
 
-    /// Decodes the next batch; `false` at the end.
+    /// Decodes the next rows; `false` at the end.
     fn next_batch(&mut self) -> Result<bool> {
-        let batch = match &mut self.source {
-            Source::Closed(batches) => {
-                batches.next().map_err(|what| damaged(&self.path, &what, Some(self.given)))?
-            }
-            Source::Stream(batches) => {
-                let batch = batches.next();
-                batch.map_err(|source| Error::Read { path: self.path.clone(), source })?
-            }
-            Source::Over(_) => None,
-        };
-        let Some(batch) = batch else { return Ok(false) };
-        let decoded = self.table.decode(&batch, &self.left_out, &mut self.words, &mut self.decoded);
+        let Some((batch, rows)) = self.next_rows()? else { return Ok(false) };
+        let decoded = self.table.decode(
+            &batch.slice(rows.start, rows.len()),
+            &self.left_out,
+            &mut self.words,
+            &mut self.decoded,
+        );
         decoded.map_err(|mismatch| mismatch.at(&self.path, self.given))?;
         Ok(true)
+    }
+
+    /// A batch and which of its rows are next.
+    fn next_rows(&mut self) -> Result<Option<(RecordBatch, Range<usize>)>> {
+        let (batch, left) = match self.batch.take() {
+            Some(batch) => batch,
+            None => {
+                let batch = match &mut self.source {
+                    Source::Closed(batches) => batches.next(),
+                    Source::Stream(batches) => match batches.next() {
+                        Ok(batch) => batch,
+                        Err(source) => return Err(Error::Read { path: self.path.clone(), source }),
+                    },
+                    Source::Over(_) => Ok(None),
+                };
+                let batch = batch.map_err(|fault| fault.at(&self.path, Some(self.given)))?;
+                let Some(batch) = batch else { return Ok(None) };
+                let rows = 0..batch.num_rows();
+                (batch, rows)
+            }
+        };
+        let at = left.end.min(left.start + BATCH_ROWS);
+        if at < left.end {
+            self.batch = Some((batch.clone(), at..left.end));
+        }
+        Ok(Some((batch, left.start..at)))
     }
 }
 
@@ -142,6 +173,18 @@ impl<R> Iterator for Rows<R> {
                     self.source = Source::Over(None);
                     return Some(Err(error));
                 }
+            }
+        }
+    }
+}
+
+impl Fault {
+    /// As an error about the file at `path`.
+    pub(super) fn at(self, path: &Path, rows_kept: Option<u64>) -> Error {
+        match self {
+            Fault::Damaged(what) => damaged(path, &what, rows_kept),
+            Fault::Beyond(..) | Fault::Late(_) => {
+                Error::Beyond { path: path.to_owned(), what: self.to_string() }
             }
         }
     }

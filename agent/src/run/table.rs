@@ -18,7 +18,7 @@ use arrow::{
     error::ArrowError,
 };
 
-use super::closed::Empty;
+use super::{closed::Empty, limits::VALUE_BYTES};
 use crate::untrusted::Untrusted;
 
 /// How an integer is stored.
@@ -227,6 +227,11 @@ impl<R> Column<R> {
     }
 }
 
+/// A time that some accounts need to add up.
+pub(super) fn is_account(column: &str) -> bool {
+    column.starts_with("time_") && column.ends_with("_ns")
+}
+
 /// All numbers are 0, all flags unset.
 fn is_blank(array: &ArrayRef) -> bool {
     if let Some(flags) = array.as_boolean_opt() {
@@ -283,7 +288,6 @@ impl<R> Table<R> {
     ) -> Result<&'a mut [R], Mismatch> {
         let known = |name: &str| self.columns.iter().any(|column| column.name == name);
         let fields = batch.schema_ref().fields();
-        let is_account = |name: &str| name.starts_with("time_") && name.ends_with("_ns");
         if let Some(field) = fields.iter().find(|field| is_account(field.name()) && !known(field.name())) {
             return Err(Mismatch::Unknown(field.name().clone()));
         }
@@ -324,17 +328,29 @@ impl Words {
     }
 }
 
+/// Words of a dictionary that are not looked up again for each row.
+const FEW_WORDS: usize = 256;
+
 fn decode_words<R>(array: &ArrayRef, rows: &mut [R], words: &mut Words, set: &Check<R, Untrusted>) -> bool {
     let array = array.as_dictionary::<Int32Type>();
     let values: &StringArray = array.values().as_string();
-    let values: Vec<_> = values.iter().map(|word| word.map(|word| words.share(word))).collect();
-    rows.iter_mut().zip(array.keys()).all(|(row, key)| match key {
-        None => true,
+    // A program may give each phase a name of its own, all of which are in the dictionary: only those of these rows are taken.
+    let mut few: Vec<Option<Untrusted>> = vec![None; values.len().min(FEW_WORDS)];
+    rows.iter_mut().zip(array.keys()).all(|(row, key)| {
+        let Some(key) = key else { return true };
+        let Ok(at) = usize::try_from(key) else { return false };
+        if let Some(Some(word)) = few.get(at) {
+            return set(row, word);
+        }
         // A dictionary's own value may be null as well.
-        Some(key) => match values.get(key as usize) {
-            Some(Some(word)) => set(row, word),
-            Some(None) | None => false,
-        },
+        let word = (at < values.len() && values.is_valid(at)).then(|| values.value(at));
+        let Some(word) = word.filter(|word| word.len() as u64 <= VALUE_BYTES.most) else { return false };
+        let word = words.share(word);
+        let is_sensible = set(row, &word);
+        if let Some(few) = few.get_mut(at) {
+            *few = Some(word);
+        }
+        is_sensible
     })
 }
 

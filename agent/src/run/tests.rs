@@ -148,9 +148,9 @@ proptest! {
         }
         stream.close().unwrap_or_default();
         prop_assert_eq!(stream.written() + stream.lost(), appended);
-        let mut batches = Batches::new(stream.storage.bytes.as_slice());
+        let mut batches = Batches::new(io::Cursor::new(stream.storage.bytes.as_slice()));
         let (mut rows, mut decoded) = (Vec::new(), VecDeque::new());
-        while let Some(batch) = batches.next().unwrap() {
+        while let Some(batch) = batches.next().unwrap().unwrap() {
             PHASES.decode(&batch, &[], &mut Words::default(), &mut decoded).unwrap();
             rows.extend(decoded.drain(..));
         }

@@ -9,15 +9,18 @@ use std::{
     collections::{BTreeMap, BinaryHeap},
 };
 
-use super::profile::{Means, Profile};
+use super::{
+    kept::Parts,
+    profile::{Means, Profile},
+};
 use crate::untrusted::Untrusted;
 use crate::{
     analyze::{
         LeftOut,
         rows::add_counts,
-        split::{Split, Sums},
+        split::Sums,
         tally::Standing,
-        tree::{ALL_PLACES, Leaves, OTHER_REQUESTS, PlaceId, Tree, latency_ns},
+        tree::{ALL_PLACES, Leaves, OTHER_REQUESTS, Tree, latency_ns},
     },
     phase::{COUNT_NAMES, Request},
 };
@@ -26,6 +29,8 @@ use crate::{
 pub const MOST_WARMUP: u64 = 2_000;
 /// Most slow requests whose parts are kept: a tenth of half a million, a hundredth of five million. Each takes 1 KB.
 const MOST_TAIL: usize = 50_000;
+/// Numbers of requests that are kept, 16 bytes each: half a million requests of six phases have 2,000,000.
+const MOST_PARTS: usize = 3_000_000;
 /// Kinds of requests that are kept apart.
 const MOST_NAMES: usize = 8;
 /// A run of so many requests or more, none of them marked as a warm-up, loses one in so many at its begin.
@@ -48,6 +53,8 @@ pub struct RunDigest {
     pub groups: Vec<GroupDigest>,
     /// What they leave out.
     pub left_out: LeftOut,
+    /// The parts of its slowest requests are more than can be kept: there is no tail.
+    pub has_lost_tail: bool,
     /// The program marked no request: the only group is its longest process, as if that were one request.
     pub is_process: bool,
 }
@@ -120,7 +127,7 @@ impl RunDigest {
 }
 
 struct Reading {
-    room: usize,
+    room: Room,
     keep: usize,
     groups: BTreeMap<Untrusted, GroupReading>,
     left_out: LeftOut,
@@ -134,7 +141,7 @@ impl Reading {
         // A tenth of the requests, of which there are at most as many as rows, and some for a manifest that lags behind.
         let keep = usize::try_from(rows_at_most / 10).unwrap_or(MOST_TAIL).saturating_add(1_000);
         Self {
-            room: ALL_PLACES,
+            room: Room { places: ALL_PLACES, parts: MOST_PARTS },
             keep: keep.min(MOST_TAIL),
             groups: BTreeMap::new(),
             left_out: LeftOut::default(),
@@ -183,6 +190,7 @@ impl Reading {
             Warmup::Usual if marked || is_process => 0,
             Warmup::Usual => count / WARMUP_ONE_IN,
         };
+        let has_lost_tail = self.groups.values().any(|group| group.has_lost_tail);
         let mut groups: Vec<GroupDigest> = self
             .groups
             .into_iter()
@@ -193,8 +201,14 @@ impl Reading {
             .collect();
         let time = |group: &GroupDigest| group.mean_ns * group.latencies_ns.len() as f64;
         groups.sort_by(|a, b| time(b).total_cmp(&time(a)));
-        RunDigest { groups, left_out: self.left_out, is_process }
+        RunDigest { groups, left_out: self.left_out, has_lost_tail, is_process }
     }
+}
+
+/// What all groups of a run have together.
+struct Room {
+    places: usize,
+    parts: usize,
 }
 
 /// A request that is kept whole. The order of the fields is the order of requests in the tail.
@@ -203,7 +217,7 @@ struct Kept {
     latency_ns: u64,
     index: u64,
     start_ns: u64,
-    own: Vec<(PlaceId, Split)>,
+    own: Parts,
 }
 
 struct GroupReading {
@@ -217,6 +231,7 @@ struct GroupReading {
     last_end_ns: u64,
     slowest: BinaryHeap<Reverse<(u64, Reverse<u64>)>>,
     slow: BTreeMap<u64, Kept>,
+    has_lost_tail: bool,
 }
 
 impl GroupReading {
@@ -231,12 +246,13 @@ impl GroupReading {
             last_end_ns: 0,
             slowest: BinaryHeap::new(),
             slow: BTreeMap::new(),
+            has_lost_tail: false,
         }
     }
 
-    fn add(&mut self, request: &Request, keep: usize, room: &mut usize) {
+    fn add(&mut self, request: &Request, keep: usize, room: &mut Room) {
         let root = request.root();
-        let located = self.tree.learn(request, room);
+        let located = self.tree.learn(request, &mut room.places);
         let leaves = Leaves::of(request, &located);
         self.sums.resize(self.tree.len(), Sums::default());
         for (place, split) in &leaves.own {
@@ -247,31 +263,44 @@ impl GroupReading {
         let latency_ns = latency_ns(request);
         self.latencies_ns.push(latency_ns);
         self.last_end_ns = self.last_end_ns.max(root.start_ns.saturating_add(root.duration_ns));
-        let kept = || Kept { latency_ns, index, start_ns: root.start_ns, own: by_place(&leaves.own) };
-        if index < MOST_WARMUP {
-            self.first.push((kept(), root.counts.to_array()));
+        let mut parts_left = room.parts;
+        let mut kept = || {
+            let kept = Kept { latency_ns, index, start_ns: root.start_ns, own: Parts::of(&leaves.own) };
+            parts_left = parts_left.checked_sub(kept.own.len())?;
+            Some(kept)
+        };
+        let is_first = index < MOST_WARMUP && self.first.len() as u64 == index;
+        if let Some(kept) = is_first.then(&mut kept).flatten() {
+            self.first.push((kept, root.counts.to_array()));
         } else {
             self.first_start_ns = self.first_start_ns.min(root.start_ns);
         }
         let smallest = self.slowest.peek().map(|Reverse((smallest, _))| *smallest);
         let keep = keep.saturating_add(MOST_WARMUP as usize); // those may yet drop out
         if self.slowest.len() < keep || smallest.is_some_and(|smallest| latency_ns > smallest) {
-            self.slowest.push(Reverse((latency_ns, Reverse(index))));
-            self.slow.insert(index, kept());
+            match kept() {
+                Some(kept) => {
+                    self.slowest.push(Reverse((latency_ns, Reverse(index))));
+                    self.slow.insert(index, kept);
+                }
+                None => self.has_lost_tail = true,
+            }
             if self.slowest.len() > keep
                 && let Some(Reverse((_, Reverse(fastest)))) = self.slowest.pop()
+                && let Some(kept) = self.slow.remove(&fastest)
             {
-                self.slow.remove(&fastest);
+                parts_left += kept.own.len();
             }
         }
+        room.parts = parts_left;
     }
 
     /// Takes the first requests out of all sums again.
     fn forget(&mut self, skipped: u64) -> u64 {
         let skipped = skipped.min(self.first.len() as u64).min(self.latencies_ns.len() as u64 - 1);
         for (kept, counts) in self.first.drain(..skipped as usize) {
-            for (place, split) in &kept.own {
-                self.sums[*place].remove(split);
+            for (place, split) in kept.own.splits() {
+                self.sums[place].remove(&split);
             }
             for (sum, count) in self.counts.iter_mut().zip(counts) {
                 *sum -= u128::from(count);
@@ -324,7 +353,7 @@ impl GroupReading {
     fn tail(&self, slow: &[Kept], quantile: f64, requests: u64) -> Option<Tail> {
         let count = (1.0 - quantile) * requests as f64;
         // 0.1 * 100 is a little more than 10 in floating point.
-        if count < 10.0 - 1e-9 || (slow.len() as f64) < count - 1e-9 {
+        if self.has_lost_tail || count < 10.0 - 1e-9 || (slow.len() as f64) < count - 1e-9 {
             return None;
         }
         let mut means = vec![Means::default(); self.tree.len()];
@@ -336,24 +365,12 @@ impl GroupReading {
             }
             left -= weight;
             sum += kept.latency_ns as f64 * weight;
-            for (place, split) in &kept.own {
-                means[*place].add(split, weight / count);
+            for (place, split) in kept.own.splits() {
+                means[place].add(&split, weight / count);
             }
         }
         Some(Tail { quantile, mean_ns: sum / count, profile: self.profile(&means) })
     }
-}
-
-/// Each place once: there are at most 64 of them, and any number of phases.
-fn by_place(own: &[(PlaceId, Split)]) -> Vec<(PlaceId, Split)> {
-    let mut merged: Vec<(PlaceId, Split)> = Vec::new();
-    for (place, split) in own {
-        match merged.iter_mut().find(|(known, _)| known == place) {
-            Some((_, sum)) => sum.add(split),
-            None => merged.push((*place, *split)),
-        }
-    }
-    merged
 }
 
 fn drift(in_order: &[f64]) -> Option<f64> {

@@ -11,6 +11,7 @@ mod causes;
 mod chance;
 mod counts;
 mod digest;
+mod kept;
 mod metric;
 mod picked;
 mod profile;

@@ -2,10 +2,12 @@
 //!
 //! Yields [`Picked`]; the same requests are left out as in a digest.
 
+use std::cmp::Ordering;
+
 use crate::untrusted::Untrusted;
 use crate::{
     analyze::{tally::Standing, tree},
-    phase::Request,
+    phase::{Phase, PhaseKind, Request},
 };
 
 /// Requests of one run, or of several.
@@ -15,6 +17,8 @@ pub struct Picked {
     pub typical: Option<Request>,
     /// The slowest first.
     pub slowest: Vec<Request>,
+    /// Phases of theirs that are not kept.
+    pub phases_left_out: u64,
 }
 
 /// Which requests to pick.
@@ -30,6 +34,8 @@ pub struct Pick {
     pub slowest: usize,
     /// No request is marked: processes stand for them.
     pub is_process: bool,
+    /// Phases of a request that are kept, the outermost one and the longest.
+    pub most_phases: usize,
 }
 
 /// From the arrival to the end: queue and duration of the outermost phase, ns.
@@ -79,16 +85,45 @@ impl Picked {
 
     fn add(&mut self, request: Request, pick: &Pick) {
         let latency = latency_ns(&request);
+        let mut request = request;
         let distance = |request: &Request| latency_ns(request).abs_diff(pick.typical_ns);
-        if self.typical.as_ref().is_none_or(|known| distance(&request) < distance(known)) {
+        let is_typical = self.typical.as_ref().is_none_or(|known| distance(&request) < distance(known));
+        let at = self.slowest.partition_point(|known| latency_ns(known) >= latency);
+        if is_typical || at < pick.slowest {
+            self.phases_left_out += shorten(&mut request, pick.most_phases);
+        }
+        if is_typical {
             self.typical = Some(request.clone());
         }
-        let at = self.slowest.partition_point(|known| latency_ns(known) >= latency);
         if at < pick.slowest {
             self.slowest.insert(at, request);
             self.slowest.truncate(pick.slowest);
         }
     }
+}
+
+/// Keeps the outermost phase, queues, and the longest others, in their order; how many go.
+fn shorten(request: &mut Request, most: usize) -> u64 {
+    let before = request.phases.len();
+    if before <= most {
+        return 0;
+    }
+    let rank = |phase: &Phase| (phase.parent.is_none(), phase.kind == PhaseKind::Queue, phase.duration_ns);
+    let mut ranks: Vec<_> = request.phases.iter().map(rank).collect();
+    ranks.sort_unstable_by(|a, b| b.cmp(a));
+    let least = ranks.get(most.saturating_sub(1)).copied().unwrap_or_default();
+    let mut ties = ranks.iter().take(most).filter(|one| **one == least).count();
+    request.phases.retain(|phase| match rank(phase).cmp(&least) {
+        Ordering::Greater => true,
+        Ordering::Equal => {
+            let is_kept = ties > 0;
+            ties -= usize::from(is_kept);
+            is_kept
+        }
+        Ordering::Less => false,
+    });
+    request.phases.shrink_to_fit();
+    (before - request.phases.len()) as u64
 }
 
 #[cfg(test)]
@@ -109,7 +144,7 @@ mod tests {
             let requests: Vec<_> =
                 (0..).zip(&latencies).map(|(number, &ns)| Sample::new(number, number * 2_000, steps(ns)).build()).collect();
             let name = requests[0].root().name.clone();
-            let pick = Pick { name, warmup, typical_ns: 500, slowest: 3, is_process: false };
+            let pick = Pick { name, warmup, typical_ns: 500, slowest: 3, is_process: false, most_phases: 10 };
             let Ok(picked) = Picked::read(requests.into_iter().map(Ok::<_, Infallible>), &pick);
             let counted = latencies.get(warmup as usize..).unwrap_or_default();
             let mut sorted = counted.to_vec();

@@ -3,12 +3,17 @@
 //! Everything comes from outside, so nothing here is trusted: what has another shape is no span, ids are just texts,
 //! numbers may be below zero or absent.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
-use serde::Deserialize;
+use serde::{Deserialize, de::Error as _};
 
-/// Longest text of a resource that is kept, characters.
+use super::bounded::{Bounded, with_room};
+use crate::sinks::otlp::keys;
+
+/// Longest text that is kept, characters.
 const TEXT: usize = 200;
+/// Runs that resources tell apart.
+pub(super) const MOST_ORIGINS: usize = 10_000;
 
 #[derive(Deserialize)]
 struct Answer {
@@ -19,7 +24,7 @@ struct Answer {
 #[serde(rename_all = "camelCase")]
 struct Traces {
     #[serde(default)]
-    resource_spans: Vec<OfResource>,
+    resource_spans: Bounded<OfResource>,
 }
 
 #[derive(Deserialize)]
@@ -27,20 +32,20 @@ struct Traces {
 struct OfResource {
     resource: Option<Attributes>,
     #[serde(default)]
-    scope_spans: Vec<OfScope>,
+    scope_spans: Bounded<OfScope>,
 }
 
 #[derive(Default, Deserialize)]
 struct Attributes {
     #[serde(default)]
-    attributes: Vec<KeyValue>,
+    attributes: Bounded<KeyValue>,
 }
 
 #[derive(Deserialize)]
 struct OfScope {
     scope: Option<Scope>,
     #[serde(default)]
-    spans: Vec<RawSpan>,
+    spans: Bounded<RawSpan>,
 }
 
 #[derive(Default, Deserialize)]
@@ -64,7 +69,7 @@ struct RawSpan {
     start_time_unix_nano: Option<Integer>,
     end_time_unix_nano: Option<Integer>,
     #[serde(default)]
-    attributes: Vec<KeyValue>,
+    attributes: Bounded<KeyValue>,
 }
 
 #[derive(Deserialize)]
@@ -133,11 +138,54 @@ pub(super) struct Span {
     pub(super) start_ns: u64,
     pub(super) end_ns: u64,
     /// Attributes of ours that are numbers, those below zero left out.
-    pub(super) numbers: HashMap<String, u64>,
+    pub(super) numbers: Numbers,
     /// `guestscope.ending`.
     pub(super) ending: Option<String>,
     /// Among those of its answer.
     pub(super) origin: usize,
+}
+
+impl Span {
+    /// How much memory it takes.
+    pub(super) fn bytes(&self) -> usize {
+        let texts = [&self.trace, &self.id, &self.parent, &self.name].map(String::capacity);
+        size_of::<Self>() + texts.iter().sum::<usize>() + self.numbers.0.capacity() * size_of::<(&str, u64)>()
+    }
+}
+
+/// Numbers by their names, which are ours: of others there may be any.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Numbers(Vec<(&'static str, u64)>);
+
+/// Those that are no account and no count.
+const OTHERS: [&str; 5] = [
+    "guestscope.request",
+    "guestscope.duration_ns",
+    "guestscope.suspended_ns",
+    "guestscope.overlay.pause_ns",
+    "thread.id",
+];
+
+impl Numbers {
+    fn insert(&mut self, key: &str, value: u64) {
+        let lists: [&[&'static str]; 6] = [
+            &OTHERS,
+            &keys::TIME,
+            &keys::COUNT,
+            &keys::HELPER,
+            &keys::HELPER_WAIT,
+            &keys::HELPER_WAIT_ON_CPU,
+        ];
+        let known = lists.into_iter().flatten().find(|known| **known == key);
+        if let Some(known) = known.filter(|known| self.get(known).is_none()) {
+            self.0.push((known, value));
+        }
+    }
+
+    /// None if the span did not say.
+    pub(super) fn get(&self, key: &str) -> Option<u64> {
+        self.0.iter().find(|(known, _)| *known == key).map(|(_, value)| *value)
+    }
 }
 
 /// What an answer holds of a service.
@@ -156,6 +204,10 @@ pub(super) struct Found {
 /// # Errors
 /// It is no JSON, or not of this shape.
 pub(super) fn read(body: &[u8], service: &str) -> Result<Found, serde_json::Error> {
+    with_room(|| found(body, service))
+}
+
+fn found(body: &[u8], service: &str) -> Result<Found, serde_json::Error> {
     let mut found = Found::default();
     let mut traces = HashSet::new();
     for answer in serde_json::Deserializer::from_slice(body).into_iter::<Answer>() {
@@ -178,6 +230,9 @@ pub(super) fn read(body: &[u8], service: &str) -> Result<Found, serde_json::Erro
                     found.origins.push(origin);
                     found.origins.len() - 1
                 });
+                if at >= MOST_ORIGINS {
+                    return Err(serde_json::Error::custom("resources of more than 10,000 runs"));
+                }
                 found.spans.extend(spans.into_iter().map(|span| span.into_span(at)));
             }
         }
@@ -203,30 +258,31 @@ fn origin(text: &dyn Fn(&str) -> Option<String>, version: &str) -> Origin {
 impl RawSpan {
     fn into_span(self, origin: usize) -> Span {
         let time = |time: Option<Integer>| time.and_then(|time| time.get()).unwrap_or(0);
-        let ours = |one: &KeyValue| one.key.starts_with("guestscope.") || one.key == "thread.id";
         let is_server = match &self.kind {
             Some(Integer::Number(kind)) => *kind == 2,
             Some(Integer::Text(kind)) => kind == "SPAN_KIND_SERVER",
             None => false,
         };
+        let short = |text: String| if text.len() > TEXT { text.chars().take(TEXT).collect() } else { text };
         let mut span = Span {
-            trace: self.trace_id,
-            id: self.span_id,
-            parent: self.parent_span_id,
-            name: self.name,
+            trace: short(self.trace_id),
+            id: short(self.span_id),
+            parent: short(self.parent_span_id),
+            name: short(self.name),
             is_server,
             start_ns: time(self.start_time_unix_nano),
             end_ns: time(self.end_time_unix_nano),
             origin,
             ..Span::default()
         };
-        for KeyValue { key, value } in self.attributes.into_iter().filter(ours) {
+        for KeyValue { key, value } in self.attributes {
             if let Some(number) = value.int_value.and_then(|number| number.get()) {
-                span.numbers.insert(key, number);
+                span.numbers.insert(&key, number);
             } else if key == "guestscope.ending" {
-                span.ending = value.string_value;
+                span.ending = value.string_value.map(short);
             }
         }
+        span.numbers.0.shrink_to_fit();
         span
     }
 }

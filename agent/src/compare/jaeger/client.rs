@@ -3,7 +3,7 @@
 //! One request to a connection, so that an answer ends with it and never comes in chunks. It follows no redirect.
 
 use std::{
-    io::{self, Read, Write},
+    io,
     net::{TcpStream, ToSocketAddrs as _},
     sync::Arc,
     time::Duration,
@@ -13,15 +13,21 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use http::{Uri, uri::Authority};
 use rustls::{ClientConnection, StreamOwned, pki_types::ServerName};
 
-use super::JaegerError;
+use super::{
+    JaegerError,
+    exchange::{Answer, Deadline, Timed, exchange},
+};
 use crate::sinks::otlp;
 
-/// For a connection.
+/// For a connection to one of its addresses.
 const CONNECT: Duration = Duration::from_secs(10);
-/// Without a byte.
-const SILENCE: Duration = Duration::from_mins(1);
-/// Of an answer: 1,000 traces of ten spans with all their attributes are 40 MB.
-pub(super) const MOST_BYTES: u64 = 128 << 20;
+/// For a whole answer, from the begin of the connection on.
+const ANSWER: Duration = Duration::from_mins(1);
+/// For all answers together: each of hundreds may take a few seconds.
+const ALL_ANSWERS: Duration = Duration::from_mins(10);
+/// Of an answer: 1,000 traces of ten spans are up to 40 MB, so such a span of time is asked for in parts. Unpacked it takes
+/// three times as much memory and more.
+pub(super) const MOST_BYTES: u64 = 16 << 20;
 /// Where a Jaeger answers.
 const PORT: u16 = 16_686;
 
@@ -35,15 +41,9 @@ pub(super) struct Client {
     base: String,
     authorization: Option<String>,
     tls: Option<Arc<rustls::ClientConfig>>,
-}
-
-/// Status and body.
-#[derive(Debug)]
-pub(super) struct Answer {
-    pub(super) status: u16,
-    pub(super) body: Vec<u8>,
-    /// It would have gone on.
-    pub(super) is_cut: bool,
+    /// For a whole answer.
+    pub(super) patience: Duration,
+    all: Deadline,
 }
 
 impl Client {
@@ -72,6 +72,8 @@ impl Client {
             base: uri.path().trim_end_matches('/').to_owned(),
             authorization: credentials.map(|text| format!("Basic {}", BASE64_STANDARD.encode(decoded(text)))),
             tls: config.map(Arc::new),
+            patience: ANSWER,
+            all: Deadline::after(ALL_ANSWERS),
         })
     }
 
@@ -81,63 +83,35 @@ impl Client {
     }
 
     fn ask(&self, path: &str) -> io::Result<Answer> {
+        let deadline = Deadline::after(self.all.left(self.patience)?);
         let host = self.host.trim_matches(['[', ']']);
         let mut refused = io::Error::other("no address");
-        let addresses = (host, self.port).to_socket_addrs()?;
-        let connected =
-            addresses.into_iter().find_map(|address| match TcpStream::connect_timeout(&address, CONNECT) {
-                Ok(stream) => Some(stream),
-                Err(error) => {
-                    refused = error;
-                    None
+        let mut connected = None;
+        for address in (host, self.port).to_socket_addrs()? {
+            match TcpStream::connect_timeout(&address, deadline.left(CONNECT)?) {
+                Ok(stream) => {
+                    connected = Some(stream);
+                    break;
                 }
-            });
-        let stream = connected.ok_or(refused)?;
-        stream.set_read_timeout(Some(SILENCE))?;
-        stream.set_write_timeout(Some(SILENCE))?;
-        let Some(config) = &self.tls else { return self.exchange(stream, path) };
+                Err(error) => refused = error,
+            }
+        }
+        let mut stream = Timed { stream: connected.ok_or(refused)?, deadline };
+        let request = self.request(path);
+        let Some(config) = &self.tls else { return exchange(&mut stream, &request, MOST_BYTES) };
         let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
         let connection = ClientConnection::new(Arc::clone(config), name).map_err(io::Error::other)?;
-        self.exchange(StreamOwned::new(connection, stream), path)
+        exchange(&mut StreamOwned::new(connection, stream), &request, MOST_BYTES)
     }
 
-    fn exchange(&self, mut stream: impl Read + Write, path: &str) -> io::Result<Answer> {
+    fn request(&self, path: &str) -> String {
         let Self { host, port, base, authorization, .. } = self;
-        let mut request =
-            format!("GET {base}{path} HTTP/1.0\r\nHost: {host}:{port}\r\nAccept: application/json\r\n");
-        if let Some(authorization) = authorization {
-            request = format!("{request}Authorization: {authorization}\r\n");
-        }
-        stream.write_all(format!("{request}\r\n").as_bytes())?;
-        stream.flush()?;
-        let mut answer = Vec::new();
-        match stream.take(MOST_BYTES).read_to_end(&mut answer) {
-            // A server that closes without a word of TLS has still said all if the length is right.
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof && !answer.is_empty() => {}
-            outcome => drop(outcome?),
-        }
-        parse(answer)
+        let authorization =
+            authorization.as_ref().map_or_else(String::new, |it| format!("Authorization: {it}\r\n"));
+        format!(
+            "GET {base}{path} HTTP/1.0\r\nHost: {host}:{port}\r\nAccept: application/json\r\n{authorization}\r\n"
+        )
     }
-}
-
-fn parse(mut answer: Vec<u8>) -> io::Result<Answer> {
-    let invalid = |what| io::Error::new(io::ErrorKind::InvalidData, what);
-    let is_cut = answer.len() as u64 >= MOST_BYTES;
-    let end = answer.windows(4).position(|four| four == b"\r\n\r\n");
-    let end = end.ok_or_else(|| invalid("not an answer of HTTP"))?;
-    let head = String::from_utf8_lossy(&answer[..end]).into_owned();
-    let status = head.strip_prefix("HTTP/1.").and_then(|rest| rest.split_whitespace().nth(1));
-    let status = status.and_then(|status| status.parse().ok());
-    let status = status.ok_or_else(|| invalid("not an answer of HTTP"))?;
-    answer.drain(..end + 4);
-    let length = head.lines().find_map(|line| {
-        let (name, value) = line.split_once(':')?;
-        name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse::<u64>().ok())?
-    });
-    if !is_cut && length.is_some_and(|length| (answer.len() as u64) < length) {
-        return Err(invalid("the answer was cut off"));
-    }
-    Ok(Answer { status, body: answer, is_cut })
 }
 
 /// Of a URL: what stands before the path, without user and password.
@@ -183,18 +157,6 @@ mod tests {
         for bad in ["ftp://user:secret@host", "http://", "http://user:secret@host:x y/", "http://host/?a=b"] {
             let error = Client::new(bad).map(|client| client.origin).unwrap_err().to_string();
             assert!(!error.contains("secret"), "{error}");
-        }
-    }
-
-    #[test]
-    fn what_is_no_whole_answer_is_refused() {
-        let parsed = |text: &str| parse(text.as_bytes().to_vec());
-        assert_eq!(parsed("HTTP/1.0 404 Not Found\r\nX: y\r\n\r\nno").unwrap().status, 404);
-        assert_eq!(parsed("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nno").unwrap().body, b"no");
-        for bad in
-            ["", "SSH-2.0\r\n\r\n", "HTTP/1.1 many\r\n\r\n", "HTTP/1.0 200 OK\r\ncontent-length: 3\r\n\r\nno"]
-        {
-            assert!(parsed(bad).is_err(), "{bad}");
         }
     }
 }

@@ -4,7 +4,9 @@
 //! asked for again in halves, until none is. It changes nothing in Jaeger and stores nothing.
 
 mod answer;
+mod bounded;
 mod client;
+mod exchange;
 mod rebuild;
 
 #[cfg(test)]
@@ -18,8 +20,10 @@ use std::{
 };
 
 use self::{
-    answer::{Found, Origin, Span},
-    client::{Answer, Client, encoded},
+    answer::{Found, MOST_ORIGINS, Origin, Span},
+    bounded::{Bounded, with_room},
+    client::{Client, encoded},
+    exchange::Answer,
 };
 use super::{read::ReadRun, sources::Source};
 use crate::{
@@ -31,8 +35,8 @@ use crate::{
 
 /// Traces of one answer.
 const PAGE: usize = 1_000;
-/// Spans in all: some 1 KB each.
-const MOST_SPANS: usize = 1_000_000;
+/// What all spans of a service take: some 500 bytes each, 250,000 of them. The requests that they become take as much for a moment.
+const MOST_SPAN_BYTES: usize = 128 << 20;
 /// Spans of time that are not halved any more, ns.
 const SHORTEST_NS: u64 = 1_000_000;
 /// Clocks of machines differ: so far into the future it looks.
@@ -154,6 +158,7 @@ pub(super) fn read(question: &Question<'_>, progress: &dyn Fn(usize)) -> Result<
             traces: BTreeMap::new(),
             origins: Vec::new(),
             spans: 0,
+            bytes: 0,
         };
         search.between(from_ns, to_ns, &|found| progress(before + found))?;
         before += search.traces.len();
@@ -176,14 +181,15 @@ fn services(client: &Client) -> Result<Vec<String>, JaegerError> {
     #[derive(serde::Deserialize)]
     struct Services {
         #[serde(default)]
-        services: Vec<String>,
+        services: Bounded<String>,
     }
     let Answer { status, body, is_cut } = client.get("/api/v3/services")?;
     if status != 200 || is_cut {
         return Err(unusable(client, &format!("status {status} for the list of services")));
     }
-    let known: Services = serde_json::from_slice(&body).map_err(|error| unusable(client, &error))?;
-    Ok(known.services)
+    let known: Services =
+        with_room(|| serde_json::from_slice(&body)).map_err(|error| unusable(client, &error))?;
+    Ok(known.services.into_iter().collect())
 }
 
 /// The traces of one service, as far as they are known.
@@ -194,6 +200,8 @@ struct Search<'a> {
     traces: BTreeMap<String, Vec<Span>>,
     origins: Vec<Origin>,
     spans: usize,
+    /// That they take.
+    bytes: usize,
 }
 
 impl Search<'_> {
@@ -203,8 +211,15 @@ impl Search<'_> {
         while let Some((from_ns, to_ns)) = open.pop() {
             let is_full = self.page(from_ns, to_ns)?;
             progress(self.traces.len());
-            if self.spans > MOST_SPANS {
-                return Err(JaegerError::TooMany(format!("more than {MOST_SPANS} spans")));
+            if self.bytes > MOST_SPAN_BYTES {
+                let mib = MOST_SPAN_BYTES >> 20;
+                return Err(JaegerError::TooMany(format!(
+                    "more than {mib} MiB of spans ({} spans)",
+                    self.spans
+                )));
+            }
+            if self.origins.len() > MOST_ORIGINS {
+                return Err(JaegerError::TooMany(format!("of more than {MOST_ORIGINS} runs")));
             }
             if is_full {
                 if to_ns - from_ns <= SHORTEST_NS {
@@ -251,10 +266,12 @@ impl Search<'_> {
                 })
             })
             .collect();
-        let known: HashSet<String> = self.traces.keys().cloned().collect();
-        for mut span in spans.into_iter().filter(|span| !known.contains(&span.trace)) {
+        let new = spans.iter().map(|span| &span.trace).filter(|trace| !self.traces.contains_key(*trace));
+        let new: HashSet<String> = new.cloned().collect();
+        for mut span in spans.into_iter().filter(|span| new.contains(&span.trace)) {
             span.origin = places[span.origin];
             self.spans += 1;
+            self.bytes += span.bytes();
             self.traces.entry(span.trace.clone()).or_default().push(span);
         }
     }
@@ -263,8 +280,9 @@ impl Search<'_> {
     fn runs(self, service: &Service, warmup: Warmup) -> Vec<ReadRun> {
         let mut by_run: BTreeMap<String, (usize, Vec<Request>)> = BTreeMap::new();
         let (mut next_id, mut astray) = (1, 0);
-        for spans in self.traces.values() {
-            let (requests, lost) = rebuild::requests(spans, &mut next_id);
+        // Spans go as requests come.
+        for spans in self.traces.into_values() {
+            let (requests, lost) = rebuild::requests(&spans, &mut next_id);
             astray += lost;
             for (root, request) in requests {
                 let origin = spans[root].origin;

@@ -58,7 +58,7 @@ pub(super) fn requests(spans: &[Span], next_id: &mut u64) -> (Vec<(usize, Reques
 
 /// A request, or a whole process of a program without marks.
 fn is_outermost(span: &Span) -> bool {
-    span.is_server || !span.numbers.contains_key("guestscope.request")
+    span.is_server || span.numbers.get("guestscope.request").is_none()
 }
 
 /// The outermost span that it lies in, and how deep. A chain that ends elsewhere, or nowhere, has none.
@@ -98,8 +98,8 @@ struct Ids {
 
 /// None if the span has no length of ours: then it is not ours.
 fn phase(span: &Span, is_root: bool, ids: &Ids) -> Option<Phase> {
-    let number = |key: &str| span.numbers.get(key).copied().unwrap_or(0);
-    let duration_ns = *span.numbers.get("guestscope.duration_ns")?;
+    let number = |key: &str| span.numbers.get(key).unwrap_or(0);
+    let duration_ns = span.numbers.get("guestscope.duration_ns")?;
     let accounts = Accounts(keys::TIME.map(number));
     let suspended_ns = number("guestscope.suspended_ns");
     // It alone has no time of anybody.

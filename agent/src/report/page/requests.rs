@@ -1,6 +1,6 @@
 //! Single requests over time, with their waits; and where threads moved to.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use guestscope_ebpf::Account;
 use maud::{Markup, html};
@@ -87,10 +87,9 @@ fn arrival_ns(moment: &Moment) -> u64 {
 fn rows(moment: &Moment) -> Vec<Row> {
     let start_ns = arrival_ns(moment);
     let phases = &moment.request.phases;
+    let parents: HashMap<u64, Option<u64>> = phases.iter().map(|phase| (phase.id, phase.parent)).collect();
     let depth = |phase: &Phase| {
-        std::iter::successors(phase.parent, |id| phases.iter().find(|other| other.id == *id)?.parent)
-            .take(6)
-            .count()
+        std::iter::successors(phase.parent, |id| parents.get(id).copied().flatten()).take(6).count()
     };
     let mut rows: Vec<Row> = Vec::new();
     for phase in phases {

@@ -1,0 +1,143 @@
+//! What is taken of a run folder that nobody vouches for: each limit once, with its reason.
+//!
+//! All lie above what this program writes. One that is reached is told with what was found; nothing is cut off silently. What
+//! they let through together stays below 300 MB, with [`crate::memory`] as the last of them.
+
+use std::{
+    fmt,
+    time::{Duration, Instant},
+};
+
+/// A bound of reading.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Limit {
+    /// What is bounded, with its unit.
+    pub(crate) what: &'static str,
+    /// The most of it that is taken.
+    pub(crate) most: u64,
+}
+
+const fn limit(what: &'static str, most: u64) -> Limit {
+    Limit { what, most }
+}
+
+/// 1,000 histograms and a day of pairs of clocks are 0.4 MB; the workload's own part is bounded by who reads it.
+pub(crate) const MANIFEST_BYTES: Limit = limit("bytes of a manifest", 4 << 20);
+/// The same has 15,000 values. One of JSON takes 32 bytes and up, and `compare` keeps the manifests of all runs.
+pub(crate) const MANIFEST_VALUES: Limit = limit("values in a manifest", 200_000);
+/// 5,000,000 phases have 3,500 parts of columns of 150 bytes.
+pub(crate) const FOOTER_BYTES: Limit = limit("bytes of a footer", 16 << 20);
+/// Tables have at most 100. Columns within columns are read by recursion.
+pub(crate) const COLUMNS: Limit = limit("columns", 1_000);
+/// Ours have 131,072 rows.
+pub(crate) const ROW_GROUPS: Limit = limit("row groups", 20_000);
+/// 0.7 KB of memory each: 140,000,000 phases.
+pub(crate) const CHUNKS: Limit = limit("columns of all row groups", 100_000);
+/// What a footer lists of each part of a column: encodings, statistics, names.
+pub(crate) const FOOTER_ENTRIES: Limit = limit("entries of a footer", 1_000_000);
+/// Written ones end at 1 MiB or 20,000 rows, whichever comes first.
+pub(crate) const PAGE_BYTES: Limit = limit("bytes of a page, unpacked", 8 << 20);
+/// Of each column one is unpacked at a time; all of `phases`, which no zeros make small, are 16 MB. An export reads three tables
+/// at once.
+pub(crate) const PAGES_BYTES: Limit = limit("bytes of the pages of all columns, unpacked", 32 << 20);
+/// A path of the kernel's: names of control groups. Marked names have 64 bytes.
+pub(crate) const VALUE_BYTES: Limit = limit("bytes of a value", 4_096);
+/// A name of a phase is 64 bytes at most, or a process's; the report shows thousands of them.
+pub(crate) const NAME_BYTES: Limit = limit("bytes of a name", 256);
+/// A page of 1 MiB has at most 262,144.
+pub(crate) const DICTIONARY_VALUES: Limit = limit("words of a dictionary", 1 << 19);
+/// Rows are decoded in pieces, but a message of a stream as a whole: 300,000 phases of one request are 100 MB.
+pub(crate) const MESSAGE_BYTES: Limit = limit("bytes of a message", 32 << 20);
+/// The same, unpacked.
+pub(crate) const BATCH_BYTES: Limit = limit("bytes of a batch, unpacked", 96 << 20);
+/// A column of flags takes an eighth of a byte for each.
+pub(crate) const BATCH_ROWS: Limit = limit("rows of a batch", 1_000_000);
+/// All columns of ours have 20 KB.
+pub(crate) const MESSAGE_HEADER_BYTES: Limit = limit("bytes of a message's header", 1 << 20);
+/// A row of a real table has a time and a number of its own, 10 bytes and more in a closed file. Beside this
+/// many rows a file has at most one for each of its bytes.
+pub(crate) const FREE_ROWS: Limit = limit("rows of a table of that size", 2_000_000);
+/// 0.7 KB of memory each, and again as much where they are looked at. The agent itself keeps 10,000.
+pub(crate) const PHASES: Limit = limit("phases of a request", 20_000);
+/// 8 bytes each, in all runs together, and as much again while they are sorted.
+pub(crate) const REQUESTS_COMPARED: Limit = limit("requests in all runs together", 8_000_000);
+/// Entries of directories in all, with what else lies there: files of a build, for instance.
+pub(crate) const ENTRIES: Limit = limit("files and directories to look into", 500_000);
+/// A lab's 20 platforms with 250 runs of each.
+pub(crate) const FOLDERS: Limit = limit("run folders", 5_000);
+/// All histograms that the agent writes have at most 156 kB.
+pub(crate) const HISTOGRAM_BYTES: Limit = limit("bytes of a histogram", 1 << 20);
+/// A page that a browser opens. 20 runs with their slowest requests have 2 MB.
+pub(crate) const REPORT_BYTES: Limit = limit("bytes of a report", 32 << 20);
+
+/// A table of 20,000,000 phases is read in a minute.
+const TIME: Duration = Duration::from_mins(10);
+/// As much again for each so many bytes that lie on the disk.
+const TIME_PER_BYTES: u64 = 1 << 30;
+
+impl Limit {
+    /// Nothing if so much may be.
+    pub(super) fn check(self, found: u64) -> Result<(), Fault> {
+        if found <= self.most { Ok(()) } else { Err(Fault::Beyond(self, found)) }
+    }
+}
+
+/// Why a file is not read on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// It makes no sense.
+    Damaged(String),
+    /// It has more than is taken.
+    Beyond(Limit, u64),
+    /// It took too long.
+    Late(Duration),
+}
+
+impl From<String> for Fault {
+    fn from(what: String) -> Self {
+        Fault::Damaged(what)
+    }
+}
+
+impl From<&str> for Fault {
+    fn from(what: &str) -> Self {
+        Fault::Damaged(what.to_owned())
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Fault::Damaged(what) => formatter.write_str(what),
+            Fault::Beyond(Limit { what, most }, found) => {
+                write!(formatter, "{what}: {found}, at most {most}")
+            }
+            Fault::Late(limit) => write!(formatter, "it is still being read after {} s", limit.as_secs()),
+        }
+    }
+}
+
+/// When the reading of a table is given up.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Deadline {
+    begun: Instant,
+    limit: Duration,
+}
+
+impl Deadline {
+    /// Of a file that takes so much of its disk; what only seems to be there takes nothing.
+    pub(super) fn of(disk_bytes: u64) -> Self {
+        let parts = u32::try_from(disk_bytes / TIME_PER_BYTES).unwrap_or(u32::MAX);
+        Self { begun: Instant::now(), limit: TIME.saturating_mul(parts.saturating_add(1)) }
+    }
+
+    pub(super) fn check(&self) -> Result<(), Fault> {
+        if self.begun.elapsed() < self.limit { Ok(()) } else { Err(Fault::Late(self.limit)) }
+    }
+}
+
+/// Rows that a file of so many bytes may have.
+pub(super) fn check_rows(rows: u64, file_bytes: u64) -> Result<(), Fault> {
+    let most = FREE_ROWS.most.saturating_add(file_bytes);
+    Limit { most, ..FREE_ROWS }.check(rows)
+}
