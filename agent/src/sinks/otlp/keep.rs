@@ -1,9 +1,13 @@
 //! What the run folder keeps of the export: spans that wait for the collector, and spans that it refused.
 //!
-//! Two files of OTLP-JSON lines, [`SPILL_FILE`] and [`REFUSED_FILE`]. Only the first is ever read again; the second is
-//! for people, who can send it elsewhere.
+//! Two files of frames while the program runs. At the end what is left of each becomes OTLP-JSON lines for people and
+//! other tools, [`SPILL_FILE`] and [`REFUSED_FILE`], unless it is so much that this would take long: then the frames
+//! stay, which `zstd -dc` makes protobuf of.
 
-use std::path::Path;
+use std::{
+    io::{BufWriter, Write as _},
+    path::{Path, PathBuf},
+};
 
 use opentelemetry_proto::transform::common::tonic::ResourceAttributesWithSchema;
 use opentelemetry_sdk::{Resource, trace::SpanData};
@@ -11,13 +15,21 @@ use opentelemetry_sdk::{Resource, trace::SpanData};
 use super::{
     json,
     service::{PerService, Service},
-    spill::Spill,
+    spill::{self, Spill, SpillError},
+    wire,
 };
 
-/// Spans that wait.
+/// Spans that wait, as lines.
 pub const SPILL_FILE: &str = "spill.otlp.jsonl";
-/// Spans that the collector will never take.
+/// Spans that the collector will never take, as lines.
 pub const REFUSED_FILE: &str = "refused.otlp.jsonl";
+/// Spans that wait, as frames.
+pub(super) const SPILL_FRAMES: &str = "spill.otlp.binpb.zst";
+/// Spans that the collector will never take, as frames.
+pub(super) const REFUSED_FRAMES: &str = "refused.otlp.binpb.zst";
+
+/// What is more stays as frames: so many are some 12 MB of lines, a third of a second's work.
+const MOST_LINES_SPANS: u64 = 16_384;
 
 /// Was it written?
 pub(super) enum Kept {
@@ -32,8 +44,24 @@ pub(super) enum Kept {
     },
 }
 
+/// Where spans lie that were not sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Names {
+    /// Those that wait.
+    pub(super) waiting: &'static str,
+    /// Those that were refused.
+    pub(super) refused: &'static str,
+}
+
+impl Default for Names {
+    fn default() -> Self {
+        Self { waiting: SPILL_FRAMES, refused: REFUSED_FRAMES }
+    }
+}
+
 /// Both files.
 pub(super) struct Keep {
+    folder: Option<PathBuf>,
     resources: PerService<ResourceAttributesWithSchema>,
     waiting: Spill,
     refused: Spill,
@@ -44,45 +72,39 @@ impl Keep {
     pub(super) fn new(folder: Option<&Path>, bound_bytes: u64, resources: &PerService<Resource>) -> Self {
         let PerService { program, kernel } = resources;
         Self {
+            folder: folder.map(Path::to_owned),
             resources: PerService { program: program.into(), kernel: kernel.into() },
-            waiting: Spill::new(folder, SPILL_FILE, bound_bytes),
-            refused: Spill::new(folder, REFUSED_FILE, bound_bytes),
+            waiting: Spill::new(folder, SPILL_FRAMES, bound_bytes),
+            refused: Spill::new(folder, REFUSED_FRAMES, bound_bytes),
         }
     }
 
-    /// Nothing waits.
-    pub(super) fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
+    /// Spans that wait.
+    pub(super) fn waiting(&self) -> u64 {
+        self.waiting.spans()
     }
 
-    /// A batch as a line, with the resource of its service.
-    fn line(&self, spans: Vec<SpanData>) -> Result<Vec<u8>, String> {
-        let service = spans.first().map_or(Service::Program, Service::of);
-        json::write(spans, self.resources.get(service)).map_err(|error| error.to_string())
-    }
-
-    /// Spans that have to wait.
+    /// Spans that have to wait: all of one service.
     pub(super) fn spill(&mut self, spans: Vec<SpanData>) -> Kept {
-        let count = spans.len() as u64;
-        let written = self.line(spans.clone());
-        match written.and_then(|line| self.waiting.push(&line, count).map_err(|error| error.to_string())) {
+        let message = wire::message(spans.clone(), resource(&self.resources, &spans));
+        match self.waiting.push(&message) {
             Ok(()) => Kept::Written,
-            Err(error) => Kept::Not { spans, error },
+            Err(error) => Kept::Not { spans, error: error.to_string() },
         }
     }
 
-    /// Spans that were refused.
+    /// Spans that were refused: all of one service.
     pub(super) fn refused(&mut self, spans: Vec<SpanData>) -> Result<(), String> {
-        let count = spans.len() as u64;
-        let line = self.line(spans)?;
-        self.refused.push(&line, count).map_err(|error| error.to_string())
+        let resource = resource(&self.resources, &spans);
+        let message = wire::message(spans, resource);
+        self.refused.push(&message).map_err(|error| error.to_string())
     }
 
     /// The spans that have waited longest, which stay until [`Keep::leave_behind`]; or how many of them cannot be read.
     pub(super) fn oldest(&mut self) -> Option<Result<Vec<SpanData>, (u64, String)>> {
-        let (count, line) = self.waiting.front()?;
-        let spans = line.map_err(|error| error.to_string());
-        let spans = spans.and_then(|line| json::read(&line).map_err(|error| error.to_string()));
+        let (count, message) = self.waiting.front()?;
+        let message = message.map_err(|error| error.to_string());
+        let spans = message.and_then(|message| wire::spans(message).map_err(|error| error.to_string()));
         Some(spans.map_err(|error| (count, error)))
     }
 
@@ -91,8 +113,55 @@ impl Keep {
         self.waiting.pop();
     }
 
-    /// Tidies up.
-    pub(super) fn close(&mut self) -> Result<(), String> {
-        self.waiting.close().map_err(|error| error.to_string())
+    /// Tidies up: where what is left lies now, and what went wrong.
+    pub(super) fn close(&mut self) -> (Names, Result<(), String>) {
+        let mut names = Names::default();
+        let files = [
+            (&mut self.waiting, SPILL_FILE, &mut names.waiting),
+            (&mut self.refused, REFUSED_FILE, &mut names.refused),
+        ];
+        let mut outcome = Ok(());
+        for (spill, lines, name) in files {
+            match close(spill, self.folder.as_deref(), lines) {
+                Ok(true) => *name = lines,
+                Ok(false) => {}
+                Err(error) => outcome = Err(error),
+            }
+        }
+        (names, outcome)
     }
+}
+
+fn resource<'a>(
+    resources: &'a PerService<ResourceAttributesWithSchema>,
+    spans: &[SpanData],
+) -> &'a ResourceAttributesWithSchema {
+    resources.get(spans.first().map_or(Service::Program, Service::of))
+}
+
+/// Makes lines of what is left, if that is little; true if it did. What cannot be made lines of stays as it is.
+fn close(spill: &mut Spill, folder: Option<&Path>, name: &str) -> Result<bool, String> {
+    let few = (1..=MOST_LINES_SPANS).contains(&spill.spans());
+    let made = folder.filter(|_| few).map(|folder| write_lines(spill, &folder.join(name)));
+    if let Some(Ok(())) = made {
+        spill.clear();
+    }
+    let outcome = made.map_or(Ok(false), |made| made.map(|()| true));
+    spill.close().map_err(|error| error.to_string())?;
+    outcome
+}
+
+fn write_lines(spill: &mut Spill, path: &Path) -> Result<(), String> {
+    let file = spill::create(path).map_err(|error| format!("cannot make {}: {error}", path.display()))?;
+    let mut writer = BufWriter::new(file);
+    let mut written = spill.each(|message| writer.write_all(&json::line(&message)?));
+    let flushed = writer.flush();
+    if let (Ok(()), Err(error)) = (&written, flushed) {
+        written = Err(SpillError::Io { path: path.to_owned(), error });
+    }
+    written.map_err(|error| {
+        // In part it would pass for all.
+        let _ = std::fs::remove_file(path);
+        error.to_string()
+    })
 }

@@ -18,6 +18,7 @@ use super::{
     service::{self, PerService, Service},
     spans::Trace,
     waits::Keeper,
+    wire,
 };
 use crate::phase::{GpuReading, Request, Restored, Wait};
 
@@ -109,7 +110,7 @@ impl<W: Write> Lines<W> {
             return Ok(());
         }
         self.written.spans += spans.len() as u64;
-        let line = json::write(spans, self.resources.get(service))?;
+        let line = json::line(&wire::message(spans, self.resources.get(service)))?;
         self.writer.write_all(&line)
     }
 }

@@ -1,19 +1,21 @@
 //! Export as OpenTelemetry spans: a request is a trace, a phase is a span, a long wait is a span of the kernel below it,
 //! over gRPC or HTTP, to any OTLP receiver.
 //!
-//! [`Exporter::offer`] never waits and never fails; everything else happens on a thread of its own. What the collector
-//! does not take goes to the run folder, what that does not take is counted. `offered = sent + spilled + dropped`
+//! [`Exporter::offer`] never fails and waits for nothing but the disk, and for that not long; everything else happens on
+//! a thread of its own. What the collector does not take goes to the run folder, what that does not take is counted. `offered = sent + spilled + dropped`
 //! holds at the end, always ([`ExportHealth`]). It decides nothing about causes and samples nothing.
 
 mod backoff;
 mod breakdown;
 mod error;
+mod frames;
 mod gpus;
 mod http;
 mod json;
 mod keep;
 mod lines;
 mod moves;
+mod patience;
 mod queue;
 mod rejections;
 mod service;
@@ -28,6 +30,7 @@ mod transport;
 mod url;
 mod wait_spans;
 mod waits;
+mod wire;
 mod worker;
 
 #[cfg(test)]
@@ -152,13 +155,15 @@ pub struct Limits {
     pub batch_spans: usize,
     /// Encoded bytes sent at once. Receivers take 4 MiB by default.
     pub batch_bytes: usize,
-    /// Size of each file in the run folder.
+    /// Size of each file in the run folder. A part of the disk stays free in any case.
     pub spill_bytes: u64,
+    /// How long offering waits in a row for the disk to take what the queue has no room for.
+    pub patience: Duration,
     /// How long the oldest request waits for others to make a batch.
     pub linger: Duration,
     /// Between the first failed attempt and the second; it doubles from then on, up to 30 s.
     pub first_delay: Duration,
-    /// From the spill file, once the collector is back.
+    /// From the spill file, once the collector is back; more where more waits there.
     pub resend_spans_per_s: u32,
 }
 
@@ -169,7 +174,8 @@ impl Default for Limits {
             queue_bytes: 8 << 20,
             batch_spans: 512,
             batch_bytes: 2 << 20,
-            spill_bytes: 256 << 20,
+            spill_bytes: u64::MAX,
+            patience: Duration::from_secs(5),
             linger: Duration::from_secs(1),
             first_delay: Duration::from_millis(200),
             resend_spans_per_s: 10_000,
@@ -298,7 +304,8 @@ impl Exporter {
         self.waits().forget();
     }
 
-    /// Takes a finished request, and never waits: what the queue has no room for is counted as dropped.
+    /// Takes a finished request. If the queue is full it waits for the disk to take the oldest, for a bounded part of the
+    /// time; what there is no room for then is counted as dropped.
     pub fn offer(&self, request: Arc<Request>, verdict: LiveVerdict) {
         let offset_ns = request.phases.first().map_or(0, |root| self.clock.offset_ns(root.start_ns));
         self.offer_at(request, verdict, offset_ns);
@@ -337,10 +344,10 @@ impl Exporter {
 
     /// What became of the spans so far. What is still in the queue is in none of the counts.
     pub fn health(&self) -> ExportHealth {
-        let (books, error) = self.queue.read();
+        let ((books, error), names) = (self.queue.read(), self.queue.names());
         let kept = |spans: u64, file| (spans > 0).then(|| format!("{spans} spans are kept in {file}"));
-        let waiting = kept(books.spilled.saturating_sub(books.refused), SPILL_FILE);
-        let notes = [error, waiting, kept(books.refused, REFUSED_FILE)];
+        let waiting = kept(books.spilled.saturating_sub(books.refused), names.waiting);
+        let notes = [error, waiting, kept(books.refused, names.refused)];
         ExportHealth {
             endpoint: Some(self.origin.clone()),
             spans_sent: books.sent,

@@ -1,18 +1,19 @@
 //! Between the pump and the export thread: a bounded queue, and the books of what became of every span.
 //!
-//! Offering takes one short lock and at most one wake-up of the thread; it never waits for the network or the disk.
-//! When the queue is full the newest request is dropped and counted: the thread keeps that from happening by moving
-//! the oldest ones to the spill file from half on. Nothing here converts or sends.
+//! Offering takes one short lock and at most one wake-up of the thread; it never waits for the network. From half on the
+//! thread moves the oldest requests to the spill file. Where they come faster than that, offering waits for it, so that
+//! a burst larger than the queue goes to the disk; for a disk that is stuck it does so for a part of the time only
+//! ([`Patience`]), and then the newest request is dropped and counted. Nothing here converts or sends.
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     time::Instant,
 };
 
 use tokio::sync::Notify;
 
-use super::{Limits, LiveVerdict, spans::Trace, waits::Chosen};
+use super::{Limits, LiveVerdict, keep::Names, patience::Patience, spans::Trace, waits::Chosen};
 use crate::phase::{Phase, Request};
 
 /// What became of the spans that were offered. `offered == pending + sent + spilled + dropped`, always.
@@ -51,15 +52,38 @@ struct Waiting {
     since: Instant,
 }
 
-#[derive(Default)]
 struct State {
     queue: VecDeque<Waiting>,
     spans: usize,
     bytes: usize,
     books: Books,
     errors: Errors,
+    names: Names,
     finish_by: Option<Instant>,
     closed: bool,
+    /// Somebody who offers waits for room.
+    waited_for: bool,
+    /// The disk took nothing when it was asked last: waiting for it is no use.
+    stuck: bool,
+    patience: Patience,
+}
+
+impl State {
+    fn new(patience: Patience) -> Self {
+        Self {
+            queue: VecDeque::new(),
+            spans: 0,
+            bytes: 0,
+            books: Books::default(),
+            errors: Errors::default(),
+            names: Names::default(),
+            finish_by: None,
+            closed: false,
+            waited_for: false,
+            stuck: false,
+            patience,
+        }
+    }
 }
 
 /// What went wrong last, by kind, without credentials.
@@ -97,6 +121,8 @@ pub(super) struct Queue {
     state: Mutex<State>,
     /// Wakes the thread.
     pub(super) changed: Notify,
+    /// Wakes those who wait for room.
+    room: Condvar,
     limits: Limits,
 }
 
@@ -110,7 +136,8 @@ impl Waiting {
 impl Queue {
     /// Empty.
     pub(super) fn new(limits: Limits) -> Self {
-        Self { state: Mutex::default(), changed: Notify::new(), limits }
+        let state = Mutex::new(State::new(Patience::new(limits.patience)));
+        Self { state, changed: Notify::new(), room: Condvar::new(), limits }
     }
 
     /// A panic inside the short critical sections below would leave numbers, not broken memory: go on with them.
@@ -118,8 +145,8 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a request with its waits, or counts it as dropped. A request larger than the whole queue is taken if the
-    /// queue is empty.
+    /// Takes a request with its waits, or counts it as dropped; waits for room as long as there is patience. A request
+    /// larger than the whole queue is taken if the queue is empty.
     pub(super) fn offer(
         &self,
         request: Arc<Request>,
@@ -136,6 +163,9 @@ impl Queue {
         let spans = waiting.spans();
         let mut state = self.lock();
         state.books.offered += spans as u64;
+        if has_ids && self.is_full(&state, spans, bytes) {
+            state = self.wait_for_room(state, spans, bytes);
+        }
         let refusal = match &*state {
             State { closed: true, .. } => Some("offered after the end"),
             _ if !has_ids => Some("a request without trace and span ids"),
@@ -158,13 +188,40 @@ impl Queue {
         }
     }
 
+    /// Until there is, as long as patience lasts.
+    fn wait_for_room<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        spans: usize,
+        bytes: usize,
+    ) -> MutexGuard<'a, State> {
+        let mut now = Instant::now();
+        // Once: what comes back to the store meanwhile is for the next one.
+        let until = now + state.patience.left(now);
+        while now < until && !state.closed && !state.stuck && self.is_full(&state, spans, bytes) {
+            state.waited_for = true;
+            self.changed.notify_one();
+            let waited = self.room.wait_timeout(state, until - now);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            let begun = std::mem::replace(&mut now, Instant::now());
+            state.patience.spend(begun, now);
+        }
+        state.waited_for = false;
+        state
+    }
+
     /// The oldest request, on its way to spans.
     pub(super) fn pop(&self) -> Option<Trace> {
         let mut state = self.lock();
         let waiting = state.queue.pop_front()?;
         state.spans -= waiting.spans();
         state.bytes -= waiting.bytes;
+        state.stuck = false;
+        let waited_for = state.waited_for;
         drop(state);
+        if waited_for {
+            self.room.notify_all();
+        }
         let Waiting { request, waits, verdict, wall_offset_ns, bytes: _, since: _ } = waiting;
         Some(Trace::new(request, waits, verdict, wall_offset_ns))
     }
@@ -174,7 +231,7 @@ impl Queue {
         let state = self.lock();
         match state.queue.front() {
             None => Due::Never,
-            Some(_) if state.finish_by.is_some() || self.is_due(&state) => Due::Now,
+            Some(_) if state.finish_by.is_some() || state.waited_for || self.is_due(&state) => Due::Now,
             Some(oldest) => {
                 let at = oldest.since + self.limits.linger;
                 if at <= Instant::now() { Due::Now } else { Due::At(at) }
@@ -197,10 +254,12 @@ impl Queue {
     }
 
     fn is_pressing(&self, state: &State) -> bool {
-        state.spans > self.limits.queue_spans / 2 || state.bytes > self.limits.queue_bytes / 2
+        let Limits { queue_spans, queue_bytes, .. } = self.limits;
+        let is_waited_for = state.waited_for && !state.queue.is_empty();
+        is_waited_for || state.spans > queue_spans / 2 || state.bytes > queue_bytes / 2
     }
 
-    /// More than half full: time to move the oldest to the spill file.
+    /// More than half full, or too full for what comes: time to move the oldest to the spill file.
     pub(super) fn is_under_pressure(&self) -> bool {
         self.is_pressing(&self.lock())
     }
@@ -229,10 +288,26 @@ impl Queue {
         self.lock().errors.unkept = Some(error);
     }
 
+    /// The disk takes nothing: nobody waits for it before something has left the queue again.
+    pub(super) fn stuck(&self) {
+        self.lock().stuck = true;
+        self.room.notify_all();
+    }
+
     /// The books and what went wrong, for people.
     pub(super) fn read(&self) -> (Books, Option<String>) {
         let state = self.lock();
         (state.books, state.errors.in_one_line())
+    }
+
+    /// Where spans lie that are booked as spilled.
+    pub(super) fn names(&self) -> Names {
+        self.lock().names
+    }
+
+    /// They lie there from now on.
+    pub(super) fn rename(&self, names: Names) {
+        self.lock().names = names;
     }
 
     /// From now on everything is sent at once, and what is not sent by then is spilled.
@@ -254,6 +329,8 @@ impl Queue {
             state.closed = true;
             state.queue.clear();
         }
+        drop(state);
+        self.room.notify_all();
     }
 }
 

@@ -1,23 +1,37 @@
-//! A file of lines that is written at its end and read from its begin: what could not be sent yet.
+//! A file that is written at its end and read from its begin: what could not be sent yet.
 //!
-//! It is made when first needed, holds at most so many bytes, is cut back to nothing when all has been read, and at the
-//! end keeps what has not been read, and only that. It does not sync: the run folder holds the same phases as rows, so
-//! that a power cut loses no more than the way by which they reach the collector.
+//! It is made when first needed, takes what the disk has but for a reserve, gives back what has been read, and at the end
+//! keeps what has not been read, and only that. It is reached by one descriptor from beginning to end. What it needs in
+//! memory does not grow with it. It does not sync: the run folder holds the same phases as rows, so that a power cut
+//! loses no more than the way by which they reach the collector.
 
 use std::{
-    collections::VecDeque,
     fs::{self, File, OpenOptions},
     io,
     os::unix::fs::{FileExt, MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
 };
 
+use nix::{
+    fcntl::{FallocateFlags, fallocate},
+    sys::statvfs::fstatvfs,
+};
+use opentelemetry_proto::tonic::trace::v1::TracesData;
 use thiserror::Error;
+
+use super::frames::{self, Frames, HEADER_BYTES, Header, SKIP_BYTES};
 
 /// What is said of spans where there is no folder to keep them in.
 pub(super) const NO_FOLDER: &str = "no run folder to keep spans in";
 
-/// Why a line was not taken.
+/// Of a file system, what stays free: a twentieth, but no more than this.
+const RESERVE_BYTES: u64 = 1 << 30;
+/// Read bytes that are given back at once.
+const GIVE_BACK_BYTES: u64 = 4 << 20;
+/// Written bytes between two looks at what the disk has.
+const LOOK_BYTES: u64 = 1 << 20;
+
+/// Why a message was not taken, or cannot be had.
 #[derive(Debug, Error)]
 pub(super) enum SpillError {
     /// There is no folder to write to.
@@ -31,6 +45,22 @@ pub(super) enum SpillError {
         /// Its bound.
         bytes: u64,
     },
+    /// The disk is so full that the rest is left to others.
+    #[error("the disk has no room for {path}: {free} bytes free, {reserve} are left to others", path = path.display())]
+    Reserve {
+        /// The file.
+        path: PathBuf,
+        /// Bytes.
+        free: u64,
+        /// Bytes.
+        reserve: u64,
+    },
+    /// Somebody else wrote to it.
+    #[error("{path} was changed by somebody else", path = path.display())]
+    Changed {
+        /// The file.
+        path: PathBuf,
+    },
     /// The disk does not take it.
     #[error("cannot use {path}: {error}", path = path.display())]
     Io {
@@ -42,11 +72,13 @@ pub(super) enum SpillError {
     },
 }
 
-/// A line that lies in the file.
+/// What lies at the begin.
 #[derive(Clone, Copy, Debug)]
-struct Line {
+struct Oldest {
     bytes: u64,
     spans: u64,
+    /// Nothing behind it can be found.
+    all: bool,
 }
 
 /// The file.
@@ -54,81 +86,200 @@ pub(super) struct Spill {
     path: Option<PathBuf>,
     bound_bytes: u64,
     file: Option<File>,
-    /// Offset of the first line not yet read.
+    frames: Frames,
+    /// Offset of the first frame not yet left behind.
     read: u64,
-    /// Offset behind the last line.
+    /// Offset behind the last frame.
     written: u64,
-    lines: VecDeque<Line>,
+    /// Before this offset the file takes no room.
+    given_back: u64,
+    /// Not left behind.
+    spans: u64,
+    oldest: Option<Oldest>,
+    /// Where the disk was looked at last.
+    looked: Option<u64>,
 }
 
 impl Spill {
-    /// `name` in `folder`, of at most `bound_bytes`. Nothing is created before the first line.
+    /// `name` in `folder`, of at most `bound_bytes`. Nothing is created before the first message.
     pub(super) fn new(folder: Option<&Path>, name: &str, bound_bytes: u64) -> Self {
-        let path = folder.map(|folder| folder.join(name));
-        Self { path, bound_bytes, file: None, read: 0, written: 0, lines: VecDeque::new() }
-    }
-
-    /// Nothing waits to be read.
-    pub(super) fn is_empty(&self) -> bool {
-        self.lines.is_empty()
-    }
-
-    /// Adds a line that holds so many spans.
-    pub(super) fn push(&mut self, line: &[u8], spans: u64) -> Result<(), SpillError> {
-        let bytes = line.len() as u64;
-        if self.written + bytes > self.bound_bytes && self.read > self.bound_bytes / 2 {
-            self.compact()?;
+        Self {
+            path: folder.map(|folder| folder.join(name)),
+            bound_bytes,
+            file: None,
+            frames: Frames::default(),
+            read: 0,
+            written: 0,
+            given_back: 0,
+            spans: 0,
+            oldest: None,
+            looked: None,
         }
-        if self.written + bytes > self.bound_bytes {
+    }
+
+    /// Spans that wait.
+    pub(super) fn spans(&self) -> u64 {
+        self.spans
+    }
+
+    /// Adds a message.
+    pub(super) fn push(&mut self, message: &TracesData) -> Result<(), SpillError> {
+        let frame = self.frames.pack(message).map_err(|error| self.io(error))?;
+        let bytes = frame.len() as u64;
+        if self.written - self.given_back + bytes > self.bound_bytes {
             let path = self.path.clone().ok_or(SpillError::NoFolder)?;
             return Err(SpillError::Full { path, bytes: self.bound_bytes });
         }
+        self.open()?;
+        self.look(bytes)?;
         let written = self.written;
         let file = self.open()?;
-        if let Err(error) = file.write_all_at(line, written) {
-            // A line in part would spoil the file for other readers. If even this fails, the next line overwrites it.
+        if let Err(error) = file.write_all_at(&frame, written) {
+            // A frame in part would spoil the file for other readers. If even this fails, the next one overwrites it.
             let _ = file.set_len(written);
+            self.looked = None;
             return Err(self.io(error));
         }
+        self.frames.wrote();
         self.written += bytes;
-        self.lines.push_back(Line { bytes, spans });
+        self.spans += super::wire::count(message);
         Ok(())
     }
 
-    /// The oldest line, which stays in the file until [`Spill::pop`], with the number of its spans.
-    pub(super) fn front(&mut self) -> Option<(u64, Result<Vec<u8>, SpillError>)> {
-        let Line { bytes, spans } = *self.lines.front()?;
-        let mut line = vec![0; bytes as usize];
-        let read = self.read;
-        let outcome = match self.open().map(|file| file.read_exact_at(&mut line, read)) {
-            Ok(Ok(())) => Ok(line),
-            Ok(Err(error)) => Err(self.io(error)),
-            Err(error) => Err(error),
-        };
-        Some((spans, outcome))
+    /// Is there room for so many bytes?
+    fn look(&mut self, bytes: u64) -> Result<(), SpillError> {
+        if self.looked.is_some_and(|looked| (looked..looked + LOOK_BYTES).contains(&self.written)) {
+            return Ok(());
+        }
+        self.looked = None;
+        let (Some(path), Some(file)) = (&self.path, &self.file) else { return Ok(()) };
+        let stats = fstatvfs(file).map_err(|errno| self.io(errno.into()))?;
+        let block = stats.fragment_size();
+        let (free, total) = (stats.blocks_available() * block, stats.blocks() * block);
+        let reserve = reserve(total);
+        if free < reserve + bytes + LOOK_BYTES.min(reserve) {
+            return Err(SpillError::Reserve { path: path.clone(), free, reserve });
+        }
+        self.looked = Some(self.written);
+        Ok(())
     }
 
-    /// Leaves the oldest line behind.
-    pub(super) fn pop(&mut self) {
-        let Some(line) = self.lines.pop_front() else { return };
-        self.read += line.bytes;
-        if self.lines.is_empty()
-            && let Some(file) = &self.file
-            && file.set_len(0).is_ok()
-        {
-            (self.read, self.written) = (0, 0);
+    /// The oldest message, which stays until [`Spill::pop`], with the number of its spans; or how many cannot be had.
+    pub(super) fn front(&mut self) -> Option<(u64, Result<TracesData, SpillError>)> {
+        if self.spans == 0 {
+            return None;
         }
+        let found = self.find();
+        let (bytes, spans) = match &found {
+            Ok((header, _)) => (HEADER_BYTES as u64 + u64::from(header.frame_bytes), u64::from(header.spans)),
+            Err(_) => (self.written - self.read, self.spans),
+        };
+        self.oldest = Some(Oldest { bytes, spans, all: found.is_err() });
+        Some((
+            spans,
+            found.and_then(|(header, frame)| frames::unpack(header, &frame).map_err(|error| self.io(error))),
+        ))
+    }
+
+    fn find(&self) -> Result<(Header, Vec<u8>), SpillError> {
+        let changed = || SpillError::Changed { path: self.path.clone().unwrap_or_default() };
+        let file = self.file.as_ref().ok_or(SpillError::NoFolder)?;
+        let read = |bytes: &mut [u8], at| match file.read_exact_at(bytes, at) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(changed()),
+            outcome => outcome.map_err(|error| self.io(error)),
+        };
+        let mut header = [0; HEADER_BYTES];
+        read(&mut header, self.read)?;
+        let header = Header::read(&header).ok_or_else(changed)?;
+        let begin = self.read + HEADER_BYTES as u64;
+        if u64::from(header.frame_bytes) > self.written.saturating_sub(begin) {
+            return Err(changed());
+        }
+        let mut frame = vec![0; header.frame_bytes as usize];
+        read(&mut frame, begin)?;
+        if self.frames.is_next(header, &frame) { Ok((header, frame)) } else { Err(changed()) }
+    }
+
+    /// Leaves behind what [`Spill::front`] found.
+    pub(super) fn pop(&mut self) {
+        self.step();
+        let Some(file) = &self.file else { return };
+        if self.spans == 0 && file.set_len(0).is_ok() {
+            (self.read, self.written, self.given_back, self.looked) = (0, 0, 0, None);
+        } else if self.read - self.given_back >= GIVE_BACK_BYTES {
+            self.give_back();
+        }
+    }
+
+    fn step(&mut self) {
+        let Some(Oldest { bytes, spans, all }) = self.oldest.take() else { return };
+        self.read += bytes;
+        self.spans -= spans;
+        if all { self.frames.leave_all() } else { self.frames.leave() }
+    }
+
+    /// Hands over all messages, which stay.
+    pub(super) fn each(
+        &mut self,
+        mut take: impl FnMut(TracesData) -> io::Result<()>,
+    ) -> Result<(), SpillError> {
+        let (read, spans, frames) = (self.read, self.spans, self.frames.clone());
+        let mut outcome = Ok(());
+        while outcome.is_ok()
+            && let Some((_, message)) = self.front()
+        {
+            outcome = message.and_then(|message| take(message).map_err(|error| self.io(error)));
+            self.step();
+        }
+        (self.read, self.spans, self.frames, self.oldest) = (read, spans, frames, None);
+        outcome
+    }
+
+    /// Leaves all behind.
+    pub(super) fn clear(&mut self) {
+        (self.read, self.spans) = (self.written, 0);
+        self.frames.leave_all();
+    }
+
+    /// What has been read takes no room any more, where the file system can do that.
+    fn give_back(&mut self) {
+        let Some(file) = &self.file else { return };
+        let holes = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
+        let (begin, bytes) = (self.given_back, self.read - self.given_back);
+        let (Ok(begin), Ok(length)) = (i64::try_from(begin), i64::try_from(bytes)) else { return };
+        if fallocate(file, holes, begin, length).is_ok() {
+            self.given_back = self.read;
+        }
+        // For others the file must stay whole, even if this process is killed.
+        let _ = self.cover();
+    }
+
+    /// Decoders skip what has been read.
+    fn cover(&self) -> io::Result<()> {
+        const MOST: u64 = 1 << 31;
+        let (Some(file), mut at) = (&self.file, 0) else { return Ok(()) };
+        while at < self.read {
+            let left = self.read - at;
+            // A frame takes no less than its begin does.
+            let bytes = if left > MOST { MOST - SKIP_BYTES } else { left };
+            file.write_all_at(&frames::skip(bytes as u32), at)?;
+            at += bytes;
+        }
+        Ok(())
     }
 
     /// Keeps what was not read and removes the rest: the whole file, if nothing is left.
     pub(super) fn close(&mut self) -> Result<(), SpillError> {
-        let (Some(path), true) = (&self.path, self.file.is_some()) else { return Ok(()) };
-        if self.lines.is_empty() {
-            let outcome = fs::remove_file(path);
-            self.file = None;
-            return outcome.map_err(|error| self.io(error));
+        if self.file.is_none() {
+            return Ok(());
         }
-        if self.read > 0 { self.compact() } else { Ok(()) }
+        if self.spans > 0 {
+            self.give_back();
+            return self.cover().map_err(|error| self.io(error));
+        }
+        self.file = None;
+        let outcome = self.path.as_ref().map_or(Ok(()), fs::remove_file);
+        outcome.map_err(|error| self.io(error))
     }
 
     fn open(&mut self) -> Result<&File, SpillError> {
@@ -141,44 +292,19 @@ impl Spill {
         Ok(self.file.insert(file))
     }
 
-    /// Copies what was not read into a new file, which takes the place of the old one in one step.
-    fn compact(&mut self) -> Result<(), SpillError> {
-        let Some(path) = self.path.clone() else { return Err(SpillError::NoFolder) };
-        let fresh = path.with_extension("jsonl.new");
-        let copy = || -> io::Result<File> {
-            let mut old = File::open(&path)?;
-            io::Seek::seek(&mut old, io::SeekFrom::Start(self.read))?;
-            match fs::remove_file(&fresh) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                Ok(()) | Err(_) => {}
-            }
-            let mut new = create(&fresh)?;
-            io::copy(&mut io::Read::take(old, self.written - self.read), &mut new)?;
-            fs::rename(&fresh, &path)?;
-            Ok(new)
-        };
-        match copy() {
-            Ok(file) => {
-                self.file = Some(file);
-                self.written -= self.read;
-                self.read = 0;
-                Ok(())
-            }
-            Err(error) => {
-                let _ = fs::remove_file(&fresh);
-                Err(self.io(error))
-            }
-        }
-    }
-
     fn io(&self, error: io::Error) -> SpillError {
         SpillError::Io { path: self.path.clone().unwrap_or_default(), error }
     }
 }
 
+/// Bytes that stay free on a file system of so many.
+pub(super) fn reserve(total_bytes: u64) -> u64 {
+    (total_bytes / 20).min(RESERVE_BYTES)
+}
+
 /// Makes a file that nobody else may read, and that belongs to whom its folder belongs to: the agent is root, the folder
 /// perhaps the invoking user's. A link that waits there is not followed.
-fn create(path: &Path) -> io::Result<File> {
+pub(super) fn create(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
     let folder = path.parent().map(fs::metadata).transpose()?;
     if let Some(folder) = folder.filter(|_| nix::unistd::geteuid().is_root()) {

@@ -1,113 +1,209 @@
-//! The file of spans that wait, and the lines in it.
+//! The file of spans that wait: its order, its bounds, what it leaves to other readers, and what others do to it.
 
-use std::{fs, path::Path};
+use std::{fs, os::unix::fs::MetadataExt as _, path::Path, process::Command};
 
-use opentelemetry_sdk::trace::SpanData;
+use opentelemetry_proto::tonic::trace::v1::TracesData;
+use prost::Message as _;
+use rstest::rstest;
 use tempfile::tempdir;
 
 use super::{OFFSET_NS, request};
 use crate::sinks::otlp::{
-    LiveVerdict, json, service,
+    LiveVerdict, service,
     spans::Trace,
-    spill::{Spill, SpillError},
+    spill::{Spill, SpillError, reserve},
     waits::Chosen,
+    wire,
 };
 
-const NAME: &str = "spill.otlp.jsonl";
+const NAME: &str = "spill.otlp.binpb.zst";
 
 fn size(folder: &Path) -> Option<u64> {
     fs::metadata(folder.join(NAME)).ok().map(|metadata| metadata.len())
 }
 
-fn front(spill: &mut Spill) -> Option<String> {
-    let (_, line) = spill.front()?;
-    Some(String::from_utf8(line.expect("it can be read")).expect("it is text"))
-}
-
-#[test]
-fn spans_come_back_as_they_went() {
+/// A request as a message of so many spans.
+fn message(number: u64, spans: u64) -> TracesData {
     let (resources, _) = service::resources("infer", Vec::new());
-    let mut first = request(1, 3).as_ref().clone();
-    first.phases[0].edges_lost = 4;
-    first.phases[0].trace.parent_span_id = Some([9; 8]);
-    first.phases[0].trace.parent_is_remote = true;
-    let verdict = LiveVerdict { cause: Some("runq".into()), tail: None };
-    let spans: Vec<SpanData> = Trace::new(first.into(), Chosen::default(), verdict, OFFSET_NS).collect();
-    let line = json::write(spans.clone(), &(&resources.program).into()).expect("it can be written");
-    assert_eq!(line.iter().position(|&byte| byte == b'\n'), Some(line.len() - 1), "one line");
-    let back = json::read(&line).expect("it can be read");
-    assert_eq!(back, spans);
+    let trace = Trace::new(request(number, spans), Chosen::default(), LiveVerdict::default(), OFFSET_NS);
+    wire::message(trace.collect(), &(&resources.program).into())
+}
+
+fn front(spill: &mut Spill) -> Option<TracesData> {
+    let (spans, message) = spill.front()?;
+    let message = message.expect("it can be read");
+    assert_eq!(spans, wire::count(&message));
+    Some(message)
+}
+
+/// What another program makes of the file.
+fn decompressed(folder: &Path) -> TracesData {
+    let file = fs::File::open(folder.join(NAME)).expect("it is there");
+    let plain = zstd::stream::decode_all(file).expect("it is a whole zstd file");
+    TracesData::decode(&plain[..]).expect("it is one message")
+}
+
+/// Several messages, as protobuf puts them together.
+fn together(messages: impl IntoIterator<Item = TracesData>) -> TracesData {
+    TracesData { resource_spans: messages.into_iter().flat_map(|message| message.resource_spans).collect() }
 }
 
 #[test]
-fn lines_leave_in_the_order_in_which_they_came() {
+fn messages_leave_in_the_order_in_which_they_came() {
     let folder = tempdir().expect("a folder");
-    let mut spill = Spill::new(Some(folder.path()), NAME, 1_000);
+    let mut spill = Spill::new(Some(folder.path()), NAME, u64::MAX);
     assert_eq!(size(folder.path()), None, "nothing is made before it is needed");
-    for line in ["one\n", "two\n", "three\n"] {
-        spill.push(line.as_bytes(), 1).expect("there is room");
+    for number in 1..4 {
+        spill.push(&message(number, number)).expect("there is room");
     }
-    assert_eq!(front(&mut spill).as_deref(), Some("one\n"));
-    assert_eq!(front(&mut spill).as_deref(), Some("one\n"), "it stays until it is left behind");
+    assert_eq!(spill.spans(), 6);
+    assert_eq!(front(&mut spill), Some(message(1, 1)));
+    assert_eq!(front(&mut spill), Some(message(1, 1)), "it stays until it is left behind");
     spill.pop();
-    spill.push(b"four\n", 1).expect("there is room");
-    let rest: Vec<String> = std::iter::from_fn(|| front(&mut spill).inspect(|_| spill.pop())).collect();
-    assert_eq!(rest, ["two\n", "three\n", "four\n"]);
-    assert_eq!(size(folder.path()), Some(0), "what has been read takes no room");
+    spill.push(&message(4, 4)).expect("there is room");
+    assert_eq!(spill.spans(), 9);
+    let rest: Vec<TracesData> = std::iter::from_fn(|| front(&mut spill).inspect(|_| spill.pop())).collect();
+    assert_eq!(rest, [message(2, 2), message(3, 3), message(4, 4)]);
+    assert_eq!((size(folder.path()), spill.spans()), (Some(0), 0), "what has been read takes no room");
     spill.close().expect("it can be removed");
     assert_eq!(size(folder.path()), None);
 }
 
-#[test]
-fn the_end_keeps_only_what_was_not_read() {
+/// Others read what was not sent, and only that, wherever the agent has come to.
+#[rstest]
+#[case::nothing_was_sent(0)]
+#[case::some(1)]
+#[case::most(3)]
+fn the_end_keeps_only_what_was_not_read(#[case] read: usize) {
     let folder = tempdir().expect("a folder");
-    let mut spill = Spill::new(Some(folder.path()), NAME, 1_000);
-    for line in ["one\n", "two\n", "three\n"] {
-        spill.push(line.as_bytes(), 1).expect("there is room");
+    let mut spill = Spill::new(Some(folder.path()), NAME, u64::MAX);
+    let all: Vec<TracesData> = (1..5).map(|number| message(number, 3)).collect();
+    for message in &all {
+        spill.push(message).expect("there is room");
     }
-    spill.pop();
-    spill.close().expect("it can be copied");
-    assert_eq!(fs::read_to_string(folder.path().join(NAME)).expect("it is there"), "two\nthree\n");
+    for _ in 0..read {
+        front(&mut spill).expect("there is more");
+        spill.pop();
+    }
+    let mut seen = Vec::new();
+    let keep = |message| {
+        seen.push(message);
+        Ok(())
+    };
+    spill.each(keep).expect("they can be read");
+    assert_eq!(seen, all[read..]);
+    spill.close().expect("it can be closed");
+    assert_eq!(decompressed(folder.path()), together(all[read..].to_vec()));
     assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 1, "no other file is left");
 }
 
+/// The room of what has been sent is given back while the rest still waits.
 #[test]
-fn the_bound_holds_and_room_comes_back() {
+fn room_comes_back_while_the_file_is_read() {
     let folder = tempdir().expect("a folder");
-    let mut spill = Spill::new(Some(folder.path()), NAME, 10);
-    for _ in 0..2 {
-        spill.push(b"1234\n", 1).expect("there is room");
+    let mut spill = Spill::new(Some(folder.path()), NAME, 12 << 20);
+    // Ids that repeat nothing, so that they do not become smaller.
+    let random = |seed: u64| {
+        let mut message = message(seed, 1);
+        let mut state = seed | 1;
+        let mut noise = vec![0_u8; 1 << 20];
+        for byte in &mut noise {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            *byte = (state >> 32) as u8;
+        }
+        message.resource_spans[0].scope_spans[0].spans[0].trace_id = noise;
+        message
+    };
+    for seed in 1..12 {
+        spill.push(&random(seed)).expect("there is room");
     }
-    let full = spill.push(b"1234\n", 1);
-    assert!(matches!(full, Err(SpillError::Full { bytes: 10, .. })), "{full:?}");
-    assert_eq!(size(folder.path()), Some(10));
-    spill.pop();
-    spill.push(b"12345\n", 1).expect_err("half of it is not enough to be worth a copy");
-    let mut spill = Spill::new(Some(folder.path()), "other", 15);
-    for line in ["1234567\n", "abc\n"] {
-        spill.push(line.as_bytes(), 1).expect("there is room");
+    let full = spill.push(&random(99));
+    assert!(matches!(full, Err(SpillError::Full { .. })), "{full:?}");
+    for _ in 0..9 {
+        spill.front().expect("there is more").1.expect("it can be read");
+        spill.pop();
     }
-    spill.pop();
-    spill.push(b"12345678\n", 1).expect("the part that was read made room");
-    assert_eq!(front(&mut spill).as_deref(), Some("abc\n"));
+    for seed in 20..25 {
+        spill.push(&random(seed)).expect("what was read made room");
+    }
+    let metadata = fs::metadata(folder.path().join(NAME)).expect("it is there");
+    assert!(metadata.blocks() * 512 < 9 << 20, "{} blocks", metadata.blocks());
+    spill.close().expect("it can be closed");
+    assert_eq!(wire::count(&decompressed(folder.path())), 7);
+}
+
+#[test]
+fn the_bound_holds() {
+    let folder = tempdir().expect("a folder");
+    let mut spill = Spill::new(Some(folder.path()), NAME, 100);
+    let full = spill.push(&message(1, 10));
+    assert!(matches!(full, Err(SpillError::Full { bytes: 100, .. })), "{full:?}");
+    assert_eq!((size(folder.path()), spill.spans()), (None, 0));
+}
+
+#[rstest]
+#[case::small(200 << 20, 10 << 20)]
+#[case::large(1 << 40, 1 << 30)]
+fn some_of_the_disk_is_left_to_others(#[case] total: u64, #[case] left: u64) {
+    assert_eq!(reserve(total), left);
 }
 
 #[test]
 fn what_cannot_be_used_says_why() {
     let folder = tempdir().expect("a folder");
-    let none = Spill::new(None, NAME, 1_000).push(b"x\n", 1);
+    let none = Spill::new(None, NAME, u64::MAX).push(&message(1, 1));
     assert!(matches!(none, Err(SpillError::NoFolder)), "{none:?}");
-    let gone = Spill::new(Some(&folder.path().join("gone")), NAME, 1_000).push(b"x\n", 1);
+    let gone = Spill::new(Some(&folder.path().join("gone")), NAME, u64::MAX).push(&message(1, 1));
     assert!(matches!(gone, Err(SpillError::Io { .. })), "{gone:?}");
     fs::write(folder.path().join(NAME), "of another run\n").expect("a file");
-    let other = Spill::new(Some(folder.path()), NAME, 1_000).push(b"x\n", 1);
+    let other = Spill::new(Some(folder.path()), NAME, u64::MAX).push(&message(1, 1));
     assert!(matches!(other, Err(SpillError::Io { .. })), "{other:?}");
     assert_eq!(size(folder.path()), Some(15), "it is unharmed");
 }
 
+/// The file may be the observed user's. Whatever becomes of it, what cannot be had is counted, and nothing else.
+#[rstest]
+#[case::cut_off(|bytes: &mut Vec<u8>| bytes.truncate(9))]
+#[case::emptied(|bytes: &mut Vec<u8>| bytes.clear())]
+#[case::a_byte_of_a_frame(|bytes: &mut Vec<u8>| bytes[60] ^= 1)]
+#[case::no_header(|bytes: &mut Vec<u8>| bytes[0] ^= 1)]
+#[case::a_huge_frame(|bytes: &mut Vec<u8>| bytes[8..12].fill(0xff))]
+#[case::a_huge_message(|bytes: &mut Vec<u8>| bytes[12..16].fill(0xff))]
+#[case::more_spans(|bytes: &mut Vec<u8>| bytes[16..20].fill(0xff))]
+#[case::another_order(|bytes: &mut Vec<u8>| {
+    let half = bytes.len() / 2;
+    bytes.rotate_left(half);
+})]
+fn a_file_that_somebody_changed_is_not_believed(#[case] change: fn(&mut Vec<u8>)) {
+    let folder = tempdir().expect("a folder");
+    let mut spill = Spill::new(Some(folder.path()), NAME, u64::MAX);
+    (0..2).for_each(|_| spill.push(&message(7, 5)).expect("there is room"));
+    let path = folder.path().join(NAME);
+    let mut bytes = fs::read(&path).expect("it is there");
+    change(&mut bytes);
+    fs::write(&path, bytes).expect("its owner may");
+    let (lost, found) = spill.front().expect("it thinks so");
+    assert!(matches!(found, Err(SpillError::Changed { .. })), "{found:?}");
+    spill.pop();
+    assert_eq!((lost, spill.spans()), (10, 0));
+    spill.push(&message(8, 2)).expect("there is room");
+    assert_eq!(front(&mut spill), Some(message(8, 2)), "it goes on");
+}
+
+/// As the documentation says.
 #[test]
-fn lines_of_others_are_refused() {
-    for line in ["", "{}x", r#"{"resourceSpans":[{"scopeSpans":[{"spans":[{}]}]}]}"#] {
-        json::read(line.as_bytes()).expect_err(line);
-    }
+fn the_tool_reads_it() {
+    let folder = tempdir().expect("a folder");
+    let mut spill = Spill::new(Some(folder.path()), NAME, u64::MAX);
+    (1..4).for_each(|number| spill.push(&message(number, 3)).expect("there is room"));
+    front(&mut spill).expect("there is more");
+    spill.pop();
+    spill.close().expect("it can be closed");
+    // Where the tool is not installed, the library has been asked in the tests above.
+    let Ok(output) = Command::new("zstd").arg("-dc").arg(folder.path().join(NAME)).output() else { return };
+    assert!(output.status.success(), "{output:?}");
+    let message = TracesData::decode(&output.stdout[..]).expect("it is one message");
+    assert_eq!(message, together([self::message(2, 3), self::message(3, 3)]));
 }

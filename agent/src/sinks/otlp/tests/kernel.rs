@@ -121,7 +121,8 @@ fn waits_fill_the_queue() {
         config.protocol = Some(Protocol::Grpc);
         // Room for three requests, but for one whose waits are as many.
         let queue_bytes = 6 * (size_of::<Phase>() + "inference".len());
-        config.limits = Limits { queue_bytes, linger: Duration::from_hours(1), ..config.limits };
+        let (linger, patience) = (Duration::from_hours(1), Duration::ZERO);
+        config.limits = Limits { queue_bytes, patience, linger, ..config.limits };
     });
     let offered: u64 = (1..4).map(|number| offer(&exporter, number, 2, 40)).sum();
     assert_eq!(exporter.health().spans_dropped, 2 * offered / 3, "{:?}", exporter.health());

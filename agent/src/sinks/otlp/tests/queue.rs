@@ -14,14 +14,18 @@ use crate::{
     sinks::otlp::{
         Limits, LiveVerdict,
         backoff::Backoff,
+        patience::Patience,
         queue::{Due, Queue},
         waits::Chosen,
+        worker::resend_pause,
     },
 };
 
 fn queue(queue_spans: usize, queue_bytes: usize) -> Queue {
     let linger = Duration::from_hours(1);
-    Queue::new(Limits { queue_spans, queue_bytes, batch_spans: 10, linger, ..Limits::default() })
+    // Nobody would make room.
+    let patience = Duration::ZERO;
+    Queue::new(Limits { queue_spans, queue_bytes, batch_spans: 10, linger, patience, ..Limits::default() })
 }
 
 /// Offers requests of so many spans each; how many spans were dropped.
@@ -94,6 +98,70 @@ fn a_request_without_phases_is_nothing() {
     let empty = Request { phases: Vec::new() };
     queue.offer(Arc::new(empty), Chosen::default(), LiveVerdict::default(), 0);
     assert_eq!(queue.due(), Due::Never);
+}
+
+/// More than what fits comes at once: it waits until some has left, even where the queue is not half full.
+#[rstest]
+#[case::as_fast_as_it_leaves(&[4; 40])]
+#[case::a_giant_does_not_fit_beside_it(&[4, 50, 4, 50])]
+fn what_does_not_fit_waits_for_what_leaves(#[case] requests: &[u64]) {
+    let limits = Limits { queue_spans: 10, patience: Duration::from_secs(30), ..Limits::default() };
+    let queue = Queue::new(limits);
+    let all: u64 = requests.iter().sum();
+    std::thread::scope(|scope| {
+        let offering = scope.spawn(|| dropped(&queue, requests));
+        let mut left = 0;
+        while left < all as usize {
+            let trace = if queue.is_under_pressure() || offering.is_finished() { queue.pop() } else { None };
+            left += trace.map_or(0, Iterator::count);
+            std::thread::yield_now();
+        }
+        assert_eq!(offering.join().expect("it does not panic"), 0);
+    });
+}
+
+/// Where the disk takes nothing, nobody waits for it.
+#[test]
+fn a_disk_that_fails_is_not_waited_for() {
+    let queue =
+        Queue::new(Limits { queue_spans: 10, patience: Duration::from_hours(1), ..Limits::default() });
+    queue.stuck();
+    assert_eq!(dropped(&queue, &[10, 4, 4]), 8);
+}
+
+/// One that does nothing at all is waited for as long as patience lasts.
+#[test]
+fn a_disk_that_hangs_is_not_waited_for_without_end() {
+    let queue =
+        Queue::new(Limits { queue_spans: 10, patience: Duration::from_millis(20), ..Limits::default() });
+    assert_eq!(dropped(&queue, &[10, 4, 4, 4]), 12);
+}
+
+#[test]
+fn patience_is_spent_and_grows_again() {
+    let second = Duration::from_secs(1);
+    let begun = Instant::now();
+    let mut patience = Patience::new(second * 5);
+    assert_eq!(patience.left(begun), second * 5);
+    patience.spend(begun, begun + second * 3);
+    assert_eq!(patience.left(begun + second * 3), second * 2);
+    patience.spend(begun + second * 3, begun + second * 6);
+    assert_eq!(patience.left(begun + second * 6), Duration::ZERO, "it cannot be in debt");
+    assert_eq!(patience.left(begun + second * 8), second, "half of the time that passes");
+    assert_eq!(patience.left(begun + second * 100), second * 5, "and no more than the store holds");
+}
+
+#[rstest]
+#[case::little_waits(512, 10_000, 10_000, Duration::from_micros(51_200))]
+#[case::much_waits(512, 7_200_000, 10_000, Duration::from_nanos(21_333_333))]
+#[case::no_rate(1, 0, 0, Duration::from_secs(1))]
+fn the_file_is_sent_faster_where_more_waits_in_it(
+    #[case] spans: u64,
+    #[case] waiting: u64,
+    #[case] least_per_s: u32,
+    #[case] expected: Duration,
+) {
+    assert_eq!(resend_pause(spans, waiting, least_per_s).as_micros(), expected.as_micros());
 }
 
 proptest! {

@@ -15,12 +15,13 @@ use super::{OFFSET_NS, phase, wait};
 use crate::{
     phase::{Phase, Request, Wait, WaitedIo},
     sinks::otlp::{
-        LiveVerdict, json,
+        LiveVerdict,
         service::{self, Service},
         size::span_bytes,
         spans::{Trace, is_root},
         timeline::{DRIFT_NS, GAP_NS},
         waits::Keeper,
+        wire,
     },
 };
 
@@ -109,13 +110,13 @@ fn the_kernel_is_known_whatever_the_program_is_called() {
 }
 
 #[test]
-fn they_come_back_from_a_line_as_they_went() {
+fn they_come_back_from_a_message_as_they_went() {
     let (request, waits) = rich();
     let (resources, _) = service::resources("infer", Vec::new());
     let spans = trace(request, waits);
     assert!(spans.iter().any(|span| !span.events.is_empty()), "one of them has events");
-    let line = json::write(spans.clone(), &(&resources.kernel).into()).expect("it can be written");
-    let mut back = json::read(&line).expect("it can be read");
+    let message = wire::message(spans.clone(), &(&resources.kernel).into());
+    let mut back = wire::spans(message).expect("we wrote it");
     // The library groups by scope.
     let order = |span: &SpanData| span.span_context.span_id().to_bytes();
     back.sort_by_key(order);

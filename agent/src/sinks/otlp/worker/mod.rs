@@ -7,6 +7,9 @@
 
 mod settle;
 
+#[cfg(test)]
+pub(super) use settle::resend_pause;
+
 use std::{
     collections::VecDeque,
     future::{Future, pending},
@@ -163,7 +166,7 @@ impl Worker {
             Due::At(at) => Some(at),
             Due::Never => None,
         };
-        let resend = (!self.keep.is_empty()).then_some(self.resend_at);
+        let resend = (self.keep.waiting() > 0).then_some(self.resend_at);
         select! {
             () = self.queue.changed.notified() => {}
             () = until(linger) => {}
@@ -289,6 +292,7 @@ impl Worker {
         match batch.map(|batch| self.spill(batch)) {
             Some(Ok(())) => true,
             Some(Err(batch)) => {
+                self.queue.stuck();
                 self.unkept = Some((batch, Instant::now() + KEEP_AGAIN));
                 false
             }
@@ -322,7 +326,9 @@ impl Worker {
                 self.queue.book(|books| books.dropped += batch.len());
             }
         }
-        if let Err(error) = self.keep.close() {
+        let (names, outcome) = self.keep.close();
+        self.queue.rename(names);
+        if let Err(error) = outcome {
             self.queue.unkept(error);
         }
     }

@@ -12,6 +12,15 @@ const SUSPECT_ATTEMPTS: u32 = 5;
 /// Failures in a row, once the end has come, after which the collector counts as away.
 const LAST_ATTEMPTS: u32 = 3;
 
+/// What waits in the file is to be sent within some minutes, however much it is.
+const CATCH_UP: Duration = Duration::from_mins(5);
+
+/// After so many spans out of a file in which so many more wait: at the least rate, or as fast as it takes to catch up.
+pub(in super::super) fn resend_pause(spans: u64, waiting: u64, least_per_s: u32) -> Duration {
+    let rate = (waiting / CATCH_UP.as_secs()).max(u64::from(least_per_s)).max(1);
+    Duration::from_secs_f64(spans as f64 / rate as f64)
+}
+
 impl Worker {
     /// Books an attempt.
     pub(super) fn settle(&mut self, batch: Batch, delivery: Delivery) -> Next {
@@ -49,8 +58,8 @@ impl Worker {
             books.spilled -= if from_file { spans } else { 0 };
         });
         if from_file {
-            let rate = self.limits.resend_spans_per_s.max(1);
-            self.resend_at = Instant::now() + Duration::from_secs(spans) / rate;
+            let pause = resend_pause(spans, self.keep.waiting(), self.limits.resend_spans_per_s);
+            self.resend_at = Instant::now() + pause;
         }
         if batch.origin == (Origin::File { last_part: true }) {
             self.keep.leave_behind();

@@ -1,0 +1,123 @@
+//! Messages as they lie in a spill file: protobuf, each compressed by itself, one after the other.
+//!
+//! The file is a whole zstd file at any time: `zstd -dc` yields one `TracesData`, because protobuf messages that are put
+//! together are one message. Before each frame stands a header in a frame of its own that every decoder skips (RFC 8878,
+//! 3.1.2): so the agent needs no list of what lies where. The file may be the observed user's, who may write to it: a
+//! seal, by a key that never leaves the process, tells what is not as it was written before anything looks into it.
+//! Nothing here opens or writes a file.
+
+use std::{
+    hash::{BuildHasher as _, RandomState},
+    io,
+};
+
+use opentelemetry_proto::tonic::trace::v1::TracesData;
+use prost::Message as _;
+use zstd::bulk::{Compressor, Decompressor};
+
+use super::wire;
+
+/// Of a frame that decoders skip.
+const SKIPPED: u32 = 0x184D_2A50;
+/// Magic and length of a frame that decoders skip.
+pub(super) const SKIP_BYTES: u64 = 8;
+/// Of a header.
+pub(super) const HEADER_BYTES: usize = 28;
+/// A batch is of 2 MiB, and a span alone is far below that: what is larger is not ours.
+const MOST_BYTES: u32 = 64 << 20;
+/// The fastest: 512 spans take some 0.5 ms.
+const LEVEL: i32 = 1;
+
+/// What stands before a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Header {
+    /// Of the frame.
+    pub(super) frame_bytes: u32,
+    /// Of the message in it.
+    message_bytes: u32,
+    /// In the message.
+    pub(super) spans: u32,
+    seal: u64,
+}
+
+impl Header {
+    /// None if it is none.
+    pub(super) fn read(bytes: &[u8; HEADER_BYTES]) -> Option<Self> {
+        let word = |at: usize| Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
+        let seal = u64::from_le_bytes(*bytes.last_chunk()?);
+        let (frame_bytes, message_bytes, spans) = (word(8)?, word(12)?, word(16)?);
+        let header = Self { frame_bytes, message_bytes, spans, seal };
+        (bytes[..8] == skip(HEADER_BYTES as u32) && frame_bytes <= MOST_BYTES).then_some(header)
+    }
+
+    fn write(self) -> Vec<u8> {
+        let Self { frame_bytes, message_bytes, spans, seal } = self;
+        let mut bytes = skip(HEADER_BYTES as u32).to_vec();
+        bytes.extend([frame_bytes, message_bytes, spans].iter().flat_map(|word| word.to_le_bytes()));
+        bytes.extend(seal.to_le_bytes());
+        bytes
+    }
+}
+
+/// The begin of a frame of so many bytes, its begin included, that decoders skip.
+pub(super) fn skip(bytes: u32) -> [u8; SKIP_BYTES as usize] {
+    let mut begin = [0; SKIP_BYTES as usize];
+    begin[..4].copy_from_slice(&SKIPPED.to_le_bytes());
+    begin[4..].copy_from_slice(&bytes.saturating_sub(SKIP_BYTES as u32).to_le_bytes());
+    begin
+}
+
+/// Writes and reads frames, numbered in the order in which they are written.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Frames {
+    key: RandomState,
+    written: u64,
+    read: u64,
+}
+
+impl Frames {
+    /// The next message with its header.
+    pub(super) fn pack(&mut self, message: &TracesData) -> io::Result<Vec<u8>> {
+        let plain = message.encode_to_vec();
+        let frame = Compressor::new(LEVEL)?.compress(&plain)?;
+        let number = |number: usize| u32::try_from(number).map_err(io::Error::other);
+        let mut header = Header {
+            frame_bytes: number(frame.len())?,
+            message_bytes: number(plain.len())?,
+            spans: u32::try_from(wire::count(message)).map_err(io::Error::other)?,
+            seal: 0,
+        };
+        header.seal = self.seal(header, &frame, self.written);
+        Ok([&header.write()[..], &frame].concat())
+    }
+
+    /// What was packed last lies in the file.
+    pub(super) fn wrote(&mut self) {
+        self.written += 1;
+    }
+
+    /// Is this the oldest frame that was not left behind, unchanged?
+    pub(super) fn is_next(&self, header: Header, frame: &[u8]) -> bool {
+        header.seal == self.seal(Header { seal: 0, ..header }, frame, self.read)
+    }
+
+    /// The oldest frame is left behind.
+    pub(super) fn leave(&mut self) {
+        self.read += 1;
+    }
+
+    /// All frames are.
+    pub(super) fn leave_all(&mut self) {
+        self.read = self.written;
+    }
+
+    fn seal(&self, header: Header, frame: &[u8], number: u64) -> u64 {
+        self.key.hash_one((header, number, frame))
+    }
+}
+
+/// The message of a frame that is as it was written.
+pub(super) fn unpack(header: Header, frame: &[u8]) -> io::Result<TracesData> {
+    let plain = Decompressor::new()?.decompress(frame, header.message_bytes as usize)?;
+    TracesData::decode(&plain[..]).map_err(io::Error::other)
+}
