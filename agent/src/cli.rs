@@ -117,6 +117,10 @@ pub struct Observation {
     /// Name of the run and of the service [default: the program's or the container's].
     #[arg(long)]
     pub name: Option<String>,
+    /// Keep the program's name alone: no argument of it goes into the folder, the traces or the summary. Without this,
+    /// what looks like a password, a token or a key is masked there.
+    #[arg(long)]
+    pub no_args: bool,
     /// Folder in which the run folder is made.
     #[arg(long, default_value = "runs", value_name = "DIR")]
     pub output: PathBuf,

@@ -32,6 +32,7 @@ pub mod record;
 pub mod rendezvous;
 pub mod report;
 pub mod run;
+pub mod secrets;
 pub mod session;
 pub mod signs;
 pub mod sinks;

@@ -55,7 +55,7 @@ pub fn attach(arguments: &AttachArguments) -> anyhow::Result<i32> {
         let loaded = start::load(&arguments.observation, true)?;
         loaded.can_visit()?;
         let pid = (arguments.pid.len() == 1).then_some(first);
-        let identity = Identity::of_target(arguments.observation.name.as_deref(), &target, pid)?;
+        let identity = Identity::of_target(&arguments.observation, &target, pid)?;
         let guest = Guest::read(&Root::system(), Cpuid::here().as_ref(), View::Process(first));
         let known = (guest, identity, cost, loaded.fidelity);
         let mut begun = Begun::new(&arguments.observation, run_as.as_ref(), known, None)?;

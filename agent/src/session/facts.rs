@@ -6,11 +6,13 @@ use opentelemetry::Value;
 
 use crate::{
     attach::Target,
+    cli::Observation,
     clock::ClockPair,
     health::Fidelity,
     phase::Restored,
     platform::Guest,
     run::{self, Child, GpuRecord, Limits, Manifest},
+    secrets,
     sinks::terminal::{Exit, RunFacts},
 };
 
@@ -21,7 +23,7 @@ pub(super) struct Identity {
     pub(super) run_id: [u8; 16],
     /// Of the run and of the service.
     pub(super) name: String,
-    /// The program and its arguments, or what else is observed, for people: what is no UTF-8 is replaced.
+    /// The program and its arguments, or what else is observed, for people: what is no UTF-8 is replaced, what is secret masked.
     pub(super) command: Vec<String>,
     /// The program's file, where it is one program.
     pub(super) executable: Option<String>,
@@ -31,19 +33,35 @@ pub(super) struct Identity {
 
 impl Identity {
     /// Named as asked, or after the program's file.
-    pub(super) fn new(name: Option<&str>, command: &[OsString]) -> std::io::Result<Self> {
+    pub(super) fn new(observation: &Observation, command: &[OsString]) -> std::io::Result<Self> {
         let program = command.first().map(Path::new).and_then(Path::file_name);
-        let program = program.map(|name| name.to_string_lossy().into_owned());
-        let name = name.filter(|name| !name.is_empty()).map(str::to_owned).or(program);
+        let name = program.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let command: Vec<String> = command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-        let executable = command.first().cloned();
-        Ok(Self { run_id: random_bytes()?, name: name.unwrap_or_default(), command, executable, pid: None })
+        Self::of(observation, (&name, &command), command.first(), None)
     }
 
     /// Named as asked, or after what is attached to.
-    pub(super) fn of_target(name: Option<&str>, target: &Target, pid: Option<u32>) -> std::io::Result<Self> {
-        let name = name.filter(|name| !name.is_empty()).unwrap_or(&target.name).to_owned();
-        let (command, executable) = (target.words.clone(), target.executable.clone());
+    pub(super) fn of_target(
+        observation: &Observation,
+        target: &Target,
+        pid: Option<u32>,
+    ) -> std::io::Result<Self> {
+        Self::of(observation, (&target.name, &target.words), target.executable.as_ref(), pid)
+    }
+
+    /// What a program was given is nobody's business but its own where it is secret: masked before anything keeps it.
+    fn of(
+        observation: &Observation,
+        (name, words): (&str, &[String]),
+        executable: Option<&String>,
+        pid: Option<u32>,
+    ) -> std::io::Result<Self> {
+        let asked = observation.name.as_deref().filter(|name| !name.is_empty());
+        let name = asked.map_or_else(|| secrets::masked_text(name), str::to_owned);
+        // What is observed without being one program is named by the caller, and no argument of anybody's.
+        let kept = if observation.no_args && executable.is_some() { 1 } else { words.len() };
+        let command = bounded(secrets::masked(&words[..kept.min(words.len())]));
+        let executable = executable.map(|path| secrets::masked_text(path));
         Ok(Self { run_id: random_bytes()?, name, command, executable, pid })
     }
 
@@ -51,6 +69,28 @@ impl Identity {
     pub(super) fn run_id_text(&self) -> String {
         format!("{:032x}", u128::from_be_bytes(self.run_id))
     }
+}
+
+/// A command line may have 2 MB; what identifies a run comes first. Says what is left out.
+fn bounded(mut words: Vec<String>) -> Vec<String> {
+    const WORD: usize = 4096;
+    const ALL: usize = 64 << 10;
+    let (mut room, all) = (ALL, words.len());
+    let mut kept = 0;
+    for word in &mut words {
+        if word.len() > WORD {
+            let end = (0..=WORD).rev().find(|&at| word.is_char_boundary(at)).unwrap_or(0);
+            *word = format!("{}... ({} more bytes)", &word[..end], word.len() - end);
+        }
+        let Some(left) = room.checked_sub(word.len() + 1) else { break };
+        room = left;
+        kept += 1;
+    }
+    words.truncate(kept);
+    if kept < all {
+        words.push(format!("... ({} more words)", all - kept));
+    }
+    words
 }
 
 /// From the kernel's generator.
@@ -159,13 +199,48 @@ pub(super) fn for_terminal(
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
     use rstest::rstest;
 
     use super::*;
     use crate::{
+        cli::{Cli, Command},
         clock::ClockPair,
         platform::{Root, Subject},
     };
+
+    fn observation(options: &[&str]) -> Observation {
+        let words = ["guestscope", "run"].iter().chain(options).chain(&["--", "true"]);
+        let Command::Run(arguments) = Cli::try_parse_from(words).unwrap().command else {
+            panic!("it is `run`")
+        };
+        arguments.observation
+    }
+
+    #[rstest]
+    #[case::masked(&[], &["/bin/serve", "--port", "80", "--token", "***"], "serve")]
+    #[case::without(&["--no-args"], &["/bin/serve"], "serve")]
+    #[case::named(&["--name", "web"], &["/bin/serve", "--port", "80", "--token", "***"], "web")]
+    fn a_command_is_kept_without_its_secrets(
+        #[case] options: &[&str],
+        #[case] kept: &[&str],
+        #[case] name: &str,
+    ) {
+        let command = ["/bin/serve", "--port", "80", "--token", "abc"].map(OsString::from);
+        let identity = Identity::new(&observation(options), &command).unwrap();
+        assert_eq!((&*identity.name, identity.executable.as_deref()), (name, Some("/bin/serve")));
+        assert_eq!(identity.command, kept);
+    }
+
+    #[test]
+    fn a_long_command_is_cut_and_says_so() {
+        let short = vec!["serve".to_owned(), "x".repeat(4096)];
+        assert_eq!(bounded(short.clone()), short);
+        let long = bounded(vec![format!("{}{}", "x".repeat(4095), "ä".repeat(10))]);
+        assert_eq!(long, [format!("{}... (20 more bytes)", "x".repeat(4095))]);
+        let many = bounded(vec!["1234567".to_owned(); 100_000]);
+        assert_eq!((many.len(), many.last().map(String::as_str)), (8193, Some("... (91808 more words)")));
+    }
 
     #[rstest]
     #[case(Fidelity::Full, "full")]
@@ -175,7 +250,7 @@ mod tests {
         #[case] fidelity: Fidelity,
         #[case] word: &'static str,
     ) {
-        let identity = Identity::new(None, &["true".into()]).unwrap();
+        let identity = Identity::new(&observation(&[]), &["true".into()]).unwrap();
         let nowhere = tempfile::tempdir().unwrap();
         let guest = Guest::read(&Root::at(nowhere.path()), None, Subject::Own);
         assert_eq!(manifest(&identity, (&guest, fidelity), ClockPair::now(), None).fidelity, word);

@@ -98,7 +98,7 @@ fn begin(
     cost: Cost,
     fidelity: Fidelity,
 ) -> anyhow::Result<Begun> {
-    let identity = Identity::new(arguments.observation.name.as_deref(), &arguments.command)?;
+    let identity = Identity::new(&arguments.observation, &arguments.command)?;
     let uid = run_as.map_or_else(|| nix::unistd::getuid().as_raw(), |user| user.uid.as_raw());
     let manifest_child = run::Child { uid, exit: None };
     let known = (Guest::here(), identity, cost, fidelity);

@@ -1,0 +1,140 @@
+//! One line in, one line out; and a secret with any of these names is never in what comes out.
+
+use proptest::prelude::*;
+use rstest::rstest;
+
+use super::{masked, masked_text};
+
+#[rstest]
+#[case::joined(&["serve", "--password=hunter2"], &["serve", "--password=***"])]
+#[case::apart(&["serve", "--password", "hunter2", "--port", "80"], &["serve", "--password", "***", "--port", "80"])]
+#[case::one_dash(&["serve", "-token", "abc", "x"], &["serve", "-token", "***", "x"])]
+#[case::camel(&["serve", "--dbPassword=hunter2"], &["serve", "--dbPassword=***"])]
+#[case::api_key(&["serve", "--api-key", "abc", "--api_key=abc"], &["serve", "--api-key", "***", "--api_key=***"])]
+#[case::dotted(&["train", "db.password=abc", "lr=0.1"], &["train", "db.password=***", "lr=0.1"])]
+#[case::env(
+    &["env", "AWS_SECRET_ACCESS_KEY=wJalr", "AWS_REGION=eu-1", "PGPASSWORD=x", "./run"],
+    &["env", "AWS_SECRET_ACCESS_KEY=***", "AWS_REGION=eu-1", "PGPASSWORD=***", "./run"]
+)]
+#[case::aws(
+    &["env", "AWS_ACCESS_KEY_ID=AKIAIOSFODNN7EXAMPLE", "AWS_SESSION_TOKEN=q"],
+    &["env", "AWS_ACCESS_KEY_ID=***", "AWS_SESSION_TOKEN=***"]
+)]
+#[case::url(&["run", "postgres://me:hunter2@db/x"], &["run", "postgres://me:***@db/x"])]
+#[case::url_in_an_option(&["run", "--db=redis://:pw@h:6379/0"], &["run", "--db=redis://:***@h:6379/0"])]
+#[case::url_with_an_at(&["run", "ftp://me:a@b/c@host/x"], &["run", "ftp://me:***@host/x"])]
+#[case::url_of_user(&["run", "http://user:pw@h/"], &["run", "http://user:***@h/"])]
+#[case::url_without(&["run", "http://host:80/path@v1", "http://h:80"], &["run", "http://host:80/path@v1", "http://h:80"])]
+#[case::query(&["get", "https://h/x?a=1&token=abc&b=2"], &["get", "https://h/x?a=1&token=***"])]
+#[case::header(
+    &["curl", "-H", "Authorization: Bearer abc.def", "http://h"],
+    &["curl", "-H", "Authorization:***", "http://h"]
+)]
+#[case::header_in_pieces(
+    &["get", "Authorization:", "Basic", "YWxhZGRpbg==", "now"],
+    &["get", "Authorization:", "***", "***", "now"]
+)]
+#[case::header_option(
+    &["get", "--header=X-Api-Key: abc def"],
+    &["get", "--header=X-Api-Key: *** def"]
+)]
+#[case::bearer(&["get", "say Bearer abc"], &["get", "say Bearer ***"])]
+#[case::curl(&["curl", "-u", "me:pw", "--user", "me:pw", "-ume:pw"], &["curl", "-u", "me:***", "--user", "me:***", "-ume:***"])]
+#[case::mysql(&["/usr/bin/mysql", "-u", "me", "-phunter2", "-p", "db"], &["/usr/bin/mysql", "-u", "me", "-p***", "-p", "db"])]
+#[case::sshpass(&["sshpass", "-p", "pw", "ssh", "h"], &["sshpass", "-p", "***", "ssh", "h"])]
+#[case::port(&["serve", "-p", "8000", "-p8000"], &["serve", "-p", "8000", "-p8000"])]
+#[case::script(
+    &["sh", "-c", "export PASSWORD='a b'; mysql -pabc; x --token abc --n 1"],
+    &["sh", "-c", "export PASSWORD='***'; mysql -p*** x --token *** --n 1"]
+)]
+#[case::json(
+    &["serve", r#"{"password": "a b", "n": 3, "token":"x"}"#],
+    &["serve", r#"{"password": "***", "n": 3, "token":"***"}"#]
+)]
+#[case::python(
+    &["python3", "-c", "login(password='a b', user=\"me\")"],
+    &["python3", "-c", "login(password='***', user=\"me\")"]
+)]
+#[case::shapes(
+    &["run", "hf_abcdefghijklmnopqrst", "x=ghp_0123456789abcdefghij", "AKIAIOSFODNN7EXAMPLE", "sk-learn"],
+    &["run", "***", "x=***", "***", "sk-learn"]
+)]
+#[case::jwt(&["run", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIx.abc"], &["run", "***"])]
+#[case::key(&["run", "--key", "tls.pem", "--key", "3f9a8b", "--key=7"], &["run", "--key", "tls.pem", "--key", "***", "--key=7"])]
+#[case::secret_after_secret(&["run", "--password", "--token", "abc"], &["run", "--password", "***", "***"])]
+#[case::models(
+    &["vllm", "--max-tokens", "512", "--tokenizer=x", "--eos-token", "</s>", "--max_new_tokens=20"],
+    &["vllm", "--max-tokens", "512", "--tokenizer=x", "--eos-token", "</s>", "--max_new_tokens=20"]
+)]
+#[case::where_it_is(
+    &["run", "--password-file", "/run/pw", "--password-stdin", "x", "--user", "1000:1000"],
+    &["run", "--password-file", "/run/pw", "--password-stdin", "x", "--user", "1000:1000"]
+)]
+#[case::harmless(
+    &["python3", "serve.py", "--model", "a b", "key words", "12:30:45", "monkey=1", "ü=é"],
+    &["python3", "serve.py", "--model", "a b", "key words", "12:30:45", "monkey=1", "ü=é"]
+)]
+#[case::empty(&[], &[])]
+fn secrets_are_masked_and_the_rest_stays(#[case] words: &[&str], #[case] expected: &[&str]) {
+    assert_eq!(masked(words), expected);
+}
+
+#[test]
+fn a_text_is_masked_as_well() {
+    assert_eq!(masked_text("cannot reach https://me:pw@host/x"), "cannot reach https://me:***@host/x");
+}
+
+fn named() -> impl Strategy<Value = String> {
+    let names = [
+        "password",
+        "DB_PASSWORD",
+        "dbPassword",
+        "token",
+        "HF_TOKEN",
+        "api-key",
+        "client_secret",
+        "AWS_SECRET_ACCESS_KEY",
+        "passphrase",
+        "Authorization",
+        "private-key",
+        "X-Auth-Token",
+        "pwd",
+    ];
+    prop::sample::select(names.to_vec()).prop_map(str::to_owned)
+}
+
+proptest! {
+    /// However it is written and whatever stands around it.
+    #[test]
+    fn a_secret_with_a_name_never_stays(
+        name in named(),
+        secret in "Q[!-~&&[^'\"`\\\\]]{4,20}Z",
+        form in 0_usize..10,
+        before in prop::collection::vec("[ -~]{0,12}", 0..3),
+        after in prop::collection::vec("\\PC{0,12}", 0..3),
+    ) {
+        let words = match form {
+            0 => vec![format!("--{name}={secret}")],
+            1 => vec![format!("--{name}"), secret.clone()],
+            2 => vec![format!("{name}={secret}")],
+            3 => vec!["sh".to_owned(), "-c".to_owned(), format!("x; export {name}={secret} y")],
+            4 => vec!["-H".to_owned(), format!("{name}: {secret}")],
+            5 => vec![format!("{{\"{name}\": \"{secret}\"}}")],
+            6 => vec![format!("f({name}='{secret} {secret}')")],
+            7 => vec![format!("{name}:"), secret.clone()],
+            8 => vec!["sh".to_owned(), "-c".to_owned(), format!("run --{name} {secret}")],
+            _ => vec![format!("x://me:{secret}@host")],
+        };
+        // A port, and not a password.
+        prop_assume!(form != 9 || !secret.contains("://"));
+        let line: Vec<String> = before.into_iter().chain(words).chain(after).collect();
+        let shown = masked(&line).join(" ");
+        prop_assert!(!shown.contains(&secret), "{line:?} became {shown}");
+    }
+
+    /// It says the same of what it said.
+    #[test]
+    fn any_words_keep_their_number(words in prop::collection::vec("\\PC{0,30}", 0..8)) {
+        prop_assert_eq!(masked(&words).len(), words.len());
+    }
+}
