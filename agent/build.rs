@@ -12,14 +12,20 @@ use std::{
 
 use anyhow::{Context as _, ensure};
 
+/// Names the toolchain that builds the BPF object.
+const NIGHTLY: &str = "GUESTSCOPE_NIGHTLY";
+
 fn main() -> anyhow::Result<()> {
     let out = PathBuf::from(env::var_os("OUT_DIR").context("OUT_DIR is not set")?);
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
     let ebpf = manifest.join("../ebpf");
     let ebpf = ebpf.to_str().context("the path of the workspace is not UTF-8")?;
+    // `cargo xtask` names the pinned nightly where it has another name.
+    println!("cargo:rerun-if-env-changed={NIGHTLY}");
+    let nightly = env::var(NIGHTLY).unwrap_or_else(|_| "nightly".to_owned());
     aya_build::build_ebpf(
         [aya_build::Package { name: "guestscope-ebpf", root_dir: ebpf, ..aya_build::Package::default() }],
-        aya_build::Toolchain::default(),
+        aya_build::Toolchain::Custom(&nightly),
     )
     .context("building the BPF object: `cargo xtask demo` and `cargo xtask test` install what it needs")?;
     strip(&out.join("probes")).context("stripping the BPF object")?;

@@ -25,6 +25,7 @@ use crate::{
     Xtask,
     command::{self, Run},
     failure::failure,
+    pins::JAEGER_IMAGE,
     process,
 };
 use anyhow::{Context as _, Result};
@@ -34,7 +35,6 @@ const CONFIG: &str = include_str!("../jaeger/config.yaml");
 const UI_CONFIG: &str = include_str!("../jaeger/ui.json");
 /// By which config.yaml finds it.
 const UI_VARIABLE: &str = "GUESTSCOPE_JAEGER_UI_CONFIG";
-const IMAGE: &str = "jaegertracing/jaeger:2.13.0";
 /// OTLP over gRPC, OTLP over HTTP, query over HTTP, query over gRPC: Jaeger's usual ports.
 const USUAL_PORTS: [u16; 4] = [4317, 4318, 16686, 16685];
 /// What config.yaml calls them.
@@ -166,7 +166,7 @@ impl Jaeger {
         if let Way::Container(engine) = way {
             let log = xtask.log("jaeger-pull");
             Run { step: &step, log: &log, limit: PULL_LIMIT }
-                .check(Command::new(engine).args(["pull", image(engine)]))?;
+                .check(Command::new(engine).args(["pull", JAEGER_IMAGE]))?;
         }
         let child = spawn(way.command(&config, ports), life, &log)?;
         let running = match life {
@@ -268,7 +268,7 @@ impl Way {
                 for (name, port) in variables {
                     command.args(["--env", &format!("{name}={port}")]);
                 }
-                command.args([image(engine), "--config", "/jaeger.yaml"]);
+                command.args([JAEGER_IMAGE, "--config", "/jaeger.yaml"]);
                 command
             }
         }
@@ -279,7 +279,7 @@ impl std::fmt::Display for Way {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Binary(path) => write!(f, "{}", path.display()),
-            Self::Container(engine) => write!(f, "{IMAGE} in {engine}"),
+            Self::Container(engine) => write!(f, "{JAEGER_IMAGE} in {engine}"),
         }
     }
 }
@@ -294,11 +294,6 @@ fn ordinary_way(xtask: &Xtask) -> Option<Way> {
     }
     let answers = |engine: &str| command::succeeds(Command::new(engine).arg("version"));
     ["docker", "podman"].into_iter().find(|engine| answers(engine)).map(Way::Container)
-}
-
-/// The image by the name that this engine resolves without asking.
-fn image(engine: &str) -> &'static str {
-    if engine == "podman" { "docker.io/jaegertracing/jaeger:2.13.0" } else { IMAGE }
 }
 
 fn spawn(mut command: Command, life: Life, log: &Path) -> Result<Child> {

@@ -11,11 +11,11 @@ use crate::{
     Xtask,
     command::Run,
     failure::failure,
+    pins::LIBTORCH_REQUIREMENTS as REQUIREMENTS,
     python::Python,
     setup::{self, Wanted},
 };
 
-const REQUIREMENTS: &str = include_str!("../libtorch.requirements.txt");
 const UNPACK: &str = include_str!("unpack_wheels.py");
 /// The wheels are for this machine type only.
 const MACHINE: &str = "x86_64";

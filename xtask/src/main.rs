@@ -16,6 +16,7 @@ mod jaeger;
 mod kernel;
 mod lab;
 mod libtorch;
+mod pins;
 mod process;
 mod progress;
 mod python;

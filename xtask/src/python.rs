@@ -13,13 +13,9 @@ use anyhow::Result;
 use crate::{
     Xtask, apt, command,
     failure::failure,
+    pins::{TEST_REQUIREMENTS, TORCH_REQUIREMENTS},
     setup::{self, Wanted},
 };
-
-/// The packages of the end-to-end tests.
-const TEST_REQUIREMENTS: &str = include_str!("../test.requirements.txt");
-/// PyTorch and all that its wheels need, 5 GB.
-const TORCH_REQUIREMENTS: &str = include_str!("../torch.requirements.txt");
 
 /// An environment.
 #[derive(Debug)]

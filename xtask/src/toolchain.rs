@@ -4,6 +4,8 @@
 //! Yields [`Toolchain`]. bpf-linker links against the very LLVM that the compiler brings, so the versions cannot
 //! differ and no LLVM package is needed. It goes into the cache; a bpf-linker of the machine is left alone.
 
+mod nightly;
+
 use std::{
     env,
     ffi::OsString,
@@ -19,11 +21,10 @@ use crate::{
     Xtask, apt,
     command::{self, Run},
     failure::failure,
+    pins::{self, BPF_LINKER},
     setup::{self, Wanted},
 };
 
-/// Newer ones want a newer rustc than the workspace does.
-const BPF_LINKER: &str = "0.13.0";
 /// The LLVM versions that this bpf-linker has a feature for.
 const LLVM_MAJORS: std::ops::RangeInclusive<u32> = 21..=23;
 
@@ -40,14 +41,14 @@ pub(crate) struct Toolchain {
 /// Which compiler builds the BPF object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Builder {
-    /// `rustup run nightly`, as aya-build does by itself.
-    Nightly,
+    /// `rustup run` with a nightly of this name.
+    Nightly(&'static str),
     /// The one on PATH, told to accept what only nightly accepts.
     Bootstrap,
 }
 
 /// What `rustc -vV` says.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Version {
     commit: String,
     host: String,
@@ -58,10 +59,11 @@ impl Toolchain {
     /// Finds or installs everything.
     pub(crate) fn ensure(xtask: &Xtask) -> Result<Self> {
         programs(xtask)?;
-        let builder = if command::find("rustup").is_some() { Builder::Nightly } else { Builder::Bootstrap };
-        let version = match builder {
-            Builder::Nightly => nightly(xtask)?,
-            Builder::Bootstrap => distribution(xtask)?,
+        let (builder, version) = if command::find("rustup").is_some() {
+            let (name, version) = nightly::ensure(xtask)?;
+            (Builder::Nightly(name), version)
+        } else {
+            (Builder::Bootstrap, distribution(xtask)?)
         };
         let agent_target = static_target(xtask, builder, &version)?;
         let linker = bpf_linker(xtask, builder, &version)?;
@@ -73,8 +75,9 @@ impl Toolchain {
 
     /// Gives a command what it needs to find all this.
     pub(crate) fn apply<'a>(&self, command: &'a mut Command) -> &'a mut Command {
-        if self.builder == Builder::Bootstrap {
-            command.env("RUSTC_BOOTSTRAP", "1");
+        match self.builder {
+            Builder::Bootstrap => drop(command.env("RUSTC_BOOTSTRAP", "1")),
+            Builder::Nightly(name) => drop(command.envs(nightly::variable(name))),
         }
         command.env("PATH", &self.path)
     }
@@ -90,9 +93,9 @@ impl Toolchain {
     /// Cargo of the compiler that builds for the BPF target.
     pub(crate) fn bpf_cargo(&self, xtask: &Xtask) -> Command {
         let mut command = match self.builder {
-            Builder::Nightly => {
+            Builder::Nightly(name) => {
                 let mut command = Command::new("rustup");
-                command.args(["run", "nightly", "cargo"]).current_dir(&xtask.workspace.root);
+                command.args(["run", name, "cargo"]).current_dir(&xtask.workspace.root);
                 command
             }
             Builder::Bootstrap => xtask.workspace.cargo(),
@@ -119,9 +122,9 @@ impl Toolchain {
         if command::succeeds(&mut ask) {
             return true;
         }
-        self.builder == Builder::Nightly
-            && rustup(xtask, "clippy for nightly", &["component", "add", "clippy", "--toolchain", "nightly"])
-                .is_ok()
+        let Builder::Nightly(name) = self.builder else { return false };
+        let add = ["component", "add", "clippy", "--toolchain", name];
+        rustup(xtask, &format!("clippy for {name}"), &add).is_ok()
     }
 }
 
@@ -156,23 +159,6 @@ fn programs(xtask: &Xtask) -> Result<()> {
         return Ok(());
     }
     apt::need(xtask, &missing)
-}
-
-/// The nightly compiler of rustup, with the sources of `core`.
-fn nightly(xtask: &Xtask) -> Result<Version> {
-    let ask = || command::text(Command::new("rustup").args(["run", "nightly", "rustc", "-vV"]));
-    let found = ask();
-    if found.is_none() {
-        let install = ["toolchain", "install", "nightly", "--profile", "minimal", "--component", "rust-src"];
-        rustup(xtask, "nightly compiler with rust-src", &install)?;
-    } else if !has_sources(&sysroot(Command::new("rustup").args(["run", "nightly", "rustc"]))?) {
-        rustup(xtask, "rust-src for nightly", &["component", "add", "rust-src", "--toolchain", "nightly"])?;
-    } else {
-        xtask.progress.present("nightly compiler with rust-src", "present");
-    }
-    found.or_else(ask).as_deref().and_then(Version::parse).ok_or_else(|| {
-        failure("`rustup run nightly rustc -vV` gives no version", "rustup toolchain install nightly --force")
-    })
 }
 
 /// The compiler of the distribution, with its sources.
@@ -238,7 +224,7 @@ fn target_library(xtask: &Xtask, builder: Builder, target: &str) -> Result<bool>
         xtask.progress.present(&format!("target {target}"), "present");
         return Ok(true);
     }
-    if builder == Builder::Nightly {
+    if matches!(builder, Builder::Nightly(_)) {
         rustup(xtask, &format!("target {target}"), &["target", "add", target])?;
         return Ok(true);
     }
@@ -251,17 +237,13 @@ fn bpf_linker(xtask: &Xtask, builder: Builder, version: &Version) -> Result<Opti
     if !LLVM_MAJORS.contains(&major) {
         return Err(failure(
             format!("bpf-linker {BPF_LINKER} cannot use the LLVM of this compiler: {major}"),
-            "an older one under the same name will do: rustup toolchain install nightly-2026-05-20, \
-             then rustup toolchain link nightly with its folder",
+            format!("the pinned one will do: rustup toolchain install {}", pins::NIGHTLY),
         ));
     }
     let mut rustc = match builder {
-        Builder::Nightly => Command::new("rustup"),
+        Builder::Nightly(name) => nightly::rustc(name),
         Builder::Bootstrap => Command::new("rustc"),
     };
-    if builder == Builder::Nightly {
-        rustc.args(["run", "nightly", "rustc"]);
-    }
     let rustc = sysroot(&mut rustc)?.join("bin/rustc");
     let Some((soname, library)) = llvm_of(&rustc) else {
         if command::find("bpf-linker").is_some() {
@@ -293,6 +275,7 @@ fn build_bpf_linker(run: &Run, at: &Path, llvm_major: u32, llvm: &Path) -> Resul
     // Its work is LLVM's; symbols for debugging would make up most of it.
     install.env("CARGO_PROFILE_RELEASE_DEBUG", "false").env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1");
     run.check(install.env("LLVM_PREFIX", llvm).current_dir(at))?;
+    pins::check_bpf_linker()?;
     run.check(Command::new(at.join("bin/bpf-linker")).arg("--version"))?;
     fs::remove_dir_all(at.join("build")).context("build folder of bpf-linker")
 }

@@ -1,7 +1,7 @@
 //! Builds Jaeger from its Go module, for machines where it can be had in no other way.
 //!
 //! Yields the path of a binary in the cache. Every module is pinned by xtask/jaeger/go.sum; where Go is missing or
-//! too old, a newer one comes as a Go module too, with its hash pinned here. The machine's Go folders stay as they are.
+//! too old, a newer one comes as a Go module too, with its hash pinned. The machine's Go folders stay as they are.
 
 use std::{
     fs,
@@ -17,17 +17,14 @@ use crate::{
     Xtask, apt,
     command::{self, Run},
     failure::failure,
+    pins::{GO as TOOLCHAIN, GO_SUM as TOOLCHAIN_SUM, JAEGER_SUMS as GO_SUM},
     setup::{self, Wanted},
 };
 
 const GO_MOD: &str = include_str!("../../jaeger/go.mod");
-const GO_SUM: &str = include_str!("../../jaeger/go.sum");
 const PACKAGE: &str = "github.com/jaegertracing/jaeger/cmd/jaeger";
 /// What go.mod asks for.
 const LEAST_GO: (u32, u32, u32) = (1, 24, 6);
-/// A Go that is new enough, as the module that every Go can fetch. The hash is the one of the checksum database.
-const TOOLCHAIN: &str = "golang.org/toolchain@v0.0.1-go1.25.5.linux-amd64";
-const TOOLCHAIN_SUM: &str = "h1:IkknVKy/4hLMR+ZwWfP4Oqhjz2sKqNtEXz1meP8P3Nc=";
 
 /// The binary, if it was built before.
 pub(super) fn finished(xtask: &Xtask) -> Option<PathBuf> {
