@@ -9,6 +9,7 @@
 //! Exit codes: 0 as there was no device or no reader (any more), 1 as there was nothing (left) to read, which a
 //! `Failed` has said, 2 as it was called wrongly.
 
+mod cage;
 mod clock;
 mod driver;
 mod parent;
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
         eprintln!("usage: guestscope-nvml LIBRARY PERIOD_MS");
         return ExitCode::from(2);
     };
+    cage::close();
     let mut out = Lines(io::stdout().lock());
     let done = match tied {
         Ok(()) if parent::reads() => run(&library, period_ns, &mut out),

@@ -1,4 +1,5 @@
-//! What ties the helper to the agent that started it: the kernel's signal at the parent's death, and the pipe.
+//! What ties the helper to the agent that started it: the kernel's signal when the agent's side of a pipe is closed, and the pipe
+//! that it writes to. And what keeps others out of it.
 //!
 //! Yields whether anybody still reads. It deliberately does not compare `getppid` with 1: an agent that is the first
 //! process of its container has that number and is alive.
@@ -7,8 +8,13 @@ use std::io;
 
 use crate::clock;
 
-/// The kernel kills this process when the thread that started it ends, even while a call into the driver hangs, and it
-/// can never gain privileges. Whoever starts it must therefore do so from a thread that lives as long as the helper shall.
+/// From asm-generic/fcntl.h.
+const F_SETSIG: libc::c_int = 10;
+
+/// The kernel kills this process when the agent ends or lets go of it, even while a call into the driver hangs, and it can never
+/// gain privileges or be looked into. The signal at a parent's death alone would not do: the kernel sends it in the
+/// parent's name, and an agent without CAP_KILL may not signal another user's process. One that comes of a pipe is in
+/// this process's own name.
 pub(crate) fn tie() -> io::Result<()> {
     let set = |option, value: libc::c_ulong| {
         // SAFETY: both options take one number and touch no memory; the kernel wants the other arguments to be zero.
@@ -20,7 +26,35 @@ pub(crate) fn tie() -> io::Result<()> {
     // of its descriptor; that it fails is no harm.
     unsafe { libc::prctl(libc::PR_SET_NAME, c"guestscope-nvml".as_ptr()) };
     set(libc::PR_SET_PDEATHSIG, libc::c_ulong::from(libc::SIGKILL.unsigned_abs()))?;
-    set(libc::PR_SET_NO_NEW_PRIVS, 1)
+    set(libc::PR_SET_DUMPABLE, 0)?;
+    set(libc::PR_SET_NO_NEW_PRIVS, 1)?;
+    die_with_stdin()
+}
+
+/// A signal comes whenever something happens to the pipe, which nobody writes to: that its other side is closed. Somebody who
+/// tries the helper by hand has a terminal or a file there, and does without.
+fn die_with_stdin() -> io::Result<()> {
+    // SAFETY: all zeros are a value of it, and it lives across the call.
+    let is_pipe = unsafe {
+        let mut file: libc::stat = std::mem::zeroed();
+        libc::fstat(libc::STDIN_FILENO, &raw mut file) == 0 && file.st_mode & libc::S_IFMT == libc::S_IFIFO
+    };
+    if !is_pipe {
+        return Ok(());
+    }
+    let set = |command, value: libc::c_int| {
+        // SAFETY: these commands take one number and touch no memory.
+        let code = unsafe { libc::fcntl(libc::STDIN_FILENO, command, value) };
+        if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    };
+    set(libc::F_SETOWN, std::process::id().cast_signed())?;
+    set(F_SETSIG, libc::SIGKILL)?;
+    set(libc::F_SETFL, libc::O_ASYNC)?;
+    // It may have been closed before.
+    let mut watched = libc::pollfd { fd: libc::STDIN_FILENO, events: libc::POLLIN, revents: 0 };
+    // SAFETY: one structure is given, which lives across the call.
+    let told = unsafe { libc::poll(&raw mut watched, 1, 0) };
+    if told == 0 { Ok(()) } else { Err(io::ErrorKind::BrokenPipe.into()) }
 }
 
 /// Whether standard output still has a reader. Asked once after [`tie`], this closes its gap: a parent that died before the

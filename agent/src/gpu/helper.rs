@@ -1,23 +1,28 @@
 //! The helper's process: started from memory, read line by line, given up where it says nothing.
 //!
-//! It runs without any capability, ends with this process, and its lines are taken for what any program might write.
+//! It runs as nobody, without any capability, ends with this process, and its lines are taken for what any program might write.
 
 use std::{
     collections::BTreeSet,
-    ffi::CString,
+    ffi::{CString, OsString},
     fs::File,
     io::{self, Write as _},
     os::{
-        fd::{AsRawFd as _, OwnedFd},
+        fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd},
         unix::process::{CommandExt as _, ExitStatusExt as _},
     },
+    path::Path,
     process::{Child, Command, Stdio},
     time::Duration,
 };
 
 use guestscope_nvml::{Failed, MOST_DEVICES, Message, Sample};
 use nix::{
-    sys::memfd::{MFdFlags, memfd_create},
+    fcntl::{FcntlArg, FdFlag, fcntl},
+    sys::{
+        memfd::{MFdFlags, memfd_create},
+        signal::SigSet,
+    },
     time::clock_getcpuclockid,
     unistd::Pid,
 };
@@ -27,7 +32,10 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use super::{Driver, News, cleaned};
+use super::{
+    Driver, News, cleaned,
+    user::{self, User},
+};
 use crate::{carried, phase::GpuReading, privileges};
 
 /// Drivers wake a device that sleeps, which takes some seconds for each.
@@ -72,25 +80,41 @@ impl Helper {
         let program = program.ok_or("this build of guestscope carries none")?;
         let file = in_memory(&program).map_err(|error| format!("it cannot be put into memory: {error}"))?;
         let mut command = Command::new(format!("/proc/self/fd/{}", file.as_raw_fd()));
-        command.arg0("guestscope-nvml").arg(&driver.library).arg(period.as_millis().to_string());
-        Self::spawn(command, FIRST)
+        let path = Path::new(&driver.library);
+        // Where others may not enter or read, the helper inherits what is open here.
+        let file = if user::may_read(path) { None } else { File::open(path).ok() };
+        let inherited = file.as_ref().map(|file| inherited(file.as_fd())).transpose();
+        let inherited = inherited.map_err(|error| format!("its library cannot be handed to it: {error}"))?;
+        let path = inherited.map_or_else(|| driver.library.clone(), OsString::from);
+        command.arg0("guestscope-nvml").arg(path).arg(period.as_millis().to_string());
+        Self::spawn(command, user::of_devices(Path::new("/dev")), FIRST)
     }
 
     /// A script of the shell in its place, that has so long for its first line.
     #[cfg(test)]
-    pub(super) fn of_script(script: &std::path::Path, patience: Duration) -> Result<Self, String> {
+    pub(super) fn of_script(script: &Path, patience: Duration) -> Result<Self, String> {
         let mut shell = Command::new("sh");
         shell.arg(script);
-        Self::spawn(shell, patience)
+        // Nobody may not read a file of a test's.
+        Self::spawn(shell, User::Own, patience)
     }
 
-    fn spawn(mut command: Command, patience: Duration) -> Result<Self, String> {
-        // What a driver's library says on standard error is of no use to whoever reads the program's.
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    fn spawn(mut command: Command, user: User, patience: Duration) -> Result<Self, String> {
+        // What a driver's library says on standard error is of no use to whoever reads the program's. Nothing is ever written to
+        // its standard input: the kernel kills it when this side is closed, however this process ends.
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         // Ctrl-C is for the program, and for the agent to pass on.
         command.process_group(0);
+        let become_helper = move || {
+            // The agent blocks signals to read them from a descriptor.
+            SigSet::empty().thread_set_mask()?;
+            match &user {
+                User::Nobody(groups) => privileges::become_nobody(groups),
+                User::Own => privileges::drop_all(),
+            }
+        };
         // SAFETY: between fork and exec only system calls are made, and no memory is allocated.
-        unsafe { command.pre_exec(privileges::drop_all) };
+        unsafe { command.pre_exec(become_helper) };
         let mut child = command.spawn().map_err(|error| format!("it cannot be started: {error}"))?;
         let pipe = child.stdout.take().map(OwnedFd::from).ok_or("it has no output")?;
         let pipe = Receiver::from_owned_fd(pipe).map_err(|error| format!("it cannot be read: {error}"))?;
@@ -205,6 +229,8 @@ impl Helper {
 impl Drop for Helper {
     /// One that hangs in the driver cannot be waited for: who ends this process's children takes it.
     fn drop(&mut self) {
+        // This ends it, whatever user it is; a program in its place has to be killed.
+        drop(self.child.stdin.take());
         let _ = self.child.kill();
         let _ = self.child.try_wait();
     }
@@ -212,6 +238,12 @@ impl Drop for Helper {
 
 fn over(why: &str) -> News {
     News::Over(Some(why.to_owned()))
+}
+
+/// How the helper calls a file that is open here: it inherits the descriptor.
+fn inherited(file: BorrowedFd<'_>) -> io::Result<String> {
+    fcntl(file, FcntlArg::F_SETFD(FdFlag::empty()))?;
+    Ok(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
 /// A file of this content that has no name anywhere.

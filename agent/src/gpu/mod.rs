@@ -9,6 +9,7 @@ mod helper;
 mod library;
 #[cfg(test)]
 mod tests;
+mod user;
 
 use std::{future::pending, time::Duration};
 

@@ -23,6 +23,7 @@ use crate::{
     clock::ClockPair,
     failure,
     platform::{Cpuid, Guest, Root, Subject as View},
+    privileges,
     sinks::terminal::Exit,
 };
 
@@ -45,6 +46,7 @@ struct Attached {
 /// Observes the target; the code that this process shall exit with.
 pub fn attach(arguments: &AttachArguments) -> anyhow::Result<i32> {
     let mut cost = Cost::start();
+    privileges::hide_memory().context("hiding the agent's memory")?;
     let run_as = RunAs::invoking_user()?;
     start::check(&arguments.observation)?;
     let mut target = Target::find(wanted(arguments))?;
@@ -71,7 +73,7 @@ pub fn attach(arguments: &AttachArguments) -> anyhow::Result<i32> {
         }
         cost.attached();
         begun.cost = cost;
-        let mut session = begun.start(&arguments.observation, feed, started)?;
+        let mut session = begun.start(&arguments.observation, feed, (started, None))?;
         if let Some(helper) = session.graphics.pid() {
             adoption.leave_out(helper);
         }

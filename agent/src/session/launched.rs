@@ -34,6 +34,7 @@ use crate::{
     clock::{self, ClockPair},
     health::Fidelity,
     platform::Guest,
+    privileges,
     rendezvous::Rendezvous,
     run,
     sinks::terminal::Exit,
@@ -55,6 +56,7 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Observes the command; the code that this process shall exit with.
 pub fn run(arguments: &RunArguments) -> anyhow::Result<i32> {
     let mut cost = Cost::start();
+    privileges::hide_memory().context("hiding the agent's memory")?;
     let run_as = RunAs::invoking_user()?;
     child::resolve(&arguments.command[0])?;
     start::check(&arguments.observation)?;
@@ -125,7 +127,7 @@ fn launch<F: Sight>(
     begun.identity.pid = Some(child.id());
     feed.started(child.id(), start_ns);
     rendezvous.expect(child.id());
-    let session = begun.start(&arguments.observation, feed, started)?;
+    let session = begun.start(&arguments.observation, feed, (started, Some(child.id())))?;
     let end = child::end_of(child.id()).context("watching the program")?;
     // SAFETY: here and below: the value owns its descriptor, which stays open and the same as long as it is watched.
     let ended = unsafe { AsyncFd::register(end) }?;

@@ -22,7 +22,7 @@ use crate::{
     loader::{self, LoadOptions, Loaded},
     phase::{Pauses, pairing::Pairing},
     platform::{Guest, Root, Usage},
-    privileges,
+    privileges::{self, Work},
     pump::Pump,
     run::{Child, CreateOptions, Owner, RunFolder},
     signs::Signs,
@@ -91,20 +91,24 @@ impl Begun {
         self.folder.discard();
     }
 
-    /// Everything has what it needs: gives up privileges, opens the ways out, says so.
+    /// Everything has what it needs: gives up privileges, opens the ways out, says so. `program` is one that was started, and
+    /// gets signals.
     pub(super) fn start<F: Sight>(
         self,
         observation: &Observation,
         feed: F,
-        started: Instant,
+        (started, program): (Instant, Option<u32>),
     ) -> anyhow::Result<Session<F>> {
         let Self { guest, identity, cost, fidelity, clock, folder } = self;
         // The kernel's log needs a privilege to be opened, and none to be read.
         let signs = Signs::open();
+        // It becomes nobody, which takes a privilege.
+        let graphics = Graphics::start();
         // From here on nothing new has to be allowed but probes in programs. A thread keeps the privileges that its maker
         // had, so those that export and write are made afterwards.
-        privileges::drop_unneeded().context("giving up privileges")?;
-        let graphics = Graphics::start();
+        let work = Work { probes: fidelity != Fidelity::Procfs, signals: program.is_some() };
+        privileges::drop_unneeded(work).context("giving up privileges")?;
+        privileges::forbid_core_dumps().context("forbidding core dumps")?;
         let usage = Usage::below(Root::system());
         let wall = WallClock::new(clock);
         let exporter = exporter(observation, &identity, (&guest, fidelity), &folder, &wall)?;
@@ -113,6 +117,13 @@ impl Begun {
         failure::say(&terminal::render_banner(&facts, &health, Style::detect(Stream::Stderr)));
         let progress = Progress::start(!observation.json);
         let outlet = Outlet::start(Sinks::new(folder, exporter, wall, progress))?;
+        // All threads are there, and no process is started any more.
+        let processes: Vec<u32> = program.into_iter().chain(graphics.pid()).collect();
+        if let Err(error) = privileges::only_what_is_used(&processes) {
+            failure::say(&format!(
+                "warning: the agent runs without a filter of its own system calls: {error}\n"
+            ));
+        }
         Ok(Session {
             feed,
             outlet,

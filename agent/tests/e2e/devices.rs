@@ -101,7 +101,7 @@ fn a_library_that_fails_harms_nothing(
     assert!(rows.contains(&read), "{read} of {rows:?}");
 }
 
-/// It has no privilege, bears its name, and ends with the agent, also where the agent is killed and it hangs.
+/// It is nobody, has no privilege, bears its name, and ends with the agent, also where the agent is killed and it hangs.
 #[test]
 fn the_helper_may_nothing_and_does_not_outlive_the_agent() {
     let Some(ground) = Ground::new("devices::the_helper_may_nothing_and_does_not_outlive_the_agent") else {
@@ -115,7 +115,18 @@ fn the_helper_may_nothing_and_does_not_outlive_the_agent() {
         let mut helpers = statuses.filter(|status| status.starts_with("Name:\tguestscope-nvml\n"));
         helpers.find(|status| status.contains(&format!("\nPPid:\t{agent}\n")))
     });
-    for line in ["CapEff:\t0000000000000000", "CapPrm:\t0000000000000000", "NoNewPrivs:\t1"] {
+    for line in [
+        "Uid:\t65534\t65534\t65534\t65534",
+        "Gid:\t65534\t65534\t65534\t65534",
+        "Groups:\t \n",
+        "CapInh:\t0000000000000000",
+        "CapPrm:\t0000000000000000",
+        "CapEff:\t0000000000000000",
+        "CapBnd:\t0000000000000000",
+        "CapAmb:\t0000000000000000",
+        "NoNewPrivs:\t1",
+        "Seccomp:\t2",
+    ] {
         assert!(status.contains(line), "no {line} in {status}");
     }
     let field = |name: &str| {

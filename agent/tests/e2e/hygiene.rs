@@ -1,4 +1,4 @@
-//! What the agent holds while it runs, and that nothing of it stays: folders, BPF programs, maps, links, privileges.
+//! What the agent holds while it runs, and that nothing of it stays: folders, BPF programs, maps, links.
 
 use std::{collections::BTreeSet, path::Path};
 
@@ -9,48 +9,12 @@ use crate::{
     running::Running,
 };
 
-/// Capabilities by number, as src/privileges.rs lists them: chown, both dac, fowner, kill, ptrace, admin, perfmon,
-/// bpf.
-const KEPT: [u32; 9] = [0, 1, 2, 3, 5, 19, 21, 38, 39];
-
 /// A run in the middle of its requests, with an export to nowhere; it ends when the program is told to.
 fn begun(ground: &Ground) -> Running {
     let start = ground.run().words(&["--otlp", "http://127.0.0.1:9"]).program(subject());
     let run = start.words(&["requests", "1500", "100", "900"]).spawn();
     eventually("some requests", || (ground.book().lines().count() > 100).then_some(()));
     run
-}
-
-#[test]
-fn every_thread_has_given_up_what_it_needs_no_more() {
-    let Some(ground) = Ground::new("hygiene::every_thread_has_given_up_what_it_needs_no_more") else {
-        return;
-    };
-    let run = begun(&ground);
-    let kept = KEPT.iter().fold(0_u64, |set, capability| set | 1 << capability);
-    let mut wrong = Vec::new();
-    let tasks = std::fs::read_dir(format!("/proc/{}/task", run.pid())).expect("the agent runs");
-    let mut threads = 0;
-    for task in tasks.flatten() {
-        let read = |file: &str| std::fs::read_to_string(task.path().join(file)).unwrap_or_default();
-        let (name, status) = (read("comm"), read("status"));
-        let field = |key: &str| {
-            let line = status.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_default();
-            u64::from_str_radix(line.trim_start_matches(':').trim(), 16).unwrap_or(u64::MAX)
-        };
-        threads += 1;
-        for (key, expected) in
-            [("CapEff", kept), ("CapPrm", kept), ("CapInh", 0), ("CapAmb", 0), ("NoNewPrivs", 1)]
-        {
-            if field(key) != expected {
-                wrong.push(format!("{}: {key} {:x}, not {expected:x}", name.trim(), field(key)));
-            }
-        }
-    }
-    run.finish().expect(0);
-    // The one that reads the rings, the one that writes the folder, the one that exports.
-    assert!(threads >= 3, "{threads} threads");
-    assert_eq!(wrong, [""; 0]);
 }
 
 /// Numbers of BPF objects that a process holds by descriptors, by kind.

@@ -35,6 +35,7 @@ mod markers;
 mod mounts;
 mod pauses;
 mod person;
+mod privileges;
 mod proxy;
 mod refusals;
 mod running;

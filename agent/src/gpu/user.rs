@@ -1,0 +1,102 @@
+//! Which user the helper can be: nobody, wherever the devices let nobody in. Looks at modes; changes nothing.
+
+use std::{
+    os::unix::fs::{FileTypeExt as _, MetadataExt as _},
+    path::Path,
+};
+
+use nix::unistd::Gid;
+
+/// Whom the helper runs as.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum User {
+    /// A user whom nothing belongs to, in the groups that the devices ask for.
+    Nobody(Vec<Gid>),
+    /// The agent's own: only root may use the devices here.
+    Own,
+}
+
+/// By `nvidiactl` and the devices with numbers in this directory.
+pub(super) fn of_devices(folder: &Path) -> User {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let devices = entries.filter(|entry| entry.file_name().to_str().is_some_and(is_device));
+    let metadata = devices.filter_map(|device| std::fs::symlink_metadata(device.path()).ok());
+    of(metadata.filter(|file| file.file_type().is_char_device()).map(|file| (file.mode(), file.gid())))
+}
+
+/// Whether everybody may read this file where it lies. A name for the loader to search is not asked for.
+pub(super) fn may_read(path: &Path) -> bool {
+    let Ok(path) = path.canonicalize() else { return true };
+    let allows = |path: &Path, bit: u32| std::fs::metadata(path).is_ok_and(|file| file.mode() & bit != 0);
+    allows(&path, 0o004) && path.ancestors().skip(1).all(|folder| allows(folder, 0o001))
+}
+
+fn is_device(name: &str) -> bool {
+    let number = name.strip_prefix("nvidia");
+    number.is_some_and(|rest| rest == "ctl" || (!rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit())))
+}
+
+/// By mode and group of each device.
+fn of(devices: impl Iterator<Item = (u32, u32)>) -> User {
+    let mut groups = Vec::new();
+    for (mode, group) in devices {
+        match () {
+            () if mode & 0o006 == 0o006 => {}
+            // Root's group would be let into much else.
+            () if mode & 0o060 == 0o060 && group != 0 => groups.push(Gid::from_raw(group)),
+            () => return User::Own,
+        }
+    }
+    groups.sort_unstable_by_key(|group| group.as_raw());
+    groups.dedup();
+    User::Nobody(groups)
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    fn nobody(groups: &[u32]) -> User {
+        User::Nobody(groups.iter().map(|&group| Gid::from_raw(group)).collect())
+    }
+
+    #[rstest]
+    #[case::for_all(&[(0o020_666, 0), (0o020_666, 0)], nobody(&[]))]
+    #[case::video(&[(0o020_660, 44), (0o020_660, 44)], nobody(&[44]))]
+    #[case::two_groups(&[(0o020_660, 105), (0o020_666, 0), (0o020_660, 44)], nobody(&[44, 105]))]
+    #[case::roots_group(&[(0o020_660, 0)], User::Own)]
+    #[case::root_alone(&[(0o020_666, 0), (0o020_600, 0)], User::Own)]
+    #[case::none(&[], nobody(&[]))]
+    fn the_helper_is_nobody_where_devices_let_it(#[case] devices: &[(u32, u32)], #[case] expected: User) {
+        assert_eq!(of(devices.iter().copied()), expected);
+    }
+
+    #[rstest]
+    #[case::open(0o755, 0o644, true)]
+    #[case::folder_is_private(0o700, 0o644, false)]
+    #[case::file_is_private(0o755, 0o600, false)]
+    fn everybody_may_read_what_lies_open(#[case] folder: u32, #[case] file: u32, #[case] expected: bool) {
+        use std::os::unix::fs::PermissionsExt;
+        let place = tempfile::tempdir().unwrap();
+        let library = place.path().join("lib.so");
+        std::fs::write(&library, "").unwrap();
+        std::fs::set_permissions(&library, PermissionsExt::from_mode(file)).unwrap();
+        std::fs::set_permissions(place.path(), PermissionsExt::from_mode(folder)).unwrap();
+        assert_eq!(may_read(&library), expected);
+        assert!(may_read(Path::new("libnvidia-ml.so.1")), "the loader looks for it");
+    }
+
+    #[rstest]
+    #[case("nvidiactl", true)]
+    #[case("nvidia0", true)]
+    #[case("nvidia15", true)]
+    #[case("nvidia", false)]
+    #[case("nvidia-uvm", false)]
+    #[case("nvidia0x", false)]
+    #[case("null", false)]
+    fn devices_are_known_by_name(#[case] name: &str, #[case] expected: bool) {
+        assert_eq!(is_device(name), expected);
+    }
+}

@@ -1,0 +1,182 @@
+//! Capabilities of this process's threads, and how they are given up: sets, bounding set, ambient set, securebits.
+
+use std::io;
+
+use nix::unistd::{Gid, Uid};
+
+/// `_LINUX_CAPABILITY_VERSION_3`: two words of 32 capabilities each.
+const VERSION: u32 = 0x2008_0522;
+const CAP_CHOWN: u32 = 0;
+const CAP_DAC_OVERRIDE: u32 = 1;
+/// Programs that only their user may read carry the marker as well, below directories that only the user may enter.
+const CAP_DAC_READ_SEARCH: u32 = 2;
+const CAP_FOWNER: u32 = 3;
+/// The program that was started gets the agent's signals, whatever user it has become. Whom else it could reach, the filter of
+/// system calls leaves out.
+const CAP_KILL: u32 = 5;
+/// What a process of another user has mapped, and its root.
+const CAP_SYS_PTRACE: u32 = 19;
+/// Without it perf_event_open refuses a uprobe, CAP_PERFMON or not (EACCES on 6.18), and `/proc/PID/map_files` leads nowhere. A
+/// program may load the marker at any time.
+const CAP_SYS_ADMIN: u32 = 21;
+/// Clocks for threads that come later.
+const CAP_PERFMON: u32 = 38;
+/// Maps and links, where ordinary users may make no call of bpf(2).
+const CAP_BPF: u32 = 39;
+/// More than any kernel has.
+const LAST: u32 = 63;
+const PR_CAPBSET_DROP: i32 = 24;
+const PR_SET_SECUREBITS: i32 = 28;
+const PR_CAP_AMBIENT: i32 = 47;
+const PR_CAP_AMBIENT_CLEAR_ALL: libc::c_ulong = 4;
+
+/// The run folder belongs to the user who called sudo.
+const FOLDER: [u32; 3] = [CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_FOWNER];
+const PROBES: [u32; 5] = [CAP_DAC_READ_SEARCH, CAP_SYS_PTRACE, CAP_SYS_ADMIN, CAP_PERFMON, CAP_BPF];
+
+/// Root is a user like others from here on: its number alone gives no program a capability, nobody raises an ambient one, and
+/// none of this can be undone. See linux/securebits.h.
+const SECUREBITS: libc::c_ulong = NOROOT | NOROOT << 1 | KEEP_CAPS << 1 | NO_AMBIENT | NO_AMBIENT << 1;
+const NOROOT: libc::c_ulong = 1;
+const KEEP_CAPS: libc::c_ulong = 1 << 4;
+const NO_AMBIENT: libc::c_ulong = 1 << 6;
+
+/// What the agent still has to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Work {
+    /// With probes in the kernel; without, threads tell of themselves.
+    pub probes: bool,
+    /// Signals are passed on to a program that it started.
+    pub signals: bool,
+}
+
+impl Work {
+    /// What it takes.
+    fn capabilities(self) -> u64 {
+        let probes = PROBES.iter().filter(|_| self.probes);
+        let signals = [CAP_KILL].into_iter().filter(|_| self.signals);
+        // Without probes, the programs that were met are looked at all the same.
+        let looks = [CAP_DAC_READ_SEARCH, CAP_SYS_PTRACE];
+        set(FOLDER.into_iter().chain(probes.copied()).chain(signals).chain(looks))
+    }
+}
+
+fn set(capabilities: impl IntoIterator<Item = u32>) -> u64 {
+    capabilities.into_iter().fold(0, |set, capability| set | 1 << capability)
+}
+
+#[repr(C)]
+struct Header {
+    version: u32,
+    pid: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Sets {
+    effective: u32,
+    permitted: u32,
+    inheritable: u32,
+}
+
+/// Permitted to this thread.
+fn permitted() -> io::Result<u64> {
+    let mut header = Header { version: VERSION, pid: 0 };
+    let mut sets = [Sets::default(); 2];
+    // SAFETY: the header and both sets live across the call; version 3 writes two sets.
+    if unsafe { libc::syscall(libc::SYS_capget, &raw mut header, sets.as_mut_ptr()) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(u64::from(sets[0].permitted) | u64::from(sets[1].permitted) << 32)
+}
+
+/// Leaves this thread these and no others.
+fn keep(capabilities: u64) -> io::Result<()> {
+    let of = |word: u32| Sets { effective: word, permitted: word, inheritable: 0 };
+    let sets = [of(capabilities as u32), of((capabilities >> 32) as u32)];
+    let mut header = Header { version: VERSION, pid: 0 };
+    // SAFETY: the header and both sets live across the call, which only reads the sets.
+    if unsafe { libc::syscall(libc::SYS_capset, &raw mut header, sets.as_ptr()) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+fn prctl(option: i32, value: libc::c_ulong, more: libc::c_ulong) -> io::Result<()> {
+    // SAFETY: no option that is used here takes a pointer.
+    if unsafe { libc::prctl(option, value, more, 0 as libc::c_ulong, 0 as libc::c_ulong) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// What no program that this thread might become shall get either. A thread without CAP_SETPCAP may not say so, and needs not:
+/// it has nothing to hand on.
+fn forget_what_could_come_back() {
+    // Kernels before 4.3 have no ambient set.
+    let _ = prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0);
+    for capability in 0..=LAST {
+        if prctl(PR_CAPBSET_DROP, libc::c_ulong::from(capability), 0).is_err() {
+            break;
+        }
+    }
+    let _ = prctl(PR_SET_SECUREBITS, SECUREBITS, 0);
+}
+
+/// Drops everything, in this thread alone: for one that only computes and writes, and for a process that is about to become
+/// a helper's program. Makes system calls alone.
+///
+/// # Errors
+/// The kernel's.
+pub fn drop_all() -> io::Result<()> {
+    forget_what_could_come_back();
+    keep(0)?;
+    // Without it root would have everything again from its next program on.
+    prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0)
+}
+
+/// Becomes a user whom nothing belongs to, in a process that is about to become a helper's program: without any capability, in no
+/// group but `groups`. Where this process may not change its user, it stays the one who started it. Makes system calls alone.
+///
+/// # Errors
+/// The kernel's.
+pub fn become_nobody(groups: &[Gid]) -> io::Result<()> {
+    /// `nobody` wherever there is one; no file of a distribution belongs to it.
+    const NOBODY: u32 = 65_534;
+    forget_what_could_come_back();
+    // In a user namespace without such a number it is the agent's user still, and may as little.
+    if nix::unistd::geteuid().is_root() && nix::unistd::setgroups(groups).is_ok() {
+        let (uid, gid) = (Uid::from_raw(NOBODY), Gid::from_raw(NOBODY));
+        let _ = nix::unistd::setresgid(gid, gid, gid);
+        let _ = nix::unistd::setresuid(uid, uid, uid);
+    }
+    drop_all()
+}
+
+/// Drops everything but what is listed above, in every thread that is started later and in this one. Kernels before
+/// 5.8 know neither CAP_BPF nor CAP_PERFMON: CAP_SYS_ADMIN stands for both.
+///
+/// # Errors
+/// The kernel's.
+pub fn drop_unneeded(work: Work) -> io::Result<()> {
+    let had = permitted()?;
+    forget_what_could_come_back();
+    keep(had & work.capabilities())?;
+    // No program that this process might start can gain anything back.
+    prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::run(true, true, &[0, 1, 2, 3, 5, 19, 21, 38, 39])]
+    #[case::attach(true, false, &[0, 1, 2, 3, 19, 21, 38, 39])]
+    #[case::without_probes(false, true, &[0, 1, 2, 3, 5, 19])]
+    fn what_stays_is_what_is_used(#[case] probes: bool, #[case] signals: bool, #[case] kept: &[u32]) {
+        assert_eq!(Work { probes, signals }.capabilities(), set(kept.iter().copied()));
+    }
+}
