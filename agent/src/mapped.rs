@@ -102,6 +102,21 @@ pub fn mapped_code(pid: u32) -> Option<MappedCode> {
     Some(MappedCode { kib: (kibibytes("VmExe:")?, kibibytes("VmLib:")?), at })
 }
 
+/// Threads of a process that are asked for the processes that they have forked.
+const MOST_THREADS: usize = 64;
+
+/// Processes that this one has forked and that run its program still, where they have everything mapped that it had.
+pub fn forked(pid: u32, code: &MappedCode) -> Vec<(u32, MappedCode)> {
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    let lists = threads.flatten().take(MOST_THREADS);
+    let lists = lists.filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok());
+    let numbers: Vec<u32> = lists
+        .flat_map(|list| list.split(' ').filter_map(|one| one.parse().ok()).collect::<Vec<_>>())
+        .collect();
+    let same = |&pid: &u32| Some((pid, mapped_code(pid).filter(|child| child.at == code.at)?));
+    numbers.iter().filter_map(same).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::Cursor;

@@ -10,7 +10,7 @@
  *     guestscope_end_both(phase, request);
  *
  * All functions can be called from any thread, take no lock, allocate nothing and keep errno. Without an agent attached
- * a call costs a few nanoseconds. They are not for signal handlers. The first call of a process may wait for an agent,
+ * a call costs a few nanoseconds. They are not for signal handlers. Loading the library may wait for an agent,
  * for at most 2 s, and only if the environment variable GUESTSCOPE_NOTIFY names its socket.
  *
  * Names are UTF-8, given with their length in bytes, and need no NUL. They are read during the call only. The agent

@@ -91,8 +91,8 @@ available = _library is not None
 
 
 def _meet():
-    # The first call of a process may wait for an agent, which only this one does without the interpreter's lock.
-    # Outside of all phases it fires nothing.
+    # The library meets an agent as it is loaded, and where that is refused a forked child may do so again: it waits without the
+    # interpreter's lock. Outside of all phases the call fires nothing.
     _unlocked.guestscope_traceparent(0, ctypes.create_string_buffer(_HEADER_BYTES + 1), _HEADER_BYTES + 1)
 
 

@@ -22,6 +22,8 @@ mod future;
 mod guard;
 mod ids;
 mod joined;
+#[doc(hidden)]
+pub mod load;
 mod process;
 mod reading;
 mod rendezvous;

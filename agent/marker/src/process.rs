@@ -3,8 +3,12 @@
 //! fork is noticed without a system call per edge; where the kernel cannot clear (before 4.14, gVisor), the
 //! process number is compared at every edge instead.
 //! It deliberately registers nothing with libc: no fork handler, no exit handler.
+//!
+//! All system calls are made as the library is loaded. A forked child makes none: its seed is its family's, changed by a number
+//! that nobody else in it has.
 
 use core::{
+    ffi::CStr,
     ptr,
     sync::atomic::{
         AtomicPtr, AtomicU32, AtomicU64,
@@ -12,12 +16,14 @@ use core::{
     },
 };
 
-use crate::{ids, rendezvous, syscall};
+use crate::{ids, rendezvous, ring, syscall};
 
 /// Generation of a process, or of a forked child, in which the library has not been called yet.
 const FRESH: u32 = 0;
 /// One thread is preparing the process.
 const BUSY: u32 = 1;
+/// Looks at another thread's preparation before this one sleeps: a forked child's takes less.
+const LOOKS: u32 = 10_000;
 /// Longest wait for another thread's preparation: its rendezvous is bounded by 2 s, and then some.
 const PATIENCE_NS: u64 = 3_000_000_000;
 
@@ -27,11 +33,22 @@ struct Shared {
     seed: [AtomicU64; 2],
 }
 
-static FALLBACK: Shared = Shared {
-    generation: AtomicU32::new(FRESH),
-    process: AtomicU32::new(0),
-    seed: [AtomicU64::new(0), AtomicU64::new(0)],
-};
+impl Shared {
+    const EMPTY: Self = Self {
+        generation: AtomicU32::new(FRESH),
+        process: AtomicU32::new(0),
+        seed: [const { AtomicU64::new(0) }; 2],
+    };
+}
+
+static FALLBACK: Shared = Shared::EMPTY;
+/// Of a process that may ask the kernel for nothing: not even forks are noticed.
+static WITHOUT: Shared = Shared::EMPTY;
+
+/// The seed of the process that loaded the library, which its forked children inherit.
+static FAMILY: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+/// A word that it shares with all of them: how many there are. Null before it is there.
+static CHILDREN: AtomicPtr<AtomicU32> = AtomicPtr::new(ptr::null_mut());
 
 /// The fallback, or a page that the kernel clears in a forked child.
 static SHARED: AtomicPtr<Shared> = AtomicPtr::new((&raw const FALLBACK).cast_mut());
@@ -72,21 +89,62 @@ pub(crate) fn number() -> u32 {
     shared().process.load(Relaxed)
 }
 
-/// Brings the process up at its first call: seed, rendezvous with the agent, generation. Other threads that call
-/// meanwhile wait, so that no edge is fired before the agent has had its chance to attach.
+/// The library is being loaded: all that asks the kernel for something is done now.
+pub(crate) fn load(notify: Option<&CStr>) {
+    map_pages();
+    become_ready(shared(), || meet_with_seed(notify));
+}
+
+/// The library is being loaded under a filter that may kill for what `load` does. No agent is met: one that sees the mapped library
+/// attaches to it.
+pub(crate) fn do_without() {
+    let seed = seed_from_file();
+    SHARED.store((&raw const WITHOUT).cast_mut(), Release);
+    WITHOUT.generation.store(ready_with(&WITHOUT, seed), Release);
+}
+
+/// As before the library was loaded.
+pub(crate) fn forget() {
+    CHILDREN.store(ptr::null_mut(), Release);
+    FALLBACK.generation.store(FRESH, Release);
+    SHARED.store((&raw const FALLBACK).cast_mut(), Release);
+}
+
+/// Brings up a thread, or a forked child at its first call; or a process that the loader did not tell of the library. Other threads
+/// that call meanwhile wait, so that no edge is fired before the agent has had its chance to attach.
 #[cold]
 pub(crate) fn prepare() -> u32 {
-    map_page();
-    let shared = shared();
+    let children = CHILDREN.load(Acquire);
+    if children.is_null() {
+        map_pages();
+        return become_ready(shared(), || meet_with_seed(rendezvous::place()));
+    }
+    if ring::is_there() {
+        // Whoever writes its edges itself asks the kernel at each of them.
+        return become_ready(shared(), || meet_with_seed(rendezvous::place()));
+    }
+    become_ready(shared(), || {
+        // SAFETY: not null, so the shared page, which is never unmapped.
+        let number = u64::from(unsafe { &*children }.fetch_add(1, Relaxed)) + 1;
+        let seed = FAMILY.each_ref().map(|word| ids::mix(word.load(Relaxed) ^ number));
+        ready_with(shared(), seed)
+    })
+}
+
+/// Has one thread prepare the process, which yields its generation.
+fn become_ready(shared: &Shared, prepare: impl Fn() -> u32) -> u32 {
     let mut waited_since_ns = None;
+    let mut looks = 0;
     loop {
         match shared.generation.compare_exchange(FRESH, BUSY, AcqRel, Acquire) {
             Ok(_) => {
-                let generation = initialise(shared);
-                rendezvous::meet();
+                let generation = prepare();
                 shared.generation.store(generation, Release);
-                syscall::wake_all(&shared.generation);
                 return generation;
+            }
+            Err(BUSY) if looks < LOOKS => {
+                looks += 1;
+                core::hint::spin_loop();
             }
             Err(BUSY) => {
                 let now_ns = syscall::monotonic_ns();
@@ -102,7 +160,21 @@ pub(crate) fn prepare() -> u32 {
     }
 }
 
-fn initialise(shared: &Shared) -> u32 {
+/// By the kernel's random numbers, and after the agent has been met.
+fn meet_with_seed(notify: Option<&CStr>) -> u32 {
+    let seed = random_seed();
+    for (to, from) in FAMILY.iter().zip(seed) {
+        to.store(from, Relaxed);
+    }
+    let shared = shared();
+    shared.process.store(syscall::process_number(), Relaxed);
+    if let Some(path) = notify {
+        rendezvous::meet(path);
+    }
+    ready_with(shared, seed)
+}
+
+fn random_seed() -> [u64; 2] {
     let mut seed = [0; 2];
     if !syscall::random(&mut seed) {
         // Good enough to be unique: the clock to the nanosecond, the process, and where things were loaded.
@@ -110,35 +182,58 @@ fn initialise(shared: &Shared) -> u32 {
         seed[0] = ids::mix(syscall::monotonic_ns() ^ place);
         seed[1] = ids::mix(u64::from(syscall::process_number()) ^ seed[0]);
     }
+    seed
+}
+
+/// By a file that the kernel makes anew for each reader; else by where things were loaded.
+fn seed_from_file() -> [u64; 2] {
+    let place = (&raw const FALLBACK) as u64;
+    let (mut seed, mut at) = ([place, place.rotate_left(32)], 0);
+    syscall::each_byte(c"/proc/sys/kernel/random/uuid", |byte| {
+        seed[at & 1] = ids::mix(seed[at & 1] ^ u64::from(byte));
+        at += 1;
+    });
+    seed
+}
+
+/// Takes the seed, and yields the generation that belongs to it.
+fn ready_with(shared: &Shared, seed: [u64; 2]) -> u32 {
     shared.seed[0].store(seed[0], Relaxed);
     shared.seed[1].store(seed[1], Relaxed);
-    shared.process.store(syscall::process_number(), Relaxed);
     // Random, so that a child never takes a thread of its parent for prepared; neither FRESH nor BUSY nor UNKNOWN.
     (ids::mix(seed[0] ^ seed[1]) as u32 & 0x7fff_ffff) | 0x4000_0000
 }
 
-/// Puts the shared state on a page of its own, once; where that fails the static stays in use.
-fn map_page() {
-    const PAGE: usize = 4096;
+const PAGE: usize = 4096;
+const PRIVATE_ANONYMOUS: usize = 0x22;
+const SHARED_ANONYMOUS: usize = 0x21;
+
+/// A page at an address that the kernel chooses.
+fn map(kind: usize) -> Option<usize> {
     const READ_WRITE: usize = 3;
-    const PRIVATE_ANONYMOUS: usize = 0x22;
+    // SAFETY: a new mapping touches no existing memory.
+    let page = unsafe { syscall::call(syscall::MMAP, [0, PAGE, READ_WRITE, kind, usize::MAX, 0]) };
+    usize::try_from(page).ok().filter(|page| *page != 0)
+}
+
+/// Puts the shared state on a page of its own, once; where that fails the static stays in use. And what the family shares on
+/// another one.
+fn map_pages() {
     const WIPE_ON_FORK: usize = 18;
     let fallback = (&raw const FALLBACK).cast_mut();
     if SHARED.load(Acquire) != fallback || FALLBACK.generation.load(Acquire) != FRESH {
         return;
     }
-    let nothing = usize::MAX;
-    // SAFETY: a new private mapping at an address that the kernel chooses touches no existing memory.
-    let page = unsafe { syscall::call(syscall::MMAP, [0, PAGE, READ_WRITE, PRIVATE_ANONYMOUS, nothing, 0]) };
-    if page <= 0 {
-        return;
-    }
-    let page = page as usize;
+    let Some(page) = map(PRIVATE_ANONYMOUS) else { return };
     // SAFETY: the page is ours, and what changes is only its content in a forked child.
     let wiped = unsafe { syscall::call(syscall::MADVISE, [page, PAGE, WIPE_ON_FORK, 0, 0, 0]) } == 0;
     let shared = ptr::with_exposed_provenance_mut::<Shared>(page);
     if !wiped || SHARED.compare_exchange(fallback, shared, AcqRel, Relaxed).is_err() {
         // SAFETY: the page is ours and no pointer to it was published.
         unsafe { syscall::call(syscall::MUNMAP, [page, PAGE, 0, 0, 0, 0]) };
+        return;
+    }
+    if let Some(page) = map(SHARED_ANONYMOUS) {
+        CHILDREN.store(ptr::with_exposed_provenance_mut(page), Release);
     }
 }

@@ -1,5 +1,5 @@
 //! The library's one word to the agent: "a marker is in this process", said over the unix stream socket that
-//! GUESTSCOPE_NOTIFY names, once per process and before its first edge.
+//! GUESTSCOPE_NOTIFY names, as the library is loaded and before its first edge.
 //! Yields nothing: it returns after the answer, an end of file, a failure or 2 s, whichever comes first, and the
 //! agent has attached its probe by then or will have missed edges (whose numbers tell it how many). An agent that may not
 //! attach a probe answers with the descriptor of a ring.
@@ -68,15 +68,17 @@ unsafe extern "C" {
     fn getenv(name: *const c_char) -> *const c_char;
 }
 
-/// Says the greeting and waits for the answer.
-pub(crate) fn meet() {
+/// Where to meet the agent, by the environment as it is now.
+pub(crate) fn place() -> Option<&'static CStr> {
     // SAFETY: the name is a C string; the result is null or a C string.
     let path = unsafe { getenv(VARIABLE.as_ptr()) };
-    if path.is_null() {
-        return;
-    }
-    // SAFETY: not null, so a C string; it is copied before this function returns.
-    let Some(address) = address(unsafe { CStr::from_ptr(path) }.to_bytes()) else { return };
+    // SAFETY: not null, so a C string, which callers copy at once.
+    (!path.is_null()).then(|| unsafe { CStr::from_ptr(path) })
+}
+
+/// Says the greeting and waits for the answer.
+pub(crate) fn meet(path: &CStr) {
+    let Some(address) = address(path.to_bytes()) else { return };
     // SAFETY: socket takes three integers.
     let socket = unsafe { syscall::call(syscall::SOCKET, [AF_UNIX, STREAM_CLOSE_ON_EXEC, 0, 0, 0, 0]) };
     if socket < 0 {

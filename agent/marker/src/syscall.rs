@@ -136,11 +136,7 @@ pub(crate) fn thread_number() -> u32 {
 
 /// Reads the beginning of a small file: how many bytes.
 pub(crate) fn read_file(path: &CStr, bytes: &mut [u8]) -> Option<usize> {
-    const WORKING_DIRECTORY: usize = -100_isize as usize;
-    const CLOSE_ON_EXEC: usize = 0o2_000_000;
-    // SAFETY: the path is a C string that outlives the call.
-    let file = unsafe { call(OPENAT, [WORKING_DIRECTORY, path.as_ptr() as usize, CLOSE_ON_EXEC, 0, 0, 0]) };
-    let file = usize::try_from(file).ok()?;
+    let file = open(path)?;
     // SAFETY: the kernel writes at most as many bytes as there are.
     let read = unsafe { call(READ, [file, bytes.as_mut_ptr() as usize, bytes.len(), 0, 0, 0]) };
     // SAFETY: the descriptor was opened above and is used nowhere else.
@@ -148,23 +144,41 @@ pub(crate) fn read_file(path: &CStr, bytes: &mut [u8]) -> Option<usize> {
     usize::try_from(read).ok()
 }
 
-/// `FUTEX_WAIT` and `FUTEX_WAKE`, within this process.
-const WAIT_PRIVATE: usize = 128;
-const WAKE_PRIVATE: usize = 129;
+/// Hands over each byte of a file. Whether it was read to its end.
+pub(crate) fn each_byte(path: &CStr, mut take: impl FnMut(u8)) -> bool {
+    let Some(file) = open(path) else { return false };
+    let mut bytes = [0_u8; 1024];
+    let is_whole = loop {
+        // SAFETY: the kernel writes at most as many bytes as there are.
+        let read = unsafe { call(READ, [file, bytes.as_mut_ptr() as usize, bytes.len(), 0, 0, 0]) };
+        match usize::try_from(read) {
+            Ok(0) => break true,
+            Ok(read) => bytes.iter().take(read).for_each(|byte| take(*byte)),
+            Err(_) => break false,
+        }
+    };
+    // SAFETY: the descriptor was opened above and is used nowhere else.
+    unsafe { call(CLOSE, [file, 0, 0, 0, 0, 0]) };
+    is_whole
+}
 
-/// Sleeps for 10 ms at most, as long as the word is this one and nobody wakes those who wait for it.
+fn open(path: &CStr) -> Option<usize> {
+    const WORKING_DIRECTORY: usize = -100_isize as usize;
+    const CLOSE_ON_EXEC: usize = 0o2_000_000;
+    // SAFETY: the path is a C string that outlives the call.
+    let file = unsafe { call(OPENAT, [WORKING_DIRECTORY, path.as_ptr() as usize, CLOSE_ON_EXEC, 0, 0, 0]) };
+    usize::try_from(file).ok()
+}
+
+/// `FUTEX_WAIT`, within this process.
+const WAIT_PRIVATE: usize = 128;
+
+/// Sleeps for 10 ms, if the word is this one.
 pub(crate) fn wait_while(word: &AtomicU32, is: u32) {
     let time = [0_i64, 10_000_000];
     let place = ptr::from_ref(word) as usize;
     // SAFETY: the word and the time, two 64-bit words, live across the call.
     unsafe { call(FUTEX, [place, WAIT_PRIVATE, is as usize, (&raw const time) as usize, 0, 0]) };
-}
-
-/// Wakes all who wait for a word to change.
-pub(crate) fn wake_all(word: &AtomicU32) {
-    let place = ptr::from_ref(word) as usize;
-    // SAFETY: the word lives across the call.
-    unsafe { call(FUTEX, [place, WAKE_PRIVATE, i32::MAX as usize, 0, 0, 0]) };
 }
 
 /// Fills both words with random bits from the kernel; false where it has none to give without waiting.

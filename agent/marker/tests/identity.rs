@@ -218,6 +218,7 @@ fn whoever_is_met_edges_fire_and_errno_is_the_callers(#[case] peer: Peer) {
                 if let Some(path) = &path {
                     libc::setenv(c"GUESTSCOPE_NOTIFY".as_ptr(), path.as_ptr(), 1);
                 }
+                guestscope_marker::load::again();
                 *libc::__errno_location() = 4711;
                 every_call();
                 every_call();

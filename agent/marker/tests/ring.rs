@@ -65,6 +65,7 @@ fn in_child(path: &Path, calls: impl FnOnce()) -> libc::pid_t {
         let child = libc::fork();
         if child == 0 {
             libc::setenv(c"GUESTSCOPE_NOTIFY".as_ptr(), path.as_ptr(), 1);
+            guestscope_marker::load::again();
             *libc::__errno_location() = 4711;
             calls();
             libc::_exit(i32::from(*libc::__errno_location() != 4711));

@@ -6,6 +6,7 @@
 //! number, which the kernel vouches for. Who went on without an answer is counted: by the time that it comes, the other end of
 //! the connection is closed. Not counted is who could not even connect, with as many others waiting in line as the socket has room for.
 
+mod filters;
 mod place;
 
 use std::{
@@ -128,6 +129,7 @@ impl Rendezvous {
         }
         vec![
             ("GUESTSCOPE_NOTIFY", self.folder.join(place::SOCKET).into()),
+            ("GUESTSCOPE_FILTERS", filters::own().to_string().into()),
             ("GUESTSCOPE_LIBRARY", self.folder.join(place::LIBRARY).into()),
             ("GUESTSCOPE_WORKLOAD_FILE", self.folder.join(place::WORKLOAD).into()),
             ("PYTHONPATH", python),

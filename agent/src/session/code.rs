@@ -5,6 +5,9 @@ use std::collections::{BTreeMap, HashMap};
 use super::{Feed, sight::Sight as _};
 use crate::mapped::{self, MappedCode};
 
+/// Forked processes that are looked at for the first time together, so that many take several looks.
+const MOST_NEW: usize = 64;
+
 /// Processes, and what code each had mapped when it was last looked at.
 #[derive(Default)]
 pub(super) struct Code(HashMap<u32, MappedCode>);
@@ -46,12 +49,14 @@ impl Code {
         self.look(pid, feed)
     }
 
-    /// Looks at all again. What went wrong.
+    /// Looks at all again, and at what they have forked: that meets nobody. What went wrong.
     pub(super) fn look_again(&mut self, feed: &mut Feed) -> Vec<String> {
         let mapped = |&pid: &u32| Some((pid, mapped::mapped_code(pid)?));
         let there: BTreeMap<u32, MappedCode> = self.0.keys().filter_map(mapped).collect();
         self.keep(feed, |pid| there.contains_key(&pid));
-        there.into_iter().flat_map(|(pid, code)| self.look_at(pid, code, feed)).collect()
+        let forked = there.iter().flat_map(|(pid, code)| mapped::forked(*pid, code));
+        let new: Vec<_> = forked.filter(|(pid, _)| !there.contains_key(pid)).take(MOST_NEW).collect();
+        there.into_iter().chain(new).flat_map(|(pid, code)| self.look_at(pid, code, feed)).collect()
     }
 
     /// Forgets all others: their numbers may be used again.

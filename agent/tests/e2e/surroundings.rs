@@ -271,7 +271,13 @@ fn the_program_finds_the_world_as_it_was() {
     assert_eq!(only(&plain, &observed), ["env.PYTHONPATH"]);
     assert_eq!(
         only(&observed, &plain),
-        ["env.GUESTSCOPE_LIBRARY", "env.GUESTSCOPE_NOTIFY", "env.GUESTSCOPE_WORKLOAD_FILE", "env.PYTHONPATH",]
+        [
+            "env.GUESTSCOPE_FILTERS",
+            "env.GUESTSCOPE_LIBRARY",
+            "env.GUESTSCOPE_NOTIFY",
+            "env.GUESTSCOPE_WORKLOAD_FILE",
+            "env.PYTHONPATH",
+        ]
     );
     let path = observed.iter().find(|line| line.starts_with("env.PYTHONPATH=")).expect("it is set");
     assert!(path.ends_with(":/theirs"), "{path}");
