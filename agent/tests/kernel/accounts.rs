@@ -38,7 +38,9 @@ pub(crate) fn assert_account(seen: &Seen, number: u64, account: Account) {
     let phase = seen.request(number);
     let (ours_ns, all_ns) = (phase.accounts.get(account), waited_ns(phase));
     assert!(all_ns > 0, "it waited: {phase:?}");
-    assert!(ours_ns as f64 >= all_ns as f64 * SHARE, "{}: {ours_ns} of {all_ns}: {phase:?}", account.name());
+    let text =
+        || format!("{}: {ours_ns} of {all_ns}: {phase:?}, {:?}", account.name(), seen.waits_in(number));
+    agreement::holds(ours_ns as f64 >= all_ns as f64 * SHARE, text);
 }
 
 #[rstest]
@@ -62,7 +64,7 @@ fn contenders_wait_for_each_other() {
         let end_ns = (first.start_ns + first.duration_ns).min(second.start_ns + second.duration_ns);
         let both_ns = end_ns.saturating_sub(begin_ns);
         let runq_ns = first.accounts.get(Account::Runq) + second.accounts.get(Account::Runq);
-        assert!(runq_ns as f64 >= both_ns as f64 * SHARE, "{runq_ns} of {both_ns}");
+        agreement::holds(runq_ns as f64 >= both_ns as f64 * SHARE, || format!("{runq_ns} of {both_ns}"));
     });
 }
 
@@ -153,7 +155,8 @@ fn waiting_for_one_of_many(#[case] name: &'static str, #[case] share: RangeInclu
         let phase = seen.request(1);
         let (polled_ns, net_ns) = (phase.accounts.get(Account::Poll), phase.counts.poll_net_ns);
         let share = if seen.has("sock_recv_length") { share.clone() } else { 0.0..=0.0 };
-        assert!(share.contains(&(net_ns as f64 / polled_ns as f64)), "{net_ns} of {polled_ns}");
+        let is_in = share.contains(&(net_ns as f64 / polled_ns as f64));
+        agreement::holds(is_in, || format!("{net_ns} of {polled_ns}"));
     });
 }
 
@@ -273,7 +276,7 @@ fn what_interrupts_left_to_do_is_told_from_the_call_that_they_came_in() {
         let allowed_ns = book_ns / 4 + 50_000_000;
         agreement::time("datagrams", "irq", seen_ns, (book_ns, book_ns), allowed_ns);
         // The way back from an interrupt of the program's code has no system call's number.
-        assert!(counts.sample_fault * 20 <= counts.sample_syscall, "{counts:?}");
+        agreement::holds(counts.sample_fault * 20 <= counts.sample_syscall, || format!("{counts:?}"));
     });
 }
 

@@ -14,7 +14,7 @@ use guestscope_ebpf::Account;
 
 use crate::{
     book::{Entry, Row},
-    machine::{TICK_NS, has_one_cpu},
+    machine::{TICK_NS, has_one_cpu, was_disturbed},
 };
 
 /// Relative disagreement that is allowed for times: invariant 3.
@@ -49,6 +49,15 @@ const EMULATED_WAIT_NS: u64 = 15_000;
 /// 5.10, by which their `cpu` was less and their `runq` more, and on a CPU that its hypervisor lends to others too (6.18)
 /// 5.7 to 9.8 us, and once some 20 us beside an emulated guest; on one of its own it is within [`SWITCH_NS`].
 const SHARED_PREEMPTION_NS: u64 = 30_000;
+
+/// perf's task clock begins behind the switch and the programs at its tracepoint, where ours begins before them; both end between
+/// them. Measured 3.3 to 4.4 us per stay, on a machine with seven times as much to do as it has CPUs, and up to 10 us where the
+/// thread had slept for milliseconds.
+const TASK_CLOCK_NS: u64 = 6_000;
+/// The same of rare wake-ups.
+const COLD_TASK_CLOCK_NS: u64 = 10_000;
+/// The least that it is behind in so many switches is what both books of the kernel are compared by: more would be a slack.
+const TASK_CLOCK_SWITCHES: u64 = 100;
 
 /// Whether this is a guest whose CPUs take turns: what lies between two readings of clocks may be the other one's turn.
 pub(crate) fn is_emulated() -> bool {
@@ -154,27 +163,45 @@ pub(crate) fn disagree(text: String) -> ! {
 /// (the kernel's own figure of stolen time comes in ticks of 10 ms), but not every time.
 struct Disagreement(String);
 
-/// Runs a whole case again if a time disagreed, up to three times in all. A ledger that is wrong is so every time; what
-/// else fails does so at once.
+/// Attempts that are made for each that would be made otherwise, where others disturbed what disagreed.
+const PATIENCE: u32 = 3;
+
+/// What holds unless others disturbed it: on a quiet machine it fails at once.
+pub(crate) fn holds(what: bool, text: impl FnOnce() -> String) {
+    if !what && was_disturbed() {
+        disagree(text());
+    }
+    assert!(what, "{}", text());
+}
+
+/// Runs a whole case again if a time disagreed, up to three times in all, not counting those in which others needed the CPUs (by
+/// the kernel's own books), of which there are twice as many at most. A ledger that is wrong is so every time; what else fails does
+/// so at once.
 pub(crate) fn up_to_three_times(case: impl Fn()) {
     up_to(3, case);
 }
 
 /// The same, up to so many times.
 pub(crate) fn up_to(attempts: u32, case: impl Fn()) {
-    up_to_or(attempts, case, |last| panic!("{attempts} times: {last}"));
+    up_to_or(attempts, case, |last| panic!("{attempts} times and more: {last}"));
 }
 
 /// The same; `otherwise` is told of the last disagreement.
 pub(crate) fn up_to_or(attempts: u32, case: impl Fn(), otherwise: impl FnOnce(&str)) {
-    for attempt in 1..=attempts {
+    let mut left = attempts;
+    for attempt in 1..=attempts * PATIENCE {
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(&case));
         let Err(thrown) = outcome else { return };
         match thrown.downcast::<Disagreement>() {
-            Ok(disagreement) if attempt < attempts => {
-                let _ = writeln!(std::io::stdout(), "again: {}", disagreement.0);
+            Ok(disagreement) => {
+                let disturbed = was_disturbed();
+                left -= u32::from(!disturbed);
+                if left == 0 || attempt == attempts * PATIENCE {
+                    return otherwise(&disagreement.0);
+                }
+                let word = if disturbed { "disturbed" } else { "again" };
+                let _ = writeln!(std::io::stdout(), "{word}: {}", disagreement.0);
             }
-            Ok(disagreement) => return otherwise(&disagreement.0),
             Err(other) => std::panic::resume_unwind(other),
         }
     }
@@ -267,6 +294,7 @@ fn compare_times(case: &str, phase: &Phase, row: &Row, slack_ns: u64) {
     let (cpu, delay) = (row.bounds(Entry::Cpu), row.bounds(Entry::RunDelay));
     let wall = row.bounds(Entry::Monotonic);
     let cpu_ns = phase.accounts.get(Account::Cpu);
+    let stale_ns = compare_with_task_clock(case, phase, row);
     let delay_ns = phase.counts.wakeup_delay_ns;
     let runq_ns = phase.accounts.get(Account::Runq) + phase.accounts.get(Account::Throttled) - delay_ns;
     // Their CPU time leaves stolen time out, ours holds it. What is less than a tick does not show: up to 0.8 % of the
@@ -288,13 +316,13 @@ fn compare_times(case: &str, phase: &Phase, row: &Row, slack_ns: u64) {
     // A phase of milliseconds may lose a fifth of them and no tick: what we saw stolen may be missing there, and whether that is
     // right is the next line's to say.
     let missing_ns = stolen_ns.max(phase.counts.steal_ns + unseen_ns);
-    time_within(case, "cpu", cpu_ns, cpu, slack_ns, (early_ns, missing_ns));
+    time_within(case, "cpu", cpu_ns, cpu, slack_ns, (early_ns, missing_ns + stale_ns));
     let own_ns = cpu_ns - phase.counts.steal_ns;
-    time_within(case, "cpu - steal", own_ns, cpu, slack_ns, (early_ns + stolen_ns, stolen_ns));
+    time_within(case, "cpu - steal", own_ns, cpu, slack_ns, (early_ns + stolen_ns, stolen_ns + stale_ns));
     // The way of a wake-up to another CPU ends at a tracepoint behind the enqueueing: what is stolen between them is on that
     // way for us, and in the run queue for the kernel's books.
     let least_ns = enqueued_ns + stolen_ns.min(delay_ns);
-    time_within(case, "runq", runq_ns, delay, slack_ns, (least_ns, late_ns));
+    time_within(case, "runq", runq_ns, delay, slack_ns, (least_ns + stale_ns, late_ns));
     let both = (cpu.0 + delay.0, cpu.1 + delay.1);
     time_within(case, "cpu + runq", cpu_ns + runq_ns, both, slack_ns, (least_ns, enqueued_ns + missing_ns));
     let waited = (wall.0.saturating_sub(both.1), wall.1.saturating_sub(both.0));
@@ -306,4 +334,22 @@ fn compare_times(case: &str, phase: &Phase, row: &Row, slack_ns: u64) {
         slack_ns,
         (enqueued_ns + stolen_ns, least_ns),
     );
+}
+
+/// The time on CPUs by a book of the kernel that no clock of a run queue is in, so that nothing of it is stolen or stale. That clock
+/// stands still from when somebody who shall have the CPU is woken there until the switch, which in the kernel (where nothing is
+/// preempted) may be milliseconds later: by `sum_exec_runtime` the thread has waited since, and it ran. Yields how far the two books
+/// of the kernel are apart for this phase. A wrong ledger is not let through by that: it is held against perf's clock here.
+fn compare_with_task_clock(case: &str, phase: &Phase, row: &Row) -> u64 {
+    let (clock, cpu) = (row.bounds(Entry::TaskClock), row.bounds(Entry::Cpu));
+    if clock.1 == 0 {
+        return 0;
+    }
+    let switches = phase.counts.switch_voluntary + phase.counts.switch_involuntary;
+    let emulated_ns = if *IS_EMULATED { switches * EMULATED_WAIT_NS } else { 0 };
+    let cold_ns = phase.counts.wakeup.min(COLD_WAKEUPS) * COLD_TASK_CLOCK_NS;
+    let behind_ns = switches * TASK_CLOCK_NS + cold_ns;
+    let cpu_ns = phase.accounts.get(Account::Cpu);
+    time_within(case, "cpu by perf", cpu_ns, clock, switches * SWITCH_NS + emulated_ns, (0, behind_ns));
+    (clock.1 + switches.min(TASK_CLOCK_SWITCHES) * TASK_CLOCK_NS).saturating_sub(cpu.1)
 }

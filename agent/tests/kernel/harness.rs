@@ -34,7 +34,12 @@ use guestscope_ebpf::{
 use tempfile::TempDir;
 use tokio::io::unix::AsyncFd;
 
-use crate::{book::Book, clocks::Clocks, machine::may_be_missing, seen::Seen};
+use crate::{
+    book::Book,
+    clocks::Clocks,
+    machine::{Others, may_be_missing},
+    seen::Seen,
+};
 
 /// A case that takes longer than this hangs.
 const LIMIT: Duration = Duration::from_mins(1);
@@ -143,7 +148,10 @@ impl Case {
         assert_eq!(loaded.fidelity, expected);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.expect("a runtime can be made");
-        Some(runtime.block_on(async { Run::start(self, loaded).follow().await }))
+        let others = Others::begin();
+        let seen = runtime.block_on(async { Run::start(self, loaded).follow().await });
+        others.end();
+        Some(seen)
     }
 }
 

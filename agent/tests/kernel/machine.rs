@@ -1,8 +1,13 @@
-//! What this machine cannot give: a second CPU, hooks that came with later kernels.
+//! What this machine cannot give: a second CPU, hooks that came with later kernels, rest from others.
+
+use std::{cell::Cell, thread::available_parallelism, time::Instant};
+
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike as _;
 
 /// Whether tests share the only CPU with what they look at.
 pub(crate) fn has_one_cpu() -> bool {
-    std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() == 1)
+    available_parallelism().is_ok_and(|cpus| cpus.get() == 1)
 }
 
 /// Hooks that came late, or that a kernel refuses. A guest of `cargo xtask vm` may have a kernel without them, and that verb
@@ -27,4 +32,49 @@ pub(crate) fn steal_ns() -> u64 {
     let stat = std::fs::read_to_string("/proc/stat").expect("/proc is mounted");
     let ticks = stat.lines().next().and_then(|line| line.split_whitespace().nth(8)?.parse::<u64>().ok());
     ticks.expect("the kernel counts it") * TICK_NS
+}
+
+thread_local! {
+    static WAS_DISTURBED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether others needed CPUs while this thread's last case ran, by the kernel's own books of that time.
+pub(crate) fn was_disturbed() -> bool {
+    WAS_DISTURBED.get()
+}
+
+/// The books at the begin of a case.
+pub(crate) struct Others {
+    ns: u64,
+    since: Instant,
+}
+
+impl Others {
+    pub(crate) fn begin() -> Self {
+        Self { ns: others_ns(), since: Instant::now() }
+    }
+
+    /// At its end, when its program has been waited for. They count in ticks, of each CPU.
+    pub(crate) fn end(self) {
+        let cpus = available_parallelism().map_or(1, usize::from) as u64;
+        let allowed_ns = self.since.elapsed().as_nanos() as u64 / 10 + 2 * TICK_NS * cpus;
+        WAS_DISTURBED.set(others_ns().saturating_sub(self.ns) > allowed_ns);
+    }
+}
+
+/// CPU time of everybody but this process and those that it has waited for, and what was stolen: /proc/stat's first line without
+/// what was idle and what programs were given as guests.
+fn others_ns() -> u64 {
+    let stat = std::fs::read_to_string("/proc/stat").expect("/proc is mounted");
+    let ticks = stat.lines().next().into_iter().flat_map(|line| line.split_whitespace().skip(1));
+    let is_used = |place: &usize| matches!(place, 0..=2 | 5..=7);
+    let used: u64 = (ticks.enumerate())
+        .filter(|(place, _)| is_used(place))
+        .filter_map(|(_, ticks)| ticks.parse::<u64>().ok())
+        .sum();
+    let own_ns = |who| {
+        let usage = getrusage(who).expect("of oneself it is told");
+        (usage.user_time().num_microseconds() + usage.system_time().num_microseconds()) as u64 * 1_000
+    };
+    (used * TICK_NS).saturating_sub(own_ns(UsageWho::RUSAGE_SELF) + own_ns(UsageWho::RUSAGE_CHILDREN))
 }

@@ -24,10 +24,12 @@ pub(crate) enum Entry {
     MajorFaults,
     /// Stolen time of all CPUs in /proc/stat, ns, in steps of a tick.
     Steal,
+    /// What perf's task clock says that the thread has been on CPUs since its books were opened, ns; 0 where there is none.
+    TaskClock,
 }
 
 /// How many there are.
-pub(crate) const ENTRIES: usize = 8;
+pub(crate) const ENTRIES: usize = 9;
 
 /// The books at one instant, by [`Entry`].
 pub(crate) type Reading = [u64; ENTRIES];

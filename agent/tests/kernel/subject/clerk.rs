@@ -6,8 +6,8 @@
 use std::{
     fmt::Write as _,
     fs::{self, File},
-    io::Write as _,
-    os::unix::fs::FileExt as _,
+    io::{Read as _, Write as _},
+    os::{fd::FromRawFd as _, unix::fs::FileExt as _},
     path::{Path, PathBuf},
 };
 
@@ -28,6 +28,7 @@ pub(crate) struct Clerk {
     tid: u64,
     schedstat: File,
     stat: File,
+    task_clock: Option<File>,
     book: Book,
 }
 
@@ -76,6 +77,7 @@ impl Clerk {
             tid: tid(),
             schedstat: open("/proc/thread-self/schedstat".into()),
             stat: open("/proc/stat".into()),
+            task_clock: task_clock(),
             book: Book { rows: Vec::with_capacity(64), facts: Vec::new() },
         };
         // The first call of the library waits for the agent, which must not stand between two readings. Those of the
@@ -113,7 +115,7 @@ impl Clerk {
     fn read(&self, clocks: Clocks) -> Reading {
         let mut reading = [0; ENTRIES];
         if clocks == Clocks::First {
-            read_clocks(&mut reading);
+            self.read_clocks(&mut reading);
         }
         let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
         // SAFETY: the structure lives across the call, and all zeros are a value of it.
@@ -128,15 +130,37 @@ impl Clerk {
         reading[Entry::RunDelay as usize] = field(&self.schedstat, 1);
         reading[Entry::Steal as usize] = field(&self.stat, 8) * TICK_NS;
         if clocks == Clocks::Last {
-            read_clocks(&mut reading);
+            self.read_clocks(&mut reading);
         }
         reading
     }
+
+    fn read_clocks(&self, reading: &mut Reading) {
+        let mut count = [0; 8];
+        if let Some(mut clock) = self.task_clock.as_ref() {
+            clock.read_exact(&mut count).expect("an event can be read");
+        }
+        reading[Entry::TaskClock as usize] = u64::from_ne_bytes(count);
+        reading[Entry::Cpu as usize] = clock_ns(libc::CLOCK_THREAD_CPUTIME_ID);
+        reading[Entry::Monotonic as usize] = now_ns();
+    }
 }
 
-fn read_clocks(reading: &mut Reading) {
-    reading[Entry::Cpu as usize] = clock_ns(libc::CLOCK_THREAD_CPUTIME_ID);
-    reading[Entry::Monotonic as usize] = now_ns();
+/// perf's clock of the calling thread: by its own readings at switches, not by the run queue's clock. None where it is refused.
+fn task_clock() -> Option<File> {
+    /// `perf_event_attr` as it was first: type, size, event, and no flags.
+    #[repr(C)]
+    struct Attributes(u32, u32, u64, [u64; 6]);
+    const SOFTWARE: u32 = 1;
+    const TASK_CLOCK: u64 = 1;
+    const CLOSE_ON_EXEC: u64 = 8;
+    let wanted = Attributes(SOFTWARE, size_of::<Attributes>() as u32, TASK_CLOCK, [0; 6]);
+    // SAFETY: the attributes live across the call; what it returns is a new descriptor, or negative.
+    unsafe {
+        let (wanted, anywhere, alone) = (&raw const wanted, -1, -1);
+        let fd = libc::syscall(libc::SYS_perf_event_open, wanted, 0, anywhere, alone, CLOSE_ON_EXEC);
+        (fd >= 0).then(|| File::from_raw_fd(fd as i32))
+    }
 }
 
 /// A number of a file's first line, counted from 0 between blanks.
