@@ -5,6 +5,7 @@
 //! Under sudo it becomes the invoking user afterwards. It watches nothing.
 
 mod caller;
+mod marker;
 
 use std::{
     ffi::{OsStr, OsString},
@@ -19,7 +20,10 @@ use std::{
 
 use nix::sys::signal::{SigSet, SigmaskHow};
 
-pub use self::caller::RunAs;
+pub use self::{
+    caller::RunAs,
+    marker::{ignores_the_environment, is_linked},
+};
 use crate::{descriptors, kernel::on_self::run_on_self};
 
 /// Why the program could not be started.

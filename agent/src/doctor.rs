@@ -21,7 +21,7 @@ use crate::{
 pub fn run(arguments: &DoctorArguments) -> anyhow::Result<i32> {
     let options = LoadOptions { knowledge: arguments.btf.clone().into(), ..LoadOptions::default() };
     descriptors::raise();
-    let (fidelity, hooks) = match loader::load(&options) {
+    let (fidelity, hooks) = match descriptors::check_for_kernel_side().and_then(|()| loader::load(&options)) {
         Ok(mut loaded) => {
             if !permission::may_probe() {
                 loaded.marker_failed("kernels refuse probes in programs without CAP_SYS_ADMIN");
@@ -57,6 +57,7 @@ fn refused(error: &LoadError) -> Vec<Verdict> {
     let failed = match error {
         LoadError::Program { hook, .. } => Some(*hook),
         LoadError::Permission(_)
+        | LoadError::Descriptors(_)
         | LoadError::Btf(_)
         | LoadError::Formats(_)
         | LoadError::Supplied { .. }
@@ -82,6 +83,7 @@ fn remedy(error: &LoadError) -> (Outcome, &'static str) {
         LoadError::Permission(_) => {
             (Outcome::Off, "run it as root, or with CAP_BPF, CAP_PERFMON and CAP_SYS_ADMIN")
         }
+        LoadError::Descriptors(_) => (Outcome::Off, descriptors::HINT),
         LoadError::Formats(FormatError::NoTracefs) => (
             Outcome::Unsupported,
             "mount -t tracefs tracefs /sys/kernel/tracing, or give the kernel's BTF with --btf FILE",

@@ -4,6 +4,7 @@ use std::io::Write as _;
 
 use crate::{
     child::ChildError,
+    descriptors::{self, TooFew},
     kernel::{btf::BtfError, formats::FormatError},
     loader::{LoadError, VisitError},
     untrusted::plain_lines,
@@ -47,6 +48,9 @@ fn hint(error: &anyhow::Error) -> Option<String> {
         if let Some(error) = cause.downcast_ref::<ChildError>() {
             return Some(child_hint(error).to_owned());
         }
+        if cause.is::<TooFew>() {
+            return Some(descriptors::HINT.to_owned());
+        }
         if let Some(error) = cause.downcast_ref::<crate::attach::TargetError>() {
             return Some(error.hint());
         }
@@ -77,6 +81,7 @@ fn hint(error: &anyhow::Error) -> Option<String> {
 
 fn load_hint(error: &LoadError) -> Option<&'static str> {
     Some(match error {
+        LoadError::Descriptors(_) => descriptors::HINT,
         LoadError::Permission(_) => "run it as root: sudo guestscope run -- CMD",
         LoadError::Formats(FormatError::NoTracefs) => {
             "mount it (`mount -t tracefs tracefs /sys/kernel/tracing`) for three accounts, or give the kernel's BTF with \

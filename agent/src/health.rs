@@ -184,6 +184,8 @@ pub struct Health {
     pub pairing: PairingLosses,
     /// Processes whose first mark waited in vain: they went on before the agent was ready.
     pub programs_unanswered: u64,
+    /// Connections to the agent's socket from processes that are not observed, or that said nothing. Nothing is lost by them.
+    pub not_let_in: u64,
     /// Own cost.
     pub cost: AgentCost,
     /// Export.

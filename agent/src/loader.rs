@@ -9,6 +9,7 @@ mod pulse;
 mod sampler;
 mod spin;
 mod supplied;
+mod tracked;
 mod visit;
 
 use std::{
@@ -37,7 +38,9 @@ use nix::{
 
 use self::{offsets::Offsets, pulse::Pulses, sampler::Sampler, spin::PidNamespace};
 use crate::{
-    carried, failure,
+    carried,
+    descriptors::{self, TooFew},
+    failure,
     health::{Fidelity, Outcome, Verdict},
     kernel::{
         btf::{BtfError, KERNEL_BTF_FOLDER},
@@ -51,6 +54,7 @@ use crate::{
 
 pub use hooks::Prepared;
 pub use supplied::SuppliedError;
+pub use tracked::Tracked;
 pub use visit::{VisitError, Visits};
 
 /// A ring with more than this waiting wakes the agent before its timer does: an eighth of the event ring.
@@ -76,6 +80,9 @@ pub enum LoadError {
     /// Not allowed to load BPF programs.
     #[error("observing needs {0}")]
     Permission(&'static str),
+    /// Not enough files may be open at once.
+    #[error(transparent)]
+    Descriptors(#[from] TooFew),
     /// No usable BTF.
     #[error(transparent)]
     Btf(#[from] BtfError),
@@ -337,6 +344,8 @@ impl Loaded {
         }
         let path = format!("/proc/self/fd/{}", found.as_raw_fd());
         let Some(offset) = phase::find(path.as_ref())? else { return Ok(false) };
+        // A program may have mapped any number of files with the marker.
+        anyhow::ensure!(descriptors::are_free(), "no more files may be open");
         let program = self.ebpf.program_mut("edge").ok_or(LoadError::Missing("edge"))?;
         let program: &mut UProbe = program.try_into()?;
         program.attach(offset, &path, UProbeScope::AllProcesses)?;

@@ -89,6 +89,8 @@ pub struct MappedCode {
     kib: (u64, u64),
     /// Where its program lies: elsewhere after each exec, as long as addresses are random.
     at: u64,
+    /// When the process began, in the kernel's ticks: by that another one with its number is known.
+    pub born: u64,
 }
 
 /// It changes when a library is loaded or a program replaced, and costs a tenth of reading what is mapped.
@@ -98,8 +100,9 @@ pub fn mapped_code(pid: u32) -> Option<MappedCode> {
         let value = status.lines().find_map(|line| line.strip_prefix(field))?;
         value.trim().strip_suffix(" kB")?.trim().parse().ok()
     };
-    let at = Process::new(pid.cast_signed()).and_then(|process| process.stat()).ok()?.startcode;
-    Some(MappedCode { kib: (kibibytes("VmExe:")?, kibibytes("VmLib:")?), at })
+    let stat = Process::new(pid.cast_signed()).and_then(|process| process.stat()).ok()?;
+    let kib = (kibibytes("VmExe:")?, kibibytes("VmLib:")?);
+    Some(MappedCode { kib, at: stat.startcode, born: stat.starttime })
 }
 
 /// Threads of a process that are asked for the processes that they have forked.

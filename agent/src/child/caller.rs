@@ -74,7 +74,7 @@ fn groups_above(uid: u32) -> Option<Vec<Gid>> {
     let first = status(getppid().as_raw());
     let mut above = std::iter::successors(first, |below| status(below.ppid)).take(ANCESTORS);
     let theirs = above.find(|process| process.ruid == uid)?;
-    Some(theirs.groups.into_iter().map(|group| Gid::from_raw(group as u32)).collect())
+    Some(theirs.groups.into_iter().map(Gid::from_raw).collect())
 }
 
 /// What root's environment has of root, as the user has it. Where root's has no mailbox, the user needs none.

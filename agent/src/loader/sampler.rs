@@ -24,7 +24,7 @@ use guestscope_ebpf::{Counter, SAMPLES_PER_S};
 
 use super::{LoadError, Loaded};
 use crate::{
-    failure,
+    descriptors, failure,
     health::{Outcome, Verdict},
     probes::cpu,
 };
@@ -73,13 +73,14 @@ impl Loaded {
         if self.samples_cpus() {
             return true;
         }
-        if self.sampler.threads.len() >= THREADS_MOST {
+        let sampled = self.sampler.threads.len();
+        if sampled >= THREADS_MOST || !descriptors::are_free() {
             if self.sampler.is_refused {
                 return false;
             }
             let Err(error) = self.sample_cpus() else { return true };
             let why = failure::chain(error.chain());
-            self.sampling_failed(&format!("only {THREADS_MOST} threads were sampled: {why}"), None);
+            self.sampling_failed(&format!("only {sampled} threads were sampled: {why}"), None);
             return false;
         }
         let error = match self.start_clock(scope) {

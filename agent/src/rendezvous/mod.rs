@@ -7,7 +7,9 @@
 //! the connection is closed. Not counted is who could not even connect, with as many others waiting in line as the socket has room for.
 
 mod filters;
+mod line;
 mod place;
+mod welcome;
 
 use std::{
     ffi::OsString,
@@ -22,21 +24,20 @@ use std::{
     },
     path::{Path, PathBuf},
     sync::{
-        Arc,
-        atomic::{AtomicI32, AtomicU64, Ordering},
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
     },
-    time::Duration,
 };
 
-use nix::sys::socket::{ControlMessage, MsgFlags, getsockopt, sendmsg, sockopt::PeerCredentials};
-use procfs::process::Process;
+use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::{UnixListener, UnixStream},
-    sync::mpsc,
+    io::{AsyncWriteExt as _, unix::AsyncFd},
+    net::UnixStream,
+    sync::{OwnedSemaphorePermit, mpsc},
 };
 
-use crate::child::RunAs;
+use self::{line::Line, welcome::Welcome};
+use crate::{child::RunAs, descriptors, loader::Tracked};
 
 /// The marker's shared library, for programs that do not link it.
 static LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libguestscope.so"));
@@ -47,17 +48,15 @@ const MOST_IN_LINE: u32 = 4096;
 /// What a workload says about itself is read up to here: two histograms of 10 million latencies, all as different as their three
 /// digits allow, make 160 kB in base64.
 const WORKLOAD_BYTES: u64 = 512 << 10;
-/// A peer that connects and says nothing is let go: the library itself waits no longer.
-const GREETING: Duration = Duration::from_secs(2);
-/// Between two attempts to accept somebody while there are no descriptors.
-const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
-
 /// A folder that only lives as long as the run, with the socket and the unpacked files.
 pub struct Rendezvous {
     folder: PathBuf,
+    /// Where the socket is.
+    address: PathBuf,
     /// The same socket as that of the task that accepts, which runs no more at the end.
     listener: net::UnixListener,
-    welcome: Welcome,
+    welcome: Arc<Mutex<Welcome>>,
+    counts: Arc<Counts>,
     /// Held as long as the folder is in use.
     _lock: File,
     met: mpsc::Receiver<Peer>,
@@ -68,6 +67,7 @@ pub struct Peer {
     stream: UnixStream,
     pid: i32,
     counts: Arc<Counts>,
+    _place: OwnedSemaphorePermit,
 }
 
 /// Of programs.
@@ -76,9 +76,20 @@ struct Counts {
     /// Of the programs that may meet the agent.
     arrived: AtomicU64,
     answered: AtomicU64,
-    turned_away: AtomicU64,
-    /// Of those, programs that may meet it but did not say what they are.
+    strangers: AtomicU64,
+    /// Of those that may meet it, programs that did not say what they are.
     silent: AtomicU64,
+}
+
+impl Counts {
+    fn add(&self, peer: welcome::Peer) {
+        let count = match peer {
+            // One that is gone was one of them, as far as can be told.
+            welcome::Peer::Observed | welcome::Peer::Gone => &self.arrived,
+            welcome::Peer::Stranger => &self.strangers,
+        };
+        count.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 impl Rendezvous {
@@ -103,21 +114,31 @@ impl Rendezvous {
         if let Some(user) = run_as {
             std::os::unix::fs::chown(&workload, Some(user.uid.as_raw()), Some(user.gid.as_raw()))?;
         }
-        let socket = folder.join(place::SOCKET);
-        let listener = net::UnixListener::bind(&socket)?;
-        listener.set_nonblocking(true)?;
-        std::fs::set_permissions(&socket, PermissionsExt::from_mode(0o666))?;
-        let (sender, met) = mpsc::channel(64);
+        let (listener, address) = place::listen(&folder)?;
+        let places = descriptors::places();
+        let (sender, met) = mpsc::channel(places);
         let allowed = run_as.map_or_else(nix::unistd::geteuid, |user| user.uid).as_raw();
-        let welcome = Welcome { uid: allowed, program: Arc::default(), counts: Arc::default() };
-        let accepting = UnixListener::from_std(listener.try_clone()?)?;
-        tokio::spawn(listen(accepting, sender, welcome.clone()));
-        Ok(Self { folder, listener, met, welcome, _lock: lock })
+        let (welcome, counts) = (Arc::new(Mutex::new(Welcome::new(allowed))), Arc::<Counts>::default());
+        // SAFETY: the value owns its descriptor, which stays open and the same as long as it is watched.
+        let accepting = unsafe { AsyncFd::register(listener.try_clone()?) }?;
+        let (theirs, counted) = (Arc::clone(&welcome), Arc::clone(&counts));
+        let line = Line { listener: accepting, sender, welcome: theirs, counts: counted, places };
+        tokio::spawn(line.run());
+        Ok(Self { folder, address, listener, welcome, counts, met, _lock: lock })
+    }
+
+    fn welcome(&self) -> std::sync::MutexGuard<'_, Welcome> {
+        self.welcome.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the kernel side tracks is welcome.
+    pub fn trust(&self, tracked: Option<Tracked>) {
+        self.welcome().trust(tracked);
     }
 
     /// The program that was started: what descends from it is welcome, whatever user it becomes.
     pub fn expect(&self, program: u32) {
-        self.welcome.program.store(program as i32, Ordering::Relaxed);
+        self.welcome().expect(program.cast_signed());
     }
 
     /// What the child needs to find all this.
@@ -128,7 +149,7 @@ impl Rendezvous {
             python.push(path);
         }
         vec![
-            ("GUESTSCOPE_NOTIFY", self.folder.join(place::SOCKET).into()),
+            ("GUESTSCOPE_NOTIFY", self.address.clone().into()),
             ("GUESTSCOPE_FILTERS", filters::own().to_string().into()),
             ("GUESTSCOPE_LIBRARY", self.folder.join(place::LIBRARY).into()),
             ("GUESTSCOPE_WORKLOAD_FILE", self.folder.join(place::WORKLOAD).into()),
@@ -136,9 +157,21 @@ impl Rendezvous {
         ]
     }
 
-    /// Programs that came and were not let in: strangers, or such as said nothing in time.
-    pub fn turned_away(&self) -> u64 {
-        self.welcome.counts.turned_away.load(Ordering::Relaxed)
+    /// For a program that looks for the marker's library as for any other: behind the folders of the user's own.
+    pub fn library_path(&self) -> (&'static str, OsString) {
+        let theirs = std::env::var_os("LD_LIBRARY_PATH").filter(|path| !path.is_empty());
+        let mut path = theirs.map_or_else(OsString::new, |mut theirs| {
+            theirs.push(":");
+            theirs
+        });
+        path.push(&self.folder);
+        ("LD_LIBRARY_PATH", path)
+    }
+
+    /// Connections of processes that are not observed, or said nothing in time.
+    pub fn not_let_in(&self) -> u64 {
+        let Counts { strangers, silent, .. } = &*self.counts;
+        [strangers, silent].map(|count| count.load(Ordering::Relaxed)).iter().sum()
     }
 
     /// Programs that went on before they were answered, or wait still: what they marked first was not seen. To be asked at the
@@ -147,12 +180,10 @@ impl Rendezvous {
         // Others may go on connecting while this is asked.
         for _ in 0..MOST_IN_LINE {
             let Ok((stream, _)) = self.listener.accept() else { break };
-            let peer = getsockopt(&stream, PeerCredentials).ok();
-            if peer.is_some_and(|peer| self.welcome.is_for(peer.pid(), peer.uid())) {
-                self.welcome.counts.arrived.fetch_add(1, Ordering::Relaxed);
-            }
+            let (answer, _) = line::look(&stream, &self.welcome);
+            self.counts.add(answer.peer);
         }
-        let Counts { arrived, answered, silent, .. } = &*self.welcome.counts;
+        let Counts { arrived, answered, silent, .. } = &*self.counts;
         let known = [answered, silent].map(|count| count.load(Ordering::Relaxed));
         arrived.load(Ordering::Relaxed).saturating_sub(known.iter().sum())
     }
@@ -208,57 +239,6 @@ impl Peer {
     }
 }
 
-/// Who may meet the agent. A stranger could make it open files that never answer.
-#[derive(Clone)]
-struct Welcome {
-    /// The user that the program was started as.
-    uid: u32,
-    /// The program under observation, 0 before it is started.
-    program: Arc<AtomicI32>,
-    counts: Arc<Counts>,
-}
-
-impl Welcome {
-    /// Root, the program's user, and what descends from the program: it may have become somebody else.
-    fn is_for(&self, pid: i32, uid: u32) -> bool {
-        /// Generations that are climbed.
-        const MOST: usize = 256;
-        let parent =
-            |pid: &i32| Process::new(*pid).and_then(|process| process.stat()).map(|stat| stat.ppid).ok();
-        let ancestors = std::iter::successors(Some(pid), parent).take(MOST);
-        let program = self.program.load(Ordering::Relaxed);
-        uid == 0 || uid == self.uid || ancestors.take_while(|&pid| pid > 0).any(|pid| pid == program)
-    }
-}
-
-/// Takes peers one by one; each has its own time to say its line.
-async fn listen(listener: UnixListener, sender: mpsc::Sender<Peer>, welcome: Welcome) {
-    loop {
-        let Ok((mut stream, _)) = listener.accept().await else {
-            tokio::time::sleep(ACCEPT_AGAIN).await;
-            continue;
-        };
-        let (sender, welcome) = (sender.clone(), welcome.clone());
-        tokio::spawn(async move {
-            let peer = stream.peer_cred().ok().and_then(|peer| Some((peer.pid()?, peer.uid())));
-            let pid = peer.filter(|&(pid, uid)| welcome.is_for(pid, uid)).map(|(pid, _)| pid);
-            welcome.counts.arrived.fetch_add(u64::from(pid.is_some()), Ordering::Relaxed);
-            let mut line = [0_u8; 16];
-            let greeting = tokio::time::timeout(GREETING, stream.read(&mut line)).await;
-            let has_greeted = matches!(greeting, Ok(Ok(bytes)) if line[..bytes].starts_with(b"marker "));
-            match pid {
-                Some(pid) if has_greeted => {
-                    let _ = sender.send(Peer { stream, pid, counts: welcome.counts }).await;
-                }
-                Some(_) | None => {
-                    welcome.counts.turned_away.fetch_add(1, Ordering::Relaxed);
-                    welcome.counts.silent.fetch_add(u64::from(pid.is_some()), Ordering::Relaxed);
-                }
-            }
-        });
-    }
-}
-
 /// For all to list, whatever the umask.
 fn directory(path: &Path) -> io::Result<()> {
     std::fs::create_dir(path)?;
@@ -273,11 +253,20 @@ fn write(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn socket(rendezvous: &Rendezvous) -> OsString {
         let (_, socket) = rendezvous.environment().swap_remove(0);
         socket
+    }
+
+    /// One whose program is this process.
+    fn open() -> Rendezvous {
+        let rendezvous = Rendezvous::open(None).expect("a folder can be made");
+        rendezvous.expect(std::process::id());
+        rendezvous
     }
 
     fn greet(rendezvous: &Rendezvous) -> net::UnixStream {
@@ -289,7 +278,7 @@ mod tests {
     /// One is answered in time, one has gone on by then, one is with the agent when all is over, one in line.
     #[tokio::test]
     async fn whoever_goes_on_without_an_answer_is_counted() {
-        let mut rendezvous = Rendezvous::open(None).expect("a folder can be made");
+        let mut rendezvous = open();
         assert_eq!(rendezvous.unanswered(), 0);
         let _in_time = greet(&rendezvous);
         rendezvous.next().await.expect("it has greeted").let_go().await;
@@ -309,10 +298,62 @@ mod tests {
 
     #[tokio::test]
     async fn who_says_nothing_is_turned_away_and_nobody_who_was_not_answered() {
-        let mut rendezvous = Rendezvous::open(None).expect("a folder can be made");
+        let mut rendezvous = open();
         drop(net::UnixStream::connect(socket(&rendezvous)).expect("the agent listens"));
         let _behind_it = greet(&rendezvous);
         rendezvous.next().await.expect("it has greeted").let_go().await;
-        assert_eq!((rendezvous.turned_away(), rendezvous.unanswered()), (1, 0));
+        assert_eq!((rendezvous.not_let_in(), rendezvous.unanswered()), (1, 0));
+    }
+
+    /// Its connection ends at once, without a word of its own, and a program behind it is met.
+    #[tokio::test]
+    async fn a_process_that_is_not_observed_is_closed_at_once() {
+        use std::io::Read as _;
+        let mut rendezvous = open();
+        rendezvous.welcome().expect(i32::MAX);
+        let mut stranger = net::UnixStream::connect(socket(&rendezvous)).expect("the agent listens");
+        tokio::time::timeout(Duration::from_mins(1), async {
+            while rendezvous.not_let_in() == 0 {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await
+        .expect("it was looked at");
+        assert_eq!(stranger.read(&mut [0]).expect("it was closed"), 0);
+        rendezvous.expect(std::process::id());
+        let _behind_it = greet(&rendezvous);
+        rendezvous.next().await.expect("it has greeted").let_go().await;
+        assert_eq!((rendezvous.not_let_in(), rendezvous.unanswered()), (1, 0));
+    }
+
+    /// Each holds a place until it is answered; the others are in line meanwhile, and none is lost.
+    #[tokio::test]
+    async fn a_bounded_number_is_with_the_agent_at_once() {
+        let mut rendezvous = open();
+        let _all: Vec<_> = (0..74).map(|_| greet(&rendezvous)).collect();
+        let mut with_it = Vec::new();
+        for _ in 0..64 {
+            with_it.push(rendezvous.next().await.expect("it has greeted"));
+        }
+        let more = tokio::time::timeout(Duration::from_millis(200), rendezvous.next()).await;
+        assert!(more.is_err(), "no place is free");
+        for peer in with_it {
+            peer.let_go().await;
+        }
+        for _ in 0..10 {
+            rendezvous.next().await.expect("it has greeted").let_go().await;
+        }
+        assert_eq!((rendezvous.not_let_in(), rendezvous.unanswered()), (0, 0));
+    }
+
+    #[tokio::test]
+    async fn nobody_can_tell_the_address_from_what_all_may_see() {
+        let rendezvous = open();
+        let shown = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
+        let address = PathBuf::from(socket(&rendezvous));
+        let name = address.file_name().expect("it has one").to_str().expect("it is text");
+        assert!(name.len() > place::SOCKET.len() + 16 && !shown.contains(name), "{name}");
+        let mode = std::fs::metadata(&rendezvous.folder).expect("it is there").permissions().mode();
+        assert_eq!(mode & 0o7777, 0o711, "nobody else may list it");
     }
 }

@@ -6,8 +6,13 @@
 use std::{
     ffi::OsStr,
     fs::{DirBuilder, File, OpenOptions, Permissions},
-    io,
-    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _},
+    io::{self, Read as _},
+    os::unix::{
+        fs::{
+            DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
+        },
+        net::UnixListener,
+    },
     path::{Path, PathBuf},
 };
 
@@ -16,10 +21,11 @@ use nix::{
     unistd::geteuid,
 };
 
-/// In order of preference: gone after a restart, and a library may be mapped from there to execute.
-const PLACES: [&str; 3] = ["/run", "/tmp", "/dev/shm"];
+/// In order of preference: gone after a restart, and a library may be mapped from there to execute. The last one is for machines
+/// that let nothing be executed from any of the others.
+const PLACES: [&str; 4] = ["/run", "/tmp", "/dev/shm", "/var/lib"];
 const PREFIX: &str = "guestscope-";
-/// Files of a rendezvous: the socket, what is unpacked, what the workload writes.
+/// Files of a rendezvous: the socket, what is unpacked, what the workload writes. The socket's name goes on after this.
 pub(super) const SOCKET: &str = "notify";
 /// The marker's soname, so that a program linked against it can be pointed here by LD_LIBRARY_PATH too.
 pub(super) const LIBRARY: &str = "libguestscope.so.1";
@@ -29,12 +35,12 @@ pub(super) const PYTHON: &str = "python";
 pub(super) const MODULE: &str = "python/guestscope.py";
 /// An empty file where Python would make a folder for what it compiles: root's could, since root may write anywhere.
 pub(super) const NO_CACHE: &str = "python/__pycache__";
-const FILES: [&str; 5] = [SOCKET, LIBRARY, WORKLOAD, MODULE, NO_CACHE];
+const FILES: [&str; 4] = [LIBRARY, WORKLOAD, MODULE, NO_CACHE];
 
 /// Makes a folder in the first place where a library may be mapped to execute and a socket may live. All may search it, since
 /// the program may be another user, and become yet another; nobody else may list it or write.
 pub(super) fn make() -> io::Result<(PathBuf, File)> {
-    let mut last = io::Error::from(io::ErrorKind::NotFound);
+    let mut last = io::Error::other(format!("all of {} are mounted noexec", PLACES.join(", ")));
     let is_usable =
         |place: &&&str| !statvfs(**place).is_ok_and(|mount| mount.flags().contains(FsFlags::ST_NOEXEC));
     for place in PLACES.iter().filter(is_usable) {
@@ -62,6 +68,22 @@ fn make_in(place: &Path) -> io::Result<(PathBuf, File)> {
     Err(io::ErrorKind::ResourceBusy.into())
 }
 
+/// Listens at a name that cannot be guessed. The kernel shows everybody the name that a socket was bound to, and not the one
+/// that it has got since. So nobody can come but who was told: the program, what it starts, and who may look into these.
+pub(super) fn listen(folder: &Path) -> io::Result<(UnixListener, PathBuf)> {
+    let bound = folder.join(SOCKET);
+    let listener = UnixListener::bind(&bound)?;
+    listener.set_nonblocking(true)?;
+    let mut random = [0; 16];
+    File::open("/dev/urandom")?.read_exact(&mut random)?;
+    let secret = folder.join(format!("{SOCKET}-{:032x}", u128::from_ne_bytes(random)));
+    // Where a socket cannot be renamed (some sandboxes' file systems) strangers can come to the line, and no further.
+    let address = if std::fs::rename(&bound, &secret).is_ok() { secret } else { bound };
+    // Whatever user the program becomes.
+    std::fs::set_permissions(&address, Permissions::from_mode(0o666))?;
+    Ok((listener, address))
+}
+
 fn open(folder: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW).open(folder)
 }
@@ -82,8 +104,19 @@ fn clear_in(place: &Path) {
             for file in FILES {
                 std::fs::remove_file(folder.join(file)).unwrap_or_default();
             }
+            remove_socket(&folder);
             std::fs::remove_dir(folder.join(PYTHON)).unwrap_or_default();
             std::fs::remove_dir(&folder).unwrap_or_default();
+        }
+    }
+}
+
+/// Whatever it is called by now.
+fn remove_socket(folder: &Path) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let is_it = entry.file_name().to_str().is_some_and(|name| name.starts_with(SOCKET));
+        if is_it && entry.file_type().is_ok_and(|kind| kind.is_socket()) {
+            std::fs::remove_file(entry.path()).unwrap_or_default();
         }
     }
 }
@@ -110,7 +143,7 @@ mod tests {
         let place = tempfile::tempdir().expect("a folder can be made");
         let (used, _lock) = make_in(place.path()).expect("the place is ours");
         let (abandoned, lock) = make_in(place.path()).expect("the place is ours");
-        std::fs::write(abandoned.join("notify"), "").expect("the folder is ours");
+        listen(&abandoned).expect("the folder is ours");
         std::fs::write(place.path().join("guestscope-1-1"), "").expect("the place is ours");
         // Folders of people, and one that bears such a name and holds something else.
         let theirs = ["other", "guestscope-main", "guestscope-1-2-3", "guestscope--1", "guestscope-1-2"];

@@ -214,6 +214,9 @@ pub struct HealthRecord {
     pub export: ExportRecord,
     /// Why rows are missing in the folder, for people.
     pub folder_error: Option<String>,
+    /// Connections to the agent's socket from processes that are not observed, or that said nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_let_in: Option<u64>,
 }
 
 /// [`Verdict`] as it is kept.
@@ -318,6 +321,7 @@ impl Manifest {
 
     /// Takes over the agent's health, fidelity included.
     pub fn set_health(&mut self, health: &Health) {
+        let dotted = |loss: Loss| (loss.key.replacen('_', ".", 1), loss.count);
         let losses = losses::of_observation(health).map(dotted).collect();
         let Health {
             fidelity,
@@ -325,6 +329,7 @@ impl Manifest {
             kernel: _,
             pairing: _,
             programs_unanswered: _,
+            not_let_in,
             cost,
             export,
             folder_error,
@@ -337,18 +342,13 @@ impl Manifest {
             cost: CostRecord::from(cost),
             export: ExportRecord::from(export),
             folder_error: folder_error.clone(),
+            not_let_in: Some(*not_let_in).filter(|&count| count > 0),
         };
     }
 }
 
-/// As a manifest names it: the stage, a dot, the counter.
-fn dotted(loss: Loss) -> (String, u64) {
-    (loss.key.replacen('_', ".", 1), loss.count)
-}
-
 impl From<ClockPair> for clock::ClockPair {
-    fn from(pair: ClockPair) -> Self {
-        let ClockPair { monotonic_ns, wall_ns } = pair;
+    fn from(ClockPair { monotonic_ns, wall_ns }: ClockPair) -> Self {
         Self { monotonic_ns, wall_ns }
     }
 }

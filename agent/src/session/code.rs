@@ -49,10 +49,14 @@ impl Code {
         self.look(pid, feed)
     }
 
-    /// Looks at all again, and at what they have forked: that meets nobody. What went wrong.
+    /// Looks at all again, but at nobody who has the number of one that has ended, and at what they have forked: that meets nobody.
+    /// What went wrong.
     pub(super) fn look_again(&mut self, feed: &mut Feed) -> Vec<String> {
-        let mapped = |&pid: &u32| Some((pid, mapped::mapped_code(pid)?));
-        let there: BTreeMap<u32, MappedCode> = self.0.keys().filter_map(mapped).collect();
+        let mapped = |(&pid, before): (&u32, &MappedCode)| {
+            let code = mapped::mapped_code(pid).filter(|code| code.born == before.born)?;
+            Some((pid, code))
+        };
+        let there: BTreeMap<u32, MappedCode> = self.0.iter().filter_map(mapped).collect();
         self.keep(feed, |pid| there.contains_key(&pid));
         let forked = there.iter().flat_map(|(pid, code)| mapped::forked(*pid, code));
         let new: Vec<_> = forked.filter(|(pid, _)| !there.contains_key(pid)).take(MOST_NEW).collect();

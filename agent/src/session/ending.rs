@@ -29,6 +29,7 @@ impl<F: Sight> Session<F> {
         health.pairing = self.feed.pairing().losses;
         health.kernel.tasks_missed += end.threads_missed;
         health.programs_unanswered = end.unanswered;
+        health.not_let_in = end.not_let_in;
         health.rows_lost = self.outlet.rows_lost;
         let restored = self.restored_after(clock::now_ns());
         let (gpu, helper) = (self.graphics.record(), self.graphics.cpu());

@@ -32,6 +32,7 @@ use crate::{
     child::{self, RunAs},
     cli::RunArguments,
     clock::{self, ClockPair},
+    failure,
     health::Fidelity,
     platform::Guest,
     privileges,
@@ -59,6 +60,7 @@ pub fn run(arguments: &RunArguments) -> anyhow::Result<i32> {
     privileges::hide_memory().context("hiding the agent's memory")?;
     let run_as = RunAs::invoking_user()?;
     child::resolve(&arguments.command[0])?;
+    warn_of_python(&arguments.command);
     start::check(&arguments.observation)?;
     child::block_forwarded().context("blocking signals")?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -67,6 +69,7 @@ pub fn run(arguments: &RunArguments) -> anyhow::Result<i32> {
         let rendezvous =
             Rendezvous::open(run_as.as_ref()).context("making the meeting place of the markers")?;
         if let Choice::Kernel(loaded) = &mut choice {
+            rendezvous.trust(loaded.take_tracked());
             // The program is started by this thread, and inherits its clock.
             loaded.sample_children();
         }
@@ -116,7 +119,11 @@ fn launch<F: Sight>(
 ) -> anyhow::Result<(Session<F>, Launched)> {
     let adopt = feed.adopt()?;
     let start_ns = clock::now_ns();
-    let child = match child::spawn(&arguments.command, &rendezvous.environment(), adopt, run_as) {
+    let mut environment = rendezvous.environment();
+    if child::resolve(&arguments.command[0]).is_ok_and(|program| child::is_linked(&program)) {
+        environment.push(rendezvous.library_path());
+    }
+    let child = match child::spawn(&arguments.command, &environment, adopt, run_as) {
         Ok(child) => child,
         Err(error) => {
             begun.discard();
@@ -185,16 +192,23 @@ impl Launched {
         while let Ok(Some(_)) = self.signals.get_ref().read_signal() {}
         child::unblock_forwarded().context("unblocking signals")?;
         session.last_records(true);
-        if let turned_away @ 1.. = self.rendezvous.turned_away() {
-            let why = format!("{turned_away} programs that came to meet the agent were not let in");
-            session.feed.marker_failed(&why);
-        }
         let (workload, unanswered) = (self.rendezvous.workload(), self.rendezvous.unanswered());
+        let not_let_in = self.rendezvous.not_let_in();
         session.finish(
-            End { exit: exit(status), wall, clock, workload, threads_missed: 0, unanswered },
+            End { exit: exit(status), wall, clock, workload, threads_missed: 0, unanswered, not_let_in },
             &arguments.observation,
         )?;
         Ok(exit_code(status))
+    }
+}
+
+/// Says it where `import guestscope` cannot find the module that is there.
+fn warn_of_python(command: &[std::ffi::OsString]) {
+    if let Some(option) = child::ignores_the_environment(command) {
+        failure::say(&format!(
+            "warning: with -{option} Python ignores PYTHONPATH, by which `import guestscope` finds the module\n\
+             hint: leave -{option} out, or install a copy of guestscope.py where this Python looks\n"
+        ));
     }
 }
 

@@ -117,6 +117,8 @@ struct End {
     threads_missed: u64,
     /// Programs that went on before they were answered.
     unanswered: u64,
+    /// Connections to the agent's socket that were closed.
+    not_let_in: u64,
 }
 
 /// The kernel side's messages, as lines on standard error.

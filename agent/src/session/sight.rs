@@ -182,6 +182,7 @@ impl Sight for Feed {
             export: ExportHealth::default(),
             folder_error: None,
             rows_lost: 0,
+            not_let_in: 0,
             programs_unanswered: 0,
         }
     }

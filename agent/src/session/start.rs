@@ -44,7 +44,7 @@ pub(super) struct Begun {
 
 /// Loads the kernel side; `visits` if threads that run already shall be found.
 pub(super) fn load(observation: &Observation, visits: bool) -> Result<Loaded, loader::LoadError> {
-    descriptors::raise();
+    descriptors::check_for_kernel_side()?;
     loader::load(&LoadOptions {
         slots: observation.max_threads,
         log: observation.kernel_log,
@@ -57,6 +57,8 @@ pub(super) fn load(observation: &Observation, visits: bool) -> Result<Loaded, lo
 
 /// What can be known to fail is looked at before anything is started.
 pub(super) fn check(observation: &Observation) -> anyhow::Result<()> {
+    descriptors::raise();
+    descriptors::check()?;
     if otlp::is_configured(observation.otlp.as_deref()) {
         otlp::check(observation.otlp.as_deref())?;
     }

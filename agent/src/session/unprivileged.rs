@@ -171,6 +171,7 @@ impl Sight for Told {
             export: ExportHealth::default(),
             folder_error: None,
             rows_lost: 0,
+            not_let_in: 0,
             programs_unanswered: 0,
         }
     }
@@ -189,6 +190,7 @@ mod tests {
             tokio::runtime::Builder::new_current_thread().enable_all().build().expect("there is room");
         runtime.block_on(async {
             let mut rendezvous = Rendezvous::open(None).expect("a folder can be made");
+            rendezvous.expect(std::process::id());
             let environment = rendezvous.environment();
             let (_, socket) =
                 environment.iter().find(|(name, _)| *name == "GUESTSCOPE_NOTIFY").expect("it is told");

@@ -39,6 +39,7 @@ mod privileges;
 mod proxy;
 mod refusals;
 mod running;
+mod socket;
 mod surroundings;
 mod texts;
 mod truth;

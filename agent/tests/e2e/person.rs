@@ -31,9 +31,8 @@ pub(crate) struct Person {
     pub(crate) user: User,
     groups: Vec<Gid>,
     home: PathBuf,
-    /// To be removed.
-    rules: Vec<PathBuf>,
-    _doas: Option<MutexGuard<'static, ()>>,
+    /// To be removed; with the turn of those of which there is one at a time.
+    rules: Vec<(PathBuf, Option<MutexGuard<'static, ()>>)>,
 }
 
 fn command(program: &str, words: &[&str]) -> std::io::Result<Output> {
@@ -74,7 +73,7 @@ impl Person {
         let of_name = CString::new(name).expect("it has no zeros");
         let groups = nix::unistd::getgrouplist(&of_name, user.gid).expect("groups can be listed");
         std::fs::create_dir(&home).expect("the folder is ours");
-        let person = Self { user, groups, home, rules: Vec::new(), _doas: None };
+        let person = Self { user, groups, home, rules: Vec::new() };
         person.give(Path::new(""));
         Some(person)
     }
@@ -83,28 +82,28 @@ impl Person {
     pub(crate) fn with_sudo(mut self, test: &str) -> Option<Self> {
         let rule = Path::new("/etc/sudoers.d").join(&self.user.name);
         let text = format!("{} ALL=(ALL:ALL) NOPASSWD:SETENV: ALL\n", self.user.name);
-        self.rule(&rule, &text);
+        self.rule(&rule, &text, None);
         self.try_out(test, &["sudo", "-n", "true"])
     }
 
     /// The same with doas.
     pub(crate) fn with_doas(mut self, test: &str) -> Option<Self> {
-        self._doas = Some(lock(&DOAS));
+        let turn = lock(&DOAS);
         if Path::new(DOAS_RULES).exists() {
             skipped(test, "doas has rules here already");
             return None;
         }
         let text = format!("permit nopass {}\n", self.user.name);
-        self.rule(Path::new(DOAS_RULES), &text);
+        self.rule(Path::new(DOAS_RULES), &text, Some(turn));
         self.try_out(test, &["doas", "-n", "true"])
     }
 
-    fn rule(&mut self, path: &Path, text: &str) {
+    fn rule(&mut self, path: &Path, text: &str, turn: Option<MutexGuard<'static, ()>>) {
         use std::io::Write as _;
         let file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o440).open(path);
         // No such folder: no such program.
         if let Ok(mut file) = file {
-            self.rules.push(path.to_owned());
+            self.rules.push((path.to_owned(), turn));
             file.write_all(text.as_bytes()).expect("the disk has room");
         }
     }
@@ -120,6 +119,13 @@ impl Person {
             return None;
         }
         Some(self)
+    }
+
+    /// Numbers of their groups, as the kernel shows them.
+    pub(crate) fn groups(&self) -> String {
+        let mut numbers: Vec<u32> = self.groups.iter().map(|group| group.as_raw()).collect();
+        numbers.sort_unstable();
+        numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(" ")
     }
 
     /// Something in their home.
@@ -153,7 +159,7 @@ impl Person {
 
 impl Drop for Person {
     fn drop(&mut self) {
-        for rule in &self.rules {
+        for (rule, _) in &self.rules {
             let _ = std::fs::remove_file(rule);
         }
         let _lock = lock(&USERS);

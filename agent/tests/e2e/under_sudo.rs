@@ -3,16 +3,19 @@
 
 use std::{os::unix::fs::MetadataExt as _, path::PathBuf, process::Command};
 
+use insta::assert_snapshot;
 use rstest::rstest;
 
 use crate::{
-    folder::Seen,
-    ground::{Ground, file, skipped},
+    folder::{Seen, only_folder},
+    ground::{Ground, file, skipped, subject},
     mounts::{cover, in_private_mounts},
     person::Person,
+    refusals::refusal,
     running::{Done, Start},
 };
 
+const ENDED: &str = "request:ended work:ended rest:ended";
 const MARKED: &str = "classify:ended preprocess:ended inference:ended";
 /// `run` into a folder of the user's.
 const RUN: [&str; 5] = ["run", "--json", "--output", "runs", "--"];
@@ -98,5 +101,155 @@ fn a_python_program_finds_the_module(#[case] whose: &str, #[case] options: &[&st
         let start = sudo(&person, &ground).words(&RUN).words(&["env", &libraries]);
         let start = start.word(python).words(options).word(script);
         check(&start.finish().expect(0), &person, &[MARKED; 3]);
+    });
+}
+
+/// The module is there and cannot be found, which is said before the program says it in its own way.
+#[rstest]
+#[case::isolated("-I")]
+#[case::without_the_environment("-E")]
+fn a_python_that_ignores_the_environment_is_warned_of(#[case] option: &str) {
+    let test = "under_sudo::a_python_that_ignores_the_environment_is_warned_of";
+    let (Some(ground), Some(python)) = (Ground::new(test), debians(test)) else { return };
+    let run = ground.run().program(python).words(&[option, "-c", "import guestscope"]);
+    let done = run.finish().expect(1);
+    let warning = format!("warning: with {option} Python ignores PYTHONPATH");
+    assert!(done.stderr.contains(&warning), "{}", done.stderr);
+    assert!(done.stderr.contains("No module named 'guestscope'"), "{}", done.stderr);
+}
+
+/// What it finds is what a user finds, not what root had.
+#[rstest]
+#[case::sudo(&["sudo", "-n"])]
+#[case::keeping_the_environment(&["sudo", "-n", "-E"])]
+#[case::as_root_by_name(&["sudo", "-n", "-u", "root"])]
+#[case::by_a_shell_of_roots(&["sudo", "-n", "sh", "-c", "umask 077; exec \"$0\" \"$@\""])]
+#[case::doas(&["doas", "-n"])]
+fn the_program_is_the_callers(#[case] way: &[&str]) {
+    let test = "under_sudo::the_program_is_the_callers";
+    let Some(ground) = Ground::new(test) else { return };
+    let person = Person::new(&ground, test);
+    let person = if way[0] == "doas" {
+        person.and_then(|person| person.with_doas(test))
+    } else {
+        person.and_then(|person| person.with_sudo(test))
+    };
+    let Some(person) = person else { return };
+    person.file("book", "");
+    let script = format!("{0} view; exec {0} requests 3", subject().display());
+    let book = format!("E2E_BOOK={}", person.path("book").display());
+    let start = through(&person, &ground, way).words(&RUN).words(&["env", &book, "sh", "-c", &script]);
+    check(&start.finish().expect(0), &person, &[ENDED; 3]);
+    let book = std::fs::read_to_string(person.path("book")).expect("it is there");
+    let (uid, gid, name) = (person.user.uid, person.user.gid, &person.user.name);
+    for line in [
+        format!("status.Uid={uid} {uid} {uid} {uid}"),
+        format!("status.Gid={gid} {gid} {gid} {gid}"),
+        format!("status.Groups={}", person.groups()),
+        "status.CapEff=0000000000000000".to_owned(),
+        "status.NoNewPrivs=0".to_owned(),
+        format!("env.HOME={}", person.path("").display().to_string().trim_end_matches('/')),
+        format!("env.USER={name}"),
+        format!("env.LOGNAME={name}"),
+        "env.SHELL=/bin/sh".to_owned(),
+    ] {
+        assert!(book.lines().any(|other| other == line), "{line}: {book}");
+    }
+}
+
+/// As the file system allows: a program that was linked, and is told by nobody where the library is.
+#[test]
+fn a_program_that_is_linked_against_the_library_finds_it() {
+    let test = "under_sudo::a_program_that_is_linked_against_the_library_finds_it";
+    let Some(ground) = Ground::new(test) else { return };
+    let Ok(compiler) = guestscope::child::resolve("cc") else { return skipped(test, "no C compiler") };
+    let Some(person) = Person::new(&ground, test).and_then(|person| person.with_sudo(test)) else { return };
+    let source = person.file(
+        "linked.c",
+        "#include <guestscope.h>\nint main(void) {\n    for (int i = 1; i < 4; i++)\n        \
+         guestscope_end(guestscope_request(\"linked\", 6, i, 0));\n    return 0;\n}\n",
+    );
+    // The first run hands out the library to link with.
+    let include = file("marker/include");
+    let compile = "\"$0\" -o linked -I \"$1\" \"$2\" \"$GUESTSCOPE_LIBRARY\"";
+    let run = sudo(&person, &ground).words(&RUN).words(&["sh", "-c", compile]).word(compiler);
+    run.word(include).word(source).finish().expect(0);
+    std::fs::remove_dir_all(person.path("runs")).expect("it is there");
+    let done = sudo(&person, &ground).words(&RUN).word("./linked").finish().expect(0);
+    check(&done, &person, &["linked:ended"; 3]);
+}
+
+/// Root again, by sudo in the program: a descendant is welcome whatever it has become.
+#[test]
+fn a_program_may_become_root_by_sudo_itself() {
+    let test = "under_sudo::a_program_may_become_root_by_sudo_itself";
+    let Some(ground) = Ground::new(test) else { return };
+    let Some(person) = Person::new(&ground, test).and_then(|person| person.with_sudo(test)) else { return };
+    let words = ["sudo", "-n", "--preserve-env=GUESTSCOPE_NOTIFY"];
+    let start = sudo(&person, &ground).words(&RUN).words(&words).word(subject()).words(&["requests", "3"]);
+    check(&start.finish().expect(0), &person, &[ENDED; 3]);
+}
+
+/// Without root there is no kernel side; phases are seen all the same.
+#[rstest]
+#[case::as_another_user_by_sudo(true)]
+#[case::by_su(false)]
+fn an_ordinary_user_sees_phases(#[case] is_by_sudo: bool) {
+    let test = "under_sudo::an_ordinary_user_sees_phases";
+    let Some(ground) = Ground::new(test) else { return };
+    let (person, other) = (Person::new(&ground, test), Person::new(&ground, test));
+    let (Some(person), Some(other)) = (person.and_then(|person| person.with_sudo(test)), other) else {
+        return;
+    };
+    // Where it was built, others may not be let in.
+    let agent = ground.path("guestscope");
+    std::fs::copy(ground.agent(), &agent).expect("the folder is ours");
+    let program = ground.path("e2e_subject");
+    std::fs::copy(subject(), &program).expect("the folder is ours");
+    let command = format!(
+        "cd {} && {} run --json --output runs -- {} requests 3",
+        other.path("").display(),
+        agent.display(),
+        program.display()
+    );
+    let name = other.user.name.clone();
+    let start = if is_by_sudo {
+        person.start("/usr/bin/sudo").words(&["-n", "-u", &name, "sh", "-c", &command])
+    } else {
+        let Ok(su) = guestscope::child::resolve("su") else { return skipped(test, "no program su") };
+        Start::new(&ground.path(""), &su).words(&[&name, "-c", &command])
+    };
+    let done = start.finish().expect(0);
+    let seen = Seen::read(&only_folder(&other.path("runs")));
+    assert_eq!((&*seen.manifest.fidelity, seen.endings().len()), ("procfs", 3), "{}", done.stderr);
+    assert_eq!(seen.manifest.child.as_ref().map(|child| child.uid), Some(other.user.uid.as_raw()));
+}
+
+/// Only root could have set them, and nobody can tell which of them is true.
+#[test]
+fn two_callers_are_refused() {
+    let Some(ground) = Ground::new("under_sudo::two_callers_are_refused") else { return };
+    let run = ground.run().program("true").environment("SUDO_UID", "65534").environment("PKEXEC_UID", "1");
+    assert_snapshot!(refusal(&ground, run), @r"
+    error: it is unclear who called: SUDO_UID says 65534, PKEXEC_UID says 1
+
+    hint: unset those that are not true: `env -u VARIABLE guestscope run -- CMD`
+    ");
+}
+
+/// Nothing may be executed from where it usually is.
+#[test]
+fn where_run_and_tmp_are_mounted_noexec_the_module_is_found() {
+    let test = "under_sudo::where_run_and_tmp_are_mounted_noexec_the_module_is_found";
+    let (Some(ground), Some(python)) = (Ground::new(test), debians(test)) else { return };
+    in_private_mounts(test, || {
+        for place in ["/run", "/dev/shm"] {
+            let (none, flags) = (None::<&str>, nix::mount::MsFlags::MS_NOEXEC);
+            nix::mount::mount(Some("tmpfs"), place, Some("tmpfs"), flags, none)
+                .expect("a tmpfs can be mounted");
+        }
+        let start = ground.run().program(python).word(file("tests/data/e2e/python_marks.py"));
+        let done = start.finish().expect(0);
+        assert_eq!(done.seen().endings(), [MARKED; 3]);
     });
 }

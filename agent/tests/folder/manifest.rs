@@ -67,6 +67,7 @@ fn health() -> Health {
         },
         folder_error: None,
         rows_lost: 0,
+        not_let_in: 0,
         programs_unanswered: 0,
     }
 }

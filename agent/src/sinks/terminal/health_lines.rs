@@ -30,6 +30,7 @@ pub(super) fn losses(health: &Health) -> Vec<Loss> {
         kernel: _,
         pairing: _,
         programs_unanswered: _,
+        not_let_in: _,
         cost: _,
         export,
         folder_error: _,
@@ -120,6 +121,11 @@ pub(super) fn lost(page: &mut Page, health: &Health, summary: &Summary) {
     for loss in happened {
         let what = counted(loss.count, loss.what[0], loss.what[1]);
         fact(page, "lost", &format!("{what} {}", loss.meaning), Emphasis::Warning);
+    }
+    if health.not_let_in > 0 {
+        let came = counted(health.not_let_in, "connection", "connections");
+        let text = format!("{came} of processes that are not observed, or that said nothing");
+        fact(page, "not let in", &text, Emphasis::None);
     }
     let LeftOut { warmups, unfinished, damaged } = summary.left_out;
     let left_out = [

@@ -58,6 +58,9 @@ struct SummaryJson<'a> {
     export: ExportJson<'a>,
     folder: Option<String>,
     folder_error: Option<&'a str>,
+    /// Connections to the agent's socket that were closed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_let_in: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -210,6 +213,7 @@ pub fn render_summary_json(summary: &Summary, health: &Health, facts: &RunFacts)
         },
         folder: facts.folder.as_ref().map(|folder| folder.display().to_string()),
         folder_error: health.folder_error.as_deref(),
+        not_let_in: Some(health.not_let_in).filter(|&count| count > 0),
     })
 }
 

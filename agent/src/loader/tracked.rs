@@ -1,0 +1,31 @@
+//! The processes that the kernel side tracks, for those who only need to know which these are.
+
+use std::os::unix::fs::MetadataExt as _;
+
+use aya::maps::{HashMap, MapData};
+
+use super::Loaded;
+
+/// The initial PID namespace's inode (PROC_PID_INIT_INO).
+const INITIAL: u64 = 0xefff_fffc;
+
+/// Processes by their numbers.
+pub struct Tracked(HashMap<MapData, u32, u32>);
+
+impl Tracked {
+    /// Whether threads of this process are tracked.
+    pub fn has(&self, process: u32) -> bool {
+        self.0.get(&process, 0).is_ok()
+    }
+}
+
+impl Loaded {
+    /// What is tracked, now and later. Once, and none in a PID namespace of its own: there processes have other numbers than the
+    /// kernel side knows them by.
+    pub fn take_tracked(&mut self) -> Option<Tracked> {
+        if std::fs::metadata("/proc/self/ns/pid").ok()?.ino() != INITIAL {
+            return None;
+        }
+        HashMap::try_from(self.ebpf.take_map("PROCESS_OF")?).ok().map(Tracked)
+    }
+}

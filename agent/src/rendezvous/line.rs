@@ -1,0 +1,113 @@
+//! The line at the socket: who is let in is decided at once, before a task, a timer or a buffer is spent on anybody.
+//!
+//! Of programs under observation so many are with the agent at a time as there are places, each with its own time to say its line.
+//! Strangers are closed at once, and only so many in a tick: the others wait where the kernel keeps them, at its cost and theirs.
+
+use std::{
+    io,
+    os::unix::net,
+    sync::{Arc, Mutex, PoisonError, atomic::Ordering},
+    time::Duration,
+};
+
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use tokio::{
+    io::{AsyncReadExt as _, unix::AsyncFd},
+    net::UnixStream,
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc},
+    time::Instant,
+};
+
+use super::{
+    Counts, Peer,
+    welcome::{self, Answer, Welcome},
+};
+
+/// A program that connects and says nothing is let go: the library itself waits no longer.
+const GREETING: Duration = Duration::from_secs(2);
+const TICK: Duration = Duration::from_millis(50);
+/// What strangers may cost in a tick, in looks into a map: with accepting and closing some microseconds each, so 2 to 3 % of a CPU. A
+/// full line of 4,096 is through in 0.8 s, less than a program waits.
+const MOST_IN_A_TICK: u32 = 256;
+
+/// The task that accepts.
+pub(super) struct Line {
+    pub(super) listener: AsyncFd<net::UnixListener>,
+    pub(super) sender: mpsc::Sender<Peer>,
+    pub(super) welcome: Arc<Mutex<Welcome>>,
+    pub(super) counts: Arc<Counts>,
+    /// Programs that are with the agent at once.
+    pub(super) places: usize,
+}
+
+/// Who the kernel says is at the other end, and what that is to the agent.
+pub(super) fn look(stream: &net::UnixStream, welcome: &Mutex<Welcome>) -> (Answer, i32) {
+    let Ok(peer) = getsockopt(stream, PeerCredentials) else {
+        return (Answer { peer: welcome::Peer::Stranger, cost: 1 }, 0);
+    };
+    let mut welcome = welcome.lock().unwrap_or_else(PoisonError::into_inner);
+    (welcome.is_for(peer.pid(), peer.uid()), peer.pid())
+}
+
+impl Line {
+    /// Takes them one by one, for ever.
+    pub(super) async fn run(self) {
+        let places = Arc::new(Semaphore::new(self.places));
+        let (mut tick, mut spent) = (Instant::now(), 0);
+        loop {
+            let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+            let Some(stream) = self.accept().await else {
+                // No descriptor is free, or no memory.
+                tokio::time::sleep(TICK).await;
+                continue;
+            };
+            if tick.elapsed() >= TICK {
+                (tick, spent) = (Instant::now(), 0);
+                self.welcome.lock().unwrap_or_else(PoisonError::into_inner).tick();
+            }
+            let (answer, pid) = look(&stream, &self.welcome);
+            self.counts.add(answer.peer);
+            if answer.peer == welcome::Peer::Observed {
+                tokio::spawn(greet(stream, pid, place, self.sender.clone(), Arc::clone(&self.counts)));
+                continue;
+            }
+            drop(stream);
+            spent += answer.cost;
+            if spent >= MOST_IN_A_TICK {
+                tokio::time::sleep_until(tick + TICK).await;
+            }
+        }
+    }
+
+    /// The next one, without the runtime's knowledge: most that come in numbers are closed again. None on an error.
+    async fn accept(&self) -> Option<net::UnixStream> {
+        loop {
+            let mut ready = self.listener.readable().await.ok()?;
+            match ready.try_io(|listener| listener.get_ref().accept()) {
+                Ok(Ok((stream, _))) => return Some(stream),
+                Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
+                Ok(Err(_)) => return None,
+                Err(_is_empty) => {}
+            }
+        }
+    }
+}
+
+/// Hands on a program that says what it is in time.
+async fn greet(
+    stream: net::UnixStream,
+    pid: i32,
+    place: OwnedSemaphorePermit,
+    sender: mpsc::Sender<Peer>,
+    counts: Arc<Counts>,
+) {
+    let nonblocking = stream.set_nonblocking(true).and_then(|()| UnixStream::from_std(stream));
+    let Ok(mut stream) = nonblocking else { return };
+    let mut line = [0_u8; 16];
+    let greeting = tokio::time::timeout(GREETING, stream.read(&mut line)).await;
+    if matches!(greeting, Ok(Ok(bytes)) if line[..bytes].starts_with(b"marker ")) {
+        let _ = sender.send(Peer { stream, pid, counts, _place: place }).await;
+    } else {
+        counts.silent.fetch_add(1, Ordering::Relaxed);
+    }
+}
