@@ -24,6 +24,7 @@ pub use self::{
     caller::RunAs,
     marker::{ignores_the_environment, is_linked},
 };
+use crate::untrusted::Shown as _;
 use crate::{descriptors, kernel::on_self::run_on_self};
 
 /// Why the program could not be started.
@@ -59,7 +60,7 @@ pub enum ChildError {
 /// The file that a command names, looked up in PATH as a shell would.
 pub fn resolve(command: impl AsRef<OsStr>) -> Result<PathBuf, ChildError> {
     let command = command.as_ref();
-    let text = || command.to_string_lossy().into_owned();
+    let text = || command.shown().to_string();
     let runnable = |path: &Path| {
         path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
     };
@@ -116,7 +117,7 @@ pub fn spawn(
     // SAFETY: between fork and exec only system calls are made, and no memory is allocated.
     unsafe { start.pre_exec(become_child) };
     start.spawn().map_err(|source| {
-        let command = program.to_string_lossy().into_owned();
+        let command = program.shown().to_string();
         // The file itself was found a moment ago.
         if source.kind() == io::ErrorKind::NotFound {
             return ChildError::NoInterpreter { command, source };

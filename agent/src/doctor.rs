@@ -2,8 +2,7 @@
 //!
 //! Loads the programs as `run` would and takes them out again. It observes nothing and changes nothing.
 
-use std::io::Write as _;
-
+use crate::out;
 use crate::{
     cli::DoctorArguments,
     descriptors, gpu,
@@ -44,10 +43,7 @@ pub fn run(arguments: &DoctorArguments) -> anyhow::Result<i32> {
     } else {
         terminal::render_doctor(&doctor, Style::detect(Stream::Stdout))
     };
-    match std::io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => return Err(error.into()),
-        _ => {}
-    }
+    out::answer(&text)?;
     Ok(i32::from(!fidelity.is_whole()))
 }
 

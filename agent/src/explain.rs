@@ -3,8 +3,10 @@
 //! It reads the folder and changes nothing in it. A folder that is still being written is read as far as it was when this
 //! began; what cannot be read is said, and the rest explained.
 
-use std::{io::Write as _, path::Path};
+use std::path::Path;
 
+use crate::out;
+use crate::untrusted::Shown as _;
 use crate::{
     analyze::{
         SLOWEST,
@@ -89,11 +91,8 @@ pub fn run(arguments: &ExplainArguments) -> anyhow::Result<i32> {
     } else {
         terminal::render_explanation(&explanation, &facts, Style::detect(Stream::Stdout))
     };
-    // A reader that went away (`| head`) is no failure.
-    match std::io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
-        _ => Ok(0),
-    }
+    out::answer(&text)?;
+    Ok(0)
 }
 
 /// All readings stop where the first one did: a run that goes on adds to its folder meanwhile.
@@ -192,5 +191,5 @@ fn nothing(explanation: &Explanation, folder: &Path) -> String {
     } else {
         (format!(" (left out: {})", kinds.join(", ")), "let the program run until its requests have ended")
     };
-    format!("no request to explain: {}{why}\n\nhint: {hint}\n", folder.display())
+    format!("no request to explain: {}{why}\n\nhint: {hint}\n", folder.shown())
 }

@@ -8,7 +8,7 @@ mod replay;
 use std::{
     borrow::Cow,
     fs::OpenOptions,
-    io::{self, BufWriter, IsTerminal as _, Write},
+    io::{self, BufWriter, Write},
     iter::Peekable,
     os::unix::fs::OpenOptionsExt as _,
     path::PathBuf,
@@ -19,6 +19,8 @@ use std::{
 use opentelemetry::Value;
 
 use self::replay::Replay;
+use crate::out;
+use crate::untrusted::Shown as _;
 use crate::{
     analyze::Summary,
     cli::{ExportArguments, ExportForm},
@@ -42,7 +44,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 #[derive(Debug, thiserror::Error)]
 pub enum ExportFileError {
     /// The file cannot be made; one that is there already is not written over.
-    #[error("cannot create the file: {}: {source}", path.display())]
+    #[error("cannot create the file: {}: {source}", path.shown())]
     Create {
         /// As it was given.
         path: PathBuf,
@@ -113,10 +115,10 @@ pub fn run(arguments: &ExportArguments) -> anyhow::Result<i32> {
             let file = made.map_err(|source| ExportFileError::Create { path: path.clone(), source })?;
             write(*to, &folder, BufWriter::new(file))
         }
-        (ExportForm::Perfetto, None) if io::stdout().is_terminal() => {
+        (ExportForm::Perfetto, None) if out::is_terminal() => {
             return Err(ExportFileError::Terminal("perfetto").into());
         }
-        (_, None) => write(*to, &folder, BufWriter::new(io::stdout().lock())),
+        (_, None) => write(*to, &folder, BufWriter::new(out::file())),
     };
     match done {
         // A reader that went away (`| head`) has what it wanted.

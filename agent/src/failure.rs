@@ -1,20 +1,13 @@
 //! What a person is told when something fails: one line that says what, and a hint that says what to do next.
 
-use std::io::Write as _;
-
 use crate::{
     child::ChildError,
     descriptors::{self, TooFew},
     kernel::{btf::BtfError, formats::FormatError},
     loader::{LoadError, VisitError},
-    untrusted::plain_lines,
 };
 
-/// Says something on standard error. A reader that went away is no failure of whoever speaks: `eprint!` would panic.
-pub fn say(text: &str) {
-    // What came from a folder or a program must not give orders to the terminal.
-    let _ = std::io::stderr().write_all(plain_lines(text).as_bytes());
-}
+pub use crate::out::say;
 
 /// `error: what: value`, a blank line, `hint: next action`.
 pub fn text(error: &anyhow::Error) -> String {

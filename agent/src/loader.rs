@@ -37,6 +37,7 @@ use nix::{
 };
 
 use self::{offsets::Offsets, pulse::Pulses, sampler::Sampler, spin::PidNamespace};
+use crate::untrusted::Shown as _;
 use crate::{
     carried,
     descriptors::{self, TooFew},
@@ -90,7 +91,7 @@ pub enum LoadError {
     #[error("the kernel has no BTF of its own, and {0}")]
     Formats(#[from] FormatError),
     /// BTF was supplied, and is not usable.
-    #[error("cannot use the BTF file `{}`: {source}", path.display())]
+    #[error("cannot use the BTF file `{}`: {source}", path.shown())]
     Supplied {
         /// Which file.
         path: PathBuf,

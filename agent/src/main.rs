@@ -3,14 +3,21 @@
 use clap::Parser as _;
 use guestscope::{
     cli::{Cli, Command},
-    compare, doctor, explain, export, failure, memory, report, session,
+    compare, doctor, explain, export, failure, memory, out, report, session,
+    sinks::terminal::{Stream, Style},
 };
 
 #[global_allocator]
 static ALLOCATOR: memory::Counted = memory::Counted;
 
 fn main() {
-    let command = Cli::parse().command;
+    let command = match Cli::try_parse() {
+        Ok(arguments) => arguments.command,
+        Err(error) => {
+            let stream = if error.use_stderr() { Stream::Stderr } else { Stream::Stdout };
+            std::process::exit(out::usage(error, Style::detect(stream).color));
+        }
+    };
     // What these read may come from elsewhere.
     if matches!(command, Command::Explain(_) | Command::Export(_) | Command::Compare(_) | Command::Report(_))
     {

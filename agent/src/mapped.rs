@@ -12,6 +12,7 @@ use guestscope_ebpf::SpinCode;
 use procfs::process::{MMPermissions, MMapPath, MemoryMap, Process};
 
 use crate::loader::Loaded;
+use crate::untrusted::{Shown as _, Untrusted};
 
 /// Libraries whose threads busy-wait for each other, by the begins of their files' names: of GCC, LLVM, Intel, and TBB.
 const SPINNERS: [&str; 4] = ["libgomp", "libomp", "libiomp5", "libtbb"];
@@ -77,9 +78,9 @@ fn is(error: &anyhow::Error, kind: io::ErrorKind) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == kind)
 }
 
-/// A path that somebody else chose, for people: one line without control characters.
-fn name(path: &Path) -> String {
-    path.to_string_lossy().chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+/// A path that somebody else chose.
+fn name(path: &Path) -> Untrusted {
+    path.shown()
 }
 
 /// What a process has mapped to execute, as far as a cheap look tells.

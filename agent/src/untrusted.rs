@@ -56,11 +56,6 @@ impl Untrusted {
         Self::from(String::from_utf8_lossy(bytes))
     }
 
-    /// A path, or a part of one.
-    pub fn of_path(path: impl AsRef<Path>) -> Self {
-        Self::of_os(path.as_ref().as_os_str())
-    }
-
     /// A name or an argument.
     #[expect(clippy::disallowed_methods, reason = "the text is untrusted from here on")]
     pub fn of_os(text: &OsStr) -> Self {
@@ -212,6 +207,43 @@ pub fn plain_lines(text: &str) -> Cow<'_, str> {
         _ => c,
     };
     Cow::Owned(text.chars().map(shown).collect())
+}
+
+/// [`plain_lines`], and the emphasis that this program gives: `ESC [ 1;31 m`.
+pub fn plain_colored(text: &str) -> Cow<'_, str> {
+    let is_emphasis = |code: &str| code.len() <= 12 && code.bytes().all(|c| c.is_ascii_digit() || c == b';');
+    let mut parts = text.split('\u{1b}');
+    let first = parts.next().map(plain_lines).unwrap_or_default();
+    parts.fold(first, |mut plain, part| {
+        let code = part.strip_prefix('[').and_then(|part| part.split_once('m'));
+        match code.filter(|(code, _)| is_emphasis(code)) {
+            Some((code, rest)) => {
+                let _ = write!(plain.to_mut(), "\u{1b}[{code}m{}", plain_lines(rest));
+            }
+            None => {
+                let _ = write!(plain.to_mut(), "{REPLACEMENT}{}", plain_lines(part));
+            }
+        }
+        plain
+    })
+}
+
+/// Paths and arguments, as people are shown them.
+pub trait Shown {
+    /// What stands for it in text.
+    fn shown(&self) -> Untrusted;
+}
+
+impl Shown for Path {
+    fn shown(&self) -> Untrusted {
+        Untrusted::of_os(self.as_os_str())
+    }
+}
+
+impl Shown for OsStr {
+    fn shown(&self) -> Untrusted {
+        Untrusted::of_os(self)
+    }
 }
 
 /// Characters that nothing but whitespace and U+FFFD stands for where people read.

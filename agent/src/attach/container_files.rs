@@ -2,6 +2,7 @@
 //!
 //! Yields [`Note`]s. Every file belongs to somebody else: what is missing, too long or not as expected is passed over.
 
+use crate::untrusted::Shown as _;
 use std::{
     fs::{self, File},
     io::Read as _,
@@ -103,7 +104,7 @@ fn text(value: &Value, key: &str) -> String {
 /// The name of the folder that a file lies in.
 fn folder(path: &Path) -> String {
     let name = path.parent().and_then(Path::file_name).unwrap_or_default();
-    name.to_string_lossy().into_owned()
+    name.shown().stored().to_owned()
 }
 
 fn docker(_: &Path, _: &Path, value: &Value) -> Vec<Note> {

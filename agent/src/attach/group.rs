@@ -8,6 +8,7 @@ use std::{
 };
 
 use super::TargetError;
+use crate::untrusted::{Shown as _, Untrusted};
 
 /// The file that every group of either version has.
 const PROCESSES: &str = "cgroup.procs";
@@ -35,7 +36,7 @@ impl Group {
         there.extend(in_mounts.filter(|directory| directory.join(PROCESSES).is_file()));
         let first = there.first().cloned();
         let found = Self::first_inhabited(&there).or_else(|| first.map(|directory| Self { directory }));
-        found.ok_or_else(|| TargetError::NoGroup(path.display().to_string()))
+        found.ok_or_else(|| TargetError::NoGroup(path.shown().to_string()))
     }
 
     /// The first of these in which somebody lives.
@@ -110,7 +111,7 @@ fn hierarchy(line: &[u8]) -> Option<Hierarchy> {
     let (kind, options) = (super_block.next()?, super_block.nth(1)?);
     let controllers = match kind {
         b"cgroup2" => Vec::new(),
-        b"cgroup" => String::from_utf8_lossy(options).split(',').map(str::to_owned).collect(),
+        b"cgroup" => Untrusted::of_bytes(options).stored().split(',').map(str::to_owned).collect(),
         _ => return None,
     };
     Some(Hierarchy { controllers, root: unescape(root), at: unescape(at) })

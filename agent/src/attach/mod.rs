@@ -9,6 +9,7 @@ mod error;
 mod group;
 mod process;
 
+use crate::untrusted::Shown as _;
 use std::path::{Path, PathBuf};
 
 pub use error::{Candidate, TargetError};
@@ -58,8 +59,8 @@ impl Target {
             Wanted::Processes(pids) => Self::processes_of(pids),
             Wanted::Group(path) => {
                 let group = Group::find(path)?;
-                let last = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
-                let words = vec!["cgroup".to_owned(), group.directory().display().to_string()];
+                let last = path.file_name().unwrap_or(path.as_os_str()).shown().to_string();
+                let words = vec!["cgroup".to_owned(), group.directory().shown().to_string()];
                 Self::new(last, words, None, Members::Group(group)).inhabited()
             }
             Wanted::Container(wanted) => {

@@ -6,6 +6,7 @@ use procfs::process::{ProcState, StatFlags};
 
 use super::TargetError;
 use crate::child;
+use crate::untrusted::{Shown as _, Untrusted};
 
 /// A process that was alive when it was opened. Its descriptor names it for good, whoever gets the number later.
 #[derive(Debug)]
@@ -50,7 +51,7 @@ impl Process {
     /// As the kernel calls it.
     pub(super) fn name(&self) -> String {
         let name = std::fs::read_to_string(format!("/proc/{}/comm", self.pid)).unwrap_or_default();
-        let name: String = name.trim_end().chars().filter(|c| !c.is_control()).collect();
+        let name: String = name.trim_end().chars().filter(|c| !crate::untrusted::is_unsafe(*c)).collect();
         if name.is_empty() { format!("pid-{}", self.pid) } else { name }
     }
 
@@ -58,14 +59,14 @@ impl Process {
     pub(super) fn command(&self) -> Vec<String> {
         let bytes = std::fs::read(format!("/proc/{}/cmdline", self.pid)).unwrap_or_default();
         let words = bytes.split(|&byte| byte == 0).filter(|word| !word.is_empty());
-        let words: Vec<String> = words.map(|word| String::from_utf8_lossy(word).into_owned()).collect();
+        let words: Vec<String> = words.map(|word| Untrusted::of_bytes(word).stored().to_owned()).collect();
         if words.is_empty() { vec![self.name()] } else { words }
     }
 
     /// Its program's file, as it is called where it lives.
     pub(super) fn executable(&self) -> Option<String> {
         let file = std::fs::read_link(format!("/proc/{}/exe", self.pid)).ok()?;
-        Some(file.to_string_lossy().into_owned())
+        Some(file.shown().stored().to_owned())
     }
 }
 

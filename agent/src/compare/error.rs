@@ -3,15 +3,16 @@
 use std::path::PathBuf;
 
 use crate::analyze::compare::{MOST_WARMUP, Metric};
+use crate::untrusted::Shown as _;
 
 /// An error of the comparison. `Display` gives `what: value`; [`Refusal::hint`] gives the next action.
 #[derive(Debug, thiserror::Error)]
 pub enum Refusal {
     /// There is no run folder at this path, nor below it.
-    #[error("no run folder: {}", .0.display())]
+    #[error("no run folder: {}", .0.shown())]
     NoFolder(PathBuf),
     /// A directory could not be listed.
-    #[error("cannot list: {}: {source}", path.display())]
+    #[error("cannot list: {}: {source}", path.shown())]
     List {
         /// Which.
         path: PathBuf,
@@ -44,7 +45,7 @@ pub enum Refusal {
     #[error("the runs did not do the same work: {0}")]
     UnequalWork(String),
     /// A metric needs more requests per run.
-    #[error("too few requests per run for {metric}: {fewest}, it needs {needed}; in {}", shortest.display())]
+    #[error("too few requests per run for {metric}: {fewest}, it needs {needed}; in {}", shortest.shown())]
     TooFewRequests {
         /// Which.
         metric: Metric,
@@ -62,7 +63,7 @@ pub enum Refusal {
     #[error("a report is of run folders, not of traces: --jaeger")]
     TracesInReport,
     /// More than anybody compares.
-    #[error("too many folders or files in: {}", .0.display())]
+    #[error("too many folders or files in: {}", .0.shown())]
     TooManyFolders(PathBuf),
     /// A longer warm-up than can be left out.
     #[error("too long a warm-up: {0} requests, at most {MOST_WARMUP}")]

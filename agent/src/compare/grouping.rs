@@ -7,6 +7,7 @@ use std::{
 
 use super::{error::Refusal, read::ReadRun};
 use crate::cli::CompareBy;
+use crate::untrusted::Shown as _;
 
 /// Runs by platform, in the order in which platforms first come.
 #[derive(Debug)]
@@ -76,15 +77,15 @@ impl Names {
             (None, CompareBy::Name) => run.manifest.name.clone(),
             (None, CompareBy::Argument) => {
                 let name = last_part(&run.source.argument);
-                if self.ambiguous.contains(&name) { run.source.argument.display().to_string() } else { name }
+                if self.ambiguous.contains(&name) { run.source.argument.shown().to_string() } else { name }
             }
         }
     }
 }
 
 fn last_part(path: &Path) -> String {
-    let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
-    name.unwrap_or_else(|| path.display().to_string())
+    let name = path.file_name().map(|name| name.shown().to_string());
+    name.unwrap_or_else(|| path.shown().to_string())
 }
 
 impl Grouped {

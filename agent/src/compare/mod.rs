@@ -15,7 +15,6 @@ mod work;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    io::Write as _,
     path::PathBuf,
 };
 
@@ -29,7 +28,8 @@ use self::{
     jaeger::Question,
     read::{ReadRun, read_all},
 };
-use crate::untrusted::Untrusted;
+use crate::out;
+use crate::untrusted::{Shown as _, Untrusted};
 use crate::{
     analyze::compare::{
         Common, Declared, MOST_WARMUP, Metric, Overall, Platform, Run, SelfTest, Warmup, compare,
@@ -77,7 +77,7 @@ pub struct Member {
 impl Member {
     /// Of its folder, without those around it.
     pub fn name(&self) -> String {
-        self.folder.file_name().unwrap_or(self.folder.as_os_str()).to_string_lossy().into_owned()
+        self.folder.file_name().unwrap_or(self.folder.as_os_str()).shown().to_string()
     }
 }
 
@@ -143,15 +143,8 @@ pub fn run(arguments: &CompareArguments) -> anyhow::Result<i32> {
     } else {
         terminal::render_comparison(&compared, Style::detect(Stream::Stdout))
     };
-    print(&text)?;
+    out::answer(&text)?;
     Ok(i32::from(fails))
-}
-
-fn print(text: &str) -> anyhow::Result<()> {
-    match std::io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
-        _ => Ok(()),
-    }
 }
 
 /// All that can be read: folders first, then runs out of a Jaeger.
@@ -204,7 +197,7 @@ fn usable(runs: Vec<ReadRun>) -> Result<Vec<ReadRun>, Refusal> {
     let mut last = "no run holds a request".to_owned();
     let mut kept = Vec::with_capacity(runs.len());
     for run in runs {
-        let path = run.source.path.display().to_string();
+        let path = run.source.path.shown().to_string();
         let why = if run.digest.groups.is_empty() {
             format!("no requests in {path}")
         } else if !run.manifest.run_id.is_empty() && !seen.insert(run.manifest.run_id.clone()) {
@@ -228,11 +221,11 @@ fn with_requests(runs: Vec<ReadRun>, wanted: Option<&str>) -> Result<(Vec<ReadRu
     let (kept, lacking): (Vec<ReadRun>, Vec<ReadRun>) =
         runs.into_iter().partition(|run| run.digest.group(name.stored()).is_some());
     if let Some(first) = lacking.first().filter(|_| lacking.len() >= kept.len()) {
-        let lacking = first.source.path.display().to_string();
+        let lacking = first.source.path.shown().to_string();
         return Err(Refusal::UnknownRequest { name: name.to_string(), lacking });
     }
     for run in lacking {
-        let path = run.source.path.display();
+        let path = run.source.path.shown();
         failure::say(&format!("warning: left out: no requests of this name: {name}; in {path}\n"));
     }
     Ok((kept, name))
@@ -336,6 +329,6 @@ fn self_test(arguments: &CompareArguments) -> anyhow::Result<i32> {
     } else {
         terminal::render_self_test(&tests, Style::detect(Stream::Stdout))
     };
-    print(&text)?;
+    out::answer(&text)?;
     Ok(i32::from(!tests.iter().all(|test| test.passes() == Some(true))))
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::read::ReadRun;
 use crate::run::{Manifest, State};
+use crate::untrusted::Shown as _;
 
 /// Clocks that went apart by more than this were set.
 const STEPPED_NS: i64 = 100_000_000;
@@ -18,7 +19,7 @@ pub(super) fn of(runs: &[ReadRun]) -> Vec<String> {
     notes.extend(differing(runs, "hooks that failed", failed_hooks));
     notes.extend(runs.iter().flat_map(|run| run.notes.iter().cloned()));
     let each = runs.iter().flat_map(|run| {
-        let path = run.source.path.display().to_string();
+        let path = run.source.path.shown().to_string();
         of_run(run).into_iter().map(move |note| (path.clone(), note))
     });
     notes.extend(together(each));
@@ -62,7 +63,7 @@ pub(super) fn short(runs: &[ReadRun], platforms: &[(String, Vec<usize>)], reques
         counts.sort_unstable();
         let usual = counts.get(counts.len() / 2).copied().unwrap_or(0);
         for index in indices.iter().filter(|index| count(index) * 2 < usual) {
-            let (path, few) = (runs[*index].source.path.display(), count(index));
+            let (path, few) = (runs[*index].source.path.shown(), count(index));
             notes.push(format!(
                 "{path} has {few} requests, where runs of its platform have {usual}, and weighs as much as they do"
             ));

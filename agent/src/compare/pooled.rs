@@ -10,6 +10,7 @@ use std::{
 };
 
 use super::{grouping::is_one_of_several, read::ReadRun, sources::Source};
+use crate::untrusted::Shown as _;
 use crate::{
     run::{Limits, Manifest},
     sinks::terminal::units::{bytes, duration},
@@ -109,8 +110,8 @@ fn directories(runs: &[&ReadRun]) -> BTreeSet<String> {
     };
     let all: BTreeSet<PathBuf> = runs.iter().filter(|run| run.source.label.is_none()).map(around).collect();
     let last: BTreeSet<String> =
-        all.iter().filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned())).collect();
-    if last.len() == all.len() { last } else { all.iter().map(|path| path.display().to_string()).collect() }
+        all.iter().filter_map(|path| Some(path.file_name()?.shown().to_string())).collect();
+    if last.len() == all.len() { last } else { all.iter().map(|path| path.shown().to_string()).collect() }
 }
 
 #[cfg(test)]

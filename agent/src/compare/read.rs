@@ -6,6 +6,7 @@ use std::sync::{
 };
 
 use super::sources::Source;
+use crate::untrusted::Shown as _;
 use crate::{
     analyze::compare::{RunDigest, Warmup},
     run::{self, Folder, Manifest, limits::REQUESTS_COMPARED},
@@ -80,7 +81,7 @@ pub(crate) fn each_in_parallel<I: Sync, T: Send>(
 }
 
 fn read(source: &Source, warmup: Warmup, all: &AtomicU64) -> Result<ReadRun, run::Error> {
-    let path = source.path.display();
+    let path = source.path.shown();
     let folder = Folder::open(&source.path)?;
     let mut requests = folder.requests_without_ids()?;
     let most = REQUESTS_COMPARED.most;

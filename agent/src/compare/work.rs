@@ -1,6 +1,7 @@
 //! Did all runs do the same work? Only then does a difference in time say anything about platforms.
 
 use super::{error::Refusal, read::ReadRun};
+use crate::untrusted::Shown as _;
 
 /// How well that is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +24,8 @@ pub enum Work {
 /// Foreign text in a message: on one line, and not too much of it.
 fn shown(text: &str) -> String {
     const MOST: usize = 120;
-    let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MOST).collect();
+    let text: String =
+        text.chars().map(|c| if crate::untrusted::is_unsafe(c) { ' ' } else { c }).take(MOST).collect();
     text.trim().to_owned()
 }
 
@@ -37,7 +39,7 @@ pub(super) fn check(runs: &[ReadRun], allow_unequal: bool) -> Result<Work, Refus
     let refuse = |what: String| {
         if allow_unequal { Ok(Work::Unknown(what)) } else { Err(Refusal::UnequalWork(what)) }
     };
-    let folder = |run: &ReadRun| run.source.path.display().to_string();
+    let folder = |run: &ReadRun| run.source.path.shown().to_string();
     match text(first, "work_hash") {
         Some(hash) => {
             if let Some(other) = runs.iter().find(|run| text(run, "work_hash") != Some(hash)) {

@@ -3,6 +3,7 @@
 use std::{ffi::OsString, path::PathBuf};
 
 use crate::platform::Root;
+use crate::untrusted::Shown as _;
 
 /// Names the library where it lies elsewhere; [`OFF`] for none at all.
 const LIBRARY_VARIABLE: &str = "GUESTSCOPE_NVML";
@@ -48,9 +49,9 @@ pub(super) fn find_in(root: &Root, named: Option<OsString>) -> Option<Driver> {
     if let Some(library) = named.filter(|named| !named.is_empty()) {
         return Some(Driver { library, evidence: format!("named by {LIBRARY_VARIABLE}") });
     }
-    let there = |path: &PathBuf| root.has(&path.to_string_lossy());
+    let there = |path: &PathBuf| root.has(path.shown().stored());
     if let Some(path) = FOLDERS.iter().map(|folder| PathBuf::from(folder).join(NAME)).find(there) {
-        let evidence = path.display().to_string();
+        let evidence = path.shown().to_string();
         return Some(Driver { library: path.into(), evidence });
     }
     root.has(DEVICE).then(|| Driver { library: NAME.into(), evidence: DEVICE.to_owned() })

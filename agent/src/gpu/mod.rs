@@ -111,5 +111,5 @@ pub fn look(driver: &Driver) -> Result<GpuRecord, String> {
 
 /// What another program says of itself is not ours to trust: without control characters, and no longer than this.
 fn cleaned(given: &str, most: usize) -> String {
-    given.chars().filter(|one| !one.is_control()).take(most).collect()
+    given.chars().filter(|one| !crate::untrusted::is_unsafe(*one)).take(most).collect()
 }

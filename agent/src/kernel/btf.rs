@@ -5,6 +5,7 @@
 //! supplied: every access is checked, and a damaged file is an error, never a panic. Format: the kernel's
 //! Documentation/bpf/btf.rst.
 
+use crate::untrusted::Shown as _;
 use std::path::Path;
 
 /// Where the running kernel keeps its BTF.
@@ -77,7 +78,7 @@ impl Btf {
     /// Reads and parses a file.
     pub fn from_file(path: &Path) -> Result<Self, BtfError> {
         let data = std::fs::read(path)
-            .map_err(|source| BtfError::Read { path: path.display().to_string(), source })?;
+            .map_err(|source| BtfError::Read { path: path.shown().to_string(), source })?;
         Self::parse(data)
     }
 

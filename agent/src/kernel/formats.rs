@@ -2,6 +2,7 @@
 //!
 //! Yields offsets by event and field. It mounts nothing: who observes must not change what others see.
 
+use crate::untrusted::Shown as _;
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -19,7 +20,7 @@ pub enum FormatError {
     #[error("the formats of tracepoints cannot be read: no tracefs at {}", PLACES.join(" or "))]
     NoTracefs,
     /// The event is not there, or not for us.
-    #[error("reading a tracepoint's format: `{}`: {source}", path.display())]
+    #[error("reading a tracepoint's format: `{}`: {source}", path.shown())]
     Read {
         /// Which file.
         path: PathBuf,

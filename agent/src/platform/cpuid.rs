@@ -2,6 +2,8 @@
 //!
 //! Yields [`Cpuid`] as plain data, so that a test can say what the processor said. It decides nothing.
 
+use crate::untrusted::Untrusted;
+
 /// The answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cpuid {
@@ -31,7 +33,7 @@ impl Cpuid {
             if !known {
                 break;
             }
-            vendors.extend(super::root::clean(&String::from_utf8_lossy(&name)));
+            vendors.extend(super::root::clean(Untrusted::of_bytes(&name).stored()));
         }
         Some(Self { hypervisor: true, vendors })
     }

@@ -3,6 +3,7 @@
 //! Yields [`Firmware`] as plain data. The tables are readable by root only: without that, less is known.
 
 use super::root::{Root, clean};
+use crate::untrusted::Untrusted;
 
 const DMI: &str = "/sys/class/dmi/id";
 const ACPI: &str = "/sys/firmware/acpi/tables";
@@ -72,7 +73,7 @@ fn smbios_vm(root: &Root) -> Option<bool> {
 fn acpi_owners(root: &Root) -> Vec<AcpiOwner> {
     let owner = |table: &str| {
         let bytes = root.bytes(&format!("{ACPI}/{table}"))?;
-        let oem = clean(&String::from_utf8_lossy(bytes.get(10..16)?))?;
+        let oem = clean(Untrusted::of_bytes(bytes.get(10..16)?).stored())?;
         Some(AcpiOwner { table: table.to_owned(), oem })
     };
     ["DSDT", "FACP", "APIC", "MCFG"].iter().filter_map(|table| owner(table)).collect()

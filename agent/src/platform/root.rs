@@ -3,6 +3,7 @@
 //! Yields text of bounded size, or nothing. Only regular files are read and no read can block, because some of what
 //! it looks at belongs to others. It does not keep a recorded tree's links from pointing out of it.
 
+use crate::untrusted::{Shown as _, Untrusted};
 use std::{
     fs::{self, OpenOptions},
     io::Read,
@@ -51,7 +52,7 @@ impl Root {
 
     /// The file's text; what is no UTF-8 is replaced.
     pub(crate) fn text(&self, path: &str) -> Option<String> {
-        self.bytes(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+        self.bytes(path).map(|bytes| Untrusted::of_bytes(&bytes).stored().to_owned())
     }
 
     /// The one value that the file holds; none if it is empty.
@@ -62,13 +63,13 @@ impl Root {
     /// Where a link points, unresolved.
     pub(crate) fn link(&self, path: &str) -> Option<String> {
         let target = fs::read_link(self.path(path)).ok()?;
-        clean(&target.to_string_lossy())
+        clean(target.shown().stored())
     }
 
     /// The last part of where a link points.
     pub(super) fn link_name(&self, path: &str) -> Option<String> {
         let target = fs::read_link(self.path(path)).ok()?;
-        clean(&target.file_name()?.to_string_lossy())
+        clean(target.file_name()?.shown().stored())
     }
 
     /// Something lies there, readable or not.
@@ -103,7 +104,8 @@ impl Root {
 /// One value for people and attributes: no control characters, no space around it, bounded; none if nothing is left.
 pub(super) fn clean(text: &str) -> Option<String> {
     let kept = text.trim_matches(|c: char| c.is_whitespace() || c == '\0');
-    let cleaned: String = kept.chars().filter(|c| !c.is_control()).take(VALUE_CHARS).collect();
+    let cleaned: String =
+        kept.chars().filter(|c| !crate::untrusted::is_unsafe(*c)).take(VALUE_CHARS).collect();
     Some(cleaned).filter(|cleaned| !cleaned.is_empty())
 }
 

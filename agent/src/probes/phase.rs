@@ -22,6 +22,7 @@ use object::{
 };
 
 use super::{Hook, Place};
+use crate::untrusted::Shown as _;
 
 /// One hook, at as many files as carry the library.
 pub const HOOKS: &[Hook] = &[Hook {
@@ -63,7 +64,7 @@ pub enum MarkerError {
 /// machine. What is no regular file is not even opened: opening a pipe would wait for its writer, or release and then
 /// break it, and opening a device may do anything.
 pub fn find(path: &Path) -> Result<Option<u64>, MarkerError> {
-    let read_error = |source| MarkerError::Read { path: path.display().to_string(), source };
+    let read_error = |source| MarkerError::Read { path: path.shown().to_string(), source };
     if !std::fs::metadata(path).map_err(read_error)?.is_file() {
         return Ok(None);
     }
@@ -74,7 +75,7 @@ pub fn find(path: &Path) -> Result<Option<u64>, MarkerError> {
         return Ok(None);
     }
     let cache = ReadCache::new(BufReader::new(file));
-    let damaged = || MarkerError::Damaged(path.display().to_string());
+    let damaged = || MarkerError::Damaged(path.shown().to_string());
     let Some(tables) = Tables::read(&cache) else { return Ok(None) };
     let Some(notes) = tables.section(".note.stapsdt") else { return Ok(None) };
     let Some((offset, bytes)) = notes.file_range(LittleEndian).filter(|range| range.1 <= NOTES_BYTES) else {

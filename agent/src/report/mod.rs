@@ -10,7 +10,7 @@ mod page;
 
 use std::{
     fs::OpenOptions,
-    io::{self, IsTerminal as _, Write as _},
+    io::{self, Write as _},
     os::unix::fs::OpenOptionsExt as _,
     path::PathBuf,
 };
@@ -18,6 +18,8 @@ use std::{
 pub use charts::ChartError;
 
 use self::{moments::Looked, page::Page};
+use crate::out;
+use crate::untrusted::Shown as _;
 use crate::{
     analyze::compare::{Breakdown, Platform, Quantile, breakdowns},
     cli::ReportArguments,
@@ -31,7 +33,7 @@ use crate::{
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
     /// The file cannot be made; one that is there already is not written over.
-    #[error("cannot create the file: {}: {source}", path.display())]
+    #[error("cannot create the file: {}: {source}", path.shown())]
     Create {
         /// As it was given.
         path: PathBuf,
@@ -107,7 +109,7 @@ impl Report {
 /// # Errors
 /// Nothing can be read or compared, or the page not written.
 pub fn run(arguments: &ReportArguments) -> anyhow::Result<i32> {
-    if arguments.out.is_none() && io::stdout().is_terminal() {
+    if arguments.out.is_none() && out::is_terminal() {
         return Err(ReportError::Terminal("html").into());
     }
     let text = Page::of(&report(arguments)?)?;
@@ -119,14 +121,9 @@ pub fn run(arguments: &ReportArguments) -> anyhow::Result<i32> {
             let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
             let mut file = made.map_err(|source| ReportError::Create { path: path.clone(), source })?;
             file.write_all(text.as_bytes()).map_err(ReportError::from)?;
-            failure::say(&format!("{}: {}\n", path.display(), bytes(text.len() as u64)));
+            failure::say(&format!("{}: {}\n", path.shown(), bytes(text.len() as u64)));
         }
-        None => match io::stdout().write_all(text.as_bytes()) {
-            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-                return Err(ReportError::from(error).into());
-            }
-            _ => {}
-        },
+        None => out::answer(&text).map_err(ReportError::from)?,
     }
     Ok(0)
 }

@@ -3,13 +3,14 @@
 //! While a run is observed nothing here reaches the caller: errors are kept in [`super::FolderHealth`]. These are for
 //! making, closing and reading a folder. They print nothing.
 
+use crate::untrusted::Shown as _;
 use std::{io, path::PathBuf};
 
 /// An error of the run folder. `Display` gives `what: value`; [`Error::hint`] gives the next action.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The folder could not be made.
-    #[error("cannot create the run folder: {}: {source}", path.display())]
+    #[error("cannot create the run folder: {}: {source}", path.shown())]
     Create {
         /// The folder, or the parent of it that failed.
         path: PathBuf,
@@ -33,7 +34,7 @@ pub enum Error {
         what: String,
     },
     /// A file of the folder could not be read.
-    #[error("cannot read the run folder: {}: {source}", path.display())]
+    #[error("cannot read the run folder: {}: {source}", path.shown())]
     Read {
         /// The file.
         path: PathBuf,
@@ -41,13 +42,13 @@ pub enum Error {
         source: io::Error,
     },
     /// There is no manifest here.
-    #[error("not a run folder: {}", path.display())]
+    #[error("not a run folder: {}", path.shown())]
     NotARunFolder {
         /// What was taken for one.
         path: PathBuf,
     },
     /// A later guestscope wrote it.
-    #[error("run folder of a newer format: {}: {found}, this guestscope knows {known}", path.display())]
+    #[error("run folder of a newer format: {}: {found}, this guestscope knows {known}", path.shown())]
     Newer {
         /// The folder or file.
         path: PathBuf,
@@ -57,7 +58,7 @@ pub enum Error {
         known: String,
     },
     /// A file is there and makes no sense.
-    #[error("damaged file in the run folder: {}: {what}{}", path.display(), kept(*rows_kept))]
+    #[error("damaged file in the run folder: {}: {what}{}", path.shown(), kept(*rows_kept))]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -67,7 +68,7 @@ pub enum Error {
         rows_kept: Option<u64>,
     },
     /// A file is there and has more than is read of it, whatever wrote it.
-    #[error("beyond what is read of a run folder: {}: {what}", path.display())]
+    #[error("beyond what is read of a run folder: {}: {what}", path.shown())]
     Beyond {
         /// The file.
         path: PathBuf,

@@ -1,11 +1,12 @@
 //! The end of a run: the last records, what is still open, the export, the folder, the summary.
 
-use std::{borrow::Cow, io::Write as _, path::Path, time::Duration};
+use std::{borrow::Cow, path::Path, time::Duration};
 
 use anyhow::Context as _;
 use guestscope_ebpf::Account;
 
 use super::{End, Session, facts, outlet::Sinks, sight::Sight};
+use crate::out;
 use crate::{
     analyze::{Cause, Summary, TailVerdict},
     cli::Observation,
@@ -160,9 +161,5 @@ fn tell(summary: &Summary, health: &Health, facts: &RunFacts, json: bool) -> any
     } else {
         terminal::render_summary(summary, health, facts, Style::detect(Stream::Stdout))
     };
-    // A reader that went away (`| head`) is no failure of the run.
-    match std::io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
-        _ => Ok(()),
-    }
+    Ok(out::answer(&text)?)
 }

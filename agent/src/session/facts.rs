@@ -4,6 +4,7 @@ use std::{borrow::Cow, ffi::OsString, path::Path, time::Duration};
 
 use opentelemetry::Value;
 
+use crate::untrusted::Shown as _;
 use crate::{
     attach::Target,
     cli::Observation,
@@ -35,8 +36,8 @@ impl Identity {
     /// Named as asked, or after the program's file.
     pub(super) fn new(observation: &Observation, command: &[OsString]) -> std::io::Result<Self> {
         let program = command.first().map(Path::new).and_then(Path::file_name);
-        let name = program.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let command: Vec<String> = command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+        let name = program.map(|name| name.shown().stored().to_owned()).unwrap_or_default();
+        let command: Vec<String> = command.iter().map(|word| word.shown().stored().to_owned()).collect();
         Self::of(observation, (&name, &command), command.first(), None)
     }
 

@@ -40,7 +40,7 @@ fn a_text_without_end_is_cut_where_people_read() {
 fn bytes_and_paths_that_are_no_text_are_shown() {
     use std::os::unix::ffi::OsStrExt as _;
     assert_eq!(Untrusted::of_bytes(b"a\xff\x1b").to_string(), "a\u{fffd}\u{fffd}");
-    assert_eq!(Untrusted::of_path(OsStr::from_bytes(b"/x\x9b/\xfe")).to_string(), "/x\u{fffd}/\u{fffd}");
+    assert_eq!(Path::new(OsStr::from_bytes(b"/x\x9b/\xfe")).shown().to_string(), "/x\u{fffd}/\u{fffd}");
 }
 
 #[test]
@@ -80,6 +80,17 @@ proptest! {
         prop_assume!(!text.contains(|c| ('\u{e0100}'..='\u{e01ef}').contains(&c)));
         prop_assume!(!text.contains(['\u{34f}', '\u{115f}', '\u{1160}', '\u{17b4}', '\u{17b5}', '\u{2800}', '\u{3164}', '\u{ffa0}']));
         prop_assert_eq!(Untrusted::from(&text).to_string(), text);
+    }
+
+    #[test]
+    fn of_escapes_only_emphasis_is_left(parts in proptest::collection::vec(prop_oneof![any::<String>(), orders(), "\u{1b}\\[[0-9;]{0,3}[mJK]"], 0..6)) {
+        let text = parts.concat();
+        let page = plain_colored(&text);
+        prop_assert!(!page.chars().any(|c| c != '\n' && c != '\u{1b}' && is_unsafe(c)), "{:?}", page);
+        for part in page.split('\u{1b}').skip(1) {
+            let code = part.strip_prefix('[').and_then(|part| part.split_once('m')).map(|(code, _)| code);
+            prop_assert!(code.is_some_and(|code| code.chars().all(|c| c.is_ascii_digit() || c == ';')), "{:?}", page);
+        }
     }
 
     #[test]

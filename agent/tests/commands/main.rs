@@ -3,6 +3,7 @@
 
 mod explain;
 mod export;
+mod hostile;
 mod receiver;
 mod replay;
 

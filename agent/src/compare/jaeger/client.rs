@@ -119,7 +119,7 @@ fn without_credentials(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or(("http", url));
     let place = rest.rsplit_once('@').map_or(rest, |(_, place)| place);
     let place = place.split(['/', '?', '#']).next().unwrap_or_default();
-    format!("{scheme}://{place}").chars().filter(|c| !c.is_control()).take(100).collect()
+    format!("{scheme}://{place}").chars().filter(|c| !crate::untrusted::is_unsafe(*c)).take(100).collect()
 }
 
 /// Percent signs undone, as a URL's user and password have them.

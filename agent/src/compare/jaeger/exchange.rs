@@ -2,6 +2,7 @@
 //!
 //! The time is of the whole exchange: a byte now and then does not stretch it.
 
+use crate::untrusted::Untrusted;
 use std::{
     io::{self, Read, Write},
     net::TcpStream,
@@ -114,7 +115,7 @@ pub(super) fn exchange(
             return Err(invalid("not an answer of HTTP"));
         }
     };
-    let Head { status, length } = head(&String::from_utf8_lossy(&bytes[..end]))?;
+    let Head { status, length } = head(Untrusted::of_bytes(&bytes[..end]).stored())?;
     let mut body = bytes.split_off(end + 4);
     let wanted = length.unwrap_or(u64::MAX);
     let cut = || Answer { status, body: Vec::new(), is_cut: true };

@@ -173,7 +173,8 @@ pub(super) fn read(question: &Question<'_>, progress: &dyn Fn(usize)) -> Result<
 }
 
 fn unusable(client: &Client, why: &impl ToString) -> JaegerError {
-    let why: String = why.to_string().chars().filter(|c| !c.is_control()).take(200).collect();
+    let why: String =
+        why.to_string().chars().filter(|c| !crate::untrusted::is_unsafe(*c)).take(200).collect();
     JaegerError::Answer { origin: client.origin.clone(), why }
 }
 

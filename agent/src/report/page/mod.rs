@@ -57,7 +57,8 @@ impl Page {
                 }
             }
         };
-        Ok(page.into_string())
+        // A browser obeys what turns the direction of writing, and the file is read elsewhere, too.
+        Ok(untrusted::plain_lines(&page.into_string()).into_owned())
     }
 }
 

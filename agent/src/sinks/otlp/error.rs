@@ -3,6 +3,7 @@
 //! Nothing that happens after the start is an error of this kind: a collector that is away is a state, in
 //! [`ExportHealth`](crate::health::ExportHealth).
 
+use crate::untrusted::Shown as _;
 use std::{io, path::PathBuf};
 
 use thiserror::Error;
@@ -31,7 +32,7 @@ pub enum ExportError {
         position: usize,
     },
     /// A certificate or key that cannot be read.
-    #[error("cannot read the certificate or key ({why}): {path}", path = path.display())]
+    #[error("cannot read the certificate or key ({why}): {path}", path = path.shown())]
     Certificate {
         /// The file.
         path: PathBuf,

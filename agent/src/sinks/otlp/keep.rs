@@ -18,6 +18,7 @@ use super::{
     spill::{self, Spill, SpillError},
     wire,
 };
+use crate::untrusted::Shown as _;
 
 /// Spans that wait, as lines.
 pub const SPILL_FILE: &str = "spill.otlp.jsonl";
@@ -152,7 +153,7 @@ fn close(spill: &mut Spill, folder: Option<&Path>, name: &str) -> Result<bool, S
 }
 
 fn write_lines(spill: &mut Spill, path: &Path) -> Result<(), String> {
-    let file = spill::create(path).map_err(|error| format!("cannot make {}: {error}", path.display()))?;
+    let file = spill::create(path).map_err(|error| format!("cannot make {}: {error}", path.shown()))?;
     let mut writer = BufWriter::new(file);
     let mut written = spill.each(|message| writer.write_all(&json::line(&message)?));
     let flushed = writer.flush();

@@ -10,6 +10,7 @@ use opentelemetry::{InstrumentationScope, KeyValue, Value};
 use opentelemetry_sdk::{Resource, trace::SpanData};
 
 use super::{SCHEMA_URL, size};
+use crate::untrusted::plain;
 
 /// Whose spans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,10 +77,10 @@ pub(super) fn resources(
 ) -> (PerService<Resource>, usize) {
     // The envelope around the attributes: lengths, the scope, the schema, the gRPC frame.
     const ENVELOPE_BYTES: usize = 256;
-    let name = |name: &str| KeyValue::new("service.name", name.to_owned());
+    let name = |name: &str| KeyValue::new("service.name", plain(name).into_owned());
     let attributes: Vec<KeyValue> =
-        attributes.into_iter().map(|(key, value)| KeyValue::new(key, value)).collect();
-    let namespace = KeyValue::new("service.namespace", service_name.to_owned());
+        attributes.into_iter().map(|(key, value)| KeyValue::new(key, fit(value))).collect();
+    let namespace = KeyValue::new("service.namespace", plain(service_name).into_owned());
     let others = attributes.iter().filter(|attribute| attribute.key != namespace.key).cloned();
     let kernel: Vec<KeyValue> = [name("kernel"), namespace.clone()].into_iter().chain(others).collect();
     let program: Vec<KeyValue> = std::iter::once(name(service_name)).chain(attributes).collect();
@@ -87,4 +88,9 @@ pub(super) fn resources(
     let most = bytes(&program).max(bytes(&kernel));
     let resource = |list| Resource::builder_empty().with_schema_url(list, SCHEMA_URL).build();
     (PerService { program: resource(program), kernel: resource(kernel) }, most)
+}
+
+/// What the guest and a folder say of themselves, fit for whoever looks at the trace.
+fn fit(value: Value) -> Value {
+    if let Value::String(text) = &value { plain(text.as_str()).into_owned().into() } else { value }
 }

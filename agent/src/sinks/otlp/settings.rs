@@ -97,7 +97,10 @@ impl Settings {
                 }
             }
         }
-        text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MESSAGE_CHARACTERS).collect()
+        text.chars()
+            .map(|c| if crate::untrusted::is_unsafe(c) { ' ' } else { c })
+            .take(MESSAGE_CHARACTERS)
+            .collect()
     }
 }
 

@@ -5,6 +5,7 @@
 //! memory does not grow with it. It does not sync: the run folder holds the same phases as rows, so that a power cut
 //! loses no more than the way by which they reach the collector.
 
+use crate::untrusted::Shown as _;
 use std::{
     fs::{self, File, OpenOptions},
     io,
@@ -38,7 +39,7 @@ pub(super) enum SpillError {
     #[error("{NO_FOLDER}")]
     NoFolder,
     /// The bound is reached.
-    #[error("{path} is full at {bytes} bytes", path = path.display())]
+    #[error("{path} is full at {bytes} bytes", path = path.shown())]
     Full {
         /// The file.
         path: PathBuf,
@@ -46,7 +47,7 @@ pub(super) enum SpillError {
         bytes: u64,
     },
     /// The disk is so full that the rest is left to others.
-    #[error("the disk has no room for {path}: {free} bytes free, {reserve} are left to others", path = path.display())]
+    #[error("the disk has no room for {path}: {free} bytes free, {reserve} are left to others", path = path.shown())]
     Reserve {
         /// The file.
         path: PathBuf,
@@ -56,13 +57,13 @@ pub(super) enum SpillError {
         reserve: u64,
     },
     /// Somebody else wrote to it.
-    #[error("{path} was changed by somebody else", path = path.display())]
+    #[error("{path} was changed by somebody else", path = path.shown())]
     Changed {
         /// The file.
         path: PathBuf,
     },
     /// The disk does not take it.
-    #[error("cannot use {path}: {error}", path = path.display())]
+    #[error("cannot use {path}: {error}", path = path.shown())]
     Io {
         /// The file.
         path: PathBuf,

@@ -114,5 +114,9 @@ fn shown(given: &str) -> String {
     let authority = rest.rsplit_once('@').map_or(rest, |(_, place)| place);
     let authority = authority.split(['/', '?', '#']).next().unwrap_or_default();
     let separator = if scheme.is_empty() { "" } else { "://" };
-    format!("{scheme}{separator}{authority}").chars().filter(|c| !c.is_control()).take(100).collect()
+    format!("{scheme}{separator}{authority}")
+        .chars()
+        .filter(|c| !crate::untrusted::is_unsafe(*c))
+        .take(100)
+        .collect()
 }

@@ -42,7 +42,7 @@ pub fn render_doctor(doctor: &Doctor, style: Style) -> String {
     let mut page = Page::new(style);
     let guest = &doctor.guest;
     page.sentence(
-        &format!("{}: {}", page.safe(&guest.scenario()), page.safe(&described(guest))),
+        &format!("{}: {}", page.safe(guest.scenario()), page.safe(described(guest))),
         Emphasis::Strong,
     );
     let (fidelity, hooks) = (doctor.fidelity.name(), hooks(&doctor.hooks));
@@ -175,7 +175,7 @@ fn render_host(page: &mut Page, doctor: &Doctor) {
     known.push(counted(u64::from(host.logical_cpus), "CPU", "CPUs"));
     known.extend(host.memory_bytes.map(bytes));
     known.push(host.arch.to_owned());
-    fact(page, "host", &page.safe(&known.join(", ")), Emphasis::None);
+    fact(page, "host", &page.safe(known.join(", ")), Emphasis::None);
     gpu::doctor(page, doctor.gpu.as_ref());
     let mut limits = String::new();
     if let Some(quota) = &cgroup.cpu {

@@ -15,7 +15,7 @@ const LISTED: usize = 8;
 pub(super) fn lines(page: &mut Page, facts: &RunFacts) {
     let record = &facts.gpu;
     for device in record.devices.iter().take(LISTED) {
-        let text = page.safe(&described(device, record.driver.as_deref()));
+        let text = page.safe(described(device, record.driver.as_deref()));
         let emphasis = if is_held(device) { Emphasis::Warning } else { Emphasis::None };
         fact(page, &format!("gpu {}", device.index), &text, emphasis);
     }

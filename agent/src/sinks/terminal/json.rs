@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::untrusted::Untrusted;
+use crate::untrusted::{Shown as _, Untrusted};
 use serde::Serialize;
 
 use crate::{
@@ -56,7 +56,7 @@ struct SummaryJson<'a> {
     losses: ByName,
     agent: AgentJson,
     export: ExportJson<'a>,
-    folder: Option<String>,
+    folder: Option<Untrusted>,
     folder_error: Option<&'a str>,
     /// Connections to the agent's socket that were closed.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -211,7 +211,7 @@ pub fn render_summary_json(summary: &Summary, health: &Health, facts: &RunFacts)
             spans_sent: export.spans_sent,
             last_error: export.last_error.as_deref(),
         },
-        folder: facts.folder.as_ref().map(|folder| folder.display().to_string()),
+        folder: facts.folder.as_ref().map(|folder| folder.shown()),
         folder_error: health.folder_error.as_deref(),
         not_let_in: Some(health.not_let_in).filter(|&count| count > 0),
     })

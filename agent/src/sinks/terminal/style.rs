@@ -28,6 +28,7 @@ impl Style {
     pub const PLAIN: Style = Style { width: DEFAULT_WIDTH, color: false, unicode: false };
 
     /// For what is written to a stream of this process.
+    #[expect(clippy::disallowed_methods, reason = "asked, and nothing is written")]
     pub fn detect(stream: Stream) -> Self {
         let (is_terminal, size) = match stream {
             Stream::Stdout => (stdout().is_terminal(), terminal_size::terminal_size_of(stdout())),
@@ -74,6 +75,7 @@ pub enum Stream {
 }
 
 /// stderr is a terminal on which a line can be drawn again.
+#[expect(clippy::disallowed_methods, reason = "asked, and nothing is written")]
 pub(super) fn can_redraw() -> bool {
     stderr().is_terminal() && env::var("TERM").is_ok_and(|term| !term.is_empty() && term != "dumb")
 }

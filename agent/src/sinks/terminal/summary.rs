@@ -6,6 +6,7 @@ use std::{cmp::Reverse, fmt::Write as _};
 
 use guestscope_ebpf::{Account, SAMPLES_PER_S};
 
+use crate::untrusted::Shown as _;
 use crate::{
     analyze::{Cause, ENOUGH_REQUESTS, Group, Headline, Summary},
     health::{Fidelity, Health, Outcome},
@@ -255,7 +256,7 @@ fn render_no_requests(page: &mut Page, summary: &Summary, facts: &RunFacts) {
 
 fn render_facts(page: &mut Page, summary: &Summary, health: &Health, facts: &RunFacts) {
     if !facts.command.is_empty() {
-        let (command, wall) = (page.name(&facts.command.join(" "), COMMAND), duration_of(facts.wall));
+        let (command, wall) = (page.name(facts.command.join(" "), COMMAND), duration_of(facts.wall));
         let (exit, emphasis) = match facts.exit {
             Exit::Code(0) => (format!("exited with 0 after {wall}"), Emphasis::None),
             Exit::Code(code) => (format!("exited with {code} after {wall}"), Emphasis::Warning),
@@ -280,7 +281,7 @@ fn render_facts(page: &mut Page, summary: &Summary, health: &Health, facts: &Run
     cost(page, &health.cost);
     lost(page, health, summary);
     if let Some(folder) = &facts.folder {
-        let folder = page.safe(&folder.display().to_string());
+        let folder = page.safe(folder.shown());
         fact(page, "folder", &folder, Emphasis::None);
     }
     if let Some(error) = &health.folder_error {
@@ -311,7 +312,7 @@ fn next_steps(summary: &Summary, health: &Health, facts: &RunFacts, page: &Page)
         steps.push("the same with 100 requests or more, for p99".to_owned());
     }
     if let Some(folder) = &facts.folder {
-        let folder = quoted(&page.safe(&folder.display().to_string()));
+        let folder = quoted(&page.safe(folder.shown()));
         steps.push(format!("guestscope explain {folder}"));
     }
     if health.export.traces_sent > 0

@@ -3,6 +3,7 @@
 //! What it did goes to the file that E2E_BOOK names, a line each, so that its standard output stays empty. Each role
 //! stands beside its name in [`ROLES`]. It judges nothing.
 
+mod hostile;
 mod lives;
 mod view;
 mod waits;
@@ -27,6 +28,7 @@ const ROLES: &[(&str, Role)] = &[
     ("threads", lives::threads),
     ("leave-behind", lives::leave_behind),
     ("wait-for-line", lives::wait_for_line),
+    ("hostile", hostile::hostile),
     ("view", view::view),
     ("waits", waits::waits),
     ("witness", witness::witness),

@@ -144,7 +144,7 @@ fn because(page: &Page, one: &OnePlatform) -> Option<String> {
         return None;
     }
     let place = whole.parts.iter().find(|part| part.cause == first.cause)?;
-    let path = page.name(&path_of(place), 48);
+    let path = page.name(path_of(place), 48);
     let is_most = place.difference_ns.value / part > 0.5;
     let path =
         if is_most { format!("most of it in {path}") } else { format!("in several phases, most in {path}") };

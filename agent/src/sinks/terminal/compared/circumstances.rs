@@ -31,11 +31,7 @@ pub(super) fn circumstances(page: &mut Page, compared: &Compared, notes: Notes) 
             } else {
                 ""
             };
-            format!(
-                "work equal ({}, hash {}){outputs}",
-                page.name(&words.join(", "), 60),
-                page.name(hash, 20)
-            )
+            format!("work equal ({}, hash {}){outputs}", page.name(words.join(", "), 60), page.name(hash, 20))
         }
         Work::SameCommand(command) if command.is_empty() => {
             "work taken for equal: the programs say nothing about it".to_owned()

@@ -139,7 +139,7 @@ fn parts(page: &mut Page, (mean, name): (&Decomposition, &str), tail: Option<(&D
     for (index, part) in shown.iter().enumerate() {
         let rank =
             if part.difference_ns.value * total > 0.0 { (index + 1).to_string() } else { String::new() };
-        let (path, of_tail) = (page.name(&path_of(part), 28), in_tail(part));
+        let (path, of_tail) = (page.name(path_of(part), 28), in_tail(part));
         left -= part.difference_ns.value;
         tail_left = tail_left.zip(of_tail).map(|(left, of_tail)| left - of_tail);
         rows.push(line(rank, path, part.cause.name(), part.difference_ns, of_tail));

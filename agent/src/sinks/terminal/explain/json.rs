@@ -11,7 +11,7 @@ use crate::analyze::{
         NotCounted, Part, Sampled, Tail, TailCause, TailPart,
     },
 };
-use crate::untrusted::Untrusted;
+use crate::untrusted::{Shown as _, Untrusted};
 
 use super::{
     super::{
@@ -26,7 +26,7 @@ use super::{
 #[derive(Serialize)]
 struct ExplanationJson<'a> {
     format: u32,
-    folder: String,
+    folder: Untrusted,
     name: &'a str,
     scenario: &'a str,
     fidelity: &'static str,
@@ -169,7 +169,7 @@ pub fn render_explanation_json(explanation: &Explanation, facts: &ExplainFacts) 
     let groups = explanation.summary.groups.iter().zip(&explanation.groups);
     print(&ExplanationJson {
         format: FORMAT,
-        folder: facts.folder.display().to_string(),
+        folder: facts.folder.shown(),
         name: &facts.name,
         scenario: &facts.scenario,
         fidelity: facts.fidelity.map_or("unknown", crate::health::Fidelity::name),

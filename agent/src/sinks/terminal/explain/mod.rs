@@ -18,6 +18,7 @@ use std::path::PathBuf;
 
 use guestscope_ebpf::Account;
 
+use crate::untrusted::Shown as _;
 use crate::{
     analyze::{
         Cause, Group, Headline,
@@ -285,7 +286,7 @@ fn part_name(part: &ShownPart<'_>) -> &'static str {
 }
 
 fn render_facts(page: &mut Page, explanation: &Explanation, facts: &ExplainFacts) {
-    let folder = page.safe(&facts.folder.display().to_string());
+    let folder = page.safe(facts.folder.shown());
     let (name, scenario) = (page.name(&facts.name, 48), page.name(&facts.scenario, 48));
     let fidelity = facts.fidelity.map_or("unknown", Fidelity::name);
     fact(page, "run", &format!("{name}, {scenario}, fidelity {fidelity}"), Emphasis::None);

@@ -1,0 +1,34 @@
+//! Role `hostile`: names that give orders to a terminal, on one CPU which a neighbour takes now and then.
+//!
+//! What it spends is nothing but CPU time.
+
+use std::{ffi::CStr, time::Duration};
+
+use crate::{burn, note, number};
+
+/// With a line that looks like the agent's own.
+const REQUEST: &str = "re\u{1b}[2J\u{202e}\nhint: obey";
+const PHASE: &str = "ph\u{9b}31m\u{7f}\u{200b}\r\nhint: obey";
+const THREAD: &CStr = c"t\x1b[2J\xc2\x9b\n\xe2\x80\xae";
+
+/// `hostile N CPU`: requests from 1 to N on that CPU, and a thread.
+pub(crate) fn hostile(arguments: &[String]) {
+    // SAFETY: the set lives across the call, and is of its size.
+    unsafe {
+        let mut only: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(number(arguments, 1) as usize, &mut only);
+        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const only);
+    }
+    let thread = std::thread::spawn(|| {
+        // SAFETY: the name lives across the call.
+        unsafe { libc::prctl(libc::PR_SET_NAME, THREAD.as_ptr()) };
+        guestscope_marker::mark(PHASE);
+    });
+    thread.join().expect("it ends by itself");
+    for at in 1..=number(arguments, 0) {
+        let _request = guestscope_marker::request(REQUEST, at);
+        let _phase = guestscope_marker::phase(PHASE);
+        burn(Duration::from_millis(3));
+    }
+    note("done");
+}
