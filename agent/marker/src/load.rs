@@ -118,20 +118,21 @@ impl Line {
     fn take(&mut self, byte: u8) {
         match self.begin.get(self.matched) {
             Some(next) if *next == byte => self.matched += 1,
-            // A line's begin stands nowhere else in it.
-            Some(_) => self.matched = usize::from(byte == b'\n'),
             None if byte.is_ascii_digit() => {
                 let value = self.value.unwrap_or(0);
                 self.value = Some(value.saturating_mul(10).saturating_add(u64::from(byte - b'0')));
             }
-            None => self.matched = usize::from(byte == b'\n'),
+            // A line's begin stands nowhere else in it.
+            _ => self.matched = usize::from(byte == b'\n'),
         }
     }
 }
 
 fn number(digits: &[u8]) -> u64 {
     let mut line = Line::new(b"");
-    digits.iter().for_each(|byte| line.take(*byte));
+    for byte in digits {
+        line.take(*byte);
+    }
     line.value.unwrap_or(0)
 }
 

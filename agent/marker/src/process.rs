@@ -34,16 +34,18 @@ struct Shared {
 }
 
 impl Shared {
-    const EMPTY: Self = Self {
-        generation: AtomicU32::new(FRESH),
-        process: AtomicU32::new(0),
-        seed: [const { AtomicU64::new(0) }; 2],
-    };
+    const fn new() -> Self {
+        Self {
+            generation: AtomicU32::new(FRESH),
+            process: AtomicU32::new(0),
+            seed: [const { AtomicU64::new(0) }; 2],
+        }
+    }
 }
 
-static FALLBACK: Shared = Shared::EMPTY;
+static FALLBACK: Shared = Shared::new();
 /// Of a process that may ask the kernel for nothing: not even forks are noticed.
-static WITHOUT: Shared = Shared::EMPTY;
+static WITHOUT: Shared = Shared::new();
 
 /// The seed of the process that loaded the library, which its forked children inherit.
 static FAMILY: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
