@@ -83,7 +83,11 @@ proptest! {
     }
 
     #[test]
-    fn of_escapes_only_emphasis_is_left(parts in proptest::collection::vec(prop_oneof![any::<String>(), orders(), "\u{1b}\\[[0-9;]{0,3}[mJK]"], 0..6)) {
+    fn of_escapes_only_emphasis_is_left(
+        parts in proptest::collection::vec(
+            prop_oneof![any::<String>(), orders(), "\u{1b}\\[[0-9;]{0,3}[mJK]"], 0..6
+        )
+    ) {
         let text = parts.concat();
         let page = plain_colored(&text);
         prop_assert!(!page.chars().any(|c| c != '\n' && c != '\u{1b}' && is_unsafe(c)), "{:?}", page);

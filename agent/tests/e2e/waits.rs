@@ -99,7 +99,7 @@ fn check_wait(span: &Span, row: &Wait, parent: &Span, service: &str) {
         ("guestscope.blocked_account", Some(row.account.name()).filter(|_| row.blocked_ns > 0)),
         ("guestscope.device", row.io.as_ref().map(|io| io.device.stored())),
         ("system.device", row.io.as_ref().map(|io| io.name.stored())),
-        ("guestscope.cgroup", row.cgroup.as_ref().map(|path| path.stored())),
+        ("guestscope.cgroup", row.cgroup.as_ref().map(guestscope::untrusted::Untrusted::stored)),
         ("disk.io.direction", row.io.as_ref().map(WaitedIo::direction)),
         ("guestscope.ran_before_comm", Some(row.ran_before_comm.stored()).filter(|name| !name.is_empty())),
     ];

@@ -28,7 +28,11 @@ fn a_wait_names_its_group_and_its_number_in_its_own_namespace() {
         assert_eq!(wait.ns_tid, Some(1), "{wait:?}");
         assert_ne!(wait.thread.tid, 1, "{wait:?}");
         assert_eq!(wait.cgroup_number, Some(number), "{wait:?}");
-        assert_eq!(wait.cgroup.as_ref().map(|path| path.stored()), Some(&*group.path()), "{wait:?}");
+        assert_eq!(
+            wait.cgroup.as_ref().map(guestscope::untrusted::Untrusted::stored),
+            Some(&*group.path()),
+            "{wait:?}"
+        );
     }
 }
 

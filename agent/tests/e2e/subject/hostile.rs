@@ -13,8 +13,11 @@ const THREAD: &CStr = c"t\x1b[2J\xc2\x9b\n\xe2\x80\xae";
 
 /// `hostile N CPU`: requests from 1 to N on that CPU, and a thread.
 pub(crate) fn hostile(arguments: &[String]) {
-    // SAFETY: the set lives across the call, and is of its size.
+    // Ahead of all others there but the neighbour, so that nobody else has the CPU before it.
+    let priority = libc::sched_param { sched_priority: 1 };
+    // SAFETY: the set and the parameter live across the calls; the set is of its size.
     unsafe {
+        libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const priority);
         let mut only: libc::cpu_set_t = std::mem::zeroed();
         libc::CPU_SET(number(arguments, 1) as usize, &mut only);
         libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const only);
@@ -26,9 +29,12 @@ pub(crate) fn hostile(arguments: &[String]) {
     });
     thread.join().expect("it ends by itself");
     for at in 1..=number(arguments, 0) {
-        let _request = guestscope_marker::request(REQUEST, at);
-        let _phase = guestscope_marker::phase(PHASE);
+        let request = guestscope_marker::request(REQUEST, at);
+        let phase = guestscope_marker::phase(PHASE);
         burn(Duration::from_millis(3));
+        phase.end();
+        request.end();
+        std::thread::sleep(Duration::from_millis(1));
     }
     note("done");
 }
