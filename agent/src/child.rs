@@ -168,11 +168,6 @@ pub fn forwarded() -> SigSet {
     [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2].into_iter().collect()
 }
 
-/// Lets the forwarded signals act on this thread again.
-pub fn unblock_forwarded() -> io::Result<()> {
-    nix::sys::signal::sigprocmask(SigmaskHow::SIG_UNBLOCK, Some(&forwarded()), None).map_err(io::Error::from)
-}
-
 /// Blocks the forwarded signals, in this thread and all that it starts.
 pub fn block_forwarded() -> io::Result<()> {
     nix::sys::signal::sigprocmask(SigmaskHow::SIG_BLOCK, Some(&forwarded()), None).map_err(io::Error::from)

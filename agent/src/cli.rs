@@ -56,6 +56,10 @@ Where BPF is refused (no root, gVisor, a container without privileges) the marks
 what the kernel tells each thread of itself: phases with the accounts cpu, runq and other, without
 helpers and long waits (fidelity procfs). Of processes without marks only CMD has a row then.
 
+Signals are passed on to CMD. If it goes on after SIGTERM or SIGINT, the second one stops observing as well: a second
+later the run is closed, and CMD is left alone. A signal while the run is being closed ends guestscope within two
+seconds; the folder stays readable.
+
 Examples:
   sudo guestscope run -- python3 serve.py --port 8000
   sudo guestscope run --name nightly --output /var/lib/runs -- ./train --epochs 1
@@ -134,6 +138,15 @@ pub struct Observation {
     #[arg(long, default_value_t = guestscope_ebpf::SLOTS, value_name = "N",
           value_parser = clap::value_parser!(u32).range(8..=65_535))]
     pub max_threads: u32,
+    /// Requests that may be open at once; of more the oldest is cut off. Each takes some 2 KB.
+    #[arg(long, default_value_t = crate::phase::OPEN_REQUESTS, value_name = "N",
+          value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    pub max_open_requests: u32,
+    /// Phases that are kept of one request; the time of more is added up in those around them. Each takes 0.7 KB until its
+    /// request ends.
+    #[arg(long, default_value_t = crate::phase::PHASES_PER_REQUEST, value_name = "N",
+          value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    pub max_phases_per_request: u32,
     /// Keep waits of at least this long, each with who had the CPU last; at most 4s, `off` for none.
     #[arg(long, default_value = "100us", value_name = "TIME", value_parser = wait_threshold)]
     pub wait_threshold: Duration,

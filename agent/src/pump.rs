@@ -8,7 +8,7 @@
 //! before them. I/Os that are done come by the ring of waits and are treated alike. It allocates one bounded batch and knows no phases.
 
 use aya::maps::{MapData, RingBuf};
-use guestscope_ebpf::Kind;
+use guestscope_ebpf::{EdgeRecord, Kind};
 
 use crate::{
     phase::pairing::Pairing,
@@ -20,6 +20,12 @@ const BATCH: usize = 8192;
 
 /// Long waits and I/Os in one batch: as many as the ring holds, 1 MiB of 64 bytes and more.
 const WAITS: usize = 16_384;
+
+/// Forks, execs and exits that are read at once: more than their ring holds. Somebody may add to it as fast as it is read.
+const EVENTS: usize = 4096;
+
+/// Edges that the ring holds: when so many more have been read, all that were in it have been.
+const RING: u64 = (4 << 20) / size_of::<EdgeRecord>() as u64;
 
 /// What records are read from, one by one, while others are added at its end.
 pub trait Source {
@@ -46,7 +52,8 @@ pub struct Rings<S = RingBuf<MapData>> {
 /// The rings and what waits between two rounds.
 pub struct Pump<S = RingBuf<MapData>> {
     rings: Rings<S>,
-    held: Vec<Record>,
+    /// What waits for edges, and how many will have been read when they all have come.
+    held: Vec<(u64, Record)>,
     batch: Vec<Record>,
     /// Edges in one batch.
     most: usize,
@@ -84,27 +91,30 @@ impl<S: Source> Pump<S> {
     /// Fills the batch. False if there were more edges than fit: then ends and execs wait, since edges of their
     /// threads may still be in the ring.
     fn round(&mut self) -> bool {
-        let mut events = std::mem::take(&mut self.held);
-        self.undecodable += read(&mut self.rings.events, &mut events, usize::MAX);
+        let mut events: Vec<Record> = Vec::new();
+        let held = std::mem::take(&mut self.held);
+        self.undecodable += read(&mut self.rings.events, &mut events, EVENTS);
         self.undecodable += read(&mut self.rings.waits, &mut events, WAITS);
+        let before = self.edges_read + RING;
         self.undecodable += read(&mut self.rings.edges, &mut self.batch, self.most);
         let edges = self.batch.len();
         self.edges_read += edges as u64;
         let emptied = edges < self.most;
         let newest_ns = self.batch.iter().map(Record::time_ns).max().unwrap_or(0);
-        let first_round = events.len();
-        self.undecodable += read(&mut self.rings.events, &mut events, usize::MAX);
+        let first_round = held.len() + events.len();
+        self.undecodable += read(&mut self.rings.events, &mut events, EVENTS);
         self.undecodable += read(&mut self.rings.waits, &mut events, WAITS);
-        for (index, event) in events.into_iter().enumerate() {
+        let events = events.into_iter().map(|event| (before, event));
+        for (index, (until, event)) in held.into_iter().chain(events).enumerate() {
+            let until = if index < first_round { until } else { self.edges_read + RING };
+            let may_wait = (index >= first_round || !emptied) && self.edges_read < until;
             let wait = match event {
-                Record::Task(Kind::Exit, _) => index >= first_round || !emptied,
-                Record::Task(Kind::Exec, _) => !emptied,
-                Record::Wait(_) | Record::Io(_) => {
-                    (index >= first_round || !emptied) && event.time_ns() > newest_ns
-                }
+                Record::Task(Kind::Exit, _) => may_wait,
+                Record::Task(Kind::Exec, _) => !emptied && may_wait,
+                Record::Wait(_) | Record::Io(_) => may_wait && event.time_ns() > newest_ns,
                 Record::Task(Kind::Fork | Kind::Edge | Kind::Wait | Kind::Io, _) | Record::Edge(_) => false,
             };
-            if wait { self.held.push(event) } else { self.batch.push(event) }
+            if wait { self.held.push((until, event)) } else { self.batch.push(event) }
         }
         emptied
     }

@@ -87,7 +87,7 @@ fn of_kernel(losses: KernelLosses) -> [Loss; 12] {
     ]
 }
 
-fn of_pairing(losses: PairingLosses) -> [Loss; 8] {
+fn of_pairing(losses: PairingLosses) -> [Loss; 11] {
     let PairingLosses {
         edges_lost,
         edges_before,
@@ -97,6 +97,9 @@ fn of_pairing(losses: PairingLosses) -> [Loss; 8] {
         unknown_edges,
         torn_edges,
         late_ios,
+        phases_left_out,
+        requests_cut,
+        waits_unplaced,
     } = losses;
     let (edge, phase) = (["edge", "edges"], ["phase", "phases"]);
     [
@@ -112,6 +115,25 @@ fn of_pairing(losses: PairingLosses) -> [Loss; 8] {
             late_ios,
             ["I/O", "I/Os"],
             "done after the request that began it was over: in no phase",
+        ),
+        loss(
+            "pairing_phases_left_out",
+            phases_left_out,
+            phase,
+            "beyond the limits of one request (--max-phases-per-request, and 1,000 within each other) were added up in the \
+             phases around them, not kept",
+        ),
+        loss(
+            "pairing_requests_cut",
+            requests_cut,
+            ["request", "requests"],
+            "cut off as the oldest of too many open ones (--max-open-requests)",
+        ),
+        loss(
+            "pairing_waits_unplaced",
+            waits_unplaced,
+            ["long wait", "long waits"],
+            "before edges that had not come, too many to keep: perhaps in a wrong phase",
         ),
     ]
 }

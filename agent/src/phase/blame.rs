@@ -18,6 +18,8 @@ const RECENT: usize = 16;
 /// Threads that are kept after their end. Who waited for one of them is told of just behind it: a thread's last words to others
 /// come before its end, and on one CPU the very switch of its end is that of their beginning.
 const GONE: usize = 64;
+/// Threads of which waits are kept, at most twice so many: each takes 2 KB.
+const LIVES: usize = 2_048;
 /// Waits of a thread for another thread. Sleep ends by a timer, disks by interrupts.
 const FOR_OTHERS: [Account; 2] = [Account::Lock, Account::Other];
 /// Waits that another thread may end, and a timer or a network card.
@@ -95,6 +97,8 @@ type Interval = (u64, u64);
 #[derive(Debug, Default)]
 pub(crate) struct Pasts {
     of: HashMap<u32, Life>,
+    /// Those that have not waited since those above were too many: the next to go.
+    before: HashMap<u32, Life>,
     gone: VecDeque<u32>,
 }
 
@@ -115,7 +119,7 @@ impl Pasts {
         let is_for_others =
             FOR_OTHERS.contains(&wait.account) || PERHAPS_FOR_OTHERS.contains(&wait.account) && hands_over();
         let blame = is_for_others.then(|| self.explain(wait, (wait.start_ns, ready_ns))).flatten();
-        let waits = &mut self.of.entry(wait.thread.tid).or_default().waits;
+        let waits = &mut self.life(wait.thread.tid).waits;
         if waits.len() == RECENT {
             waits.pop_front();
         }
@@ -134,7 +138,8 @@ impl Pasts {
     fn explain(&self, wait: &Wait, window: Interval) -> Option<(Blame, Interval)> {
         let own = wait.thread.tid;
         let waker = wait.waker_tid.filter(|&tid| tid != own)?;
-        let life = self.of.get(&waker).filter(|life| life.end_ns.is_none_or(|end_ns| window.1 <= end_ns))?;
+        let life = self.of.get(&waker).or_else(|| self.before.get(&waker));
+        let life = life.filter(|life| life.end_ns.is_none_or(|end_ns| window.1 <= end_ns))?;
         let parts = life.waits.iter().flat_map(|past| past.parts(waker, own));
         let within = parts.filter_map(|(blame, (begin, end))| {
             let (begin, end) = (begin.max(window.0), end.min(window.1));
@@ -144,21 +149,34 @@ impl Pasts {
         within.max_by_key(|(blame, _)| (blame.ns, std::cmp::Reverse(blame.depth)))
     }
 
+    fn life(&mut self, tid: u32) -> &mut Life {
+        if !self.of.contains_key(&tid) {
+            if self.of.len() >= LIVES {
+                self.before = std::mem::take(&mut self.of);
+            }
+            let life = self.before.remove(&tid).unwrap_or_default();
+            self.of.insert(tid, life);
+        }
+        self.of.entry(tid).or_default()
+    }
+
     /// The thread of this number ended then.
     pub(crate) fn ended(&mut self, tid: u32, time_ns: u64) {
-        let Some(life) = self.of.get_mut(&tid).filter(|life| life.end_ns.is_none()) else { return };
+        let life = self.of.get_mut(&tid).or_else(|| self.before.get_mut(&tid));
+        let Some(life) = life.filter(|life| life.end_ns.is_none()) else { return };
         life.end_ns = Some(time_ns);
         self.gone.push_back(tid);
         if self.gone.len() > GONE
             && let Some(oldest) = self.gone.pop_front()
         {
             self.of.remove(&oldest);
+            self.before.remove(&oldest);
         }
     }
 
     /// Whatever was known of this number is another thread's.
     pub(crate) fn forget(&mut self, tid: u32) {
-        if self.of.remove(&tid).is_some() {
+        if self.of.remove(&tid).or_else(|| self.before.remove(&tid)).is_some() {
             self.gone.retain(|gone| *gone != tid);
         }
     }

@@ -11,7 +11,7 @@ impl Pairing {
     /// The phases of a thread have changed. Those that were open when edges of it were lost may have ended: they count no
     /// more, or a single lost end would halve the shares of all others for good.
     pub(super) fn note_thread(&mut self, thread: ThreadId) {
-        let state = self.threads.get_mut(&thread);
+        let state = self.threads.get_mut(thread);
         let is_inside = state.is_some_and(|state| {
             state.doubtful = state.doubtful.min(state.stack.len());
             state.stack.len() > state.doubtful
@@ -21,7 +21,7 @@ impl Pairing {
 
     /// Edges of a thread were lost.
     pub(super) fn doubt(&mut self, thread: ThreadId) {
-        if let Some(state) = self.threads.get_mut(&thread) {
+        if let Some(state) = self.threads.get_mut(thread) {
             state.doubtful = state.stack.len();
         }
         self.note_thread(thread);

@@ -16,6 +16,9 @@ pub const KEPT: [Account; 4] = [Account::Runq, Account::Throttled, Account::Bloc
 /// Waits of a process that are kept while a request of it is in flight; the oldest go first.
 const RECENT: usize = 1 << 14;
 
+/// Waits of all processes together: 6 MB. Who has many gives up its own.
+const ALL: usize = 1 << 16;
+
 /// For how long at least one helper was kept from running, ns, in the order of [`KEPT`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HelperWait {
@@ -48,40 +51,50 @@ struct Recent {
 
 /// Long waits of all processes that have requests in flight, in the order of their ends.
 #[derive(Debug, Default)]
-pub(crate) struct Waits(HashMap<u32, Recent>);
+pub(crate) struct Waits {
+    of: HashMap<u32, Recent>,
+    /// How many there are.
+    kept: usize,
+}
 
 impl Waits {
     /// A thread of a process that has requests in flight waited for long.
     pub(crate) fn add(&mut self, wait: &Wait) {
-        let recent = self.0.entry(wait.thread.tgid).or_default();
         let end_ns = wait.start_ns.saturating_add(wait.duration_ns);
         if let Some(root) = wait.root {
-            recent.leader(root, (wait.start_ns, end_ns));
+            self.suspended(wait.thread.tgid, root, (wait.start_ns, end_ns));
         } else {
             let kept = Kept { end_ns, behind_tid: wait.ran_before_tid, parts: parts(wait, end_ns) };
-            recent.is_partial |= push(&mut recent.helpers, kept, |kept| kept.end_ns);
+            let recent = self.of.entry(wait.thread.tgid).or_default();
+            recent.is_partial |= push(&mut recent.helpers, kept, &mut self.kept, |kept| kept.end_ns);
         }
     }
 
     /// A request of the process was on no thread for so long.
     pub(crate) fn suspended(&mut self, tgid: u32, root: u64, interval: Interval) {
-        self.0.entry(tgid).or_default().leader(root, interval);
+        let recent = self.of.entry(tgid).or_default();
+        recent.is_partial |=
+            push(&mut recent.leaders, (root, interval), &mut self.kept, |(_, interval)| interval.1);
     }
 
     /// Whether some waits of the process were too many to keep.
     pub(crate) fn is_partial(&self, tgid: u32) -> bool {
-        self.0.get(&tgid).is_some_and(|recent| recent.is_partial)
+        self.of.get(&tgid).is_some_and(|recent| recent.is_partial)
     }
 
     /// No request of the process is in flight any more.
     pub(crate) fn forget(&mut self, tgid: u32) {
-        self.0.remove(&tgid);
+        if let Some(recent) = self.of.remove(&tgid) {
+            self.kept -= recent.helpers.len() + recent.leaders.len();
+        }
     }
 
     /// The waits of helpers while a finished phase ran.
     pub(crate) fn laid_over(&self, tgid: u32, phase: &Phase) -> HelperWait {
         let mut laid = HelperWait::default();
-        let Some(recent) = self.0.get(&tgid).filter(|recent| !recent.helpers.is_empty()) else { return laid };
+        let Some(recent) = self.of.get(&tgid).filter(|recent| !recent.helpers.is_empty()) else {
+            return laid;
+        };
         let whole = (phase.start_ns, phase.start_ns.saturating_add(phase.duration_ns));
         let since = |end_ns: u64| end_ns > whole.0;
         let own = recent.leaders.iter().rev().take_while(|(_, wait)| since(wait.1));
@@ -98,18 +111,16 @@ impl Waits {
     }
 }
 
-impl Recent {
-    fn leader(&mut self, root: u64, interval: Interval) {
-        self.is_partial |= push(&mut self.leaders, (root, interval), |(_, interval)| interval.1);
-    }
-}
-
-/// In the order of the ends: a wait may come late. Whether the oldest had to go for it.
-fn push<T>(recent: &mut VecDeque<T>, wait: T, end_ns: impl Fn(&T) -> u64) -> bool {
-    let is_full = recent.len() == RECENT;
+/// In the order of the ends: a wait may come late. Whether one had to go for it. `kept` is how many there are of all.
+fn push<T>(recent: &mut VecDeque<T>, wait: T, kept: &mut usize, end_ns: impl Fn(&T) -> u64) -> bool {
+    let is_full = recent.len() == RECENT || *kept >= ALL;
     if is_full {
-        recent.pop_front();
+        if recent.pop_front().is_none() {
+            return true;
+        }
+        *kept -= 1;
     }
+    *kept += 1;
     let later = recent.iter().rev().take_while(|other| end_ns(other) > end_ns(&wait)).count();
     recent.insert(recent.len() - later, wait);
     is_full

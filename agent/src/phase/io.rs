@@ -111,18 +111,12 @@ impl Pairing {
     /// Adds to a thread, if it lives, and to the phases on it. What has left it by now, as of [`Ios::around`]; none for a
     /// thread that was in no phase while it lived.
     fn around(&mut self, thread: ThreadId, time_ns: u64, counts: &Counts) -> Option<(Vec<Segment>, bool)> {
-        let Some(state) = self.threads.get_mut(&thread) else {
+        let Some(state) = self.threads.get_mut(thread) else {
             let gone = self.gone.iter().find(|gone| gone.0 == thread);
             return gone.map(|(_, ios)| ios.around(time_ns));
         };
         state.ios.done.add(counts);
-        for id in &state.stack {
-            if let Some(open) = self.open.get_mut(id)
-                && matches!(open.place, Place::On(_, begin) if begin.time_ns <= time_ns)
-            {
-                open.phase.counts.add(counts);
-            }
-        }
+        state.stack.add_ios(time_ns, counts);
         Some(state.ios.around(time_ns))
     }
 
@@ -156,7 +150,7 @@ impl Pairing {
         let bios = |snapshot: &Snapshot| (snapshot.counts.block_read, snapshot.counts.block_write);
         let (from_ns, to_ns) = (begin.time_ns, now.time_ns);
         let segment = Segment { phase: id, root: open.root, from_ns, to_ns };
-        if let Some(state) = self.threads.get_mut(&thread) {
+        if let Some(state) = self.threads.get_mut(thread) {
             let is_quiet = bios(now) == bios(&begin);
             let segments = if is_quiet { &mut state.ios.quiet } else { &mut state.ios.busy };
             segments.keep(segment);

@@ -22,7 +22,9 @@ impl Pairing {
 
     fn request_of(&mut self, edge: &Edge<'_>) -> Option<(u64, &mut OpenRequest)> {
         let Some(id) = self.target(edge) else {
-            self.losses.unmatched_ends += 1;
+            if !self.is_of_left_out(edge.record.token, edge) {
+                self.losses.unmatched_ends += 1;
+            }
             return None;
         };
         let root = self.open.get(&id)?.root;

@@ -26,19 +26,26 @@ impl Pairing {
     fn forked(&mut self, record: &TaskRecord) {
         let child = thread_id(&record.ledger);
         // First of all it lives, and its process with it: its first edges may have been here before.
-        let state = self.threads.entry(child).or_default();
-        state.slot = record.ledger.slot;
+        let state = self.threads.meet(child, record.ledger.slot);
         state.name = comm(&record.comm);
         if record.header.flags & FORK_ADOPTED != 0 {
             state.faults_before = (record.minor_faults, record.major_faults);
             state.ran_before = record.header.flags & FORK_LATE != 0;
         }
         // Whoever had this number before is gone, whether or not that was seen.
-        let before = self.threads.keys().filter(|thread| thread.tid == child.tid && **thread != child);
-        for thread in before.copied().collect::<Vec<ThreadId>>() {
+        let before = self.threads.of_number(child.tid).filter(|thread| *thread != child);
+        for thread in before.collect::<Vec<ThreadId>>() {
             self.vanished(thread, record.header.time_ns);
         }
         self.pasts.forget(child.tid);
+        self.forget_displaced(record.header.time_ns);
+    }
+
+    /// Ends of threads are lost where they come faster than they are read: those that have lost their slots have ended.
+    pub(super) fn forget_displaced(&mut self, time_ns: u64) {
+        while let Some(thread) = self.threads.beyond(self.limits.threads) {
+            self.vanished(thread, time_ns);
+        }
     }
 
     /// The phases of the process end here. Those of the thread that called exec end exactly; of the others nothing
@@ -52,7 +59,7 @@ impl Pairing {
         // Nothing stays on a number that is gone. Else what began later is the new program's.
         let is_old =
             |open: &OpenPhase| open.phase.start_ns < now.time_ns || before != thread && is_on(open, before);
-        for id in self.open_of(|open| open.key.0 == thread.tgid && is_old(open)) {
+        for id in self.open_in(thread.tgid, is_old) {
             let own = self.open.get(&id).is_some_and(|open| is_on(open, before));
             if own { self.close(id, &now, Ending::Exec) } else { self.abandon(id, now.time_ns, Ending::Exec) }
         }
@@ -60,7 +67,13 @@ impl Pairing {
             // The old main thread may have ended by itself; the process has not.
             self.leaders.remove(&thread.tgid);
         }
-        let mut state = self.threads.remove(&before).unwrap_or_default();
+        let mut state = self.threads.remove(before).unwrap_or_default();
+        if before != thread
+            && let Some(main) = self.threads.remove(thread)
+        {
+            // All that is left there began later.
+            (state.stack, state.lost) = (main.stack, main.lost);
+        }
         self.note_thread(before);
         self.pasts.forget(before.tid);
         state.forget_edges();
@@ -75,7 +88,7 @@ impl Pairing {
         let mut name = comm(&record.comm);
         // Whoever told of the end may have known the number alone.
         if name.is_empty() {
-            name = self.threads.get(&thread).map(|state| state.name.clone()).unwrap_or_default();
+            name = self.threads.get(thread).map(|state| state.name.clone()).unwrap_or_default();
         }
         let now = self.end_thread(thread, &now, Ending::ThreadExited, &name);
         if record.header.flags & EXIT_REPLACED == 0 && thread.tid == thread.tgid {
@@ -92,14 +105,14 @@ impl Pairing {
     /// A thread is gone and its end was not seen: of what was open on it nothing is known since its last edge.
     fn vanished(&mut self, thread: ThreadId, time_ns: u64) {
         self.place_early(thread, u64::MAX);
-        self.threads.remove(&thread);
-        self.note_thread(thread);
-        self.pasts.ended(thread.tid, time_ns);
-        let is_alive = self.has_threads(thread.tgid);
-        let was_on = |open: &OpenPhase| matches!(open.place, Place::On(on, _) if on == thread);
-        for id in self.open_of(|open| was_on(open) || !is_alive && open.key.0 == thread.tgid) {
+        let is_alive = self.threads.of_process(thread.tgid).any(|other| other != thread);
+        let open = if is_alive { self.open_at(thread) } else { self.open_in(thread.tgid, |_| true) };
+        for id in open {
             self.abandon(id, time_ns, Ending::ThreadExited);
         }
+        self.threads.remove(thread);
+        self.note_thread(thread);
+        self.pasts.ended(thread.tid, time_ns);
         if is_alive {
             return;
         }
@@ -116,21 +129,21 @@ impl Pairing {
     }
 
     fn has_threads(&self, tgid: u32) -> bool {
-        self.threads.keys().any(|thread| thread.tgid == tgid)
+        self.threads.of_process(tgid).next().is_some()
     }
 
     /// Yields what the thread is worth in all.
     fn end_thread(&mut self, thread: ThreadId, now: &Snapshot, ending: Ending, name: &Untrusted) -> Snapshot {
         self.place_early(thread, u64::MAX);
-        for id in self.open_of(|open| matches!(open.place, Place::On(on, _) if on == thread)) {
+        for id in self.open_at(thread) {
             self.close(id, now, ending);
         }
-        let state = self.threads.remove(&thread).unwrap_or_default();
+        let state = self.threads.remove(thread).unwrap_or_default();
         self.note_thread(thread);
         self.pasts.ended(thread.tid, now.time_ns);
         if !self.has_threads(thread.tgid) {
             // The process is gone, and with it what was suspended in it.
-            for id in self.open_of(|open| open.key.0 == thread.tgid) {
+            for id in self.open_in(thread.tgid, |_| true) {
                 self.abandon(id, now.time_ns, ending);
             }
             self.forget_process(thread.tgid);
@@ -169,9 +182,9 @@ impl Pairing {
         ledgers.sort_by_key(|ledger| (ledger.tgid, ledger.tid));
         for ledger in ledgers {
             let thread = thread_id(ledger);
-            let Some(state) = self.threads.get(&thread) else { continue };
+            let Some(state) = self.threads.get(thread) else { continue };
             // Faults and samples are read at edges alone: those since the last one are not known here.
-            let faults = state.stack.last().and_then(|id| self.open.get(id)).map(|open| open.place);
+            let faults = state.stack.top().and_then(|top| self.open.get(&top.id)).map(|open| open.place);
             let counts = match faults {
                 Some(Place::On(_, begin)) => begin.counts,
                 _ => Counts::default(),
@@ -184,7 +197,7 @@ impl Pairing {
                 self.process(thread, &now, &name, Ending::ObservationStopped);
             }
         }
-        for id in self.open_of(|_| true) {
+        for id in self.all_open() {
             self.abandon(id, time_ns, Ending::ObservationStopped);
         }
         let mut leaders: Vec<_> = self.leaders.drain().map(|(_, leader)| leader).collect();

@@ -3,6 +3,7 @@
 //! [`pairing`] turns edges into the values below. Sinks turn those into rows, spans and text; this module knows no
 //! format and decides nothing about the kernel.
 
+mod begin;
 mod blame;
 mod counts;
 mod flight;
@@ -10,8 +11,10 @@ mod gpu;
 mod helper_waits;
 mod helpers;
 mod ids;
+mod inside;
 mod io;
 mod join;
+mod limits;
 mod lives;
 mod names;
 mod neighbours;
@@ -19,7 +22,10 @@ mod open;
 pub mod pairing;
 mod pauses;
 mod restored;
+mod room;
+mod stack;
 mod thread;
+mod threads;
 mod wait;
 
 use crate::untrusted::Untrusted;
@@ -31,6 +37,7 @@ pub use self::{
     gpu::{GpuReading, GpuReadings, GpuTally, GpuUse},
     helper_waits::{HelperWait, KEPT},
     helpers::Helpers,
+    limits::{Limits, OPEN_REQUESTS, PHASES_PER_REQUEST},
     pauses::{LEAST_NS as LEAST_PAUSE_NS, Pause, Pauses},
     restored::{Restored, Source},
     wait::{Wait, WaitedIo},
@@ -283,6 +290,13 @@ pub struct PairingLosses {
     pub torn_edges: u64,
     /// I/Os that were done when the request which they belong to was over: no phase has their time.
     pub late_ios: u64,
+    /// Phases beyond those that a request may have, or that may be within each other: their time is that of the phase around
+    /// them.
+    pub phases_left_out: u64,
+    /// Requests that were the oldest of too many open ones: they were cut off there.
+    pub requests_cut: u64,
+    /// Long waits from before edges that had not come, too many to keep until they did.
+    pub waits_unplaced: u64,
 }
 
 #[cfg(test)]

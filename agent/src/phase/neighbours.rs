@@ -43,10 +43,13 @@ impl Pairing {
     /// The innermost phase of a thread, and where it began: if it is a root that has been there all the time, has had no phase
     /// within it, and of which nothing was lost.
     fn untouched(&self, thread: ThreadId) -> Option<(u64, Snapshot)> {
-        let id = *self.threads.get(&thread)?.stack.last()?;
+        let state = self.threads.get(thread)?;
+        let top = state.stack.top()?;
+        let id = top.id;
         let open = self.open.get(&id)?;
         let Place::On(_, begin) = open.place else { return None };
-        let is_whole = begin.time_ns == open.phase.start_ns && open.phase.edges_lost == 0;
+        let has_lost = open.phase.edges_lost > 0 || state.lost > top.lost_before;
+        let is_whole = begin.time_ns == open.phase.start_ns && !has_lost;
         let is_untouched = is_whole && self.requests.get(&id).is_some_and(OpenRequest::is_untouched);
         is_untouched.then_some((id, begin))
     }
@@ -67,16 +70,17 @@ impl Pairing {
         if inner != 0 {
             self.end_token(inner, edge);
         }
-        self.end_if_there(self.target(edge), edge);
+        self.end_if_there(edge.record.token, self.target(edge), edge);
     }
 
     fn end_token(&mut self, token: u64, edge: &Edge<'_>) {
-        self.end_if_there(self.keys.get(&edge.key(token)).copied(), edge);
+        self.end_if_there(token, self.keys.get(&edge.key(token)).copied(), edge);
     }
 
-    fn end_if_there(&mut self, id: Option<u64>, edge: &Edge<'_>) {
+    fn end_if_there(&mut self, token: u64, id: Option<u64>, edge: &Edge<'_>) {
         match id {
             Some(id) => self.end_at(id, edge, Ending::Ended),
+            None if self.end_left_out(token, edge) => {}
             None => self.losses.unmatched_ends += 1,
         }
     }

@@ -11,6 +11,9 @@ use super::{
 };
 use crate::untrusted::Untrusted;
 
+/// Ended phases among which one is looked for.
+const LATELY: usize = 1_024;
+
 /// Where an open phase is.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::large_enum_variant, reason = "most are on a thread, and a box would be made at every edge")]
@@ -26,6 +29,12 @@ pub(crate) enum Place {
 pub(crate) struct OpenPhase {
     pub(crate) root: u64,
     pub(crate) place: Place,
+    /// Where it stands on the thread that it is on.
+    pub(crate) stands: u64,
+    /// Phases around it.
+    pub(crate) depth: u32,
+    /// Phases right within it that are open.
+    pub(crate) children: u32,
     /// What the program calls it by: process, copy of the library, token.
     pub(crate) key: (u32, u16, u64),
     /// What helpers had done when it began.
@@ -87,6 +96,10 @@ impl OpenPhase {
 pub(crate) struct OpenRequest {
     /// Its phases that are still open.
     pub(crate) open: usize,
+    /// Those that began, in the order of their begins; some may have ended.
+    begun: Vec<u64>,
+    /// Phases within it that are not kept and have not ended.
+    pub(crate) left_out: u64,
     done: Vec<Phase>,
     /// The program's own trace id.
     trace_id: Option<[u8; 16]>,
@@ -120,12 +133,36 @@ impl OpenRequest {
     /// Adds to a phase of it that has ended. False if it has none of this number.
     pub(crate) fn add_to(&mut self, phase: u64, counts: &Counts) -> bool {
         // It ended lately: the search begins with the last one.
-        let found = self.done.iter_mut().rev().find(|done| done.id == phase);
+        let found = self.done.iter_mut().rev().take(LATELY).find(|done| done.id == phase);
         found.map(|done| done.counts.add(counts)).is_some()
     }
 
+    /// A phase of it that has ended.
     pub(crate) fn add(&mut self, phase: Phase) {
+        // A vector that doubles takes three times its phases while it grows. Those that are open will come.
+        if self.done.len() == self.done.capacity() {
+            self.done.reserve_exact(self.open.max(self.done.len() / 4).max(1));
+        }
+        if self.begun.last() == Some(&phase.id) {
+            self.begun.pop();
+        }
         self.done.push(phase);
+    }
+
+    /// A phase of it has begun.
+    pub(crate) fn begin(&mut self, id: u64) {
+        self.open += 1;
+        self.begun.push(id);
+    }
+
+    /// Its phases, open and ended ones.
+    pub(crate) fn phases(&self) -> usize {
+        self.open + self.done.len()
+    }
+
+    /// Those that may be open, the innermost first.
+    pub(crate) fn begun(&self) -> Vec<u64> {
+        self.begun.iter().rev().copied().collect()
     }
 
     /// All phases ended: the whole request, ids filled in, the outermost first.

@@ -3,22 +3,23 @@
 //! Fed with records in the order of their times (the pump sees to it), it yields requests when their last phase has
 //! ended, threads when they end, and marks. What finds no partner is counted; nothing is guessed.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 
-use guestscope_ebpf::{
-    EDGE_NAME_UNREADABLE, EDGE_TORN, EdgeRecord, NAME_BYTES, Operation, TOKEN_CHILD_BITS, is_root_token,
-};
+use guestscope_ebpf::{EDGE_TORN, EdgeRecord, Operation, TOKEN_CHILD_BITS};
 
 use super::{
-    Ending, Mark, PairingLosses, Pause, PhaseKind, Request, Thread, ThreadId, Wait,
+    Ending, Mark, PairingLosses, Pause, Phase, Request, Thread, ThreadId, Wait,
     blame::Pasts,
     helper_waits::Waits,
     helpers::Processes,
     ids::IdSource,
     io::Ios,
+    limits::Limits,
     names::Names,
-    open::{OpenPhase, OpenRequest, Place, begun},
-    thread::{Sequence, Snapshot, ThreadState, thread_id},
+    open::{OpenPhase, OpenRequest, Place},
+    room::Cut,
+    thread::{Sequence, Snapshot, thread_id},
+    threads::Threads,
     wait::Early,
 };
 use crate::record::Record;
@@ -39,17 +40,35 @@ pub enum Output {
     Wait(Wait),
 }
 
+impl Output {
+    /// Memory that it takes, about.
+    pub fn bytes(&self) -> usize {
+        let phases = if let Output::Request(request) = self { request.phases.len() } else { 0 };
+        size_of::<Self>() + phases * size_of::<Phase>()
+    }
+}
+
 /// The state of all threads and open phases.
 #[derive(Debug)]
 pub struct Pairing {
+    pub(super) limits: Limits,
     pub(super) ids: IdSource,
     next_id: u64,
-    pub(super) threads: HashMap<ThreadId, ThreadState>,
-    /// By number.
-    pub(super) open: HashMap<u64, OpenPhase>,
+    pub(super) threads: Threads,
+    /// By number. In boxes, since a table has room for up to twice what is in it.
+    pub(super) open: HashMap<u64, Box<OpenPhase>>,
+    /// Those that are on no thread, by process.
+    pub(super) suspended: BTreeSet<(u32, u64)>,
     /// From what the program calls a phase to its number.
     pub(super) keys: HashMap<(u32, u16, u64), u64>,
     pub(super) requests: HashMap<u64, OpenRequest>,
+    /// The same in the order of their begins; some may have ended.
+    pub(super) order: VecDeque<u64>,
+    /// Phases in them, open and ended ones.
+    pub(super) kept: usize,
+    /// Phases in them that are not kept and have not ended.
+    pub(super) left_out: u64,
+    pub(super) cut: Cut,
     /// By process: its main thread, which has ended before others, as it was then, and its name.
     pub(super) leaders: HashMap<u32, (ThreadId, Snapshot, Untrusted)>,
     pub(super) helpers: Processes,
@@ -58,7 +77,7 @@ pub struct Pairing {
     pub(super) early: Early,
     /// I/Os of threads that are gone, the first to go first.
     pub(super) gone: VecDeque<(ThreadId, Ios)>,
-    names: Names,
+    pub(super) names: Names,
     /// What found no partner.
     pub losses: PairingLosses,
     pub(super) outputs: Vec<Output>,
@@ -68,7 +87,7 @@ pub struct Pairing {
 pub(super) struct Edge<'a> {
     pub(super) record: &'a EdgeRecord,
     pub(super) thread: ThreadId,
-    instance: u16,
+    pub(super) instance: u16,
     pub(super) now: Snapshot,
 }
 
@@ -86,13 +105,24 @@ impl Edge<'_> {
 impl Pairing {
     /// For the run with this id.
     pub fn new(run_id: [u8; 16]) -> Self {
+        Self::within(Limits::default(), run_id)
+    }
+
+    /// The same, with other limits.
+    pub fn within(limits: Limits, run_id: [u8; 16]) -> Self {
         Self {
+            limits,
             ids: IdSource::new(run_id),
             next_id: 1,
-            threads: HashMap::new(),
+            threads: Threads::default(),
             open: HashMap::new(),
+            suspended: BTreeSet::new(),
             keys: HashMap::new(),
             requests: HashMap::new(),
+            order: VecDeque::new(),
+            kept: 0,
+            left_out: 0,
+            cut: Cut::default(),
             leaders: HashMap::new(),
             helpers: Processes::default(),
             waits: Waits::default(),
@@ -112,7 +142,7 @@ impl Pairing {
 
     /// Threads that have not ended, and the slots of their ledgers.
     pub fn live_threads(&self) -> impl Iterator<Item = (ThreadId, u16)> + '_ {
-        self.threads.iter().map(|(&id, state)| (id, state.slot))
+        self.threads.iter().map(|(id, state)| (id, state.slot))
     }
 
     pub(super) fn next_id(&mut self) -> u64 {
@@ -140,17 +170,17 @@ impl Pairing {
             self.losses.torn_edges += 1;
         }
         self.helpers.edge(record);
-        let state = self.threads.entry(thread).or_default();
-        state.slot = record.ledger.slot;
+        let state = self.threads.meet(thread, record.ledger.slot);
         match state.edge(instance, (record.operation >> 32) as u32) {
             Sequence::Next => {}
             Sequence::Before(edges) => self.losses.edges_before += edges,
             Sequence::Lost(edges) => {
                 self.losses.edges_lost += edges;
-                for id in &state.stack {
-                    if let Some(open) = self.open.get_mut(id) {
-                        open.phase.edges_lost += edges;
-                    }
+                state.lost += edges;
+                // Ends of phases that are not kept may be among them.
+                let left_out = std::mem::take(state.left_out_mut());
+                if let Some(root) = state.stack.top().map(|top| top.root) {
+                    self.forget_left_out(root, left_out);
                 }
                 self.doubt(thread);
             }
@@ -167,91 +197,15 @@ impl Pairing {
             None => self.losses.unknown_edges += 1,
         }
         self.place_behind_edge(thread);
+        self.forget_displaced(record.header.time_ns);
     }
 
-    fn name(&mut self, record: &EdgeRecord) -> (Untrusted, bool) {
-        let length = usize::try_from(record.arguments[1]).unwrap_or(usize::MAX);
-        let unreadable = record.header.flags & EDGE_NAME_UNREADABLE != 0;
-        let bytes = if unreadable { &[][..] } else { &record.name[..length.min(NAME_BYTES)] };
-        let (name, repaired) = self.names.get(bytes);
-        let damaged = unreadable || repaired || length > NAME_BYTES;
-        self.losses.damaged_names += u64::from(damaged);
-        (if unreadable { self.names.get(b"(unreadable)").0 } else { name }, damaged)
-    }
-
-    fn begin(&mut self, edge: &Edge<'_>, outermost: bool) {
-        let joined = if outermost { None } else { self.join_neighbour(edge) };
-        let key = edge.key(edge.record.token);
-        if let Some(stale) = self.keys.get(&key).copied() {
-            // The program uses the token again, so the end of its last use was lost.
-            self.end_at(stale, edge, Ending::Lost);
-        }
-        if !outermost && is_root_token(edge.record.token) {
-            // The library has nothing open on this thread, so the ends of what is still here were lost.
-            for open in self.open_on(edge.thread, edge.instance) {
-                self.close(open, &edge.now, Ending::Lost);
-            }
-        }
-        if self.is_inside_the_unseen(edge) {
-            // It is no request of its own: its end will find no begin, and be counted.
-            return;
-        }
-        let (name, name_damaged) = self.name(edge.record);
-        let id = self.next_id();
-        let state = self.threads.entry(edge.thread).or_default();
-        state.phases += 1;
-        let parent = if outermost { None } else { state.stack.last().copied() };
-        state.stack.push(id);
-        let root = parent.and_then(|parent| self.open.get(&parent)).map_or(id, |parent| parent.root);
-        let kind = if parent.is_none() { PhaseKind::Request } else { PhaseKind::Phase };
-        let (now, share) = joined.unwrap_or_else(|| (edge.now, self.helpers.share(key.0)));
-        let mut phase = begun(id, kind, name, edge.thread, now.time_ns);
-        phase.name_damaged = name_damaged;
-        phase.parent = parent;
-        phase.root = root;
-        phase.request = edge.record.arguments[2];
-        self.keys.insert(key, id);
-        self.note_thread(edge.thread);
-        let place = Place::On(edge.thread, now);
-        self.open.insert(id, OpenPhase { root, place, key, share, phase });
-        self.requests.entry(root).or_default().open += 1;
-        if outermost {
-            self.queued(edge, id);
-        }
-    }
-
-    /// Whether the library made this phase inside a request that its thread had begun before it was adopted.
-    fn is_inside_the_unseen(&mut self, edge: &Edge<'_>) -> bool {
-        let token = edge.record.token;
-        let root = edge.root();
-        let is_inside = root != 0 && token != root && !self.keys.contains_key(&edge.key(root));
-        let Some(state) = self.threads.get_mut(&edge.thread) else { return false };
-        state.ran_before &= is_inside;
-        state.ran_before
-    }
-
-    /// An open-loop request waited from its scheduled time on: a phase of its own, and nobody's time.
-    fn queued(&mut self, edge: &Edge<'_>, root: u64) {
-        let scheduled_ns = edge.record.arguments[3];
-        if scheduled_ns == 0 || scheduled_ns >= edge.now.time_ns {
-            return;
-        }
-        let id = self.next_id();
-        let name = self.names.get(b"queue").0;
-        let mut phase = begun(id, PhaseKind::Queue, name, edge.thread, scheduled_ns);
-        phase.duration_ns = edge.now.time_ns - scheduled_ns;
-        phase.parent = Some(root);
-        phase.root = root;
-        phase.request = edge.record.arguments[2];
-        self.requests.entry(root).or_default().add(phase);
-    }
-
-    /// The phase that an edge means; token 0 is the innermost of its thread.
+    /// The phase that an edge means; token 0 is the innermost of its thread. None as well if that one is not kept.
     pub(super) fn target(&self, edge: &Edge<'_>) -> Option<u64> {
         if edge.record.token != 0 {
             return self.keys.get(&edge.key(edge.record.token)).copied();
         }
-        self.threads.get(&edge.thread)?.stack.last().copied()
+        self.innermost(edge.thread).filter(|_| !self.is_inside_left_out(edge.thread))
     }
 
     /// Ends a phase at an edge, whichever thread that came from. What began inside it and is still open on its thread
@@ -263,26 +217,9 @@ impl Pairing {
         self.close(id, &self.snapshot_for(id, edge), ending);
     }
 
-    /// The phases of one copy of the library that are on this thread, the innermost first.
-    fn open_on(&self, thread: ThreadId, instance: u16) -> Vec<u64> {
-        let Some(state) = self.threads.get(&thread) else { return Vec::new() };
-        let is_its = |id: &u64| self.open.get(id).is_some_and(|open| open.key.1 == instance);
-        state.stack.iter().rev().copied().filter(is_its).collect()
-    }
-
-    /// The phases inside this one that are on the same thread, the innermost first. A request that began within it, or
-    /// another task's phase, is not inside.
-    fn inside(&self, id: u64) -> Vec<u64> {
-        let Some(Place::On(thread, _)) = self.open.get(&id).map(|open| open.place) else { return Vec::new() };
-        let Some(state) = self.threads.get(&thread) else { return Vec::new() };
-        let around = |id: &u64| self.open.get(id)?.phase.parent;
-        let above = state.stack.iter().rev().copied().take_while(|&open| open != id);
-        above.filter(|&open| std::iter::successors(Some(open), around).any(|outer| outer == id)).collect()
-    }
-
     /// The snapshot that ends a phase's segment: the edge's, if it comes from the thread that the phase is on. A
     /// phase that another thread ends, without leave and enter, has no accounts since its segment began.
-    fn snapshot_for(&self, id: u64, edge: &Edge<'_>) -> Snapshot {
+    pub(super) fn snapshot_for(&self, id: u64, edge: &Edge<'_>) -> Snapshot {
         match self.open.get(&id).map(|open| open.place) {
             Some(Place::On(thread, begin)) if thread != edge.thread => {
                 Snapshot { time_ns: edge.now.time_ns, ..begin }
@@ -291,27 +228,38 @@ impl Pairing {
         }
     }
 
-    fn unstack(&mut self, id: u64) {
-        if let Some(Place::On(thread, _)) = self.open.get(&id).map(|open| open.place)
-            && let Some(state) = self.threads.get_mut(&thread)
-        {
-            state.stack.retain(|&open| open != id);
-            self.note_thread(thread);
+    fn unstack(&mut self, id: u64, is_over: bool) {
+        let Some(open) = self.open.get_mut(&id) else { return };
+        let Place::On(thread, _) = open.place else {
+            self.suspended.remove(&(open.key.0, id));
+            return;
+        };
+        let Some(state) = self.threads.get_mut(thread) else { return };
+        let Some(entry) = state.stack.remove(open.stands, id) else { return };
+        open.phase.edges_lost += state.lost - entry.lost_before;
+        if let Some(ios) = &entry.ios {
+            open.phase.counts.add(ios);
         }
+        // What began within it and is not kept has ended with it, unless it is left and goes on later.
+        if is_over {
+            self.forget_left_out(entry.root, entry.left_out);
+        }
+        self.note_thread(thread);
     }
 
     fn leave(&mut self, edge: &Edge<'_>) {
         let Some(id) = self.target(edge) else {
-            self.losses.unmatched_ends += 1;
+            self.losses.unmatched_ends += u64::from(!self.move_left_out(edge, false));
             return;
         };
         // What is open inside it and was not left by itself cannot go on without it.
         for id in self.inside(id).into_iter().chain([id]) {
             let now = self.snapshot_for(id, edge);
             self.note_segment(id, &now);
-            self.unstack(id);
+            self.unstack(id, false);
             if let Some(open) = self.open.get_mut(&id) {
                 open.settle(&now);
+                self.suspended.insert((open.key.0, id));
             }
             self.note_suspended(id);
         }
@@ -319,26 +267,25 @@ impl Pairing {
 
     fn enter(&mut self, edge: &Edge<'_>) {
         let Some(id) = self.target(edge).filter(|_| edge.record.token != 0) else {
-            self.losses.unmatched_ends += 1;
+            self.losses.unmatched_ends += u64::from(!self.move_left_out(edge, true));
             return;
         };
         let now = self.snapshot_for(id, edge);
         // Entered twice, or on another thread without a leave: that segment ends here.
         self.note_segment(id, &now);
-        self.unstack(id);
+        self.unstack(id, false);
         let Some(mut open) = self.open.remove(&id) else { return };
         self.resumed(&open, now.time_ns);
         open.settle(&now);
         open.go_on(edge.thread, &edge.now);
         self.open.insert(id, open);
-        self.threads.entry(edge.thread).or_default().stack.push(id);
-        self.note_thread(edge.thread);
+        self.stack(id);
         self.note_suspended(id);
     }
 
     fn mark(&mut self, edge: &Edge<'_>) {
         let (name, _) = self.name(edge.record);
-        let phase = self.threads.get(&edge.thread).and_then(|state| state.stack.last().copied());
+        let phase = self.innermost(edge.thread);
         let time_ns = edge.now.time_ns;
         self.outputs.push(Output::Mark(Mark { thread: edge.thread, name, time_ns, phase }));
     }
@@ -346,10 +293,10 @@ impl Pairing {
     /// Ends a phase at a snapshot, and its request if that was the last open one of it.
     pub(super) fn close(&mut self, id: u64, now: &Snapshot, ending: Ending) {
         self.note_segment(id, now);
-        self.unstack(id);
+        self.unstack(id, true);
         let Some(mut open) = self.open.remove(&id) else { return };
         open.settle(now);
-        self.retire(open, ending);
+        self.retire(*open, ending);
     }
 
     fn retire(&mut self, open: OpenPhase, ending: Ending) {
@@ -358,6 +305,9 @@ impl Pairing {
         }
         if ending != Ending::Ended {
             self.losses.unended_phases += 1;
+        }
+        if let Some(around) = open.phase.parent.and_then(|parent| self.open.get_mut(&parent)) {
+            around.children -= 1;
         }
         let (root, tgid) = (open.root, open.key.0);
         let share = open.share;
@@ -372,23 +322,17 @@ impl Pairing {
         if request.open == 0
             && let Some(request) = self.requests.remove(&root)
         {
+            self.kept -= request.phases();
+            self.left_out -= request.left_out;
             self.outputs.push(Output::Request(request.finish(&self.ids)));
         }
     }
 
     pub(super) fn abandon(&mut self, id: u64, time_ns: u64, ending: Ending) {
         self.place_early_in(id, u64::MAX);
-        self.unstack(id);
+        self.unstack(id, true);
         let Some(mut open) = self.open.remove(&id) else { return };
         open.abandon(time_ns);
-        self.retire(open, ending);
-    }
-
-    pub(super) fn open_of(&self, matches: impl Fn(&OpenPhase) -> bool) -> Vec<u64> {
-        let mut ids: Vec<u64> =
-            self.open.iter().filter(|(_, open)| matches(open)).map(|(&id, _)| id).collect();
-        // The innermost first, so that requests come out in one order whatever the map's.
-        ids.sort_unstable_by(|a, b| b.cmp(a));
-        ids
+        self.retire(*open, ending);
     }
 }

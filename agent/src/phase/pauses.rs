@@ -26,6 +26,9 @@ const UNDECIDED: usize = 16;
 /// Late beats that are remembered: both records of as many CPUs as most guests have.
 const HEARD: usize = 512;
 
+/// What is held back takes no more memory than this, bytes: what came first goes on, whatever is still in doubt.
+const HELD: usize = 8 << 20;
+
 /// The guest was stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pause {
@@ -127,6 +130,8 @@ pub struct Pauses {
     told: Vec<Output>,
     /// What is held back, as it came, and since when, ns.
     held: VecDeque<(u64, Output)>,
+    /// Its memory, bytes.
+    held_bytes: usize,
 }
 
 impl Pauses {
@@ -179,9 +184,13 @@ impl Pauses {
     /// pauses come before the requests that they lie in.
     pub fn pass(&mut self, outputs: Vec<Output>, now_ns: u64) -> Vec<Output> {
         self.undecided.retain(|candidate| now_ns.saturating_sub(candidate.end_ns) < PATIENCE_NS);
+        self.held_bytes += outputs.iter().map(Output::bytes).sum::<usize>();
         self.held.extend(outputs.into_iter().map(|output| (now_ns, output)));
+        let mut bytes = self.held_bytes;
         let may_leave = |(since_ns, output): &&(u64, Output)| {
-            now_ns.saturating_sub(*since_ns) >= PATIENCE_NS || !self.is_in_doubt(output)
+            let has_room = bytes <= HELD;
+            bytes -= output.bytes();
+            now_ns.saturating_sub(*since_ns) >= PATIENCE_NS || !has_room || !self.is_in_doubt(output)
         };
         let free = self.held.iter().take_while(may_leave).count();
         self.hand_on(free)
@@ -207,7 +216,9 @@ impl Pauses {
     /// Pauses were decided after what was held: they go first.
     fn hand_on(&mut self, free: usize) -> Vec<Output> {
         let mut outputs = std::mem::take(&mut self.told);
+        let told = outputs.len();
         outputs.extend(self.held.drain(..free).map(|(_, output)| output));
+        self.held_bytes -= outputs[told..].iter().map(Output::bytes).sum::<usize>();
         if !self.known.is_empty() {
             for output in &mut outputs {
                 if let Output::Request(request) = output {

@@ -4,8 +4,11 @@
 
 use guestscope_ebpf::{Account, Beside, COMM_BYTES, EdgeRecord, TaskRecord, is_at_mark, ledger::Ledger};
 
-use super::{Accounts, Counts, ThreadId, io::Ios};
+use super::{Accounts, Counts, ThreadId, io::Ios, stack::Stack};
 use crate::untrusted::Untrusted;
+
+/// Copies of the library in one thread that are told apart; programs have one or two. Those that were met first are forgotten.
+const COPIES: usize = 16;
 
 /// A thread's ledger at one instant, settled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -121,12 +124,16 @@ pub(crate) enum Sequence {
 /// One thread.
 #[derive(Debug, Default)]
 pub(crate) struct ThreadState {
-    /// Open phases that run on it, the innermost last, by their number.
-    pub(crate) stack: Vec<u64>,
+    /// Open phases that run on it.
+    pub(crate) stack: Stack,
     /// So many of them, the outermost ones, may have ended unseen.
     pub(crate) doubtful: usize,
+    /// Phases that are not kept and that it is inside, outside all others.
+    left_out: u64,
     /// Phases that it began.
     pub(crate) phases: u64,
+    /// Edges of it that were lost.
+    pub(crate) lost: u64,
     /// The slot of its ledger.
     pub(crate) slot: u16,
     /// What it was called when it was born, adopted, or last became another program.
@@ -137,8 +144,20 @@ pub(crate) struct ThreadState {
     pub(crate) ran_before: bool,
     /// Its I/Os.
     pub(crate) ios: Ios,
-    /// Last edge number of each copy of the library.
-    edges: Vec<(u16, u32)>,
+    /// Copies of the library that it has met.
+    copies: Vec<Library>,
+    /// It became another program: what stands on it may be of copies that it has not met since.
+    is_renewed: bool,
+}
+
+/// A copy of the library, as one thread has met it.
+#[derive(Debug)]
+struct Library {
+    instance: u16,
+    /// Number of its last edge.
+    number: u32,
+    /// No phase of it stands below this place.
+    floor: u64,
 }
 
 impl ThreadState {
@@ -154,12 +173,17 @@ impl ThreadState {
 
     /// Takes note of an edge's number.
     pub(crate) fn edge(&mut self, instance: u16, number: u32) -> Sequence {
-        let Some(last) = self.edges.iter_mut().find(|copy| copy.0 == instance) else {
-            self.edges.push((instance, number));
+        let Some(last) = self.copies.iter_mut().find(|copy| copy.instance == instance) else {
+            if self.copies.len() == COPIES {
+                self.copies.remove(0);
+            }
+            let is_renewed = std::mem::take(&mut self.is_renewed);
+            let floor = if is_renewed { 0 } else { self.stack.next_place() };
+            self.copies.push(Library { instance, number, floor });
             return if number <= 1 { Sequence::Next } else { Sequence::Before(u64::from(number) - 1) };
         };
-        let gap = number.wrapping_sub(last.1);
-        last.1 = number;
+        let gap = number.wrapping_sub(last.number);
+        last.number = number;
         // A number that went back is a new program in the same thread (exec): it begins with 1 again. The same number
         // twice is two copies of the library that happen to have the same instance.
         if gap <= 1 || gap > u32::MAX / 2 { Sequence::Next } else { Sequence::Lost(u64::from(gap) - 1) }
@@ -167,12 +191,36 @@ impl ThreadState {
 
     /// Whether the edge with this mark is here, of whichever copy; a wait without one came before all edges.
     pub(crate) fn has_come_to(&self, mark: u8) -> bool {
-        mark == 0 || self.edges.iter().any(|&(_, number)| is_at_mark(number, mark))
+        mark == 0 || self.copies.iter().any(|copy| is_at_mark(copy.number, mark))
+    }
+
+    /// Phases that are not kept and that it is inside, within its innermost other one.
+    pub(crate) fn left_out(&self) -> u64 {
+        self.stack.top().map_or(self.left_out, |top| top.left_out)
+    }
+
+    pub(crate) fn left_out_mut(&mut self) -> &mut u64 {
+        match self.stack.top_mut() {
+            Some(top) => &mut top.left_out,
+            None => &mut self.left_out,
+        }
+    }
+
+    /// The phases of one copy of the library, the innermost first. From here on there is none of it below.
+    pub(crate) fn clear_of(&mut self, instance: u16) -> Vec<u64> {
+        let Some(copy) = self.copies.iter_mut().find(|copy| copy.instance == instance) else {
+            return Vec::new();
+        };
+        self.left_out = 0;
+        let floor = std::mem::replace(&mut copy.floor, self.stack.next_place());
+        let above = self.stack.downward().take_while(|entry| entry.place >= floor);
+        above.filter(|entry| entry.instance == instance).map(|entry| entry.id).collect()
     }
 
     /// A new program begins with 1.
     pub(crate) fn forget_edges(&mut self) {
-        self.edges.clear();
+        self.copies.clear();
+        self.is_renewed = true;
         self.ran_before = false;
     }
 }

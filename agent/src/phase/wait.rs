@@ -2,7 +2,7 @@
 //!
 //! Yields values from records. A wait explains time that the accounts of its phase hold already; nothing is added up here.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use guestscope_ebpf::{Account, MINOR_BITS, NO_DEVICE, NO_SYSCALL, WAIT_WRITES, WaitRecord, waker};
 
@@ -14,6 +14,9 @@ use super::{
     thread::comm,
 };
 use crate::untrusted::Untrusted;
+
+/// Waits that are kept until their edges are here: as many as the ring holds.
+const EARLY: usize = 16_384;
 
 /// A thread was off the CPU for longer than the threshold.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -121,21 +124,36 @@ impl Wait {
 /// another one did and held up the ring of edges. What they lie in shows when that edge is here. So are those right behind the begin
 /// of a request: what they lie in shows when the next one is here.
 #[derive(Debug, Default)]
-pub(crate) struct Early(HashMap<ThreadId, Vec<WaitRecord>>);
+pub(crate) struct Early {
+    of: HashMap<ThreadId, VecDeque<WaitRecord>>,
+    /// How many.
+    kept: usize,
+}
 
 impl Early {
+    /// False if there is no room.
+    fn keep(&mut self, thread: ThreadId, record: &WaitRecord) -> bool {
+        let has_room = self.kept < EARLY;
+        if has_room {
+            self.kept += 1;
+            self.of.entry(thread).or_default().push_back(*record);
+        }
+        has_room
+    }
+
     /// The first ones of a thread, as long as this holds of them.
     fn take(&mut self, thread: ThreadId, is_due: impl Fn(&WaitRecord) -> bool) -> Vec<WaitRecord> {
         // Asked at every edge, and there is hardly ever one.
-        if self.0.is_empty() {
+        if self.of.is_empty() {
             return Vec::new();
         }
-        let Some(mut waits) = self.0.remove(&thread) else { return Vec::new() };
-        let later = waits.iter().position(|wait| !is_due(wait)).map(|first| waits.split_off(first));
-        if let Some(later) = later {
-            self.0.insert(thread, later);
+        let Some(waits) = self.of.get_mut(&thread) else { return Vec::new() };
+        let due: Vec<WaitRecord> = std::iter::from_fn(|| waits.pop_front_if(|wait| is_due(wait))).collect();
+        if waits.is_empty() {
+            self.of.remove(&thread);
         }
-        waits
+        self.kept -= due.len();
+        due
     }
 }
 
@@ -143,10 +161,10 @@ impl Pairing {
     /// A thread waited for long.
     pub fn wait(&mut self, record: &WaitRecord) {
         let thread = ThreadId { tid: record.tid, tgid: record.tgid, born_ns: record.born_ns };
-        let is_ahead = self.threads.get(&thread).is_some_and(|state| !state.has_come_to(record.edge));
-        if is_ahead || self.may_be_of_first(thread, record) {
-            self.early.0.entry(thread).or_default().push(*record);
-        } else {
+        let is_ahead = self.threads.get(thread).is_some_and(|state| !state.has_come_to(record.edge));
+        let is_early = is_ahead || self.may_be_of_first(thread, record);
+        if !is_early || !self.early.keep(thread, record) {
+            self.losses.waits_unplaced += u64::from(is_early);
             self.place(thread, record);
         }
     }
@@ -154,7 +172,7 @@ impl Pairing {
     /// An edge of the thread is here.
     pub(super) fn place_behind_edge(&mut self, thread: ThreadId) {
         let threads = &self.threads;
-        let has_come_to = |mark| threads.get(&thread).is_some_and(|state| state.has_come_to(mark));
+        let has_come_to = |mark| threads.get(thread).is_some_and(|state| state.has_come_to(mark));
         for wait in self.early.take(thread, |wait| has_come_to(wait.edge)) {
             self.place(thread, &wait);
         }
@@ -176,7 +194,7 @@ impl Pairing {
 
     /// Nothing more comes that they could lie in.
     pub(super) fn place_all_early(&mut self) {
-        let mut threads: Vec<ThreadId> = self.early.0.keys().copied().collect();
+        let mut threads: Vec<ThreadId> = self.early.of.keys().copied().collect();
         threads.sort_unstable();
         for thread in threads {
             self.place_early(thread, u64::MAX);
@@ -224,14 +242,7 @@ impl Pairing {
     /// The innermost open phase that was on the thread at that time already, and its request. A wait that comes late,
     /// because a writer on another CPU held its ring up, finds phases that began after it: it is in none of them.
     fn innermost_at(&self, thread: ThreadId, time_ns: u64) -> Option<(u64, u64)> {
-        let stack = &self.threads.get(&thread)?.stack;
-        stack.iter().rev().find_map(|id| {
-            let open = self.open.get(id)?;
-            let began_ns = match open.place {
-                Place::On(_, begin) => begin.time_ns,
-                Place::Suspended(_) => return None,
-            };
-            (began_ns <= time_ns).then_some((*id, open.root))
-        })
+        let mut phases = self.threads.get(thread)?.stack.downward();
+        phases.find(|phase| phase.begin_ns <= time_ns).map(|phase| (phase.id, phase.root))
     }
 }

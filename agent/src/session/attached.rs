@@ -6,15 +6,18 @@
 use std::time::Instant;
 
 use anyhow::Context as _;
-use nix::sys::signalfd::{SfdFlags, SignalFd};
-use tokio::{
-    io::unix::AsyncFd,
-    time::{Interval, sleep_until},
-};
+use tokio::time::{Interval, sleep_until};
 
 use self::adoption::Adoption;
 use super::{
-    End, Event, Feed, Session, Subject, cost::Cost, every, facts::Identity, observe, start, start::Begun,
+    End, Event, Feed, Session, Subject,
+    cost::Cost,
+    every,
+    facts::Identity,
+    observe,
+    signals::{Haste, Signals},
+    start,
+    start::Begun,
 };
 use crate::{
     attach::{Target, Wanted},
@@ -35,7 +38,7 @@ const LOOK: std::time::Duration = std::time::Duration::from_secs(1);
 /// What is attached to.
 struct Attached {
     adoption: Adoption,
-    signals: AsyncFd<SignalFd>,
+    signals: Signals,
     looks: Interval,
     /// When to stop, if somebody said so.
     until: Option<Instant>,
@@ -61,7 +64,7 @@ pub fn attach(arguments: &AttachArguments) -> anyhow::Result<i32> {
         let guest = Guest::read(&Root::system(), Cpuid::here().as_ref(), View::Process(first));
         let known = (guest, identity, cost, loaded.fidelity);
         let mut begun = Begun::new(&arguments.observation, run_as.as_ref(), known, None)?;
-        let mut feed = begun.feed(loaded)?;
+        let mut feed = begun.feed(loaded, start::limits(&arguments.observation))?;
         let started = Instant::now();
         let mut adoption = Adoption::new(target);
         let adopted = adoption.begin(&mut feed);
@@ -73,12 +76,15 @@ pub fn attach(arguments: &AttachArguments) -> anyhow::Result<i32> {
         }
         cost.attached();
         begun.cost = cost;
-        let mut session = begun.start(&arguments.observation, feed, (started, None))?;
+        let haste = Haste::default();
+        let mut session = begun.start(&arguments.observation, feed, (started, None), haste.clone())?;
         if let Some(helper) = session.graphics.pid() {
             adoption.leave_out(helper);
         }
         failure::say(&format!("{}; Ctrl-C stops observing, and nothing else\n", adoption.summary()));
-        let mut attached = Attached::new(adoption, arguments.duration.map(|duration| started + duration))?;
+        let until = arguments.duration.map(|duration| started + duration);
+        let signals = Signals::read(None, haste).context("reading signals")?;
+        let mut attached = Attached { adoption, signals, looks: every(LOOK), until, all_ended: false };
         let kernel_log = session.kernel_log(arguments.observation.kernel_log)?;
         observe(&mut session, &mut attached, kernel_log).await?;
         attached.finish(session, arguments)
@@ -94,20 +100,11 @@ fn wanted(arguments: &AttachArguments) -> Wanted<'_> {
 }
 
 impl Attached {
-    fn new(adoption: Adoption, until: Option<Instant>) -> anyhow::Result<Self> {
-        let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
-        let signals = SignalFd::with_flags(&child::forwarded(), flags)?;
-        // SAFETY: the value owns its descriptor, which stays open and the same as long as it is watched.
-        let signals = unsafe { AsyncFd::register(signals) }?;
-        Ok(Self { adoption, signals, looks: every(LOOK), until, all_ended: false })
-    }
-
     fn finish(self, mut session: Session, arguments: &AttachArguments) -> anyhow::Result<i32> {
         let (wall, clock) = (session.started.elapsed(), ClockPair::now());
         // What begins from now on goes by this pair, in the export as in the folder.
         session.outlet.clock(clock);
-        while let Ok(Some(_)) = self.signals.get_ref().read_signal() {}
-        child::unblock_forwarded().context("unblocking signals")?;
+        self.signals.closing();
         session.last_records(self.all_ended);
         let exit = if self.all_ended { Exit::Ended } else { Exit::Running };
         let threads_missed = self.adoption.threads_missed();
@@ -133,7 +130,7 @@ impl Subject for Attached {
         tokio::select! {
             _ = self.looks.tick() => Event::Look,
             // A target gets none of them: whoever wants it to end tells it so.
-            Ok(_) = self.signals.readable() => Event::Over,
+            () = self.signals.stopped() => Event::Over,
             () = time_is_up => Event::Over,
         }
     }

@@ -1,6 +1,6 @@
 //! `guestscope run`: a program that the agent starts, adopted before its first instruction.
 //!
-//! The child's life is watched by a descriptor, signals are read from another and passed on to it.
+//! The child's life is watched by a descriptor; signals are read by a thread of their own and passed on to it.
 
 use std::{
     os::fd::OwnedFd,
@@ -9,13 +9,6 @@ use std::{
 };
 
 use anyhow::Context as _;
-use nix::{
-    sys::{
-        signal::{Signal, kill},
-        signalfd::{SfdFlags, SignalFd},
-    },
-    unistd::Pid,
-};
 use tokio::{io::unix::AsyncFd, time::Interval};
 
 use super::{
@@ -25,6 +18,7 @@ use super::{
     facts::Identity,
     observe,
     sight::Sight,
+    signals::{Haste, Signals},
     start::{self, Begun},
     unprivileged::{self, Choice, Told},
 };
@@ -46,7 +40,7 @@ struct Launched {
     child: Child,
     rendezvous: Rendezvous,
     ended: AsyncFd<OwnedFd>,
-    signals: AsyncFd<SignalFd>,
+    signals: Signals,
     /// A program may load libraries at any time.
     looks: Interval,
 }
@@ -78,7 +72,7 @@ pub fn run(arguments: &RunArguments) -> anyhow::Result<i32> {
         match choice {
             Choice::Kernel(loaded) => {
                 let begun = begin(arguments, run_as, cost, loaded.fidelity)?;
-                let feed = begun.feed(loaded)?;
+                let feed = begun.feed(loaded, start::limits(&arguments.observation))?;
                 let (mut session, mut launched) = launch(arguments, run_as, begun, feed, rendezvous)?;
                 let kernel_log = session.kernel_log(arguments.observation.kernel_log)?;
                 observe(&mut session, &mut launched, kernel_log).await?;
@@ -87,7 +81,8 @@ pub fn run(arguments: &RunArguments) -> anyhow::Result<i32> {
             Choice::Threads(refusal) => {
                 let begun = begin(arguments, run_as, cost, Fidelity::Procfs)?;
                 let threads = arguments.observation.max_threads;
-                let told = Told::new(begun.identity.run_id, threads, &refusal)?;
+                let limits = start::limits(&arguments.observation);
+                let told = Told::new((begun.identity.run_id, limits), threads, &refusal)?;
                 let (mut session, mut launched) = launch(arguments, run_as, begun, told, rendezvous)?;
                 unprivileged::explain(&refusal);
                 observe(&mut session, &mut launched, None).await?;
@@ -134,28 +129,23 @@ fn launch<F: Sight>(
     begun.identity.pid = Some(child.id());
     feed.started(child.id(), start_ns);
     rendezvous.expect(child.id());
-    let session = begun.start(&arguments.observation, feed, (started, Some(child.id())))?;
+    let haste = Haste::default();
+    let session = begun.start(&arguments.observation, feed, (started, Some(child.id())), haste.clone())?;
     let end = child::end_of(child.id()).context("watching the program")?;
-    // SAFETY: here and below: the value owns its descriptor, which stays open and the same as long as it is watched.
+    let watched = end.try_clone().context("watching the program")?;
+    let signals = Signals::read(Some((child.id(), watched)), haste).context("reading signals")?;
+    // SAFETY: the value owns its descriptor, which stays open and the same as long as it is watched.
     let ended = unsafe { AsyncFd::register(end) }?;
-    let signals = SignalFd::with_flags(&child::forwarded(), SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
-    // SAFETY: as above.
-    let signals = unsafe { AsyncFd::register(signals) }?;
     Ok((session, Launched { child, rendezvous, ended, signals, looks: every(LOOK) }))
 }
 
 impl<F: Sight> Subject<F> for Launched {
     async fn next(&mut self) -> Event {
-        loop {
-            tokio::select! {
-                Some(peer) = self.rendezvous.next() => return Event::Peer(peer),
-                Ok(mut ready) = self.signals.readable() => {
-                    ready.clear_ready();
-                    forward(self.signals.get_ref(), &self.child);
-                }
-                Ok(_) = self.ended.readable() => return Event::Over,
-                _ = self.looks.tick() => return Event::Look,
-            }
+        tokio::select! {
+            Some(peer) = self.rendezvous.next() => Event::Peer(peer),
+            () = self.signals.stopped() => Event::Over,
+            Ok(_) = self.ended.readable() => Event::Over,
+            _ = self.looks.tick() => Event::Look,
         }
     }
 
@@ -183,22 +173,38 @@ impl Launched {
     /// The code to exit with is the program's, whatever became of the agent's own work.
     fn finish<F: Sight>(mut self, mut session: Session<F>, arguments: &RunArguments) -> anyhow::Result<i32> {
         session.feed.ended();
-        let status = self.child.wait().context("waiting for the program")?;
-        let (wall, clock) = (session.started.elapsed(), ClockPair::now());
+        // A signal that was meant for the program has been passed on; the next one ends the agent.
+        self.signals.closing();
+        // A program that outlives the second signal goes on without the agent.
+        let status = match self.signals.stopped_by() {
+            Some(_) => self.child.try_wait(),
+            None => self.child.wait().map(Some),
+        };
+        let status = status.context("waiting for the program")?;
+        let (ended, clock) = self.signals.ended().unwrap_or_else(|| (Instant::now(), ClockPair::now()));
+        let wall = ended.saturating_duration_since(session.started);
         // What begins from now on goes by this pair, in the export as in the folder.
         session.outlet.clock(clock);
-        // What comes now may take as long as disk and network do. A signal that was meant for the program has been read;
-        // the next one ends the agent, and the folder stays readable.
-        while let Ok(Some(_)) = self.signals.get_ref().read_signal() {}
-        child::unblock_forwarded().context("unblocking signals")?;
-        session.last_records(true);
+        session.last_records(status.is_some());
         let (workload, unanswered) = (self.rendezvous.workload(), self.rendezvous.unanswered());
         let not_let_in = self.rendezvous.not_let_in();
         session.finish(
-            End { exit: exit(status), wall, clock, workload, threads_missed: 0, unanswered, not_let_in },
+            End {
+                exit: status.map_or(Exit::Running, exit),
+                wall,
+                clock,
+                workload,
+                threads_missed: 0,
+                unanswered,
+                not_let_in,
+            },
             &arguments.observation,
         )?;
-        Ok(exit_code(status))
+        if status.is_none() {
+            failure::say("the program goes on, and is observed no more\n");
+        }
+        let stopped = self.signals.stopped_by().map_or(0, |signal| 128 + signal as i32);
+        Ok(status.map_or(stopped, exit_code))
     }
 }
 
@@ -209,17 +215,6 @@ fn warn_of_python(command: &[std::ffi::OsString]) {
             "warning: with -{option} Python ignores PYTHONPATH, by which `import guestscope` finds the module\n\
              hint: leave -{option} out, or install a copy of guestscope.py where this Python looks\n"
         ));
-    }
-}
-
-/// Passes signals on. Those of a terminal (Ctrl-C) went to the child as well, which is in the same group: the kernel
-/// sent them, not a process.
-fn forward(signals: &SignalFd, child: &Child) {
-    while let Ok(Some(information)) = signals.read_signal() {
-        let Ok(signal) = Signal::try_from(information.ssi_signo as i32) else { continue };
-        if information.ssi_code != libc::SI_KERNEL {
-            let _ = kill(Pid::from_raw(child.id() as i32), signal);
-        }
     }
 }
 

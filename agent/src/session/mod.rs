@@ -13,6 +13,7 @@ mod graphics;
 mod launched;
 mod outlet;
 mod sight;
+mod signals;
 mod start;
 mod unprivileged;
 

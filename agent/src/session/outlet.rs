@@ -7,12 +7,14 @@ use std::{
     collections::VecDeque,
     sync::{
         Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
         mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel},
     },
     thread::JoinHandle,
     time::{Duration, Instant},
 };
 
+use super::signals::Haste;
 use crate::{
     analyze::{Live, TailVerdict},
     clock::ClockPair,
@@ -27,6 +29,9 @@ use crate::{
 
 /// Batches between the pump and this thread: at one per 50 ms, 25 s of a stuck disk.
 const BATCHES: usize = 512;
+/// Memory of what is between them, bytes: some 24,000 phases, 3 s of a stuck disk at 2,000 requests a second of four phases. One
+/// message has room, however large it is.
+const MOST_BYTES: usize = 16 << 20;
 /// A crash loses at most this much.
 const FLUSH: Duration = Duration::from_secs(1);
 /// Processes kept for the export, until it is known whether the program marks phases.
@@ -47,6 +52,8 @@ enum Message {
 pub(super) struct Outlet {
     sender: SyncSender<Message>,
     thread: JoinHandle<Sinks>,
+    /// What is on the way, bytes.
+    on_the_way: Arc<AtomicUsize>,
     /// Rows that found the channel full.
     pub(super) rows_lost: u64,
     /// Some did since the other thread was told.
@@ -66,6 +73,18 @@ pub(super) struct Sinks {
     flushed: Instant,
     devices: Devices,
     groups: Groups,
+    haste: Haste,
+}
+
+impl Message {
+    /// Memory that it takes, about.
+    fn bytes(&self) -> usize {
+        match self {
+            Message::Outputs(outputs) => outputs.iter().map(Output::bytes).sum(),
+            Message::Samples(samples) => samples.len() * size_of::<Sample>(),
+            Message::Gap | Message::Clock(_) | Message::Restored(_) | Message::Gpu(_) => size_of::<Self>(),
+        }
+    }
 }
 
 impl Sinks {
@@ -74,6 +93,7 @@ impl Sinks {
         exporter: Option<Exporter>,
         wall: WallClock,
         progress: Progress,
+        haste: Haste,
     ) -> Self {
         Self {
             folder,
@@ -86,6 +106,7 @@ impl Sinks {
             flushed: Instant::now(),
             devices: Devices::below(Root::system()),
             groups: Groups::below(Root::system()),
+            haste,
         }
     }
 
@@ -161,15 +182,22 @@ impl Sinks {
         self.progress.update(&self.live.progress(), lost.phases + lost.threads);
     }
 
-    fn run(mut self, messages: &Receiver<Message>) -> Self {
+    fn run(mut self, messages: &Receiver<Message>, on_the_way: &AtomicUsize) -> Self {
         loop {
             match messages.recv_timeout(FLUSH) {
-                Ok(message) => self.take(message),
+                Ok(message) => {
+                    let bytes = message.bytes();
+                    self.take(message);
+                    on_the_way.fetch_sub(bytes, Relaxed);
+                }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
             self.tick();
         }
+        // Whoever is in haste needs no more than this.
+        self.folder.flush();
+        self.haste.is_written();
         // A program without any mark still gets one span per process.
         if let Some(exporter) = &self.exporter {
             for process in std::mem::take(&mut self.processes) {
@@ -194,18 +222,20 @@ impl Outlet {
     /// Starts the thread.
     pub(super) fn start(sinks: Sinks) -> std::io::Result<Self> {
         let (sender, receiver) = sync_channel(BATCHES);
-        let thread =
-            std::thread::Builder::new().name("outlet".to_owned()).spawn(move || sinks.run(&receiver))?;
-        Ok(Self { sender, thread, rows_lost: 0, gap: false })
+        let on_the_way = Arc::new(AtomicUsize::new(0));
+        let theirs = Arc::clone(&on_the_way);
+        let thread = std::thread::Builder::new()
+            .name("outlet".to_owned())
+            .spawn(move || sinks.run(&receiver, &theirs))?;
+        Ok(Self { sender, thread, on_the_way, rows_lost: 0, gap: false })
     }
 
     fn send(&mut self, message: Message) {
         // Before anything else, or waits of lost requests would be kept for ever.
         if self.gap {
-            self.gap = self.sender.try_send(Message::Gap).is_err();
+            self.gap = self.try_send(Message::Gap).is_err();
         }
-        if let Err(TrySendError::Full(message) | TrySendError::Disconnected(message)) =
-            self.sender.try_send(message)
+        if let Err(TrySendError::Full(message) | TrySendError::Disconnected(message)) = self.try_send(message)
             && let Message::Outputs(outputs) = message
         {
             self.gap = true;
@@ -215,6 +245,20 @@ impl Outlet {
             });
             self.rows_lost += rows.sum::<u64>();
         }
+    }
+
+    fn try_send(&self, message: Message) -> Result<(), TrySendError<Message>> {
+        let bytes = message.bytes();
+        let before = self.on_the_way.load(Relaxed);
+        if before > 0 && before + bytes > MOST_BYTES {
+            return Err(TrySendError::Full(message));
+        }
+        self.on_the_way.fetch_add(bytes, Relaxed);
+        let sent = self.sender.try_send(message);
+        if sent.is_err() {
+            self.on_the_way.fetch_sub(bytes, Relaxed);
+        }
+        sent
     }
 
     /// What pairing yielded.
@@ -272,7 +316,7 @@ mod tests {
                 std::thread::park();
             }
         });
-        let mut outlet = Outlet { sender, thread, rows_lost: 0, gap: false };
+        let mut outlet = Outlet { sender, thread, on_the_way: Arc::default(), rows_lost: 0, gap: false };
         (0..4).for_each(|_| outlet.outputs(mark()));
         assert_eq!(outlet.rows_lost, 2);
         let kinds = |receiver: &Receiver<Message>| -> Vec<bool> {
@@ -285,5 +329,23 @@ mod tests {
         assert_eq!(kinds(&receiver), [true, false]);
         outlet.outputs(mark());
         assert_eq!((kinds(&receiver), outlet.rows_lost), (vec![false], 3));
+    }
+
+    /// A stuck disk holds up no more than there is room for, however large the requests are.
+    #[test]
+    fn what_is_on_the_way_is_bounded_by_its_memory() {
+        let (sender, _receiver) = sync_channel(BATCHES);
+        let thread = std::thread::spawn(|| -> Sinks {
+            loop {
+                std::thread::park();
+            }
+        });
+        let mut outlet = Outlet { sender, thread, on_the_way: Arc::default(), rows_lost: 0, gap: false };
+        let phase = crate::analyze::samples::inference(1).remove(0).phases.remove(0);
+        let request = || vec![Output::Request(Request { phases: vec![phase.clone(); 10_000] })];
+        (0..10).for_each(|_| outlet.outputs(request()));
+        assert!(outlet.on_the_way.load(Relaxed) <= MOST_BYTES);
+        assert_eq!(outlet.rows_lost % 10_000, 0);
+        assert!((70_000..100_000).contains(&outlet.rows_lost), "{}", outlet.rows_lost);
     }
 }

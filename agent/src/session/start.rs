@@ -12,6 +12,7 @@ use super::{
     graphics::Graphics,
     outlet::{Outlet, Sinks},
     sight::Sight,
+    signals::Haste,
 };
 use crate::{
     child::RunAs,
@@ -20,7 +21,7 @@ use crate::{
     descriptors, failure,
     health::Fidelity,
     loader::{self, LoadOptions, Loaded},
-    phase::{Pauses, pairing::Pairing},
+    phase::{Limits, Pauses, pairing::Pairing},
     platform::{Guest, Root, Usage},
     privileges::{self, Work},
     pump::Pump,
@@ -55,6 +56,12 @@ pub(super) fn load(observation: &Observation, visits: bool) -> Result<Loaded, lo
     })
 }
 
+/// How much of what programs mark is kept at once.
+pub(super) fn limits(observation: &Observation) -> Limits {
+    let Observation { max_open_requests, max_phases_per_request, max_threads, .. } = *observation;
+    Limits::new(max_open_requests, max_phases_per_request, max_threads)
+}
+
 /// What can be known to fail is looked at before anything is started.
 pub(super) fn check(observation: &Observation) -> anyhow::Result<()> {
     descriptors::raise();
@@ -82,9 +89,9 @@ impl Begun {
     }
 
     /// The records' way to the phases of this run.
-    pub(super) fn feed(&self, mut loaded: Loaded) -> Result<Feed, loader::LoadError> {
+    pub(super) fn feed(&self, mut loaded: Loaded, limits: Limits) -> Result<Feed, loader::LoadError> {
         let rings = loaded.take_rings()?;
-        let pairing = Pairing::new(self.identity.run_id);
+        let pairing = Pairing::within(limits, self.identity.run_id);
         Ok(Feed { loaded, pump: Pump::new(rings), pairing, pauses: Pauses::default(), code: Code::default() })
     }
 
@@ -100,6 +107,7 @@ impl Begun {
         observation: &Observation,
         feed: F,
         (started, program): (Instant, Option<u32>),
+        haste: Haste,
     ) -> anyhow::Result<Session<F>> {
         let Self { guest, identity, cost, fidelity, clock, folder } = self;
         // The kernel's log needs a privilege to be opened, and none to be read.
@@ -118,7 +126,7 @@ impl Begun {
         let health = feed.health(cost.so_far(Duration::ZERO));
         failure::say(&terminal::render_banner(&facts, &health, Style::detect(Stream::Stderr)));
         let progress = Progress::start(!observation.json);
-        let outlet = Outlet::start(Sinks::new(folder, exporter, wall, progress))?;
+        let outlet = Outlet::start(Sinks::new(folder, exporter, wall, progress, haste))?;
         // All threads are there, and no process is started any more.
         let processes: Vec<u32> = program.into_iter().chain(graphics.pid()).collect();
         if let Err(error) = privileges::only_what_is_used(&processes) {

@@ -18,7 +18,7 @@ use crate::{
     clock, failure,
     health::{AgentCost, ExportHealth, Fidelity, Health, Outcome, Verdict},
     loader::Loaded,
-    phase::{PairingLosses, pairing::Pairing},
+    phase::{Limits, PairingLosses, pairing::Pairing},
     procfs::{self, Procfs, Refusal},
     record::Record,
     rendezvous::Peer,
@@ -58,10 +58,14 @@ pub(super) struct Told {
 }
 
 impl Told {
-    pub(super) fn new(run_id: [u8; 16], threads: u32, refusal: &Refusal) -> anyhow::Result<Self> {
+    pub(super) fn new(
+        (run_id, limits): ([u8; 16], Limits),
+        threads: u32,
+        refusal: &Refusal,
+    ) -> anyhow::Result<Self> {
         Ok(Self {
             procfs: Procfs::new(procfs::SLOTS, threads)?,
-            pairing: Pairing::new(run_id),
+            pairing: Pairing::within(limits, run_id),
             verdicts: procfs::verdicts(refusal),
             handed: 0,
             batch: Vec::new(),
@@ -196,7 +200,8 @@ mod tests {
                 environment.iter().find(|(name, _)| *name == "GUESTSCOPE_NOTIFY").expect("it is told");
             let mut program = UnixStream::connect(socket).expect("the agent listens");
             program.write_all(b"marker 1\n").expect("the agent listens");
-            let mut told = Told::new([1; 16], 8, &Refusal::Unwanted).expect("memory can be had");
+            let mut told =
+                Told::new(([1; 16], Limits::default()), 8, &Refusal::Unwanted).expect("memory can be had");
             let peer = rendezvous.next().await.expect("it has greeted");
             let _program = meanwhile(program);
             told.welcome(peer).await;

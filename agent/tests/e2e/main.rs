@@ -22,6 +22,7 @@ mod filter;
 mod folder;
 mod ground;
 mod groups;
+mod hostile_marks;
 mod hostile_names;
 mod http;
 mod hygiene;

@@ -150,5 +150,7 @@ fn losses(pairing: &Pairing) -> String {
         note("unknown edges", losses.unknown_edges),
         note("torn edges", losses.torn_edges),
         note("late I/Os", losses.late_ios),
+        note("phases left out", losses.phases_left_out),
+        note("requests cut", losses.requests_cut),
     ])
 }

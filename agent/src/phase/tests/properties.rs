@@ -18,7 +18,7 @@ use crate::{
     record::Record,
 };
 
-fn turn() -> impl Strategy<Value = Turn> {
+pub(super) fn turn() -> impl Strategy<Value = Turn> {
     let act = prop_oneof![
         4 => Just(Act::Begin),
         2 => Just(Act::Next),

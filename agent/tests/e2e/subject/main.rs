@@ -3,6 +3,7 @@
 //! What it did goes to the file that E2E_BOOK names, a line each, so that its standard output stays empty. Each role
 //! stands beside its name in [`ROLES`]. It judges nothing.
 
+mod grow;
 mod hostile;
 mod lives;
 mod view;
@@ -26,6 +27,8 @@ const ROLES: &[(&str, Role)] = &[
     ("exec-thread", lives::exec_thread),
     ("fork", lives::fork),
     ("threads", lives::threads),
+    ("grow", grow::grow),
+    ("stubborn", grow::stubborn),
     ("leave-behind", lives::leave_behind),
     ("wait-for-line", lives::wait_for_line),
     ("hostile", hostile::hostile),

@@ -118,6 +118,9 @@ pub(super) fn lossy() -> Health {
             unknown_edges: 12,
             torn_edges: 1_234_567,
             late_ios: 19,
+            phases_left_out: 20,
+            requests_cut: 21,
+            waits_unplaced: 22,
         },
         export: ExportHealth {
             spans_spilled: 14,

@@ -1,0 +1,80 @@
+//! How much of what a program marks is kept at once. Programs are not trusted: each table that they fill has a limit here.
+//!
+//! What is beyond a limit is counted in [`super::PairingLosses`]. It decides nothing.
+
+use super::{Phase, open::OpenPhase};
+
+/// Requests that may be open at once unless somebody asks for another number.
+pub const OPEN_REQUESTS: u32 = 10_000;
+/// Phases of one request unless somebody asks for another number.
+pub const PHASES_PER_REQUEST: u32 = 10_000;
+/// Phases within each other in one request. Programs nest a few dozen; a recursion that is marked may nest any number.
+const DEPTH: u32 = 1_000;
+/// Phases in all requests that have not ended, open and ended ones: an open one takes 1.3 KB, an ended one 0.7 KB.
+const PHASES: usize = 20_480;
+/// Threads that are known beyond those that the kernel side can track: ends may be late.
+const THREADS_LATE: usize = 1_024;
+
+/// How much is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Requests that have begun and not ended.
+    pub open_requests: usize,
+    /// Phases of one request, ended ones included.
+    pub phases_per_request: usize,
+    /// Phases of all requests that have not ended.
+    pub phases: usize,
+    /// Phases within each other.
+    pub depth: u32,
+    /// Threads.
+    pub threads: usize,
+}
+
+impl Limits {
+    /// Room for so many open requests, phases of one request and threads; each is at least 1. Whatever was asked for has room.
+    pub fn new(open_requests: u32, phases_per_request: u32, threads: u32) -> Self {
+        let of = |number: u32| number.max(1) as usize;
+        let (open_requests, phases_per_request) = (of(open_requests), of(phases_per_request));
+        Self {
+            open_requests,
+            phases_per_request,
+            phases: PHASES.max(open_requests.saturating_mul(2)).max(phases_per_request.saturating_mul(2)),
+            depth: DEPTH,
+            threads: (threads as usize).saturating_add(THREADS_LATE),
+        }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self::new(OPEN_REQUESTS, PHASES_PER_REQUEST, guestscope_ebpf::SLOTS)
+    }
+}
+
+// The memory that the limits stand for.
+const _: () = assert!(size_of::<OpenPhase>() <= 1_400 && size_of::<Phase>() <= 760);
+
+/// Steps of work: tests count them, since time on a busy machine says nothing of an algorithm.
+#[cfg(test)]
+pub(crate) mod steps {
+    use std::cell::Cell;
+
+    thread_local!(static STEPS: Cell<u64> = const { Cell::new(0) });
+
+    /// So many more.
+    pub(crate) fn add(steps: usize) {
+        STEPS.set(STEPS.get() + steps as u64);
+    }
+
+    /// Those of this thread since the last call.
+    pub(crate) fn take() -> u64 {
+        STEPS.replace(0)
+    }
+}
+
+/// No step is counted outside tests.
+#[cfg(not(test))]
+pub(crate) mod steps {
+    /// Does nothing.
+    pub(crate) const fn add(_: usize) {}
+}

@@ -1,0 +1,123 @@
+//! All threads that pairing knows, by what is asked of them: one thread, those of a process, those that ever bore a number.
+//!
+//! Ends may be lost, so that threads would stay for ever: it also knows which of them have lost their slots to others. It ends
+//! none of them.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+
+use super::{ThreadId, thread::ThreadState};
+
+/// The threads.
+#[derive(Debug, Default)]
+pub(crate) struct Threads {
+    known: HashMap<ThreadId, ThreadState>,
+    /// In the order of their numbers.
+    by_number: BTreeSet<ThreadId>,
+    by_process: BTreeSet<(u32, ThreadId)>,
+    /// Who has each slot.
+    owners: HashMap<u16, ThreadId>,
+    /// Those whose slots others have now, in the order in which that was seen.
+    displaced: VecDeque<ThreadId>,
+}
+
+impl Threads {
+    pub(crate) fn get(&self, thread: ThreadId) -> Option<&ThreadState> {
+        self.known.get(&thread)
+    }
+
+    pub(crate) fn get_mut(&mut self, thread: ThreadId) -> Option<&mut ThreadState> {
+        self.known.get_mut(&thread)
+    }
+
+    /// The thread, which is known from here on.
+    pub(crate) fn meet(&mut self, thread: ThreadId, slot: u16) -> &mut ThreadState {
+        if !self.known.contains_key(&thread) {
+            self.list(thread, slot);
+        }
+        let state = self.known.entry(thread).or_default();
+        state.slot = slot;
+        state
+    }
+
+    pub(crate) fn insert(&mut self, thread: ThreadId, state: ThreadState) {
+        self.list(thread, state.slot);
+        self.known.insert(thread, state);
+    }
+
+    fn list(&mut self, thread: ThreadId, slot: u16) {
+        self.by_number.insert(thread);
+        self.by_process.insert((thread.tgid, thread));
+        self.displaced.extend(self.owners.insert(slot, thread).filter(|before| *before != thread));
+        // Nearly all of them have ended as they should.
+        if self.displaced.len() > self.known.len() + 64 {
+            self.displaced.retain(|thread| self.known.contains_key(thread));
+        }
+    }
+
+    pub(crate) fn remove(&mut self, thread: ThreadId) -> Option<ThreadState> {
+        let state = self.known.remove(&thread)?;
+        self.by_number.remove(&thread);
+        self.by_process.remove(&(thread.tgid, thread));
+        if self.owners.get(&state.slot) == Some(&thread) {
+            self.owners.remove(&state.slot);
+        }
+        Some(state)
+    }
+
+    /// The one that lost its slot first, if there are more than so many.
+    pub(crate) fn beyond(&mut self, most: usize) -> Option<ThreadId> {
+        while self.known.len() > most {
+            let displaced = self.displaced.pop_front()?;
+            if self.known.contains_key(&displaced) {
+                return Some(displaced);
+            }
+        }
+        None
+    }
+
+    /// Those of this number.
+    pub(crate) fn of_number(&self, tid: u32) -> impl Iterator<Item = ThreadId> + '_ {
+        let first = ThreadId { tid, tgid: 0, born_ns: 0 };
+        let last = ThreadId { tid, tgid: u32::MAX, born_ns: u64::MAX };
+        self.by_number.range(first..=last).copied()
+    }
+
+    /// Those of this process.
+    pub(crate) fn of_process(&self, tgid: u32) -> impl Iterator<Item = ThreadId> + '_ {
+        let last = ThreadId { tid: u32::MAX, tgid: u32::MAX, born_ns: u64::MAX };
+        self.by_process.range((tgid, ThreadId::default())..=(tgid, last)).map(|(_, thread)| *thread)
+    }
+
+    /// All of them.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (ThreadId, &ThreadState)> + '_ {
+        self.known.iter().map(|(thread, state)| (*thread, state))
+    }
+
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ThreadId, Threads};
+
+    #[test]
+    fn threads_that_lost_their_slots_are_found_first() {
+        let thread = |tid| ThreadId { tid, tgid: 1, born_ns: u64::from(tid) };
+        let mut threads = Threads::default();
+        for tid in 1..=10 {
+            threads.meet(thread(tid), (tid % 3) as u16);
+        }
+        assert_eq!(threads.beyond(10), None);
+        assert_eq!(threads.beyond(9), Some(thread(1)));
+        threads.remove(thread(1));
+        threads.remove(thread(2));
+        assert_eq!((threads.beyond(7), threads.beyond(3)), (Some(thread(3)), Some(thread(4))));
+        assert_eq!(threads.of_number(5).collect::<Vec<_>>(), [thread(5)]);
+        assert_eq!(
+            (threads.of_process(1).count(), threads.of_process(2).count(), threads.iter().count()),
+            (8, 0, 8)
+        );
+    }
+}
