@@ -70,6 +70,12 @@ enum Verb {
         /// Rounds of each variant
         #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u8).range(2..=50))]
         rounds: u8,
+        /// How long `soak` lasts
+        #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u16).range(3..=10_080))]
+        minutes: u16,
+        /// Requests a second of the service of `soak`
+        #[arg(long, default_value_t = 2_000, value_parser = clap::value_parser!(u16).range(1..=20_000))]
+        rate: u16,
     },
     /// Run every workload of the studies once under the agent: medians, speed, and where the time went
     Studies {
@@ -150,7 +156,10 @@ fn run(verb: &Verb) -> Result<bool> {
         Verb::Demo { no_jaeger, keep } => demo::verb(&mut xtask, demo::Options { jaeger: !no_jaeger, keep }),
         Verb::Test => test::verb(&mut xtask),
         Verb::Check => check::verb(&xtask),
-        Verb::Bench { parts, rounds } => bench::verb(&mut xtask, &parts, usize::from(rounds)),
+        Verb::Bench { parts, rounds, minutes, rate } => {
+            let soak = bench::Soak { minutes: minutes.into(), rate: rate.into() };
+            bench::verb(&mut xtask, &parts, usize::from(rounds), soak)
+        }
         Verb::Studies { names, full, threads } => {
             studies::verb(&mut xtask, &studies::Options { names, full, threads })
         }

@@ -11,6 +11,8 @@ mod btf;
 mod collector;
 mod compared;
 mod compared_traces;
+#[path = "../../examples/soak/collector.rs"]
+mod counting;
 mod coverage;
 mod covered;
 mod crash;
@@ -35,6 +37,7 @@ mod lives;
 mod main_job;
 mod markers;
 mod mounts;
+mod outage;
 mod pauses;
 mod person;
 mod privileges;

@@ -13,6 +13,7 @@ mod pipe;
 mod pytorch;
 mod ratio;
 mod share;
+mod soak;
 mod storm;
 mod turns;
 mod workload;
@@ -29,6 +30,7 @@ use clap::ValueEnum as _;
 use serde_json::{Value, json};
 
 use self::ratio::Ratio;
+pub(crate) use self::soak::Options as Soak;
 use crate::{
     Xtask, apt, artifact, command, failure::failure, kernel, libtorch::Libtorch, toolchain::Toolchain,
 };
@@ -103,6 +105,8 @@ pub(crate) enum Part {
     Causes,
     /// Our workloads beside PyTorch in Python (5 GB to download), only if it is named
     Pytorch,
+    /// Losses and memory over --minutes beside a collector that goes away and hostile neighbours, only if it is named, and alone
+    Soak,
 }
 
 impl Part {
@@ -118,16 +122,23 @@ impl Part {
             Self::Compare => compared::rows(bench),
             Self::Causes => causes::rows(bench),
             Self::Pytorch => pytorch::rows(bench),
+            // It judges and tells by itself.
+            Self::Soak => Ok(Vec::new()),
         }
     }
 }
 
 /// The verb.
-pub(crate) fn verb(xtask: &mut Xtask, parts: &[Part], rounds: usize) -> Result<bool> {
+pub(crate) fn verb(xtask: &mut Xtask, parts: &[Part], rounds: usize, soak: Soak) -> Result<bool> {
+    if parts == [Part::Soak] {
+        return soak::verb(xtask, soak);
+    }
     let toolchain = Toolchain::ensure(xtask)?;
     let libtorch = Libtorch::ensure(xtask)?;
-    let all =
-        Part::value_variants().iter().copied().filter(|part| !matches!(part, Part::Causes | Part::Pytorch));
+    let all = Part::value_variants()
+        .iter()
+        .copied()
+        .filter(|part| !matches!(part, Part::Causes | Part::Pytorch | Part::Soak));
     let parts = if parts.is_empty() { all.collect() } else { parts.to_vec() };
     let workloads = match built("GUESTSCOPE_WORKLOADS_BIN")? {
         Some(workloads) => workloads,
