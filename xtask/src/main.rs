@@ -12,6 +12,7 @@ mod check;
 mod command;
 mod demo;
 mod failure;
+mod fuzz;
 mod jaeger;
 mod kernel;
 mod lab;
@@ -98,6 +99,21 @@ enum Verb {
         #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=10_000))]
         repetitions: Option<u16>,
     },
+    /// Give thousands of hostile run folders to the verbs that read folders: none may crash, wait or take 300 MB
+    Fuzz {
+        /// Good folders, changed at random; each goes to two verbs
+        #[arg(long, default_value_t = 10_000)]
+        mutated: u32,
+        /// Folders made to do harm; each goes to all verbs
+        #[arg(long, default_value_t = 1_000)]
+        crafted: u32,
+        /// The same seed gives the same folders
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// Only this one, as a fault names it
+        #[arg(long, value_name = "crafted:NUMBER|mutated:NUMBER")]
+        only: Option<String>,
+    },
     /// Run the agent and its kernel tests on other kernels, in virtual machines, and on this one
     Vm {
         /// Rows of xtask/kernels.toml; all of them if none is named
@@ -165,6 +181,9 @@ fn run(verb: &Verb) -> Result<bool> {
         }
         Verb::Truth { judges, repetitions } => {
             truth::verb(&mut xtask, &truth::Options { judges, repetitions })
+        }
+        Verb::Fuzz { mutated, crafted, seed, only } => {
+            fuzz::verb(&mut xtask, &fuzz::Options { mutated, crafted, seed, only })
         }
         Verb::Vm { names, short, filter, keep_logs } => {
             vm::verb(&mut xtask, &vm::Options { names, short, filter, keep_logs, limit: None })

@@ -250,8 +250,8 @@ fn unpacked_batch(batch: ipc::RecordBatch<'_>, body: &[u8]) -> Result<Option<u64
     let nodes = batch.nodes().into_iter().flatten();
     let mut nodes = nodes.map(|node| (node.length(), node.null_count()));
     let buffers = batch.buffers().into_iter().flatten();
-    let sizes = buffers.map(|buffer| unpacked_bytes(&batch, body, buffer.offset(), buffer.length()));
-    let size = sizes.fold(Some(0_u64), |sum, size| sum?.checked_add(size?));
+    let mut sizes = buffers.map(|buffer| unpacked_bytes(&batch, body, buffer.offset(), buffer.length()));
+    let size = sizes.try_fold(0_u64, |sum, size| sum.checked_add(size?));
     let is_flat = batch.length() >= 0
         && nodes.all(|(length, nulls)| length == batch.length() && (0..=length).contains(&nulls));
     BATCH_ROWS.check(batch.length().unsigned_abs())?;

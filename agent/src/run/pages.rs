@@ -170,7 +170,12 @@ impl<'a> Chunk<'a> {
             Compression::UNCOMPRESSED => Ok(packed),
             Compression::ZSTD(_) => zstd::bulk::decompress(&packed, header.unpacked as usize)
                 .map_err(|error| error.to_string().into()),
-            other => Err(format!("compressed by {other}, which no table of ours is").into()),
+            Compression::SNAPPY
+            | Compression::GZIP(_)
+            | Compression::LZO
+            | Compression::BROTLI(_)
+            | Compression::LZ4
+            | Compression::LZ4_RAW => Err("packed in a way that no table of ours is".into()),
         }
     }
 }

@@ -126,22 +126,21 @@ impl<R> Rows<R> {
 
     /// A batch and which of its rows are next.
     fn next_rows(&mut self) -> Result<Option<(RecordBatch, Range<usize>)>> {
-        let (batch, left) = match self.batch.take() {
-            Some(batch) => batch,
-            None => {
-                let batch = match &mut self.source {
-                    Source::Closed(batches) => batches.next(),
-                    Source::Stream(batches) => match batches.next() {
-                        Ok(batch) => batch,
-                        Err(source) => return Err(Error::Read { path: self.path.clone(), source }),
-                    },
-                    Source::Over(_) => Ok(None),
-                };
-                let batch = batch.map_err(|fault| fault.at(&self.path, Some(self.given)))?;
-                let Some(batch) = batch else { return Ok(None) };
-                let rows = 0..batch.num_rows();
-                (batch, rows)
-            }
+        let (batch, left) = if let Some(batch) = self.batch.take() {
+            batch
+        } else {
+            let batch = match &mut self.source {
+                Source::Closed(batches) => batches.next(),
+                Source::Stream(batches) => match batches.next() {
+                    Ok(batch) => batch,
+                    Err(source) => return Err(Error::Read { path: self.path.clone(), source }),
+                },
+                Source::Over(_) => Ok(None),
+            };
+            let batch = batch.map_err(|fault| fault.at(&self.path, Some(self.given)))?;
+            let Some(batch) = batch else { return Ok(None) };
+            let rows = 0..batch.num_rows();
+            (batch, rows)
         };
         let at = left.end.min(left.start + BATCH_ROWS);
         if at < left.end {

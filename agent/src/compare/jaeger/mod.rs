@@ -10,6 +10,8 @@ mod exchange;
 mod rebuild;
 
 #[cfg(test)]
+mod hostile_tests;
+#[cfg(test)]
 mod tests;
 
 use std::{

@@ -1,0 +1,97 @@
+//! Servers that mean no good: each is left with an error, in bounded time and memory.
+
+use std::{
+    io::{Read as _, Write as _},
+    net::{TcpListener, TcpStream},
+    thread,
+    time::{Duration, Instant},
+};
+
+use rstest::rstest;
+
+use super::{
+    JaegerError, answer,
+    client::{Client, MOST_BYTES},
+};
+
+/// How long a client of these tests waits for a whole answer, and when it must have given up whatever the machine does.
+const PATIENCE: Duration = Duration::from_millis(400);
+const LATE: Duration = Duration::from_secs(20);
+
+/// A server that hears one request and then does this.
+fn server(act: impl Fn(&mut TcpStream) + Send + 'static) -> Client {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut request = [0; 1024];
+        drop(stream.read(&mut request));
+        act(&mut stream);
+    });
+    let mut client = Client::new(&url).unwrap();
+    client.patience = PATIENCE;
+    client
+}
+
+/// Says it until nobody listens any more.
+fn for_ever(stream: &mut TcpStream, piece: &[u8], between: Duration) {
+    while stream.write_all(piece).is_ok() {
+        thread::sleep(between);
+    }
+}
+
+#[rstest]
+#[case::silent("")]
+#[case::with_a_head_that_never_ends("HTTP/1.0 200 OK\r\nX-Pad: ")]
+#[case::with_a_body_that_never_ends("HTTP/1.0 200 OK\r\n\r\n")]
+#[case::with_a_length("HTTP/1.0 200 OK\r\nContent-Length: 1000000\r\n\r\n")]
+fn a_byte_now_and_then_does_not_stretch_the_time(#[case] head: &'static str) {
+    let client = server(move |stream| {
+        drop(stream.write_all(head.as_bytes()));
+        if head.is_empty() {
+            thread::sleep(LATE);
+        }
+        for_ever(stream, b"a", Duration::from_millis(20));
+    });
+    let begun = Instant::now();
+    let error = client.get("/").unwrap_err();
+    assert!(matches!(error, JaegerError::Ask { .. }), "{error}");
+    assert!(error.to_string().contains("no whole answer within"), "{error}");
+    assert!(begun.elapsed() < LATE);
+}
+
+/// What is too long is asked for in parts, as a full answer is.
+#[rstest]
+#[case::that_says_so("HTTP/1.0 200 OK\r\nContent-Length: 134217728\r\n\r\n")]
+#[case::that_does_not("HTTP/1.0 200 OK\r\n\r\n")]
+fn of_an_answer_of_128_mb_nothing_is_kept(#[case] head: &'static str) {
+    let mut client = server(move |stream| {
+        drop(stream.write_all(head.as_bytes()));
+        for_ever(stream, &vec![b' '; 1 << 20], Duration::ZERO);
+    });
+    client.patience = LATE;
+    let answer = client.get("/").unwrap();
+    assert_eq!((answer.is_cut, answer.body.capacity()), (true, 0));
+}
+
+#[rstest]
+#[case::lists(format!(r#"{{"result":{{"resourceSpans":{}"#, "[".repeat(1 << 20)))]
+#[case::what_is_not_read(format!(r#"{{"other":{}"#, "[".repeat(1 << 20)))]
+#[case::attributes(spans(r#""attributes":["#, r#"{"key":""}"#))]
+#[case::scopes(format!(r#"{{"result":{{"resourceSpans":[{{"scopeSpans":[{}{{}}]}}]}}}}"#, "{},".repeat(MOST_BYTES as usize / 3 - 100)))]
+#[case::services(format!(r#"{{"result":{{"resourceSpans":[{}{{}}]}}}}"#, "{},".repeat(MOST_BYTES as usize / 3 - 100)))]
+fn an_answer_that_unpacks_to_more_than_it_is_is_refused(#[case] body: String) {
+    assert!(body.len() as u64 <= MOST_BYTES);
+    let error = answer::read(body.as_bytes(), "service").unwrap_err().to_string();
+    let known = ["recursion limit", "more memory than any answer", "EOF while parsing", "invalid type"];
+    assert!(known.iter().any(|known| error.contains(known)), "{error}");
+}
+
+/// One span with as many elements of a list as an answer has room for.
+fn spans(list: &str, element: &str) -> String {
+    let head = format!(
+        r#"{{"result":{{"resourceSpans":[{{"scopeSpans":[{{"spans":[{{"traceId":"a","spanId":"b",{list}"#
+    );
+    let count = (MOST_BYTES as usize - head.len() - 100) / (element.len() + 1);
+    format!("{head}{}{element}]}}]}}]}}]}}}}", format!("{element},").repeat(count))
+}

@@ -1,0 +1,123 @@
+//! Folders that mean no good, given to the verbs that read folders: none crashes, waits, or takes more than 300 MB, and each error
+//! says what to do. `cargo xtask fuzz` does the same ten thousand times.
+
+mod craft;
+mod fuzz;
+mod observed;
+mod parts;
+
+use std::path::Path;
+
+use craft::{Good, SPECIAL, hole, rewrite, special};
+use fuzz::{Plan, fuzz};
+use observed::{VERBS, observe};
+use parts::{Shape, copy};
+use rstest::rstest;
+
+/// What every verb says of a folder: its codes, and all words on standard error.
+#[track_caller]
+fn said(folder: &Path, scratch: &Path) -> Vec<(Option<i32>, String)> {
+    let good = Shape::default().write(&scratch.join("good"), true);
+    let binary = Path::new(env!("CARGO_BIN_EXE_guestscope"));
+    let all = VERBS.iter().map(|verb| {
+        let outcome = observe(binary, verb, folder, &good, scratch);
+        assert_eq!(outcome.fault, None, "{verb}: {}", outcome.said);
+        (outcome.code, outcome.said)
+    });
+    all.collect()
+}
+
+#[track_caller]
+fn all_refuse(folder: &Path, scratch: &Path, word: &str) {
+    for ((code, said), verb) in said(folder, scratch).into_iter().zip(VERBS) {
+        // The other folder of a comparison is a good one: this one is left out, and then there is no second platform.
+        assert_eq!(code, Some(2), "{verb}: {said}");
+        assert!(said.contains(word), "{verb}: {said}");
+    }
+}
+
+#[rstest]
+#[case::a_value(&["x".repeat(60_000_000)], 1)]
+#[case::some_values(&[0, 1, 2, 3].map(|at: u8| at.to_string().repeat(5_000_000)), 40)]
+fn a_value_of_megabytes_is_beyond_the_limit(#[case] names: &[String], #[case] rows: u64) {
+    let temporary = tempfile::tempdir().unwrap();
+    let good = Good::make(temporary.path());
+    let folder = temporary.path().join("bomb");
+    copy(&good.closed, &folder);
+    rewrite(&good.closed, &folder, names, rows);
+    all_refuse(&folder, temporary.path(), "beyond what is read of a run folder");
+}
+
+#[test]
+fn a_name_of_megabytes_in_a_stream_is_beyond_the_limit() {
+    let temporary = tempfile::tempdir().unwrap();
+    let shape = Shape { requests: 2, phases: 2, name_bytes: 60_000_000, ..Shape::default() };
+    let folder = shape.write(&temporary.path().join("bomb"), false);
+    all_refuse(&folder, temporary.path(), "beyond what is read of a run folder");
+}
+
+#[test]
+fn of_a_request_of_too_many_phases_the_rest_is_left_out_and_told() {
+    let temporary = tempfile::tempdir().unwrap();
+    let shape = Shape { requests: 1, phases: 25_000, ..Shape::default() };
+    let folder = shape.write(&temporary.path().join("bomb"), true);
+    for ((code, said), verb) in said(&folder, temporary.path()).into_iter().zip(VERBS) {
+        assert!(matches!(code, Some(0)) || verb == "compare", "{verb}: {said}");
+        // Others say it in their pages and texts.
+        if verb.starts_with("export") {
+            assert!(
+                said.contains("5000 phases are left out, those beyond 20000 of a request"),
+                "{verb}: {said}"
+            );
+        }
+    }
+}
+
+#[rstest]
+fn what_is_no_regular_file_is_told_and_not_waited_for(
+    #[values("manifest.json", "phases.parquet", "phases.arrows")] file: &str,
+    #[values(0, 1, 2, 3, 4)] kind: usize,
+) {
+    let temporary = tempfile::tempdir().unwrap();
+    let folder = Shape::default().write(&temporary.path().join("odd"), !file.ends_with("arrows"));
+    special(&folder.join(file), SPECIAL[kind]);
+    all_refuse(&folder, temporary.path(), "not a regular file");
+}
+
+#[rstest]
+#[case::of_a_stream("phases.arrows", "no message begins here")]
+#[case::of_a_table("phases.parquet", "not a Parquet file")]
+#[case::of_a_manifest("manifest.json", "bytes of a manifest")]
+fn a_hole_of_terabytes_is_not_read(#[case] file: &str, #[case] word: &str) {
+    let temporary = tempfile::tempdir().unwrap();
+    let folder = Shape::default().write(&temporary.path().join("odd"), !file.ends_with("arrows"));
+    hole(&folder.join(file), 8 << 40);
+    for ((code, said), verb) in said(&folder, temporary.path()).into_iter().zip(VERBS) {
+        if file.ends_with("arrows") {
+            assert!(verb == "compare" || code == Some(0), "{verb}: {said}");
+        } else {
+            assert!(code == Some(2) && said.contains(word), "{verb}: {said}");
+        }
+    }
+}
+
+#[rstest]
+#[case::values(format!("{{\"format\":1,\"workload\":{{\"x\":[{}0]}}}}", "0,".repeat(1_900_000)), "values in a manifest")]
+#[case::depth(format!("{{\"format\":1,\"workload\":{{\"x\":{}}}}}", format!("{}{}", "[".repeat(50_000), "]".repeat(50_000))), "recursion limit")]
+#[case::a_word(format!("{{\"format\":1,\"scenario\":\"{}\"}}", "s".repeat(1_000_000)), "bytes of a value")]
+fn a_manifest_that_is_no_manifest_of_ours_is_refused(#[case] text: String, #[case] word: &str) {
+    let temporary = tempfile::tempdir().unwrap();
+    let folder = Shape::default().write(&temporary.path().join("odd"), true);
+    std::fs::write(folder.join("manifest.json"), text).unwrap();
+    all_refuse(&folder, temporary.path(), word);
+}
+
+/// A short form of `cargo xtask fuzz`.
+#[test]
+fn hostile_folders_of_all_kinds_crash_nothing() {
+    let temporary = tempfile::tempdir().unwrap();
+    let plan = Plan { seed: 29, mutated: 60, crafted: 12, only: None };
+    let report = fuzz(Path::new(env!("CARGO_BIN_EXE_guestscope")), plan, temporary.path());
+    assert!(report.faults.is_empty(), "{}", report.faults.join("\n"));
+    assert!(report.rows.iter().all(|row| row.folders > 0 && row.refused > 0 && row.faults == 0));
+}

@@ -1,0 +1,154 @@
+//! What hostile folders are made of: good folders in both forms, requests of any shape, numbers that a seed determines.
+
+use std::path::{Path, PathBuf};
+
+use guestscope::{
+    phase::{Accounts, Counts, Ending, Helpers, Phase, PhaseKind, Request, ThreadId, TraceIds},
+    run::{ClockPair, CreateOptions, Manifest, RunFolder},
+};
+use guestscope_ebpf::Account;
+
+/// Steele, Lea and Flood's SplitMix64.
+#[derive(Clone, Debug)]
+pub(crate) struct Drawn(u64);
+
+impl Drawn {
+    /// The numbers of one folder.
+    pub(crate) fn of(seed: u64, index: u64) -> Self {
+        let mut drawn = Self(seed ^ index.wrapping_mul(0xd134_2543_de82_ef95));
+        drawn.next();
+        drawn
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// Below a bound.
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound.max(1) as u64) as usize
+    }
+
+    /// One of these.
+    pub(crate) fn one<T: Copy>(&mut self, of: &[T]) -> T {
+        of[self.below(of.len())]
+    }
+
+    /// Between two sizes, as often in each order of magnitude.
+    pub(crate) fn size(&mut self, least: u64, most: u64) -> u64 {
+        let part = (self.next() >> 11) as f64 / (1_u64 << 53) as f64;
+        ((least as f64).ln() + part * ((most as f64).ln() - (least as f64).ln())).exp() as u64
+    }
+}
+
+/// What requests of a folder are like.
+#[derive(Clone, Debug)]
+pub(crate) struct Shape {
+    pub(crate) requests: u64,
+    /// In each, its outermost one included.
+    pub(crate) phases: u64,
+    pub(crate) name_bytes: usize,
+    /// Each phase has a name of its own.
+    pub(crate) is_named_apart: bool,
+    /// Each phase lies in the one before it.
+    pub(crate) is_nested: bool,
+    /// As long as 64 bits can say.
+    pub(crate) is_endless: bool,
+}
+
+impl Default for Shape {
+    fn default() -> Self {
+        Self {
+            requests: 40,
+            phases: 4,
+            name_bytes: 8,
+            is_named_apart: false,
+            is_nested: false,
+            is_endless: false,
+        }
+    }
+}
+
+impl Shape {
+    /// Writes a folder below `parent`: closed, or as a crash leaves it.
+    pub(crate) fn write(&self, parent: &Path, is_closed: bool) -> PathBuf {
+        let start = ClockPair { monotonic_ns: 5_000_000_000, wall_ns: 1_795_249_821_000_000_000 };
+        let mut manifest = Manifest::new([7; 16], "hostile", start);
+        manifest.scenario = "VM/2/VNL/CPU".into();
+        let options = CreateOptions { parent: parent.to_owned(), owner: None };
+        let mut folder = RunFolder::create(&options, manifest).expect("a folder can be made");
+        for number in 0..self.requests {
+            folder.append_request(&self.request(number));
+        }
+        folder.flush();
+        let path = folder.path().to_owned();
+        if is_closed {
+            let closed = folder.close(|_| {}, &mut |_| (None, None), &mut |_, _| {});
+            closed.expect("it can be closed");
+        }
+        path
+    }
+
+    fn request(&self, number: u64) -> Request {
+        let first = number * self.phases + 1;
+        let all = (0..self.phases).map(|at| self.phase(number, first, at));
+        Request { phases: all.collect() }
+    }
+
+    fn phase(&self, number: u64, first: u64, at: u64) -> Phase {
+        let parent = if self.is_nested { at.checked_sub(1) } else { (at > 0).then_some(0) };
+        let duration_ns = match (at, self.is_endless) {
+            (_, true) => u64::MAX - number,
+            (0, false) => 1_000_000 + number * 1_000 + self.phases * 1_000,
+            (_, false) => 1_000,
+        };
+        let mut accounts = Accounts::default();
+        accounts.0[Account::Cpu as usize] = duration_ns;
+        let tag = if self.is_named_apart { first + at } else { at % 3 };
+        let name = padded(tag, self.name_bytes);
+        Phase {
+            id: first + at,
+            parent: parent.map(|parent| first + parent),
+            root: first,
+            kind: if at == 0 { PhaseKind::Request } else { PhaseKind::Phase },
+            name: name.into(),
+            name_damaged: false,
+            request: number,
+            thread: ThreadId { tid: 11, tgid: 10, born_ns: 1 },
+            start_ns: 5_000_000_000 + number * 10_000_000 + at * 1_000,
+            duration_ns,
+            suspended_ns: 0,
+            accounts,
+            counts: Counts::default(),
+            helpers: Helpers::default(),
+            trace: TraceIds::default(),
+            ending: Ending::Ended,
+            edges_lost: 0,
+            pause_ns: 0,
+        }
+    }
+}
+
+/// A number as text of so many bytes or more.
+pub(crate) fn padded(number: u64, bytes: usize) -> String {
+    let number = number.to_string();
+    format!("{}{number}", "0".repeat(bytes.saturating_sub(number.len())))
+}
+
+/// Copies the files of a folder, and those of its histograms.
+pub(crate) fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).expect("a directory can be made");
+    for entry in std::fs::read_dir(from).expect("a directory can be read") {
+        let entry = entry.expect("an entry can be read");
+        let target = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            std::fs::copy(entry.path(), target).expect("a file can be copied");
+        }
+    }
+}
