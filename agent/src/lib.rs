@@ -20,6 +20,7 @@ pub mod explain;
 pub mod export;
 pub mod failure;
 pub mod gpu;
+pub mod guarded;
 pub mod health;
 mod json;
 pub mod kernel;

@@ -9,10 +9,19 @@ use std::{
 };
 
 use guestscope_ebpf::SpinCode;
-use procfs::process::{MMPermissions, MMapPath, MemoryMap, Process};
+use procfs::{
+    FromRead as _, ProcError,
+    process::{MMPermissions, MMapPath, MemoryMap, MemoryMaps, Process},
+};
 
-use crate::loader::Loaded;
-use crate::untrusted::{Shown as _, Untrusted};
+use crate::{
+    guarded,
+    loader::Loaded,
+    untrusted::{Shown as _, Untrusted},
+};
+
+/// Of a process's maps that are read: 65,530 of them, as many as a process may have, of 128 bytes each. Paths may be longer.
+const MAPS_BYTES: u64 = 8 << 20;
 
 /// Libraries whose threads busy-wait for each other, by the begins of their files' names: of GCC, LLVM, Intel, and TBB.
 const SPINNERS: [&str; 4] = ["libgomp", "libomp", "libiomp5", "libtbb"];
@@ -21,7 +30,12 @@ const SPINNERS: [&str; 4] = ["libgomp", "libomp", "libiomp5", "libtbb"];
 /// busy-waits. What went wrong, by file.
 pub fn look(pid: i32, loaded: &mut Loaded) -> procfs::ProcResult<Vec<String>> {
     let mut errors = Vec::new();
-    let maps = Process::new(pid)?.maps()?;
+    let (maps, is_cut) = read_maps(pid)?;
+    if is_cut {
+        errors.push(format!(
+            "process {pid} has mapped more than fits into {MAPS_BYTES} bytes: the rest was not looked at"
+        ));
+    }
     loaded.set_spin_code(pid.cast_unsigned(), &spin_code(&maps));
     if maps.iter().next().is_none() {
         // The kernel shows nothing to whom it does not allow to look.
@@ -41,6 +55,22 @@ pub fn look(pid: i32, loaded: &mut Loaded) -> procfs::ProcResult<Vec<String>> {
         }
     }
     Ok(errors)
+}
+
+/// What a process has mapped, as far as it is read, and whether there is more.
+fn read_maps(pid: i32) -> procfs::ProcResult<(MemoryMaps, bool)> {
+    let read = guarded::read_begin(format!("/proc/{pid}/maps").as_ref(), MAPS_BYTES);
+    let mut text = read.map_err(|error| match error.raw_os_error() {
+        // It has ended since the file was opened.
+        Some(libc::ESRCH) => ProcError::NotFound(None),
+        _ => error.into(),
+    })?;
+    let is_cut = text.len() as u64 == MAPS_BYTES;
+    if is_cut {
+        // The last line may be half a line.
+        text.truncate(text.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1));
+    }
+    Ok((MemoryMaps::from_read(text.as_slice())?, is_cut))
 }
 
 /// Where such libraries lie; of more than there is room for the first.
@@ -125,7 +155,6 @@ pub fn forked(pid: u32, code: &MappedCode) -> Vec<(u32, MappedCode)> {
 mod tests {
     use std::io::Cursor;
 
-    use procfs::{FromRead as _, process::MemoryMaps};
     use rstest::rstest;
 
     use super::*;

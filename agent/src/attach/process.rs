@@ -5,8 +5,13 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use procfs::process::{ProcState, StatFlags};
 
 use super::TargetError;
-use crate::child;
-use crate::untrusted::{Shown as _, Untrusted};
+use crate::{
+    child, guarded,
+    untrusted::{Shown as _, Untrusted},
+};
+
+/// Of a command line that are read: as many as one argument may have. A process may say that all its memory is one.
+const COMMAND_BYTES: u64 = 128 << 10;
 
 /// A process that was alive when it was opened. Its descriptor names it for good, whoever gets the number later.
 #[derive(Debug)]
@@ -57,7 +62,8 @@ impl Process {
 
     /// Its program and arguments, for people.
     pub(super) fn command(&self) -> Vec<String> {
-        let bytes = std::fs::read(format!("/proc/{}/cmdline", self.pid)).unwrap_or_default();
+        let path = format!("/proc/{}/cmdline", self.pid);
+        let bytes = guarded::read_begin(path.as_ref(), COMMAND_BYTES).unwrap_or_default();
         let words = bytes.split(|&byte| byte == 0).filter(|word| !word.is_empty());
         let words: Vec<String> = words.map(|word| Untrusted::of_bytes(word).stored().to_owned()).collect();
         if words.is_empty() { vec![self.name()] } else { words }

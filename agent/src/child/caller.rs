@@ -12,6 +12,7 @@ use nix::unistd::{Gid, Uid, User, getgrouplist, getppid};
 use procfs::process::Process;
 
 use super::ChildError;
+use crate::guarded::Owner;
 
 /// What the program is to run as.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,6 +66,14 @@ impl RunAs {
         let name = CString::new(user.name.clone()).map_err(|_| unknown())?;
         let groups = getgrouplist(&name, gid).unwrap_or_else(|_| vec![gid]);
         Ok(Self { uid, gid, groups, environment: environment(&user.name, user.dir, Some(user.shell)) })
+    }
+}
+
+impl RunAs {
+    /// Whose files they shall be that the agent makes for this user.
+    pub fn owner(&self) -> Owner {
+        let groups = self.groups.iter().map(|group| group.as_raw()).collect();
+        Owner { uid: self.uid.as_raw(), gid: self.gid.as_raw(), groups }
     }
 }
 

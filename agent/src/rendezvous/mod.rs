@@ -37,7 +37,12 @@ use tokio::{
 };
 
 use self::{line::Line, welcome::Welcome};
-use crate::{child::RunAs, descriptors, loader::Tracked};
+use crate::{
+    child::RunAs,
+    descriptors,
+    guarded::{self, Directory},
+    loader::Tracked,
+};
 
 /// The marker's shared library, for programs that do not link it.
 static LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libguestscope.so"));
@@ -57,6 +62,8 @@ pub struct Rendezvous {
     listener: net::UnixListener,
     welcome: Arc<Mutex<Welcome>>,
     counts: Arc<Counts>,
+    /// What the workload says about itself. It is open from the begin, so that nobody can take a lease on it.
+    workload: File,
     /// Held as long as the folder is in use.
     _lock: File,
     met: mpsc::Receiver<Peer>,
@@ -109,10 +116,9 @@ impl Rendezvous {
         directory(&folder.join(place::PYTHON))?;
         write(&folder.join(place::MODULE), MODULE, 0o644)?;
         write(&folder.join(place::NO_CACHE), b"", 0o444)?;
-        let workload = folder.join(place::WORKLOAD);
-        write(&workload, b"", 0o600)?;
+        let workload = write(&folder.join(place::WORKLOAD), b"", 0o600)?;
         if let Some(user) = run_as {
-            std::os::unix::fs::chown(&workload, Some(user.uid.as_raw()), Some(user.gid.as_raw()))?;
+            std::os::unix::fs::fchown(&workload, Some(user.uid.as_raw()), Some(user.gid.as_raw()))?;
         }
         let (listener, address) = place::listen(&folder)?;
         let places = descriptors::places();
@@ -124,7 +130,7 @@ impl Rendezvous {
         let (theirs, counted) = (Arc::clone(&welcome), Arc::clone(&counts));
         let line = Line { listener: accepting, sender, welcome: theirs, counts: counted, places };
         tokio::spawn(line.run());
-        Ok(Self { folder, address, listener, welcome, counts, met, _lock: lock })
+        Ok(Self { folder, address, listener, welcome, counts, workload, met, _lock: lock })
     }
 
     fn welcome(&self) -> std::sync::MutexGuard<'_, Welcome> {
@@ -193,15 +199,27 @@ impl Rendezvous {
         self.met.recv().await
     }
 
-    /// What the workload said about itself, if it is an object of a sane size.
-    pub fn workload(&self) -> Option<serde_json::Value> {
-        let path = self.folder.join(place::WORKLOAD);
-        let metadata = std::fs::symlink_metadata(&path).ok()?;
-        if !metadata.is_file() || metadata.len() == 0 || metadata.len() > WORKLOAD_BYTES {
-            return None;
+    /// What the workload said about itself, if it did.
+    ///
+    /// # Errors
+    /// It cannot be read, is longer than anybody has to say, or is no JSON object.
+    pub fn workload(&self) -> io::Result<Option<serde_json::Value>> {
+        let folder = Directory::open(&self.folder)?;
+        let text = if folder.is_ours(place::WORKLOAD, &self.workload) {
+            guarded::read_again(&self.workload, WORKLOAD_BYTES)?
+        } else {
+            // None but root, who may write here, can have replaced it.
+            let name = Path::new(place::WORKLOAD);
+            match folder.read(name, &[nix::unistd::geteuid().as_raw()], WORKLOAD_BYTES) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+                read => read?,
+            }
+        };
+        if text.is_empty() {
+            return Ok(None);
         }
-        let value: serde_json::Value = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
-        value.is_object().then_some(value)
+        let value: serde_json::Value = serde_json::from_slice(&text)?;
+        if value.is_object() { Ok(Some(value)) } else { Err(io::Error::other("no JSON object")) }
     }
 }
 
@@ -245,10 +263,12 @@ fn directory(path: &Path) -> io::Result<()> {
     std::fs::set_permissions(path, PermissionsExt::from_mode(0o755))
 }
 
-fn write(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
-    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
+fn write(path: &Path, bytes: &[u8], mode: u32) -> io::Result<File> {
+    let mut file =
+        std::fs::OpenOptions::new().read(true).write(true).create_new(true).mode(mode).open(path)?;
     file.write_all(bytes)?;
-    file.set_permissions(PermissionsExt::from_mode(mode))
+    file.set_permissions(PermissionsExt::from_mode(mode))?;
+    Ok(file)
 }
 
 #[cfg(test)]

@@ -24,6 +24,7 @@ use super::{
     },
     opening::disk_bytes,
 };
+use crate::guarded::Part;
 
 /// What a stream's reader could not use: the end of a file that was being written when its writer died.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +50,27 @@ impl Bytes for File {
 
     fn disk_bytes(&self) -> u64 {
         disk_bytes(self)
+    }
+}
+
+/// What this process wrote itself.
+impl Bytes for Part {
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.end())
+    }
+
+    fn disk_bytes(&self) -> u64 {
+        self.end()
+    }
+}
+
+impl<B: Bytes + ?Sized> Bytes for Box<B> {
+    fn length(&self) -> io::Result<u64> {
+        (**self).length()
+    }
+
+    fn disk_bytes(&self) -> u64 {
+        (**self).disk_bytes()
     }
 }
 

@@ -17,15 +17,14 @@ use parquet::{
 use super::{
     batches::Batches,
     columns::PhaseRow,
-    directory::Directory,
     error::{Error, Result},
     histogram_index::Histograms,
-    histograms::Collector,
+    histograms::{Collector, Place},
     rows::damaged,
-    stream,
+    stream::{self, Stream},
     table::{Access, Table, Words},
 };
-use crate::phase::Phase;
+use crate::{guarded::Directory, phase::Phase};
 
 /// Rows per row group. A group is held in memory until it is complete, and each costs 10 kB of metadata that readers
 /// load at once: usual runs shall close in little memory, long ones have few groups.
@@ -44,18 +43,39 @@ pub(super) fn file_name<R>(table: &Table<R>) -> String {
     format!("{}.parquet", table.name)
 }
 
-/// Turns one stream into its closed file. `rows` is what it must hold; `folder` is for messages.
+/// Turns one stream into its closed file: what it wrote, by its own descriptor, whatever has the file's name now. `folder` is
+/// for messages. Where that fails the stream stays, or its rows are lost.
 pub(super) fn convert<R>(
     directory: &Directory,
     folder: &Path,
-    table: &Table<R>,
-    rows: u64,
+    stream: &mut Stream<R>,
     change: &mut Change<'_>,
 ) -> Result<()> {
-    let from = stream::file_name(table);
-    let path = folder.join(&from);
+    let (rows, from) = (stream.written(), stream::file_name(stream.table));
+    let converted = copy(directory, folder, stream, change);
+    let (kept, outcome) = match converted {
+        Ok((kept, _)) if kept == rows => {
+            return stream.remove(directory).map_err(|source| Error::Write { file: from, source });
+        }
+        // The closed file has what could be read. The stream stays beside it: it holds the evidence.
+        Ok((kept, what)) => (kept, damaged(&folder.join(&from), &what, Some(kept))),
+        Err(error) => (0, error),
+    };
+    stream.give_up(directory, kept);
+    Err(outcome)
+}
+
+/// Writes the closed file. Gives the rows that are in it, and what was wrong with the stream if those are too few.
+fn copy<R>(
+    directory: &Directory,
+    folder: &Path,
+    stream: &Stream<R>,
+    change: &mut Change<'_>,
+) -> Result<(u64, String)> {
+    let (table, rows) = (stream.table, stream.written());
+    let path = folder.join(stream::file_name(table));
     let unreadable = |source| Error::Read { path: path.clone(), source };
-    let mut batches = Batches::new(directory.open(&from).map_err(unreadable)?);
+    let mut batches = Batches::new(stream.part().map_err(unreadable)?);
     let into = file_name(table);
     let converted = directory.replace(&into, |file| {
         let mut writer = ArrowWriter::try_new(file, table.schema(true), Some(properties(table, rows)))?;
@@ -70,12 +90,8 @@ pub(super) fn convert<R>(
         Ok(converted)
     });
     let converted = converted.map_err(|failure: Failure| failure.at(&into))?;
-    if converted != rows {
-        // The closed file has what could be read. The stream stays beside it: it holds the evidence.
-        let what = batches.torn().map_or("too few rows", |torn| &torn.reason);
-        return Err(damaged(&path, &what, Some(converted)));
-    }
-    directory.remove(&from).map_err(|source| Error::Write { file: from, source })
+    let what = batches.torn().map_or("too few rows", |torn| &torn.reason);
+    Ok((converted, what.to_owned()))
 }
 
 /// Adds to each batch of phases what is known only now, and counts the phases into histograms.
@@ -106,8 +122,8 @@ impl<'a, 'e> Finisher<'a, 'e> {
     }
 
     /// Writes the histograms of them.
-    pub(super) fn write_histograms(self, directory: &Directory) -> io::Result<Histograms> {
-        self.collector.write(directory)
+    pub(super) fn write_histograms(self, place: &mut Place<'_>) -> io::Result<Histograms> {
+        self.collector.write(place)
     }
 
     pub(super) fn finish(&mut self, batch: &RecordBatch) -> Result<RecordBatch> {

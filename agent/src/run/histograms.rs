@@ -4,7 +4,7 @@
 //! the table. Requests marked as warm-up are left out, as in all statistics. Yields files in the V2 encoding (no
 //! deflate) and their index. Reads no rows by itself. Beside them it keeps those that a workload measured itself.
 
-use std::{collections::HashMap, io};
+use std::{collections::HashMap, io, io::Write as _};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use hdrhistogram::{
@@ -13,14 +13,16 @@ use hdrhistogram::{
 };
 
 use super::{
-    directory::Directory,
     histogram_index::{HistogramEntry, Histograms},
     limits::HISTOGRAM_BYTES,
     manifest::Manifest,
     name::{fingerprint, sanitise},
 };
-use crate::phase::{Phase, PhaseKind};
-use crate::untrusted::Untrusted;
+use crate::{
+    guarded::Directory,
+    phase::{Phase, PhaseKind},
+    untrusted::Untrusted,
+};
 
 /// Directory of the files.
 pub(super) const DIRECTORY: &str = "histograms";
@@ -48,6 +50,27 @@ const MOST_TOLD: usize = 8;
 /// What comes before the counts in the V2 encoding, and how it begins; compressed ones begin otherwise.
 const HEADER_BYTES: usize = 40;
 const COOKIE: u32 = 0x1c84_9313;
+
+/// Where they are written: a directory that is made when the first one is.
+pub(super) struct Place<'a> {
+    folder: &'a Directory,
+    made: Option<Directory>,
+}
+
+impl<'a> Place<'a> {
+    /// In this run folder.
+    pub(super) fn new(folder: &'a Directory) -> Self {
+        Self { folder, made: None }
+    }
+
+    fn write(&mut self, file: &str, bytes: &[u8]) -> io::Result<()> {
+        let directory = match self.made.take() {
+            Some(made) => made,
+            None => self.folder.make(DIRECTORY)?,
+        };
+        self.made.insert(directory).create(file)?.write_all(bytes)
+    }
+}
 
 /// Histograms in the making. Each takes 61 kB for durations of up to 10 ms and 156 kB for up to a day: at most 156 MB
 /// for 1,000 names, and 1 MB in a usual run.
@@ -78,7 +101,7 @@ impl Collector {
     }
 
     /// Writes a file for each, and gives their index, by kind and name.
-    pub(super) fn write(self, directory: &Directory) -> io::Result<Histograms> {
+    pub(super) fn write(self, place: &mut Place<'_>) -> io::Result<Histograms> {
         let mut histograms = Histograms {
             lowest_ns: LOWEST_NS,
             highest_ns: HIGHEST_NS,
@@ -86,10 +109,6 @@ impl Collector {
             others: self.others,
             entries: Vec::with_capacity(self.names.len()),
         };
-        if self.names.is_empty() {
-            return Ok(histograms);
-        }
-        let directory = directory.subdirectory(DIRECTORY)?;
         let mut bytes = Vec::new();
         let mut serializer = V2Serializer::new();
         for ((kind, name), histogram) in self.names {
@@ -101,7 +120,7 @@ impl Collector {
                 sanitise(name.stored(), "name"),
                 fingerprint(name.stored())
             );
-            directory.create(&file).and_then(|mut created| io::Write::write_all(&mut created, &bytes))?;
+            place.write(&file, &bytes)?;
             let (kind, name) = (kind.name().to_owned(), name.stored().to_owned());
             histograms.entries.push(HistogramEntry { kind, name, file, count: histogram.len() });
         }
@@ -116,15 +135,14 @@ impl Collector {
 ///
 /// # Errors
 /// A file cannot be written.
-pub(super) fn keep_told(manifest: &mut Manifest, directory: &Directory) -> io::Result<()> {
+pub(super) fn keep_told(manifest: &mut Manifest, place: &mut Place<'_>) -> io::Result<()> {
     let described = manifest.workload.as_mut().and_then(|workload| workload.get_mut(DESCRIBED));
     let Some(described) = described.and_then(serde_json::Value::as_object_mut) else { return Ok(()) };
     for name in described.keys().take(MOST_TOLD).cloned().collect::<Vec<_>>() {
         let text = described.get(&name).and_then(serde_json::Value::as_str).unwrap_or_default();
         let Some((bytes, count)) = decode_told(text) else { continue };
         let file = format!("{TOLD}-{}-{:016x}.v2", sanitise(&name, "name"), fingerprint(&name));
-        let mut created = directory.subdirectory(DIRECTORY)?.create(&file)?;
-        io::Write::write_all(&mut created, &bytes)?;
+        place.write(&file, &bytes)?;
         described.remove(&name);
         manifest.histograms.entries.push(HistogramEntry { kind: TOLD.to_owned(), name, file, count });
     }

@@ -8,10 +8,10 @@
 mod cells;
 
 mod batches;
+mod begin;
 mod close;
 mod closed;
 mod columns;
-mod directory;
 #[cfg(test)]
 mod drawn;
 mod error;
@@ -19,6 +19,8 @@ mod footer;
 mod gpu;
 mod histogram_index;
 mod histograms;
+#[cfg(test)]
+mod hostile_tests;
 pub(crate) mod limits;
 mod manifest;
 mod name;
@@ -38,9 +40,9 @@ use std::path::{Path, PathBuf};
 
 pub use self::{
     batches::TornEnd,
+    begin::CreateOptions,
     close::Explain,
     columns::{PhaseRow, Sample},
-    directory::Owner,
     error::{Error, Result},
     gpu::{GpuDevice, GpuRecord},
     histogram_index::{HistogramEntry, Histograms},
@@ -56,12 +58,14 @@ pub use self::{
 use self::{
     close::Finisher,
     columns::{MARKS, PHASES, SAMPLES, THREADS},
-    directory::Directory,
+    histograms::Place,
     stream::Stream,
-    table::Table,
     wait_columns::WAITS,
 };
-use crate::phase::{Mark, Request, Thread, Wait};
+use crate::{
+    guarded::{Directory, Owner},
+    phase::{Mark, Request, Thread, Wait},
+};
 
 /// Name of the manifest.
 const MANIFEST: &str = "manifest.json";
@@ -70,21 +74,6 @@ const MANIFEST: &str = "manifest.json";
 pub fn columns() -> Vec<ColumnHelp> {
     let phases = PHASES.help().chain(THREADS.help());
     phases.chain(SAMPLES.help()).chain(MARKS.help()).chain(WAITS.help()).collect()
-}
-
-/// Where to make a folder, and for whom.
-#[derive(Clone, Debug)]
-pub struct CreateOptions {
-    /// The directory that holds run folders; made if it is missing.
-    pub parent: PathBuf,
-    /// Whom the folder shall belong to; none leaves it to the caller of this process.
-    pub owner: Option<Owner>,
-}
-
-impl Default for CreateOptions {
-    fn default() -> Self {
-        Self { parent: PathBuf::from("runs"), owner: None }
-    }
 }
 
 /// What could not be written, so far.
@@ -111,9 +100,13 @@ pub struct Closed {
 
 /// A run folder that is being written. If it is dropped and not closed, what waits is written and the folder stays as
 /// after a crash: readable.
+///
+/// From its begin to its end it is reached by descriptors alone. What has its names, or those of its files, by then is neither
+/// read nor written.
 pub struct RunFolder {
     path: PathBuf,
     directory: Directory,
+    owner: Option<Owner>,
     manifest: Manifest,
     phases: Stream<PhaseRow>,
     threads: Stream<Thread>,
@@ -124,31 +117,6 @@ pub struct RunFolder {
 }
 
 impl RunFolder {
-    /// Makes the folder, named by the manifest's start, scenario and name, and writes the manifest to it.
-    ///
-    /// # Errors
-    /// Any: a run that cannot keep what it sees should not begin.
-    pub fn create(options: &CreateOptions, mut manifest: Manifest) -> Result<Self> {
-        let start = manifest.clocks.first().copied().unwrap_or_default();
-        let name = name::folder_name(start.wall_ns, &manifest.scenario, &manifest.name);
-        let (path, directory) = Directory::create_unique(&options.parent, &name, options.owner)?;
-        manifest.state = State::Running;
-        Self::fill(&path, directory, manifest).inspect_err(|_| discard(&path))
-    }
-
-    fn fill(path: &Path, directory: Directory, manifest: Manifest) -> Result<Self> {
-        let phases = Stream::create(&directory, &PHASES)?;
-        let threads = Stream::create(&directory, &THREADS)?;
-        let samples = Stream::create(&directory, &SAMPLES)?;
-        let marks = Stream::create(&directory, &MARKS)?;
-        let waits = Stream::create(&directory, &WAITS)?;
-        let path = path.to_owned();
-        let mut folder =
-            Self { path, directory, manifest, phases, threads, samples, marks, waits, last_error: None };
-        folder.write_manifest()?;
-        Ok(folder)
-    }
-
     /// Where it was made.
     pub fn path(&self) -> &Path {
         &self.path
@@ -159,15 +127,36 @@ impl RunFolder {
         self.directory.current_path().unwrap_or_else(|| self.path.clone())
     }
 
-    /// A path that leads here wherever somebody moves it, and nowhere else, as long as this lives: for files that others
-    /// keep in it.
-    pub fn stable_path(&self) -> PathBuf {
-        self.directory.stable_path()
+    /// Whose rights it was made with, and has to be written with; none if it belongs to the user of this process.
+    pub fn owner(&self) -> Option<&Owner> {
+        self.owner.as_ref()
     }
 
-    /// Removes it: the run did not begin.
-    pub fn discard(self) {
-        discard(&self.current_path());
+    /// It, for files that others keep in it.
+    pub fn directory(&self) -> Directory {
+        self.directory.clone()
+    }
+
+    /// The requests that it holds, in the order of their ends. They are what this process wrote, whatever became of the file.
+    ///
+    /// # Errors
+    /// There are no descriptors left.
+    pub fn requests(&self) -> Result<Requests> {
+        Ok(Requests::of(self.rows(&self.phases)?))
+    }
+
+    /// The waits that it holds; as above.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn waits(&self) -> Result<Rows<Wait>> {
+        self.rows(&self.waits)
+    }
+
+    fn rows<R>(&self, stream: &Stream<R>) -> Result<Rows<R>> {
+        let path = self.path.join(stream::file_name(stream.table));
+        let part = stream.part().map_err(|source| Error::Read { path: path.clone(), source })?;
+        Ok(Rows::of_stream(stream.table, path, part))
     }
 
     /// The manifest as it stands.
@@ -243,7 +232,11 @@ impl RunFolder {
 
     /// What could not be written, so far.
     pub fn health(&self) -> FolderHealth {
-        FolderHealth { last_error: self.last_error.clone(), rows: self.rows(), rows_lost: self.rows_lost() }
+        FolderHealth {
+            last_error: self.last_error.clone(),
+            rows: self.row_counts(),
+            rows_lost: self.rows_lost(),
+        }
     }
 
     /// Writes what waits, turns the streams into Parquet, makes the histograms and writes the manifest, changed by
@@ -260,14 +253,21 @@ impl RunFolder {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Closed> {
         let mut errors: Vec<Error> = self.close_streams().into_iter().filter_map(Result::err).collect();
-        errors.extend(self.close_phases(explain, progress));
-        errors.extend(self.close_plain(&THREADS, self.threads.written()).err());
-        errors.extend(self.close_plain(&SAMPLES, self.samples.written()).err());
-        errors.extend(self.close_plain(&MARKS, self.marks.written()).err());
-        errors.extend(self.close_plain(&WAITS, self.waits.written()).err());
+        self.directory.open_up();
+        // Held beside the rest, which is changed meanwhile.
+        let directory = self.directory.clone();
+        let mut place = Place::new(&directory);
+        errors.extend(self.close_phases(&mut place, explain, progress));
+        let mut plain = |converted: Result<()>| errors.extend(converted.err());
+        plain(close::convert(&directory, &self.path, &mut self.threads, &mut Ok));
+        plain(close::convert(&directory, &self.path, &mut self.samples, &mut Ok));
+        plain(close::convert(&directory, &self.path, &mut self.marks, &mut Ok));
+        plain(close::convert(&directory, &self.path, &mut self.waits, &mut Ok));
 
+        // What could not be closed may be lost.
+        (self.manifest.rows, self.manifest.rows_lost) = (self.row_counts(), self.rows_lost());
         finish(&mut self.manifest);
-        let kept = histograms::keep_told(&mut self.manifest, &self.directory);
+        let kept = histograms::keep_told(&mut self.manifest, &mut place);
         errors.extend(
             kept.map_err(|source| Error::Write { file: histograms::DIRECTORY.to_owned(), source }).err(),
         );
@@ -294,28 +294,25 @@ impl RunFolder {
 
     fn close_phases(
         &mut self,
+        place: &mut Place<'_>,
         explain: &mut Explain<'_>,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Option<Error> {
         let all = self.phases.written();
         let mut finisher = Finisher::new(&PHASES, &self.path, explain);
-        let converted = close::convert(&self.directory, &self.path, &PHASES, all, &mut |batch| {
+        let converted = close::convert(&self.directory, &self.path, &mut self.phases, &mut |batch| {
             let batch = finisher.finish(&batch)?;
             progress(finisher.rows(), all);
             Ok(batch)
         });
         let written = converted.and_then(|()| {
-            let histograms = finisher.write_histograms(&self.directory);
+            let histograms = finisher.write_histograms(place);
             histograms.map_err(|source| Error::Write { file: histograms::DIRECTORY.to_owned(), source })
         });
         written.map(|histograms| self.manifest.histograms = histograms).err()
     }
 
-    fn close_plain<R>(&self, table: &'static Table<R>, rows: u64) -> Result<()> {
-        close::convert(&self.directory, &self.path, table, rows, &mut Ok)
-    }
-
-    fn rows(&self) -> RowCounts {
+    fn row_counts(&self) -> RowCounts {
         RowCounts {
             phases: self.phases.written(),
             threads: self.threads.written(),
@@ -342,7 +339,7 @@ impl RunFolder {
     }
 
     fn write_manifest(&mut self) -> Result<()> {
-        self.manifest.rows = self.rows();
+        self.manifest.rows = self.row_counts();
         self.manifest.rows_lost = self.rows_lost();
         if self.last_error.is_some() {
             self.manifest.health.folder_error.clone_from(&self.last_error);
@@ -353,11 +350,6 @@ impl RunFolder {
         let written = self.directory.replace_with(MANIFEST, text.as_bytes());
         written.map_err(|source| Error::Write { file: MANIFEST.to_owned(), source })
     }
-}
-
-/// Removes a folder that was made a moment ago. What cannot be removed stays, and does no harm.
-fn discard(path: &Path) {
-    std::fs::remove_dir_all(path).unwrap_or_default();
 }
 
 impl Drop for RunFolder {

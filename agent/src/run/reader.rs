@@ -210,6 +210,10 @@ impl std::fmt::Display for PhasesLeftOut {
 }
 
 impl Requests {
+    pub(super) fn of(rows: Rows<PhaseRow>) -> Self {
+        Self { rows, next: None, usual: 1, left_out: PhasesLeftOut::default(), told: Arc::default() }
+    }
+
     /// What could not be used at the end of a stream; see [`Rows::torn_end`].
     pub fn torn_end(&self) -> Option<&TornEnd> {
         self.rows.torn_end()

@@ -5,7 +5,6 @@
 
 use std::{
     collections::VecDeque,
-    fs::File,
     io,
     ops::Range,
     path::{Path, PathBuf},
@@ -14,7 +13,7 @@ use std::{
 use arrow::array::RecordBatch;
 
 use super::{
-    batches::{Batches, TornEnd},
+    batches::{Batches, Bytes, TornEnd},
     close,
     closed::{BATCH_ROWS, Closed, Empty},
     error::{Error, Result},
@@ -41,7 +40,7 @@ pub struct Rows<R: 'static> {
 
 enum Source {
     Closed(Box<Closed>),
-    Stream(Box<Batches<File>>),
+    Stream(Box<Batches<Box<dyn Bytes + Send>>>),
     Over(Option<TornEnd>),
 }
 
@@ -78,12 +77,24 @@ impl<R> Rows<R> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let path = folder.join(&stream);
                 let file = folder.file(&stream).map_err(|source| unreadable(path.clone(), source))?;
-                (path, Source::Stream(Box::new(Batches::new(file))))
+                (path, Source::Stream(Box::new(Batches::new(Box::new(file)))))
             }
             Err(source) => return Err(unreadable(folder.join(&closed), source)),
         };
         let (words, decoded) = (Words::default(), VecDeque::new());
         Ok(Self { table, path, source, left_out, words, batch: None, decoded, given: 0 })
+    }
+
+    /// Of a stream that is open; `path` is for messages.
+    pub(super) fn of_stream(
+        table: &'static Table<R>,
+        path: PathBuf,
+        stream: impl Bytes + Send + 'static,
+    ) -> Self {
+        let source = Source::Stream(Box::new(Batches::new(Box::new(stream))));
+        let (words, decoded) = (Words::default(), VecDeque::new());
+        let left_out = vec![false; table.columns.len()];
+        Self { table, path, source, left_out, words, batch: None, decoded, given: 0 }
     }
 
     /// What could not be used at the end of a stream; none before the rows are over, and none if all was whole.

@@ -7,7 +7,7 @@
 use std::{
     fs::File,
     io,
-    os::unix::fs::{FileExt, MetadataExt},
+    os::unix::fs::{FileExt, MetadataExt as _},
 };
 
 use arrow::{
@@ -20,10 +20,10 @@ use arrow::{
 };
 
 use super::{
-    directory::Directory,
     error::{Error, Result},
     table::Table,
 };
+use crate::guarded::{Directory, Part};
 
 /// Rows that wait before a batch is written without being asked: 0.8 MB of phases. More saves nothing: above 1,000
 /// rows a row's share of the batch's header is below 3 bytes.
@@ -41,7 +41,7 @@ pub(super) trait Storage {
     fn write_all_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<()>;
     /// Cuts the file.
     fn truncate(&mut self, length: u64) -> io::Result<()>;
-    /// The file has no name any more: what is written to it goes nowhere.
+    /// The file has no name any more: what is written to it can be read as long as it is open, and no longer.
     fn is_gone(&self) -> bool;
 }
 
@@ -59,7 +59,7 @@ impl Storage for File {
 
 /// A table that is being written.
 pub(super) struct Stream<R: 'static, S = File> {
-    table: &'static Table<R>,
+    pub(super) table: &'static Table<R>,
     schema: SchemaRef,
     /// Seen by tests, which put a faulty disk there.
     pub(super) storage: S,
@@ -74,6 +74,8 @@ pub(super) struct Stream<R: 'static, S = File> {
     waiting: Vec<R>,
     written: u64,
     lost: u64,
+    /// It was told that the file has no name any more.
+    told_gone: bool,
 }
 
 impl<R> Stream<R> {
@@ -82,6 +84,26 @@ impl<R> Stream<R> {
         let file = file_name(table);
         let storage = directory.create(&file).map_err(|source| Error::Write { file, source })?;
         Self::new(storage, table)
+    }
+
+    /// What was written so far, read by the descriptor that wrote it: what became of the file's name does not matter, nor what
+    /// others have added.
+    pub(super) fn part(&self) -> io::Result<Part> {
+        Ok(Part::new(self.storage.try_clone()?, 0, self.whole_bytes))
+    }
+
+    /// Removes the file, which nobody needs any more; what else has its name by now stays.
+    pub(super) fn remove(&self, directory: &Directory) -> io::Result<()> {
+        directory.remove_ours(&file_name(self.table), &self.storage)
+    }
+
+    /// The closed file has no more than so many rows. The others are lost if nobody can read this one: it has no name any more,
+    /// or something else has it.
+    pub(super) fn give_up(&mut self, directory: &Directory, kept: u64) {
+        if !directory.is_ours(&file_name(self.table), &self.storage) {
+            self.lost += self.written.saturating_sub(kept);
+            self.written = self.written.min(kept);
+        }
     }
 }
 
@@ -104,6 +126,7 @@ impl<R, S: Storage> Stream<R, S> {
             waiting: Vec::new(),
             written: 0,
             lost: 0,
+            told_gone: false,
         })
     }
 
@@ -123,13 +146,18 @@ impl<R, S: Storage> Stream<R, S> {
     /// Writes what waits.
     ///
     /// # Errors
-    /// Of the storage: the rows stay and the next call tries again. If the file is gone, all rows are lost.
+    /// Of the storage: the rows stay and the next call tries again. Once, that the file is gone: its rows are in nothing but the
+    /// closed table then.
     pub(super) fn flush(&mut self) -> Result<()> {
-        if self.storage.is_gone() {
-            self.lost += std::mem::take(&mut self.written) + self.waiting.len() as u64;
-            self.waiting.clear();
+        self.write_waiting()?;
+        if !self.told_gone && self.storage.is_gone() {
+            self.told_gone = true;
             return Err(self.write_error(io::Error::new(io::ErrorKind::NotFound, "removed during the run")));
         }
+        Ok(())
+    }
+
+    fn write_waiting(&mut self) -> Result<()> {
         if self.waiting.is_empty() {
             return Ok(());
         }

@@ -13,22 +13,22 @@ use super::{
 };
 use crate::phase::{Phase, ThreadId, TraceIds};
 
-fn manifest() -> Manifest {
+pub(super) fn manifest() -> Manifest {
     let start = ClockPair { monotonic_ns: 1_000, wall_ns: 1_795_249_821_000_000_000 };
     let mut manifest = Manifest::new([0xab; 16], "ic", start);
     "MVM/2/VNL/CPU".clone_into(&mut manifest.scenario);
     manifest
 }
 
-fn folder(parent: &Path) -> RunFolder {
+pub(super) fn folder(parent: &Path) -> RunFolder {
     RunFolder::create(&CreateOptions { parent: parent.to_owned(), owner: None }, manifest()).unwrap()
 }
 
-fn close(folder: RunFolder) -> Closed {
+pub(super) fn close(folder: RunFolder) -> Closed {
     folder.close(|_| {}, &mut |_| (None, None), &mut |_, _| {}).unwrap()
 }
 
-fn read(path: &Path) -> Vec<Request> {
+pub(super) fn read(path: &Path) -> Vec<Request> {
     Folder::open(path).unwrap().requests().unwrap().map(Result::unwrap).collect()
 }
 

@@ -1,11 +1,11 @@
 //! The end of a run: the last records, what is still open, the export, the folder, the summary.
 
-use std::{borrow::Cow, path::Path, time::Duration};
+use std::{borrow::Cow, path::PathBuf, time::Duration};
 
 use anyhow::Context as _;
 use guestscope_ebpf::Account;
 
-use super::{End, Session, facts, outlet::Sinks, sight::Sight};
+use super::{End, Session, cost::Cost, facts, outlet::Sinks, sight::Sight};
 use crate::out;
 use crate::{
     analyze::{Cause, Summary, TailVerdict},
@@ -13,7 +13,8 @@ use crate::{
     clock, failure,
     health::Health,
     phase::{Phase, Restored},
-    run::{self, Folder, Manifest, RunFolder},
+    platform::{Guest, Usage},
+    run::{self, GpuRecord, Manifest, RunFolder},
     sinks::{
         otlp,
         terminal::{self, Exit, RunFacts, Stream, Style},
@@ -23,53 +24,50 @@ use crate::{
 /// The child's last switch comes after its end is reported: a few more drains catch its exit.
 const BETWEEN_DRAINS: Duration = Duration::from_millis(5);
 
+/// What the thread that writes the folder needs to close it, and what it tells afterwards.
+struct Closing {
+    end: End,
+    health: Health,
+    guest: Guest,
+    usage: Usage,
+    cost: Cost,
+    /// CPU time of the helper that asks about graphics processors.
+    helper: Duration,
+    gpu: GpuRecord,
+    restored: Vec<Restored>,
+}
+
+/// What is told at the end.
+struct Told {
+    summary: anyhow::Result<Summary>,
+    health: Health,
+    guest: Guest,
+    path: PathBuf,
+}
+
 impl<F: Sight> Session<F> {
     /// Closes what was opened, once the last records are in, and tells.
-    pub(super) fn finish(mut self, mut end: End, observation: &Observation) -> anyhow::Result<()> {
+    pub(super) fn finish(mut self, end: End, observation: &Observation) -> anyhow::Result<()> {
         let mut health = self.feed.health(self.cost.so_far(self.graphics.cpu()));
         health.pairing = self.feed.pairing().losses;
         health.kernel.tasks_missed += end.threads_missed;
         health.programs_unanswered = end.unanswered;
         health.not_let_in = end.not_let_in;
         health.rows_lost = self.outlet.rows_lost;
-        let restored = self.restored_after(clock::now_ns());
+        let restored_after = self.restored_after(clock::now_ns());
         let (gpu, helper) = (self.graphics.record(), self.graphics.cpu());
-        let sinks = self.outlet.finish().context("the thread that writes the run folder failed")?;
-        let Sinks { folder, exporter, .. } = sinks;
-        if let Some(exporter) = &exporter {
-            health.export = exporter.finish(otlp::FINISH);
-        }
-        health.cost = self.cost.so_far(helper);
-        let path = folder.current_path();
-        let mut summary = summarise(&path);
-        let gpu_account = Cause::Account(Account::Gpu);
-        self.usage.apply(&mut self.guest, summary.as_ref().is_ok_and(|summary| summary.has_any(gpu_account)));
-        let evidence = summary.as_mut().map_or(Ok(()), |summary| add_waits(summary, &path));
-        let on_disk = folder.health();
-        health.folder_error = on_disk.last_error.or(evidence.err().map(|error| error.to_string()));
-        let lost = on_disk.rows_lost;
-        health.rows_lost += lost.phases + lost.threads + lost.marks + lost.waits;
         let (wall, exit) = (end.wall, end.exit);
-        let finish = |manifest: &mut Manifest| {
-            ended(manifest, &mut end, &health);
-            // The channel to the folder may have been full when it was noticed.
-            manifest.gpu = gpu.clone();
-            manifest.scenario = self.guest.scenario();
-            manifest.limits.cpus = Some(self.guest.cores.allowed.count());
-            manifest.host_core_ratio = self.guest.host_core_ratio();
-            manifest.restored = self.restored.iter().map(|&restored| restored.into()).collect();
-        };
-        let closed = close(folder, finish, summary.as_ref().ok(), &path);
-        if let Some(error) = closed.map_or_else(|error| Some(format!("{error:#}")), first_error) {
-            health.folder_error = Some(error);
-        }
+        let Self { outlet, guest, usage, cost, restored, identity, .. } = self;
+        let closing = Closing { end, health, guest, usage, cost, helper, gpu: gpu.clone(), restored };
+        let told = outlet.finish(move |sinks| closing.close(sinks));
+        let told = told.context("the thread that writes the run folder failed")?;
         let facts = RunFacts {
-            gpu: gpu.clone(),
-            ..facts::for_terminal(&self.identity, &self.guest, &path, (wall, exit), &restored)
+            gpu,
+            ..facts::for_terminal(&identity, &told.guest, &told.path, (wall, exit), &restored_after)
         };
         // The program has come to its end, and its code is what its caller waits for, whatever became of ours.
-        match summary {
-            Ok(summary) => tell(&summary, &health, &facts, observation.json)?,
+        match told.summary {
+            Ok(summary) => tell(&summary, &told.health, &facts, observation.json)?,
             Err(error) => failure::say(&failure::text(&error)),
         }
         Ok(())
@@ -103,14 +101,42 @@ impl<F: Sight> Session<F> {
     }
 }
 
-fn summarise(path: &Path) -> anyhow::Result<Summary> {
-    let folder = Folder::open(path)?;
-    Ok(Summary::read(|| folder.requests())?)
-}
-
-/// What backs the findings. Without it the findings stand.
-fn add_waits(summary: &mut Summary, path: &Path) -> run::Result<()> {
-    summary.add_waits(Folder::open(path)?.waits()?)
+impl Closing {
+    /// Ends the export and closes the folder. All is read from what this process has open: what has the names of its files by
+    /// now may be anybody's.
+    fn close(self, sinks: Sinks) -> Told {
+        let Self { mut end, mut health, mut guest, usage, cost, helper, gpu, restored } = self;
+        let Sinks { folder, exporter, .. } = sinks;
+        if let Some(exporter) = &exporter {
+            health.export = exporter.finish(otlp::FINISH);
+        }
+        health.cost = cost.so_far(helper);
+        let path = folder.current_path();
+        let mut summary = Summary::read(|| folder.requests());
+        let gpu_account = Cause::Account(Account::Gpu);
+        usage.apply(&mut guest, summary.as_ref().is_ok_and(|summary| summary.has_any(gpu_account)));
+        // What backs the findings. Without it the findings stand.
+        let evidence = summary.as_mut().map_or(Ok(()), |summary| summary.add_waits(folder.waits()?));
+        let told_before = folder.health().last_error;
+        health.folder_error = told_before.or(evidence.err().map(|error| error.to_string()));
+        let lost_before = health.rows_lost;
+        let finish = |manifest: &mut Manifest| {
+            let lost = manifest.rows_lost;
+            health.rows_lost = lost_before + lost.phases + lost.threads + lost.marks + lost.waits;
+            ended(manifest, &mut end, &health);
+            // The channel to the folder may have been full when it was noticed.
+            manifest.gpu = gpu;
+            manifest.scenario = guest.scenario();
+            manifest.limits.cpus = Some(guest.cores.allowed.count());
+            manifest.host_core_ratio = guest.host_core_ratio();
+            manifest.restored = restored.into_iter().map(Into::into).collect();
+        };
+        let closed = close(folder, finish, summary.as_ref().ok());
+        if let Some(error) = closed.map_or_else(|error| Some(format!("{error:#}")), first_error) {
+            health.folder_error = Some(error);
+        }
+        Told { summary: summary.map_err(Into::into), health, guest, path }
+    }
 }
 
 fn ended(manifest: &mut Manifest, end: &mut End, health: &Health) {
@@ -132,10 +158,8 @@ fn close(
     folder: RunFolder,
     finish: impl FnOnce(&mut Manifest),
     summary: Option<&Summary>,
-    path: &Path,
 ) -> anyhow::Result<run::Closed> {
-    let reader = Folder::open(path)?;
-    let mut requests = reader.requests()?;
+    let mut requests = folder.requests()?;
     let mut verdicts: std::collections::VecDeque<TailVerdict> = std::collections::VecDeque::new();
     let explain: &mut run::Explain<'_> = &mut |_: &Phase| {
         if verdicts.is_empty()

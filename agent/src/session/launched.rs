@@ -186,8 +186,11 @@ impl Launched {
         // What begins from now on goes by this pair, in the export as in the folder.
         session.outlet.clock(clock);
         session.last_records(status.is_some());
-        let (workload, unanswered) = (self.rendezvous.workload(), self.rendezvous.unanswered());
-        let not_let_in = self.rendezvous.not_let_in();
+        let workload = self.rendezvous.workload().unwrap_or_else(|error| {
+            failure::say(&format!("what the workload says about itself is left out: {error}\n"));
+            None
+        });
+        let (unanswered, not_let_in) = (self.rendezvous.unanswered(), self.rendezvous.not_let_in());
         session.finish(
             End {
                 exit: status.map_or(Exit::Running, exit),

@@ -1,14 +1,16 @@
 //! Everything that leaves the agent while the program runs: rows, traces, the progress line, on a thread of its own.
 //!
 //! The pump hands over what pairing yields and never waits: if a stuck disk holds this thread for so long that the
-//! channel is full, requests are counted as lost. Nothing is computed here but running quantiles.
+//! channel is full, requests are counted as lost. Nothing is computed here but running quantiles. This thread alone has the
+//! rights to write the folder, so it closes it as well.
 
 use std::{
     collections::VecDeque,
+    io,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering::Relaxed},
-        mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel},
+        mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, TrySendError, channel, sync_channel},
     },
     thread::JoinHandle,
     time::{Duration, Instant},
@@ -48,10 +50,14 @@ enum Message {
     Gpu(GpuRecord),
 }
 
+/// The last thing that the thread does.
+type Last = Box<dyn FnOnce(Sinks) + Send>;
+
 /// The other thread, seen from the pump.
 pub(super) struct Outlet {
     sender: SyncSender<Message>,
-    thread: JoinHandle<Sinks>,
+    last: Sender<Last>,
+    thread: JoinHandle<()>,
     /// What is on the way, bytes.
     on_the_way: Arc<AtomicUsize>,
     /// Rows that found the channel full.
@@ -219,15 +225,35 @@ fn live_verdict(verdict: Option<TailVerdict>) -> LiveVerdict {
 }
 
 impl Outlet {
-    /// Starts the thread.
-    pub(super) fn start(sinks: Sinks) -> std::io::Result<Self> {
+    /// Starts the thread, which settles first.
+    ///
+    /// # Errors
+    /// There can be no thread, or it cannot settle.
+    pub(super) fn start(
+        sinks: Sinks,
+        settle: impl FnOnce() -> io::Result<()> + Send + 'static,
+    ) -> io::Result<Self> {
         let (sender, receiver) = sync_channel(BATCHES);
         let on_the_way = Arc::new(AtomicUsize::new(0));
         let theirs = Arc::clone(&on_the_way);
-        let thread = std::thread::Builder::new()
-            .name("outlet".to_owned())
-            .spawn(move || sinks.run(&receiver, &theirs))?;
-        Ok(Self { sender, thread, on_the_way, rows_lost: 0, gap: false })
+        let (last, to_do) = channel::<Last>();
+        let (settled, has_settled) = channel();
+        let body = move || {
+            let outcome = settle();
+            let goes_on = outcome.is_ok();
+            // The caller waits for this, or the thread has died.
+            let _ = settled.send(outcome);
+            if !goes_on {
+                return;
+            }
+            let sinks = sinks.run(&receiver, &theirs);
+            if let Ok(last) = to_do.recv() {
+                last(sinks);
+            }
+        };
+        let thread = std::thread::Builder::new().name("outlet".to_owned()).spawn(body)?;
+        has_settled.recv().unwrap_or_else(|_| Err(io::Error::other("it panicked")))?;
+        Ok(Self { sender, last, thread, on_the_way, rows_lost: 0, gap: false })
     }
 
     fn send(&mut self, message: Message) {
@@ -290,10 +316,22 @@ impl Outlet {
         self.send(Message::Clock(pair));
     }
 
-    /// Waits until everything is out. None if the thread failed.
-    pub(super) fn finish(self) -> Option<Sinks> {
+    /// Waits until everything is out, then lets the thread do the last thing: closing the folder is for its rights alone. None
+    /// if it failed.
+    pub(super) fn finish<T: Send + 'static>(
+        self,
+        last: impl FnOnce(Sinks) -> T + Send + 'static,
+    ) -> Option<T> {
+        let (done, outcome) = channel();
+        let last = move |sinks| {
+            // Nobody waits for it any more if this fails.
+            let _ = done.send(last(sinks));
+        };
+        self.last.send(Box::new(last)).ok()?;
         drop(self.sender);
-        self.thread.join().ok()
+        let outcome = outcome.recv().ok();
+        self.thread.join().ok()?;
+        outcome
     }
 }
 
@@ -311,12 +349,13 @@ mod tests {
     fn a_gap_is_told_before_what_comes_after_it() {
         let (sender, receiver) = sync_channel(2);
         // It stands for one whose disk is stuck.
-        let thread = std::thread::spawn(|| -> Sinks {
+        let thread = std::thread::spawn(|| {
             loop {
                 std::thread::park();
             }
         });
-        let mut outlet = Outlet { sender, thread, on_the_way: Arc::default(), rows_lost: 0, gap: false };
+        let on_the_way = Arc::default();
+        let mut outlet = Outlet { sender, last: channel().0, thread, on_the_way, rows_lost: 0, gap: false };
         (0..4).for_each(|_| outlet.outputs(mark()));
         assert_eq!(outlet.rows_lost, 2);
         let kinds = |receiver: &Receiver<Message>| -> Vec<bool> {
@@ -335,12 +374,13 @@ mod tests {
     #[test]
     fn what_is_on_the_way_is_bounded_by_its_memory() {
         let (sender, _receiver) = sync_channel(BATCHES);
-        let thread = std::thread::spawn(|| -> Sinks {
+        let thread = std::thread::spawn(|| {
             loop {
                 std::thread::park();
             }
         });
-        let mut outlet = Outlet { sender, thread, on_the_way: Arc::default(), rows_lost: 0, gap: false };
+        let on_the_way = Arc::default();
+        let mut outlet = Outlet { sender, last: channel().0, thread, on_the_way, rows_lost: 0, gap: false };
         let phase = crate::analyze::samples::inference(1).remove(0).phases.remove(0);
         let request = || vec![Output::Request(Request { phases: vec![phase.clone(); 10_000] })];
         (0..10).for_each(|_| outlet.outputs(request()));

@@ -1,6 +1,9 @@
 //! The start of a session, whatever it observes: the run folder, least privilege, the export, the outlet, the banner.
 
-use std::time::{Duration, Instant};
+use std::{
+    io,
+    time::{Duration, Instant},
+};
 
 use anyhow::Context as _;
 
@@ -19,18 +22,20 @@ use crate::{
     cli::Observation,
     clock::ClockPair,
     descriptors, failure,
+    guarded::Owner,
     health::Fidelity,
     loader::{self, LoadOptions, Loaded},
     phase::{Limits, Pauses, pairing::Pairing},
     platform::{Guest, Root, Usage},
     privileges::{self, Work},
     pump::Pump,
-    run::{Child, CreateOptions, Owner, RunFolder},
+    run::{Child, CreateOptions, RunFolder},
     signs::Signs,
     sinks::{
         otlp::{self, Exporter, WallClock},
         terminal::{self, Exit, Progress, Stream, Style},
     },
+    untrusted::Shown as _,
 };
 
 /// What is known before anything is observed.
@@ -81,10 +86,15 @@ impl Begun {
         child: Option<Child>,
     ) -> anyhow::Result<Self> {
         let clock = ClockPair::now();
-        let owner = run_as.map(|user| Owner { uid: user.uid.as_raw(), gid: user.gid.as_raw() });
-        let options = CreateOptions { parent: observation.output.clone(), owner };
+        let options = CreateOptions { parent: observation.output.clone(), owner: run_as.map(RunAs::owner) };
         let folder =
             RunFolder::create(&options, facts::manifest(&identity, (&guest, fidelity), clock, child))?;
+        if options.owner.is_some() && folder.owner().is_none() {
+            failure::say(&format!(
+                "the run folder is root's: the user who called sudo may not make one in {}\n",
+                observation.output.shown()
+            ));
+        }
         Ok(Self { guest, identity, cost, fidelity, clock, folder })
     }
 
@@ -114,19 +124,22 @@ impl Begun {
         let signs = Signs::open();
         // It becomes nobody, which takes a privilege.
         let graphics = Graphics::start();
-        // From here on nothing new has to be allowed but probes in programs. A thread keeps the privileges that its maker
-        // had, so those that export and write are made afterwards.
-        let work = Work { probes: fidelity != Fidelity::Procfs, signals: program.is_some() };
-        privileges::drop_unneeded(work).context("giving up privileges")?;
-        privileges::forbid_core_dumps().context("forbidding core dumps")?;
         let usage = Usage::below(Root::system());
         let wall = WallClock::new(clock);
+        // Those that export and write give up everything, once they have the rights of whose folder it is: taking them is a
+        // privilege as well.
         let exporter = exporter(observation, &identity, (&guest, fidelity), &folder, &wall)?;
         let facts = facts::for_terminal(&identity, &guest, folder.path(), (cost.attach, Exit::Running), &[]);
         let health = feed.health(cost.so_far(Duration::ZERO));
         failure::say(&terminal::render_banner(&facts, &health, Style::detect(Stream::Stderr)));
         let progress = Progress::start(!observation.json);
-        let outlet = Outlet::start(Sinks::new(folder, exporter, wall, progress, haste))?;
+        let settle = settle(folder.owner().cloned());
+        let outlet = Outlet::start(Sinks::new(folder, exporter, wall, progress, haste), settle)
+            .context("starting the thread that writes the run folder")?;
+        // From here on nothing new has to be allowed but probes in programs.
+        let work = Work { probes: fidelity != Fidelity::Procfs, signals: program.is_some() };
+        privileges::drop_unneeded(work).context("giving up privileges")?;
+        privileges::forbid_core_dumps().context("forbidding core dumps")?;
         // All threads are there, and no process is started any more.
         let processes: Vec<u32> = program.into_iter().chain(graphics.pid()).collect();
         if let Err(error) = privileges::only_what_is_used(&processes) {
@@ -149,6 +162,14 @@ impl Begun {
     }
 }
 
+/// What a thread does first that writes into the folder and needs nothing else.
+fn settle(owner: Option<Owner>) -> impl FnOnce() -> io::Result<()> + Send + 'static {
+    move || {
+        owner.as_ref().map_or(Ok(()), Owner::assume_for_good)?;
+        privileges::drop_all()
+    }
+}
+
 fn exporter(
     observation: &Observation,
     identity: &Identity,
@@ -165,7 +186,8 @@ fn exporter(
         service_name: identity.name.clone(),
         resource: facts::resource(identity, guest, fidelity),
         clock: wall.clone(),
-        folder: Some(folder.stable_path()),
+        folder: Some(folder.directory()),
+        owner: folder.owner().cloned(),
         limits: otlp::Limits::default(),
     };
     Ok(Some(Exporter::start(config)?))

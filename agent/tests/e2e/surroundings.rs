@@ -119,6 +119,9 @@ fn under_sudo_the_program_is_the_users() {
     std::fs::write(ground.path("book"), "").expect("the folder is ours");
     let give = |name: &str| std::os::unix::fs::chown(ground.path(name), Some(NOBODY), Some(NOBODY));
     give("book").expect("root may");
+    // And so is the place of the folder.
+    std::fs::create_dir(ground.path("runs")).expect("the folder is ours");
+    give("runs").expect("root may");
     let endpoint = "http://127.0.0.1:9";
     let start = ground.run().words(&["--otlp", endpoint]).program("sh");
     let script = format!("{0} view; exec {0} requests 3", subject().display());

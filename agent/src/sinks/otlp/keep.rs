@@ -4,10 +4,7 @@
 //! other tools, [`SPILL_FILE`] and [`REFUSED_FILE`], unless it is so much that this would take long: then the frames
 //! stay, which `zstd -dc` makes protobuf of.
 
-use std::{
-    io::{BufWriter, Write as _},
-    path::{Path, PathBuf},
-};
+use std::io::{BufWriter, Write as _};
 
 use opentelemetry_proto::transform::common::tonic::ResourceAttributesWithSchema;
 use opentelemetry_sdk::{Resource, trace::SpanData};
@@ -15,10 +12,10 @@ use opentelemetry_sdk::{Resource, trace::SpanData};
 use super::{
     json,
     service::{PerService, Service},
-    spill::{self, Spill, SpillError},
+    spill::{Spill, SpillError},
     wire,
 };
-use crate::untrusted::Shown as _;
+use crate::guarded::Directory;
 
 /// Spans that wait, as lines.
 pub const SPILL_FILE: &str = "spill.otlp.jsonl";
@@ -62,7 +59,7 @@ impl Default for Names {
 
 /// Both files.
 pub(super) struct Keep {
-    folder: Option<PathBuf>,
+    folder: Option<Directory>,
     resources: PerService<ResourceAttributesWithSchema>,
     waiting: Spill,
     refused: Spill,
@@ -70,13 +67,13 @@ pub(super) struct Keep {
 
 impl Keep {
     /// In `folder`, if there is one; `bound_bytes` holds for each file.
-    pub(super) fn new(folder: Option<&Path>, bound_bytes: u64, resources: &PerService<Resource>) -> Self {
+    pub(super) fn new(folder: Option<Directory>, bound_bytes: u64, resources: &PerService<Resource>) -> Self {
         let PerService { program, kernel } = resources;
         Self {
-            folder: folder.map(Path::to_owned),
             resources: PerService { program: program.into(), kernel: kernel.into() },
-            waiting: Spill::new(folder, SPILL_FRAMES, bound_bytes),
-            refused: Spill::new(folder, REFUSED_FRAMES, bound_bytes),
+            waiting: Spill::new(folder.clone(), SPILL_FRAMES, bound_bytes),
+            refused: Spill::new(folder.clone(), REFUSED_FRAMES, bound_bytes),
+            folder,
         }
     }
 
@@ -123,7 +120,7 @@ impl Keep {
         ];
         let mut outcome = Ok(());
         for (spill, lines, name) in files {
-            match close(spill, self.folder.as_deref(), lines) {
+            match close(spill, self.folder.as_ref(), lines) {
                 Ok(true) => *name = lines,
                 Ok(false) => {}
                 Err(error) => outcome = Err(error),
@@ -141,9 +138,9 @@ fn resource<'a>(
 }
 
 /// Makes lines of what is left, if that is little; true if it did. What cannot be made lines of stays as it is.
-fn close(spill: &mut Spill, folder: Option<&Path>, name: &str) -> Result<bool, String> {
+fn close(spill: &mut Spill, folder: Option<&Directory>, name: &str) -> Result<bool, String> {
     let few = (1..=MOST_LINES_SPANS).contains(&spill.spans());
-    let made = folder.filter(|_| few).map(|folder| write_lines(spill, &folder.join(name)));
+    let made = folder.filter(|_| few).map(|folder| write_lines(spill, folder, name));
     if let Some(Ok(())) = made {
         spill.clear();
     }
@@ -152,17 +149,17 @@ fn close(spill: &mut Spill, folder: Option<&Path>, name: &str) -> Result<bool, S
     outcome
 }
 
-fn write_lines(spill: &mut Spill, path: &Path) -> Result<(), String> {
-    let file = spill::create(path).map_err(|error| format!("cannot make {}: {error}", path.shown()))?;
-    let mut writer = BufWriter::new(file);
+fn write_lines(spill: &mut Spill, folder: &Directory, name: &str) -> Result<(), String> {
+    let file = folder.create(name).map_err(|error| format!("cannot make {name}: {error}"))?;
+    let mut writer = BufWriter::new(&file);
     let mut written = spill.each(|message| writer.write_all(&json::line(&message)?));
     let flushed = writer.flush();
     if let (Ok(()), Err(error)) = (&written, flushed) {
-        written = Err(SpillError::Io { path: path.to_owned(), error });
+        written = Err(SpillError::Io { file: name.to_owned(), error });
     }
     written.map_err(|error| {
         // In part it would pass for all.
-        let _ = std::fs::remove_file(path);
+        folder.remove_ours(name, &file).unwrap_or_default();
         error.to_string()
     })
 }

@@ -39,7 +39,6 @@ mod tests;
 use std::{
     borrow::Cow,
     io,
-    path::PathBuf,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         mpsc::{self, Receiver, RecvTimeoutError},
@@ -63,8 +62,10 @@ use self::{
 };
 use crate::{
     clock::{self, ClockPair},
+    guarded::{Directory, Owner},
     health::ExportHealth,
     phase::{GpuReading, Pause, Request, Restored, Wait},
+    privileges,
 };
 
 /// The version of the semantic conventions that our resource attributes follow.
@@ -197,7 +198,9 @@ pub struct Config {
     /// Monotonic to wall.
     pub clock: WallClock,
     /// The run folder, for what cannot be sent.
-    pub folder: Option<PathBuf>,
+    pub folder: Option<Directory>,
+    /// Whose rights are needed to write there; none: this process's user's.
+    pub owner: Option<Owner>,
     /// Bounds.
     pub limits: Limits,
 }
@@ -247,12 +250,12 @@ impl Exporter {
     }
 
     fn start_in(config: Config, environment: settings::Environment<'_>) -> Result<Self, ExportError> {
-        let Config { endpoint, protocol, service_name, resource, clock, folder, limits } = config;
+        let Config { endpoint, protocol, service_name, resource, clock, folder, owner, limits } = config;
         let settings = Settings::resolve(endpoint.as_deref(), protocol, environment)?;
         let origin = settings.origin.clone();
         let (resources, resource_bytes) = service::resources(&service_name, resource);
         let queue = Arc::new(Queue::new(limits));
-        let keep = Keep::new(folder.as_deref(), limits.spill_bytes, &resources);
+        let keep = Keep::new(folder, limits.spill_bytes, &resources);
         let (started, start) = mpsc::channel();
         let (end, ended) = mpsc::channel();
         let body = {
@@ -261,7 +264,9 @@ impl Exporter {
             move || {
                 let rejections = Rejections::default();
                 let _listening = rejections.listen();
-                let ready = event_loop(settings, resources, rejections);
+                // The files that settings name may be for this process's user alone; from then on nothing is but the folder.
+                let ready = event_loop(settings, resources, rejections)
+                    .and_then(|ready| settle(owner.as_ref()).map(|()| ready));
                 let (outcome, ready) = ready.map_or_else(|error| (Err(error), None), |it| (Ok(()), Some(it)));
                 // The caller waits for this, or its thread has died.
                 let _ = started.send(outcome);
@@ -375,6 +380,12 @@ impl Drop for Exporter {
             self.finish(Duration::ZERO);
         }
     }
+}
+
+/// The rights that the folder needs, and no others.
+fn settle(owner: Option<&Owner>) -> Result<(), ExportError> {
+    let assumed = owner.map_or(Ok(()), Owner::assume_for_good);
+    assumed.and_then(|()| privileges::drop_all()).map_err(ExportError::Thread)
 }
 
 /// What the thread works with.

@@ -5,13 +5,7 @@
 //! memory does not grow with it. It does not sync: the run folder holds the same phases as rows, so that a power cut
 //! loses no more than the way by which they reach the collector.
 
-use crate::untrusted::Shown as _;
-use std::{
-    fs::{self, File, OpenOptions},
-    io,
-    os::unix::fs::{FileExt, MetadataExt as _, OpenOptionsExt as _},
-    path::{Path, PathBuf},
-};
+use std::{fs::File, io, os::unix::fs::FileExt};
 
 use nix::{
     fcntl::{FallocateFlags, fallocate},
@@ -21,6 +15,7 @@ use opentelemetry_proto::tonic::trace::v1::TracesData;
 use thiserror::Error;
 
 use super::frames::{self, Frames, HEADER_BYTES, Header, SKIP_BYTES};
+use crate::guarded::Directory;
 
 /// What is said of spans where there is no folder to keep them in.
 pub(super) const NO_FOLDER: &str = "no run folder to keep spans in";
@@ -39,34 +34,34 @@ pub(super) enum SpillError {
     #[error("{NO_FOLDER}")]
     NoFolder,
     /// The bound is reached.
-    #[error("{path} is full at {bytes} bytes", path = path.shown())]
+    #[error("{file} is full at {bytes} bytes")]
     Full {
-        /// The file.
-        path: PathBuf,
+        /// The file's name in the run folder.
+        file: String,
         /// Its bound.
         bytes: u64,
     },
     /// The disk is so full that the rest is left to others.
-    #[error("the disk has no room for {path}: {free} bytes free, {reserve} are left to others", path = path.shown())]
+    #[error("the disk has no room for {file}: {free} bytes free, {reserve} are left to others")]
     Reserve {
-        /// The file.
-        path: PathBuf,
+        /// The file's name.
+        file: String,
         /// Bytes.
         free: u64,
         /// Bytes.
         reserve: u64,
     },
     /// Somebody else wrote to it.
-    #[error("{path} was changed by somebody else", path = path.shown())]
+    #[error("{file} was changed by somebody else")]
     Changed {
-        /// The file.
-        path: PathBuf,
+        /// The file's name.
+        file: String,
     },
     /// The disk does not take it.
-    #[error("cannot use {path}: {error}", path = path.shown())]
+    #[error("cannot use {file}: {error}")]
     Io {
-        /// The file.
-        path: PathBuf,
+        /// The file's name.
+        file: String,
         /// Why.
         #[source]
         error: io::Error,
@@ -84,7 +79,8 @@ struct Oldest {
 
 /// The file.
 pub(super) struct Spill {
-    path: Option<PathBuf>,
+    folder: Option<Directory>,
+    name: String,
     bound_bytes: u64,
     file: Option<File>,
     frames: Frames,
@@ -103,9 +99,10 @@ pub(super) struct Spill {
 
 impl Spill {
     /// `name` in `folder`, of at most `bound_bytes`. Nothing is created before the first message.
-    pub(super) fn new(folder: Option<&Path>, name: &str, bound_bytes: u64) -> Self {
+    pub(super) fn new(folder: Option<Directory>, name: &str, bound_bytes: u64) -> Self {
         Self {
-            path: folder.map(|folder| folder.join(name)),
+            folder,
+            name: name.to_owned(),
             bound_bytes,
             file: None,
             frames: Frames::default(),
@@ -128,8 +125,8 @@ impl Spill {
         let frame = self.frames.pack(message).map_err(|error| self.io(error))?;
         let bytes = frame.len() as u64;
         if self.written - self.given_back + bytes > self.bound_bytes {
-            let path = self.path.clone().ok_or(SpillError::NoFolder)?;
-            return Err(SpillError::Full { path, bytes: self.bound_bytes });
+            self.folder.as_ref().ok_or(SpillError::NoFolder)?;
+            return Err(SpillError::Full { file: self.name.clone(), bytes: self.bound_bytes });
         }
         self.open()?;
         self.look(bytes)?;
@@ -153,13 +150,13 @@ impl Spill {
             return Ok(());
         }
         self.looked = None;
-        let (Some(path), Some(file)) = (&self.path, &self.file) else { return Ok(()) };
+        let Some(file) = &self.file else { return Ok(()) };
         let stats = fstatvfs(file).map_err(|errno| self.io(errno.into()))?;
         let block = stats.fragment_size();
         let (free, total) = (stats.blocks_available() * block, stats.blocks() * block);
         let reserve = reserve(total);
         if free < reserve + bytes + LOOK_BYTES.min(reserve) {
-            return Err(SpillError::Reserve { path: path.clone(), free, reserve });
+            return Err(SpillError::Reserve { file: self.name.clone(), free, reserve });
         }
         self.looked = Some(self.written);
         Ok(())
@@ -183,7 +180,7 @@ impl Spill {
     }
 
     fn find(&self) -> Result<(Header, Vec<u8>), SpillError> {
-        let changed = || SpillError::Changed { path: self.path.clone().unwrap_or_default() };
+        let changed = || SpillError::Changed { file: self.name.clone() };
         let file = self.file.as_ref().ok_or(SpillError::NoFolder)?;
         let read = |bytes: &mut [u8], at| match file.read_exact_at(bytes, at) {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(changed()),
@@ -271,45 +268,33 @@ impl Spill {
 
     /// Keeps what was not read and removes the rest: the whole file, if nothing is left.
     pub(super) fn close(&mut self) -> Result<(), SpillError> {
-        if self.file.is_none() {
-            return Ok(());
-        }
+        let (Some(folder), Some(file)) = (&self.folder, &self.file) else { return Ok(()) };
         if self.spans > 0 {
             self.give_back();
             return self.cover().map_err(|error| self.io(error));
         }
+        // What others have put under its name stays.
+        let outcome = folder.remove_ours(&self.name, file);
         self.file = None;
-        let outcome = self.path.as_ref().map_or(Ok(()), fs::remove_file);
         outcome.map_err(|error| self.io(error))
     }
 
     fn open(&mut self) -> Result<&File, SpillError> {
-        let path = self.path.as_ref().ok_or(SpillError::NoFolder)?;
+        let folder = self.folder.as_ref().ok_or(SpillError::NoFolder)?;
         let file = match self.file.take() {
             Some(file) => file,
             // A file that is there already belongs to another run: it is not ours to overwrite.
-            None => create(path).map_err(|error| SpillError::Io { path: path.clone(), error })?,
+            None => folder.create(&self.name).map_err(|error| self.io(error))?,
         };
         Ok(self.file.insert(file))
     }
 
     fn io(&self, error: io::Error) -> SpillError {
-        SpillError::Io { path: self.path.clone().unwrap_or_default(), error }
+        SpillError::Io { file: self.name.clone(), error }
     }
 }
 
 /// Bytes that stay free on a file system of so many.
 pub(super) fn reserve(total_bytes: u64) -> u64 {
     (total_bytes / 20).min(RESERVE_BYTES)
-}
-
-/// Makes a file that nobody else may read, and that belongs to whom its folder belongs to: the agent is root, the folder
-/// perhaps the invoking user's. A link that waits there is not followed.
-pub(super) fn create(path: &Path) -> io::Result<File> {
-    let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
-    let folder = path.parent().map(fs::metadata).transpose()?;
-    if let Some(folder) = folder.filter(|_| nix::unistd::geteuid().is_root()) {
-        std::os::unix::fs::fchown(&file, Some(folder.uid()), Some(folder.gid()))?;
-    }
-    Ok(file)
 }

@@ -7,7 +7,7 @@ use prost::Message as _;
 use rstest::rstest;
 use tempfile::tempdir;
 
-use super::{OFFSET_NS, request};
+use super::{OFFSET_NS, held, request};
 use crate::sinks::otlp::{
     LiveVerdict, service,
     spans::Trace,
@@ -51,7 +51,7 @@ fn together(messages: impl IntoIterator<Item = TracesData>) -> TracesData {
 #[test]
 fn messages_leave_in_the_order_in_which_they_came() {
     let folder = tempdir().expect("a folder");
-    let mut spill = Spill::new(Some(folder.path()), NAME, u64::MAX);
+    let mut spill = Spill::new(Some(held(folder.path())), NAME, u64::MAX);
     assert_eq!(size(folder.path()), None, "nothing is made before it is needed");
     for number in 1..4 {
         spill.push(&message(number, number)).expect("there is room");
@@ -76,7 +76,7 @@ fn messages_leave_in_the_order_in_which_they_came() {
 #[case::most(3)]
 fn the_end_keeps_only_what_was_not_read(#[case] read: usize) {
     let folder = tempdir().expect("a folder");
-    let mut spill = Spill::new(Some(folder.path()), NAME, u64::MAX);
+    let mut spill = Spill::new(Some(held(folder.path())), NAME, u64::MAX);
     let all: Vec<TracesData> = (1..5).map(|number| message(number, 3)).collect();
     for message in &all {
         spill.push(message).expect("there is room");
@@ -97,11 +97,32 @@ fn the_end_keeps_only_what_was_not_read(#[case] read: usize) {
     assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 1, "no other file is left");
 }
 
+/// The folder is the observed user's: he puts a link to a file that is not his under the name.
+#[test]
+fn what_others_put_under_its_name_is_neither_read_nor_removed() {
+    let folder = tempdir().expect("a folder");
+    let secret = folder.path().join("secret");
+    fs::write(&secret, "secret").expect("a file");
+    let mut spill = Spill::new(Some(held(folder.path())), NAME, u64::MAX);
+    for number in 1..4 {
+        spill.push(&message(number, 1)).expect("there is room");
+    }
+    fs::remove_file(folder.path().join(NAME)).expect("it is there");
+    std::os::unix::fs::symlink(&secret, folder.path().join(NAME)).expect("the folder is ours");
+    for number in 1..4 {
+        assert_eq!(front(&mut spill), Some(message(number, 1)));
+        spill.pop();
+    }
+    spill.close().expect("nothing is left");
+    assert!(fs::symlink_metadata(folder.path().join(NAME)).is_ok_and(|found| found.is_symlink()));
+    assert_eq!(fs::read(&secret).expect("it is there"), b"secret");
+}
+
 /// The room of what has been sent is given back while the rest still waits.
 #[test]
 fn room_comes_back_while_the_file_is_read() {
     let folder = tempdir().expect("a folder");
-    let mut spill = Spill::new(Some(folder.path()), NAME, 12 << 20);
+    let mut spill = Spill::new(Some(held(folder.path())), NAME, 12 << 20);
     // Ids that repeat nothing, so that they do not become smaller.
     let random = |seed: u64| {
         let mut message = message(seed, 1);
@@ -137,7 +158,7 @@ fn room_comes_back_while_the_file_is_read() {
 #[test]
 fn the_bound_holds() {
     let folder = tempdir().expect("a folder");
-    let mut spill = Spill::new(Some(folder.path()), NAME, 100);
+    let mut spill = Spill::new(Some(held(folder.path())), NAME, 100);
     let full = spill.push(&message(1, 10));
     assert!(matches!(full, Err(SpillError::Full { bytes: 100, .. })), "{full:?}");
     assert_eq!((size(folder.path()), spill.spans()), (None, 0));
@@ -155,10 +176,10 @@ fn what_cannot_be_used_says_why() {
     let folder = tempdir().expect("a folder");
     let none = Spill::new(None, NAME, u64::MAX).push(&message(1, 1));
     assert!(matches!(none, Err(SpillError::NoFolder)), "{none:?}");
-    let gone = Spill::new(Some(&folder.path().join("gone")), NAME, u64::MAX).push(&message(1, 1));
+    let gone = Spill::new(Some(held(&folder.path().join("gone"))), NAME, u64::MAX).push(&message(1, 1));
     assert!(matches!(gone, Err(SpillError::Io { .. })), "{gone:?}");
     fs::write(folder.path().join(NAME), "of another run\n").expect("a file");
-    let other = Spill::new(Some(folder.path()), NAME, u64::MAX).push(&message(1, 1));
+    let other = Spill::new(Some(held(folder.path())), NAME, u64::MAX).push(&message(1, 1));
     assert!(matches!(other, Err(SpillError::Io { .. })), "{other:?}");
     assert_eq!(size(folder.path()), Some(15), "it is unharmed");
 }
@@ -178,7 +199,7 @@ fn what_cannot_be_used_says_why() {
 })]
 fn a_file_that_somebody_changed_is_not_believed(#[case] change: fn(&mut Vec<u8>)) {
     let folder = tempdir().expect("a folder");
-    let mut spill = Spill::new(Some(folder.path()), NAME, u64::MAX);
+    let mut spill = Spill::new(Some(held(folder.path())), NAME, u64::MAX);
     (0..2).for_each(|_| spill.push(&message(7, 5)).expect("there is room"));
     let path = folder.path().join(NAME);
     let mut bytes = fs::read(&path).expect("it is there");
@@ -196,7 +217,7 @@ fn a_file_that_somebody_changed_is_not_believed(#[case] change: fn(&mut Vec<u8>)
 #[test]
 fn the_tool_reads_it() {
     let folder = tempdir().expect("a folder");
-    let mut spill = Spill::new(Some(folder.path()), NAME, u64::MAX);
+    let mut spill = Spill::new(Some(held(folder.path())), NAME, u64::MAX);
     (1..4).for_each(|number| spill.push(&message(number, 3)).expect("there is room"));
     front(&mut spill).expect("there is more");
     spill.pop();

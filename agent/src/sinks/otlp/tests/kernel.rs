@@ -13,7 +13,7 @@ use tempfile::tempdir;
 use super::{
     collector::{Act, Collector, Failure, Received},
     delivery::assert_balance,
-    exporter, request, wait, wait_until,
+    exporter, held, request, wait, wait_until,
 };
 use crate::{
     phase::Phase,
@@ -140,7 +140,7 @@ fn both_services_come_back_from_the_file(
     collector.next([Act::Stall]);
     let exporter = exporter(&collector.endpoint(), &[], |config| {
         config.protocol = Some(protocol);
-        config.folder = Some(folder.path().to_owned());
+        config.folder = Some(held(folder.path()));
         config.limits = Limits { queue_spans: 200, batch_spans: 40, ..config.limits };
     });
     let mut offered = offer(&exporter, 1, 4, 3);
@@ -171,7 +171,7 @@ fn waits_are_kept_and_halved_like_phases() {
     });
     let exporter = exporter(&collector.endpoint(), &[], |config| {
         config.protocol = Some(Protocol::Grpc);
-        config.folder = Some(folder.path().to_owned());
+        config.folder = Some(held(folder.path()));
     });
     let offered: u64 = (1..31).map(|number| offer(&exporter, number, 3, 8)).sum();
     collector.wait(|received| received.iter().any(|batch| batch.taken));

@@ -21,6 +21,7 @@ mod waits;
 
 use std::{
     borrow::Cow,
+    path::Path,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -29,12 +30,24 @@ use guestscope_ebpf::Account;
 
 use crate::{
     clock::ClockPair,
+    guarded::Directory,
     phase::{Accounts, Counts, Ending, Phase, PhaseKind, Request, ThreadId, TraceIds, Wait},
     sinks::otlp::{Config, Exporter, Limits, LiveVerdict, WallClock},
 };
 
 /// 2026-01-01T00:00:00Z less a machine that has been up for 1,000 s.
 const OFFSET_NS: i64 = 1_767_225_600_000_000_000 - 1_000_000_000_000;
+
+/// A folder, held open; one that is not there is gone by then.
+fn held(folder: &Path) -> Directory {
+    if folder.exists() {
+        return Directory::open(folder).expect("a folder");
+    }
+    std::fs::create_dir(folder).expect("a folder");
+    let held = Directory::open(folder).expect("a folder");
+    std::fs::remove_dir(folder).expect("it is empty");
+    held
+}
 
 /// A phase of request `number`, 1 ms on a CPU, for cases to change.
 fn phase(number: u64, id: u64, parent: Option<u64>, name: &str) -> Phase {

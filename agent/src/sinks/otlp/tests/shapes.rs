@@ -168,7 +168,7 @@ proptest! {
     #[test]
     fn every_span_comes_back_from_the_file_as_it_was_written(batches in prop::collection::vec(batch(), 1..4)) {
         let folder = tempdir().expect("a folder");
-        let mut spill = Spill::new(Some(folder.path()), "spill.otlp.binpb.zst", u64::MAX);
+        let mut spill = Spill::new(Some(super::held(folder.path())), "spill.otlp.binpb.zst", u64::MAX);
         for batch in &batches {
             spill.push(&message(batch.clone())).expect("there is room");
         }

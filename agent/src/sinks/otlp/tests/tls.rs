@@ -8,7 +8,7 @@ use tempfile::tempdir;
 
 use super::{
     collector::{Collector, Identity},
-    exporter, offer,
+    exporter, held, offer,
 };
 use crate::sinks::otlp::{Config, ExportError, Exporter, FINISH, Protocol};
 
@@ -47,7 +47,7 @@ fn a_stranger_gets_nothing(#[values(Protocol::Grpc, Protocol::HttpProtobuf)] pro
     let collector = Collector::start_on(protocol, 0, Some(&identity));
     let exporter = exporter(&collector.endpoint(), &[], |config| {
         config.protocol = Some(protocol);
-        config.folder = Some(folder.path().to_owned());
+        config.folder = Some(held(folder.path()));
     });
     let offered = offer(&exporter, 1..11, 3);
     let health = exporter.finish(FINISH);

@@ -16,7 +16,7 @@ use tempfile::tempdir;
 use super::{
     collector::{Act, Collector, Failure},
     delivery::assert_balance,
-    exporter, offer,
+    exporter, held, offer,
     proxy::Proxy,
     wait_until,
 };
@@ -34,7 +34,7 @@ pub(super) fn lying(folder: &Path, file: &str) -> u64 {
 pub(super) fn into(folder: &Path, protocol: Protocol) -> impl FnOnce(&mut Config) {
     move |config| {
         config.protocol = Some(protocol);
-        config.folder = Some(folder.to_owned());
+        config.folder = Some(held(folder));
     }
 }
 
@@ -230,7 +230,7 @@ fn what_cannot_be_kept_is_dropped(#[case] folder: Option<&str>, #[case] spill_by
     let root = tempdir().expect("a folder");
     let endpoint = format!("http://127.0.0.1:{}", closed_port());
     let exporter = exporter(&endpoint, &[], |config| {
-        config.folder = folder.map(|folder| root.path().join(folder));
+        config.folder = folder.map(|folder| held(&root.path().join(folder)));
         config.limits = Limits { spill_bytes, queue_spans: 500, ..config.limits };
     });
     let offered = offer(&exporter, 1..1_001, 4);

@@ -1,0 +1,126 @@
+//! Making directories, where somebody may put another one in their place at any moment.
+//!
+//! mkdir(2) gives no descriptor, so a directory is made by name and opened by name. What is opened then is taken only if it is
+//! empty and belongs to whom this thread makes things for: root's directory that somebody has moved there holds something,
+//! and that somebody's own is his.
+
+use std::{
+    io,
+    os::fd::{AsFd, AsRawFd as _, OwnedFd},
+    path::{Path, PathBuf},
+};
+
+use nix::{
+    errno::Errno,
+    fcntl::{AT_FDCWD, OFlag, openat},
+    sys::stat::{Mode, fstat, mkdirat},
+    unistd::{UnlinkatFlags, unlinkat},
+};
+
+use super::{Directory, opening, owner};
+
+/// Folders that may begin in one second under one name before making another is refused.
+const MOST_SUFFIXES: u32 = 10_000;
+
+/// Makes `parent/name`, or `parent/name-2`, ... whichever is free, for its owner alone, and the parents that are missing. A
+/// link is followed in `parent` (the caller's own choice), never in the folder. All is made with the rights of this thread.
+///
+/// # Errors
+/// With the path that failed.
+pub fn create_unique(parent: &Path, name: &str) -> Result<(PathBuf, Directory), (PathBuf, io::Error)> {
+    let above = open_or_make(parent)?;
+    for suffix in 1..=MOST_SUFFIXES {
+        let name = if suffix == 1 { name.to_owned() } else { format!("{name}-{suffix}") };
+        let path = parent.join(&name);
+        match make(&above, Path::new(&name), Mode::S_IRWXU) {
+            Ok(made) => return Ok((path, Directory::made(made, above, name))),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err((path, error)),
+        }
+    }
+    Err((parent.join(name), Errno::EEXIST.into()))
+}
+
+/// Opens `path`, making what is missing of it. Directories on the way keep the usual mode: only the run folder itself
+/// is private.
+fn open_or_make(path: &Path) -> Result<OwnedFd, (PathBuf, io::Error)> {
+    let here = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+    let told = |error: io::Error| (here.to_owned(), error);
+    let flags = OFlag::O_DIRECTORY | OFlag::O_RDONLY | OFlag::O_CLOEXEC;
+    // A directory to which one may write and which one may not list is enough.
+    let opened = match openat(AT_FDCWD, here, flags, Mode::empty()) {
+        Err(Errno::EACCES) => openat(AT_FDCWD, here, flags | OFlag::O_PATH, Mode::empty()),
+        opened => opened,
+    };
+    match opened {
+        Err(Errno::ENOENT) => {}
+        opened => return opened.map_err(|errno| told(errno.into())),
+    }
+    let (Some(parent), Some(name)) = (here.parent(), here.file_name()) else {
+        return Err(told(Errno::ENOENT.into()));
+    };
+    let above = open_or_make(parent)?;
+    match make(&above, Path::new(name), Mode::from_bits_truncate(0o755)) {
+        // Made by somebody else meanwhile.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            opening::open(&above, Path::new(name), OFlag::O_DIRECTORY, Mode::empty())
+        }
+        made => made,
+    }
+    .map_err(told)
+}
+
+/// Makes a directory and opens it.
+pub(super) fn make(above: impl AsFd, name: &Path, mode: Mode) -> io::Result<OwnedFd> {
+    mkdirat(&above, name, mode)?;
+    let opened = opening::open(&above, name, OFlag::O_DIRECTORY, Mode::empty())?;
+    if !is_ours(&opened)? || !is_empty(&opened)? {
+        let swapped = "another directory was put in its place while it was made";
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, swapped));
+    }
+    Ok(opened)
+}
+
+/// It belongs to whom this thread makes things for. On some file systems all belongs to somebody else, what is made in it too.
+fn is_ours(directory: &OwnedFd) -> io::Result<bool> {
+    const PROBE: &str = ".guestscope-probe";
+    let owner = fstat(directory)?.st_uid;
+    if owner == owner::file_user() {
+        return Ok(true);
+    }
+    let flags = OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_WRONLY;
+    let probe = opening::open(directory, Path::new(PROBE), flags, Mode::S_IRUSR)?;
+    let made_for = fstat(&probe)?.st_uid;
+    unlinkat(directory, PROBE, UnlinkatFlags::NoRemoveDir)?;
+    Ok(made_for == owner)
+}
+
+/// Nothing is in it.
+fn is_empty(directory: &OwnedFd) -> io::Result<bool> {
+    /// Where the name begins in the kernel's entry, and where its length is said.
+    const NAME: usize = 19;
+    const LENGTH: usize = 16;
+    let opened =
+        openat(directory, ".", OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
+    let mut entries = [0_u8; 1024];
+    loop {
+        // SAFETY: the buffer lives across the call, which writes as many bytes as it is told at most.
+        let read = unsafe {
+            libc::syscall(libc::SYS_getdents64, opened.as_raw_fd(), entries.as_mut_ptr(), entries.len())
+        };
+        let mut left = match usize::try_from(read) {
+            Ok(read) => &entries[..read.min(entries.len())],
+            Err(_) => return Err(io::Error::last_os_error()),
+        };
+        if left.is_empty() {
+            return Ok(true);
+        }
+        while let Some(name) = left.get(NAME..) {
+            if !name.starts_with(b".\0") && !name.starts_with(b"..\0") {
+                return Ok(false);
+            }
+            let length = usize::from(u16::from_ne_bytes([left[LENGTH], left[LENGTH + 1]]));
+            left = left.get(length.max(1)..).unwrap_or_default();
+        }
+    }
+}

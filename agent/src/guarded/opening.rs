@@ -1,0 +1,65 @@
+//! Opening what lies below a directory that is held: no link is followed on the way, and nothing above is reached.
+//!
+//! openat2(2) sees to it (5.6 and later). Where the kernel or a filter of system calls does not know it, each step is opened by
+//! itself.
+
+use std::{
+    io,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    path::{Component, Path},
+};
+
+use nix::{
+    errno::Errno,
+    fcntl::{OFlag, OpenHow, ResolveFlag, openat, openat2},
+    sys::stat::Mode,
+};
+
+/// The kernel says EAGAIN if something was renamed meanwhile: it does not know whether the path left the directory. It says the
+/// same of a file on which somebody holds a lease.
+const ATTEMPTS: u32 = 32;
+
+/// Opens `path` below `directory`. Never becomes anybody's terminal, never is passed on to another program.
+pub(super) fn open(directory: impl AsFd, path: &Path, flags: OFlag, mode: Mode) -> io::Result<OwnedFd> {
+    let directory = directory.as_fd();
+    let flags = flags | OFlag::O_CLOEXEC | OFlag::O_NOCTTY | OFlag::O_NOFOLLOW;
+    match at_once(directory, path, flags, mode) {
+        // ENOSYS of kernels, EPERM of filters, which a file may say as well.
+        Err(Errno::ENOSYS | Errno::EPERM) => Ok(step_by_step(directory, path, flags, mode)?),
+        opened => Ok(opened?),
+    }
+}
+
+fn at_once(directory: BorrowedFd<'_>, path: &Path, flags: OFlag, mode: Mode) -> nix::Result<OwnedFd> {
+    let resolve = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS;
+    let how = OpenHow::new().flags(flags).mode(mode).resolve(resolve);
+    let mut opened = Err(Errno::EAGAIN);
+    for _ in 0..ATTEMPTS {
+        opened = openat2(directory, path, how);
+        if !matches!(opened, Err(Errno::EAGAIN)) {
+            break;
+        }
+    }
+    opened
+}
+
+pub(super) fn step_by_step(
+    directory: BorrowedFd<'_>,
+    path: &Path,
+    flags: OFlag,
+    mode: Mode,
+) -> nix::Result<OwnedFd> {
+    let on_the_way = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC | OFlag::O_PATH;
+    let mut held: Option<OwnedFd> = None;
+    let mut steps = path.components().filter(|step| !matches!(step, Component::CurDir)).peekable();
+    while let Some(step) = steps.next() {
+        let Component::Normal(name) = step else { return Err(Errno::EXDEV) };
+        let here = held.as_ref().map_or(directory, AsFd::as_fd);
+        if steps.peek().is_none() {
+            return openat(here, name, flags, mode);
+        }
+        held = Some(openat(here, name, on_the_way, Mode::empty())?);
+    }
+    // The directory itself.
+    openat(directory, ".", flags, mode)
+}

@@ -1,0 +1,102 @@
+//! Reading: no more than was asked for, from nothing but regular files, and never waiting for somebody.
+
+use std::{
+    fs::{File, Metadata, OpenOptions},
+    io::{self, Read},
+    os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _},
+    path::Path,
+};
+
+/// A part of a file, read at its own position: others that share the descriptor are not disturbed, and what is behind the end
+/// is not seen, whoever has put it there.
+#[derive(Debug)]
+pub struct Part {
+    file: File,
+    at: u64,
+    end: u64,
+}
+
+impl Part {
+    /// The bytes from `at` up to `end`.
+    pub fn new(file: File, at: u64, end: u64) -> Self {
+        Self { file, at, end }
+    }
+
+    /// Where it ends.
+    pub fn end(&self) -> u64 {
+        self.end
+    }
+}
+
+impl Read for Part {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = usize::try_from(self.end.saturating_sub(self.at)).unwrap_or(usize::MAX);
+        let wanted = left.min(buffer.len());
+        let read = self.file.read_at(&mut buffer[..wanted], self.at)?;
+        self.at += read as u64;
+        Ok(read)
+    }
+}
+
+/// The whole of a regular file of at most `bytes`, at a path that the caller chose: links are followed.
+///
+/// # Errors
+/// It cannot be opened without waiting, is no regular file, or is larger.
+pub fn read(path: &Path, bytes: u64) -> io::Result<Vec<u8>> {
+    // What is no regular file is not even opened: opening a pipe wakes its writer, opening a device may do anything.
+    check(&std::fs::metadata(path)?, None, bytes)?;
+    let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
+    let opened = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(leased)?;
+    whole(&opened, None, bytes)
+}
+
+/// What a file of /proc says, or the first `bytes` of it: a process may make its command line and its maps as long as it likes.
+///
+/// # Errors
+/// It cannot be read.
+pub fn read_begin(path: &Path, bytes: u64) -> io::Result<Vec<u8>> {
+    let mut content = Vec::new();
+    File::open(path)?.take(bytes).read_to_end(&mut content)?;
+    Ok(content)
+}
+
+/// The whole of a file that the caller has made and kept, whatever others did to it.
+///
+/// # Errors
+/// It cannot be read, or is larger than `bytes` now.
+pub fn read_again(file: &File, bytes: u64) -> io::Result<Vec<u8>> {
+    whole(file, None, bytes)
+}
+
+/// The whole of an open file, if it is what was expected.
+pub(super) fn whole(file: &File, owners: Option<&[u32]>, bytes: u64) -> io::Result<Vec<u8>> {
+    check(&file.metadata()?, owners, bytes)?;
+    let mut content = Vec::new();
+    // It may grow meanwhile.
+    Part::new(file.try_clone()?, 0, bytes.saturating_add(1)).read_to_end(&mut content)?;
+    if content.len() as u64 > bytes { Err(too_large(bytes)) } else { Ok(content) }
+}
+
+/// A regular file of one of these owners, not larger than this.
+pub(super) fn check(found: &Metadata, owners: Option<&[u32]>, bytes: u64) -> io::Result<()> {
+    let refused = |why: &str| io::Error::new(io::ErrorKind::InvalidInput, why.to_owned());
+    if !found.is_file() {
+        return Err(refused("not a regular file"));
+    }
+    if owners.is_some_and(|owners| !owners.contains(&found.uid())) {
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it belongs to another user"));
+    }
+    if found.len() > bytes { Err(too_large(bytes)) } else { Ok(()) }
+}
+
+fn too_large(bytes: u64) -> io::Error {
+    io::Error::new(io::ErrorKind::FileTooLarge, format!("larger than {bytes} bytes"))
+}
+
+/// An open that would have to wait: somebody holds a lease on the file, and the kernel would wait for him.
+pub(super) fn leased(error: io::Error) -> io::Error {
+    if error.kind() == io::ErrorKind::WouldBlock {
+        return io::Error::new(io::ErrorKind::ResourceBusy, "another program holds a lease on it");
+    }
+    error
+}

@@ -1,0 +1,231 @@
+//! What a program may do to the folder of its own run, which belongs to its user: nothing is lost without a word, nothing of
+//! others is read or written, and nothing waits.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    os::unix::fs::{MetadataExt as _, symlink},
+    path::Path,
+};
+
+use nix::{sys::stat::Mode, unistd::mkfifo};
+use rstest::rstest;
+
+use super::{
+    tests::{close, folder, manifest, read},
+    *,
+};
+use crate::phase::{Accounts, Counts, Ending, Helpers, Phase, PhaseKind, ThreadId, TraceIds};
+
+const REQUESTS: u64 = 20;
+
+fn request(id: u64) -> Request {
+    let mut accounts = Accounts::default();
+    accounts.0[0] = 1_000 + id;
+    let phase = Phase {
+        id,
+        parent: None,
+        root: id,
+        kind: PhaseKind::Request,
+        name: "infer".into(),
+        name_damaged: false,
+        request: id,
+        thread: ThreadId { tid: 11, tgid: 10, born_ns: 1 },
+        start_ns: id * 1_000_000,
+        duration_ns: 1_000 + id,
+        suspended_ns: 0,
+        accounts,
+        counts: Counts::default(),
+        helpers: Helpers::default(),
+        trace: TraceIds::default(),
+        ending: Ending::Ended,
+        edges_lost: 0,
+        pause_ns: 0,
+    };
+    Request { phases: vec![phase] }
+}
+
+/// Another run's folder, which nobody else may read.
+fn victim(parent: &Path) -> PathBuf {
+    let mut folder = folder(&parent.join("private"));
+    (1_000..1_003).for_each(|id| folder.append_request(&request(id)));
+    close(folder).path
+}
+
+fn swap(path: &Path, plant: impl FnOnce(&Path)) {
+    fs::remove_file(path).unwrap_or_default();
+    plant(path);
+}
+
+fn attack(mode: &str, here: &Path, victim: &Path) {
+    let at = |name: &str| here.join(name);
+    let fifo = |path: &Path| mkfifo(path, Mode::S_IRWXU).unwrap();
+    let filled = |path: &Path| {
+        fs::create_dir(path).unwrap();
+        fs::write(path.join("x"), "theirs").unwrap();
+    };
+    match mode {
+        "fifo" => swap(&at("phases.arrows"), fifo),
+        "fifowaits" => swap(&at("waits.arrows"), fifo),
+        "fifoparquet" => fifo(&at("phases.parquet")),
+        "fifomanifest" => swap(&at("manifest.json"), fifo),
+        "zero" => swap(&at("phases.arrows"), |path| symlink("/dev/zero", path).unwrap()),
+        "link" => symlink(victim.join("phases.parquet"), at("phases.parquet")).unwrap(),
+        "linkstream" => {
+            swap(&at("phases.arrows"), |path| symlink(victim.join("phases.parquet"), path).unwrap())
+        }
+        "dirlink" => {
+            fs::rename(here, here.with_extension("moved")).unwrap();
+            symlink(victim, here).unwrap();
+        }
+        "tmpdir" => {
+            for name in ["phases.parquet.tmp", "manifest.json.tmp", "histograms.tmp"] {
+                filled(&at(name));
+            }
+        }
+        "directories" => {
+            for name in ["phases.parquet", "manifest.json", "histograms"] {
+                swap(&at(name), filled);
+            }
+        }
+        "directorystream" => swap(&at("phases.arrows"), filled),
+        "histo" => symlink(victim, at("histograms")).unwrap(),
+        "sparse" => swap(&at("phases.arrows"), |path| File::create(path).unwrap().set_len(8 << 40).unwrap()),
+        "grown" => {
+            OpenOptions::new().write(true).open(at("phases.arrows")).unwrap().set_len(8 << 40).unwrap()
+        }
+        "removed" => fs::remove_file(at("phases.arrows")).unwrap(),
+        "shut" => fs::set_permissions(here, std::os::unix::fs::PermissionsExt::from_mode(0)).unwrap(),
+        mode => panic!("{mode}"),
+    }
+}
+
+/// All files below with their sizes and times.
+fn state(path: &Path) -> Vec<(PathBuf, u64, i64, i64)> {
+    let mut all: Vec<_> = fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()).collect();
+    all.sort();
+    let mut state = Vec::new();
+    for path in all {
+        let found = fs::symlink_metadata(&path).unwrap();
+        state.push((path.clone(), found.len(), found.mtime_nsec(), found.ctime_nsec()));
+        if found.is_dir() {
+            state.extend(self::state(&path));
+        }
+    }
+    state
+}
+
+#[rstest]
+fn a_program_can_do_nothing_with_the_folder_of_its_run(
+    #[values(
+        "fifo",
+        "fifowaits",
+        "fifoparquet",
+        "fifomanifest",
+        "zero",
+        "link",
+        "linkstream",
+        "dirlink",
+        "tmpdir",
+        "directories",
+        "directorystream",
+        "histo",
+        "sparse",
+        "grown",
+        "removed",
+        "shut"
+    )]
+    mode: &str,
+    #[values(false, true)] goes_on: bool,
+) {
+    let parent = tempfile::tempdir().unwrap();
+    let victim = victim(parent.path());
+    let before = state(&victim);
+    let mut folder = folder(parent.path());
+    (1..=REQUESTS).for_each(|id| folder.append_request(&request(id)));
+    folder.flush();
+    attack(mode, folder.path(), &victim);
+    let mut expected: Vec<Request> = (1..=REQUESTS).map(request).collect();
+    if goes_on {
+        folder.append_request(&request(REQUESTS + 1));
+        expected.push(request(REQUESTS + 1));
+        folder.flush();
+        folder.update_manifest(|manifest| "changed".clone_into(&mut manifest.fidelity));
+    }
+    let seen: Vec<Request> = folder.requests().unwrap().map(Result::unwrap).collect();
+    assert_eq!(seen, expected);
+    assert_eq!(folder.waits().unwrap().count(), 0);
+    let here = folder.current_path();
+    let closed = close(folder);
+    assert_eq!(
+        closed.errors.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        match mode {
+            "removed" | "fifo" | "zero" | "sparse" | "linkstream" | "directorystream" if !goes_on =>
+                vec!["cannot write to the run folder: phases.arrows: removed during the run"],
+            "fifowaits" if !goes_on =>
+                vec!["cannot write to the run folder: waits.arrows: removed during the run"],
+            _ => vec![],
+        }
+    );
+    assert_eq!(read(&here), expected, "the rows are all there");
+    let manifest = Folder::open(&here).unwrap().manifest().clone();
+    assert_eq!((manifest.rows.phases, manifest.rows_lost.phases), (expected.len() as u64, 0));
+    assert_eq!(manifest.state, State::Closed);
+    let histogram = Folder::open(&here).unwrap().histogram(PhaseKind::Request, "infer").unwrap();
+    assert_eq!(histogram.map(|histogram| histogram.len()), Some(expected.len() as u64));
+    assert_eq!(state(&victim), before, "nothing of others is touched");
+}
+
+/// It may destroy what is its own. That is said, and nothing else is taken for it.
+#[rstest]
+#[case::cut(0)]
+#[case::cut_in_the_middle(3_000)]
+fn what_a_program_cuts_off_is_said(#[case] bytes: u64) {
+    let parent = tempfile::tempdir().unwrap();
+    let mut folder = folder(parent.path());
+    (1..=REQUESTS).for_each(|id| {
+        folder.append_request(&request(id));
+        folder.flush();
+    });
+    let stream = folder.path().join("phases.arrows");
+    OpenOptions::new().write(true).open(&stream).unwrap().set_len(bytes).unwrap();
+    assert!(folder.requests().unwrap().count() < REQUESTS as usize);
+    let closed = close(folder);
+    let errors: Vec<String> = closed.errors.iter().map(ToString::to_string).collect();
+    assert!(
+        matches!(&errors[..], [error] if error.starts_with("damaged file in the run folder: ")),
+        "{errors:?}"
+    );
+    assert!(stream.exists(), "the evidence stays");
+}
+
+/// Whose the folder is: his whose rights it was made with.
+#[rstest]
+#[case::in_his_own_place(true)]
+#[case::where_he_may_not(false)]
+#[expect(clippy::print_stdout, reason = "a test says what it skips")]
+fn parents_keep_their_owner(#[case] is_his: bool) {
+    if !nix::unistd::geteuid().is_root() {
+        println!("skipped: parents_keep_their_owner: only root may take another user's rights");
+        return;
+    }
+    let owner = Owner { uid: 12_345, gid: 23_456, groups: Vec::new() };
+    let parent = tempfile::tempdir().unwrap();
+    fs::set_permissions(parent.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    if is_his {
+        std::os::unix::fs::chown(parent.path(), Some(owner.uid), Some(owner.gid)).unwrap();
+    }
+    let before = fs::metadata(parent.path()).map(|found| found.uid()).unwrap();
+    let options = CreateOptions { parent: parent.path().join("a/b"), owner: Some(owner.clone()) };
+    let folder = RunFolder::create(&options, manifest()).unwrap();
+    assert_eq!(folder.owner(), is_his.then_some(&owner));
+    let expected = if is_his { owner.uid } else { 0 };
+    for path in
+        [&parent.path().join("a"), &options.parent, folder.path(), &folder.path().join("phases.arrows")]
+    {
+        assert_eq!(fs::metadata(path).unwrap().uid(), expected, "{}", path.display());
+    }
+    assert_eq!(fs::metadata(parent.path()).unwrap().uid(), before);
+    let path = folder.path().to_owned();
+    folder.discard();
+    assert!(!path.exists());
+}
