@@ -58,7 +58,7 @@ impl Directory {
         let descriptor = match making::make(self.here(), Path::new(name), Mode::S_IRWXU) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 let made = |temporary: &str| making::make(self.here(), Path::new(temporary), Mode::S_IRWXU);
-                let (temporary, descriptor) = self.under_a_free_name(name, made)?;
+                let (temporary, descriptor) = Self::under_a_free_name(name, made)?;
                 self.put(&temporary, name)?;
                 descriptor
             }
@@ -126,7 +126,7 @@ impl Directory {
     pub fn begin(&self, name: &str) -> io::Result<(String, File)> {
         // One that a failed attempt left behind.
         self.remove(&format!("{name}.tmp")).unwrap_or_default();
-        self.under_a_free_name(name, |temporary| self.create(temporary))
+        Self::under_a_free_name(name, |temporary| self.create(temporary))
     }
 
     /// Gives a file that is written its name; what has it already is replaced.
@@ -141,11 +141,7 @@ impl Directory {
         Err(io::Error::new(io::ErrorKind::ResourceBusy, "another program put something else in its place"))
     }
 
-    fn under_a_free_name<T>(
-        &self,
-        name: &str,
-        make: impl Fn(&str) -> io::Result<T>,
-    ) -> io::Result<(String, T)> {
+    fn under_a_free_name<T>(name: &str, make: impl Fn(&str) -> io::Result<T>) -> io::Result<(String, T)> {
         for attempt in 1..=MOST_NAMES {
             let temporary =
                 if attempt == 1 { format!("{name}.tmp") } else { format!("{name}.tmp-{attempt}") };

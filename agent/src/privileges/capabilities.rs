@@ -6,11 +6,8 @@ use nix::unistd::{Gid, Uid};
 
 /// `_LINUX_CAPABILITY_VERSION_3`: two words of 32 capabilities each.
 const VERSION: u32 = 0x2008_0522;
-const CAP_CHOWN: u32 = 0;
-const CAP_DAC_OVERRIDE: u32 = 1;
 /// Programs that only their user may read carry the marker as well, below directories that only the user may enter.
 const CAP_DAC_READ_SEARCH: u32 = 2;
-const CAP_FOWNER: u32 = 3;
 /// The program that was started gets the agent's signals, whatever user it has become. Whom else it could reach, the filter of
 /// system calls leaves out.
 const CAP_KILL: u32 = 5;
@@ -30,8 +27,6 @@ const PR_SET_SECUREBITS: i32 = 28;
 const PR_CAP_AMBIENT: i32 = 47;
 const PR_CAP_AMBIENT_CLEAR_ALL: libc::c_ulong = 4;
 
-/// The run folder belongs to the user who called sudo.
-const FOLDER: [u32; 3] = [CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_FOWNER];
 const PROBES: [u32; 5] = [CAP_DAC_READ_SEARCH, CAP_SYS_PTRACE, CAP_SYS_ADMIN, CAP_PERFMON, CAP_BPF];
 
 /// Root is a user like others from here on: its number alone gives no program a capability, nobody raises an ambient one, and
@@ -57,7 +52,7 @@ impl Work {
         let signals = [CAP_KILL].into_iter().filter(|_| self.signals);
         // Without probes, the programs that were met are looked at all the same.
         let looks = [CAP_DAC_READ_SEARCH, CAP_SYS_PTRACE];
-        set(FOLDER.into_iter().chain(probes.copied()).chain(signals).chain(looks))
+        set(probes.copied().chain(signals).chain(looks))
     }
 }
 
@@ -173,9 +168,9 @@ mod tests {
     use super::*;
 
     #[rstest]
-    #[case::run(true, true, &[0, 1, 2, 3, 5, 19, 21, 38, 39])]
-    #[case::attach(true, false, &[0, 1, 2, 3, 19, 21, 38, 39])]
-    #[case::without_probes(false, true, &[0, 1, 2, 3, 5, 19])]
+    #[case::run(true, true, &[2, 5, 19, 21, 38, 39])]
+    #[case::attach(true, false, &[2, 19, 21, 38, 39])]
+    #[case::without_probes(false, true, &[2, 5, 19])]
     fn what_stays_is_what_is_used(#[case] probes: bool, #[case] signals: bool, #[case] kept: &[u32]) {
         assert_eq!(Work { probes, signals }.capabilities(), set(kept.iter().copied()));
     }

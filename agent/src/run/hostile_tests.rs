@@ -71,7 +71,7 @@ fn attack(mode: &str, here: &Path, victim: &Path) {
         "zero" => swap(&at("phases.arrows"), |path| symlink("/dev/zero", path).unwrap()),
         "link" => symlink(victim.join("phases.parquet"), at("phases.parquet")).unwrap(),
         "linkstream" => {
-            swap(&at("phases.arrows"), |path| symlink(victim.join("phases.parquet"), path).unwrap())
+            swap(&at("phases.arrows"), |path| symlink(victim.join("phases.parquet"), path).unwrap());
         }
         "dirlink" => {
             fs::rename(here, here.with_extension("moved")).unwrap();
@@ -91,10 +91,10 @@ fn attack(mode: &str, here: &Path, victim: &Path) {
         "histo" => symlink(victim, at("histograms")).unwrap(),
         "sparse" => swap(&at("phases.arrows"), |path| File::create(path).unwrap().set_len(8 << 40).unwrap()),
         "grown" => {
-            OpenOptions::new().write(true).open(at("phases.arrows")).unwrap().set_len(8 << 40).unwrap()
+            OpenOptions::new().write(true).open(at("phases.arrows")).unwrap().set_len(8 << 40).unwrap();
         }
         "removed" => fs::remove_file(at("phases.arrows")).unwrap(),
-        "shut" => fs::set_permissions(here, std::os::unix::fs::PermissionsExt::from_mode(0)).unwrap(),
+        "shut" => fs::set_permissions(here, std::os::unix::fs::PermissionsExt::from_mode(0o000)).unwrap(),
         mode => panic!("{mode}"),
     }
 }
@@ -198,14 +198,21 @@ fn what_a_program_cuts_off_is_said(#[case] bytes: u64) {
     assert!(stream.exists(), "the evidence stays");
 }
 
+#[expect(clippy::print_stdout, reason = "a test says what it skips")]
+fn is_root(test: &str) -> bool {
+    let is_root = nix::unistd::geteuid().is_root();
+    if !is_root {
+        println!("skipped: {test}: only root may take another user's rights");
+    }
+    is_root
+}
+
 /// Whose the folder is: his whose rights it was made with.
 #[rstest]
 #[case::in_his_own_place(true)]
 #[case::where_he_may_not(false)]
-#[expect(clippy::print_stdout, reason = "a test says what it skips")]
 fn parents_keep_their_owner(#[case] is_his: bool) {
-    if !nix::unistd::geteuid().is_root() {
-        println!("skipped: parents_keep_their_owner: only root may take another user's rights");
+    if !is_root("parents_keep_their_owner") {
         return;
     }
     let owner = Owner { uid: 12_345, gid: 23_456, groups: Vec::new() };

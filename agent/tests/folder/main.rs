@@ -210,8 +210,10 @@ fn a_table_that_cannot_be_converted_stays_as_it_is() {
     let parent = tempfile::tempdir().unwrap();
     let mut folder = create(parent.path(), manifest());
     folder.append_request(&request(1, "infer", 1));
-    // A directory in the way of the temporary file.
-    fs::create_dir(folder.path().join("phases.parquet.tmp")).unwrap();
+    // Directories in the way of the temporary file, whatever it is called.
+    for name in std::iter::once(String::new()).chain((2..=64).map(|number| format!("-{number}"))) {
+        fs::create_dir(folder.path().join(format!("phases.parquet.tmp{name}"))).unwrap();
+    }
     let closed = close(folder);
     assert_eq!(closed.errors.len(), 1, "{:?}", closed.errors);
     assert!(closed.manifest.health.folder_error.is_some());
