@@ -62,9 +62,9 @@ mod tests {
         let cases = [
             (162, false, 162),
             (162, true, 674),
-            (X32 | 35, false, 35),
+            (X32 + 35, false, 35),
             // Of x32 alone.
-            (X32 | 519, false, UNKNOWN_CALL),
+            (X32 + 519, false, UNKNOWN_CALL),
             (512, false, UNKNOWN_CALL),
             (512, true, UNKNOWN_CALL),
         ];

@@ -27,8 +27,8 @@ use tempfile::TempDir;
 use crate::{
     agreement::{count, in_initial_namespace, time, up_to_three_times},
     book::Book,
-    harness::{Alone, program, skipped},
-    machine::steal_ns,
+    harness::{program, skipped},
+    machine::{Alone, steal_ns},
 };
 
 const LIMIT: Duration = Duration::from_mins(1);

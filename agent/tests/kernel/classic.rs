@@ -16,8 +16,9 @@ use rstest::rstest;
 
 use crate::{
     agreement::{compare_switches, count, disagree, up_to, up_to_three_times},
-    harness::{Alone, Case, skipped},
+    harness::{Case, skipped},
     lives::assert_same_threads,
+    machine::Alone,
     seen::Seen,
 };
 

@@ -10,8 +10,8 @@ use rstest::rstest;
 
 use crate::{
     agreement::{time, up_to_three_times},
-    harness::{Alone, Case, skipped},
-    machine::TICK_NS,
+    harness::{Case, skipped},
+    machine::{Alone, TICK_NS},
 };
 
 /// Who has the clocks that take samples.

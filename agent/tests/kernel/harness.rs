@@ -7,7 +7,6 @@
 use std::{
     collections::HashMap,
     ffi::OsString,
-    fs::File,
     io::Write as _,
     os::fd::{AsFd as _, OwnedFd},
     path::PathBuf,
@@ -37,7 +36,7 @@ use tokio::io::unix::AsyncFd;
 use crate::{
     book::Book,
     clocks::Clocks,
-    machine::{Others, may_be_missing},
+    machine::{Alone, Others, may_be_missing},
     seen::Seen,
 };
 
@@ -158,18 +157,6 @@ impl Case {
 /// Says why a test had to be left out, in the form that the project's test verb counts; past libtest's capture.
 pub(crate) fn skipped(name: &str, reason: &str) {
     let _ = writeln!(std::io::stdout(), "skipped: {name}: {reason}");
-}
-
-/// The lock that makes runs wait for each other.
-pub(crate) struct Alone(#[expect(dead_code, reason = "closing the file gives the lock back")] File);
-
-impl Alone {
-    pub(crate) fn lock() -> Self {
-        let path = std::env::current_exe().expect("a running program has a path");
-        let file = File::open(path).expect("it can be read");
-        file.lock().expect("a file can be locked");
-        Self(file)
-    }
 }
 
 /// The example's binary lies beside this test's directory.

@@ -1,6 +1,6 @@
 //! What this machine cannot give: a second CPU, hooks that came with later kernels, rest from others.
 
-use std::{cell::Cell, thread::available_parallelism, time::Instant};
+use std::{cell::Cell, fs::File, thread::available_parallelism, time::Instant};
 
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike as _;
@@ -8,6 +8,18 @@ use nix::sys::time::TimeValLike as _;
 /// Whether tests share the only CPU with what they look at.
 pub(crate) fn has_one_cpu() -> bool {
     available_parallelism().is_ok_and(|cpus| cpus.get() == 1)
+}
+
+/// The lock that makes runs wait for each other.
+pub(crate) struct Alone(#[expect(dead_code, reason = "closing the file gives the lock back")] File);
+
+impl Alone {
+    pub(crate) fn lock() -> Self {
+        let path = std::env::current_exe().expect("a running program has a path");
+        let file = File::open(path).expect("it can be read");
+        file.lock().expect("a file can be locked");
+        Self(file)
+    }
 }
 
 /// Hooks that came late, or that a kernel refuses. A guest of `cargo xtask vm` may have a kernel without them, and that verb

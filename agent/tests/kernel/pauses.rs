@@ -21,7 +21,8 @@ use nix::{
 
 use crate::{
     agreement::{time, up_to, up_to_or},
-    harness::{Alone, skipped},
+    harness::skipped,
+    machine::Alone,
 };
 
 /// A clock that does not beat for so long is taken for dead.

@@ -13,8 +13,9 @@ use rstest::rstest;
 use crate::{
     accounts::{assert_account, compared, on_disk},
     agreement::{self, compare, up_to_three_times},
-    harness::{Alone, Case, skipped},
+    harness::{Case, skipped},
     lives::{assert_same_threads, compare_the_dead},
+    machine::Alone,
     throttle::bounds,
 };
 

@@ -37,7 +37,7 @@ pub(crate) fn grow(arguments: &[String]) {
         match mode {
             "open" => _ = request("open", step),
             "uniq" => {
-                call::end(request(&format!("name-{step}-xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"), step))
+                call::end(request(&format!("name-{step}-xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"), step));
             }
             "onereq" => call::end(begin("p")),
             "deep" | "deepend" => _ = begin("d"),
