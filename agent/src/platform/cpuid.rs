@@ -2,8 +2,6 @@
 //!
 //! Yields [`Cpuid`] as plain data, so that a test can say what the processor said. It decides nothing.
 
-use crate::untrusted::Untrusted;
-
 /// The answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cpuid {
@@ -19,6 +17,8 @@ impl Cpuid {
     #[cfg(target_arch = "x86_64")]
     pub fn here() -> Option<Self> {
         use core::arch::x86_64::__cpuid;
+
+        use crate::untrusted::Untrusted;
 
         if __cpuid(1).ecx >> 31 == 0 {
             return Some(Self::default());
