@@ -130,6 +130,15 @@ pub fn drop_all() -> io::Result<()> {
     prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0)
 }
 
+/// Leaves this thread nothing but passing signals on to a program that became another user, if there is one.
+///
+/// # Errors
+/// The kernel's.
+pub fn keep_signals(is_needed: bool) -> io::Result<()> {
+    let kill = set([CAP_KILL].into_iter().filter(|_| is_needed));
+    keep(permitted()? & kill)
+}
+
 /// Becomes a user whom nothing belongs to, in a process that is about to become a helper's program: without any capability, in no
 /// group but `groups`. Where this process may not change its user, it stays the one who started it. Makes system calls alone.
 ///

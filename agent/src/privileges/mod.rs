@@ -13,7 +13,7 @@ use std::io;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 pub use self::{
-    capabilities::{Work, become_nobody, drop_all, drop_unneeded},
+    capabilities::{Work, become_nobody, drop_all, drop_unneeded, keep_signals},
     filter::only_what_is_used,
 };
 

@@ -1,8 +1,9 @@
 //! Signals, on a thread of their own: whatever the agent is doing, they are passed on and obeyed.
 //!
-//! A program that the agent started gets each of them. The second SIGTERM or SIGINT is the agent's as well: the program has a second
-//! to end, then it is observed no more. While the run is being closed any signal ends the agent, as soon as what was observed is
-//! in the folder, or after a bounded time. It closes nothing itself.
+//! A program that the agent started gets each of them. The second SIGTERM, or the second SIGINT within a few seconds, is the agent's
+//! as well: the program has a second to end, then it is observed no more. If it ends, the run is closed as always. While the run
+//! is being closed any signal ends the agent, as soon as what was observed is in the folder, or after a bounded time. It
+//! closes nothing itself.
 
 use std::{
     os::fd::{AsRawFd, OwnedFd},
@@ -18,14 +19,14 @@ use std::{
 
 use nix::{
     sys::{
-        signal::{SigSet, Signal, kill, raise},
+        signal::{SigSet, Signal, kill},
         signalfd::{SfdFlags, SignalFd},
     },
     unistd::Pid,
 };
 use tokio::sync::Notify;
 
-use crate::{child, clock::ClockPair};
+use crate::{child, clock::ClockPair, failure, privileges};
 
 /// How long a program has to end after the second signal.
 const GRACE: Duration = Duration::from_secs(1);
@@ -33,6 +34,9 @@ const GRACE: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_millis(1_800);
 /// Between two looks at whether all is in the folder.
 const LOOK: Duration = Duration::from_millis(20);
+/// Two SIGINT within this time are one person's wish to end. Shells, debuggers and notebooks take a single one as an
+/// interruption of what they do, again and again.
+const TOGETHER: Duration = Duration::from_secs(3);
 /// Signals that end the observation at last.
 const ENDING: [Signal; 2] = [Signal::SIGTERM, Signal::SIGINT];
 
@@ -70,8 +74,8 @@ impl Haste {
         self.0.0.load(Acquire)
     }
 
-    /// All that was handed over is in the folder.
-    pub(super) fn is_written(&self) {
+    /// Says that all that was handed over is in the folder.
+    pub(super) fn written(&self) {
         self.0.1.store(true, Release);
     }
 }
@@ -98,11 +102,18 @@ impl Signals {
             shared: Arc::clone(&shared),
             signals,
             end: program.map(|(_, end)| end),
-            asked: 0,
+            asked: Asked::default(),
             stop_at: None,
             end_at: None,
         };
-        std::thread::Builder::new().name("signals".to_owned()).spawn(move || reader.run())?;
+        let body = move || {
+            // A thread without a privilege still passes signals on to programs of its own user.
+            if let Err(error) = privileges::keep_signals(reader.end.is_some()) {
+                failure::say(&format!("warning: the thread of signals keeps its privileges: {error}\n"));
+            }
+            reader.run();
+        };
+        std::thread::Builder::new().name("signals".to_owned()).spawn(body)?;
         Ok(Self(shared))
     }
 
@@ -133,10 +144,9 @@ struct Reader {
     signals: SignalFd,
     /// Until the program has ended.
     end: Option<OwnedFd>,
-    /// Signals that ask for an end.
-    asked: u32,
-    /// When observation stops.
-    stop_at: Option<Instant>,
+    asked: Asked,
+    /// When observation stops, by which signal.
+    stop_at: Option<(Instant, Signal)>,
     /// When the agent ends, by which signal.
     end_at: Option<(Instant, Signal)>,
 }
@@ -152,8 +162,8 @@ impl Reader {
                 }
             }
             let now = Instant::now();
-            if self.stop_at.is_some_and(|at| at <= now) {
-                self.stop_at = None;
+            if let Some((_, signal)) = self.stop_at.take_if(|(at, _)| *at <= now) {
+                self.shared.by.store(signal as i32, Release);
                 self.shared.stop.notify_one();
             }
             if let Some((at, signal)) = self.end_at
@@ -167,11 +177,7 @@ impl Reader {
     /// While the run is closed, what is in the folder is enough.
     fn is_written(&self) -> bool {
         let is_closing = matches!(*locked(&self.shared.stage), Stage::Closing);
-        is_closing && self.asked_to_hurry() && self.shared.haste.0.1.load(Acquire)
-    }
-
-    fn asked_to_hurry(&self) -> bool {
-        self.shared.haste.is_due()
+        is_closing && self.shared.haste.is_due() && self.shared.haste.0.1.load(Acquire)
     }
 
     /// Until there is something to do.
@@ -188,6 +194,8 @@ impl Reader {
         if descriptors[1].revents != 0 {
             *locked(&self.shared.ended) = Some((Instant::now(), ClockPair::now()));
             self.end = None;
+            // It obeyed: there is no need to leave it behind, nor to close the run in a hurry.
+            (self.stop_at, self.end_at) = (None, None);
         }
     }
 
@@ -202,20 +210,17 @@ impl Reader {
                 }
                 if ENDING.contains(&signal) {
                     drop(stage);
-                    self.asked += 1;
-                    if self.asked == 2 {
-                        self.stop(signal, GRACE);
+                    if self.asked.again(signal, Instant::now()) && self.stop_at.is_none() {
+                        self.stop_at = Some((Instant::now() + GRACE, signal));
                         self.end_at = Some((Instant::now() + PATIENCE, signal));
                     }
                 }
             }
             Stage::Attached => {
                 drop(stage);
-                self.asked += 1;
-                if self.asked == 1 {
-                    self.stop(signal, Duration::ZERO);
-                } else {
-                    self.hurry(signal);
+                match self.asked.at.replace(Instant::now()) {
+                    None => self.stop_at = Some((Instant::now(), signal)),
+                    Some(_) => self.hurry(signal),
                 }
             }
             Stage::Closing => {
@@ -225,18 +230,31 @@ impl Reader {
         }
     }
 
-    fn stop(&mut self, signal: Signal, grace: Duration) {
-        self.shared.by.store(signal as i32, Release);
-        self.stop_at = Some(Instant::now() + grace);
-    }
-
     /// The agent ends as soon as all is in the folder. Who asks again does not want to wait for that.
     fn hurry(&mut self, signal: Signal) {
-        if self.end_at.is_some() && self.asked_to_hurry() {
+        if self.end_at.is_some() && self.shared.haste.is_due() {
             end(signal);
         }
         self.shared.haste.0.0.store(true, Release);
         self.end_at.get_or_insert((Instant::now() + PATIENCE, signal));
+    }
+}
+
+/// Signals so far that asked for an end.
+#[derive(Debug, Default)]
+struct Asked {
+    /// When the last one came.
+    at: Option<Instant>,
+    /// A SIGTERM was among them.
+    terminated: bool,
+}
+
+impl Asked {
+    /// Takes one of [`ENDING`]: whether it is the second one that means the same wish.
+    fn again(&mut self, signal: Signal, now: Instant) -> bool {
+        let is_soon = self.at.replace(now).is_some_and(|at| now.saturating_duration_since(at) <= TOGETHER);
+        let is_second_term = signal == Signal::SIGTERM && std::mem::replace(&mut self.terminated, true);
+        is_soon || is_second_term
     }
 }
 
@@ -247,10 +265,36 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Ends this process as the signal does by default. The folder is readable as it is.
 #[expect(clippy::exit, reason = "only where the signal does not end it")]
 fn end(signal: Signal) {
-    // The kernel's own words: whoever waits for the agent sees what ended it.
+    // So that who waits for the agent is told which signal ended it.
     let mut alone = SigSet::empty();
     alone.add(signal);
     let _ = alone.thread_unblock();
-    let _ = raise(signal);
+    // Not raise(3), which is tkill(2) in musl: the filter of system calls knows only tgkill(2), and only for this process.
+    // SAFETY: no pointers are passed.
+    unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), libc::gettid(), signal as i32) };
     std::process::exit(128 + signal as i32);
+}
+
+#[cfg(test)]
+mod tests {
+    use nix::sys::signal::Signal::{SIGINT, SIGTERM};
+    use rstest::rstest;
+
+    use super::*;
+
+    /// Which of the signals, each so many ms after the one before, is the second one of a wish.
+    #[rstest]
+    #[case::two_interrupts(&[(SIGINT, 0), (SIGINT, 900)], &[false, true])]
+    #[case::a_shell_is_interrupted_now_and_then(&[(SIGINT, 0), (SIGINT, 3_001), (SIGINT, 60_000)], &[false; 3])]
+    #[case::terms_of_an_operator(&[(SIGTERM, 0), (SIGTERM, 3_600_000)], &[false, true])]
+    #[case::an_interrupt_long_ago(&[(SIGINT, 0), (SIGTERM, 3_600_000)], &[false, false])]
+    #[case::both_at_once(&[(SIGINT, 0), (SIGTERM, 10)], &[false, true])]
+    fn the_second_of_a_wish_is_told(#[case] signals: &[(Signal, u64)], #[case] expected: &[bool]) {
+        let (mut asked, mut now) = (Asked::default(), Instant::now());
+        let told = signals.iter().map(|&(signal, after_ms)| {
+            now += Duration::from_millis(after_ms);
+            asked.again(signal, now)
+        });
+        assert_eq!(told.collect::<Vec<_>>(), expected);
+    }
 }

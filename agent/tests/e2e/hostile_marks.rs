@@ -113,6 +113,29 @@ fn a_second_sigterm_stops_observing_a_program_that_ignores_it(#[case] role: &[&s
     assert!(!seen.requests.is_empty(), "what was seen is kept");
 }
 
+/// Who presses Ctrl-C twice wants the program to end, and has a whole run if it does.
+#[test]
+fn a_run_is_closed_as_always_when_the_program_obeys_the_second_signal() {
+    let test = "hostile_marks::a_run_is_closed_as_always_when_the_program_obeys_the_second_signal";
+    let Some(ground) = Ground::new(test) else { return };
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let url = format!("http://{}", silent.local_addr().expect("it is bound"));
+    let script = "asked=0; trap 'asked=$((asked + 1)); echo $asked >>\"$E2E_BOOK\"; [ $asked = 2 ] && exit 7' TERM; \
+                  \"$0\" requests 20 1000; while :; do sleep 0.05; done";
+    let run = ground.run().words(&["--otlp", &url]).program("sh").words(&["-c", script]);
+    let run = run.words(&[&subject().to_string_lossy()]).spawn();
+    eventually("the program is ready", || ground.book().contains("done").then_some(()));
+    run.signal(Signal::SIGTERM);
+    eventually("it has the first one", || ground.book().ends_with("1\n").then_some(()));
+    run.signal(Signal::SIGTERM);
+    // The silent collector holds up the end for longer than a hurried one would take.
+    let done = run.finish().expect(7);
+    assert_eq!(done.seen().requests.len(), 20);
+    let manifest = only_folder(&ground.path("runs")).join("manifest.json");
+    let text = std::fs::read_to_string(manifest).expect("it is there");
+    assert!(text.contains("\"state\": \"closed\""), "{text}");
+}
+
 /// A collector that takes connections and never says a word holds up the end of a run. Who does not want to wait for that says so.
 #[test]
 fn a_signal_while_the_run_is_closed_ends_the_agent_and_keeps_what_was_seen() {

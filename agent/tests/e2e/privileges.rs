@@ -19,6 +19,7 @@ use crate::{
 const RUN: &[u32] = &[2, 5, 19, 21, 38, 39];
 const ATTACH: &[u32] = &[2, 19, 21, 38, 39];
 const WITHOUT_PROBES: &[u32] = &[2, 5, 19];
+const KILL: u32 = 5;
 /// Threads that compute, write and send: they need none.
 const OTHERS: [&str; 2] = ["outlet", "otlp-export"];
 
@@ -50,7 +51,14 @@ fn check(pid: i32, main: &[u32]) {
     let threads = threads(pid);
     let mut wrong = Vec::new();
     for (name, statuses) in &threads {
-        let kept = if OTHERS.contains(&name.as_str()) { set(&[]) } else { set(main) };
+        let kept = match name.as_str() {
+            // Passes signals on, and can do nothing else.
+            "signals" => {
+                set(&main.iter().copied().filter(|&capability| capability == KILL).collect::<Vec<_>>())
+            }
+            name if OTHERS.contains(&name) => set(&[]),
+            _ => set(main),
+        };
         let none = set(&[]);
         let expected = [
             ("CapEff", &*kept),
@@ -69,7 +77,8 @@ fn check(pid: i32, main: &[u32]) {
         }
     }
     assert_eq!(wrong, [""; 0]);
-    assert!(OTHERS.iter().all(|name| threads.contains_key(*name)), "{:?}", threads.keys());
+    let named = OTHERS.into_iter().chain(["signals"]);
+    assert!(named.clone().all(|name| threads.contains_key(name)), "{:?}", threads.keys());
     let limits = fs::read_to_string(format!("/proc/{pid}/limits")).expect("it runs");
     let core = limits.lines().find(|line| line.starts_with("Max core file size")).expect("it is listed");
     assert_eq!(core.split_whitespace().nth(4), Some("0"), "{core}");

@@ -6,7 +6,10 @@ use std::{
     ffi::OsStr,
     path::{Path, PathBuf},
     process::Command,
-    sync::OnceLock,
+    sync::{
+        OnceLock,
+        atomic::{AtomicU32, Ordering},
+    },
 };
 
 use object::{Object, ObjectSection, read::elf::ElfFile64};
@@ -50,7 +53,11 @@ pub(crate) fn shared_library() -> PathBuf {
 
 /// Compiles a C program of tests/programs against header and library; None where there is no C compiler.
 pub(crate) fn c_program(source: &str) -> Option<PathBuf> {
-    let to = directory().join(format!("{}-{}", source.trim_end_matches(".c"), std::process::id()));
+    /// Tests of one process run side by side, and each removes its program.
+    static MADE: AtomicU32 = AtomicU32::new(0);
+    let number = MADE.fetch_add(1, Ordering::Relaxed);
+    let name = format!("{}-{}-{number}", source.trim_end_matches(".c"), std::process::id());
+    let to = directory().join(name);
     let mut rpath = std::ffi::OsString::from("-Wl,-rpath,");
     rpath.push(directory());
     let mut compiler = Command::new("cc");
