@@ -32,8 +32,8 @@ const WORDS_ABOVE: u64 = 2;
 /// -ENOSYS: on x86-64, a system call that has not returned.
 const NOT_RETURNED: u64 = 38_u64.wrapping_neg();
 
-/// The number of the system call that a task is in, in whichever table; negative in an exception. An int on arm64, and on x86-64
-/// the low half of a long, which is all that the kernel looks at.
+/// The number of the system call that a task is in, in whichever table; negative in an exception. An int on
+/// arm64, and on x86-64 the low half of a long, which is all that the kernel looks at.
 #[inline(always)]
 pub(crate) fn number<M: Memory>(task: Task<M>) -> i32 {
     if !M::IS_TYPED || HAS_TYPED_HELPERS.load() == 0 {
@@ -43,10 +43,10 @@ pub(crate) fn number<M: Memory>(task: Task<M>) -> i32 {
     unsafe { load::<Typed, i32>(typed(task), &OFFSET_REGS_SYSCALL) }
 }
 
-/// `TS_COMPAT` of x86-64: in a 32-bit call, from its entry until the task is back in its program. A 64-bit program may make
-/// one as well (`int 0x80`).
+/// `TS_COMPAT` of x86-64: in a 32-bit call, from its entry until the task is back in its program. A 64-bit
+/// program may make one as well (`int 0x80`).
 const IN_CALL_32: u32 = 2;
-/// Of arm64's saved processor state: the program is a 32-bit one.
+/// Bit of arm64's saved processor state: the program is a 32-bit one.
 const MODE_32: u64 = 0x10;
 
 /// The system call that a task is in, as records name it; negative in an exception.
@@ -69,9 +69,10 @@ fn is_32_bit<M: Memory>(task: Task<M>) -> bool {
 /// The first argument of the system call of this name that a task is in.
 #[inline(always)]
 pub(crate) fn first_argument<M: Memory>(task: Task<M>, call: u16) -> u64 {
-    let is_elsewhere = call >= CALLS_32 && OFFSET_REGS_ARGUMENT_32.load() != 0;
-    let offset = if is_elsewhere { &OFFSET_REGS_ARGUMENT_32 } else { &OFFSET_REGS_ARGUMENT };
-    saved(task, offset)
+    // Both are read: of a choice between two offsets the compiler makes one read at an offset that verifiers
+    // do not know, and they refuse it.
+    let [first, elsewhere] = [&OFFSET_REGS_ARGUMENT, &OFFSET_REGS_ARGUMENT_32].map(|at| saved(task, at));
+    if call >= CALLS_32 && OFFSET_REGS_ARGUMENT_32.load() != 0 { elsewhere } else { first }
 }
 
 /// Whether the system call that a task is in has returned, so that it is on its way back. On x86-64 the entry code fills the

@@ -199,6 +199,7 @@ impl Run {
         let rings = loaded.take_rings().expect("the rings are there once");
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
         let rendezvous = Rendezvous::open(None).expect("a socket can be made");
+        rendezvous.trust(loaded.take_tracked());
         let mut command =
             vec![program().into_os_string(), case.name.into(), folder.path().join("book").into()];
         command.extend(case.arguments.iter().cloned());
@@ -206,6 +207,7 @@ impl Run {
         let adopt = loaded.adopt_program().expect("the program is loaded");
         let child = child::spawn(&command, &rendezvous.environment(), Some(adopt.as_fd()), None);
         let child = child.expect("the test program starts");
+        rendezvous.expect(child.id());
         Run {
             case,
             loaded,

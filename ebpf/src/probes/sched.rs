@@ -5,6 +5,8 @@
 //! exec and exit records. A switch between two untracked tasks costs two lookups that say no, and reads no clock. It
 //! knows nothing of phases.
 
+use core::arch::asm;
+
 use aya_ebpf::{
     helpers::{bpf_get_current_pid_tgid, bpf_get_smp_processor_id, bpf_ktime_get_ns},
     macros::raw_tracepoint,
@@ -150,9 +152,14 @@ pub(crate) fn classify<M: Memory>(prev: Task<M>, state: u32, before: u16) -> (u8
         return (Account::Fault as u8, NO_SYSCALL);
     }
     let call = call as u16;
-    // SAFETY: the index is masked to the entries that the table has.
-    let entry_of = |call: u16| unsafe {
-        core::ptr::read_volatile(ACCOUNT_OF.as_ptr().add(usize::from(call) & (CALLS - 1)))
+    let entry_of = |call: u16| {
+        let mut index = u64::from(call);
+        // SAFETY: it does nothing: else the compiler knows that all names lie in the table and leaves out the mask below, by which
+        // verifiers know it. The index is masked to the entries that the table has.
+        unsafe {
+            asm!("{index} = {index}", index = inout(reg) index, options(nomem, nostack));
+            core::ptr::read_volatile(ACCOUNT_OF.as_ptr().add(index as usize & (CALLS - 1)))
+        }
     };
     let entry = entry_of(call);
     // SAFETY: the agent resolved the bit field's byte and mask.
