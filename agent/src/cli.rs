@@ -56,9 +56,9 @@ Where BPF is refused (no root, gVisor, a container without privileges) the marks
 what the kernel tells each thread of itself: phases with the accounts cpu, runq and other, without
 helpers and long waits (fidelity procfs). Of processes without marks only CMD has a row then.
 
-Signals are passed on to CMD. If it goes on after SIGTERM or SIGINT, the second one stops observing as well: a second
-later the run is closed, and CMD is left alone. A signal while the run is being closed ends guestscope within two
-seconds; the folder stays readable.
+Signals are passed on to CMD. If it goes on after SIGTERM (or SIGINT), a second one (within 3 s) stops observing as well:
+CMD is left alone a second later, and guestscope ends within two, with whatever of the run is closed by then. A signal
+while the run is being closed does the same. The folder stays readable.
 
 Examples:
   sudo guestscope run -- python3 serve.py --port 8000
@@ -138,14 +138,15 @@ pub struct Observation {
     #[arg(long, default_value_t = guestscope_ebpf::SLOTS, value_name = "N",
           value_parser = clap::value_parser!(u32).range(8..=65_535))]
     pub max_threads: u32,
-    /// Requests that may be open at once; of more the oldest is cut off. Each takes some 2 KB.
+    /// Requests that may be open at once; of more the oldest is cut off. Each takes some 2 KB. All of them together have room for
+    /// 20,480 phases, or twice this number if that is more.
     #[arg(long, default_value_t = crate::phase::OPEN_REQUESTS, value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     pub max_open_requests: u32,
-    /// Phases that are kept of one request; the time of more is added up in those around them. Each takes 0.7 KB until its
-    /// request ends.
+    /// Phases that are kept of one request; the time of more is added up in those around them. At most 20,000. Each takes 0.7 KB until
+    /// its request ends. All open requests together have room for 20,480, or twice this number if that is more.
     #[arg(long, default_value_t = crate::phase::PHASES_PER_REQUEST, value_name = "N",
-          value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(crate::phase::MOST_PHASES_PER_REQUEST)))]
     pub max_phases_per_request: u32,
     /// Keep waits of at least this long, each with who had the CPU last; at most 4s, `off` for none.
     #[arg(long, default_value = "100us", value_name = "TIME", value_parser = wait_threshold)]

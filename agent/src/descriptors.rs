@@ -1,7 +1,8 @@
-//! How many files this process may have open at once, and that enough of them stay free for what must be opened later.
+//! How many files this process may have open at once, and that enough of them stay free for what must be
+//! opened later.
 //!
-//! The usual limit, 1,024, is there for programs that call select(2), which the agent does not; a program that it starts may, and
-//! gets the limit back that this process had.
+//! The usual limit, 1,024, is there for programs that call select(2), which the agent does not; a program
+//! that it starts may, and gets the limit back that this process had.
 
 use std::{
     io,
@@ -9,14 +10,16 @@ use std::{
     sync::OnceLock,
 };
 
+use aya::util::online_cpus;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use crate::{kernel::permission, loader::LoadError};
 
-/// Two for each sampled thread, of which there are 4,096 at most unless somebody asks for more, and some for each map, hook and CPU.
+/// Two for each sampled thread, of which there are 4,096 at most unless somebody asks for more, and some for
+/// each map, hook and CPU.
 const WANTED: u64 = 16_384;
-/// Kept free of what a program can make grow, for what no run can do without: the folder and its last form (some 20), the export
-/// (8), /proc, programs that are met, a clock and a pulse of each CPU that comes.
+/// Kept free of what a program can make grow, for what no run can do without: the folder and its last form
+/// (some 20), the export (8), /proc, programs that are met, a clock and a pulse of each CPU that comes.
 const KEPT_FREE: u64 = 72;
 /// Maps, programs and hooks of the kernel side take 80, the rest of the agent 20.
 const KERNEL_SIDE: u64 = 110;
@@ -55,7 +58,7 @@ pub(crate) fn raise() {
     let is_raised = setrlimit(Resource::RLIMIT_NOFILE, WANTED, WANTED.max(hard)).is_ok()
         || setrlimit(Resource::RLIMIT_NOFILE, WANTED.min(hard), hard).is_ok();
     if is_raised {
-        // Whoever raised it first saw the inherited one.
+        // The first call saw the inherited one.
         let _ = INHERITED.set(Limit(soft, hard));
     }
 }
@@ -76,7 +79,8 @@ pub(crate) fn check_for_kernel_side() -> Result<(), LoadError> {
     if permission::missing_for_bpf().is_some() {
         return Ok(());
     }
-    let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u64);
+    // Not those that this process may run on: each one of the machine gets a clock and a pulse.
+    let cpus = online_cpus().map_or(1, |cpus| cpus.len() as u64);
     Ok(check_for(KERNEL_SIDE + EACH_CPU * cpus + KEPT_FREE)?)
 }
 

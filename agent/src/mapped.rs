@@ -20,7 +20,8 @@ use crate::{
     untrusted::{Shown as _, Untrusted},
 };
 
-/// Of a process's maps that are read: 65,530 of them, as many as a process may have, of 128 bytes each. Paths may be longer.
+/// The most that is read of a process's maps: 65,530 of them, as many as a process may have, of 128 bytes
+/// each. Paths may be longer.
 const MAPS_BYTES: u64 = 8 << 20;
 
 /// Libraries whose threads busy-wait for each other, by the begins of their files' names: of GCC, LLVM, Intel, and TBB.
@@ -139,7 +140,8 @@ pub fn mapped_code(pid: u32) -> Option<MappedCode> {
 /// Threads of a process that are asked for the processes that they have forked.
 const MOST_THREADS: usize = 64;
 
-/// Processes that this one has forked and that run its program still, where they have everything mapped that it had.
+/// Processes that this one has forked and that run its program still, where they have everything mapped that
+/// it had.
 pub fn forked(pid: u32, code: &MappedCode) -> Vec<(u32, MappedCode)> {
     let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
     let lists = threads.flatten().take(MOST_THREADS);

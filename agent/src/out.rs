@@ -1,7 +1,8 @@
 //! The ways out of this program to people and their tools: standard output and standard error.
 //!
-//! What passes here gives no orders to a terminal, wherever it came from: names are fit for people long before, and this is
-//! the check that nothing was forgotten. Traces and pages that go to files have checks of their own.
+//! What passes here gives no orders to a terminal, wherever it came from: names are fit for people long
+//! before, and this is the check that nothing was forgotten. Traces and pages that go to files have checks of
+//! their own.
 
 use std::io::{self, IsTerminal as _, Write as _};
 
@@ -9,7 +10,8 @@ use clap::error::ContextValue;
 
 use crate::untrusted::{plain, plain_colored, plain_lines};
 
-/// Says something on standard error. A reader that went away is no failure of whoever speaks: `eprint!` would panic.
+/// Says something on standard error. It is no failure that the reader went away: `eprint!`
+/// would panic.
 #[expect(clippy::disallowed_methods, reason = "only plain text leaves here")]
 pub fn say(text: &str) {
     let _ = io::stderr().write_all(plain_lines(text).as_bytes());

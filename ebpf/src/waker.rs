@@ -9,7 +9,7 @@
 
 use crate::{CALLS, NO_SYSCALL, TIDS};
 
-/// Of a thread's number. What is above them is the system call's name, from 1.
+/// Bits of a thread's number. What is above them is the system call's name, from 1.
 const TID_BITS: u32 = TIDS.trailing_zeros();
 const TID_MASK: u32 = TIDS - 1;
 /// The largest name of a system call that is kept.
@@ -17,7 +17,8 @@ const MOST_SYSCALL: i32 = (1 << (u32::BITS - TID_BITS)) - 2;
 
 const _: () = assert!(TIDS.is_power_of_two() && MOST_SYSCALL >= CALLS as i32 - 2);
 
-/// The thread of this number in the system call of that name, which is negative outside any; 0 for the idle task.
+/// The thread of this number in the system call of that name, which is negative outside any; 0 for the idle
+/// task.
 #[inline(always)]
 pub const fn pack(tid: u32, syscall: i32) -> u32 {
     if tid == 0 || syscall < 0 || syscall > MOST_SYSCALL {

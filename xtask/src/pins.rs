@@ -1,7 +1,7 @@
 //! Everything that a verb downloads: which version, and what tells that it is the right one.
 //!
-//! One table, so that whoever changes a version sees what vouches for it. Versions of crates and their hashes are in
-//! Cargo.lock, those of Python packages and Go modules in the files named here.
+//! One table, so that a change of a version shows what vouches for it. Versions of crates and their hashes
+//! are in Cargo.lock, those of Python packages and Go modules in the files named here.
 
 use std::{env, fs, path::PathBuf};
 
@@ -20,8 +20,8 @@ pub(crate) const BPF_LINKER: &str = "0.13.0";
 /// SHA-256 of the crate. Its own Cargo.lock (`--locked`) has those of what it is built from.
 pub(crate) const BPF_LINKER_SHA256: &str = "998bea250d009a4719ed16ab6d772d519b77b031a0261e69223a35013972594b";
 
-/// Jaeger 2.21.0 for all its architectures: whatever the tag says by now. Another one than the module below, which has no
-/// page; both speak OTLP and have the same answers.
+/// Jaeger 2.21.0 for all its architectures: whatever the tag says by now. Another one than the module below,
+/// which has no page; both speak OTLP and have the same answers.
 pub(crate) const JAEGER_IMAGE: &str =
     "docker.io/jaegertracing/jaeger@sha256:3d0ac795ff98aa04d1be04311d2dac6c25b4bfc8322dc02e53bc5b170c5018c3";
 /// Jaeger 2.13 with all its modules, each with the hash of Go's checksum database.
@@ -29,7 +29,7 @@ pub(crate) const JAEGER_SUMS: &str = include_str!("../jaeger/go.sum");
 
 /// A Go that is new enough, as the module that every Go can fetch.
 pub(crate) const GO: &str = "golang.org/toolchain@v0.0.1-go1.25.5.linux-amd64";
-/// Of the checksum database.
+/// Its hash in the checksum database.
 pub(crate) const GO_SUM: &str = "h1:IkknVKy/4hLMR+ZwWfP4Oqhjz2sKqNtEXz1meP8P3Nc=";
 
 /// Python packages, each wheel with its SHA-256: pip refuses any other (`--require-hashes`).
@@ -39,9 +39,9 @@ pub(crate) const TORCH_REQUIREMENTS: &str = include_str!("../torch.requirements.
 /// The wheels that libtorch is taken from.
 pub(crate) const LIBTORCH_REQUIREMENTS: &str = include_str!("../libtorch.requirements.txt");
 
-// What is not pinned: packages of Debian and Ubuntu. Their servers drop a version when there is a newer one, with whatever hole
-// it mends, so that a pinned one could soon not be had. Apt checks the archive's signature; `cargo xtask vm` writes
-// down which kernels it had.
+// What is not pinned: packages of Debian and Ubuntu. Their servers drop a version when there is a newer one,
+// with whatever hole it mends, so that a pinned one could soon not be had. Apt checks the archive's
+// signature; `cargo xtask vm` writes down which kernels it had.
 
 /// Whether the crate that cargo has downloaded is the pinned one.
 pub(crate) fn check_bpf_linker() -> Result<()> {

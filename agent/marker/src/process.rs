@@ -4,8 +4,8 @@
 //! process number is compared at every edge instead.
 //! It deliberately registers nothing with libc: no fork handler, no exit handler.
 //!
-//! All system calls are made as the library is loaded. A forked child makes none: its seed is its family's, changed by a number
-//! that nobody else in it has.
+//! All system calls are made as the library is loaded. A forked child makes none: its seed is its family's,
+//! changed by a number that nobody else in it has.
 
 use core::{
     ffi::CStr,
@@ -44,7 +44,7 @@ impl Shared {
 }
 
 static FALLBACK: Shared = Shared::new();
-/// Of a process that may ask the kernel for nothing: not even forks are noticed.
+/// For a process that may ask the kernel for nothing: not even forks are noticed.
 static WITHOUT: Shared = Shared::new();
 
 /// The seed of the process that loaded the library, which its forked children inherit.
@@ -97,8 +97,8 @@ pub(crate) fn load(notify: Option<&CStr>) {
     become_ready(shared(), || meet_with_seed(notify));
 }
 
-/// The library is being loaded under a filter that may kill for what `load` does. No agent is met: one that sees the mapped library
-/// attaches to it.
+/// The library is being loaded under a filter that may kill for what `load` does. No agent is met: one that
+/// sees the mapped library attaches to it.
 pub(crate) fn do_without() {
     let seed = seed_from_file();
     SHARED.store((&raw const WITHOUT).cast_mut(), Release);
@@ -112,8 +112,9 @@ pub(crate) fn forget() {
     SHARED.store((&raw const FALLBACK).cast_mut(), Release);
 }
 
-/// Brings up a thread, or a forked child at its first call; or a process that the loader did not tell of the library. Other threads
-/// that call meanwhile wait, so that no edge is fired before the agent has had its chance to attach.
+/// Brings up a thread, or a forked child at its first call; or a process that the loader did not tell of the
+/// library. Other threads that call meanwhile wait, so that no edge is fired before the agent has had its
+/// chance to attach.
 #[cold]
 pub(crate) fn prepare() -> u32 {
     let children = CHILDREN.load(Acquire);
@@ -122,7 +123,7 @@ pub(crate) fn prepare() -> u32 {
         return become_ready(shared(), || meet_with_seed(rendezvous::place()));
     }
     if ring::is_there() {
-        // Whoever writes its edges itself asks the kernel at each of them.
+        // A process that writes its edges itself asks the kernel at each of them.
         return become_ready(shared(), || meet_with_seed(rendezvous::place()));
     }
     become_ready(shared(), || {
@@ -218,8 +219,8 @@ fn map(kind: usize) -> Option<usize> {
     usize::try_from(page).ok().filter(|page| *page != 0)
 }
 
-/// Puts the shared state on a page of its own, once; where that fails the static stays in use. And what the family shares on
-/// another one.
+/// Puts the shared state on a page of its own, once; where that fails the static stays in use. And what the
+/// family shares on another one.
 fn map_pages() {
     const WIPE_ON_FORK: usize = 18;
     let fallback = (&raw const FALLBACK).cast_mut();

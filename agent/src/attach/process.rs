@@ -10,7 +10,8 @@ use crate::{
     untrusted::{Shown as _, Untrusted},
 };
 
-/// Of a command line that are read: as many as one argument may have. A process may say that all its memory is one.
+/// The most that is read of a command line: as much as one argument may have. A process may say that all its
+/// memory is one.
 const COMMAND_BYTES: u64 = 128 << 10;
 
 /// A process that was alive when it was opened. Its descriptor names it for good, whoever gets the number later.

@@ -1,6 +1,7 @@
 //! The helper's process: started from memory, read line by line, given up where it says nothing.
 //!
-//! It runs as nobody, without any capability, ends with this process, and its lines are taken for what any program might write.
+//! It runs as nobody, without any capability, ends with this process, and its lines are taken for what any
+//! program might write.
 
 use std::{
     collections::BTreeSet,
@@ -81,13 +82,14 @@ impl Helper {
         let file = in_memory(&program).map_err(|error| format!("it cannot be put into memory: {error}"))?;
         let mut command = Command::new(format!("/proc/self/fd/{}", file.as_raw_fd()));
         let path = Path::new(&driver.library);
-        // Where others may not enter or read, the helper inherits what is open here.
+        // Where others may not enter, the helper inherits what is open here.
         let file = if user::may_read(path) { None } else { File::open(path).ok() };
         let inherited = file.as_ref().map(|file| inherited(file.as_fd())).transpose();
         let inherited = inherited.map_err(|error| format!("its library cannot be handed to it: {error}"))?;
         let path = inherited.map_or_else(|| driver.library.clone(), OsString::from);
         command.arg0("guestscope-nvml").arg(path).arg(period.as_millis().to_string());
-        Self::spawn(command, user::of_devices(Path::new("/dev")), FIRST)
+        let user = user::for_library(Path::new(&driver.library), user::of_devices(Path::new("/dev")));
+        Self::spawn(command, user, FIRST)
     }
 
     /// A script of the shell in its place, that has so long for its first line.
@@ -100,8 +102,9 @@ impl Helper {
     }
 
     fn spawn(mut command: Command, user: User, patience: Duration) -> Result<Self, String> {
-        // What a driver's library says on standard error is of no use to whoever reads the program's. Nothing is ever written to
-        // its standard input: the kernel kills it when this side is closed, however this process ends.
+        // What a driver's library says on standard error does not belong between the program's lines. Nothing
+        // is ever written to its standard input: the kernel kills it when this side is closed, however this
+        // process ends.
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         // Ctrl-C is for the program, and for the agent to pass on.
         command.process_group(0);

@@ -1,4 +1,5 @@
-//! Which user the helper can be: nobody, wherever the devices let nobody in. Looks at modes; changes nothing.
+//! Which user the helper can be: nobody, wherever the devices and the library let nobody in. Looks at modes;
+//! changes nothing.
 
 use std::{
     os::unix::fs::{FileTypeExt as _, MetadataExt as _},
@@ -7,12 +8,12 @@ use std::{
 
 use nix::unistd::Gid;
 
-/// Whom the helper runs as.
+/// The user that the helper runs as.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum User {
-    /// A user whom nothing belongs to, in the groups that the devices ask for.
+    /// A user who owns nothing, in the groups that the devices ask for.
     Nobody(Vec<Gid>),
-    /// The agent's own: only root may use the devices here.
+    /// The agent's own: only root may use the devices here, or read the library.
     Own,
 }
 
@@ -27,8 +28,19 @@ pub(super) fn of_devices(folder: &Path) -> User {
 /// Whether everybody may read this file where it lies. A name for the loader to search is not asked for.
 pub(super) fn may_read(path: &Path) -> bool {
     let Ok(path) = path.canonicalize() else { return true };
-    let allows = |path: &Path, bit: u32| std::fs::metadata(path).is_ok_and(|file| file.mode() & bit != 0);
     allows(&path, 0o004) && path.ancestors().skip(1).all(|folder| allows(folder, 0o001))
+}
+
+/// `user`, unless the library is a file that others may not read: the kernel asks for its mode even where an
+/// open descriptor of it is opened again (`/proc/self/fd/N`). The directories above it are not asked for
+/// then.
+pub(super) fn for_library(path: &Path, user: User) -> User {
+    let Ok(path) = path.canonicalize() else { return user };
+    if allows(&path, 0o004) { user } else { User::Own }
+}
+
+fn allows(path: &Path, bit: u32) -> bool {
+    std::fs::metadata(path).is_ok_and(|file| file.mode() & bit != 0)
 }
 
 fn is_device(name: &str) -> bool {
@@ -74,10 +86,16 @@ mod tests {
     }
 
     #[rstest]
-    #[case::open(0o755, 0o644, true)]
-    #[case::folder_is_private(0o700, 0o644, false)]
-    #[case::file_is_private(0o755, 0o600, false)]
-    fn everybody_may_read_what_lies_open(#[case] folder: u32, #[case] file: u32, #[case] expected: bool) {
+    #[case::open(0o755, 0o644, true, nobody(&[]))]
+    #[case::folder_is_private(0o700, 0o644, false, nobody(&[]))]
+    #[case::file_is_private(0o755, 0o600, false, User::Own)]
+    #[case::file_is_its_groups(0o755, 0o640, false, User::Own)]
+    fn nobody_opens_what_everybody_may_read(
+        #[case] folder: u32,
+        #[case] file: u32,
+        #[case] expected: bool,
+        #[case] user: User,
+    ) {
         use std::os::unix::fs::PermissionsExt;
         let place = tempfile::tempdir().unwrap();
         let library = place.path().join("lib.so");
@@ -85,7 +103,10 @@ mod tests {
         std::fs::set_permissions(&library, PermissionsExt::from_mode(file)).unwrap();
         std::fs::set_permissions(place.path(), PermissionsExt::from_mode(folder)).unwrap();
         assert_eq!(may_read(&library), expected);
-        assert!(may_read(Path::new("libnvidia-ml.so.1")), "the loader looks for it");
+        assert_eq!(for_library(&library, nobody(&[])), user);
+        let name = Path::new("libnvidia-ml.so.1");
+        assert!(may_read(name), "the loader looks for it");
+        assert_eq!(for_library(name, nobody(&[])), nobody(&[]));
     }
 
     #[rstest]

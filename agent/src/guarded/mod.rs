@@ -3,7 +3,7 @@
 //! The agent is root, the directory may belong to the program that it observes. So a directory is held open, everything in it
 //! is reached through its descriptor, and no link is followed there ([`opening`]). A file is made only where no name was, and
 //! is read again by the descriptor that made it ([`Part`]). A file that others made is read if it is a regular one, of the
-//! expected owner and of bounded size ([`read`]). Nothing changes its owner: what shall belong to a user is made by a thread
+//! expected owner and of bounded size ([`Directory::read`]). Nothing changes its owner: what shall belong to a user is made by a thread
 //! that has that user's rights, so that the kernel decides what he may ([`Owner`]). It knows no file formats.
 
 mod directory;
@@ -18,5 +18,5 @@ pub use self::{
     directory::Directory,
     making::create_unique,
     owner::{Assumed, Owner},
-    reading::{Part, read, read_again, read_begin},
+    reading::{Part, read_again, read_begin},
 };

@@ -1,14 +1,14 @@
 //! Reading: no more than was asked for, from nothing but regular files, and never waiting for somebody.
 
 use std::{
-    fs::{File, Metadata, OpenOptions},
+    fs::{File, Metadata},
     io::{self, Read},
-    os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _},
+    os::unix::fs::{FileExt as _, MetadataExt as _},
     path::Path,
 };
 
 /// A part of a file, read at its own position: others that share the descriptor are not disturbed, and what is behind the end
-/// is not seen, whoever has put it there.
+/// is not seen.
 #[derive(Debug)]
 pub struct Part {
     file: File,
@@ -36,18 +36,6 @@ impl Read for Part {
         self.at += read as u64;
         Ok(read)
     }
-}
-
-/// The whole of a regular file of at most `bytes`, at a path that the caller chose: links are followed.
-///
-/// # Errors
-/// It cannot be opened without waiting, is no regular file, or is larger.
-pub fn read(path: &Path, bytes: u64) -> io::Result<Vec<u8>> {
-    // What is no regular file is not even opened: opening a pipe wakes its writer, opening a device may do anything.
-    check(&std::fs::metadata(path)?, None, bytes)?;
-    let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
-    let opened = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(leased)?;
-    whole(&opened, None, bytes)
 }
 
 /// What a file of /proc says, or the first `bytes` of it: a process may make its command line and its maps as long as it likes.

@@ -120,14 +120,16 @@ fn of_pairing(losses: PairingLosses) -> [Loss; 11] {
             "pairing_phases_left_out",
             phases_left_out,
             phase,
-            "beyond the limits of one request (--max-phases-per-request, and 1,000 within each other) were added up in the \
+            "beyond the limits of one request (--max-phases-per-request, and 1,000 within each other), or of all open \
+             ones together (20,480, or twice --max-open-requests or --max-phases-per-request), were added up in the \
              phases around them, not kept",
         ),
         loss(
             "pairing_requests_cut",
             requests_cut,
             ["request", "requests"],
-            "cut off as the oldest of too many open ones (--max-open-requests)",
+            "cut off as the oldest of too many open ones (--max-open-requests), or of open ones with too many phases \
+             together",
         ),
         loss(
             "pairing_waits_unplaced",

@@ -5,8 +5,9 @@
 //! supplied: every access is checked, and a damaged file is an error, never a panic. Format: the kernel's
 //! Documentation/bpf/btf.rst.
 
-use crate::untrusted::Shown as _;
 use std::path::Path;
+
+use crate::untrusted::Shown as _;
 
 /// Where the running kernel keeps its BTF.
 pub const KERNEL_BTF: &str = "/sys/kernel/btf/vmlinux";

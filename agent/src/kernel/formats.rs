@@ -2,13 +2,14 @@
 //!
 //! Yields offsets by event and field. It mounts nothing: who observes must not change what others see.
 
-use crate::untrusted::Shown as _;
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
 use guestscope_ebpf::fields::EventField;
+
+use crate::untrusted::Shown as _;
 
 /// Where tracefs is mounted, the second one by the kernel itself once somebody looks.
 const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];

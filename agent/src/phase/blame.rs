@@ -24,7 +24,7 @@ const LIVES: usize = 2_048;
 const FOR_OTHERS: [Account; 2] = [Account::Lock, Account::Other];
 /// Waits that another thread may end, and a timer or a network card.
 const PERHAPS_FOR_OTHERS: [Account; 2] = [Account::Poll, Account::Net];
-/// System calls that hand something to whoever waits for it: bytes, room for more, a connection, its end, a signal. 32-bit ones
+/// System calls that hand something to the thread that waits for it: bytes, room for more, a connection, its end, a signal. 32-bit ones
 /// are known by the 64-bit call that does the same.
 const HAND_OVER: [libc::c_long; 36] = [
     libc::SYS_write,

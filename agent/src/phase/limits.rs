@@ -8,6 +8,8 @@ use super::{Phase, open::OpenPhase};
 pub const OPEN_REQUESTS: u32 = 10_000;
 /// Phases of one request unless somebody asks for another number.
 pub const PHASES_PER_REQUEST: u32 = 10_000;
+/// The most phases of one request that can be asked for: readers of a run folder take no more of a request.
+pub const MOST_PHASES_PER_REQUEST: u32 = 20_000;
 /// Phases within each other in one request. Programs nest a few dozen; a recursion that is marked may nest any number.
 const DEPTH: u32 = 1_000;
 /// Phases in all requests that have not ended, open and ended ones: an open one takes 1.3 KB, an ended one 0.7 KB.

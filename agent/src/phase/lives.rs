@@ -2,7 +2,6 @@
 //!
 //! Ends what was open on a thread that is gone, and yields threads and processes. Part of [`Pairing`].
 
-use crate::untrusted::Untrusted;
 use guestscope_ebpf::{EXIT_REPLACED, FORK_ADOPTED, FORK_LATE, Kind, TaskRecord, ledger::Ledger};
 
 use super::{
@@ -11,6 +10,7 @@ use super::{
     pairing::{Output, Pairing},
     thread::{Snapshot, comm, thread_id},
 };
+use crate::untrusted::Untrusted;
 
 impl Pairing {
     /// A task was born, replaced its program, or ended.
@@ -32,7 +32,7 @@ impl Pairing {
             state.faults_before = (record.minor_faults, record.major_faults);
             state.ran_before = record.header.flags & FORK_LATE != 0;
         }
-        // Whoever had this number before is gone, whether or not that was seen.
+        // The thread that had this number before is gone, whether or not that was seen.
         let before = self.threads.of_number(child.tid).filter(|thread| *thread != child);
         for thread in before.collect::<Vec<ThreadId>>() {
             self.vanished(thread, record.header.time_ns);
@@ -41,7 +41,8 @@ impl Pairing {
         self.forget_displaced(record.header.time_ns);
     }
 
-    /// Ends of threads are lost where they come faster than they are read: those that have lost their slots have ended.
+    /// Ends of threads are lost where they come faster than they are read: those that have lost their slots
+    /// have ended.
     pub(super) fn forget_displaced(&mut self, time_ns: u64) {
         while let Some(thread) = self.threads.beyond(self.limits.threads) {
             self.vanished(thread, time_ns);
@@ -86,7 +87,7 @@ impl Pairing {
         let thread = thread_id(&record.ledger);
         let now = Snapshot::of_task(record);
         let mut name = comm(&record.comm);
-        // Whoever told of the end may have known the number alone.
+        // The record of the end may have known the number alone.
         if name.is_empty() {
             name = self.threads.get(thread).map(|state| state.name.clone()).unwrap_or_default();
         }

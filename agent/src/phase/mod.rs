@@ -37,7 +37,7 @@ pub use self::{
     gpu::{GpuReading, GpuReadings, GpuTally, GpuUse},
     helper_waits::{HelperWait, KEPT},
     helpers::Helpers,
-    limits::{Limits, OPEN_REQUESTS, PHASES_PER_REQUEST},
+    limits::{Limits, MOST_PHASES_PER_REQUEST, OPEN_REQUESTS, PHASES_PER_REQUEST},
     pauses::{LEAST_NS as LEAST_PAUSE_NS, Pause, Pauses},
     restored::{Restored, Source},
     wait::{Wait, WaitedIo},

@@ -3,13 +3,14 @@
 //! Yields text of bounded size, or nothing. Only regular files are read and no read can block, because some of what
 //! it looks at belongs to others. It does not keep a recorded tree's links from pointing out of it.
 
-use crate::untrusted::{Shown as _, Untrusted};
 use std::{
     fs::{self, OpenOptions},
     io::Read,
     os::unix::fs::{DirEntryExt as _, MetadataExt as _, OpenOptionsExt},
     path::PathBuf,
 };
+
+use crate::untrusted::{Shown as _, Untrusted};
 
 /// Largest part of a file that is read. The largest file of use is mountinfo: 300 bytes a mount, 3,000 mounts on a
 /// busy container host.

@@ -1,8 +1,9 @@
-//! The system calls that an agent which observes makes, or that the C library and the runtime may make for it. Data alone.
+//! The system calls that an agent which observes makes, or that the C library and the runtime may make for
+//! it. Data alone.
 //!
-//! No call that starts a program or a process, traces one, loads code into the kernel, mounts, changes namespaces, keys,
-//! modules, clocks or limits of others is among them. What is missing here looks like a call that the kernel does not
-//! have, which C libraries have an older one for.
+//! No call that starts a program or a process, traces one, loads code into the kernel, mounts, changes
+//! namespaces, keys, modules, clocks or limits of others is among them. What is missing here looks like a
+//! call that the kernel does not have, which C libraries have an older one for.
 
 use libc::c_long;
 
@@ -142,7 +143,7 @@ pub(super) const PLAIN: &[c_long] = &[
     libc::SYS_getresuid,
     libc::SYS_getresgid,
     libc::SYS_getgroups,
-    // To whom the run folder belongs, on the thread that writes it.
+    // The thread that writes the run folder becomes its owner.
     libc::SYS_setfsuid,
     libc::SYS_setfsgid,
     libc::SYS_capget,
@@ -187,7 +188,8 @@ pub(super) const OLD: &[c_long] = &[
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) const OLD: &[c_long] = &[];
 
-/// Only if this argument is one of these, by its lower half: the upper one is of no meaning to any of these calls.
+/// Only if this argument is one of these, by its lower half: the upper one is of no meaning to any of these
+/// calls.
 pub(super) struct Only {
     pub(super) call: c_long,
     pub(super) argument: u32,
@@ -199,18 +201,19 @@ const fn only(call: c_long, argument: u32, values: &'static [u32]) -> Only {
 }
 
 pub(super) const ONLY: &[Only] = &[
-    // Maps are read and written, programs that are loaded are linked and run: no other is loaded, and none of anybody else's
-    // is opened by its number. From linux/bpf.h: MAP_LOOKUP_ELEM to MAP_GET_NEXT_KEY, PROG_TEST_RUN, OBJ_GET_INFO_BY_FD,
-    // RAW_TRACEPOINT_OPEN, MAP_LOOKUP_AND_DELETE_ELEM, the batches, LINK_CREATE, LINK_UPDATE, ITER_CREATE, LINK_DETACH.
+    // Maps are read and written, programs that are loaded are linked and run: no other is loaded, and none of
+    // anybody else's is opened by its number. From linux/bpf.h: MAP_LOOKUP_ELEM to MAP_GET_NEXT_KEY,
+    // PROG_TEST_RUN, OBJ_GET_INFO_BY_FD, RAW_TRACEPOINT_OPEN, MAP_LOOKUP_AND_DELETE_ELEM, the batches,
+    // LINK_CREATE, LINK_UPDATE, ITER_CREATE, LINK_DETACH.
     only(libc::SYS_bpf, 0, &[1, 2, 3, 4, 10, 15, 17, 21, 24, 25, 26, 27, 28, 29, 33, 34]),
     // AF_UNIX, AF_INET, AF_INET6, AF_NETLINK.
     only(libc::SYS_socket, 0, &[1, 2, 10, 16]),
     only(libc::SYS_socketpair, 0, &[1]),
-    // PR_GET_DUMPABLE, PR_SET_NAME, PR_GET_NAME, PR_CAPBSET_READ and _DROP, PR_SET_SECUREBITS, PR_SET_NO_NEW_PRIVS,
-    // PR_GET_NO_NEW_PRIVS, PR_CAP_AMBIENT, PR_SET_VMA.
+    // PR_GET_DUMPABLE, PR_SET_NAME, PR_GET_NAME, PR_CAPBSET_READ and _DROP, PR_SET_SECUREBITS,
+    // PR_SET_NO_NEW_PRIVS, PR_GET_NO_NEW_PRIVS, PR_CAP_AMBIENT, PR_SET_VMA.
     only(libc::SYS_prctl, 0, &[3, 15, 16, 23, 24, 28, 38, 39, 47, 0x5356_4d41]),
-    // Terminals are asked (TCGETS, TCGETS2, TIOCGPGRP, TIOCGWINSZ) and never typed into; FIONREAD, FIONBIO, FIOCLEX and FIONCLEX;
-    // perf events are switched, reset, named and given a program.
+    // Terminals are asked (TCGETS, TCGETS2, TIOCGPGRP, TIOCGWINSZ) and never typed into; FIONREAD, FIONBIO,
+    // FIOCLEX and FIONCLEX; perf events are switched, reset, named and given a program.
     only(
         libc::SYS_ioctl,
         1,

@@ -1,4 +1,5 @@
-//! Capabilities of this process's threads, and how they are given up: sets, bounding set, ambient set, securebits.
+//! Capabilities of this process's threads, and how they are given up: sets, bounding set, ambient set,
+//! securebits.
 
 use std::io;
 
@@ -6,15 +7,16 @@ use nix::unistd::{Gid, Uid};
 
 /// `_LINUX_CAPABILITY_VERSION_3`: two words of 32 capabilities each.
 const VERSION: u32 = 0x2008_0522;
-/// Programs that only their user may read carry the marker as well, below directories that only the user may enter.
+/// Programs that only their user may read carry the marker as well, below directories that only the user may
+/// enter.
 const CAP_DAC_READ_SEARCH: u32 = 2;
-/// The program that was started gets the agent's signals, whatever user it has become. Whom else it could reach, the filter of
-/// system calls leaves out.
+/// The program that was started gets the agent's signals, whatever user it has become. The filter of system
+/// calls leaves out all other processes that it could reach.
 const CAP_KILL: u32 = 5;
 /// What a process of another user has mapped, and its root.
 const CAP_SYS_PTRACE: u32 = 19;
-/// Without it perf_event_open refuses a uprobe, CAP_PERFMON or not (EACCES on 6.18), and `/proc/PID/map_files` leads nowhere. A
-/// program may load the marker at any time.
+/// Without it perf_event_open refuses a uprobe, CAP_PERFMON or not (EACCES on 6.18), and
+/// `/proc/PID/map_files` leads nowhere. A program may load the marker at any time.
 const CAP_SYS_ADMIN: u32 = 21;
 /// Clocks for threads that come later.
 const CAP_PERFMON: u32 = 38;
@@ -29,8 +31,8 @@ const PR_CAP_AMBIENT_CLEAR_ALL: libc::c_ulong = 4;
 
 const PROBES: [u32; 5] = [CAP_DAC_READ_SEARCH, CAP_SYS_PTRACE, CAP_SYS_ADMIN, CAP_PERFMON, CAP_BPF];
 
-/// Root is a user like others from here on: its number alone gives no program a capability, nobody raises an ambient one, and
-/// none of this can be undone. See linux/securebits.h.
+/// Root is a user like others from here on: its number alone gives no program a capability, nobody raises an
+/// ambient one, and none of this can be undone. See linux/securebits.h.
 const SECUREBITS: libc::c_ulong = NOROOT | NOROOT << 1 | KEEP_CAPS << 1 | NO_AMBIENT | NO_AMBIENT << 1;
 const NOROOT: libc::c_ulong = 1;
 const KEEP_CAPS: libc::c_ulong = 1 << 4;
@@ -105,8 +107,8 @@ fn prctl(option: i32, value: libc::c_ulong, more: libc::c_ulong) -> io::Result<(
     Ok(())
 }
 
-/// What no program that this thread might become shall get either. A thread without CAP_SETPCAP may not say so, and needs not:
-/// it has nothing to hand on.
+/// What no program that this thread might become shall get either. A thread without CAP_SETPCAP may not say
+/// so, and needs not: it has nothing to hand on.
 fn forget_what_could_come_back() {
     // Kernels before 4.3 have no ambient set.
     let _ = prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0);
@@ -118,8 +120,8 @@ fn forget_what_could_come_back() {
     let _ = prctl(PR_SET_SECUREBITS, SECUREBITS, 0);
 }
 
-/// Drops everything, in this thread alone: for one that only computes and writes, and for a process that is about to become
-/// a helper's program. Makes system calls alone.
+/// Drops everything, in this thread alone: for one that only computes and writes, and for a process that is
+/// about to become a helper's program. Makes system calls alone.
 ///
 /// # Errors
 /// The kernel's.
@@ -139,8 +141,9 @@ pub fn keep_signals(is_needed: bool) -> io::Result<()> {
     keep(permitted()? & kill)
 }
 
-/// Becomes a user whom nothing belongs to, in a process that is about to become a helper's program: without any capability, in no
-/// group but `groups`. Where this process may not change its user, it stays the one who started it. Makes system calls alone.
+/// Becomes a user who owns nothing, in a process that is about to become a helper's program: without any
+/// capability, in no group but `groups`. Where this process may not change its user, it stays the one who
+/// started it. Makes system calls alone.
 ///
 /// # Errors
 /// The kernel's.
@@ -157,8 +160,8 @@ pub fn become_nobody(groups: &[Gid]) -> io::Result<()> {
     drop_all()
 }
 
-/// Drops everything but what is listed above, in every thread that is started later and in this one. Kernels before
-/// 5.8 know neither CAP_BPF nor CAP_PERFMON: CAP_SYS_ADMIN stands for both.
+/// Drops everything but what is listed above, in every thread that is started later and in this one. Kernels
+/// before 5.8 know neither CAP_BPF nor CAP_PERFMON: CAP_SYS_ADMIN stands for both.
 ///
 /// # Errors
 /// The kernel's.

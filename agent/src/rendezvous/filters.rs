@@ -1,7 +1,9 @@
-//! How many system call filters (seccomp) this thread is under, and whoever it starts: those of a container, mostly.
+//! How many system call filters (seccomp) this thread and what it starts are under: those of a container,
+//! mostly.
 //!
-//! The marker's library meets the agent as it is loaded. If it finds more filters by then, they are the program's own, which may
-//! kill it for that: it does without. It reads the kernel's words and decides nothing.
+//! The marker's library meets the agent as it is loaded. If it finds more filters by then, they are the
+//! program's own, which may kill it for that: it does without. It reads the kernel's words and decides
+//! nothing.
 
 /// As many as this thread's status says; before 5.9 the kernel says only whether there are any.
 pub(super) fn own() -> u64 {

@@ -1,7 +1,9 @@
-//! The line at the socket: who is let in is decided at once, before a task, a timer or a buffer is spent on anybody.
+//! The line at the socket: who is let in is decided at once, before a task, a timer or a buffer is spent on
+//! anybody.
 //!
-//! Of programs under observation so many are with the agent at a time as there are places, each with its own time to say its line.
-//! Strangers are closed at once, and only so many in a tick: the others wait where the kernel keeps them, at its cost and theirs.
+//! As many programs under observation are with the agent at a time as there are places, each with its own
+//! time to say its line. Strangers are closed at once, and only so many in a tick: the others wait where the
+//! kernel keeps them, at its cost and theirs.
 
 use std::{
     io,
@@ -26,8 +28,8 @@ use super::{
 /// A program that connects and says nothing is let go: the library itself waits no longer.
 const GREETING: Duration = Duration::from_secs(2);
 const TICK: Duration = Duration::from_millis(50);
-/// What strangers may cost in a tick, in looks into a map: with accepting and closing some microseconds each, so 2 to 3 % of a CPU. A
-/// full line of 4,096 is through in 0.8 s, less than a program waits.
+/// What strangers may cost in a tick, in looks into a map: with accepting and closing some microseconds each,
+/// so 2 to 3 % of a CPU. A full line of 4,096 is through in 0.8 s, less than a program waits.
 const MOST_IN_A_TICK: u32 = 256;
 
 /// The task that accepts.
@@ -79,7 +81,8 @@ impl Line {
         }
     }
 
-    /// The next one, without the runtime's knowledge: most that come in numbers are closed again. None on an error.
+    /// The next one, without the runtime's knowledge: most that come in numbers are closed again. None on an
+    /// error.
     async fn accept(&self) -> Option<net::UnixStream> {
         loop {
             let mut ready = self.listener.readable().await.ok()?;

@@ -39,8 +39,8 @@ pub struct TornEnd {
 pub(super) trait Bytes: Read {
     /// How many there are now, those read already included.
     fn length(&self) -> io::Result<u64>;
-    /// How many of them take room on a disk.
-    fn disk_bytes(&self) -> u64;
+    /// When reading them is given up.
+    fn deadline(&self) -> Deadline;
 }
 
 impl Bytes for File {
@@ -48,8 +48,8 @@ impl Bytes for File {
         self.metadata().map(|metadata| metadata.len())
     }
 
-    fn disk_bytes(&self) -> u64 {
-        disk_bytes(self)
+    fn deadline(&self) -> Deadline {
+        Deadline::of(disk_bytes(self))
     }
 }
 
@@ -59,8 +59,8 @@ impl Bytes for Part {
         Ok(self.end())
     }
 
-    fn disk_bytes(&self) -> u64 {
-        self.end()
+    fn deadline(&self) -> Deadline {
+        Deadline::never()
     }
 }
 
@@ -69,8 +69,8 @@ impl<B: Bytes + ?Sized> Bytes for Box<B> {
         (**self).length()
     }
 
-    fn disk_bytes(&self) -> u64 {
-        (**self).disk_bytes()
+    fn deadline(&self) -> Deadline {
+        (**self).deadline()
     }
 }
 
@@ -80,8 +80,8 @@ impl Bytes for io::Cursor<&[u8]> {
         Ok(self.get_ref().len() as u64)
     }
 
-    fn disk_bytes(&self) -> u64 {
-        self.get_ref().len() as u64
+    fn deadline(&self) -> Deadline {
+        Deadline::of(self.get_ref().len() as u64)
     }
 }
 
@@ -119,7 +119,7 @@ impl From<Fault> for End {
 
 impl<F: Bytes> Batches<F> {
     pub(super) fn new(file: F) -> Self {
-        let (decoder, deadline) = (StreamDecoder::new(), Deadline::of(file.disk_bytes()));
+        let (decoder, deadline) = (StreamDecoder::new(), file.deadline());
         let dictionaries = HashMap::new();
         let (read_bytes, whole_bytes, rows) = (0, 0, 0);
         Self {
@@ -138,7 +138,7 @@ impl<F: Bytes> Batches<F> {
     /// The next batch.
     ///
     /// # Errors
-    /// Of reading, or a limit of it: what is no batch ends the stream and is told by [`Self::torn`].
+    /// The file cannot be read, or a limit of reading is reached: what is no batch ends the stream and is told by [`Self::torn`].
     pub(super) fn next(&mut self) -> io::Result<Result<Option<RecordBatch>, Fault>> {
         while !self.ended {
             if let Err(late) = self.deadline.check() {

@@ -1,4 +1,4 @@
-//! The begin of a run folder: made with the rights of whom it shall belong to, and removed again if the run does not begin.
+//! The begin of a run folder: made with the rights of its later owner, and removed again if the run does not begin.
 
 use std::{io, path::PathBuf};
 
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::guarded::{self, Directory, Owner};
 
-/// Where to make a folder, and for whom.
+/// Where to make a folder, and who shall own it.
 #[derive(Clone, Debug)]
 pub struct CreateOptions {
     /// The directory that holds run folders; made if it is missing.

@@ -72,7 +72,7 @@ pub enum Error {
     Beyond {
         /// The file.
         path: PathBuf,
-        /// Of what, how much, and how much is read.
+        /// What there is too much of, how much there is, and how much is read.
         what: String,
     },
 }
@@ -96,7 +96,7 @@ impl Error {
                 "read it with the guestscope that wrote it, or a later one: see \"versions\" in manifest.json"
             }
             Error::Beyond { .. } => {
-                "what guestscope writes stays far below this limit: ask who made the folder, or run again"
+                "guestscope writes nothing beyond this limit: ask who made the folder, or run again"
             }
             Error::Damaged { .. } => {
                 "the other files of the folder may still be read; copy it again if it was copied"

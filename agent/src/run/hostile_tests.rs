@@ -236,3 +236,27 @@ fn parents_keep_their_owner(#[case] is_his: bool) {
     folder.discard();
     assert!(!path.exists());
 }
+
+fn deep(levels: usize) -> serde_json::Value {
+    let leaf = serde_json::Value::from(vec![0_u8; 260_000]);
+    (0..levels).fold(leaf, |inner, _| serde_json::json!([inner]))
+}
+
+#[rstest]
+#[case::values(serde_json::Value::from(vec![0_u8; 262_033]))]
+#[case::indented(deep(99))]
+#[case::levels((0..126).fold(serde_json::json!(0), |inner, _| serde_json::json!([inner])))]
+fn what_a_workload_says_leaves_its_folder_readable(#[case] said: serde_json::Value) {
+    let parent = tempfile::tempdir().unwrap();
+    let mut folder = folder(parent.path());
+    folder.append_request(&request(1));
+    let workload = serde_json::json!({ "said": said }).as_object().cloned();
+    let finish = |manifest: &mut Manifest| manifest.workload = workload;
+    let closed = folder.close(finish, &mut |_| (None, None), &mut |_, _| {}).unwrap();
+    let read = Folder::open(&closed.path).unwrap();
+    assert_eq!(read.manifest().workload, None);
+    let told = read.manifest().health.folder_error.clone().unwrap();
+    assert!(told.contains("what the workload says of itself is left out: "), "{told}");
+    assert_eq!(closed.errors.len(), 1);
+    assert_eq!(self::read(&closed.path).len(), 1);
+}

@@ -1,6 +1,8 @@
 //! What is taken of a run folder that nobody vouches for: each limit once, with its reason.
 //!
-//! All lie above what this program writes. One that is reached is told with what was found; nothing is cut off silently. What
+//! All lie above what this program writes, or this program writes no more: a request has at most the phases that are read of it,
+//! and a workload's own words that would make a manifest too large stay out of it. A limit that is reached is told with what was
+//! found; nothing is cut off silently. What
 //! they let through together stays below 300 MB, with [`crate::memory`] as the last of them.
 
 use std::{
@@ -37,7 +39,7 @@ pub(crate) const CHUNKS: Limit = limit("columns of all row groups", 100_000);
 pub(crate) const FOOTER_ENTRIES: Limit = limit("entries of a footer", 1_000_000);
 /// Written ones end at 1 MiB or 20,000 rows, whichever comes first.
 pub(crate) const PAGE_BYTES: Limit = limit("bytes of a page, unpacked", 8 << 20);
-/// Of each column one is unpacked at a time; all of `phases`, which no zeros make small, are 16 MB. An export reads three tables
+/// Each column has one page unpacked at a time; all of `phases`, which no zeros make small, are 16 MB. An export reads three tables
 /// at once.
 pub(crate) const PAGES_BYTES: Limit = limit("bytes of the pages of all columns, unpacked", 32 << 20);
 /// A path of the kernel's: names of control groups. Marked names have 64 bytes.
@@ -46,7 +48,7 @@ pub(crate) const VALUE_BYTES: Limit = limit("bytes of a value", 4_096);
 pub(crate) const NAME_BYTES: Limit = limit("bytes of a name", 256);
 /// A page of 1 MiB has at most 262,144.
 pub(crate) const DICTIONARY_VALUES: Limit = limit("words of a dictionary", 1 << 19);
-/// Rows are decoded in pieces, but a message of a stream as a whole: 300,000 phases of one request are 100 MB.
+/// Rows are decoded in pieces, but a message of a stream as a whole. Ours have at most 36,000 phases: 12 MB.
 pub(crate) const MESSAGE_BYTES: Limit = limit("bytes of a message", 32 << 20);
 /// The same, unpacked.
 pub(crate) const BATCH_BYTES: Limit = limit("bytes of a batch, unpacked", 96 << 20);
@@ -57,8 +59,8 @@ pub(crate) const MESSAGE_HEADER_BYTES: Limit = limit("bytes of a message's heade
 /// A row of a real table has a time and a number of its own, 10 bytes and more in a closed file. Beside this
 /// many rows a file has at most one for each of its bytes.
 pub(crate) const FREE_ROWS: Limit = limit("rows of a table of that size", 2_000_000);
-/// 0.7 KB of memory each, and again as much where they are looked at. The agent itself keeps 10,000.
-pub(crate) const PHASES: Limit = limit("phases of a request", 20_000);
+/// 0.7 KB of memory each, and again as much where they are looked at. The agent keeps no more itself.
+pub(crate) const PHASES: Limit = limit("phases of a request", crate::phase::MOST_PHASES_PER_REQUEST as u64);
 /// 8 bytes each, in all runs together, and as much again while they are sorted.
 pub(crate) const REQUESTS_COMPARED: Limit = limit("requests in all runs together", 8_000_000);
 /// Entries of directories in all, with what else lies there: files of a build, for instance.
@@ -125,10 +127,15 @@ pub(super) struct Deadline {
 }
 
 impl Deadline {
-    /// Of a file that takes so much of its disk; what only seems to be there takes nothing.
+    /// For a file that takes so much of its disk; what only seems to be there takes nothing.
     pub(super) fn of(disk_bytes: u64) -> Self {
         let parts = u32::try_from(disk_bytes / TIME_PER_BYTES).unwrap_or(u32::MAX);
         Self { begun: Instant::now(), limit: TIME.saturating_mul(parts.saturating_add(1)) }
+    }
+
+    /// For what this process wrote itself: however slow the disk is, it has to be read.
+    pub(super) fn never() -> Self {
+        Self { begun: Instant::now(), limit: Duration::MAX }
     }
 
     pub(super) fn check(&self) -> Result<(), Fault> {

@@ -275,6 +275,10 @@ impl RunFolder {
         if let Some(error) = errors.last() {
             self.last_error = Some(error.to_string());
         }
+        if let Some(error) = self.leave_out_workload()? {
+            self.last_error = Some(error.to_string());
+            errors.push(error);
+        }
         self.write_manifest()?;
         Ok(Closed { path: self.path.clone(), manifest: std::mem::take(&mut self.manifest), errors })
     }
@@ -338,7 +342,25 @@ impl RunFolder {
         }
     }
 
+    /// What the workload says of itself may make a manifest that nobody could read: too large, or too deep.
+    fn leave_out_workload(&mut self) -> Result<Option<Error>> {
+        if self.manifest.workload.is_none() {
+            return Ok(None);
+        }
+        let text = self.manifest_text()?;
+        let Err(error) = reader::manifest_of(&self.path, text.as_bytes()) else { return Ok(None) };
+        self.manifest.workload = None;
+        let what = format!("what the workload says of itself is left out: {error}");
+        Ok(Some(Error::Beyond { path: self.path.join(MANIFEST), what }))
+    }
+
     fn write_manifest(&mut self) -> Result<()> {
+        let text = self.manifest_text()?;
+        let written = self.directory.replace_with(MANIFEST, text.as_bytes());
+        written.map_err(|source| Error::Write { file: MANIFEST.to_owned(), source })
+    }
+
+    fn manifest_text(&mut self) -> Result<String> {
         self.manifest.rows = self.row_counts();
         self.manifest.rows_lost = self.rows_lost();
         if self.last_error.is_some() {
@@ -346,9 +368,7 @@ impl RunFolder {
         }
         let what =
             |error: serde_json::Error| Error::Encode { file: MANIFEST.to_owned(), what: error.to_string() };
-        let text = crate::json::pretty(&self.manifest).map_err(what)?;
-        let written = self.directory.replace_with(MANIFEST, text.as_bytes());
-        written.map_err(|source| Error::Write { file: MANIFEST.to_owned(), source })
+        crate::json::pretty(&self.manifest).map_err(what)
     }
 }
 

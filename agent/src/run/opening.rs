@@ -6,7 +6,7 @@ use std::{
     fs::{File, OpenOptions},
     io,
     os::{
-        fd::{AsRawFd as _, OwnedFd},
+        fd::OwnedFd,
         unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _},
     },
     path::{Path, PathBuf},
@@ -77,7 +77,6 @@ impl Place {
 
 /// How much of its disk a file takes; a hole takes nothing.
 pub(super) fn disk_bytes(file: &File) -> u64 {
-    debug_assert!(file.as_raw_fd() >= 0);
     file.metadata().map_or(0, |metadata| metadata.blocks().saturating_mul(512).min(metadata.len()))
 }
 

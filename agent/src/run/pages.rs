@@ -212,7 +212,7 @@ struct Raw {
     kind: Option<i64>,
     unpacked: i64,
     packed: i64,
-    /// Of a page of either version of the format, and of a dictionary.
+    /// Fields of a page of either version of the format, and of a dictionary.
     parts: [Option<(i64, i64)>; 3],
 }
 

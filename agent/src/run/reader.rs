@@ -58,9 +58,7 @@ impl Folder {
         let mut text = Vec::new();
         let read = opened.take(MANIFEST_BYTES.most + 1).read_to_end(&mut text);
         read.map_err(|source| Error::Read { path: file.clone(), source })?;
-        check(&text).map_err(|fault| fault.at(&file, None))?;
-        let manifest = parse(&path, &text)?;
-        check_words(&manifest).map_err(|fault| fault.at(&file, None))?;
+        let manifest = manifest_of(&path, &text)?;
         Ok(Self { place, manifest, left_out: Arc::default() })
     }
 
@@ -147,6 +145,15 @@ impl Folder {
     }
 }
 
+/// The manifest of a folder, from its text.
+pub(super) fn manifest_of(folder: &Path, text: &[u8]) -> Result<Manifest> {
+    let file = folder.join(MANIFEST);
+    check(text).map_err(|fault| fault.at(&file, None))?;
+    let manifest = parse(folder, text)?;
+    check_words(&manifest).map_err(|fault| fault.at(&file, None))?;
+    Ok(manifest)
+}
+
 /// It is of a size that this program writes. Each value of JSON takes much more memory than text.
 fn check(text: &[u8]) -> std::result::Result<(), Fault> {
     MANIFEST_BYTES.check(text.len() as u64)?;
@@ -193,7 +200,7 @@ pub struct Requests {
 pub struct PhasesLeftOut {
     /// So many phases.
     pub phases: u64,
-    /// Of so many requests.
+    /// The number of requests that they belong to.
     pub requests: u64,
 }
 
@@ -212,6 +219,11 @@ impl std::fmt::Display for PhasesLeftOut {
 impl Requests {
     pub(super) fn of(rows: Rows<PhaseRow>) -> Self {
         Self { rows, next: None, usual: 1, left_out: PhasesLeftOut::default(), told: Arc::default() }
+    }
+
+    /// What requests had too much of so far; none if they had not.
+    pub fn left_out(&self) -> Option<PhasesLeftOut> {
+        (self.left_out.phases > 0).then_some(self.left_out)
     }
 
     /// What could not be used at the end of a stream; see [`Rows::torn_end`].

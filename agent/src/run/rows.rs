@@ -85,7 +85,7 @@ impl<R> Rows<R> {
         Ok(Self { table, path, source, left_out, words, batch: None, decoded, given: 0 })
     }
 
-    /// Of a stream that is open; `path` is for messages.
+    /// The rows of a stream that is open; `path` is for messages.
     pub(super) fn of_stream(
         table: &'static Table<R>,
         path: PathBuf,

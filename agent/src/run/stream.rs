@@ -146,7 +146,7 @@ impl<R, S: Storage> Stream<R, S> {
     /// Writes what waits.
     ///
     /// # Errors
-    /// Of the storage: the rows stay and the next call tries again. Once, that the file is gone: its rows are in nothing but the
+    /// The storage failed: the rows stay and the next call tries again. Once, that the file is gone: its rows are in nothing but the
     /// closed table then.
     pub(super) fn flush(&mut self) -> Result<()> {
         self.write_waiting()?;

@@ -65,7 +65,7 @@ impl<L: Listener> Walk<'_, L> {
         Ok(())
     }
 
-    /// Of a list a truth value takes a byte, of a structure none.
+    /// Reads a value. A truth value takes a byte in a list and none in a structure.
     fn value(&mut self, kind: u8) -> Result<(), L::Error> {
         match kind {
             TRUE | FALSE | 3 => {

@@ -1,8 +1,8 @@
 //! Command lines for people and files, without what is secret in them. Pure.
 //!
-//! Yields the same words with [`MASK`] in place of passwords, tokens and keys: by the name of the option, the variable or
-//! the header that they belong to, by well-known shapes, and where a URL has them. In doubt it masks. It cannot know
-//! a secret that has neither a name nor a shape: for those there is `--no-args`.
+//! Yields the same words with [`MASK`] in place of passwords, tokens and keys: by the name of the option, the
+//! variable or the header that they belong to, by well-known shapes, and where a URL has them. In doubt it
+//! masks. It cannot know a secret that has neither a name nor a shape: for those there is `--no-args`.
 
 mod tables;
 #[cfg(test)]
@@ -166,14 +166,19 @@ fn is_break(c: char) -> bool {
 }
 
 fn is_assignment(c: char) -> bool {
+    #[cfg(test)]
+    tests::step();
     matches!(c, '=' | ':')
 }
 
 fn is_of_name(c: char) -> bool {
+    #[cfg(test)]
+    tests::step();
     c.is_alphanumeric() || matches!(c, '-' | '_' | '.')
 }
 
-/// `--NAME=value`, `NAME=value` or `Name: value` from the word's begin, of a secret name. The value is all that follows.
+/// `--NAME=value`, `NAME=value` or `Name: value` from the word's begin, of a secret name. The value is all
+/// that follows.
 fn whole_assignment(word: &str) -> Option<(&str, Secret, &str)> {
     let at = word.find(is_assignment)?;
     let (name, value) = (&word[..at], &word[at + 1..]);
@@ -188,10 +193,14 @@ fn assignment(piece: &str) -> Option<(&str, Secret, &str)> {
         // `host:port`, `user:password` and clock times have colons, too.
         let secret =
             if piece[at..].starts_with(':') && secret != Secret::All { Secret::Nothing } else { secret };
+        // Before the value is looked for: a row of equals signs would take its square of steps.
+        if secret == Secret::Nothing {
+            return None;
+        }
         let value = piece[at + 1..].trim_start_matches(is_assignment);
         let before = &piece[..piece.len() - value.len()];
         let is_scheme = value.starts_with("//");
-        (secret != Secret::Nothing && !value.is_empty() && !is_scheme).then_some((before, secret, value))
+        (!value.is_empty() && !is_scheme).then_some((before, secret, value))
     })
 }
 
@@ -285,19 +294,25 @@ fn without_passwords(text: &str) -> String {
 /// Tokens that are known by how they begin.
 fn without_shapes(text: &str) -> String {
     let (mut out, mut rest, mut at_begin) = (String::with_capacity(text.len()), text, true);
+    // Bytes up to the end of the name. They are counted once, or a long name would take its square of steps.
+    let mut run = 0;
     while let Some(c) = rest.chars().next() {
-        let run = rest.find(|c: char| !is_of_name(c)).unwrap_or(rest.len());
+        if run == 0 {
+            run = rest.find(|c: char| !is_of_name(c)).unwrap_or(rest.len());
+        }
         let is_token =
             |&(begin, least): &(&str, usize)| rest.starts_with(begin) && run >= begin.len() + least;
         if at_begin && SHAPES.iter().any(is_token) {
             out.push_str(MASK);
             rest = &rest[run..];
+            run = 0;
             continue;
         }
         out.push(c);
         // `_` and `-` are inside tokens, and before them: `key-hf_...`.
         at_begin = !c.is_alphanumeric();
         rest = &rest[c.len_utf8()..];
+        run = run.saturating_sub(c.len_utf8());
     }
     out
 }

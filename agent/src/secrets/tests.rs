@@ -1,9 +1,20 @@
 //! One line in, one line out; and a secret with any of these names is never in what comes out.
 
+use std::cell::Cell;
+
 use proptest::prelude::*;
 use rstest::rstest;
 
 use super::{masked, masked_text};
+
+thread_local! {
+    /// Characters that were looked at.
+    static STEPS: Cell<u64> = const { Cell::new(0) };
+}
+
+pub(super) fn step() {
+    STEPS.set(STEPS.get() + 1);
+}
 
 #[rstest]
 #[case::joined(&["serve", "--password=hunter2"], &["serve", "--password=***"])]
@@ -82,6 +93,29 @@ fn secrets_are_masked_and_the_rest_stays(#[case] words: &[&str], #[case] expecte
 #[test]
 fn a_text_is_masked_as_well() {
     assert_eq!(masked_text("cannot reach https://me:pw@host/x"), "cannot reach https://me:***@host/x");
+}
+
+/// A program chooses its arguments, and root's agent reads them.
+#[rstest]
+#[case::letters("a")]
+#[case::upper_and_lower("aA")]
+#[case::dashes("-")]
+#[case::equals_signs("=")]
+#[case::colons(":")]
+#[case::assignments("a=")]
+#[case::secrets("token=")]
+#[case::schemes("x://")]
+#[case::begins_of_tokens("-hf_")]
+#[case::tokens("ghp_0123456789abcdef ")]
+#[case::quotes("'a\"")]
+fn twice_the_text_takes_twice_the_steps(#[case] piece: &str) {
+    let steps = |bytes: usize| {
+        STEPS.set(0);
+        masked(&[piece.repeat(bytes / piece.len())]);
+        STEPS.get()
+    };
+    let (once, twice) = (steps(4 << 10), steps(8 << 10));
+    assert!(twice <= 2 * once + 100, "{once} and {twice}");
 }
 
 fn named() -> impl Strategy<Value = String> {

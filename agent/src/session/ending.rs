@@ -1,18 +1,18 @@
 //! The end of a run: the last records, what is still open, the export, the folder, the summary.
 
-use std::{borrow::Cow, path::PathBuf, time::Duration};
+use std::{borrow::Cow, cell::RefCell, path::PathBuf, time::Duration};
 
 use anyhow::Context as _;
 use guestscope_ebpf::Account;
 
-use super::{End, Session, cost::Cost, facts, outlet::Sinks, sight::Sight};
+use super::{End, Session, cost::Cost, facts, judged::Judged, outlet::Sinks, sight::Sight};
 use crate::out;
 use crate::{
-    analyze::{Cause, Summary, TailVerdict},
+    analyze::{Cause, Summary},
     cli::Observation,
     clock, failure,
     health::Health,
-    phase::{Phase, Restored},
+    phase::{Phase, Request, Restored},
     platform::{Guest, Usage},
     run::{self, GpuRecord, Manifest, RunFolder},
     sinks::{
@@ -132,7 +132,7 @@ impl Closing {
             manifest.restored = restored.into_iter().map(Into::into).collect();
         };
         let closed = close(folder, finish, summary.as_ref().ok());
-        if let Some(error) = closed.map_or_else(|error| Some(format!("{error:#}")), first_error) {
+        if let Some(error) = closed.unwrap_or_else(|error| Some(format!("{error:#}"))) {
             health.folder_error = Some(error);
         }
         Told { summary: summary.map_err(Into::into), health, guest, path }
@@ -153,30 +153,26 @@ fn ended(manifest: &mut Manifest, end: &mut End, health: &Health) {
 }
 
 /// Closes the folder; the causes and tails of its rows come from the whole run's summary. Rows are converted in the
-/// order in which requests are read, so a second reading goes along with the conversion.
+/// order in which requests are read, so a second reading goes along with the conversion. Gives what went wrong first.
 fn close(
     folder: RunFolder,
     finish: impl FnOnce(&mut Manifest),
     summary: Option<&Summary>,
-) -> anyhow::Result<run::Closed> {
-    let mut requests = folder.requests()?;
-    let mut verdicts: std::collections::VecDeque<TailVerdict> = std::collections::VecDeque::new();
-    let explain: &mut run::Explain<'_> = &mut |_: &Phase| {
-        if verdicts.is_empty()
-            && let Some(Ok(request)) = requests.next()
-        {
-            let judged = summary.map(|summary| summary.verdicts(&request));
-            verdicts = judged.unwrap_or_else(|| vec![TailVerdict::default(); request.phases.len()]).into();
-        }
-        let verdict = verdicts.pop_front().unwrap_or_default();
+) -> anyhow::Result<Option<String>> {
+    let judge = |request: &Request| summary.map(|summary| summary.verdicts(request)).unwrap_or_default();
+    let judged = RefCell::new(Judged::new(folder.requests()?, judge));
+    let explain: &mut run::Explain<'_> = &mut |phase: &Phase| {
+        let verdict = judged.borrow_mut().verdict(phase.root);
         (verdict.cause.map(|cause| Cow::from(cause.name())), verdict.tail.map(|band| Cow::from(band.name())))
     };
-    Ok(folder.close(finish, explain, &mut |_, _| {})?)
-}
-
-#[expect(clippy::needless_pass_by_value, reason = "takes what `close` gives, and nobody needs it afterwards")]
-fn first_error(closed: run::Closed) -> Option<String> {
-    closed.errors.first().map(ToString::to_string)
+    let finish = |manifest: &mut Manifest| {
+        finish(manifest);
+        if let Some(fault) = judged.borrow().fault() {
+            manifest.health.folder_error.get_or_insert(fault);
+        }
+    };
+    let closed = folder.close(finish, explain, &mut |_, _| {})?;
+    Ok(closed.errors.first().map(ToString::to_string).or_else(|| judged.borrow().fault()))
 }
 
 fn tell(summary: &Summary, health: &Health, facts: &RunFacts, json: bool) -> anyhow::Result<()> {

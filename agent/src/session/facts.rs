@@ -4,7 +4,6 @@ use std::{borrow::Cow, ffi::OsString, path::Path, time::Duration};
 
 use opentelemetry::Value;
 
-use crate::untrusted::Shown as _;
 use crate::{
     attach::Target,
     cli::Observation,
@@ -15,6 +14,7 @@ use crate::{
     run::{self, Child, GpuRecord, Limits, Manifest},
     secrets,
     sinks::terminal::{Exit, RunFacts},
+    untrusted::Shown as _,
 };
 
 /// What identifies a run.
@@ -24,7 +24,8 @@ pub(super) struct Identity {
     pub(super) run_id: [u8; 16],
     /// Of the run and of the service.
     pub(super) name: String,
-    /// The program and its arguments, or what else is observed, for people: what is no UTF-8 is replaced, what is secret masked.
+    /// The program and its arguments, or what else is observed, for people: what is no UTF-8 is replaced,
+    /// what is secret masked.
     pub(super) command: Vec<String>,
     /// The program's file, where it is one program.
     pub(super) executable: Option<String>,
@@ -50,7 +51,8 @@ impl Identity {
         Self::of(observation, (&target.name, &target.words), target.executable.as_ref(), pid)
     }
 
-    /// What a program was given is nobody's business but its own where it is secret: masked before anything keeps it.
+    /// What a program was given is nobody's business but its own where it is secret: masked before anything
+    /// keeps it.
     fn of(
         observation: &Observation,
         (name, words): (&str, &[String]),

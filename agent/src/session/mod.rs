@@ -10,6 +10,7 @@ mod cost;
 mod ending;
 mod facts;
 mod graphics;
+mod judged;
 mod launched;
 mod outlet;
 mod sight;

@@ -1,8 +1,8 @@
 //! Everything that leaves the agent while the program runs: rows, traces, the progress line, on a thread of its own.
 //!
 //! The pump hands over what pairing yields and never waits: if a stuck disk holds this thread for so long that the
-//! channel is full, requests are counted as lost. Nothing is computed here but running quantiles. This thread alone has the
-//! rights to write the folder, so it closes it as well.
+//! channel is full, requests are counted as lost. Nothing is computed here but running quantiles. This thread
+//! alone has the rights to write the folder, so it closes it as well.
 
 use std::{
     collections::VecDeque,
@@ -31,8 +31,8 @@ use crate::{
 
 /// Batches between the pump and this thread: at one per 50 ms, 25 s of a stuck disk.
 const BATCHES: usize = 512;
-/// Memory of what is between them, bytes: some 24,000 phases, 3 s of a stuck disk at 2,000 requests a second of four phases. One
-/// message has room, however large it is.
+/// Memory of what is between them, bytes: some 24,000 phases, 3 s of a stuck disk at 2,000 requests a second
+/// of four phases. One message has room, however large it is.
 const MOST_BYTES: usize = 16 << 20;
 /// A crash loses at most this much.
 const FLUSH: Duration = Duration::from_secs(1);
@@ -193,6 +193,9 @@ impl Sinks {
             match messages.recv_timeout(FLUSH) {
                 Ok(message) => {
                     let bytes = message.bytes();
+                    // Rows of the folder would be lost if this thread waited for the export meanwhile.
+                    let hurried = on_the_way.load(Relaxed) > MOST_BYTES / 2;
+                    self.exporter.iter().for_each(|exporter| exporter.hurry(hurried));
                     self.take(message);
                     on_the_way.fetch_sub(bytes, Relaxed);
                 }
@@ -201,7 +204,7 @@ impl Sinks {
             }
             self.tick();
         }
-        // Whoever is in haste needs no more than this.
+        // A session in haste waits for no more than this.
         self.folder.flush();
         self.haste.written();
         // A program without any mark still gets one span per process.
@@ -316,8 +319,8 @@ impl Outlet {
         self.send(Message::Clock(pair));
     }
 
-    /// Waits until everything is out, then lets the thread do the last thing: closing the folder is for its rights alone. None
-    /// if it failed.
+    /// Waits until everything is out, then lets the thread do the last thing: closing the folder is for its
+    /// rights alone. None if it failed.
     pub(super) fn finish<T: Send + 'static>(
         self,
         last: impl FnOnce(Sinks) -> T + Send + 'static,

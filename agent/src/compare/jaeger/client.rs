@@ -25,8 +25,8 @@ const CONNECT: Duration = Duration::from_secs(10);
 const ANSWER: Duration = Duration::from_mins(1);
 /// For all answers together: each of hundreds may take a few seconds.
 const ALL_ANSWERS: Duration = Duration::from_mins(10);
-/// Of an answer: 1,000 traces of ten spans are up to 40 MB, so such a span of time is asked for in parts. Unpacked it takes
-/// three times as much memory and more.
+/// The most that is read of an answer: 1,000 traces of ten spans are up to 40 MB, so such a span of time is
+/// asked for in parts. Unpacked it takes three times as much memory and more.
 pub(super) const MOST_BYTES: u64 = 16 << 20;
 /// Where a Jaeger answers.
 const PORT: u16 = 16_686;

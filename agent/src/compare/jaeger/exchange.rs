@@ -1,13 +1,15 @@
-//! One question and its answer over HTTP, as far as a limit of time and one of bytes allow, whatever the other side does.
+//! One question and its answer over HTTP, as far as a limit of time and one of bytes allow, whatever the
+//! other side does.
 //!
 //! The time is of the whole exchange: a byte now and then does not stretch it.
 
-use crate::untrusted::Untrusted;
 use std::{
     io::{self, Read, Write},
     net::TcpStream,
     time::{Duration, Instant},
 };
+
+use crate::untrusted::Untrusted;
 
 /// Without a byte.
 const SILENCE: Duration = Duration::from_secs(30);
@@ -89,7 +91,7 @@ impl Write for Timed {
 /// What a head says.
 struct Head {
     status: u16,
-    /// Of the body.
+    /// Bytes of the body.
     length: Option<u64>,
 }
 

@@ -1,10 +1,10 @@
 //! Messages as they lie in a spill file: protobuf, each compressed by itself, one after the other.
 //!
-//! The file is a whole zstd file at any time: `zstd -dc` yields one `TracesData`, because protobuf messages that are put
-//! together are one message. Before each frame stands a header in a frame of its own that every decoder skips (RFC 8878,
-//! 3.1.2): so the agent needs no list of what lies where. The file may be the observed user's, who may write to it: a
-//! seal, by a key that never leaves the process, tells what is not as it was written before anything looks into it.
-//! Nothing here opens or writes a file.
+//! The file is a whole zstd file at any time: `zstd -dc` yields one `TracesData`, because protobuf messages
+//! that are put together are one message. Before each frame stands a header in a frame of its own that every
+//! decoder skips (RFC 8878, 3.1.2): so the agent needs no list of what lies where. The file may be the
+//! observed user's, who may write to it: a seal, by a key that never leaves the process, tells what is not as
+//! it was written before anything looks into it. Nothing here opens or writes a file.
 
 use std::{
     hash::{BuildHasher as _, RandomState},
@@ -17,11 +17,11 @@ use zstd::bulk::{Compressor, Decompressor};
 
 use super::wire;
 
-/// Of a frame that decoders skip.
+/// Magic number of a frame that decoders skip.
 const SKIPPED: u32 = 0x184D_2A50;
 /// Magic and length of a frame that decoders skip.
 pub(super) const SKIP_BYTES: u64 = 8;
-/// Of a header.
+/// Length of a header.
 pub(super) const HEADER_BYTES: usize = 28;
 /// A batch is of 2 MiB, and a span alone is far below that: what is larger is not ours.
 const MOST_BYTES: u32 = 64 << 20;
@@ -31,11 +31,11 @@ const LEVEL: i32 = 1;
 /// What stands before a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Header {
-    /// Of the frame.
+    /// Length of the frame.
     pub(super) frame_bytes: u32,
-    /// Of the message in it.
+    /// Length of the message in it.
     message_bytes: u32,
-    /// In the message.
+    /// Spans in the message.
     pub(super) spans: u32,
     seal: u64,
 }

@@ -33,7 +33,7 @@ impl Default for Limits {
             batch_spans: 512,
             batch_bytes: 2 << 20,
             spill_bytes: u64::MAX,
-            patience: Duration::from_secs(5),
+            patience: Duration::from_secs(1),
             linger: Duration::from_secs(1),
             first_delay: Duration::from_millis(200),
             resend_spans_per_s: 10_000,

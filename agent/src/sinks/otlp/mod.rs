@@ -1,9 +1,10 @@
 //! Export as OpenTelemetry spans: a request is a trace, a phase is a span, a long wait is a span of the kernel below it,
 //! over gRPC or HTTP, to any OTLP receiver.
 //!
-//! [`Exporter::offer`] never fails and waits for nothing but the disk, and for that not long; everything else happens on
-//! a thread of its own. What the collector does not take goes to the run folder, what that does not take is counted. `offered = sent + spilled + dropped`
-//! holds at the end, always ([`ExportHealth`]). It decides nothing about causes and samples nothing.
+//! [`Exporter::offer`] never fails and waits for nothing but the disk, and for that not long; everything else
+//! happens on a thread of its own. What the collector does not take goes to the run folder, what that does
+//! not take is counted. `offered = sent + spilled + dropped` holds at the end, always ([`ExportHealth`]). It
+//! decides nothing about causes and samples nothing.
 
 mod backoff;
 mod breakdown;
@@ -227,7 +228,8 @@ impl Exporter {
             move || {
                 let rejections = Rejections::default();
                 let _listening = rejections.listen();
-                // The files that settings name may be for this process's user alone; from then on nothing is but the folder.
+                // The files that settings name may be for this process's user alone; from then on nothing is
+                // but the folder.
                 let ready = event_loop(settings, resources, rejections)
                     .and_then(|ready| settle(owner.as_ref()).map(|()| ready));
                 let (outcome, ready) = ready.map_or_else(|error| (Err(error), None), |it| (Ok(()), Some(it)));
@@ -272,8 +274,8 @@ impl Exporter {
         self.waits().forget();
     }
 
-    /// Takes a finished request. If the queue is full it waits for the disk to take the oldest, for a bounded part of the
-    /// time; what there is no room for then is counted as dropped.
+    /// Takes a finished request. If the queue is full it waits for the disk to take the oldest, for a bounded
+    /// part of the time; what there is no room for then is counted as dropped.
     pub fn offer(&self, request: Arc<Request>, verdict: LiveVerdict) {
         let offset_ns = request.phases.first().map_or(0, |root| self.clock.offset_ns(root.start_ns));
         self.offer_at(request, verdict, offset_ns);
@@ -283,6 +285,11 @@ impl Exporter {
     pub fn offer_at(&self, request: Arc<Request>, verdict: LiveVerdict, wall_offset_ns: i64) {
         let waits = self.waits().take_of(&request, verdict.tail.as_deref());
         self.queue.offer(request, waits, verdict, wall_offset_ns);
+    }
+
+    /// From now on offering waits for no room in the queue, or does again.
+    pub fn hurry(&self, hurried: bool) {
+        self.queue.hurry(hurried);
     }
 
     /// Spans that were offered and are neither sent nor kept nor dropped yet.

@@ -1,7 +1,8 @@
 //! How long those who offer may wait for room: a stuck disk must not stop them for good. Pure.
 //!
-//! They have a channel of their own that holds 25 s of what the program does. Waiting is paid out of a store of
-//! seconds, which fills again at half the speed of the clock: so no more than half of the time is spent on it.
+//! The thread that offers writes the run folder as well, and what it has to write meanwhile waits in a
+//! channel that holds 3 s of a busy program (`session::outlet`). Waiting is paid out of a store of seconds,
+//! which fills again at half the speed of the clock: so no more than half of the time is spent on it.
 
 use std::time::{Duration, Instant};
 

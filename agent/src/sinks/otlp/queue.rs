@@ -1,13 +1,17 @@
 //! Between the pump and the export thread: a bounded queue, and the books of what became of every span.
 //!
-//! Offering takes one short lock and at most one wake-up of the thread; it never waits for the network. From half on the
-//! thread moves the oldest requests to the spill file. Where they come faster than that, offering waits for it, so that
-//! a burst larger than the queue goes to the disk; for a disk that is stuck it does so for a part of the time only
-//! ([`Patience`]), and then the newest request is dropped and counted. Nothing here converts or sends.
+//! Offering takes one short lock and at most one wake-up of the thread; it never waits for the network. From
+//! half on the thread moves the oldest requests to the spill file. Where they come faster than that, offering
+//! waits for it, so that a burst larger than the queue goes to the disk; for a disk that is stuck it does so
+//! for a part of the time only ([`Patience`]), and then the newest request is dropped and counted. Nothing
+//! here converts or sends.
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     time::Instant,
 };
 
@@ -123,6 +127,8 @@ pub(super) struct Queue {
     pub(super) changed: Notify,
     /// Wakes those who wait for room.
     room: Condvar,
+    /// Those who offer have no time to wait.
+    hurried: AtomicBool,
     limits: Limits,
 }
 
@@ -137,7 +143,8 @@ impl Queue {
     /// Empty.
     pub(super) fn new(limits: Limits) -> Self {
         let state = Mutex::new(State::new(Patience::new(limits.patience)));
-        Self { state, changed: Notify::new(), room: Condvar::new(), limits }
+        let (changed, room) = (Notify::new(), Condvar::new());
+        Self { state, changed, room, hurried: AtomicBool::new(false), limits }
     }
 
     /// A panic inside the short critical sections below would leave numbers, not broken memory: go on with them.
@@ -145,8 +152,8 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a request with its waits, or counts it as dropped; waits for room as long as there is patience. A request
-    /// larger than the whole queue is taken if the queue is empty.
+    /// Takes a request with its waits, or counts it as dropped; waits for room as long as there is patience.
+    /// A request larger than the whole queue is taken if the queue is empty.
     pub(super) fn offer(
         &self,
         request: Arc<Request>,
@@ -188,6 +195,11 @@ impl Queue {
         }
     }
 
+    /// From now on those who offer wait for no room, or do again.
+    pub(super) fn hurry(&self, hurried: bool) {
+        self.hurried.store(hurried, Relaxed);
+    }
+
     /// Until there is, as long as patience lasts.
     fn wait_for_room<'a>(
         &'a self,
@@ -198,7 +210,8 @@ impl Queue {
         let mut now = Instant::now();
         // Once: what comes back to the store meanwhile is for the next one.
         let until = now + state.patience.left(now);
-        while now < until && !state.closed && !state.stuck && self.is_full(&state, spans, bytes) {
+        let is_of_use = |state: &State| !(state.closed || state.stuck || self.hurried.load(Relaxed));
+        while now < until && is_of_use(&state) && self.is_full(&state, spans, bytes) {
             state.waited_for = true;
             self.changed.notify_one();
             let waited = self.room.wait_timeout(state, until - now);

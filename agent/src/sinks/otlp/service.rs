@@ -90,7 +90,7 @@ pub(super) fn resources(
     (PerService { program: resource(program), kernel: resource(kernel) }, most)
 }
 
-/// What the guest and a folder say of themselves, fit for whoever looks at the trace.
+/// What the guest and a folder say of themselves, fit for those who look at the trace.
 fn fit(value: Value) -> Value {
     if let Value::String(text) = &value { plain(text.as_str()).into_owned().into() } else { value }
 }

@@ -1,11 +1,11 @@
 //! A file that is written at its end and read from its begin: what could not be sent yet.
 //!
-//! It is made when first needed, takes what the disk has but for a reserve, gives back what has been read, and at the end
-//! keeps what has not been read, and only that. It is reached by one descriptor from beginning to end. What it needs in
-//! memory does not grow with it. It does not sync: the run folder holds the same phases as rows, so that a power cut
-//! loses no more than the way by which they reach the collector.
+//! It is made when first needed, takes what the disk has but for a reserve, gives back what has been read,
+//! and at the end keeps what has not been read, and only that. It is reached by one descriptor from beginning
+//! to end. What it needs in memory does not grow with it. It does not sync: the run folder holds the same
+//! phases as rows, so that a power cut loses no more than the way by which they reach the collector.
 
-use std::{fs::File, io, os::unix::fs::FileExt};
+use std::{fs::File, io, ops::Range, os::unix::fs::FileExt};
 
 use nix::{
     fcntl::{FallocateFlags, fallocate},
@@ -20,7 +20,7 @@ use crate::guarded::Directory;
 /// What is said of spans where there is no folder to keep them in.
 pub(super) const NO_FOLDER: &str = "no run folder to keep spans in";
 
-/// Of a file system, what stays free: a twentieth, but no more than this.
+/// What stays free of a file system: a twentieth, but no more than this.
 const RESERVE_BYTES: u64 = 1 << 30;
 /// Read bytes that are given back at once.
 const GIVE_BACK_BYTES: u64 = 4 << 20;
@@ -88,7 +88,11 @@ pub(super) struct Spill {
     read: u64,
     /// Offset behind the last frame.
     written: u64,
-    /// Before this offset the file takes no room.
+    /// Decoders skip what is before this offset.
+    skipped: u64,
+    /// Offset of the last frame that they skip.
+    skip_from: u64,
+    /// Bytes before it that take no room.
     given_back: u64,
     /// Not left behind.
     spans: u64,
@@ -108,6 +112,8 @@ impl Spill {
             frames: Frames::default(),
             read: 0,
             written: 0,
+            skipped: 0,
+            skip_from: 0,
             given_back: 0,
             spans: 0,
             oldest: None,
@@ -133,7 +139,8 @@ impl Spill {
         let written = self.written;
         let file = self.open()?;
         if let Err(error) = file.write_all_at(&frame, written) {
-            // A frame in part would spoil the file for other readers. If even this fails, the next one overwrites it.
+            // A frame in part would spoil the file for other readers. If even this fails, the next one
+            // overwrites it.
             let _ = file.set_len(written);
             self.looked = None;
             return Err(self.io(error));
@@ -162,7 +169,8 @@ impl Spill {
         Ok(())
     }
 
-    /// The oldest message, which stays until [`Spill::pop`], with the number of its spans; or how many cannot be had.
+    /// The oldest message, which stays until [`Spill::pop`], with the number of its spans; or how many cannot
+    /// be had.
     pub(super) fn front(&mut self) -> Option<(u64, Result<TracesData, SpillError>)> {
         if self.spans == 0 {
             return None;
@@ -203,9 +211,11 @@ impl Spill {
         self.step();
         let Some(file) = &self.file else { return };
         if self.spans == 0 && file.set_len(0).is_ok() {
-            (self.read, self.written, self.given_back, self.looked) = (0, 0, 0, None);
-        } else if self.read - self.given_back >= GIVE_BACK_BYTES {
-            self.give_back();
+            (self.read, self.written, self.looked) = (0, 0, None);
+            (self.skipped, self.skip_from, self.given_back) = (0, 0, 0);
+        } else if self.read - self.skipped >= GIVE_BACK_BYTES {
+            // If the disk does not take it, the next time may be better.
+            let _ = self.give_back();
         }
     }
 
@@ -239,40 +249,48 @@ impl Spill {
         self.frames.leave_all();
     }
 
-    /// What has been read takes no room any more, where the file system can do that.
-    fn give_back(&mut self) {
-        let Some(file) = &self.file else { return };
-        let holes = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
-        let (begin, bytes) = (self.given_back, self.read - self.given_back);
-        let (Ok(begin), Ok(length)) = (i64::try_from(begin), i64::try_from(bytes)) else { return };
-        if fallocate(file, holes, begin, length).is_ok() {
-            self.given_back = self.read;
-        }
-        // For others the file must stay whole, even if this process is killed.
-        let _ = self.cover();
-    }
-
-    /// Decoders skip what has been read.
-    fn cover(&self) -> io::Result<()> {
-        const MOST: u64 = 1 << 31;
-        let (Some(file), mut at) = (&self.file, 0) else { return Ok(()) };
-        while at < self.read {
-            let left = self.read - at;
-            // A frame takes no less than its begin does.
-            let bytes = if left > MOST { MOST - SKIP_BYTES } else { left };
-            file.write_all_at(&frames::skip(bytes as u32), at)?;
-            at += bytes;
+    /// What has been read takes no room any more, where the file system can do that. The file is a whole one
+    /// for others all the time, even if this process is killed: they skip first what is punched out then.
+    fn give_back(&mut self) -> io::Result<()> {
+        while self.skipped < self.read {
+            let covered = self.cover()?;
+            self.punch(covered);
         }
         Ok(())
     }
 
+    /// Decoders skip more of what has been read: which bytes nobody looks at any more.
+    fn cover(&mut self) -> io::Result<Range<u64>> {
+        const MOST: u64 = 1 << 31;
+        let begin = self.skipped;
+        if self.read - self.skip_from > MOST {
+            self.skip_from = begin;
+        }
+        let left = self.read - self.skip_from;
+        // What is left for another one is no less than its begin.
+        let bytes = if left > MOST { MOST - SKIP_BYTES } else { left };
+        let Some(file) = &self.file else { return Err(io::ErrorKind::NotFound.into()) };
+        file.write_all_at(&frames::skip(bytes as u32), self.skip_from)?;
+        self.skipped = self.skip_from + bytes;
+        Ok(begin.max(self.skip_from + SKIP_BYTES)..self.skipped)
+    }
+
+    fn punch(&mut self, bytes: Range<u64>) {
+        let Some(file) = &self.file else { return };
+        let holes = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
+        let count = bytes.end - bytes.start;
+        let (Ok(begin), Ok(length)) = (i64::try_from(bytes.start), i64::try_from(count)) else { return };
+        if fallocate(file, holes, begin, length).is_ok() {
+            self.given_back += count;
+        }
+    }
+
     /// Keeps what was not read and removes the rest: the whole file, if nothing is left.
     pub(super) fn close(&mut self) -> Result<(), SpillError> {
-        let (Some(folder), Some(file)) = (&self.folder, &self.file) else { return Ok(()) };
         if self.spans > 0 {
-            self.give_back();
-            return self.cover().map_err(|error| self.io(error));
+            return self.give_back().map_err(|error| self.io(error));
         }
+        let (Some(folder), Some(file)) = (&self.folder, &self.file) else { return Ok(()) };
         // What others have put under its name stays.
         let outcome = folder.remove_ours(&self.name, file);
         self.file = None;
@@ -297,4 +315,39 @@ impl Spill {
 /// Bytes that stay free on a file system of so many.
 pub(super) fn reserve(total_bytes: u64) -> u64 {
     (total_bytes / 20).min(RESERVE_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use opentelemetry_proto::tonic::trace::v1::ResourceSpans;
+    use prost::Message as _;
+
+    use super::*;
+
+    /// Another program reads the file between any two steps, as one does that finds it after a crash.
+    #[test]
+    fn the_file_is_whole_at_each_step_of_giving_back() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut spill = Spill::new(Directory::open(folder.path()).ok(), "spill", u64::MAX);
+        let message = TracesData { resource_spans: vec![ResourceSpans::default()] };
+        let left = || {
+            let file = File::open(folder.path().join("spill")).expect("it is there");
+            let plain = zstd::stream::decode_all(file).expect("it is a whole zstd file");
+            TracesData::decode(&plain[..]).expect("it is one message").resource_spans.len()
+        };
+        for _ in 0..10 {
+            spill.push(&message).expect("there is room");
+        }
+        // It has no span that `front` could count.
+        for round in 1..4 {
+            let bytes = spill.find().expect("it can be read").0.frame_bytes;
+            spill.read += HEADER_BYTES as u64 + u64::from(bytes);
+            spill.frames.leave();
+            let covered = spill.cover().expect("it can be written");
+            assert_eq!(left(), 10 - round, "killed before the hole");
+            spill.punch(covered);
+            assert_eq!(left(), 10 - round, "killed after it");
+        }
+        assert_eq!(spill.given_back, spill.read - SKIP_BYTES, "one begin of a frame stays");
+    }
 }

@@ -1,5 +1,5 @@
-//! Nothing is lost without need: bursts larger than the queue, collectors of all kinds that take nothing, and what
-//! becomes of the spans when one is there again.
+//! Nothing is lost without need: bursts larger than the queue, collectors of all kinds that take nothing, and
+//! what becomes of the spans when one is there again.
 
 use std::{
     fs,
@@ -26,7 +26,7 @@ use super::{
 use crate::{
     phase::Request,
     sinks::otlp::{
-        Exporter, FINISH, LiveVerdict, Protocol,
+        Config, Exporter, FINISH, LiveVerdict, Protocol,
         keep::{REFUSED_FRAMES, SPILL_FRAMES},
         wire,
     },
@@ -42,6 +42,14 @@ fn rich(number: u64, phases: u64) -> Arc<Request> {
     request.phases[0].trace.parent_span_id = Some([9; 8]);
     request.phases[0].trace.parent_is_remote = true;
     request.into()
+}
+
+/// A burst is waited for until the disk has taken it, on a machine of any speed.
+fn patient(folder: &Path, protocol: Protocol) -> impl FnOnce(&mut Config) {
+    move |config| {
+        into(folder, protocol)(config);
+        config.limits.patience = Duration::from_mins(1);
+    }
 }
 
 /// Offers so many requests of five spans as fast as it goes; the number of spans.
@@ -127,7 +135,7 @@ fn a_burst_goes_to_the_disk(
 ) {
     let folder = tempdir().expect("a folder");
     let exporter =
-        exporter(&start(), &[("OTEL_EXPORTER_OTLP_TIMEOUT", "1000")], into(folder.path(), protocol));
+        exporter(&start(), &[("OTEL_EXPORTER_OTLP_TIMEOUT", "1000")], patient(folder.path(), protocol));
     let offered = burst(&exporter, 5_000);
     let health = exporter.finish(Duration::from_millis(50));
     assert_balance(&health, offered);
@@ -150,7 +158,7 @@ fn what_an_outage_kept_arrives_when_it_is_over(
     let collector = Collector::start(protocol);
     collector.judge(move |_| act.clone());
     let variables = [("OTEL_EXPORTER_OTLP_TIMEOUT", "1000")];
-    let exporter = exporter(&collector.endpoint(), &variables, into(folder.path(), protocol));
+    let exporter = exporter(&collector.endpoint(), &variables, patient(folder.path(), protocol));
     let offered = burst(&exporter, 5_000);
     wait_until(|| exporter.health().spans_spilled > offered / 2);
     collector.judge(|_| Act::Take);
@@ -173,7 +181,7 @@ fn what_the_end_does_not_wait_for_stays() {
     let collector = Collector::start(Protocol::Grpc);
     collector.judge(|_| Act::Stall);
     let exporter = exporter(&collector.endpoint(), &[], |config| {
-        into(folder.path(), Protocol::Grpc)(config);
+        patient(folder.path(), Protocol::Grpc)(config);
         config.limits.resend_spans_per_s = 1;
     });
     let offered = burst(&exporter, 5_000);

@@ -129,6 +129,15 @@ fn a_disk_that_fails_is_not_waited_for() {
     assert_eq!(dropped(&queue, &[10, 4, 4]), 8);
 }
 
+/// Nor where those who offer have no time.
+#[test]
+fn those_in_a_hurry_wait_for_no_room() {
+    let queue =
+        Queue::new(Limits { queue_spans: 10, patience: Duration::from_hours(1), ..Limits::default() });
+    queue.hurry(true);
+    assert_eq!(dropped(&queue, &[10, 4, 4]), 8);
+}
+
 /// One that does nothing at all is waited for as long as patience lasts.
 #[test]
 fn a_disk_that_hangs_is_not_waited_for_without_end() {

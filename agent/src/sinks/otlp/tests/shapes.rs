@@ -147,7 +147,7 @@ fn span(scope: InstrumentationScope) -> impl Strategy<Value = SpanData> {
     })
 }
 
-/// Of one scope, as the batches are.
+/// Spans of one scope, as the batches are.
 fn batch() -> impl Strategy<Value = Vec<SpanData>> {
     scope().prop_flat_map(|scope| prop::collection::vec(span(scope), 1..5))
 }
