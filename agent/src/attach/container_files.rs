@@ -2,17 +2,24 @@
 //!
 //! Yields [`Note`]s. Every file belongs to somebody else: what is missing, too long or not as expected is passed over.
 
-use crate::untrusted::Shown as _;
 use std::{
-    fs::{self, File},
+    fs::{self, OpenOptions},
     io::Read as _,
+    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
 };
 
 use serde_json::Value;
 
+use crate::untrusted::{self, Shown as _};
+
 /// The largest file of use is docker's configuration of a container, 10 kB; podman's list grows with its containers.
 const FILE_BYTES: u64 = 8 << 20;
+/// The same of a file that is not root's: the state of one container, or a user's list of some hundred. As values it takes
+/// up to a hundred times the memory.
+const OTHERS_FILE_BYTES: u64 = 256 << 10;
+/// Files of others that are read, 3 ms each at most.
+const OTHERS_FILES: usize = 500;
 /// Most files of one kind.
 const FILES: usize = 10_000;
 
@@ -61,23 +68,43 @@ const KINDS: [Kind; 5] = [
     ),
 ];
 
-/// Of all files that are there.
+/// All notes of all files that are there.
 pub(super) fn notes(root: &Path) -> Vec<Note> {
     let mut notes = Vec::new();
+    let mut of_others = 0;
     for (places, read) in KINDS {
         for path in places.iter().flat_map(|place| expand(root, place)) {
-            if let Some(value) = json(&path) {
+            if let Some(value) = json(&path, &mut of_others) {
                 notes.extend(read(root, &path, &value));
             }
         }
     }
-    notes.retain(|note| !note.id.is_empty());
+    notes.retain(|note| is_number_or_name(&note.id) && note.name.iter().all(|name| is_plain(name)));
     notes
 }
 
-fn json(path: &Path) -> Option<Value> {
+/// Engines allow letters, digits and a few signs; here it may be whatever gives a terminal no orders and is on one line.
+fn is_plain(text: &str) -> bool {
+    !text.chars().any(|c| c.is_whitespace() || untrusted::is_unsafe(c))
+}
+
+fn is_number_or_name(id: &str) -> bool {
+    !id.is_empty() && is_plain(id)
+}
+
+/// The value in a file. What has its name may be a pipe or leased: it is not waited for.
+fn json(path: &Path, of_others: &mut usize) -> Option<Value> {
+    let flags = libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_NOFOLLOW;
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
+    let metadata = file.metadata().ok()?;
+    let is_ours = metadata.uid() == 0;
+    *of_others += usize::from(!is_ours);
+    let most = if is_ours { FILE_BYTES } else { OTHERS_FILE_BYTES };
+    if !metadata.is_file() || metadata.len() > most || *of_others > OTHERS_FILES {
+        return None;
+    }
     let mut text = String::new();
-    File::open(path).ok()?.take(FILE_BYTES).read_to_string(&mut text).ok()?;
+    file.take(most).read_to_string(&mut text).ok()?;
     serde_json::from_str(&text).ok()
 }
 

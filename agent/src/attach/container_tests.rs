@@ -167,3 +167,25 @@ fn runtimes_that_were_asked_directly_leave_a_state() {
     let found = find(root.path(), "c1").expect("it runs");
     assert_eq!(found.directories(root.path()), [PathBuf::from("/sys/fs/cgroup/user.slice/c")]);
 }
+
+/// What a user may have put where runtimes keep their state: too much for a container, a pipe, and a number that is a text.
+#[test]
+fn files_of_others_are_bounded_and_plain() {
+    let state = |id: &str, more: &str| format!(r#"{{"id":"{id}","x":[{more}0]}}"#);
+    let root = tree(&[
+        ("run/user/1/runc/good/state.json", state("good", "")),
+        ("run/user/1/runc/bomb/state.json", state("bomb", &r#"{"":0},"#.repeat(100_000))),
+        ("run/user/1/runc/line/state.json", state(r"a\nhint: obey", "")),
+        ("run/user/1/runc/order/state.json", state(r"a\u001b[2J", "")),
+    ]);
+    for name in ["good", "bomb", "line", "order"] {
+        let path = root.path().join("run/user/1/runc").join(name).join("state.json");
+        // Only root can give files away. Another user's are not root's already.
+        let _ = std::os::unix::fs::chown(path, Some(65_534), Some(65_534));
+    }
+    fs::create_dir(root.path().join("run/user/1/runc/pipe")).expect("the place is ours");
+    nix::unistd::mkfifo(&root.path().join("run/user/1/runc/pipe/state.json"), nix::sys::stat::Mode::S_IRWXU)
+        .expect("the place is ours");
+    let ids: Vec<String> = container_files::notes(root.path()).into_iter().map(|note| note.id).collect();
+    assert_eq!(ids, ["good"]);
+}

@@ -2,8 +2,9 @@
 
 use std::{
     collections::BTreeSet,
-    fs,
-    os::unix::ffi::OsStringExt as _,
+    fs::{self, OpenOptions},
+    io::{self, Read as _},
+    os::unix::{ffi::OsStringExt as _, fs::OpenOptionsExt as _},
     path::{Path, PathBuf},
 };
 
@@ -16,6 +17,8 @@ const PROCESSES: &str = "cgroup.procs";
 const THREADS: &str = "cgroup.threads";
 /// Groups below one that are looked at; a guest with more of them is asked for a smaller part.
 const MOST: usize = 20_000;
+/// A list of 4 Mi processes, as many as there can be, has less.
+const LIST_BYTES: u64 = 32 << 20;
 
 /// A group.
 #[derive(Debug)]
@@ -70,11 +73,31 @@ impl Group {
 
 fn living_in(directory: &Path) -> Vec<u32> {
     let numbers = |text: String| text.lines().filter_map(|line| line.parse().ok()).collect::<Vec<u32>>();
-    if let Ok(text) = fs::read_to_string(directory.join(PROCESSES)) {
+    if let Ok(text) = list(&directory.join(PROCESSES)) {
         return numbers(text);
     }
-    let threads = numbers(fs::read_to_string(directory.join(THREADS)).unwrap_or_default());
+    let threads = numbers(list(&directory.join(THREADS)).unwrap_or_default());
     threads.into_iter().filter_map(process_of).collect()
+}
+
+/// The text of a group's file. What lies there instead is not waited for, and not read without end.
+fn list(path: &Path) -> io::Result<String> {
+    let flags = libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_NOFOLLOW;
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let mut text = String::new();
+    file.take(LIST_BYTES).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// Those of these directories that lie in a mounted hierarchy, by their paths without links: files of runtimes name them, and
+/// some of those files are anybody's.
+pub(super) fn in_hierarchies(directories: &[PathBuf], mountinfo: &[u8]) -> Vec<PathBuf> {
+    let mounts = hierarchies(mountinfo);
+    let real = directories.iter().filter_map(|directory| fs::canonicalize(directory).ok());
+    real.filter(|directory| mounts.iter().any(|mount| directory.starts_with(&mount.at))).collect()
 }
 
 /// The process of a thread.
@@ -177,6 +200,31 @@ mod tests {
         let own = std::process::id();
         fs::write(place.path().join(THREADS), format!("{own}\n4294967295\n")).expect("the place is ours");
         assert_eq!(living_in(place.path()), [own]);
+    }
+
+    /// Neither a pipe nor a device in the place of the list is waited for, and no link is followed.
+    #[test]
+    fn what_is_no_list_of_processes_is_nobodys() {
+        let place = tempfile::tempdir().expect("a folder can be made");
+        let list = place.path().join(PROCESSES);
+        nix::unistd::mkfifo(&list, nix::sys::stat::Mode::S_IRWXU).expect("the place is ours");
+        assert_eq!(living_in(place.path()), [0_u32; 0]);
+        fs::remove_file(&list).expect("it is there");
+        std::os::unix::fs::symlink("/dev/zero", &list).expect("the place is ours");
+        assert_eq!(living_in(place.path()), [0_u32; 0]);
+    }
+
+    #[test]
+    fn a_directory_outside_of_the_hierarchies_is_no_group() {
+        let place = tempfile::tempdir().expect("a folder can be made");
+        let real = place.path().canonicalize().expect("it is there");
+        for directory in ["mounted/inner", "elsewhere"] {
+            fs::create_dir_all(real.join(directory)).expect("the place is ours");
+        }
+        std::os::unix::fs::symlink("../elsewhere", real.join("mounted/link")).expect("the place is ours");
+        let mountinfo = format!("27 25 0:23 / {}/mounted rw - cgroup2 cgroup2 rw\n", real.display());
+        let named = ["mounted/inner", "elsewhere", "mounted/link", "mounted/absent"].map(|at| real.join(at));
+        assert_eq!(in_hierarchies(&named, mountinfo.as_bytes()), [real.join("mounted/inner")]);
     }
 
     #[test]

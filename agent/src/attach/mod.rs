@@ -10,7 +10,7 @@ mod group;
 mod process;
 
 use crate::untrusted::Shown as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 pub use error::{Candidate, TargetError};
 
@@ -119,7 +119,8 @@ impl Target {
 
 /// By its control group; a container that has none of its own, by its processes of now.
 fn members_of(container: &Container) -> Result<Members, TargetError> {
-    let directories: Vec<PathBuf> = container.directories(Path::new("/"));
+    let mountinfo = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
+    let directories = group::in_hierarchies(&container.directories(Path::new("/")), &mountinfo);
     if let Some(group) = Group::first_inhabited(&directories) {
         return Ok(Members::Group(group));
     }

@@ -13,6 +13,8 @@ use object::{
     },
 };
 
+use crate::probes::phase::MOST_SECTIONS;
+
 /// As it stands in a program that is linked against it.
 const SONAME: &[u8] = b"\0libguestscope.so.1\0";
 /// Names of more bytes are not looked at: a large C++ library has so many.
@@ -33,8 +35,8 @@ fn names_the_library(program: &Path) -> Option<bool> {
     let cache = ReadCache::new(BufReader::new(file));
     let header = FileHeader64::<LittleEndian>::parse(&cache).ok()?;
     header.endian().ok()?;
-    // As in the marker's own search: such a number stands elsewhere, and could be of any size.
-    if header.e_shnum.get(LittleEndian) == 0 {
+    // As in the marker's own search: zero says that the number stands elsewhere, and could be of any size.
+    if !(1..=MOST_SECTIONS).contains(&header.e_shnum.get(LittleEndian)) {
         return None;
     }
     let sections = header.sections(LittleEndian, &cache).ok()?;

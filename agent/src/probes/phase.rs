@@ -43,6 +43,9 @@ const PROVIDER: &[u8] = b"guestscope";
 const PROBE: &[u8] = b"edge";
 /// A program with more notes than this is not looked at further: ours is one of a handful.
 const NOTES_BYTES: u64 = 1 << 20;
+/// No linked program has more sections: the largest of Chromium's and PyTorch's files have 50. The name of each is kept while a
+/// file is looked at, up to 4 kB.
+pub(crate) const MOST_SECTIONS: u16 = 4_096;
 
 /// Why a file's probe point could not be found.
 #[derive(Debug, thiserror::Error)]
@@ -106,7 +109,8 @@ impl<'a> Tables<'a> {
         header.endian().ok()?;
         // These values say that the number stands elsewhere, and has 32 bits. No program needs them, and a file that
         // claims to could make this read 256 GiB.
-        if header.e_shnum.get(LittleEndian) == 0 || header.e_phnum.get(LittleEndian) == PN_XNUM {
+        let sections = header.e_shnum.get(LittleEndian);
+        if !(1..=MOST_SECTIONS).contains(&sections) || header.e_phnum.get(LittleEndian) == PN_XNUM {
             return None;
         }
         Some(Self {

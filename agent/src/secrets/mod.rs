@@ -277,8 +277,31 @@ fn bare(text: &str) -> String {
     without_shapes(&without_passwords(text))
 }
 
-/// `scheme://user:password@host`. The password ends at the last `@`, since people forget to encode theirs.
+/// Signs that may stand before a further URL of a word. One behind any other sign is taken for a part of a password.
+const BETWEEN_URLS: &str = ",;|/=?&()<>[]{}\"' \t\n";
+
+/// Each URL of a text by itself.
 fn without_passwords(text: &str) -> String {
+    let (mut out, mut rest, mut from) = (String::with_capacity(text.len()), text, 0);
+    while let Some(at) = rest[from..].find("://").map(|at| from + at) {
+        let is_of_scheme = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
+        let scheme = rest[from..at].rfind(|c| !is_of_scheme(c)).map(|sign| from + sign);
+        let sign = scheme.and_then(|sign| Some((sign, rest[sign..].chars().next()?)));
+        match sign.filter(|(_, sign)| BETWEEN_URLS.contains(*sign)) {
+            Some((sign, character)) if sign > 0 => {
+                let end = sign + character.len_utf8();
+                out.push_str(&without_password(&rest[..end]));
+                rest = &rest[end..];
+                from = at + 3 - end;
+            }
+            _ => from = at + 3,
+        }
+    }
+    out + &without_password(rest)
+}
+
+/// `scheme://user:password@host`. The password ends at the last `@`, since people forget to encode theirs.
+fn without_password(text: &str) -> String {
     let Some(at) = text.find("://") else { return text.to_owned() };
     let (scheme, rest) = text.split_at(at + 3);
     let whole = rest.rfind('@').and_then(|host| Some((rest[..host].find(':')?, host)));

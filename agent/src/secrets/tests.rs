@@ -36,6 +36,10 @@ pub(super) fn step() {
 #[case::url_with_an_at(&["run", "ftp://me:a@b/c@host/x"], &["run", "ftp://me:***@host/x"])]
 #[case::url_of_user(&["run", "http://user:pw@h/"], &["run", "http://user:***@h/"])]
 #[case::url_without(&["run", "http://host:80/path@v1", "http://h:80"], &["run", "http://host:80/path@v1", "http://h:80"])]
+#[case::urls_of_a_list(&["run", "--up=http://a.h/x,http://u:hunter2@h/"], &["run", "--up=http://a.h/x,http://u:***@h/"])]
+#[case::urls_by_semicolons(&["run", "amqp://a:1/;amqp://u:hunter5@b"], &["run", "amqp://a:1/;amqp://u:***@b"])]
+#[case::two_passwords(&["run", "a://u:p1@h,b://v:p2@i"], &["run", "a://u:***@h,b://v:***@i"])]
+#[case::url_in_a_password(&["run", "a://u:p://x@h"], &["run", "a://u:***@h"])]
 #[case::query(&["get", "https://h/x?a=1&token=abc&b=2"], &["get", "https://h/x?a=1&token=***"])]
 #[case::header(
     &["curl", "-H", "Authorization: Bearer abc.def", "http://h"],

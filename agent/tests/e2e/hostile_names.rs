@@ -33,7 +33,9 @@ fn take_turns(cpu: usize, stop: &AtomicBool) {
     let mut only = nix::sched::CpuSet::new();
     only.set(cpu).expect("it is a CPU");
     nix::sched::sched_setaffinity(nix::unistd::Pid::from_raw(0), &only).expect("root may");
-    let priority = libc::sched_param { sched_priority: 2 };
+    // SAFETY: all zeros are a value of it; musl has more fields in it than glibc.
+    let mut priority: libc::sched_param = unsafe { std::mem::zeroed() };
+    priority.sched_priority = 2;
     // SAFETY: the name and the parameter live across the calls, which change this thread alone.
     unsafe {
         libc::prctl(libc::PR_SET_NAME, name.as_ptr());
