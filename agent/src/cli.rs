@@ -56,9 +56,10 @@ Where BPF is refused (no root, gVisor, a container without privileges) the marks
 what the kernel tells each thread of itself: phases with the accounts cpu, runq and other, without
 helpers and long waits (fidelity procfs). Of processes without marks only CMD has a row then.
 
-Signals are passed on to CMD. If it goes on after SIGTERM (or SIGINT), a second one (within 3 s) stops observing as well:
-CMD is left alone a second later, and guestscope ends within two, with whatever of the run is closed by then. A signal
-while the run is being closed does the same. The folder stays readable.
+Signals are passed on to CMD. If it goes on after SIGTERM (or SIGINT), a second one (SIGINT: within
+3 s) stops observing as well: CMD is left alone a second later, and guestscope ends within two, with
+whatever of the run is closed by then. A signal while the run is being closed does the same. The
+folder stays readable.
 
 Examples:
   sudo guestscope run -- python3 serve.py --port 8000

@@ -148,7 +148,9 @@ fn a_cleared_environment_does_no_harm_once_the_file_was_met() {
 fn an_agent_that_hangs_holds_no_program() {
     let Some(ground) = Ground::new("markers::an_agent_that_hangs_holds_no_program") else { return };
     let (reader, writer) = std::io::pipe().expect("descriptors are free");
-    let start = ground.run().program(subject()).words(&["wait-for-line", "10"]);
+    // The library greets as it is loaded, so what loads it begins behind the line.
+    let script = "echo ready >>\"$E2E_BOOK\"; read line; exec \"$0\" requests 10";
+    let start = ground.run().program("sh").words(&["-c", script, &subject().to_string_lossy()]);
     let run = start.stdin(Stdio::from(reader)).spawn();
     eventually("the program is ready", || ground.book().contains("ready").then_some(()));
     run.signal(Signal::SIGSTOP);

@@ -20,7 +20,7 @@ use rstest::rstest;
 
 use crate::{
     folder::Seen,
-    ground::{Ground, eventually, skipped, subject},
+    ground::{Ground, eventually, subject},
     refusals::refusal,
     running::{Done, Running, Start},
 };
@@ -154,6 +154,7 @@ fn a_process_that_was_left_behind_is_met(#[case] options: &[&str]) {
 }
 
 /// Root of a machine may go beyond the hard limit, and does; the program has the limit that it would have without the agent.
+/// Root of a container may not, and is told so before the program starts.
 #[rstest]
 #[case::soft(64, None)]
 #[case::hard(256, Some(256))]
@@ -161,14 +162,17 @@ fn a_process_that_was_left_behind_is_met(#[case] options: &[&str]) {
 fn a_low_limit_of_open_files_costs_no_phase(#[case] soft: u64, #[case] hard: Option<u64>) {
     let test = "socket::a_low_limit_of_open_files_costs_no_phase";
     let Some(ground) = Ground::new(test) else { return };
-    if hard.is_some_and(|hard| hard < 256) && !may_raise() {
-        return skipped(test, "no CAP_SYS_RESOURCE");
-    }
+    let is_too_low = hard.is_some_and(|hard| hard < 256) && !may_raise();
     let (_, usual) = getrlimit(Resource::RLIMIT_NOFILE).expect("it can be asked for");
     let hard = hard.unwrap_or(usual);
     let script = format!("test $(ulimit -Sn) = {soft} && exec \"$0\" requests 20");
     let run = ground.run().program("sh").words(&["-c", &script]).word(subject());
     let run = run.before(move || Ok(setrlimit(Resource::RLIMIT_NOFILE, soft, hard)?));
+    if is_too_low {
+        let text = refusal(&ground, run);
+        assert!(text.starts_with(&format!("error: too few open files are allowed: {hard}")), "{text}");
+        return;
+    }
     check(&run.finish().expect(0), 20);
 }
 
