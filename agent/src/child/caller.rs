@@ -70,7 +70,7 @@ impl RunAs {
 }
 
 impl RunAs {
-    /// Whose files they shall be that the agent makes for this user.
+    /// The owner of the files that the agent makes for this user.
     pub fn owner(&self) -> Owner {
         let groups = self.groups.iter().map(|group| group.as_raw()).collect();
         Owner { uid: self.uid.as_raw(), gid: self.gid.as_raw(), groups }

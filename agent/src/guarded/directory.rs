@@ -91,7 +91,7 @@ impl Directory {
     /// is passed on.
     ///
     /// # Errors
-    /// Of `write`, or the file cannot be written or be given its name.
+    /// What `write` returns, or the file cannot be written or be given its name.
     pub fn replace<T, E: From<io::Error>>(
         &self,
         name: &str,

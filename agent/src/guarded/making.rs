@@ -1,8 +1,8 @@
 //! Making directories, where somebody may put another one in their place at any moment.
 //!
-//! mkdir(2) gives no descriptor, so a directory is made by name and opened by name. What is opened then is taken only if it is
-//! empty and belongs to whom this thread makes things for: root's directory that somebody has moved there holds something,
-//! and that somebody's own is his.
+//! mkdir(2) gives no descriptor, so a directory is made by name and opened by name. What is opened then is taken
+//! only if it is empty and belongs to the user of this thread's files: another one that was moved there in between
+//! either holds something, or is that user's own.
 
 use std::{
     io,
@@ -81,7 +81,7 @@ pub(super) fn make(above: impl AsFd, name: &Path, mode: Mode) -> io::Result<Owne
     Ok(opened)
 }
 
-/// It belongs to whom this thread makes things for. On some file systems all belongs to somebody else, what is made in it too.
+/// It belongs to the user of this thread's files. Some file systems give everything one owner, new files too.
 fn is_ours(directory: &OwnedFd) -> io::Result<bool> {
     const PROBE: &str = ".guestscope-probe";
     let owner = fstat(directory)?.st_uid;

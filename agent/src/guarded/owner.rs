@@ -8,7 +8,7 @@ use std::{io, marker::PhantomData};
 
 use nix::unistd::{Gid, getgroups};
 
-/// Whose files they shall be: under sudo, the user who called it.
+/// The user whom files shall belong to: under sudo, the one who called it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner {
     /// User.
@@ -72,7 +72,7 @@ impl Drop for Assumed {
     }
 }
 
-/// Of the calling thread: `setgroups` of the C library would change all threads.
+/// Sets the groups of the calling thread: `setgroups` of the C library would change all threads.
 fn set_groups(groups: &[u32]) -> io::Result<()> {
     // SAFETY: the list lives across the call, which reads as many numbers as it is told.
     let set = unsafe { libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) };

@@ -84,7 +84,7 @@ struct Counts {
     arrived: AtomicU64,
     answered: AtomicU64,
     strangers: AtomicU64,
-    /// Of those that may meet it, programs that did not say what they are.
+    /// Programs that may meet the agent and did not say what they are.
     silent: AtomicU64,
 }
 

@@ -18,7 +18,7 @@ use crate::guarded::{self, Directory, Owner};
 pub struct CreateOptions {
     /// The directory that holds run folders; made if it is missing.
     pub parent: PathBuf,
-    /// Whose rights it shall be made with; none leaves it to the user of this process.
+    /// The user with whose rights it is made; none: the user of this process.
     pub owner: Option<Owner>,
 }
 

@@ -207,7 +207,7 @@ fn is_root(test: &str) -> bool {
     is_root
 }
 
-/// Whose the folder is: his whose rights it was made with.
+/// The folder belongs to the user with whose rights it was made.
 #[rstest]
 #[case::in_his_own_place(true)]
 #[case::where_he_may_not(false)]

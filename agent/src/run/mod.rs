@@ -127,7 +127,7 @@ impl RunFolder {
         self.directory.current_path().unwrap_or_else(|| self.path.clone())
     }
 
-    /// Whose rights it was made with, and has to be written with; none if it belongs to the user of this process.
+    /// The user with whose rights it was made and is written; none: the user of this process.
     pub fn owner(&self) -> Option<&Owner> {
         self.owner.as_ref()
     }

@@ -40,7 +40,7 @@ const TOGETHER: Duration = Duration::from_secs(3);
 /// Signals that end the observation at last.
 const ENDING: [Signal; 2] = [Signal::SIGTERM, Signal::SIGINT];
 
-/// Whose a signal is.
+/// Who gets a signal.
 #[derive(Clone, Copy, Debug)]
 enum Stage {
     /// A program's that the agent has started and not waited for.

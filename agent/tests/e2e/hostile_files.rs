@@ -208,7 +208,7 @@ fn the_threads_that_write_have_the_users_rights_and_no_capability() {
     run.finish();
 }
 
-/// A lease would hold up whoever opens the file, while it grows; without one it just grows.
+/// A lease would hold up an open of the file while it grows; without one it just grows.
 const LEASE: &str = r#"
 import fcntl, os, signal, sys
 file = os.open(os.environ["GUESTSCOPE_WORKLOAD_FILE"], os.O_RDWR)

@@ -77,7 +77,7 @@ fn the_end_of_the_program_is_when_it_ended() {
     let seen = done.seen();
     let process = &seen.processes[0];
     let wall_ns = done.summary()["wall_ns"].as_u64().expect("it is a number");
-    // By the kernel's clock the process lived for so long; the rest is its start, and the way to whoever waits for it.
+    // By the kernel's clock the process lived for so long; the rest is its start, and the way to its parent.
     let difference_ns = wall_ns.abs_diff(process.duration_ns);
     assert!(difference_ns < 1_000_000_000 + process.duration_ns / 10, "{difference_ns} of {wall_ns}");
 }

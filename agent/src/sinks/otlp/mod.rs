@@ -163,7 +163,7 @@ pub struct Config {
     pub clock: WallClock,
     /// The run folder, for what cannot be sent.
     pub folder: Option<Directory>,
-    /// Whose rights are needed to write there; none: this process's user's.
+    /// The user with whose rights it is written; none: the user of this process.
     pub owner: Option<Owner>,
     /// Bounds.
     pub limits: Limits,

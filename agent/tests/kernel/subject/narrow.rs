@@ -41,7 +41,7 @@ struct Calls(*mut u32);
 const WORDS: usize = 1024;
 
 impl Calls {
-    /// None where the kernel has no such calls: whoever makes one is killed.
+    /// None where the kernel has no such calls: a program that makes one is killed.
     fn new() -> Option<Self> {
         const GETPID: u32 = 20;
         // SAFETY: the child makes one call and ends, or dies of it.
