@@ -8,6 +8,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
 };
 
@@ -26,6 +27,8 @@ const LEAST_DIGITS: usize = 4;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Container {
     id: String,
+    /// The user whose container it is: root's, or a rootless one.
+    owner: u32,
     names: BTreeSet<String>,
     /// Its groups: controllers of the hierarchy as in /proc/PID/cgroup, and path.
     groups: BTreeSet<(String, String)>,
@@ -42,7 +45,28 @@ impl Container {
     }
 
     pub(super) fn candidate(&self) -> Candidate {
-        Candidate { id: self.id.clone(), name: self.names.first().cloned() }
+        Candidate { id: self.id.clone(), name: self.names.first().cloned(), owner: self.owner }
+    }
+
+    /// What it is, for people.
+    pub(super) fn words(&self) -> Vec<String> {
+        let mut words = vec!["container".to_owned(), self.shown_name().to_owned()];
+        if self.owner != 0 {
+            words.push(format!("of user {}", self.owner));
+        }
+        words
+    }
+
+    /// Those of these groups' directories, by their paths without links, that its owner can have made. Files of
+    /// runtimes name directories, and a user's files may name anybody's.
+    pub(super) fn own(&self, directories: Vec<PathBuf>) -> Vec<PathBuf> {
+        let slice = format!("user-{}.slice", self.owner);
+        let is_own = |directory: &PathBuf| {
+            self.owner == 0
+                || directory.iter().any(|part| *part == *slice)
+                || fs::metadata(directory).is_ok_and(|metadata| metadata.uid() == self.owner)
+        };
+        directories.into_iter().filter(is_own).collect()
     }
 
     pub(super) fn processes(&self) -> Vec<u32> {
@@ -81,11 +105,15 @@ impl Container {
     }
 }
 
-/// The container of this number or name, or of the only one that begins like that. One that runs is preferred.
+/// The container of this number or name, or of the only one that begins like that. Root's are preferred, so that no
+/// other user can take the name of one; then those that run.
 pub(super) fn find(root: &Path, wanted: &str) -> Result<Container, TargetError> {
     let all = all(root);
     let matching = |matches: &dyn Fn(&Container) -> bool| {
-        let found: Vec<&Container> = all.iter().filter(|container| matches(container)).collect();
+        let mut found: Vec<&Container> = all.iter().filter(|container| matches(container)).collect();
+        if found.iter().any(|container| container.owner == 0) {
+            found.retain(|container| container.owner == 0);
+        }
         let running: Vec<&Container> =
             found.iter().copied().filter(|container| !container.processes.is_empty()).collect();
         if running.is_empty() { found } else { running }
@@ -108,7 +136,7 @@ pub(super) fn find(root: &Path, wanted: &str) -> Result<Container, TargetError> 
 
 /// All containers that processes or files tell of.
 fn all(root: &Path) -> Vec<Container> {
-    let mut found: BTreeMap<String, Container> = BTreeMap::new();
+    let mut found: BTreeMap<(String, u32), Container> = BTreeMap::new();
     for (pid, text) in groups_of_processes(root) {
         for line in text.lines() {
             let mut parts = line.splitn(3, ':').skip(1);
@@ -118,23 +146,29 @@ fn all(root: &Path) -> Vec<Container> {
                 continue;
             }
             for (id, group) in containers_in(path) {
-                let container = found.entry(id.to_owned()).or_default();
+                let container = found.entry((id.to_owned(), user_of(path))).or_default();
                 container.groups.insert((controllers.to_owned(), group.to_owned()));
                 container.processes.insert(pid);
             }
         }
     }
     let hierarchies = hierarchies(root);
-    for Note { id, name, group, directories, process } in container_files::notes(root) {
-        let container = found.entry(id).or_default();
+    for Note { owner, id, name, group, directories, process } in container_files::notes(root) {
+        let container = found.entry((id, owner)).or_default();
         container.names.extend(name);
         // A path alone does not say of which hierarchy; a directory that is not there is nobody's.
         container.directories.extend(group.into_iter().flat_map(|group| anywhere(&hierarchies, &group)));
         container.directories.extend(directories);
         container.processes.extend(process);
     }
-    let named = found.into_iter().map(|(id, container)| Container { id, ..container });
+    let named = found.into_iter().map(|((id, owner), container)| Container { id, owner, ..container });
     named.collect()
+}
+
+/// The user below whose slice a group lies: systemd makes it, and lets the user make groups there alone.
+fn user_of(path: &str) -> u32 {
+    let number = |part: &str| part.strip_prefix("user-")?.strip_suffix(".slice")?.parse().ok();
+    path.split('/').find_map(number).unwrap_or(0)
 }
 
 /// A group's path in every hierarchy.

@@ -3,15 +3,18 @@
 //! Yields [`Note`]s. Every file belongs to somebody else: what is missing, too long or not as expected is passed over.
 
 use std::{
-    fs::{self, OpenOptions},
+    fs::{self, File},
     io::Read as _,
-    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
+    os::{fd::AsRawFd as _, unix::fs::MetadataExt as _},
     path::{Path, PathBuf},
 };
 
 use serde_json::Value;
 
-use crate::untrusted::{self, Shown as _};
+use crate::{
+    guarded,
+    untrusted::{self, Shown as _},
+};
 
 /// The largest file of use is docker's configuration of a container, 10 kB; podman's list grows with its containers.
 const FILE_BYTES: u64 = 8 << 20;
@@ -26,6 +29,8 @@ const FILES: usize = 10_000;
 /// What one file says of a container.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Note {
+    /// Whose file it is: what another user than root says holds for that user's own containers alone.
+    pub(super) owner: u32,
     pub(super) id: String,
     pub(super) name: Vec<String>,
     /// A path in a hierarchy that the file does not name.
@@ -74,10 +79,14 @@ pub(super) fn notes(root: &Path) -> Vec<Note> {
     let mut of_others = 0;
     for (places, read) in KINDS {
         for path in places.iter().flat_map(|place| expand(root, place)) {
-            if let Some(value) = json(&path, &mut of_others) {
-                notes.extend(read(root, &path, &value));
+            if let Some((owner, value)) = json(&path, &mut of_others) {
+                notes.extend(read(root, &path, &value).into_iter().map(|note| Note { owner, ..note }));
             }
         }
+    }
+    for note in &mut notes {
+        let owner = note.owner;
+        note.process = note.process.filter(|&pid| owner == 0 || is_of(root, pid, owner));
     }
     notes.retain(|note| is_number_or_name(&note.id) && note.name.iter().all(|name| is_plain(name)));
     notes
@@ -92,20 +101,36 @@ fn is_number_or_name(id: &str) -> bool {
     !id.is_empty() && is_plain(id)
 }
 
-/// The value in a file. What has its name may be a pipe or leased: it is not waited for.
-fn json(path: &Path, of_others: &mut usize) -> Option<Value> {
-    let flags = libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_NOFOLLOW;
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
+/// The value in a file, and whose file it is.
+fn json(path: &Path, of_others: &mut usize) -> Option<(u32, Value)> {
+    let file = guarded::open_no_link(path).ok()?;
     let metadata = file.metadata().ok()?;
     let is_ours = metadata.uid() == 0;
     *of_others += usize::from(!is_ours);
     let most = if is_ours { FILE_BYTES } else { OTHERS_FILE_BYTES };
-    if !metadata.is_file() || metadata.len() > most || *of_others > OTHERS_FILES {
+    if metadata.len() > most || *of_others > OTHERS_FILES {
         return None;
     }
     let mut text = String::new();
     file.take(most).read_to_string(&mut text).ok()?;
-    serde_json::from_str(&text).ok()
+    Some((metadata.uid(), serde_json::from_str(&text).ok()?))
+}
+
+/// Whether a process is this user's: it has the number, or lives in a user namespace that the user has made, as
+/// rootless containers do, whose processes have other numbers.
+pub(super) fn is_of(root: &Path, pid: u32, uid: u32) -> bool {
+    let process = root.join(format!("proc/{pid}"));
+    let runs_as = fs::metadata(&process).is_ok_and(|metadata| metadata.uid() == uid);
+    runs_as || File::open(process.join("ns/user")).ok().and_then(|file| namespace_owner(&file)) == Some(uid)
+}
+
+/// The user who has made a user namespace (ioctl_ns(2)).
+fn namespace_owner(namespace: &File) -> Option<u32> {
+    const NS_GET_OWNER_UID: u32 = 0xb704;
+    let mut uid: libc::uid_t = 0;
+    // SAFETY: the kernel writes one number to where the pointer leads, which lives across the call.
+    let told = unsafe { libc::ioctl(namespace.as_raw_fd(), NS_GET_OWNER_UID as _, &raw mut uid) };
+    (told == 0).then_some(uid)
 }
 
 /// Files whose path is this one; `*` is any name.

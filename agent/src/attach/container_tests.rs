@@ -189,3 +189,76 @@ fn files_of_others_are_bounded_and_plain() {
     let ids: Vec<String> = container_files::notes(root.path()).into_iter().map(|note| note.id).collect();
     assert_eq!(ids, ["good"]);
 }
+
+/// What a user says of containers holds for the user's own: no name, process or group of anybody else's is taken by it.
+#[test]
+fn a_user_takes_neither_a_name_nor_a_process_of_others() {
+    const USER: u32 = 65_534;
+    let state = |id: &str, pid: u32| {
+        let group = r#""cgroup_paths":{"":"/sys/fs/cgroup/system.slice/web"}"#;
+        format!(r#"{{"id":"{id}","init_process_pid":{pid},"init_process_start":55,{group}}}"#)
+    };
+    let root = tree(&[
+        ("run/runc/web/state.json", state("web", 7)),
+        ("run/user/65534/runc/web/state.json", state("web", 8)),
+        ("run/user/65534/runc/other/state.json", state("other", 7)),
+        ("run/user/65534/runc/own/state.json", state("own", 8)),
+        ("run/user/65534/runc/begin/state.json", state(A, 8)),
+        ("proc/7/stat", stat(55)),
+        ("proc/7/cgroup", format!("0::/system.slice/docker-{A}.scope\n")),
+        ("proc/8/stat", stat(55)),
+        ("proc/8/cgroup", format!("0::/user.slice/user-65534.slice/user@65534.service/libpod-{B}.scope\n")),
+    ]);
+    let users = ["web", "other", "own", "begin"].map(|name| format!("run/user/65534/runc/{name}/state.json"));
+    for path in users.iter().map(String::as_str).chain(["proc/8"]) {
+        let given = std::os::unix::fs::chown(root.path().join(path), Some(USER), Some(USER));
+        if given.is_err() {
+            eprintln!("skipped: only root can give files away");
+            return;
+        }
+    }
+    let found = |wanted| find(root.path(), wanted);
+    assert_eq!(found("web").expect("root's").processes(), [7]);
+    let error = found("other").expect_err("its process is not the user's").to_string();
+    assert_eq!(error, "the container does not run: other of user 65534");
+    let own = found("own").expect("it is the user's own");
+    assert_eq!(
+        (own.processes(), own.words()),
+        (vec![8], vec!["container".into(), "own".into(), "of user 65534".into()])
+    );
+    // The same number as an engine of root's uses.
+    assert_eq!(found(A).expect("root's").processes(), [7]);
+    assert_eq!(found(B).expect("by its group").candidate().to_string(), "0123f0000000 of user 65534");
+    let named = ["/sys/fs/cgroup/system.slice/web", "/x/user-65534.slice/web"].map(PathBuf::from).to_vec();
+    assert_eq!(own.own(named.clone()), [named[1].clone()]);
+    assert_eq!(found("web").expect("root's").own(named.clone()), named);
+}
+
+/// A rootless container's processes have numbers of their own in a user namespace that its user has made.
+#[test]
+fn a_process_in_a_users_own_namespace_is_the_users() {
+    use std::{
+        io::{BufRead as _, BufReader},
+        os::unix::process::CommandExt as _,
+        process::{Command, Stdio},
+    };
+    let mut command = Command::new("unshare");
+    command.args(["--user", "sh", "-c", "echo there; exec sleep 1000"]).stdout(Stdio::piped());
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("skipped: only root can become another user");
+        return;
+    }
+    let mut child = command.uid(65_534).gid(65_534).spawn().expect("util-linux is there");
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).expect("it can be read");
+    let is_of = |pid, uid| container_files::is_of(Path::new("/"), pid, uid);
+    let (users, roots) = (is_of(child.id(), 65_534), is_of(child.id(), 65_533));
+    child.kill().expect("it runs");
+    child.wait().expect("it ends");
+    if line.is_empty() {
+        eprintln!("skipped: users may not make user namespaces here");
+        return;
+    }
+    assert_eq!((users, roots), (true, false));
+    assert!(!is_of(std::process::id(), 65_534));
+}

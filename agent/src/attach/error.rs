@@ -9,6 +9,8 @@ pub struct Candidate {
     pub id: String,
     /// Its name, if it has one.
     pub name: Option<String>,
+    /// The user whose it is.
+    pub owner: u32,
 }
 
 impl fmt::Display for Candidate {
@@ -16,9 +18,13 @@ impl fmt::Display for Candidate {
         // An engine's number is long, and its first digits are what engines show.
         let short: String = self.id.chars().take(if self.id.len() == 64 { 12 } else { 64 }).collect();
         match self.name.as_ref().filter(|name| **name != self.id) {
-            Some(name) => write!(formatter, "{name} ({short})"),
-            None => formatter.write_str(&short),
+            Some(name) => write!(formatter, "{name} ({short})")?,
+            None => formatter.write_str(&short)?,
         }
+        if self.owner != 0 {
+            write!(formatter, " of user {}", self.owner)?;
+        }
+        Ok(())
     }
 }
 

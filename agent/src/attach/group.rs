@@ -2,14 +2,16 @@
 
 use std::{
     collections::BTreeSet,
-    fs::{self, OpenOptions},
-    io::{self, Read as _},
-    os::unix::{ffi::OsStringExt as _, fs::OpenOptionsExt as _},
+    fs,
+    os::unix::ffi::OsStringExt as _,
     path::{Path, PathBuf},
 };
 
 use super::TargetError;
-use crate::untrusted::{Shown as _, Untrusted};
+use crate::{
+    guarded,
+    untrusted::{Shown as _, Untrusted},
+};
 
 /// The file that every group of either version has.
 const PROCESSES: &str = "cgroup.procs";
@@ -73,23 +75,11 @@ impl Group {
 
 fn living_in(directory: &Path) -> Vec<u32> {
     let numbers = |text: String| text.lines().filter_map(|line| line.parse().ok()).collect::<Vec<u32>>();
-    if let Ok(text) = list(&directory.join(PROCESSES)) {
+    if let Ok(text) = guarded::read_list(&directory.join(PROCESSES), LIST_BYTES) {
         return numbers(text);
     }
-    let threads = numbers(list(&directory.join(THREADS)).unwrap_or_default());
+    let threads = numbers(guarded::read_list(&directory.join(THREADS), LIST_BYTES).unwrap_or_default());
     threads.into_iter().filter_map(process_of).collect()
-}
-
-/// The text of a group's file. What lies there instead is not waited for, and not read without end.
-fn list(path: &Path) -> io::Result<String> {
-    let flags = libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_NOFOLLOW;
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(io::ErrorKind::InvalidInput.into());
-    }
-    let mut text = String::new();
-    file.take(LIST_BYTES).read_to_string(&mut text)?;
-    Ok(text)
 }
 
 /// Those of these directories that lie in a mounted hierarchy, by their paths without links: files of runtimes name them, and

@@ -66,7 +66,7 @@ impl Target {
             Wanted::Container(wanted) => {
                 let container = container::find(Path::new("/"), wanted)?;
                 let name = container.shown_name().to_owned();
-                let words = vec!["container".to_owned(), name.clone()];
+                let words = container.words();
                 let members = members_of(&container)?;
                 Self::new(name, words, None, members).inhabited()
             }
@@ -121,7 +121,7 @@ impl Target {
 fn members_of(container: &Container) -> Result<Members, TargetError> {
     let mountinfo = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
     let directories = group::in_hierarchies(&container.directories(Path::new("/")), &mountinfo);
-    if let Some(group) = Group::first_inhabited(&directories) {
+    if let Some(group) = Group::first_inhabited(&container.own(directories)) {
         return Ok(Members::Group(group));
     }
     let processes: Vec<Process> =

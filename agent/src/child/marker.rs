@@ -2,18 +2,17 @@
 //!
 //! Both are guesses by the command alone; a script that starts another program is not looked through.
 
-use std::{ffi::OsString, fs::OpenOptions, io::BufReader, os::unix::fs::OpenOptionsExt as _, path::Path};
+use std::{ffi::OsString, io::BufReader, path::Path};
 
 use object::{
     LittleEndian,
-    elf::FileHeader64,
-    read::{
-        ReadCache, ReadRef as _,
-        elf::{FileHeader as _, SectionHeader as _},
-    },
+    read::{ReadRef as _, elf::SectionHeader as _},
 };
 
-use crate::probes::phase::MOST_SECTIONS;
+use crate::{
+    guarded,
+    probes::phase::{Cache, Tables},
+};
 
 /// As it stands in a program that is linked against it.
 const SONAME: &[u8] = b"\0libguestscope.so.1\0";
@@ -29,18 +28,8 @@ pub fn is_linked(program: &Path) -> bool {
 }
 
 fn names_the_library(program: &Path) -> Option<bool> {
-    let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(program).ok()?;
-    file.metadata().ok().filter(std::fs::Metadata::is_file)?;
-    let cache = ReadCache::new(BufReader::new(file));
-    let header = FileHeader64::<LittleEndian>::parse(&cache).ok()?;
-    header.endian().ok()?;
-    // As in the marker's own search: zero says that the number stands elsewhere, and could be of any size.
-    if !(1..=MOST_SECTIONS).contains(&header.e_shnum.get(LittleEndian)) {
-        return None;
-    }
-    let sections = header.sections(LittleEndian, &cache).ok()?;
-    let (_, names) = sections.section_by_name(LittleEndian, b".dynstr")?;
+    let cache = Cache::new(BufReader::new(guarded::open_file(program).ok()?));
+    let names = Tables::read(&cache)?.section(".dynstr")?;
     let (offset, bytes) = names.file_range(LittleEndian).filter(|range| range.1 <= NAMES_BYTES)?;
     let names = (&cache).read_bytes_at(offset, bytes).ok()?;
     Some(names.windows(SONAME.len()).any(|window| window == SONAME))

@@ -18,5 +18,5 @@ pub use self::{
     directory::Directory,
     making::create_unique,
     owner::{Assumed, Owner},
-    reading::{Part, read_again, read_begin},
+    reading::{Part, open_file, open_found, open_no_link, read_again, read_begin, read_list},
 };

@@ -1,9 +1,12 @@
 //! Reading: no more than was asked for, from nothing but regular files, and never waiting for somebody.
 
 use std::{
-    fs::{File, Metadata},
+    fs::{File, Metadata, OpenOptions},
     io::{self, Read},
-    os::unix::fs::{FileExt as _, MetadataExt as _},
+    os::{
+        fd::AsRawFd as _,
+        unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _},
+    },
     path::Path,
 };
 
@@ -46,6 +49,49 @@ pub fn read_begin(path: &Path, bytes: u64) -> io::Result<Vec<u8>> {
     let mut content = Vec::new();
     File::open(path)?.take(bytes).read_to_end(&mut content)?;
     Ok(content)
+}
+
+/// A file at a path that others may have put something at. It is looked at before it is opened: opening a FIFO
+/// waits for its writer, or releases and then breaks him, and opening a device may do anything. Links on the
+/// way are followed.
+///
+/// # Errors
+/// It is no regular file, somebody holds a lease on it, or it cannot be opened.
+pub fn open_file(path: &Path) -> io::Result<File> {
+    let found = OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path)?;
+    open_found(&found)
+}
+
+/// The same of a file that is there by its name: a link in its place is refused.
+///
+/// # Errors
+/// As of [`open_file`].
+pub fn open_no_link(path: &Path) -> io::Result<File> {
+    let flags = libc::O_PATH | libc::O_NOFOLLOW;
+    let found = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    open_found(&found)
+}
+
+/// Opens what a descriptor leads to that was opened to look alone (`O_PATH`).
+///
+/// # Errors
+/// As of [`open_file`].
+pub fn open_found(found: &File) -> io::Result<File> {
+    check(&found.metadata()?, None, u64::MAX)?;
+    let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
+    let path = format!("/proc/self/fd/{}", found.as_raw_fd());
+    OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(leased)
+}
+
+/// The text of a file that others may have put there, or the first `bytes` of it: a list that the kernel makes has
+/// no size beforehand. A link in its place is not followed.
+///
+/// # Errors
+/// As of [`open_no_link`], it cannot be read, or it is no text.
+pub fn read_list(path: &Path, bytes: u64) -> io::Result<String> {
+    let mut text = String::new();
+    open_no_link(path)?.take(bytes).read_to_string(&mut text)?;
+    Ok(text)
 }
 
 /// The whole of a file that the caller has made and kept, whatever others did to it.

@@ -63,8 +63,6 @@ pub(super) const PLAIN: &[c_long] = &[
     libc::SYS_linkat,
     libc::SYS_fchmod,
     libc::SYS_fchmodat,
-    libc::SYS_fchown,
-    libc::SYS_fchownat,
     libc::SYS_ftruncate,
     libc::SYS_fallocate,
     libc::SYS_fadvise64,
@@ -74,7 +72,6 @@ pub(super) const PLAIN: &[c_long] = &[
     libc::SYS_syncfs,
     libc::SYS_utimensat,
     libc::SYS_flock,
-    libc::SYS_fcntl,
     libc::SYS_dup,
     libc::SYS_dup3,
     libc::SYS_pipe2,
@@ -143,9 +140,6 @@ pub(super) const PLAIN: &[c_long] = &[
     libc::SYS_getresuid,
     libc::SYS_getresgid,
     libc::SYS_getgroups,
-    // The thread that writes the run folder becomes its owner.
-    libc::SYS_setfsuid,
-    libc::SYS_setfsgid,
     libc::SYS_capget,
     libc::SYS_capset,
     libc::SYS_getrusage,
@@ -206,8 +200,12 @@ pub(super) const ONLY: &[Only] = &[
     // PROG_TEST_RUN, OBJ_GET_INFO_BY_FD, RAW_TRACEPOINT_OPEN, MAP_LOOKUP_AND_DELETE_ELEM, the batches,
     // LINK_CREATE, LINK_UPDATE, ITER_CREATE, LINK_DETACH.
     only(libc::SYS_bpf, 0, &[1, 2, 3, 4, 10, 15, 17, 21, 24, 25, 26, 27, 28, 29, 33, 34]),
-    // AF_UNIX, AF_INET, AF_INET6, AF_NETLINK.
-    only(libc::SYS_socket, 0, &[1, 2, 10, 16]),
+    // Copies of descriptors, their flags, locks of files, and sizes of pipes and seals, from linux/fcntl.h.
+    // Not who gets a signal (F_SETOWN, F_SETOWN_EX, F_SETSIG), no leases, no notices of directories.
+    only(libc::SYS_fcntl, 1, &[0, 1, 2, 3, 4, 5, 6, 7, 36, 37, 38, 1030, 1031, 1032, 1033, 1034]),
+    // AF_INET, AF_INET6, AF_NETLINK. Not AF_UNIX: the agent's own socket is there already, and root may
+    // connect to everybody's.
+    only(libc::SYS_socket, 0, &[2, 10, 16]),
     only(libc::SYS_socketpair, 0, &[1]),
     // PR_GET_DUMPABLE, PR_SET_NAME, PR_GET_NAME, PR_CAPBSET_READ and _DROP, PR_SET_SECUREBITS,
     // PR_SET_NO_NEW_PRIVS, PR_GET_NO_NEW_PRIVS, PR_CAP_AMBIENT, PR_SET_VMA.

@@ -26,13 +26,21 @@ const HERE: u32 = 0xc000_00b7;
 const X32: u32 = 0x4000_0000;
 const CLONE_THREAD: u32 = libc::CLONE_THREAD.cast_unsigned();
 
-/// Lets all threads of this process, and those that they start, make the listed calls alone; signals go to this process and
-/// to `processes`.
+/// Whom calls may be about that pass for some and not for others.
+#[derive(Clone, Copy, Debug)]
+pub struct About<'a> {
+    /// Processes that get signals, beside this one.
+    pub processes: &'a [u32],
+    /// The user and the group whose rights a thread may take for files.
+    pub files: (u32, u32),
+}
+
+/// Lets all threads of this process, and those that they start, make the listed calls alone.
 ///
 /// # Errors
 /// The kernel's: it has no filters, or may set none here.
-pub fn only_what_is_used(processes: &[u32]) -> io::Result<()> {
-    let program = program(std::process::id(), processes);
+pub fn only_what_is_used(about: About<'_>) -> io::Result<()> {
+    let program = program(std::process::id(), about);
     let filter = libc::sock_fprog {
         len: u16::try_from(program.len()).map_err(|_| io::Error::from(io::ErrorKind::FileTooLarge))?,
         filter: program.as_ptr().cast_mut(),
@@ -90,7 +98,7 @@ fn one_of(program: &mut Vec<sock_filter>, call: c_long, argument: u32, values: &
 }
 
 /// As the kernel runs it, for the process of this number.
-fn program(own: u32, others: &[u32]) -> Vec<sock_filter> {
+fn program(own: u32, About { processes, files: (user, group) }: About<'_>) -> Vec<sock_filter> {
     let mut program = vec![
         load(ARCHITECTURE),
         sock_filter { jt: 1, ..instruction(BPF_JMP | BPF_JEQ | BPF_K, HERE) },
@@ -106,9 +114,12 @@ fn program(own: u32, others: &[u32]) -> Vec<sock_filter> {
         one_of(&mut program, call, argument, values);
     }
     // What a runtime sends itself, and the signals that are passed on.
-    let targets: Vec<u32> = [own].iter().chain(others).copied().collect();
+    let targets: Vec<u32> = [own].iter().chain(processes).copied().collect();
     one_of(&mut program, libc::SYS_kill, 0, &targets);
     one_of(&mut program, libc::SYS_tgkill, 0, &[own]);
+    // Nobody's number changes nothing, and tells whose rights the thread has.
+    one_of(&mut program, libc::SYS_setfsuid, 0, &[user, u32::MAX]);
+    one_of(&mut program, libc::SYS_setfsgid, 0, &[group, u32::MAX]);
     // A limit of this process's own: nobody else's.
     one_of(&mut program, libc::SYS_prlimit64, 0, &[0, own]);
     // A thread, and no process. clone3 hides its flags from filters: without it C libraries take clone.
@@ -132,7 +143,7 @@ mod tests {
 
     /// What the kernel would answer: a machine for the few instructions that there are.
     fn judged(architecture: u32, call: u32, arguments: [u64; 6]) -> u32 {
-        let program = program(7, &[9]);
+        let program = program(7, About { processes: &[9], files: (1000, 100) });
         let word = |offset: u32| match offset {
             NUMBER => call,
             ARCHITECTURE => architecture,
@@ -193,6 +204,15 @@ mod tests {
     #[case::programs_of_others(libc::SYS_bpf, 13, DENIED)]
     #[case::internet(libc::SYS_socket, 2, YES)]
     #[case::packets(libc::SYS_socket, 17, DENIED)]
+    #[case::sockets_of_programs_here(libc::SYS_socket, 1, DENIED)]
+    #[case::a_pair(libc::SYS_socketpair, 1, YES)]
+    #[case::owners(libc::SYS_fchown, 3, NO)]
+    #[case::files_as_the_user(libc::SYS_setfsuid, 1000, YES)]
+    #[case::files_as_the_group(libc::SYS_setfsgid, 100, YES)]
+    #[case::whose_files(libc::SYS_setfsuid, 0xffff_ffff, YES)]
+    #[case::files_as_root(libc::SYS_setfsuid, 0, DENIED)]
+    #[case::files_as_roots_group(libc::SYS_setfsgid, 0, DENIED)]
+    #[case::files_as_the_groups_number(libc::SYS_setfsuid, 100, DENIED)]
     #[case::dumpable_again(libc::SYS_prctl, 4, DENIED)]
     #[case::thread_name(libc::SYS_prctl, 15, YES)]
     fn calls_pass_or_not(#[case] call: c_long, #[case] first: u64, #[case] expected: u32) {
@@ -207,6 +227,20 @@ mod tests {
     }
 
     #[rstest]
+    #[case::another_descriptor(libc::F_DUPFD_CLOEXEC, YES)]
+    #[case::seals(libc::F_ADD_SEALS, YES)]
+    #[case::locks(libc::F_SETLK, YES)]
+    #[case::who_gets_signals(libc::F_SETOWN, DENIED)]
+    #[case::which_thread_gets_signals(15, DENIED)]
+    #[case::which_signal(10, DENIED)]
+    #[case::leases(libc::F_SETLEASE, DENIED)]
+    #[case::notices(libc::F_NOTIFY, DENIED)]
+    fn descriptors_are_copied_and_signal_nobody(#[case] command: i32, #[case] expected: u32) {
+        let arguments = [3, u64::from(command.cast_unsigned()), 0, 0, 0, 0];
+        assert_eq!(judged(HERE, number(libc::SYS_fcntl), arguments), expected);
+    }
+
+    #[rstest]
     #[case::i386(0x4000_0003, 3)]
     #[case::x32(HERE, X32 + 1)]
     fn another_table_of_calls_ends_the_process(#[case] architecture: u32, #[case] call: u32) {
@@ -216,6 +250,6 @@ mod tests {
     #[test]
     fn no_rule_is_longer_than_a_jump() {
         assert!(ONLY.iter().all(|rule| u8::try_from(2 + 2 * rule.values.len()).is_ok()));
-        assert!(program(1, &[2, 3]).len() <= 4096, "the kernel's limit");
+        assert!(program(1, About { processes: &[2, 3], files: (4, 5) }).len() <= 4096, "the kernel's limit");
     }
 }

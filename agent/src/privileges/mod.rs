@@ -14,7 +14,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 pub use self::{
     capabilities::{Work, become_nobody, drop_all, drop_unneeded, keep_signals},
-    filter::only_what_is_used,
+    filter::{About, only_what_is_used},
 };
 
 /// From the first moment on: no core dump wherever the agent was started, and no debugger of another user. A program that is

@@ -5,12 +5,7 @@
 //! not the page that it goes to (VM_DONTCOPY), and dies by SIGSEGV at its first edge (6.18.44; with bpftrace as well).
 //! It reads headers and notes only, through bounds-checked readers: the file may be anybody's.
 
-use std::{
-    fs::{File, OpenOptions},
-    io::BufReader,
-    os::unix::fs::OpenOptionsExt as _,
-    path::Path,
-};
+use std::{fs::File, io::BufReader, path::Path};
 
 use object::{
     LittleEndian,
@@ -22,7 +17,7 @@ use object::{
 };
 
 use super::{Hook, Place};
-use crate::untrusted::Shown as _;
+use crate::{guarded, untrusted::Shown as _};
 
 /// One hook, at as many files as carry the library.
 pub const HOOKS: &[Hook] = &[Hook {
@@ -45,7 +40,7 @@ const PROBE: &[u8] = b"edge";
 const NOTES_BYTES: u64 = 1 << 20;
 /// No linked program has more sections: the largest of Chromium's and PyTorch's files have 50. The name of each is kept while a
 /// file is looked at, up to 4 kB.
-pub(crate) const MOST_SECTIONS: u16 = 4_096;
+const MOST_SECTIONS: u16 = 4_096;
 
 /// Why a file's probe point could not be found.
 #[derive(Debug, thiserror::Error)]
@@ -64,19 +59,13 @@ pub enum MarkerError {
 }
 
 /// The offset in the file of the marker's 1-byte nop; none if the file has no marker, or is no program for this kind of
-/// machine. What is no regular file is not even opened: opening a pipe would wait for its writer, or release and then
-/// break it, and opening a device may do anything.
+/// machine. What is no regular file is not even opened.
 pub fn find(path: &Path) -> Result<Option<u64>, MarkerError> {
     let read_error = |source| MarkerError::Read { path: path.shown().to_string(), source };
-    if !std::fs::metadata(path).map_err(read_error)?.is_file() {
-        return Ok(None);
-    }
-    // Should it be a pipe by now, this does not wait for it.
-    let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(read_error)?;
-    if !file.metadata().map_err(read_error)?.is_file() {
-        return Ok(None);
-    }
+    let file = match guarded::open_file(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => return Ok(None),
+        opened => opened.map_err(read_error)?,
+    };
     let cache = ReadCache::new(BufReader::new(file));
     let damaged = || MarkerError::Damaged(path.shown().to_string());
     let Some(tables) = Tables::read(&cache) else { return Ok(None) };
@@ -94,17 +83,19 @@ pub fn find(path: &Path) -> Result<Option<u64>, MarkerError> {
     tables.offset_of(address.wrapping_add(moved)).map(Some).ok_or_else(damaged)
 }
 
-type Cache = ReadCache<BufReader<File>>;
+/// A file that is read by its parts.
+pub(crate) type Cache = ReadCache<BufReader<File>>;
 
 /// The two tables of a 64-bit little-endian ELF file: all that is read of it beside the notes. `object::File` would
 /// read the symbols too, 14 MB of libtorch's.
-struct Tables<'a> {
+pub(crate) struct Tables<'a> {
     segments: &'a [ProgramHeader64<LittleEndian>],
     sections: SectionTable<'a, FileHeader64<LittleEndian>, &'a Cache>,
 }
 
 impl<'a> Tables<'a> {
-    fn read(cache: &'a Cache) -> Option<Self> {
+    /// None of what is no such file, or claims to have more sections than any has.
+    pub(crate) fn read(cache: &'a Cache) -> Option<Self> {
         let header = FileHeader64::<LittleEndian>::parse(cache).ok()?;
         header.endian().ok()?;
         // These values say that the number stands elsewhere, and has 32 bits. No program needs them, and a file that
@@ -119,7 +110,8 @@ impl<'a> Tables<'a> {
         })
     }
 
-    fn section(&self, name: &str) -> Option<&'a SectionHeader64<LittleEndian>> {
+    /// The first section of this name.
+    pub(crate) fn section(&self, name: &str) -> Option<&'a SectionHeader64<LittleEndian>> {
         self.sections.section_by_name(LittleEndian, name.as_bytes()).map(|(_, section)| section)
     }
 

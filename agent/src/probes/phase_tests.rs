@@ -251,6 +251,19 @@ fn tables_of_any_size_are_not_read(#[case] at: usize, #[case] count: &[u8]) {
     assert_eq!(find(&case.path()).unwrap(), None);
 }
 
+/// The name of each section is kept while a file is looked at: 65,279 of 4 kB would take 255 MiB.
+#[rstest]
+#[case::as_many_as_may_be(MOST_SECTIONS, Some(PROBE_OFFSET))]
+#[case::one_more(MOST_SECTIONS + 1, None)]
+fn sections_are_bounded(#[case] sections: u16, #[case] expected: Option<u64>) {
+    let mut file = PIE.file(&PIE.note());
+    file[60..62].copy_from_slice(&sections.to_le_bytes());
+    // The table lies at the end, of 64 bytes a section.
+    let there = u64::from_le_bytes(file[40..48].try_into().unwrap()) as usize;
+    file.resize(there + 64 * usize::from(sections), 0);
+    assert_eq!(Case::new().find(&file).unwrap(), expected);
+}
+
 proptest! {
     #[test]
     fn damaged_files_are_answered(

@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::{Feed, sight::Sight as _};
+use super::{
+    Feed,
+    sight::{self, Sight as _},
+};
 use crate::mapped::{self, MappedCode};
 
 /// Forked processes that are looked at for the first time together, so that many take several looks.
@@ -22,7 +25,11 @@ impl Code {
         if self.0.get(&pid) == Some(&code) {
             return Vec::new();
         }
-        let problems = match mapped::look(pid.cast_signed(), &mut feed.loaded) {
+        let Feed { loaded, pump, pairing, .. } = &mut *feed;
+        let mut meanwhile = || {
+            sight::empty(pump, pairing);
+        };
+        let problems = match mapped::look(pid.cast_signed(), loaded, &mut meanwhile) {
             Ok(problems) => {
                 self.0.insert(pid, code);
                 problems

@@ -18,6 +18,7 @@ use crate::{
         PairingLosses,
         pairing::{Output, Pairing},
     },
+    pump::Pump,
     rendezvous::Peer,
 };
 
@@ -87,13 +88,18 @@ pub(super) trait Sight {
     fn health(&self, cost: AgentCost) -> Health;
 }
 
+/// Pairs a batch of what waits in the rings. Whether that was all.
+pub(super) fn empty(pump: &mut Pump, pairing: &mut Pairing) -> bool {
+    let emptied = pump.feed(pairing);
+    pairing.losses.unknown_edges += std::mem::take(&mut pump.undecodable);
+    emptied
+}
+
 impl Sight for Feed {
     const LAST_DRAINS: u32 = 20;
 
     fn take_in(&mut self) -> bool {
-        let emptied = self.pump.feed(&mut self.pairing);
-        self.pairing.losses.unknown_edges += std::mem::take(&mut self.pump.undecodable);
-        !emptied
+        !empty(&mut self.pump, &mut self.pairing)
     }
 
     /// Beats are read after the edges: one that ended a phase after a pause was fired after the late beat of its CPU.

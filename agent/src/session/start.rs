@@ -27,7 +27,7 @@ use crate::{
     loader::{self, LoadOptions, Loaded},
     phase::{Limits, Pauses, pairing::Pairing},
     platform::{Guest, Root, Usage},
-    privileges::{self, Work},
+    privileges::{self, About, Work},
     pump::Pump,
     run::{Child, CreateOptions, RunFolder},
     signs::Signs,
@@ -133,6 +133,7 @@ impl Begun {
         let health = feed.health(cost.so_far(Duration::ZERO));
         failure::say(&terminal::render_banner(&facts, &health, Style::detect(Stream::Stderr)));
         let progress = Progress::start(!observation.json);
+        let files = folder.owner().map_or((0, 0), |owner| (owner.uid, owner.gid));
         let settle = settle(folder.owner().cloned());
         let outlet = Outlet::start(Sinks::new(folder, exporter, wall, progress, haste), settle)
             .context("starting the thread that writes the run folder")?;
@@ -142,7 +143,7 @@ impl Begun {
         privileges::forbid_core_dumps().context("forbidding core dumps")?;
         // All threads are there, and no process is started any more.
         let processes: Vec<u32> = program.into_iter().chain(graphics.pid()).collect();
-        if let Err(error) = privileges::only_what_is_used(&processes) {
+        if let Err(error) = privileges::only_what_is_used(About { processes: &processes, files }) {
             failure::say(&format!(
                 "warning: the agent runs without a filter of its own system calls: {error}\n"
             ));
