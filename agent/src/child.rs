@@ -168,7 +168,11 @@ pub fn forwarded() -> SigSet {
     [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2].into_iter().collect()
 }
 
-/// Blocks the forwarded signals, in this thread and all that it starts.
+/// Blocks the forwarded signals, in this thread and all that it starts, and those by which a terminal stops who is
+/// not in front: the program may put itself there, and the agent writes all the same.
 pub fn block_forwarded() -> io::Result<()> {
-    nix::sys::signal::sigprocmask(SigmaskHow::SIG_BLOCK, Some(&forwarded()), None).map_err(io::Error::from)
+    use nix::sys::signal::Signal::{SIGTTIN, SIGTTOU};
+    let of_terminals: SigSet = [SIGTTIN, SIGTTOU].into_iter().collect();
+    let blocked = forwarded() | of_terminals;
+    nix::sys::signal::sigprocmask(SigmaskHow::SIG_BLOCK, Some(&blocked), None).map_err(io::Error::from)
 }

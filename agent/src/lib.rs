@@ -28,6 +28,7 @@ pub mod loader;
 pub mod mapped;
 pub mod memory;
 pub mod out;
+mod patient;
 pub mod phase;
 pub mod platform;
 pub mod privileges;

@@ -4,6 +4,7 @@
 
 mod hooks;
 mod losses;
+mod marks;
 mod offsets;
 mod pulse;
 mod sampler;
@@ -13,14 +14,10 @@ mod tracked;
 mod visit;
 
 use std::{
-    collections::HashSet,
-    fs::OpenOptions,
     io,
-    os::{
-        fd::{AsFd as _, AsRawFd as _, BorrowedFd},
-        unix::fs::{MetadataExt as _, OpenOptionsExt as _},
-    },
-    path::{Path, PathBuf},
+    os::fd::{AsFd as _, BorrowedFd},
+    path::PathBuf,
+    sync::Arc,
     thread,
     time::Duration,
 };
@@ -28,7 +25,7 @@ use std::{
 use aya::{
     Ebpf, EbpfLoader,
     maps::{Array, Queue, RingBuf},
-    programs::{Program, ProgramError, UProbe, uprobe::UProbeScope},
+    programs::{Program, ProgramError},
 };
 use guestscope_ebpf::{GPU_MAJORS, Position, SLOTS, ledger::Ledger, visit::TARGETS_MOST};
 use nix::{
@@ -40,7 +37,7 @@ use self::{offsets::Offsets, pulse::Pulses, sampler::Sampler, spin::PidNamespace
 use crate::untrusted::Shown as _;
 use crate::{
     carried,
-    descriptors::{self, TooFew},
+    descriptors::TooFew,
     failure,
     health::{Fidelity, Outcome, Verdict},
     kernel::{
@@ -54,6 +51,7 @@ use crate::{
 };
 
 pub use hooks::Prepared;
+pub use marks::Marks;
 pub use supplied::SuppliedError;
 pub use tracked::Tracked;
 pub use visit::{VisitError, Visits};
@@ -199,10 +197,8 @@ pub struct Loaded {
     pub verdicts: Vec<Verdict>,
     pulses: Box<Pulses>,
     sampler: Box<Sampler>,
-    /// Files that were looked at already: device and inode.
-    seen: HashSet<(u64, u64)>,
-    /// How many of them carry the marker.
-    pub marked_files: usize,
+    /// The marker's probe.
+    pub marks: Arc<Marks>,
 }
 
 /// Loads everything and attaches all but the marker's probe.
@@ -220,8 +216,8 @@ pub fn load(options: &LoadOptions) -> Result<Loaded, LoadError> {
     }
     let Prepared { ebpf, fidelity, .. } = prepared;
     let (pulses, sampler) = Default::default();
-    let mut loaded =
-        Loaded { ebpf, fidelity, verdicts, pulses, sampler, seen: HashSet::new(), marked_files: 0 };
+    let marks = Arc::new(marks(&ebpf)?);
+    let mut loaded = Loaded { ebpf, fidelity, verdicts, pulses, sampler, marks };
     loaded.start_pulses();
     Ok(loaded)
 }
@@ -286,6 +282,16 @@ fn loader_without_btf() -> EbpfLoader<'static> {
     loader
 }
 
+fn marks(ebpf: &Ebpf) -> Result<Marks, LoadError> {
+    let hook = phase::HOOKS.first().ok_or(LoadError::Missing("edge"))?;
+    let failed = |source| LoadError::Program { hook: hook.id, source };
+    let Some(Program::UProbe(program)) = ebpf.program(hook.program) else {
+        return Err(LoadError::Missing(hook.program));
+    };
+    let program = program.fd().map_err(failed)?;
+    Marks::new(program.as_fd()).map_err(|error| failed(ProgramError::IOError(error)))
+}
+
 /// Number 0 means none, so it is never given out.
 fn fill_free(ebpf: &mut Ebpf, map: &'static str, slots: u32) -> Result<(), LoadError> {
     let map = ebpf.map_mut(map).ok_or(LoadError::Missing(map))?;
@@ -332,26 +338,6 @@ impl Loaded {
         let failed = |source| LoadError::Program { hook: "raw_tp/adopt", source };
         let Program::RawTracePoint(program) = program else { return Err(LoadError::Missing("adopt")) };
         Ok(program.fd().map_err(failed)?.as_fd())
-    }
-
-    /// Attaches the marker's probe to a file, if it carries the marker and was not met before. Whether it was.
-    pub fn attach_marker(&mut self, path: &Path) -> Result<bool, anyhow::Error> {
-        // Looked up once: whoever owns the path could put another file there between two looks. Not opened before it is
-        // known to be a file: a pipe would wait for its writer, and a device may do anything.
-        let found = OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path)?;
-        let metadata = found.metadata()?;
-        if !metadata.is_file() || !self.seen.insert((metadata.dev(), metadata.ino())) {
-            return Ok(false);
-        }
-        let path = format!("/proc/self/fd/{}", found.as_raw_fd());
-        let Some(offset) = phase::find(path.as_ref())? else { return Ok(false) };
-        // A program may have mapped any number of files with the marker.
-        anyhow::ensure!(descriptors::are_free(), "no more files may be open");
-        let program = self.ebpf.program_mut("edge").ok_or(LoadError::Missing("edge"))?;
-        let program: &mut UProbe = program.try_into()?;
-        program.attach(offset, &path, UProbeScope::AllProcesses)?;
-        self.marked_files += 1;
-        Ok(true)
     }
 
     /// The probe could not be put into a program: its hook no longer counts as in place, and says why.

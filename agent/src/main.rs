@@ -36,5 +36,6 @@ fn main() {
         failure::say(&failure::text(&error));
         2
     });
+    out::finish();
     std::process::exit(code);
 }

@@ -1,15 +1,18 @@
 //! What programs that run have mapped: the marker, and libraries that busy-wait.
 //!
-//! It is handed a process's number and the loaded programs, and yields what went wrong, file by file. Nothing that the
+//! It is handed a process's number and the marker's probe, and yields what went wrong, file by file. Nothing that the
 //! process says is believed.
 
 use std::{
+    fs::{File, OpenOptions},
     io,
-    path::{Path, PathBuf},
+    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
+    path::Path,
     time::{Duration, Instant},
 };
 
 use guestscope_ebpf::SpinCode;
+use nix::sys::statfs::{BTRFS_SUPER_MAGIC, OVERLAYFS_SUPER_MAGIC, fstatfs};
 use procfs::{
     FromRead as _, ProcError,
     process::{MMPermissions, MMapPath, MemoryMap, MemoryMaps, Process},
@@ -17,7 +20,7 @@ use procfs::{
 
 use crate::{
     guarded,
-    loader::Loaded,
+    loader::Marks,
     untrusted::{Shown as _, Untrusted},
 };
 
@@ -30,13 +33,22 @@ const SPINNERS: [&str; 4] = ["libgomp", "libomp", "libiomp5", "libtbb"];
 
 /// How long the files of one process are looked at in one go: the 300 of a server with PyTorch take 20 ms, and one
 /// that somebody has made for it takes 40 ms. What is mapped after that is looked at when what is mapped changes.
-const LOOK: Duration = Duration::from_secs(1);
-/// The rings are emptied at least so often meanwhile.
-const TURN: Duration = Duration::from_millis(50);
+const LOOK: Duration = Duration::from_millis(500);
 
-/// Attaches the probe to every file with the marker that a process has mapped to execute, and tells the sampler what code there
-/// busy-waits. `meanwhile` is called again and again, as long as that lasts. What went wrong, by file.
-pub fn look(pid: i32, loaded: &mut Loaded, meanwhile: &mut impl FnMut()) -> procfs::ProcResult<Vec<String>> {
+/// What was found in a process.
+pub struct Looked {
+    /// Code in it that busy-waits.
+    pub spin: SpinCode,
+    /// What went wrong, file by file.
+    pub problems: Vec<String>,
+}
+
+/// Attaches the probe to every file with the marker that a process has mapped to execute, and finds the code there that
+/// busy-waits. The process can make this wait for ever.
+///
+/// # Errors
+/// It has ended, or its maps cannot be read.
+pub fn look(pid: i32, marks: &Marks) -> procfs::ProcResult<Looked> {
     let mut errors = Vec::new();
     let (maps, is_cut) = read_maps(pid)?;
     if is_cut {
@@ -44,7 +56,7 @@ pub fn look(pid: i32, loaded: &mut Loaded, meanwhile: &mut impl FnMut()) -> proc
             "process {pid} has mapped more than fits into {MAPS_BYTES} bytes: the rest was not looked at"
         ));
     }
-    loaded.set_spin_code(pid.cast_unsigned(), &spin_code(&maps));
+    let spin = spin_code(&maps);
     if maps.iter().next().is_none() {
         // The kernel shows nothing to whom it does not allow to look.
         errors.push(format!("the maps of process {pid} may not be read"));
@@ -53,12 +65,12 @@ pub fn look(pid: i32, loaded: &mut Loaded, meanwhile: &mut impl FnMut()) -> proc
         map.perms.contains(MMPermissions::EXECUTE) && matches!(map.pathname, MMapPath::Path(_))
     };
     let files: Vec<MemoryMap> = maps.into_iter().filter(is_program).collect();
-    let left = in_turns((LOOK, TURN), files, meanwhile, |map| {
+    let left = within(LOOK, files, |map| {
         let MMapPath::Path(path) = &map.pathname else { return };
         let relative = path.strip_prefix("/").unwrap_or(path);
-        match attach(pid, &map, relative, loaded) {
+        match open(pid, &map, relative).map_err(Into::into).and_then(|file| marks.attach(&file)) {
             Ok(_) => {}
-            // Deleted or replaced since it was mapped.
+            // No longer mapped.
             Err(error) if is(&error, io::ErrorKind::NotFound) => {}
             Err(error) => errors.push(format!("attaching to `{}`: {error:#}", name(relative))),
         }
@@ -66,25 +78,14 @@ pub fn look(pid: i32, loaded: &mut Loaded, meanwhile: &mut impl FnMut()) -> proc
     if left > 0 {
         errors.push(format!("process {pid} has mapped too many files to look at: {left} were left out"));
     }
-    Ok(errors)
+    Ok(Looked { spin, problems: errors })
 }
 
-/// Does something with each, for this long at most and with something else every `turn` meanwhile. How many were
-/// left out.
-fn in_turns<T>(
-    (most, turn): (Duration, Duration),
-    things: Vec<T>,
-    meanwhile: &mut impl FnMut(),
-    mut each: impl FnMut(T),
-) -> usize {
+/// Does something with each, for this long at most. How many were left out.
+fn within<T>(most: Duration, things: Vec<T>, mut each: impl FnMut(T)) -> usize {
     let begun = Instant::now();
-    let mut turned = begun;
     let mut things = things.into_iter();
     while things.len() > 0 && begun.elapsed() < most {
-        if turned.elapsed() >= turn {
-            meanwhile();
-            turned = Instant::now();
-        }
         things.next().into_iter().for_each(&mut each);
     }
     things.len()
@@ -125,16 +126,32 @@ fn spins(path: &Path) -> bool {
 }
 
 /// By the mapping itself, which leads to the very file, deleted or in whatever mount namespace; the kernel allows it to root
-/// of the initial user namespace. Else by the process's root, under the path that it knows the file by.
-fn attach(pid: i32, map: &MemoryMap, relative: &Path, loaded: &mut Loaded) -> Result<bool, anyhow::Error> {
+/// of the initial user namespace. Where it does not, by the process's root, under the path that it knows the file by:
+/// the process may have put anything there, so it has to be the file that is mapped.
+fn open(pid: i32, map: &MemoryMap, relative: &Path) -> io::Result<File> {
     let (start, end) = map.address;
-    let by_mapping = loaded.attach_marker(&PathBuf::from(format!("/proc/{pid}/map_files/{start:x}-{end:x}")));
-    match by_mapping {
-        Err(error) if is(&error, io::ErrorKind::NotFound) || is(&error, io::ErrorKind::PermissionDenied) => {
-            loaded.attach_marker(&PathBuf::from(format!("/proc/{pid}/root")).join(relative))
-        }
-        attached => attached,
+    let mut to_look = OpenOptions::new();
+    to_look.read(true).custom_flags(libc::O_PATH);
+    match to_look.open(format!("/proc/{pid}/map_files/{start:x}-{end:x}")) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+        opened => return opened,
     }
+    let root = guarded::Directory::open(format!("/proc/{pid}/root").as_ref())?;
+    let found = root.find(relative)?;
+    if is_mapped(&found, map)? { Ok(found) } else { Err(io::ErrorKind::NotFound.into()) }
+}
+
+/// Whether this file is what was mapped, by its number on its device. Mappings of files on btrfs, and on an overlay before
+/// Linux 6.8, show another device than stat(2) does: the number has to do there.
+fn is_mapped(found: &File, map: &MemoryMap) -> io::Result<bool> {
+    let metadata = found.metadata()?;
+    let device = (nix::sys::stat::major(metadata.dev()), nix::sys::stat::minor(metadata.dev()));
+    let shown = (u64::from(map.dev.0.cast_unsigned()), u64::from(map.dev.1.cast_unsigned()));
+    let has_two_devices = || {
+        let kind = fstatfs(found).map(|system| system.filesystem_type());
+        kind.is_ok_and(|kind| [BTRFS_SUPER_MAGIC, OVERLAYFS_SUPER_MAGIC].contains(&kind))
+    };
+    Ok(metadata.is_file() && metadata.ino() == map.inode && (device == shown || has_two_devices()))
 }
 
 fn is(error: &anyhow::Error, kind: io::ErrorKind) -> bool {
@@ -208,15 +225,40 @@ mod tests {
 
     #[test]
     fn what_takes_too_long_is_left_out_and_counted() {
-        let hour = Duration::from_hours(1);
-        let run = |most, turn| {
-            let (mut done, mut turns) = (0, 0);
-            let left = in_turns((most, turn), vec![1, 2, 4], &mut || turns += 1, |thing| done += thing);
-            (done, turns, left)
+        let run = |most| {
+            let mut done = 0;
+            let left = within(most, vec![1, 2, 4], |thing| done += thing);
+            (done, left)
         };
-        assert_eq!(run(Duration::ZERO, hour), (0, 0, 3));
-        assert_eq!(run(hour, hour), (7, 0, 0));
-        assert_eq!(run(hour, Duration::ZERO), (7, 3, 0), "what else there is to do gets its turn");
+        assert_eq!(run(Duration::ZERO), (0, 3));
+        assert_eq!(run(Duration::from_hours(1)), (7, 0));
+    }
+
+    /// A path may lead to anything by the time that it is followed.
+    #[test]
+    fn only_the_file_that_is_mapped_is_taken_by_its_path() {
+        let place = tempfile::tempdir().expect("a folder can be made");
+        let (mapped, other) = (place.path().join("mapped"), place.path().join("other"));
+        for path in [&mapped, &other] {
+            std::fs::write(path, "x").expect("the place is ours");
+        }
+        let metadata = mapped.metadata().expect("it is there");
+        let (major, minor) = (nix::sys::stat::major(metadata.dev()), nix::sys::stat::minor(metadata.dev()));
+        let line = |minor: u64, inode: u64| {
+            let text = format!("1000-2000 r-xp 00000000 {major:x}:{minor:x} {inode} {}\n", mapped.display());
+            MemoryMaps::from_read(Cursor::new(text)).expect("one line").into_iter().next().expect("one")
+        };
+        let is = |path: &Path, map: &MemoryMap| {
+            is_mapped(&File::open(path).expect("it is there"), map).expect("it can be looked at")
+        };
+        let map = line(minor, metadata.ino());
+        assert!(is(&mapped, &map));
+        assert!(!is(&other, &map), "another file");
+        assert!(
+            !is(place.path(), &line(minor, place.path().metadata().expect("there").ino())),
+            "a directory"
+        );
+        assert!(!is(&mapped, &line(minor + 1, metadata.ino())), "the same number on another device");
     }
 
     #[test]

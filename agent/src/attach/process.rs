@@ -6,13 +6,16 @@ use procfs::process::{ProcState, StatFlags};
 
 use super::TargetError;
 use crate::{
-    child, guarded,
+    child, guarded, patient,
     untrusted::{Shown as _, Untrusted},
 };
 
 /// The most that is read of a command line: as much as one argument may have. A process may say that all its
 /// memory is one.
 const COMMAND_BYTES: u64 = 128 << 10;
+
+/// A command line lies in the process's own memory, and the process may hold the lock of that.
+const ANSWER: std::time::Duration = std::time::Duration::from_millis(500);
 
 /// A process that was alive when it was opened. Its descriptor names it for good, whoever gets the number later.
 #[derive(Debug)]
@@ -64,7 +67,8 @@ impl Process {
     /// Its program and arguments, for people.
     pub(super) fn command(&self) -> Vec<String> {
         let path = format!("/proc/{}/cmdline", self.pid);
-        let bytes = guarded::read_begin(path.as_ref(), COMMAND_BYTES).unwrap_or_default();
+        let read = move || guarded::read_begin(path.as_ref(), COMMAND_BYTES).unwrap_or_default();
+        let bytes = patient::within((ANSWER, ANSWER), &mut || (), read).unwrap_or_default();
         let words = bytes.split(|&byte| byte == 0).filter(|word| !word.is_empty());
         let words: Vec<String> = words.map(|word| Untrusted::of_bytes(word).stored().to_owned()).collect();
         if words.is_empty() { vec![self.name()] } else { words }

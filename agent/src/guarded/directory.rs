@@ -77,6 +77,14 @@ impl Directory {
         Ok(File::from(opening::open(self.here(), Path::new(name), flags, mode)?))
     }
 
+    /// What lies below, opened to look alone (`O_PATH`): nothing is done to it by that.
+    ///
+    /// # Errors
+    /// Nothing is there, or only behind a link.
+    pub fn find(&self, path: &Path) -> io::Result<File> {
+        Ok(File::from(opening::open(self.here(), path, OFlag::O_PATH, Mode::empty())?))
+    }
+
     /// The whole of a file below that others may have made: a regular one, of one of these users, of at most so many bytes.
     ///
     /// # Errors

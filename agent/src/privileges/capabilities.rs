@@ -138,6 +138,8 @@ pub fn drop_all() -> io::Result<()> {
 /// The kernel's.
 pub fn keep_signals(is_needed: bool) -> io::Result<()> {
     let kill = set([CAP_KILL].into_iter().filter(|_| is_needed));
+    // The thread may have been started before the others gave these up.
+    forget_what_could_come_back();
     keep(permitted()? & kill)
 }
 

@@ -56,6 +56,8 @@ const WORKLOAD_BYTES: u64 = 512 << 10;
 /// A folder that only lives as long as the run, with the socket and the unpacked files.
 pub struct Rendezvous {
     folder: PathBuf,
+    /// Where the files are in it.
+    files: PathBuf,
     /// Where the socket is.
     address: PathBuf,
     /// The same socket as that of the task that accepts, which runs no more at the end.
@@ -103,20 +105,22 @@ impl Rendezvous {
     /// Makes the folder and listens. Needs a tokio runtime. Clears what killed agents left behind.
     pub fn open(run_as: Option<&RunAs>) -> io::Result<Self> {
         place::clear_abandoned();
-        let (folder, lock) = place::make()?;
-        let rendezvous = Self::fill(folder.clone(), lock, run_as);
+        let place = place::make(run_as.is_some())?;
+        let folder = place.folder.clone();
+        let rendezvous = Self::fill(place, run_as);
         if rendezvous.is_err() {
             let _ = std::fs::remove_dir_all(&folder);
         }
         rendezvous
     }
 
-    fn fill(folder: PathBuf, lock: File, run_as: Option<&RunAs>) -> io::Result<Self> {
-        write(&folder.join(place::LIBRARY), LIBRARY, 0o755)?;
-        directory(&folder.join(place::PYTHON))?;
-        write(&folder.join(place::MODULE), MODULE, 0o644)?;
-        write(&folder.join(place::NO_CACHE), b"", 0o444)?;
-        let workload = write(&folder.join(place::WORKLOAD), b"", 0o600)?;
+    fn fill(place: place::Place, run_as: Option<&RunAs>) -> io::Result<Self> {
+        let place::Place { folder, files, lock } = place;
+        write(&files.join(place::LIBRARY), LIBRARY, 0o755)?;
+        directory(&files.join(place::PYTHON))?;
+        write(&files.join(place::MODULE), MODULE, 0o644)?;
+        write(&files.join(place::NO_CACHE), b"", 0o444)?;
+        let workload = write(&files.join(place::WORKLOAD), b"", 0o600)?;
         if let Some(user) = run_as {
             std::os::unix::fs::fchown(&workload, Some(user.uid.as_raw()), Some(user.gid.as_raw()))?;
         }
@@ -130,7 +134,7 @@ impl Rendezvous {
         let (theirs, counted) = (Arc::clone(&welcome), Arc::clone(&counts));
         let line = Line { listener: accepting, sender, welcome: theirs, counts: counted, places };
         tokio::spawn(line.run());
-        Ok(Self { folder, address, listener, welcome, counts, workload, met, _lock: lock })
+        Ok(Self { folder, files, address, listener, welcome, counts, workload, met, _lock: lock })
     }
 
     fn welcome(&self) -> std::sync::MutexGuard<'_, Welcome> {
@@ -149,7 +153,7 @@ impl Rendezvous {
 
     /// What the child needs to find all this.
     pub fn environment(&self) -> Vec<(&'static str, OsString)> {
-        let mut python = self.folder.join(place::PYTHON).into_os_string();
+        let mut python = self.files.join(place::PYTHON).into_os_string();
         if let Some(path) = std::env::var_os("PYTHONPATH").filter(|path| !path.is_empty()) {
             python.push(":");
             python.push(path);
@@ -157,8 +161,8 @@ impl Rendezvous {
         vec![
             ("GUESTSCOPE_NOTIFY", self.address.clone().into()),
             ("GUESTSCOPE_FILTERS", filters::own().to_string().into()),
-            ("GUESTSCOPE_LIBRARY", self.folder.join(place::LIBRARY).into()),
-            ("GUESTSCOPE_WORKLOAD_FILE", self.folder.join(place::WORKLOAD).into()),
+            ("GUESTSCOPE_LIBRARY", self.files.join(place::LIBRARY).into()),
+            ("GUESTSCOPE_WORKLOAD_FILE", self.files.join(place::WORKLOAD).into()),
             ("PYTHONPATH", python),
         ]
     }
@@ -170,7 +174,7 @@ impl Rendezvous {
             theirs.push(":");
             theirs
         });
-        path.push(&self.folder);
+        path.push(&self.files);
         ("LD_LIBRARY_PATH", path)
     }
 
@@ -204,7 +208,7 @@ impl Rendezvous {
     /// # Errors
     /// It cannot be read, is longer than anybody has to say, or is no JSON object.
     pub fn workload(&self) -> io::Result<Option<serde_json::Value>> {
-        let folder = Directory::open(&self.folder)?;
+        let folder = Directory::open(&self.files)?;
         let text = if folder.is_ours(place::WORKLOAD, &self.workload) {
             guarded::read_again(&self.workload, WORKLOAD_BYTES)?
         } else {
@@ -225,6 +229,8 @@ impl Rendezvous {
 
 impl Drop for Rendezvous {
     fn drop(&mut self) {
+        // Whoever holds the workload file still, and made it large, gives the room back.
+        self.workload.set_len(0).unwrap_or_default();
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }

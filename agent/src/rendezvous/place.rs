@@ -24,6 +24,9 @@ use nix::{
 /// In order of preference: gone after a restart, and a library may be mapped from there to execute. The last one is for machines
 /// that let nothing be executed from any of the others.
 const PLACES: [&str; 4] = ["/run", "/tmp", "/dev/shm", "/var/lib"];
+/// The same where the program is another user's, who can make the workload file as large as the place is: first those
+/// where every user may write anyway.
+const PLACES_OF_USERS: [&str; 4] = ["/dev/shm", "/tmp", "/run", "/var/lib"];
 const PREFIX: &str = "guestscope-";
 /// Files of a rendezvous: the socket, what is unpacked, what the workload writes. The socket's name goes on after this.
 pub(super) const SOCKET: &str = "notify";
@@ -37,19 +40,55 @@ pub(super) const MODULE: &str = "python/guestscope.py";
 pub(super) const NO_CACHE: &str = "python/__pycache__";
 const FILES: [&str; 4] = [LIBRARY, WORKLOAD, MODULE, NO_CACHE];
 
+/// The folder of a rendezvous.
+#[derive(Debug)]
+pub(super) struct Place {
+    /// Where the socket is.
+    pub(super) folder: PathBuf,
+    /// The folder in it where all files are, whose name nobody knows but who was told.
+    pub(super) files: PathBuf,
+    /// Held as long as the folder is in use.
+    pub(super) lock: File,
+}
+
 /// Makes a folder in the first place where a library may be mapped to execute and a socket may live. All may search it, since
 /// the program may be another user, and become yet another; nobody else may list it or write.
-pub(super) fn make() -> io::Result<(PathBuf, File)> {
-    let mut last = io::Error::other(format!("all of {} are mounted noexec", PLACES.join(", ")));
+///
+/// The files lie in a folder of a secret name in it. The kernel waits for a lock of every process that has mapped a file
+/// before it puts a probe there, and all forks of the machine wait meanwhile: no stranger shall be able to map ours.
+pub(super) fn make(is_users: bool) -> io::Result<Place> {
+    let places = if is_users { PLACES_OF_USERS } else { PLACES };
+    let mut last = io::Error::other(format!("all of {} are mounted noexec", places.join(", ")));
     let is_usable =
         |place: &&&str| !statvfs(**place).is_ok_and(|mount| mount.flags().contains(FsFlags::ST_NOEXEC));
-    for place in PLACES.iter().filter(is_usable) {
+    for place in places.iter().filter(is_usable) {
         match make_in(Path::new(place)) {
-            Ok(made) => return Ok(made),
+            Ok((folder, lock)) => {
+                let files = folder.join(secret()?);
+                make_folder(&files)?;
+                return Ok(Place { folder, files, lock });
+            }
             Err(error) => last = error,
         }
     }
     Err(last)
+}
+
+/// A folder that all may search and nobody else list, whatever the umask is.
+fn make_folder(folder: &Path) -> io::Result<()> {
+    DirBuilder::new().mode(0o711).create(folder)?;
+    std::fs::set_permissions(folder, Permissions::from_mode(0o711))
+}
+
+/// A name that cannot be guessed.
+fn secret() -> io::Result<String> {
+    let mut random = [0; 16];
+    File::open("/dev/urandom")?.read_exact(&mut random)?;
+    Ok(format!("{:032x}", u128::from_ne_bytes(random)))
+}
+
+fn is_secret(name: &OsStr) -> bool {
+    name.len() == 32 && name.as_encoded_bytes().iter().all(u8::is_ascii_hexdigit)
 }
 
 fn make_in(place: &Path) -> io::Result<(PathBuf, File)> {
@@ -74,9 +113,7 @@ pub(super) fn listen(folder: &Path) -> io::Result<(UnixListener, PathBuf)> {
     let bound = folder.join(SOCKET);
     let listener = UnixListener::bind(&bound)?;
     listener.set_nonblocking(true)?;
-    let mut random = [0; 16];
-    File::open("/dev/urandom")?.read_exact(&mut random)?;
-    let secret = folder.join(format!("{SOCKET}-{:032x}", u128::from_ne_bytes(random)));
+    let secret = folder.join(format!("{SOCKET}-{}", secret()?));
     // Where a socket cannot be renamed (some sandboxes' file systems) strangers can come to the line, and no further.
     let address = if std::fs::rename(&bound, &secret).is_ok() { secret } else { bound };
     // Whatever user the program becomes.
@@ -101,14 +138,25 @@ fn clear_in(place: &Path) {
         let folder = entry.path();
         if is_name(&entry.file_name()) && is_abandoned(&folder) {
             // Nothing but what `Rendezvous` makes: whatever else bears such a name, it stays.
-            for file in FILES {
-                std::fs::remove_file(folder.join(file)).unwrap_or_default();
+            for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
+                if is_secret(&entry.file_name()) {
+                    remove_files(&entry.path());
+                }
             }
-            remove_socket(&folder);
-            std::fs::remove_dir(folder.join(PYTHON)).unwrap_or_default();
-            std::fs::remove_dir(&folder).unwrap_or_default();
+            // Agents of before kept them beside the socket.
+            remove_files(&folder);
         }
     }
+}
+
+/// With the folder that they are in, if nothing else is.
+fn remove_files(folder: &Path) {
+    for file in FILES {
+        std::fs::remove_file(folder.join(file)).unwrap_or_default();
+    }
+    remove_socket(folder);
+    std::fs::remove_dir(folder.join(PYTHON)).unwrap_or_default();
+    std::fs::remove_dir(folder).unwrap_or_default();
 }
 
 /// Whatever it is called by now.
@@ -144,6 +192,9 @@ mod tests {
         let (used, _lock) = make_in(place.path()).expect("the place is ours");
         let (abandoned, lock) = make_in(place.path()).expect("the place is ours");
         listen(&abandoned).expect("the folder is ours");
+        let files = abandoned.join(secret().expect("there is a source of random numbers"));
+        make_folder(&files).expect("the folder is ours");
+        std::fs::write(files.join(LIBRARY), "").expect("the folder is ours");
         std::fs::write(place.path().join("guestscope-1-1"), "").expect("the place is ours");
         // Folders of people, and one that bears such a name and holds something else.
         let theirs = ["other", "guestscope-main", "guestscope-1-2-3", "guestscope--1", "guestscope-1-2"];
@@ -156,6 +207,23 @@ mod tests {
         assert!(used.exists() && !abandoned.exists() && place.path().join("guestscope-1-1").exists());
         for name in theirs {
             assert!(place.path().join(name).join("precious").exists(), "{name}");
+        }
+    }
+
+    /// What strangers can list tells them nothing: neither the socket's name nor where the library lies.
+    #[test]
+    fn files_have_a_place_that_cannot_be_listed_or_guessed() {
+        for is_users in [false, true] {
+            let Place { folder, files, lock } = make(is_users).expect("a folder can be made");
+            let mode = |path: &Path| path.metadata().expect("it is there").permissions().mode() & 0o777;
+            let modes = [mode(&folder), mode(&files)];
+            let name = files.file_name().expect("it has a name").to_owned();
+            let is_inside = files.parent() == Some(&folder);
+            remove_files(&files);
+            remove_files(&folder);
+            drop(lock);
+            assert_eq!(modes, [0o711; 2]);
+            assert!(is_secret(&name) && is_inside && !folder.exists(), "{}", files.display());
         }
     }
 }

@@ -55,6 +55,9 @@ pub fn attach(arguments: &AttachArguments) -> anyhow::Result<i32> {
     let mut target = Target::find(wanted(arguments))?;
     let first = target.processes().first().copied().unwrap_or_default();
     child::block_forwarded().context("blocking signals")?;
+    let haste = Haste::default();
+    // Before anything is done that the target could make wait.
+    let signals = Signals::read(None, haste.clone()).context("reading signals")?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let loaded = start::load(&arguments.observation, true)?;
@@ -76,14 +79,12 @@ pub fn attach(arguments: &AttachArguments) -> anyhow::Result<i32> {
         }
         cost.attached();
         begun.cost = cost;
-        let haste = Haste::default();
-        let mut session = begun.start(&arguments.observation, feed, (started, None), haste.clone())?;
+        let mut session = begun.start(&arguments.observation, feed, (started, None), haste)?;
         if let Some(helper) = session.graphics.pid() {
             adoption.leave_out(helper);
         }
         failure::say(&format!("{}; Ctrl-C stops observing, and nothing else\n", adoption.summary()));
         let until = arguments.duration.map(|duration| started + duration);
-        let signals = Signals::read(None, haste).context("reading signals")?;
         let mut attached = Attached { adoption, signals, looks: every(LOOK), until, all_ended: false };
         let kernel_log = session.kernel_log(arguments.observation.kernel_log)?;
         observe(&mut session, &mut attached, kernel_log).await?;

@@ -67,7 +67,10 @@ impl<F: Sight> Session<F> {
         };
         // The program has come to its end, and its code is what its caller waits for, whatever became of ours.
         match told.summary {
-            Ok(summary) => tell(&summary, &told.health, &facts, observation.json)?,
+            Ok(summary) => {
+                tell(&summary, &told.health, &facts, observation.json)
+                    .unwrap_or_else(|error| failure::say(&failure::text(&error)));
+            }
             Err(error) => failure::say(&failure::text(&error)),
         }
         Ok(())
@@ -181,5 +184,5 @@ fn tell(summary: &Summary, health: &Health, facts: &RunFacts, json: bool) -> any
     } else {
         terminal::render_summary(summary, health, facts, Style::detect(Stream::Stdout))
     };
-    Ok(out::answer(&text)?)
+    out::answer(&text).context("writing the answer")
 }

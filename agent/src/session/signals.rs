@@ -1,7 +1,8 @@
 //! Signals, on a thread of their own: whatever the agent is doing, they are passed on and obeyed.
 //!
 //! A program that the agent started gets each of them. The second SIGTERM, or the second SIGINT within a few seconds, is the agent's
-//! as well: the program has a second to end, then it is observed no more. If it ends, the run is closed as always. While the run
+//! as well: the program has a second to end, then it is observed no more. If it ends, the run is closed as always. Where the
+//! agent attached, the first signal is its own, and ends it if it does not begin to close the run in time. While the run
 //! is being closed any signal ends the agent, as soon as what was observed is in the folder, or after a bounded time. It
 //! closes nothing itself.
 
@@ -105,6 +106,7 @@ impl Signals {
             asked: Asked::default(),
             stop_at: None,
             end_at: None,
+            close_by: None,
         };
         let body = move || {
             // A thread without a privilege still passes signals on to programs of its own user.
@@ -149,6 +151,8 @@ struct Reader {
     stop_at: Option<(Instant, Signal)>,
     /// When the agent ends, by which signal.
     end_at: Option<(Instant, Signal)>,
+    /// When the agent ends by which signal, unless the run is being closed by then.
+    close_by: Option<(Instant, Signal)>,
 }
 
 impl Reader {
@@ -166,6 +170,11 @@ impl Reader {
                 self.shared.by.store(signal as i32, Release);
                 self.shared.stop.notify_one();
             }
+            if let Some((_, signal)) = self.close_by.take_if(|(at, _)| *at <= now)
+                && !self.is_closing()
+            {
+                end(signal);
+            }
             if let Some((at, signal)) = self.end_at
                 && (at <= now || self.is_written())
             {
@@ -174,10 +183,13 @@ impl Reader {
         }
     }
 
+    fn is_closing(&self) -> bool {
+        matches!(*locked(&self.shared.stage), Stage::Closing)
+    }
+
     /// While the run is closed, what is in the folder is enough.
     fn is_written(&self) -> bool {
-        let is_closing = matches!(*locked(&self.shared.stage), Stage::Closing);
-        is_closing && self.shared.haste.is_due() && self.shared.haste.0.1.load(Acquire)
+        self.is_closing() && self.shared.haste.is_due() && self.shared.haste.0.1.load(Acquire)
     }
 
     /// Until there is something to do.
@@ -186,7 +198,7 @@ impl Reader {
         // A negative number is passed over.
         let end = self.end.as_ref().map_or(-1, AsRawFd::as_raw_fd);
         let mut descriptors = [descriptor(self.signals.as_raw_fd()), descriptor(end)];
-        let is_pressed = self.stop_at.is_some() || self.end_at.is_some();
+        let is_pressed = self.stop_at.is_some() || self.end_at.is_some() || self.close_by.is_some();
         let look = libc::timespec { tv_sec: 0, tv_nsec: LOOK.subsec_nanos().into() };
         let timeout = if is_pressed { &raw const look } else { std::ptr::null() };
         // SAFETY: the array and the time live across the call; no mask of signals is given.
@@ -219,7 +231,10 @@ impl Reader {
             Stage::Attached => {
                 drop(stage);
                 match self.asked.at.replace(Instant::now()) {
-                    None => self.stop_at = Some((Instant::now(), signal)),
+                    None => {
+                        self.stop_at = Some((Instant::now(), signal));
+                        self.close_by = Some((Instant::now() + PATIENCE, signal));
+                    }
                     Some(_) => self.hurry(signal),
                 }
             }

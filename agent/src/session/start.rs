@@ -25,6 +25,7 @@ use crate::{
     guarded::Owner,
     health::Fidelity,
     loader::{self, LoadOptions, Loaded},
+    out,
     phase::{Limits, Pauses, pairing::Pairing},
     platform::{Guest, Root, Usage},
     privileges::{self, About, Work},
@@ -129,10 +130,13 @@ impl Begun {
         // Those that export and write give up everything, once they have the rights of whose folder it is: taking them is a
         // privilege as well.
         let exporter = exporter(observation, &identity, (&guest, fidelity), &folder, &wall)?;
+        // Neither needs anything but what is open already.
+        let settle_to_say = || privileges::drop_all().unwrap_or_default();
+        out::say_by_thread(settle_to_say).context("starting the thread that says things")?;
         let facts = facts::for_terminal(&identity, &guest, folder.path(), (cost.attach, Exit::Running), &[]);
         let health = feed.health(cost.so_far(Duration::ZERO));
         failure::say(&terminal::render_banner(&facts, &health, Style::detect(Stream::Stderr)));
-        let progress = Progress::start(!observation.json);
+        let progress = Progress::start(!observation.json, settle_to_say);
         let files = folder.owner().map_or((0, 0), |owner| (owner.uid, owner.gid));
         let settle = settle(folder.owner().cloned());
         let outlet = Outlet::start(Sinks::new(folder, exporter, wall, progress, haste), settle)

@@ -1,0 +1,175 @@
+//! The marker's probe in files that carry the marker: which files have it, and putting it there.
+//!
+//! The kernel puts a probe into every process that has the file mapped, and waits for a lock of each. So this is
+//! done by threads that nobody waits for ([`crate::patient`]), and asks nothing of the loaded object but the program.
+
+use std::{
+    collections::HashSet,
+    ffi::CString,
+    fs::{File, Metadata},
+    io,
+    os::{
+        fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd},
+        unix::fs::MetadataExt as _,
+    },
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use crate::{descriptors, probes::phase};
+
+/// Files without a marker that are known as such; when there are more, all are looked at again.
+const MOST_OTHERS: usize = 8_192;
+/// From linux/perf_event.h: `PERF_EVENT_IOC_ENABLE`, `PERF_EVENT_IOC_SET_BPF`, `PERF_FLAG_FD_CLOEXEC`.
+const ENABLE: u32 = 0x2400;
+const SET_PROGRAM: u32 = 0x4004_2408;
+const CLOSE_ON_EXEC: libc::c_ulong = 8;
+
+/// `struct perf_event_attr` as of Linux 2.6.33 (`PERF_ATTR_SIZE_VER1`), which has all that a probe needs.
+#[repr(C)]
+#[derive(Default)]
+struct Attributes {
+    kind: u32,
+    size: u32,
+    config: u64,
+    period: u64,
+    sample_type: u64,
+    read_format: u64,
+    flags: u64,
+    wakeup: u32,
+    breakpoint: u32,
+    /// Where the path stands.
+    path: u64,
+    /// In the file.
+    offset: u64,
+}
+
+/// A file by its number, which it has as long as a probe is in it.
+type Number = (u64, u64);
+
+/// A file that has no marker, as long as nobody changes it. Its number may be another file's a moment later, which
+/// then has another time of change.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Unmarked {
+    number: Number,
+    changed: (i64, i64),
+    bytes: u64,
+}
+
+impl Unmarked {
+    fn of(metadata: &Metadata) -> Self {
+        let number = (metadata.dev(), metadata.ino());
+        Self { number, changed: (metadata.ctime(), metadata.ctime_nsec()), bytes: metadata.size() }
+    }
+}
+
+#[derive(Default)]
+struct Files {
+    marked: HashSet<Number>,
+    /// The probes, which go away with the descriptors.
+    probes: Vec<OwnedFd>,
+    unmarked: HashSet<Unmarked>,
+}
+
+/// The probe, and the files that it is in.
+pub struct Marks {
+    program: OwnedFd,
+    /// The kernel's number for probes of this kind.
+    kind: u32,
+    files: Mutex<Files>,
+}
+
+impl Marks {
+    /// Of a program that is loaded.
+    ///
+    /// # Errors
+    /// The kernel has no such probes, or no descriptor is to be had.
+    pub(super) fn new(program: BorrowedFd<'_>) -> io::Result<Self> {
+        let kind = std::fs::read_to_string("/sys/bus/event_source/devices/uprobe/type")?;
+        let kind = kind.trim().parse().map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
+        Ok(Self { program: program.try_clone_to_owned()?, kind, files: Mutex::default() })
+    }
+
+    fn files(&self) -> MutexGuard<'_, Files> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Files that carry the marker.
+    pub fn count(&self) -> usize {
+        self.files().marked.len()
+    }
+
+    /// Puts the probe into a file, if it carries the marker and has none yet. Whether it was put. `found` was opened to look
+    /// alone (`O_PATH`): what is read and probed is that very file.
+    ///
+    /// # Errors
+    /// It cannot be read, its marker is damaged, or the kernel refuses the probe.
+    pub fn attach(&self, found: &File) -> Result<bool, anyhow::Error> {
+        let metadata = found.metadata()?;
+        let unmarked = Unmarked::of(&metadata);
+        let is_known =
+            |files: &Files| files.marked.contains(&unmarked.number) || files.unmarked.contains(&unmarked);
+        if !metadata.is_file() || is_known(&self.files()) {
+            return Ok(false);
+        }
+        let path = format!("/proc/self/fd/{}", found.as_raw_fd());
+        let Some(offset) = phase::find(path.as_ref())? else {
+            let mut files = self.files();
+            if files.unmarked.len() >= MOST_OTHERS {
+                files.unmarked.clear();
+            }
+            files.unmarked.insert(unmarked);
+            return Ok(false);
+        };
+        // A program may have mapped any number of files with the marker.
+        anyhow::ensure!(descriptors::are_free(), "no more files may be open");
+        // Another thread may be about to do the same.
+        if !self.files().marked.insert(unmarked.number) {
+            return Ok(false);
+        }
+        match self.probe(&path, offset) {
+            Ok(probe) => {
+                self.files().probes.push(probe);
+                Ok(true)
+            }
+            Err(error) => {
+                self.files().marked.remove(&unmarked.number);
+                Err(anyhow::Error::new(error).context("the kernel refused the probe"))
+            }
+        }
+    }
+
+    fn probe(&self, path: &str, offset: u64) -> io::Result<OwnedFd> {
+        let path = CString::new(path)?;
+        let attributes = Attributes {
+            kind: self.kind,
+            size: size_of::<Attributes>() as u32,
+            path: path.as_ptr() as u64,
+            offset,
+            ..Attributes::default()
+        };
+        let (all_processes, first_cpu, no_group) = (-1, 0, -1);
+        // SAFETY: the attributes and the path that they point to live across the call.
+        let event = unsafe {
+            libc::syscall(
+                libc::SYS_perf_event_open,
+                &raw const attributes,
+                all_processes,
+                first_cpu,
+                no_group,
+                CLOSE_ON_EXEC,
+            )
+        };
+        if event < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the call returned a descriptor that nobody else owns.
+        let event = unsafe { OwnedFd::from_raw_fd(event as i32) };
+        for (command, value) in [(SET_PROGRAM, self.program.as_raw_fd()), (ENABLE, 0)] {
+            // SAFETY: no pointers are passed.
+            if unsafe { libc::ioctl(event.as_raw_fd(), command as _, value) } != 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        Ok(event)
+    }
+}

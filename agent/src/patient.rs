@@ -1,0 +1,119 @@
+//! Work that somebody else may hold up, for ever if they like: it is done by a thread of its own, and given up.
+//!
+//! What /proc tells of a process waits for locks that the process may hold (`maps`, `map_files` and `cmdline` for
+//! the lock of its address space), and a file lies where its owner's own server may answer for it (FUSE, also
+//! below an overlay), or never. No flag of open(2) helps against that.
+
+use std::{
+    sync::{
+        atomic::{AtomicUsize, Ordering},
+        mpsc::{RecvTimeoutError, sync_channel},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+/// Threads that may be held up at once. Each is as good as nothing while it waits, but they must have an end.
+const MOST: usize = 64;
+/// What such work needs is little: a few buffers.
+const STACK_BYTES: usize = 256 << 10;
+
+/// Threads that were given up and have not come back.
+static HELD_UP: AtomicUsize = AtomicUsize::new(0);
+
+/// Why there is no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NoAnswer {
+    /// It took too long. It may be done later.
+    #[error("it did not answer in time")]
+    Late,
+    /// Too many others wait for their answers, or no thread can be had.
+    #[error("too much of what was asked before has no answer yet")]
+    Busy,
+}
+
+/// Does `work` on another thread and waits for it for so long. Every `turn` of that time `meanwhile` is called.
+///
+/// # Errors
+/// There is no answer.
+pub(crate) fn within<T: Send + 'static>(
+    (limit, turn): (Duration, Duration),
+    meanwhile: &mut dyn FnMut(),
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, NoAnswer> {
+    within_most(MOST, &HELD_UP, (limit, turn), meanwhile, work)
+}
+
+fn within_most<T: Send + 'static>(
+    most: usize,
+    held_up: &'static AtomicUsize,
+    (limit, turn): (Duration, Duration),
+    meanwhile: &mut dyn FnMut(),
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, NoAnswer> {
+    if held_up.load(Ordering::Acquire) >= most {
+        return Err(NoAnswer::Busy);
+    }
+    let (sender, answer) = sync_channel(1);
+    // Counted from here on, so that it is counted down whoever comes first.
+    held_up.fetch_add(1, Ordering::AcqRel);
+    let body = move || {
+        let done = work();
+        held_up.fetch_sub(1, Ordering::AcqRel);
+        // Nobody may wait for it any more.
+        sender.send(done).unwrap_or_default();
+    };
+    let thread = thread::Builder::new().name("looks".to_owned()).stack_size(STACK_BYTES);
+    if thread.spawn(body).is_err() {
+        held_up.fetch_sub(1, Ordering::AcqRel);
+        return Err(NoAnswer::Busy);
+    }
+    let begun = Instant::now();
+    loop {
+        let left = limit.saturating_sub(begun.elapsed());
+        match answer.recv_timeout(left.min(turn)) {
+            Ok(done) => return Ok(done),
+            Err(RecvTimeoutError::Timeout) if left.is_zero() => return Err(NoAnswer::Late),
+            Err(RecvTimeoutError::Timeout) => meanwhile(),
+            // It panicked: the binaries that people get end then.
+            Err(RecvTimeoutError::Disconnected) => return Err(NoAnswer::Busy),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: Duration = Duration::from_hours(1);
+    const MOMENT: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn what_answers_is_passed_on() {
+        assert_eq!(within((HOUR, HOUR), &mut || (), || 7), Ok(7));
+    }
+
+    #[test]
+    fn what_never_answers_is_given_up_and_bounded() {
+        static HELD: AtomicUsize = AtomicUsize::new(0);
+        let (release, held) = sync_channel::<()>(0);
+        let held = std::sync::Arc::new(std::sync::Mutex::new(held));
+        let mut turns = 0;
+        let mut ask = || {
+            let held = std::sync::Arc::clone(&held);
+            let wait = move || held.lock().is_ok_and(|held| held.recv().is_ok());
+            within_most(2, &HELD, (20 * MOMENT, MOMENT), &mut || turns += 1, wait)
+        };
+        assert_eq!([ask(), ask(), ask()], [Err(NoAnswer::Late), Err(NoAnswer::Late), Err(NoAnswer::Busy)]);
+        assert!(turns >= 2, "what else there is to do got its turn {turns} times");
+        // Those that come back make room for others.
+        for _ in 0..2 {
+            release.send(()).expect("it waits");
+        }
+        let begun = Instant::now();
+        while HELD.load(Ordering::Acquire) > 0 && begun.elapsed() < Duration::from_mins(1) {
+            thread::sleep(MOMENT);
+        }
+        assert_eq!(within_most(2, &HELD, (HOUR, HOUR), &mut || (), || 7), Ok(7));
+    }
+}
