@@ -128,7 +128,7 @@ fn attach_marker(program: &mut UProbe, marker: Option<&std::path::Path>) -> anyh
 fn ledger(arguments: &Arguments) -> anyhow::Result<(u64, BTreeMap<String, [u64; 2]>)> {
     let mut loaded = loader::load(&LoadOptions::default())?;
     if let Some(file) = &arguments.marker {
-        loaded.attach_marker(file)?;
+        loaded.marks.attach(&std::fs::File::open(file)?)?;
     }
     let wall_ns = if arguments.track { tracked(arguments, &mut loaded)? } else { run(arguments)? };
     Ok((wall_ns, costs(loaded.programs())))

@@ -4,7 +4,7 @@
 
 mod hooks;
 mod losses;
-mod marks;
+pub(crate) mod marks;
 mod offsets;
 mod pulse;
 mod sampler;

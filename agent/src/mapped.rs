@@ -20,7 +20,7 @@ use procfs::{
 
 use crate::{
     guarded,
-    loader::Marks,
+    loader::{Marks, marks},
     untrusted::{Shown as _, Untrusted},
 };
 
@@ -39,9 +39,21 @@ const LOOK: Duration = Duration::from_millis(500);
 pub struct Looked {
     /// Code in it that busy-waits.
     pub spin: SpinCode,
-    /// What went wrong, file by file.
-    pub problems: Vec<String>,
+    /// What went wrong.
+    pub problems: Vec<Problem>,
 }
+
+/// What went wrong with a file or a process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// For people.
+    pub text: String,
+    /// The agent may not do this, or lacks something: it concerns every program. Else it is the process's own matter.
+    pub is_ours: bool,
+}
+
+/// Problems of one look that are told in words. A process may have mapped any number of damaged files.
+const MOST_PROBLEMS: usize = 5;
 
 /// Attaches the probe to every file with the marker that a process has mapped to execute, and finds the code there that
 /// busy-waits. The process can make this wait for ever.
@@ -49,44 +61,61 @@ pub struct Looked {
 /// # Errors
 /// It has ended, or its maps cannot be read.
 pub fn look(pid: i32, marks: &Marks) -> procfs::ProcResult<Looked> {
-    let mut errors = Vec::new();
+    let mut problems = Vec::new();
+    let mut problem = |text, is_ours| problems.push(Problem { text, is_ours });
     let (maps, is_cut) = read_maps(pid)?;
     if is_cut {
-        errors.push(format!(
-            "process {pid} has mapped more than fits into {MAPS_BYTES} bytes: the rest was not looked at"
-        ));
+        problem(
+            format!(
+                "process {pid} has mapped more than fits into {MAPS_BYTES} bytes: the rest was not looked at"
+            ),
+            false,
+        );
     }
     let spin = spin_code(&maps);
     if maps.iter().next().is_none() {
         // The kernel shows nothing to whom it does not allow to look.
-        errors.push(format!("the maps of process {pid} may not be read"));
+        problem(format!("the maps of process {pid} may not be read"), true);
     }
     let is_program = |map: &MemoryMap| {
         map.perms.contains(MMPermissions::EXECUTE) && matches!(map.pathname, MMapPath::Path(_))
     };
     let files: Vec<MemoryMap> = maps.into_iter().filter(is_program).collect();
+    let mut more = 0;
     let left = within(LOOK, files, |map| {
-        let MMapPath::Path(path) = &map.pathname else { return };
+        let MMapPath::Path(path) = &map.pathname else { return true };
         let relative = path.strip_prefix("/").unwrap_or(path);
-        match open(pid, &map, relative).map_err(Into::into).and_then(|file| marks.attach(&file)) {
-            Ok(_) => {}
-            // No longer mapped.
-            Err(error) if is(&error, io::ErrorKind::NotFound) => {}
-            Err(error) => errors.push(format!("attaching to `{}`: {error:#}", name(relative))),
+        let attached = open(pid, &map, relative).map_err(Into::into).and_then(|file| marks.attach(&file));
+        let Err(error) = attached else { return true };
+        match cause(&error) {
+            // It is no longer mapped.
+            Some(libc::ENOENT) => {}
+            // Nor is anything else: the process has ended.
+            Some(libc::ESRCH) => return false,
+            _ if problems.len() < MOST_PROBLEMS => {
+                let text = format!("attaching to `{}`: {error:#}", name(relative));
+                problems.push(Problem { text, is_ours: marks::is_ours(&error) });
+            }
+            _ => more += 1,
         }
+        true
     });
-    if left > 0 {
-        errors.push(format!("process {pid} has mapped too many files to look at: {left} were left out"));
+    if left + more > 0 {
+        let text = format!("{} more files of process {pid} could not be looked at", left + more);
+        problems.push(Problem { text, is_ours: false });
     }
-    Ok(Looked { spin, problems: errors })
+    Ok(Looked { spin, problems })
 }
 
-/// Does something with each, for this long at most. How many were left out.
-fn within<T>(most: Duration, things: Vec<T>, mut each: impl FnMut(T)) -> usize {
+/// Does something with each until that says that it is enough, and for this long at most. How many were left out for
+/// lack of time.
+fn within<T>(most: Duration, things: Vec<T>, mut each: impl FnMut(T) -> bool) -> usize {
     let begun = Instant::now();
     let mut things = things.into_iter();
     while things.len() > 0 && begun.elapsed() < most {
-        things.next().into_iter().for_each(&mut each);
+        if things.next().is_some_and(|thing| !each(thing)) {
+            return 0;
+        }
     }
     things.len()
 }
@@ -154,8 +183,12 @@ fn is_mapped(found: &File, map: &MemoryMap) -> io::Result<bool> {
     Ok(metadata.is_file() && metadata.ino() == map.inode && (device == shown || has_two_devices()))
 }
 
-fn is(error: &anyhow::Error, kind: io::ErrorKind) -> bool {
-    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == kind)
+/// The kernel's number for what went wrong, if that was all.
+fn cause(error: &anyhow::Error) -> Option<i32> {
+    error.chain().find_map(|cause| {
+        let error = cause.downcast_ref::<io::Error>()?;
+        error.raw_os_error().or_else(|| (error.kind() == io::ErrorKind::NotFound).then_some(libc::ENOENT))
+    })
 }
 
 /// A path that somebody else chose.
@@ -189,17 +222,21 @@ pub fn mapped_code(pid: u32) -> Option<MappedCode> {
 /// Threads of a process that are asked for the processes that they have forked.
 const MOST_THREADS: usize = 64;
 
-/// Processes that this one has forked and that run its program still, where they have everything mapped that
-/// it had.
-pub fn forked(pid: u32, code: &MappedCode) -> Vec<(u32, MappedCode)> {
+/// What is read of the list of a thread's children: some 30,000 of them.
+const CHILDREN_BYTES: u64 = 256 << 10;
+
+/// Processes that this one has started, as far as they are listed.
+pub fn children(pid: u32) -> Vec<u32> {
     let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
     let lists = threads.flatten().take(MOST_THREADS);
-    let lists = lists.filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok());
-    let numbers: Vec<u32> = lists
-        .flat_map(|list| list.split(' ').filter_map(|one| one.parse().ok()).collect::<Vec<_>>())
-        .collect();
-    let same = |&pid: &u32| Some((pid, mapped_code(pid).filter(|child| child.at == code.at)?));
-    numbers.iter().filter_map(same).collect()
+    let lists =
+        lists.filter_map(|thread| guarded::read_list(&thread.path().join("children"), CHILDREN_BYTES).ok());
+    lists.flat_map(|list| list.split(' ').filter_map(|one| one.parse().ok()).collect::<Vec<_>>()).collect()
+}
+
+/// What a child has mapped, if it has everything mapped still that its parent had: it runs the same program.
+pub fn forked(child: u32, parent: &MappedCode) -> Option<MappedCode> {
+    mapped_code(child).filter(|code| code.at == parent.at)
 }
 
 #[cfg(test)]
@@ -225,13 +262,17 @@ mod tests {
 
     #[test]
     fn what_takes_too_long_is_left_out_and_counted() {
-        let run = |most| {
+        let run = |most, enough| {
             let mut done = 0;
-            let left = within(most, vec![1, 2, 4], |thing| done += thing);
+            let left = within(most, vec![1, 2, 4, 8], |thing| {
+                done += thing;
+                thing < enough
+            });
             (done, left)
         };
-        assert_eq!(run(Duration::ZERO), (0, 3));
-        assert_eq!(run(Duration::from_hours(1)), (7, 0));
+        assert_eq!(run(Duration::ZERO, 9), (0, 4));
+        assert_eq!(run(Duration::from_hours(1), 9), (15, 0));
+        assert_eq!(run(Duration::from_hours(1), 4), (7, 0), "the rest is gone");
     }
 
     /// A path may lead to anything by the time that it is followed.

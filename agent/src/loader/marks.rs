@@ -43,6 +43,28 @@ struct Attributes {
     offset: u64,
 }
 
+/// Why a probe could not be put into a file with the marker.
+#[derive(Debug, thiserror::Error)]
+enum Refused {
+    /// No descriptor is left for it.
+    #[error("no more files may be open")]
+    Descriptors,
+    /// The kernel did not take it.
+    #[error("the kernel refused the probe: {0}")]
+    Kernel(io::Error),
+}
+
+/// Whether [`Marks::attach`] failed for what the agent lacks, and not for what a program has in its file.
+pub(crate) fn is_ours(error: &anyhow::Error) -> bool {
+    match error.downcast_ref::<Refused>() {
+        Some(Refused::Descriptors) => true,
+        Some(Refused::Kernel(error)) => {
+            matches!(error.raw_os_error(), Some(libc::EPERM | libc::EACCES | libc::EMFILE | libc::ENOMEM))
+        }
+        None => false,
+    }
+}
+
 /// A file by its number, which it has as long as a probe is in it.
 type Number = (u64, u64);
 
@@ -121,7 +143,7 @@ impl Marks {
             return Ok(false);
         };
         // A program may have mapped any number of files with the marker.
-        anyhow::ensure!(descriptors::are_free(), "no more files may be open");
+        anyhow::ensure!(descriptors::are_free(), Refused::Descriptors);
         // Another thread may be about to do the same.
         if !self.files().marked.insert(unmarked.number) {
             return Ok(false);
@@ -133,7 +155,7 @@ impl Marks {
             }
             Err(error) => {
                 self.files().marked.remove(&unmarked.number);
-                Err(anyhow::Error::new(error).context("the kernel refused the probe"))
+                Err(Refused::Kernel(error).into())
             }
         }
     }

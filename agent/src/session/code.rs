@@ -1,7 +1,7 @@
 //! Which code observed processes have mapped: when that changes, there may be markers and busy-waiting libraries to be known.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     sync::Arc,
     time::Duration,
 };
@@ -11,12 +11,16 @@ use super::{
     sight::{self, Sight as _},
 };
 use crate::{
-    mapped::{self, Looked, MappedCode},
+    mapped::{self, Looked, MappedCode, Problem},
     patient,
 };
 
 /// Forked processes that are looked at for the first time together, so that many take several looks.
 const MOST_NEW: usize = 64;
+/// Children that are asked whether they run what their parents run, in one look.
+const MOST_CHILDREN: usize = 512;
+/// A process can make any number of things go wrong, each with another name.
+const MOST_TOLD: usize = 200;
 
 /// A look takes some milliseconds, unless a process makes it wait.
 const LOOK: Duration = Duration::from_secs(1);
@@ -30,6 +34,29 @@ pub(super) struct Code {
     seen: HashMap<u32, MappedCode>,
     /// When each was born that made a look wait: it is looked at no more.
     passed_over: HashMap<u32, u64>,
+    /// Children up to this number had their turn.
+    turn: u32,
+    told: Told,
+}
+
+/// Warnings so far, of which each is told once.
+#[derive(Default)]
+struct Told(HashSet<String>);
+
+impl Told {
+    /// Those that were not told yet; of too many the last one says so.
+    fn new_ones(&mut self, problems: Vec<Problem>) -> Vec<String> {
+        let mut new = Vec::new();
+        for Problem { text, .. } in problems {
+            if self.0.len() < MOST_TOLD && self.0.insert(text.clone()) {
+                new.push(text);
+                if self.0.len() == MOST_TOLD {
+                    new.push("no more of these warnings are told".to_owned());
+                }
+            }
+        }
+        new
+    }
 }
 
 impl Code {
@@ -57,19 +84,22 @@ impl Code {
                 problems
             }
             Ok(Err(procfs::ProcError::NotFound(_))) => Vec::new(),
-            Ok(Err(error)) => vec![format!("reading the maps of process {pid}: {error}")],
+            Ok(Err(error)) => {
+                vec![Problem { text: format!("reading the maps of process {pid}: {error}"), is_ours: true }]
+            }
             Err(no_answer) => {
                 self.seen.insert(pid, code);
                 self.passed_over.insert(pid, born);
-                vec![format!("what process {pid} has mapped is not looked at: {no_answer}")]
+                let text = format!("what process {pid} has mapped is not looked at: {no_answer}");
+                vec![Problem { text, is_ours: false }]
             }
         };
-        for problem in &problems {
-            feed.loaded.marker_failed(problem);
+        for problem in problems.iter().filter(|problem| problem.is_ours) {
+            feed.loaded.marker_failed(&problem.text);
         }
         // Attaching takes its time, and the rings go on filling.
         feed.take_in();
-        problems
+        self.told.new_ones(problems)
     }
 
     /// Those that were looked at and are there still.
@@ -92,9 +122,23 @@ impl Code {
         };
         let there: BTreeMap<u32, MappedCode> = self.seen.iter().filter_map(mapped).collect();
         self.keep(feed, |pid| there.contains_key(&pid));
-        let forked = there.iter().flat_map(|(pid, code)| mapped::forked(*pid, code));
-        let new: Vec<_> = forked.filter(|(pid, _)| !there.contains_key(pid)).take(MOST_NEW).collect();
+        let new = self.forked(&there);
         there.into_iter().chain(new).flat_map(|(pid, code)| self.look_at(pid, code, feed)).collect()
+    }
+
+    /// Children that run what their parents run and were not looked at yet, in turns: there may be any number of children, and
+    /// most may be dead.
+    fn forked(&mut self, there: &BTreeMap<u32, MappedCode>) -> Vec<(u32, MappedCode)> {
+        let children = there
+            .iter()
+            .flat_map(|(pid, code)| mapped::children(*pid).into_iter().map(move |child| (child, code)));
+        let mut unknown: Vec<_> = children.filter(|(child, _)| !there.contains_key(child)).collect();
+        unknown.sort_unstable_by_key(|(child, _)| (*child <= self.turn, *child));
+        unknown.truncate(MOST_CHILDREN);
+        self.turn = unknown.last().map_or(0, |(child, _)| *child);
+        let forked =
+            unknown.into_iter().filter_map(|(child, code)| Some((child, mapped::forked(child, code)?)));
+        forked.take(MOST_NEW).collect()
     }
 
     /// Forgets all others: their numbers may be used again.
@@ -103,5 +147,28 @@ impl Code {
         for (gone, _) in self.seen.extract_if(|pid, _| !is_there(*pid)) {
             feed.loaded.forget_spin_code(gone);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn warnings_are_told_once_and_not_without_end() {
+        let mut told = Told::default();
+        let mut new_ones = |names: std::ops::Range<usize>| {
+            told.new_ones(names.map(|name| Problem { text: name.to_string(), is_ours: false }).collect())
+        };
+        assert_eq!(
+            (new_ones(0..3), new_ones(1..4)),
+            (vec!["0".into(), "1".into(), "2".into()], vec!["3".into()])
+        );
+        let many = new_ones(0..10 * MOST_TOLD);
+        assert_eq!(
+            (many.len(), many.last().map(String::as_str)),
+            (MOST_TOLD - 4 + 1, Some("no more of these warnings are told"),)
+        );
+        assert_eq!(new_ones(5_000..5_001), [""; 0]);
     }
 }

@@ -310,8 +310,10 @@ impl Run {
         let status = loop {
             tokio::select! {
                 Some(peer) = self.rendezvous.next() => {
-                    let looked = mapped::look(peer.pid().cast_signed(), &mut self.loaded);
-                    assert_eq!(looked.expect("its maps can be read"), [] as [String; 0]);
+                    let looked = mapped::look(peer.pid().cast_signed(), &self.loaded.marks);
+                    let looked = looked.expect("its maps can be read");
+                    self.loaded.set_spin_code(peer.pid(), &looked.spin);
+                    assert_eq!(looked.problems, []);
                     peer.let_go().await;
                     let unexpected = |verdict: &&&Verdict| !may_be_missing(&verdict.hook);
                     assert_eq!(self.missing().iter().find(unexpected), None, "everything can be attached");

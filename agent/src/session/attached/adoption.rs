@@ -32,8 +32,8 @@ pub(super) struct Adoption {
     /// Processes that had to be adopted, and so are sampled thread by thread.
     adopted: HashSet<u32>,
     code: Code,
-    /// Problems that were told.
-    told: HashSet<String>,
+    /// It was told that there are too many processes.
+    told: bool,
     /// Processes that pairing knew at the last walk, by their numbers in the initial namespace.
     known: HashSet<u32>,
     settling: u32,
@@ -62,7 +62,7 @@ impl Adoption {
             threads: 0,
             adopted: HashSet::new(),
             code: Code::default(),
-            told: HashSet::new(),
+            told: false,
             known: HashSet::new(),
             settling: SETTLING,
             unborn: 0,
@@ -143,8 +143,8 @@ impl Adoption {
             for pid in there {
                 if self.asked.insert(pid) {
                     is_new = true;
-                    if !feed.loaded.ask_for(pid)? {
-                        self.tell("more processes than can be asked for".to_owned());
+                    if !feed.loaded.ask_for(pid)? && !std::mem::replace(&mut self.told, true) {
+                        failure::say("warning: more processes than can be asked for\n");
                     }
                 }
             }
@@ -194,14 +194,7 @@ impl Adoption {
     /// Puts the probe into what a process has mapped, if it has mapped code since the last look.
     fn probe(&mut self, pid: u32, feed: &mut Feed) {
         for problem in self.code.look(pid, feed) {
-            self.tell(problem);
-        }
-    }
-
-    fn tell(&mut self, problem: String) {
-        if !self.told.contains(&problem) {
             failure::say(&format!("warning: {problem}\n"));
-            self.told.insert(problem);
         }
     }
 }
