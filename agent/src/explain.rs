@@ -74,7 +74,7 @@ pub fn run(arguments: &ExplainArguments) -> anyhow::Result<i32> {
     let mut explanation = requests(&folder, wanted, &mut notes)?;
     notes.extend(folder.left_out().map(|left_out| left_out.to_string()));
     if explanation.summary.requests() == 0 {
-        failure::say(&nothing(&explanation, &arguments.folder));
+        failure::say_lines(&nothing(&explanation, &arguments.folder));
         return Ok(1);
     }
     if let Some(number) = arguments.request.filter(|_| !explanation.has_cases()) {

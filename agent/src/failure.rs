@@ -7,30 +7,41 @@ use crate::{
     loader::{LoadError, VisitError},
 };
 
-pub use crate::out::say;
+use crate::untrusted::plain;
+
+pub use crate::out::{say, say_lines};
 
 /// `error: what: value`, a blank line, `hint: next action`.
 pub fn text(error: &anyhow::Error) -> String {
     let what = chain(error.chain());
     match hint(error) {
-        Some(hint) => format!("error: {what}\n\nhint: {hint}\n"),
+        Some(hint) => format!("error: {what}\n\nhint: {}\n", plain(&hint)),
         None => format!("error: {what}\n"),
     }
 }
 
-/// An error and its sources in one line. A source that its error has told already is not told again, and of several
-/// lines (the verifier's log) the last one counts.
+/// An error and its sources in one line. A source that its error has told already is not told again. Of what the kernel says of
+/// a program (the verifier's log) the last line counts; others may quote a file, whose lines take the place of nothing.
 pub fn chain<'a>(errors: impl Iterator<Item = &'a (dyn std::error::Error + 'static)>) -> String {
     let mut text = String::new();
     for error in errors {
-        let error = error.to_string();
-        let line = error.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();
-        if !text.contains(line) {
+        let told = error.to_string();
+        let last = || told.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();
+        let line = plain(if has_log(error) { last() } else { told.trim() });
+        if !text.contains(&*line) {
             let colon = if text.is_empty() { "" } else { ": " };
             text = format!("{text}{colon}{line}");
         }
     }
     text
+}
+
+/// The kernel's answer to a program or a type that it was given.
+fn has_log(error: &(dyn std::error::Error + 'static)) -> bool {
+    error.is::<LoadError>()
+        || error.is::<aya::EbpfError>()
+        || error.is::<aya::BtfError>()
+        || error.is::<aya::programs::ProgramError>()
 }
 
 fn hint(error: &anyhow::Error) -> Option<String> {
@@ -123,3 +134,6 @@ fn child_hint(error: &ChildError) -> &'static str {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

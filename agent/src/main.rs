@@ -33,7 +33,7 @@ fn main() {
         Command::Report(arguments) => report::run(&arguments),
     };
     let code = done.unwrap_or_else(|error| {
-        failure::say(&failure::text(&error));
+        failure::say_lines(&failure::text(&error));
         2
     });
     out::finish();

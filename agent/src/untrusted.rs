@@ -44,6 +44,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub const REPLACEMENT: char = '\u{fffd}';
 /// Longest text that is shown, in characters: a message of a collector may be a whole page.
 pub const LONGEST: usize = 4096;
+/// Longest quotation inside a sentence of this program, in characters.
+pub const LONGEST_QUOTED: usize = 300;
 
 /// Text from outside, cheap to copy. What formats it gets it fit for people; [`Untrusted::stored`] gives it as it came.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -62,9 +64,13 @@ impl Untrusted {
         Self::from(text.to_string_lossy())
     }
 
-    /// What somebody else's value says of itself: an error of a library, a status of a server.
+    /// What somebody else's value says of itself: an error of a library that quotes a file, a status of a server. It is
+    /// quoted inside sentences, and so it is one line of at most [`LONGEST_QUOTED`] characters, here already.
     pub fn told(what: impl fmt::Display) -> Self {
-        Self::from(what.to_string())
+        let mut quoted = Quoted::default();
+        // It stops its writer where it has enough.
+        let _ = write!(quoted, "{what}");
+        Self::from(quoted.0)
     }
 
     /// As it came, for what keeps or compares it. Never for what people read: formatting is.
@@ -171,6 +177,41 @@ impl<'de> Deserialize<'de> for Untrusted {
     }
 }
 
+/// Takes what is written as one line, up to a length.
+#[derive(Debug, Default)]
+struct Quoted(String);
+
+impl fmt::Write for Quoted {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for c in text.chars() {
+            let is_space = c.is_whitespace();
+            if is_space && (self.0.is_empty() || self.0.ends_with(' ')) {
+                continue;
+            }
+            // In bytes first, which is asked quickly.
+            if self.0.len() >= LONGEST_QUOTED && self.0.chars().count() >= LONGEST_QUOTED {
+                self.0.push('\u{2026}');
+                return Err(fmt::Error);
+            }
+            self.0.push(if is_space { ' ' } else { c });
+        }
+        Ok(())
+    }
+}
+
+/// Quotations in a row, the first ones.
+pub fn listed<T: fmt::Display>(all: impl IntoIterator<Item = T>) -> String {
+    const MOST: usize = 20;
+    let mut all = all.into_iter();
+    let mut shown: Vec<String> =
+        all.by_ref().take(MOST).map(|one| Untrusted::told(one).to_string()).collect();
+    let more = all.count();
+    if more > 0 {
+        shown.push(format!("{more} more"));
+    }
+    shown.join(", ")
+}
+
 /// Texts with a sign between them.
 pub fn join(parts: &[Untrusted], between: &str) -> Untrusted {
     let parts: Vec<&str> = parts.iter().map(Untrusted::stored).collect();
@@ -193,6 +234,14 @@ pub fn plain(text: &str) -> Cow<'_, str> {
         plain.push('\u{2026}');
     }
     Cow::Owned(plain)
+}
+
+/// Part of a line, of any length.
+pub fn plain_part(text: &str) -> Cow<'_, str> {
+    match plain_lines(text) {
+        plain if plain.contains('\n') => Cow::Owned(plain.replace('\n', " ")),
+        plain => plain,
+    }
 }
 
 /// Text of several lines by the same rule, of any length: a last check of what is about to leave.

@@ -7,7 +7,7 @@ use std::{
 
 use super::{error::Refusal, read::ReadRun};
 use crate::cli::CompareBy;
-use crate::untrusted::Shown as _;
+use crate::untrusted::{Shown as _, listed};
 
 /// Runs by platform, in the order in which platforms first come.
 #[derive(Debug)]
@@ -97,7 +97,7 @@ impl Grouped {
         baseline: Option<&str>,
         least: usize,
     ) -> Result<((String, Vec<usize>), Self), Refusal> {
-        let labels = || self.platforms.iter().map(|(label, _)| label.clone()).collect::<Vec<_>>().join(", ");
+        let labels = || listed(self.platforms.iter().map(|(label, _)| label));
         let at = if let Some(name) = baseline {
             let found = self.platforms.iter().position(|(label, _)| label == name);
             found.ok_or_else(|| Refusal::UnknownPlatform { name: name.to_owned(), known: labels() })?

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::read::ReadRun;
 use crate::run::{Manifest, State};
-use crate::untrusted::Shown as _;
+use crate::untrusted::{self, Shown as _, Untrusted};
 
 /// Clocks that went apart by more than this were set.
 const STEPPED_NS: i64 = 100_000_000;
@@ -84,7 +84,7 @@ pub(super) fn emulated(runs: &[ReadRun], platforms: &[(String, Vec<usize>)]) -> 
             "{emulated} of {} runs come from machines that QEMU emulates (TCG): {}; what they cost is the emulator's, and \
              nothing about a platform follows from it",
             runs.len(),
-            names.join(", ")
+            untrusted::listed(names)
         )
     })
 }
@@ -106,7 +106,7 @@ fn of_run(run: &ReadRun) -> Vec<String> {
         notes.push(format!(" lost {lost} records: see its manifest"));
     }
     if let Some(error) = &manifest.health.folder_error {
-        notes.push(format!(" is incomplete: {error}"));
+        notes.push(format!(" is incomplete: {}", Untrusted::told(error)));
     }
     if let Some(child) = manifest.child.and_then(|child| child.exit).filter(|exit| !exit.is_success()) {
         notes.push(format!(": its program did not end well ({child})"));
@@ -145,8 +145,11 @@ fn failed_hooks(manifest: &Manifest) -> String {
 
 fn differing(runs: &[ReadRun], what: &str, of: impl Fn(&Manifest) -> String) -> Option<String> {
     let distinct: BTreeSet<String> = runs.iter().map(|run| of(&run.manifest)).collect();
-    let shown = |value: &String| if value.is_empty() { "none".to_owned() } else { value.clone() };
-    let all = distinct.iter().map(shown).collect::<Vec<_>>().join("; ");
+    let shown = |value: &String| match value.as_str() {
+        "" => "none".to_owned(),
+        value => Untrusted::told(value).to_string(),
+    };
+    let all = Untrusted::told(distinct.iter().map(shown).collect::<Vec<_>>().join("; "));
     (distinct.len() > 1).then(|| format!("{what} differ: {all}"))
 }
 

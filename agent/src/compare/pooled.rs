@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::{grouping::is_one_of_several, read::ReadRun, sources::Source};
-use crate::untrusted::Shown as _;
+use crate::untrusted::{self, Shown as _, Untrusted};
 use crate::{
     run::{Limits, Manifest},
     sinks::terminal::units::{bytes, duration},
@@ -34,7 +34,7 @@ pub(super) fn notes(runs: &[ReadRun], platforms: &[(String, Vec<usize>)]) -> Vec
     }
     let note = |(labels, differs): (Vec<&str>, String)| {
         let verb = if labels.len() == 1 { "holds" } else { "each hold" };
-        format!("{} {verb} runs that differ in {differs}", labels.join(", "))
+        format!("{} {verb} runs that differ in {differs}", untrusted::listed(labels))
     };
     found.into_iter().map(note).collect()
 }
@@ -69,7 +69,8 @@ fn some(number: u64) -> String {
 }
 
 fn listed(values: &BTreeSet<String>) -> String {
-    let mut shown: Vec<String> = values.iter().take(MOST_VALUES).cloned().collect();
+    let mut shown: Vec<String> =
+        values.iter().take(MOST_VALUES).map(|value| Untrusted::told(value).to_string()).collect();
     if values.len() > shown.len() {
         shown.push(format!("{} more", values.len() - shown.len()));
     }

@@ -19,6 +19,7 @@ use crate::{
         otlp::{Config, Exporter, FINISH, Limits, LiveVerdict},
         terminal::Count,
     },
+    untrusted::Untrusted,
 };
 
 /// Spans on their way, at which reading waits: 16 batches, some 10 MB.
@@ -86,6 +87,7 @@ impl Replay {
         let ExportHealth { spans_sent, spans_rejected, spans_dropped, .. } = health;
         if spans_rejected + spans_dropped > 0 {
             let why = self.exporter.why_not_sent().unwrap_or_else(|| "it did not say why".to_owned());
+            let why = Untrusted::told(why).to_string();
             let taken = spans_sent - spans_rejected;
             return Err(ExportFileError::NotTaken {
                 taken,

@@ -18,9 +18,14 @@ use clap::error::ContextValue;
 use self::patient::Patient;
 use crate::untrusted::{plain, plain_colored, plain_lines};
 
-/// Says something on standard error. It is no failure that the reader went away: `eprint!`
+/// Says one line on standard error: what is quoted in it begins no other one.
+pub fn say(line: &str) {
+    say_lines(&format!("{}\n", plain(line.trim_end())));
+}
+
+/// Says lines on standard error, whose ends this program made. It is no failure that the reader went away: `eprint!`
 /// would panic.
-pub fn say(text: &str) {
+pub fn say_lines(text: &str) {
     let text = plain_lines(text).into_owned();
     if let Err(text) = teller::tell(text) {
         said(&text);

@@ -24,7 +24,7 @@ use super::{
     },
     opening::disk_bytes,
 };
-use crate::guarded::Part;
+use crate::{guarded::Part, untrusted::Untrusted};
 
 /// What a stream's reader could not use: the end of a file that was being written when its writer died.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub struct TornEnd {
     /// Bytes after the last whole batch, or after the schema if there is none.
     pub bytes: u64,
     /// What was wrong there.
-    pub reason: String,
+    pub reason: Untrusted,
 }
 
 /// What a stream is read from.
@@ -103,7 +103,7 @@ pub(super) struct Batches<F> {
 enum End {
     /// Nothing follows.
     Clean,
-    Torn(String),
+    Torn(Untrusted),
     Unreadable(io::Error),
     Beyond(Fault),
 }
@@ -153,7 +153,7 @@ impl<F: Bytes> Batches<F> {
             self.ended = true;
             let reason = match end {
                 // Dictionaries whose batch is missing.
-                End::Clean => "a batch is missing".to_owned(),
+                End::Clean => Untrusted::from("a batch is missing"),
                 End::Torn(reason) => reason,
                 End::Unreadable(error) => return Err(error),
                 End::Beyond(fault) => return Ok(Err(fault)),
@@ -259,7 +259,7 @@ impl<F: Bytes> Batches<F> {
 }
 
 fn torn(reason: &str) -> End {
-    End::Torn(reason.to_owned())
+    End::Torn(Untrusted::told(reason))
 }
 
 fn message_of(header: &[u8]) -> Result<Message<'_>, End> {

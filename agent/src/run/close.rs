@@ -24,7 +24,7 @@ use super::{
     stream::{self, Stream},
     table::{Access, Table, Words},
 };
-use crate::{guarded::Directory, phase::Phase};
+use crate::{guarded::Directory, phase::Phase, untrusted::Untrusted};
 
 /// Rows per row group. A group is held in memory until it is complete, and each costs 10 kB of metadata that readers
 /// load at once: usual runs shall close in little memory, long ones have few groups.
@@ -71,7 +71,7 @@ fn copy<R>(
     folder: &Path,
     stream: &Stream<R>,
     change: &mut Change<'_>,
-) -> Result<(u64, String)> {
+) -> Result<(u64, Untrusted)> {
     let (table, rows) = (stream.table, stream.written());
     let path = folder.join(stream::file_name(table));
     let unreadable = |source| Error::Read { path: path.clone(), source };
@@ -90,8 +90,8 @@ fn copy<R>(
         Ok(converted)
     });
     let converted = converted.map_err(|failure: Failure| failure.at(&into))?;
-    let what = batches.torn().map_or("too few rows", |torn| &torn.reason);
-    Ok((converted, what.to_owned()))
+    let what = batches.torn().map_or_else(|| "too few rows".into(), |torn| torn.reason.clone());
+    Ok((converted, what))
 }
 
 /// Adds to each batch of phases what is known only now, and counts the phases into histograms.
@@ -143,7 +143,7 @@ impl<'a, 'e> Finisher<'a, 'e> {
             if column.at_close { Some(column.encode(rows)) } else { present.next().map(Arc::clone) }
         });
         RecordBatch::try_new(self.table.schema(true), columns.collect())
-            .map_err(|error| Error::Encode { file: file_name(self.table), what: error.to_string() })
+            .map_err(|error| Error::Encode { file: file_name(self.table), what: Untrusted::told(error) })
     }
 }
 
@@ -201,9 +201,9 @@ impl Failure {
             Failure::Io(source) => Error::Write { file, source },
             Failure::Parquet(ParquetError::External(inner)) => match inner.downcast::<io::Error>() {
                 Ok(source) => Error::Write { file, source: *source },
-                Err(inner) => Error::Encode { file, what: inner.to_string() },
+                Err(inner) => Error::Encode { file, what: Untrusted::told(inner) },
             },
-            Failure::Parquet(error) => Error::Encode { file, what: error.to_string() },
+            Failure::Parquet(error) => Error::Encode { file, what: Untrusted::told(error) },
             Failure::Other(error) => error,
         }
     }

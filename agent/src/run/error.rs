@@ -3,8 +3,9 @@
 //! While a run is observed nothing here reaches the caller: errors are kept in [`super::FolderHealth`]. These are for
 //! making, closing and reading a folder. They print nothing.
 
-use crate::untrusted::Shown as _;
 use std::{io, path::PathBuf};
+
+use crate::untrusted::{Shown as _, Untrusted};
 
 /// An error of the run folder. `Display` gives `what: value`; [`Error::hint`] gives the next action.
 #[derive(Debug, thiserror::Error)]
@@ -31,7 +32,7 @@ pub enum Error {
         /// The file's name inside the folder.
         file: String,
         /// In the words of the format's library.
-        what: String,
+        what: Untrusted,
     },
     /// A file of the folder could not be read.
     #[error("cannot read the run folder: {}: {source}", path.shown())]
@@ -53,7 +54,7 @@ pub enum Error {
         /// The folder or file.
         path: PathBuf,
         /// What it has: a format number or a column.
-        found: String,
+        found: Untrusted,
         /// What this program knows.
         known: String,
     },
@@ -63,7 +64,7 @@ pub enum Error {
         /// The file.
         path: PathBuf,
         /// What is wrong.
-        what: String,
+        what: Untrusted,
         /// Rows that were read, and given out, before the damage; none where the file has no rows.
         rows_kept: Option<u64>,
     },

@@ -10,6 +10,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use crate::untrusted::Untrusted;
+
 /// A bound of reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limit {
@@ -88,7 +90,7 @@ impl Limit {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
     /// It makes no sense.
-    Damaged(String),
+    Damaged(Untrusted),
     /// It has more than is taken.
     Beyond(Limit, u64),
     /// It took too long.
@@ -97,20 +99,20 @@ pub(super) enum Fault {
 
 impl From<String> for Fault {
     fn from(what: String) -> Self {
-        Fault::Damaged(what)
+        Fault::Damaged(Untrusted::told(what))
     }
 }
 
 impl From<&str> for Fault {
     fn from(what: &str) -> Self {
-        Fault::Damaged(what.to_owned())
+        Fault::Damaged(Untrusted::told(what))
     }
 }
 
 impl fmt::Display for Fault {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Fault::Damaged(what) => formatter.write_str(what),
+            Fault::Damaged(what) => what.fmt(formatter),
             Fault::Beyond(Limit { what, most }, found) => {
                 write!(formatter, "{what}: {found}, at most {most}")
             }

@@ -65,6 +65,7 @@ use self::{
 use crate::{
     guarded::{Directory, Owner},
     phase::{Mark, Request, Thread, Wait},
+    untrusted::Untrusted,
 };
 
 /// Name of the manifest.
@@ -366,8 +367,10 @@ impl RunFolder {
         if self.last_error.is_some() {
             self.manifest.health.folder_error.clone_from(&self.last_error);
         }
-        let what =
-            |error: serde_json::Error| Error::Encode { file: MANIFEST.to_owned(), what: error.to_string() };
+        let what = |error: serde_json::Error| Error::Encode {
+            file: MANIFEST.to_owned(),
+            what: Untrusted::told(error),
+        };
         crate::json::pretty(&self.manifest).map_err(what)
     }
 }

@@ -25,7 +25,10 @@ use super::{
     table::{Access, Column},
     wait_columns::WAITS,
 };
-use crate::phase::{Mark, Phase, PhaseKind, Request, Thread, Wait};
+use crate::{
+    phase::{Mark, Phase, PhaseKind, Request, Thread, Wait},
+    untrusted::Untrusted,
+};
 
 /// Phases that a request gets room for before they are seen, 0.7 KB each: one of a million shall not make all others large.
 const MOST_ROOM: usize = 16;
@@ -177,7 +180,8 @@ fn parse(folder: &Path, text: &[u8]) -> Result<Manifest> {
     let file = folder.join(MANIFEST);
     let Format { format } = serde_json::from_slice(text).map_err(|error| damaged(&file, &error, None))?;
     if format > u64::from(FORMAT) {
-        let (found, known) = (format!("format {format}"), format!("up to format {FORMAT}"));
+        let (found, known) =
+            (Untrusted::told(format_args!("format {format}")), format!("up to format {FORMAT}"));
         return Err(Error::Newer { path: folder.to_owned(), found, known });
     }
     serde_json::from_slice(text).map_err(|error| damaged(&file, &error, None))

@@ -22,6 +22,7 @@ use super::{
     stream,
     table::{Column, Mismatch, Table, Words, is_account},
 };
+use crate::untrusted::Untrusted;
 
 /// An iterator over the rows of one table. After an error it is over.
 pub struct Rows<R: 'static> {
@@ -206,7 +207,7 @@ impl Mismatch {
         match self {
             Mismatch::Unknown(column) => Error::Newer {
                 path: path.to_owned(),
-                found: format!("column `{column}`"),
+                found: Untrusted::told(format_args!("column `{column}`")),
                 known: "no such account".to_owned(),
             },
             Mismatch::Senseless(what) => damaged(path, &what, Some(rows_kept)),
@@ -215,5 +216,5 @@ impl Mismatch {
 }
 
 pub(super) fn damaged(path: &Path, what: &dyn std::fmt::Display, rows_kept: Option<u64>) -> Error {
-    Error::Damaged { path: path.to_owned(), what: what.to_string(), rows_kept }
+    Error::Damaged { path: path.to_owned(), what: Untrusted::told(what), rows_kept }
 }

@@ -23,7 +23,10 @@ use super::{
     error::{Error, Result},
     table::Table,
 };
-use crate::guarded::{Directory, Part};
+use crate::{
+    guarded::{Directory, Part},
+    untrusted::Untrusted,
+};
 
 /// Rows that wait before a batch is written without being asked: 0.8 MB of phases. More saves nothing: above 1,000
 /// rows a row's share of the batch's header is below 3 bytes.
@@ -231,5 +234,5 @@ fn writer(schema: &SchemaRef) -> std::result::Result<StreamWriter<Vec<u8>>, Arro
 }
 
 fn encode<R>(table: &Table<R>, error: &ArrowError) -> Error {
-    Error::Encode { file: file_name(table), what: error.to_string() }
+    Error::Encode { file: file_name(table), what: Untrusted::told(error) }
 }

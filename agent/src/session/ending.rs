@@ -69,9 +69,9 @@ impl<F: Sight> Session<F> {
         match told.summary {
             Ok(summary) => {
                 tell(&summary, &told.health, &facts, observation.json)
-                    .unwrap_or_else(|error| failure::say(&failure::text(&error)));
+                    .unwrap_or_else(|error| failure::say_lines(&failure::text(&error)));
             }
-            Err(error) => failure::say(&failure::text(&error)),
+            Err(error) => failure::say_lines(&failure::text(&error)),
         }
         Ok(())
     }

@@ -79,7 +79,7 @@ mod tests {
     }
 
     fn damaged() -> run::Error {
-        run::Error::Damaged { path: "phases.arrows".into(), what: "torn".to_owned(), rows_kept: None }
+        run::Error::Damaged { path: "phases.arrows".into(), what: "torn".into(), rows_kept: None }
     }
 
     #[test]

@@ -214,7 +214,7 @@ impl Launched {
 /// Says it where `import guestscope` cannot find the module that is there.
 fn warn_of_python(command: &[std::ffi::OsString]) {
     if let Some(option) = child::ignores_the_environment(command) {
-        failure::say(&format!(
+        failure::say_lines(&format!(
             "warning: with -{option} Python ignores PYTHONPATH, by which `import guestscope` finds the module\n\
              hint: leave -{option} out, or install a copy of guestscope.py where this Python looks\n"
         ));

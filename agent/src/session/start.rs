@@ -135,7 +135,7 @@ impl Begun {
         out::say_by_thread(settle_to_say).context("starting the thread that says things")?;
         let facts = facts::for_terminal(&identity, &guest, folder.path(), (cost.attach, Exit::Running), &[]);
         let health = feed.health(cost.so_far(Duration::ZERO));
-        failure::say(&terminal::render_banner(&facts, &health, Style::detect(Stream::Stderr)));
+        failure::say_lines(&terminal::render_banner(&facts, &health, Style::detect(Stream::Stderr)));
         let progress = Progress::start(!observation.json, settle_to_say);
         let files = folder.owner().map_or((0, 0), |owner| (owner.uid, owner.gid));
         let settle = settle(folder.owner().cloned());

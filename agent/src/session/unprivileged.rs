@@ -88,7 +88,7 @@ fn is_gone(error: &io::Error) -> bool {
 /// Says what is missing, and how to get it.
 pub(super) fn explain(refusal: &Refusal) {
     if let Refusal::Refused(error) = refusal {
-        failure::say(&procfs::explanation(error));
+        failure::say_lines(&procfs::explanation(error));
     }
 }
 

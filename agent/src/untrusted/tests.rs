@@ -27,6 +27,24 @@ fn text_from_outside_is_shown_without_orders(#[case] text: &str, #[case] expecte
     assert_eq!(Untrusted::from(text).stored(), text, "what is kept stays exact");
 }
 
+#[rstest]
+#[case::ordinary("unknown variant `x` at line 1", "unknown variant `x` at line 1")]
+#[case::lines("a\n\n\tb \r\n", "a b ")]
+#[case::orders("\u{1b}[2J", "\u{fffd}[2J")]
+#[case::book(&"x".repeat(1 << 20), &format!("{}\u{2026}", "x".repeat(LONGEST_QUOTED)))]
+#[case::other_letters(&"\u{e9}".repeat(LONGEST_QUOTED), &"\u{e9}".repeat(LONGEST_QUOTED))]
+fn what_is_quoted_is_short_and_on_one_line(#[case] text: &str, #[case] expected: &str) {
+    assert_eq!(Untrusted::told(text).to_string(), expected);
+    assert!(!Untrusted::told(text).stored().contains('\n'));
+}
+
+#[test]
+fn of_many_quotations_the_first_ones_are_listed() {
+    assert_eq!(listed(["a\nb", "c"]), "a b, c");
+    let many = listed(1..=25);
+    assert!(many.starts_with("1, 2, ") && many.ends_with(", 20, 5 more"), "{many}");
+}
+
 #[test]
 fn a_text_without_end_is_cut_where_people_read() {
     let text = Untrusted::from("x".repeat(1 << 20));

@@ -5,6 +5,7 @@ mod craft;
 mod fuzz;
 mod observed;
 mod parts;
+mod words;
 
 use std::path::Path;
 

@@ -17,6 +17,7 @@ mod tests;
 use std::{
     collections::{BTreeMap, HashSet},
     convert::Infallible,
+    fmt::Display,
     io,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -33,6 +34,7 @@ use crate::{
     phase::Request,
     run::{ClockPair, Manifest, RowCounts, State, Versions, rfc3339},
     sinks::otlp::ExportError,
+    untrusted::{self, Untrusted},
 };
 
 /// Traces of one answer.
@@ -73,7 +75,7 @@ pub enum JaegerError {
         /// Scheme, host and port.
         origin: String,
         /// What it was.
-        why: String,
+        why: Untrusted,
     },
     /// It knows no such service.
     #[error("no such service in Jaeger: {name}; there are {known}")]
@@ -151,8 +153,7 @@ pub(super) fn read(question: &Question<'_>, progress: &dyn Fn(usize)) -> Result<
     let mut before = 0;
     for service in question.services.iter().map(|text| Service::parse(text)) {
         if !known.contains(&service.name) {
-            let known: Vec<&str> = known.iter().map(String::as_str).take(10).collect();
-            return Err(JaegerError::Service { name: service.name, known: known.join(", ") });
+            return Err(JaegerError::Service { name: service.name, known: untrusted::listed(known) });
         }
         let mut search = Search {
             client: &client,
@@ -174,10 +175,8 @@ pub(super) fn read(question: &Question<'_>, progress: &dyn Fn(usize)) -> Result<
     Ok(runs)
 }
 
-fn unusable(client: &Client, why: &impl ToString) -> JaegerError {
-    let why: String =
-        why.to_string().chars().filter(|c| !crate::untrusted::is_unsafe(*c)).take(200).collect();
-    JaegerError::Answer { origin: client.origin.clone(), why }
+fn unusable(client: &Client, why: &impl Display) -> JaegerError {
+    JaegerError::Answer { origin: client.origin.clone(), why: Untrusted::told(why) }
 }
 
 fn services(client: &Client) -> Result<Vec<String>, JaegerError> {

@@ -52,9 +52,9 @@ pub(super) struct Piece {
 
 impl Piece {
     pub(super) fn new(text: impl Into<String>, emphasis: Emphasis) -> Self {
-        // Foreign text has been made fit before, with its width; here no way leads past.
+        // Foreign text has been made fit before, with its width; here no way leads past, and a piece ends no line.
         let text = text.into();
-        let text = match untrusted::plain_lines(&text) {
+        let text = match untrusted::plain_part(&text) {
             Cow::Borrowed(_) => text,
             Cow::Owned(safe) => safe,
         };
