@@ -19,6 +19,40 @@ much was not written by guestscope\n";
 static TAKEN: AtomicUsize = AtomicUsize::new(0);
 static MOST: AtomicUsize = AtomicUsize::new(usize::MAX);
 
+/// The same alignment, another size.
+const fn resized(layout: Layout, bytes: usize) -> Layout {
+    // SAFETY: `realloc` is called with sizes that are valid with this alignment alone.
+    unsafe { Layout::from_size_align_unchecked(bytes, layout.align()) }
+}
+
+/// What an allocator takes for so many bytes, from above: it has sizes of its own and heads, and of many short words they are
+/// most of what there is.
+const fn taken(layout: Layout) -> usize {
+    // More than the usual alignment is had by asking for as much more.
+    let bytes = layout.size() + if layout.align() > 16 { layout.align() } else { 0 };
+    if cfg!(target_env = "musl") { taken_of_musl(bytes) } else { taken_of_glibc(bytes) }
+}
+
+/// musl 1.2.1 and later (mallocng): 4 bytes of a head, sizes in steps of 16 bytes, then four in each power of two, groups of
+/// such that have heads; from 128 kB on pages.
+const fn taken_of_musl(bytes: usize) -> usize {
+    const LARGE: usize = 131_052;
+    const EXACT_UNITS: usize = 10;
+    if bytes >= LARGE {
+        return (bytes + 32).next_multiple_of(4096);
+    }
+    let units = (bytes + 4).div_ceil(16);
+    let units = if units > EXACT_UNITS { units + units / 4 } else { units };
+    units * 16 + units * 2
+}
+
+/// glibc: 8 bytes of a head, steps of 16 bytes, and what would be left of a piece and is too small for another one; from 128 kB
+/// on it may be pages.
+const fn taken_of_glibc(bytes: usize) -> usize {
+    const LARGE: usize = 128 << 10;
+    if bytes >= LARGE { (bytes + 16).next_multiple_of(4096) } else { (bytes + 8).next_multiple_of(16) + 16 }
+}
+
 /// The system's allocator, counted.
 #[derive(Clone, Copy, Debug)]
 pub struct Counted;
@@ -47,28 +81,67 @@ fn give_up() -> ! {
 // SAFETY: all is handed to the system's allocator as it came; the counting changes nothing of it.
 unsafe impl GlobalAlloc for Counted {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        take(layout.size());
+        take(taken(layout));
         // SAFETY: as the caller promises.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        take(layout.size());
+        take(taken(layout));
         // SAFETY: as the caller promises.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        TAKEN.fetch_sub(layout.size(), Ordering::Relaxed);
+        TAKEN.fetch_sub(taken(layout), Ordering::Relaxed);
         // SAFETY: as the caller promises.
         unsafe { System.dealloc(pointer, layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
         // It may be moved, and is there twice meanwhile.
-        take(bytes);
-        TAKEN.fetch_sub(layout.size(), Ordering::Relaxed);
+        take(taken(resized(layout, bytes)));
+        TAKEN.fetch_sub(taken(layout), Ordering::Relaxed);
         // SAFETY: as the caller promises.
         unsafe { System.realloc(pointer, layout, bytes) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Slots of mallocng, in units of 16 bytes (musl 1.2.5, `src/malloc/mallocng/malloc.c`, `size_classes`).
+    const CLASSES: [usize; 48] = [
+        1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 15, 18, 20, 25, 31, 36, 42, 50, 63, 72, 84, 102, 127, 146, 170,
+        204, 255, 292, 340, 409, 511, 584, 682, 818, 1023, 1169, 1364, 1637, 2047, 2340, 2730, 3276, 4095,
+        4680, 5460, 6552, 8191,
+    ];
+
+    #[test]
+    fn what_is_counted_is_no_less_than_what_musl_takes() {
+        for bytes in 0..131_052 {
+            let slot = CLASSES.into_iter().find(|units| units * 16 >= bytes + 4).unwrap() * 16;
+            let (counted, group) = (taken_of_musl(bytes), slot / 31);
+            assert!(counted >= slot + group.min(16), "{bytes}: {counted}, and {slot} are taken");
+            assert!(counted <= 2 * slot, "{bytes}: {counted}, and only {slot} are taken");
+        }
+        assert_eq!(taken_of_musl(1 << 20), (1 << 20) + 4096);
+    }
+
+    #[test]
+    #[cfg(target_env = "gnu")]
+    fn what_is_counted_is_no_less_than_what_glibc_takes() {
+        for bytes in (1..5_000).chain([131_000, 131_072, 1 << 20, 5 << 20]) {
+            let layout = Layout::from_size_align(bytes, 1).unwrap();
+            // SAFETY: the size is not zero; what is had is asked for its size, and given back once.
+            let usable = unsafe {
+                let pointer = System.alloc(layout);
+                let usable = libc::malloc_usable_size(pointer.cast());
+                System.dealloc(pointer, layout);
+                usable
+            };
+            assert!(taken(layout) >= usable + 8, "{bytes}: {}, and {usable} can be used", taken(layout));
+        }
     }
 }

@@ -10,12 +10,14 @@ mod jaeger;
 mod notes;
 mod pooled;
 mod read;
+mod slim;
 mod sources;
 mod work;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::PathBuf,
+    sync::Arc,
 };
 
 pub use error::Refusal;
@@ -70,8 +72,8 @@ pub struct Gathered {
 pub struct Member {
     /// Its folder.
     pub folder: PathBuf,
-    /// What is known of it.
-    pub manifest: Manifest,
+    /// What is known of it, in short: see [`read`].
+    pub manifest: Arc<Manifest>,
 }
 
 impl Member {
@@ -111,7 +113,7 @@ pub fn gather(choice: &Choice, least: usize, quiet: bool) -> anyhow::Result<Gath
     notes.extend(notes::of(&runs));
     let member = |index: &usize| Member {
         folder: runs[*index].source.path.clone(),
-        manifest: runs[*index].manifest.clone(),
+        manifest: Arc::clone(&runs[*index].manifest),
     };
     let members = groups.iter().map(|(_, indices)| indices.iter().map(member).collect()).collect();
     let mut platforms: Vec<Platform> = groups

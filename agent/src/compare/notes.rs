@@ -114,7 +114,7 @@ fn of_run(run: &ReadRun) -> Vec<String> {
     if !manifest.restored.is_empty() {
         notes.push(": the guest was restored or moved while it ran".to_owned());
     }
-    if let Some(stepped_ns) = stepped(manifest) {
+    if let Some(stepped_ns) = run.stepped_ns {
         let ms = stepped_ns / 1_000_000;
         notes.push(format!(": the wall clock was set by {ms} ms while it ran, which changes no duration"));
     }
@@ -129,7 +129,7 @@ fn of_run(run: &ReadRun) -> Vec<String> {
 }
 
 /// How far the wall clock went from the monotonic one between two looks at them.
-fn stepped(manifest: &Manifest) -> Option<i64> {
+pub(super) fn stepped(manifest: &Manifest) -> Option<i64> {
     let apart = |clock: &crate::run::ClockPair| clock.wall_ns.wrapping_sub(clock.monotonic_ns).cast_signed();
     let steps = manifest.clocks.windows(2).map(|pair| apart(&pair[1]).wrapping_sub(apart(&pair[0])));
     steps

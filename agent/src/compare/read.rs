@@ -1,11 +1,11 @@
 //! Reads run folders, several at a time, and boils each down.
 
 use std::sync::{
-    Mutex,
+    Arc, Mutex,
     atomic::{AtomicU64, AtomicUsize, Ordering},
 };
 
-use super::sources::Source;
+use super::{notes, slim::slim, sources::Source};
 use crate::untrusted::Shown as _;
 use crate::{
     analyze::compare::{RunDigest, Warmup},
@@ -20,8 +20,10 @@ const MOST_THREADS: usize = 4;
 pub(super) struct ReadRun {
     /// Where it came from.
     pub(super) source: Source,
-    /// Its manifest.
-    pub(super) manifest: Manifest,
+    /// Of its manifest, what is looked at: see [`slim`].
+    pub(super) manifest: Arc<Manifest>,
+    /// How far its clocks went apart at once, if that is much.
+    pub(super) stepped_ns: Option<i64>,
     /// Its requests.
     pub(super) digest: RunDigest,
     /// Its end is torn off: whoever wrote it was killed.
@@ -35,7 +37,8 @@ impl ReadRun {
     /// A run without requests, by what its manifest says and by where it was found.
     pub(super) fn of(manifest: Manifest, argument: &str, path: &str) -> Self {
         let source = Source { path: path.into(), label: None, argument: argument.into() };
-        Self { source, manifest, digest: RunDigest::default(), is_torn: false, notes: Vec::new() }
+        let (stepped_ns, manifest) = (notes::stepped(&manifest), Arc::new(manifest));
+        Self { source, manifest, stepped_ns, digest: RunDigest::default(), is_torn: false, notes: Vec::new() }
     }
 }
 
@@ -101,5 +104,6 @@ fn read(source: &Source, warmup: Warmup, all: &AtomicU64) -> Result<ReadRun, run
             "{path}: its slowest requests have too many parts to be kept: nothing is said of its tail"
         ));
     }
-    Ok(ReadRun { source: source.clone(), manifest: folder.manifest().clone(), digest, is_torn, notes })
+    let (stepped_ns, manifest) = (notes::stepped(folder.manifest()), Arc::new(slim(folder.manifest())));
+    Ok(ReadRun { source: source.clone(), manifest, stepped_ns, digest, is_torn, notes })
 }

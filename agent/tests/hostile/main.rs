@@ -7,11 +7,11 @@ mod observed;
 mod parts;
 mod words;
 
-use std::path::Path;
+use std::{path::Path, process::Command};
 
 use craft::{Good, SPECIAL, hole, rewrite, special};
 use fuzz::{Plan, fuzz};
-use observed::{VERBS, observe};
+use observed::{VERBS, observe, watch};
 use parts::{Shape, copy};
 use rstest::rstest;
 
@@ -111,6 +111,31 @@ fn a_manifest_that_is_no_manifest_of_ours_is_refused(#[case] text: String, #[cas
     let folder = Shape::default().write(&temporary.path().join("odd"), true);
     std::fs::write(folder.join("manifest.json"), text).unwrap();
     all_refuse(&folder, temporary.path(), word);
+}
+
+/// Each manifest is one that is read, and all of them together are held while runs are compared.
+#[test]
+fn manifests_of_many_words_fit_into_the_memory_together() {
+    let temporary = tempfile::tempdir().unwrap();
+    let runs = temporary.path().join("runs");
+    let words = vec!["a"; 195_000];
+    for run in 0..20_u8 {
+        let folder = Shape::default().write(&runs.join(run.to_string()), true);
+        words::change_manifest(&folder, |manifest| {
+            manifest["run_id"] = run.to_string().into();
+            manifest["scenario"] = ["VM/2/VNL/CPU", "MVM/2/VNL/CPU"][usize::from(run % 2)].into();
+            manifest["command"] = words.clone().into();
+        });
+    }
+    for verb in ["compare", "report"] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_guestscope"));
+        command.arg(verb).arg(&runs);
+        if verb == "report" {
+            command.arg("--out").arg(temporary.path().join("page.html"));
+        }
+        let outcome = watch(command, temporary.path());
+        assert_eq!((outcome.fault, outcome.code), (None, Some(0)), "{verb}: {}", outcome.said);
+    }
 }
 
 /// A short form of `cargo xtask fuzz`.

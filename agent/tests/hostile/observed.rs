@@ -49,6 +49,11 @@ pub(crate) fn observe(binary: &Path, verb: &str, folder: &Path, good: &Path, scr
         "export otlp-json" => command.arg("export").arg(folder).args(["--to", "otlp-json"]),
         _ => command.arg("export").arg(folder).args(["--to", "perfetto"]),
     };
+    watch(command, scratch)
+}
+
+/// Runs a command.
+pub(crate) fn watch(mut command: Command, scratch: &Path) -> Outcome {
     let (out, said) = (scratch.join("out"), scratch.join("said"));
     let file = |path: &Path| Stdio::from(File::create(path).expect("a file can be made"));
     command.stdin(Stdio::null()).stdout(file(&out)).stderr(file(&said)).env_remove("COLUMNS");

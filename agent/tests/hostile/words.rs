@@ -55,7 +55,7 @@ fn add_columns(folder: &Path, table: &str, names: &[&str]) {
     writer.close().unwrap();
 }
 
-fn change_manifest(folder: &Path, change: impl FnOnce(&mut Value)) {
+pub(crate) fn change_manifest(folder: &Path, change: impl FnOnce(&mut Value)) {
     let path = folder.join("manifest.json");
     let mut manifest = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
     change(&mut manifest);

@@ -19,6 +19,7 @@ use std::{
     convert::Infallible,
     fmt::Display,
     io,
+    sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -342,5 +343,12 @@ fn run(service: &Service, origin: &Origin, mut requests: Vec<Request>, warmup: W
     };
     let source =
         Source { path: path.into(), label: service.label.clone(), argument: service.name.clone().into() };
-    ReadRun { source, manifest, digest, is_torn: false, notes: Vec::new() }
+    ReadRun {
+        source,
+        manifest: Arc::new(manifest),
+        stepped_ns: None,
+        digest,
+        is_torn: false,
+        notes: Vec::new(),
+    }
 }
