@@ -14,7 +14,7 @@ use std::{
 
 use super::{
     Candidate, TargetError,
-    container_files::{self, Note},
+    container_files::{self, Note, Notes},
     group::{self, Hierarchy},
 };
 
@@ -108,7 +108,7 @@ impl Container {
 /// The container of this number or name, or of the only one that begins like that. Root's are preferred, so that no
 /// other user can take the name of one; then those that run.
 pub(super) fn find(root: &Path, wanted: &str) -> Result<Container, TargetError> {
-    let all = all(root);
+    let (all, cut) = all(root);
     let matching = |matches: &dyn Fn(&Container) -> bool| {
         let mut found: Vec<&Container> = all.iter().filter(|container| matches(container)).collect();
         if found.iter().any(|container| container.owner == 0) {
@@ -128,14 +128,14 @@ pub(super) fn find(root: &Path, wanted: &str) -> Result<Container, TargetError> 
         [one] => Ok(one.clone()),
         [] => {
             let running: Vec<&Container> = all.iter().filter(|each| !each.processes.is_empty()).collect();
-            Err(TargetError::NoContainer { wanted: wanted.to_owned(), there: candidates(&running) })
+            Err(TargetError::NoContainer { wanted: wanted.to_owned(), there: candidates(&running), cut })
         }
         _ => Err(TargetError::Ambiguous { wanted: wanted.to_owned(), there: candidates(&found) }),
     }
 }
 
-/// All containers that processes or files tell of.
-fn all(root: &Path) -> Vec<Container> {
+/// All containers that processes or files tell of, and the users who have too many files for all to be read.
+fn all(root: &Path) -> (Vec<Container>, BTreeSet<u32>) {
     let mut found: BTreeMap<(String, u32), Container> = BTreeMap::new();
     for (pid, text) in groups_of_processes(root) {
         for line in text.lines() {
@@ -153,7 +153,8 @@ fn all(root: &Path) -> Vec<Container> {
         }
     }
     let hierarchies = hierarchies(root);
-    for Note { owner, id, name, group, directories, process } in container_files::notes(root) {
+    let Notes { all, cut, .. } = container_files::notes(root);
+    for Note { owner, id, name, group, directories, process } in all {
         let container = found.entry((id, owner)).or_default();
         container.names.extend(name);
         // A path alone does not say of which hierarchy; a directory that is not there is nobody's.
@@ -162,7 +163,7 @@ fn all(root: &Path) -> Vec<Container> {
         container.processes.extend(process);
     }
     let named = found.into_iter().map(|((id, owner), container)| Container { id, owner, ..container });
-    named.collect()
+    (named.collect(), cut)
 }
 
 /// The user below whose slice a group lies: systemd makes it, and lets the user make groups there alone.

@@ -1,8 +1,10 @@
 //! What engines and runtimes leave in files: names, first processes, groups of containers.
 //!
-//! Yields [`Note`]s. Every file belongs to somebody else: what is missing, too long or not as expected is passed over.
+//! Yields [`Note`]s. Every file belongs to somebody else: what is missing or not as expected is passed over, and of users who have
+//! too much it is told.
 
 use std::{
+    collections::{BTreeMap, BTreeSet},
     fs::{self, File},
     io::Read as _,
     os::{fd::AsRawFd as _, unix::fs::MetadataExt as _},
@@ -11,6 +13,7 @@ use std::{
 
 use serde_json::Value;
 
+use super::places::{Place, expand};
 use crate::{
     guarded,
     untrusted::{self, Shown as _},
@@ -21,10 +24,62 @@ const FILE_BYTES: u64 = 8 << 20;
 /// The same of a file that is not root's: the state of one container, or a user's list of some hundred. As values it takes
 /// up to a hundred times the memory.
 const OTHERS_FILE_BYTES: u64 = 256 << 10;
-/// Files of others that are read, 3 ms each at most.
-const OTHERS_FILES: usize = 500;
-/// Most files of one kind.
-const FILES: usize = 10_000;
+/// What of one user's files is read, in half a second, and kept. It is kept for each of them apart, and root's has no such limit.
+const OTHERS: Share = Share { files: 500, file_bytes: 32 << 20, notes: 1_000, note_bytes: 1 << 20 };
+/// Notes that are kept of all users but root together.
+const OTHERS_NOTES: usize = 5_000;
+
+/// What was taken of one user's files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Share {
+    files: usize,
+    file_bytes: u64,
+    notes: usize,
+    note_bytes: usize,
+}
+
+/// All that files say.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Notes {
+    pub(super) all: Vec<Note>,
+    /// Users of whose files not all was taken.
+    pub(super) cut: BTreeSet<u32>,
+    of_others: BTreeMap<u32, Share>,
+}
+
+impl Notes {
+    /// A file of a user is to be read; whether it may.
+    fn takes_file(&mut self, owner: u32, bytes: u64) -> bool {
+        if owner == 0 {
+            return bytes <= FILE_BYTES;
+        }
+        let share = self.of_others.entry(owner).or_default();
+        share.files += 1;
+        share.file_bytes = share.file_bytes.saturating_add(bytes);
+        let is_much = share.files > OTHERS.files || share.file_bytes > OTHERS.file_bytes;
+        if is_much || bytes > OTHERS_FILE_BYTES {
+            self.cut.insert(owner);
+            return false;
+        }
+        true
+    }
+
+    fn add(&mut self, note: Note) {
+        let owner = note.owner;
+        if owner != 0 {
+            let all: usize = self.of_others.values().map(|share| share.notes).sum();
+            let share = self.of_others.entry(owner).or_default();
+            let bytes = share.note_bytes + note.bytes();
+            if share.notes == OTHERS.notes || bytes > OTHERS.note_bytes || all == OTHERS_NOTES {
+                self.cut.insert(owner);
+                return;
+            }
+            share.notes += 1;
+            share.note_bytes = bytes;
+        }
+        self.all.push(note);
+    }
+}
 
 /// What one file says of a container.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -38,6 +93,15 @@ pub(super) struct Note {
     pub(super) directories: Vec<PathBuf>,
     /// Its first process, if it still lives.
     pub(super) process: Option<u32>,
+}
+
+impl Note {
+    /// Of its texts, and of what holds them.
+    fn bytes(&self) -> usize {
+        let names = self.name.iter().map(|name| name.len() + size_of::<String>());
+        let directories = self.directories.iter().map(|path| path.as_os_str().len() + size_of::<PathBuf>());
+        self.id.len() + self.group.as_ref().map_or(0, String::len) + names.chain(directories).sum::<usize>()
+    }
 }
 
 /// A kind of file: where it may lie, and what is read out of it.
@@ -74,21 +138,24 @@ const KINDS: [Kind; 5] = [
 ];
 
 /// All notes of all files that are there.
-pub(super) fn notes(root: &Path) -> Vec<Note> {
-    let mut notes = Vec::new();
-    let mut of_others = 0;
+pub(super) fn notes(root: &Path) -> Notes {
+    let mut notes = Notes::default();
     for (places, read) in KINDS {
-        for path in places.iter().flat_map(|place| expand(root, place)) {
-            if let Some((owner, value)) = json(&path, &mut of_others) {
-                notes.extend(read(root, &path, &value).into_iter().map(|note| Note { owner, ..note }));
+        for place in places {
+            for place in expand(root, place, &mut notes.cut) {
+                let Some((owner, value)) = json(&place, &mut notes) else { continue };
+                for note in read(root, &place.path, &value) {
+                    if is_number_or_name(&note.id) && note.name.iter().all(|name| is_plain(name)) {
+                        notes.add(Note { owner, ..note });
+                    }
+                }
             }
         }
     }
-    for note in &mut notes {
+    for note in &mut notes.all {
         let owner = note.owner;
         note.process = note.process.filter(|&pid| owner == 0 || is_of(root, pid, owner));
     }
-    notes.retain(|note| is_number_or_name(&note.id) && note.name.iter().all(|name| is_plain(name)));
     notes
 }
 
@@ -101,19 +168,17 @@ fn is_number_or_name(id: &str) -> bool {
     !id.is_empty() && is_plain(id)
 }
 
-/// The value in a file, and whose file it is.
-fn json(path: &Path, of_others: &mut usize) -> Option<(u32, Value)> {
-    let file = guarded::open_no_link(path).ok()?;
+/// The value in a file, and whose word it is: whose file, or whose folder it lies in, as names of folders are told as well.
+fn json(place: &Place, notes: &mut Notes) -> Option<(u32, Value)> {
+    let file = guarded::open_no_link(&place.path).ok()?;
     let metadata = file.metadata().ok()?;
-    let is_ours = metadata.uid() == 0;
-    *of_others += usize::from(!is_ours);
-    let most = if is_ours { FILE_BYTES } else { OTHERS_FILE_BYTES };
-    if metadata.len() > most || *of_others > OTHERS_FILES {
+    let owner = if place.owner == 0 { metadata.uid() } else { place.owner };
+    if !notes.takes_file(owner, metadata.len()) {
         return None;
     }
     let mut text = String::new();
-    file.take(most).read_to_string(&mut text).ok()?;
-    Some((metadata.uid(), serde_json::from_str(&text).ok()?))
+    file.take(metadata.len()).read_to_string(&mut text).ok()?;
+    Some((owner, serde_json::from_str(&text).ok()?))
 }
 
 /// Whether a process is this user's: it has the number, or lives in a user namespace that the user has made, as
@@ -131,22 +196,6 @@ fn namespace_owner(namespace: &File) -> Option<u32> {
     // SAFETY: the kernel writes one number to where the pointer leads, which lives across the call.
     let told = unsafe { libc::ioctl(namespace.as_raw_fd(), NS_GET_OWNER_UID as _, &raw mut uid) };
     (told == 0).then_some(uid)
-}
-
-/// Files whose path is this one; `*` is any name.
-fn expand(root: &Path, place: &str) -> Vec<PathBuf> {
-    let mut found = vec![root.to_owned()];
-    for part in place.split('/') {
-        found = if part == "*" {
-            let entries =
-                found.iter().flat_map(|folder| fs::read_dir(folder).into_iter().flatten().flatten());
-            entries.take(FILES).map(|entry| entry.path()).collect()
-        } else {
-            found.into_iter().map(|folder| folder.join(part)).collect()
-        };
-    }
-    found.retain(|path| path.is_file());
-    found
 }
 
 fn text(value: &Value, key: &str) -> String {

@@ -60,7 +60,7 @@ fn engines_put_the_number_into_the_group(#[case] path: &str) {
 #[case::outside_of_the_namespace("/../../docker/ID")]
 fn other_groups_are_no_containers(#[case] path: &str) {
     let root = tree(&[("proc/42/cgroup", format!("0::{}\n", path.replace("ID", A)))]);
-    assert_eq!(all(root.path()), []);
+    assert_eq!(all(root.path()), (Vec::new(), BTreeSet::new()));
 }
 
 #[test]
@@ -186,8 +186,86 @@ fn files_of_others_are_bounded_and_plain() {
     fs::create_dir(root.path().join("run/user/1/runc/pipe")).expect("the place is ours");
     nix::unistd::mkfifo(&root.path().join("run/user/1/runc/pipe/state.json"), nix::sys::stat::Mode::S_IRWXU)
         .expect("the place is ours");
-    let ids: Vec<String> = container_files::notes(root.path()).into_iter().map(|note| note.id).collect();
+    let ids: Vec<String> = container_files::notes(root.path()).all.into_iter().map(|note| note.id).collect();
     assert_eq!(ids, ["good"]);
+}
+
+/// Gives all below a folder to a user; false where only root can.
+fn give(folder: &Path, user: u32) -> bool {
+    let given = std::os::unix::fs::lchown(folder, Some(user), Some(user)).is_ok();
+    let is_folder = fs::symlink_metadata(folder).is_ok_and(|metadata| metadata.is_dir());
+    let entries = is_folder.then(|| fs::read_dir(folder).expect("it can be read"));
+    given && entries.into_iter().flatten().all(|entry| give(&entry.expect("an entry").path(), user))
+}
+
+/// However much one user puts there, it takes a bounded part, is told, and leaves those of others where they are.
+#[rstest]
+#[case::entries_of_lists("list")]
+#[case::names_of_a_container("names")]
+#[case::files("files")]
+#[case::folders("folders")]
+fn a_users_files_take_neither_memory_nor_the_place_of_others(#[case] kind: &str) {
+    const USERS: [u32; 2] = [65_534, 65_533];
+    let list = |id: &str| format!(r#"[{{"id":"{id}","names":["{id}-name"]}}]"#);
+    let root = tree(&[
+        ("var/lib/containers/storage/x/containers.json", list("roots")),
+        ("home/mallory/.local/share/containers/storage/x/containers.json", list("mallorys")),
+        ("home/nobody/.local/share/containers/storage/x/containers.json", list("nobodys")),
+    ]);
+    let storage = root.path().join("home/mallory/.local/share/containers/storage");
+    let put = |folder: String, text: String| {
+        fs::create_dir_all(storage.join(&folder)).expect("the place is ours");
+        fs::write(storage.join(folder).join("containers.json"), text).expect("the place is ours");
+    };
+    let entries = |count: usize| {
+        let one = |at: usize| format!(r#"{{"id":"{at:x}"}}"#);
+        format!("[{}]", (0..count).map(one).collect::<Vec<_>>().join(","))
+    };
+    match kind {
+        "list" => (0..40).for_each(|at| put(format!("d{at}"), entries(10_000))),
+        "names" => (0..40).for_each(|at| {
+            put(format!("d{at}"), format!(r#"[{{"id":"many","names":["a"{}]}}]"#, r#","a""#.repeat(60_000)));
+        }),
+        "files" => (0..900).for_each(|at| put(format!("d{at}"), entries(1))),
+        _ => (0..1_500).for_each(|at| put(format!("d{at}"), "x".to_owned())),
+    }
+    if !give(&root.path().join("home/mallory"), USERS[0]) || !give(&root.path().join("home/nobody"), USERS[1])
+    {
+        eprintln!("skipped: only root can give files away");
+        return;
+    }
+    let notes = container_files::notes(root.path());
+    let of = |owner: u32| notes.all.iter().filter(|note| note.owner == owner).collect::<Vec<_>>();
+    assert_eq!((&*of(0)[0].id, &*of(USERS[1])[0].id), ("roots", "nobodys"));
+    assert_eq!(notes.cut, [USERS[0]].into());
+    let names: usize = of(USERS[0]).iter().map(|note| note.name.len()).sum();
+    assert!(of(USERS[0]).len() <= 1_000 && names <= 50_000, "{} notes, {names} names", of(USERS[0]).len());
+    let error = find(root.path(), "nothing like that").expect_err("there is none").to_string();
+    assert_eq!(error, "no such container: nothing like that; too many files to read all, of user 65534");
+}
+
+/// Names of folders are words as well: in a user's folder they are the user's, even where links lead to files of root's.
+#[test]
+fn a_link_to_files_of_roots_makes_no_word_of_a_user_roots() {
+    const USER: u32 = 65_534;
+    let root = tree(&[
+        ("run/crun/secret/status", r#"{"pid":7,"process-start-time":55}"#.to_owned()),
+        ("run/user/65534/crun/x/status", "{}".to_owned()),
+        ("proc/7/stat", stat(55)),
+        ("proc/7/cgroup", "0::/system.slice/secret\n".to_owned()),
+    ]);
+    let users = root.path().join("run/user/65534");
+    std::os::unix::fs::symlink(root.path().join("run/crun/secret"), users.join("crun/web"))
+        .expect("the place is ours");
+    if !give(&users, USER) {
+        eprintln!("skipped: only root can give files away");
+        return;
+    }
+    let notes = container_files::notes(root.path()).all;
+    let web: Vec<u32> = notes.iter().filter(|note| note.id == "web").map(|note| note.owner).collect();
+    assert_eq!(web, [USER]);
+    let error = find(root.path(), "web").expect_err("the process is root's").to_string();
+    assert_eq!(error, "the container does not run: web of user 65534");
 }
 
 /// What a user says of containers holds for the user's own: no name, process or group of anybody else's is taken by it.

@@ -1,6 +1,6 @@
 //! Why there is nothing to attach to, and what to do then.
 
-use std::fmt;
+use std::{collections::BTreeSet, fmt};
 
 /// A container that there is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,12 +72,14 @@ pub enum TargetError {
     #[error("no process to observe in it: {0}")]
     Empty(String),
     /// No container is called that.
-    #[error("no such container: {wanted}{}", list(.there))]
+    #[error("no such container: {wanted}{}{}", list(.there), unread(.cut))]
     NoContainer {
         /// What was asked for.
         wanted: String,
         /// Those that there are.
         there: Vec<Candidate>,
+        /// Users who have too many files for all to be read.
+        cut: BTreeSet<u32>,
     },
     /// Several containers are called that.
     #[error("several containers begin with it: {wanted}{}", list(.there))]
@@ -103,6 +105,15 @@ fn list(candidates: &[Candidate]) -> String {
     let more = candidates.len().saturating_sub(LISTED);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     format!(" (there are {}{more})", shown.join(", "))
+}
+
+fn unread(users: &BTreeSet<u32>) -> String {
+    let users: Vec<String> = users.iter().take(LISTED).map(ToString::to_string).collect();
+    if users.is_empty() {
+        String::new()
+    } else {
+        format!("; too many files to read all, of user {}", users.join(", "))
+    }
 }
 
 impl TargetError {

@@ -7,6 +7,7 @@ mod container;
 mod container_files;
 mod error;
 mod group;
+mod places;
 mod process;
 
 use crate::untrusted::Shown as _;
