@@ -21,7 +21,7 @@ use std::{
 use nix::sys::signal::{SigSet, SigmaskHow};
 
 pub use self::{
-    caller::RunAs,
+    caller::{RunAs, create_file},
     marker::{ignores_the_environment, is_linked},
 };
 use crate::untrusted::Shown as _;

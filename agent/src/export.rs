@@ -7,10 +7,8 @@ mod replay;
 
 use std::{
     borrow::Cow,
-    fs::OpenOptions,
     io::{self, BufWriter, Write},
     iter::Peekable,
-    os::unix::fs::OpenOptionsExt as _,
     path::PathBuf,
     sync::Arc,
     time::Duration,
@@ -23,6 +21,7 @@ use crate::out;
 use crate::untrusted::Shown as _;
 use crate::{
     analyze::Summary,
+    child,
     cli::{ExportArguments, ExportForm},
     failure,
     health::ExportHealth,
@@ -111,7 +110,7 @@ pub fn run(arguments: &ExportArguments) -> anyhow::Result<i32> {
     let done = match (to, out) {
         (ExportForm::Otlp, _) => send(&folder, otlp.as_deref(), give_up.unwrap_or(PATIENCE)),
         (_, Some(path)) => {
-            let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+            let made = child::create_file(path);
             let file = made.map_err(|source| ExportFileError::Create { path: path.clone(), source })?;
             write(*to, &folder, BufWriter::new(file))
         }

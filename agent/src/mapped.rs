@@ -207,6 +207,13 @@ pub struct MappedCode {
     pub born: u64,
 }
 
+impl MappedCode {
+    /// A child that was forked has everything mapped where its parent has it, until it begins another program.
+    pub fn is_program_of(&self, parent: &Self) -> bool {
+        self.at == parent.at
+    }
+}
+
 /// It changes when a library is loaded or a program replaced, and costs a tenth of reading what is mapped.
 pub fn mapped_code(pid: u32) -> Option<MappedCode> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
@@ -232,11 +239,6 @@ pub fn children(pid: u32) -> Vec<u32> {
     let lists =
         lists.filter_map(|thread| guarded::read_list(&thread.path().join("children"), CHILDREN_BYTES).ok());
     lists.flat_map(|list| list.split(' ').filter_map(|one| one.parse().ok()).collect::<Vec<_>>()).collect()
-}
-
-/// What a child has mapped, if it has everything mapped still that its parent had: it runs the same program.
-pub fn forked(child: u32, parent: &MappedCode) -> Option<MappedCode> {
-    mapped_code(child).filter(|code| code.at == parent.at)
 }
 
 #[cfg(test)]

@@ -1,6 +1,9 @@
 //! One process by its number: is it there, is it a program's, does it still live.
 
-use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::{
+    io,
+    os::fd::{AsRawFd as _, OwnedFd},
+};
 
 use procfs::process::{ProcState, StatFlags};
 
@@ -37,13 +40,13 @@ impl Process {
         if pid == std::process::id() {
             return Err(TargetError::Own(pid));
         }
-        let started = started(pid)?;
+        let started = started_soon(pid)?;
         let pidfd = child::pidfd(pid).map_err(|source| {
             let is_gone = source.raw_os_error() == Some(libc::ESRCH);
             if is_gone { TargetError::NoProcess(pid) } else { TargetError::Watch { pid, source } }
         })?;
         // The number may have been given to another process in between.
-        if self::started(pid)? != started {
+        if started_soon(pid)? != started {
             return Err(TargetError::NoProcess(pid));
         }
         Ok(Self { pid, pidfd })
@@ -79,6 +82,12 @@ impl Process {
         let file = std::fs::read_link(format!("/proc/{}/exe", self.pid)).ok()?;
         Some(file.shown().stored().to_owned())
     }
+}
+
+/// [`started`], which a process that is about to begin a program can hold up.
+fn started_soon(pid: u32) -> Result<u64, TargetError> {
+    let asked = patient::within((ANSWER, ANSWER), &mut || (), move || started(pid));
+    asked.unwrap_or_else(|no_answer| Err(TargetError::Watch { pid, source: io::Error::other(no_answer) }))
 }
 
 /// When it was started, in clock ticks; an error if it is not to be observed.

@@ -5,7 +5,10 @@
 
 use std::{
     ffi::{CString, OsString},
-    path::PathBuf,
+    fs::{File, OpenOptions},
+    io,
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
 };
 
 use nix::unistd::{Gid, Uid, User, getgrouplist, getppid};
@@ -75,6 +78,17 @@ impl RunAs {
         let groups = self.groups.iter().map(|group| group.as_raw()).collect();
         Owner { uid: self.uid.as_raw(), gid: self.gid.as_raw(), groups }
     }
+}
+
+/// Makes a file that is not there yet, for its owner alone, with the rights of the user who called sudo: to be allowed to call this
+/// program by sudo is not to be allowed to write root's files.
+///
+/// # Errors
+/// That user may not, or it is unclear who it is.
+pub fn create_file(path: &Path) -> io::Result<File> {
+    let owner = RunAs::invoking_user().map_err(io::Error::other)?.map(|user| user.owner());
+    let _rights = owner.as_ref().map(Owner::assume).transpose()?;
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }
 
 /// Those of the nearest process above this one that is the user's: their session's.

@@ -88,7 +88,11 @@ impl Helper {
         let inherited = inherited.map_err(|error| format!("its library cannot be handed to it: {error}"))?;
         let path = inherited.map_or_else(|| driver.library.clone(), OsString::from);
         command.arg0("guestscope-nvml").arg(path).arg(period.as_millis().to_string());
-        let user = user::for_library(Path::new(&driver.library), user::of_devices(Path::new("/dev")));
+        let user = user::for_library(
+            Path::new("/"),
+            Path::new(&driver.library),
+            user::of_devices(Path::new("/dev")),
+        );
         Self::spawn(command, user, FIRST)
     }
 

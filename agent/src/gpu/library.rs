@@ -1,6 +1,10 @@
 //! Is there a driver of NVIDIA's, and where is its library? Yields a path or a name; loads nothing.
 
-use std::{ffi::OsString, path::PathBuf};
+use std::{
+    ffi::OsString,
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+};
 
 use crate::platform::Root;
 use crate::untrusted::Shown as _;
@@ -36,6 +40,20 @@ pub struct Driver {
     pub evidence: String,
 }
 
+/// Nobody but root can have put this file there, or another one in its place: its code is run, and by root where nobody
+/// else may use the devices. `root` is what stands for `/`, and root is who owns that.
+pub(super) fn is_roots_alone(root: &Path, path: &Path) -> bool {
+    let Ok(top) = root.canonicalize() else { return false };
+    let Ok(owner) = std::fs::metadata(&top).map(|found| found.uid()) else { return false };
+    let is_safe = |path: &Path| {
+        // Where there is an access control list, these bits are the most that it gives.
+        std::fs::metadata(path).is_ok_and(|found| found.uid() == owner && found.mode() & 0o022 == 0)
+    };
+    // Links are root's where they lie in such directories.
+    let real = path.canonicalize().ok().filter(|real| real.starts_with(&top));
+    real.is_some_and(|real| real.ancestors().take_while(|part| part.starts_with(&top)).all(is_safe))
+}
+
 /// The driver of this guest.
 pub fn find(root: &Root) -> Option<Driver> {
     find_in(root, std::env::var_os(LIBRARY_VARIABLE))
@@ -49,7 +67,10 @@ pub(super) fn find_in(root: &Root, named: Option<OsString>) -> Option<Driver> {
     if let Some(library) = named.filter(|named| !named.is_empty()) {
         return Some(Driver { library, evidence: format!("named by {LIBRARY_VARIABLE}") });
     }
-    let there = |path: &PathBuf| root.has(path.shown().stored());
+    let there = |path: &PathBuf| {
+        let path = root.path(path.shown().stored());
+        path.exists() && is_roots_alone(&root.path(""), &path)
+    };
     if let Some(path) = FOLDERS.iter().map(|folder| PathBuf::from(folder).join(NAME)).find(there) {
         let evidence = path.shown().to_string();
         return Some(Driver { library: path.into(), evidence });

@@ -28,6 +28,13 @@ fn a_driver_is_found_by_its_library_or_its_device() {
     assert_eq!(found(None).unwrap().library, "/usr/lib64/libnvidia-ml.so.1");
     assert_eq!(found(Some("/opt/x.so")).unwrap().library, "/opt/x.so");
     assert_eq!(found(Some("off")), None);
+    // Whoever owns a home directory among the places does not say what root's helper runs.
+    fs::remove_file(tree.path().join("usr/lib64/libnvidia-ml.so.1")).unwrap();
+    touch(tree.path(), "home/kubernetes/bin/nvidia/lib64/libnvidia-ml.so.1");
+    assert_eq!(found(None).unwrap().library, "/home/kubernetes/bin/nvidia/lib64/libnvidia-ml.so.1");
+    if std::os::unix::fs::chown(tree.path().join("home/kubernetes"), Some(65_534), None).is_ok() {
+        assert_eq!(found(None).unwrap().library, "libnvidia-ml.so.1");
+    }
 }
 
 #[test]

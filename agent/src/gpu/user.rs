@@ -8,6 +8,8 @@ use std::{
 
 use nix::unistd::Gid;
 
+use super::library;
+
 /// The user that the helper runs as.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum User {
@@ -33,9 +35,15 @@ pub(super) fn may_read(path: &Path) -> bool {
 
 /// `user`, unless the library is a file that others may not read: the kernel asks for its mode even where an
 /// open descriptor of it is opened again (`/proc/self/fd/N`). The directories above it are not asked for
-/// then.
-pub(super) fn for_library(path: &Path, user: User) -> User {
+/// then. What others than root could have put there is nobody's in any case, whatever it asks for. `root` stands for `/`.
+pub(super) fn for_library(root: &Path, path: &Path, user: User) -> User {
     let Ok(path) = path.canonicalize() else { return user };
+    if !library::is_roots_alone(root, &path) {
+        return match user {
+            User::Own => User::Nobody(Vec::new()),
+            nobody @ User::Nobody(_) => nobody,
+        };
+    }
     if allows(&path, 0o004) { user } else { User::Own }
 }
 
@@ -103,10 +111,39 @@ mod tests {
         std::fs::set_permissions(&library, PermissionsExt::from_mode(file)).unwrap();
         std::fs::set_permissions(place.path(), PermissionsExt::from_mode(folder)).unwrap();
         assert_eq!(may_read(&library), expected);
-        assert_eq!(for_library(&library, nobody(&[])), user);
+        assert_eq!(for_library(place.path(), &library, nobody(&[])), user);
         let name = Path::new("libnvidia-ml.so.1");
         assert!(may_read(name), "the loader looks for it");
-        assert_eq!(for_library(name, nobody(&[])), nobody(&[]));
+        assert_eq!(for_library(place.path(), name, nobody(&[])), nobody(&[]));
+    }
+
+    /// A list of rights lets a user keep others from reading a file and root from being asked: the mode alone says nothing.
+    #[rstest]
+    #[case::roots(0o755, 0o600, &[], User::Own)]
+    #[case::others_may_write_it(0o755, 0o620, &[], nobody(&[]))]
+    #[case::others_may_replace_it(0o775, 0o600, &[], nobody(&[]))]
+    #[case::it_is_a_users(0o755, 0o640, &["lib.so"], nobody(&[]))]
+    #[case::its_folder_is_a_users(0o755, 0o600, &[""], nobody(&[]))]
+    fn a_library_of_others_is_never_roots(
+        #[case] folder: u32,
+        #[case] file: u32,
+        #[case] given: &[&str],
+        #[case] expected: User,
+    ) {
+        use std::os::unix::fs::{PermissionsExt, chown};
+        let place = tempfile::tempdir().unwrap();
+        let inner = place.path().join("lib");
+        std::fs::create_dir(&inner).unwrap();
+        let library = inner.join("lib.so");
+        std::fs::write(&library, "").unwrap();
+        std::fs::set_permissions(&library, PermissionsExt::from_mode(file)).unwrap();
+        std::fs::set_permissions(&inner, PermissionsExt::from_mode(folder)).unwrap();
+        if given.iter().any(|name| chown(inner.join(name), Some(65_534), None).is_err()) {
+            eprintln!("skipped: only root can give files away");
+            return;
+        }
+        assert_eq!(for_library(place.path(), &library, User::Own), expected);
+        assert_eq!(for_library(place.path(), &library, nobody(&[])), expected);
     }
 
     #[rstest]

@@ -13,12 +13,18 @@ use std::{
         unix::fs::MetadataExt as _,
     },
     sync::{Mutex, MutexGuard, PoisonError},
+    thread,
 };
 
 use crate::{descriptors, probes::phase};
 
 /// Files without a marker that are known as such; when there are more, all are looked at again.
 const MOST_OTHERS: usize = 8_192;
+/// Files that a probe is put into. Taking one out takes the kernel 0.1 s (it waits until all CPUs have gone on), also when it
+/// ends a killed agent, and a program may make any number of such files.
+const MOST_MARKED: usize = 64;
+/// Threads that take probes out at the end: they wait together.
+const TAKERS: usize = 16;
 /// From linux/perf_event.h: `PERF_EVENT_IOC_ENABLE`, `PERF_EVENT_IOC_SET_BPF`, `PERF_FLAG_FD_CLOEXEC`.
 const ENABLE: u32 = 0x2400;
 const SET_PROGRAM: u32 = 0x4004_2408;
@@ -49,6 +55,9 @@ enum Refused {
     /// No descriptor is left for it.
     #[error("no more files may be open")]
     Descriptors,
+    /// Others have it already.
+    #[error("{MOST_MARKED} files with the marker are probed already, and no more are")]
+    TooMany,
     /// The kernel did not take it.
     #[error("the kernel refused the probe: {0}")]
     Kernel(io::Error),
@@ -57,7 +66,7 @@ enum Refused {
 /// Whether [`Marks::attach`] failed for what the agent lacks, and not for what a program has in its file.
 pub(crate) fn is_ours(error: &anyhow::Error) -> bool {
     match error.downcast_ref::<Refused>() {
-        Some(Refused::Descriptors) => true,
+        Some(Refused::Descriptors | Refused::TooMany) => true,
         Some(Refused::Kernel(error)) => {
             matches!(error.raw_os_error(), Some(libc::EPERM | libc::EACCES | libc::EMFILE | libc::ENOMEM))
         }
@@ -144,9 +153,13 @@ impl Marks {
         };
         // A program may have mapped any number of files with the marker.
         anyhow::ensure!(descriptors::are_free(), Refused::Descriptors);
-        // Another thread may be about to do the same.
-        if !self.files().marked.insert(unmarked.number) {
-            return Ok(false);
+        {
+            let mut files = self.files();
+            anyhow::ensure!(files.marked.len() < MOST_MARKED, Refused::TooMany);
+            // Another thread may be about to do the same.
+            if !files.marked.insert(unmarked.number) {
+                return Ok(false);
+            }
         }
         match self.probe(&path, offset) {
             Ok(probe) => {
@@ -193,5 +206,19 @@ impl Marks {
             }
         }
         Ok(event)
+    }
+}
+
+impl Drop for Marks {
+    fn drop(&mut self) {
+        let mut probes = std::mem::take(&mut self.files().probes);
+        let each = probes.len().div_ceil(TAKERS).max(1);
+        thread::scope(|scope| {
+            while !probes.is_empty() {
+                let some = probes.split_off(probes.len().saturating_sub(each));
+                // Without a thread they are taken out here.
+                let _ = thread::Builder::new().spawn_scoped(scope, || drop(some));
+            }
+        });
     }
 }

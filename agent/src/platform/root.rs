@@ -35,7 +35,8 @@ impl Root {
         Self(directory.into())
     }
 
-    fn path(&self, path: &str) -> PathBuf {
+    /// Where this path is in truth.
+    pub(crate) fn path(&self, path: &str) -> PathBuf {
         self.0.join(path.trim_start_matches('/'))
     }
 

@@ -6,7 +6,8 @@
 //! kernel keeps them, at its cost and theirs.
 
 use std::{
-    io,
+    collections::HashSet,
+    io::{self, Read as _},
     os::unix::net,
     sync::{Arc, Mutex, PoisonError, atomic::Ordering},
     time::Duration,
@@ -27,6 +28,8 @@ use super::{
 
 /// A program that connects and says nothing is let go: the library itself waits no longer.
 const GREETING: Duration = Duration::from_secs(2);
+/// Bytes of the line that are read.
+const LINE: usize = 16;
 const TICK: Duration = Duration::from_millis(50);
 /// What strangers may cost in a tick, in looks into a map: with accepting and closing some microseconds each,
 /// so 2 to 3 % of a CPU. A full line of 4,096 is through in 0.8 s, less than a program waits.
@@ -56,6 +59,7 @@ impl Line {
     pub(super) async fn run(self) {
         let places = Arc::new(Semaphore::new(self.places));
         let (mut tick, mut spent) = (Instant::now(), 0);
+        let greeting = Arc::<Mutex<HashSet<i32>>>::default();
         loop {
             let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
             let Some(stream) = self.accept().await else {
@@ -70,7 +74,15 @@ impl Line {
             let (answer, pid) = look(&stream, &self.welcome);
             self.counts.add(answer.peer);
             if answer.peer == welcome::Peer::Observed {
-                tokio::spawn(greet(stream, pid, place, self.sender.clone(), Arc::clone(&self.counts)));
+                let said = line_of(&stream);
+                // A program says its line at once. A process that does not holds one place, however often it comes.
+                let only = if said.is_some() { None } else { Only::take(&greeting, pid) };
+                if said.is_some() || only.is_some() {
+                    let sender = self.sender.clone();
+                    tokio::spawn(greet(stream, (pid, said), (place, only), sender, Arc::clone(&self.counts)));
+                } else {
+                    self.counts.silent.fetch_add(1, Ordering::Relaxed);
+                }
                 continue;
             }
             drop(stream);
@@ -96,19 +108,57 @@ impl Line {
     }
 }
 
+/// A process's only place before it has said its line.
+struct Only {
+    greeting: Arc<Mutex<HashSet<i32>>>,
+    pid: i32,
+}
+
+impl Only {
+    /// None if it has one.
+    fn take(greeting: &Arc<Mutex<HashSet<i32>>>, pid: i32) -> Option<Self> {
+        let is_first = greeting.lock().unwrap_or_else(PoisonError::into_inner).insert(pid);
+        is_first.then(|| Self { greeting: Arc::clone(greeting), pid })
+    }
+}
+
+impl Drop for Only {
+    fn drop(&mut self) {
+        self.greeting.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.pid);
+    }
+}
+
+/// What a program has said already, if it has; true for the right words.
+fn line_of(mut stream: &net::UnixStream) -> Option<bool> {
+    let mut line = [0_u8; LINE];
+    stream.set_nonblocking(true).ok()?;
+    stream.read(&mut line).ok().map(|bytes| is_greeting(&line[..bytes]))
+}
+
+fn is_greeting(line: &[u8]) -> bool {
+    line.starts_with(b"marker ")
+}
+
 /// Hands on a program that says what it is in time.
 async fn greet(
     stream: net::UnixStream,
-    pid: i32,
-    place: OwnedSemaphorePermit,
+    (pid, said): (i32, Option<bool>),
+    (place, only): (OwnedSemaphorePermit, Option<Only>),
     sender: mpsc::Sender<Peer>,
     counts: Arc<Counts>,
 ) {
     let nonblocking = stream.set_nonblocking(true).and_then(|()| UnixStream::from_std(stream));
     let Ok(mut stream) = nonblocking else { return };
-    let mut line = [0_u8; 16];
-    let greeting = tokio::time::timeout(GREETING, stream.read(&mut line)).await;
-    if matches!(greeting, Ok(Ok(bytes)) if line[..bytes].starts_with(b"marker ")) {
+    let is_right = match said {
+        Some(is_right) => is_right,
+        None => {
+            let mut line = [0_u8; LINE];
+            let read = tokio::time::timeout(GREETING, stream.read(&mut line)).await;
+            matches!(read, Ok(Ok(bytes)) if is_greeting(&line[..bytes]))
+        }
+    };
+    drop(only);
+    if is_right {
         let _ = sender.send(Peer { stream, pid, counts, _place: place }).await;
     } else {
         counts.silent.fetch_add(1, Ordering::Relaxed);

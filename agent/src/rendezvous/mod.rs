@@ -372,6 +372,25 @@ mod tests {
         assert_eq!((rendezvous.not_let_in(), rendezvous.unanswered()), (0, 0));
     }
 
+    /// Connections that say nothing hold a place for two seconds each: a process has one, however many it makes.
+    #[tokio::test]
+    async fn a_process_that_says_nothing_holds_one_place() {
+        let mut rendezvous = open();
+        let silent = || net::UnixStream::connect(socket(&rendezvous)).expect("the agent listens");
+        let _silent: Vec<_> = (0..200).map(|_| silent()).collect();
+        tokio::time::timeout(Duration::from_mins(1), async {
+            while rendezvous.not_let_in() < 199 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        })
+        .await
+        .expect("all but the first were closed");
+        // The places are free, though the silent one's time is not over.
+        let _behind_them = greet(&rendezvous);
+        rendezvous.next().await.expect("it has greeted").let_go().await;
+        assert_eq!(rendezvous.not_let_in(), 199);
+    }
+
     #[tokio::test]
     async fn nobody_can_tell_the_address_from_what_all_may_see() {
         let rendezvous = open();

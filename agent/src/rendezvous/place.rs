@@ -27,6 +27,8 @@ const PLACES: [&str; 4] = ["/run", "/tmp", "/dev/shm", "/var/lib"];
 /// The same where the program is another user's, who can make the workload file as large as the place is: first those
 /// where every user may write anyway.
 const PLACES_OF_USERS: [&str; 4] = ["/dev/shm", "/tmp", "/run", "/var/lib"];
+/// Entries of such a place that are looked through for what killed agents left behind: 4 us each.
+const MOST_ENTRIES: usize = 10_000;
 const PREFIX: &str = "guestscope-";
 /// Files of a rendezvous: the socket, what is unpacked, what the workload writes. The socket's name goes on after this.
 pub(super) const SOCKET: &str = "notify";
@@ -134,7 +136,8 @@ pub(super) fn clear_abandoned() {
 
 fn clear_in(place: &Path) {
     let Ok(entries) = std::fs::read_dir(place) else { return };
-    for entry in entries.flatten() {
+    // Everybody may put things there.
+    for entry in entries.flatten().take(MOST_ENTRIES) {
         let folder = entry.path();
         if is_name(&entry.file_name()) && is_abandoned(&folder) {
             // Nothing but what `Rendezvous` makes: whatever else bears such a name, it stays.

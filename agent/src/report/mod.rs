@@ -9,9 +9,7 @@ mod moments;
 mod page;
 
 use std::{
-    fs::OpenOptions,
     io::{self, Write as _},
-    os::unix::fs::OpenOptionsExt as _,
     path::PathBuf,
 };
 
@@ -22,6 +20,7 @@ use crate::out;
 use crate::untrusted::Shown as _;
 use crate::{
     analyze::compare::{Breakdown, Platform, Quantile, breakdowns},
+    child,
     cli::ReportArguments,
     compare::{Member, Refusal, gather},
     failure,
@@ -118,7 +117,7 @@ pub fn run(arguments: &ReportArguments) -> anyhow::Result<i32> {
     }
     match &arguments.out {
         Some(path) => {
-            let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+            let made = child::create_file(path);
             let mut file = made.map_err(|source| ReportError::Create { path: path.clone(), source })?;
             file.write_all(text.as_bytes()).map_err(ReportError::from)?;
             failure::say(&format!("{}: {}\n", path.shown(), bytes(text.len() as u64)));

@@ -1,6 +1,9 @@
 //! The begin of a run folder: made with the rights of its later owner, and removed again if the run does not begin.
 
-use std::{io, path::PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
 use super::{
     MANIFEST, RunFolder,
@@ -28,10 +31,16 @@ impl Default for CreateOptions {
     }
 }
 
+/// Where the owner may not make a folder, this process may, whose rights the owner has not.
+fn may_be_roots(parent: &Path, error: &io::Error) -> bool {
+    let is_usual = || parent == CreateOptions::default().parent;
+    error.kind() == io::ErrorKind::PermissionDenied && (parent.is_dir() || is_usual())
+}
+
 impl RunFolder {
     /// Makes the folder, named by the manifest's start, scenario and name, and writes the manifest to it. It is made with the
     /// owner's rights, and so are the parents that are missing. Where the owner may not make it, it is made with the rights of
-    /// this process and stays its user's.
+    /// this process and stays its user's; but no parent then, which would bear a name that the owner chose, save the usual one.
     ///
     /// # Errors
     /// Any: a run that cannot keep what it sees should not begin.
@@ -45,7 +54,7 @@ impl RunFolder {
         {
             match guarded::create_unique(&options.parent, &name) {
                 Ok(made) => return Self::fill(made, Some(owner.clone()), manifest),
-                Err((_, error)) if error.kind() == io::ErrorKind::PermissionDenied => {}
+                Err((_, error)) if may_be_roots(&options.parent, &error) => {}
                 Err((path, source)) => return Err(Error::Create { path, source }),
             }
         }

@@ -223,6 +223,12 @@ fn parents_keep_their_owner(#[case] is_his: bool) {
     }
     let before = fs::metadata(parent.path()).map(|found| found.uid()).unwrap();
     let options = CreateOptions { parent: parent.path().join("a/b"), owner: Some(owner.clone()) };
+    if !is_his {
+        // Names that he chose are not made with rights that he has not.
+        let error = RunFolder::create(&options, manifest()).map(drop).unwrap_err().to_string();
+        assert!(error.contains("Permission denied") && !parent.path().join("a").exists(), "{error}");
+        fs::create_dir_all(&options.parent).unwrap();
+    }
     let folder = RunFolder::create(&options, manifest()).unwrap();
     assert_eq!(folder.owner(), is_his.then_some(&owner));
     let expected = if is_his { owner.uid } else { 0 };

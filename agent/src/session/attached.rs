@@ -57,7 +57,7 @@ pub fn attach(arguments: &AttachArguments) -> anyhow::Result<i32> {
     child::block_forwarded().context("blocking signals")?;
     let haste = Haste::default();
     // Before anything is done that the target could make wait.
-    let signals = Signals::read(None, haste.clone()).context("reading signals")?;
+    let signals = Signals::read(false, haste.clone()).context("reading signals")?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let loaded = start::load(&arguments.observation, true)?;

@@ -2,7 +2,8 @@
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
-    sync::Arc,
+    path::Path,
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -11,8 +12,9 @@ use super::{
     sight::{self, Sight as _},
 };
 use crate::{
+    failure,
     mapped::{self, Looked, MappedCode, Problem},
-    patient,
+    patient::{self, NoAnswer},
 };
 
 /// Forked processes that are looked at for the first time together, so that many take several looks.
@@ -22,8 +24,8 @@ const MOST_CHILDREN: usize = 512;
 /// A process can make any number of things go wrong, each with another name.
 const MOST_TOLD: usize = 200;
 
-/// A look takes some milliseconds, unless a process makes it wait.
-const LOOK: Duration = Duration::from_secs(1);
+/// A look takes some milliseconds, unless a process makes it wait, or the machine has no time at all.
+const LOOK: Duration = Duration::from_secs(2);
 /// The rings are emptied at least so often meanwhile.
 const TURN: Duration = Duration::from_millis(20);
 
@@ -32,11 +34,20 @@ const TURN: Duration = Duration::from_millis(20);
 pub(super) struct Code {
     /// What code each had mapped when it was last looked at.
     seen: HashMap<u32, MappedCode>,
-    /// When each was born that made a look wait: it is looked at no more.
-    passed_over: HashMap<u32, u64>,
+    /// Those that made a look wait: they are looked at no more.
+    passed_over: HashSet<u32>,
     /// Children up to this number had their turn.
     turn: u32,
     told: Told,
+}
+
+/// Does this on a thread of its own and empties the rings meanwhile: what a process is asked for it may hold up.
+fn ask<T: Send + 'static>(feed: &mut Feed, work: impl FnOnce() -> T + Send + 'static) -> Result<T, NoAnswer> {
+    let Feed { pump, pairing, .. } = feed;
+    let mut meanwhile = || {
+        sight::empty(pump, pairing);
+    };
+    patient::within((LOOK, TURN), &mut meanwhile, work)
 }
 
 /// Warnings so far, of which each is told once.
@@ -59,40 +70,32 @@ impl Told {
     }
 }
 
+/// What processes have mapped, of those that were asked before one held the look up.
+type Answers = HashMap<u32, Option<MappedCode>>;
+
 impl Code {
     /// Looks at what a process has mapped, if that has changed since the last look. What went wrong.
     pub(super) fn look(&mut self, pid: u32, feed: &mut Feed) -> Vec<String> {
-        mapped::mapped_code(pid).map_or_else(Vec::new, |code| self.look_at(pid, code, feed))
-    }
-
-    fn look_at(&mut self, pid: u32, code: MappedCode, feed: &mut Feed) -> Vec<String> {
-        let born = code.born;
-        if self.seen.get(&pid) == Some(&code) || self.passed_over.get(&pid) == Some(&born) {
+        if self.passed_over.contains(&pid) {
             return Vec::new();
         }
-        let Feed { loaded, pump, pairing, .. } = &mut *feed;
-        let mut meanwhile = || {
-            sight::empty(pump, pairing);
-        };
-        let marks = Arc::clone(&loaded.marks);
-        let looked =
-            patient::within((LOOK, TURN), &mut meanwhile, move || mapped::look(pid.cast_signed(), &marks));
+        let known = self.seen.get(&pid).copied();
+        let marks = Arc::clone(&feed.loaded.marks);
+        let looked = ask(feed, move || {
+            let code = mapped::mapped_code(pid).filter(|code| known.as_ref() != Some(code))?;
+            Some((code, mapped::look(pid.cast_signed(), &marks)))
+        });
         let problems = match looked {
-            Ok(Ok(Looked { spin, problems })) => {
-                loaded.set_spin_code(pid, &spin);
+            Ok(None | Some((_, Err(procfs::ProcError::NotFound(_))))) => return Vec::new(),
+            Ok(Some((code, Ok(Looked { spin, problems })))) => {
+                feed.loaded.set_spin_code(pid, &spin);
                 self.seen.insert(pid, code);
                 problems
             }
-            Ok(Err(procfs::ProcError::NotFound(_))) => Vec::new(),
-            Ok(Err(error)) => {
+            Ok(Some((_, Err(error)))) => {
                 vec![Problem { text: format!("reading the maps of process {pid}: {error}"), is_ours: true }]
             }
-            Err(no_answer) => {
-                self.seen.insert(pid, code);
-                self.passed_over.insert(pid, born);
-                let text = format!("what process {pid} has mapped is not looked at: {no_answer}");
-                vec![Problem { text, is_ours: false }]
-            }
+            Err(no_answer) => vec![self.pass_over(pid, no_answer)],
         };
         for problem in problems.iter().filter(|problem| problem.is_ours) {
             feed.loaded.marker_failed(&problem.text);
@@ -100,6 +103,24 @@ impl Code {
         // Attaching takes its time, and the rings go on filling.
         feed.take_in();
         self.told.new_ones(problems)
+    }
+
+    /// Whether a process makes who asks about it wait.
+    pub(super) fn holds_up(&mut self, pid: u32, feed: &mut Feed) -> bool {
+        let (_, problem) = self.codes(vec![pid], feed);
+        let problem = self.told.new_ones(problem.into_iter().collect());
+        for problem in problem {
+            failure::say(&format!("warning: {problem}\n"));
+        }
+        self.passed_over.contains(&pid)
+    }
+
+    fn pass_over(&mut self, pid: u32, no_answer: NoAnswer) -> Problem {
+        if no_answer == NoAnswer::Late {
+            self.passed_over.insert(pid);
+        }
+        let text = format!("what process {pid} has mapped is not looked at: {no_answer}");
+        Problem { text, is_ours: false }
     }
 
     /// Those that were looked at and are there still.
@@ -116,19 +137,55 @@ impl Code {
     /// Looks at all again, but at nobody who has the number of one that has ended, and at what they have forked: that meets nobody.
     /// What went wrong.
     pub(super) fn look_again(&mut self, feed: &mut Feed) -> Vec<String> {
-        let mapped = |(&pid, before): (&u32, &MappedCode)| {
-            let code = mapped::mapped_code(pid).filter(|code| code.born == before.born)?;
-            Some((pid, code))
+        // What had its number may be there no more.
+        self.passed_over.retain(|pid| Path::new(&format!("/proc/{pid}")).exists());
+        let (answers, held_up) = self.codes(self.seen.keys().copied().collect(), feed);
+        let is_there = |pid: u32, before: &MappedCode| match answers.get(&pid) {
+            Some(code) => code.is_some_and(|code| code.born == before.born),
+            // It had no turn.
+            None => true,
         };
-        let there: BTreeMap<u32, MappedCode> = self.seen.iter().filter_map(mapped).collect();
+        let there: BTreeMap<u32, MappedCode> = self
+            .seen
+            .iter()
+            .filter(|(pid, before)| is_there(**pid, before))
+            .map(|(&pid, &code)| (pid, code))
+            .collect();
         self.keep(feed, |pid| there.contains_key(&pid));
-        let new = self.forked(&there);
-        there.into_iter().chain(new).flat_map(|(pid, code)| self.look_at(pid, code, feed)).collect()
+        let (new, held_up_too) = self.forked(&there, feed);
+        let changed =
+            |(pid, before): &(u32, MappedCode)| answers.get(pid).is_some_and(|code| *code != Some(*before));
+        let changed: Vec<u32> = there.into_iter().filter(changed).map(|(pid, _)| pid).chain(new).collect();
+        let mut told = self.told.new_ones(held_up.into_iter().chain(held_up_too).collect());
+        for pid in changed {
+            told.extend(self.look(pid, feed));
+        }
+        told
+    }
+
+    /// What code these have mapped. Who holds that up is passed over, and those behind have their turn the next time.
+    fn codes(&mut self, pids: Vec<u32>, feed: &mut Feed) -> (Answers, Option<Problem>) {
+        let pids: Vec<u32> = pids.into_iter().filter(|pid| !self.passed_over.contains(pid)).collect();
+        if pids.is_empty() {
+            return Default::default();
+        }
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let (asked, answers) = (pids.clone(), Arc::clone(&told));
+        let done = ask(feed, move || {
+            for pid in asked {
+                let code = mapped::mapped_code(pid);
+                answers.lock().unwrap_or_else(PoisonError::into_inner).push((pid, code));
+            }
+        });
+        let answers = std::mem::take(&mut *told.lock().unwrap_or_else(PoisonError::into_inner));
+        let holder = pids.get(answers.len()).copied();
+        let problem = done.err().zip(holder).map(|(no_answer, pid)| self.pass_over(pid, no_answer));
+        (answers.into_iter().collect(), problem)
     }
 
     /// Children that run what their parents run and were not looked at yet, in turns: there may be any number of children, and
     /// most may be dead.
-    fn forked(&mut self, there: &BTreeMap<u32, MappedCode>) -> Vec<(u32, MappedCode)> {
+    fn forked(&mut self, there: &BTreeMap<u32, MappedCode>, feed: &mut Feed) -> (Vec<u32>, Option<Problem>) {
         let children = there
             .iter()
             .flat_map(|(pid, code)| mapped::children(*pid).into_iter().map(move |child| (child, code)));
@@ -136,14 +193,16 @@ impl Code {
         unknown.sort_unstable_by_key(|(child, _)| (*child <= self.turn, *child));
         unknown.truncate(MOST_CHILDREN);
         self.turn = unknown.last().map_or(0, |(child, _)| *child);
-        let forked =
-            unknown.into_iter().filter_map(|(child, code)| Some((child, mapped::forked(child, code)?)));
-        forked.take(MOST_NEW).collect()
+        let (answers, problem) = self.codes(unknown.iter().map(|(child, _)| *child).collect(), feed);
+        let runs_the_same = |child: &u32, parent: &MappedCode| {
+            answers.get(child).copied().flatten().is_some_and(|code| code.is_program_of(parent))
+        };
+        let forked = unknown.into_iter().filter(|(child, parent)| runs_the_same(child, parent));
+        (forked.map(|(child, _)| child).take(MOST_NEW).collect(), problem)
     }
 
     /// Forgets all others: their numbers may be used again.
     pub(super) fn keep(&mut self, feed: &mut Feed, is_there: impl Fn(u32) -> bool) {
-        self.passed_over.retain(|pid, _| is_there(*pid));
         for (gone, _) in self.seen.extract_if(|pid, _| !is_there(*pid)) {
             feed.loaded.forget_spin_code(gone);
         }

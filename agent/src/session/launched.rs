@@ -57,6 +57,9 @@ pub fn run(arguments: &RunArguments) -> anyhow::Result<i32> {
     warn_of_python(&arguments.command);
     start::check(&arguments.observation)?;
     child::block_forwarded().context("blocking signals")?;
+    let haste = Haste::default();
+    // Before anything that others can hold up: a script's interpreter may be on a file system that never answers.
+    let signals = Signals::read(true, haste.clone()).context("reading signals")?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut choice = unprivileged::choose(arguments)?;
@@ -73,7 +76,8 @@ pub fn run(arguments: &RunArguments) -> anyhow::Result<i32> {
             Choice::Kernel(loaded) => {
                 let begun = begin(arguments, run_as, cost, loaded.fidelity)?;
                 let feed = begun.feed(loaded, start::limits(&arguments.observation))?;
-                let (mut session, mut launched) = launch(arguments, run_as, begun, feed, rendezvous)?;
+                let (mut session, mut launched) =
+                    launch(arguments, run_as, (begun, feed, rendezvous), (signals, haste))?;
                 let kernel_log = session.kernel_log(arguments.observation.kernel_log)?;
                 observe(&mut session, &mut launched, kernel_log).await?;
                 launched.finish(session, arguments)
@@ -83,7 +87,8 @@ pub fn run(arguments: &RunArguments) -> anyhow::Result<i32> {
                 let threads = arguments.observation.max_threads;
                 let limits = start::limits(&arguments.observation);
                 let told = Told::new((begun.identity.run_id, limits), threads, &refusal)?;
-                let (mut session, mut launched) = launch(arguments, run_as, begun, told, rendezvous)?;
+                let (mut session, mut launched) =
+                    launch(arguments, run_as, (begun, told, rendezvous), (signals, haste))?;
                 unprivileged::explain(&refusal);
                 observe(&mut session, &mut launched, None).await?;
                 launched.finish(session, arguments)
@@ -108,9 +113,8 @@ fn begin(
 fn launch<F: Sight>(
     arguments: &RunArguments,
     run_as: Option<&RunAs>,
-    mut begun: Begun,
-    mut feed: F,
-    rendezvous: Rendezvous,
+    (mut begun, mut feed, rendezvous): (Begun, F, Rendezvous),
+    (signals, haste): (Signals, Haste),
 ) -> anyhow::Result<(Session<F>, Launched)> {
     let adopt = feed.adopt()?;
     let start_ns = clock::now_ns();
@@ -129,11 +133,10 @@ fn launch<F: Sight>(
     begun.identity.pid = Some(child.id());
     feed.started(child.id(), start_ns);
     rendezvous.expect(child.id());
-    let haste = Haste::default();
-    let session = begun.start(&arguments.observation, feed, (started, Some(child.id())), haste.clone())?;
     let end = child::end_of(child.id()).context("watching the program")?;
     let watched = end.try_clone().context("watching the program")?;
-    let signals = Signals::read(Some((child.id(), watched)), haste).context("reading signals")?;
+    signals.started(child.id(), watched);
+    let session = begun.start(&arguments.observation, feed, (started, Some(child.id())), haste)?;
     // SAFETY: the value owns its descriptor, which stays open and the same as long as it is watched.
     let ended = unsafe { AsyncFd::register(end) }?;
     Ok((session, Launched { child, rendezvous, ended, signals, looks: every(LOOK) }))

@@ -7,7 +7,7 @@
 //! closes nothing itself.
 
 use std::{
-    os::fd::{AsRawFd, OwnedFd},
+    os::fd::{AsFd as _, AsRawFd, OwnedFd},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{
@@ -20,6 +20,7 @@ use std::{
 
 use nix::{
     sys::{
+        eventfd::{EfdFlags, EventFd},
         signal::{SigSet, Signal, kill},
         signalfd::{SfdFlags, SignalFd},
     },
@@ -44,6 +45,8 @@ const ENDING: [Signal; 2] = [Signal::SIGTERM, Signal::SIGINT];
 /// Who gets a signal.
 #[derive(Clone, Copy, Debug)]
 enum Stage {
+    /// The program's that is about to be started, which somebody may hold up.
+    Starting,
     /// A program's that the agent has started and not waited for.
     Program(Pid),
     /// The agent's: it attached to what runs by itself.
@@ -56,6 +59,10 @@ enum Stage {
 #[derive(Debug)]
 struct Shared {
     stage: Mutex<Stage>,
+    /// The program was started: its end, for the thread to take.
+    started: Mutex<Option<OwnedFd>>,
+    /// Tells the thread of that.
+    wake: EventFd,
     /// The program's end, as soon as it was seen.
     ended: Mutex<Option<(Instant, ClockPair)>>,
     /// Somebody has seen enough.
@@ -86,14 +93,16 @@ impl Haste {
 pub(super) struct Signals(Arc<Shared>);
 
 impl Signals {
-    /// Begins to read signals, which all threads block; `program` was started, and its descriptor tells of its end.
-    pub(super) fn read(program: Option<(u32, OwnedFd)>, haste: Haste) -> std::io::Result<Self> {
+    /// Begins to read signals, which all threads block. They are for a program that is about to be started, if there is to
+    /// be one: [`Self::started`].
+    pub(super) fn read(starts_program: bool, haste: Haste) -> std::io::Result<Self> {
         let signals =
             SignalFd::with_flags(&child::forwarded(), SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
-        let stage =
-            program.as_ref().map_or(Stage::Attached, |(pid, _)| Stage::Program(Pid::from_raw(*pid as i32)));
+        let stage = if starts_program { Stage::Starting } else { Stage::Attached };
         let shared = Arc::new(Shared {
             stage: Mutex::new(stage),
+            started: Mutex::new(None),
+            wake: EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?,
             ended: Mutex::new(None),
             stop: Notify::new(),
             by: AtomicI32::new(0),
@@ -102,7 +111,8 @@ impl Signals {
         let mut reader = Reader {
             shared: Arc::clone(&shared),
             signals,
-            end: program.map(|(_, end)| end),
+            end: None,
+            early: Vec::new(),
             asked: Asked::default(),
             stop_at: None,
             end_at: None,
@@ -110,13 +120,21 @@ impl Signals {
         };
         let body = move || {
             // A thread without a privilege still passes signals on to programs of its own user.
-            if let Err(error) = privileges::keep_signals(reader.end.is_some()) {
+            if let Err(error) = privileges::keep_signals(starts_program) {
                 failure::say(&format!("warning: the thread of signals keeps its privileges: {error}\n"));
             }
             reader.run();
         };
         std::thread::Builder::new().name("signals".to_owned()).spawn(body)?;
         Ok(Self(shared))
+    }
+
+    /// The program was started; its descriptor tells of its end.
+    pub(super) fn started(&self, program: u32, end: OwnedFd) {
+        *locked(&self.0.stage) = Stage::Program(Pid::from_raw(program.cast_signed()));
+        *locked(&self.0.started) = Some(end);
+        // It counts up to 2^64.
+        self.0.wake.write(1).unwrap_or_default();
     }
 
     /// Until a signal says that enough was seen.
@@ -146,6 +164,8 @@ struct Reader {
     signals: SignalFd,
     /// Until the program has ended.
     end: Option<OwnedFd>,
+    /// Signals that came before the program was there, and whether each came from a terminal.
+    early: Vec<(Signal, bool)>,
     asked: Asked,
     /// When observation stops, by which signal.
     stop_at: Option<(Instant, Signal)>,
@@ -159,6 +179,7 @@ impl Reader {
     fn run(&mut self) {
         loop {
             self.wait();
+            self.take_program();
             while let Ok(Some(information)) = self.signals.read_signal() {
                 let is_from_terminal = information.ssi_code == libc::SI_KERNEL;
                 if let Ok(signal) = Signal::try_from(information.ssi_signo as i32) {
@@ -171,7 +192,7 @@ impl Reader {
                 self.shared.stop.notify_one();
             }
             if let Some((_, signal)) = self.close_by.take_if(|(at, _)| *at <= now)
-                && !self.is_closing()
+                && matches!(*locked(&self.shared.stage), Stage::Starting | Stage::Attached)
             {
                 end(signal);
             }
@@ -187,6 +208,16 @@ impl Reader {
         matches!(*locked(&self.shared.stage), Stage::Closing)
     }
 
+    /// If it was started since the last look. What came before that was meant for it.
+    fn take_program(&mut self) {
+        let Some(end) = locked(&self.shared.started).take() else { return };
+        self.shared.wake.read().unwrap_or_default();
+        (self.end, self.close_by) = (Some(end), None);
+        for (signal, is_from_terminal) in std::mem::take(&mut self.early) {
+            self.signal(signal, is_from_terminal);
+        }
+    }
+
     /// While the run is closed, what is in the folder is enough.
     fn is_written(&self) -> bool {
         self.is_closing() && self.shared.haste.is_due() && self.shared.haste.0.1.load(Acquire)
@@ -197,12 +228,13 @@ impl Reader {
         let descriptor = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
         // A negative number is passed over.
         let end = self.end.as_ref().map_or(-1, AsRawFd::as_raw_fd);
-        let mut descriptors = [descriptor(self.signals.as_raw_fd()), descriptor(end)];
+        let wake = self.shared.wake.as_fd().as_raw_fd();
+        let mut descriptors = [descriptor(self.signals.as_raw_fd()), descriptor(end), descriptor(wake)];
         let is_pressed = self.stop_at.is_some() || self.end_at.is_some() || self.close_by.is_some();
         let look = libc::timespec { tv_sec: 0, tv_nsec: LOOK.subsec_nanos().into() };
         let timeout = if is_pressed { &raw const look } else { std::ptr::null() };
         // SAFETY: the array and the time live across the call; no mask of signals is given.
-        unsafe { libc::ppoll(descriptors.as_mut_ptr(), 2, timeout, std::ptr::null()) };
+        unsafe { libc::ppoll(descriptors.as_mut_ptr(), 3, timeout, std::ptr::null()) };
         if descriptors[1].revents != 0 {
             *locked(&self.shared.ended) = Some((Instant::now(), ClockPair::now()));
             self.end = None;
@@ -215,6 +247,13 @@ impl Reader {
         // Held until the signal is sent: the program is waited for afterwards.
         let stage = locked(&self.shared.stage);
         match *stage {
+            Stage::Starting => {
+                drop(stage);
+                self.early.push((signal, is_from_terminal));
+                if ENDING.contains(&signal) {
+                    self.close_by.get_or_insert((Instant::now() + PATIENCE, signal));
+                }
+            }
             Stage::Program(pid) => {
                 // Those of a terminal (Ctrl-C) went to the program as well, which is in the same group.
                 if !is_from_terminal {

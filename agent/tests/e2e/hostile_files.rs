@@ -155,13 +155,14 @@ fn what_a_program_cuts_off_its_own_rows_is_said() {
 /// The parents that were there keep their owners, and those that the user could not have made are root's.
 #[rstest]
 #[case::in_the_users_place("runs/a/b", NOBODY)]
-#[case::in_roots_place("a/b", 0)]
+#[case::in_roots_place("roots/b", 0)]
 fn parents_belong_to_who_could_have_made_them(#[case] below: &str, #[case] owner: u32) {
     let Some(ground) = Ground::new("hostile_files::parents_belong_to_who_could_have_made_them") else {
         return;
     };
     give(&ground);
     let output = ground.path(below);
+    fs::create_dir_all(ground.path("roots/b")).expect("the folder is ours");
     let start = ground.command(&["run", "--json", "--output"]).word(&output);
     let done = sudo(start.environment("E2E_BOOK", ground.path("book")).program(subject()));
     let done = done.words(&["requests", "3"]).finish().expect(0);
@@ -173,6 +174,36 @@ fn parents_belong_to_who_could_have_made_them(#[case] below: &str, #[case] owner
     assert_eq!(done.stderr.contains("the run folder is root's"), owner == 0, "{}", done.stderr);
     let folder = Folder::open(here).expect("it is a run folder");
     assert_eq!(folder.requests().expect("phases can be read").flatten().count(), 4);
+}
+
+/// Neither a directory nor a file of a name that the caller chose: the name alone can do harm (/etc/nologin), and the user
+/// who may call the agent by sudo may not have been given more.
+#[test]
+fn nothing_is_made_with_roots_rights_under_a_name_of_the_callers() {
+    let test = "hostile_files::nothing_is_made_with_roots_rights_under_a_name_of_the_callers";
+    let Some(ground) = Ground::new(test) else { return };
+    give(&ground);
+    let (place, runs) = (ground.path("roots"), ground.path("runs"));
+    fs::create_dir(&place).expect("the folder is ours");
+    let run = |output: &Path| {
+        let start = ground.command(&["run", "--json", "--output"]).word(output);
+        let start = start.environment("E2E_BOOK", ground.path("book")).program(subject());
+        sudo(start).words(&["requests", "3"]).finish()
+    };
+    let refused = run(&place.join("nologin")).expect(2);
+    assert!(refused.stderr.contains("Permission denied"), "{}", refused.stderr);
+    run(&runs).expect(0);
+    let made = only_folder(&runs);
+    for words in [&["export", "--to", "otlp-json"][..], &["export", "--to", "perfetto"], &["report"]] {
+        let out = place.join("ld.so.preload");
+        let done = sudo(ground.command(words).word("--out").word(&out).word(&made)).finish().expect(2);
+        assert!(done.stderr.contains("Permission denied"), "{words:?}: {}", done.stderr);
+    }
+    assert_eq!(fs::read_dir(&place).expect("it is ours").count(), 0);
+    // The caller's own place is as good as ever.
+    let out = runs.join("trace.json");
+    sudo(ground.command(&["export", "--to", "otlp-json", "--out"]).word(&out).word(&made)).finish().expect(0);
+    assert_eq!(fs::metadata(&out).expect("it was made").uid(), NOBODY);
 }
 
 /// Those that write and export: the kernel decides what they may.

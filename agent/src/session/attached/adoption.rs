@@ -164,7 +164,8 @@ impl Adoption {
             self.threads_missed = self.threads_missed.max(walk.missed);
             (self.processes, self.threads) = (walk.processes, walk.threads);
             for pid in walk.adopted {
-                if self.adopted.insert(pid) {
+                // A clock for a thread waits for the same lock as a look, and cannot be given up.
+                if self.adopted.insert(pid) && !self.code.holds_up(pid, feed) {
                     Self::sample(pid, feed);
                 }
             }
