@@ -3,7 +3,9 @@
 //! Affinity may be asked for from outside, in the program's own options, or by a library, thread by thread: what counts is what
 //! the threads had when they were last looked at. It asks nobody who used how much.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, time::Duration};
+
+use crate::patient;
 
 use super::{
     Guest,
@@ -29,12 +31,24 @@ pub struct Usage {
     gpu: bool,
     /// Some of them mark phases: the others are none of the program's, such as a shell in front of it.
     are_met: bool,
+    /// One of them made a look wait: nobody is looked at any more.
+    pub is_held_up: bool,
 }
+
+/// What one look tells.
+#[derive(Debug, Default)]
+struct Seen {
+    allowed: Vec<(u32, Vec<CpuList>)>,
+    gpu: bool,
+}
+
+/// A look takes some milliseconds, unless a process that is about to begin a program makes it wait.
+const LOOK: Duration = Duration::from_secs(1);
 
 impl Usage {
     /// Of programs of the guest below this root.
     pub fn below(root: Root) -> Self {
-        Self { root, allowed: HashMap::new(), gpu: false, are_met: false }
+        Self { root, allowed: HashMap::new(), gpu: false, are_met: false, is_held_up: false }
     }
 
     /// Looks at processes, which mark phases or do not. One that has ended and was not waited for still has its main thread.
@@ -43,44 +57,28 @@ impl Usage {
             self.are_met = true;
             self.allowed.clear();
         }
-        if are_met == self.are_met {
-            let mut left = THREADS;
+        if are_met != self.are_met || self.is_held_up {
+            return;
+        }
+        let (root, processes) = (self.root.clone(), processes.to_vec());
+        let (is_known, mut left) = (self.gpu, THREADS);
+        let look = move || {
+            let mut seen = Seen { gpu: is_known, ..Seen::default() };
             for pid in processes {
-                self.look_at(*pid, &mut left);
+                seen.look_at(&root, pid, &mut left);
             }
-        }
-    }
-
-    fn look_at(&mut self, pid: u32, left: &mut usize) {
-        let mut threads: Vec<u32> =
-            self.root.names(&format!("/proc/{pid}/task")).iter().filter_map(|tid| tid.parse().ok()).collect();
-        threads.sort_unstable();
-        threads.truncate(*left);
-        *left -= threads.len();
-        let allowed = |tid: u32| {
-            let status = self.root.text(&format!("/proc/{pid}/task/{tid}/status"))?;
-            field(&status, "Cpus_allowed_list", ':').and_then(CpuList::parse)
+            seen
         };
-        let mut seen: Vec<CpuList> = Vec::new();
-        for one in threads.into_iter().filter_map(allowed) {
-            if !seen.contains(&one) {
-                seen.push(one);
+        let Ok(seen) = patient::within((LOOK, LOOK), &mut || (), look) else {
+            self.is_held_up = true;
+            return;
+        };
+        self.gpu = seen.gpu;
+        for (pid, allowed) in seen.allowed {
+            if self.allowed.contains_key(&pid) || self.allowed.len() < PROCESSES {
+                self.allowed.insert(pid, allowed);
             }
         }
-        let is_known = self.allowed.contains_key(&pid);
-        if !seen.is_empty() && (is_known || self.allowed.len() < PROCESSES) {
-            self.allowed.insert(pid, seen);
-        }
-        self.gpu = self.gpu || self.has_gpu(pid);
-    }
-
-    /// Whether it holds a device open. Only names are read: a file on a server that is gone would be waited for.
-    fn has_gpu(&self, pid: u32) -> bool {
-        let folder = format!("/proc/{pid}/fd");
-        self.root.names(&folder).iter().any(|number| {
-            let file = self.root.link(&format!("{folder}/{number}")).unwrap_or_default();
-            DEVICES.iter().any(|device| file.starts_with(device)) && !file.starts_with(TOOLS)
-        })
     }
 
     /// Puts what was seen into the guest's facts. Nothing was seen: they stay. `has_waited` says that threads waited for a
@@ -93,6 +91,39 @@ impl Usage {
         guest.cores.pinned = seen.iter().all(|one| one.count() < online.count());
         guest.cores.allowed = all;
     }
+}
+
+impl Seen {
+    fn look_at(&mut self, root: &Root, pid: u32, left: &mut usize) {
+        let mut threads: Vec<u32> =
+            root.names(&format!("/proc/{pid}/task")).iter().filter_map(|tid| tid.parse().ok()).collect();
+        threads.sort_unstable();
+        threads.truncate(*left);
+        *left -= threads.len();
+        let allowed = |tid: u32| {
+            let status = root.text(&format!("/proc/{pid}/task/{tid}/status"))?;
+            field(&status, "Cpus_allowed_list", ':').and_then(CpuList::parse)
+        };
+        let mut seen: Vec<CpuList> = Vec::new();
+        for one in threads.into_iter().filter_map(allowed) {
+            if !seen.contains(&one) {
+                seen.push(one);
+            }
+        }
+        if !seen.is_empty() {
+            self.allowed.push((pid, seen));
+        }
+        self.gpu = self.gpu || has_gpu(root, pid);
+    }
+}
+
+/// Whether it holds a device open. Only names are read: a file on a server that is gone would be waited for.
+fn has_gpu(root: &Root, pid: u32) -> bool {
+    let folder = format!("/proc/{pid}/fd");
+    root.names(&folder).iter().any(|number| {
+        let file = root.link(&format!("{folder}/{number}")).unwrap_or_default();
+        DEVICES.iter().any(|device| file.starts_with(device)) && !file.starts_with(TOOLS)
+    })
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ use crate::{
     child::{self, RunAs},
     cli::AttachArguments,
     clock::ClockPair,
-    failure,
+    failure, patient,
     platform::{Cpuid, Guest, Root, Subject as View},
     privileges,
     sinks::terminal::Exit,
@@ -34,6 +34,9 @@ mod adoption;
 
 /// Between two looks at who belongs to the target and what they have loaded.
 const LOOK: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// A process answers at once, unless it holds up who asks.
+const ANSWER: std::time::Duration = std::time::Duration::from_secs(5);
 
 /// What is attached to.
 struct Attached {
@@ -64,7 +67,10 @@ pub fn attach(arguments: &AttachArguments) -> anyhow::Result<i32> {
         loaded.can_visit()?;
         let pid = (arguments.pid.len() == 1).then_some(first);
         let identity = Identity::of_target(&arguments.observation, &target, pid)?;
-        let guest = Guest::read(&Root::system(), Cpuid::here().as_ref(), View::Process(first));
+        // Its root and its namespaces are asked for, which it can hold up.
+        let read = move || Guest::read(&Root::system(), Cpuid::here().as_ref(), View::Process(first));
+        let guest = patient::within((ANSWER, ANSWER), &mut || (), read)
+            .with_context(|| format!("looking at process {first}"))?;
         let known = (guest, identity, cost, loaded.fidelity);
         let mut begun = Begun::new(&arguments.observation, run_as.as_ref(), known, None)?;
         let mut feed = begun.feed(loaded, start::limits(&arguments.observation))?;
