@@ -9,6 +9,7 @@ use std::{
     fs::File,
     io::{self, Read},
     panic::{AssertUnwindSafe, catch_unwind},
+    time::Instant,
 };
 
 use arrow::{
@@ -135,6 +136,21 @@ impl<F: Bytes> Batches<F> {
         }
     }
 
+    /// The limit of reading it counts from this moment on.
+    pub(super) fn since(self, begun: Instant) -> Self {
+        Self { deadline: self.deadline.since(begun), ..self }
+    }
+
+    /// Whether it may be read on. A batch may be large: who takes it in parts asks before each.
+    pub(super) fn check_time(&self) -> Result<(), Fault> {
+        self.deadline.check()
+    }
+
+    #[cfg(test)]
+    pub(super) fn let_time_pass(&mut self) {
+        self.deadline = Deadline::past();
+    }
+
     /// The next batch.
     ///
     /// # Errors
@@ -221,7 +237,11 @@ impl<F: Bytes> Batches<F> {
         match message.header_type() {
             MessageHeader::Schema => {
                 let fields = message.header_as_schema().and_then(|schema| schema.fields());
-                COLUMNS.check(fields.ok_or_else(outside)?.len() as u64)?;
+                let fields = fields.ok_or_else(outside)?;
+                COLUMNS.check(fields.len() as u64)?;
+                if !fields.iter().all(|field| is_plain(&field)) {
+                    return Err(End::Beyond("a column of a kind that no table has".into()));
+                }
             }
             MessageHeader::RecordBatch => {
                 let batch = message.header_as_record_batch().ok_or_else(outside)?;
@@ -264,6 +284,16 @@ fn torn(reason: &str) -> End {
 
 fn message_of(header: &[u8]) -> Result<Message<'_>, End> {
     root_as_message(header).map_err(|error| torn(&error.to_string()))
+}
+
+/// Each value has bytes of its own, as all of ours have. Those of views may all be the same, and make a small file a large one.
+fn is_plain(field: &ipc::Field<'_>) -> bool {
+    let is_flat = field.children().is_none_or(|children| children.is_empty());
+    is_flat
+        && matches!(
+            field.type_type(),
+            ipc::Type::Int | ipc::Type::Bool | ipc::Type::FloatingPoint | ipc::Type::Utf8
+        )
 }
 
 /// Size of a batch in memory, or none if it does not lie in the body. Our columns are flat: each has as many values as the

@@ -22,7 +22,8 @@ use super::{
     histograms::{Collector, Place},
     rows::damaged,
     stream::{self, Stream},
-    table::{Access, Table, Words},
+    table::{Access, Table},
+    texts::Words,
 };
 use crate::{guarded::Directory, phase::Phase, untrusted::Untrusted};
 

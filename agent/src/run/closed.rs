@@ -9,6 +9,7 @@ use std::{
     fs::File,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
+    time::Instant,
 };
 
 use arrow::array::RecordBatch;
@@ -62,13 +63,15 @@ impl Closed {
     /// What is wrong with it.
     pub(super) fn open(
         file: File,
+        begun: Instant,
         mut is_left_out: impl FnMut(&str, Option<Empty>) -> bool,
     ) -> Result<Self, Fault> {
         let file_bytes = file.metadata().map_err(|error| error.to_string())?.len();
-        let deadline = Deadline::of(disk_bytes(&file));
+        let on_disk = disk_bytes(&file);
+        let deadline = Deadline::of(on_disk).since(begun);
         guarded(|| {
             let metadata = footer::read(&file, file_bytes)?;
-            check(&metadata, file_bytes)?;
+            check(&metadata, file_bytes, on_disk)?;
             let metadata = ArrowReaderMetadata::try_new(Arc::new(metadata), ArrowReaderOptions::default())
                 .map_err(|error| error.to_string())?;
             let read = wanted(metadata.metadata(), &mut is_left_out)?;
@@ -145,8 +148,9 @@ fn emptiness(metadata: &ParquetMetaData, column: usize) -> Option<Empty> {
     groups.all(|group| group == Some(first)).then_some(first)
 }
 
-/// Every column of every group lies inside the file, and there are not more rows than a file of its size can hold.
-fn check(metadata: &ParquetMetaData, file_bytes: u64) -> Result<(), Fault> {
+/// Every column of every group lies inside the file, and there are not more rows than so many bytes on a disk can hold: a hole
+/// holds none.
+fn check(metadata: &ParquetMetaData, file_bytes: u64, on_disk: u64) -> Result<(), Fault> {
     let inside = |column: &ColumnChunkMetaData| {
         let begin = column.dictionary_page_offset().unwrap_or_else(|| column.data_page_offset());
         let (begin, length) = (u64::try_from(begin), u64::try_from(column.compressed_size()));
@@ -157,7 +161,7 @@ fn check(metadata: &ParquetMetaData, file_bytes: u64) -> Result<(), Fault> {
         return Err("a column lies outside the file".into());
     }
     let rows = groups.iter().fold(0_u64, |sum, group| sum.saturating_add(group.num_rows().cast_unsigned()));
-    check_rows(rows, file_bytes)
+    check_rows(rows, on_disk)
 }
 
 #[cfg(test)]
@@ -208,7 +212,7 @@ mod tests {
             heard.extend(empty.map(|empty| (name.to_owned(), empty)));
             empty.is_some()
         };
-        let mut closed = Closed::open(file(), &mut is_left_out).unwrap();
+        let mut closed = Closed::open(file(), Instant::now(), &mut is_left_out).unwrap();
         let expected = [("nulls", Empty::Nulls), ("unset", Empty::Zeros), ("zeros", Empty::Zeros)];
         assert_eq!(heard, expected.map(|(name, empty)| (name.to_owned(), empty)).into());
         let mut rows = 0;
@@ -235,7 +239,7 @@ mod tests {
     /// A number of rows that a footer claims is not believed: the rows of one column are what there is.
     #[test]
     fn one_column_is_read_where_none_is_wanted() {
-        let mut closed = Closed::open(file(), |_, _| true).unwrap();
+        let mut closed = Closed::open(file(), Instant::now(), |_, _| true).unwrap();
         let mut rows = 0;
         while let Some(batch) = closed.next().unwrap() {
             rows += batch.num_rows();

@@ -266,3 +266,21 @@ fn what_a_workload_says_leaves_its_folder_readable(#[case] said: serde_json::Val
     assert_eq!(closed.errors.len(), 1);
     assert_eq!(self::read(&closed.path).len(), 1);
 }
+
+/// A message may hold a million rows, each of which takes long: the limit of time is asked between them.
+#[test]
+fn time_is_over_within_a_message_as_well() {
+    let parent = tempfile::tempdir().unwrap();
+    let mut folder = folder(parent.path());
+    (0..3_000).for_each(|id| folder.append_request(&request(id)));
+    folder.flush();
+    let path = folder.path().to_owned();
+    drop(folder);
+    let mut rows = Folder::open(path).unwrap().phases().unwrap();
+    rows.next().unwrap().unwrap();
+    rows.let_time_pass();
+    let (read, errors): (Vec<_>, Vec<_>) = rows.partition(Result::is_ok);
+    assert!(read.len() < 1_000, "{} rows", read.len());
+    let told: Vec<String> = errors.into_iter().map(|error| error.unwrap_err().to_string()).collect();
+    assert!(told.len() == 1 && told[0].contains("it is still being read after"), "{told:?}");
+}

@@ -121,7 +121,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// When the reading of a table is given up.
+/// When the reading of a table is given up: counted from when its folder was opened, as verbs read some tables again and again.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Deadline {
     begun: Instant,
@@ -133,6 +133,17 @@ impl Deadline {
     pub(super) fn of(disk_bytes: u64) -> Self {
         let parts = u32::try_from(disk_bytes / TIME_PER_BYTES).unwrap_or(u32::MAX);
         Self { begun: Instant::now(), limit: TIME.saturating_mul(parts.saturating_add(1)) }
+    }
+
+    /// The same from this moment on.
+    pub(super) fn since(self, begun: Instant) -> Self {
+        Self { begun, ..self }
+    }
+
+    /// It is over.
+    #[cfg(test)]
+    pub(super) fn past() -> Self {
+        Self { begun: Instant::now(), limit: Duration::ZERO }
     }
 
     /// For what this process wrote itself: however slow the disk is, it has to be read.

@@ -33,6 +33,7 @@ mod stream;
 mod table;
 #[cfg(test)]
 mod tests;
+mod texts;
 mod thrift;
 mod wait_columns;
 

@@ -11,6 +11,7 @@ use std::{
     },
     path::{Path, PathBuf},
     sync::Arc,
+    time::Instant,
 };
 
 use nix::{
@@ -24,6 +25,7 @@ use nix::{
 pub(super) struct Place {
     descriptor: Arc<OwnedFd>,
     path: PathBuf,
+    opened: Instant,
 }
 
 impl Place {
@@ -31,7 +33,12 @@ impl Place {
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlag::O_DIRECTORY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
         let file = OpenOptions::new().read(true).custom_flags(flags.bits()).open(path)?;
-        Ok(Self { descriptor: Arc::new(file.into()), path: path.to_owned() })
+        Ok(Self { descriptor: Arc::new(file.into()), path: path.to_owned(), opened: Instant::now() })
+    }
+
+    /// When it was opened: reading all that is in it has one limit.
+    pub(super) fn opened(&self) -> Instant {
+        self.opened
     }
 
     /// Its path, as it was named.
@@ -48,7 +55,7 @@ impl Place {
     pub(super) fn directory(&self, name: &str) -> io::Result<Self> {
         let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
         let descriptor = openat(&*self.descriptor, name, flags | OFlag::O_RDONLY, Mode::empty())?;
-        Ok(Self { descriptor: Arc::new(descriptor), path: self.join(name) })
+        Ok(Self { descriptor: Arc::new(descriptor), path: self.join(name), opened: self.opened })
     }
 
     /// A regular file in it, for reading. What is not one is not opened: that alone may do something to a device.

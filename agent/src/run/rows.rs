@@ -20,7 +20,8 @@ use super::{
     limits::Fault,
     opening::Place,
     stream,
-    table::{Column, Mismatch, Table, Words, is_account},
+    table::{Column, Mismatch, Table, is_account},
+    texts::Words,
 };
 use crate::untrusted::Untrusted;
 
@@ -71,14 +72,15 @@ impl<R> Rows<R> {
         let (path, source) = match folder.file(&closed) {
             Ok(file) => {
                 let path = folder.join(&closed);
-                let batches =
-                    Closed::open(file, &mut is_left_out).map_err(|fault| fault.at(&path, Some(0)))?;
+                let batches = Closed::open(file, folder.opened(), &mut is_left_out)
+                    .map_err(|fault| fault.at(&path, Some(0)))?;
                 (path, Source::Closed(Box::new(batches)))
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let path = folder.join(&stream);
                 let file = folder.file(&stream).map_err(|source| unreadable(path.clone(), source))?;
-                (path, Source::Stream(Box::new(Batches::new(Box::new(file)))))
+                let file: Box<dyn Bytes + Send> = Box::new(file);
+                (path, Source::Stream(Box::new(Batches::new(file).since(folder.opened()))))
             }
             Err(source) => return Err(unreadable(folder.join(&closed), source)),
         };
@@ -116,6 +118,13 @@ impl<R> Rows<R> {
         &self.path
     }
 
+    #[cfg(test)]
+    pub(super) fn let_time_pass(&mut self) {
+        if let Source::Stream(batches) = &mut self.source {
+            batches.let_time_pass();
+        }
+    }
+
     /// Ends the rows with an error about the file.
     pub(super) fn fail(&mut self, what: &str) -> Error {
         self.source = Source::Over(None);
@@ -139,6 +148,9 @@ impl<R> Rows<R> {
     /// A batch and which of its rows are next.
     fn next_rows(&mut self) -> Result<Option<(RecordBatch, Range<usize>)>> {
         let (batch, left) = if let Some(batch) = self.batch.take() {
+            if let Source::Stream(batches) = &self.source {
+                batches.check_time().map_err(|fault| fault.at(&self.path, Some(self.given)))?;
+            }
             batch
         } else {
             let batch = match &mut self.source {
@@ -151,6 +163,10 @@ impl<R> Rows<R> {
             };
             let batch = batch.map_err(|fault| fault.at(&self.path, Some(self.given)))?;
             let Some(batch) = batch else { return Ok(None) };
+            if matches!(self.source, Source::Stream(_)) {
+                let checked = self.table.check_types(&batch.schema());
+                checked.map_err(|mismatch| mismatch.at(&self.path, self.given))?;
+            }
             let rows = 0..batch.num_rows();
             (batch, rows)
         };

@@ -2,23 +2,22 @@
 //!
 //! Yields record batches from rows and rows from record batches. Knows no files, and no column by name.
 
-use std::{
-    borrow::Cow,
-    collections::{HashSet, VecDeque},
-    sync::Arc,
-};
+use std::{borrow::Cow, collections::VecDeque, sync::Arc};
 
 use arrow::{
     array::{
-        Array, ArrayRef, AsArray, BooleanArray, Int32Array, Int64Array, RecordBatch, StringArray,
-        StringBuilder, StringDictionaryBuilder, UInt64Array,
+        Array, ArrayRef, AsArray, BooleanArray, Int32Array, Int64Array, RecordBatch, StringDictionaryBuilder,
+        UInt64Array,
     },
     compute::cast,
     datatypes::{DataType, Field, Int32Type, Int64Type, Schema, SchemaRef, UInt64Type},
     error::ArrowError,
 };
 
-use super::{closed::Empty, limits::VALUE_BYTES};
+use super::{
+    closed::Empty,
+    texts::{Words, decode_hex, decode_words, encode_hex},
+};
 use crate::untrusted::Untrusted;
 
 /// How an integer is stored.
@@ -131,6 +130,20 @@ impl<R> Column<R> {
         }
     }
 
+    /// Values of this type become those of the column: another tool may have written them wider, or without a dictionary. Not text
+    /// for numbers: a number may have any length there.
+    fn takes(&self, found: &DataType) -> bool {
+        let is_text =
+            |kind: &DataType| matches!(kind, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
+        match (&self.access, found) {
+            (_, DataType::Null) => true,
+            (Access::Word { .. } | Access::Hex { .. }, DataType::Dictionary(_, words)) => is_text(words),
+            (Access::Word { .. } | Access::Hex { .. }, _) => is_text(found),
+            (_, DataType::Boolean) => true,
+            _ => found.is_integer() || found.is_floating(),
+        }
+    }
+
     /// Rows may lack a value.
     fn is_nullable(&self) -> bool {
         match self.access {
@@ -181,6 +194,9 @@ impl<R> Column<R> {
 
     fn decode(&self, array: &ArrayRef, rows: &mut [R], words: &mut Words) -> Result<(), Mismatch> {
         let senseless = |what: &str| Mismatch::Senseless(format!("column `{}`: {what}", self.name));
+        if !self.takes(array.data_type()) {
+            return Err(senseless("values of another kind"));
+        }
         let array = match cast(array, &self.data_type()) {
             Ok(array) => array,
             Err(error) => return Err(senseless(&error.to_string())),
@@ -276,6 +292,16 @@ impl<R> Table<R> {
         RecordBatch::try_new(Arc::clone(schema), columns.map(|column| column.encode(rows)).collect())
     }
 
+    /// A stream has its columns exactly as they are written: nobody but this program writes any.
+    pub(super) fn check_types(&self, schema: &Schema) -> Result<(), Mismatch> {
+        let is_other = |column: &&Column<R>| {
+            schema.field_with_name(&column.name).is_ok_and(|field| *field.data_type() != column.data_type())
+        };
+        self.columns.iter().find(is_other).map_or(Ok(()), |column| {
+            Err(Mismatch::Senseless(format!("column `{}`: values of another kind", column.name)))
+        })
+    }
+
     /// Rows from a batch of either form, in the place of those that `rows` had. Columns that this program does not know are left
     /// out, but not a time: without it the accounts of a phase would no longer add up. Those of which `left_out` says so, in the
     /// order of the table, stay blank; whether they are there is not asked.
@@ -306,86 +332,4 @@ impl<R> Table<R> {
         }
         Ok(rows)
     }
-}
-
-/// Words seen before, so that a million rows share one allocation per name.
-#[derive(Debug, Default)]
-pub(super) struct Words(HashSet<Arc<str>>);
-
-impl Words {
-    /// Names kept: programs have a few dozen. A folder with a name per row must not fill the memory.
-    const MOST: usize = 4096;
-
-    pub(super) fn share(&mut self, word: &str) -> Untrusted {
-        if let Some(word) = self.0.get(word) {
-            return Arc::clone(word).into();
-        }
-        let word = Arc::<str>::from(word);
-        if self.0.len() < Self::MOST {
-            self.0.insert(Arc::clone(&word));
-        }
-        word.into()
-    }
-}
-
-/// Words of a dictionary that are not looked up again for each row.
-const FEW_WORDS: usize = 256;
-
-fn decode_words<R>(array: &ArrayRef, rows: &mut [R], words: &mut Words, set: &Check<R, Untrusted>) -> bool {
-    let array = array.as_dictionary::<Int32Type>();
-    let values: &StringArray = array.values().as_string();
-    // A program may give each phase a name of its own, all of which are in the dictionary: only those of these rows are taken.
-    let mut few: Vec<Option<Untrusted>> = vec![None; values.len().min(FEW_WORDS)];
-    rows.iter_mut().zip(array.keys()).all(|(row, key)| {
-        let Some(key) = key else { return true };
-        let Ok(at) = usize::try_from(key) else { return false };
-        if let Some(Some(word)) = few.get(at) {
-            return set(row, word);
-        }
-        // A dictionary's own value may be null as well.
-        let word = (at < values.len() && values.is_valid(at)).then(|| values.value(at));
-        let Some(word) = word.filter(|word| word.len() as u64 <= VALUE_BYTES.most) else { return false };
-        let word = words.share(word);
-        let is_sensible = set(row, &word);
-        if let Some(few) = few.get_mut(at) {
-            *few = Some(word);
-        }
-        is_sensible
-    })
-}
-
-fn encode_hex<R>(rows: &[R], get: &Borrow<R, [u8]>) -> StringArray {
-    const DIGITS: [char; 16] =
-        ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
-    let mut texts = StringBuilder::with_capacity(rows.len(), rows.len() * 32);
-    let mut text = String::with_capacity(32);
-    for row in rows {
-        text.clear();
-        let bytes = get(row);
-        for byte in bytes.unwrap_or_default() {
-            text.push(DIGITS[usize::from(byte >> 4)]);
-            text.push(DIGITS[usize::from(byte & 15)]);
-        }
-        texts.append_option(bytes.map(|_| text.as_str()));
-    }
-    texts.finish()
-}
-
-fn decode_hex<R>(texts: &StringArray, rows: &mut [R], set: &Check<R, [u8]>) -> bool {
-    let mut bytes = Vec::with_capacity(16);
-    rows.iter_mut().zip(texts).all(|(row, text)| {
-        let Some(text) = text else { return true };
-        bytes.clear();
-        let digit = |digit: u8| char::from(digit).to_digit(16);
-        for pair in text.as_bytes().chunks(2) {
-            match pair {
-                [high, low] => match (digit(*high), digit(*low)) {
-                    (Some(high), Some(low)) => bytes.push((high << 4 | low) as u8),
-                    _ => return false,
-                },
-                _ => return false,
-            }
-        }
-        set(row, &bytes)
-    })
 }

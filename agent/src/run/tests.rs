@@ -8,7 +8,7 @@ use super::{
     batches::Batches,
     drawn::{marks, requests, samples, threads, waits},
     stream::Storage,
-    table::Words,
+    texts::Words,
     *,
 };
 use crate::phase::{Phase, ThreadId, TraceIds};

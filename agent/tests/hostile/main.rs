@@ -3,6 +3,7 @@
 
 mod craft;
 mod fuzz;
+mod kinds;
 mod observed;
 mod parts;
 mod words;

@@ -82,9 +82,10 @@ impl Reading {
         }
     }
 
-    fn is_chosen(&self, request: &Request) -> bool {
+    /// Each number is chosen once: a folder from elsewhere may have any number of requests of the same.
+    fn is_chosen(&mut self, request: &Request) -> bool {
         let root = request.root();
-        self.ids.contains(&root.id) || (self.number == Some(root.request) && self.cases.len() < SAME_NUMBER)
+        self.ids.remove(&root.id) || (self.number == Some(root.request) && self.cases.len() < SAME_NUMBER)
     }
 
     pub(super) fn finish(self, (tree, typical): &(Tree, Typical)) -> Explained {
