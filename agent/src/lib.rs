@@ -43,4 +43,5 @@ pub mod secrets;
 pub mod session;
 pub mod signs;
 pub mod sinks;
+mod tasks;
 pub mod untrusted;

@@ -13,20 +13,13 @@ use std::{
 
 use guestscope_ebpf::SpinCode;
 use nix::sys::statfs::{BTRFS_SUPER_MAGIC, OVERLAYFS_SUPER_MAGIC, fstatfs};
-use procfs::{
-    FromRead as _, ProcError,
-    process::{MMPermissions, MMapPath, MemoryMap, MemoryMaps, Process},
-};
 
 use crate::{
     guarded,
     loader::{Marks, marks},
+    tasks::{self, Map, Stat},
     untrusted::{Shown as _, Untrusted},
 };
-
-/// The most that is read of a process's maps: 65,530 of them, as many as a process may have, of 128 bytes
-/// each. Paths may be longer.
-const MAPS_BYTES: u64 = 8 << 20;
 
 /// Libraries whose threads busy-wait for each other, by the begins of their files' names: of GCC, LLVM, Intel, and TBB.
 const SPINNERS: [&str; 4] = ["libgomp", "libomp", "libiomp5", "libtbb"];
@@ -60,30 +53,22 @@ const MOST_PROBLEMS: usize = 5;
 ///
 /// # Errors
 /// It has ended, or its maps cannot be read.
-pub fn look(pid: i32, marks: &Marks) -> procfs::ProcResult<Looked> {
+pub fn look(pid: i32, marks: &Marks) -> io::Result<Looked> {
     let mut problems = Vec::new();
     let mut problem = |text, is_ours| problems.push(Problem { text, is_ours });
-    let (maps, is_cut) = read_maps(pid)?;
+    let (maps, is_cut) = tasks::maps(pid)?;
     if is_cut {
-        problem(
-            format!(
-                "process {pid} has mapped more than fits into {MAPS_BYTES} bytes: the rest was not looked at"
-            ),
-            false,
-        );
+        problem(format!("process {pid} has mapped too much to be read: the rest was not looked at"), false);
     }
     let spin = spin_code(&maps);
-    if maps.iter().next().is_none() {
+    if maps.is_empty() {
         // The kernel shows nothing to whom it does not allow to look.
         problem(format!("the maps of process {pid} may not be read"), true);
     }
-    let is_program = |map: &MemoryMap| {
-        map.perms.contains(MMPermissions::EXECUTE) && matches!(map.pathname, MMapPath::Path(_))
-    };
-    let files: Vec<MemoryMap> = maps.into_iter().filter(is_program).collect();
+    let files: Vec<Map> = maps.into_iter().filter(|map| map.is_code && map.path.is_some()).collect();
     let mut more = 0;
     let left = within(LOOK, files, |map| {
-        let MMapPath::Path(path) = &map.pathname else { return true };
+        let Some(path) = &map.path else { return true };
         let relative = path.strip_prefix("/").unwrap_or(path);
         let attached = open(pid, &map, relative).map_err(Into::into).and_then(|file| marks.attach(&file));
         let Err(error) = attached else { return true };
@@ -120,29 +105,12 @@ fn within<T>(most: Duration, things: Vec<T>, mut each: impl FnMut(T) -> bool) ->
     things.len()
 }
 
-/// What a process has mapped, as far as it is read, and whether there is more.
-fn read_maps(pid: i32) -> procfs::ProcResult<(MemoryMaps, bool)> {
-    let read = guarded::read_begin(format!("/proc/{pid}/maps").as_ref(), MAPS_BYTES);
-    let mut text = read.map_err(|error| match error.raw_os_error() {
-        // It has ended since the file was opened.
-        Some(libc::ESRCH) => ProcError::NotFound(None),
-        _ => error.into(),
-    })?;
-    let is_cut = text.len() as u64 == MAPS_BYTES;
-    if is_cut {
-        // The last line may be half a line.
-        text.truncate(text.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1));
-    }
-    Ok((MemoryMaps::from_read(text.as_slice())?, is_cut))
-}
-
 /// Where such libraries lie; of more than there is room for the first.
-fn spin_code<'a>(maps: impl IntoIterator<Item = &'a MemoryMap>) -> SpinCode {
+fn spin_code<'a>(maps: impl IntoIterator<Item = &'a Map>) -> SpinCode {
     let mut code = SpinCode::default();
-    let executed = maps.into_iter().filter(|map| map.perms.contains(MMPermissions::EXECUTE));
-    let spinning = executed.filter(|map| matches!(&map.pathname, MMapPath::Path(path) if spins(path)));
-    for (range, map) in code.iter_mut().zip(spinning) {
-        *range = [map.address.0, map.address.1];
+    let spins = |map: &&Map| map.is_code && map.path.as_ref().is_some_and(|path| spins(path));
+    for (range, map) in code.iter_mut().zip(maps.into_iter().filter(spins)) {
+        *range = [map.start, map.end];
     }
     code
 }
@@ -157,8 +125,8 @@ fn spins(path: &Path) -> bool {
 /// By the mapping itself, which leads to the very file, deleted or in whatever mount namespace; the kernel allows it to root
 /// of the initial user namespace. Where it does not, by the process's root, under the path that it knows the file by:
 /// the process may have put anything there, so it has to be the file that is mapped.
-fn open(pid: i32, map: &MemoryMap, relative: &Path) -> io::Result<File> {
-    let (start, end) = map.address;
+fn open(pid: i32, map: &Map, relative: &Path) -> io::Result<File> {
+    let Map { start, end, .. } = map;
     let mut to_look = OpenOptions::new();
     to_look.read(true).custom_flags(libc::O_PATH);
     match to_look.open(format!("/proc/{pid}/map_files/{start:x}-{end:x}")) {
@@ -172,15 +140,14 @@ fn open(pid: i32, map: &MemoryMap, relative: &Path) -> io::Result<File> {
 
 /// Whether this file is what was mapped, by its number on its device. Mappings of files on btrfs, and on an overlay before
 /// Linux 6.8, show another device than stat(2) does: the number has to do there.
-fn is_mapped(found: &File, map: &MemoryMap) -> io::Result<bool> {
+fn is_mapped(found: &File, map: &Map) -> io::Result<bool> {
     let metadata = found.metadata()?;
     let device = (nix::sys::stat::major(metadata.dev()), nix::sys::stat::minor(metadata.dev()));
-    let shown = (u64::from(map.dev.0.cast_unsigned()), u64::from(map.dev.1.cast_unsigned()));
     let has_two_devices = || {
         let kind = fstatfs(found).map(|system| system.filesystem_type());
         kind.is_ok_and(|kind| [BTRFS_SUPER_MAGIC, OVERLAYFS_SUPER_MAGIC].contains(&kind))
     };
-    Ok(metadata.is_file() && metadata.ino() == map.inode && (device == shown || has_two_devices()))
+    Ok(metadata.is_file() && metadata.ino() == map.inode && (device == map.device || has_two_devices()))
 }
 
 /// The kernel's number for what went wrong, if that was all.
@@ -216,14 +183,12 @@ impl MappedCode {
 
 /// It changes when a library is loaded or a program replaced, and costs a tenth of reading what is mapped.
 pub fn mapped_code(pid: u32) -> Option<MappedCode> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let kibibytes = |field: &str| -> Option<u64> {
-        let value = status.lines().find_map(|line| line.strip_prefix(field))?;
-        value.trim().strip_suffix(" kB")?.trim().parse().ok()
-    };
-    let stat = Process::new(pid.cast_signed()).and_then(|process| process.stat()).ok()?;
-    let kib = (kibibytes("VmExe:")?, kibibytes("VmLib:")?);
-    Some(MappedCode { kib, at: stat.startcode, born: stat.starttime })
+    let status = tasks::status(format!("/proc/{pid}").as_ref()).ok()?;
+    let kibibytes =
+        |name: &str| -> Option<u64> { tasks::field(&status, name)?.strip_suffix(" kB")?.trim().parse().ok() };
+    let stat = Stat::read(pid.cast_signed()).ok()?;
+    let kib = (kibibytes("VmExe")?, kibibytes("VmLib")?);
+    Some(MappedCode { kib, at: stat.code_at, born: stat.born })
 }
 
 /// Threads of a process that are asked for the processes that they have forked.
@@ -243,8 +208,6 @@ pub fn children(pid: u32) -> Vec<u32> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Cursor;
-
     use rstest::rstest;
 
     use super::*;
@@ -288,10 +251,10 @@ mod tests {
         let metadata = mapped.metadata().expect("it is there");
         let (major, minor) = (nix::sys::stat::major(metadata.dev()), nix::sys::stat::minor(metadata.dev()));
         let line = |minor: u64, inode: u64| {
-            let text = format!("1000-2000 r-xp 00000000 {major:x}:{minor:x} {inode} {}\n", mapped.display());
-            MemoryMaps::from_read(Cursor::new(text)).expect("one line").into_iter().next().expect("one")
+            let text = format!("1000-2000 r-xp 00000000 {major:x}:{minor:x} {inode} {}", mapped.display());
+            Map::parse(text.as_bytes()).expect("it is whole")
         };
-        let is = |path: &Path, map: &MemoryMap| {
+        let is = |path: &Path, map: &Map| {
             is_mapped(&File::open(path).expect("it is there"), map).expect("it can be looked at")
         };
         let map = line(minor, metadata.ino());
@@ -307,11 +270,11 @@ mod tests {
     #[test]
     fn only_code_counts_and_no_more_than_there_is_room_for() {
         let line = |at: u64, perms: &str, path: &str| {
-            format!("{:x}-{:x} {perms} 00000000 08:01 1 {path}\n", at << 12, (at + 1) << 12)
+            let text = format!("{:x}-{:x} {perms} 00000000 08:01 1 {path}", at << 12, (at + 1) << 12);
+            Map::parse(text.as_bytes()).expect("it is whole")
         };
-        let mut text = line(1, "r-xp", "/bin/program") + &line(2, "r--p", "/x/libgomp.so.1");
-        text.extend((3..9).map(|at| line(at, "r-xp", "/x/libgomp.so.1")));
-        let maps = MemoryMaps::from_read(Cursor::new(text)).unwrap();
+        let mut maps = vec![line(1, "r-xp", "/bin/program"), line(2, "r--p", "/x/libgomp.so.1")];
+        maps.extend((3..9).map(|at| line(at, "r-xp", "/x/libgomp.so.1")));
         assert_eq!(spin_code(&maps), [3_u64, 4, 5, 6].map(|at| [at << 12, (at + 1) << 12]));
     }
 }

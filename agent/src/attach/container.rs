@@ -40,7 +40,7 @@ pub(super) struct Container {
 
 impl Container {
     pub(super) fn shown_name(&self) -> &str {
-        let short = if self.id.len() == DIGITS { &self.id[..12] } else { &self.id };
+        let short = self.id.get(..12).filter(|_| self.id.len() == DIGITS).unwrap_or(&self.id);
         self.names.first().map_or(short, String::as_str)
     }
 

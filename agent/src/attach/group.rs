@@ -9,7 +9,7 @@ use std::{
 
 use super::TargetError;
 use crate::{
-    guarded,
+    guarded, tasks,
     untrusted::{Shown as _, Untrusted},
 };
 
@@ -92,8 +92,8 @@ pub(super) fn in_hierarchies(directories: &[PathBuf], mountinfo: &[u8]) -> Vec<P
 
 /// The process of a thread.
 fn process_of(thread: u32) -> Option<u32> {
-    let status = fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
-    status.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()
+    let status = tasks::status(format!("/proc/{thread}").as_ref()).ok()?;
+    tasks::field(&status, "Tgid")?.parse().ok()
 }
 
 /// A mounted hierarchy.

@@ -5,11 +5,10 @@ use std::{
     os::fd::{AsRawFd as _, OwnedFd},
 };
 
-use procfs::process::{ProcState, StatFlags};
-
 use super::TargetError;
 use crate::{
     child, guarded, patient,
+    tasks::{self, Stat},
     untrusted::{Shown as _, Untrusted},
 };
 
@@ -94,21 +93,23 @@ fn started_soon(pid: u32) -> Result<u64, TargetError> {
 
 /// When it was started, in clock ticks; an error if it is not to be observed.
 fn started(pid: u32) -> Result<u64, TargetError> {
-    let gone = |_| TargetError::NoProcess(pid);
-    let process = procfs::process::Process::new(pid.cast_signed()).map_err(gone)?;
-    let stat = process.stat().map_err(gone)?;
-    if StatFlags::from_bits_retain(stat.flags).contains(StatFlags::PF_KTHREAD) {
+    let gone = || TargetError::NoProcess(pid);
+    let stat = Stat::read(pid.cast_signed()).map_err(|_| gone())?;
+    if stat.is_kernels {
         return Err(TargetError::KernelThread(pid));
     }
-    let group = process.status().map_err(gone)?.tgid.unsigned_abs();
+    let place = format!("/proc/{pid}");
+    let status = tasks::status(place.as_ref()).map_err(|_| gone())?;
+    let group = tasks::field(&status, "Tgid").and_then(|group| group.parse().ok()).ok_or_else(gone)?;
     if group != pid {
         return Err(TargetError::Thread { thread: pid, process: group });
     }
     // A main thread that has ended before the others looks like one that was not waited for.
-    let is_dead = matches!(stat.state(), Ok(ProcState::Zombie | ProcState::Dead));
-    let lives_on = || process.tasks().is_ok_and(|tasks| tasks.flatten().count() > 1);
+    let is_dead = matches!(stat.state, b'Z' | b'X' | b'x');
+    let threads = || std::fs::read_dir(format!("{place}/task")).into_iter().flatten().flatten();
+    let lives_on = || threads().nth(1).is_some();
     if is_dead && !lives_on() {
         return Err(TargetError::Zombie(pid));
     }
-    Ok(stat.starttime)
+    Ok(stat.born)
 }

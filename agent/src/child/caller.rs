@@ -12,10 +12,9 @@ use std::{
 };
 
 use nix::unistd::{Gid, Uid, User, getgrouplist, getppid};
-use procfs::process::Process;
 
 use super::ChildError;
-use crate::guarded::Owner;
+use crate::{guarded::Owner, tasks};
 
 /// What the program is to run as.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,11 +92,15 @@ pub fn create_file(path: &Path) -> io::Result<File> {
 
 /// Those of the nearest process above this one that is the user's: their session's.
 fn groups_above(uid: u32) -> Option<Vec<Gid>> {
-    let status = |pid: i32| Process::new(pid).and_then(|process| process.status()).ok();
-    let first = status(getppid().as_raw());
-    let mut above = std::iter::successors(first, |below| status(below.ppid)).take(ANCESTORS);
-    let theirs = above.find(|process| process.ruid == uid)?;
-    Some(theirs.groups.into_iter().map(Gid::from_raw).collect())
+    let status = |pid: &str| tasks::status(format!("/proc/{pid}").as_ref()).ok();
+    let first = status(&getppid().to_string());
+    let parent = |below: &String| status(tasks::field(below, "PPid")?);
+    let mut above = std::iter::successors(first, parent).take(ANCESTORS);
+    // The real user's number is the first one.
+    let number = |status: &String| tasks::field(status, "Uid")?.split_whitespace().next()?.parse().ok();
+    let theirs = above.find(|status| number(status) == Some(uid))?;
+    let groups = tasks::field(&theirs, "Groups")?.split_whitespace();
+    Some(groups.filter_map(|group| group.parse().ok()).map(Gid::from_raw).collect())
 }
 
 /// What root's environment has of root, as the user has it. Where root's has no mailbox, the user needs none.

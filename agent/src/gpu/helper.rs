@@ -37,7 +37,7 @@ use super::{
     Driver, News, cleaned,
     user::{self, User},
 };
-use crate::{carried, phase::GpuReading, privileges};
+use crate::{carried, guarded, phase::GpuReading, privileges};
 
 /// Drivers wake a device that sleeps, which takes some seconds for each.
 const FIRST: Duration = Duration::from_secs(30);
@@ -83,7 +83,7 @@ impl Helper {
         let mut command = Command::new(format!("/proc/self/fd/{}", file.as_raw_fd()));
         let path = Path::new(&driver.library);
         // Where others may not enter, the helper inherits what is open here.
-        let file = if user::may_read(path) { None } else { File::open(path).ok() };
+        let file = if user::may_read(path) { None } else { guarded::open_file(path).ok() };
         let inherited = file.as_ref().map(|file| inherited(file.as_fd())).transpose();
         let inherited = inherited.map_err(|error| format!("its library cannot be handed to it: {error}"))?;
         let path = inherited.map_or_else(|| driver.library.clone(), OsString::from);

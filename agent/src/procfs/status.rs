@@ -6,6 +6,7 @@
 use guestscope_ebpf::COMM_BYTES;
 
 use super::edge::Reading;
+use crate::tasks;
 
 /// The thread's name, ended by a zero byte; none where there is no such thread.
 pub(super) fn comm(tgid: u32, tid: u32) -> Option<[u8; COMM_BYTES]> {
@@ -19,8 +20,8 @@ pub(super) fn comm(tgid: u32, tid: u32) -> Option<[u8; COMM_BYTES]> {
 
 /// The numbers that a process has, from our PID namespace down to its own.
 pub(super) fn numbers(pid: u32) -> Option<Vec<u32>> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+    let status = tasks::status(format!("/proc/{pid}").as_ref()).ok()?;
+    let numbers = tasks::field(&status, "NSpid")?;
     Some(numbers.split_whitespace().filter_map(|number| number.parse().ok()).collect())
 }
 
@@ -36,16 +37,15 @@ pub(super) fn is_thread_there(tgid: u32, tid: u32) -> bool {
 
 /// The thread as it is at `time_ns`, which is now.
 pub(super) fn reading(tgid: u32, tid: u32, time_ns: u64) -> Option<Reading> {
-    let read = |file: &str| std::fs::read_to_string(format!("/proc/{tgid}/task/{tid}/{file}")).ok();
-    let status = read("status")?;
-    let stat = read("stat")?;
-    let field = |name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-        line.trim().parse::<u64>().ok()
-    };
-    let schedstat = read("schedstat").and_then(|text| schedstat(&text));
-    // Behind the name, which may hold anything, brackets too.
-    let numbers: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
+    let place = format!("/proc/{tgid}/task/{tid}");
+    let status = tasks::status(place.as_ref()).ok()?;
+    let stat = std::fs::read(format!("{place}/stat")).ok()?;
+    let field = |name: &str| tasks::field(&status, name)?.parse::<u64>().ok();
+    let schedstat = std::fs::read_to_string(format!("{place}/schedstat")).ok();
+    let schedstat = schedstat.and_then(|text| self::schedstat(&text));
+    // Behind the name, which may hold anything, brackets and no text too.
+    let end = stat.iter().rposition(|&byte| byte == b')')?;
+    let numbers: Vec<&str> = std::str::from_utf8(&stat[end + 1..]).ok()?.split_whitespace().collect();
     let number = |index: usize| numbers.get(index)?.parse::<u64>().ok();
     let ticks = number(11)? + number(12)?;
     Some(Reading {
@@ -53,8 +53,8 @@ pub(super) fn reading(tgid: u32, tid: u32, time_ns: u64) -> Option<Reading> {
         // In hundredths of a second where there is nothing better.
         cpu_ns: schedstat.map_or(ticks.saturating_mul(10_000_000), |(cpu_ns, _)| cpu_ns),
         run_delay_ns: schedstat.map(|(_, run_delay_ns)| run_delay_ns),
-        voluntary: field("voluntary_ctxt_switches:").unwrap_or(0) as u32,
-        involuntary: field("nonvoluntary_ctxt_switches:").unwrap_or(0) as u32,
+        voluntary: field("voluntary_ctxt_switches").unwrap_or(0) as u32,
+        involuntary: field("nonvoluntary_ctxt_switches").unwrap_or(0) as u32,
         minor_faults: number(7)?,
         major_faults: number(9)?,
     })

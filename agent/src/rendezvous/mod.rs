@@ -148,7 +148,13 @@ impl Rendezvous {
 
     /// The program that was started: what descends from it is welcome, whatever user it becomes.
     pub fn expect(&self, program: u32) {
+        place::list_users(&self.folder, &[program]);
         self.welcome().expect(program.cast_signed());
+    }
+
+    /// Those that were met, as far as they live, may start others that look for the library or the module later.
+    pub fn leave_to(&self, processes: &[u32]) {
+        place::list_users(&self.folder, processes);
     }
 
     /// What the child needs to find all this.
@@ -231,7 +237,7 @@ impl Drop for Rendezvous {
     fn drop(&mut self) {
         // Whoever holds the workload file still, and made it large, gives the room back.
         self.workload.set_len(0).unwrap_or_default();
-        let _ = std::fs::remove_dir_all(&self.folder);
+        place::leave(&self.folder);
     }
 }
 

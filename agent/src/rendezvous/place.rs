@@ -16,6 +16,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use crate::{guarded, tasks::Stat};
 use nix::{
     sys::statvfs::{FsFlags, statvfs},
     unistd::geteuid,
@@ -41,6 +42,13 @@ pub(super) const MODULE: &str = "python/guestscope.py";
 /// An empty file where Python would make a folder for what it compiles: root's could, since root may write anywhere.
 pub(super) const NO_CACHE: &str = "python/__pycache__";
 const FILES: [&str; 4] = [LIBRARY, WORKLOAD, MODULE, NO_CACHE];
+/// Beside the socket: processes that may load the library or the module, a line for each, number and time of birth. They keep
+/// both when the agent ends before them.
+const USERS: &str = "users";
+/// Processes that are listed.
+const MOST_USERS: usize = 4096;
+/// What is read of the list.
+const USERS_BYTES: u64 = 256 << 10;
 
 /// The folder of a rendezvous.
 #[derive(Debug)]
@@ -139,16 +147,44 @@ fn clear_in(place: &Path) {
     // Everybody may put things there.
     for entry in entries.flatten().take(MOST_ENTRIES) {
         let folder = entry.path();
-        if is_name(&entry.file_name()) && is_abandoned(&folder) {
+        if is_name(&entry.file_name()) && is_abandoned(&folder) && !has_users(&folder) {
             // Nothing but what `Rendezvous` makes: whatever else bears such a name, it stays.
             for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
                 if is_secret(&entry.file_name()) {
                     remove_files(&entry.path());
                 }
             }
+            std::fs::remove_file(folder.join(USERS)).unwrap_or_default();
             // Agents of before kept them beside the socket.
             remove_files(&folder);
         }
+    }
+}
+
+/// Lists who uses the folder's files. What cannot be written costs them what they would have loaded later.
+pub(super) fn list_users(folder: &Path, processes: &[u32]) {
+    let line = |pid: &u32| Some(format!("{pid} {}\n", Stat::read(pid.cast_signed()).ok()?.born));
+    let lines: String = processes.iter().take(MOST_USERS).filter_map(line).collect();
+    std::fs::write(folder.join(USERS), lines).unwrap_or_default();
+}
+
+/// One of those that are listed lives still.
+fn has_users(folder: &Path) -> bool {
+    let lives = |line: &str| {
+        let (pid, born) = line.split_once(' ')?;
+        let stat = Stat::read(pid.parse().ok()?).ok()?;
+        Some(stat.born.to_string() == born && !matches!(stat.state, b'Z' | b'X' | b'x'))
+    };
+    let list = guarded::read_list(&folder.join(USERS), USERS_BYTES).unwrap_or_default();
+    list.lines().any(|line| lives(line) == Some(true))
+}
+
+/// The agent needs the folder no more. Who uses its files keeps them, until another agent finds that nobody does.
+pub(super) fn leave(folder: &Path) {
+    if has_users(folder) {
+        remove_socket(folder);
+    } else {
+        let _ = std::fs::remove_dir_all(folder);
     }
 }
 
@@ -211,6 +247,36 @@ mod tests {
         for name in theirs {
             assert!(place.path().join(name).join("precious").exists(), "{name}");
         }
+    }
+
+    /// A worker that starts later finds the module where its parent did, whatever became of the agent.
+    #[test]
+    fn who_uses_the_files_keeps_them() {
+        let place = tempfile::tempdir().expect("a folder can be made");
+        let mut program = std::process::Command::new("sleep").arg("1000").spawn().expect("there is sleep");
+        let made = || {
+            let (folder, lock) = make_in(place.path()).expect("the place is ours");
+            let files = folder.join(secret().expect("there is a source of random numbers"));
+            make_folder(&files).expect("the folder is ours");
+            std::fs::write(files.join(LIBRARY), "").expect("the folder is ours");
+            listen(&folder).expect("the folder is ours");
+            list_users(&folder, &[program.id()]);
+            (folder, files, lock)
+        };
+        let ((left, its_files, lock), (killed, its_too, its_lock)) = (made(), made());
+        leave(&left);
+        // Neither has an agent any more.
+        drop((lock, its_lock));
+        clear_in(place.path());
+        assert!(its_files.join(LIBRARY).exists() && its_too.join(LIBRARY).exists());
+        let has_socket = |folder: &Path| {
+            let entries = std::fs::read_dir(folder).expect("it is there").flatten();
+            entries.into_iter().any(|entry| entry.file_name().to_string_lossy().starts_with(SOCKET))
+        };
+        assert_eq!([&left, &killed].map(|folder| has_socket(folder)), [false, true]);
+        program.kill().and_then(|()| program.wait()).expect("it is ours");
+        clear_in(place.path());
+        assert!(!left.exists() && !killed.exists());
     }
 
     /// What strangers can list tells them nothing: neither the socket's name nor where the library lies.

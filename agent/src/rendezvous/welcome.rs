@@ -4,16 +4,14 @@
 //! else is a stranger, another program of the same user too. Nothing that a peer says is asked, and nothing of it is read but what the
 //! kernel writes: an answer costs a look into a map, or some files below /proc whose number is bounded.
 
-use std::{collections::HashMap, ffi::OsStr};
+use std::collections::HashMap;
 
-use procfs::process::{Process, Stat};
-
-use crate::loader::Tracked;
+use crate::{loader::Tracked, tasks::Stat};
 
 /// Generations that are climbed.
 const GENERATIONS: usize = 64;
 /// The process that takes in what was left behind, in a session that has one of its own.
-const MANAGER: &str = "systemd";
+const MANAGER: &[u8] = b"systemd";
 
 /// Who came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +66,7 @@ impl Welcome {
     }
 
     pub(super) fn expect(&mut self, pid: i32) {
-        self.program = Some(Program { pid, born: stat(pid).map(|stat| stat.starttime) });
+        self.program = Some(Program { pid, born: stat(pid).map(|stat| stat.born) });
         self.strangers.clear();
     }
 
@@ -113,11 +111,13 @@ impl Welcome {
             return if uid == self.uid { Peer::Gone } else { Peer::Stranger };
         };
         for _ in 0..GENERATIONS {
-            if here.ppid == program.pid || self.is_tracked(here.ppid) {
+            if here.parent == program.pid || self.is_tracked(here.parent) {
                 return Peer::Observed;
             }
-            let Some(above) = Some(here.ppid).filter(|&pid| pid > 0).and_then(stat) else { break };
-            if self.tracked.is_none() && is_left_behind(&here, &above, program) && uid == self.uid {
+            let number = here.parent;
+            let Some(above) = Some(number).filter(|&pid| pid > 0).and_then(stat) else { break };
+            let takes_in = number == 1 || above.comm == MANAGER;
+            if self.tracked.is_none() && takes_in && is_left_behind(&here, program) && uid == self.uid {
                 return Peer::Observed;
             }
             here = above;
@@ -128,13 +128,12 @@ impl Welcome {
 
 /// Without a kernel side nobody knows whose child this was: what began after the program and belongs to a process that takes in
 /// others. That it is of the same user is the caller's to ask: such a one could look into the program anyway.
-fn is_left_behind(child: &Stat, parent: &Stat, program: Program) -> bool {
-    let takes_in = parent.pid == 1 || OsStr::new(&parent.comm) == MANAGER;
-    takes_in && program.born.is_some_and(|born| child.starttime >= born)
+fn is_left_behind(child: &Stat, program: Program) -> bool {
+    program.born.is_some_and(|born| child.born >= born)
 }
 
 fn stat(pid: i32) -> Option<Stat> {
-    Process::new(pid).and_then(|process| process.stat()).ok()
+    Stat::read(pid).ok()
 }
 
 #[cfg(test)]

@@ -86,7 +86,11 @@ impl Code {
             Some((code, mapped::look(pid.cast_signed(), &marks)))
         });
         let problems = match looked {
-            Ok(None | Some((_, Err(procfs::ProcError::NotFound(_))))) => return Vec::new(),
+            Ok(None) => return Vec::new(),
+            // It has ended.
+            Ok(Some((_, Err(error)))) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH)) => {
+                return Vec::new();
+            }
             Ok(Some((code, Ok(Looked { spin, problems })))) => {
                 feed.loaded.set_spin_code(pid, &spin);
                 self.seen.insert(pid, code);

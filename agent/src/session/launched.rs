@@ -193,6 +193,9 @@ impl Launched {
             failure::say(&format!("what the workload says about itself is left out: {error}\n"));
             None
         });
+        let mut left: Vec<u32> = session.feed.processes();
+        left.push(self.child.id());
+        self.rendezvous.leave_to(&left);
         let (unanswered, not_let_in) = (self.rendezvous.unanswered(), self.rendezvous.not_let_in());
         session.finish(
             End {

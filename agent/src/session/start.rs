@@ -141,6 +141,7 @@ impl Begun {
         let settle = settle(folder.owner().cloned());
         let outlet = Outlet::start(Sinks::new(folder, exporter, wall, progress, haste), settle)
             .context("starting the thread that writes the run folder")?;
+        come_first();
         // From here on nothing new has to be allowed but probes in programs.
         let work = Work { probes: fidelity != Fidelity::Procfs, signals: program.is_some() };
         privileges::drop_unneeded(work).context("giving up privileges")?;
@@ -165,6 +166,17 @@ impl Begun {
             started,
         })
     }
+}
+
+/// The calling thread gets three times the CPU time of another one where there is not enough for all, and gets it at once
+/// (nice -5). A ring has room for half a second of a busy service, and a machine that is overloaded is the one that
+/// somebody looks at: in an hour at 2,000 requests a second this thread needed 20 % of a CPU, and beside builds of programs
+/// on two CPUs 24,179 of 144 million edges found no room. Threads and programs that were started before have their own.
+fn come_first() {
+    const NICE: i32 = -5;
+    let calling_thread = 0;
+    // SAFETY: no pointers are passed. Who may not do it goes without.
+    let _ = unsafe { libc::setpriority(libc::PRIO_PROCESS, calling_thread, NICE) };
 }
 
 /// What a thread does first that writes into the folder and needs nothing else.

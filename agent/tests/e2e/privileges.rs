@@ -147,6 +147,34 @@ fn every_thread_that_attaches_has_given_up_what_it_needs_no_more() {
     drop(program);
 }
 
+/// Where there is too little CPU time for all, records are read first; nobody else gains by that.
+#[test]
+fn the_thread_that_reads_records_comes_first_and_no_other() {
+    let test = "privileges::the_thread_that_reads_records_comes_first_and_no_other";
+    let Some(ground) = Ground::new(test) else { return };
+    let run = begun(&ground, requests(ground.run()));
+    // The 19th field; the second one, in parentheses, may hold anything.
+    let nice = |path: String| {
+        let stat = fs::read_to_string(path).expect("it runs");
+        let after = stat.rsplit_once(") ").expect("a name in parentheses").1.to_owned();
+        after.split(' ').nth(16).expect("a field").to_owned()
+    };
+    let own = nice("/proc/self/stat".to_owned());
+    let agent = run.pid();
+    assert_eq!(nice(format!("/proc/{agent}/task/{agent}/stat")), "-5");
+    let tasks = fs::read_dir(format!("/proc/{agent}/task")).expect("it runs").flatten();
+    for task in tasks.filter(|task| *task.file_name() != *agent.to_string()) {
+        let name = fs::read_to_string(task.path().join("comm")).unwrap_or_default();
+        if OTHERS.contains(&name.trim()) {
+            assert_eq!(nice(format!("{}/stat", task.path().display())), own, "{name}");
+        }
+    }
+    let children = fs::read_to_string(format!("/proc/{agent}/task/{agent}/children")).expect("it runs");
+    let program = children.split_whitespace().next().expect("it has started a program").to_owned();
+    assert_eq!(nice(format!("/proc/{program}/stat")), own);
+    run.finish().expect(0);
+}
+
 /// Its limits are its own, not the agent's.
 #[test]
 fn the_program_is_as_dumpable_and_as_free_as_without_the_agent() {
