@@ -155,7 +155,7 @@ fn quota(manifest: &Manifest) -> Option<CpuQuota> {
 }
 
 fn lost_waits(manifest: &Manifest) -> u64 {
-    manifest.health.losses.get("kernel.waits").copied().unwrap_or(0) + manifest.rows_lost.waits
+    manifest.health.losses.get("kernel.waits").copied().unwrap_or(0).saturating_add(manifest.rows_lost.waits)
 }
 
 /// What the run lost of that on which evidence rests.
@@ -168,7 +168,7 @@ fn lost(manifest: &Manifest) -> Vec<String> {
     if waits > 0 {
         notes.push(format!("{waits} long waits were lost while it ran: evidence may lack them"));
     }
-    let edges = count("kernel.edges") + count("pairing.edges_lost") + rows.phases;
+    let edges = count("kernel.edges").saturating_add(count("pairing.edges_lost")).saturating_add(rows.phases);
     if edges > 0 {
         notes
             .push(format!("{edges} edges or rows of phases were lost while it ran: requests may be missing"));

@@ -41,6 +41,14 @@ pub enum Refusal {
         /// The first folder without.
         lacking: String,
     },
+    /// Two folders that are no copies of each other have the same run's number.
+    #[error("two different folders claim to be the same run: {}; {}", first.shown(), other.shown())]
+    TwoFolders {
+        /// The one that was named or found first.
+        first: PathBuf,
+        /// The other.
+        other: PathBuf,
+    },
     /// The runs did not do the same work.
     #[error("the runs did not do the same work: {0}")]
     UnequalWork(String),
@@ -86,6 +94,7 @@ impl Refusal {
             }
             Refusal::UnknownPlatform { .. } => "give one of these labels to --baseline",
             Refusal::UnknownRequest { .. } => "choose the requests to compare with --request NAME",
+            Refusal::TwoFolders { .. } => "leave one of them out: a run has one folder",
             Refusal::UnequalWork(_) => {
                 "compare runs of one command with the same options and seed; --allow-unequal-work compares them anyway"
             }

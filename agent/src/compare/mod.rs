@@ -195,18 +195,26 @@ fn folders(choice: &Choice, warmup: Warmup, quiet: bool) -> anyhow::Result<Vec<R
 fn usable(runs: Vec<ReadRun>) -> Result<Vec<ReadRun>, Refusal> {
     let knows_work = |run: &ReadRun| run.manifest.workload.is_some();
     let some_know = runs.iter().any(knows_work);
-    let mut seen = BTreeSet::new();
+    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     let mut last = "no run holds a request".to_owned();
     let mut kept = Vec::with_capacity(runs.len());
     for run in runs {
         let path = run.source.path.shown().to_string();
         let why = if run.digest.groups.is_empty() {
             format!("no requests in {path}")
-        } else if !run.manifest.run_id.is_empty() && !seen.insert(run.manifest.run_id.clone()) {
+        } else if let Some(&first) = seen.get(&run.manifest.run_id) {
+            let first: &ReadRun = &kept[first];
+            if !first.is_same_as(&run) {
+                let [first, other] = [first.source.path.clone(), run.source.path];
+                return Err(Refusal::TwoFolders { first, other });
+            }
             format!("the same run as another folder: {path}")
         } else if some_know && !knows_work(&run) && run.manifest.state == State::Running {
             format!("never closed, and so without a word of the workload: {path}")
         } else {
+            if !run.manifest.run_id.is_empty() {
+                seen.insert(run.manifest.run_id.clone(), kept.len());
+            }
             kept.push(run);
             continue;
         };

@@ -1,8 +1,11 @@
 //! Reads run folders, several at a time, and boils each down.
 
-use std::sync::{
-    Arc, Mutex,
-    atomic::{AtomicU64, AtomicUsize, Ordering},
+use std::{
+    os::unix::fs::MetadataExt as _,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
 };
 
 use super::{notes, slim::slim, sources::Source};
@@ -30,6 +33,19 @@ pub(super) struct ReadRun {
     pub(super) is_torn: bool,
     /// What its reader has to say of it.
     pub(super) notes: Vec<String>,
+}
+
+impl ReadRun {
+    /// It may stand for the other one: the same folder, or a copy of it beside it. What else claims to be the same run may be of
+    /// another platform, or no run at all, and a folder from elsewhere must not take the place of anybody's.
+    pub(super) fn is_same_as(&self, other: &Self) -> bool {
+        let folder = |run: &Self| std::fs::metadata(&run.source.path).ok().map(|is| (is.dev(), is.ino()));
+        let is_one = folder(self).is_some_and(|this| Some(this) == folder(other));
+        let is_copy = self.source.argument == other.source.argument
+            && self.manifest == other.manifest
+            && self.digest == other.digest;
+        self.source.label == other.source.label && (is_one || is_copy)
+    }
 }
 
 #[cfg(test)]

@@ -118,7 +118,8 @@ fn picks<'a>(
             latencies.get(latencies.len() / 2).copied()
         })
         .collect();
-    let typical_ns = medians.iter().sum::<u64>() / medians.len().max(1) as u64;
+    let sum: u128 = medians.iter().map(|&median_ns| u128::from(median_ns)).sum();
+    let typical_ns = (sum / medians.len().max(1) as u128) as u64;
     let pick = |(run, member): (&crate::analyze::compare::Run, &'a Member)| {
         let pick = Pick {
             name: run.requests.name.clone(),

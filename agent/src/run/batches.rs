@@ -8,7 +8,6 @@ use std::{
     collections::HashMap,
     fs::File,
     io::{self, Read},
-    panic::{AssertUnwindSafe, catch_unwind},
     time::Instant,
 };
 
@@ -19,6 +18,7 @@ use arrow::{
 };
 
 use super::{
+    caught::caught,
     limits::{
         BATCH_BYTES, BATCH_ROWS, COLUMNS, Deadline, Fault, Limit, MESSAGE_BYTES, MESSAGE_HEADER_BYTES,
         check_rows,
@@ -215,9 +215,9 @@ impl<F: Bytes> Batches<F> {
         let mut bytes = Buffer::from(bytes);
         // What the checks above let through and the library still does not survive must not end the program. The
         // decoder is not used again after an error.
-        let decoded = catch_unwind(AssertUnwindSafe(|| self.decoder.decode(&mut bytes)));
+        let decoded = caught(|| self.decoder.decode(&mut bytes));
         let batch = decoded
-            .map_err(|_| torn("the reading library panicked"))?
+            .ok_or_else(|| torn("the reading library panicked"))?
             .map_err(|error| torn(&error.to_string()))?;
         if header != MessageHeader::DictionaryBatch {
             self.whole_bytes = self.read_bytes;

@@ -4,13 +4,7 @@
 //! library reads there, and what it would reserve: it takes positions and sizes on trust. It knows no columns, but whether
 //! anything stands in one: the file's statistics say so. Damage inside a column that is left out is not seen.
 
-use std::{
-    collections::HashSet,
-    fs::File,
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
-    time::Instant,
-};
+use std::{collections::HashSet, fs::File, sync::Arc, time::Instant};
 
 use arrow::array::RecordBatch;
 use parquet::{
@@ -29,6 +23,7 @@ use parquet::{
 };
 
 use super::{
+    caught::caught,
     footer,
     limits::{COLUMNS, Deadline, Fault, check_rows},
     opening::disk_bytes,
@@ -125,7 +120,7 @@ fn wanted(
 
 /// What the checks let through and the library still does not survive must not end the program.
 fn guarded<T>(read: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
-    catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|_| Err("the reading library panicked".into()))
+    caught(read).unwrap_or_else(|| Err("the reading library panicked".into()))
 }
 
 /// What stands in this column, if the statistics of all groups say that it is nothing.

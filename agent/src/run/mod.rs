@@ -9,6 +9,7 @@ mod cells;
 
 mod batches;
 mod begin;
+mod caught;
 mod close;
 mod closed;
 mod columns;

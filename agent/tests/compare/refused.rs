@@ -1,6 +1,6 @@
 //! What there is nothing to compare in, or not all of it: a clear word, the folder by name, and the rest goes on.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, process::Command};
 
 use rstest::rstest;
 
@@ -117,6 +117,42 @@ fn a_bad_run_is_no_reason_to_refuse_all() {
     assert!(said.contains(&crashed), "{said}");
     assert!(said.contains("warning: left out: the same run as another folder: ./"), "{said}");
     assert!(twice.exists() && text(output, 0).contains("\nruns: 6 BM/2/VNL/CPU, 6 CN/2/VNL/CPU;"));
+}
+
+/// What claims to be another's run takes its place neither in its platform nor out of it, whichever comes first.
+#[rstest]
+#[case::first(&["new=new", "old=old"])]
+#[case::last(&["old=old", "new=new"])]
+#[case::without_labels(&["old", "new"])]
+fn a_folder_takes_no_run_of_others_out_of_a_comparison(#[case] arguments: &[&str]) {
+    let directory = tempfile::tempdir().unwrap();
+    for index in 0..5 {
+        clean().write(&directory.path().join("old"), index);
+        clean().write(&directory.path().join("new"), index);
+        slow().write(&directory.path().join("new"), index + 10);
+    }
+    let output = guestscope(directory.path(), arguments);
+    let said = text(output, 2);
+    let begin = "error: two different folders claim to be the same run: ";
+    assert!(said.contains(begin) && said.contains("hint: leave one of them out"), "{said}");
+}
+
+/// Losses that a folder makes up are told, however many they are.
+#[test]
+fn losses_without_end_are_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let folder = clean().write(directory.path(), 0);
+    let path = folder.join("manifest.json");
+    let mut manifest: serde_json::Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    manifest["health"]["losses"] =
+        serde_json::json!({"kernel.edges": u64::MAX, "pairing.edges_lost": 1, "kernel.waits": u64::MAX});
+    manifest["rows_lost"]["waits"] = 1.into();
+    fs::write(&path, manifest.to_string()).unwrap();
+    let said = Command::new(env!("CARGO_BIN_EXE_guestscope")).arg("explain").arg(folder).output();
+    let words = text(said.unwrap(), 0).split_whitespace().collect::<Vec<_>>().join(" ");
+    for word in ["18446744073709551615 edges or rows", "18446744073709551615 long waits were lost"] {
+        assert!(words.contains(word), "{word}: {words}");
+    }
 }
 
 /// One run of a program that ended before its first request, and one that ended soon after it: the others are compared, by the
