@@ -28,6 +28,8 @@ const ALL_ANSWERS: Duration = Duration::from_mins(10);
 /// The most that is read of an answer: 1,000 traces of ten spans are up to 40 MB, so such a span of time is
 /// asked for in parts. Unpacked it takes three times as much memory and more.
 pub(super) const MOST_BYTES: u64 = 16 << 20;
+/// What TLS and the head add to an answer.
+const MOST_BESIDE_BYTES: u64 = 1 << 20;
 /// Where a Jaeger answers.
 const PORT: u16 = 16_686;
 
@@ -96,7 +98,7 @@ impl Client {
                 Err(error) => refused = error,
             }
         }
-        let mut stream = Timed { stream: connected.ok_or(refused)?, deadline };
+        let mut stream = Timed::new(connected.ok_or(refused)?, deadline, MOST_BYTES + MOST_BESIDE_BYTES);
         let request = self.request(path);
         let Some(config) = &self.tls else { return exchange(&mut stream, &request, MOST_BYTES) };
         let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;

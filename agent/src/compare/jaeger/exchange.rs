@@ -52,13 +52,19 @@ impl Deadline {
     }
 }
 
-/// A connection whose reading and writing ends at a deadline.
+/// A connection whose reading and writing ends at a deadline, and its reading after so many bytes: below TLS, whose
+/// records may be empty without end.
 pub(super) struct Timed {
-    pub(super) stream: TcpStream,
-    pub(super) deadline: Deadline,
+    stream: TcpStream,
+    deadline: Deadline,
+    left_bytes: u64,
 }
 
 impl Timed {
+    pub(super) fn new(stream: TcpStream, deadline: Deadline, most_bytes: u64) -> Self {
+        Self { stream, deadline, left_bytes: most_bytes }
+    }
+
     /// The kernel says that a socket would block where its timeout has passed.
     fn told(&self, error: io::Error) -> io::Error {
         if !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) {
@@ -73,7 +79,10 @@ impl Timed {
 impl Read for Timed {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.stream.set_read_timeout(Some(self.deadline.left(SILENCE)?))?;
-        self.stream.read(buffer).map_err(|error| self.told(error))
+        let read = self.stream.read(buffer).map_err(|error| self.told(error))?;
+        let left = self.left_bytes.checked_sub(read as u64);
+        self.left_bytes = left.ok_or_else(|| invalid("more bytes than an answer may take"))?;
+        Ok(read)
     }
 }
 

@@ -12,6 +12,7 @@ use rstest::rstest;
 use super::{
     JaegerError, answer,
     client::{Client, MOST_BYTES},
+    exchange::{Deadline, Timed},
 };
 
 /// How long a client of these tests waits for a whole answer, and when it must have given up whatever the machine does.
@@ -72,6 +73,29 @@ fn of_an_answer_of_128_mb_nothing_is_kept(#[case] head: &'static str) {
     client.patience = LATE;
     let answer = client.get("/").unwrap();
     assert_eq!((answer.is_cut, answer.body.capacity()), (true, 0));
+}
+
+/// As records of TLS are that have nothing in them.
+#[test]
+fn what_is_read_and_thrown_away_is_bounded_too() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        // Far more than is allowed, and not for ever.
+        drop(stream.write_all(&vec![0; 16 << 20]));
+    });
+    let mut stream = Timed::new(stream, Deadline::after(LATE), 1 << 20);
+    let (mut read, mut buffer) = (0, [0; 4096]);
+    let error = loop {
+        match stream.read(&mut buffer) {
+            Ok(0) => panic!("all was read"),
+            Ok(bytes) => read += bytes,
+            Err(error) => break error,
+        }
+    };
+    assert!(read <= 1 << 20, "{read} bytes were read");
+    assert!(error.to_string().contains("more bytes than an answer may take"), "{error}");
 }
 
 #[rstest]

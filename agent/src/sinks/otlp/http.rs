@@ -11,10 +11,14 @@ use std::{
 use async_trait::async_trait;
 use http::header::RETRY_AFTER;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::connect::HttpConnector;
 use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response, hyper::HyperClient};
 
-use super::{ExportError, settings::Settings, tls};
+use super::{
+    ExportError,
+    bounded::{Allowance, Connector},
+    settings::Settings,
+    tls,
+};
 
 /// What came back.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,22 +40,22 @@ pub(super) type LastAnswer = Arc<Mutex<Option<Answer>>>;
 /// A client that notes answers.
 #[derive(Debug)]
 pub(super) struct NotingClient {
-    inner: HyperClient<HttpsConnector<HttpConnector>>,
+    inner: HyperClient<HttpsConnector<Connector>>,
     last: LastAnswer,
 }
 
 impl NotingClient {
     /// For `http` and `https`.
-    pub(super) fn new(settings: &Settings, last: LastAnswer) -> Result<Self, ExportError> {
-        let mut plain = HttpConnector::new();
-        plain.enforce_http(false);
-        // A batch is written in pieces, and nobody answers before the last one: it must not wait for an acknowledgement.
-        plain.set_nodelay(true);
+    pub(super) fn new(
+        settings: &Settings,
+        last: LastAnswer,
+        allowance: Allowance,
+    ) -> Result<Self, ExportError> {
         let connector = HttpsConnectorBuilder::new()
             .with_tls_config(tls::for_http(&settings.tls)?)
             .https_or_http()
             .enable_http1()
-            .wrap_connector(plain);
+            .wrap_connector(Connector::new(allowance));
         Ok(Self { inner: HyperClient::new(connector, settings.timeout, None), last })
     }
 }

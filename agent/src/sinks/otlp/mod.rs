@@ -7,6 +7,7 @@
 //! decides nothing about causes and samples nothing.
 
 mod backoff;
+mod bounded;
 mod breakdown;
 mod error;
 mod frames;

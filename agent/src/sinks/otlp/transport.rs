@@ -21,9 +21,11 @@ use opentelemetry_sdk::{
     trace::{SpanData, SpanExporter as _},
 };
 use tokio::sync::Mutex;
+use tonic::transport::Endpoint;
 
 use super::{
     ExportError, Protocol,
+    bounded::{Allowance, Connector},
     http::{Answer, LastAnswer, NotingClient},
     rejections::{Rejection, Rejections},
     service::{PerService, Service},
@@ -58,6 +60,7 @@ pub(super) struct Transport {
     resources: PerService<Resource>,
     settings: Settings,
     last: LastAnswer,
+    allowance: Allowance,
     rejections: Rejections,
 }
 
@@ -68,20 +71,21 @@ impl Transport {
         resources: PerService<Resource>,
         rejections: Rejections,
     ) -> Result<Self, ExportError> {
-        let last = LastAnswer::default();
+        let (last, allowance) = (LastAnswer::default(), Allowance::default());
         let built = match settings.protocol {
-            Protocol::Grpc => grpc(&settings)?,
-            Protocol::HttpProtobuf => http(&settings, &last)?,
+            Protocol::Grpc => grpc(&settings, allowance.clone())?,
+            Protocol::HttpProtobuf => http(&settings, &last, allowance.clone())?,
         };
         let mut exporter = built.map_err(|error| ExportError::Build(settings.scrub(&error.to_string())))?;
         exporter.set_resource(resources.get(Service::Program));
         let exporter = Mutex::new((exporter, Service::Program));
-        Ok(Self { exporter, resources, settings, last, rejections })
+        Ok(Self { exporter, resources, settings, last, allowance, rejections })
     }
 
     /// Sends a batch once. Its spans are all of one service.
     pub(super) async fn send(&self, spans: Vec<SpanData>) -> Delivery {
         self.rejections.take();
+        self.allowance.renew();
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = None;
         // The library's own timeout begins when the connection stands; a host that drops packets needs this one.
         let limit = self.settings.timeout + Duration::from_secs(1);
@@ -126,28 +130,31 @@ fn words(error: OTelSdkError) -> String {
 
 type Built = Result<SpanExporter, opentelemetry_otlp::ExporterBuildError>;
 
-fn grpc(settings: &Settings) -> Result<Built, ExportError> {
+fn grpc(settings: &Settings, allowance: Allowance) -> Result<Built, ExportError> {
     let headers = settings.headers.iter().filter_map(|(name, value)| {
         Some((HeaderName::from_bytes(name.as_bytes()).ok()?, HeaderValue::from_str(value).ok()?))
     });
+    let mut endpoint = Endpoint::from(settings.url.clone()).timeout(settings.timeout);
+    if settings.url.scheme_str() == Some("https") {
+        endpoint = endpoint
+            .tls_config(tls::for_grpc(&settings.tls)?)
+            .map_err(|error| ExportError::Build(settings.scrub(&error.to_string())))?;
+    }
     let mut builder = SpanExporter::builder()
         .with_tonic()
-        .with_endpoint(settings.url.to_string())
+        .with_channel(endpoint.connect_with_connector_lazy(Connector::new(allowance)))
         .with_timeout(settings.timeout)
         .with_metadata(MetadataMap::from_headers(headers.collect::<HeaderMap>()))
         // One retry inside, because only the library sees the RetryInfo by which a collector asks to wait.
         .with_retry_policy(RetryPolicy::recommended().with_max_retries(1));
-    if settings.url.scheme_str() == Some("https") {
-        builder = builder.with_tls_config(tls::for_grpc(&settings.tls)?);
-    }
     if settings.gzip {
         builder = builder.with_compression(Compression::Gzip);
     }
     Ok(builder.build())
 }
 
-fn http(settings: &Settings, last: &LastAnswer) -> Result<Built, ExportError> {
-    let client = NotingClient::new(settings, Arc::clone(last))?;
+fn http(settings: &Settings, last: &LastAnswer, allowance: Allowance) -> Result<Built, ExportError> {
+    let client = NotingClient::new(settings, Arc::clone(last), allowance)?;
     let mut builder = SpanExporter::builder()
         .with_http()
         .with_protocol(Wire::HttpBinary)

@@ -3,6 +3,7 @@
 
 mod collector;
 mod delivery;
+mod endless;
 mod files;
 mod gpus;
 mod kernel;
