@@ -4,11 +4,21 @@
 //! variable or the header that they belong to, by well-known shapes, and where a URL has them. In doubt it
 //! masks. It cannot know a secret that has neither a name nor a shape: for those there is `--no-args`.
 
+mod names;
+mod programs;
+#[cfg(test)]
+mod row_tests;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod urls;
 
-use self::tables::{ENDS, KEYS, LAST, MODEL_TOKENS, NO_VALUES, SCHEMES, SHAPES, SHORT, Short, USERS};
+use self::{
+    names::{is_of_name, name_at_end, of_call, of_name},
+    programs::{Known, Program, Value, program},
+    tables::{PLAIN, SCHEMES, SETTERS},
+    urls::{bare, is_random},
+};
 
 /// Stands for a secret.
 pub const MASK: &str = "***";
@@ -24,26 +34,51 @@ pub fn masked_text(text: &str) -> String {
     Reader::default().text(text)
 }
 
-/// How much of a value is secret.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// How much of a value is secret; later ones are more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum Secret {
     #[default]
     Nothing,
-    All,
-    /// All, unless it is a path or a number: of `--key`.
+    /// All, unless it is a number or a plain word: of `--tokens`.
+    Count,
+    /// All, unless it is a plain word or numbers of CPUs: of `--pin`.
+    Pin,
+    /// All, unless it is a path, a number or a plain word: of `--key`.
     Opaque,
-    /// What follows the colon: of `--user`.
-    AfterColon,
-    /// All, if it comes after a colon or an equals sign: a name stood alone.
-    Assigned,
+    /// All, if it assigns something; else it is a file: of curl's `-b`.
+    Pairs,
+    /// What follows this sign: of `--user`.
+    After(char),
+    /// What stands between a slash and the host: `scott/tiger@host`.
+    AfterSlash,
+    All,
 }
 
 /// What the words so far say about the next one.
+#[derive(Clone, Copy, Default)]
+struct Due {
+    secret: Secret,
+    /// Only if a colon or an equals sign comes before it: a name stood alone.
+    assigned: bool,
+}
+
+impl Due {
+    fn now(secret: Secret) -> Self {
+        Self { secret, assigned: false }
+    }
+
+    fn is_now(self) -> bool {
+        self.secret != Secret::Nothing && !self.assigned
+    }
+}
+
 #[derive(Default)]
 struct Reader {
-    next: Secret,
-    /// The last program that was named and has short options.
-    program: Option<&'static str>,
+    next: Due,
+    /// The last program that was named and has options of its own.
+    program: Option<&'static Program>,
+    /// The command sets something: the value of a name that stands alone is the next word.
+    sets: bool,
 }
 
 impl Reader {
@@ -52,13 +87,13 @@ impl Reader {
         let due = std::mem::take(&mut self.next);
         let whole = whole_assignment(word);
         let is_text = word.contains(is_break) && whole.is_none();
-        if due != Secret::Nothing && due != Secret::Assigned {
+        if due.is_now() || (due.assigned && whole.is_none() && self.is_value(word)) {
             // What it seems to say is heeded all the same: `--token --password abc`.
             self.heed(word, due);
-            return hide(due, word);
+            return hide(due.secret, word);
         }
         if let Some((before, secret, value)) = whole {
-            self.heed(value, Secret::All);
+            self.heed(value, Due::now(Secret::All));
             return before.to_owned() + &hide(secret, value);
         }
         if is_text { self.text(word) } else { self.piece(word, due) }
@@ -75,7 +110,7 @@ impl Reader {
             let quote = breaks.chars().last().filter(|&c| is_quote(c));
             // A quoted secret may have blanks in it.
             let end = match quote {
-                Some(quote) if !matches!(due, Secret::Nothing | Secret::Assigned) => after.find(quote),
+                Some(quote) if due.is_now() || (due.assigned && self.is_value(after)) => after.find(quote),
                 _ => after.find(is_break),
             };
             let (piece, after) = after.split_at(end.unwrap_or(after.len()));
@@ -90,70 +125,91 @@ impl Reader {
     }
 
     /// Something without blanks and quotes, or a quoted secret.
-    fn piece(&mut self, piece: &str, due: Secret) -> String {
+    fn piece(&mut self, piece: &str, due: Due) -> String {
+        let is_value = due.assigned && self.is_value(piece);
+        let known = self.joined(piece);
         self.heed(piece, due);
-        match due {
-            Secret::Nothing => {}
-            Secret::Assigned => {
-                let value = piece.trim_start_matches(is_assignment);
-                if value.len() < piece.len() {
-                    if value.is_empty() {
-                        self.next = Secret::All;
-                        return piece.to_owned();
-                    }
-                    return piece[..piece.len() - value.len()].to_owned() + MASK;
+        if is_value && !piece.contains(char::is_alphanumeric) {
+            // `"token", "abc"`
+            self.next = due;
+            return piece.to_owned();
+        }
+        if due.assigned {
+            let value = piece.trim_start_matches(is_assignment);
+            if value.len() < piece.len() {
+                if value.is_empty() {
+                    self.next = Due::now(due.secret);
+                    return piece.to_owned();
                 }
+                return piece[..piece.len() - value.len()].to_owned() + &hide(due.secret, value);
             }
-            Secret::All | Secret::Opaque | Secret::AfterColon => return hide(due, piece),
+        }
+        if due.is_now() || is_value {
+            return hide(due.secret, piece);
+        }
+        if let Some((secret, value)) = known {
+            return piece[..piece.len() - value.len()].to_owned() + &hide(secret, value);
         }
         let piece = bare(piece);
-        if let Some((before, secret, value)) = assignment(&piece) {
-            return before.to_owned() + &hide(secret, value);
+        match assignment(&piece) {
+            Some((before, secret, value)) => before.to_owned() + &hide(secret, value),
+            None => piece,
         }
-        if let Some(short) = self.short(&piece)
-            && let Some(value) = piece.get(2..).filter(|value| !value.is_empty())
-        {
-            let secret = if short.is_user { Secret::AfterColon } else { Secret::All };
-            return piece[..2].to_owned() + &hide(secret, value);
-        }
-        piece
+    }
+
+    /// Behind a name that stands alone: this is its value.
+    fn is_value(&self, piece: &str) -> bool {
+        self.sets && !piece.starts_with(['-', ':', '=']) && !SETTERS.contains(&piece)
     }
 
     /// What this says about the next word.
-    fn heed(&mut self, piece: &str, due: Secret) {
+    fn heed(&mut self, piece: &str, due: Due) {
         let name = piece.rsplit('/').next().unwrap_or(piece);
-        if let Some(short) = SHORT.iter().find(|short| name.starts_with(short.program)) {
-            self.program = Some(short.program);
+        self.program = program(name).or(self.program);
+        if SETTERS.contains(&piece) {
+            self.sets = true;
+        } else if piece.ends_with([';', '|', '&']) {
+            // Another command follows.
+            self.sets = false;
         }
-        self.next = self.follows(piece, due);
+        self.next = self.follows(piece, due.secret);
     }
 
-    fn follows(&self, piece: &str, due: Secret) -> Secret {
+    fn follows(&self, piece: &str, due: Secret) -> Due {
         let scheme = piece.to_ascii_lowercase();
         if scheme == "bearer" || (due == Secret::All && SCHEMES.contains(&scheme.as_str())) {
-            return Secret::All;
+            return Due::now(Secret::All);
         }
         if let Some(before) = piece.strip_suffix(is_assignment) {
-            return of_name(name_at_end(before));
+            return Due::now(of_name(name_at_end(before)));
         }
-        if let Some(short) = self.short(piece).filter(|short| piece.len() == 2 && short.takes_next) {
-            return if short.is_user { Secret::AfterColon } else { Secret::All };
+        if let Some(before) = piece.strip_suffix('(') {
+            return Due::now(of_call(name_at_end(before)));
         }
-        if piece.starts_with('-') && !piece.contains(is_assignment) {
-            return of_name(piece);
+        let known = self.known().find(|known| known.name == piece && known.value != Value::Joined);
+        if let Some(known) = known {
+            return Due::now(known.secret);
         }
-        if !piece.contains(is_assignment) && of_name(name_at_end(piece)) == Secret::All {
-            return Secret::Assigned;
+        let assigns = piece.contains(is_assignment);
+        if piece.starts_with('-') && !assigns {
+            return Due::now(of_name(piece));
         }
-        Secret::Nothing
+        let secret = of_name(name_at_end(piece));
+        let is_name = matches!(secret, Secret::All | Secret::Count) && (self.sets || !assigns);
+        if is_name { Due { secret, assigned: true } } else { Due::default() }
     }
 
-    /// The entry of the table that this is a short option of.
-    fn short(&self, piece: &str) -> Option<&'static Short> {
-        let mut characters = piece.chars();
-        let (dash, option) = (characters.next()?, characters.next()?);
-        let program = self.program.filter(|_| dash == '-')?;
-        SHORT.iter().find(|short| short.program == program && short.option == option)
+    /// The options of the program that was named.
+    fn known(&self) -> impl Iterator<Item = &'static Known> {
+        self.program.iter().flat_map(|program| program.options)
+    }
+
+    /// An option of the program with its value behind it.
+    fn joined<'a>(&self, piece: &'a str) -> Option<(Secret, &'a str)> {
+        self.known().filter(|known| known.value != Value::Next).find_map(|known| {
+            let value = piece.strip_prefix(known.name)?;
+            (!value.is_empty()).then_some((known.secret, value))
+        })
     }
 }
 
@@ -171,12 +227,6 @@ fn is_assignment(c: char) -> bool {
     matches!(c, '=' | ':')
 }
 
-fn is_of_name(c: char) -> bool {
-    #[cfg(test)]
-    tests::step();
-    c.is_alphanumeric() || matches!(c, '-' | '_' | '.')
-}
-
 /// `--NAME=value`, `NAME=value` or `Name: value` from the word's begin, of a secret name. The value is all
 /// that follows.
 fn whole_assignment(word: &str) -> Option<(&str, Secret, &str)> {
@@ -188,11 +238,11 @@ fn whole_assignment(word: &str) -> Option<(&str, Secret, &str)> {
 
 /// The first assignment to a secret name somewhere in a piece: `?token=abc`, `f(password=x)`.
 fn assignment(piece: &str) -> Option<(&str, Secret, &str)> {
-    piece.match_indices(is_assignment).find_map(|(at, _)| {
-        let secret = of_name(name_at_end(&piece[..at]));
+    piece.match_indices(|c| is_assignment(c) || c == '(').find_map(|(at, sign)| {
+        let name = name_at_end(&piece[..at]);
+        let secret = if sign == "(" { of_call(name) } else { of_name(name) };
         // `host:port`, `user:password` and clock times have colons, too.
-        let secret =
-            if piece[at..].starts_with(':') && secret != Secret::All { Secret::Nothing } else { secret };
+        let secret = if sign == ":" && secret != Secret::All { Secret::Nothing } else { secret };
         // Before the value is looked for: a row of equals signs would take its square of steps.
         if secret == Secret::Nothing {
             return None;
@@ -204,67 +254,38 @@ fn assignment(piece: &str) -> Option<(&str, Secret, &str)> {
     })
 }
 
-/// The name that a text ends with.
-fn name_at_end(text: &str) -> &str {
-    let from = text
-        .rfind(|c: char| !is_of_name(c))
-        .map_or(0, |at| at + text[at..].chars().next().map_or(1, char::len_utf8));
-    &text[from..]
-}
-
-/// How secret what belongs to this name is.
-fn of_name(name: &str) -> Secret {
-    let parts = parts(name);
-    let Some(last) = parts.last().map(String::as_str) else { return Secret::Nothing };
-    if NO_VALUES.contains(&last) {
-        return Secret::Nothing;
-    }
-    let is_before = |at: usize, words: &[&str]| at > 0 && words.contains(&parts[at - 1].as_str());
-    let is_secret = parts.iter().enumerate().any(|(at, part)| match part.as_str() {
-        "token" => !is_before(at, &MODEL_TOKENS),
-        "key" | "keys" => is_before(at, &KEYS),
-        "string" => is_before(at, &["connection"]),
-        part => ENDS.iter().any(|end| part.ends_with(end)),
-    });
-    if is_secret || LAST.contains(&last) {
-        return Secret::All;
-    }
-    match last {
-        "key" if parts.len() == 1 => Secret::Opaque,
-        last if USERS.contains(&last) => Secret::AfterColon,
-        _ => Secret::Nothing,
-    }
-}
-
-/// Lower-case parts of `db-password`, `DB_PASSWORD` and `dbPassword`.
-fn parts(name: &str) -> Vec<String> {
-    let mut parts = vec![String::new()];
-    let mut was_lower = false;
-    for c in name.chars() {
-        if !c.is_alphanumeric() || (was_lower && c.is_uppercase()) {
-            parts.push(String::new());
-        }
-        was_lower = c.is_lowercase();
-        if c.is_alphanumeric()
-            && let Some(part) = parts.last_mut()
-        {
-            part.extend(c.to_lowercase());
-        }
-    }
-    parts.retain(|part| !part.is_empty());
-    parts
-}
-
 fn hide(secret: Secret, value: &str) -> String {
-    match secret {
-        Secret::Nothing | Secret::Assigned => bare(value),
-        Secret::Opaque if value.contains(['/', '.']) || value.parse::<u32>().is_ok() => bare(value),
-        Secret::All | Secret::Opaque => MASK.to_owned(),
-        Secret::AfterColon => match value.split_once(':') {
-            // `--user 1000:1000` is no password.
-            Some((user, word)) if !(is_number(user) && is_number(word)) => format!("{}:{MASK}", bare(user)),
-            _ => bare(value),
-        },
+    let is_all = match secret {
+        Secret::Nothing => false,
+        Secret::All => true,
+        Secret::Count => !is_plain(value) && !value.trim_matches(is_sign).bytes().all(is_count),
+        Secret::Pin => {
+            !is_plain(value) && !value.split([',', '-', ':']).all(|cpu| cpu.len() < 4 && is_number(cpu))
+        }
+        Secret::Opaque => !is_plain(value) && !is_path(value) && value.parse::<u32>().is_err(),
+        Secret::Pairs => value.contains('='),
+        Secret::After(sign) => {
+            return match value.split_once(sign) {
+                // `--user 1000:1000` is no password.
+                Some((user, word)) if !(is_number(user) && is_number(word)) => {
+                    format!("{}{sign}{MASK}", bare(user))
+                }
+                _ => bare(value),
+            };
+        }
+        Secret::AfterSlash => return after_slash(value),
+    };
+    if is_all { MASK.to_owned() } else { bare(value) }
+}
+
+/// `scott/tiger@host`, and neither a path nor a script nor an option.
+fn after_slash(value: &str) -> String {
+    match value.split_once('/') {
+        Some((user, rest)) if !user.is_empty() && !value.starts_with(['.', '@', '-']) && !rest.is_empty() => {
+            let host = rest.rfind('@').map_or("", |at| &rest[at..]);
+            format!("{user}/{MASK}{host}")
+        }
+        _ => bare(value),
     }
 }
 
@@ -272,70 +293,20 @@ fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// What has no secret name: URLs with passwords and well-known tokens are masked in it.
-fn bare(text: &str) -> String {
-    without_shapes(&without_passwords(text))
+fn is_count(byte: u8) -> bool {
+    byte.is_ascii_digit() || b".,-+_ek".contains(&byte)
 }
 
-/// Signs that may stand before a further URL of a word. One behind any other sign is taken for a part of a password.
-const BETWEEN_URLS: &str = ",;|/=?&()<>[]{}\"' \t\n";
-
-/// Each URL of a text by itself.
-fn without_passwords(text: &str) -> String {
-    let (mut out, mut rest, mut from) = (String::with_capacity(text.len()), text, 0);
-    while let Some(at) = rest[from..].find("://").map(|at| from + at) {
-        let is_of_scheme = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
-        let scheme = rest[from..at].rfind(|c| !is_of_scheme(c)).map(|sign| from + sign);
-        let sign = scheme.and_then(|sign| Some((sign, rest[sign..].chars().next()?)));
-        match sign.filter(|(_, sign)| BETWEEN_URLS.contains(*sign)) {
-            Some((sign, character)) if sign > 0 => {
-                let end = sign + character.len_utf8();
-                out.push_str(&without_password(&rest[..end]));
-                rest = &rest[end..];
-                from = at + 3 - end;
-            }
-            _ => from = at + 3,
-        }
-    }
-    out + &without_password(rest)
+fn is_sign(c: char) -> bool {
+    !c.is_alphanumeric()
 }
 
-/// `scheme://user:password@host`. The password ends at the last `@`, since people forget to encode theirs.
-fn without_password(text: &str) -> String {
-    let Some(at) = text.find("://") else { return text.to_owned() };
-    let (scheme, rest) = text.split_at(at + 3);
-    let whole = rest.rfind('@').and_then(|host| Some((rest[..host].find(':')?, host)));
-    let Some((colon, host)) = whole else { return text.to_owned() };
-    let port = rest[colon + 1..].find(|c: char| !c.is_ascii_digit()).map(|end| &rest[colon + 1 + end..]);
-    // `host:80/path@v1`
-    if rest[..colon].contains('/') || port.is_some_and(|after| after.starts_with('/')) {
-        return text.to_owned();
-    }
-    format!("{scheme}{}:{MASK}{}", &rest[..colon], &rest[host..])
+fn is_plain(value: &str) -> bool {
+    PLAIN.contains(&value.trim_matches(is_sign).to_ascii_lowercase().as_str())
 }
 
-/// Tokens that are known by how they begin.
-fn without_shapes(text: &str) -> String {
-    let (mut out, mut rest, mut at_begin) = (String::with_capacity(text.len()), text, true);
-    // Bytes up to the end of the name. They are counted once, or a long name would take its square of steps.
-    let mut run = 0;
-    while let Some(c) = rest.chars().next() {
-        if run == 0 {
-            run = rest.find(|c: char| !is_of_name(c)).unwrap_or(rest.len());
-        }
-        let is_token =
-            |&(begin, least): &(&str, usize)| rest.starts_with(begin) && run >= begin.len() + least;
-        if at_begin && SHAPES.iter().any(is_token) {
-            out.push_str(MASK);
-            rest = &rest[run..];
-            run = 0;
-            continue;
-        }
-        out.push(c);
-        // `_` and `-` are inside tokens, and before them: `key-hf_...`.
-        at_begin = !c.is_alphanumeric();
-        rest = &rest[c.len_utf8()..];
-        run = run.saturating_sub(c.len_utf8());
-    }
-    out
+/// `tls.pem`, `/etc/key`: what Base64 may look like as well is none.
+fn is_path(value: &str) -> bool {
+    let begins = ["/", "./", "../", "~", "file:"].iter().any(|begin| value.starts_with(begin));
+    !value.ends_with('=') && (begins || (value.contains(['/', '.']) && !is_random(value)))
 }

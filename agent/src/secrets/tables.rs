@@ -3,7 +3,8 @@
 //! Data alone. Too much that is masked costs a reader a value; too little gives somebody's password away.
 
 /// What an option of this name takes is secret if a part of the name ends so: `--db-password`, `PGPASSWORD`, `authToken`.
-pub(super) const ENDS: [&str; 17] = [
+/// Digits and the `s` of a plural may follow.
+pub(super) const ENDS: [&str; 19] = [
     "password",
     "passwd",
     "passphrase",
@@ -21,16 +22,53 @@ pub(super) const ENDS: [&str; 17] = [
     "secretkey",
     "privatekey",
     "sharedkey",
+    "mnemonic",
+    "connectionstring",
 ];
 
 /// The same, of a name's last part as a whole: each of them is also the end of harmless words.
-pub(super) const LAST: [&str; 15] = [
-    "pass", "sshpass", "userpass", "dbpass", "passin", "passout", "pw", "auth", "cookie", "bearer", "jwt",
-    "dsn", "sas", "otp", "sig",
+pub(super) const LAST: [&str; 16] = [
+    "passin",
+    "passout",
+    "pw",
+    "auth",
+    "cookie",
+    "bearer",
+    "jwt",
+    "dsn",
+    "sas",
+    "otp",
+    "sig",
+    "signature",
+    "psk",
+    "pat",
+    "requirepass",
+    "masterauth",
+];
+
+/// A name's last part that ends with `pass`, as `dbpass` and `storepass` do, and is harmless.
+pub(super) const NO_PASSWORDS: [&str; 17] = [
+    "allpass",
+    "bandpass",
+    "bypass",
+    "compass",
+    "encompass",
+    "firstpass",
+    "highpass",
+    "lowpass",
+    "multipass",
+    "onepass",
+    "prepass",
+    "renderpass",
+    "singlepass",
+    "subpass",
+    "surpass",
+    "trespass",
+    "twopass",
 ];
 
 /// Before `key`.
-pub(super) const KEYS: [&str; 24] = [
+pub(super) const KEYS: [&str; 34] = [
     "api",
     "access",
     "private",
@@ -55,10 +93,40 @@ pub(super) const KEYS: [&str; 24] = [
     "consumer",
     "webhook",
     "deploy",
+    "decryption",
+    "crypto",
+    "cipher",
+    "preshared",
+    "pass",
+    "fernet",
+    "vault",
+    "unseal",
+    "recovery",
+    "wifi",
+];
+
+/// Before `key`, whose value may as well be the path of a key: a path stays.
+pub(super) const KEYS_OR_PATHS: [&str; 16] = [
+    "ssh",
+    "tls",
+    "ssl",
+    "hmac",
+    "aes",
+    "rsa",
+    "dsa",
+    "ecdsa",
+    "gpg",
+    "pgp",
+    "host",
+    "server",
+    "cosign",
+    "wg",
+    "wireguard",
+    "ca",
 ];
 
 /// Where a name ends so, its value says where or how, and not what.
-pub(super) const NO_VALUES: [&str; 21] = [
+pub(super) const NO_VALUES: [&str; 29] = [
     "file",
     "path",
     "dir",
@@ -80,6 +148,14 @@ pub(super) const NO_VALUES: [&str; 21] = [
     "rate",
     "index",
     "provider",
+    "helper",
+    "backend",
+    "method",
+    "mode",
+    "format",
+    "algorithm",
+    "version",
+    "expiry",
 ];
 
 /// Before `token`: those of language models.
@@ -87,6 +163,19 @@ pub(super) const MODEL_TOKENS: [&str; 14] = [
     "eos", "bos", "pad", "unk", "sep", "cls", "mask", "stop", "special", "per", "image", "next", "first",
     "each",
 ];
+
+/// Before `tokens`: how many.
+pub(super) const TOKEN_COUNTS: [&str; 5] = ["max", "min", "num", "add", "added"];
+
+/// Values that are nobody's secret.
+pub(super) const PLAIN: [&str; 12] =
+    ["true", "false", "on", "off", "yes", "no", "none", "null", "auto", "always", "never", "default"];
+
+/// In a command with such a word, what follows the bare name of a secret is its value: `config set password abc`.
+pub(super) const SETTERS: [&str; 6] = ["set", "setx", "--set", "config", "configure", "put"];
+
+/// In a function's name: `setPassword(abc)`.
+pub(super) const CALLS: [&str; 4] = ["set", "with", "use", "put"];
 
 /// `user:password` is what these take.
 pub(super) const USERS: [&str; 4] = ["user", "userpwd", "username", "login"];
@@ -136,36 +225,60 @@ pub(super) const SHAPES: [(&str, usize); 38] = [
     ("tskey-", 10),
 ];
 
-/// A short option of these programs, by the begin of the program's name.
-pub(super) struct Short {
-    pub(super) program: &'static str,
-    pub(super) option: char,
-    /// It takes `user:password`.
-    pub(super) is_user: bool,
-    /// What follows as a word of its own belongs to it too.
-    pub(super) takes_next: bool,
-}
-
-const fn short(program: &'static str, option: char, is_user: bool, takes_next: bool) -> Short {
-    Short { program, option, is_user, takes_next }
-}
-
-pub(super) const SHORT: [Short; 17] = [
-    short("mysql", 'p', false, false),
-    short("mariadb", 'p', false, false),
-    short("7z", 'p', false, false),
-    short("sshpass", 'p', false, true),
-    short("mongo", 'p', false, true),
-    short("docker", 'p', false, true),
-    short("podman", 'p', false, true),
-    short("influx", 'p', false, true),
-    short("redis-cli", 'a', false, true),
-    short("valkey-cli", 'a', false, true),
-    short("ldap", 'w', false, true),
-    short("sqlcmd", 'P', false, true),
-    short("unzip", 'P', false, true),
-    short("zip", 'P', false, true),
-    short("curl", 'u', true, true),
-    short("curl", 'U', true, true),
-    short("ab", 'A', true, true),
+/// Where a URL's path is the secret itself.
+pub(super) const SECRET_PATHS: [&str; 8] = [
+    "hooks.slack.com/services/",
+    "hooks.slack.com/workflows/",
+    "hooks.slack.com/triggers/",
+    "api.telegram.org/bot",
+    "discord.com/api/webhooks/",
+    "discordapp.com/api/webhooks/",
+    "webhook.office.com/",
+    "hooks.zapier.com/hooks/catch/",
 ];
+
+/// Before `user/password@host`.
+pub(super) const SLASHED: [&str; 3] = ["jdbc:oracle:thin:", "jdbc:oracle:oci:", "jdbc:oracle:oci8:"];
+
+/// Before a colon and in front of an `@`, and yet no user with a password.
+pub(super) const NO_USERS: [&str; 31] = [
+    "ssh",
+    "tcp",
+    "udp",
+    "unix",
+    "mailto",
+    "sip",
+    "sips",
+    "xmpp",
+    "acct",
+    "im",
+    "from",
+    "to",
+    "cc",
+    "bcc",
+    "sender",
+    "email",
+    "mail",
+    "author",
+    "reply-to",
+    "npm",
+    "pkg",
+    "jsr",
+    "github",
+    "gitlab",
+    "workspace",
+    "file",
+    "jdbc",
+    "oracle",
+    "thin",
+    "oci",
+    "oci8",
+];
+
+/// Behind an `@`, and yet no host: digests, versions and kinds of packages.
+pub(super) const NO_HOSTS: [&str; 11] =
+    ["sha1", "sha224", "sha256", "sha384", "sha512", "md5", "blake3", "latest", "aar", "jar", "pom"];
+
+/// A name with one of these at its end is a host's, and no file's.
+pub(super) const HOSTS: [&str; 12] =
+    ["com", "net", "org", "io", "dev", "app", "cloud", "local", "localhost", "internal", "lan", "svc"];

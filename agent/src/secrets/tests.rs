@@ -112,6 +112,13 @@ fn a_text_is_masked_as_well() {
 #[case::begins_of_tokens("-hf_")]
 #[case::tokens("ghp_0123456789abcdef ")]
 #[case::quotes("'a\"")]
+#[case::users("a:b@c")]
+#[case::no_hosts("a:/@1")]
+#[case::signs_of_hosts("@")]
+#[case::users_and_schemes("a:b@1x://")]
+#[case::calls("setToken((")]
+#[case::jdbc("jdbc:oracle:thin:a/")]
+#[case::webhooks("hooks.slack.com/services")]
 fn twice_the_text_takes_twice_the_steps(#[case] piece: &str) {
     let steps = |bytes: usize| {
         STEPS.set(0);
@@ -137,6 +144,14 @@ fn named() -> impl Strategy<Value = String> {
         "private-key",
         "X-Auth-Token",
         "pwd",
+        "password2",
+        "DB_PASSWORDS",
+        "apikey2",
+        "pass-phrase",
+        "wpa_psk",
+        "GITHUB_PAT",
+        "X-Amz-Signature",
+        "storepass",
     ];
     prop::sample::select(names.to_vec()).prop_map(str::to_owned)
 }
