@@ -12,6 +12,7 @@ mod breakdown;
 mod error;
 mod frames;
 mod gpus;
+mod hidden;
 mod http;
 mod json;
 mod keep;

@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, path::PathBuf, str::FromStr, time::Duration};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use http::{HeaderName, HeaderValue, Uri, header::AUTHORIZATION};
 
-use super::{ExportError, Protocol, url::Url};
+use super::{ExportError, Protocol, hidden, url::Url};
 
 /// Looks up an environment variable.
 pub(super) type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
@@ -88,15 +88,7 @@ impl Settings {
 
     /// Takes what is secret, and what a terminal might obey, out of a text that came from outside.
     pub(super) fn scrub(&self, text: &str) -> String {
-        let mut text = text.to_owned();
-        for value in self.headers.values() {
-            // `Bearer TOKEN` is also secret where only TOKEN is echoed.
-            for secret in std::iter::once(value.as_str()).chain(value.split_whitespace().skip(1)) {
-                if secret.len() >= 4 {
-                    text = text.replace(secret, "***");
-                }
-            }
-        }
+        let text = hidden::hide(text, &self.headers);
         text.chars()
             .map(|c| if crate::untrusted::is_unsafe(c) { ' ' } else { c })
             .take(MESSAGE_CHARACTERS)

@@ -123,6 +123,37 @@ fn words_from_outside_are_scrubbed() {
     assert_eq!(settings.scrub(&"x".repeat(1_000)).len(), 300);
 }
 
+/// However a collector says again what it was told: `%40` is an at sign, the user is bob and the password hunter@22.
+#[rstest]
+#[case::pair("user bob:hunter@22 may not")]
+#[case::password("hunter@22 is wrong")]
+#[case::capitals("HUNTER@22 is wrong")]
+#[case::of_a_url("http://bob:hunter%4022@h")]
+#[case::header("authorization: Basic Ym9iOmh1bnRlckAyMg== is wrong")]
+#[case::base64_of_the_password("aHVudGVyQDIy is wrong")]
+#[case::hexadecimal("68756e746572403232")]
+fn no_form_of_a_password_comes_back(#[case] said: &str) {
+    let settings =
+        resolve(Some("http://bob:hunter%4022@h:4318"), &[]).unwrap_or_else(|error| panic!("{error}"));
+    let scrubbed = settings.scrub(said).to_lowercase();
+    for secret in ["hunter", "ym9i", "ahvu", "6875", "bob"] {
+        assert!(!scrubbed.contains(secret), "{scrubbed}");
+    }
+    assert!(scrubbed.contains("***"), "{scrubbed}");
+}
+
+#[rstest]
+#[case::short(
+    "http://a:b@h:4318",
+    "a:b and b are no words of a bad banana",
+    "*** and *** are no words of *** bad banana"
+)]
+#[case::none("http://h:4318", "a:b", "a:b")]
+fn short_secrets_are_whole_words(#[case] url: &str, #[case] said: &str, #[case] expected: &str) {
+    let settings = resolve(Some(url), &[]).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(settings.scrub(said), expected);
+}
+
 #[test]
 fn it_is_known_whether_there_is_an_endpoint() {
     assert!(!is_configured(None, &environment(&[])));
