@@ -191,10 +191,10 @@ pub(super) fn is_of(root: &Path, pid: u32, uid: u32) -> bool {
 
 /// The user who has made a user namespace (ioctl_ns(2)).
 fn namespace_owner(namespace: &File) -> Option<u32> {
-    const NS_GET_OWNER_UID: u32 = 0xb704;
+    const NS_GET_OWNER_UID: libc::Ioctl = 0xb704;
     let mut uid: libc::uid_t = 0;
     // SAFETY: the kernel writes one number to where the pointer leads, which lives across the call.
-    let told = unsafe { libc::ioctl(namespace.as_raw_fd(), NS_GET_OWNER_UID as _, &raw mut uid) };
+    let told = unsafe { libc::ioctl(namespace.as_raw_fd(), NS_GET_OWNER_UID, &raw mut uid) };
     (told == 0).then_some(uid)
 }
 

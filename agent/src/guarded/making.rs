@@ -6,7 +6,10 @@
 
 use std::{
     io,
-    os::fd::{AsFd, AsRawFd as _, OwnedFd},
+    os::{
+        fd::{AsFd, AsRawFd as _, OwnedFd},
+        unix::fs::MetadataExt as _,
+    },
     path::{Path, PathBuf},
 };
 
@@ -46,7 +49,16 @@ pub fn create_unique(parent: &Path, name: &str) -> Result<(PathBuf, Directory), 
 fn open_or_make(path: &Path) -> Result<OwnedFd, (PathBuf, io::Error)> {
     let here = if path.as_os_str().is_empty() { Path::new(".") } else { path };
     let told = |error: io::Error| (here.to_owned(), error);
-    let flags = OFlag::O_DIRECTORY | OFlag::O_RDONLY | OFlag::O_CLOEXEC;
+    let mut flags = OFlag::O_DIRECTORY | OFlag::O_RDONLY | OFlag::O_CLOEXEC;
+    // A link that the caller made, or root, is the caller's choice. One of anybody else's leads where they like.
+    match link_owner(here) {
+        None => flags |= OFlag::O_NOFOLLOW,
+        Some(owner) if [0, owner::file_user()].contains(&owner) => {}
+        Some(_) => {
+            let why = "it is a link of another user's";
+            return Err(told(io::Error::new(io::ErrorKind::PermissionDenied, why)));
+        }
+    }
     // A directory to which one may write and which one may not list is enough.
     let opened = match openat(AT_FDCWD, here, flags, Mode::empty()) {
         Err(Errno::EACCES) => openat(AT_FDCWD, here, flags | OFlag::O_PATH, Mode::empty()),
@@ -68,6 +80,12 @@ fn open_or_make(path: &Path) -> Result<OwnedFd, (PathBuf, io::Error)> {
         made => made,
     }
     .map_err(told)
+}
+
+/// Whose link this is, if it is one.
+fn link_owner(path: &Path) -> Option<u32> {
+    let found = std::fs::symlink_metadata(path).ok()?;
+    found.is_symlink().then(|| found.uid())
 }
 
 /// Makes a directory and opens it.

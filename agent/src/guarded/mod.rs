@@ -11,6 +11,7 @@ mod making;
 mod opening;
 mod owner;
 mod reading;
+mod room;
 #[cfg(test)]
 mod tests;
 
@@ -19,4 +20,5 @@ pub use self::{
     making::create_unique,
     owner::{Assumed, Owner},
     reading::{Part, open_file, open_found, open_no_link, read_again, read_begin, read_list},
+    room::{has_room, reserve},
 };

@@ -26,8 +26,8 @@ const MOST_MARKED: usize = 64;
 /// Threads that take probes out at the end: they wait together.
 const TAKERS: usize = 16;
 /// From linux/perf_event.h: `PERF_EVENT_IOC_ENABLE`, `PERF_EVENT_IOC_SET_BPF`, `PERF_FLAG_FD_CLOEXEC`.
-const ENABLE: u32 = 0x2400;
-const SET_PROGRAM: u32 = 0x4004_2408;
+const ENABLE: libc::Ioctl = 0x2400;
+const SET_PROGRAM: libc::Ioctl = 0x4004_2408;
 const CLOSE_ON_EXEC: libc::c_ulong = 8;
 
 /// `struct perf_event_attr` as of Linux 2.6.33 (`PERF_ATTR_SIZE_VER1`), which has all that a probe needs.
@@ -201,7 +201,7 @@ impl Marks {
         let event = unsafe { OwnedFd::from_raw_fd(event as i32) };
         for (command, value) in [(SET_PROGRAM, self.program.as_raw_fd()), (ENABLE, 0)] {
             // SAFETY: no pointers are passed.
-            if unsafe { libc::ioctl(event.as_raw_fd(), command as _, value) } != 0 {
+            if unsafe { libc::ioctl(event.as_raw_fd(), command, value) } != 0 {
                 return Err(io::Error::last_os_error());
             }
         }

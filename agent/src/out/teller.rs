@@ -44,13 +44,12 @@ pub(super) fn start(settle: impl FnOnce() + Send + 'static, say: fn(&str)) -> io
 pub(super) fn tell(text: String) -> Result<(), String> {
     let Some(queue) = QUEUED.get() else { return Err(text) };
     match queue.try_send(Message::Text(text)) {
-        Ok(()) => Ok(()),
         Err(TrySendError::Full(_)) => {
             DROPPED.fetch_add(1, Ordering::Relaxed);
             Ok(())
         }
         Err(TrySendError::Disconnected(Message::Text(text))) => Err(text),
-        Err(TrySendError::Disconnected(Message::Done(_))) => Ok(()),
+        Ok(()) | Err(TrySendError::Disconnected(Message::Done(_))) => Ok(()),
     }
 }
 

@@ -149,13 +149,12 @@ async fn greet(
 ) {
     let nonblocking = stream.set_nonblocking(true).and_then(|()| UnixStream::from_std(stream));
     let Ok(mut stream) = nonblocking else { return };
-    let is_right = match said {
-        Some(is_right) => is_right,
-        None => {
-            let mut line = [0_u8; LINE];
-            let read = tokio::time::timeout(GREETING, stream.read(&mut line)).await;
-            matches!(read, Ok(Ok(bytes)) if is_greeting(&line[..bytes]))
-        }
+    let is_right = if let Some(is_right) = said {
+        is_right
+    } else {
+        let mut line = [0_u8; LINE];
+        let read = tokio::time::timeout(GREETING, stream.read(&mut line)).await;
+        matches!(read, Ok(Ok(bytes)) if is_greeting(&line[..bytes]))
     };
     drop(only);
     if is_right {

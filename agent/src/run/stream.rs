@@ -24,7 +24,7 @@ use super::{
     table::Table,
 };
 use crate::{
-    guarded::{Directory, Part},
+    guarded::{self, Directory, Part},
     untrusted::Untrusted,
 };
 
@@ -42,6 +42,12 @@ pub(super) const EXTENSION: &str = "arrows";
 pub(super) trait Storage {
     /// Writes all of `bytes` at `offset`, or some of them and an error.
     fn write_all_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<()>;
+    /// Whether so many bytes may be written: some room is kept for others, and for the folder's last form. What a program marks
+    /// must not take what a file system keeps for root, nor all that its users share.
+    ///
+    /// # Errors
+    /// They may not, or nobody can tell.
+    fn has_room(&self, bytes: u64) -> io::Result<()>;
     /// Cuts the file.
     fn truncate(&mut self, length: u64) -> io::Result<()>;
     /// The file has no name any more: what is written to it can be read as long as it is open, and no longer.
@@ -51,6 +57,9 @@ pub(super) trait Storage {
 impl Storage for File {
     fn write_all_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<()> {
         FileExt::write_all_at(self, bytes, offset)
+    }
+    fn has_room(&self, bytes: u64) -> io::Result<()> {
+        guarded::has_room(self, bytes)
     }
     fn truncate(&mut self, length: u64) -> io::Result<()> {
         self.set_len(length)
@@ -174,6 +183,7 @@ impl<R, S: Storage> Stream<R, S> {
         };
         let batch = &batch[self.header_bytes..];
         let written = if self.torn { self.storage.truncate(self.whole_bytes) } else { Ok(()) }
+            .and_then(|()| self.storage.has_room(batch.len() as u64))
             .and_then(|()| self.storage.write_all_at(batch, self.whole_bytes));
         self.failing = written.is_err();
         if let Err(error) = written {

@@ -15,13 +15,11 @@ use opentelemetry_proto::tonic::trace::v1::TracesData;
 use thiserror::Error;
 
 use super::frames::{self, Frames, HEADER_BYTES, Header, SKIP_BYTES};
-use crate::guarded::Directory;
+use crate::guarded::{self, Directory};
 
 /// What is said of spans where there is no folder to keep them in.
 pub(super) const NO_FOLDER: &str = "no run folder to keep spans in";
 
-/// What stays free of a file system: a twentieth, but no more than this.
-const RESERVE_BYTES: u64 = 1 << 30;
 /// Read bytes that are given back at once.
 const GIVE_BACK_BYTES: u64 = 4 << 20;
 /// Written bytes between two looks at what the disk has.
@@ -161,7 +159,7 @@ impl Spill {
         let stats = fstatvfs(file).map_err(|errno| self.io(errno.into()))?;
         let block = stats.fragment_size();
         let (free, total) = (stats.blocks_available() * block, stats.blocks() * block);
-        let reserve = reserve(total);
+        let reserve = guarded::reserve(total);
         if free < reserve + bytes + LOOK_BYTES.min(reserve) {
             return Err(SpillError::Reserve { file: self.name.clone(), free, reserve });
         }
@@ -310,11 +308,6 @@ impl Spill {
     fn io(&self, error: io::Error) -> SpillError {
         SpillError::Io { file: self.name.clone(), error }
     }
-}
-
-/// Bytes that stay free on a file system of so many.
-pub(super) fn reserve(total_bytes: u64) -> u64 {
-    (total_bytes / 20).min(RESERVE_BYTES)
 }
 
 #[cfg(test)]
