@@ -57,6 +57,7 @@ fn shown(line: &str) -> String {
     "app u:S3cr3tW0rd@tcp(10.0.0.1:3306)/db u:S3cr3tW0rd@/db",
     "app u:***@tcp(10.0.0.1:3306)/db u:***@/db"
 )]
+#[case("app --map=/a:/b,u:S3cr3tW0rd@h", "app --map=/a:/b,u:***@h")]
 // URLs.
 #[case("curl https://h/x?X-Amz-Signature=S3cr3tW0rd", "curl https://h/x?X-Amz-Signature=***")]
 #[case(

@@ -73,6 +73,8 @@ fn without_users(text: &str) -> String {
     }
     let (mut out, mut rest) = (String::with_capacity(text.len()), text);
     let behind = text.rfind('@').map_or(text.len(), |at| text.len() - at);
+    // Each takes as many steps as there are signs left.
+    let mut tries = 8_u32;
     while rest.len() > behind
         && let Some(colon) = colon_of_user(rest)
     {
@@ -82,8 +84,17 @@ fn without_users(text: &str) -> String {
             password.find("://").map_or(password.len(), |at| at - name_at_end(&password[..at]).len());
         let end = end_of_password(&rest[..colon], &password[..scheme]);
         out.push_str(&rest[..=colon]);
-        out.push_str(if end.is_some() { MASK } else { &password[..scheme] });
-        rest = &password[end.unwrap_or(scheme)..];
+        if let Some(end) = end {
+            out.push_str(MASK);
+            rest = &password[end..];
+            continue;
+        }
+        // `/a:/b,user:password@host`
+        tries = tries.saturating_sub(1);
+        let next = password[..scheme].find([',', ';', '&', '=', '(']).filter(|_| tries > 0);
+        let next = next.map_or(scheme, |at| at + 1);
+        out.push_str(&password[..next]);
+        rest = &password[next..];
     }
     out + rest
 }
