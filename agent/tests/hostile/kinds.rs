@@ -38,15 +38,15 @@ fn column(kind: &str, rows: usize) -> ArrayRef {
         }
         "dictionary" => {
             let words: ArrayRef = Arc::new(StringArray::from(vec![digits()]));
-            Arc::new(DictionaryArray::<Int8Type>::try_new(keys, words).unwrap())
+            Arc::new(DictionaryArray::<Int8Type>::try_new(keys, words).expect("made for the test"))
         }
         "wide dictionary" => {
             let words: ArrayRef = Arc::new(LargeStringArray::from(vec![digits()]));
-            Arc::new(DictionaryArray::<Int8Type>::try_new(keys, words).unwrap())
+            Arc::new(DictionaryArray::<Int8Type>::try_new(keys, words).expect("made for the test"))
         }
         "numbers of a dictionary" => {
             let numbers: ArrayRef = Arc::new(Int64Array::from(vec![0]));
-            Arc::new(DictionaryArray::<Int8Type>::try_new(keys, numbers).unwrap())
+            Arc::new(DictionaryArray::<Int8Type>::try_new(keys, numbers).expect("made for the test"))
         }
         "text" => Arc::new(StringArray::from(vec!["0"; rows])),
         _ => Arc::new(ListArray::from_iter_primitive::<Int64Type, _, _>((0..rows).map(|_| Some([Some(0)])))),
@@ -67,26 +67,40 @@ fn changed(batch: &RecordBatch, name: &str, kind: &str) -> RecordBatch {
             (Arc::new(Field::new(name, array.data_type().clone(), false)), array)
         })
         .unzip();
-    RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).unwrap()
+    RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).expect("made for the test")
 }
 
 fn change_stream(path: &Path, name: &str, kind: &str) {
-    let reader = StreamReader::try_new(File::open(path).unwrap(), None).unwrap();
-    let batches: Vec<RecordBatch> = reader.map(|batch| changed(&batch.unwrap(), name, kind)).collect();
-    fs::remove_file(path).unwrap();
-    let mut writer = StreamWriter::try_new(File::create(path).unwrap(), &batches[0].schema()).unwrap();
-    batches.iter().for_each(|batch| writer.write(batch).unwrap());
-    writer.finish().unwrap();
+    let reader =
+        StreamReader::try_new(File::open(path).expect("made for the test"), None).expect("made for the test");
+    let batches: Vec<RecordBatch> =
+        reader.map(|batch| changed(&batch.expect("made for the test"), name, kind)).collect();
+    fs::remove_file(path).expect("made for the test");
+    let mut writer =
+        StreamWriter::try_new(File::create(path).expect("made for the test"), &batches[0].schema())
+            .expect("made for the test");
+    for batch in &batches {
+        writer.write(batch).expect("made for the test");
+    }
+    writer.finish().expect("made for the test");
 }
 
 fn change_table(path: &Path, name: &str, kind: &str) {
-    let reader = ParquetRecordBatchReaderBuilder::try_new(File::open(path).unwrap()).unwrap();
-    let batches: Vec<RecordBatch> =
-        reader.build().unwrap().map(|batch| changed(&batch.unwrap(), name, kind)).collect();
-    fs::remove_file(path).unwrap();
-    let mut writer = ArrowWriter::try_new(File::create(path).unwrap(), batches[0].schema(), None).unwrap();
-    batches.iter().for_each(|batch| writer.write(batch).unwrap());
-    writer.close().unwrap();
+    let reader = ParquetRecordBatchReaderBuilder::try_new(File::open(path).expect("made for the test"))
+        .expect("made for the test");
+    let batches: Vec<RecordBatch> = reader
+        .build()
+        .expect("made for the test")
+        .map(|batch| changed(&batch.expect("made for the test"), name, kind))
+        .collect();
+    fs::remove_file(path).expect("made for the test");
+    let mut writer =
+        ArrowWriter::try_new(File::create(path).expect("made for the test"), batches[0].schema(), None)
+            .expect("made for the test");
+    for batch in &batches {
+        writer.write(batch).expect("made for the test");
+    }
+    writer.close().expect("made for the test");
 }
 
 /// In a stream each column is exactly as it is written; in a table, which other tools write as well, text is no number.
@@ -100,7 +114,7 @@ fn change_table(path: &Path, name: &str, kind: &str) {
 #[case::lists("start_ns", "lists", false)]
 #[case::texts_for_numbers_of_a_table("start_ns", "text", true)]
 fn columns_of_another_kind_are_damage(#[case] name: &str, #[case] kind: &str, #[case] is_closed: bool) {
-    let temporary = tempfile::tempdir().unwrap();
+    let temporary = tempfile::tempdir().expect("made for the test");
     let scratch = temporary.path();
     let folder = Shape::default().write(&scratch.join("odd"), is_closed);
     if is_closed {

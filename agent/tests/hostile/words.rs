@@ -34,9 +34,11 @@ fn is_forged(line: &str) -> bool {
 /// Puts columns of zeros into a table, by their names.
 fn add_columns(folder: &Path, table: &str, names: &[&str]) {
     let path = folder.join(format!("{table}.parquet"));
-    let reader = ParquetRecordBatchReaderBuilder::try_new(File::open(&path).unwrap()).unwrap();
+    let reader = ParquetRecordBatchReaderBuilder::try_new(File::open(&path).expect("made for the test"))
+        .expect("made for the test");
     let empty = RecordBatch::new_empty(Arc::clone(reader.schema()));
-    let mut batches: Vec<RecordBatch> = reader.build().unwrap().map(Result::unwrap).collect();
+    let mut batches: Vec<RecordBatch> =
+        reader.build().expect("made for the test").map(|batch| batch.expect("made for the test")).collect();
     // A table without rows has columns as well.
     batches.push(empty);
     for batch in &mut batches {
@@ -47,19 +49,20 @@ fn add_columns(folder: &Path, table: &str, names: &[&str]) {
             fields.push(Arc::new(Field::new(*name, zeros.data_type().clone(), false)));
             columns.push(zeros);
         }
-        *batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).unwrap();
+        *batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).expect("made for the test");
     }
-    let file = File::create(&path).unwrap();
-    let mut writer = ArrowWriter::try_new(file, batches[0].schema(), None).unwrap();
-    batches.iter().for_each(|batch| writer.write(batch).unwrap());
-    writer.close().unwrap();
+    let file = File::create(&path).expect("made for the test");
+    let mut writer = ArrowWriter::try_new(file, batches[0].schema(), None).expect("made for the test");
+    batches.iter().for_each(|batch| writer.write(batch).expect("made for the test"));
+    writer.close().expect("made for the test");
 }
 
 pub(crate) fn change_manifest(folder: &Path, change: impl FnOnce(&mut Value)) {
     let path = folder.join("manifest.json");
-    let mut manifest = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    let mut manifest = serde_json::from_str(&fs::read_to_string(&path).expect("made for the test"))
+        .expect("made for the test");
     change(&mut manifest);
-    fs::write(path, manifest.to_string()).unwrap();
+    fs::write(path, manifest.to_string()).expect("made for the test");
 }
 
 /// Where the folder speaks, what the tool says before that, and whether that ends the verb.
@@ -71,7 +74,7 @@ pub(crate) fn change_manifest(folder: &Path, change: impl FnOnce(&mut Value)) {
 #[case::twice("twice", "damaged file in the run folder: ", true)]
 #[case::of_waits("waits", "damaged file in the run folder: ", false)]
 fn words_of_a_folder_are_no_lines_of_the_tool(#[case] place: &str, #[case] told: &str, #[case] ends: bool) {
-    let temporary = tempfile::tempdir().unwrap();
+    let temporary = tempfile::tempdir().expect("made for the test");
     let scratch = temporary.path();
     let folder = Shape::default().write(&scratch.join("forged"), true);
     let time = format!("time_{FORGED}_ns");
@@ -100,7 +103,7 @@ fn words_of_a_folder_are_no_lines_of_the_tool(#[case] place: &str, #[case] told:
 /// What runs of one platform differ in is told as they say it, and not in lines of their own.
 #[test]
 fn words_of_manifests_are_no_lines_of_a_warning() {
-    let temporary = tempfile::tempdir().unwrap();
+    let temporary = tempfile::tempdir().expect("made for the test");
     let runs = ["a", "b", "c", "d"].map(|run| {
         let folder = Shape::default().write(&temporary.path().join("runs").join(run), true);
         change_manifest(&folder, |manifest| {
@@ -115,8 +118,9 @@ fn words_of_manifests_are_no_lines_of_a_warning() {
     for form in [["--self-test"].as_slice(), &["--json", "--self-test"], &["--by", "name"]] {
         let output =
             Command::new(AGENT).arg("compare").arg("--allow-unequal-work").args(form).args(&runs).output();
-        let output = output.unwrap();
-        let [out, said] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+        let output = output.expect("made for the test");
+        let [out, said] =
+            [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).expect("made for the test"));
         assert_eq!(said.lines().chain(out.lines()).find(|line| is_forged(line)), None, "{form:?}");
         assert!(
             said.contains("VMerror: FORGED FORGED: all is well") || form[0] == "--by",

@@ -59,12 +59,16 @@ fn forms(secret: &str) -> Vec<String> {
         |byte: &u8| if is_plain(byte) { char::from(*byte).to_string() } else { format!("%{byte:02X}") };
     vec![
         bytes.iter().map(in_url).collect(),
-        bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
-        bytes.iter().map(|byte| format!("%{byte:02x}")).collect(),
+        hexadecimal(bytes, ""),
+        hexadecimal(bytes, "%"),
         BASE64_STANDARD.encode(bytes),
         BASE64_STANDARD_NO_PAD.encode(bytes),
         BASE64_URL_SAFE_NO_PAD.encode(bytes),
     ]
+}
+
+fn hexadecimal(bytes: &[u8], before_each: &str) -> String {
+    bytes.iter().fold(String::new(), |text, byte| format!("{text}{before_each}{byte:02x}"))
 }
 
 /// The text without this secret, in capitals or not.
