@@ -53,7 +53,9 @@ fn add_columns(folder: &Path, table: &str, names: &[&str]) {
     }
     let file = File::create(&path).expect("made for the test");
     let mut writer = ArrowWriter::try_new(file, batches[0].schema(), None).expect("made for the test");
-    batches.iter().for_each(|batch| writer.write(batch).expect("made for the test"));
+    for batch in &batches {
+        writer.write(batch).expect("made for the test");
+    }
     writer.close().expect("made for the test");
 }
 
