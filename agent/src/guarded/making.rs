@@ -6,32 +6,29 @@
 
 use std::{
     io,
-    os::{
-        fd::{AsFd, AsRawFd as _, OwnedFd},
-        unix::fs::MetadataExt as _,
-    },
+    os::fd::{AsFd, AsRawFd as _, OwnedFd},
     path::{Path, PathBuf},
 };
 
 use nix::{
     errno::Errno,
-    fcntl::{AT_FDCWD, OFlag, openat},
+    fcntl::{OFlag, openat},
     sys::stat::{Mode, fstat, mkdirat},
     unistd::{UnlinkatFlags, unlinkat},
 };
 
-use super::{Directory, opening, owner};
+use super::{Directory, opening, owner, way};
 
 /// Folders that may begin in one second under one name before making another is refused.
 const MOST_SUFFIXES: u32 = 10_000;
 
 /// Makes `parent/name`, or `parent/name-2`, ... whichever is free, for its owner alone, and the parents that are missing. A
-/// link is followed in `parent` (the caller's own choice), never in the folder. All is made with the rights of this thread.
+/// link is followed in `parent` if it is root's or the caller's own, never in the folder. All is made with the rights of this thread.
 ///
 /// # Errors
 /// With the path that failed.
 pub fn create_unique(parent: &Path, name: &str) -> Result<(PathBuf, Directory), (PathBuf, io::Error)> {
-    let above = open_or_make(parent)?;
+    let above = way::open_or_make(parent)?;
     for suffix in 1..=MOST_SUFFIXES {
         let name = if suffix == 1 { name.to_owned() } else { format!("{name}-{suffix}") };
         let path = parent.join(&name);
@@ -42,50 +39,6 @@ pub fn create_unique(parent: &Path, name: &str) -> Result<(PathBuf, Directory), 
         }
     }
     Err((parent.join(name), Errno::EEXIST.into()))
-}
-
-/// Opens `path`, making what is missing of it. Directories on the way keep the usual mode: only the run folder itself
-/// is private.
-fn open_or_make(path: &Path) -> Result<OwnedFd, (PathBuf, io::Error)> {
-    let here = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-    let told = |error: io::Error| (here.to_owned(), error);
-    let mut flags = OFlag::O_DIRECTORY | OFlag::O_RDONLY | OFlag::O_CLOEXEC;
-    // A link that the caller made, or root, is the caller's choice. One of anybody else's leads where they like.
-    match link_owner(here) {
-        None => flags |= OFlag::O_NOFOLLOW,
-        Some(owner) if [0, owner::file_user()].contains(&owner) => {}
-        Some(_) => {
-            let why = "it is a link of another user's";
-            return Err(told(io::Error::new(io::ErrorKind::PermissionDenied, why)));
-        }
-    }
-    // A directory to which one may write and which one may not list is enough.
-    let opened = match openat(AT_FDCWD, here, flags, Mode::empty()) {
-        Err(Errno::EACCES) => openat(AT_FDCWD, here, flags | OFlag::O_PATH, Mode::empty()),
-        opened => opened,
-    };
-    match opened {
-        Err(Errno::ENOENT) => {}
-        opened => return opened.map_err(|errno| told(errno.into())),
-    }
-    let (Some(parent), Some(name)) = (here.parent(), here.file_name()) else {
-        return Err(told(Errno::ENOENT.into()));
-    };
-    let above = open_or_make(parent)?;
-    match make(&above, Path::new(name), Mode::from_bits_truncate(0o755)) {
-        // Made by somebody else meanwhile.
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            opening::open(&above, Path::new(name), OFlag::O_DIRECTORY, Mode::empty())
-        }
-        made => made,
-    }
-    .map_err(told)
-}
-
-/// Whose link this is, if it is one.
-fn link_owner(path: &Path) -> Option<u32> {
-    let found = std::fs::symlink_metadata(path).ok()?;
-    found.is_symlink().then(|| found.uid())
 }
 
 /// Makes a directory and opens it.

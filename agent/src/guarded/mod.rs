@@ -14,6 +14,7 @@ mod reading;
 mod room;
 #[cfg(test)]
 mod tests;
+mod way;
 
 pub use self::{
     directory::Directory,

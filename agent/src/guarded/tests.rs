@@ -28,13 +28,13 @@ use super::{
     *,
 };
 
-const OWNER: Owner = Owner { uid: 12_345, gid: 23_456, groups: Vec::new() };
+pub(super) const OWNER: Owner = Owner { uid: 12_345, gid: 23_456, groups: Vec::new() };
 
-fn make(parent: &Path, name: &str) -> (std::path::PathBuf, Directory) {
+pub(super) fn make(parent: &Path, name: &str) -> (std::path::PathBuf, Directory) {
     create_unique(parent, name).unwrap_or_else(|(path, error)| panic!("{}: {error}", path.display()))
 }
 
-fn names(path: &Path) -> Vec<String> {
+pub(super) fn names(path: &Path) -> Vec<String> {
     let entries = fs::read_dir(path).unwrap();
     let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
@@ -43,7 +43,7 @@ fn names(path: &Path) -> Vec<String> {
 
 /// Only root may take another user's rights.
 #[expect(clippy::print_stdout, reason = "a test says what it skips")]
-fn is_root(test: &str) -> bool {
+pub(super) fn is_root(test: &str) -> bool {
     let is_root = Uid::effective().is_root();
     if !is_root {
         println!("skipped: {test}: only root may take another user's rights");
@@ -52,7 +52,7 @@ fn is_root(test: &str) -> bool {
 }
 
 /// A folder of that user.
-fn of_owner() -> TempDir {
+pub(super) fn of_owner() -> TempDir {
     let folder = tempdir().unwrap();
     std::os::unix::fs::chown(folder.path(), Some(OWNER.uid), Some(OWNER.gid)).unwrap();
     folder
