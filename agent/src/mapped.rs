@@ -70,7 +70,7 @@ pub fn look(pid: i32, marks: &Marks) -> io::Result<Looked> {
     let left = within(LOOK, files, |map| {
         let Some(path) = &map.path else { return true };
         let relative = path.strip_prefix("/").unwrap_or(path);
-        let attached = open(pid, &map, relative).map_err(Into::into).and_then(|file| marks.attach(&file));
+        let attached = open(pid, &map, relative).and_then(|file| marks.attach(&file));
         let Err(error) = attached else { return true };
         match cause(&error) {
             // It is no longer mapped.
@@ -79,7 +79,8 @@ pub fn look(pid: i32, marks: &Marks) -> io::Result<Looked> {
             Some(libc::ESRCH) => return false,
             _ if problems.len() < MOST_PROBLEMS => {
                 let text = format!("attaching to `{}`: {error:#}", name(relative));
-                problems.push(Problem { text, is_ours: marks::is_ours(&error) });
+                let is_ours = marks::is_ours(&error) || error.is::<NoRight>();
+                problems.push(Problem { text, is_ours });
             }
             _ => more += 1,
         }
@@ -122,20 +123,29 @@ fn spins(path: &Path) -> bool {
     SPINNERS.iter().filter_map(after).any(|next| !next.is_alphanumeric())
 }
 
+/// The agent may not look into the process.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+struct NoRight(io::Error);
+
 /// By the mapping itself, which leads to the very file, deleted or in whatever mount namespace; the kernel allows it to root
 /// of the initial user namespace. Where it does not, by the process's root, under the path that it knows the file by:
 /// the process may have put anything there, so it has to be the file that is mapped.
-fn open(pid: i32, map: &Map, relative: &Path) -> io::Result<File> {
+fn open(pid: i32, map: &Map, relative: &Path) -> anyhow::Result<File> {
     let Map { start, end, .. } = map;
     let mut to_look = OpenOptions::new();
     to_look.read(true).custom_flags(libc::O_PATH);
     match to_look.open(format!("/proc/{pid}/map_files/{start:x}-{end:x}")) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
-        opened => return opened,
+        opened => return Ok(opened?),
     }
-    let root = guarded::Directory::open(format!("/proc/{pid}/root").as_ref())?;
+    let root = guarded::Directory::open(format!("/proc/{pid}/root").as_ref());
+    let root = root.map_err(|error| {
+        let is_denied = error.kind() == io::ErrorKind::PermissionDenied;
+        if is_denied { anyhow::Error::from(NoRight(error)) } else { error.into() }
+    })?;
     let found = root.find(relative)?;
-    if is_mapped(&found, map)? { Ok(found) } else { Err(io::ErrorKind::NotFound.into()) }
+    if is_mapped(&found, map)? { Ok(found) } else { Err(io::Error::from(io::ErrorKind::NotFound).into()) }
 }
 
 /// Whether this file is what was mapped, by its number on its device. Mappings of files on btrfs, and on an overlay before

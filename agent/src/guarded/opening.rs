@@ -22,7 +22,9 @@ const ATTEMPTS: u32 = 32;
 /// Opens `path` below `directory`. Never becomes anybody's terminal, never is passed on to another program.
 pub(super) fn open(directory: impl AsFd, path: &Path, flags: OFlag, mode: Mode) -> io::Result<OwnedFd> {
     let directory = directory.as_fd();
-    let flags = flags | OFlag::O_CLOEXEC | OFlag::O_NOCTTY | OFlag::O_NOFOLLOW;
+    // Who only looks (O_PATH) opens no terminal, and openat2 refuses flags that mean nothing.
+    let no_terminal = if flags.contains(OFlag::O_PATH) { OFlag::empty() } else { OFlag::O_NOCTTY };
+    let flags = flags | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW | no_terminal;
     match at_once(directory, path, flags, mode) {
         // ENOSYS of kernels, EPERM of filters, which a file may say as well.
         Err(Errno::ENOSYS | Errno::EPERM) => Ok(step_by_step(directory, path, flags, mode)?),

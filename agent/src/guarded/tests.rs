@@ -382,3 +382,24 @@ fn a_link_of_another_user_is_not_followed_to_a_parent() {
     // What lies behind it was named by the caller, link and all.
     assert_eq!(fs::read_dir(&ours).expect("it is ours").count(), 1);
 }
+
+/// A look at what is there does nothing to it, and finds no more than an open would.
+#[test]
+fn what_lies_below_can_be_looked_at() {
+    let place = tempdir().expect("a folder can be made");
+    fs::create_dir(place.path().join("inner")).expect("the place is ours");
+    fs::write(place.path().join("inner/file"), "text").expect("the place is ours");
+    symlink("inner", place.path().join("link")).expect("the place is ours");
+    let held = Directory::open(place.path()).expect("it is there");
+    let found = held.find(Path::new("inner/file")).expect("it is there");
+    let mut text = String::new();
+    open_found(&found).and_then(|mut file| file.read_to_string(&mut text)).expect("it can be read");
+    assert_eq!(text, "text");
+    for elsewhere in ["link/file", "../etc/passwd", "inner/absent"] {
+        assert!(held.find(Path::new(elsewhere)).is_err(), "{elsewhere}");
+    }
+    mkfifo(&place.path().join("pipe"), Mode::S_IRWXU).expect("the place is ours");
+    let pipe = held.find(Path::new("pipe")).expect("it is there");
+    let error = open_found(&pipe).expect_err("nobody waits for it");
+    assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+}

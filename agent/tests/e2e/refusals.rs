@@ -239,7 +239,7 @@ fn bad_otlp_addresses() {
     hint: an endpoint looks like http://HOST:4317, https://HOST:4318 or HOST:4317
     ");
     assert_snapshot!(to(""), @r"
-    error: not the URL of an OTLP collector (no valid host): 
+    error: not the URL of an OTLP collector (no valid host):
 
     hint: an endpoint looks like http://HOST:4317, https://HOST:4318 or HOST:4317
     ");
