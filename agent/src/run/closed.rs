@@ -26,7 +26,7 @@ use super::{
     caught::caught,
     footer,
     limits::{COLUMNS, Deadline, Fault, check_rows},
-    opening::disk_bytes,
+    opening::{disk_bytes, held_bytes},
     pages,
     row_groups::RowGroups,
 };
@@ -62,11 +62,11 @@ impl Closed {
         mut is_left_out: impl FnMut(&str, Option<Empty>) -> bool,
     ) -> Result<Self, Fault> {
         let file_bytes = file.metadata().map_err(|error| error.to_string())?.len();
-        let on_disk = disk_bytes(&file);
-        let deadline = Deadline::of(on_disk).since(begun);
+        let deadline = Deadline::of(disk_bytes(&file)).since(begun);
+        let held_bytes = held_bytes(&file);
         guarded(|| {
             let metadata = footer::read(&file, file_bytes)?;
-            check(&metadata, file_bytes, on_disk)?;
+            check(&metadata, file_bytes, held_bytes)?;
             let metadata = ArrowReaderMetadata::try_new(Arc::new(metadata), ArrowReaderOptions::default())
                 .map_err(|error| error.to_string())?;
             let read = wanted(metadata.metadata(), &mut is_left_out)?;
@@ -143,9 +143,8 @@ fn emptiness(metadata: &ParquetMetaData, column: usize) -> Option<Empty> {
     groups.all(|group| group == Some(first)).then_some(first)
 }
 
-/// Every column of every group lies inside the file, and there are not more rows than so many bytes on a disk can hold: a hole
-/// holds none.
-fn check(metadata: &ParquetMetaData, file_bytes: u64, on_disk: u64) -> Result<(), Fault> {
+/// Every column of every group lies inside the file, and there are not more rows than its bytes can hold: a hole has none.
+fn check(metadata: &ParquetMetaData, file_bytes: u64, held_bytes: u64) -> Result<(), Fault> {
     let inside = |column: &ColumnChunkMetaData| {
         let begin = column.dictionary_page_offset().unwrap_or_else(|| column.data_page_offset());
         let (begin, length) = (u64::try_from(begin), u64::try_from(column.compressed_size()));
@@ -156,7 +155,7 @@ fn check(metadata: &ParquetMetaData, file_bytes: u64, on_disk: u64) -> Result<()
         return Err("a column lies outside the file".into());
     }
     let rows = groups.iter().fold(0_u64, |sum, group| sum.saturating_add(group.num_rows().cast_unsigned()));
-    check_rows(rows, on_disk)
+    check_rows(rows, held_bytes)
 }
 
 #[cfg(test)]

@@ -59,8 +59,8 @@ pub(crate) const BATCH_ROWS: Limit = limit("rows of a batch", 1_000_000);
 /// All columns of ours have 20 KB.
 pub(crate) const MESSAGE_HEADER_BYTES: Limit = limit("bytes of a message's header", 1 << 20);
 /// A row of a real table has a time and a number of its own, 10 bytes and more in a closed file. Beside this
-/// many rows a file has at most one for each of its bytes.
-pub(crate) const FREE_ROWS: Limit = limit("rows of a table of that size", 2_000_000);
+/// many rows a file has at most one for each of its bytes: an export writes 500 bytes for a row.
+pub(crate) const FREE_ROWS: Limit = limit("rows of a table of that size", 200_000);
 /// 0.7 KB of memory each, and again as much where they are looked at. The agent keeps no more itself.
 pub(crate) const PHASES: Limit = limit("phases of a request", crate::phase::MOST_PHASES_PER_REQUEST as u64);
 /// 8 bytes each, in all runs together, and as much again while they are sorted.

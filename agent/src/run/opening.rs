@@ -18,6 +18,7 @@ use nix::{
     errno::Errno,
     fcntl::{AtFlags, OFlag, openat},
     sys::stat::{Mode, SFlag, fstatat},
+    unistd::{Whence, lseek},
 };
 
 /// A directory that is kept open: whatever is renamed meanwhile, all files come from the same one.
@@ -85,6 +86,33 @@ impl Place {
 /// How much of its disk a file takes; a hole takes nothing.
 pub(super) fn disk_bytes(file: &File) -> u64 {
     file.metadata().map_or(0, |metadata| metadata.blocks().saturating_mul(512).min(metadata.len()))
+}
+
+/// How many bytes of a file are no hole. Not by its blocks: some file systems say none, or say them later.
+pub(super) fn held_bytes(file: &File) -> u64 {
+    /// Pieces that are looked at: a hostile file may be nothing but holes between them.
+    const MOST_PIECES: u32 = 10_000;
+    let length = file.metadata().map_or(0, |metadata| metadata.len());
+    let seek = |at: u64, whence| lseek(file, i64::try_from(at).unwrap_or(i64::MAX), whence);
+    let (mut held, mut at) = (0, 0);
+    for _ in 0..MOST_PIECES {
+        let begin = match seek(at, Whence::SeekData) {
+            Ok(begin) => begin.cast_unsigned(),
+            // Nothing but a hole follows.
+            Err(Errno::ENXIO) => break,
+            // A file system without holes.
+            Err(_) => return length,
+        };
+        let end = seek(begin, Whence::SeekHole).map_or(length, i64::cast_unsigned);
+        held += end.saturating_sub(begin);
+        at = end;
+        if end >= length {
+            break;
+        }
+    }
+    // Where reading begins.
+    let _ = seek(0, Whence::SeekSet);
+    held
 }
 
 fn not_a_file(kind: SFlag) -> io::Error {

@@ -8,7 +8,7 @@ mod observed;
 mod parts;
 mod words;
 
-use std::{path::Path, process::Command};
+use std::{os::unix::fs::FileExt as _, path::Path, process::Command};
 
 use craft::{Good, SPECIAL, hole, rewrite, special};
 use fuzz::{Plan, fuzz};
@@ -48,6 +48,28 @@ fn a_value_of_megabytes_is_beyond_the_limit(#[case] names: &[String], #[case] ro
     copy(&good.closed, &folder);
     rewrite(&good.closed, &folder, names, rows);
     all_refuse(&folder, temporary.path(), "beyond what is read of a run folder");
+}
+
+/// Rows that are alike take no room, nor does a hole behind them.
+#[rstest]
+#[case::small(0)]
+#[case::with_a_hole(1 << 40)]
+fn rows_without_bytes_are_beyond_the_limit(#[case] hole_bytes: u64) {
+    let temporary = tempfile::tempdir().unwrap();
+    let good = Good::make(temporary.path());
+    let folder = temporary.path().join("bomb");
+    copy(&good.closed, &folder);
+    rewrite(&good.closed, &folder, &["x".to_owned()], 600_000);
+    let path = folder.join("phases.parquet");
+    let text = std::fs::read(&path).unwrap();
+    if hole_bytes > 0 {
+        // The footer lies at the end.
+        let length = u32::from_le_bytes(text[text.len() - 8..][..4].try_into().unwrap()) as usize;
+        let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+        file.set_len(hole_bytes).unwrap();
+        file.write_all_at(&text[text.len() - length - 8..], hole_bytes).unwrap();
+    }
+    all_refuse(&folder, temporary.path(), "rows of a table of that size");
 }
 
 #[test]
