@@ -366,23 +366,6 @@ fn a_folder_that_was_made_for_nothing_leaves_what_is_not_ours() {
     assert!(path.exists() && temporary.path().join("z").exists());
 }
 
-/// `runs` in somebody else's directory may be a link to wherever they like.
-#[test]
-fn a_link_of_another_user_is_not_followed_to_a_parent() {
-    let place = tempdir().expect("a folder can be made");
-    let (ours, link) = (place.path().join("ours"), place.path().join("runs"));
-    fs::create_dir(&ours).expect("the place is ours");
-    symlink(&ours, &link).expect("the place is ours");
-    create_unique(&link, "run").map(drop).expect("its link is ours");
-    if std::os::unix::fs::lchown(&link, Some(65_534), None).is_err() {
-        return;
-    }
-    let (path, error) = create_unique(&link, "run").map(drop).expect_err("whose link is it");
-    assert_eq!((path, error.to_string()), (link.clone(), "it is a link of another user's".to_owned()));
-    // What lies behind it was named by the caller, link and all.
-    assert_eq!(fs::read_dir(&ours).expect("it is ours").count(), 1);
-}
-
 /// A look at what is there does nothing to it, and finds no more than an open would.
 #[test]
 fn what_lies_below_can_be_looked_at() {
