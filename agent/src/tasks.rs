@@ -42,7 +42,13 @@ impl Stat {
     /// # Errors
     /// There is no such process.
     pub(crate) fn read(pid: i32) -> io::Result<Self> {
-        let text = guarded::read_begin(format!("/proc/{pid}/stat").as_ref(), FILE_BYTES)?;
+        Self::read_at(format!("/proc/{pid}/stat").as_ref())
+    }
+
+    /// # Errors
+    /// As above.
+    pub(crate) fn read_at(path: &Path) -> io::Result<Self> {
+        let text = guarded::read_begin(path, FILE_BYTES)?;
         Self::parse(&text).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
@@ -60,7 +66,7 @@ impl Stat {
             parent: fields.get(1)?.parse().ok()?,
             is_kernels: number(6)? & PF_KTHREAD != 0,
             born: number(19)?,
-            code_at: number(23)?,
+            code_at: number(23).unwrap_or(0),
         })
     }
 }

@@ -9,13 +9,15 @@ use std::{
     io::Read as _,
     os::{fd::AsRawFd as _, unix::fs::MetadataExt as _},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use serde_json::Value;
 
 use super::places::{Place, expand};
 use crate::{
-    guarded,
+    guarded, patient,
+    tasks::Stat,
     untrusted::{self, Shown as _},
 };
 
@@ -224,12 +226,16 @@ fn podman(_: &Path, _: &Path, value: &Value) -> Vec<Note> {
         .collect()
 }
 
+/// A process answers at once, or makes who asks wait.
+const ANSWER: Duration = Duration::from_millis(200);
+
 /// A runtime's state outlives a container that was killed, and its process's number may be somebody else's by then.
 fn living(root: &Path, pid: &Value, started: &Value) -> Option<u32> {
     let pid = u32::try_from(pid.as_u64()?).ok().filter(|&pid| pid > 0)?;
-    let stat = fs::read_to_string(root.join(format!("proc/{pid}/stat"))).ok()?;
-    // The 22nd field; the second one, in parentheses, may hold anything.
-    let ticks: u64 = stat.rsplit_once(") ")?.1.split(' ').nth(19)?.parse().ok()?;
+    let path = root.join(format!("proc/{pid}/stat"));
+    // A user's file may name a process of the user's that makes who asks wait.
+    let read = move || Stat::read_at(&path).ok();
+    let ticks = patient::within((ANSWER, ANSWER), &mut || (), read).ok()??.born;
     started.as_u64().is_none_or(|started| started == ticks).then_some(pid)
 }
 

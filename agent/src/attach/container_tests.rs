@@ -340,3 +340,12 @@ fn a_process_in_a_users_own_namespace_is_the_users() {
     assert_eq!((users, roots), (true, false));
     assert!(!is_of(std::process::id(), 65_534));
 }
+
+/// An engine's number is shown by its first twelve digits; a runtime's container may have any name of as many bytes.
+#[test]
+fn a_name_as_long_as_a_number_is_no_number() {
+    let name = format!("webserverxx\u{e9}{}", "a".repeat(51));
+    let path = format!("run/crun/{name}/status");
+    let root = tree(&[(&path, r#"{"pid":7,"process-start-time":55}"#.to_owned()), ("proc/7/stat", stat(55))]);
+    assert_eq!(find(root.path(), "webserver").expect("it runs").shown_name(), name);
+}
