@@ -24,6 +24,7 @@ mod filter;
 mod folder;
 mod ground;
 mod groups;
+mod held_up;
 mod hostile_files;
 mod hostile_marks;
 mod hostile_names;

@@ -19,6 +19,7 @@ mod harness;
 mod helpers;
 mod lives;
 mod machine;
+mod marked;
 mod net;
 mod pauses;
 mod raw;

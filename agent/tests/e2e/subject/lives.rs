@@ -171,3 +171,26 @@ pub(crate) fn wait_for_line(arguments: &[String]) {
     (1..=number(arguments, 0)).for_each(|at| request("request", at, Duration::ZERO));
     note("done");
 }
+
+/// `in-front MS`: puts itself in front of its terminal, which it tells to stop whoever writes there from behind; stays for so long,
+/// and makes a request then.
+pub(crate) fn in_front(arguments: &[String]) {
+    use nix::{
+        sys::{
+            signal::{SigHandler, Signal, signal},
+            termios::{LocalFlags, SetArg, tcgetattr, tcsetattr},
+        },
+        unistd::{Pid, getpid, setpgid, tcsetpgrp},
+    };
+    use std::io::stdin;
+    setpgid(Pid::from_raw(0), Pid::from_raw(0)).expect("it leads nobody");
+    // From behind this call would stop it, too.
+    // SAFETY: no handler is set.
+    unsafe { signal(Signal::SIGTTOU, SigHandler::SigIgn) }.expect("it may be ignored");
+    tcsetpgrp(stdin(), getpid()).expect("it is its terminal");
+    let mut terminal = tcgetattr(stdin()).expect("it is a terminal");
+    terminal.local_flags |= LocalFlags::TOSTOP;
+    tcsetattr(stdin(), SetArg::TCSANOW, &terminal).expect("it is in front");
+    std::thread::sleep(Duration::from_millis(number(arguments, 0)));
+    request("request", 1, Duration::from_micros(100));
+}

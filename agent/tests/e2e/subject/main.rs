@@ -26,6 +26,7 @@ const ROLES: &[(&str, Role)] = &[
     ("exec-leader", lives::exec_leader),
     ("exec-thread", lives::exec_thread),
     ("fork", lives::fork),
+    ("in-front", lives::in_front),
     ("threads", lives::threads),
     ("grow", grow::grow),
     ("stubborn", grow::stubborn),
