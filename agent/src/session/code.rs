@@ -26,6 +26,8 @@ const MOST_TOLD: usize = 200;
 
 /// A look takes some milliseconds, unless a process makes it wait, or the machine has no time at all.
 const LOOK: Duration = Duration::from_secs(2);
+/// More for each of many, which takes 0.1 ms.
+const EACH: Duration = Duration::from_millis(1);
 /// The rings are emptied at least so often meanwhile.
 const TURN: Duration = Duration::from_millis(20);
 
@@ -41,13 +43,18 @@ pub(super) struct Code {
     told: Told,
 }
 
-/// Does this on a thread of its own and empties the rings meanwhile: what a process is asked for it may hold up.
-fn ask<T: Send + 'static>(feed: &mut Feed, work: impl FnOnce() -> T + Send + 'static) -> Result<T, NoAnswer> {
+/// Does this on a thread of its own and empties the rings meanwhile: what processes are asked for they may hold up.
+fn ask<T: Send + 'static>(
+    feed: &mut Feed,
+    processes: usize,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, NoAnswer> {
     let Feed { pump, pairing, .. } = feed;
     let mut meanwhile = || {
         sight::empty(pump, pairing);
     };
-    patient::within((LOOK, TURN), &mut meanwhile, work)
+    let limit = LOOK + EACH * u32::try_from(processes).unwrap_or(u32::MAX);
+    patient::within((limit, TURN), &mut meanwhile, work)
 }
 
 /// Warnings so far, of which each is told once.
@@ -81,7 +88,7 @@ impl Code {
         }
         let known = self.seen.get(&pid).copied();
         let marks = Arc::clone(&feed.loaded.marks);
-        let looked = ask(feed, move || {
+        let looked = ask(feed, 1, move || {
             let code = mapped::mapped_code(pid).filter(|code| known.as_ref() != Some(code))?;
             Some((code, mapped::look(pid.cast_signed(), &marks)))
         });
@@ -167,6 +174,20 @@ impl Code {
         told
     }
 
+    /// Looks at what these processes have mapped, where that has changed since the last look. What went wrong.
+    pub(super) fn look_at_all(&mut self, pids: Vec<u32>, feed: &mut Feed) -> Vec<String> {
+        let (answers, held_up) = self.codes(pids, feed);
+        let is_new =
+            |(pid, code): &(&u32, &Option<MappedCode>)| code.is_some() && self.seen.get(pid) != code.as_ref();
+        let mut changed: Vec<u32> = answers.iter().filter(is_new).map(|(pid, _)| *pid).collect();
+        changed.sort_unstable();
+        let mut told = self.told.new_ones(held_up.into_iter().collect());
+        for pid in changed {
+            told.extend(self.look(pid, feed));
+        }
+        told
+    }
+
     /// What code these have mapped. Who holds that up is passed over, and those behind have their turn the next time.
     fn codes(&mut self, pids: Vec<u32>, feed: &mut Feed) -> (Answers, Option<Problem>) {
         let pids: Vec<u32> = pids.into_iter().filter(|pid| !self.passed_over.contains(pid)).collect();
@@ -175,7 +196,7 @@ impl Code {
         }
         let told = Arc::new(Mutex::new(Vec::new()));
         let (asked, answers) = (pids.clone(), Arc::clone(&told));
-        let done = ask(feed, move || {
+        let done = ask(feed, pids.len(), move || {
             for pid in asked {
                 let code = mapped::mapped_code(pid);
                 answers.lock().unwrap_or_else(PoisonError::into_inner).push((pid, code));

@@ -74,9 +74,8 @@ impl Adoption {
     /// Adopts all that are there. How many threads are tracked then.
     pub(super) fn begin(&mut self, feed: &mut Feed) -> anyhow::Result<usize> {
         // Probes first, which take some ten milliseconds: then a thread's first edge is seen as soon as it is tracked.
-        for pid in self.target.processes() {
-            self.probe(pid, feed);
-        }
+        let processes = self.target.processes();
+        self.probe(processes, feed);
         // The first clock takes milliseconds, in which threads are made. It is this one's.
         feed.loaded.sample_children();
         self.adopt(feed)?;
@@ -126,9 +125,7 @@ impl Adoption {
         let mut processes: Vec<u32> = self.processes.iter().copied().collect();
         processes.sort_unstable();
         self.code.keep(feed, |pid| self.processes.contains(&pid));
-        for pid in processes {
-            self.probe(pid, feed);
-        }
+        self.probe(processes, feed);
         Ok(!self.processes.is_empty() || self.unborn > 0)
     }
 
@@ -192,9 +189,9 @@ impl Adoption {
         }
     }
 
-    /// Puts the probe into what a process has mapped, if it has mapped code since the last look.
-    fn probe(&mut self, pid: u32, feed: &mut Feed) {
-        for problem in self.code.look(pid, feed) {
+    /// Puts the probe into what processes have mapped, where they have mapped code since the last look.
+    fn probe(&mut self, processes: Vec<u32>, feed: &mut Feed) {
+        for problem in self.code.look_at_all(processes, feed) {
             failure::say(&format!("warning: {problem}\n"));
         }
     }
