@@ -24,8 +24,8 @@ use crate::{
 /// Libraries whose threads busy-wait for each other, by the begins of their files' names: of GCC, LLVM, Intel, and TBB.
 const SPINNERS: [&str; 4] = ["libgomp", "libomp", "libiomp5", "libtbb"];
 
-/// How long the files of one process are looked at in one go: the 300 of a server with PyTorch take 20 ms, and one
-/// that somebody has made for it takes 40 ms. What is mapped after that is looked at when what is mapped changes.
+/// How long the files of one process are looked at in one go: one that somebody has made for it takes 40 ms, and a process may
+/// map thousands. What is left out is looked at when what is mapped changes.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// What was found in a process.
