@@ -27,7 +27,8 @@ pub fn has_room(file: &File, bytes: u64) -> io::Result<()> {
     if free >= reserve.saturating_add(bytes) {
         return Ok(());
     }
-    let text = format!("{free} bytes are free on its file system, and {reserve} are kept for others");
+    let text =
+        format!("No space left on device but what is kept for others: {free} bytes are free of {reserve}");
     Err(io::Error::new(io::ErrorKind::StorageFull, text))
 }
 
