@@ -207,7 +207,7 @@ fn output_that_cannot_be() {
     hint: name a directory that you may write to: --output DIR
     ");
     assert_snapshot!(refusal(&ground, into("file/below")), @r"
-    error: cannot create the run folder: FOLDER/file/below: Not a directory (os error 20)
+    error: cannot create the run folder: FOLDER/file: Not a directory (os error 20)
 
     hint: name a directory that you may write to: --output DIR
     ");
