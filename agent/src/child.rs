@@ -168,8 +168,8 @@ pub fn forwarded() -> SigSet {
     [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2].into_iter().collect()
 }
 
-/// Blocks the forwarded signals, in this thread and all that it starts, and those by which a terminal stops who is
-/// not in front: the program may put itself there, and the agent writes all the same.
+/// Blocks the forwarded signals, in this thread and all that it starts, and those by which a terminal stops
+/// who is not in front: the program may put itself there, and the agent writes all the same.
 pub fn block_forwarded() -> io::Result<()> {
     use nix::sys::signal::Signal::{SIGTTIN, SIGTTOU};
     let of_terminals: SigSet = [SIGTTIN, SIGTTOU].into_iter().collect();

@@ -20,8 +20,9 @@ pub fn text(error: &anyhow::Error) -> String {
     }
 }
 
-/// An error and its sources in one line. A source that its error has told already is not told again. Of what the kernel says of
-/// a program (the verifier's log) the last line counts; others may quote a file, whose lines take the place of nothing.
+/// An error and its sources in one line. A source that its error has told already is not told again. Of what
+/// the kernel says of a program (the verifier's log) the last line counts; others may quote a file, whose
+/// lines take the place of nothing.
 pub fn chain<'a>(errors: impl Iterator<Item = &'a (dyn std::error::Error + 'static)>) -> String {
     let mut text = String::new();
     for error in errors {

@@ -1,7 +1,7 @@
 //! What programs that run have mapped: the marker, and libraries that busy-wait.
 //!
-//! It is handed a process's number and the marker's probe, and yields what went wrong, file by file. Nothing that the
-//! process says is believed.
+//! It is handed a process's number and the marker's probe, and yields what went wrong, file by file. Nothing
+//! that the process says is believed.
 
 use std::{
     fs::{File, OpenOptions},
@@ -24,8 +24,8 @@ use crate::{
 /// Libraries whose threads busy-wait for each other, by the begins of their files' names: of GCC, LLVM, Intel, and TBB.
 const SPINNERS: [&str; 4] = ["libgomp", "libomp", "libiomp5", "libtbb"];
 
-/// How long the files of one process are looked at in one go: one that somebody has made for it takes 40 ms, and a process may
-/// map thousands. What is left out is looked at when what is mapped changes.
+/// How long the files of one process are looked at in one go: one that somebody has made for it takes 40 ms,
+/// and a process may map thousands. What is left out is looked at when what is mapped changes.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// What was found in a process.
@@ -41,15 +41,16 @@ pub struct Looked {
 pub struct Problem {
     /// For people.
     pub text: String,
-    /// The agent may not do this, or lacks something: it concerns every program. Else it is the process's own matter.
+    /// The agent may not do this, or lacks something: it concerns every program. Else it is the process's own
+    /// matter.
     pub is_ours: bool,
 }
 
 /// Problems of one look that are told in words. A process may have mapped any number of damaged files.
 const MOST_PROBLEMS: usize = 5;
 
-/// Attaches the probe to every file with the marker that a process has mapped to execute, and finds the code there that
-/// busy-waits. The process can make this wait for ever.
+/// Attaches the probe to every file with the marker that a process has mapped to execute, and finds the code
+/// there that busy-waits. The process can make this wait for ever.
 ///
 /// # Errors
 /// It has ended, or its maps cannot be read.
@@ -93,8 +94,8 @@ pub fn look(pid: i32, marks: &Marks) -> io::Result<Looked> {
     Ok(Looked { spin, problems })
 }
 
-/// Does something with each until that says that it is enough, and for this long at most. How many were left out for
-/// lack of time.
+/// Does something with each until that says that it is enough, and for this long at most. How many were left
+/// out for lack of time.
 fn within<T>(most: Duration, things: Vec<T>, mut each: impl FnMut(T) -> bool) -> usize {
     let begun = Instant::now();
     let mut things = things.into_iter();
@@ -128,9 +129,10 @@ fn spins(path: &Path) -> bool {
 #[error(transparent)]
 struct NoRight(io::Error);
 
-/// By the mapping itself, which leads to the very file, deleted or in whatever mount namespace; the kernel allows it to root
-/// of the initial user namespace. Where it does not, by the process's root, under the path that it knows the file by:
-/// the process may have put anything there, so it has to be the file that is mapped.
+/// By the mapping itself, which leads to the very file, deleted or in whatever mount namespace; the kernel
+/// allows it to root of the initial user namespace. Where it does not, by the process's root, under the path
+/// that it knows the file by: the process may have put anything there, so it has to be the file that is
+/// mapped.
 fn open(pid: i32, map: &Map, relative: &Path) -> anyhow::Result<File> {
     let Map { start, end, .. } = map;
     let mut to_look = OpenOptions::new();
@@ -148,8 +150,8 @@ fn open(pid: i32, map: &Map, relative: &Path) -> anyhow::Result<File> {
     if is_mapped(&found, map)? { Ok(found) } else { Err(io::Error::from(io::ErrorKind::NotFound).into()) }
 }
 
-/// Whether this file is what was mapped, by its number on its device. Mappings of files on btrfs, and on an overlay before
-/// Linux 6.8, show another device than stat(2) does: the number has to do there.
+/// Whether this file is what was mapped, by its number on its device. Mappings of files on btrfs, and on an
+/// overlay before Linux 6.8, show another device than stat(2) does: the number has to do there.
 fn is_mapped(found: &File, map: &Map) -> io::Result<bool> {
     let metadata = found.metadata()?;
     let device = (nix::sys::stat::major(metadata.dev()), nix::sys::stat::minor(metadata.dev()));
@@ -185,7 +187,8 @@ pub struct MappedCode {
 }
 
 impl MappedCode {
-    /// A child that was forked has everything mapped where its parent has it, until it begins another program.
+    /// A child that was forked has everything mapped where its parent has it, until it begins another
+    /// program.
     pub fn is_program_of(&self, parent: &Self) -> bool {
         self.at == parent.at
     }

@@ -25,16 +25,16 @@ const fn resized(layout: Layout, bytes: usize) -> Layout {
     unsafe { Layout::from_size_align_unchecked(bytes, layout.align()) }
 }
 
-/// What an allocator takes for so many bytes, from above: it has sizes of its own and heads, and of many short words they are
-/// most of what there is.
+/// What an allocator takes for so many bytes, from above: it has sizes of its own and heads, and of many
+/// short words they are most of what there is.
 const fn taken(layout: Layout) -> usize {
     // More than the usual alignment is had by asking for as much more.
     let bytes = layout.size() + if layout.align() > 16 { layout.align() } else { 0 };
     if cfg!(target_env = "musl") { taken_of_musl(bytes) } else { taken_of_glibc(bytes) }
 }
 
-/// musl 1.2.1 and later (mallocng): 4 bytes of a head, sizes in steps of 16 bytes, then four in each power of two, groups of
-/// such that have heads; from 128 kB on pages.
+/// musl 1.2.1 and later (mallocng): 4 bytes of a head, sizes in steps of 16 bytes, then four in each power of
+/// two, groups of such that have heads; from 128 kB on pages.
 const fn taken_of_musl(bytes: usize) -> usize {
     const LARGE: usize = 131_052;
     const EXACT_UNITS: usize = 10;
@@ -46,8 +46,8 @@ const fn taken_of_musl(bytes: usize) -> usize {
     units * 16 + units * 2
 }
 
-/// glibc: 8 bytes of a head, steps of 16 bytes, and what would be left of a piece and is too small for another one; from 128 kB
-/// on it may be pages.
+/// glibc: 8 bytes of a head, steps of 16 bytes, and what would be left of a piece and is too small for
+/// another one; from 128 kB on it may be pages.
 const fn taken_of_glibc(bytes: usize) -> usize {
     const LARGE: usize = 128 << 10;
     if bytes >= LARGE { (bytes + 16).next_multiple_of(4096) } else { (bytes + 8).next_multiple_of(16) + 16 }

@@ -1,8 +1,9 @@
-//! Work that somebody else may hold up, for ever if they like: it is done by a thread of its own, and given up.
+//! Work that somebody else may hold up, for ever if they like: it is done by a thread of its own, and given
+//! up.
 //!
-//! What /proc tells of a process waits for locks that the process may hold (`maps`, `map_files` and `cmdline` for
-//! the lock of its address space), and a file lies where its owner's own server may answer for it (FUSE, also
-//! below an overlay), or never. No flag of open(2) helps against that.
+//! What /proc tells of a process waits for locks that the process may hold (`maps`, `map_files` and `cmdline`
+//! for the lock of its address space), and a file lies where its owner's own server may answer for it (FUSE,
+//! also below an overlay), or never. No flag of open(2) helps against that.
 
 use std::{
     sync::{
@@ -32,7 +33,8 @@ pub(crate) enum NoAnswer {
     Busy,
 }
 
-/// Does `work` on another thread and waits for it for so long. Every `turn` of that time `meanwhile` is called.
+/// Does `work` on another thread and waits for it for so long. Every `turn` of that time `meanwhile` is
+/// called.
 ///
 /// # Errors
 /// There is no answer.

@@ -1,8 +1,8 @@
-//! What /proc says of a process: its state, its numbers, what it has mapped. Read as bytes, since a process chooses its name and
-//! the names of its files.
+//! What /proc says of a process: its state, its numbers, what it has mapped. Read as bytes, since a process
+//! chooses its name and the names of its files.
 //!
-//! Yields plain values. A library for this was left: it takes `/SYSVx`, which anybody can call a file, for shared
-//! memory, and panics.
+//! Yields plain values. A library for this was left: it takes `/SYSVx`, which anybody can call a file, for
+//! shared memory, and panics.
 
 use std::{
     ffi::OsString,

@@ -64,8 +64,9 @@ impl Untrusted {
         Self::from(text.to_string_lossy())
     }
 
-    /// What somebody else's value says of itself: an error of a library that quotes a file, a status of a server. It is
-    /// quoted inside sentences, and so it is one line of at most [`LONGEST_QUOTED`] characters, here already.
+    /// What somebody else's value says of itself: an error of a library that quotes a file, a status of a
+    /// server. It is quoted inside sentences, and so it is one line of at most [`LONGEST_QUOTED`] characters,
+    /// here already.
     pub fn told(what: impl fmt::Display) -> Self {
         let mut quoted = Quoted::default();
         // It stops its writer where it has enough.

@@ -57,8 +57,8 @@ impl Container {
         words
     }
 
-    /// Those of these groups' directories, by their paths without links, that its owner can have made. Files of
-    /// runtimes name directories, and a user's files may name anybody's.
+    /// Those of these groups' directories, by their paths without links, that its owner can have made. Files
+    /// of runtimes name directories, and a user's files may name anybody's.
     pub(super) fn own(&self, directories: Vec<PathBuf>) -> Vec<PathBuf> {
         let slice = format!("user-{}.slice", self.owner);
         let is_own = |directory: &PathBuf| {
@@ -105,8 +105,8 @@ impl Container {
     }
 }
 
-/// The container of this number or name, or of the only one that begins like that. Root's are preferred, so that no
-/// other user can take the name of one; then those that run.
+/// The container of this number or name, or of the only one that begins like that. Root's are preferred, so
+/// that no other user can take the name of one; then those that run.
 pub(super) fn find(root: &Path, wanted: &str) -> Result<Container, TargetError> {
     let (all, cut) = all(root);
     let matching = |matches: &dyn Fn(&Container) -> bool| {

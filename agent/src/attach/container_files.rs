@@ -1,7 +1,7 @@
 //! What engines and runtimes leave in files: names, first processes, groups of containers.
 //!
-//! Yields [`Note`]s. Every file belongs to somebody else: what is missing or not as expected is passed over, and of users who have
-//! too much it is told.
+//! Yields [`Note`]s. Every file belongs to somebody else: what is missing or not as expected is passed over,
+//! and of users who have too much it is told.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,7 +26,8 @@ const FILE_BYTES: u64 = 8 << 20;
 /// The same of a file that is not root's: the state of one container, or a user's list of some hundred. As values it takes
 /// up to a hundred times the memory.
 const OTHERS_FILE_BYTES: u64 = 256 << 10;
-/// What of one user's files is read, in half a second, and kept. It is kept for each of them apart, and root's has no such limit.
+/// What of one user's files is read, in half a second, and kept. It is kept for each of them apart, and
+/// root's has no such limit.
 const OTHERS: Share = Share { files: 500, file_bytes: 32 << 20, notes: 1_000, note_bytes: 1 << 20 };
 /// Notes that are kept of all users but root together.
 const OTHERS_NOTES: usize = 5_000;
@@ -170,7 +171,8 @@ fn is_number_or_name(id: &str) -> bool {
     !id.is_empty() && is_plain(id)
 }
 
-/// The value in a file, and whose word it is: whose file, or whose folder it lies in, as names of folders are told as well.
+/// The value in a file, and whose word it is: whose file, or whose folder it lies in, as names of folders are
+/// told as well.
 fn json(place: &Place, notes: &mut Notes) -> Option<(u32, Value)> {
     let file = guarded::open_no_link(&place.path).ok()?;
     let metadata = file.metadata().ok()?;
@@ -183,8 +185,8 @@ fn json(place: &Place, notes: &mut Notes) -> Option<(u32, Value)> {
     Some((owner, serde_json::from_str(&text).ok()?))
 }
 
-/// Whether a process is this user's: it has the number, or lives in a user namespace that the user has made, as
-/// rootless containers do, whose processes have other numbers.
+/// Whether a process is this user's: it has the number, or lives in a user namespace that the user has made,
+/// as rootless containers do, whose processes have other numbers.
 pub(super) fn is_of(root: &Path, pid: u32, uid: u32) -> bool {
     let process = root.join(format!("proc/{pid}"));
     let runs_as = fs::metadata(&process).is_ok_and(|metadata| metadata.uid() == uid);

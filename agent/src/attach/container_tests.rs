@@ -198,7 +198,8 @@ fn give(folder: &Path, user: u32) -> bool {
     given && entries.into_iter().flatten().all(|entry| give(&entry.expect("an entry").path(), user))
 }
 
-/// However much one user puts there, it takes a bounded part, is told, and leaves those of others where they are.
+/// However much one user puts there, it takes a bounded part, is told, and leaves those of others where they
+/// are.
 #[rstest]
 #[case::entries_of_lists("list")]
 #[case::names_of_a_container("names")]
@@ -244,7 +245,8 @@ fn a_users_files_take_neither_memory_nor_the_place_of_others(#[case] kind: &str)
     assert_eq!(error, "no such container: nothing like that; too many files to read all, of user 65534");
 }
 
-/// Names of folders are words as well: in a user's folder they are the user's, even where links lead to files of root's.
+/// Names of folders are words as well: in a user's folder they are the user's, even where links lead to files
+/// of root's.
 #[test]
 fn a_link_to_files_of_roots_makes_no_word_of_a_user_roots() {
     const USER: u32 = 65_534;
@@ -268,7 +270,8 @@ fn a_link_to_files_of_roots_makes_no_word_of_a_user_roots() {
     assert_eq!(error, "the container does not run: web of user 65534");
 }
 
-/// What a user says of containers holds for the user's own: no name, process or group of anybody else's is taken by it.
+/// What a user says of containers holds for the user's own: no name, process or group of anybody else's is
+/// taken by it.
 #[test]
 fn a_user_takes_neither_a_name_nor_a_process_of_others() {
     const USER: u32 = 65_534;
@@ -341,7 +344,8 @@ fn a_process_in_a_users_own_namespace_is_the_users() {
     assert!(!is_of(std::process::id(), 65_534));
 }
 
-/// An engine's number is shown by its first twelve digits; a runtime's container may have any name of as many bytes.
+/// An engine's number is shown by its first twelve digits; a runtime's container may have any name of as many
+/// bytes.
 #[test]
 fn a_name_as_long_as_a_number_is_no_number() {
     let name = format!("webserverxx\u{e9}{}", "a".repeat(51));

@@ -14,8 +14,8 @@ const ENTRIES: usize = 10_000;
 /// The same of all folders of one user.
 const OTHERS_ENTRIES: usize = 1_000;
 
-/// A path, and the user who decides what is there: root where all folders of it are root's, else the owner of the first
-/// that is not. That one may put links to anything below it.
+/// A path, and the user who decides what is there: root where all folders of it are root's, else the owner of
+/// the first that is not. That one may put links to anything below it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) path: PathBuf,

@@ -79,8 +79,8 @@ impl RunAs {
     }
 }
 
-/// Makes a file that is not there yet, for its owner alone, with the rights of the user who called sudo: to be allowed to call this
-/// program by sudo is not to be allowed to write root's files.
+/// Makes a file that is not there yet, for its owner alone, with the rights of the user who called sudo: to
+/// be allowed to call this program by sudo is not to be allowed to write root's files.
 ///
 /// # Errors
 /// That user may not, or it is unclear who it is.

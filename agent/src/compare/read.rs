@@ -36,8 +36,9 @@ pub(super) struct ReadRun {
 }
 
 impl ReadRun {
-    /// It may stand for the other one: the same folder, or a copy of it beside it. What else claims to be the same run may be of
-    /// another platform, or no run at all, and a folder from elsewhere must not take the place of anybody's.
+    /// It may stand for the other one: the same folder, or a copy of it beside it. What else claims to be the
+    /// same run may be of another platform, or no run at all, and a folder from elsewhere must not take the
+    /// place of anybody's.
     pub(super) fn is_same_as(&self, other: &Self) -> bool {
         let folder = |run: &Self| std::fs::metadata(&run.source.path).ok().map(|is| (is.dev(), is.ino()));
         let is_one = folder(self).is_some_and(|this| Some(this) == folder(other));

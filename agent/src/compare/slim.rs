@@ -1,5 +1,5 @@
-//! What a comparison keeps of a manifest: words that are shown or compared, and numbers. Thousands of runs are held at once, and
-//! each manifest may have 200,000 values.
+//! What a comparison keeps of a manifest: words that are shown or compared, and numbers. Thousands of runs
+//! are held at once, and each manifest may have 200,000 values.
 
 use std::{
     collections::BTreeMap,

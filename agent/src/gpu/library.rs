@@ -40,8 +40,8 @@ pub struct Driver {
     pub evidence: String,
 }
 
-/// Nobody but root can have put this file there, or another one in its place: its code is run, and by root where nobody
-/// else may use the devices. `root` is what stands for `/`, and root is who owns that.
+/// Nobody but root can have put this file there, or another one in its place: its code is run, and by root
+/// where nobody else may use the devices. `root` is what stands for `/`, and root is who owns that.
 pub(super) fn is_roots_alone(root: &Path, path: &Path) -> bool {
     let Ok(top) = root.canonicalize() else { return false };
     let Ok(owner) = std::fs::metadata(&top).map(|found| found.uid()) else { return false };

@@ -35,7 +35,8 @@ pub(super) fn may_read(path: &Path) -> bool {
 
 /// `user`, unless the library is a file that others may not read: the kernel asks for its mode even where an
 /// open descriptor of it is opened again (`/proc/self/fd/N`). The directories above it are not asked for
-/// then. What others than root could have put there is nobody's in any case, whatever it asks for. `root` stands for `/`.
+/// then. What others than root could have put there is nobody's in any case, whatever it asks for. `root`
+/// stands for `/`.
 pub(super) fn for_library(root: &Path, path: &Path, user: User) -> User {
     let Ok(path) = path.canonicalize() else { return user };
     if !library::is_roots_alone(root, &path) {
@@ -117,7 +118,8 @@ mod tests {
         assert_eq!(for_library(place.path(), name, nobody(&[])), nobody(&[]));
     }
 
-    /// A list of rights lets a user keep others from reading a file and root from being asked: the mode alone says nothing.
+    /// A list of rights lets a user keep others from reading a file and root from being asked: the mode alone
+    /// says nothing.
     #[rstest]
     #[case::roots(0o755, 0o600, &[], User::Own)]
     #[case::others_may_write_it(0o755, 0o620, &[], nobody(&[]))]

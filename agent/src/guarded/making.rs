@@ -22,8 +22,9 @@ use super::{Directory, opening, owner, way};
 /// Folders that may begin in one second under one name before making another is refused.
 const MOST_SUFFIXES: u32 = 10_000;
 
-/// Makes `parent/name`, or `parent/name-2`, ... whichever is free, for its owner alone, and the parents that are missing. A
-/// link is followed in `parent` if it is root's or the caller's own, never in the folder. All is made with the rights of this thread.
+/// Makes `parent/name`, or `parent/name-2`, ... whichever is free, for its owner alone, and the parents that
+/// are missing. A link is followed in `parent` if it is root's or the caller's own, never in the folder. All
+/// is made with the rights of this thread.
 ///
 /// # Errors
 /// With the path that failed.

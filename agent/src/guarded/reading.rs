@@ -51,9 +51,9 @@ pub fn read_begin(path: &Path, bytes: u64) -> io::Result<Vec<u8>> {
     Ok(content)
 }
 
-/// A file at a path that others may have put something at. It is looked at before it is opened: opening a FIFO
-/// waits for its writer, or releases and then breaks him, and opening a device may do anything. Links on the
-/// way are followed.
+/// A file at a path that others may have put something at. It is looked at before it is opened: opening a
+/// FIFO waits for its writer, or releases and then breaks him, and opening a device may do anything. Links on
+/// the way are followed.
 ///
 /// # Errors
 /// It is no regular file, somebody holds a lease on it, or it cannot be opened.
@@ -83,8 +83,8 @@ pub fn open_found(found: &File) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(leased)
 }
 
-/// The text of a file that others may have put there, or the first `bytes` of it: a list that the kernel makes has
-/// no size beforehand. A link in its place is not followed.
+/// The text of a file that others may have put there, or the first `bytes` of it: a list that the kernel
+/// makes has no size beforehand. A link in its place is not followed.
 ///
 /// # Errors
 /// As of [`open_no_link`], it cannot be read, or it is no text.

@@ -12,7 +12,8 @@ pub fn reserve(total_bytes: u64) -> u64 {
     (total_bytes / 20).min(RESERVE_BYTES)
 }
 
-/// Whether so many bytes more leave the reserve free where this file is. What is kept for root alone does not count as free.
+/// Whether so many bytes more leave the reserve free where this file is. What is kept for root alone does not
+/// count as free.
 ///
 /// # Errors
 /// They do not, or the file system does not tell.

@@ -1,7 +1,8 @@
-//! The way to a directory that the caller names, which may lead through directories of others: their links are not followed.
+//! The way to a directory that the caller names, which may lead through directories of others: their links
+//! are not followed.
 //!
-//! Yields the directory, made if it is missing. A link of root's or of the user with whose rights this thread works is that
-//! one's choice and is followed; anybody else's would choose where a folder of root's lies.
+//! Yields the directory, made if it is missing. A link of root's or of the user with whose rights this thread
+//! works is that one's choice and is followed; anybody else's would choose where a folder of root's lies.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -123,7 +124,8 @@ mod tests {
         tests::{OWNER, is_root, make, names, of_owner},
     };
 
-    /// Where a user owns a directory on the way, that user's links choose nothing; root's and the caller's own do.
+    /// Where a user owns a directory on the way, that user's links choose nothing; root's and the caller's
+    /// own do.
     #[rstest]
     #[case::of_another("runs", Some(OWNER.uid), Uid::from_raw(0), false)]
     #[case::of_another_further_up("runs/deep/er", Some(OWNER.uid), Uid::from_raw(0), false)]

@@ -1,7 +1,8 @@
 //! The marker's probe in files that carry the marker: which files have it, and putting it there.
 //!
-//! The kernel puts a probe into every process that has the file mapped, and waits for a lock of each. So this is
-//! done by threads that nobody waits for ([`crate::patient`]), and asks nothing of the loaded object but the program.
+//! The kernel puts a probe into every process that has the file mapped, and waits for a lock of each. So this
+//! is done by threads that nobody waits for ([`crate::patient`]), and asks nothing of the loaded object but
+//! the program.
 
 use std::{
     collections::HashSet,
@@ -20,8 +21,8 @@ use crate::{descriptors, probes::phase};
 
 /// Files without a marker that are known as such; when there are more, all are looked at again.
 const MOST_OTHERS: usize = 8_192;
-/// Files that a probe is put into. Taking one out takes the kernel 0.1 s (it waits until all CPUs have gone on), also when it
-/// ends a killed agent, and a program may make any number of such files.
+/// Files that a probe is put into. Taking one out takes the kernel 0.1 s (it waits until all CPUs have gone
+/// on), also when it ends a killed agent, and a program may make any number of such files.
 const MOST_MARKED: usize = 64;
 /// Threads that take probes out at the end: they wait together.
 const TAKERS: usize = 16;
@@ -77,8 +78,8 @@ pub(crate) fn is_ours(error: &anyhow::Error) -> bool {
 /// A file by its number, which it has as long as a probe is in it.
 type Number = (u64, u64);
 
-/// A file that has no marker, as long as nobody changes it. Its number may be another file's a moment later, which
-/// then has another time of change.
+/// A file that has no marker, as long as nobody changes it. Its number may be another file's a moment later,
+/// which then has another time of change.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Unmarked {
     number: Number,
@@ -129,8 +130,8 @@ impl Marks {
         self.files().marked.len()
     }
 
-    /// Puts the probe into a file, if it carries the marker and has none yet. Whether it was put. `found` was opened to look
-    /// alone (`O_PATH`): what is read and probed is that very file.
+    /// Puts the probe into a file, if it carries the marker and has none yet. Whether it was put. `found` was
+    /// opened to look alone (`O_PATH`): what is read and probed is that very file.
     ///
     /// # Errors
     /// It cannot be read, its marker is damaged, or the kernel refuses the probe.

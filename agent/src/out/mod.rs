@@ -4,9 +4,9 @@
 //! before, and this is the check that nothing was forgotten. Traces and pages that go to files have checks of
 //! their own.
 //!
-//! An observed program shares both with the agent, and may stop the terminal, leave a pipe full, or make it one
-//! that does not wait (`O_NONBLOCK`). So who observes says things by a thread of its own, and an answer waits for
-//! its reader.
+//! An observed program shares both with the agent, and may stop the terminal, leave a pipe full, or make it
+//! one that does not wait (`O_NONBLOCK`). So who observes says things by a thread of its own, and an answer
+//! waits for its reader.
 
 mod patient;
 mod teller;
@@ -23,8 +23,8 @@ pub fn say(line: &str) {
     say_lines(&format!("{}\n", plain(line.trim_end())));
 }
 
-/// Says lines on standard error, whose ends this program made. It is no failure that the reader went away: `eprint!`
-/// would panic.
+/// Says lines on standard error, whose ends this program made. It is no failure that the reader went away:
+/// `eprint!` would panic.
 pub fn say_lines(text: &str) {
     let text = plain_lines(text).into_owned();
     if let Err(text) = teller::tell(text) {

@@ -1,7 +1,8 @@
-//! A thread that says things, so that nobody else waits for a terminal that is stopped or a pipe that is full.
+//! A thread that says things, so that nobody else waits for a terminal that is stopped or a pipe that is
+//! full.
 //!
-//! It is handed text that is fit for people, and writes it in order. What does not fit into its queue is dropped and
-//! counted.
+//! It is handed text that is fit for people, and writes it in order. What does not fit into its queue is
+//! dropped and counted.
 
 use std::{
     io,

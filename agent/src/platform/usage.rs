@@ -81,8 +81,8 @@ impl Usage {
         }
     }
 
-    /// Puts what was seen into the guest's facts. Nothing was seen: they stay. `has_waited` says that threads waited for a
-    /// device.
+    /// Puts what was seen into the guest's facts. Nothing was seen: they stay. `has_waited` says that threads
+    /// waited for a device.
     pub fn apply(&self, guest: &mut Guest, has_waited: bool) {
         guest.gpu_used = self.gpu || has_waited;
         let online = &guest.cores.online;

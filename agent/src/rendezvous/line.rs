@@ -75,7 +75,8 @@ impl Line {
             self.counts.add(answer.peer);
             if answer.peer == welcome::Peer::Observed {
                 let said = line_of(&stream);
-                // A program says its line at once. A process that does not holds one place, however often it comes.
+                // A program says its line at once. A process that does not holds one place, however often it
+                // comes.
                 let only = if said.is_some() { None } else { Only::take(&greeting, pid) };
                 if said.is_some() || only.is_some() {
                     let sender = self.sender.clone();

@@ -152,7 +152,8 @@ impl Rendezvous {
         self.welcome().expect(program.cast_signed());
     }
 
-    /// Those that were met, as far as they live, may start others that look for the library or the module later.
+    /// Those that were met, as far as they live, may start others that look for the library or the module
+    /// later.
     pub fn leave_to(&self, processes: &[u32]) {
         place::list_users(&self.folder, processes);
     }

@@ -25,8 +25,8 @@ use nix::{
 /// In order of preference: gone after a restart, and a library may be mapped from there to execute. The last one is for machines
 /// that let nothing be executed from any of the others.
 const PLACES: [&str; 4] = ["/run", "/tmp", "/dev/shm", "/var/lib"];
-/// The same where the program is another user's, who can make the workload file as large as the place is: first those
-/// where every user may write anyway.
+/// The same where the program is another user's, who can make the workload file as large as the place is:
+/// first those where every user may write anyway.
 const PLACES_OF_USERS: [&str; 4] = ["/dev/shm", "/tmp", "/run", "/var/lib"];
 /// Entries of such a place that are looked through for what killed agents left behind: 4 us each.
 const MOST_ENTRIES: usize = 10_000;
@@ -42,8 +42,8 @@ pub(super) const MODULE: &str = "python/guestscope.py";
 /// An empty file where Python would make a folder for what it compiles: root's could, since root may write anywhere.
 pub(super) const NO_CACHE: &str = "python/__pycache__";
 const FILES: [&str; 4] = [LIBRARY, WORKLOAD, MODULE, NO_CACHE];
-/// Beside the socket: processes that may load the library or the module, a line for each, number and time of birth. They keep
-/// both when the agent ends before them.
+/// Beside the socket: processes that may load the library or the module, a line for each, number and time of
+/// birth. They keep both when the agent ends before them.
 const USERS: &str = "users";
 /// Processes that are listed.
 const MOST_USERS: usize = 4096;
@@ -64,8 +64,9 @@ pub(super) struct Place {
 /// Makes a folder in the first place where a library may be mapped to execute and a socket may live. All may search it, since
 /// the program may be another user, and become yet another; nobody else may list it or write.
 ///
-/// The files lie in a folder of a secret name in it. The kernel waits for a lock of every process that has mapped a file
-/// before it puts a probe there, and all forks of the machine wait meanwhile: no stranger shall be able to map ours.
+/// The files lie in a folder of a secret name in it. The kernel waits for a lock of every process that has
+/// mapped a file before it puts a probe there, and all forks of the machine wait meanwhile: no stranger shall
+/// be able to map ours.
 pub(super) fn make(is_users: bool) -> io::Result<Place> {
     let places = if is_users { PLACES_OF_USERS } else { PLACES };
     let mut last = io::Error::other(format!("all of {} are mounted noexec", places.join(", ")));
@@ -179,7 +180,8 @@ fn has_users(folder: &Path) -> bool {
     list.lines().any(|line| lives(line) == Some(true))
 }
 
-/// The agent needs the folder no more. Who uses its files keeps them, until another agent finds that nobody does.
+/// The agent needs the folder no more. Who uses its files keeps them, until another agent finds that nobody
+/// does.
 pub(super) fn leave(folder: &Path) {
     if has_users(folder) {
         remove_socket(folder);

@@ -286,7 +286,8 @@ fn message_of(header: &[u8]) -> Result<Message<'_>, End> {
     root_as_message(header).map_err(|error| torn(&error.to_string()))
 }
 
-/// Each value has bytes of its own, as all of ours have. Those of views may all be the same, and make a small file a large one.
+/// Each value has bytes of its own, as all of ours have. Those of views may all be the same, and make a small
+/// file a large one.
 fn is_plain(field: &ipc::Field<'_>) -> bool {
     let is_flat = field.children().is_none_or(|children| children.is_empty());
     is_flat

@@ -38,9 +38,10 @@ fn may_be_roots(parent: &Path, error: &io::Error) -> bool {
 }
 
 impl RunFolder {
-    /// Makes the folder, named by the manifest's start, scenario and name, and writes the manifest to it. It is made with the
-    /// owner's rights, and so are the parents that are missing. Where the owner may not make it, it is made with the rights of
-    /// this process and stays its user's; but no parent then, which would bear a name that the owner chose, save the usual one.
+    /// Makes the folder, named by the manifest's start, scenario and name, and writes the manifest to it. It
+    /// is made with the owner's rights, and so are the parents that are missing. Where the owner may not make
+    /// it, it is made with the rights of this process and stays its user's; but no parent then, which would
+    /// bear a name that the owner chose, save the usual one.
     ///
     /// # Errors
     /// Any: a run that cannot keep what it sees should not begin.

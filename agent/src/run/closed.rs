@@ -143,7 +143,8 @@ fn emptiness(metadata: &ParquetMetaData, column: usize) -> Option<Empty> {
     groups.all(|group| group == Some(first)).then_some(first)
 }
 
-/// Every column of every group lies inside the file, and there are not more rows than its bytes can hold: a hole has none.
+/// Every column of every group lies inside the file, and there are not more rows than its bytes can hold: a
+/// hole has none.
 fn check(metadata: &ParquetMetaData, file_bytes: u64, held_bytes: u64) -> Result<(), Fault> {
     let inside = |column: &ColumnChunkMetaData| {
         let begin = column.dictionary_page_offset().unwrap_or_else(|| column.data_page_offset());

@@ -121,7 +121,8 @@ impl fmt::Display for Fault {
     }
 }
 
-/// When the reading of a table is given up: counted from when its folder was opened, as verbs read some tables again and again.
+/// When the reading of a table is given up: counted from when its folder was opened, as verbs read some
+/// tables again and again.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Deadline {
     begun: Instant,

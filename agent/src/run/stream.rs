@@ -42,8 +42,8 @@ pub(super) const EXTENSION: &str = "arrows";
 pub(super) trait Storage {
     /// Writes all of `bytes` at `offset`, or some of them and an error.
     fn write_all_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<()>;
-    /// Whether so many bytes may be written: some room is kept for others, and for the folder's last form. What a program marks
-    /// must not take what a file system keeps for root, nor all that its users share.
+    /// Whether so many bytes may be written: some room is kept for others, and for the folder's last form.
+    /// What a program marks must not take what a file system keeps for root, nor all that its users share.
     ///
     /// # Errors
     /// They may not, or nobody can tell.

@@ -130,8 +130,8 @@ impl<R> Column<R> {
         }
     }
 
-    /// Values of this type become those of the column: another tool may have written them wider, or without a dictionary. Not text
-    /// for numbers: a number may have any length there.
+    /// Values of this type become those of the column: another tool may have written them wider, or without a
+    /// dictionary. Not text for numbers: a number may have any length there.
     fn takes(&self, found: &DataType) -> bool {
         let is_text =
             |kind: &DataType| matches!(kind, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);

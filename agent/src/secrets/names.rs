@@ -98,7 +98,8 @@ fn singular(part: &str) -> &str {
     part.strip_suffix('s').filter(|one| one.len() > 2 && !one.ends_with('s')).unwrap_or(part)
 }
 
-/// Lower-case parts of `db-password`, `DB_PASSWORD` and `dbPassword`, without digits at their ends: of `password2`.
+/// Lower-case parts of `db-password`, `DB_PASSWORD` and `dbPassword`, without digits at their ends: of
+/// `password2`.
 fn parts(name: &str) -> Vec<String> {
     let mut parts = vec![String::new()];
     let mut was_lower = false;

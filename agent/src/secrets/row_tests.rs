@@ -1,4 +1,5 @@
-//! A row for each way to give a secret, and for each harmless word that looks like one. `S3cr3tW0rd` is the secret.
+//! A row for each way to give a secret, and for each harmless word that looks like one. `S3cr3tW0rd` is the
+//! secret.
 
 use proptest::prelude::*;
 use rstest::rstest;

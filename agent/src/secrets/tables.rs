@@ -171,7 +171,8 @@ pub(super) const TOKEN_COUNTS: [&str; 5] = ["max", "min", "num", "add", "added"]
 pub(super) const PLAIN: [&str; 12] =
     ["true", "false", "on", "off", "yes", "no", "none", "null", "auto", "always", "never", "default"];
 
-/// In a command with such a word, what follows the bare name of a secret is its value: `config set password abc`.
+/// In a command with such a word, what follows the bare name of a secret is its value: `config set password
+/// abc`.
 pub(super) const SETTERS: [&str; 6] = ["set", "setx", "--set", "config", "configure", "put"];
 
 /// In a function's name: `setPassword(abc)`.

@@ -11,7 +11,8 @@ pub(super) fn bare(text: &str) -> String {
     without_shapes(&without_paths(&without_users(&without_passwords(text))))
 }
 
-/// Signs that may stand before a further URL of a word. One behind any other sign is taken for a part of a password.
+/// Signs that may stand before a further URL of a word. One behind any other sign is taken for a part of a
+/// password.
 const BETWEEN_URLS: &str = ",;|/=?&()<>[]{}\"' \t\n";
 
 /// Each URL of a text by itself.

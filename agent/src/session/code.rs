@@ -43,7 +43,8 @@ pub(super) struct Code {
     told: Told,
 }
 
-/// Does this on a thread of its own and empties the rings meanwhile: what processes are asked for they may hold up.
+/// Does this on a thread of its own and empties the rings meanwhile: what processes are asked for they may
+/// hold up.
 fn ask<T: Send + 'static>(
     feed: &mut Feed,
     processes: usize,
@@ -172,7 +173,8 @@ impl Code {
         told
     }
 
-    /// Looks at what these processes have mapped, where that has changed since the last look. What went wrong.
+    /// Looks at what these processes have mapped, where that has changed since the last look. What went
+    /// wrong.
     pub(super) fn look_at_all(&mut self, pids: Vec<u32>, feed: &mut Feed) -> Vec<String> {
         let (answers, held_up) = self.codes(pids, feed);
         let is_new =
@@ -186,7 +188,8 @@ impl Code {
         told
     }
 
-    /// What code these have mapped. Who holds that up is passed over, and those behind have their turn the next time.
+    /// What code these have mapped. Who holds that up is passed over, and those behind have their turn the
+    /// next time.
     fn codes(&mut self, pids: Vec<u32>, feed: &mut Feed) -> (Answers, Option<Problem>) {
         // What had its number may be there no more.
         self.passed_over.retain(|pid| Path::new(&format!("/proc/{pid}")).exists());
@@ -208,8 +211,8 @@ impl Code {
         (answers.into_iter().collect(), problem)
     }
 
-    /// Children that run what their parents run and were not looked at yet, in turns: there may be any number of children, and
-    /// most may be dead.
+    /// Children that run what their parents run and were not looked at yet, in turns: there may be any number
+    /// of children, and most may be dead.
     fn forked(&mut self, there: &BTreeMap<u32, MappedCode>, feed: &mut Feed) -> (Vec<u32>, Option<Problem>) {
         let children = there
             .iter()

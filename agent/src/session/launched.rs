@@ -58,7 +58,8 @@ pub fn run(arguments: &RunArguments) -> anyhow::Result<i32> {
     start::check(&arguments.observation)?;
     child::block_forwarded().context("blocking signals")?;
     let haste = Haste::default();
-    // Before anything that others can hold up: a script's interpreter may be on a file system that never answers.
+    // Before anything that others can hold up: a script's interpreter may be on a file system that never
+    // answers.
     let signals = Signals::read(true, haste.clone()).context("reading signals")?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {

@@ -1,10 +1,10 @@
 //! Signals, on a thread of their own: whatever the agent is doing, they are passed on and obeyed.
 //!
-//! A program that the agent started gets each of them. The second SIGTERM, or the second SIGINT within a few seconds, is the agent's
-//! as well: the program has a second to end, then it is observed no more. If it ends, the run is closed as always. Where the
-//! agent attached, the first signal is its own, and ends it if it does not begin to close the run in time. While the run
-//! is being closed any signal ends the agent, as soon as what was observed is in the folder, or after a bounded time. It
-//! closes nothing itself.
+//! A program that the agent started gets each of them. The second SIGTERM, or the second SIGINT within a few
+//! seconds, is the agent's as well: the program has a second to end, then it is observed no more. If it ends,
+//! the run is closed as always. Where the agent attached, the first signal is its own, and ends it if it does
+//! not begin to close the run in time. While the run is being closed any signal ends the agent, as soon as
+//! what was observed is in the folder, or after a bounded time. It closes nothing itself.
 
 use std::{
     os::fd::{AsFd as _, AsRawFd, OwnedFd},
@@ -93,8 +93,8 @@ impl Haste {
 pub(super) struct Signals(Arc<Shared>);
 
 impl Signals {
-    /// Begins to read signals, which all threads block. They are for a program that is about to be started, if there is to
-    /// be one: [`Self::started`].
+    /// Begins to read signals, which all threads block. They are for a program that is about to be started,
+    /// if there is to be one: [`Self::started`].
     pub(super) fn read(starts_program: bool, haste: Haste) -> std::io::Result<Self> {
         let signals =
             SignalFd::with_flags(&child::forwarded(), SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;

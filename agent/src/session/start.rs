@@ -168,10 +168,11 @@ impl Begun {
     }
 }
 
-/// The calling thread gets three times the CPU time of another one where there is not enough for all, and gets it at once
-/// (nice -5). The ring has room for 6,600 edges, a third of a second of a busy service, and a machine that is overloaded is the one that
-/// somebody looks at: in an hour at 2,000 requests a second the agent needed 20 % of a CPU, and beside builds of programs on
-/// two CPUs 24,179 of the edges of 36 million spans found no room. Threads and programs that were started before have their own.
+/// The calling thread gets three times the CPU time of another one where there is not enough for all, and
+/// gets it at once (nice -5). The ring has room for 6,600 edges, a third of a second of a busy service, and a
+/// machine that is overloaded is the one that somebody looks at: in an hour at 2,000 requests a second the
+/// agent needed 20 % of a CPU, and beside builds of programs on two CPUs 24,179 of the edges of 36 million
+/// spans found no room. Threads and programs that were started before have their own.
 fn come_first() {
     const NICE: i32 = -5;
     let calling_thread = 0;

@@ -119,7 +119,8 @@ fn a_bad_run_is_no_reason_to_refuse_all() {
     assert!(twice.exists() && text(output, 0).contains("\nruns: 6 BM/2/VNL/CPU, 6 CN/2/VNL/CPU;"));
 }
 
-/// What claims to be another's run takes its place neither in its platform nor out of it, whichever comes first.
+/// What claims to be another's run takes its place neither in its platform nor out of it, whichever comes
+/// first.
 #[rstest]
 #[case::first(&["new=new", "old=old"])]
 #[case::last(&["old=old", "new=new"])]

@@ -39,8 +39,8 @@ fn open(terminal: &OsStr) -> File {
     OpenOptions::new().read(true).write(true).open(terminal).expect("it is there")
 }
 
-/// Where the terminal stops whoever writes from behind, the agent, which draws its line there, would be stopped with
-/// everything that it observes.
+/// Where the terminal stops whoever writes from behind, the agent, which draws its line there, would be
+/// stopped with everything that it observes.
 #[test]
 fn a_program_in_front_of_the_terminal_stops_nobody() {
     let Some(ground) = Ground::new("held_up::a_program_in_front_of_the_terminal_stops_nobody") else {

@@ -176,8 +176,8 @@ fn parents_belong_to_who_could_have_made_them(#[case] below: &str, #[case] owner
     assert_eq!(folder.requests().expect("phases can be read").flatten().count(), 4);
 }
 
-/// Neither a directory nor a file of a name that the caller chose: the name alone can do harm (/etc/nologin), and the user
-/// who may call the agent by sudo may not have been given more.
+/// Neither a directory nor a file of a name that the caller chose: the name alone can do harm (/etc/nologin),
+/// and the user who may call the agent by sudo may not have been given more.
 #[test]
 fn nothing_is_made_with_roots_rights_under_a_name_of_the_callers() {
     let test = "hostile_files::nothing_is_made_with_roots_rights_under_a_name_of_the_callers";

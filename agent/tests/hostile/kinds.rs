@@ -1,4 +1,5 @@
-//! Tables whose columns are of another kind than they are written with: a few bytes that stand for many, again and again.
+//! Tables whose columns are of another kind than they are written with: a few bytes that stand for many,
+//! again and again.
 
 use std::{
     fs::{self, File},
@@ -103,7 +104,8 @@ fn change_table(path: &Path, name: &str, kind: &str) {
     writer.close().expect("made for the test");
 }
 
-/// In a stream each column is exactly as it is written; in a table, which other tools write as well, text is no number.
+/// In a stream each column is exactly as it is written; in a table, which other tools write as well, text is
+/// no number.
 #[rstest]
 #[case::views_for_numbers("parent", "views", false)]
 #[case::views_for_words("name", "views", false)]

@@ -1,4 +1,5 @@
-//! The marker's probe in files: which have it, however often they are looked at and whatever had their numbers before.
+//! The marker's probe in files: which have it, however often they are looked at and whatever had their
+//! numbers before.
 
 use std::{
     fs::{self, File},
@@ -59,7 +60,8 @@ fn a_file_that_had_no_marker_may_have_one_later() {
     assert_eq!(loaded.marks.count(), 1);
 }
 
-/// Each takes the kernel a tenth of a second when it is taken out, also at the end of an agent that was killed.
+/// Each takes the kernel a tenth of a second when it is taken out, also at the end of an agent that was
+/// killed.
 #[test]
 fn no_more_files_are_probed_than_an_end_has_time_for() {
     let test = "marked::no_more_files_are_probed_than_an_end_has_time_for";

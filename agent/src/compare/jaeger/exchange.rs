@@ -52,8 +52,8 @@ impl Deadline {
     }
 }
 
-/// A connection whose reading and writing ends at a deadline, and its reading after so many bytes: below TLS, whose
-/// records may be empty without end.
+/// A connection whose reading and writing ends at a deadline, and its reading after so many bytes: below TLS,
+/// whose records may be empty without end.
 pub(super) struct Timed {
     stream: TcpStream,
     deadline: Deadline,

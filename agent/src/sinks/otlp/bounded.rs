@@ -1,7 +1,7 @@
 //! Connections to a collector, of which only so many bytes are read for one request.
 //!
-//! HTTP lets a server send interim answers, and HTTP/2 frames that mean nothing, without end: the client would
-//! read them as fast as they come. Here reading fails beyond the bound, which ends the connection.
+//! HTTP lets a server send interim answers, and HTTP/2 frames that mean nothing, without end: the client
+//! would read them as fast as they come. Here reading fails beyond the bound, which ends the connection.
 
 use std::{
     error::Error,
@@ -25,7 +25,8 @@ use tokio::{
 };
 use tonic::codegen::Service;
 
-/// For one request, TLS and all: an answer has some hundred bytes, or the collector's words for each of 512 spans.
+/// For one request, TLS and all: an answer has some hundred bytes, or the collector's words for each of 512
+/// spans.
 const MOST_BYTES: u64 = 1 << 20;
 
 /// What the collector sent since the last request began, on all connections.
@@ -59,7 +60,8 @@ impl Connector {
     pub(super) fn new(allowance: Allowance) -> Self {
         let mut inner = HttpConnector::new();
         inner.enforce_http(false);
-        // A batch is written in pieces, and nobody answers before the last one: it must not wait for an acknowledgement.
+        // A batch is written in pieces, and nobody answers before the last one: it must not wait for an
+        // acknowledgement.
         inner.set_nodelay(true);
         Self { inner, allowance }
     }

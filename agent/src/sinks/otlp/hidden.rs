@@ -1,6 +1,8 @@
-//! What a collector was told in confidence, taken out of its answers: it may say them again, in the forms that servers know.
+//! What a collector was told in confidence, taken out of its answers: it may say them again, in the forms
+//! that servers know.
 //!
-//! Yields text without them. Who is told a secret can say it in any cipher; what people may read by accident does not.
+//! Yields text without them. Who is told a secret can say it in any cipher; what people may read by accident
+//! does not.
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
@@ -15,7 +17,8 @@ const HIDDEN: &str = "***";
 /// Shorter ones are taken out as whole words alone.
 const SHORT: usize = 4;
 
-/// The text without the values of these headers, without what they were made of, and without either in another form.
+/// The text without the values of these headers, without what they were made of, and without either in
+/// another form.
 pub(super) fn hide(text: &str, headers: &BTreeMap<String, String>) -> String {
     let mut secrets: Vec<String> = headers.iter().flat_map(|(name, value)| secrets(name, value)).collect();
     let forms: Vec<String> = secrets.iter().flat_map(|secret| forms(secret)).collect();

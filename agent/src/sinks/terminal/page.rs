@@ -52,7 +52,8 @@ pub(super) struct Piece {
 
 impl Piece {
     pub(super) fn new(text: impl Into<String>, emphasis: Emphasis) -> Self {
-        // Foreign text has been made fit before, with its width; here no way leads past, and a piece ends no line.
+        // Foreign text has been made fit before, with its width; here no way leads past, and a piece ends no
+        // line.
         let text = text.into();
         let text = match untrusted::plain_part(&text) {
             Cow::Borrowed(_) => text,

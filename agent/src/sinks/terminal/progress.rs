@@ -1,7 +1,7 @@
 //! One line on stderr while the program runs: requests, rate, time, losses. The total is unknown, as it usually is.
 //!
-//! Draws only on a terminal that can take a line back. A thread draws, and nobody waits for it: the program may have
-//! stopped the terminal. Whoever owns the run says what stands there, a few times a second.
+//! Draws only on a terminal that can take a line back. A thread draws, and nobody waits for it: the program
+//! may have stopped the terminal. Whoever owns the run says what stands there, a few times a second.
 
 use std::{
     fmt::Write as _,
@@ -75,7 +75,8 @@ impl Board {
 }
 
 impl Progress {
-    /// Begins the line; on anything but a terminal, or if it is not wanted, nothing is ever drawn. The thread that draws does
+    /// Begins the line; on anything but a terminal, or if it is not wanted, nothing is ever drawn. The thread
+    /// that draws does
     /// `settle` first.
     pub fn start(is_wanted: bool, settle: impl FnOnce() + Send + 'static) -> Self {
         if !is_wanted || !can_redraw() {

@@ -1,4 +1,5 @@
-//! Collectors that send without end: a connection ends after so many bytes, whatever protocol they hide behind.
+//! Collectors that send without end: a connection ends after so many bytes, whatever protocol they hide
+//! behind.
 
 use std::{
     io::{Read, Write},

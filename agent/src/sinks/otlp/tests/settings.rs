@@ -123,7 +123,8 @@ fn words_from_outside_are_scrubbed() {
     assert_eq!(settings.scrub(&"x".repeat(1_000)).len(), 300);
 }
 
-/// However a collector says again what it was told: `%40` is an at sign, the user is bob and the password hunter@22.
+/// However a collector says again what it was told: `%40` is an at sign, the user is bob and the password
+/// hunter@22.
 #[rstest]
 #[case::pair("user bob:hunter@22 may not")]
 #[case::password("hunter@22 is wrong")]
