@@ -57,7 +57,7 @@ fn within_most<T: Send + 'static>(
         return Err(NoAnswer::Busy);
     }
     let (sender, answer) = sync_channel(1);
-    // Counted from here on, so that it is counted down whoever comes first.
+    // Counted before the thread runs: it may end, and count itself down, before this one goes on.
     held_up.fetch_add(1, Ordering::AcqRel);
     let body = move || {
         let done = work();

@@ -21,7 +21,7 @@ const FILE_BYTES: u64 = 1 << 20;
 /// From the kernel's sched.h.
 const PF_KTHREAD: u64 = 0x0020_0000;
 
-/// Of `/proc/PID/stat`.
+/// Fields of `/proc/PID/stat`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Stat {
     /// As the kernel calls it.
@@ -93,10 +93,10 @@ pub(crate) struct Map {
     pub(crate) end: u64,
     /// It may be executed.
     pub(crate) is_code: bool,
-    /// Of the file: major and minor number.
+    /// Major and minor number of the file's device.
     pub(crate) device: (u64, u64),
     pub(crate) inode: u64,
-    /// Of the file, as the process sees it; none for memory without a file.
+    /// The file's path, as the process sees it; none for memory without a file.
     pub(crate) path: Option<PathBuf>,
 }
 

@@ -99,7 +99,7 @@ pub(super) struct Note {
 }
 
 impl Note {
-    /// Of its texts, and of what holds them.
+    /// Bytes of its texts, and of the structures that hold them.
     fn bytes(&self) -> usize {
         let names = self.name.iter().map(|name| name.len() + size_of::<String>());
         let directories = self.directories.iter().map(|path| path.as_os_str().len() + size_of::<PathBuf>());

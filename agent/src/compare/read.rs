@@ -23,7 +23,7 @@ const MOST_THREADS: usize = 4;
 pub(super) struct ReadRun {
     /// Where it came from.
     pub(super) source: Source,
-    /// Of its manifest, what is looked at: see [`slim`].
+    /// The parts of its manifest that are looked at: see [`slim`].
     pub(super) manifest: Arc<Manifest>,
     /// How far its clocks went apart at once, if that is much.
     pub(super) stepped_ns: Option<i64>,

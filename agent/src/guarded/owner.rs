@@ -8,7 +8,7 @@ use std::{io, marker::PhantomData};
 
 use nix::unistd::{Gid, getgroups};
 
-/// The user whom files shall belong to: under sudo, the one who called it.
+/// The user that files shall belong to: under sudo, the one who called it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner {
     /// User.

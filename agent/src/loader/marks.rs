@@ -111,7 +111,7 @@ pub struct Marks {
 }
 
 impl Marks {
-    /// Of a program that is loaded.
+    /// Files to come for a program that is loaded.
     ///
     /// # Errors
     /// The kernel has no such probes, or no descriptor is to be had.

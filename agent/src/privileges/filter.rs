@@ -26,7 +26,7 @@ const HERE: u32 = 0xc000_00b7;
 const X32: u32 = 0x4000_0000;
 const CLONE_THREAD: u32 = libc::CLONE_THREAD.cast_unsigned();
 
-/// Whom calls may be about that pass for some and not for others.
+/// Processes and users that some calls may name; the same calls are refused with others.
 #[derive(Clone, Copy, Debug)]
 pub struct About<'a> {
     /// Processes that get signals, beside this one.

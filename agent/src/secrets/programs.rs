@@ -47,7 +47,7 @@ pub(super) fn program(name: &str) -> Option<&'static Program> {
     PROGRAMS.iter().find(|program| program.names.iter().any(is_meant))
 }
 
-/// Of two programs whose names begin alike the longer name comes first, and of two options as well.
+/// Where two programs' names, or two options, begin alike, the longer one comes first.
 const PROGRAMS: &[Program] = &[
     Program {
         names: &["mysqladmin", "mariadb-admin"],

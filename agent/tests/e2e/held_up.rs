@@ -39,15 +39,15 @@ fn open(terminal: &OsStr) -> File {
     OpenOptions::new().read(true).write(true).open(terminal).expect("it is there")
 }
 
-/// Where the terminal stops whoever writes from behind, the agent, which draws its line there, would be
-/// stopped with everything that it observes.
+/// Where the terminal stops processes that write from the background, the agent, which draws its line there,
+/// would be stopped with everything that it observes.
 #[test]
 fn a_program_in_front_of_the_terminal_stops_nobody() {
     let Some(ground) = Ground::new("held_up::a_program_in_front_of_the_terminal_stops_nobody") else {
         return;
     };
     let terminal = terminal();
-    // A job of a shell's: the kernel stops nobody whom no shell could wake up again.
+    // A job of a shell: the kernel stops no process that has no shell to continue it.
     let shell = ["setsid", "--ctty", "--wait", "sh", "-c", "set -m; \"$@\"", "sh"];
     let start = ground.command(&["run", "--output", "runs"]).through(&shell);
     let start = start.environment("E2E_BOOK", ground.path("book")).environment("TERM", "xterm");

@@ -172,7 +172,7 @@ pub(crate) fn wait_for_line(arguments: &[String]) {
     note("done");
 }
 
-/// `in-front MS`: puts itself in front of its terminal, which it tells to stop whoever writes there from behind; stays for so long,
+/// `in-front MS`: puts itself in front of its terminal, which it tells to stop processes that write from the background; stays for so long,
 /// and makes a request then.
 pub(crate) fn in_front(arguments: &[String]) {
     use nix::{
