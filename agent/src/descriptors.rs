@@ -89,8 +89,8 @@ fn check_for(needed: u64) -> Result<(), TooFew> {
     if left() >= needed { Ok(()) } else { Err(TooFew { allowed, needed: needed + allowed - left() }) }
 }
 
-/// How many more can be opened. Linux says from 6.2 on how many are; before, the kernel gives the lowest number
-/// that is free, and as many are open if nothing below others was closed.
+/// How many more can be opened. Linux says from 6.2 on how many are; before, the kernel gives the lowest
+/// number that is free, and as many are open if nothing below others was closed.
 pub(crate) fn left() -> u64 {
     let Ok((allowed, _)) = getrlimit(Resource::RLIMIT_NOFILE) else { return u64::MAX };
     let Ok(lowest) = lowest() else { return 0 };
@@ -98,7 +98,8 @@ pub(crate) fn left() -> u64 {
     allowed.saturating_sub(open)
 }
 
-/// Files that this process has open, by the size that the kernel gives the list of them; none where it gives none.
+/// Files that this process has open, by the size that the kernel gives the list of them; none where it gives
+/// none.
 fn open_files() -> Option<u64> {
     let bytes = std::fs::metadata("/proc/self/fd").ok()?.len();
     (bytes > 0).then_some(bytes)

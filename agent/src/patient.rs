@@ -46,6 +46,17 @@ pub(crate) fn within<T: Send + 'static>(
     within_most(MOST, &HELD_UP, (limit, turn), meanwhile, work)
 }
 
+/// [`within`] for a thread that has nothing else to do meanwhile.
+///
+/// # Errors
+/// There is no answer.
+pub(crate) fn answer<T: Send + 'static>(
+    limit: Duration,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, NoAnswer> {
+    within((limit, limit), &mut || (), work)
+}
+
 fn within_most<T: Send + 'static>(
     most: usize,
     held_up: &'static AtomicUsize,
@@ -92,7 +103,7 @@ mod tests {
 
     #[test]
     fn what_answers_is_passed_on() {
-        assert_eq!(within((HOUR, HOUR), &mut || (), || 7), Ok(7));
+        assert_eq!(answer(HOUR, || 7), Ok(7));
     }
 
     #[test]

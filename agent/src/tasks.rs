@@ -52,6 +52,11 @@ impl Stat {
         Self::parse(&text).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
+    /// It has ended, and was not waited for.
+    pub(crate) fn has_ended(&self) -> bool {
+        matches!(self.state, b'Z' | b'X' | b'x')
+    }
+
     /// The second field, in parentheses, may hold anything: parentheses too.
     fn parse(text: &[u8]) -> Option<Self> {
         let (begin, end) =

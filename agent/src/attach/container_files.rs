@@ -23,8 +23,8 @@ use crate::{
 
 /// The largest file of use is docker's configuration of a container, 10 kB; podman's list grows with its containers.
 const FILE_BYTES: u64 = 8 << 20;
-/// The same of a file that is not root's: the state of one container, or a user's list of some hundred. As values it takes
-/// up to a hundred times the memory.
+/// The same of a file that is not root's: the state of one container, or a user's list of some hundred. As
+/// values it takes up to a hundred times the memory.
 const OTHERS_FILE_BYTES: u64 = 256 << 10;
 /// What of one user's files is read, in half a second, and kept. It is kept for each of them apart, and
 /// root's has no such limit.
@@ -87,7 +87,8 @@ impl Notes {
 /// What one file says of a container.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Note {
-    /// Whose file it is: what another user than root says holds for that user's own containers alone.
+    /// The user that the file belongs to: what another user than root says holds for that user's own
+    /// containers alone.
     pub(super) owner: u32,
     pub(super) id: String,
     pub(super) name: Vec<String>,
@@ -162,7 +163,8 @@ pub(super) fn notes(root: &Path) -> Notes {
     notes
 }
 
-/// Engines allow letters, digits and a few signs; here it may be whatever gives a terminal no orders and is on one line.
+/// Engines allow letters, digits and a few signs; here it may be whatever gives a terminal no orders and is
+/// on one line.
 fn is_plain(text: &str) -> bool {
     !text.chars().any(|c| c.is_whitespace() || untrusted::is_unsafe(c))
 }
@@ -237,7 +239,7 @@ fn living(root: &Path, pid: &Value, started: &Value) -> Option<u32> {
     let path = root.join(format!("proc/{pid}/stat"));
     // A user's file may name a process of the user's that makes who asks wait.
     let read = move || Stat::read_at(&path).ok();
-    let ticks = patient::within((ANSWER, ANSWER), &mut || (), read).ok()??.born;
+    let ticks = patient::answer(ANSWER, read).ok()??.born;
     started.as_u64().is_none_or(|started| started == ticks).then_some(pid)
 }
 

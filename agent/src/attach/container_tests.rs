@@ -168,7 +168,8 @@ fn runtimes_that_were_asked_directly_leave_a_state() {
     assert_eq!(found.directories(root.path()), [PathBuf::from("/sys/fs/cgroup/user.slice/c")]);
 }
 
-/// What a user may have put where runtimes keep their state: too much for a container, a pipe, and a number that is a text.
+/// What a user may have put where runtimes keep their state: too much for a container, a pipe, and a number
+/// that is a text.
 #[test]
 fn files_of_others_are_bounded_and_plain() {
     let state = |id: &str, more: &str| format!(r#"{{"id":"{id}","x":[{more}0]}}"#);

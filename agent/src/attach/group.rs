@@ -82,8 +82,8 @@ fn living_in(directory: &Path) -> Vec<u32> {
     threads.into_iter().filter_map(process_of).collect()
 }
 
-/// Those of these directories that lie in a mounted hierarchy, by their paths without links: files of runtimes name them, and
-/// some of those files are anybody's.
+/// Those of these directories that lie in a mounted hierarchy, by their paths without links: files of
+/// runtimes name them, and some of those files are anybody's.
 pub(super) fn in_hierarchies(directories: &[PathBuf], mountinfo: &[u8]) -> Vec<PathBuf> {
     let mounts = hierarchies(mountinfo);
     let real = directories.iter().filter_map(|directory| fs::canonicalize(directory).ok());

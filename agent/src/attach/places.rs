@@ -1,6 +1,6 @@
 //! Files by patterns, and whose they are: so that no user's files count for those of another, or of root.
 //!
-//! Yields paths of regular files under limits, and the users of whom there were more.
+//! Yields paths of regular files under limits, and the users that had more of them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

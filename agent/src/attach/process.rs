@@ -70,7 +70,7 @@ impl Process {
     pub(super) fn command(&self) -> Vec<String> {
         let path = format!("/proc/{}/cmdline", self.pid);
         let read = move || guarded::read_begin(path.as_ref(), COMMAND_BYTES).unwrap_or_default();
-        let bytes = patient::within((ANSWER, ANSWER), &mut || (), read).unwrap_or_default();
+        let bytes = patient::answer(ANSWER, read).unwrap_or_default();
         let words = bytes.split(|&byte| byte == 0).filter(|word| !word.is_empty());
         let words: Vec<String> = words.map(|word| Untrusted::of_bytes(word).stored().to_owned()).collect();
         if words.is_empty() { vec![self.name()] } else { words }
@@ -80,14 +80,14 @@ impl Process {
     pub(super) fn executable(&self) -> Option<String> {
         let path = format!("/proc/{}/exe", self.pid);
         let read = move || std::fs::read_link(path).ok();
-        let file = patient::within((ANSWER, ANSWER), &mut || (), read).ok()??;
+        let file = patient::answer(ANSWER, read).ok()??;
         Some(file.shown().stored().to_owned())
     }
 }
 
 /// [`started`], which a process that is about to begin a program can hold up.
 fn started_soon(pid: u32) -> Result<u64, TargetError> {
-    let asked = patient::within((ANSWER, ANSWER), &mut || (), move || started(pid));
+    let asked = patient::answer(ANSWER, move || started(pid));
     asked.unwrap_or_else(|no_answer| Err(TargetError::Watch { pid, source: io::Error::other(no_answer) }))
 }
 
@@ -105,10 +105,9 @@ fn started(pid: u32) -> Result<u64, TargetError> {
         return Err(TargetError::Thread { thread: pid, process: group });
     }
     // A main thread that has ended before the others looks like one that was not waited for.
-    let is_dead = matches!(stat.state, b'Z' | b'X' | b'x');
     let threads = || std::fs::read_dir(format!("{place}/task")).into_iter().flatten().flatten();
     let lives_on = || threads().nth(1).is_some();
-    if is_dead && !lives_on() {
+    if stat.has_ended() && !lives_on() {
         return Err(TargetError::Zombie(pid));
     }
     Ok(stat.born)

@@ -1,8 +1,8 @@
 //! Making directories, where somebody may put another one in their place at any moment.
 //!
-//! mkdir(2) gives no descriptor, so a directory is made by name and opened by name. What is opened then is taken
-//! only if it is empty and belongs to the user of this thread's files: another one that was moved there in between
-//! either holds something, or is that user's own.
+//! mkdir(2) gives no descriptor, so a directory is made by name and opened by name. What is opened then is
+//! taken only if it is empty and belongs to the user of this thread's files: another one that was moved there
+//! in between either holds something, or is that user's own.
 
 use std::{
     io,

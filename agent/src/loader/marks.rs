@@ -17,7 +17,10 @@ use std::{
     thread,
 };
 
-use crate::{descriptors, probes::phase};
+use crate::{
+    descriptors, guarded,
+    probes::phase::{self, MarkerError},
+};
 
 /// Files without a marker that are known as such; when there are more, all are looked at again.
 const MOST_OTHERS: usize = 8_192;
@@ -144,7 +147,9 @@ impl Marks {
             return Ok(false);
         }
         let path = format!("/proc/self/fd/{}", found.as_raw_fd());
-        let Some(offset) = phase::find(path.as_ref())? else {
+        let read_error = |source| MarkerError::Read { path: path.clone(), source };
+        let file = guarded::open_found(found).map_err(read_error)?;
+        let Some(offset) = phase::find_in(file, path.as_ref())? else {
             let mut files = self.files();
             if files.unmarked.len() >= MOST_OTHERS {
                 files.unmarked.clear();

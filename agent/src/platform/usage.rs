@@ -69,7 +69,7 @@ impl Usage {
             }
             seen
         };
-        let Ok(seen) = patient::within((LOOK, LOOK), &mut || (), look) else {
+        let Ok(seen) = patient::answer(LOOK, look) else {
             self.is_held_up = true;
             return;
         };

@@ -38,8 +38,8 @@ const PROVIDER: &[u8] = b"guestscope";
 const PROBE: &[u8] = b"edge";
 /// A program with more notes than this is not looked at further: ours is one of a handful.
 const NOTES_BYTES: u64 = 1 << 20;
-/// No linked program has more sections: the largest of Chromium's and PyTorch's files have 50. The name of each is kept while a
-/// file is looked at, up to 4 kB.
+/// No linked program has more sections: the largest of Chromium's and PyTorch's files have 50. The name of
+/// each is kept while a file is looked at, up to 4 kB.
 const MOST_SECTIONS: u16 = 4_096;
 
 /// Why a file's probe point could not be found.
@@ -66,6 +66,11 @@ pub fn find(path: &Path) -> Result<Option<u64>, MarkerError> {
         Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => return Ok(None),
         opened => opened.map_err(read_error)?,
     };
+    find_in(file, path)
+}
+
+/// The same of an open file; `path` is for people.
+pub(crate) fn find_in(file: File, path: &Path) -> Result<Option<u64>, MarkerError> {
     let cache = ReadCache::new(BufReader::new(file));
     let damaged = || MarkerError::Damaged(path.shown().to_string());
     let Some(tables) = Tables::read(&cache) else { return Ok(None) };

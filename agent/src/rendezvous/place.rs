@@ -174,7 +174,7 @@ fn has_users(folder: &Path) -> bool {
     let lives = |line: &str| {
         let (pid, born) = line.split_once(' ')?;
         let stat = Stat::read(pid.parse().ok()?).ok()?;
-        Some(stat.born.to_string() == born && !matches!(stat.state, b'Z' | b'X' | b'x'))
+        Some(stat.born.to_string() == born && !stat.has_ended())
     };
     let list = guarded::read_list(&folder.join(USERS), USERS_BYTES).unwrap_or_default();
     list.lines().any(|line| lives(line) == Some(true))

@@ -88,8 +88,8 @@ impl Collector {
             return;
         }
         let histogram = self.names.entry(key).or_insert_with(|| {
-            // It begins with room for 2 us and grows: most phases never need the buckets of a day, and a program may make up
-            // a name for each.
+            // It begins with room for 2 us and grows: most phases never need the buckets of a day, and a
+            // program may make up a name for each.
             let mut histogram = Histogram::new_with_bounds(LOWEST_NS, 2_047, DIGITS)
                 .expect("1 ns to 2 us in three digits are bounds that the crate documents as valid");
             histogram.auto(true);

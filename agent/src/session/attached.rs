@@ -69,8 +69,7 @@ pub fn attach(arguments: &AttachArguments) -> anyhow::Result<i32> {
         let identity = Identity::of_target(&arguments.observation, &target, pid)?;
         // Its root and its namespaces are asked for, which it can hold up.
         let read = move || Guest::read(&Root::system(), Cpuid::here().as_ref(), View::Process(first));
-        let guest = patient::within((ANSWER, ANSWER), &mut || (), read)
-            .with_context(|| format!("looking at process {first}"))?;
+        let guest = patient::answer(ANSWER, read).with_context(|| format!("looking at process {first}"))?;
         let known = (guest, identity, cost, loaded.fidelity);
         let mut begun = Begun::new(&arguments.observation, run_as.as_ref(), known, None)?;
         let mut feed = begun.feed(loaded, start::limits(&arguments.observation))?;

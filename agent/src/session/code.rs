@@ -166,11 +166,7 @@ impl Code {
         let changed =
             |(pid, before): &(u32, MappedCode)| answers.get(pid).is_some_and(|code| *code != Some(*before));
         let changed: Vec<u32> = there.into_iter().filter(changed).map(|(pid, _)| pid).chain(new).collect();
-        let mut told = self.told.new_ones(held_up.into_iter().chain(held_up_too).collect());
-        for pid in changed {
-            told.extend(self.look(pid, feed));
-        }
-        told
+        self.look_at_each(changed, held_up.into_iter().chain(held_up_too).collect(), feed)
     }
 
     /// Looks at what these processes have mapped, where that has changed since the last look. What went
@@ -181,8 +177,13 @@ impl Code {
             |(pid, code): &(&u32, &Option<MappedCode>)| code.is_some() && self.seen.get(pid) != code.as_ref();
         let mut changed: Vec<u32> = answers.iter().filter(is_new).map(|(pid, _)| *pid).collect();
         changed.sort_unstable();
-        let mut told = self.told.new_ones(held_up.into_iter().collect());
-        for pid in changed {
+        self.look_at_each(changed, held_up.into_iter().collect(), feed)
+    }
+
+    /// Looks at each; what went wrong, after what did before.
+    fn look_at_each(&mut self, pids: Vec<u32>, before: Vec<Problem>, feed: &mut Feed) -> Vec<String> {
+        let mut told = self.told.new_ones(before);
+        for pid in pids {
             told.extend(self.look(pid, feed));
         }
         told
