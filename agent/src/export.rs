@@ -25,7 +25,7 @@ use crate::{
     cli::{ExportArguments, ExportForm},
     failure,
     health::ExportHealth,
-    phase::{GpuReading, Phase, PhaseKind, Request, Restored, Source, Wait},
+    phase::{GpuReading, Phase, PhaseKind, Request, Restored, RestoredBy, Wait},
     run::{self, Folder, Manifest, Sample},
     sinks::{
         otlp::{Lines, LiveVerdict, Written},
@@ -300,7 +300,8 @@ fn verdict(summary: &Summary, request: &Request) -> LiveVerdict {
 }
 
 fn of_record(record: &run::RestoredRecord) -> Option<Restored> {
-    let source = [Source::Vmgenid, Source::Vmclock].into_iter().find(|one| one.name() == record.source)?;
+    let source =
+        [RestoredBy::Vmgenid, RestoredBy::Vmclock].into_iter().find(|one| one.name() == record.source)?;
     Some(Restored { noticed_ns: record.noticed_ns, source })
 }
 

@@ -13,7 +13,7 @@ use guestscope::{
     phase::{Accounts, Counts, Ending, Helpers, Phase, PhaseKind, Request, Thread, ThreadId, TraceIds},
     run::{ClockPair, CreateOptions, Manifest, RunFolder},
 };
-use guestscope_ebpf::{ACCOUNTS, Account};
+use guestscope_ebpf::{ACCOUNTS, Account, Source};
 use serde_json::{Value, json};
 
 const REQUESTS: u64 = 3_000;
@@ -41,6 +41,8 @@ fn request(number: u64) -> Request {
             kind,
             name: name.into(),
             name_damaged: false,
+            source: Source::Marker,
+            status: None,
             // Programs may use all 64 bits.
             request: u64::MAX - number,
             thread: THREAD,

@@ -39,7 +39,10 @@ pub struct Outside {
     pub sequence: u32,
     /// Phases that the thread is inside, at least: an edge that ends one more than it says counts for one, until the library says that
     /// nothing is open.
-    pub depth: u32,
+    pub depth: u16,
+    /// Which copy of the library began the outermost one. What the others say of their own phases, that none is open or that
+    /// one is the first, says nothing of the thread.
+    pub outermost: u16,
     /// Nanoseconds by account.
     pub accounts: [u64; ACCOUNTS],
 }
@@ -75,21 +78,27 @@ fn lived(ledger: &Ledger, now_ns: u64, account: usize) -> u64 {
 }
 
 impl Outside {
-    /// An edge of the thread itself, which is on a CPU. At an end the library says whether its thread is inside another phase
-    /// then (`first`, the operation's first argument). One that says nothing is taken to end what is on this thread.
+    /// An edge of the thread itself, which is on a CPU; `head` is its first argument. At an end the library says whether its thread is inside another phase
+    /// then (`first`, what stands behind the token). One that says nothing is taken to end what is on this thread.
     #[inline(always)]
-    pub fn edge(&mut self, operation: u8, token: u64, first: u64, ledger: &Ledger, now_ns: u64) {
+    pub fn edge(&mut self, head: u64, token: u64, first: u64, ledger: &Ledger, now_ns: u64) {
         const BEGIN: u8 = Operation::Begin as u8;
         const REQUEST: u8 = Operation::Request as u8;
         const END: u8 = Operation::End as u8;
         const LEAVE: u8 = Operation::Leave as u8;
         const ENTER: u8 = Operation::Enter as u8;
+        let (operation, instance) = (head as u8, (head >> 16) as u16);
+        if self.depth == 0 {
+            self.outermost = instance;
+        }
+        let is_outermost = self.outermost == instance;
+        let least = u16::from(!is_outermost);
         let depth = match operation {
-            BEGIN if is_root_token(token) => 1,
-            BEGIN | REQUEST | ENTER => self.depth.wrapping_add(1),
-            END | LEAVE if first == THREAD_OUTSIDE => 0,
-            END | LEAVE if first == THREAD_INSIDE && self.depth < 2 => self.depth,
-            END | LEAVE if self.depth > 0 => self.depth - 1,
+            BEGIN if is_outermost && is_root_token(token) => 1,
+            BEGIN | REQUEST | ENTER => self.depth.saturating_add(1),
+            END | LEAVE if is_outermost && first == THREAD_OUTSIDE => 0,
+            END | LEAVE if is_outermost && first == THREAD_INSIDE && self.depth < 2 => self.depth,
+            END | LEAVE if self.depth > least => self.depth - 1,
             _ => self.depth,
         };
         self.become_(depth, ledger, now_ns);
@@ -97,7 +106,7 @@ impl Outside {
 
     /// From here on the thread is inside so many phases.
     #[inline(always)]
-    pub fn become_(&mut self, depth: u32, ledger: &Ledger, now_ns: u64) {
+    pub fn become_(&mut self, depth: u16, ledger: &Ledger, now_ns: u64) {
         self.sequence = self.sequence.wrapping_add(1);
         if (self.depth == 0) != (depth == 0) {
             // Inside and outside add up to what was lived, so one formula serves both ways.

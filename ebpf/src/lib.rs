@@ -13,6 +13,7 @@ mod io;
 pub mod ledger;
 pub mod pause;
 mod position;
+mod source;
 mod traffic;
 pub mod visit;
 pub mod waker;
@@ -25,13 +26,14 @@ pub use call::{
 pub use counter::Counter;
 pub use io::{IOS, IoRecord, MINOR_BITS, NO_DEVICE, WAIT_WRITES};
 pub use position::{DISTANCES, Distance, Position};
+pub use source::{KERNEL_INSTANCE, SOURCE_SHIFT, SOURCES, Source, UNNUMBERED};
 pub use traffic::Traffic;
 
 use helpers::{HelperSum, MEMBERS, Outside, Process};
 use ledger::Ledger;
 
 /// Version of the records. The agent refuses an object that was built from another one.
-pub const CONTRACT_VERSION: u32 = 13;
+pub const CONTRACT_VERSION: u32 = 14;
 /// Version of the marker library's probe arguments (bits 8 to 15 of the first one).
 pub const MARKER_ABI_VERSION: u8 = 1;
 /// Bytes of a phase's name that travel; a longer name is cut and says so.
@@ -192,6 +194,10 @@ pub enum Operation {
     Identity = 7,
     /// A point in time. Arguments: name, length.
     Mark = 8,
+    /// An open phase gets the name that it will keep. Arguments: name, length (0: it keeps the one that it has), status code.
+    Rename = 9,
+    /// What a source says of itself. Arguments: text, length.
+    Tell = 10,
 }
 
 impl Operation {
@@ -207,14 +213,16 @@ impl Operation {
             6 => Some(Operation::Context),
             7 => Some(Operation::Identity),
             8 => Some(Operation::Mark),
+            9 => Some(Operation::Rename),
+            10 => Some(Operation::Tell),
             _ => None,
         }
     }
 
-    /// Whether the second and third argument are a name and its length.
+    /// Whether the second and third argument are a name and its length, beside which the [`Source`] stands.
     #[must_use]
     pub const fn has_name(number: u8) -> bool {
-        matches!(number, 1 | 2 | 8)
+        matches!(number, 1 | 2 | 8 | 9 | 10)
     }
 }
 
@@ -282,7 +290,7 @@ pub struct EdgeRecord {
     pub beside: Beside,
     /// All threads of the process, outside phases.
     pub helpers: HelperSum,
-    /// The name's first bytes; its length is the second argument.
+    /// The name's first bytes; its length is the second argument, see [`Source::and_length`].
     pub name: [u8; NAME_BYTES],
 }
 

@@ -276,8 +276,8 @@ pub(crate) unsafe fn edge(stage: *mut EdgeRecord, now_ns: u64) {
             (*sum).accounts[account] = ns;
             account += 1;
         }
-        let (operation, first) = ((*stage).operation as u8, (*stage).arguments[0]);
-        (*own).edge(operation, (*stage).token, first, &(*stage).ledger, now_ns);
+        let (head, first) = ((*stage).operation, (*stage).arguments[0]);
+        (*own).edge(head, (*stage).token, first, &(*stage).ledger, now_ns);
         (*sum).threads = 1;
         (*sum).unlisted = if number == 0 { 1 } else { read!(process.unlisted) as u32 };
         let own_slot = (*stage).ledger.slot;

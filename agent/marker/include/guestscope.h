@@ -90,6 +90,26 @@ size_t guestscope_traceparent(uint64_t token, char *out, size_t cap);
 /* Marks an instant within the innermost phase of this thread. */
 void guestscope_mark(const char *name, size_t len);
 
+/*
+ * Gives the open phase of `token` the name that it will keep, where that is known late (a route), and a status code, 0 for
+ * none. With a `len` of 0 it keeps its name. 0 as token does nothing.
+ */
+void guestscope_rename(uint64_t token, const char *name, size_t len, uint64_t status);
+
+/*
+ * For libraries that mark what a program does, in its place: `source` tells who made the phase. A request of a source within an
+ * open phase is a phase of that.
+ * `tell` says something of the source itself: "+" and what it found, "!" and what it could not, at most 64 bytes.
+ */
+#define GUESTSCOPE_SOURCE_MARKER 0
+#define GUESTSCOPE_SOURCE_PYTHON 1
+#define GUESTSCOPE_SOURCE_OTEL 2
+#define GUESTSCOPE_SOURCE_NVTX 3
+#define GUESTSCOPE_SOURCE_ITT 4
+uint64_t guestscope_begin_from(uint32_t source, const char *name, size_t len, uint64_t request);
+uint64_t guestscope_request_from(uint32_t source, const char *name, size_t len, uint64_t request, uint64_t scheduled_ns);
+void guestscope_tell(uint32_t source, const char *text, size_t len);
+
 #ifdef __cplusplus
 }
 #endif

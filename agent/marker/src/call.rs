@@ -1,4 +1,4 @@
-//! The eleven calls, as the C ABI and the Rust API share them: pointers and tokens in, edges out.
+//! The calls, as the C ABI and the Rust API share them: pointers and tokens in, edges out.
 //! Yields what `guestscope.h` promises, for which this file is the implementation.
 //! It deliberately checks no caller: a wrong token is passed on, and the agent counts it.
 
@@ -9,6 +9,9 @@ use crate::{
     process, thread, token,
 };
 
+/// The source of what a program marks itself.
+const MARKER: u8 = 0;
+
 /// A phase begins on this thread; returns its token, which is never 0. `request` is a number to show, 0 for none.
 ///
 /// # Safety
@@ -16,7 +19,17 @@ use crate::{
 #[inline]
 pub unsafe fn begin(name: *const u8, len: usize, request: u64) -> u64 {
     // SAFETY: promised by the caller.
-    let len = unsafe { edge::touch(name, len) } as u64;
+    unsafe { begin_from(MARKER, name, len, request) }
+}
+
+/// The same, of a source with this number.
+///
+/// # Safety
+/// `name` is null or points to `len` readable bytes.
+#[inline]
+pub unsafe fn begin_from(source: u8, name: *const u8, len: usize, request: u64) -> u64 {
+    // SAFETY: promised by the caller.
+    let len = edge::with_source(source, unsafe { edge::touch(name, len) });
     thread::with(|thread| {
         let token = thread.begin();
         thread.fire(Operation::Begin, [token, name as u64, len, request, 0]);
@@ -32,7 +45,17 @@ pub unsafe fn begin(name: *const u8, len: usize, request: u64) -> u64 {
 #[inline]
 pub unsafe fn request(name: *const u8, len: usize, request: u64, scheduled_ns: u64) -> u64 {
     // SAFETY: promised by the caller.
-    let len = unsafe { edge::touch(name, len) } as u64;
+    unsafe { request_from(MARKER, name, len, request, scheduled_ns) }
+}
+
+/// The same, of a source with this number.
+///
+/// # Safety
+/// `name` is null or points to `len` readable bytes.
+#[inline]
+pub unsafe fn request_from(source: u8, name: *const u8, len: usize, request: u64, scheduled_ns: u64) -> u64 {
+    // SAFETY: promised by the caller.
+    let len = edge::with_source(source, unsafe { edge::touch(name, len) });
     thread::with(|thread| {
         let token = thread.begin_root();
         thread.fire(Operation::Request, [token, name as u64, len, request, scheduled_ns]);
@@ -66,7 +89,7 @@ fn forget(token: u64) {
 #[inline]
 pub unsafe fn first(root: u64, name: *const u8, len: usize) -> u64 {
     // SAFETY: promised by the caller.
-    let len = unsafe { edge::touch(name, len) } as u64;
+    let len = edge::with_source(MARKER, unsafe { edge::touch(name, len) });
     thread::with(|thread| {
         let joined = if thread.is_untouched(root) { root } else { 0 };
         let token = thread.begin();
@@ -88,7 +111,7 @@ pub unsafe fn next(token: u64, name: *const u8, len: usize) -> u64 {
         return unsafe { begin(name, len, 0) };
     }
     // SAFETY: promised by the caller.
-    let len = unsafe { edge::touch(name, len) } as u64;
+    let len = edge::with_source(MARKER, unsafe { edge::touch(name, len) });
     thread::with(|thread| {
         thread.close(token);
         let begun = thread.begin();
@@ -175,6 +198,31 @@ pub fn traceparent(token: u64) -> Option<[u8; HEADER_BYTES]> {
 #[inline]
 pub unsafe fn mark(name: *const u8, len: usize) {
     // SAFETY: promised by the caller.
-    let len = unsafe { edge::touch(name, len) } as u64;
+    let len = edge::with_source(MARKER, unsafe { edge::touch(name, len) });
     thread::with(|thread| thread.fire(Operation::Mark, [0, name as u64, len, 0, 0]));
+}
+
+/// The phase of `token`, which is open, gets the name that it will keep (a length of 0: it keeps its own), and a status code, 0
+/// for none. The token 0 does nothing.
+///
+/// # Safety
+/// `name` is null or points to `len` readable bytes.
+#[inline]
+pub unsafe fn rename(token: u64, name: *const u8, len: usize, status: u64) {
+    if token == 0 {
+        return;
+    }
+    // SAFETY: promised by the caller.
+    let len = edge::with_source(MARKER, unsafe { edge::touch(name, len) });
+    thread::with(|thread| thread.fire(Operation::Rename, [token, name as u64, len, status, 0]));
+}
+
+/// A source says something of itself: `+` and what it found, or `!` and what it could not, and why. At most 64 bytes are read.
+///
+/// # Safety
+/// `text` is null or points to `len` readable bytes.
+pub unsafe fn tell(source: u8, text: *const u8, len: usize) {
+    // SAFETY: promised by the caller.
+    let len = edge::with_source(source, unsafe { edge::touch(text, len) });
+    thread::with(|thread| thread.fire(Operation::Tell, [0, text as u64, len, 0, 0]));
 }

@@ -30,6 +30,26 @@ pub enum Operation {
     Identity = 7,
     /// Something happened: name pointer, name length in bytes. The token is 0.
     Mark = 8,
+    /// The phase of the token gets another name: name pointer, name length in bytes (0: it keeps its own), status code (0: none).
+    Rename = 9,
+    /// A source says something of itself: text pointer, text length in bytes. The token is 0.
+    Tell = 10,
+}
+
+/// Bits of a length on the wire. Above them stands who made the edge, 0 for the program itself.
+const LENGTH_BITS: u32 = 32;
+
+/// A length and who made the edge, as they travel.
+#[inline]
+pub(crate) const fn with_source(source: u8, len: usize) -> u64 {
+    let longest = (1 << LENGTH_BITS) - 1;
+    let len = len as u64;
+    (source as u64) << LENGTH_BITS | if len < longest { len } else { longest }
+}
+
+/// The length alone.
+pub(crate) const fn length(argument: u64) -> u64 {
+    argument & ((1 << LENGTH_BITS) - 1)
 }
 
 /// The first argument: operation, version, instance of the library, number of the edge in its thread.
@@ -44,7 +64,9 @@ pub const fn head(operation: Operation, instance: u16, edge_number: u32) -> u64 
 pub(crate) fn instance() -> u16 {
     static HERE: u8 = 0;
     let address = &raw const HERE as u64;
-    ((address >> 12) ^ (address >> 28)) as u16
+    let folded = ((address >> 12) ^ (address >> 28)) as u16;
+    // All ones are the agent's own.
+    if folded == u16::MAX { 1 } else { folded }
 }
 
 /// Fires the probe. `arguments` are the probe's second to sixth argument.
@@ -132,6 +154,12 @@ probe_point!("nop\nret", "8@x0 8@x1 8@x2 8@x3 8@x4 8@x5");
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_length_and_its_source_come_back() {
+        assert_eq!(with_source(7, 3), 7 << 32 | 3);
+        assert_eq!((length(with_source(7, 3)), length(with_source(255, usize::MAX))), (3, 0xffff_ffff));
+    }
 
     #[test]
     fn head_packs_its_four_fields() {

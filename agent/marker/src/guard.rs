@@ -90,6 +90,12 @@ impl Guard {
         call::end_both(ManuallyDrop::new(self).token, ManuallyDrop::new(outer).token);
     }
 
+    /// From here on this phase has another name, which it keeps.
+    pub fn rename(&self, name: &str) {
+        // SAFETY: pointer and length are those of a string slice.
+        unsafe { call::rename(self.token, name.as_ptr(), name.len(), 0) };
+    }
+
     /// The token of the phase, for `guestscope.h`'s functions in the same process. Never 0.
     pub fn token(&self) -> u64 {
         self.token

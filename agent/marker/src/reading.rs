@@ -53,7 +53,13 @@ pub(crate) unsafe fn record(
     let clocks_last =
         [edge::Operation::Begin, edge::Operation::Request, edge::Operation::Enter].map(|one| one as u8);
     let now = reading(clocks_last.contains(&operation));
-    let has_name = [edge::Operation::Begin, edge::Operation::Request, edge::Operation::Mark];
+    let has_name = [
+        edge::Operation::Begin,
+        edge::Operation::Request,
+        edge::Operation::Mark,
+        edge::Operation::Rename,
+        edge::Operation::Tell,
+    ];
     let mut name = [0; 8];
     if has_name.map(|one| one as u8).contains(&operation) {
         // SAFETY: promised by the caller.
@@ -96,7 +102,7 @@ unsafe fn copy_name(name: u64, length: u64, words: &mut [u64; 8]) {
     if from.is_null() {
         return;
     }
-    let length = (length as usize).min(edge::NAME_BYTES_READ);
+    let length = (edge::length(length) as usize).min(edge::NAME_BYTES_READ);
     // SAFETY: as many bytes can be read, and the words have room for 64.
     unsafe { core::ptr::copy_nonoverlapping(from, words.as_mut_ptr().cast::<u8>(), length) };
 }

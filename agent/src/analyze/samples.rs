@@ -2,7 +2,7 @@
 //!
 //! Yields [`Request`]s that keep every promise of their type. It makes no random choices.
 
-use guestscope_ebpf::Account;
+use guestscope_ebpf::{Account, Source};
 
 use crate::phase::{Counts, Ending, Helpers, KEPT, Phase, PhaseKind, Request, ThreadId, TraceIds, Wait};
 
@@ -98,6 +98,8 @@ impl Sample {
             kind,
             name: name.into(),
             name_damaged: false,
+            source: Source::Marker,
+            status: None,
             request: self.number,
             thread: ThreadId { tid: 7, tgid: 7, born_ns: 1 },
             start_ns: self.start_ns,

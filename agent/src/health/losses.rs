@@ -87,7 +87,7 @@ fn of_kernel(losses: KernelLosses) -> [Loss; 12] {
     ]
 }
 
-fn of_pairing(losses: PairingLosses) -> [Loss; 11] {
+fn of_pairing(losses: PairingLosses) -> [Loss; 12] {
     let PairingLosses {
         edges_lost,
         edges_before,
@@ -100,6 +100,7 @@ fn of_pairing(losses: PairingLosses) -> [Loss; 11] {
         phases_left_out,
         requests_cut,
         waits_unplaced,
+        names_left_out,
     } = losses;
     let (edge, phase) = (["edge", "edges"], ["phase", "phases"]);
     [
@@ -136,6 +137,12 @@ fn of_pairing(losses: PairingLosses) -> [Loss; 11] {
             waits_unplaced,
             ["long wait", "long waits"],
             "before edges that had not come, too many to keep: perhaps in a wrong phase",
+        ),
+        loss(
+            "pairing_names_left_out",
+            names_left_out,
+            phase,
+            "whose name is beyond the 1,000 that are kept of each source: they are called (other names)",
         ),
     ]
 }

@@ -1,6 +1,8 @@
 //! How a phase begins: as a request, inside another phase, or not at all. Part of [`Pairing`].
 
-use guestscope_ebpf::{EDGE_NAME_UNREADABLE, EdgeRecord, NAME_BYTES, is_root_token};
+use std::sync::LazyLock;
+
+use guestscope_ebpf::{EDGE_NAME_UNREADABLE, NAME_BYTES, Source, is_root_token};
 
 use super::{
     Ending, PhaseKind, ThreadId,
@@ -10,18 +12,45 @@ use super::{
 };
 use crate::untrusted::Untrusted;
 
+/// The phase from the scheduled time of a request to its begin.
+static QUEUE: LazyLock<Untrusted> = LazyLock::new(|| Untrusted::of_bytes(b"queue"));
+
 impl Pairing {
-    pub(super) fn name(&mut self, record: &EdgeRecord) -> (Untrusted, bool) {
-        let length = usize::try_from(record.arguments[1]).unwrap_or(usize::MAX);
-        let unreadable = record.header.flags & EDGE_NAME_UNREADABLE != 0;
-        let bytes = if unreadable { &[][..] } else { &record.name[..length.min(NAME_BYTES)] };
-        let (name, repaired) = self.names.get(bytes);
-        let damaged = unreadable || repaired || length > NAME_BYTES;
-        self.losses.damaged_names += u64::from(damaged);
-        (if unreadable { self.names.get(b"(unreadable)").0 } else { name }, damaged)
+    /// The name that an edge carries, as one of this source, and whether it is not what the program gave.
+    pub(super) fn name(&mut self, edge: &Edge<'_>, source: Source) -> (Untrusted, bool) {
+        let record = edge.record;
+        let length = usize::try_from(Source::and_length(record.arguments[1]).1).unwrap_or(usize::MAX);
+        if record.header.flags & EDGE_NAME_UNREADABLE != 0 {
+            self.losses.damaged_names += 1;
+            return (self.names.get(source, b"(unreadable)").name, true);
+        }
+        let named = self.names.get(source, &record.name[..length.min(NAME_BYTES)]);
+        let is_damaged = named.is_repaired || length > NAME_BYTES;
+        self.losses.damaged_names += u64::from(is_damaged);
+        self.losses.names_left_out += u64::from(named.is_left_out);
+        (named.name, is_damaged)
+    }
+
+    /// Who made the phase that begins: what joins another one is of the same source.
+    fn source(&self, edge: &Edge<'_>, outermost: bool) -> Source {
+        let own = Source::and_length(edge.record.arguments[1]).0;
+        let neighbour = edge.record.arguments[3];
+        if outermost || own != Source::Marker || neighbour == 0 {
+            return own;
+        }
+        let joined = self.keys.get(&edge.key(neighbour)).and_then(|id| self.open.get(id));
+        joined.map_or(own, |open| open.phase.source)
+    }
+
+    /// Whether a request is one by itself: the first thing that its thread is inside, or one that a program marks within what it
+    /// marks itself. Another one is part of what its thread is inside, since two sources may see the same work.
+    fn is_request(&self, source: Source, innermost: Option<u64>) -> bool {
+        let around = innermost.and_then(|id| self.open.get(&id));
+        around.is_none_or(|around| source == Source::Marker && around.phase.source == Source::Marker)
     }
 
     pub(super) fn begin(&mut self, edge: &Edge<'_>, outermost: bool) {
+        let source = self.source(edge, outermost);
         let joined = if outermost { None } else { self.join_neighbour(edge) };
         let key = edge.key(edge.record.token);
         if let Some(stale) = self.keys.get(&key).copied() {
@@ -42,12 +71,16 @@ impl Pairing {
         let slot = edge.record.ledger.slot;
         self.threads.meet(edge.thread, slot).phases += 1;
         let innermost = self.innermost(edge.thread);
-        if !outermost && !self.has_room_within(innermost, edge) {
+        let is_request = outermost && self.is_request(source, innermost);
+        if !is_request && !self.has_room_within(innermost, edge) {
+            if outermost {
+                self.is_left_out(key);
+            }
             self.leave_out(edge);
             return;
         }
-        let (name, name_damaged) = self.name(edge.record);
-        let parent = innermost.filter(|_| !outermost);
+        let (name, name_damaged) = self.name(edge, source);
+        let parent = innermost.filter(|_| !is_request);
         if parent.is_none() {
             self.is_new(key);
             self.make_room(edge);
@@ -59,6 +92,8 @@ impl Pairing {
         let (now, share) = joined.unwrap_or_else(|| (edge.now, self.helpers.share(key.0)));
         let mut phase = begun(id, kind, name, edge.thread, now.time_ns);
         phase.name_damaged = name_damaged;
+        phase.source = source;
+        self.sources.begun(source, parent.is_none());
         phase.parent = parent;
         phase.root = root;
         phase.request = edge.record.arguments[2];
@@ -77,7 +112,7 @@ impl Pairing {
         if parent.is_none() {
             self.note_order(root);
         }
-        if outermost {
+        if is_request {
             self.queued(edge, id);
         }
     }
@@ -121,8 +156,10 @@ impl Pairing {
             return;
         }
         let id = self.next_id();
-        let name = self.names.get(b"queue").0;
+        let source = Source::and_length(edge.record.arguments[1]).0;
+        let name = QUEUE.clone();
         let mut phase = begun(id, PhaseKind::Queue, name, edge.thread, scheduled_ns);
+        phase.source = source;
         phase.duration_ns = edge.now.time_ns - scheduled_ns;
         phase.parent = Some(root);
         phase.root = root;

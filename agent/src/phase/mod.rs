@@ -23,13 +23,14 @@ pub mod pairing;
 mod pauses;
 mod restored;
 mod room;
+mod sources;
 mod stack;
 mod thread;
 mod threads;
 mod wait;
 
 use crate::untrusted::Untrusted;
-use guestscope_ebpf::{ACCOUNTS, Account};
+use guestscope_ebpf::{ACCOUNTS, Account, Source};
 
 pub use self::{
     blame::Blame,
@@ -39,7 +40,8 @@ pub use self::{
     helpers::Helpers,
     limits::{Limits, MOST_PHASES_PER_REQUEST, OPEN_REQUESTS, PHASES_PER_REQUEST},
     pauses::{LEAST_NS as LEAST_PAUSE_NS, Pause, Pauses},
-    restored::{Restored, Source},
+    restored::{Restored, RestoredBy},
+    sources::{Made, Sources, Told},
     wait::{Wait, WaitedIo},
 };
 
@@ -215,6 +217,10 @@ pub struct Phase {
     pub ending: Ending,
     /// Edges of its threads were lost inside it: nested phases may be missing.
     pub edges_lost: u64,
+    /// Who said that it begins.
+    pub source: Source,
+    /// How what was asked for came out, by the number of its protocol (HTTP, gRPC); none of what was not asked for over one.
+    pub status: Option<u32>,
 }
 
 /// An outermost phase with everything inside it: one trace. `phases[0]` is the outermost one.
@@ -297,6 +303,8 @@ pub struct PairingLosses {
     pub requests_cut: u64,
     /// Long waits from before edges that had not come, too many to keep until they did.
     pub waits_unplaced: u64,
+    /// Phases whose name was one of too many of their source.
+    pub names_left_out: u64,
 }
 
 #[cfg(test)]

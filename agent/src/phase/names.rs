@@ -1,25 +1,43 @@
 //! Names of phases, each kept once. They come from other processes: bounded in number, repaired to UTF-8.
 
-use crate::untrusted::Untrusted;
 use std::collections::HashMap;
 
-/// A program that makes up a name per request would fill the memory; from here on names are not kept.
-const KEPT: usize = 4096;
+use guestscope_ebpf::{SOURCES, Source};
 
-/// The names met so far.
+use crate::untrusted::Untrusted;
+
+/// Names of one source. A program that makes up a name per request would fill the memory, and every table that goes by names:
+/// from here on all others are one name.
+pub(super) const KEPT: usize = 1_000;
+/// What those are called.
+const OTHERS: &[u8] = b"(other names)";
+
+/// A name as it is kept.
+#[derive(Clone, Debug)]
+pub(crate) struct Named {
+    pub(crate) name: Untrusted,
+    /// It had to be repaired.
+    pub(crate) is_repaired: bool,
+    /// It is one of too many, and stands for all of these.
+    pub(crate) is_left_out: bool,
+}
+
+/// The names met so far, by source.
 #[derive(Debug, Default)]
-pub(crate) struct Names(HashMap<Vec<u8>, (Untrusted, bool)>);
+pub(crate) struct Names([HashMap<Vec<u8>, (Untrusted, bool)>; SOURCES]);
 
 impl Names {
-    /// The name of these bytes, and whether it had to be repaired.
-    pub(crate) fn get(&mut self, bytes: &[u8]) -> (Untrusted, bool) {
-        if let Some(known) = self.0.get(bytes) {
-            return known.clone();
+    /// The name of these bytes.
+    pub(crate) fn get(&mut self, source: Source, bytes: &[u8]) -> Named {
+        let known = &mut self.0[source as usize];
+        if let Some((name, is_repaired)) = known.get(bytes) {
+            return Named { name: name.clone(), is_repaired: *is_repaired, is_left_out: false };
         }
-        let name = (Untrusted::of_bytes(bytes), std::str::from_utf8(bytes).is_err());
-        if self.0.len() < KEPT {
-            self.0.insert(bytes.to_vec(), name.clone());
+        if known.len() >= KEPT {
+            return Named { name: Untrusted::of_bytes(OTHERS), is_repaired: false, is_left_out: true };
         }
-        name
+        let (name, is_repaired) = (Untrusted::of_bytes(bytes), std::str::from_utf8(bytes).is_err());
+        known.insert(bytes.to_vec(), (name.clone(), is_repaired));
+        Named { name, is_repaired, is_left_out: false }
     }
 }

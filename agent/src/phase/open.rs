@@ -5,6 +5,8 @@
 
 use std::collections::HashMap;
 
+use guestscope_ebpf::Source;
+
 use super::{
     Accounts, Counts, Ending, Helpers, Phase, PhaseKind, Request, ThreadId, TraceIds, helpers::Share,
     ids::IdSource, thread::Snapshot,
@@ -209,5 +211,7 @@ pub(crate) fn begun(id: u64, kind: PhaseKind, name: Untrusted, thread: ThreadId,
         ending: Ending::Ended,
         edges_lost: 0,
         pause_ns: 0,
+        source: Source::Marker,
+        status: None,
     }
 }

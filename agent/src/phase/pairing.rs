@@ -5,7 +5,10 @@
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
-use guestscope_ebpf::{EDGE_TORN, EdgeRecord, Operation, TOKEN_CHILD_BITS};
+use guestscope_ebpf::{
+    EDGE_NAME_UNREADABLE, EDGE_TORN, EdgeRecord, KERNEL_INSTANCE, NAME_BYTES, Operation, Source,
+    TOKEN_CHILD_BITS, UNNUMBERED,
+};
 
 use super::{
     Ending, Mark, PairingLosses, Pause, Phase, Request, Thread, ThreadId, Wait,
@@ -18,6 +21,7 @@ use super::{
     names::Names,
     open::{OpenPhase, OpenRequest, Place},
     room::Cut,
+    sources::Sources,
     thread::{Sequence, Snapshot, thread_id},
     threads::Threads,
     wait::Early,
@@ -78,6 +82,8 @@ pub struct Pairing {
     /// I/Os of threads that are gone, the first to go first.
     pub(super) gone: VecDeque<(ThreadId, Ios)>,
     pub(super) names: Names,
+    /// What each source has made and said.
+    pub sources: Sources,
     /// What found no partner.
     pub losses: PairingLosses,
     pub(super) outputs: Vec<Output>,
@@ -130,6 +136,7 @@ impl Pairing {
             early: Early::default(),
             gone: VecDeque::new(),
             names: Names::default(),
+            sources: Sources::default(),
             losses: PairingLosses::default(),
             outputs: Vec::new(),
         }
@@ -171,7 +178,9 @@ impl Pairing {
         }
         self.helpers.edge(record);
         let state = self.threads.meet(thread, record.ledger.slot);
-        match state.edge(instance, (record.operation >> 32) as u32) {
+        let number = (record.operation >> 32) as u32;
+        let is_numbered = instance != KERNEL_INSTANCE || number != UNNUMBERED;
+        match if is_numbered { state.edge(instance, number) } else { Sequence::Next } {
             Sequence::Next => {}
             Sequence::Before(edges) => self.losses.edges_before += edges,
             Sequence::Lost(edges) => {
@@ -194,6 +203,8 @@ impl Pairing {
             Some(Operation::Context) => self.context(&edge),
             Some(Operation::Identity) => self.identity(&edge),
             Some(Operation::Mark) => self.mark(&edge),
+            Some(Operation::Rename) => self.rename(&edge),
+            Some(Operation::Tell) => self.tell(&edge),
             None => self.losses.unknown_edges += 1,
         }
         self.place_behind_edge(thread);
@@ -283,8 +294,36 @@ impl Pairing {
         self.note_suspended(id);
     }
 
+    /// An open phase gets its final name, and how it came out.
+    fn rename(&mut self, edge: &Edge<'_>) {
+        let [_, length, status, _] = edge.record.arguments;
+        let found = self.target(edge).filter(|_| edge.record.token != 0);
+        let Some((id, source)) = found.and_then(|id| Some((id, self.open.get(&id)?.phase.source))) else {
+            self.losses.unmatched_ends += u64::from(!self.is_of_left_out(edge.record.token, edge));
+            return;
+        };
+        let named = (Source::and_length(length).1 > 0).then(|| self.name(edge, source));
+        let Some(open) = self.open.get_mut(&id) else { return };
+        if let Some((name, is_damaged)) = named {
+            open.phase.name = name;
+            open.phase.name_damaged = is_damaged;
+        }
+        if status != 0 {
+            open.phase.status = u32::try_from(status).ok();
+        }
+    }
+
+    fn tell(&mut self, edge: &Edge<'_>) {
+        let (source, length) = Source::and_length(edge.record.arguments[1]);
+        let length = usize::try_from(length).map_or(NAME_BYTES, |length| length.min(NAME_BYTES));
+        if edge.record.header.flags & EDGE_NAME_UNREADABLE == 0 {
+            self.sources.tell(source, Untrusted::of_bytes(&edge.record.name[..length]));
+        }
+    }
+
     fn mark(&mut self, edge: &Edge<'_>) {
-        let (name, _) = self.name(edge.record);
+        let source = Source::and_length(edge.record.arguments[1]).0;
+        let (name, _) = self.name(edge, source);
         let phase = self.innermost(edge.thread);
         let time_ns = edge.now.time_ns;
         self.outputs.push(Output::Mark(Mark { thread: edge.thread, name, time_ns, phase }));

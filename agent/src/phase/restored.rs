@@ -7,19 +7,19 @@ use super::Phase;
 
 /// What told of it. Each tells for itself: of one restoration both may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum RestoredBy {
     /// The generation of the virtual machine (VMGENID) changed: it runs from a snapshot.
     Vmgenid,
     /// The marker of disruptions in the hypervisor's clock page (vmclock) changed: restored or moved.
     Vmclock,
 }
 
-impl Source {
+impl RestoredBy {
     /// The word in reports, in rows and on spans.
     pub const fn name(self) -> &'static str {
         match self {
-            Source::Vmgenid => "vmgenid",
-            Source::Vmclock => "vmclock",
+            RestoredBy::Vmgenid => "vmgenid",
+            RestoredBy::Vmclock => "vmclock",
         }
     }
 }
@@ -30,7 +30,7 @@ pub struct Restored {
     /// CLOCK_MONOTONIC when the agent noticed it, ns: after the fact, by up to 50 ms where the agent could run.
     pub noticed_ns: u64,
     /// What told.
-    pub source: Source,
+    pub source: RestoredBy,
 }
 
 impl Restored {

@@ -127,6 +127,11 @@ impl Pairing {
         true
     }
 
+    /// A request within a phase is not kept, nor what is within it.
+    pub(super) fn is_left_out(&mut self, key: Key) {
+        self.cut.add(key);
+    }
+
     /// So many phases of a request that are not kept have ended, or are not known of any more.
     pub(super) fn forget_left_out(&mut self, root: u64, phases: u64) {
         if let Some(request) = self.requests.get_mut(&root) {

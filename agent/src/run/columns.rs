@@ -7,7 +7,7 @@
 
 use std::sync::LazyLock;
 
-use guestscope_ebpf::Account;
+use guestscope_ebpf::{Account, Source};
 
 use super::{
     cells::{NO_WORD, integer, ledger, thread_id},
@@ -94,6 +94,8 @@ pub(super) static PHASES: LazyLock<Table<PhaseRow>> = LazyLock::new(|| Table {
             kind: PhaseKind::Phase,
             name: NO_WORD.clone(),
             name_damaged: false,
+            source: Source::Marker,
+            status: None,
             request: 0,
             thread: ThreadId::default(),
             start_ns: 0,
@@ -298,11 +300,38 @@ fn circumstances() -> Vec<Column<PhaseRow>> {
             },
         ),
         flag!(PhaseRow: "name_damaged", "the name was cut, unreadable or repaired", phase.name_damaged),
+        Column { may_lack: true, ..source() },
+        Column { may_lack: true, ..status_code() },
         integer!(PhaseRow: "edges_lost", "edges lost inside it: nested phases may be missing", phase.edges_lost),
         flag!(PhaseRow: "warmup", "its request is left out of statistics", warmup),
         label!("cause", "what explains most of its excess over the baseline", cause),
         label!("tail", "highest of p50, p90, p99, p99.9 that it reaches", tail),
     ]
+}
+
+fn source() -> Column<PhaseRow> {
+    Column::new(
+        "source",
+        "who said that it begins: marker, python, otel, nvtx, itt, function, usdt or socket",
+        Access::Word {
+            get: Box::new(|row: &PhaseRow| Some(row.phase.source.name())),
+            set: Box::new(|row, word| {
+                Source::by_name(word.stored()).map(|source| row.phase.source = source).is_some()
+            }),
+            optional: false,
+        },
+    )
+}
+
+fn status_code() -> Column<PhaseRow> {
+    Column::new(
+        "status_code",
+        "how a request that came over a network was answered, by its protocol's number",
+        Access::OptionalInteger {
+            get: Box::new(|row: &PhaseRow| row.phase.status.map(u64::from)),
+            set: Box::new(|row, value| row.phase.status = u32::try_from(value).ok()),
+        },
+    )
 }
 
 fn hex<const BYTES: usize>(

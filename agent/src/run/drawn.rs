@@ -1,6 +1,6 @@
 //! Rows that tests draw: anything that a program, a kernel or a damaged record could put into a folder.
 
-use guestscope_ebpf::{ACCOUNTS, Account};
+use guestscope_ebpf::{ACCOUNTS, Account, SOURCES, Source};
 use proptest::{collection::vec, option, prelude::*};
 
 use super::Sample;
@@ -58,8 +58,10 @@ fn phase() -> impl Strategy<Value = Phase> {
     ];
     let numbers = any::<[u64; 6]>();
     let sums = (any::<[u64; ACCOUNTS]>(), counts(), helpers());
-    (kind, ending, name, thread_id(), numbers, any::<bool>(), sums, trace()).prop_map(
-        |(kind, ending, name, thread, numbers, name_damaged, (accounts, counts, helpers), trace)| {
+    let made = (any::<bool>(), 0..SOURCES, any::<Option<u32>>());
+    (kind, ending, name, thread_id(), numbers, made, sums, trace()).prop_map(
+        |(kind, ending, name, thread, numbers, made, (accounts, counts, helpers), trace)| {
+            let (name_damaged, source, status) = made;
             let [request, start_ns, duration_ns, suspended_ns, edges_lost, pause_ns] = numbers;
             Phase {
                 id: 0,
@@ -80,6 +82,8 @@ fn phase() -> impl Strategy<Value = Phase> {
                 trace,
                 ending,
                 edges_lost,
+                source: Source::ALL[source],
+                status,
             }
         },
     )

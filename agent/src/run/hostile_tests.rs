@@ -28,6 +28,8 @@ fn request(id: u64) -> Request {
         kind: PhaseKind::Request,
         name: "infer".into(),
         name_damaged: false,
+        source: guestscope_ebpf::Source::Marker,
+        status: None,
         request: id,
         thread: ThreadId { tid: 11, tgid: 10, born_ns: 1 },
         start_ns: id * 1_000_000,

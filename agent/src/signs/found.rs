@@ -6,7 +6,7 @@ use super::{
     kernel_log::{self, KernelLog},
     vmclock::{self, VmClock},
 };
-use crate::{phase::Source, platform::Root};
+use crate::{phase::RestoredBy, platform::Root};
 
 /// What can be made of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ impl State {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sign {
     /// Which.
-    pub source: Source,
+    pub source: RestoredBy,
     /// What can be made of it.
     pub state: State,
     /// What is seen by it, or not without it.
@@ -114,7 +114,7 @@ fn vmgenid_sign(traces: &Traces) -> Sign {
             Some("CAP_SYSLOG allows it, in a container with /dev/kmsg"),
         ),
     };
-    Sign { source: Source::Vmgenid, state, consequence, remedy: remedy.map(str::to_owned) }
+    Sign { source: RestoredBy::Vmgenid, state, consequence, remedy: remedy.map(str::to_owned) }
 }
 
 fn vmclock_sign(traces: &Traces) -> Sign {
@@ -131,7 +131,7 @@ fn vmclock_sign(traces: &Traces) -> Sign {
             Some("run it as root"),
         ),
     };
-    Sign { source: Source::Vmclock, state, consequence, remedy: remedy.map(str::to_owned) }
+    Sign { source: RestoredBy::Vmclock, state, consequence, remedy: remedy.map(str::to_owned) }
 }
 
 #[cfg(test)]

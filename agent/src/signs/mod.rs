@@ -23,7 +23,7 @@ pub use self::found::{Sign, State, find};
 use self::{kernel_log::KernelLog, uevents::Uevents, vmclock::VmClock};
 use crate::{
     clock, failure,
-    phase::{Restored, Source},
+    phase::{Restored, RestoredBy},
 };
 
 /// The kernel tells of one new generation in two ways, the second within microseconds of the first.
@@ -79,7 +79,7 @@ impl Signs {
             if let Some(witness) = witness
                 && self.is_new(witness, Instant::now())
             {
-                return Restored { noticed_ns: clock::now_ns(), source: Source::Vmgenid };
+                return Restored { noticed_ns: clock::now_ns(), source: RestoredBy::Vmgenid };
             }
         }
     }
@@ -99,14 +99,15 @@ impl Signs {
         let uevents = tells_left(&mut self.uevents);
         let now = Instant::now();
         let is_new = log && self.is_new(Witness::Log, now) || uevents && self.is_new(Witness::Uevent, now);
-        let generation = is_new.then(|| Restored { noticed_ns: clock::now_ns(), source: Source::Vmgenid });
+        let generation =
+            is_new.then(|| Restored { noticed_ns: clock::now_ns(), source: RestoredBy::Vmgenid });
         generation.into_iter().chain(self.look()).collect()
     }
 
     /// Reads the clock's page: some loads from memory, and no system call unless its marker has changed.
     pub fn look(&mut self) -> Option<Restored> {
         let has_changed = self.clock.as_mut().is_some_and(VmClock::has_changed);
-        has_changed.then(|| Restored { noticed_ns: clock::now_ns(), source: Source::Vmclock })
+        has_changed.then(|| Restored { noticed_ns: clock::now_ns(), source: RestoredBy::Vmclock })
     }
 }
 

@@ -16,7 +16,7 @@ use guestscope::{
     phase::{Accounts, Counts, Ending, Helpers, Phase, PhaseKind, Request, ThreadId, TraceIds, Wait},
     run::{ClockPair, CreateOptions, Manifest, RunFolder},
 };
-use guestscope_ebpf::Account;
+use guestscope_ebpf::{Account, Source};
 use tempfile::TempDir;
 
 const START: ClockPair = ClockPair { monotonic_ns: 1_000_000_000, wall_ns: 1_795_249_821_000_000_000 };
@@ -34,6 +34,8 @@ fn request(number: u64, name: &str, locked_ns: u64) -> Request {
             kind: PhaseKind::Request,
             name: name.into(),
             name_damaged: false,
+            source: Source::Marker,
+            status: None,
             request: number,
             thread: ThreadId { tid: 11, tgid: 10, born_ns: 1 },
             start_ns: 1_000_000_000 + number * 50_000_000,

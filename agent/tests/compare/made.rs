@@ -6,7 +6,7 @@ use guestscope::{
     phase::{Accounts, Counts, Ending, Helpers, Phase, PhaseKind, Request, ThreadId, TraceIds, Wait},
     run::{ClockPair, CreateOptions, Manifest, RunFolder},
 };
-use guestscope_ebpf::Account;
+use guestscope_ebpf::{Account, Source};
 
 /// A platform and what its requests are like.
 #[derive(Clone, Debug)]
@@ -191,6 +191,8 @@ fn phase(id: u64, parent: Option<u64>, name: &str, start_ns: u64, parts: &[(Acco
         kind: if parent.is_none() { PhaseKind::Request } else { PhaseKind::Phase },
         name: name.into(),
         name_damaged: false,
+        source: Source::Marker,
+        status: None,
         request: 0,
         thread: ThreadId { tid: 11, tgid: 10, born_ns: 1 },
         start_ns,

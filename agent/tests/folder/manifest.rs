@@ -4,7 +4,7 @@ use std::fs;
 
 use guestscope::{
     health::{AgentCost, ExportHealth, Fidelity, Health, KernelLosses, Outcome, Verdict},
-    phase::{PairingLosses, PhaseKind, Restored, Source},
+    phase::{PairingLosses, PhaseKind, Restored, RestoredBy},
     run::{Child, ClockPair, Error, Exit, Folder, MOST_RESTORED, Manifest, RowCounts, Sample, State},
 };
 use rstest::rstest;
@@ -24,7 +24,7 @@ fn the_manifest_says_what_happened() {
             .add_clock(ClockPair { monotonic_ns: 65_000_000_000, wall_ns: START.wall_ns + 60_000_000_001 });
         let all = 5..MOST_RESTORED as u64 + 50;
         all.for_each(|s| {
-            manifest.add_restored(Restored { noticed_ns: s * 1_000_000_000, source: Source::Vmgenid });
+            manifest.add_restored(Restored { noticed_ns: s * 1_000_000_000, source: RestoredBy::Vmgenid });
         });
         assert_eq!(manifest.restored.len(), MOST_RESTORED);
         manifest.restored.truncate(1);

@@ -6,7 +6,7 @@ use guestscope::{
     phase::{Accounts, Counts, Ending, Helpers, Phase, PhaseKind, Request, ThreadId, TraceIds},
     run::{ClockPair, CreateOptions, Manifest, RunFolder},
 };
-use guestscope_ebpf::Account;
+use guestscope_ebpf::{Account, Source};
 
 /// Steele, Lea and Flood's SplitMix64.
 #[derive(Clone, Debug)]
@@ -117,6 +117,8 @@ impl Shape {
             kind: if at == 0 { PhaseKind::Request } else { PhaseKind::Phase },
             name: name.into(),
             name_damaged: false,
+            source: Source::Marker,
+            status: None,
             request: number,
             thread: ThreadId { tid: 11, tgid: 10, born_ns: 1 },
             start_ns: 5_000_000_000 + number * 10_000_000 + at * 1_000,

@@ -66,11 +66,11 @@ impl Thread {
             }
             Act::Begin if on_cpu => {
                 let token = if self.depth == 0 { 1 << crate::TOKEN_CHILD_BITS } else { CHILD };
-                self.outside.edge(Operation::Begin as u8, token, 0, &self.ledger, now_ns);
+                self.outside.edge(Operation::Begin as u64, token, 0, &self.ledger, now_ns);
                 self.depth += 1;
             }
             Act::End if on_cpu && self.depth > 0 => {
-                self.outside.edge(Operation::End as u8, CHILD, 0, &self.ledger, now_ns);
+                self.outside.edge(Operation::End as u64, CHILD, 0, &self.ledger, now_ns);
                 self.depth -= 1;
             }
             Act::Exit if on_cpu => {
@@ -186,12 +186,12 @@ fn a_begin_where_nothing_is_open_puts_a_wrong_depth_right() {
     let mut ledger = Ledger::EMPTY;
     ledger.begin(0, RUNNING, 0);
     // The end of the second one came from another thread.
-    outside.edge(Operation::Request as u8, CHILD - 1, 0, &ledger, 10);
-    outside.edge(Operation::Request as u8, CHILD - 1, 0, &ledger, 20);
-    outside.edge(Operation::End as u8, CHILD - 1, 0, &ledger, 30);
+    outside.edge(Operation::Request as u64, CHILD - 1, 0, &ledger, 10);
+    outside.edge(Operation::Request as u64, CHILD - 1, 0, &ledger, 20);
+    outside.edge(Operation::End as u64, CHILD - 1, 0, &ledger, 30);
     assert_eq!(outside.depth, 1, "it seems to be inside still");
-    outside.edge(Operation::Begin as u8, CHILD - 1, 0, &ledger, 40);
-    outside.edge(Operation::End as u8, CHILD - 1, 0, &ledger, 50);
+    outside.edge(Operation::Begin as u64, CHILD - 1, 0, &ledger, 40);
+    outside.edge(Operation::End as u64, CHILD - 1, 0, &ledger, 50);
     assert_eq!((outside.depth, outside.share(&ledger, 60, CPU)), (0, 20));
 }
 
@@ -200,13 +200,13 @@ fn an_end_that_says_where_its_thread_is_is_believed() {
     let mut ledger = Ledger::EMPTY;
     ledger.begin(0, RUNNING, 0);
     let mut outside = Outside::default();
-    outside.edge(Operation::Request as u8, CHILD - 1, 0, &ledger, 10);
+    outside.edge(Operation::Request as u64, CHILD - 1, 0, &ledger, 10);
     // A suspended phase of another thread ends here, inside this one.
-    outside.edge(Operation::End as u8, CHILD, THREAD_INSIDE, &ledger, 20);
+    outside.edge(Operation::End as u64, CHILD, THREAD_INSIDE, &ledger, 20);
     assert_eq!(outside.depth, 1);
     // The end of this one comes from another thread; the next one finds a depth that is too high.
-    outside.edge(Operation::Request as u8, CHILD - 1, 0, &ledger, 30);
-    outside.edge(Operation::End as u8, CHILD - 1, THREAD_OUTSIDE, &ledger, 40);
+    outside.edge(Operation::Request as u64, CHILD - 1, 0, &ledger, 30);
+    outside.edge(Operation::End as u64, CHILD - 1, THREAD_OUTSIDE, &ledger, 40);
     assert_eq!((outside.depth, outside.share(&ledger, 50, CPU)), (0, 20));
 }
 
@@ -216,17 +216,39 @@ fn edges_that_end_more_than_they_say_leave_no_wrong_depth_outside() {
     let mut ledger = Ledger::EMPTY;
     ledger.begin(0, RUNNING, 0);
     let mut outside = Outside::default();
-    outside.edge(Operation::Begin as u8, CHILD - 1, 0, &ledger, 10);
+    outside.edge(Operation::Begin as u64, CHILD - 1, 0, &ledger, 10);
     for _ in 0..2 {
-        outside.edge(Operation::Request as u8, CHILD - 1, 0, &ledger, 20);
+        outside.edge(Operation::Request as u64, CHILD - 1, 0, &ledger, 20);
         for _ in 0..3 {
-            outside.edge(Operation::Begin as u8, CHILD, 0, &ledger, 20);
+            outside.edge(Operation::Begin as u64, CHILD, 0, &ledger, 20);
         }
-        outside.edge(Operation::End as u8, CHILD - 1, THREAD_INSIDE, &ledger, 30);
+        outside.edge(Operation::End as u64, CHILD - 1, THREAD_INSIDE, &ledger, 30);
         assert!(outside.depth > 0);
     }
-    outside.edge(Operation::End as u8, CHILD - 1, THREAD_OUTSIDE, &ledger, 40);
+    outside.edge(Operation::End as u64, CHILD - 1, THREAD_OUTSIDE, &ledger, 40);
     assert_eq!((outside.depth, outside.share(&ledger, 60, CPU)), (0, 30));
+}
+
+/// A range of another copy of the library within a phase: to that copy it is the only one.
+#[test]
+fn what_a_second_copy_of_the_library_begins_and_ends_leaves_the_thread_inside() {
+    let second = |operation: Operation| operation as u64 | 7 << 16;
+    let mut ledger = Ledger::EMPTY;
+    ledger.begin(0, RUNNING, 0);
+    let mut outside = Outside::default();
+    outside.edge(Operation::Request as u64, CHILD - 1, 0, &ledger, 10);
+    for _ in 0..2 {
+        outside.edge(second(Operation::Begin), CHILD - 1, 0, &ledger, 20);
+        outside.edge(second(Operation::End), CHILD - 1, THREAD_OUTSIDE, &ledger, 30);
+        assert_eq!(outside.depth, 1);
+    }
+    // The end of this one is lost: the outermost one's word holds.
+    outside.edge(second(Operation::Begin), CHILD - 1, 0, &ledger, 40);
+    outside.edge(Operation::End as u64, CHILD - 1, THREAD_OUTSIDE, &ledger, 50);
+    assert_eq!((outside.depth, outside.share(&ledger, 60, CPU)), (0, 20));
+    outside.edge(second(Operation::Begin), CHILD - 1, 0, &ledger, 60);
+    outside.edge(second(Operation::End), CHILD - 1, THREAD_OUTSIDE, &ledger, 70);
+    assert_eq!((outside.depth, outside.share(&ledger, 80, CPU)), (0, 30));
 }
 
 #[test]
@@ -237,14 +259,14 @@ fn a_stretch_has_one_name_and_no_other_has_it() {
     let mut names = vec![outside.stretch()];
     for round in 0..3 {
         let at = |ns: u64| 10 + round * 100 + ns;
-        outside.edge(Operation::Begin as u8, CHILD - 1, 0, &ledger, at(0));
+        outside.edge(Operation::Begin as u64, CHILD - 1, 0, &ledger, at(0));
         names.push(outside.stretch());
         // What begins and ends within changes nothing.
-        outside.edge(Operation::Begin as u8, CHILD, 0, &ledger, at(10));
+        outside.edge(Operation::Begin as u64, CHILD, 0, &ledger, at(10));
         assert_eq!(names.last(), Some(&outside.stretch()));
-        outside.edge(Operation::End as u8, CHILD, THREAD_INSIDE, &ledger, at(20));
+        outside.edge(Operation::End as u64, CHILD, THREAD_INSIDE, &ledger, at(20));
         assert_eq!(names.last(), Some(&outside.stretch()));
-        outside.edge(Operation::End as u8, CHILD - 1, THREAD_OUTSIDE, &ledger, at(37));
+        outside.edge(Operation::End as u64, CHILD - 1, THREAD_OUTSIDE, &ledger, at(37));
         names.push(outside.stretch());
     }
     let different: std::collections::BTreeSet<u64> = names.iter().copied().collect();

@@ -13,6 +13,7 @@ use aya_ebpf::{
 };
 use guestscope_ebpf::{
     Counter, EDGE_NAME_UNREADABLE, EDGE_TORN, EdgeRecord, Kind, MARKER_ABI_VERSION, NAME_BYTES, Operation,
+    Source,
     ledger::{Ledger, RUNNING},
 };
 
@@ -144,7 +145,7 @@ unsafe fn copy(from: *const Ledger, to: *mut Ledger) -> (u64, bool) {
 #[inline(always)]
 unsafe fn read_name(stage: *mut EdgeRecord) -> bool {
     // SAFETY: the caller promised it.
-    let (pointer, length) = unsafe { ((*stage).arguments[0], (*stage).arguments[1]) };
+    let (pointer, length) = unsafe { ((*stage).arguments[0], Source::and_length((*stage).arguments[1]).1) };
     if length == 0 {
         return true;
     }

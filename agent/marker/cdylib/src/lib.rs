@@ -126,3 +126,54 @@ pub unsafe extern "C" fn guestscope_mark(name: *const u8, len: usize) {
     // SAFETY: the caller's promise is the same.
     unsafe { call::mark(name, len) }
 }
+
+/// Begins a phase of a source.
+///
+/// # Safety
+/// `name` is null or points to `len` readable bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn guestscope_begin_from(
+    source: u32,
+    name: *const u8,
+    len: usize,
+    request: u64,
+) -> u64 {
+    // SAFETY: the caller's promise is the same.
+    unsafe { call::begin_from(source as u8, name, len, request) }
+}
+
+/// Begins a request of a source.
+///
+/// # Safety
+/// `name` is null or points to `len` readable bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn guestscope_request_from(
+    source: u32,
+    name: *const u8,
+    len: usize,
+    request: u64,
+    scheduled_ns: u64,
+) -> u64 {
+    // SAFETY: the caller's promise is the same.
+    unsafe { call::request_from(source as u8, name, len, request, scheduled_ns) }
+}
+
+/// Gives an open phase its final name and a status code.
+///
+/// # Safety
+/// `name` is null or points to `len` readable bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn guestscope_rename(token: u64, name: *const u8, len: usize, status: u64) {
+    // SAFETY: the caller's promise is the same.
+    unsafe { call::rename(token, name, len, status) }
+}
+
+/// Says something of a source.
+///
+/// # Safety
+/// `text` is null or points to `len` readable bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn guestscope_tell(source: u32, text: *const u8, len: usize) {
+    // SAFETY: the caller's promise is the same.
+    unsafe { call::tell(source as u8, text, len) }
+}

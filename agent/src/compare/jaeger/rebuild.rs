@@ -9,7 +9,7 @@ use std::{
     collections::{BTreeMap, HashMap},
 };
 
-use guestscope_ebpf::NAME_BYTES;
+use guestscope_ebpf::{NAME_BYTES, Source};
 
 use super::answer::Span;
 use crate::untrusted::Untrusted;
@@ -120,6 +120,8 @@ fn phase(span: &Span, is_root: bool, ids: &Ids) -> Option<Phase> {
         kind,
         name: name(&span.name),
         name_damaged: false,
+        source: Source::Marker,
+        status: None,
         request: number("guestscope.request"),
         thread: ThreadId { tid: number("thread.id") as u32, ..ThreadId::default() },
         start_ns,

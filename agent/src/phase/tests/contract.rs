@@ -13,6 +13,8 @@ use rstest::rstest;
 #[case(edge::Operation::Context, Operation::Context)]
 #[case(edge::Operation::Identity, Operation::Identity)]
 #[case(edge::Operation::Mark, Operation::Mark)]
+#[case(edge::Operation::Rename, Operation::Rename)]
+#[case(edge::Operation::Tell, Operation::Tell)]
 fn an_operation_is_the_same_number(#[case] theirs: edge::Operation, #[case] ours: Operation) {
     let head = edge::head(theirs, 0xabcd, 0x1234_5678);
     assert_eq!(Operation::from_number(head as u8), Some(ours));

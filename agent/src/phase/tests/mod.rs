@@ -16,6 +16,7 @@ mod print;
 mod properties;
 mod requests;
 mod script;
+mod sources;
 mod traces;
 mod waits;
 

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use guestscope_ebpf::Source;
+
 use crate::phase::{
     Accounts, COUNT_NAMES, Counts, Ending, Helpers, KEPT, Phase, PhaseKind, Request, ThreadId, Wait,
     pairing::{Output, Pairing},
@@ -86,6 +88,8 @@ fn row(phase: &Phase, request: &Request) -> [String; 4] {
         note("edges lost", phase.edges_lost),
         if phase.ending == Ending::Ended { String::new() } else { phase.ending.name().to_owned() },
         if phase.name_damaged { "name damaged".to_owned() } else { String::new() },
+        if phase.source == Source::Marker { String::new() } else { format!("from {}", phase.source.name()) },
+        phase.status.map_or_else(String::new, |status| format!("status {status}")),
     ];
     let end_ns = phase.start_ns + phase.duration_ns;
     let span = format!("{}..{end_ns}", phase.start_ns);
@@ -152,5 +156,6 @@ fn losses(pairing: &Pairing) -> String {
         note("late I/Os", losses.late_ios),
         note("phases left out", losses.phases_left_out),
         note("requests cut", losses.requests_cut),
+        note("names left out", losses.names_left_out),
     ])
 }

@@ -11,8 +11,8 @@ use std::collections::HashMap;
 
 use guestscope_ebpf::{
     Account, Beside, COMM_BYTES, EDGE_HELPERS_TORN, EDGE_NAME_UNREADABLE, EDGE_TORN, EXIT_REPLACED,
-    EdgeRecord, FORK_ADOPTED, FORK_LATE, Header, IoRecord, Kind, NAME_BYTES, Operation, TaskRecord,
-    WaitRecord, edge_mark,
+    EdgeRecord, FORK_ADOPTED, FORK_LATE, Header, IoRecord, Kind, NAME_BYTES, Operation, SOURCE_SHIFT, Source,
+    TaskRecord, WaitRecord, edge_mark,
     helpers::HelperSum,
     ledger::{Ledger, RUNNING},
     waker,
@@ -335,6 +335,8 @@ impl World {
             "context" => (Operation::Context as u8, true),
             "identity" => (Operation::Identity as u8, true),
             "mark" => (Operation::Mark as u8, false),
+            "rename" => (Operation::Rename as u8, true),
+            "tell" => (Operation::Tell as u8, false),
             "nonsense" => (77, false),
             what => panic!("no event: {what}"),
         };
@@ -347,7 +349,11 @@ impl World {
             let kept = bytes.len().min(NAME_BYTES);
             name[..kept].copy_from_slice(&bytes[..kept]);
             let decimal = |key: &str| line.value(key).map_or(0, |value| value.parse().unwrap());
-            arguments = [0x7000, bytes.len() as u64, decimal("#"), decimal("@") + decimal("after=")];
+            let source = line.value("from=").map_or(0, |word| {
+                Source::ALL.into_iter().find(|source| source.name() == word).unwrap() as u64
+            });
+            let length = source << SOURCE_SHIFT | bytes.len() as u64;
+            arguments = [0x7000, length, decimal("#"), decimal("@") + decimal("after=")];
         } else if line.what == "end" {
             arguments[1] = line.value("with=").map_or(0, |token| token.parse().unwrap());
         } else if matches!(line.what, "context" | "identity") {

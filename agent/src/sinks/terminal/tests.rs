@@ -18,7 +18,7 @@ use super::{health_lines, text, *};
 use crate::{
     analyze::samples::{Sample, Step, inference, process, renamed, wait_outside},
     health::{ExportHealth, Fidelity, Health, Outcome, Verdict},
-    phase::{Blame, Ending, Request, Restored, Source, Wait, WaitedIo},
+    phase::{Blame, Ending, Request, Restored, RestoredBy, Wait, WaitedIo},
 };
 
 #[test]
@@ -59,7 +59,7 @@ fn what_lies_inside_cpu_is_told_where_there_are_samples_enough() {
 
 #[test]
 fn that_the_guest_was_restored_is_told_in_one_line() {
-    let line = |times: &[(u64, Source)]| {
+    let line = |times: &[(u64, RestoredBy)]| {
         let of = |&(ms, source)| {
             (Duration::from_millis(ms), Restored { noticed_ns: 5_000_000_000 + ms * 1_000_000, source })
         };
@@ -68,7 +68,7 @@ fn that_the_guest_was_restored_is_told_in_one_line() {
             render_summary(&summary_of(&inference(5)), &healthy(), &facts, Style { width: 200, ..UNICODE });
         text.lines().find(|line| line.starts_with("restored")).map(str::to_owned)
     };
-    let (genid, clock) = (Source::Vmgenid, Source::Vmclock);
+    let (genid, clock) = (RestoredBy::Vmgenid, RestoredBy::Vmclock);
     assert_eq!(line(&[]), None);
     assert_snapshot!(line(&[(3_210, genid)]).unwrap(), @"restored      from a snapshot, or moved to another machine; noticed 3.21 s after the start (vmgenid)");
     let often = [(3_210, genid), (3_250, clock), (9_000, clock), (9_100, genid), (20_000, genid)];

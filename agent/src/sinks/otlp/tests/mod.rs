@@ -27,7 +27,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use guestscope_ebpf::Account;
+use guestscope_ebpf::{Account, Source};
 
 use crate::{
     clock::ClockPair,
@@ -60,6 +60,8 @@ fn phase(number: u64, id: u64, parent: Option<u64>, name: &str) -> Phase {
         kind: if parent.is_none() { PhaseKind::Request } else { PhaseKind::Phase },
         name: name.into(),
         name_damaged: false,
+        source: Source::Marker,
+        status: None,
         request: number,
         thread: ThreadId { tid: 4711, tgid: 4700, born_ns: 1 },
         start_ns: 1_000_000_000_000 + number * 10_000_000 + id * 1_000_000,

@@ -6,7 +6,7 @@ use opentelemetry_sdk::trace::SpanData;
 
 use super::{OFFSET_NS, phase};
 use crate::{
-    phase::{Pause, Phase, Request, Restored, Source},
+    phase::{Pause, Phase, Request, Restored, RestoredBy},
     sinks::otlp::{LiveVerdict, spans::Trace, waits::Keeper},
 };
 
@@ -90,11 +90,11 @@ fn that_the_guest_was_restored_is_an_event_of_every_phase_that_was_open() {
     let mut keeper = Keeper::default();
     // Before it, at its very begin, in the second phase, between the phases, and when all was over.
     let times = [
-        (from_ns - 1, Source::Vmgenid),
-        (from_ns, Source::Vmgenid),
-        (from_ns + 45 * MS, Source::Vmclock),
-        (from_ns + 60 * MS, Source::Vmclock),
-        (from_ns + 100 * MS, Source::Vmgenid),
+        (from_ns - 1, RestoredBy::Vmgenid),
+        (from_ns, RestoredBy::Vmgenid),
+        (from_ns + 45 * MS, RestoredBy::Vmclock),
+        (from_ns + 60 * MS, RestoredBy::Vmclock),
+        (from_ns + 100 * MS, RestoredBy::Vmgenid),
     ];
     for (noticed_ns, source) in times {
         keeper.restored(Restored { noticed_ns, source });

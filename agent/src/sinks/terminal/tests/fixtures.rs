@@ -7,7 +7,7 @@ use std::{path::PathBuf, time::Duration};
 use crate::{
     analyze::Summary,
     health::{AgentCost, ExportHealth, Fidelity, Health, KernelLosses, Outcome, Verdict},
-    phase::{PairingLosses, Request, Source},
+    phase::{PairingLosses, Request, RestoredBy},
     platform::{Cpuid, Guest, Root, Subject},
     run::GpuRecord,
     signs::{Sign, State},
@@ -121,6 +121,7 @@ pub(super) fn lossy() -> Health {
             phases_left_out: 20,
             requests_cut: 21,
             waits_unplaced: 22,
+            names_left_out: 13,
         },
         export: ExportHealth {
             spans_spilled: 14,
@@ -155,9 +156,9 @@ fn signs() -> Vec<Sign> {
         Sign { source, state, consequence: consequence.to_owned(), remedy }
     };
     vec![
-        sign(Source::Vmgenid, State::Present, "that the guest was restored", None),
+        sign(RestoredBy::Vmgenid, State::Present, "that the guest was restored", None),
         sign(
-            Source::Vmclock,
+            RestoredBy::Vmclock,
             State::Unsupported,
             "the kernel does not give it on",
             Some("a newer kernel does"),
