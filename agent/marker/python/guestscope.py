@@ -32,14 +32,18 @@ import inspect
 import operator
 import os
 import types
+from _thread import get_ident
 
 __all__ = ["available", "context", "mark", "phase", "request", "task", "traceparent"]
 
 _HEADER_BYTES = 55
 
-# Open tokens of the innermost driven coroutine (see `_drive`), outermost first; None outside of all. A tuple, because a
-# task that is created inside gets a copy of the variable and must not share what follows.
+# Open tokens of the driven coroutines (see `_drive`) that this context is inside, outermost first; None outside of all. A
+# tuple, because a task that is created inside gets a copy of the variable and must not share what follows.
 _open = contextvars.ContextVar("guestscope_open", default=None)
+
+# Those of them that have not ended, since copies of the variable outlive them, and the thread that each is on; 0: none.
+_live = {}
 
 
 def _candidates():
@@ -68,8 +72,25 @@ def _declare(library):
         ("mark", None, [text, size]),
     ):
         function = getattr(library, "guestscope_" + name)
-        function.restype = result
-        function.argtypes = arguments
+        function.restype, function.argtypes = result, arguments
+    return _declare_sources(library)
+
+
+def _declare_sources(library):
+    """With calls that a library of before does not have."""
+    u32, u64, size, text = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_size_t, ctypes.c_char_p
+    for name, result, arguments, instead in (
+        ("begin_from", u64, [u32, text, size, u64], lambda _, *rest: library.guestscope_begin(*rest)),
+        ("request_from", u64, [u32, text, size, u64, u64], lambda _, *rest: library.guestscope_request(*rest)),
+        ("rename", None, [u64, text, size, u64], lambda *_: None),
+        ("tell", None, [u32, text, size], lambda *_: None),
+    ):
+        try:
+            function = getattr(library, "guestscope_" + name)
+        except AttributeError:
+            setattr(library, "guestscope_" + name, instead)
+            continue
+        function.restype, function.argtypes = result, arguments
     return library
 
 
@@ -150,6 +171,7 @@ class phase:
             self._stack.append((token, 0))
             driven = _open.get()
             if driven is not None:
+                _live[token] = get_ident()
                 _open.set(driven + (token,))
         return self
 
@@ -162,6 +184,7 @@ class phase:
                 _library.guestscope_end(token)
             driven = _open.get()
             if driven is not None:
+                _live.pop(token, None), _live.pop(inner, None)
                 _open.set(tuple(other for other in driven if other not in (token, inner)))
         return False
 
@@ -215,7 +238,8 @@ class phase:
             return
         token, inner = self._stack[-1]
         driven = _open.get()
-        if driven is not None and token not in driven:
+        # Another driver's, or another phase is open within it.
+        if driven is not None and (not driven or driven[-1] not in (token, inner)):
             return
         if inner:
             begun = _library.guestscope_next(inner, name, len(name))
@@ -223,6 +247,8 @@ class phase:
             begun = _library.guestscope_first(token, name, len(name))
         self._stack[-1] = (token, begun)
         if driven is not None:
+            _live.pop(inner, None)
+            _live[begun] = get_ident()
             _open.set(tuple(other for other in driven if other != inner) + (begun,))
 
     @property
@@ -295,40 +321,77 @@ _phase, _request = phase, request
 
 
 @types.coroutine
-def _drive(awaitable, begin):
+def _drive(awaitable, begin, finish=None):
     """Runs the awaitable step by step; between two steps every phase that it has open is left.
 
     Drivers nest: an inner one has left its own phases, and taken them off the variable, before an outer one sees the
-    suspension, and enters them again after it.
+    suspension, and enters them again after it. `finish` is told the token before that ends, if it has not.
     """
     steps = awaitable.__await__() if hasattr(awaitable, "__await__") else awaitable
     send = getattr(steps, "send", None) or (lambda _: next(steps))
     advance = functools.partial(send, None)
     outer = _open.get()
-    _open.set((begin(),))
+    token = begin()
+    own = (token,)
+    _live[token] = get_ident()
+    _open.set((outer or ()) + own)
     try:
         while True:
             try:
                 waited_for = advance()
             except StopIteration as result:
                 return result.value
-            mine = _open.get()
-            for token in reversed(mine):
-                _library.guestscope_leave(token)
+            own = _beyond(outer)
+            _leave(own)
             _open.set(outer)
             try:
                 advance = functools.partial(send, (yield waited_for))
             except BaseException as error:  # Cancellation and closing are the coroutine's to handle.
+                error.__traceback__ = error.__traceback__.tb_next
                 advance = functools.partial(_throw, steps, error)
-            finally:
-                _open.set(mine)
-                for token in mine:
-                    _library.guestscope_enter(token)
+            # A coroutine that nobody awaits is closed in whichever context.
+            outer = _open.get()
+            _open.set((outer or ()) + own)
+            _enter(own)
+    except BaseException as error:
+        # The traceback is the awaitable's own (from Python 3.11 on).
+        error.__traceback__ = error.__traceback__.tb_next
+        raise
     finally:
+        if finish is not None and token in _live:
+            finish(token)
         # What the coroutine left open ends with it, innermost first.
-        for token in reversed(_open.get()):
-            _library.guestscope_end(token)
+        for token in reversed(_beyond(outer)):
+            _end(token)
         _open.set(outer)
+
+
+def _beyond(outer):
+    """What is open here beyond the phases of the drivers around this one."""
+    open_here, outer = _open.get() or (), outer or ()
+    if open_here[: len(outer)] == outer:
+        return open_here[len(outer) :]
+    return tuple(token for token in open_here if token not in outer)
+
+
+def _leave(tokens):
+    for token in reversed(tokens):
+        if token in _live:
+            _live[token] = 0
+            _library.guestscope_leave(token)
+
+
+def _enter(tokens):
+    for token in tokens:
+        if token in _live:
+            _live[token] = get_ident()
+            _library.guestscope_enter(token)
+
+
+def _end(token):
+    """Ends it, unless something else has."""
+    if _live.pop(token, None) is not None:
+        _library.guestscope_end(token)
 
 
 def _throw(steps, error):

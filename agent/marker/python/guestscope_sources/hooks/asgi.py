@@ -1,0 +1,189 @@
+"""ASGI servers and frameworks: a request from the server's call of the application to the end of its response."""
+
+import functools
+
+from .. import apply, hops, requests
+
+hops.follow()
+
+#: Where applications are wrapped because no server that we know calls them.
+_APPLICATIONS = []
+_known_server = False
+
+
+def _header(headers):
+    for name, value in headers:
+        if name == b"traceparent":
+            return value
+    return None
+
+
+def _of_scope(scope):
+    """A request for the scope, None where there is none to be begun."""
+    try:
+        if scope["type"] != "http":
+            return None
+        request = requests.of_http(scope["method"], _header(scope["headers"]))
+        request.scope = scope
+        return request
+    except Exception:
+        return None
+
+
+def _server_is_known():
+    """Requests begin at the server: applications need no wrapper any more."""
+    global _known_server
+    _known_server = True
+    while _APPLICATIONS:
+        apply.undo(*_APPLICATIONS.pop())
+
+
+def uvicorn_cycle(original, site):
+    _server_is_known()
+
+    @functools.wraps(original)
+    async def run_asgi(self, app):
+        request = _of_scope(self.scope)
+        try:
+            if request is None:
+                return await original(self, app)
+            return await requests.drive(original(self, app), request)
+        except BaseException as error:
+            error.__traceback__ = error.__traceback__.tb_next
+            raise
+
+    return run_asgi
+
+
+def uvicorn_send(original, site):
+    @functools.wraps(original)
+    async def send(self, message):
+        try:
+            if message["type"] == "http.response.start":
+                requests.set_status(message.get("status"))
+            return await original(self, message)
+        except BaseException as error:
+            error.__traceback__ = error.__traceback__.tb_next
+            raise
+
+    return send
+
+
+def uvicorn_complete(original, site):
+    @functools.wraps(original)
+    def on_response_complete(self):
+        request = requests.of_here()
+        try:
+            return original(self)
+        except BaseException as error:
+            error.__traceback__ = error.__traceback__.tb_next
+            raise
+        finally:
+            if request is not None:
+                request.complete()
+
+    return on_response_complete
+
+
+def _observed(send, request):
+    @functools.wraps(send)
+    async def observed(message):
+        kind = message.get("type") if isinstance(message, dict) else None
+        if kind == "http.response.start":
+            request.note(message.get("status"))
+        try:
+            await send(message)
+        except BaseException as error:
+            error.__traceback__ = error.__traceback__.tb_next
+            raise
+        if kind == "http.response.body" and not message.get("more_body"):
+            request.complete()
+
+    return observed
+
+
+def hypercorn_handle(original, site):
+    _server_is_known()
+
+    @functools.wraps(original)
+    async def _handle(app, config, scope, receive, send, *rest):
+        request = _of_scope(scope)
+        try:
+            if request is None:
+                return await original(app, config, scope, receive, send, *rest)
+            observed = original(app, config, scope, receive, _observed(send, request), *rest)
+            return await requests.drive(observed, request)
+        except BaseException as error:
+            error.__traceback__ = error.__traceback__.tb_next
+            raise
+
+    return _handle
+
+
+def application(original, site):
+    """A framework's application, for servers that have no hook of their own."""
+    if _known_server:
+        return None
+    _APPLICATIONS.append((site.module.__name__, site.attribute))
+
+    @functools.wraps(original)
+    async def __call__(self, scope, receive, send):
+        request = None
+        if not _known_server and requests.of_here() is None:
+            request = _of_scope(scope)
+        try:
+            if request is None:
+                return await original(self, scope, receive, send)
+            return await requests.drive(original(self, scope, receive, _observed(send, request)), request)
+        except BaseException as error:
+            error.__traceback__ = error.__traceback__.tb_next
+            raise
+
+    return __call__
+
+
+def starlette_route(original, site):
+    @functools.wraps(original)
+    def matches(self, scope):
+        result = original(self, scope)
+        request = requests.current.get()
+        if request is not None and result[1]:
+            # A route of the right path and another method counts until one of this method comes.
+            if result[0].name == "FULL" or request.route is None:
+                request.at(scope, self.path_format)
+        return result
+
+    return matches
+
+
+def starlette_mount(original, site):
+    @functools.wraps(original)
+    def matches(self, scope):
+        result = original(self, scope)
+        request = requests.current.get()
+        if request is not None and "root_path" in result[1]:
+            request.mounted(scope.get("root_path", ""), result[1]["root_path"], self.path)
+        return result
+
+    return matches
+
+
+def fastapi_selected(original, site):
+    """FastAPI from 0.165 on says which route it took, with the prefixes of included routers."""
+
+    @functools.wraps(original)
+    def _route_selected(*args, **kwargs):
+        request = requests.current.get()
+        path = kwargs.get("path")
+        if request is not None and isinstance(path, str) and not kwargs.get("mount"):
+            request.at(kwargs.get("scope") or {}, path)
+        return original(*args, **kwargs)
+
+    return _route_selected
+
+
+def background(original, site):
+    """What runs behind the response is a phase of its own."""
+    from .. import phases
+
+    return phases.coroutine(original, "background")

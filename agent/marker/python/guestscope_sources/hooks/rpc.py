@@ -1,0 +1,143 @@
+"""gRPC servers of grpcio: a request is named by the method that a handler is registered for."""
+
+import functools
+import inspect
+
+from .. import hops, requests
+
+hops.follow()
+
+
+def _name(method):
+    return method if isinstance(method, bytes) else str(method).encode("utf-8", "replace")
+
+
+def _joined(metadata):
+    for entry in metadata or ():
+        if entry[0] == "traceparent":
+            return requests.joined(entry[1])
+    return None
+
+
+def _code(state):
+    code = getattr(state, "code", None)
+    value = getattr(code, "value", None)
+    return value[0] if isinstance(value, tuple) else value
+
+
+def in_pool(original, site):
+    """The function that a thread of the pool runs for one call."""
+
+    @functools.wraps(original)
+    def wrapper(rpc_event, state, *args, **kwargs):
+        request = None
+        try:
+            details = rpc_event.call_details
+            metadata = rpc_event.invocation_metadata
+            request = requests.Request(_name(details.method), joins=_joined(metadata)).start()
+        except Exception:
+            pass
+        try:
+            return original(rpc_event, state, *args, **kwargs)
+        except BaseException as error:
+            error.__traceback__ = error.__traceback__.tb_next
+            raise
+        finally:
+            if request is not None:
+                request.note(_code(state))
+                request.finish()
+
+    return wrapper
+
+
+def aio_handlers(original, site):
+    """asyncio's servers find a handler for each call: the one found is replaced by one that is a request."""
+
+    @functools.wraps(original)
+    def add_generic_rpc_handlers(self, generic_rpc_handlers):
+        return original(self, [_Generic(handler) for handler in generic_rpc_handlers])
+
+    return add_generic_rpc_handlers
+
+
+def aio_registered(original, site):
+    @functools.wraps(original)
+    def add_registered_method_handlers(self, service_name, method_handlers):
+        handlers = {
+            name: _observed(handler, "/%s/%s" % (service_name, name), ()) for name, handler in method_handlers.items()
+        }
+        return original(self, service_name, handlers)
+
+    return add_registered_method_handlers
+
+
+class _Generic:
+    def __init__(self, handler):
+        self._handler = handler
+
+    def __getattr__(self, name):
+        return getattr(self._handler, name)
+
+    def service(self, details):
+        handler = self._handler.service(details)
+        try:
+            return _observed(handler, details.method, details.invocation_metadata)
+        except Exception:
+            return handler
+
+
+_BEHAVIOURS = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")
+
+
+def _observed(handler, method, metadata):
+    if handler is None or not hasattr(handler, "_replace"):
+        return handler
+    behaviours = {name: getattr(handler, name) for name in _BEHAVIOURS if getattr(handler, name, None) is not None}
+    observed = {name: _behaviour(behaviour, _name(method), metadata) for name, behaviour in behaviours.items()}
+    return handler._replace(**observed)
+
+
+def _behaviour(behaviour, name, metadata):
+    """Whatever it is (coroutine function, generator of either kind, function), it stays that."""
+
+    def begun():
+        return requests.Request(name, joins=_joined(metadata))
+
+    if inspect.isasyncgenfunction(behaviour):
+
+        @functools.wraps(behaviour)
+        async def steps(request, context):
+            ours = begun()
+            async for item in hops.stream(behaviour(request, context), ours, lambda: ours.note(_aio_code(context))):
+                yield item
+
+        return steps
+    if inspect.iscoroutinefunction(behaviour):
+
+        @functools.wraps(behaviour)
+        async def driven(request, context):
+            ours = begun()
+            try:
+                return await requests.drive(_noted(behaviour, request, context, ours), ours)
+            except BaseException as error:
+                error.__traceback__ = error.__traceback__.tb_next
+                raise
+
+        return driven
+    # Anything else runs on a pool's thread, or is an object that the server looks into.
+    return behaviour
+
+
+async def _noted(behaviour, request, context, ours):
+    try:
+        return await behaviour(request, context)
+    except BaseException as error:
+        error.__traceback__ = error.__traceback__.tb_next
+        raise
+    finally:
+        ours.note(_aio_code(context))
+
+
+def _aio_code(context):
+    code = context.code()
+    return getattr(code, "value", (code,))[0] if code is not None else None

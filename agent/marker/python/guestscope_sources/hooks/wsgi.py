@@ -1,0 +1,208 @@
+"""WSGI servers and frameworks: a request from the server's call of the application until its iterator is closed."""
+
+import functools
+
+from .. import apply, greenlets, hops, requests
+
+hops.follow()
+
+_APPLICATIONS = []
+_known_server = False
+
+
+def _server_is_known():
+    """Requests begin at the server: applications need no wrapper any more."""
+    global _known_server
+    _known_server = True
+    while _APPLICATIONS:
+        apply.undo(*_APPLICATIONS.pop())
+
+
+def _around(original, describe):
+    """A request around each call; `describe` gives its method and traceparent of the call's arguments."""
+    _server_is_known()
+
+    @functools.wraps(original)
+    def wrapper(*args, **kwargs):
+        request = None
+        try:
+            greenlets.follow()
+            request = requests.start_http(*describe(args))
+        except Exception:
+            pass
+        try:
+            return original(*args, **kwargs)
+        except BaseException as error:
+            error.__traceback__ = error.__traceback__.tb_next
+            raise
+        finally:
+            if request is not None:
+                request.finish()
+
+    return wrapper
+
+
+def _named(headers, wanted):
+    for name, value in headers:
+        if name == wanted:
+            return value
+    return None
+
+
+def gunicorn_sync(original, site):
+    return _around(original, lambda args: (args[2].method, _named(args[2].headers, "TRACEPARENT")))
+
+
+def gunicorn_thread(original, site):
+    return _around(original, lambda args: (args[1].method, _named(args[1].headers, "TRACEPARENT")))
+
+
+gunicorn_async = gunicorn_sync
+
+
+def wsgiref_run(original, site):
+    def describe(args):
+        environ = getattr(args[0], "base_env", None) or {}
+        return environ.get("REQUEST_METHOD"), environ.get("HTTP_TRACEPARENT")
+
+    return _around(original, describe)
+
+
+def werkzeug_run(original, site):
+    return _around(original, lambda args: (args[0].command, args[0].headers.get("traceparent")))
+
+
+def waitress_execute(original, site):
+    def describe(args):
+        parsed = args[0].request
+        return parsed.command, parsed.headers.get("TRACEPARENT")
+
+    return _around(original, describe)
+
+
+def gevent_response(original, site):
+    def describe(args):
+        return args[0].command, args[0].headers.get("traceparent")
+
+    return _around(original, describe)
+
+
+def status(original, site):
+    """Of `start_response(status, headers)`, or whatever takes the status first."""
+
+    @functools.wraps(original)
+    def wrapper(self, status, *args, **kwargs):
+        requests.set_status(status)
+        try:
+            return original(self, status, *args, **kwargs)
+        except BaseException as error:
+            error.__traceback__ = error.__traceback__.tb_next
+            raise
+
+    return wrapper
+
+
+def waitress_status(original, site):
+    """Waitress has no method for it: the task keeps the status that the application gave."""
+
+    @functools.wraps(original)
+    def build_response_header(self):
+        requests.set_status(self.status)
+        return original(self)
+
+    return build_response_header
+
+
+class _Body:
+    """An application's iterable, for servers that have no hook of their own: the request ends when it is closed."""
+
+    def __init__(self, body, request):
+        self._body, self._steps, self._request = body, None, request
+
+    def __iter__(self):
+        self._steps = iter(self._body)
+        return self
+
+    def __next__(self):
+        if self._steps is None:
+            self._steps = iter(self._body)
+        return next(self._steps)
+
+    def close(self):
+        try:
+            close = getattr(self._body, "close", None)
+            if close is not None:
+                close()
+        finally:
+            self._request.finish()
+
+
+def application(original, site):
+    if _known_server:
+        return None
+    _APPLICATIONS.append((site.module.__name__, site.attribute))
+
+    @functools.wraps(original)
+    def __call__(self, environ, start_response):
+        request = None
+        if not _known_server and requests.of_here() is None:
+            request = requests.start_http(environ.get("REQUEST_METHOD"), environ.get("HTTP_TRACEPARENT"))
+        if request is None:
+            return _plain(original, self, environ, start_response)
+
+        @functools.wraps(start_response)
+        def started(status, *args, **kwargs):
+            request.note(status)
+            return start_response(status, *args, **kwargs)
+
+        body = None
+        try:
+            body = original(self, environ, started)
+        except BaseException as error:
+            error.__traceback__ = error.__traceback__.tb_next
+            raise
+        finally:
+            if not hasattr(body, "close") or isinstance(body, environ.get("wsgi.file_wrapper") or ()):
+                request.finish()
+                request = None
+        return body if request is None else _Body(body, request)
+
+    return __call__
+
+
+def _plain(original, self, environ, start_response):
+    try:
+        return original(self, environ, start_response)
+    except BaseException as error:
+        error.__traceback__ = error.__traceback__.tb_next
+        raise
+
+
+def flask_route(original, site):
+    @functools.wraps(original)
+    def match_request(self, *args, **kwargs):
+        result = original(self, *args, **kwargs)
+        request = requests.current.get()
+        rule = getattr(getattr(self, "request", None), "url_rule", None)
+        if request is not None and rule is not None:
+            request.route = rule.rule
+        return result
+
+    return match_request
+
+
+def django_route(original, site):
+    @functools.wraps(original)
+    def resolve_request(self, request):
+        try:
+            match = original(self, request)
+        except BaseException as error:
+            error.__traceback__ = error.__traceback__.tb_next
+            raise
+        ours = requests.current.get()
+        route = getattr(match, "route", None)
+        if ours is not None and isinstance(route, str):
+            ours.route = "/" + route.lstrip("/")
+        return match
+
+    return resolve_request

@@ -1,0 +1,153 @@
+"""Requests: what a server's hook begins, and what a framework's hook tells of it (route, status)."""
+
+import contextvars
+import itertools
+
+from . import phases
+from .marker import marker
+
+_library = marker._library
+_open, _live = marker._open, marker._live
+#: The request that this context is inside; it may have ended.
+current = contextvars.ContextVar("guestscope_request", default=None)
+_numbers = itertools.count(1)
+_HIDDEN = phases.routes_are_hidden()
+#: Methods are few; anything else a client may invent.
+_METHODS = {
+    name: name.encode() for name in ("GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH")
+}
+
+
+class Request:
+    """One request. `start` and `finish` are for one thread, `begin` and `rename` for the driver of a coroutine."""
+
+    __slots__ = ("name", "number", "scheduled_ns", "joins", "token", "route", "prefixes", "status", "scope", "_outer")
+
+    def __init__(self, name, number=0, scheduled_ns=0, joins=None):
+        self.name = name
+        self.number = number or next(_numbers)
+        self.scheduled_ns = scheduled_ns
+        self.joins = joins
+        self.token = self.status = 0
+        self.route = self.prefixes = self.scope = self._outer = None
+
+    def begin(self):
+        self.token = _library.guestscope_request_from(
+            phases.SOURCE, self.name, len(self.name), self.number, self.scheduled_ns
+        )
+        if self.joins is not None:
+            _library.guestscope_context(self.token, *self.joins)
+        current.set(self)
+        return self.token
+
+    def start(self):
+        """Begins on this thread, until `finish`."""
+        token = self.begin()
+        _live[token] = marker.get_ident()
+        self._outer = _open.get()
+        _open.set((self._outer or ()) + (token,))
+        return self
+
+    @property
+    def is_open(self):
+        return self.token in _live
+
+    def note(self, status):
+        """`200`, `"200 OK"`."""
+        try:
+            self.status = int(status[:3]) if isinstance(status, str) else int(status)
+        except (TypeError, ValueError):
+            pass
+
+    def at(self, scope, template):
+        """A router took this route of an ASGI scope."""
+        self.route = (self.prefixes or {}).get(scope.get("root_path", ""), "") + template
+
+    def mounted(self, around, path, template):
+        """A router handed the request to an application at `path`, which the template made, within the one at `around`."""
+        prefixes = self.prefixes = self.prefixes or {}
+        prefixes[path] = prefixes.get(around, "") + template
+
+    def final_name(self):
+        route = self.route
+        if route is None and self.scope is not None:
+            # Litestar's word for it.
+            route = self.scope.get("path_template")
+        if not isinstance(route, str) and self.prefixes:
+            # Mounted, and no route of a router that we know.
+            route = list(self.prefixes.values())[-1] + "/{path}"
+        if not isinstance(route, str) or _HIDDEN:
+            return b""
+        return self.name + b" " + route.encode("utf-8", "replace")
+
+    def rename(self, token=0):
+        """Gives it its final name and status, while it is open."""
+        name = self.final_name()
+        if name or self.status:
+            _library.guestscope_rename(self.token, name, len(name), self.status)
+        if current.get() is self:
+            current.set(None)
+
+    def complete(self):
+        """The whole response is sent: what the program does from here on, nobody waits for."""
+        chain = _open.get()
+        if chain and chain[-1] == self.token and self.token in _live:
+            self.rename()
+            marker._end(self.token)
+
+    def finish(self):
+        """Ends what `start` began, with what is open within it."""
+        if self.token in _live:
+            self.rename()
+            for inner in reversed(marker._beyond(self._outer)):
+                marker._end(inner)
+        _open.set(self._outer)
+
+
+def of_http(method, traceparent=None, scheduled_ns=0):
+    """A request that has not begun. Its path is not looked at: it has no bound."""
+    name = _METHODS.get(method if isinstance(method, str) else "", b"HTTP")
+    return Request(name, scheduled_ns=scheduled_ns, joins=joined(traceparent))
+
+
+def start_http(method, traceparent=None, scheduled_ns=0):
+    """Begins one on this thread; None where that failed, since the program's own work goes on."""
+    try:
+        return of_http(method, traceparent, scheduled_ns).start()
+    except Exception:
+        return None
+
+
+def of_here():
+    """The request that this context is inside, None outside and once it has ended."""
+    request = current.get()
+    return request if request is not None and request.token in _live else None
+
+
+async def drive(awaitable, request):
+    """Awaits what serves the request; it is left at each suspension."""
+    try:
+        return await marker._drive(awaitable, request.begin, request.rename)
+    except BaseException as error:
+        error.__traceback__ = error.__traceback__.tb_next
+        raise
+
+
+def set_status(status):
+    """Of the request that this context is inside."""
+    request = current.get()
+    if request is not None:
+        request.note(status)
+
+
+def joined(traceparent):
+    """(trace id, parent span id) of a traceparent header; None where it is none."""
+    if traceparent is None:
+        return None
+    try:
+        text = traceparent.decode("ascii") if isinstance(traceparent, bytes) else traceparent
+        parts = text[:55].split("-")
+        trace, parent = bytes.fromhex(parts[1]), bytes.fromhex(parts[2])
+    except (ValueError, IndexError, AttributeError):
+        return None
+    return (trace, parent) if len(trace) == 16 and len(parent) == 8 and any(trace) and any(parent) else None
