@@ -238,7 +238,7 @@ class phase:
             return
         token, inner = self._stack[-1]
         driven = _open.get()
-        # Another driver's, or another phase is open within it.
+        # Another driver's, or one with a phase open within.
         if driven is not None and (not driven or driven[-1] not in (token, inner)):
             return
         if inner:
@@ -263,9 +263,8 @@ class phase:
 
     def context(self, trace_id, parent_span_id):
         """Lets this phase's request join a trace; ids as bytes or hexadecimal, in the order of the header."""
-        token = self.token
-        if token or not available:
-            _join(token, trace_id, parent_span_id)
+        if self.token or not available:
+            _join(self.token, trace_id, parent_span_id)
 
 
 class request(phase):
@@ -325,7 +324,7 @@ def _drive(awaitable, begin, finish=None):
     """Runs the awaitable step by step; between two steps every phase that it has open is left.
 
     Drivers nest: an inner one has left its own phases, and taken them off the variable, before an outer one sees the
-    suspension, and enters them again after it. `finish` is told the token before that ends, if it has not.
+    suspension, and enters them again after it. `finish` is told the token before that ends.
     """
     steps = awaitable.__await__() if hasattr(awaitable, "__await__") else awaitable
     send = getattr(steps, "send", None) or (lambda _: next(steps))
