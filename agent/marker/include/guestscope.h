@@ -81,6 +81,12 @@ uint64_t guestscope_request(const char *name, size_t len, uint64_t request, uint
 void guestscope_context(uint64_t token, const uint8_t trace_id[16], const uint8_t parent_span_id[8]);
 
 /*
+ * Makes the phase of `token` a child of the span `span_id` of the program's own, whose phase it is. The request that it is part of joins
+ * the trace if it is in none; in another trace the phase stays where it is. 0 as token does nothing.
+ */
+void guestscope_parent(uint64_t token, const uint8_t trace_id[16], const uint8_t span_id[8]);
+
+/*
  * Writes the W3C traceparent header that makes a callee's spans children of the phase of `token`, with a NUL, and
  * returns its length without the NUL, which is 55. 0 is the root that this thread is inside. Returns 0 and writes nothing
  * where `cap` is below 56, `out` is null, or there is no such root. Ids are random per process, and differ after a fork.

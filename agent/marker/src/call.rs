@@ -173,6 +173,17 @@ pub fn context(token: u64, trace_id: [u8; 16], parent: [u8; 8]) {
     });
 }
 
+/// The phase of `token` is a child of the span `span` of the program's own, in the trace `trace_id`. Its request joins that trace if it is
+/// in none. Nothing happens for the token 0, or for a trace id of zeros.
+pub fn parent(token: u64, trace_id: [u8; 16], span: [u8; 8]) {
+    let whole = u128::from_be_bytes(trace_id);
+    if token != 0 && whole != 0 {
+        let arguments =
+            [token, (whole >> 64) as u64, whole as u64, u64::from_be_bytes(span), edge::OF_THE_PHASE];
+        thread::with(|thread| thread.fire(Operation::Context, arguments));
+    }
+}
+
 /// The `traceparent` header of `token`; 0 is the root that this thread is inside. None outside all roots.
 pub fn traceparent(token: u64) -> Option<[u8; HEADER_BYTES]> {
     thread::with(|thread| {

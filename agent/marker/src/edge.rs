@@ -36,6 +36,9 @@ pub enum Operation {
     Tell = 10,
 }
 
+/// The last argument of a CONTEXT that means the phase itself, and not its root.
+pub(crate) const OF_THE_PHASE: u64 = 1;
+
 /// Bits of a length on the wire. Above them stands who made the edge, 0 for the program itself.
 const LENGTH_BITS: u32 = 32;
 

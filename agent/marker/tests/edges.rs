@@ -118,6 +118,9 @@ fn a_request_joins_a_trace() {
     child.context(0x0123_u128.to_be_bytes(), 0x45_u64.to_be_bytes());
     context(0x0678_u128.to_be_bytes(), 0x9a_u64.to_be_bytes());
     context([0; 16], [1; 8]);
+    call::parent(child.token(), 0x0678_u128.to_be_bytes(), 0xbc_u64.to_be_bytes());
+    call::parent(0, [1; 16], [1; 8]);
+    call::parent(child.token(), [0; 16], [1; 8]);
     child.end();
     request.end();
 }
@@ -177,7 +180,8 @@ fn requests_that_never_end_give_up_the_outermost() {
     "begin 2.moved no root 0", "begin 2.moved within 0", "end 2.moved", "end 2.moved", "end 2.0", "end 1.0",
 ])]
 #[case::join(a_request_joins_a_trace, &[
-    "request 1.0 a 1 0", "begin 1.1 b 0", "context 1.1 0 123 45", "context 1.0 0 678 9a", "end 1.1", "end 1.0",
+    "request 1.0 a 1 0", "begin 1.1 b 0", "context 1.1 0 123 45", "context 1.0 0 678 9a", "parent 1.1 0 678 bc",
+    "end 1.1", "end 1.0",
 ])]
 #[case::marks(marks_and_tokens_of_nothing, &["mark 0 start", "mark 0 "])]
 fn edges_of_a_program(#[case] program: fn(), #[case] expected: &[&str]) {

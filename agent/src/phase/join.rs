@@ -7,9 +7,12 @@ use super::{
 
 impl Pairing {
     pub(super) fn context(&mut self, edge: &Edge<'_>) {
-        let [high, low, parent, _] = edge.record.arguments;
-        if let Some(request) = self.request_of(edge) {
-            request.1.join(trace_id(high, low), parent.to_be_bytes());
+        let [high, low, parent, of_the_phase] = edge.record.arguments;
+        let Some((id, request)) = self.request_of(edge) else { return };
+        if of_the_phase == 0 {
+            request.join(trace_id(high, low), parent.to_be_bytes());
+        } else {
+            request.adopt(id, trace_id(high, low), parent.to_be_bytes());
         }
     }
 

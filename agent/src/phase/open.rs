@@ -107,6 +107,8 @@ pub(crate) struct OpenRequest {
     trace_id: Option<[u8; 16]>,
     /// The program's own span around the request.
     remote_parent: Option<[u8; 8]>,
+    /// The same around phases within it.
+    parents: HashMap<u64, [u8; 8]>,
     /// Span ids that the library made, by phase.
     span_ids: HashMap<u64, [u8; 8]>,
 }
@@ -117,6 +119,19 @@ impl OpenRequest {
         if trace_id != [0; 16] {
             self.trace_id = Some(trace_id);
             self.remote_parent = (parent != [0; 8]).then_some(parent);
+        }
+    }
+
+    /// A phase of it is what the program calls this span. Where the request is in no trace, it begins to be part of this one, below the
+    /// same span: what is around the program's outermost span is this request alone.
+    pub(crate) fn adopt(&mut self, phase: u64, trace_id: [u8; 16], parent: [u8; 8]) {
+        if trace_id == [0; 16] || parent == [0; 8] {
+            return;
+        }
+        if self.trace_id.is_none() {
+            self.join(trace_id, parent);
+        } else if self.trace_id == Some(trace_id) {
+            self.parents.insert(phase, parent);
         }
     }
 
@@ -175,6 +190,7 @@ impl OpenRequest {
         let span_id = |phase: u64| self.span_ids.get(&phase).copied().unwrap_or_else(|| ids.span_id(phase));
         for phase in &mut self.done {
             let is_root = phase.id == phase.root;
+            let own = if is_root { self.remote_parent } else { self.parents.get(&phase.id).copied() };
             // What is nested carries the number of what it is part of, unless the program gave it one of its own.
             if phase.request == 0 {
                 phase.request = number;
@@ -182,8 +198,8 @@ impl OpenRequest {
             phase.trace = TraceIds {
                 trace_id,
                 span_id: span_id(phase.id),
-                parent_span_id: phase.parent.map(span_id).or(if is_root { self.remote_parent } else { None }),
-                parent_is_remote: is_root && self.remote_parent.is_some(),
+                parent_span_id: own.or_else(|| phase.parent.map(span_id)),
+                parent_is_remote: own.is_some(),
             };
         }
         Request { phases: self.done }

@@ -99,6 +99,20 @@ pub unsafe extern "C" fn guestscope_context(token: u64, trace_id: *const u8, par
     call::context(token, trace_id, parent);
 }
 
+/// Makes the phase of a token a child of a span of the program's own.
+///
+/// # Safety
+/// `trace_id` is null or points to 16 readable bytes, `span_id` is null or points to 8.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn guestscope_parent(token: u64, trace_id: *const u8, span_id: *const u8) {
+    if trace_id.is_null() || span_id.is_null() {
+        return;
+    }
+    // SAFETY: both are not null, so they point to as many bytes as the caller promised.
+    let (trace_id, span) = unsafe { (trace_id.cast::<[u8; 16]>().read(), span_id.cast::<[u8; 8]>().read()) };
+    call::parent(token, trace_id, span);
+}
+
 /// Writes a token's `traceparent` header and a NUL; returns its length without the NUL, 0 if nothing was written.
 ///
 /// # Safety

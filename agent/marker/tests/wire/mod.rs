@@ -58,6 +58,7 @@ pub(crate) fn script(edges: &[Edge]) -> Vec<String> {
             3 => format!("end {token}") + &joined(" with", a3),
             4 => format!("leave {token}"),
             5 => format!("enter {token}"),
+            6 if a5 == 1 => format!("parent {token} {a2:x} {a3:x} {a4:x}"),
             6 => format!("context {token} {a2:x} {a3:x} {a4:x}"),
             7 => format!("identity {token}"),
             8 => format!("mark {token} {name}"),

@@ -280,6 +280,8 @@ impl RawSpan {
                 span.numbers.insert(&key, number);
             } else if key == "guestscope.ending" {
                 span.ending = value.string_value.map(short);
+            } else if key == keys::AROUND {
+                span.parent = value.string_value.map_or(span.parent, short);
             }
         }
         span.numbers.0.shrink_to_fit();

@@ -109,7 +109,12 @@ fn drawn() -> impl Strategy<Value = Request> {
         for (at, (numbers, closed)) in drawn.into_iter().enumerate() {
             let keep = open.len().saturating_sub(closed).max(1);
             open.truncate(keep);
-            let Phase { id, parent, kind, name, start_ns, trace, .. } = bare(at as u64, open.last().copied());
+            let Phase { id, parent, kind, name, start_ns, mut trace, .. } =
+                bare(at as u64, open.last().copied());
+            // Every second one is made of a span of the program's, which is not ours.
+            if at % 2 == 1 {
+                trace = TraceIds { parent_span_id: Some([9; 8]), parent_is_remote: true, ..trace };
+            }
             phases.push(Phase { id, parent, kind, name, start_ns, trace, ..numbers });
             open.push(at as u64);
         }

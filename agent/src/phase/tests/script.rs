@@ -332,7 +332,7 @@ impl World {
             "end" => (Operation::End as u8, true),
             "leave" => (Operation::Leave as u8, true),
             "enter" => (Operation::Enter as u8, true),
-            "context" => (Operation::Context as u8, true),
+            "context" | "parent" => (Operation::Context as u8, true),
             "identity" => (Operation::Identity as u8, true),
             "mark" => (Operation::Mark as u8, false),
             "rename" => (Operation::Rename as u8, true),
@@ -356,9 +356,10 @@ impl World {
             arguments = [0x7000, length, decimal("#"), decimal("@") + decimal("after=")];
         } else if line.what == "end" {
             arguments[1] = line.value("with=").map_or(0, |token| token.parse().unwrap());
-        } else if matches!(line.what, "context" | "identity") {
+        } else if matches!(line.what, "context" | "parent" | "identity") {
             let trace = hex(nth(1));
-            arguments = [(trace >> 64) as u64, trace as u64, hex(nth(2)) as u64, 0];
+            let of_the_phase = u64::from(line.what == "parent");
+            arguments = [(trace >> 64) as u64, trace as u64, hex(nth(2)) as u64, of_the_phase];
         }
         let thread = self.threads.get_mut(&line.number).unwrap();
         let instance = line.value("lib=").map_or(1, |copy| copy.parse().unwrap());

@@ -119,3 +119,49 @@ fn ids_of_zeros_are_none() {
     parent-0  trace abc  span derived-2  parent none
     ");
 }
+
+#[test]
+fn a_phase_is_below_the_span_that_it_is_made_of() {
+    let printed = traces(
+        "
+        0   10/10 request 1 server
+        1   10/10 begin 2 span-s0
+        2   10/10 parent 2 abc 50
+        3   10/10 begin 3 span-s1
+        4   10/10 parent 3 abc 51
+        5   10/10 begin 4 forward
+        6   10/10 end 4
+        7   10/10 begin 5 elsewhere
+        8   10/10 parent 5 def 99
+        9   10/10 end 5
+        11  10/10 end 3
+        12  10/10 end 2
+        20  10/10 end 1",
+    );
+    insta::assert_snapshot!(printed, @"
+    server    trace abc  span derived-1  parent 50 (remote)
+    span-s0   trace abc  span derived-2  parent derived-1
+    span-s1   trace abc  span derived-3  parent 51 (remote)
+    forward   trace abc  span derived-4  parent derived-3
+    elsewhere  trace abc  span derived-5  parent derived-3
+    ");
+}
+
+#[test]
+fn a_request_that_came_with_a_trace_stays_below_its_caller() {
+    let printed = traces(
+        "
+        0   10/10 request 1 server
+        1   10/10 context 1 abc 40
+        2   10/10 begin 2 span-s0
+        3   10/10 parent 2 abc 50
+        4   10/10 parent 2 0 51
+        5   10/10 parent 2 abc 0
+        12  10/10 end 2
+        20  10/10 end 1",
+    );
+    insta::assert_snapshot!(printed, @"
+    server    trace abc  span derived-1  parent 40 (remote)
+    span-s0   trace abc  span derived-2  parent 50 (remote)
+    ");
+}

@@ -79,7 +79,7 @@ pub const SCHEMA_URL: &str = "https://opentelemetry.io/schemas/1.42.0";
 /// Names of attributes, for those who read spans back.
 pub mod keys {
     pub use super::spans::{
-        COUNT_KEYS as COUNT, HELPER_KEYS as HELPER, HELPER_WAIT_KEYS as HELPER_WAIT,
+        AROUND_KEY as AROUND, COUNT_KEYS as COUNT, HELPER_KEYS as HELPER, HELPER_WAIT_KEYS as HELPER_WAIT,
         HELPER_WAIT_ON_CPU_KEYS as HELPER_WAIT_ON_CPU, TIME_KEYS as TIME,
     };
 }

@@ -5,6 +5,7 @@
 
 use std::{
     borrow::Cow,
+    collections::HashMap,
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -110,6 +111,9 @@ pub const COUNT_KEYS: [&str; COUNT_NAMES.len()] = [
     "guestscope.count.switch.missed",
 ];
 
+/// The span of the phase around one whose parent is a span of the program's, in hexadecimal.
+pub const AROUND_KEY: &str = "guestscope.phase.parent";
+
 /// Jaeger shows an attribute of this name as the span's warnings (jaeger, `internal/jptrace/attributes.go`).
 const WARNINGS_KEY: &str = "@jaeger@warnings";
 
@@ -123,6 +127,8 @@ pub(super) struct Trace {
     wall_offset_ns: i64,
     /// Of the phases, then of the waits.
     times: Vec<Interval>,
+    /// Spans by phase, if a phase has a parent of the program's.
+    by_id: HashMap<u64, [u8; 8]>,
     built: usize,
 }
 
@@ -139,13 +145,24 @@ impl Trace {
             (*position, waits::inside(wait, phase).unwrap_or_else(|| Interval::of(phase)))
         });
         let times = timeline::arrange(&request.phases, &placed.collect::<Vec<_>>());
-        Self { request, waits, verdict, wall_offset_ns, times, built: 0 }
+        let is_needed =
+            request.phases.iter().any(|phase| phase.parent.is_some() && phase.trace.parent_is_remote);
+        let spans = request.phases.iter().map(|phase| (phase.id, phase.trace.span_id));
+        let by_id = if is_needed { spans.collect() } else { HashMap::new() };
+        Self { request, waits, verdict, wall_offset_ns, times, by_id, built: 0 }
     }
 
     fn wait(&self, at: usize) -> Option<SpanData> {
         let (position, wait) = self.waits.spans.get(at)?;
         let times = self.times[self.request.phases.len() + at];
         Some(wait_spans::span(wait, &self.request.phases[*position], times, self.wall_offset_ns))
+    }
+
+    /// The span of the phase that this one lies in, where its parent is a span of the program's.
+    fn around(&self, phase: &Phase) -> Option<String> {
+        let parent = phase.parent.filter(|_| phase.trace.parent_is_remote)?;
+        let span = self.by_id.get(&parent)?;
+        Some(format!("{:016x}", u64::from_be_bytes(*span)))
     }
 
     fn phase(&self, position: usize) -> SpanData {
@@ -156,6 +173,7 @@ impl Trace {
             attributes.extend(cause.clone().map(|cause| KeyValue::new("guestscope.cause", cause)));
             attributes.extend(tail.clone().map(|tail| KeyValue::new("guestscope.tail", tail)));
         }
+        attributes.extend(self.around(phase).map(|id| KeyValue::new(AROUND_KEY, id)));
         attributes.extend(gpus::attributes(&self.waits.gpus, position));
         let interval = self.times[position];
         let notes = self.waits.notes_of(position);
@@ -208,7 +226,7 @@ fn span(phase: &Phase, attributes: Vec<KeyValue>) -> SpanData {
     SpanData {
         span_context: SpanContext::new(trace_id, span_id, TraceFlags::SAMPLED, false, TraceState::default()),
         parent_span_id: phase.trace.parent_span_id.map_or(SpanId::INVALID, SpanId::from_bytes),
-        parent_span_is_remote: phase.trace.parent_is_remote,
+        parent_span_is_remote: phase.trace.parent_is_remote && phase.parent.is_none(),
         span_kind: if phase.kind == PhaseKind::Request { SpanKind::Server } else { SpanKind::Internal },
         name: Cow::Owned(phase.name.to_string()),
         start_time: SystemTime::UNIX_EPOCH,
