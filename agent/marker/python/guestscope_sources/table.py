@@ -49,6 +49,41 @@ grpc.aio._server                       Server.add_registered_method_handlers?  r
 # A request's environment
 opentelemetry.instrumentation.auto_instrumentation  execl                  start.keep_path
 # Work
+torch.nn.modules.module                Module.__call__                     torch.module
+torch.nn.modules.module                Module.to                           torch.move
+torch.nn.modules.module                Module.cuda                         torch.move
+torch.nn.modules.module                Module.cpu                          torch.move
+torch.autograd                         backward                            torch.backward
+torch.optim.optimizer                  Optimizer.profile_hook_step         torch.optimizer
+torch.cuda                             synchronize                         torch.synchronize
+torch.cuda.nvtx                        range_push                          loop.marked_elsewhere
+torch._dynamo.eval_frame               *                                   torch.dynamo
+torch.utils.data.dataloader            _BaseDataLoaderIter.__next__        torch_data.data
+torch.utils.data.dataloader            _MultiProcessingDataLoaderIter._reset  torch_data.reset
+torch.utils.data._utils.fetch          _MapDatasetFetcher.fetch            torch_data.fetch
+torch.utils.data._utils.fetch          _IterableDatasetFetcher.fetch       torch_data.fetch
+onnxruntime.capi.onnxruntime_inference_collection  Session.run             onnx.run
+onnxruntime.capi.onnxruntime_inference_collection  Session.run_async?      onnx.run_async
+onnxruntime.capi.onnxruntime_inference_collection  Session.run_with_iobinding?  onnx.run
+onnxruntime.capi.onnxruntime_inference_collection  Session.run_with_ort_values?  onnx.run
+onnxruntime.capi.onnxruntime_inference_collection  Session.run_with_ortvaluevector?  onnx.run
+transformers.generation.utils          GenerationMixin.generate            transformers.generate
+transformers.trainer                   Trainer.training_step               transformers.training_step
+pytorch_lightning.strategies.strategy  Strategy.training_step              lightning.step
+pytorch_lightning.strategies.strategy  Strategy.validation_step            lightning.step
+pytorch_lightning.strategies.strategy  Strategy.test_step                  lightning.step
+pytorch_lightning.strategies.strategy  Strategy.predict_step               lightning.step
+lightning.pytorch.strategies.strategy  Strategy.training_step              lightning.step
+lightning.pytorch.strategies.strategy  Strategy.validation_step            lightning.step
+lightning.pytorch.strategies.strategy  Strategy.test_step                  lightning.step
+lightning.pytorch.strategies.strategy  Strategy.predict_step               lightning.step
+sklearn.base                           *                                   sklearn.estimators
+joblib.parallel                        BatchedCalls.__call__               sklearn.batch
+mlperf_loadgen                         *                                   loadgen.library
+# The program's own spans
+opentelemetry.sdk.trace                TracerProvider.__init__             otel.provider
+opentelemetry.context.contextvars_context  ContextVarsRuntimeContext.attach  otel.attach
+opentelemetry.context.contextvars_context  ContextVarsRuntimeContext.detach  otel.detach
 """
 
 

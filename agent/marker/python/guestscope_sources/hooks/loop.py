@@ -1,0 +1,193 @@
+"""Training loops of torch: one root `step` from the end of one optimizer step to the end of the next.
+
+What happens between two steps (reading the loss, logging, saving) is part of the step that follows. Where a DataLoader's
+iterator feeds the loop, that step is open from the end of the one before, so that nothing lies between; it ends as
+`after the last batch` where the iterator is used up or gone. Elsewhere nobody knows whether another step follows: there a
+step begins with its first forward. A loop over a DataLoader that never calls an optimizer has roots `batch`.
+
+An open step spans calls, so it must not begin or end inside somebody else's phase: a thread that is inside a request has
+none, and neither has a program that marks phases itself (`give_way`).
+"""
+
+import atexit
+import os
+import threading
+import weakref
+from _thread import get_ident
+
+from .. import phases
+from . import work
+
+STEP, BATCH, AFTER = "step", "batch", "after the last batch"
+#: Batches that are taken before a forward, at most: some loops take one ahead.
+_AHEAD = 2
+
+
+class Here(threading.local):
+    """The loop of this thread, and what it is inside, by the kind of call."""
+
+    forward = False
+    backward = False
+    step = False
+    data = False
+    #: Names the outermost module call; None: by its class.
+    namer = None
+    #: Of the open step or batch; 0: none.
+    token = 0
+    number = 0
+    #: A weak reference to the iterator that feeds it.
+    feeder = None
+    #: Since the last step: batches came; a forward came; a backward came.
+    fed = 0
+    worked = False
+    learned = False
+    #: It has joined the trace of a batch.
+    joined = False
+    #: An optimizer has stepped here.
+    trains = False
+
+
+here = Here()
+#: Somebody else marks this process.
+_yielded = False
+
+
+def _open():
+    if _yielded or work.is_inside():
+        return
+    here.number += 1
+    here.token = phases.begin(STEP, here.number)
+
+
+def _close(name=None):
+    token, here.token = here.token, 0
+    here.worked = here.learned = here.joined = False
+    here.fed = 0
+    if token:
+        if name is not None:
+            phases.replace(token, name)
+        phases.end(token)
+
+
+def _is_unused():
+    return not here.fed and not here.worked
+
+
+def _final_name():
+    """Of what ends without an optimizer's step."""
+    if _is_unused():
+        return AFTER
+    return STEP if here.learned else BATCH
+
+
+def give_way():
+    """Somebody else marks phases from here on: phases nest, so what is open here ends before. Steps of other threads end at
+    their next event."""
+    global _yielded
+    _yielded = True
+    if here.token:
+        _close(_final_name())
+
+
+def _gone(thread):
+    def gone(reference):
+        if get_ident() == thread and here.feeder is reference:
+            here.feeder = None
+            if here.token:
+                _close(_final_name())
+
+    return gone
+
+
+def data(iterator):
+    """A DataLoader's iterator is asked for the next batch."""
+    is_same = here.feeder is not None and here.feeder() is iterator
+    if here.token:
+        if is_same and not here.learned and (here.worked or here.fed >= _AHEAD):
+            _close(BATCH)
+        elif (not is_same and _is_unused()) or _yielded:
+            # It was opened behind the last step, and now another loop begins.
+            _close(AFTER)
+    if not here.token:
+        _open()
+    here.fed += 1
+    if not is_same:
+        here.feeder = weakref.ref(iterator, _gone(get_ident()))
+
+
+def exhausted(iterator):
+    """It has no more."""
+    if here.feeder is not None and here.feeder() is iterator:
+        here.feeder = None
+        # The question for one more is not a batch.
+        here.fed -= 1
+        if here.token and not here.learned:
+            _close(_final_name())
+
+
+def forward(module):
+    """An outermost module call begins."""
+    if here.token:
+        here.worked = True
+    elif here.trains and module.training:
+        _open()
+        here.worked = True
+
+
+def backward():
+    here.learned = True
+
+
+def stepped():
+    """An optimizer's outermost step has ended."""
+    here.trains = True
+    _close()
+    if here.feeder is not None and here.feeder() is not None:
+        _open()
+
+
+def marked_elsewhere(original, site):
+    """A function by which the program marks phases itself."""
+    import functools
+
+    @functools.wraps(original)
+    def marks(*args, **kwargs):
+        if not _yielded:
+            give_way()
+        try:
+            return original(*args, **kwargs)
+        except BaseException as error:
+            error.__traceback__ = error.__traceback__.tb_next
+            raise
+
+    return marks
+
+
+def _watch_marks():
+    """The first phase that the program marks with the library's own calls."""
+    library = work._library
+
+    def once(name, call):
+        def first(*arguments):
+            library.__dict__[name] = call
+            give_way()
+            return call(*arguments)
+
+        return first
+
+    for name in ("guestscope_begin", "guestscope_request"):
+        setattr(library, name, once(name, getattr(library, name)))
+
+
+def _forked():
+    here.__dict__.clear()
+
+
+def _leaving():
+    if here.token:
+        _close(_final_name())
+
+
+_watch_marks()
+os.register_at_fork(after_in_child=_forked)
+atexit.register(_leaving)

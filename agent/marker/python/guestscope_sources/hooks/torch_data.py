@@ -1,0 +1,118 @@
+"""torch's DataLoader: `data` where a batch is waited for, `load` in the worker process that makes it.
+
+Both carry the number of the batch, from 1 within an epoch, and, where each is a root or within a training step of ours,
+one trace: its id is made of what the worker knows as well (the loading process, the loader's seed, epoch and batch).
+"""
+
+import functools
+import hashlib
+import os
+import sys
+import weakref
+
+from .. import phases
+from . import loop, work
+
+# By iterator: how often it was reset. In a worker: its fetcher, and which one that is.
+_epochs = weakref.WeakKeyDictionary()
+_fetchers = [None, 0]
+
+
+def _trace(parent, seed, epoch, number):
+    text = "guestscope %d %d %d %d" % (parent, seed, epoch, number)
+    return hashlib.blake2b(text.encode(), digest_size=16).digest()
+
+
+def data(original, site):
+    state = loop.here
+
+    def __next__(self):
+        if state.data:
+            return original(self)
+        state.data = True
+        token = 0
+        try:
+            loop.data(self)
+            number = _number(self)
+            token = phases.begin("data", number)
+            _join(self, token, number)
+        except Exception as error:
+            work.failed("torch", error)
+        is_over = False
+        try:
+            return original(self)
+        except BaseException as error:
+            is_over = isinstance(error, StopIteration)
+            error.__traceback__ = error.__traceback__.tb_next
+            raise
+        finally:
+            state.data = False
+            if token:
+                phases.end(token)
+            if is_over:
+                loop.exhausted(self)
+
+    return functools.wraps(original)(__next__)
+
+
+def _number(iterator):
+    """The batch that comes next: of workers in their order, of this process by what was yielded."""
+    received = getattr(iterator, "_rcvd_idx", None)
+    return (iterator._num_yielded if received is None else received) + 1
+
+
+def _join(iterator, token, number):
+    if getattr(iterator, "_num_workers", 0) == 0:
+        return
+    root = loop.here.token or (token if work.is_root(token) else 0)
+    # A step that takes several batches joins the first.
+    if root and not loop.here.joined:
+        loop.here.joined = bool(loop.here.token)
+        trace = _trace(os.getpid(), iterator._base_seed, _epochs.get(iterator, 0), number)
+        work.join(root, trace)
+
+
+def reset(original, site):
+    """`_MultiProcessingDataLoaderIter._reset`: an epoch begins. Persistent workers count from 1 again."""
+
+    def _reset(self, *args, **kwargs):
+        _epochs[self] = _epochs.get(self, 0) + 1
+        return original(self, *args, **kwargs)
+
+    return functools.wraps(original)(_reset)
+
+
+def fetch(original, site):
+    """What makes a batch. In the process that asks for it that is part of `data`."""
+
+    def fetch(self, *args, **kwargs):
+        token = 0
+        try:
+            token = _load(self)
+        except Exception as error:
+            work.failed("torch", error)
+        try:
+            return original(self, *args, **kwargs)
+        except BaseException as error:
+            error.__traceback__ = error.__traceback__.tb_next
+            raise
+        finally:
+            if token:
+                phases.end(token)
+
+    return functools.wraps(original)(fetch)
+
+
+def _load(fetcher):
+    worker = sys.modules.get("torch.utils.data._utils.worker")
+    info = worker.get_worker_info() if worker is not None else None
+    if info is None:
+        return 0
+    if _fetchers[0] is not fetcher:
+        _fetchers[:] = fetcher, _fetchers[1] + 1
+    # The loop of a worker keeps the number of the batch to itself.
+    number = sys._getframe(2).f_locals.get("idx", -1) + 1
+    token = phases.begin("load", number)
+    if number and work.is_root(token):
+        work.join(token, _trace(os.getppid(), info.seed - info.id, _fetchers[1], number))
+    return token

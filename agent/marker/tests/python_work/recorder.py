@@ -1,0 +1,107 @@
+"""Stands in for the marker library: what the hooks call is written down, a line each, as `take` returns it.
+
+Phases are called by their numbers (`r1` a request, `p1` a phase), threads by the order in which they appear.
+"""
+
+import os
+import sys
+import threading
+
+import guestscope
+
+
+class Recorder:
+    def __init__(self):
+        self.lines, self.names, self.threads, self.inside = [], {}, {}, {}
+        self.lock = threading.RLock()
+
+    def note(self, text):
+        with self.lock:
+            thread = self.threads.setdefault(threading.get_ident(), "t%d" % (len(self.threads) + 1))
+            self.lines.append("%s %s" % (thread, text))
+
+    def moved(self, token, by):
+        inside = self.inside.setdefault(threading.get_ident(), [])
+        if by > 0:
+            inside.append(token)
+        elif token in inside:
+            inside.remove(token)
+
+    def begun(self, kind, source, name, length, number):
+        with self.lock:
+            token = (len(self.names) + 1) << 18
+            self.names[token] = "%s%d" % (kind, token >> 18)
+            word = {"r": "request", "p": "begin"}[kind] if source == 1 else "otel"
+            text = "%s %s %s" % (word, self.names[token], name[:length].decode())
+            self.note(text + (" #%d" % number if number else ""))
+            self.moved(token, 1)
+            return token
+
+    def of(self, token):
+        return self.names.get(token, "?%d" % token)
+
+    def guestscope_begin_from(self, source, name, length, number):
+        return self.begun("p", source, name, length, number)
+
+    def guestscope_request_from(self, source, name, length, number, scheduled_ns):
+        return self.begun("r", source, name, length, number)
+
+    def guestscope_begin(self, name, length, number):
+        return self.begun("p", 1, b"marker " + name, length + 7, number)
+
+    def guestscope_request(self, name, length, number, scheduled_ns):
+        return self.begun("r", 1, b"marker " + name, length + 7, number)
+
+    def guestscope_rename(self, token, name, length, status):
+        self.note("rename %s %s" % (self.of(token), name[:length].decode()))
+
+    def guestscope_end(self, token):
+        self.note("end %s" % self.of(token))
+        self.moved(token, -1)
+
+    def guestscope_leave(self, token):
+        self.note("leave %s" % self.of(token))
+        self.moved(token, -1)
+
+    def guestscope_enter(self, token):
+        self.note("enter %s" % self.of(token))
+        self.moved(token, 1)
+
+    def guestscope_context(self, token, trace, span):
+        self.note("joins %s %s" % (self.of(token), trace.hex()[:8]))
+
+    def guestscope_parent(self, token, trace, span):
+        self.note("below %s %s" % (self.of(token), span.hex()[-2:]))
+
+    def guestscope_traceparent(self, token, text, size):
+        return 55 if self.inside.get(threading.get_ident()) else 0
+
+    def guestscope_tell(self, source, text, length):
+        self.note("tell %s" % text[:length].decode())
+
+    def take(self):
+        with self.lock:
+            lines, self.lines[:] = list(self.lines), []
+            return lines
+
+
+recorder = Recorder()
+guestscope._library = recorder
+guestscope.available = True
+os.environ["GUESTSCOPE_PYTHON"] = "auto"
+
+import guestscope_sources  # noqa: E402
+
+guestscope_sources.start(os.environ)
+
+
+def check(what, *expected):
+    """The lines since the last check are these; a test that fails says what they were."""
+    lines = recorder.take()
+    if lines != list(expected):
+        print("%s:\n  expected %s\n  was      %s" % (what, "\n           ".join(expected), "\n           ".join(lines)))
+        sys.exit(1)
+
+
+def forget():
+    recorder.take()
