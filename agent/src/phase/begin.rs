@@ -70,7 +70,7 @@ impl Pairing {
         }
         let slot = edge.record.ledger.slot;
         self.threads.meet(edge.thread, slot).phases += 1;
-        let innermost = self.innermost(edge.thread);
+        let innermost = self.parent_of(edge);
         let is_request = outermost && self.is_request(source, innermost);
         if !is_request && !self.has_room_within(innermost, edge) {
             if outermost {
@@ -104,7 +104,17 @@ impl Pairing {
         let place = Place::On(edge.thread, now);
         self.open.insert(
             id,
-            Box::new(OpenPhase { root, place, stands: 0, depth, children: 0, key, share, phase }),
+            Box::new(OpenPhase {
+                root,
+                place,
+                stands: 0,
+                depth,
+                children: 0,
+                key,
+                share,
+                beside: Vec::new(),
+                phase,
+            }),
         );
         self.stack(id);
         self.requests.entry(root).or_default().begin(id);

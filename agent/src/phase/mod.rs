@@ -4,6 +4,7 @@
 //! format and decides nothing about the kernel.
 
 mod begin;
+mod beside;
 mod blame;
 mod counts;
 mod flight;

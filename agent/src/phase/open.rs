@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use guestscope_ebpf::Source;
 
 use super::{
-    Accounts, Counts, Ending, Helpers, Phase, PhaseKind, Request, ThreadId, TraceIds, helpers::Share,
-    ids::IdSource, thread::Snapshot,
+    Accounts, Counts, Ending, Helpers, Phase, PhaseKind, Request, ThreadId, TraceIds, beside::Beside,
+    helpers::Share, ids::IdSource, thread::Snapshot,
 };
 use crate::untrusted::Untrusted;
 
@@ -41,6 +41,8 @@ pub(crate) struct OpenPhase {
     pub(crate) key: (u32, u16, u64),
     /// What helpers had done when it began.
     pub(crate) share: Share,
+    /// Threads that have entered it while it was on another one, in the order of their coming.
+    pub(crate) beside: Vec<Beside>,
     pub(crate) phase: Phase,
 }
 

@@ -63,6 +63,8 @@ pub struct Pairing {
     pub(super) open: HashMap<u64, Box<OpenPhase>>,
     /// Those that are on no thread, by process.
     pub(super) suspended: BTreeSet<(u32, u64)>,
+    /// Threads that wait for a phase, of all phases.
+    pub(super) beside: usize,
     /// From what the program calls a phase to its number.
     pub(super) keys: HashMap<(u32, u16, u64), u64>,
     pub(super) requests: HashMap<u64, OpenRequest>,
@@ -123,6 +125,7 @@ impl Pairing {
             threads: Threads::default(),
             open: HashMap::new(),
             suspended: BTreeSet::new(),
+            beside: 0,
             keys: HashMap::new(),
             requests: HashMap::new(),
             order: VecDeque::new(),
@@ -222,6 +225,7 @@ impl Pairing {
     /// Ends a phase at an edge, whichever thread that came from. What began inside it and is still open on its thread
     /// has lost its own end: phases nest.
     pub(super) fn end_at(&mut self, id: u64, edge: &Edge<'_>, ending: Ending) {
+        self.claim_beside(id, edge);
         for inner in self.inside(id) {
             self.close(inner, &self.snapshot_for(inner, edge), Ending::Lost);
         }
@@ -239,7 +243,7 @@ impl Pairing {
         }
     }
 
-    fn unstack(&mut self, id: u64, is_over: bool) {
+    pub(super) fn unstack(&mut self, id: u64, is_over: bool) {
         let Some(open) = self.open.get_mut(&id) else { return };
         let Place::On(thread, _) = open.place else {
             self.suspended.remove(&(open.key.0, id));
@@ -260,9 +264,13 @@ impl Pairing {
 
     fn leave(&mut self, edge: &Edge<'_>) {
         let Some(id) = self.target(edge) else {
-            self.losses.unmatched_ends += u64::from(!self.move_left_out(edge, false));
+            let is_known = self.move_left_out(edge, false) || self.is_stray(edge);
+            self.losses.unmatched_ends += u64::from(!is_known);
             return;
         };
+        if self.leave_beside(id, edge) {
+            return;
+        }
         // What is open inside it and was not left by itself cannot go on without it.
         for id in self.inside(id).into_iter().chain([id]) {
             let now = self.snapshot_for(id, edge);
@@ -273,6 +281,7 @@ impl Pairing {
                 self.suspended.insert((open.key.0, id));
             }
             self.note_suspended(id);
+            self.hand_over(id);
         }
     }
 
@@ -281,8 +290,11 @@ impl Pairing {
             self.losses.unmatched_ends += u64::from(!self.move_left_out(edge, true));
             return;
         };
+        if self.enter_beside(id, edge) {
+            return;
+        }
         let now = self.snapshot_for(id, edge);
-        // Entered twice, or on another thread without a leave: that segment ends here.
+        // Entered twice: that segment ends here.
         self.note_segment(id, &now);
         self.unstack(id, false);
         let Some(mut open) = self.open.remove(&id) else { return };
@@ -338,7 +350,9 @@ impl Pairing {
         self.retire(*open, ending);
     }
 
-    fn retire(&mut self, open: OpenPhase, ending: Ending) {
+    fn retire(&mut self, mut open: OpenPhase, ending: Ending) {
+        let waiting = std::mem::take(&mut open.beside);
+        self.end_beside(open.phase.id, &waiting);
         if self.keys.get(&open.key) == Some(&open.phase.id) {
             self.keys.remove(&open.key);
         }

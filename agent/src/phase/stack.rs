@@ -63,6 +63,20 @@ impl Stack {
         place
     }
 
+    /// A place that something will stand at later, below what comes from here on.
+    pub(crate) const fn reserve(&mut self) -> u64 {
+        self.next_place += 1;
+        self.next_place - 1
+    }
+
+    /// Puts one where a place was kept for it.
+    pub(crate) fn insert(&mut self, place: u64, entry: Entry) {
+        let index = self.entries.partition_point(|other| other.place < place);
+        steps::add(1 + self.entries.len() - index);
+        self.phases += 1;
+        self.entries.insert(index, Entry { place, ..entry });
+    }
+
     /// The innermost one.
     pub(crate) fn top(&self) -> Option<&Entry> {
         self.entries.last()

@@ -126,6 +126,10 @@ pub(crate) enum Sequence {
 pub(crate) struct ThreadState {
     /// Open phases that run on it.
     pub(crate) stack: Stack,
+    /// Phases that it has entered while they were on other threads.
+    pub(crate) beside: Vec<u64>,
+    /// So many phases ended while it was inside: it will leave them yet.
+    pub(crate) strays: u32,
     /// So many of them, the outermost ones, may have ended unseen.
     pub(crate) doubtful: usize,
     /// Phases that are not kept and that it is inside, outside all others.
@@ -219,6 +223,8 @@ impl ThreadState {
 
     /// A new program begins with 1.
     pub(crate) fn forget_edges(&mut self) {
+        self.beside.clear();
+        self.strays = 0;
         self.copies.clear();
         self.is_renewed = true;
         self.ran_before = false;

@@ -40,7 +40,7 @@ def _leave(tokens):
     for token in reversed(tokens):
         if _live.get(token) == thread:
             _live[token] = 0
-        # Also what ended elsewhere meanwhile: this thread is no more inside of it.
+        # Also what has ended on another thread meanwhile, since this one is still inside of it.
         _library.guestscope_leave(token)
 
 
@@ -126,7 +126,7 @@ class Carried(collections.abc.Coroutine):
                     marker._end(token)
             else:
                 marker._leave(self._own)
-            _leave(entered)
+            marker._leave(entered)
 
 
 async def stream(generator, request, note):

@@ -4,6 +4,7 @@
 //! properties draw events instead. No test here touches a kernel.
 
 mod attached;
+mod beside;
 mod bounds;
 mod contract;
 mod garbage;

@@ -30,8 +30,16 @@ def _of_scope(scope):
         return None
 
 
+def _of_server(scope):
+    """The same, where a server that we know asks for it."""
+    request = _of_scope(scope)
+    if request is not None and not _known_server:
+        _server_is_known()
+    return request
+
+
 def _server_is_known():
-    """Requests begin at the server: applications need no wrapper any more."""
+    """A server has called an application inside a request: applications need no wrapper any more."""
     global _known_server
     _known_server = True
     while _APPLICATIONS:
@@ -39,11 +47,9 @@ def _server_is_known():
 
 
 def uvicorn_cycle(original, site):
-    _server_is_known()
-
     @functools.wraps(original)
     async def run_asgi(self, app):
-        request = _of_scope(self.scope)
+        request = _of_server(self.scope)
         try:
             if request is None:
                 return await original(self, app)
@@ -103,11 +109,9 @@ def _observed(send, request):
 
 
 def hypercorn_handle(original, site):
-    _server_is_known()
-
     @functools.wraps(original)
     async def _handle(app, config, scope, receive, send, *rest):
-        request = _of_scope(scope)
+        request = _of_server(scope)
         try:
             if request is None:
                 return await original(app, config, scope, receive, send, *rest)

@@ -11,7 +11,7 @@ _known_server = False
 
 
 def _server_is_known():
-    """Requests begin at the server: applications need no wrapper any more."""
+    """A server has called an application inside a request: applications need no wrapper any more."""
     global _known_server
     _known_server = True
     while _APPLICATIONS:
@@ -20,12 +20,13 @@ def _server_is_known():
 
 def _around(original, describe):
     """A request around each call; `describe` gives its method and traceparent of the call's arguments."""
-    _server_is_known()
 
     @functools.wraps(original)
     def wrapper(*args, **kwargs):
         request = None
         try:
+            if not _known_server:
+                _server_is_known()
             greenlets.follow()
             request = requests.start_http(*describe(args))
         except Exception:
@@ -126,7 +127,15 @@ class _Body:
     def __next__(self):
         if self._steps is None:
             self._steps = iter(self._body)
-        return next(self._steps)
+        try:
+            return next(self._steps)
+        except StopIteration:
+            # Test clients forget to close.
+            self._request.finish()
+            raise
+
+    def __del__(self):
+        self._request.finish()
 
     def close(self):
         try:
