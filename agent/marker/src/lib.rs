@@ -32,6 +32,8 @@ pub mod ring;
 mod syscall;
 mod thread;
 pub mod token;
+#[cfg(feature = "tracing")]
+pub mod tracing;
 
 #[cfg(feature = "std")]
 pub use future::{in_phase, in_request};

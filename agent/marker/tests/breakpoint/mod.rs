@@ -83,8 +83,8 @@ extern "C" fn on_trap(_: c_int, _: *mut siginfo_t, context: *mut c_void) {
     // SAFETY: gettid cannot fail.
     slot.thread = unsafe { libc::syscall(libc::SYS_gettid) } as i32;
     slot.registers = registers;
-    if matches!(registers[0] & 0xff, 1 | 2 | 8) {
-        slot.name_bytes = (registers[3] as usize).min(NAME_BYTES);
+    if matches!(registers[0] & 0xff, 1 | 2 | 8..=10) {
+        slot.name_bytes = (registers[3] as usize & 0xffff_ffff).min(NAME_BYTES);
         slot.name_resident = resident(registers[2] as usize, slot.name_bytes);
         // SAFETY: the arguments are a name of that many bytes, borrowed by the interrupted call.
         unsafe {
