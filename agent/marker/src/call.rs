@@ -237,3 +237,10 @@ pub unsafe fn tell(source: u8, text: *const u8, len: usize) {
     let len = edge::with_source(source, unsafe { edge::touch(text, len) });
     thread::with(|thread| thread.fire(Operation::Tell, [0, text as u64, len, 0, 0]));
 }
+
+/// Tells a process from one that was forked from it: another number, never 0. For libraries that keep what is open themselves.
+#[doc(hidden)]
+#[inline]
+pub fn process() -> u32 {
+    thread::with(thread::Thread::process)
+}

@@ -125,6 +125,12 @@ impl Thread {
         }
     }
 
+    /// The generation of the process that it is ready in.
+    #[inline]
+    pub(crate) fn process(&self) -> u32 {
+        self.generation.get()
+    }
+
     /// Numbers and fires an edge.
     #[inline]
     pub(crate) fn fire(&self, operation: Operation, arguments: [u64; 5]) {

@@ -8,16 +8,16 @@ use std::{
     collections::BTreeSet,
     ffi::{CStr, c_char, c_void},
     os::unix::ffi::OsStrExt,
-    path::Path,
+    path::{Path, PathBuf},
     process::Command,
 };
 
-use library::{package, probes, shared_library};
+use library::{injection, package, probes, shared_library};
 use object::{Object, ObjectSection, ObjectSymbol, read::elf::ElfFile64};
 use rstest::rstest;
 
-fn bytes() -> Vec<u8> {
-    std::fs::read(shared_library()).expect("just built")
+fn bytes(library: &Path) -> Vec<u8> {
+    std::fs::read(library).expect("just built")
 }
 
 /// The functions that the header declares.
@@ -32,16 +32,35 @@ fn declared() -> BTreeSet<String> {
     code.map(name).collect()
 }
 
-#[test]
-fn exports_what_the_header_declares_and_needs_nothing() {
-    let bytes = bytes();
+fn injected() -> BTreeSet<String> {
+    ["InitializeInjectionNvtx2", "__itt_api_init"].map(str::to_owned).into()
+}
+
+#[rstest]
+#[case::marker(shared_library(), declared(), c"libguestscope.so.1")]
+#[case::injection(injection(), injected(), c"libguestscope-inject.so")]
+fn exports_what_is_declared_and_needs_nothing(
+    #[case] library: PathBuf,
+    #[case] exported: BTreeSet<String>,
+    #[case] expected: &CStr,
+) {
+    let bytes = bytes(&library);
     let elf = ElfFile64::<object::Endianness>::parse(&*bytes).expect("an ELF file");
     let name = |symbol: object::read::elf::ElfSymbol64<'_, '_>| symbol.name().expect("UTF-8").to_owned();
     let defined = elf.dynamic_symbols().filter(ObjectSymbol::is_definition).map(name);
-    assert_eq!(defined.collect::<BTreeSet<_>>(), declared());
-    assert_eq!(declared().len(), 11);
-    let from_any_libc =
-        ["__tls_get_addr", "environ", "getenv", "memcpy", "memmove", "memset", "memcmp", "bcmp", "strlen"];
+    assert_eq!(defined.collect::<BTreeSet<_>>(), exported);
+    let from_any_libc = [
+        "__tls_get_addr",
+        "bcmp",
+        "clock_gettime",
+        "environ",
+        "getenv",
+        "memcmp",
+        "memcpy",
+        "memmove",
+        "memset",
+        "strlen",
+    ];
     for symbol in elf.dynamic_symbols().filter(ObjectSymbol::is_undefined).map(name) {
         assert!(from_any_libc.contains(&symbol.as_str()), "{symbol}");
     }
@@ -54,22 +73,29 @@ fn exports_what_the_header_declares_and_needs_nothing() {
     let (_, at) = entries.iter().find(|(tag, _)| *tag == soname).expect("it has a name");
     let strings = elf.section_by_name(".dynstr").expect("a shared library").data().expect("in the file");
     let soname = CStr::from_bytes_until_nul(&strings[*at as usize..]).expect("NUL-terminated");
-    assert_eq!(soname, c"libguestscope.so.1");
+    assert_eq!(soname, expected);
 }
 
-#[test]
-fn contains_no_panic() {
+#[rstest]
+#[case::marker(shared_library())]
+#[case::injection(injection())]
+fn contains_no_panic(#[case] library: PathBuf) {
     // Every panic carries the path of its source file.
-    assert!(!bytes().windows(3).any(|window| window == b".rs"));
+    assert!(!bytes(&library).windows(3).any(|window| window == b".rs"));
 }
 
-#[test]
-fn has_one_probe_point_that_lies_in_one_page() {
-    let [probe] = probes(&shared_library())[..] else { panic!("one note") };
+#[rstest]
+#[case::marker(shared_library())]
+#[case::injection(injection())]
+fn has_one_probe_point_that_lies_in_one_page(#[case] library: PathBuf) {
+    let [probe] = probes(&library)[..] else { panic!("one note") };
     assert_eq!(probe.address % 8, 0);
     // perf takes the one for the other, and would probe the middle of some instruction if they differed.
     assert_eq!(probe.address, probe.file_offset);
-    assert_eq!(bytes()[probe.file_offset as usize..][..7], [0x90, 0x0f, 0x1f, 0x44, 0x00, 0x00, 0xc3]);
+    assert_eq!(
+        bytes(&library)[probe.file_offset as usize..][..7],
+        [0x90, 0x0f, 0x1f, 0x44, 0x00, 0x00, 0xc3]
+    );
 }
 
 #[rstest]

@@ -27,18 +27,23 @@ pub(crate) fn package() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
+/// Builds one of the shared libraries; the directory that holds it.
+fn build(crate_: &str) -> PathBuf {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join(crate_);
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["build", "--quiet", "--release", "--locked", "--offline", "--target-dir"]).arg(&target);
+    cargo.arg("--manifest-path").arg(package().join(crate_).join("Cargo.toml"));
+    // A thread-local variable without std is an unstable feature of the compiler, whichever the toolchain.
+    cargo.env("RUSTC_BOOTSTRAP", "1").env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS");
+    assert!(cargo.status().expect("cargo starts").success(), "{crate_} builds");
+    target.join("release")
+}
+
 /// The directory that holds libguestscope.so and libguestscope.so.1; built once per test program.
 pub(crate) fn directory() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
-        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cdylib");
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--quiet", "--release", "--locked", "--offline", "--target-dir"]).arg(&target);
-        cargo.arg("--manifest-path").arg(package().join("cdylib/Cargo.toml"));
-        // A thread-local variable without std is an unstable feature of the compiler, whichever the toolchain.
-        cargo.env("RUSTC_BOOTSTRAP", "1").env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS");
-        assert!(cargo.status().expect("cargo starts").success(), "libguestscope.so builds");
-        let directory = target.join("release");
+        let directory = build("cdylib");
         let link = directory.join("libguestscope.so.1");
         if let Err(error) = std::os::unix::fs::symlink("libguestscope.so", &link) {
             assert_eq!(error.kind(), std::io::ErrorKind::AlreadyExists, "{}", link.display());
@@ -49,6 +54,35 @@ pub(crate) fn directory() -> &'static Path {
 
 pub(crate) fn shared_library() -> PathBuf {
     directory().join("libguestscope.so")
+}
+
+/// libguestscope-inject.so; built once per test program.
+pub(crate) fn injection() -> PathBuf {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    let build = || build("inject").join("libguestscope_inject.so");
+    BUILT.get_or_init(build).clone()
+}
+
+/// Compiles tests/programs/injected.c; None where there is no such compiler.
+pub(crate) fn injected_program(compiler: &str) -> Option<PathBuf> {
+    static MADE: AtomicU32 = AtomicU32::new(0);
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let number = MADE.fetch_add(1, Ordering::Relaxed);
+    let to = directory.join(format!("injected-{compiler}-{}-{number}", std::process::id()));
+    let source = package().join("tests/programs/injected.c");
+    let mut command = Command::new(compiler);
+    command.args([
+        "-std=gnu11",
+        "-O2",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-Wno-cast-function-type",
+        "-rdynamic",
+    ]);
+    let status = command.arg(source).args(["-ldl", "-lpthread", "-o"]).arg(&to).status().ok()?;
+    assert!(status.success(), "injected.c compiles");
+    Some(to)
 }
 
 /// Compiles a C program of tests/programs against header and library; None where there is no C compiler.

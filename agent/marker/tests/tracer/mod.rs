@@ -177,7 +177,8 @@ impl Tracer {
             return false;
         }
         let libc::user_regs_struct { rdi, rsi, rdx, rcx, r8, r9, .. } = registers;
-        let mut name = vec![0; if matches!(rdi & 0xff, 1 | 2 | 8) { rcx.min(64) as usize } else { 0 }];
+        let bytes = if matches!(rdi & 0xff, 1 | 2 | 8..=10) { (rcx & 0xffff_ffff).min(64) } else { 0 };
+        let mut name = vec![0; bytes as usize];
         let memory = fs::File::open(format!("/proc/{thread}/mem")).expect("the thread is under trace");
         memory.read_exact_at(&mut name, rdx).expect("the name is mapped");
         let name = String::from_utf8_lossy(&name).into_owned();

@@ -1,0 +1,43 @@
+//! The marker's calls as this library makes them: with the source, and names as slices.
+//! Yields tokens. It deliberately knows neither NVTX nor ITT.
+
+use guestscope_marker::call;
+
+/// Where a phase comes from, as the contract numbers it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Source {
+    Nvtx = 3,
+    Itt = 4,
+}
+
+/// A phase begins on this thread.
+#[inline]
+pub(crate) fn begin(source: Source, name: Name<'_>, number: u64) -> u64 {
+    // SAFETY: a name is readable as far as it is looked at: the library reads its first 64 bytes.
+    unsafe { call::begin_from(source as u8, name.bytes.as_ptr(), name.length, number) }
+}
+
+/// Something happened on this thread.
+#[inline]
+pub(crate) fn mark(name: Name<'_>) {
+    // SAFETY: as above.
+    unsafe { call::mark(name.bytes.as_ptr(), name.length) }
+}
+
+/// What a source says of itself.
+#[cold]
+pub(crate) fn tell(source: Source, text: &[u8]) {
+    // SAFETY: pointer and length are those of a slice.
+    unsafe { call::tell(source as u8, text.as_ptr(), text.len()) }
+}
+
+/// The first bytes of a name, and its length: more than `NAME_BYTES` where it was cut.
+#[derive(Clone, Copy)]
+pub(crate) struct Name<'a> {
+    pub(crate) bytes: &'a [u8],
+    pub(crate) length: usize,
+}
+
+impl Name<'static> {
+    pub(crate) const UNNAMED: Self = Self { bytes: b"(unnamed)", length: 9 };
+}

@@ -1,0 +1,118 @@
+//! Tasks that are too short to be phases: an edge costs about as much as the shortest of them takes. A task's
+//! length is known at its end only and a phase begins at its begin, so it is decided by kind, once, from how
+//! long the first ones of the kind took.
+//! Yields whether a task is shown. It deliberately never decides again: a kind is shown from some point on,
+//! or not at all.
+
+use core::{
+    ffi::c_int,
+    ptr,
+    sync::atomic::{
+        AtomicI32, AtomicU64,
+        Ordering::{AcqRel, Relaxed},
+    },
+};
+
+/// Kinds that take less on average are no phases.
+const SHORTEST_NS: u64 = 20_000;
+/// Tasks of a kind that are measured.
+const LOOKED_AT: i32 = 64;
+/// After so many a kind can be known to be long enough.
+const EARLY: i32 = 8;
+/// No task counts for more: the first one of a kind compiles, and takes many times what the others do.
+const LONGEST_NS: u64 = 4 * SHORTEST_NS;
+/// The count stands for these.
+const SHOWN: i32 = 1 << 16;
+const HIDDEN: i32 = 2 << 16;
+
+/// What is known of a kind, in two fields that ITT's structures have for a tool: how many were measured, and
+/// how long they took.
+#[repr(C)]
+pub(crate) struct Kind {
+    count: AtomicI32,
+    total_ns: AtomicU64,
+}
+
+const _: () = assert!(size_of::<c_int>() == size_of::<AtomicI32>());
+
+/// A task as its kind has it.
+#[derive(Clone, Copy)]
+pub(crate) struct Measured {
+    /// Null: it is not measured.
+    kind: *const Kind,
+    /// Since then. The lowest bit tells that it is not shown.
+    begun_ns: u64,
+}
+
+/// `struct timespec`.
+#[repr(C)]
+struct Time {
+    seconds: i64,
+    nanoseconds: i64,
+}
+
+unsafe extern "C" {
+    // The C library's asks the kernel for nothing where that lets it.
+    fn clock_gettime(clock: c_int, time: *mut Time) -> c_int;
+}
+
+fn now_ns() -> u64 {
+    const MONOTONIC: c_int = 1;
+    let mut time = Time { seconds: 0, nanoseconds: 0 };
+    // SAFETY: the structure is the kernel's, and lives across the call.
+    unsafe { clock_gettime(MONOTONIC, &raw mut time) };
+    (time.seconds as u64).wrapping_mul(1_000_000_000).wrapping_add(time.nanoseconds as u64)
+}
+
+impl Kind {
+    pub(crate) const fn new() -> Self {
+        Self { count: AtomicI32::new(0), total_ns: AtomicU64::new(0) }
+    }
+
+    /// A task of this kind begins. `is_doubtful`: it is not shown until its kind is known.
+    #[inline]
+    pub(crate) fn begin(&self, is_doubtful: bool) -> Measured {
+        let count = self.count.load(Relaxed);
+        if count >= HIDDEN {
+            return Measured { begun_ns: 1, ..Measured::NOT };
+        }
+        if count >= SHOWN {
+            return Measured::NOT;
+        }
+        Measured { kind: self, begun_ns: now_ns() & !1 | u64::from(is_doubtful) }
+    }
+}
+
+impl Measured {
+    /// It is shown, whatever its kind.
+    pub(crate) const NOT: Self = Self { kind: ptr::null(), begun_ns: 0 };
+
+    pub(crate) const fn is_shown(self) -> bool {
+        self.begun_ns & 1 == 0
+    }
+
+    /// It ended: its kind, if that was found to be too short just now.
+    #[inline]
+    pub(crate) fn end(self) -> Option<*const Kind> {
+        if self.kind.is_null() {
+            return None;
+        }
+        // SAFETY: a structure of ITT's, which are never freed.
+        let kind = unsafe { &*self.kind };
+        let took_ns = now_ns().saturating_sub(self.begun_ns).min(LONGEST_NS);
+        let total_ns = kind.total_ns.fetch_add(took_ns, Relaxed) + took_ns;
+        let count = kind.count.load(Relaxed).saturating_add(1);
+        if count > LOOKED_AT {
+            return None;
+        }
+        let is_long = total_ns >= SHORTEST_NS * u64::from(count.unsigned_abs());
+        let decided = match count {
+            LOOKED_AT if !is_long => HIDDEN,
+            LOOKED_AT => SHOWN,
+            EARLY if is_long => SHOWN,
+            count => count,
+        };
+        let is_decided = kind.count.compare_exchange(count - 1, decided, AcqRel, Relaxed).is_ok();
+        (is_decided && decided == HIDDEN).then_some(self.kind)
+    }
+}

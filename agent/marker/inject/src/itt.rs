@@ -1,0 +1,154 @@
+//! ITT 3: each static part of it in a process (oneDNN's, PyTorch's, an OpenMP runtime's) hands over its list
+//! of functions at its first call, through the library that INTEL_LIBITTNOTIFY64 names. Layouts and names are
+//! those of `ittnotify_config.h` and `ittnotify_static.h` of https://github.com/intel/ittapi (version 3).
+//! Yields phases of source itt. It deliberately takes no frames that are told after they were: an edge is
+//! when it happens.
+
+mod events;
+mod known;
+mod overlapped;
+mod tasks;
+
+use core::{
+    ffi::{CStr, c_char, c_int, c_ulong, c_void},
+    sync::atomic::{
+        AtomicBool, AtomicU32,
+        Ordering::{Relaxed, SeqCst},
+    },
+};
+
+use crate::{
+    edges::{Source, tell},
+    gate::Kind,
+    has_agent,
+    text::Text,
+    variable,
+};
+
+type Function = *const c_void;
+
+/// The begin of `__itt_global`, up to the C library's mutex.
+#[repr(C)]
+struct Global {
+    magic: [u8; 8],
+    major: c_ulong,
+    minor: c_ulong,
+    build: c_ulong,
+    /// Initialised, mutex initialised, counter.
+    states: [c_ulong; 3],
+    mutex: [u64; 5],
+    library: *const c_void,
+    error_handler: *const c_void,
+    /// Never set.
+    path: *const c_void,
+    /// In glibc on aarch64 the mutex is a word longer, and the one that is never set lies here.
+    functions: *mut Info,
+    functions_behind: *mut Info,
+}
+
+const MAGIC: [u8; 8] = [0xed, 0xab, 0xab, 0xec, 0x0d, 0xee, 0xda, 0x30];
+const MAJOR: c_ulong = 3;
+/// Before, entries had no `null`.
+const BUILD_LEAST: c_ulong = 20_111_111;
+/// Functions of a list; today's have 150.
+const MOST_FUNCTIONS: usize = 1_000;
+
+/// `__itt_api_info`.
+#[repr(C)]
+struct Info {
+    name: *const c_char,
+    place: *mut Function,
+    initial: Function,
+    /// What stands there without a tool.
+    null: Function,
+    group: c_int,
+}
+
+/// `__itt_id`, which is passed by value.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Id {
+    parts: [u64; 3],
+}
+
+/// Everything is shown, however short.
+static SHOWS_ALL: AtomicBool = AtomicBool::new(false);
+
+/// The static part calls this once. Without an agent all is as without the library.
+///
+/// # Safety
+/// `global` is null or the static part's.
+#[unsafe(no_mangle)]
+#[allow(unreachable_pub, reason = "the loader finds it by its name")]
+pub unsafe extern "C" fn __itt_api_init(global: *const c_void, _: c_int) {
+    // SAFETY: these fields are in any version.
+    let Some(global) = (unsafe { global.cast::<Global>().as_ref() }) else { return };
+    if global.magic != MAGIC || global.major != MAJOR || global.build < BUILD_LEAST {
+        return tell(Source::Itt, b"!ITT: a version whose layout is not known");
+    }
+    let list = if cfg!(target_arch = "aarch64") && global.functions.is_null() {
+        global.functions_behind
+    } else {
+        global.functions
+    };
+    if list.is_null() {
+        return;
+    }
+    let has_agent = has_agent();
+    if variable(c"GUESTSCOPE_ITT").is_some_and(|value| value == c"all") {
+        SHOWS_ALL.store(true, Relaxed);
+    }
+    for at in 0..MOST_FUNCTIONS {
+        // SAFETY: the last entry of the list has no name.
+        let info = unsafe { &*list.add(at) };
+        if info.name.is_null() {
+            break;
+        }
+        // SAFETY: a C string.
+        let name = unsafe { CStr::from_ptr(info.name) };
+        let ours = if has_agent { function(name) } else { None };
+        // SAFETY: the pointer that the program calls by, which others read whole.
+        unsafe { info.place.as_mut().map(|place| *place = ours.unwrap_or(info.null)) };
+    }
+    if has_agent {
+        let mut text = Text::new();
+        text.add(b"+ITT 3.");
+        text.add_number(global.minor);
+        tell(Source::Itt, text.name().bytes);
+    }
+}
+
+/// What this library has for a function.
+fn function(name: &CStr) -> Option<Function> {
+    let name = name.to_bytes().strip_prefix(b"__itt_")?;
+    let all = [tasks::functions(), overlapped::functions(), events::functions(), known::functions()];
+    let mut each = all.iter().copied().flatten();
+    each.find(|(ours, _)| ours.as_bytes() == name).map(|(_, function)| function.0)
+}
+
+/// A function in a table.
+#[derive(Clone, Copy)]
+pub(crate) struct Ours(Function);
+
+// SAFETY: the address of a function.
+unsafe impl Sync for Ours {}
+
+/// A kind of tasks is left out from here on, which is said of sixteen of them.
+#[cold]
+fn say_too_short(kind: *const Kind) {
+    static SAID: AtomicU32 = AtomicU32::new(0);
+    if SAID.fetch_add(1, SeqCst) >= 16 {
+        return;
+    }
+    // SAFETY: the kind of a string or of a domain, and neither is ever freed.
+    let name = unsafe { known::name_of_kind(kind) };
+    let mut text = Text::new();
+    text.add(b"!");
+    text.add(&name.bytes[..name.bytes.len().min(32)]);
+    text.add(b": under 20 us each, left out");
+    tell(Source::Itt, text.name().bytes);
+}
+
+fn shows_all() -> bool {
+    SHOWS_ALL.load(Relaxed)
+}

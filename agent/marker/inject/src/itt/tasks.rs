@@ -1,0 +1,108 @@
+//! Tasks that nest on their thread, frames without an id, and markers.
+//! Yields phases and marks. It deliberately passes over the times that some calls bring along: an edge is
+//! when it happens.
+
+use core::ffi::{c_int, c_void};
+
+use super::{
+    Id, Ours,
+    known::{Domain, StringHandle, known, name_of},
+    say_too_short, shows_all,
+};
+use crate::{
+    edges::{self, Name, Source},
+    gate::{Kind, Measured},
+    ranges::{self, Begin},
+};
+
+/// By the names that programs know them by.
+#[rustfmt::skip]
+pub(super) fn functions() -> &'static [(&'static str, Ours)] {
+    &[
+        ("task_begin", Ours(begin as *const c_void)), ("task_begin_ex", Ours(begin_ex as *const c_void)),
+        ("task_begin_fn", Ours(begin_fn as *const c_void)), ("task_begin_fn_ex", Ours(begin_fn_ex as *const c_void)),
+        ("task_end", Ours(end as *const c_void)), ("task_end_ex", Ours(end_ex as *const c_void)),
+        ("marker", Ours(marker as *const c_void)), ("marker_ex", Ours(marker_ex as *const c_void)),
+    ]
+}
+
+const FUNCTION: Name<'static> = Name { bytes: b"(function)", length: 10 };
+
+/// # Safety
+/// `domain` is null or ITT's.
+unsafe fn begin_named(domain: *const Domain, name: Name<'_>, kind: Option<&Kind>) {
+    // SAFETY: promised by the caller.
+    let Some(known) = (unsafe { known(domain) }) else { return };
+    let measured = match kind {
+        _ if shows_all() => Measured::NOT,
+        Some(kind) => kind.begin(known.is_doubtful),
+        None => known.kind.begin(known.is_doubtful),
+    };
+    if measured.is_shown() {
+        let text = known.name(name);
+        ranges::push(known.key(), &Begin { source: Source::Itt, name: text.name(), number: 0, measured });
+    } else {
+        ranges::push(known.key(), &Begin { source: Source::Itt, name, number: 0, measured });
+    }
+}
+
+extern "C" fn begin(domain: *const Domain, _id: Id, _parent: Id, name: *const StringHandle) {
+    // SAFETY: ITT's structures, here and below.
+    unsafe { begin_named(domain, name_of(name), name.as_ref().map(|name| &name.kind)) }
+}
+
+extern "C" fn begin_ex(
+    domain: *const Domain,
+    _clock: *const c_void,
+    _time: u64,
+    id: Id,
+    parent: Id,
+    name: *const StringHandle,
+) {
+    begin(domain, id, parent, name);
+}
+
+extern "C" fn begin_fn(domain: *const Domain, _id: Id, _parent: Id, _function: *const c_void) {
+    // SAFETY: as above.
+    unsafe { begin_named(domain, FUNCTION, None) }
+}
+
+extern "C" fn begin_fn_ex(
+    domain: *const Domain,
+    _clock: *const c_void,
+    _time: u64,
+    id: Id,
+    parent: Id,
+    function: *const c_void,
+) {
+    begin_fn(domain, id, parent, function);
+}
+
+pub(super) extern "C" fn end(domain: *const Domain) {
+    // SAFETY: as above.
+    let Some(known) = (unsafe { known(domain) }) else { return };
+    if let Some(kind) = ranges::pop(known.key()).end() {
+        say_too_short(kind);
+    }
+}
+
+extern "C" fn end_ex(domain: *const Domain, _clock: *const c_void, _time: u64) {
+    end(domain);
+}
+
+extern "C" fn marker(domain: *const Domain, _id: Id, name: *const StringHandle, _scope: c_int) {
+    // SAFETY: as above.
+    let (Some(known), name) = (unsafe { (known(domain), name_of(name)) }) else { return };
+    edges::mark(known.name(name).name());
+}
+
+extern "C" fn marker_ex(
+    domain: *const Domain,
+    _clock: *const c_void,
+    _time: u64,
+    id: Id,
+    name: *const StringHandle,
+    scope: c_int,
+) {
+    marker(domain, id, name, scope);
+}

@@ -1,0 +1,47 @@
+//! Turns the NVTX ranges and ITT tasks that a program has in it already into phases. Both interfaces load a
+//! tool's library by a variable of the environment and hand it their tables of functions; this is that
+//! library, for both.
+//! Yields libguestscope-inject.so, with an instance of the marker library in it, which meets the agent as
+//! this is loaded. It deliberately allocates nothing and needs no other library: it comes into every program
+//! that the agent starts.
+
+#![no_std]
+#![feature(thread_local)]
+
+mod crossing;
+mod edges;
+mod gate;
+mod itt;
+mod kept;
+mod nvtx;
+mod ranges;
+mod text;
+
+use core::ffi::{CStr, c_char};
+
+/// As in the marker's shared library: no panic is left after optimisation (a test looks for one), and the
+/// compiler wants this.
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+    loop {
+        core::hint::spin_loop();
+    }
+}
+
+unsafe extern "C" {
+    // Every C library has it.
+    fn getenv(name: *const c_char) -> *const c_char;
+}
+
+/// A variable of the environment, for as long as nobody changes that: callers look at it at once.
+fn variable(name: &CStr) -> Option<&'static CStr> {
+    // SAFETY: the name is a C string; the result is null or a C string.
+    let value = unsafe { getenv(name.as_ptr()) };
+    // SAFETY: not null, so a C string.
+    (!value.is_null()).then(|| unsafe { CStr::from_ptr(value) })
+}
+
+/// Whether an agent has asked for this: the variable that names this library may outlive it.
+fn has_agent() -> bool {
+    variable(c"GUESTSCOPE_NOTIFY").is_some()
+}
