@@ -31,6 +31,7 @@ fn main() -> anyhow::Result<()> {
     strip(&out.join("probes")).context("stripping the BPF object")?;
     pack(&out.join("probes"))?;
     advice(&manifest.join("src/analyze/advice.toml"), &out).context("the table of advice")?;
+    python(&manifest.join("marker/python"), &out).context("listing the Python files")?;
     shared_library(&manifest.join("marker"), &out).context("building the marker's shared library")?;
     helper(&manifest.join("nvml"), &out).context("building the program that asks NVIDIA's library")
 }
@@ -74,6 +75,30 @@ fn advice(table: &Path, out: &Path) -> anyhow::Result<()> {
     let table: toml::Table = fs::read_to_string(table)?.parse()?;
     fs::write(out.join("advice.json"), serde_json::to_string(&table)?)?;
     Ok(())
+}
+
+/// Lists the Python files that are unpacked beside a program, all but the marker's module, as the array `FILES` of `python.rs`.
+fn python(folder: &Path, out: &Path) -> anyhow::Result<()> {
+    println!("cargo:rerun-if-changed={}", folder.display());
+    let (mut folders, mut files) = (vec![folder.to_owned()], Vec::new());
+    while let Some(next) = folders.pop() {
+        for entry in fs::read_dir(next)? {
+            let path = entry?.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|kind| kind == "py") && !path.ends_with("guestscope.py") {
+                files.push(path);
+            }
+        }
+    }
+    files.sort();
+    let entry = |path: &PathBuf| {
+        let name = path.strip_prefix(folder)?;
+        Ok(format!("({name:?}, include_bytes!({path:?})),\n"))
+    };
+    let entries: String = files.iter().map(entry).collect::<anyhow::Result<_>>()?;
+    let text = format!("static FILES: &[(&str, &[u8])] = &[\n{entries}];\n");
+    Ok(fs::write(out.join("python.rs"), text)?)
 }
 
 /// Takes out what only debuggers read, three quarters of the object: the kernel and the loader want .BTF and .BTF.ext. It would lie

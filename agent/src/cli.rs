@@ -4,7 +4,7 @@ use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 
-use crate::health::Fidelity;
+use crate::{health::Fidelity, sources};
 
 mod compare;
 
@@ -49,8 +49,9 @@ pub enum Command {
 /// Of `run`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
-The program marks its phases with the marker library (C, Rust, Python: `import guestscope` works as it is);
-without any mark the summary has one row per process.
+Phases come from the program's own marks (C, Rust, Python: `import guestscope` works as it is) and by
+themselves from Python packages that serve, train and infer (--sources); without any the summary has
+one row per process.
 
 Where BPF is refused (no root, gVisor, a container without privileges) the marks themselves carry
 what the kernel tells each thread of itself: phases with the accounts cpu, runq and other, without
@@ -72,6 +73,15 @@ pub struct RunArguments {
     /// `full`: fail where BPF is refused; `procfs`: do without it [default: whichever can be had].
     #[arg(long, value_name = "MODE", value_parser = fidelity)]
     pub fidelity: Option<Fidelity>,
+    /// Where phases come from beside the program's own marks: python, otel, separated by commas, or none [default: all].
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = sources::wish)]
+    pub sources: Option<Vec<Option<sources::Wish>>>,
+    /// A Python function that is a phase: `package.module:function` or `package.module:Class.method`; may be repeated.
+    #[arg(long, value_name = "MODULE:FUNCTION", value_parser = marked)]
+    pub mark: Vec<String>,
+    /// Call requests by their method alone, without the template of their route.
+    #[arg(long)]
+    pub no_routes: bool,
     /// How to observe.
     #[command(flatten)]
     pub observation: Observation,
@@ -164,6 +174,22 @@ pub struct Observation {
 fn fidelity(text: &str) -> Result<Fidelity, String> {
     let known = [Fidelity::Full, Fidelity::Procfs].into_iter().find(|one| one.name() == text);
     known.ok_or_else(|| "neither full nor procfs".to_owned())
+}
+
+impl RunArguments {
+    /// What is said about sources.
+    pub fn wishes(&self) -> sources::Wishes {
+        let sources = self.sources.as_ref().map(|wishes| wishes.iter().flatten().cloned().collect());
+        sources::Wishes { sources, marked: self.mark.clone(), routes: !self.no_routes }
+    }
+}
+
+/// A module and a name in it, as Python writes them; commas part them in the environment.
+fn marked(text: &str) -> Result<String, String> {
+    let is_path =
+        |path: &str| path.split('.').all(|name| !name.is_empty() && !name.contains([' ', ',', ':', '.']));
+    let is_marked = text.split_once(':').is_some_and(|(module, name)| is_path(module) && is_path(name));
+    if is_marked { Ok(text.to_owned()) } else { Err("not of the form module:function".to_owned()) }
 }
 
 /// A whole number with a unit.
@@ -317,6 +343,18 @@ mod tests {
     #[case("1m", None)]
     fn thresholds(#[case] text: &str, #[case] ns: Option<u64>) {
         assert_eq!(wait_threshold(text).ok(), ns.map(Duration::from_nanos));
+    }
+
+    #[rstest]
+    #[case("app:predict", true)]
+    #[case("app.models:Model.predict", true)]
+    #[case("app", false)]
+    #[case(":predict", false)]
+    #[case("app:", false)]
+    #[case("a..b:c", false)]
+    #[case("app:a,b:c", false)]
+    fn functions_of_python(#[case] text: &str, #[case] is_one: bool) {
+        assert_eq!(marked(text).is_ok(), is_one);
     }
 
     #[rstest]

@@ -6,7 +6,7 @@ pub mod losses;
 
 use std::time::Duration;
 
-use crate::phase::PairingLosses;
+use crate::{phase::PairingLosses, sources::Report};
 
 /// How much can be seen here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -186,6 +186,8 @@ pub struct Health {
     pub programs_unanswered: u64,
     /// Connections to the agent's socket from processes that are not observed, or that said nothing. Nothing is lost by them.
     pub not_let_in: u64,
+    /// Where phases could come from, and what came; known at the end.
+    pub sources: Vec<Report>,
     /// Own cost.
     pub cost: AgentCost,
     /// Export.

@@ -43,5 +43,6 @@ pub mod secrets;
 pub mod session;
 pub mod signs;
 pub mod sinks;
+pub mod sources;
 mod tasks;
 pub mod untrusted;

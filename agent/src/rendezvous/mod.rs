@@ -2,7 +2,7 @@
 //!
 //! The library connects to a socket that the environment names and waits, at most 2 s, for one byte. The agent looks
 //! which of the peer's mapped files carry the marker, attaches its probe to them, and answers. It also unpacks what
-//! must be a file of its own (the shared library, the Python module). Nothing that a peer says is believed but its
+//! sources put beside a program. Nothing that a peer says is believed but its
 //! number, which the kernel vouches for. Who went on without an answer is counted: by the time that it comes, the other end of
 //! the connection is closed. Not counted is who could not even connect, with as many others waiting in line as the socket has room for.
 
@@ -42,12 +42,9 @@ use crate::{
     descriptors,
     guarded::{self, Directory},
     loader::Tracked,
+    sources::Unpacked,
 };
 
-/// The marker's shared library, for programs that do not link it.
-static LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libguestscope.so"));
-/// The Python module.
-static MODULE: &[u8] = include_bytes!("../../marker/python/guestscope.py");
 /// Connections that may wait in line: the kernel's own bound (net.core.somaxconn) where nobody changed it.
 const MOST_IN_LINE: u32 = 4096;
 /// What a workload says about itself is read up to here: two histograms of 10 million latencies, all as different as their three
@@ -103,23 +100,22 @@ impl Counts {
 
 impl Rendezvous {
     /// Makes the folder and listens. Needs a tokio runtime. Clears what killed agents left behind.
-    pub fn open(run_as: Option<&RunAs>) -> io::Result<Self> {
+    pub fn open(run_as: Option<&RunAs>, unpacked: &[Unpacked]) -> io::Result<Self> {
         place::clear_abandoned();
         let place = place::make(run_as.is_some())?;
         let folder = place.folder.clone();
-        let rendezvous = Self::fill(place, run_as);
+        let rendezvous = Self::fill(place, run_as, unpacked);
         if rendezvous.is_err() {
             let _ = std::fs::remove_dir_all(&folder);
         }
         rendezvous
     }
 
-    fn fill(place: place::Place, run_as: Option<&RunAs>) -> io::Result<Self> {
+    fn fill(place: place::Place, run_as: Option<&RunAs>, unpacked: &[Unpacked]) -> io::Result<Self> {
         let place::Place { folder, files, lock } = place;
-        write(&files.join(place::LIBRARY), LIBRARY, 0o755)?;
-        directory(&files.join(place::PYTHON))?;
-        write(&files.join(place::MODULE), MODULE, 0o644)?;
-        write(&files.join(place::NO_CACHE), b"", 0o444)?;
+        for file in unpacked {
+            unpack(&files, file)?;
+        }
         let workload = write(&files.join(place::WORKLOAD), b"", 0o600)?;
         if let Some(user) = run_as {
             std::os::unix::fs::fchown(&workload, Some(user.uid.as_raw()), Some(user.gid.as_raw()))?;
@@ -158,20 +154,18 @@ impl Rendezvous {
         place::list_users(&self.folder, processes);
     }
 
-    /// What the child needs to find all this.
+    /// What the child needs to find the socket and the workload file.
     pub fn environment(&self) -> Vec<(&'static str, OsString)> {
-        let mut python = self.files.join(place::PYTHON).into_os_string();
-        if let Some(path) = std::env::var_os("PYTHONPATH").filter(|path| !path.is_empty()) {
-            python.push(":");
-            python.push(path);
-        }
         vec![
             ("GUESTSCOPE_NOTIFY", self.address.clone().into()),
             ("GUESTSCOPE_FILTERS", filters::own().to_string().into()),
-            ("GUESTSCOPE_LIBRARY", self.files.join(place::LIBRARY).into()),
             ("GUESTSCOPE_WORKLOAD_FILE", self.files.join(place::WORKLOAD).into()),
-            ("PYTHONPATH", python),
         ]
+    }
+
+    /// The folder of what is unpacked.
+    pub fn files(&self) -> &Path {
+        &self.files
     }
 
     /// For a program that looks for the marker's library as for any other: behind the folders of the user's own.
@@ -270,10 +264,17 @@ impl Peer {
     }
 }
 
-/// For all to list, whatever the umask.
-fn directory(path: &Path) -> io::Result<()> {
-    std::fs::create_dir(path)?;
-    std::fs::set_permissions(path, PermissionsExt::from_mode(0o755))
+/// With the folders in which it is. Those are for all to list, whatever the umask, since Python lists them.
+fn unpack(files: &Path, file: &Unpacked) -> io::Result<()> {
+    let path = files.join(&*file.path);
+    let inner: Vec<&Path> =
+        path.ancestors().skip(1).take_while(|folder| *folder != files && !folder.exists()).collect();
+    for folder in inner.into_iter().rev() {
+        std::fs::create_dir(folder)?;
+        std::fs::set_permissions(folder, PermissionsExt::from_mode(0o755))?;
+        write(&folder.join(place::NO_CACHE), b"", 0o444)?;
+    }
+    write(&path, &file.bytes, if file.is_library { 0o755 } else { 0o644 }).map(drop)
 }
 
 fn write(path: &Path, bytes: &[u8], mode: u32) -> io::Result<File> {

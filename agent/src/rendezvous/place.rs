@@ -33,15 +33,9 @@ const MOST_ENTRIES: usize = 10_000;
 const PREFIX: &str = "guestscope-";
 /// Files of a rendezvous: the socket, what is unpacked, what the workload writes. The socket's name goes on after this.
 pub(super) const SOCKET: &str = "notify";
-/// The marker's soname, so that a program linked against it can be pointed here by LD_LIBRARY_PATH too.
-pub(super) const LIBRARY: &str = "libguestscope.so.1";
 pub(super) const WORKLOAD: &str = "workload.json";
-/// The one folder that others may list, because Python lists what PYTHONPATH names. It holds the module and nothing else.
-pub(super) const PYTHON: &str = "python";
-pub(super) const MODULE: &str = "python/guestscope.py";
 /// An empty file where Python would make a folder for what it compiles: root's could, since root may write anywhere.
-pub(super) const NO_CACHE: &str = "python/__pycache__";
-const FILES: [&str; 4] = [LIBRARY, WORKLOAD, MODULE, NO_CACHE];
+pub(super) const NO_CACHE: &str = "__pycache__";
 /// Beside the socket: processes that may load the library or the module, a line for each, number and time of
 /// birth. They keep both when the agent ends before them.
 const USERS: &str = "users";
@@ -152,7 +146,7 @@ fn clear_in(place: &Path) {
             // Nothing but what `Rendezvous` makes: whatever else bears such a name, it stays.
             for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
                 if is_secret(&entry.file_name()) {
-                    remove_files(&entry.path());
+                    remove_unpacked(&entry.path());
                 }
             }
             std::fs::remove_file(folder.join(USERS)).unwrap_or_default();
@@ -190,14 +184,22 @@ pub(super) fn leave(folder: &Path) {
     }
 }
 
-/// With the folder that they are in, if nothing else is.
+/// With the folder that they are in, if nothing else is. Older agents kept these beside the socket.
 fn remove_files(folder: &Path) {
-    for file in FILES {
+    for file in ["libguestscope.so.1", WORKLOAD, "python/guestscope.py", "python/__pycache__"] {
         std::fs::remove_file(folder.join(file)).unwrap_or_default();
     }
     remove_socket(folder);
-    std::fs::remove_dir(folder.join(PYTHON)).unwrap_or_default();
+    std::fs::remove_dir(folder.join("python")).unwrap_or_default();
     std::fs::remove_dir(folder).unwrap_or_default();
+}
+
+/// A folder with a secret name and all that an agent unpacked there: none but root could put anything beside it.
+fn remove_unpacked(folder: &Path) {
+    let is_ours = |found: std::fs::Metadata| found.is_dir() && found.uid() == geteuid().as_raw();
+    if std::fs::symlink_metadata(folder).is_ok_and(is_ours) {
+        let _ = std::fs::remove_dir_all(folder);
+    }
 }
 
 /// Whatever it is called by now.
@@ -235,7 +237,7 @@ mod tests {
         listen(&abandoned).expect("the folder is ours");
         let files = abandoned.join(secret().expect("there is a source of random numbers"));
         make_folder(&files).expect("the folder is ours");
-        std::fs::write(files.join(LIBRARY), "").expect("the folder is ours");
+        std::fs::write(files.join("libguestscope.so.1"), "").expect("the folder is ours");
         std::fs::write(place.path().join("guestscope-1-1"), "").expect("the place is ours");
         // Folders of people, and one that bears such a name and holds something else.
         let theirs = ["other", "guestscope-main", "guestscope-1-2-3", "guestscope--1", "guestscope-1-2"];
@@ -260,7 +262,7 @@ mod tests {
             let (folder, lock) = make_in(place.path()).expect("the place is ours");
             let files = folder.join(secret().expect("there is a source of random numbers"));
             make_folder(&files).expect("the folder is ours");
-            std::fs::write(files.join(LIBRARY), "").expect("the folder is ours");
+            std::fs::write(files.join("libguestscope.so.1"), "").expect("the folder is ours");
             listen(&folder).expect("the folder is ours");
             list_users(&folder, &[program.id()]);
             (folder, files, lock)
@@ -270,7 +272,7 @@ mod tests {
         // Neither has an agent any more.
         drop((lock, its_lock));
         clear_in(place.path());
-        assert!(its_files.join(LIBRARY).exists() && its_too.join(LIBRARY).exists());
+        assert!(its_files.join("libguestscope.so.1").exists() && its_too.join("libguestscope.so.1").exists());
         let has_socket = |folder: &Path| {
             let entries = std::fs::read_dir(folder).expect("it is there").flatten();
             entries.into_iter().any(|entry| entry.file_name().to_string_lossy().starts_with(SOCKET))
@@ -290,7 +292,7 @@ mod tests {
             let modes = [mode(&folder), mode(&files)];
             let name = files.file_name().expect("it has a name").to_owned();
             let is_inside = files.parent() == Some(&folder);
-            remove_files(&files);
+            remove_unpacked(&files);
             remove_files(&folder);
             drop(lock);
             assert_eq!(modes, [0o711; 2]);

@@ -11,7 +11,7 @@ fn socket(rendezvous: &Rendezvous) -> OsString {
 
 /// One whose program is this process.
 fn open() -> Rendezvous {
-    let rendezvous = Rendezvous::open(None).expect("a folder can be made");
+    let rendezvous = Rendezvous::open(None, &[]).expect("a folder can be made");
     rendezvous.expect(std::process::id());
     rendezvous
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{gpu::GpuRecord, histogram_index::Histograms, name::rfc3339};
+use super::{SourceRecord, gpu::GpuRecord, histogram_index::Histograms, name::rfc3339};
 use crate::{
     clock,
     health::{
@@ -217,6 +217,8 @@ pub struct HealthRecord {
     /// Connections to the agent's socket from processes that are not observed, or that said nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_let_in: Option<u64>,
+    /// Where phases could come from, and what came.
+    pub sources: Vec<SourceRecord>,
 }
 
 /// [`Verdict`] as it is kept.
@@ -330,6 +332,7 @@ impl Manifest {
             pairing: _,
             programs_unanswered: _,
             not_let_in,
+            sources,
             cost,
             export,
             folder_error,
@@ -343,6 +346,7 @@ impl Manifest {
             export: ExportRecord::from(export),
             folder_error: folder_error.clone(),
             not_let_in: Some(*not_let_in).filter(|&count| count > 0),
+            sources: sources.iter().map(SourceRecord::from).collect(),
         };
     }
 }

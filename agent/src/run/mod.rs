@@ -30,6 +30,7 @@ mod pages;
 mod reader;
 mod row_groups;
 mod rows;
+mod source_record;
 mod stream;
 mod table;
 #[cfg(test)]
@@ -55,6 +56,7 @@ pub use self::{
     name::{rfc3339, sanitise},
     reader::{Folder, PhasesLeftOut, Requests},
     rows::Rows,
+    source_record::SourceRecord,
     table::ColumnHelp,
 };
 use self::{

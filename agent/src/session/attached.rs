@@ -28,6 +28,7 @@ use crate::{
     platform::{Cpuid, Guest, Root, Subject as View},
     privileges,
     sinks::terminal::Exit,
+    sources::Selected,
 };
 
 mod adoption;
@@ -114,7 +115,9 @@ impl Attached {
         session.last_records(self.all_ended);
         let exit = if self.all_ended { Exit::Ended } else { Exit::Running };
         let threads_missed = self.adoption.threads_missed();
-        let end = End { exit, wall, clock, workload: None, threads_missed, unanswered: 0, not_let_in: 0 };
+        let sources = Selected::for_attached();
+        let end =
+            End { exit, wall, clock, workload: None, threads_missed, unanswered: 0, not_let_in: 0, sources };
         session.finish(end, &arguments.observation)?;
         if let joined @ 1.. = self.adoption.joined() {
             let processes = if joined == 1 { "process" } else { "processes" };

@@ -19,6 +19,7 @@ use crate::{
         otlp,
         terminal::{self, Exit, RunFacts, Stream, Style},
     },
+    sources,
 };
 
 /// The child's last switch comes after its end is reported: a few more drains catch its exit.
@@ -53,6 +54,7 @@ impl<F: Sight> Session<F> {
         health.kernel.tasks_missed += end.threads_missed;
         health.programs_unanswered = end.unanswered;
         health.not_let_in = end.not_let_in;
+        health.sources = sources::report(&end.sources, &self.feed.pairing().sources);
         health.rows_lost = self.outlet.rows_lost;
         let restored_after = self.restored_after(clock::now_ns());
         let (gpu, helper) = (self.graphics.record(), self.graphics.cpu());

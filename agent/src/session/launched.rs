@@ -33,12 +33,22 @@ use crate::{
     rendezvous::Rendezvous,
     run,
     sinks::terminal::Exit,
+    sources::{Selected, Variable},
 };
+
+/// What stands beside the program.
+struct Beside {
+    rendezvous: Rendezvous,
+    sources: Selected,
+    /// What makes it load the files of the sources.
+    variables: Vec<Variable>,
+}
 
 /// The program.
 struct Launched {
     child: Child,
     rendezvous: Rendezvous,
+    sources: Selected,
     ended: AsyncFd<OwnedFd>,
     signals: Signals,
     /// A program may load libraries at any time.
@@ -64,10 +74,15 @@ pub fn run(arguments: &RunArguments) -> anyhow::Result<i32> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut choice = unprivileged::choose(arguments)?;
-        let rendezvous =
-            Rendezvous::open(run_as.as_ref()).context("making the meeting place of the markers")?;
+        let mut sources = Selected::for_program(&arguments.wishes());
+        let unpacked = sources.files().context("unpacking what sources need")?;
+        let rendezvous = Rendezvous::open(run_as.as_ref(), &unpacked)
+            .context("making the meeting place of the markers")?;
+        drop(unpacked);
+        let variables = sources.environment(rendezvous.files(), &|name| std::env::var_os(name));
+        let beside = Beside { rendezvous, sources, variables };
         if let Choice::Kernel(loaded) = &mut choice {
-            rendezvous.trust(loaded.take_tracked());
+            beside.rendezvous.trust(loaded.take_tracked());
             // The program is started by this thread, and inherits its clock.
             loaded.sample_children();
         }
@@ -78,7 +93,7 @@ pub fn run(arguments: &RunArguments) -> anyhow::Result<i32> {
                 let begun = begin(arguments, run_as, cost, loaded.fidelity)?;
                 let feed = begun.feed(loaded, start::limits(&arguments.observation))?;
                 let (mut session, mut launched) =
-                    launch(arguments, run_as, (begun, feed, rendezvous), (signals, haste))?;
+                    launch(arguments, run_as, (begun, feed, beside), (signals, haste))?;
                 let kernel_log = session.kernel_log(arguments.observation.kernel_log)?;
                 observe(&mut session, &mut launched, kernel_log).await?;
                 launched.finish(session, arguments)
@@ -89,7 +104,7 @@ pub fn run(arguments: &RunArguments) -> anyhow::Result<i32> {
                 let limits = start::limits(&arguments.observation);
                 let told = Told::new((begun.identity.run_id, limits), threads, &refusal)?;
                 let (mut session, mut launched) =
-                    launch(arguments, run_as, (begun, told, rendezvous), (signals, haste))?;
+                    launch(arguments, run_as, (begun, told, beside), (signals, haste))?;
                 unprivileged::explain(&refusal);
                 observe(&mut session, &mut launched, None).await?;
                 launched.finish(session, arguments)
@@ -114,12 +129,14 @@ fn begin(
 fn launch<F: Sight>(
     arguments: &RunArguments,
     run_as: Option<&RunAs>,
-    (mut begun, mut feed, rendezvous): (Begun, F, Rendezvous),
+    (mut begun, mut feed, beside): (Begun, F, Beside),
     (signals, haste): (Signals, Haste),
 ) -> anyhow::Result<(Session<F>, Launched)> {
     let adopt = feed.adopt()?;
     let start_ns = clock::now_ns();
+    let Beside { rendezvous, sources, variables } = beside;
     let mut environment = rendezvous.environment();
+    environment.extend(variables);
     if child::resolve(&arguments.command[0]).is_ok_and(|program| child::is_linked(&program)) {
         environment.push(rendezvous.library_path());
     }
@@ -140,7 +157,7 @@ fn launch<F: Sight>(
     let session = begun.start(&arguments.observation, feed, (started, Some(child.id())), haste)?;
     // SAFETY: the value owns its descriptor, which stays open and the same as long as it is watched.
     let ended = unsafe { AsyncFd::register(end) }?;
-    Ok((session, Launched { child, rendezvous, ended, signals, looks: every(LOOK) }))
+    Ok((session, Launched { child, rendezvous, sources, ended, signals, looks: every(LOOK) }))
 }
 
 impl<F: Sight> Subject<F> for Launched {
@@ -207,6 +224,7 @@ impl Launched {
                 threads_missed: 0,
                 unanswered,
                 not_let_in,
+                sources: self.sources,
             },
             &arguments.observation,
         )?;

@@ -42,6 +42,7 @@ use crate::{
     run,
     signs::Signs,
     sinks::terminal::Exit,
+    sources::Selected,
 };
 
 /// Between two drains of the rings, if neither fills up: 20 wake-ups a second.
@@ -121,6 +122,8 @@ struct End {
     unanswered: u64,
     /// Connections to the agent's socket that were closed.
     not_let_in: u64,
+    /// Where phases could come from.
+    sources: Selected,
 }
 
 /// The kernel side's messages, as lines on standard error.

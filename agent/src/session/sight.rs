@@ -189,6 +189,7 @@ impl Sight for Feed {
             folder_error: None,
             rows_lost: 0,
             not_let_in: 0,
+            sources: Vec::new(),
             programs_unanswered: 0,
         }
     }

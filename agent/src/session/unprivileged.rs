@@ -176,6 +176,7 @@ impl Sight for Told {
             folder_error: None,
             rows_lost: 0,
             not_let_in: 0,
+            sources: Vec::new(),
             programs_unanswered: 0,
         }
     }
@@ -193,7 +194,7 @@ mod tests {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().expect("there is room");
         runtime.block_on(async {
-            let mut rendezvous = Rendezvous::open(None).expect("a folder can be made");
+            let mut rendezvous = Rendezvous::open(None, &[]).expect("a folder can be made");
             rendezvous.expect(std::process::id());
             let environment = rendezvous.environment();
             let (_, socket) =

@@ -68,6 +68,7 @@ fn health() -> Health {
         folder_error: None,
         rows_lost: 0,
         not_let_in: 0,
+        sources: Vec::new(),
         programs_unanswered: 0,
     }
 }

@@ -198,7 +198,7 @@ impl Run {
     fn start(case: Case, mut loaded: Loaded) -> Self {
         let rings = loaded.take_rings().expect("the rings are there once");
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
-        let rendezvous = Rendezvous::open(None).expect("a socket can be made");
+        let rendezvous = Rendezvous::open(None, &[]).expect("a socket can be made");
         rendezvous.trust(loaded.take_tracked());
         let mut command =
             vec![program().into_os_string(), case.name.into(), folder.path().join("book").into()];

@@ -31,6 +31,7 @@ pub(super) fn losses(health: &Health) -> Vec<Loss> {
         pairing: _,
         programs_unanswered: _,
         not_let_in: _,
+        sources: _,
         cost: _,
         export,
         folder_error: _,

@@ -23,6 +23,7 @@ use super::{
     helpers::{self, HelpersJson},
     json_wait::{WaitJson, wait},
     restored::{self, RestoredJson},
+    sources::{self, SourceJson},
     units::hex,
     unseen,
 };
@@ -58,6 +59,8 @@ struct SummaryJson<'a> {
     export: ExportJson<'a>,
     folder: Option<Untrusted>,
     folder_error: Option<&'a str>,
+    /// Where phases could come from, and what came.
+    sources: Vec<SourceJson>,
     /// Connections to the agent's socket that were closed.
     #[serde(skip_serializing_if = "Option::is_none")]
     not_let_in: Option<u64>,
@@ -213,6 +216,7 @@ pub fn render_summary_json(summary: &Summary, health: &Health, facts: &RunFacts)
         },
         folder: facts.folder.as_ref().map(|folder| folder.shown()),
         folder_error: health.folder_error.as_deref(),
+        sources: sources::json(&health.sources),
         not_let_in: Some(health.not_let_in).filter(|&count| count > 0),
     })
 }

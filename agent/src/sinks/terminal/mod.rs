@@ -22,6 +22,7 @@ mod progress;
 mod restored;
 mod self_test;
 mod slowest;
+mod sources;
 mod style;
 mod summary;
 mod tables;

@@ -25,6 +25,7 @@ use super::{
     page::{Emphasis, Page, Piece, words as words_of},
     restored,
     slowest::{notes, slowest},
+    sources,
     style::Style,
     tables::{phases, processes, sums_of},
     text::plain,
@@ -278,6 +279,7 @@ fn render_facts(page: &mut Page, summary: &Summary, health: &Health, facts: &Run
         fact(page, "not seen", unseen, Emphasis::Warning);
     }
     missing_hooks(page, health);
+    sources::sources(page, &health.sources);
     cost(page, &health.cost);
     lost(page, health, summary);
     if let Some(folder) = &facts.folder {

@@ -1,0 +1,45 @@
+//! What the manifest keeps of a source of phases.
+
+use serde::{Deserialize, Serialize};
+
+use crate::sources::{Report, State};
+
+/// A source, and what came of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SourceRecord {
+    /// As in the column `source` of `phases`.
+    pub source: String,
+    /// Why it was off; none if it was on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub off: Option<String>,
+    /// Requests that it made.
+    pub requests: u64,
+    /// Phases within requests.
+    pub phases: u64,
+    /// What it found.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub found: Vec<String>,
+    /// What it could not do, and why.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub missed: Vec<String>,
+}
+
+impl From<&Report> for SourceRecord {
+    fn from(report: &Report) -> Self {
+        let words = |texts: &[crate::untrusted::Untrusted]| {
+            texts.iter().map(|text| text.stored().to_owned()).collect()
+        };
+        Self {
+            source: report.kind.name().to_owned(),
+            off: match &report.state {
+                State::On => None,
+                State::Off(why) => Some(why.clone()),
+            },
+            requests: report.made.requests,
+            phases: report.made.phases,
+            found: words(&report.found),
+            missed: words(&report.missed),
+        }
+    }
+}

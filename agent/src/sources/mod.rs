@@ -1,0 +1,162 @@
+//! Sources: where phases come from. One room each, with what it puts beside a program that is started and what it cannot do.
+//!
+//! All sources end in edges, so that nothing downstream knows more of a phase than which source it is of. A source knows the
+//! contract of edges and nothing of what becomes of them. What the kernel side does for a source is attached elsewhere.
+
+mod marker;
+mod otel;
+mod python;
+mod report;
+
+use std::{borrow::Cow, ffi::OsString, path::Path};
+
+pub use guestscope_ebpf::Source as Kind;
+
+pub use self::report::{Report, State, report};
+
+/// A file that a program loads, unpacked into a folder that nobody else can list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unpacked {
+    /// Below that folder.
+    pub path: Cow<'static, str>,
+    /// What is in it.
+    pub bytes: Cow<'static, [u8]>,
+    /// It is code that a loader maps.
+    pub is_library: bool,
+}
+
+/// A variable of a program's environment.
+pub type Variable = (&'static str, OsString);
+
+/// What the program's environment would be without the agent.
+pub type Inherited<'a> = &'a dyn Fn(&str) -> Option<OsString>;
+
+/// A source, as far as it concerns a program that is started.
+pub trait Source: std::fmt::Debug + Send {
+    /// Which.
+    fn kind(&self) -> Kind;
+
+    /// What the program must find.
+    ///
+    /// # Errors
+    /// The agent's binary is damaged.
+    fn files(&self) -> std::io::Result<Vec<Unpacked>>;
+
+    /// The variables that make the program load them from `folder`.
+    ///
+    /// # Errors
+    /// Why the source has to be left out, for people: another tool holds a variable.
+    fn environment(&self, folder: &Path, inherited: Inherited<'_>) -> Result<Vec<Variable>, String>;
+}
+
+/// What a person may say about the sources of a program that is started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wishes {
+    /// Sources beside the marker, each perhaps with a word of its own behind a colon; none: all that there are.
+    pub sources: Option<Vec<Wish>>,
+    /// Functions of the program that are phases, `module:function`.
+    pub marked: Vec<String>,
+    /// Requests bear the templates of their routes.
+    pub routes: bool,
+}
+
+impl Default for Wishes {
+    fn default() -> Self {
+        Self { sources: None, marked: Vec::new(), routes: true }
+    }
+}
+
+/// One source that is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wish {
+    /// Which.
+    pub kind: Kind,
+    /// What stands behind the colon.
+    pub detail: Option<String>,
+}
+
+/// Sources that can be switched on for a program that is started.
+pub const SWITCHED: [Kind; 2] = [Kind::Python, Kind::Otel];
+
+/// Reads one word of `--sources`; none for `none`.
+///
+/// # Errors
+/// There is no such source, for people.
+pub fn wish(word: &str) -> Result<Option<Wish>, String> {
+    let (name, detail) = word.split_once(':').map_or((word, None), |(name, detail)| (name, Some(detail)));
+    if word == "none" {
+        return Ok(None);
+    }
+    let kind = Kind::by_name(name).filter(|kind| *kind == Kind::Marker || SWITCHED.contains(kind));
+    let known = || SWITCHED.map(Kind::name).join(", ");
+    let kind = kind.ok_or_else(|| format!("none of {} and none", known()))?;
+    Ok(Some(Wish { kind, detail: detail.map(str::to_owned) }))
+}
+
+/// The sources of a run, and what each of them may do.
+#[derive(Debug, Default)]
+pub struct Selected {
+    on: Vec<Box<dyn Source>>,
+    off: Vec<(Kind, String)>,
+}
+
+impl Selected {
+    /// For a program that is started.
+    pub fn for_program(wishes: &Wishes) -> Self {
+        let mut selected = Self { on: vec![Box::new(marker::Marker)], off: Vec::new() };
+        for kind in SWITCHED {
+            let wish = wishes.sources.as_ref().map(|all| all.iter().find(|wish| wish.kind == kind));
+            if wish.is_some_and(|wish| wish.is_none()) {
+                selected.off.push((kind, "not asked for".to_owned()));
+                continue;
+            }
+            selected.on.extend(switched(kind, wishes));
+        }
+        selected
+    }
+
+    /// For programs that run already: nothing can be put beside them.
+    pub fn for_attached() -> Self {
+        let why = "only under `guestscope run`".to_owned();
+        let off = SWITCHED.into_iter().map(|kind| (kind, why.clone())).collect();
+        Self { on: vec![Box::new(marker::Marker)], off }
+    }
+
+    /// All that must be unpacked.
+    ///
+    /// # Errors
+    /// The agent's binary is damaged.
+    pub fn files(&self) -> std::io::Result<Vec<Unpacked>> {
+        let files: Vec<_> = self.on.iter().map(|source| source.files()).collect::<Result<_, _>>()?;
+        Ok(files.into_iter().flatten().collect())
+    }
+
+    /// The variables of those that can be on. The others are off from now on.
+    pub fn environment(&mut self, folder: &Path, inherited: Inherited<'_>) -> Vec<Variable> {
+        let mut variables = Vec::new();
+        let off = &mut self.off;
+        self.on.retain(|source| match source.environment(folder, inherited) {
+            Ok(own) => {
+                variables.extend(own);
+                true
+            }
+            Err(why) => {
+                off.push((source.kind(), why));
+                false
+            }
+        });
+        variables
+    }
+}
+
+/// The room of a source that can be switched on.
+fn switched(kind: Kind, wishes: &Wishes) -> Option<Box<dyn Source>> {
+    match kind {
+        Kind::Python => Some(Box::new(python::Python::new(wishes))),
+        Kind::Otel => Some(Box::new(otel::Otel)),
+        Kind::Marker | Kind::Nvtx | Kind::Itt | Kind::Function | Kind::Usdt | Kind::Socket => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

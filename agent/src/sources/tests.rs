@@ -1,0 +1,81 @@
+//! Which sources a run has, what they put beside a program, what is said of them.
+
+use std::{ffi::OsString, path::Path};
+
+use rstest::rstest;
+
+use super::{Kind, Selected, State, Wish, Wishes, report, wish};
+use crate::phase::{Made, Sources, Told};
+
+fn wishes(words: &[&str]) -> Wishes {
+    let sources = words.iter().filter_map(|word| wish(word).unwrap()).collect();
+    Wishes { sources: Some(sources), ..Wishes::default() }
+}
+
+fn nothing(_: &str) -> Option<OsString> {
+    None
+}
+
+#[rstest]
+#[case("python", Ok(Some((Kind::Python, None))))]
+#[case("otel:all", Ok(Some((Kind::Otel, Some("all")))))]
+#[case("marker", Ok(Some((Kind::Marker, None))))]
+#[case("none", Ok(None))]
+#[case("pythons", Err(()))]
+#[case("socket", Err(()))]
+#[case("", Err(()))]
+fn words_of_the_option(#[case] word: &str, #[case] expected: Result<Option<(Kind, Option<&str>)>, ()>) {
+    let expected =
+        expected.map(|wish| wish.map(|(kind, detail)| Wish { kind, detail: detail.map(str::to_owned) }));
+    assert_eq!(wish(word).map_err(|_| ()), expected);
+}
+
+#[test]
+fn what_is_not_asked_for_puts_nothing_beside_the_program() {
+    let variables = |wishes: &Wishes| {
+        let mut selected = Selected::for_program(wishes);
+        let variables = selected.environment(Path::new("/files"), &nothing);
+        let names: Vec<_> = variables.into_iter().map(|variable| variable.0).collect();
+        let files: Vec<_> = selected.files().unwrap().into_iter().map(|file| file.path).collect();
+        assert!(files.iter().any(|path| path == "python/guestscope.py"), "{files:?}");
+        names.contains(&"GUESTSCOPE_PYTHON")
+    };
+    assert_eq!(variables(&Wishes::default()), true);
+    assert_eq!(variables(&wishes(&["python"])), true);
+    assert_eq!(variables(&wishes(&["none"])), false);
+    assert_eq!(variables(&wishes(&["otel"])), false);
+}
+
+#[test]
+fn the_module_stands_before_the_programs_own_path() {
+    let mut selected = Selected::for_program(&Wishes::default());
+    let theirs = |name: &str| (name == "PYTHONPATH").then(|| OsString::from("/theirs"));
+    let variables = selected.environment(Path::new("/files"), &theirs);
+    assert!(variables.contains(&("PYTHONPATH", "/files/python:/theirs".into())));
+}
+
+#[test]
+fn a_report_says_what_was_on_what_came_and_what_could_not() {
+    let selected = Selected::for_program(&wishes(&["python"]));
+    let mut sources = Sources::default();
+    sources.made[Kind::Python as usize] = Made { requests: 3, phases: 7 };
+    let told = |source, text: &str| Told { source, text: text.into(), times: 1 };
+    sources.told = vec![
+        told(Kind::Python, "+torch 2.13"),
+        told(Kind::Python, "!grpc 9: no such thing"),
+        told(Kind::Python, "neither"),
+        told(Kind::Nvtx, "+nvtx"),
+    ];
+    let reports = report(&selected, &sources);
+    let shown: Vec<_> = reports
+        .iter()
+        .map(|one| (one.kind, one.state == State::On, one.made.requests, one.found.len(), one.missed.len()))
+        .collect();
+    let expected = [
+        (Kind::Marker, true, 0, 0, 0),
+        (Kind::Python, true, 3, 1, 1),
+        (Kind::Otel, false, 0, 0, 0),
+        (Kind::Nvtx, true, 0, 1, 0),
+    ];
+    assert_eq!(shown, expected);
+}
