@@ -6,6 +6,7 @@
 //! not take is counted. `offered = sent + spilled + dropped` holds at the end, always ([`ExportHealth`]). It
 //! decides nothing about causes and samples nothing.
 
+mod answered;
 mod backoff;
 mod bounded;
 mod breakdown;

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use guestscope_ebpf::ACCOUNTS;
+use guestscope_ebpf::{ACCOUNTS, Source};
 use opentelemetry::{
     Array, KeyValue, SpanId, StringValue, TraceFlags, TraceId, Value,
     trace::{SpanContext, SpanKind, Status, TraceState},
@@ -18,7 +18,7 @@ use opentelemetry::{
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 
 use super::{
-    LiveVerdict, breakdown, gpus, moves,
+    LiveVerdict, answered, breakdown, gpus, moves,
     service::Service,
     stops,
     timeline::{self, Interval},
@@ -235,7 +235,7 @@ fn span(phase: &Phase, attributes: Vec<KeyValue>) -> SpanData {
         dropped_attributes_count: 0,
         events: SpanEvents::default(),
         links: SpanLinks::default(),
-        status: Status::Unset,
+        status: answered::status(phase),
         instrumentation_scope: Service::Program.scope(),
     }
 }
@@ -270,6 +270,10 @@ fn attributes(phase: &Phase) -> Vec<KeyValue> {
     if phase.helpers.shared {
         attributes.push(KeyValue::new("guestscope.helper.shared", true));
     }
+    if phase.source != Source::Marker {
+        attributes.push(KeyValue::new("guestscope.source", phase.source.name()));
+    }
+    attributes.extend(answered::attributes(phase));
     if phase.ending != Ending::Ended {
         attributes.push(KeyValue::new("guestscope.ending", phase.ending.name()));
     }

@@ -51,7 +51,7 @@ fn held(folder: &Path) -> Directory {
 }
 
 /// A phase of request `number`, 1 ms on a CPU, for cases to change.
-fn phase(number: u64, id: u64, parent: Option<u64>, name: &str) -> Phase {
+pub(super) fn phase(number: u64, id: u64, parent: Option<u64>, name: &str) -> Phase {
     let span = |id: u64| (number << 16 | id).to_be_bytes();
     Phase {
         id: number * 1_000 + id,
