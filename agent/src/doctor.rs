@@ -14,6 +14,7 @@ use crate::{
     procfs::{self, Procfs},
     signs,
     sinks::terminal::{self, Doctor, Stream, Style},
+    sources,
 };
 
 /// Finds out and tells. 0 if the whole ledger can be seen, else 1.
@@ -37,7 +38,8 @@ pub fn run(arguments: &DoctorArguments) -> anyhow::Result<i32> {
     let version = env!("CARGO_PKG_VERSION").to_owned();
     let signs = signs::find(&Root::system()).into();
     let gpu = gpu::find(&Root::system()).map(|driver| (driver.evidence.clone(), gpu::look(&driver)));
-    let doctor = Doctor { version, guest: Guest::here(), fidelity, hooks, signs, gpu };
+    let sources = sources::possible(&|name| std::env::var_os(name));
+    let doctor = Doctor { version, guest: Guest::here(), fidelity, hooks, sources, signs, gpu };
     let text = if arguments.json {
         terminal::render_doctor_json(&doctor)
     } else {

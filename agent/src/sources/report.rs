@@ -1,8 +1,10 @@
 //! What came of each source of a run.
 
+use std::path::Path;
+
 use guestscope_ebpf::SOURCES;
 
-use super::{Kind, Selected};
+use super::{Inherited, Kind, Selected, Wishes};
 use crate::{
     phase::{Made, Sources},
     untrusted::Untrusted,
@@ -30,6 +32,13 @@ pub struct Report {
     pub found: Vec<Untrusted>,
     /// What it said that it could not do, and why.
     pub missed: Vec<Untrusted>,
+}
+
+/// What a program that would be started in this environment could have.
+pub fn possible(inherited: Inherited<'_>) -> Vec<Report> {
+    let mut selected = Selected::for_program(&Wishes::default());
+    selected.environment(Path::new("/"), inherited);
+    report(&selected, &Sources::default())
 }
 
 /// One for each source that was on, that was left out, or of which something came all the same.

@@ -13,7 +13,7 @@ use std::{
 use guestscope_ebpf::{ACCOUNTS, Source};
 use opentelemetry::{
     Array, KeyValue, SpanId, StringValue, TraceFlags, TraceId, Value,
-    trace::{SpanContext, SpanKind, Status, TraceState},
+    trace::{SpanContext, SpanKind, TraceState},
 };
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 

@@ -9,12 +9,14 @@ use crate::{
     platform::Guest,
     run::GpuRecord,
     signs::{Sign, State},
+    sources::Report,
 };
 
 use super::{
     gpu,
     health_lines::{emphasis, fact, hooks},
     page::{Emphasis, Page, Piece, words},
+    sources,
     style::Style,
     text::{left, width},
     units::{bytes, counted, duration},
@@ -31,6 +33,8 @@ pub struct Doctor {
     pub fidelity: Fidelity,
     /// Hook by hook.
     pub hooks: Vec<Verdict>,
+    /// Where phases of a program that `run` starts can come from.
+    pub sources: Vec<Report>,
     /// What tells that the guest was restored or moved, source by source.
     pub signs: Vec<Sign>,
     /// What told that there is a driver of NVIDIA's, and the devices that it has, or why it does not say.
@@ -53,6 +57,8 @@ pub fn render_doctor(doctor: &Doctor, style: Style) -> String {
     page.sentence(&wanting(&doctor.hooks), Emphasis::None);
     page.blank();
     render_hooks(&mut page, &doctor.hooks);
+    page.blank();
+    sources::possible(&mut page, &doctor.sources);
     page.blank();
     render_signs(&mut page, &doctor.signs);
     page.blank();

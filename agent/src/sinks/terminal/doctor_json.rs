@@ -9,6 +9,7 @@ use crate::{run::GpuRecord, signs::Sign};
 use super::{
     doctor::Doctor,
     json::{FORMAT, HookJson, hook, print},
+    sources::SourceJson,
 };
 
 #[derive(Serialize)]
@@ -31,6 +32,7 @@ struct DoctorJson<'a> {
     host: HostJson<'a>,
     fidelity: &'static str,
     hooks: Vec<HookJson<'a>>,
+    sources: Vec<SourceJson>,
     signs: Vec<SignJson<'a>>,
     gpu: Option<GpuJson<'a>>,
     evidence: Vec<EvidenceJson<'a>>,
@@ -93,7 +95,7 @@ fn sign(sign: &Sign) -> SignJson<'_> {
 
 /// The doctor's findings as one JSON object, with a line end.
 pub fn render_doctor_json(doctor: &Doctor) -> String {
-    let Doctor { version, guest, fidelity, hooks, signs, gpu } = doctor;
+    let Doctor { version, guest, fidelity, hooks, sources, signs, gpu } = doctor;
     let (cores, cgroup, host) = (&guest.cores, &guest.cgroup, &guest.host);
     let evidence = guest.evidence.iter().map(|one| EvidenceJson {
         about: one.about.name(),
@@ -140,6 +142,7 @@ pub fn render_doctor_json(doctor: &Doctor) -> String {
         },
         fidelity: fidelity.name(),
         hooks: hooks.iter().map(hook).collect(),
+        sources: super::sources::json(sources),
         signs: signs.iter().map(sign).collect(),
         gpu: gpu.as_ref().map(|(source, told)| GpuJson {
             source,

@@ -51,6 +51,20 @@ pub(super) fn sources(page: &mut Page, reports: &[Report]) {
     }
 }
 
+/// Those that a program can have, and why it cannot have the others.
+pub(super) fn possible(page: &mut Page, reports: &[Report]) {
+    let is_on = |report: &&Report| report.state == State::On;
+    let on: Vec<&str> = reports.iter().filter(is_on).map(|report| report.kind.name()).collect();
+    let text = format!("{}: phases of a program that `run` starts", on.join(", "));
+    fact(page, "sources", &text, Emphasis::Good);
+    for report in reports {
+        if let State::Off(why) = &report.state {
+            let text = format!("{} is off: {}", report.kind.name(), page.safe(why));
+            fact(page, "", &text, Emphasis::Warning);
+        }
+    }
+}
+
 fn listed(texts: &[crate::untrusted::Untrusted]) -> String {
     let mut shown: Vec<String> = texts.iter().take(SHOWN).map(ToString::to_string).collect();
     if texts.len() > SHOWN {

@@ -7,11 +7,12 @@ use std::{path::PathBuf, time::Duration};
 use crate::{
     analyze::Summary,
     health::{AgentCost, ExportHealth, Fidelity, Health, KernelLosses, Outcome, Verdict},
-    phase::{PairingLosses, Request, RestoredBy},
+    phase::{Made, PairingLosses, Request, RestoredBy},
     platform::{Cpuid, Guest, Root, Subject},
     run::GpuRecord,
     signs::{Sign, State},
     sinks::terminal::{Doctor, Exit, RunFacts, Style, render_summary},
+    sources::{Kind, Report, State as SourceState},
     untrusted::is_unsafe,
 };
 
@@ -173,6 +174,7 @@ pub(super) fn doctor(name: &str, hooks: Vec<Verdict>) -> Doctor {
         guest: recorded(name),
         fidelity: Fidelity::Full,
         hooks,
+        sources: sources(),
         signs: signs(),
         gpu: None,
     }
@@ -192,4 +194,15 @@ pub(in crate::sinks::terminal) fn without_escapes(text: &str) -> String {
     }
     // Spaces at the end of a coloured line stand before its last escape.
     plain.lines().fold(String::new(), |text, line| text + line.trim_end() + "\n")
+}
+
+/// Two that a program can have, and one that another tool has.
+fn sources() -> Vec<Report> {
+    let report =
+        |kind, state| Report { kind, state, made: Made::default(), found: Vec::new(), missed: Vec::new() };
+    vec![
+        report(Kind::Marker, SourceState::On),
+        report(Kind::Python, SourceState::On),
+        report(Kind::Nvtx, SourceState::Off("another tool holds NVTX_INJECTION64_PATH".to_owned())),
+    ]
 }
