@@ -1,8 +1,9 @@
-//! Makes what travels inside the agent, all into OUT_DIR: the BPF object, the marker's shared library, the program that asks
-//! NVIDIA's library, the table of advice.
+//! Makes what travels inside the agent, all into OUT_DIR: the BPF object, the marker's shared libraries, the
+//! program that asks NVIDIA's library, the table of advice.
 //!
-//! The first three are built by nested cargo runs with target folders of their own. The object is built with the nightly that
-//! aya-build picks (build-std); the library needs one unstable feature, thread-local storage without a libc.
+//! The first three are built by nested cargo runs with target folders of their own. The object is built with
+//! the nightly that aya-build picks (build-std); the libraries need one unstable feature, thread-local
+//! storage without a libc.
 
 use std::{
     env, fs,
@@ -31,8 +32,12 @@ fn main() -> anyhow::Result<()> {
     strip(&out.join("probes")).context("stripping the BPF object")?;
     pack(&out.join("probes"))?;
     advice(&manifest.join("src/analyze/advice.toml"), &out).context("the table of advice")?;
-    python(&manifest.join("marker/python"), &out).context("listing the Python files")?;
-    shared_library(&manifest.join("marker"), &out).context("building the marker's shared library")?;
+    let marker = manifest.join("marker");
+    python(&marker.join("python"), &out).context("listing the Python files")?;
+    shared_library(&marker, "cdylib", "libguestscope.so", &out).context("building the marker's library")?;
+    let injection = "libguestscope_inject.so";
+    shared_library(&marker, "inject", injection, &out).context("building the library for NVTX and ITT")?;
+    pack(&out.join(injection))?;
     helper(&manifest.join("nvml"), &out).context("building the program that asks NVIDIA's library")
 }
 
@@ -44,8 +49,8 @@ fn pack(path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// It loads a library of the guest's, so it needs the guest's C library, glibc wherever NVIDIA has a driver. A build for another
-/// architecture has none to link with, and carries nothing.
+/// It loads a library of the guest's, so it needs the guest's C library, glibc wherever NVIDIA has a driver.
+/// A build for another architecture has none to link with, and carries nothing.
 fn helper(crate_: &Path, out: &Path) -> anyhow::Result<()> {
     for part in ["src", "Cargo.toml"] {
         println!("cargo:rerun-if-changed={}", crate_.join(part).display());
@@ -123,18 +128,21 @@ fn strip(path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The library must load in the guest's own dynamic loader, so it is built for the host's C library, whichever one the
-/// agent itself is built for; it needs no symbol of it.
-fn shared_library(marker: &Path, out: &Path) -> anyhow::Result<()> {
-    for part in ["src", "cdylib/src", "cdylib/Cargo.toml", "cdylib/build.rs", "Cargo.toml"] {
+/// The library must load in the guest's own dynamic loader, so it is built for the host's C library,
+/// whichever one the agent itself is built for; it needs no version of it.
+fn shared_library(marker: &Path, crate_: &str, file: &str, out: &Path) -> anyhow::Result<()> {
+    for part in ["src", "Cargo.toml"] {
         println!("cargo:rerun-if-changed={}", marker.join(part).display());
+    }
+    for part in ["src", "Cargo.toml", "build.rs"] {
+        println!("cargo:rerun-if-changed={}", marker.join(crate_).join(part).display());
     }
     let architecture = env::var("CARGO_CFG_TARGET_ARCH").context("CARGO_CFG_TARGET_ARCH is not set")?;
     let target = format!("{architecture}-unknown-linux-gnu");
-    let folder = out.join("marker-target");
-    let mut cargo = nested_cargo(&marker.join("cdylib"), &target, &folder)?;
+    let folder = out.join(format!("{crate_}-target"));
+    let mut cargo = nested_cargo(&marker.join(crate_), &target, &folder)?;
     run(cargo.env("RUSTC_BOOTSTRAP", "1"))?;
-    fs::copy(folder.join(target).join("release/libguestscope.so"), out.join("libguestscope.so"))?;
+    fs::copy(folder.join(target).join("release").join(file), out.join(file))?;
     Ok(())
 }
 

@@ -4,6 +4,7 @@ use std::io;
 
 static PROBES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/probes.zst"));
 static HELPER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/guestscope-nvml.zst"));
+static INJECTION: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libguestscope_inject.so.zst"));
 
 /// The BPF object that build.rs made.
 ///
@@ -20,4 +21,12 @@ pub(crate) fn probes() -> io::Result<Vec<u8>> {
 pub(crate) fn helper() -> io::Result<Option<Vec<u8>>> {
     let program = zstd::decode_all(HELPER)?;
     Ok((!program.is_empty()).then_some(program))
+}
+
+/// The library that NVTX and ITT load.
+///
+/// # Errors
+/// As above.
+pub(crate) fn injection() -> io::Result<Vec<u8>> {
+    zstd::decode_all(INJECTION)
 }

@@ -3,7 +3,10 @@
 //! All sources end in edges, so that nothing downstream knows more of a phase than which source it is of. A source knows the
 //! contract of edges and nothing of what becomes of them. What the kernel side does for a source is attached elsewhere.
 
+mod injection;
+mod itt;
 mod marker;
+mod nvtx;
 mod otel;
 mod python;
 mod report;
@@ -76,7 +79,7 @@ pub struct Wish {
 }
 
 /// Sources that can be switched on for a program that is started.
-pub const SWITCHED: [Kind; 2] = [Kind::Python, Kind::Otel];
+pub const SWITCHED: [Kind; 4] = [Kind::Python, Kind::Otel, Kind::Nvtx, Kind::Itt];
 
 /// Reads one word of `--sources`; none for `none`.
 ///
@@ -127,8 +130,16 @@ impl Selected {
     /// # Errors
     /// The agent's binary is damaged.
     pub fn files(&self) -> std::io::Result<Vec<Unpacked>> {
-        let files: Vec<_> = self.on.iter().map(|source| source.files()).collect::<Result<_, _>>()?;
-        Ok(files.into_iter().flatten().collect())
+        let mut files: Vec<Unpacked> = Vec::new();
+        for source in &self.on {
+            for file in source.files()? {
+                // Two sources may share one.
+                if files.iter().all(|other| other.path != file.path) {
+                    files.push(file);
+                }
+            }
+        }
+        Ok(files)
     }
 
     /// The variables of those that can be on. The others are off from now on.
@@ -154,7 +165,9 @@ fn switched(kind: Kind, wishes: &Wishes) -> Option<Box<dyn Source>> {
     match kind {
         Kind::Python => Some(Box::new(python::Python::new(wishes))),
         Kind::Otel => Some(Box::new(otel::Otel)),
-        Kind::Marker | Kind::Nvtx | Kind::Itt | Kind::Function | Kind::Usdt | Kind::Socket => None,
+        Kind::Nvtx => Some(Box::new(nvtx::Nvtx)),
+        Kind::Itt => Some(Box::new(itt::Itt::new(wishes))),
+        Kind::Marker | Kind::Function | Kind::Usdt | Kind::Socket => None,
     }
 }
 

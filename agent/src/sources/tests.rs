@@ -55,6 +55,21 @@ fn the_module_stands_before_the_programs_own_path() {
 }
 
 #[test]
+fn nvtx_and_itt_share_one_file_and_a_variable_of_another_tool_stays() {
+    let theirs = |name: &str| (name == "NVTX_INJECTION64_PATH").then(|| OsString::from("/nsight.so"));
+    let mut selected = Selected::for_program(&wishes(&["nvtx", "itt:all"]));
+    let is_injection = |file: &super::Unpacked| file.path == "libguestscope-inject.so";
+    assert_eq!(selected.files().unwrap().iter().filter(|file| is_injection(file)).count(), 1);
+    let variables = selected.environment(Path::new("/files"), &theirs);
+    assert!(variables.contains(&("INTEL_LIBITTNOTIFY64", "/files/libguestscope-inject.so".into())));
+    assert!(variables.contains(&("GUESTSCOPE_ITT", "all".into())));
+    assert!(variables.iter().all(|variable| variable.0 != "NVTX_INJECTION64_PATH"), "{variables:?}");
+    let reports = report(&selected, &Sources::default());
+    let nvtx = reports.iter().find(|report| report.kind == Kind::Nvtx).expect("it was asked for");
+    assert!(matches!(&nvtx.state, State::Off(why) if why.starts_with("another tool holds the injection")));
+}
+
+#[test]
 fn a_report_says_what_was_on_what_came_and_what_could_not() {
     let selected = Selected::for_program(&wishes(&["python"]));
     let mut sources = Sources::default();
@@ -76,6 +91,7 @@ fn a_report_says_what_was_on_what_came_and_what_could_not() {
         (Kind::Python, true, 3, 1, 1),
         (Kind::Otel, false, 0, 0, 0),
         (Kind::Nvtx, true, 0, 1, 0),
+        (Kind::Itt, false, 0, 0, 0),
     ];
     assert_eq!(shown, expected);
 }
