@@ -12,6 +12,7 @@ use crate::{
     health::{Fidelity, Health, Outcome},
     phase::COUNT_NAMES,
     probes::cpu,
+    sources::{Kind, Report},
 };
 
 use super::{
@@ -57,7 +58,9 @@ pub fn render_summary(summary: &Summary, health: &Health, facts: &RunFacts, styl
         if index > 0 {
             page.blank();
         }
-        render_group(&mut page, group, facts, (summary.groups.len() > 1, health));
+        // What a program marks by itself is known by name to who reads this, unless there are several.
+        let is_named = summary.groups.len() > 1 || health.sources.iter().any(makes_requests);
+        render_group(&mut page, group, facts, (is_named, health));
     }
     if summary.groups.is_empty() {
         render_no_requests(&mut page, summary, facts);
@@ -67,9 +70,14 @@ pub fn render_summary(summary: &Summary, health: &Health, facts: &RunFacts, styl
     page.finish()
 }
 
-fn render_group(page: &mut Page, group: &Group, facts: &RunFacts, (is_one_of_many, health): (bool, &Health)) {
+/// Whether requests came from this source, and not from the program's own marks.
+fn makes_requests(report: &Report) -> bool {
+    report.kind != Kind::Marker && report.made.requests > 0
+}
+
+fn render_group(page: &mut Page, group: &Group, facts: &RunFacts, (is_named, health): (bool, &Health)) {
     let unicode = page.style().unicode;
-    let name = if is_one_of_many { format!("{}: ", page.name(&group.name, 64)) } else { String::new() };
+    let name = if is_named { format!("{}: ", page.name(&group.name, 64)) } else { String::new() };
     page.sentence(&format!("{name}{}", numbers(group)), Emphasis::Strong);
     let emphasis = match group.headline {
         Headline::Cause { .. } => Emphasis::Warning,
