@@ -16,19 +16,22 @@ def _start():
         pass
 
 
-def _chain():
+def _own():
     here = os.path.dirname(os.path.abspath(__file__))
     paths = [path for path in sys.path if os.path.abspath(path) != here]
-    finder = sys.modules["_frozen_importlib_external"].PathFinder
-    spec = finder.find_spec("sitecustomize", paths)
-    if spec is None or spec.loader is None:
-        # As if this file were not there.
-        raise ImportError("No module named 'sitecustomize'", name="sitecustomize")
-    module = sys.modules["_frozen_importlib"].module_from_spec(spec)
-    # The import that runs this file returns what stands here in the end.
-    sys.modules["sitecustomize"] = module
-    spec.loader.exec_module(module)
+    return sys.modules["_frozen_importlib_external"].PathFinder.find_spec("sitecustomize", paths)
 
 
 _start()
-_chain()
+_spec = _own()
+if _spec is None or _spec.loader is None:
+    # As if this file were not there.
+    raise ImportError("No module named 'sitecustomize'", name="sitecustomize")
+_module = sys.modules["_frozen_importlib"].module_from_spec(_spec)
+# The import that runs this file returns what stands here in the end.
+sys.modules["sitecustomize"] = _module
+try:
+    _spec.loader.exec_module(_module)
+except BaseException as error:
+    error.__traceback__ = error.__traceback__.tb_next
+    raise

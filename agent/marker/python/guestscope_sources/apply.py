@@ -44,9 +44,9 @@ def rows(name, module, pairs):
         try:
             _row(module, attribute, kind)
             worked |= kind.partition(".")[0] not in _QUIET
-        except AttributeError as error:
+        except AttributeError:
             if not may_be_missing:
-                failed = failed or "%s: %s" % (attribute, error)
+                failed = failed or "no " + attribute
         except Exception as error:
             failed = failed or "%s: %s" % (attribute, type(error).__name__)
     if failed:

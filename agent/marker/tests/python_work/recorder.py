@@ -53,7 +53,8 @@ class Recorder:
         return self.begun("r", 1, b"marker " + name, length + 7, number)
 
     def guestscope_rename(self, token, name, length, status):
-        self.note("rename %s %s" % (self.of(token), name[:length].decode()))
+        text = "rename %s %s" % (self.of(token), name[:length].decode())
+        self.note(text + (" %d" % status if status else ""))
 
     def guestscope_end(self, token):
         self.note("end %s" % self.of(token))
