@@ -22,7 +22,7 @@ use nix::sys::signal::{SigSet, SigmaskHow};
 
 pub use self::{
     caller::{RunAs, create_file},
-    marker::{ignores_the_environment, is_linked},
+    marker::{is_linked, option_against_marks},
 };
 use crate::untrusted::Shown as _;
 use crate::{descriptors, kernel::on_self::run_on_self};

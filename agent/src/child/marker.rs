@@ -35,8 +35,9 @@ fn names_the_library(program: &Path) -> Option<bool> {
     Some(names.windows(SONAME.len()).any(|window| window == SONAME))
 }
 
-/// The option by which a Python ignores the environment, and with it the place of the module.
-pub fn ignores_the_environment(command: &[OsString]) -> Option<char> {
+/// The option by which a Python does without what stands beside it: `I` and `E` ignore the environment, and with it the place of
+/// the module; `S` runs no `sitecustomize`.
+pub fn option_against_marks(command: &[OsString]) -> Option<char> {
     let (program, arguments) = command.split_first()?;
     let name = Path::new(program).file_name()?.to_str()?;
     let version = name.strip_prefix("python")?;
@@ -53,7 +54,7 @@ pub fn ignores_the_environment(command: &[OsString]) -> Option<char> {
         }
         let mut letters = options.chars();
         while let Some(letter) = letters.next() {
-            if letter == 'I' || letter == 'E' {
+            if matches!(letter, 'I' | 'E' | 'S') {
                 return Some(letter);
             }
             if LAST.contains(&letter) {
@@ -80,6 +81,7 @@ mod tests {
     #[rstest]
     #[case::isolated("python3 -I serve.py", Some('I'))]
     #[case::without_the_environment("/usr/bin/python3.11 -E serve.py", Some('E'))]
+    #[case::without_site("python3 -uS serve.py", Some('S'))]
     #[case::among_others("python -sE -m serve", Some('E'))]
     #[case::behind_a_word("python3 -X dev -W ignore -I serve.py", Some('I'))]
     #[case::behind_one_in_the_same_word("python3 -Xdev -I serve.py", Some('I'))]
@@ -91,9 +93,9 @@ mod tests {
     #[case::from_the_input("python3 - -I", None)]
     #[case::another_program("pythonic -I", None)]
     #[case::nothing("", None)]
-    fn options_that_ignore_the_environment_are_known(#[case] command: &str, #[case] expected: Option<char>) {
+    fn options_against_marks_are_known(#[case] command: &str, #[case] expected: Option<char>) {
         let command: Vec<OsString> = command.split_whitespace().map(OsString::from).collect();
-        assert_eq!(ignores_the_environment(&command), expected);
+        assert_eq!(option_against_marks(&command), expected);
     }
 
     #[test]

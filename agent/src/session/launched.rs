@@ -236,13 +236,19 @@ impl Launched {
     }
 }
 
-/// Says it where `import guestscope` cannot find the module that is there.
+/// Says it where a Python finds neither the module nor what marks its packages.
 fn warn_of_python(command: &[std::ffi::OsString]) {
-    if let Some(option) = child::ignores_the_environment(command) {
-        failure::say_lines(&format!(
-            "warning: with -{option} Python ignores PYTHONPATH, by which `import guestscope` finds the module\n\
+    match child::option_against_marks(command) {
+        Some('S') => failure::say_lines(
+            "warning: with -S Python runs no sitecustomize, by which its packages are marked\n\
+             hint: leave -S out, or mark phases by `import guestscope`\n",
+        ),
+        Some(option) => failure::say_lines(&format!(
+            "warning: with -{option} Python ignores PYTHONPATH, by which its packages are marked and \
+             `import guestscope` finds the module\n\
              hint: leave -{option} out, or install a copy of guestscope.py where this Python looks\n"
-        ));
+        )),
+        None => {}
     }
 }
 
