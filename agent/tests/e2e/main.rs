@@ -44,6 +44,7 @@ mod pauses;
 mod person;
 mod privileges;
 mod proxy;
+mod python_auto;
 mod refusals;
 mod running;
 mod socket;
