@@ -49,9 +49,9 @@ pub enum Command {
 /// Of `run`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
-Phases come from the program's own marks (C, Rust, Python: `import guestscope` works as it is) and by
-themselves from Python packages that serve, train and infer, from NVTX and from ITT (--sources);
-without any the summary has one row per process.
+Phases come from the program's own marks (C, Rust, Python: `import guestscope` works as it is), and
+without any from Python packages that serve, train and infer, from NVTX and from ITT (--sources).
+Where none come the summary has one row per process.
 
 Where BPF is refused (no root, gVisor, a container without privileges) the marks themselves carry
 what the kernel tells each thread of itself: phases with the accounts cpu, runq and other, without
