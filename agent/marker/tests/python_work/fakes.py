@@ -96,6 +96,66 @@ def ConstructSUT(issue, flush): return issue
 def ConstructFastSUT(issue, flush): return issue
 def QuerySamplesComplete(responses, response_cb=None): return None
 """,
+    "keras/__init__.py": "",
+    "keras/src/__init__.py": "",
+    "keras/src/callbacks/__init__.py": "",
+    "keras/src/callbacks/callback_list.py": """
+class CallbackList:
+    def on_train_batch_begin(self, batch, logs=None): pass
+    def on_train_batch_end(self, batch, logs=None): pass
+    on_test_batch_begin = on_predict_batch_begin = on_train_batch_begin
+    on_test_batch_end = on_predict_batch_end = on_train_batch_end
+""",
+    "keras/src/backend/__init__.py": "",
+    "keras/src/backend/torch/__init__.py": "",
+    "keras/src/backend/torch/trainer.py": """
+from keras.src.callbacks.callback_list import CallbackList
+class TorchTrainer:
+    def fit(self, batches):
+        callbacks = CallbackList()
+        for number, batch in enumerate(batches):
+            callbacks.on_train_batch_begin(number)
+            if batch is None: raise ValueError
+            callbacks.on_train_batch_end(number)
+        self.evaluate(1)
+    def evaluate(self, batches):
+        CallbackList().on_test_batch_begin(0)
+        CallbackList().on_test_batch_end(0)
+    def predict(self, batches): return 3
+""",
+    "vllm/__init__.py": "",
+    "vllm/v1/__init__.py": "",
+    "vllm/v1/engine/__init__.py": "",
+    "vllm/v1/engine/core.py": """
+from vllm.v1.core.sched.scheduler import Scheduler
+from vllm.v1.worker.gpu_model_runner import GPUModelRunner
+class EngineCore:
+    def __init__(self, outputs): self.scheduler, self.runner = Scheduler(outputs), GPUModelRunner()
+    def step(self):
+        scheduled = self.scheduler.schedule()
+        return self.scheduler.update_from_output(scheduled, self.runner.execute_model(scheduled))
+""",
+    "vllm/v1/core/__init__.py": "",
+    "vllm/v1/core/sched/__init__.py": "",
+    "vllm/v1/core/sched/scheduler.py": """
+class Scheduler:
+    def __init__(self, outputs): self.outputs = outputs
+    def schedule(self): return self.outputs.pop(0)
+    def update_from_output(self, scheduled, output): return output
+""",
+    "vllm/v1/worker/__init__.py": "",
+    "vllm/v1/worker/gpu_model_runner.py": """
+class GPUModelRunner:
+    def execute_model(self, scheduler_output, intermediate_tensors=None): return 7
+""",
+    "sglang/__init__.py": "",
+    "sglang/srt/__init__.py": "",
+    "sglang/srt/managers/__init__.py": "",
+    "sglang/srt/managers/scheduler.py": """
+class Scheduler:
+    def run_batch(self, batch): return 7
+    def process_batch_result(self, batch, result): return result
+""",
     "opentelemetry/__init__.py": "",
     "opentelemetry/context/__init__.py": """
 from opentelemetry.context.contextvars_context import ContextVarsRuntimeContext
