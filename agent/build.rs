@@ -18,7 +18,8 @@ const NIGHTLY: &str = "GUESTSCOPE_NIGHTLY";
 
 fn main() -> anyhow::Result<()> {
     let out = PathBuf::from(env::var_os("OUT_DIR").context("OUT_DIR is not set")?);
-    let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
+    // Not that of when this script was built: it may be run for a copy of the workspace.
+    let manifest = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").context("CARGO_MANIFEST_DIR is not set")?);
     let ebpf = manifest.join("../ebpf");
     let ebpf = ebpf.to_str().context("the path of the workspace is not UTF-8")?;
     // `cargo xtask` names the pinned nightly where it has another name.
@@ -98,7 +99,8 @@ fn python(folder: &Path, out: &Path) -> anyhow::Result<()> {
     }
     files.sort();
     let entry = |path: &PathBuf| {
-        let name = path.strip_prefix(folder)?;
+        let name = path.strip_prefix(folder)?.to_str().context("a path is not UTF-8")?;
+        let path = path.to_str().context("a path is not UTF-8")?;
         Ok(format!("({name:?}, include_bytes!({path:?})),\n"))
     };
     let entries: String = files.iter().map(entry).collect::<anyhow::Result<_>>()?;
