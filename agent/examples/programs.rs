@@ -11,6 +11,7 @@ use aya::programs::Program;
 use guestscope::{
     loader::{self, LoadError, LoadOptions, Prepared},
     probes::{FAMILIES, Hook},
+    sources::socket::Watched,
 };
 use serde_json::json;
 
@@ -20,7 +21,8 @@ const LOG_LINES: usize = 30;
 fn main() {
     let mut words = std::env::args_os().skip(1);
     let btf = words.next().filter(|word| word == "--btf").and_then(|_| words.next()).map(PathBuf::from);
-    let options = LoadOptions { knowledge: btf.into(), ..LoadOptions::default() };
+    let requests = vec![Watched::Port(1), Watched::Path("/nowhere".into())];
+    let options = LoadOptions { knowledge: btf.into(), requests, ..LoadOptions::default() };
     match loader::load(&options) {
         Ok(loaded) => {
             let (whole, left): (Vec<_>, Vec<_>) =

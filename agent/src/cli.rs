@@ -4,7 +4,7 @@ use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 
-use crate::{health::Fidelity, sources};
+use crate::{health::Fidelity, sources, sources::socket::Watched};
 
 mod compare;
 
@@ -163,6 +163,9 @@ pub struct Observation {
     /// Keep waits of at least this long, each with who had the CPU last; at most 4s, `off` for none.
     #[arg(long, default_value = "100us", value_name = "TIME", value_parser = wait_threshold)]
     pub wait_threshold: Duration,
+    /// Requests by when connections receive and send, whatever serves: `port:8000`, `unix:/run/web.sock`. Nothing they say is read.
+    #[arg(long, value_name = "WHERE", value_delimiter = ',', value_parser = Watched::parse)]
+    pub requests: Vec<Watched>,
     /// BTF of exactly this kernel, for one that was built without (CONFIG_DEBUG_INFO_BTF).
     #[arg(long, value_name = "FILE")]
     pub btf: Option<PathBuf>,

@@ -7,6 +7,7 @@ mod losses;
 pub(crate) mod marks;
 mod offsets;
 mod pulse;
+mod requests;
 mod sampler;
 mod spin;
 mod supplied;
@@ -46,8 +47,9 @@ use crate::{
         gpu, permission, syscalls,
     },
     platform::{Root, topology},
-    probes::{FAMILIES, Place, phase},
+    probes::{FAMILIES, Place, phase, socket},
     pump::Rings,
+    sources::socket::Watched,
 };
 
 pub use hooks::Prepared;
@@ -138,6 +140,8 @@ pub struct LoadOptions {
     pub knowledge: Knowledge,
     /// Major numbers of devices that count as graphics processors; none for those that this kernel's drivers have.
     pub gpus: Option<[u32; GPU_MAJORS]>,
+    /// Where requests come in that shall be known by their sockets.
+    pub requests: Vec<Watched>,
 }
 
 /// From what the programs know a kernel.
@@ -170,6 +174,7 @@ impl Default for LoadOptions {
             visits: true,
             knowledge: Knowledge::Own,
             gpus: None,
+            requests: Vec::new(),
         }
     }
 }
@@ -207,6 +212,9 @@ pub fn load(options: &LoadOptions) -> Result<Loaded, LoadError> {
     prepared.load_ahead();
     let mut verdicts = Vec::new();
     for hook in FAMILIES.iter().copied().flatten() {
+        if options.requests.is_empty() && socket::HOOKS.contains(hook) {
+            continue;
+        }
         if hook.place == Place::Iterator && !options.visits {
             let (hook, consequence) = (hook.id.to_owned(), hook.purpose.to_owned());
             verdicts.push(Verdict { hook, outcome: Outcome::Off, consequence, remedy: None });
@@ -250,6 +258,7 @@ pub fn prepare(options: &LoadOptions) -> Result<Prepared, LoadError> {
     }
     // Its table alone is a megabyte.
     loader.map_max_entries("TARGETS", if options.visits { TARGETS_MOST } else { 1 });
+    requests::size(&mut loader, &options.requests);
     let positions = topology::positions(&Root::system());
     loader.map_max_entries("TOPOLOGY", positions.len() as u32);
     loader.map_max_entries("PULSES", positions.len() as u32);
@@ -261,6 +270,7 @@ pub fn prepare(options: &LoadOptions) -> Result<Prepared, LoadError> {
         fill_free(&mut ebpf, map, options.slots)?;
     }
     fill_topology(&mut ebpf, &positions)?;
+    requests::fill(&mut ebpf, &options.requests)?;
     if let Knowledge::File(path) = &options.knowledge {
         supplied::try_out(&mut ebpf, path)?;
     }

@@ -110,6 +110,16 @@ pub const FIELDS: &[Field] = &[
     optional("OFFSET_SOCK_PROTOCOL", &["sock.sk_protocol"]),
     optional("OFFSET_SOCK_TYPE", &["sock.sk_type"]),
     optional("OFFSET_TCP_RTT_MIN", &["tcp_sock.rtt_min"]),
+    // Whose connection it is: its kind, its own port, whether it is connected, and what it has that nobody has read. Without them
+    // no request is known by its socket.
+    optional("OFFSET_SOCK_FAMILY", &["sock.__sk_common.skc_family"]),
+    optional("OFFSET_SOCK_PORT", &["sock.__sk_common.skc_num"]),
+    optional("OFFSET_SOCK_STATE", &["sock.__sk_common.skc_state"]),
+    optional("OFFSET_SOCK_QUEUED", &["sock.sk_receive_queue.qlen"]),
+    // The path of a Unix socket; without them those have no requests.
+    optional("OFFSET_UNIX_ADDRESS", &["unix_sock.addr"]),
+    optional("OFFSET_ADDRESS_BYTES", &["unix_address.len"]),
+    optional("OFFSET_ADDRESS_NAME", &["unix_address.name"]),
     // Tasks are throttled one by one and not by the queue (6.18).
     optional("OFFSET_TASK_THROTTLED", &["task_struct.throttled"]),
     // What a thread is doing when the iterator meets it; `run` needs none of them.

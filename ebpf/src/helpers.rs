@@ -9,7 +9,7 @@
 )]
 
 use crate::{
-    ACCOUNTS, Account, Operation, THREAD_INSIDE, THREAD_OUTSIDE, is_root_token,
+    ACCOUNTS, Account, Operation, THREAD_AS_BEFORE, THREAD_INSIDE, THREAD_OUTSIDE, is_root_token,
     ledger::{BLOCKED, EMPTY, LIMITED, Ledger, RUNNING, was_woken},
 };
 
@@ -96,6 +96,7 @@ impl Outside {
         let depth = match operation {
             BEGIN if is_outermost && is_root_token(token) => 1,
             BEGIN | REQUEST | ENTER => self.depth.saturating_add(1),
+            END if first == THREAD_AS_BEFORE => self.depth,
             END | LEAVE if is_outermost && first == THREAD_OUTSIDE => 0,
             END | LEAVE if is_outermost && first == THREAD_INSIDE && self.depth < 2 => self.depth,
             END | LEAVE if self.depth > least => self.depth - 1,

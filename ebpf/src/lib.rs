@@ -6,6 +6,7 @@
 
 mod activity;
 mod call;
+pub mod connection;
 mod counter;
 pub mod fields;
 pub mod helpers;
@@ -230,6 +231,8 @@ impl Operation {
 pub const THREAD_OUTSIDE: u64 = 1;
 /// The same: it is inside another one. Any other value says nothing.
 pub const THREAD_INSIDE: u64 = 2;
+/// The same: it is inside as many as before.
+pub const THREAD_AS_BEFORE: u64 = 3;
 
 /// Bits of a token that number the phases of one root.
 pub const TOKEN_CHILD_BITS: u32 = 18;

@@ -9,6 +9,7 @@ use aya_ebpf::{
 };
 use guestscope_ebpf::{
     Beside, CALLS, Counter, EdgeRecord, GPU_MAJORS, IOS, Position, SLOTS, SPINNERS, SpinCode, TIDS,
+    connection::{CONNECTIONS_MOST, PATH_ROOM, PORT_WORDS, WATCHES, Watch},
     helpers::{Outside, Process},
     ledger::Ledger,
     pause::{Pulse, Silence},
@@ -17,7 +18,7 @@ use guestscope_ebpf::{
 
 use crate::{
     device,
-    probes::{block, net, pause::Life},
+    probes::{block, net, pause::Life, socket},
 };
 
 /// The array is page-aligned with this flag, so that a ledger of 320 bytes is five whole cache lines.
@@ -52,6 +53,10 @@ globals! {
     HAS_IO_START
     OFFSET_BIO_DEVICE OFFSET_DEVICE_NUMBER OFFSET_BIO_DISK OFFSET_DISK_MAJOR OFFSET_DISK_MINOR OFFSET_IO_BIO
     OFFSET_IO_BYTES OFFSET_IO_START OFFSET_SOCK_PROTOCOL OFFSET_SOCK_TYPE OFFSET_TCP_RTT_MIN
+    OFFSET_SOCK_FAMILY OFFSET_SOCK_PORT OFFSET_SOCK_STATE OFFSET_SOCK_QUEUED
+    OFFSET_UNIX_ADDRESS OFFSET_ADDRESS_BYTES OFFSET_ADDRESS_NAME
+    // Requests of Unix sockets are wanted.
+    HAS_PATHS
     // Which of the kernel's throttle clocks there is: a `ThrottleMode`, 0 for none.
     THROTTLE_MODE
     // sched_switch carries the state of the task that leaves (5.18 and later, and some vendor kernels).
@@ -143,6 +148,24 @@ pub(crate) static LAST_IOS: Array<device::LastIo> = Array::with_max_entries(SLOT
 /// TCP sockets that tracked threads have sent over, by their addresses; with no room the one that was used least goes.
 #[map]
 pub(crate) static SOCKETS: LruHashMap<u64, net::Socket> = LruHashMap::with_max_entries(SOCKETS_MOST, 0);
+
+/// Connections to what is watched, by the addresses of their sockets; with no room the one that was used least goes. Sized by the
+/// agent, as is what follows: one element where no requests are wanted.
+#[map]
+pub(crate) static CONNECTIONS: LruHashMap<u64, socket::Connection> =
+    LruHashMap::with_max_entries(CONNECTIONS_MOST, 0);
+
+/// Port to the number of its watch, 0 for none. Eight to an element, as an array has it. Filled by the agent.
+#[map]
+pub(crate) static PORTS: Array<[u8; 8]> = Array::with_max_entries(PORT_WORDS, 0);
+
+/// Address of a Unix socket to the number of its watch. Filled by the agent.
+#[map]
+pub(crate) static PATHS: HashMap<[u8; PATH_ROOM], u32> = HashMap::with_max_entries(WATCHES, 0);
+
+/// What is watched, from 1 on. Filled by the agent.
+#[map]
+pub(crate) static WATCHED: Array<Watch> = Array::with_max_entries(WATCHES, 0);
 
 /// Process, as the agent's PID namespace numbers it, to where libraries that busy-wait lie in it. Filled by the agent.
 #[map]

@@ -42,11 +42,23 @@ impl Pairing {
         joined.map_or(own, |open| open.phase.source)
     }
 
+    /// The number that the program gave to a request. Of those that are known by their sockets the agent counts.
+    fn request_number(&mut self, edge: &Edge<'_>, source: Source) -> u64 {
+        if source != Source::Socket {
+            return edge.record.arguments[2];
+        }
+        self.connections += 1;
+        self.connections
+    }
+
     /// Whether a request is one by itself: the first thing that its thread is inside, or one that a program marks within what it
     /// marks itself. Another one is part of what its thread is inside, since two sources may see the same work.
     fn is_request(&self, source: Source, innermost: Option<u64>) -> bool {
         let around = innermost.and_then(|id| self.open.get(&id));
-        around.is_none_or(|around| source == Source::Marker && around.phase.source == Source::Marker)
+        around.is_none_or(|around| {
+            source == Source::Marker && around.phase.source == Source::Marker
+                || Self::is_beside(source, around)
+        })
     }
 
     pub(super) fn begin(&mut self, edge: &Edge<'_>, outermost: bool) {
@@ -96,26 +108,13 @@ impl Pairing {
         self.sources.begun(source, parent.is_none());
         phase.parent = parent;
         phase.root = root;
-        phase.request = edge.record.arguments[2];
+        phase.request = self.request_number(edge, source);
         self.keys.insert(key, id);
         if let Some(around) = parent.and_then(|parent| self.open.get_mut(&parent)) {
             around.children += 1;
         }
         let place = Place::On(edge.thread, now);
-        self.open.insert(
-            id,
-            Box::new(OpenPhase {
-                root,
-                place,
-                stands: 0,
-                depth,
-                children: 0,
-                key,
-                share,
-                beside: Vec::new(),
-                phase,
-            }),
-        );
+        self.open.insert(id, Box::new(OpenPhase::new(place, depth, (root, key), share, phase)));
         self.stack(id);
         self.requests.entry(root).or_default().begin(id);
         self.kept += 1;
@@ -173,7 +172,7 @@ impl Pairing {
         phase.duration_ns = edge.now.time_ns - scheduled_ns;
         phase.parent = Some(root);
         phase.root = root;
-        phase.request = edge.record.arguments[2];
+        phase.request = self.open.get(&root).map_or(0, |open| open.phase.request);
         self.requests.entry(root).or_default().add(phase);
         self.kept += 1;
     }

@@ -6,6 +6,7 @@
 mod begin;
 mod beside;
 mod blame;
+mod connection;
 mod counts;
 mod flight;
 mod gpu;

@@ -9,7 +9,7 @@ use guestscope_ebpf::Source;
 
 use super::{
     Accounts, Counts, Ending, Helpers, Phase, PhaseKind, Request, ThreadId, TraceIds, beside::Beside,
-    helpers::Share, ids::IdSource, thread::Snapshot,
+    connection::Held, helpers::Share, ids::IdSource, thread::Snapshot,
 };
 use crate::untrusted::Untrusted;
 
@@ -43,10 +43,37 @@ pub(crate) struct OpenPhase {
     pub(crate) share: Share,
     /// Threads that have entered it while it was on another one, in the order of their coming.
     pub(crate) beside: Vec<Beside>,
+    /// What it was at the last send of its connection.
+    pub(crate) held: Option<Box<Held>>,
+    /// It is among those that end if nothing more is sent.
+    pub(crate) is_listed: bool,
     pub(crate) phase: Phase,
 }
 
 impl OpenPhase {
+    /// One that begins, at this depth of that request, by what the program calls it.
+    pub(crate) fn new(
+        place: Place,
+        depth: u32,
+        (root, key): (u64, (u32, u16, u64)),
+        share: Share,
+        phase: Phase,
+    ) -> Self {
+        Self {
+            root,
+            place,
+            stands: 0,
+            depth,
+            children: 0,
+            key,
+            share,
+            beside: Vec::new(),
+            held: None,
+            is_listed: false,
+            phase,
+        }
+    }
+
     /// Ends the segment, or the suspension, at a snapshot of the thread that it is on (or of any thread, if it is
     /// on none). The time is added; the phase is suspended from then on.
     pub(crate) fn settle(&mut self, now: &Snapshot) {
@@ -87,11 +114,10 @@ impl OpenPhase {
         }
     }
 
-    /// The finished phase. Its duration is what was added up, so that both agree to the nanosecond.
-    pub(crate) fn finish(mut self, ending: Ending) -> Phase {
+    /// It is finished. Its duration is what was added up, so that both agree to the nanosecond.
+    pub(crate) fn finish(&mut self, ending: Ending) {
         self.phase.duration_ns = self.phase.accounts.total_ns() + self.phase.suspended_ns;
         self.phase.ending = ending;
-        self.phase
     }
 }
 

@@ -6,13 +6,13 @@
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use guestscope_ebpf::{
-    EDGE_NAME_UNREADABLE, EDGE_TORN, EdgeRecord, KERNEL_INSTANCE, NAME_BYTES, Operation, Source,
-    TOKEN_CHILD_BITS, UNNUMBERED,
+    EDGE_TORN, EdgeRecord, KERNEL_INSTANCE, Operation, Source, TOKEN_CHILD_BITS, UNNUMBERED,
 };
 
 use super::{
     Ending, Mark, PairingLosses, Pause, Phase, Request, Thread, ThreadId, Wait,
     blame::Pasts,
+    connection::helped,
     helper_waits::Waits,
     helpers::Processes,
     ids::IdSource,
@@ -70,6 +70,10 @@ pub struct Pairing {
     pub(super) requests: HashMap<u64, OpenRequest>,
     /// The same in the order of their begins; some may have ended.
     pub(super) order: VecDeque<u64>,
+    /// Requests that end if nothing more is sent, and when something was, the oldest first.
+    pub(super) held: VecDeque<(u64, u64)>,
+    /// Requests that were known by their sockets.
+    pub(super) connections: u64,
     /// Phases in them, open and ended ones.
     pub(super) kept: usize,
     /// Phases in them that are not kept and have not ended.
@@ -129,6 +133,8 @@ impl Pairing {
             keys: HashMap::new(),
             requests: HashMap::new(),
             order: VecDeque::new(),
+            held: VecDeque::new(),
+            connections: 0,
             kept: 0,
             left_out: 0,
             cut: Cut::default(),
@@ -163,6 +169,7 @@ impl Pairing {
 
     /// Takes a record of any kind.
     pub fn record(&mut self, record: &Record) {
+        self.expire_held(record.time_ns());
         match record {
             Record::Edge(edge) => self.edge(edge),
             Record::Task(kind, task) => self.task(*kind, task),
@@ -200,6 +207,7 @@ impl Pairing {
         match Operation::from_number(record.operation as u8) {
             Some(Operation::Begin) => self.begin(&edge, false),
             Some(Operation::Request) => self.begin(&edge, true),
+            Some(Operation::End) if Self::may_go_on(&edge) => self.sent(&edge),
             Some(Operation::End) => self.end(&edge),
             Some(Operation::Leave) => self.leave(&edge),
             Some(Operation::Enter) => self.enter(&edge),
@@ -306,33 +314,6 @@ impl Pairing {
         self.note_suspended(id);
     }
 
-    /// An open phase gets its final name, and how it came out.
-    fn rename(&mut self, edge: &Edge<'_>) {
-        let [_, length, status, _] = edge.record.arguments;
-        let found = self.target(edge).filter(|_| edge.record.token != 0);
-        let Some((id, source)) = found.and_then(|id| Some((id, self.open.get(&id)?.phase.source))) else {
-            self.losses.unmatched_ends += u64::from(!self.is_of_left_out(edge.record.token, edge));
-            return;
-        };
-        let named = (Source::and_length(length).1 > 0).then(|| self.name(edge, source));
-        let Some(open) = self.open.get_mut(&id) else { return };
-        if let Some((name, is_damaged)) = named {
-            open.phase.name = name;
-            open.phase.name_damaged = is_damaged;
-        }
-        if status != 0 {
-            open.phase.status = u32::try_from(status).ok();
-        }
-    }
-
-    fn tell(&mut self, edge: &Edge<'_>) {
-        let (source, length) = Source::and_length(edge.record.arguments[1]);
-        let length = usize::try_from(length).map_or(NAME_BYTES, |length| length.min(NAME_BYTES));
-        if edge.record.header.flags & EDGE_NAME_UNREADABLE == 0 {
-            self.sources.tell(source, Untrusted::of_bytes(&edge.record.name[..length]));
-        }
-    }
-
     fn mark(&mut self, edge: &Edge<'_>) {
         let source = Source::and_length(edge.record.arguments[1]).0;
         let (name, _) = self.name(edge, source);
@@ -343,6 +324,9 @@ impl Pairing {
 
     /// Ends a phase at a snapshot, and its request if that was the last open one of it.
     pub(super) fn close(&mut self, id: u64, now: &Snapshot, ending: Ending) {
+        if self.is_held(id) {
+            return self.finish_held(id);
+        }
         self.note_segment(id, now);
         self.unstack(id, true);
         let Some(mut open) = self.open.remove(&id) else { return };
@@ -350,7 +334,7 @@ impl Pairing {
         self.retire(*open, ending);
     }
 
-    fn retire(&mut self, mut open: OpenPhase, ending: Ending) {
+    pub(super) fn retire(&mut self, mut open: OpenPhase, ending: Ending) {
         let waiting = std::mem::take(&mut open.beside);
         self.end_beside(open.phase.id, &waiting);
         if self.keys.get(&open.key) == Some(&open.phase.id) {
@@ -363,11 +347,13 @@ impl Pairing {
             around.children -= 1;
         }
         let (root, tgid) = (open.root, open.key.0);
-        let share = open.share;
-        let mut phase = open.finish(ending);
-        phase.helpers = self.helpers.since(tgid, &share);
-        phase.helpers.wait = self.waits.laid_over(tgid, &phase);
-        phase.helpers.partial |= self.waits.is_partial(tgid);
+        open.finish(ending);
+        // Of what was held, what came after the last send is not counted.
+        let helpers = match (&open.held, open.children) {
+            (Some(held), 0) => held.helpers(),
+            _ => helped(&self.helpers, &self.waits, &open),
+        };
+        let phase = Phase { helpers, ..open.phase };
         self.landed(tgid, phase.id);
         let Some(request) = self.requests.get_mut(&root) else { return };
         request.add(phase);
@@ -382,6 +368,9 @@ impl Pairing {
     }
 
     pub(super) fn abandon(&mut self, id: u64, time_ns: u64, ending: Ending) {
+        if self.is_held(id) {
+            return self.finish_held(id);
+        }
         self.place_early_in(id, u64::MAX);
         self.unstack(id, true);
         let Some(mut open) = self.open.remove(&id) else { return };

@@ -164,6 +164,10 @@ impl Pairing {
     /// Cuts requests off, the oldest first, until one more has room.
     pub(super) fn make_room(&mut self, edge: &Edge<'_>) {
         while self.requests.len() >= self.limits.open_requests || self.kept >= self.limits.phases {
+            // One that seems to be over is not cut.
+            if self.finish_oldest_held() {
+                continue;
+            }
             let Some(oldest) = self.order.pop_front() else { return };
             let Some(request) = self.requests.get(&oldest) else { continue };
             self.losses.requests_cut += 1;

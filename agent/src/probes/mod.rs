@@ -10,6 +10,7 @@ pub mod net;
 pub mod pause;
 pub mod phase;
 pub mod sched;
+pub mod socket;
 pub mod throttle;
 
 /// Where a program goes.
@@ -140,6 +141,7 @@ pub const FAMILIES: &[&[Hook]] = &[
     attach::HOOKS,
     block::HOOKS,
     net::HOOKS,
+    socket::HOOKS,
     cpu::HOOKS,
     pause::HOOKS,
     phase::HOOKS,

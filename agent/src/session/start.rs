@@ -59,6 +59,7 @@ pub(super) fn load(observation: &Observation, visits: bool) -> Result<Loaded, lo
         visits,
         knowledge: observation.btf.clone().into(),
         gpus: None,
+        requests: observation.requests.clone(),
     })
 }
 

@@ -10,6 +10,7 @@ mod nvtx;
 mod otel;
 mod python;
 mod report;
+pub mod socket;
 
 use std::{borrow::Cow, ffi::OsString, path::Path};
 

@@ -46,6 +46,7 @@ mod privileges;
 mod proxy;
 mod python_auto;
 mod refusals;
+mod requests;
 mod running;
 mod socket;
 mod surroundings;

@@ -6,6 +6,7 @@ mod classic;
 pub(crate) mod cpu;
 pub(crate) mod net;
 pub(crate) mod pause;
-mod phase;
+pub(crate) mod phase;
 pub(crate) mod sched;
+pub(crate) mod socket;
 pub(crate) mod throttle;

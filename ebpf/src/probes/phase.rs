@@ -73,10 +73,24 @@ pub(crate) fn edge(ctx: ProbeContext) -> u32 {
         if Operation::has_name(operation as u8) && !read_name(stage) {
             flags |= EDGE_NAME_UNREADABLE;
         }
+        hand_over(current, ledger, stage, flags);
+    }
+    0
+}
+
+/// Fills what every edge has beside what it says, and hands it over.
+///
+/// # Safety
+/// The ledger is the running thread's, `stage` is its stage, and holds what the edge says.
+#[inline(always)]
+pub(crate) unsafe fn hand_over(current: Current, ledger: *mut Ledger, stage: *mut EdgeRecord, flags: u32) {
+    // SAFETY: the caller's.
+    unsafe {
+        let mut flags = flags;
         let (minor, major) = current.faults();
         (*stage).minor_faults = minor;
         (*stage).major_faults = major;
-        beside::copy(slot, &raw mut (*stage).beside);
+        beside::copy((*ledger).slot, &raw mut (*stage).beside);
         let (now_ns, torn) = copy(ledger, &raw mut (*stage).ledger);
         (*ledger).forget_polled();
         match Current::task() {
@@ -93,7 +107,6 @@ pub(crate) fn edge(ctx: ProbeContext) -> u32 {
         process::edge(stage, now_ns);
     }
     emit::edge(stage);
-    0
 }
 
 /// This thread runs, whatever was seen of it: the copy is put right as the next switch-out will do it.

@@ -6,6 +6,7 @@
 mod attached;
 mod beside;
 mod bounds;
+mod connections;
 mod contract;
 mod garbage;
 mod helpers;

@@ -3,7 +3,7 @@
 //! `TIME PROCESS/THREAD WHAT WORDS... +ACCOUNT NS...`, times in ns. What the thread went through since its last event
 //! stands behind `+` (an account, a count, or `minor`, `major` faults); time that no `+` names was spent on the CPU.
 //! Words that any event may have: `lost` (it happened, the record never arrived), `late` (it arrives after the next), `torn`, `unreadable`, `lib=2` (copy
-//! of the library), `number=9` (edge number), `comm=NAME`, `ahead=5` and `behind=5` (ns of `cpu` by which the copy of a
+//! of the library), `kernel` (none: the kernel side made the edge), `more` (an end after which more may be sent), `number=9` (edge number), `comm=NAME`, `ahead=5` and `behind=5` (ns of `cpu` by which the copy of a
 //! torn edge is off), `after=TOKEN` (what a begin joins), `with=TOKEN` (what ends with an end); at edges `threads=3`, `unlisted=1`, `sum=cpu:500,runq:20` (ns of all threads outside phases) and
 //! `sumtorn`. It checks nothing of what comes out.
 
@@ -11,8 +11,10 @@ use std::collections::HashMap;
 
 use guestscope_ebpf::{
     Account, Beside, COMM_BYTES, EDGE_HELPERS_TORN, EDGE_NAME_UNREADABLE, EDGE_TORN, EXIT_REPLACED,
-    EdgeRecord, FORK_ADOPTED, FORK_LATE, Header, IoRecord, Kind, NAME_BYTES, Operation, SOURCE_SHIFT, Source,
-    TaskRecord, WaitRecord, edge_mark,
+    EdgeRecord, FORK_ADOPTED, FORK_LATE, Header, IoRecord, KERNEL_INSTANCE, Kind, NAME_BYTES, Operation,
+    SOURCE_SHIFT, Source, TaskRecord, UNNUMBERED, WaitRecord,
+    connection::MAY_GO_ON,
+    edge_mark,
     helpers::HelperSum,
     ledger::{Ledger, RUNNING},
     waker,
@@ -356,15 +358,19 @@ impl World {
             arguments = [0x7000, length, decimal("#"), decimal("@") + decimal("after=")];
         } else if line.what == "end" {
             arguments[1] = line.value("with=").map_or(0, |token| token.parse().unwrap());
+            arguments[2] = if line.has("more") { MAY_GO_ON } else { 0 };
         } else if matches!(line.what, "context" | "parent" | "identity") {
             let trace = hex(nth(1));
             let of_the_phase = u64::from(line.what == "parent");
             arguments = [(trace >> 64) as u64, trace as u64, hex(nth(2)) as u64, of_the_phase];
         }
         let thread = self.threads.get_mut(&line.number).unwrap();
-        let instance = line.value("lib=").map_or(1, |copy| copy.parse().unwrap());
+        let is_made_here = line.has("kernel");
+        let instance = if is_made_here { KERNEL_INSTANCE } else { 1 };
+        let instance = line.value("lib=").map_or(instance, |copy| copy.parse().unwrap());
         let last = thread.edges.entry(instance).or_default();
-        *last = line.value("number=").map_or(last.wrapping_add(1), |number| number.parse().unwrap());
+        let next = if is_made_here { UNNUMBERED } else { last.wrapping_add(1) };
+        *last = line.value("number=").map_or(next, |number| number.parse().unwrap());
         let mut ledger = thread.ledger;
         let cpu = &mut ledger.accounts[Account::Cpu as usize];
         let skew = |key: &str| line.value(key).map_or(0, |ns| ns.parse().unwrap());

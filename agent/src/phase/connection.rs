@@ -1,0 +1,150 @@
+//! Requests that are known by their sockets: what is sent may be the last or not, so that each end is one until the next is
+//! seen. Part of [`Pairing`].
+//!
+//! Such a request is on the thread that received it, and on that which sends. Between two sends of one thread it stays there;
+//! whose time it is from one thread to another is not known, and it is suspended then. Once something was sent it is in
+//! flight no more, unless more comes: its connection may be idle for hours.
+
+use guestscope_ebpf::{KERNEL_INSTANCE, Source, connection::MAY_GO_ON};
+
+use super::{
+    Ending, Helpers, ThreadId,
+    helper_waits::Waits,
+    helpers::Processes,
+    open::{OpenPhase, Place},
+    pairing::{Edge, Pairing},
+    thread::Snapshot,
+};
+
+/// For how long what was sent last may not have been the last.
+const HELD_NS: u64 = 10_000_000_000;
+
+/// What a request was when something was sent.
+#[derive(Debug)]
+pub(crate) struct Held {
+    /// Who sent it.
+    thread: ThreadId,
+    now: Snapshot,
+    helpers: Helpers,
+}
+
+impl Pairing {
+    /// Whether an end says that more may come.
+    pub(super) fn may_go_on(edge: &Edge<'_>) -> bool {
+        edge.instance == KERNEL_INSTANCE && edge.record.arguments[2] == MAY_GO_ON
+    }
+
+    /// Whether a request lies beside what its thread is inside: one thread has many connections, and none is part of another one's.
+    pub(super) fn is_beside(source: Source, around: &OpenPhase) -> bool {
+        source == Source::Socket && around.phase.source == Source::Socket
+    }
+
+    /// Something was sent. The request ends here unless more is.
+    pub(super) fn sent(&mut self, edge: &Edge<'_>) {
+        let Some(id) = self.target(edge).filter(|_| edge.record.token != 0) else {
+            self.losses.unmatched_ends += u64::from(!self.is_of_left_out(edge.record.token, edge));
+            return;
+        };
+        let is_around = !self.inside(id).is_empty();
+        if !self.took_back(id, edge) {
+            self.settle_here(id, edge, is_around);
+        }
+        let tgid = edge.thread.tgid;
+        let Some(open) = self.open.get_mut(&id) else { return };
+        open.phase.duration_ns = open.phase.accounts.total_ns() + open.phase.suspended_ns;
+        let helpers = helped(&self.helpers, &self.waits, open);
+        open.held = Some(Box::new(Held { thread: edge.thread, now: edge.now, helpers }));
+        if !std::mem::replace(&mut open.is_listed, true) {
+            self.held.push_back((edge.now.time_ns, id));
+        }
+        if !is_around {
+            self.suspended.insert((tgid, id));
+            self.landed(tgid, id);
+        }
+    }
+
+    /// Takes the end back that was at the last send, if that was of the same thread.
+    fn took_back(&mut self, id: u64, edge: &Edge<'_>) -> bool {
+        let Some(open) = self.open.get_mut(&id) else { return false };
+        let before = open.held.take().filter(|held| held.thread == edge.thread);
+        let (Place::Suspended(_), Some(before)) = (open.place, before) else { return false };
+        open.place = Place::On(edge.thread, before.now);
+        open.settle(&edge.now);
+        true
+    }
+
+    /// Ends the segment of a request that something is sent of; it goes on if a phase is open within it.
+    fn settle_here(&mut self, id: u64, edge: &Edge<'_>, goes_on: bool) {
+        let now = self.snapshot_for(id, edge);
+        self.note_segment(id, &now);
+        if !goes_on {
+            self.unstack(id, false);
+        }
+        let Some(open) = self.open.get_mut(&id) else { return };
+        let place = open.place;
+        open.settle(&now);
+        if let Place::On(thread, _) = place
+            && goes_on
+        {
+            open.go_on(thread, &now);
+        }
+    }
+
+    /// Whether the request is over as far as anybody knows.
+    pub(super) fn is_held(&self, id: u64) -> bool {
+        self.open.get(&id).is_some_and(|open| open.held.is_some() && open.children == 0)
+    }
+
+    /// What was sent last was the last.
+    pub(super) fn finish_held(&mut self, id: u64) {
+        self.unstack(id, true);
+        if let Some(open) = self.open.remove(&id) {
+            self.retire(*open, Ending::Ended);
+        }
+    }
+
+    /// Those that nothing was sent of for long are over.
+    pub(super) fn expire_held(&mut self, now_ns: u64) {
+        while let Some((since_ns, id)) = self.held.front().copied() {
+            if since_ns.saturating_add(HELD_NS) > now_ns {
+                return;
+            }
+            self.held.pop_front();
+            let Some(open) = self.open.get_mut(&id) else { continue };
+            match &open.held {
+                Some(held) if held.now.time_ns > since_ns => self.held.push_back((held.now.time_ns, id)),
+                Some(_) if open.children == 0 => self.finish_held(id),
+                Some(_) | None => open.is_listed = false,
+            }
+        }
+    }
+
+    /// The oldest of them makes room. Whether there was one.
+    pub(super) fn finish_oldest_held(&mut self) -> bool {
+        while let Some((_, id)) = self.held.pop_front() {
+            if self.is_held(id) {
+                self.finish_held(id);
+                return true;
+            }
+            if let Some(open) = self.open.get_mut(&id) {
+                open.is_listed = false;
+            }
+        }
+        false
+    }
+}
+
+/// What helpers did for a phase up to now, of which it is known how long it was.
+pub(super) fn helped(processes: &Processes, waits: &Waits, open: &OpenPhase) -> Helpers {
+    let mut helpers = processes.since(open.key.0, &open.share);
+    helpers.wait = waits.laid_over(open.key.0, &open.phase);
+    helpers.partial |= waits.is_partial(open.key.0);
+    helpers
+}
+
+impl Held {
+    /// What helpers had done by then.
+    pub(super) fn helpers(&self) -> Helpers {
+        self.helpers
+    }
+}

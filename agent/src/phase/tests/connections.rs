@@ -1,0 +1,131 @@
+//! Requests that are known by their sockets: which send was the last, and on whose time.
+
+use super::{play, script::World};
+use crate::phase::pairing::Output;
+
+/// 262144 and 524288 are connections. The second one receives again 5 s after it has sent.
+#[test]
+fn a_request_is_from_its_first_receive_to_its_last_send() {
+    let printed = play(
+        "
+        100 10/10 request 262144 port-80 kernel from=socket @60
+        150 10/10 end 262144 kernel more                    +net 20
+        170 10/10 end 262144 kernel more                    +runq 5
+        400 10/10 request 262144 port-80 kernel from=socket @390 +net 230
+        420 10/10 end 262144 kernel more
+        500 10/10 end 262144 kernel                         +net 80
+        600 10/10 exit",
+    );
+    insta::assert_snapshot!(printed, @"
+    request port-80 #1  10/10  100..170  cpu 45, runq 5, net 20, from socket
+      queue queue #1           60..100   from socket
+    request port-80 #2  10/10  400..420  cpu 20, from socket
+      queue queue #2           390..400  from socket
+    thread python       10/10  100..600  cpu 165, runq 5, net 330, phases 2, exited
+    process python      10/10  100..600  cpu 165, runq 5, net 330
+    ");
+}
+
+#[test]
+fn connections_of_one_thread_lie_beside_each_other() {
+    let printed = play(
+        "
+        100 10/10 request 262144 port-80 kernel from=socket
+        110 10/10 request 524288 port-80 kernel from=socket
+        150 10/10 end 262144 kernel more                    +runq 10
+        160 10/10 end 524288 kernel more
+        170 10/10 end 262144 kernel more
+        200 10/10 exit",
+    );
+    insta::assert_snapshot!(printed, @"
+    request port-80 #2  10/10  110..160  cpu 40, runq 10, from socket
+    request port-80 #1  10/10  100..170  cpu 60, runq 10, from socket
+    thread python       10/10  100..200  cpu 90, runq 10, phases 2, exited
+    process python      10/10  100..200  cpu 90, runq 10
+    ");
+}
+
+/// Since it is not known when the one gave it to the other.
+#[test]
+fn a_request_that_another_thread_answers_is_handed_off() {
+    let printed = play(
+        "
+        100 10/10 request 262144 port-80 kernel from=socket
+        105 10/11 mark here
+        150 10/11 end 262144 kernel more
+        180 10/11 end 262144 kernel more                    +lock 20
+        190 10/10 end 262144 kernel more
+        200 10/10 end 262144 kernel
+        210 10/11 exit
+        220 10/10 exit",
+    );
+    insta::assert_snapshot!(printed, @"
+    mark here           10/11  105       outside
+    request port-80 #1  10/10  100..190  cpu 10, lock 20, suspended 60, from socket
+    thread python       10/11  105..210  cpu 85, lock 20, exited
+    thread python       10/10  100..220  cpu 120, phases 1, exited
+    process python      10/10  100..220  cpu 120
+    ");
+}
+
+#[test]
+fn what_a_thread_begins_after_a_send_is_no_part_of_the_request() {
+    let printed = play(
+        "
+        100 10/10 request 262144 port-80 kernel from=socket
+        110 10/10 begin 1 within
+        120 10/10 end 262144 kernel more
+        130 10/10 end 1
+        140 10/10 end 262144 kernel more
+        150 10/10 begin 262144 afterwards
+        160 10/10 end 262144
+        170 10/10 end 262144 kernel
+        200 10/10 exit",
+    );
+    insta::assert_snapshot!(printed, @"
+    request afterwards  10/10  150..160  cpu 10
+    request port-80 #1  10/10  100..140  cpu 40, from socket
+      phase within #1   10/10  110..130  cpu 20
+    thread python       10/10  100..200  cpu 100, phases 3, exited
+    process python      10/10  100..200  cpu 100
+    ");
+}
+
+#[test]
+fn a_client_that_is_gone_before_anything_was_sent_ends_its_request() {
+    let printed = play(
+        "
+        100 10/10 request 262144 port-80 kernel from=socket
+        150 10/10 end 262144 kernel +net 40
+        170 10/10 end 262144 kernel more
+        200 10/10 exit",
+    );
+    insta::assert_snapshot!(printed, @"
+    request port-80 #1  10/10  100..150  cpu 10, net 40, from socket
+    thread python       10/10  100..200  cpu 60, net 40, phases 1, exited
+    process python      10/10  100..200  cpu 60, net 40
+    losses: unmatched ends 1
+    ");
+}
+
+#[test]
+fn a_request_of_which_nothing_was_sent_for_ten_seconds_is_over() {
+    let mut world = World::default();
+    let mut requests = |text: &str| {
+        let outputs = world.play(text);
+        let requests = outputs.into_iter().filter_map(|output| match output {
+            Output::Request(request) => Some(request.root().duration_ns),
+            _ => None,
+        });
+        requests.collect::<Vec<u64>>()
+    };
+    let early = requests(
+        "
+        100 10/10 request 262144 port-80 kernel from=socket
+        150 10/10 end 262144 kernel more
+        9000000000 10/10 end 262144 kernel more
+        18999999999 10/11 mark here",
+    );
+    assert!(early.is_empty(), "{early:?}");
+    assert_eq!(requests("19000000000 10/11 mark here"), [9_000_000_000 - 100]);
+}

@@ -1,0 +1,36 @@
+// A server under observation, of Go's own library: /work/MS computes, /sleep/MS waits, /quit ends it.
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+func serve(out http.ResponseWriter, in *http.Request) {
+	parts := strings.Split(in.URL.Path, "/")
+	ms := 0
+	if len(parts) > 2 {
+		ms, _ = strconv.Atoi(parts[2])
+	}
+	switch parts[1] {
+	case "work":
+		for end := time.Now().Add(time.Duration(ms) * time.Millisecond); time.Now().Before(end); {
+		}
+	case "sleep":
+		time.Sleep(time.Duration(ms) * time.Millisecond)
+	case "quit":
+		time.AfterFunc(100*time.Millisecond, func() { os.Exit(0) })
+	}
+	fmt.Fprint(out, "done")
+}
+
+func main() {
+	http.HandleFunc("/", serve)
+	if err := http.ListenAndServe("127.0.0.1:"+os.Args[1], nil); err != nil {
+		panic(err)
+	}
+}

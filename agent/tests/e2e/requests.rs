@@ -1,0 +1,344 @@
+//! `--requests`: servers of several languages, asked over connections of this test's own. Its clock is the truth: as many
+//! requests as were asked, each within what the client saw of it.
+
+use std::{
+    io::{self, Read, Write},
+    net::TcpStream,
+    os::unix::net::UnixStream,
+    path::{Path, PathBuf},
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use guestscope::phase::{PhaseKind, Request};
+use rstest::rstest;
+
+use crate::{
+    folder::Seen,
+    ground::{Ground, LIMIT, eventually, file, python, skipped},
+    running::{Done, Start},
+};
+
+/// Either end of a connection, over whatever it goes.
+trait Way: Read + Write {}
+impl Way for TcpStream {}
+impl Way for UnixStream {}
+
+/// Where a server listens.
+#[derive(Clone)]
+enum Address {
+    Port(u16),
+    Path(PathBuf),
+}
+
+impl Address {
+    /// A port that nobody has at this moment.
+    fn free() -> Self {
+        let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("the loopback device is up");
+        Address::Port(listener.local_addr().expect("it is bound").port())
+    }
+
+    fn word(&self) -> String {
+        match self {
+            Address::Port(port) => port.to_string(),
+            Address::Path(path) => path.display().to_string(),
+        }
+    }
+
+    fn option(&self) -> String {
+        match self {
+            Address::Port(port) => format!("port:{port}"),
+            Address::Path(path) => format!("unix:{}", path.display()),
+        }
+    }
+
+    fn try_connect(&self) -> io::Result<Client> {
+        let way: Box<dyn Way> = match self {
+            Address::Port(port) => {
+                let stream = TcpStream::connect(("127.0.0.1", *port))?;
+                stream.set_nodelay(true)?;
+                stream.set_read_timeout(Some(LIMIT))?;
+                Box::new(stream)
+            }
+            Address::Path(path) => {
+                let stream = UnixStream::connect(path)?;
+                stream.set_read_timeout(Some(LIMIT))?;
+                Box::new(stream)
+            }
+        };
+        Ok(Client(way))
+    }
+
+    fn connect(&self) -> Client {
+        eventually("the server listens", || self.try_connect().ok())
+    }
+}
+
+/// A connection of this test.
+struct Client(Box<dyn Way>);
+
+impl Client {
+    fn send(&mut self, path: &str) {
+        let question = format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n");
+        self.0.write_all(question.as_bytes()).expect("the server is there");
+    }
+
+    /// One answer, whole.
+    fn receive(&mut self) {
+        let (mut head, mut byte) = (Vec::new(), [0]);
+        while !head.ends_with(b"\r\n\r\n") {
+            self.0.read_exact(&mut byte).expect("the server answers");
+            head.push(byte[0]);
+        }
+        let head = String::from_utf8(head).expect("it is text").to_lowercase();
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+        let length = length.expect("it says how long it is").parse().expect("a number");
+        self.0.read_exact(&mut vec![0; length]).expect("the server answers");
+    }
+
+    /// How long that took.
+    fn ask(&mut self, path: &str) -> Duration {
+        let begin = Instant::now();
+        self.send(path);
+        self.receive();
+        begin.elapsed()
+    }
+}
+
+/// Who serves.
+enum Server {
+    Python(&'static str),
+    Go,
+    Java,
+}
+
+impl Server {
+    /// The program and its first words; none, with a word on stdout, where this machine has none.
+    fn words(&self, test: &str, ground: &Ground) -> Option<Vec<PathBuf>> {
+        let source = |name: &str| file(&format!("tests/data/e2e/servers/{name}"));
+        match self {
+            Server::Python(kind) => Some(vec![python(test)?, source("server.py"), kind.into()]),
+            Server::Go => {
+                let go = found("go", test)?;
+                let program = ground.path("server");
+                let mut build = Command::new(go);
+                build.args(["build", "-o"]).arg(&program).arg(source("server.go"));
+                build.env("GOCACHE", ground.path("go")).env("HOME", ground.path("home"));
+                build.env("GOFLAGS", "").env("GO111MODULE", "off");
+                made(&mut build);
+                Some(vec![program])
+            }
+            Server::Java => {
+                let (java, javac) = (found("java", test)?, found("javac", test)?);
+                made(Command::new(javac).arg("-d").arg(ground.path("")).arg(source("Server.java")));
+                Some(vec![java, "-cp".into(), ground.path(""), "Server".into()])
+            }
+        }
+    }
+}
+
+fn found(program: &str, test: &str) -> Option<PathBuf> {
+    let found = guestscope::child::resolve(program).ok();
+    if found.is_none() {
+        skipped(test, &format!("no {program}"));
+    }
+    found
+}
+
+fn made(build: &mut Command) {
+    let done = build.output().expect("it can be run");
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+}
+
+/// Runs the server under the agent while `load` asks it, then has it end. What was asked, `/quit` left out, comes first.
+fn served<T>(
+    test: &str,
+    (server, address): (&Server, impl FnOnce(&Ground) -> Address),
+    load: impl FnOnce(&Address) -> T,
+) -> Option<(T, Seen, Done)> {
+    let ground = Ground::new(test)?;
+    let words = server.words(test, &ground)?;
+    let address = address(&ground);
+    let mut start = ground.run().words(&["--requests", &address.option()]).program(&words[0]);
+    for word in &words[1..] {
+        start = start.word(word);
+    }
+    let running = Start::word(start, address.word()).spawn();
+    let asked = load(&address);
+    quit(&address);
+    let done = running.finish().expect(0);
+    let losses = done.losses();
+    assert!(losses.is_empty(), "{losses:?}");
+    let seen = done.seen();
+    Some((asked, seen, done))
+}
+
+/// Asks each server that listens to end.
+fn quit(address: &Address) {
+    let listens = || address.try_connect().is_ok();
+    while listens() {
+        let mut client = address.connect();
+        // Of two that share a port one may end just when this one comes to it.
+        let _ = client.0.write_all(b"GET /quit HTTP/1.1\r\nHost: x\r\n\r\n");
+        let _ = client.0.read(&mut [0; 512]);
+        let end = Instant::now() + Duration::from_secs(2);
+        while listens() && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+fn in_order(seen: &Seen) -> Vec<&Request> {
+    let mut requests: Vec<&Request> = seen.requests.iter().collect();
+    requests.sort_by_key(|request| request.root().start_ns);
+    requests
+}
+
+fn queue_ns(request: &Request) -> u64 {
+    let queues = request.phases.iter().filter(|phase| phase.kind == PhaseKind::Queue);
+    queues.map(|phase| phase.duration_ns).sum()
+}
+
+fn unix(ground: &Ground) -> Address {
+    Address::Path(ground.path("web.sock"))
+}
+
+fn port(_: &Ground) -> Address {
+    Address::free()
+}
+
+/// Each request of the client's is one, and no longer than the client saw it: what lies between is the network and how late the
+/// client itself was woken.
+#[rstest]
+#[case::threads("threads", Server::Python("threads"), port)]
+#[case::an_event_loop("an_event_loop", Server::Python("loop"), port)]
+#[case::a_unix_socket("a_unix_socket", Server::Python("loop"), unix)]
+#[case::go("go", Server::Go, port)]
+#[case::java("java", Server::Java, port)]
+fn each_request_of_a_client_is_one(
+    #[case] name: &str,
+    #[case] server: Server,
+    #[case] address: fn(&Ground) -> Address,
+) {
+    let test = format!("requests::each_request_of_a_client_is_one::{name}");
+    let asked = served(&test, (&server, address), |address| {
+        let mut client = address.connect();
+        (0..20).map(|at| client.ask(if at % 2 == 0 { "/work/3" } else { "/sleep/3" })).collect::<Vec<_>>()
+    });
+    let Some((asked, seen, _)) = asked else { return };
+    let requests = in_order(&seen);
+    assert_eq!(requests.len(), asked.len() + 1, "and the one that ends it");
+    for (request, asked) in requests.iter().zip(asked) {
+        let took = Duration::from_nanos(request.root().duration_ns + queue_ns(request));
+        assert!(request.root().duration_ns >= 3_000_000, "{:?}", request.root());
+        // The last send is told of when it is done, which may be after the client has what was sent.
+        assert!(took <= asked + Duration::from_millis(50), "{took:?} of {asked:?}");
+    }
+}
+
+#[test]
+fn workers_that_share_a_port_and_connections_at_once_lose_none() {
+    let test = "requests::workers_that_share_a_port_and_connections_at_once_lose_none";
+    let server = Server::Python("workers");
+    let asked = served(test, (&server, port), |address| {
+        drop(address.connect());
+        let ask = || (0..15).map(|_| address.connect().ask("/work/1")).count();
+        let at_once = || {
+            let mut client = address.connect();
+            (0..15).map(|_| client.ask("/work/1")).count()
+        };
+        std::thread::scope(|scope| {
+            let all = [scope.spawn(ask), scope.spawn(at_once), scope.spawn(at_once)];
+            all.into_iter().map(|one| one.join().expect("it is answered")).sum::<usize>()
+        })
+    });
+    let Some((asked, seen, _)) = asked else { return };
+    let quits = seen.requests.len() - asked;
+    assert!((1..=2).contains(&quits), "each worker is asked to end at most once: {quits}");
+    let processes: std::collections::BTreeSet<u32> =
+        seen.requests.iter().map(|request| request.root().thread.tgid).collect();
+    assert_eq!(processes.len(), 2, "both have some");
+}
+
+/// While it is busy with the first one, the second one waits: that is part of it.
+#[test]
+fn what_waits_for_a_busy_loop_has_a_queue() {
+    let test = "requests::what_waits_for_a_busy_loop_has_a_queue";
+    let asked = served(test, (&Server::Python("loop"), port), |address| {
+        let (mut first, mut second) = (address.connect(), address.connect());
+        second.ask("/work/0");
+        first.send("/block/300");
+        std::thread::sleep(Duration::from_millis(50));
+        let took = second.ask("/work/0");
+        first.receive();
+        took
+    });
+    let Some((took, seen, _)) = asked else { return };
+    let requests = in_order(&seen);
+    assert_eq!(requests.len(), 4);
+    let waited = requests.iter().map(|request| queue_ns(request)).max().expect("there are some");
+    let waited = Duration::from_nanos(waited);
+    // It was sent 50 ms into what takes 300 ms, or later if this machine was busy.
+    assert!(waited <= took, "{waited:?} of {took:?}");
+    assert!(took - waited < Duration::from_millis(100), "{waited:?} of {took:?}");
+}
+
+/// The last of ten sends is the end.
+#[test]
+fn an_answer_in_parts_lasts_until_the_last_one() {
+    let test = "requests::an_answer_in_parts_lasts_until_the_last_one";
+    let asked = served(test, (&Server::Python("threads"), port), |address| {
+        let mut client = address.connect();
+        [client.ask("/stream/10"), client.ask("/stream/10")]
+    });
+    let Some((_, seen, _)) = asked else { return };
+    let requests = in_order(&seen);
+    assert_eq!(requests.len(), 3);
+    for request in &requests[..2] {
+        let root = request.root();
+        assert!(root.duration_ns >= 100_000_000, "{root:?}");
+        assert_eq!(root.suspended_ns, 0, "one thread sent all of it");
+        assert!(root.accounts.get(guestscope_ebpf::Account::Sleep) >= 100_000_000, "{root:?}");
+    }
+}
+
+/// Two questions in one packet are one burst; a client that goes away leaves no request behind that never ends.
+#[test]
+fn bursts_and_clients_that_go_away() {
+    let test = "requests::bursts_and_clients_that_go_away";
+    let asked = served(test, (&Server::Python("loop"), port), |address| {
+        let mut client = address.connect();
+        let two = "GET /work/0 HTTP/1.1\r\nHost: x\r\n\r\n".repeat(2);
+        client.0.write_all(two.as_bytes()).expect("the server is there");
+        client.receive();
+        client.receive();
+        let mut gone = address.connect();
+        gone.send("/sleep/100");
+        drop(gone);
+        drop(address.connect());
+        client.ask("/work/0");
+    });
+    let Some(((), seen, _)) = asked else { return };
+    let requests = in_order(&seen);
+    assert_eq!(requests.len(), 4, "the burst, the one of who has gone, the last one, and the end");
+    assert!(requests.iter().all(|request| request.root().ending.name() == "ended"), "{:?}", seen.endings());
+}
+
+/// What the server itself asks of another one is no request of its own, nor is one that comes in elsewhere.
+#[test]
+fn other_ports_have_no_requests() {
+    let test = "requests::other_ports_have_no_requests";
+    let (Some(ground), Some(python)) = (Ground::new(test), python(test)) else { return };
+    let (watched, served) = (Address::free(), Address::free());
+    let running = ground
+        .run()
+        .words(&["--requests", &watched.option()])
+        .program(python)
+        .word(Path::new(&file("tests/data/e2e/servers/server.py")))
+        .words(&["loop", &served.word()])
+        .spawn();
+    served.connect().ask("/work/0");
+    quit(&served);
+    let seen = running.finish().expect(0).seen();
+    assert!(seen.requests.is_empty(), "{:?}", seen.endings());
+}

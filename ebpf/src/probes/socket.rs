@@ -1,0 +1,323 @@
+//! Family `socket`: requests of any server, known by when its connections receive and send.
+//!
+//! Hooks, all of them tp_btf or raw_tp, in place only where such requests are wanted: sk_data_ready (6.3 and later) tells when
+//! something came, in whatever context; sock_recv_length and sock_send_length (6.3 and later) who took it and who answered;
+//! inet_sock_set_state and tcp_destroy_sock when a connection is over. Yields edges as the marker library's are, without
+//! numbers: a request at the first receive after the last send, and at each send an end that the next one takes back. Lengths
+//! alone are looked at. It only knows connections whose own end is watched: what a server itself opened has another port.
+
+use core::arch::asm;
+
+use aya_ebpf::helpers::{bpf_ktime_get_ns, generated::bpf_probe_read_kernel};
+use guestscope_ebpf::{
+    KERNEL_INSTANCE, MARKER_ABI_VERSION, Operation, Source, THREAD_AS_BEFORE,
+    connection::{MAY_GO_ON, PATH_BYTES, PATH_ROOM, WATCH_NAME_BYTES, token},
+    ledger::Ledger,
+};
+
+use crate::{
+    maps::{
+        CONNECTIONS, HAS_PATHS, LEDGERS, OFFSET_ADDRESS_BYTES, OFFSET_ADDRESS_NAME, OFFSET_SOCK_FAMILY,
+        OFFSET_SOCK_PORT, OFFSET_SOCK_PROTOCOL, OFFSET_SOCK_QUEUED, OFFSET_SOCK_STATE, OFFSET_UNIX_ADDRESS,
+        PATHS, PORTS, STAGES, WATCHED,
+    },
+    memory::{Arguments, Memory, Plain, load, twins},
+    probes::phase,
+    task::Current,
+};
+
+/// `MSG_PEEK`.
+const PEEK: u32 = 2;
+/// `AF_UNIX`, `AF_INET`, `AF_INET6`.
+const UNIX: u16 = 1;
+const INET: u16 = 2;
+const INET6: u16 = 10;
+/// `IPPROTO_TCP`.
+const TCP: u16 = 6;
+/// `TCP_ESTABLISHED`, of Unix sockets too, and `TCP_CLOSE_WAIT`: the other end has sent all it has to send.
+const ESTABLISHED: u8 = 1;
+const CLOSE_WAIT: u8 = 8;
+/// `TCP_FIN_WAIT1`, `TCP_LAST_ACK`, `TCP_CLOSE`: nothing is sent over it any more.
+const FIN_WAIT1: u32 = 4;
+const LAST_ACK: u32 = 9;
+const CLOSE: u32 = 7;
+/// Nothing came, or a signal: `EINTR`, `EAGAIN`, and the kernel's own numbers for calls that begin again.
+const EINTR: i32 = -4;
+const EAGAIN: i32 = -11;
+const RESTARTS: core::ops::RangeInclusive<i32> = -516..=-512;
+/// `sun_family` stands before the path.
+const FAMILY_BYTES: u32 = 2;
+
+/// Between requests.
+const IDLE: u32 = 0;
+/// Something was received and nothing sent since.
+const OPEN: u32 = 1;
+/// Something was sent since.
+const ANSWERED: u32 = 2;
+
+/// A connection to what is watched. Its own end is its server's; who writes it is whoever received or sent last, and what
+/// came is noted under the socket's lock.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct Connection {
+    /// When the first came of what nobody has read; 0 for nothing.
+    arrived_ns: u64,
+    /// Its port, or where its address lies: another one is another socket in the same memory.
+    end: u64,
+    /// The process that has its request.
+    tgid: u32,
+    state: u32,
+    watch: u64,
+    /// Where its socket lies. Read from here it is a number to the verifier, by which one may reckon.
+    socket: u64,
+}
+
+twins! {
+    socket_ready raw_socket_ready "sk_data_ready" ready;
+    socket_received raw_socket_received "sock_recv_length" received;
+    socket_sent raw_socket_sent "sock_send_length" sent;
+    socket_closes raw_socket_closes "inet_sock_set_state" closes;
+    socket_gone raw_socket_gone "tcp_destroy_sock" gone;
+}
+
+/// Something came.
+#[inline(always)]
+fn ready<C: Arguments>(ctx: &C) -> i32 {
+    let socket: *const u8 = ctx.at(0);
+    let Some(connection) = connection::<C::Memory>(socket) else { return 0 };
+    // SAFETY: a value of a map, and a socket; the agent resolved the offset of a u32. The clock has no preconditions.
+    unsafe {
+        // Over Unix sockets it may have been read by now.
+        if (*connection).arrived_ns == 0 && load::<C::Memory, u32>(socket, &OFFSET_SOCK_QUEUED) != 0 {
+            (*connection).arrived_ns = bpf_ktime_get_ns();
+        }
+    }
+    0
+}
+
+#[inline(always)]
+fn received<C: Arguments>(ctx: &C) -> i32 {
+    let Some(ledger) = Current::new().ledger() else { return 0 };
+    let (bytes, flags) = (ctx.at::<u64>(1) as i32, ctx.at::<u64>(2) as u32);
+    if flags & PEEK != 0 || bytes == EAGAIN || bytes == EINTR || RESTARTS.contains(&bytes) {
+        return 0;
+    }
+    let socket: *const u8 = ctx.at(0);
+    if bytes <= 0 {
+        over(socket as u64, ledger);
+        return 0;
+    }
+    let Some(connection) = connection::<C::Memory>(socket) else { return 0 };
+    // SAFETY: a value of a map, ledgers in map values, and a socket; the agent resolved the offset of a u32.
+    unsafe {
+        let arrived_ns = (*connection).arrived_ns;
+        if load::<C::Memory, u32>(socket, &OFFSET_SOCK_QUEUED) == 0 {
+            (*connection).arrived_ns = 0;
+        }
+        if (*connection).state == OPEN && (*connection).tgid == (*ledger).tgid {
+            return 0;
+        }
+        (*connection).state = OPEN;
+        (*connection).tgid = (*ledger).tgid;
+        let (slot, number) = (u32::from((*ledger).slot), (*connection).socket);
+        socket_edge(slot, Operation::Request as u32, number, (*connection).watch as u32, arrived_ns);
+    }
+    0
+}
+
+#[inline(always)]
+fn sent<C: Arguments>(ctx: &C) -> i32 {
+    let Some(ledger) = Current::new().ledger() else { return 0 };
+    let socket: *const u8 = ctx.at(0);
+    if ctx.at::<u64>(1) as i32 <= 0 {
+        return 0;
+    }
+    let Some(connection) = CONNECTIONS.get_ptr_mut(socket as u64) else { return 0 };
+    // SAFETY: as above.
+    unsafe {
+        let state = (*connection).state;
+        if state == IDLE || (*connection).tgid != (*ledger).tgid || !is_same::<C::Memory>(socket, connection)
+        {
+            return 0;
+        }
+        (*connection).state = ANSWERED;
+        tell_end(ledger, connection, state, MAY_GO_ON);
+    }
+    0
+}
+
+/// Only where its server does that is it known whose the edge is.
+#[inline(always)]
+fn closes<C: Arguments>(ctx: &C) -> i32 {
+    let state = ctx.at::<u64>(2) as u32;
+    if state == FIN_WAIT1 || state == LAST_ACK || state == CLOSE {
+        let Some(ledger) = Current::new().ledger() else { return 0 };
+        over(ctx.at::<u64>(0), ledger);
+    }
+    0
+}
+
+#[inline(always)]
+fn gone<C: Arguments>(ctx: &C) -> i32 {
+    let socket: u64 = ctx.at(0);
+    if let Some(ledger) = Current::new().ledger() {
+        over(socket, ledger);
+    }
+    let _ = CONNECTIONS.remove(socket);
+    0
+}
+
+/// A connection is over, as far as the running thread's process goes.
+#[inline(always)]
+fn over(socket: u64, ledger: *mut Ledger) {
+    let Some(connection) = CONNECTIONS.get_ptr_mut(socket) else { return };
+    // SAFETY: values of maps.
+    unsafe {
+        let state = (*connection).state;
+        if state == IDLE || (*connection).tgid != (*ledger).tgid {
+            return;
+        }
+        (*connection).state = IDLE;
+        tell_end(ledger, connection, state, 0);
+    }
+}
+
+/// The connection of a socket whose own end is watched, known from now on.
+#[inline(always)]
+fn connection<M: Memory>(socket: *const u8) -> Option<*mut Connection> {
+    if OFFSET_SOCK_FAMILY.load() == 0 || OFFSET_SOCK_QUEUED.load() == 0 || OFFSET_SOCK_PROTOCOL.load() == 0 {
+        return None;
+    }
+    // SAFETY: a socket, at offsets of two u16 and a u8 that the agent resolved.
+    let (family, port) =
+        unsafe { (load::<M, u16>(socket, &OFFSET_SOCK_FAMILY), load::<M, u16>(socket, &OFFSET_SOCK_PORT)) };
+    let (end, watch);
+    if family == INET || family == INET6 {
+        let watches = PORTS.get_ptr(u32::from(port >> 3))?;
+        // SAFETY: eight bytes of a map value, and the index is at most 7.
+        watch = u32::from(unsafe { core::ptr::read_volatile(watches.cast::<u8>().add((port & 7) as usize)) });
+        // SAFETY: as above.
+        if watch == 0 || unsafe { load::<M, u16>(socket, &OFFSET_SOCK_PROTOCOL) } != TCP {
+            return None;
+        }
+        end = u64::from(port);
+    } else if family == UNIX && HAS_PATHS.load() != 0 {
+        end = address(socket);
+        if end == 0 {
+            return None;
+        }
+        watch = 0;
+    } else {
+        return None;
+    }
+    // SAFETY: as above.
+    let state = unsafe { load::<M, u8>(socket, &OFFSET_SOCK_STATE) };
+    if state != ESTABLISHED && state != CLOSE_WAIT {
+        return None;
+    }
+    if let Some(known) = CONNECTIONS.get_ptr_mut(socket as u64) {
+        // SAFETY: a value of a map.
+        if unsafe { (*known).end } == end {
+            return Some(known);
+        }
+    }
+    let watch = u64::from(if watch == 0 { watch_of(end)? } else { watch });
+    let new = Connection { arrived_ns: 0, end, tgid: 0, state: IDLE, watch, socket: socket as u64 };
+    CONNECTIONS.insert(socket as u64, new, 0).ok()?;
+    CONNECTIONS.get_ptr_mut(socket as u64)
+}
+
+/// Whether the socket is still the one that is known.
+///
+/// # Safety
+/// It must be a socket, and a value of the map.
+#[inline(always)]
+unsafe fn is_same<M: Memory>(socket: *const u8, known: *const Connection) -> bool {
+    // SAFETY: the caller's; the agent resolved the offsets.
+    unsafe {
+        let end = if load::<M, u16>(socket, &OFFSET_SOCK_FAMILY) == UNIX {
+            address(socket)
+        } else {
+            u64::from(load::<M, u16>(socket, &OFFSET_SOCK_PORT))
+        };
+        (*known).end == end
+    }
+}
+
+/// Where the address of a Unix socket lies: that of an accepted one is its listener's.
+#[inline(always)]
+fn address(socket: *const u8) -> u64 {
+    if OFFSET_UNIX_ADDRESS.load() == 0 {
+        return 0;
+    }
+    // The type says `sock`, of which this lies beyond the end, so that only the helper reads it.
+    // SAFETY: the helper checks the memory; any eight bytes are a number.
+    unsafe { Plain::read((socket as u64 + u64::from(OFFSET_UNIX_ADDRESS.load())) as *const u8) }
+}
+
+/// The number of the watch for a Unix socket's address.
+#[inline(always)]
+fn watch_of(address: u64) -> Option<u32> {
+    let mut path = [0_u8; PATH_ROOM];
+    // SAFETY: the helper checks the memory; as many bytes as the buffer has are read at most.
+    unsafe {
+        let bytes: u32 = Plain::read((address + u64::from(OFFSET_ADDRESS_BYTES.load())) as *const u8);
+        let mut bytes = u64::from(bytes.wrapping_sub(FAMILY_BYTES));
+        if bytes == 0 || bytes > PATH_BYTES as u64 {
+            return None;
+        }
+        // It does nothing: else the compiler knows that the mask below changes nothing and leaves it out, by which verifiers know
+        // the bound.
+        asm!("{bytes} = {bytes}", bytes = inout(reg) bytes, options(nomem, nostack));
+        bytes &= PATH_ROOM as u64 - 1;
+        let from = address + u64::from(OFFSET_ADDRESS_NAME.load() + FAMILY_BYTES);
+        if bpf_probe_read_kernel(path.as_mut_ptr().cast(), bytes as u32, from as *const _) != 0 {
+            return None;
+        }
+        PATHS.get(path).copied()
+    }
+}
+
+/// Hands over an edge of the running thread, which has this slot: an operation, and behind it the first and third argument of an
+/// end; for a request the watch that it is of, and since when it waits.
+///
+/// A function that the verifier looks at by itself, so that the object has it once for all programs. It takes numbers alone;
+/// pointers would need 5.12.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub(crate) extern "C" fn socket_edge(slot: u32, what: u32, socket: u64, watch: u32, arrived_ns: u64) -> u64 {
+    let Some(ledger) = LEDGERS.get_ptr_mut(slot) else { return 1 };
+    let Some(stage) = STAGES.get_ptr_mut(slot) else { return 1 };
+    // SAFETY: values of maps; ledger and stage are the running thread's.
+    unsafe {
+        let operation = u64::from(what & 0xff);
+        (*stage).operation = operation | u64::from(MARKER_ABI_VERSION) << 8 | (KERNEL_INSTANCE as u64) << 16;
+        (*stage).token = token(socket);
+        (*stage).arguments = [u64::from(what >> 8 & 0xff), 0, u64::from(what >> 16), arrived_ns];
+        if watch != 0
+            && let Some(watch) = WATCHED.get_ptr(watch)
+        {
+            (*stage).arguments[1] = Source::Socket.with_length((*watch).length as u32);
+            let (from, to): (*const u64, *mut u64) =
+                ((&raw const (*watch).name).cast(), (&raw mut (*stage).name).cast());
+            let mut word = 0;
+            while word < WATCH_NAME_BYTES / 8 {
+                core::ptr::write_volatile(to.add(word), core::ptr::read_volatile(from.add(word)));
+                word += 1;
+            }
+        }
+        phase::hand_over(Current::new(), ledger, stage, 0);
+    }
+    0
+}
+
+/// An end, of which the library's words say what it makes of the thread.
+#[inline(always)]
+unsafe fn tell_end(ledger: *const Ledger, connection: *const Connection, state: u32, third: u64) {
+    let first = if state == OPEN { 0 } else { THREAD_AS_BEFORE };
+    let what = Operation::End as u32 | (first as u32) << 8 | (third as u32) << 16;
+    // SAFETY: the caller's: values of maps.
+    unsafe { socket_edge(u32::from((*ledger).slot), what, (*connection).socket, 0, 0) };
+}
+
+const _: () = assert!(size_of::<Connection>() == 40);
