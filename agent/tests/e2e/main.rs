@@ -45,6 +45,7 @@ mod person;
 mod privileges;
 mod proxy;
 mod python_auto;
+mod python_servers;
 mod refusals;
 mod requests;
 mod running;
