@@ -51,7 +51,7 @@ pub enum Command {
 #[command(after_help = "\
 Phases come from the program's own marks (C, Rust, Python: `import guestscope` works as it is), and
 without any from Python packages that serve, train and infer, from NVTX and from ITT (--sources).
-Where none come the summary has one row per process.
+Where none come the summary groups threads by name and by what they did.
 
 Where BPF is refused (no root, gVisor, a container without privileges) the marks themselves carry
 what the kernel tells each thread of itself: phases with the accounts cpu, runq and other, without

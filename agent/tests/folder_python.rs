@@ -88,6 +88,7 @@ fn folder(parent: &Path, requests: &[Request]) -> RunFolder {
         comm: "python".into(),
         end_ns: 1,
         accounts: Accounts::default(),
+        inside: Accounts::default(),
         counts: Counts::default(),
         phases: REQUESTS,
         exited: true,

@@ -22,11 +22,13 @@ pub mod explain;
 mod headline;
 mod helped;
 mod live;
+mod pattern;
 mod quantiles;
 mod rows;
 mod split;
 mod summary;
 mod tally;
+mod threads;
 mod tree;
 mod typical;
 
@@ -42,6 +44,7 @@ pub use quantiles::{Band, Quantiles};
 pub use rows::{Row, RowKind};
 pub use split::{CAUSES, Cause, Overlay, Split, Sums};
 pub use summary::{Excess, Group, LeftOut, ProcessRow, SLOWEST, Slow, Summary};
+pub use threads::{ACTIVE, OTHER_THREADS, Role, ThreadGroup, ThreadGroups};
 pub use tree::{OTHER_PHASES, OTHER_REQUESTS, OUTSIDE};
 
 /// Where a row stands among its kind, as columns and attributes say it.

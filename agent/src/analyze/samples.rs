@@ -4,7 +4,9 @@
 
 use guestscope_ebpf::{Account, Source};
 
-use crate::phase::{Counts, Ending, Helpers, KEPT, Phase, PhaseKind, Request, ThreadId, TraceIds, Wait};
+use crate::phase::{
+    Accounts, Counts, Ending, Helpers, KEPT, Phase, PhaseKind, Request, Thread, ThreadId, TraceIds, Wait,
+};
 
 /// Something that happens inside a phase.
 #[derive(Clone, Debug)]
@@ -58,6 +60,24 @@ pub(crate) fn wait_outside(account: Account, times: [u64; 3]) -> Wait {
     }
 }
 
+/// A thread of the process with this number, all of it outside phases; the one of the same number is its main thread.
+pub(crate) fn thread(tid: u32, tgid: u32, comm: &str, spent: &[(Account, u64)]) -> Thread {
+    let mut accounts = Accounts::default();
+    for &(account, ns) in spent {
+        accounts.0[account as usize] += ns;
+    }
+    Thread {
+        id: ThreadId { tid, tgid, born_ns: u64::from(tid) },
+        comm: comm.into(),
+        end_ns: 1 << 40,
+        accounts,
+        inside: Accounts::default(),
+        counts: Counts::default(),
+        phases: 0,
+        exited: true,
+    }
+}
+
 /// A request and its place in time.
 #[derive(Clone, Debug)]
 pub(crate) struct Sample {
@@ -105,7 +125,7 @@ impl Sample {
             start_ns: self.start_ns,
             duration_ns: 0,
             suspended_ns: 0,
-            accounts: crate::phase::Accounts::default(),
+            accounts: Accounts::default(),
             counts: Counts::default(),
             helpers: Helpers::default(),
             trace: TraceIds { trace_id: trace_id(self.number), ..TraceIds::default() },

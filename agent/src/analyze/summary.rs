@@ -5,7 +5,7 @@
 
 use std::{collections::HashMap, convert::Infallible};
 
-use crate::phase::{COUNT_NAMES, Counts, Request, Wait};
+use crate::phase::{COUNT_NAMES, Counts, Request, Thread, Wait};
 use crate::untrusted::Untrusted;
 
 use super::{
@@ -16,6 +16,7 @@ use super::{
     rows::{Row, RowKind},
     split::{Cause, Split, Sums},
     tally::{ByName, Candidate, GroupTally, Standing, Tally, request_split},
+    threads::ThreadGroups,
     tree::{OTHER, PlaceId, ROOT, Tree, latency_ns},
     typical::{Middle, Typical},
 };
@@ -143,6 +144,8 @@ pub struct Summary {
     pub processes: Vec<ProcessRow>,
     /// How many processes there were.
     pub processes_seen: u64,
+    /// All threads, once [`Summary::add_threads`] has seen them.
+    pub threads: ThreadGroups,
     pub(super) standards: ByName<(Tree, Typical)>,
 }
 
@@ -201,7 +204,17 @@ impl Summary {
         });
         groups.sort_by(|a, b| b.latency.sum_ns.cmp(&a.latency.sum_ns).then_with(|| a.name.cmp(&b.name)));
         let Tally { left_out, processes, processes_seen, .. } = first;
-        Self { groups, left_out, processes, processes_seen, standards }
+        let threads = ThreadGroups::default();
+        Self { groups, left_out, processes, processes_seen, threads, standards }
+    }
+
+    /// Reads what threads did, in any order.
+    ///
+    /// # Errors
+    /// The first error of the reading.
+    pub fn add_threads<E>(&mut self, threads: impl Iterator<Item = Result<Thread, E>>) -> Result<(), E> {
+        self.threads = ThreadGroups::read(threads)?;
+        Ok(())
     }
 
     /// Requests that statistics rest on.

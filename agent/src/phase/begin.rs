@@ -136,6 +136,7 @@ impl Pairing {
         let Some(open) = self.open.get_mut(&id) else { return };
         let Place::On(thread, begin) = open.place else { return };
         let Some(state) = self.threads.get_mut(thread) else { return };
+        state.within.begins(&begin);
         open.stands = state.stack.push(Entry {
             id,
             root: open.root,

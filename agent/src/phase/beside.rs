@@ -89,7 +89,7 @@ impl Pairing {
         let Some(next) = found.and_then(|at| self.take_beside(id, at)) else { return };
         let until = Snapshot { time_ns: next.now.time_ns.max(begin.time_ns), ..begin };
         self.note_segment(id, &until);
-        self.unstack(id, false);
+        self.unstack(id, false, Some(&until));
         if let Some(open) = self.open.get_mut(&id) {
             open.settle(&until);
         }
@@ -103,6 +103,7 @@ impl Pairing {
         let tgid = open.key.0;
         let Place::On(thread, begin) = open.place else { return };
         let Some(state) = self.threads.get_mut(thread) else { return };
+        state.within.begins(&begin);
         let lost_before = state.lost;
         let entry =
             Entry { id, root: open.root, depth: open.depth, instance: open.key.1, ..Entry::default() };

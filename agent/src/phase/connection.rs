@@ -70,6 +70,10 @@ impl Pairing {
         let (Place::Suspended(_), Some(before)) = (open.place, before) else { return false };
         open.place = Place::On(edge.thread, before.now);
         open.settle(&edge.now);
+        if let Some(state) = self.threads.get_mut(edge.thread) {
+            state.within.begins(&before.now);
+            state.comes_out(Some(&edge.now));
+        }
         true
     }
 
@@ -78,7 +82,7 @@ impl Pairing {
         let now = self.snapshot_for(id, edge);
         self.note_segment(id, &now);
         if !goes_on {
-            self.unstack(id, false);
+            self.unstack(id, false, Some(&now));
         }
         let Some(open) = self.open.get_mut(&id) else { return };
         let place = open.place;
@@ -97,7 +101,7 @@ impl Pairing {
 
     /// What was sent last was the last.
     pub(super) fn finish_held(&mut self, id: u64) {
-        self.unstack(id, true);
+        self.unstack(id, true, None);
         if let Some(open) = self.open.remove(&id) {
             self.retire(*open, Ending::Ended);
         }

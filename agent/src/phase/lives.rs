@@ -151,15 +151,16 @@ impl Pairing {
         }
         let now = state.since_tracked(*now);
         self.note_gone(thread, state.ios);
-        self.outputs.push(Output::Thread(Thread {
+        self.outputs.push(Output::Thread(Box::new(Thread {
             id: thread,
             comm: name.clone(),
             end_ns: now.time_ns,
             accounts: now.accounts,
+            inside: state.within.spent(),
             counts: now.counts,
             phases: state.phases,
             exited: ending == Ending::ThreadExited,
-        }));
+        })));
         now
     }
 

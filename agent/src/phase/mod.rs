@@ -30,6 +30,7 @@ mod stack;
 mod thread;
 mod threads;
 mod wait;
+mod within;
 
 use crate::untrusted::Untrusted;
 use guestscope_ebpf::{ACCOUNTS, Account, Source};
@@ -258,6 +259,8 @@ pub struct Thread {
     pub end_ns: u64,
     /// Its whole ledger.
     pub accounts: Accounts,
+    /// So much of that was inside marked phases, whichever thread began them.
+    pub inside: Accounts,
     /// Its events.
     pub counts: Counts,
     /// Marked phases that it began.

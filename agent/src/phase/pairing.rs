@@ -35,7 +35,7 @@ pub enum Output {
     /// A whole request, or a whole process.
     Request(Request),
     /// A thread that ended, or was last seen.
-    Thread(Thread),
+    Thread(Box<Thread>),
     /// A point in time.
     Mark(Mark),
     /// The guest was stopped. It comes before the requests that it lies in.
@@ -251,7 +251,8 @@ impl Pairing {
         }
     }
 
-    pub(super) fn unstack(&mut self, id: u64, is_over: bool) {
+    /// Takes a phase from the thread that it is on; `now` is a snapshot of that thread, if there is one.
+    pub(super) fn unstack(&mut self, id: u64, is_over: bool, now: Option<&Snapshot>) {
         let Some(open) = self.open.get_mut(&id) else { return };
         let Place::On(thread, _) = open.place else {
             self.suspended.remove(&(open.key.0, id));
@@ -259,6 +260,7 @@ impl Pairing {
         };
         let Some(state) = self.threads.get_mut(thread) else { return };
         let Some(entry) = state.stack.remove(open.stands, id) else { return };
+        state.comes_out(now);
         open.phase.edges_lost += state.lost - entry.lost_before;
         if let Some(ios) = &entry.ios {
             open.phase.counts.add(ios);
@@ -283,7 +285,7 @@ impl Pairing {
         for id in self.inside(id).into_iter().chain([id]) {
             let now = self.snapshot_for(id, edge);
             self.note_segment(id, &now);
-            self.unstack(id, false);
+            self.unstack(id, false, Some(&now));
             if let Some(open) = self.open.get_mut(&id) {
                 open.settle(&now);
                 self.suspended.insert((open.key.0, id));
@@ -304,7 +306,7 @@ impl Pairing {
         let now = self.snapshot_for(id, edge);
         // Entered twice: that segment ends here.
         self.note_segment(id, &now);
-        self.unstack(id, false);
+        self.unstack(id, false, Some(&now));
         let Some(mut open) = self.open.remove(&id) else { return };
         self.resumed(&open, now.time_ns);
         open.settle(&now);
@@ -328,7 +330,7 @@ impl Pairing {
             return self.finish_held(id);
         }
         self.note_segment(id, now);
-        self.unstack(id, true);
+        self.unstack(id, true, Some(now));
         let Some(mut open) = self.open.remove(&id) else { return };
         open.settle(now);
         self.retire(*open, ending);
@@ -372,7 +374,7 @@ impl Pairing {
             return self.finish_held(id);
         }
         self.place_early_in(id, u64::MAX);
-        self.unstack(id, true);
+        self.unstack(id, true, None);
         let Some(mut open) = self.open.remove(&id) else { return };
         open.abandon(time_ns);
         self.retire(*open, ending);

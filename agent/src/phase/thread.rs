@@ -4,7 +4,7 @@
 
 use guestscope_ebpf::{Account, Beside, COMM_BYTES, EdgeRecord, TaskRecord, is_at_mark, ledger::Ledger};
 
-use super::{Accounts, Counts, ThreadId, io::Ios, stack::Stack};
+use super::{Accounts, Counts, ThreadId, io::Ios, stack::Stack, within::Within};
 use crate::untrusted::Untrusted;
 
 /// Copies of the library in one thread that are told apart; programs have one or two. Those that were met first are forgotten.
@@ -134,6 +134,8 @@ pub(crate) struct ThreadState {
     pub(crate) doubtful: usize,
     /// Phases that are not kept and that it is inside, outside all others.
     left_out: u64,
+    /// Its time inside phases.
+    pub(crate) within: Within,
     /// Phases that it began.
     pub(crate) phases: u64,
     /// Edges of it that were lost.
@@ -173,6 +175,13 @@ impl ThreadState {
         now.counts.fault_minor = now.counts.fault_minor.saturating_sub(minor);
         now.counts.fault_major = now.counts.fault_major.saturating_sub(major);
         now
+    }
+
+    /// A phase has left it, at this snapshot, if one is known.
+    pub(crate) fn comes_out(&mut self, now: Option<&Snapshot>) {
+        if self.stack.top().is_none() {
+            self.within.ends(now);
+        }
     }
 
     /// Takes note of an edge's number.

@@ -124,6 +124,15 @@ pub(super) static THREADS: LazyLock<Table<Thread>> = LazyLock::new(|| {
         |row: &Thread| (&row.accounts, &row.counts),
         |row| (&mut row.accounts, &mut row.counts),
     ));
+    columns.extend(Account::ALL.into_iter().map(|account| {
+        let column = integer(
+            "",
+            "time in this account inside marked phases",
+            move |row: &Thread| row.inside.get(account),
+            move |row, value| row.inside.0[account as usize] = value,
+        );
+        Column { name: format!("inside_{}_ns", account.name()).into(), may_lack: true, ..column }
+    }));
     columns.push(integer!(Thread: "phases", "marked phases that it began", phases));
     columns.push(flag!(Thread: "exited", "it ended by itself, else observation stopped before", exited));
     let blank = || Thread {
@@ -131,6 +140,7 @@ pub(super) static THREADS: LazyLock<Table<Thread>> = LazyLock::new(|| {
         comm: NO_WORD.clone(),
         end_ns: 0,
         accounts: Accounts::default(),
+        inside: Accounts::default(),
         counts: Counts::default(),
         phases: 0,
         exited: false,

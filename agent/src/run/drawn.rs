@@ -108,13 +108,14 @@ pub(super) fn requests() -> impl Strategy<Value = Vec<Request>> {
 
 pub(super) fn threads() -> impl Strategy<Value = Vec<Thread>> {
     let thread =
-        (thread_id(), any::<String>(), any::<[u64; 2]>(), any::<[u64; 11]>(), counts(), any::<bool>());
+        (thread_id(), any::<String>(), any::<[u64; 2]>(), any::<[[u64; 11]; 2]>(), counts(), any::<bool>());
     vec(
-        thread.prop_map(|(id, comm, [end_ns, phases], accounts, counts, exited)| Thread {
+        thread.prop_map(|(id, comm, [end_ns, phases], [accounts, inside], counts, exited)| Thread {
             id,
             comm: comm.into(),
             end_ns,
             accounts: Accounts(accounts),
+            inside: Accounts(inside),
             counts,
             phases,
             exited,

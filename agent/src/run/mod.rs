@@ -150,6 +150,14 @@ impl RunFolder {
         Ok(Requests::of(self.rows(&self.phases)?))
     }
 
+    /// The threads that it holds; as above.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn threads(&self) -> Result<Rows<Thread>> {
+        self.rows(&self.threads)
+    }
+
     /// The waits that it holds; as above.
     ///
     /// # Errors

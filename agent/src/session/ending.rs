@@ -121,7 +121,10 @@ impl Closing {
         let gpu_account = Cause::Account(Account::Gpu);
         usage.apply(&mut guest, summary.as_ref().is_ok_and(|summary| summary.has_any(gpu_account)));
         // What backs the findings. Without it the findings stand.
-        let evidence = summary.as_mut().map_or(Ok(()), |summary| summary.add_waits(folder.waits()?));
+        let evidence = summary.as_mut().map_or(Ok(()), |summary| {
+            summary.add_threads(folder.threads()?)?;
+            summary.add_waits(folder.waits()?)
+        });
         let told_before = folder.health().last_error;
         health.folder_error = told_before.or(evidence.err().map(|error| error.to_string()));
         let lost_before = health.rows_lost;

@@ -62,7 +62,16 @@ fn folder(parent: &Path, scenario: &str) -> PathBuf {
     let root = process.root();
     let (accounts, counts) = (root.accounts, root.counts);
     let comm = hostile("thread").into();
-    folder.append_thread(&Thread { id, comm, end_ns: 9, accounts, counts, phases: 1, exited: true });
+    folder.append_thread(&Thread {
+        id,
+        comm,
+        end_ns: 9,
+        accounts,
+        inside: accounts,
+        counts,
+        phases: 1,
+        exited: true,
+    });
     folder.append_mark(&Mark {
         thread: id,
         name: hostile("mark").into(),

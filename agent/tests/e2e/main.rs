@@ -52,6 +52,7 @@ mod running;
 mod socket;
 mod surroundings;
 mod texts;
+mod thread_groups;
 mod truth;
 mod under_sudo;
 mod unprivileged;

@@ -326,6 +326,7 @@ fn threads_come_back_also_when_nothing_else_was_seen() {
         comm: "omp".into(),
         end_ns: 3,
         accounts: Accounts::default(),
+        inside: Accounts::default(),
         counts: Counts::default(),
         phases: 0,
         exited: true,

@@ -52,7 +52,7 @@ impl Seen {
                     self.processes.append(&mut request.phases);
                 }
                 Output::Request(request) => self.requests.push(request),
-                Output::Thread(thread) => self.threads.push(thread),
+                Output::Thread(thread) => self.threads.push(*thread),
                 Output::Mark(mark) => self.marks.push(mark),
                 Output::Wait(wait) => self.waits.push(wait),
                 Output::Pause(_) => unreachable!("pairing knows no pauses"),

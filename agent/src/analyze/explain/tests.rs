@@ -190,7 +190,7 @@ fn a_helper_is_shown_by_its_own_waits_within_the_phase_alone() {
     let thread = |tid, born_ns, end_ns, comm: &str| {
         let id = ThreadId { tid, tgid, born_ns };
         let (accounts, counts) = (crate::phase::Accounts::default(), crate::phase::Counts::default());
-        Thread { id, comm: comm.into(), end_ns, accounts, counts, phases: 0, exited: true }
+        Thread { id, comm: comm.into(), end_ns, accounts, inside: accounts, counts, phases: 0, exited: true }
     };
     let start_ns = request.root().start_ns;
     // The same number before and after, and somebody nobody asked for.

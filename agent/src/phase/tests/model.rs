@@ -54,6 +54,8 @@ pub(super) const THREADS: usize = 4;
 struct ModelThread {
     ledger: Ledger,
     stack: Vec<usize>,
+    /// Its time inside phases, by account.
+    inside: [u64; ACCOUNTS],
     edges: u32,
 }
 
@@ -112,10 +114,15 @@ impl Model {
             let process = 10 * (1 + thread / 2);
             let mut ledger = Ledger { tgid: process, tid: process + thread % 2, ..Ledger::EMPTY };
             ledger.begin(model.now_ns, RUNNING, 0);
-            model.threads.push(ModelThread { ledger, stack: Vec::new(), edges: 0 });
+            model.threads.push(ModelThread { ledger, stack: Vec::new(), inside: [0; ACCOUNTS], edges: 0 });
             model.task(Kind::Fork, thread as usize);
         }
         model
+    }
+
+    /// What each thread spent inside phases, by its number.
+    pub(super) fn inside(&self) -> impl Iterator<Item = (u32, [u64; ACCOUNTS])> {
+        self.threads.iter().map(|thread| (thread.ledger.tid, thread.inside))
     }
 
     pub(super) fn ledgers(&self) -> Vec<Ledger> {
@@ -164,6 +171,9 @@ impl Model {
         for (thread, account) in self.threads.iter_mut().zip(spent_on) {
             for phase in &thread.stack {
                 self.phases[*phase].accounts[account] += passed_ns;
+            }
+            if !thread.stack.is_empty() {
+                thread.inside[account] += passed_ns;
             }
             // Time on the CPU stays an open interval of the ledger until something else comes.
             if account != Account::Cpu as usize {

@@ -158,6 +158,8 @@ proptest! {
                 prop_assert!(born.insert(thread.id));
                 prop_assert_eq!(thread.accounts.total_ns(), model.now_ns - thread.id.born_ns);
                 prop_assert_eq!((thread.end_ns, thread.exited), (model.now_ns, exited));
+                let inside = model.inside().find(|(tid, _)| *tid == thread.id.tid);
+                prop_assert_eq!(Some(thread.inside.0), inside.map(|(_, inside)| inside));
             }
         }
         prop_assert_eq!(born.len(), THREADS);

@@ -24,6 +24,7 @@ use super::{
     json_wait::{WaitJson, wait},
     restored::{self, RestoredJson},
     sources::{self, SourceJson},
+    threads::{self, ThreadsJson},
     units::hex,
     unseen,
 };
@@ -53,6 +54,7 @@ struct SummaryJson<'a> {
     left_out: ByName,
     processes: Vec<ProcessJson<'a>>,
     processes_seen: u64,
+    threads: ThreadsJson<'a>,
     hooks: Vec<HookJson<'a>>,
     losses: ByName,
     agent: AgentJson,
@@ -205,6 +207,7 @@ pub fn render_summary_json(summary: &Summary, health: &Health, facts: &RunFacts)
         ]),
         processes: summary.processes.iter().map(process).collect(),
         processes_seen: summary.processes_seen,
+        threads: threads::json(&summary.threads),
         hooks: health.hooks.iter().map(hook).collect(),
         losses: losses(health).into_iter().map(|loss| (loss.key, loss.count)).collect(),
         agent: agent(&health.cost),
@@ -321,7 +324,7 @@ fn quantiles(quantiles: &Quantiles) -> QuantilesJson {
 }
 
 /// All causes, zeros too: a reader need not know the list.
-fn time(sums: &Sums) -> ByName {
+pub(super) fn time(sums: &Sums) -> ByName {
     sums.iter().map(|(cause, sum)| (cause.name(), ns(sum))).collect()
 }
 

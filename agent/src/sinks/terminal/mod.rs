@@ -27,6 +27,7 @@ mod style;
 mod summary;
 mod tables;
 mod text;
+mod threads;
 pub(crate) mod units;
 mod unseen;
 

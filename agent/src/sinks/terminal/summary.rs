@@ -30,6 +30,7 @@ use super::{
     style::Style,
     tables::{phases, processes, sums_of},
     text::plain,
+    threads,
     units::{bytes, counted, duration, duration_of_sum, hex, mean as mean_count, percent, thousands},
     unseen,
 };
@@ -254,16 +255,29 @@ fn render_no_requests(page: &mut Page, summary: &Summary, facts: &RunFacts) {
     let parts = parts.join(", ");
     let spent = duration(busiest.wall_ns);
     let most = format!("{name} (pid {}) used the CPU most, in {spent}: {parts}", busiest.pid);
+    let (most, whole) = match threads::most_active(page, &summary.threads) {
+        Some(group) => (group, "threads"),
+        None => (most, "processes by their main threads"),
+    };
     page.sentence(&most, Emphasis::None);
-    page.sentence(
-        "these are whole processes by their main threads: mark requests to see phases",
-        Emphasis::None,
-    );
+    page.sentence(&format!("these are whole {whole}: mark requests to see phases"), Emphasis::None);
     page.blank();
-    processes(page, &summary.processes, summary.processes_seen);
+    let has_groups = !summary.threads.groups.is_empty();
+    if has_groups {
+        threads::table(page, &summary.threads);
+    }
+    if has_groups && summary.processes_seen > 1 {
+        page.blank();
+    }
+    if !has_groups || summary.processes_seen > 1 {
+        processes(page, (&summary.processes, summary.processes_seen), !has_groups);
+    }
 }
 
 fn render_facts(page: &mut Page, summary: &Summary, health: &Health, facts: &RunFacts) {
+    if !summary.groups.is_empty() {
+        threads::outside(page, &summary.threads);
+    }
     if !facts.command.is_empty() {
         let (command, wall) = (page.name(facts.command.join(" "), COMMAND), duration_of(facts.wall));
         let (exit, emphasis) = match facts.exit {

@@ -18,7 +18,7 @@ const DEEPEST_INDENT: usize = 6;
 const WIDEST_BAR: usize = 40;
 
 /// Columns for names: as wide as the names, within bounds that leave room for numbers.
-fn name_columns(page: &Page, names: &[String]) -> usize {
+pub(super) fn name_columns(page: &Page, names: &[String]) -> usize {
     let most = match page.style().width {
         ..80 => 16,
         80..100 => 20,
@@ -32,7 +32,7 @@ fn row_name(page: &Page, row: &Row) -> String {
     format!("{}{}", "  ".repeat(row.depth.min(DEEPEST_INDENT)), page.safe(name))
 }
 
-fn heading(text: &str) -> Piece {
+pub(super) fn heading(text: &str) -> Piece {
     Piece::new(text, Emphasis::Faint)
 }
 
@@ -80,11 +80,17 @@ fn phase_numbers(page: &mut Page, group: &Group, names: &[String]) {
         cells.push(largest.into());
         rows.push(cells);
     }
-    with_bars(page, rows, shown_rows(group).map(|row| &row.sums));
+    let aligns = numbers_after_a_name(rows[0].len());
+    with_bars(page, rows, &aligns, shown_rows(group).map(|row| &row.sums));
 }
 
 /// Appends a bar to each row but the heading, as wide as the line allows, and prints the table.
-fn with_bars<'a>(page: &mut Page, mut rows: Vec<Vec<Piece>>, sums: impl Iterator<Item = &'a Sums>) {
+pub(super) fn with_bars<'a>(
+    page: &mut Page,
+    mut rows: Vec<Vec<Piece>>,
+    aligns: &[Align],
+    sums: impl Iterator<Item = &'a Sums>,
+) {
     let cells = rows[0].len();
     let widest = |column: usize| rows.iter().map(|row| row[column].width()).max().unwrap_or(0);
     let used: usize = (0..cells).map(|column| widest(column) + 2).sum();
@@ -94,53 +100,81 @@ fn with_bars<'a>(page: &mut Page, mut rows: Vec<Vec<Piece>>, sums: impl Iterator
         4.. => "bar",
         _ => "",
     }));
-    let mut aligns = vec![Align::Right; cells];
-    aligns[0] = Align::Left;
     let unicode = page.style().unicode;
     for (row, sums) in rows.iter_mut().skip(1).zip(sums) {
         row.extend(bar(sums, columns, unicode));
     }
-    page.table(&aligns, &rows);
+    page.table(aligns, &rows);
 }
 
-/// As many accounts as there is room for, the rest summed up.
+fn numbers_after_a_name(cells: usize) -> Vec<Align> {
+    let mut aligns = vec![Align::Right; cells];
+    aligns[0] = Align::Left;
+    aligns
+}
+
 fn phase_accounts(page: &mut Page, group: &Group, names: &[String]) {
-    let causes = columns(shown_rows(group).map(|row| &row.sums));
+    let rows: Vec<AccountRow<'_>> = shown_rows(group)
+        .zip(names)
+        .map(|(row, name)| AccountRow {
+            cells: vec![name.clone().into(), duration(row.duration.mean_ns()).into()],
+            sums: &row.sums,
+            count: row.duration.count,
+        })
+        .collect();
+    let causes = columns(rows.iter().map(|row| row.sums));
+    accounts_table(page, &[("mean of one", Align::Left), ("time", Align::Right)], &rows, &causes);
+}
+
+/// A row of a table of accounts: its first cells, and the sums of which it shows the mean of so many.
+pub(super) struct AccountRow<'a> {
+    pub(super) cells: Vec<Piece>,
+    pub(super) sums: &'a Sums,
+    pub(super) count: u64,
+}
+
+/// As many accounts as there is room for, in this order, the rest summed up.
+pub(super) fn accounts_table(
+    page: &mut Page,
+    first: &[(&str, Align)],
+    rows: &[AccountRow<'_>],
+    causes: &[Cause],
+) {
     let width_of = |rows: &[Vec<Piece>]| {
         let widest = |column: usize| rows.iter().map(|row| row[column].width()).max().unwrap_or(0);
         (0..rows[0].len()).map(|column| widest(column) + 2).sum::<usize>() - 2
     };
     let mut shown = causes.len();
-    let mut rows = account_rows(group, names, &causes);
-    while shown > 1 && width_of(&rows) > page.style().width {
+    let mut table = account_rows(first, rows, causes);
+    while shown > 1 && width_of(&table) > page.style().width {
         shown -= 1;
-        rows = account_rows(group, names, &causes[..shown]);
+        table = account_rows(first, rows, &causes[..shown]);
     }
-    let mut aligns = vec![Align::Right; rows[0].len()];
-    aligns[0] = Align::Left;
-    page.table(&aligns, &rows);
+    let mut aligns: Vec<Align> = first.iter().map(|(_, align)| *align).collect();
+    aligns.resize(table[0].len(), Align::Right);
+    page.table(&aligns, &table);
 }
 
-fn account_rows(group: &Group, names: &[String], shown: &[Cause]) -> Vec<Vec<Piece>> {
+fn account_rows(first: &[(&str, Align)], rows: &[AccountRow<'_>], shown: &[Cause]) -> Vec<Vec<Piece>> {
     let shown_of = |sums: &Sums| shown.iter().map(|&cause| sums.get(cause)).sum::<u128>();
-    let has_rest = shown_rows(group).any(|row| shown_of(&row.sums) < row.sums.total_ns());
-    let mut head = vec![heading("mean of one"), heading("time")];
+    let has_rest = rows.iter().any(|row| shown_of(row.sums) < row.sums.total_ns());
+    let mut head: Vec<Piece> = first.iter().map(|(text, _)| heading(text)).collect();
     head.extend(shown.iter().map(|cause| heading(cause.name())));
     head.extend(has_rest.then(|| heading("rest")));
-    let mut rows = vec![head];
-    for (row, name) in shown_rows(group).zip(names) {
-        let count = u128::from(row.duration.count.max(1));
+    let mut table = vec![head];
+    for AccountRow { cells, sums, count } in rows {
+        let count = u128::from((*count).max(1));
         let cell = |ns: u128| if ns == 0 { "-".to_owned() } else { duration_of_sum(ns / count) };
-        let mut cells: Vec<Piece> = vec![name.clone().into(), duration(row.duration.mean_ns()).into()];
-        cells.extend(shown.iter().map(|&cause| Piece::from(cell(row.sums.get(cause)))));
-        cells.extend(has_rest.then(|| cell(row.sums.total_ns() - shown_of(&row.sums)).into()));
-        rows.push(cells);
+        let mut cells = cells.clone();
+        cells.extend(shown.iter().map(|&cause| Piece::from(cell(sums.get(cause)))));
+        cells.extend(has_rest.then(|| cell(sums.total_ns() - shown_of(sums)).into()));
+        table.push(cells);
     }
-    rows
+    table
 }
 
-/// Processes by their main threads.
-pub(super) fn processes(page: &mut Page, processes: &[ProcessRow], seen: u64) {
+/// Processes by their main threads; in numbers too, unless groups of threads have them.
+pub(super) fn processes(page: &mut Page, (processes, seen): (&[ProcessRow], u64), with_accounts: bool) {
     let names: Vec<String> = processes.iter().map(|process| page.safe(&process.name)).collect();
     let columns = name_columns(page, &names);
     let sums: Vec<Sums> = processes.iter().map(sums_of).collect();
@@ -149,11 +183,14 @@ pub(super) fn processes(page: &mut Page, processes: &[ProcessRow], seen: u64) {
         let wall = duration(process.wall_ns);
         rows.push(vec![page.fit(name, columns).into(), process.pid.to_string().into(), wall.into()]);
     }
-    with_bars(page, rows, sums.iter());
+    let aligns = numbers_after_a_name(rows[0].len());
+    with_bars(page, rows, &aligns, sums.iter());
     let legend = legend(sums.iter(), page.style().unicode);
     page.wrapped(&[heading("bar")], 5, legend);
-    page.blank();
-    for ((name, sums), process) in names.iter().zip(&sums).zip(processes) {
+    if with_accounts {
+        page.blank();
+    }
+    for ((name, sums), process) in names.iter().zip(&sums).zip(processes).filter(|_| with_accounts) {
         let name = page.fit(name, columns);
         let means = means(sums, process.counts.poll_net_ns.into(), 1);
         page.wrapped(&[Piece::from(name)], columns + 2, listed(means));

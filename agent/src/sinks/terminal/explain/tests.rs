@@ -55,7 +55,16 @@ fn wait(request: &Request, name: &str, account: Account, times: [u64; 3]) -> Wai
 fn named(tid: u32, comm: &str) -> Thread {
     let (accounts, counts) = (crate::phase::Accounts::default(), crate::phase::Counts::default());
     let id = ThreadId { tid, tgid: 7, born_ns: 1 };
-    Thread { id, comm: comm.into(), end_ns: u64::MAX, accounts, counts, phases: 0, exited: true }
+    Thread {
+        id,
+        comm: comm.into(),
+        end_ns: u64::MAX,
+        accounts,
+        inside: accounts,
+        counts,
+        phases: 0,
+        exited: true,
+    }
 }
 
 #[test]

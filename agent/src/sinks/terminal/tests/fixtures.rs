@@ -19,7 +19,7 @@ use crate::{
 pub(in crate::sinks::terminal) const UNICODE: Style = Style { width: 100, color: false, unicode: true };
 pub(in crate::sinks::terminal) const NARROW: Style = Style { width: 60, color: false, unicode: false };
 
-pub(super) fn summary_of(requests: &[Request]) -> Summary {
+pub(in crate::sinks::terminal) fn summary_of(requests: &[Request]) -> Summary {
     Summary::new(|| requests.iter().cloned())
 }
 
@@ -36,7 +36,7 @@ pub(super) fn hooks() -> Vec<Verdict> {
     ]
 }
 
-pub(super) fn healthy() -> Health {
+pub(in crate::sinks::terminal) fn healthy() -> Health {
     Health {
         fidelity: Fidelity::Full,
         hooks: hooks(),
@@ -63,7 +63,7 @@ pub(super) fn healthy() -> Health {
     }
 }
 
-pub(super) fn facts() -> RunFacts {
+pub(in crate::sinks::terminal) fn facts() -> RunFacts {
     RunFacts {
         version: "0.1.0".to_owned(),
         scenario: "MVM/2/VNL/CPU".to_owned(),
