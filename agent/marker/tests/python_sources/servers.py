@@ -67,7 +67,7 @@ def expect(path, name, status, *more, method="GET", headers=None):
 def starlette_app():
     from starlette.applications import Starlette
     from starlette.responses import PlainTextResponse, StreamingResponse
-    from starlette.routing import Mount, Route
+    from starlette.routing import Mount, Route, WebSocketRoute
 
     async def item(request):
         return PlainTextResponse("x")
@@ -86,9 +86,21 @@ def starlette_app():
 
         return StreamingResponse(parts())
 
+    async def endless(request):
+        async def parts():
+            while True:
+                await asyncio.sleep(0.005)
+                yield b"x" * 65536
+
+        return StreamingResponse(parts())
+
+    async def talk(socket):
+        await socket.accept()
+        await socket.close()
+
     inner = [Route("/s/{x}", streamed), Route("/t", threaded)]
     routes = [Route("/items/{id:int}", item), Route("/fails", fails), Mount("/m/{who}", routes=inner)]
-    return Starlette(routes=routes)
+    return Starlette(routes=routes + [Route("/endless", endless), WebSocketRoute("/talk", talk)])
 
 
 def starlette_requests():
@@ -100,6 +112,22 @@ def starlette_requests():
     expect("/m/bob/nope", "GET /m/{who}/{path}", 404)
     expect("/fails", "GET /fails", 500)
     expect("/nope/secret", "", 404)
+    # A client that leaves: the request ends with the handler.
+    with socket.create_connection(("127.0.0.1", PORT), 20) as client:
+        client.sendall(b"GET /endless HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert client.recv(1000).startswith(b"HTTP/1.1 200")
+    assert settle() == ["request r GET", "rename r GET /endless 200", "end r"]
+
+
+def no_websocket_is_a_request():
+    """Nor is what a server says to an application as it starts."""
+    key = b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n"
+    with socket.create_connection(("127.0.0.1", PORT), 20) as client:
+        client.sendall(b"GET /talk HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" + key + b"\r\n")
+        assert client.recv(1000).startswith(b"HTTP/1.1 101")
+        while client.recv(1000):
+            pass
+    assert lines() == []
 
 
 def serve_uvicorn(app, **options):
@@ -170,6 +198,7 @@ def hypercorn():
     config.bind, config.errorlog, config.accesslog = ["127.0.0.1:%d" % PORT], None, None
     thread(lambda: asyncio.run(serve(starlette_app(), config, shutdown_trigger=lambda: asyncio.Future())))
     wait()
+    no_websocket_is_a_request()
     starlette_requests()
 
 

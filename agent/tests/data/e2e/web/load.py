@@ -50,7 +50,7 @@ def client(number, lines):
     connection.close()
 
 
-def main():
+def main(client=client):
     server = subprocess.Popen(COMMAND, stdout=sys.stderr)
     lines = []
     try:
