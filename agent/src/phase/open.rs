@@ -52,6 +52,7 @@ pub(crate) struct OpenPhase {
 
 impl OpenPhase {
     /// One that begins, at this depth of that request, by what the program calls it.
+    #[expect(clippy::large_types_passed_by_value, reason = "it is kept")]
     pub(crate) fn new(
         place: Place,
         depth: u32,

@@ -13,7 +13,7 @@ fn requests_of_a_server_that_nobody_marked_are_seen() {
     let done = ground.run().program(python).word(script).finish().expect(0);
     assert_eq!(done.losses(), []);
     let seen = done.seen();
-    let roots: Vec<_> = seen.requests.iter().map(|request| request.root()).collect();
+    let roots: Vec<_> = seen.requests.iter().map(guestscope::phase::Request::root).collect();
     let statuses: Vec<u32> = roots.iter().filter_map(|root| root.status).collect();
     let mut expected = vec![200; 20];
     expected[7] = 503;

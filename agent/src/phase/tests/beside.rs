@@ -152,7 +152,8 @@ fn what_a_waiting_thread_does_otherwise_harms_nobody(#[case] act: &str) {
 #[test]
 fn more_threads_than_are_kept_are_counted() {
     let enter = |thread: u32| format!("\n{} 10/{} enter 262144", 200 + thread, 11 + thread);
-    let forks: String = (0..80).map(|thread| format!("\n1 10/{} fork 10/10", 11 + thread)).collect();
+    let fork = |thread: u32| format!("\n1 10/{} fork 10/10", 11 + thread);
+    let forks: String = (0..80).map(fork).collect();
     let enters: String = (0..80).map(enter).collect();
     let printed = play(&format!(
         "

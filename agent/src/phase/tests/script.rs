@@ -62,6 +62,24 @@ impl Default for World {
     }
 }
 
+/// The number of an operation, and whether a token stands behind its word.
+fn operation(what: &str) -> (u8, bool) {
+    match what {
+        "begin" => (Operation::Begin as u8, true),
+        "request" => (Operation::Request as u8, true),
+        "end" => (Operation::End as u8, true),
+        "leave" => (Operation::Leave as u8, true),
+        "enter" => (Operation::Enter as u8, true),
+        "context" | "parent" => (Operation::Context as u8, true),
+        "identity" => (Operation::Identity as u8, true),
+        "mark" => (Operation::Mark as u8, false),
+        "rename" => (Operation::Rename as u8, true),
+        "tell" => (Operation::Tell as u8, false),
+        "nonsense" => (77, false),
+        what => panic!("no event: {what}"),
+    }
+}
+
 fn number(word: &str) -> Number {
     let (process, thread) = word.split_once('/').unwrap_or_else(|| panic!("PROCESS/THREAD: {word}"));
     (process.parse().unwrap(), thread.parse().unwrap())
@@ -328,20 +346,7 @@ impl World {
     fn edge(&mut self, line: &Line<'_>) {
         let words: Vec<&str> = line.words.iter().copied().filter(|word| !word.contains('=')).collect();
         let nth = |at: usize| words.get(at).copied().unwrap_or_default();
-        let (operation, has_token) = match line.what {
-            "begin" => (Operation::Begin as u8, true),
-            "request" => (Operation::Request as u8, true),
-            "end" => (Operation::End as u8, true),
-            "leave" => (Operation::Leave as u8, true),
-            "enter" => (Operation::Enter as u8, true),
-            "context" | "parent" => (Operation::Context as u8, true),
-            "identity" => (Operation::Identity as u8, true),
-            "mark" => (Operation::Mark as u8, false),
-            "rename" => (Operation::Rename as u8, true),
-            "tell" => (Operation::Tell as u8, false),
-            "nonsense" => (77, false),
-            what => panic!("no event: {what}"),
-        };
+        let (operation, has_token) = operation(line.what);
         let token =
             if has_token { nth(0).parse().unwrap_or_else(|_| panic!("TOKEN: {}", nth(0))) } else { 0 };
         let mut arguments = [0; 4];
