@@ -34,6 +34,15 @@ def learn(x):
     optimizer.step()
 
 
+def recorder_lines(name):
+    step = "p%d" % (loop_token() >> 18)
+    return ["t1 rename %s %s" % (step, name), "t1 end " + step]
+
+
+def loop_token():
+    return [token for tokens in recorder.inside.values() for token in tokens][-1]
+
+
 def learned(step, *data):
     at = step + len(data) // 2 + 1
     lines = ["begin p%d forward Net", "end p%d", "begin p%d backward", "end p%d", "begin p%d optimizer SGD", "end p%d"]
@@ -108,6 +117,25 @@ for batch in torch.utils.data.DataLoader([1], _MultiProcessingDataLoaderIter):
     learn(batch)
 trace = torch_data._trace(os.getpid(), 77, 1, 1).hex()[:8]
 assert any(line.endswith(trace) and " joins " in line for line in recorder.take())
+
+# Whoever trains and then infers has one phase for what never became a step.
+net(1)
+torch.autograd.backward(1)
+forget()
+from guestscope_sources.hooks import loop  # noqa: E402
+
+expected = recorder_lines("unfinished step")
+loop._leaving()
+check("never stepped", *expected)
+net(1)
+forget()
+expected = recorder_lines("after the last step")
+loop._leaving()
+check("never learned", *expected)
+torch.is_grad_enabled = lambda: False
+net(1)
+assert not any("step #" in line for line in recorder.take())
+del torch.is_grad_enabled
 
 # Inside of a request there are phases and no steps: the request is what is outermost.
 with guestscope.request("mine", 1):

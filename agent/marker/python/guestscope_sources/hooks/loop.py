@@ -11,6 +11,7 @@ none, and neither has a program that marks phases itself (`give_way`).
 
 import atexit
 import os
+import sys
 import threading
 import weakref
 from _thread import get_ident
@@ -19,6 +20,7 @@ from .. import phases
 from . import work
 
 STEP, BATCH, AFTER = "step", "batch", "after the last batch"
+UNFINISHED, AFTER_STEP = "unfinished step", "after the last step"
 #: Batches that are taken before a forward, at most: some loops take one ahead.
 _AHEAD = 2
 
@@ -74,10 +76,12 @@ def _is_unused():
 
 
 def _final_name():
-    """Of what ends without an optimizer's step."""
-    if _is_unused():
-        return AFTER
-    return STEP if here.learned else BATCH
+    """What ends without an optimizer's step."""
+    if here.learned:
+        return UNFINISHED
+    if here.fed and here.worked:
+        return BATCH
+    return AFTER if here.fed or not here.worked else AFTER_STEP
 
 
 def give_way():
@@ -125,11 +129,16 @@ def exhausted(iterator):
             _close(_final_name())
 
 
+def _learns():
+    torch = sys.modules.get("torch")
+    return torch is None or not hasattr(torch, "is_grad_enabled") or torch.is_grad_enabled()
+
+
 def forward(module):
     """An outermost module call begins."""
     if here.token:
         here.worked = True
-    elif here.trains and module.training:
+    elif here.trains and module.training and _learns():
         _open()
         here.worked = True
 
