@@ -36,6 +36,8 @@ pub(crate) const GO_SUM: &str = "h1:IkknVKy/4hLMR+ZwWfP4Oqhjz2sKqNtEXz1meP8P3Nc=
 pub(crate) const TEST_REQUIREMENTS: &str = include_str!("../test.requirements.txt");
 /// PyTorch and all that its wheels need, 5 GB.
 pub(crate) const TORCH_REQUIREMENTS: &str = include_str!("../torch.requirements.txt");
+/// Web servers and libraries of machine learning, 2 GB.
+pub(crate) const SERVERS_REQUIREMENTS: &str = include_str!("../servers.requirements.txt");
 /// The wheels that libtorch is taken from.
 pub(crate) const LIBTORCH_REQUIREMENTS: &str = include_str!("../libtorch.requirements.txt");
 
@@ -70,6 +72,7 @@ mod tests {
     #[rstest]
     #[case::test(TEST_REQUIREMENTS)]
     #[case::torch(TORCH_REQUIREMENTS)]
+    #[case::servers(SERVERS_REQUIREMENTS)]
     #[case::libtorch(LIBTORCH_REQUIREMENTS)]
     fn every_python_package_has_a_version_and_a_hash(#[case] requirements: &str) {
         let joined = requirements.replace("\\\n", " ");

@@ -9,13 +9,17 @@ use std::{
 };
 
 use anyhow::Result;
+use nix::sys::statvfs::statvfs;
 
 use crate::{
     Xtask, apt, command,
     failure::failure,
-    pins::{TEST_REQUIREMENTS, TORCH_REQUIREMENTS},
+    pins::{SERVERS_REQUIREMENTS, TEST_REQUIREMENTS, TORCH_REQUIREMENTS},
     setup::{self, Wanted},
 };
+
+/// Of a disk, before the servers' packages are fetched.
+const SERVERS_ROOM_GB: u64 = 15;
 
 /// An environment.
 #[derive(Debug)]
@@ -40,6 +44,12 @@ impl Python {
         Self::ensure(xtask, "python-torch", TORCH_REQUIREMENTS)
     }
 
+    /// An environment with web servers and libraries of machine learning, for the stage `servers`. None is made where the disk is
+    /// fuller than that allows.
+    pub(crate) fn for_servers(xtask: &Xtask) -> Result<Self> {
+        Self::ensure(xtask, "python-servers", SERVERS_REQUIREMENTS)
+    }
+
     fn ensure(xtask: &Xtask, name: &str, requirements: &str) -> Result<Self> {
         let (base, version) = interpreter(xtask)?;
         let base_name = base.to_string_lossy();
@@ -47,6 +57,9 @@ impl Python {
         let label = format!("environment `{name}` of Python {version}");
         let wanted = Wanted { name, inputs: &inputs, label: &label, done: "made" };
         let folder = setup::obtain(xtask, wanted, |run, at| {
+            if requirements == SERVERS_REQUIREMENTS {
+                has_room(at)?;
+            }
             run.check(Command::new(&base).args(["-m", "venv", "--clear"]).arg(at))?;
             if requirements.is_empty() {
                 return Ok(());
@@ -73,6 +86,19 @@ impl Python {
         command.args(["-m", "pip", verb, "--no-cache-dir", "--no-input", "--disable-pip-version-check"]);
         command
     }
+}
+
+/// Whether the servers' packages leave enough of the disk: they take 2 GB, and half of that again while they are fetched.
+fn has_room(at: &Path) -> Result<()> {
+    let disk = statvfs(at.ancestors().find(|folder| folder.exists()).unwrap_or(at))?;
+    let free_gb = disk.blocks_available() * disk.fragment_size() / 1_000_000_000;
+    if free_gb < SERVERS_ROOM_GB {
+        return Err(failure(
+            format!("{free_gb} GB of disk are free, of {SERVERS_ROOM_GB} that are asked for"),
+            format!("make room on the disk of {}", at.display()),
+        ));
+    }
+    Ok(())
 }
 
 /// The interpreter to build on, with its version.

@@ -31,10 +31,12 @@ use crate::{
     python::Python,
     toolchain::Toolchain,
     vm::Guests,
-    workspace::{E2E_TESTS, HELPER, KERNEL_TESTS},
+    workspace::{E2E_TESTS, HELPER, KERNEL_TESTS, SERVERS_TESTS},
 };
 
 const STAGE_LIMIT: Duration = Duration::from_mins(25);
+/// CI ends the whole job after a while, and this stage is not what it is for.
+const SERVERS_LIMIT: Duration = Duration::from_mins(8);
 /// A test that hangs must not hold up the others for ever.
 const HOST_LIMIT: Duration = Duration::from_mins(10);
 
@@ -54,6 +56,8 @@ struct Ground {
     toolchain: Toolchain,
     libtorch: Option<Libtorch>,
     python: Option<Python>,
+    /// With the packages of the stage `servers`, or why there is none.
+    servers: Result<Python, String>,
     jaeger: Option<Jaeger>,
     /// Or why there are none.
     guests: Result<Guests, String>,
@@ -91,6 +95,10 @@ fn set_up(xtask: &Xtask) -> Result<Ground> {
     let libtorch =
         or_shortfall(xtask, "no libtorch, so no inference and no training", Libtorch::ensure(xtask));
     let python = or_shortfall(xtask, "no Python with duckdb and pyarrow", Python::for_tests(xtask));
+    let servers = match geteuid().is_root() {
+        true => Python::for_servers(xtask).map_err(|error| error.to_string()),
+        false => Err("needs root".to_owned()),
+    };
     other_programs(xtask);
     kernel::ensure(xtask);
     let jaeger = Jaeger::start(xtask, Life::WithTheVerb);
@@ -99,7 +107,7 @@ fn set_up(xtask: &Xtask) -> Result<Ground> {
     let mut features = xtask.workspace.test_features();
     // The others are for tests that only root can run.
     features.retain(|feature| geteuid().is_root() || feature.ends_with(HELPER));
-    Ok(Ground { toolchain, libtorch, python, jaeger, guests, features, programs: None })
+    Ok(Ground { toolchain, libtorch, python, servers, jaeger, guests, features, programs: None })
 }
 
 fn or_shortfall<T>(xtask: &Xtask, without: &str, result: Result<T>) -> Option<T> {
@@ -182,24 +190,33 @@ fn test_stages(xtask: &Xtask, ground: &Ground, stages: &mut Vec<Stage>) -> Resul
     let mut workloads = artifact::workloads_cargo(xtask, "test", ground.libtorch.as_ref());
     workloads.args(["--no-fail-fast", "--", "--show-output"]);
     stages.push(stage(xtask, ground, "workloads", STAGE_LIMIT, vec![workloads])?);
-    for (name, feature) in [("kernel", KERNEL_TESTS), ("end-to-end", E2E_TESTS)] {
+    let as_root = [
+        ("kernel", KERNEL_TESTS, STAGE_LIMIT),
+        ("end-to-end", E2E_TESTS, STAGE_LIMIT),
+        ("servers", SERVERS_TESTS, SERVERS_LIMIT),
+    ];
+    for (name, feature, limit) in as_root {
         let chosen = targets(Some(feature));
-        if !geteuid().is_root() || chosen.is_empty() {
-            let reason = if geteuid().is_root() { "there are none yet" } else { "needs root" };
-            let mut tally = Tally::default();
-            if !geteuid().is_root() {
-                tally.skipped.insert((format!("stage {name}"), reason.to_owned()));
-            }
-            let not_run = Some(reason.to_owned());
+        if let Some(reason) = why_not(ground, feature) {
+            let skipped = [(format!("stage {name}"), reason.clone())].into();
+            let (tally, not_run) = (Tally { skipped, ..Tally::default() }, Some(reason));
             stages.push(Stage { name, time: Duration::ZERO, tally, log: None, not_run });
             continue;
         }
         let mut tests = host_tests(xtask, ground);
         // One at a time: they count what the kernel did, and load the machine on purpose.
         tests.args(chosen).args(["--", "--show-output", "--test-threads=1"]);
-        stages.push(stage(xtask, ground, name, STAGE_LIMIT, vec![tests])?);
+        stages.push(stage(xtask, ground, name, limit, vec![tests])?);
     }
     Ok(())
+}
+
+/// What a stage lacks that only root can run.
+fn why_not(ground: &Ground, feature: &str) -> Option<String> {
+    if !geteuid().is_root() {
+        return Some("needs root".to_owned());
+    }
+    ground.servers.as_ref().err().filter(|_| feature == SERVERS_TESTS).cloned()
 }
 
 /// Every supported row of the kernel matrix in its short form, last: a guest takes a whole core.
@@ -266,7 +283,7 @@ fn stage(
 impl Ground {
     /// Tells a test command where everything is.
     fn give_to(&self, command: &mut Command) {
-        let Self { toolchain: _, libtorch, python, jaeger, guests: _, features: _, programs } = self;
+        let Self { toolchain: _, libtorch, python, servers, jaeger, guests: _, features: _, programs } = self;
         // A snapshot that differs is a failure, not a new file beside it.
         command.env("INSTA_UPDATE", "no");
         if let Some(Programs { agent, workloads }) = programs {
@@ -274,6 +291,9 @@ impl Ground {
         }
         if let Some(python) = python {
             command.env("GUESTSCOPE_PYTHON", &python.program);
+        }
+        if let Ok(servers) = servers {
+            command.env("GUESTSCOPE_SERVERS_PYTHON", &servers.program);
         }
         if let Some(jaeger) = jaeger {
             command.envs(jaeger.endpoints.variables());

@@ -16,6 +16,8 @@ use crate::{artifact::WORKLOADS, command, failure::failure};
 pub(crate) const KERNEL_TESTS: &str = "kernel-tests";
 /// That of whole programs against a real Jaeger and other programs' readers.
 pub(crate) const E2E_TESTS: &str = "e2e-tests";
+/// That of real servers of Python, which need packages of 2 GB.
+pub(crate) const SERVERS_TESTS: &str = "servers-tests";
 /// That of what only a virtual machine of its own can bear. Built with the others and never run on this machine.
 pub(crate) const GUEST_TESTS: &str = "guest-tests";
 /// The program that loads NVIDIA's library: its tests need nothing but a stub of that.
@@ -86,8 +88,9 @@ impl Workspace {
     pub(crate) fn test_features(&self) -> Vec<String> {
         let pairs =
             self.host_packages().flat_map(|package| package.features.iter().map(move |f| (&package.name, f)));
+        let of_tests = [KERNEL_TESTS, E2E_TESTS, SERVERS_TESTS, GUEST_TESTS, HELPER];
         pairs
-            .filter(|(_, feature)| [KERNEL_TESTS, E2E_TESTS, GUEST_TESTS, HELPER].contains(&feature.as_str()))
+            .filter(|(_, feature)| of_tests.contains(&feature.as_str()))
             .map(|(package, feature)| format!("{package}/{feature}"))
             .collect()
     }

@@ -1,0 +1,59 @@
+//! Training with worker processes, and LoadGen.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use guestscope::phase::Request;
+
+use crate::{
+    ground::{Ground, file},
+    service::python,
+};
+
+const BATCHES: usize = 12;
+
+fn trace(request: &Request) -> [u8; 16] {
+    request.root().trace.trace_id
+}
+
+#[test]
+fn each_step_holds_its_phases_and_is_joined_with_the_batch_that_a_worker_made_for_it() {
+    let test = "training::each_step_holds_its_phases";
+    let (Some(ground), Some(python)) = (Ground::new(test), python(test)) else { return };
+    let start = ground.run().program(python).word(file("tests/data/servers/training.py"));
+    let done = start.word(BATCHES.to_string()).environment("PYTHONDONTWRITEBYTECODE", "1").finish().expect(0);
+    let seen = done.seen();
+    assert_eq!(done.losses(), []);
+    let steps = seen.named("step");
+    assert_eq!(steps.len(), BATCHES);
+    for (at, step) in steps.iter().enumerate() {
+        let names: Vec<&str> = step.phases[1..].iter().map(|phase| phase.name.stored()).collect();
+        assert_eq!(names, ["data", "forward ResNet", "backward", "optimizer SGD"]);
+        assert_eq!(step.root().request, at as u64 + 1);
+    }
+    let loads = seen.named("load");
+    let processes: BTreeSet<u32> = loads.iter().map(|load| load.root().thread.tgid).collect();
+    assert_eq!((loads.len(), processes.len()), (BATCHES, 2));
+    let of_steps: BTreeMap<[u8; 16], u64> =
+        steps.iter().map(|step| (trace(step), step.root().request)).collect();
+    let of_loads: BTreeMap<[u8; 16], u64> =
+        loads.iter().map(|load| (trace(load), load.root().request)).collect();
+    assert_eq!(of_steps, of_loads);
+    assert_eq!(seen.named("after the last batch").len(), 1);
+}
+
+#[test]
+fn each_sample_of_loadgen_is_a_request_with_its_id() {
+    let test = "training::each_sample_of_loadgen_is_a_request_with_its_id";
+    let (Some(ground), Some(python)) = (Ground::new(test), python(test)) else { return };
+    let start = ground.run().program(python).word(file("tests/data/servers/loadgen.py")).word("40");
+    let folder = ground.path("loadgen");
+    let done = start.word(&folder).environment("PYTHONDONTWRITEBYTECODE", "1").finish().expect(0);
+    let seen = done.seen();
+    assert_eq!(done.losses(), []);
+    let issued = std::fs::read_to_string(folder.join("issued")).expect("the program wrote what it was given");
+    let issued: BTreeSet<u64> = issued.lines().map(|line| line.parse().expect("an id")).collect();
+    let queries = seen.named("query");
+    let numbers: BTreeSet<u64> = queries.iter().map(|query| query.root().request).collect();
+    assert_eq!((numbers, queries.len()), (issued, 40));
+    assert_eq!(seen.named("forward ResNet").len(), 40);
+}
