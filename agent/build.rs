@@ -32,7 +32,10 @@ fn main() -> anyhow::Result<()> {
     .context("building the BPF object: `cargo xtask demo` and `cargo xtask test` install what it needs")?;
     strip(&out.join("probes")).context("stripping the BPF object")?;
     pack(&out.join("probes"))?;
-    advice(&manifest.join("src/analyze/advice.toml"), &out).context("the table of advice")?;
+    table(&manifest.join("src/analyze/advice.toml"), &out.join("advice.json"))
+        .context("the table of advice")?;
+    table(&manifest.join("src/sources/function/sources.toml"), &out.join("sources.json"))
+        .context("the table of presets")?;
     let marker = manifest.join("marker");
     python(&marker.join("python"), &out).context("listing the Python files")?;
     shared_library(&marker, "cdylib", "libguestscope.so", &out).context("building the marker's library")?;
@@ -76,10 +79,10 @@ fn helper(crate_: &Path, out: &Path) -> anyhow::Result<()> {
 }
 
 /// The table of advice as JSON: a reader of TOML in the agent would be larger than the table.
-fn advice(table: &Path, out: &Path) -> anyhow::Result<()> {
+fn table(table: &Path, out: &Path) -> anyhow::Result<()> {
     println!("cargo:rerun-if-changed={}", table.display());
     let table: toml::Table = fs::read_to_string(table)?.parse()?;
-    fs::write(out.join("advice.json"), serde_json::to_string(&table)?)?;
+    fs::write(out, serde_json::to_string(&table)?)?;
     Ok(())
 }
 

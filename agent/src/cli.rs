@@ -4,7 +4,8 @@ use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 
-use crate::{health::Fidelity, sources, sources::socket::Watched};
+use crate::health::Fidelity;
+use crate::sources::{self, function::Asked, socket::Watched};
 
 mod compare;
 
@@ -166,6 +167,10 @@ pub struct Observation {
     /// Requests by when connections receive and send, whatever serves: `port:8000`, `unix:/run/web.sock`. Nothing they say is read.
     #[arg(long, value_name = "WHERE", value_delimiter = ',', value_parser = Watched::parse)]
     pub requests: Vec<Watched>,
+    /// Make calls of functions phases: NAME=LIB:SYMBOL[:argN] (`*` is any text; argN is the request's number), what lies between
+    /// probes: NAME=usdt:LIB:PROVIDER:PROBE[:argN], or llama.cpp, onnxruntime, tensorflow, triton, loadgen.
+    #[arg(long, value_name = "NAME=LIB:SYMBOL", value_parser = sources::function::parse)]
+    pub phase: Vec<Asked>,
     /// BTF of exactly this kernel, for one that was built without (CONFIG_DEBUG_INFO_BTF).
     #[arg(long, value_name = "FILE")]
     pub btf: Option<PathBuf>,
@@ -387,12 +392,7 @@ mod tests {
         let words = ["guestscope", "attach"].iter().chain(words);
         let parsed = Cli::try_parse_from(words).ok().map(|cli| match cli.command {
             Command::Attach(arguments) => arguments.pid,
-            Command::Run(_)
-            | Command::Explain(_)
-            | Command::Export(_)
-            | Command::Doctor(_)
-            | Command::Compare(_)
-            | Command::Report(_) => Vec::new(),
+            other => panic!("{other:?}"),
         });
         assert_eq!(parsed, pids);
     }

@@ -2,6 +2,7 @@
 //!
 //! Everything goes away with this process: nothing is pinned. It reads no records.
 
+pub(crate) mod functions;
 mod hooks;
 mod losses;
 pub(crate) mod marks;
@@ -12,6 +13,7 @@ mod sampler;
 mod spin;
 mod supplied;
 mod tracked;
+mod uprobe;
 mod visit;
 
 use std::{
@@ -52,6 +54,7 @@ use crate::{
     sources::socket::Watched,
 };
 
+pub use functions::FunctionProbes;
 pub use hooks::Prepared;
 pub use marks::Marks;
 pub use supplied::SuppliedError;
@@ -138,6 +141,8 @@ pub struct LoadOptions {
     pub visits: bool,
     /// From what the programs know this kernel.
     pub knowledge: Knowledge,
+    /// Calls of functions shall be seen: [`Loaded::functions`].
+    pub functions: bool,
     /// Major numbers of devices that count as graphics processors; none for those that this kernel's drivers have.
     pub gpus: Option<[u32; GPU_MAJORS]>,
     /// Where requests come in that shall be known by their sockets.
@@ -173,6 +178,7 @@ impl Default for LoadOptions {
             wait_threshold: WAIT_THRESHOLD,
             visits: true,
             knowledge: Knowledge::Own,
+            functions: false,
             gpus: None,
             requests: Vec::new(),
         }
@@ -204,6 +210,8 @@ pub struct Loaded {
     sampler: Box<Sampler>,
     /// The marker's probe.
     pub marks: Arc<Marks>,
+    /// Probes for functions, if they were asked for; until somebody takes them.
+    pub functions: Option<FunctionProbes>,
 }
 
 /// Loads everything and attaches all but the marker's probe.
@@ -222,10 +230,11 @@ pub fn load(options: &LoadOptions) -> Result<Loaded, LoadError> {
             verdicts.push(prepared.put_in_place(hook)?);
         }
     }
-    let Prepared { ebpf, fidelity, .. } = prepared;
+    let Prepared { mut ebpf, fidelity, .. } = prepared;
+    let functions = options.functions.then(|| functions::load(&mut ebpf)).transpose()?;
     let (pulses, sampler) = Default::default();
     let marks = Arc::new(marks(&ebpf)?);
-    let mut loaded = Loaded { ebpf, fidelity, verdicts, pulses, sampler, marks };
+    let mut loaded = Loaded { ebpf, fidelity, verdicts, pulses, sampler, marks, functions };
     loaded.start_pulses();
     Ok(loaded)
 }
@@ -253,6 +262,9 @@ pub fn prepare(options: &LoadOptions) -> Result<Prepared, LoadError> {
     loader.override_global("ACCOUNT_OF", &accounts[..], true);
     let gpus = options.gpus.unwrap_or_else(|| gpu::majors(&Root::system()));
     loader.override_global("MAJORS_OF_GPUS", &gpus[..], true);
+    let has_cookies = u32::from(functions::has_cookies());
+    loader.override_global("HAS_COOKIES", &has_cookies, true);
+    loader.map_max_entries("OPEN", if options.functions { options.slots.max(2) } else { 1 });
     for map in PER_THREAD {
         loader.map_max_entries(map, options.slots.max(2));
     }

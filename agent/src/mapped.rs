@@ -17,6 +17,7 @@ use nix::sys::statfs::{BTRFS_SUPER_MAGIC, OVERLAYFS_SUPER_MAGIC, fstatfs};
 use crate::{
     guarded,
     loader::{Marks, marks},
+    sources::function::Functions,
     tasks::{self, Map, Stat},
     untrusted::{Shown as _, Untrusted},
 };
@@ -49,12 +50,13 @@ pub struct Problem {
 /// Problems of one look that are told in words. A process may have mapped any number of damaged files.
 const MOST_PROBLEMS: usize = 5;
 
-/// Attaches the probe to every file with the marker that a process has mapped to execute, and finds the code
+/// Attaches the probe to every file with the marker that a process has mapped to execute, those of functions to files that have
+/// them, and finds the code
 /// there that busy-waits. The process can make this wait for ever.
 ///
 /// # Errors
 /// It has ended, or its maps cannot be read.
-pub fn look(pid: i32, marks: &Marks) -> io::Result<Looked> {
+pub fn look(pid: i32, marks: &Marks, functions: Option<&Functions>) -> io::Result<Looked> {
     let mut problems = Vec::new();
     let mut problem = |text, is_ours| problems.push(Problem { text, is_ours });
     let (maps, is_cut) = tasks::maps(pid)?;
@@ -71,7 +73,13 @@ pub fn look(pid: i32, marks: &Marks) -> io::Result<Looked> {
     let left = within(LOOK, files, |map| {
         let Some(path) = &map.path else { return true };
         let relative = path.strip_prefix("/").unwrap_or(path);
-        let attached = open(pid, &map, relative).and_then(|file| marks.attach(&file));
+        let attached = open(pid, &map, relative).and_then(|file| {
+            if let Some(functions) = functions.filter(|functions| functions.is_wanted(path)) {
+                let told = functions.attach(&file, path);
+                problems.extend(told.into_iter().map(|text| Problem { text, is_ours: false }));
+            }
+            marks.attach(&file)
+        });
         let Err(error) = attached else { return true };
         match cause(&error) {
             // It is no longer mapped.

@@ -6,6 +6,7 @@
 
 mod activity;
 mod call;
+pub mod calls;
 pub mod connection;
 mod counter;
 pub mod fields;

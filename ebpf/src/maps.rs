@@ -65,6 +65,8 @@ globals! {
     HAS_RETRANSMIT_ERROR
     // Helpers that hand out typed tasks and registers: `bpf_get_current_task_btf` and `bpf_task_pt_regs` (5.15 and later).
     HAS_TYPED_HELPERS
+    // A probe can tell which one it is: `bpf_get_attach_cookie` (5.15 and later).
+    HAS_COOKIES
     // Without them: where a task's saved registers most likely lie, from the begin of its stack, and the number of bpf(2),
     // by which they are found.
     DISTANCE_REGISTERS NUMBER_BPF

@@ -252,12 +252,12 @@ pub(crate) fn replaced(ledger: &Ledger, now_ns: u64) {
 }
 
 /// Sums the process into a staged edge, whose ledger is put right and whose flags are set, and takes note of what the edge
-/// makes of its own thread.
+/// makes of its own thread: by its `head`, and by as many phases as have `ended` beside, of which the thread was inside more.
 ///
 /// # Safety
 /// `stage` must point to a whole record in a map value.
 #[inline(always)]
-pub(crate) unsafe fn edge(stage: *mut EdgeRecord, now_ns: u64) {
+pub(crate) unsafe fn edge(stage: *mut EdgeRecord, now_ns: u64, head: u64, ended: u16) {
     // SAFETY: the caller's.
     unsafe {
         let sum = &raw mut (*stage).helpers;
@@ -276,7 +276,10 @@ pub(crate) unsafe fn edge(stage: *mut EdgeRecord, now_ns: u64) {
             (*sum).accounts[account] = ns;
             account += 1;
         }
-        let (head, first) = ((*stage).operation, (*stage).arguments[0]);
+        let first = (*stage).arguments[0];
+        if (*own).depth > ended {
+            (*own).depth -= ended;
+        }
         (*own).edge(head, (*stage).token, first, &(*stage).ledger, now_ns);
         (*sum).threads = 1;
         (*sum).unlisted = if number == 0 { 1 } else { read!(process.unlisted) as u32 };

@@ -101,6 +101,18 @@ pub(crate) fn argument<const PLACE: usize>(context: &impl EbpfContext) -> u64 {
     if IS_ARM64.load() != 0 { word!(context, PLACE * 8) } else { word!(context, X86_64[PLACE]) }
 }
 
+/// The stack pointer of what a probe has stopped.
+#[inline(always)]
+pub(crate) fn stack_pointer(context: &impl EbpfContext) -> u64 {
+    if IS_ARM64.load() != 0 { word!(context, 248) } else { word!(context, 152) }
+}
+
+/// Where a probe has stopped it.
+#[inline(always)]
+pub(crate) fn instruction_pointer(context: &impl EbpfContext) -> u64 {
+    if IS_ARM64.load() != 0 { word!(context, 256) } else { word!(context, 128) }
+}
+
 /// Where the code was that a sample interrupted, if it was a program's: by the privilege level of the code segment, or by the
 /// exception level.
 #[inline(always)]

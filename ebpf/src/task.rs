@@ -27,6 +27,7 @@ use crate::{
         OFFSET_TASK_PID, OFFSET_TASK_RUN_DELAY, OFFSET_TASK_STACK, OFFSET_TASK_TGID, SLOT_OF, TYPE_TASK,
     },
     memory::{Memory, Plain, Typed, follow, load},
+    probes::function,
     process, registers, wait,
 };
 
@@ -295,6 +296,7 @@ pub(crate) fn prepare(tid: u32, tgid: u32, address: u64) -> Option<*mut Ledger> 
     }
     beside::forget(slot);
     wait::forget_edges(slot);
+    function::forget(slot);
     let ledger = LEDGERS.get_ptr_mut(slot)?;
     // SAFETY: a ledger in a map value; nobody points to this slot yet, or its holder is gone.
     unsafe {

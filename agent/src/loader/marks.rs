@@ -6,17 +6,16 @@
 
 use std::{
     collections::HashSet,
-    ffi::CString,
     fs::{File, Metadata},
     io,
     os::{
-        fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd},
+        fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd},
         unix::fs::MetadataExt as _,
     },
     sync::{Mutex, MutexGuard, PoisonError},
-    thread,
 };
 
+use super::uprobe::{self, Spot};
 use crate::{
     descriptors, guarded,
     probes::phase::{self, MarkerError},
@@ -27,32 +26,6 @@ const MOST_OTHERS: usize = 8_192;
 /// Files that a probe is put into. Taking one out takes the kernel 0.1 s (it waits until all CPUs have gone
 /// on), also when it ends a killed agent, and a program may make any number of such files.
 const MOST_MARKED: usize = 64;
-/// Threads that take probes out at the end: they wait together.
-const TAKERS: usize = 16;
-/// From linux/perf_event.h: `PERF_EVENT_IOC_ENABLE`, `PERF_EVENT_IOC_SET_BPF`, `PERF_FLAG_FD_CLOEXEC`.
-const ENABLE: libc::Ioctl = 0x2400;
-const SET_PROGRAM: libc::Ioctl = 0x4004_2408;
-const CLOSE_ON_EXEC: libc::c_ulong = 8;
-
-/// `struct perf_event_attr` as of Linux 2.6.33 (`PERF_ATTR_SIZE_VER1`), which has all that a probe needs.
-#[repr(C)]
-#[derive(Default)]
-struct Attributes {
-    kind: u32,
-    size: u32,
-    config: u64,
-    period: u64,
-    sample_type: u64,
-    read_format: u64,
-    flags: u64,
-    wakeup: u32,
-    breakpoint: u32,
-    /// Where the path stands.
-    path: u64,
-    /// In the file.
-    offset: u64,
-}
-
 /// Why a probe could not be put into a file with the marker.
 #[derive(Debug, thiserror::Error)]
 enum Refused {
@@ -119,9 +92,7 @@ impl Marks {
     /// # Errors
     /// The kernel has no such probes, or no descriptor is to be had.
     pub(super) fn new(program: BorrowedFd<'_>) -> io::Result<Self> {
-        let kind = std::fs::read_to_string("/sys/bus/event_source/devices/uprobe/type")?;
-        let kind = kind.trim().parse().map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
-        Ok(Self { program: program.try_clone_to_owned()?, kind, files: Mutex::default() })
+        Ok(Self { program: program.try_clone_to_owned()?, kind: uprobe::kind()?, files: Mutex::default() })
     }
 
     fn files(&self) -> MutexGuard<'_, Files> {
@@ -167,7 +138,8 @@ impl Marks {
                 return Ok(false);
             }
         }
-        match self.probe(&path, offset) {
+        let spot = Spot { offset, ..Spot::default() };
+        match uprobe::open(self.kind, &path, spot, self.program.as_fd(), None) {
             Ok(probe) => {
                 self.files().probes.push(probe);
                 Ok(true)
@@ -178,53 +150,10 @@ impl Marks {
             }
         }
     }
-
-    fn probe(&self, path: &str, offset: u64) -> io::Result<OwnedFd> {
-        let path = CString::new(path)?;
-        let attributes = Attributes {
-            kind: self.kind,
-            size: size_of::<Attributes>() as u32,
-            path: path.as_ptr() as u64,
-            offset,
-            ..Attributes::default()
-        };
-        let (all_processes, first_cpu, no_group) = (-1, 0, -1);
-        // SAFETY: the attributes and the path that they point to live across the call.
-        let event = unsafe {
-            libc::syscall(
-                libc::SYS_perf_event_open,
-                &raw const attributes,
-                all_processes,
-                first_cpu,
-                no_group,
-                CLOSE_ON_EXEC,
-            )
-        };
-        if event < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the call returned a descriptor that nobody else owns.
-        let event = unsafe { OwnedFd::from_raw_fd(event as i32) };
-        for (command, value) in [(SET_PROGRAM, self.program.as_raw_fd()), (ENABLE, 0)] {
-            // SAFETY: no pointers are passed.
-            if unsafe { libc::ioctl(event.as_raw_fd(), command, value) } != 0 {
-                return Err(io::Error::last_os_error());
-            }
-        }
-        Ok(event)
-    }
 }
 
 impl Drop for Marks {
     fn drop(&mut self) {
-        let mut probes = std::mem::take(&mut self.files().probes);
-        let each = probes.len().div_ceil(TAKERS).max(1);
-        thread::scope(|scope| {
-            while !probes.is_empty() {
-                let some = probes.split_off(probes.len().saturating_sub(each));
-                // Without a thread they are taken out here.
-                let _ = thread::Builder::new().spawn_scoped(scope, || drop(some));
-            }
-        });
+        uprobe::take_out(std::mem::take(&mut self.files().probes));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use guestscope_ebpf::{EDGE_NAME_UNREADABLE, NAME_BYTES, Source, is_root_token};
+use guestscope_ebpf::{EDGE_NAME_UNREADABLE, KERNEL_INSTANCE, NAME_BYTES, Source, is_root_token};
 
 use super::{
     Ending, PhaseKind, ThreadId,
@@ -151,6 +151,10 @@ impl Pairing {
 
     /// Whether the library made this phase inside a request that its thread had begun before it was adopted.
     fn is_inside_the_unseen(&mut self, edge: &Edge<'_>) -> bool {
+        // Tokens of the kernel side name no roots.
+        if edge.instance == KERNEL_INSTANCE {
+            return false;
+        }
         let token = edge.record.token;
         let root = edge.root();
         let is_inside = root != 0 && token != root && !self.keys.contains_key(&edge.key(root));

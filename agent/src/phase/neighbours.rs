@@ -4,7 +4,7 @@
 //! Between two edges lies the probe itself, about 2 us, and whoever takes the CPU just then; at one edge there is nothing
 //! between.
 
-use guestscope_ebpf::{Account, WaitRecord};
+use guestscope_ebpf::{Account, WaitRecord, calls::EDGE_CALL_LOST};
 
 use super::{
     Ending, ThreadId,
@@ -79,6 +79,7 @@ impl Pairing {
 
     fn end_if_there(&mut self, token: u64, id: Option<u64>, edge: &Edge<'_>) {
         match id {
+            Some(id) if edge.record.header.flags & EDGE_CALL_LOST != 0 => self.end_at(id, edge, Ending::Lost),
             Some(id) => self.end_at(id, edge, Ending::Ended),
             None if self.end_left_out(token, edge) => {}
             None => self.losses.unmatched_ends += 1,

@@ -54,7 +54,8 @@ impl Sources {
         }
     }
 
-    pub(super) fn tell(&mut self, source: Source, text: Untrusted) {
+    /// Somebody says something of a source: `+` and what it found, or `!` and what it could not.
+    pub fn tell(&mut self, source: Source, text: Untrusted) {
         if let Some(known) = self.told.iter_mut().find(|told| told.source == source && told.text == text) {
             known.times += 1;
         } else if self.told.len() < KEPT {

@@ -9,7 +9,7 @@ use std::{fs::File, io::BufReader, path::Path};
 
 use object::{
     LittleEndian,
-    elf::{FileHeader64, PN_XNUM, PT_LOAD, ProgramHeader64, SectionHeader64},
+    elf::{FileHeader64, PN_XNUM, PT_LOAD, ProgramHeader64, SectionHeader64, SectionType},
     read::{
         ReadCache, ReadRef as _,
         elf::{FileHeader as _, ProgramHeader as _, SectionHeader as _, SectionTable},
@@ -120,8 +120,18 @@ impl<'a> Tables<'a> {
         self.sections.section_by_name(LittleEndian, name.as_bytes()).map(|(_, section)| section)
     }
 
+    /// The first section of a kind, and the one that has its names.
+    pub(crate) fn with_names(
+        &self,
+        kind: SectionType,
+    ) -> Option<(&'a SectionHeader64<LittleEndian>, &'a SectionHeader64<LittleEndian>)> {
+        let section = self.sections.iter().find(|section| section.sh_type(LittleEndian) == kind)?;
+        let names = self.sections.section(section.link(LittleEndian)).ok()?;
+        Some((section, names))
+    }
+
     /// Where the byte at this address lies in the file; none for memory that has no bytes there.
-    fn offset_of(&self, address: u64) -> Option<u64> {
+    pub(crate) fn offset_of(&self, address: u64) -> Option<u64> {
         let loaded = self.segments.iter().filter(|segment| segment.p_type(LittleEndian) == PT_LOAD);
         loaded.map(|segment| (segment.p_vaddr(LittleEndian), segment.file_range(LittleEndian))).find_map(
             |(start, (offset, bytes))| {

@@ -73,7 +73,7 @@ pub fn attach(arguments: &AttachArguments) -> anyhow::Result<i32> {
         let guest = patient::answer(ANSWER, read).with_context(|| format!("looking at process {first}"))?;
         let known = (guest, identity, cost, loaded.fidelity);
         let mut begun = Begun::new(&arguments.observation, run_as.as_ref(), known, None)?;
-        let mut feed = begun.feed(loaded, start::limits(&arguments.observation))?;
+        let mut feed = begun.feed(loaded, &arguments.observation)?;
         let started = Instant::now();
         let mut adoption = Adoption::new(target);
         let adopted = adoption.begin(&mut feed);

@@ -4,7 +4,7 @@ use std::{
     collections::{BTreeMap, HashMap, HashSet},
     path::Path,
     sync::{Arc, Mutex, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use super::{
@@ -28,6 +28,8 @@ const MOST_TOLD: usize = 200;
 const LOOK: Duration = Duration::from_secs(2);
 /// More for each of many: 16,000 took 0.45 s.
 const EACH: Duration = Duration::from_millis(1);
+/// Between two looks at all, where functions are looked for.
+const WHOLE: Duration = Duration::from_secs(1);
 /// The rings are emptied at least so often meanwhile.
 const TURN: Duration = Duration::from_millis(20);
 
@@ -38,6 +40,11 @@ pub(super) struct Code {
     seen: HashMap<u32, MappedCode>,
     /// Those that made a look wait: they are looked at no more.
     passed_over: HashSet<u32>,
+    /// The program that was started, if what it starts is looked at whatever that runs.
+    root: Option<u32>,
+    /// When all were looked at whether anything had changed or not, and whether they are now: a library that takes the place of another
+    /// one may be as large. Of those that have functions which somebody named that is worth a millisecond for each.
+    whole: (Option<Instant>, bool),
     /// Children up to this number had their turn.
     turn: u32,
     told: Told,
@@ -87,11 +94,11 @@ impl Code {
         if self.passed_over.contains(&pid) {
             return Vec::new();
         }
-        let known = self.seen.get(&pid).copied();
-        let marks = Arc::clone(&feed.loaded.marks);
+        let known = self.seen.get(&pid).copied().filter(|_| !self.whole.1);
+        let (marks, functions) = (Arc::clone(&feed.loaded.marks), feed.functions.clone());
         let looked = ask(feed, 1, move || {
             let code = mapped::mapped_code(pid).filter(|code| known.as_ref() != Some(code))?;
-            Some((code, mapped::look(pid.cast_signed(), &marks)))
+            Some((code, mapped::look(pid.cast_signed(), &marks, functions.as_deref())))
         });
         let problems = match looked {
             Ok(None) => return Vec::new(),
@@ -127,6 +134,13 @@ impl Code {
         self.passed_over.contains(&pid)
     }
 
+    /// Before each look at all.
+    fn is_whole(&mut self, feed: &Feed) {
+        let is_due = self.whole.0.is_none_or(|before| before.elapsed() >= WHOLE);
+        let is_whole = feed.functions.is_some() && is_due;
+        self.whole = (if is_whole { Some(Instant::now()) } else { self.whole.0 }, is_whole);
+    }
+
     fn pass_over(&mut self, pid: u32, no_answer: NoAnswer) -> Problem {
         if no_answer == NoAnswer::Late {
             self.passed_over.insert(pid);
@@ -140,6 +154,11 @@ impl Code {
         self.seen.keys().copied().collect()
     }
 
+    /// From here on this process is looked at, and all that it starts.
+    pub(super) fn follow(&mut self, pid: u32) {
+        self.root = Some(pid);
+    }
+
     /// Looks at a process that has begun a program, perhaps the one that it had before. What went wrong.
     pub(super) fn meet(&mut self, pid: u32, feed: &mut Feed) -> Vec<String> {
         self.seen.remove(&pid);
@@ -149,6 +168,11 @@ impl Code {
     /// Looks at all again, but at nobody who has the number of one that has ended, and at what they have forked: that meets nobody.
     /// What went wrong.
     pub(super) fn look_again(&mut self, feed: &mut Feed) -> Vec<String> {
+        let mut problems = Vec::new();
+        self.is_whole(feed);
+        if let Some(root) = self.root.filter(|root| !self.seen.contains_key(root)) {
+            problems = self.look(root, feed);
+        }
         let (answers, held_up) = self.codes(self.seen.keys().copied().collect(), feed);
         let is_there = |pid: u32, before: &MappedCode| match answers.get(&pid) {
             Some(code) => code.is_some_and(|code| code.born == before.born),
@@ -165,19 +189,27 @@ impl Code {
         let (new, held_up_too) = self.forked(&there, feed);
         let changed =
             |(pid, before): &(u32, MappedCode)| answers.get(pid).is_some_and(|code| *code != Some(*before));
-        let changed: Vec<u32> = there.into_iter().filter(changed).map(|(pid, _)| pid).chain(new).collect();
-        self.look_at_each(changed, held_up.into_iter().chain(held_up_too).collect(), feed)
+        let is_whole = self.whole.1;
+        let changed: Vec<u32> =
+            there.into_iter().filter(|one| is_whole || changed(one)).map(|(pid, _)| pid).chain(new).collect();
+        problems.extend(self.look_at_each(changed, held_up.into_iter().chain(held_up_too).collect(), feed));
+        self.whole.1 = false;
+        problems
     }
 
     /// Looks at what these processes have mapped, where that has changed since the last look. What went
     /// wrong.
     pub(super) fn look_at_all(&mut self, pids: Vec<u32>, feed: &mut Feed) -> Vec<String> {
+        self.is_whole(feed);
         let (answers, held_up) = self.codes(pids, feed);
-        let is_new =
-            |(pid, code): &(&u32, &Option<MappedCode>)| code.is_some() && self.seen.get(pid) != code.as_ref();
+        let is_new = |(pid, code): &(&u32, &Option<MappedCode>)| {
+            code.is_some() && (self.whole.1 || self.seen.get(pid) != code.as_ref())
+        };
         let mut changed: Vec<u32> = answers.iter().filter(is_new).map(|(pid, _)| *pid).collect();
         changed.sort_unstable();
-        self.look_at_each(changed, held_up.into_iter().collect(), feed)
+        let problems = self.look_at_each(changed, held_up.into_iter().collect(), feed);
+        self.whole.1 = false;
+        problems
     }
 
     /// Looks at each; what went wrong, after what did before.
@@ -212,7 +244,7 @@ impl Code {
         (answers.into_iter().collect(), problem)
     }
 
-    /// Children that run what their parents run and were not looked at yet, in turns: there may be any number
+    /// Children that run what their parents run (or anything, of one that is followed) and were not looked at yet, in turns: there may be any number
     /// of children, and most may be dead.
     fn forked(&mut self, there: &BTreeMap<u32, MappedCode>, feed: &mut Feed) -> (Vec<u32>, Option<Problem>) {
         let children = there
@@ -226,7 +258,9 @@ impl Code {
         let runs_the_same = |child: &u32, parent: &MappedCode| {
             answers.get(child).copied().flatten().is_some_and(|code| code.is_program_of(parent))
         };
-        let forked = unknown.into_iter().filter(|(child, parent)| runs_the_same(child, parent));
+        let is_followed = self.root.is_some();
+        let forked =
+            unknown.into_iter().filter(|(child, parent)| is_followed || runs_the_same(child, parent));
         (forked.map(|(child, _)| child).take(MOST_NEW).collect(), problem)
     }
 

@@ -54,6 +54,7 @@ impl<F: Sight> Session<F> {
         health.kernel.tasks_missed += end.threads_missed;
         health.programs_unanswered = end.unanswered;
         health.not_let_in = end.not_let_in;
+        self.feed.tell_sources();
         health.sources = sources::report(&end.sources, &self.feed.pairing().sources);
         health.rows_lost = self.outlet.rows_lost;
         let restored_after = self.restored_after(clock::now_ns());

@@ -57,6 +57,8 @@ struct Launched {
 
 /// Between two looks at what is mapped.
 const LOOK: Duration = Duration::from_secs(1);
+/// The same where calls of functions are phases: what is called before its library is found is not seen.
+const SOON: Duration = Duration::from_millis(100);
 
 /// Observes the command; the code that this process shall exit with.
 pub fn run(arguments: &RunArguments) -> anyhow::Result<i32> {
@@ -91,7 +93,7 @@ pub fn run(arguments: &RunArguments) -> anyhow::Result<i32> {
         match choice {
             Choice::Kernel(loaded) => {
                 let begun = begin(arguments, run_as, cost, loaded.fidelity)?;
-                let feed = begun.feed(loaded, start::limits(&arguments.observation))?;
+                let feed = begun.feed(loaded, &arguments.observation)?;
                 let (mut session, mut launched) =
                     launch(arguments, run_as, (begun, feed, beside), (signals, haste))?;
                 let kernel_log = session.kernel_log(arguments.observation.kernel_log)?;
@@ -132,6 +134,8 @@ fn launch<F: Sight>(
     (mut begun, mut feed, beside): (Begun, F, Beside),
     (signals, haste): (Signals, Haste),
 ) -> anyhow::Result<(Session<F>, Launched)> {
+    let between = if arguments.observation.phase.is_empty() { LOOK } else { SOON };
+    feed.starts(&child::resolve(&arguments.command[0])?);
     let adopt = feed.adopt()?;
     let start_ns = clock::now_ns();
     let Beside { rendezvous, sources, variables } = beside;
@@ -157,7 +161,7 @@ fn launch<F: Sight>(
     let session = begun.start(&arguments.observation, feed, (started, Some(child.id())), haste)?;
     // SAFETY: the value owns its descriptor, which stays open and the same as long as it is watched.
     let ended = unsafe { AsyncFd::register(end) }?;
-    Ok((session, Launched { child, rendezvous, sources, ended, signals, looks: every(LOOK) }))
+    Ok((session, Launched { child, rendezvous, sources, ended, signals, looks: every(between) }))
 }
 
 impl<F: Sight> Subject<F> for Launched {

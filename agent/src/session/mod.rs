@@ -20,6 +20,7 @@ mod unprivileged;
 
 use std::{
     os::fd::OwnedFd,
+    sync::Arc,
     task::Poll,
     time::{Duration, Instant},
 };
@@ -42,7 +43,7 @@ use crate::{
     run,
     signs::Signs,
     sinks::terminal::Exit,
-    sources::Selected,
+    sources::{Selected, function::Functions},
 };
 
 /// Between two drains of the rings, if neither fills up: 20 wake-ups a second.
@@ -64,6 +65,8 @@ struct Feed {
     pauses: Pauses,
     /// What the programs that were met have mapped.
     code: Code,
+    /// Functions whose calls are phases.
+    functions: Option<Arc<Functions>>,
 }
 
 /// A run in progress.

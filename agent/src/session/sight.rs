@@ -4,6 +4,7 @@
 
 use std::{
     os::fd::{AsRawFd as _, BorrowedFd, OwnedFd, RawFd},
+    path::Path,
     time::Duration,
 };
 
@@ -62,6 +63,12 @@ pub(super) trait Sight {
 
     /// What the program's process runs on itself before it becomes the program.
     fn adopt(&self) -> anyhow::Result<Option<BorrowedFd<'_>>>;
+
+    /// This program is about to be started.
+    fn starts(&mut self, _program: &Path) {}
+
+    /// Sources that the kernel side serves say what they found.
+    fn tell_sources(&mut self) {}
 
     /// The program was started, at this time.
     fn started(&mut self, _pid: u32, _at_ns: u64) {}
@@ -147,6 +154,24 @@ impl Sight for Feed {
         Ok(Some(self.loaded.adopt_program()?))
     }
 
+    fn starts(&mut self, program: &Path) {
+        if let Some(functions) = &self.functions {
+            tell(&functions.put_ahead(program));
+        }
+    }
+
+    fn started(&mut self, pid: u32, _at_ns: u64) {
+        if self.functions.is_some() {
+            self.code.follow(pid);
+        }
+    }
+
+    fn tell_sources(&mut self) {
+        for (kind, text) in self.functions.iter().flat_map(|functions| functions.told()) {
+            self.pairing.sources.tell(kind, text);
+        }
+    }
+
     fn ended(&mut self) {}
 
     async fn welcome(&mut self, peer: Peer) {
@@ -163,6 +188,9 @@ impl Sight for Feed {
         let problems = code.look_again(self);
         self.code = code;
         tell(&problems);
+        if let Some(functions) = &self.functions {
+            tell(&functions.look());
+        }
     }
 
     fn processes(&self) -> Vec<u32> {

@@ -2,6 +2,7 @@
 
 use std::{
     io,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -36,6 +37,7 @@ use crate::{
         otlp::{self, Exporter, WallClock},
         terminal::{self, Exit, Progress, Stream, Style},
     },
+    sources::function::Functions,
     untrusted::Shown as _,
 };
 
@@ -58,6 +60,7 @@ pub(super) fn load(observation: &Observation, visits: bool) -> Result<Loaded, lo
         wait_threshold: observation.wait_threshold,
         visits,
         knowledge: observation.btf.clone().into(),
+        functions: !observation.phase.is_empty(),
         gpus: None,
         requests: observation.requests.clone(),
     })
@@ -101,10 +104,24 @@ impl Begun {
     }
 
     /// The records' way to the phases of this run.
-    pub(super) fn feed(&self, mut loaded: Loaded, limits: Limits) -> Result<Feed, loader::LoadError> {
+    pub(super) fn feed(
+        &self,
+        mut loaded: Loaded,
+        observation: &Observation,
+    ) -> Result<Feed, loader::LoadError> {
         let rings = loaded.take_rings()?;
+        let limits = limits(observation);
+        let probes = loaded.functions.take();
+        let functions = probes.map(|probes| Arc::new(Functions::new(&observation.phase, probes)));
         let pairing = Pairing::within(limits, self.identity.run_id);
-        Ok(Feed { loaded, pump: Pump::new(rings), pairing, pauses: Pauses::default(), code: Code::default() })
+        Ok(Feed {
+            loaded,
+            pump: Pump::new(rings),
+            pairing,
+            pauses: Pauses::default(),
+            code: Code::default(),
+            functions,
+        })
     }
 
     /// A run that did not begin leaves nothing behind.

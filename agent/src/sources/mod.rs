@@ -3,6 +3,7 @@
 //! All sources end in edges, so that nothing downstream knows more of a phase than which source it is of. A source knows the
 //! contract of edges and nothing of what becomes of them. What the kernel side does for a source is attached elsewhere.
 
+pub mod function;
 mod injection;
 mod itt;
 mod marker;

@@ -22,6 +22,7 @@ mod engines;
 mod exported;
 mod filter;
 mod folder;
+mod functions;
 mod ground;
 mod groups;
 mod held_up;

@@ -310,7 +310,7 @@ impl Run {
         let status = loop {
             tokio::select! {
                 Some(peer) = self.rendezvous.next() => {
-                    let looked = mapped::look(peer.pid().cast_signed(), &self.loaded.marks);
+                    let looked = mapped::look(peer.pid().cast_signed(), &self.loaded.marks, None);
                     let looked = looked.expect("its maps can be read");
                     self.loaded.set_spin_code(peer.pid(), &looked.spin);
                     assert_eq!(looked.problems, []);

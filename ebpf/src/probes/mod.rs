@@ -4,6 +4,7 @@ mod attach;
 pub(crate) mod block;
 mod classic;
 pub(crate) mod cpu;
+pub(crate) mod function;
 pub(crate) mod net;
 pub(crate) mod pause;
 pub(crate) mod phase;

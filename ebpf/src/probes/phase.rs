@@ -5,7 +5,7 @@
 //! sequence and copies again. It knows no phases; pairing is the agent's.
 
 use aya_ebpf::{
-    Global,
+    EbpfContext, Global,
     helpers::{bpf_ktime_get_ns, generated::bpf_probe_read_user},
     macros::{map, uprobe},
     maps::ProgramArray,
@@ -40,14 +40,7 @@ static NOWHERE: ProgramArray = ProgramArray::with_max_entries(1, 0);
 
 #[uprobe]
 pub(crate) fn edge(ctx: ProbeContext) -> u32 {
-    // From 6.13 on the verifier gives programs a stack per CPU instead of the thread's own, except to those that hold a jump,
-    // be it one that is never reached. A program of a uprobe can be preempted and run again on the same CPU by another
-    // thread, against which nothing guards: each then writes over what the other has put there, and Linux 7.3 with
-    // PREEMPT_LAZY died of it in a storm of edges (null pointer dereference in this program).
-    if MAY_JUMP.load() != 0 {
-        // SAFETY: the array is empty, so the call comes back.
-        unsafe { NOWHERE.tail_call(&ctx, 0) };
-    }
+    keep_own_stack(&ctx);
     let current = Current::new();
     let Some(ledger) = current.ledger() else { return 0 };
     // SAFETY: a ledger in a map value; its slot never changes while the thread lives.
@@ -78,6 +71,17 @@ pub(crate) fn edge(ctx: ProbeContext) -> u32 {
     0
 }
 
+/// What an edge makes of its thread.
+#[derive(Clone, Copy)]
+pub(crate) struct Outcome {
+    /// The operation, as far as phases begin or end by it on this thread.
+    pub(crate) operation: u8,
+    /// Phases that have ended beside, without an edge of their own. The thread was inside more than these.
+    pub(crate) ended: u16,
+    /// Flags of the record.
+    pub(crate) flags: u32,
+}
+
 /// Fills what every edge has beside what it says, and hands it over.
 ///
 /// # Safety
@@ -86,7 +90,24 @@ pub(crate) fn edge(ctx: ProbeContext) -> u32 {
 pub(crate) unsafe fn hand_over(current: Current, ledger: *mut Ledger, stage: *mut EdgeRecord, flags: u32) {
     // SAFETY: the caller's.
     unsafe {
-        let mut flags = flags;
+        let outcome = Outcome { operation: (*stage).operation as u8, ended: 0, flags };
+        hand_over_as(stage, ledger, current, outcome);
+    }
+}
+
+/// The same of an edge that is more than its operation says.
+///
+/// # Safety
+/// As of [`hand_over`].
+#[inline(always)]
+pub(crate) unsafe fn hand_over_as(
+    stage: *mut EdgeRecord,
+    ledger: *mut Ledger,
+    current: Current,
+    outcome: Outcome,
+) {
+    // SAFETY: the caller's.
+    unsafe {
         let (minor, major) = current.faults();
         (*stage).minor_faults = minor;
         (*stage).major_faults = major;
@@ -97,6 +118,7 @@ pub(crate) unsafe fn hand_over(current: Current, ledger: *mut Ledger, stage: *mu
             Some(task) => put_right(task, &mut (*stage).ledger, now_ns),
             None => put_right_untyped(current.address, &raw mut (*stage).ledger, now_ns),
         }
+        let mut flags = outcome.flags;
         if torn {
             flags |= EDGE_TORN;
             emit::count(Counter::TornEdge);
@@ -104,9 +126,23 @@ pub(crate) unsafe fn hand_over(current: Current, ledger: *mut Ledger, stage: *mu
         (*stage).header.kind = Kind::Edge as u32;
         (*stage).header.flags = flags;
         (*stage).header.time_ns = now_ns;
-        process::edge(stage, now_ns);
+        let head = (*stage).operation & !0xff | u64::from(outcome.operation);
+        process::edge(stage, now_ns, head, outcome.ended);
     }
     emit::edge(stage);
+}
+
+/// Has the verifier give this program the stack of its thread.
+#[inline(always)]
+pub(crate) fn keep_own_stack(ctx: &impl EbpfContext) {
+    // From 6.13 on the verifier gives programs a stack per CPU instead of the thread's own, except to those that hold a jump,
+    // be it one that is never reached. A program of a uprobe can be preempted and run again on the same CPU by another
+    // thread, against which nothing guards: each then writes over what the other has put there, and Linux 7.3 with
+    // PREEMPT_LAZY died of it in a storm of edges (null pointer dereference in this program).
+    if MAY_JUMP.load() != 0 {
+        // SAFETY: the array is empty, so the call comes back.
+        unsafe { NOWHERE.tail_call(ctx, 0) };
+    }
 }
 
 /// This thread runs, whatever was seen of it: the copy is put right as the next switch-out will do it.

@@ -1,0 +1,242 @@
+//! What a function's code says: where a probe at its entry is best put, and where it is left.
+//!
+//! A probe at a return itself, and none that catches returns: see the kernel side's `probes/function.rs`. The bytes may be anybody's;
+//! they are read once, up to a length.
+
+use std::{fs::File, os::unix::fs::FileExt as _};
+
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, OpKind, Register};
+
+use super::symbols::{Found, SymbolError};
+use crate::probes::phase::Tables;
+
+/// Bytes of a function: the largest of PyTorch's and of the Linux kernel have less.
+const MOST_BYTES: u64 = 1 << 20;
+/// Exits of a function.
+const MOST_EXITS: usize = 64;
+/// `endbr64`, at which indirect calls may land. The kernel steps over it by an exception of its own; what comes behind it
+/// (`push`, mostly) it emulates.
+const LANDING: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
+/// The 5-byte nop, which compilers leave room with. 6.18 turns one under a probe into a call, which ends forked children (see
+/// `probes/phase.rs`).
+const ROOM: [u8; 5] = [0x0f, 0x1f, 0x44, 0x00, 0x00];
+/// arm64: `ret`, `retaa` and `retab`; the unconditional branch.
+const RETURNS_ARM64: [u32; 3] = [0xd65f_03c0, 0xd65f_0bff, 0xd65f_0fff];
+
+/// Where a function is entered and left, in its file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Ways {
+    pub(super) entry: u64,
+    pub(super) exits: Vec<u64>,
+}
+
+/// Why they are not known.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub(super) enum CodeError {
+    #[error("cannot be read: {0}")]
+    Read(std::io::ErrorKind),
+    #[error("does not say how long the function is")]
+    NoLength,
+    #[error("has a function of more than {MOST_BYTES} bytes there")]
+    TooLong,
+    #[error("has something else than code in the function")]
+    NotCode,
+    #[error("has a function there that never returns")]
+    NoReturn,
+    #[error("has a function there with more than {MOST_EXITS} returns")]
+    TooMany,
+    #[error("has a function there that does nothing")]
+    Empty,
+}
+
+/// A piece of code, where it lies in the file.
+struct Piece {
+    offset: u64,
+    bytes: Vec<u8>,
+}
+
+impl Piece {
+    fn read(file: &File, (offset, length): (u64, u64)) -> Result<Self, CodeError> {
+        if length == 0 {
+            return Err(CodeError::NoLength);
+        }
+        if length > MOST_BYTES {
+            return Err(CodeError::TooLong);
+        }
+        let mut bytes = vec![0; length as usize];
+        file.read_exact_at(&mut bytes, offset).map_err(|error| CodeError::Read(error.kind()))?;
+        Ok(Self { offset, bytes })
+    }
+
+    fn has(&self, offset: u64) -> bool {
+        offset.checked_sub(self.offset).is_some_and(|within| within < self.bytes.len() as u64)
+    }
+}
+
+/// Where the function is entered and left.
+pub(super) fn ways(file: &File, found: &Found) -> Result<Ways, CodeError> {
+    let own = Piece::read(file, (found.offset, found.bytes))?;
+    let cold = found.cold.and_then(|range| Piece::read(file, range).ok());
+    if cfg!(target_arch = "aarch64") { ways_arm64(&own) } else { ways_x86_64(&own, cold.as_ref()) }
+}
+
+fn ways_x86_64(own: &Piece, cold: Option<&Piece>) -> Result<Ways, CodeError> {
+    let is_inside = |offset: u64| own.has(offset) || cold.is_some_and(|cold| cold.has(offset));
+    let (mut exits, mut targets) = (Vec::new(), Vec::new());
+    for piece in [Some(own), cold].into_iter().flatten() {
+        // By places in the file: both pieces are of one segment, in which addresses have the same distances.
+        let mut decoder = Decoder::with_ip(64, &piece.bytes, piece.offset, DecoderOptions::NONE);
+        let mut instruction = Instruction::default();
+        while decoder.can_decode() {
+            decoder.decode_out(&mut instruction);
+            if instruction.is_invalid() {
+                return Err(CodeError::NotCode);
+            }
+            let target = instruction.near_branch_target();
+            targets.push(target);
+            if leaves(&instruction, &is_inside) {
+                exits.push(instruction.ip());
+            }
+        }
+    }
+    let entry = entry(own, &targets);
+    checked(Ways { entry, exits })
+}
+
+/// Whether the function is left there: by a return, or by a jump to another function (a tail call). Of jumps by a register it is not
+/// known; most are through the table of a `switch`.
+fn leaves(instruction: &Instruction, is_inside: &impl Fn(u64) -> bool) -> bool {
+    match instruction.flow_control() {
+        FlowControl::Return => true,
+        FlowControl::UnconditionalBranch => !is_inside(instruction.near_branch_target()),
+        FlowControl::IndirectBranch => {
+            instruction.op0_kind() == OpKind::Memory && instruction.memory_index() == Register::None
+        }
+        _ => false,
+    }
+}
+
+/// Behind what does nothing at the function's begin, none of which moves the stack pointer; unless a loop goes back there.
+fn entry(own: &Piece, targets: &[u64]) -> u64 {
+    let mut skipped = 0;
+    for idle in [&LANDING[..], &ROOM[..]] {
+        if own.bytes[skipped..].starts_with(idle) {
+            skipped += idle.len();
+        }
+    }
+    let entry = own.offset + skipped as u64;
+    if own.has(entry) && !targets.contains(&entry) { entry } else { own.offset }
+}
+
+fn ways_arm64(own: &Piece) -> Result<Ways, CodeError> {
+    const BRANCH: u32 = 0b000101;
+    let mut exits = Vec::new();
+    for (at, word) in own.bytes.chunks_exact(4).enumerate() {
+        let word = u32::from_le_bytes(word.try_into().unwrap_or_default());
+        let offset = own.offset + 4 * at as u64;
+        // 26 bits with a sign, in words.
+        let distance = i64::from((word << 6).cast_signed() >> 6) * 4;
+        let is_away = word >> 26 == BRANCH && !own.has(offset.wrapping_add_signed(distance));
+        if RETURNS_ARM64.contains(&word) || is_away {
+            exits.push(offset);
+        }
+    }
+    checked(Ways { entry: own.offset, exits })
+}
+
+fn checked(ways: Ways) -> Result<Ways, CodeError> {
+    match ways.exits.len() {
+        0 => Err(CodeError::NoReturn),
+        count if count > MOST_EXITS => Err(CodeError::TooMany),
+        _ if ways.exits.contains(&ways.entry) => Err(CodeError::Empty),
+        _ => Ok(ways),
+    }
+}
+
+/// A member of a table of functions behind an exported one: `OrtApi.Run`.
+pub(super) fn api_member(_wanted: &str) -> Option<usize> {
+    None
+}
+
+/// The function that such a member points to.
+pub(super) fn through_table(
+    _file: &File,
+    _tables: &Tables<'_>,
+    _member: usize,
+) -> Result<Vec<Found>, SymbolError> {
+    Err(SymbolError::Stripped)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::{collection::vec, prelude::*};
+    use rstest::rstest;
+
+    use super::*;
+
+    /// At this place in a file.
+    const AT: u64 = 0x1000;
+
+    fn ways(bytes: &[u8]) -> Result<(u64, Vec<u64>), CodeError> {
+        let own = Piece { offset: AT, bytes: bytes.to_vec() };
+        let ways = ways_x86_64(&own, None)?;
+        Ok((ways.entry - AT, ways.exits.iter().map(|exit| exit - AT).collect()))
+    }
+
+    #[rstest]
+    // push rbx; call +0; pop rbx; ret
+    #[case::ret(&[0x53, 0xe8, 0, 0, 0, 0, 0x5b, 0xc3], 0, &[7])]
+    // endbr64; push rbp; pop rbp; ret
+    #[case::behind_the_landing(&[0xf3, 0x0f, 0x1e, 0xfa, 0x55, 0x5d, 0xc3], 4, &[6])]
+    // endbr64; nopl; push rbp; pop rbp; ret
+    #[case::behind_the_room(&[0xf3, 0x0f, 0x1e, 0xfa, 0x0f, 0x1f, 0x44, 0, 0, 0x55, 0x5d, 0xc3], 9, &[11])]
+    // endbr64; dec edi; jnz to the dec; ret
+    #[case::a_loop_to_the_begin(&[0xf3, 0x0f, 0x1e, 0xfa, 0xff, 0xcf, 0x75, 0xfc, 0xc3], 0, &[8])]
+    // test edi,edi; je +1; ret; jmp far away
+    #[case::tail_call(&[0x85, 0xff, 0x74, 1, 0xc3, 0xe9, 0, 1, 0, 0], 0, &[4, 5])]
+    // mov rax,[rdi]; jmp [rax+16]
+    #[case::virtual_tail_call(&[0x48, 0x8b, 0x07, 0xff, 0x60, 0x10], 0, &[3])]
+    // jmp rax; ret: the table of a switch
+    #[case::switch(&[0x90, 0xff, 0xe0, 0xc3], 0, &[3])]
+    // repz ret behind a nop
+    #[case::repz(&[0x90, 0xf3, 0xc3], 0, &[1])]
+    fn a_function_is_entered_and_left(#[case] bytes: &[u8], #[case] entry: u64, #[case] exits: &[u64]) {
+        assert_eq!(ways(bytes), Ok((entry, exits.to_vec())));
+    }
+
+    #[rstest]
+    // jmp to itself
+    #[case::never(&[0xeb, 0xfe], CodeError::NoReturn)]
+    #[case::empty(&[0xc3], CodeError::Empty)]
+    #[case::no_code(&[0x06, 0x06], CodeError::NotCode)]
+    fn what_cannot_be_followed_is_said(#[case] bytes: &[u8], #[case] expected: CodeError) {
+        assert_eq!(ways(bytes), Err(expected));
+    }
+
+    /// A part that lies elsewhere: a jump there stays inside, and what returns there leaves.
+    #[test]
+    fn the_cold_part_is_the_functions_own() {
+        // test edi,edi; jne to the cold part (0x100 further); ret
+        let own = Piece { offset: AT, bytes: vec![0x85, 0xff, 0xe9, 0xf9, 0, 0, 0, 0xc3] };
+        let cold = Piece { offset: AT + 0x100, bytes: vec![0x31, 0xc0, 0xc3] };
+        let ways = ways_x86_64(&own, Some(&cold)).unwrap();
+        assert_eq!(ways.exits, [AT + 7, AT + 0x102]);
+    }
+
+    #[test]
+    fn arm64_returns_and_tail_calls_are_found() {
+        let words: [u32; 4] = [0xd503_201f, 0x1400_1000, 0x1400_0001, 0xd65f_03c0];
+        let own = Piece { offset: AT, bytes: words.iter().flat_map(|word| word.to_le_bytes()).collect() };
+        assert_eq!(ways_arm64(&own).unwrap().exits, [AT + 4, AT + 12]);
+    }
+
+    proptest! {
+        #[test]
+        fn code_may_be_anything(bytes in vec(any::<u8>(), 1..300)) {
+            if let Ok((entry, exits)) = ways(&bytes) {
+                prop_assert!(entry < bytes.len() as u64);
+                prop_assert!(exits.iter().all(|exit| *exit < bytes.len() as u64 && *exit != entry));
+            }
+        }
+    }
+}

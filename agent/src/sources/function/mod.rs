@@ -1,0 +1,265 @@
+//! Source `function`: calls of functions that somebody names are phases, and so is what lies between two USDT probes.
+//!
+//! It is handed files as programs map them, looks functions up by their symbols, and has the kernel put probes there. The edges are
+//! made in the kernel. It yields what it found and could not, and knows nothing of what becomes of the edges.
+
+mod code;
+mod names;
+mod placed;
+mod presets;
+mod spec;
+mod symbols;
+mod usdt;
+
+use std::{
+    collections::HashSet,
+    fs::{File, Metadata, OpenOptions},
+    os::{
+        fd::AsRawFd as _,
+        unix::{
+            ffi::OsStrExt as _,
+            fs::{MetadataExt as _, OpenOptionsExt as _},
+        },
+    },
+    path::{Path, PathBuf},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+pub use self::spec::{Asked, parse};
+use self::{
+    placed::{Place, Placed},
+    spec::{Wanted, What},
+};
+use super::Kind;
+use crate::{
+    guarded,
+    loader::FunctionProbes,
+    untrusted::{Shown as _, Untrusted},
+};
+
+/// Files that are looked at for each phase: a program may make any number of a name.
+const MOST_FILES: usize = 64;
+/// Calls that no phase shows, or whose phase has no end.
+const LEFT_OUT: [&str; 3] = [
+    "not shown: more than 10,000 a second",
+    "not shown: more than 32 within each other",
+    "ended without a return",
+];
+/// Where libraries lie that programs name without a folder.
+const FOLDERS: [&str; 6] =
+    ["/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu", "/lib64", "/usr/lib64", "/usr/local/lib", "/usr/lib"];
+
+/// A file as it is now: by number, time of change and length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct State {
+    number: (u64, u64),
+    changed: (i64, i64),
+    bytes: u64,
+}
+
+impl State {
+    fn of(metadata: &Metadata) -> Self {
+        let number = (metadata.dev(), metadata.ino());
+        Self { number, changed: (metadata.ctime(), metadata.ctime_nsec()), bytes: metadata.size() }
+    }
+}
+
+/// The phases that are wanted, and the files that they were looked for in.
+pub struct Functions {
+    wanted: Vec<Wanted>,
+    probes: FunctionProbes,
+    files: Mutex<Files>,
+}
+
+#[derive(Default)]
+struct Files {
+    /// Which phase was looked for in which file.
+    seen: HashSet<(usize, State)>,
+    placed: Vec<Placed>,
+    /// Of a phase, in files that have its library's name.
+    failures: Vec<(usize, String)>,
+}
+
+impl Functions {
+    /// For what was asked for.
+    pub fn new(asked: &[Asked], probes: FunctionProbes) -> Self {
+        let mut wanted: Vec<Wanted> = asked.iter().flat_map(|asked| asked.0.iter().cloned()).collect();
+        // What is mapped is listed by its whole path.
+        for wanted in wanted.iter_mut().filter(|wanted| wanted.library.contains('/')) {
+            let whole = Path::new(&wanted.library).canonicalize().ok();
+            if let Some(whole) = whole.and_then(|whole| whole.into_os_string().into_string().ok()) {
+                wanted.library = whole;
+            }
+        }
+        Self { wanted, probes, files: Mutex::default() }
+    }
+
+    fn files(&self) -> MutexGuard<'_, Files> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a file of this path is wanted, so that it is worth opening.
+    pub fn is_wanted(&self, path: &Path) -> bool {
+        self.wanted.iter().any(|wanted| is_named(&wanted.library, path))
+    }
+
+    /// Puts probes into this program, if it is meant, and into files that are where somebody said, before they are mapped: then the
+    /// first call is seen. What went wrong.
+    pub fn put_ahead(&self, program: &Path) -> Vec<String> {
+        let mut problems = Vec::new();
+        let mut paths: Vec<PathBuf> = vec![program.to_owned()];
+        for wanted in &self.wanted {
+            if wanted.library.contains('/') {
+                paths.push(PathBuf::from(&wanted.library));
+            } else {
+                paths.extend(FOLDERS.iter().map(|folder| Path::new(folder).join(&wanted.library)));
+            }
+        }
+        for path in paths {
+            let mut to_look = OpenOptions::new();
+            to_look.read(true).custom_flags(libc::O_PATH);
+            let whole = path.canonicalize().unwrap_or(path);
+            if let Ok(file) = to_look.open(&whole) {
+                problems.extend(self.attach(&file, &whole));
+            }
+        }
+        problems
+    }
+
+    /// Puts probes into a file that a program has mapped under this path, if it is one of those that are wanted. `found` was opened
+    /// to look alone (`O_PATH`): what is read and probed is that very file. What went wrong.
+    pub fn attach(&self, found: &File, path: &Path) -> Vec<String> {
+        let Ok(metadata) = found.metadata() else { return Vec::new() };
+        let state = State::of(&metadata);
+        let mut problems = Vec::new();
+        for (index, wanted) in self.wanted.iter().enumerate() {
+            if !metadata.is_file() || !is_named(&wanted.library, path) {
+                continue;
+            }
+            {
+                let mut files = self.files();
+                let of_it = files.seen.iter().filter(|(phase, _)| *phase == index).count();
+                if of_it >= MOST_FILES || !files.seen.insert((index, state)) {
+                    continue;
+                }
+            }
+            if let Err(error) = self.place(index, state, found, path) {
+                let text = format!("`{}` {error:#}", path.shown());
+                if !wanted.is_preset {
+                    problems.push(format!("phase {}: {text}", shown(&wanted.name)));
+                }
+                self.files().failures.push((index, text));
+            }
+        }
+        problems
+    }
+
+    fn place(&self, index: usize, state: State, found: &File, path: &Path) -> anyhow::Result<()> {
+        let wanted = &self.wanted[index];
+        let file = guarded::open_found(found)?;
+        let places = match &wanted.what {
+            What::Function(symbol) => Place::of_functions(&file, symbol, wanted.argument)?,
+            What::Probes { provider, begin, end } => {
+                usdt::find(&file, provider, (begin, end.as_deref()), wanted.argument)?
+            }
+        };
+        let probed = format!("/proc/self/fd/{}", found.as_raw_fd());
+        for place in places {
+            let watch = found.try_clone()?;
+            let placed = Placed::put(&self.probes, wanted, place, (index, state, watch), (&probed, path))?;
+            self.files().placed.push(placed);
+        }
+        Ok(())
+    }
+
+    /// Takes probes out of files that have been changed, and from functions that are called too often to be followed. What there is
+    /// to tell.
+    pub fn look(&self) -> Vec<String> {
+        let mut files = self.files();
+        let mut told = Vec::new();
+        for placed in &mut files.placed {
+            told.extend(placed.look(&self.probes));
+        }
+        let away: Vec<_> = files.placed.iter_mut().flat_map(Placed::due).collect();
+        drop(files);
+        // The kernel waits for all CPUs.
+        FunctionProbes::take_out(away);
+        told
+    }
+
+    /// What became of each phase that is wanted, as sources say it: `+` and what was found, `!` and what could not be.
+    pub fn told(&self) -> Vec<(Kind, Untrusted)> {
+        let files = self.files();
+        let mut told = Vec::new();
+        for (index, wanted) in self.wanted.iter().enumerate() {
+            let kind = if matches!(wanted.what, What::Function(_)) { Kind::Function } else { Kind::Usdt };
+            let name = shown(&wanted.name);
+            let placed: Vec<&Placed> = files.placed.iter().filter(|placed| placed.wanted == index).collect();
+            let mut say = |text: String| told.push((kind, Untrusted::from(text)));
+            for placed in &placed {
+                let [calls, left_out @ ..] = placed.counts(&self.probes);
+                say(format!("+{name}: {placed}, {calls} calls"));
+                for (count, what) in left_out.into_iter().zip(LEFT_OUT).filter(|(count, _)| *count > 0) {
+                    say(format!("!{name}: {count} calls of {placed} {what}"));
+                }
+            }
+            if !placed.is_empty() {
+                continue;
+            }
+            let mut failures = files.failures.iter().filter(|(phase, _)| *phase == index).peekable();
+            if failures.peek().is_none() {
+                say(format!("!{name}: no program has mapped `{}`", shown(&wanted.library)));
+            }
+            failures.for_each(|(_, why)| say(format!("!{name}: {why}")));
+        }
+        told
+    }
+}
+
+impl Drop for Functions {
+    fn drop(&mut self) {
+        let probes = self.files().placed.iter_mut().flat_map(Placed::take_probes).collect();
+        FunctionProbes::take_out(probes);
+    }
+}
+
+fn shown(text: &str) -> Untrusted {
+    Untrusted::from(text)
+}
+
+/// Whether somebody who says `library` means this file: by its path, or by its name, of which a version may be left out; `*` is any
+/// text.
+fn is_named(library: &str, path: &Path) -> bool {
+    let path = path.as_os_str().as_bytes();
+    let path = path.strip_suffix(b" (deleted)").unwrap_or(path);
+    if library.contains('/') {
+        return names::matches(library, path);
+    }
+    let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+    let without_version = name.strip_prefix(library.as_bytes()).is_some_and(|rest| rest.starts_with(b"."));
+    without_version || names::matches(library, name)
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case("libllama.so", "/x/lib/libllama.so", true)]
+    #[case("libllama.so", "/x/lib/libllama.so.0.1", true)]
+    #[case("libllama.so", "/x/lib/libllama.so (deleted)", true)]
+    #[case("libllama", "/x/lib/libllama.so.0", true)]
+    #[case("libllama.so", "/x/lib/libllama.sox", false)]
+    #[case("libllama.so", "/x/lib/notlibllama.so", false)]
+    #[case("libtriton_*.so", "/x/libtriton_onnxruntime.so", true)]
+    #[case("serve", "/opt/serve", true)]
+    #[case("serve", "/opt/serve/libx.so", false)]
+    #[case("/opt/serve", "/opt/serve", true)]
+    #[case("/opt/*/libx.so", "/opt/a/b/libx.so", true)]
+    #[case("/opt/serve", "/srv/opt/serve", false)]
+    fn files_are_meant_by_path_or_name(#[case] library: &str, #[case] path: &str, #[case] is_meant: bool) {
+        assert_eq!(is_named(library, Path::new(path)), is_meant);
+    }
+}

@@ -1,0 +1,226 @@
+//! A function that has its probes, and what becomes of it: how often it is called, and whether its file is still the same.
+
+use std::{
+    fmt,
+    fs::File,
+    os::fd::OwnedFd,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use guestscope_ebpf::{
+    NAME_BYTES, Source,
+    calls::{Argument, ArgumentKind, Function},
+};
+
+use super::{
+    State, code,
+    spec::Wanted,
+    symbols::{self, Found},
+};
+use crate::{
+    descriptors,
+    loader::{
+        FunctionProbes,
+        functions::{ProbeError, Spot},
+    },
+    untrusted::{Shown as _, Untrusted},
+};
+
+/// Calls per second at which a function that only a part of is shown is left alone: each call takes the program two exceptions, some
+/// microseconds, whether it is shown or not.
+const TOO_OFTEN: f64 = 50_000.0;
+/// Looks in a row that see so many.
+const LOOKS: u32 = 2;
+/// Between two of them, at least.
+const BETWEEN: Duration = Duration::from_millis(500);
+/// How long calls that are open may take to end before the probes go.
+const LAST_CALLS: Duration = Duration::from_secs(1);
+
+/// Where probes of one phase go.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    /// For people.
+    pub(super) name: Untrusted,
+    pub(super) begins: Vec<Spot>,
+    pub(super) ends: Vec<Spot>,
+    /// Nothing returns there: places of USDT probes.
+    pub(super) is_place: bool,
+    pub(super) argument: Argument,
+}
+
+/// Go's functions cannot be followed.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "is a Go program, whose goroutines leave their threads in the middle of a function: its functions are not probed"
+)]
+struct IsGo;
+
+impl Place {
+    /// Entry and exits of each function that is meant.
+    pub(super) fn of_functions(
+        file: &File,
+        symbol: &str,
+        argument: Option<u8>,
+    ) -> Result<Vec<Self>, anyhow::Error> {
+        let found = symbols::find(file, symbol)?;
+        anyhow::ensure!(found.iter().all(|found| !found.is_go), IsGo);
+        found.iter().map(|found| Self::of_function(file, found, argument)).collect()
+    }
+
+    fn of_function(file: &File, found: &Found, argument: Option<u8>) -> Result<Self, anyhow::Error> {
+        let code::Ways { entry, exits } = code::ways(file, found)?;
+        let spot = |offset| Spot { offset, ..Spot::default() };
+        let argument = argument.map_or_else(Argument::default, |number| Argument {
+            kind: ArgumentKind::Register as u32,
+            register: register(number),
+            bytes: 8,
+            ..Argument::default()
+        });
+        Ok(Self {
+            name: found.name.clone(),
+            begins: vec![spot(entry)],
+            ends: exits.into_iter().map(spot).collect(),
+            is_place: false,
+            argument,
+        })
+    }
+}
+
+/// Where the register of an integer argument, 1 for the first, lies among those that a probe is handed.
+fn register(number: u8) -> u32 {
+    /// Of di, si, dx, cx, r8, r9 in x86-64's `pt_regs`.
+    const X86_64: [u32; 6] = [112, 104, 96, 88, 72, 64];
+    let place = usize::from(number.saturating_sub(1));
+    if cfg!(target_arch = "aarch64") { place as u32 * 8 } else { X86_64.get(place).copied().unwrap_or(0) }
+}
+
+/// A function with its probes.
+pub(super) struct Placed {
+    /// Which of the phases that are wanted.
+    pub(super) wanted: usize,
+    number: u32,
+    name: Untrusted,
+    phase: Untrusted,
+    file: Untrusted,
+    state: State,
+    watch: File,
+    /// Those of the begin first.
+    probes: Vec<OwnedFd>,
+    /// They go then.
+    closing: Option<Instant>,
+    looked: Instant,
+    calls: u64,
+    often: u32,
+}
+
+impl Placed {
+    /// Puts the probes in: those of the end first, so that no call that is seen to begin ends unseen.
+    pub(super) fn put(
+        probes: &FunctionProbes,
+        wanted: &Wanted,
+        place: Place,
+        (index, state, watch): (usize, State, File),
+        (probed, path): (&str, &Path),
+    ) -> anyhow::Result<Self> {
+        let mut name = [0; NAME_BYTES];
+        name[..wanted.name.len()].copy_from_slice(wanted.name.as_bytes());
+        let number = probes.add(Function {
+            name,
+            name_bytes: wanted.name.len() as u32,
+            source: if place.is_place { Source::Usdt } else { Source::Function } as u32,
+            argument: place.argument,
+            closing: 0,
+            is_mark: u32::from(place.ends.is_empty()),
+            window_ns: 0,
+            in_window: 0,
+            calls: 0,
+            thinned: 0,
+            too_deep: 0,
+            lost: 0,
+        })?;
+        let put = |spot: &Spot, is_end| -> anyhow::Result<OwnedFd> {
+            anyhow::ensure!(descriptors::are_free(), "cannot be probed: no more files may be open");
+            let put = probes.attach(probed, *spot, number, (is_end, place.is_place));
+            Ok(put.map_err(Refused)?)
+        };
+        let ends = place.ends.iter().map(|spot| put(spot, true)).collect::<Result<Vec<_>, _>>()?;
+        let mut all = place.begins.iter().map(|spot| put(spot, false)).collect::<Result<Vec<_>, _>>()?;
+        all.extend(ends);
+        Ok(Self {
+            wanted: index,
+            number,
+            name: place.name,
+            phase: Untrusted::from(wanted.name.as_str()),
+            file: path.shown(),
+            state,
+            watch,
+            probes: all,
+            closing: None,
+            looked: Instant::now(),
+            calls: 0,
+            often: 0,
+        })
+    }
+
+    /// Whether something has happened to it that has to be told.
+    pub(super) fn look(&mut self, probes: &FunctionProbes) -> Option<String> {
+        if self.closing.is_some() || self.probes.is_empty() {
+            return None;
+        }
+        if self.watch.metadata().is_ok_and(|now| State::of(&now) != self.state) {
+            probes.close(self.number);
+            // Whoever maps it from now on may have another instruction there.
+            self.closing = Some(Instant::now());
+            return Some(format!(
+                "phase {}: `{}` has been changed: its probes are taken out",
+                self.phase, self.file
+            ));
+        }
+        let elapsed = self.looked.elapsed();
+        if elapsed < BETWEEN {
+            return None;
+        }
+        let calls = probes.counts(self.number)?.calls;
+        let per_second = calls.wrapping_sub(self.calls) as f64 / elapsed.as_secs_f64();
+        (self.calls, self.looked) = (calls, Instant::now());
+        self.often = if per_second > TOO_OFTEN { self.often + 1 } else { 0 };
+        if self.often < LOOKS {
+            return None;
+        }
+        probes.close(self.number);
+        self.closing = Some(Instant::now() + LAST_CALLS);
+        Some(format!(
+            "phase {}: {} in `{}` was called {per_second:.0} times a second, which costs the program more than it tells: its \
+             probes are taken out",
+            self.phase, self.name, self.file
+        ))
+    }
+
+    /// Probes that are to go now.
+    pub(super) fn due(&mut self) -> Vec<OwnedFd> {
+        let is_due = self.closing.is_some_and(|when| when <= Instant::now());
+        if is_due { self.take_probes() } else { Vec::new() }
+    }
+
+    pub(super) fn take_probes(&mut self) -> Vec<OwnedFd> {
+        std::mem::take(&mut self.probes)
+    }
+
+    /// Calls, those that were too many or too deep to be shown, and those without a return.
+    pub(super) fn counts(&self, probes: &FunctionProbes) -> [u64; 4] {
+        let counted = probes.counts(self.number);
+        counted.map_or([0; 4], |it| [it.calls, it.thinned, it.too_deep, it.lost])
+    }
+}
+
+impl fmt::Display for Placed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} in {}", self.name, self.file)
+    }
+}
+
+/// With the words that go behind a file's name.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot be probed: {0}")]
+struct Refused(#[source] ProbeError);

@@ -1,0 +1,291 @@
+//! Functions in an ELF file, by its symbol tables: where they lie in the file.
+//!
+//! The file may be anybody's, and may be written to meanwhile: it is read by pieces, as much as [`MOST_NAMES`] and [`MOST_SYMBOLS`]
+//! say, and never mapped.
+
+use std::{
+    fs::File,
+    io::BufReader,
+    os::unix::fs::FileExt as _,
+    time::{Duration, Instant},
+};
+
+use object::{
+    LittleEndian,
+    elf::{
+        SHN_UNDEF, SHT_DYNSYM, SHT_SYMTAB, STT_FUNC, STT_GNU_IFUNC, SectionHeader64, SectionType, SymbolType,
+    },
+    read::{ReadCache, elf::SectionHeader as _},
+};
+
+use super::{
+    code,
+    names::{self, Pattern},
+};
+use crate::{probes::phase::Tables, untrusted::Untrusted};
+
+/// Functions that one pattern may mean in one file.
+pub(super) const MOST_FUNCTIONS: usize = 64;
+/// Bytes of names in one table: those of libtorch's functions are 30 MB.
+const MOST_NAMES: u64 = 128 << 20;
+/// Symbols in one table.
+const MOST_SYMBOLS: u64 = 4 << 20;
+/// Bytes of a symbol (`Elf64_Sym`).
+const SYMBOL: usize = 24;
+/// Symbols that are read at once.
+const PIECE: usize = 32 << 10;
+/// Names that are told where none is the one.
+const NEAREST: usize = 3;
+/// How long near ones are looked for.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// A function that is meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Found {
+    /// As people write it.
+    pub(super) name: Untrusted,
+    /// Where it begins in the file.
+    pub(super) offset: u64,
+    /// Its length; 0 where the file does not say.
+    pub(super) bytes: u64,
+    /// The part of it that is hardly ever run and lies elsewhere: where it begins in the file, and its length.
+    pub(super) cold: Option<(u64, u64)>,
+    /// It is one of Go's, whose stacks move.
+    pub(super) is_go: bool,
+}
+
+/// Why a function is not to be had.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub(super) enum SymbolError {
+    /// It cannot be read.
+    #[error("cannot be read: {0}")]
+    Read(std::io::ErrorKind),
+    /// Not one of this machine's.
+    #[error("is no ELF file for this machine")]
+    NotElf,
+    /// No table of symbols.
+    #[error("has no symbols: it is stripped")]
+    Stripped,
+    /// Larger than what is read.
+    #[error("has a table of symbols larger than any that is read")]
+    TooLarge,
+    /// It has other ones.
+    #[error("has no function of that name{}", nearest(.0))]
+    NotThere(Vec<Untrusted>),
+    /// It means nearly anything.
+    #[error("has {0} functions of that name, and no more than {MOST_FUNCTIONS} are probed")]
+    TooMany(usize),
+    /// What is chosen at load time has no code of its own.
+    #[error("chooses what that name means as it is loaded (ifunc): name the function that it chooses")]
+    Chosen,
+}
+
+fn nearest(names: &[Untrusted]) -> String {
+    let names: Vec<String> = names.iter().map(Untrusted::to_string).collect();
+    if names.is_empty() { String::new() } else { format!("; nearest: {}", names.join(", ")) }
+}
+
+/// A table of symbols, and the text of its names.
+struct Table<'a> {
+    file: &'a File,
+    offset: u64,
+    symbols: u64,
+    names: Vec<u8>,
+}
+
+impl<'a> Table<'a> {
+    fn read(file: &'a File, tables: &Tables<'_>, kind: SectionType) -> Result<Option<Self>, SymbolError> {
+        let Some((section, names)) = tables.with_names(kind) else { return Ok(None) };
+        let range = |section: &SectionHeader64<LittleEndian>| {
+            section.file_range(LittleEndian).ok_or(SymbolError::Stripped)
+        };
+        let ((offset, bytes), (names_at, names_bytes)) = (range(section)?, range(names)?);
+        let symbols = bytes / SYMBOL as u64;
+        if symbols > MOST_SYMBOLS || names_bytes > MOST_NAMES {
+            return Err(SymbolError::TooLarge);
+        }
+        // What the file does not have is not made room for.
+        let has = file.metadata().map_err(|error| SymbolError::Read(error.kind()))?.len();
+        if names_at.checked_add(names_bytes).is_none_or(|end| end > has) {
+            return Err(SymbolError::NotElf);
+        }
+        let mut names = vec![0; names_bytes as usize];
+        file.read_exact_at(&mut names, names_at).map_err(|error| SymbolError::Read(error.kind()))?;
+        Ok(Some(Self { file, offset, symbols, names }))
+    }
+
+    fn name(&self, at: u32) -> Option<&str> {
+        let text = self.names.get(at as usize..)?;
+        let text = &text[..text.len().min(names::MOST + 1)];
+        let end = text.iter().position(|byte| *byte == 0)?;
+        std::str::from_utf8(&text[..end]).ok().filter(|name| !name.is_empty())
+    }
+
+    /// Each function's name, whether it is chosen at load time, its address and its length; until `each` says that it is enough.
+    fn functions(&self, mut each: impl FnMut(&str, bool, u64, u64) -> bool) -> Result<(), SymbolError> {
+        let mut piece = vec![0; PIECE * SYMBOL];
+        let mut at = 0;
+        while at < self.symbols {
+            let symbols = (self.symbols - at).min(PIECE as u64);
+            let bytes = &mut piece[..symbols as usize * SYMBOL];
+            let offset = self.offset.saturating_add(at * SYMBOL as u64);
+            self.file.read_exact_at(bytes, offset).map_err(|error| SymbolError::Read(error.kind()))?;
+            for symbol in bytes.chunks_exact(SYMBOL) {
+                let word = |at: usize| u64::from_le_bytes(symbol[at..at + 8].try_into().unwrap_or_default());
+                let (name, info, section) =
+                    (word(0) as u32, symbol[4], u16::from_le_bytes([symbol[6], symbol[7]]));
+                let kind = SymbolType(info & 0xf);
+                if section == SHN_UNDEF.0 || !(kind == STT_FUNC || kind == STT_GNU_IFUNC) {
+                    continue;
+                }
+                if let Some(name) = self.name(name)
+                    && !each(name, kind == STT_GNU_IFUNC, word(8), word(16))
+                {
+                    return Ok(());
+                }
+            }
+            at += symbols;
+        }
+        Ok(())
+    }
+}
+
+/// The functions that are meant, each once, whatever names it has.
+pub(super) fn find(file: &File, wanted: &str) -> Result<Vec<Found>, SymbolError> {
+    let opened = file.try_clone().map_err(|error| SymbolError::Read(error.kind()))?;
+    let cache = ReadCache::new(BufReader::new(opened));
+    let tables = Tables::read(&cache).ok_or(SymbolError::NotElf)?;
+    if let Some(member) = code::api_member(wanted) {
+        return code::through_table(file, &tables, member);
+    }
+    let is_go = tables.section(".gopclntab").is_some() || tables.section(".note.go.buildid").is_some();
+    let pattern = Pattern::new(wanted);
+    let mut read = Vec::new();
+    for kind in [SHT_SYMTAB, SHT_DYNSYM] {
+        read.extend(Table::read(file, &tables, kind)?);
+    }
+    if read.is_empty() {
+        return Err(SymbolError::Stripped);
+    }
+    let (mut found, mut all, mut chosen): (Vec<Found>, usize, bool) = (Vec::new(), 0, false);
+    let mut names: Vec<String> = Vec::new();
+    for table in &read {
+        table.functions(|name, is_chosen, address, bytes| {
+            let Some(shown) = pattern.shown(name) else { return true };
+            let Some(offset) = tables.offset_of(address) else { return true };
+            if is_chosen {
+                chosen = true;
+            } else if found.iter().all(|found| found.offset != offset) {
+                all += 1;
+                if found.len() < MOST_FUNCTIONS {
+                    let is_go = is_go && name.contains('.');
+                    found.push(Found { name: shown.into(), offset, bytes, cold: None, is_go });
+                    names.push(name.to_owned());
+                }
+            }
+            true
+        })?;
+    }
+    for table in &read {
+        table.functions(|name, _, address, bytes| {
+            let whole = name.split_once(".cold").map(|(whole, _)| whole);
+            if let Some(at) = whole.and_then(|whole| names.iter().position(|name| name == whole))
+                && let Some(offset) = tables.offset_of(address)
+            {
+                found[at].cold = Some((offset, bytes));
+            }
+            true
+        })?;
+    }
+    match found.len() {
+        0 if chosen => Err(SymbolError::Chosen),
+        0 => Err(SymbolError::NotThere(nearest_names(&read, &pattern)?)),
+        _ if all > MOST_FUNCTIONS => Err(SymbolError::TooMany(all)),
+        _ => Ok(found),
+    }
+}
+
+/// The names that are most like the one that was typed.
+fn nearest_names(tables: &[Table<'_>], pattern: &Pattern<'_>) -> Result<Vec<Untrusted>, SymbolError> {
+    const LEAST: f64 = 0.6;
+    let begun = Instant::now();
+    let mut best: Vec<(f64, String)> = Vec::new();
+    for table in tables {
+        table.functions(|name, _, _, _| {
+            let readable = names::demangled(name);
+            let shown = readable.as_deref().unwrap_or(name);
+            let near = pattern.nearness(shown);
+            let is_better = best.len() < NEAREST || best.last().is_some_and(|last| near > last.0);
+            if near >= LEAST && is_better && best.iter().all(|one| one.1 != shown) {
+                best.push((near, shown.to_owned()));
+                best.sort_by(|one, other| other.0.total_cmp(&one.0));
+                best.truncate(NEAREST);
+            }
+            begun.elapsed() < LOOK
+        })?;
+    }
+    Ok(best.into_iter().map(|(_, name)| Untrusted::from(name)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use proptest::{collection::vec, prelude::*};
+
+    use super::*;
+
+    static LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libguestscope.so"));
+
+    fn own() -> File {
+        File::open("/proc/self/exe").expect("it runs")
+    }
+
+    fn library(change: impl FnOnce(&mut Vec<u8>)) -> File {
+        let mut bytes = LIBRARY.to_vec();
+        change(&mut bytes);
+        let mut file = tempfile::tempfile().expect("a file can be made");
+        file.write_all(&bytes).expect("it is ours");
+        file
+    }
+
+    #[test]
+    fn a_function_is_found_by_the_name_that_people_write() {
+        let found = find(&own(), "guestscope::sources::function::symbols::find").unwrap();
+        assert_eq!(found.len(), 1);
+        assert!(found[0].bytes > 0 && !found[0].is_go);
+        let by_pattern = find(&own(), "*::function::symbols::fin*").unwrap();
+        assert!(by_pattern.contains(&found[0]));
+        let exported = find(&library(|_| {}), "guestscope_begin").unwrap();
+        assert_eq!(exported.len(), 1);
+    }
+
+    #[test]
+    fn what_is_not_there_names_what_is_like_it() {
+        let Err(SymbolError::NotThere(near)) = find(&library(|_| {}), "guestscope_beginn") else { panic!() };
+        assert_eq!(near[0].stored(), "guestscope_begin");
+        let Err(SymbolError::TooMany(all)) = find(&own(), "core::*") else { panic!() };
+        assert!(all > MOST_FUNCTIONS);
+    }
+
+    #[test]
+    fn what_is_no_program_is_said() {
+        assert_eq!(find(&library(Vec::clear), "x"), Err(SymbolError::NotElf));
+        assert_eq!(find(&library(|bytes| bytes.truncate(100)), "x"), Err(SymbolError::NotElf));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn a_file_may_hold_anything(changes in vec((any::<usize>(), any::<u8>()), 1..40), header in any::<bool>()) {
+            let file = library(|bytes| {
+                let length = if header { 64 } else { bytes.len() };
+                for (at, byte) in changes {
+                    bytes[at % length] = byte;
+                }
+            });
+            let _ = find(&file, "guestscope_b*");
+            let _ = find(&file, "nothing");
+        }
+    }
+}

@@ -1,0 +1,322 @@
+//! Calls of probed functions that are open on a thread, by the place of their frames: pure, `no_std`, tested on the host.
+//!
+//! A stack grows downward, so a frame that lies below a new event's is gone: the call was left without a return (longjmp, an
+//! exception, a jump that is not probed). Its phase has lost its end. It knows no maps and no clocks.
+//!
+//! Everything is read and written through the map's value: a verifier that knew the numbers would follow each of them.
+#![expect(
+    clippy::inline_always,
+    reason = "a call costs a BPF program more than the body, and some kernels' verifiers refuse it"
+)]
+
+use crate::NAME_BYTES;
+
+/// Calls that are followed on one thread; of deeper recursion the outermost. A power of two, since it is also a mask.
+pub const OPEN_CALLS: usize = 32;
+/// Functions, and places of USDT probes, that can be probed at once.
+pub const FUNCTIONS: u32 = 256;
+/// Calls of one function that are shown within [`WINDOW_NS`]; the rest is counted.
+pub const SHOWN_PER_WINDOW: u64 = 1_000;
+/// Over this time. Calls of a thousand threads, or of none, are counted alike.
+pub const WINDOW_NS: u64 = 100_000_000;
+
+/// In a probe's cookie, beside the function's number: it is a place within a function, which has no frame of its own.
+pub const COOKIE_PLACE: u64 = 1 << 32;
+/// Without cookies: where an entry or an exit lies in its page, the second behind the first.
+pub const PLACES_IN_PAGE: u32 = 4096;
+/// Flag of an edge: what its fourth argument names (of an end: what it ends) was left without an end.
+pub const EDGE_CALL_LOST: u32 = 8;
+
+/// How a function's argument is found that is the request's number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Argument {
+    /// A [`ArgumentKind`].
+    pub kind: u32,
+    /// Where the register lies among those that the probe is handed, in bytes.
+    pub register: u32,
+    /// The constant, or what is added to the register.
+    pub value: u64,
+    /// Bytes of the argument: 1, 2, 4 or 8.
+    pub bytes: u32,
+    /// 1 if its sign is to be kept.
+    pub signed: u32,
+}
+
+/// Kinds of [`Argument`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum ArgumentKind {
+    /// There is none.
+    None = 0,
+    /// Always the same.
+    Constant = 1,
+    /// In a register.
+    Register = 2,
+    /// In memory that a register points to.
+    Memory = 3,
+}
+
+/// A function whose calls are phases, and what is counted of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Function {
+    /// The phase's name.
+    pub name: [u8; NAME_BYTES],
+    /// Bytes of it.
+    pub name_bytes: u32,
+    /// A number of the contract: which source its edges are of.
+    pub source: u32,
+    /// Number of the request.
+    pub argument: Argument,
+    /// 1: no more calls are shown, those that are open end.
+    pub closing: u32,
+    /// 1: a point in time.
+    pub is_mark: u32,
+    /// When the window began.
+    pub window_ns: u64,
+    /// Calls in it.
+    pub in_window: u64,
+    /// Calls of tracked threads.
+    pub calls: u64,
+    /// Those that were not shown, for they were too many.
+    pub thinned: u64,
+    /// Those that were not shown, for too many others were open on their thread.
+    pub too_deep: u64,
+    /// Those that were left without a return.
+    pub lost: u64,
+}
+
+/// A call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Call {
+    /// Where its frame lies; [`PLACE`] if it has none.
+    pub frame: u64,
+    /// Number of the function.
+    pub function: u32,
+    /// Its begin was handed over, so its end is too.
+    pub shown: u32,
+}
+
+/// Stands for the frame of what has none: no event tells that it is gone but its own end and the return of what is around it.
+pub const PLACE: u64 = u64::MAX;
+
+/// Those that are open on a thread, the outermost first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Calls {
+    /// How many.
+    pub depth: u64,
+    /// What an event found, see [`Found`].
+    lost: u64,
+    lost_calls: u64,
+    own: u64,
+    calls: [Call; OPEN_CALLS],
+}
+
+/// What an event did, in one word: a function in the kernel returns no more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Found(pub u64);
+
+impl Found {
+    /// The call that began or ended here, by its place from 1 on, if it is shown; else 0.
+    #[inline(always)]
+    #[must_use]
+    pub const fn own(self) -> u64 {
+        self.0 & 0xff
+    }
+
+    /// The outermost one that was shown and is gone without an end, in the same way.
+    #[inline(always)]
+    #[must_use]
+    pub const fn lost(self) -> u64 {
+        self.0 >> 8 & 0xff
+    }
+
+    /// How many were shown and are gone without an end.
+    #[inline(always)]
+    #[must_use]
+    pub const fn lost_calls(self) -> u64 {
+        self.0 >> 16 & 0xff
+    }
+
+    /// There was no room for it.
+    #[inline(always)]
+    #[must_use]
+    pub const fn is_too_deep(self) -> bool {
+        self.0 >> 24 & 1 != 0
+    }
+}
+
+/// What names a call: unique among the open ones of all threads, and no root's token.
+#[inline(always)]
+#[must_use]
+pub const fn token(slot: u16, place: u64) -> u64 {
+    (slot as u64) << 6 | place
+}
+
+macro_rules! get {
+    ($of:ident.$field:ident) => {
+        core::ptr::read_volatile(&raw const (*$of).$field)
+    };
+}
+macro_rules! set {
+    ($of:ident.$field:ident = $value:expr) => {{
+        let value = $value;
+        core::ptr::write_volatile(&raw mut (*$of).$field, value)
+    }};
+}
+
+/// The call below this depth.
+#[inline(always)]
+unsafe fn below(calls: *mut Calls, depth: u64) -> *mut Call {
+    // SAFETY: the mask keeps the index inside the array.
+    unsafe {
+        (&raw mut (*calls).calls)
+            .cast::<Call>()
+            .add((depth.wrapping_sub(1) & (OPEN_CALLS as u64 - 1)) as usize)
+    }
+}
+
+/// Takes note that the call at this depth is gone without an end.
+#[inline(always)]
+unsafe fn lose(calls: *mut Calls, call: *mut Call, depth: u64, gone: impl Fn(u32)) {
+    // SAFETY: the caller's.
+    unsafe {
+        gone(get!(call.function));
+        if get!(call.shown) != 0 {
+            set!(calls.lost = depth);
+            set!(calls.lost_calls = get!(calls.lost_calls).wrapping_add(1));
+        }
+    }
+}
+
+/// What was found, once `depth` stands.
+#[inline(always)]
+unsafe fn found(calls: *mut Calls, own: u64) -> Found {
+    // SAFETY: the caller's.
+    unsafe { Found(own & 0xff | (get!(calls.lost) & 0xff) << 8 | (get!(calls.lost_calls) & 0xff) << 16) }
+}
+
+/// A call begins, at the place `at` of the stack. What lies below is gone, and so is what lies there, since two calls have no frame
+/// in common. `gone` is told the function of each.
+///
+/// # Safety
+/// `calls` must point to a whole value that nobody else writes.
+#[inline(always)]
+pub unsafe fn enter(calls: *mut Calls, at: u64, call: Call, gone: impl Fn(u32)) -> Found {
+    // SAFETY: the caller's.
+    unsafe {
+        set!(calls.lost = 0);
+        set!(calls.lost_calls = 0);
+        let mut turn = 0;
+        while turn < OPEN_CALLS {
+            let depth = get!(calls.depth);
+            if depth == 0 {
+                break;
+            }
+            let top = below(calls, depth);
+            let frame = get!(top.frame);
+            if frame > at {
+                break;
+            }
+            lose(calls, top, depth, &gone);
+            set!(calls.depth = depth.wrapping_sub(1));
+            turn += 1;
+        }
+        let depth = get!(calls.depth);
+        if depth >= OPEN_CALLS as u64 {
+            return Found(found(calls, 0).0 | 1 << 24);
+        }
+        let own = below(calls, depth.wrapping_add(1));
+        set!(own.frame = call.frame);
+        set!(own.function = call.function);
+        set!(own.shown = call.shown);
+        set!(calls.depth = depth.wrapping_add(1));
+        found(calls, if call.shown != 0 { depth.wrapping_add(1) } else { 0 })
+    }
+}
+
+/// A call ends: of `function`, with the frame at `at`; with [`PLACE`], the innermost one of that function.
+/// What lies below is gone. A call that is not known ends nothing.
+///
+/// # Safety
+/// As of [`enter`].
+#[inline(always)]
+pub unsafe fn leave(calls: *mut Calls, at: u64, function: u32, gone: impl Fn(u32)) -> Found {
+    // SAFETY: the caller's.
+    unsafe {
+        set!(calls.lost = 0);
+        set!(calls.lost_calls = 0);
+        set!(calls.own = 0);
+        let mut depth = get!(calls.depth);
+        let mut turn = 0;
+        while turn < OPEN_CALLS && depth != 0 {
+            let top = below(calls, depth);
+            let frame = get!(top.frame);
+            if frame == at && get!(top.function) == function {
+                set!(calls.own = if get!(top.shown) != 0 { depth } else { 0 });
+                forget_to(calls, depth, gone);
+                set!(calls.depth = depth.wrapping_sub(1));
+                return found(calls, get!(calls.own));
+            }
+            if frame > at && frame != PLACE {
+                break;
+            }
+            depth = depth.wrapping_sub(1);
+            turn += 1;
+        }
+        forget_below(calls, at, gone)
+    }
+}
+
+/// Those within the call at this depth are gone.
+#[inline(always)]
+unsafe fn forget_to(calls: *mut Calls, own: u64, gone: impl Fn(u32)) {
+    // SAFETY: the caller's.
+    unsafe {
+        let mut turn = 0;
+        while turn < OPEN_CALLS {
+            let depth = get!(calls.depth);
+            if depth <= own {
+                break;
+            }
+            lose(calls, below(calls, depth), depth, &gone);
+            set!(calls.depth = depth.wrapping_sub(1));
+            turn += 1;
+        }
+    }
+}
+
+/// A return of a call that is not known: what lies below it is gone all the same, down to what has no frame.
+#[inline(always)]
+unsafe fn forget_below(calls: *mut Calls, at: u64, gone: impl Fn(u32)) -> Found {
+    // SAFETY: the caller's.
+    unsafe {
+        let mut turn = 0;
+        while turn < OPEN_CALLS && at != PLACE {
+            let depth = get!(calls.depth);
+            if depth == 0 {
+                break;
+            }
+            let top = below(calls, depth);
+            if get!(top.frame) >= at {
+                break;
+            }
+            lose(calls, top, depth, &gone);
+            set!(calls.depth = depth.wrapping_sub(1));
+            turn += 1;
+        }
+        found(calls, 0)
+    }
+}
+
+const _: () = assert!(OPEN_CALLS.is_power_of_two() && OPEN_CALLS < 0x40);
+const _: () = assert!(
+    size_of::<Calls>() == 32 + 16 * OPEN_CALLS && size_of::<Function>() == NAME_BYTES + 8 + 24 + 8 + 48
+);
+
+#[cfg(test)]
+#[path = "calls_tests.rs"]
+mod tests;

@@ -1,0 +1,277 @@
+//! Calls of functions, and USDT probes: edges that the kernel side makes by itself.
+//!
+//! Hooks: uprobes at a function's entry and at each of its exits, or at two USDT probes. Never a uretprobe: it puts another return
+//! address onto the stack, over which no exception finds its way, so that a program that throws one dies of it. Which function it
+//! is tells the cookie (5.15 and later), else the place in its page. Yields the edges that the marker would have fired, without
+//! numbers. What is open on a thread stands in `calls.rs`.
+
+use aya_ebpf::{
+    EbpfContext,
+    helpers::{
+        bpf_ktime_get_ns,
+        generated::{bpf_get_attach_cookie, bpf_probe_read_kernel, bpf_probe_read_user},
+    },
+    macros::{map, uprobe},
+    maps::Array,
+    programs::ProbeContext,
+};
+use guestscope_ebpf::{
+    EdgeRecord, KERNEL_INSTANCE, MARKER_ABI_VERSION, NAME_BYTES, Operation, SLOTS,
+    calls::{
+        self, Argument, ArgumentKind, COOKIE_PLACE, Call, Calls, EDGE_CALL_LOST, FUNCTIONS, Found, Function,
+        PLACE, PLACES_IN_PAGE, SHOWN_PER_WINDOW, WINDOW_NS,
+    },
+};
+
+use crate::{
+    maps::{HAS_COOKIES, IS_ARM64, STAGES},
+    memory::add,
+    probes::phase::{self, Outcome},
+    registers,
+    task::Current,
+};
+
+/// Number to function. Filled by the agent; 0 is none.
+#[map]
+static FUNCTIONS_BY_NUMBER: Array<Function> = Array::with_max_entries(FUNCTIONS, 0);
+
+/// Without cookies: where an entry lies in its page, and behind that where an exit does, to what would be the cookie.
+#[map]
+static FUNCTION_AT: Array<u64> = Array::with_max_entries(2 * PLACES_IN_PAGE, 0);
+
+/// Slot to what is open on its thread.
+#[map]
+static OPEN: Array<Calls> = Array::with_max_entries(SLOTS, 0);
+
+/// The thread of this slot is new, or runs a new program.
+#[inline(always)]
+pub(crate) fn forget(slot: u32) {
+    if let Some(calls) = OPEN.get_ptr_mut(slot) {
+        // SAFETY: a value of a map, which its thread alone writes.
+        unsafe { (*calls).depth = 0 };
+    }
+}
+
+#[uprobe]
+pub(crate) fn function_begin(ctx: ProbeContext) -> u32 {
+    phase::keep_own_stack(&ctx);
+    let current = Current::new();
+    let Some(ledger) = current.ledger() else { return 0 };
+    let cookie = cookie(&ctx, 0);
+    let Some(function) = FUNCTIONS_BY_NUMBER.get_ptr_mut(cookie as u32) else { return 0 };
+    // SAFETY: ledgers, functions and stages are map values; the stage belongs to this thread alone.
+    unsafe {
+        let slot = (*ledger).slot;
+        let Some(stage) = STAGES.get_ptr_mut(u32::from(slot)) else { return 0 };
+        add(&raw mut (*function).calls, 1);
+        let is_shown = is_shown(function);
+        let is_mark = (*function).is_mark != 0;
+        let found = if is_mark {
+            Found(0)
+        } else {
+            Found(enter(u64::from(slot), cookie, frame(&ctx), u64::from(is_shown)))
+        };
+        if found.is_too_deep() {
+            add(&raw mut (*function).too_deep, 1);
+        }
+        let mut outcome = Outcome { operation: Operation::Begin as u8, ended: 0, flags: 0 };
+        if is_mark {
+            if !is_shown {
+                return 0;
+            }
+            outcome.operation = Operation::Mark as u8;
+            begin(stage, function, outcome.operation, &ctx);
+            (*stage).token = 0;
+        } else if found.own() != 0 {
+            begin(stage, function, outcome.operation, &ctx);
+            (*stage).token = calls::token(slot, found.own());
+            if found.lost() != 0 {
+                (*stage).arguments[3] = calls::token(slot, found.lost());
+                // One of those that are lost counts as the one that begins.
+                outcome =
+                    Outcome { operation: 0, ended: found.lost_calls() as u16 - 1, flags: EDGE_CALL_LOST };
+            }
+        } else if found.lost() != 0 {
+            outcome = end(stage, slot, found);
+        } else {
+            return 0;
+        }
+        phase::hand_over_as(stage, ledger, current, outcome);
+    }
+    0
+}
+
+#[uprobe]
+pub(crate) fn function_end(ctx: ProbeContext) -> u32 {
+    phase::keep_own_stack(&ctx);
+    let current = Current::new();
+    let Some(ledger) = current.ledger() else { return 0 };
+    let cookie = cookie(&ctx, PLACES_IN_PAGE);
+    // SAFETY: as in `function_begin`.
+    unsafe {
+        let slot = (*ledger).slot;
+        let Some(stage) = STAGES.get_ptr_mut(u32::from(slot)) else { return 0 };
+        let at = if cookie & COOKIE_PLACE != 0 { PLACE } else { frame(&ctx) };
+        let found = Found(leave(u64::from(slot), cookie, at));
+        if found.own() == 0 && found.lost() == 0 {
+            return 0;
+        }
+        let outcome = end(stage, slot, found);
+        phase::hand_over_as(stage, ledger, current, outcome);
+    }
+    0
+}
+
+/// Stages the end of the call that has ended, or of the outermost one that is gone without.
+///
+/// # Safety
+/// The stage must be the thread's own.
+#[inline(always)]
+unsafe fn end(stage: *mut EdgeRecord, slot: u16, found: Found) -> Outcome {
+    let (mut place, mut ended, mut flags) = (found.own(), found.lost_calls() as u16, 0);
+    if place == 0 {
+        // The edge itself ends one of them.
+        (place, ended, flags) = (found.lost(), ended.wrapping_sub(1), EDGE_CALL_LOST);
+    }
+    // SAFETY: the caller's.
+    unsafe {
+        (*stage).operation = word(Operation::End as u8);
+        (*stage).token = calls::token(slot, place);
+        (*stage).arguments = [0; 4];
+    }
+    Outcome { operation: Operation::End as u8, ended, flags }
+}
+
+/// # Safety
+/// The stage must be the thread's own, and both whole values.
+#[inline(always)]
+unsafe fn begin(stage: *mut EdgeRecord, function: *mut Function, operation: u8, ctx: &impl EbpfContext) {
+    // SAFETY: the caller's.
+    unsafe {
+        (*stage).operation = word(operation);
+        let length = u64::from((*function).source) << 32 | u64::from((*function).name_bytes);
+        (*stage).arguments = [0, length, argument(&raw const (*function).argument, ctx), 0];
+        let (from, to) =
+            ((&raw const (*function).name).cast::<u64>(), (&raw mut (*stage).name).cast::<u64>());
+        let mut at = 0;
+        while at < NAME_BYTES / 8 {
+            core::ptr::write_volatile(to.add(at), core::ptr::read_volatile(from.add(at)));
+            at += 1;
+        }
+    }
+}
+
+#[inline(always)]
+fn word(operation: u8) -> u64 {
+    u64::from(KERNEL_INSTANCE) << 16 | u64::from(MARKER_ABI_VERSION) << 8 | u64::from(operation)
+}
+
+/// What the probe was put in with, of one that stands at this place among the exits, or at 0 among the entries.
+#[inline(always)]
+fn cookie(ctx: &impl EbpfContext, from: u32) -> u64 {
+    if HAS_COOKIES.load() != 0 {
+        // SAFETY: the context is this program's own.
+        return unsafe { bpf_get_attach_cookie(ctx.as_ptr()) };
+    }
+    let at = registers::instruction_pointer(ctx) as u32 & (PLACES_IN_PAGE - 1);
+    match FUNCTION_AT.get_ptr(at + from) {
+        // SAFETY: a map value.
+        Some(cookie) => unsafe { core::ptr::read_volatile(cookie) },
+        None => 0,
+    }
+}
+
+/// Where the caller's frame ends: the same at the entry, before anything is pushed, and at the exits.
+#[inline(always)]
+fn frame(ctx: &impl EbpfContext) -> u64 {
+    let pointer = registers::stack_pointer(ctx);
+    if IS_ARM64.load() != 0 { pointer } else { pointer.wrapping_add(8) }
+}
+
+/// Counts the call among those of its window. Whether it is shown.
+///
+/// # Safety
+/// A whole value. Others may count at the same time: then some more are shown, or less.
+#[inline(always)]
+unsafe fn is_shown(function: *mut Function) -> bool {
+    // SAFETY: the caller's.
+    unsafe {
+        let now_ns = bpf_ktime_get_ns();
+        let begun_ns = core::ptr::read_volatile(&raw const (*function).window_ns);
+        if now_ns.wrapping_sub(begun_ns) >= WINDOW_NS {
+            core::ptr::write_volatile(&raw mut (*function).window_ns, now_ns);
+            core::ptr::write_volatile(&raw mut (*function).in_window, 0);
+        }
+        add(&raw mut (*function).in_window, 1);
+        let is_closing = core::ptr::read_volatile(&raw const (*function).closing) != 0;
+        let is_shown =
+            core::ptr::read_volatile(&raw const (*function).in_window) <= SHOWN_PER_WINDOW && !is_closing;
+        if !is_shown {
+            add(&raw mut (*function).thinned, 1);
+        }
+        is_shown
+    }
+}
+
+/// The number of the request.
+///
+/// # Safety
+/// A whole value.
+#[inline(always)]
+unsafe fn argument(how: *const Argument, ctx: &impl EbpfContext) -> u64 {
+    // SAFETY: the caller's.
+    let Argument { kind, register, value, bytes, signed } = unsafe { core::ptr::read_volatile(how) };
+    if kind == ArgumentKind::None as u32 {
+        return 0;
+    }
+    let mut number = value;
+    if kind != ArgumentKind::Constant as u32 {
+        let mut held = 0_u64;
+        // SAFETY: the helper checks the memory.
+        unsafe {
+            let at = ctx.as_ptr().cast::<u8>().add((register & 0x1ff) as usize);
+            bpf_probe_read_kernel((&raw mut held).cast(), 8, at.cast());
+            number = held;
+            if kind == ArgumentKind::Memory as u32 {
+                number = 0;
+                bpf_probe_read_user((&raw mut number).cast(), 8, held.wrapping_add(value) as *const _);
+            }
+        }
+    }
+    let unused = 64_u32.wrapping_sub(bytes.wrapping_mul(8)) & 63;
+    let number = number << unused;
+    if signed != 0 { ((number as i64) >> unused) as u64 } else { number >> unused }
+}
+
+/// A call of this function was left without a return.
+#[inline(always)]
+fn lost(number: u32) {
+    if let Some(function) = FUNCTIONS_BY_NUMBER.get_ptr_mut(number) {
+        // SAFETY: a map value.
+        unsafe { add(&raw mut (*function).lost, 1) };
+    }
+}
+
+/// A call begins on the thread of a slot: a [`Found`].
+///
+/// A function that the verifier looks at once by itself, as the next one is: what it finds is any number to those that call it,
+/// and not one of so many cases that it would follow each.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub(crate) extern "C" fn enter(slot: u64, cookie: u64, at: u64, shown: u64) -> u64 {
+    let Some(open) = OPEN.get_ptr_mut(slot as u32) else { return 0 };
+    let is_place = cookie & COOKIE_PLACE != 0;
+    let call =
+        Call { frame: if is_place { PLACE } else { at }, function: cookie as u32, shown: shown as u32 };
+    // SAFETY: a value of a map, which only its own thread writes.
+    unsafe { calls::enter(open, at, call, lost).0 }
+}
+
+/// The same for one that ends.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub(crate) extern "C" fn leave(slot: u64, cookie: u64, at: u64) -> u64 {
+    let Some(open) = OPEN.get_ptr_mut(slot as u32) else { return 0 };
+    // SAFETY: as above.
+    unsafe { calls::leave(open, at, cookie as u32, lost).0 }
+}
