@@ -28,7 +28,7 @@ pub use call::{
 pub use counter::Counter;
 pub use io::{IOS, IoRecord, MINOR_BITS, NO_DEVICE, WAIT_WRITES};
 pub use position::{DISTANCES, Distance, Position};
-pub use source::{KERNEL_INSTANCE, SOURCE_SHIFT, SOURCES, Source, UNNUMBERED};
+pub use source::{DETAIL, KERNEL_INSTANCE, SOURCE_SHIFT, SOURCES, Source, UNNUMBERED};
 pub use traffic::Traffic;
 
 use helpers::{HelperSum, MEMBERS, Outside, Process};

@@ -5,6 +5,8 @@
 
 /// Bits of a name's length on the wire; the source's number lies above.
 pub const SOURCE_SHIFT: u32 = 32;
+/// Beside it: what begins is a detail of what its thread is inside, and no phase where that is inside nothing.
+pub const DETAIL: u64 = 1 << 40;
 /// The instance of edges that the kernel side makes by itself; no copy of the marker library has it.
 pub const KERNEL_INSTANCE: u16 = 0xffff;
 /// The edge number of an edge that nobody numbers: none can be missed before it.
@@ -97,6 +99,12 @@ impl Source {
         (source, argument & ((1 << SOURCE_SHIFT) - 1))
     }
 
+    /// Whether the same argument says that the phase is a detail of others (`DETAIL`).
+    #[must_use]
+    pub const fn is_detail(argument: u64) -> bool {
+        argument & DETAIL != 0
+    }
+
     /// The same argument, put together.
     #[must_use]
     pub const fn with_length(self, bytes: u32) -> u64 {
@@ -114,6 +122,9 @@ mod tests {
             assert_eq!(Source::and_length(source.with_length(u32::MAX)), (source, u64::from(u32::MAX)));
             assert_eq!(Source::from_number(source as u8), Some(source));
         }
+        let detail = Source::Itt.with_length(5) | DETAIL;
+        assert_eq!(Source::and_length(detail), (Source::Itt, 5));
+        assert!(Source::is_detail(detail) && !Source::is_detail(Source::Itt.with_length(u32::MAX)));
         assert_eq!(Source::and_length(77), (Source::Marker, 77), "an older library says nothing");
         assert_eq!(Source::and_length(0xff << SOURCE_SHIFT | 3), (Source::Marker, 3), "no such source");
     }

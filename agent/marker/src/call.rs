@@ -37,6 +37,23 @@ pub unsafe fn begin_from(source: u8, name: *const u8, len: usize, request: u64) 
     })
 }
 
+/// The same, of a part of some work that is no phase where the thread is inside none: what a library says of its inside, on threads of
+/// its own as well.
+///
+/// # Safety
+/// `name` is null or points to `len` readable bytes.
+#[doc(hidden)]
+#[inline]
+pub unsafe fn begin_detail(source: u8, name: *const u8, len: usize, request: u64) -> u64 {
+    // SAFETY: promised by the caller.
+    let len = edge::with_source(source, unsafe { edge::touch(name, len) }) | edge::DETAIL;
+    thread::with(|thread| {
+        let token = thread.begin();
+        thread.fire(Operation::Begin, [token, name as u64, len, request, 0]);
+        token
+    })
+}
+
 /// A request begins on this thread: always a root. `scheduled_ns` is when it should have, on `CLOCK_MONOTONIC`, 0 where
 /// there is no schedule.
 ///

@@ -42,6 +42,9 @@ pub(crate) const OF_THE_PHASE: u64 = 1;
 /// Bits of a length on the wire. Above them stands who made the edge, 0 for the program itself.
 const LENGTH_BITS: u32 = 32;
 
+/// Beside who made it: a phase that is a detail of what its thread is inside, and nothing by itself.
+pub(crate) const DETAIL: u64 = 1 << 40;
+
 /// A length and who made the edge, as they travel.
 #[inline]
 pub(crate) const fn with_source(source: u8, len: usize) -> u64 {

@@ -61,8 +61,12 @@ fn ranges_and_tasks_become_phases(#[case] scene: &str, #[case] output: &str, #[c
     let Some(trace) = run(scene) else { return };
     assert_eq!(phases(&trace.edges), expected);
     assert_eq!(trace.output, output);
-    let sources: Vec<u64> =
-        trace.edges.iter().filter(|edge| edge.operation() == 1).map(|edge| edge.arguments[3] >> 32).collect();
+    let sources: Vec<u64> = trace
+        .edges
+        .iter()
+        .filter(|edge| edge.operation() == 1)
+        .map(|edge| edge.arguments[3] >> 32 & 0xff)
+        .collect();
     assert!(sources.iter().all(|source| *source == if scene == "tasks" { 4 } else { 3 }), "{sources:?}");
 }
 
@@ -150,6 +154,8 @@ fn kinds_of_tasks_that_are_too_short_are_left_out_and_told() {
         |name: &str| trace.edges.iter().filter(|edge| edge.operation() == 1 && edge.name == name).count();
     // A library's are hidden for the first eight; a program's own are shown until 64 were too short.
     assert_eq!([begun("oneDNN/convolution"), begun("oneDNN/reorder"), begun("own/tiny")], [92, 0, 64]);
+    let is_detail = |edge: &&Edge| edge.arguments[3] >> 40 & 1 == 1;
+    assert_eq!(trace.edges.iter().filter(is_detail).count(), 92, "what a library says of its inside");
     let told: Vec<&str> =
         trace.edges.iter().filter(|edge| edge.operation() == 10).map(|edge| edge.name.as_str()).collect();
     let expected =

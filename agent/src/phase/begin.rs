@@ -83,6 +83,9 @@ impl Pairing {
         let slot = edge.record.ledger.slot;
         self.threads.meet(edge.thread, slot).phases += 1;
         let innermost = self.parent_of(edge);
+        if innermost.is_none() && Source::is_detail(edge.record.arguments[1]) {
+            return self.begin_alone(edge, source);
+        }
         let is_request = outermost && self.is_request(source, innermost);
         if !is_request && !self.has_room_within(innermost, edge) {
             if outermost {

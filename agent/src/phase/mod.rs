@@ -3,6 +3,7 @@
 //! [`pairing`] turns edges into the values below. Sinks turn those into rows, spans and text; this module knows no
 //! format and decides nothing about the kernel.
 
+mod alone;
 mod begin;
 mod beside;
 mod blame;

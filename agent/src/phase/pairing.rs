@@ -205,6 +205,8 @@ impl Pairing {
             }
         }
         match Operation::from_number(record.operation as u8) {
+            Some(operation @ (Operation::End | Operation::Leave | Operation::Enter))
+                if self.is_alone(&edge, operation) => {}
             Some(Operation::Begin) => self.begin(&edge, false),
             Some(Operation::Request) => self.begin(&edge, true),
             Some(Operation::End) if Self::may_go_on(&edge) => self.sent(&edge),

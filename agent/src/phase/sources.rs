@@ -15,6 +15,8 @@ pub struct Made {
     pub requests: u64,
     /// Phases within others.
     pub phases: u64,
+    /// Details on threads that were inside nothing: no phases.
+    pub alone: u64,
 }
 
 /// Something that a source said: what it found (`+`), or what it could not (`!`).
@@ -52,6 +54,10 @@ impl Sources {
         } else {
             made.phases += 1;
         }
+    }
+
+    pub(super) fn alone(&mut self, source: Source) {
+        self.made[source as usize].alone += 1;
     }
 
     /// Somebody says something of a source: `+` and what it found, or `!` and what it could not.

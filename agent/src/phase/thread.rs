@@ -136,6 +136,8 @@ pub(crate) struct ThreadState {
     left_out: u64,
     /// Its time inside phases.
     pub(crate) within: Within,
+    /// Details that are open on it and are no phases: copy of the library, token.
+    pub(crate) alone: Vec<(u16, u64)>,
     /// Phases that it began.
     pub(crate) phases: u64,
     /// Edges of it that were lost.
@@ -232,6 +234,7 @@ impl ThreadState {
 
     /// A new program begins with 1.
     pub(crate) fn forget_edges(&mut self) {
+        self.alone.clear();
         self.beside.clear();
         self.strays = 0;
         self.copies.clear();

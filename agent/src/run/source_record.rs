@@ -17,6 +17,9 @@ pub struct SourceRecord {
     pub requests: u64,
     /// Phases within requests.
     pub phases: u64,
+    /// Details on threads that were inside nothing: no phases.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub left_out: u64,
     /// What it found.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub found: Vec<String>,
@@ -38,8 +41,14 @@ impl From<&Report> for SourceRecord {
             },
             requests: report.made.requests,
             phases: report.made.phases,
+            left_out: report.made.alone,
             found: words(&report.found),
             missed: words(&report.missed),
         }
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks by reference")]
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
 }

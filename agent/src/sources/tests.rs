@@ -73,7 +73,7 @@ fn nvtx_and_itt_share_one_file_and_a_variable_of_another_tool_stays() {
 fn a_report_says_what_was_on_what_came_and_what_could_not() {
     let selected = Selected::for_program(&wishes(&["python"]));
     let mut sources = Sources::default();
-    sources.made[Kind::Python as usize] = Made { requests: 3, phases: 7 };
+    sources.made[Kind::Python as usize] = Made { requests: 3, phases: 7, alone: 0 };
     let told = |source, text: &str| Told { source, text: text.into(), times: 1 };
     sources.told = vec![
         told(Kind::Python, "+torch 2.13"),

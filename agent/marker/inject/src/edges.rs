@@ -17,6 +17,13 @@ pub(crate) fn begin(source: Source, name: Name<'_>, number: u64) -> u64 {
     unsafe { call::begin_from(source as u8, name.bytes.as_ptr(), name.length, number) }
 }
 
+/// A phase that is a detail of what this thread is inside.
+#[inline]
+pub(crate) fn begin_detail(source: Source, name: Name<'_>) -> u64 {
+    // SAFETY: as above.
+    unsafe { call::begin_detail(source as u8, name.bytes.as_ptr(), name.length, 0) }
+}
+
 /// Something happened on this thread.
 #[inline]
 pub(crate) fn mark(name: Name<'_>) {

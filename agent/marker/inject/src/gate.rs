@@ -13,14 +13,13 @@ use core::{
     },
 };
 
-/// Kinds that take less on average are no phases.
+/// Kinds of which most take less are no phases. Not the mean: the first one of a kind compiles, and some wait for a CPU.
 const SHORTEST_NS: u64 = 20_000;
 /// Tasks of a kind that are measured.
 const LOOKED_AT: i32 = 64;
-/// After so many a kind can be known to be long enough.
+/// After so many, most of which are long, a kind is known to be long enough.
 const EARLY: i32 = 8;
-/// No task counts for more: the first one of a kind compiles, and takes many times what the others do.
-const LONGEST_NS: u64 = 4 * SHORTEST_NS;
+const EARLY_LONG: u64 = 6;
 /// The count stands for these.
 const SHOWN: i32 = 1 << 16;
 const HIDDEN: i32 = 2 << 16;
@@ -30,7 +29,7 @@ const HIDDEN: i32 = 2 << 16;
 #[repr(C)]
 pub(crate) struct Kind {
     count: AtomicI32,
-    total_ns: AtomicU64,
+    long: AtomicU64,
 }
 
 const _: () = assert!(size_of::<c_int>() == size_of::<AtomicI32>());
@@ -66,7 +65,7 @@ fn now_ns() -> u64 {
 
 impl Kind {
     pub(crate) const fn new() -> Self {
-        Self { count: AtomicI32::new(0), total_ns: AtomicU64::new(0) }
+        Self { count: AtomicI32::new(0), long: AtomicU64::new(0) }
     }
 
     /// A task of this kind begins. `is_doubtful`: it is not shown until its kind is known.
@@ -99,17 +98,16 @@ impl Measured {
         }
         // SAFETY: a structure of ITT's, which are never freed.
         let kind = unsafe { &*self.kind };
-        let took_ns = now_ns().saturating_sub(self.begun_ns).min(LONGEST_NS);
-        let total_ns = kind.total_ns.fetch_add(took_ns, Relaxed) + took_ns;
+        let is_long = now_ns().saturating_sub(self.begun_ns) >= SHORTEST_NS;
+        let long = kind.long.fetch_add(u64::from(is_long), Relaxed) + u64::from(is_long);
         let count = kind.count.load(Relaxed).saturating_add(1);
         if count > LOOKED_AT {
             return None;
         }
-        let is_long = total_ns >= SHORTEST_NS * u64::from(count.unsigned_abs());
         let decided = match count {
-            LOOKED_AT if !is_long => HIDDEN,
+            LOOKED_AT if 2 * long < u64::from(LOOKED_AT.unsigned_abs()) => HIDDEN,
             LOOKED_AT => SHOWN,
-            EARLY if is_long => SHOWN,
+            EARLY if long >= EARLY_LONG => SHOWN,
             count => count,
         };
         let is_decided = kind.count.compare_exchange(count - 1, decided, AcqRel, Relaxed).is_ok();

@@ -201,7 +201,7 @@ unsafe fn wide(domain: Handle, message: *const Wide) -> Text {
 }
 
 fn begin(name: Name<'_>, number: u64) -> Begin<'_> {
-    Begin { source: Source::Nvtx, name, number, measured: Measured::NOT }
+    Begin { source: Source::Nvtx, name, number, measured: Measured::NOT, is_detail: false }
 }
 
 extern "C" fn push(message: *const c_char) -> c_int {

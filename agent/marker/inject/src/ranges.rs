@@ -61,12 +61,17 @@ pub(crate) struct Begin<'a> {
     pub(crate) number: u64,
     /// How long ranges of its kind take is looked at, or was and is too short.
     pub(crate) measured: Measured,
+    /// It is a library's: a detail of what the thread is inside.
+    pub(crate) is_detail: bool,
 }
 
 impl Begin<'_> {
     fn fire(&self) -> u64 {
         if !self.measured.is_shown() {
             return 0;
+        }
+        if self.is_detail {
+            return edges::begin_detail(self.source, self.name);
         }
         edges::begin(self.source, self.name, self.number)
     }

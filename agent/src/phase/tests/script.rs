@@ -10,7 +10,7 @@
 use std::collections::HashMap;
 
 use guestscope_ebpf::{
-    Account, Beside, COMM_BYTES, EDGE_HELPERS_TORN, EDGE_NAME_UNREADABLE, EDGE_TORN, EXIT_REPLACED,
+    Account, Beside, COMM_BYTES, DETAIL, EDGE_HELPERS_TORN, EDGE_NAME_UNREADABLE, EDGE_TORN, EXIT_REPLACED,
     EdgeRecord, FORK_ADOPTED, FORK_LATE, Header, IoRecord, KERNEL_INSTANCE, Kind, NAME_BYTES, Operation,
     SOURCE_SHIFT, Source, TaskRecord, UNNUMBERED, WaitRecord,
     connection::MAY_GO_ON,
@@ -359,7 +359,8 @@ impl World {
             let source = line.value("from=").map_or(0, |word| {
                 Source::ALL.into_iter().find(|source| source.name() == word).unwrap() as u64
             });
-            let length = source << SOURCE_SHIFT | bytes.len() as u64;
+            let detail = if line.has("detail") { DETAIL } else { 0 };
+            let length = detail | source << SOURCE_SHIFT | bytes.len() as u64;
             arguments = [0x7000, length, decimal("#"), decimal("@") + decimal("after=")];
         } else if line.what == "end" {
             arguments[1] = line.value("with=").map_or(0, |token| token.parse().unwrap());

@@ -126,7 +126,7 @@ fn what_a_source_says_of_itself_is_kept_once_and_counted() {
     let told = |source, text: &str, times| Told { source, text: text.into(), times };
     assert_eq!(sources.told[..2], [told(Source::Python, "+torch", 2), told(Source::Nvtx, "+torch", 1)]);
     assert_eq!((sources.told.len(), sources.told_more), (256, 46));
-    assert_eq!(sources.made(Source::Python), Made { requests: 1, phases: 1 });
+    assert_eq!(sources.made(Source::Python), Made { requests: 1, phases: 1, alone: 0 });
 }
 
 /// Entries of functions that the kernel side tells of: nobody numbers these edges, so none seems to be lost.
@@ -143,4 +143,34 @@ fn edges_without_a_number_are_never_missed() {
     request llama_decode  10/10  0..30   cpu 30, from function
       phase llama_decode  10/10  10..20  cpu 10, from function
     ");
+}
+
+/// A library's own threads are inside nothing: what it says of its inside is no request there, and what a program marks within it
+/// is.
+#[test]
+fn a_detail_is_a_phase_within_others_and_nothing_alone() {
+    let mut world = World::default();
+    let outputs = world.play(
+        "
+        0   10/10 request 262144 GET #1 from=python
+        10  10/10 begin 262144 conv lib=2 from=itt detail
+        20  10/10 end 262144 lib=2
+        30  10/10 end 262144
+        100 10/10 begin 524288 conv lib=2 from=itt detail
+        110 10/10 begin 524289 part lib=2 from=itt detail
+        120 10/10 leave 524289 lib=2
+        130 10/10 enter 524289 lib=2
+        140 10/10 end 524289 lib=2
+        150 10/10 request 524288 mine #2
+        160 10/10 end 524288
+        170 10/10 end 524288 lib=2
+        180 10/10 end 786432 lib=2",
+    );
+    insta::assert_snapshot!(super::print::outputs(&outputs, &world.pairing), @"
+    request GET #1   10/10  0..30     cpu 30, from python
+      phase conv #1  10/10  10..20    cpu 10, from itt
+    request mine #2  10/10  150..160  cpu 10
+    losses: unmatched ends 1
+    ");
+    assert_eq!(world.pairing.sources.made(Source::Itt), Made { requests: 0, phases: 1, alone: 2 });
 }

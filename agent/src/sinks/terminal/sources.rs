@@ -75,7 +75,9 @@ fn listed(texts: &[crate::untrusted::Untrusted]) -> String {
 
 fn made(made: Made) -> String {
     let of = |count, one, many| (count > 0).then(|| counted(count, one, many));
-    let parts = [of(made.requests, "request", "requests"), of(made.phases, "phase", "phases")];
+    let alone = format!("{} outside all phases, left out", made.alone);
+    let alone = (made.alone > 0).then_some(alone);
+    let parts = [of(made.requests, "request", "requests"), of(made.phases, "phase", "phases"), alone];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     if parts.is_empty() { "nothing came".to_owned() } else { parts.join(", ") }
 }
@@ -87,6 +89,7 @@ pub(super) struct SourceJson {
     off: Option<String>,
     requests: u64,
     phases: u64,
+    left_out: u64,
     found: Vec<String>,
     missed: Vec<String>,
 }
@@ -102,6 +105,7 @@ pub(super) fn json(reports: &[Report]) -> Vec<SourceJson> {
         },
         requests: report.made.requests,
         phases: report.made.phases,
+        left_out: report.made.alone,
         found: words(&report.found),
         missed: words(&report.missed),
     };
@@ -117,7 +121,7 @@ mod tests {
 
     fn report(kind: Kind, (requests, phases): (u64, u64), found: &[&str], missed: &[&str]) -> Report {
         let words = |texts: &[&str]| texts.iter().map(|text| (*text).into()).collect();
-        let (made, state) = (Made { requests, phases }, State::On);
+        let (made, state) = (Made { requests, phases, alone: 0 }, State::On);
         Report { kind, state, made, found: words(found), missed: words(missed) }
     }
 

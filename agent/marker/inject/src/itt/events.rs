@@ -75,7 +75,7 @@ extern "C" fn start(number: c_int) -> c_int {
         if event.has_ends.load(Relaxed) {
             ranges::push(
                 key(number),
-                &Begin { source: Source::Itt, name, number: 0, measured: Measured::NOT },
+                &Begin { source: Source::Itt, name, number: 0, measured: Measured::NOT, is_detail: false },
             );
         } else {
             edges::mark(name);

@@ -63,7 +63,13 @@ unsafe fn begin_named(domain: *const Domain, id: Id, name: Name<'_>) {
     let is_free = |place: &&Place| place.key.compare_exchange(0, mixed, AcqRel, Relaxed).is_ok();
     let Some(place) = places(mixed).find(is_free) else { return say_full() };
     let text = known.name(name);
-    let begin = Begin { source: Source::Itt, name: text.name(), number: 0, measured: Measured::NOT };
+    let begin = Begin {
+        source: Source::Itt,
+        name: text.name(),
+        number: 0,
+        measured: Measured::NOT,
+        is_detail: known.is_doubtful,
+    };
     place.token.store(ranges::start(&begin), Release);
 }
 
@@ -115,7 +121,13 @@ extern "C" fn frame_begin(domain: *const Domain, id: *const Id) {
     let Some(id) = id else {
         let measured = if shows_all() { Measured::NOT } else { known.kind.begin(known.is_doubtful) };
         let text = known.name(FRAME);
-        let begin = Begin { source: Source::Itt, name: text.name(), number: 0, measured };
+        let begin = Begin {
+            source: Source::Itt,
+            name: text.name(),
+            number: 0,
+            measured,
+            is_detail: known.is_doubtful,
+        };
         return ranges::push(known.key(), &begin);
     };
     // SAFETY: as above.

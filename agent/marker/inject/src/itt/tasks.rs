@@ -38,11 +38,13 @@ unsafe fn begin_named(domain: *const Domain, name: Name<'_>, kind: Option<&Kind>
         Some(kind) => kind.begin(known.is_doubtful),
         None => known.kind.begin(known.is_doubtful),
     };
+    let is_detail = known.is_doubtful;
     if measured.is_shown() {
         let text = known.name(name);
-        ranges::push(known.key(), &Begin { source: Source::Itt, name: text.name(), number: 0, measured });
+        let begin = Begin { source: Source::Itt, name: text.name(), number: 0, measured, is_detail };
+        ranges::push(known.key(), &begin);
     } else {
-        ranges::push(known.key(), &Begin { source: Source::Itt, name, number: 0, measured });
+        ranges::push(known.key(), &Begin { source: Source::Itt, name, number: 0, measured, is_detail });
     }
 }
 
