@@ -31,6 +31,7 @@ mod hostile_marks;
 mod hostile_names;
 mod http;
 mod hygiene;
+mod injected;
 mod interleaved;
 mod jaeger;
 mod joined;

@@ -269,10 +269,43 @@ static void kinds(void) {
     }
 }
 
+/* Details on a thread that is inside nothing. */
+static void *worker(void *unused) {
+    struct itt_domain *dnnl = itt_domain("dnnl::primitive::execute");
+    task(dnnl, "convolution"), spin(100000), task_end(dnnl);
+    return unused;
+}
+
+/* Requests that the program marks itself, with ranges, tasks and a library's tasks inside. */
+static void within(void) {
+    void *marker = dlopen(getenv("GUESTSCOPE_LIBRARY"), RTLD_NOW), *data = domain("data");
+    uint64_t (*request)(const char *, size_t, uint64_t, uint64_t) =
+        (uint64_t(*)(const char *, size_t, uint64_t, uint64_t))dlsym(marker, "guestscope_request");
+    void (*finish)(uint64_t) = (void (*)(uint64_t))dlsym(marker, "guestscope_end");
+    struct itt_domain *dnnl = itt_domain("dnnl::primitive::execute"), *torch = itt_domain("PyTorch");
+    for (uint64_t number = 1; number <= 12; number++) {
+        uint64_t handle = request("handle", 6, number, 0);
+        struct attributes with = attributes(1, "load");
+        with.payload_type = 1, with.payload = 42;
+        push_in(data, with), pop_in(data);
+        push("forward"), task(torch, "layer");
+        task(dnnl, "convolution"), spin(100000), task_end(dnnl);
+        task_end(torch), pop();
+        finish(handle);
+        pthread_t thread;
+        pthread_create(&thread, NULL, worker, NULL), pthread_join(thread, NULL);
+    }
+    struct attributes alone = attributes(1, "alone");
+    alone.payload_type = 1, alone.payload = 9;
+    push_in(NULL, alone), pop();
+}
+
 int main(int count, char **arguments) {
     for (int at = 0; at < CORE; at++)
         core_table[at] = &core[at], core2_table[at] = &core2[at];
     const char *path = getenv("NVTX_INJECTION64_PATH"), *what = count > 1 ? arguments[1] : "";
+    if (!strcmp(what, "variables"))
+        return printf("%s %s\n", path ? path : "-", getenv("INTEL_LIBITTNOTIFY64") ? "itt" : "-"), 0;
     void *library = path ? dlopen(path, RTLD_LAZY) : NULL;
     if (!library)
         return fprintf(stderr, "%s\n", dlerror()), 2;
@@ -286,7 +319,7 @@ int main(int count, char **arguments) {
         void (*scene)(void);
     } scenes[] = {{"nested", nested}, {"hostile", hostile}, {"interleaved", interleaved}, {"crossing", crossing},
                   {"deep", deep},     {"forked", forked},   {"leaving", leaving},         {"tasks", tasks},
-                  {"kinds", kinds}};
+                  {"kinds", kinds},   {"within", within}};
     for (size_t at = 0; at < sizeof scenes / sizeof *scenes; at++)
         if (!strcmp(what, scenes[at].name))
             scenes[at].scene();
