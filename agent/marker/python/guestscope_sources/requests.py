@@ -21,7 +21,7 @@ _METHODS = {
 class Request:
     """One request. `start` and `finish` are for one thread, `begin` and `rename` for the driver of a coroutine."""
 
-    __slots__ = ("name", "number", "scheduled_ns", "joins", "token", "route", "prefixes", "status", "scope", "_outer")
+    __slots__ = ("name", "number", "scheduled_ns", "joins", "token", "route", "prefixes", "status", "scope", "returned", "_outer")
 
     def __init__(self, name, number=0, scheduled_ns=0, joins=None):
         self.name = name
@@ -30,6 +30,8 @@ class Request:
         self.joins = joins
         self.token = self.status = 0
         self.route = self.prefixes = self.scope = self._outer = None
+        # The application has answered, and its body is still to be read.
+        self.returned = False
 
     def begin(self):
         self.token = _library.guestscope_request_from(
@@ -97,11 +99,15 @@ class Request:
 
     def finish(self):
         """Ends what `start` began, with what is open within it."""
+        chain = _open.get() or ()
         if self.token in _live:
             self.rename()
-            for inner in reversed(marker._beyond(self._outer)):
+            for inner in reversed(chain[chain.index(self.token) :] if self.token in chain else ()):
                 marker._end(inner)
-        _open.set(self._outer)
+            marker._end(self.token)
+        # Another context's chain is not ours to cut.
+        if self.token in chain:
+            _open.set(self._outer)
 
 
 def of_http(method, traceparent=None, scheduled_ns=0):
