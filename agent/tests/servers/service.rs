@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeSet, HashMap},
+    fmt::Write as _,
     path::PathBuf,
 };
 
@@ -153,5 +154,9 @@ fn phases_are_below_the_programs_own_spans(#[case] kind: &str) {
 }
 
 fn hex(id: &[u8]) -> String {
-    id.iter().map(|byte| format!("{byte:02x}")).collect()
+    let mut text = String::new();
+    for byte in id {
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
 }

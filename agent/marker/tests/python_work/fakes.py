@@ -74,6 +74,10 @@ class InferenceSession(Session):
     class _model_meta: graph_name = "main_graph"
 """,
     "transformers/__init__.py": "",
+    "transformers/trainer.py": """
+class Trainer:
+    def training_step(self, model, x): return model(x)
+""",
     "transformers/generation/__init__.py": "",
     "transformers/generation/utils.py": """
 class GenerationMixin:

@@ -118,12 +118,25 @@ for batch in torch.utils.data.DataLoader([1], _MultiProcessingDataLoaderIter):
 trace = torch_data._trace(os.getpid(), 77, 1, 1).hex()[:8]
 assert any(line.endswith(trace) and " joins " in line for line in recorder.take())
 
+# A library's step holds the first forward: the step begins before it.
+from guestscope_sources.hooks import loop  # noqa: E402
+from transformers.trainer import Trainer  # noqa: E402
+
+forget()
+Trainer().training_step(net, 1)
+optimizer.step()
+lines = [line.partition(" ")[2] for line in recorder.take()]
+assert lines[0].endswith(" step #%d" % loop.here.number) and lines[-1] == lines[0].split(" ")[1].join(["end ", ""]), lines
+assert [line.split(" ", 2)[2] for line in lines if line.startswith("begin")][1:] == [
+    "training step",
+    "forward Net",
+    "optimizer SGD",
+], lines
+
 # Whoever trains and then infers has one phase for what never became a step.
 net(1)
 torch.autograd.backward(1)
 forget()
-from guestscope_sources.hooks import loop  # noqa: E402
-
 expected = recorder_lines("unfinished step")
 loop._leaving()
 check("never stepped", *expected)
