@@ -22,7 +22,7 @@ fn main() {
     let mut words = std::env::args_os().skip(1);
     let btf = words.next().filter(|word| word == "--btf").and_then(|_| words.next()).map(PathBuf::from);
     let requests = vec![Watched::Port(1), Watched::Path("/nowhere".into())];
-    let options = LoadOptions { knowledge: btf.into(), requests, ..LoadOptions::default() };
+    let options = LoadOptions { knowledge: btf.into(), requests, arrivals: true, ..LoadOptions::default() };
     match loader::load(&options) {
         Ok(loaded) => {
             let (whole, left): (Vec<_>, Vec<_>) =

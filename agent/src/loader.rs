@@ -147,6 +147,8 @@ pub struct LoadOptions {
     pub gpus: Option<[u32; GPU_MAJORS]>,
     /// Where requests come in that shall be known by their sockets.
     pub requests: Vec<Watched>,
+    /// Requests that a source marks begin when they came in.
+    pub arrivals: bool,
 }
 
 /// From what the programs know a kernel.
@@ -181,6 +183,7 @@ impl Default for LoadOptions {
             functions: false,
             gpus: None,
             requests: Vec::new(),
+            arrivals: false,
         }
     }
 }
@@ -220,7 +223,7 @@ pub fn load(options: &LoadOptions) -> Result<Loaded, LoadError> {
     prepared.load_ahead();
     let mut verdicts = Vec::new();
     for hook in FAMILIES.iter().copied().flatten() {
-        if options.requests.is_empty() && socket::HOOKS.contains(hook) {
+        if !requests::are_wanted(options) && socket::HOOKS.contains(hook) {
             continue;
         }
         if hook.place == Place::Iterator && !options.visits {
@@ -270,7 +273,7 @@ pub fn prepare(options: &LoadOptions) -> Result<Prepared, LoadError> {
     }
     // Its table alone is a megabyte.
     loader.map_max_entries("TARGETS", if options.visits { TARGETS_MOST } else { 1 });
-    requests::size(&mut loader, &options.requests);
+    requests::size(&mut loader, options);
     let positions = topology::positions(&Root::system());
     loader.map_max_entries("TOPOLOGY", positions.len() as u32);
     loader.map_max_entries("PULSES", positions.len() as u32);

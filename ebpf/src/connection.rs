@@ -14,6 +14,11 @@ pub const PATH_ROOM: usize = 128;
 /// Bytes of what its requests are called: whole words.
 pub const WATCH_NAME_BYTES: usize = 64;
 
+/// The watch of ports of which nobody asked for requests: when something came is noted for what the program marks itself.
+pub const UNNAMED: u8 = 0xff;
+/// Connections that a thread has taken something from and that wait for their turn.
+pub const TAKEN: u32 = 8;
+
 /// Third argument of an end that a socket tells of: something was sent, and more may be. It is the end unless another one comes.
 pub const MAY_GO_ON: u64 = 1;
 

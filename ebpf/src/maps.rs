@@ -55,8 +55,8 @@ globals! {
     OFFSET_IO_BYTES OFFSET_IO_START OFFSET_SOCK_PROTOCOL OFFSET_SOCK_TYPE OFFSET_TCP_RTT_MIN
     OFFSET_SOCK_FAMILY OFFSET_SOCK_PORT OFFSET_SOCK_STATE OFFSET_SOCK_QUEUED
     OFFSET_UNIX_ADDRESS OFFSET_ADDRESS_BYTES OFFSET_ADDRESS_NAME
-    // Requests of Unix sockets are wanted.
-    HAS_PATHS
+    // Requests by connections are wanted; those of Unix sockets are; when requests came that the program marks itself is.
+    HAS_REQUESTS HAS_PATHS HAS_ARRIVALS
     // Which of the kernel's throttle clocks there is: a `ThrottleMode`, 0 for none.
     THROTTLE_MODE
     // sched_switch carries the state of the task that leaves (5.18 and later, and some vendor kernels).
@@ -164,6 +164,10 @@ pub(crate) static PORTS: Array<[u8; 8]> = Array::with_max_entries(PORT_WORDS, 0)
 /// Address of a Unix socket to the number of its watch. Filled by the agent.
 #[map]
 pub(crate) static PATHS: HashMap<[u8; PATH_ROOM], u32> = HashMap::with_max_entries(WATCHES, 0);
+
+/// Slot to the connections that its thread has taken something from.
+#[map]
+pub(crate) static TAKEN: Array<socket::Taken> = Array::with_max_entries(SLOTS, 0);
 
 /// What is watched, from 1 on. Filled by the agent.
 #[map]

@@ -6,11 +6,18 @@ use aya::{
 };
 use guestscope_ebpf::connection::{CONNECTIONS_MOST, PATH_ROOM, PORT_WORDS, WATCHES, Watch};
 
-use super::LoadError;
+use super::{LoadError, LoadOptions};
 use crate::sources::socket::Watched;
 
-/// Unix sockets are looked at.
+/// Requests by connections are wanted; Unix sockets are looked at; arrivals are noted for what the program marks.
+static HAS_REQUESTS: u32 = 1;
 static HAS_PATHS: u32 = 1;
+static HAS_ARRIVALS: u32 = 1;
+
+/// Whether anything shall be known of connections.
+pub(super) fn are_wanted(options: &LoadOptions) -> bool {
+    options.arrivals || !options.requests.is_empty()
+}
 
 /// A watch as a map's value.
 #[repr(transparent)]
@@ -20,14 +27,21 @@ struct WatchValue(Watch);
 unsafe impl aya::Pod for WatchValue {}
 
 /// Sizes the maps: they take memory only where they are used.
-pub(super) fn size(loader: &mut EbpfLoader<'_>, requests: &[Watched]) {
-    let is_wanted = !requests.is_empty();
+pub(super) fn size(loader: &mut EbpfLoader<'_>, options: &LoadOptions) {
+    let is_wanted = are_wanted(options);
     let sizes =
         [("CONNECTIONS", CONNECTIONS_MOST), ("PORTS", PORT_WORDS), ("PATHS", WATCHES), ("WATCHED", WATCHES)];
     for (map, size) in sizes {
         loader.map_max_entries(map, if is_wanted { size } else { 1 });
     }
-    if requests.iter().any(|watched| matches!(watched, Watched::Path(_))) {
+    loader.map_max_entries("TAKEN", if options.arrivals { options.slots.max(2) } else { 1 });
+    if options.arrivals {
+        loader.override_global("HAS_ARRIVALS", &HAS_ARRIVALS, true);
+    }
+    if !options.requests.is_empty() {
+        loader.override_global("HAS_REQUESTS", &HAS_REQUESTS, true);
+    }
+    if options.requests.iter().any(|watched| matches!(watched, Watched::Path(_))) {
         loader.override_global("HAS_PATHS", &HAS_PATHS, true);
     }
 }

@@ -64,7 +64,7 @@ pub fn attach(arguments: &AttachArguments) -> anyhow::Result<i32> {
     let signals = Signals::read(false, haste.clone()).context("reading signals")?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let loaded = start::load(&arguments.observation, true)?;
+        let loaded = start::load(&arguments.observation, true, false)?;
         loaded.can_visit()?;
         let pid = (arguments.pid.len() == 1).then_some(first);
         let identity = Identity::of_target(&arguments.observation, &target, pid)?;

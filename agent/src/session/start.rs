@@ -51,8 +51,13 @@ pub(super) struct Begun {
     folder: RunFolder,
 }
 
-/// Loads the kernel side; `visits` if threads that run already shall be found.
-pub(super) fn load(observation: &Observation, visits: bool) -> Result<Loaded, loader::LoadError> {
+/// Loads the kernel side; `visits` if threads that run already shall be found, `arrivals` if requests that sources mark shall begin
+/// when they came in.
+pub(super) fn load(
+    observation: &Observation,
+    visits: bool,
+    arrivals: bool,
+) -> Result<Loaded, loader::LoadError> {
     descriptors::check_for_kernel_side()?;
     loader::load(&LoadOptions {
         slots: observation.max_threads,
@@ -63,6 +68,7 @@ pub(super) fn load(observation: &Observation, visits: bool) -> Result<Loaded, lo
         functions: !observation.phase.is_empty(),
         gpus: None,
         requests: observation.requests.clone(),
+        arrivals,
     })
 }
 

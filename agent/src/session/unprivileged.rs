@@ -22,6 +22,7 @@ use crate::{
     procfs::{self, Procfs, Refusal},
     record::Record,
     rendezvous::Peer,
+    sources::Kind,
 };
 
 /// What a run is observed with.
@@ -35,13 +36,19 @@ pub(super) fn choose(arguments: &RunArguments) -> anyhow::Result<Choice> {
     if arguments.fidelity == Some(Fidelity::Procfs) {
         return Ok(Choice::Threads(Refusal::Unwanted));
     }
-    match start::load(&arguments.observation, false) {
+    match start::load(&arguments.observation, false, wants_arrivals(arguments)) {
         Ok(loaded) => Ok(Choice::Kernel(loaded)),
         Err(error) if arguments.fidelity.is_none() && procfs::is_refused(&error) => {
             Ok(Choice::Threads(Refusal::Refused(error)))
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// Whether a source may mark requests of a server.
+fn wants_arrivals(arguments: &RunArguments) -> bool {
+    let sources = arguments.wishes().sources;
+    sources.is_none_or(|all| all.iter().any(|wish| wish.kind == Kind::Python))
 }
 
 /// The ring and what is made of it.

@@ -15,9 +15,12 @@ use rstest::rstest;
 
 use crate::{
     folder::Seen,
-    ground::{Ground, LIMIT, eventually, file, python, skipped},
+    ground::{Ground, eventually, file, python, skipped},
     running::{Done, Start},
 };
+
+/// No answer takes longer.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Either end of a connection, over whatever it goes.
 trait Way: Read + Write {}
@@ -57,12 +60,12 @@ impl Address {
             Address::Port(port) => {
                 let stream = TcpStream::connect(("127.0.0.1", *port))?;
                 stream.set_nodelay(true)?;
-                stream.set_read_timeout(Some(LIMIT))?;
+                stream.set_read_timeout(Some(PATIENCE))?;
                 Box::new(stream)
             }
             Address::Path(path) => {
                 let stream = UnixStream::connect(path)?;
-                stream.set_read_timeout(Some(LIMIT))?;
+                stream.set_read_timeout(Some(PATIENCE))?;
                 Box::new(stream)
             }
         };
@@ -281,6 +284,42 @@ fn what_waits_for_a_busy_loop_has_a_queue() {
     // It was sent 50 ms into what takes 300 ms, or later if this machine was busy.
     assert!(waited <= took, "{waited:?} of {took:?}");
     assert!(took - waited < Duration::from_millis(100), "{waited:?} of {took:?}");
+}
+
+/// Without an option: a request that a source marks begins when it came in, whichever connection the loop takes up first.
+#[test]
+fn a_marked_request_has_waited_since_it_came_in() {
+    let test = "requests::a_marked_request_has_waited_since_it_came_in";
+    let (Some(ground), Some(python)) = (Ground::new(test), python(test)) else { return };
+    let address = Address::free();
+    let server = file("tests/data/e2e/servers/server.py");
+    let running = ground.run().program(python).word(server).words(&["marked", &address.word()]).spawn();
+    let mut clients = [(); 4].map(|()| address.connect());
+    clients.iter_mut().for_each(|client| drop(client.ask("/work/0")));
+    clients[0].send("/block/300");
+    let mut sent = Vec::new();
+    for client in &mut clients[1..] {
+        std::thread::sleep(Duration::from_millis(50));
+        sent.push(Instant::now());
+        client.send("/work/0");
+    }
+    let mut took = Vec::new();
+    for (client, sent) in clients[1..].iter_mut().zip(sent) {
+        client.receive();
+        took.push(sent.elapsed());
+    }
+    quit(&address);
+    let done = running.finish().expect(0);
+    let seen = done.seen();
+    let requests = in_order(&seen);
+    assert_eq!(requests.len(), 9, "{:?}", seen.endings());
+    assert!(requests.iter().all(|request| request.root().name.stored() == "handler"));
+    // Those that waited for the block come behind the four before it and itself, in the order in which they were sent.
+    for (request, took) in requests[5..8].iter().zip(&took) {
+        let waited = Duration::from_nanos(queue_ns(request));
+        assert!(waited <= *took, "{waited:?} of {took:?}");
+        assert!(*took - waited < Duration::from_millis(40), "{waited:?} of {took:?}");
+    }
 }
 
 /// The last of ten sends is the end.

@@ -19,9 +19,9 @@ use guestscope_ebpf::{
 
 use crate::{
     beside, emit,
-    maps::STAGES,
+    maps::{HAS_ARRIVALS, STAGES},
     memory::{Memory, Plain},
-    probes::throttle,
+    probes::{socket, throttle},
     process, registers, steal,
     task::{self, Current, Task},
     topology,
@@ -62,6 +62,13 @@ pub(crate) fn edge(ctx: ProbeContext) -> u32 {
             registers::argument::<4>(&ctx),
             registers::argument::<5>(&ctx),
         ];
+        if HAS_ARRIVALS.load() != 0 && operation as u8 == Operation::Request as u8 {
+            let [_, length, _, scheduled_ns] = (*stage).arguments;
+            let is_pythons = Source::and_length(length).0 as u8 == Source::Python as u8;
+            if is_pythons && scheduled_ns == 0 {
+                (*stage).arguments[3] = socket::socket_arrival(u32::from(slot));
+            }
+        }
         let mut flags = 0;
         if Operation::has_name(operation as u8) && !read_name(stage) {
             flags |= EDGE_NAME_UNREADABLE;

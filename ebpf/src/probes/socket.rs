@@ -11,15 +11,15 @@ use core::arch::asm;
 use aya_ebpf::helpers::{bpf_ktime_get_ns, generated::bpf_probe_read_kernel};
 use guestscope_ebpf::{
     KERNEL_INSTANCE, MARKER_ABI_VERSION, Operation, Source, THREAD_AS_BEFORE,
-    connection::{MAY_GO_ON, PATH_BYTES, PATH_ROOM, WATCH_NAME_BYTES, token},
+    connection::{MAY_GO_ON, PATH_BYTES, PATH_ROOM, TAKEN as TAKEN_MOST, UNNAMED, WATCH_NAME_BYTES, token},
     ledger::Ledger,
 };
 
 use crate::{
     maps::{
-        CONNECTIONS, HAS_PATHS, LEDGERS, OFFSET_ADDRESS_BYTES, OFFSET_ADDRESS_NAME, OFFSET_SOCK_FAMILY,
-        OFFSET_SOCK_PORT, OFFSET_SOCK_PROTOCOL, OFFSET_SOCK_QUEUED, OFFSET_SOCK_STATE, OFFSET_UNIX_ADDRESS,
-        PATHS, PORTS, STAGES, WATCHED,
+        CONNECTIONS, HAS_ARRIVALS, HAS_PATHS, HAS_REQUESTS, LEDGERS, OFFSET_ADDRESS_BYTES,
+        OFFSET_ADDRESS_NAME, OFFSET_SOCK_FAMILY, OFFSET_SOCK_PORT, OFFSET_SOCK_PROTOCOL, OFFSET_SOCK_QUEUED,
+        OFFSET_SOCK_STATE, OFFSET_UNIX_ADDRESS, PATHS, PORTS, STAGES, TAKEN, WATCHED,
     },
     memory::{Arguments, Memory, Plain, load, twins},
     probes::phase,
@@ -41,6 +41,10 @@ const CLOSE_WAIT: u8 = 8;
 const FIN_WAIT1: u32 = 4;
 const LAST_ACK: u32 = 9;
 const CLOSE: u32 = 7;
+/// `TCP_LISTEN`.
+const LISTEN: u32 = 10;
+/// As a power of two, since it is also a mask.
+const ENTRIES: u32 = TAKEN_MOST;
 /// Nothing came, or a signal: `EINTR`, `EAGAIN`, and the kernel's own numbers for calls that begin again.
 const EINTR: i32 = -4;
 const EAGAIN: i32 = -11;
@@ -62,6 +66,8 @@ const ANSWERED: u32 = 2;
 pub(crate) struct Connection {
     /// When the first came of what nobody has read; 0 for nothing.
     arrived_ns: u64,
+    /// When its request was taken.
+    taken_ns: u64,
     /// Its port, or where its address lies: another one is another socket in the same memory.
     end: u64,
     /// The process that has its request.
@@ -117,8 +123,17 @@ fn received<C: Arguments>(ctx: &C) -> i32 {
         if (*connection).state == OPEN && (*connection).tgid == (*ledger).tgid {
             return 0;
         }
+        let now_ns = bpf_ktime_get_ns();
         (*connection).state = OPEN;
         (*connection).tgid = (*ledger).tgid;
+        (*connection).taken_ns = now_ns;
+        let (slot, watch) = (u32::from((*ledger).slot), (*connection).watch);
+        if HAS_ARRIVALS.load() != 0 {
+            note(slot, connection, if arrived_ns == 0 { now_ns } else { arrived_ns });
+        }
+        if watch == u64::from(UNNAMED) {
+            return 0;
+        }
         let (slot, number) = (u32::from((*ledger).slot), (*connection).socket);
         socket_edge(slot, Operation::Request as u32, number, (*connection).watch as u32, arrived_ns);
     }
@@ -141,9 +156,98 @@ fn sent<C: Arguments>(ctx: &C) -> i32 {
             return 0;
         }
         (*connection).state = ANSWERED;
+        if (*connection).watch == u64::from(UNNAMED) {
+            return 0;
+        }
         tell_end(ledger, connection, state, MAY_GO_ON);
     }
     0
+}
+
+/// Requests that a thread has taken, the oldest first, from where it has come to on.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct Taken {
+    /// So many have been noted, and so many have had their turn. Both wrap.
+    noted: u32,
+    turned: u32,
+    /// The socket, when it was taken, and when it came.
+    entries: [[u64; 3]; TAKEN_MOST as usize],
+}
+
+/// The running thread has taken a request; what the program marks next on it may be that. Of more than there is room for the
+/// oldest is forgotten.
+///
+/// # Safety
+/// The connection must be a value of the map.
+#[inline(always)]
+unsafe fn note(slot: u32, connection: *const Connection, arrived_ns: u64) {
+    // SAFETY: values of maps, the first of which the thread of the slot alone writes; the mask keeps the index inside.
+    unsafe {
+        let Some(taken) = TAKEN.get_ptr_mut(slot) else { return };
+        let noted = (*taken).noted;
+        let entry = (&raw mut (*taken).entries).cast::<[u64; 3]>().add((noted & (ENTRIES - 1)) as usize);
+        core::ptr::write_volatile(entry.cast(), (*connection).socket);
+        core::ptr::write_volatile(entry.cast::<u64>().add(1), (*connection).taken_ns);
+        core::ptr::write_volatile(entry.cast::<u64>().add(2), arrived_ns);
+        (*taken).noted = noted.wrapping_add(1);
+        if noted.wrapping_sub((*taken).turned) >= ENTRIES {
+            (*taken).turned = noted.wrapping_sub(ENTRIES - 1);
+        }
+    }
+}
+
+/// The program marks the begin of a request on the thread of this slot: when the oldest came of those that the thread has taken
+/// and nobody has answered; 0 if there is none.
+///
+/// A function for the same reasons as `socket_edge`.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub(crate) extern "C" fn socket_arrival(slot: u32) -> u64 {
+    let Some(taken) = TAKEN.get_ptr_mut(slot) else { return 0 };
+    let mut turn = 0;
+    while turn < ENTRIES {
+        turn += 1;
+        // SAFETY: as in `note`.
+        unsafe {
+            let turned = (*taken).turned;
+            if turned == (*taken).noted {
+                return 0;
+            }
+            (*taken).turned = turned.wrapping_add(1);
+            let entry =
+                (&raw const (*taken).entries).cast::<[u64; 3]>().add((turned & (ENTRIES - 1)) as usize);
+            let [socket, taken_ns, arrived_ns] = [
+                core::ptr::read_volatile(entry.cast::<u64>()),
+                core::ptr::read_volatile(entry.cast::<u64>().add(1)),
+                core::ptr::read_volatile(entry.cast::<u64>().add(2)),
+            ];
+            if let Some(connection) = CONNECTIONS.get_ptr(socket)
+                && (*connection).state == OPEN
+                && (*connection).taken_ns == taken_ns
+            {
+                return arrived_ns;
+            }
+        }
+    }
+    0
+}
+
+/// A tracked thread listens: its port is watched from now on, if nobody asked for it by name.
+#[inline(always)]
+fn listens<M: Memory>(socket: *const u8) {
+    if OFFSET_SOCK_PORT.load() == 0 {
+        return;
+    }
+    // SAFETY: a socket, at the offset of a u16 that the agent resolved; eight bytes of a map value, and the index is at most 7.
+    unsafe {
+        let port = load::<M, u16>(socket, &OFFSET_SOCK_PORT);
+        let Some(watches) = PORTS.get_ptr_mut(u32::from(port >> 3)) else { return };
+        let watch = watches.cast::<u8>().add((port & 7) as usize);
+        if core::ptr::read_volatile(watch) == 0 {
+            core::ptr::write_volatile(watch, UNNAMED);
+        }
+    }
 }
 
 /// Only where its server does that is it known whose the edge is.
@@ -153,6 +257,8 @@ fn closes<C: Arguments>(ctx: &C) -> i32 {
     if state == FIN_WAIT1 || state == LAST_ACK || state == CLOSE {
         let Some(ledger) = Current::new().ledger() else { return 0 };
         over(ctx.at::<u64>(0), ledger);
+    } else if state == LISTEN && HAS_ARRIVALS.load() != 0 && Current::new().ledger().is_some() {
+        listens::<C::Memory>(ctx.at(0));
     }
     0
 }
@@ -178,6 +284,9 @@ fn over(socket: u64, ledger: *mut Ledger) {
             return;
         }
         (*connection).state = IDLE;
+        if (*connection).watch == u64::from(UNNAMED) {
+            return;
+        }
         tell_end(ledger, connection, state, 0);
     }
 }
@@ -222,7 +331,8 @@ fn connection<M: Memory>(socket: *const u8) -> Option<*mut Connection> {
         }
     }
     let watch = u64::from(if watch == 0 { watch_of(end)? } else { watch });
-    let new = Connection { arrived_ns: 0, end, tgid: 0, state: IDLE, watch, socket: socket as u64 };
+    let new =
+        Connection { arrived_ns: 0, taken_ns: 0, end, tgid: 0, state: IDLE, watch, socket: socket as u64 };
     CONNECTIONS.insert(socket as u64, new, 0).ok()?;
     CONNECTIONS.get_ptr_mut(socket as u64)
 }
@@ -286,6 +396,10 @@ fn watch_of(address: u64) -> Option<u32> {
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub(crate) extern "C" fn socket_edge(slot: u32, what: u32, socket: u64, watch: u32, arrived_ns: u64) -> u64 {
+    // Where none are wanted the verifier has nothing else to look at.
+    if HAS_REQUESTS.load() == 0 {
+        return 0;
+    }
     let Some(ledger) = LEDGERS.get_ptr_mut(slot) else { return 1 };
     let Some(stage) = STAGES.get_ptr_mut(slot) else { return 1 };
     // SAFETY: values of maps; ledger and stage are the running thread's.
@@ -320,4 +434,4 @@ unsafe fn tell_end(ledger: *const Ledger, connection: *const Connection, state: 
     unsafe { socket_edge(u32::from((*ledger).slot), what, (*connection).socket, 0, 0) };
 }
 
-const _: () = assert!(size_of::<Connection>() == 40);
+const _: () = assert!(size_of::<Connection>() == 48);

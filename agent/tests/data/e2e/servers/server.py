@@ -1,7 +1,8 @@
-"""Servers under observation: `server.py KIND ADDRESS`, where KIND is threads, loop or workers, and ADDRESS a port or a path.
+"""Servers under observation: `server.py KIND ADDRESS`, where KIND is threads, loop, marked or workers, and ADDRESS a port or a path.
 
 They speak as much of HTTP/1.1 as the tests ask for: /work/MS computes, /sleep/MS waits without keeping others waiting, /block/MS
-keeps the whole thread, /stream/N sends N chunks 10 ms apart, /quit ends the server. Nothing of guestscope is in them.
+keeps the whole thread, /stream/N sends N chunks 10 ms apart, /quit ends the server. Nothing of guestscope is in them, but that
+`marked` is a loop whose handlers are tasks of their own and are marked as the hooks of frameworks would.
 """
 
 import asyncio
@@ -47,6 +48,41 @@ class Handler(http.server.BaseHTTPRequestHandler):
         pass
 
 
+def mark_handler(serve):
+    """As source `python`, whose number is 1."""
+    import guestscope
+
+    library = guestscope._library
+
+    async def marked(*words):
+        token = library.guestscope_request_from(1, b"handler", 7, 0, 0)
+        try:
+            return await serve(*words)
+        finally:
+            library.guestscope_end(token)
+
+    return marked
+
+
+async def handle(writer, what, number, quit):
+    if what == "work":
+        burn(int(number))
+    elif what == "block":
+        time.sleep(int(number) / 1000)
+    writer.write(answer(b"done"))
+    if what == "quit":
+        quit.set()
+
+
+async def serve_in_tasks(reader, writer, quit):
+    """Between what is received and its handler all else that has come is received."""
+    marked = mark_handler(handle)
+    while True:
+        head = await reader.readuntil(b"\r\n\r\n")
+        what, number = (head.split()[1].decode()[1:].split("/") + ["0"])[:2]
+        await asyncio.create_task(marked(writer, what, number, quit))
+
+
 async def serve_one(reader, writer, quit):
     while True:
         head = await reader.readuntil(b"\r\n\r\n")
@@ -69,7 +105,7 @@ async def serve_one(reader, writer, quit):
             quit.set()
 
 
-async def loop(address, listening=None):
+async def loop(address, listening=None, serve_one=serve_one):
     quit = asyncio.Event()
 
     async def serve(reader, writer):
@@ -94,18 +130,16 @@ def workers(address):
     """Two processes, each with a socket of its own on the same port."""
     children = []
     for _ in range(2):
-        listening = socket.socket()
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        listening.bind(("127.0.0.1", int(address)))
-        listening.listen()
         child = os.fork()
         if child == 0:
+            listening = socket.socket()
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            listening.bind(("127.0.0.1", int(address)))
+            listening.listen()
             asyncio.run(loop(address, listening))
             os._exit(0)
-        children.append((child, listening))
-    for child, listening in children:
-        listening.close()
-    for child, _ in children:
+        children.append(child)
+    for child in children:
         os.waitpid(child, 0)
 
 
@@ -117,6 +151,8 @@ def main():
         server.serve_forever()
     elif kind == "loop":
         asyncio.run(loop(address))
+    elif kind == "marked":
+        asyncio.run(loop(address, serve_one=serve_in_tasks))
     elif kind == "workers":
         workers(address)
 
