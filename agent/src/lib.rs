@@ -22,6 +22,7 @@ pub mod failure;
 pub mod gpu;
 pub mod guarded;
 pub mod health;
+pub mod hints;
 mod json;
 pub mod kernel;
 pub mod loader;

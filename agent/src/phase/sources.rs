@@ -47,6 +47,11 @@ impl Sources {
         self.made[source as usize]
     }
 
+    /// Whether anything was marked.
+    pub fn has_come(&self) -> bool {
+        self.made.iter().any(|made| *made != Made::default())
+    }
+
     pub(super) fn begun(&mut self, source: Source, is_root: bool) {
         let made = &mut self.made[source as usize];
         if is_root {

@@ -1,17 +1,20 @@
 //! The end of a run: the last records, what is still open, the export, the folder, the summary.
 
-use std::{borrow::Cow, cell::RefCell, path::PathBuf, time::Duration};
+use std::{borrow::Cow, cell::RefCell, ffi::OsString, path::PathBuf, time::Duration};
 
 use anyhow::Context as _;
+use clap::CommandFactory as _;
 use guestscope_ebpf::Account;
 
 use super::{End, Session, cost::Cost, facts, judged::Judged, outlet::Sinks, sight::Sight};
 use crate::out;
 use crate::{
     analyze::{Cause, Summary},
-    cli::Observation,
+    child,
+    cli::{Cli, Observation},
     clock, failure,
-    health::Health,
+    health::{Fidelity, Health},
+    hints::{self, Asked, Hint},
     phase::{Phase, Request, Restored},
     platform::{Guest, Usage},
     run::{self, GpuRecord, Manifest, RunFolder},
@@ -19,7 +22,7 @@ use crate::{
         otlp,
         terminal::{self, Exit, RunFacts, Stream, Style},
     },
-    sources,
+    sources::{self, Selected, socket::Watched},
 };
 
 /// The child's last switch comes after its end is reported: a few more drains catch its exit.
@@ -60,12 +63,14 @@ impl<F: Sight> Session<F> {
         let restored_after = self.restored_after(clock::now_ns());
         let (gpu, helper) = (self.graphics.record(), self.graphics.cpu());
         let (wall, exit) = (end.wall, end.exit);
+        let hints = self.hints(&end.sources, health.fidelity, observation);
         let Self { outlet, guest, usage, cost, restored, identity, .. } = self;
         let closing = Closing { end, health, guest, usage, cost, helper, gpu: gpu.clone(), restored };
         let told = outlet.finish(move |sinks| closing.close(sinks));
         let told = told.context("the thread that writes the run folder failed")?;
         let facts = RunFacts {
             gpu,
+            hints,
             ..facts::for_terminal(&identity, &told.guest, &told.path, (wall, exit), &restored_after)
         };
         // The program has come to its end, and its code is what its caller waits for, whatever became of ours.
@@ -77,6 +82,27 @@ impl<F: Sight> Session<F> {
             Err(error) => failure::say_lines(&failure::text(&error)),
         }
         Ok(())
+    }
+
+    /// What could have marked it, where nothing has.
+    fn hints(&mut self, sources: &Selected, fidelity: Fidelity, observation: &Observation) -> Vec<Hint> {
+        if self.feed.pairing().sources.has_come() {
+            return Vec::new();
+        }
+        let ports = observation.requests.iter().filter_map(|watched| match watched {
+            Watched::Port(port) => Some(*port),
+            Watched::Path(_) => None,
+        });
+        let command: Vec<OsString> = self.identity.command.iter().map(OsString::from).collect();
+        let asked = Asked {
+            is_started: sources.is_for_a_program(),
+            sees_kernel: fidelity.sees_scheduling(),
+            has_functions: has_option("phase"),
+            ports: ports.collect(),
+            on: sources.on().collect(),
+            python_option: child::option_against_marks(&command),
+        };
+        hints::hints(&self.possible.seen(), &asked)
     }
 
     /// What signs told, each with the time from the start of the program, or from attaching to it.
@@ -146,6 +172,13 @@ impl Closing {
         }
         Told { summary: summary.map_err(Into::into), health, guest, path }
     }
+}
+
+/// Whether `run` has this option.
+fn has_option(long: &str) -> bool {
+    let command = Cli::command();
+    let run = command.find_subcommand("run");
+    run.is_some_and(|run| run.get_arguments().any(|argument| argument.get_long() == Some(long)))
 }
 
 fn ended(manifest: &mut Manifest, end: &mut End, health: &Health) {

@@ -197,6 +197,7 @@ pub(super) fn for_terminal(
         folder: Some(folder.to_owned()),
         restored: restored.to_vec(),
         gpu: GpuRecord::default(),
+        hints: Vec::new(),
     }
 }
 

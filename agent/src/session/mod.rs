@@ -13,6 +13,7 @@ mod graphics;
 mod judged;
 mod launched;
 mod outlet;
+mod possible;
 mod sight;
 mod signals;
 mod start;
@@ -31,7 +32,10 @@ use tokio::{
 };
 
 pub use self::{attached::attach, launched::run};
-use self::{code::Code, cost::Cost, facts::Identity, graphics::Graphics, outlet::Outlet, sight::Sight};
+use self::{
+    code::Code, cost::Cost, facts::Identity, graphics::Graphics, outlet::Outlet, possible::Possible,
+    sight::Sight,
+};
 use crate::{
     clock::ClockPair,
     failure,
@@ -82,6 +86,8 @@ struct Session<F = Feed> {
     usage: Usage,
     /// What they told, the first of it.
     restored: Vec<Restored>,
+    /// What phases could come from.
+    possible: Possible,
     /// When the program was, or when it was attached to.
     started: Instant,
 }
@@ -173,6 +179,9 @@ async fn observe<F: Sight>(
             session.restored(restored);
         }
         session.drain();
+        if !session.feed.pairing().sources.has_come() {
+            session.possible.look(|| subject.processes(&session.feed).0);
+        }
         if event.is_none() && subject.seems_over(&session.feed) {
             event = Some(Event::Look);
         }

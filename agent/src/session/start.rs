@@ -15,6 +15,7 @@ use super::{
     facts::{self, Identity},
     graphics::Graphics,
     outlet::{Outlet, Sinks},
+    possible::Possible,
     sight::Sight,
     signals::Haste,
 };
@@ -187,6 +188,7 @@ impl Begun {
             graphics,
             usage,
             restored: Vec::new(),
+            possible: Possible::new(started),
             started,
         })
     }

@@ -101,6 +101,7 @@ pub fn wish(word: &str) -> Result<Option<Wish>, String> {
 /// The sources of a run, and what each of them may do.
 #[derive(Debug, Default)]
 pub struct Selected {
+    is_started: bool,
     on: Vec<Box<dyn Source>>,
     off: Vec<(Kind, String)>,
 }
@@ -108,7 +109,7 @@ pub struct Selected {
 impl Selected {
     /// For a program that is started.
     pub fn for_program(wishes: &Wishes) -> Self {
-        let mut selected = Self { on: vec![Box::new(marker::Marker)], off: Vec::new() };
+        let mut selected = Self { is_started: true, on: vec![Box::new(marker::Marker)], off: Vec::new() };
         for kind in SWITCHED {
             let wish = wishes.sources.as_ref().map(|all| all.iter().find(|wish| wish.kind == kind));
             if wish.is_some_and(|wish| wish.is_none()) {
@@ -124,7 +125,17 @@ impl Selected {
     pub fn for_attached() -> Self {
         let why = "only under `guestscope run`".to_owned();
         let off = SWITCHED.into_iter().map(|kind| (kind, why.clone())).collect();
-        Self { on: vec![Box::new(marker::Marker)], off }
+        Self { is_started: false, on: vec![Box::new(marker::Marker)], off }
+    }
+
+    /// A program was started with them.
+    pub fn is_for_a_program(&self) -> bool {
+        self.is_started
+    }
+
+    /// Those that are on.
+    pub fn on(&self) -> impl Iterator<Item = Kind> + '_ {
+        self.on.iter().map(|source| source.kind())
     }
 
     /// All that must be unpacked.

@@ -26,6 +26,7 @@ mod functions;
 mod ground;
 mod groups;
 mod held_up;
+mod hints;
 mod hostile_files;
 mod hostile_marks;
 mod hostile_names;

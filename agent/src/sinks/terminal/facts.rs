@@ -4,7 +4,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use crate::{phase::Restored, platform::CpuQuota, run::GpuRecord};
+use crate::{hints::Hint, phase::Restored, platform::CpuQuota, run::GpuRecord};
 
 /// How the program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,4 +44,6 @@ pub struct RunFacts {
     pub restored: Vec<(Duration, Restored)>,
     /// Graphics processors, and what they were seen to do.
     pub gpu: GpuRecord,
+    /// What could have marked it, where nothing has.
+    pub hints: Vec<Hint>,
 }

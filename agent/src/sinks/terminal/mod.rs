@@ -15,6 +15,7 @@ mod findings;
 mod gpu;
 mod health_lines;
 mod helpers;
+mod hints;
 mod json;
 mod json_wait;
 mod page;

@@ -22,7 +22,7 @@ use super::{
     findings::{headline, mean, numbers},
     gpu,
     health_lines::{INDENT, cost, duration_of, export, fact, hooks, lost, missing_hooks},
-    helpers,
+    helpers, hints,
     page::{Emphasis, Page, Piece, words as words_of},
     restored,
     slowest::{notes, slowest},
@@ -313,6 +313,7 @@ fn render_facts(page: &mut Page, summary: &Summary, health: &Health, facts: &Run
         fact(page, "", &format!("incomplete: {error}"), Emphasis::Bad);
     }
     export(page, &health.export);
+    hints::lines(page, &facts.hints);
     for step in next_steps(summary, health, facts, page) {
         fact(page, "next", &step, Emphasis::Strong);
     }

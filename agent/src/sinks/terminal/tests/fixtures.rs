@@ -76,6 +76,7 @@ pub(in crate::sinks::terminal) fn facts() -> RunFacts {
         folder: Some(PathBuf::from("runs/2026-11-21T08-10-21-MVM-2-VNL-CPU-ic")),
         restored: Vec::new(),
         gpu: GpuRecord::default(),
+        hints: Vec::new(),
     }
 }
 
