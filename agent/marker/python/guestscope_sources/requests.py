@@ -18,6 +18,11 @@ _METHODS = {
 }
 
 
+#: Names that have been made, since routes are few and come again.
+_final = {}
+_MOST_NAMES = 1_000
+
+
 class Request:
     """One request. `start` and `finish` are for one thread, `begin` and `rename` for the driver of a coroutine."""
 
@@ -56,6 +61,9 @@ class Request:
 
     def note(self, status):
         """`200`, `"200 OK"`."""
+        if type(status) is int:
+            self.status = status
+            return
         try:
             self.status = int(status[:3]) if isinstance(status, str) else int(status)
         except (TypeError, ValueError):
@@ -80,7 +88,12 @@ class Request:
             route = list(self.prefixes.values())[-1] + "/{path}"
         if not isinstance(route, str) or _HIDDEN:
             return b""
-        return self.name + b" " + route.encode("utf-8", "replace")
+        final = _final.get((self.name, route))
+        if final is None:
+            final = self.name + b" " + route.encode("utf-8", "replace")
+            if len(_final) < _MOST_NAMES:
+                _final[self.name, route] = final
+        return final
 
     def rename(self, token=0):
         """Gives it its final name and status, while it is open."""
@@ -112,8 +125,8 @@ class Request:
 
 def of_http(method, traceparent=None, scheduled_ns=0):
     """A request that has not begun. Its path is not looked at: it has no bound."""
-    name = _METHODS.get(method if isinstance(method, str) else "", b"HTTP")
-    return Request(name, scheduled_ns=scheduled_ns, joins=joined(traceparent))
+    name = _METHODS.get(method, b"HTTP") if isinstance(method, str) else b"HTTP"
+    return Request(name, 0, scheduled_ns, joined(traceparent) if traceparent is not None else None)
 
 
 def start_http(method, traceparent=None, scheduled_ns=0):

@@ -3,7 +3,9 @@
 import functools
 
 from .. import apply, hops, requests
+from ..marker import marker
 
+_drive = marker._drive
 hops.follow()
 
 #: Where applications are wrapped because no server that we know calls them.
@@ -53,7 +55,7 @@ def uvicorn_cycle(original, site):
         try:
             if request is None:
                 return await original(self, app)
-            return await requests.drive(original(self, app), request)
+            return await _drive(original(self, app), request.begin, request.rename)
         except BaseException as error:
             error.__traceback__ = error.__traceback__.tb_next
             raise
@@ -116,7 +118,7 @@ def hypercorn_handle(original, site):
             if request is None:
                 return await original(app, config, scope, receive, send, *rest)
             observed = original(app, config, scope, receive, _observed(send, request), *rest)
-            return await requests.drive(observed, request)
+            return await _drive(observed, request.begin, request.rename)
         except BaseException as error:
             error.__traceback__ = error.__traceback__.tb_next
             raise
@@ -147,13 +149,16 @@ def application(original, site):
 
 
 def starlette_route(original, site):
+    full = site.module.Match.FULL
+    get = requests.current.get
+
     @functools.wraps(original)
     def matches(self, scope):
         result = original(self, scope)
-        request = requests.current.get()
-        if request is not None and result[1]:
+        if result[1]:
+            request = get()
             # A route of the right path and another method counts until one of this method comes.
-            if result[0].name == "FULL" or request.route is None:
+            if request is not None and (result[0] is full or request.route is None):
                 request.at(scope, self.path_format)
         return result
 
