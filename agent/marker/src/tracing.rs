@@ -53,8 +53,9 @@ pub fn layer() -> Phases {
 }
 
 impl Phases {
-    /// The same, and a root's phase joins the trace that the program's own exporter has its span in, below that span: `ids`
-    /// reads both from the span's extensions, where `tracing-opentelemetry` and others keep them.
+    /// The same, and a root's phase joins the trace that the program's own exporter has its span in, below
+    /// that span: `ids` reads both from the span's extensions, where `tracing-opentelemetry` and others keep
+    /// them.
     #[must_use]
     pub fn with_ids<F>(self, ids: F) -> Phases<F> {
         let Phases { ids: () } = self;

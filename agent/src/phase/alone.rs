@@ -1,11 +1,13 @@
-//! Details of what a thread is inside, on threads that are inside nothing: what a library says of its inside comes from its own
-//! threads too, and is no request there. They are counted, and no phases. Part of [`Pairing`].
+//! Details of what a thread is inside, on threads that are inside nothing: what a library says of its inside
+//! comes from its own threads too, and is no request there. They are counted, and no phases. Part of
+//! [`Pairing`].
 
 use guestscope_ebpf::{Operation, Source, is_root_token};
 
 use super::pairing::{Edge, Pairing};
 
-/// Such details that are open on a thread at a time; of more, the ends of those that came first are counted as unmatched.
+/// Such details that are open on a thread at a time; of more, the ends of those that came first are counted
+/// as unmatched.
 pub(super) const MOST: usize = 64;
 
 impl Pairing {

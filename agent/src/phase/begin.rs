@@ -70,11 +70,7 @@ impl Pairing {
             self.end_at(stale, edge, Ending::Lost);
         }
         if !outermost && is_root_token(edge.record.token) {
-            // The library has nothing open on this thread, so the ends of what is still here were lost.
-            let state = self.threads.get_mut(edge.thread);
-            for open in state.map(|state| state.clear_of(edge.instance)).unwrap_or_default() {
-                self.close(open, &edge.now, Ending::Lost);
-            }
+            self.close_all_of_copy(edge);
         }
         if self.is_inside_the_unseen(edge) {
             // It is no request of its own: its end will find no begin, and be counted.
@@ -126,6 +122,14 @@ impl Pairing {
         }
         if is_request {
             self.queued(edge, id);
+        }
+    }
+
+    /// The edge's copy of the library has nothing open on its thread, so the ends of what is still here were lost.
+    fn close_all_of_copy(&mut self, edge: &Edge<'_>) {
+        let state = self.threads.get_mut(edge.thread);
+        for open in state.map(|state| state.clear_of(edge.instance)).unwrap_or_default() {
+            self.close(open, &edge.now, Ending::Lost);
         }
     }
 

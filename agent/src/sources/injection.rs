@@ -1,4 +1,5 @@
-//! The library that NVTX and ITT load as their tool: one for both, so that a program with both meets the agent once.
+//! The library that NVTX and ITT load as their tool: one for both, so that a program with both meets the
+//! agent once.
 
 use std::{ffi::OsString, io, path::Path};
 

@@ -1,5 +1,5 @@
-//! NVTX ranges and ITT tasks of programs that nobody edited: by a C program that hands over tables of functions as the headers do,
-//! and by the real packages where they are installed.
+//! NVTX ranges and ITT tasks of programs that nobody edited: by a C program that hands over tables of
+//! functions as the headers do, and by the real packages where they are installed.
 
 use std::{path::PathBuf, process::Command};
 
@@ -20,13 +20,11 @@ fn program(ground: &Ground, test: &str) -> Option<PathBuf> {
         .arg(file("marker/tests/programs/injected.c"))
         .args(["-rdynamic", "-ldl", "-lpthread", "-o"])
         .arg(&to);
-    match compiler.status() {
-        Ok(status) => assert!(status.success(), "it compiles"),
-        Err(_) => {
-            skipped(test, "no C compiler");
-            return None;
-        }
-    }
+    let Ok(status) = compiler.status() else {
+        skipped(test, "no C compiler");
+        return None;
+    };
+    assert!(status.success(), "it compiles");
     Some(to)
 }
 

@@ -13,7 +13,8 @@ use core::{
     },
 };
 
-/// Kinds of which most take less are no phases. Not the mean: the first one of a kind compiles, and some wait for a CPU.
+/// Kinds of which most take less are no phases. Not the mean: the first one of a kind compiles, and some wait
+/// for a CPU.
 const SHORTEST_NS: u64 = 20_000;
 /// Tasks of a kind that are measured.
 const LOOKED_AT: i32 = 64;

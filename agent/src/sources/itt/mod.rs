@@ -1,5 +1,6 @@
-//! ITT tasks and frames, which oneDNN, PyTorch and Intel's libraries have in them. Each of them loads the library that a variable
-//! names, at its first call (`agent/marker/inject`). Kinds of tasks that take less than 20 us are left out there, but for `itt:all`.
+//! ITT tasks and frames, which oneDNN, PyTorch and Intel's libraries have in them. Each of them loads the
+//! library that a variable names, at its first call (`agent/marker/inject`). Kinds of tasks that take less
+//! than 20 us are left out there, but for `itt:all`.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! NVTX ranges, which CUDA programs and NVIDIA's libraries have in them. Each copy of NVTX in a program loads the library that a
-//! variable names, at its first call (`agent/marker/inject`).
+//! NVTX ranges, which CUDA programs and NVIDIA's libraries have in them. Each copy of NVTX in a program loads
+//! the library that a variable names, at its first call (`agent/marker/inject`).
 
 use std::path::Path;
 

@@ -27,9 +27,11 @@ pub(super) fn functions() -> &'static [(&'static str, Ours)] {
     &[
         ("task_begin_overlapped", Ours(begin as *const c_void)),
         ("task_begin_overlapped_ex", Ours(begin_ex as *const c_void)),
-        ("task_end_overlapped", Ours(end as *const c_void)), ("task_end_overlapped_ex", Ours(end_ex as *const c_void)),
+        ("task_end_overlapped", Ours(end as *const c_void)),
+        ("task_end_overlapped_ex", Ours(end_ex as *const c_void)),
         ("region_begin", Ours(begin as *const c_void)), ("region_end", Ours(end as *const c_void)),
-        ("frame_begin_v3", Ours(frame_begin as *const c_void)), ("frame_end_v3", Ours(frame_end as *const c_void)),
+        ("frame_begin_v3", Ours(frame_begin as *const c_void)),
+        ("frame_end_v3", Ours(frame_end as *const c_void)),
     ]
 }
 

@@ -20,7 +20,8 @@ use crate::{
 pub(super) fn functions() -> &'static [(&'static str, Ours)] {
     &[
         ("task_begin", Ours(begin as *const c_void)), ("task_begin_ex", Ours(begin_ex as *const c_void)),
-        ("task_begin_fn", Ours(begin_fn as *const c_void)), ("task_begin_fn_ex", Ours(begin_fn_ex as *const c_void)),
+        ("task_begin_fn", Ours(begin_fn as *const c_void)),
+        ("task_begin_fn_ex", Ours(begin_fn_ex as *const c_void)),
         ("task_end", Ours(end as *const c_void)), ("task_end_ex", Ours(end_ex as *const c_void)),
         ("marker", Ours(marker as *const c_void)), ("marker_ex", Ours(marker_ex as *const c_void)),
     ]
