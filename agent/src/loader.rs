@@ -130,6 +130,7 @@ fn chain(error: &(dyn std::error::Error + 'static)) -> String {
 
 /// What to load.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is asked for by itself")]
 pub struct LoadOptions {
     /// Threads that can be tracked at once.
     pub slots: u32,

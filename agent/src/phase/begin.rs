@@ -76,8 +76,7 @@ impl Pairing {
             // It is no request of its own: its end will find no begin, and be counted.
             return;
         }
-        let slot = edge.record.ledger.slot;
-        self.threads.meet(edge.thread, slot).phases += 1;
+        self.threads.meet(edge.thread, edge.record.ledger.slot).phases += 1;
         let innermost = self.parent_of(edge);
         if innermost.is_none() && Source::is_detail(edge.record.arguments[1]) {
             return self.begin_alone(edge, source);
@@ -112,8 +111,10 @@ impl Pairing {
         if let Some(around) = parent.and_then(|parent| self.open.get_mut(&parent)) {
             around.children += 1;
         }
-        let place = Place::On(edge.thread, now);
-        self.open.insert(id, Box::new(OpenPhase::new(place, depth, (root, key), share, phase)));
+        self.open.insert(
+            id,
+            Box::new(OpenPhase::new(Place::On(edge.thread, now), depth, (root, key), share, phase)),
+        );
         self.stack(id);
         self.requests.entry(root).or_default().begin(id);
         self.kept += 1;

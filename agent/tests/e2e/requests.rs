@@ -295,7 +295,9 @@ fn a_marked_request_has_waited_since_it_came_in() {
     let server = file("tests/data/e2e/servers/server.py");
     let running = ground.run().program(python).word(server).words(&["marked", &address.word()]).spawn();
     let mut clients = [(); 4].map(|()| address.connect());
-    clients.iter_mut().for_each(|client| drop(client.ask("/work/0")));
+    for client in &mut clients {
+        client.ask("/work/0");
+    }
     clients[0].send("/block/300");
     let mut sent = Vec::new();
     for client in &mut clients[1..] {
