@@ -215,7 +215,7 @@ pub struct Loaded {
     /// The marker's probe.
     pub marks: Arc<Marks>,
     /// Probes for functions, if they were asked for; until somebody takes them.
-    pub functions: Option<FunctionProbes>,
+    pub functions: Option<Box<FunctionProbes>>,
 }
 
 /// Loads everything and attaches all but the marker's probe.
@@ -235,7 +235,7 @@ pub fn load(options: &LoadOptions) -> Result<Loaded, LoadError> {
         }
     }
     let Prepared { mut ebpf, fidelity, .. } = prepared;
-    let functions = options.functions.then(|| functions::load(&mut ebpf)).transpose()?;
+    let functions = options.functions.then(|| functions::load(&mut ebpf)).transpose()?.map(Box::new);
     let (pulses, sampler) = Default::default();
     let marks = Arc::new(marks(&ebpf)?);
     let mut loaded = Loaded { ebpf, fidelity, verdicts, pulses, sampler, marks, functions };

@@ -110,9 +110,9 @@ pub struct Calls {
     pub depth: u64,
     /// What an event found, see [`Found`].
     lost: u64,
-    lost_calls: u64,
+    lost_all: u64,
     own: u64,
-    calls: [Call; OPEN_CALLS],
+    stack: [Call; OPEN_CALLS],
 }
 
 /// What an event did, in one word: a function in the kernel returns no more.
@@ -173,7 +173,7 @@ macro_rules! set {
 unsafe fn below(calls: *mut Calls, depth: u64) -> *mut Call {
     // SAFETY: the mask keeps the index inside the array.
     unsafe {
-        (&raw mut (*calls).calls)
+        (&raw mut (*calls).stack)
             .cast::<Call>()
             .add((depth.wrapping_sub(1) & (OPEN_CALLS as u64 - 1)) as usize)
     }
@@ -187,7 +187,7 @@ unsafe fn lose(calls: *mut Calls, call: *mut Call, depth: u64, gone: impl Fn(u32
         gone(get!(call.function));
         if get!(call.shown) != 0 {
             set!(calls.lost = depth);
-            set!(calls.lost_calls = get!(calls.lost_calls).wrapping_add(1));
+            set!(calls.lost_all = get!(calls.lost_all).wrapping_add(1));
         }
     }
 }
@@ -196,7 +196,7 @@ unsafe fn lose(calls: *mut Calls, call: *mut Call, depth: u64, gone: impl Fn(u32
 #[inline(always)]
 unsafe fn found(calls: *mut Calls, own: u64) -> Found {
     // SAFETY: the caller's.
-    unsafe { Found(own & 0xff | (get!(calls.lost) & 0xff) << 8 | (get!(calls.lost_calls) & 0xff) << 16) }
+    unsafe { Found(own & 0xff | (get!(calls.lost) & 0xff) << 8 | (get!(calls.lost_all) & 0xff) << 16) }
 }
 
 /// A call begins, at the place `at` of the stack. What lies below is gone, and so is what lies there, since two calls have no frame
@@ -209,7 +209,7 @@ pub unsafe fn enter(calls: *mut Calls, at: u64, call: Call, gone: impl Fn(u32)) 
     // SAFETY: the caller's.
     unsafe {
         set!(calls.lost = 0);
-        set!(calls.lost_calls = 0);
+        set!(calls.lost_all = 0);
         let mut turn = 0;
         while turn < OPEN_CALLS {
             let depth = get!(calls.depth);
@@ -248,7 +248,7 @@ pub unsafe fn leave(calls: *mut Calls, at: u64, function: u32, gone: impl Fn(u32
     // SAFETY: the caller's.
     unsafe {
         set!(calls.lost = 0);
-        set!(calls.lost_calls = 0);
+        set!(calls.lost_all = 0);
         set!(calls.own = 0);
         let mut depth = get!(calls.depth);
         let mut turn = 0;

@@ -5,7 +5,7 @@ use super::*;
 const NONE: Call = Call { frame: 0, function: 0, shown: 0 };
 
 fn new() -> Calls {
-    Calls { depth: 0, lost: 0, lost_calls: 0, own: 0, calls: [NONE; OPEN_CALLS] }
+    Calls { depth: 0, lost: 0, lost_all: 0, own: 0, stack: [NONE; OPEN_CALLS] }
 }
 
 /// A thread's calls as a program would make them.

@@ -119,7 +119,7 @@ impl Begun {
         let rings = loaded.take_rings()?;
         let limits = limits(observation);
         let probes = loaded.functions.take();
-        let functions = probes.map(|probes| Arc::new(Functions::new(&observation.phase, probes)));
+        let functions = probes.map(|probes| Arc::new(Functions::new(&observation.phase, *probes)));
         let pairing = Pairing::within(limits, self.identity.run_id);
         Ok(Feed {
             loaded,

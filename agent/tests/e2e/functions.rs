@@ -14,7 +14,7 @@ use crate::{
 
 /// Compiles a program of the tests into the ground's folder; none, with a word on stdout, where there is no compiler.
 fn compiled(ground: &Ground, test: &str, (source, name): (&str, &str), words: &[&str]) -> Option<PathBuf> {
-    let compiler = if source.ends_with(".cc") { "c++" } else { "cc" };
+    let compiler = if source.contains(".cc") { "c++" } else { "cc" };
     let Ok(compiler) = guestscope::child::resolve(compiler) else {
         skipped(test, "no C compiler");
         return None;

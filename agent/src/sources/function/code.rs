@@ -7,8 +7,7 @@ use std::{fs::File, os::unix::fs::FileExt as _};
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, OpKind, Register};
 
-use super::symbols::{Found, SymbolError};
-use crate::probes::phase::Tables;
+use super::symbols::Found;
 
 /// Bytes of a function: the largest of PyTorch's and of the Linux kernel have less.
 const MOST_BYTES: u64 = 1 << 20;
@@ -20,7 +19,7 @@ const LANDING: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
 /// The 5-byte nop, which compilers leave room with. 6.18 turns one under a probe into a call, which ends forked children (see
 /// `probes/phase.rs`).
 const ROOM: [u8; 5] = [0x0f, 0x1f, 0x44, 0x00, 0x00];
-/// arm64: `ret`, `retaa` and `retab`; the unconditional branch.
+/// arm64: `ret`, `retaa` and `retab`.
 const RETURNS_ARM64: [u32; 3] = [0xd65f_03c0, 0xd65f_0bff, 0xd65f_0fff];
 
 /// Where a function is entered and left, in its file.
@@ -82,7 +81,7 @@ pub(super) fn ways(file: &File, found: &Found) -> Result<Ways, CodeError> {
 
 fn ways_x86_64(own: &Piece, cold: Option<&Piece>) -> Result<Ways, CodeError> {
     let is_inside = |offset: u64| own.has(offset) || cold.is_some_and(|cold| cold.has(offset));
-    let (mut exits, mut targets) = (Vec::new(), Vec::new());
+    let (mut exits, mut perhaps, mut targets) = (Vec::new(), Vec::new(), Vec::new());
     for piece in [Some(own), cold].into_iter().flatten() {
         // By places in the file: both pieces are of one segment, in which addresses have the same distances.
         let mut decoder = Decoder::with_ip(64, &piece.bytes, piece.offset, DecoderOptions::NONE);
@@ -96,8 +95,14 @@ fn ways_x86_64(own: &Piece, cold: Option<&Piece>) -> Result<Ways, CodeError> {
             targets.push(target);
             if leaves(&instruction, &is_inside) {
                 exits.push(instruction.ip());
+            } else if instruction.flow_control() == FlowControl::IndirectBranch {
+                perhaps.push(instruction.ip());
             }
         }
+    }
+    // One that is left in no other way is left there.
+    if exits.is_empty() {
+        exits = perhaps;
     }
     let entry = entry(own, &targets);
     checked(Ways { entry, exits })
@@ -112,7 +117,13 @@ fn leaves(instruction: &Instruction, is_inside: &impl Fn(u64) -> bool) -> bool {
         FlowControl::IndirectBranch => {
             instruction.op0_kind() == OpKind::Memory && instruction.memory_index() == Register::None
         }
-        _ => false,
+        FlowControl::Next
+        | FlowControl::ConditionalBranch
+        | FlowControl::Call
+        | FlowControl::IndirectCall
+        | FlowControl::Interrupt
+        | FlowControl::XbeginXabortXend
+        | FlowControl::Exception => false,
     }
 }
 
@@ -129,7 +140,7 @@ fn entry(own: &Piece, targets: &[u64]) -> u64 {
 }
 
 fn ways_arm64(own: &Piece) -> Result<Ways, CodeError> {
-    const BRANCH: u32 = 0b000101;
+    const BRANCH: u32 = 0b00_0101;
     let mut exits = Vec::new();
     for (at, word) in own.bytes.chunks_exact(4).enumerate() {
         let word = u32::from_le_bytes(word.try_into().unwrap_or_default());
@@ -151,20 +162,6 @@ fn checked(ways: Ways) -> Result<Ways, CodeError> {
         _ if ways.exits.contains(&ways.entry) => Err(CodeError::Empty),
         _ => Ok(ways),
     }
-}
-
-/// A member of a table of functions behind an exported one: `OrtApi.Run`.
-pub(super) fn api_member(_wanted: &str) -> Option<usize> {
-    None
-}
-
-/// The function that such a member points to.
-pub(super) fn through_table(
-    _file: &File,
-    _tables: &Tables<'_>,
-    _member: usize,
-) -> Result<Vec<Found>, SymbolError> {
-    Err(SymbolError::Stripped)
 }
 
 #[cfg(test)]
@@ -198,6 +195,8 @@ mod tests {
     #[case::virtual_tail_call(&[0x48, 0x8b, 0x07, 0xff, 0x60, 0x10], 0, &[3])]
     // jmp rax; ret: the table of a switch
     #[case::switch(&[0x90, 0xff, 0xe0, 0xc3], 0, &[3])]
+    // mov rcx,[rdi]; jmp rcx
+    #[case::tail_call_by_a_register(&[0x48, 0x8b, 0x0f, 0xff, 0xe1], 0, &[3])]
     // repz ret behind a nop
     #[case::repz(&[0x90, 0xf3, 0xc3], 0, &[1])]
     fn a_function_is_entered_and_left(#[case] bytes: &[u8], #[case] entry: u64, #[case] exits: &[u64]) {

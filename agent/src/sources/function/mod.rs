@@ -157,12 +157,14 @@ impl Functions {
     fn place(&self, index: usize, state: State, found: &File, path: &Path) -> anyhow::Result<()> {
         let wanted = &self.wanted[index];
         let file = guarded::open_found(found)?;
-        let places = match &wanted.what {
+        let (places, left_out) = match &wanted.what {
             What::Function(symbol) => Place::of_functions(&file, symbol, wanted.argument)?,
             What::Probes { provider, begin, end } => {
-                usdt::find(&file, provider, (begin, end.as_deref()), wanted.argument)?
+                (usdt::find(&file, provider, (begin, end.as_deref()), wanted.argument)?, Vec::new())
             }
         };
+        let left_out = left_out.into_iter().map(|why| (index, format!("`{}` {why}", path.shown())));
+        self.files().failures.extend(left_out);
         let probed = format!("/proc/self/fd/{}", found.as_raw_fd());
         for place in places {
             let watch = found.try_clone()?;
@@ -196,18 +198,23 @@ impl Functions {
             let name = shown(&wanted.name);
             let placed: Vec<&Placed> = files.placed.iter().filter(|placed| placed.wanted == index).collect();
             let mut say = |text: String| told.push((kind, Untrusted::from(text)));
+            let all_calls: u64 = placed.iter().map(|placed| placed.counts(&self.probes)[0]).sum();
             for placed in &placed {
                 let [calls, left_out @ ..] = placed.counts(&self.probes);
+                // Of many that a pattern means most may never be called.
+                if calls == 0 && all_calls > 0 {
+                    continue;
+                }
                 say(format!("+{name}: {placed}, {calls} calls"));
                 for (count, what) in left_out.into_iter().zip(LEFT_OUT).filter(|(count, _)| *count > 0) {
                     say(format!("!{name}: {count} calls of {placed} {what}"));
                 }
             }
-            if !placed.is_empty() {
-                continue;
-            }
-            let mut failures = files.failures.iter().filter(|(phase, _)| *phase == index).peekable();
-            if failures.peek().is_none() {
+            // Of a preset some functions may be missing.
+            let is_enough = wanted.is_preset && !placed.is_empty();
+            let failures = files.failures.iter().filter(|(phase, _)| *phase == index && !is_enough);
+            let mut failures = failures.peekable();
+            if placed.is_empty() && failures.peek().is_none() {
                 say(format!("!{name}: no program has mapped `{}`", shown(&wanted.library)));
             }
             failures.for_each(|(_, why)| say(format!("!{name}: {why}")));

@@ -45,7 +45,7 @@ pub(super) struct Place {
     pub(super) begins: Vec<Spot>,
     pub(super) ends: Vec<Spot>,
     /// Nothing returns there: places of USDT probes.
-    pub(super) is_place: bool,
+    pub(super) is_usdt: bool,
     pub(super) argument: Argument,
 }
 
@@ -57,15 +57,29 @@ pub(super) struct Place {
 struct IsGo;
 
 impl Place {
-    /// Entry and exits of each function that is meant.
+    /// Entry and exits of each function that is meant; those that cannot be followed are left out, and why is told, unless there is
+    /// no other.
     pub(super) fn of_functions(
         file: &File,
         symbol: &str,
         argument: Option<u8>,
-    ) -> Result<Vec<Self>, anyhow::Error> {
+    ) -> anyhow::Result<(Vec<Self>, Vec<String>)> {
         let found = symbols::find(file, symbol)?;
         anyhow::ensure!(found.iter().all(|found| !found.is_go), IsGo);
-        found.iter().map(|found| Self::of_function(file, found, argument)).collect()
+        let (mut places, mut left_out) = (Vec::new(), Vec::new());
+        for found in &found {
+            match Self::of_function(file, found, argument) {
+                Ok(place) => places.push(place),
+                Err(error) => left_out.push((found, error)),
+            }
+        }
+        if places.is_empty()
+            && let Some((_, error)) = left_out.pop()
+        {
+            return Err(error);
+        }
+        let text = |(found, error): (&Found, anyhow::Error)| format!("{error}: {}", found.name);
+        Ok((places, left_out.into_iter().map(text).collect()))
     }
 
     fn of_function(file: &File, found: &Found, argument: Option<u8>) -> Result<Self, anyhow::Error> {
@@ -81,7 +95,7 @@ impl Place {
             name: found.name.clone(),
             begins: vec![spot(entry)],
             ends: exits.into_iter().map(spot).collect(),
-            is_place: false,
+            is_usdt: false,
             argument,
         })
     }
@@ -128,7 +142,7 @@ impl Placed {
         let number = probes.add(Function {
             name,
             name_bytes: wanted.name.len() as u32,
-            source: if place.is_place { Source::Usdt } else { Source::Function } as u32,
+            source: if place.is_usdt { Source::Usdt } else { Source::Function } as u32,
             argument: place.argument,
             closing: 0,
             is_mark: u32::from(place.ends.is_empty()),
@@ -141,7 +155,7 @@ impl Placed {
         })?;
         let put = |spot: &Spot, is_end| -> anyhow::Result<OwnedFd> {
             anyhow::ensure!(descriptors::are_free(), "cannot be probed: no more files may be open");
-            let put = probes.attach(probed, *spot, number, (is_end, place.is_place));
+            let put = probes.attach(probed, *spot, number, (is_end, place.is_usdt));
             Ok(put.map_err(Refused)?)
         };
         let ends = place.ends.iter().map(|spot| put(spot, true)).collect::<Result<Vec<_>, _>>()?;

@@ -62,30 +62,26 @@ pub fn parse(text: &str) -> Result<Asked, String> {
 pub(super) fn wanted(name: &str, place: &str) -> Result<Wanted, String> {
     const FORMS: &str = "must be NAME=LIB:SYMBOL[:argN] or NAME=usdt:LIB:PROVIDER:PROBE[:argN]";
     let (place, argument) = argument(place)?;
-    let (library, what) = match place.strip_prefix("usdt:") {
-        Some(place) => {
-            let mut parts = place.splitn(3, ':');
-            let (Some(library), Some(provider), Some(probe)) = (parts.next(), parts.next(), parts.next())
-            else {
-                return Err(FORMS.to_owned());
-            };
-            let (begin, end) = match probe.split_once('/') {
-                Some((begin, end)) => (begin, Some(end.to_owned())),
-                None => (probe, None),
-            };
-            if provider.is_empty() || begin.is_empty() || end.as_deref() == Some("") {
-                return Err(FORMS.to_owned());
-            }
-            let (provider, begin) = (provider.to_owned(), begin.to_owned());
-            (library, What::Probes { provider, begin, end })
+    let (library, what) = if let Some(place) = place.strip_prefix("usdt:") {
+        let mut parts = place.splitn(3, ':');
+        let (Some(library), Some(provider), Some(probe)) = (parts.next(), parts.next(), parts.next()) else {
+            return Err(FORMS.to_owned());
+        };
+        let (begin, end) = match probe.split_once('/') {
+            Some((begin, end)) => (begin, Some(end.to_owned())),
+            None => (probe, None),
+        };
+        if provider.is_empty() || begin.is_empty() || end.as_deref() == Some("") {
+            return Err(FORMS.to_owned());
         }
-        None => {
-            let (library, symbol) = place.split_once(':').ok_or_else(|| FORMS.to_owned())?;
-            if symbol.is_empty() || symbol.chars().all(|letter| letter == '*') {
-                return Err("SYMBOL must be the name of a function, or part of one with *".to_owned());
-            }
-            (library, What::Function(symbol.to_owned()))
+        let (provider, begin) = (provider.to_owned(), begin.to_owned());
+        (library, What::Probes { provider, begin, end })
+    } else {
+        let (library, symbol) = place.split_once(':').ok_or_else(|| FORMS.to_owned())?;
+        if symbol.is_empty() || symbol.chars().all(|letter| letter == '*') {
+            return Err("SYMBOL must be the name of a function, or part of one with *".to_owned());
         }
+        (library, What::Function(symbol.to_owned()))
     };
     if library.is_empty() || library.contains('\0') {
         return Err("LIB must be a path, or the name of a file that the program has mapped".to_owned());

@@ -18,10 +18,7 @@ use object::{
     read::{ReadCache, elf::SectionHeader as _},
 };
 
-use super::{
-    code,
-    names::{self, Pattern},
-};
+use super::names::{self, Pattern};
 use crate::{probes::phase::Tables, untrusted::Untrusted};
 
 /// Functions that one pattern may mean in one file.
@@ -155,9 +152,6 @@ pub(super) fn find(file: &File, wanted: &str) -> Result<Vec<Found>, SymbolError>
     let opened = file.try_clone().map_err(|error| SymbolError::Read(error.kind()))?;
     let cache = ReadCache::new(BufReader::new(opened));
     let tables = Tables::read(&cache).ok_or(SymbolError::NotElf)?;
-    if let Some(member) = code::api_member(wanted) {
-        return code::through_table(file, &tables, member);
-    }
     let is_go = tables.section(".gopclntab").is_some() || tables.section(".note.go.buildid").is_some();
     let pattern = Pattern::new(wanted);
     let mut read = Vec::new();

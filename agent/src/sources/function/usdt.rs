@@ -94,7 +94,7 @@ pub(super) fn find(
                 name: Untrusted::from(format!("{}:{}", site.provider, site.name)),
                 begins: vec![site.spot],
                 ends: Vec::new(),
-                is_place: true,
+                is_usdt: true,
                 argument: found,
             }),
         }
