@@ -104,17 +104,14 @@ impl Pairing {
         phase.name_damaged = name_damaged;
         phase.source = source;
         self.sources.begun(source, parent.is_none());
-        phase.parent = parent;
-        phase.root = root;
+        (phase.parent, phase.root) = (parent, root);
         phase.request = self.request_number(edge, source);
         self.keys.insert(key, id);
         if let Some(around) = parent.and_then(|parent| self.open.get_mut(&parent)) {
             around.children += 1;
         }
-        self.open.insert(
-            id,
-            Box::new(OpenPhase::new(Place::On(edge.thread, now), depth, (root, key), share, phase)),
-        );
+        let place = Place::On(edge.thread, now);
+        self.open.insert(id, Box::new(OpenPhase::new(place, depth, (root, key), share, phase)));
         self.stack(id);
         self.requests.entry(root).or_default().begin(id);
         self.kept += 1;
