@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{SourceRecord, gpu::GpuRecord, histogram_index::Histograms, name::rfc3339};
+use super::{RestoredRecord, SourceRecord, gpu::GpuRecord, histogram_index::Histograms, name::rfc3339};
 use crate::{
     clock,
     health::{
@@ -110,16 +110,6 @@ pub struct ClockPair {
     pub monotonic_ns: u64,
     /// CLOCK_REALTIME, ns since 1970.
     pub wall_ns: u64,
-}
-
-/// The guest was restored or moved.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct RestoredRecord {
-    /// What told: `vmgenid` or `vmclock`.
-    pub source: String,
-    /// CLOCK_MONOTONIC when the agent noticed it, after the fact, ns.
-    pub noticed_ns: u64,
 }
 
 /// Limits of a cgroup; what is none is unlimited or unknown.
@@ -354,12 +344,6 @@ impl Manifest {
 impl From<ClockPair> for clock::ClockPair {
     fn from(ClockPair { monotonic_ns, wall_ns }: ClockPair) -> Self {
         Self { monotonic_ns, wall_ns }
-    }
-}
-
-impl From<Restored> for RestoredRecord {
-    fn from(restored: Restored) -> Self {
-        Self { source: restored.source.name().to_owned(), noticed_ns: restored.noticed_ns }
     }
 }
 

@@ -28,6 +28,7 @@ mod name;
 mod opening;
 mod pages;
 mod reader;
+mod restored_record;
 mod row_groups;
 mod rows;
 mod source_record;
@@ -51,10 +52,11 @@ pub use self::{
     histogram_index::{HistogramEntry, Histograms},
     manifest::{
         Child, ClockPair, CostRecord, Exit, ExportRecord, FORMAT, HealthRecord, HookRecord, Limits,
-        MOST_RESTORED, Manifest, RestoredRecord, RowCounts, State, Versions,
+        MOST_RESTORED, Manifest, RowCounts, State, Versions,
     },
     name::{rfc3339, sanitise},
     reader::{Folder, PhasesLeftOut, Requests},
+    restored_record::RestoredRecord,
     rows::Rows,
     source_record::SourceRecord,
     table::ColumnHelp,

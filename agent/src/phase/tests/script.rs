@@ -300,9 +300,7 @@ impl World {
                 self.task(line, Kind::Fork, 0, other);
             }
             "exec" => self.exec(line),
-            "wait" => {
-                self.deliver(line, &Record::Wait(wait_record(line, &self.threads[&line.number])));
-            }
+            "wait" => self.deliver(line, &Record::Wait(wait_record(line, &self.threads[&line.number]))),
             "io" => {
                 self.deliver(line, &Record::Io(io_record(line, &self.threads[&line.number].ledger)));
             }
@@ -347,8 +345,7 @@ impl World {
         let words: Vec<&str> = line.words.iter().copied().filter(|word| !word.contains('=')).collect();
         let nth = |at: usize| words.get(at).copied().unwrap_or_default();
         let (operation, has_token) = operation(line.what);
-        let token =
-            if has_token { nth(0).parse().unwrap_or_else(|_| panic!("TOKEN: {}", nth(0))) } else { 0 };
+        let token = if has_token { nth(0).parse().expect(nth(0)) } else { 0 };
         let mut arguments = [0; 4];
         let mut name = [0; NAME_BYTES];
         if Operation::has_name(operation) {
@@ -372,7 +369,7 @@ impl World {
         }
         let thread = self.threads.get_mut(&line.number).unwrap();
         let is_made_here = line.has("kernel");
-        let instance = if is_made_here { KERNEL_INSTANCE } else { 1 };
+        let instance = [1, KERNEL_INSTANCE][usize::from(is_made_here)];
         let instance = line.value("lib=").map_or(instance, |copy| copy.parse().unwrap());
         let last = thread.edges.entry(instance).or_default();
         let next = if is_made_here { UNNUMBERED } else { last.wrapping_add(1) };
@@ -382,9 +379,9 @@ impl World {
         let skew = |key: &str| line.value(key).map_or(0, |ns| ns.parse().unwrap());
         *cpu = *cpu + skew("ahead=") - skew("behind=");
         let flag = |key: &str, flag: u32| if line.has(key) { flag } else { 0 };
-        let flags = flag("torn", EDGE_TORN)
-            | flag("unreadable", EDGE_NAME_UNREADABLE)
-            | flag("sumtorn", EDGE_HELPERS_TORN);
+        let known =
+            [("torn", EDGE_TORN), ("unreadable", EDGE_NAME_UNREADABLE), ("sumtorn", EDGE_HELPERS_TORN)];
+        let flags = known.into_iter().map(|(key, bit)| flag(key, bit)).sum();
         let record = EdgeRecord {
             header: Header { kind: Kind::Edge as u32, flags, time_ns: line.time_ns },
             ledger,
