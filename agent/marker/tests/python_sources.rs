@@ -1,5 +1,6 @@
-//! The automatic marks of Python programs: the finder of imports, the wrappers, and what follows a request to threads and tasks. Each
-//! program checks itself what is called of the marker library, and that it behaves as it would without.
+//! The automatic marks of Python programs: the finder of imports, the wrappers, and what follows a request to
+//! threads and tasks. Each program checks itself what is called of the marker library, and that it behaves as
+//! it would without.
 #![cfg(target_os = "linux")]
 
 mod library;
@@ -46,8 +47,9 @@ fn a_program_behaves_as_it_would_without(#[case] program: &str) {
     }
 }
 
-/// Each server with its own framework's routes, or a framework's with its test client. GUESTSCOPE_TEST_PYTHON names an interpreter
-/// (of a virtual environment) that has the packages; those that it lacks are left out by name.
+/// Each server with its own framework's routes, or a framework's with its test client. GUESTSCOPE_TEST_PYTHON
+/// names an interpreter (of a virtual environment) that has the packages; those that it lacks are left out by
+/// name.
 #[rstest]
 fn each_request_of_a_real_server_is_one(
     #[values(
@@ -106,8 +108,14 @@ fn start(
 }
 
 const OWN: &str = "import sys\nprint('own', __name__, sys.modules['sitecustomize'].__file__ == __file__)\n";
-const SAYS: &str = "import sys\ntry:\n import sitecustomize as s\n print(s.__file__)\nexcept ImportError as e:\n print(e)\n\
-                    print([type(finder).__name__ for finder in sys.meta_path if type(finder).__name__ != 'Finder'])";
+const SAYS: &str = "import sys
+try:
+    import sitecustomize as own
+    print(own.__file__)
+except ImportError as error:
+    print(error)
+names = [type(finder).__name__ for finder in sys.meta_path]
+print([name for name in names if name != 'Finder'])";
 
 #[rstest]
 #[case::none(Start { files: &[], flags: &[] })]

@@ -1,9 +1,9 @@
-//! A phase that several threads of a process are inside at a time: a request whose event loop has not left it yet when a pool's
-//! thread enters it, or that hands work to two threads at once. Part of [`Pairing`].
+//! A phase that several threads of a process are inside at a time: a request whose event loop has not left it
+//! yet when a pool's thread enters it, or that hands work to two threads at once. Part of [`Pairing`].
 //!
-//! Time has one owner. The thread that came first keeps the phase until it leaves it; then it goes on on the one that has
-//! waited longest, with that one's times since it entered, cut to what there was. What the others do meanwhile is that of helpers,
-//! but phases that they begin are inside the phase all the same.
+//! Time has one owner. The thread that came first keeps the phase until it leaves it; then it goes on on the
+//! one that has waited longest, with that one's times since it entered, cut to what there was. What the
+//! others do meanwhile is that of helpers, but phases that they begin are inside the phase all the same.
 
 use super::{
     ThreadId,
@@ -29,7 +29,8 @@ pub(super) struct Beside {
 }
 
 impl Pairing {
-    /// The edge's thread enters a phase that is on another one. False where that has not to wait: the phase moves.
+    /// The edge's thread enters a phase that is on another one. False where that has not to wait: the phase
+    /// moves.
     pub(super) fn enter_beside(&mut self, id: u64, edge: &Edge<'_>) -> bool {
         let Some(open) = self.open.get_mut(&id) else { return false };
         let Place::On(holder, _) = open.place else { return false };
@@ -73,8 +74,8 @@ impl Pairing {
         }
     }
 
-    /// The edge's thread ends a phase that is on another one, and that it had entered: from there on it was its own. Nothing is known
-    /// of the other thread's time until then.
+    /// The edge's thread ends a phase that is on another one, and that it had entered: from there on it was
+    /// its own. Nothing is known of the other thread's time until then.
     pub(super) fn claim_beside(&mut self, id: u64, edge: &Edge<'_>) {
         let Some(open) = self.open.get(&id) else { return };
         let Place::On(holder, begin) = open.place else { return };
@@ -150,7 +151,8 @@ impl Pairing {
         is_stray
     }
 
-    /// The phase that one which begins here lies in: the thread's innermost, or one that it is inside beside another thread.
+    /// The phase that one which begins here lies in: the thread's innermost, or one that it is inside beside
+    /// another thread.
     pub(super) fn parent_of(&self, edge: &Edge<'_>) -> Option<u64> {
         let state = self.threads.get(edge.thread)?;
         let top = state.stack.top();

@@ -1,13 +1,13 @@
-//! Unmodified web servers in Python under `guestscope run`: each request of the client is one of ours, by its route and with its
-//! status, and a fault in every tenth is in the right ones.
+//! Unmodified web servers in Python under `guestscope run`: each request of the client is one of ours, by its
+//! route and with its status, and a fault in every tenth is in the right ones.
 //!
-//! Applications and load generator are in tests/data/e2e/web. GUESTSCOPE_TEST_PYTHON names an interpreter, such as that of
-//! a virtual environment, that has the packages; a server that it lacks is left out by name.
+//! Applications and load generator are in tests/data/e2e/web. GUESTSCOPE_TEST_PYTHON names an interpreter,
+//! such as that of a virtual environment, that has the packages; a server that it lacks is left out by name.
 
 use std::{
     collections::BTreeMap,
     net::TcpListener,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
@@ -33,7 +33,8 @@ struct Server {
     id: &'static str,
     /// What the fault is for the thread that serves the request.
     fault: Account,
-    /// The request is on that thread while it lasts; else threads share an interpreter that the fault keeps busy.
+    /// The request is on that thread while it lasts; else threads share an interpreter that the fault keeps
+    /// busy.
     workers: usize,
 }
 
@@ -44,6 +45,9 @@ const HYPERCORN: &[&str] = &["-m", "hypercorn", "-b", "127.0.0.1:{}", "starlette
 const SYNC: &[&str] = &["-m", "gunicorn", "-b", "127.0.0.1:{}", "-w", "2", "flask_app:app"];
 const THREADS: &[&str] =
     &["-m", "gunicorn", "-b", "127.0.0.1:{}", "-k", "gthread", "--threads", "3", "flask_app:app"];
+const AIOHTTP: &[&str] = &["aiohttp_app.py", "{}"];
+const GRPC_THREADS: &[&str] = &["grpc_app.py", "{}", "threads"];
+const GRPC_ASYNCIO: &[&str] = &["grpc_app.py", "{}", "asyncio"];
 const GREENLETS: &[&str] = &["-m", "gunicorn", "-b", "127.0.0.1:{}", "-k", "gevent", "flask_app:app"];
 
 #[rstest]
@@ -51,7 +55,9 @@ const GREENLETS: &[&str] = &["-m", "gunicorn", "-b", "127.0.0.1:{}", "-k", "geve
 #[case::uvicorn_with_two_workers(
     Server { module: "fastapi", words: WORKERS, id: "{id}", fault: Account::Cpu, workers: 2 }
 )]
-#[case::hypercorn(Server { module: "hypercorn", words: HYPERCORN, id: "{id}", fault: Account::Sleep, workers: 1 })]
+#[case::hypercorn(
+    Server { module: "hypercorn", words: HYPERCORN, id: "{id}", fault: Account::Sleep, workers: 1 }
+)]
 #[case::gunicorn_sync(
     Server { module: "gunicorn", words: SYNC, id: "<int:id>", fault: Account::Sleep, workers: 2 }
 )]
@@ -62,13 +68,13 @@ const GREENLETS: &[&str] = &["-m", "gunicorn", "-b", "127.0.0.1:{}", "-k", "geve
     Server { module: "gevent", words: GREENLETS, id: "<int:id>", fault: Account::Other, workers: 1 }
 )]
 #[case::aiohttp(
-    Server { module: "aiohttp", words: &["aiohttp_app.py", "{}"], id: "{id}", fault: Account::Sleep, workers: 1 }
+    Server { module: "aiohttp", words: AIOHTTP, id: "{id}", fault: Account::Sleep, workers: 1 }
 )]
 #[case::grpc_threads(
-    Server { module: "grpc", words: &["grpc_app.py", "{}", "threads"], id: "", fault: Account::Sleep, workers: 1 }
+    Server { module: "grpc", words: GRPC_THREADS, id: "", fault: Account::Sleep, workers: 1 }
 )]
 #[case::grpc_asyncio(
-    Server { module: "grpc", words: &["grpc_app.py", "{}", "asyncio"], id: "", fault: Account::Sleep, workers: 1 }
+    Server { module: "grpc", words: GRPC_ASYNCIO, id: "", fault: Account::Sleep, workers: 1 }
 )]
 fn each_request_of_an_unmodified_server_is_one(#[case] server: Server) {
     let test = "python_servers::each_request_of_an_unmodified_server_is_one";
@@ -83,7 +89,7 @@ fn each_request_of_an_unmodified_server_is_one(#[case] server: Server) {
     let start = start.environment("PYTHONPATH", file("tests/data/e2e/web")).environment("FAULT_MS", "30");
     let start = server.words.iter().fold(start, |start, word| {
         let word = word.replace("{}", &port);
-        if word.ends_with(".py") {
+        if Path::new(&word).extension().is_some_and(|extension| extension == "py") {
             start.word(file("tests/data/e2e/web").join(word))
         } else {
             start.word(word)

@@ -5,60 +5,11 @@ import http.client
 import os
 import socket
 import sys
-import threading
 import time
 
+from client import PORT, TRACE, expect, lines, settle, thread, wait
+from calls import grpc, grpc_asyncio  # noqa: F401
 from recorder import recorder
-
-TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-with socket.socket() as free:
-    free.bind(("127.0.0.1", 0))
-    PORT = free.getsockname()[1]
-
-
-def thread(function):
-    threading.Thread(target=function, daemon=True).start()
-
-
-def lines():
-    """Without hops, numbers and what is told."""
-    taken = (line.split(" ", 1)[1] for line in recorder.take())
-    kept = [line for line in taken if line.split()[0] not in ("enter", "leave", "tell")]
-    return [" ".join([line.split()[0], line.split()[1][0]] + line.split()[2:]).partition(" #")[0] for line in kept]
-
-
-def wait():
-    for _ in range(600):
-        try:
-            return socket.create_connection(("127.0.0.1", PORT), 1).close()
-        except OSError:
-            time.sleep(0.1)
-    sys.exit("no server came up")
-
-
-def settle():
-    """Waits for the end of what a client has seen the answer of."""
-    seen = []
-    for _ in range(200):
-        time.sleep(0.02)
-        seen += lines()
-        if seen and sum(line.startswith("end r") for line in seen) == sum(line.startswith("request") for line in seen):
-            return seen
-    return seen
-
-
-def expect(path, name, status, *more, method="GET", headers=None):
-    connection = http.client.HTTPConnection("127.0.0.1", PORT, timeout=20)
-    connection.request(method, path, headers=headers or {})
-    response = connection.getresponse()
-    response.read()
-    assert response.status == status, (path, response.status)
-    connection.close()
-    joins = ["joins r 0af76519"] if headers else []
-    wanted = ["request r " + method] + joins + list(more) + [("rename r " + name).strip() + " %d" % status, "end r"]
-    seen = settle()
-    if seen[: len(wanted)] != wanted:
-        sys.exit("%s: expected %s, was %s" % (path, wanted, seen))
 
 
 def starlette_app():
@@ -381,75 +332,6 @@ def aiohttp():
     expect("/fails", "GET /fails", 500)
     expect("/gone", "GET /gone", 410)
     expect("/nope", "", 404)
-
-
-def grpc_calls():
-    import grpc
-
-    channel = grpc.insecure_channel("127.0.0.1:%d" % PORT)
-    call = channel.unary_unary("/pkg.Service/Unary")
-    assert call(b"ok", timeout=20, wait_for_ready=True, metadata=(("traceparent", TRACE),)) == b"x"
-    assert settle() == ["request r /pkg.Service/Unary", "joins r 0af76519", "end r"]
-    try:
-        call(b"bad", timeout=20)
-        sys.exit("no error came")
-    except grpc.RpcError as error:
-        assert error.code() is grpc.StatusCode.NOT_FOUND
-    assert settle() == ["request r /pkg.Service/Unary", "rename r 5", "end r"]
-    assert list(channel.unary_stream("/pkg.Service/Stream")(b"ok", timeout=20)) == [b"x"] * 3
-    assert settle() == ["request r /pkg.Service/Stream", "end r"]
-
-
-def grpc_handlers(unary, stream):
-    import grpc
-
-    unary, stream = grpc.unary_unary_rpc_method_handler(unary), grpc.unary_stream_rpc_method_handler(stream)
-    return (grpc.method_handlers_generic_handler("pkg.Service", {"Unary": unary, "Stream": stream}),)
-
-
-def grpc():
-    from concurrent import futures
-
-    import grpc
-
-    def unary(request, context):
-        if request == b"bad":
-            context.abort(grpc.StatusCode.NOT_FOUND, "no")
-        return b"x"
-
-    def stream(request, context):
-        yield from (b"x", b"x", b"x")
-
-    server = grpc.server(futures.ThreadPoolExecutor(4))
-    server.add_generic_rpc_handlers(grpc_handlers(unary, stream))
-    server.add_insecure_port("127.0.0.1:%d" % PORT)
-    server.start()
-    grpc_calls()
-
-
-def grpc_asyncio():
-    import grpc
-
-    async def unary(request, context):
-        await asyncio.sleep(0.001)
-        if request == b"bad":
-            await context.abort(grpc.StatusCode.NOT_FOUND, "no")
-        return b"x"
-
-    async def stream(request, context):
-        for _ in range(3):
-            await asyncio.sleep(0.001)
-            yield b"x"
-
-    async def main():
-        server = grpc.aio.server()
-        server.add_generic_rpc_handlers(grpc_handlers(unary, stream))
-        server.add_insecure_port("127.0.0.1:%d" % PORT)
-        await server.start()
-        await server.wait_for_termination()
-
-    thread(lambda: asyncio.run(main()))
-    grpc_calls()
 
 
 if __name__ == "__main__":

@@ -4,7 +4,8 @@ use rstest::rstest;
 
 use super::play;
 
-/// The pool's thread is there before the loop's has left: the loop's time is its own, the pool's comes behind it.
+/// The pool's thread is there before the loop's has left: the loop's time is its own, the pool's comes behind
+/// it.
 #[test]
 fn a_thread_that_enters_too_early_goes_on_where_the_other_leaves() {
     let printed = play(
@@ -130,7 +131,8 @@ fn nested_phases_keep_their_order_on_the_thread_that_they_come_to() {
     ");
 }
 
-/// Threads that end, edges that are lost, and a program that enters the same phase from more threads than are kept.
+/// Threads that end, edges that are lost, and a program that enters the same phase from more threads than are
+/// kept.
 #[rstest]
 #[case::the_waiting_thread_ends("exit")]
 #[case::it_enters_twice("enter 262144")]
