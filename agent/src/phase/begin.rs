@@ -78,7 +78,7 @@ impl Pairing {
         }
         self.threads.meet(edge.thread, edge.record.ledger.slot).phases += 1;
         let innermost = self.parent_of(edge);
-        if innermost.is_none() && Source::is_detail(edge.record.arguments[1]) {
+        if !outermost && innermost.is_none() && Source::is_detail(edge.record.arguments[1]) {
             return self.begin_alone(edge, source);
         }
         let is_request = outermost && self.is_request(source, innermost);

@@ -99,6 +99,9 @@ fn check(records: &[Record], ledgers: &[Ledger], stop_ns: u64) -> Result<(), Tes
     // Ledgers of threads that are known, of others, and twice.
     let known = records.iter().map(ledger_of);
     let ledgers: Vec<Ledger> = known.take(5).chain(ledgers.iter().copied()).collect();
+    // Details outside all phases are none, and counted.
+    let alone: u64 = pairing.sources.made.iter().map(|made| made.alone).sum();
+    begun -= usize::try_from(alone).unwrap();
     pairing.stop(stop_ns, &ledgers);
     let outputs = pairing.take();
     check_invariants(&outputs);
