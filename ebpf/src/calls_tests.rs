@@ -1,3 +1,5 @@
+//! Calls and returns as programs make them, longjmp and exceptions among them: what is open, and what was lost.
+
 use proptest::{collection::vec, prelude::*};
 
 use super::*;

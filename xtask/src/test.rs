@@ -95,9 +95,10 @@ fn set_up(xtask: &Xtask) -> Result<Ground> {
     let libtorch =
         or_shortfall(xtask, "no libtorch, so no inference and no training", Libtorch::ensure(xtask));
     let python = or_shortfall(xtask, "no Python with duckdb and pyarrow", Python::for_tests(xtask));
-    let servers = match geteuid().is_root() {
-        true => Python::for_servers(xtask).map_err(|error| error.to_string()),
-        false => Err("needs root".to_owned()),
+    let servers = if geteuid().is_root() {
+        Python::for_servers(xtask).map_err(|error| error.to_string())
+    } else {
+        Err("needs root".to_owned())
     };
     other_programs(xtask);
     kernel::ensure(xtask);

@@ -145,6 +145,7 @@ unsafe fn end(stage: *mut EdgeRecord, slot: u16, found: Found) -> Outcome {
 /// # Safety
 /// The stage must be the thread's own, and both whole values.
 #[inline(always)]
+#[expect(clippy::cast_ptr_alignment, reason = "both names lie at multiples of eight bytes in values of maps")]
 unsafe fn begin(stage: *mut EdgeRecord, function: *mut Function, operation: u8, ctx: &impl EbpfContext) {
     // SAFETY: the caller's.
     unsafe {

@@ -345,7 +345,7 @@ impl World {
         let words: Vec<&str> = line.words.iter().copied().filter(|word| !word.contains('=')).collect();
         let nth = |at: usize| words.get(at).copied().unwrap_or_default();
         let (operation, has_token) = operation(line.what);
-        let token = if has_token { nth(0).parse().expect(nth(0)) } else { 0 };
+        let token = if has_token { nth(0).parse().unwrap_or_else(|_| panic!("{}", nth(0))) } else { 0 };
         let mut arguments = [0; 4];
         let mut name = [0; NAME_BYTES];
         if Operation::has_name(operation) {
