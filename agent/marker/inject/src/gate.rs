@@ -1,8 +1,8 @@
 //! Tasks that are too short to be phases: an edge costs about as much as the shortest of them takes. A task's
-//! length is known at its end only and a phase begins at its begin, so it is decided by kind, once, from how
-//! long the first ones of the kind took.
-//! Yields whether a task is shown. It deliberately never decides again: a kind is shown from some point on,
-//! or not at all.
+//! length is known at its end only and a phase begins at its begin, so it is decided by kind, from how long the
+//! first ones of the kind took. The first ones of a library's inside compile, so such a kind is looked at again
+//! and again while it is shown; what a program marks itself is decided once.
+//! Yields whether a task is shown. A kind that was found too short stays hidden.
 
 use core::{
     ffi::c_int,
@@ -21,8 +21,9 @@ const LOOKED_AT: i32 = 64;
 /// After so many, most of which are long, a kind is known to be long enough.
 const EARLY: i32 = 8;
 const EARLY_LONG: u64 = 6;
-/// The count stands for these.
+/// Added to the count of a kind that is shown.
 const SHOWN: i32 = 1 << 16;
+/// The count of a kind that is not.
 const HIDDEN: i32 = 2 << 16;
 
 /// What is known of a kind, in two fields that ITT's structures have for a tool: how many were measured, and
@@ -76,10 +77,11 @@ impl Kind {
         if count >= HIDDEN {
             return Measured { begun_ns: 1, ..Measured::NOT };
         }
-        if count >= SHOWN {
+        let is_shown = count >= SHOWN;
+        if is_shown && !is_doubtful {
             return Measured::NOT;
         }
-        Measured { kind: self, begun_ns: now_ns() & !1 | u64::from(is_doubtful) }
+        Measured { kind: self, begun_ns: now_ns() & !1 | u64::from(is_doubtful && !is_shown) }
     }
 }
 
@@ -101,17 +103,22 @@ impl Measured {
         let kind = unsafe { &*self.kind };
         let is_long = now_ns().saturating_sub(self.begun_ns) >= SHORTEST_NS;
         let long = kind.long.fetch_add(u64::from(is_long), Relaxed) + u64::from(is_long);
-        let count = kind.count.load(Relaxed).saturating_add(1);
-        if count > LOOKED_AT {
+        let known = kind.count.load(Relaxed);
+        if known >= HIDDEN {
             return None;
         }
+        let (shown, count) = (known & SHOWN, (known & !SHOWN) + 1);
         let decided = match count {
             LOOKED_AT if 2 * long < u64::from(LOOKED_AT.unsigned_abs()) => HIDDEN,
             LOOKED_AT => SHOWN,
-            EARLY if long >= EARLY_LONG => SHOWN,
-            count => count,
+            EARLY if shown == 0 && long >= EARLY_LONG => SHOWN,
+            count => shown | count,
         };
-        let is_decided = kind.count.compare_exchange(count - 1, decided, AcqRel, Relaxed).is_ok();
+        let is_decided = kind.count.compare_exchange(known, decided, AcqRel, Relaxed).is_ok();
+        if is_decided && decided >= SHOWN && decided & !SHOWN & !HIDDEN == 0 {
+            // From here on others are counted.
+            kind.long.store(0, Relaxed);
+        }
         (is_decided && decided == HIDDEN).then_some(self.kind)
     }
 }

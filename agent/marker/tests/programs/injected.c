@@ -266,6 +266,8 @@ static void kinds(void) {
         task(dnnl, "convolution"), spin(100000), task_end(dnnl);
         task(dnnl, "reorder"), task_end(dnnl);
         task(own, "tiny"), task_end(own);
+        /* Compiled at its first uses. */
+        task(dnnl, "create"), spin(time < 8 ? 100000 : 0), task_end(dnnl);
     }
 }
 
