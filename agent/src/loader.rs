@@ -231,7 +231,7 @@ pub fn load(options: &LoadOptions) -> Result<Loaded, LoadError> {
             let (hook, consequence) = (hook.id.to_owned(), hook.purpose.to_owned());
             verdicts.push(Verdict { hook, outcome: Outcome::Off, consequence, remedy: None });
         } else {
-            verdicts.push(prepared.put_in_place(hook)?);
+            verdicts.push(requests::judged(options, hook, prepared.put_in_place(hook)?));
         }
     }
     let Prepared { mut ebpf, fidelity, .. } = prepared;
