@@ -81,7 +81,9 @@ fn a_small_run() {
     assert!(banner[0].contains("fidelity full") && banner[0].contains("attached in "), "{banner:?}");
     // What a machine cannot change: which lines there are, by their first words.
     let first = |line: &str| line.split(' ').next().unwrap_or_default().to_owned();
-    let mut firsts: Vec<String> = done.stdout.lines().map(first).filter(|word| !word.is_empty()).collect();
+    // How much a short program does outside its phases is the machine's to say.
+    let is_the_same = |word: &String| !word.is_empty() && word != "outside";
+    let mut firsts: Vec<String> = done.stdout.lines().map(first).filter(is_the_same).collect();
     firsts.dedup();
     assert_snapshot!("small_run", firsts.join("\n"));
 }
