@@ -51,7 +51,7 @@ pub enum Command {
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
 Phases come from the program's own marks (C, Rust, Python: `import guestscope` works as it is), and
-without any from Python packages that serve, train and infer, from NVTX and from ITT (--sources).
+without any from Python packages that serve, train and infer, and from NVTX (--sources).
 Where none come the summary groups threads by name and by what they did.
 
 Where BPF is refused (no root, gVisor, a container without privileges) the marks themselves carry
@@ -74,8 +74,8 @@ pub struct RunArguments {
     /// `full`: fail where BPF is refused; `procfs`: do without it [default: whichever can be had].
     #[arg(long, value_name = "MODE", value_parser = fidelity)]
     pub fidelity: Option<Fidelity>,
-    /// Where phases come from beside the program's own marks: python, otel, nvtx, itt (itt:all with tasks below 20 us), separated by
-    /// commas, or none [default: all].
+    /// Where phases come from beside the program's own marks: python, otel, nvtx, itt (the inside of oneDNN and others; itt:all with tasks
+    /// below 20 us), separated by commas, or none [default: python,otel,nvtx].
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = sources::wish)]
     pub sources: Option<Vec<Option<sources::Wish>>>,
     /// A Python function that is a phase: `package.module:function` or `package.module:Class.method`; may be repeated.

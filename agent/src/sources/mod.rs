@@ -83,6 +83,9 @@ pub struct Wish {
 /// Sources that can be switched on for a program that is started.
 pub const SWITCHED: [Kind; 4] = [Kind::Python, Kind::Otel, Kind::Nvtx, Kind::Itt];
 
+/// The one that is on only where somebody asks for it: what it tells of is inside of libraries, hundreds of phases of a request.
+const ASKED_FOR: Kind = Kind::Itt;
+
 /// Reads one word of `--sources`; none for `none`.
 ///
 /// # Errors
@@ -112,7 +115,8 @@ impl Selected {
         let mut selected = Self { is_started: true, on: vec![Box::new(marker::Marker)], off: Vec::new() };
         for kind in SWITCHED {
             let wish = wishes.sources.as_ref().map(|all| all.iter().find(|wish| wish.kind == kind));
-            if wish.is_some_and(|wish| wish.is_none()) {
+            let is_wanted = wish.map_or(kind != ASKED_FOR, |wish| wish.is_some());
+            if !is_wanted {
                 selected.off.push((kind, "not asked for".to_owned()));
                 continue;
             }

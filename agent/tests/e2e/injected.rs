@@ -49,7 +49,8 @@ fn ranges_and_tasks_are_phases_of_the_request_around_them(#[case] fidelity: &str
     let test = format!("injected::ranges_and_tasks_are_phases_of_the_request_around_them::{fidelity}");
     let Some(ground) = Ground::new(&test) else { return };
     let Some(program) = program(&ground, &test) else { return };
-    let run = ground.run().words(&["--fidelity", fidelity]).program(program).word("within");
+    let words = ["--fidelity", fidelity, "--sources", "nvtx,itt"];
+    let run = ground.run().words(&words).program(program).word("within");
     let done = run.finish().expect(0);
     assert_eq!(done.losses(), []);
     let seen = done.seen();
@@ -86,6 +87,7 @@ fn another_tool_keeps_its_variable_and_what_is_not_asked_for_sets_none() {
     let Some(program) = program(&ground, test) else { return };
     let run = ground
         .run()
+        .words(&["--sources", "nvtx,itt"])
         .program(&program)
         .word("variables")
         .environment("NVTX_INJECTION64_PATH", "/opt/nsight.so");
