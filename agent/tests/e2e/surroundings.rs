@@ -246,14 +246,15 @@ fn arguments_need_not_be_text() {
     start.word(odd).finish().expect(0);
 }
 
-/// What the program finds is what it would find without the agent, but for four variables.
+/// What the program finds is what it would find without the agent, but for the variables by which markers and sources find theirs.
 #[test]
 fn the_program_finds_the_world_as_it_was() {
     let Some(ground) = Ground::new("surroundings::the_program_finds_the_world_as_it_was") else { return };
     let plain =
         Start::new(&ground.path(""), &subject()).word("view").environment("E2E_BOOK", ground.path("plain"));
     let prepare = |start: Start| {
-        start.environment("PYTHONPATH", "/theirs").before(|| {
+        // These tests have a variable of their own by that name.
+        start.without("GUESTSCOPE_PYTHON").environment("PYTHONPATH", "/theirs").before(|| {
             // Something unusual to find again.
             nix::sys::stat::umask(nix::sys::stat::Mode::S_IWOTH);
             let signal = nix::sys::signal::Signal::SIGWINCH;
@@ -278,7 +279,10 @@ fn the_program_finds_the_world_as_it_was() {
             "env.GUESTSCOPE_FILTERS",
             "env.GUESTSCOPE_LIBRARY",
             "env.GUESTSCOPE_NOTIFY",
+            "env.GUESTSCOPE_OTEL",
+            "env.GUESTSCOPE_PYTHON",
             "env.GUESTSCOPE_WORKLOAD_FILE",
+            "env.NVTX_INJECTION64_PATH",
             "env.PYTHONPATH",
         ]
     );
