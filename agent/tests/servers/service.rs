@@ -6,7 +6,7 @@ use std::{
     path::PathBuf,
 };
 
-use guestscope::phase::{Phase, Request};
+use guestscope::phase::{Phase, PhaseKind, Request};
 use guestscope_ebpf::{Account, Source};
 use rstest::rstest;
 
@@ -70,10 +70,11 @@ fn pair<'a>(seen: &'a Seen, answered: &[Answered]) -> Vec<&'a Request> {
     requests
 }
 
-/// Names of the phases right within a request, in the order of their begins.
+/// Names of the phases right within a request, in the order of their begins. Some have waited in a queue.
 fn names(request: &Request) -> Vec<&str> {
     let root = request.root().id;
-    let within = request.phases.iter().filter(|phase| phase.parent == Some(root));
+    let is_within = |phase: &&Phase| phase.parent == Some(root) && phase.kind != PhaseKind::Queue;
+    let within = request.phases.iter().filter(is_within);
     within.map(|phase| phase.name.stored()).collect()
 }
 
