@@ -75,7 +75,9 @@ fn each_request_of_a_real_server_is_one(
     let interpreter = std::env::var("GUESTSCOPE_TEST_PYTHON").unwrap_or_else(|_| "python3".to_owned());
     match run(&interpreter, "servers.py", &[server]) {
         None => skipped(server, "there is no such interpreter"),
-        Some(output) if output.contains("missing: ") => skipped(server, output.trim()),
+        Some(output) if output.contains("missing: ") => {
+            skipped(&format!("packages: {server}"), output.trim());
+        }
         Some(_) => {}
     }
 }

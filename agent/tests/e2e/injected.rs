@@ -106,7 +106,10 @@ fn python_with(package: &str, test: &str) -> Option<PathBuf> {
     let found = given.or_else(|| python(test))?;
     let imported = Command::new(&found).args(["-c", &format!("import {package}")]).output();
     if !imported.is_ok_and(|output| output.status.success()) {
-        skipped(test, &format!("no package {package}: name a Python with it by GUESTSCOPE_SERVERS_PYTHON"));
+        skipped(
+            "packages",
+            &format!("{test}: no package {package}: name a Python with it by GUESTSCOPE_SERVERS_PYTHON"),
+        );
         return None;
     }
     Some(found)

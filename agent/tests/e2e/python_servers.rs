@@ -162,7 +162,7 @@ fn interpreter(test: &str, module: &str) -> Option<PathBuf> {
     if import.status().is_ok_and(|status| status.success()) {
         return Some(python);
     }
-    skipped(test, &format!("no {module} for {}", python.display()));
+    skipped("packages", &format!("{test}: no {module} for {}", python.display()));
     None
 }
 
