@@ -65,9 +65,7 @@ impl Outcome {
         }
         faults.extend(seen.trouble.iter().cloned());
         let lacks = |program: &Program| {
-            // No run needs these (6.3 and later; 6.12 finds the stack of one too large).
-            program.name.starts_with("socket_")
-                || row.lacks.iter().any(|hook| hook.rsplit('/').next() == Some(program.name.as_str()))
+            row.lacks.iter().any(|hook| hook.rsplit('/').next() == Some(program.name.as_str()))
         };
         let refused = seen.programs.iter().filter(|program| program.verdict.is_err() && !lacks(program));
         faults.extend(refused.map(|program| format!("program {} refused", program.name)));
