@@ -12,20 +12,19 @@ use core::arch::asm;
 
 use aya_ebpf::helpers::{bpf_ktime_get_ns, generated::bpf_probe_read_kernel};
 use guestscope_ebpf::{
-    KERNEL_INSTANCE, MARKER_ABI_VERSION, Operation, Source, THREAD_AS_BEFORE,
-    connection::{MAY_GO_ON, PATH_BYTES, PATH_ROOM, TAKEN as TAKEN_MOST, UNNAMED, WATCH_NAME_BYTES, token},
+    Operation,
+    connection::{MAY_GO_ON, PATH_BYTES, PATH_ROOM, TAKEN as TAKEN_MOST, UNNAMED},
     ledger::Ledger,
 };
 
 use self::edge::{socket_edge, tell_end};
 use crate::{
     maps::{
-        CONNECTIONS, HAS_ARRIVALS, HAS_PATHS, HAS_REQUESTS, LEDGERS, OFFSET_ADDRESS_BYTES,
-        OFFSET_ADDRESS_NAME, OFFSET_SOCK_FAMILY, OFFSET_SOCK_PORT, OFFSET_SOCK_PROTOCOL, OFFSET_SOCK_QUEUED,
-        OFFSET_SOCK_STATE, OFFSET_UNIX_ADDRESS, PATHS, PORTS, STAGES, TAKEN, WATCHED,
+        CONNECTIONS, HAS_ARRIVALS, HAS_PATHS, OFFSET_ADDRESS_BYTES, OFFSET_ADDRESS_NAME, OFFSET_SOCK_FAMILY,
+        OFFSET_SOCK_PORT, OFFSET_SOCK_PROTOCOL, OFFSET_SOCK_QUEUED, OFFSET_SOCK_STATE, OFFSET_UNIX_ADDRESS,
+        PATHS, PORTS, TAKEN,
     },
     memory::{Arguments, Memory, Plain, load, twins},
-    probes::phase,
     task::Current,
 };
 
