@@ -6,7 +6,6 @@ program alike. A batch that joblib runs on another thread or in another process 
 
 import functools
 import sys
-import threading
 
 from .. import phases
 from . import work
@@ -26,40 +25,12 @@ _METHODS = (
 )
 
 
-class _Here(threading.local):
-    depth = 0
-
-
-_here = _Here()
+# Of `phases.outermost`: what is inside of one of them is part of it.
+_KEY = "sklearn"
 
 
 def _wrapped(method, name):
-    state, begin, end = _here, phases.begin, phases.end
-
-    @functools.wraps(method)
-    def call(self, *args, **kwargs):
-        if state.depth:
-            try:
-                return method(self, *args, **kwargs)
-            except BaseException as error:
-                error.__traceback__ = error.__traceback__.tb_next
-                raise
-        state.depth = 1
-        token = 0
-        try:
-            token = begin(name + " " + phases.label(self))
-        except Exception as error:
-            work.failed("sklearn", error)
-        try:
-            return method(self, *args, **kwargs)
-        except BaseException as error:
-            error.__traceback__ = error.__traceback__.tb_next
-            raise
-        finally:
-            state.depth = 0
-            if token:
-                end(token)
-
+    call = phases.outermost(method, lambda args, kwargs: name + " " + phases.label(args[0]), _KEY)
     call.__guestscope__ = True
     return call
 
@@ -96,19 +67,13 @@ def estimators(module):
 
 def batch(original, site):
     """`joblib.parallel.BatchedCalls.__call__`, on the thread that runs it."""
+    marked = phases.outermost(original, "joblib", _KEY)
 
     def __call__(self, *args, **kwargs):
-        if _here.depth or "sklearn" not in sys.modules:
-            return original(self, *args, **kwargs)
-        _here.depth = 1
-        token = phases.begin("joblib")
         try:
-            return original(self, *args, **kwargs)
+            return (marked if "sklearn" in sys.modules else original)(self, *args, **kwargs)
         except BaseException as error:
             error.__traceback__ = error.__traceback__.tb_next
             raise
-        finally:
-            _here.depth = 0
-            phases.end(token)
 
     return functools.wraps(original)(__call__)
