@@ -86,7 +86,8 @@ fn table(table: &Path, out: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Lists the Python files that are unpacked beside a program, all but the marker's module, as the array `FILES` of `python.rs`.
+/// Lists the Python files that are unpacked beside a program, all but the marker's module, as the array
+/// `FILES` of `python.rs`.
 fn python(folder: &Path, out: &Path) -> anyhow::Result<()> {
     println!("cargo:rerun-if-changed={}", folder.display());
     let (mut folders, mut files) = (vec![folder.to_owned()], Vec::new());
@@ -136,7 +137,7 @@ fn strip(path: &Path) -> anyhow::Result<()> {
 /// The library must load in the guest's own dynamic loader, so it is built for the host's C library,
 /// whichever one the agent itself is built for; it needs no version of it.
 fn shared_library(marker: &Path, crate_: &str, file: &str, out: &Path) -> anyhow::Result<()> {
-    for part in ["src", "Cargo.toml"] {
+    for part in ["src", "Cargo.toml", "link.rs"] {
         println!("cargo:rerun-if-changed={}", marker.join(part).display());
     }
     for part in ["src", "Cargo.toml", "build.rs"] {

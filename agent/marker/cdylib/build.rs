@@ -1,26 +1,8 @@
-//! Link arguments of libguestscope.so. Yields a library with a versioned name that needs no other library.
-//! It deliberately links no C library: what it takes from one (`getenv`, `__tls_get_addr`, `strlen` and the memory
-//! copies that compilers expect everywhere) is, in any version of glibc or musl, in every program that can load it.
+//! Gives libguestscope.so.1 its name, and links it to nothing.
 
-use std::env;
+#[path = "../link.rs"]
+mod link;
 
 fn main() {
-    println!("cargo::rerun-if-changed=build.rs");
-    println!("cargo::rerun-if-env-changed=RUSTC_LINKER");
-    // Cross builds link with the toolchain's own rust-lld, which takes its arguments without a compiler's prefix.
-    let direct = env::var("RUSTC_LINKER").is_ok_and(|linker| linker.ends_with("lld"));
-    // `nodelete`: threads keep state in it and an agent its probe, so a `dlclose` must not take it away.
-    for argument in
-        ["-soname=libguestscope.so.1", "-znodelete", "-znow", "-zrelro", "-zseparate-loadable-segments"]
-    {
-        if direct {
-            println!("cargo::rustc-cdylib-link-arg={argument}");
-        } else {
-            println!("cargo::rustc-cdylib-link-arg=-Wl,{argument}");
-        }
-    }
-    if !direct {
-        println!("cargo::rustc-cdylib-link-arg=-nostartfiles");
-        println!("cargo::rustc-cdylib-link-arg=-nostdlib");
-    }
+    link::arguments("libguestscope.so.1");
 }

@@ -1,0 +1,27 @@
+//! Link arguments of the marker's shared libraries. Yields a library with a versioned name that needs no other library.
+//! It deliberately links no C library: what they take from one (`getenv`, `__tls_get_addr`, `strlen` and the memory
+//! copies that compilers expect everywhere) is, in any version of glibc or musl, in every program that can load them.
+
+use std::env;
+
+/// For the library that goes by this name.
+pub(crate) fn arguments(soname: &str) {
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed=../link.rs");
+    println!("cargo::rerun-if-env-changed=RUSTC_LINKER");
+    // Cross builds link with the toolchain's own rust-lld, which takes its arguments without a compiler's prefix.
+    let direct = env::var("RUSTC_LINKER").is_ok_and(|linker| linker.ends_with("lld"));
+    let soname = format!("-soname={soname}");
+    // `nodelete`: threads keep state in it and an agent its probe, so a `dlclose` must not take it away.
+    for argument in [&soname, "-znodelete", "-znow", "-zrelro", "-zseparate-loadable-segments"] {
+        if direct {
+            println!("cargo::rustc-cdylib-link-arg={argument}");
+        } else {
+            println!("cargo::rustc-cdylib-link-arg=-Wl,{argument}");
+        }
+    }
+    if !direct {
+        println!("cargo::rustc-cdylib-link-arg=-nostartfiles");
+        println!("cargo::rustc-cdylib-link-arg=-nostdlib");
+    }
+}
