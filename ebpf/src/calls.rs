@@ -1,9 +1,12 @@
-//! Calls of probed functions that are open on a thread, by the place of their frames: pure, `no_std`, tested on the host.
+//! Calls of probed functions that are open on a thread, by the place of their frames: pure, `no_std`, tested
+//! on the host.
 //!
-//! A stack grows downward, so a frame that lies below a new event's is gone: the call was left without a return (longjmp, an
-//! exception, a jump that is not probed). Its phase has lost its end. It knows no maps and no clocks.
+//! A stack grows downward, so a frame that lies below a new event's is gone: the call was left without a
+//! return (longjmp, an exception, a jump that is not probed). Its phase has lost its end. It knows no maps
+//! and no clocks.
 //!
-//! Everything is read and written through the map's value: a verifier that knew the numbers would follow each of them.
+//! Everything is read and written through the map's value: a verifier that knew the numbers would follow each
+//! of them.
 #![expect(
     clippy::inline_always,
     reason = "a call costs a BPF program more than the body, and some kernels' verifiers refuse it"
@@ -11,7 +14,10 @@
 
 use crate::NAME_BYTES;
 
-/// Calls that are followed on one thread; of deeper recursion the outermost. A power of two, since it is also a mask.
+/// Where the integer arguments lie in x86-64's `pt_regs`, bytes: di, si, dx, cx, r8, r9.
+pub const ARGUMENTS_X86_64: [usize; 6] = [112, 104, 96, 88, 72, 64];
+/// Calls that are followed on one thread; of deeper recursion the outermost. A power of two, since it is also
+/// a mask.
 pub const OPEN_CALLS: usize = 32;
 /// Functions, and places of USDT probes, that can be probed at once.
 pub const FUNCTIONS: u32 = 256;
@@ -20,7 +26,8 @@ pub const SHOWN_PER_WINDOW: u64 = 1_000;
 /// Over this time. Calls of a thousand threads, or of none, are counted alike.
 pub const WINDOW_NS: u64 = 100_000_000;
 
-/// In a probe's cookie, beside the function's number: it is a place within a function, which has no frame of its own.
+/// In a probe's cookie, beside the function's number: it is a place within a function, which has no frame of
+/// its own.
 pub const COOKIE_PLACE: u64 = 1 << 32;
 /// Without cookies: where an entry or an exit lies in its page, the second behind the first.
 pub const PLACES_IN_PAGE: u32 = 4096;
@@ -99,7 +106,8 @@ pub struct Call {
     pub shown: u32,
 }
 
-/// Stands for the frame of what has none: no event tells that it is gone but its own end and the return of what is around it.
+/// Stands for the frame of what has none: no event tells that it is gone but its own end and the return of
+/// what is around it.
 pub const PLACE: u64 = u64::MAX;
 
 /// Those that are open on a thread, the outermost first.
@@ -199,8 +207,8 @@ unsafe fn found(calls: *mut Calls, own: u64) -> Found {
     unsafe { Found(own & 0xff | (get!(calls.lost) & 0xff) << 8 | (get!(calls.lost_all) & 0xff) << 16) }
 }
 
-/// A call begins, at the place `at` of the stack. What lies below is gone, and so is what lies there, since two calls have no frame
-/// in common. `gone` is told the function of each.
+/// A call begins, at the place `at` of the stack. What lies below is gone, and so is what lies there, since
+/// two calls have no frame in common. `gone` is told the function of each.
 ///
 /// # Safety
 /// `calls` must point to a whole value that nobody else writes.

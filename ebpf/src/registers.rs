@@ -8,7 +8,7 @@
 //! Here stands too what differs between processors: one object serves x86-64 and arm64, and the agent says which it is.
 
 use aya_ebpf::{EbpfContext, Global, helpers::generated::bpf_task_pt_regs};
-use guestscope_ebpf::{CALLS_32, call_name};
+use guestscope_ebpf::{CALLS_32, call_name, calls::ARGUMENTS_X86_64};
 
 use crate::{
     maps::{
@@ -96,9 +96,7 @@ pub(crate) fn will_restart<M: Memory>(task: Task<M>) -> bool {
 /// Argument `PLACE` (0 to 5) of a function that a probe has stopped, by the calling convention of the processor.
 #[inline(always)]
 pub(crate) fn argument<const PLACE: usize>(context: &impl EbpfContext) -> u64 {
-    /// Of di, si, dx, cx, r8, r9 in x86-64's `pt_regs`.
-    const X86_64: [usize; 6] = [112, 104, 96, 88, 72, 64];
-    if IS_ARM64.load() != 0 { word!(context, PLACE * 8) } else { word!(context, X86_64[PLACE]) }
+    if IS_ARM64.load() != 0 { word!(context, PLACE * 8) } else { word!(context, ARGUMENTS_X86_64[PLACE]) }
 }
 
 /// The stack pointer of what a probe has stopped.

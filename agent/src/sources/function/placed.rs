@@ -1,4 +1,5 @@
-//! A function that has its probes, and what becomes of it: how often it is called, and whether its file is still the same.
+//! A function that has its probes, and what becomes of it: how often it is called, and whether its file is
+//! still the same.
 
 use std::{
     fmt,
@@ -10,7 +11,7 @@ use std::{
 
 use guestscope_ebpf::{
     NAME_BYTES, Source,
-    calls::{Argument, ArgumentKind, Function},
+    calls::{ARGUMENTS_X86_64, Argument, ArgumentKind, Function},
 };
 
 use super::{
@@ -27,9 +28,9 @@ use crate::{
     untrusted::{Shown as _, Untrusted},
 };
 
-/// Calls per second at which a function is left alone: each call takes the program two exceptions, whether it is shown or not. In a
-/// virtual machine, where each step over an instruction that the kernel does not emulate leaves the guest, a call was 12 to 22 us
-/// (6.18): a third of a CPU at this rate.
+/// Calls per second at which a function is left alone: each call takes the program two exceptions, whether it
+/// is shown or not. In a virtual machine, where each step over an instruction that the kernel does not
+/// emulate leaves the guest, a call was 12 to 22 us (6.18): a third of a CPU at this rate.
 const TOO_OFTEN: f64 = 15_000.0;
 /// Looks in a row that see so many.
 const LOOKS: u32 = 2;
@@ -58,8 +59,8 @@ pub(super) struct Place {
 struct IsGo;
 
 impl Place {
-    /// Entry and exits of each function that is meant; those that cannot be followed are left out, and why is told, unless there is
-    /// no other.
+    /// Entry and exits of each function that is meant; those that cannot be followed are left out, and why is
+    /// told, unless there is no other.
     pub(super) fn of_functions(
         file: &File,
         symbol: &str,
@@ -104,10 +105,12 @@ impl Place {
 
 /// Where the register of an integer argument, 1 for the first, lies among those that a probe is handed.
 fn register(number: u8) -> u32 {
-    /// Of di, si, dx, cx, r8, r9 in x86-64's `pt_regs`.
-    const X86_64: [u32; 6] = [112, 104, 96, 88, 72, 64];
     let place = usize::from(number.saturating_sub(1));
-    if cfg!(target_arch = "aarch64") { place as u32 * 8 } else { X86_64.get(place).copied().unwrap_or(0) }
+    if cfg!(target_arch = "aarch64") {
+        place as u32 * 8
+    } else {
+        ARGUMENTS_X86_64.get(place).map_or(0, |offset| *offset as u32)
+    }
 }
 
 /// A function with its probes.
