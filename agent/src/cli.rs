@@ -74,11 +74,12 @@ pub struct RunArguments {
     /// `full`: fail where BPF is refused; `procfs`: do without it [default: whichever can be had].
     #[arg(long, value_name = "MODE", value_parser = fidelity)]
     pub fidelity: Option<Fidelity>,
-    /// Where phases come from beside the program's own marks: python, otel, nvtx, itt (the inside of oneDNN and others; itt:all with tasks
-    /// below 20 us), separated by commas, or none [default: python,otel,nvtx].
+    /// Where phases come from beside the program's own marks: python, otel, nvtx, itt (the inside of oneDNN
+    /// and others; itt:all with tasks below 20 us), separated by commas, or none [default: python,otel,nvtx].
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = sources::wish)]
     pub sources: Option<Vec<Option<sources::Wish>>>,
-    /// A Python function that is a phase: `package.module:function` or `package.module:Class.method`; may be repeated.
+    /// A Python function that is a phase: `package.module:function` or `package.module:Class.method`; may be
+    /// repeated.
     #[arg(long, value_name = "MODULE:FUNCTION", value_parser = marked)]
     pub mark: Vec<String>,
     /// Call requests by their method alone, without the template of their route.
@@ -164,11 +165,13 @@ pub struct Observation {
     /// Keep waits of at least this long, each with who had the CPU last; at most 4s, `off` for none.
     #[arg(long, default_value = "100us", value_name = "TIME", value_parser = wait_threshold)]
     pub wait_threshold: Duration,
-    /// Requests by when connections receive and send, whatever serves: `port:8000`, `unix:/run/web.sock`. Nothing they say is read.
+    /// Requests by when connections receive and send, whatever serves: `port:8000`, `unix:/run/web.sock`.
+    /// Nothing they say is read.
     #[arg(long, value_name = "WHERE", value_delimiter = ',', value_parser = Watched::parse)]
     pub requests: Vec<Watched>,
-    /// Make calls of functions phases: NAME=LIB:SYMBOL[:argN] (`*` is any text; argN is the request's number), what lies between
-    /// probes: NAME=usdt:LIB:PROVIDER:PROBE[:argN], or llama.cpp, onnxruntime, tensorflow, triton, loadgen.
+    /// Make calls of functions phases: NAME=LIB:SYMBOL[:argN] (`*` is any text; argN is the request's
+    /// number), what lies between probes: NAME=usdt:LIB:PROVIDER:PROBE[:argN], or llama.cpp, onnxruntime,
+    /// tensorflow, triton, loadgen.
     #[arg(long, value_name = "NAME=LIB:SYMBOL", value_parser = sources::function::parse)]
     pub phase: Vec<Asked>,
     /// BTF of exactly this kernel, for one that was built without (CONFIG_DEBUG_INFO_BTF).
@@ -195,9 +198,8 @@ impl RunArguments {
 
 /// A module and a name in it, as Python writes them; commas part them in the environment.
 fn marked(text: &str) -> Result<String, String> {
-    let is_path =
-        |path: &str| path.split('.').all(|name| !name.is_empty() && !name.contains([' ', ',', ':', '.']));
-    let is_marked = text.split_once(':').is_some_and(|(module, name)| is_path(module) && is_path(name));
+    let is_name = |name: &str| !name.is_empty() && !name.contains([' ', ',', ':']);
+    let is_marked = text.split_once(':').is_some_and(|(a, b)| a.split('.').chain(b.split('.')).all(is_name));
     if is_marked { Ok(text.to_owned()) } else { Err("not of the form module:function".to_owned()) }
 }
 

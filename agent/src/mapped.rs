@@ -50,9 +50,9 @@ pub struct Problem {
 /// Problems of one look that are told in words. A process may have mapped any number of damaged files.
 const MOST_PROBLEMS: usize = 5;
 
-/// Attaches the probe to every file with the marker that a process has mapped to execute, those of functions to files that have
-/// them, and finds the code
-/// there that busy-waits. The process can make this wait for ever.
+/// Attaches the probe to every file with the marker that a process has mapped to execute, those of functions
+/// to files that have them, and finds the code there that busy-waits. The process can make this wait for
+/// ever.
 ///
 /// # Errors
 /// It has ended, or its maps cannot be read.

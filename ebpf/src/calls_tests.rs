@@ -1,4 +1,5 @@
-//! Calls and returns as programs make them, longjmp and exceptions among them: what is open, and what was lost.
+//! Calls and returns as programs make them, longjmp and exceptions among them: what is open, and what was
+//! lost.
 
 use proptest::{collection::vec, prelude::*};
 
@@ -113,8 +114,9 @@ fn tokens_are_no_roots_and_differ() {
 }
 
 proptest! {
-    /// Against a program that calls, returns and throws: each call that returns is found by its return, and each
-    /// other one is told as lost exactly once, before anything that begins after it has been told to end.
+    /// Against a program that calls, returns and throws: each call that returns is found by its return, and
+    /// each other one is told as lost exactly once, before anything that begins after it has been told to
+    /// end.
     #[test]
     fn no_return_is_taken_for_another(turns in vec((0..10_u32, 1..4_u32), 1..300)) {
         let mut thread = Thread(new());

@@ -1,5 +1,5 @@
-//! What the programs and the agent agree on about requests that are known by their sockets: what is watched, and what an end of
-//! such a request says.
+//! What the programs and the agent agree on about requests that are known by their sockets: what is watched,
+//! and what an end of such a request says.
 
 /// Most ports and paths that can be watched, and one that is none.
 pub const WATCHES: u32 = 33;
@@ -14,12 +14,14 @@ pub const PATH_ROOM: usize = 128;
 /// Bytes of what its requests are called: whole words.
 pub const WATCH_NAME_BYTES: usize = 64;
 
-/// The watch of ports of which nobody asked for requests: when something came is noted for what the program marks itself.
+/// The watch of ports of which nobody asked for requests: when something came is noted for what the program
+/// marks itself.
 pub const UNNAMED: u8 = 0xff;
 /// Connections that a thread has taken something from and that wait for their turn.
 pub const TAKEN: u32 = 8;
 
-/// Third argument of an end that a socket tells of: something was sent, and more may be. It is the end unless another one comes.
+/// Third argument of an end that a socket tells of: something was sent, and more may be. It is the end unless
+/// another one comes.
 pub const MAY_GO_ON: u64 = 1;
 
 /// A port or path.
@@ -32,7 +34,8 @@ pub struct Watch {
     pub length: u64,
 }
 
-/// The token of the requests of a connection, by the address of its socket, which is a multiple of 64 in the upper part of 48 bits.
+/// The token of the requests of a connection, by the address of its socket, which is a multiple of 64 in the
+/// upper part of 48 bits.
 #[must_use]
 pub const fn token(socket: u64) -> u64 {
     (socket & 0xffff_ffff_ffff) >> 6 << crate::TOKEN_CHILD_BITS

@@ -110,8 +110,8 @@ pub const FIELDS: &[Field] = &[
     optional("OFFSET_SOCK_PROTOCOL", &["sock.sk_protocol"]),
     optional("OFFSET_SOCK_TYPE", &["sock.sk_type"]),
     optional("OFFSET_TCP_RTT_MIN", &["tcp_sock.rtt_min"]),
-    // Whose connection it is: its kind, its own port, whether it is connected, and what it has that nobody has read. Without them
-    // no request is known by its socket.
+    // Whose connection it is: its kind, its own port, whether it is connected, and what it has that nobody
+    // has read. Without them no request is known by its socket.
     optional("OFFSET_SOCK_FAMILY", &["sock.__sk_common.skc_family"]),
     optional("OFFSET_SOCK_PORT", &["sock.__sk_common.skc_num"]),
     optional("OFFSET_SOCK_STATE", &["sock.__sk_common.skc_state"]),

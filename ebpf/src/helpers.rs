@@ -40,8 +40,8 @@ pub struct Outside {
     /// Phases that the thread is inside, at least: an edge that ends one more than it says counts for one, until the library says that
     /// nothing is open.
     pub depth: u16,
-    /// Which copy of the library began the outermost one. What the others say of their own phases, that none is open or that
-    /// one is the first, says nothing of the thread.
+    /// Which copy of the library began the outermost one. What the others say of their own phases, that none
+    /// is open or that one is the first, says nothing of the thread.
     pub outermost: u16,
     /// Nanoseconds by account.
     pub accounts: [u64; ACCOUNTS],
@@ -78,8 +78,9 @@ fn lived(ledger: &Ledger, now_ns: u64, account: usize) -> u64 {
 }
 
 impl Outside {
-    /// An edge of the thread itself, which is on a CPU; `head` is its first argument. At an end the library says whether its thread is inside another phase
-    /// then (`first`, what stands behind the token). One that says nothing is taken to end what is on this thread.
+    /// An edge of the thread itself, which is on a CPU; `head` is its first argument. At an end the library
+    /// says whether its thread is inside another phase then (`first`, what stands behind the token). One that
+    /// says nothing is taken to end what is on this thread.
     #[inline(always)]
     pub fn edge(&mut self, head: u64, token: u64, first: u64, ledger: &Ledger, now_ns: u64) {
         const BEGIN: u8 = Operation::Begin as u8;

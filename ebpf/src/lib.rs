@@ -196,7 +196,8 @@ pub enum Operation {
     Identity = 7,
     /// A point in time. Arguments: name, length.
     Mark = 8,
-    /// An open phase gets the name that it will keep. Arguments: name, length (0: it keeps the one that it has), status code.
+    /// An open phase gets the name that it will keep. Arguments: name, length (0: it keeps the one that it
+    /// has), status code.
     Rename = 9,
     /// What a source says of itself. Arguments: text, length.
     Tell = 10,

@@ -55,7 +55,8 @@ globals! {
     OFFSET_IO_BYTES OFFSET_IO_START OFFSET_SOCK_PROTOCOL OFFSET_SOCK_TYPE OFFSET_TCP_RTT_MIN
     OFFSET_SOCK_FAMILY OFFSET_SOCK_PORT OFFSET_SOCK_STATE OFFSET_SOCK_QUEUED
     OFFSET_UNIX_ADDRESS OFFSET_ADDRESS_BYTES OFFSET_ADDRESS_NAME
-    // Requests by connections are wanted; those of Unix sockets are; when requests came that the program marks itself is.
+    // Requests by connections are wanted; those of Unix sockets are; when requests came that the program
+    // marks itself is.
     HAS_REQUESTS HAS_PATHS HAS_ARRIVALS
     // Which of the kernel's throttle clocks there is: a `ThrottleMode`, 0 for none.
     THROTTLE_MODE
@@ -151,8 +152,8 @@ pub(crate) static LAST_IOS: Array<device::LastIo> = Array::with_max_entries(SLOT
 #[map]
 pub(crate) static SOCKETS: LruHashMap<u64, net::Socket> = LruHashMap::with_max_entries(SOCKETS_MOST, 0);
 
-/// Connections to what is watched, by the addresses of their sockets; with no room the one that was used least goes. Sized by the
-/// agent, as is what follows: one element where no requests are wanted.
+/// Connections to what is watched, by the addresses of their sockets; with no room the one that was used
+/// least goes. Sized by the agent, as is what follows: one element where no requests are wanted.
 #[map]
 pub(crate) static CONNECTIONS: LruHashMap<u64, socket::Connection> =
     LruHashMap::with_max_entries(CONNECTIONS_MOST, 0);

@@ -251,8 +251,9 @@ pub(crate) fn replaced(ledger: &Ledger, now_ns: u64) {
     }
 }
 
-/// Sums the process into a staged edge, whose ledger is put right and whose flags are set, and takes note of what the edge
-/// makes of its own thread: by its `head`, and by as many phases as have `ended` beside, of which the thread was inside more.
+/// Sums the process into a staged edge, whose ledger is put right and whose flags are set, and takes note of
+/// what the edge makes of its own thread: by its `head`, and by as many phases as have `ended` beside, of
+/// which the thread was inside more.
 ///
 /// # Safety
 /// `stage` must point to a whole record in a map value.

@@ -1,11 +1,12 @@
 //! Where phases come from: the part of an edge that says who made it.
 //!
-//! The number travels beside the length of a name (`SOURCE_SHIFT`), so that an edge of an older marker library, which puts
-//! nothing there, is one of the marker.
+//! The number travels beside the length of a name (`SOURCE_SHIFT`), so that an edge of an older marker
+//! library, which puts nothing there, is one of the marker.
 
 /// Bits of a name's length on the wire; the source's number lies above.
 pub const SOURCE_SHIFT: u32 = 32;
-/// Beside it: what begins is a detail of what its thread is inside, and no phase where that is inside nothing.
+/// Beside it: what begins is a detail of what its thread is inside, and no phase where that is inside
+/// nothing.
 pub const DETAIL: u64 = 1 << 40;
 /// The instance of edges that the kernel side makes by itself; no copy of the marker library has it.
 pub const KERNEL_INSTANCE: u16 = 0xffff;
@@ -88,8 +89,8 @@ impl Source {
         Source::ALL.into_iter().find(|source| source.name() == word)
     }
 
-    /// Takes the second argument of an edge with a name apart: who made it (a number that no source has is the
-    /// marker's), and the name's length in bytes.
+    /// Takes the second argument of an edge with a name apart: who made it (a number that no source has is
+    /// the marker's), and the name's length in bytes.
     #[must_use]
     pub const fn and_length(argument: u64) -> (Source, u64) {
         let source = match Source::from_number((argument >> SOURCE_SHIFT) as u8) {

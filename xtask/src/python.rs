@@ -18,7 +18,7 @@ use crate::{
     setup::{self, Wanted},
 };
 
-/// Of a disk, before the servers' packages are fetched.
+/// What a disk must have free before the servers' packages are fetched, GB.
 const SERVERS_ROOM_GB: u64 = 15;
 
 /// An environment.
@@ -44,8 +44,8 @@ impl Python {
         Self::ensure(xtask, "python-torch", TORCH_REQUIREMENTS)
     }
 
-    /// An environment with web servers and libraries of machine learning, for the stage `servers`. None is made where the disk is
-    /// fuller than that allows.
+    /// An environment with web servers and libraries of machine learning, for the stage `servers`. None is
+    /// made where the disk is fuller than that allows.
     pub(crate) fn for_servers(xtask: &Xtask) -> Result<Self> {
         Self::ensure(xtask, "python-servers", SERVERS_REQUIREMENTS)
     }
@@ -88,7 +88,8 @@ impl Python {
     }
 }
 
-/// Whether the servers' packages leave enough of the disk: they take 2 GB, and half of that again while they are fetched.
+/// Whether the servers' packages leave enough of the disk: they take 2 GB, and half of that again while they
+/// are fetched.
 fn has_room(at: &Path) -> Result<()> {
     let disk = statvfs(at.ancestors().find(|folder| folder.exists()).unwrap_or(at))?;
     let free_gb = disk.blocks_available() * disk.fragment_size() / 1_000_000_000;

@@ -37,8 +37,8 @@ pub unsafe fn begin_from(source: u8, name: *const u8, len: usize, request: u64) 
     })
 }
 
-/// The same, of a part of some work that is no phase where the thread is inside none: what a library says of its inside, on threads of
-/// its own as well.
+/// The same, of a part of some work that is no phase where the thread is inside none: what a library says of
+/// its inside, on threads of its own as well.
 ///
 /// # Safety
 /// `name` is null or points to `len` readable bytes.
@@ -190,8 +190,8 @@ pub fn context(token: u64, trace_id: [u8; 16], parent: [u8; 8]) {
     });
 }
 
-/// The phase of `token` is a child of the span `span` of the program's own, in the trace `trace_id`. Its request joins that trace if it is
-/// in none. Nothing happens for the token 0, or for a trace id of zeros.
+/// The phase of `token` is a child of the span `span` of the program's own, in the trace `trace_id`. Its
+/// request joins that trace if it is in none. Nothing happens for the token 0, or for a trace id of zeros.
 pub fn parent(token: u64, trace_id: [u8; 16], span: [u8; 8]) {
     let whole = u128::from_be_bytes(trace_id);
     if token != 0 && whole != 0 {
@@ -230,8 +230,8 @@ pub unsafe fn mark(name: *const u8, len: usize) {
     thread::with(|thread| thread.fire(Operation::Mark, [0, name as u64, len, 0, 0]));
 }
 
-/// The phase of `token`, which is open, gets the name that it will keep (a length of 0: it keeps its own), and a status code, 0
-/// for none. The token 0 does nothing.
+/// The phase of `token`, which is open, gets the name that it will keep (a length of 0: it keeps its own),
+/// and a status code, 0 for none. The token 0 does nothing.
 ///
 /// # Safety
 /// `name` is null or points to `len` readable bytes.
@@ -245,7 +245,8 @@ pub unsafe fn rename(token: u64, name: *const u8, len: usize, status: u64) {
     thread::with(|thread| thread.fire(Operation::Rename, [token, name as u64, len, status, 0]));
 }
 
-/// A source says something of itself: `+` and what it found, or `!` and what it could not, and why. At most 64 bytes are read.
+/// A source says something of itself: `+` and what it found, or `!` and what it could not, and why. At most
+/// 64 bytes are read.
 ///
 /// # Safety
 /// `text` is null or points to `len` readable bytes.
@@ -255,7 +256,8 @@ pub unsafe fn tell(source: u8, text: *const u8, len: usize) {
     thread::with(|thread| thread.fire(Operation::Tell, [0, text as u64, len, 0, 0]));
 }
 
-/// Tells a process from one that was forked from it: another number, never 0. For libraries that keep what is open themselves.
+/// Tells a process from one that was forked from it: another number, never 0. For libraries that keep what is
+/// open themselves.
 #[doc(hidden)]
 #[inline]
 pub fn process() -> u32 {

@@ -30,7 +30,8 @@ pub enum Operation {
     Identity = 7,
     /// Something happened: name pointer, name length in bytes. The token is 0.
     Mark = 8,
-    /// The phase of the token gets another name: name pointer, name length in bytes (0: it keeps its own), status code (0: none).
+    /// The phase of the token gets another name: name pointer, name length in bytes (0: it keeps its own),
+    /// status code (0: none).
     Rename = 9,
     /// A source says something of itself: text pointer, text length in bytes. The token is 0.
     Tell = 10,

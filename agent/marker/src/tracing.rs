@@ -4,10 +4,11 @@
 //! use tracing_subscriber::prelude::*;
 //! tracing_subscriber::registry().with(guestscope_marker::tracing::layer()).init();
 //! ```
-//! Yields a phase for each span that is entered: it begins at the first enter, is left at each exit and entered at each
-//! later enter, and ends when the span is closed. So spans of futures are charged what they ran, on whichever thread.
-//! A span within no other one on its thread is a root; a field `request` or `request_id` that is a number is its number.
-//! It deliberately makes nothing of events, which are log lines, and of spans that are never entered.
+//! Yields a phase for each span that is entered: it begins at the first enter, is left at each exit and
+//! entered at each later enter, and ends when the span is closed. So spans of futures are charged what they
+//! ran, on whichever thread. A span within no other one on its thread is a root; a field `request` or
+//! `request_id` that is a number is its number. It deliberately makes nothing of events, which are log lines,
+//! and of spans that are never entered.
 
 use core::fmt;
 use std::cell::Cell;

@@ -152,7 +152,8 @@ fn kinds_of_tasks_that_are_too_short_are_left_out_and_told() {
     let Some(trace) = run("kinds") else { return };
     let begun =
         |name: &str| trace.edges.iter().filter(|edge| edge.operation() == 1 && edge.name == name).count();
-    // A library's are hidden for the first eight, and again once most of 64 were too short; a program's own are shown until 64 were.
+    // A library's are hidden for the first eight, and again once most of 64 were too short; a program's own
+    // are shown until 64 were.
     let names = ["oneDNN/convolution", "oneDNN/reorder", "own/tiny", "oneDNN/create"];
     assert_eq!(names.map(begun), [92, 0, 64, 64]);
     let is_detail = |edge: &&Edge| edge.arguments[3] >> 40 & 1 == 1;

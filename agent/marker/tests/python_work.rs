@@ -1,5 +1,5 @@
-//! The hooks of work phases and of OpenTelemetry spans, by programs that use packages which look like the real ones: each checks
-//! itself what is called of the marker library, and what comes out of the packages.
+//! The hooks of work phases and of OpenTelemetry spans, by programs that use packages which look like the
+//! real ones: each checks itself what is called of the marker library, and what comes out of the packages.
 #![cfg(target_os = "linux")]
 
 mod library;

@@ -1,4 +1,5 @@
-//! What names of threads have in common: numbers in them become `*`, so that `worker-1` and `worker-2` are one group.
+//! What names of threads have in common: numbers in them become `*`, so that `worker-1` and `worker-2` are
+//! one group.
 //!
 //! Yields text. It knows nothing of threads.
 
@@ -6,7 +7,8 @@ use crate::untrusted::Untrusted;
 
 /// Names are 15 bytes as the kernel keeps them; a folder may hold longer ones.
 const LONGEST: usize = 64;
-/// So many letters and digits in a row that a word of them alone is taken for a number: `a3f9` is one, `e2e` is none.
+/// So many letters and digits in a row that a word of them alone is taken for a number: `a3f9` is one, `e2e`
+/// is none.
 const HEXADECIMAL: usize = 4;
 
 /// The name with `*` for each number, decimal or hexadecimal.

@@ -60,7 +60,8 @@ pub(crate) fn wait_outside(account: Account, times: [u64; 3]) -> Wait {
     }
 }
 
-/// A thread of the process with this number, all of it outside phases; the one of the same number is its main thread.
+/// A thread of the process with this number, all of it outside phases; the one of the same number is its main
+/// thread.
 pub(crate) fn thread(tid: u32, tgid: u32, comm: &str, spent: &[(Account, u64)]) -> Thread {
     let mut accounts = Accounts::default();
     for &(account, ns) in spent {

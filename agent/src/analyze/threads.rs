@@ -1,9 +1,10 @@
-//! Threads in groups, by what they are called and what they waited in: what a program did where nothing was marked.
+//! Threads in groups, by what they are called and what they waited in: what a program did where nothing was
+//! marked.
 //!
-//! Yields [`ThreadGroups`], in memory that does not grow with the number of threads or of their names. A group is
-//! ranked by its *active* time: on a CPU, ready to run and without one, or kept by a disk, a page fault or a GPU. What
-//! is left is where idle threads are too (poll, sockets, locks, sleep): a pool that had nothing to do for an hour shall
-//! not stand above the thread that worked for a minute.
+//! Yields [`ThreadGroups`], in memory that does not grow with the number of threads or of their names. A
+//! group is ranked by its *active* time: on a CPU, ready to run and without one, or kept by a disk, a page
+//! fault or a GPU. What is left is where idle threads are too (poll, sockets, locks, sleep): a pool that had
+//! nothing to do for an hour shall not stand above the thread that worked for a minute.
 
 use std::{cmp::Reverse, collections::HashMap};
 
@@ -50,9 +51,9 @@ impl Role {
         }
     }
 
-    /// Of a thread that is not the first one. A thread of OpenMP has the name of its process, as a thread of Python
-    /// below 3.14 has; but it never touches a socket, and waits in futex alone, or spins. One that takes requests from
-    /// an event loop wakes that by a byte over a socket pair.
+    /// The role of a thread that is not the first one. A thread of OpenMP has the name of its process, as a
+    /// thread of Python below 3.14 has; but it never touches a socket, and waits in futex alone, or spins.
+    /// One that takes requests from an event loop wakes that by a byte over a socket pair.
     fn of(accounts: &Accounts, counts: &Counts) -> Self {
         let [net, poll, lock, sleep, other] =
             [Account::Net, Account::Poll, Account::Lock, Account::Sleep, Account::Other]
@@ -166,7 +167,7 @@ impl Gathered {
 #[derive(Default)]
 struct Tally {
     groups: HashMap<(String, Role), Gathered>,
-    /// Of groups for which there was no room.
+    /// The sum of groups for which there was no room.
     others: Gathered,
     active_inside_ns: u128,
 }
@@ -198,7 +199,7 @@ impl Tally {
     fn make_room(&mut self) {
         let mut active: Vec<u128> = self.groups.values().map(|group| active_ns(&group.sums)).collect();
         let (_, &mut least, _) = active.select_nth_unstable_by_key(KEPT / 2, |&ns| Reverse(ns));
-        // Of those that were active just as long some stay.
+        // Some of those that were active just as long stay.
         let mut room = KEPT / 2 - active.iter().filter(|&&ns| ns > least).count();
         let others = &mut self.others;
         self.groups.retain(|_, group| {
@@ -213,8 +214,8 @@ impl Tally {
         });
     }
 
-    /// Threads that name themselves are one group, whatever each of them waited in; those that have the name of a
-    /// process are told apart by their roles.
+    /// Threads that name themselves are one group, whatever each of them waited in; those that have the name
+    /// of a process are told apart by their roles.
     fn finish(self) -> ThreadGroups {
         let Self { groups, others, active_inside_ns } = self;
         let mut by_name: HashMap<String, Vec<(Role, Gathered)>> = HashMap::new();

@@ -35,8 +35,8 @@ fn names_the_library(program: &Path) -> Option<bool> {
     Some(names.windows(SONAME.len()).any(|window| window == SONAME))
 }
 
-/// The option by which a Python does without what stands beside it: `I` and `E` ignore the environment, and with it the place of
-/// the module; `S` runs no `sitecustomize`.
+/// The option by which a Python does without what stands beside it: `I` and `E` ignore the environment, and
+/// with it the place of the module; `S` runs no `sitecustomize`.
 pub fn option_against_marks(command: &[OsString]) -> Option<char> {
     let (program, arguments) = command.split_first()?;
     let name = Path::new(program).file_name()?.to_str()?;

@@ -1,6 +1,8 @@
-//! The programs for calls of functions, and the table of functions that they read: what the source `function` puts probes in with.
+//! The programs for calls of functions, and the table of functions that they read: what the source `function`
+//! puts probes in with.
 //!
-//! They are loaded when somebody asks for them alone, since the verifier takes its time for them. It knows no files and no symbols.
+//! They are loaded when somebody asks for them alone, since the verifier takes its time for them. It knows no
+//! files and no symbols.
 
 use std::{
     io,
@@ -140,7 +142,8 @@ impl FunctionProbes {
         }
     }
 
-    /// Puts a probe of a function into a file: where a call of it ends, or begins. A place is none that calls return to.
+    /// Puts a probe of a function into a file: where a call of it ends, or begins. A place is none that calls
+    /// return to.
     pub(crate) fn attach(
         &self,
         path: &str,

@@ -13,12 +13,14 @@ use crate::{
     sources::socket::Watched,
 };
 
-/// Requests by connections are wanted; Unix sockets are looked at; arrivals are noted for what the program marks.
+/// Requests by connections are wanted; Unix sockets are looked at; arrivals are noted for what the program
+/// marks.
 static HAS_REQUESTS: u32 = 1;
 static HAS_PATHS: u32 = 1;
 static HAS_ARRIVALS: u32 = 1;
 
-/// Where nobody asked for requests by name, a kernel before 6.3 lacks nothing: a marked request begins where its handler does.
+/// Where nobody asked for requests by name, a kernel before 6.3 lacks nothing: a marked request begins where
+/// its handler does.
 pub(super) fn judged(options: &LoadOptions, hook: &Hook, mut verdict: Verdict) -> Verdict {
     let is_asked_for = !options.requests.is_empty() || !socket::HOOKS.contains(hook);
     if !is_asked_for && verdict.outcome == Outcome::Unsupported {

@@ -42,7 +42,8 @@ impl Pairing {
         joined.map_or(own, |open| open.phase.source)
     }
 
-    /// The number that the program gave to a request. Of those that are known by their sockets the agent counts.
+    /// The number that the program gave to a request. Of those that are known by their sockets the agent
+    /// counts.
     fn request_number(&mut self, edge: &Edge<'_>, source: Source) -> u64 {
         if source != Source::Socket {
             return edge.record.arguments[2];
@@ -51,8 +52,9 @@ impl Pairing {
         self.connections
     }
 
-    /// Whether a request is one by itself: the first thing that its thread is inside, or one that a program marks within what it
-    /// marks itself. Another one is part of what its thread is inside, since two sources may see the same work.
+    /// Whether a request is one by itself: the first thing that its thread is inside, or one that a program
+    /// marks within what it marks itself. Another one is part of what its thread is inside, since two sources
+    /// may see the same work.
     fn is_request(&self, source: Source, innermost: Option<u64>) -> bool {
         let around = innermost.and_then(|id| self.open.get(&id));
         around.is_none_or(|around| {
@@ -123,7 +125,8 @@ impl Pairing {
         }
     }
 
-    /// The edge's copy of the library has nothing open on its thread, so the ends of what is still here were lost.
+    /// The edge's copy of the library has nothing open on its thread, so the ends of what is still here were
+    /// lost.
     fn close_all_of_copy(&mut self, edge: &Edge<'_>) {
         let state = self.threads.get_mut(edge.thread);
         for open in state.map(|state| state.clear_of(edge.instance)).unwrap_or_default() {

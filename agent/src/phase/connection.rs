@@ -1,9 +1,9 @@
-//! Requests that are known by their sockets: what is sent may be the last or not, so that each end is one until the next is
-//! seen. Part of [`Pairing`].
+//! Requests that are known by their sockets: what is sent may be the last or not, so that each end is one
+//! until the next is seen. Part of [`Pairing`].
 //!
-//! Such a request is on the thread that received it, and on that which sends. Between two sends of one thread it stays there;
-//! whose time it is from one thread to another is not known, and it is suspended then. Once something was sent it is in
-//! flight no more, unless more comes: its connection may be idle for hours.
+//! Such a request is on the thread that received it, and on that which sends. Between two sends of one thread
+//! it stays there; whose time it is from one thread to another is not known, and it is suspended then. Once
+//! something was sent it is in flight no more, unless more comes: its connection may be idle for hours.
 
 use guestscope_ebpf::{KERNEL_INSTANCE, Source, connection::MAY_GO_ON};
 
@@ -34,7 +34,8 @@ impl Pairing {
         edge.instance == KERNEL_INSTANCE && edge.record.arguments[2] == MAY_GO_ON
     }
 
-    /// Whether a request lies beside what its thread is inside: one thread has many connections, and none is part of another one's.
+    /// Whether a request lies beside what its thread is inside: one thread has many connections, and none is
+    /// part of another one's.
     pub(super) fn is_beside(source: Source, around: &OpenPhase) -> bool {
         source == Source::Socket && around.phase.source == Source::Socket
     }

@@ -223,7 +223,8 @@ pub struct Phase {
     pub edges_lost: u64,
     /// Who said that it begins.
     pub source: Source,
-    /// How what was asked for came out, by the number of its protocol (HTTP, gRPC); none of what was not asked for over one.
+    /// How what was asked for came out, by the number of its protocol (HTTP, gRPC); none of what was not
+    /// asked for over one.
     pub status: Option<u32>,
 }
 

@@ -6,8 +6,8 @@ use guestscope_ebpf::{SOURCES, Source};
 
 use crate::untrusted::Untrusted;
 
-/// Names of one source. A program that makes up a name per request would fill the memory, and every table that goes by names:
-/// from here on all others are one name.
+/// Names of one source. A program that makes up a name per request would fill the memory, and every table
+/// that goes by names: from here on all others are one name.
 pub(super) const KEPT: usize = 1_000;
 /// What those are called.
 const OTHERS: &[u8] = b"(other names)";

@@ -151,8 +151,9 @@ impl OpenRequest {
         }
     }
 
-    /// A phase of it is what the program calls this span. Where the request is in no trace, it begins to be part of this one, below the
-    /// same span: what is around the program's outermost span is this request alone.
+    /// A phase of it is what the program calls this span. Where the request is in no trace, it begins to be
+    /// part of this one, below the same span: what is around the program's outermost span is this request
+    /// alone.
     pub(crate) fn adopt(&mut self, phase: u64, trace_id: [u8; 16], parent: [u8; 8]) {
         if trace_id == [0; 16] || parent == [0; 8] {
             return;

@@ -352,7 +352,7 @@ impl Pairing {
         }
         let (root, tgid) = (open.root, open.key.0);
         open.finish(ending);
-        // Of what was held, what came after the last send is not counted.
+        // What came after the last send is not counted.
         let helpers = match (&open.held, open.children) {
             (Some(held), 0) => held.helpers(),
             _ => helped(&self.helpers, &self.waits, &open),

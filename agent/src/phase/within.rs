@@ -1,6 +1,7 @@
 //! How much of a thread's time was inside phases, whichever they were.
 //!
-//! Yields accounts. No time counts twice: where phases overlap, or one is known to have begun earlier only later.
+//! Yields accounts. No time counts twice: where phases overlap, or one is known to have begun earlier only
+//! later.
 
 use super::{Accounts, thread::Snapshot};
 

@@ -1,4 +1,5 @@
-//! Table: the hooks of family `socket`, in place only where requests are wanted that are known by their sockets.
+//! Table: the hooks of family `socket`, in place only where requests are wanted that are known by their
+//! sockets.
 
 use super::{Hook, Place, Twin};
 

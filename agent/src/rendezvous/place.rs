@@ -194,7 +194,8 @@ fn remove_files(folder: &Path) {
     std::fs::remove_dir(folder).unwrap_or_default();
 }
 
-/// A folder with a secret name and all that an agent unpacked there: none but root could put anything beside it.
+/// A folder with a secret name and all that an agent unpacked there: none but root could put anything beside
+/// it.
 fn remove_unpacked(folder: &Path) {
     let is_ours = |found: std::fs::Metadata| found.is_dir() && found.uid() == geteuid().as_raw();
     if std::fs::symlink_metadata(folder).is_ok_and(is_ours) {

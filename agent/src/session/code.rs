@@ -42,8 +42,9 @@ pub(super) struct Code {
     passed_over: HashSet<u32>,
     /// The program that was started, if what it starts is looked at whatever that runs.
     root: Option<u32>,
-    /// When all were looked at whether anything had changed or not, and whether they are now: a library that takes the place of another
-    /// one may be as large. Of those that have functions which somebody named that is worth a millisecond for each.
+    /// When all were looked at whether anything had changed or not, and whether they are now: a library that
+    /// takes the place of another one may be as large. Of those that have functions which somebody named that
+    /// is worth a millisecond for each.
     whole: (Option<Instant>, bool),
     /// Children up to this number had their turn.
     turn: u32,
@@ -244,8 +245,8 @@ impl Code {
         (answers.into_iter().collect(), problem)
     }
 
-    /// Children that run what their parents run (or anything, of one that is followed) and were not looked at yet, in turns: there may be any number
-    /// of children, and most may be dead.
+    /// Children that run what their parents run (or anything, of one that is followed) and were not looked at
+    /// yet, in turns: there may be any number of children, and most may be dead.
     fn forked(&mut self, there: &BTreeMap<u32, MappedCode>, feed: &mut Feed) -> (Vec<u32>, Option<Problem>) {
         let children = there
             .iter()

@@ -1,6 +1,8 @@
-//! Looks at what processes have that phases could come from, as long as nothing has come from them: ports, libraries, Python.
+//! Looks at what processes have that phases could come from, as long as nothing has come from them: ports,
+//! libraries, Python.
 //!
-//! A thread of its own does it, one at a time, ever more rarely: a process can make it wait, and then there are no more looks.
+//! A thread of its own does it, one at a time, ever more rarely: a process can make it wait, and then there
+//! are no more looks.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -29,7 +31,8 @@ const DESCRIPTORS: usize = 4_096;
 const TABLE_BYTES: u64 = 1 << 20;
 /// Where Go's linker puts the note that names its build: behind the program headers.
 const BEGIN_BYTES: u64 = 8 << 10;
-/// Length of the name, of what it is a note of, its type, and the name. What Go calls itself, beside the length in the middle.
+/// Length of the name, of what it is a note of, its type, and the name. What Go calls itself, beside the
+/// length in the middle.
 const GO_NOTE: [&[u8]; 2] = [&[4, 0, 0, 0], b"\x04\0\0\0Go\0\0"];
 /// What the kernel has for a socket that listens.
 const LISTENS: &str = "0A";

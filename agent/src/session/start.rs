@@ -52,8 +52,8 @@ pub(super) struct Begun {
     folder: RunFolder,
 }
 
-/// Loads the kernel side; `visits` if threads that run already shall be found, `arrivals` if requests that sources mark shall begin
-/// when they came in.
+/// Loads the kernel side; `visits` if threads that run already shall be found, `arrivals` if requests that
+/// sources mark shall begin when they came in.
 pub(super) fn load(
     observation: &Observation,
     visits: bool,

@@ -1,7 +1,9 @@
-//! Sources: where phases come from. One room each, with what it puts beside a program that is started and what it cannot do.
+//! Sources: where phases come from. One room each, with what it puts beside a program that is started and
+//! what it cannot do.
 //!
-//! All sources end in edges, so that nothing downstream knows more of a phase than which source it is of. A source knows the
-//! contract of edges and nothing of what becomes of them. What the kernel side does for a source is attached elsewhere.
+//! All sources end in edges, so that nothing downstream knows more of a phase than which source it is of. A
+//! source knows the contract of edges and nothing of what becomes of them. What the kernel side does for a
+//! source is attached elsewhere.
 
 pub mod function;
 mod injection;
@@ -57,7 +59,8 @@ pub trait Source: std::fmt::Debug + Send {
 /// What a person may say about the sources of a program that is started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wishes {
-    /// Sources beside the marker, each perhaps with a word of its own behind a colon; none: all that there are.
+    /// Sources beside the marker, each perhaps with a word of its own behind a colon; none: all that there
+    /// are.
     pub sources: Option<Vec<Wish>>,
     /// Functions of the program that are phases, `module:function`.
     pub marked: Vec<String>,
@@ -83,7 +86,8 @@ pub struct Wish {
 /// Sources that can be switched on for a program that is started.
 pub const SWITCHED: [Kind; 4] = [Kind::Python, Kind::Otel, Kind::Nvtx, Kind::Itt];
 
-/// The one that is on only where somebody asks for it: what it tells of is inside of libraries, hundreds of phases of a request.
+/// The one that is on only where somebody asks for it: what it tells of is inside of libraries, hundreds of
+/// phases of a request.
 const ASKED_FOR: Kind = Kind::Itt;
 
 /// Reads one word of `--sources`; none for `none`.

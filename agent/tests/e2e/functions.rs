@@ -1,4 +1,5 @@
-//! Calls of functions as phases, in a program of C that calls them in every way, and what lies between USDT probes.
+//! Calls of functions as phases, in a program of C that calls them in every way, and what lies between USDT
+//! probes.
 //!
 //! The program prints the same with and without; what it did is known, so each call is found or counted.
 
@@ -12,7 +13,8 @@ use crate::{
     running::{Done, Start},
 };
 
-/// Compiles a program of the tests into the ground's folder; none, with a word on stdout, where there is no compiler.
+/// Compiles a program of the tests into the ground's folder; none, with a word on stdout, where there is no
+/// compiler.
 fn compiled(ground: &Ground, test: &str, (source, name): (&str, &str), words: &[&str]) -> Option<PathBuf> {
     let compiler = if source.contains(".cc") { "c++" } else { "cc" };
     let Ok(compiler) = guestscope::child::resolve(compiler) else {

@@ -1,4 +1,5 @@
-//! What the end of a run suggests where nothing was marked: real programs that provoke it, and such that must not.
+//! What the end of a run suggests where nothing was marked: real programs that provoke it, and such that must
+//! not.
 
 use std::{net::TcpListener, path::Path, process::Stdio};
 

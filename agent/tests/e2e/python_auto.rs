@@ -1,4 +1,5 @@
-//! Python programs that nobody marked, with what comes with the interpreter: packages have tests of their own.
+//! Python programs that nobody marked, with what comes with the interpreter: packages have tests of their
+//! own.
 
 use guestscope_ebpf::Source;
 use rstest::rstest;

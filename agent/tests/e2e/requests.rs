@@ -153,7 +153,8 @@ fn made(build: &mut Command) {
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
 }
 
-/// Runs the server under the agent while `load` asks it, then has it end. What was asked, `/quit` left out, comes first.
+/// Runs the server under the agent while `load` asks it, then has it end. What was asked, `/quit` left out,
+/// comes first.
 fn served<T>(
     test: &str,
     (server, address): (&Server, impl FnOnce(&Ground) -> Address),
@@ -181,7 +182,7 @@ fn quit(address: &Address) {
     let listens = || address.try_connect().is_ok();
     while listens() {
         let mut client = address.connect();
-        // Of two that share a port one may end just when this one comes to it.
+        // One of two that share a port may end just when this one comes to it.
         let _ = client.0.write_all(b"GET /quit HTTP/1.1\r\nHost: x\r\n\r\n");
         let _ = client.0.read(&mut [0; 512]);
         let end = Instant::now() + Duration::from_secs(2);
@@ -210,8 +211,8 @@ fn port(_: &Ground) -> Address {
     Address::free()
 }
 
-/// Each request of the client's is one, and no longer than the client saw it: what lies between is the network and how late the
-/// client itself was woken.
+/// Each request of the client's is one, and no longer than the client saw it: what lies between is the
+/// network and how late the client itself was woken.
 #[rstest]
 #[case::threads("threads", Server::Python("threads"), port)]
 #[case::an_event_loop("an_event_loop", Server::Python("loop"), port)]
@@ -286,7 +287,8 @@ fn what_waits_for_a_busy_loop_has_a_queue() {
     assert!(took.saturating_sub(waited) < Duration::from_millis(100), "{waited:?} of {took:?}");
 }
 
-/// Without an option: a request that a source marks begins when it came in, whichever connection the loop takes up first.
+/// Without an option: a request that a source marks begins when it came in, whichever connection the loop
+/// takes up first.
 #[test]
 fn a_marked_request_has_waited_since_it_came_in() {
     let test = "requests::a_marked_request_has_waited_since_it_came_in";
@@ -316,7 +318,8 @@ fn a_marked_request_has_waited_since_it_came_in() {
     let requests = in_order(&seen);
     assert_eq!(requests.len(), 9, "{:?}", seen.endings());
     assert!(requests.iter().all(|request| request.root().name.stored() == "handler"));
-    // Those that waited for the block come behind the four before it and itself, in the order in which they were sent.
+    // Those that waited for the block come behind the four before it and itself, in the order in which they
+    // were sent.
     for (request, took) in requests[5..8].iter().zip(&took) {
         let waited = Duration::from_nanos(queue_ns(request));
         assert!(waited <= *took, "{waited:?} of {took:?}");
@@ -343,7 +346,8 @@ fn an_answer_in_parts_lasts_until_the_last_one() {
     }
 }
 
-/// Two questions in one packet are one burst; a client that goes away leaves no request behind that never ends.
+/// Two questions in one packet are one burst; a client that goes away leaves no request behind that never
+/// ends.
 #[test]
 fn bursts_and_clients_that_go_away() {
     let test = "requests::bursts_and_clients_that_go_away";

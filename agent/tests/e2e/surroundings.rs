@@ -246,7 +246,8 @@ fn arguments_need_not_be_text() {
     start.word(odd).finish().expect(0);
 }
 
-/// What the program finds is what it would find without the agent, but for the variables by which markers and sources find theirs.
+/// What the program finds is what it would find without the agent, but for the variables by which markers and
+/// sources find theirs.
 #[test]
 fn the_program_finds_the_world_as_it_was() {
     let Some(ground) = Ground::new("surroundings::the_program_finds_the_world_as_it_was") else { return };

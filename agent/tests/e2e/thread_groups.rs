@@ -1,5 +1,5 @@
-//! Programs without marks: their threads stand in groups by name and by what they did, each with its accounts, against
-//! what the threads measured of themselves.
+//! Programs without marks: their threads stand in groups by name and by what they did, each with its
+//! accounts, against what the threads measured of themselves.
 
 use serde_json::Value;
 
@@ -37,7 +37,8 @@ fn run(ground: &Ground, test: &str, words: &[&str]) -> Option<(Done, impl Fn(&st
     Some((done, truth))
 }
 
-/// Time on a CPU as the kernel side sees it holds all that a thread was charged for: it includes what a hypervisor took.
+/// Time on a CPU as the kernel side sees it holds all that a thread was charged for: it includes what a
+/// hypervisor took.
 #[test]
 fn threads_of_a_program_without_marks_stand_in_groups() {
     let test = "thread_groups::threads_of_a_program_without_marks_stand_in_groups";

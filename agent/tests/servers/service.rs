@@ -17,8 +17,8 @@ use crate::{
     running::Done,
 };
 
-/// How much of a request that works with a model lies in the phases of that. By CPU time: how long threads wait for a CPU is
-/// the machine's matter.
+/// How much of a request that works with a model lies in the phases of that. By CPU time: how long threads
+/// wait for a CPU is the machine's matter.
 const COVERED: f64 = 0.95;
 
 /// The interpreter that has the packages.
@@ -46,8 +46,8 @@ fn cpu(phase: &Phase) -> u64 {
     phase.accounts.0[Account::Cpu as usize]
 }
 
-/// Each request of the client is one of ours, and most often no longer than the client waited for it: the thread that has sent the
-/// answer may lose its CPU before it says so.
+/// Each request of the client is one of ours, and most often no longer than the client waited for it: the
+/// thread that has sent the answer may lose its CPU before it says so.
 fn pair<'a>(seen: &'a Seen, answered: &[Answered]) -> Vec<&'a Request> {
     let requests = seen.named("GET /predict/{number}");
     let by_trace: HashMap<u128, &Request> = requests
@@ -124,7 +124,8 @@ fn phases_are_below_the_programs_own_spans(#[case] kind: &str) {
     let seen = done.seen();
     let requests = pair(&seen, &answered);
     let lines = std::fs::read_to_string(ground.path("note.spans")).expect("the program wrote its spans");
-    // Trace, span, the span around it, name: the program's own, and those that FastAPI makes where there is OpenTelemetry.
+    // Trace, span, the span around it, name: the program's own, and those that FastAPI makes where there is
+    // OpenTelemetry.
     let spans: BTreeSet<[&str; 3]> = lines
         .lines()
         .filter_map(|line| {

@@ -1,9 +1,10 @@
 //! Calls of functions, and USDT probes: edges that the kernel side makes by itself.
 //!
-//! Hooks: uprobes at a function's entry and at each of its exits, or at two USDT probes. Never a uretprobe: it puts another return
-//! address onto the stack, over which no exception finds its way, so that a program that throws one dies of it. Which function it
-//! is tells the cookie (5.15 and later), else the place in its page. Yields the edges that the marker would have fired, without
-//! numbers. What is open on a thread stands in `calls.rs`.
+//! Hooks: uprobes at a function's entry and at each of its exits, or at two USDT probes. Never a uretprobe:
+//! it puts another return address onto the stack, over which no exception finds its way, so that a program
+//! that throws one dies of it. Which function it is tells the cookie (5.15 and later), else the place in its
+//! page. Yields the edges that the marker would have fired, without numbers. What is open on a thread stands
+//! in `calls.rs`.
 
 use aya_ebpf::{
     EbpfContext,
@@ -35,7 +36,8 @@ use crate::{
 #[map]
 static FUNCTIONS_BY_NUMBER: Array<Function> = Array::with_max_entries(FUNCTIONS, 0);
 
-/// Without cookies: where an entry lies in its page, and behind that where an exit does, to what would be the cookie.
+/// Without cookies: where an entry lies in its page, and behind that where an exit does, to what would be the
+/// cookie.
 #[map]
 static FUNCTION_AT: Array<u64> = Array::with_max_entries(2 * PLACES_IN_PAGE, 0);
 
@@ -167,7 +169,8 @@ fn word(operation: u8) -> u64 {
     u64::from(KERNEL_INSTANCE) << 16 | u64::from(MARKER_ABI_VERSION) << 8 | u64::from(operation)
 }
 
-/// What the probe was put in with, of one that stands at this place among the exits, or at 0 among the entries.
+/// What the probe was put in with, of one that stands at this place among the exits, or at 0 among the
+/// entries.
 #[inline(always)]
 fn cookie(ctx: &impl EbpfContext, from: u32) -> u64 {
     if HAS_COOKIES.load() != 0 {
@@ -255,8 +258,8 @@ fn lost(number: u32) {
 
 /// A call begins on the thread of a slot: a [`Found`].
 ///
-/// A function that the verifier looks at once by itself, as the next one is: what it finds is any number to those that call it,
-/// and not one of so many cases that it would follow each.
+/// A function that the verifier looks at once by itself, as the next one is: what it finds is any number to
+/// those that call it, and not one of so many cases that it would follow each.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub(crate) extern "C" fn enter(slot: u64, cookie: u64, at: u64, shown: u64) -> u64 {

@@ -142,10 +142,11 @@ pub(crate) unsafe fn hand_over_as(
 /// Has the verifier give this program the stack of its thread.
 #[inline(always)]
 pub(crate) fn keep_own_stack(ctx: &impl EbpfContext) {
-    // From 6.13 on the verifier gives programs a stack per CPU instead of the thread's own, except to those that hold a jump,
-    // be it one that is never reached. A program of a uprobe can be preempted and run again on the same CPU by another
-    // thread, against which nothing guards: each then writes over what the other has put there, and Linux 7.3 with
-    // PREEMPT_LAZY died of it in a storm of edges (null pointer dereference in this program).
+    // From 6.13 on the verifier gives programs a stack per CPU instead of the thread's own, except to those
+    // that hold a jump, be it one that is never reached. A program of a uprobe can be preempted and run again
+    // on the same CPU by another thread, against which nothing guards: each then writes over what the other
+    // has put there, and Linux 7.3 with PREEMPT_LAZY died of it in a storm of edges (null pointer dereference
+    // in this program).
     if MAY_JUMP.load() != 0 {
         // SAFETY: the array is empty, so the call comes back.
         unsafe { NOWHERE.tail_call(ctx, 0) };

@@ -1,10 +1,11 @@
 //! Family `socket`: requests of any server, known by when its connections receive and send.
 //!
-//! Hooks, all of them tp_btf or raw_tp, in place only where such requests are wanted: sk_data_ready (6.3 and later) tells when
-//! something came, in whatever context; sock_recv_length and sock_send_length (6.3 and later) who took it and who answered;
-//! inet_sock_set_state and tcp_destroy_sock when a connection is over. Yields edges as the marker library's are, without
-//! numbers: a request at the first receive after the last send, and at each send an end that the next one takes back. Lengths
-//! alone are looked at. It only knows connections whose own end is watched: what a server itself opened has another port.
+//! Hooks, all of them tp_btf or raw_tp, in place only where such requests are wanted: sk_data_ready (6.3 and
+//! later) tells when something came, in whatever context; sock_recv_length and sock_send_length (6.3 and
+//! later) who took it and who answered; inet_sock_set_state and tcp_destroy_sock when a connection is over.
+//! Yields edges as the marker library's are, without numbers: a request at the first receive after the last
+//! send, and at each send an end that the next one takes back. Lengths alone are looked at. It only knows
+//! connections whose own end is watched: what a server itself opened has another port.
 
 mod edge;
 
@@ -61,8 +62,8 @@ const OPEN: u32 = 1;
 /// Something was sent since.
 const ANSWERED: u32 = 2;
 
-/// A connection to what is watched. Its own end is its server's; who writes it is whoever received or sent last, and what
-/// came is noted under the socket's lock.
+/// A connection to what is watched. Its own end is its server's. The thread that receives or sends writes it,
+/// and what came is noted under the socket's lock.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct Connection {
@@ -93,7 +94,8 @@ twins! {
 fn ready<C: Arguments>(ctx: &C) -> i32 {
     let socket: *const u8 = ctx.at(0);
     let Some(connection) = connection::<C::Memory>(socket) else { return 0 };
-    // SAFETY: a value of a map, and a socket; the agent resolved the offset of a u32. The clock has no preconditions.
+    // SAFETY: a value of a map, and a socket; the agent resolved the offset of a u32. The clock has no
+    // preconditions.
     unsafe {
         // Over Unix sockets it may have been read by now.
         if (*connection).arrived_ns == 0 && load::<C::Memory, u32>(socket, &OFFSET_SOCK_QUEUED) != 0 {
@@ -177,14 +179,15 @@ pub(crate) struct Taken {
     entries: [[u64; 3]; TAKEN_MOST as usize],
 }
 
-/// The running thread has taken a request; what the program marks next on it may be that. Of more than there is room for the
-/// oldest is forgotten.
+/// The running thread has taken a request; what the program marks next on it may be that. Of more than there
+/// is room for the oldest is forgotten.
 ///
 /// # Safety
 /// The connection must be a value of the map.
 #[inline(always)]
 unsafe fn note(slot: u32, connection: *const Connection, arrived_ns: u64) {
-    // SAFETY: values of maps, the first of which the thread of the slot alone writes; the mask keeps the index inside.
+    // SAFETY: values of maps, the first of which the thread of the slot alone writes; the mask keeps the
+    // index inside.
     unsafe {
         let Some(taken) = TAKEN.get_ptr_mut(slot) else { return };
         let noted = (*taken).noted;
@@ -199,8 +202,8 @@ unsafe fn note(slot: u32, connection: *const Connection, arrived_ns: u64) {
     }
 }
 
-/// The program marks the begin of a request on the thread of this slot: when the oldest came of those that the thread has taken
-/// and nobody has answered; 0 if there is none.
+/// The program marks the begin of a request on the thread of this slot: when the oldest came of those that
+/// the thread has taken and nobody has answered; 0 if there is none.
 ///
 /// A function for the same reasons as `socket_edge`.
 #[unsafe(no_mangle)]
@@ -241,7 +244,8 @@ fn listens<M: Memory>(socket: *const u8) {
     if OFFSET_SOCK_PORT.load() == 0 {
         return;
     }
-    // SAFETY: a socket, at the offset of a u16 that the agent resolved; eight bytes of a map value, and the index is at most 7.
+    // SAFETY: a socket, at the offset of a u16 that the agent resolved; eight bytes of a map value, and the
+    // index is at most 7.
     unsafe {
         let port = load::<M, u16>(socket, &OFFSET_SOCK_PORT);
         let Some(watches) = PORTS.get_ptr_mut(u32::from(port >> 3)) else { return };
@@ -378,8 +382,8 @@ fn watch_of(address: u64) -> Option<u32> {
         if bytes == 0 || bytes > PATH_BYTES as u64 {
             return None;
         }
-        // It does nothing: else the compiler knows that the mask below changes nothing and leaves it out, by which verifiers know
-        // the bound.
+        // It does nothing: else the compiler knows that the mask below changes nothing and leaves it out, by
+        // which verifiers know the bound.
         asm!("{bytes} = {bytes}", bytes = inout(reg) bytes, options(nomem, nostack));
         bytes &= PATH_ROOM as u64 - 1;
         let from = address + u64::from(OFFSET_ADDRESS_NAME.load() + FAMILY_BYTES);

@@ -8,9 +8,10 @@ use std::{path::PathBuf, time::Duration};
 use super::libtest::Tally;
 use crate::progress::duration;
 
-/// Skips that are normal even in CI begin with one of these: what needs a GPU, guests where neither an emulator nor other
-/// kernels could be downloaded, servers where the disk has no room for their packages and tests that want such packages,
-/// and faults that could not be judged in many attempts because the hypervisor took so much of the time. The report says so.
+/// Skips that are normal even in CI begin with one of these: what needs a GPU, guests where neither an
+/// emulator nor other kernels could be downloaded, servers where the disk has no room for their packages and
+/// tests that want such packages, and faults that could not be judged in many attempts because the hypervisor
+/// took so much of the time. The report says so.
 const NORMAL: [&str; 5] = ["gpu", "packages", "stage guests", "stage servers", "stolen"];
 /// How much of a failed test's output is repeated.
 const LINES_PER_FAILURE: usize = 60;

@@ -84,8 +84,8 @@ pub(crate) struct Row {
     /// Virtual CPUs.
     #[serde(default = "two")]
     pub(crate) cpus: u8,
-    /// Hooks that this kernel does not have, or does not let in, and programs of hooks that only some runs ask for; all others
-    /// must be in place.
+    /// Hooks that this kernel does not have, or does not let in, and programs of hooks that only some runs
+    /// ask for; all others must be in place.
     #[serde(default)]
     pub(crate) lacks: Vec<String>,
     /// Whether it counts when it fails.

@@ -1,8 +1,8 @@
 //! Tasks that are too short to be phases: an edge costs about as much as the shortest of them takes. A task's
-//! length is known at its end only and a phase begins at its begin, so it is decided by kind, from how long the
-//! first ones of the kind took. The first ones of a library's inside compile, so such a kind is looked at again
-//! and again while it is shown; what a program marks itself is decided once.
-//! Yields whether a task is shown. A kind that was found too short stays hidden.
+//! length is known at its end only and a phase begins at its begin, so it is decided by kind, from how long
+//! the first ones of the kind took. The first ones of a library's inside compile, so such a kind is looked at
+//! again and again while it is shown; what a program marks itself is decided once. Yields whether a task is
+//! shown. A kind that was found too short stays hidden.
 
 use core::{
     ffi::c_int,

@@ -36,7 +36,7 @@ static TAKEN: AtomicUsize = AtomicUsize::new(0);
 /// What stands at a handle, with the name behind it.
 #[repr(C)]
 struct Head {
-    /// Of its own address: a number that was never a handle is none.
+    /// Made of its own address: a number that was never a handle has another one.
     check: u32,
     /// More than the bytes that follow where the name was cut.
     length: u32,

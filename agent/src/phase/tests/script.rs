@@ -1,11 +1,12 @@
 //! Recorded events as text: one line per event, played into a [`Pairing`].
 //!
-//! `TIME PROCESS/THREAD WHAT WORDS... +ACCOUNT NS...`, times in ns. What the thread went through since its last event
-//! stands behind `+` (an account, a count, or `minor`, `major` faults); time that no `+` names was spent on the CPU.
-//! Words that any event may have: `lost` (it happened, the record never arrived), `late` (it arrives after the next), `torn`, `unreadable`, `lib=2` (copy
-//! of the library), `kernel` (none: the kernel side made the edge), `more` (an end after which more may be sent), `number=9` (edge number), `comm=NAME`, `ahead=5` and `behind=5` (ns of `cpu` by which the copy of a
-//! torn edge is off), `after=TOKEN` (what a begin joins), `with=TOKEN` (what ends with an end); at edges `threads=3`, `unlisted=1`, `sum=cpu:500,runq:20` (ns of all threads outside phases) and
-//! `sumtorn`. It checks nothing of what comes out.
+//! `TIME PROCESS/THREAD WHAT WORDS... +ACCOUNT NS...`, times in ns. What its thread went through since the
+//! last event stands behind `+` (account, count, or `minor`, `major` faults); the rest was spent on the CPU.
+//! Words of any event: `lost` (its record never arrived), `late` (after the next), `torn`, `unreadable`,
+//! `lib=2` (copy of the library), `kernel` (the kernel side made the edge), `more` (an end, perhaps not the
+//! last), `number=9` (edge number), `comm=NAME`, `ahead=5` and `behind=5` (ns of `cpu` by which a torn edge
+//! is off), `after=TOKEN` (what a begin joins), `with=TOKEN` (what ends with an end); `threads=3`,
+//! `unlisted=1`, `sum=cpu:500,runq:20` (ns of all threads outside phases), `sumtorn`. It checks nothing.
 
 use std::collections::HashMap;
 

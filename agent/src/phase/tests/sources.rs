@@ -5,7 +5,8 @@ use guestscope_ebpf::Source;
 use super::{play, script::World};
 use crate::phase::{Made, Told};
 
-/// 262144, 524288, ... are roots. The ranges come from a second copy of the library, to which nothing else is open.
+/// 262144, 524288, ... are roots. The ranges come from a second copy of the library, to which nothing else is
+/// open.
 #[test]
 fn what_other_sources_see_within_a_request_is_a_phase_of_it() {
     let printed = play(
@@ -145,8 +146,8 @@ fn edges_without_a_number_are_never_missed() {
     ");
 }
 
-/// A library's own threads are inside nothing: what it says of its inside is no request there, and what a program marks within it
-/// is.
+/// A library's own threads are inside nothing: what it says of its inside is no request there, and what a
+/// program marks within it is.
 #[test]
 fn a_detail_is_a_phase_within_others_and_nothing_alone() {
     let mut world = World::default();

@@ -1,6 +1,8 @@
-//! Requests that came over a network, by OpenTelemetry's conventions: what was asked for and how it was answered.
+//! Requests that came over a network, by OpenTelemetry's conventions: what was asked for and how it was
+//! answered.
 //!
-//! Nothing but the name and the status code is known of one: `GET /items/{id}` for HTTP, `/package.Service/Method` for gRPC.
+//! Nothing but the name and the status code is known of one: `GET /items/{id}` for HTTP,
+//! `/package.Service/Method` for gRPC.
 
 use opentelemetry::{KeyValue, trace::Status};
 
@@ -48,7 +50,8 @@ pub(super) fn attributes(phase: &Phase) -> Vec<KeyValue> {
     }
 }
 
-/// An error where the server failed: of gRPC its conventions call most codes errors of the server too, but not all.
+/// An error where the server failed: of gRPC its conventions call most codes errors of the server too, but
+/// not all.
 pub(super) fn status(phase: &Phase) -> Status {
     match (phase.status, asked(&phase.name.to_string())) {
         (Some(status), Some(Asked::Http { .. })) if status >= SERVER_ERROR => {

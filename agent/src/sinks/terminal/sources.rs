@@ -16,7 +16,8 @@ use super::{
 /// Words of a source that are shown.
 const SHOWN: usize = 6;
 
-/// A line for each source of which something came, or which could not do something; then those that waited in vain, in one.
+/// A line for each source of which something came, or which could not do something; then those that waited in
+/// vain, in one.
 pub(super) fn sources(page: &mut Page, reports: &[Report]) {
     let mut heading = "sources";
     let mut line = |page: &mut Page, text: &str, emphasis| {

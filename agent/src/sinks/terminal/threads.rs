@@ -1,5 +1,5 @@
-//! What groups of threads did: a table where nothing was marked, one line about what lies outside phases where
-//! something was, and the same as JSON.
+//! What groups of threads did: a table where nothing was marked, one line about what lies outside phases
+//! where something was, and the same as JSON.
 //!
 //! Yields lines on a page. Names are those that programs gave to their threads.
 

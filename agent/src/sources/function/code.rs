@@ -1,7 +1,7 @@
 //! What a function's code says: where a probe at its entry is best put, and where it is left.
 //!
-//! A probe at a return itself, and none that catches returns: see the kernel side's `probes/function.rs`. The bytes may be anybody's;
-//! they are read once, up to a length.
+//! A probe at a return itself, and none that catches returns: see the kernel side's `probes/function.rs`. The
+//! bytes may be anybody's; they are read once, up to a length.
 
 use std::{fs::File, os::unix::fs::FileExt as _};
 
@@ -16,7 +16,8 @@ const MOST_EXITS: usize = 64;
 /// `endbr64`, at which indirect calls may land. The kernel steps over it by an exception of its own; what comes behind it
 /// (`push`, mostly) it emulates.
 const LANDING: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
-/// The 5-byte nop, which compilers leave room with. 6.18 turns one under a probe into a call, which ends forked children (see
+/// The 5-byte nop, which compilers leave room with. 6.18 turns one under a probe into a call, which ends
+/// forked children (see
 /// `probes/phase.rs`).
 const ROOM: [u8; 5] = [0x0f, 0x1f, 0x44, 0x00, 0x00];
 /// arm64: `ret`, `retaa` and `retab`.
@@ -108,8 +109,8 @@ fn ways_x86_64(own: &Piece, cold: Option<&Piece>) -> Result<Ways, CodeError> {
     checked(Ways { entry, exits })
 }
 
-/// Whether the function is left there: by a return, or by a jump to another function (a tail call). Of jumps by a register it is not
-/// known; most are through the table of a `switch`.
+/// Whether the function is left there: by a return, or by a jump to another function (a tail call). Of jumps
+/// by a register it is not known; most are through the table of a `switch`.
 fn leaves(instruction: &Instruction, is_inside: &impl Fn(u64) -> bool) -> bool {
     match instruction.flow_control() {
         FlowControl::Return => true,
@@ -127,7 +128,8 @@ fn leaves(instruction: &Instruction, is_inside: &impl Fn(u64) -> bool) -> bool {
     }
 }
 
-/// Behind what does nothing at the function's begin, none of which moves the stack pointer; unless a loop goes back there.
+/// Behind what does nothing at the function's begin, none of which moves the stack pointer; unless a loop
+/// goes back there.
 fn entry(own: &Piece, targets: &[u64]) -> u64 {
     let mut skipped = 0;
     for idle in [&LANDING[..], &ROOM[..]] {

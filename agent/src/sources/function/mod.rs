@@ -1,7 +1,9 @@
-//! Source `function`: calls of functions that somebody names are phases, and so is what lies between two USDT probes.
+//! Source `function`: calls of functions that somebody names are phases, and so is what lies between two USDT
+//! probes.
 //!
-//! It is handed files as programs map them, looks functions up by their symbols, and has the kernel put probes there. The edges are
-//! made in the kernel. It yields what it found and could not, and knows nothing of what becomes of the edges.
+//! It is handed files as programs map them, looks functions up by their symbols, and has the kernel put
+//! probes there. The edges are made in the kernel. It yields what it found and could not, and knows nothing
+//! of what becomes of the edges.
 
 mod code;
 mod names;
@@ -76,7 +78,7 @@ struct Files {
     /// Which phase was looked for in which file.
     seen: HashSet<(usize, State)>,
     placed: Vec<Placed>,
-    /// Of a phase, in files that have its library's name.
+    /// Which phase was not found in a file with its library's name, and why.
     failures: Vec<(usize, String)>,
 }
 
@@ -103,8 +105,8 @@ impl Functions {
         self.wanted.iter().any(|wanted| is_named(&wanted.library, path))
     }
 
-    /// Puts probes into this program, if it is meant, and into files that are where somebody said, before they are mapped: then the
-    /// first call is seen. What went wrong.
+    /// Puts probes into this program, if it is meant, and into files that are where somebody said, before
+    /// they are mapped: then the first call is seen. What went wrong.
     pub fn put_ahead(&self, program: &Path) -> Vec<String> {
         let mut problems = Vec::new();
         let mut paths: Vec<PathBuf> = vec![program.to_owned()];
@@ -126,8 +128,9 @@ impl Functions {
         problems
     }
 
-    /// Puts probes into a file that a program has mapped under this path, if it is one of those that are wanted. `found` was opened
-    /// to look alone (`O_PATH`): what is read and probed is that very file. What went wrong.
+    /// Puts probes into a file that a program has mapped under this path, if it is one of those that are
+    /// wanted. `found` was opened to look alone (`O_PATH`): what is read and probed is that very file. What
+    /// went wrong.
     pub fn attach(&self, found: &File, path: &Path) -> Vec<String> {
         let Ok(metadata) = found.metadata() else { return Vec::new() };
         let state = State::of(&metadata);
@@ -174,8 +177,8 @@ impl Functions {
         Ok(())
     }
 
-    /// Takes probes out of files that have been changed, and from functions that are called too often to be followed. What there is
-    /// to tell.
+    /// Takes probes out of files that have been changed, and from functions that are called too often to be
+    /// followed. What there is to tell.
     pub fn look(&self) -> Vec<String> {
         let mut files = self.files();
         let mut told = Vec::new();
@@ -189,7 +192,8 @@ impl Functions {
         told
     }
 
-    /// What became of each phase that is wanted, as sources say it: `+` and what was found, `!` and what could not be.
+    /// What became of each phase that is wanted, as sources say it: `+` and what was found, `!` and what
+    /// could not be.
     pub fn told(&self) -> Vec<(Kind, Untrusted)> {
         let files = self.files();
         let mut told = Vec::new();
@@ -201,7 +205,7 @@ impl Functions {
             let all_calls: u64 = placed.iter().map(|placed| placed.counts(&self.probes)[0]).sum();
             for placed in &placed {
                 let [calls, left_out @ ..] = placed.counts(&self.probes);
-                // Of many that a pattern means most may never be called.
+                // Most of the many that a pattern means may never be called.
                 if calls == 0 && all_calls > 0 {
                     continue;
                 }
@@ -210,7 +214,7 @@ impl Functions {
                     say(format!("!{name}: {count} calls of {placed} {what}"));
                 }
             }
-            // Of a preset some functions may be missing.
+            // Some functions of a preset may be missing.
             let is_enough = wanted.is_preset && !placed.is_empty();
             let failures = files.failures.iter().filter(|(phase, _)| *phase == index && !is_enough);
             let mut failures = failures.peekable();
@@ -234,8 +238,8 @@ fn shown(text: &str) -> Untrusted {
     Untrusted::from(text)
 }
 
-/// Whether somebody who says `library` means this file: by its path, or by its name, of which a version may be left out; `*` is any
-/// text.
+/// Whether somebody who says `library` means this file: by its path, or by its name, of which a version may
+/// be left out; `*` is any text.
 fn is_named(library: &str, path: &Path) -> bool {
     let path = path.as_os_str().as_bytes();
     let path = path.strip_suffix(b" (deleted)").unwrap_or(path);

@@ -1,6 +1,8 @@
-//! Names of functions: as compilers write them, as people do, by pattern, and which are near to one that is not there.
+//! Names of functions: as compilers write them, as people do, by pattern, and which are near to one that is
+//! not there.
 //!
-//! Names come from files that anybody may have made: no longer than [`MOST`], and not demangled beyond what that allows.
+//! Names come from files that anybody may have made: no longer than [`MOST`], and not demangled beyond what
+//! that allows.
 
 use cpp_demangle::{DemangleOptions, ParseOptions};
 

@@ -1,5 +1,5 @@
-//! Functions of well-known libraries, several under one name. They stand in `sources.toml`, so that they can be read and disputed
-//! without reading code.
+//! Functions of well-known libraries, several under one name. They stand in `sources.toml`, so that they can
+//! be read and disputed without reading code.
 
 use serde::Deserialize;
 

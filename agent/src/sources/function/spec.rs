@@ -1,4 +1,5 @@
-//! What can be asked for by `--phase`: a function or two USDT probes of a library, under a name; or a preset of several.
+//! What can be asked for by `--phase`: a function or two USDT probes of a library, under a name; or a preset
+//! of several.
 //!
 //! It looks at no file.
 
@@ -20,7 +21,7 @@ pub(crate) struct Wanted {
     pub(crate) what: What,
     /// Which argument is the number of the request, 1 for the first.
     pub(crate) argument: Option<u8>,
-    /// Of a preset, that need not be there.
+    /// A preset names it, and a library need not have it.
     pub(crate) is_preset: bool,
 }
 

@@ -1,7 +1,7 @@
 //! Functions in an ELF file, by its symbol tables: where they lie in the file.
 //!
-//! The file may be anybody's, and may be written to meanwhile: it is read by pieces, as much as [`MOST_NAMES`] and [`MOST_SYMBOLS`]
-//! say, and never mapped.
+//! The file may be anybody's, and may be written to meanwhile: it is read by pieces, as much as
+//! [`MOST_NAMES`] and [`MOST_SYMBOLS`] say, and never mapped.
 
 use std::{
     fs::File,
@@ -45,7 +45,8 @@ pub(super) struct Found {
     pub(super) offset: u64,
     /// Its length; 0 where the file does not say.
     pub(super) bytes: u64,
-    /// The part of it that is hardly ever run and lies elsewhere: where it begins in the file, and its length.
+    /// The part of it that is hardly ever run and lies elsewhere: where it begins in the file, and its
+    /// length.
     pub(super) cold: Option<(u64, u64)>,
     /// It is one of Go's, whose stacks move.
     pub(super) is_go: bool,
@@ -118,7 +119,8 @@ impl<'a> Table<'a> {
         std::str::from_utf8(&text[..end]).ok().filter(|name| !name.is_empty())
     }
 
-    /// Each function's name, whether it is chosen at load time, its address and its length; until `each` says that it is enough.
+    /// Each function's name, whether it is chosen at load time, its address and its length; until `each` says
+    /// that it is enough.
     fn functions(&self, mut each: impl FnMut(&str, bool, u64, u64) -> bool) -> Result<(), SymbolError> {
         let mut piece = vec![0; PIECE * SYMBOL];
         let mut at = 0;

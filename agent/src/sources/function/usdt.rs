@@ -1,4 +1,5 @@
-//! USDT probes of an ELF file, by its notes (format: SystemTap's UserSpaceProbeImplementation): two of them make a phase.
+//! USDT probes of an ELF file, by its notes (format: SystemTap's UserSpaceProbeImplementation): two of them
+//! make a phase.
 //!
 //! The file may be anybody's: notes are read up to a size, and places up to a number.
 
@@ -156,7 +157,8 @@ fn sites(file: &File) -> anyhow::Result<Vec<Site>> {
     Ok(parse(notes, base, |address| tables.offset_of(address)))
 }
 
-/// What the notes say, as far as they make sense. A tool that moved the sections leaves addresses at the same distance from `base`.
+/// What the notes say, as far as they make sense. A tool that moved the sections leaves addresses at the same
+/// distance from `base`.
 fn parse(mut notes: &[u8], base: Option<u64>, offset_of: impl Fn(u64) -> Option<u64>) -> Vec<Site> {
     let mut sites = Vec::new();
     while let Some((body, rest)) = split_note(notes) {

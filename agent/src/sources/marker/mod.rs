@@ -1,5 +1,5 @@
-//! The marker library and its Python module, for programs that mark their phases themselves. Every other source that runs inside
-//! a program calls this library.
+//! The marker library and its Python module, for programs that mark their phases themselves. Every other
+//! source that runs inside a program calls this library.
 
 use std::path::Path;
 

@@ -1,5 +1,6 @@
-//! Spans of the program's own OpenTelemetry. In Python the wrappers add a span processor to each provider that the program sets;
-//! a Rust program takes the marker crate's `tracing` layer, for which nothing has to be put beside it.
+//! Spans of the program's own OpenTelemetry. In Python the wrappers add a span processor to each provider
+//! that the program sets; a Rust program takes the marker crate's `tracing` layer, for which nothing has to
+//! be put beside it.
 
 use std::path::Path;
 

@@ -1,7 +1,8 @@
-//! Source `socket`: requests of any server, known by when its connections receive and send. No byte of what they say is read.
+//! Source `socket`: requests of any server, known by when its connections receive and send. No byte of what
+//! they say is read.
 //!
-//! What is watched is told to the programs of family `socket`, which make the edges by themselves. It only knows what was
-//! asked for, and what that is called.
+//! What is watched is told to the programs of family `socket`, which make the edges by themselves. It only
+//! knows what was asked for, and what that is called.
 
 mod watched;
 

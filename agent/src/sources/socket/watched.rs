@@ -21,7 +21,7 @@ pub enum Watched {
 /// Why an argument is none.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WatchedError {
-    /// Of no known kind.
+    /// Neither a port nor a path.
     #[error("neither port:NUMBER nor unix:PATH")]
     Kind,
     /// No port.

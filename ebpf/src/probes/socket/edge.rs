@@ -13,11 +13,11 @@ use crate::{
     task::Current,
 };
 
-/// Hands over an edge of the running thread, which has this slot: an operation, and behind it the first and third argument of an
-/// end; for a request the watch that it is of, and since when it waits.
+/// Hands over an edge of the running thread, which has this slot: an operation, and behind it the first and
+/// third argument of an end; for a request the watch that it is of, and since when it waits.
 ///
-/// A function that the verifier looks at by itself, so that the object has it once for all programs. It takes numbers alone;
-/// pointers would need 5.12.
+/// A function that the verifier looks at by itself, so that the object has it once for all programs. It takes
+/// numbers alone; pointers would need 5.12.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub(super) extern "C" fn socket_edge(slot: u32, what: u32, socket: u64, watch: u32, arrived_ns: u64) -> u64 {

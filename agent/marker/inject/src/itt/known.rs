@@ -60,7 +60,7 @@ pub(super) struct Known {
     domain: Domain,
     name: *const c_char,
     wide: *const c_void,
-    /// Of its frames, and of its tasks that have no string.
+    /// What is known of its frames, and of its tasks that have no string.
     pub(super) kind: Kind,
     prefix: &'static [u8],
     /// Its tasks are made by a library and often short: hidden until they are known not to be.
@@ -130,7 +130,7 @@ fn manner(name: Name<'static>) -> (&'static [u8], bool) {
         b"PyTorch" => (b"", false),
         b"dnnl::primitive::execute" => (b"oneDNN", true),
         b"dnnl::primitive::create" => (b"oneDNN create", true),
-        // Of OpenMP runtimes: a frame for each parallel region.
+        // OpenMP runtimes tell a frame for each parallel region.
         bytes => (bytes, bytes.starts_with(b"dnnl") || bytes.windows(5).any(|part| part == b"$omp$")),
     }
 }

@@ -1,5 +1,5 @@
-//! Groups of threads as people see them: a server without marks, many threads with hostile names, and what lies
-//! outside phases.
+//! Groups of threads as people see them: a server without marks, many threads with hostile names, and what
+//! lies outside phases.
 
 use std::convert::Infallible;
 
