@@ -4,6 +4,7 @@
 
 use std::{
     os::fd::OwnedFd,
+    path::PathBuf,
     process::{Child, ExitStatus},
     time::{Duration, Instant},
 };
@@ -36,8 +37,9 @@ use crate::{
     sources::{Selected, Variable},
 };
 
-/// What stands beside the program.
+/// The program's file, and what stands beside it.
 struct Beside {
+    program: PathBuf,
     rendezvous: Rendezvous,
     sources: Selected,
     /// What makes it load the files of the sources.
@@ -65,7 +67,7 @@ pub fn run(arguments: &RunArguments) -> anyhow::Result<i32> {
     let mut cost = Cost::start();
     privileges::hide_memory().context("hiding the agent's memory")?;
     let run_as = RunAs::invoking_user()?;
-    child::resolve(&arguments.command[0])?;
+    let program = child::resolve(&arguments.command[0])?;
     warn_of_python(&arguments.command);
     start::check(&arguments.observation)?;
     child::block_forwarded().context("blocking signals")?;
@@ -82,7 +84,7 @@ pub fn run(arguments: &RunArguments) -> anyhow::Result<i32> {
             .context("making the meeting place of the markers")?;
         drop(unpacked);
         let variables = sources.environment(rendezvous.files(), &|name| std::env::var_os(name));
-        let beside = Beside { rendezvous, sources, variables };
+        let beside = Beside { program, rendezvous, sources, variables };
         if let Choice::Kernel(loaded) = &mut choice {
             beside.rendezvous.trust(loaded.take_tracked());
             // The program is started by this thread, and inherits its clock.
@@ -135,13 +137,13 @@ fn launch<F: Sight>(
     (signals, haste): (Signals, Haste),
 ) -> anyhow::Result<(Session<F>, Launched)> {
     let between = if arguments.observation.phase.is_empty() { LOOK } else { SOON };
-    feed.starts(&child::resolve(&arguments.command[0])?);
+    let Beside { program, rendezvous, sources, variables } = beside;
+    feed.starts(&program);
     let adopt = feed.adopt()?;
     let start_ns = clock::now_ns();
-    let Beside { rendezvous, sources, variables } = beside;
     let mut environment = rendezvous.environment();
     environment.extend(variables);
-    if child::resolve(&arguments.command[0]).is_ok_and(|program| child::is_linked(&program)) {
+    if child::is_linked(&program) {
         environment.push(rendezvous.library_path());
     }
     let child = match child::spawn(&arguments.command, &environment, adopt, run_as) {
