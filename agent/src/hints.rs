@@ -74,8 +74,6 @@ pub struct Asked {
     pub is_started: bool,
     /// The kernel side is there.
     pub sees_kernel: bool,
-    /// There is an option for functions.
-    pub has_functions: bool,
     /// Ports whose connections were watched.
     pub ports: Vec<u16>,
     /// Sources that were on.
@@ -175,8 +173,7 @@ fn loaded(one: &Seen, library: Library, asked: &Asked) -> Option<Hint> {
         let saw = "has loaded what NVTX ranges come from";
         return can_help.then(|| Hint::new(&one.name, saw, advice, Some(option)));
     }
-    let can_help = asked.has_functions && asked.sees_kernel;
-    can_help.then(|| {
+    asked.sees_kernel.then(|| {
         let option = format!("--phase {preset}");
         Hint::new(&one.name, &saw, &format!("`{option}` makes phases of its calls"), Some(&option))
     })

@@ -22,7 +22,6 @@ fn started() -> Asked {
     Asked {
         is_started: true,
         sees_kernel: true,
-        has_functions: true,
         on: vec![Kind::Marker, Kind::Python, Kind::Nvtx],
         ..Asked::default()
     }
@@ -47,7 +46,7 @@ fn attached() -> Asked {
 #[case::nvtx_switched_off(&[with(Library::Nvtx)], Asked { on: vec![], ..started() }, &["--sources nvtx"])]
 #[case::nvtx_attached_to(&[with(Library::Nvtx)], attached(), &["guestscope run"])]
 #[case::functions(&[with(Library::OnnxRuntime)], attached(), &["--phase onnxruntime"])]
-#[case::no_functions(&[with(Library::Llama)], Asked { has_functions: false, ..started() }, &[])]
+#[case::no_functions(&[with(Library::Llama)], Asked { sees_kernel: false, ..started() }, &[])]
 #[case::go(&[Seen { is_go: true, ..server(&[]) }], started(), &["--requests port:NUMBER"])]
 #[case::go_that_listens(&[Seen { is_go: true, ..server(&[9]) }], started(), &["--requests port:9"])]
 #[case::never_many(
@@ -91,8 +90,7 @@ fn every_option_that_a_hint_names_is_one() {
     let seen: Vec<Seen> = all.into_iter().chain([server(&[80]), python()]).collect();
     let command = crate::cli::Cli::command();
     let run = command.find_subcommand("run").expect("it is a command");
-    let has_functions = run.get_arguments().any(|argument| argument.get_long() == Some("phase"));
-    for asked in [Asked { on: vec![], has_functions, ..started() }, Asked { has_functions, ..attached() }] {
+    for asked in [Asked { on: vec![], ..started() }, attached()] {
         for one in &seen {
             for hint in hints(std::slice::from_ref(one), &asked) {
                 let option = hint.option.expect("each of these has one");

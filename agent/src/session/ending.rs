@@ -3,7 +3,6 @@
 use std::{borrow::Cow, cell::RefCell, ffi::OsString, path::PathBuf, time::Duration};
 
 use anyhow::Context as _;
-use clap::CommandFactory as _;
 use guestscope_ebpf::Account;
 
 use super::{End, Session, cost::Cost, facts, judged::Judged, outlet::Sinks, sight::Sight};
@@ -11,7 +10,7 @@ use crate::out;
 use crate::{
     analyze::{Cause, Summary},
     child,
-    cli::{Cli, Observation},
+    cli::Observation,
     clock, failure,
     health::{Fidelity, Health},
     hints::{self, Asked, Hint},
@@ -97,7 +96,6 @@ impl<F: Sight> Session<F> {
         let asked = Asked {
             is_started: sources.is_for_a_program(),
             sees_kernel: fidelity.sees_scheduling(),
-            has_functions: has_option("phase"),
             ports: ports.collect(),
             on: sources.on().collect(),
             python_option: child::option_against_marks(&command),
@@ -172,13 +170,6 @@ impl Closing {
         }
         Told { summary: summary.map_err(Into::into), health, guest, path }
     }
-}
-
-/// Whether `run` has this option.
-fn has_option(long: &str) -> bool {
-    let command = Cli::command();
-    let run = command.find_subcommand("run");
-    run.is_some_and(|run| run.get_arguments().any(|argument| argument.get_long() == Some(long)))
 }
 
 fn ended(manifest: &mut Manifest, end: &mut End, health: &Health) {
