@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::sources::{Report, State};
+use crate::sources::Report;
 
 /// A source, and what came of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,10 +35,7 @@ impl From<&Report> for SourceRecord {
         };
         Self {
             source: report.kind.name().to_owned(),
-            off: match &report.state {
-                State::On => None,
-                State::Off(why) => Some(why.clone()),
-            },
+            off: report.off.clone(),
             requests: report.made.requests,
             phases: report.made.phases,
             left_out: report.made.alone,

@@ -19,7 +19,7 @@ use std::{borrow::Cow, ffi::OsString, path::Path};
 
 pub use guestscope_ebpf::Source as Kind;
 
-pub use self::report::{Report, State, possible, report};
+pub use self::report::{Report, possible, report};
 
 /// A file that a program loads, unpacked into a folder that nobody else can list.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,22 +10,13 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// Whether a source was on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum State {
-    /// It could make phases.
-    On,
-    /// It could not, and why.
-    Off(String),
-}
-
 /// A source, and what came of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     /// Which.
     pub kind: Kind,
-    /// Whether it was on.
-    pub state: State,
+    /// Why it was off; none if it could make phases.
+    pub off: Option<String>,
     /// Its requests and phases.
     pub made: Made,
     /// What it said that it found.
@@ -48,19 +39,14 @@ pub fn report(selected: &Selected, sources: &Sources) -> Vec<Report> {
         let off = selected.off.iter().find(|(off, _)| *off == kind).map(|(_, why)| why.clone());
         let is_on = selected.on.iter().any(|source| source.kind() == kind);
         let made = sources.made(kind);
-        let told = |sign: u8| {
-            let of_kind = sources.told.iter().filter(move |told| told.source == kind);
-            let with_sign = move |text: &Untrusted| {
-                let rest = text.stored().strip_prefix(char::from(sign));
-                rest.map(|rest| Untrusted::from(rest.to_owned()))
-            };
-            of_kind.filter_map(move |told| with_sign(&told.text)).collect::<Vec<_>>()
+        let told = |sign: char| {
+            let own = sources.told.iter().filter(|told| told.source == kind);
+            own.filter_map(|told| told.text.stored().strip_prefix(sign)).map(Untrusted::from).collect()
         };
-        let (found, missed) = (told(b'+'), told(b'!'));
+        let (found, missed): (Vec<Untrusted>, Vec<Untrusted>) = (told('+'), told('!'));
         let has_come = made != Made::default() || !found.is_empty() || !missed.is_empty();
         if is_on || off.is_some() || has_come {
-            let state = off.filter(|_| !has_come).map_or(State::On, State::Off);
-            reports.push(Report { kind, state, made, found, missed });
+            reports.push(Report { kind, off: off.filter(|_| !has_come), made, found, missed });
         }
     }
     reports

@@ -4,7 +4,7 @@ use std::{ffi::OsString, path::Path};
 
 use rstest::rstest;
 
-use super::{Kind, Selected, State, Wish, Wishes, report, wish};
+use super::{Kind, Selected, Wish, Wishes, report, wish};
 use crate::phase::{Made, Sources, Told};
 
 fn wishes(words: &[&str]) -> Wishes {
@@ -66,7 +66,7 @@ fn nvtx_and_itt_share_one_file_and_a_variable_of_another_tool_stays() {
     assert!(variables.iter().all(|variable| variable.0 != "NVTX_INJECTION64_PATH"), "{variables:?}");
     let reports = report(&selected, &Sources::default());
     let nvtx = reports.iter().find(|report| report.kind == Kind::Nvtx).expect("it was asked for");
-    assert!(matches!(&nvtx.state, State::Off(why) if why.starts_with("another tool holds the injection")));
+    assert!(nvtx.off.as_ref().is_some_and(|why| why.starts_with("another tool holds the injection")));
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn a_report_says_what_was_on_what_came_and_what_could_not() {
     let reports = report(&selected, &sources);
     let shown: Vec<_> = reports
         .iter()
-        .map(|one| (one.kind, one.state == State::On, one.made.requests, one.found.len(), one.missed.len()))
+        .map(|one| (one.kind, one.off.is_none(), one.made.requests, one.found.len(), one.missed.len()))
         .collect();
     let expected = [
         (Kind::Marker, true, 0, 0, 0),

@@ -2,10 +2,7 @@
 
 use serde::Serialize;
 
-use crate::{
-    phase::Made,
-    sources::{Report, State},
-};
+use crate::{phase::Made, sources::Report};
 
 use super::{
     health_lines::fact,
@@ -35,10 +32,7 @@ pub(super) fn sources(page: &mut Page, reports: &[Report]) {
     }
     let mut silent: Vec<(&str, Vec<&str>)> = Vec::new();
     for report in reports.iter().filter(|report| !has_come(report)) {
-        let why = match &report.state {
-            State::On => "nothing came",
-            State::Off(why) => why,
-        };
+        let why = report.off.as_deref().unwrap_or("nothing came");
         match silent.iter_mut().find(|(known, _)| *known == why) {
             Some((_, kinds)) => kinds.push(report.kind.name()),
             None => silent.push((why, vec![report.kind.name()])),
@@ -54,12 +48,12 @@ pub(super) fn sources(page: &mut Page, reports: &[Report]) {
 
 /// Those that a program can have, and why it cannot have the others.
 pub(super) fn possible(page: &mut Page, reports: &[Report]) {
-    let is_on = |report: &&Report| report.state == State::On;
+    let is_on = |report: &&Report| report.off.is_none();
     let on: Vec<&str> = reports.iter().filter(is_on).map(|report| report.kind.name()).collect();
     let text = format!("{}: phases of a program that `run` starts", on.join(", "));
     fact(page, "sources", &text, Emphasis::Good);
     for report in reports {
-        if let State::Off(why) = &report.state {
+        if let Some(why) = &report.off {
             let text = format!("{} is off: {}", report.kind.name(), page.safe(why));
             fact(page, "", &text, Emphasis::Warning);
         }
@@ -100,10 +94,7 @@ pub(super) fn json(reports: &[Report]) -> Vec<SourceJson> {
     let words = |texts: &[crate::untrusted::Untrusted]| texts.iter().map(ToString::to_string).collect();
     let one = |report: &Report| SourceJson {
         source: report.kind.name(),
-        off: match &report.state {
-            State::On => None,
-            State::Off(why) => Some(why.clone()),
-        },
+        off: report.off.clone(),
         requests: report.made.requests,
         phases: report.made.phases,
         left_out: report.made.alone,
@@ -122,14 +113,13 @@ mod tests {
 
     fn report(kind: Kind, (requests, phases): (u64, u64), found: &[&str], missed: &[&str]) -> Report {
         let words = |texts: &[&str]| texts.iter().map(|text| (*text).into()).collect();
-        let (made, state) = (Made { requests, phases, alone: 0 }, State::On);
-        Report { kind, state, made, found: words(found), missed: words(missed) }
+        let made = Made { requests, phases, alone: 0 };
+        Report { kind, off: None, made, found: words(found), missed: words(missed) }
     }
 
     #[test]
     fn what_came_what_could_not_and_what_waited_in_vain() {
-        let off =
-            |kind, why: &str| Report { state: State::Off(why.to_owned()), ..report(kind, (0, 0), &[], &[]) };
+        let off = |kind, why: &str| Report { off: Some(why.to_owned()), ..report(kind, (0, 0), &[], &[]) };
         let many: Vec<String> = (0..9).map(|number| format!("package-{number}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
         let reports = [

@@ -12,7 +12,7 @@ use crate::{
     run::GpuRecord,
     signs::{Sign, State},
     sinks::terminal::{Doctor, Exit, RunFacts, Style, render_summary},
-    sources::{Kind, Report, State as SourceState},
+    sources::{Kind, Report},
     untrusted::is_unsafe,
 };
 
@@ -200,10 +200,10 @@ pub(in crate::sinks::terminal) fn without_escapes(text: &str) -> String {
 /// Two that a program can have, and one that another tool has.
 fn sources() -> Vec<Report> {
     let report =
-        |kind, state| Report { kind, state, made: Made::default(), found: Vec::new(), missed: Vec::new() };
+        |kind, off| Report { kind, off, made: Made::default(), found: Vec::new(), missed: Vec::new() };
     vec![
-        report(Kind::Marker, SourceState::On),
-        report(Kind::Python, SourceState::On),
-        report(Kind::Nvtx, SourceState::Off("another tool holds NVTX_INJECTION64_PATH".to_owned())),
+        report(Kind::Marker, None),
+        report(Kind::Python, None),
+        report(Kind::Nvtx, Some("another tool holds NVTX_INJECTION64_PATH".to_owned())),
     ]
 }
