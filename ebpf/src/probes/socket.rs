@@ -8,24 +8,25 @@
 //! connections whose own end is watched: what a server itself opened has another port.
 
 mod edge;
+mod unix;
 
-use core::arch::asm;
-
-use aya_ebpf::helpers::{bpf_ktime_get_ns, generated::bpf_probe_read_kernel};
+use aya_ebpf::helpers::bpf_ktime_get_ns;
 use guestscope_ebpf::{
     Operation,
-    connection::{MAY_GO_ON, PATH_BYTES, PATH_ROOM, TAKEN as TAKEN_MOST, UNNAMED},
+    connection::{MAY_GO_ON, TAKEN as TAKEN_MOST, UNNAMED},
     ledger::Ledger,
 };
 
-use self::edge::{socket_edge, tell_end};
+use self::{
+    edge::{socket_edge, tell_end},
+    unix::{address, socket_watch},
+};
 use crate::{
     maps::{
-        CONNECTIONS, HAS_ARRIVALS, HAS_PATHS, OFFSET_ADDRESS_BYTES, OFFSET_ADDRESS_NAME, OFFSET_SOCK_FAMILY,
-        OFFSET_SOCK_PORT, OFFSET_SOCK_PROTOCOL, OFFSET_SOCK_QUEUED, OFFSET_SOCK_STATE, OFFSET_UNIX_ADDRESS,
-        PATHS, PORTS, TAKEN,
+        CONNECTIONS, HAS_ARRIVALS, HAS_PATHS, OFFSET_SOCK_FAMILY, OFFSET_SOCK_PORT, OFFSET_SOCK_PROTOCOL,
+        OFFSET_SOCK_QUEUED, OFFSET_SOCK_STATE, PORTS, TAKEN,
     },
-    memory::{Arguments, Memory, Plain, load, twins},
+    memory::{Arguments, Memory, load, twins},
     task::Current,
 };
 
@@ -52,8 +53,6 @@ const ENTRIES: u32 = TAKEN_MOST;
 const EINTR: i32 = -4;
 const EAGAIN: i32 = -11;
 const RESTARTS: core::ops::RangeInclusive<i32> = -516..=-512;
-/// `sun_family` stands before the path.
-const FAMILY_BYTES: u32 = 2;
 
 /// Between requests.
 const IDLE: u32 = 0;
@@ -336,7 +335,10 @@ fn connection<M: Memory>(socket: *const u8) -> Option<*mut Connection> {
             return Some(known);
         }
     }
-    let watch = u64::from(if watch == 0 { watch_of(end)? } else { watch });
+    let watch = if watch == 0 { socket_watch(end) } else { u64::from(watch) };
+    if watch == 0 {
+        return None;
+    }
     let new =
         Connection { arrived_ns: 0, taken_ns: 0, end, tgid: 0, state: IDLE, watch, socket: socket as u64 };
     CONNECTIONS.insert(socket as u64, new, 0).ok()?;
@@ -357,40 +359,6 @@ unsafe fn is_same<M: Memory>(socket: *const u8, known: *const Connection) -> boo
             u64::from(load::<M, u16>(socket, &OFFSET_SOCK_PORT))
         };
         (*known).end == end
-    }
-}
-
-/// Where the address of a Unix socket lies: that of an accepted one is its listener's.
-#[inline(always)]
-fn address(socket: *const u8) -> u64 {
-    if OFFSET_UNIX_ADDRESS.load() == 0 {
-        return 0;
-    }
-    // The type says `sock`, of which this lies beyond the end, so that only the helper reads it.
-    // SAFETY: the helper checks the memory; any eight bytes are a number.
-    unsafe { Plain::read((socket as u64 + u64::from(OFFSET_UNIX_ADDRESS.load())) as *const u8) }
-}
-
-/// The number of the watch for a Unix socket's address.
-#[inline(always)]
-fn watch_of(address: u64) -> Option<u32> {
-    let mut path = [0_u8; PATH_ROOM];
-    // SAFETY: the helper checks the memory; as many bytes as the buffer has are read at most.
-    unsafe {
-        let bytes: u32 = Plain::read((address + u64::from(OFFSET_ADDRESS_BYTES.load())) as *const u8);
-        let mut bytes = u64::from(bytes.wrapping_sub(FAMILY_BYTES));
-        if bytes == 0 || bytes > PATH_BYTES as u64 {
-            return None;
-        }
-        // It does nothing: else the compiler knows that the mask below changes nothing and leaves it out, by
-        // which verifiers know the bound.
-        asm!("{bytes} = {bytes}", bytes = inout(reg) bytes, options(nomem, nostack));
-        bytes &= PATH_ROOM as u64 - 1;
-        let from = address + u64::from(OFFSET_ADDRESS_NAME.load() + FAMILY_BYTES);
-        if bpf_probe_read_kernel(path.as_mut_ptr().cast(), bytes as u32, from as *const _) != 0 {
-            return None;
-        }
-        PATHS.get(path).copied()
     }
 }
 
