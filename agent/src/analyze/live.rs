@@ -90,7 +90,7 @@ struct Kind {
 impl Kind {
     fn observe(&mut self, latency_ns: u64, split: &Split) -> Option<TailVerdict> {
         let before = self.latencies.count();
-        let verdict = (before + 1 >= WARM_REQUESTS).then(|| self.standard.judge(latency_ns, split));
+        let verdict = (before + 1 >= WARM_REQUESTS).then(|| self.standard.judge_request(latency_ns, split));
         self.latencies.record(latency_ns);
         // The first few have no middle yet.
         if before < 20 || self.half.contains(latency_ns) {

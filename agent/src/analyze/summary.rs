@@ -235,7 +235,7 @@ impl Summary {
             let Some(standard) = typical.standard(place) else { return TailVerdict::default() };
             let phase = &request.phases[index];
             match index {
-                0 => standard.judge(latency_ns(request), &request_split(request)),
+                0 => standard.judge_request(latency_ns(request), &request_split(request)),
                 _ => standard.judge(phase.duration_ns, &Split::of(phase)),
             }
         };

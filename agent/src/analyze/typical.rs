@@ -111,6 +111,9 @@ pub(super) fn exact_means(sums: &[u128], count: u64) -> Vec<u64> {
     means
 }
 
+/// A request that takes so many times as long as the typical one is slow, however many are.
+const SLOW_TIMES: u128 = 2;
+
 /// What one place is measured by.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Standard {
@@ -123,6 +126,17 @@ impl Standard {
         let tail = self.quantiles.band(duration_ns);
         let is_slow = tail.is_some_and(|band| band >= Band::P90);
         TailVerdict { cause: is_slow.then(|| largest_excess(split, &self.typical)).flatten(), tail }
+    }
+
+    /// Of a request, which is slow as well if it takes [`SLOW_TIMES`] as long as the typical one: one slow request
+    /// often makes others wait behind it, so that there are more than a tenth.
+    pub(super) fn judge_request(&self, latency_ns: u64, split: &Split) -> TailVerdict {
+        let verdict = self.judge(latency_ns, split);
+        let is_long = u128::from(latency_ns) >= SLOW_TIMES * self.typical.total_ns();
+        if self.quantiles.p90_ns.is_none() || verdict.cause.is_some() || !is_long {
+            return verdict;
+        }
+        TailVerdict { cause: largest_excess(split, &self.typical), ..verdict }
     }
 }
 
