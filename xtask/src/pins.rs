@@ -34,6 +34,8 @@ pub(crate) const GO_SUM: &str = "h1:IkknVKy/4hLMR+ZwWfP4Oqhjz2sKqNtEXz1meP8P3Nc=
 
 /// Python packages, each wheel with its SHA-256: pip refuses any other (`--require-hashes`).
 pub(crate) const TEST_REQUIREMENTS: &str = include_str!("../test.requirements.txt");
+/// Web servers and frameworks, 80 MB.
+pub(crate) const WEB_REQUIREMENTS: &str = include_str!("../web.requirements.txt");
 /// PyTorch and all that its wheels need, 5 GB.
 pub(crate) const TORCH_REQUIREMENTS: &str = include_str!("../torch.requirements.txt");
 /// Web servers and libraries of machine learning, 2 GB.
@@ -71,6 +73,7 @@ mod tests {
 
     #[rstest]
     #[case::test(TEST_REQUIREMENTS)]
+    #[case::web(WEB_REQUIREMENTS)]
     #[case::torch(TORCH_REQUIREMENTS)]
     #[case::servers(SERVERS_REQUIREMENTS)]
     #[case::libtorch(LIBTORCH_REQUIREMENTS)]

@@ -14,7 +14,7 @@ use nix::sys::statvfs::statvfs;
 use crate::{
     Xtask, apt, command,
     failure::failure,
-    pins::{SERVERS_REQUIREMENTS, TEST_REQUIREMENTS, TORCH_REQUIREMENTS},
+    pins::{SERVERS_REQUIREMENTS, TEST_REQUIREMENTS, TORCH_REQUIREMENTS, WEB_REQUIREMENTS},
     setup::{self, Wanted},
 };
 
@@ -37,6 +37,11 @@ impl Python {
     /// An environment with what the tests import.
     pub(crate) fn for_tests(xtask: &Xtask) -> Result<Self> {
         Self::ensure(xtask, "python-test", TEST_REQUIREMENTS)
+    }
+
+    /// An environment with web servers and frameworks, which the tests ask.
+    pub(crate) fn with_web_servers(xtask: &Xtask) -> Result<Self> {
+        Self::ensure(xtask, "python-web", WEB_REQUIREMENTS)
     }
 
     /// An environment with PyTorch and torchvision, which the workloads are measured beside.

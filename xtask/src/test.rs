@@ -56,6 +56,7 @@ struct Ground {
     toolchain: Toolchain,
     libtorch: Option<Libtorch>,
     python: Option<Python>,
+    web: Option<Python>,
     /// With the packages of the stage `servers`, or why there is none.
     servers: Result<Python, String>,
     jaeger: Option<Jaeger>,
@@ -95,6 +96,7 @@ fn set_up(xtask: &Xtask) -> Result<Ground> {
     let libtorch =
         or_shortfall(xtask, "no libtorch, so no inference and no training", Libtorch::ensure(xtask));
     let python = or_shortfall(xtask, "no Python with duckdb and pyarrow", Python::for_tests(xtask));
+    let web = or_shortfall(xtask, "no Python with web servers", Python::with_web_servers(xtask));
     let servers = if !geteuid().is_root() {
         Err("needs root".to_owned())
     } else if env::var_os("CI").is_some() {
@@ -111,7 +113,7 @@ fn set_up(xtask: &Xtask) -> Result<Ground> {
     let mut features = xtask.workspace.test_features();
     // The others are for tests that only root can run.
     features.retain(|feature| geteuid().is_root() || feature.ends_with(HELPER));
-    Ok(Ground { toolchain, libtorch, python, servers, jaeger, guests, features, programs: None })
+    Ok(Ground { toolchain, libtorch, python, web, servers, jaeger, guests, features, programs: None })
 }
 
 fn or_shortfall<T>(xtask: &Xtask, without: &str, result: Result<T>) -> Option<T> {
@@ -287,7 +289,8 @@ fn stage(
 impl Ground {
     /// Tells a test command where everything is.
     fn give_to(&self, command: &mut Command) {
-        let Self { toolchain: _, libtorch, python, servers, jaeger, guests: _, features: _, programs } = self;
+        let Self { toolchain: _, libtorch, python, web, servers, jaeger, guests: _, features: _, programs } =
+            self;
         // A snapshot that differs is a failure, not a new file beside it.
         command.env("INSTA_UPDATE", "no");
         if let Some(Programs { agent, workloads }) = programs {
@@ -295,6 +298,9 @@ impl Ground {
         }
         if let Some(python) = python {
             command.env("GUESTSCOPE_PYTHON", &python.program);
+        }
+        if let Some(web) = web {
+            command.env("GUESTSCOPE_WEB_PYTHON", &web.program);
         }
         if let Ok(servers) = servers {
             command.env("GUESTSCOPE_SERVERS_PYTHON", &servers.program);

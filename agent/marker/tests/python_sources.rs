@@ -47,7 +47,7 @@ fn a_program_behaves_as_it_would_without(#[case] program: &str) {
     }
 }
 
-/// Each server with its own framework's routes, or a framework's with its test client. GUESTSCOPE_TEST_PYTHON
+/// Each server with its own framework's routes, or a framework's with its test client. GUESTSCOPE_WEB_PYTHON
 /// names an interpreter (of a virtual environment) that has the packages; those that it lacks are left out by
 /// name.
 #[rstest]
@@ -72,7 +72,7 @@ fn each_request_of_a_real_server_is_one(
     )]
     server: &str,
 ) {
-    let interpreter = std::env::var("GUESTSCOPE_TEST_PYTHON").unwrap_or_else(|_| "python3".to_owned());
+    let interpreter = std::env::var("GUESTSCOPE_WEB_PYTHON").unwrap_or_else(|_| "python3".to_owned());
     match run(&interpreter, "servers.py", &[server]) {
         None => skipped(server, "there is no such interpreter"),
         Some(output) if output.contains("missing: ") => {

@@ -1,7 +1,7 @@
 //! Unmodified web servers in Python under `guestscope run`: each request of the client is one of ours, by its
 //! route and with its status, and a fault in every tenth is in the right ones.
 //!
-//! Applications and load generator are in tests/data/e2e/web. GUESTSCOPE_TEST_PYTHON names an interpreter,
+//! Applications and load generator are in tests/data/e2e/web. GUESTSCOPE_WEB_PYTHON names an interpreter,
 //! such as that of a virtual environment, that has the packages; a server that it lacks is left out by name.
 
 use std::{
@@ -156,7 +156,7 @@ fn fault(root: &Phase, account: Account) -> u64 {
 }
 
 fn interpreter(test: &str, module: &str) -> Option<PathBuf> {
-    let python = variable("GUESTSCOPE_TEST_PYTHON").map(PathBuf::from).or_else(|| python(test))?;
+    let python = variable("GUESTSCOPE_WEB_PYTHON").map(PathBuf::from).or_else(|| python(test))?;
     let mut import = Command::new(&python);
     import.args(["-c", &format!("import {module}")]).stderr(Stdio::null());
     if import.status().is_ok_and(|status| status.success()) {
