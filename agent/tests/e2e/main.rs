@@ -36,6 +36,7 @@ mod injected;
 mod interleaved;
 mod jaeger;
 mod joined;
+mod kept;
 mod late;
 mod listed;
 mod lives;

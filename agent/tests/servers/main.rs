@@ -13,6 +13,9 @@ mod folder;
 #[allow(dead_code, reason = "the end-to-end tests use more of it")]
 #[path = "../e2e/ground.rs"]
 mod ground;
+#[path = "../e2e/kept.rs"]
+mod kept;
+mod measured;
 #[allow(dead_code, reason = "the end-to-end tests use more of it")]
 #[path = "../e2e/running.rs"]
 mod running;

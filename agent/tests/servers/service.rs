@@ -20,6 +20,7 @@ use crate::{
 /// How much of a request that works with a model lies in the phases of that. By CPU time: how long threads
 /// wait for a CPU is the machine's matter.
 const COVERED: f64 = 0.95;
+const CLIENTS: u64 = 4;
 
 /// The interpreter that has the packages.
 pub(crate) fn python(test: &str) -> Option<PathBuf> {
@@ -37,7 +38,7 @@ fn served(test: &str, kind: &str, requests: u64) -> Option<(Ground, Done, Vec<An
     let start = ground.run().program(python).word(file("tests/data/servers/service.py")).word(kind);
     let running = start.word(&note).environment("PYTHONDONTWRITEBYTECODE", "1").spawn();
     let port = eventually("the server listens", || std::fs::read_to_string(&note).ok()?.parse().ok());
-    let answered = client::ask(port, requests);
+    let answered = client::ask(port, CLIENTS, requests);
     std::fs::write(ground.path("note.stop"), "").expect("the folder is ours");
     Some((ground, running.finish().expect(0), answered))
 }

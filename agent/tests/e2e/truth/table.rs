@@ -1,13 +1,9 @@
-//! The table of faults that is printed when the tests are over.
-
-use std::{
-    io::Write as _,
-    sync::{Mutex, Once},
-};
+//! The rows of the table of faults.
 
 use guestscope::analyze::Cause;
 
 use super::run::{Run, Truth, error};
+use crate::kept;
 
 /// Faults of a run: one of twelve requests.
 pub(super) const HITS: usize = 6;
@@ -70,25 +66,10 @@ impl Row {
     }
 }
 
-static ROWS: Mutex<Vec<String>> = Mutex::new(Vec::new());
-
-/// Prints the table, past libtest's capture.
-extern "C" fn print_table() {
-    let Ok(rows) = ROWS.lock() else { return };
-    let mut out = std::io::stdout().lock();
-    let _ = writeln!(
-        out,
-        "\n{:<34} {:<11} named   {:<11} {:>12} {:>12} {:>9} {:>9}",
+pub(crate) fn keep(row: String) {
+    let head = format!(
+        "{:<34} {:<11} named   {:<11} {:>12} {:>12} {:>9} {:>9}",
         "fault", "cause", "headline", "injected", "seen", "median", "worst"
     );
-    rows.iter().for_each(|row| drop(writeln!(out, "{row}")));
-}
-
-pub(crate) fn keep(row: String) {
-    static PRINTER: Once = Once::new();
-    PRINTER.call_once(|| {
-        // SAFETY: the function takes nothing, returns nothing and does not unwind.
-        unsafe { libc::atexit(print_table) };
-    });
-    ROWS.lock().expect("nobody panics with the table").push(row);
+    kept::keep(head, row);
 }

@@ -1,0 +1,27 @@
+//! A table whose rows are made by many tests: printed once, when all are over.
+
+use std::{
+    io::Write as _,
+    sync::{Mutex, Once},
+};
+
+static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// Prints the table, past libtest's capture.
+extern "C" fn print_table() {
+    let Ok(lines) = LINES.lock() else { return };
+    let mut out = std::io::stdout().lock();
+    let _ = writeln!(out, "\n{}", lines.join("\n"));
+}
+
+/// Another row. The head is that of the table, and the first one counts.
+pub(crate) fn keep(head: String, row: String) {
+    static PRINTER: Once = Once::new();
+    let mut lines = LINES.lock().expect("nobody panics with the table");
+    PRINTER.call_once(|| {
+        lines.push(head);
+        // SAFETY: the function takes nothing, returns nothing and does not unwind.
+        unsafe { libc::atexit(print_table) };
+    });
+    lines.push(row);
+}

@@ -1,0 +1,83 @@
+//! Real servers, each with a fault in every tenth request, beside what their clients measured: a row for each.
+//!
+//! Counts and causes are judged always. GUESTSCOPE_REPETITIONS says of how many requests; then durations and
+//! coverage, which a busy machine spoils, are judged as well.
+
+mod row;
+mod server;
+
+use guestscope::phase::{Phase, PhaseKind, Request};
+use guestscope_ebpf::Account;
+use rstest::rstest;
+
+use self::{
+    row::{One, Row},
+    server::{Load, Observed, Server},
+};
+use crate::{client::Answered, kept};
+
+/// Enough for four faults.
+const REQUESTS: u64 = 40;
+
+const UVICORN: &[&str] = &["-m", "uvicorn", "app:app", "--port", "{}", "--no-access-log"];
+const WORKERS: &[&str] = &["-m", "uvicorn", "app:app", "--port", "{}", "--no-access-log", "--workers", "2"];
+const SYNC: &[&str] = &["-m", "gunicorn", "-b", "127.0.0.1:{}", "-w", "2", "flask_app:app"];
+const THREADS: &[&str] =
+    &["-m", "gunicorn", "-b", "127.0.0.1:{}", "-k", "gthread", "--threads", "2", "flask_app:app"];
+const GRPC_THREADS: &[&str] = &["grpc_app.py", "{}", "threads"];
+const GRPC_ASYNCIO: &[&str] = &["grpc_app.py", "{}", "asyncio"];
+
+const FASTAPI: Load = Load::Http("GET /predict/{number}");
+const FLASK: Load = Load::Http("GET /predict/<int:number>");
+const GRPC: Load = Load::Grpc("/test.Service/predict");
+
+#[rstest]
+#[case::uvicorn("fastapi uvicorn", Server { module: "uvicorn", words: UVICORN, load: FASTAPI, kind: "torch", fault: Account::Lock, workers: 1 })]
+#[case::uvicorn_async("fastapi uvicorn", Server { module: "uvicorn", words: UVICORN, load: FASTAPI, kind: "torch-async", fault: Account::Sleep, workers: 1 })]
+#[case::two_workers("fastapi 2 workers", Server { module: "uvicorn", words: WORKERS, load: FASTAPI, kind: "torch", fault: Account::Net, workers: 2 })]
+#[case::two_workers_async("fastapi 2 workers", Server { module: "uvicorn", words: WORKERS, load: FASTAPI, kind: "torch-async", fault: Account::Cpu, workers: 2 })]
+#[case::onnxruntime("fastapi uvicorn", Server { module: "uvicorn", words: UVICORN, load: FASTAPI, kind: "onnx", fault: Account::BlockIo, workers: 1 })]
+#[case::transformers("fastapi uvicorn", Server { module: "uvicorn", words: UVICORN, load: FASTAPI, kind: "generate", fault: Account::Sleep, workers: 1 })]
+#[case::gunicorn_sync("flask gunicorn sync", Server { module: "gunicorn", words: SYNC, load: FLASK, kind: "torch", fault: Account::Net, workers: 2 })]
+#[case::gunicorn_threads("flask gunicorn gthread", Server { module: "gunicorn", words: THREADS, load: FLASK, kind: "torch", fault: Account::Lock, workers: 1 })]
+#[case::grpc_threads("grpc threads", Server { module: "grpc", words: GRPC_THREADS, load: GRPC, kind: "onnx", fault: Account::Sleep, workers: 1 })]
+#[case::grpc_asyncio("grpc asyncio", Server { module: "grpc", words: GRPC_ASYNCIO, load: GRPC, kind: "onnx", fault: Account::Net, workers: 1 })]
+fn requests_are_the_clients_and_the_fault_is_named(#[case] name: &str, #[case] server: Server) {
+    let test = format!("measured::{name}, {}", server.kind);
+    let asked = std::env::var("GUESTSCOPE_REPETITIONS").ok().and_then(|text| text.parse().ok());
+    let Some(observed) = server.observed(&test, asked.unwrap_or(REQUESTS)) else { return };
+    let row = Row::of(format!("{name}, {}", server.kind), server.fault, pairs(&server, &observed));
+    kept::keep(Row::head(), row.text());
+    assert!(row.is_named(), "{}", row.text());
+    if asked.is_some() {
+        assert!(row.is_close() && row.is_covered(), "{}", row.text());
+    }
+}
+
+/// Each request of the client is one of ours, by the trace that it sent.
+fn pairs(server: &Server, observed: &Observed) -> Vec<One> {
+    let Observed { answered, seen, causes } = observed;
+    let requests = seen.named(server.load.request());
+    assert_eq!(requests.len(), answered.len(), "requests of {}", server.load.request());
+    let one = |answered: &Answered| {
+        let is_its = |request: &&&Request| {
+            u128::from_be_bytes(request.root().trace.trace_id) == u128::from(answered.number)
+        };
+        let request = requests.iter().find(is_its).unwrap_or_else(|| panic!("no trace of {answered:?}"));
+        One {
+            number: answered.number,
+            client_ns: answered.duration_ns,
+            ours_ns: request.root().duration_ns + within(request, |phase| phase.kind == PhaseKind::Queue),
+            covered_ns: within(request, |_| true),
+            cause: causes.get(&request.root().id).cloned(),
+        }
+    };
+    answered.iter().map(one).collect()
+}
+
+/// How long phases right within a request took that are so. Before it begins it has waited in a queue.
+fn within(request: &Request, is_so: impl Fn(&Phase) -> bool) -> u64 {
+    let root = request.root().id;
+    let phases = request.phases.iter().filter(|phase| phase.parent == Some(root) && is_so(phase));
+    phases.map(|phase| phase.duration_ns).sum()
+}

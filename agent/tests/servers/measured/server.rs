@@ -1,0 +1,136 @@
+//! A server on its way: started under `guestscope run`, ready, asked, ended.
+
+use std::{
+    collections::HashMap,
+    net::TcpListener,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use guestscope::{phase::PhaseKind, run::Folder};
+use guestscope_ebpf::Account;
+use nix::sys::signal::Signal;
+
+use crate::{
+    client::{self, Answered},
+    folder::Seen,
+    ground::{Ground, eventually, file, skipped},
+    service::python,
+};
+
+const CLIENTS: u64 = 2;
+/// Far more than what a request takes else.
+const FAULT_MS: &str = "150";
+
+/// Who asks, and what a request is called.
+pub(super) enum Load {
+    Http(&'static str),
+    Grpc(&'static str),
+}
+
+/// `{}` in the words is the port.
+pub(super) struct Server {
+    /// What the interpreter must have.
+    pub(super) module: &'static str,
+    pub(super) words: &'static [&'static str],
+    pub(super) load: Load,
+    /// What a request works with.
+    pub(super) kind: &'static str,
+    pub(super) fault: Account,
+    /// Processes that serve.
+    pub(super) workers: usize,
+}
+
+/// What the clients saw, and what is in the run folder.
+pub(super) struct Observed {
+    pub(super) answered: Vec<Answered>,
+    pub(super) seen: Seen,
+    /// Of each slow request, by the number of its row.
+    pub(super) causes: HashMap<u64, String>,
+}
+
+impl Load {
+    pub(super) const fn request(&self) -> &'static str {
+        match self {
+            Load::Http(name) | Load::Grpc(name) => name,
+        }
+    }
+
+    fn ask(&self, python: &Path, port: u16, requests: u64) -> Vec<Answered> {
+        match self {
+            Load::Http(_) => client::ask(port, CLIENTS, requests),
+            Load::Grpc(_) => ask_by_grpc(python, port, requests),
+        }
+    }
+}
+
+impl Server {
+    /// One run, with its clients.
+    pub(super) fn observed(&self, test: &str, requests: u64) -> Option<Observed> {
+        let (ground, python) = (Ground::new(test)?, python(test)?);
+        if !has(&python, self.module) {
+            skipped("packages", &format!("{test}: no {} for {}", self.module, python.display()));
+            return None;
+        }
+        let port = free_port();
+        let files = file("tests/data/servers");
+        let start = ground.run().program(&python);
+        let start = self.words.iter().fold(start, |start, word| match word.strip_suffix(".py") {
+            Some(_) => start.word(files.join(word)),
+            None => start.word(word.replace("{}", &port.to_string())),
+        });
+        let start =
+            start.environment("SERVICE_KIND", self.kind).environment("SERVICE_NOTE", ground.path("note"));
+        let start = start.environment("FAULT", self.fault.name()).environment("FAULT_MS", FAULT_MS);
+        let start = start.environment("PYTHONPATH", &files).environment("PYTHONDONTWRITEBYTECODE", "1");
+        let running = start.environment("FAULT_DISK", ground.path("")).spawn();
+        let is_ready =
+            || ready(&ground) == self.workers && std::net::TcpStream::connect(("127.0.0.1", port)).is_ok();
+        eventually("the server is ready", || is_ready().then_some(()));
+        let answered = self.load.ask(&python, port, requests);
+        running.signal(Signal::SIGTERM);
+        let done = running.finish();
+        assert_eq!(done.losses(), []);
+        let seen = done.seen();
+        Some(Observed { answered, causes: causes(&seen), seen })
+    }
+}
+
+/// Processes that have their model.
+fn ready(ground: &Ground) -> usize {
+    let entries = std::fs::read_dir(ground.path("")).expect("the folder is ours");
+    let names = entries.map(|entry| entry.expect("it can be listed").file_name());
+    names.filter(|name| name.to_string_lossy().starts_with("note.ready.")).count()
+}
+
+fn has(python: &Path, module: &str) -> bool {
+    let mut import = Command::new(python);
+    import.args(["-c", &format!("import {module}")]).stderr(Stdio::null());
+    import.status().is_ok_and(|status| status.success())
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("there is a loopback interface");
+    listener.local_addr().expect("it is bound").port()
+}
+
+fn ask_by_grpc(python: &Path, port: u16, requests: u64) -> Vec<Answered> {
+    let client: PathBuf = file("tests/data/servers/grpc_client.py");
+    let words = [port.to_string(), CLIENTS.to_string(), requests.to_string()];
+    let output = Command::new(python).arg(client).args(words).output().expect("the interpreter runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).expect("it writes numbers");
+    let one = |line: &str| {
+        let numbers: Vec<u64> = line.split(' ').map(|word| word.parse().expect("a number")).collect();
+        Answered { number: numbers[0], begin_ns: numbers[1], duration_ns: numbers[2] - numbers[1] }
+    };
+    text.lines().map(one).collect()
+}
+
+/// What the folder names as the cause of each slow request, by the number of its row.
+fn causes(seen: &Seen) -> HashMap<u64, String> {
+    let folder = Folder::open(&seen.path).expect("it is a run folder");
+    let rows = folder.phases().expect("phases can be read").map(|row| row.expect("and are whole"));
+    let requests = rows.filter(|row| row.phase.kind == PhaseKind::Request);
+    requests.filter_map(|row| Some((row.phase.id, row.cause?.to_string()))).collect()
+}
