@@ -17,6 +17,9 @@ pub const WATCH_NAME_BYTES: usize = 64;
 /// The watch of ports of which nobody asked for requests: when something came is noted for what the program
 /// marks itself.
 pub const UNNAMED: u8 = 0xff;
+/// A scheduled time up to this is none: it is the port of the client, by which a request that another thread
+/// has received is joined with when it came.
+pub const PEER_MOST: u64 = u16::MAX as u64;
 /// Connections that a thread has taken something from and that wait for their turn.
 pub const TAKEN: u32 = 8;
 

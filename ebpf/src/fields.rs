@@ -114,6 +114,7 @@ pub const FIELDS: &[Field] = &[
     // has read. Without them no request is known by its socket.
     optional("OFFSET_SOCK_FAMILY", &["sock.__sk_common.skc_family"]),
     optional("OFFSET_SOCK_PORT", &["sock.__sk_common.skc_num"]),
+    optional("OFFSET_SOCK_PEER", &["sock.__sk_common.skc_dport"]),
     optional("OFFSET_SOCK_STATE", &["sock.__sk_common.skc_state"]),
     optional("OFFSET_SOCK_QUEUED", &["sock.sk_receive_queue.qlen"]),
     // The path of a Unix socket; without them those have no requests.

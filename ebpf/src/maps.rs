@@ -53,7 +53,7 @@ globals! {
     HAS_IO_START
     OFFSET_BIO_DEVICE OFFSET_DEVICE_NUMBER OFFSET_BIO_DISK OFFSET_DISK_MAJOR OFFSET_DISK_MINOR OFFSET_IO_BIO
     OFFSET_IO_BYTES OFFSET_IO_START OFFSET_SOCK_PROTOCOL OFFSET_SOCK_TYPE OFFSET_TCP_RTT_MIN
-    OFFSET_SOCK_FAMILY OFFSET_SOCK_PORT OFFSET_SOCK_STATE OFFSET_SOCK_QUEUED
+    OFFSET_SOCK_FAMILY OFFSET_SOCK_PORT OFFSET_SOCK_PEER OFFSET_SOCK_STATE OFFSET_SOCK_QUEUED
     OFFSET_UNIX_ADDRESS OFFSET_ADDRESS_BYTES OFFSET_ADDRESS_NAME
     // Requests by connections are wanted; those of Unix sockets are; when requests came that the program
     // marks itself is.
@@ -169,6 +169,10 @@ pub(crate) static PATHS: HashMap<[u8; PATH_ROOM], u32> = HashMap::with_max_entri
 /// Slot to the connections that its thread has taken something from.
 #[map]
 pub(crate) static TAKEN: Array<socket::Taken> = Array::with_max_entries(SLOTS, 0);
+
+/// Port of a connection's other end to the address of its socket; 0 where two connections have that port.
+#[map]
+pub(crate) static PEERS: LruHashMap<u32, u64> = LruHashMap::with_max_entries(CONNECTIONS_MOST, 0);
 
 /// What is watched, from 1 on. Filled by the agent.
 #[map]

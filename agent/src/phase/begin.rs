@@ -2,7 +2,9 @@
 
 use std::sync::LazyLock;
 
-use guestscope_ebpf::{EDGE_NAME_UNREADABLE, KERNEL_INSTANCE, NAME_BYTES, Source, is_root_token};
+use guestscope_ebpf::{
+    EDGE_NAME_UNREADABLE, KERNEL_INSTANCE, NAME_BYTES, Source, connection::PEER_MOST, is_root_token,
+};
 
 use super::{
     Ending, PhaseKind, ThreadId,
@@ -174,7 +176,7 @@ impl Pairing {
     /// An open-loop request waited from its scheduled time on: a phase of its own, and nobody's time.
     fn queued(&mut self, edge: &Edge<'_>, root: u64) {
         let scheduled_ns = edge.record.arguments[3];
-        if scheduled_ns == 0 || scheduled_ns >= edge.now.time_ns {
+        if scheduled_ns <= PEER_MOST || scheduled_ns >= edge.now.time_ns {
             return;
         }
         let id = self.next_id();

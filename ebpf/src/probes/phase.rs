@@ -14,6 +14,7 @@ use aya_ebpf::{
 use guestscope_ebpf::{
     Counter, EDGE_NAME_UNREADABLE, EDGE_TORN, EdgeRecord, Kind, MARKER_ABI_VERSION, NAME_BYTES, Operation,
     Source,
+    connection::PEER_MOST,
     ledger::{Ledger, RUNNING},
 };
 
@@ -65,8 +66,8 @@ pub(crate) fn edge(ctx: ProbeContext) -> u32 {
         if HAS_ARRIVALS.load() != 0 && operation as u8 == Operation::Request as u8 {
             let [_, length, _, scheduled_ns] = (*stage).arguments;
             let is_pythons = Source::and_length(length).0 as u8 == Source::Python as u8;
-            if is_pythons && scheduled_ns == 0 {
-                (*stage).arguments[3] = socket::socket_arrival(u32::from(slot));
+            if is_pythons && scheduled_ns <= PEER_MOST {
+                (*stage).arguments[3] = socket::socket_arrival(u32::from(slot), scheduled_ns as u32);
             }
         }
         let mut flags = 0;

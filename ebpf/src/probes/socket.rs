@@ -8,6 +8,7 @@
 //! connections whose own end is watched: what a server itself opened has another port.
 
 mod edge;
+mod peers;
 mod unix;
 
 use aya_ebpf::helpers::bpf_ktime_get_ns;
@@ -54,6 +55,10 @@ const EINTR: i32 = -4;
 const EAGAIN: i32 = -11;
 const RESTARTS: core::ops::RangeInclusive<i32> = -516..=-512;
 
+/// HTTP/2 has frames beside those of requests and answers: acknowledgements of 9 bytes, windows of 13, pings of
+/// 17, hardly more than two at a time. The shortest request of gRPC that comes at once is longer than this.
+const FRAME_BYTES: i32 = 32;
+
 /// Between requests.
 const IDLE: u32 = 0;
 /// Something was received and nothing sent since.
@@ -70,6 +75,8 @@ pub(crate) struct Connection {
     arrived_ns: u64,
     /// When its request was taken.
     taken_ns: u64,
+    /// When the first came of what was received last, until there is an answer; 0 for nothing.
+    last_ns: u64,
     /// Its port, or where its address lies: another one is another socket in the same memory.
     end: u64,
     /// The process that has its request.
@@ -78,6 +85,8 @@ pub(crate) struct Connection {
     watch: u64,
     /// Where its socket lies. Read from here it is a number to the verifier, by which one may reckon.
     socket: u64,
+    /// The other end's port; 0 for none.
+    peer: u64,
 }
 
 twins! {
@@ -120,6 +129,9 @@ fn received<C: Arguments>(ctx: &C) -> i32 {
     // SAFETY: a value of a map, ledgers in map values, and a socket; the agent resolved the offset of a u32.
     unsafe {
         let arrived_ns = (*connection).arrived_ns;
+        if arrived_ns != 0 && bytes > FRAME_BYTES {
+            (*connection).last_ns = arrived_ns;
+        }
         if load::<C::Memory, u32>(socket, &OFFSET_SOCK_QUEUED) == 0 {
             (*connection).arrived_ns = 0;
         }
@@ -146,8 +158,8 @@ fn received<C: Arguments>(ctx: &C) -> i32 {
 #[inline(always)]
 fn sent<C: Arguments>(ctx: &C) -> i32 {
     let Some(ledger) = Current::new().ledger() else { return 0 };
-    let socket: *const u8 = ctx.at(0);
-    if ctx.at::<u64>(1) as i32 <= 0 {
+    let (socket, bytes): (*const u8, i32) = (ctx.at(0), ctx.at::<u64>(1) as i32);
+    if bytes <= 0 {
         return 0;
     }
     let Some(connection) = CONNECTIONS.get_ptr_mut(socket as u64) else { return 0 };
@@ -157,6 +169,9 @@ fn sent<C: Arguments>(ctx: &C) -> i32 {
         if state == IDLE || (*connection).tgid != (*ledger).tgid || !is_same::<C::Memory>(socket, connection)
         {
             return 0;
+        }
+        if bytes > FRAME_BYTES {
+            (*connection).last_ns = 0;
         }
         (*connection).state = ANSWERED;
         if (*connection).watch == u64::from(UNNAMED) {
@@ -202,12 +217,16 @@ unsafe fn note(slot: u32, connection: *const Connection, arrived_ns: u64) {
 }
 
 /// The program marks the begin of a request on the thread of this slot: when the oldest came of those that
-/// the thread has taken and nobody has answered; 0 if there is none.
+/// the thread has taken and nobody has answered; 0 if there is none. With the port of the connection's other
+/// end: when what was received last over that came, on whatever thread of the process.
 ///
 /// A function for the same reasons as `socket_edge`.
 #[unsafe(no_mangle)]
 #[inline(never)]
-pub(crate) extern "C" fn socket_arrival(slot: u32) -> u64 {
+pub(crate) extern "C" fn socket_arrival(slot: u32, peer: u32) -> u64 {
+    if peer != 0 {
+        return peers::arrival(slot, peer);
+    }
     let Some(taken) = TAKEN.get_ptr_mut(slot) else { return 0 };
     let mut turn = 0;
     while turn < ENTRIES {
@@ -274,6 +293,7 @@ fn gone<C: Arguments>(ctx: &C) -> i32 {
     if let Some(ledger) = Current::new().ledger() {
         over(socket, ledger);
     }
+    peers::forget(socket);
     let _ = CONNECTIONS.remove(socket);
     0
 }
@@ -339,10 +359,13 @@ fn connection<M: Memory>(socket: *const u8) -> Option<*mut Connection> {
     if watch == 0 {
         return None;
     }
+    let peer = peers::port::<M>(socket, family);
+    let socket = socket as u64;
     let new =
-        Connection { arrived_ns: 0, taken_ns: 0, end, tgid: 0, state: IDLE, watch, socket: socket as u64 };
-    CONNECTIONS.insert(socket as u64, new, 0).ok()?;
-    CONNECTIONS.get_ptr_mut(socket as u64)
+        Connection { arrived_ns: 0, taken_ns: 0, last_ns: 0, end, tgid: 0, state: IDLE, watch, socket, peer };
+    CONNECTIONS.insert(socket, new, 0).ok()?;
+    peers::note(socket, peer);
+    CONNECTIONS.get_ptr_mut(socket)
 }
 
 /// Whether the socket is still the one that is known.
@@ -362,4 +385,4 @@ unsafe fn is_same<M: Memory>(socket: *const u8, known: *const Connection) -> boo
     }
 }
 
-const _: () = assert!(size_of::<Connection>() == 48);
+const _: () = assert!(size_of::<Connection>() == 64);

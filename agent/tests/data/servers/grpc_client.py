@@ -16,7 +16,9 @@ numbers, lines = itertools.count(1), []
 
 
 def client():
-    with grpc.insecure_channel("127.0.0.1:%d" % PORT) as channel:
+    # A connection of its own, as clients on other machines have.
+    options = [("grpc.use_local_subchannel_pool", 1)]
+    with grpc.insecure_channel("127.0.0.1:%d" % PORT, options) as channel:
         grpc.channel_ready_future(channel).result(timeout=60)
         call = channel.unary_unary("/test.Service/predict")
         for number in iter(lambda: next(numbers), None):

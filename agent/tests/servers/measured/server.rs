@@ -20,7 +20,7 @@ use crate::{
 
 const CLIENTS: u64 = 2;
 /// Far more than what a request takes else.
-const FAULT_MS: &str = "150";
+pub(super) const FAULT_NS: u64 = 150_000_000;
 
 /// Who asks, and what a request is called.
 pub(super) enum Load {
@@ -65,6 +65,11 @@ impl Load {
 }
 
 impl Server {
+    /// Whether one event loop does all the work, by which the second client always waits for the first.
+    pub(super) fn has_one_loop(&self) -> bool {
+        self.workers == 1 && (self.kind.ends_with("-async") || self.words.contains(&"asyncio"))
+    }
+
     /// One run, with its clients.
     pub(super) fn observed(&self, test: &str, requests: u64) -> Option<Observed> {
         let (ground, python) = (Ground::new(test)?, python(test)?);
@@ -81,7 +86,9 @@ impl Server {
         });
         let start =
             start.environment("SERVICE_KIND", self.kind).environment("SERVICE_NOTE", ground.path("note"));
-        let start = start.environment("FAULT", self.fault.name()).environment("FAULT_MS", FAULT_MS);
+        let start = start
+            .environment("FAULT", self.fault.name())
+            .environment("FAULT_MS", (FAULT_NS / 1_000_000).to_string());
         let start = start.environment("PYTHONPATH", &files).environment("PYTHONDONTWRITEBYTECODE", "1");
         let running = start.environment("FAULT_DISK", ground.path("")).spawn();
         let is_ready =

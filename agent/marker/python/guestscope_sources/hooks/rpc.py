@@ -19,6 +19,16 @@ def _joined(metadata):
     return None
 
 
+def _peer(of):
+    """The port of the client, which stands for when the request came; 0 if it did not come over TCP."""
+    try:
+        text = of.peer()
+        text = text.decode("ascii") if isinstance(text, bytes) else text
+        return int(text.rsplit(":", 1)[1]) & 0xFFFF if text.startswith(("ipv4:", "ipv6:")) else 0
+    except Exception:
+        return 0
+
+
 def _code(state):
     code = getattr(state, "code", None)
     value = getattr(code, "value", None)
@@ -34,7 +44,8 @@ def in_pool(original, site):
         try:
             details = rpc_event.call_details
             metadata = rpc_event.invocation_metadata
-            request = requests.Request(_name(details.method), joins=_joined(metadata)).start()
+            peer = _peer(rpc_event.call)
+            request = requests.Request(_name(details.method), 0, peer, _joined(metadata)).start()
         except Exception:
             pass
         try:
@@ -100,14 +111,14 @@ def _observed(handler, method, metadata):
 def _behaviour(behaviour, name, metadata):
     """Whatever it is (coroutine function, generator of either kind, function), it stays that."""
 
-    def begun():
-        return requests.Request(name, joins=_joined(metadata))
+    def begun(context):
+        return requests.Request(name, 0, _peer(context), _joined(metadata))
 
     if inspect.isasyncgenfunction(behaviour):
 
         @functools.wraps(behaviour)
         async def steps(request, context):
-            ours = begun()
+            ours = begun(context)
             async for item in hops.stream(behaviour(request, context), ours, lambda: ours.note(_aio_code(context))):
                 yield item
 
@@ -116,7 +127,7 @@ def _behaviour(behaviour, name, metadata):
 
         @functools.wraps(behaviour)
         async def driven(request, context):
-            ours = begun()
+            ours = begun(context)
             try:
                 return await requests.drive(_noted(behaviour, request, context, ours), ours)
             except BaseException as error:

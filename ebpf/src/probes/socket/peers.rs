@@ -1,0 +1,60 @@
+//! Connections by the ports of their other ends: a program that receives on one thread and serves on another
+//! knows at least who asked.
+
+use super::{INET, INET6};
+use crate::{
+    maps::{CONNECTIONS, HAS_ARRIVALS, LEDGERS, OFFSET_SOCK_PEER, PEERS},
+    memory::{Memory, load},
+};
+
+/// The port of a socket's other end; 0 where it has none or nobody will ask.
+#[inline(always)]
+pub(super) fn port<M: Memory>(socket: *const u8, family: u16) -> u64 {
+    if HAS_ARRIVALS.load() == 0 || OFFSET_SOCK_PEER.load() == 0 || (family != INET && family != INET6) {
+        return 0;
+    }
+    // SAFETY: a socket, at the offset of a u16 that the agent resolved.
+    u64::from(u16::from_be(unsafe { load::<M, u16>(socket, &OFFSET_SOCK_PEER) }))
+}
+
+/// A connection is known from now on. Of two with the same port it cannot be said which one is meant.
+#[inline(always)]
+pub(super) fn note(socket: u64, peer: u64) {
+    if peer == 0 {
+        return;
+    }
+    let peer = peer as u32;
+    let mut value = socket;
+    // SAFETY: a value of a map, copied.
+    if let Some(other) = unsafe { PEERS.get(peer).copied() }
+        && other != socket
+        && CONNECTIONS.get_ptr(other).is_some()
+    {
+        value = 0;
+    }
+    let _ = PEERS.insert(peer, value, 0);
+}
+
+/// A socket is gone.
+#[inline(always)]
+pub(super) fn forget(socket: u64) {
+    let Some(connection) = CONNECTIONS.get_ptr(socket) else { return };
+    // SAFETY: a value of a map.
+    let peer = unsafe { (*connection).peer };
+    if peer != 0 {
+        let _ = PEERS.remove(peer as u32);
+    }
+}
+
+/// When what was received last over a connection came; 0 if that is not known. A request is served no earlier
+/// than it was received, so it came no later than this.
+#[inline(always)]
+pub(super) fn arrival(slot: u32, peer: u32) -> u64 {
+    let Some(ledger) = LEDGERS.get_ptr(slot) else { return 0 };
+    // SAFETY: values of maps.
+    unsafe {
+        let Some(socket) = PEERS.get(peer).copied() else { return 0 };
+        let Some(connection) = CONNECTIONS.get_ptr(socket) else { return 0 };
+        if (*connection).tgid == (*ledger).tgid { (*connection).last_ns } else { 0 }
+    }
+}
