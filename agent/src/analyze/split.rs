@@ -4,16 +4,18 @@
 //! subtracts; it does not know phases. Beside the time lies for how long helpers were kept from running: it is no part of
 //! the time, and names what of an excess it coincides with.
 
-use guestscope_ebpf::{ACCOUNTS, Account, SAMPLES_PER_S};
+use guestscope_ebpf::{ACCOUNTS, Account, SAMPLES_PER_S, Source};
 
 use crate::phase::{HelperWait, KEPT, Phase, PhaseKind};
 
 /// Number of causes.
-pub const CAUSES: usize = ACCOUNTS + 2;
+pub const CAUSES: usize = ACCOUNTS + 3;
 /// Place of the time on no thread in a [`Split`].
 const SUSPENDED: usize = ACCOUNTS;
 /// Place of the time in the queue.
 const QUEUE: usize = ACCOUNTS + 1;
+/// Place of the time on a thread that is not known.
+const HANDOFF: usize = ACCOUNTS + 2;
 /// Numbers beside the time: for each of [`KEPT`] while the phase's thread was on a CPU, then the same while it waited, then
 /// what was stolen, for how long the guest was stopped, then what samples say of each of [`Overlay::ALL`] and of its own code.
 pub(super) const BESIDE: usize = OWN_CODE + 1;
@@ -80,6 +82,9 @@ pub enum Cause {
     Suspended,
     /// Between the scheduled arrival and the begin.
     Queue,
+    /// Of a connection's request: its thread took up something else meanwhile. Where it went on, on another thread
+    /// or on none, a socket does not say.
+    Handoff,
     /// Of an excess alone: on a CPU that the hypervisor had taken away.
     Steal,
     /// Of an excess alone: the whole guest was stopped.
@@ -93,7 +98,7 @@ pub enum Cause {
 impl Cause {
     /// Those that a [`Split`] has, in its order.
     pub fn of_time() -> impl Iterator<Item = Cause> {
-        Account::ALL.into_iter().map(Cause::Account).chain([Cause::Suspended, Cause::Queue])
+        Account::ALL.into_iter().map(Cause::Account).chain([Cause::Suspended, Cause::Queue, Cause::Handoff])
     }
 
     /// Those that an excess may have.
@@ -111,6 +116,7 @@ impl Cause {
             Cause::Account(account) => Some(account as usize),
             Cause::Suspended => Some(SUSPENDED),
             Cause::Queue => Some(QUEUE),
+            Cause::Handoff => Some(HANDOFF),
             Cause::Steal | Cause::Pause | Cause::Helper(_) | Cause::Overlay(_) => None,
         }
     }
@@ -121,6 +127,7 @@ impl Cause {
             Cause::Account(account) => account.name(),
             Cause::Suspended => "suspended",
             Cause::Queue => "queue",
+            Cause::Handoff => "handoff",
             Cause::Steal => "steal",
             Cause::Pause => "pause",
             Cause::Helper(account) => HELPER_NAMES[account as usize],
@@ -145,7 +152,8 @@ impl Split {
             split.0[QUEUE] = phase.duration_ns;
         } else {
             split.0[..ACCOUNTS].copy_from_slice(&phase.accounts.0);
-            split.0[SUSPENDED] = phase.suspended_ns;
+            let elsewhere = if phase.source == Source::Socket { HANDOFF } else { SUSPENDED };
+            split.0[elsewhere] = phase.suspended_ns;
             let HelperWait { on_cpu, waiting } = phase.helpers.wait;
             split.1[..KEPT.len()].copy_from_slice(&on_cpu);
             split.1[KEPT.len()..STOLEN].copy_from_slice(&waiting);

@@ -176,11 +176,13 @@ impl Pairing {
     /// An open-loop request waited from its scheduled time on: a phase of its own, and nobody's time.
     fn queued(&mut self, edge: &Edge<'_>, root: u64) {
         let scheduled_ns = edge.record.arguments[3];
-        if scheduled_ns <= PEER_MOST || scheduled_ns >= edge.now.time_ns {
+        let source = Source::and_length(edge.record.arguments[1]).0;
+        // It is a client's port, and the kernel side knew no connection with it.
+        let is_port = source == Source::Python && scheduled_ns <= PEER_MOST;
+        if scheduled_ns == 0 || is_port || scheduled_ns >= edge.now.time_ns {
             return;
         }
         let id = self.next_id();
-        let source = Source::and_length(edge.record.arguments[1]).0;
         let name = QUEUE.clone();
         let mut phase = begun(id, PhaseKind::Queue, name, edge.thread, scheduled_ns);
         phase.source = source;

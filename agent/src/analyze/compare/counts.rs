@@ -60,6 +60,7 @@ const fn events(cause: Cause) -> &'static [&'static str] {
         )
         | Cause::Suspended
         | Cause::Queue
+        | Cause::Handoff
         | Cause::Steal
         | Cause::Pause
         | Cause::Helper(_)

@@ -349,7 +349,7 @@ fn own_spans(request: &Request, located: &Located) -> Vec<(PlaceId, u64, u64)> {
 /// What there is of a cause.
 fn time_of(split: &Split, cause: Cause) -> u64 {
     match cause {
-        Cause::Account(_) | Cause::Suspended | Cause::Queue => split.get(cause),
+        Cause::Account(_) | Cause::Suspended | Cause::Queue | Cause::Handoff => split.get(cause),
         Cause::Steal => split.stolen_ns(),
         Cause::Pause => split.paused_ns(),
         Cause::Helper(account) => split.kept_ns(account),
@@ -367,6 +367,7 @@ fn sampled(part: &Part, own: &Events, (usual, place): (&Usual, PlaceId)) -> Opti
         Cause::Account(_)
         | Cause::Suspended
         | Cause::Queue
+        | Cause::Handoff
         | Cause::Steal
         | Cause::Pause
         | Cause::Helper(_) => return None,

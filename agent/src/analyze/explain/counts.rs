@@ -134,6 +134,7 @@ pub(super) const fn relevant(cause: Cause) -> &'static [&'static str] {
         Cause::Overlay(Overlay::Spin | Overlay::Syscall | Overlay::Irq)
         | Cause::Suspended
         | Cause::Queue
+        | Cause::Handoff
         | Cause::Steal
         | Cause::Pause
         | Cause::Helper(_) => &[],

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use rstest::rstest;
 
 use super::*;
+use crate::analyze::samples::Sample;
 
 const CPU: usize = Account::Cpu as usize;
 const MS: u64 = 1_000_000;
@@ -16,6 +17,17 @@ fn split(cpu_ns: u64, stolen_ns: u64, samples: [u64; Overlay::ALL.len()]) -> Spl
         *ns = samples * SAMPLE_NS;
     }
     split
+}
+
+/// Off its thread a request of a socket may well run, on another one: it is not said to be suspended.
+#[rstest]
+#[case(Source::Python, Cause::Suspended)]
+#[case(Source::Socket, Cause::Handoff)]
+fn time_off_the_thread_is_called_by_what_is_known_of_it(#[case] source: Source, #[case] cause: Cause) {
+    let request = Sample::new(1, 0, Vec::new()).build();
+    let split = Split::of(&Phase { source, suspended_ns: MS, ..request.root().clone() });
+    let found: Vec<(Cause, u64)> = split.iter().filter(|part| part.1 > 0).collect();
+    assert_eq!(found, [(cause, MS)]);
 }
 
 fn excess_ms(slow: &Split, typical: &Split) -> Vec<(&'static str, i64)> {
@@ -64,7 +76,7 @@ fn what_is_always_sampled_explains_no_excess() {
 
 fn any_split() -> impl Strategy<Value = Split> {
     let ns = 0..1_u64 << 40;
-    (proptest::array::uniform13(ns.clone()), proptest::collection::vec(ns, BESIDE))
+    (proptest::array::uniform14(ns.clone()), proptest::collection::vec(ns, BESIDE))
         .prop_map(|(time, beside)| Split(time, std::array::from_fn(|index| beside[index])))
 }
 

@@ -120,7 +120,7 @@ fn hatched(text: &str, class: &str) -> Option<String> {
 }
 
 /// Colour and hatch of each cause, in the order of [`Cause::all`]; those that are large beside each other differ in both.
-const LOOKS: [(&str, Hatch); 23] = [
+const LOOKS: [(&str, Hatch); 24] = [
     ("#4878b0", Hatch::None),    // cpu
     ("#e0504a", Hatch::Up),      // runq
     ("#a8227f", Hatch::Cross),   // throttled
@@ -134,6 +134,7 @@ const LOOKS: [(&str, Hatch); 23] = [
     ("#7a7370", Hatch::Up),      // other
     ("#b8aea8", Hatch::Level),   // suspended
     ("#c9a0e0", Hatch::Cross),   // queue
+    ("#d8ccc4", Hatch::Up),      // handoff
     ("#7a5fc7", Hatch::Down),    // steal
     ("#8d8d8d", Hatch::Cross),   // pause
     ("#e0504a", Hatch::Dots),    // helper.runq

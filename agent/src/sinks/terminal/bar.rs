@@ -25,6 +25,7 @@ const fn look(cause: Cause, unicode: bool) -> (char, Emphasis) {
         Cause::Account(Account::Other) => ('o', Emphasis::Color(245)),
         Cause::Suspended => ('-', Emphasis::Color(245)),
         Cause::Queue => ('q', Emphasis::Color(214)),
+        Cause::Handoff => ('~', Emphasis::Color(245)),
         // Of excesses alone: no bar has it.
         Cause::Steal | Cause::Pause | Cause::Helper(_) | Cause::Overlay(_) => ('h', Emphasis::Color(245)),
     }

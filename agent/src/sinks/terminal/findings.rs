@@ -141,6 +141,7 @@ pub(super) const fn verb(cause: Cause, count: usize) -> &'static str {
         Cause::Suspended if one => "was suspended",
         Cause::Suspended => "were suspended",
         Cause::Queue => "waited for their turn",
+        Cause::Handoff => "left the thread that had received them",
         Cause::Steal => "ran on a CPU that the hypervisor had taken away",
         Cause::Pause if one => "was in flight while the whole guest was stopped",
         Cause::Pause => "were in flight while the whole guest was stopped",

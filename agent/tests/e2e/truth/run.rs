@@ -50,6 +50,7 @@ impl Witness {
             Cause::Account(_)
             | Cause::Suspended
             | Cause::Queue
+            | Cause::Handoff
             | Cause::Pause
             | Cause::Helper(_)
             | Cause::Overlay(_) => None,
@@ -123,7 +124,7 @@ impl Truth {
             Cause::Pause => phase.pause_ns,
             // The name is an estimate, the size is not.
             Cause::Overlay(_) => phase.accounts.get(Account::Cpu),
-            Cause::Suspended | Cause::Queue => 0,
+            Cause::Suspended | Cause::Queue | Cause::Handoff => 0,
         }
     }
 }

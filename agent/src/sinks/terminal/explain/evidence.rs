@@ -73,6 +73,9 @@ fn before(part: &Part, words: &Words<'_>) -> Option<String> {
         Cause::Pause => Some(format!("the whole guest was stopped for {}", duration(part.ns))),
         Cause::Queue => Some(format!("waited for its turn for {}", instead())),
         Cause::Suspended => Some(format!("on no thread between leave and enter: {}", instead())),
+        Cause::Handoff => {
+            Some(format!("on another thread or on none, which a socket does not say: {}", instead()))
+        }
         Cause::Helper(_) => Some(format!("an estimate: helpers were kept from running for {}", instead())),
         Cause::Account(_) | Cause::Overlay(_) => None,
     }
@@ -93,6 +96,7 @@ fn after(part: &Part, words: &Words<'_>, is_bare: bool) -> Option<String> {
         Cause::Account(_)
         | Cause::Suspended
         | Cause::Queue
+        | Cause::Handoff
         | Cause::Steal
         | Cause::Pause
         | Cause::Helper(_)
@@ -269,6 +273,7 @@ fn of_counts(part: &Part) -> Vec<String> {
         | Cause::Overlay(_)
         | Cause::Suspended
         | Cause::Queue
+        | Cause::Handoff
         | Cause::Steal
         | Cause::Pause
         | Cause::Helper(_) => {}
@@ -367,6 +372,7 @@ fn of_samples(sampled: &Sampled, part: &Part) -> Option<String> {
         Cause::Account(_) => Some(format!("own code in {samples} of {all}")),
         Cause::Suspended
         | Cause::Queue
+        | Cause::Handoff
         | Cause::Steal
         | Cause::Pause
         | Cause::Helper(_)
