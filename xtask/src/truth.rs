@@ -14,6 +14,7 @@ use crate::{
     failure::failure,
     kernel,
     libtorch::Libtorch,
+    python::Python,
     test::libtest,
     toolchain::Toolchain,
 };
@@ -28,6 +29,8 @@ const VARIABLE: &str = "GUESTSCOPE_REPETITIONS";
 pub(crate) enum Judge {
     /// One fault in one run, named in its request: 100 of each kind (ten minutes)
     Run,
+    /// A fault in every tenth of 200 requests of real servers, beside their clients' clocks (3 minutes)
+    Servers,
     /// One cause in one of two platforms, named by `compare`: 20 of each kind, and 20 times the same platform (half an hour)
     Compare,
 }
@@ -35,27 +38,37 @@ pub(crate) enum Judge {
 /// What is typed.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
-    /// Both if none is named.
+    /// All if none is named.
     pub(crate) judges: Vec<Judge>,
     /// Of each kind.
     pub(crate) repetitions: Option<u16>,
 }
 
 impl Judge {
-    const ALL: [Self; 2] = [Self::Run, Self::Compare];
+    const ALL: [Self; 3] = [Self::Run, Self::Compare, Self::Servers];
 
     const fn name(self) -> &'static str {
         match self {
             Self::Run => "run",
             Self::Compare => "compare",
+            Self::Servers => "servers",
         }
     }
 
-    /// Tests of the target `e2e` whose names contain this.
-    const fn tests(self) -> &'static str {
+    /// The target, and what the names of its tests contain.
+    const fn tests(self) -> [&'static str; 2] {
         match self {
-            Self::Run => "truth::",
-            Self::Compare => "compared::",
+            Self::Run => ["e2e", "truth::"],
+            Self::Compare => ["e2e", "compared::"],
+            Self::Servers => ["servers", "measured::"],
+        }
+    }
+
+    /// How the head of its table begins.
+    const fn head(self) -> &'static str {
+        match self {
+            Self::Run | Self::Compare => "\nfault  ",
+            Self::Servers => "\nserver  ",
         }
     }
 
@@ -63,6 +76,7 @@ impl Judge {
         match self {
             Self::Run => 100,
             Self::Compare => 20,
+            Self::Servers => 200,
         }
     }
 }
@@ -79,15 +93,21 @@ pub(crate) fn verb(xtask: &mut Xtask, options: &Options) -> Result<bool> {
     let tests = || artifact::host_cargo(xtask, &toolchain, "test", &xtask.workspace.test_features());
     artifact::cargo(xtask, "tests of the host", "build-tests", tests().arg("--no-run"))?;
     let judges = if options.judges.is_empty() { &Judge::ALL[..] } else { &options.judges };
+    let needs_servers = judges.contains(&Judge::Servers);
+    let servers = needs_servers.then(|| Python::for_servers(xtask)).transpose()?;
     let mut holds = true;
     for judge in judges {
         let repetitions = options.repetitions.unwrap_or(judge.repetitions());
         let step = xtask.progress.step(format!("truth: {}, {repetitions} of each kind", judge.name()));
         let log = xtask.workspace.target.join("test-logs").join(format!("truth-{}.log", judge.name()));
         let mut command = tests();
-        command.args(["--no-fail-fast", "--test", "e2e", "--", "--show-output", "--test-threads=1"]);
-        command.arg(judge.tests()).env("INSTA_UPDATE", "no").env(VARIABLE, repetitions.to_string());
+        let [target, filter] = judge.tests();
+        command.args(["--no-fail-fast", "--test", target, "--", "--show-output", "--test-threads=1"]);
+        command.arg(filter).env("INSTA_UPDATE", "no").env(VARIABLE, repetitions.to_string());
         command.env("GUESTSCOPE_BIN", &agent).env("GUESTSCOPE_WORKLOADS_BIN", &workloads);
+        if let (Judge::Servers, Some(servers)) = (judge, &servers) {
+            command.env("GUESTSCOPE_SERVERS_PYTHON", &servers.program);
+        }
         libtorch.apply(&mut command);
         let finished = Run { step: &step, log: &log, limit: LIMIT }.finish(&mut command)?;
         let tally = libtest::tally(&finished.text);
@@ -102,24 +122,24 @@ pub(crate) fn verb(xtask: &mut Xtask, options: &Options) -> Result<bool> {
         for (name, text) in &tally.failures {
             writeln!(out, "\nFAILED {name}\n{}", command::tail(text))?;
         }
-        writeln!(out, "{}\nwhole output: {}", table(&finished.text), log.display())?;
+        writeln!(out, "{}\nwhole output: {}", table(&finished.text, *judge), log.display())?;
     }
     Ok(holds)
 }
 
 /// The tests' own table, which is the last that they print: its head is wider than the row of the fault that has the same name.
-fn table(text: &str) -> &str {
-    text.rfind("\nfault  ").map_or("", |begin| &text[begin..])
+fn table(text: &str, judge: Judge) -> &str {
+    text.rfind(judge.head()).map_or("", |begin| &text[begin..])
 }
 
 #[cfg(test)]
 mod tests {
-    use super::table;
+    use super::{Judge, table};
 
     #[test]
     fn the_table_begins_with_its_head() {
         let rows = "\nfault          cause\nlock --size 20ms   lock\nfault --size 1024  fault\n";
-        assert_eq!(table(&format!("test truth ... ok\n{rows}")), rows);
-        assert_eq!(table("fault: none\n"), "");
+        assert_eq!(table(&format!("test truth ... ok\n{rows}"), Judge::Run), rows);
+        assert_eq!(table("fault: none\n", Judge::Run), "");
     }
 }

@@ -43,6 +43,7 @@ mod lives;
 mod main_job;
 mod markers;
 mod mounts;
+mod natives;
 mod outage;
 mod pauses;
 mod person;

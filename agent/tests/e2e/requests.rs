@@ -6,7 +6,6 @@ use std::{
     net::TcpStream,
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
-    process::Command,
     time::{Duration, Instant},
 };
 
@@ -15,7 +14,8 @@ use rstest::rstest;
 
 use crate::{
     folder::Seen,
-    ground::{Ground, eventually, file, python, skipped},
+    ground::{Ground, eventually, file, python},
+    natives,
     running::{Done, Start},
 };
 
@@ -118,39 +118,14 @@ enum Server {
 impl Server {
     /// The program and its first words; none, with a word on stdout, where this machine has none.
     fn words(&self, test: &str, ground: &Ground) -> Option<Vec<PathBuf>> {
-        let source = |name: &str| file(&format!("tests/data/e2e/servers/{name}"));
         match self {
-            Server::Python(kind) => Some(vec![python(test)?, source("server.py"), kind.into()]),
-            Server::Go => {
-                let go = found("go", test)?;
-                let program = ground.path("server");
-                let mut build = Command::new(go);
-                build.args(["build", "-o"]).arg(&program).arg(source("server.go"));
-                build.env("GOCACHE", ground.path("go")).env("HOME", ground.path("home"));
-                build.env("GOFLAGS", "").env("GO111MODULE", "off");
-                made(&mut build);
-                Some(vec![program])
+            Server::Python(kind) => {
+                Some(vec![python(test)?, file("tests/data/e2e/servers/server.py"), kind.into()])
             }
-            Server::Java => {
-                let (java, javac) = (found("java", test)?, found("javac", test)?);
-                made(Command::new(javac).arg("-d").arg(ground.path("")).arg(source("Server.java")));
-                Some(vec![java, "-cp".into(), ground.path(""), "Server".into()])
-            }
+            Server::Go => natives::go(test, ground),
+            Server::Java => natives::java(test, ground),
         }
     }
-}
-
-fn found(program: &str, test: &str) -> Option<PathBuf> {
-    let found = guestscope::child::resolve(program).ok();
-    if found.is_none() {
-        skipped(test, &format!("no {program}"));
-    }
-    found
-}
-
-fn made(build: &mut Command) {
-    let done = build.output().expect("it can be run");
-    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
 }
 
 /// Runs the server under the agent while `load` asks it, then has it end. What was asked, `/quit` left out,

@@ -16,6 +16,8 @@ mod ground;
 #[path = "../e2e/kept.rs"]
 mod kept;
 mod measured;
+#[path = "../e2e/natives.rs"]
+mod natives;
 #[allow(dead_code, reason = "the end-to-end tests use more of it")]
 #[path = "../e2e/running.rs"]
 mod running;

@@ -6,13 +6,15 @@
 mod row;
 mod server;
 
+use std::collections::HashMap;
+
 use guestscope::phase::{Phase, PhaseKind, Request};
 use guestscope_ebpf::Account;
 use rstest::rstest;
 
 use self::{
     row::{One, Row},
-    server::{Load, Observed, Server},
+    server::{Load, Native, Observed, Server},
 };
 use crate::{client::Answered, kept};
 
@@ -44,38 +46,75 @@ const GRPC: Load = Load::Grpc("/test.Service/predict");
 #[case::grpc_asyncio("grpc asyncio", Server { module: "grpc", words: GRPC_ASYNCIO, load: GRPC, kind: "onnx", fault: Account::Net, workers: 1 })]
 fn requests_are_the_clients_and_the_fault_is_named(#[case] name: &str, #[case] server: Server) {
     let test = format!("measured::{name}, {}", server.kind);
-    let asked = std::env::var("GUESTSCOPE_REPETITIONS").ok().and_then(|text| text.parse().ok());
-    let Some(observed) = server.observed(&test, asked.unwrap_or(REQUESTS)) else { return };
+    let Some(observed) = server.observed(&test, repetitions().unwrap_or(REQUESTS)) else { return };
     let longest_queue_ns = observed.seen.requests.iter().map(queue_ns).max().unwrap_or(0);
     // What comes while the only loop is kept by the fault waits for it, and the server's own books do not say so.
     assert!(!server.has_one_loop() || longest_queue_ns >= server::FAULT_NS / 2, "{longest_queue_ns} ns");
-    let row = Row::of(format!("{name}, {}", server.kind), server.fault, pairs(&server, &observed));
+    let row = Row::of(format!("{name}, {}", server.kind), server.fault.name(), &by_trace(&server, &observed));
     kept::keep(Row::head(), row.text());
     assert!(row.is_named(), "{}", row.text());
-    if asked.is_some() {
+    if repetitions().is_some() {
         assert!(row.is_close() && row.is_covered(), "{}", row.text());
     }
 }
 
+/// Their requests have no phases. Java sleeps in a futex with a timeout, which is the account `lock`. A
+/// goroutine leaves the thread that received its request, so that what is named of it is the row's to say.
+#[rstest]
+#[case::go("go net/http, by its port", Native::Go, "cpu")]
+#[case::java("java HttpServer, by its port", Native::Java, "lock")]
+fn requests_of_a_port_are_the_clients(#[case] name: &str, #[case] server: Native, #[case] fault: &str) {
+    let test = format!("measured::{name}");
+    let Some(observed) = server.observed(&test, repetitions().unwrap_or(REQUESTS)) else { return };
+    let row = Row::of(name.to_owned(), fault, &by_time(&observed));
+    kept::keep(Row::head(), row.text());
+    assert!(row.is_named() || matches!(server, Native::Go), "{}", row.text());
+    assert!(repetitions().is_none() || row.is_close(), "{}", row.text());
+}
+
+/// How many requests were asked for, if any.
+fn repetitions() -> Option<u64> {
+    std::env::var("GUESTSCOPE_REPETITIONS").ok()?.parse().ok()
+}
+
 /// Each request of the client is one of ours, by the trace that it sent.
-fn pairs(server: &Server, observed: &Observed) -> Vec<One> {
+fn by_trace(server: &Server, observed: &Observed) -> Vec<One> {
     let Observed { answered, seen, causes } = observed;
     let requests = seen.named(server.load.request());
     assert_eq!(requests.len(), answered.len(), "requests of {}", server.load.request());
-    let one = |answered: &Answered| {
+    let pair = |answered: &Answered| {
         let is_its = |request: &&&Request| {
             u128::from_be_bytes(request.root().trace.trace_id) == u128::from(answered.number)
         };
         let request = requests.iter().find(is_its).unwrap_or_else(|| panic!("no trace of {answered:?}"));
-        One {
-            number: answered.number,
-            client_ns: answered.duration_ns,
-            ours_ns: request.root().duration_ns + queue_ns(request),
-            covered_ns: within(request, |_| true),
-            cause: causes.get(&request.root().id).cloned(),
-        }
+        one(answered, request, causes)
     };
-    answered.iter().map(one).collect()
+    answered.iter().map(pair).collect()
+}
+
+/// Each request of the client is one of ours, by when it came: both clients ask at the same time, hardly ever
+/// within a millisecond.
+fn by_time(observed: &Observed) -> Vec<One> {
+    let Observed { answered, seen, causes } = observed;
+    let mut requests: Vec<&Request> = seen.requests.iter().collect();
+    assert_eq!(requests.len(), answered.len(), "{:?}", seen.endings());
+    let mut pair = |answered: &Answered| {
+        let apart =
+            |request: &Request| (request.root().start_ns - queue_ns(request)).abs_diff(answered.begin_ns);
+        let nearest = (0..requests.len()).min_by_key(|&at| apart(requests[at])).expect("there are as many");
+        one(answered, requests.swap_remove(nearest), causes)
+    };
+    answered.iter().map(&mut pair).collect()
+}
+
+fn one(answered: &Answered, request: &Request, causes: &HashMap<u64, String>) -> One {
+    One {
+        number: answered.number,
+        client_ns: answered.duration_ns,
+        ours_ns: request.root().duration_ns + queue_ns(request),
+        covered_ns: within(request, |_| true),
+        cause: causes.get(&request.root().id).cloned(),
+    }
 }
 
 fn queue_ns(request: &Request) -> u64 {

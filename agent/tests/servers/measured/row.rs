@@ -1,7 +1,5 @@
 //! A server's requests in one line, beside what their clients saw of them.
 
-use guestscope_ebpf::Account;
-
 /// One in so many has the fault.
 const EVERY: u64 = 10;
 /// How far a duration may be from the client's: the network, and the rest of the way to a program's handler.
@@ -11,6 +9,7 @@ const NEAR_PERCENT: u64 = 2;
 const ENOUGH_PERCENT: usize = 95;
 
 /// A request as its client and the agent have it.
+#[derive(Debug)]
 pub(super) struct One {
     pub(super) number: u64,
     pub(super) client_ns: u64,
@@ -36,13 +35,13 @@ impl One {
 
 pub(super) struct Row {
     what: String,
-    fault: Account,
+    fault: String,
     requests: usize,
     close: usize,
     median_apart_ns: u64,
     worst_apart_ns: u64,
     median_ns: u64,
-    /// Of all requests that were spared, wall time.
+    /// Wall time of all requests that were spared.
     covered: f64,
     named: usize,
     hits: usize,
@@ -51,18 +50,18 @@ pub(super) struct Row {
 }
 
 impl Row {
-    pub(super) fn of(what: String, fault: Account, all: Vec<One>) -> Self {
+    pub(super) fn of(what: String, fault: &str, all: &[One]) -> Self {
         let median = |mut values: Vec<u64>| {
             values.sort_unstable();
             values.get(values.len() / 2).copied().unwrap_or(0)
         };
         let (hit, spared): (Vec<&One>, Vec<&One>) = all.iter().partition(|one| one.is_hit());
         let sum = |of: fn(&One) -> u64| spared.iter().map(|one| of(one)).sum::<u64>() as f64;
-        let is_named = |one: &&&One| one.cause.as_deref() == Some(fault.name());
+        let is_named = |one: &&&One| one.cause.as_deref() == Some(fault);
         let others = hit.iter().filter(|one| !is_named(one));
         Self {
             what,
-            fault,
+            fault: fault.to_owned(),
             requests: all.len(),
             close: all.iter().filter(|one| one.is_close()).count(),
             median_apart_ns: median(all.iter().map(One::apart_ns).collect()),
@@ -112,7 +111,7 @@ impl Row {
             ms(self.median_ns),
             ms(self.median_apart_ns),
             ms(self.worst_apart_ns),
-            fault.name(),
+            fault,
         )
     }
 }

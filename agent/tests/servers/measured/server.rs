@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    net::TcpListener,
+    net::{TcpListener, TcpStream},
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
@@ -15,6 +15,8 @@ use crate::{
     client::{self, Answered},
     folder::Seen,
     ground::{Ground, eventually, file, skipped},
+    natives,
+    running::{Running, Start},
     service::python,
 };
 
@@ -39,6 +41,13 @@ pub(super) struct Server {
     pub(super) fault: Account,
     /// Processes that serve.
     pub(super) workers: usize,
+}
+
+/// A server without anything to mark: its requests are those of its port.
+#[derive(Clone, Copy)]
+pub(super) enum Native {
+    Go,
+    Java,
 }
 
 /// What the clients saw, and what is in the run folder.
@@ -91,16 +100,36 @@ impl Server {
             .environment("FAULT_MS", (FAULT_NS / 1_000_000).to_string());
         let start = start.environment("PYTHONPATH", &files).environment("PYTHONDONTWRITEBYTECODE", "1");
         let running = start.environment("FAULT_DISK", ground.path("")).spawn();
-        let is_ready =
-            || ready(&ground) == self.workers && std::net::TcpStream::connect(("127.0.0.1", port)).is_ok();
+        let is_ready = || ready(&ground) == self.workers && TcpStream::connect(("127.0.0.1", port)).is_ok();
         eventually("the server is ready", || is_ready().then_some(()));
         let answered = self.load.ask(&python, port, requests);
-        running.signal(Signal::SIGTERM);
-        let done = running.finish();
-        assert_eq!(done.losses(), []);
-        let seen = done.seen();
-        Some(Observed { answered, causes: causes(&seen), seen })
+        Some(ended(running, answered))
     }
+}
+
+impl Native {
+    pub(super) fn observed(self, test: &str, requests: u64) -> Option<Observed> {
+        let ground = Ground::new(test)?;
+        let words = match self {
+            Native::Go => natives::go(test, &ground)?,
+            Native::Java => natives::java(test, &ground)?,
+        };
+        let port = free_port();
+        let start = ground.run().words(&["--requests", &format!("port:{port}")]).program(&words[0]);
+        let start = words[1..].iter().fold(start, Start::word).word(port.to_string());
+        let running = start.environment("FAULT_MS", (FAULT_NS / 1_000_000).to_string()).spawn();
+        eventually("the server listens", || TcpStream::connect(("127.0.0.1", port)).ok());
+        let answered = client::ask(port, CLIENTS, requests);
+        Some(ended(running, answered))
+    }
+}
+
+fn ended(running: Running, answered: Vec<Answered>) -> Observed {
+    running.signal(Signal::SIGTERM);
+    let done = running.finish();
+    assert_eq!(done.losses(), []);
+    let seen = done.seen();
+    Observed { answered, causes: causes(&seen), seen }
 }
 
 /// Processes that have their model.

@@ -1,4 +1,5 @@
-// A server under observation, of Java's own library: /work/MS computes, /sleep/MS waits, /quit ends it.
+// A server under observation, of Java's own library: /work/MS computes, /sleep/MS waits, /quit ends it, and /predict/NUMBER computes
+// for 20 ms and, if it is a tenth one, sleeps for FAULT_MS.
 
 import com.sun.net.httpserver.HttpServer;
 import java.net.InetSocketAddress;
@@ -12,13 +13,13 @@ public class Server {
             String[] parts = exchange.getRequestURI().getPath().split("/");
             long ms = parts.length > 2 ? Long.parseLong(parts[2]) : 0;
             if (parts[1].equals("work")) {
-                long end = System.nanoTime() + ms * 1_000_000;
-                while (System.nanoTime() < end) {}
+                compute(ms);
             } else if (parts[1].equals("sleep")) {
-                try {
-                    Thread.sleep(ms);
-                } catch (InterruptedException error) {
-                    throw new RuntimeException(error);
+                sleep(ms);
+            } else if (parts[1].equals("predict")) {
+                compute(20);
+                if (ms % 10 == 0) {
+                    sleep(Long.parseLong(System.getenv("FAULT_MS")));
                 }
             }
             byte[] body = "done".getBytes();
@@ -31,5 +32,18 @@ public class Server {
             }
         });
         server.start();
+    }
+
+    static void compute(long ms) {
+        long end = System.nanoTime() + ms * 1_000_000;
+        while (System.nanoTime() < end) {}
+    }
+
+    static void sleep(long ms) {
+        try {
+            Thread.sleep(ms);
+        } catch (InterruptedException error) {
+            throw new RuntimeException(error);
+        }
     }
 }

@@ -1,4 +1,5 @@
-// A server under observation, of Go's own library: /work/MS computes, /sleep/MS waits, /quit ends it.
+// A server under observation, of Go's own library: /work/MS computes, /sleep/MS waits, /quit ends it, and /predict/NUMBER computes
+// for 20 ms and, if it is a tenth one, FAULT_MS more.
 package main
 
 import (
@@ -19,6 +20,13 @@ func serve(out http.ResponseWriter, in *http.Request) {
 	switch parts[1] {
 	case "work":
 		for end := time.Now().Add(time.Duration(ms) * time.Millisecond); time.Now().Before(end); {
+		}
+	case "predict":
+		more := 0
+		if ms%10 == 0 {
+			more, _ = strconv.Atoi(os.Getenv("FAULT_MS"))
+		}
+		for end := time.Now().Add(time.Duration(20+more) * time.Millisecond); time.Now().Before(end); {
 		}
 	case "sleep":
 		time.Sleep(time.Duration(ms) * time.Millisecond)

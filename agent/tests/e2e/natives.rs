@@ -1,0 +1,41 @@
+//! Servers of Go's and Java's own libraries, built for a test.
+
+use std::{path::PathBuf, process::Command};
+
+use crate::ground::{Ground, file, skipped};
+
+fn source(name: &str) -> PathBuf {
+    file(&format!("tests/data/e2e/servers/{name}"))
+}
+
+/// Its program; none, with a word on stdout, where this machine has no compiler.
+pub(crate) fn go(test: &str, ground: &Ground) -> Option<Vec<PathBuf>> {
+    let go = found("go", test)?;
+    let program = ground.path("server");
+    let mut build = Command::new(go);
+    build.args(["build", "-o"]).arg(&program).arg(source("server.go"));
+    build.env("GOCACHE", ground.path("go")).env("HOME", ground.path("home"));
+    build.env("GOFLAGS", "").env("GO111MODULE", "off");
+    made(&mut build);
+    Some(vec![program])
+}
+
+/// Java and its first words, likewise.
+pub(crate) fn java(test: &str, ground: &Ground) -> Option<Vec<PathBuf>> {
+    let (java, javac) = (found("java", test)?, found("javac", test)?);
+    made(Command::new(javac).arg("-d").arg(ground.path("")).arg(source("Server.java")));
+    Some(vec![java, "-cp".into(), ground.path(""), "Server".into()])
+}
+
+fn found(program: &str, test: &str) -> Option<PathBuf> {
+    let found = guestscope::child::resolve(program).ok();
+    if found.is_none() {
+        skipped(test, &format!("no {program}"));
+    }
+    found
+}
+
+fn made(build: &mut Command) {
+    let done = build.output().expect("it can be run");
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+}
