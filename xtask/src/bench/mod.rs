@@ -10,6 +10,7 @@ mod hooks;
 mod inside;
 mod neighbours;
 mod pipe;
+mod python;
 mod pytorch;
 mod ratio;
 mod share;
@@ -101,6 +102,8 @@ pub(crate) enum Part {
     Workload,
     /// `compare` and `report` of many runs
     Compare,
+    /// Programs in Python that nobody edited, with and without their automatic marks (2 GB to download), only if it is named
+    Python,
     /// What `compare` names of ResNet-50 beside busy loops and bursts, and of one that gives its memory back (15 minutes), only if it is named
     Causes,
     /// Our workloads beside PyTorch in Python (5 GB to download), only if it is named
@@ -120,6 +123,7 @@ impl Part {
             Self::Inside => inside::rows(bench),
             Self::Workload => workload::rows(bench),
             Self::Compare => compared::rows(bench),
+            Self::Python => python::rows(bench),
             Self::Causes => causes::rows(bench),
             Self::Pytorch => pytorch::rows(bench),
             // It judges and tells by itself.
@@ -138,7 +142,7 @@ pub(crate) fn verb(xtask: &mut Xtask, parts: &[Part], rounds: usize, soak: Soak)
     let all = Part::value_variants()
         .iter()
         .copied()
-        .filter(|part| !matches!(part, Part::Causes | Part::Pytorch | Part::Soak));
+        .filter(|part| !matches!(part, Part::Python | Part::Causes | Part::Pytorch | Part::Soak));
     let parts = if parts.is_empty() { all.collect() } else { parts.to_vec() };
     let workloads = match built("GUESTSCOPE_WORKLOADS_BIN")? {
         Some(workloads) => workloads,
