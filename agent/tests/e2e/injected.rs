@@ -100,19 +100,19 @@ fn another_tool_keeps_its_variable_and_what_is_not_asked_for_sets_none() {
     assert_eq!(run.without("NVTX_INJECTION64_PATH").finish().expect(0).stdout.lines().next(), Some("- -"));
 }
 
-/// The interpreter that has a package; none, with a word on stdout, where there is none.
+/// An interpreter that has a package; none, with a word on stdout, where there is none.
 fn python_with(package: &str, test: &str) -> Option<PathBuf> {
-    let given = variable("GUESTSCOPE_SERVERS_PYTHON").map(PathBuf::from);
-    let found = given.or_else(|| python(test))?;
-    let imported = Command::new(&found).args(["-c", &format!("import {package}")]).output();
-    if !imported.is_ok_and(|output| output.status.success()) {
-        skipped(
-            "packages",
-            &format!("{test}: no package {package}: name a Python with it by GUESTSCOPE_SERVERS_PYTHON"),
-        );
-        return None;
+    let given = ["GUESTSCOPE_SERVERS_PYTHON", "GUESTSCOPE_WEB_PYTHON"].into_iter().filter_map(variable);
+    let has_it = |found: &PathBuf| {
+        let imported = Command::new(found).args(["-c", &format!("import {package}")]).output();
+        imported.is_ok_and(|output| output.status.success())
+    };
+    let found = given.map(PathBuf::from).chain(python(test)).find(has_it);
+    if found.is_none() {
+        let hint = "name a Python with it by GUESTSCOPE_SERVERS_PYTHON";
+        skipped("packages", &format!("{test}: no package {package}: {hint}"));
     }
-    Some(found)
+    found
 }
 
 #[test]
