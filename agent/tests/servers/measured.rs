@@ -66,10 +66,26 @@ fn requests_are_the_clients_and_the_fault_is_named(#[case] name: &str, #[case] s
 fn requests_of_a_port_are_the_clients(#[case] name: &str, #[case] server: Native, #[case] fault: &str) {
     let test = format!("measured::{name}");
     let Some(observed) = server.observed(&test, repetitions().unwrap_or(REQUESTS)) else { return };
-    let row = Row::of(name.to_owned(), fault, &by_time(&observed));
+    let port = observed.seen.requests[0].root().name.to_string();
+    let row = Row::of(name.to_owned(), fault, &by_time(&observed, &port));
     kept::keep(Row::head(), row.text());
     assert!(row.is_named() || matches!(server, Native::Go), "{}", row.text());
     assert!(repetitions().is_none() || row.is_close(), "{}", row.text());
+}
+
+/// The fault is in a worker: the step waits for it in poll, and the worker's own batch has slept.
+#[test]
+fn steps_are_as_long_as_the_loop_says() {
+    let steps = repetitions().unwrap_or(REQUESTS);
+    let Some(observed) = server::trained("measured::steps", Account::Sleep, steps) else { return };
+    let row = Row::of("training, DataLoader of 2".to_owned(), "poll", &by_time(&observed, "step"));
+    kept::keep(Row::head(), row.text());
+    assert!(row.is_named(), "{}", row.text());
+    assert!(repetitions().is_none() || row.is_close(), "{}", row.text());
+    let slept = observed.seen.named("load").into_iter().filter(|load| {
+        observed.causes.get(&load.root().id).is_some_and(|cause| cause == Account::Sleep.name())
+    });
+    assert!(slept.count() as u64 + 1 >= steps / 10);
 }
 
 /// How many requests were asked for, if any.
@@ -94,9 +110,9 @@ fn by_trace(server: &Server, observed: &Observed) -> Vec<One> {
 
 /// Each request of the client is one of ours, by when it came: both clients ask at the same time, hardly ever
 /// within a millisecond.
-fn by_time(observed: &Observed) -> Vec<One> {
+fn by_time(observed: &Observed, name: &str) -> Vec<One> {
     let Observed { answered, seen, causes } = observed;
-    let mut requests: Vec<&Request> = seen.requests.iter().collect();
+    let mut requests = seen.named(name);
     assert_eq!(requests.len(), answered.len(), "{:?}", seen.endings());
     let mut pair = |answered: &Answered| {
         let apart =

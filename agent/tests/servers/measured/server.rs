@@ -132,6 +132,31 @@ fn ended(running: Running, answered: Vec<Answered>) -> Observed {
     Observed { answered, causes: causes(&seen), seen }
 }
 
+/// A training loop. Its own clock is what a client's is for a server; the first step has no begin there.
+pub(super) fn trained(test: &str, fault: Account, steps: u64) -> Option<Observed> {
+    let (ground, python) = (Ground::new(test)?, python(test)?);
+    let start = ground.run().program(python).word(file("tests/data/servers/training.py"));
+    let start = start.word((steps + 1).to_string()).word(ground.path("times"));
+    let start = start.environment("FAULT", fault.name()).environment("PYTHONDONTWRITEBYTECODE", "1");
+    let done = start.environment("FAULT_MS", (FAULT_NS / 1_000_000).to_string()).finish().expect(0);
+    assert_eq!(done.losses(), []);
+    let mut seen = done.seen();
+    seen.requests.sort_by_key(|request| request.root().start_ns);
+    seen.requests.retain(|request| {
+        let root = request.root();
+        root.name.stored() == "load" || root.name.stored() == "step" && root.request > 1
+    });
+    let times = std::fs::read_to_string(ground.path("times")).expect("the program wrote them");
+    let times: Vec<u64> = times.lines().map(|line| line.parse().expect("a time")).collect();
+    let step = |(number, pair): (u64, &[u64])| Answered {
+        number,
+        begin_ns: pair[0],
+        duration_ns: pair[1] - pair[0],
+    };
+    let answered = (1..).zip(times.windows(2)).map(step).collect();
+    Some(Observed { answered, causes: causes(&seen), seen })
+}
+
 /// Processes that have their model.
 fn ready(ground: &Ground) -> usize {
     let entries = std::fs::read_dir(ground.path("")).expect("the folder is ours");
