@@ -23,6 +23,9 @@ use crate::{process, python::Python};
 
 const ASGI: &str = include_str!("asgi.py");
 const FORWARD: &str = include_str!("forward.py");
+const RANGES: &str = include_str!("ranges.py");
+/// Ranges of a run: 0.2 s.
+const FIRED: &str = "100000";
 /// Inferences of a run: 4 s.
 const REQUESTS: &str = "120";
 /// How long a server is asked in each round, after as many requests as its caches want.
@@ -34,7 +37,7 @@ const QUESTION: &[u8] = b"GET /work/1 HTTP/1.1\r\nHost: x\r\n\r\n";
 
 /// Throughput with to without.
 pub(crate) fn rows(bench: &Bench<'_>) -> Result<Vec<Row>> {
-    Ok(vec![forward(bench)?, asgi(bench)?])
+    Ok(vec![forward(bench)?, asgi(bench)?, ranges(bench)?])
 }
 
 fn forward(bench: &Bench<'_>) -> Result<Row> {
@@ -44,15 +47,32 @@ fn forward(bench: &Bench<'_>) -> Result<Row> {
     let measured = bench.alternate("ResNet in Python with and without", &[false, true], |&observed| {
         let mut command = program(bench, observed, &python)?;
         command.arg(&script).arg(REQUESTS).env("PYTHONPATH", &modules).env_remove("LD_LIBRARY_PATH");
-        let outcome = if observed {
-            let output = command.output().context("could not start the agent")?;
-            two_results(&String::from_utf8_lossy(&output.stdout))?.0
-        } else {
-            json_of(&mut command)?
-        };
-        outcome["requests_per_s"].as_f64().context("the program gave no throughput")
+        number(&mut command, observed, "requests_per_s")
     })?;
     Ok(row("PyTorch in Python, requests per second, observed", &measured, ">= 0.99"))
+}
+
+fn ranges(bench: &Bench<'_>) -> Result<Row> {
+    let python = Python::with_web_servers(bench.xtask)?.program;
+    let script = written(bench, "ranges.py", RANGES)?;
+    let measured = bench.alternate("an NVTX range with and without", &[false, true], |&observed| {
+        let mut command = program(bench, observed, &python)?;
+        number(command.arg(&script).arg(FIRED), observed, "ns")
+    })?;
+    let added: Vec<f64> =
+        measured[1].iter().zip(&measured[0]).map(|(with, without)| with - without).collect();
+    Ok(Row::alone("NVTX range of Python, observed", format!("+{:.0} ns", median(&added)), "<= +1500 ns"))
+}
+
+/// A number that the program prints as JSON, in front of the agent's summary where it is observed.
+fn number(command: &mut Command, observed: bool, key: &str) -> Result<f64> {
+    let outcome = if observed {
+        let output = command.output().context("could not start the agent")?;
+        two_results(&String::from_utf8_lossy(&output.stdout))?.0
+    } else {
+        json_of(command)?
+    };
+    outcome[key].as_f64().with_context(|| format!("the program gave no {key}"))
 }
 
 fn asgi(bench: &Bench<'_>) -> Result<Row> {
