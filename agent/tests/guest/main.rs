@@ -19,6 +19,8 @@ mod folder;
 #[path = "../e2e/ground.rs"]
 #[expect(dead_code, reason = "the end-to-end tests use more of it")]
 mod ground;
+#[path = "../e2e/kept.rs"]
+mod kept;
 #[path = "../e2e/running.rs"]
 #[expect(dead_code, reason = "the end-to-end tests use more of it")]
 mod running;
