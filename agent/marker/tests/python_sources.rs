@@ -82,6 +82,38 @@ fn each_request_of_a_real_server_is_one(
     }
 }
 
+/// Frameworks and servers of which a program may have one, with their own routes.
+#[rstest]
+fn each_request_of_another_server_is_one(
+    #[values(
+        "tornado",
+        "sanic",
+        "sanic asgi",
+        "quart",
+        "falcon",
+        "falcon_wsgi",
+        "bottle",
+        "cheroot",
+        "eventlet",
+        "background",
+        "ray",
+        "grpc_registered",
+        "grpc_threads_of_asyncio",
+        "grpclib"
+    )]
+    server: &str,
+) {
+    let interpreter = std::env::var("GUESTSCOPE_WEB_PYTHON").unwrap_or_else(|_| "python3".to_owned());
+    let words: Vec<&str> = server.split(' ').collect();
+    match run(&interpreter, "more.py", &words) {
+        None => skipped(server, "there is no such interpreter"),
+        Some(output) if output.contains("missing: ") => {
+            skipped(&format!("packages: {server}"), output.trim());
+        }
+        Some(_) => {}
+    }
+}
+
 /// What the program has of its own, and how it is started.
 struct Start<'a> {
     files: &'a [(&'a str, &'a str)],
@@ -96,7 +128,9 @@ fn start(
     program: &str,
 ) -> Option<(String, String, Option<i32>)> {
     for (name, text) in start.files {
-        std::fs::write(folder.join(name), text).expect("the folder is ours");
+        let path = folder.join(name);
+        std::fs::create_dir_all(path.parent().expect("it is in the folder")).expect("the folder is ours");
+        std::fs::write(path, text).expect("the folder is ours");
     }
     let own = folder.display().to_string();
     let path = if with { format!("{}:{own}", library::package().join("python").display()) } else { own };
@@ -110,6 +144,11 @@ fn start(
 }
 
 const OWN: &str = "import sys\nprint('own', __name__, sys.modules['sitecustomize'].__file__ == __file__)\n";
+/// An agent around this one has put it there.
+const OURS: &[(&str, &str)] = &[
+    ("sitecustomize.py", include_str!("../python/sitecustomize.py")),
+    ("guestscope_sources/__init__.py", "def start(environment): pass"),
+];
 const SAYS: &str = "import sys
 try:
     import sitecustomize as own
@@ -124,6 +163,7 @@ print([name for name in names if name != 'Finder'])";
 #[case::its_own(Start { files: &[("sitecustomize.py", OWN)], flags: &[] })]
 #[case::one_that_raises(Start { files: &[("sitecustomize.py", "raise KeyError('own')")], flags: &[] })]
 #[case::one_that_lacks_a_module(Start { files: &[("sitecustomize.py", "import not_there")], flags: &[] })]
+#[case::another_copy_of_ours(Start { files: OURS, flags: &[] })]
 #[case::one_that_exits(Start { files: &[("sitecustomize.py", "raise SystemExit(3)")], flags: &[] })]
 #[case::without_site(Start { files: &[("sitecustomize.py", OWN)], flags: &["-S"] })]
 #[case::without_environment(Start { files: &[("sitecustomize.py", OWN)], flags: &["-E"] })]

@@ -18,6 +18,9 @@ _METHODS = {
 }
 
 
+#: Tokens of the program's own spans, which end when it says so and do not keep a request open (otel.py).
+spans = set()
+
 #: Names that have been made, since routes are few and come again.
 _final = {}
 _MOST_NAMES = 1_000
@@ -43,7 +46,7 @@ class Request:
             phases.SOURCE, self.name, len(self.name), self.number, self.scheduled_ns
         )
         if self.joins is not None:
-            _library.guestscope_context(self.token, *self.joins)
+            self.join(self.joins)
         current.set(self)
         return self.token
 
@@ -54,6 +57,11 @@ class Request:
         self._outer = _open.get()
         _open.set((self._outer or ()) + (token,))
         return self
+
+    def join(self, trace):
+        """It becomes part of this trace."""
+        self.joins = trace
+        _library.guestscope_context(self.token, *trace)
 
     @property
     def is_open(self):
@@ -106,8 +114,13 @@ class Request:
     def complete(self):
         """The whole response is sent: what the program does from here on, nobody waits for."""
         chain = _open.get()
-        if chain and chain[-1] == self.token and self.token in _live:
+        if not chain or self.token not in chain or self.token not in _live:
+            return
+        inside = chain[chain.index(self.token) + 1 :]
+        if all(token in spans for token in inside):
             self.rename()
+            for token in reversed(inside):
+                marker._end(token)
             marker._end(self.token)
 
     def finish(self):

@@ -248,8 +248,11 @@ def gevent():
         connection.getresponse().read()
 
     joinall([spawn(ask, path) for path in ("/waits", "/items/3", "/waits")], raise_error=True)
-    taken = [line.split(" ", 1)[1] for line in recorder.take()]
-    # Each is left while it waits, and the others are served.
+    take_turns([line.split(" ", 1)[1] for line in recorder.take()])
+
+
+def take_turns(taken):
+    """Each is left while it waits, and the others are served."""
     assert sum(line.startswith("rename") and line.endswith("200") for line in taken) == 3, taken
     inside = set()
     for line in taken:
@@ -334,9 +337,9 @@ def aiohttp():
     expect("/nope", "", 404)
 
 
-if __name__ == "__main__":
+def run(program):
     try:
-        globals()[sys.argv[1]]()
+        program()
     except ModuleNotFoundError as error:
         print("missing: " + error.name)
     except BaseException as error:
@@ -348,3 +351,7 @@ if __name__ == "__main__":
         os._exit(1)
     sys.stdout.flush()
     os._exit(0)
+
+
+if __name__ == "__main__":
+    run(globals()[sys.argv[1]])

@@ -1,6 +1,7 @@
 """ASGI servers and frameworks: a request from the server's call of the application to the end of its response."""
 
 import functools
+import sys
 
 from .. import apply, hops, requests
 from ..marker import marker
@@ -137,6 +138,11 @@ def application(original, site):
         request = None
         if not _known_server and requests.of_here() is None:
             request = _of_scope(scope)
+            replica = _replica_of()
+            if request is not None and replica is not None:
+                # The client's request is the proxy's.
+                request.name = b"replica " + request.name
+                request.joins = request.joins or replica
         try:
             if request is None:
                 return await original(self, scope, receive, send)
@@ -192,7 +198,52 @@ def fastapi_selected(original, site):
 
 
 def background(original, site):
-    """What runs behind the response is a phase of its own."""
+    """What runs behind the response is no part of the request; where the response is still under way it is a phase of it."""
     from .. import phases
 
-    return phases.coroutine(original, "background")
+    observed = phases.coroutine(original, "background")
+
+    @functools.wraps(original)
+    async def __call__(self, *args, **kwargs):
+        run = original if requests.of_here() is None else observed
+        try:
+            return await run(self, *args, **kwargs)
+        except BaseException as error:
+            error.__traceback__ = error.__traceback__.tb_next
+            raise
+
+    return __call__
+
+
+def _ray_trace(text):
+    """Ray Serve's own id of a request, which its processes share, as what a request joins."""
+    try:
+        return (bytes.fromhex(text.replace("-", ""))[:16], bytes(8)) if len(text) >= 32 else None
+    except (AttributeError, ValueError):
+        return None
+
+
+def _replica_of():
+    """What a request joins whose other half a proxy of Ray Serve has taken; None where there is none."""
+    context = sys.modules.get("ray.serve.context")
+    if context is None:
+        return None
+    try:
+        return _ray_trace(context._serve_request_context.get()._internal_request_id)
+    except AttributeError:
+        return None
+
+
+def ray_proxy(original, site):
+    """`HTTPProxy.setup_request_context_and_handle(..., internal_request_id)`, inside the request that the proxy serves."""
+
+    @functools.wraps(original)
+    def setup_request_context_and_handle(self, *args, **kwargs):
+        request = requests.of_here()
+        if request is not None and request.joins is None:
+            trace = _ray_trace(kwargs.get("internal_request_id"))
+            if trace is not None:
+                request.join(trace)
+        return original(self, *args, **kwargs)
+
+    return setup_request_context_and_handle

@@ -16,7 +16,7 @@ import sys
 import threading
 from _thread import get_ident
 
-from .. import phases
+from .. import phases, requests
 from ..marker import marker
 from . import work
 
@@ -51,9 +51,10 @@ _current_span = None
 
 
 class _Span:
-    """The phase of a span. `thread`: on which it is, 0: none. `tracked`: it is left and entered with the coroutine."""
+    """The phase of a span. `thread`: on which it is, 0: none. `tracked`: it is left and entered with the coroutine. `is_gone`: it
+    ended with the coroutine that it was open in, or with the answer to the request."""
 
-    __slots__ = ("token", "name", "thread", "tracked", "is_direct", "by", "is_over")
+    __slots__ = ("token", "name", "thread", "tracked", "is_direct", "by", "is_over", "is_gone")
 
 
 class _Here(threading.local):
@@ -103,6 +104,7 @@ def _put(span):
     if chain:
         _live[span.token] = span.thread
         _open.set(chain + (span.token,))
+        requests.spans.add(span.token)
     else:
         _here.inside.append(span)
 
@@ -112,6 +114,7 @@ def _take(span):
     thread, span.thread = span.thread, 0
     if span.tracked:
         thread = _live.pop(span.token, None)
+        span.is_gone |= thread is None
         _open.set(tuple(token for token in _open.get() or () if token != span.token))
     elif thread == get_ident() and span in _here.inside:
         _here.inside.remove(span)
@@ -126,7 +129,7 @@ def _started(span):
     _end_overdue()
     context, mine = span.context, _Span()
     mine.name = _name(span)
-    mine.thread, mine.tracked, mine.by, mine.is_over = 0, False, None, False
+    mine.thread, mine.tracked, mine.by, mine.is_over, mine.is_gone = 0, False, None, False, False
     caller = sys._getframe(_FRAMES)
     mine.is_direct = caller.f_code is _direct_code and bool(caller.f_locals.get("end_on_exit")) and _may_stay()
     mine.token = _library.guestscope_begin_from(SOURCE, mine.name, len(mine.name), 0)
@@ -155,6 +158,10 @@ def _ended(span):
     if mine is None:
         return
     _attached.pop(id(mine.by), None)
+    requests.spans.discard(mine.token)
+    mine.is_gone |= bool(mine.thread) and mine.tracked and mine.token not in _live
+    if mine.is_gone:
+        return
     name = _name(span)
     if name != mine.name:
         phases.replace(mine.token, name)
@@ -168,9 +175,6 @@ def _end(span):
     above = []
     if not span.thread:
         _library.guestscope_enter(span.token)
-    elif span.tracked and span.token not in _live:
-        # With the coroutine that it was open in.
-        return
     elif span.tracked and _live[span.token] != get_ident():
         _take(span)
         _library.guestscope_enter(span.token)
@@ -195,7 +199,7 @@ def _end_overdue():
 def _attach(token, context):
     _end_overdue()
     mine = _spans.get(_current_span(context).get_span_context().span_id)
-    if mine is None or mine.is_direct or mine.thread or mine.by is not None or not _may_stay():
+    if mine is None or mine.is_gone or mine.is_direct or mine.thread or mine.by is not None or not _may_stay():
         return
     _give_way()
     _library.guestscope_enter(mine.token)
@@ -281,6 +285,7 @@ def provider(original, site):
 def _forked():
     _spans.clear()
     _attached.clear()
+    requests.spans.clear()
     _here.inside.clear()
 
 

@@ -1,4 +1,4 @@
-"""gRPC servers of grpcio: a request is named by the method that a handler is registered for."""
+"""gRPC servers of grpcio and grpclib: a request is named by the method that a handler is registered for."""
 
 import functools
 import inspect
@@ -35,6 +35,21 @@ def _code(state):
     return value[0] if isinstance(value, tuple) else value
 
 
+def found(original, site):
+    """A call has come and a handler is looked for. Of a method that was registered the call does not say the name."""
+
+    @functools.wraps(original)
+    def _find_method_handler(rpc_event, state, method, *args, **kwargs):
+        try:
+            if not rpc_event.call_details.method:
+                state.guestscope_method = method.name()
+        except Exception:
+            pass
+        return original(rpc_event, state, method, *args, **kwargs)
+
+    return _find_method_handler
+
+
 def in_pool(original, site):
     """The function that a thread of the pool runs for one call."""
 
@@ -42,10 +57,9 @@ def in_pool(original, site):
     def wrapper(rpc_event, state, *args, **kwargs):
         request = None
         try:
-            details = rpc_event.call_details
-            metadata = rpc_event.invocation_metadata
-            peer = _peer(rpc_event.call)
-            request = requests.Request(_name(details.method), 0, peer, _joined(metadata)).start()
+            name = getattr(state, "guestscope_method", None) or rpc_event.call_details.method
+            joins = _joined(rpc_event.invocation_metadata)
+            request = requests.Request(_name(name), 0, _peer(rpc_event.call), joins).start()
         except Exception:
             pass
         try:
@@ -104,12 +118,16 @@ def _observed(handler, method, metadata):
     if handler is None or not hasattr(handler, "_replace"):
         return handler
     behaviours = {name: getattr(handler, name) for name in _BEHAVIOURS if getattr(handler, name, None) is not None}
-    observed = {name: _behaviour(behaviour, _name(method), metadata) for name, behaviour in behaviours.items()}
+    observed = {
+        name: _behaviour(behaviour, _name(method), metadata, name.endswith("_stream"))
+        for name, behaviour in behaviours.items()
+    }
     return handler._replace(**observed)
 
 
-def _behaviour(behaviour, name, metadata):
-    """Whatever it is (coroutine function, generator of either kind, function), it stays that."""
+def _behaviour(behaviour, name, metadata, streams):
+    """Whatever it is (coroutine function, generator of either kind, function), it stays that. Functions and their generators
+    run on a thread of the server's pool."""
 
     def begun(context):
         return requests.Request(name, 0, _peer(context), _joined(metadata))
@@ -135,8 +153,44 @@ def _behaviour(behaviour, name, metadata):
                 raise
 
         return driven
-    # Anything else runs on a pool's thread, or is an object that the server looks into.
+    if inspect.isgeneratorfunction(behaviour):
+
+        @functools.wraps(behaviour)
+        def on_a_thread(request, context):
+            ours = begun(context).start()
+            try:
+                yield from behaviour(request, context)
+            except BaseException as error:
+                error.__traceback__ = error.__traceback__.tb_next
+                raise
+            finally:
+                _finish(ours, context)
+
+        return on_a_thread
+    if inspect.isroutine(behaviour) and not streams:
+
+        @functools.wraps(behaviour)
+        def in_a_thread(request, context):
+            ours = begun(context).start()
+            try:
+                return behaviour(request, context)
+            except BaseException as error:
+                error.__traceback__ = error.__traceback__.tb_next
+                raise
+            finally:
+                _finish(ours, context)
+
+        return in_a_thread
+    # An object that the server looks into, or what gives it an iterator.
     return behaviour
+
+
+def _finish(request, context):
+    try:
+        request.note(_aio_code(context))
+    except Exception:
+        pass
+    request.finish()
 
 
 async def _noted(behaviour, request, context, ours):
@@ -152,3 +206,41 @@ async def _noted(behaviour, request, context, ours):
 def _aio_code(context):
     code = context.code()
     return getattr(code, "value", (code,))[0] if code is not None else None
+
+
+def grpclib_handle(original, site):
+    """grpclib's function for one call. A path that no handler is registered for has no bound."""
+
+    @functools.wraps(original)
+    async def request_handler(mapping, stream, headers, *args, **kwargs):
+        ours = None
+        try:
+            given = dict(headers)
+            path = given.get(":path")
+            name = _name(path) if path in mapping else b"(no such method)"
+            ours = requests.Request(name, joins=requests.joined(given.get("traceparent")))
+        except Exception:
+            pass
+        handled = original(mapping, stream, headers, *args, **kwargs)
+        try:
+            return await (handled if ours is None else requests.drive(handled, ours))
+        except BaseException as error:
+            error.__traceback__ = error.__traceback__.tb_next
+            raise
+
+    return request_handler
+
+
+def grpclib_status(original, site):
+    """`Stream.send_trailing_metadata(status=...)`, also for errors."""
+
+    @functools.wraps(original)
+    async def send_trailing_metadata(self, *args, **kwargs):
+        requests.set_status(getattr(kwargs.get("status"), "value", None))
+        try:
+            return await original(self, *args, **kwargs)
+        except BaseException as error:
+            error.__traceback__ = error.__traceback__.tb_next
+            raise
+
+    return send_trailing_metadata

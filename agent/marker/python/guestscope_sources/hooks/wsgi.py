@@ -88,6 +88,52 @@ def gevent_response(original, site):
     return _around(original, describe)
 
 
+def cheroot_respond(original, site):
+    """Cheroot, which CherryPy is served by. Its strings are bytes."""
+
+    def describe(args):
+        request = args[0].req
+        traceparent = request.inheaders.get(b"Traceparent")
+        return request.method.decode("latin-1"), traceparent
+
+    return _around(original, describe)
+
+
+def eventlet_response(original, site):
+    """Eventlet has no method for the status: the application is told of it, for the one call."""
+    served = _around(original, lambda args: (args[0].command, args[0].headers.get("traceparent")))
+
+    @functools.wraps(original)
+    def handle_one_response(self):
+        application = self.application
+        self.application = _noting(application)
+        try:
+            return served(self)
+        except BaseException as error:
+            error.__traceback__ = error.__traceback__.tb_next
+            raise
+        finally:
+            self.application = application
+
+    return handle_one_response
+
+
+def _noting(application):
+    def noting(environ, start_response):
+        @functools.wraps(start_response)
+        def started(status, *args, **kwargs):
+            requests.set_status(status)
+            return start_response(status, *args, **kwargs)
+
+        try:
+            return application(environ, started)
+        except BaseException as error:
+            error.__traceback__ = error.__traceback__.tb_next
+            raise
+
+    return noting
+
+
 def status(original, site):
     """Of `start_response(status, headers)`, or whatever takes the status first."""
 
@@ -159,6 +205,7 @@ def application(original, site):
             before.finish()
             before = None
         if not _known_server and before is None:
+            greenlets.follow()
             request = requests.start_http(environ.get("REQUEST_METHOD"), environ.get("HTTP_TRACEPARENT"))
         if request is None:
             return _plain(original, self, environ, start_response)
