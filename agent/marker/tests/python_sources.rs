@@ -96,6 +96,7 @@ fn each_request_of_another_server_is_one(
         "cheroot",
         "eventlet",
         "background",
+        "celery",
         "ray",
         "grpc_registered",
         "grpc_threads_of_asyncio",

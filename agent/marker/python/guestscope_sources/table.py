@@ -56,6 +56,8 @@ sanic.touchup.service                  TouchUp.run?                        web.s
 grpclib.server                         request_handler                     rpc.grpclib_handle
 grpclib.server                         Stream.send_trailing_metadata       rpc.grpclib_status
 aiohttp.web_protocol                   RequestHandler._handle_request      aio.aiohttp_handle
+celery.app.trace                       trace_task?                         jobs.celery_task
+celery.app.trace                       fast_trace_task?                    jobs.celery_fast
 grpc._server                           _unary_response_in_pool             rpc.in_pool
 grpc._server                           _stream_response_in_pool            rpc.in_pool
 grpc._server                           _find_method_handler?               rpc.found

@@ -254,6 +254,32 @@ def background():
     assert seen == ["request r GET", "otel p own", "rename r GET /items/{id} 200", "end p", "end r"], seen
 
 
+def celery():
+    import pickle
+
+    from celery import Celery
+    from celery.app import trace
+
+    app = Celery("own", broker="memory://", backend="cache+memory://")
+
+    @app.task(name="own.next")
+    def next(number):
+        return number + 1 if number else 1 / number
+
+    recorder.take()
+    header = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    assert trace.trace_task(next, "id", (1,), {}, {"traceparent": header}, app=app)[0] == 2
+    assert lines() == ["request r own.next", "joins r 0af76519", "end r"]
+    # What it raises is its result.
+    assert isinstance(trace.trace_task(next, "id", (0,), {}, {"id": "id"}, app=app)[0].exception, ZeroDivisionError)
+    trace.setup_worker_optimizations(app)
+    next.__trace__ = trace.build_tracer(next.name, next, app=app)
+    fast = pickle.loads(pickle.dumps(trace.fast_trace_task))
+    assert fast is trace.fast_trace_task
+    assert fast("own.next", "id", {}, ((1,), {}, {}), None, None)[:2] == (0, "2")
+    assert lines() == ["request r own.next", "end r"] * 2
+
+
 #: What the hooks use of Ray Serve, which takes a minute to start.
 RAY = {
     "ray/serve/context.py": """
