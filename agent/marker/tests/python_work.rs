@@ -18,6 +18,7 @@ fn skipped(name: &str, reason: &str) {
 #[case::training("training.py")]
 #[case::work("work.py")]
 #[case::engines("engines.py")]
+#[case::vllm("vllm_engine.py")]
 #[case::spans("spans.py")]
 fn a_program_has_the_phases_of_its_libraries(#[case] program: &str) {
     let folder = library::package().join("tests/python_work");

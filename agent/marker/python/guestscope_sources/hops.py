@@ -131,16 +131,20 @@ class Carried(collections.abc.Coroutine):
 
 async def stream(generator, request, note):
     """The items of an async generator, as one request: it is left between two of them. `note` is called at the end."""
+    # A task that only asks for an item, `create_task(anext(...))`, has not entered what it was created in.
+    around = _enter(_open.get() or ())
     token = request.begin()
     _live[token] = _get_ident()
     marker._leave((token,))
+    _leave(around)
+    step = generator.__anext__()
     try:
         while True:
             outer = _open.get()
             chain = (outer or ()) + (token,)
             _open.set(chain)
             try:
-                item = await Carried(generator.__anext__().__await__(), chain)
+                item = await Carried(step.__await__(), chain)
             except StopAsyncIteration:
                 return
             except BaseException as error:
@@ -149,10 +153,15 @@ async def stream(generator, request, note):
             finally:
                 _open.set(outer)
             try:
-                yield item
+                sent = yield item
             except GeneratorExit:
                 await generator.aclose()
                 raise
+            except BaseException as error:
+                error.__traceback__ = error.__traceback__.tb_next
+                step = generator.athrow(error)
+            else:
+                step = generator.__anext__() if sent is None else generator.asend(sent)
     finally:
         if token in _live:
             note()

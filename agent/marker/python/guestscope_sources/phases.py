@@ -139,6 +139,11 @@ def outermost(original, name, key):
     return wrapper
 
 
+def inside(key):
+    """The phase of `outermost` with this key that this thread is inside, 0 outside."""
+    return _inside.__dict__.get(key, 0)
+
+
 def beginner(name):
     """What `_drive` calls to begin."""
     name = encode(name)

@@ -38,28 +38,6 @@ check("a batch that raises", "t1 begin p5 fit Model", "t1 begin p6 train step", 
 assert Model().predict(1) == 3
 check("predict", "t1 begin p7 predict Model", "t1 end p7")
 
-from vllm.v1.engine.core import EngineCore  # noqa: E402
-
-forget()
-
-
-def scheduled(new, **tokens):
-    return SimpleNamespace(scheduled_new_reqs=new, num_scheduled_tokens=tokens)
-
-
-for output, name in (
-    (scheduled(["a"], a=40), "prefill"),
-    (scheduled(["a"], a=1), "prefill"),
-    (scheduled([], a=1, b=1), "decode"),
-    (scheduled(["c"], a=1, c=30), "prefill and decode"),
-    (scheduled([], c=30), "prefill"),
-    (scheduled([]), "no tokens"),
-    (SimpleNamespace(), "execute_model"),
-):
-    assert EngineCore([output]).step() == 7
-    words = [line.split(" ", 3)[3] for line in recorder.take() if " begin " in line]
-    assert words == ["engine step", "schedule", name, "output"], (output, words)
-
 from sglang.srt.managers.scheduler import Scheduler  # noqa: E402
 
 forget()

@@ -139,18 +139,38 @@ class EngineCore:
         scheduled = self.scheduler.schedule()
         return self.scheduler.update_from_output(scheduled, self.runner.execute_model(scheduled))
 """,
+    "vllm/v1/engine/async_llm.py": """
+class AsyncLLM:
+    def __init__(self, client): self.client = client
+    async def generate(self, request):
+        await self.client.add_request_async(request)
+        for item in request.items:
+            try: yield item
+            except ValueError as error: yield error
+""",
+    "vllm/v1/engine/core_client.py": """
+class AsyncMPClient:
+    async def add_request_async(self, request): self.sent = request.trace_headers
+""",
     "vllm/v1/core/__init__.py": "",
     "vllm/v1/core/sched/__init__.py": "",
     "vllm/v1/core/sched/scheduler.py": """
 class Scheduler:
-    def __init__(self, outputs): self.outputs = outputs
+    def __init__(self, outputs): self.outputs, self.requests = outputs, []
+    def add_request(self, request): self.requests.append(request.trace_headers)
     def schedule(self): return self.outputs.pop(0)
-    def update_from_output(self, scheduled, output): return output
+    def update_from_output(self, scheduled, output):
+        for request in scheduled.advances: request.num_output_tokens += 1
+        return output
+    def finish_requests(self, ids, status): pass
 """,
     "vllm/v1/worker/__init__.py": "",
     "vllm/v1/worker/gpu_model_runner.py": """
 class GPUModelRunner:
     def execute_model(self, scheduler_output, intermediate_tensors=None): return 7
+    def sample_tokens(self, grammar): return 8
+    def _dummy_run(self): return 9
+    def profile_run(self): return self._dummy_run()
 """,
     "sglang/__init__.py": "",
     "sglang/srt/__init__.py": "",

@@ -68,6 +68,26 @@ class Recorder:
         self.note("enter %s" % self.of(token))
         self.moved(token, 1)
 
+    def joined(self, word, token, name, length):
+        with self.lock:
+            new = (len(self.names) + 1) << 18
+            self.names[new] = "p%d" % (new >> 18)
+            self.note("%s %s %s %s" % (word, self.of(token), self.of(new), name[:length].decode()))
+            self.moved(new, 1)
+            return new
+
+    def guestscope_first(self, token, name, length):
+        return self.joined("first", token, name, length)
+
+    def guestscope_next(self, token, name, length):
+        self.moved(token, -1)
+        return self.joined("next", token, name, length)
+
+    def guestscope_end_both(self, inner, outer):
+        self.note("ends %s %s" % (self.of(inner), self.of(outer)))
+        self.moved(inner, -1)
+        self.moved(outer, -1)
+
     def guestscope_context(self, token, trace, span):
         self.note("joins %s %s" % (self.of(token), trace.hex()[:8]))
 
