@@ -23,3 +23,4 @@ mod natives;
 mod running;
 mod service;
 mod training;
+mod vllm;

@@ -5,8 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use guestscope::phase::Request;
 use guestscope_ebpf::Source;
 
+use rstest::rstest;
+
 use crate::{
-    ground::{Ground, file},
+    ground::{Ground, file, skipped},
     service::python,
 };
 
@@ -59,4 +61,29 @@ fn each_sample_of_loadgen_is_a_request_with_its_id() {
     let numbers: BTreeSet<u64> = queries.iter().map(|query| query.root().request).collect();
     assert_eq!((numbers, queries.len()), (issued, 40));
     assert_eq!(seen.named("forward ResNet").len(), 40);
+}
+
+/// What trainers.py says where a package is missing.
+const NO_PACKAGE: i32 = 77;
+
+#[rstest]
+#[case::keras("keras", &[("train step", 6), ("test step", 2), ("predict step", 4)])]
+#[case::keras_on_tensorflow("tensorflow", &[("train step", 6), ("test step", 2), ("predict step", 4)])]
+#[case::lightning("lightning", &[("training step", 6), ("validation step", 2), ("predict step", 4)])]
+fn each_step_of_a_trainer_is_a_phase(#[case] trainer: &str, #[case] steps: &[(&str, usize)]) {
+    let test = format!("training::each_step_of_a_trainer_is_a_phase, {trainer}");
+    let (Some(ground), Some(python)) = (Ground::new(&test), python(&test)) else { return };
+    let start = ground.run().program(&python).word(file("tests/data/servers/trainers.py")).word(trainer);
+    let done = start.environment("PYTHONDONTWRITEBYTECODE", "1").finish();
+    if done.code() == NO_PACKAGE {
+        return skipped("packages", &format!("{test}: not in {}", python.display()));
+    }
+    let done = done.expect(0);
+    assert_eq!(done.losses(), []);
+    let seen = done.seen();
+    let names: Vec<&str> =
+        seen.requests.iter().flat_map(|request| &request.phases).map(|phase| phase.name.stored()).collect();
+    for (step, times) in steps {
+        assert_eq!(names.iter().filter(|name| *name == step).count(), *times, "{step}");
+    }
 }
