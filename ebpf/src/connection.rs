@@ -26,6 +26,8 @@ pub const TAKEN: u32 = 8;
 /// Third argument of an end that a socket tells of: something was sent, and more may be. It is the end unless
 /// another one comes.
 pub const MAY_GO_ON: u64 = 1;
+/// The same: what looked like a request was none.
+pub const WAS_NONE: u64 = 2;
 
 /// A port or path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,6 +10,7 @@ pub mod calls;
 pub mod connection;
 mod counter;
 pub mod fields;
+pub mod framing;
 pub mod helpers;
 mod io;
 pub mod ledger;

@@ -168,7 +168,7 @@ pub(crate) static PATHS: HashMap<[u8; PATH_ROOM], u32> = HashMap::with_max_entri
 
 /// Slot to the connections that its thread has taken something from.
 #[map]
-pub(crate) static TAKEN: Array<socket::Taken> = Array::with_max_entries(SLOTS, 0);
+pub(crate) static TAKEN: Array<socket::taken::Taken> = Array::with_max_entries(SLOTS, 0);
 
 /// Port of a connection's other end to the address of its socket; 0 where two connections have that port.
 #[map]

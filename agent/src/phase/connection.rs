@@ -5,7 +5,10 @@
 //! it stays there; whose time it is from one thread to another is not known, and it is suspended then. Once
 //! something was sent it is in flight no more, unless more comes: its connection may be idle for hours.
 
-use guestscope_ebpf::{KERNEL_INSTANCE, Source, connection::MAY_GO_ON};
+use guestscope_ebpf::{
+    KERNEL_INSTANCE, Source,
+    connection::{MAY_GO_ON, WAS_NONE},
+};
 
 use super::{
     Ending, Helpers, ThreadId,
@@ -32,6 +35,16 @@ impl Pairing {
     /// Whether an end says that more may come.
     pub(super) fn may_go_on(edge: &Edge<'_>) -> bool {
         edge.instance == KERNEL_INSTANCE && edge.record.arguments[2] == MAY_GO_ON
+    }
+
+    /// An end may say that what ends was no request.
+    pub(super) fn note_none(&mut self, edge: &Edge<'_>) {
+        if edge.instance == KERNEL_INSTANCE
+            && edge.record.arguments[2] == WAS_NONE
+            && let Some(open) = self.target(edge).and_then(|id| self.open.get_mut(&id))
+        {
+            open.was_none = true;
+        }
     }
 
     /// Whether a request lies beside what its thread is inside: one thread has many connections, and none is

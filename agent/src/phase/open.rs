@@ -47,6 +47,8 @@ pub(crate) struct OpenPhase {
     pub(crate) held: Option<Box<Held>>,
     /// It is among those that end if nothing more is sent.
     pub(crate) is_listed: bool,
+    /// It has turned out to be no request.
+    pub(crate) was_none: bool,
     pub(crate) phase: Phase,
 }
 
@@ -71,6 +73,7 @@ impl OpenPhase {
             beside: Vec::new(),
             held: None,
             is_listed: false,
+            was_none: false,
             phase,
         }
     }

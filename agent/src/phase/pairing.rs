@@ -210,7 +210,10 @@ impl Pairing {
             Some(Operation::Begin) => self.begin(&edge, false),
             Some(Operation::Request) => self.begin(&edge, true),
             Some(Operation::End) if Self::may_go_on(&edge) => self.sent(&edge),
-            Some(Operation::End) => self.end(&edge),
+            Some(Operation::End) => {
+                self.note_none(&edge);
+                self.end(&edge);
+            }
             Some(Operation::Leave) => self.leave(&edge),
             Some(Operation::Enter) => self.enter(&edge),
             Some(Operation::Context) => self.context(&edge),
@@ -350,7 +353,7 @@ impl Pairing {
         if let Some(around) = open.phase.parent.and_then(|parent| self.open.get_mut(&parent)) {
             around.children -= 1;
         }
-        let (root, tgid) = (open.root, open.key.0);
+        let (root, tgid, was_none) = (open.root, open.key.0, open.was_none);
         open.finish(ending);
         // What came after the last send is not counted.
         let helpers = match (&open.held, open.children) {
@@ -367,7 +370,12 @@ impl Pairing {
         {
             self.kept -= request.phases();
             self.left_out -= request.left_out;
-            self.outputs.push(Output::Request(request.finish(&self.ids)));
+            let request = request.finish(&self.ids);
+            if was_none && request.phases[1..].iter().all(|phase| phase.kind == super::PhaseKind::Queue) {
+                self.sources.was_none(request.root().source);
+            } else {
+                self.outputs.push(Output::Request(request));
+            }
         }
     }
 

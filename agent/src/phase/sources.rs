@@ -61,6 +61,12 @@ impl Sources {
         }
     }
 
+    /// What was taken for a request of it was none.
+    pub(super) fn was_none(&mut self, source: Source) {
+        let made = &mut self.made[source as usize];
+        made.requests = made.requests.saturating_sub(1);
+    }
+
     pub(super) fn alone(&mut self, source: Source) {
         self.made[source as usize].alone += 1;
     }

@@ -67,7 +67,7 @@ pub(crate) fn edge(ctx: ProbeContext) -> u32 {
             let [_, length, _, scheduled_ns] = (*stage).arguments;
             let is_pythons = Source::and_length(length).0 as u8 == Source::Python as u8;
             if is_pythons && scheduled_ns <= PEER_MOST {
-                (*stage).arguments[3] = socket::socket_arrival(u32::from(slot), scheduled_ns as u32);
+                (*stage).arguments[3] = socket::taken::socket_arrival(u32::from(slot), scheduled_ns as u32);
             }
         }
         let mut flags = 0;

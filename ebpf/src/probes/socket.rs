@@ -9,23 +9,26 @@
 
 mod edge;
 mod peers;
+pub(crate) mod taken;
 mod unix;
 
 use aya_ebpf::helpers::bpf_ktime_get_ns;
 use guestscope_ebpf::{
     Operation,
-    connection::{MAY_GO_ON, TAKEN as TAKEN_MOST, UNNAMED},
+    connection::{MAY_GO_ON, UNNAMED, WAS_NONE},
+    framing::{Framing, Received, is_frame},
     ledger::Ledger,
 };
 
 use self::{
     edge::{socket_edge, tell_end},
+    taken::note,
     unix::{address, socket_watch},
 };
 use crate::{
     maps::{
         CONNECTIONS, HAS_ARRIVALS, HAS_PATHS, OFFSET_SOCK_FAMILY, OFFSET_SOCK_PORT, OFFSET_SOCK_PROTOCOL,
-        OFFSET_SOCK_QUEUED, OFFSET_SOCK_STATE, PORTS, TAKEN,
+        OFFSET_SOCK_QUEUED, OFFSET_SOCK_STATE, PORTS,
     },
     memory::{Arguments, Memory, load, twins},
     task::Current,
@@ -48,16 +51,10 @@ const LAST_ACK: u32 = 9;
 const CLOSE: u32 = 7;
 /// `TCP_LISTEN`.
 const LISTEN: u32 = 10;
-/// As a power of two, since it is also a mask.
-const ENTRIES: u32 = TAKEN_MOST;
 /// Nothing came, or a signal: `EINTR`, `EAGAIN`, and the kernel's own numbers for calls that begin again.
 const EINTR: i32 = -4;
 const EAGAIN: i32 = -11;
 const RESTARTS: core::ops::RangeInclusive<i32> = -516..=-512;
-
-/// HTTP/2 has frames beside those of requests and answers: acknowledgements of 9 bytes, windows of 13, pings of
-/// 17, hardly more than two at a time. The shortest request of gRPC that comes at once is longer than this.
-const FRAME_BYTES: i32 = 32;
 
 /// Between requests.
 const IDLE: u32 = 0;
@@ -82,7 +79,8 @@ pub(crate) struct Connection {
     /// The process that has its request.
     tgid: u32,
     state: u32,
-    watch: u64,
+    watch: u32,
+    framing: Framing,
     /// Where its socket lies. Read from here it is a number to the verifier, by which one may reckon.
     socket: u64,
     /// The other end's port; 0 for none.
@@ -129,14 +127,27 @@ fn received<C: Arguments>(ctx: &C) -> i32 {
     // SAFETY: a value of a map, ledgers in map values, and a socket; the agent resolved the offset of a u32.
     unsafe {
         let arrived_ns = (*connection).arrived_ns;
-        if arrived_ns != 0 && bytes > FRAME_BYTES {
+        if arrived_ns != 0 && !is_frame(bytes) {
             (*connection).last_ns = arrived_ns;
         }
         if load::<C::Memory, u32>(socket, &OFFSET_SOCK_QUEUED) == 0 {
             (*connection).arrived_ns = 0;
         }
-        if (*connection).state == OPEN && (*connection).tgid == (*ledger).tgid {
-            return 0;
+        let is_its = (*connection).tgid == (*ledger).tgid;
+        let is_open = (*connection).state == OPEN && is_its;
+        match (*connection).framing.received(bytes, is_open) {
+            Received::Frame => return 0,
+            Received::Known => {
+                if (*connection).state == ANSWERED && is_its {
+                    (*connection).state = OPEN;
+                }
+                return 0;
+            }
+            Received::Instead if is_open && (*connection).watch != u32::from(UNNAMED) => {
+                tell_end(ledger, connection, OPEN, WAS_NONE);
+            }
+            Received::Message if is_open => return 0,
+            Received::Instead | Received::Message => {}
         }
         let now_ns = bpf_ktime_get_ns();
         (*connection).state = OPEN;
@@ -146,11 +157,11 @@ fn received<C: Arguments>(ctx: &C) -> i32 {
         if HAS_ARRIVALS.load() != 0 {
             note(slot, connection, if arrived_ns == 0 { now_ns } else { arrived_ns });
         }
-        if watch == u64::from(UNNAMED) {
+        if watch == u32::from(UNNAMED) {
             return 0;
         }
         let (slot, number) = (u32::from((*ledger).slot), (*connection).socket);
-        socket_edge(slot, Operation::Request as u32, number, (*connection).watch as u32, arrived_ns);
+        socket_edge(slot, Operation::Request as u32, number, (*connection).watch, arrived_ns);
     }
     0
 }
@@ -170,88 +181,20 @@ fn sent<C: Arguments>(ctx: &C) -> i32 {
         {
             return 0;
         }
-        if bytes > FRAME_BYTES {
+        if !(*connection).framing.sent(bytes) {
+            if (*connection).framing.is_doubtful() {
+                (*connection).state = OPEN;
+            }
+            return 0;
+        }
+        if !is_frame(bytes) {
             (*connection).last_ns = 0;
         }
         (*connection).state = ANSWERED;
-        if (*connection).watch == u64::from(UNNAMED) {
+        if (*connection).watch == u32::from(UNNAMED) {
             return 0;
         }
         tell_end(ledger, connection, state, MAY_GO_ON);
-    }
-    0
-}
-
-/// Requests that a thread has taken, the oldest first, from where it has come to on.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub(crate) struct Taken {
-    /// So many have been noted, and so many have had their turn. Both wrap.
-    noted: u32,
-    turned: u32,
-    /// The socket, when it was taken, and when it came.
-    entries: [[u64; 3]; TAKEN_MOST as usize],
-}
-
-/// The running thread has taken a request; what the program marks next on it may be that. Of more than there
-/// is room for the oldest is forgotten.
-///
-/// # Safety
-/// The connection must be a value of the map.
-#[inline(always)]
-unsafe fn note(slot: u32, connection: *const Connection, arrived_ns: u64) {
-    // SAFETY: values of maps, the first of which the thread of the slot alone writes; the mask keeps the
-    // index inside.
-    unsafe {
-        let Some(taken) = TAKEN.get_ptr_mut(slot) else { return };
-        let noted = (*taken).noted;
-        let entry = (&raw mut (*taken).entries).cast::<[u64; 3]>().add((noted & (ENTRIES - 1)) as usize);
-        core::ptr::write_volatile(entry.cast(), (*connection).socket);
-        core::ptr::write_volatile(entry.cast::<u64>().add(1), (*connection).taken_ns);
-        core::ptr::write_volatile(entry.cast::<u64>().add(2), arrived_ns);
-        (*taken).noted = noted.wrapping_add(1);
-        if noted.wrapping_sub((*taken).turned) >= ENTRIES {
-            (*taken).turned = noted.wrapping_sub(ENTRIES - 1);
-        }
-    }
-}
-
-/// The program marks the begin of a request on the thread of this slot: when the oldest came of those that
-/// the thread has taken and nobody has answered; 0 if there is none. With the port of the connection's other
-/// end: when what was received last over that came, on whatever thread of the process.
-///
-/// A function for the same reasons as `socket_edge`.
-#[unsafe(no_mangle)]
-#[inline(never)]
-pub(crate) extern "C" fn socket_arrival(slot: u32, peer: u32) -> u64 {
-    if peer != 0 {
-        return peers::arrival(slot, peer);
-    }
-    let Some(taken) = TAKEN.get_ptr_mut(slot) else { return 0 };
-    let mut turn = 0;
-    while turn < ENTRIES {
-        turn += 1;
-        // SAFETY: as in `note`.
-        unsafe {
-            let turned = (*taken).turned;
-            if turned == (*taken).noted {
-                return 0;
-            }
-            (*taken).turned = turned.wrapping_add(1);
-            let entry =
-                (&raw const (*taken).entries).cast::<[u64; 3]>().add((turned & (ENTRIES - 1)) as usize);
-            let [socket, taken_ns, arrived_ns] = [
-                core::ptr::read_volatile(entry.cast::<u64>()),
-                core::ptr::read_volatile(entry.cast::<u64>().add(1)),
-                core::ptr::read_volatile(entry.cast::<u64>().add(2)),
-            ];
-            if let Some(connection) = CONNECTIONS.get_ptr(socket)
-                && (*connection).state == OPEN
-                && (*connection).taken_ns == taken_ns
-            {
-                return arrived_ns;
-            }
-        }
     }
     0
 }
@@ -309,10 +252,11 @@ fn over(socket: u64, ledger: *mut Ledger) {
             return;
         }
         (*connection).state = IDLE;
-        if (*connection).watch == u64::from(UNNAMED) {
+        if (*connection).watch == u32::from(UNNAMED) {
             return;
         }
-        tell_end(ledger, connection, state, 0);
+        let third = if (*connection).framing.is_doubtful() { WAS_NONE } else { 0 };
+        tell_end(ledger, connection, state, third);
     }
 }
 
@@ -355,14 +299,16 @@ fn connection<M: Memory>(socket: *const u8) -> Option<*mut Connection> {
             return Some(known);
         }
     }
-    let watch = if watch == 0 { socket_watch(end) } else { u64::from(watch) };
+    let watch = if watch == 0 { socket_watch(end) as u32 } else { watch };
     if watch == 0 {
         return None;
     }
     let peer = peers::port::<M>(socket, family);
     let socket = socket as u64;
+    let framing = Framing::default();
+    let [arrived_ns, taken_ns, last_ns] = [0; 3];
     let new =
-        Connection { arrived_ns: 0, taken_ns: 0, last_ns: 0, end, tgid: 0, state: IDLE, watch, socket, peer };
+        Connection { arrived_ns, taken_ns, last_ns, end, tgid: 0, state: IDLE, watch, framing, socket, peer };
     CONNECTIONS.insert(socket, new, 0).ok()?;
     peers::note(socket, peer);
     CONNECTIONS.get_ptr_mut(socket)

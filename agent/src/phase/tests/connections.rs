@@ -91,6 +91,33 @@ fn what_a_thread_begins_after_a_send_is_no_part_of_the_request() {
     ");
 }
 
+/// The begin of a connection with HTTP/2 looks like one, until it is answered in small frames alone.
+#[test]
+fn what_was_no_request_is_none() {
+    let printed = play(
+        "
+        100 10/10 request 262144 port-80 kernel from=socket @90
+        110 10/10 end 262144 kernel more
+        300 10/10 end 262144 kernel none
+        300 10/10 request 262144 port-80 kernel from=socket @290
+        350 10/10 end 262144 kernel more                    +net 20
+        400 10/10 end 262144 kernel
+        500 10/10 request 262144 port-80 kernel from=socket
+        510 10/10 request 7 within
+        520 10/10 end 7
+        530 10/10 end 262144 kernel none
+        600 10/10 exit",
+    );
+    insta::assert_snapshot!(printed, @"
+    request port-80 #2  10/10  300..350  cpu 30, net 20, from socket
+      queue queue #2           290..300  from socket
+    request port-80 #3  10/10  500..530  cpu 30, from socket
+      phase within #3   10/10  510..520  cpu 10
+    thread python       10/10  100..600  cpu 480, net 20, phases 4, exited
+    process python      10/10  100..600  cpu 480, net 20
+    ");
+}
+
 #[test]
 fn a_client_that_is_gone_before_anything_was_sent_ends_its_request() {
     let printed = play(

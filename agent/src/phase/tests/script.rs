@@ -14,7 +14,7 @@ use guestscope_ebpf::{
     Account, Beside, COMM_BYTES, DETAIL, EDGE_HELPERS_TORN, EDGE_NAME_UNREADABLE, EDGE_TORN, EXIT_REPLACED,
     EdgeRecord, FORK_ADOPTED, FORK_LATE, Header, IoRecord, KERNEL_INSTANCE, Kind, NAME_BYTES, Operation,
     SOURCE_SHIFT, Source, TaskRecord, UNNUMBERED, WaitRecord,
-    connection::MAY_GO_ON,
+    connection::{MAY_GO_ON, WAS_NONE},
     edge_mark,
     helpers::HelperSum,
     ledger::{Ledger, RUNNING},
@@ -362,7 +362,11 @@ impl World {
             arguments = [0x7000, length, decimal("#"), decimal("@") + decimal("after=")];
         } else if line.what == "end" {
             arguments[1] = line.value("with=").map_or(0, |token| token.parse().unwrap());
-            arguments[2] = if line.has("more") { MAY_GO_ON } else { 0 };
+            arguments[2] = match (line.has("more"), line.has("none")) {
+                (true, _) => MAY_GO_ON,
+                (false, true) => WAS_NONE,
+                (false, false) => 0,
+            };
         } else if matches!(line.what, "context" | "parent" | "identity") {
             let trace = hex(nth(1));
             let of_the_phase = u64::from(line.what == "parent");

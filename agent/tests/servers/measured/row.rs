@@ -16,11 +16,13 @@ pub(super) struct One {
     /// With what it waited before it began.
     pub(super) ours_ns: u64,
     pub(super) covered_ns: u64,
+    /// What its account of the fault holds; 0 where that is not looked at.
+    pub(super) fault_ns: u64,
     pub(super) cause: Option<String>,
 }
 
 impl One {
-    const fn is_hit(&self) -> bool {
+    pub(super) const fn is_hit(&self) -> bool {
         self.number.is_multiple_of(EVERY)
     }
 

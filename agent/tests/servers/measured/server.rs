@@ -81,6 +81,22 @@ impl Server {
 
     /// One run, with its clients.
     pub(super) fn observed(&self, test: &str, requests: u64) -> Option<Observed> {
+        self.observed_by(test, requests, |run, _| run)
+    }
+
+    /// The same, known by its port alone.
+    pub(super) fn observed_by_port(&self, test: &str, requests: u64) -> Option<Observed> {
+        self.observed_by(test, requests, |run, port| {
+            run.words(&["--sources", "none", "--requests", &format!("port:{port}")])
+        })
+    }
+
+    fn observed_by(
+        &self,
+        test: &str,
+        requests: u64,
+        options: impl Fn(Start, u16) -> Start,
+    ) -> Option<Observed> {
         let (ground, python) = (Ground::new(test)?, python(test)?);
         if !has(&python, self.module) {
             skipped("packages", &format!("{test}: no {} for {}", self.module, python.display()));
@@ -88,7 +104,7 @@ impl Server {
         }
         let port = free_port();
         let files = file("tests/data/servers");
-        let start = ground.run().program(&python);
+        let start = options(ground.run(), port).program(&python);
         let start = self.words.iter().fold(start, |start, word| match word.strip_suffix(".py") {
             Some(_) => start.word(files.join(word)),
             None => start.word(word.replace("{}", &port.to_string())),
