@@ -1,4 +1,4 @@
-//! What a run of which nothing was marked could have been marked by, and the option for it.
+//! What a run of which nothing was marked, or no request, could have been marked by, and the option for it.
 //!
 //! Yields [`Hint`]s from what processes were seen to have. It looks at nothing itself.
 
@@ -80,6 +80,8 @@ pub struct Asked {
     pub on: Vec<Kind>,
     /// An option of Python's that keeps its packages from being marked.
     pub python_option: Option<char>,
+    /// Something was marked, and no request.
+    pub has_phases: bool,
 }
 
 /// One suggestion.
@@ -104,7 +106,11 @@ impl Hint {
 
 /// What to suggest, what helps most first.
 pub fn hints(seen: &[Seen], asked: &Asked) -> Vec<Hint> {
-    let ports = ports(seen, asked);
+    let mut ports = ports(seen, asked);
+    if asked.has_phases {
+        ports.truncate(MOST);
+        return ports;
+    }
     let python = seen.iter().find(|one| one.is_python).and_then(|one| python(one, asked));
     let mut all: Vec<Hint> = ports.into_iter().chain(python).collect();
     for library in [Library::Nvtx, Library::OnnxRuntime, Library::Llama, Library::TensorFlow] {
@@ -118,6 +124,15 @@ pub fn hints(seen: &[Seen], asked: &Asked) -> Vec<Hint> {
     }));
     all.truncate(MOST);
     all
+}
+
+/// Processes that go on after the program that was started has ended: nobody looks at them any more.
+pub fn left(program: &Untrusted, processes: &[u32]) -> Option<Hint> {
+    let (first, more) = (processes.first()?, processes.len() - 1);
+    let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let saw = format!("ended, and what it has started goes on unobserved (pid {first}{rest})");
+    let advice = "start it so that it stays in the foreground, or `guestscope attach` to what goes on";
+    Some(Hint::new(program, &saw, advice, None))
 }
 
 /// Ports that nobody watched. Processes that share one are workers of one server.

@@ -39,6 +39,16 @@ fn attached() -> Asked {
 #[case::a_watched_port(&[server(&[80])], Asked { ports: vec![80], ..started() }, &[])]
 #[case::without_the_kernel(&[server(&[80])], Asked { sees_kernel: false, ..started() }, &[])]
 #[case::python_that_is_marked(&[python()], started(), &[])]
+#[case::phases_without_requests(
+    &[Seen { is_python: true, ..server(&[8000]) }],
+    Asked { has_phases: true, ..started() },
+    &["--requests port:8000"]
+)]
+#[case::phases_of_a_program_that_serves_nobody(
+    &[with(Library::OnnxRuntime)],
+    Asked { has_phases: true, ..attached() },
+    &[]
+)]
 #[case::python_that_is_attached_to(&[python()], attached(), &["guestscope run"])]
 #[case::python_switched_off(&[python()], Asked { on: vec![], ..started() }, &["--sources python"])]
 #[case::python_that_ignores(&[python()], Asked { python_option: Some('I'), ..started() }, &["-"])]
@@ -62,6 +72,14 @@ fn what_was_seen_says_which_option_helps(
     let hints = hints(seen, &asked);
     let options: Vec<&str> = hints.iter().map(|hint| hint.option.as_deref().unwrap_or("-")).collect();
     assert_eq!(options, expected);
+}
+
+#[rstest]
+#[case::nothing(&[], None)]
+#[case::a_daemon(&[70], Some("ended, and what it has started goes on unobserved (pid 70)"))]
+#[case::more(&[70, 71, 75], Some("ended, and what it has started goes on unobserved (pid 70 and 2 more)"))]
+fn what_goes_on_behind_a_program_is_told(#[case] processes: &[u32], #[case] expected: Option<&str>) {
+    assert_eq!(left(&"srv".into(), processes).map(|hint| hint.saw).as_deref(), expected);
 }
 
 #[test]

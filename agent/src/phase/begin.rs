@@ -107,9 +107,9 @@ impl Pairing {
         let mut phase = begun(id, kind, name, edge.thread, now.time_ns);
         phase.name_damaged = name_damaged;
         phase.source = source;
-        self.sources.begun(source, parent.is_none());
         (phase.parent, phase.root) = (parent, root);
         phase.request = self.request_number(edge, source);
+        self.sources.begun(source, parent.is_none(), outermost || phase.request != 0);
         self.keys.insert(key, id);
         if let Some(around) = parent.and_then(|parent| self.open.get_mut(&parent)) {
             around.children += 1;

@@ -39,6 +39,8 @@ pub struct Sources {
     pub told: Vec<Told>,
     /// Said beyond what is kept.
     pub told_more: u64,
+    /// A request has come: an outermost phase that was begun as one, that has a number, or that the program marked itself.
+    pub has_requests: bool,
 }
 
 impl Sources {
@@ -52,7 +54,10 @@ impl Sources {
         self.made.iter().any(|made| *made != Made::default())
     }
 
-    pub(super) fn begun(&mut self, source: Source, is_root: bool) {
+    pub(super) fn begun(&mut self, source: Source, is_root: bool, is_request: bool) {
+        // A library's call outside of every request is none.
+        let is_a_librarys = matches!(source, Source::Python | Source::Nvtx | Source::Itt);
+        self.has_requests |= is_root && (is_request || !is_a_librarys);
         let made = &mut self.made[source as usize];
         if is_root {
             made.requests += 1;

@@ -1,6 +1,6 @@
 //! The end of a run: the last records, what is still open, the export, the folder, the summary.
 
-use std::{borrow::Cow, cell::RefCell, ffi::OsString, path::PathBuf, time::Duration};
+use std::{borrow::Cow, cell::RefCell, collections::BTreeSet, ffi::OsString, path::PathBuf, time::Duration};
 
 use anyhow::Context as _;
 use guestscope_ebpf::Account;
@@ -83,11 +83,14 @@ impl<F: Sight> Session<F> {
         Ok(())
     }
 
-    /// What could have marked it, where nothing has.
+    /// What could have marked it, where nothing has, or its requests, where nothing has marked these.
     fn hints(&mut self, sources: &Selected, fidelity: Fidelity, observation: &Observation) -> Vec<Hint> {
-        if self.feed.pairing().sources.has_come() {
-            return Vec::new();
+        let left = hints::left(&self.identity.name.as_str().into(), &self.left);
+        let came = &self.feed.pairing().sources;
+        if came.has_requests {
+            return left.into_iter().collect();
         }
+        let has_phases = came.has_come();
         let ports = observation.requests.iter().filter_map(|watched| match watched {
             Watched::Port(port) => Some(*port),
             Watched::Path(_) => None,
@@ -99,8 +102,9 @@ impl<F: Sight> Session<F> {
             ports: ports.collect(),
             on: sources.on().collect(),
             python_option: child::option_against_marks(&command),
+            has_phases,
         };
-        hints::hints(&self.possible.seen(), &asked)
+        left.into_iter().chain(hints::hints(&self.possible.seen(), &asked)).collect()
     }
 
     /// What signs told, each with the time from the start of the program, or from attaching to it.
@@ -119,6 +123,11 @@ impl<F: Sight> Session<F> {
                 break;
             }
             std::thread::sleep(BETWEEN_DRAINS);
+        }
+        if has_ended {
+            let processes: BTreeSet<u32> =
+                self.feed.pairing().live_threads().map(|(thread, _)| thread.tgid).collect();
+            self.left = processes.into_iter().collect();
         }
         for restored in self.signs.last() {
             self.restored(restored);

@@ -88,6 +88,8 @@ struct Session<F = Feed> {
     restored: Vec<Restored>,
     /// What phases could come from.
     possible: Possible,
+    /// Processes that go on where the program has ended.
+    left: Vec<u32>,
     /// When the program was, or when it was attached to.
     started: Instant,
 }
@@ -179,7 +181,7 @@ async fn observe<F: Sight>(
             session.restored(restored);
         }
         session.drain();
-        if !session.feed.pairing().sources.has_come() {
+        if !session.feed.pairing().sources.has_requests {
             session.possible.look(|| subject.processes(&session.feed).0);
         }
         if event.is_none() && subject.seems_over(&session.feed) {

@@ -189,6 +189,7 @@ impl Begun {
             usage,
             restored: Vec::new(),
             possible: Possible::new(started),
+            left: Vec::new(),
             started,
         })
     }

@@ -44,6 +44,26 @@ fn a_program_with_marks_gets_no_hint() {
     assert_eq!(options(&server(ground.run(), &python, &["marked"])), [""; 0]);
 }
 
+/// What its work is was marked, and nothing that serves.
+#[test]
+fn a_server_without_requests_is_told_the_option_for_its_port() {
+    let test = "hints::a_server_without_requests_is_told_the_option_for_its_port";
+    let (Some(ground), Some(python)) = (Ground::new(test), python(test)) else { return };
+    let done = server(ground.run().words(&["--mark", "shutil:which"]), &python, &["works"]);
+    assert_eq!(done.seen().named("which").len(), 1);
+    assert_eq!(options(&done), [format!("--requests port:{}", ground.book().trim())]);
+}
+
+#[test]
+fn what_goes_on_behind_the_program_is_told() {
+    let test = "hints::what_goes_on_behind_the_program_is_told";
+    let (Some(ground), Some(python)) = (Ground::new(test), python(test)) else { return };
+    let done = server(ground.run(), &python, &["daemon"]);
+    let summary = done.summary();
+    let saw = summary["hints"][0]["saw"].as_str().unwrap_or_default();
+    assert!(saw.contains("goes on unobserved (pid "), "{summary}");
+}
+
 #[test]
 fn a_program_that_has_nothing_to_mark_gets_no_hint() {
     let Some(ground) = Ground::new("hints::a_program_that_has_nothing_to_mark_gets_no_hint") else { return };

@@ -1,6 +1,7 @@
 //! Phases of several sources on one thread: what nests, what is a request, what they are called in the end.
 
 use guestscope_ebpf::Source;
+use rstest::rstest;
 
 use super::{play, script::World};
 use crate::phase::{Made, Told};
@@ -50,6 +51,18 @@ fn a_program_may_mark_a_request_within_its_own_phase_and_nobody_else() {
     request loop     10/10  0..50   cpu 50
       phase GET #2   10/10  30..40  cpu 10, from python
     ");
+}
+
+#[rstest]
+#[case::a_call_of_a_library("begin 262144 forward from=python", false)]
+#[case::a_range("begin 262144 layer from=nvtx", false)]
+#[case::a_step("begin 262144 step #4 from=python", true)]
+#[case::a_request("request 262144 GET from=python", true)]
+#[case::what_the_program_marks("begin 262144 load", true)]
+fn what_no_request_is_around_is_one_if_it_was_begun_as_one(#[case] begin: &str, #[case] is_one: bool) {
+    let mut world = World::default();
+    world.play(&format!("0 10/10 {begin}\n1 10/10 end 262144"));
+    assert_eq!(world.pairing.sources.has_requests, is_one);
 }
 
 #[test]
