@@ -69,7 +69,9 @@ impl Pairing {
         let source = self.source(edge, outermost);
         let joined = if outermost { None } else { self.join_neighbour(edge) };
         let key = edge.key(edge.record.token);
-        if let Some(stale) = self.keys.get(&key).copied() {
+        if let Some(stale) = self.keys.get(&key).copied()
+            && !self.outlives(stale)
+        {
             // The program uses the token again, so the end of its last use was lost.
             self.end_at(stale, edge, Ending::Lost);
         }

@@ -59,6 +59,43 @@ impl Pairing {
             self.losses.unmatched_ends += u64::from(!self.is_of_left_out(edge.record.token, edge));
             return;
         };
+        self.hold(id, edge);
+    }
+
+    /// What was marked within a request has ended after its last send: so has the request, since somebody worked for
+    /// it until then.
+    pub(super) fn outlasted(&mut self, parent: Option<u64>, edge: &Edge<'_>) {
+        if let Some(id) = parent.filter(|id| self.open.get(id).is_some_and(|open| open.held.is_some())) {
+            self.hold(id, edge);
+        }
+    }
+
+    /// Whether a request whose connection has received the next one is still open for what was marked within it. Its
+    /// end is seen all the same, as the last of that ends.
+    pub(super) fn outlives(&mut self, id: u64) -> bool {
+        let Some(open) = self.open.get(&id).filter(|open| open.held.is_some() && open.children > 0) else {
+            return false;
+        };
+        self.keys.remove(&open.key);
+        true
+    }
+
+    /// Whether the edge says that a connection is gone while what was marked within its request is open: the request
+    /// ends as the last of that does.
+    pub(super) fn is_gone(&mut self, edge: &Edge<'_>) -> bool {
+        let found = self.target(edge).filter(|_| edge.instance == KERNEL_INSTANCE && edge.record.token != 0);
+        let Some((id, open)) = found.and_then(|id| Some((id, self.open.get(&id)?))) else { return false };
+        if open.phase.source != Source::Socket || open.children == 0 {
+            return false;
+        }
+        if open.held.is_none() {
+            self.hold(id, edge);
+        }
+        self.outlives(id)
+    }
+
+    /// It ends at this edge, unless more comes.
+    fn hold(&mut self, id: u64, edge: &Edge<'_>) {
         let is_around = !self.inside(id).is_empty();
         if !self.took_back(id, edge) {
             self.settle_here(id, edge, is_around);

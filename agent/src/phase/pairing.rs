@@ -210,6 +210,7 @@ impl Pairing {
             Some(Operation::Begin) => self.begin(&edge, false),
             Some(Operation::Request) => self.begin(&edge, true),
             Some(Operation::End) if Self::may_go_on(&edge) => self.sent(&edge),
+            Some(Operation::End) if self.is_gone(&edge) => {}
             Some(Operation::End) => {
                 self.note_none(&edge);
                 self.end(&edge);
@@ -242,7 +243,9 @@ impl Pairing {
         for inner in self.inside(id) {
             self.close(inner, &self.snapshot_for(inner, edge), Ending::Lost);
         }
+        let parent = self.open.get(&id).and_then(|open| open.phase.parent);
         self.close(id, &self.snapshot_for(id, edge), ending);
+        self.outlasted(parent, edge);
     }
 
     /// The snapshot that ends a phase's segment: the edge's, if it comes from the thread that the phase is on. A

@@ -1,5 +1,7 @@
 //! Requests that are known by their sockets: which send was the last, and on whose time.
 
+use rstest::rstest;
+
 use super::{play, script::World};
 use crate::phase::pairing::Output;
 
@@ -66,6 +68,78 @@ fn a_request_that_another_thread_answers_is_handed_off() {
     thread python       10/10  100..220  cpu 120, phases 1, exited
     process python      10/10  100..220  cpu 120
     ");
+}
+
+/// A server's own marks: what it does for the request behind the answer is part of both.
+#[test]
+fn a_request_lasts_as_long_as_what_was_marked_within_it() {
+    let printed = play(
+        "
+        100 10/10 request 262144 port-80 kernel from=socket
+        110 10/10 request 262144 GET #4 from=python
+        120 10/10 end 262144 kernel more                    +net 5
+        130 10/10 end 262144                                +runq 3
+        200 10/10 request 262144 port-80 kernel from=socket +net 70
+        210 10/10 end 262144 kernel more
+        220 10/10 exit",
+    );
+    insta::assert_snapshot!(printed, @"
+    request port-80 #1  10/10  100..130  cpu 22, runq 3, net 5, from socket
+      phase GET #4      10/10  110..130  cpu 12, runq 3, net 5, from python
+    request port-80 #2  10/10  200..210  cpu 10, from socket
+    thread python       10/10  100..220  cpu 42, runq 3, net 75, phases 3, exited
+    process python      10/10  100..220  cpu 42, runq 3, net 75
+    ");
+}
+
+/// A client asks again once it has the whole body, and the server may not have closed its own request by then.
+#[test]
+fn a_request_whose_connection_has_the_next_one_is_no_lost_one() {
+    let printed = play(
+        "
+        100 10/10 request 262144 port-80 kernel from=socket
+        110 10/10 request 262144 GET #4 from=python
+        120 10/10 end 262144 kernel more
+        125 10/10 leave 262144
+        130 10/10 request 262144 port-80 kernel from=socket
+        135 10/10 request 524288 GET #5 from=python
+        140 10/10 end 262144 kernel more
+        145 10/10 end 524288
+        150 10/10 enter 262144
+        160 10/10 end 262144
+        220 10/10 exit",
+    );
+    insta::assert_snapshot!(printed, @"
+    request port-80 #2  10/10  130..145  cpu 15, from socket
+      phase GET #5      10/10  135..145  cpu 10, from python
+    request port-80 #1  10/10  100..160  cpu 60, from socket
+      phase GET #4      10/10  110..160  cpu 25, suspended 25, from python
+    thread python       10/10  100..220  cpu 120, phases 4, exited
+    process python      10/10  100..220  cpu 120
+    ");
+}
+
+#[rstest]
+#[case::once_it_has_the_answer("120 10/10 end 262144 kernel more")]
+#[case::before_there_is_one("120 10/10 mark nothing-sent")]
+fn a_client_that_is_gone_leaves_what_was_marked_whole(#[case] sent: &str) {
+    let mut world = World::default();
+    let outputs = world.play(&format!(
+        "
+        100 10/10 request 262144 port-80 kernel from=socket
+        110 10/10 request 262144 GET #4 from=python
+        {sent}
+        125 10/11 end 262144 kernel
+        130 10/10 end 262144
+        140 10/10 exit
+        150 10/11 exit"
+    ));
+    let printed = super::print::outputs(&outputs, &world.pairing);
+    let requests: Vec<&str> = printed.lines().filter(|line| line.contains("from")).map(str::trim).collect();
+    let [request, phase] = requests[..] else { panic!("{printed}") };
+    assert!(request.starts_with("request port-80 #1") && request.contains("100..130"), "{printed}");
+    assert!(phase.starts_with("phase GET #4") && phase.contains("110..130"), "{printed}");
+    assert!(!printed.contains("losses"), "{printed}");
 }
 
 #[test]
