@@ -86,6 +86,8 @@ fn each_request_of_a_real_server_is_one(
 #[rstest]
 fn each_request_of_another_server_is_one(
     #[values(
+        "stdlib",
+        "xmlrpc",
         "tornado",
         "sanic",
         "sanic asgi",

@@ -48,6 +48,9 @@ flask.ctx                              RequestContext.match_request?       wsgi.
 django.core.handlers.wsgi              WSGIHandler.__call__                wsgi.application
 django.core.handlers.base              BaseHandler.resolve_request         wsgi.django_route
 # Requests: others
+http.server                            BaseHTTPRequestHandler.handle_one_request  web.stdlib_handle
+http.server                            BaseHTTPRequestHandler.parse_request  web.stdlib_parse
+http.server                            BaseHTTPRequestHandler.send_response_only  wsgi.status
 tornado.web                            RequestHandler._execute             web.tornado_execute
 tornado.routing                        PathMatches.match                   web.tornado_match
 sanic.app                              Sanic.handle_request                web.sanic_handle
