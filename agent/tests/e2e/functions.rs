@@ -15,7 +15,12 @@ use crate::{
 
 /// Compiles a program of the tests into the ground's folder; none, with a word on stdout, where there is no
 /// compiler.
-fn compiled(ground: &Ground, test: &str, (source, name): (&str, &str), words: &[&str]) -> Option<PathBuf> {
+pub(crate) fn compiled(
+    ground: &Ground,
+    test: &str,
+    (source, name): (&str, &str),
+    words: &[&str],
+) -> Option<PathBuf> {
     let compiler = if source.contains(".cc") { "c++" } else { "cc" };
     let Ok(compiler) = guestscope::child::resolve(compiler) else {
         skipped(test, "no C compiler");
@@ -33,7 +38,7 @@ fn program(ground: &Ground, test: &str) -> Option<PathBuf> {
     compiled(ground, test, ("functions.c", "functions"), &["-lpthread", "-ldl"])
 }
 
-fn with(mut start: Start, phases: &[&str]) -> Start {
+pub(crate) fn with(mut start: Start, phases: &[&str]) -> Start {
     for phase in phases {
         start = start.words(&["--phase", phase]);
     }
@@ -41,7 +46,7 @@ fn with(mut start: Start, phases: &[&str]) -> Start {
 }
 
 /// What the source said of a phase: what it found and what it could not.
-fn told(done: &Done, source: &str, phase: &str) -> Vec<String> {
+pub(crate) fn told(done: &Done, source: &str, phase: &str) -> Vec<String> {
     let summary = done.summary();
     let sources = summary["sources"].as_array().expect("a list");
     let source = sources.iter().find(|one| one["source"] == source).expect("it was on");

@@ -101,7 +101,7 @@ fn another_tool_keeps_its_variable_and_what_is_not_asked_for_sets_none() {
 }
 
 /// An interpreter that has a package; none, with a word on stdout, where there is none.
-fn python_with(package: &str, test: &str) -> Option<PathBuf> {
+pub(crate) fn python_with(package: &str, test: &str) -> Option<PathBuf> {
     let given = ["GUESTSCOPE_SERVERS_PYTHON", "GUESTSCOPE_WEB_PYTHON"].into_iter().filter_map(variable);
     let has_it = |found: &PathBuf| {
         let imported = Command::new(found).args(["-c", &format!("import {package}")]).output();

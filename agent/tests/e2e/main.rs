@@ -43,6 +43,7 @@ mod lives;
 mod main_job;
 mod markers;
 mod mounts;
+mod native;
 mod natives;
 mod outage;
 mod pauses;

@@ -8,13 +8,15 @@ mod server;
 
 use std::collections::HashMap;
 
+pub(crate) use self::server::has;
+
 use guestscope::phase::{Phase, PhaseKind, Request};
-use guestscope_ebpf::Account;
+use guestscope_ebpf::{Account, Source};
 use rstest::rstest;
 
 use self::{
     row::{One, Row},
-    server::{Load, Native, Observed, Server},
+    server::{LLAMA, Load, Native, Observed, Server},
 };
 use crate::{client::Answered, kept};
 
@@ -40,6 +42,7 @@ const GRPC: Load = Load::Grpc("/test.Service/predict");
 #[case::two_workers_async("fastapi 2 workers", Server { module: "uvicorn", words: WORKERS, load: FASTAPI, kind: "torch-async", fault: Account::Cpu, workers: 2 })]
 #[case::onnxruntime("fastapi uvicorn", Server { module: "uvicorn", words: UVICORN, load: FASTAPI, kind: "onnx", fault: Account::BlockIo, workers: 1 })]
 #[case::transformers("fastapi uvicorn", Server { module: "uvicorn", words: UVICORN, load: FASTAPI, kind: "generate", fault: Account::Sleep, workers: 1 })]
+#[case::llama_cpp("fastapi uvicorn", Server { module: "uvicorn, llama_cpp", words: UVICORN, load: FASTAPI, kind: LLAMA, fault: Account::Lock, workers: 1 })]
 #[case::gunicorn_sync("flask gunicorn sync", Server { module: "gunicorn", words: SYNC, load: FLASK, kind: "torch", fault: Account::Net, workers: 2 })]
 #[case::gunicorn_threads("flask gunicorn gthread", Server { module: "gunicorn", words: THREADS, load: FLASK, kind: "torch", fault: Account::Lock, workers: 1 })]
 #[case::grpc_threads("grpc threads", Server { module: "grpc", words: GRPC_THREADS, load: GRPC, kind: "onnx", fault: Account::Sleep, workers: 1 })]
@@ -50,6 +53,12 @@ fn requests_are_the_clients_and_the_fault_is_named(#[case] name: &str, #[case] s
     let longest_queue_ns = observed.seen.requests.iter().map(queue_ns).max().unwrap_or(0);
     // What comes while the only loop is kept by the fault waits for it, and the server's own books do not say so.
     assert!(!server.has_one_loop() || longest_queue_ns >= server::FAULT_NS / 2, "{longest_queue_ns} ns");
+    if server.kind == LLAMA {
+        for request in observed.seen.named(server.load.request()) {
+            let decodes = request.phases.iter().filter(|phase| phase.source == Source::Function);
+            assert_eq!(decodes.filter(|phase| phase.name.stored() == "decode").count(), 8, "{request:#?}");
+        }
+    }
     let pairs = by_trace(&server, &observed);
     let row = Row::of(format!("{name}, {}", server.kind), server.fault.name(), &pairs);
     kept::keep(Row::head(), row.text());

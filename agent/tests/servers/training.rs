@@ -9,6 +9,7 @@ use rstest::rstest;
 
 use crate::{
     ground::{Ground, file, skipped},
+    measured::has,
     service::python,
 };
 
@@ -85,5 +86,38 @@ fn each_step_of_a_trainer_is_a_phase(#[case] trainer: &str, #[case] steps: &[(&s
         seen.requests.iter().flat_map(|request| &request.phases).map(|phase| phase.name.stored()).collect();
     for (step, times) in steps {
         assert_eq!(names.iter().filter(|name| *name == step).count(), *times, "{step}");
+    }
+}
+
+/// What answers a sample is a request of its own, named by the harness's outer range.
+#[test]
+fn ranges_of_a_loadgen_harness_hold_the_models_phases() {
+    let test = "training::ranges_of_a_loadgen_harness_hold_the_models_phases";
+    let (Some(ground), Some(python)) = (Ground::new(test), python(test)) else { return };
+    if !has(&python, "nvtx") {
+        return skipped("packages", &format!("{test}: no nvtx for {}", python.display()));
+    }
+    let start = ground.run().words(&["--sources", "python,nvtx"]).program(python);
+    let start = start.word(file("tests/data/servers/loadgen.py")).word("40").word(ground.path("loadgen"));
+    let done = start.word("nvtx").environment("PYTHONDONTWRITEBYTECODE", "1").finish().expect(0);
+    let seen = done.seen();
+    assert_eq!(done.losses(), []);
+    let (queries, answers) = (seen.named("query"), seen.named("harness/answer"));
+    let numbers = |requests: &[&Request]| -> BTreeSet<u64> {
+        requests.iter().map(|request| request.root().request).collect()
+    };
+    assert_eq!((queries.len(), answers.len(), seen.requests.len()), (40, 40, 80));
+    assert_eq!(numbers(&queries), numbers(&answers));
+    for answer in answers {
+        let all: Vec<(Source, &str)> =
+            answer.phases.iter().map(|phase| (phase.source, phase.name.stored())).collect();
+        let expected = [
+            (Source::Nvtx, "harness/answer"),
+            (Source::Nvtx, "harness/copy"),
+            (Source::Python, "forward ResNet"),
+        ];
+        assert_eq!(all, expected);
+        let root = answer.root().id;
+        assert!(answer.phases[1..].iter().all(|phase| phase.parent == Some(root)));
     }
 }

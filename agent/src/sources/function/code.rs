@@ -10,7 +10,7 @@ use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, OpKind, Regist
 use super::symbols::Found;
 
 /// Bytes of a function: the largest of PyTorch's and of the Linux kernel have less.
-const MOST_BYTES: u64 = 1 << 20;
+pub(super) const MOST_BYTES: u64 = 1 << 20;
 /// Exits of a function.
 const MOST_EXITS: usize = 64;
 /// `endbr64`, at which indirect calls may land. The kernel steps over it by an exception of its own; what comes behind it

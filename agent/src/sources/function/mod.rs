@@ -11,6 +11,8 @@ mod placed;
 mod presets;
 mod spec;
 mod symbols;
+mod table;
+mod unwind;
 mod usdt;
 
 use std::{
@@ -202,7 +204,12 @@ impl Functions {
             let name = shown(&wanted.name);
             let placed: Vec<&Placed> = files.placed.iter().filter(|placed| placed.wanted == index).collect();
             let mut say = |text: String| told.push((kind, Untrusted::from(text)));
-            let all_calls: u64 = placed.iter().map(|placed| placed.counts(&self.probes)[0]).sum();
+            // Of a preset as of a pattern.
+            let alike =
+                |other: &Wanted| other.is_preset && wanted.is_preset && other.library == wanted.library;
+            let all =
+                files.placed.iter().filter(|one| one.wanted == index || alike(&self.wanted[one.wanted]));
+            let all_calls: u64 = all.map(|placed| placed.counts(&self.probes)[0]).sum();
             for placed in &placed {
                 let [calls, left_out @ ..] = placed.counts(&self.probes);
                 // Most of the many that a pattern means may never be called.

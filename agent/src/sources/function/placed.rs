@@ -18,6 +18,7 @@ use super::{
     State, code,
     spec::Wanted,
     symbols::{self, Found},
+    table::{self, Way},
 };
 use crate::{
     descriptors,
@@ -66,7 +67,10 @@ impl Place {
         symbol: &str,
         argument: Option<u8>,
     ) -> anyhow::Result<(Vec<Self>, Vec<String>)> {
-        let found = symbols::find(file, symbol)?;
+        let found = match Way::parse(symbol) {
+            Some(way) => vec![table::find(file, &way)?],
+            None => symbols::find(file, symbol)?,
+        };
         anyhow::ensure!(found.iter().all(|found| !found.is_go), IsGo);
         let (mut places, mut left_out) = (Vec::new(), Vec::new());
         for found in &found {

@@ -5,7 +5,7 @@
 
 use guestscope_ebpf::NAME_BYTES;
 
-use super::presets;
+use super::{presets, table::Way};
 
 /// Registers that hold arguments.
 const ARGUMENTS: u8 = 6;
@@ -82,6 +82,11 @@ pub(super) fn wanted(name: &str, place: &str) -> Result<Wanted, String> {
         if symbol.is_empty() || symbol.chars().all(|letter| letter == '*') {
             return Err("SYMBOL must be the name of a function, or part of one with *".to_owned());
         }
+        if symbol.contains("()[") && Way::parse(symbol).is_none() {
+            return Err(
+                "SYMBOL must be FUNCTION()[N], perhaps with more ()[N], for entry N of a table".to_owned()
+            );
+        }
         (library, What::Function(symbol.to_owned()))
     };
     if library.is_empty() || library.contains('\0') {
@@ -122,6 +127,7 @@ mod tests {
     #[case("a=libx.so:ns::Type::run", "libx.so", function("ns::Type::run"), None)]
     #[case("a=libx.so:ns::Type::run:arg3", "libx.so", function("ns::Type::run"), Some(3))]
     #[case("a=libx.so:ns::arg3", "libx.so", function("ns::arg3"), None)]
+    #[case("a=libx.so:get()[0]()[9]:arg1", "libx.so", function("get()[0]()[9]"), Some(1))]
     #[case("a=libx.so:*::operator=", "libx.so", function("*::operator="), None)]
     #[case("a=serve:net/http.(*conn).serve", "serve", function("net/http.(*conn).serve"), None)]
     #[case("a=usdt:python3:python:gc", "python3", probes("gc", None), None)]
@@ -147,6 +153,11 @@ mod tests {
     #[case::no_symbol("a=libx.so")]
     #[case::empty_symbol("a=libx.so:")]
     #[case::all_of_it("a=libx.so:*")]
+    #[case::no_entry("a=libx.so:get()[]")]
+    #[case::half_an_entry("a=libx.so:get()[0]()")]
+    #[case::signed_entry("a=libx.so:get()[+1]")]
+    #[case::far_entry("a=libx.so:get()[4096]")]
+    #[case::far_away("a=libx.so:get()[0]()[0]()[0]()[0]()[0]")]
     #[case::no_library("a=:run")]
     #[case::argument_on_the_stack("a=libx.so:run:arg7")]
     #[case::no_argument("a=libx.so:run:arg0")]

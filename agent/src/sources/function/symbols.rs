@@ -41,6 +41,8 @@ const LOOK: Duration = Duration::from_millis(500);
 pub(super) struct Found {
     /// As people write it.
     pub(super) name: Untrusted,
+    /// Where it begins in memory, before the file is moved.
+    pub(super) address: u64,
     /// Where it begins in the file.
     pub(super) offset: u64,
     /// Its length; 0 where the file does not say.
@@ -175,7 +177,7 @@ pub(super) fn find(file: &File, wanted: &str) -> Result<Vec<Found>, SymbolError>
                 all += 1;
                 if found.len() < MOST_FUNCTIONS {
                     let is_go = is_go && name.contains('.');
-                    found.push(Found { name: shown.into(), offset, bytes, cold: None, is_go });
+                    found.push(Found { name: shown.into(), address, offset, bytes, cold: None, is_go });
                     names.push(name.to_owned());
                 }
             }

@@ -75,6 +75,26 @@ def language_model(note):
     return generate
 
 
+def llama(note):
+    """llama.cpp by its C functions: a prompt, and seven tokens behind it, one at a time."""
+    import threading
+
+    import llama_model
+
+    llama_model.write(note + ".gguf")
+    decoder, own = llama_model.Decoder(note + ".gguf"), threading.local()
+
+    def infer():
+        if not hasattr(own, "context"):
+            own.context = decoder.context()
+        decoder.clear(own.context)
+        for tokens in [[1] + list(range(10, 73))] + [[5]] * 7:
+            decoder.decode(own.context, tokens)
+        return 1.0
+
+    return infer
+
+
 def spans(note):
     """The program's own spans around and within inference: each line of NOTE.spans is one."""
     from opentelemetry import trace
@@ -104,7 +124,14 @@ def spans(note):
     return infer
 
 
-KINDS = {"torch": torch_model, "onnx": onnx_model, "sklearn": forest, "generate": language_model, "spans": spans}
+KINDS = {
+    "torch": torch_model,
+    "onnx": onnx_model,
+    "sklearn": forest,
+    "generate": language_model,
+    "llama": llama,
+    "spans": spans,
+}
 
 
 def infer(kind, note):

@@ -1,5 +1,7 @@
-"""MLCommons LoadGen against torch: `loadgen.py QUERIES FOLDER`. One thread issues, two threads answer."""
+"""MLCommons LoadGen against torch: `loadgen.py QUERIES FOLDER [nvtx]`. One thread issues, two threads answer, perhaps in ranges of the
+package nvtx."""
 
+import contextlib
 import os
 import queue
 import sys
@@ -13,7 +15,16 @@ count, folder = int(sys.argv[1]), sys.argv[2]
 os.makedirs(folder)
 os.chdir(folder)
 torch.set_num_threads(1)
+has_ranges = sys.argv[3:] == ["nvtx"]
 model, picture, waiting = ResNet(width=16).eval(), torch.randn(1, 3, 32, 32), queue.Queue()
+
+
+def marked(name, number):
+    if not has_ranges:
+        return contextlib.nullcontext()
+    import nvtx
+
+    return nvtx.annotate(name, domain="harness", payload=number)
 
 
 def answer():
@@ -21,8 +32,10 @@ def answer():
         sample = waiting.get()
         if sample is None:
             return
-        with torch.inference_mode():
-            model(picture)
+        with marked("answer", sample.id), torch.inference_mode():
+            with marked("copy", sample.id):
+                given = picture.clone()
+            model(given)
         mlperf_loadgen.QuerySamplesComplete([mlperf_loadgen.QuerySampleResponse(sample.id, 0, 0)])
 
 

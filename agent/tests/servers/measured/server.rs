@@ -24,6 +24,9 @@ const CLIENTS: u64 = 2;
 /// Far more than what a request takes else.
 pub(super) const FAULT_NS: u64 = 150_000_000;
 
+/// The kind whose phases are functions of a library.
+pub(super) const LLAMA: &str = "llama";
+
 /// Who asks, and what a request is called.
 pub(super) enum Load {
     Http(&'static str),
@@ -32,7 +35,7 @@ pub(super) enum Load {
 
 /// `{}` in the words is the port.
 pub(super) struct Server {
-    /// What the interpreter must have.
+    /// What the interpreter must have: modules, with commas.
     pub(super) module: &'static str,
     pub(super) words: &'static [&'static str],
     pub(super) load: Load,
@@ -104,7 +107,9 @@ impl Server {
         }
         let port = free_port();
         let files = file("tests/data/servers");
-        let start = options(ground.run(), port).program(&python);
+        let start = options(ground.run(), port);
+        let start = if self.kind == LLAMA { start.words(&["--phase", "llama.cpp"]) } else { start };
+        let start = start.program(&python);
         let start = self.words.iter().fold(start, |start, word| match word.strip_suffix(".py") {
             Some(_) => start.word(files.join(word)),
             None => start.word(word.replace("{}", &port.to_string())),
@@ -180,7 +185,7 @@ fn ready(ground: &Ground) -> usize {
     names.filter(|name| name.to_string_lossy().starts_with("note.ready.")).count()
 }
 
-fn has(python: &Path, module: &str) -> bool {
+pub(crate) fn has(python: &Path, module: &str) -> bool {
     let mut import = Command::new(python);
     import.args(["-c", &format!("import {module}")]).stderr(Stdio::null());
     import.status().is_ok_and(|status| status.success())

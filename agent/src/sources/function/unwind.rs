@@ -1,0 +1,135 @@
+//! Functions of an ELF file without symbols: where each begins and how long it is, by the table that
+//! unwinding searches (`.eh_frame_hdr`; format: Linux Standard Base, exception frames).
+//!
+//! The file may be anybody's: the table is read once, up to [`MOST_TABLE`], and what it says of a function is
+//! believed only where the function's own entry says the same.
+
+use std::{fs::File, os::unix::fs::FileExt as _};
+
+use object::{LittleEndian, read::elf::SectionHeader as _};
+
+use crate::probes::phase::Tables;
+
+/// Bytes of the table: libtorch's has 4 MB.
+const MOST_TABLE: u64 = 64 << 20;
+/// Version, and how the distance to the entries, their number, and the table are written: the only way that
+/// compilers do.
+const HEADER: [u8; 4] = [1, 0x1b, 0x03, 0x3b];
+/// Bytes in front of the table.
+const FRONT: usize = 12;
+/// Bytes of a function in the table: where it begins, and where its entry does.
+const ROW: usize = 8;
+
+/// The table, as it was read.
+pub(super) struct Unwind {
+    /// Distances in it are from here.
+    address: u64,
+    rows: Vec<u8>,
+}
+
+impl Unwind {
+    /// None of a file that has no such table, or a larger one.
+    pub(super) fn read(file: &File, tables: &Tables<'_>) -> Option<Self> {
+        let section = tables.section(".eh_frame_hdr")?;
+        let (offset, bytes) = section.file_range(LittleEndian)?;
+        // What the file does not have is not made room for.
+        let has = file.metadata().ok()?.len();
+        if bytes > MOST_TABLE || offset.checked_add(bytes)? > has {
+            return None;
+        }
+        let mut rows = vec![0; bytes as usize];
+        file.read_exact_at(&mut rows, offset).ok()?;
+        Self::parse(section.sh_addr(LittleEndian), rows)
+    }
+
+    fn parse(address: u64, mut table: Vec<u8>) -> Option<Self> {
+        if !table.starts_with(&HEADER) {
+            return None;
+        }
+        let functions = u32::from_le_bytes(table.get(8..FRONT)?.try_into().ok()?) as usize;
+        let mut rows = table.split_off(FRONT);
+        let bytes = functions.checked_mul(ROW).filter(|bytes| *bytes <= rows.len())?;
+        rows.truncate(bytes);
+        Some(Self { address, rows })
+    }
+
+    /// Where function `at` begins, and where its entry does.
+    fn row(&self, at: usize) -> Option<(u64, u64)> {
+        let row = self.rows.get(at * ROW..(at + 1) * ROW)?;
+        let far = |from: usize| {
+            let distance = i32::from_le_bytes(row[from..from + 4].try_into().unwrap_or_default());
+            self.address.wrapping_add_signed(i64::from(distance))
+        };
+        Some((far(0), far(4)))
+    }
+
+    /// The last function that begins at this address or before.
+    fn at_or_before(&self, address: u64) -> Option<(u64, u64)> {
+        let (mut low, mut high) = (0, self.rows.len() / ROW);
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            if self.row(middle)?.0 <= address { low = middle + 1 } else { high = middle }
+        }
+        self.row(low.checked_sub(1)?)
+    }
+
+    /// Whether a function begins right there.
+    pub(super) fn begins(&self, address: u64) -> bool {
+        self.at_or_before(address).is_some_and(|(begin, _)| begin == address)
+    }
+
+    /// The function that this address is in: where it begins, and its length.
+    pub(super) fn around(&self, file: &File, tables: &Tables<'_>, address: u64) -> Option<(u64, u64)> {
+        let (begin, entry) = self.at_or_before(address)?;
+        // Length and owner of the entry, then the distance from there to the function, and its length.
+        let mut bytes = [0; 16];
+        file.read_exact_at(&mut bytes, tables.offset_of(entry)?).ok()?;
+        let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap_or_default());
+        let own = entry.wrapping_add(8).wrapping_add_signed(i64::from(word(8).cast_signed()));
+        let length = u64::from(word(12));
+        (own == begin && address - begin < length).then_some((begin, length))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::{collection::vec, prelude::*};
+
+    use super::*;
+
+    fn table(functions: &[i32]) -> Vec<u8> {
+        let mut bytes = HEADER.to_vec();
+        bytes.extend([0; 4]);
+        bytes.extend((functions.len() as u32).to_le_bytes());
+        bytes.extend(functions.iter().flat_map(|begin| [begin.to_le_bytes(), [0; 4]].concat()));
+        bytes
+    }
+
+    #[test]
+    fn the_function_around_an_address_is_found() {
+        let unwind = Unwind::parse(0x1000, table(&[-0x100, 0x10, 0x40])).unwrap();
+        let found = [0xeff, 0xf00, 0x100f, 0x1010, 0x103f, 0x1040, 0x9999]
+            .map(|address| (unwind.at_or_before(address).map(|(begin, _)| begin), unwind.begins(address)));
+        let expected = [
+            (None, false),
+            (Some(0xf00), true),
+            (Some(0xf00), false),
+            (Some(0x1010), true),
+            (Some(0x1010), false),
+            (Some(0x1040), true),
+            (Some(0x1040), false),
+        ];
+        assert_eq!(found, expected);
+    }
+
+    proptest! {
+        #[test]
+        fn a_table_may_say_anything(bytes in vec(any::<u8>(), 0..200), front in any::<bool>(), address in any::<u64>()) {
+            let bytes = if front { [&table(&[])[..8], &bytes].concat() } else { bytes };
+            if let Some(unwind) = Unwind::parse(address, bytes) {
+                let _ = unwind.begins(address);
+                let _ = unwind.at_or_before(0);
+            }
+        }
+    }
+}
