@@ -178,7 +178,7 @@ fn kinds_of_requests_without_end_share_the_last_group() {
     let requests: Vec<Request> =
         (0..50).map(|number| renamed(constant(number, Account::Cpu, 0), &format!("r{number}"))).collect();
     let summary = summary_of(&requests);
-    assert_eq!(summary.groups.len(), 9);
+    assert_eq!(summary.groups.len(), 33);
     assert_eq!(summary.groups[0].name.stored(), OTHER_REQUESTS);
     assert_eq!(summary.requests(), 50);
 }

@@ -51,10 +51,13 @@ pub(crate) fn ask(port: u16, clients: u64, requests: u64) -> Vec<Answered> {
 
 /// An answer's client shall not wait for a CPU: that would be time that no server knows of.
 fn ahead_of_all_others() {
-    let first = libc::sched_param { sched_priority: 1 };
-    // SAFETY: of the calling thread, with a parameter that lives as long as the call. Where it is refused the client
-    // is one thread among others.
-    unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const first) };
+    // SAFETY: numbers alone, of which musl has more; for the calling thread, and as long as the call lasts. Where it
+    // is refused the client is one thread among others.
+    unsafe {
+        let mut first: libc::sched_param = std::mem::zeroed();
+        first.sched_priority = 1;
+        libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const first);
+    }
 }
 
 fn connect(port: u16) -> TcpStream {

@@ -120,7 +120,7 @@ fn exchange(stream: &mut TcpStream, number: u64) -> String {
         body.len()
     );
     stream.write_all((head + &body).as_bytes()).expect("the server reads");
-    let (mut answer, mut part) = (Vec::new(), [0; 65_536]);
+    let (mut answer, mut part) = (Vec::new(), [0; 8192]);
     while !is_whole(&answer) {
         let read = stream.read(&mut part).expect("the server answers");
         assert!(read > 0, "the server hung up: {}", String::from_utf8_lossy(&answer));

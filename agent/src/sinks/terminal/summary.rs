@@ -38,6 +38,9 @@ use super::{
 /// Longest command line that is shown, in columns.
 const COMMAND: usize = 160;
 
+/// Kinds of requests that have a table; the others have a line together.
+const SHOWN: usize = 8;
+
 /// One line for the start of a run, on stderr.
 pub fn render_banner(facts: &RunFacts, health: &Health, style: Style) -> String {
     let kernel = facts.kernel.as_deref().map(|kernel| format!("kernel {}, ", plain(kernel, style.unicode)));
@@ -55,7 +58,7 @@ pub fn render_banner(facts: &RunFacts, health: &Health, style: Style) -> String 
 /// The whole summary.
 pub fn render_summary(summary: &Summary, health: &Health, facts: &RunFacts, style: Style) -> String {
     let mut page = Page::new(style);
-    for (index, group) in summary.groups.iter().enumerate() {
+    for (index, group) in summary.groups.iter().take(SHOWN).enumerate() {
         if index > 0 {
             page.blank();
         }
@@ -67,8 +70,20 @@ pub fn render_summary(summary: &Summary, health: &Health, facts: &RunFacts, styl
         render_no_requests(&mut page, summary, facts);
     }
     page.blank();
+    render_more(&mut page, summary);
     render_facts(&mut page, summary, health, facts);
     page.finish()
+}
+
+/// Kinds that took less time than those that are shown whole.
+fn render_more(page: &mut Page, summary: &Summary) {
+    let Some(more) = summary.groups.get(SHOWN..).filter(|more| !more.is_empty()) else { return };
+    let unicode = page.style().unicode;
+    let of =
+        |group: &Group| format!("{} {}", plain(group.name.stored(), unicode), thousands(group.latency.count));
+    let names: Vec<String> = more.iter().map(of).collect();
+    let kinds = counted(more.len() as u64, "kind", "kinds");
+    fact(page, "more", &format!("{kinds} of requests: {}", names.join(", ")), Emphasis::None);
 }
 
 /// Whether requests came from this source, and not from the program's own marks.
