@@ -362,11 +362,7 @@ impl World {
             arguments = [0x7000, length, decimal("#"), decimal("@") + decimal("after=")];
         } else if line.what == "end" {
             arguments[1] = line.value("with=").map_or(0, |token| token.parse().unwrap());
-            arguments[2] = match (line.has("more"), line.has("none")) {
-                (true, _) => MAY_GO_ON,
-                (false, true) => WAS_NONE,
-                (false, false) => 0,
-            };
+            arguments[2] = u64::from(line.has("more")) * MAY_GO_ON + u64::from(line.has("none")) * WAS_NONE;
         } else if matches!(line.what, "context" | "parent" | "identity") {
             let trace = hex(nth(1));
             let of_the_phase = u64::from(line.what == "parent");

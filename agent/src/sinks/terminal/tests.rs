@@ -238,28 +238,6 @@ fn two_kinds_of_requests() {
     assert_snapshot!(text_of(&requests, Style::PLAIN));
 }
 
-/// The first eight have tables, by the time they took; the others stand in one line.
-#[test]
-fn many_kinds_of_requests() {
-    let kinds = (0..11).flat_map(|kind| {
-        let requests = inference(30 - kind).into_iter();
-        requests.map(move |request| renamed(request, &format!("GET /{kind}")))
-    });
-    let text = text_of(&kinds.collect::<Vec<_>>(), Style::PLAIN);
-    let more = text.lines().filter(|line| line.starts_with("GET /") || line.starts_with("more "));
-    assert_snapshot!(more.collect::<Vec<_>>().join("\n"), @"
-    GET /0: 30 requests, p50 61.1 ms, p90 62.2 ms, max 107 ms, 15.7/s
-    GET /1: 29 requests, p50 61.2 ms, p90 62.4 ms, max 107 ms, 15.7/s
-    GET /2: 28 requests, p50 61.2 ms, p90 62.4 ms, max 107 ms, 15.7/s
-    GET /3: 27 requests, p50 61.2 ms, p90 62.4 ms, max 107 ms, 15.7/s
-    GET /4: 26 requests, p50 61.2 ms, p90 62.4 ms, max 107 ms, 15.6/s
-    GET /5: 25 requests, p50 61.2 ms, p90 62.4 ms, max 107 ms, 15.6/s
-    GET /6: 24 requests, p50 61.2 ms, p90 62.2 ms, max 107 ms, 15.6/s
-    GET /7: 23 requests, p50 61.2 ms, p90 62.2 ms, max 107 ms, 15.6/s
-    more          3 kinds of requests: GET /8 22, GET /9 21, GET /10 20
-    ");
-}
-
 #[test]
 fn losses() {
     let mut requests = inference(200);
