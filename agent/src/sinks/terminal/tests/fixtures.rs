@@ -80,7 +80,7 @@ pub(in crate::sinks::terminal) fn facts() -> RunFacts {
     }
 }
 
-pub(super) fn text_of(requests: &[Request], style: Style) -> String {
+pub(in crate::sinks::terminal) fn text_of(requests: &[Request], style: Style) -> String {
     render_summary(&summary_of(requests), &healthy(), &facts(), style)
 }
 
