@@ -70,6 +70,17 @@ impl Pairing {
         }
     }
 
+    /// The last of what was marked within a request has ended, and the request was answered before: nobody may be
+    /// left to end it.
+    pub(super) fn list_answered(&mut self, parent: Option<u64>) {
+        let Some(open) = parent.and_then(|id| self.open.get_mut(&id)) else { return };
+        if let (0, Some(held)) = (open.children, &open.held)
+            && !std::mem::replace(&mut open.is_listed, true)
+        {
+            self.held.push_back((held.now.time_ns, open.phase.id));
+        }
+    }
+
     /// Whether a request whose connection has received the next one is still open for what was marked within it. Its
     /// end is seen all the same, as the last of that ends.
     pub(super) fn outlives(&mut self, id: u64) -> bool {

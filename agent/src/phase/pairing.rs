@@ -356,6 +356,7 @@ impl Pairing {
         if let Some(around) = open.phase.parent.and_then(|parent| self.open.get_mut(&parent)) {
             around.children -= 1;
         }
+        self.list_answered(open.phase.parent);
         let (root, tgid, was_none) = (open.root, open.key.0, open.was_none);
         open.finish(ending);
         // What came after the last send is not counted.

@@ -247,6 +247,9 @@ fn over(socket: u64, ledger: *mut Ledger) {
     let Some(connection) = CONNECTIONS.get_ptr_mut(socket) else { return };
     // SAFETY: values of maps.
     unsafe {
+        // Another socket may be in the same memory next.
+        let framing = (*connection).framing;
+        (*connection).framing = Framing::default();
         let state = (*connection).state;
         if state == IDLE || (*connection).tgid != (*ledger).tgid {
             return;
@@ -255,7 +258,7 @@ fn over(socket: u64, ledger: *mut Ledger) {
         if (*connection).watch == u32::from(UNNAMED) {
             return;
         }
-        let third = if (*connection).framing.is_doubtful() { WAS_NONE } else { 0 };
+        let third = if framing.is_doubtful() { WAS_NONE } else { 0 };
         tell_end(ledger, connection, state, third);
     }
 }

@@ -25,6 +25,12 @@ def stdlib():
             self.end_headers()
             self.wfile.write(b"x")
 
+        def do_PUT(self):
+            # By the name that the library gives it.
+            self.send_response_only(code=409)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
         def log_message(self, *_):
             pass
 
@@ -34,6 +40,7 @@ def stdlib():
     expect("/nope", "", 404)
     # It has no handler for this method, and says so.
     expect("/x", "", 501, method="POST")
+    expect("/y", "", 409, method="PUT")
 
 
 def xmlrpc():

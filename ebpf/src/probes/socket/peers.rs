@@ -28,7 +28,7 @@ pub(super) fn note(socket: u64, peer: u64) {
     // SAFETY: a value of a map, copied.
     if let Some(other) = unsafe { PEERS.get(peer).copied() }
         && other != socket
-        && CONNECTIONS.get_ptr(other).is_some()
+        && (other == 0 || CONNECTIONS.get_ptr(other).is_some())
     {
         value = 0;
     }
@@ -41,7 +41,8 @@ pub(super) fn forget(socket: u64) {
     let Some(connection) = CONNECTIONS.get_ptr(socket) else { return };
     // SAFETY: a value of a map.
     let peer = unsafe { (*connection).peer };
-    if peer != 0 {
+    // SAFETY: a value of a map, copied.
+    if peer != 0 && unsafe { PEERS.get(peer as u32).copied() } == Some(socket) {
         let _ = PEERS.remove(peer as u32);
     }
 }
@@ -55,6 +56,7 @@ pub(super) fn arrival(slot: u32, peer: u32) -> u64 {
     unsafe {
         let Some(socket) = PEERS.get(peer).copied() else { return 0 };
         let Some(connection) = CONNECTIONS.get_ptr(socket) else { return 0 };
-        if (*connection).tgid == (*ledger).tgid { (*connection).last_ns } else { 0 }
+        let is_its = (*connection).tgid == (*ledger).tgid && (*connection).peer == u64::from(peer);
+        if is_its { (*connection).last_ns } else { 0 }
     }
 }

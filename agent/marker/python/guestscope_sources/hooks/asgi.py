@@ -218,7 +218,8 @@ def background(original, site):
 def _ray_trace(text):
     """Ray Serve's own id of a request, which its processes share, as what a request joins."""
     try:
-        return (bytes.fromhex(text.replace("-", ""))[:16], bytes(8)) if len(text) >= 32 else None
+        trace = bytes.fromhex(text.replace("-", ""))[:16]
+        return (trace, bytes(8)) if len(trace) == 16 else None
     except (AttributeError, ValueError):
         return None
 

@@ -2,7 +2,6 @@
 
 import functools
 import sys
-import threading
 import weakref
 
 from .. import apply, hops, requests
@@ -10,32 +9,22 @@ from .. import apply, hops, requests
 hops.follow()
 
 
-class _Here(threading.local):
-    #: The handler of http.server that serves on this thread, and its request.
-    handler = None
-    request = None
-
-
-_here = _Here()
-
-
 def stdlib_handle(original, site):
     """`BaseHTTPRequestHandler.handle_one_request`: the request begins when its head has been read (`stdlib_parse`)."""
 
     @functools.wraps(original)
     def handle_one_request(self):
-        before = _here.handler, _here.request
-        # Werkzeug's handler is one of these, and has a hook of its own.
-        _here.handler, _here.request = None if hasattr(self, "run_wsgi") else self, None
+        # Werkzeug's handler is one of these, and has a hook of its own. The request is kept by the handler: greenlets
+        # may share what is kept by the thread.
+        vars(self)["_guestscope"] = None if hasattr(self, "run_wsgi") else ()
         try:
             return original(self)
         except BaseException as error:
             error.__traceback__ = error.__traceback__.tb_next
             raise
         finally:
-            request = _here.request
-            _here.handler, _here.request = before
-            if request is not None:
+            request = vars(self).pop("_guestscope", None)
+            if request:
                 request.finish()
 
     return handle_one_request
@@ -45,9 +34,10 @@ def stdlib_parse(original, site):
     @functools.wraps(original)
     def parse_request(self):
         is_whole = original(self)
-        if is_whole and _here.handler is self and _here.request is None and requests.of_here() is None:
+        if is_whole and vars(self).get("_guestscope") == () and requests.of_here() is None:
             headers = self.headers
-            _here.request = requests.start_http(self.command, headers.get("traceparent") if headers else None)
+            traceparent = headers.get("traceparent") if headers else None
+            self._guestscope = requests.start_http(self.command, traceparent) or ()
         return is_whole
 
     return parse_request

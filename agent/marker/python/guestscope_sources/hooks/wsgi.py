@@ -135,13 +135,13 @@ def _noting(application):
 
 
 def status(original, site):
-    """Of `start_response(status, headers)`, or whatever takes the status first."""
+    """A method that takes the status first, by whatever name: `start_response(status, headers)` and the like."""
 
     @functools.wraps(original)
-    def wrapper(self, status, *args, **kwargs):
-        requests.set_status(status)
+    def wrapper(self, *args, **kwargs):
+        requests.set_status(args[0] if args else kwargs.get("status", kwargs.get("code")))
         try:
-            return original(self, status, *args, **kwargs)
+            return original(self, *args, **kwargs)
         except BaseException as error:
             error.__traceback__ = error.__traceback__.tb_next
             raise
