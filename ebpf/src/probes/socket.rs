@@ -8,6 +8,7 @@
 //! connections whose own end is watched: what a server itself opened has another port.
 
 mod edge;
+mod known;
 mod peers;
 pub(crate) mod taken;
 mod unix;
@@ -22,6 +23,7 @@ use guestscope_ebpf::{
 
 use self::{
     edge::{socket_edge, tell_end},
+    known::socket_known,
     taken::note,
     unix::{address, socket_watch},
 };
@@ -308,12 +310,7 @@ fn connection<M: Memory>(socket: *const u8) -> Option<*mut Connection> {
     }
     let peer = peers::port::<M>(socket, family);
     let socket = socket as u64;
-    let framing = Framing::default();
-    let [arrived_ns, taken_ns, last_ns] = [0; 3];
-    let new =
-        Connection { arrived_ns, taken_ns, last_ns, end, tgid: 0, state: IDLE, watch, framing, socket, peer };
-    CONNECTIONS.insert(socket, new, 0).ok()?;
-    peers::note(socket, peer);
+    socket_known(socket, end, watch, peer as u32);
     CONNECTIONS.get_ptr_mut(socket)
 }
 

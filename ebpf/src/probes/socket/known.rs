@@ -1,0 +1,24 @@
+//! A connection becomes known.
+
+use guestscope_ebpf::framing::Framing;
+
+use super::{Connection, IDLE, peers};
+use crate::maps::CONNECTIONS;
+
+/// Notes a connection with this end of its server's, watch and port of the client's.
+///
+/// A function of its own for the stack, as `socket_watch` is: what is noted has returned before an edge is handed
+/// over.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub(super) extern "C" fn socket_known(socket: u64, end: u64, watch: u32, peer: u32) -> u64 {
+    let peer = u64::from(peer);
+    let [arrived_ns, taken_ns, last_ns] = [0; 3];
+    let framing = Framing::default();
+    let new =
+        Connection { arrived_ns, taken_ns, last_ns, end, tgid: 0, state: IDLE, watch, framing, socket, peer };
+    if CONNECTIONS.insert(socket, new, 0).is_ok() {
+        peers::note(socket, peer);
+    }
+    0
+}
