@@ -147,7 +147,8 @@ def main():
     kind, address = sys.argv[1:3]
     if kind == "threads":
         server = http.server.ThreadingHTTPServer(("127.0.0.1", int(address)), Handler)
-        server.daemon_threads = True
+        # The last request shall end before the process does.
+        server.daemon_threads = False
         server.serve_forever()
     elif kind == "loop":
         asyncio.run(loop(address))
