@@ -32,7 +32,7 @@ use crate::{
         CONNECTIONS, HAS_ARRIVALS, HAS_PATHS, OFFSET_SOCK_FAMILY, OFFSET_SOCK_PORT, OFFSET_SOCK_PROTOCOL,
         OFFSET_SOCK_QUEUED, OFFSET_SOCK_STATE, PORTS,
     },
-    memory::{Arguments, Memory, load, twins},
+    memory::{Arguments, Memory, Plain, load, twins},
     task::Current,
 };
 
@@ -309,9 +309,12 @@ fn connection<M: Memory>(socket: *const u8) -> Option<*mut Connection> {
         return None;
     }
     let peer = peers::port::<M>(socket, family);
-    let socket = socket as u64;
-    socket_known(socket, end, watch, peer as u32);
-    CONNECTIONS.get_ptr_mut(socket)
+    // Read back it is a number; 6.12 takes no pointer for one as the argument of a function.
+    let held = socket;
+    // SAFETY: eight bytes of this program's stack.
+    let number: u64 = unsafe { Plain::read((&raw const held).cast()) };
+    socket_known(number, end, watch, peer as u32);
+    CONNECTIONS.get_ptr_mut(socket as u64)
 }
 
 /// Whether the socket is still the one that is known.
