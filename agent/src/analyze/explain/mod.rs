@@ -125,7 +125,7 @@ impl Explanation {
         for (rank, group) in summary.groups.iter().enumerate() {
             let wanted = match wanted {
                 Wanted::Slowest(most) if rank >= WHOLE => Wanted::Slowest(most.min(1)),
-                other => other,
+                Wanted::Slowest(_) | Wanted::Number(_) => wanted,
             };
             if let Some(reading) = readings.get_mut(&group.name) {
                 reading.choose(wanted, group);
