@@ -1,3 +1,5 @@
+//! Tables of files that a test makes: found, refused, and never a panic, whatever bytes there are.
+
 use std::{hint::black_box, io::Write as _};
 
 use proptest::{collection::vec, prelude::*};
