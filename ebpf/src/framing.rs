@@ -1,9 +1,10 @@
-//! HTTP/2 by the lengths of what a connection receives and sends, the only thing that is looked at: frames that
-//! acknowledge, count or keep alive are no requests, and neither is how such a connection begins.
+//! HTTP/2 by the lengths of what a connection receives and sends, the only thing that is looked at: frames
+//! that acknowledge, count or keep alive are no requests, and neither is how such a connection begins.
 //!
-//! By RFC 9113: a client begins with 24 bytes and its settings (33 bytes at least), and each side acknowledges the
-//! other's settings with a frame of exactly 9, a ping of 17 with as many. Where none of these goes alone the
-//! connection is not known for what it is, and each of its frames may look like a request.
+//! By RFC 9113: a client begins with 24 bytes and its settings (33 bytes at least), and each side
+//! acknowledges the other's settings with a frame of exactly 9, a ping of 17 with as many. Where none of
+//! these goes alone the connection is not known for what it is, and each of its frames may look like a
+//! request.
 
 /// A client's first bytes and its settings, of which there may be none.
 const PREFACE_BYTES: i32 = 24 + 9;

@@ -50,8 +50,8 @@ pub use tree::{OTHER_PHASES, OTHER_REQUESTS, OUTSIDE};
 /// Where a row stands among its kind, as columns and attributes say it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TailVerdict {
-    /// What the largest part of its excess is. Only for what exceeds the 90th percentile, and for a request that
-    /// takes twice as long as the typical one.
+    /// What the largest part of its excess is. Only for what exceeds the 90th percentile, and for a request
+    /// that takes twice as long as the typical one.
     pub cause: Option<Cause>,
     /// The highest of the bands that it exceeds.
     pub tail: Option<Band>,

@@ -19,8 +19,8 @@ pub const OTHER_REQUESTS: &str = "(other requests)";
 
 /// Places in one tree.
 const PLACES: usize = 64;
-/// Places in all trees of a run. Each costs up to 160 KB while the run is read, half of that where nothing takes
-/// longer than a second: with three more for each kind of request 41 MB at most.
+/// Places in all trees of a run. Each costs up to 160 KB while the run is read, half of that where nothing
+/// takes longer than a second: with three more for each kind of request 41 MB at most.
 pub(super) const ALL_PLACES: usize = 160;
 
 /// A place in the tree.

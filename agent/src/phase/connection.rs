@@ -62,16 +62,16 @@ impl Pairing {
         self.hold(id, edge);
     }
 
-    /// What was marked within a request has ended after its last send: so has the request, since somebody worked for
-    /// it until then.
+    /// What was marked within a request has ended after its last send: so has the request, since somebody
+    /// worked for it until then.
     pub(super) fn outlasted(&mut self, parent: Option<u64>, edge: &Edge<'_>) {
         if let Some(id) = parent.filter(|id| self.open.get(id).is_some_and(|open| open.held.is_some())) {
             self.hold(id, edge);
         }
     }
 
-    /// The last of what was marked within a request has ended, and the request was answered before: nobody may be
-    /// left to end it.
+    /// The last of what was marked within a request has ended, and the request was answered before: nobody
+    /// may be left to end it.
     pub(super) fn list_answered(&mut self, parent: Option<u64>) {
         let Some(open) = parent.and_then(|id| self.open.get_mut(&id)) else { return };
         if let (0, Some(held)) = (open.children, &open.held)
@@ -81,8 +81,8 @@ impl Pairing {
         }
     }
 
-    /// Whether a request whose connection has received the next one is still open for what was marked within it. Its
-    /// end is seen all the same, as the last of that ends.
+    /// Whether a request whose connection has received the next one is still open for what was marked within
+    /// it. Its end is seen all the same, as the last of that ends.
     pub(super) fn outlives(&mut self, id: u64) -> bool {
         let Some(open) = self.open.get(&id).filter(|open| open.held.is_some() && open.children > 0) else {
             return false;
@@ -91,8 +91,8 @@ impl Pairing {
         true
     }
 
-    /// Whether the edge says that a connection is gone while what was marked within its request is open: the request
-    /// ends as the last of that does.
+    /// Whether the edge says that a connection is gone while what was marked within its request is open: the
+    /// request ends as the last of that does.
     pub(super) fn is_gone(&mut self, edge: &Edge<'_>) -> bool {
         let found = self.target(edge).filter(|_| edge.instance == KERNEL_INSTANCE && edge.record.token != 0);
         let Some((id, open)) = found.and_then(|id| Some((id, self.open.get(&id)?))) else { return false };

@@ -39,7 +39,8 @@ pub struct Sources {
     pub told: Vec<Told>,
     /// Said beyond what is kept.
     pub told_more: u64,
-    /// A request has come: an outermost phase that was begun as one, that has a number, or that the program marked itself.
+    /// A request has come: an outermost phase that was begun as one, that has a number, or that the program
+    /// marked itself.
     pub has_requests: bool,
 }
 

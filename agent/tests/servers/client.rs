@@ -51,8 +51,8 @@ pub(crate) fn ask(port: u16, clients: u64, requests: u64) -> Vec<Answered> {
 
 /// An answer's client shall not wait for a CPU: that would be time that no server knows of.
 fn ahead_of_all_others() {
-    // SAFETY: numbers alone, of which musl has more; for the calling thread, and as long as the call lasts. Where it
-    // is refused the client is one thread among others.
+    // SAFETY: numbers alone, of which musl has more; for the calling thread, and as long as the call lasts.
+    // Where it is refused the client is one thread among others.
     unsafe {
         let mut first: libc::sched_param = std::mem::zeroed();
         first.sched_priority = 1;
@@ -88,8 +88,8 @@ fn exchange(stream: &mut TcpStream, number: u64) -> bool {
     !String::from_utf8_lossy(&answer).to_lowercase().contains("\r\nconnection: close\r\n")
 }
 
-/// Else a server that sends an answer in two parts may wait 40 ms for the acknowledgement of the first (Nagle's
-/// algorithm), which is the network's time. The kernel takes this back by itself.
+/// Else a server that sends an answer in two parts may wait 40 ms for the acknowledgement of the first
+/// (Nagle's algorithm), which is the network's time. The kernel takes this back by itself.
 fn acknowledge_at_once(stream: &TcpStream) {
     let (on, size) = (1_i32, size_of::<i32>() as libc::socklen_t);
     // SAFETY: a descriptor of ours, and an option of the size that is said.

@@ -1,7 +1,8 @@
-//! Real servers, each with a fault in every tenth request, beside what their clients measured: a row for each.
+//! Real servers, each with a fault in every tenth request, beside what their clients measured: a row for
+//! each.
 //!
-//! Counts are judged always, and that the account of the fault holds it. GUESTSCOPE_REPETITIONS says of how many
-//! requests; then causes, durations and coverage, which a busy machine spoils, are judged as well.
+//! Counts are judged always, and that the account of the fault holds it. GUESTSCOPE_REPETITIONS says of how
+//! many requests; then causes, durations and coverage, which a busy machine spoils, are judged as well.
 
 mod row;
 mod server;
@@ -51,7 +52,8 @@ fn requests_are_the_clients_and_the_fault_is_named(#[case] name: &str, #[case] s
     let test = format!("measured::{name}, {}", server.kind);
     let Some(observed) = server.observed(&test, repetitions().unwrap_or(REQUESTS)) else { return };
     let longest_queue_ns = observed.seen.requests.iter().map(queue_ns).max().unwrap_or(0);
-    // What comes while the only loop is kept by the fault waits for it, and the server's own books do not say so.
+    // What comes while the only loop is kept by the fault waits for it, and the server's own books do not say
+    // so.
     assert!(!server.has_one_loop() || longest_queue_ns >= server::FAULT_NS / 2, "{longest_queue_ns} ns");
     if server.kind == LLAMA {
         for request in observed.seen.named(server.load.request()) {
@@ -86,8 +88,8 @@ fn requests_of_a_port_are_the_clients(#[case] name: &str, #[case] server: Native
     assert!(repetitions().is_none() || is_named && row.is_close(), "{}", row.text());
 }
 
-/// HTTP/2 has frames beside those of requests, which are none. The fault sleeps on a thread of a pool, which the
-/// thread that receives has left.
+/// HTTP/2 has frames beside those of requests, which are none. The fault sleeps on a thread of a pool, which
+/// the thread that receives has left.
 #[rstest]
 #[case::threads(GRPC_THREADS, &["handoff", "poll", "sleep"])]
 fn calls_of_grpc_are_requests_of_their_port(#[case] words: &'static [&'static str], #[case] causes: &[&str]) {

@@ -102,7 +102,8 @@ pub(crate) enum Part {
     Workload,
     /// `compare` and `report` of many runs
     Compare,
-    /// Programs in Python that nobody edited, with and without their automatic marks (2 GB to download), only if it is named
+    /// Programs in Python that nobody edited, with and without their automatic marks (2 GB to download), only
+    /// if it is named
     Python,
     /// What `compare` names of ResNet-50 beside busy loops and bursts, and of one that gives its memory back (15 minutes), only if it is named
     Causes,

@@ -1,4 +1,5 @@
-//! Programs in Python that nobody edited, with and without the agent and its automatic marks, in alternating pairs.
+//! Programs in Python that nobody edited, with and without the agent and its automatic marks, in alternating
+//! pairs.
 
 use std::{
     io::{Read as _, Write as _},

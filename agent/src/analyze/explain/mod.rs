@@ -44,14 +44,15 @@ const SAME_NUMBER: usize = SLOWEST;
 /// Threads whose names are kept from waits: those of programs that are not observed stand nowhere else.
 const NAMES: usize = 4_096;
 
-/// Kinds of requests of which all that is asked for is explained, by the time they took; of the others the slowest
-/// one. A case with 10,000 phases takes 1 MB.
+/// Kinds of requests of which all that is asked for is explained, by the time they took; of the others the
+/// slowest one. A case with 10,000 phases takes 1 MB.
 const WHOLE: usize = 9;
 
 /// Which requests to explain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// So many of the slowest of each kind, at most [`SLOWEST`]; one of the kinds that took least time in all.
+    /// So many of the slowest of each kind, at most [`SLOWEST`]; one of the kinds that took least time in
+    /// all.
     Slowest(usize),
     /// Those with the number that the program gave, the first ones of each kind.
     Number(u64),

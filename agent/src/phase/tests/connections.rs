@@ -92,7 +92,8 @@ fn a_request_lasts_as_long_as_what_was_marked_within_it() {
     ");
 }
 
-/// A client asks again once it has the whole body, and the server may not have closed its own request by then.
+/// A client asks again once it has the whole body, and the server may not have closed its own request by
+/// then.
 #[test]
 fn a_request_whose_connection_has_the_next_one_is_no_lost_one() {
     let printed = play(

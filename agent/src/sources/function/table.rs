@@ -1,9 +1,9 @@
-//! Functions without a name, behind tables that a library hands out: `OrtGetApiBase()[0]()[9]` is what entry 9
-//! of the table points to that the function returns which entry 0 of the table points to that `OrtGetApiBase`
-//! returns.
+//! Functions without a name, behind tables that a library hands out: `OrtGetApiBase()[0]()[9]` is what entry
+//! 9 of the table points to that the function returns which entry 0 of the table points to that
+//! `OrtGetApiBase` returns.
 //!
-//! So are the C interfaces of libraries made whose versions must fit each other: one function is exported, and
-//! the order of a table never changes. It is read from the file alone, which may be stripped and may be
+//! So are the C interfaces of libraries made whose versions must fit each other: one function is exported,
+//! and the order of a table never changes. It is read from the file alone, which may be stripped and may be
 //! anybody's. A table is one only if each entry up to the one that is wanted is the begin of a function, and
 //! if the function that returns it mentions no second one.
 

@@ -26,8 +26,9 @@ pub(super) fn address(socket: *const u8) -> u64 {
 
 /// The number of the watch for a Unix socket's address; 0 if nobody watches it.
 ///
-/// A function for the same reasons as `socket_edge`, and so that the path is on the stack while it is looked up and not
-/// below what `socket_edge` calls: 6.12 and earlier count both together, and 512 bytes are all there is.
+/// A function for the same reasons as `socket_edge`, and so that the path is on the stack while it is looked
+/// up and not below what `socket_edge` calls: 6.12 and earlier count both together, and 512 bytes are all
+/// there is.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub(super) extern "C" fn socket_watch(address: u64) -> u64 {
