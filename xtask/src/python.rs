@@ -18,6 +18,8 @@ use crate::{
     setup::{self, Wanted},
 };
 
+/// PyPI's torch cannot be imported without CUDA's libraries, which the environment `python-servers` leaves out.
+const STAND_INS: &str = include_str!("cuda_stand_ins.py");
 /// What a disk must have free before the servers' packages are fetched, GB.
 const SERVERS_ROOM_GB: u64 = 15;
 
@@ -58,11 +60,13 @@ impl Python {
     fn ensure(xtask: &Xtask, name: &str, requirements: &str) -> Result<Self> {
         let (base, version) = interpreter(xtask)?;
         let base_name = base.to_string_lossy();
-        let inputs = [&*base_name, &version, requirements];
+        let is_for_servers = requirements == SERVERS_REQUIREMENTS;
+        let stand_ins = if is_for_servers { STAND_INS } else { "" };
+        let inputs = [&*base_name, &version, requirements, stand_ins];
         let label = format!("environment `{name}` of Python {version}");
         let wanted = Wanted { name, inputs: &inputs, label: &label, done: "made" };
         let folder = setup::obtain(xtask, wanted, |run, at| {
-            if requirements == SERVERS_REQUIREMENTS {
+            if is_for_servers {
                 has_room(at)?;
             }
             run.check(Command::new(&base).args(["-m", "venv", "--clear"]).arg(at))?;
@@ -75,7 +79,11 @@ impl Python {
             install
                 .args(["--require-hashes", "--no-deps", "--only-binary=:all:", "--requirement"])
                 .arg(&file);
-            run.check(&mut install).map(drop)
+            run.check(&mut install)?;
+            if is_for_servers {
+                stand_in(at, |command| run.check(command).map(drop))?;
+            }
+            Ok(())
         })?;
         Ok(Self::at(&folder))
     }
@@ -91,6 +99,21 @@ impl Python {
         command.args(["-m", "pip", verb, "--no-cache-dir", "--no-input", "--disable-pip-version-check"]);
         command
     }
+}
+
+/// Makes stand-ins for CUDA's libraries, and sees that torch can be imported then.
+fn stand_in(at: &Path, mut check: impl FnMut(&mut Command) -> Result<()>) -> Result<()> {
+    let (program, script) = (at.join("bin/python"), at.join("cuda_stand_ins.py"));
+    crate::cache::write_whole(&script, STAND_INS.as_bytes())?;
+    let packages = "import sysconfig; print(sysconfig.get_paths()['purelib'])";
+    let packages = command::text(Command::new(&program).args(["-c", packages])).unwrap_or_default();
+    check(Command::new(&program).arg(&script).arg(packages.trim()))?;
+    let mut import = Command::new(&program);
+    check(
+        import
+            .args(["-c", "import torch; torch.ones(2, 2) @ torch.ones(2, 2)"])
+            .env_remove("LD_LIBRARY_PATH"),
+    )
 }
 
 /// Whether the servers' packages leave enough of the disk: they take 2 GB, and half of that again while they

@@ -269,7 +269,7 @@ fn stage(
         if number > 0 {
             log = folder.join(format!("{name}-{}.log", number + 1));
         }
-        ground.give_to(&mut command);
+        ground.give_to(&mut command, name);
         let finished = Run { step: &step, log: &log, limit }.finish(&mut command)?;
         let mut part = libtest::tally(&finished.text);
         if !finished.status.success() && part.failed == 0 {
@@ -288,7 +288,7 @@ fn stage(
 
 impl Ground {
     /// Tells a test command where everything is.
-    fn give_to(&self, command: &mut Command) {
+    fn give_to(&self, command: &mut Command, stage: &str) {
         let Self { toolchain: _, libtorch, python, web, servers, jaeger, guests: _, features: _, programs } =
             self;
         // A snapshot that differs is a failure, not a new file beside it.
@@ -308,7 +308,8 @@ impl Ground {
         if let Some(jaeger) = jaeger {
             command.envs(jaeger.endpoints.variables());
         }
-        if let Some(libtorch) = libtorch {
+        // Python's torch would take our libtorch for its own by LD_LIBRARY_PATH, and cannot be imported then.
+        if let Some(libtorch) = libtorch.as_ref().filter(|_| stage != "servers") {
             libtorch.apply(command);
         }
     }

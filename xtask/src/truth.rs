@@ -108,7 +108,10 @@ pub(crate) fn verb(xtask: &mut Xtask, options: &Options) -> Result<bool> {
         if let (Judge::Servers, Some(servers)) = (judge, &servers) {
             command.env("GUESTSCOPE_SERVERS_PYTHON", &servers.program);
         }
-        libtorch.apply(&mut command);
+        // Python's torch would take our libtorch for its own by LD_LIBRARY_PATH, and cannot be imported then.
+        if *judge != Judge::Servers {
+            libtorch.apply(&mut command);
+        }
         let finished = Run { step: &step, log: &log, limit: LIMIT }.finish(&mut command)?;
         let tally = libtest::tally(&finished.text);
         let is_well = finished.status.success() && tally.passed > 0;
