@@ -199,18 +199,19 @@ def generator(original, name):
     return wrapper
 
 
-def asyncgen(original, name):
-    """A phase for each step of an async generator function."""
-    named = _namer(original, name)
+def relaying(original, begun):
+    """An async generator function that hands on what another generator yields and is sent.
+
+    `begun(args, kwargs)` gives that one, and what is awaited for each of its steps.
+    """
 
     @functools.wraps(original)
     async def wrapper(*args, **kwargs):
-        steps = original(*args, **kwargs)
-        phase = beginner(named(args, kwargs))
+        steps, driven = begun(args, kwargs)
         step = steps.__anext__()
         while True:
             try:
-                item = await _drive(step, phase)
+                item = await driven(step)
             except StopAsyncIteration:
                 return
             except BaseException as error:
@@ -228,6 +229,18 @@ def asyncgen(original, name):
                 step = steps.__anext__() if sent is None else steps.asend(sent)
 
     return wrapper
+
+
+def asyncgen(original, name):
+    """A phase for each step of an async generator function."""
+    named = _namer(original, name)
+
+    def begun(args, kwargs):
+        steps = original(*args, **kwargs)
+        phase = beginner(named(args, kwargs))
+        return steps, lambda step: _drive(step, phase)
+
+    return relaying(original, begun)
 
 
 def routes_are_hidden():

@@ -46,30 +46,10 @@ def generate(original, site):
     """`AsyncLLM.generate` and `encode`: one phase from the first item asked for to the last."""
     generation = _Generation(site.name)
 
-    @functools.wraps(original)
-    async def generate(*args, **kwargs):
-        steps = hops.stream(original(*args, **kwargs), generation, _nothing)
-        step = steps.__anext__()
-        while True:
-            try:
-                item = await step
-            except StopAsyncIteration:
-                return
-            except BaseException as error:
-                error.__traceback__ = error.__traceback__.tb_next
-                raise
-            try:
-                sent = yield item
-            except GeneratorExit:
-                await steps.aclose()
-                raise
-            except BaseException as error:
-                error.__traceback__ = error.__traceback__.tb_next
-                step = steps.athrow(error)
-            else:
-                step = steps.__anext__() if sent is None else steps.asend(sent)
+    def begun(args, kwargs):
+        return hops.stream(original(*args, **kwargs), generation, _nothing), lambda step: step
 
-    return generate
+    return phases.relaying(original, begun)
 
 
 def render(original, site):
