@@ -82,7 +82,7 @@ pub enum Cause {
     Suspended,
     /// Between the scheduled arrival and the begin.
     Queue,
-    /// Of a connection's request: its thread took up something else meanwhile. Where it went on, on another
+    /// Time of a connection's request in which its thread took up something else. Where it went on, on another
     /// thread or on none, a socket does not say.
     Handoff,
     /// Of an excess alone: on a CPU that the hypervisor had taken away.

@@ -128,7 +128,7 @@ impl Standard {
         TailVerdict { cause: is_slow.then(|| largest_excess(split, &self.typical)).flatten(), tail }
     }
 
-    /// Of a request, which is slow as well if it takes [`SLOW_TIMES`] as long as the typical one: one slow
+    /// Judges a request, which is slow as well if it takes [`SLOW_TIMES`] as long as the typical one: one slow
     /// request often makes others wait behind it, so that there are more than a tenth.
     pub(super) fn judge_request(&self, latency_ns: u64, split: &Split) -> TailVerdict {
         let verdict = self.judge(latency_ns, split);

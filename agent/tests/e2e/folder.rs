@@ -3,7 +3,10 @@
 //! Yields [`Seen`]. Reading checks the invariants: accounts add up, children lie in their parents, a request's rows
 //! stand together. It does not know what the program did.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+};
 
 use guestscope::{
     phase::{Ending, Mark, Phase, PhaseKind, Request, Thread, Wait},
@@ -72,6 +75,13 @@ impl Seen {
         let folder = Folder::open(&self.path).expect("it is a run folder");
         let rows = folder.waits().expect("waits can be read");
         rows.map(|row| row.expect("and are whole")).collect()
+    }
+
+    /// What the folder names as the cause of each slow phase, by the number of its row.
+    pub(crate) fn causes(&self) -> HashMap<u64, String> {
+        let folder = Folder::open(&self.path).expect("it is a run folder");
+        let rows = folder.phases().expect("phases can be read").map(|row| row.expect("and are whole"));
+        rows.filter_map(|row| Some((row.phase.id, row.cause?.to_string()))).collect()
     }
 
     /// The requests of this name.

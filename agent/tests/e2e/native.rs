@@ -2,22 +2,17 @@
 //! lookalikes of what cannot be had as a package. Each program says when it called them.
 
 use std::{
-    collections::HashMap,
     fs,
     path::{Path, PathBuf},
     process::Command,
     time::Duration,
 };
 
-use guestscope::{
-    phase::{Ending, Request},
-    run::Folder,
-};
+use guestscope::phase::{Ending, Request};
 use guestscope_ebpf::Source;
 use rstest::rstest;
 
 use crate::{
-    folder::Seen,
     functions::{compiled, told, with},
     ground::{Ground, eventually, file, skipped},
     injected::python_with,
@@ -109,13 +104,6 @@ fn observed(ground: &Ground, by: By, phases: &[&str], program: impl Fn(Start) ->
     (done, text)
 }
 
-/// The causes that the folder names, by the numbers of the requests' rows.
-fn causes(seen: &Seen) -> HashMap<u64, String> {
-    let folder = Folder::open(&seen.path).expect("it is a run folder");
-    let rows = folder.phases().expect("phases can be read").map(|row| row.expect("and are whole"));
-    rows.filter_map(|row| Some((row.phase.id, row.cause?.to_string()))).collect()
-}
-
 #[rstest]
 #[case::run(By::Run, 1, "sleep")]
 #[case::run_of_threads(By::Run, 3, "lock")]
@@ -137,7 +125,7 @@ fn each_decode_of_llama_cpp_is_a_phase_and_the_fault_within_is_named(
     });
     let (seen, calls) = (done.seen(), calls(&said));
     assert_eq!(calls.len(), threads * CALLS);
-    let (decodes, causes) = (matched(&seen.named("decode"), &calls), causes(&seen));
+    let (decodes, causes) = (matched(&seen.named("decode"), &calls), seen.causes());
     let hit = decodes.iter().filter(|(number, _)| number.is_multiple_of(EVERY));
     let named: Vec<&str> =
         hit.map(|(_, request)| causes.get(&request.root().id).map_or("nothing", String::as_str)).collect();

@@ -5,7 +5,7 @@ use std::{
     collections::{BTreeMap, HashMap, HashSet},
     io::{Read as _, Write as _},
     net::{TcpListener, TcpStream},
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::Command,
     sync::{
         Mutex,
@@ -18,7 +18,6 @@ use std::{
 use guestscope::{
     clock,
     phase::{PhaseKind, Request},
-    run::Folder,
 };
 use guestscope_ebpf::Source;
 use nix::sys::signal::Signal;
@@ -228,7 +227,7 @@ fn batches_are_traces(seen: &Seen) {
 }
 
 fn judge(seen: &Seen, asked: &HashMap<u128, &Request>, answers: &BTreeMap<u64, Answer>) {
-    let causes = causes(&seen.path);
+    let causes = seen.causes();
     let (mut near, mut hits, mut inside, mut all) = (0, Vec::new(), 0, 0);
     let mut apart: Vec<u64> = Vec::new();
     for (number, answer) in answers {
@@ -262,11 +261,4 @@ fn judge(seen: &Seen, asked: &HashMap<u128, &Request>, answers: &BTreeMap<u64, A
     assert!(named + (hits.len() / 20).max(1) >= hits.len(), "{row}");
     // How long the loop's thread waits for a CPU outside of phases is the machine's matter.
     assert!(variable("GUESTSCOPE_REPETITIONS").is_none() || covered >= 0.95, "{row}");
-}
-
-/// What the folder names as the cause of each slow request, by the number of its row.
-fn causes(path: &Path) -> HashMap<u64, String> {
-    let folder = Folder::open(path).expect("it is a run folder");
-    let rows = folder.phases().expect("phases can be read").map(|row| row.expect("and are whole"));
-    rows.filter_map(|row| Some((row.phase.id, row.cause?.to_string()))).collect()
 }

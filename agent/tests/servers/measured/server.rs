@@ -7,7 +7,6 @@ use std::{
     process::{Command, Stdio},
 };
 
-use guestscope::{phase::PhaseKind, run::Folder};
 use guestscope_ebpf::Account;
 use nix::sys::signal::Signal;
 
@@ -57,7 +56,7 @@ pub(super) enum Native {
 pub(super) struct Observed {
     pub(super) answered: Vec<Answered>,
     pub(super) seen: Seen,
-    /// Of each slow request, by the number of its row.
+    /// The cause of each slow request, by the number of its row.
     pub(super) causes: HashMap<u64, String>,
 }
 
@@ -150,7 +149,7 @@ fn ended(running: Running, answered: Vec<Answered>) -> Observed {
     let done = running.finish();
     assert_eq!(done.losses(), []);
     let seen = done.seen();
-    Observed { answered, causes: causes(&seen), seen }
+    Observed { answered, causes: seen.causes(), seen }
 }
 
 /// A training loop. Its own clock is what a client's is for a server; the first step has no begin there.
@@ -175,7 +174,7 @@ pub(super) fn trained(test: &str, fault: Account, steps: u64) -> Option<Observed
         duration_ns: pair[1] - pair[0],
     };
     let answered = (1..).zip(times.windows(2)).map(step).collect();
-    Some(Observed { answered, causes: causes(&seen), seen })
+    Some(Observed { answered, causes: seen.causes(), seen })
 }
 
 /// Processes that have their model.
@@ -207,12 +206,4 @@ fn ask_by_grpc(python: &Path, port: u16, requests: u64) -> Vec<Answered> {
         Answered { number: numbers[0], begin_ns: numbers[1], duration_ns: numbers[2] - numbers[1] }
     };
     text.lines().map(one).collect()
-}
-
-/// What the folder names as the cause of each slow request, by the number of its row.
-fn causes(seen: &Seen) -> HashMap<u64, String> {
-    let folder = Folder::open(&seen.path).expect("it is a run folder");
-    let rows = folder.phases().expect("phases can be read").map(|row| row.expect("and are whole"));
-    let requests = rows.filter(|row| row.phase.kind == PhaseKind::Request);
-    requests.filter_map(|row| Some((row.phase.id, row.cause?.to_string()))).collect()
 }
