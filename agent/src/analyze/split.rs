@@ -101,6 +101,20 @@ impl Cause {
         Account::ALL.into_iter().map(Cause::Account).chain([Cause::Suspended, Cause::Queue, Cause::Handoff])
     }
 
+    /// What the time is called that a phase of this source spends off its thread.
+    pub const fn off_thread(source: Source) -> Cause {
+        match source {
+            Source::Socket => Cause::Handoff,
+            Source::Marker
+            | Source::Python
+            | Source::Otel
+            | Source::Nvtx
+            | Source::Itt
+            | Source::Function
+            | Source::Usdt => Cause::Suspended,
+        }
+    }
+
     /// Those that an excess may have.
     pub fn all() -> impl Iterator<Item = Cause> {
         let of_helpers = KEPT.into_iter().map(Cause::Helper);
@@ -152,8 +166,9 @@ impl Split {
             split.0[QUEUE] = phase.duration_ns;
         } else {
             split.0[..ACCOUNTS].copy_from_slice(&phase.accounts.0);
-            let elsewhere = if phase.source == Source::Socket { HANDOFF } else { SUSPENDED };
-            split.0[elsewhere] = phase.suspended_ns;
+            if let Some(elsewhere) = Cause::off_thread(phase.source).index() {
+                split.0[elsewhere] = phase.suspended_ns;
+            }
             let HelperWait { on_cpu, waiting } = phase.helpers.wait;
             split.1[..KEPT.len()].copy_from_slice(&on_cpu);
             split.1[KEPT.len()..STOLEN].copy_from_slice(&waiting);

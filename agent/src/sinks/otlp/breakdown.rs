@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use guestscope_ebpf::{Account, Source};
+use guestscope_ebpf::Account;
 
 use crate::{analyze::Cause, phase::Phase};
 
@@ -14,8 +14,7 @@ pub(super) fn line(phase: &Phase) -> Option<String> {
     let mut parts: Vec<(&str, u64)> =
         phase.accounts.iter().map(|(account, ns)| (account.name(), ns)).filter(|&(_, ns)| ns > 0).collect();
     if phase.suspended_ns > 0 {
-        let elsewhere = if phase.source == Source::Socket { Cause::Handoff } else { Cause::Suspended };
-        parts.push((elsewhere.name(), phase.suspended_ns));
+        parts.push((Cause::off_thread(phase.source).name(), phase.suspended_ns));
     }
     // A stable sort: equal parts stay in the order of the accounts.
     parts.sort_by_key(|&(_, ns)| std::cmp::Reverse(ns));
