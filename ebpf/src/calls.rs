@@ -29,6 +29,18 @@ pub const WINDOW_NS: u64 = 100_000_000;
 /// In a probe's cookie, beside the function's number: it is a place within a function, which has no frame of
 /// its own.
 pub const COOKIE_PLACE: u64 = 1 << 32;
+/// The same: it is a function of Go's, whose calls are open on a goroutine, not on a thread.
+pub const COOKIE_GO: u64 = 1 << 33;
+/// Goroutines that can be inside probed functions at once, over all programs.
+pub const GOROUTINES: u32 = 1024;
+/// In the cookie of a probe in Go's scheduler: above these bits stands which one it is.
+pub const COOKIE_EVENT_SHIFT: u32 = 34;
+/// A thread looks for another goroutine to run (`runtime.schedule`).
+pub const GO_SCHEDULE: u64 = 1;
+/// It goes on with the one that the first argument names (`runtime.execute`).
+pub const GO_EXECUTE: u64 = 2;
+/// The one that the first argument names has ended (`runtime.goexit0`).
+pub const GO_EXIT: u64 = 3;
 /// Without cookies: where an entry or an exit lies in its page, the second behind the first.
 pub const PLACES_IN_PAGE: u32 = 4096;
 /// Flag of an edge: what its fourth argument names (of an end: what it ends) was left without an end.
@@ -76,10 +88,8 @@ pub struct Function {
     pub source: u32,
     /// Number of the request.
     pub argument: Argument,
-    /// 1: no more calls are shown, those that are open end.
-    pub closing: u32,
     /// 1: a point in time.
-    pub is_mark: u32,
+    pub is_mark: u64,
     /// When the window began.
     pub window_ns: u64,
     /// Calls in it.
@@ -109,6 +119,9 @@ pub struct Call {
 /// Stands for the frame of what has none: no event tells that it is gone but its own end and the return of
 /// what is around it.
 pub const PLACE: u64 = u64::MAX;
+
+/// A [`Found`] that says alone that there was no room.
+pub const TOO_DEEP: u64 = 1 << 24;
 
 /// Those that are open on a thread, the outermost first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -235,7 +248,7 @@ pub unsafe fn enter(calls: *mut Calls, at: u64, call: Call, gone: impl Fn(u32)) 
         }
         let depth = get!(calls.depth);
         if depth >= OPEN_CALLS as u64 {
-            return Found(found(calls, 0).0 | 1 << 24);
+            return Found(found(calls, 0).0 | TOO_DEEP);
         }
         let own = below(calls, depth.wrapping_add(1));
         set!(own.frame = call.frame);
@@ -276,6 +289,28 @@ pub unsafe fn leave(calls: *mut Calls, at: u64, function: u32, gone: impl Fn(u32
             turn += 1;
         }
         forget_below(calls, at, gone)
+    }
+}
+
+/// The outermost of the open calls that are shown, by its place from 1 on; 0 if none is.
+///
+/// # Safety
+/// As of [`enter`].
+#[inline(always)]
+#[must_use]
+pub unsafe fn outermost(calls: *mut Calls) -> u64 {
+    // SAFETY: the caller's.
+    unsafe {
+        let depth = get!(calls.depth);
+        let mut place = 1;
+        while place <= OPEN_CALLS as u64 && place <= depth {
+            let call = below(calls, place);
+            if get!(call.shown) != 0 {
+                return place;
+            }
+            place += 1;
+        }
+        0
     }
 }
 

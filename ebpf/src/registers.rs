@@ -99,6 +99,18 @@ pub(crate) fn argument<const PLACE: usize>(context: &impl EbpfContext) -> u64 {
     if IS_ARM64.load() != 0 { word!(context, PLACE * 8) } else { word!(context, ARGUMENTS_X86_64[PLACE]) }
 }
 
+/// The first argument of a function of Go's, as its compiler passes it since 1.17: `ax`, or arm64's `x0`.
+#[inline(always)]
+pub(crate) fn go_argument(context: &impl EbpfContext) -> u64 {
+    if IS_ARM64.load() != 0 { word!(context, 0) } else { word!(context, 80) }
+}
+
+/// What Go calls `g`, the goroutine that is running: `r14`, or arm64's `x28`.
+#[inline(always)]
+pub(crate) fn goroutine(context: &impl EbpfContext) -> u64 {
+    if IS_ARM64.load() != 0 { word!(context, 224) } else { word!(context, 8) }
+}
+
 /// The stack pointer of what a probe has stopped.
 #[inline(always)]
 pub(crate) fn stack_pointer(context: &impl EbpfContext) -> u64 {

@@ -12,17 +12,21 @@ use std::{
 };
 
 use aya::{
-    Ebpf, Pod,
-    maps::{Array, MapData, MapError},
+    Ebpf, EbpfLoader, Pod,
+    maps::{Array, HashMap, MapData, MapError, Queue},
     programs::{Program, ProgramError, UProbe},
 };
-use guestscope_ebpf::calls::{COOKIE_PLACE, FUNCTIONS, Function, PLACES_IN_PAGE};
+use guestscope_ebpf::{
+    SLOTS,
+    calls::{COOKIE_EVENT_SHIFT, COOKIE_GO, COOKIE_PLACE, FUNCTIONS, Function, GOROUTINES, PLACES_IN_PAGE},
+};
 
 pub(crate) use super::uprobe::Spot;
 use super::{LoadError, uprobe};
 
 const BEGIN: &str = "function_begin";
 const END: &str = "function_end";
+const MOVES: &str = "goroutine_moves";
 
 /// A function as a map's value.
 #[repr(transparent)]
@@ -31,10 +35,34 @@ struct Value(Function);
 // SAFETY: a transparent wrapper of integers without padding.
 unsafe impl Pod for Value {}
 
+/// A goroutine as a map's key: where Go keeps what it knows of it, and its process.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Goroutine {
+    g: u64,
+    tgid: u64,
+}
+// SAFETY: integers without padding.
+unsafe impl Pod for Goroutine {}
+
+/// Whose calls a probe counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Carrier {
+    /// A thread's, by the frames on its stack.
+    Thread,
+    /// A thread's, between two places that no call returns to.
+    Place,
+    /// A goroutine's.
+    Goroutine,
+    /// None: the probe lies in Go's scheduler, and tells this event (`GO_SCHEDULE` and the others).
+    Scheduler(u64),
+}
+
 /// The programs and their table.
 pub struct FunctionProbes {
     begin: OwnedFd,
     end: OwnedFd,
+    moves: OwnedFd,
     kind: u32,
     has_cookies: bool,
     tables: Mutex<Tables>,
@@ -42,8 +70,13 @@ pub struct FunctionProbes {
 
 struct Tables {
     functions: Array<MapData, Value>,
+    /// Number of a function to 1 if no more calls of it are shown.
+    closing: Array<MapData, u32>,
     /// Without cookies: by the place in its page.
     at: Array<MapData, u64>,
+    /// What is open of which goroutine, and the places that are free.
+    goroutines: HashMap<MapData, Goroutine, u32>,
+    free: Queue<MapData, u32>,
     /// Number of the next function.
     next: u32,
 }
@@ -72,33 +105,53 @@ pub(super) fn has_cookies() -> bool {
     aya::features().bpf_cookie() && aya::features().bpf_perf_link()
 }
 
-/// Has the kernel look at both programs at the same time.
+/// Makes the tables as large as they have to be.
+pub(super) fn size(loader: &mut EbpfLoader<'_>, is_asked: bool) {
+    let sizes = [("OPEN", SLOTS + GOROUTINES), ("RUNS", SLOTS), ("GOROUTINE_CALLS", GOROUTINES)];
+    for (map, most) in sizes.into_iter().chain([("FREE_GOROUTINES", GOROUTINES)]) {
+        loader.map_max_entries(map, if is_asked { most } else { 1 });
+    }
+}
+
+/// Has the kernel look at all programs at the same time.
 pub(super) fn load(ebpf: &mut Ebpf) -> Result<FunctionProbes, LoadError> {
-    let (mut begin, mut end) = (None, None);
+    let [mut begin, mut end, mut moves] = [None, None, None];
     for (name, program) in ebpf.programs_mut() {
         match (name, program) {
             (BEGIN, Program::UProbe(program)) => begin = Some(program),
             (END, Program::UProbe(program)) => end = Some(program),
+            (MOVES, Program::UProbe(program)) => moves = Some(program),
             _ => {}
         }
     }
     let begin = begin.ok_or(LoadError::Missing(BEGIN))?;
     let end = end.ok_or(LoadError::Missing(END))?;
+    let moves = moves.ok_or(LoadError::Missing(MOVES))?;
     thread::scope(|scope| {
-        let _ = thread::Builder::new().spawn_scoped(scope, || begin.load());
+        for program in [&mut *begin, &mut *moves] {
+            let _ = thread::Builder::new().spawn_scoped(scope, || program.load());
+        }
         let _ = end.load();
     });
-    let begin = loaded("uprobe/function", begin)?;
-    let end = loaded("uprobe/function", end)?;
+    let [begin, end, moves] = [begin, end, moves].map(|program| loaded("uprobe/function", program));
     let kind = uprobe::kind().map_err(|error| LoadError::Program {
         hook: "uprobe/function",
         source: ProgramError::IOError(error),
     })?;
     let mut map = |name| ebpf.take_map(name).ok_or(LoadError::Missing(name));
-    let functions = Array::try_from(map("FUNCTIONS_BY_NUMBER")?)?;
-    let at = Array::try_from(map("FUNCTION_AT")?)?;
-    let tables = Tables { functions, at, next: 1 };
-    Ok(FunctionProbes { begin, end, kind, has_cookies: has_cookies(), tables: Mutex::new(tables) })
+    let mut tables = Tables {
+        functions: Array::try_from(map("FUNCTIONS_BY_NUMBER")?)?,
+        closing: Array::try_from(map("CLOSING")?)?,
+        at: Array::try_from(map("FUNCTION_AT")?)?,
+        goroutines: HashMap::try_from(map("GOROUTINE_CALLS")?)?,
+        free: Queue::try_from(map("FREE_GOROUTINES")?)?,
+        next: 1,
+    };
+    for place in SLOTS..SLOTS + GOROUTINES {
+        tables.free.push(place, 0)?;
+    }
+    let (has_cookies, tables) = (has_cookies(), Mutex::new(tables));
+    Ok(FunctionProbes { begin: begin?, end: end?, moves: moves?, kind, has_cookies, tables })
 }
 
 /// What was refused is loaded again, so that it is told why.
@@ -136,27 +189,42 @@ impl FunctionProbes {
 
     /// From here on no call of it is shown, but those that are open end.
     pub(crate) fn close(&self, number: u32) {
-        let mut tables = self.tables();
-        if let Ok(Value(function)) = tables.functions.get(&number, 0) {
-            let _ = tables.functions.set(number, Value(Function { closing: 1, ..function }), 0);
-        }
+        let _ = self.tables().closing.set(number, 1, 0);
     }
 
-    /// Puts a probe of a function into a file: where a call of it ends, or begins. A place is none that calls
-    /// return to.
+    /// Puts a probe of a function into a file: where a call of it ends, or begins.
     pub(crate) fn attach(
         &self,
         path: &str,
         spot: Spot,
         number: u32,
-        (is_end, is_place): (bool, bool),
+        (is_end, carrier): (bool, Carrier),
     ) -> Result<OwnedFd, ProbeError> {
-        let program = if is_end { self.end.as_fd() } else { self.begin.as_fd() };
-        let cookie = if is_place { COOKIE_PLACE } else { 0 } | u64::from(number);
+        let (program, flags) = match carrier {
+            Carrier::Scheduler(event) => (&self.moves, event << COOKIE_EVENT_SHIFT),
+            Carrier::Goroutine => (if is_end { &self.end } else { &self.begin }, COOKIE_GO),
+            Carrier::Place => (if is_end { &self.end } else { &self.begin }, COOKIE_PLACE),
+            Carrier::Thread => (if is_end { &self.end } else { &self.begin }, 0),
+        };
+        let cookie = flags | u64::from(number);
         if !self.has_cookies {
             self.tables().remember(spot.offset, is_end, cookie)?;
         }
-        Ok(uprobe::open(self.kind, path, spot, program, self.has_cookies.then_some(cookie))?)
+        Ok(uprobe::open(self.kind, path, spot, program.as_fd(), self.has_cookies.then_some(cookie))?)
+    }
+
+    /// Gives back the places of goroutines whose processes `is_gone` says are no more.
+    pub(crate) fn forget_goroutines(&self, is_gone: impl Fn(u32) -> bool) {
+        let mut tables = self.tables();
+        let keys = tables.goroutines.keys().filter_map(Result::ok);
+        let gone: Vec<Goroutine> = keys.filter(|key| is_gone(key.tgid as u32)).collect();
+        for key in gone {
+            if let Ok(place) = tables.goroutines.get(&key, 0)
+                && tables.goroutines.remove(&key).is_ok()
+            {
+                let _ = tables.free.push(place, 0);
+            }
+        }
     }
 
     /// Takes probes out, all of them together.

@@ -70,6 +70,7 @@ impl Pairing {
                 continue;
             }
             self.go_on_beside(id, &next);
+            self.go_on_within(id, (next.thread, &next.now));
             return;
         }
     }

@@ -19,6 +19,7 @@ mod io;
 mod join;
 mod limits;
 mod lives;
+mod moves;
 mod names;
 mod neighbours;
 mod open;

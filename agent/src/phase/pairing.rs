@@ -280,50 +280,6 @@ impl Pairing {
         self.note_thread(thread);
     }
 
-    fn leave(&mut self, edge: &Edge<'_>) {
-        let Some(id) = self.target(edge) else {
-            let is_known = self.move_left_out(edge, false) || self.is_stray(edge);
-            self.losses.unmatched_ends += u64::from(!is_known);
-            return;
-        };
-        if self.leave_beside(id, edge) {
-            return;
-        }
-        // What is open inside it and was not left by itself cannot go on without it.
-        for id in self.inside(id).into_iter().chain([id]) {
-            let now = self.snapshot_for(id, edge);
-            self.note_segment(id, &now);
-            self.unstack(id, false, Some(&now));
-            if let Some(open) = self.open.get_mut(&id) {
-                open.settle(&now);
-                self.suspended.insert((open.key.0, id));
-            }
-            self.note_suspended(id);
-            self.hand_over(id);
-        }
-    }
-
-    fn enter(&mut self, edge: &Edge<'_>) {
-        let Some(id) = self.target(edge).filter(|_| edge.record.token != 0) else {
-            self.losses.unmatched_ends += u64::from(!self.move_left_out(edge, true));
-            return;
-        };
-        if self.enter_beside(id, edge) {
-            return;
-        }
-        let now = self.snapshot_for(id, edge);
-        // Entered twice: that segment ends here.
-        self.note_segment(id, &now);
-        self.unstack(id, false, Some(&now));
-        let Some(mut open) = self.open.remove(&id) else { return };
-        self.resumed(&open, now.time_ns);
-        open.settle(&now);
-        open.go_on(edge.thread, &edge.now);
-        self.open.insert(id, open);
-        self.stack(id);
-        self.note_suspended(id);
-    }
-
     fn mark(&mut self, edge: &Edge<'_>) {
         let source = Source::and_length(edge.record.arguments[1]).0;
         let (name, _) = self.name(edge, source);

@@ -23,6 +23,7 @@ mod exported;
 mod filter;
 mod folder;
 mod functions;
+mod goroutines;
 mod ground;
 mod groups;
 mod held_up;

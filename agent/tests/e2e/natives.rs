@@ -11,18 +11,18 @@ fn source(name: &str) -> PathBuf {
     file(&format!("tests/data/e2e/servers/{name}"))
 }
 
-/// Its program; none, with a word on stdout, where this machine has no compiler.
-pub(crate) fn go(test: &str, ground: &Ground) -> Option<Vec<PathBuf>> {
+/// The program of a source of Go's; none, with a word on stdout, where this machine has no compiler.
+pub(crate) fn go(test: &str, ground: &Ground, name: &str) -> Option<PathBuf> {
     let go = found("go", test)?;
-    let program = ground.path("server");
+    let program = ground.path("program");
     let mut build = Command::new(go);
-    build.args(["build", "-o"]).arg(&program).arg(source("server.go"));
+    build.args(["build", "-o"]).arg(&program).arg(source(name));
     // Else each test would compile Go's library, for 20 s.
     let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("go");
     build.env("GOCACHE", cache).env("HOME", ground.path("home"));
     build.env("GOFLAGS", "").env("GO111MODULE", "off");
     made(&mut build);
-    Some(vec![program])
+    Some(program)
 }
 
 /// Java and its first words, likewise.

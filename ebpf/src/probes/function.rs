@@ -19,31 +19,39 @@ use aya_ebpf::{
 use guestscope_ebpf::{
     EdgeRecord, KERNEL_INSTANCE, MARKER_ABI_VERSION, NAME_BYTES, Operation, SLOTS,
     calls::{
-        self, Argument, ArgumentKind, COOKIE_PLACE, Call, Calls, EDGE_CALL_LOST, FUNCTIONS, Found, Function,
-        PLACE, PLACES_IN_PAGE, SHOWN_PER_WINDOW, WINDOW_NS,
+        self, Argument, ArgumentKind, COOKIE_GO, COOKIE_PLACE, Call, Calls, EDGE_CALL_LOST, FUNCTIONS, Found,
+        Function, GOROUTINES, PLACE, PLACES_IN_PAGE, SHOWN_PER_WINDOW, WINDOW_NS,
     },
 };
 
 use crate::{
     maps::{HAS_COOKIES, IS_ARM64, STAGES},
     memory::add,
-    probes::phase::{self, Outcome},
+    probes::{
+        goroutine,
+        phase::{self, Outcome},
+    },
     registers,
     task::Current,
 };
 
 /// Number to function. Filled by the agent; 0 is none.
 #[map]
-static FUNCTIONS_BY_NUMBER: Array<Function> = Array::with_max_entries(FUNCTIONS, 0);
+pub(crate) static FUNCTIONS_BY_NUMBER: Array<Function> = Array::with_max_entries(FUNCTIONS, 0);
+
+/// Number of a function to 1 if no more calls of it are shown, while those that are open end. Apart from the
+/// function, whose counts the agent would set back as it writes.
+#[map]
+static CLOSING: Array<u32> = Array::with_max_entries(FUNCTIONS, 0);
 
 /// Without cookies: where an entry lies in its page, and behind that where an exit does, to what would be the
 /// cookie.
 #[map]
 static FUNCTION_AT: Array<u64> = Array::with_max_entries(2 * PLACES_IN_PAGE, 0);
 
-/// Slot to what is open on its thread.
+/// Slot to what is open on its thread; behind the slots, what is open on goroutines.
 #[map]
-static OPEN: Array<Calls> = Array::with_max_entries(SLOTS, 0);
+pub(crate) static OPEN: Array<Calls> = Array::with_max_entries(SLOTS + GOROUTINES, 0);
 
 /// The thread of this slot is new, or runs a new program.
 #[inline(always)]
@@ -66,13 +74,20 @@ pub(crate) fn function_begin(ctx: ProbeContext) -> u32 {
         let slot = (*ledger).slot;
         let Some(stage) = STAGES.get_ptr_mut(u32::from(slot)) else { return 0 };
         add(&raw mut (*function).calls, 1);
-        let is_shown = is_shown(function);
+        let is_shown = is_shown(function, cookie as u32);
         let is_mark = (*function).is_mark != 0;
+        let (mut carrier, mut at) = (u64::from(slot), frame(&ctx));
+        if cookie & COOKIE_GO != 0 {
+            (carrier, at) = goroutine::running(&ctx, (slot, (*ledger).tgid), at, true);
+        }
         let found = if is_mark {
             Found(0)
+        } else if carrier == 0 {
+            Found(calls::TOO_DEEP)
         } else {
-            Found(enter(u64::from(slot), cookie, frame(&ctx), u64::from(is_shown)))
+            Found(enter(carrier, cookie, at, u64::from(is_shown)))
         };
+        let carrier = carrier as u16;
         if found.is_too_deep() {
             add(&raw mut (*function).too_deep, 1);
         }
@@ -86,15 +101,15 @@ pub(crate) fn function_begin(ctx: ProbeContext) -> u32 {
             (*stage).token = 0;
         } else if found.own() != 0 {
             begin(stage, function, outcome.operation, &ctx);
-            (*stage).token = calls::token(slot, found.own());
+            (*stage).token = calls::token(carrier, found.own());
             if found.lost() != 0 {
-                (*stage).arguments[3] = calls::token(slot, found.lost());
+                (*stage).arguments[3] = calls::token(carrier, found.lost());
                 // One of those that are lost counts as the one that begins.
                 outcome =
                     Outcome { operation: 0, ended: found.lost_calls() as u16 - 1, flags: EDGE_CALL_LOST };
             }
         } else if found.lost() != 0 {
-            outcome = end(stage, slot, found);
+            outcome = end(stage, carrier, found, 0);
         } else {
             return 0;
         }
@@ -113,23 +128,36 @@ pub(crate) fn function_end(ctx: ProbeContext) -> u32 {
     unsafe {
         let slot = (*ledger).slot;
         let Some(stage) = STAGES.get_ptr_mut(u32::from(slot)) else { return 0 };
-        let at = if cookie & COOKIE_PLACE != 0 { PLACE } else { frame(&ctx) };
-        let found = Found(leave(u64::from(slot), cookie, at));
+        let (mut carrier, mut at, mut inside) = (u64::from(slot), frame(&ctx), 0);
+        let is_go = cookie & COOKIE_GO != 0;
+        if is_go {
+            (carrier, at) = goroutine::running(&ctx, (slot, (*ledger).tgid), at, false);
+            if carrier == 0 {
+                return 0;
+            }
+        } else if cookie & COOKIE_PLACE != 0 {
+            at = PLACE;
+        }
+        let found = Found(leave(carrier, cookie, at));
+        if is_go {
+            inside = goroutine::ended(&ctx, (slot, (*ledger).tgid), carrier);
+        }
         if found.own() == 0 && found.lost() == 0 {
             return 0;
         }
-        let outcome = end(stage, slot, found);
+        let outcome = end(stage, carrier as u16, found, inside);
         phase::hand_over_as(stage, ledger, current, outcome);
     }
     0
 }
 
-/// Stages the end of the call that has ended, or of the outermost one that is gone without.
+/// Stages the end of the call that has ended, or of the outermost one that is gone without; `inside` says what its
+/// thread is inside then, or nothing by 0.
 ///
 /// # Safety
 /// The stage must be the thread's own.
 #[inline(always)]
-unsafe fn end(stage: *mut EdgeRecord, slot: u16, found: Found) -> Outcome {
+pub(crate) unsafe fn end(stage: *mut EdgeRecord, carrier: u16, found: Found, inside: u64) -> Outcome {
     let (mut place, mut ended, mut flags) = (found.own(), found.lost_calls() as u16, 0);
     if place == 0 {
         // The edge itself ends one of them.
@@ -138,8 +166,8 @@ unsafe fn end(stage: *mut EdgeRecord, slot: u16, found: Found) -> Outcome {
     // SAFETY: the caller's.
     unsafe {
         (*stage).operation = word(Operation::End as u8);
-        (*stage).token = calls::token(slot, place);
-        (*stage).arguments = [0; 4];
+        (*stage).token = calls::token(carrier, place);
+        (*stage).arguments = [inside, 0, 0, 0];
     }
     Outcome { operation: Operation::End as u8, ended, flags }
 }
@@ -165,14 +193,14 @@ unsafe fn begin(stage: *mut EdgeRecord, function: *mut Function, operation: u8, 
 }
 
 #[inline(always)]
-fn word(operation: u8) -> u64 {
+pub(crate) fn word(operation: u8) -> u64 {
     u64::from(KERNEL_INSTANCE) << 16 | u64::from(MARKER_ABI_VERSION) << 8 | u64::from(operation)
 }
 
 /// What the probe was put in with, of one that stands at this place among the exits, or at 0 among the
 /// entries.
 #[inline(always)]
-fn cookie(ctx: &impl EbpfContext, from: u32) -> u64 {
+pub(crate) fn cookie(ctx: &impl EbpfContext, from: u32) -> u64 {
     if HAS_COOKIES.load() != 0 {
         // SAFETY: the context is this program's own.
         return unsafe { bpf_get_attach_cookie(ctx.as_ptr()) };
@@ -197,7 +225,7 @@ fn frame(ctx: &impl EbpfContext) -> u64 {
 /// # Safety
 /// A whole value. Others may count at the same time: then some more are shown, or less.
 #[inline(always)]
-unsafe fn is_shown(function: *mut Function) -> bool {
+unsafe fn is_shown(function: *mut Function, number: u32) -> bool {
     // SAFETY: the caller's.
     unsafe {
         let now_ns = bpf_ktime_get_ns();
@@ -207,7 +235,10 @@ unsafe fn is_shown(function: *mut Function) -> bool {
             core::ptr::write_volatile(&raw mut (*function).in_window, 0);
         }
         add(&raw mut (*function).in_window, 1);
-        let is_closing = core::ptr::read_volatile(&raw const (*function).closing) != 0;
+        let is_closing = match CLOSING.get_ptr(number) {
+            Some(closing) => core::ptr::read_volatile(closing) != 0,
+            None => true,
+        };
         let is_shown =
             core::ptr::read_volatile(&raw const (*function).in_window) <= SHOWN_PER_WINDOW && !is_closing;
         if !is_shown {
@@ -256,14 +287,14 @@ fn lost(number: u32) {
     }
 }
 
-/// A call begins on the thread of a slot: a [`Found`].
+/// A call begins on the thread of a slot, or on a goroutine: a [`Found`].
 ///
 /// A function that the verifier looks at once by itself, as the next one is: what it finds is any number to
 /// those that call it, and not one of so many cases that it would follow each.
 #[unsafe(no_mangle)]
 #[inline(never)]
-pub(crate) extern "C" fn enter(slot: u64, cookie: u64, at: u64, shown: u64) -> u64 {
-    let Some(open) = OPEN.get_ptr_mut(slot as u32) else { return 0 };
+pub(crate) extern "C" fn enter(carrier: u64, cookie: u64, at: u64, shown: u64) -> u64 {
+    let Some(open) = OPEN.get_ptr_mut(carrier as u32) else { return 0 };
     let is_place = cookie & COOKIE_PLACE != 0;
     let call =
         Call { frame: if is_place { PLACE } else { at }, function: cookie as u32, shown: shown as u32 };
@@ -274,8 +305,8 @@ pub(crate) extern "C" fn enter(slot: u64, cookie: u64, at: u64, shown: u64) -> u
 /// The same for one that ends.
 #[unsafe(no_mangle)]
 #[inline(never)]
-pub(crate) extern "C" fn leave(slot: u64, cookie: u64, at: u64) -> u64 {
-    let Some(open) = OPEN.get_ptr_mut(slot as u32) else { return 0 };
+pub(crate) extern "C" fn leave(carrier: u64, cookie: u64, at: u64) -> u64 {
+    let Some(open) = OPEN.get_ptr_mut(carrier as u32) else { return 0 };
     // SAFETY: as above.
     unsafe { calls::leave(open, at, cookie as u32, lost).0 }
 }

@@ -7,7 +7,7 @@ use std::{fs::File, os::unix::fs::FileExt as _};
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, OpKind, Register};
 
-use super::symbols::Found;
+use super::{golang, symbols::Found};
 
 /// Bytes of a function: the largest of PyTorch's and of the Linux kernel have less.
 pub(super) const MOST_BYTES: u64 = 1 << 20;
@@ -77,7 +77,10 @@ impl Piece {
 pub(super) fn ways(file: &File, found: &Found) -> Result<Ways, CodeError> {
     let own = Piece::read(file, (found.offset, found.bytes))?;
     let cold = found.cold.and_then(|range| Piece::read(file, range).ok());
-    if cfg!(target_arch = "aarch64") { ways_arm64(&own) } else { ways_x86_64(&own, cold.as_ref()) }
+    let ways =
+        if cfg!(target_arch = "aarch64") { ways_arm64(&own)? } else { ways_x86_64(&own, cold.as_ref())? };
+    let entry = if found.is_go { golang::entry(&own.bytes, own.offset) } else { ways.entry };
+    checked(Ways { entry, ..ways })
 }
 
 fn ways_x86_64(own: &Piece, cold: Option<&Piece>) -> Result<Ways, CodeError> {

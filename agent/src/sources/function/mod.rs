@@ -6,6 +6,7 @@
 //! of what becomes of the edges.
 
 mod code;
+mod golang;
 mod names;
 mod placed;
 mod presets;
@@ -31,7 +32,7 @@ use std::{
 
 pub use self::spec::{Asked, parse};
 use self::{
-    placed::{Place, Placed},
+    placed::{On, Place, Placed},
     spec::{Wanted, What},
 };
 use super::Kind;
@@ -46,7 +47,7 @@ const MOST_FILES: usize = 64;
 /// Calls that no phase shows, or whose phase has no end.
 const LEFT_OUT: [&str; 3] = [
     "not shown: more than 10,000 a second",
-    "not shown: more than 32 within each other",
+    "not shown: more than 32 within each other, or in more than 1,024 goroutines",
     "ended without a return",
 ];
 /// Where libraries lie that programs name without a folder.
@@ -171,7 +172,11 @@ impl Functions {
         let left_out = left_out.into_iter().map(|why| (index, format!("`{}` {why}", path.shown())));
         self.files().failures.extend(left_out);
         let probed = format!("/proc/self/fd/{}", found.as_raw_fd());
-        for place in places {
+        let is_followed = |placed: &Placed| placed.on == On::Scheduler && placed.state == state;
+        let is_go = places.iter().any(|place| place.on == On::Goroutine);
+        let scheduler =
+            (is_go && !self.files().placed.iter().any(is_followed)).then(|| golang::scheduler(&file));
+        for place in scheduler.transpose()?.into_iter().chain(places) {
             let watch = found.try_clone()?;
             let placed = Placed::put(&self.probes, wanted, place, (index, state, watch), (&probed, path))?;
             self.files().placed.push(placed);
@@ -186,6 +191,16 @@ impl Functions {
         let mut told = Vec::new();
         for placed in &mut files.placed {
             told.extend(placed.look(&self.probes));
+        }
+        // Without its scheduler no goroutine is known to have left its thread.
+        let schedulers =
+            files.placed.iter().filter(|placed| placed.on == On::Scheduler && placed.is_closing());
+        let unfollowed: Vec<State> = schedulers.map(|placed| placed.state).collect();
+        for placed in files.placed.iter_mut().filter(|placed| unfollowed.contains(&placed.state)) {
+            placed.close(&self.probes);
+        }
+        if files.placed.iter().any(|placed| placed.on == On::Scheduler) {
+            self.probes.forget_goroutines(|tgid| !Path::new(&format!("/proc/{tgid}")).exists());
         }
         let away: Vec<_> = files.placed.iter_mut().flat_map(Placed::due).collect();
         drop(files);
@@ -202,13 +217,15 @@ impl Functions {
         for (index, wanted) in self.wanted.iter().enumerate() {
             let kind = if matches!(wanted.what, What::Function(_)) { Kind::Function } else { Kind::Usdt };
             let name = shown(&wanted.name);
-            let placed: Vec<&Placed> = files.placed.iter().filter(|placed| placed.wanted == index).collect();
+            let is_its = |placed: &&Placed| placed.wanted == index && placed.on != On::Scheduler;
+            let placed: Vec<&Placed> = files.placed.iter().filter(is_its).collect();
             let mut say = |text: String| told.push((kind, Untrusted::from(text)));
             // Of a preset as of a pattern.
             let alike =
                 |other: &Wanted| other.is_preset && wanted.is_preset && other.library == wanted.library;
-            let all =
-                files.placed.iter().filter(|one| one.wanted == index || alike(&self.wanted[one.wanted]));
+            let all = files.placed.iter().filter(|one| {
+                one.on != On::Scheduler && (one.wanted == index || alike(&self.wanted[one.wanted]))
+            });
             let all_calls: u64 = all.map(|placed| placed.counts(&self.probes)[0]).sum();
             for placed in &placed {
                 let [calls, left_out @ ..] = placed.counts(&self.probes);

@@ -15,7 +15,7 @@ use guestscope_ebpf::{
 };
 
 use super::{
-    State, code,
+    State, code, golang,
     spec::Wanted,
     symbols::{self, Found},
     table::{self, Way},
@@ -24,7 +24,7 @@ use crate::{
     descriptors,
     loader::{
         FunctionProbes,
-        functions::{ProbeError, Spot},
+        functions::{Carrier, ProbeError, Spot},
     },
     untrusted::{Shown as _, Untrusted},
 };
@@ -47,17 +47,34 @@ pub(super) struct Place {
     pub(super) name: Untrusted,
     pub(super) begins: Vec<Spot>,
     pub(super) ends: Vec<Spot>,
-    /// Nothing returns there: places of USDT probes.
-    pub(super) is_usdt: bool,
+    pub(super) on: On,
     pub(super) argument: Argument,
 }
 
-/// Go's functions cannot be followed.
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "is a Go program, whose goroutines leave their threads in the middle of a function: its functions are not probed"
-)]
-struct IsGo;
+/// What has calls there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum On {
+    /// Threads: a function that returns.
+    Thread,
+    /// Threads, and nothing returns there: places of USDT probes.
+    Place,
+    /// Goroutines.
+    Goroutine,
+    /// Nothing: Go's scheduler, each function of [`golang::SCHEDULER`] once.
+    Scheduler,
+}
+
+impl On {
+    /// What the kernel side is told of the begin, or the end, with this number.
+    fn carrier(self, at: usize) -> Carrier {
+        match self {
+            Self::Thread => Carrier::Thread,
+            Self::Place => Carrier::Place,
+            Self::Goroutine => Carrier::Goroutine,
+            Self::Scheduler => Carrier::Scheduler(golang::SCHEDULER.get(at).map_or(0, |(_, event)| *event)),
+        }
+    }
+}
 
 impl Place {
     /// Entry and exits of each function that is meant; those that cannot be followed are left out, and why is
@@ -71,7 +88,6 @@ impl Place {
             Some(way) => vec![table::find(file, &way)?],
             None => symbols::find(file, symbol)?,
         };
-        anyhow::ensure!(found.iter().all(|found| !found.is_go), IsGo);
         let (mut places, mut left_out) = (Vec::new(), Vec::new());
         for found in &found {
             match Self::of_function(file, found, argument) {
@@ -91,6 +107,7 @@ impl Place {
     fn of_function(file: &File, found: &Found, argument: Option<u8>) -> Result<Self, anyhow::Error> {
         let code::Ways { entry, exits } = code::ways(file, found)?;
         let spot = |offset| Spot { offset, ..Spot::default() };
+        let register = if found.is_go { golang::register } else { register };
         let argument = argument.map_or_else(Argument::default, |number| Argument {
             kind: ArgumentKind::Register as u32,
             register: register(number),
@@ -101,7 +118,7 @@ impl Place {
             name: found.name.clone(),
             begins: vec![spot(entry)],
             ends: exits.into_iter().map(spot).collect(),
-            is_usdt: false,
+            on: if found.is_go { On::Goroutine } else { On::Thread },
             argument,
         })
     }
@@ -125,7 +142,8 @@ pub(super) struct Placed {
     name: Untrusted,
     phase: Untrusted,
     file: Untrusted,
-    state: State,
+    pub(super) on: On,
+    pub(super) state: State,
     watch: File,
     /// Those of the begin first.
     probes: Vec<OwnedFd>,
@@ -150,10 +168,9 @@ impl Placed {
         let number = probes.add(Function {
             name,
             name_bytes: wanted.name.len() as u32,
-            source: if place.is_usdt { Source::Usdt } else { Source::Function } as u32,
+            source: if place.on == On::Place { Source::Usdt } else { Source::Function } as u32,
             argument: place.argument,
-            closing: 0,
-            is_mark: u32::from(place.ends.is_empty()),
+            is_mark: u64::from(place.on != On::Scheduler && place.ends.is_empty()),
             window_ns: 0,
             in_window: 0,
             calls: 0,
@@ -161,13 +178,16 @@ impl Placed {
             too_deep: 0,
             lost: 0,
         })?;
-        let put = |spot: &Spot, is_end| -> anyhow::Result<OwnedFd> {
+        let put = |at: usize, spot: &Spot, is_end| -> anyhow::Result<OwnedFd> {
             anyhow::ensure!(descriptors::are_free(), "cannot be probed: no more files may be open");
-            let put = probes.attach(probed, *spot, number, (is_end, place.is_usdt));
+            let put = probes.attach(probed, *spot, number, (is_end, place.on.carrier(at)));
             Ok(put.map_err(Refused)?)
         };
-        let ends = place.ends.iter().map(|spot| put(spot, true)).collect::<Result<Vec<_>, _>>()?;
-        let mut all = place.begins.iter().map(|spot| put(spot, false)).collect::<Result<Vec<_>, _>>()?;
+        let put_all = |spots: &[Spot], is_end| -> anyhow::Result<Vec<OwnedFd>> {
+            spots.iter().enumerate().map(|(at, spot)| put(at, spot, is_end)).collect()
+        };
+        let ends = put_all(&place.ends, true)?;
+        let mut all = put_all(&place.begins, false)?;
         all.extend(ends);
         Ok(Self {
             wanted: index,
@@ -175,6 +195,7 @@ impl Placed {
             name: place.name,
             phase: Untrusted::from(wanted.name.as_str()),
             file: path.shown(),
+            on: place.on,
             state,
             watch,
             probes: all,
@@ -210,13 +231,23 @@ impl Placed {
         if self.often < LOOKS {
             return None;
         }
-        probes.close(self.number);
-        self.closing = Some(Instant::now() + LAST_CALLS);
+        self.close(probes);
+        let does = if self.on == On::Scheduler { "was switched between in" } else { "was called in" };
         Some(format!(
-            "phase {}: {} in `{}` was called {per_second:.0} times a second, which costs the program more than it tells: its \
+            "phase {}: {} {does} `{}` {per_second:.0} times a second, which costs the program more than it tells: its \
              probes are taken out",
             self.phase, self.name, self.file
         ))
+    }
+
+    /// No call of it is shown from here on, and its probes go once those that are open had time to end.
+    pub(super) fn close(&mut self, probes: &FunctionProbes) {
+        probes.close(self.number);
+        self.closing.get_or_insert(Instant::now() + LAST_CALLS);
+    }
+
+    pub(super) fn is_closing(&self) -> bool {
+        self.closing.is_some()
     }
 
     /// Probes that are to go now.

@@ -18,7 +18,10 @@ use object::{
     read::{ReadCache, elf::SectionHeader as _},
 };
 
-use super::names::{self, Pattern};
+use super::{
+    golang,
+    names::{self, Pattern},
+};
 use crate::{probes::phase::Tables, untrusted::Untrusted};
 
 /// Functions that one pattern may mean in one file.
@@ -72,6 +75,9 @@ pub(super) enum SymbolError {
     /// It has other ones.
     #[error("has no function of that name{}", nearest(.0))]
     NotThere(Vec<Untrusted>),
+    /// Its goroutines cannot be followed.
+    #[error("was built by a Go before 1.18, whose goroutines cannot be followed")]
+    OldGo,
     /// It means nearly anything.
     #[error("has {0} functions of that name, and no more than {MOST_FUNCTIONS} are probed")]
     TooMany(usize),
@@ -199,6 +205,9 @@ pub(super) fn find(file: &File, wanted: &str) -> Result<Vec<Found>, SymbolError>
         0 if chosen => Err(SymbolError::Chosen),
         0 => Err(SymbolError::NotThere(nearest_names(&read, &pattern)?)),
         _ if all > MOST_FUNCTIONS => Err(SymbolError::TooMany(all)),
+        _ if found.iter().any(|found| found.is_go) && !golang::is_followed(file, &tables) => {
+            Err(SymbolError::OldGo)
+        }
         _ => Ok(found),
     }
 }

@@ -9,7 +9,7 @@ use guestscope_ebpf::calls::{Argument, ArgumentKind};
 use object::{LittleEndian, ReadCache, ReadRef as _, read::elf::SectionHeader as _};
 
 use super::{
-    placed::Place,
+    placed::{On, Place},
     symbols::{MOST_FUNCTIONS, SymbolError},
 };
 use crate::{loader::functions::Spot, probes::phase::Tables, untrusted::Untrusted};
@@ -95,7 +95,7 @@ pub(super) fn find(
                 name: Untrusted::from(format!("{}:{}", site.provider, site.name)),
                 begins: vec![site.spot],
                 ends: Vec::new(),
-                is_usdt: true,
+                on: On::Place,
                 argument: found,
             }),
         }

@@ -1,0 +1,80 @@
+//! Phases that leave their thread and go on, on the same one or another. Part of [`Pairing`].
+
+use guestscope_ebpf::{KERNEL_INSTANCE, WITH_INNER};
+
+use super::{
+    ThreadId,
+    open::Place,
+    pairing::{Edge, Pairing},
+    thread::Snapshot,
+};
+
+impl Pairing {
+    pub(super) fn leave(&mut self, edge: &Edge<'_>) {
+        let Some(id) = self.target(edge) else {
+            let is_known = self.move_left_out(edge, false) || self.is_stray(edge);
+            self.losses.unmatched_ends += u64::from(!is_known);
+            return;
+        };
+        if self.leave_beside(id, edge) {
+            return;
+        }
+        // What is open inside it and was not left by itself cannot go on without it.
+        let inner = self.inside(id);
+        if edge.instance == KERNEL_INSTANCE
+            && let Some(open) = self.open.get_mut(&id)
+        {
+            open.left_with = inner.iter().rev().copied().collect();
+        }
+        for id in inner.into_iter().chain([id]) {
+            let now = self.snapshot_for(id, edge);
+            self.note_segment(id, &now);
+            self.unstack(id, false, Some(&now));
+            if let Some(open) = self.open.get_mut(&id) {
+                open.settle(&now);
+                self.suspended.insert((open.key.0, id));
+            }
+            self.note_suspended(id);
+            self.hand_over(id);
+        }
+    }
+
+    pub(super) fn enter(&mut self, edge: &Edge<'_>) {
+        let Some(id) = self.target(edge).filter(|_| edge.record.token != 0) else {
+            self.losses.unmatched_ends += u64::from(!self.move_left_out(edge, true));
+            return;
+        };
+        if self.enter_beside(id, edge) {
+            return;
+        }
+        let now = self.snapshot_for(id, edge);
+        self.go_on(id, &now, (edge.thread, &edge.now));
+        if edge.instance == KERNEL_INSTANCE && edge.record.arguments[0] == WITH_INNER {
+            self.go_on_within(id, (edge.thread, &edge.now));
+        }
+    }
+
+    /// What was left with a phase, and is on no thread yet, goes on with it.
+    pub(super) fn go_on_within(&mut self, id: u64, (thread, now): (ThreadId, &Snapshot)) {
+        let left = self.open.get_mut(&id).map(|open| std::mem::take(&mut open.left_with));
+        for inner in left.unwrap_or_default() {
+            if matches!(self.open.get(&inner).map(|open| open.place), Some(Place::Suspended(_))) {
+                self.go_on(inner, now, (thread, now));
+            }
+        }
+    }
+
+    /// A phase goes on, on a thread; `until` ends the segment that it is in, or its suspension.
+    fn go_on(&mut self, id: u64, until: &Snapshot, (thread, now): (ThreadId, &Snapshot)) {
+        // Entered twice: that segment ends here.
+        self.note_segment(id, until);
+        self.unstack(id, false, Some(until));
+        let Some(mut open) = self.open.remove(&id) else { return };
+        self.resumed(&open, until.time_ns);
+        open.settle(until);
+        open.go_on(thread, now);
+        self.open.insert(id, open);
+        self.stack(id);
+        self.note_suspended(id);
+    }
+}

@@ -1,0 +1,91 @@
+//! Functions of Go's, whose callers leave their threads in the middle of them, and whose stacks move.
+
+use std::collections::HashMap;
+
+use guestscope::phase::Ending;
+use guestscope_ebpf::Source;
+
+use crate::{
+    functions::{told, with},
+    ground::{Ground, eventually},
+    natives,
+    running::{Done, Start},
+};
+
+const HANDLES: usize = 200;
+
+/// How long a call took from inside and from outside, by its number.
+fn said(stdout: &str) -> HashMap<u64, [u64; 2]> {
+    let one = |line: &str| {
+        let numbers: Vec<u64> = line.split(' ').map(str::parse).collect::<Result<_, _>>().ok()?;
+        let [number, inside, outside] = *numbers.as_slice() else { return None };
+        Some((number, [inside, outside]))
+    };
+    stdout.lines().filter_map(one).collect()
+}
+
+const PHASES: [&str; 4] = [
+    "handle=program:main.handle:arg1",
+    "inner=program:main.inner",
+    "panics=program:main.panics:arg1",
+    "ends=program:main.ends",
+];
+
+/// Each call of `handle` is a request that lies between what the program measured inside and outside of it.
+fn assert_handles(done: &Done, said: &HashMap<u64, [u64; 2]>) {
+    assert_eq!(said.len(), HANDLES);
+    let seen = done.seen();
+    let handles = seen.named("handle");
+    assert_eq!(handles.len(), HANDLES);
+    for handle in handles {
+        let [root, inner] = handle.phases.as_slice() else { panic!("{handle:#?}") };
+        assert_eq!(
+            (root.source, root.ending, inner.ending),
+            (Source::Function, Ending::Ended, Ending::Ended)
+        );
+        assert_eq!((inner.name.stored(), inner.parent), ("inner", Some(root.id)));
+        let [inside, outside] = said[&root.request];
+        assert!((inside..=outside).contains(&root.duration_ns), "{inside} to {outside}: {root:#?}");
+        // It slept for 2 ms on no thread, which is no account's time.
+        assert!(inner.suspended_ns >= 2_000_000 && root.suspended_ns >= inner.suspended_ns, "{handle:#?}");
+    }
+}
+
+#[test]
+fn a_goroutine_takes_its_phases_along() {
+    let test = "goroutines::a_goroutine_takes_its_phases_along";
+    let Some(ground) = Ground::new(test) else { return };
+    let Some(program) = natives::go(test, &ground, "goroutines.go") else { return };
+    let done = with(ground.run(), &PHASES).program(&program).finish().expect(0);
+    assert_handles(&done, &said(&done.stdout));
+    // Of an odd number it is left by a panic.
+    let seen = done.seen();
+    let endings = |name: &str, ending| {
+        seen.named(name).iter().filter(|request| request.root().ending == ending).count()
+    };
+    let [odd, even] = [8 * 12, 8 * 13];
+    assert_eq!((endings("panics", Ending::Lost), endings("panics", Ending::Ended)), (odd, even));
+    assert_eq!((endings("ends", Ending::Lost), endings("ends", Ending::Ended)), (20, 0));
+    let lost = told(&done, "function", "panics");
+    assert!(
+        lost.iter().any(|text| text.contains(&format!("{odd} calls")) && text.contains("without a return"))
+    );
+}
+
+#[test]
+fn a_program_of_go_that_runs_is_attached_to() {
+    let test = "goroutines::a_program_of_go_that_runs_is_attached_to";
+    let Some(ground) = Ground::new(test) else { return };
+    let Some(program) = natives::go(test, &ground, "goroutines.go") else { return };
+    let gate = ground.path("gate");
+    let output = std::fs::File::create(ground.path("said")).expect("the folder is ours");
+    let subject = Start::new(&ground.path(""), &program).word(&gate).stdout(output).spawn();
+    let pid = subject.pid().to_string();
+    let start = ground.command(&["attach", "--json", "--output"]).word(ground.path("runs"));
+    let run = with(start.words(&["--pid", &pid]), &PHASES).spawn();
+    eventually("attached", || run.stderr().contains("attached to ").then_some(()));
+    std::fs::write(gate, "").expect("the folder is ours");
+    let done = run.finish().expect(0);
+    assert_eq!(subject.finish().code(), 0);
+    assert_handles(&done, &said(&std::fs::read_to_string(ground.path("said")).expect("it is ours")));
+}

@@ -1,0 +1,192 @@
+//! Goroutines that are inside probed functions: where their calls are kept, and what becomes of their phases as
+//! they leave a thread and go on, on whichever thread it is then.
+//!
+//! Hooks: uprobes in Go's scheduler, `runtime.schedule`, `runtime.execute` and `runtime.goexit0`. Yields leaves
+//! and enters of the outermost phase of a goroutine, and the end of what it has left open. Which goroutine runs
+//! stands in a register that Go's compiler keeps for it (1.17 and later). A goroutine's stack moves as it grows,
+//! but what lies on it keeps its distance from the stack's high end: places are taken from there.
+
+use aya_ebpf::{
+    EbpfContext,
+    bindings::BPF_NOEXIST,
+    helpers::generated::bpf_probe_read_user,
+    macros::{map, uprobe},
+    maps::{Array, HashMap, Queue},
+    programs::ProbeContext,
+};
+use guestscope_ebpf::{
+    Operation, SLOTS, THREAD_INSIDE, THREAD_OUTSIDE, WITH_INNER,
+    calls::{self, COOKIE_EVENT_SHIFT, Found, GO_EXECUTE, GO_SCHEDULE, GOROUTINES},
+};
+
+use crate::{
+    maps::STAGES,
+    memory::add,
+    probes::{
+        function::{self, FUNCTIONS_BY_NUMBER, OPEN},
+        phase::{self, Outcome},
+    },
+    registers,
+    task::Current,
+};
+
+/// A goroutine: of which process, and where Go keeps what it knows of it (`runtime.g`).
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Goroutine {
+    g: u64,
+    tgid: u64,
+}
+
+/// Goroutine to the element of `OPEN` that keeps its calls, while there are any.
+#[map]
+static GOROUTINE_CALLS: HashMap<Goroutine, u32> = HashMap::with_max_entries(GOROUTINES, 0);
+
+/// Elements that are free, those that were given back first at the head.
+#[map]
+static FREE_GOROUTINES: Queue<u32> = Queue::with_max_entries(GOROUTINES, 0);
+
+/// Slot of a thread to the element of the goroutine that it runs, 0 if that is inside no probed function.
+#[map]
+static RUNS: Array<u32> = Array::with_max_entries(SLOTS, 0);
+
+/// `stack.hi` within `runtime.g`: its second word, in all versions.
+const STACK_HIGH: u64 = 8;
+/// A place that no frame lies above: distances from the high end are negative.
+const ABOVE_ALL: u64 = u64::MAX - 1;
+
+/// Where the calls of the running goroutine are kept, 0 if nowhere, and where the caller's frame ends.
+#[inline(always)]
+pub(crate) fn running(
+    ctx: &impl EbpfContext,
+    (slot, tgid): (u16, u32),
+    frame: u64,
+    begins: bool,
+) -> (u64, u64) {
+    let g = registers::goroutine(ctx);
+    let mut high = 0_u64;
+    // SAFETY: the helper checks the memory; what cannot be read is 0.
+    unsafe { bpf_probe_read_user((&raw mut high).cast(), 8, g.wrapping_add(STACK_HIGH) as *const _) };
+    let carrier = goroutine(u64::from(tgid), g, u64::from(begins));
+    if begins {
+        runs(slot, carrier);
+    }
+    (carrier, frame.wrapping_sub(high))
+}
+
+/// A call of the running goroutine has ended. The first argument of its edge.
+#[inline(always)]
+pub(crate) fn ended(ctx: &impl EbpfContext, (slot, tgid): (u16, u32), carrier: u64) -> u64 {
+    if give_back(u64::from(tgid), registers::goroutine(ctx), carrier) == 0 {
+        return THREAD_INSIDE;
+    }
+    runs(slot, 0);
+    THREAD_OUTSIDE
+}
+
+#[inline(always)]
+fn runs(slot: u16, carrier: u64) {
+    if let Some(runs) = RUNS.get_ptr_mut(u32::from(slot)) {
+        // SAFETY: a value of a map, which only its own thread writes.
+        unsafe { *runs = carrier as u32 };
+    }
+}
+
+#[uprobe]
+pub(crate) fn goroutine_moves(ctx: ProbeContext) -> u32 {
+    phase::keep_own_stack(&ctx);
+    let current = Current::new();
+    let Some(ledger) = current.ledger() else { return 0 };
+    let cookie = function::cookie(&ctx, 0);
+    let event = cookie >> COOKIE_EVENT_SHIFT;
+    // SAFETY: ledgers and stages are map values; the stage belongs to this thread alone.
+    unsafe {
+        let (slot, tgid) = ((*ledger).slot, (*ledger).tgid);
+        if event == GO_SCHEDULE
+            && let Some(function) = FUNCTIONS_BY_NUMBER.get_ptr_mut(cookie as u32)
+        {
+            add(&raw mut (*function).calls, 1);
+        }
+        let Some(runs) = RUNS.get_ptr_mut(u32::from(slot)) else { return 0 };
+        let g = registers::go_argument(&ctx);
+        let carrier = if event == GO_SCHEDULE { u64::from(*runs) } else { goroutine(u64::from(tgid), g, 0) };
+        *runs = if event == GO_EXECUTE { carrier as u32 } else { 0 };
+        if carrier == 0 {
+            return 0;
+        }
+        let Some(stage) = STAGES.get_ptr_mut(u32::from(slot)) else { return 0 };
+        let mut outcome = Outcome { operation: Operation::Leave as u8, ended: 0, flags: 0 };
+        if event == GO_SCHEDULE || event == GO_EXECUTE {
+            let place = outermost(carrier);
+            if place == 0 {
+                return 0;
+            }
+            let mut first = THREAD_OUTSIDE;
+            if event == GO_EXECUTE {
+                (outcome.operation, first) = (Operation::Enter as u8, WITH_INNER);
+            }
+            (*stage).operation = function::word(outcome.operation);
+            (*stage).token = calls::token(carrier as u16, place);
+            (*stage).arguments = [first, 0, 0, 0];
+        } else {
+            let found = Found(function::leave(carrier, 0, ABOVE_ALL));
+            give_back(u64::from(tgid), g, carrier);
+            if found.lost() == 0 {
+                return 0;
+            }
+            outcome = function::end(stage, carrier as u16, found, THREAD_OUTSIDE);
+        }
+        phase::hand_over_as(stage, ledger, current, outcome);
+    }
+    0
+}
+
+/// Where the calls of a goroutine are kept; a new place if it has none and shall have one. 0 if there is none.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub(crate) extern "C" fn goroutine(tgid: u64, g: u64, begins: u64) -> u64 {
+    let key = Goroutine { g, tgid };
+    // SAFETY: the value is read at once.
+    if let Some(carrier) = unsafe { GOROUTINE_CALLS.get(key) } {
+        return u64::from(*carrier);
+    }
+    if begins == 0 {
+        return 0;
+    }
+    let carrier = FREE_GOROUTINES.pop().ok().flatten().unwrap_or(0);
+    let Some(open) = OPEN.get_ptr_mut(carrier) else { return 0 };
+    if carrier == 0 {
+        return 0;
+    }
+    // SAFETY: a value of a map, which nobody else has.
+    unsafe { (*open).depth = 0 };
+    if GOROUTINE_CALLS.insert(key, carrier, u64::from(BPF_NOEXIST)).is_err() {
+        let _ = FREE_GOROUTINES.push(carrier, 0);
+        return 0;
+    }
+    u64::from(carrier)
+}
+
+/// Gives the place of a goroutine back if no call of it is open: whether that is so.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub(crate) extern "C" fn give_back(tgid: u64, g: u64, carrier: u64) -> u64 {
+    let Some(open) = OPEN.get_ptr_mut(carrier as u32) else { return 1 };
+    // SAFETY: a value of a map.
+    if unsafe { core::ptr::read_volatile(&raw const (*open).depth) } != 0 {
+        return 0;
+    }
+    if GOROUTINE_CALLS.remove(Goroutine { g, tgid }).is_ok() {
+        let _ = FREE_GOROUTINES.push(carrier as u32, 0);
+    }
+    1
+}
+
+/// The outermost shown call of a goroutine, see [`calls::outermost`].
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub(crate) extern "C" fn outermost(carrier: u64) -> u64 {
+    let Some(open) = OPEN.get_ptr_mut(carrier as u32) else { return 0 };
+    // SAFETY: a value of a map; the goroutine runs on this thread or on none.
+    unsafe { calls::outermost(open) }
+}
