@@ -108,7 +108,7 @@ pub(super) fn has_cookies() -> bool {
 /// Makes the tables as large as they have to be.
 pub(super) fn size(loader: &mut EbpfLoader<'_>, is_asked: bool) {
     let sizes = [("OPEN", SLOTS + GOROUTINES), ("RUNS", SLOTS), ("GOROUTINE_CALLS", GOROUTINES)];
-    for (map, most) in sizes.into_iter().chain([("FREE_GOROUTINES", GOROUTINES)]) {
+    for (map, most) in sizes.into_iter().chain([("FREE_GOROUTINES", GOROUTINES), ("CARRIED", GOROUTINES)]) {
         loader.map_max_entries(map, if is_asked { most } else { 1 });
     }
 }

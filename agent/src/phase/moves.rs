@@ -16,7 +16,7 @@ impl Pairing {
             self.losses.unmatched_ends += u64::from(!is_known);
             return;
         };
-        if self.leave_beside(id, edge) {
+        if self.leave_beside(id, edge) || self.is_held(id) {
             return;
         }
         // What is open inside it and was not left by itself cannot go on without it.
@@ -44,7 +44,7 @@ impl Pairing {
             self.losses.unmatched_ends += u64::from(!self.move_left_out(edge, true));
             return;
         };
-        if self.enter_beside(id, edge) {
+        if self.enter_beside(id, edge) || self.is_held(id) {
             return;
         }
         let now = self.snapshot_for(id, edge);

@@ -66,7 +66,7 @@ pub(super) fn load(
         wait_threshold: observation.wait_threshold,
         visits,
         knowledge: observation.btf.clone().into(),
-        functions: !observation.phase.is_empty(),
+        functions: !observation.phase.is_empty() || !observation.requests.is_empty(),
         gpus: None,
         requests: observation.requests.clone(),
         arrivals,
@@ -119,7 +119,10 @@ impl Begun {
         let rings = loaded.take_rings()?;
         let limits = limits(observation);
         let probes = loaded.functions.take();
-        let functions = probes.map(|probes| Arc::new(Functions::new(&observation.phase, *probes)));
+        let functions = probes.map(|probes| {
+            let has_requests = !observation.requests.is_empty();
+            Arc::new(Functions::new(&observation.phase, has_requests, *probes))
+        });
         let pairing = Pairing::within(limits, self.identity.run_id);
         Ok(Feed {
             loaded,

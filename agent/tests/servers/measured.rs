@@ -32,6 +32,8 @@ const THREADS: &[&str] =
 const GRPC_THREADS: &[&str] = &["grpc_app.py", "{}", "threads"];
 const GRPC_ASYNCIO: &[&str] = &["grpc_app.py", "{}", "asyncio"];
 
+const PREDICT: &[&str] = &["predict=program:main.predict:arg1"];
+
 const FASTAPI: Load = Load::Http("GET /predict/{number}");
 const FLASK: Load = Load::Http("GET /predict/<int:number>");
 const GRPC: Load = Load::Grpc("/test.Service/predict");
@@ -73,19 +75,30 @@ fn requests_are_the_clients_and_the_fault_is_named(#[case] name: &str, #[case] s
     }
 }
 
-/// Their requests have no phases. Java sleeps in a futex with a timeout, which is the account `lock`. A
-/// goroutine leaves the thread that received its request, so that what is named of it is the row's to say.
+/// Java sleeps in a futex with a timeout, which is the account `lock`. A goroutine leaves the thread that received
+/// its request, and takes it along.
 #[rstest]
-#[case::go("go net/http, by its port", Native::Go, "cpu")]
-#[case::java("java HttpServer, by its port", Native::Java, "lock")]
-fn requests_of_a_port_are_the_clients(#[case] name: &str, #[case] server: Native, #[case] fault: &str) {
+#[case::go("go net/http, by its port", Native::Go, &[], "cpu")]
+#[case::go_with_a_function("go net/http, port and function", Native::Go, PREDICT, "cpu")]
+#[case::java("java HttpServer, by its port", Native::Java, &[], "lock")]
+fn requests_of_a_port_are_the_clients(
+    #[case] name: &str,
+    #[case] server: Native,
+    #[case] phases: &[&str],
+    #[case] fault: &str,
+) {
     let test = format!("measured::{name}");
-    let Some(observed) = server.observed(&test, repetitions().unwrap_or(REQUESTS)) else { return };
+    let Some(observed) = server.observed(&test, phases, repetitions().unwrap_or(REQUESTS)) else { return };
     let port = observed.seen.requests[0].root().name.to_string();
-    let row = Row::of(name.to_owned(), fault, &by_time(&observed, &port));
+    let pairs = by_time(&observed, &port);
+    let row = Row::of(name.to_owned(), fault, &pairs);
     kept::keep(Row::head(), row.text());
-    let is_named = row.is_named() || matches!(server, Native::Go);
-    assert!(repetitions().is_none() || is_named && row.is_close(), "{}", row.text());
+    for request in observed.seen.named(&port).iter().filter(|_| !phases.is_empty()) {
+        let phases: Vec<&str> = request.phases[1..].iter().map(|phase| phase.name.stored()).collect();
+        assert_eq!(phases.iter().filter(|name| **name == "predict").count(), 1, "{request:#?}");
+    }
+    let is_covered = phases.is_empty() || row.is_covered();
+    assert!(repetitions().is_none() || row.is_named() && row.is_close() && is_covered, "{}", row.text());
 }
 
 /// HTTP/2 has frames beside those of requests, which are none. The fault sleeps on a thread of a pool, which

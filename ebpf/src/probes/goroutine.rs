@@ -1,8 +1,8 @@
-//! Goroutines that are inside probed functions: where their calls are kept, and what becomes of their phases as
-//! they leave a thread and go on, on whichever thread it is then.
+//! Goroutines that are inside probed functions, or have received a request: where that is kept, and what becomes
+//! of their phases as they leave a thread and go on, on whichever thread it is then.
 //!
 //! Hooks: uprobes in Go's scheduler, `runtime.schedule`, `runtime.execute` and `runtime.goexit0`. Yields leaves
-//! and enters of the outermost phase of a goroutine, and the end of what it has left open. Which goroutine runs
+//! and enters of the outermost phase of a goroutine, and the end of calls that it has left open. Which goroutine runs
 //! stands in a register that Go's compiler keeps for it (1.17 and later). A goroutine's stack moves as it grows,
 //! but what lies on it keeps its distance from the stack's high end: places are taken from there.
 
@@ -17,6 +17,7 @@ use aya_ebpf::{
 use guestscope_ebpf::{
     Operation, SLOTS, THREAD_INSIDE, THREAD_OUTSIDE, WITH_INNER,
     calls::{self, COOKIE_EVENT_SHIFT, Found, GO_EXECUTE, GO_SCHEDULE, GOROUTINES},
+    connection,
 };
 
 use crate::{
@@ -25,6 +26,7 @@ use crate::{
     probes::{
         function::{self, FUNCTIONS_BY_NUMBER, OPEN},
         phase::{self, Outcome},
+        socket,
     },
     registers,
     task::Current,
@@ -46,9 +48,24 @@ static GOROUTINE_CALLS: HashMap<Goroutine, u32> = HashMap::with_max_entries(GORO
 #[map]
 static FREE_GOROUTINES: Queue<u32> = Queue::with_max_entries(GOROUTINES, 0);
 
-/// Slot of a thread to the element of the goroutine that it runs, 0 if that is inside no probed function.
+/// Element of `OPEN`, less those of threads, to the socket of the request that the goroutine has received last;
+/// 0 for none.
 #[map]
-static RUNS: Array<u32> = Array::with_max_entries(SLOTS, 0);
+static CARRIED: Array<u64> = Array::with_max_entries(GOROUTINES, 0);
+
+/// What a thread runs.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Runs {
+    /// The goroutine; 0 until it is known.
+    g: u64,
+    /// The element of `OPEN` that keeps its calls; 0 if nothing is kept.
+    carrier: u64,
+}
+
+/// Slot of a thread to what it runs.
+#[map]
+static RUNS: Array<Runs> = Array::with_max_entries(SLOTS, 0);
 
 /// `stack.hi` within `runtime.g`: its second word, in all versions.
 const STACK_HIGH: u64 = 8;
@@ -69,7 +86,7 @@ pub(crate) fn running(
     unsafe { bpf_probe_read_user((&raw mut high).cast(), 8, g.wrapping_add(STACK_HIGH) as *const _) };
     let carrier = goroutine(u64::from(tgid), g, u64::from(begins));
     if begins {
-        runs(slot, carrier);
+        runs(slot, g, carrier);
     }
     (carrier, frame.wrapping_sub(high))
 }
@@ -77,19 +94,40 @@ pub(crate) fn running(
 /// A call of the running goroutine has ended. The first argument of its edge.
 #[inline(always)]
 pub(crate) fn ended(ctx: &impl EbpfContext, (slot, tgid): (u16, u32), carrier: u64) -> u64 {
-    if give_back(u64::from(tgid), registers::goroutine(ctx), carrier) == 0 {
+    let g = registers::goroutine(ctx);
+    if give_back(u64::from(tgid), g, carrier) == 0 {
         return THREAD_INSIDE;
     }
-    runs(slot, 0);
+    runs(slot, g, 0);
     THREAD_OUTSIDE
 }
 
 #[inline(always)]
-fn runs(slot: u16, carrier: u64) {
+fn runs(slot: u16, g: u64, carrier: u64) {
     if let Some(runs) = RUNS.get_ptr_mut(u32::from(slot)) {
         // SAFETY: a value of a map, which only its own thread writes.
-        unsafe { *runs = carrier as u32 };
+        unsafe { *runs = Runs { g, carrier } };
     }
+}
+
+/// The thread of this slot has received a request over a socket: the goroutine that it runs, if it runs one, takes
+/// it along from here on.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub(crate) extern "C" fn goroutine_carries(slot: u32, tgid: u32, socket: u64) -> u64 {
+    let Some(runs) = RUNS.get_ptr_mut(slot) else { return 0 };
+    // SAFETY: values of maps; the first is the running thread's own.
+    unsafe {
+        if (*runs).g == 0 {
+            return 0;
+        }
+        let carrier = goroutine(u64::from(tgid), (*runs).g, 1);
+        (*runs).carrier = carrier;
+        if let Some(carried) = CARRIED.get_ptr_mut((carrier as u32).wrapping_sub(SLOTS)) {
+            *carried = socket;
+        }
+    }
+    0
 }
 
 #[uprobe]
@@ -108,17 +146,21 @@ pub(crate) fn goroutine_moves(ctx: ProbeContext) -> u32 {
             add(&raw mut (*function).calls, 1);
         }
         let Some(runs) = RUNS.get_ptr_mut(u32::from(slot)) else { return 0 };
-        let g = registers::go_argument(&ctx);
-        let carrier = if event == GO_SCHEDULE { u64::from(*runs) } else { goroutine(u64::from(tgid), g, 0) };
-        *runs = if event == GO_EXECUTE { carrier as u32 } else { 0 };
+        let (mut g, mut carrier) = ((*runs).g, (*runs).carrier);
+        if event != GO_SCHEDULE {
+            g = registers::go_argument(&ctx);
+            carrier = goroutine(u64::from(tgid), g, 0);
+        }
+        *runs = if event == GO_EXECUTE { Runs { g, carrier } } else { Runs { g: 0, carrier: 0 } };
         if carrier == 0 {
             return 0;
         }
         let Some(stage) = STAGES.get_ptr_mut(u32::from(slot)) else { return 0 };
         let mut outcome = Outcome { operation: Operation::Leave as u8, ended: 0, flags: 0 };
         if event == GO_SCHEDULE || event == GO_EXECUTE {
-            let place = outermost(carrier);
-            if place == 0 {
+            let token = outermost(u64::from(tgid), carrier);
+            if token == 0 {
+                give_back(u64::from(tgid), g, carrier);
                 return 0;
             }
             let mut first = THREAD_OUTSIDE;
@@ -126,7 +168,7 @@ pub(crate) fn goroutine_moves(ctx: ProbeContext) -> u32 {
                 (outcome.operation, first) = (Operation::Enter as u8, WITH_INNER);
             }
             (*stage).operation = function::word(outcome.operation);
-            (*stage).token = calls::token(carrier as u16, place);
+            (*stage).token = token;
             (*stage).arguments = [first, 0, 0, 0];
         } else {
             let found = Found(function::leave(carrier, 0, ABOVE_ALL));
@@ -158,8 +200,13 @@ pub(crate) extern "C" fn goroutine(tgid: u64, g: u64, begins: u64) -> u64 {
     if carrier == 0 {
         return 0;
     }
-    // SAFETY: a value of a map, which nobody else has.
-    unsafe { (*open).depth = 0 };
+    // SAFETY: values of maps, which nobody else has.
+    unsafe {
+        (*open).depth = 0;
+        if let Some(carried) = CARRIED.get_ptr_mut(carrier.wrapping_sub(SLOTS)) {
+            *carried = 0;
+        }
+    }
     if GOROUTINE_CALLS.insert(key, carrier, u64::from(BPF_NOEXIST)).is_err() {
         let _ = FREE_GOROUTINES.push(carrier, 0);
         return 0;
@@ -167,13 +214,15 @@ pub(crate) extern "C" fn goroutine(tgid: u64, g: u64, begins: u64) -> u64 {
     u64::from(carrier)
 }
 
-/// Gives the place of a goroutine back if no call of it is open: whether that is so.
+/// Gives the place of a goroutine back if no call of it is open and it has no request to answer: whether that is
+/// so.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub(crate) extern "C" fn give_back(tgid: u64, g: u64, carrier: u64) -> u64 {
     let Some(open) = OPEN.get_ptr_mut(carrier as u32) else { return 1 };
     // SAFETY: a value of a map.
-    if unsafe { core::ptr::read_volatile(&raw const (*open).depth) } != 0 {
+    let depth = unsafe { core::ptr::read_volatile(&raw const (*open).depth) };
+    if depth != 0 || request(tgid, carrier) != 0 {
         return 0;
     }
     if GOROUTINE_CALLS.remove(Goroutine { g, tgid }).is_ok() {
@@ -182,11 +231,26 @@ pub(crate) extern "C" fn give_back(tgid: u64, g: u64, carrier: u64) -> u64 {
     1
 }
 
-/// The outermost shown call of a goroutine, see [`calls::outermost`].
+/// The token of the request that a goroutine has received and nobody has answered yet; 0 for none.
+#[inline(always)]
+fn request(tgid: u64, carrier: u64) -> u64 {
+    let Some(carried) = CARRIED.get_ptr((carrier as u32).wrapping_sub(SLOTS)) else { return 0 };
+    // SAFETY: a value of a map.
+    let socket = unsafe { core::ptr::read_volatile(carried) };
+    if socket != 0 && socket::is_unanswered(socket, tgid as u32) { connection::token(socket) } else { 0 }
+}
+
+/// The token of the outermost phase of a goroutine: of its request, else of its outermost shown call, see
+/// [`calls::outermost`]; 0 for none.
 #[unsafe(no_mangle)]
 #[inline(never)]
-pub(crate) extern "C" fn outermost(carrier: u64) -> u64 {
+pub(crate) extern "C" fn outermost(tgid: u64, carrier: u64) -> u64 {
+    let request = request(tgid, carrier);
+    if request != 0 {
+        return request;
+    }
     let Some(open) = OPEN.get_ptr_mut(carrier as u32) else { return 0 };
     // SAFETY: a value of a map; the goroutine runs on this thread or on none.
-    unsafe { calls::outermost(open) }
+    let place = unsafe { calls::outermost(open) };
+    if place == 0 { 0 } else { calls::token(carrier as u16, place) }
 }

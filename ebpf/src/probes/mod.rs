@@ -5,7 +5,7 @@ pub(crate) mod block;
 mod classic;
 pub(crate) mod cpu;
 pub(crate) mod function;
-mod goroutine;
+pub(crate) mod goroutine;
 pub(crate) mod net;
 pub(crate) mod pause;
 pub(crate) mod phase;

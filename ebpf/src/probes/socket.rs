@@ -33,6 +33,7 @@ use crate::{
         OFFSET_SOCK_QUEUED, OFFSET_SOCK_STATE, PORTS,
     },
     memory::{Arguments, Memory, Plain, load, twins},
+    probes::goroutine::goroutine_carries,
     task::Current,
 };
 
@@ -64,6 +65,17 @@ const IDLE: u32 = 0;
 const OPEN: u32 = 1;
 /// Something was sent since.
 const ANSWERED: u32 = 2;
+
+/// Whether this process has received a request over a socket, and sent nothing since.
+#[inline(always)]
+pub(crate) fn is_unanswered(socket: u64, tgid: u32) -> bool {
+    let Some(connection) = CONNECTIONS.get_ptr(socket) else { return false };
+    // SAFETY: a value of a map.
+    unsafe {
+        core::ptr::read_volatile(&raw const (*connection).state) == OPEN
+            && core::ptr::read_volatile(&raw const (*connection).tgid) == tgid
+    }
+}
 
 /// A connection to what is watched. Its own end is its server's. The thread that receives or sends writes it,
 /// and what came is noted under the socket's lock.
@@ -164,6 +176,7 @@ fn received<C: Arguments>(ctx: &C) -> i32 {
         }
         let (slot, number) = (u32::from((*ledger).slot), (*connection).socket);
         socket_edge(slot, Operation::Request as u32, number, (*connection).watch, arrived_ns);
+        goroutine_carries(slot, (*ledger).tgid, number);
     }
     0
 }

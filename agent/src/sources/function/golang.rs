@@ -5,11 +5,14 @@
 //! probe at its entry would see that call twice. Go 1.17 and later pass arguments in registers and keep the running
 //! goroutine in one (Go's `src/cmd/compile/abi-internal.md`).
 
-use std::{fs::File, os::unix::fs::FileExt as _};
+use std::{fs::File, io::BufReader, os::unix::fs::FileExt as _};
 
 use guestscope_ebpf::calls::{Argument, GO_EXECUTE, GO_EXIT, GO_SCHEDULE};
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
-use object::{LittleEndian, read::elf::SectionHeader as _};
+use object::{
+    LittleEndian,
+    read::{ReadCache, elf::SectionHeader as _},
+};
 
 use super::{
     placed::{On, Place},
@@ -105,6 +108,16 @@ fn begin_of(file: &File, found: &Found) -> std::io::Result<Vec<u8>> {
     let mut begin = vec![0; found.bytes.min(MOST) as usize];
     file.read_exact_at(&mut begin, found.offset)?;
     Ok(begin)
+}
+
+/// Whether it is a Go program.
+pub(super) fn is_program(file: &File) -> bool {
+    let cache = file.try_clone().map(|opened| ReadCache::new(BufReader::new(opened)));
+    cache.is_ok_and(|cache| Tables::read(&cache).is_some_and(|tables| is_of_go(&tables)))
+}
+
+pub(super) fn is_of_go(tables: &Tables<'_>) -> bool {
+    tables.section(".gopclntab").is_some() || tables.section(".note.go.buildid").is_some()
 }
 
 /// Whether a Go program is of a version whose goroutines can be followed.

@@ -44,6 +44,8 @@ use crate::{
 
 /// Files that are looked at for each phase: a program may make any number of a name.
 const MOST_FILES: usize = 64;
+/// Stands for the phase where Go's scheduler is probed.
+const FOLLOWED: usize = usize::MAX;
 /// Calls that no phase shows, or whose phase has no end.
 const LEFT_OUT: [&str; 3] = [
     "not shown: more than 10,000 a second",
@@ -72,6 +74,8 @@ impl State {
 /// The phases that are wanted, and the files that they were looked for in.
 pub struct Functions {
     wanted: Vec<Wanted>,
+    /// Requests are known by their sockets: those of a Go program follow its goroutines.
+    has_requests: bool,
     probes: FunctionProbes,
     files: Mutex<Files>,
 }
@@ -81,13 +85,15 @@ struct Files {
     /// Which phase was looked for in which file.
     seen: HashSet<(usize, State)>,
     placed: Vec<Placed>,
+    /// Go programs whose goroutines are not followed, and why.
+    unfollowed: Vec<String>,
     /// Which phase was not found in a file with its library's name, and why.
     failures: Vec<(usize, String)>,
 }
 
 impl Functions {
-    /// For what was asked for.
-    pub fn new(asked: &[Asked], probes: FunctionProbes) -> Self {
+    /// For what was asked for; with requests that are known by their sockets, or without.
+    pub fn new(asked: &[Asked], has_requests: bool, probes: FunctionProbes) -> Self {
         let mut wanted: Vec<Wanted> = asked.iter().flat_map(|asked| asked.0.iter().cloned()).collect();
         // What is mapped is listed by its whole path.
         for wanted in wanted.iter_mut().filter(|wanted| wanted.library.contains('/')) {
@@ -96,7 +102,7 @@ impl Functions {
                 wanted.library = whole;
             }
         }
-        Self { wanted, probes, files: Mutex::default() }
+        Self { wanted, has_requests, probes, files: Mutex::default() }
     }
 
     fn files(&self) -> MutexGuard<'_, Files> {
@@ -105,7 +111,7 @@ impl Functions {
 
     /// Whether a file of this path is wanted, so that it is worth opening.
     pub fn is_wanted(&self, path: &Path) -> bool {
-        self.wanted.iter().any(|wanted| is_named(&wanted.library, path))
+        self.has_requests || self.wanted.iter().any(|wanted| is_named(&wanted.library, path))
     }
 
     /// Puts probes into this program, if it is meant, and into files that are where somebody said, before
@@ -157,7 +163,46 @@ impl Functions {
                 self.files().failures.push((index, text));
             }
         }
+        if self.has_requests && metadata.is_file() {
+            self.follow(state, found, path);
+        }
         problems
+    }
+
+    /// Follows the goroutines of this file, if it is a Go program.
+    fn follow(&self, state: State, found: &File, path: &Path) {
+        let is_seen = |files: &Files| {
+            let of_it = files.seen.iter().filter(|(phase, _)| *phase == FOLLOWED).count();
+            of_it >= MOST_FILES || files.placed.iter().any(|placed| placed.follows(state))
+        };
+        if is_seen(&self.files()) || !self.files().seen.insert((FOLLOWED, state)) {
+            return;
+        }
+        let follow = || {
+            let file = guarded::open_found(found)?;
+            if golang::is_program(&file) {
+                self.put(None, golang::scheduler(&file)?, (FOLLOWED, state), (found, path))?;
+            }
+            anyhow::Ok(())
+        };
+        if let Err(error) = follow() {
+            let text = format!("`{}` {error:#}: requests do not follow its goroutines", path.shown());
+            self.files().unfollowed.push(text);
+        }
+    }
+
+    fn put(
+        &self,
+        wanted: Option<&Wanted>,
+        place: Place,
+        (index, state): (usize, State),
+        (found, path): (&File, &Path),
+    ) -> anyhow::Result<()> {
+        let probed = format!("/proc/self/fd/{}", found.as_raw_fd());
+        let watch = found.try_clone()?;
+        let placed = Placed::put(&self.probes, wanted, place, (index, state, watch), (&probed, path))?;
+        self.files().placed.push(placed);
+        Ok(())
     }
 
     fn place(&self, index: usize, state: State, found: &File, path: &Path) -> anyhow::Result<()> {
@@ -171,15 +216,12 @@ impl Functions {
         };
         let left_out = left_out.into_iter().map(|why| (index, format!("`{}` {why}", path.shown())));
         self.files().failures.extend(left_out);
-        let probed = format!("/proc/self/fd/{}", found.as_raw_fd());
-        let is_followed = |placed: &Placed| placed.on == On::Scheduler && placed.state == state;
         let is_go = places.iter().any(|place| place.on == On::Goroutine);
-        let scheduler =
-            (is_go && !self.files().placed.iter().any(is_followed)).then(|| golang::scheduler(&file));
-        for place in scheduler.transpose()?.into_iter().chain(places) {
-            let watch = found.try_clone()?;
-            let placed = Placed::put(&self.probes, wanted, place, (index, state, watch), (&probed, path))?;
-            self.files().placed.push(placed);
+        if is_go && !self.files().placed.iter().any(|placed| placed.follows(state)) {
+            self.put(None, golang::scheduler(&file)?, (FOLLOWED, state), (found, path))?;
+        }
+        for place in places {
+            self.put(Some(wanted), place, (index, state), (found, path))?;
         }
         Ok(())
     }
@@ -217,14 +259,13 @@ impl Functions {
         for (index, wanted) in self.wanted.iter().enumerate() {
             let kind = if matches!(wanted.what, What::Function(_)) { Kind::Function } else { Kind::Usdt };
             let name = shown(&wanted.name);
-            let is_its = |placed: &&Placed| placed.wanted == index && placed.on != On::Scheduler;
-            let placed: Vec<&Placed> = files.placed.iter().filter(is_its).collect();
+            let placed: Vec<&Placed> = files.placed.iter().filter(|placed| placed.wanted == index).collect();
             let mut say = |text: String| told.push((kind, Untrusted::from(text)));
             // Of a preset as of a pattern.
             let alike =
                 |other: &Wanted| other.is_preset && wanted.is_preset && other.library == wanted.library;
             let all = files.placed.iter().filter(|one| {
-                one.on != On::Scheduler && (one.wanted == index || alike(&self.wanted[one.wanted]))
+                one.wanted == index || self.wanted.get(one.wanted).is_some_and(|other| alike(other))
             });
             let all_calls: u64 = all.map(|placed| placed.counts(&self.probes)[0]).sum();
             for placed in &placed {
@@ -247,6 +288,7 @@ impl Functions {
             }
             failures.for_each(|(_, why)| say(format!("!{name}: {why}")));
         }
+        told.extend(files.unfollowed.iter().map(|why| (Kind::Socket, Untrusted::from(format!("!{why}")))));
         told
     }
 }

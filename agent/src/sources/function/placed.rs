@@ -158,19 +158,20 @@ impl Placed {
     /// Puts the probes in: those of the end first, so that no call that is seen to begin ends unseen.
     pub(super) fn put(
         probes: &FunctionProbes,
-        wanted: &Wanted,
+        wanted: Option<&Wanted>,
         place: Place,
         (index, state, watch): (usize, State, File),
         (probed, path): (&str, &Path),
     ) -> anyhow::Result<Self> {
+        let phase = wanted.map_or("", |wanted| &wanted.name);
         let mut name = [0; NAME_BYTES];
-        name[..wanted.name.len()].copy_from_slice(wanted.name.as_bytes());
+        name[..phase.len()].copy_from_slice(phase.as_bytes());
         let number = probes.add(Function {
             name,
-            name_bytes: wanted.name.len() as u32,
+            name_bytes: phase.len() as u32,
             source: if place.on == On::Place { Source::Usdt } else { Source::Function } as u32,
             argument: place.argument,
-            is_mark: u64::from(place.on != On::Scheduler && place.ends.is_empty()),
+            is_mark: u64::from(place.ends.is_empty()),
             window_ns: 0,
             in_window: 0,
             calls: 0,
@@ -193,7 +194,7 @@ impl Placed {
             wanted: index,
             number,
             name: place.name,
-            phase: Untrusted::from(wanted.name.as_str()),
+            phase: Untrusted::from(phase),
             file: path.shown(),
             on: place.on,
             state,
@@ -216,8 +217,9 @@ impl Placed {
             // Whoever maps it from now on may have another instruction there.
             self.closing = Some(Instant::now());
             return Some(format!(
-                "phase {}: `{}` has been changed: its probes are taken out",
-                self.phase, self.file
+                "{}`{}` has been changed: its probes are taken out",
+                self.whose(),
+                self.file
             ));
         }
         let elapsed = self.looked.elapsed();
@@ -232,12 +234,24 @@ impl Placed {
             return None;
         }
         self.close(probes);
-        let does = if self.on == On::Scheduler { "was switched between in" } else { "was called in" };
+        let does = if self.on == On::Scheduler { "are switched between" } else { "was called" };
         Some(format!(
-            "phase {}: {} {does} `{}` {per_second:.0} times a second, which costs the program more than it tells: its \
-             probes are taken out",
-            self.phase, self.name, self.file
+            "{}{} in `{}` {does} {per_second:.0} times a second, which costs the program more than it tells: its probes are \
+             taken out",
+            self.whose(),
+            self.name,
+            self.file
         ))
+    }
+
+    /// The begin of what is said of it.
+    fn whose(&self) -> String {
+        if self.on == On::Scheduler { String::new() } else { format!("phase {}: ", self.phase) }
+    }
+
+    /// Whether it follows the goroutines of this file.
+    pub(super) fn follows(&self, state: State) -> bool {
+        self.on == On::Scheduler && self.state == state
     }
 
     /// No call of it is shown from here on, and its probes go once those that are open had time to end.

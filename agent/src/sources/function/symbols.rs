@@ -162,7 +162,7 @@ pub(super) fn find(file: &File, wanted: &str) -> Result<Vec<Found>, SymbolError>
     let opened = file.try_clone().map_err(|error| SymbolError::Read(error.kind()))?;
     let cache = ReadCache::new(BufReader::new(opened));
     let tables = Tables::read(&cache).ok_or(SymbolError::NotElf)?;
-    let is_go = tables.section(".gopclntab").is_some() || tables.section(".note.go.buildid").is_some();
+    let is_go = golang::is_of_go(&tables);
     let pattern = Pattern::new(wanted);
     let mut read = Vec::new();
     for kind in [SHT_SYMTAB, SHT_DYNSYM] {

@@ -128,14 +128,15 @@ impl Server {
 }
 
 impl Native {
-    pub(super) fn observed(self, test: &str, requests: u64) -> Option<Observed> {
+    pub(super) fn observed(self, test: &str, phases: &[&str], requests: u64) -> Option<Observed> {
         let ground = Ground::new(test)?;
         let words = match self {
             Native::Go => vec![natives::go(test, &ground, "server.go")?],
             Native::Java => natives::java(test, &ground)?,
         };
         let port = free_port();
-        let start = ground.run().words(&["--requests", &format!("port:{port}")]).program(&words[0]);
+        let start = phases.iter().fold(ground.run(), |start, phase| start.words(&["--phase", phase]));
+        let start = start.words(&["--requests", &format!("port:{port}")]).program(&words[0]);
         let start = words[1..].iter().fold(start, Start::word).word(port.to_string());
         let running = start.environment("FAULT_MS", (FAULT_NS / 1_000_000).to_string()).spawn();
         eventually("the server listens", || TcpStream::connect(("127.0.0.1", port)).ok());

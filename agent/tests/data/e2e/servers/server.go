@@ -11,6 +11,16 @@ import (
 	"time"
 )
 
+//go:noinline
+func predict(number int) {
+	more := 0
+	if number%10 == 0 {
+		more, _ = strconv.Atoi(os.Getenv("FAULT_MS"))
+	}
+	for end := time.Now().Add(time.Duration(20+more) * time.Millisecond); time.Now().Before(end); {
+	}
+}
+
 func serve(out http.ResponseWriter, in *http.Request) {
 	parts := strings.Split(in.URL.Path, "/")
 	ms := 0
@@ -22,12 +32,7 @@ func serve(out http.ResponseWriter, in *http.Request) {
 		for end := time.Now().Add(time.Duration(ms) * time.Millisecond); time.Now().Before(end); {
 		}
 	case "predict":
-		more := 0
-		if ms%10 == 0 {
-			more, _ = strconv.Atoi(os.Getenv("FAULT_MS"))
-		}
-		for end := time.Now().Add(time.Duration(20+more) * time.Millisecond); time.Now().Before(end); {
-		}
+		predict(ms)
 	case "sleep":
 		time.Sleep(time.Duration(ms) * time.Millisecond)
 	case "quit":
