@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use guestscope::phase::Ending;
 use guestscope_ebpf::Source;
+use rstest::rstest;
 
 use crate::{
     functions::{told, with},
@@ -51,11 +52,15 @@ fn assert_handles(done: &Done, said: &HashMap<u64, [u64; 2]>) {
     }
 }
 
-#[test]
-fn a_goroutine_takes_its_phases_along() {
+/// As it is built by default, and without symbols, where it may be loaded anywhere too.
+#[rstest]
+#[case::whole(&[])]
+#[case::stripped(&["-ldflags=-s -w"])]
+#[case::stripped_pie(&["-ldflags=-s -w", "-buildmode=pie"])]
+fn a_goroutine_takes_its_phases_along(#[case] words: &[&str]) {
     let test = "goroutines::a_goroutine_takes_its_phases_along";
     let Some(ground) = Ground::new(test) else { return };
-    let Some(program) = natives::go(test, &ground, "goroutines.go") else { return };
+    let Some(program) = natives::go(test, &ground, "goroutines.go", words) else { return };
     let done = with(ground.run(), &PHASES).program(&program).finish().expect(0);
     assert_handles(&done, &said(&done.stdout));
     // Of an odd number it is left by a panic.
@@ -76,7 +81,7 @@ fn a_goroutine_takes_its_phases_along() {
 fn a_program_of_go_that_runs_is_attached_to() {
     let test = "goroutines::a_program_of_go_that_runs_is_attached_to";
     let Some(ground) = Ground::new(test) else { return };
-    let Some(program) = natives::go(test, &ground, "goroutines.go") else { return };
+    let Some(program) = natives::go(test, &ground, "goroutines.go", &[]) else { return };
     let gate = ground.path("gate");
     let output = std::fs::File::create(ground.path("said")).expect("the folder is ours");
     let subject = Start::new(&ground.path(""), &program).word(&gate).stdout(output).spawn();

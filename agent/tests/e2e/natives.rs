@@ -11,12 +11,13 @@ fn source(name: &str) -> PathBuf {
     file(&format!("tests/data/e2e/servers/{name}"))
 }
 
-/// The program of a source of Go's; none, with a word on stdout, where this machine has no compiler.
-pub(crate) fn go(test: &str, ground: &Ground, name: &str) -> Option<PathBuf> {
+/// The program of a source of Go's, by these words to the compiler; none, with a word on stdout, where this machine
+/// has none.
+pub(crate) fn go(test: &str, ground: &Ground, name: &str, words: &[&str]) -> Option<PathBuf> {
     let go = found("go", test)?;
     let program = ground.path("program");
     let mut build = Command::new(go);
-    build.args(["build", "-o"]).arg(&program).arg(source(name));
+    build.arg("build").args(words).arg("-o").arg(&program).arg(source(name));
     // Else each test would compile Go's library, for 20 s.
     let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("go");
     build.env("GOCACHE", cache).env("HOME", ground.path("home"));

@@ -122,7 +122,7 @@ impl Server {
             Server::Python(kind) => {
                 Some(vec![python(test)?, file("tests/data/e2e/servers/server.py"), kind.into()])
             }
-            Server::Go => natives::go(test, ground, "server.go").map(|program| vec![program]),
+            Server::Go => natives::go(test, ground, "server.go", &[]).map(|program| vec![program]),
             Server::Java => natives::java(test, ground),
         }
     }

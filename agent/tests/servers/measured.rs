@@ -161,8 +161,12 @@ fn by_time(observed: &Observed, name: &str) -> Vec<One> {
     let mut requests = seen.named(name);
     assert_eq!(requests.len(), answered.len(), "{:?}", seen.endings());
     let mut pair = |answered: &Answered| {
-        let apart =
-            |request: &Request| (request.root().start_ns - queue_ns(request)).abs_diff(answered.begin_ns);
+        // Two that begin together are told apart by how long they took.
+        let apart = |request: &Request| {
+            let one = one(answered, request, causes);
+            let begin_ns = request.root().start_ns - queue_ns(request);
+            begin_ns.abs_diff(answered.begin_ns) + one.ours_ns.abs_diff(one.client_ns)
+        };
         let nearest = (0..requests.len()).min_by_key(|&at| apart(requests[at])).expect("there are as many");
         one(answered, requests.swap_remove(nearest), causes)
     };

@@ -9,6 +9,7 @@ mod bounds;
 mod connections;
 mod contract;
 mod garbage;
+mod goroutines;
 mod helpers;
 mod ios;
 mod lives;

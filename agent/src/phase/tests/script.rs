@@ -4,7 +4,7 @@
 //! last event stands behind `+` (account, count, or `minor`, `major` faults); the rest was spent on the CPU.
 //! Words of any event: `lost` (its record never arrived), `late` (after the next), `torn`, `unreadable`,
 //! `lib=2` (copy of the library), `kernel` (the kernel side made the edge), `more` (an end, perhaps not the
-//! last), `number=9` (edge number), `comm=NAME`, `ahead=5` and `behind=5` (ns of `cpu` by which a torn edge
+//! last), `inner` (an enter, what was left with the phase goes on too), `number=9` (edge number), `comm=NAME`, `ahead=5` and `behind=5` (ns of `cpu` by which a torn edge
 //! is off), `after=TOKEN` (what a begin joins), `with=TOKEN` (what ends with an end); `threads=3`,
 //! `unlisted=1`, `sum=cpu:500,runq:20` (ns of all threads outside phases), `sumtorn`. It checks nothing.
 
@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use guestscope_ebpf::{
     Account, Beside, COMM_BYTES, DETAIL, EDGE_HELPERS_TORN, EDGE_NAME_UNREADABLE, EDGE_TORN, EXIT_REPLACED,
     EdgeRecord, FORK_ADOPTED, FORK_LATE, Header, IoRecord, KERNEL_INSTANCE, Kind, NAME_BYTES, Operation,
-    SOURCE_SHIFT, Source, TaskRecord, UNNUMBERED, WaitRecord,
+    SOURCE_SHIFT, Source, TaskRecord, UNNUMBERED, WITH_INNER, WaitRecord,
     connection::{MAY_GO_ON, WAS_NONE},
     edge_mark,
     helpers::HelperSum,
@@ -360,6 +360,8 @@ impl World {
             let detail = if line.has("detail") { DETAIL } else { 0 };
             let length = detail | source << SOURCE_SHIFT | bytes.len() as u64;
             arguments = [0x7000, length, decimal("#"), decimal("@") + decimal("after=")];
+        } else if line.what == "enter" {
+            arguments[0] = u64::from(line.has("inner")) * WITH_INNER;
         } else if line.what == "end" {
             arguments[1] = line.value("with=").map_or(0, |token| token.parse().unwrap());
             arguments[2] = u64::from(line.has("more")) * MAY_GO_ON + u64::from(line.has("none")) * WAS_NONE;

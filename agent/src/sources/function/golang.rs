@@ -16,7 +16,7 @@ use object::{
 
 use super::{
     placed::{On, Place},
-    symbols::{self, Found},
+    symbols,
 };
 use crate::{loader::functions::Spot, probes::phase::Tables, untrusted::Untrusted};
 
@@ -51,11 +51,13 @@ fn entry_x86_64(bytes: &[u8], offset: u64) -> u64 {
             break;
         }
         decoder.decode_out(&mut instruction);
-        match instruction.flow_control() {
-            FlowControl::ConditionalBranch if has_asked => return instruction.next_ip(),
-            // A large frame: whether the address of its end is one at all.
-            FlowControl::ConditionalBranch | FlowControl::Next => {}
-            _ => break,
+        // Before it a large frame asks whether the address of its end is one at all.
+        let is_branch = instruction.flow_control() == FlowControl::ConditionalBranch;
+        if is_branch && has_asked {
+            return instruction.next_ip();
+        }
+        if !is_branch && instruction.flow_control() != FlowControl::Next {
+            break;
         }
         let is_of_goroutine = instruction.op1_kind() == OpKind::Memory
             && instruction.memory_base() == Register::R14
@@ -94,7 +96,7 @@ pub(super) fn scheduler(file: &File) -> anyhow::Result<Place> {
     let mut begins = Vec::new();
     for (name, _) in SCHEDULER {
         for found in symbols::find(file, name)? {
-            let begin = begin_of(file, &found)?;
+            let begin = begin_of(file, (found.offset, found.bytes))?;
             begins.push(Spot { offset: entry(&begin, found.offset), ..Spot::default() });
         }
     }
@@ -102,11 +104,12 @@ pub(super) fn scheduler(file: &File) -> anyhow::Result<Place> {
     Ok(Place { name, begins, ends: Vec::new(), on: On::Scheduler, argument: Argument::default() })
 }
 
-fn begin_of(file: &File, found: &Found) -> std::io::Result<Vec<u8>> {
+/// The first instructions of a function that begins here and has so many bytes.
+pub(super) fn begin_of(file: &File, (offset, bytes): (u64, u64)) -> std::io::Result<Vec<u8>> {
     /// An instruction has 15 bytes at most.
     const MOST: u64 = 15 * BEGIN_INSTRUCTIONS as u64;
-    let mut begin = vec![0; found.bytes.min(MOST) as usize];
-    file.read_exact_at(&mut begin, found.offset)?;
+    let mut begin = vec![0; bytes.min(MOST) as usize];
+    file.read_exact_at(&mut begin, offset)?;
     Ok(begin)
 }
 
@@ -126,4 +129,50 @@ pub(super) fn is_followed(file: &File, tables: &Tables<'_>) -> bool {
     let at = tables.section(".go.buildinfo").and_then(|section| section.file_range(LittleEndian));
     let is_read = at.is_some_and(|(offset, _)| file.read_exact_at(&mut head, offset).is_ok());
     is_read && head.starts_with(MAGIC) && head[15] & HAS_TEXT != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::{collection::vec, prelude::*};
+    use rstest::rstest;
+
+    use super::*;
+
+    /// At this place in a file.
+    const AT: u64 = 0x1000;
+
+    #[rstest]
+    // cmp rsp,[r14+16]; jbe; push rbp
+    #[case::small_frame(&[0x49, 0x3b, 0x66, 0x10, 0x76, 0x20, 0x55], 6)]
+    // lea r12,[rsp-64]; cmp r12,[r14+16]; jbe (near)
+    #[case::frame(&[0x4c, 0x8d, 0x64, 0x24, 0xc0, 0x4d, 0x3b, 0x66, 0x10, 0x0f, 0x86, 0, 1, 0, 0, 0x55], 15)]
+    // mov r12,rsp; sub r12,0x10000; jb; cmp r12,[r14+16]; jbe
+    #[case::large_frame(&[
+        0x49, 0x89, 0xe4, 0x49, 0x81, 0xec, 0, 0, 1, 0, 0x72, 0x20, 0x4d, 0x3b, 0x66, 0x10, 0x76, 0x18, 0x55,
+    ], 18)]
+    // push rbp; mov rbp,rsp; cmp rax,rbx; jbe
+    #[case::never_asks(&[0x55, 0x48, 0x89, 0xe5, 0x48, 0x39, 0xd8, 0x76, 0x10, 0xc3], 0)]
+    // call; cmp rsp,[r14+16]; jbe
+    #[case::asks_too_late(&[0xe8, 0, 0, 0, 0, 0x49, 0x3b, 0x66, 0x10, 0x76, 0x20, 0x55], 0)]
+    fn a_call_has_begun_behind_the_question_for_room(#[case] bytes: &[u8], #[case] behind: u64) {
+        assert_eq!(entry_x86_64(bytes, AT) - AT, behind);
+    }
+
+    #[test]
+    fn so_it_has_on_arm64() {
+        // ldr x16,[x28,#16]; cmp sp,x16; b.ls; str x30,[sp,#-32]!
+        let words = [LOAD_GUARD_ARM64, 0xeb30_63ff, 0x5400_0209, 0xf81e_0ffe];
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        assert_eq!(entry_arm64(&bytes, AT) - AT, 12);
+        assert_eq!(entry_arm64(&bytes[4..], AT), AT);
+    }
+
+    proptest! {
+        #[test]
+        fn code_may_be_anything(bytes in vec(any::<u8>(), 0..200)) {
+            let end = AT + bytes.len() as u64;
+            prop_assert!((AT..=end).contains(&entry_x86_64(&bytes, AT)));
+            prop_assert!((AT..=end).contains(&entry_arm64(&bytes, AT)));
+        }
+    }
 }

@@ -8,6 +8,7 @@
 mod code;
 mod golang;
 mod names;
+mod pclntab;
 mod placed;
 mod presets;
 mod spec;
@@ -265,7 +266,7 @@ impl Functions {
             let alike =
                 |other: &Wanted| other.is_preset && wanted.is_preset && other.library == wanted.library;
             let all = files.placed.iter().filter(|one| {
-                one.wanted == index || self.wanted.get(one.wanted).is_some_and(|other| alike(other))
+                one.wanted == index || self.wanted.get(one.wanted).is_some_and(alike)
             });
             let all_calls: u64 = all.map(|placed| placed.counts(&self.probes)[0]).sum();
             for placed in &placed {

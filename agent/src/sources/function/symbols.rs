@@ -21,6 +21,7 @@ use object::{
 use super::{
     golang,
     names::{self, Pattern},
+    pclntab::GoTable,
 };
 use crate::{probes::phase::Tables, untrusted::Untrusted};
 
@@ -91,6 +92,26 @@ fn nearest(names: &[Untrusted]) -> String {
     if names.is_empty() { String::new() } else { format!("; nearest: {}", names.join(", ")) }
 }
 
+/// Where names of functions come from.
+enum Names<'a> {
+    Elf(Table<'a>),
+    Go(GoTable),
+}
+
+impl Names<'_> {
+    /// Each function's name, whether it is chosen at load time, its address and its length; until `each` says
+    /// that it is enough.
+    fn functions(&self, mut each: impl FnMut(&str, bool, u64, u64) -> bool) -> Result<(), SymbolError> {
+        match self {
+            Self::Elf(table) => table.functions(each),
+            Self::Go(table) => {
+                table.functions(|name, address, bytes| each(name, false, address, bytes));
+                Ok(())
+            }
+        }
+    }
+}
+
 /// A table of symbols, and the text of its names.
 struct Table<'a> {
     file: &'a File,
@@ -127,8 +148,7 @@ impl<'a> Table<'a> {
         std::str::from_utf8(&text[..end]).ok().filter(|name| !name.is_empty())
     }
 
-    /// Each function's name, whether it is chosen at load time, its address and its length; until `each` says
-    /// that it is enough.
+    /// See [`Names::functions`].
     fn functions(&self, mut each: impl FnMut(&str, bool, u64, u64) -> bool) -> Result<(), SymbolError> {
         let mut piece = vec![0; PIECE * SYMBOL];
         let mut at = 0;
@@ -166,7 +186,12 @@ pub(super) fn find(file: &File, wanted: &str) -> Result<Vec<Found>, SymbolError>
     let pattern = Pattern::new(wanted);
     let mut read = Vec::new();
     for kind in [SHT_SYMTAB, SHT_DYNSYM] {
-        read.extend(Table::read(file, &tables, kind)?);
+        let table = Table::read(file, &tables, kind)?;
+        // Go's linker leaves symbols out where it is told to, but never what its runtime needs.
+        if kind == SHT_SYMTAB && table.is_none() && is_go {
+            read.extend(GoTable::read(file, &tables).map(Names::Go));
+        }
+        read.extend(table.map(Names::Elf));
     }
     if read.is_empty() {
         return Err(SymbolError::Stripped);
@@ -213,7 +238,7 @@ pub(super) fn find(file: &File, wanted: &str) -> Result<Vec<Found>, SymbolError>
 }
 
 /// The names that are most like the one that was typed.
-fn nearest_names(tables: &[Table<'_>], pattern: &Pattern<'_>) -> Result<Vec<Untrusted>, SymbolError> {
+fn nearest_names(tables: &[Names<'_>], pattern: &Pattern<'_>) -> Result<Vec<Untrusted>, SymbolError> {
     const LEAST: f64 = 0.6;
     let begun = Instant::now();
     let mut best: Vec<(f64, String)> = Vec::new();

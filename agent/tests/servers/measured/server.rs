@@ -131,7 +131,7 @@ impl Native {
     pub(super) fn observed(self, test: &str, phases: &[&str], requests: u64) -> Option<Observed> {
         let ground = Ground::new(test)?;
         let words = match self {
-            Native::Go => vec![natives::go(test, &ground, "server.go")?],
+            Native::Go => vec![natives::go(test, &ground, "server.go", &[])?],
             Native::Java => natives::java(test, &ground)?,
         };
         let port = free_port();
