@@ -265,9 +265,10 @@ impl Functions {
             // Of a preset as of a pattern.
             let alike =
                 |other: &Wanted| other.is_preset && wanted.is_preset && other.library == wanted.library;
-            let all = files.placed.iter().filter(|one| {
-                one.wanted == index || self.wanted.get(one.wanted).is_some_and(alike)
-            });
+            let all = files
+                .placed
+                .iter()
+                .filter(|one| one.wanted == index || self.wanted.get(one.wanted).is_some_and(alike));
             let all_calls: u64 = all.map(|placed| placed.counts(&self.probes)[0]).sum();
             for placed in &placed {
                 let [calls, left_out @ ..] = placed.counts(&self.probes);
