@@ -66,9 +66,10 @@ fn requests_are_the_clients_and_the_fault_is_named(#[case] name: &str, #[case] s
     let pairs = by_trace(&server, &observed);
     let row = Row::of(format!("{name}, {}", server.kind), server.fault.name(), &pairs);
     kept::keep(Row::head(), row.text());
+    // What a thread does on its way to a wait is no part of that. For 150 ms of the disk it goes there many times.
+    let least_ns = server::FAULT_NS * if server.fault == Account::BlockIo { 6 } else { 9 } / 10;
     for one in pairs.iter().filter(|one| one.is_hit()) {
-        // What a thread does on its way to a wait is no part of that.
-        assert!(one.fault_ns >= server::FAULT_NS * 9 / 10, "{one:?}");
+        assert!(one.fault_ns >= least_ns, "{one:?}");
     }
     if repetitions().is_some() {
         assert!(row.is_named() && row.is_close() && row.is_covered(), "{}", row.text());

@@ -71,10 +71,9 @@ fn pair<'a>(seen: &'a Seen, answered: &[Answered]) -> Vec<&'a Request> {
     requests
 }
 
-/// Names of the phases right within a request, in the order of their begins. Some have waited in a queue.
-fn names(request: &Request) -> Vec<&str> {
-    let root = request.root().id;
-    let is_within = |phase: &&Phase| phase.parent == Some(root) && phase.kind != PhaseKind::Queue;
+/// Names of the phases right within one, in the order of their begins. Some requests have waited in a queue.
+fn names(request: &Request, around: u64) -> Vec<&str> {
+    let is_within = |phase: &&Phase| phase.parent == Some(around) && phase.kind != PhaseKind::Queue;
     let within = request.phases.iter().filter(is_within);
     within.map(|phase| phase.name.stored()).collect()
 }
@@ -93,7 +92,8 @@ fn each_request_of_four_clients_is_one_with_its_phases(#[case] kind: &str, #[cas
     assert_eq!(done.losses(), []);
     let (mut inside, mut all) = (0, 0);
     for request in requests {
-        assert_eq!(names(request), phases);
+        assert_eq!(names(request, request.root().id), ["predict"]);
+        assert_eq!(names(request, phase(request, "predict").id), phases);
         let work = request.phases.iter().filter(|phase| phase.parent == Some(request.root().id));
         inside += work.map(cpu).sum::<u64>();
         all += cpu(request.root());

@@ -18,8 +18,9 @@ _METHODS = {
 }
 
 
-#: Tokens of the program's own spans, which end when it says so and do not keep a request open (otel.py).
-spans = set()
+#: Tokens of the program's own spans, which end when it says so and do not keep a request open (otel.py); to what gives their
+#: phases the names that they have by now.
+spans = {}
 
 #: Names that have been made, since routes are few and come again.
 _final = {}
@@ -120,6 +121,7 @@ class Request:
         if all(token in spans for token in inside):
             self.rename()
             for token in reversed(inside):
+                spans[token]()
                 marker._end(token)
             marker._end(self.token)
 

@@ -18,6 +18,7 @@ starlette.applications                 Starlette.__call__                  asgi.
 starlette.routing                      Route.matches                       asgi.starlette_route
 starlette.routing                      Mount.matches                       asgi.starlette_mount
 fastapi.routing                        _route_selected?                    asgi.fastapi_selected
+fastapi.routing                        run_endpoint_function?              asgi.fastapi_endpoint
 starlette.background                   BackgroundTask.__call__             asgi.background
 quart.ctx                              RequestContext.match_request?       web.quart_route
 falcon.app                             App._get_responder?                 web.falcon_route

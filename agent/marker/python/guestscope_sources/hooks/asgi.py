@@ -197,22 +197,36 @@ def fastapi_selected(original, site):
     return _route_selected
 
 
-def background(original, site):
-    """What runs behind the response is no part of the request; where the response is still under way it is a phase of it."""
+def _within_requests(original, name):
+    """A coroutine function that is a phase of the request that it runs within, and none outside."""
     from .. import phases
 
-    observed = phases.coroutine(original, "background")
+    observed = phases.coroutine(original, name)
 
     @functools.wraps(original)
-    async def __call__(self, *args, **kwargs):
-        run = original if requests.of_here() is None else observed
+    async def run(*args, **kwargs):
+        chosen = original if requests.of_here() is None else observed
         try:
-            return await run(self, *args, **kwargs)
+            return await chosen(*args, **kwargs)
         except BaseException as error:
             error.__traceback__ = error.__traceback__.tb_next
             raise
 
-    return __call__
+    return run
+
+
+def background(original, site):
+    """What runs behind the response is no part of the request; where the response is still under way it is a phase of it."""
+    return _within_requests(original, "background")
+
+
+def fastapi_endpoint(original, site):
+    """`run_endpoint_function(*, dependant, ...)`: the program's own function, and its way to a thread of the pool and back."""
+
+    def name(args, kwargs):
+        return kwargs["dependant"].call.__name__
+
+    return _within_requests(original, name)
 
 
 def _ray_trace(text):

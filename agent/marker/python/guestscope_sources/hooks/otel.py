@@ -54,7 +54,7 @@ class _Span:
     """The phase of a span. `thread`: on which it is, 0: none. `tracked`: it is left and entered with the coroutine. `is_gone`: it
     ended with the coroutine that it was open in, or with the answer to the request."""
 
-    __slots__ = ("token", "name", "thread", "tracked", "is_direct", "by", "is_over", "is_gone")
+    __slots__ = ("token", "span", "name", "thread", "tracked", "is_direct", "by", "is_over", "is_gone")
 
 
 class _Here(threading.local):
@@ -104,7 +104,7 @@ def _put(span):
     if chain:
         _live[span.token] = span.thread
         _open.set(chain + (span.token,))
-        requests.spans.add(span.token)
+        requests.spans[span.token] = lambda: _renamed(span)
     else:
         _here.inside.append(span)
 
@@ -128,7 +128,7 @@ def _started(span):
     _give_way()
     _end_overdue()
     context, mine = span.context, _Span()
-    mine.name = _name(span)
+    mine.span, mine.name = span, _name(span)
     mine.thread, mine.tracked, mine.by, mine.is_over, mine.is_gone = 0, False, None, False, False
     caller = sys._getframe(_FRAMES)
     mine.is_direct = caller.f_code is _direct_code and bool(caller.f_locals.get("end_on_exit")) and _may_stay()
@@ -153,18 +153,27 @@ def _above(span):
     return [token for token in chain[chain.index(span.token) + 1 :] if _live.get(token) == thread]
 
 
+def _renamed(mine):
+    """The program may have given the span another name since."""
+    try:
+        name = _name(mine.span)
+        if name != mine.name:
+            mine.name = name
+            phases.replace(mine.token, name)
+    except Exception as error:
+        work.failed("opentelemetry", error)
+
+
 def _ended(span):
     mine = _spans.pop(span.context.span_id, None)
     if mine is None:
         return
     _attached.pop(id(mine.by), None)
-    requests.spans.discard(mine.token)
+    requests.spans.pop(mine.token, None)
     mine.is_gone |= bool(mine.thread) and mine.tracked and mine.token not in _live
     if mine.is_gone:
         return
-    name = _name(span)
-    if name != mine.name:
-        phases.replace(mine.token, name)
+    _renamed(mine)
     if mine.thread and not mine.tracked and mine.thread != get_ident():
         mine.is_over = True
     elif not mine.thread or mine.tracked or mine in _here.inside:
