@@ -198,7 +198,7 @@ fn a_function_that_is_not_there_names_the_nearest() {
     assert_told(&done, "b", &["no program has mapped `libnowhere.so`"]);
 }
 
-/// Builds a library whose `work` does a known number of rounds.
+/// Builds a library whose `work` does a known number of rounds, and which calls itself libwork.so.7.
 fn library(ground: &Ground, name: &str) -> PathBuf {
     let source = ground.path("library.c");
     let text =
@@ -207,7 +207,11 @@ fn library(ground: &Ground, name: &str) -> PathBuf {
     let path = ground.path(name);
     let compiler = guestscope::child::resolve("cc").expect("the program was compiled");
     let mut command = Command::new(compiler);
-    let output = command.args(["-shared", "-fPIC", "-O1", "-o"]).arg(&path).arg(source).output();
+    let output = command
+        .args(["-shared", "-fPIC", "-O1", "-Wl,-soname,libwork.so.7", "-o"])
+        .arg(&path)
+        .arg(source)
+        .output();
     assert!(output.expect("the compiler runs").status.success());
     path
 }
@@ -260,12 +264,13 @@ fn a_library_that_is_overwritten_loses_its_probes() {
     assert_eq!(done.code(), 0, "{}", done.stderr);
 }
 
+/// Its library is meant by the name that it calls itself, as `libcuda.so.1` of NVIDIA's is.
 #[test]
 fn a_program_that_runs_is_attached_to() {
     let test = "functions::a_program_that_runs_is_attached_to";
     let Some(ground) = Ground::new(test) else { return };
     let Some(program) = program(&ground, test) else { return };
-    let first = library(&ground, "libwork.so");
+    let first = library(&ground, "libwork.so.550.1");
     let gate = ground.path("go");
     let start = Start::new(&ground.path(""), &program).words(&["loads", "10"]).word(&first);
     let start = start.word(format!("until:{}", gate.display())).word(&first);
@@ -275,7 +280,7 @@ fn a_program_that_runs_is_attached_to() {
     });
     let pid = subject.pid().to_string();
     let start = ground.command(&["attach", "--json", "--output"]).word(ground.path("runs"));
-    let run = with(start.words(&["--pid", &pid]), &["work=libwork.so:work"]).spawn();
+    let run = with(start.words(&["--pid", &pid]), &["work=libwork.so.7:work"]).spawn();
     eventually("attached", || run.stderr().contains("attached to ").then_some(()));
     std::fs::write(gate, "").expect("the folder is ours");
     let done = run.finish().expect(0);

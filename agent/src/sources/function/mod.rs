@@ -11,6 +11,7 @@ mod names;
 mod pclntab;
 mod placed;
 mod presets;
+mod soname;
 mod spec;
 mod symbols;
 mod table;
@@ -34,6 +35,7 @@ use std::{
 pub use self::spec::{Asked, parse};
 use self::{
     placed::{On, Place, Placed},
+    soname::has_name,
     spec::{Wanted, What},
 };
 use super::Kind;
@@ -112,7 +114,7 @@ impl Functions {
 
     /// Whether a file of this path is wanted, so that it is worth opening.
     pub fn is_wanted(&self, path: &Path) -> bool {
-        self.has_requests || self.wanted.iter().any(|wanted| is_named(&wanted.library, path))
+        self.has_requests || self.wanted.iter().any(|wanted| Named::of(&wanted.library, path) != Named::No)
     }
 
     /// Puts probes into this program, if it is meant, and into files that are where somebody said, before
@@ -146,7 +148,10 @@ impl Functions {
         let state = State::of(&metadata);
         let mut problems = Vec::new();
         for (index, wanted) in self.wanted.iter().enumerate() {
-            if !metadata.is_file() || !is_named(&wanted.library, path) {
+            let named = if metadata.is_file() { Named::of(&wanted.library, path) } else { Named::No };
+            let is_own_name =
+                || guarded::open_found(found).is_ok_and(|file| has_name(&file, &wanted.library));
+            if named == Named::No || named == Named::Perhaps && !is_own_name() {
                 continue;
             }
             {
@@ -306,17 +311,33 @@ fn shown(text: &str) -> Untrusted {
     Untrusted::from(text)
 }
 
-/// Whether somebody who says `library` means this file: by its path, or by its name, of which a version may
-/// be left out; `*` is any text.
-fn is_named(library: &str, path: &Path) -> bool {
-    let path = path.as_os_str().as_bytes();
-    let path = path.strip_suffix(b" (deleted)").unwrap_or(path);
-    if library.contains('/') {
-        return names::matches(library, path);
+/// Whether somebody who says `library` means a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Named {
+    /// By its path, or by its name, of which a version may be left out; `*` is any text.
+    Yes,
+    /// It is another version, whose own name in the file decides: `libcuda.so.580.1` calls itself `libcuda.so.1`.
+    Perhaps,
+    No,
+}
+
+impl Named {
+    fn of(library: &str, path: &Path) -> Self {
+        let path = path.as_os_str().as_bytes();
+        let path = path.strip_suffix(b" (deleted)").unwrap_or(path);
+        let is_it = |is_it| if is_it { Self::Yes } else { Self::No };
+        if library.contains('/') {
+            return is_it(names::matches(library, path));
+        }
+        let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+        let without_version =
+            name.strip_prefix(library.as_bytes()).is_some_and(|rest| rest.starts_with(b"."));
+        if without_version || names::matches(library, name) {
+            return Self::Yes;
+        }
+        let stem = library.split_once(".so.").map(|(stem, _)| format!("{stem}.so."));
+        if stem.is_some_and(|stem| name.starts_with(stem.as_bytes())) { Self::Perhaps } else { Self::No }
     }
-    let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-    let without_version = name.strip_prefix(library.as_bytes()).is_some_and(|rest| rest.starts_with(b"."));
-    without_version || names::matches(library, name)
 }
 
 #[cfg(test)]
@@ -326,19 +347,22 @@ mod tests {
     use super::*;
 
     #[rstest]
-    #[case("libllama.so", "/x/lib/libllama.so", true)]
-    #[case("libllama.so", "/x/lib/libllama.so.0.1", true)]
-    #[case("libllama.so", "/x/lib/libllama.so (deleted)", true)]
-    #[case("libllama", "/x/lib/libllama.so.0", true)]
-    #[case("libllama.so", "/x/lib/libllama.sox", false)]
-    #[case("libllama.so", "/x/lib/notlibllama.so", false)]
-    #[case("libtriton_*.so", "/x/libtriton_onnxruntime.so", true)]
-    #[case("serve", "/opt/serve", true)]
-    #[case("serve", "/opt/serve/libx.so", false)]
-    #[case("/opt/serve", "/opt/serve", true)]
-    #[case("/opt/*/libx.so", "/opt/a/b/libx.so", true)]
-    #[case("/opt/serve", "/srv/opt/serve", false)]
-    fn files_are_meant_by_path_or_name(#[case] library: &str, #[case] path: &str, #[case] is_meant: bool) {
-        assert_eq!(is_named(library, Path::new(path)), is_meant);
+    #[case("libllama.so", "/x/lib/libllama.so", Named::Yes)]
+    #[case("libllama.so", "/x/lib/libllama.so.0.1", Named::Yes)]
+    #[case("libllama.so", "/x/lib/libllama.so (deleted)", Named::Yes)]
+    #[case("libllama", "/x/lib/libllama.so.0", Named::Yes)]
+    #[case("libllama.so", "/x/lib/libllama.sox", Named::No)]
+    #[case("libllama.so", "/x/lib/notlibllama.so", Named::No)]
+    #[case("libcuda.so.1", "/usr/lib/libcuda.so.1", Named::Yes)]
+    #[case("libcuda.so.1", "/usr/lib/libcuda.so.580.159.04", Named::Perhaps)]
+    #[case("libcuda.so.1", "/usr/lib/libcudart.so.13", Named::No)]
+    #[case("libtriton_*.so", "/x/libtriton_onnxruntime.so", Named::Yes)]
+    #[case("serve", "/opt/serve", Named::Yes)]
+    #[case("serve", "/opt/serve/libx.so", Named::No)]
+    #[case("/opt/serve", "/opt/serve", Named::Yes)]
+    #[case("/opt/*/libx.so", "/opt/a/b/libx.so", Named::Yes)]
+    #[case("/opt/serve", "/srv/opt/serve", Named::No)]
+    fn files_are_meant_by_path_or_name(#[case] library: &str, #[case] path: &str, #[case] named: Named) {
+        assert_eq!(Named::of(library, Path::new(path)), named);
     }
 }
