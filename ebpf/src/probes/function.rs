@@ -60,6 +60,7 @@ pub(crate) fn forget(slot: u32) {
         // SAFETY: a value of a map, which its thread alone writes.
         unsafe { (*calls).depth = 0 };
     }
+    goroutine::forget(slot);
 }
 
 #[uprobe]

@@ -102,6 +102,12 @@ pub(crate) fn ended(ctx: &impl EbpfContext, (slot, tgid): (u16, u32), carrier: u
     THREAD_OUTSIDE
 }
 
+/// The thread of this slot is new, or runs a new program.
+#[inline(always)]
+pub(crate) fn forget(slot: u32) {
+    runs(slot as u16, 0, 0);
+}
+
 #[inline(always)]
 fn runs(slot: u16, g: u64, carrier: u64) {
     if let Some(runs) = RUNS.get_ptr_mut(u32::from(slot)) {
@@ -160,7 +166,9 @@ pub(crate) fn goroutine_moves(ctx: ProbeContext) -> u32 {
         if event == GO_SCHEDULE || event == GO_EXECUTE {
             let token = outermost(u64::from(tgid), carrier);
             if token == 0 {
-                give_back(u64::from(tgid), g, carrier);
+                if give_back(u64::from(tgid), g, carrier) != 0 {
+                    (*runs).carrier = 0;
+                }
                 return 0;
             }
             let mut first = THREAD_OUTSIDE;

@@ -31,6 +31,8 @@ const BEGIN_INSTRUCTIONS: usize = 8;
 const GUARD: u64 = 16;
 /// arm64: `ldr x16, [x28, #16]`.
 const LOAD_GUARD_ARM64: u32 = 0xf940_0b90;
+/// What compilers of C put behind the names of copies and parts of functions.
+const C_COPIES: [&str; 8] = ["part", "isra", "constprop", "cold", "lto_priv", "clone", "localalias", "llvm"];
 /// How a section `.go.buildinfo` begins.
 const MAGIC: &[u8] = b"\xff Go buildinf:";
 /// Its flag of 1.18 and later: the version stands in it, and is not pointed to.
@@ -113,6 +115,13 @@ pub(super) fn begin_of(file: &File, (offset, bytes): (u64, u64)) -> std::io::Res
     Ok(begin)
 }
 
+/// Whether a function of a Go program is one of Go's, and none of C's: of those only the compiler's copies have a dot
+/// in their names (`work.part.0`).
+pub(super) fn is_name(name: &str) -> bool {
+    let mut parts = name.split('.').skip(1);
+    parts.next().is_some_and(|next| !C_COPIES.contains(&next))
+}
+
 /// Whether it is a Go program.
 pub(super) fn is_program(file: &File) -> bool {
     let cache = file.try_clone().map(|opened| ReadCache::new(BufReader::new(opened)));
@@ -156,6 +165,17 @@ mod tests {
     #[case::asks_too_late(&[0xe8, 0, 0, 0, 0, 0x49, 0x3b, 0x66, 0x10, 0x76, 0x20, 0x55], 0)]
     fn a_call_has_begun_behind_the_question_for_room(#[case] bytes: &[u8], #[case] behind: u64) {
         assert_eq!(entry_x86_64(bytes, AT) - AT, behind);
+    }
+
+    #[rstest]
+    #[case("main.handle", true)]
+    #[case("main.(*server).infer.func1", true)]
+    #[case("github.com/a/b.Run", true)]
+    #[case("work", false)]
+    #[case("work.part.0", false)]
+    #[case("_cgo_work.isra.3", false)]
+    fn gos_names_have_a_package(#[case] name: &str, #[case] is_go: bool) {
+        assert_eq!(is_name(name), is_go);
     }
 
     #[test]

@@ -47,6 +47,8 @@ use crate::{
 
 /// Files that are looked at for each phase: a program may make any number of a name.
 const MOST_FILES: usize = 64;
+/// Files that are looked at to find Go programs among them.
+const MOST_SEEN: usize = 16_384;
 /// Stands for the phase where Go's scheduler is probed.
 const FOLLOWED: usize = usize::MAX;
 /// Calls that no phase shows, or whose phase has no end.
@@ -177,21 +179,20 @@ impl Functions {
 
     /// Follows the goroutines of this file, if it is a Go program.
     fn follow(&self, state: State, found: &File, path: &Path) {
-        let is_seen = |files: &Files| {
-            let of_it = files.seen.iter().filter(|(phase, _)| *phase == FOLLOWED).count();
-            of_it >= MOST_FILES || files.placed.iter().any(|placed| placed.follows(state))
-        };
-        if is_seen(&self.files()) || !self.files().seen.insert((FOLLOWED, state)) {
-            return;
-        }
-        let follow = || {
-            let file = guarded::open_found(found)?;
-            if golang::is_program(&file) {
-                self.put(None, golang::scheduler(&file)?, (FOLLOWED, state), (found, path))?;
+        {
+            let mut files = self.files();
+            let programs = files.placed.iter().filter(|placed| placed.wanted == FOLLOWED).count();
+            let is_known = files.placed.iter().any(|placed| placed.follows(state));
+            let has_room = programs + files.unfollowed.len() < MOST_FILES && files.seen.len() < MOST_SEEN;
+            if is_known || !has_room || !files.seen.insert((FOLLOWED, state)) {
+                return;
             }
-            anyhow::Ok(())
-        };
-        if let Err(error) = follow() {
+        }
+        // What cannot be read is said elsewhere.
+        let Some(file) = guarded::open_found(found).ok().filter(golang::is_program) else { return };
+        let scheduler = golang::scheduler(&file);
+        let put = scheduler.and_then(|place| self.put(None, place, (FOLLOWED, state), (found, path)));
+        if let Err(error) = put {
             let text = format!("`{}` {error:#}: requests do not follow its goroutines", path.shown());
             self.files().unfollowed.push(text);
         }

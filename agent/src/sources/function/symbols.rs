@@ -207,7 +207,7 @@ pub(super) fn find(file: &File, wanted: &str) -> Result<Vec<Found>, SymbolError>
             } else if found.iter().all(|found| found.offset != offset) {
                 all += 1;
                 if found.len() < MOST_FUNCTIONS {
-                    let is_go = is_go && name.contains('.');
+                    let is_go = is_go && golang::is_name(name);
                     found.push(Found { name: shown.into(), address, offset, bytes, cold: None, is_go });
                     names.push(name.to_owned());
                 }
