@@ -116,9 +116,9 @@ def fastapi():
 
     app.include_router(router, prefix="/api")
     serve_uvicorn(app)
-    expect("/sync/4", "GET /sync/{id}", 200)
+    expect("/sync/4", "GET /sync/{id}", 200, "begin p sync", "end p")
     expect("/sync/notanumber", "GET /sync/{id}", 422)
-    expect("/api/v1/users/bob", "GET /api/v1/users/{name}", 200)
+    expect("/api/v1/users/bob", "GET /api/v1/users/{name}", 200, "begin p user", "end p")
 
 
 def litestar():

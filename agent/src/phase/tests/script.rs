@@ -1,12 +1,12 @@
 //! Recorded events as text: one line per event, played into a [`Pairing`].
 //!
-//! `TIME PROCESS/THREAD WHAT WORDS... +ACCOUNT NS...`, times in ns. What its thread went through since the
-//! last event stands behind `+` (account, count, or `minor`, `major` faults); the rest was spent on the CPU.
-//! Words of any event: `lost` (its record never arrived), `late` (after the next), `torn`, `unreadable`,
-//! `lib=2` (copy of the library), `kernel` (the kernel side made the edge), `more` (an end, perhaps not the
-//! last), `inner` (an enter, what was left with the phase goes on too), `number=9` (edge number), `comm=NAME`, `ahead=5` and `behind=5` (ns of `cpu` by which a torn edge
-//! is off), `after=TOKEN` (what a begin joins), `with=TOKEN` (what ends with an end); `threads=3`,
-//! `unlisted=1`, `sum=cpu:500,runq:20` (ns of all threads outside phases), `sumtorn`. It checks nothing.
+//! `TIME PROCESS/THREAD WHAT WORDS... +ACCOUNT NS...`, times in ns. `+`: what the thread did since its last event
+//! (account, count, or `minor`, `major` faults); the rest was spent on the CPU. Words of any event: `lost` (its
+//! record never arrived), `late` (after the next), `torn`, `unreadable`, `lib=2` (copy of the library), `kernel`
+//! (an edge of the kernel side), `more` (perhaps not the last end), `inner` (an enter with what was left inside),
+//! `number=9` (edge), `comm=NAME`, `ahead=5`, `behind=5` (ns of `cpu` by which a torn edge is off), `after=TOKEN`
+//! (what a begin joins), `with=TOKEN` (what ends with an end); of all threads outside phases: `threads=3`,
+//! `unlisted=1`, `sum=cpu:500,runq:20` (ns), `sumtorn`.
 
 use std::collections::HashMap;
 
@@ -26,10 +26,9 @@ use crate::{
     record::Record,
 };
 
-/// A process and thread number.
 type Number = (u32, u32);
 
-/// The threads as the kernel side would know them, and the pairing that is fed.
+/// The threads, and the pairing that is fed.
 pub(super) struct World {
     pub(super) pairing: Pairing,
     threads: HashMap<Number, Live>,
@@ -190,8 +189,7 @@ impl Live {
     }
 }
 
-/// A wait that ends here: `ACCOUNT from=TIME ready=TIME throttled=NS waker=THREAD by=SYSCALL device=NUMBER writes=1 ns_tid=THREAD
-/// group=NUMBER`, each but the first with a default; `edge=9`: the last edge that its thread had begun, else the last one recorded.
+/// A wait that ends here: its account, then words with defaults; `edge=9` is the last edge that its thread had begun.
 fn wait_record(line: &Line<'_>, live: &Live) -> WaitRecord {
     let ledger = &live.ledger;
     let number = |key: &str, or: u64| line.value(key).map_or(or, |value| value.parse().unwrap());
@@ -360,8 +358,8 @@ impl World {
             let detail = if line.has("detail") { DETAIL } else { 0 };
             let length = detail | source << SOURCE_SHIFT | bytes.len() as u64;
             arguments = [0x7000, length, decimal("#"), decimal("@") + decimal("after=")];
-        } else if line.what == "enter" {
-            arguments[0] = u64::from(line.has("inner")) * WITH_INNER;
+        } else if line.what == "enter" && line.has("inner") {
+            arguments[0] = WITH_INNER;
         } else if line.what == "end" {
             arguments[1] = line.value("with=").map_or(0, |token| token.parse().unwrap());
             arguments[2] = u64::from(line.has("more")) * MAY_GO_ON + u64::from(line.has("none")) * WAS_NONE;
