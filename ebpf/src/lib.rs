@@ -237,8 +237,8 @@ pub const THREAD_INSIDE: u64 = 2;
 /// The same: it is inside as many as before.
 pub const THREAD_AS_BEFORE: u64 = 3;
 
-/// First argument of an enter that the kernel side makes: what was open within the phase as it was left goes on
-/// with it.
+/// First argument of an enter that the kernel side makes: what was open within the phase as it was left goes
+/// on with it.
 pub const WITH_INNER: u64 = 1;
 
 /// Bits of a token that number the phases of one root.

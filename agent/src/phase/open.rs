@@ -43,7 +43,8 @@ pub(crate) struct OpenPhase {
     pub(crate) share: Share,
     /// Threads that have entered it while it was on another one, in the order of their coming.
     pub(crate) beside: Vec<Beside>,
-    /// What was open within it when it was left, the outermost first: kept where all of it goes on by one edge.
+    /// What was open within it when it was left, the outermost first: kept where all of it goes on by one
+    /// edge.
     pub(crate) left_with: Vec<u64>,
     /// What it was at the last send of its connection.
     pub(crate) held: Option<Box<Held>>,

@@ -11,8 +11,8 @@ fn source(name: &str) -> PathBuf {
     file(&format!("tests/data/e2e/servers/{name}"))
 }
 
-/// The program of a source of Go's, by these words to the compiler; none, with a word on stdout, where this machine
-/// has none.
+/// The program of a source of Go's, by these words to the compiler; none, with a word on stdout, where this
+/// machine has none.
 pub(crate) fn go(test: &str, ground: &Ground, name: &str, words: &[&str]) -> Option<PathBuf> {
     let go = found("go", test)?;
     let program = ground.path("program");

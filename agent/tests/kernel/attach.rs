@@ -192,7 +192,8 @@ impl Observer {
             if of(Found::Adopted) + of(Found::Unborn) == 0 {
                 return adopted;
             }
-            // Who is in the middle of making a thread may wait for this CPU, and all walks fit into one time slice.
+            // Who is in the middle of making a thread may wait for this CPU, and all walks fit into one time
+            // slice.
             std::thread::sleep(Duration::from_millis(1));
         }
         panic!("after {WALKS} walks there are threads that are not tracked");

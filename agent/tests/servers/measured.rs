@@ -66,7 +66,8 @@ fn requests_are_the_clients_and_the_fault_is_named(#[case] name: &str, #[case] s
     let pairs = by_trace(&server, &observed);
     let row = Row::of(format!("{name}, {}", server.kind), server.fault.name(), &pairs);
     kept::keep(Row::head(), row.text());
-    // What a thread does on its way to a wait is no part of that. For 150 ms of the disk it goes there many times.
+    // What a thread does on its way to a wait is no part of that. For 150 ms of the disk it goes there many
+    // times.
     let least_ns = server::FAULT_NS * if server.fault == Account::BlockIo { 6 } else { 9 } / 10;
     for one in pairs.iter().filter(|one| one.is_hit()) {
         assert!(one.fault_ns >= least_ns, "{one:?}");
@@ -76,8 +77,8 @@ fn requests_are_the_clients_and_the_fault_is_named(#[case] name: &str, #[case] s
     }
 }
 
-/// Java sleeps in a futex with a timeout, which is the account `lock`. A goroutine leaves the thread that received
-/// its request, and takes it along.
+/// Java sleeps in a futex with a timeout, which is the account `lock`. A goroutine leaves the thread that
+/// received its request, and takes it along.
 #[rstest]
 #[case::go("go net/http, by its port", Native::Go, &[], "cpu")]
 #[case::go_with_a_function("go net/http, port and function", Native::Go, PREDICT, "cpu")]

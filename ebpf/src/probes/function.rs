@@ -152,8 +152,8 @@ pub(crate) fn function_end(ctx: ProbeContext) -> u32 {
     0
 }
 
-/// Stages the end of the call that has ended, or of the outermost one that is gone without; `inside` says what its
-/// thread is inside then, or nothing by 0.
+/// Stages the end of the call that has ended, or of the outermost one that is gone without; `inside` says
+/// what its thread is inside then, or nothing by 0.
 ///
 /// # Safety
 /// The stage must be the thread's own.

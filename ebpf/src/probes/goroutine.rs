@@ -1,10 +1,11 @@
-//! Goroutines that are inside probed functions, or have received a request: where that is kept, and what becomes
-//! of their phases as they leave a thread and go on, on whichever thread it is then.
+//! Goroutines that are inside probed functions, or have received a request: where that is kept, and what
+//! becomes of their phases as they leave a thread and go on, on whichever thread it is then.
 //!
-//! Hooks: uprobes in Go's scheduler, `runtime.schedule`, `runtime.execute` and `runtime.goexit0`. Yields leaves
-//! and enters of the outermost phase of a goroutine, and the end of calls that it has left open. Which goroutine runs
-//! stands in a register that Go's compiler keeps for it (1.17 and later). A goroutine's stack moves as it grows,
-//! but what lies on it keeps its distance from the stack's high end: places are taken from there.
+//! Hooks: uprobes in Go's scheduler, `runtime.schedule`, `runtime.execute` and `runtime.goexit0`. Yields
+//! leaves and enters of the outermost phase of a goroutine, and the end of calls that it has left open. Which
+//! goroutine runs stands in a register that Go's compiler keeps for it (1.17 and later). A goroutine's stack
+//! moves as it grows, but what lies on it keeps its distance from the stack's high end: places are taken from
+//! there.
 
 use aya_ebpf::{
     EbpfContext,
@@ -48,8 +49,8 @@ static GOROUTINE_CALLS: HashMap<Goroutine, u32> = HashMap::with_max_entries(GORO
 #[map]
 static FREE_GOROUTINES: Queue<u32> = Queue::with_max_entries(GOROUTINES, 0);
 
-/// Element of `OPEN`, less those of threads, to the socket of the request that the goroutine has received last;
-/// 0 for none.
+/// Element of `OPEN`, less those of threads, to the socket of the request that the goroutine has received
+/// last; 0 for none.
 #[map]
 static CARRIED: Array<u64> = Array::with_max_entries(GOROUTINES, 0);
 
@@ -116,8 +117,8 @@ fn runs(slot: u16, g: u64, carrier: u64) {
     }
 }
 
-/// The thread of this slot has received a request over a socket: the goroutine that it runs, if it runs one, takes
-/// it along from here on.
+/// The thread of this slot has received a request over a socket: the goroutine that it runs, if it runs one,
+/// takes it along from here on.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub(crate) extern "C" fn goroutine_carries(slot: u32, tgid: u32, socket: u64) -> u64 {
@@ -191,7 +192,8 @@ pub(crate) fn goroutine_moves(ctx: ProbeContext) -> u32 {
     0
 }
 
-/// Where the calls of a goroutine are kept; a new place if it has none and shall have one. 0 if there is none.
+/// Where the calls of a goroutine are kept; a new place if it has none and shall have one. 0 if there is
+/// none.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub(crate) extern "C" fn goroutine(tgid: u64, g: u64, begins: u64) -> u64 {
@@ -222,8 +224,8 @@ pub(crate) extern "C" fn goroutine(tgid: u64, g: u64, begins: u64) -> u64 {
     u64::from(carrier)
 }
 
-/// Gives the place of a goroutine back if no call of it is open and it has no request to answer: whether that is
-/// so.
+/// Gives the place of a goroutine back if no call of it is open and it has no request to answer: whether that
+/// is so.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub(crate) extern "C" fn give_back(tgid: u64, g: u64, carrier: u64) -> u64 {

@@ -1,9 +1,9 @@
 //! Recorded events as text: one line per event, played into a [`Pairing`].
 //!
-//! `TIME PROCESS/THREAD WHAT WORDS... +ACCOUNT NS...`, times in ns. `+`: what the thread did since its last event
-//! (account, count, or `minor`, `major` faults); the rest was spent on the CPU. Words of any event: `lost` (its
-//! record never arrived), `late` (after the next), `torn`, `unreadable`, `lib=2` (copy of the library), `kernel`
-//! (an edge of the kernel side), `more` (perhaps not the last end), `inner` (an enter with what was left inside),
+//! `TIME PROCESS/THREAD WHAT WORDS... +ACCOUNT NS...`, times in ns. `+`: what the thread did since its last
+//! event (account, count, or `minor`, `major` faults); the rest was spent on the CPU. Words of any event: `lost`
+//! (its record never arrived), `late` (after the next), `torn`, `unreadable`, `lib=2` (copy of the library),
+//! `kernel` (its edge), `more` (perhaps not the last end), `inner` (an enter with what was left inside),
 //! `number=9` (edge), `comm=NAME`, `ahead=5`, `behind=5` (ns of `cpu` by which a torn edge is off), `after=TOKEN`
 //! (what a begin joins), `with=TOKEN` (what ends with an end); of all threads outside phases: `threads=3`,
 //! `unlisted=1`, `sum=cpu:500,runq:20` (ns), `sumtorn`.
@@ -189,7 +189,7 @@ impl Live {
     }
 }
 
-/// A wait that ends here: its account, then words with defaults; `edge=9` is the last edge that its thread had begun.
+/// A wait that ends here: its account, then words with defaults; `edge=9` was its thread's last.
 fn wait_record(line: &Line<'_>, live: &Live) -> WaitRecord {
     let ledger = &live.ledger;
     let number = |key: &str, or: u64| line.value(key).map_or(or, |value| value.parse().unwrap());

@@ -1,9 +1,9 @@
-//! Go's functions: behind which instruction a call has begun for good, in which registers its arguments lie, and
-//! where Go's scheduler has to be probed so that goroutines are followed over threads.
+//! Go's functions: behind which instruction a call has begun for good, in which registers its arguments lie,
+//! and where Go's scheduler has to be probed so that goroutines are followed over threads.
 //!
-//! A function of Go's first asks whether its stack has room, and is begun anew on another one if it has not: a
-//! probe at its entry would see that call twice. Go 1.17 and later pass arguments in registers and keep the running
-//! goroutine in one (Go's `src/cmd/compile/abi-internal.md`).
+//! A function of Go's first asks whether its stack has room, and is begun anew on another one if it has not:
+//! a probe at its entry would see that call twice. Go 1.17 and later pass arguments in registers and keep the
+//! running goroutine in one (Go's `src/cmd/compile/abi-internal.md`).
 
 use std::{fs::File, io::BufReader, os::unix::fs::FileExt as _};
 
@@ -115,8 +115,8 @@ pub(super) fn begin_of(file: &File, (offset, bytes): (u64, u64)) -> std::io::Res
     Ok(begin)
 }
 
-/// Whether a function of a Go program is one of Go's, and none of C's: of those only the compiler's copies have a dot
-/// in their names (`work.part.0`).
+/// Whether a function of a Go program is one of Go's, and none of C's: of those only the compiler's copies
+/// have a dot in their names (`work.part.0`).
 pub(super) fn is_name(name: &str) -> bool {
     let mut parts = name.split('.').skip(1);
     parts.next().is_some_and(|next| !C_COPIES.contains(&next))

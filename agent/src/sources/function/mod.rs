@@ -317,7 +317,8 @@ fn shown(text: &str) -> Untrusted {
 enum Named {
     /// By its path, or by its name, of which a version may be left out; `*` is any text.
     Yes,
-    /// It is another version, whose own name in the file decides: `libcuda.so.580.1` calls itself `libcuda.so.1`.
+    /// It is another version, whose own name in the file decides: `libcuda.so.580.1` calls itself
+    /// `libcuda.so.1`.
     Perhaps,
     No,
 }

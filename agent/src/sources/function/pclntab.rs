@@ -1,7 +1,8 @@
-//! Names of Go's functions in a program without symbols: the runtime keeps a table of them for its own traces.
+//! Names of Go's functions in a program without symbols: the runtime keeps a table of them for its own
+//! traces.
 //!
-//! The form is that of Go 1.18 and later (Go's `src/debug/gosym/pclntab.go` and `src/runtime/symtab.go`). The file
-//! may be anybody's: each place is looked up within what was read.
+//! The form is that of Go 1.18 and later (Go's `src/debug/gosym/pclntab.go` and `src/runtime/symtab.go`). The
+//! file may be anybody's: each place is looked up within what was read.
 
 use std::{fs::File, os::unix::fs::FileExt as _};
 
@@ -105,8 +106,8 @@ impl GoTable {
     }
 }
 
-/// Where the text begins, by the runtime's own record of the program (1.26 and later, in programs that are loaded
-/// where they say); else 0.
+/// Where the text begins, by the runtime's own record of the program (1.26 and later, in programs that are
+/// loaded where they say); else 0.
 fn module_text(file: &File, tables: &Tables<'_>) -> u64 {
     let mut word = [0; 8];
     let range = tables.section(".go.module").and_then(|section| section.file_range(LittleEndian));

@@ -1,4 +1,5 @@
-//! What a library calls itself (`DT_SONAME`): the name by which programs ask for it, whatever its file is called.
+//! What a library calls itself (`DT_SONAME`): the name by which programs ask for it, whatever its file is
+//! called.
 
 use std::{fs::File, io::BufReader, os::unix::fs::FileExt as _};
 
