@@ -1,7 +1,8 @@
 //! `guestscope export`: a run folder in a form that others read.
 //!
-//! Causes and tails come from the whole run, where a live export had only what had come by then. It reads the folder and
-//! changes nothing in it. What a folder does not keep is not in it either: single pauses, the host's name.
+//! Causes and tails come from the whole run, where a live export had only what had come by then. It reads the
+//! folder and changes nothing in it. What a folder does not keep is not in it either: single pauses, the
+//! host's name.
 
 mod replay;
 
@@ -33,10 +34,11 @@ use crate::{
     },
 };
 
-/// Waits are written when they end, and so are requests, by two rings: of the same instant either may come first.
+/// Waits are written when they end, and so are requests, by two rings: at the same instant either may come
+/// first.
 const APART_NS: u64 = 100_000_000;
 
-/// A collector that takes nothing for so long is given up, unless the caller says otherwise.
+/// Default time after which a collector that takes nothing is given up.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Why nothing was exported, or not all. `Display` gives `what: value`.
@@ -45,15 +47,15 @@ pub enum ExportFileError {
     /// The file cannot be made; one that is there already is not written over.
     #[error("cannot create the file: {}: {source}", path.shown())]
     Create {
-        /// As it was given.
+        /// Path as given.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
-    /// It could not be written.
+    /// The export could not be written.
     #[error("cannot write the export: {0}")]
     Write(#[from] io::Error),
-    /// The form is not text.
+    /// A binary form was to be written to a terminal.
     #[error("this form is not for a terminal: {0}")]
     Terminal(&'static str),
     /// An option of another form.
@@ -62,19 +64,19 @@ pub enum ExportFileError {
     /// A collector did not take everything.
     #[error("the collector did not take all spans: {taken} taken, {rejected} rejected, {left} left: {why}")]
     NotTaken {
-        /// Spans that it has now.
+        /// Spans that the collector has now.
         taken: u64,
-        /// Spans that it was given and refused.
+        /// Spans that the collector rejected.
         rejected: u64,
-        /// Spans that did not get there.
+        /// Spans that did not arrive.
         left: u64,
-        /// The last that went wrong.
+        /// Last error.
         why: String,
     },
 }
 
 impl ExportFileError {
-    /// What to do about it.
+    /// Advice on the error.
     pub fn hint(&self) -> &'static str {
         match self {
             ExportFileError::Create { .. } => {
@@ -91,7 +93,7 @@ impl ExportFileError {
     }
 }
 
-/// Exports. 0 if there was anything, else 1.
+/// Exports a run folder. Exit code 0 if there was anything to export, else 1.
 ///
 /// # Errors
 /// The folder cannot be read, the file not written, or the collector did not take everything.
@@ -133,11 +135,12 @@ pub fn run(arguments: &ExportArguments) -> anyhow::Result<i32> {
     }
 }
 
-/// Sends it to a collector; how many traces there were, and what to say of them.
+/// Sends the folder to a collector. Returns the number of traces and a sentence about them.
 fn send(folder: &Folder, endpoint: Option<&str>, patience: Duration) -> anyhow::Result<(u64, String)> {
     let mut replay = Replay::start(folder.manifest(), endpoint, patience)?;
     let outcome = feed(folder, &mut replay);
-    // A collector that takes nothing any more ends the reading: its books say more than that it ended.
+    // A collector that takes nothing any more ends the reading; the export's counters say more than the
+    // timeout.
     let health = match outcome {
         Err(error) if !is_timeout(&error) => return Err(error),
         _ => replay.finish()?,
@@ -152,7 +155,7 @@ fn left_out(waits: u64) -> String {
     if waits > 0 { format!(", {waits} waits left out") } else { String::new() }
 }
 
-/// Writes it; how many requests or processes there were, and what to say of them.
+/// Writes the folder to a file. Returns the number of requests or processes and a sentence about them.
 fn write(to: ExportForm, folder: &Folder, writer: impl Write) -> anyhow::Result<(u64, String)> {
     if to == ExportForm::Perfetto {
         let perfetto::Written { requests, slices } = packets(folder, writer)?;
@@ -166,7 +169,7 @@ fn write(to: ExportForm, folder: &Folder, writer: impl Write) -> anyhow::Result<
     Ok((traces, format!("{traces} traces, {spans} spans{left_out}\n")))
 }
 
-/// Threads first, because they have the names.
+/// Writes Perfetto packets; threads first, because they carry the names.
 fn packets(folder: &Folder, writer: impl Write) -> anyhow::Result<perfetto::Written> {
     let clock = folder.manifest().clocks.first().copied().unwrap_or_default();
     let summary = Summary::read(|| folder.requests())?;
@@ -201,15 +204,15 @@ fn is_timeout(error: &anyhow::Error) -> bool {
     matches!(write, Some(ExportFileError::Write(error)) if error.kind() == io::ErrorKind::TimedOut)
 }
 
-/// Who takes the traces of a folder, in the order of their ends, each wait before its request.
+/// Receiver of a folder's traces, in order of their ends, each wait before its request.
 trait Taker {
     /// A wait whose request is still to come.
     fn wait(&mut self, wait: Wait);
     /// The guest was restored or moved, inside of requests that are still to come.
     fn restored(&mut self, restored: Restored);
-    /// What a graphics processor was doing, before requests that are still to come ended.
+    /// A GPU reading from before the end of requests that are still to come.
     fn gpu(&mut self, reading: GpuReading);
-    /// A request, at wall times that are so much later than its own.
+    /// A request whose wall times are shifted by `wall_offset_ns`.
     fn request(&mut self, request: Arc<Request>, verdict: LiveVerdict, wall_offset_ns: i64)
     -> io::Result<()>;
 }
@@ -237,7 +240,7 @@ impl<W: Write> Taker for Lines<W> {
     }
 }
 
-/// Hands over all that a folder has.
+/// Hands over everything in a folder.
 fn feed(folder: &Folder, taker: &mut impl Taker) -> anyhow::Result<()> {
     let manifest = folder.manifest();
     let summary = Summary::read(|| folder.requests())?;
@@ -272,13 +275,13 @@ fn end_ns(phase: &Phase) -> u64 {
     phase.start_ns.saturating_add(phase.duration_ns)
 }
 
-/// The next wait, if it ended before.
+/// The next wait, if it ended by `until_ns`.
 fn next_until(waits: &mut Peekable<run::Rows<Wait>>, until_ns: u64) -> run::Result<Option<Wait>> {
     let is_due = |wait: &run::Result<Wait>| wait.as_ref().map_or(true, |wait| wait.end_ns() <= until_ns);
     waits.next_if(is_due).transpose()
 }
 
-/// The next reading of a graphics processor, if it was read before.
+/// The next GPU reading, if it was taken by `until_ns`.
 fn next_reading(samples: &mut Peekable<run::Rows<Sample>>, until_ns: u64) -> run::Result<Option<GpuReading>> {
     let is_due = |sample: &run::Result<Sample>| {
         sample.as_ref().map_or(true, |sample| sample.gpu.is_none_or(|reading| reading.time_ns <= until_ns))
@@ -305,9 +308,9 @@ fn of_record(record: &run::RestoredRecord) -> Option<Restored> {
     Some(Restored { noticed_ns: record.noticed_ns, source })
 }
 
-/// What the manifest knows of a resource.
+/// Resource attributes from the manifest.
 fn resource(manifest: &Manifest) -> Vec<(Cow<'static, str>, Value)> {
-    // As OpenTelemetry names them.
+    // OpenTelemetry's `host.arch` values.
     let arch = match manifest.arch.as_str() {
         "x86_64" => "amd64",
         "aarch64" => "arm64",

@@ -1,7 +1,8 @@
-//! A folder to a collector: read as fast as the collector takes it, with the retries of a live export and exact books.
+//! Sends a folder to a collector, as fast as the collector takes it, with a live export's retries and exact
+//! counters.
 //!
-//! The sending is [`Exporter`]'s. A live export must never wait and spills what it cannot send; here the folder keeps
-//! everything anyway, so reading waits instead, and nothing is written anywhere.
+//! The sending is [`Exporter`]'s. A live export must never wait and spills what it cannot send; here the
+//! folder keeps everything anyway, so reading waits instead, and nothing is written anywhere.
 
 use std::{
     io,
@@ -22,26 +23,26 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// Spans on their way, at which reading waits: 16 batches, some 10 MB.
+/// Pending spans at which reading waits: 16 batches, some 10 MB.
 const MOST_PENDING: u64 = 8_192;
-/// Between two looks at whether there is room again.
+/// Interval between checks for room.
 const LOOK: Duration = Duration::from_millis(2);
 /// How long the last spans, too few for a batch, wait for others.
 const LINGER: Duration = Duration::from_millis(50);
 
-/// The way to the collector.
+/// A folder's export to a collector.
 pub(super) struct Replay {
     exporter: Exporter,
-    /// Give up when nothing has moved for so long.
+    /// Time without progress after which the export is given up.
     patience: Duration,
-    /// Spans on their way when something moved last.
+    /// Pending spans at the last progress, and when that was.
     moved: (u64, Instant),
     progress: Count,
     rows: usize,
 }
 
 impl Replay {
-    /// Reaches for the collector that the command line or the environment names.
+    /// Connects to the collector that the command line or the environment names.
     pub(super) fn start(
         manifest: &Manifest,
         endpoint: Option<&str>,
@@ -62,7 +63,7 @@ impl Replay {
         Ok(Self { exporter, patience, moved: (0, Instant::now()), progress, rows: 0 })
     }
 
-    /// Waits until at most so many spans are on their way; false if nothing moves any more.
+    /// Waits until at most `most` spans are pending; false if there is no progress any more.
     fn wait_for(&mut self, most: u64) -> bool {
         loop {
             let pending = self.exporter.pending();
@@ -79,7 +80,7 @@ impl Replay {
         }
     }
 
-    /// Sends the rest, and says what became of all.
+    /// Sends the rest and returns the final counters.
     pub(super) fn finish(mut self) -> Result<ExportHealth, ExportFileError> {
         let deadline = if self.wait_for(0) { FINISH } else { Duration::ZERO };
         self.progress.finish();
@@ -122,7 +123,7 @@ impl Taker for Replay {
         self.rows += request.phases.len();
         self.exporter.offer_at(request, verdict, wall_offset_ns);
         self.progress.update(self.rows);
-        // What was offered just now is no sign that something does not move.
+        // Spans offered a moment ago are no sign of a stall.
         let pending = self.exporter.pending();
         if pending <= MOST_PENDING {
             self.moved = (pending, Instant::now());

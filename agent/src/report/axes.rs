@@ -1,14 +1,15 @@
-//! Which platforms share an axis: those of a size.
+//! Which platforms share an axis: those of similar size.
 //!
-//! Beside a guest that takes a hundred times as long all other bars are a pixel wide, and all other lines lie on the axis.
-//! Where a guest is emulated plays no part: one that is three times as slow is read best beside the others. Pure.
+//! Beside a guest that takes a hundred times as long all other bars are a pixel wide, and all other lines lie
+//! on the axis. Where a guest is emulated plays no part: one that is three times as slow is read best beside
+//! the others. Pure.
 
-/// The largest of an axis is less than so many times its smallest. Bars have some 700 pixels, so that the shortest has 70,
-/// and a twentieth of it can still be seen.
+/// Bound on largest / smallest value of an axis. Bars have some 700 pixels: the shortest gets 70, and a
+/// twentieth of it can still be seen.
 const APART: f64 = 10.0;
 
-/// The places of sizes, axis by axis, the smallest sizes first; on an axis in their order. What has no size is with the
-/// smallest.
+/// Indices of `sizes`, axis by axis, the smallest sizes first; within an axis in input order. Sizes of zero
+/// go with the smallest.
 pub(super) fn axes(sizes: &[f64]) -> Vec<Vec<usize>> {
     let mut order: Vec<usize> = (0..sizes.len()).collect();
     order.sort_by(|a, b| sizes[*a].total_cmp(&sizes[*b]));
@@ -25,7 +26,7 @@ pub(super) fn axes(sizes: &[f64]) -> Vec<Vec<usize>> {
     axes
 }
 
-/// Where neighbours are furthest apart, as often as needed: a limit would part two that are nearly alike.
+/// Splits at the widest gap, as often as needed: fixed limits could part two sizes that are nearly alike.
 fn split<'a>(order: &'a [usize], sizes: &[f64]) -> Vec<&'a [usize]> {
     let ratio = |a: usize, b: usize| sizes[b] / sizes[a];
     let ends = order.first().zip(order.last());
@@ -49,7 +50,7 @@ mod tests {
     fn sizes_that_are_far_apart_get_axes_of_their_own() {
         assert_eq!(axes(&[30.0, 21.0, 40.0]), [[0, 1, 2]]);
         assert_eq!(axes(&[3_000.0, 30.0, 3_800.0, 21.0]), [[1, 3], [0, 2]]);
-        // Two that are nearly alike stay together, though one is more than ten times the smallest.
+        // Two nearly equal sizes stay together, though one is more than ten times the smallest.
         assert_eq!(axes(&[1.0, 9.9, 10.1]), [vec![0], vec![1, 2]]);
         assert_eq!(axes(&[1.0, 4.0, 25.0, 125.0]), [[0, 1], [2, 3]]);
     }

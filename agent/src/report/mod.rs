@@ -1,7 +1,8 @@
 //! `guestscope report`: run folders as one page that needs nothing but a browser.
 //!
-//! Gathers what `compare` gathers, looks at single requests, and writes HTML: charts are drawn here, as SVG, so that the page
-//! runs no script, asks no network, prints, and opens at once. Changes nothing in the folders.
+//! Gathers what `compare` gathers, looks at single requests, and writes HTML: charts are drawn here, as SVG,
+//! so that the page runs no script, asks no network, prints, and opens at once. Changes nothing in the
+//! folders.
 
 mod axes;
 mod charts;
@@ -34,18 +35,18 @@ pub enum ReportError {
     /// The file cannot be made; one that is there already is not written over.
     #[error("cannot create the file: {}: {source}", path.shown())]
     Create {
-        /// As it was given.
+        /// Path as given.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
-    /// It could not be written.
+    /// The report could not be written.
     #[error("cannot write the report: {0}")]
     Write(#[from] io::Error),
     /// A page is not text for a terminal.
     #[error("a page is not for a terminal: {0}")]
     Terminal(&'static str),
-    /// No browser would open it.
+    /// The page is too large for a browser.
     #[error("the page is too large: {0} bytes, at most {most}", most = REPORT_BYTES.most)]
     TooLarge(usize),
     /// A chart could not be drawn.
@@ -54,7 +55,7 @@ pub enum ReportError {
 }
 
 impl ReportError {
-    /// What to do about it.
+    /// Advice on the error.
     pub const fn hint(&self) -> &'static str {
         match self {
             ReportError::Create { .. } => "name a file that is not there yet: --out FILE",
@@ -68,7 +69,7 @@ impl ReportError {
     }
 }
 
-/// One platform, looked at.
+/// One platform's breakdown and requests.
 #[derive(Debug)]
 struct View {
     breakdown: Breakdown,
@@ -77,7 +78,7 @@ struct View {
     looked: Looked,
 }
 
-/// All that the page shows.
+/// Everything that the page shows.
 #[derive(Debug)]
 struct Report {
     /// In the order of the comparison, the baseline first.
@@ -89,13 +90,13 @@ struct Report {
 }
 
 impl Report {
-    /// Places of platforms, axis by axis: those of a size share one.
+    /// Indices of platforms, axis by axis: those of similar size share one.
     fn axes(&self) -> Vec<Vec<usize>> {
         let sizes: Vec<f64> = self.views.iter().map(|view| view.breakdown.mean_ns.value).collect();
         axes::axes(&sizes)
     }
 
-    /// A run of the platform at this place was emulated.
+    /// Whether a run of the platform with this index was emulated.
     fn is_emulated(&self, place: usize) -> bool {
         let comparison = &self.compared.comparison;
         let others = comparison.platforms.iter().map(|one| &one.side);
@@ -103,10 +104,10 @@ impl Report {
     }
 }
 
-/// Reports. 0, or an error.
+/// Writes the report. Exit code 0, or an error.
 ///
 /// # Errors
-/// Nothing can be read or compared, or the page not written.
+/// Nothing can be read or compared, or the page cannot be written.
 pub fn run(arguments: &ReportArguments) -> anyhow::Result<i32> {
     if arguments.out.is_none() && out::is_terminal() {
         return Err(ReportError::Terminal("html").into());

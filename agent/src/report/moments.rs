@@ -1,7 +1,7 @@
-//! Single requests for a closer look, with their waits; and from which CPU to which long waits led.
+//! Single requests for a closer look, with their waits; and between which CPUs threads moved in long waits.
 //!
-//! Reads the folders of a comparison a second time, when it is known which requests are worth it. What cannot be read is
-//! said, and the rest shown.
+//! Reads the folders of a comparison a second time, once the requests to show are known. Read errors become
+//! notes; the rest is shown.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -17,44 +17,44 @@ use crate::{
     sinks::terminal::Count,
 };
 
-/// Of the slowest, so many of a platform.
+/// Slowest requests shown per platform.
 const SLOWEST: usize = 5;
-/// Waits of a request that are kept, the longest first.
+/// Most waits kept of a request, the longest ones.
 const MOST_WAITS: usize = 2_000;
-/// Phases of a request that are drawn, the longest. A chart has a thousand pixels.
+/// Most phases drawn of a request, the longest ones. A chart has a thousand pixels.
 const MOST_PHASES: usize = 2_000;
-/// Readings of graphics processors of a run: five a second and device, for an hour.
+/// Most GPU readings of a run: five per second and device, for an hour.
 const MOST_READINGS: usize = 20_000;
-/// Pairs of CPUs between which waits led.
+/// Most pairs of CPUs that are counted.
 const MOST_PAIRS: usize = 1 << 16;
 
 /// Why a request is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Why {
-    /// It is nearest to the median.
+    /// Nearest to the median.
     Typical,
-    /// It is the slowest, second slowest, ... from 1.
+    /// Slowest, second slowest, ...; from 1.
     Slow(usize),
 }
 
-/// A request.
+/// A request with what happened meanwhile.
 #[derive(Clone, Debug)]
 pub(super) struct Moment {
     pub(super) why: Why,
     /// Name of its run folder.
     pub(super) run: String,
     pub(super) request: Request,
-    /// In the order of their begins.
+    /// In order of start.
     pub(super) waits: Vec<Wait>,
-    /// More waits than are kept.
+    /// Number of waits that were not kept.
     pub(super) waits_left_out: usize,
     /// Names of threads.
     pub(super) threads: Arc<HashMap<ThreadId, Untrusted>>,
-    /// What graphics processors were doing meanwhile, and what was read just afterwards, in the order of their times.
+    /// GPU readings during the request and shortly after it, in order of time.
     pub(super) gpus: Vec<GpuReading>,
 }
 
-/// What was found on a platform.
+/// Findings on a platform.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Looked {
     pub(super) moments: Vec<Moment>,
@@ -62,7 +62,7 @@ pub(super) struct Looked {
     pub(super) moves: BTreeMap<(u32, u32), u64>,
     /// Long waits of requests' threads, moved or not.
     pub(super) waits: u64,
-    /// What could not be read.
+    /// Notes on what could not be read.
     pub(super) notes: Vec<String>,
 }
 
@@ -179,7 +179,7 @@ impl Read {
     }
 }
 
-/// Keeps the longest; how many go.
+/// Keeps the longest waits; returns how many were dropped.
 fn shorten(waits: &mut Vec<Wait>) -> usize {
     let too_many = waits.len().saturating_sub(MOST_WAITS);
     waits.sort_by_key(|wait| std::cmp::Reverse(wait.duration_ns));

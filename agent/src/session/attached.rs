@@ -1,7 +1,7 @@
 //! `guestscope attach`: programs that run already, found by number, control group or container.
 //!
-//! Ends when the last of them has ended, on a signal, which is not passed on, or after the time that was asked for. What
-//! it put into the kernel goes away with the agent; the programs are not touched.
+//! Ends when the last program has ended, on a signal (not passed on), or after the requested time. What the
+//! agent put into the kernel goes away with it; the programs are not touched.
 
 use std::time::Instant;
 
@@ -33,24 +33,24 @@ use crate::{
 
 mod adoption;
 
-/// Between two looks at who belongs to the target and what they have loaded.
+/// Interval between checks of the target's processes and their mappings.
 const LOOK: std::time::Duration = std::time::Duration::from_secs(1);
 
-/// A process answers at once, unless it holds up who asks.
+/// Time limit for reading about a process: it answers at once unless it holds up the reader.
 const ANSWER: std::time::Duration = std::time::Duration::from_secs(5);
 
-/// What is attached to.
+/// The target of `attach`.
 struct Attached {
     adoption: Adoption,
     signals: Signals,
     looks: Interval,
-    /// When to stop, if somebody said so.
+    /// When to stop, if a duration was given.
     until: Option<Instant>,
-    /// The last of them has ended.
+    /// All processes of the target have ended.
     all_ended: bool,
 }
 
-/// Observes the target; the code that this process shall exit with.
+/// Observes the target. Returns the exit code.
 pub fn attach(arguments: &AttachArguments) -> anyhow::Result<i32> {
     let mut cost = Cost::start();
     privileges::hide_memory().context("hiding the agent's memory")?;
@@ -60,7 +60,7 @@ pub fn attach(arguments: &AttachArguments) -> anyhow::Result<i32> {
     let first = target.processes().first().copied().unwrap_or_default();
     child::block_forwarded().context("blocking signals")?;
     let haste = Haste::default();
-    // Before anything is done that the target could make wait.
+    // Before anything that the target could delay.
     let signals = Signals::read(false, haste.clone()).context("reading signals")?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -68,7 +68,7 @@ pub fn attach(arguments: &AttachArguments) -> anyhow::Result<i32> {
         loaded.can_visit()?;
         let pid = (arguments.pid.len() == 1).then_some(first);
         let identity = Identity::of_target(&arguments.observation, &target, pid)?;
-        // Its root and its namespaces are asked for, which it can hold up.
+        // Reads the process's root and namespaces, which it can hold up.
         let read = move || Guest::read(&Root::system(), Cpuid::here().as_ref(), View::Process(first));
         let guest = patient::answer(ANSWER, read).with_context(|| format!("looking at process {first}"))?;
         let known = (guest, identity, cost, loaded.fidelity);
@@ -109,7 +109,7 @@ fn wanted(arguments: &AttachArguments) -> Wanted<'_> {
 impl Attached {
     fn finish(self, mut session: Session, arguments: &AttachArguments) -> anyhow::Result<i32> {
         let (wall, clock) = (session.started.elapsed(), ClockPair::now());
-        // What begins from now on goes by this pair, in the export as in the folder.
+        // Requests that begin from now on use this clock pair, in the export as in the folder.
         session.outlet.clock(clock);
         self.signals.closing();
         session.last_records(self.all_ended);
@@ -138,7 +138,7 @@ impl Subject for Attached {
         };
         tokio::select! {
             _ = self.looks.tick() => Event::Look,
-            // A target gets none of them: whoever wants it to end tells it so.
+            // Signals are not passed on to the target: it can be signalled directly.
             () = self.signals.stopped() => Event::Over,
             () = time_is_up => Event::Over,
         }
@@ -159,7 +159,7 @@ impl Subject for Attached {
                 Ok(!self.all_ended)
             }
             Event::Over => Ok(false),
-            // Nobody is told where to meet an agent that attaches.
+            // No program knows the socket of an agent that attaches.
             Event::Peer(_) => Ok(true),
         }
     }

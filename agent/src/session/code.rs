@@ -1,4 +1,4 @@
-//! Which code observed processes have mapped: when that changes, there may be markers and busy-waiting libraries to be known.
+//! Which code observed processes have mapped: a change may bring markers and busy-waiting libraries.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -17,42 +17,42 @@ use crate::{
     patient::{self, NoAnswer},
 };
 
-/// Forked processes that are looked at for the first time together, so that many take several looks.
+/// Most forked processes with a first look at once: more take several looks.
 const MOST_NEW: usize = 64;
-/// Children that are asked whether they run what their parents run, in one look.
+/// Most children checked in one look for running the same program as their parent.
 const MOST_CHILDREN: usize = 512;
-/// A process can make any number of things go wrong, each with another name.
+/// Most warnings: a process can cause any number, each with another name.
 const MOST_TOLD: usize = 200;
 
-/// A look takes some milliseconds, unless a process makes it wait, or the machine has no time at all.
+/// Time limit of a look, which takes some milliseconds unless a process holds it up or the machine is
+/// overloaded.
 const LOOK: Duration = Duration::from_secs(2);
-/// More for each of many: 16,000 took 0.45 s.
+/// Added limit per process: 16,000 took 0.45 s.
 const EACH: Duration = Duration::from_millis(1);
-/// Between two looks at all, where functions are looked for.
+/// Interval between looks at all processes, where functions are traced.
 const WHOLE: Duration = Duration::from_secs(1);
-/// The rings are emptied at least so often meanwhile.
+/// Interval at which the rings are emptied meanwhile.
 const TURN: Duration = Duration::from_millis(20);
 
-/// Processes that were looked at.
+/// Mapped code of observed processes.
 #[derive(Default)]
 pub(super) struct Code {
-    /// What code each had mapped when it was last looked at.
+    /// Code that each process had mapped at the last look.
     seen: HashMap<u32, MappedCode>,
-    /// Those that made a look wait: they are looked at no more.
+    /// Processes that held a look up: they are not looked at again.
     passed_over: HashSet<u32>,
-    /// The program that was started, if what it starts is looked at whatever that runs.
+    /// The started program, if all its descendants are looked at, whatever they run.
     root: Option<u32>,
-    /// When all were looked at whether anything had changed or not, and whether they are now: a library that
-    /// takes the place of another one may be as large. Of those that have functions which somebody named that
-    /// is worth a millisecond for each.
+    /// When all were last looked at regardless of changes, and whether they are now: a library that replaces
+    /// another may be as large. Where functions are traced this is worth a millisecond per process.
     whole: (Option<Instant>, bool),
-    /// Children up to this number had their turn.
+    /// Children up to this PID had their turn.
     turn: u32,
     told: Told,
 }
 
-/// Does this on a thread of its own and empties the rings meanwhile: what processes are asked for they may
-/// hold up.
+/// Runs `work` on a thread of its own and empties the rings meanwhile: processes may hold up reads about
+/// them.
 fn ask<T: Send + 'static>(
     feed: &mut Feed,
     processes: usize,
@@ -66,12 +66,12 @@ fn ask<T: Send + 'static>(
     patient::within((limit, TURN), &mut meanwhile, work)
 }
 
-/// Warnings so far, of which each is told once.
+/// Warnings so far; each is printed once.
 #[derive(Default)]
 struct Told(HashSet<String>);
 
 impl Told {
-    /// Those that were not told yet; of too many the last one says so.
+    /// Warnings not printed yet; at the limit the last one says so.
     fn new_ones(&mut self, problems: Vec<Problem>) -> Vec<String> {
         let mut new = Vec::new();
         for Problem { text, .. } in problems {
@@ -86,11 +86,11 @@ impl Told {
     }
 }
 
-/// What processes have mapped, of those that were asked before one held the look up.
+/// Mapped code by process, for those read before one held the look up.
 type Answers = HashMap<u32, Option<MappedCode>>;
 
 impl Code {
-    /// Looks at what a process has mapped, if that has changed since the last look. What went wrong.
+    /// Looks at what a process has mapped, if that has changed since the last look. Returns warnings.
     pub(super) fn look(&mut self, pid: u32, feed: &mut Feed) -> Vec<String> {
         if self.passed_over.contains(&pid) {
             return Vec::new();
@@ -103,7 +103,7 @@ impl Code {
         });
         let problems = match looked {
             Ok(None) => return Vec::new(),
-            // It has ended.
+            // The process has ended.
             Ok(Some((_, Err(error)))) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH)) => {
                 return Vec::new();
             }
@@ -125,7 +125,7 @@ impl Code {
         self.told.new_ones(problems)
     }
 
-    /// Whether a process makes who asks about it wait.
+    /// Whether reads about a process block.
     pub(super) fn holds_up(&mut self, pid: u32, feed: &mut Feed) -> bool {
         let (_, problem) = self.codes(vec![pid], feed);
         let problem = self.told.new_ones(problem.into_iter().collect());
@@ -135,7 +135,7 @@ impl Code {
         self.passed_over.contains(&pid)
     }
 
-    /// Before each look at all.
+    /// Decides whether this look covers unchanged processes too.
     fn is_whole(&mut self, feed: &Feed) {
         let is_due = self.whole.0.is_none_or(|before| before.elapsed() >= WHOLE);
         let is_whole = feed.functions.is_some() && is_due;
@@ -150,24 +150,24 @@ impl Code {
         Problem { text, is_ours: false }
     }
 
-    /// Those that were looked at and are there still.
+    /// Known processes.
     pub(super) fn processes(&self) -> Vec<u32> {
         self.seen.keys().copied().collect()
     }
 
-    /// From here on this process is looked at, and all that it starts.
+    /// From here on looks at this process and all that it starts.
     pub(super) fn follow(&mut self, pid: u32) {
         self.root = Some(pid);
     }
 
-    /// Looks at a process that has begun a program, perhaps the one that it had before. What went wrong.
+    /// Looks at a process after exec, perhaps of the same program. Returns warnings.
     pub(super) fn meet(&mut self, pid: u32, feed: &mut Feed) -> Vec<String> {
         self.seen.remove(&pid);
         self.look(pid, feed)
     }
 
-    /// Looks at all again, but at nobody who has the number of one that has ended, and at what they have forked: that meets nobody.
-    /// What went wrong.
+    /// Looks at all known processes again, except reused PIDs, and at their forks, which send no greeting.
+    /// Returns warnings.
     pub(super) fn look_again(&mut self, feed: &mut Feed) -> Vec<String> {
         let mut problems = Vec::new();
         self.is_whole(feed);
@@ -177,7 +177,7 @@ impl Code {
         let (answers, held_up) = self.codes(self.seen.keys().copied().collect(), feed);
         let is_there = |pid: u32, before: &MappedCode| match answers.get(&pid) {
             Some(code) => code.is_some_and(|code| code.born == before.born),
-            // It had no turn.
+            // It was not asked in this look.
             None => true,
         };
         let there: BTreeMap<u32, MappedCode> = self
@@ -198,8 +198,8 @@ impl Code {
         problems
     }
 
-    /// Looks at what these processes have mapped, where that has changed since the last look. What went
-    /// wrong.
+    /// Looks at what these processes have mapped, where that has changed since the last look. Returns
+    /// warnings.
     pub(super) fn look_at_all(&mut self, pids: Vec<u32>, feed: &mut Feed) -> Vec<String> {
         self.is_whole(feed);
         let (answers, held_up) = self.codes(pids, feed);
@@ -213,7 +213,7 @@ impl Code {
         problems
     }
 
-    /// Looks at each; what went wrong, after what did before.
+    /// Looks at each. Returns warnings, those in `before` first.
     fn look_at_each(&mut self, pids: Vec<u32>, before: Vec<Problem>, feed: &mut Feed) -> Vec<String> {
         let mut told = self.told.new_ones(before);
         for pid in pids {
@@ -222,10 +222,10 @@ impl Code {
         told
     }
 
-    /// What code these have mapped. Who holds that up is passed over, and those behind have their turn the
-    /// next time.
+    /// Code that these processes have mapped. One that holds the look up is passed over, and those after it
+    /// have their turn next time.
     fn codes(&mut self, pids: Vec<u32>, feed: &mut Feed) -> (Answers, Option<Problem>) {
-        // What had its number may be there no more.
+        // A process that was passed over may have ended.
         self.passed_over.retain(|pid| Path::new(&format!("/proc/{pid}")).exists());
         let pids: Vec<u32> = pids.into_iter().filter(|pid| !self.passed_over.contains(pid)).collect();
         if pids.is_empty() {
@@ -245,8 +245,8 @@ impl Code {
         (answers.into_iter().collect(), problem)
     }
 
-    /// Children that run what their parents run (or anything, of one that is followed) and were not looked at
-    /// yet, in turns: there may be any number of children, and most may be dead.
+    /// New children that run their parent's program (or anything, if a root is followed), in turns: there may
+    /// be any number of children, most of them dead.
     fn forked(&mut self, there: &BTreeMap<u32, MappedCode>, feed: &mut Feed) -> (Vec<u32>, Option<Problem>) {
         let children = there
             .iter()
@@ -265,7 +265,7 @@ impl Code {
         (forked.map(|(child, _)| child).take(MOST_NEW).collect(), problem)
     }
 
-    /// Forgets all others: their numbers may be used again.
+    /// Forgets all other processes: their PIDs may be reused.
     pub(super) fn keep(&mut self, feed: &mut Feed, is_there: impl Fn(u32) -> bool) {
         for (gone, _) in self.seen.extract_if(|pid, _| !is_there(*pid)) {
             feed.loaded.forget_spin_code(gone);

@@ -1,6 +1,7 @@
-//! What the agent itself costs, and the guest's pressure, read from /proc.
+//! Cost of the agent itself, and the guest's pressure, read from /proc.
 //!
-//! A file that is missing is a missing number, never an error: old kernels have no pressure stall information.
+//! A file that is missing is a missing number, never an error: old kernels have no pressure stall
+//! information.
 
 use std::time::{Duration, Instant};
 
@@ -8,17 +9,17 @@ use nix::sys::resource::{UsageWho, getrusage};
 
 use crate::{clock, health::AgentCost, run::Sample};
 
-/// Measures from its creation on.
+/// The agent's cost since its start.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cost {
     start: Instant,
     cpu_at_start: Duration,
-    /// From start to all probes in place.
+    /// Time from start to all probes in place.
     pub(super) attach: Duration,
 }
 
 impl Cost {
-    /// From now on; the CPU time before counts too, it is the agent's start.
+    /// Starts the clock; CPU time before counts too, as part of the agent's start.
     pub(super) fn start() -> Self {
         Self { start: Instant::now(), cpu_at_start: Duration::ZERO, attach: Duration::ZERO }
     }
@@ -28,7 +29,7 @@ impl Cost {
         self.attach = self.start.elapsed();
     }
 
-    /// So far, with what a helper took.
+    /// Cost so far, including a helper's CPU time.
     pub(super) fn so_far(&self, helper: Duration) -> AgentCost {
         AgentCost {
             cpu: cpu().saturating_sub(self.cpu_at_start) + helper,
@@ -62,14 +63,15 @@ fn pressure(resource: &str) -> Option<u64> {
     some.rsplit_once("total=")?.1.trim().parse().ok()
 }
 
-/// Steal of all CPUs, ms: the eighth number of /proc/stat's first line, in ticks of 10 ms (USER_HZ is 100 everywhere).
+/// Steal of all CPUs, ms: the eighth number of /proc/stat's first line, in ticks of 10 ms (USER_HZ is 100
+/// everywhere).
 fn steal_ms() -> Option<u64> {
     let stat = std::fs::read_to_string("/proc/stat").ok()?;
     let ticks: u64 = stat.lines().next()?.split_whitespace().nth(8)?.parse().ok()?;
     Some(ticks * 10)
 }
 
-/// The guest and the agent now, with what a helper took.
+/// A sample of the guest and the agent, including a helper's CPU time.
 pub(super) fn sample(edges_read: u64, helper: Duration) -> Sample {
     Sample {
         time_ns: clock::now_ns(),

@@ -27,7 +27,7 @@ use crate::{
 /// The child's last switch comes after its end is reported: a few more drains catch its exit.
 const BETWEEN_DRAINS: Duration = Duration::from_millis(5);
 
-/// What the thread that writes the folder needs to close it, and what it tells afterwards.
+/// What the folder's thread needs to close the folder.
 struct Closing {
     end: End,
     health: Health,
@@ -40,7 +40,7 @@ struct Closing {
     restored: Vec<Restored>,
 }
 
-/// What is told at the end.
+/// What the end of the run reports.
 struct Told {
     summary: anyhow::Result<Summary>,
     health: Health,
@@ -49,7 +49,7 @@ struct Told {
 }
 
 impl<F: Sight> Session<F> {
-    /// Closes what was opened, once the last records are in, and tells.
+    /// Closes everything after the last records, and prints the summary.
     pub(super) fn finish(mut self, end: End, observation: &Observation) -> anyhow::Result<()> {
         let mut health = self.feed.health(self.cost.so_far(self.graphics.cpu()));
         health.pairing = self.feed.pairing().losses;
@@ -72,7 +72,7 @@ impl<F: Sight> Session<F> {
             hints,
             ..facts::for_terminal(&identity, &told.guest, &told.path, (wall, exit), &restored_after)
         };
-        // The program has come to its end, and its code is what its caller waits for, whatever became of ours.
+        // A missing summary does not change the exit code: the caller waits for the program's own.
         match told.summary {
             Ok(summary) => {
                 tell(&summary, &told.health, &facts, observation.json)
@@ -83,7 +83,7 @@ impl<F: Sight> Session<F> {
         Ok(())
     }
 
-    /// What could have marked it, where nothing has, or its requests, where nothing has marked these.
+    /// Hints on what could have marked the program, or its requests, where nothing did.
     fn hints(&mut self, sources: &Selected, fidelity: Fidelity, observation: &Observation) -> Vec<Hint> {
         let left = hints::left(&self.identity.name.as_str().into(), &self.left);
         let came = &self.feed.pairing().sources;
@@ -107,7 +107,7 @@ impl<F: Sight> Session<F> {
         left.into_iter().chain(hints::hints(&self.possible.seen(), &asked)).collect()
     }
 
-    /// What signs told, each with the time from the start of the program, or from attaching to it.
+    /// Restores and moves, each with its time since the program's start or since attaching.
     fn restored_after(&self, now_ns: u64) -> Vec<(Duration, Restored)> {
         let elapsed_ns = u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let start_ns = now_ns.saturating_sub(elapsed_ns);
@@ -115,7 +115,7 @@ impl<F: Sight> Session<F> {
         self.restored.iter().map(|restored| (after(restored), *restored)).collect()
     }
 
-    /// Everything that a program did which has ended is in the rings or on its way there; then what lives on is closed.
+    /// Takes in the last records of a program that has ended, then closes what is still open.
     pub(super) fn last_records(&mut self, has_ended: bool) {
         for _ in 0..F::LAST_DRAINS {
             self.drain();
@@ -135,14 +135,14 @@ impl<F: Sight> Session<F> {
         self.gpu_rows();
         let ledgers = self.feed.last_ledgers();
         self.feed.pairing().stop(clock::now_ns(), &ledgers);
-        // What is fired from now on is not observed: it would be pieces of what has just been closed.
+        // Later events are not observed: they would be pieces of what has just been closed.
         self.outlet.outputs(self.feed.take_last());
     }
 }
 
 impl Closing {
-    /// Ends the export and closes the folder. All is read from what this process has open: what has the names of its files by
-    /// now may be anybody's.
+    /// Ends the export and closes the folder. Everything is read through open descriptors: another user may
+    /// have replaced the files under these names.
     fn close(self, sinks: Sinks) -> Told {
         let Self { mut end, mut health, mut guest, usage, cost, helper, gpu, restored } = self;
         let Sinks { folder, exporter, .. } = sinks;
@@ -154,7 +154,7 @@ impl Closing {
         let mut summary = Summary::read(|| folder.requests());
         let gpu_account = Cause::Account(Account::Gpu);
         usage.apply(&mut guest, summary.as_ref().is_ok_and(|summary| summary.has_any(gpu_account)));
-        // What backs the findings. Without it the findings stand.
+        // Evidence for the findings. Without it the findings stand.
         let evidence = summary.as_mut().map_or(Ok(()), |summary| {
             summary.add_threads(folder.threads()?)?;
             summary.add_waits(folder.waits()?)
@@ -194,8 +194,9 @@ fn ended(manifest: &mut Manifest, end: &mut End, health: &Health) {
     manifest.set_health(health);
 }
 
-/// Closes the folder; the causes and tails of its rows come from the whole run's summary. Rows are converted in the
-/// order in which requests are read, so a second reading goes along with the conversion. Gives what went wrong first.
+/// Closes the folder; the causes and tails of its rows come from the whole run's summary. Rows are converted
+/// in the order in which requests are read, so a second reading goes along with the conversion. Returns the
+/// first error.
 fn close(
     folder: RunFolder,
     finish: impl FnOnce(&mut Manifest),

@@ -22,19 +22,19 @@ use crate::{
 pub(super) struct Identity {
     /// 16 random bytes.
     pub(super) run_id: [u8; 16],
-    /// Of the run and of the service.
+    /// Name of the run and of the service.
     pub(super) name: String,
     /// The program and its arguments, or what else is observed, for people: what is no UTF-8 is replaced,
     /// what is secret masked.
     pub(super) command: Vec<String>,
-    /// The program's file, where it is one program.
+    /// The program's file, if a single program is observed.
     pub(super) executable: Option<String>,
-    /// Its number, the same.
+    /// PID, if a single program is observed.
     pub(super) pid: Option<u32>,
 }
 
 impl Identity {
-    /// Named as asked, or after the program's file.
+    /// Identity of a launched program, named by the option or after the program's file.
     pub(super) fn new(observation: &Observation, command: &[OsString]) -> std::io::Result<Self> {
         let program = command.first().map(Path::new).and_then(Path::file_name);
         let name = program.map(|name| name.shown().stored().to_owned()).unwrap_or_default();
@@ -42,7 +42,7 @@ impl Identity {
         Self::of(observation, (&name, &command), command.first(), None)
     }
 
-    /// Named as asked, or after what is attached to.
+    /// Identity of a target, named by the option or after the target.
     pub(super) fn of_target(
         observation: &Observation,
         target: &Target,
@@ -51,8 +51,7 @@ impl Identity {
         Self::of(observation, (&target.name, &target.words), target.executable.as_ref(), pid)
     }
 
-    /// What a program was given is nobody's business but its own where it is secret: masked before anything
-    /// keeps it.
+    /// Masks secrets in the command line before anything keeps it.
     fn of(
         observation: &Observation,
         (name, words): (&str, &[String]),
@@ -61,7 +60,7 @@ impl Identity {
     ) -> std::io::Result<Self> {
         let asked = observation.name.as_deref().filter(|name| !name.is_empty());
         let name = asked.map_or_else(|| secrets::masked_text(name), str::to_owned);
-        // What is observed without being one program is named by the caller, and no argument of anybody's.
+        // For a target that is not one program the words come from the caller and are no program's arguments.
         let kept = if observation.no_args && executable.is_some() { 1 } else { words.len() };
         let command = bounded(secrets::masked(&words[..kept.min(words.len())]));
         let executable = executable.map(|path| secrets::masked_text(path));
@@ -74,7 +73,7 @@ impl Identity {
     }
 }
 
-/// A command line may have 2 MB; what identifies a run comes first. Says what is left out.
+/// A command line may have 2 MB; what identifies a run comes first. Adds a note on what is left out.
 fn bounded(mut words: Vec<String>) -> Vec<String> {
     const WORD: usize = 4096;
     const ALL: usize = 64 << 10;
@@ -96,7 +95,7 @@ fn bounded(mut words: Vec<String>) -> Vec<String> {
     words
 }
 
-/// From the kernel's generator.
+/// Random bytes from the kernel.
 fn random_bytes() -> std::io::Result<[u8; 16]> {
     use std::io::Read as _;
     let mut bytes = [0; 16];
@@ -172,12 +171,12 @@ pub(super) fn resource(
     attributes
 }
 
-/// Both clocks, as the manifest keeps them.
+/// A clock pair in the manifest's form.
 pub(super) fn pair(clock: ClockPair) -> run::ClockPair {
     run::ClockPair { monotonic_ns: clock.monotonic_ns, wall_ns: clock.wall_ns }
 }
 
-/// What the terminal says of the run itself.
+/// Facts about the run for the terminal.
 pub(super) fn for_terminal(
     identity: &Identity,
     guest: &Guest,

@@ -1,4 +1,4 @@
-//! The graphics processors during a run: what is told of them goes into rows, and what it comes to into the manifest.
+//! Graphics processors during a run: readings become rows, their totals go into the manifest.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -11,7 +11,7 @@ use crate::{
     run::{GpuRecord, Sample},
 };
 
-/// What was told so far.
+/// GPU readings and totals so far.
 #[derive(Debug, Default)]
 pub(super) struct Graphics {
     gpus: Gpus,
@@ -19,12 +19,12 @@ pub(super) struct Graphics {
     tallies: BTreeMap<u32, GpuTally>,
     /// Rows that wait for the next tick.
     rows: Vec<Sample>,
-    /// The guest and the agent when they were last looked at.
+    /// The last sample of the guest and the agent.
     last: Sample,
 }
 
 impl Graphics {
-    /// Begins to look, where there is a driver.
+    /// Starts reading, if there is a driver.
     pub(super) fn start() -> Self {
         let driver = gpu::find(&Root::system());
         match Gpus::start(driver.as_ref()) {
@@ -58,7 +58,7 @@ impl Graphics {
         self.record.ended_early = Some(why.to_owned());
     }
 
-    /// The guest and the agent were looked at: a device's rows have these numbers until the next time.
+    /// Takes a sample of the guest and the agent: rows of devices carry its numbers until the next one.
     pub(super) fn looked(&mut self, sample: Sample) {
         self.last = sample;
     }
@@ -68,7 +68,7 @@ impl Graphics {
         self.rows.push(Sample { gpu: Some(reading), ..self.last });
     }
 
-    /// All of it so far.
+    /// Record so far.
     pub(super) fn record(&self) -> GpuRecord {
         let mut record = self.record.clone();
         for device in &mut record.devices {
@@ -83,7 +83,7 @@ impl Graphics {
 }
 
 impl<F: Sight> Session<F> {
-    /// Keeps what was told.
+    /// Keeps a reading.
     pub(super) fn gpu(&mut self, news: News) {
         match news {
             News::Reading(reading) => return self.graphics.add(reading),
@@ -94,7 +94,7 @@ impl<F: Sight> Session<F> {
         self.outlet.gpu(self.graphics.record());
     }
 
-    /// Hands on what was read since the last time.
+    /// Hands over rows read since the last call.
     pub(super) fn gpu_rows(&mut self) {
         self.outlet.samples(std::mem::take(&mut self.graphics.rows));
     }

@@ -1,7 +1,7 @@
-//! The verdicts of a run's summary for the rows of its folder, as they are converted one after the other.
+//! The verdicts of a run's summary for the rows of its folder, in order of conversion.
 //!
-//! Requests are read again beside the rows. A request that has more rows than are read of it gives those no verdict, and the
-//! next one's stay its own.
+//! Requests are read again beside the rows. Rows beyond those that are read of a request get no verdict; the
+//! next request's rows keep theirs.
 
 use std::collections::VecDeque;
 
@@ -11,9 +11,9 @@ use crate::{
     run::{self, PhasesLeftOut, Requests},
 };
 
-/// Requests that are read again.
+/// The second reading of requests.
 pub(super) trait Again: Iterator<Item = run::Result<Request>> {
-    /// What they had too much of.
+    /// Phases beyond the limits.
     fn left_out(&self) -> Option<PhasesLeftOut>;
 }
 
@@ -38,7 +38,7 @@ impl<R: Again, J: FnMut(&Request) -> Vec<TailVerdict>> Judged<R, J> {
         Self { requests, judge, root: None, verdicts: VecDeque::new(), error: None }
     }
 
-    /// That of the next row, which belongs to the request of this outermost phase.
+    /// Verdict of the next row, whose request has the outermost phase `root`.
     pub(super) fn verdict(&mut self, root: u64) -> TailVerdict {
         if self.root.replace(root) != Some(root) {
             self.verdicts.clear();
@@ -51,7 +51,7 @@ impl<R: Again, J: FnMut(&Request) -> Vec<TailVerdict>> Judged<R, J> {
         self.verdicts.pop_front().unwrap_or_default()
     }
 
-    /// Why rows have no verdict that should have one.
+    /// Why rows lack a verdict that they should have.
     pub(super) fn fault(&self) -> Option<String> {
         let error = self.error.as_ref().map(|error| format!("rows without causes: {error}"));
         error.or_else(|| self.requests.left_out().map(|left_out| left_out.to_string()))

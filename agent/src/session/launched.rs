@@ -1,6 +1,7 @@
 //! `guestscope run`: a program that the agent starts, adopted before its first instruction.
 //!
-//! The child's life is watched by a descriptor; signals are read by a thread of their own and passed on to it.
+//! The child's life is watched by a descriptor; signals are read by a thread of their own and passed on to
+//! it.
 
 use std::{
     os::fd::OwnedFd,
@@ -37,12 +38,12 @@ use crate::{
     sources::{Selected, Variable},
 };
 
-/// The program's file, and what stands beside it.
+/// The program's file and the files for its sources.
 struct Beside {
     program: PathBuf,
     rendezvous: Rendezvous,
     sources: Selected,
-    /// What makes it load the files of the sources.
+    /// Environment variables that make it load the sources' files.
     variables: Vec<Variable>,
 }
 
@@ -53,16 +54,16 @@ struct Launched {
     sources: Selected,
     ended: AsyncFd<OwnedFd>,
     signals: Signals,
-    /// A program may load libraries at any time.
+    /// Timer of looks: a program may load libraries at any time.
     looks: Interval,
 }
 
-/// Between two looks at what is mapped.
+/// Interval between looks at mapped files.
 const LOOK: Duration = Duration::from_secs(1);
-/// The same where calls of functions are phases: what is called before its library is found is not seen.
+/// Interval where function calls are phases: calls before the library is found are not seen.
 const SOON: Duration = Duration::from_millis(100);
 
-/// Observes the command; the code that this process shall exit with.
+/// Observes the command. Returns the exit code.
 pub fn run(arguments: &RunArguments) -> anyhow::Result<i32> {
     let mut cost = Cost::start();
     privileges::hide_memory().context("hiding the agent's memory")?;
@@ -72,8 +73,7 @@ pub fn run(arguments: &RunArguments) -> anyhow::Result<i32> {
     start::check(&arguments.observation)?;
     child::block_forwarded().context("blocking signals")?;
     let haste = Haste::default();
-    // Before anything that others can hold up: a script's interpreter may be on a file system that never
-    // answers.
+    // Before anything that can block: a script's interpreter may be on a file system that never answers.
     let signals = Signals::read(true, haste.clone()).context("reading signals")?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -180,7 +180,8 @@ impl<F: Sight> Subject<F> for Launched {
         false
     }
 
-    /// Those that mark their phases, or the one that was started: a shell in front of a program is none of its threads.
+    /// Processes that mark phases, else the started one: a shell in front of a program is not one of its
+    /// threads.
     fn processes(&self, feed: &F) -> (Vec<u32>, bool) {
         let met = feed.processes();
         if met.is_empty() { (vec![self.child.id()], false) } else { (met, true) }
@@ -197,7 +198,7 @@ impl<F: Sight> Subject<F> for Launched {
 }
 
 impl Launched {
-    /// The code to exit with is the program's, whatever became of the agent's own work.
+    /// The exit code is the program's, even if the agent's own work failed.
     fn finish<F: Sight>(mut self, mut session: Session<F>, arguments: &RunArguments) -> anyhow::Result<i32> {
         session.feed.ended();
         // A signal that was meant for the program has been passed on; the next one ends the agent.
@@ -210,7 +211,7 @@ impl Launched {
         let status = status.context("waiting for the program")?;
         let (ended, clock) = self.signals.ended().unwrap_or_else(|| (Instant::now(), ClockPair::now()));
         let wall = ended.saturating_duration_since(session.started);
-        // What begins from now on goes by this pair, in the export as in the folder.
+        // Requests that begin from now on use this clock pair, in the export as in the folder.
         session.outlet.clock(clock);
         session.last_records(status.is_some());
         let workload = self.rendezvous.workload().unwrap_or_else(|error| {
@@ -242,7 +243,7 @@ impl Launched {
     }
 }
 
-/// Says it where a Python finds neither the module nor what marks its packages.
+/// Warns if the options of a Python keep it from finding the module and the marks of its packages.
 fn warn_of_python(command: &[std::ffi::OsString]) {
     match child::option_against_marks(command) {
         Some('S') => failure::say_lines(
@@ -263,7 +264,7 @@ fn exit(status: ExitStatus) -> Exit {
     status.code().map(Exit::Code).or_else(|| status.signal().map(Exit::Signal)).unwrap_or(Exit::Ended)
 }
 
-/// The code to exit with: the program's own, or 128 and the signal that ended it.
+/// The program's exit code, or 128 plus the number of the signal that ended it.
 fn exit_code(status: ExitStatus) -> i32 {
     use std::os::unix::process::ExitStatusExt as _;
     status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(2)

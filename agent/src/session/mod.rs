@@ -1,8 +1,8 @@
-//! `guestscope run` and `guestscope attach`: the one place that wires probes, pump, pairing, folder, export and summary
+//! `guestscope run` and `guestscope attach`: wires probes, pump, pairing, folder, export and summary
 //! together.
 //!
-//! One thread reads the rings and pairs; what leaves goes through [`outlet`], so that no disk and no collector can
-//! hold the pump. What is observed, and when that ends, is a [`Subject`]'s to say.
+//! One thread reads the rings and pairs; what leaves goes through [`outlet`], so that no disk and no
+//! collector can hold the pump. A [`Subject`] says what is observed and when that ends.
 
 mod attached;
 mod code;
@@ -50,24 +50,24 @@ use crate::{
     sources::{Selected, function::Functions},
 };
 
-/// Between two drains of the rings, if neither fills up: 20 wake-ups a second.
+/// Interval between drains of the rings, if neither fills up: 20 wake-ups a second.
 const TICK: Duration = Duration::from_millis(50);
-/// Of 8,192 edges each: 10 ms of work.
+/// Most batches per drain, 8,192 edges each: 10 ms of work.
 const BATCHES_AT_ONCE: usize = 4;
-/// Between two rows of `samples`.
+/// Interval between rows of `samples`.
 const SAMPLE: Duration = Duration::from_secs(1);
-/// Signs of having been restored that are kept: as many as a manifest holds.
+/// Most restores and moves kept: as many as a manifest holds.
 const SIGNS: usize = run::MOST_RESTORED;
-/// Between two pairs of clocks: NTP slews at most 0.5 ms per second.
+/// Interval between clock pairs: NTP slews at most 0.5 ms per second.
 const CLOCKS: Duration = Duration::from_mins(1);
 
-/// The kernel side, and what is made of its records.
+/// The kernel side and the pairing of its records.
 struct Feed {
     loaded: Loaded,
     pump: Pump,
     pairing: Pairing,
     pauses: Pauses,
-    /// What the programs that were met have mapped.
+    /// Mapped code of known processes.
     code: Code,
     /// Functions whose calls are phases.
     functions: Option<Arc<Functions>>,
@@ -82,58 +82,59 @@ struct Session<F = Feed> {
     identity: Identity,
     signs: Signs,
     graphics: Graphics,
-    /// What runs was seen to use.
+    /// What the observed processes were seen to use.
     usage: Usage,
-    /// What they told, the first of it.
+    /// First restores and moves.
     restored: Vec<Restored>,
-    /// What phases could come from.
+    /// Possible sources of phases.
     possible: Possible,
-    /// Processes that go on where the program has ended.
+    /// Processes that outlive the program.
     left: Vec<u32>,
-    /// When the program was, or when it was attached to.
+    /// When the program was started or attached to.
     started: Instant,
 }
 
-/// Something to be done for what is observed.
+/// Something to do for the subject.
 enum Event {
     /// A program waits for its probe.
     Peer(Peer),
-    /// Who belongs to it may have changed.
+    /// The subject's processes may have changed.
     Look,
-    /// It has ended, or somebody has seen enough.
+    /// The subject has ended, or observation is to stop.
     Over,
 }
 
-/// What is observed.
+/// The observed program or target.
 trait Subject<F = Feed> {
-    /// The next event. A call that is given up loses none.
+    /// The next event. Cancel-safe.
     async fn next(&mut self) -> Event;
 
-    /// Whether it seems to have ended, so that a look is due.
+    /// Whether the subject seems to have ended, so that a look is due.
     fn seems_over(&self, feed: &F) -> bool;
 
-    /// Those of its processes that are known, as they are numbered here, and whether they mark phases.
+    /// Known processes of the subject, by their numbers in the agent's PID namespace, and whether they mark
+    /// phases.
     fn processes(&self, feed: &F) -> (Vec<u32>, bool);
 
-    /// Does what an event asks for. Whether to go on.
+    /// Handles an event. Returns whether to go on.
     async fn handle(&mut self, event: Event, feed: &mut F) -> anyhow::Result<bool>;
 }
 
-/// How and when it ended.
+/// How and when the subject ended.
 struct End {
     exit: Exit,
-    /// From its start.
+    /// Time since its start.
     wall: Duration,
     clock: ClockPair,
     /// What the workload said about itself.
     workload: Option<serde_json::Value>,
-    /// Threads that found no free slot when they were attached to.
+    /// Threads that found no free slot on attaching.
     threads_missed: u64,
     /// Programs that went on before they were answered.
     unanswered: u64,
     /// Connections to the agent's socket that were closed.
     not_let_in: u64,
-    /// Where phases could come from.
+    /// Sources of phases that were on.
     sources: Selected,
 }
 
@@ -156,7 +157,7 @@ impl log::Log for KernelLog {
     fn flush(&self) {}
 }
 
-/// Until the subject has ended. What is in the rings then is still to be drained.
+/// Runs until the subject has ended. The rings still have to be drained then.
 async fn observe<F: Sight>(
     session: &mut Session<F>,
     subject: &mut impl Subject<F>,
@@ -193,7 +194,8 @@ async fn observe<F: Sight>(
         let Some(event) = event else { continue };
         let is_met = matches!(event, Event::Peer(_));
         let goes_on = subject.handle(event, &mut session.feed).await?;
-        // Others wait to be met, and one that was met has just begun. What ends still has its main thread now.
+        // Not after a greeting: other programs wait, and this one has just begun. An ending process still has
+        // its main thread now.
         if !is_met {
             let (processes, are_met) = subject.processes(&session.feed);
             session.usage.look(&processes, are_met);
@@ -212,14 +214,14 @@ impl Session {
 }
 
 impl<F: Sight> Session<F> {
-    /// Looks at the guest and the agent.
+    /// Samples the guest and the agent.
     fn sample(&mut self) {
         let sample = cost::sample(self.feed.edges_read(), self.graphics.cpu());
         self.graphics.looked(sample);
         self.outlet.samples(vec![sample]);
     }
 
-    /// The guest was restored or moved. What was open then has not come out yet: this goes before it.
+    /// The guest was restored or moved. Goes out before the requests that were open then.
     fn restored(&mut self, restored: Restored) {
         if self.restored.len() < SIGNS {
             self.restored.push(restored);
@@ -227,7 +229,7 @@ impl<F: Sight> Session<F> {
         self.outlet.restored(restored);
     }
 
-    /// Takes what waits in the rings, but no more than a few batches: signals and new programs wait as well.
+    /// Drains the rings, but no more than a few batches: signals and new programs wait as well.
     fn drain(&mut self) {
         for _ in 0..BATCHES_AT_ONCE {
             let has_more = self.feed.take_in();
@@ -239,7 +241,7 @@ impl<F: Sight> Session<F> {
     }
 }
 
-/// Until there is something in one of the rings.
+/// Waits until one of the rings has records.
 async fn any_readable(rings: &[AsyncFd<OwnedFd>]) {
     std::future::poll_fn(|context| {
         for ring in rings {

@@ -1,8 +1,9 @@
-//! Everything that leaves the agent while the program runs: rows, traces, the progress line, on a thread of its own.
+//! Everything that leaves the agent while the program runs: rows, traces, the progress line, on a thread of
+//! its own.
 //!
-//! The pump hands over what pairing yields and never waits: if a stuck disk holds this thread for so long that the
-//! channel is full, requests are counted as lost. Nothing is computed here but running quantiles. This thread
-//! alone has the rights to write the folder, so it closes it as well.
+//! The pump hands over what pairing yields and never waits: if a stuck disk holds this thread for so long
+//! that the channel is full, requests are counted as lost. Nothing is computed here but running quantiles.
+//! This thread alone has the rights to write the folder, so it closes it as well.
 
 use std::{
     collections::VecDeque,
@@ -31,18 +32,18 @@ use crate::{
 
 /// Batches between the pump and this thread: at one per 50 ms, 25 s of a stuck disk.
 const BATCHES: usize = 512;
-/// Memory of what is between them, bytes: some 24,000 phases, 3 s of a stuck disk at 2,000 requests a second
-/// of four phases. One message has room, however large it is.
+/// Most bytes in the channel: some 24,000 phases, 3 s of a stuck disk at 2,000 requests a second of four
+/// phases. One message fits whatever its size.
 const MOST_BYTES: usize = 16 << 20;
-/// A crash loses at most this much.
+/// Interval between flushes: a crash loses at most this much.
 const FLUSH: Duration = Duration::from_secs(1);
-/// Processes kept for the export, until it is known whether the program marks phases.
+/// Most processes kept for the export until it is known whether the program marks phases.
 const PROCESSES: usize = 1000;
 
-/// What the pump's thread sends.
+/// Message from the pump's thread.
 enum Message {
     Outputs(Vec<Output>),
-    /// Outputs were lost here.
+    /// Outputs were lost at this point.
     Gap,
     Samples(Vec<Sample>),
     Clock(ClockPair),
@@ -50,23 +51,23 @@ enum Message {
     Gpu(GpuRecord),
 }
 
-/// The last thing that the thread does.
+/// Last work of the thread.
 type Last = Box<dyn FnOnce(Sinks) + Send>;
 
-/// The other thread, seen from the pump.
+/// The pump's handle of the thread.
 pub(super) struct Outlet {
     sender: SyncSender<Message>,
     last: Sender<Last>,
     thread: JoinHandle<()>,
-    /// What is on the way, bytes.
+    /// Bytes in the channel.
     on_the_way: Arc<AtomicUsize>,
-    /// Rows that found the channel full.
+    /// Rows lost because the channel was full.
     pub(super) rows_lost: u64,
-    /// Some did since the other thread was told.
+    /// Rows were lost and the thread does not know yet.
     gap: bool,
 }
 
-/// What the thread works with, and gives back at the end.
+/// Outputs of the thread, given back at the end.
 pub(super) struct Sinks {
     pub(super) folder: RunFolder,
     pub(super) exporter: Option<Exporter>,
@@ -83,7 +84,7 @@ pub(super) struct Sinks {
 }
 
 impl Message {
-    /// Memory that it takes, about.
+    /// Approximate memory, bytes.
     fn bytes(&self) -> usize {
         match self {
             Message::Outputs(outputs) => outputs.iter().map(Output::bytes).sum(),
@@ -204,7 +205,7 @@ impl Sinks {
             }
             self.tick();
         }
-        // A session in haste waits for no more than this.
+        // A hurried end waits for no more than this.
         self.folder.flush();
         self.haste.written();
         // A program without any mark still gets one span per process.
@@ -244,7 +245,7 @@ impl Outlet {
         let body = move || {
             let outcome = settle();
             let goes_on = outcome.is_ok();
-            // The caller waits for this, or the thread has died.
+            // Fails only if the caller is gone.
             let _ = settled.send(outcome);
             if !goes_on {
                 return;
@@ -260,7 +261,7 @@ impl Outlet {
     }
 
     fn send(&mut self, message: Message) {
-        // Before anything else, or waits of lost requests would be kept for ever.
+        // First of all, or waits of lost requests would be kept for ever.
         if self.gap {
             self.gap = self.try_send(Message::Gap).is_err();
         }
@@ -290,14 +291,14 @@ impl Outlet {
         sent
     }
 
-    /// What pairing yielded.
+    /// Outputs of pairing.
     pub(super) fn outputs(&mut self, outputs: Vec<Output>) {
         if !outputs.is_empty() {
             self.send(Message::Outputs(outputs));
         }
     }
 
-    /// The guest and the agent at some moments, and what graphics processors did.
+    /// Samples of the guest, the agent and graphics processors.
     pub(super) fn samples(&mut self, samples: Vec<Sample>) {
         if !samples.is_empty() {
             self.send(Message::Samples(samples));
@@ -309,25 +310,25 @@ impl Outlet {
         self.send(Message::Restored(restored));
     }
 
-    /// What is known of graphics processors.
+    /// The record of graphics processors.
     pub(super) fn gpu(&mut self, record: GpuRecord) {
         self.send(Message::Gpu(record));
     }
 
-    /// Both clocks.
+    /// A clock pair.
     pub(super) fn clock(&mut self, pair: ClockPair) {
         self.send(Message::Clock(pair));
     }
 
-    /// Waits until everything is out, then lets the thread do the last thing: closing the folder is for its
-    /// rights alone. None if it failed.
+    /// Waits until everything is out, then runs `last` on the thread, which alone may close the folder. None
+    /// if that failed.
     pub(super) fn finish<T: Send + 'static>(
         self,
         last: impl FnOnce(Sinks) -> T + Send + 'static,
     ) -> Option<T> {
         let (done, outcome) = channel();
         let last = move |sinks| {
-            // Nobody waits for it any more if this fails.
+            // Fails only if the caller is gone.
             let _ = done.send(last(sinks));
         };
         self.last.send(Box::new(last)).ok()?;
@@ -347,11 +348,11 @@ mod tests {
         vec![Output::Mark(Mark { thread: ThreadId::default(), name: "here".into(), time_ns: 1, phase: None })]
     }
 
-    /// Waits of requests that were lost on the way would be kept for ever: the other thread is told once.
+    /// A gap is reported once: waits of lost requests would be kept for ever.
     #[test]
     fn a_gap_is_told_before_what_comes_after_it() {
         let (sender, receiver) = sync_channel(2);
-        // It stands for one whose disk is stuck.
+        // A thread with a stuck disk.
         let thread = std::thread::spawn(|| {
             loop {
                 std::thread::park();
@@ -373,7 +374,7 @@ mod tests {
         assert_eq!((kinds(&receiver), outlet.rows_lost), (vec![false], 3));
     }
 
-    /// A stuck disk holds up no more than there is room for, however large the requests are.
+    /// A stuck disk leaves no more in the channel than its bound in bytes, however large requests are.
     #[test]
     fn what_is_on_the_way_is_bounded_by_its_memory() {
         let (sender, _receiver) = sync_channel(BATCHES);

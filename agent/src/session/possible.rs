@@ -1,8 +1,8 @@
-//! Looks at what processes have that phases could come from, as long as nothing has come from them: ports,
-//! libraries, Python.
+//! Looks for possible sources of phases in processes, as long as they have marked nothing: ports, libraries,
+//! Python.
 //!
-//! A thread of its own does it, one at a time, ever more rarely: a process can make it wait, and then there
-//! are no more looks.
+//! One look at a time, on a thread of its own, ever more rarely: a process can block it, and then there are
+//! no more looks.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -19,30 +19,30 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// A program that lasts less long says nothing of itself.
+/// Time until the first look: shorter programs get none.
 const FIRST: Duration = Duration::from_millis(150);
-/// Between two looks at most. It is doubled from [`FIRST`] on.
+/// Longest interval between looks. It doubles from [`FIRST`] on.
 const LONGEST: Duration = Duration::from_secs(30);
-/// Processes that are looked at: those that were started or adopted first, and what they have started.
+/// Most processes looked at: those started or adopted first, and their descendants.
 const MOST: usize = 64;
-/// Descriptors of a process among which its sockets are looked for.
+/// Most descriptors of a process searched for sockets.
 const DESCRIPTORS: usize = 4_096;
-/// A line of /proc/net/tcp has 150 bytes: 7,000 of them.
+/// Most bytes read of /proc/net/tcp: 7,000 lines of 150 bytes.
 const TABLE_BYTES: u64 = 1 << 20;
-/// Where Go's linker puts the note that names its build: behind the program headers.
+/// Bytes read of a file's start: Go's linker puts its build note behind the program headers.
 const BEGIN_BYTES: u64 = 8 << 10;
-/// Length of the name, of what it is a note of, its type, and the name. What Go calls itself, beside the
-/// length in the middle.
+/// An ELF note: length of the name, length of the descriptor, type, name. These are Go's parts around the
+/// descriptor's length.
 const GO_NOTE: [&[u8]; 2] = [&[4, 0, 0, 0], b"\x04\0\0\0Go\0\0"];
-/// What the kernel has for a socket that listens.
+/// State `TCP_LISTEN` in /proc/net/tcp.
 const LISTENS: &str = "0A";
-/// Such a thread needs a few buffers.
+/// Stack of the thread, which needs a few buffers.
 const STACK_BYTES: usize = 256 << 10;
 
-/// What has been seen so far, by process and when it began.
+/// Findings so far, by PID and start time.
 type Found = BTreeMap<(u32, u64), Seen>;
 
-/// The looks of a run.
+/// State of the looks.
 pub(super) struct Possible {
     next: Instant,
     between: Duration,
@@ -55,7 +55,7 @@ impl Possible {
         Self { next: started + FIRST, between: FIRST, found: Arc::default(), under_way: None }
     }
 
-    /// Looks, if it is time.
+    /// Starts a look if one is due.
     pub(super) fn look(&mut self, processes: impl FnOnce() -> Vec<u32>) {
         if Instant::now() < self.next || self.under_way.as_ref().is_some_and(|look| !look.is_finished()) {
             return;
@@ -68,7 +68,7 @@ impl Possible {
         self.under_way = look.spawn(move || look_at(&processes, &found)).ok();
     }
 
-    /// What was seen.
+    /// Findings.
     pub(super) fn seen(&self) -> Vec<Seen> {
         self.found.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
@@ -87,7 +87,7 @@ fn look_at(processes: &[u32], found: &Mutex<Found>) {
         let Some((born, seen)) = one(pid) else { continue };
         let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
         if found.len() < MOST || found.contains_key(&(pid, born)) {
-            // What it had before it may have closed since, or have begun another program.
+            // Earlier findings stay: the process may have closed a port or called exec since.
             merge(found.entry((pid, born)).or_default(), seen);
         }
     }

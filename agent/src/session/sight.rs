@@ -1,6 +1,7 @@
-//! What a session sees with: the kernel side, or what threads tell of themselves where there is none.
+//! Sources of a session's records: the kernel side, or threads' own reports where BPF is refused.
 //!
-//! Everything that follows the records is the same for both. Yields [`Sight`], and its implementation for the kernel side.
+//! Everything that follows the records is the same for both. Yields [`Sight`], and its implementation for the
+//! kernel side.
 
 use std::{
     os::fd::{AsRawFd as _, BorrowedFd, OwnedFd, RawFd},
@@ -23,9 +24,9 @@ use crate::{
     rendezvous::Peer,
 };
 
-/// Between two beats of a CPU.
+/// Interval between beats of a CPU.
 const BEAT: Duration = Duration::from_nanos(BEAT_NS);
-/// At the end a late beat waits for the next one of each CPU.
+/// Beats awaited at the end, in intervals: a late beat is judged by the next one of each CPU.
 const BEATS_AWAITED: u32 = 3;
 
 fn tell(problems: &[String]) {
@@ -36,66 +37,66 @@ fn tell(problems: &[String]) {
 
 /// Where records come from.
 pub(super) trait Sight {
-    /// Drains after the program's end that an exit may be late by.
+    /// Drains after the program's end in which its exit may still arrive.
     const LAST_DRAINS: u32;
 
-    /// Pairs a batch of what waits. Whether there is more.
+    /// Pairs a batch of waiting records. Returns whether there are more.
     fn take_in(&mut self) -> bool;
 
-    /// What the records yielded and can be handed on.
+    /// Outputs that are ready.
     fn take_out(&mut self) -> Vec<Output> {
         self.pairing().take()
     }
 
-    /// The same at the end, when no more is to come. May wait for what is still being decided.
+    /// Outputs at the end. May wait for what is still undecided.
     fn take_last(&mut self) -> Vec<Output> {
         self.pairing().take()
     }
 
-    /// What is made of the records.
+    /// The pairing of records.
     fn pairing(&mut self) -> &mut Pairing;
 
-    /// Edges so far.
+    /// Edges read so far.
     fn edges_read(&self) -> u64;
 
-    /// What tells that records wait, if anything does before the next tick.
+    /// Descriptors that are readable when records wait; empty if only the tick tells.
     fn watched(&self) -> anyhow::Result<Vec<AsyncFd<OwnedFd>>>;
 
-    /// What the program's process runs on itself before it becomes the program.
+    /// BPF program that the child runs on itself before exec.
     fn adopt(&self) -> anyhow::Result<Option<BorrowedFd<'_>>>;
 
-    /// This program is about to be started.
+    /// Called before this program is started.
     fn starts(&mut self, _program: &Path) {}
 
-    /// Sources that the kernel side serves say what they found.
+    /// Lets sources on the kernel side report what they found.
     fn tell_sources(&mut self) {}
 
-    /// The program was started, at this time.
+    /// Called when the program was started.
     fn started(&mut self, _pid: u32, _at_ns: u64) {}
 
-    /// It has ended, and nobody has waited for it yet.
+    /// Called when the program has ended, before it is waited for.
     fn ended(&mut self);
 
-    /// A program waits for its first edge to be seen.
+    /// Answers a program that waits for its probe.
     async fn welcome(&mut self, peer: Peer);
 
-    /// What have those that were met mapped since the last look?
+    /// Looks at what known processes have mapped since the last look.
     fn look(&mut self);
 
-    /// Processes that were met, as they are numbered here.
+    /// Known processes, by their numbers in the agent's PID namespace.
     fn processes(&self) -> Vec<u32>;
 
-    /// Edges of some program cannot be seen.
+    /// Called when edges of a program cannot be seen.
     fn marker_failed(&mut self, why: &str);
 
-    /// Ledgers of the threads that live on, once all other records are in.
+    /// Ledgers of threads that are still alive, after all other records.
     fn last_ledgers(&mut self) -> Vec<Ledger>;
 
-    /// How well it sees.
+    /// Health counters.
     fn health(&self, cost: AgentCost) -> Health;
 }
 
-/// Pairs a batch of what waits in the rings. Whether that was all.
+/// Pairs a batch from the rings. Returns whether that was all.
 pub(super) fn empty(pump: &mut Pump, pairing: &mut Pairing) -> bool {
     let emptied = pump.feed(pairing);
     pairing.losses.unknown_edges += std::mem::take(&mut pump.undecodable);
@@ -109,7 +110,8 @@ impl Sight for Feed {
         !empty(&mut self.pump, &mut self.pairing)
     }
 
-    /// Beats are read after the edges: one that ended a phase after a pause was fired after the late beat of its CPU.
+    /// Beats are read after the edges: an edge that ends a phase after a pause follows the late beat of its
+    /// CPU.
     fn take_out(&mut self) -> Vec<Output> {
         while let Some(gap) = self.loaded.next_gap() {
             self.pauses.gap(&gap);

@@ -1,7 +1,7 @@
-//! Signals, on a thread of their own: whatever the agent is doing, they are passed on and obeyed.
+//! Signals, on a thread of their own, so that they are passed on and obeyed even while the agent is busy.
 //!
-//! A program that the agent started gets each of them. The second SIGTERM, or the second SIGINT within a few
-//! seconds, is the agent's as well: the program has a second to end, then it is observed no more. If it ends,
+//! A program that the agent started gets every signal. The second SIGTERM, or the second SIGINT within a few
+//! seconds, is for the agent as well: the program has a second to end, then observation stops. If it ends,
 //! the run is closed as always. Where the agent attached, the first signal is its own, and ends it if it does
 //! not begin to close the run in time. While the run is being closed any signal ends the agent, as soon as
 //! what was observed is in the folder, or after a bounded time. It closes nothing itself.
@@ -30,49 +30,49 @@ use tokio::sync::Notify;
 
 use crate::{child, clock::ClockPair, failure, privileges};
 
-/// How long a program has to end after the second signal.
+/// Time for a program to end after the second signal.
 const GRACE: Duration = Duration::from_secs(1);
-/// From that signal on, or from one while the run is being closed, to the end of the agent.
+/// Time from that signal, or from one during closing, to the end of the agent.
 const PATIENCE: Duration = Duration::from_millis(1_800);
-/// Between two looks at whether all is in the folder.
+/// Interval between checks that everything is in the folder.
 const LOOK: Duration = Duration::from_millis(20);
-/// Two SIGINT within this time are one person's wish to end. Shells, debuggers and notebooks take a single one as an
-/// interruption of what they do, again and again.
+/// Two SIGINT within this time count as one wish to end. Shells, debuggers and notebooks take a single one as
+/// an interruption of what they do, again and again.
 const TOGETHER: Duration = Duration::from_secs(3);
-/// Signals that end the observation at last.
+/// Signals that can end the observation.
 const ENDING: [Signal; 2] = [Signal::SIGTERM, Signal::SIGINT];
 
-/// Who gets a signal.
+/// Addressee of signals.
 #[derive(Clone, Copy, Debug)]
 enum Stage {
-    /// The program's that is about to be started, which somebody may hold up.
+    /// The program that is about to be started, which may be delayed.
     Starting,
-    /// A program's that the agent has started and not waited for.
+    /// The started program, not yet waited for.
     Program(Pid),
-    /// The agent's: it attached to what runs by itself.
+    /// The agent, which attached.
     Attached,
-    /// The agent's: the run is being closed.
+    /// The agent, which is closing the run.
     Closing,
 }
 
-/// What the thread and the others share.
+/// State shared with the thread.
 #[derive(Debug)]
 struct Shared {
     stage: Mutex<Stage>,
-    /// The program was started: its end, for the thread to take.
+    /// Descriptor of the started program's end, for the thread to take.
     started: Mutex<Option<OwnedFd>>,
-    /// Tells the thread of that.
+    /// Wakes the thread for it.
     wake: EventFd,
-    /// The program's end, as soon as it was seen.
+    /// When the program's end was seen.
     ended: Mutex<Option<(Instant, ClockPair)>>,
-    /// Somebody has seen enough.
+    /// Observation is to stop.
     stop: Notify,
-    /// The signal that said so, if one did.
+    /// The signal that asked for it, if any.
     by: AtomicI32,
     haste: Haste,
 }
 
-/// The agent has to end soon, and whether the folder has all that was observed.
+/// Whether the agent has to end soon, and whether the folder has everything observed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Haste(Arc<(AtomicBool, AtomicBool)>);
 
@@ -82,19 +82,19 @@ impl Haste {
         self.0.0.load(Acquire)
     }
 
-    /// Says that all that was handed over is in the folder.
+    /// Tells that everything handed over is in the folder.
     pub(super) fn written(&self) {
         self.0.1.store(true, Release);
     }
 }
 
-/// The thread, seen from the session.
+/// The session's handle of the thread.
 #[derive(Clone, Debug)]
 pub(super) struct Signals(Arc<Shared>);
 
 impl Signals {
-    /// Begins to read signals, which all threads block. They are for a program that is about to be started,
-    /// if there is to be one: [`Self::started`].
+    /// Starts reading signals, which all threads block. With `starts_program` they are kept for the program:
+    /// [`Self::started`].
     pub(super) fn read(starts_program: bool, haste: Haste) -> std::io::Result<Self> {
         let signals =
             SignalFd::with_flags(&child::forwarded(), SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
@@ -119,7 +119,7 @@ impl Signals {
             close_by: None,
         };
         let body = move || {
-            // A thread without a privilege still passes signals on to programs of its own user.
+            // Without the privilege the thread still signals programs of its own user.
             if let Err(error) = privileges::keep_signals(starts_program) {
                 failure::say(&format!("warning: the thread of signals keeps its privileges: {error}\n"));
             }
@@ -129,25 +129,25 @@ impl Signals {
         Ok(Self(shared))
     }
 
-    /// The program was started; its descriptor tells of its end.
+    /// The program was started; `end` becomes readable at its end.
     pub(super) fn started(&self, program: u32, end: OwnedFd) {
         *locked(&self.0.stage) = Stage::Program(Pid::from_raw(program.cast_signed()));
         *locked(&self.0.started) = Some(end);
-        // It counts up to 2^64.
+        // Cannot fail: the counter goes up to 2^64.
         self.0.wake.write(1).unwrap_or_default();
     }
 
-    /// Until a signal says that enough was seen.
+    /// Waits until a signal stops the observation.
     pub(super) async fn stopped(&self) {
         self.0.stop.notified().await;
     }
 
-    /// That signal, if there was one.
+    /// The signal that stopped it, if any.
     pub(super) fn stopped_by(&self) -> Option<Signal> {
         Signal::try_from(self.0.by.load(Acquire)).ok()
     }
 
-    /// From here on signals are the agent's, and the program's number may be somebody else's.
+    /// From here on signals are for the agent; the program's PID may be reused.
     pub(super) fn closing(&self) {
         *locked(&self.0.stage) = Stage::Closing;
     }
@@ -158,20 +158,20 @@ impl Signals {
     }
 }
 
-/// What the thread works with.
+/// State of the thread.
 struct Reader {
     shared: Arc<Shared>,
     signals: SignalFd,
-    /// Until the program has ended.
+    /// The program's descriptor, until it has ended.
     end: Option<OwnedFd>,
-    /// Signals that came before the program was there, and whether each came from a terminal.
+    /// Signals before the program's start, and whether each came from a terminal.
     early: Vec<(Signal, bool)>,
     asked: Asked,
     /// When observation stops, by which signal.
     stop_at: Option<(Instant, Signal)>,
     /// When the agent ends, by which signal.
     end_at: Option<(Instant, Signal)>,
-    /// When the agent ends by which signal, unless the run is being closed by then.
+    /// When the agent ends, by which signal, unless it is closing the run by then.
     close_by: Option<(Instant, Signal)>,
 }
 
@@ -208,7 +208,7 @@ impl Reader {
         matches!(*locked(&self.shared.stage), Stage::Closing)
     }
 
-    /// If it was started since the last look. What came before that was meant for it.
+    /// Takes over a newly started program. Earlier signals were meant for it.
     fn take_program(&mut self) {
         let Some(end) = locked(&self.shared.started).take() else { return };
         self.shared.wake.read().unwrap_or_default();
@@ -218,15 +218,15 @@ impl Reader {
         }
     }
 
-    /// While the run is closed, what is in the folder is enough.
+    /// While the run is being closed, everything in the folder is enough to end.
     fn is_written(&self) -> bool {
         self.is_closing() && self.shared.haste.is_due() && self.shared.haste.0.1.load(Acquire)
     }
 
-    /// Until there is something to do.
+    /// Waits for a signal, the program's end or a wake-up; at most [`LOOK`] while a deadline is pending.
     fn wait(&mut self) {
         let descriptor = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-        // A negative number is passed over.
+        // poll(2) ignores negative descriptors.
         let end = self.end.as_ref().map_or(-1, AsRawFd::as_raw_fd);
         let wake = self.shared.wake.as_fd().as_raw_fd();
         let mut descriptors = [descriptor(self.signals.as_raw_fd()), descriptor(end), descriptor(wake)];
@@ -238,7 +238,7 @@ impl Reader {
         if descriptors[1].revents != 0 {
             *locked(&self.shared.ended) = Some((Instant::now(), ClockPair::now()));
             self.end = None;
-            // It obeyed: there is no need to leave it behind, nor to close the run in a hurry.
+            // The program obeyed: observation need not stop early, nor the run close in a hurry.
             (self.stop_at, self.end_at) = (None, None);
         }
     }
@@ -255,7 +255,7 @@ impl Reader {
                 }
             }
             Stage::Program(pid) => {
-                // Those of a terminal (Ctrl-C) went to the program as well, which is in the same group.
+                // A terminal's signals (Ctrl-C) reach the program too, which is in the same process group.
                 if !is_from_terminal {
                     let _ = kill(pid, signal);
                 }
@@ -284,7 +284,7 @@ impl Reader {
         }
     }
 
-    /// The agent ends as soon as all is in the folder. Who asks again does not want to wait for that.
+    /// Ends the agent as soon as everything is in the folder; a further signal ends it without that.
     fn hurry(&mut self, signal: Signal) {
         if self.end_at.is_some() && self.shared.haste.is_due() {
             end(signal);
@@ -294,17 +294,17 @@ impl Reader {
     }
 }
 
-/// Signals so far that asked for an end.
+/// Signals so far that asked to end.
 #[derive(Debug, Default)]
 struct Asked {
     /// When the last one came.
     at: Option<Instant>,
-    /// A SIGTERM was among them.
+    /// Whether a SIGTERM was among them.
     terminated: bool,
 }
 
 impl Asked {
-    /// Takes one of [`ENDING`]: whether it is the second one that means the same wish.
+    /// Takes one of [`ENDING`]. Returns whether it repeats the wish to end.
     fn again(&mut self, signal: Signal, now: Instant) -> bool {
         let is_soon = self.at.replace(now).is_some_and(|at| now.saturating_duration_since(at) <= TOGETHER);
         let is_second_term = signal == Signal::SIGTERM && std::mem::replace(&mut self.terminated, true);
@@ -319,12 +319,12 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Ends this process as the signal does by default. The folder is readable as it is.
 #[expect(clippy::exit, reason = "only where the signal does not end it")]
 fn end(signal: Signal) {
-    // So that who waits for the agent is told which signal ended it.
+    // The agent's parent sees which signal ended it.
     let mut alone = SigSet::empty();
     alone.add(signal);
     let _ = alone.thread_unblock();
-    // Not raise(3), which is tkill(2) in musl: the filter of system calls knows only tgkill(2), and only for this process.
-    // SAFETY: no pointers are passed.
+    // Not raise(3), which is tkill(2) in musl: the filter of system calls knows only tgkill(2), and only for
+    // this process. SAFETY: no pointers are passed.
     unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), libc::gettid(), signal as i32) };
     std::process::exit(128 + signal as i32);
 }
@@ -336,7 +336,7 @@ mod tests {
 
     use super::*;
 
-    /// Which of the signals, each so many ms after the one before, is the second one of a wish.
+    /// Whether each signal, so many ms after the one before, repeats the wish to end.
     #[rstest]
     #[case::two_interrupts(&[(SIGINT, 0), (SIGINT, 900)], &[false, true])]
     #[case::a_shell_is_interrupted_now_and_then(&[(SIGINT, 0), (SIGINT, 3_001), (SIGINT, 60_000)], &[false; 3])]

@@ -1,4 +1,4 @@
-//! The start of a session, whatever it observes: the run folder, least privilege, the export, the outlet, the banner.
+//! The start of every session: the run folder, least privilege, the export, the outlet, the banner.
 
 use std::{
     io,
@@ -42,7 +42,7 @@ use crate::{
     untrusted::Shown as _,
 };
 
-/// What is known before anything is observed.
+/// State before anything is observed.
 pub(super) struct Begun {
     pub(super) guest: Guest,
     pub(super) identity: Identity,
@@ -73,13 +73,13 @@ pub(super) fn load(
     })
 }
 
-/// How much of what programs mark is kept at once.
+/// Bounds on what programs mark.
 pub(super) fn limits(observation: &Observation) -> Limits {
     let Observation { max_open_requests, max_phases_per_request, max_threads, .. } = *observation;
     Limits::new(max_open_requests, max_phases_per_request, max_threads)
 }
 
-/// What can be known to fail is looked at before anything is started.
+/// Checks for foreseeable failures before anything is started.
 pub(super) fn check(observation: &Observation) -> anyhow::Result<()> {
     descriptors::raise();
     descriptors::check()?;
@@ -110,7 +110,7 @@ impl Begun {
         Ok(Self { guest, identity, cost, fidelity, clock, folder })
     }
 
-    /// The records' way to the phases of this run.
+    /// The feed that turns records into the phases of this run.
     pub(super) fn feed(
         &self,
         mut loaded: Loaded,
@@ -134,13 +134,13 @@ impl Begun {
         })
     }
 
-    /// A run that did not begin leaves nothing behind.
+    /// Removes the folder of a run that did not begin.
     pub(super) fn discard(self) {
         self.folder.discard();
     }
 
-    /// Everything has what it needs: gives up privileges, opens the ways out, says so. `program` is one that was started, and
-    /// gets signals.
+    /// Opens the outputs, gives up privileges, prints the banner. `program` is a started one, which gets
+    /// signals.
     pub(super) fn start<F: Sight>(
         self,
         observation: &Observation,
@@ -151,14 +151,14 @@ impl Begun {
         let Self { guest, identity, cost, fidelity, clock, folder } = self;
         // The kernel's log needs a privilege to be opened, and none to be read.
         let signs = Signs::open();
-        // It becomes nobody, which takes a privilege.
+        // The GPU helper becomes `nobody`, which takes a privilege.
         let graphics = Graphics::start();
         let usage = Usage::below(Root::system());
         let wall = WallClock::new(clock);
-        // Those that export and write give up everything, once they have the rights of whose folder it is: taking them is a
-        // privilege as well.
+        // The export and folder threads give up all privileges after assuming the folder owner's rights,
+        // which takes a privilege as well.
         let exporter = exporter(observation, &identity, (&guest, fidelity), &folder, &wall)?;
-        // Neither needs anything but what is open already.
+        // Both threads need only what is open already.
         let settle_to_say = || privileges::drop_all().unwrap_or_default();
         out::say_by_thread(settle_to_say).context("starting the thread that says things")?;
         let facts = facts::for_terminal(&identity, &guest, folder.path(), (cost.attach, Exit::Running), &[]);
@@ -170,11 +170,11 @@ impl Begun {
         let outlet = Outlet::start(Sinks::new(folder, exporter, wall, progress, haste), settle)
             .context("starting the thread that writes the run folder")?;
         come_first();
-        // From here on nothing new has to be allowed but probes in programs.
+        // From here on only probes in programs need a privilege.
         let work = Work { probes: fidelity != Fidelity::Procfs, signals: program.is_some() };
         privileges::drop_unneeded(work).context("giving up privileges")?;
         privileges::forbid_core_dumps().context("forbidding core dumps")?;
-        // All threads are there, and no process is started any more.
+        // All threads exist, and no process is started any more.
         let processes: Vec<u32> = program.into_iter().chain(graphics.pid()).collect();
         if let Err(error) = privileges::only_what_is_used(About { processes: &processes, files }) {
             failure::say(&format!(
@@ -199,10 +199,10 @@ impl Begun {
 }
 
 /// The calling thread gets three times the CPU time of another one where there is not enough for all, and
-/// gets it at once (nice -5). The ring has room for 6,600 edges, a third of a second of a busy service, and a
-/// machine that is overloaded is the one that somebody looks at: in an hour at 2,000 requests a second the
-/// agent needed 20 % of a CPU, and beside builds of programs on two CPUs 24,179 of the edges of 36 million
-/// spans found no room. Threads and programs that were started before have their own.
+/// gets it at once (nice -5). The ring has room for 6,600 edges, a third of a second of a busy service, and
+/// overloaded machines are the ones worth observing: in an hour at 2,000 requests a second the agent needed
+/// 20 % of a CPU, and beside builds of programs on two CPUs 24,179 of the edges of 36 million spans found no
+/// room. Threads and programs that were started before have their own.
 fn come_first() {
     const NICE: i32 = -5;
     let calling_thread = 0;
@@ -210,7 +210,8 @@ fn come_first() {
     let _ = unsafe { libc::setpriority(libc::PRIO_PROCESS, calling_thread, NICE) };
 }
 
-/// What a thread does first that writes into the folder and needs nothing else.
+/// First work of a thread that only writes into the folder: assumes its owner's rights and drops all
+/// privileges.
 fn settle(owner: Option<Owner>) -> impl FnOnce() -> io::Result<()> + Send + 'static {
     move || {
         owner.as_ref().map_or(Ok(()), Owner::assume_for_good)?;

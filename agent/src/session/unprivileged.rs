@@ -1,7 +1,8 @@
-//! `guestscope run` where BPF is refused: the program's threads tell what the kernel told them (fidelity `procfs`).
+//! `guestscope run` where BPF is refused: the program's threads report what procfs tells them (fidelity
+//! `procfs`).
 //!
-//! Decides between the kernel side and this, says which and why, and stands in for [`Feed`](super::Feed). Nothing that follows
-//! the records knows the difference.
+//! Decides between the kernel side and this, prints which and why, and replaces [`Feed`](super::Feed). Later
+//! stages are the same for both.
 
 use std::{
     collections::HashSet,
@@ -25,13 +26,13 @@ use crate::{
     sources::Kind,
 };
 
-/// What a run is observed with.
+/// How a run is observed.
 pub(super) enum Choice {
     Kernel(Loaded),
     Threads(Refusal),
 }
 
-/// What was asked for, or the kernel side if there can be one.
+/// The requested fidelity, else the kernel side if it can be loaded.
 pub(super) fn choose(arguments: &RunArguments) -> anyhow::Result<Choice> {
     if arguments.fidelity == Some(Fidelity::Procfs) {
         return Ok(Choice::Threads(Refusal::Unwanted));
@@ -51,16 +52,16 @@ fn wants_arrivals(arguments: &RunArguments) -> bool {
     sources.is_none_or(|all| all.iter().any(|wish| wish.kind == Kind::Python))
 }
 
-/// The ring and what is made of it.
+/// The ring and the pairing of its records.
 pub(super) struct Told {
     procfs: Procfs,
     pairing: Pairing,
     verdicts: Vec<Verdict>,
-    /// Programs that the ring was handed to.
+    /// Number of programs that were given the ring.
     handed: u64,
     /// Records between ring and pairing.
     batch: Vec<Record>,
-    /// Programs that were met and live.
+    /// Known programs that are alive.
     met: HashSet<u32>,
 }
 
@@ -87,12 +88,12 @@ impl Told {
     }
 }
 
-/// Whoever died between its greeting and the answer marks no phase any more.
+/// Whether the program died between its greeting and the answer.
 fn is_gone(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EPIPE | libc::ECONNRESET))
 }
 
-/// Says what is missing, and how to get it.
+/// Prints what is missing and how to get it.
 pub(super) fn explain(refusal: &Refusal) {
     if let Refusal::Refused(error) = refusal {
         failure::say_lines(&procfs::explanation(error));
@@ -116,8 +117,8 @@ impl Sight for Told {
         self.procfs.edges_read
     }
 
-    /// A thread that has to wake somebody at each edge would show that in its own numbers: the ring is looked into 20 times
-    /// a second.
+    /// Waking the agent at each edge would show in the thread's own numbers: the ring is polled 20 times a
+    /// second.
     fn watched(&self) -> anyhow::Result<Vec<AsyncFd<OwnedFd>>> {
         Ok(Vec::new())
     }
@@ -165,7 +166,7 @@ impl Sight for Told {
     fn last_ledgers(&mut self) -> Vec<Ledger> {
         let ledgers = self.procfs.stop(&mut self.batch);
         self.pair();
-        // An older library, or one that was refused the memory, goes on without a word.
+        // An older library, or one that was refused the memory, does not report it.
         if let missing @ 1.. = self.handed.saturating_sub(self.procfs.taken()) {
             self.marker_failed(&format!("programs that did not take the ring: {missing}"));
         }
@@ -196,7 +197,8 @@ mod tests {
     use super::*;
     use crate::rendezvous::Rendezvous;
 
-    /// What becomes of the ring's verdict where a program greets and this happens before it is answered, and how many were not.
+    /// The ring's outcome if `meanwhile` happens between a program's greeting and the answer, and the
+    /// unanswered count.
     fn outcome(meanwhile: impl FnOnce(UnixStream) -> Option<UnixStream>) -> (Outcome, u64) {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().expect("there is room");
@@ -224,7 +226,7 @@ mod tests {
         assert_eq!(outcome(|_| None), (Outcome::Ok, 1));
     }
 
-    /// As an older library does, which knows of no ring.
+    /// An older library does not know the ring.
     #[test]
     fn a_program_that_does_not_take_the_ring_is_told_of() {
         assert_eq!(outcome(Some), (Outcome::Broken, 0));

@@ -1,4 +1,4 @@
-//! Where what was observed goes beside the run folder: traces, files for other programs, and text for people.
+//! Outputs beside the run folder: traces, files for other programs, and text for people.
 //!
 //! A sink takes finished requests or a summary and knows one format. It never calls an earlier stage.
 

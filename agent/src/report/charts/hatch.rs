@@ -1,16 +1,16 @@
 //! Hatches of causes as lines of their own, for paper and for eyes that tell no colours apart.
 //!
-//! Yields path data. An SVG pattern would be shorter, but Chromium prints each use of one as a picture: a report of 12
-//! platforms became a PDF of 196 MB, in a minute. Lines are printed as lines.
+//! Yields path data. An SVG pattern would be shorter, but Chromium prints each use of one as a picture: a
+//! report of 12 platforms became a PDF of 196 MB, in a minute. Lines are printed as lines.
 
 use std::fmt::Write as _;
 
-/// From one stroke to the next.
+/// Distance from one stroke to the next.
 const TILE: i32 = 16;
-/// What is narrower has the colour alone: of its hatch it would show one white stroke or none, which looks like a gap.
+/// Narrowest bar with a hatch: a narrower one would show one white stroke or none, which looks like a gap.
 const LEAST: i32 = 12;
 
-/// How a cause is hatched.
+/// Hatch of a cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hatch {
     /// The colour alone.
@@ -19,7 +19,7 @@ pub(super) enum Hatch {
     Up,
     /// From the upper left to the lower right.
     Down,
-    /// Both.
+    /// `Up` and `Down` together.
     Cross,
     /// Lines from left to right.
     Level,
@@ -29,7 +29,7 @@ pub(super) enum Hatch {
     Dots,
 }
 
-/// A bar.
+/// Rectangle of a bar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) x: i32,
@@ -38,11 +38,12 @@ pub(super) struct Place {
     pub(super) height: i32,
 }
 
-/// From one end to the other.
+/// Two end points.
 type Stroke = [(i32, i32); 2];
 
 impl Hatch {
-    /// The strokes in a bar, as path data. They lie where they would lie in any other bar, so that neighbours fit together.
+    /// The strokes in a bar, as path data. They lie on one grid for all bars, so that neighbours fit
+    /// together.
     pub(super) fn path(self, place: Place) -> String {
         let mut out = String::new();
         if place.width < LEAST {
@@ -83,13 +84,13 @@ impl Hatch {
     }
 }
 
-/// Strictly between both, `first` more than multiples of the step.
+/// Numbers strictly between `from` and `to` that are `first` plus a multiple of `step`.
 fn multiples(from: i32, to: i32, step: i32, first: i32) -> impl Iterator<Item = i32> {
     let begin = from + 1 + (first - from - 1).rem_euclid(step);
     (begin..to).step_by(step as usize)
 }
 
-/// On each of them x + y is a multiple of the tile.
+/// Strokes on which x + y is a multiple of the tile.
 fn up(Place { x, y, width, height }: Place) -> Vec<Stroke> {
     let (right, bottom) = (x + width, y + height);
     multiples(x + y, right + bottom, TILE, 0)
@@ -100,7 +101,7 @@ fn up(Place { x, y, width, height }: Place) -> Vec<Stroke> {
         .collect()
 }
 
-/// On each of them y - x is a multiple of the tile.
+/// Strokes on which y - x is a multiple of the tile.
 fn down(Place { x, y, width, height }: Place) -> Vec<Stroke> {
     let (right, bottom) = (x + width, y + height);
     multiples(y - right, bottom - x, TILE, 0)

@@ -1,8 +1,8 @@
-//! What charts are drawn with: an ink stands for a class of the style sheet, so that one chart fits light and dark pages,
-//! paper, and eyes that tell no colours apart.
+//! What charts are drawn with: an ink stands for a class of the style sheet, so that one chart fits light and
+//! dark pages, paper, and eyes that tell no colours apart.
 //!
-//! plotters knows colours only. Each ink has a colour that nothing else uses, and after the drawing that colour is
-//! replaced by the class, and what has a cause's gets the cause's hatch.
+//! plotters knows colours only. Each ink has a colour that nothing else uses, and after the drawing that
+//! colour is replaced by the class; shapes in a cause's colour get the cause's hatch.
 
 use std::fmt::Write as _;
 
@@ -15,14 +15,14 @@ use super::{
 };
 use crate::analyze::Cause;
 
-/// An ink.
+/// A colour by meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ink {
     /// Text and axes.
     Text,
     /// Lines behind the data.
     Grid,
-    /// What is nobody's: a phase's frame.
+    /// Outlines without a cause: a phase's frame.
     Frame,
     /// The page, to stand out from what lies below.
     Paper,
@@ -61,7 +61,7 @@ fn place(cause: Cause) -> usize {
     Cause::all().position(|known| known == cause).unwrap_or(0)
 }
 
-/// The class of an ink's colour, as six hexadecimal digits.
+/// The class for an ink's colour, which is given as six hexadecimal digits.
 fn class(digits: &str) -> Option<String> {
     let byte = |at: usize| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok();
     let (kind, zero, index) = (byte(0)?, byte(2)?, byte(4)?);
@@ -106,7 +106,7 @@ pub(super) fn inked(svg: &str) -> String {
     out
 }
 
-/// The path that hatches the bar whose tag this text ends in the middle of; none of what has no hatch.
+/// The hatch's path for the `<rect` tag that `text` ends in the middle of; none if the cause has no hatch.
 fn hatched(text: &str, class: &str) -> Option<String> {
     let (_, hatch) = LOOKS.get(class.strip_prefix("cause")?.parse::<usize>().ok()?)?;
     let tag = text.rsplit_once("<rect ")?.1;
@@ -119,7 +119,8 @@ fn hatched(text: &str, class: &str) -> Option<String> {
     Some(hatch.path(place)).filter(|path| !path.is_empty())
 }
 
-/// Colour and hatch of each cause, in the order of [`Cause::all`]; those that are large beside each other differ in both.
+/// Colour and hatch of each cause, in the order of [`Cause::all`]; those that are large beside each other
+/// differ in both.
 const LOOKS: [(&str, Hatch); 24] = [
     ("#4878b0", Hatch::None),    // cpu
     ("#e0504a", Hatch::Up),      // runq
@@ -200,7 +201,7 @@ mod tests {
         assert_eq!(Cause::all().count(), LOOKS.len());
     }
 
-    /// Of what is narrow there is nothing but its colour, on a light page and on a dark one.
+    /// Narrow bars show their colour alone, on a light page and on a dark one.
     #[test]
     fn every_colour_stands_out_from_both_papers() {
         let light = |color: &str| -> f64 {

@@ -11,21 +11,21 @@ use super::{
 use crate::analyze::compare::Quantile;
 
 const HEIGHT: i32 = 900;
-/// Below a median there is nothing to see from nine to nine.
+/// Left end of the scale, in nines: 0.3 is the median.
 const LEAST_NINES: f64 = 0.3;
 
 /// A platform's line.
 #[derive(Clone, Debug)]
 pub(in crate::report) struct Line {
-    /// Whose.
+    /// Platform label.
     pub(in crate::report) label: String,
-    /// Its place among the platforms, by which it looks the same in all charts.
+    /// Index of the platform, which gives it the same look in all charts.
     pub(in crate::report) place: usize,
     /// From the fastest request up.
     pub(in crate::report) quantiles: Vec<Quantile>,
 }
 
-/// The largest value of these lines, with its interval.
+/// The largest value of these lines, intervals included, ns.
 pub(in crate::report) fn largest_ns(lines: &[Line]) -> f64 {
     let points = lines.iter().flat_map(|line| &line.quantiles);
     points.map(|one| one.latency_ns.high.unwrap_or(0.0).max(one.latency_ns.value)).fold(0.0, f64::max)
@@ -68,7 +68,7 @@ pub(in crate::report) fn latencies(lines: &[Line]) -> Result<Markup, ChartError>
     })
 }
 
-/// `99 %` for two nines; nothing where the names of lines stand.
+/// `99 %` for two nines; empty where the names of lines stand.
 fn quantile_name(nines: f64, end: f64) -> String {
     if nines > end + 1e-9 {
         return String::new();

@@ -1,7 +1,8 @@
 //! Lines of platforms, their bands and their names.
 //!
-//! Each platform has a look of its own: a colour, a dash and a mark. Dash and mark alone tell all of them apart, for paper and
-//! for eyes that tell no colours apart. Names stand in a column at the right, none over another.
+//! Each platform has a look of its own: a colour, a dash and a mark. Dash and mark alone tell all of them
+//! apart, for paper and for eyes that tell no colours apart. Names stand in a column at the right, none over
+//! another.
 
 use std::fmt::Write as _;
 
@@ -16,24 +17,24 @@ use plotters::{
 
 use super::{Area, Drawn, Plane, TEXT, WIDTH, fit_ends, ink::Ink, room_for, text};
 
-/// Dashes, in the order in which platforms get them; the first is a whole line.
+/// Dashes in platform order; the first is a solid line.
 const DASHES: [&str; COLORS] = ["none", "18 6", "4 6", "18 6 4 6", "30 8", "10 4", "4 12", "30 6 4 6 4 6"];
-/// Colours of the style sheet, `--p0` and on.
+/// Number of platform colours in the style sheet, from `--p0`.
 const COLORS: usize = 8;
-/// Platforms that are told apart. More would look like those before them.
+/// Platforms that can be told apart; further ones repeat the looks.
 pub(super) const LOOKS: usize = DASHES.len() * Mark::ALL.len();
-/// Of a mark, from its middle.
+/// Radius of a mark.
 const MARK: i32 = 11;
-/// Marks of a line, about.
+/// Approximate number of marks on a line.
 const MARKS: usize = 8;
-/// From one name to the next, if there is room.
+/// Distance from one name to the next, if there is room.
 const STEP: i32 = TEXT as i32 + 8;
-/// Of the piece of a line that stands before its name.
+/// Length of the sample of a line that stands before its name.
 const SAMPLE: i32 = 74;
-/// From the end of a line's own room to that piece, and from there to the name.
+/// Gaps from the plot's edge to the sample, and from the sample to the name.
 const SPACE: [i32; 2] = [24, 10];
 
-/// What stands on a line at some of its points.
+/// Marker on some points of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mark {
     None,
@@ -55,14 +56,14 @@ struct Look {
 }
 
 impl Look {
-    /// Those with the same dash have another mark, and another colour as well.
+    /// Platforms with the same dash differ in mark and colour.
     const fn of(index: usize) -> Self {
         let turn = index / COLORS % Mark::ALL.len();
         Self { color: (index + 3 * turn) % COLORS, dash: index % COLORS, mark: Mark::ALL[turn] }
     }
 }
 
-/// The classes of all looks.
+/// Appends the CSS classes of all looks.
 pub(super) fn classes(out: &mut String) {
     for index in 0..LOOKS {
         let Look { color, dash, mark: _ } = Look::of(index);
@@ -100,7 +101,7 @@ pub(super) fn line(area: &Area<'_>, plane: &mut Plane<'_, '_>, index: usize, poi
     Ok(())
 }
 
-/// In a rim of paper, so that it stands out from its own line.
+/// Draws a mark with a rim of paper, so that it stands out from its own line.
 fn mark(area: &Area<'_>, index: usize, at: (i32, i32)) -> Drawn {
     let (rim, ink) = (Ink::Paper.color().filled(), Ink::Platform(index).color().filled());
     let square = |half: i32| [(at.0 - half, at.1 - half), (at.0 + half, at.1 + half)];
@@ -124,26 +125,26 @@ fn mark(area: &Area<'_>, index: usize, at: (i32, i32)) -> Drawn {
 /// The end of a line, in the drawing's own units.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct End<'a> {
-    /// Whose: the platform's place.
+    /// Platform index.
     pub(super) index: usize,
-    /// Where.
+    /// Position.
     pub(super) at: (i32, i32),
-    /// Its name.
+    /// Name of the platform.
     pub(super) label: &'a str,
 }
 
-/// Which part of a chart's width the names of its lines need.
+/// Fraction of a chart's width that the names of its lines need.
 pub(super) fn room_for_ends<'a>(names: impl Iterator<Item = &'a str>) -> f64 {
     f64::from(SPACE[0] + SAMPLE + SPACE[1] + room_for(names)) / f64::from(WIDTH)
 }
 
-/// How high a chart must be so that none of its names lies over another.
+/// Chart height at which no name lies over another.
 pub(super) const fn room_for_lines(lines: usize) -> i32 {
     lines as i32 * STEP + 120
 }
 
-/// Names all lines in a column, between the axis at `bottom` and `top`: a piece of the line, then the name, with a thin line
-/// from where the line ends.
+/// Names all lines in a column, between the axis at `bottom` and `top`: a piece of the line, then the name,
+/// with a thin line from where the line ends.
 pub(super) fn ends(area: &Area<'_>, ends: &mut [End<'_>], (right, bottom): (i32, i32), top: i32) -> Drawn {
     ends.sort_by_key(|end| (end.at.1, end.index));
     let wanted: Vec<i32> = ends.iter().map(|end| end.at.1).collect();
@@ -161,8 +162,8 @@ pub(super) fn ends(area: &Area<'_>, ends: &mut [End<'_>], (right, bottom): (i32,
     Ok(())
 }
 
-/// Heights, from the top, as near as can be to those that are wanted, which are sorted: a step from each other, and between the
-/// limits. Where there is no room for whole steps they are smaller.
+/// Heights from the top, as near as possible to the sorted `wanted` ones, a step apart and between the
+/// limits. Steps shrink where there is no room.
 fn apart(wanted: &[i32], top: i32, bottom: i32) -> Vec<i32> {
     let gaps = wanted.len().saturating_sub(1) as i32;
     let step = STEP.min((bottom - top) / gaps.max(1));
@@ -175,7 +176,7 @@ fn apart(wanted: &[i32], top: i32, bottom: i32) -> Vec<i32> {
             height
         })
         .collect();
-    // What was pushed out below goes back up, and pushes what is above it.
+    // Heights beyond the bottom move back up, and push those above them.
     let mut most = bottom;
     for height in heights.iter_mut().rev() {
         *height = (*height).min(most);
@@ -227,11 +228,11 @@ mod tests {
     }
 
     proptest! {
-        /// In order, inside, and never one over another.
+        /// Names stay in order, inside, and do not overlap.
         #[test]
         fn names_do_not_overlap(mut wanted in proptest::collection::vec(0..800_i32, 1..60)) {
             wanted.sort_unstable();
-            // What the axis, its names and the margins take.
+            // Less what the axis, its names and the margins take.
             let bottom = room_for_lines(wanted.len()).max(900) - 80 - STEP / 2 - 10;
             let heights = apart(&wanted, 20, bottom);
             prop_assert!(heights.iter().all(|height| (20..=bottom).contains(height)), "{heights:?}");

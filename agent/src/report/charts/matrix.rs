@@ -1,4 +1,4 @@
-//! From which CPU to which threads moved: a cell for each pair with the number in it.
+//! Moves of threads from CPU to CPU: a cell with the count for each pair.
 
 use maud::Markup;
 use plotters::{
@@ -11,7 +11,7 @@ use plotters::{
 
 use super::{CHARACTER, ChartError, draw, ink::Ink, text};
 
-/// CPUs for which there is room.
+/// Most CPUs that fit.
 pub(in crate::report) const MOST_CPUS: usize = 24;
 const LEFT: i32 = 170;
 const TOP: i32 = 80;
@@ -52,7 +52,7 @@ pub(in crate::report) fn matrix(
     })
 }
 
-/// A number that its cell has room for: in thousands or millions where it is long.
+/// The number as text that fits its cell: in thousands or millions where it is long.
 fn short(count: u64, cell: i32) -> String {
     let texts =
         [(1, ""), (1_000, "k"), (1_000_000, "M")].map(|(unit, name)| format!("{}{name}", count / unit));

@@ -1,7 +1,7 @@
 //! Charts of the report as SVG, by plotters; colours, hatches and dashes come from the page's style sheet.
 //!
-//! Yields markup that stands in a page. A table beside bars and lines says the same in numbers, the cells of moves hold
-//! theirs, and single requests list their longest waits.
+//! Yields markup that stands in a page. A table beside bars and lines says the same in numbers, the cells of
+//! moves hold theirs, and single requests list their longest waits.
 
 mod hatch;
 mod ink;
@@ -40,23 +40,23 @@ const WIDTH: i32 = 2_000;
 const TEXT: u32 = 32;
 /// Height of the paper behind text in a bar, which goes on above and below it.
 const PLATE: i32 = 26;
-/// So wide is a character, at most but for a few.
+/// Width of a character; few are wider.
 const CHARACTER: i32 = 16;
-/// Names at the left have as much room as they need, between these.
+/// Bounds on the room for names at the left.
 const LEAST_NAMES: i32 = 200;
 const MOST_NAMES: i32 = 560;
-/// Room at the right, for half of the last mark's name.
+/// Room at the right, for half of the last tick's label.
 const RIGHT: i32 = 70;
-/// Room for the marks below bars.
+/// Room for the axis below bars.
 const AXIS: i32 = 54;
 
 /// A chart could not be drawn. `Display` gives `what: value`.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot draw: {chart}: {reason}")]
 pub struct ChartError {
-    /// Which.
+    /// Name of the chart.
     chart: String,
-    /// Why.
+    /// Reason.
     reason: String,
 }
 
@@ -64,7 +64,7 @@ type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Drawn<T = ()> = Result<T, DrawingAreaErrorKind<std::io::Error>>;
 type Plane<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
 
-/// Draws on a canvas of this size; `description` is what those hear or read who do not see it.
+/// Draws on a canvas of this size; `description` is its text alternative.
 fn draw(
     (width, height): (i32, i32),
     description: &str,
@@ -91,7 +91,7 @@ fn text() -> TextStyle<'static> {
     ("sans-serif", TEXT).into_font().color(&Ink::Text.color())
 }
 
-/// As much of a text as has room.
+/// The text, cut to the width.
 fn fit(text: &str, width: i32) -> String {
     let room = usize::try_from(width / CHARACTER).unwrap_or(0);
     if text.chars().count() <= room {
@@ -103,7 +103,7 @@ fn fit(text: &str, width: i32) -> String {
     }
 }
 
-/// The same of a name: its begin and its end, because names of platforms often differ in their ends alone.
+/// A name cut in the middle, because names of platforms often differ in their ends alone.
 fn fit_ends(name: &str, width: i32) -> String {
     let (room, count) = (usize::try_from(width / CHARACTER).unwrap_or(0), name.chars().count());
     if count <= room || room < 5 {
@@ -114,16 +114,16 @@ fn fit_ends(name: &str, width: i32) -> String {
     begin.chain(['\u{2026}']).chain(name.chars().skip(count - end)).collect()
 }
 
-/// Room for the longest of these names, as far as there is some.
+/// Width for the longest of these names, at most `MOST_NAMES`.
 fn room_for<'a>(names: impl Iterator<Item = &'a str>) -> i32 {
     let longest = names.map(|name| name.chars().count()).max().unwrap_or(0);
     (longest as i32 * CHARACTER + 20).clamp(LEAST_NAMES, MOST_NAMES)
 }
 
-/// What the marks at an axis are called.
+/// Labels of an axis's ticks.
 type Names<'a> = &'a dyn Fn(&f64) -> String;
 
-/// Axes for lines, with about so many marks on the lower one.
+/// Axes for lines, with about the given number of ticks on the lower one.
 fn plane<'a, 'b>(
     area: &'a Area<'b>,
     (x, x_marks, x_names): (std::ops::Range<f64>, usize, Names<'_>),
@@ -142,7 +142,7 @@ fn plane<'a, 'b>(
         .light_line_style(Ink::Paper.color())
         .bold_line_style(Ink::Grid.color())
         .axis_style(Ink::Text.color())
-        // Else the first name below the axis touches the lowest one beside it.
+        // Else the first label below the axis touches the lowest one beside it.
         .set_tick_mark_size(LabelAreaPosition::Bottom, 18)
         .label_style(text())
         .x_labels(x_marks)
@@ -152,21 +152,21 @@ fn plane<'a, 'b>(
     Ok(plane)
 }
 
-/// A scale of times from zero: its end, the steps of its marks, and the unit.
+/// A time scale from zero.
 #[derive(Clone, Copy, Debug)]
 struct Times {
-    /// Where it begins, right of the names.
+    /// Left edge, right of the names.
     left: i32,
     /// The largest value, ns.
     end_ns: f64,
-    /// ns in a unit.
+    /// One unit, ns.
     unit_ns: f64,
-    /// Its name.
+    /// Name of the unit.
     unit: &'static str,
 }
 
 impl Times {
-    /// For values up to this one, from this place on.
+    /// A scale for values up to `ns`, from `left` on.
     fn up_to(ns: f64, left: i32) -> Self {
         let (unit_ns, unit) = match ns {
             _ if ns >= 2e9 => (1e9, "s"),
@@ -177,7 +177,7 @@ impl Times {
         Self { left, end_ns: ns.max(1.0), unit_ns, unit }
     }
 
-    /// Marks at 1, 2 or 5 times a power of ten, about five of them.
+    /// Ticks at 1, 2 or 5 times a power of ten, about five of them.
     fn marks(self) -> Vec<f64> {
         let rough = self.end_ns / 5.0;
         let power = 10_f64.powf(rough.log10().floor());
@@ -186,13 +186,13 @@ impl Times {
         (0..100).map(|index| f64::from(index) * step).take_while(|&at| at <= self.end_ns).collect()
     }
 
-    /// Where this time is.
+    /// The x coordinate of a time.
     fn x(self, ns: f64) -> i32 {
         let room = f64::from(WIDTH - self.left - RIGHT);
         self.left + (ns.clamp(0.0, self.end_ns) / self.end_ns * room).round() as i32
     }
 
-    /// Marks across a chart of this height, with their names below.
+    /// Draws ticks across a chart of this height, with their labels below.
     fn axis(self, area: &Area<'_>, height: i32) -> Drawn {
         for mark in self.marks() {
             let at = self.x(mark);
@@ -205,7 +205,7 @@ impl Times {
     }
 
     fn name(self, ns: f64) -> String {
-        // Two hundredths of a unit are 10 of the next smaller one: more digits say nothing here.
+        // A hundredth of a unit is 10 of the next smaller one: more digits say nothing here.
         let text = format!("{:.2}", ns / self.unit_ns);
         format!("{} {}", text.trim_end_matches('0').trim_end_matches('.'), self.unit)
     }

@@ -1,4 +1,5 @@
-//! The platform's latency as a multiple of the baseline's, quantile by quantile, with the band of its intervals.
+//! The platform's latency as a multiple of the baseline's, quantile by quantile, with the band of its
+//! intervals.
 
 use maud::Markup;
 use plotters::{element::PathElement, style::Color as _};
@@ -12,13 +13,13 @@ use super::{
 use crate::analyze::compare::CurvePoint;
 
 const HEIGHT: i32 = 600;
-/// What lines span at least, so that noise does not look like a mountain.
+/// Least span of the axis, so that noise does not look like a mountain.
 const LEAST_SPREAD: f64 = 0.02;
-/// Bands are shown whole up to so many times what the line spans: an interval of three runs may be as wide as the world, and
+/// Bands are clipped beyond this multiple of the line's span: intervals of three runs may be very wide, and
 /// the line is what counts.
 const WIDEST_BAND: f64 = 3.0;
 
-/// The chart of the platform at this place.
+/// Ratio chart of the platform with this index.
 pub(in crate::report) fn ratio(
     curve: &[CurvePoint],
     index: usize,
@@ -49,7 +50,7 @@ fn high(point: &CurvePoint) -> f64 {
     point.ratio.high.unwrap_or(point.ratio.value)
 }
 
-/// Of the axis: the line and 1 are on it, and the band as far as that leaves the line its shape.
+/// Ends of the axis: it holds the line and 1, and the band as far as [`WIDEST_BAND`] allows.
 fn ends(curve: &[CurvePoint]) -> (f64, f64) {
     let (least, most) = curve.iter().fold((1.0_f64, 1.0_f64), |(least, most), point| {
         (least.min(point.ratio.value), most.max(point.ratio.value))

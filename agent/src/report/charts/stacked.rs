@@ -1,5 +1,5 @@
-//! Bars of time by cause: of a request or a phase one bar for each platform, with its time in figures and the interval of its
-//! end.
+//! Stacked bars of time by cause: for a request or a phase one bar per platform, with its time in figures and
+//! the interval of its end.
 
 use maud::Markup;
 use plotters::{
@@ -19,7 +19,7 @@ use crate::{
 /// A group of bars, one for each platform.
 #[derive(Clone, Debug)]
 pub(in crate::report) struct Group {
-    /// The phase.
+    /// Name of the phase.
     pub(in crate::report) name: String,
     /// In the order of the platforms.
     pub(in crate::report) bars: Vec<Bar>,
@@ -28,20 +28,21 @@ pub(in crate::report) struct Group {
 /// A bar.
 #[derive(Clone, Debug)]
 pub(in crate::report) struct Bar {
-    /// Whose.
+    /// Platform label.
     pub(in crate::report) label: String,
-    /// Its parts from the left, ns.
+    /// Parts from the left, ns.
     pub(in crate::report) parts: Vec<(Cause, f64)>,
-    /// Its end.
+    /// Total with its interval, ns.
     pub(in crate::report) total_ns: Interval,
 }
 
 const BAR: i32 = 40;
 const GAP: i32 = 10;
-/// Room for a bar's time in figures: a bar may be too short to be seen, and on a phone its end is out of sight.
+/// Room for a bar's time in figures: a bar may be too short to be seen, and on a phone its end is out of
+/// sight.
 const FIGURES: i32 = 160;
 
-/// Where the longest bar of an axis ends, with its interval.
+/// End of the longest bar of an axis, interval included, ns.
 pub(in crate::report) fn longest_ns(groups: &[Group]) -> f64 {
     let end = |bar: &Bar| bar.total_ns.high.unwrap_or(0.0).max(bar.total_ns.value);
     groups.iter().flat_map(|group| &group.bars).map(end).fold(0.0, f64::max)

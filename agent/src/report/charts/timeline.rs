@@ -1,7 +1,8 @@
-//! One request over time: its phases as nested bars, and below them a row for each thread with its long waits.
+//! One request over time: its phases as nested bars, and below them a row for each thread with its long
+//! waits.
 //!
-//! What would be drawn over or side by side in one colour is drawn once: a request may have thousands of waits, and a chart
-//! a thousand pixels.
+//! Pieces that overlap or touch in one colour are drawn once: a request may have thousands of waits, a chart
+//! has a thousand pixels.
 
 use guestscope_ebpf::Account;
 use maud::Markup;
@@ -19,42 +20,42 @@ use crate::analyze::Cause;
 /// A bar of a row, ns after the request's arrival.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::report) struct Piece {
-    /// Its begin.
+    /// Start, ns.
     pub(in crate::report) start_ns: u64,
-    /// Its length.
+    /// Length, ns.
     pub(in crate::report) duration_ns: u64,
-    /// What stands in it, if it has room.
+    /// Label, shown if there is room.
     pub(in crate::report) name: String,
-    /// Why time was lost; a phase has none.
+    /// Cause of lost time; none for a phase.
     pub(in crate::report) cause: Option<Cause>,
 }
 
-/// How much of something there was for a while, after the request's arrival.
+/// A level over an interval, relative to the request's arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::report) struct Level {
-    /// Its begin, ns.
+    /// Start, ns.
     pub(in crate::report) start_ns: u64,
-    /// Its length, ns.
+    /// Length, ns.
     pub(in crate::report) duration_ns: u64,
-    /// Of the row's height.
+    /// Level in per cent of the row's height.
     pub(in crate::report) percent: u8,
 }
 
 /// A row.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(in crate::report) struct Row {
-    /// What it is of.
+    /// Label.
     pub(in crate::report) name: String,
-    /// In any order.
+    /// Pieces, in any order.
     pub(in crate::report) pieces: Vec<Piece>,
-    /// The same.
+    /// Levels, in any order.
     pub(in crate::report) levels: Vec<Level>,
 }
 
 const ROW: i32 = 50;
 const BAR: i32 = 42;
 
-/// The chart of a request that took so long.
+/// The chart of a request of this duration.
 pub(in crate::report) fn timeline(
     rows: &[Row],
     latency_ns: u64,
@@ -78,7 +79,7 @@ fn draw_row(area: &Area<'_>, row: &Row, y: i32, times: Times) -> Drawn {
     area.draw(&Text::new(fit(&row.name, times.left - 20), (times.left - 14, middle), right))?;
     for level in &row.levels {
         let (from, to) = ends(times, level.start_ns, level.duration_ns);
-        // An idle device is a line, so that it differs from one of which nothing is known.
+        // An idle device is a line, so that it differs from an unknown one.
         let height = (BAR * i32::from(level.percent) / 100).max(2);
         let place = [(from, y + BAR - height), (to, y + BAR)];
         area.draw(&Rectangle::new(place, Ink::Cause(Cause::Account(Account::Gpu)).color().filled()))?;
@@ -97,7 +98,7 @@ fn draw_row(area: &Area<'_>, row: &Row, y: i32, times: Times) -> Drawn {
     Ok(())
 }
 
-/// What is drawn.
+/// A merged piece, in pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Shape<'a> {
     name: &'a str,
@@ -106,7 +107,7 @@ struct Shape<'a> {
     to: i32,
 }
 
-/// Pieces of one cause that no pixel parts are one shape; phases keep their frames.
+/// Merges pieces of one cause without a pixel between them; phases keep their frames.
 fn shapes(pieces: &[Piece], times: Times) -> Vec<Shape<'_>> {
     let mut shapes: Vec<Shape<'_>> = Vec::with_capacity(pieces.len());
     for piece in pieces {
@@ -125,13 +126,13 @@ fn shapes(pieces: &[Piece], times: Times) -> Vec<Shape<'_>> {
     shapes
 }
 
-/// Where it lies; what is there can be seen.
+/// Pixel range of a piece, at least two pixels wide.
 fn ends(times: Times, start_ns: u64, duration_ns: u64) -> (i32, i32) {
     let from = times.x(start_ns as f64);
     (from, times.x(start_ns.saturating_add(duration_ns) as f64).max(from + 2))
 }
 
-/// Its name, if there is room; over a colour on a piece of paper, and whole or not at all.
+/// Draws a name if there is room; over a colour on a plate of paper, and only if it fits whole.
 fn label(area: &Area<'_>, (name, is_coloured): (&str, bool), (from, to, y): (i32, i32, i32)) -> Drawn {
     let short = fit(name, to - from - 16);
     if short.is_empty() || (is_coloured && short != name) {
@@ -160,7 +161,7 @@ mod tests {
         Piece { start_ns, duration_ns, name, cause: account.map(Cause::Account) }
     }
 
-    /// Ends of what is drawn, of a request that has a place on the chart for each ns.
+    /// Pixel ranges of the shapes, on a chart with one pixel per ns.
     fn ends(pieces: &[Piece]) -> Vec<(i32, i32)> {
         let times = Times {
             left: 0,
@@ -177,7 +178,7 @@ mod tests {
         assert_eq!(ends(&[runq(10, 5), runq(15, 5), runq(18, 1), runq(21, 4)]), [(10, 20), (21, 25)]);
         let lock = piece(15, 5, Some(Account::Lock));
         assert_eq!(ends(&[runq(10, 5), lock, runq(20, 5)]), [(10, 15), (15, 20), (20, 25)]);
-        // What is shorter than a pixel is still seen.
+        // A piece shorter than a pixel is still seen.
         assert_eq!(ends(&[runq(10, 0), runq(13, 0)]), [(10, 12), (13, 15)]);
     }
 
@@ -186,7 +187,7 @@ mod tests {
         assert_eq!(ends(&[piece(0, 5, None), piece(5, 5, None)]), [(0, 5), (5, 10)]);
     }
 
-    /// In the order in which they are drawn, whatever that is.
+    /// Pieces out of order are drawn in the given order.
     #[test]
     fn pieces_out_of_order_are_not_joined_over_a_gap() {
         let runq = |start_ns: u64| piece(start_ns, 5, Some(Account::Runq));

@@ -1,4 +1,4 @@
-//! What the page rests on: the work, the runs, what could be seen on each and what that cost.
+//! Section on the work, the runs, each run's fidelity and what observing cost.
 
 use maud::{Markup, html};
 
@@ -51,7 +51,7 @@ fn row(view: &View, member: &Member) -> Markup {
     } }
 }
 
-/// A time of a manifest as people write it, to the second: tables are wide enough.
+/// A manifest's time cut to the second: tables are wide enough.
 fn to_the_second(time: &str) -> String {
     let seconds = time.split(['.', 'Z']).next().unwrap_or(time);
     seconds.replacen('T', " ", 1)

@@ -33,7 +33,7 @@ pub(super) fn latency(report: &Report) -> Result<Markup, ReportError> {
     })
 }
 
-/// Lines of all platforms, those of a size on one axis.
+/// Lines of all platforms, those of similar size on one axis.
 fn by_quantile(report: &Report) -> Result<Markup, ReportError> {
     let (mut charts, mut ends) = (Vec::new(), Vec::new());
     for places in report.axes() {

@@ -1,6 +1,7 @@
-//! The page: verdict first, then what a difference is made of, then everything that it rests on.
+//! The page: verdict first, then what a difference is made of, then the evidence.
 //!
-//! Yields HTML. Bars and lines have tables with their numbers; names that came from programs are escaped by the template.
+//! Yields HTML. Bars and lines have tables with their numbers; names that came from programs are escaped by
+//! the template.
 
 mod circumstances;
 mod latency;
@@ -17,14 +18,14 @@ use super::{Report, ReportError, charts};
 use crate::analyze::Cause;
 use crate::untrusted::{self, Untrusted};
 
-/// Nothing is fetched, no script runs, whatever a name in a folder holds.
+/// Content security policy: nothing is fetched and no script runs, even if a name in a folder holds markup.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 
 /// The page.
 pub(super) struct Page;
 
 impl Page {
-    /// Of this report.
+    /// Renders the page of a report.
     pub(super) fn of(report: &Report) -> Result<String, ReportError> {
         let request = &report.compared.comparison.request;
         let sections = [
@@ -57,7 +58,7 @@ impl Page {
                 }
             }
         };
-        // A browser obeys what turns the direction of writing, and the file is read elsewhere, too.
+        // Browsers obey characters that change the writing direction, and the file is read elsewhere, too.
         Ok(untrusted::plain_lines(&page.into_string()).into_owned())
     }
 }

@@ -22,11 +22,11 @@ use crate::{
     },
 };
 
-/// Rows for threads.
+/// Most rows for threads.
 const MOST_THREADS: usize = 10;
-/// And for graphics processors.
+/// Most rows for graphics processors.
 const MOST_GPUS: usize = 8;
-/// Waits that are listed, the longest.
+/// Most waits listed, the longest ones.
 const MOST_LISTED: usize = 12;
 
 /// The section.
@@ -48,7 +48,7 @@ pub(super) fn requests(report: &Report) -> Result<Markup, ReportError> {
     })
 }
 
-/// What is drawn of a request's time.
+/// Causes drawn in a request's chart.
 fn causes(moment: &Moment) -> impl Iterator<Item = Cause> {
     let waits = moment.waits.iter().map(|wait| Cause::Account(wait.mainly().0));
     let queues = moment.request.phases.iter().filter(|phase| phase.kind == PhaseKind::Queue);
@@ -79,7 +79,7 @@ fn one(report: &Report, view: &View, moment: &Moment) -> Result<Markup, ReportEr
     } })
 }
 
-/// When the request came: its queue lies before its begin.
+/// When the request arrived: its queue lies before its start.
 fn arrival_ns(moment: &Moment) -> u64 {
     moment.request.phases.iter().map(|phase| phase.start_ns).min().unwrap_or(0)
 }
@@ -113,7 +113,7 @@ fn rows(moment: &Moment) -> Vec<Row> {
     rows
 }
 
-/// How busy each graphics processor was: a reading tells of the time since the one before it.
+/// Rows of GPU load: a reading covers the time since the one before it.
 fn gpus(moment: &Moment, start_ns: u64) -> Vec<Row> {
     let devices: BTreeSet<u32> = moment.gpus.iter().map(|reading| reading.device).collect();
     let of_device = |device: u32| {
@@ -202,7 +202,7 @@ fn waits(moment: &Moment) -> Markup {
     } @if all > longest.len() { p { "The longest " (longest.len()) " of them." } } } } } }
 }
 
-/// Where threads moved to; none where nothing moved.
+/// Charts of moves between CPUs; none where nothing moved.
 pub(super) fn moves(report: &Report) -> Result<Option<Markup>, ReportError> {
     let mut parts = Vec::new();
     for View { breakdown, looked, .. } in &report.views {

@@ -1,13 +1,13 @@
-//! Platforms of very different size have axes of their own: which is whose, and what that means for a reader.
+//! Titles and a note for charts whose platforms differ so much in size that they need several axes.
 
 use crate::sinks::terminal::units::{duration, mean_duration};
 
 use super::super::{Report, View};
 
-/// So many are called by their names.
+/// Most platforms listed by name.
 const MOST_NAMES: usize = 3;
 
-/// What stands above the charts of an axis.
+/// Title above the charts of an axis.
 pub(super) fn title(report: &Report, places: &[usize]) -> String {
     let of = |place: &usize| -> &View { &report.views[*place] };
     let sizes = || places.iter().map(|place| of(place).breakdown.mean_ns.value);
@@ -27,7 +27,7 @@ pub(super) fn title(report: &Report, places: &[usize]) -> String {
     format!("A mean request takes {takes}: {names}{emulated}")
 }
 
-/// Why there are several axes that end there, ns, and how they differ; none of one alone.
+/// Sentence on why there are several axes, given where they end, ns; none for a single axis.
 pub(super) fn sentence(ends_ns: &[f64]) -> Option<String> {
     const WORDS: [&str; 5] = ["second", "third", "fourth", "fifth", "sixth"];
     let (first, others) = ends_ns.split_first()?;

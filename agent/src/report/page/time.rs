@@ -14,11 +14,11 @@ use crate::analyze::{
     compare::{Breakdown, Interval, Path},
 };
 
-/// Phases that get bars of their own.
+/// Most phases with bars of their own.
 const MOST_PHASES: usize = 8;
-/// Less of all time than this is not worth a line of the table.
+/// Least share of all time for a line of the table.
 const LEAST_SHARE: f64 = 0.000_5;
-/// And less than this not a bar: of the longest it would be three pixels long.
+/// Least share for a bar: it would be three pixels long beside the longest.
 const LEAST_BAR: f64 = 0.005;
 
 /// The section.
@@ -55,7 +55,8 @@ pub(super) fn time(report: &Report) -> Result<Markup, ReportError> {
     })
 }
 
-/// The bars of those platforms, of whole requests and of each phase; then those of phases that are too short on all of them.
+/// The bars of those platforms, of whole requests and of each phase; then those of phases that are too short
+/// on all of them.
 fn groups(report: &Report, places: &[usize], paths: &[Path]) -> (Vec<Group>, Vec<Group>) {
     let views: Vec<&View> = places.iter().map(|place| &report.views[*place]).collect();
     let whole = group("whole request", &views, |_| true);
@@ -71,8 +72,8 @@ fn groups(report: &Report, places: &[usize], paths: &[Path]) -> (Vec<Group>, Vec
     (std::iter::once(whole).chain(long).collect(), short)
 }
 
-/// The phases with most time, in the order in which they come: by their shares, so that of platforms none counts for more
-/// because it is slow.
+/// The phases with most time, in order of occurrence. Ranked by share, so that a slow platform does not count
+/// for more.
 fn paths(views: &[View]) -> Vec<Path> {
     let mut known: Vec<(Path, f64)> = Vec::new();
     for Breakdown { mean_ns, shares, .. } in views.iter().map(|view| &view.breakdown) {
@@ -134,7 +135,7 @@ fn table(views: &[View]) -> Markup {
 }
 
 impl View {
-    /// The wait that takes most of a mean request, in words; none where it hardly waits.
+    /// The wait account with most of a mean request, in words; none where it hardly waits.
     pub(super) fn largest_wait(&self) -> Option<String> {
         let Breakdown { mean_ns, shares, .. } = &self.breakdown;
         let is_wait = |cause: Cause| {

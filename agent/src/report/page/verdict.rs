@@ -11,10 +11,10 @@ use crate::{
     },
 };
 
-/// So many answers are read one by one; of more a reader wants to know first what they come to.
+/// Most answers shown one by one; beyond that a tally comes first.
 const FEW: usize = 3;
 
-/// What a reader sees first.
+/// Headline of the page.
 pub(super) fn headline(report: &Report) -> Markup {
     let platforms = &report.compared.comparison.platforms;
     let answers = || report.sentences.answers.iter().zip(platforms);
@@ -27,7 +27,7 @@ pub(super) fn headline(report: &Report) -> Markup {
     }
 }
 
-/// Of platforms with no other to set them against.
+/// Headline of platforms with nothing to compare with.
 fn alone(report: &Report) -> Markup {
     html! { @for view in &report.views {
         p class="answer plain" {
@@ -45,7 +45,7 @@ fn answer(sentences: &[String], one: &Compared) -> Markup {
     } }
 }
 
-/// How many of each verdict, then line by line; those that are emulated last, with one caveat for all of them.
+/// Count of each verdict, then line by line; emulated platforms last, with one caveat for all of them.
 fn many(report: &Report) -> Markup {
     let comparison = &report.compared.comparison;
     let is_apart = |one: &Compared| comparison.baseline.emulated == 0 && one.side.emulated == one.side.runs;
@@ -75,7 +75,8 @@ fn item(sentences: &[String], one: &Compared) -> Markup {
     } } }
 }
 
-/// `Of 5 platforms against BM/2/VNL/CPU (31.5 ms a mean request): 1 slower, 4 equivalent. Of 6 emulated: 6 slower`
+/// `Of 5 platforms against BM/2/VNL/CPU (31.5 ms a mean request): 1 slower, 4 equivalent. Of 6 emulated: 6
+/// slower`
 fn tally(report: &Report, others: &[&Compared], apart: &[&Compared]) -> String {
     let counts = |of: &[&Compared]| {
         let count = |(overall, word): &(Overall, &str)| {
@@ -121,7 +122,7 @@ const fn class(overall: Overall) -> &'static str {
     }
 }
 
-/// Metric by metric.
+/// Table of verdicts, metric by metric.
 pub(super) fn verdict(report: &Report) -> Markup {
     let comparison = &report.compared.comparison;
     html! {

@@ -1,4 +1,5 @@
-//! What each difference is made of: parts by phase and cause, and the sentences of `compare` on number, price and advice.
+//! What each difference is made of: parts by phase and cause, and the sentences of `compare` on number, price
+//! and advice.
 
 use maud::{Markup, html};
 
@@ -8,9 +9,9 @@ use crate::{
     sinks::terminal::units::percent,
 };
 
-/// Parts that are listed.
+/// Most parts listed.
 const MOST_PARTS: usize = 12;
-/// Smaller ones are summed up.
+/// Share below which parts are summed up.
 const SMALL: f64 = 0.01;
 
 /// The section; none without a second platform.

@@ -1,4 +1,4 @@
-//! Who of the target is tracked: adopts its threads, puts probes into what they have mapped, samples them, and looks again
+//! Tracks the target's threads: adopts them, puts probes into what they have mapped, samples them, and looks
 //! every second for what has changed.
 
 use std::{collections::HashSet, fs, thread, time::Duration};
@@ -9,16 +9,17 @@ use guestscope_ebpf::visit::Found;
 use super::super::{Feed, Sight as _, code::Code};
 use crate::{attach::Target, failure};
 
-/// Walks in a row. One finds all threads that are there; another one is needed where threads are being made at the moment, until they
-/// have been on a CPU.
+/// Most walks in a row. One finds all existing threads; more are needed while new threads have not been on a
+/// CPU yet.
 const WALKS: usize = 32;
-/// A new thread that has not been on a CPU yet is met again after that long: all walks together wait for longer than the usual
-/// period of a quota (100 ms).
+/// Pause between walks while a new thread has not been on a CPU yet: all walks together wait longer than the
+/// usual period of a quota (100 ms).
 const A_WAIT_FOR_A_CPU: Duration = Duration::from_millis(5);
-/// Looks at who is in a group in a row: each is followed by a walk that tracks them, and what they start from then on.
+/// Most listings of the target's processes in a row. A walk after each tracks them and what they start from
+/// then on.
 const LISTS: usize = 16;
-/// Looks after the beginning at which a walk is made whether anything has changed or not: it corrects what threads were thought
-/// to be doing.
+/// Number of first looks at which a walk is made even without changes: it corrects the assumed states of
+/// threads.
 const SETTLING: u32 = 3;
 
 /// The threads of a target.
@@ -26,13 +27,14 @@ pub(super) struct Adoption {
     target: Target,
     /// Processes that the iterator adopts.
     asked: HashSet<u32>,
-    /// Those with a thread that is tracked, as they are numbered here: of the target, and what they started.
+    /// Processes with a tracked thread, by their numbers in the agent's PID namespace: the target's and those
+    /// that they started.
     processes: HashSet<u32>,
     threads: usize,
     /// Processes that had to be adopted, and so are sampled thread by thread.
     adopted: HashSet<u32>,
     code: Code,
-    /// It was told that there are too many processes.
+    /// A warning about too many processes was printed.
     told: bool,
     /// Processes that pairing knew at the last walk, by their numbers in the initial namespace.
     known: HashSet<u32>,
@@ -43,7 +45,7 @@ pub(super) struct Adoption {
     at_begin: usize,
 }
 
-/// What one walk found.
+/// Result of one walk.
 #[derive(Default)]
 struct Walk {
     processes: HashSet<u32>,
@@ -71,19 +73,21 @@ impl Adoption {
         }
     }
 
-    /// Adopts all that are there. How many threads are tracked then.
+    /// Adopts all existing threads. Returns the number of tracked ones.
     pub(super) fn begin(&mut self, feed: &mut Feed) -> anyhow::Result<usize> {
-        // Probes first, which take some ten milliseconds: then a thread's first edge is seen as soon as it is tracked.
+        // Probes first, which take some ten milliseconds: then a thread's first edge is seen as soon as it is
+        // tracked.
         let processes = self.target.processes();
         self.probe(processes, feed);
-        // The first clock takes milliseconds, in which threads are made. It is this one's.
+        // The first sampling clock takes milliseconds, in which threads are made: it is opened for the
+        // agent's own thread.
         feed.loaded.sample_children();
         self.adopt(feed)?;
         self.at_begin = self.adopted.len();
         Ok(self.threads)
     }
 
-    /// What is attached to, for people.
+    /// Text that names the target.
     pub(super) fn summary(&self) -> String {
         let some =
             |count: usize, one: &str, many: &str| format!("{count} {}", if count == 1 { one } else { many });
@@ -91,12 +95,12 @@ impl Adoption {
         format!("attached to {processes}, {}", some(self.threads, "thread", "threads"))
     }
 
-    /// Leaves a process of the agent's own out.
+    /// Excludes a process of the agent's own.
     pub(super) fn leave_out(&mut self, pid: u32) {
         self.target.leave_out(pid);
     }
 
-    /// Those with a thread that is tracked, as they are numbered here.
+    /// Processes with a tracked thread, by their numbers in the agent's PID namespace.
     pub(super) fn processes(&self) -> Vec<u32> {
         self.processes.iter().copied().collect()
     }
@@ -111,7 +115,7 @@ impl Adoption {
         self.adopted.len() - self.at_begin
     }
 
-    /// Who has joined, who has ended, what was loaded? Whether anybody is left.
+    /// Looks for processes that joined or ended and for new mappings. Returns whether any process is left.
     pub(super) fn look(&mut self, feed: &mut Feed) -> anyhow::Result<bool> {
         feed.loaded.keep_clocks();
         let known: HashSet<u32> = feed.pairing.live_threads().map(|(thread, _)| thread.tgid).collect();
@@ -129,7 +133,7 @@ impl Adoption {
         Ok(!self.processes.is_empty() || self.unborn > 0)
     }
 
-    /// Lists who belongs to the target and tracks them, until nobody is new.
+    /// Lists the target's processes and tracks them, until none is new.
     fn adopt(&mut self, feed: &mut Feed) -> anyhow::Result<()> {
         for _ in 0..LISTS {
             let there: HashSet<u32> = self.target.processes().into_iter().collect();
@@ -161,7 +165,8 @@ impl Adoption {
             self.threads_missed = self.threads_missed.max(walk.missed);
             (self.processes, self.threads) = (walk.processes, walk.threads);
             for pid in walk.adopted {
-                // A clock for a thread waits for the same lock as a look, and cannot be given up.
+                // Opening a thread's sampling clock waits for the same lock as reading its mappings, and
+                // cannot be abandoned.
                 if self.adopted.insert(pid) && !self.code.holds_up(pid, feed) {
                     Self::sample(pid, feed);
                 }
@@ -176,8 +181,8 @@ impl Adoption {
         Ok(())
     }
 
-    /// Samples the threads of a process that nobody sampled before. One that is made meanwhile by another one whose turn has
-    /// not come is left out: sampled again, it could count twice.
+    /// Samples the threads of a process that was not sampled before. A thread made meanwhile by a thread not
+    /// yet sampled is left out: sampling it later could count it twice.
     fn sample(pid: u32, feed: &mut Feed) {
         let entries = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
         let threads: Vec<u32> =

@@ -11,12 +11,12 @@ use guestscope_ebpf::Source;
 use super::spans::integer;
 use crate::phase::{Phase, PhaseKind};
 
-/// Methods of HTTP (RFC 9110, and PATCH of RFC 5789). Another word before a blank is none.
+/// Methods of HTTP (RFC 9110, and PATCH of RFC 5789). Other words before a blank are not methods.
 const METHODS: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"];
-/// A server's fault begins with this status code; a client's own fault is no error of the server's span.
+/// First status code of server errors; a client error is no error of the server's span.
 const SERVER_ERROR: u32 = 500;
 
-/// What a name says.
+/// Contents of a request's name.
 enum Asked<'a> {
     Http { method: &'a str, route: Option<&'a str> },
     Rpc { service: &'a str, method: &'a str },
@@ -50,8 +50,7 @@ pub(super) fn attributes(phase: &Phase) -> Vec<KeyValue> {
     }
 }
 
-/// An error where the server failed: of gRPC its conventions call most codes errors of the server too, but
-/// not all.
+/// An error where the server failed: for gRPC the conventions call most codes server errors, but not all.
 pub(super) fn status(phase: &Phase) -> Status {
     match (phase.status, asked(&phase.name.to_string())) {
         (Some(status), Some(Asked::Http { .. })) if status >= SERVER_ERROR => {

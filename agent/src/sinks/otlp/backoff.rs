@@ -1,18 +1,19 @@
-//! How long to wait before the next attempt: exponential, with jitter, never less than the collector asks for.
+//! How long to wait before the next attempt: exponential, with jitter, never less than the collector asks
+//! for.
 //!
-//! Pure but for its seed. It does not wait and does not count attempts.
+//! Pure except for its seed. It does not wait and does not count attempts.
 
 use std::{
     hash::{BuildHasher, RandomState},
     time::Duration,
 };
 
-/// The longest delay that we choose ourselves.
+/// Longest delay of our own choice.
 const LONGEST: Duration = Duration::from_secs(30);
-/// The longest that a collector may ask for: a wrong header must not end the export.
+/// Longest delay that a collector may ask for: a wrong header must not end the export.
 const LONGEST_ASKED: Duration = Duration::from_mins(5);
 
-/// The delays of one row of failures.
+/// The delays of one series of failures.
 #[derive(Debug)]
 pub(super) struct Backoff {
     first: Duration,
@@ -21,17 +22,17 @@ pub(super) struct Backoff {
 }
 
 impl Backoff {
-    /// Agents that lost the same collector at the same time must not come back at the same time: each has its own seed.
+    /// Each agent has its own seed: agents that lost a collector together must not all come back at once.
     pub(super) fn new(first: Duration) -> Self {
         Self { first, next: first, random: RandomState::new().hash_one(first) | 1 }
     }
 
-    /// After a success.
+    /// Resets the delay after a success.
     pub(super) fn reset(&mut self) {
         self.next = self.first;
     }
 
-    /// After a failure: between half of the delay and all of it, and no less than `asked`.
+    /// Delay after a failure: between half of the current delay and all of it, and no less than `asked`.
     pub(super) fn delay(&mut self, asked: Option<Duration>) -> Duration {
         let half = self.next / 2;
         let jitter = half.mul_f64(self.fraction());

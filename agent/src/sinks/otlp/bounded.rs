@@ -1,4 +1,4 @@
-//! Connections to a collector, of which only so many bytes are read for one request.
+//! Connections to a collector, with a bound on the bytes read per request.
 //!
 //! HTTP lets a server send interim answers, and HTTP/2 frames that mean nothing, without end: the client
 //! would read them as fast as they come. Here reading fails beyond the bound, which ends the connection.
@@ -25,16 +25,16 @@ use tokio::{
 };
 use tonic::codegen::Service;
 
-/// For one request, TLS and all: an answer has some hundred bytes, or the collector's words for each of 512
-/// spans.
+/// Most bytes read per request, TLS included: an answer has some hundred bytes, or the collector's words for
+/// each of 512 spans.
 const MOST_BYTES: u64 = 1 << 20;
 
-/// What the collector sent since the last request began, on all connections.
+/// Bytes that the collector sent since the last request began, on all connections.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Allowance(Arc<AtomicU64>);
 
 impl Allowance {
-    /// A request begins.
+    /// Resets the count when a request begins.
     pub(super) fn renew(&self) {
         self.0.store(0, Ordering::Relaxed);
     }
@@ -60,7 +60,7 @@ impl Connector {
     pub(super) fn new(allowance: Allowance) -> Self {
         let mut inner = HttpConnector::new();
         inner.enforce_http(false);
-        // A batch is written in pieces, and nobody answers before the last one: it must not wait for an
+        // A batch is written in pieces and answered after the last one: no piece may wait for an
         // acknowledgement.
         inner.set_nodelay(true);
         Self { inner, allowance }

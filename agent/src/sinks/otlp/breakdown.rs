@@ -1,7 +1,8 @@
-//! One line for people: where the time of a phase went, such as `cpu 55.6 ms, throttled 35.1 ms, runq 0.9 ms`.
+//! One line for people: where the time of a phase went, such as `cpu 55.6 ms, throttled 35.1 ms, runq 0.9
+//! ms`.
 //!
-//! The biggest comes first, what is below 1 % of the phase is summed up as `rest`. It is for reading only: whoever
-//! calculates takes the `guestscope.time.*` attributes.
+//! The biggest part comes first, parts below 1 % of the phase are summed up as `rest`. For reading only:
+//! calculations take the `guestscope.time.*` attributes.
 
 use std::fmt::Write;
 

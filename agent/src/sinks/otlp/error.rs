@@ -14,21 +14,21 @@ pub enum ExportError {
     /// Neither the caller nor the environment names a collector.
     #[error("no OTLP endpoint is given")]
     NoEndpoint,
-    /// Not a URL of a collector.
+    /// The endpoint is not a collector's URL.
     #[error("not the URL of an OTLP collector ({why}): {shown}")]
     BadEndpoint {
-        /// What was given, without user, password, path and query.
+        /// The given text, without user, password, path and query.
         shown: String,
-        /// What is wrong with it.
+        /// Problem with it.
         why: &'static str,
     },
-    /// A protocol that OTLP does not have.
+    /// Unknown protocol.
     #[error("unknown OTLP protocol: {0}")]
     UnknownProtocol(String),
     /// A header that cannot be sent. Its value may be a secret and is not shown.
     #[error("not an HTTP header in OTEL_EXPORTER_OTLP_HEADERS: entry {position}")]
     BadHeader {
-        /// From 1.
+        /// Position in the list, from 1.
         position: usize,
     },
     /// A certificate or key that cannot be read.
@@ -36,19 +36,19 @@ pub enum ExportError {
     Certificate {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Problem with it.
         why: String,
     },
     /// The exporter library refused the settings.
     #[error("cannot build the OTLP exporter: {0}")]
     Build(String),
-    /// No thread, or no event loop for it.
+    /// The thread or its event loop could not be made.
     #[error("cannot start the export thread: {0}")]
     Thread(#[source] io::Error),
 }
 
 impl ExportError {
-    /// What to do about it.
+    /// Advice on the error.
     pub fn hint(&self) -> &'static str {
         match self {
             ExportError::NoEndpoint => {

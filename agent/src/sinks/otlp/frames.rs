@@ -3,8 +3,8 @@
 //! The file is a whole zstd file at any time: `zstd -dc` yields one `TracesData`, because protobuf messages
 //! that are put together are one message. Before each frame stands a header in a frame of its own that every
 //! decoder skips (RFC 8878, 3.1.2): so the agent needs no list of what lies where. The file may be the
-//! observed user's, who may write to it: a seal, by a key that never leaves the process, tells what is not as
-//! it was written before anything looks into it. Nothing here opens or writes a file.
+//! observed user's, who may write to it: a seal, by a key that never leaves the process, detects changed
+//! frames before anything parses them. Nothing here opens or writes a file.
 
 use std::{
     hash::{BuildHasher as _, RandomState},
@@ -23,12 +23,12 @@ const SKIPPED: u32 = 0x184D_2A50;
 pub(super) const SKIP_BYTES: u64 = 8;
 /// Length of a header.
 pub(super) const HEADER_BYTES: usize = 28;
-/// A batch is of 2 MiB, and a span alone is far below that: what is larger is not ours.
+/// Most bytes of a frame: a batch has 2 MiB, a single span far less, so anything larger is not ours.
 const MOST_BYTES: u32 = 64 << 20;
-/// The fastest: 512 spans take some 0.5 ms.
+/// Compression level, the fastest: 512 spans take some 0.5 ms.
 const LEVEL: i32 = 1;
 
-/// What stands before a frame.
+/// Header in front of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Header {
     /// Length of the frame.
@@ -41,7 +41,7 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// None if it is none.
+    /// Parses a header; none if the bytes are not one.
     pub(super) fn read(bytes: &[u8; HEADER_BYTES]) -> Option<Self> {
         let word = |at: usize| Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
         let seal = u64::from_le_bytes(*bytes.last_chunk()?);
@@ -59,7 +59,7 @@ impl Header {
     }
 }
 
-/// The begin of a frame of so many bytes, its begin included, that decoders skip.
+/// Magic and length of a skippable frame of `bytes` bytes in all.
 pub(super) fn skip(bytes: u32) -> [u8; SKIP_BYTES as usize] {
     let mut begin = [0; SKIP_BYTES as usize];
     begin[..4].copy_from_slice(&SKIPPED.to_le_bytes());
@@ -91,22 +91,22 @@ impl Frames {
         Ok([&header.write()[..], &frame].concat())
     }
 
-    /// What was packed last lies in the file.
+    /// Counts the last packed frame as written.
     pub(super) fn wrote(&mut self) {
         self.written += 1;
     }
 
-    /// Is this the oldest frame that was not left behind, unchanged?
+    /// Whether this is the oldest frame not yet left behind, unchanged.
     pub(super) fn is_next(&self, header: Header, frame: &[u8]) -> bool {
         header.seal == self.seal(Header { seal: 0, ..header }, frame, self.read)
     }
 
-    /// The oldest frame is left behind.
+    /// Leaves the oldest frame behind.
     pub(super) fn leave(&mut self) {
         self.read += 1;
     }
 
-    /// All frames are.
+    /// Leaves all frames behind.
     pub(super) fn leave_all(&mut self) {
         self.read = self.written;
     }
@@ -116,7 +116,7 @@ impl Frames {
     }
 }
 
-/// The message of a frame that is as it was written.
+/// The message of an unchanged frame.
 pub(super) fn unpack(header: Header, frame: &[u8]) -> io::Result<TracesData> {
     let plain = Decompressor::new()?.decompress(frame, header.message_bytes as usize)?;
     TracesData::decode(&plain[..]).map_err(io::Error::other)

@@ -1,7 +1,7 @@
-//! What graphics processors did during a slow request, as attributes of the spans of its phases. Pure.
+//! Activity of graphics processors during a slow request, as attributes of its phases' spans. Pure.
 //!
-//! Readings come before the requests that they lie in, so the last ones are kept. Requests that are not slow go without:
-//! at five readings a second there is nothing to tell between them.
+//! Readings come before the requests that they lie in, so the last ones are kept. Requests that are not slow
+//! go without: at five readings a second there is too little to tell.
 
 use opentelemetry::{Array, Key, KeyValue, StringValue, Value};
 
@@ -11,7 +11,7 @@ use crate::{
     phase::{GpuReadings, GpuUse, Request},
 };
 
-/// What devices did in a phase.
+/// A device's readings in a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct GpuDuring {
     /// The phase, by its position in the request.
@@ -20,12 +20,12 @@ pub(super) struct GpuDuring {
     used: GpuUse,
 }
 
-/// Whether requests of this band of latency, which is above the median, are told what devices did.
+/// Whether requests in this latency band get attributes about devices: only bands above p50.
 pub(super) fn is_slow(tail: Option<&str>) -> bool {
     tail.is_some_and(|tail| tail != Band::P50.name())
 }
 
-/// In the order of the phases, then of the devices.
+/// Readings by phase, in order of the phases, then of the devices.
 pub(super) fn within(readings: &GpuReadings, request: &Request) -> Vec<GpuDuring> {
     let phases = request.phases.iter().enumerate();
     phases

@@ -1,8 +1,8 @@
-//! What a collector was told in confidence, taken out of its answers: it may say them again, in the forms
-//! that servers know.
+//! Takes secrets that were sent to a collector out of its answers: it may repeat them, in the forms that
+//! servers know.
 //!
-//! Yields text without them. Who is told a secret can say it in any cipher; what people may read by accident
-//! does not.
+//! Yields text without them. A collector could repeat a secret in any cipher; this covers what people may
+//! read by accident.
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
@@ -14,7 +14,7 @@ use http::header::AUTHORIZATION;
 
 /// Stands for a secret.
 const HIDDEN: &str = "***";
-/// Shorter ones are taken out as whole words alone.
+/// Shorter secrets are taken out only as whole words.
 const SHORT: usize = 4;
 
 /// The text without the values of these headers, without what they were made of, and without either in
@@ -23,13 +23,13 @@ pub(super) fn hide(text: &str, headers: &BTreeMap<String, String>) -> String {
     let mut secrets: Vec<String> = headers.iter().flat_map(|(name, value)| secrets(name, value)).collect();
     let forms: Vec<String> = secrets.iter().flat_map(|secret| forms(secret)).collect();
     secrets.extend(forms);
-    // One may be part of another.
+    // One secret may be part of another.
     secrets.sort_by_key(|secret| (Reverse(secret.len()), secret.clone()));
     secrets.dedup();
     secrets.iter().fold(text.to_owned(), |text, secret| without(&text, secret))
 }
 
-/// A header's value, its words behind the scheme, and the user and the password that one of them is made of.
+/// A header's value, its words after the scheme, and the user and password that such a word encodes.
 fn secrets(name: &str, value: &str) -> Vec<String> {
     let is_authorization = name.eq_ignore_ascii_case(AUTHORIZATION.as_str());
     let scheme = usize::from(value.trim().contains(char::is_whitespace));
@@ -54,7 +54,7 @@ fn decoded(word: &str) -> Option<String> {
     String::from_utf8(bytes).ok().filter(|text| !text.chars().any(char::is_control))
 }
 
-/// As it stands in URLs, in headers and in dumps.
+/// Forms of the secret in URLs, headers and dumps.
 fn forms(secret: &str) -> Vec<String> {
     let bytes = secret.as_bytes();
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~".contains(byte);
@@ -74,9 +74,9 @@ fn hexadecimal(bytes: &[u8], before_each: &str) -> String {
     bytes.iter().fold(String::new(), |text, byte| format!("{text}{before_each}{byte:02x}"))
 }
 
-/// The text without this secret, in capitals or not.
+/// The text without this secret, in either case.
 fn without(text: &str, secret: &str) -> String {
-    // Of the same length, byte by byte.
+    // Lower-casing ASCII keeps all byte offsets.
     let (within, wanted) = (text.to_ascii_lowercase(), secret.to_ascii_lowercase());
     let is_short = secret.chars().count() < SHORT;
     let mut left = String::with_capacity(text.len());

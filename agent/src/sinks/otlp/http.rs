@@ -1,7 +1,8 @@
-//! The HTTP client below the OTLP exporter: hyper over rustls, one connection, and a note of what was answered.
+//! The HTTP client below the OTLP exporter: hyper over rustls, one connection, and a note of what was
+//! answered.
 //!
-//! The exporter library tells its caller of a failure in words only. The note keeps the status and Retry-After as
-//! numbers. It follows no redirect: a collector behind one is named in the error instead.
+//! The exporter library tells its caller of a failure in words only. The note keeps the status and
+//! Retry-After as numbers. It follows no redirect: a collector behind one is named in the error instead.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -20,17 +21,17 @@ use super::{
     tls,
 };
 
-/// What came back.
+/// Outcome of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     /// A response.
     Status {
-        /// Of HTTP.
+        /// HTTP status code.
         code: u16,
-        /// What the collector asks to wait.
+        /// Delay that the collector asks for.
         retry_after: Option<Duration>,
     },
-    /// None: the reason, for people.
+    /// No response: the reason, for people.
     Nothing(String),
 }
 
@@ -45,7 +46,7 @@ pub(super) struct NotingClient {
 }
 
 impl NotingClient {
-    /// For `http` and `https`.
+    /// A client for `http` and `https`.
     pub(super) fn new(
         settings: &Settings,
         last: LastAnswer,
@@ -67,7 +68,7 @@ impl HttpClient for NotingClient {
         let answer = match &outcome {
             Ok(response) => {
                 let seconds = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
-                // The other form, a date, would need the collector's clock to be ours.
+                // The other form, a date, would need synchronous clocks.
                 let retry_after = seconds.and_then(|text| text.trim().parse().ok()).map(Duration::from_secs);
                 Answer::Status { code: response.status().as_u16(), retry_after }
             }

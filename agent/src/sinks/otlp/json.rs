@@ -1,7 +1,7 @@
 //! OTLP-JSON lines: how spans lie in a file for people and other tools.
 //!
-//! A line is what the OpenTelemetry file exporter writes (`TracesData` as JSON): Jaeger's page takes the file for
-//! upload, the Collector's `otlpjsonfile` receiver reads it. The agent reads none.
+//! A line is what the OpenTelemetry file exporter writes (`TracesData` as JSON): Jaeger's page takes the file
+//! for upload, the Collector's `otlpjsonfile` receiver reads it. The agent itself reads no such file.
 
 use opentelemetry_proto::tonic::trace::v1::TracesData;
 

@@ -1,8 +1,8 @@
 //! What the run folder keeps of the export: spans that wait for the collector, and spans that it refused.
 //!
-//! Two files of frames while the program runs. At the end what is left of each becomes OTLP-JSON lines for people and
-//! other tools, [`SPILL_FILE`] and [`REFUSED_FILE`], unless it is so much that this would take long: then the frames
-//! stay, which `zstd -dc` makes protobuf of.
+//! Two files of frames while the program runs. At the end what is left of each becomes OTLP-JSON lines for
+//! people and other tools, [`SPILL_FILE`] and [`REFUSED_FILE`], unless there is so much that this would take
+//! long: then the frames stay, which `zstd -dc` turns into protobuf.
 
 use std::io::{BufWriter, Write as _};
 
@@ -17,37 +17,37 @@ use super::{
 };
 use crate::guarded::Directory;
 
-/// Spans that wait, as lines.
+/// File of waiting spans, as lines.
 pub const SPILL_FILE: &str = "spill.otlp.jsonl";
-/// Spans that the collector will never take, as lines.
+/// File of refused spans, as lines.
 pub const REFUSED_FILE: &str = "refused.otlp.jsonl";
-/// Spans that wait, as frames.
+/// File of waiting spans, as frames.
 pub(super) const SPILL_FRAMES: &str = "spill.otlp.binpb.zst";
-/// Spans that the collector will never take, as frames.
+/// File of refused spans, as frames.
 pub(super) const REFUSED_FRAMES: &str = "refused.otlp.binpb.zst";
 
-/// What is more stays as frames: so many are some 12 MB of lines, a third of a second's work.
+/// Most spans turned into lines: some 12 MB, a third of a second's work. More stay as frames.
 const MOST_LINES_SPANS: u64 = 16_384;
 
-/// Was it written?
+/// Outcome of keeping spans.
 pub(super) enum Kept {
-    /// Yes.
+    /// They were written.
     Written,
-    /// No: the spans again, and why.
+    /// They were not written.
     Not {
-        /// Unharmed.
+        /// The spans, unchanged.
         spans: Vec<SpanData>,
-        /// For people.
+        /// Reason, for people.
         error: String,
     },
 }
 
-/// Where spans lie that were not sent.
+/// Names of the files with spans that were not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Names {
-    /// Those that wait.
+    /// Waiting spans.
     pub(super) waiting: &'static str,
-    /// Those that were refused.
+    /// Refused spans.
     pub(super) refused: &'static str,
 }
 
@@ -57,7 +57,7 @@ impl Default for Names {
     }
 }
 
-/// Both files.
+/// Both files, waiting and refused.
 pub(super) struct Keep {
     folder: Option<Directory>,
     resources: PerService<ResourceAttributesWithSchema>,
@@ -66,7 +66,7 @@ pub(super) struct Keep {
 }
 
 impl Keep {
-    /// In `folder`, if there is one; `bound_bytes` holds for each file.
+    /// Files in `folder`, if there is one; `bound_bytes` holds for each file.
     pub(super) fn new(folder: Option<Directory>, bound_bytes: u64, resources: &PerService<Resource>) -> Self {
         let PerService { program, kernel } = resources;
         Self {
@@ -77,12 +77,12 @@ impl Keep {
         }
     }
 
-    /// Spans that wait.
+    /// Number of waiting spans.
     pub(super) fn waiting(&self) -> u64 {
         self.waiting.spans()
     }
 
-    /// Spans that have to wait: all of one service.
+    /// Keeps waiting spans, all of one service.
     pub(super) fn spill(&mut self, spans: Vec<SpanData>) -> Kept {
         let message = wire::message(spans.clone(), resource(&self.resources, &spans));
         match self.waiting.push(&message) {
@@ -91,14 +91,14 @@ impl Keep {
         }
     }
 
-    /// Spans that were refused: all of one service.
+    /// Keeps refused spans, all of one service.
     pub(super) fn refused(&mut self, spans: Vec<SpanData>) -> Result<(), String> {
         let resource = resource(&self.resources, &spans);
         let message = wire::message(spans, resource);
         self.refused.push(&message).map_err(|error| error.to_string())
     }
 
-    /// The spans that have waited longest, which stay until [`Keep::leave_behind`]; or how many of them cannot be read.
+    /// The oldest waiting spans, which stay until [`Keep::leave_behind`]; or how many of them cannot be read.
     pub(super) fn oldest(&mut self) -> Option<Result<Vec<SpanData>, (u64, String)>> {
         let (count, message) = self.waiting.front()?;
         let message = message.map_err(|error| error.to_string());
@@ -106,12 +106,12 @@ impl Keep {
         Some(spans.map_err(|error| (count, error)))
     }
 
-    /// The oldest have been dealt with.
+    /// Removes the oldest spans.
     pub(super) fn leave_behind(&mut self) {
         self.waiting.pop();
     }
 
-    /// Tidies up: where what is left lies now, and what went wrong.
+    /// Closes the files. Returns where the remaining spans lie, and any error.
     pub(super) fn close(&mut self) -> (Names, Result<(), String>) {
         let mut names = Names::default();
         let files = [
@@ -137,7 +137,7 @@ fn resource<'a>(
     resources.get(spans.first().map_or(Service::Program, Service::of))
 }
 
-/// Makes lines of what is left, if that is little; true if it did. What cannot be made lines of stays as it is.
+/// Turns few remaining spans into lines; true if it did. On failure the frames stay.
 fn close(spill: &mut Spill, folder: Option<&Directory>, name: &str) -> Result<bool, String> {
     let few = (1..=MOST_LINES_SPANS).contains(&spill.spans());
     let made = folder.filter(|_| few).map(|folder| write_lines(spill, folder, name));
@@ -158,7 +158,7 @@ fn write_lines(spill: &mut Spill, folder: &Directory, name: &str) -> Result<(), 
         written = Err(SpillError::Io { file: name.to_owned(), error });
     }
     written.map_err(|error| {
-        // In part it would pass for all.
+        // A partial file would pass for a complete one.
         folder.remove_ours(name, &file).unwrap_or_default();
         error.to_string()
     })

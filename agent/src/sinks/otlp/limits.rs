@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// What may be held where.
+/// Bounds on memory, disk and delays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Spans in the queue.
@@ -15,13 +15,13 @@ pub struct Limits {
     pub batch_bytes: usize,
     /// Size of each file in the run folder. A part of the disk stays free in any case.
     pub spill_bytes: u64,
-    /// How long offering waits in a row for the disk to take what the queue has no room for.
+    /// Longest wait of offering, in a row, for the disk to make room in the queue.
     pub patience: Duration,
     /// How long the oldest request waits for others to make a batch.
     pub linger: Duration,
-    /// Between the first failed attempt and the second; it doubles from then on, up to 30 s.
+    /// Delay after the first failed attempt; it doubles from then on, up to 30 s.
     pub first_delay: Duration,
-    /// From the spill file, once the collector is back; more where more waits there.
+    /// Rate of resending from the spill file once the collector is back; higher where more waits there.
     pub resend_spans_per_s: u32,
 }
 

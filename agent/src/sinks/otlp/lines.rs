@@ -1,7 +1,9 @@
-//! Spans of a finished run as OTLP-JSON lines, for whoever reads files: Jaeger's upload page, the Collector's `otlpjsonfile`.
+//! Spans of a finished run as OTLP-JSON lines, for readers of files: Jaeger's upload page, the Collector's
+//! `otlpjsonfile`.
 //!
-//! Takes waits and requests in the order in which they ended and writes a line per batch and service. The spans are those
-//! that a live export sends; nothing is queued, retried or dropped, and the first error of the writer ends it.
+//! Takes waits and requests in the order in which they ended and writes a line per batch and service. The
+//! spans are those that a live export sends; nothing is queued, retried or dropped, and the first error of
+//! the writer ends it.
 
 use std::{
     borrow::Cow,
@@ -22,17 +24,17 @@ use super::{
 };
 use crate::phase::{GpuReading, Request, Restored, Wait};
 
-/// Spans of a line: some 500 KB, a quarter of what receivers take by default.
+/// Most spans of a line: some 500 KB, a quarter of what receivers take by default.
 const LINE_SPANS: usize = 256;
 
-/// What was written.
+/// Counts of what was written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
     /// Requests, and processes of a program without marks.
     pub traces: u64,
-    /// Of phases and of waits.
+    /// Spans of phases and of waits.
     pub spans: u64,
-    /// Waits for which there was no room and that no span counts.
+    /// Waits that had no room and are counted in no span.
     pub waits_left_out: u64,
 }
 
@@ -46,7 +48,7 @@ pub struct Lines<W> {
 }
 
 impl<W: Write> Lines<W> {
-    /// Of one service, with the other attributes of its resource.
+    /// A writer for one service, with its other resource attributes.
     pub fn new(writer: W, service_name: &str, resource: Vec<(Cow<'static, str>, Value)>) -> Self {
         let (PerService { program, kernel }, _) = service::resources(service_name, resource);
         let resources = PerService { program: (&program).into(), kernel: (&kernel).into() };
@@ -64,15 +66,15 @@ impl<W: Write> Lines<W> {
         self.waits.restored(restored);
     }
 
-    /// What a graphics processor was doing, before requests that are still to come ended.
+    /// A GPU reading from before the end of requests that are still to come.
     pub fn gpu(&mut self, reading: GpuReading) {
         self.waits.gpu(reading);
     }
 
-    /// A request, at wall times that are so much later than its own.
+    /// A request whose wall times are shifted by `wall_offset_ns`.
     ///
     /// # Errors
-    /// The writer's.
+    /// Errors of the writer.
     pub fn request(
         &mut self,
         request: Arc<Request>,
@@ -92,10 +94,10 @@ impl<W: Write> Lines<W> {
         Ok(())
     }
 
-    /// Writes what waits, and gives the writer back.
+    /// Writes the pending spans, and returns the writer.
     ///
     /// # Errors
-    /// The writer's.
+    /// Errors of the writer.
     pub fn finish(mut self) -> io::Result<(W, Written)> {
         self.flush(Service::Program)?;
         self.flush(Service::Kernel)?;

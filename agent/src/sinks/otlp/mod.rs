@@ -1,10 +1,10 @@
-//! Export as OpenTelemetry spans: a request is a trace, a phase is a span, a long wait is a span of the kernel below it,
-//! over gRPC or HTTP, to any OTLP receiver.
+//! Export as OpenTelemetry spans: a request is a trace, a phase is a span, a long wait is a span of the
+//! kernel below it, over gRPC or HTTP, to any OTLP receiver.
 //!
-//! [`Exporter::offer`] never fails and waits for nothing but the disk, and for that not long; everything else
-//! happens on a thread of its own. What the collector does not take goes to the run folder, what that does
-//! not take is counted. `offered = sent + spilled + dropped` holds at the end, always ([`ExportHealth`]). It
-//! decides nothing about causes and samples nothing.
+//! [`Exporter::offer`] never fails and waits for nothing but the disk, and not for long; everything else
+//! happens on a thread of its own. Spans that the collector does not take go to the run folder; what does not
+//! fit there is counted. `offered = sent + spilled + dropped` holds at the end, always ([`ExportHealth`]). It
+//! decides no causes and samples nothing.
 
 mod answered;
 mod backoff;
@@ -74,7 +74,7 @@ use crate::{
     privileges,
 };
 
-/// The version of the semantic conventions that our resource attributes follow.
+/// Version of the semantic conventions that our resource attributes follow.
 pub const SCHEMA_URL: &str = "https://opentelemetry.io/schemas/1.42.0";
 
 /// Names of attributes, for those who read spans back.
@@ -85,7 +85,7 @@ pub mod keys {
     };
 }
 
-/// Whom to trust where no certificate is named, for whoever asks a server over HTTPS.
+/// TLS client configuration with the system's authorities, for HTTPS requests without a named certificate.
 ///
 /// # Errors
 /// There is no usable configuration.
@@ -96,10 +96,10 @@ pub fn system_tls() -> Result<rustls::ClientConfig, ExportError> {
 /// How long [`Exporter::finish`] waits by default.
 pub const FINISH: Duration = Duration::from_secs(5);
 
-/// How long the thread may take beyond the deadline to write to the run folder what was not sent.
+/// Time beyond the deadline for the thread to write unsent spans to the run folder.
 const PUT_AWAY: Duration = Duration::from_secs(5);
 
-/// How spans travel.
+/// OTLP protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// OTLP over gRPC, port 4317.
@@ -109,7 +109,8 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// As OTEL_EXPORTER_OTLP_PROTOCOL spells it. Whoever takes `http/json` takes `http/protobuf` at the same place.
+    /// A protocol as OTEL_EXPORTER_OTLP_PROTOCOL spells it. Receivers of `http/json` take `http/protobuf` at
+    /// the same URL.
     pub fn from_name(name: &str) -> Result<Self, ExportError> {
         match name.to_ascii_lowercase().as_str() {
             "grpc" => Ok(Protocol::Grpc),
@@ -126,13 +127,13 @@ impl Protocol {
     }
 }
 
-/// From CLOCK_MONOTONIC to the wall clock. Clones are the same clock: whoever keeps it right adds what it read. A request
-/// goes by the pair that was in force when it began, and so do all spans of its trace, now and when its folder is exported.
+/// Maps CLOCK_MONOTONIC to the wall clock. Clones share the pairs, and the session adds new ones. All spans
+/// of a request use the pair in force when it began, live and when its folder is exported.
 #[derive(Clone, Debug, Default)]
 pub struct WallClock(Arc<Mutex<Vec<ClockPair>>>);
 
 impl WallClock {
-    /// By the first pair.
+    /// A clock with its first pair.
     pub fn new(pair: ClockPair) -> Self {
         Self(Arc::new(Mutex::new(vec![pair])))
     }
@@ -151,40 +152,40 @@ impl WallClock {
     }
 }
 
-/// What to export, and where to.
+/// Settings of an export.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
-    /// As given on the command line; none: as in OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or OTEL_EXPORTER_OTLP_ENDPOINT.
+    /// Endpoint of the command line; none: OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or OTEL_EXPORTER_OTLP_ENDPOINT.
     pub endpoint: Option<String>,
-    /// If the caller knows better than port and environment.
+    /// Overrides the protocol by port and environment.
     pub protocol: Option<Protocol>,
     /// `service.name`.
     pub service_name: String,
     /// The other resource attributes: `guestscope.*`, `host.*`, `os.*`, `process.*`, `service.namespace`.
     pub resource: Vec<(Cow<'static, str>, Value)>,
-    /// Monotonic to wall.
+    /// Clock of the spans.
     pub clock: WallClock,
-    /// The run folder, for what cannot be sent.
+    /// The run folder, for spans that cannot be sent.
     pub folder: Option<Directory>,
-    /// The user with whose rights it is written; none: the user of this process.
+    /// Owner with whose rights the folder is written; none: the user of this process.
     pub owner: Option<Owner>,
     /// Bounds.
     pub limits: Limits,
 }
 
-/// What running quantiles say of a request while others are still coming.
+/// Verdict on a request by the running quantiles of a live run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LiveVerdict {
-    /// For `guestscope.cause`.
+    /// Value of `guestscope.cause`.
     pub cause: Option<Cow<'static, str>>,
-    /// For `guestscope.tail`: `p50`, `p90`, `p99`, `p99.9`.
+    /// Value of `guestscope.tail`: `p50`, `p90`, `p99`, `p99.9`.
     pub tail: Option<Cow<'static, str>>,
 }
 
 /// The export of one service. Shareable: all methods take `&self`.
 pub struct Exporter {
     queue: Arc<Queue>,
-    /// Waits whose requests have not come yet. Only those who offer take this lock, and only for that.
+    /// Waits whose requests have not come yet. Only offering threads take this lock.
     waits: Mutex<Keeper>,
     clock: WallClock,
     origin: String,
@@ -192,13 +193,13 @@ pub struct Exporter {
     ended: Mutex<Receiver<()>>,
 }
 
-/// Does the caller or the environment name a collector?
+/// Whether the caller or the environment names a collector.
 pub fn is_configured(endpoint: Option<&str>) -> bool {
     settings::is_configured(endpoint, &|name| std::env::var(name).ok())
 }
 
-/// Refuses now what [`Exporter::start`] would refuse later, when the program runs already. Makes and unmakes an event
-/// loop: not for async callers.
+/// Refuses now what [`Exporter::start`] would refuse later, when the program runs already. Makes and unmakes
+/// an event loop: not for async callers.
 ///
 /// # Errors
 /// The settings are wrong.
@@ -231,17 +232,17 @@ impl Exporter {
             move || {
                 let rejections = Rejections::default();
                 let _listening = rejections.listen();
-                // The files that settings name may be for this process's user alone; from then on nothing is
-                // but the folder.
+                // Files named by the settings may be readable by this process's user alone; later only the
+                // folder is used.
                 let ready = event_loop(settings, resources, rejections)
                     .and_then(|ready| settle(owner.as_ref()).map(|()| ready));
                 let (outcome, ready) = ready.map_or_else(|error| (Err(error), None), |it| (Ok(()), Some(it)));
-                // The caller waits for this, or its thread has died.
+                // Fails only if the caller is gone.
                 let _ = started.send(outcome);
                 let Some((runtime, transport)) = ready else { return };
                 runtime.block_on(Worker::new(queue, transport, keep, limits, resource_bytes).run());
                 drop(end);
-                // A name server that does not answer keeps a thread of the runtime for longer than anybody wants to wait.
+                // A name server that does not answer would hold a thread of the runtime for too long.
                 runtime.shutdown_background();
             }
         };
@@ -251,8 +252,8 @@ impl Exporter {
         Ok(Self { queue, waits: Mutex::default(), clock, origin, ended: Mutex::new(ended) })
     }
 
-    /// Keeps a wait for the trace of its request, which is still to be offered. A wait outside all phases is in no
-    /// trace; what there is no room for is counted.
+    /// Keeps a wait for the trace of its request, which is still to be offered. A wait outside all phases is
+    /// in no trace; waits beyond the room are counted.
     pub fn wait(&self, wait: Wait) {
         self.waits().add(wait);
     }
@@ -272,30 +273,30 @@ impl Exporter {
         self.waits().gpu(reading);
     }
 
-    /// Requests were lost on the way here: the waits that are kept may wait for them in vain.
+    /// Drops kept waits after requests were lost: theirs would stay for ever.
     pub fn forget_waits(&self) {
         self.waits().forget();
     }
 
     /// Takes a finished request. If the queue is full it waits for the disk to take the oldest, for a bounded
-    /// part of the time; what there is no room for then is counted as dropped.
+    /// part of the time; without room after that the request is counted as dropped.
     pub fn offer(&self, request: Arc<Request>, verdict: LiveVerdict) {
         let offset_ns = request.phases.first().map_or(0, |root| self.clock.offset_ns(root.start_ns));
         self.offer_at(request, verdict, offset_ns);
     }
 
-    /// The same at wall times that are so much later than its own, ns.
+    /// Takes a finished request whose wall times are shifted by `wall_offset_ns`.
     pub fn offer_at(&self, request: Arc<Request>, verdict: LiveVerdict, wall_offset_ns: i64) {
         let waits = self.waits().take_of(&request, verdict.tail.as_deref());
         self.queue.offer(request, waits, verdict, wall_offset_ns);
     }
 
-    /// From now on offering waits for no room in the queue, or does again.
+    /// Sets whether offering skips waiting for room in the queue.
     pub fn hurry(&self, hurried: bool) {
         self.queue.hurry(hurried);
     }
 
-    /// Spans that were offered and are neither sent nor kept nor dropped yet.
+    /// Spans offered and not yet sent, kept or dropped.
     pub fn pending(&self) -> u64 {
         self.queue.read().0.pending()
     }
@@ -304,8 +305,8 @@ impl Exporter {
         self.waits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends what is left, within `deadline`, and puts the rest into the run folder. Waits for it; the second time it
-    /// only reads. Requests offered afterwards are dropped.
+    /// Sends what is left, within `deadline`, and puts the rest into the run folder. Blocks; a second call
+    /// only reads the counters. Requests offered afterwards are dropped.
     pub fn finish(&self, deadline: Duration) -> ExportHealth {
         let by = Instant::now() + deadline;
         self.queue.finish_by(by);
@@ -320,7 +321,7 @@ impl Exporter {
         self.health()
     }
 
-    /// What became of the spans so far. What is still in the queue is in none of the counts.
+    /// Counters so far. Spans still in the queue are in none of them.
     pub fn health(&self) -> ExportHealth {
         let ((books, error), names) = (self.queue.read(), self.queue.names());
         let kept = |spans: u64, file| (spans > 0).then(|| format!("{spans} spans are kept in {file}"));
@@ -347,7 +348,7 @@ impl Exporter {
 }
 
 impl Drop for Exporter {
-    /// Without [`Exporter::finish`]: nothing more is sent, what is left goes to the run folder.
+    /// Without [`Exporter::finish`] nothing more is sent: the rest goes to the run folder.
     fn drop(&mut self) {
         if self.queue.deadline().is_none() {
             self.finish(Duration::ZERO);
@@ -355,13 +356,13 @@ impl Drop for Exporter {
     }
 }
 
-/// The rights that the folder needs, and no others.
+/// Assumes the rights that the folder needs, and drops all others.
 fn settle(owner: Option<&Owner>) -> Result<(), ExportError> {
     let assumed = owner.map_or(Ok(()), Owner::assume_for_good);
     assumed.and_then(|()| privileges::drop_all()).map_err(ExportError::Thread)
 }
 
-/// What the thread works with.
+/// The runtime and transport of the thread.
 fn event_loop(
     settings: Settings,
     resources: PerService<Resource>,

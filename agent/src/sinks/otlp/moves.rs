@@ -1,6 +1,6 @@
-//! That the guest was restored or moved, as events of the spans of the phases that were open when it was noticed. Pure.
+//! Restores and moves of the guest, as span events of the phases that were open when they were noticed. Pure.
 //!
-//! It is noticed while they are open, so before they come: the last times are kept.
+//! They are noticed before those phases end, so the last ones are kept.
 
 use std::collections::VecDeque;
 
@@ -9,10 +9,10 @@ use opentelemetry::{KeyValue, trace::Event};
 use super::{spans::wall, timeline::Interval};
 use crate::phase::{Request, Restored};
 
-/// Times that are kept, and so the most events of one phase: as many as of its pauses.
+/// Most restores kept, and so most events of one phase: as many as pauses.
 const KEPT: usize = 32;
 
-/// The last times.
+/// The last restores and moves.
 #[derive(Debug, Default)]
 pub(super) struct Moves(VecDeque<Restored>);
 
@@ -24,7 +24,7 @@ impl Moves {
         self.0.push_back(restored);
     }
 
-    /// Those noticed inside of phases of a request, each with the position of its phase there, in the order of the phases.
+    /// Those noticed in phases of a request, with the positions of the phases, in order of the phases.
     pub(super) fn within(&self, request: &Request) -> Vec<(usize, Restored)> {
         let phases = request.phases.iter().enumerate();
         let of = |(position, phase)| {
@@ -35,7 +35,7 @@ impl Moves {
     }
 }
 
-/// The events of the phase at this position, whose span goes out with these times.
+/// Events of the phase at this position, clamped to its span's times.
 pub(super) fn events(
     moves: &[(usize, Restored)],
     position: usize,

@@ -1,10 +1,10 @@
-//! Between the pump and the export thread: a bounded queue, and the books of what became of every span.
+//! Bounded queue between the pump and the export thread, with counters of what became of every span.
 //!
-//! Offering takes one short lock and at most one wake-up of the thread; it never waits for the network. From
-//! half on the thread moves the oldest requests to the spill file. Where they come faster than that, offering
-//! waits for it, so that a burst larger than the queue goes to the disk; for a disk that is stuck it does so
-//! for a part of the time only ([`Patience`]), and then the newest request is dropped and counted. Nothing
-//! here converts or sends.
+//! Offering takes one short lock and at most one wake-up of the thread; it never waits for the network. When
+//! the queue is half full the thread moves the oldest requests to the spill file. If requests come faster,
+//! offering waits for it, so that a burst larger than the queue goes to the disk; for a stuck disk it waits
+//! only part of the time ([`Patience`]), then the newest request is dropped and counted. Nothing here
+//! converts or sends.
 
 use std::{
     collections::VecDeque,
@@ -20,27 +20,27 @@ use tokio::sync::Notify;
 use super::{Limits, LiveVerdict, keep::Names, patience::Patience, spans::Trace, waits::Chosen};
 use crate::phase::{Phase, Request};
 
-/// What became of the spans that were offered. `offered == pending + sent + spilled + dropped`, always.
+/// Span counters. `offered == pending + sent + spilled + dropped`, always.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Books {
-    /// By the pump.
+    /// Offered by the pump.
     pub(super) offered: u64,
-    /// Taken by the collector, those that it then rejected included.
+    /// Taken by the collector, including rejected ones.
     pub(super) sent: u64,
     /// Outermost spans taken by the collector.
     pub(super) traces_sent: u64,
-    /// Of those sent: rejected, as the collector says.
+    /// Part of `sent`: rejected, by the collector's partial success.
     pub(super) rejected: u64,
-    /// Lying in the run folder now.
+    /// In the run folder now.
     pub(super) spilled: u64,
-    /// Of those spilled: refused for good, in a file of their own.
+    /// Part of `spilled`: refused for good, in a file of their own.
     pub(super) refused: u64,
     /// Lost.
     pub(super) dropped: u64,
 }
 
 impl Books {
-    /// Neither here nor there yet.
+    /// Offered, and not yet sent, spilled or dropped.
     pub(super) fn pending(&self) -> u64 {
         self.offered.saturating_sub(self.sent + self.spilled + self.dropped)
     }
@@ -65,9 +65,9 @@ struct State {
     names: Names,
     finish_by: Option<Instant>,
     closed: bool,
-    /// Somebody who offers waits for room.
+    /// An offering thread waits for room.
     waited_for: bool,
-    /// The disk took nothing when it was asked last: waiting for it is no use.
+    /// The disk took nothing at the last attempt: waiting for it is no use.
     stuck: bool,
     patience: Patience,
 }
@@ -90,14 +90,14 @@ impl State {
     }
 }
 
-/// What went wrong last, by kind, without credentials.
+/// Last errors by kind, without credentials.
 #[derive(Clone, Debug, Default)]
 struct Errors {
-    /// Why the collector cannot be reached. Forgotten when it can.
+    /// Why the collector cannot be reached; cleared when it can.
     away: Option<String>,
-    /// Why spans did not arrive although it can.
+    /// Why spans did not arrive although it can be reached.
     refused: Option<String>,
-    /// Why they could not be kept.
+    /// Why spans could not be kept.
     unkept: Option<String>,
 }
 
@@ -109,45 +109,45 @@ impl Errors {
     }
 }
 
-/// When the queue wants to be emptied.
+/// When the queue is due to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Due {
-    /// At once.
+    /// Now.
     Now,
     /// When the oldest request has lingered long enough.
     At(Instant),
-    /// It is empty.
+    /// The queue is empty.
     Never,
 }
 
-/// Shared by those who offer and the thread that sends.
+/// Queue shared by offering threads and the sending thread.
 pub(super) struct Queue {
     state: Mutex<State>,
     /// Wakes the thread.
     pub(super) changed: Notify,
-    /// Wakes those who wait for room.
+    /// Wakes threads that wait for room.
     room: Condvar,
-    /// Those who offer have no time to wait.
+    /// Offering threads have no time to wait.
     hurried: AtomicBool,
     limits: Limits,
 }
 
 impl Waiting {
-    /// Of phases and waits.
+    /// Spans of phases and waits.
     fn spans(&self) -> usize {
         self.request.phases.len() + self.waits.spans.len()
     }
 }
 
 impl Queue {
-    /// Empty.
+    /// An empty queue.
     pub(super) fn new(limits: Limits) -> Self {
         let state = Mutex::new(State::new(Patience::new(limits.patience)));
         let (changed, room) = (Notify::new(), Condvar::new());
         Self { state, changed, room, hurried: AtomicBool::new(false), limits }
     }
 
-    /// A panic inside the short critical sections below would leave numbers, not broken memory: go on with them.
+    /// A panic inside the short critical sections below leaves valid numbers: go on with them.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -195,12 +195,12 @@ impl Queue {
         }
     }
 
-    /// From now on those who offer wait for no room, or do again.
+    /// Sets whether offering skips waiting for room.
     pub(super) fn hurry(&self, hurried: bool) {
         self.hurried.store(hurried, Relaxed);
     }
 
-    /// Until there is, as long as patience lasts.
+    /// Waits for room, as long as patience lasts.
     fn wait_for_room<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
@@ -208,7 +208,7 @@ impl Queue {
         bytes: usize,
     ) -> MutexGuard<'a, State> {
         let mut now = Instant::now();
-        // Once: what comes back to the store meanwhile is for the next one.
+        // Computed once: patience regained meanwhile is for the next wait.
         let until = now + state.patience.left(now);
         let is_of_use = |state: &State| !(state.closed || state.stuck || self.hurried.load(Relaxed));
         while now < until && is_of_use(&state) && self.is_full(&state, spans, bytes) {
@@ -257,7 +257,7 @@ impl Queue {
         !state.queue.is_empty() && (state.spans + spans > queue_spans || state.bytes + bytes > queue_bytes)
     }
 
-    /// What the thread has to know: is there anything, a full batch, a queue that is half full?
+    /// State whose change wakes the thread: an empty queue, a full batch, pressure.
     fn wants(&self, state: &State) -> (bool, bool, bool) {
         (state.queue.is_empty(), self.is_due(state), self.is_pressing(state))
     }
@@ -277,53 +277,53 @@ impl Queue {
         self.is_pressing(&self.lock())
     }
 
-    /// Changes the books.
+    /// Changes the counters.
     pub(super) fn book(&self, change: impl FnOnce(&mut Books)) {
         let mut state = self.lock();
-        // What was given up has been booked as dropped already.
+        // After closing, pending spans are already counted as dropped.
         if !state.closed {
             change(&mut state.books);
         }
     }
 
-    /// The collector cannot be reached, or it can again.
+    /// Sets or clears why the collector cannot be reached.
     pub(super) fn away(&self, error: Option<String>) {
         self.lock().errors.away = error;
     }
 
-    /// Spans did not arrive although the collector can be reached.
+    /// Sets why spans did not arrive although the collector can be reached.
     pub(super) fn refused(&self, error: String) {
         self.lock().errors.refused = Some(error);
     }
 
-    /// Spans could not be kept.
+    /// Sets why spans could not be kept.
     pub(super) fn unkept(&self, error: String) {
         self.lock().errors.unkept = Some(error);
     }
 
-    /// The disk takes nothing: nobody waits for it before something has left the queue again.
+    /// The disk takes nothing: no thread waits for it until something has left the queue.
     pub(super) fn stuck(&self) {
         self.lock().stuck = true;
         self.room.notify_all();
     }
 
-    /// The books and what went wrong, for people.
+    /// The counters and the last error, for people.
     pub(super) fn read(&self) -> (Books, Option<String>) {
         let state = self.lock();
         (state.books, state.errors.in_one_line())
     }
 
-    /// Where spans lie that are booked as spilled.
+    /// Names of the files with spilled spans.
     pub(super) fn names(&self) -> Names {
         self.lock().names
     }
 
-    /// They lie there from now on.
+    /// Renames the files of spilled spans.
     pub(super) fn rename(&self, names: Names) {
         self.lock().names = names;
     }
 
-    /// From now on everything is sent at once, and what is not sent by then is spilled.
+    /// From now on everything is sent at once; spans not sent by `deadline` are spilled.
     pub(super) fn finish_by(&self, deadline: Instant) {
         self.lock().finish_by = Some(deadline);
         self.changed.notify_one();
@@ -334,7 +334,7 @@ impl Queue {
         self.lock().finish_by
     }
 
-    /// Nobody will take anything from here any more: what is pending counts as dropped, and so does what comes.
+    /// The thread is gone: pending and later spans count as dropped.
     pub(super) fn close(&self) {
         let mut state = self.lock();
         if !state.closed {
@@ -347,12 +347,12 @@ impl Queue {
     }
 }
 
-/// What a request holds in memory.
+/// Memory of a request, bytes.
 fn memory_bytes(request: &Request) -> usize {
     request.phases.iter().map(|phase| size_of::<Phase>() + phase.name.stored().len()).sum()
 }
 
-/// Receivers throw spans without ids away and do not say so.
+/// Whether all ids are valid: receivers drop spans without ids silently.
 fn has_ids(request: &Request) -> bool {
     let valid = |phase: &Phase| phase.trace.trace_id != [0; 16] && phase.trace.span_id != [0; 8];
     request.phases.iter().all(valid)

@@ -1,8 +1,8 @@
-//! Spans that a collector takes and rejects: the exporter library reports them by a `tracing` event, and nothing else.
+//! Spans that a collector takes and rejects: the exporter library reports them only by a `tracing` event.
 //!
-//! A listener on the export thread, and only there, reads that event (`*.PartialSuccess`, opentelemetry-otlp 0.33.1
-//! `src/exporter/{tonic,http}/trace.rs`). It prints nothing and keeps no other event; a test against a collector that
-//! rejects shows when a new version of the library says it otherwise.
+//! A listener on the export thread, and only there, reads that event (`*.PartialSuccess`, opentelemetry-otlp
+//! 0.33.1 `src/exporter/{tonic,http}/trace.rs`). It prints nothing and keeps no other event; a test against a
+//! collector that rejects shows when a new version of the library reports it otherwise.
 
 use std::{
     fmt::Debug,
@@ -17,16 +17,16 @@ use tracing::{
     subscriber::Interest,
 };
 
-/// What a collector rejected of a batch.
+/// A collector's partial rejection of a batch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Rejection {
-    /// So many spans. Zero with a message is a mere warning.
+    /// Rejected spans. Zero with a message is a warning.
     pub(super) spans: u64,
     /// The collector's words: not to be shown before they are scrubbed.
     pub(super) message: String,
 }
 
-/// The last rejection, if it was not taken yet.
+/// The last rejection not yet taken.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rejections(Arc<Mutex<Option<Rejection>>>);
 

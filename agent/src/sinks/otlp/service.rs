@@ -1,8 +1,9 @@
-//! The two services of a trace: the observed program, which has the phases, and the kernel, which has the waits.
+//! The two services of a trace: the observed program, which has the phases, and the kernel, which has the
+//! waits.
 //!
-//! Two resources, because a span's service is an attribute of its resource: so the kernel has a colour and a search of its
-//! own in Jaeger. What is sent or written at once belongs to one of them. A span tells by its scope to which, wherever it
-//! has been meanwhile.
+//! Two resources, because a span's service is an attribute of its resource: so the kernel has its own colour
+//! and search in Jaeger. A batch belongs to one of them. A span's scope tells which, even after a stay in a
+//! file.
 
 use std::{borrow::Cow, sync::LazyLock};
 
@@ -12,12 +13,12 @@ use opentelemetry_sdk::{Resource, trace::SpanData};
 use super::{SCHEMA_URL, size};
 use crate::untrusted::plain;
 
-/// Whose spans.
+/// Service of a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Service {
-    /// Of the program's name: its phases.
+    /// The program, under its own name: phases.
     Program,
-    /// Of the name `kernel`, in the namespace of the program's name: its waits.
+    /// The kernel, named `kernel` in the namespace of the program's name: waits.
     Kernel,
 }
 
@@ -29,12 +30,12 @@ static PROGRAM: LazyLock<InstrumentationScope> = LazyLock::new(|| scope("guestsc
 static KERNEL: LazyLock<InstrumentationScope> = LazyLock::new(|| scope("guestscope.kernel"));
 
 impl Service {
-    /// Of a span.
+    /// Service of this span.
     pub(super) fn of(span: &SpanData) -> Self {
         if span.instrumentation_scope.name() == KERNEL.name() { Service::Kernel } else { Service::Program }
     }
 
-    /// Who says so.
+    /// Instrumentation scope of the service.
     pub(super) fn scope(self) -> InstrumentationScope {
         match self {
             Service::Program => PROGRAM.clone(),
@@ -46,14 +47,14 @@ impl Service {
 /// A value for each service.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PerService<T> {
-    /// Of the program.
+    /// Value for the program.
     pub(super) program: T,
-    /// Of the kernel.
+    /// Value for the kernel.
     pub(super) kernel: T,
 }
 
 impl<T> PerService<T> {
-    /// The one of this service.
+    /// Value for this service.
     pub(super) fn get(&self, service: Service) -> &T {
         match service {
             Service::Program => &self.program,
@@ -61,7 +62,7 @@ impl<T> PerService<T> {
         }
     }
 
-    /// The one of this service, to be changed.
+    /// Mutable value for this service.
     pub(super) fn get_mut(&mut self, service: Service) -> &mut T {
         match service {
             Service::Program => &mut self.program,
@@ -70,7 +71,7 @@ impl<T> PerService<T> {
     }
 }
 
-/// The resources, and how many bytes a batch carries for the larger one.
+/// The resources, and the bytes that a batch carries for the larger one.
 pub(super) fn resources(
     service_name: &str,
     attributes: Vec<(Cow<'static, str>, Value)>,
@@ -90,7 +91,7 @@ pub(super) fn resources(
     (PerService { program: resource(program), kernel: resource(kernel) }, most)
 }
 
-/// What the guest and a folder say of themselves, fit for those who look at the trace.
+/// A value from the guest or a folder, made safe to display.
 fn fit(value: Value) -> Value {
     if let Value::String(text) = &value { plain(text.as_str()).into_owned().into() } else { value }
 }

@@ -1,8 +1,9 @@
-//! Where to and how: one set of settings out of the command line and the standard OTEL_EXPORTER_OTLP_* variables.
+//! Endpoint settings from the command line and the standard OTEL_EXPORTER_OTLP_* variables.
 //!
-//! The command line beats the variables for traces, they beat those for all signals. A URL without a scheme means
-//! plain HTTP, unless OTEL_EXPORTER_OTLP_INSECURE says false. A user and password in the URL become an authorization
-//! header. It reads no file and opens no connection. Source: OpenTelemetry specification 1.60, `protocol/exporter.md`.
+//! The command line beats the variables for traces, which beat those for all signals. A URL without a scheme
+//! means plain HTTP, unless OTEL_EXPORTER_OTLP_INSECURE says false. A user and password in the URL become an
+//! authorization header. It reads no file and opens no connection. Source: OpenTelemetry specification 1.60,
+//! `protocol/exporter.md`.
 
 use std::{collections::BTreeMap, path::PathBuf, str::FromStr, time::Duration};
 
@@ -17,18 +18,18 @@ pub(super) type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 /// The default of the specification.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Everything that reaching the collector needs.
+/// Settings for reaching the collector.
 #[derive(Clone)]
 pub(super) struct Settings {
-    /// Without user and password; with the path for HTTP.
+    /// URL without user and password; with the path for HTTP.
     pub(super) url: Uri,
     /// Scheme, host and port: what people may see.
     pub(super) origin: String,
-    /// How.
+    /// Protocol.
     pub(super) protocol: Protocol,
-    /// To send with each request.
+    /// Headers of each request.
     pub(super) headers: BTreeMap<String, String>,
-    /// Of one attempt.
+    /// Timeout of one attempt.
     pub(super) timeout: Duration,
     /// Compress with gzip.
     pub(super) gzip: bool,
@@ -39,11 +40,11 @@ pub(super) struct Settings {
 /// PEM files for TLS.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TlsFiles {
-    /// Trust these authorities instead of the system's.
+    /// Authorities to trust instead of the system's.
     pub(super) authorities: Option<PathBuf>,
-    /// Show this certificate to the collector.
+    /// Client certificate.
     pub(super) certificate: Option<PathBuf>,
-    /// Its key.
+    /// Key of the client certificate.
     pub(super) key: Option<PathBuf>,
 }
 
@@ -76,7 +77,7 @@ impl Settings {
             protocol,
             headers,
             timeout: timeout.map_or(TIMEOUT, Duration::from_millis),
-            // Any other algorithm than gzip is not in the specification: then the data go uncompressed.
+            // The specification knows only gzip: with another algorithm the data go uncompressed.
             gzip: get("COMPRESSION").is_some_and(|value| value.eq_ignore_ascii_case("gzip")),
             tls: TlsFiles {
                 authorities: get("CERTIFICATE").map(PathBuf::from),
@@ -86,7 +87,7 @@ impl Settings {
         })
     }
 
-    /// Takes what is secret, and what a terminal might obey, out of a text that came from outside.
+    /// Removes secrets and terminal control characters from foreign text.
     pub(super) fn scrub(&self, text: &str) -> String {
         let text = hidden::hide(text, &self.headers);
         text.chars()
@@ -96,15 +97,15 @@ impl Settings {
     }
 }
 
-/// A collector's message is cut here.
+/// Most characters shown of a collector's message.
 const MESSAGE_CHARACTERS: usize = 300;
 
-/// Is a collector named at all?
+/// Whether a collector is named.
 pub(super) fn is_configured(endpoint: Option<&str>, environment: Environment<'_>) -> bool {
     find_endpoint(endpoint, environment).is_ok()
 }
 
-/// Where the endpoint was found: the rules for paths and protocols differ.
+/// Where the endpoint was found: rules for paths and protocols differ.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Source {
     CommandLine,
@@ -126,7 +127,8 @@ fn variable(environment: Environment<'_>, name: &str) -> Option<String> {
     environment(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
 }
 
-/// On the command line a port of OTLP decides, before any variable. In a variable the protocol's variable decides.
+/// For an endpoint of the command line its OTLP port decides, before any variable; else the protocol's
+/// variable.
 fn choose_protocol(
     given: Option<Protocol>,
     url: &Url,
@@ -158,7 +160,8 @@ fn parse_headers(list: &str) -> Result<BTreeMap<String, String>, ExportError> {
     Ok(headers)
 }
 
-/// A per cent sign that no two hexadecimal digits follow stands for itself. None if the outcome is no UTF-8.
+/// Decodes percent escapes; a per cent sign without two hexadecimal digits stays. None if the result is no
+/// UTF-8.
 pub(super) fn percent_decode(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut parts = text.split('%');

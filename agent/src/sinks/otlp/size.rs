@@ -1,7 +1,7 @@
-//! How many bytes a span takes on the wire, without encoding it: what batches are measured by.
+//! Wire size of spans, computed without encoding them: the measure of batches.
 //!
-//! It follows the OTLP protobuf definition (opentelemetry-proto `trace.proto`, `common.proto`) for what our spans
-//! hold, and is tested against the real encoder. It counts no links, which our spans do not have.
+//! It follows the OTLP protobuf definition (opentelemetry-proto `trace.proto`, `common.proto`) for what our
+//! spans hold, and is tested against the real encoder. It counts no links, which our spans do not have.
 
 use opentelemetry::{Array, KeyValue, Value, trace::Event};
 use opentelemetry_sdk::trace::SpanData;
@@ -9,7 +9,7 @@ use opentelemetry_sdk::trace::SpanData;
 /// Trace id 18, span id 10, parent 10, two fixed64 times 18, flags 6, kind 2, empty status 2.
 const FIXED_BYTES: usize = 66;
 
-/// Of one span, as it lies in the list of its scope.
+/// Bytes of one span in the list of its scope.
 pub(super) fn span_bytes(span: &SpanData) -> usize {
     let attributes: usize = span.attributes.iter().map(attribute_bytes).sum();
     let events: usize = span.events.iter().map(event_bytes).sum();
@@ -20,13 +20,13 @@ pub(super) fn span_bytes(span: &SpanData) -> usize {
     field_bytes(FIXED_BYTES + field_bytes(span.name.len()) + attributes + events + dropped)
 }
 
-/// A fixed64 time, the name, attributes.
+/// Bytes of an event: a fixed64 time, the name, attributes.
 fn event_bytes(event: &Event) -> usize {
     let attributes: usize = event.attributes.iter().map(attribute_bytes).sum();
     field_bytes(9 + field_bytes(event.name.len()) + attributes)
 }
 
-/// Of one attribute, of a span, of an event or of a resource.
+/// Bytes of one attribute of a span, an event or a resource.
 pub(super) fn attribute_bytes(attribute: &KeyValue) -> usize {
     field_bytes(field_bytes(attribute.key.as_str().len()) + field_bytes(value_bytes(&attribute.value)))
 }
@@ -40,17 +40,17 @@ fn value_bytes(value: &Value) -> usize {
         Value::Array(Array::String(texts)) => {
             field_bytes(texts.iter().map(|text| field_bytes(field_bytes(text.as_str().len()))).sum())
         }
-        // Never ours: an upper bound by what people would see.
+        // Not in our spans: an upper bound by the displayed text.
         other @ (Value::Array(_) | _) => field_bytes(other.to_string().len() * 4),
     }
 }
 
-/// A field with a length in front: tag, length, contents.
+/// Bytes of a length-delimited field: tag, length, contents.
 fn field_bytes(contents: usize) -> usize {
     1 + varint_bytes(contents as u64) + contents
 }
 
-/// Seven bits to the byte.
+/// Bytes of a varint, seven bits each.
 fn varint_bytes(value: u64) -> usize {
     (64 - (value | 1).leading_zeros() as usize).div_ceil(7)
 }

@@ -1,7 +1,8 @@
 //! Turns a request into the spans of one trace: names, kinds, ids, attributes. Pure.
 //!
-//! Those of its waits come from [`wait_spans`](super::wait_spans). The times come from [`timeline`](super::timeline); the exact duration is the attribute `guestscope.duration_ns`,
-//! and it is what the accounts add up to. What is zero is left out. Nothing here samples, shortens or drops.
+//! Spans of waits come from [`wait_spans`](super::wait_spans), times from [`timeline`](super::timeline). The
+//! exact duration, to which the accounts add up, is the attribute `guestscope.duration_ns`. Zeros are left
+//! out. Nothing here samples, shortens or drops.
 
 use std::{
     borrow::Cow,
@@ -27,7 +28,7 @@ use super::{
 };
 use crate::phase::{COUNT_NAMES, Ending, HelperWait, KEPT, Phase, PhaseKind, Request};
 
-/// Attribute by account, in the order of [`guestscope_ebpf::Account::ALL`].
+/// Attribute keys by account, in the order of [`guestscope_ebpf::Account::ALL`].
 pub const TIME_KEYS: [&str; ACCOUNTS] = [
     "guestscope.time.cpu_ns",
     "guestscope.time.runq_ns",
@@ -42,7 +43,7 @@ pub const TIME_KEYS: [&str; ACCOUNTS] = [
     "guestscope.time.other_ns",
 ];
 
-/// Attribute by account of what helpers did, in the same order.
+/// Attribute keys of helpers' time by account, in the same order.
 pub const HELPER_KEYS: [&str; ACCOUNTS] = [
     "guestscope.helper.cpu_ns",
     "guestscope.helper.runq_ns",
@@ -57,7 +58,7 @@ pub const HELPER_KEYS: [&str; ACCOUNTS] = [
     "guestscope.helper.other_ns",
 ];
 
-/// Attribute by way in which helpers were kept from running, in the order of [`KEPT`].
+/// Attribute keys of helpers' waits to run by account, in the order of [`KEPT`].
 pub const HELPER_WAIT_KEYS: [&str; KEPT.len()] = [
     "guestscope.helper_wait.runq_ns",
     "guestscope.helper_wait.throttled_ns",
@@ -65,7 +66,7 @@ pub const HELPER_WAIT_KEYS: [&str; KEPT.len()] = [
     "guestscope.helper_wait.fault_ns",
 ];
 
-/// The same while the phase's own thread was on a CPU: part of the above.
+/// Attribute keys of the part of these waits while the phase's own thread was on a CPU.
 pub const HELPER_WAIT_ON_CPU_KEYS: [&str; KEPT.len()] = [
     "guestscope.helper_wait.on_cpu.runq_ns",
     "guestscope.helper_wait.on_cpu.throttled_ns",
@@ -73,7 +74,7 @@ pub const HELPER_WAIT_ON_CPU_KEYS: [&str; KEPT.len()] = [
     "guestscope.helper_wait.on_cpu.fault_ns",
 ];
 
-/// Attribute by count, in the order of [`COUNT_NAMES`].
+/// Attribute keys of counts, in the order of [`COUNT_NAMES`].
 pub const COUNT_KEYS: [&str; COUNT_NAMES.len()] = [
     "guestscope.count.switch.voluntary",
     "guestscope.count.switch.involuntary",
@@ -111,23 +112,24 @@ pub const COUNT_KEYS: [&str; COUNT_NAMES.len()] = [
     "guestscope.count.switch.missed",
 ];
 
-/// The span of the phase around one whose parent is a span of the program's, in hexadecimal.
+/// Attribute key of the enclosing phase's span id, in hexadecimal, where the parent is a span of the
+/// program's own.
 pub const AROUND_KEY: &str = "guestscope.phase.parent";
 
 /// Jaeger shows an attribute of this name as the span's warnings (jaeger, `internal/jptrace/attributes.go`).
 const WARNINGS_KEY: &str = "@jaeger@warnings";
 
-/// A request on its way to spans: they are built a few at a time, so that a request of a hundred thousand phases
-/// never stands in memory as a hundred thousand spans.
+/// A request being turned into spans, a few at a time, so that a request of a hundred thousand phases never
+/// needs memory for a hundred thousand spans.
 #[derive(Debug)]
 pub(super) struct Trace {
     request: Arc<Request>,
     waits: Chosen,
     verdict: LiveVerdict,
     wall_offset_ns: i64,
-    /// Of the phases, then of the waits.
+    /// Times of the phases, then of the waits.
     times: Vec<Interval>,
-    /// Spans by phase, if a phase has a parent of the program's.
+    /// Span ids by phase id; filled if a phase's parent is a span of the program's own.
     by_id: HashMap<u64, [u8; 8]>,
     built: usize,
 }
@@ -158,7 +160,7 @@ impl Trace {
         Some(wait_spans::span(wait, &self.request.phases[*position], times, self.wall_offset_ns))
     }
 
-    /// The span of the phase that this one lies in, where its parent is a span of the program's.
+    /// Span id of the enclosing phase, where the parent is a span of the program's own.
     fn around(&self, phase: &Phase) -> Option<String> {
         let parent = phase.parent.filter(|_| phase.trace.parent_is_remote)?;
         let span = self.by_id.get(&parent)?;
@@ -193,7 +195,7 @@ impl Trace {
 impl Iterator for Trace {
     type Item = SpanData;
 
-    /// The outermost span comes last: when it has been taken, so has all that lies in it.
+    /// The next span. The outermost one comes last: when it has been taken, so have all others.
     fn next(&mut self) -> Option<SpanData> {
         let (at, waits, phases) = (self.built, self.waits.spans.len(), self.request.phases.len());
         self.built += 1;
@@ -214,12 +216,13 @@ impl Iterator for Trace {
 
 impl ExactSizeIterator for Trace {}
 
-/// A span of the trace that the collector has when it has this one: its parent is none of ours.
+/// Whether this is the outermost span: its parent is none of ours. When the collector has it, it has the
+/// trace.
 pub(super) fn is_root(span: &SpanData) -> bool {
     span.parent_span_id == SpanId::INVALID || span.parent_span_is_remote
 }
 
-/// Everything but the times.
+/// The span without its times.
 fn span(phase: &Phase, attributes: Vec<KeyValue>) -> SpanData {
     let trace_id = TraceId::from_bytes(phase.trace.trace_id);
     let span_id = SpanId::from_bytes(phase.trace.span_id);
@@ -281,7 +284,7 @@ fn attributes(phase: &Phase) -> Vec<KeyValue> {
     attributes
 }
 
-/// What of this phase was not seen.
+/// Warnings about what was not seen of this phase.
 fn warnings(phase: &Phase) -> Option<Value> {
     let mut warnings: Vec<StringValue> = Vec::new();
     if phase.edges_lost > 0 {
@@ -297,12 +300,12 @@ fn warnings(phase: &Phase) -> Option<Value> {
     (!warnings.is_empty()).then_some(Value::Array(Array::String(warnings)))
 }
 
-/// An attribute that is a number.
+/// A number as an attribute.
 pub(super) fn integer(key: &'static str, value: u64) -> KeyValue {
     KeyValue::new(key, i64::try_from(value).unwrap_or(i64::MAX))
 }
 
-/// A clock set before 1970 yields 1970, not a time that no receiver can read.
+/// Wall time. A clock set before 1970 yields 1970, because receivers read no earlier time.
 pub(super) fn wall(monotonic_ns: u64, wall_offset_ns: i64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_nanos(monotonic_ns.saturating_add_signed(wall_offset_ns))
 }

@@ -1,9 +1,9 @@
-//! A file that is written at its end and read from its begin: what could not be sent yet.
+//! A FIFO file of spans that could not be sent yet.
 //!
-//! It is made when first needed, takes what the disk has but for a reserve, gives back what has been read,
-//! and at the end keeps what has not been read, and only that. It is reached by one descriptor from beginning
-//! to end. What it needs in memory does not grow with it. It does not sync: the run folder holds the same
-//! phases as rows, so that a power cut loses no more than the way by which they reach the collector.
+//! It is made when first needed, leaves a reserve of the disk free, gives back the room of what has been
+//! read, and in the end keeps only what has not been read. One descriptor serves throughout. Its memory does
+//! not grow with the file. It does not sync: the run folder holds the same phases as rows, so a power cut
+//! loses only their way to the collector.
 
 use std::{fs::File, io, ops::Range, os::unix::fs::FileExt};
 
@@ -17,15 +17,15 @@ use thiserror::Error;
 use super::frames::{self, Frames, HEADER_BYTES, Header, SKIP_BYTES};
 use crate::guarded::{self, Directory};
 
-/// What is said of spans where there is no folder to keep them in.
+/// Error text where there is no folder to keep spans in.
 pub(super) const NO_FOLDER: &str = "no run folder to keep spans in";
 
-/// Read bytes that are given back at once.
+/// Bytes read before they are given back to the disk together.
 const GIVE_BACK_BYTES: u64 = 4 << 20;
-/// Written bytes between two looks at what the disk has.
+/// Bytes written between checks of free disk space.
 const LOOK_BYTES: u64 = 1 << 20;
 
-/// Why a message was not taken, or cannot be had.
+/// Why a message was not taken or cannot be read.
 #[derive(Debug, Error)]
 pub(super) enum SpillError {
     /// There is no folder to write to.
@@ -36,29 +36,29 @@ pub(super) enum SpillError {
     Full {
         /// The file's name in the run folder.
         file: String,
-        /// Its bound.
+        /// Bound of the file.
         bytes: u64,
     },
-    /// The disk is so full that the rest is left to others.
+    /// The disk's reserve is reached.
     #[error("the disk has no room for {file}: {free} bytes free, {reserve} are left to others")]
     Reserve {
-        /// The file's name.
+        /// Name of the file.
         file: String,
         /// Bytes.
         free: u64,
         /// Bytes.
         reserve: u64,
     },
-    /// Somebody else wrote to it.
+    /// The file was changed by another process.
     #[error("{file} was changed by somebody else")]
     Changed {
-        /// The file's name.
+        /// Name of the file.
         file: String,
     },
-    /// The disk does not take it.
+    /// An I/O error.
     #[error("cannot use {file}: {error}")]
     Io {
-        /// The file's name.
+        /// Name of the file.
         file: String,
         /// Why.
         #[source]
@@ -66,12 +66,12 @@ pub(super) enum SpillError {
     },
 }
 
-/// What lies at the begin.
+/// The oldest frame.
 #[derive(Clone, Copy, Debug)]
 struct Oldest {
     bytes: u64,
     spans: u64,
-    /// Nothing behind it can be found.
+    /// Frames behind it cannot be found.
     all: bool,
 }
 
@@ -88,19 +88,19 @@ pub(super) struct Spill {
     written: u64,
     /// Decoders skip what is before this offset.
     skipped: u64,
-    /// Offset of the last frame that they skip.
+    /// Offset of the last skippable frame.
     skip_from: u64,
-    /// Bytes before it that take no room.
+    /// Bytes punched out at the start of the file.
     given_back: u64,
-    /// Not left behind.
+    /// Spans not left behind.
     spans: u64,
     oldest: Option<Oldest>,
-    /// Where the disk was looked at last.
+    /// Offset at the last check of free disk space.
     looked: Option<u64>,
 }
 
 impl Spill {
-    /// `name` in `folder`, of at most `bound_bytes`. Nothing is created before the first message.
+    /// A file `name` in `folder` of at most `bound_bytes`, created with the first message.
     pub(super) fn new(folder: Option<Directory>, name: &str, bound_bytes: u64) -> Self {
         Self {
             folder,
@@ -119,7 +119,7 @@ impl Spill {
         }
     }
 
-    /// Spans that wait.
+    /// Number of waiting spans.
     pub(super) fn spans(&self) -> u64 {
         self.spans
     }
@@ -137,7 +137,7 @@ impl Spill {
         let written = self.written;
         let file = self.open()?;
         if let Err(error) = file.write_all_at(&frame, written) {
-            // A frame in part would spoil the file for other readers. If even this fails, the next one
+            // A partial frame would spoil the file for other readers. If truncating fails, the next frame
             // overwrites it.
             let _ = file.set_len(written);
             self.looked = None;
@@ -149,7 +149,7 @@ impl Spill {
         Ok(())
     }
 
-    /// Is there room for so many bytes?
+    /// Checks that there is room for so many bytes.
     fn look(&mut self, bytes: u64) -> Result<(), SpillError> {
         if self.looked.is_some_and(|looked| (looked..looked + LOOK_BYTES).contains(&self.written)) {
             return Ok(());
@@ -167,8 +167,8 @@ impl Spill {
         Ok(())
     }
 
-    /// The oldest message, which stays until [`Spill::pop`], with the number of its spans; or how many cannot
-    /// be had.
+    /// The oldest message, which stays until [`Spill::pop`], with the number of its spans; on an error the
+    /// number that is lost.
     pub(super) fn front(&mut self) -> Option<(u64, Result<TracesData, SpillError>)> {
         if self.spans == 0 {
             return None;
@@ -212,7 +212,7 @@ impl Spill {
             (self.read, self.written, self.looked) = (0, 0, None);
             (self.skipped, self.skip_from, self.given_back) = (0, 0, 0);
         } else if self.read - self.skipped >= GIVE_BACK_BYTES {
-            // If the disk does not take it, the next time may be better.
+            // An error is ignored: the next attempt may succeed.
             let _ = self.give_back();
         }
     }
@@ -247,8 +247,8 @@ impl Spill {
         self.frames.leave_all();
     }
 
-    /// What has been read takes no room any more, where the file system can do that. The file is a whole one
-    /// for others all the time, even if this process is killed: they skip first what is punched out then.
+    /// Gives back the room of what has been read, where the file system can. The file stays valid for others
+    /// at any time, even if this process is killed: a range becomes skippable before it is punched out.
     fn give_back(&mut self) -> io::Result<()> {
         while self.skipped < self.read {
             let covered = self.cover()?;
@@ -257,7 +257,7 @@ impl Spill {
         Ok(())
     }
 
-    /// Decoders skip more of what has been read: which bytes nobody looks at any more.
+    /// Makes more of what has been read skippable. Returns the bytes that no decoder reads any more.
     fn cover(&mut self) -> io::Result<Range<u64>> {
         const MOST: u64 = 1 << 31;
         let begin = self.skipped;
@@ -265,7 +265,7 @@ impl Spill {
             self.skip_from = begin;
         }
         let left = self.read - self.skip_from;
-        // What is left for another one is no less than its begin.
+        // The rest must have room for the next skippable frame's header.
         let bytes = if left > MOST { MOST - SKIP_BYTES } else { left };
         let Some(file) = &self.file else { return Err(io::ErrorKind::NotFound.into()) };
         file.write_all_at(&frames::skip(bytes as u32), self.skip_from)?;
@@ -289,7 +289,7 @@ impl Spill {
             return self.give_back().map_err(|error| self.io(error));
         }
         let (Some(folder), Some(file)) = (&self.folder, &self.file) else { return Ok(()) };
-        // What others have put under its name stays.
+        // Another file under this name stays.
         let outcome = folder.remove_ours(&self.name, file);
         self.file = None;
         outcome.map_err(|error| self.io(error))
@@ -317,7 +317,7 @@ mod tests {
 
     use super::*;
 
-    /// Another program reads the file between any two steps, as one does that finds it after a crash.
+    /// Another program can read the file between any two steps, as after a crash.
     #[test]
     fn the_file_is_whole_at_each_step_of_giving_back() {
         let folder = tempfile::tempdir().expect("a folder");
@@ -331,7 +331,7 @@ mod tests {
         for _ in 0..10 {
             spill.push(&message).expect("there is room");
         }
-        // It has no span that `front` could count.
+        // It has no span for `front` to count.
         for round in 1..4 {
             let bytes = spill.find().expect("it can be read").0.frame_bytes;
             spill.read += HEADER_BYTES as u64 + u64::from(bytes);

@@ -1,7 +1,7 @@
-//! When the whole guest was stopped, as events of the spans of the phases that this happened in. Pure.
+//! Pauses of the whole guest, as span events of the phases around them. Pure.
 //!
-//! Pauses come before the requests that they lie in, so the last ones are kept. The sum over a phase is an attribute and
-//! comes from the phase itself.
+//! Pauses come before the requests that they lie in, so the last ones are kept. The sum over a phase is an
+//! attribute and comes from the phase itself.
 
 use std::collections::VecDeque;
 
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::phase::{Pause, Request};
 
-/// Pauses that are kept, and so the most events of one phase: as many as of its waits.
+/// Most pauses kept, and so most events of one phase: as many as waits.
 const KEPT: usize = 32;
 
 /// The last pauses.
@@ -29,7 +29,7 @@ pub(super) struct Stop {
     start_ns: u64,
     /// ns.
     duration_ns: u64,
-    /// The begin may be so much earlier or later, ns.
+    /// Uncertainty of the start, ns.
     doubt_ns: u64,
 }
 
@@ -53,7 +53,7 @@ impl Stops {
     }
 }
 
-/// The events of the phase at this position, whose span goes out with these times.
+/// Events of the phase at this position, clamped to its span's times.
 pub(super) fn events(
     stops: &[Stop],
     position: usize,

@@ -1,21 +1,22 @@
-//! The times that go out: what Jaeger's critical path needs, and no more than a few microseconds from the truth.
+//! Times of exported spans: what Jaeger's critical path needs, at most a few microseconds from the truth.
 //!
-//! Jaeger counts in microseconds and takes the next child only if it ends strictly before the one after it begins
-//! (jaeger-ui, `findLastFinishingChildSpan`): of siblings that abut in one microsecond the earlier one vanishes from
-//! the path. So siblings get 1 us between them and children lie 1 us inside their parents. Phases whose edges are
-//! 1 us apart anyway, which is every phase that a uprobe marks, are not moved at all. Waits are children of their phase
-//! like any other. This module never changes a duration that people read: the exact one is an attribute of the span.
+//! Jaeger counts in microseconds and takes the next child only if it ends strictly before the one after it
+//! begins (jaeger-ui, `findLastFinishingChildSpan`): of siblings that abut in one microsecond the earlier one
+//! vanishes from the path. So siblings get 1 us between them and children lie 1 us inside their parents.
+//! Phases whose edges are 1 us apart anyway, which is every phase that a uprobe marks, are not moved at all.
+//! Waits are children of their phase like any other. This module never changes a duration that people read:
+//! the exact one is an attribute of the span.
 
 use std::collections::HashMap;
 
 use crate::phase::{Phase, PhaseKind};
 
-/// Between siblings, and between a child and the edge of its parent.
+/// Gap between siblings, and between a child and its parent's edge.
 pub(super) const GAP_NS: u64 = 1_000;
 /// How far siblings shorter than the gap may push a later one before the gap is given up.
 pub(super) const DRIFT_NS: u64 = 3_000;
 
-/// Begin and end on one clock.
+/// Start and end on one clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Interval {
     /// ns.
@@ -25,17 +26,17 @@ pub(super) struct Interval {
 }
 
 impl Interval {
-    /// Of a phase as it was.
+    /// The exact interval of a phase.
     pub(super) fn of(phase: &Phase) -> Self {
         Self { start_ns: phase.start_ns, end_ns: phase.start_ns.saturating_add(phase.duration_ns) }
     }
 }
 
-/// The times of a request's phases as they are sent, in the order of `phases`, and behind them those of its waits, each
-/// given by the position of its phase and what of it lies in that phase.
+/// Sent times of a request's phases, in the order of `phases`, then of its waits. A wait is given by its
+/// phase's position and its part inside that phase.
 ///
-/// The outermost one reaches back to the begin of its queue. A phase whose parent is not before it in the list, which
-/// pairing never yields, is put under the outermost one.
+/// The outermost phase reaches back to the start of its queue. A phase whose parent does not precede it,
+/// which pairing never yields, is put under the outermost one.
 pub(super) fn arrange(phases: &[Phase], waits: &[(usize, Interval)]) -> Vec<Interval> {
     let exact = phases.iter().map(Interval::of).chain(waits.iter().map(|(_, wait)| *wait));
     let mut times: Vec<Interval> = exact.collect();
@@ -72,7 +73,7 @@ fn by_parent(phases: &[Phase]) -> Vec<Vec<usize>> {
     children
 }
 
-/// Places siblings, sorted by their begin, inside their parent.
+/// Places siblings, sorted by start, inside their parent.
 fn place(parent: Interval, exact: &[Interval]) -> Vec<Interval> {
     // A parent of less than 4 us cannot give away 1 us at either side.
     let inset = GAP_NS.min((parent.end_ns - parent.start_ns) / 4);
@@ -87,7 +88,8 @@ fn place(parent: Interval, exact: &[Interval]) -> Vec<Interval> {
         starts.push(start.min(high));
     }
     let ends = exact.iter().enumerate().map(|(position, sibling)| {
-        // The first sibling that begins when this one is over; siblings that overlap (async phases) stay as they are.
+        // The first sibling that begins when this one is over; siblings that overlap (async phases) stay as
+        // they are.
         let next =
             position + 1 + exact[position + 1..].partition_point(|other| other.start_ns < sibling.end_ns);
         let limit = starts.get(next).map_or(high, |start| start.saturating_sub(GAP_NS).min(high));
@@ -96,7 +98,7 @@ fn place(parent: Interval, exact: &[Interval]) -> Vec<Interval> {
     starts.iter().zip(ends).map(|(&start_ns, end_ns)| Interval { start_ns, end_ns }).collect()
 }
 
-/// Where a sibling begins that would begin at `own`, when the one before it begins at `before`.
+/// Start of a sibling that would begin at `own`, when the one before it begins at `before`.
 fn after(before: u64, apart: bool, own: u64) -> u64 {
     let spaced = if apart { before + GAP_NS } else { before };
     if spaced <= own + DRIFT_NS { own.max(spaced) } else { own.max(before) }

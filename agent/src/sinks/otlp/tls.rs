@@ -1,7 +1,7 @@
-//! Whom to trust, for gRPC and HTTP alike: rustls with ring, no C TLS library.
+//! Trusted authorities, for gRPC and HTTP alike: rustls with ring, no C TLS library.
 //!
-//! The authorities are those of OTEL_EXPORTER_OTLP_CERTIFICATE if it is set, else those of the system, else, in a
-//! guest so small that it has none, Mozilla's (webpki-roots). A certificate that does not hold is never accepted.
+//! The authorities are those of OTEL_EXPORTER_OTLP_CERTIFICATE if it is set, else those of the system, else,
+//! in a guest so small that it has none, Mozilla's (webpki-roots). An invalid certificate is never accepted.
 
 use std::{fmt::Display, fs, path::Path, sync::Arc};
 
@@ -14,7 +14,7 @@ use rustls::{
 
 use super::{ExportError, settings::TlsFiles};
 
-/// For tonic, which makes its own rustls configuration.
+/// Configuration for tonic, which makes its own rustls configuration.
 pub(super) fn for_grpc(files: &TlsFiles) -> Result<ClientTlsConfig, ExportError> {
     let config = ClientTlsConfig::new().trust_anchors(authorities(files)?.roots);
     let TlsFiles { certificate: Some(certificate), key: Some(key), .. } = files else { return Ok(config) };
@@ -22,7 +22,7 @@ pub(super) fn for_grpc(files: &TlsFiles) -> Result<ClientTlsConfig, ExportError>
     Ok(config.identity(Identity::from_pem(read(certificate)?, read(key)?)))
 }
 
-/// For hyper.
+/// Configuration for hyper.
 pub(super) fn for_http(files: &TlsFiles) -> Result<ClientConfig, ExportError> {
     let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()

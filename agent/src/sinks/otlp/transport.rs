@@ -1,8 +1,8 @@
 //! One attempt to hand a batch to the collector, over gRPC or HTTP, and what came of it.
 //!
-//! Sending is opentelemetry-otlp's `SpanExporter`; this module sorts its outcomes into those that a later attempt may
-//! change and those that it cannot (OTLP specification 1.10, "Failures"). It keeps nothing and waits for nothing but
-//! the answer.
+//! Sending is opentelemetry-otlp's `SpanExporter`; this module sorts its outcomes into those that a later
+//! attempt may change and those that it cannot (OTLP specification 1.10, "Failures"). It keeps nothing and
+//! waits for nothing but the answer.
 
 use std::{
     collections::HashMap,
@@ -33,29 +33,29 @@ use super::{
     tls,
 };
 
-/// What came of an attempt.
+/// Outcome of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Delivery {
-    /// The collector has it, though it may have rejected some spans.
+    /// Taken, though some spans may be rejected.
     Taken(Option<Rejection>),
-    /// Not now.
+    /// To be sent again later.
     Later {
-        /// What the collector asks to wait.
+        /// Delay that the collector asks for.
         after: Option<Duration>,
-        /// The collector failed inside: perhaps because of these very spans.
+        /// The collector failed internally, perhaps because of these spans.
         suspect: bool,
-        /// For people.
+        /// Reason, for people.
         why: String,
     },
-    /// Too much at once.
+    /// The batch is too large.
     TooLarge(String),
     /// These spans will never be taken.
     Refused(String),
 }
 
-/// A way to a collector for the spans of the program and of the kernel: over one connection, one service at a time.
+/// Transport to a collector for the program's and the kernel's spans: one connection, one service at a time.
 pub(super) struct Transport {
-    /// With the service whose resource it sends at present.
+    /// The exporter, with the service whose resource is set.
     exporter: Mutex<(SpanExporter, Service)>,
     resources: PerService<Resource>,
     settings: Settings,
@@ -87,7 +87,7 @@ impl Transport {
         self.rejections.take();
         self.allowance.renew();
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        // The library's own timeout begins when the connection stands; a host that drops packets needs this one.
+        // The library's timeout begins once connected; a host that drops packets needs this one.
         let limit = self.settings.timeout + Duration::from_secs(1);
         let Ok(outcome) = tokio::time::timeout(limit, self.export(spans)).await else {
             let why = format!("no answer within {} ms", self.settings.timeout.as_millis());
@@ -145,7 +145,7 @@ fn grpc(settings: &Settings, allowance: Allowance) -> Result<Built, ExportError>
         .with_channel(endpoint.connect_with_connector_lazy(Connector::new(allowance)))
         .with_timeout(settings.timeout)
         .with_metadata(MetadataMap::from_headers(headers.collect::<HeaderMap>()))
-        // One retry inside, because only the library sees the RetryInfo by which a collector asks to wait.
+        // One retry inside, because only the library sees the collector's RetryInfo.
         .with_retry_policy(RetryPolicy::recommended().with_max_retries(1));
     if settings.gzip {
         builder = builder.with_compression(Compression::Gzip);
@@ -169,7 +169,7 @@ fn http(settings: &Settings, last: &LastAnswer, allowance: Allowance) -> Result<
     Ok(builder.build())
 }
 
-/// HTTP: 400 is about these spans, 413 about their number, everything else about the collector or the way to it.
+/// HTTP: 400 concerns these spans, 413 their number, everything else the collector or the way to it.
 fn by_status(code: u16, after: Option<Duration>) -> Delivery {
     let why = format!("the collector answered {code}");
     match code {
@@ -179,7 +179,8 @@ fn by_status(code: u16, after: Option<Duration>) -> Delivery {
     }
 }
 
-/// gRPC: the library's words are `... failed with gRPC code: CODE`, with `: CAUSE` behind if it was not the collector.
+/// gRPC: the library says `... failed with gRPC code: CODE`, followed by `: CAUSE` if it was not the
+/// collector.
 fn by_grpc_code(words: &str) -> Delivery {
     let rest = words.split_once("gRPC code: ").map_or(words, |(_, rest)| rest);
     let (code, cause) = rest.split_once(": ").map_or((rest, None), |(code, cause)| (code, Some(cause)));

@@ -1,7 +1,7 @@
-//! The URL of a collector, taken apart: what may be shown, what is secret, and which protocol its port speaks.
+//! URL of a collector: what may be shown, what is secret, and which protocol its port speaks.
 //!
-//! It knows `http` and `https` only. Paths follow the specification: a base URL gets `/v1/traces`, the variable for
-//! traces is taken as it stands.
+//! It knows `http` and `https` only. Paths follow the specification: a base URL gets `/v1/traces`, the
+//! variable for traces is taken as it stands.
 
 use http::Uri;
 
@@ -13,17 +13,17 @@ const TRACES_PATH: &str = "/v1/traces";
 /// A parsed URL.
 pub(super) struct Url {
     secure: bool,
-    /// The scheme was written down.
+    /// Whether the scheme was given.
     has_scheme: bool,
     host: String,
     port: Option<u16>,
-    /// With the query; empty or begins with a slash.
+    /// Path with the query; empty or begins with a slash.
     path: String,
     credentials: Option<String>,
 }
 
 impl Url {
-    /// Takes a URL apart. Without a scheme it is `https` if `secure`, else `http`.
+    /// Parses a URL. Without a scheme it is `https` if `secure`, else `http`.
     pub(super) fn parse(given: &str, secure: bool) -> Result<Self, ExportError> {
         let bad = |why| ExportError::BadEndpoint { shown: shown(given), why };
         let scheme_end = given.find("://").filter(|&end| !given[..end].contains(['/', '?', '#', '@']));
@@ -47,7 +47,7 @@ impl Url {
         if parsed.host().is_empty() {
             return Err(bad("no host"));
         }
-        // Uri takes any text behind the colon for a port.
+        // `Uri` accepts any text after the colon as a port.
         let port = place[parsed.host().len()..].strip_prefix(':').map(str::parse::<u16>);
         let port = port.transpose().map_err(|_| bad("no valid port"))?;
         let path = path.split('#').next().unwrap_or_default();
@@ -62,12 +62,12 @@ impl Url {
         })
     }
 
-    /// `user:password`, once.
+    /// Takes `user:password` out.
     pub(super) fn take_credentials(&mut self) -> Option<String> {
         self.credentials.take()
     }
 
-    /// What the port or the path says about the protocol.
+    /// Protocol by port or path.
     pub(super) fn protocol(&self) -> Option<Protocol> {
         match self.port {
             Some(4317) => Some(Protocol::Grpc),
@@ -76,7 +76,8 @@ impl Url {
         }
     }
 
-    /// Scheme, host and port. A URL with a scheme means that scheme's port, a bare host the port of the protocol.
+    /// Scheme, host and port. A URL with a scheme means that scheme's port, a bare host the port of the
+    /// protocol.
     pub(super) fn origin(&self, protocol: Protocol) -> String {
         let scheme = if self.secure { "https" } else { "http" };
         let host = &self.host;
@@ -100,7 +101,7 @@ impl Url {
     }
 }
 
-/// The path of a base URL with that of traces behind it, unless it is there already; the query stays at the end.
+/// A base URL's path with the traces path appended, unless it is there already; the query stays at the end.
 fn with_traces_path(base: &str) -> String {
     let (path, query) = base.split_at(base.find('?').unwrap_or(base.len()));
     let path = path.trim_end_matches('/');
@@ -108,7 +109,7 @@ fn with_traces_path(base: &str) -> String {
     format!("{path}{TRACES_PATH}{query}")
 }
 
-/// Of a URL that could not be parsed: what stands before the path, without user and password.
+/// The part of an unparsable URL before its path, without user and password.
 fn shown(given: &str) -> String {
     let (scheme, rest) = given.split_once("://").map_or(("", given), |(scheme, rest)| (scheme, rest));
     let authority = rest.rsplit_once('@').map_or(rest, |(_, place)| place);

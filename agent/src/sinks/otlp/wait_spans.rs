@@ -1,7 +1,7 @@
 //! Turns a wait into a span of the kernel below its phase, or into an event of the phase's span. Pure.
 //!
-//! The numbers are those of `waits.parquet`, to the nanosecond; what is zero because nothing of it happened is left out,
-//! as in the spans of phases. CPUs and threads are said even where their number is zero.
+//! The numbers are those of `waits.parquet`, to the nanosecond; times and counts of zero are left out, as in
+//! the spans of phases. CPU and thread numbers stand even where they are zero.
 
 use std::borrow::Cow;
 
@@ -58,7 +58,7 @@ fn attributes(wait: &Wait) -> Vec<KeyValue> {
     let numbers = [
         ("guestscope.left_cpu", Some(wait.left_cpu)),
         ("guestscope.cpu", Some(wait.cpu)),
-        // By its number: names differ between architectures, and no table of them is at hand.
+        // By number: names differ between architectures, and there is no table of them here.
         ("guestscope.syscall", wait.syscall),
         ("guestscope.waker_tid", wait.waker_tid),
         ("guestscope.replaced_by_tid", Some(wait.replaced_by_tid)),
@@ -92,7 +92,7 @@ fn attributes(wait: &Wait) -> Vec<KeyValue> {
     attributes
 }
 
-/// The events of the span of a phase, which goes out with these times.
+/// Events of a phase's span, clamped to its times.
 pub(super) fn events(notes: &Notes, times: Interval, wall_offset_ns: i64) -> SpanEvents {
     let events = notes.events.iter().map(|note| {
         let start_ns = note.start_ns.clamp(times.start_ns, times.end_ns);
@@ -102,7 +102,7 @@ pub(super) fn events(notes: &Notes, times: Interval, wall_offset_ns: i64) -> Spa
         ];
         Event::new("wait", wall(start_ns, wall_offset_ns), attributes, 0)
     });
-    // The library's type can be made in no other way.
+    // The library's type has no other constructor.
     let mut all = SpanEvents::default();
     all.events = events.collect();
     all.dropped_count = u32::try_from(notes.left_out).unwrap_or(u32::MAX);

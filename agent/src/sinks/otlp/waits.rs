@@ -1,8 +1,9 @@
-//! Which waits a trace shows: kept until their request comes, chosen when the lengths of its phases are known. Pure.
+//! Which waits a trace shows: kept until their request comes, chosen when the lengths of its phases are
+//! known. Pure.
 //!
-//! A wait comes before the edge that ends its phase, so before its request. As spans go the longest ones that matter, as
-//! events of the phase's span some of the rest; how many there were besides is counted. Of a phase only so many are
-//! kept as can be shown, of all phases so many as some 1 MiB holds. Nothing here knows times of the wall clock.
+//! A wait comes before the edge that ends its phase, so before its request. The longest ones that matter
+//! become spans, some of the rest events of the phase's span; the others are counted. A phase keeps only as
+//! many as can be shown, all phases together some 1 MiB. Nothing here knows times of the wall clock.
 
 use std::{cmp::Reverse, collections::HashMap};
 
@@ -16,28 +17,28 @@ use super::{
 };
 use crate::phase::{GpuReading, GpuReadings, Pause, Phase, Request, Restored, Wait};
 
-/// Waits of one phase that are spans.
+/// Most waits of a phase shown as spans.
 pub(super) const SPANS: usize = 8;
-/// Waits of one phase that are events of its span.
+/// Most waits of a phase shown as events of its span.
 pub(super) const EVENTS: usize = 32;
-/// What is shorter is no span, whatever `--wait-threshold` lets through: ns.
+/// Shortest wait shown as a span, ns, even with a lower `--wait-threshold`.
 pub(super) const LEAST_NS: u64 = 100_000;
-/// Waits that are kept: of some 200 bytes, with the name of who ran before.
+/// Most waits kept: some 200 bytes each, with the name of the thread that ran before.
 pub(super) const MOST: usize = 4096;
 
 /// The waits of phases that have not ended.
 #[derive(Debug, Default)]
 pub(super) struct Keeper {
-    /// By the `id` of the phase.
+    /// Longest waits by phase `id`.
     phases: HashMap<u64, Longest>,
     kept: usize,
-    /// Of the guest; they come before the requests that they lie in too.
+    /// Pauses of the guest; they too come before the requests that they lie in.
     pauses: Stops,
-    /// Of the guest as well.
+    /// Restores and moves of the guest.
     moves: Moves,
-    /// The last ones.
+    /// Last GPU readings.
     gpus: GpuReadings,
-    /// For which there was no room, and that no span counts.
+    /// Waits that had no room and are counted in no span.
     pub(super) no_room: u64,
 }
 
@@ -51,33 +52,33 @@ struct Longest {
 /// What the trace of a request shows of its waits.
 #[derive(Debug, Default)]
 pub(super) struct Chosen {
-    /// As spans, with the position of their phase in the request: in the order of the phases, then of their begins.
+    /// Waits as spans, with the position of their phase in the request: in order of phase, then of start.
     pub(super) spans: Vec<(usize, Wait)>,
-    /// In the order of the phases, of those that have any.
+    /// Notes by phase, in order of phase, for those that have any.
     pub(super) notes: Vec<Notes>,
-    /// When the guest was stopped inside a phase, in the order of the phases.
+    /// Pauses inside phases, in order of phase.
     pub(super) stops: Vec<Stop>,
-    /// When it was noticed to have been restored or moved, the same.
+    /// Restores and moves noticed inside phases, in order of phase.
     pub(super) moves: Vec<(usize, Restored)>,
-    /// What graphics processors did meanwhile; only of a slow request.
+    /// GPU activity; only for a slow request.
     pub(super) gpus: Vec<GpuDuring>,
 }
 
-/// What the span of a phase says of the waits that are no spans.
+/// Waits of a phase that are no spans.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Notes {
     /// The phase, by its position in the request.
     pub(super) position: usize,
-    /// In the order of their begins.
+    /// Events in order of start.
     pub(super) events: Vec<Note>,
-    /// Those that are neither spans nor events.
+    /// Waits that are neither spans nor events.
     pub(super) left_out: u64,
 }
 
 /// A wait as an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Note {
-    /// What most of it was.
+    /// Account with most of its time.
     pub(super) account: Account,
     /// CLOCK_MONOTONIC, ns.
     pub(super) start_ns: u64,
@@ -85,7 +86,8 @@ pub(super) struct Note {
     pub(super) duration_ns: u64,
 }
 
-/// The longest last; among equals the first one. No two waits are alike, so the order in which they come is none.
+/// Sort key: the longest last, among equals the earliest. It is unique, so the order of arrival does not
+/// matter.
 fn rank(wait: &Wait) -> (u64, Reverse<u64>, u32) {
     (wait.duration_ns, Reverse(wait.start_ns), wait.thread.tid)
 }
@@ -111,7 +113,7 @@ impl Keeper {
         }
     }
 
-    /// Leaves the shorter half out, whosoever they are.
+    /// Leaves the shorter half out, over all phases.
     fn make_room(&mut self) {
         let mut lengths: Vec<u64> =
             self.phases.values().flat_map(|longest| &longest.waits).map(|wait| wait.duration_ns).collect();
@@ -122,7 +124,7 @@ impl Keeper {
             let before = longest.waits.len();
             longest.waits.retain(|wait| wait.duration_ns > *median);
             longest.left_out += (before - longest.waits.len()) as u64;
-            // Phases of which nothing is left are forgotten, or they would need a bound of their own.
+            // Phases without waits left are forgotten, or they would need a bound of their own.
             let is_left = !longest.waits.is_empty();
             no_room += if is_left { 0 } else { longest.left_out };
             is_left
@@ -146,20 +148,20 @@ impl Keeper {
         self.gpus.add(reading);
     }
 
-    /// Gives all waits up: requests were lost, so theirs would stay for ever.
+    /// Drops all waits: requests were lost, and theirs would stay for ever.
     pub(super) fn forget(&mut self) {
         let all = self.phases.drain().map(|(_, longest)| longest.waits.len() as u64 + longest.left_out);
         self.no_room += all.sum::<u64>();
         self.kept = 0;
     }
 
-    /// The same of a request that reached this band of latency.
+    /// Takes out the waits of a request in this latency band, with GPU activity if it is slow.
     pub(super) fn take_of(&mut self, request: &Request, tail: Option<&str>) -> Chosen {
         let gpus = if gpus::is_slow(tail) { gpus::within(&self.gpus, request) } else { Vec::new() };
         Chosen { gpus, ..self.take(request) }
     }
 
-    /// Takes out the waits of a request, and what else there is of its time.
+    /// Takes out the waits of a request, and the pauses and moves in its time.
     pub(super) fn take(&mut self, request: &Request) -> Chosen {
         let (stops, moves) = (self.pauses.within(request), self.moves.within(request));
         let mut chosen = Chosen { stops, moves, ..Chosen::default() };
@@ -177,7 +179,7 @@ impl Keeper {
 }
 
 impl Chosen {
-    /// What it holds in memory.
+    /// Memory, bytes.
     pub(super) fn memory_bytes(&self) -> usize {
         let texts = |wait: &Wait| {
             let io = wait.io.as_ref().map_or(0, |io| io.device.stored().len() + io.name.stored().len());
@@ -191,7 +193,7 @@ impl Chosen {
             + size_of_val(&self.gpus[..])
     }
 
-    /// Of the phase at this position, if there is anything to say.
+    /// Notes of the phase at this position, if any.
     pub(super) fn notes_of(&self, position: usize) -> Option<&Notes> {
         let found = self.notes.binary_search_by_key(&position, |notes| notes.position);
         found.ok().map(|at| &self.notes[at])
@@ -209,7 +211,7 @@ impl Chosen {
         let mut events: Vec<Note> = rest.iter().map(Note::of).collect();
         events.sort_by_key(|event| event.start_ns);
         waits.sort_by_key(|wait| wait.start_ns);
-        // The begin tells the spans of a phase's waits apart. Two that share it are no kernel's work.
+        // Spans of a phase's waits are told apart by their start. No kernel yields two with the same one.
         waits.dedup_by_key(|wait| wait.start_ns);
         left_out += (given - waits.len() - events.len()) as u64;
         if !events.is_empty() || left_out > 0 {
@@ -225,8 +227,9 @@ impl Note {
     }
 }
 
-/// What of a wait lies inside its phase. All of it, but for phases that another thread ended, or whose end was stamped
-/// before the wait and handed over after it: what sticks out is cut off, and a wait that lies outside is not shown.
+/// The part of a wait inside its phase: all of it, unless another thread ended the phase, or its end was
+/// stamped before the wait and handed over after it. Then the rest is cut off, and a wait outside is not
+/// shown.
 pub(super) fn inside(wait: &Wait, phase: &Phase) -> Option<Interval> {
     let whole = Interval::of(phase);
     let start_ns = wait.start_ns.max(whole.start_ns);

@@ -1,8 +1,10 @@
-//! Spans as OTLP messages and back: what lies in the run folder is what would have been sent, and comes back as that.
+//! Spans as OTLP messages and back: the run folder holds what would have been sent, and it comes back the
+//! same.
 //!
-//! The library turns a span into a message; this module turns a message into a span. It knows every kind of value, event,
-//! link, kind and status that the library can write: a message of a span, read and written again, is the same message
-//! (a test builds all shapes). Only what no span of the library yields is refused.
+//! The library turns a span into a message; this module turns a message into a span. It knows every kind of
+//! value, event, link, kind and status that the library can write: a message of a span, read and written
+//! again, is the same message (a test builds all shapes). Only messages that no span of the library yields
+//! are refused.
 
 use std::{
     borrow::Cow,
@@ -40,13 +42,13 @@ pub(super) fn message(spans: Vec<SpanData>, resource: &ResourceAttributesWithSch
     TracesData { resource_spans: group_spans_by_resource_and_scope(spans, resource) }
 }
 
-/// How many spans it has.
+/// Number of spans in a message.
 pub(super) fn count(message: &TracesData) -> u64 {
     let scopes = message.resource_spans.iter().flat_map(|resource| &resource.scope_spans);
     scopes.map(|scope| scope.spans.len() as u64).sum()
 }
 
-/// The spans of a message. Their resource is that which their scope stands for, the same as when they were written.
+/// The spans of a message. Their scope implies their resource, the same as when they were written.
 pub(super) fn spans(message: TracesData) -> Result<Vec<SpanData>, Foreign> {
     let mut spans = Vec::new();
     for scoped in message.resource_spans.into_iter().flat_map(|resource| resource.scope_spans) {
@@ -78,13 +80,13 @@ fn span(message: Span, scope: &InstrumentationScope) -> Result<SpanData, Foreign
         WireKind::Client => SpanKind::Client,
         WireKind::Producer => SpanKind::Producer,
         WireKind::Consumer => SpanKind::Consumer,
-        // A receiver takes what does not say its kind for internal (OTLP `trace.proto`).
+        // Receivers take an unspecified kind as internal (OTLP `trace.proto`).
         WireKind::Internal | WireKind::Unspecified => SpanKind::Internal,
     };
     let parent = if message.parent_span_id.is_empty() { [0; 8] } else { id(&message.parent_span_id)? };
     Ok(SpanData {
         span_kind,
-        // A span is never remote to itself: the bit of that name is about its parent.
+        // A span is never remote to itself: the flag of that name is about its parent.
         span_context: context(
             &message.trace_id,
             &message.span_id,
@@ -172,7 +174,8 @@ fn value(message: Option<wire::AnyValue>) -> Result<Value, Foreign> {
     }
 }
 
-/// All of one kind, as the library has them. An empty list has none, and is the same message whatever it was a list of.
+/// An array of one kind of value, as in the library. An empty array has no kind: its message is the same for
+/// all.
 fn array(messages: Vec<wire::AnyValue>) -> Result<Array, Foreign> {
     fn all<T>(messages: Vec<wire::AnyValue>, of: impl Fn(WireValue) -> Option<T>) -> Result<Vec<T>, Foreign> {
         let one = |message: wire::AnyValue| message.value.and_then(&of).ok_or(Foreign("list"));

@@ -1,5 +1,5 @@
-//! The few of Perfetto's messages that a trace of ours needs, by the numbers of its `trace_packet.proto` and the files that
-//! this names (Perfetto documentation, "Trace Packet"): a reader passes over fields that it lacks.
+//! The Perfetto messages that our traces need, by the field numbers of `trace_packet.proto` and the files
+//! that it imports (Perfetto documentation, "Trace Packet"): readers skip unknown fields.
 
 use prost::{Message, Oneof};
 
@@ -14,7 +14,7 @@ pub(super) const SLICE_END: i32 = 2;
 pub(super) const INSTANT: i32 = 3;
 pub(super) const COUNTER: i32 = 4;
 
-/// A file is one of these.
+/// A trace file is one of these.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Trace {
     #[prost(message, repeated, tag = "1")]

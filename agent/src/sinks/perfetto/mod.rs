@@ -1,8 +1,10 @@
-//! A finished run as a trace of Perfetto: threads with their phases and long waits, marks, and the guest's counters.
+//! A finished run as a trace of Perfetto: threads with their phases and long waits, marks, and the guest's
+//! counters.
 //!
-//! Takes rows of a run folder one by one and writes a packet or two for each; only which tracks are known is kept. What a
-//! thread does lies on its own track: phases nest there, and waits lie inside of them. A phase that was on no thread for
-//! some time, or that waited in a queue, has a track of its own below the process, because others ran there meanwhile.
+//! Takes rows of a run folder one by one and writes a packet or two for each; only the set of known tracks is
+//! kept. Each thread has a track: phases nest there, with waits inside. A phase that was on no thread for
+//! some time, or that waited in a queue, has a track of its own below the process, because others ran on the
+//! thread meanwhile.
 
 mod messages;
 #[cfg(test)]
@@ -28,19 +30,19 @@ use crate::{
 
 /// All packets come from one writer.
 const SEQUENCE: u32 = 1;
-/// What kinds of tracks are told apart by, below their numbers.
+/// Kinds of tracks, part of their ids.
 const OF_PROCESS: u64 = 1;
 const OF_THREAD: u64 = 2;
 const OF_PHASE: u64 = 3;
 const OF_COUNTER: u64 = 4;
 const OF_GPU: u64 = 5;
 
-/// What was written.
+/// Counts of what was written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
     /// Requests, and processes.
     pub requests: u64,
-    /// Of phases and of waits.
+    /// Slices of phases and of waits.
     pub slices: u64,
 }
 
@@ -51,7 +53,7 @@ pub struct Packets<W> {
     written: Written,
 }
 
-/// Numbers of tracks, spread so that no two are alike but by a chance of 2^-64 (SplitMix64's finaliser).
+/// Track ids, hashed so that two are equal with a chance of 2^-64 (SplitMix64's finaliser).
 fn uuid(kind: u64, first: u64, second: u64) -> u64 {
     [kind, first, second].into_iter().fold(0x9e37_79b9_7f4a_7c15, |seed, value| {
         let mut mixed = (seed ^ value).wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -78,16 +80,16 @@ fn word(name: &str, value: &str) -> DebugAnnotation {
 }
 
 impl<W: Write> Packets<W> {
-    /// Begins a trace whose monotonic times have this place in the world's.
+    /// Begins a trace with this pair of monotonic and wall time.
     ///
     /// # Errors
-    /// The writer's.
+    /// Errors of the writer.
     pub fn new(writer: W, clock: ClockPair) -> io::Result<Self> {
         let mut packets = Self { writer, tracks: HashSet::new(), written: Written::default() };
         let clock_of = |clock_id, timestamp| Clock { clock_id: Some(clock_id), timestamp: Some(timestamp) };
         let clocks = vec![
             clock_of(MONOTONIC, clock.monotonic_ns),
-            // They differ by how long the guest was suspended, which a folder does not say.
+            // BOOTTIME differs by the time that the guest was suspended, which a folder does not record.
             clock_of(BOOTTIME, clock.monotonic_ns),
             clock_of(REALTIME, clock.wall_ns),
         ];
@@ -96,10 +98,11 @@ impl<W: Write> Packets<W> {
         Ok(packets)
     }
 
-    /// A name for a thread, and for its process if it is the main one. What is named later than used stays without.
+    /// A name for a thread, and for its process if it is the main one. A thread used before it is named stays
+    /// without a name.
     ///
     /// # Errors
-    /// The writer's.
+    /// Errors of the writer.
     pub fn thread(&mut self, thread: &Thread) -> io::Result<()> {
         if thread.id.tid == thread.id.tgid {
             self.describe_process(thread.id.tgid, Some(&thread.comm.plain()))?;
@@ -110,10 +113,10 @@ impl<W: Write> Packets<W> {
     /// A request with all its phases; `cause` and `tail` say where it stands among all of them.
     ///
     /// # Errors
-    /// The writer's.
+    /// Errors of the writer.
     pub fn request(&mut self, request: &Request, cause: Option<&str>, tail: Option<&str>) -> io::Result<()> {
         self.written.requests += 1;
-        // Phases end in the reverse order of their begins where they nest; equal times keep the order of packets.
+        // Nested phases end in reverse order of start; equal times keep the order of packets.
         let mut open: Vec<(u64, u64)> = Vec::new();
         for (index, phase) in request.phases.iter().enumerate() {
             let track = self.track_of(phase)?;
@@ -139,7 +142,7 @@ impl<W: Write> Packets<W> {
     /// A long wait, on its thread's track.
     ///
     /// # Errors
-    /// The writer's.
+    /// Errors of the writer.
     pub fn wait(&mut self, wait: &Wait) -> io::Result<()> {
         self.describe_thread(&wait.thread, None)?;
         let mut annotations = vec![
@@ -169,7 +172,7 @@ impl<W: Write> Packets<W> {
     /// A marked point in time.
     ///
     /// # Errors
-    /// The writer's.
+    /// Errors of the writer.
     pub fn mark(&mut self, mark: &Mark) -> io::Result<()> {
         self.describe_thread(&mark.thread, None)?;
         let event = TrackEvent {
@@ -182,12 +185,12 @@ impl<W: Write> Packets<W> {
         self.put(Some(mark.time_ns), Data::TrackEvent(event))
     }
 
-    /// The guest and the agent at one moment: cumulative, as they are in the folder; and a graphics processor.
+    /// A sample of the guest and the agent, cumulative as in the folder, or of a graphics processor.
     ///
     /// # Errors
-    /// The writer's.
+    /// Errors of the writer.
     pub fn sample(&mut self, sample: &Sample) -> io::Result<()> {
-        // Such a row has the other numbers of the row before it.
+        // A GPU's row repeats the other numbers of the row before it.
         if let Some(reading) = &sample.gpu {
             return self.gpu(reading);
         }
@@ -223,7 +226,7 @@ impl<W: Write> Packets<W> {
         Ok(())
     }
 
-    /// A point of a counter, where it is known.
+    /// A point of a counter, if its value is known.
     fn counter(
         &mut self,
         track: u64,
@@ -250,16 +253,16 @@ impl<W: Write> Packets<W> {
         self.put(Some(time_ns), Data::TrackEvent(event))
     }
 
-    /// Hands the writer back.
+    /// Flushes and returns the writer.
     ///
     /// # Errors
-    /// The writer's.
+    /// Errors of the writer.
     pub fn finish(mut self) -> io::Result<(W, Written)> {
         self.writer.flush()?;
         Ok((self.writer, self.written))
     }
 
-    /// The thread's, or one of its own for what was not on the thread all the time.
+    /// The thread's track, or one of its own for a phase that was not on the thread all the time.
     fn track_of(&mut self, phase: &Phase) -> io::Result<u64> {
         self.describe_thread(&phase.thread, None)?;
         if phase.kind != PhaseKind::Queue && phase.suspended_ns == 0 {
@@ -333,7 +336,7 @@ impl<W: Write> Packets<W> {
         self.put(Some(at_ns), Data::TrackEvent(event))
     }
 
-    /// A trace of one packet: written one after the other they are a trace of all of them.
+    /// Writes a trace of one packet: concatenated, they are a trace of all of them.
     fn put(&mut self, timestamp: Option<u64>, data: Data) -> io::Result<()> {
         let packet = TracePacket {
             timestamp,
@@ -345,7 +348,7 @@ impl<W: Write> Packets<W> {
     }
 }
 
-/// What of a phase is not zero.
+/// Annotations for all values of a phase that are not zero.
 fn annotations(phase: &Phase) -> Vec<DebugAnnotation> {
     let mut all = vec![number("duration_ns", phase.duration_ns)];
     if phase.kind == PhaseKind::Request {

@@ -1,5 +1,5 @@
-//! What a trace holds, read back by the same messages; that their numbers are Perfetto's is checked against its own
-//! definitions by hand (`agent/tests/commands/read_perfetto.py`).
+//! Contents of a trace, read back by the same messages. Their field numbers are checked by hand against
+//! Perfetto's definitions (`agent/tests/commands/read_perfetto.py`).
 
 use guestscope_ebpf::Account;
 
@@ -54,7 +54,7 @@ fn slices_nest_and_follow_each_other_as_phases_do() {
     ];
     let told: Vec<(u64, &str)> = told.iter().map(|(at, name)| (*at, name.as_str())).collect();
     assert_eq!(told, on_thread);
-    // The queue lies on a track of its own: what it waited for ran on the thread then.
+    // The queue lies on a track of its own: others ran on the thread then.
     let found = events(&packets);
     let track = |index: usize| found[index].1.track_uuid;
     assert_eq!(track(0), track(3));

@@ -1,6 +1,6 @@
 //! Where time went, in numbers: `cpu 54.5 ms, throttled 2.35 ms`.
 //!
-//! Yields text whose parts add up to the whole: what is too small to name is summed up as `rest`.
+//! Yields text whose parts add up to the whole: parts too small to name are summed up as `rest`.
 
 use guestscope_ebpf::Account;
 
@@ -11,8 +11,8 @@ use super::units::duration_of_sum;
 /// Part of the whole below which a cause is not named.
 const NAMED: f64 = 0.000_5;
 
-/// Causes with their mean over `count`, the largest first, then the rest. So much of `poll` as was for sockets, by an
-/// estimate, stands beside it.
+/// Causes with their mean over `count`, the largest first, then the rest. The estimated part of `poll` that
+/// was for sockets stands beside it.
 pub(super) fn means(sums: &Sums, poll_net_ns: u128, count: u64) -> Vec<String> {
     let total = sums.total_ns();
     let mut named: Vec<(Cause, u128)> =
@@ -32,7 +32,7 @@ pub(super) fn means(sums: &Sums, poll_net_ns: u128, count: u64) -> Vec<String> {
     texts
 }
 
-/// Causes that a table of these rows needs, the largest over all rows first.
+/// Causes with time in these rows, the largest over all rows first.
 pub(super) fn columns<'a>(rows: impl Iterator<Item = &'a Sums>) -> Vec<Cause> {
     let mut whole = Sums::default();
     for sums in rows {

@@ -1,7 +1,8 @@
-//! Where time went, as a bar: one letter per account, the CPU as a plain bar, so that what is not CPU stands out.
+//! Where time went, as a bar: one letter per account, the CPU as a plain bar, so that other accounts stand
+//! out.
 //!
-//! Yields pieces of exactly the asked width. Shares are rounded so that they fill it; what is below half a letter is
-//! only in the numbers.
+//! Yields pieces of exactly the asked width. Shares are rounded so that they fill it; parts below half a
+//! letter are only in the numbers.
 
 use guestscope_ebpf::Account;
 
@@ -9,7 +10,7 @@ use crate::analyze::{Cause, Sums};
 
 use super::page::{Emphasis, Piece};
 
-/// Letter and colour (of the 256 of xterm; told apart by people with the common kinds of colour blindness too).
+/// Letter and colour (of xterm's 256; also distinct with the common kinds of colour blindness).
 const fn look(cause: Cause, unicode: bool) -> (char, Emphasis) {
     match cause {
         Cause::Account(Account::Cpu) => (if unicode { '\u{2588}' } else { '|' }, Emphasis::Color(32)),
@@ -26,7 +27,7 @@ const fn look(cause: Cause, unicode: bool) -> (char, Emphasis) {
         Cause::Suspended => ('-', Emphasis::Color(245)),
         Cause::Queue => ('q', Emphasis::Color(214)),
         Cause::Handoff => ('~', Emphasis::Color(245)),
-        // Of excesses alone: no bar has it.
+        // Only excesses have these causes: no bar shows them.
         Cause::Steal | Cause::Pause | Cause::Helper(_) | Cause::Overlay(_) => ('h', Emphasis::Color(245)),
     }
 }
@@ -60,7 +61,7 @@ fn letters(sums: &Sums, columns: usize) -> Vec<usize> {
     letters
 }
 
-/// What the letters of these bars mean; nothing if all is CPU.
+/// Legend of these bars; empty if all is CPU.
 pub(super) fn legend<'a>(all: impl Iterator<Item = &'a Sums>, unicode: bool) -> Vec<Piece> {
     let mut whole = Sums::default();
     for sums in all {

@@ -1,4 +1,4 @@
-//! A count on stderr while work is done: a bar where its amount is known, else a number that rises.
+//! A count on stderr while work is done: a bar if the amount is known, else a rising number.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use super::style::can_redraw;
 pub struct Count(Option<ProgressBar>);
 
 impl Count {
-    /// Begins one of so many; on anything but a terminal, or if it is not wanted, nothing is ever drawn.
+    /// Begins a count up to `of`; draws only on a terminal, and if wanted.
     pub fn start(what: &str, of: usize, is_wanted: bool) -> Self {
         let bar = || ProgressBar::new(of as u64);
         Self::draw(bar, "  {pos}/{len} {msg}  [{bar:40}]  {elapsed}", what, is_wanted)
     }
 
-    /// Begins one whose end is not known; nothing is drawn where a bar would not be.
+    /// Begins a count without a known end; draws only where a bar would be drawn.
     pub fn rising(what: &str, is_wanted: bool) -> Self {
         Self::draw(ProgressBar::new_spinner, "  {pos} {msg}  {elapsed}", what, is_wanted)
     }
@@ -34,14 +34,14 @@ impl Count {
         }))
     }
 
-    /// So many are done.
+    /// Sets the number done.
     pub fn update(&self, done: usize) {
         if let Some(bar) = &self.0 {
             bar.set_position(done as u64);
         }
     }
 
-    /// Takes it away.
+    /// Removes the count.
     pub fn finish(&self) {
         if let Some(bar) = &self.0 {
             bar.finish_and_clear();

@@ -22,7 +22,7 @@ use super::{
     units::{bytes, counted, duration},
 };
 
-/// What was found out.
+/// The findings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Doctor {
     /// Version of the agent.
@@ -33,11 +33,11 @@ pub struct Doctor {
     pub fidelity: Fidelity,
     /// Hook by hook.
     pub hooks: Vec<Verdict>,
-    /// Where phases of a program that `run` starts can come from.
+    /// Possible sources of phases for a program that `run` starts.
     pub sources: Vec<Report>,
-    /// What tells that the guest was restored or moved, source by source.
+    /// Sources that tell of restores and moves.
     pub signs: Vec<Sign>,
-    /// What told that there is a driver of NVIDIA's, and the devices that it has, or why it does not say.
+    /// Evidence of an NVIDIA driver, and its devices or why it does not list them.
     pub gpu: Option<(String, Result<GpuRecord, String>)>,
 }
 
@@ -91,7 +91,7 @@ const fn meaning(fidelity: Fidelity) -> &'static str {
     }
 }
 
-/// What is missing, in one line.
+/// Missing hooks, in one line.
 fn wanting(hooks: &[Verdict]) -> String {
     let of = |outcome: Outcome| hooks.iter().filter(|hook| hook.outcome == outcome).count() as u64;
     let (broken, unsupported) = (of(Outcome::Broken), of(Outcome::Unsupported));
@@ -126,7 +126,7 @@ fn render_hooks(page: &mut Page, hooks: &[Verdict]) {
     }
 }
 
-/// No hooks, and not counted among them: most hypervisors offer none of these.
+/// Signs are not counted as hooks: most hypervisors offer none of them.
 fn render_signs(page: &mut Page, signs: &[Sign]) {
     let columns = signs.iter().map(|sign| sign.source.name().len()).max().unwrap_or(0).max(4);
     let indent = columns + 2 + State::Unsupported.name().len() + 2;
@@ -151,7 +151,7 @@ fn render_signs(page: &mut Page, signs: &[Sign]) {
 
 fn render_evidence(page: &mut Page, guest: &Guest) {
     let sources = guest.evidence.iter().map(|evidence| width(&page.safe(&evidence.source)));
-    // In a narrow terminal what is said follows its source directly.
+    // In a narrow terminal evidence follows its source directly.
     let columns = if page.style().is_narrow() { 0 } else { sources.max().unwrap_or(0).min(44) };
     page.line(&[Piece::new("evidence", Emphasis::Faint)]);
     let mut previous = None;

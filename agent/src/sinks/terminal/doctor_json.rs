@@ -1,6 +1,6 @@
 //! The doctor's findings for programs.
 //!
-//! Yields one JSON object under the same rules as the summary's. It looks at nothing itself.
+//! Yields one JSON object under the same rules as the summary's. It inspects nothing itself.
 
 use serde::Serialize;
 

@@ -1,6 +1,6 @@
-//! What a summary says of the run itself, beside requests and health.
+//! Facts about the run itself for the summary, beside requests and health.
 //!
-//! Yields [`RunFacts`], filled by whoever ran the program. It reads nothing.
+//! Yields [`RunFacts`], filled by the session. It reads nothing.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -9,17 +9,17 @@ use crate::{hints::Hint, phase::Restored, platform::CpuQuota, run::GpuRecord};
 /// How the program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// By itself, with this code.
+    /// Exited with this code.
     Code(i32),
-    /// By this signal.
+    /// Killed by this signal.
     Signal(i32),
-    /// It did, and was not ours to wait for: nobody told how.
+    /// Ended in an unknown way: it was not the agent's child.
     Ended,
-    /// Observation stopped before.
+    /// Still running when observation stopped.
     Running,
 }
 
-/// The run.
+/// Facts about the run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunFacts {
     /// Version of the agent.
@@ -32,18 +32,18 @@ pub struct RunFacts {
     pub service: String,
     /// The program and its arguments, or what else was attached to.
     pub command: Vec<String>,
-    /// From the start of the program, or from attaching, to the end of either.
+    /// Time from the program's start, or from attaching, to the end.
     pub wall: Duration,
     /// How it ended.
     pub exit: Exit,
     /// The tightest CPU quota that is visible.
     pub cpu_quota: Option<CpuQuota>,
-    /// Where the rows are; none if no folder was asked for.
+    /// Path of the run folder; none if none was wanted.
     pub folder: Option<PathBuf>,
-    /// When the guest was seen to have been restored or moved, by `wall`'s clock.
+    /// Restores and moves of the guest, by `wall`'s clock.
     pub restored: Vec<(Duration, Restored)>,
-    /// Graphics processors, and what they were seen to do.
+    /// Graphics processors and their activity.
     pub gpu: GpuRecord,
-    /// What could have marked it, where nothing has.
+    /// What could have marked requests, if nothing did.
     pub hints: Vec<Hint>,
 }

@@ -17,8 +17,8 @@ use super::{
     units::{counted, difference, duration, percent, rate},
 };
 
-/// `200 requests, p50 61.2 ms, p90 64.0 ms, p99 118 ms, 16.1/s`. Quantiles that so many requests do not support are
-/// left out; the largest one takes their place.
+/// `200 requests, p50 61.2 ms, p90 64.0 ms, p99 118 ms, 16.1/s`. Quantiles that need more requests are left
+/// out; the maximum takes their place.
 pub(super) fn numbers(group: &Group) -> String {
     let latency = &group.latency;
     let requests = counted(latency.count, "request", "requests");
@@ -42,7 +42,7 @@ pub(super) fn mean(group: &Group) -> String {
     format!("mean {}: {parts}", duration(group.latency.mean_ns()))
 }
 
-/// What made the slowest requests slow.
+/// The sentence on what made the slowest requests slow.
 pub(super) fn headline(headline: &Headline, cpu_quota: Option<&CpuQuota>, unicode: bool) -> String {
     match headline {
         Headline::TooFew { requests } => {
@@ -86,7 +86,7 @@ pub(super) fn headline(headline: &Headline, cpu_quota: Option<&CpuQuota>, unicod
     }
 }
 
-/// The excess, and what the cause makes of it where that differs by more than a twentieth. It can be more than the
+/// The excess, and the cause's part of it if they differ by more than a twentieth. The part can exceed the
 /// whole: then other parts were shorter than usual.
 fn over_typical(cause: Cause, of_cause_ns: i64, excess_ns: i64) -> String {
     let (part, whole) = (difference(of_cause_ns), difference(excess_ns));
@@ -97,7 +97,7 @@ fn over_typical(cause: Cause, of_cause_ns: i64, excess_ns: i64) -> String {
     }
 }
 
-/// Where in a request: the phase that has most of it, if one has.
+/// The phase with most of the cause's excess, if there is one.
 fn place(cause: Cause, path: &[Untrusted], of_path_ns: i64, of_cause_ns: i64, unicode: bool) -> String {
     let (of_path, of_cause) = (i128::from(of_path_ns), i128::from(of_cause_ns));
     if cause == Cause::Queue || path.is_empty() {
@@ -122,7 +122,7 @@ pub(super) fn path_name(path: &[Untrusted], unicode: bool) -> String {
     plain(untrusted::join(path, "/").stored(), unicode)
 }
 
-/// What requests did, by the cause.
+/// Verb for requests with this cause.
 pub(super) const fn verb(cause: Cause, count: usize) -> &'static str {
     let one = count == 1;
     match cause {

@@ -1,4 +1,4 @@
-//! What graphics processors did in all of a run: a line for each device. It looks at nothing itself.
+//! Activity of graphics processors over a run: a line for each device. It reads nothing itself.
 
 use super::{
     facts::RunFacts,
@@ -8,10 +8,10 @@ use super::{
 };
 use crate::run::{GpuDevice, GpuRecord};
 
-/// So many devices are listed for people.
+/// Most devices listed for people.
 const LISTED: usize = 8;
 
-/// The devices, and why they were not looked at to the end, where that is so.
+/// The devices, and why readings ended early, if they did.
 pub(super) fn lines(page: &mut Page, facts: &RunFacts) {
     let record = &facts.gpu;
     for device in record.devices.iter().take(LISTED) {
@@ -28,7 +28,7 @@ pub(super) fn lines(page: &mut Page, facts: &RunFacts) {
     }
 }
 
-/// What there is, for the doctor: the driver's evidence, and its devices or why it does not say.
+/// Lines of the doctor: evidence of the driver, and its devices or why it does not list them.
 pub(super) fn doctor(page: &mut Page, found: Option<&(String, Result<GpuRecord, String>)>) {
     let (text, emphasis) = match found {
         None => ("no driver of NVIDIA's here".to_owned(), Emphasis::None),
@@ -59,7 +59,8 @@ fn about(device: &GpuDevice, driver: Option<&str>) -> String {
     if about.is_empty() { String::new() } else { format!(" ({})", about.join(", ")) }
 }
 
-/// Often enough to matter: for a moment a driver shows some reasons whenever it changes clocks.
+/// Whether clocks were held often enough to matter: a driver briefly shows some reasons at every change of
+/// clocks.
 fn is_held(device: &GpuDevice) -> bool {
     device.throttled * 20 >= device.readings.max(1)
 }

@@ -1,7 +1,7 @@
-//! What the agent says of itself: hooks, losses with what they mean, its own cost, folder and export.
+//! The agent's report on itself: hooks, losses with their consequences, its own cost, folder and export.
 //!
-//! Yields lines on a page, and the losses as a list that JSON shares. Every counter of [`Health`] has its words, those of the
-//! observation in [`losses`]: a new one does not compile until it has.
+//! Yields lines on a page, and the losses as a list that JSON shares. Every counter of [`Health`] has its
+//! words, those of the observation in [`losses`]: a new one without words does not compile.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use super::{
 /// Columns of the headings.
 pub(super) const INDENT: usize = 14;
 
-/// All losses, those that did not happen too.
+/// All losses, including those with a count of zero.
 pub(super) fn losses(health: &Health) -> Vec<Loss> {
     let mut losses: Vec<Loss> = losses::of_observation(health).collect();
     let Health {
@@ -64,7 +64,7 @@ pub(super) fn fact(page: &mut Page, heading: &str, text: &str, emphasis: Emphasi
     page.wrapped(&[Piece::new(heading, Emphasis::Faint)], INDENT, words(text, emphasis));
 }
 
-/// `14 of 14 hooks`: those in place of those that were asked for.
+/// `14 of 14 hooks`: hooks in place of those requested.
 pub(super) fn hooks(hooks: &[Verdict]) -> String {
     let asked = hooks.iter().filter(|hook| hook.outcome != Outcome::Off).count();
     let is_in_place = |hook: &&Verdict| matches!(hook.outcome, Outcome::Ok | Outcome::Fallback);
@@ -72,7 +72,8 @@ pub(super) fn hooks(hooks: &[Verdict]) -> String {
     format!("{in_place} of {}", counted(asked as u64, "hook", "hooks"))
 }
 
-/// Hooks that should have been in place and are not, one a line. What goes without saying at this fidelity is said once.
+/// Hooks that should have been in place and are not, one a line. At a reduced fidelity its own line covers
+/// unsupported hooks.
 pub(super) fn missing_hooks(page: &mut Page, health: &Health) {
     let is_folded = !health.fidelity.is_whole();
     let missing = |hook: &&Verdict| match hook.outcome {
@@ -99,7 +100,7 @@ pub(super) const fn emphasis(outcome: Outcome) -> Emphasis {
     }
 }
 
-/// What the agent cost.
+/// Line of the agent's cost.
 pub(super) fn cost(page: &mut Page, cost: &AgentCost) {
     let AgentCost { cpu, wall, rss_peak_bytes, attach, bpf } = *cost;
     let share = |time: Duration| percent(time.as_secs_f64() / wall.as_secs_f64().max(1e-9));
@@ -113,7 +114,7 @@ pub(super) fn duration_of(duration_: Duration) -> String {
     duration(u64::try_from(duration_.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// Each loss that happened, and what statistics leave out.
+/// Each loss that happened, and requests that the statistics leave out.
 pub(super) fn lost(page: &mut Page, health: &Health, summary: &Summary) {
     let happened: Vec<Loss> = losses(health).into_iter().filter(|loss| loss.count > 0).collect();
     if happened.is_empty() {
@@ -140,7 +141,7 @@ pub(super) fn lost(page: &mut Page, health: &Health, summary: &Summary) {
     }
 }
 
-/// What became of the traces.
+/// Line of the export.
 pub(super) fn export(page: &mut Page, export: &ExportHealth) {
     let Some(endpoint) = &export.endpoint else {
         return fact(page, "traces", "not sent: no collector was named", Emphasis::None);

@@ -1,6 +1,7 @@
-//! What other threads of the process did beside the requests: one line for people, and the same as JSON.
+//! Time of other threads of the process during requests: one line for people, and the same as JSON.
 //!
-//! Their time is no part of the latencies. For how long they were kept from running is an estimate by long waits alone.
+//! Their time is no part of the latencies. The time that they were kept from running is an estimate by long
+//! waits alone.
 
 use serde::Serialize;
 
@@ -14,10 +15,10 @@ use super::{
     units::{counted, duration_of_sum, percent},
 };
 
-/// Part of all their time below which an account is not named: one in so many.
+/// Accounts below 1 / `NAMED` of all their time are not named.
 const NAMED: u128 = 200;
 
-/// As JSON.
+/// Helpers' time as JSON.
 #[derive(Serialize)]
 pub(super) struct HelpersJson {
     most_threads: u32,
@@ -28,7 +29,7 @@ pub(super) struct HelpersJson {
     partial_requests: u64,
 }
 
-/// Of requests of one kind.
+/// JSON of one kind of requests.
 pub(super) fn json(group: &Group) -> HelpersJson {
     let helped = &group.helped;
     let waits = || group.sums.helper_waits();
@@ -46,8 +47,8 @@ pub(super) fn json(group: &Group) -> HelpersJson {
     }
 }
 
-/// `helpers  1 thread: cpu 49.9 ms, runq 1.2 ms; kept from running: runq 1.1 ms, 1.0 ms of it while the request was on a
-/// CPU`. Nothing where there are none.
+/// `helpers  1 thread: cpu 49.9 ms, runq 1.2 ms; kept from running: runq 1.1 ms, 1.0 ms of it while the
+/// request was on a CPU`. No line without helpers.
 pub(super) fn line(page: &mut Page, group: &Group) {
     let helped = &group.helped;
     let (count, total) = (u128::from(group.latency.count.max(1)), helped.total_ns());
@@ -57,7 +58,7 @@ pub(super) fn line(page: &mut Page, group: &Group) {
     let mean = |sum: u128| duration_of_sum(sum / count);
     let mut named: Vec<_> = helped.iter().filter(|&(_, sum)| sum * NAMED > total).collect();
     named.sort_by_key(|&(account, sum)| (std::cmp::Reverse(sum), account));
-    // They are counted at the ends of requests and phases.
+    // Threads are counted at the ends of requests and phases.
     let threads = match helped.threads {
         0 => "threads that came and went".to_owned(),
         threads => counted(u64::from(threads), "thread", "threads"),

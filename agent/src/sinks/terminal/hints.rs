@@ -1,4 +1,4 @@
-//! What could have marked a run of which nothing was marked: a line each, and the same as JSON.
+//! Hints on what could have marked an unmarked run: a line each, and the same as JSON.
 
 use serde::Serialize;
 
@@ -9,7 +9,7 @@ use super::{
     page::{Emphasis, Page},
 };
 
-/// A line each.
+/// Prints a line per hint.
 pub(super) fn lines(page: &mut Page, hints: &[Hint]) {
     let mut heading = "hint";
     for Hint { program, saw, advice, option: _ } in hints {
@@ -18,7 +18,7 @@ pub(super) fn lines(page: &mut Page, hints: &[Hint]) {
     }
 }
 
-/// As JSON.
+/// A hint as JSON.
 #[derive(Serialize)]
 pub(super) struct HintJson<'a> {
     program: &'a Untrusted,

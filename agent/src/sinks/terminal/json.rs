@@ -1,7 +1,7 @@
-//! The summary of a run for programs: stable keys, units in them, every number that the text has.
+//! The summary of a run for programs: stable keys, units in them, every number of the text.
 //!
-//! Yields one JSON object of `format` 1. Keys are only ever added. Characters that a terminal might obey are escaped,
-//! because people print JSON too.
+//! Yields one JSON object of `format` 1. Keys are only ever added. Characters that a terminal might obey are
+//! escaped, because people print JSON too.
 
 use std::collections::BTreeMap;
 
@@ -63,7 +63,7 @@ struct SummaryJson<'a> {
     export: ExportJson<'a>,
     folder: Option<Untrusted>,
     folder_error: Option<&'a str>,
-    /// Where phases could come from, and what came.
+    /// Sources of phases, and what came from each.
     sources: Vec<SourceJson>,
     /// Connections to the agent's socket that were closed.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -326,7 +326,7 @@ fn quantiles(quantiles: &Quantiles) -> QuantilesJson {
     QuantilesJson { count, sum_ns: ns(sum_ns), mean_ns, min_ns, p50_ns, p90_ns, p99_ns, p999_ns, max_ns }
 }
 
-/// All causes, zeros too: a reader need not know the list.
+/// Time of all causes, including zeros: a reader need not know the list.
 pub(super) fn time(sums: &Sums) -> ByName {
     sums.iter().map(|(cause, sum)| (cause.name(), ns(sum))).collect()
 }

@@ -1,4 +1,4 @@
-//! A long wait for programs. Yields the part of the summary's JSON that tells of one.
+//! A long wait for programs. Yields its part of the summary's JSON.
 
 use serde::Serialize;
 
@@ -34,7 +34,7 @@ struct BlameJson {
     depth: u32,
 }
 
-/// As the summary has it.
+/// The wait in the summary's form.
 pub(super) fn wait(wait: &Wait) -> WaitJson<'_> {
     WaitJson {
         start_ns: wait.start_ns,

@@ -1,7 +1,9 @@
-//! What people read in a terminal: the summary of a run, its explanation, the doctor's findings, a progress line; and the same as JSON.
+//! Text for a terminal: the summary of a run, its explanation, the doctor's findings, a progress line; and
+//! the same as JSON.
 //!
-//! Yields text; only [`Progress`] writes, to stderr. The answer stands in the first three lines, colour only adds
-//! emphasis, and nothing that came from a program, a folder or a collector reaches the terminal unchecked.
+//! Yields text; only [`Progress`] writes, to stderr. The answer stands in the first three lines, colour only
+//! adds emphasis, and nothing that came from a program, a folder or a collector reaches the terminal
+//! unchecked.
 
 mod accounts;
 mod bar;

@@ -1,7 +1,7 @@
 //! Lines of a page: pieces with emphasis, wrapped where they get too long, tables with aligned columns.
 //!
-//! Yields one text. Emphasis is written last, around text whose width is already settled, so that it cannot disturb
-//! the layout; without colour nothing of it is left.
+//! Yields one text. Emphasis is written last, around text whose width is already settled, so that it cannot
+//! disturb the layout; without colour there is none.
 
 use std::{borrow::Cow, fmt::Write as _};
 
@@ -12,7 +12,7 @@ use super::{
     text::{fit, left, plain, right, width},
 };
 
-/// What a piece is to the reader. Never the only carrier of a meaning.
+/// Emphasis of a piece. Never the only carrier of a meaning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Emphasis {
     #[default]
@@ -43,7 +43,7 @@ impl Emphasis {
     }
 }
 
-/// Text with one emphasis, safe to print whatever it was made from.
+/// Text with one emphasis, always safe to print.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Piece {
     text: String,
@@ -52,8 +52,8 @@ pub(super) struct Piece {
 
 impl Piece {
     pub(super) fn new(text: impl Into<String>, emphasis: Emphasis) -> Self {
-        // Foreign text has been made fit before, with its width; here no way leads past, and a piece ends no
-        // line.
+        // Foreign text was made safe before, with its width; this check cannot be bypassed, and a piece has
+        // no line ends.
         let text = text.into();
         let text = match untrusted::plain_part(&text) {
             Cow::Borrowed(_) => text,
@@ -83,7 +83,7 @@ impl From<String> for Piece {
     }
 }
 
-/// Where a column's text stands.
+/// Alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Align {
     Left,
@@ -111,7 +111,7 @@ impl Page {
         plain(text.into().stored(), self.style.unicode)
     }
 
-    /// Foreign text of a table: safe, and no wider than this.
+    /// Foreign text for a table: safe, and at most `columns` wide.
     pub(super) fn name(&self, text: impl Into<Untrusted>, columns: usize) -> String {
         fit(&self.safe(text), columns, self.style.unicode)
     }
@@ -134,13 +134,13 @@ impl Page {
         self.text.push('\n');
     }
 
-    /// One line as it is. Spaces at its end are left out.
+    /// Appends one line, without spaces at its end.
     pub(super) fn line(&mut self, pieces: &[Piece]) {
         let mut line = String::new();
         for run in pieces.chunk_by(|a, b| a.emphasis == b.emphasis) {
             let text: String = run.iter().map(|piece| piece.text.as_str()).collect();
             match run[0].emphasis.code().filter(|_| self.style.color && !text.trim().is_empty()) {
-                // The spaces that end a run stay outside, so that those at the end of the line can go.
+                // Trailing spaces stay outside the escape, so that those at the end of the line can go.
                 Some(code) => {
                     let shown = text.trim_end();
                     let _ = write!(line, "\x1b[{code}m{shown}\x1b[0m{}", &text[shown.len()..]);
@@ -195,7 +195,8 @@ impl Page {
         self.line(&line);
     }
 
-    /// Rows under a heading, columns aligned and two spaces apart. Pieces after the last column follow as they are.
+    /// Rows under a heading, columns aligned and two spaces apart. Pieces after the last column follow
+    /// without alignment.
     pub(super) fn table(&mut self, aligns: &[Align], rows: &[Vec<Piece>]) {
         let widest = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(Piece::width).max();
         let widths: Vec<usize> = (0..aligns.len()).map(|column| widest(column).unwrap_or(0)).collect();
@@ -236,7 +237,7 @@ pub(super) fn words(text: &str, emphasis: Emphasis) -> Vec<Piece> {
     words
 }
 
-/// Words that are wider than a line, in pieces that are not: a path or a foreign name can be.
+/// Splits words wider than a line, such as a path or a foreign name.
 fn split_long(words: Vec<Piece>, columns: usize) -> Vec<Piece> {
     let mut short = Vec::with_capacity(words.len());
     for word in words {

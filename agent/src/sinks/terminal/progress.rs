@@ -1,7 +1,7 @@
-//! One line on stderr while the program runs: requests, rate, time, losses. The total is unknown, as it usually is.
+//! One line on stderr while the program runs: requests, rate, time, losses. The total is unknown.
 //!
-//! Draws only on a terminal that can take a line back. A thread draws, and nobody waits for it: the program
-//! may have stopped the terminal. Whoever owns the run says what stands there, a few times a second.
+//! Draws only on a terminal that can redraw a line. A thread draws, and no other thread waits for it: the
+//! program may have stopped the terminal. The session updates the line a few times a second.
 
 use std::{
     fmt::Write as _,
@@ -20,7 +20,7 @@ use super::{
     units::{counted, rate, thousands},
 };
 
-/// The end waits for so long until the line is taken away.
+/// Longest wait at the end for the line to be removed.
 const PATIENCE: Duration = Duration::from_millis(200);
 
 /// The line.
@@ -33,7 +33,7 @@ struct Drawn {
     board: Arc<Board>,
 }
 
-/// What the thread and the others share.
+/// State shared with the thread.
 #[derive(Debug, Default)]
 struct Board {
     wanted: Mutex<Wanted>,
@@ -42,7 +42,7 @@ struct Board {
 
 #[derive(Debug, Default)]
 struct Wanted {
-    /// What shall stand there, until it does.
+    /// The next text, until it is drawn.
     line: Option<String>,
     is_over: bool,
     is_cleared: bool,
@@ -53,7 +53,7 @@ impl Board {
         self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Until the end is wanted.
+    /// Draws until the end.
     fn draw(&self, bar: &ProgressBar) {
         loop {
             let idle = |wanted: &mut Wanted| wanted.line.is_none() && !wanted.is_over;
@@ -75,9 +75,7 @@ impl Board {
 }
 
 impl Progress {
-    /// Begins the line; on anything but a terminal, or if it is not wanted, nothing is ever drawn. The thread
-    /// that draws does
-    /// `settle` first.
+    /// Begins the line; draws only on a terminal, and if wanted. The drawing thread runs `settle` first.
     pub fn start(is_wanted: bool, settle: impl FnOnce() + Send + 'static) -> Self {
         if !is_wanted || !can_redraw() {
             return Self(None);
@@ -87,18 +85,18 @@ impl Progress {
         let body = move || {
             settle();
             let bar = ProgressBar::new_spinner();
-            // A spinner's own template would fail only for an unknown key, and `msg` is known.
+            // A template fails only for an unknown key, and `msg` is known.
             if let Ok(style) = ProgressStyle::with_template("{msg}") {
                 bar.set_style(style);
             }
             drawn.draw(&bar);
         };
         let thread = thread::Builder::new().name("progress".to_owned()).spawn(body);
-        // Without a thread there is no line, which is no loss.
+        // Without a thread there is no line.
         Self(thread.is_ok().then(|| Drawn { started: Instant::now(), board }))
     }
 
-    /// Shows where the run stands. `lost` is everything that was lost so far.
+    /// Shows the run's progress. `lost` is the sum of losses so far.
     pub fn update(&self, progress: &LiveProgress, lost: u64) {
         if let Some(Drawn { started, board }) = &self.0 {
             board.wanted().line = Some(line(progress, &duration_of(started.elapsed()), lost));
@@ -106,13 +104,13 @@ impl Progress {
         }
     }
 
-    /// Takes the line away.
+    /// Removes the line.
     pub fn finish(&self) {
         let Some(Drawn { board, .. }) = &self.0 else { return };
         let mut wanted = board.wanted();
         wanted.is_over = true;
         board.changed.notify_all();
-        // A stopped terminal keeps it.
+        // A stopped terminal keeps the line.
         let cleared = board.changed.wait_timeout_while(wanted, PATIENCE, |wanted| !wanted.is_cleared);
         drop(cleared);
     }

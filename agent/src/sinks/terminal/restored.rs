@@ -1,6 +1,7 @@
-//! That the guest was restored from a snapshot or moved while it was observed: a line of the summary, a list for programs.
+//! Restores from a snapshot and moves of the guest during the run: a line of the summary, a list for
+//! programs.
 //!
-//! What is told is when the agent noticed it, which is after the fact. It looks at nothing itself.
+//! The times are when the agent noticed them, after the fact. It reads nothing itself.
 
 use std::time::Duration;
 
@@ -14,19 +15,19 @@ use super::{
 };
 use crate::phase::Restored;
 
-/// So many times are listed for people.
+/// Most times listed for people.
 const LISTED: usize = 3;
 
 #[derive(Serialize)]
 pub(super) struct RestoredJson {
     source: &'static str,
-    /// CLOCK_MONOTONIC.
+    /// CLOCK_MONOTONIC, ns.
     noticed_ns: u64,
-    /// After the start of the program, or after attaching.
+    /// Time after the start of the program, or after attaching.
     after_ns: u64,
 }
 
-/// All that was told.
+/// All restores and moves.
 pub(super) fn json(facts: &RunFacts) -> Vec<RestoredJson> {
     let of = |(after, restored): &(Duration, Restored)| RestoredJson {
         source: restored.source.name(),
@@ -36,7 +37,7 @@ pub(super) fn json(facts: &RunFacts) -> Vec<RestoredJson> {
     facts.restored.iter().map(of).collect()
 }
 
-/// One line where anything was.
+/// One line, if there were any.
 pub(super) fn line(page: &mut Page, facts: &RunFacts) {
     let all = &facts.restored;
     let of = |(after, restored): &(Duration, Restored)| {

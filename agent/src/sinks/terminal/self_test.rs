@@ -1,4 +1,4 @@
-//! What a self-test found, in one line per platform.
+//! Results of self-tests, one line per platform.
 
 use crate::analyze::compare::{ENOUGH_RUNS, SelfTest};
 

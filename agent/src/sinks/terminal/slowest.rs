@@ -1,4 +1,4 @@
-//! The slowest requests: how long, how much longer than a typical one, and what that was made of.
+//! The slowest requests: their latency, their excess over a typical one, and its parts.
 //!
 //! Yields lines on a page. Parts that are not shown are summed up as `rest`, so that a line adds up.
 
@@ -17,16 +17,16 @@ use super::{
     units::{counted, difference, duration, hex, mean as mean_count, percent, thousands},
 };
 
-/// Requests that are shown; JSON has all that were kept.
+/// Most requests shown; JSON has all that were kept.
 const SHOWN: usize = 5;
-/// Parts that are shown of each.
+/// Most parts shown of each.
 const PARTS: usize = 3;
-/// Columns for parts; with fewer they go on a line of their own.
+/// Least columns for parts; with fewer they go on a line of their own.
 const LEAST_ROOM: usize = 28;
 /// Digits of a trace id that tell it from the others, as Jaeger's list of traces shows it.
 const TRACE_DIGITS: usize = 7;
 
-/// The table, and what the excess is measured against.
+/// The table, and the typical request that the excess refers to.
 pub(super) fn slowest(page: &mut Page, group: &Group) {
     let rows: Vec<[String; 4]> = group.slowest.iter().take(SHOWN).map(cells).collect();
     let head = ["slowest", "total", "over typical", "trace"].map(str::to_owned);
@@ -67,7 +67,7 @@ fn cells(slow: &Slow) -> [String; 4] {
     [format!("  #{}", slow.request), duration(slow.latency_ns), difference(slow.excess_ns), trace]
 }
 
-/// The parts that matter, the phase's name once for those that follow each other.
+/// The parts that matter; consecutive parts of a phase name it once.
 fn parts(page: &Page, slow: &Slow) -> Vec<Piece> {
     let mut parts: Vec<_> = slow.parts.iter().collect();
     parts.sort_by_key(|part| std::cmp::Reverse(part.excess_ns.unsigned_abs()));
@@ -81,7 +81,7 @@ fn parts(page: &Page, slow: &Slow) -> Vec<Piece> {
     let mut previous = None;
     for (index, part) in parts.iter().enumerate() {
         rest -= i128::from(part.excess_ns);
-        // A queue is its own account: its name would say the same twice.
+        // A queue is its own account: its name would stand twice.
         let is_named = part.cause == Cause::Queue || previous == Some(&part.path);
         if !is_named {
             words.push(Piece::from(format!(
@@ -99,7 +99,7 @@ fn parts(page: &Page, slow: &Slow) -> Vec<Piece> {
     words
 }
 
-/// How many page faults there were, where they are the largest part of the excess: those are counted, not sampled.
+/// Number of page faults, if they are the largest part of the excess: it is counted, not sampled.
 fn faults(slow: &Slow, group: &Group) -> Option<String> {
     let largest = slow.parts.iter().max_by_key(|part| part.excess_ns)?;
     (largest.cause == Cause::Overlay(Overlay::Fault)).then(|| {
@@ -108,7 +108,7 @@ fn faults(slow: &Slow, group: &Group) -> Option<String> {
     })
 }
 
-/// The longest wait and who had the CPU last, where it is a tenth of the excess or more.
+/// The longest wait and the thread that had the CPU last, if the wait is a tenth of the excess or more.
 fn longest_wait(slow: &Slow) -> Option<String> {
     let wait = slow.longest_wait.as_ref()?;
     let excess_ns = u64::try_from(slow.excess_ns).ok()?;
@@ -129,14 +129,15 @@ fn longest_wait(slow: &Slow) -> Option<String> {
         (blocked, ..) if let Some(io) = wait.io.as_ref().filter(|_| blocked == wait.account) => {
             format!(", {} {}", if io.is_write { "writing to" } else { "reading from" }, io.name)
         }
-        // Other waits mostly end in an interrupt, where the waker is whoever was interrupted.
+        // Other waits mostly end in an interrupt, where the waker is the interrupted thread.
         (Account::Lock | Account::Other, _, Some(waker)) => format!(", ended by thread {waker}"),
         _ => String::new(),
     };
     Some(format!("longest wait: {} {}{who}", account.name(), duration(ns)))
 }
 
-/// What a thread did that others waited for: as of requests, but for what says too much or too little of a thread.
+/// Verb for a thread that others waited for: the same as for requests, except where that says too much or too
+/// little.
 pub(super) fn did(account: Account) -> &'static str {
     match account {
         Account::Cpu => "ran",

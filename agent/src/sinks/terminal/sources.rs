@@ -1,4 +1,4 @@
-//! Where phases came from, as a line for each source that has something to say, and as JSON.
+//! Sources of phases, as a line for each that has something to report, and as JSON.
 
 use serde::Serialize;
 
@@ -10,11 +10,11 @@ use super::{
     units::counted,
 };
 
-/// Words of a source that are shown.
+/// Most words shown of a source.
 const SHOWN: usize = 6;
 
-/// A line for each source of which something came, or which could not do something; then those that waited in
-/// vain, in one.
+/// A line for each source that yielded something or failed at something; then one for those that waited in
+/// vain.
 pub(super) fn sources(page: &mut Page, reports: &[Report]) {
     let mut heading = "sources";
     let mut line = |page: &mut Page, text: &str, emphasis| {
@@ -46,7 +46,7 @@ pub(super) fn sources(page: &mut Page, reports: &[Report]) {
     }
 }
 
-/// Those that a program can have, and why it cannot have the others.
+/// Sources that a program can have, and why it cannot have the others.
 pub(super) fn possible(page: &mut Page, reports: &[Report]) {
     let is_on = |report: &&Report| report.off.is_none();
     let on: Vec<&str> = reports.iter().filter(is_on).map(|report| report.kind.name()).collect();
@@ -89,7 +89,7 @@ pub(super) struct SourceJson {
     missed: Vec<String>,
 }
 
-/// All of them.
+/// All sources as JSON.
 pub(super) fn json(reports: &[Report]) -> Vec<SourceJson> {
     let words = |texts: &[crate::untrusted::Untrusted]| texts.iter().map(ToString::to_string).collect();
     let one = |report: &Report| SourceJson {

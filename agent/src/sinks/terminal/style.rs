@@ -9,7 +9,7 @@ use std::{
 
 /// Width where there is no terminal to ask: files, pipes, logs.
 const DEFAULT_WIDTH: usize = 100;
-/// Longer lines are hard to read, shorter ones hold no table.
+/// Bounds on the width: longer lines are hard to read, shorter ones hold no table.
 const WIDTHS: std::ops::RangeInclusive<usize> = 60..=120;
 
 /// How a text may look.
@@ -24,10 +24,10 @@ pub struct Style {
 }
 
 impl Style {
-    /// For files and tests: 100 columns, nothing but ASCII.
+    /// Style of files and tests: 100 columns, only ASCII.
     pub const PLAIN: Style = Style { width: DEFAULT_WIDTH, color: false, unicode: false };
 
-    /// For what is written to a stream of this process.
+    /// Style of a stream of this process.
     #[expect(clippy::disallowed_methods, reason = "asked, and nothing is written")]
     pub fn detect(stream: Stream) -> Self {
         let (is_terminal, size) = match stream {
@@ -38,8 +38,8 @@ impl Style {
         Self::decide(is_terminal, columns, |name| env::var(name).ok())
     }
 
-    /// `NO_COLOR` (no-color.org) and `TERM=dumb` switch colour off, as does anything that is no terminal; the locale
-    /// decides on characters, in the order in which the C library reads it.
+    /// `NO_COLOR` (no-color.org) and `TERM=dumb` switch colour off, as does anything that is no terminal; the
+    /// locale decides on characters, in the order in which the C library reads it.
     pub(super) fn decide(
         is_terminal: bool,
         columns: Option<usize>,
@@ -74,7 +74,7 @@ pub enum Stream {
     Stderr,
 }
 
-/// stderr is a terminal on which a line can be drawn again.
+/// Whether stderr is a terminal on which a line can be redrawn.
 #[expect(clippy::disallowed_methods, reason = "asked, and nothing is written")]
 pub(super) fn can_redraw() -> bool {
     stderr().is_terminal() && env::var("TERM").is_ok_and(|term| !term.is_empty() && term != "dumb")

@@ -1,6 +1,7 @@
-//! The summary of a run: the answer in three lines, phases, slowest requests, then what the run and the agent were.
+//! The summary of a run: the answer in three lines, phases, slowest requests, then facts about the run and
+//! the agent.
 //!
-//! Yields text. What was not observed is said, and the next step is named only where there is one.
+//! Yields text. It states what was not observed, and names a next step only where there is one.
 
 use std::{cmp::Reverse, fmt::Write as _};
 
@@ -35,10 +36,10 @@ use super::{
     unseen,
 };
 
-/// Longest command line that is shown, in columns.
+/// Longest command line shown, columns.
 const COMMAND: usize = 160;
 
-/// Kinds of requests that have a table; the others have a line together.
+/// Most kinds of requests with a table; the others share a line.
 const SHOWN: usize = 8;
 
 /// One line for the start of a run, on stderr.
@@ -62,7 +63,7 @@ pub fn render_summary(summary: &Summary, health: &Health, facts: &RunFacts, styl
         if index > 0 {
             page.blank();
         }
-        // What a program marks by itself is known by name to who reads this, unless there are several.
+        // A program's own request needs no name, unless there are several kinds.
         let is_named = summary.groups.len() > 1 || health.sources.iter().any(makes_requests);
         render_group(&mut page, group, facts, (is_named, health));
     }
@@ -75,7 +76,7 @@ pub fn render_summary(summary: &Summary, health: &Health, facts: &RunFacts, styl
     page.finish()
 }
 
-/// Kinds that took less time than those that are shown whole.
+/// One line for the kinds with less time than those with tables.
 fn render_more(page: &mut Page, summary: &Summary) {
     let Some(more) = summary.groups.get(SHOWN..).filter(|more| !more.is_empty()) else { return };
     let unicode = page.style().unicode;
@@ -122,9 +123,9 @@ fn render_group(page: &mut Page, group: &Group, facts: &RunFacts, (is_named, hea
     }
 }
 
-/// What the threads did on their CPUs, by samples; nothing where there are too few to speak of, and should be.
+/// Line of the threads' CPU time by samples; none with too few samples, unless more were due.
 fn inside_cpu(page: &mut Page, group: &Group, is_sampled: bool) {
-    /// With so many a share is known within 14 points.
+    /// With so many samples a share is known within 14 points.
     const ENOUGH_SAMPLES: u128 = 50;
     let parts = [
         ("own code", "sample.user"),
@@ -162,7 +163,7 @@ fn inside_cpu(page: &mut Page, group: &Group, is_sampled: bool) {
     page.wrapped(&[Piece::new("inside cpu", Emphasis::Faint)], INDENT, words_of(&words, Emphasis::None));
 }
 
-/// Samples that the time on CPUs asks for. A clock that could not tick in time ticks once.
+/// Samples due for the time on CPUs. A clock that could not tick in time ticks once.
 fn due(group: &Group) -> u128 {
     let not_run_ns = count_of(group, "steal_ns") + group.sums.paused_ns();
     let cpu_ns = group.sums.get(Cause::Account(Account::Cpu)).saturating_sub(not_run_ns);
@@ -200,7 +201,7 @@ fn per_request(page: &mut Page, group: &Group, fidelity: Fidelity) {
     page.wrapped(&[Piece::new("per request", Emphasis::Faint)], INDENT, apart);
 }
 
-/// What went over block devices and sockets, where anything did.
+/// Traffic of block devices and sockets, if any.
 fn traffic(group: &Group) -> Vec<String> {
     let requests = u128::from(group.latency.count.max(1));
     let one = |what: &str, name: &str| {
@@ -222,7 +223,7 @@ pub(super) fn count_of(group: &Group, name: &str) -> u128 {
     COUNT_NAMES.iter().position(|known| *known == name).map_or(0, |index| group.counts[index])
 }
 
-/// How often it went on elsewhere, and how often where none of its caches are.
+/// Migrations per request, and those to a CPU without a shared cache.
 fn migrations(group: &Group) -> String {
     let mean = |names: &[&str]| {
         let sum = names.iter().map(|name| count_of(group, name)).sum();
@@ -235,9 +236,9 @@ fn migrations(group: &Group) -> String {
     }
 }
 
-/// How often it was woken, and what the way to the run queue took, where that is an interrupt to another CPU.
+/// Wake-ups per request, and the delay to the run queue if it is long enough for an interrupt to another CPU.
 fn wakeups(group: &Group) -> String {
-    /// On the CPU of whoever wakes it takes less than 1 us.
+    /// Least delay taken for an interrupt: on the waker's own CPU it is below 1 us.
     const INTERRUPT_NS: u128 = 3_000;
     let wakeups = count_of(group, "wakeup");
     let text = format!("wake-ups {}", mean_count(wakeups, group.latency.count));
@@ -253,7 +254,7 @@ fn render_no_requests(page: &mut Page, summary: &Summary, facts: &RunFacts) {
     let left_out = summary.left_out.warmups + summary.left_out.unfinished + summary.left_out.damaged;
     let why = if left_out > 0 { "no request counts" } else { "no request was marked" };
     let wall = duration_of(facts.wall);
-    // A shell that waits for its child lasts longest and says least.
+    // By CPU time: a shell that waits for its child lives longest and says least.
     let cpu = Cause::Account(Account::Cpu);
     let Some(busiest) = summary.processes.iter().max_by_key(|one| (one.split.get(cpu), Reverse(one.id)))
     else {
@@ -334,7 +335,7 @@ fn render_facts(page: &mut Page, summary: &Summary, health: &Health, facts: &Run
     }
 }
 
-/// What helps most now. Only commands that there are.
+/// Next steps that help most. Only existing commands.
 fn next_steps(summary: &Summary, health: &Health, facts: &RunFacts, page: &Page) -> Vec<String> {
     let mut steps = Vec::new();
     let missing = |outcome: Outcome| matches!(outcome, Outcome::Unsupported | Outcome::Broken);
@@ -373,7 +374,7 @@ mod tests {
         sinks::terminal::{Style, tests::fixtures::text_of},
     };
 
-    /// The first eight have tables, by the time they took; the others stand in one line.
+    /// The eight kinds with most time have tables; the others share a line.
     #[test]
     fn many_kinds_of_requests() {
         let kinds = (0..11).flat_map(|kind| {

@@ -12,9 +12,9 @@ use super::{
     units::{duration, duration_of_sum, percent, thousands},
 };
 
-/// Nesting that is still indented.
+/// Deepest nesting that is still indented.
 const DEEPEST_INDENT: usize = 6;
-/// A wider bar says no more.
+/// Widest bar: a wider one says no more.
 const WIDEST_BAR: usize = 40;
 
 /// Columns for names: as wide as the names, within bounds that leave room for numbers.
@@ -36,7 +36,7 @@ pub(super) fn heading(text: &str) -> Piece {
     Piece::new(text, Emphasis::Faint)
 }
 
-/// All rows, but what no phase covers only if there is any.
+/// All rows; the one for time outside phases only if it has any.
 fn shown_rows(group: &Group) -> impl Iterator<Item = &Row> + Clone {
     let is_alone = group.rows.len() == 1;
     group.rows.iter().filter(move |row| is_alone || row.kind != RowKind::Outside || row.duration.sum_ns > 0)
@@ -126,14 +126,14 @@ fn phase_accounts(page: &mut Page, group: &Group, names: &[String]) {
     accounts_table(page, &[("mean of one", Align::Left), ("time", Align::Right)], &rows, &causes);
 }
 
-/// A row of a table of accounts: its first cells, and the sums of which it shows the mean of so many.
+/// A row of a table of accounts: its first cells, and the sums that it shows as a mean.
 pub(super) struct AccountRow<'a> {
     pub(super) cells: Vec<Piece>,
     pub(super) sums: &'a Sums,
     pub(super) count: u64,
 }
 
-/// As many accounts as there is room for, in this order, the rest summed up.
+/// A table of as many accounts as fit, in this order, the rest summed up.
 pub(super) fn accounts_table(
     page: &mut Page,
     first: &[(&str, Align)],
@@ -173,7 +173,7 @@ fn account_rows(first: &[(&str, Align)], rows: &[AccountRow<'_>], shown: &[Cause
     table
 }
 
-/// Processes by their main threads; in numbers too, unless groups of threads have them.
+/// Processes by their main threads; with a table of accounts, unless groups of threads have one.
 pub(super) fn processes(page: &mut Page, (processes, seen): (&[ProcessRow], u64), with_accounts: bool) {
     let names: Vec<String> = processes.iter().map(|process| page.safe(&process.name)).collect();
     let columns = name_columns(page, &names);
@@ -207,7 +207,7 @@ pub(super) fn sums_of(process: &ProcessRow) -> Sums {
     sums
 }
 
-/// Items with commas between them, none of which is broken across lines.
+/// Items with commas between them; no item is broken across lines.
 pub(super) fn listed(items: Vec<String>) -> Vec<Piece> {
     let last = items.len().saturating_sub(1);
     let comma = |(index, item): (usize, String)| if index < last { format!("{item},") } else { item };

@@ -115,7 +115,7 @@ fn the_longest_wait_stands_below_its_request() {
     assert_snapshot!(table.unwrap());
 }
 
-/// Of the request with this id; blocked, throttled and in the run queue for so many ns.
+/// A wait of the request with this id: blocked, throttled and in the run queue for so many ns.
 fn wait(root: u64, account: Account, times: [u64; 3], behind: &str) -> Wait {
     Wait {
         phase: Some(root),
@@ -162,7 +162,7 @@ fn helpers_stand_below_the_table() {
     assert_snapshot!(text_of(&requests, Style::PLAIN));
 }
 
-/// Threads that were made and joined within the request: none is there at its end.
+/// Threads made and joined within the request: none exists at its end.
 #[test]
 fn helpers_that_came_and_went_have_no_number() {
     let mut request =
@@ -251,7 +251,7 @@ fn losses() {
     assert_snapshot!(facts_only.join("\n"));
 }
 
-/// What this fidelity does not see stands there once, and nowhere as zero.
+/// What this fidelity does not see is listed once, and shown nowhere as zero.
 #[test]
 fn a_run_without_bpf() {
     let health = Health { fidelity: Fidelity::Procfs, ..healthy() };

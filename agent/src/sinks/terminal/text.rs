@@ -1,14 +1,14 @@
 //! Foreign text made fit for a terminal: names of phases and processes, paths, messages of a collector.
 //!
-//! Yields text without control characters, of known width. Everything that was not written in this program's source
-//! passes here: an escape sequence in a phase's name could otherwise rewrite the screen.
+//! Yields text without control characters, of known width. All text from outside this program's source passes
+//! here: an escape sequence in a phase's name could otherwise rewrite the screen.
 
 use unicode_width::UnicodeWidthChar;
 
 use crate::untrusted::{LONGEST, REPLACEMENT, is_unsafe};
 
-/// The text on one line, safe to print: by the rule of [`crate::untrusted`], and accents that pile up go, so that its width is
-/// known; without Unicode, only ASCII stays.
+/// The text on one line, safe to print by the rule of [`crate::untrusted`]. Combining marks are removed, so
+/// that its width is known; without Unicode only ASCII stays.
 pub(super) fn plain(text: &str, unicode: bool) -> String {
     let shown = |c: char| match c {
         '\n' | '\r' | '\t' => Some(' '),
@@ -22,12 +22,12 @@ pub(super) fn plain(text: &str, unicode: bool) -> String {
     text.chars().take(LONGEST).filter_map(shown).collect()
 }
 
-/// Columns that the text takes.
+/// Width of the text, columns.
 pub(super) fn width(text: &str) -> usize {
     text.chars().map(|c| c.width().unwrap_or(0)).sum()
 }
 
-/// The text, cut to so many columns with a sign that it was.
+/// The text cut to so many columns, with a sign if it was cut.
 pub(super) fn fit(text: &str, columns: usize, unicode: bool) -> String {
     if width(text) <= columns {
         return text.to_owned();

@@ -1,7 +1,7 @@
-//! What groups of threads did: a table where nothing was marked, one line about what lies outside phases
-//! where something was, and the same as JSON.
+//! Time of thread groups: a table if nothing was marked, else one line about time outside phases; and the
+//! same as JSON.
 //!
-//! Yields lines on a page. Names are those that programs gave to their threads.
+//! Yields lines on a page. Names are those that programs give to their threads.
 
 use serde::Serialize;
 
@@ -20,14 +20,14 @@ use super::{
     units::{counted, duration_of_sum, percent, thousands},
 };
 
-/// Groups that the line about what lies outside phases names.
+/// Most groups named in the line about time outside phases.
 const NAMED: usize = 3;
-/// It names none that has less than this part of it.
+/// Least share of that time for a group to be named.
 const NAMED_SHARE: f64 = 0.1;
-/// Less than this part of what threads did is not worth a line.
+/// Least share of the threads' time that is worth a line.
 const WORTH: f64 = 0.05;
 
-/// As JSON.
+/// Thread groups as JSON.
 #[derive(Serialize)]
 pub(super) struct ThreadsJson<'a> {
     seen: u64,
@@ -90,7 +90,7 @@ fn active_parts(group: &ThreadGroup) -> Vec<String> {
     means(&active, 0, 1)
 }
 
-/// All groups: how many threads, how long they were active, a bar; then the sums of all, by account.
+/// All groups: number of threads, active time, a bar; then the sums of all, by account.
 pub(super) fn table(page: &mut Page, threads: &ThreadGroups) {
     let shown: Vec<&ThreadGroup> = threads.groups.iter().chain(&threads.others).collect();
     let names: Vec<String> = shown.iter().map(|group| page.safe(&group.name)).collect();
@@ -127,14 +127,14 @@ pub(super) fn table(page: &mut Page, threads: &ThreadGroups) {
     );
 }
 
-/// What is no idleness first, whatever its size: where there is no room for all, that shall stay.
+/// Active causes before idle ones, even if smaller: they stay where there is no room for all.
 fn in_order<'a>(sums: impl Iterator<Item = &'a Sums>) -> Vec<Cause> {
     let is_active = |cause: &Cause| ACTIVE.iter().any(|&account| *cause == Cause::Account(account));
     let (active, idle): (Vec<Cause>, Vec<Cause>) = columns(sums).into_iter().partition(is_active);
     active.into_iter().chain(idle).collect()
 }
 
-/// What threads did outside phases of their own, where that is worth a line beside marked requests.
+/// Line on threads' time outside their phases, if it is worth one beside marked requests.
 pub(super) fn outside(page: &mut Page, threads: &ThreadGroups) {
     let outside_ns = threads.active_outside_ns();
     let share_of = |part: u128, whole: u128| part as f64 / whole.max(1) as f64;

@@ -1,10 +1,11 @@
 //! Numbers for people: three significant digits and a unit that keeps them short.
 //!
-//! Yields text in ASCII. Nothing is rounded to zero that is not zero: it becomes `<0.01`.
+//! Yields text in ASCII. No nonzero value is rounded to zero: it becomes `<0.01`.
 
 use std::fmt::Write as _;
 
-/// Durations from here on (115 days) are written as powers of ten: they are damage, and must not break a table.
+/// Durations from here on (115 days) are written as powers of ten: they come from damage, and must not break
+/// a table.
 const LONGEST_SECONDS_NS: f64 = 9_999_999.5e9;
 
 /// Nanoseconds: `812 ns`, `6.10 us`, `61.2 ms`, `12.4 s`.
@@ -27,12 +28,12 @@ pub(crate) fn duration_of_sum(ns: u128) -> String {
     duration(u64::try_from(ns).unwrap_or(u64::MAX))
 }
 
-/// A mean of durations, ns; nothing takes less than no time.
+/// A mean of durations, ns; negative ones count as zero.
 pub(crate) fn mean_duration(ns: f64) -> String {
     duration(ns.round().max(0.0) as u64)
 }
 
-/// The same with its sign: `+57.1 ms`.
+/// A duration with its sign: `+57.1 ms`.
 pub(crate) fn difference(ns: i64) -> String {
     let sign = match ns {
         0 => "",
@@ -63,7 +64,7 @@ pub(super) fn mean(sum: u128, count: u64) -> String {
     }
 }
 
-/// Three significant digits, two decimals at most, thousands apart.
+/// Three significant digits, at most two decimals, thousands separated.
 fn digits(value: f64) -> String {
     match value {
         _ if value < 9.995 => format!("{value:.2}"),

@@ -1,4 +1,4 @@
-//! What a fidelity cannot tell apart, so that what was not seen is not taken for nothing.
+//! What a fidelity cannot tell apart, so that unseen time is not taken for zero.
 //!
 //! Yields names and one sentence for each fidelity. It decides nothing.
 
@@ -14,7 +14,7 @@ pub(super) const fn accounts(fidelity: Fidelity) -> &'static [Account] {
     }
 }
 
-/// In words; none if all is seen.
+/// The limitation in words; none if all is seen.
 pub(super) const fn words(fidelity: Fidelity) -> Option<&'static str> {
     match fidelity {
         Fidelity::Procfs => Some(

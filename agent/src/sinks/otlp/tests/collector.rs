@@ -1,7 +1,7 @@
-//! Collectors in this process, for gRPC and HTTP, that do as they are told and remember what they got.
+//! Scripted collectors in this process, for gRPC and HTTP, that remember what they received.
 //!
-//! They are servers of their own on a free port of 127.0.0.1, each on a thread. They know no more of OTLP than the
-//! generated types.
+//! They are servers of their own on a free port of 127.0.0.1, each on a thread. They know no more of OTLP
+//! than the generated types.
 
 use std::{
     collections::VecDeque,
@@ -32,10 +32,10 @@ use crate::sinks::otlp::Protocol;
 #[derive(Clone, Debug)]
 pub(super) enum Act {
     Take,
-    /// Takes it, and says that so many spans were rejected.
+    /// Takes it, and reports so many spans as rejected.
     Reject(i64, String),
     Fail(Failure),
-    /// Answers nothing before it is told to.
+    /// Does not answer before it is released.
     Stall,
 }
 
@@ -81,7 +81,7 @@ type Headers = Vec<(String, String)>;
 pub(super) struct Received {
     pub(super) request: ExportTraceServiceRequest,
     pub(super) headers: Headers,
-    /// It was taken.
+    /// Whether it was taken.
     pub(super) taken: bool,
 }
 
@@ -104,7 +104,7 @@ struct Log {
     judge: Option<Judge>,
 }
 
-/// What the collector and the test share.
+/// State shared by collector and test.
 #[derive(Clone, Default)]
 pub(super) struct Script {
     log: Arc<(Mutex<Log>, Condvar)>,
@@ -127,7 +127,8 @@ impl Script {
         act
     }
 
-    /// None as long as a stalled answer has to wait; then whether there will be one, or the collector has died.
+    /// None while a stalled answer has to wait; then whether there will be an answer or the collector has
+    /// died.
     fn answers(&self) -> Option<bool> {
         let released = self.released.load(Ordering::Relaxed);
         (released || self.ended.load(Ordering::Relaxed)).then_some(released)
@@ -149,12 +150,12 @@ pub(super) struct Identity {
 }
 
 impl Collector {
-    /// Takes everything, on a free port.
+    /// A collector on a free port that takes everything.
     pub(super) fn start(protocol: Protocol) -> Self {
         Self::start_on(protocol, 0, None)
     }
 
-    /// On a port that another one had, or with TLS.
+    /// A collector on a reused port, or with TLS.
     pub(super) fn start_on(protocol: Protocol, port: u16, identity: Option<&Identity>) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", port)).expect("a free port");
         let address = listener.local_addr().expect("it is bound");
@@ -180,17 +181,17 @@ impl Collector {
         self.address
     }
 
-    /// The next requests, in this order.
+    /// Sets the acts for the next requests, in this order.
     pub(super) fn next(&self, acts: impl IntoIterator<Item = Act>) {
         self.script.log().next.extend(acts);
     }
 
-    /// All requests for which nothing else is said.
+    /// Sets the act for all other requests.
     pub(super) fn judge(&self, judge: impl Fn(&ExportTraceServiceRequest) -> Act + Send + 'static) {
         self.script.log().judge = Some(Box::new(judge));
     }
 
-    /// Lets go of what it stalls.
+    /// Releases stalled requests.
     pub(super) fn release(&self) {
         self.script.released.store(true, Ordering::Relaxed);
     }
@@ -204,7 +205,7 @@ impl Collector {
         self.received().iter().filter(|r| r.taken).flat_map(Received::spans).cloned().collect()
     }
 
-    /// Until `enough` of what arrived; half a minute is for ever here.
+    /// Waits until `enough`, for half a minute at most.
     pub(super) fn wait(&self, enough: impl Fn(&[Received]) -> bool) {
         let log = self.script.log();
         let limit = Duration::from_secs(30);
@@ -284,7 +285,7 @@ fn serve_grpc(listener: TcpListener, script: &Script, tls: Option<transport::Ser
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }
         };
-        // Not a graceful end: the connections are cut, as when the process is killed.
+        // Cuts the connections, as when the process is killed.
         tokio::select! {
             outcome = serving => outcome.expect("it serves"),
             () = ended => {}
@@ -320,7 +321,7 @@ fn serve_http(listener: &TcpListener, script: &Script, tls: Option<&Arc<ServerCo
     }
 }
 
-/// One connection, request after request.
+/// Answers one connection, request after request.
 fn answer_all<S: Read + Write>(stream: S, script: &Script) -> io::Result<()> {
     let mut stream = BufReader::new(stream);
     while !script.ended.load(Ordering::Relaxed) {

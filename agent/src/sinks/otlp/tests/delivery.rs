@@ -1,4 +1,4 @@
-//! What arrives when the collector is well: everything, once, with resource, headers and within the limits.
+//! A healthy collector receives everything, once, with resource and headers and within the limits.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -16,7 +16,7 @@ use crate::{
     sinks::otlp::{Exporter, FINISH, Limits, LiveVerdict, Protocol, SCHEMA_URL, WallClock},
 };
 
-/// All that was offered is somewhere.
+/// Every offered span is counted once.
 #[track_caller]
 pub(super) fn assert_balance(health: &ExportHealth, offered: u64) {
     assert_eq!(health.spans_sent + health.spans_spilled + health.spans_dropped, offered, "{health:?}");
@@ -80,7 +80,7 @@ fn spans_leave_without_being_pushed(#[values(Protocol::Grpc, Protocol::HttpProto
     assert_eq!(exporter.finish(FINISH).spans_sent, 6);
 }
 
-/// Requests wait for others: only a full batch leaves before the time.
+/// Requests wait for others: only a full batch leaves before its time.
 #[test]
 fn requests_linger() {
     let collector = Collector::start(Protocol::Grpc);
@@ -90,7 +90,7 @@ fn requests_linger() {
     });
     for batch in 1..5 {
         offer(&exporter, batch * 10..batch * 10 + 4, 2);
-        // Time for the mistake to show; without it nothing happens, however long this takes.
+        // Time for a bug to show; without one nothing happens, however long this takes.
         std::thread::sleep(Duration::from_millis(20));
         assert_eq!(collector.received().len() as u64, batch - 1, "eight spans are no batch");
         offer(&exporter, batch * 10 + 4..batch * 10 + 5, 2);
@@ -162,14 +162,15 @@ fn the_end_may_come_twice_and_nothing_is_taken_afterwards() {
     assert_eq!((health.spans_sent, health.spans_dropped), (3, 4), "{health:?}");
 }
 
-/// The pump and whoever prints the health may hold the same exporter.
+/// The pump and the thread that prints the health may share an exporter.
 #[test]
 fn an_exporter_can_be_shared() {
     fn shared<T: Send + Sync>() {}
     shared::<Exporter>();
 }
 
-/// As its folder is exported later: by when it began, not by when it was offered.
+/// Clock pairs are chosen by the request's start, not by its offer, the same as in a later export of its
+/// folder.
 #[test]
 fn a_request_goes_by_the_clocks_that_were_in_force_when_it_began() {
     let collector = Collector::start(Protocol::Grpc);

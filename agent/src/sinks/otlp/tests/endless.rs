@@ -1,5 +1,4 @@
-//! Collectors that send without end: a connection ends after so many bytes, whatever protocol they hide
-//! behind.
+//! Collectors that send without end: a connection ends after so many bytes, over any protocol.
 
 use std::{
     io::{Read, Write},
@@ -23,8 +22,7 @@ use crate::sinks::otlp::{FINISH, Protocol};
 /// The kernel's buffers of a connection hold some MiB. A client that takes more than this reads for ever.
 const ENDLESS: u64 = 64 << 20;
 
-/// A collector that sends `first` and then `piece` over and over. It says of each connection how many bytes
-/// it was rid of.
+/// A collector that sends `first` and then `piece` over and over. Reports the bytes sent on each connection.
 fn start(first: Vec<u8>, piece: &[u8]) -> (String, Receiver<u64>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("it is bound");
@@ -46,7 +44,7 @@ fn send(mut stream: TcpStream, first: &[u8], pieces: &[u8], counts: &Sender<u64>
         return;
     }
     let hearing = stream.try_clone().expect("a socket");
-    // What it is asked and answered must not fill the other direction.
+    // The client's bytes must not fill the other direction.
     thread::spawn(move || std::io::copy(&mut { hearing }, &mut std::io::sink()));
     let mut sent = 0;
     let mut more = stream.write_all(first).is_ok();
@@ -98,7 +96,7 @@ fn a_collector_that_sends_without_end_is_left(
     assert!(error.contains("sent more than 1024 KiB for one request"), "{error}");
 }
 
-/// What belongs to one request does not count for the next, on the same connection.
+/// Bytes of one request do not count for the next one on the same connection.
 #[rstest]
 fn many_short_answers_are_no_endless_one(
     #[values(Protocol::Grpc, Protocol::HttpProtobuf)] protocol: Protocol,

@@ -1,4 +1,5 @@
-//! The file of spans that wait: its order, its bounds, what it leaves to other readers, and what others do to it.
+//! The file of spans that wait: its order, its bounds, what it leaves to other readers, and what others do to
+//! it.
 
 use std::{fs, os::unix::fs::MetadataExt as _, path::Path, process::Command};
 
@@ -36,7 +37,7 @@ fn front(spill: &mut Spill) -> Option<TracesData> {
     Some(message)
 }
 
-/// What another program makes of the file.
+/// The file as another program reads it.
 fn decompressed(folder: &Path) -> TracesData {
     let file = fs::File::open(folder.join(NAME)).expect("it is there");
     let plain = zstd::stream::decode_all(file).expect("it is a whole zstd file");
@@ -69,7 +70,7 @@ fn messages_leave_in_the_order_in_which_they_came() {
     assert_eq!(size(folder.path()), None);
 }
 
-/// Others read what was not sent, and only that, wherever the agent has come to.
+/// At any time others read exactly what was not sent.
 #[rstest]
 #[case::nothing_was_sent(0)]
 #[case::some(1)]
@@ -97,7 +98,7 @@ fn the_end_keeps_only_what_was_not_read(#[case] read: usize) {
     assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 1, "no other file is left");
 }
 
-/// The folder is the observed user's: he puts a link to a file that is not his under the name.
+/// The folder is the observed user's, who puts a link to another user's file under the name.
 #[test]
 fn what_others_put_under_its_name_is_neither_read_nor_removed() {
     let folder = tempdir().expect("a folder");
@@ -123,7 +124,7 @@ fn what_others_put_under_its_name_is_neither_read_nor_removed() {
 fn room_comes_back_while_the_file_is_read() {
     let folder = tempdir().expect("a folder");
     let mut spill = Spill::new(Some(held(folder.path())), NAME, 12 << 20);
-    // Ids that repeat nothing, so that they do not become smaller.
+    // Random ids, which do not compress.
     let random = |seed: u64| {
         let mut message = message(seed, 1);
         let mut state = seed | 1;
@@ -177,7 +178,7 @@ fn what_cannot_be_used_says_why() {
     assert_eq!(size(folder.path()), Some(15), "it is unharmed");
 }
 
-/// The file may be the observed user's. Whatever becomes of it, what cannot be had is counted, and nothing else.
+/// The file may be the observed user's. After any change exactly the unreadable spans are counted.
 #[rstest]
 #[case::cut_off(|bytes: &mut Vec<u8>| bytes.truncate(9))]
 #[case::emptied(|bytes: &mut Vec<u8>| bytes.clear())]
@@ -206,7 +207,7 @@ fn a_file_that_somebody_changed_is_not_believed(#[case] change: fn(&mut Vec<u8>)
     assert_eq!(front(&mut spill), Some(message(8, 2)), "it goes on");
 }
 
-/// As the documentation says.
+/// The documented command.
 #[test]
 fn the_tool_reads_it() {
     let folder = tempdir().expect("a folder");
@@ -215,7 +216,7 @@ fn the_tool_reads_it() {
     front(&mut spill).expect("there is more");
     spill.pop();
     spill.close().expect("it can be closed");
-    // Where the tool is not installed, the library has been asked in the tests above.
+    // Without the tool: the tests above used the library.
     let Ok(output) = Command::new("zstd").arg("-dc").arg(folder.path().join(NAME)).output() else { return };
     assert!(output.status.success(), "{output:?}");
     let message = TracesData::decode(&output.stdout[..]).expect("it is one message");

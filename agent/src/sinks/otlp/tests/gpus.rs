@@ -1,4 +1,4 @@
-//! What graphics processors did, on the spans of slow requests.
+//! Activity of graphics processors, on the spans of slow requests.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::{
 
 const MS: u64 = 1_000_000;
 
-/// Of each span its name and its attributes about devices, sorted.
+/// Each span's name and its attributes about devices, sorted.
 fn seen(tail: Option<&'static str>) -> Vec<(String, Vec<String>)> {
     let whole = Phase { duration_ns: 1_000 * MS, ..phase(1, 1, None, "infer") };
     let from_ns = whole.start_ns;

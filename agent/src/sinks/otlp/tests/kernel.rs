@@ -1,4 +1,5 @@
-//! How the spans of waits travel: as a service of their own beside the program's, within the same limits, books and files.
+//! Export of wait spans: a service of their own beside the program's, with the same limits, counters and
+//! files.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -20,11 +21,11 @@ use crate::{
     sinks::otlp::{Exporter, FINISH, Limits, LiveVerdict, Protocol, SPILL_FILE},
 };
 
-/// Offers a request with so many waits of 100 us and more in each phase; how many spans that makes.
+/// Offers a request with so many waits of 100 us and more in each phase. Returns the number of spans.
 fn offer(exporter: &Exporter, number: u64, phases: u64, waits: u64) -> u64 {
     let mut request = request(number, phases).as_ref().clone();
     for phase in &mut request.phases {
-        // As if its waits lay in it.
+        // Long enough for its waits.
         phase.duration_ns = 5_000_000;
         for at in 0..waits {
             exporter.wait(wait(phase, at * 4_000, 100_000 + at));
@@ -44,7 +45,7 @@ fn text(received: &Received, key: &str) -> Vec<String> {
     texts.collect()
 }
 
-/// The spans that were taken by service; that none was taken twice.
+/// Taken spans by service; asserts that none was taken twice.
 #[track_caller]
 fn by_service(collector: &Collector) -> BTreeMap<String, Vec<Span>> {
     let mut services: BTreeMap<String, Vec<Span>> = BTreeMap::new();
@@ -86,7 +87,7 @@ fn waits_are_a_service_of_their_own(
     }
 }
 
-/// Of 3,000 waits a phase shows eight as spans and 32 as events; batches stay within their limits.
+/// A phase with 3,000 waits shows eight as spans and 32 as events; batches stay within their limits.
 #[rstest]
 fn a_storm_of_waits_stays_within_the_limits(
     #[values(Protocol::Grpc, Protocol::HttpProtobuf)] protocol: Protocol,
@@ -112,14 +113,14 @@ fn a_storm_of_waits_stays_within_the_limits(
     }
 }
 
-/// The queue counts what waits hold: a request whose waits have no room is dropped as a whole.
+/// The queue counts the memory of waits: a request whose waits have no room is dropped as a whole.
 #[test]
 fn waits_fill_the_queue() {
     let collector = Collector::start(Protocol::Grpc);
     collector.judge(|_| Act::Stall);
     let exporter = exporter(&collector.endpoint(), &[], |config| {
         config.protocol = Some(Protocol::Grpc);
-        // Room for three requests, but for one whose waits are as many.
+        // Room for three requests, or for one with as many waits.
         let queue_bytes = 6 * (size_of::<Phase>() + "inference".len());
         let (linger, patience) = (Duration::from_hours(1), Duration::ZERO);
         config.limits = Limits { queue_bytes, patience, linger, ..config.limits };
@@ -130,7 +131,7 @@ fn waits_fill_the_queue() {
     assert_balance(&health, offered);
 }
 
-/// What waited in the file comes back under both names.
+/// Spans from the file come back under both service names.
 #[rstest]
 fn both_services_come_back_from_the_file(
     #[values(Protocol::Grpc, Protocol::HttpProtobuf)] protocol: Protocol,
@@ -154,12 +155,12 @@ fn both_services_come_back_from_the_file(
     assert_eq!((health.spans_sent, health.traces_sent), (offered, 51), "{health:?}");
     assert!(!folder.path().join(SPILL_FILE).exists(), "nothing is left to keep");
     let services = by_service(&collector);
-    // The first batch was stalled, and does not stand among those that were taken.
+    // The first batch was stalled, and is not among the taken ones.
     let first = collector.received()[0].spans().count();
     assert_eq!((services["infer"].len(), services["kernel"].len() + first), (4 * 51, 12 * 51));
 }
 
-/// A collector that is not there at the end, and one that wants less at once.
+/// A collector that is away at the end, and one that wants smaller batches.
 #[test]
 fn waits_are_kept_and_halved_like_phases() {
     let folder = tempdir().expect("a folder");

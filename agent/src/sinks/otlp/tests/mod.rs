@@ -1,5 +1,5 @@
-//! Tests of the export: pure parts by property and snapshot, the rest against collectors in this process that take,
-//! reject, refuse, stall and die. Nothing here asserts a time.
+//! Tests of the export: pure parts by property and snapshot, the rest against collectors in this process that
+//! take, reject, refuse, stall and die. Nothing here asserts a time.
 
 mod collector;
 mod delivery;
@@ -39,7 +39,7 @@ use crate::{
 /// 2026-01-01T00:00:00Z less a machine that has been up for 1,000 s.
 const OFFSET_NS: i64 = 1_767_225_600_000_000_000 - 1_000_000_000_000;
 
-/// A folder, held open; one that is not there is gone by then.
+/// A folder, held open; one that does not exist is made and removed first.
 fn held(folder: &Path) -> Directory {
     if folder.exists() {
         return Directory::open(folder).expect("a folder");
@@ -82,7 +82,7 @@ pub(super) fn phase(number: u64, id: u64, parent: Option<u64>, name: &str) -> Ph
     }
 }
 
-/// A wait in a phase, so long after its begin: for a lock at first, for a CPU in its last tenth.
+/// A wait in a phase, so long after its start: for a lock at first, for a CPU in its last tenth.
 fn wait(phase: &Phase, after_ns: u64, duration_ns: u64) -> Wait {
     Wait {
         phase: Some(phase.id),
@@ -143,7 +143,7 @@ fn environment(variables: &[(&str, &str)]) -> impl Fn(&str) -> Option<String> {
     move |name| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
 }
 
-/// Offers requests `numbers` of `phases` spans each; the number of spans.
+/// Offers requests `numbers` of `phases` spans each. Returns the number of spans.
 fn offer(exporter: &Exporter, numbers: std::ops::Range<u64>, phases: u64) -> u64 {
     let spans = (numbers.end - numbers.start) * phases;
     for number in numbers {
@@ -152,7 +152,7 @@ fn offer(exporter: &Exporter, numbers: std::ops::Range<u64>, phases: u64) -> u64
     spans
 }
 
-/// Until it is so; half a minute is for ever here.
+/// Waits until it is so, for half a minute at most.
 fn wait_until(so: impl Fn() -> bool) {
     let begun = Instant::now();
     while !so() {

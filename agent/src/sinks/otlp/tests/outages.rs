@@ -1,5 +1,5 @@
 //! Nothing is lost without need: bursts larger than the queue, collectors of all kinds that take nothing, and
-//! what becomes of the spans when one is there again.
+//! delivery once one is back.
 
 use std::{
     fs,
@@ -32,7 +32,7 @@ use crate::{
     },
 };
 
-/// A request whose spans have what caused losses: a boolean, a list, a remote parent.
+/// A request whose spans have values that once caused losses: a boolean, a list, a remote parent.
 fn rich(number: u64, phases: u64) -> Arc<Request> {
     let mut request = request(number, phases).as_ref().clone();
     for phase in &mut request.phases {
@@ -44,7 +44,7 @@ fn rich(number: u64, phases: u64) -> Arc<Request> {
     request.into()
 }
 
-/// A burst is waited for until the disk has taken it, on a machine of any speed.
+/// Offering waits until the disk has taken a burst, on a machine of any speed.
 fn patient(folder: &Path, protocol: Protocol) -> impl FnOnce(&mut Config) {
     move |config| {
         into(folder, protocol)(config);
@@ -52,7 +52,7 @@ fn patient(folder: &Path, protocol: Protocol) -> impl FnOnce(&mut Config) {
     }
 }
 
-/// Offers so many requests of five spans as fast as it goes; the number of spans.
+/// Offers so many requests of five spans as fast as possible. Returns the number of spans.
 fn burst(exporter: &Exporter, requests: u64) -> u64 {
     let requests: Vec<Arc<Request>> = (1..=requests).map(|number| rich(number, 5)).collect();
     let spans = requests.len() as u64 * 5;
@@ -91,7 +91,7 @@ fn silent(mut stream: TcpStream) {
     while stream.read(&mut bytes).is_ok_and(|count| count > 0) {}
 }
 
-/// Answers without end, whatever it is asked.
+/// Answers any request without end.
 fn endless(mut stream: TcpStream) {
     let mut bytes = vec![b'x'; 1 << 16];
     let _ = stream.read(&mut bytes);
@@ -101,7 +101,7 @@ fn endless(mut stream: TcpStream) {
     while stream.write_all(&bytes).is_ok() {}
 }
 
-/// A byte of an answer now and then.
+/// Sends a byte of an answer now and then.
 fn drip(mut stream: TcpStream) {
     let _ = stream.read(&mut [0; 4096]);
     let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n");
@@ -110,7 +110,7 @@ fn drip(mut stream: TcpStream) {
     }
 }
 
-/// Sends away.
+/// Redirects.
 fn redirect(mut stream: TcpStream) {
     while stream.read(&mut [0; 4096]).is_ok_and(|count| count > 0) {
         let answer =
@@ -121,7 +121,7 @@ fn redirect(mut stream: TcpStream) {
     }
 }
 
-/// More than what the queue holds, at once, to a collector that takes none of it: all of it is on the disk.
+/// A burst larger than the queue, to a collector that takes none of it: all of it is on the disk.
 #[rstest]
 #[case::nobody_there(|| format!("http://127.0.0.1:{}", closed_port()))]
 #[case::silent(|| server(silent))]
@@ -145,7 +145,7 @@ fn a_burst_goes_to_the_disk(
     assert!(error.contains(&format!("{offered} spans are kept in {SPILL_FRAMES}")), "{error}");
 }
 
-/// The same to one that says no; and then it says yes: every span arrives.
+/// The same to a collector that first refuses and then takes: every span arrives.
 #[rstest]
 #[case::busy(Act::Fail(Failure::Busy))]
 #[case::stalled(Act::Stall)]
@@ -174,7 +174,7 @@ fn what_an_outage_kept_arrives_when_it_is_over(
     assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0, "nothing is left to keep");
 }
 
-/// The program ends before all that waits is sent: the rest stays, to the span.
+/// The program ends before all waiting spans are sent: the rest stays, to the span.
 #[test]
 fn what_the_end_does_not_wait_for_stays() {
     let folder = tempdir().expect("a folder");

@@ -23,12 +23,12 @@ use crate::{
 
 fn queue(queue_spans: usize, queue_bytes: usize) -> Queue {
     let linger = Duration::from_hours(1);
-    // Nobody would make room.
+    // No thread would make room.
     let patience = Duration::ZERO;
     Queue::new(Limits { queue_spans, queue_bytes, batch_spans: 10, linger, patience, ..Limits::default() })
 }
 
-/// Offers requests of so many spans each; how many spans were dropped.
+/// Offers requests of so many spans each. Returns how many spans were dropped.
 fn dropped(queue: &Queue, requests: &[u64]) -> u64 {
     for &phases in requests {
         queue.offer(request(1, phases), Chosen::default(), LiveVerdict::default(), 0);
@@ -85,7 +85,7 @@ fn what_is_pending_at_the_end_is_dropped_and_stays_so() {
     dropped(&queue, &[4, 4]);
     queue.close();
     assert_eq!(dropped(&queue, &[3]), 11);
-    // A thread that was given up books what it does afterwards nowhere.
+    // A thread that was given up no longer changes the counters.
     queue.book(|books| books.sent += 8);
     let (books, error) = queue.read();
     assert_eq!((books.offered, books.sent, books.pending()), (11, 0, 0));
@@ -100,7 +100,7 @@ fn a_request_without_phases_is_nothing() {
     assert_eq!(queue.due(), Due::Never);
 }
 
-/// More than what fits comes at once: it waits until some has left, even where the queue is not half full.
+/// More than fits comes at once: it waits until some has left, even where the queue is not half full.
 #[rstest]
 #[case::as_fast_as_it_leaves(&[4; 40])]
 #[case::a_giant_does_not_fit_beside_it(&[4, 50, 4, 50])]
@@ -120,7 +120,7 @@ fn what_does_not_fit_waits_for_what_leaves(#[case] requests: &[u64]) {
     });
 }
 
-/// Where the disk takes nothing, nobody waits for it.
+/// A disk that takes nothing is not waited for.
 #[test]
 fn a_disk_that_fails_is_not_waited_for() {
     let queue =
@@ -129,7 +129,7 @@ fn a_disk_that_fails_is_not_waited_for() {
     assert_eq!(dropped(&queue, &[10, 4, 4]), 8);
 }
 
-/// Nor where those who offer have no time.
+/// Nor do offering threads wait that have no time.
 #[test]
 fn those_in_a_hurry_wait_for_no_room() {
     let queue =
@@ -138,7 +138,7 @@ fn those_in_a_hurry_wait_for_no_room() {
     assert_eq!(dropped(&queue, &[10, 4, 4]), 8);
 }
 
-/// One that does nothing at all is waited for as long as patience lasts.
+/// A disk that hangs is waited for as long as patience lasts.
 #[test]
 fn a_disk_that_hangs_is_not_waited_for_without_end() {
     let queue =
@@ -174,7 +174,7 @@ fn the_file_is_sent_faster_where_more_waits_in_it(
 }
 
 proptest! {
-    /// From half of a doubling delay to all of it, at most 30 s, and no less than a sane collector asks for.
+    /// Half to all of a doubling delay, at most 30 s, and no less than a sane collector asks for.
     #[test]
     fn delays(first_ms in 1_u64..1_000, asked in prop::collection::vec(prop::option::of(0_u64..400), 1..20)) {
         let mut backoff = Backoff::new(Duration::from_millis(first_ms));

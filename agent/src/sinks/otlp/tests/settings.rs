@@ -123,7 +123,7 @@ fn words_from_outside_are_scrubbed() {
     assert_eq!(settings.scrub(&"x".repeat(1_000)).len(), 300);
 }
 
-/// However a collector says again what it was told: `%40` is an at sign, the user is bob and the password
+/// Any form in which a collector may repeat a secret: `%40` is an at sign, the user is bob, the password
 /// hunter@22.
 #[rstest]
 #[case::pair("user bob:hunter@22 may not")]

@@ -1,4 +1,4 @@
-//! Whatever a span may hold: written, read, equal.
+//! Spans of any content are equal after writing and reading.
 
 use std::{
     sync::LazyLock,
@@ -152,7 +152,7 @@ fn batch() -> impl Strategy<Value = Vec<SpanData>> {
     scope().prop_flat_map(|scope| prop::collection::vec(span(scope), 1..5))
 }
 
-/// One for all, because the order of its attributes is none.
+/// One for all, because the order of its attributes is undefined.
 static RESOURCE: LazyLock<Resource> =
     LazyLock::new(|| service::resources("infer", vec![("host.cores".into(), 4.into())]).0.program);
 
@@ -161,10 +161,10 @@ fn message(spans: Vec<SpanData>) -> TracesData {
 }
 
 proptest! {
-    // What fails is large, and each attempt to make it smaller writes a file.
+    // Failing cases are large, and each shrinking step writes a file.
     #![proptest_config(ProptestConfig { max_shrink_iters: 200, ..ProptestConfig::default() })]
 
-    /// Through a file: what comes out of it is sent as the same bytes.
+    /// Spans read back from a file are sent as the same bytes.
     #[test]
     fn every_span_comes_back_from_the_file_as_it_was_written(batches in prop::collection::vec(batch(), 1..4)) {
         let folder = tempdir().expect("a folder");
@@ -183,7 +183,7 @@ proptest! {
         prop_assert!(spill.front().is_none());
     }
 
-    /// The same as a line, which other tools read: all but numbers that JSON does not have.
+    /// Spans as a line, which other tools read: all but numbers that JSON lacks.
     #[test]
     fn every_span_makes_a_line(batch in batch()) {
         let written = message(batch);
@@ -193,7 +193,7 @@ proptest! {
     }
 }
 
-/// What we never write is not sent as something else.
+/// Messages that we never write are refused, not altered.
 #[test]
 fn messages_of_others_are_refused() {
     use opentelemetry_proto::tonic::{

@@ -28,7 +28,7 @@ fn spans(request: Request, verdict: LiveVerdict) -> Vec<SpanData> {
     Trace::new(Arc::new(request), Chosen::default(), verdict, OFFSET_NS).collect()
 }
 
-/// A request that shows everything that a span can say.
+/// A request with everything that a span can hold.
 fn rich() -> Request {
     let root = Phase {
         duration_ns: 8_000_000,
@@ -74,7 +74,7 @@ fn a_request_as_json() {
     let (resources, _) = service::resources("infer", vec![(Cow::from("guestscope.platform"), "VM".into())]);
     let mut resource_spans =
         group_spans_by_resource_and_scope(spans(rich(), verdict), &(&resources.program).into());
-    // The resource is a set: its order is none.
+    // The resource is a set without an order.
     for resource in resource_spans.iter_mut().filter_map(|of| of.resource.as_mut()) {
         resource.attributes.sort_by(|one, other| one.key.cmp(&other.key));
     }
@@ -149,7 +149,7 @@ fn a_wall_clock_before_1970_stays_readable() {
 }
 
 proptest! {
-    /// Batches are measured by the estimate: it must not fall short, and need not be far off.
+    /// Batches are measured by the estimate: it must not be too low, nor far off.
     #[test]
     fn estimates_are_those_of_the_encoder(
         accounts in prop::array::uniform11(0_u64..u64::MAX / 16),

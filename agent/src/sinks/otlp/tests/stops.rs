@@ -1,4 +1,4 @@
-//! What happened to the whole guest, on the spans of the phases that were open.
+//! Events of the whole guest, on the spans of the phases that were open.
 
 use std::{sync::Arc, time::UNIX_EPOCH};
 
@@ -12,7 +12,7 @@ use crate::{
 
 const MS: u64 = 1_000_000;
 
-/// Name, begin, length and doubt in ms of each event; the begin by the begin of the request.
+/// Name, start, length and doubt of each event, ms; the start relative to the request's.
 fn events(span: &SpanData, from_ns: u64) -> Vec<(String, f64, f64, f64)> {
     let ms = |ns: u64| ns as f64 / MS as f64;
     let each = span.events.events.iter().map(|event| {
@@ -44,7 +44,7 @@ fn a_pause_is_an_event_of_every_phase_that_it_lies_in() {
     };
     let request = Request { phases: vec![whole, inner(2, 0, 40, 20), inner(3, 40, 60, 40)] };
     let mut keeper = Keeper::default();
-    // One long before, which is in nobody's way, and two in this request.
+    // One long before, which matters to no span, and two in this request.
     for (at, duration) in [(-5_000, 20), (20, 50), (80, 10)] {
         let start_ns = from_ns.checked_add_signed(at * MS as i64).expect("after the start");
         keeper.stopped(Pause { start_ns, duration_ns: duration * MS, doubt_ns: MS });
@@ -88,7 +88,7 @@ fn that_the_guest_was_restored_is_an_event_of_every_phase_that_was_open() {
     };
     let request = Request { phases: vec![whole, inner(2, 0, "first"), inner(3, 50, "second")] };
     let mut keeper = Keeper::default();
-    // Before it, at its very begin, in the second phase, between the phases, and when all was over.
+    // Before it, exactly at its start, in the second phase, between the phases, and after the end.
     let times = [
         (from_ns - 1, RestoredBy::Vmgenid),
         (from_ns, RestoredBy::Vmgenid),

@@ -14,7 +14,7 @@ const DEPTH: u64 = 3;
 /// A phase by its children, with the times between its edges.
 #[derive(Clone, Debug)]
 struct Tree {
-    /// Before the first child, or the whole length of a leaf.
+    /// Time before the first child, or the whole length of a leaf.
     lead_ns: u64,
     /// Each child and the time behind it.
     children: Vec<(Tree, u64)>,
@@ -28,7 +28,7 @@ fn tree(step: std::ops::Range<u64>) -> impl Strategy<Value = Tree> {
     })
 }
 
-/// The phases of a tree in the order of their begins. Returns the end.
+/// Appends the phases of a tree in order of start. Returns the end.
 fn grow(tree: &Tree, parent: Option<u64>, start_ns: u64, phases: &mut Vec<Phase>) -> u64 {
     let id = phases.len() as u64 + 1;
     phases.push(Phase { start_ns, ..phase(1, id, parent, "phase") });
@@ -50,7 +50,7 @@ fn exact(phase: &Phase) -> Interval {
     Interval { start_ns: phase.start_ns, end_ns: phase.start_ns + phase.duration_ns }
 }
 
-/// Pairs of siblings of which the first is over when the second begins.
+/// Pairs of siblings where the first ends before the second begins.
 fn successive(phases: &[Phase]) -> Vec<(usize, usize)> {
     let mut pairs = Vec::new();
     for later in 1..phases.len() {
@@ -93,7 +93,7 @@ proptest! {
         prop_assert_eq!(arrange(&phases, &[]), expected);
     }
 
-    /// Whatever the edges, even all at one nanosecond.
+    /// Any edges, even all at one nanosecond.
     #[test]
     fn children_stay_inside_in_order_and_near(tree in tree(0..3_000)) {
         let phases = phases_of(&tree);
@@ -116,7 +116,7 @@ proptest! {
         assert_near(&phases, &times);
         for (earlier, later) in successive(&phases) {
             prop_assert!(times[earlier].end_ns + GAP_NS <= times[later].start_ns);
-            // What Jaeger compares: whole microseconds of the end, as start plus duration, and of the begin.
+            // Jaeger compares whole microseconds of the end, as start plus duration, and of the start.
             let end_us = times[earlier].start_ns / 1_000 + (times[earlier].end_ns - times[earlier].start_ns) / 1_000;
             prop_assert!(end_us < times[later].start_ns / 1_000);
         }
@@ -158,7 +158,7 @@ fn waits_are_children_of_their_phase() {
     let root = Phase { start_ns: 0, duration_ns: 100_000, ..phase(1, 1, None, "infer") };
     let inner = Phase { start_ns: 40_000, duration_ns: 20_000, ..phase(1, 2, Some(1), "inference") };
     let wait = |position, start_ns, end_ns| (position, Interval { start_ns, end_ns });
-    // As a list they have no order: two beside the inner phase, one that fills it, one at the edge of the outermost.
+    // In no order: two beside the inner phase, one that fills it, one at the edge of the outermost.
     let waits =
         [wait(0, 60_000, 70_000), wait(0, 10_000, 40_000), wait(1, 40_000, 60_000), wait(0, 90_000, 100_000)];
     let times = arrange(&[root, inner], &waits);

@@ -1,4 +1,4 @@
-//! TLS over ring, for both protocols: a collector whose authority is trusted, and one whose is not.
+//! TLS over ring, for both protocols: collectors with a trusted and with an untrusted authority.
 
 use std::fs;
 

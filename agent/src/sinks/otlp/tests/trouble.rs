@@ -1,4 +1,4 @@
-//! What becomes of spans when the collector is away, stalls, dies, is overloaded or refuses: nothing is lost unsaid.
+//! Fate of spans when the collector is away, stalls, dies, is overloaded or refuses: every loss is reported.
 
 use std::{
     collections::HashSet,
@@ -24,7 +24,7 @@ use crate::sinks::otlp::{
     Config, FINISH, Limits, Protocol, REFUSED_FILE, SPILL_FILE, keep::SPILL_FRAMES, wire,
 };
 
-/// How many spans lie in a file of lines in the run folder.
+/// Number of spans in a file of lines in the run folder.
 pub(super) fn lying(folder: &Path, file: &str) -> u64 {
     let lines = fs::read(folder.join(file)).unwrap_or_default();
     let lines = lines.split_inclusive(|&byte| byte == b'\n');
@@ -63,7 +63,7 @@ fn nobody_there(#[values(Protocol::Grpc, Protocol::HttpProtobuf)] protocol: Prot
     assert!(!format!("{health:?}").contains("hunter2"));
 }
 
-/// The collector holds the first batch for as long as the test runs: offering goes on, and nothing is lost unsaid.
+/// The collector holds the first batch for the whole test: offering goes on, and every loss is reported.
 #[rstest]
 fn a_stalled_collector_stops_nobody(#[values(Protocol::Grpc, Protocol::HttpProtobuf)] protocol: Protocol) {
     let folder = tempdir().expect("a folder");
@@ -84,7 +84,7 @@ fn a_stalled_collector_stops_nobody(#[values(Protocol::Grpc, Protocol::HttpProto
     assert_eq!(lying(folder.path(), SPILL_FILE), health.spans_spilled);
 }
 
-/// Half of the queue is not enough for what comes: the older part waits in the file and is sent in its order.
+/// Half of the queue is too small for the load: the older part waits in the file and is sent in its order.
 #[rstest]
 fn what_waited_in_the_file_arrives_in_order(
     #[values(Protocol::Grpc, Protocol::HttpProtobuf)] protocol: Protocol,
@@ -107,7 +107,8 @@ fn what_waited_in_the_file_arrives_in_order(
     let health = exporter.finish(FINISH);
     assert_eq!((health.spans_sent, health.traces_sent), (offered, 210), "{health:?}");
     assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0, "nothing is left to keep");
-    // Live spans and those from the file take turns, each kind in its order: two rising sequences, one in the other.
+    // Live spans and those from the file take turns, each kind in its order: two rising sequences, one in the
+    // other.
     let mut last = [0, 0];
     for batch in collector.received() {
         let begin = batch.spans().map(|span| span.start_time_unix_nano).min().expect("no batch is empty");
@@ -180,7 +181,7 @@ fn has_request(request: &ExportTraceServiceRequest, number: u64) -> bool {
     spans.into_iter().any(|span| span.trace_id == (u128::from(number) << 64 | 7).to_be_bytes())
 }
 
-/// Spans that the collector will never take stand in nobody's way.
+/// Spans that the collector will never take do not hold up others.
 #[rstest]
 #[case::bad(Failure::BadSpans)]
 #[case::it_fails_on_them(Failure::Internal)]
@@ -221,7 +222,7 @@ fn too_large_batches_are_halved(#[values(Protocol::Grpc, Protocol::HttpProtobuf)
     assert_eq!(unique(&collector.taken()), offered);
 }
 
-/// Each way in which the run folder may fail: then the spans are dropped, and it is said.
+/// Each way in which the run folder may fail: the spans are dropped, and that is reported.
 #[rstest]
 #[case::no_folder(None, 1 << 20, "no run folder to keep spans in")]
 #[case::gone(Some("gone"), 1 << 20, "No such file or directory")]

@@ -1,4 +1,4 @@
-//! What the trace of a request with waits looks like: two services, ids, times, sizes, and lines of the spill file.
+//! The trace of a request with waits: two services, ids, times, sizes, and lines of the spill file.
 
 use std::{borrow::Cow, collections::HashSet, sync::Arc};
 
@@ -74,7 +74,7 @@ fn a_trace_with_waits_as_json() {
         trace(request, waits).into_iter().partition(|span| Service::of(span) == Service::Kernel);
     let mut resource_spans = group_spans_by_resource_and_scope(kernel, &(&resources.kernel).into());
     resource_spans.extend(group_spans_by_resource_and_scope(program, &(&resources.program).into()));
-    // The resource is a set: its order is none.
+    // The resource is a set without an order.
     for resource in resource_spans.iter_mut().filter_map(|of| of.resource.as_mut()) {
         resource.attributes.sort_by(|one, other| one.key.cmp(&other.key));
     }
@@ -94,7 +94,7 @@ fn the_outermost_span_comes_last_and_waits_are_no_roots() {
     assert_eq!(trace.iter().filter(|span| Service::of(span) == Service::Kernel).count(), 3);
 }
 
-/// The program may use the name, and a namespace of its own.
+/// The program may be called `kernel`, and have a namespace of its own.
 #[test]
 fn the_kernel_is_known_whatever_the_program_is_called() {
     let attributes = vec![(Cow::from("service.namespace"), "shop".into())];
@@ -125,7 +125,7 @@ fn they_come_back_from_a_message_as_they_went() {
     assert_eq!(back, spans);
 }
 
-/// A request of one phase with two inner ones, and what its threads waited for: in the middle or at the edges.
+/// A request of one phase with two inner ones, and waits of its threads, in the middle or at the edges.
 fn with_waits() -> impl Strategy<Value = (Request, Vec<Wait>)> {
     let place = (0_usize..3, 0_u64..9_000, 1_u64..9_000);
     let waits = prop::collection::vec(place, 0..60);
@@ -148,7 +148,7 @@ fn with_waits() -> impl Strategy<Value = (Request, Vec<Wait>)> {
 }
 
 proptest! {
-    /// Whatever the waits claim: inside their phases, near their times, with ids of their own, and their numbers exact.
+    /// Any waits: inside their phases, near their times, with ids of their own, and their numbers exact.
     #[test]
     fn waits_lie_in_their_phases_and_nowhere_twice((request, waits) in with_waits()) {
         let spans = trace(request, waits.clone());
@@ -179,12 +179,12 @@ proptest! {
             prop_assert_eq!(parts, [row.blocked_ns, row.throttled_ns, row.runq_ns()]);
             prop_assert_eq!(parts.iter().sum::<u64>(), row.duration_ns);
             let near = DRIFT_NS + 2 * GAP_NS;
-            // Only its begin: what sticks out of the phase is cut off at its end.
+            // Only its start: the end is cut off at the phase's end.
             prop_assert!(ns(span.start_time).abs_diff(row.start_ns) <= near, "{:?} for {:?}", span, row);
         }
     }
 
-    /// Batches are measured by the estimate: it must not fall short, and need not be far off.
+    /// Batches are measured by the estimate: it must not be too low, nor far off.
     #[test]
     fn estimates_are_those_of_the_encoder((request, waits) in with_waits(), comm in ".{0,15}") {
         let waits = waits.into_iter().map(|wait| Wait { ran_before_comm: comm.as_str().into(), ..wait });

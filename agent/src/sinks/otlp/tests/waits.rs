@@ -46,7 +46,7 @@ fn the_longest_that_matter_are_spans_the_next_ones_events_and_the_rest_is_counte
     let (spans, events, left_out) = lengths(&chosen(&alone(&phase), waits));
     assert_eq!(spans, [10_000_000, 10_000_001, 10_000_002, 10_000_003, 10_000_004]);
     assert_eq!((events.len(), left_out), (EVENTS, 50 - 5 - 32));
-    // Nine matter, and eight are shown: of those that are equally long the first one stays.
+    // Nine matter, and eight are shown: of equally long ones the first stays.
     let waits = (0..9).map(|at| wait(&phase, at * 30_000_000, 20_000_000));
     let chosen = chosen(&alone(&phase), waits);
     let begins: Vec<u64> = chosen.spans.iter().map(|(_, wait)| wait.start_ns - phase.start_ns).collect();
@@ -63,7 +63,7 @@ fn what_is_shorter_than_100_us_is_an_event_even_in_a_short_phase() {
     assert_eq!(lengths(&chosen(&alone(&phase), waits)), (vec![100_000], vec![99_999], 0));
 }
 
-/// Its end may be stamped by another thread, or before the wait: the span shall not lie outside its parent.
+/// A phase's end may be stamped by another thread, or before the wait: the span must not leave its parent.
 #[test]
 fn what_sticks_out_of_a_phase_is_cut_off_and_what_lies_outside_is_counted() {
     let phase = Phase { duration_ns: 50_000_000, ..phase(1, 1, None, "inference") };
@@ -101,7 +101,7 @@ fn waits_go_to_their_own_phases_and_those_outside_to_none() {
     assert_eq!(positions(&keeper.take(&other)), [(0, 400_000)]);
 }
 
-/// Of a request without an end, or of too many at once: the longest stay, the others are counted.
+/// A request without an end, or too many at once: the longest waits stay, the others are counted.
 #[test]
 fn what_has_no_room_is_counted() {
     let mut keeper = Keeper::default();
@@ -124,10 +124,10 @@ fn what_has_no_room_is_counted() {
     };
     let counted: u64 = chosen.notes.iter().map(|notes| notes.left_out).sum();
     assert_eq!(shown(&chosen) + counted + keeper.no_room, given, "each is shown or counted, and once");
-    // Phases of which nothing is left have no count.
+    // Phases without waits left have no count.
     assert_eq!((counted > 0, keeper.no_room), (true, 100), "{counted} by spans");
     assert!(shown(&chosen) <= MOST as u64, "{}", shown(&chosen));
-    // What came last was longest: none of that was left out.
+    // The last ones were longest: none of them was left out.
     let last =
         chosen.notes.iter().filter(|notes| notes.events.iter().any(|it| it.start_ns % 1_000_000 == 20_000));
     assert_eq!(last.count(), 1_000);
@@ -183,7 +183,8 @@ proptest! {
         prop_assert!(spans.len() <= SPANS && events.len() <= EVENTS);
         let matters = |wait: &&Wait| wait.duration_ns >= LEAST_NS && wait.duration_ns * 100 >= duration_ns;
         prop_assert!(chosen.spans.iter().all(|(_, wait)| matters(&wait) && all.contains(wait)));
-        // Longest first: no event is longer than the shortest span, unless that sticks out or the spans are full.
+        // Longest first: no event is longer than the shortest span, unless that sticks out or the spans are
+        // full.
         let seen: Vec<&Wait> = all.iter().filter(|wait| inside(wait, &phase).is_some()).collect();
         if all.len() <= SPANS + EVENTS {
             prop_assert_eq!(spans.len(), seen.iter().copied().filter(matters).count().min(SPANS));
@@ -193,7 +194,7 @@ proptest! {
         prop_assert!(spans.len() < SPANS || spans.iter().all(|&span| span >= longest_event));
     }
 
-    /// The order in which they come is none.
+    /// Their order of arrival does not matter.
     #[test]
     fn the_order_of_waits_decides_nothing(
         (waits, shuffled) in in_turn().prop_flat_map(|waits| (Just(waits.clone()), Just(waits).prop_shuffle())),

@@ -1,9 +1,11 @@
-//! The export thread: takes from the queue, sends, retries, spills, and never loses a span without booking it.
+//! The export thread: takes from the queue, sends, retries, spills, and never loses a span without counting
+//! it.
 //!
-//! At any time a span is in one place: the queue, the request that is being turned into spans, the batches in hand, or
-//! a file. The spans of a batch are of one service. Short outages are waited out with the batch in hand; only when the queue is half full does its older part
-//! go to the spill file, so that a collector that restarts costs the observed machine no disk writes. Live spans and
-//! those from the file take turns, the latter in order and at a bounded rate.
+//! At any time a span is in one place: the queue, the request that is being turned into spans, the batches in
+//! hand, or a file. The spans of a batch are of one service. Short outages are waited out with the batch in
+//! hand; only when the queue is half full does its older part go to the spill file, so a collector's restart
+//! costs the observed machine no disk writes. Live spans and those from the file take turns, the latter in
+//! order and at a bounded rate.
 
 mod settle;
 
@@ -32,7 +34,7 @@ use super::{
     transport::Transport,
 };
 
-/// Between attempts to write to a file that did not take it.
+/// Delay between attempts to write to a file that failed.
 const KEEP_AGAIN: Duration = Duration::from_secs(1);
 
 /// Spans that are sent together.
@@ -42,12 +44,12 @@ struct Batch {
     origin: Origin,
 }
 
-/// Where a batch lies when it is not in hand.
+/// Where else a batch is stored.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Origin {
     /// Nowhere.
     Queue,
-    /// In the spill file, of whose oldest line it is the last part or one before.
+    /// In the spill file's oldest message, as its last part or an earlier one.
     File { last_part: bool },
 }
 
@@ -69,18 +71,18 @@ pub(super) struct Worker {
     queue: Arc<Queue>,
     transport: Arc<Transport>,
     limits: Limits,
-    /// Bytes of a batch that its spans may take: the rest is the resource.
+    /// Most bytes of a batch's spans: the rest is the resource.
     batch_bytes: usize,
-    /// At most so many spans to a batch: falls when the collector finds them too large.
+    /// Most spans of a batch: falls when the collector finds batches too large.
     batch_spans: usize,
     hand: VecDeque<Batch>,
     open: Option<Trace>,
-    /// Filled and not in hand yet.
+    /// Filled batches not yet in hand.
     ready: VecDeque<Batch>,
-    /// A span that did not fit into the batch before.
+    /// A span that did not fit into the last batch.
     left_over: Option<SpanData>,
     keep: Keep,
-    /// Spans that the spill file did not take, and when to ask it again.
+    /// Batch that the spill file did not take, and when to try again.
     unkept: Option<(Batch, Instant)>,
     file_turn: bool,
     resend_at: Instant,
@@ -116,7 +118,7 @@ impl Worker {
         }
     }
 
-    /// Until the end has come and everything is sent or put away.
+    /// Runs until the end has come and everything is sent or put away.
     pub(super) async fn run(mut self) {
         while let Some(batch) = self.next().await {
             let transport = Arc::clone(&self.transport);
@@ -159,7 +161,7 @@ impl Worker {
         }
     }
 
-    /// Until there may be something to send.
+    /// Waits until there may be something to send.
     async fn idle(&mut self) {
         let linger = match self.queue.due() {
             Due::Now => return,
@@ -174,7 +176,8 @@ impl Worker {
         }
     }
 
-    /// Runs `work` to its end, and meanwhile keeps the queue from overflowing. None when the deadline passes before.
+    /// Runs `work` to its end, and meanwhile keeps the queue from overflowing. None when the deadline passes
+    /// before.
     async fn meanwhile<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
         let mut work = pin!(work);
         loop {
@@ -189,7 +192,7 @@ impl Worker {
         }
     }
 
-    /// Waits, but not beyond the moment at which the end comes: that is worth one more attempt at once.
+    /// Waits, but no longer than until the end comes, which is worth one more attempt at once.
     async fn pause(&mut self, delay: Duration) {
         let over = Instant::now() + delay;
         let was_ending = self.queue.deadline().is_some();
@@ -239,13 +242,14 @@ impl Worker {
         if self.ready.is_empty() {
             let PerService { program, kernel } = self.collect(most);
             let filled = [kernel, program].into_iter().filter(|spans| !spans.is_empty());
-            // The waits of a trace leave before its phases: when its outermost span has been taken, so has all of it.
+            // The waits of a trace leave before its phases: when its outermost span has been taken, so has
+            // all of it.
             self.ready = filled.map(|spans| Batch { spans, attempts: 0, origin: Origin::Queue }).collect();
         }
         self.ready.pop_front()
     }
 
-    /// So many of the oldest spans, and as many bytes of each service as a batch may have.
+    /// Takes up to `most` of the oldest spans, and per service as many bytes as a batch may have.
     fn collect(&mut self, most: usize) -> PerService<Vec<SpanData>> {
         let mut spans = PerService::<Vec<SpanData>>::default();
         let mut bytes = PerService::<usize>::default();
@@ -275,8 +279,8 @@ impl Worker {
         }
     }
 
-    /// Moves a batch from a queue that is more than half full to the spill file. True if there may be more to move:
-    /// one at a time, because sending goes on between them.
+    /// Moves a batch from a queue that is more than half full to the spill file. True if there may be more to
+    /// move: one at a time, because sending goes on between them.
     fn relieve(&mut self) -> bool {
         if !self.queue.is_under_pressure() {
             return false;
@@ -315,8 +319,8 @@ impl Worker {
         }
     }
 
-    /// The end: what was not sent goes to the spill file, what that does not take is lost. A line of which a part was
-    /// sent stays whole: sending it again does no harm, since receivers know a span by its ids.
+    /// At the end unsent spans go to the spill file; what it does not take is lost. A message sent in part
+    /// stays whole: sending it again does no harm, since receivers know a span by its ids.
     fn put_away(&mut self) {
         let unkept = self.unkept.take().map(|(batch, _)| batch);
         let hand = std::mem::take(&mut self.hand).into_iter().chain(unkept);
@@ -334,7 +338,7 @@ impl Worker {
     }
 }
 
-/// Never, if there is no such time.
+/// Waits until `at`; for ever if there is none.
 async fn until(at: Option<Instant>) {
     match at {
         Some(at) => sleep_until(at.into()).await,

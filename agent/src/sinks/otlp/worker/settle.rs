@@ -1,28 +1,29 @@
-//! What an attempt means for its batch: booked as sent, kept for another attempt, halved, or set aside.
+//! What an attempt means for its batch: counted as sent, kept for another attempt, halved, or set aside.
 //!
-//! Every path books every span once. Nothing here sends or waits.
+//! Every path counts every span once. Nothing here sends or waits.
 
 use std::time::{Duration, Instant};
 
 use super::{Batch, Next, Origin, Worker};
 use crate::sinks::otlp::{rejections::Rejection, spans::is_root, transport::Delivery};
 
-/// Attempts at spans on which the collector fails inside, before they are set aside for the sake of the others.
+/// Attempts with spans on which the collector fails internally, before they are set aside for the others.
 const SUSPECT_ATTEMPTS: u32 = 5;
 /// Failures in a row, once the end has come, after which the collector counts as away.
 const LAST_ATTEMPTS: u32 = 3;
 
-/// What waits in the file is to be sent within some minutes, however much it is.
+/// Time within which everything in the file is to be sent, however much it is.
 const CATCH_UP: Duration = Duration::from_mins(5);
 
-/// After so many spans out of a file in which so many more wait: at the least rate, or as fast as it takes to catch up.
+/// Pause after `spans` spans of a file in which `waiting` more wait: the least rate, or what catching up
+/// takes.
 pub(in super::super) fn resend_pause(spans: u64, waiting: u64, least_per_s: u32) -> Duration {
     let rate = (waiting / CATCH_UP.as_secs()).max(u64::from(least_per_s)).max(1);
     Duration::from_secs_f64(spans as f64 / rate as f64)
 }
 
 impl Worker {
-    /// Books an attempt.
+    /// Counts an attempt.
     pub(super) fn settle(&mut self, batch: Batch, delivery: Delivery) -> Next {
         match delivery {
             Delivery::Taken(rejection) => {
@@ -48,7 +49,7 @@ impl Worker {
 
     fn taken(&mut self, batch: &Batch, rejected: u64) {
         let (spans, from_file) = (batch.len(), batch.origin != Origin::Queue);
-        // Which spans were rejected is not said: then no trace of the batch counts as complete.
+        // The collector does not say which spans it rejected: then no trace of the batch counts as complete.
         let traces =
             if rejected > 0 { 0 } else { batch.spans.iter().filter(|span| is_root(span)).count() as u64 };
         self.queue.book(|books| {
@@ -85,7 +86,7 @@ impl Worker {
         Next::Pause(self.backoff.delay(after))
     }
 
-    /// In two parts, and smaller batches from now on.
+    /// Splits the batch in two, and makes smaller batches from now on.
     fn halve(&mut self, mut batch: Batch) {
         let second = batch.spans.split_off(batch.spans.len() / 2);
         self.batch_spans = batch.spans.len().max(1);
@@ -96,7 +97,7 @@ impl Worker {
         self.hand.push_front(batch);
     }
 
-    /// Out of the way of the others, into the file of what was refused.
+    /// Moves the batch out of the way of the others, into the file of refused spans.
     fn set_aside(&mut self, batch: Batch, why: &str) {
         let (spans, origin) = (batch.len(), batch.origin);
         let kept = self.keep.refused(batch.spans);

@@ -1,4 +1,4 @@
-//! The first lines: what is said of each platform, and what its difference mostly is.
+//! The first lines: the verdict on each platform, and the main part of its difference.
 
 use crate::analyze::compare::{
     Compared as OnePlatform, Comparison, ENOUGH_RUNS, Interval, Judged, MOST_WARMUP, Overall, Side, Verdict,
@@ -74,7 +74,7 @@ pub(super) fn answer(page: &mut Page, comparison: &Comparison, one: &OnePlatform
     }
 }
 
-/// Where no processor but a program executes a guest's instructions, that program's costs drown those of the platform.
+/// Caveat for emulated guests: the emulator's costs drown those of the platform.
 pub(super) fn caveat(page: &Page, sides: &[&Side]) -> Option<String> {
     let name = |side: &&Side| {
         let label = page.name(&side.label, 40);
@@ -97,7 +97,7 @@ fn runs_of(comparison: &Comparison, one: &OnePlatform) -> String {
     format!("{} and {} of the baseline", one.side.runs, comparison.baseline.runs)
 }
 
-/// What leaves out the begins of runs that get faster: the third that drift is measured by.
+/// Option that leaves out the start of runs that get faster: the third by which drift is measured.
 fn warmup(comparison: &Comparison, one: &OnePlatform) -> String {
     let sides = [&comparison.baseline, &one.side];
     let get_faster =
@@ -134,7 +134,7 @@ fn change(judged: &Judged) -> String {
     format!("{} {:+.1} %{}", judged.metric, by(value), interval.unwrap_or_default())
 }
 
-/// The first cause, where it makes a noticeable part of what explains the verdict.
+/// The first cause, if it makes a noticeable part of what explains the verdict.
 fn because(page: &Page, one: &OnePlatform) -> Option<String> {
     const NOTICEABLE: f64 = 0.2;
     let (whole, quantile) = one.explained()?;

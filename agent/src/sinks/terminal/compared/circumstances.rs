@@ -1,4 +1,4 @@
-//! What the comparison rests on: the work, the runs, and what a reader must know about them.
+//! The basis of a comparison: the work, the runs, and what a reader must know about them.
 
 use crate::compare::Work;
 
@@ -15,9 +15,9 @@ use crate::analyze::compare::GOOD_RUNS;
 /// How much is said of single runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Notes {
-    /// The first, and where the others are.
+    /// The first notes, and where the others are.
     Few,
-    /// All.
+    /// All notes.
     All,
 }
 

@@ -1,7 +1,8 @@
-//! A comparison for programs: stable keys, units in them, every number that the text has and those that it has no room for.
+//! A comparison for programs: stable keys, units in them, every number of the text and those that it has no
+//! room for.
 //!
-//! Yields one JSON object of `format` 1. Keys are only ever added. Intervals are objects of `value`, `low` and `high`, the
-//! ends `null` where there are too few runs for any.
+//! Yields one JSON object of `format` 1. Keys are only ever added. Intervals are objects of `value`, `low`
+//! and `high`, the ends `null` where there are too few runs for any.
 
 use crate::untrusted::Untrusted;
 use serde::Serialize;
@@ -157,7 +158,7 @@ struct PointJson {
 #[derive(Serialize)]
 struct AdviceJson {
     cause: &'static str,
-    /// Names of the counts that say so; none where times do.
+    /// Names of the counts behind the advice; none if times are.
     counts: Vec<&'static str>,
     text: String,
     source: String,
@@ -212,7 +213,7 @@ impl From<&Judged> for JudgedJson {
     }
 }
 
-/// Samples and coincidence say so, not the clock.
+/// Whether the time comes from samples or coincidence, not from the clock.
 const fn is_estimate(cause: Cause) -> bool {
     matches!(cause, Cause::Overlay(_) | Cause::Helper(_) | Cause::Pause)
 }
@@ -344,7 +345,7 @@ impl<'a> From<&'a SelfTest> for SelfTestJson<'a> {
     }
 }
 
-/// What a self-test found.
+/// Results of self-tests as JSON.
 pub fn render_self_test_json(tests: &[SelfTest]) -> String {
     print(&SelfTestsJson { format: FORMAT, platforms: tests.iter().map(SelfTestJson::from).collect() })
 }

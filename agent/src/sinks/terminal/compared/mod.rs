@@ -1,6 +1,6 @@
 //! Platforms side by side: the answer per platform, the numbers behind it, and what a difference is made of.
 //!
-//! Yields text. The first lines are the verdicts; nothing is called a difference that the verdict does not call one.
+//! Yields text. The first lines are the verdicts; only what the verdict calls a difference is called one.
 
 mod answer;
 mod circumstances;
@@ -23,14 +23,14 @@ use why::{reasons, why};
 
 pub use json::{render_comparison_json, render_self_test_json};
 
-/// What a comparison found, and what is known of the runs.
+/// A comparison's results, and facts about the runs.
 #[derive(Debug)]
 pub struct Compared {
     /// The numbers.
     pub comparison: Comparison,
     /// Whether the work was equal.
     pub work: Work,
-    /// What told platforms apart.
+    /// Name of the key that tells platforms apart.
     pub by: &'static str,
     /// Metrics and margins.
     pub declared: Declared,
@@ -58,21 +58,22 @@ pub fn render_comparison(compared: &Compared, style: Style) -> String {
     page.finish()
 }
 
-/// What is said of a comparison, sentence by sentence, for other pages than a terminal's.
+/// A comparison in sentences, for other pages than a terminal's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sentences {
-    /// Of each platform: the verdict, a caveat where there is one, then what its difference mostly is.
+    /// Per platform: the verdict, a caveat where there is one, then the main part of its difference.
     pub answers: Vec<Vec<String>>,
-    /// What is to be known of the baseline where it is the only platform.
+    /// Caveat on the baseline, where it is the only platform.
     pub caveat: Option<String>,
     /// The work, the runs, and what a reader must know of them.
     pub circumstances: Vec<String>,
-    /// Of each platform that differs, each with its heading: number and price of events, events that differ, advice.
+    /// Per platform that differs, each with its heading: number and price of events, events that differ,
+    /// advice.
     pub reasons: Vec<Vec<(&'static str, String)>>,
 }
 
 impl Sentences {
-    /// Of this comparison.
+    /// The sentences of a comparison.
     pub fn of(compared: &Compared) -> Self {
         let comparison = &compared.comparison;
         let answers = comparison.platforms.iter().map(|one| lines(|page| answer(page, comparison, one)));
@@ -90,7 +91,7 @@ impl Sentences {
     }
 }
 
-/// On lines that never wrap.
+/// Lines that never wrap.
 fn lines(write: impl FnOnce(&mut Page)) -> Vec<String> {
     let mut page = wide();
     write(&mut page);
@@ -101,7 +102,7 @@ fn wide() -> Page {
     Page::new(Style { width: 100_000, color: false, unicode: true })
 }
 
-/// Platforms that differ, and those of which nothing can be said but what their means are made of.
+/// Whether to show the parts: for platforms that differ, and for those with too few runs for a verdict.
 fn is_worth_why(one: &OnePlatform) -> bool {
     matches!(one.overall, Overall::Slower | Overall::Faster | Overall::Mixed | Overall::TooFewRuns)
 }

@@ -18,11 +18,11 @@ use super::{
     heading,
 };
 
-/// Parts of a difference that are listed.
+/// Most parts of a difference listed.
 const MOST_PARTS: usize = 8;
-/// A smaller part of a difference is summed up with others.
+/// Share of a difference below which parts are summed up.
 const SMALL: f64 = 0.01;
-/// Events that are listed.
+/// Most events listed.
 const MOST_COUNTS: usize = 8;
 
 /// The names of a phase and of those around it.
@@ -63,7 +63,7 @@ pub(super) fn why(page: &mut Page, comparison: &Comparison, one: &OnePlatform) {
     }
 }
 
-/// Something that stands below the parts.
+/// A line below the parts.
 pub(super) struct Reason {
     pub(super) heading: &'static str,
     /// Columns of the headings.
@@ -72,7 +72,7 @@ pub(super) struct Reason {
 }
 
 impl Reason {
-    /// What it says, in one line.
+    /// Its words in one line.
     pub(super) fn text(&self) -> String {
         self.words.iter().map(Piece::text).collect::<Vec<_>>().join(" ")
     }
@@ -97,7 +97,7 @@ pub(super) fn reasons(comparison: &Comparison, one: &OnePlatform) -> Vec<Reason>
     reasons
 }
 
-/// What to do, after the events that say so, and who says it.
+/// Advice, with the events behind it and its source.
 fn advice_words(Advised { counts, advice, cause: _ }: &Advised<'_>) -> String {
     let evidence: Vec<String> = counts.iter().map(|change| count_words(change)).collect();
     let evidence = if evidence.is_empty() {
@@ -108,7 +108,7 @@ fn advice_words(Advised { counts, advice, cause: _ }: &Advised<'_>) -> String {
     format!("{evidence}{} ({})", advice.text, advice.source)
 }
 
-/// Parts in their order, as far as they are worth a line, and what the others sum up to.
+/// Parts worth a line, in their order, and the sum of the others.
 fn parts(page: &mut Page, (mean, name): (&Decomposition, &str), tail: Option<(&Decomposition, f64)>) {
     let total = mean.difference_ns.value;
     let shown = mean.largest(SMALL, MOST_PARTS);
@@ -149,7 +149,7 @@ fn parts(page: &mut Page, (mean, name): (&Decomposition, &str), tail: Option<(&D
     let mut aligns = vec![Align::Right, Align::Left, Align::Left, Align::Right, Align::Right];
     aligns.extend(tail_name.iter().flat_map(|_| [Align::Right, Align::Right]));
     page.table(&aligns, &rows);
-    // That nothing is left over is part of the answer.
+    // A residual of zero is part of the answer.
     let emphasis = if mean.residual_ns.abs() >= 1.0 { Emphasis::Warning } else { Emphasis::Faint };
     page.sentence(&format!("residual {}", signed(mean.residual_ns)), emphasis);
 }
@@ -158,12 +158,12 @@ fn share(part: f64, total: f64) -> String {
     if total == 0.0 { "-".to_owned() } else { format!("{:.0} %", part / total * 100.0) }
 }
 
-/// With its sign, to the whole ns.
+/// A signed duration, rounded to ns.
 pub(super) fn signed(ns: f64) -> String {
     difference(ns.round() as i64)
 }
 
-/// A share with its sign.
+/// A signed share.
 pub(super) fn signed_percent(share: f64) -> String {
     format!("{:+.1} %", share * 100.0)
 }

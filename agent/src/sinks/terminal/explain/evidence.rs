@@ -1,6 +1,7 @@
-//! What backs a part of an excess, in words: waits with who was on the other side, counts beside the typical ones, samples.
+//! Evidence for a part of an excess, in words: waits with their culprits, counts beside the typical ones,
+//! samples.
 //!
-//! Yields one line of text per part. Everything in it is in the analysis already; what is not known is not said.
+//! Yields one line of text per part. Everything in it is in the analysis already; unknown facts are left out.
 
 use std::collections::HashMap;
 
@@ -23,26 +24,26 @@ use super::{
     ExplainFacts, syscalls,
 };
 
-/// Others that are named of one part.
+/// Most culprits named per part.
 const WHOM: usize = 3;
 const RUNQ: Cause = Cause::Account(Account::Runq);
-/// What makes less of the waits is not named, one in so many.
+/// Culprits below 1 / `NAMED` of the waits are not named.
 const NAMED: u64 = 20;
 
-/// Of CPU time that nothing explains it is said so where it makes this part of the excess or more, one in so many.
+/// Unexplained CPU time is mentioned from 1 / `MUCH` of the excess on.
 const MUCH: i64 = 5;
 
 /// Fewer samples say nothing about shares.
 const ENOUGH_SAMPLES: u64 = 20;
 
-/// What the words are about.
+/// Context of the words.
 pub(super) struct Words<'a> {
     pub(super) case: &'a Case,
     pub(super) threads: &'a HashMap<u32, Named>,
     pub(super) facts: &'a ExplainFacts,
 }
 
-/// All that backs a part.
+/// All evidence for a part.
 pub(super) fn about(part: &Part, words: &Words<'_>) -> String {
     if part.excess_ns < 0 {
         return instead(part);
@@ -60,7 +61,7 @@ pub(super) fn about(part: &Part, words: &Words<'_>) -> String {
     clauses.join("; ")
 }
 
-/// What is known of a cause without any wait.
+/// Evidence for causes without waits.
 fn before(part: &Part, words: &Words<'_>) -> Option<String> {
     let instead = || instead(part);
     match part.cause {
@@ -81,7 +82,7 @@ fn before(part: &Part, words: &Words<'_>) -> Option<String> {
     }
 }
 
-/// What the rest of it was, where nothing says so yet.
+/// What the rest was, where no other evidence says so.
 fn after(part: &Part, words: &Words<'_>, is_bare: bool) -> Option<String> {
     let is_much = part.excess_ns >= words.case.excess_ns / MUCH;
     match part.cause {
@@ -138,7 +139,7 @@ impl Words<'_> {
         let took = waits.longest.first().and_then(|longest| longest.took_tid);
         let took = took.filter(|tid| part.cause == RUNQ && self.threads.contains_key(tid));
         clauses.extend(took.map(|tid| format!("the longest began when {} took the CPU", self.thread(tid))));
-        // A helper's part is only some of the account that the wait is in.
+        // A helper's part is only some of the wait's account.
         let is_account = matches!(part.cause, Cause::Account(_));
         let short_ns = part.ns.saturating_sub(waits.total_ns);
         if is_account && short_ns > part.ns / 10 {
@@ -152,7 +153,7 @@ impl Words<'_> {
         clauses
     }
 
-    /// Who was on the other side; the time of each where there are several.
+    /// Culprits of the waits; with the time of each where there are several.
     pub(super) fn whom(&self, by: &[By], total_ns: u64) -> String {
         let named: Vec<&By> =
             by.iter().filter(|one| one.ns >= total_ns / NAMED && one.whom != Culprit::Unknown).collect();
@@ -208,7 +209,7 @@ impl Words<'_> {
         }
     }
 
-    /// Each helper that matters, with what kept it.
+    /// Each helper that matters, with what kept it from running.
     fn helpers(&self, part: &Part) -> Vec<String> {
         let helpers = &part.evidence.helpers;
         let longest_ns = helpers.first().map_or(0, |helper| helper.ns);
@@ -287,7 +288,7 @@ fn differs(Compared { count, typical, .. }: &Compared, one: &str, many: &str) ->
     is_more.then(|| format!("{} instead of {}", counted(*count, one, many), mean(*typical)))
 }
 
-/// Within a twentieth, or half an event.
+/// Whether the count is within a twentieth, or half an event, of the typical one.
 fn is_as_usual(count: u64, typical: f64) -> bool {
     (count as f64 - typical).abs() <= (typical / 20.0).max(0.5)
 }
@@ -363,7 +364,7 @@ fn network(part: &Part) -> Option<String> {
     Some(format!("{count} took {took} (usually {usual}), at least {way} of it on the way"))
 }
 
-/// `31 of 70 samples instead of 2.1: 22.0 to 28.1 ms more`; of the program's own code the share alone.
+/// `31 of 70 samples instead of 2.1: 22.0 to 28.1 ms more`; for the program's own code only the share.
 fn of_samples(sampled: &Sampled, part: &Part) -> Option<String> {
     let Sampled { samples, of, typical, low_ns, high_ns } = sampled;
     let (samples, all) = (thousands(*samples), counted(*of, "sample", "samples"));

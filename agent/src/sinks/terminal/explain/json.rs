@@ -1,4 +1,4 @@
-//! An explanation for programs: stable keys, units in them, everything that the text has and what it sums up.
+//! An explanation for programs: stable keys, units in them, everything in the text and what the text sums up.
 //!
 //! Yields one JSON object of `format` 1, with the safety of the summary's. Keys are only ever added.
 
@@ -63,7 +63,7 @@ struct AdviceJson {
     source: String,
 }
 
-/// Of one cause, over all of the slowest requests.
+/// A culprit of one cause, over all of the slowest requests.
 #[derive(Serialize)]
 struct WhoJson {
     cause: &'static str,

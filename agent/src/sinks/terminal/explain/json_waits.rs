@@ -1,4 +1,4 @@
-//! Waits of an explanation for programs, and who was on the other side: whatever is known of them.
+//! An explanation's waits and their culprits for programs.
 //!
 //! Yields the parts of [`super::json`] that come from waits.
 
@@ -33,7 +33,7 @@ pub(super) struct ByJson {
     kept_ns: u64,
 }
 
-/// Whichever of them is known.
+/// A culprit; fields that are not known are left out.
 #[derive(Default, Serialize)]
 pub(super) struct WhomJson {
     kind: &'static str,

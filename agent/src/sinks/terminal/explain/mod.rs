@@ -1,8 +1,8 @@
-//! `guestscope explain` for people: what makes the slow requests slow, what the tail is made of, then request by request with
-//! the evidence behind each part, and what to do.
+//! `guestscope explain` for people: what makes requests slow, the parts of the tail, then request by request
+//! with the evidence behind each part, and advice.
 //!
-//! Yields text. Parts that are too small to be shown are summed up as `rest` and `elsewhere`, so that every block adds up to the
-//! excess it begins with. It decides on nothing but what is shown.
+//! Yields text. Parts that are too small to be shown are summed up as `rest` and `elsewhere`, so that every
+//! block adds up to the excess it begins with. It decides only what is shown.
 
 mod evidence;
 mod json;
@@ -44,7 +44,7 @@ use super::{
     unseen,
 };
 
-/// What an explanation says of the folder itself, beside what is in its rows.
+/// Facts about the folder itself, beside its rows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExplainFacts {
     /// The folder.
@@ -53,17 +53,17 @@ pub struct ExplainFacts {
     pub name: String,
     /// `MVM/2/VNL/CPU`.
     pub scenario: String,
-    /// When it began: CLOCK_MONOTONIC, ns.
+    /// Start of the run: CLOCK_MONOTONIC, ns.
     pub start_ns: u64,
-    /// How much could be seen; none if the folder has a word that this program does not know.
+    /// Fidelity; none if the folder has a word that this program does not know.
     pub fidelity: Option<Fidelity>,
     /// The tightest CPU quota that was visible.
     pub cpu_quota: Option<CpuQuota>,
-    /// Numbers of system calls mean here what they mean in the folder.
+    /// System call numbers mean the same here as in the folder.
     pub same_syscalls: bool,
     /// The run is still being written, or was cut off.
     pub is_open: bool,
-    /// All waits above the threshold are there: what has none was shorter.
+    /// All waits above the threshold are there: missing ones were shorter.
     pub has_all_waits: bool,
     /// Which requests are shown.
     pub shown: Shown,
@@ -74,9 +74,9 @@ pub struct ExplainFacts {
 /// Which requests are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shown {
-    /// So many of the slowest; who was on the other side is summed up over all that are explained.
+    /// So many of the slowest; culprits are summed up over all explained requests.
     Slowest(usize),
-    /// The one that was asked for by its number.
+    /// One request, chosen by its number.
     One,
 }
 
@@ -85,7 +85,7 @@ impl Shown {
         self == Shown::One
     }
 
-    /// So many of each kind.
+    /// Most requests shown of each kind.
     const fn most(self) -> usize {
         match self {
             Shown::Slowest(most) => most,
@@ -101,7 +101,7 @@ pub fn render_explanation(explanation: &Explanation, facts: &ExplainFacts, style
     let has_many = explanation.summary.groups.len() > 1;
     let mut is_first = true;
     for (group, explained) in groups {
-        // Asked for by its number, a request is of one kind.
+        // A request chosen by its number is of one kind.
         if facts.shown.is_one() && explained.cases.is_empty() {
             continue;
         }
@@ -156,7 +156,7 @@ fn render_group(
     }
 }
 
-/// Who was on the other side of the cause that matters most, over all of the slowest requests, shown or not.
+/// Culprits of the main cause, over all of the slowest requests, shown or not.
 fn render_who(
     page: &mut Page,
     explained: &Explained,
@@ -178,7 +178,7 @@ fn render_who(
     fact(page, "who", &text, Emphasis::None);
 }
 
-/// Where accounts are folded into others, the advice on those is to see more first.
+/// Where this fidelity folds accounts into others, the advice on those is to see more first.
 fn advised(group: &Group, explained: &Explained, facts: &ExplainFacts) -> Vec<Advised> {
     let mut advised = explained.advised(group, facts.shown.is_one());
     if facts.fidelity.is_some_and(|fidelity| !fidelity.is_whole()) {
@@ -207,7 +207,7 @@ fn render_advice(page: &mut Page, advised: &[Advised]) {
     }
 }
 
-/// One request: its numbers, its phases, their parts with what backs them.
+/// One request: its numbers, its phases, their parts with evidence.
 fn render_case(
     page: &mut Page,
     case: &Case,
@@ -244,13 +244,13 @@ fn render_case(
 
 /// Digits of a trace id that tell it from the others, as Jaeger's list of traces shows it.
 const TRACE_DIGITS: usize = 7;
-/// A rest below this part of what it is the rest of would change no digit of the sum, one in so many.
+/// A rest below 1 / `VISIBLE` of the whole changes no digit of the sum.
 const VISIBLE: u64 = 1_000;
-/// Where all requests are alike, one that exceeds the typical one by less than this is not worth a look, one in so many.
+/// Where all requests are alike, an excess below 1 / `HARDLY` of the typical request is not worth a look.
 const HARDLY: i64 = 100;
-/// Columns of a phase's names: what stands behind them needs room.
+/// Columns of a phase's names: the text behind them needs room.
 const PHASE: usize = 24;
-/// Columns of a difference: `+1,234 us` is as long as they get.
+/// Columns of a difference: `+1,234 us` is the longest.
 const DIFFERENCE: usize = 9;
 
 fn render_phase(page: &mut Page, phase: &ShownPhase<'_>, columns: usize, context: &Words<'_>) {
@@ -335,7 +335,7 @@ fn left_out(page: &mut Page, explanation: &Explanation) {
     }
 }
 
-/// As a shell takes it.
+/// A path quoted for a shell.
 pub(super) fn quoted(path: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:@%,".contains(c);
     if !path.is_empty() && path.chars().all(is_plain) {

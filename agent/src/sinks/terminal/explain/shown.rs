@@ -4,24 +4,24 @@
 
 use crate::analyze::explain::{Case, CasePhase, Part};
 
-/// What is below this part of the request's excess is summed up, one in so many.
+/// Parts below 1 / `MATTERS` of the request's excess are summed up.
 const MATTERS: u64 = 50;
-/// Phases that are shown.
+/// Most phases shown.
 const PHASES: usize = 8;
-/// Parts of each.
+/// Most parts shown of each phase.
 const PARTS: usize = 5;
 
-/// A phase, or all that are not shown.
+/// A phase, or the sum of those not shown.
 #[derive(Debug)]
 pub(super) struct ShownPhase<'a> {
-    /// None for what is elsewhere.
+    /// None for the phases not shown.
     pub(super) phase: Option<&'a CasePhase>,
-    /// The sum over `parts`, unless those are of what is elsewhere: there are none of it.
+    /// The sum over `parts`; the phases not shown have no parts.
     pub(super) excess_ns: i64,
     pub(super) parts: Vec<ShownPart<'a>>,
 }
 
-/// A part, or all of a phase that are not shown.
+/// A part, or the sum of a phase's parts not shown.
 #[derive(Debug)]
 pub(super) struct ShownPart<'a> {
     /// None for the rest.
@@ -29,7 +29,7 @@ pub(super) struct ShownPart<'a> {
     pub(super) excess_ns: i64,
 }
 
-/// Phases as they come, the largest excess first, then what is elsewhere.
+/// Phases in their order, the largest excess first, then the sum of the others.
 pub(super) fn shown(case: &Case) -> Vec<ShownPhase<'_>> {
     let whole: u64 =
         case.phases.iter().flat_map(|phase| &phase.parts).map(|part| part.excess_ns.unsigned_abs()).sum();

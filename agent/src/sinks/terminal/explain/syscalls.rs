@@ -1,6 +1,6 @@
 //! Table: names of system calls in which threads wait.
 //!
-//! Numbers are this program's own architecture's; whoever asks knows whether the folder is of the same one.
+//! Numbers are of this program's own architecture; the caller checks that the folder has the same one.
 
 use std::sync::LazyLock;
 
@@ -106,10 +106,10 @@ names! {
     SYS_writev = "writev",
 }
 
-/// Those whose numbers `libc` does not have everywhere.
+/// System calls whose numbers `libc` lacks on some targets.
 const NEWER: [(libc::c_long, &str); 2] = [(FUTEX_WAIT, "futex_wait"), (IO_PGETEVENTS, "io_pgetevents")];
 
-/// The name, if it is one in which threads usually wait.
+/// The name of a system call in which threads usually wait.
 pub(crate) fn name(number: u32) -> Option<&'static str> {
     if number >= u32::from(CALLS_32) {
         return calls_32::name(number);
@@ -118,7 +118,7 @@ pub(crate) fn name(number: u32) -> Option<&'static str> {
     known.find(|(known, _)| *known == libc::c_long::from(number)).map(|(_, name)| *name)
 }
 
-/// By its number, where the name is not known.
+/// Text for a number without a known name.
 pub(super) fn numbered(number: u32) -> String {
     match number.checked_sub(CALLS_32.into()) {
         Some(number_32) if number < CALLS as u32 => format!("32-bit system call {number_32}"),
@@ -140,11 +140,11 @@ mod tests {
             .filter(|(number, entry)| *entry != Account::Other as u8 && name(*number).is_none())
             .map(|(number, _)| number)
             .collect();
-        // It is the one before it, which goes on; waits carry the number of that.
+        // It continues the call before it, whose number the waits carry.
         assert_eq!(nameless, [u32::try_from(libc::SYS_restart_syscall).unwrap()]);
     }
 
-    /// The same on both processors.
+    /// Holds on both architectures.
     #[test]
     fn a_32_bit_call_is_told_from_the_64_bit_one_of_its_number() {
         let of_32 = |number: u32| u32::from(CALLS_32) + number;

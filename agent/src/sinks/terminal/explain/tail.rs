@@ -1,6 +1,7 @@
-//! What lies above the percentiles, as a sentence and as a table whose columns add up.
+//! The tail above the percentiles, as a sentence and as a table whose columns add up.
 //!
-//! Yields lines on a page. Numbers are means per request of the tail, so that tails of different sizes compare.
+//! Yields lines on a page. Numbers are means per request of the tail, so that tails of different sizes
+//! compare.
 
 use crate::analyze::{
     Cause, Group, Headline,
@@ -18,12 +19,12 @@ use super::{
     share,
 };
 
-/// Parts that make less of every tail are summed up.
+/// Share of every tail below which parts are summed up.
 const SHOWN: f64 = 0.02;
-/// Columns of names, at least and at most.
+/// Least and most columns of names.
 const LEAST_NAME: usize = 4;
 const MOST_NAME: usize = 32;
-/// Rows of the table.
+/// Most rows of the table.
 const ROWS: usize = 8;
 
 /// How often the leading cause comes back: `throttled is 81 % of what the 20 requests above p90 took longer`.
@@ -58,7 +59,8 @@ fn of(part: u64, all: u64) -> String {
     }
 }
 
-/// A row per part that matters in any of the tails, then the rest, then the sum. Names get the room that numbers leave.
+/// A row per part that matters in any tail, then the rest, then the sum. Names get the room that numbers
+/// leave.
 pub(super) fn table(page: &mut Page, explained: &Explained) {
     let width = page.style().width;
     let shown = if page.style().is_narrow() { 1 } else { explained.tails.len() };
@@ -124,7 +126,7 @@ fn lines(tails: &[Tail], is_long: bool, unicode: bool) -> Vec<(String, Vec<Piece
 
 type PartKey = (Vec<Untrusted>, Cause);
 
-/// The parts to show, most of the first tail first.
+/// The parts to show, the largest of the first tail first.
 fn rows(tails: &[Tail]) -> Vec<PartKey> {
     let mut rows: Vec<PartKey> = Vec::new();
     for part in tails.iter().flat_map(|tail| &tail.parts).filter(|part| part.share.abs() >= SHOWN) {
@@ -142,7 +144,7 @@ fn part_ns(tail: &Tail, path: &[Untrusted], cause: Cause) -> i128 {
     found.map_or(0, |part| part.excess_ns)
 }
 
-/// The mean over the requests of the tail, and the share.
+/// Cells with the mean per request of the tail, and the share.
 fn cells(tail: &Tail, ns: i128) -> [Piece; 2] {
     let mean = ns / i128::from(tail.requests.max(1));
     let part = if tail.excess_ns == 0 { 0.0 } else { ns as f64 / tail.excess_ns as f64 };

@@ -1,4 +1,4 @@
-//! Explanations as a person sees them, by snapshots, and what must hold of any: width, safety, sums.
+//! Explanations as a person sees them, by snapshots, and invariants of all: width, safety, sums.
 //!
 //! Requests and waits are made up; nothing here asks a terminal.
 
@@ -45,7 +45,7 @@ fn explained(requests: &[Request], waits: Vec<Wait>, wanted: Wanted) -> Explanat
     explanation
 }
 
-/// In the phase of this name; blocked, out of quota and in the run queue for so many us.
+/// A wait in the phase of this name: blocked, throttled and in the run queue for so many us.
 fn wait(request: &Request, name: &str, account: Account, times: [u64; 3]) -> Wait {
     let within =
         request.phases.iter().find(|phase| phase.name.stored() == name).expect("it is in the request");
@@ -87,7 +87,7 @@ fn throttled_requests() {
     assert_snapshot!(render_explanation_json(&explanation, &facts));
 }
 
-/// One request of 40 that meets everything, phase by phase.
+/// 40 requests, one of which meets every cause, phase by phase.
 fn everybody() -> Vec<Request> {
     let us = 1_000;
     let one = |number: u64| {
@@ -137,7 +137,7 @@ fn everybody() -> Vec<Request> {
     requests
 }
 
-/// Those, with their waits and the threads that they name.
+/// The same requests, with their waits and the threads that they name.
 fn everything() -> (Vec<Request>, Vec<Wait>, Vec<Thread>) {
     let us = 1_000;
     let requests = everybody();

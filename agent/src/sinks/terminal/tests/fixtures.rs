@@ -84,7 +84,7 @@ pub(in crate::sinks::terminal) fn text_of(requests: &[Request], style: Style) ->
     render_summary(&summary_of(requests), &healthy(), &facts(), style)
 }
 
-/// Everything that can be lost, once.
+/// Health with one of every loss.
 pub(super) fn lossy() -> Health {
     Health {
         hooks: vec![
@@ -152,7 +152,7 @@ pub(super) fn recorded(name: &str) -> Guest {
     guest
 }
 
-/// As of a hypervisor that offers both, and a kernel without one of the drivers.
+/// Signs under a hypervisor that offers both, with a kernel that lacks one of the drivers.
 fn signs() -> Vec<Sign> {
     let sign = |source, state, consequence: &str, remedy: Option<&str>| {
         let remedy = remedy.map(str::to_owned);
@@ -181,12 +181,12 @@ pub(super) fn doctor(name: &str, hooks: Vec<Verdict>) -> Doctor {
     }
 }
 
-/// No control character but the line end, nothing that turns the direction of writing.
+/// Whether text has no control character but the line end, and nothing that changes the writing direction.
 pub(in crate::sinks::terminal) fn is_safe(text: &str) -> bool {
     !text.chars().any(|c| c != '\n' && is_unsafe(c))
 }
 
-/// Without `ESC [ ... m`.
+/// The text without `ESC [ ... m`.
 pub(in crate::sinks::terminal) fn without_escapes(text: &str) -> String {
     let mut parts = text.split('\x1b');
     let mut plain = parts.next().unwrap_or_default().to_owned();
@@ -197,7 +197,7 @@ pub(in crate::sinks::terminal) fn without_escapes(text: &str) -> String {
     plain.lines().fold(String::new(), |text, line| text + line.trim_end() + "\n")
 }
 
-/// Two that a program can have, and one that another tool has.
+/// Two sources that a program can have, and one that another tool holds.
 fn sources() -> Vec<Report> {
     let report =
         |kind, off| Report { kind, off, made: Made::default(), found: Vec::new(), missed: Vec::new() };

@@ -1,4 +1,4 @@
-//! What graphics processors did, as a person sees it.
+//! Activity of graphics processors, as a person sees it.
 
 use insta::assert_snapshot;
 

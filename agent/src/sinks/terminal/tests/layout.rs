@@ -1,6 +1,6 @@
-//! What must hold of any text: width, safety, numbers of three digits, a style decided in one place.
+//! Invariants of all text: width, safety, numbers of three digits, a style decided in one place.
 //!
-//! Random names and times; nothing here is compared with a picture.
+//! Random names and times; no snapshots.
 
 use std::path::PathBuf;
 

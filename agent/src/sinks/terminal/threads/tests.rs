@@ -1,5 +1,5 @@
-//! Groups of threads as people see them: a server without marks, many threads with hostile names, and what
-//! lies outside phases.
+//! Thread groups as people see them: a server without marks, many threads with hostile names, and time
+//! outside phases.
 
 use std::convert::Infallible;
 
@@ -105,7 +105,7 @@ fn many_processes_and_threads_of_any_name_are_bounded_and_counted() {
     assert_eq!(threads["groups"][0]["time_ns"]["cpu"], 60 * MS);
 }
 
-/// The same program with marks: the table is that of its phases, and what lay outside is a line.
+/// The same program with marks: a table of its phases, and a line for time outside them.
 #[test]
 fn work_outside_phases_is_worth_a_line_and_a_little_is_not() {
     let line = |outside_ms: u64| {
