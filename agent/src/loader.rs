@@ -61,10 +61,10 @@ pub use supplied::SuppliedError;
 pub use tracked::Tracked;
 pub use visit::{VisitError, Visits};
 
-/// A ring with more than this waiting wakes the agent before its timer does: an eighth of the event ring.
+/// Bytes in a ring that wake the agent before its timer does: an eighth of the event ring.
 const WAKE_BYTES: u32 = 128 << 10;
 
-/// Maps that have an element for each thread that can be tracked. There are no more processes than threads.
+/// Maps with an element for each thread that can be tracked. There are no more processes than threads.
 const PER_THREAD: [&str; 10] = [
     "LEDGERS",
     "BESIDE",
@@ -81,41 +81,41 @@ const PER_THREAD: [&str; 10] = [
 /// Why nothing can be observed here.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// Not allowed to load BPF programs.
+    /// This process may not load BPF programs.
     #[error("observing needs {0}")]
     Permission(&'static str),
-    /// Not enough files may be open at once.
+    /// Too few files may be open at once.
     #[error(transparent)]
     Descriptors(#[from] TooFew),
     /// No usable BTF.
     #[error(transparent)]
     Btf(#[from] BtfError),
-    /// No BTF, and no use of tracepoints either.
+    /// No BTF, and no usable formats of tracepoints.
     #[error("the kernel has no BTF of its own, and {0}")]
     Formats(#[from] FormatError),
-    /// BTF was supplied, and is not usable.
+    /// The supplied BTF is not usable.
     #[error("cannot use the BTF file `{}`: {source}", path.shown())]
     Supplied {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: SuppliedError,
     },
     /// The kernel refused the maps or the object.
     #[error("the kernel refused the BPF object: {}", chain(.0))]
     Object(#[from] aya::EbpfError),
-    /// The kernel refused a program that everything rests on.
+    /// The kernel refused a program that everything depends on.
     #[error("the kernel refused `{hook}`: {}", chain(.source))]
     Program {
-        /// Which hook.
+        /// Name of the hook.
         hook: &'static str,
-        /// Why.
+        /// The cause.
         source: ProgramError,
     },
     /// A map is not as this agent expects.
     #[error("a map of the BPF object is not usable: {}", chain(.0))]
     Map(#[from] aya::maps::MapError),
-    /// The object does not unpack.
+    /// The carried object cannot be unpacked.
     #[error("this binary is damaged: {0}")]
     Damaged(io::Error),
     /// The object lacks something: a build error.
@@ -134,33 +134,33 @@ fn chain(error: &(dyn std::error::Error + 'static)) -> String {
 pub struct LoadOptions {
     /// Threads that can be tracked at once.
     pub slots: u32,
-    /// Keep the kernel side's messages, for [`Loaded::logger`].
+    /// Keep the kernel side's log messages, for [`Loaded::logger`].
     pub log: bool,
-    /// Hand over waits that took at least so long, up to 4.29 s; zero for none.
+    /// Hand over waits of at least this length, up to 4.29 s; zero for none.
     pub wait_threshold: Duration,
-    /// Threads that run already shall be found: [`Loaded::visit`].
+    /// Prepare to find threads that run already: [`Loaded::visit`].
     pub visits: bool,
-    /// From what the programs know this kernel.
+    /// Source of the programs' knowledge of this kernel.
     pub knowledge: Knowledge,
-    /// Calls of functions shall be seen: [`Loaded::functions`].
+    /// Prepare to follow calls of functions: [`Loaded::functions`].
     pub functions: bool,
-    /// Major numbers of devices that count as graphics processors; none for those that this kernel's drivers have.
+    /// Major numbers of devices that count as graphics processors; none for those of this kernel's drivers.
     pub gpus: Option<[u32; GPU_MAJORS]>,
-    /// Where requests come in that shall be known by their sockets.
+    /// Ports and paths whose requests shall be known by their sockets.
     pub requests: Vec<Watched>,
-    /// Requests that a source marks begin when they came in.
+    /// Requests that a source marks begin when they arrived.
     pub arrivals: bool,
 }
 
-/// From what the programs know a kernel.
+/// Source of the programs' knowledge of a kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Knowledge {
-    /// Its own BTF; where it has none, the formats of its tracepoints.
+    /// The kernel's own BTF; where it has none, the formats of its tracepoints.
     #[default]
     Own,
     /// This BTF file, as if the kernel had none of its own.
     File(PathBuf),
-    /// The formats of its tracepoints, the same.
+    /// The formats of the kernel's tracepoints, as if it had no BTF.
     Formats,
 }
 
@@ -170,7 +170,7 @@ impl From<Option<PathBuf>> for Knowledge {
     }
 }
 
-/// Waits below it explain nothing that a person would look at, and there are many.
+/// Shorter waits explain nothing that a person would look at, and are many.
 pub const WAIT_THRESHOLD: Duration = Duration::from_micros(100);
 
 impl Default for LoadOptions {
@@ -203,18 +203,18 @@ struct PositionValue(Position);
 // SAFETY: a transparent wrapper of integers without padding.
 unsafe impl aya::Pod for PositionValue {}
 
-/// Programs in the kernel. Dropping it takes them out.
+/// Programs in the kernel. Dropping it removes them.
 pub struct Loaded {
     ebpf: Ebpf,
     /// How much is seen.
     pub fidelity: Fidelity,
-    /// Hook by hook, what became of it.
+    /// The outcome of each hook.
     pub verdicts: Vec<Verdict>,
     pulses: Box<Pulses>,
     sampler: Box<Sampler>,
     /// The marker's probe.
     pub marks: Arc<Marks>,
-    /// Probes for functions, if they were asked for; until somebody takes them.
+    /// Probes for functions, if requested, until they are taken.
     pub functions: Option<Box<FunctionProbes>>,
 }
 
@@ -250,7 +250,7 @@ pub fn prepare(options: &LoadOptions) -> Result<Prepared, LoadError> {
     }
     let offsets = Offsets::resolve(&options.knowledge)?;
     let mut loader = loader_without_btf();
-    // Before the object: a parser takes 17 MB, and what comes of the object would stand beside it otherwise.
+    // Before the object: a parser takes 17 MB, and would otherwise be in memory together with the object.
     let from_sys_fs = || aya::Btf::from_sys_fs().map_err(|error| LoadError::Object(error.into()));
     let kernel_btf = (offsets.fidelity == Fidelity::Full).then(from_sys_fs).transpose()?;
     offsets.tell(&mut loader);
@@ -272,7 +272,7 @@ pub fn prepare(options: &LoadOptions) -> Result<Prepared, LoadError> {
     for map in PER_THREAD {
         loader.map_max_entries(map, options.slots.max(2));
     }
-    // Its table alone is a megabyte.
+    // This table alone is a megabyte.
     loader.map_max_entries("TARGETS", if options.visits { TARGETS_MOST } else { 1 });
     requests::size(&mut loader, options);
     let positions = topology::positions(&Root::system());
@@ -294,9 +294,9 @@ pub fn prepare(options: &LoadOptions) -> Result<Prepared, LoadError> {
     Ok(Prepared { ebpf, fidelity, kernel_btf, absent })
 }
 
-/// aya's loader parses the kernel's BTF as soon as it is made, for relocations that this object does not need: by a profile 35
-/// of the 187 ms from the start to the last hook. So it is made where that file cannot be seen, by a thread whose root is another folder;
-/// where that is refused it takes the time.
+/// aya's loader parses the kernel's BTF at once, for relocations that this object does not need: by a profile
+/// 35 of the 187 ms from the start to the last hook. So a thread whose root is another folder, where that
+/// file is hidden, makes it; where that is refused it takes the time.
 fn loader_without_btf() -> EbpfLoader<'static> {
     let make = || {
         let _ = unshare(CloneFlags::CLONE_FS).and_then(|()| chroot(KERNEL_BTF_FOLDER));
@@ -338,7 +338,7 @@ fn fill_topology(ebpf: &mut Ebpf, positions: &[Position]) -> Result<(), LoadErro
 }
 
 impl Loaded {
-    /// Looks after the clocks: of CPUs that have come since the last look, and of threads that have become dear.
+    /// Keeps the clocks: of CPUs that came since the last look, and of threads when theirs cost too much.
     pub fn keep_clocks(&mut self) {
         self.keep_pulses();
         self.keep_sampling();
@@ -349,7 +349,7 @@ impl Loaded {
         aya_log::EbpfLogger::init_with_logger(&mut self.ebpf, logger)
     }
 
-    /// The rings. Once.
+    /// The rings; to be taken once.
     pub fn take_rings(&mut self) -> Result<Rings, LoadError> {
         let mut ring = |name| {
             let map = self.ebpf.take_map(name).ok_or(LoadError::Missing(name))?;
@@ -358,7 +358,7 @@ impl Loaded {
         Ok(Rings { edges: ring("EDGES")?, events: ring("EVENTS")?, waits: ring("WAITS")? })
     }
 
-    /// The program that a task runs on itself to be tracked.
+    /// The program that a task runs on itself to become tracked.
     pub fn adopt_program(&self) -> Result<BorrowedFd<'_>, LoadError> {
         let program = self.ebpf.program("adopt").ok_or(LoadError::Missing("adopt"))?;
         let failed = |source| LoadError::Program { hook: "raw_tp/adopt", source };
@@ -366,7 +366,7 @@ impl Loaded {
         Ok(program.fd().map_err(failed)?.as_fd())
     }
 
-    /// The probe could not be put into a program: its hook no longer counts as in place, and says why.
+    /// The probe could not be placed: its hook no longer counts as in place, and says why.
     pub fn marker_failed(&mut self, why: &str) {
         let of_markers = |verdict: &&mut Verdict| phase::HOOKS.iter().any(|hook| hook.id == verdict.hook);
         for verdict in self.verdicts.iter_mut().filter(of_markers) {
@@ -376,15 +376,16 @@ impl Loaded {
         }
     }
 
-    /// A thread's ledger as it is now; none if it kept changing between two reads of it.
+    /// A thread's ledger now; none if it kept changing between two reads.
     pub fn ledger(&self, slot: u16) -> Option<Ledger> {
         let ledgers: Array<_, LedgerValue> = Array::try_from(self.ebpf.map("LEDGERS")?).ok()?;
         let mut before = ledgers.get(&u32::from(slot), 0).ok()?.0;
         for _ in 0..8 {
             let again = ledgers.get(&u32::from(slot), 0).ok()?.0;
-            // Two equal copies are not enough where a hypervisor may stop the writer in the middle of its change.
+            // Two equal copies do not suffice where a hypervisor may stop the writer in the middle of its
+            // change.
             if again == before && (again.task == 0 || again.is_whole()) {
-                // A slot that was given back keeps the last holder's numbers.
+                // A returned slot keeps its last holder's numbers.
                 return (again.task != 0).then_some(again);
             }
             before = again;

@@ -1,11 +1,12 @@
-//! From the rings to pairing: drains them, puts the records into the order of their times, counts what it cannot read.
+//! From the rings to pairing: drains them, sorts records by their times, counts those that it cannot read.
 //!
-//! Edges, lives of tasks and waits travel in rings of their own, so their order has to be restored. A thread's edges were handed over
-//! before its exit: draining events, then edges, means that an exit which is seen has all its edges seen. A fork was
-//! handed over before the child's first edge: draining events again after the edges finds it; exits of that second
-//! round wait for the next one. A wait may lie in phases of other threads, whose edges it does
-//! not know: those from before the newest edge that was read go along with it, later ones wait for the edges that may have come
-//! before them. I/Os that are done come by the ring of waits and are treated alike. It allocates one bounded batch and knows no phases.
+//! Edges, lives of tasks and waits travel in rings of their own, so their order has to be restored. A
+//! thread's edges were handed over before its exit: draining events, then edges, means that a seen exit has
+//! all its edges seen. A fork was handed over before the child's first edge: draining events again after the
+//! edges finds it; exits of that second round wait for the next one. A wait may lie in phases of other
+//! threads, whose edges it does not know: waits from before the newest edge that was read go along with it,
+//! later ones wait for the edges that may come before them. Completed I/Os come by the ring of waits and are
+//! treated alike. It allocates one bounded batch and knows no phases.
 
 use aya::maps::{MapData, RingBuf};
 use guestscope_ebpf::{EdgeRecord, Kind};
@@ -21,15 +22,16 @@ const BATCH: usize = 8192;
 /// Long waits and I/Os in one batch: as many as the ring holds, 1 MiB of 64 bytes and more.
 const WAITS: usize = 16_384;
 
-/// Forks, execs and exits that are read at once: more than their ring holds. Somebody may add to it as fast as it is read.
+/// Most forks, execs and exits of one read: more than their ring holds. It may be filled as fast as it is
+/// read.
 const EVENTS: usize = 4096;
 
 /// Edges that the ring holds: when so many more have been read, all that were in it have been.
 const RING: u64 = (4 << 20) / size_of::<EdgeRecord>() as u64;
 
-/// What records are read from, one by one, while others are added at its end.
+/// A queue of records, read one by one while others are added at its end.
 pub trait Source {
-    /// The oldest one that was not read yet, if it can be read.
+    /// The oldest unread record, if there is one.
     fn next_record(&mut self) -> Option<Result<Record, DecodeError>>;
 }
 
@@ -41,21 +43,21 @@ impl Source for RingBuf<MapData> {
 
 /// The rings of a loaded object.
 pub struct Rings<S = RingBuf<MapData>> {
-    /// Edges.
+    /// Edge records.
     pub edges: S,
     /// Forks, execs and exits.
     pub events: S,
-    /// Long waits.
+    /// Long waits and completed I/Os.
     pub waits: S,
 }
 
-/// The rings and what waits between two rounds.
+/// The rings and the records that wait between two rounds.
 pub struct Pump<S = RingBuf<MapData>> {
     rings: Rings<S>,
-    /// What waits for edges, and how many will have been read when they all have come.
+    /// Records that wait for edges, and the count of read edges at which they all have come.
     held: Vec<(u64, Record)>,
     batch: Vec<Record>,
-    /// Edges in one batch.
+    /// Most edges in one batch.
     most: usize,
     /// Records that could not be read: a bug, or an object of another version.
     pub undecodable: u64,
@@ -64,7 +66,7 @@ pub struct Pump<S = RingBuf<MapData>> {
 }
 
 impl<S: Source> Pump<S> {
-    /// Over all rings.
+    /// A pump over these rings.
     pub fn new(rings: Rings<S>) -> Self {
         Self { rings, held: Vec::new(), batch: Vec::new(), most: BATCH, undecodable: 0, edges_read: 0 }
     }
@@ -74,8 +76,8 @@ impl<S: Source> Pump<S> {
         [&self.rings.edges, &self.rings.events, &self.rings.waits]
     }
 
-    /// Feeds one batch of what waits to pairing. Whether the edge ring was seen empty: if edges come faster than they are
-    /// paired it never is, so a caller with other duties stops somewhere.
+    /// Feeds one batch of waiting records to pairing. Returns whether the edge ring was seen empty: if edges
+    /// come faster than they are paired it never is, so a caller with other duties has to stop somewhere.
     pub fn feed(&mut self, pairing: &mut Pairing) -> bool {
         let emptied = self.round();
         self.batch.sort_by_key(Record::time_ns);
@@ -83,13 +85,13 @@ impl<S: Source> Pump<S> {
         emptied
     }
 
-    /// Feeds everything that waits to pairing.
+    /// Feeds all waiting records to pairing.
     pub fn drain(&mut self, pairing: &mut Pairing) {
         while !self.feed(pairing) {}
     }
 
-    /// Fills the batch. False if there were more edges than fit: then ends and execs wait, since edges of their
-    /// threads may still be in the ring.
+    /// Fills the batch. False if there were more edges than fit: then ends and execs wait, since edges of
+    /// their threads may still be in the ring.
     fn round(&mut self) -> bool {
         let mut events: Vec<Record> = Vec::new();
         let held = std::mem::take(&mut self.held);
@@ -120,7 +122,7 @@ impl<S: Source> Pump<S> {
     }
 }
 
-/// Reads at most `limit` records; how many could not be read.
+/// Reads at most `limit` records; returns how many could not be read.
 fn read(ring: &mut impl Source, into: &mut Vec<Record>, limit: usize) -> u64 {
     let mut undecodable = 0;
     let end = into.len().saturating_add(limit);

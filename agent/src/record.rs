@@ -1,6 +1,6 @@
 //! Bytes from the rings to records: checked by kind and length, never transmuted.
 //!
-//! A record that this agent does not know is an error value, which the pump counts. It interprets nothing.
+//! An unknown record is an error value, which the pump counts. It interprets nothing.
 
 pub(crate) mod calls_32;
 
@@ -20,7 +20,7 @@ pub enum Record {
 }
 
 impl Record {
-    /// CLOCK_MONOTONIC, ns.
+    /// Time of the record, CLOCK_MONOTONIC, ns.
     pub fn time_ns(&self) -> u64 {
         match self {
             Record::Edge(edge) => edge.header.time_ns,
@@ -34,7 +34,7 @@ impl Record {
 /// Why bytes are no record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// Shorter or longer than its kind.
+    /// The length does not fit the kind.
     #[error("record of {0} bytes")]
     Length(usize),
     /// A kind that this agent does not know.
@@ -69,7 +69,7 @@ unsafe impl Plain for WaitRecord {}
 unsafe impl Plain for IoRecord {}
 
 fn read<T: Plain>(bytes: &[u8]) -> Result<T, DecodeError> {
-    // The ring rounds up to 8 bytes, and so are the records; more than that is not ours.
+    // The ring rounds up to 8 bytes, as the sizes of records do; a longer record is not ours.
     if bytes.len() != size_of::<T>() {
         return Err(DecodeError::Length(bytes.len()));
     }

@@ -1,11 +1,11 @@
-//! What is kept of a thread beside its ledger, by its slot: what need not lie in what every switch touches.
+//! A thread's data beside its ledger, by its slot: what every switch need not touch.
 
 use guestscope_ebpf::{Beside, ledger::Ledger};
 
 use crate::{maps::BESIDE, task};
 
-/// Copies that of the thread in this slot. Each way writes at once: a value that is known on one of them and not on the other
-/// would take the verifier twice through all that follows.
+/// Copies the data of the thread in this slot. Each branch writes at once: a value that is known on one
+/// branch and not on the other would take the verifier twice through all that follows.
 ///
 /// # Safety
 /// `into` must point to memory of a map or a ring.
@@ -20,7 +20,7 @@ pub(crate) unsafe fn copy(slot: u16, into: *mut Beside) {
     }
 }
 
-/// A new thread has the slot.
+/// The slot has a new thread.
 #[inline(always)]
 pub(crate) fn forget(slot: u32) {
     if let Some(beside) = BESIDE.get_ptr_mut(slot) {

@@ -1,4 +1,4 @@
-//! A thread or process is made by a tracked one: its ledger begins.
+//! A tracked thread makes a thread or process: the child's ledger begins.
 //!
 //! Yields a fork record before the child can run. It knows no hook and no phase.
 
@@ -20,11 +20,11 @@ use crate::{
     task::{self, Task},
 };
 
-/// `PF_IO_WORKER` (5.12 and later): a thread of the kernel's inside the process, which carries out what io_uring was asked for.
-/// Before 5.12 the bit is of a thread that runs a virtual machine, and makes no other meanwhile.
+/// `PF_IO_WORKER` (5.12 and later): a kernel thread inside the process, which carries out io_uring's work.
+/// Before 5.12 the bit marks a thread that runs a virtual machine, and that makes no other meanwhile.
 const PF_IO_WORKER: u32 = 0x10;
 
-/// This child is made by a tracked thread.
+/// A tracked thread makes this child.
 #[inline(always)]
 pub(crate) fn of<C: EbpfContext, M: Memory>(ctx: &C, parent: *mut Ledger, child: Task<M>) {
     let mut flags = 0;
@@ -32,20 +32,21 @@ pub(crate) fn of<C: EbpfContext, M: Memory>(ctx: &C, parent: *mut Ledger, child:
         // SAFETY: the agent resolved the offset of an unsigned int.
         flags = unsafe { child.load::<u32>(&OFFSET_TASK_FLAGS) };
     }
-    // One that the iterator has found is tracked already.
+    // A child that the iterator has found is tracked already.
     if flags & PF_IO_WORKER != 0 || child.ledger().is_some() {
         return;
     }
     if child.tid() == child.tgid() {
         process::forget(child.tgid());
     }
-    // Read anew: the verifier goes both ways from a number that it has seen compared (151,000 instructions, 117,000 so).
+    // Read anew: the verifier follows both ways from a number that it has seen compared (151,000
+    // instructions, 117,000 so).
     let identity = (child.tid(), child.tgid(), child.address() as u64);
     numbered(ctx, parent, identity, |ledger| throttle::woken(child, ledger));
 }
 
-/// A thread of these numbers at this address is made by a tracked one; if it is a process, an older one of its number is
-/// forgotten already. `waits` is told of the wait that its life begins with.
+/// A tracked thread makes a thread of these numbers at this address; if it is a process, an older one of its
+/// number is forgotten already. `waits` gets the ledger, whose life begins with a wait.
 #[inline(always)]
 pub(crate) fn numbered<C: EbpfContext>(
     ctx: &C,
@@ -54,7 +55,7 @@ pub(crate) fn numbered<C: EbpfContext>(
     waits: impl FnOnce(&mut Ledger),
 ) {
     let Some(ledger) = task::create(tid, tgid, address) else {
-        // Diagnostics stand in cold programs alone; unless they are asked for, the verifier removes them.
+        // Diagnostics only in cold programs; unless requested, the verifier removes them.
         warn!(ctx, "no free slot for thread {} of process {}", tid, tgid);
         return;
     };

@@ -1,28 +1,30 @@
-//! How ledgers and records name a system call: by its number, and by which table that number is of.
+//! How ledgers and records name a system call: by its number and the table of that number.
 //!
-//! A task of a 64-bit kernel may make 32-bit calls, which have numbers of their own (162 is `sync` for 64-bit programs of
-//! x86-64, and `nanosleep` for 32-bit ones). A name is below 1024, so that it fits beside a thread's number (see `waker`).
+//! A task of a 64-bit kernel may make 32-bit calls, with numbers of their own (162 is `sync` for 64-bit
+//! programs of x86-64, and `nanosleep` for 32-bit ones). A name is below 1024, to fit beside a thread's
+//! number (see `waker`).
 #![expect(
     clippy::inline_always,
     reason = "a call costs a BPF program more than the body, and some kernels' verifiers refuse it"
 )]
 
-/// Numbers that each of the two tables covers: the kernels that there are have up to 470.
+/// Size of each of the two tables: existing kernels have up to 470 calls.
 pub const SYSCALLS: usize = 512;
-/// Names of calls: the 64-bit table, and behind it the 32-bit one.
+/// Size of both tables: the 64-bit one, and behind it the 32-bit one.
 pub const CALLS: usize = 2 * SYSCALLS;
-/// The name of the 32-bit call of number 0.
+/// The name of the 32-bit call 0.
 pub const CALLS_32: u16 = SYSCALLS as u16;
-/// A call whose number is in neither table. Nobody waits in one: the kernel refuses it.
+/// A call whose number is in neither table. No thread waits in one: the kernel refuses it.
 pub const UNKNOWN_CALL: u16 = CALLS as u16 - 1;
-/// A syscall's name outside any.
+/// The name outside any syscall.
 pub const NO_SYSCALL: u16 = 0xffff;
-/// In a ledger, beside the syscall that a thread had blocked in before it was kept from running outside any.
+/// Flag in a ledger, beside the syscall that a thread had blocked in before it was kept from running outside
+/// any.
 const KEPT_SINCE: u16 = 0x8000;
-/// In a number of x86-64: a call of the x32 ABI. Below 512 its numbers are those of the 64-bit table.
+/// Flag in a number of x86-64: a call of the x32 ABI. Below 512 its numbers are those of the 64-bit table.
 const X32: u32 = 1 << 30;
 
-/// The name of the call of this number.
+/// The name of the call with this number.
 #[inline(always)]
 #[must_use]
 pub const fn name(number: u32, is_32_bit: bool) -> u16 {
@@ -33,19 +35,19 @@ pub const fn name(number: u32, is_32_bit: bool) -> u16 {
     if is_32_bit { number as u16 + CALLS_32 } else { number as u16 }
 }
 
-/// What a ledger holds of a thread that is kept from running outside any syscall, and had blocked in `before`.
+/// A ledger's value for a thread that is kept from running outside any syscall, and had blocked in `before`.
 #[must_use]
 pub const fn kept_since(before: u16) -> u16 {
     before | KEPT_SINCE
 }
 
-/// The syscall that a thread blocked in the last time, whatever kept it from running since.
+/// The syscall that a thread last blocked in, whatever kept it from running since.
 #[must_use]
 pub const fn last_blocked_in(held: u16) -> u16 {
     if held == NO_SYSCALL { held } else { held & !KEPT_SINCE }
 }
 
-/// The syscall that a thread waits in, of what its ledger holds: none where that one is an earlier one's, or has no name.
+/// The syscall that a thread waits in, from its ledger's value: none for an earlier one's, or without a name.
 #[must_use]
 pub const fn waits_in(held: u16) -> u16 {
     if held & KEPT_SINCE == 0 && held != UNKNOWN_CALL { held } else { NO_SYSCALL }
@@ -63,7 +65,7 @@ mod tests {
             (162, false, 162),
             (162, true, 674),
             (X32 + 35, false, 35),
-            // Of x32 alone.
+            // Calls that only x32 has.
             (X32 + 519, false, UNKNOWN_CALL),
             (512, false, UNKNOWN_CALL),
             (512, true, UNKNOWN_CALL),

@@ -1,12 +1,12 @@
-//! Calls of probed functions that are open on a thread, by the place of their frames: pure, `no_std`, tested
-//! on the host.
+//! Open calls of probed functions on a thread, by the place of their frames: pure, `no_std`, tested on the
+//! host.
 //!
-//! A stack grows downward, so a frame that lies below a new event's is gone: the call was left without a
-//! return (longjmp, an exception, a jump that is not probed). Its phase has lost its end. It knows no maps
-//! and no clocks.
+//! A stack grows downward, so a frame below a new event's is gone: the call was left without a return
+//! (longjmp, an exception, a jump that is not probed). Its phase has lost its end. It knows no maps and no
+//! clocks.
 //!
 //! Everything is read and written through the map's value: a verifier that knew the numbers would follow each
-//! of them.
+//! one.
 #![expect(
     clippy::inline_always,
     reason = "a call costs a BPF program more than the body, and some kernels' verifiers refuse it"
@@ -14,51 +14,52 @@
 
 use crate::NAME_BYTES;
 
-/// Where the integer arguments lie in x86-64's `pt_regs`, bytes: di, si, dx, cx, r8, r9.
+/// Offsets of the integer arguments in x86-64's `pt_regs`, bytes: di, si, dx, cx, r8, r9.
 pub const ARGUMENTS_X86_64: [usize; 6] = [112, 104, 96, 88, 72, 64];
-/// Calls that are followed on one thread; of deeper recursion the outermost. A power of two, since it is also
-/// a mask.
+/// Most open calls of one thread; of deeper recursion the outermost are followed. A power of two, since it is
+/// also a mask.
 pub const OPEN_CALLS: usize = 32;
-/// Functions, and places of USDT probes, that can be probed at once.
+/// Most functions and USDT probes at once.
 pub const FUNCTIONS: u32 = 256;
-/// Calls of one function that are shown within [`WINDOW_NS`]; the rest is counted.
+/// Calls of one function that are shown within [`WINDOW_NS`]; further ones are only counted.
 pub const SHOWN_PER_WINDOW: u64 = 1_000;
-/// Over this time. Calls of a thousand threads, or of none, are counted alike.
+/// The window, ns, in which calls of a thousand threads are counted like those of one.
 pub const WINDOW_NS: u64 = 100_000_000;
 
-/// In a probe's cookie, beside the function's number: it is a place within a function, which has no frame of
+/// Flag in a probe's cookie, beside the function's number: a place within a function, which has no frame of
 /// its own.
 pub const COOKIE_PLACE: u64 = 1 << 32;
-/// The same: it is a function of Go's, whose calls are open on a goroutine, not on a thread.
+/// Flag in a probe's cookie: a function of Go's, whose calls are open on a goroutine, not on a thread.
 pub const COOKIE_GO: u64 = 1 << 33;
-/// Goroutines that can be inside probed functions at once, over all programs.
+/// Most goroutines inside probed functions at once, over all programs.
 pub const GOROUTINES: u32 = 1024;
-/// In the cookie of a probe in Go's scheduler: above these bits stands which one it is.
+/// The event of a probe in Go's scheduler stands above these bits of its cookie.
 pub const COOKIE_EVENT_SHIFT: u32 = 34;
 /// A thread looks for another goroutine to run (`runtime.schedule`).
 pub const GO_SCHEDULE: u64 = 1;
-/// It goes on with the one that the first argument names (`runtime.execute`).
+/// The thread continues with the goroutine in the first argument (`runtime.execute`).
 pub const GO_EXECUTE: u64 = 2;
-/// The one that the first argument names has ended (`runtime.goexit0`).
+/// The goroutine in the first argument has ended (`runtime.goexit0`).
 pub const GO_EXIT: u64 = 3;
-/// Without cookies: where an entry or an exit lies in its page, the second behind the first.
+/// For kernels without cookies: positions of entries in a page, then those of exits.
 pub const PLACES_IN_PAGE: u32 = 4096;
-/// Flag of an edge: what its fourth argument names (of an end: what it ends) was left without an end.
+/// Flag of an edge: the phase in its fourth argument (at an end: the phase that it ends) was left without an
+/// end.
 pub const EDGE_CALL_LOST: u32 = 8;
 
-/// How a function's argument is found that is the request's number.
+/// How to find the function's argument that is the request's number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Argument {
-    /// A [`ArgumentKind`].
+    /// An [`ArgumentKind`].
     pub kind: u32,
-    /// Where the register lies among those that the probe is handed, in bytes.
+    /// Offset of the register in the probe's context, bytes.
     pub register: u32,
-    /// The constant, or what is added to the register.
+    /// The constant, or the offset that is added to the register.
     pub value: u64,
-    /// Bytes of the argument: 1, 2, 4 or 8.
+    /// Size of the argument: 1, 2, 4 or 8 bytes.
     pub bytes: u32,
-    /// 1 if its sign is to be kept.
+    /// 1 if its sign is extended.
     pub signed: u32,
 }
 
@@ -66,9 +67,9 @@ pub struct Argument {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum ArgumentKind {
-    /// There is none.
+    /// No argument.
     None = 0,
-    /// Always the same.
+    /// A constant.
     Constant = 1,
     /// In a register.
     Register = 2,
@@ -76,67 +77,67 @@ pub enum ArgumentKind {
     Memory = 3,
 }
 
-/// A function whose calls are phases, and what is counted of it.
+/// A function whose calls are phases, and its counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Function {
     /// The phase's name.
     pub name: [u8; NAME_BYTES],
-    /// Bytes of it.
+    /// Length of the name, bytes.
     pub name_bytes: u32,
-    /// A number of the contract: which source its edges are of.
+    /// Number of the edges' source, by the contract.
     pub source: u32,
     /// Number of the request.
     pub argument: Argument,
-    /// 1: a point in time.
+    /// 1 if a call is a point in time.
     pub is_mark: u64,
-    /// When the window began.
+    /// Start of the window.
     pub window_ns: u64,
-    /// Calls in it.
+    /// Calls within the window.
     pub in_window: u64,
     /// Calls of tracked threads.
     pub calls: u64,
-    /// Those that were not shown, for they were too many.
+    /// Calls that were not shown because there were too many.
     pub thinned: u64,
-    /// Those that were not shown, for too many others were open on their thread.
+    /// Calls that were not shown because too many others were open on their thread.
     pub too_deep: u64,
-    /// Those that were left without a return.
+    /// Calls that were left without a return.
     pub lost: u64,
 }
 
-/// A call.
+/// An open call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Call {
-    /// Where its frame lies; [`PLACE`] if it has none.
+    /// Place of its frame on the stack; [`PLACE`] if it has none.
     pub frame: u64,
     /// Number of the function.
     pub function: u32,
-    /// Its begin was handed over, so its end is too.
+    /// 1 if its start was handed over, so its end will be too.
     pub shown: u32,
 }
 
-/// Stands for the frame of what has none: no event tells that it is gone but its own end and the return of
-/// what is around it.
+/// Stands for the frame of a call without one: it is gone only with its own end or the return of the call
+/// around it.
 pub const PLACE: u64 = u64::MAX;
 
-/// A [`Found`] that says alone that there was no room.
+/// A [`Found`] that only says that there was no room.
 pub const TOO_DEEP: u64 = 1 << 24;
 
-/// Those that are open on a thread, the outermost first.
+/// The open calls of a thread, the outermost first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Calls {
-    /// How many.
+    /// Number of open calls.
     pub depth: u64,
-    /// What an event found, see [`Found`].
+    /// Part of [`Found`] for the present event.
     lost: u64,
     lost_all: u64,
     own: u64,
     stack: [Call; OPEN_CALLS],
 }
 
-/// What an event did, in one word: a function in the kernel returns no more.
+/// Effect of an event, in one word: a function in the kernel returns no more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Found(pub u64);
 
@@ -148,21 +149,21 @@ impl Found {
         self.0 & 0xff
     }
 
-    /// The outermost one that was shown and is gone without an end, in the same way.
+    /// The outermost shown call that is gone without an end, by its place from 1 on; else 0.
     #[inline(always)]
     #[must_use]
     pub const fn lost(self) -> u64 {
         self.0 >> 8 & 0xff
     }
 
-    /// How many were shown and are gone without an end.
+    /// Number of shown calls that are gone without an end.
     #[inline(always)]
     #[must_use]
     pub const fn lost_calls(self) -> u64 {
         self.0 >> 16 & 0xff
     }
 
-    /// There was no room for it.
+    /// There was no room for the call.
     #[inline(always)]
     #[must_use]
     pub const fn is_too_deep(self) -> bool {
@@ -170,7 +171,7 @@ impl Found {
     }
 }
 
-/// What names a call: unique among the open ones of all threads, and no root's token.
+/// Token of a call: unique among the open ones of all threads, and no root's token.
 #[inline(always)]
 #[must_use]
 pub const fn token(slot: u16, place: u64) -> u64 {
@@ -200,7 +201,7 @@ unsafe fn below(calls: *mut Calls, depth: u64) -> *mut Call {
     }
 }
 
-/// Takes note that the call at this depth is gone without an end.
+/// Notes that the call at this depth is gone without an end.
 #[inline(always)]
 unsafe fn lose(calls: *mut Calls, call: *mut Call, depth: u64, gone: impl Fn(u32)) {
     // SAFETY: the caller's.
@@ -213,15 +214,15 @@ unsafe fn lose(calls: *mut Calls, call: *mut Call, depth: u64, gone: impl Fn(u32
     }
 }
 
-/// What was found, once `depth` stands.
+/// The result, once `depth` is final.
 #[inline(always)]
 unsafe fn found(calls: *mut Calls, own: u64) -> Found {
     // SAFETY: the caller's.
     unsafe { Found(own & 0xff | (get!(calls.lost) & 0xff) << 8 | (get!(calls.lost_all) & 0xff) << 16) }
 }
 
-/// A call begins, at the place `at` of the stack. What lies below is gone, and so is what lies there, since
-/// two calls have no frame in common. `gone` is told the function of each.
+/// A call begins, at the place `at` of the stack. Calls whose frames lie below are gone, and so is a call
+/// there, since two calls have no frame in common. `gone` gets the function of each.
 ///
 /// # Safety
 /// `calls` must point to a whole value that nobody else writes.
@@ -260,10 +261,10 @@ pub unsafe fn enter(calls: *mut Calls, at: u64, call: Call, gone: impl Fn(u32)) 
 }
 
 /// A call ends: of `function`, with the frame at `at`; with [`PLACE`], the innermost one of that function.
-/// What lies below is gone. A call that is not known ends nothing.
+/// Calls whose frames lie below are gone. An unknown call ends nothing.
 ///
 /// # Safety
-/// As of [`enter`].
+/// As for [`enter`].
 #[inline(always)]
 pub unsafe fn leave(calls: *mut Calls, at: u64, function: u32, gone: impl Fn(u32)) -> Found {
     // SAFETY: the caller's.
@@ -292,10 +293,10 @@ pub unsafe fn leave(calls: *mut Calls, at: u64, function: u32, gone: impl Fn(u32
     }
 }
 
-/// The outermost of the open calls that are shown, by its place from 1 on; 0 if none is.
+/// The outermost shown open call, by its place from 1 on; 0 if there is none.
 ///
 /// # Safety
-/// As of [`enter`].
+/// As for [`enter`].
 #[inline(always)]
 #[must_use]
 pub unsafe fn outermost(calls: *mut Calls) -> u64 {
@@ -314,7 +315,7 @@ pub unsafe fn outermost(calls: *mut Calls) -> u64 {
     }
 }
 
-/// Those within the call at this depth are gone.
+/// The calls within the call at this depth are gone.
 #[inline(always)]
 unsafe fn forget_to(calls: *mut Calls, own: u64, gone: impl Fn(u32)) {
     // SAFETY: the caller's.
@@ -332,7 +333,7 @@ unsafe fn forget_to(calls: *mut Calls, own: u64, gone: impl Fn(u32)) {
     }
 }
 
-/// A return of a call that is not known: what lies below it is gone all the same, down to what has no frame.
+/// An unknown call returns: calls below it are gone all the same, down to the first without a frame.
 #[inline(always)]
 unsafe fn forget_below(calls: *mut Calls, at: u64, gone: impl Fn(u32)) -> Found {
     // SAFETY: the caller's.

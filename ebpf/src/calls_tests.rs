@@ -1,5 +1,4 @@
-//! Calls and returns as programs make them, longjmp and exceptions among them: what is open, and what was
-//! lost.
+//! Calls and returns as programs make them, with longjmp and exceptions: the open calls, and the lost ones.
 
 use proptest::{collection::vec, prelude::*};
 
@@ -11,7 +10,7 @@ fn new() -> Calls {
     Calls { depth: 0, lost: 0, lost_all: 0, own: 0, stack: [NONE; OPEN_CALLS] }
 }
 
-/// A thread's calls as a program would make them.
+/// A thread's calls, as a program makes them.
 struct Thread(Calls);
 
 impl Thread {
@@ -115,12 +114,11 @@ fn tokens_are_no_roots_and_differ() {
 
 proptest! {
     /// Against a program that calls, returns and throws: each call that returns is found by its return, and
-    /// each other one is told as lost exactly once, before anything that begins after it has been told to
-    /// end.
+    /// each other one is reported lost exactly once, before the end of anything that begins after it.
     #[test]
     fn no_return_is_taken_for_another(turns in vec((0..10_u32, 1..4_u32), 1..300)) {
         let mut thread = Thread(new());
-        // Function, frame, and whether it has been thrown out of.
+        // Function, frame, and whether an exception has left it.
         let mut stack: Vec<(u32, u64)> = Vec::new();
         let mut gone = 0_u64;
         for (what, function) in turns {
@@ -147,7 +145,7 @@ proptest! {
                 }
             };
             prop_assert!(own > 0);
-            // A call right where one was left begins in the same frame as that one, or above.
+            // A call right after a lost one begins in the same frame as that one, or above.
             prop_assert!(lost <= gone);
             gone -= lost;
             prop_assert_eq!(thread.0.depth, stack.len() as u64 + gone);

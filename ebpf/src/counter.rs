@@ -1,6 +1,6 @@
-//! What the programs in the kernel count about themselves: a table of numbers that both sides share.
+//! Counters of the kernel side about itself: a table of numbers that both sides share.
 
-/// What the kernel side counts about itself, per CPU.
+/// Counters of the kernel side about itself, per CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Counter {
@@ -12,11 +12,11 @@ pub enum Counter {
     LostExec = 2,
     /// The event ring was full at an exit.
     LostExit = 3,
-    /// No free slot for a task that should be tracked.
+    /// No free slot for a task to be tracked.
     MissedTask = 4,
     /// An edge was torn by switches.
     TornEdge = 5,
-    /// A slot was found still taken by a task that had left without being seen.
+    /// A slot was still taken by a task that had left unseen.
     StaleSlot = 6,
     /// A marker fired with an ABI version that this object does not know.
     UnknownAbi = 7,
@@ -24,17 +24,17 @@ pub enum Counter {
     LostWait = 8,
     /// The sum of a process's threads was torn at an edge.
     TornSum = 9,
-    /// The end of a task was not seen, its being freed was.
+    /// The end of a task was not seen, but its being freed was.
     UnseenEnd = 10,
-    /// An I/O found no room among those on their way, or its record none in the ring.
+    /// An I/O found no room in the table of I/Os, or its record none in the ring.
     LostIo = 11,
-    /// Another I/O was found where one should have been that was never seen to be done.
+    /// Another I/O was found in the place of one whose completion was never seen.
     StaleIo = 12,
-    /// The sampler's clock ticked, whoever was running.
+    /// The sampler's clock ticked, on any task.
     Tick = 13,
 }
 
 impl Counter {
-    /// How many there are.
+    /// Number of counters.
     pub const COUNT: u32 = 14;
 }

@@ -1,10 +1,11 @@
-//! Which block device a thread waits for: where the last I/O went that it submitted before it left its CPU.
+//! The block device that a thread waits for: target of its last I/O before it left its CPU.
 //!
-//! Noted where I/Os are submitted (family `block`) with when, in which system call, and how often the thread had slept by then,
-//! so that a switch does nothing for it: a wait that is handed over looks whether the thread left its CPU in that same call (or
-//! fault), soon afterwards, and has slept but once since. So a wait for what others submitted (a page that another one reads,
-//! the journal) has no device, unless the thread submitted something itself just before, in the same call.
-//! It does not follow an I/O through stacked devices: the last one that the thread itself submitted to is the lowest.
+//! Submissions of I/O (family `block`) note it with their time, their system call, and how often the thread
+//! had slept by then, so that a switch does nothing for it: a wait that is handed over checks that the thread
+//! left its CPU in that same call (or fault), soon afterwards, and has slept once since. So a wait for what
+//! others submitted (a page that another thread reads, the journal) has no device, unless the thread
+//! submitted something itself right before, in the same call. It does not follow an I/O through stacked
+//! devices: the last one that the thread itself submitted to is the lowest.
 
 use aya_ebpf::helpers::generated::bpf_ktime_get_ns;
 use guestscope_ebpf::{Account, MINOR_BITS, NO_DEVICE, NO_SYSCALL, WAIT_WRITES, ledger::Ledger};
@@ -18,22 +19,22 @@ use crate::{
     task::Current,
 };
 
-/// From a submission until its thread leaves its CPU to wait for it: some us on the way through the kernel, measured up to
-/// 40 us; what is read ahead and waited for later takes longer.
+/// From a submission until its thread leaves its CPU to wait for it: some us on the way through the kernel,
+/// measured up to 40 us; readahead that is waited for later takes longer.
 const SOON_NS: u64 = 1_000_000;
 
-/// Where the last I/O of a thread went. Its own thread alone writes it, and reads it when it is on a CPU again.
+/// Target of a thread's last I/O. Only its own thread writes it, and reads it when it is on a CPU again.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct LastIo {
-    /// Whose it was: a slot is given to other threads later.
+    /// Birth of its thread: a slot is given to other threads later.
     born_ns: u64,
-    /// How often that thread had slept.
+    /// Count of that thread's sleeps.
     voluntary: u32,
     device: u32,
-    /// It hands something to the device.
+    /// The I/O writes to the device.
     is_write: u16,
-    /// The system call that it was submitted in, [`NO_SYSCALL`] in a fault.
+    /// The system call of the submission, [`NO_SYSCALL`] in a fault.
     syscall: u16,
     reserved: u32,
     time_ns: u64,
@@ -49,10 +50,10 @@ pub(crate) fn submits<M: Memory>(current: Current, ledger: *const Ledger, bio: *
     let (slot, voluntary, born_ns) =
         unsafe { (u32::from((*ledger).slot), (*ledger).voluntary, (*ledger).born_ns) };
     let Some(last) = LAST_IOS.get_ptr_mut(slot) else { return };
-    // SAFETY: a value of a map, which its own thread alone writes; the helper has no preconditions. All operations that change
-    // a device are odd.
+    // SAFETY: a value of a map, which only its own thread writes; the helper has no preconditions. All
+    // operations that change a device are odd.
     unsafe {
-        // The paths of a multipath device are hidden, and have no number: the I/O was given to the one before.
+        // The paths of a multipath device are hidden and have no number: the I/O went to the device before.
         let is_hidden = device == 0 && (*last).born_ns == born_ns;
         let device = if is_hidden { (*last).device } else { device };
         let (is_write, time_ns) = ((operation & 1) as u16, bpf_ktime_get_ns());
@@ -60,7 +61,7 @@ pub(crate) fn submits<M: Memory>(current: Current, ledger: *const Ledger, bio: *
     }
 }
 
-/// The number of the device that a bio is for, as the kernel has it; [`NO_DEVICE`] where that cannot be read.
+/// Number of a bio's device in the kernel's format; [`NO_DEVICE`] where it cannot be read.
 #[inline(always)]
 fn number<M: Memory>(bio: *const u8) -> u32 {
     // SAFETY: a bio and what it leads to, at offsets of members of these sizes that the agent resolved.
@@ -78,7 +79,7 @@ fn number<M: Memory>(bio: *const u8) -> u32 {
     NO_DEVICE
 }
 
-/// What the wait that has just ended was for, and the flags of its record.
+/// The device of the wait that has ended, and the flags of its record.
 #[inline(always)]
 pub(crate) fn waited_for(ledger: &Ledger) -> (u32, u32) {
     if ledger.account != Account::BlockIo as u8 && ledger.account != Account::Fault as u8 {
@@ -87,7 +88,7 @@ pub(crate) fn waited_for(ledger: &Ledger) -> (u32, u32) {
     let Some(last) = LAST_IOS.get_ptr(u32::from(ledger.slot)) else { return (NO_DEVICE, 0) };
     // SAFETY: a value of a map, which its own thread alone writes, and that is being switched in.
     unsafe {
-        // The wait itself is the sleep that has been counted since.
+        // The wait itself is the only sleep since.
         if (*last).born_ns != ledger.born_ns || (*last).voluntary.wrapping_add(1) != ledger.voluntary {
             return (NO_DEVICE, 0);
         }

@@ -14,15 +14,16 @@ use crate::{
     memory::add,
 };
 
-/// `BPF_RB_AVAIL_DATA`: bytes that nobody has read yet.
+/// `BPF_RB_AVAIL_DATA`: bytes that have not been read yet.
 const AVAILABLE: u64 = 0;
 
 /// Adds one to a counter of this CPU.
 #[inline(always)]
 pub(crate) fn count(counter: Counter) {
     if let Some(value) = COUNTERS.get_ptr_mut(counter as u32) {
-        // SAFETY: the pointer is to this CPU's value of a map that lives as long as the program. One that preempts this
-        // program on the same CPU may count as well: a load and a store would lose one of both.
+        // SAFETY: the pointer is to this CPU's value of a map that lives as long as the program. A program
+        // that preempts this one on the same CPU may count as well: a load and a store would lose one of both
+        // counts.
         unsafe { add(value, 1) };
     }
 }
@@ -47,9 +48,9 @@ pub(crate) fn edge(record: *mut EdgeRecord) {
     }
 }
 
-/// Fills and hands over a fork, exec or exit. Most run inside a tracepoint where preemption is off, so a reservation cannot be
-/// held up; that of an exec can on 7.x, and what stands behind it is read later. `fill` writes the record; what it leaves out
-/// is zero.
+/// Fills and hands over a fork, exec or exit. Most run inside a tracepoint with preemption off, so a
+/// reservation cannot be held up; that of an exec can on 7.x, and records behind it are read later. `fill`
+/// writes the record; fields that it leaves out are zero.
 #[inline(always)]
 pub(crate) fn task(kind: Kind, fill: impl FnOnce(*mut TaskRecord)) {
     let flags = wake_flags(&EVENTS);
@@ -79,7 +80,8 @@ pub(crate) fn wait(fill: impl FnOnce(*mut WaitRecord)) {
     entry.submit(flags);
 }
 
-/// The same for an I/O, in whatever context it was done: preemption is off in all of them up to 6.x, and on 7.x in most.
+/// The same for an I/O, in the context of its completion: preemption is off in all of them up to 6.x, in most
+/// on 7.x.
 #[inline(always)]
 pub(crate) fn io(fill: impl FnOnce(*mut IoRecord)) {
     let flags = wake_flags(&WAITS);

@@ -1,6 +1,7 @@
 //! The same hooks with nothing in them: what `cargo xtask bench` measures the real programs against.
 //!
-//! An empty program is what any BPF observer pays on these hooks; the rest is ours. Never loaded by the agent.
+//! An empty program costs what any BPF observer pays on these hooks; the rest is ours. The agent never loads
+//! it.
 #![cfg_attr(target_arch = "bpf", no_std, no_main)]
 
 #[cfg(not(target_arch = "bpf"))]
@@ -59,7 +60,7 @@ fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     loop {}
 }
 
-/// As the real object.
+/// The same license as the real object's.
 #[cfg(target_arch = "bpf")]
 #[unsafe(link_section = "license")]
 #[unsafe(no_mangle)]

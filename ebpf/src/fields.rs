@@ -1,17 +1,19 @@
-//! Table: the kernel fields whose offsets the agent writes into the object's read-only globals before loading.
+//! Table: the kernel fields whose offsets the agent writes into the object's read-only globals before
+//! loading.
 //!
-//! One row per field: the global, and the dotted paths under which kernels of different age know it, best first.
-//! The globals are frozen, so the verifier sees constants and removes what a kernel lacks. It resolves nothing.
+//! One row per field: the global, and the dotted paths under which kernels of different age know it, best
+//! first. The globals are frozen, so the verifier sees constants and removes what a kernel lacks. It resolves
+//! nothing.
 
-/// What the program `trial` finds that offsets do not fit: a task's numbers and its name.
+/// Result bit of the program `trial`: the offsets of a task's numbers and name do not fit.
 pub const TRIAL_IDENTITY: u32 = 1;
-/// The registers that it saved.
+/// Result bit: the saved registers do not fit.
 pub const TRIAL_REGISTERS: u32 = 2;
-/// Its open files.
+/// Result bit: the open files do not fit.
 pub const TRIAL_FILES: u32 = 4;
-/// The CPU that it is on.
+/// Result bit: the task's CPU does not fit.
 pub const TRIAL_CPU: u32 = 8;
-/// The clock of that CPU's run queue, by way of the queue that it is on.
+/// Result bit: the clock of that CPU's run queue, by way of the task's queue, does not fit.
 pub const TRIAL_CLOCK: u32 = 16;
 
 /// A field of a kernel structure.
@@ -21,7 +23,8 @@ pub struct Field {
     pub offset: &'static str,
     /// The `Global<u32>` that takes the mask of a bit field within its byte; empty for whole members.
     pub mask: &'static str,
-    /// Paths through structures, unions and typedefs, best first; stars behind one are the pointers that the member has to be.
+    /// Paths through structures, unions and typedefs, best first; trailing stars are the levels of pointers
+    /// that the member has to have.
     pub paths: &'static [&'static str],
     /// Without it the ledger would be wrong; else only what the comment at its use names is missing.
     pub required: bool,
@@ -42,27 +45,27 @@ pub const FIELDS: &[Field] = &[
     field("OFFSET_TASK_COMM", &["task_struct.comm"]),
     field("OFFSET_TASK_MIN_FLT", &["task_struct.min_flt"]),
     field("OFFSET_TASK_MAJ_FLT", &["task_struct.maj_flt"]),
-    // A long up to 5.13, an unsigned int under another name from 5.14 on; read only where sched_switch does not
-    // carry it. The low 32 bits are the same on a little-endian machine.
+    // A long up to 5.13, an unsigned int under another name from 5.14 on; read only where sched_switch does
+    // not carry it. The low 32 bits are the same on a little-endian machine.
     field("OFFSET_TASK_STATE", &["task_struct.__state", "task_struct.state"]),
-    // When the task was last put on a CPU, how long it has waited for one in all, and since when it does now, by the run
-    // queue's clock (CONFIG_SCHED_INFO). Without them a switch-in that reached no hook is charged to the wait before it,
-    // and a wait for a CPU after a wake-up that reached none to what was waited for before.
+    // When the task was last put on a CPU, how long it has waited for one in all, and since when it waits
+    // now, by the run queue's clock (CONFIG_SCHED_INFO). Without them, an unseen switch-in is charged to the
+    // wait before it, and a wait for a CPU after an unseen wake-up to the wait before that.
     optional("OFFSET_TASK_LAST_ARRIVAL", &["task_struct.sched_info.last_arrival"]),
     optional("OFFSET_TASK_RUN_DELAY", &["task_struct.sched_info.run_delay"]),
     optional("OFFSET_TASK_LAST_QUEUED", &["task_struct.sched_info.last_queued"]),
-    // How long it has been on CPUs, and had been when its last stay began. Without them the last stay of a thread that was not
-    // seen to end is not told.
+    // Time on CPUs in all, and at the start of the last stay. Without them the last stay of a thread whose
+    // end was not seen is unknown.
     optional("OFFSET_TASK_EXEC", &["task_struct.se.sum_exec_runtime"]),
     optional("OFFSET_TASK_EXEC_BEFORE", &["task_struct.se.prev_sum_exec_runtime"]),
-    // The throttle clock of a group on a CPU (`CONFIG_CFS_BANDWIDTH`, in three forms); without it `throttled` is part of
-    // `runq`.
+    // The throttle clock of a group on a CPU (`CONFIG_CFS_BANDWIDTH`, in three forms); without it `throttled`
+    // is part of `runq`.
     optional("OFFSET_TASK_CFS_RQ", &["task_struct.se.cfs_rq"]),
     optional("OFFSET_TASK_GROUP", &["task_struct.sched_task_group"]),
-    // An array with a pointer for each CPU. Where it is one per-CPU pointer (7.3) no other CPU's queue is found, and a thread that is
-    // moved while it is kept off its queue counts as throttled until it runs.
+    // An array with a pointer for each CPU. Where it is one per-CPU pointer (7.3) no other CPU's queue is
+    // found, and a thread that is moved while it is kept off its queue counts as throttled until it runs.
     optional("OFFSET_GROUP_CFS_RQ", &["task_group.cfs_rq**"]),
-    // The number of a group; without these long waits have none.
+    // The number of a control group; without these long waits have none.
     optional("OFFSET_GROUP_CGROUP", &["task_group.css.cgroup"]),
     optional("OFFSET_CGROUP_NODE", &["cgroup.kn"]),
     optional("OFFSET_NODE_ID", &["kernfs_node.id"]),
@@ -84,46 +87,47 @@ pub const FIELDS: &[Field] = &[
     optional("OFFSET_RUNQUEUE_CLOCK_PELT", &["rq.clock_pelt"]),
     optional("OFFSET_RUNQUEUE_CLOCK_TASK", &["rq.clock_task"]),
     optional("OFFSET_RUNQUEUE_LOST", &["rq.lost_idle_time"]),
-    // What a hypervisor has taken from a CPU: up to now (`CONFIG_PARAVIRT_TIME_ACCOUNTING`), or up to the last tick
-    // (`CONFIG_PARAVIRT` alone, as Debian has it), which charges whoever runs at a tick with what was taken since the one before.
-    // Without both stolen time is in `cpu` unnamed.
+    // The time that a hypervisor has taken from a CPU: up to now (`CONFIG_PARAVIRT_TIME_ACCOUNTING`), or up
+    // to the last tick (`CONFIG_PARAVIRT` alone, as in Debian), which charges the task at a tick with what
+    // was taken since the tick before. Without both, stolen time is in `cpu` unnamed.
     optional("OFFSET_RUNQUEUE_STEAL", &["rq.prev_steal_time_rq", "rq.prev_steal_time"]),
-    // When a timer should run; without it a pause seems to begin at the last timer before it.
+    // A timer's due time; without it a pause seems to begin at the last timer before it.
     optional("OFFSET_TIMER_EXPIRES", &["hrtimer.node.expires"]),
-    // What is asked of a block device; without them that is not counted.
+    // Operation and size of an I/O; without them I/Os are not counted.
     optional("OFFSET_BIO_OPERATION", &["bio.bi_opf"]),
     optional("OFFSET_BIO_BYTES", &["bio.bi_iter.bi_size"]),
-    // And of which one: from 5.12 on by its own number (a partition has one), before by its disk's. Without them waits for
-    // devices do not say for which.
+    // The device of an I/O: from 5.12 on by its own number (a partition has one), before by its disk's.
+    // Without them waits for devices do not name the device.
     optional("OFFSET_BIO_DEVICE", &["bio.bi_bdev"]),
     optional("OFFSET_DEVICE_NUMBER", &["block_device.bd_dev"]),
     optional("OFFSET_BIO_DISK", &["bio.bi_disk"]),
     optional("OFFSET_DISK_MAJOR", &["gendisk.major"]),
     optional("OFFSET_DISK_MINOR", &["gendisk.first_minor"]),
-    // The first part of an I/O: without it one that waited for its turn to be submitted forgets its device there.
+    // The first part of an I/O: without it an I/O that waited for its turn to be submitted forgets its device
+    // there.
     optional("OFFSET_IO_BIO", &["request.bio"]),
-    // Of an I/O: what of it is still to be done, and since when it is there (to know another one in its place). Without them
-    // its time is not known.
+    // The remaining bytes of an I/O, and the time of its start (to tell it from another one in its place).
+    // Without them its time is not known.
     optional("OFFSET_IO_BYTES", &["request.__data_len"]),
     optional("OFFSET_IO_START", &["request.start_time_ns"]),
-    // Of a socket: is it TCP, and the shortest round trip that TCP has seen (the second half of a sample).
+    // A socket's protocol and type, and TCP's shortest round trip (the second half of a sample).
     optional("OFFSET_SOCK_PROTOCOL", &["sock.sk_protocol"]),
     optional("OFFSET_SOCK_TYPE", &["sock.sk_type"]),
     optional("OFFSET_TCP_RTT_MIN", &["tcp_sock.rtt_min"]),
-    // Whose connection it is: its kind, its own port, whether it is connected, and what it has that nobody
-    // has read. Without them no request is known by its socket.
+    // A connection's family, own port, state, and unread bytes. Without them no request is known by its
+    // socket.
     optional("OFFSET_SOCK_FAMILY", &["sock.__sk_common.skc_family"]),
     optional("OFFSET_SOCK_PORT", &["sock.__sk_common.skc_num"]),
     optional("OFFSET_SOCK_PEER", &["sock.__sk_common.skc_dport"]),
     optional("OFFSET_SOCK_STATE", &["sock.__sk_common.skc_state"]),
     optional("OFFSET_SOCK_QUEUED", &["sock.sk_receive_queue.qlen"]),
-    // The path of a Unix socket; without them those have no requests.
+    // The path of a Unix socket; without them Unix sockets have no requests.
     optional("OFFSET_UNIX_ADDRESS", &["unix_sock.addr"]),
     optional("OFFSET_ADDRESS_BYTES", &["unix_address.len"]),
     optional("OFFSET_ADDRESS_NAME", &["unix_address.name"]),
-    // Tasks are throttled one by one and not by the queue (6.18).
+    // A task that is throttled by itself, not with its queue (6.18).
     optional("OFFSET_TASK_THROTTLED", &["task_struct.throttled"]),
-    // What a thread is doing when the iterator meets it; `run` needs none of them.
+    // State of a thread when the iterator meets it; `run` needs none of them.
     optional("OFFSET_TASK_FLAGS", &["task_struct.flags"]),
     optional("OFFSET_TASK_EXIT_STATE", &["task_struct.exit_state"]),
     optional("OFFSET_TASK_ON_CPU", &["task_struct.on_cpu"]),
@@ -144,12 +148,12 @@ pub const FIELDS: &[Field] = &[
     // Without it waits for a graphics processor's driver are `other`.
     optional("OFFSET_INODE_DEVICE", &["inode.i_rdev"]),
     field("OFFSET_REGS_SYSCALL", &["pt_regs.orig_ax", "pt_regs.syscallno"]),
-    // What the entry code of x86-64 fills with -ENOSYS until the call has returned (arm64's is the first of all); without it what is done on the way back,
-    // such as a page fault for a signal's frame, is charged to the call.
+    // x86-64: filled with -ENOSYS until the call has returned (arm64: the first register); without it work on
+    // the way back, such as a page fault for a signal's frame, is charged to the call.
     optional("OFFSET_REGS_RESULT", &["pt_regs.ax"]),
     field("OFFSET_REGS_ARGUMENT", &["pt_regs.di", "pt_regs.orig_x0"]),
-    // Of a 32-bit call, and what tells it: x86-64's entry code marks the task for as long as it lasts, arm64 saves the mode of
-    // the processor. Each processor lacks what only the other one has.
+    // The first argument of a 32-bit call, and how to tell such a call: x86-64's entry code marks the task
+    // meanwhile, arm64 saves the processor's mode. Each processor lacks the members of the other.
     optional("OFFSET_REGS_ARGUMENT_32", &["pt_regs.bx"]),
     optional("OFFSET_TASK_STATUS", &["task_struct.thread_info.status"]),
     optional("OFFSET_REGS_MODE", &["pt_regs.pstate"]),
@@ -159,8 +163,8 @@ pub const FIELDS: &[Field] = &[
         paths: &["task_struct.in_iowait"],
         required: true,
     },
-    // The freezer of cgroup v2 has it (5.2 and later). Without it a thread that is frozen outside system calls seems to wait
-    // in a page fault, up to 6.0.
+    // Set by the freezer of cgroup v2 (5.2 and later). Without it a thread that is frozen outside system
+    // calls seems to wait in a page fault, up to 6.0.
     Field {
         offset: "OFFSET_TASK_FROZEN",
         mask: "MASK_TASK_FROZEN",
@@ -178,7 +182,7 @@ pub struct EventField {
     pub event: &'static str,
     /// The field's name.
     pub name: &'static str,
-    /// Its size, which programs rely on.
+    /// Its size in bytes, which programs rely on.
     pub bytes: u32,
 }
 

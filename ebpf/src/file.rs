@@ -1,10 +1,10 @@
 //! From a descriptor number to what it stands for, on the path of every blocking read and write.
 //!
-//! A table of files is an array behind a pointer, which the verifier lets nobody index but through a helper, and a
-//! helper's read costs 19 ns (6.18, a virtual machine), of which it takes three. The kernel's `bpf_rdonly_cast` (6.2 and
-//! later) makes a typed pointer of any address; the verifier turns its call into a move, and loads through it are single
-//! instructions that read 0 where there is no memory. Nothing is kept between calls: a descriptor may be another file
-//! the next time.
+//! A table of files is an array behind a pointer, which the verifier lets programs index only through a
+//! helper, and a helper's read costs 19 ns (6.18, a virtual machine); a lookup takes three. The kernel's
+//! `bpf_rdonly_cast` (6.2 and later) makes a typed pointer of any address; the verifier turns its call into a
+//! move, and loads through it are single instructions that read 0 where there is no memory. Nothing is kept
+//! between calls: a descriptor may be another file the next time.
 
 use guestscope_ebpf::{GPU_MAJORS, MINOR_BITS};
 
@@ -22,7 +22,7 @@ const S_IFMT: u16 = 0xf000;
 const S_IFSOCK: u16 = 0xc000;
 const S_IFCHR: u16 = 0x2000;
 
-/// What a descriptor stands for, as far as it matters here.
+/// Kind of a descriptor's file, as far as it matters here.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum File {
     Socket,
@@ -32,7 +32,7 @@ pub(crate) enum File {
     Other,
 }
 
-/// What this descriptor of a task stands for.
+/// The kind of this descriptor of a task.
 #[inline(always)]
 pub(crate) fn of<M: Memory>(task: Task<M>, fd: u32) -> File {
     // SAFETY: a task and what it leads to, at offsets of members of these sizes that the agent resolved.
@@ -48,7 +48,7 @@ pub(crate) fn of<M: Memory>(task: Task<M>, fd: u32) -> File {
     if M::IS_TYPED && TYPE_FILE.load() != 0 { by_casts(place) } else { by_helper::<M::Untyped>(place) }
 }
 
-/// The file that a place in a table points to.
+/// The kind of the file that this entry of a table points to.
 #[inline(always)]
 fn by_casts(place: u64) -> File {
     // SAFETY: typed pointers, at offsets that the agent resolved. The first type begins with a pointer.
@@ -69,7 +69,7 @@ fn by_helper<M: Memory>(place: u64) -> File {
 }
 
 /// # Safety
-/// As of `load`.
+/// As for `load`.
 #[inline(always)]
 unsafe fn by_inode<M: Memory>(inode: *const u8) -> File {
     // SAFETY: the caller's; the agent resolved the offsets of a u16 and a u32.

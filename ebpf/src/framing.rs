@@ -1,20 +1,19 @@
-//! HTTP/2 by the lengths of what a connection receives and sends, the only thing that is looked at: frames
-//! that acknowledge, count or keep alive are no requests, and neither is how such a connection begins.
+//! HTTP/2 by the lengths of a connection's receives and sends alone: frames that acknowledge, count or keep
+//! alive are no requests, and neither is the start of a connection.
 //!
-//! By RFC 9113: a client begins with 24 bytes and its settings (33 bytes at least), and each side
-//! acknowledges the other's settings with a frame of exactly 9, a ping of 17 with as many. Where none of
-//! these goes alone the connection is not known for what it is, and each of its frames may look like a
-//! request.
+//! By RFC 9113 a client begins with 24 bytes and its settings (33 bytes at least), and each side acknowledges
+//! the other's settings with a frame of exactly 9, and a ping of 17 with as many. Where none of these travels
+//! alone the connection is not recognised, and each of its frames may look like a request.
 
-/// A client's first bytes and its settings, of which there may be none.
+/// A client's preface and its settings, which may be empty.
 const PREFACE_BYTES: i32 = 24 + 9;
-/// A frame of settings that acknowledges.
+/// A settings frame that acknowledges.
 const ACKNOWLEDGEMENT: i32 = 9;
-/// A ping, and an answer to one.
+/// A ping, or the answer to one.
 const PING: i32 = 17;
 /// Lengths of sends with a ping, a bit each: alone, behind an acknowledgement, a window, both.
 const PINGS: u64 = 1 << 17 | 1 << 26 | 1 << 30 | 1 << 39;
-/// It comes among the first receives, or goes with the first sends.
+/// The acknowledgement is among the first receives, or goes with the first sends.
 const SOON: u32 = 6;
 const AT_ONCE: u32 = 3;
 /// A server's settings, with a window, are shorter than this.
@@ -26,36 +25,36 @@ const FRAMES: u32 = 1 << 9 | 1 << 13 | 1 << 17 | 1 << 18 | 1 << 22 | 1 << 26 | 1
 const THREE_FRAMES: u64 = 1 << 27 | 1 << 31 | 1 << 35 | 1 << 39 | 1 << 43 | 1 << 47 | 1 << 51;
 
 const RECEIVES: u32 = 0xff;
-/// It may have begun as HTTP/2 does.
+/// The connection may have begun as HTTP/2 does.
 const MAY_BE: u32 = 1 << 8;
-/// It is HTTP/2.
+/// The connection is HTTP/2.
 const IS: u32 = 1 << 9;
-/// What is open may have been settings or frames alone.
+/// The open request may be settings or frames alone.
 const IS_DOUBTFUL: u32 = 1 << 10;
-/// More was sent than settings.
+/// More than settings was sent.
 const HAS_ANSWERED: u32 = 1 << 11;
-/// A ping may have been sent, and nothing come since.
+/// A ping may have been sent, with nothing received since.
 const IS_ASKED: u32 = 1 << 12;
-/// Sends, from this bit on.
+/// Count of sends, from this bit on.
 const SENDS_SHIFT: u32 = 16;
 const SENDS: u32 = 0xff;
 
-/// Whether so many bytes are likely frames beside those of requests and answers.
+/// Whether so many bytes are likely frames other than those of requests and answers.
 #[must_use]
 pub const fn is_frame(bytes: i32) -> bool {
     bytes >= 0 && bytes < 32 && FRAMES >> bytes & 1 == 1
 }
 
-/// What a receive is.
+/// Kind of a receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
     /// A request, or part of one.
     Message,
-    /// A request: what looked like one before it was none.
+    /// A request; what looked like one before it was none.
     Instead,
-    /// Nothing that anybody answers.
+    /// A frame that needs no answer.
     Frame,
-    /// The same; what was sent so far was no answer.
+    /// The same; earlier sends were no answer.
     Known,
 }
 
@@ -65,7 +64,7 @@ pub enum Received {
 pub struct Framing(u32);
 
 impl Framing {
-    /// Something came, in so many bytes, while a request was open or not.
+    /// So many bytes were received, while a request was open or not.
     #[expect(clippy::inline_always, reason = "verifiers have no calls with pointers to the stack")]
     #[inline(always)]
     pub const fn received(&mut self, bytes: i32, is_open: bool) -> Received {
@@ -109,7 +108,7 @@ impl Framing {
         Received::Message
     }
 
-    /// So many bytes were sent: whether that may be an answer.
+    /// So many bytes were sent; returns whether that may be an answer.
     #[expect(clippy::inline_always, reason = "as above")]
     #[inline(always)]
     pub const fn sent(&mut self, bytes: i32) -> bool {
@@ -134,7 +133,7 @@ impl Framing {
         is_answer
     }
 
-    /// Whether what is open may be no request: nobody has answered it.
+    /// Whether the open request may be none: it has no answer.
     #[must_use]
     pub const fn is_doubtful(self) -> bool {
         self.0 & IS_DOUBTFUL != 0
@@ -145,7 +144,7 @@ impl Framing {
 mod tests {
     use super::*;
 
-    /// `r` and `s` are what is received and sent, in bytes. A letter for each: request, instead, frame, known,
+    /// `r` and `s` are receives and sends, in bytes. A letter for each: request, instead, frame, known,
     /// answer, none.
     fn told(script: &str) -> String {
         let (mut framing, mut is_open) = (Framing::default(), false);
@@ -170,7 +169,7 @@ mod tests {
 
     #[test]
     fn a_call_of_grpc_is_one_whatever_lies_beside_it() {
-        // Recorded of grpcio 1.85: the server's settings, the client's, both acknowledgements, then a call.
+        // Recorded from grpcio 1.85: the server's settings, the client's, both acknowledgements, then a call.
         assert_eq!(told("s46 r82 s9 r9 r349 s17 r17 s2153 r17 s17"), "arnfinfafn");
         assert_eq!(told("s46 r91 s9 r349 s17 r17 s2153 r17 s17 r157 s17 r17 s2064"), "arninfafnrnfa");
         assert_eq!(told("s46 r440 s39 r17 s2140 r17 s17 r157"), "arakafnr");

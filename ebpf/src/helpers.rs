@@ -1,8 +1,9 @@
-//! Time of a process's threads outside phases, summed at an edge: pure arithmetic, `no_std`, tested on the host.
+//! Time of a process's threads outside phases, summed at an edge: pure arithmetic, `no_std`, tested on the
+//! host.
 //!
-//! A thread inside a phase is nobody's helper: its share stands still until it leaves the outermost one. So the sum over
-//! all threads, and over those that have ended, only grows, and the difference of two edges of one process is exact,
-//! whichever threads they are of. It knows no maps and no requests.
+//! A thread inside a phase is no helper: its share stands still until it leaves the outermost one. So the sum
+//! over all threads, and over those that have ended, only grows, and the difference of two edges of one
+//! process is exact, whichever of its threads they are on. It knows no maps and no requests.
 #![expect(
     clippy::inline_always,
     reason = "a call costs a BPF program more than the body, and some kernels' verifiers refuse it"
@@ -13,41 +14,42 @@ use crate::{
     ledger::{BLOCKED, EMPTY, LIMITED, Ledger, RUNNING, was_woken},
 };
 
-/// Threads of a process that an edge sums; later ones are counted as unlisted. A power of two, since it is also a mask.
+/// Most threads of a process that an edge sums; later ones are unlisted. A power of two, since it is also a
+/// mask.
 pub const MEMBERS: usize = 128;
-/// The place of a thread that is in no process's list.
+/// The place of a thread in no list.
 pub const NO_PLACE: u16 = 0xffff;
 
-/// What an edge says of all threads of its process.
+/// An edge's statement on all threads of its process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct HelperSum {
     /// Nanoseconds outside phases by account, of all threads since the process was first seen.
     pub accounts: [u64; ACCOUNTS],
-    /// Threads that live and are listed, the one of the edge among them.
+    /// Threads that live and are listed, the edge's own included.
     pub threads: u32,
-    /// Threads so far that got no ledger or no place in the list, and are in no sum.
+    /// Threads so far without a ledger or a place in the list, which are in no sum.
     pub unlisted: u32,
 }
 
-/// A thread's time outside phases. While it is outside, `accounts` are those that it spent inside; while it is inside,
-/// those that it had spent outside.
+/// A thread's time outside phases. While it is outside, `accounts` is its time inside; while it is inside,
+/// its time outside so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Outside {
     /// Odd while it is being written.
     pub sequence: u32,
-    /// Phases that the thread is inside, at least: an edge that ends one more than it says counts for one, until the library says that
-    /// nothing is open.
+    /// Least number of phases that the thread is inside: an edge that ends more than it says counts as one,
+    /// until the library says that none is open.
     pub depth: u16,
-    /// Which copy of the library began the outermost one. What the others say of their own phases, that none
-    /// is open or that one is the first, says nothing of the thread.
+    /// Instance of the library that began the outermost phase. Words of other copies about their own phases
+    /// (that none is open, or one is the first) say nothing of the thread.
     pub outermost: u16,
     /// Nanoseconds by account.
     pub accounts: [u64; ACCOUNTS],
 }
 
-/// A process: which slots its threads have, and what those that have ended leave to it.
+/// A process: the slots of its threads, and the sums of those that have ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Process {
@@ -55,19 +57,19 @@ pub struct Process {
     pub members: [u16; MEMBERS],
     /// Nanoseconds outside phases of threads that have ended.
     pub ended: [u64; ACCOUNTS],
-    /// Threads that live.
+    /// Count of live threads.
     pub threads: u64,
-    /// Places that are taken, a bit for each.
+    /// Taken places, a bit for each.
     pub taken: [u64; MEMBERS / 64],
-    /// Threads so far that got no ledger or no place.
+    /// Threads so far without a ledger or a place.
     pub unlisted: u64,
-    /// Threads that began to hand over their time, and those that are done: alike while nobody is at it.
+    /// Threads that began to hand over their time; equal to `left` while none is at it.
     pub leaving: u64,
-    /// The others.
+    /// Threads that have handed it over.
     pub left: u64,
 }
 
-/// What a thread has lived at `now_ns`, of one account: its ledger, and the open interval of one that runs.
+/// A thread's life up to `now_ns`, of one account: its ledger, and the open interval if it runs.
 #[inline(always)]
 fn lived(ledger: &Ledger, now_ns: u64, account: usize) -> u64 {
     let mut ns = ledger.accounts[account];
@@ -79,8 +81,8 @@ fn lived(ledger: &Ledger, now_ns: u64, account: usize) -> u64 {
 
 impl Outside {
     /// An edge of the thread itself, which is on a CPU; `head` is its first argument. At an end the library
-    /// says whether its thread is inside another phase then (`first`, what stands behind the token). One that
-    /// says nothing is taken to end what is on this thread.
+    /// says whether its thread is inside another phase then (`first`, the argument behind the token). Without
+    /// that word the end counts for this thread.
     #[inline(always)]
     pub fn edge(&mut self, head: u64, token: u64, first: u64, ledger: &Ledger, now_ns: u64) {
         const BEGIN: u8 = Operation::Begin as u8;
@@ -111,7 +113,7 @@ impl Outside {
     pub fn become_(&mut self, depth: u16, ledger: &Ledger, now_ns: u64) {
         self.sequence = self.sequence.wrapping_add(1);
         if (self.depth == 0) != (depth == 0) {
-            // Inside and outside add up to what was lived, so one formula serves both ways.
+            // Inside and outside add up to the life, so one formula serves both ways.
             let mut account = 0;
             while account < ACCOUNTS {
                 self.accounts[account] = lived(ledger, now_ns, account).wrapping_sub(self.accounts[account]);
@@ -122,15 +124,15 @@ impl Outside {
         self.sequence = self.sequence.wrapping_add(1);
     }
 
-    /// Names the stretch between two changes from outside to inside or back: whatever was spent on the other side stands
-    /// still, and has grown by the next time.
+    /// Names the stretch between two changes from outside to inside or back: the time of the other side
+    /// stands still meanwhile, and has grown by the next stretch.
     #[inline(always)]
     #[must_use]
     pub fn stretch(&self) -> u64 {
         self.accounts[Account::Cpu as usize] << 1 | u64::from(self.depth > 0)
     }
 
-    /// What the thread, which is on a CPU or has just left it, spent outside on one account.
+    /// Time outside on one account of the thread, which is on a CPU or has left it right now.
     #[inline(always)]
     #[must_use]
     pub fn share(&self, ledger: &Ledger, now_ns: u64, account: usize) -> u64 {
@@ -139,22 +141,24 @@ impl Outside {
     }
 }
 
-/// What came of reading another thread.
+/// Result of reading another thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reading {
-    /// It was being written both times: nothing was added.
+    /// It was being written at both attempts: nothing was added.
     Torn,
     /// Its share is in the sum.
     Added,
-    /// The same, and it waits with its group perhaps out of quota, for so many ns so far: they stand with `runq`.
+    /// The same, and it waits with its group perhaps out of quota, so far for this many ns, which are part of
+    /// `runq`.
     Limited(u64),
 }
 
-/// Adds another thread's share to a sum, the open interval up to `now_ns` included. Both may be written meanwhile, on
-/// another CPU: what is read counts only if it is of one instant, and nothing is added otherwise.
+/// Adds another thread's share to a sum, the open interval up to `now_ns` included. Both may be written
+/// meanwhile, on another CPU: the reading counts only if it is of one instant, and nothing is added
+/// otherwise.
 ///
-/// Written without branches as far as that goes: a program does this 128 times over, and a verifier follows each branch
-/// each time.
+/// Written without branches as far as that goes: a program does this 128 times over, and a verifier follows
+/// each branch each time.
 ///
 /// # Safety
 /// All three must point to whole values, `sum` with at least 32 bytes of the same map's value behind it.
@@ -179,7 +183,7 @@ pub unsafe fn add(
     let (since_ns, born_ns, woken_ns) =
         (read!(ledger.since_ns), read!(ledger.born_ns), read!(ledger.woken_ns));
     let (state, blocked) = (read!(ledger.state), read!(ledger.account));
-    // All ones for a thread outside, none for one inside, of whose life nothing counts but what is kept beside.
+    // All ones for a thread outside; none for one inside, of whose life only `beside` counts.
     let outside_mask = ones_if_zero(u64::from(depth));
     let mut lived_ns = 0_u64;
     let mut account = 0;
@@ -187,7 +191,7 @@ pub unsafe fn add(
         lived_ns = lived_ns.wrapping_add(lived[account]);
         account += 1;
     }
-    // The sequence goes up last; what a writer that was stopped in between has done shows in the sum.
+    // The sequence is raised last; a change by a writer that was stopped in between shows in the sum.
     let is_between =
         u64::from(read!(ledger.sequence) ^ sequence) | (lived_ns ^ since_ns.wrapping_sub(born_ns));
     let is_written = u64::from(written & 1) | u64::from(read!(outside.sequence) ^ written);
@@ -199,7 +203,7 @@ pub unsafe fn add(
     unsafe {
         account = 0;
         while account < ACCOUNTS {
-            // Lived less beside for one outside, beside for one inside.
+            // Life less `beside` for a thread outside, `beside` for one inside.
             let share = (lived[account] & outside_mask)
                 .wrapping_add((beside[account] ^ outside_mask).wrapping_sub(outside_mask));
             (*sum).accounts[account] = (*sum).accounts[account].wrapping_add(share);
@@ -212,7 +216,8 @@ pub unsafe fn add(
         } else if state == BLOCKED {
             queued_ns = 0;
             if was_woken(since_ns, woken_ns, now_ns) {
-                // One that overtook the switch-out ended the wait at its begin, which may be later than this reading.
+                // A waking that overtook the switch-out ended the wait at its start, which may be later than
+                // this reading.
                 queued_ns =
                     if woken_ns > since_ns { now_ns.wrapping_sub(woken_ns) & outside_mask } else { open_ns };
             }
@@ -231,7 +236,8 @@ const fn ones_if_zero(number: u64) -> u64 {
     (number.wrapping_sub(1).cast_signed() >> 63).cast_unsigned()
 }
 
-/// Accounts that another CPU may be writing, one by one: a volatile copy of them all would become a loop over bytes.
+/// Accounts that another CPU may be writing, one by one: a volatile copy of them all would be a loop over
+/// bytes.
 ///
 /// # Safety
 /// They must be whole.
@@ -253,7 +259,7 @@ unsafe fn accounts(from: *const [u64; ACCOUNTS]) -> [u64; ACCOUNTS] {
 /// `sum` must point to a sum with at least 32 bytes of the same map's value behind it.
 #[inline(always)]
 unsafe fn charge(sum: *mut HelperSum, account: u8, ns: u64) {
-    // As in the ledger: the mask tells the verifier a bound, 16 accounts end 32 bytes behind a sum.
+    // As in the ledger: the mask is a bound for the verifier; 16 accounts end 32 bytes behind a sum.
     let account = usize::from(account & 15);
     #[cfg(not(target_arch = "bpf"))]
     let account = account.min(Account::Other as usize);

@@ -1,8 +1,9 @@
 //! The per-thread ledger: a pure state machine from scheduler events to nanoseconds per account.
 //!
-//! It has no clock, no kernel and no memory of its own: the BPF programs drive it with events, host tests with any
-//! order of them. Each event charges the interval since the last one to exactly one account (a wake-up may cut it in
-//! two), so the accounts always add up to the thread's life. It never decides what a syscall means.
+//! It has no clock, no kernel and no memory of its own: the BPF programs drive it with events, host tests
+//! with any order of them. Each event charges the interval since the last one to exactly one account (a
+//! wake-up may cut it in two), so the accounts always add up to the thread's life. It never decides what a
+//! syscall means.
 #![expect(
     clippy::inline_always,
     reason = "a call costs a BPF program more than the body, and some kernels' verifiers refuse it"
@@ -18,7 +19,7 @@ pub use unseen::Stamps;
 
 use crate::{ACCOUNTS, Account, DISTANCES};
 
-/// Nothing is known: the slot is empty.
+/// The slot is empty: nothing is known.
 pub const EMPTY: u8 = 0;
 /// On a CPU.
 pub const RUNNING: u8 = 1;
@@ -26,12 +27,13 @@ pub const RUNNING: u8 = 1;
 pub const RUNNABLE: u8 = 2;
 /// Off the CPU, waiting for something.
 pub const BLOCKED: u8 = 3;
-/// Off the CPU, could run, and its group may be out of quota: the group's throttle clock tells how much of the wait.
+/// Off the CPU, could run, its group perhaps out of quota: the group's throttle clock tells the part of the
+/// wait.
 pub const LIMITED: u8 = 4;
 
-/// How long before the clock of a switch-out a waking may lie and still be of that wait. A waker looks at the thread
-/// before it has the run queue's lock, so a waking can overtake the switch-out by some us, and by more where the
-/// hypervisor stops a CPU in between. A stamp that is older belongs to a wait whose enqueueing reached no tracepoint.
+/// How long a waking may precede the clock of a switch-out and still be of that wait. A waker looks at the
+/// thread before it has the run queue's lock, so a waking can overtake the switch-out by some us, more where
+/// a hypervisor stops a CPU in between. An older stamp is of a wait whose enqueueing reached no tracepoint.
 const RACE_NS: u64 = 1_000_000;
 
 /// Whether a waking at `woken_ns` (0: none) ended, by `now_ns`, the wait that began at `since_ns`.
@@ -41,28 +43,28 @@ pub fn was_woken(since_ns: u64, woken_ns: u64, now_ns: u64) -> bool {
     woken_ns != 0 && woken_ns <= now_ns && woken_ns.wrapping_add(RACE_NS) >= since_ns
 }
 
-/// Where a thread got onto a CPU.
+/// A thread's arrival on a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
     /// The CPU.
     pub cpu: u16,
-    /// A [`crate::Distance`] from the CPU that it ran on last; of no meaning where that is the same one.
+    /// A [`crate::Distance`] from its last CPU; without meaning where that is the same CPU.
     pub distance: u8,
 }
 
-/// One thread's ledger: 320 bytes, five cache lines of a page-aligned map. The first one and the head of the second
-/// are what a switch touches. Times in ns of CLOCK_MONOTONIC. Accounts only grow; counts are 32 bits and wrap, take
-/// differences.
+/// One thread's ledger: 320 bytes, five cache lines of a page-aligned map. A switch touches the first line
+/// and the head of the second. Times in ns of CLOCK_MONOTONIC. Accounts only grow; counts are 32 bits and
+/// wrap: take differences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Ledger {
-    /// When the open interval began.
+    /// Start of the open interval.
     pub since_ns: u64,
     /// Address of the task: compared, never followed.
     pub task: u64,
-    /// When tracking began: with the tid it names the thread for good, also when the tid is used again.
+    /// Start of tracking: with the tid it names the thread for good, also when the tid is used again.
     pub born_ns: u64,
-    /// When somebody began to wake it (sched_waking); 0 once it was enqueued, or found awake.
+    /// Start of its waking (sched_waking); 0 once it was enqueued, or found awake.
     pub woken_ns: u64,
     /// Goes up with every transition: a reader that saw it change reads again.
     pub sequence: u32,
@@ -70,7 +72,7 @@ pub struct Ledger {
     pub tid: u32,
     /// Process number in the initial namespace.
     pub tgid: u32,
-    /// Who last began to wake it, as [`crate::waker`] packs it; 0 where that was not seen.
+    /// The task that last began to wake it, packed by [`crate::waker`]; 0 where that was not seen.
     pub waker: u32,
     /// Times it blocked.
     pub voluntary: u32,
@@ -78,13 +80,14 @@ pub struct Ledger {
     pub involuntary: u32,
     /// The CPU it last ran on.
     pub cpu: u16,
-    /// The syscall of the last block; 0xffff outside any, or an earlier one by [`kept_since`](crate::kept_since).
+    /// The syscall of the last block; 0xffff outside any; an earlier one by
+    /// [`kept_since`](crate::kept_since).
     pub syscall: u16,
     /// [`EMPTY`], [`RUNNING`], [`RUNNABLE`], [`BLOCKED`] or [`LIMITED`].
     pub state: u8,
-    /// What the open wait is charged to: for one that only waits for a CPU [`Account::Runq`].
+    /// Account of the open wait; [`Account::Runq`] for a wait for a CPU only.
     pub account: u8,
-    /// The slot that this ledger lies in.
+    /// The slot of this ledger.
     pub slot: u16,
     /// Nanoseconds by account.
     pub accounts: [u64; ACCOUNTS],
@@ -96,37 +99,37 @@ pub struct Ledger {
     pub missed: u32,
     /// Events whose clock lay before the one before them.
     pub backwards: u32,
-    /// What to add to the kernel's own stamp of a switch-in, which is of another clock, to get ours; 0 while unknown.
+    /// Added to the kernel's stamp of a switch-in, which is of another clock, it gives ours; 0 while unknown.
     pub arrival_offset_ns: u64,
     /// The kernel's own sum of the thread's waits for a CPU, when it last left one.
     pub queued_ns: u64,
-    /// From the begins of wakings to the enqueueings that they led to: the part of [`Account::Runq`] that is an interrupt
-    /// to another CPU and, in a virtual machine, that CPU's way out of its halt. Only where both were seen.
+    /// From the starts of wakings to their enqueueings: the part of [`Account::Runq`] that is an interrupt to
+    /// another CPU and, in a virtual machine, that CPU's way out of its halt. Only where both were seen.
     pub wakeup_delay_ns: u64,
-    /// The group whose throttle clock `throttle_clock_ns` is, by its address: it may be gone, so it is compared, and read by
-    /// helpers that check what they read.
+    /// Address of the group of `throttle_clock_ns`: it may be gone, so the address is compared, and read by
+    /// helpers that check it.
     pub group: u64,
-    /// That clock at the begin of the open wait; of no meaning unless the state is [`LIMITED`].
+    /// The throttle clock at the start of the open wait; without meaning unless the state is [`LIMITED`].
     pub throttle_clock_ns: u64,
     /// Times it ran on another CPU than before, by [`crate::Distance`].
     pub migrations: [u32; DISTANCES],
-    /// When the open or last wait began.
+    /// Start of the open or last wait.
     pub left_ns: u64,
-    /// From when on the thread could run in it.
+    /// From when on the thread could run in that wait.
     pub ready_ns: u64,
-    /// [`Account::Throttled`] at its begin.
+    /// [`Account::Throttled`] at the start of that wait.
     pub throttled_before_ns: u64,
-    /// Who got the CPU that the thread left.
+    /// The thread that got the CPU when this one left it.
     pub replaced_by_tid: u32,
-    /// Number of its process among those that are tracked; 0 for none.
+    /// Number of its process in `PROCESSES`; 0 for none.
     pub process: u16,
     /// Its place in that process's list.
     pub place: u16,
     /// Part of [`Account::Cpu`] in which the hypervisor ran somebody else, up to the last event.
     pub stolen_ns: u64,
-    /// The hypervisor's sum of such time for the CPU that it is on, when it got there; 0 while unknown.
+    /// The hypervisor's sum of such time for its CPU, when it got there; 0 while unknown.
     pub stolen_clock_ns: u64,
-    /// Bytes that it asked block devices for.
+    /// Bytes that it requested from block devices.
     pub block_read_bytes: u64,
     /// Bytes that it handed to block devices.
     pub block_write_bytes: u64,
@@ -191,7 +194,7 @@ impl Ledger {
         net_sends: 0,
     };
 
-    /// The clock of an event: never before the last one. CPUs may disagree by a few ns.
+    /// The time of an event: never before the last one. CPUs may disagree by a few ns.
     #[inline(always)]
     fn advance(&mut self, now_ns: u64) -> u64 {
         if now_ns >= self.since_ns {
@@ -201,7 +204,7 @@ impl Ledger {
         self.since_ns
     }
 
-    /// When the open block ended, if it did: with the waking, or at once where that overtook the switch-out.
+    /// End of the open block, if it ended: the waking, or the switch-out where the waking overtook that.
     #[inline(always)]
     fn block_end(&self, now_ns: u64) -> u64 {
         if !was_woken(self.since_ns, self.woken_ns, now_ns) {
@@ -216,8 +219,8 @@ impl Ledger {
     /// Adds to the account of the open block.
     #[inline(always)]
     fn charge_block(&mut self, ns: u64) {
-        // The mask tells the verifier a bound: the 16th account would still lie inside the ledger's 320 bytes. The
-        // test keeps the promise on the host too, where the index is what `out_blocked` was given.
+        // The mask is a bound for the verifier: the 16th account would still lie inside the ledger's 320
+        // bytes. The test keeps the promise on the host too, where the index is that given to `out_blocked`.
         let account = usize::from(self.account & 15);
         #[cfg(target_arch = "bpf")]
         // SAFETY: `account` is at most 15, and accounts[15] ends at byte 192, inside the ledger.
@@ -256,7 +259,7 @@ impl Ledger {
         self.sequence = self.sequence.wrapping_add(1);
     }
 
-    /// Tracking begins at `now_ns`, the thread being `state`.
+    /// Tracking begins at `now_ns`, with the thread in `state`.
     #[inline(always)]
     pub fn begin(&mut self, now_ns: u64, state: u8, cpu: u16) {
         self.since_ns = now_ns;
@@ -268,7 +271,7 @@ impl Ledger {
         self.become_(state);
     }
 
-    /// Leaves a CPU. If its switch-in was never seen, the open wait takes the time, so that the sum holds.
+    /// Leaves a CPU. After an unseen switch-in the open wait takes the time, so that the sum holds.
     #[inline(always)]
     fn leave(&mut self, now_ns: u64) {
         if self.state != RUNNING {
@@ -300,7 +303,7 @@ impl Ledger {
         self.become_(BLOCKED);
     }
 
-    /// Somebody began to wake it. Comes in the waker's context and may run beside the switch-out, so it writes
+    /// A waking begins. It comes in the waker's context and may run beside the switch-out, so it writes
     /// nothing that an account depends on but the stamp.
     #[inline(always)]
     pub fn waking(&mut self, now_ns: u64, waker: u32) {
@@ -312,7 +315,7 @@ impl Ledger {
     #[inline(always)]
     pub fn wakeup(&mut self, now_ns: u64) {
         if self.state != BLOCKED {
-            // It was found awake: that waking ends no wait that is still to come.
+            // Found awake: that waking ends no later wait.
             self.woken_ns = 0;
             return;
         }
@@ -322,7 +325,7 @@ impl Ledger {
         self.wakeup_delay_ns = self.wakeup_delay_ns.wrapping_add(now_ns.wrapping_sub(self.since_ns));
     }
 
-    /// Blocked, and woken by now: from the waking on it waits for a CPU.
+    /// Blocked, and woken by now: since the waking it has waited for a CPU.
     #[inline(always)]
     fn end_block(&mut self, now_ns: u64) {
         let end_ns = self.block_end(now_ns);
@@ -337,17 +340,17 @@ impl Ledger {
         self.state = RUNNABLE;
     }
 
-    /// Switched in. If it was never seen to leave, the time stays with `cpu`.
+    /// Switched in. After an unseen switch-out, the time stays with `cpu`.
     #[inline(always)]
     pub fn switched_in(&mut self, now_ns: u64, at: Arrival) {
         if self.state == RUNNING {
-            // Its begin was not seen: no wait is known to end here.
+            // The start was not seen: no known wait ends here.
             self.missed = self.missed.wrapping_add(1);
             self.left_ns = now_ns;
         }
         let now_ns = self.advance(now_ns);
         if self.state == BLOCKED {
-            // Somebody woke it, seen or not.
+            // It was woken, seen or not.
             self.end_block(now_ns);
         }
         self.settle(now_ns);
@@ -359,7 +362,7 @@ impl Ledger {
         self.become_(RUNNING);
     }
 
-    /// How much of the wait that has just ended its group was out of quota.
+    /// The throttled part of the wait that has ended.
     #[inline(always)]
     pub fn wait_throttled_ns(&self) -> u64 {
         self.accounts[Account::Throttled as usize].wrapping_sub(self.throttled_before_ns)
@@ -367,7 +370,7 @@ impl Ledger {
 
     #[inline(always)]
     fn count_migration(&mut self, distance: u8) {
-        // As with the accounts: a bound that the verifier sees, and no branch to a panic.
+        // As with the accounts: a bound for the verifier, and no branch to a panic.
         let distance = usize::from(distance) & (DISTANCES - 1);
         // SAFETY: the mask keeps the index inside the array, whose length is a power of two.
         unsafe {
@@ -376,14 +379,14 @@ impl Ledger {
         }
     }
 
-    /// Whether a copy of it is of one instant: its accounts are its life up to the last event. A reader that is not the
-    /// thread itself may find it in the middle of a change, and so twice if the writer's CPU stands still there.
+    /// Whether a copy is of one instant: its accounts add up to its life until the last event. A reader on
+    /// another CPU may read amid a change, and even twice the same if the writer's CPU stands still there.
     pub fn is_whole(&self) -> bool {
         let charged = self.accounts.iter().fold(0_u64, |sum, ns| sum.wrapping_add(*ns));
         charged == self.since_ns.wrapping_sub(self.born_ns)
     }
 
-    /// The accounts at `now_ns`, the open interval added to what the state names. Changes nothing.
+    /// The accounts at `now_ns`, with the open interval added to the account of the state. Changes nothing.
     #[must_use]
     pub fn accounts_at(&self, now_ns: u64) -> [u64; ACCOUNTS] {
         let mut copy = *self;

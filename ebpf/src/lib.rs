@@ -1,7 +1,7 @@
 //! The contract between the programs in the kernel and the agent: records, operations, counters, limits.
 //!
-//! Plain integers in `repr(C)` structures, sizes proved at compile time, no padding that is not named. Both sides
-//! compile this file, so nothing has to be kept in step by hand. It knows no kernel structure and makes no decision.
+//! Plain integers in `repr(C)` structures, sizes proved at compile time, no padding that is not named. Both
+//! sides compile this file, so they cannot diverge. It knows no kernel structure and makes no decision.
 #![cfg_attr(not(test), no_std)]
 
 mod activity;
@@ -39,32 +39,32 @@ use ledger::Ledger;
 pub const CONTRACT_VERSION: u32 = 14;
 /// Version of the marker library's probe arguments (bits 8 to 15 of the first one).
 pub const MARKER_ABI_VERSION: u8 = 1;
-/// Bytes of a phase's name that travel; a longer name is cut and says so.
+/// Bytes of a phase's name in a record; a longer name is cut and says so.
 pub const NAME_BYTES: usize = 64;
 /// Bytes of a task's `comm`.
 pub const COMM_BYTES: usize = 16;
-/// Thread numbers of the initial namespace that the slot table covers: PID_MAX_LIMIT of a 64-bit kernel, because
+/// Thread numbers of the initial namespace in the slot table: PID_MAX_LIMIT of a 64-bit kernel, because
 /// pid_max is per namespace from 6.14 on and a guest in a namespace cannot see the outer one.
 pub const TIDS: u32 = 4 << 20;
-/// Threads that can be tracked at once unless the agent asks for fewer.
+/// Most threads that are tracked at once unless the agent asks for fewer.
 pub const SLOTS: u32 = 4096;
-/// Set in the account table beside an account: look at the file descriptor, a socket means `net`, the device of a graphics
-/// processor `gpu`.
+/// Flag beside an account in the account table: the file descriptor decides (`net` for a socket, `gpu` for
+/// the device of a graphics processor).
 pub const CHECK_FILE: u8 = 0x80;
-/// In a syscall's entry: it goes on with the one that a stop, a freezer or a debugger interrupted.
+/// Flag in a syscall's entry: it continues the syscall that a stop, a freezer or a debugger interrupted.
 pub const RESTARTS: u8 = 0x40;
 
-/// Device drivers of graphics processors, by their major numbers, that the object can know.
+/// Most major numbers of graphics processors' drivers that the object can know.
 pub const GPU_MAJORS: usize = 8;
 
-/// The instruction that calls the kernel's `bpf_rdonly_cast`, as the object has it: call (0x85), of a kernel function
-/// (0x20), and where the function's number in the kernel's BTF belongs, a word that stands nowhere else.
+/// The object's instruction that calls the kernel's `bpf_rdonly_cast`: call (0x85) of a kernel function
+/// (0x20), and, in place of the function's BTF number, a word that stands nowhere else.
 pub const CALL_RDONLY_CAST: u64 = 0x7473_6163_0000_2085;
 
 /// Number of accounts.
 pub const ACCOUNTS: usize = 11;
 
-/// What a thread was doing. Exclusive: over any interval the accounts add up to its length.
+/// Activity of a thread. Exclusive: over any interval the accounts add up to its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Account {
@@ -93,7 +93,7 @@ pub enum Account {
 }
 
 impl Account {
-    /// In the order of their numbers.
+    /// All accounts in the order of their numbers.
     pub const ALL: [Account; ACCOUNTS] = [
         Account::Cpu,
         Account::Runq,
@@ -127,7 +127,7 @@ impl Account {
     }
 }
 
-/// Which of the kernel's clocks tells for how long a group was throttled on a CPU.
+/// The kernel's clock of the time for which a group was throttled on a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum ThrottleMode {
@@ -135,13 +135,13 @@ pub enum ThrottleMode {
     Absent = 0,
     /// `throttled_clock_self`, by `rq.clock` (6.6 and later).
     Own = 1,
-    /// `throttled_clock_pelt`, by `rq.clock_pelt` less the time lost while idle (5.19 and later, and backports).
+    /// `throttled_clock_pelt`, by `rq.clock_pelt` less idle losses (5.19 and later, and backports).
     Pelt = 2,
     /// `throttled_clock_task`, by `rq.clock_task`, which leaves interrupts and stolen time out.
     Task = 3,
 }
 
-/// What a record is.
+/// Kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Kind {
@@ -175,21 +175,21 @@ impl Kind {
     }
 }
 
-/// What the marker library says at an edge (bits 0 to 7 of its first argument).
+/// Operation of the marker library at an edge (bits 0 to 7 of its first argument).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Operation {
-    /// A phase begins. Arguments: name, length, request number, token of what it joins: the phase that ends here, or its own
-    /// root, with which it began.
+    /// A phase begins. Arguments: name, length, request number, token of what it joins: the phase that ends
+    /// here, or its own root, with which it began.
     Begin = 1,
     /// An outermost phase begins. Arguments: name, length, request number, scheduled time in ns.
     Request = 2,
-    /// A phase ends; token 0 means the innermost of this thread. Arguments: [`THREAD_OUTSIDE`] or [`THREAD_INSIDE`], token of a
-    /// phase within it that ends here as well.
+    /// A phase ends; token 0 means the thread's innermost. Arguments: [`THREAD_OUTSIDE`] or
+    /// [`THREAD_INSIDE`], token of a phase within it that ends as well.
     End = 3,
-    /// A phase is suspended on this thread. Argument: the same.
+    /// A phase is suspended on this thread. Argument: [`THREAD_OUTSIDE`] or [`THREAD_INSIDE`].
     Leave = 4,
-    /// A suspended phase goes on, on this thread.
+    /// A suspended phase continues, on this thread.
     Enter = 5,
     /// The root of the token joins a trace. Arguments: trace id high, low, parent span id.
     Context = 6,
@@ -197,10 +197,9 @@ pub enum Operation {
     Identity = 7,
     /// A point in time. Arguments: name, length.
     Mark = 8,
-    /// An open phase gets the name that it will keep. Arguments: name, length (0: it keeps the one that it
-    /// has), status code.
+    /// An open phase gets its final name. Arguments: name, length (0: it keeps its name), status code.
     Rename = 9,
-    /// What a source says of itself. Arguments: text, length.
+    /// A source's statement about itself. Arguments: text, length.
     Tell = 10,
 }
 
@@ -232,13 +231,13 @@ impl Operation {
 
 /// First argument of an end or a leave: the thread is inside no phase afterwards.
 pub const THREAD_OUTSIDE: u64 = 1;
-/// The same: it is inside another one. Any other value says nothing.
+/// First argument of an end or a leave: the thread is inside another phase. Other values say nothing.
 pub const THREAD_INSIDE: u64 = 2;
-/// The same: it is inside as many as before.
+/// First argument of an end or a leave: the thread is inside as many phases as before.
 pub const THREAD_AS_BEFORE: u64 = 3;
 
-/// First argument of an enter that the kernel side makes: what was open within the phase as it was left goes
-/// on with it.
+/// First argument of an enter that the kernel side makes: phases that were open within the phase as it was
+/// left continue with it.
 pub const WITH_INNER: u64 = 1;
 
 /// Bits of a token that number the phases of one root.
@@ -252,21 +251,21 @@ pub const fn is_root_token(token: u64) -> bool {
 
 /// Flag of an edge: the name could not be read.
 pub const EDGE_NAME_UNREADABLE: u32 = 1;
-/// Flag of an edge: switches kept coming between the copies, the accounts may be torn.
+/// Flag of an edge: switches came between all copies, so the accounts may be torn.
 pub const EDGE_TORN: u32 = 2;
-/// Flag of an edge: a thread was being written, or ended, while the process was summed; the sum is not one.
+/// Flag of an edge: a thread was being written, or ended, during the summing; the sum is invalid.
 pub const EDGE_HELPERS_TORN: u32 = 4;
-/// Flag of a fork: the task was adopted, its parent is not tracked.
+/// Flag of a fork: the task was adopted; its parent is not tracked.
 pub const FORK_ADOPTED: u32 = 1;
-/// Flag of an adopted one: it had run before, for whatever time.
+/// Flag of a fork of an adopted task: it had run before, for an unknown time.
 pub const FORK_LATE: u32 = 2;
 
-/// Flag of an exit: the leader of a process, replaced by the thread of it that called exec.
+/// Flag of an exit: the leader of a process, replaced by its thread that called exec.
 pub const EXIT_REPLACED: u32 = 1;
-/// Flag of an exit: no switch showed it, the task was found gone. Its last stay on a CPU is not in the accounts.
+/// Flag of an exit: found gone without a switch. Its last stay on a CPU is not in the accounts.
 pub const EXIT_UNSEEN: u32 = 2;
 
-/// Begins every record.
+/// Header of every record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Header {
@@ -278,29 +277,29 @@ pub struct Header {
     pub time_ns: u64,
 }
 
-/// A marker fired on a tracked thread: what it said, and the thread's whole ledger at that instant.
+/// A marker fired on a tracked thread: its statement, and the thread's whole ledger at that instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct EdgeRecord {
     /// `kind` is [`Kind::Edge`].
     pub header: Header,
-    /// As it stood; the interval since `since_ns` is still to be added.
+    /// The ledger as it stood; the interval since `since_ns` is still to be added.
     pub ledger: Ledger,
-    /// Operation (bits 0-7), ABI version (8-15), instance of the library (16-31), edge number of the thread (32-63).
+    /// Operation (bits 0-7), ABI version (8-15), instance of the library (16-31), edge number (32-63).
     pub operation: u64,
-    /// The phase; 0 is the innermost of the thread.
+    /// Token of the phase; 0 is the thread's innermost.
     pub token: u64,
-    /// What the operation takes, in its order.
+    /// Arguments of the operation, in its order.
     pub arguments: [u64; 4],
     /// Minor faults of the thread since its birth.
     pub minor_faults: u64,
     /// Major faults of the thread since its birth.
     pub major_faults: u64,
-    /// What is kept of the thread beside its ledger.
+    /// The thread's data beside its ledger.
     pub beside: Beside,
-    /// All threads of the process, outside phases.
+    /// Sum over all threads of the process, outside phases.
     pub helpers: HelperSum,
-    /// The name's first bytes; its length is the second argument, see [`Source::and_length`].
+    /// First bytes of the name; its length is the second argument, see [`Source::and_length`].
     pub name: [u8; NAME_BYTES],
 }
 
@@ -310,7 +309,7 @@ pub struct EdgeRecord {
 pub struct TaskRecord {
     /// `kind` is fork, exec or exit.
     pub header: Header,
-    /// Of the task itself.
+    /// Ledger of the task itself.
     pub ledger: Ledger,
     /// Fork: the parent's tid. Exec: the tid before it. Exit: 0.
     pub other_tid: u32,
@@ -322,13 +321,13 @@ pub struct TaskRecord {
     pub minor_faults: u64,
     /// Major faults of the thread since its birth.
     pub major_faults: u64,
-    /// What is kept of the thread beside its ledger.
+    /// The thread's data beside its ledger.
     pub beside: Beside,
-    /// The name of the task, ended by a zero byte.
+    /// Name of the task, ended by a zero byte.
     pub comm: [u8; COMM_BYTES],
 }
 
-/// What a wait bears of the number of an edge; 0 where there is none, which is what number 0 says: edges begin with 1.
+/// Short form of an edge's number in a wait; 0 for number 0, which is no edge: edges count from 1.
 pub const fn edge_mark(number: u32) -> u8 {
     if number == 0 { 0 } else { number as u8 | 0x80 }
 }
@@ -338,8 +337,8 @@ pub const fn is_at_mark(number: u32, mark: u8) -> bool {
     (number as u8).wrapping_sub(mark) & 0x7f < 64
 }
 
-/// A tracked task is on a CPU again after a wait above the threshold: what it waited for, and who had the CPU last. The first
-/// wait of a new task begins with its birth, on the CPU of whoever made it.
+/// A tracked task is on a CPU again after a wait above the threshold: the object of its wait, and the last
+/// user of the CPU. A new task's first wait begins with its birth, on the CPU of its maker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct WaitRecord {
@@ -347,48 +346,48 @@ pub struct WaitRecord {
     pub header: Header,
     /// With the thread number it names the thread for good.
     pub born_ns: u64,
-    /// When it left a CPU.
+    /// Time at which it left a CPU.
     pub left_ns: u64,
-    /// From when on it could run; the same where it never stopped being able to.
+    /// Time from which on it could run; the same where it never stopped being able to.
     pub ready_ns: u64,
-    /// For how much of the time from then on its group was out of quota.
+    /// Part of the time from then on in which its group was out of quota.
     pub throttled_ns: u64,
     /// Thread number.
     pub tid: u32,
     /// Process number.
     pub tgid: u32,
-    /// Who began to wake it (in an interrupt, whoever was interrupted), and its system call, as [`waker`] packs them; 0 if nobody
-    /// had to, or nobody was seen.
+    /// The task that began to wake it (in an interrupt, the interrupted one) and its system call, packed by
+    /// [`waker`]; 0 if none was needed or seen.
     pub waker: u32,
-    /// Who got the CPU that it left; 0 for the idle task and for a new task, which left none.
+    /// Thread that got the CPU that it left; 0 for the idle task and for a new task, which left none.
     pub replaced_by_tid: u32,
-    /// Who was on the CPU that it got, until then.
+    /// Thread on the CPU that it got, until then.
     pub ran_before_tid: u32,
-    /// Of which process.
+    /// Process of that thread.
     pub ran_before_tgid: u32,
     /// The CPU that it left.
     pub left_cpu: u16,
     /// The CPU that it got.
     pub cpu: u16,
-    /// The syscall that it waited in, by [`call_name`]; 0xffff outside any.
+    /// The syscall of the wait, by [`call_name`]; 0xffff outside any.
     pub syscall: u16,
-    /// The account of the time before `ready_ns`.
+    /// Account of the time before `ready_ns`.
     pub account: u8,
     /// The last edge that its thread had begun, by [`edge_mark`]; 0 if none.
     pub edge: u8,
-    /// The block device that it waited for, as the kernel numbers it (20 bits of minor number): the last that it submitted
-    /// to since it had last slept. [`NO_DEVICE`] if it submitted nothing, and for waits of other accounts than
-    /// [`Account::BlockIo`] and [`Account::Fault`].
+    /// The block device of the wait in the kernel's numbering (20 bits of minor number): the last that it
+    /// submitted to since its sleep before. [`NO_DEVICE`] without a submission, and for waits of other
+    /// accounts than [`Account::BlockIo`] and [`Account::Fault`].
     pub device: u32,
-    /// Its thread number in its own PID namespace; 0 where that is not known.
+    /// Thread number in its own PID namespace; 0 where unknown.
     pub ns_tid: u32,
-    /// The control group that rules its CPU time, by the number of its directory; 0 where that is not known.
+    /// Directory number of the control group that controls its CPU time; 0 where unknown.
     pub group: u64,
-    /// The name of who was on that CPU, ended by a zero byte.
+    /// Name of the thread that was on that CPU, ended by a zero byte.
     pub ran_before_comm: [u8; COMM_BYTES],
 }
 
-// Every field is a multiple of what follows it needs, so no padding hides in a record: the sizes are plain sums.
+// Each field is a multiple of the next one's alignment, so records have no padding: sizes are plain sums.
 const _: () = assert!(size_of::<Ledger>() == 320 && align_of::<Ledger>() == 8);
 const _: () = assert!(size_of::<Header>() == 16 && size_of::<Position>() == 8 && DISTANCES.is_power_of_two());
 const _: () = assert!(size_of::<EdgeRecord>() == 336 + 64 + 4 * ACTIVITIES + 8 + 24 + 96 + NAME_BYTES);

@@ -1,7 +1,8 @@
-//! The BPF object: what runs in the kernel. On the host this file is an empty program, so that the workspace builds.
+//! The BPF object, which runs in the kernel. On the host this file is an empty program, so that the workspace
+//! builds.
 //!
-//! A program here is a thin shell: is it ours, read the arguments, drive the ledger, hand over a record. What the
-//! events mean stands in `ledger.rs`, which host tests share.
+//! A program here is a thin shell: check that the task is tracked, read the arguments, drive the ledger, hand
+//! over a record. The meaning of events is in `ledger.rs`, which host tests share.
 #![cfg_attr(target_arch = "bpf", no_std, no_main, feature(asm_experimental_arch))]
 #![cfg_attr(
     target_arch = "bpf",
@@ -54,7 +55,7 @@ fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     loop {}
 }
 
-/// The helpers that read kernel memory are for GPL-compatible programs only.
+/// License: the helpers that read kernel memory are for GPL-compatible programs only.
 #[cfg(target_arch = "bpf")]
 #[unsafe(link_section = "license")]
 #[unsafe(no_mangle)]

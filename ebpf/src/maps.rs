@@ -1,6 +1,7 @@
 //! Every map and every global of the object, and nothing else.
 //!
-//! Globals lie in .rodata, which the agent fills and freezes before loading: to the verifier they are constants.
+//! Globals lie in .rodata, which the agent fills and freezes before loading: to the verifier they are
+//! constants.
 
 use aya_ebpf::{
     Global,
@@ -46,36 +47,38 @@ globals! {
     OFFSET_CFS_COUNT OFFSET_CFS_CLOCK OFFSET_CFS_TIME OFFSET_CFS_RUNQUEUE
     OFFSET_RUNQUEUE_CLOCK OFFSET_RUNQUEUE_CLOCK_PELT OFFSET_RUNQUEUE_CLOCK_TASK OFFSET_RUNQUEUE_LOST
     OFFSET_RUNQUEUE_STEAL OFFSET_TIMER_EXPIRES OFFSET_BIO_OPERATION OFFSET_BIO_BYTES
-    // The place of the bio among the arguments of block_bio_queue, and of the request among those of block_rq_issue and
-    // block_rq_merge.
+    // Indexes of the bio among the arguments of block_bio_queue, and of the request among those of
+    // block_rq_issue and block_rq_merge.
     BIO_ARGUMENT IO_ARGUMENT
-    // Submissions have a hook of their own (6.5 and later); else an I/O is first seen when the device gets it.
+    // Submissions have a hook of their own (6.5 and later); else an I/O is first seen at its issue to the
+    // device.
     HAS_IO_START
     OFFSET_BIO_DEVICE OFFSET_DEVICE_NUMBER OFFSET_BIO_DISK OFFSET_DISK_MAJOR OFFSET_DISK_MINOR OFFSET_IO_BIO
     OFFSET_IO_BYTES OFFSET_IO_START OFFSET_SOCK_PROTOCOL OFFSET_SOCK_TYPE OFFSET_TCP_RTT_MIN
     OFFSET_SOCK_FAMILY OFFSET_SOCK_PORT OFFSET_SOCK_PEER OFFSET_SOCK_STATE OFFSET_SOCK_QUEUED
     OFFSET_UNIX_ADDRESS OFFSET_ADDRESS_BYTES OFFSET_ADDRESS_NAME
-    // Requests by connections are wanted; those of Unix sockets are; when requests came that the program
-    // marks itself is.
+    // Whether to follow requests by connections; those of Unix sockets; arrivals of requests that the program
+    // marks itself.
     HAS_REQUESTS HAS_PATHS HAS_ARRIVALS
-    // Which of the kernel's throttle clocks there is: a `ThrottleMode`, 0 for none.
+    // The kernel's throttle clock: a `ThrottleMode`, 0 for none.
     THROTTLE_MODE
     // sched_switch carries the state of the task that leaves (5.18 and later, and some vendor kernels).
     HAS_SWITCH_STATE
-    // tcp_retransmit_skb comes for what could not be sent too, and says so.
+    // tcp_retransmit_skb also fires for what could not be sent, and says so.
     HAS_RETRANSMIT_ERROR
-    // Helpers that hand out typed tasks and registers: `bpf_get_current_task_btf` and `bpf_task_pt_regs` (5.15 and later).
+    // Helpers that hand out typed tasks and registers: `bpf_get_current_task_btf` and `bpf_task_pt_regs`
+    // (5.15 and later).
     HAS_TYPED_HELPERS
     // A probe can tell which one it is: `bpf_get_attach_cookie` (5.15 and later).
     HAS_COOKIES
-    // Without them: where a task's saved registers most likely lie, from the begin of its stack, and the number of bpf(2),
-    // by which they are found.
+    // Without them: the likely distance of a task's saved registers from the start of its stack, and the
+    // number of bpf(2), by which they are found.
     DISTANCE_REGISTERS NUMBER_BPF
-    // The processor is an arm64 one and not an x86-64 one: its registers have other places.
+    // The processor is arm64, not x86-64: its registers have other offsets.
     IS_ARM64
     // Types of this kernel's BTF, for `bpf_rdonly_cast`; 0 where the kernel does not have it.
     TYPE_BIO TYPE_FILE TYPE_POINTER TYPE_REGISTERS TYPE_REQUEST TYPE_TASK
-    // No BTF at all: threads are known by their numbers alone, and events are read at the places of their fields.
+    // No BTF at all: threads are known by their numbers alone, and events are read at their fields' offsets.
     BY_NUMBER
     FIELD_SWITCH_PREV FIELD_SWITCH_STATE FIELD_SWITCH_NEXT FIELD_WAKING_TID FIELD_WAKEUP_TID FIELD_NEW_TID
     FIELD_NEW_FLAGS FIELD_EXEC_TID FIELD_EXEC_OLD
@@ -87,23 +90,23 @@ globals! {
     WAKE_BYTES
 }
 
-/// One who is forgotten costs an answer and its retransmissions.
+/// A socket that is evicted costs an answer and its retransmissions.
 const SOCKETS_MOST: u32 = 4096;
 
-/// A syscall to its account, by [`guestscope_ebpf::call_name`], with [`guestscope_ebpf::CHECK_FILE`] where the file descriptor
-/// decides.
+/// Syscall to account, by [`guestscope_ebpf::call_name`], with [`guestscope_ebpf::CHECK_FILE`] where the file
+/// descriptor decides.
 #[unsafe(no_mangle)]
 pub(crate) static ACCOUNT_OF: [u8; CALLS] = [0; CALLS];
 
-/// Major numbers of devices that are graphics processors, 0 for none.
+/// Major numbers of graphics processors' devices, 0 for none.
 #[unsafe(no_mangle)]
 pub(crate) static MAJORS_OF_GPUS: [u32; GPU_MAJORS] = [0; GPU_MAJORS];
 
-/// Where tasks keep their registers.
+/// Place of tasks' saved registers.
 pub(crate) struct Registers {
-    /// Of somebody's.
+    /// Address of one task's registers.
     pub(crate) address: u64,
-    /// From the begin of a task's stack; 0 while unknown.
+    /// Distance from the start of a task's stack; 0 while unknown.
     pub(crate) distance: u64,
 }
 
@@ -111,16 +114,16 @@ pub(crate) struct Registers {
 #[unsafe(no_mangle)]
 pub(crate) static mut REGISTERS: Registers = Registers { address: 0, distance: 0 };
 
-/// When any CPU was last seen to be alive.
+/// The last signs of life of any CPU.
 #[unsafe(no_mangle)]
 pub(crate) static mut LIFE: Life =
     Life { last_ns: 0, silence: Silence { begin_ns: 0, due_ns: 0, end_ns: 0 } };
 
-/// CPU to its pulse. Sized, and each one started, by the agent.
+/// CPU to its pulse. The agent sizes it and starts each pulse.
 #[map]
 pub(crate) static PULSES: Array<Pulse> = Array::with_max_entries(1, 0);
 
-/// Beats that came late. Read whenever the agent looks at its rings: it is not woken for them.
+/// Beats that came late. The agent reads it when it looks at its rings, and is not woken for it.
 #[map]
 pub(crate) static GAPS: RingBuf = RingBuf::with_byte_size(64 << 10, 0);
 
@@ -132,33 +135,35 @@ pub(crate) static SLOT_OF: Array<[u16; 4]> = Array::with_max_entries(TIDS / 4, 0
 #[map]
 pub(crate) static LEDGERS: Array<Ledger> = Array::with_max_entries(SLOTS, BPF_F_MMAPABLE);
 
-/// Slot to what is kept beside its ledger.
+/// Slot to the data beside its ledger.
 #[map]
 pub(crate) static BESIDE: Array<Beside> = Array::with_max_entries(SLOTS, 0);
 
-/// An I/O on its way, by the address of its request, which the kernel uses again for later ones.
+/// Pending I/Os by the addresses of their requests, which the kernel reuses for later ones.
 #[map]
 pub(crate) static ON_THEIR_WAY: HashMap<u64, block::Io> = HashMap::with_max_entries(IOS, 0);
 
-/// Slot to what its thread last asked of block devices, where an I/O is first seen when the device gets it.
+/// Slot to its thread's last batch for block devices, where an I/O is first seen at its issue to the device.
 #[map]
 pub(crate) static BATCHES: Array<block::Batch> = Array::with_max_entries(SLOTS, 0);
 
-/// Slot to where its thread's last I/O went.
+/// Slot to the device of its thread's last I/O.
 #[map]
 pub(crate) static LAST_IOS: Array<device::LastIo> = Array::with_max_entries(SLOTS, 0);
 
-/// TCP sockets that tracked threads have sent over, by their addresses; with no room the one that was used least goes.
+/// TCP sockets that tracked threads have sent over, by their addresses; when full the least recently used one
+/// goes.
 #[map]
 pub(crate) static SOCKETS: LruHashMap<u64, net::Socket> = LruHashMap::with_max_entries(SOCKETS_MOST, 0);
 
-/// Connections to what is watched, by the addresses of their sockets; with no room the one that was used
-/// least goes. Sized by the agent, as is what follows: one element where no requests are wanted.
+/// Connections to watched ports and paths, by the addresses of their sockets; when full the least recently
+/// used one goes. Sized by the agent, as are the next maps: one element where no requests are wanted.
 #[map]
 pub(crate) static CONNECTIONS: LruHashMap<u64, socket::Connection> =
     LruHashMap::with_max_entries(CONNECTIONS_MOST, 0);
 
-/// Port to the number of its watch, 0 for none. Eight to an element, as an array has it. Filled by the agent.
+/// Port to the number of its watch, 0 for none. Eight to an element, since an array rounds up to 8 bytes.
+/// Filled by the agent.
 #[map]
 pub(crate) static PORTS: Array<[u8; 8]> = Array::with_max_entries(PORT_WORDS, 0);
 
@@ -166,7 +171,7 @@ pub(crate) static PORTS: Array<[u8; 8]> = Array::with_max_entries(PORT_WORDS, 0)
 #[map]
 pub(crate) static PATHS: HashMap<[u8; PATH_ROOM], u32> = HashMap::with_max_entries(WATCHES, 0);
 
-/// Slot to the connections that its thread has taken something from.
+/// Slot to the connections from which its thread has taken something.
 #[map]
 pub(crate) static TAKEN: Array<socket::taken::Taken> = Array::with_max_entries(SLOTS, 0);
 
@@ -174,15 +179,16 @@ pub(crate) static TAKEN: Array<socket::taken::Taken> = Array::with_max_entries(S
 #[map]
 pub(crate) static PEERS: LruHashMap<u32, u64> = LruHashMap::with_max_entries(CONNECTIONS_MOST, 0);
 
-/// What is watched, from 1 on. Filled by the agent.
+/// The watches, from 1 on. Filled by the agent.
 #[map]
 pub(crate) static WATCHED: Array<Watch> = Array::with_max_entries(WATCHES, 0);
 
-/// Process, as the agent's PID namespace numbers it, to where libraries that busy-wait lie in it. Filled by the agent.
+/// Process, by its number in the agent's PID namespace, to the ranges of its busy-waiting libraries. Filled
+/// by the agent.
 #[map]
 pub(crate) static SPIN_CODE: HashMap<u32, SpinCode> = HashMap::with_max_entries(SPINNERS, 0);
 
-/// Slots to give out. Filled by the agent.
+/// Free slots. Filled by the agent.
 #[map]
 pub(crate) static FREE: Queue<u32> = Queue::with_max_entries(SLOTS, 0);
 
@@ -190,39 +196,40 @@ pub(crate) static FREE: Queue<u32> = Queue::with_max_entries(SLOTS, 0);
 #[map]
 pub(crate) static OUTSIDE: Array<Outside> = Array::with_max_entries(SLOTS, 0);
 
-/// Number to process. 0 is never given out.
+/// Process by our number. 0 is never given out.
 #[map]
 pub(crate) static PROCESSES: Array<Process> = Array::with_max_entries(SLOTS, 0);
 
-/// Process number of the initial namespace to ours. Looked into at births and ends alone.
+/// Process number of the initial namespace to ours. Looked up only at births and ends.
 #[map]
 pub(crate) static PROCESS_OF: HashMap<u32, u32> = HashMap::with_max_entries(SLOTS, 0);
 
-/// Places that are taken, a process's number and the place in its list: of two threads that want one, one gets it.
+/// Taken places, keyed by a process's number and the place in its list: of two threads that want one, one
+/// gets it.
 #[map]
 pub(crate) static PLACES: HashMap<u32, u32> = HashMap::with_max_entries(SLOTS, 0);
 
-/// Numbers of processes to give out. Filled by the agent.
+/// Free numbers of processes. Filled by the agent.
 #[map]
 pub(crate) static FREE_PROCESSES: Queue<u32> = Queue::with_max_entries(SLOTS, 0);
 
-/// CPU to where it is. Sized and filled by the agent.
+/// CPU to its position. Sized and filled by the agent.
 #[map]
 pub(crate) static TOPOLOGY: Array<Position> = Array::with_max_entries(1, 0);
 
-/// Takes memory as it is filled: most attach to one process.
+/// The map takes memory as it is filled: most attach to one process.
 const BPF_F_NO_PREALLOC: u32 = 1;
 
-/// Processes to adopt, as the agent's PID namespace numbers them. Filled by the agent.
+/// Processes to adopt, by their numbers in the agent's PID namespace. Filled by the agent.
 #[map]
 pub(crate) static TARGETS: HashMap<u32, u8> = HashMap::with_max_entries(TARGETS_MOST, BPF_F_NO_PREALLOC);
 
-/// Where an edge is put together before it is handed over in one call. One per slot, since two threads on one CPU
-/// may be inside their edges at once (a uprobe program can be preempted).
+/// Buffers in which an edge is assembled before it is handed over in one call. One per slot, since two
+/// threads on one CPU may be inside their edges at once (a uprobe program can be preempted).
 #[map]
 pub(crate) static STAGES: Array<EdgeRecord> = Array::with_max_entries(SLOTS, 0);
 
-/// Edges have a ring of their own, so that no storm of other events can cost one.
+/// Edges have a ring of their own, so that no storm of other events can lose one.
 #[map]
 pub(crate) static EDGES: RingBuf = RingBuf::with_byte_size(4 << 20, 0);
 
@@ -230,10 +237,10 @@ pub(crate) static EDGES: RingBuf = RingBuf::with_byte_size(4 << 20, 0);
 #[map]
 pub(crate) static EVENTS: RingBuf = RingBuf::with_byte_size(1 << 20, 0);
 
-/// Long waits, and I/Os that are done. They have a ring of their own too: a storm of them costs neither an edge nor an end.
+/// Long waits, and completed I/Os. Their own ring: a storm of them costs neither an edge nor an end.
 #[map]
 pub(crate) static WAITS: RingBuf = RingBuf::with_byte_size(1 << 20, 0);
 
-/// What the kernel side counts about itself, by [`Counter`].
+/// Counters of the kernel side about itself, by [`Counter`].
 #[map]
 pub(crate) static COUNTERS: PerCpuArray<u64> = PerCpuArray::with_max_entries(Counter::COUNT, 0);

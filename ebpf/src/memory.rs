@@ -1,9 +1,10 @@
 //! Two ways of reading kernel memory, and the contexts that come with them.
 //!
-//! A body is written once over [`Memory`] and built twice. Where the kernel has BTF of its own its verifier knows the
-//! arguments of a tracepoint as [`Typed`] pointers, which are read by plain loads. Where it has none, and offsets come
-//! from a file, a raw tracepoint hands over [`Plain`] addresses, which a helper reads. It is the compiler that chooses, and
-//! no global: the programs of the first kind are the same, instruction by instruction, as if the second did not exist.
+//! A body is written once over [`Memory`] and built twice. Where the kernel has BTF of its own its verifier
+//! knows the arguments of a tracepoint as [`Typed`] pointers, which are read by plain loads. Where it has
+//! none, and offsets come from a file, a raw tracepoint hands over [`Plain`] addresses, which a helper reads.
+//! The compiler chooses, not a global: the programs of the first kind are the same, instruction by
+//! instruction, as if the second did not exist.
 
 use core::{arch::asm, mem::MaybeUninit};
 
@@ -18,13 +19,14 @@ use guestscope_ebpf::CALL_RDONLY_CAST;
 pub(crate) trait Memory: Copy {
     /// Pointers have types that the verifier knows.
     const IS_TYPED: bool;
-    /// What reads addresses that have no type.
+    /// The way of reading addresses without a type.
     type Untyped: Memory;
 
-    /// What lies there; zeros where there is no memory.
+    /// The value at an address; zeros where there is no memory.
     ///
     /// # Safety
-    /// A `T` must be whole numbers or an address, of exactly the size of what lies there; a typed pointer must be one.
+    /// A `T` must be whole numbers or an address, of exactly the size of the value; a typed pointer must be
+    /// one.
     unsafe fn read<T: Copy>(place: *const u8) -> T;
 }
 
@@ -36,8 +38,9 @@ pub(crate) struct Typed;
 #[derive(Clone, Copy)]
 pub(crate) struct Plain;
 
-/// By the same helper, where an address may be any number. The helper of 5.10 trusts one of 57 bits where the processor could
-/// have so many and the kernel uses 48, and the kernel then warns of a general protection fault.
+/// By the same helper, where an address may be any number. The helper of 5.10 trusts an address of 57 bits
+/// where the processor could have so many and the kernel uses 48, and the kernel then warns of a general
+/// protection fault.
 #[derive(Clone, Copy)]
 pub(crate) struct Checked;
 
@@ -60,7 +63,7 @@ impl Memory for Checked {
     unsafe fn read<T: Copy>(place: *const u8) -> T {
         // SAFETY: the helper has no preconditions.
         let own = unsafe { bpf_get_current_task() };
-        // A task's own address says how many bits there are: all above them are ones in the kernel's half.
+        // A task's own address shows the number of address bits: all above are ones in the kernel's half.
         let bits = if own.cast_signed() >> 47 == -1 { 47 } else { 56 };
         if (place as i64) >> bits != -1 {
             // SAFETY: any bytes make a `T`, as the caller promised.
@@ -78,8 +81,8 @@ impl Memory for Plain {
     #[inline(always)]
     unsafe fn read<T: Copy>(place: *const u8) -> T {
         let mut value = MaybeUninit::<T>::zeroed();
-        // SAFETY: the helper checks the memory and writes as many bytes as the value has, zeros on failure; the caller
-        // promised that any bytes make a `T`.
+        // SAFETY: the helper checks the memory and writes as many bytes as the value has, zeros on failure;
+        // the caller promised that any bytes make a `T`.
         unsafe {
             bpf_probe_read_kernel(value.as_mut_ptr().cast(), size_of::<T>() as u32, place.cast());
             value.assume_init()
@@ -90,19 +93,20 @@ impl Memory for Plain {
 /// Reads a member of a structure. The size must be the member's own, or the verifier refuses a typed program.
 ///
 /// # Safety
-/// The pointer must be to the structure of which the global holds the offset of a `T`.
+/// The pointer must be to the structure in which the global is the offset of a `T`.
 #[inline(always)]
 pub(crate) unsafe fn load<M: Memory, T: Copy>(structure: *const u8, offset: &Global<u32>) -> T {
     // SAFETY: the caller's.
     unsafe { M::read(structure.add(offset.load() as usize)) }
 }
 
-/// Reads a member that points to a structure, through a pointer that is not trusted. Of each such load through one that is,
-/// kernels up to 6.18 ask whether what it yields can be trusted too, on each way through a program on which they meet it: they
-/// look up to four times for a name among all in their BTF, which was 44 % of the time that verifying took (6.18, by a profile).
+/// Reads a member that points to a structure, through an untrusted pointer. For each such load through a
+/// trusted one, kernels up to 6.18 check whether the result can be trusted too, on each path that reaches it:
+/// they look up to four times for a name among all in their BTF, which was 44 % of the verification time
+/// (6.18, by a profile).
 ///
 /// # Safety
-/// As of [`load`]; the type is the structure's, or 0.
+/// As for [`load`]; the type is the structure's, or 0.
 #[inline(always)]
 pub(crate) unsafe fn follow<M: Memory>(
     structure: *const u8,
@@ -115,8 +119,8 @@ pub(crate) unsafe fn follow<M: Memory>(
     unsafe { load::<M, _>(structure, offset) }
 }
 
-/// A word of a context at a constant place. As the one instruction that verifiers want: of two loads in two branches the
-/// compiler makes one load of a pointer that was chosen before, which they refuse.
+/// A word of a context at a constant offset. As the one instruction that verifiers accept: of two loads in
+/// two branches the compiler makes one load from a pointer that was chosen before, which they refuse.
 macro_rules! word {
     ($context:expr, $offset:expr) => {{
         let word: u64;
@@ -135,15 +139,15 @@ macro_rules! word {
 }
 pub(crate) use word;
 
-/// What a tracepoint hands over.
+/// Arguments of a tracepoint.
 pub(crate) trait Arguments: EbpfContext {
     /// How its pointers are read.
     type Memory: Memory;
 
-    /// The argument at this place.
+    /// The argument with this index.
     fn at<T: Argument>(&self, place: usize) -> T;
 
-    /// The argument at this place as a word, where another place is asked for in another branch.
+    /// The argument with this index as a word, where another branch asks for another index.
     #[inline(always)]
     fn word<const PLACE: usize>(&self) -> u64 {
         word!(self, PLACE * 8)
@@ -184,8 +188,8 @@ macro_rules! twins {
 }
 pub(crate) use twins;
 
-/// `bpf_rdonly_cast(address, type)`: the address, typed for the verifier. The call is one instruction, which names the
-/// function by its number in this kernel's BTF; the agent puts that in before loading.
+/// `bpf_rdonly_cast(address, type)`: the address, typed for the verifier. The call is one instruction, which
+/// names the function by its number in this kernel's BTF; the agent patches that in before loading.
 #[inline(always)]
 pub(crate) fn cast(address: u64, type_id: &Global<u32>) -> *const u8 {
     let typed: u64;
@@ -206,8 +210,8 @@ pub(crate) fn cast(address: u64, type_id: &Global<u32>) -> *const u8 {
     typed as *const u8
 }
 
-/// Adds to a number that others, on this CPU or another one, may be adding to: one instruction, without a result, which the language has no
-/// function for on this machine.
+/// Adds to a number that other programs, on this CPU or another one, may be adding to: one instruction
+/// without a result, for which the language has no function on this target.
 ///
 /// # Safety
 /// The number must lie in a map value, whose words are aligned.

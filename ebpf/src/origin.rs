@@ -1,6 +1,6 @@
-//! Where a thread is at home: its control group, and the number by which its own PID namespace knows it.
+//! A thread's control group, and its number in its own PID namespace.
 //!
-//! Yields numbers for records of what is rare, at 15 to 19 ns for each of seven reads (6.18, a virtual machine); 0 where
+//! Yields numbers for rare records, at 15 to 19 ns for each of seven reads (6.18, a virtual machine); 0 where
 //! something is not known.
 
 use aya_ebpf::{Global, helpers::bpf_probe_read_kernel};
@@ -12,14 +12,15 @@ use crate::maps::{
 
 /// `struct upid`: a number, and a pointer to its namespace.
 const NUMBER_BYTES: u64 = 16;
-/// The directory of a hierarchy's root, which the kernel makes first.
+/// Directory number of a hierarchy's root, which the kernel makes first.
 const ROOT: u64 = 1;
 
-/// The number of the directory of the control group that rules the CPU time of the task at this address: what stat(2) gives as
-/// its inode. Tasks of the root group may be in groups of their sessions (autogroups), which have no directory.
+/// Number of the directory of the control group that controls the CPU time of the task at this address: its
+/// inode by stat(2). Tasks of the root group may be in groups of their sessions (autogroups), which have no
+/// directory.
 #[inline(always)]
 pub(crate) fn group(task: u64) -> u64 {
-    // The offset of a group's directory may be 0 itself.
+    // The offset of a group's directory may itself be 0.
     let lacks_way = OFFSET_CGROUP_NODE.load() == 0 || OFFSET_NODE_ID.load() == 0;
     if BY_NUMBER.load() != 0 || OFFSET_TASK_GROUP.load() == 0 || lacks_way {
         return 0;
@@ -34,30 +35,30 @@ pub(crate) fn group(task: u64) -> u64 {
     }
 }
 
-/// The number of the thread at this address in its own PID namespace, the innermost one that has it.
+/// Number of the thread at this address in its own PID namespace, the innermost one that has it.
 #[inline(always)]
 pub(crate) fn ns_tid(task: u64) -> u32 {
     if BY_NUMBER.load() != 0 || OFFSET_TASK_THREAD_PID.load() == 0 {
         return 0;
     }
-    // A task that is being buried has none.
+    // A task that is being freed has none.
     let pid = pointer(task, &OFFSET_TASK_THREAD_PID);
     if pid == 0 { 0 } else { number(pid, level(pid)) }
 }
 
-/// How far below the initial namespace that of a `struct pid` lies.
+/// Level of a `struct pid` below the initial namespace.
 #[inline(always)]
 pub(crate) fn level(pid: u64) -> u32 {
     word(pid + u64::from(OFFSET_PID_LEVEL.load()))
 }
 
-/// The number that a `struct pid` has in its namespace of this level.
+/// The number of a `struct pid` in its namespace of this level.
 #[inline(always)]
 pub(crate) fn number(pid: u64, level: u32) -> u32 {
     word(pid + u64::from(OFFSET_PID_NUMBERS.load()) + u64::from(level) * NUMBER_BYTES)
 }
 
-/// Four bytes; 0 where there is no memory.
+/// Four bytes at an address; 0 where there is no memory.
 #[inline(always)]
 fn word(place: u64) -> u32 {
     // SAFETY: the helper checks the memory.

@@ -1,8 +1,8 @@
-//! Where a CPU is, and how far from another one: part of the contract.
+//! Position of a CPU, and its distance from another one: part of the contract.
 //!
-//! Plain numbers; the agent finds them out, and the programs compare them.
+//! Plain numbers: the agent determines them, and the programs compare them.
 
-/// How far apart two CPUs are.
+/// Distance of two CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Distance {
@@ -10,17 +10,17 @@ pub enum Distance {
     Smt = 0,
     /// Cores that share the last level of cache.
     Cache = 1,
-    /// Cores of one memory node that do not.
+    /// Cores of one memory node without a common cache.
     Node = 2,
-    /// Of different memory nodes.
+    /// Cores of different memory nodes.
     Remote = 3,
 }
 
 /// Number of distances: a power of two, since it is also a mask.
 pub const DISTANCES: usize = 4;
 
-/// Where a CPU is: numbers of its core, of its last level of cache and of its memory node, each any number that tells
-/// them apart. An element of the map `TOPOLOGY`.
+/// Position of a CPU: numbers of its core, of its last level of cache and of its memory node, arbitrary but
+/// distinct. An element of the map `TOPOLOGY`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Position {
@@ -30,12 +30,12 @@ pub struct Position {
     pub cache: u16,
     /// The memory node.
     pub node: u16,
-    /// An array rounds its elements up to 8 bytes; zero.
+    /// Zero: an array rounds its elements up to 8 bytes.
     pub reserved: u16,
 }
 
 impl Position {
-    /// How far another CPU is.
+    /// Distance to another CPU.
     #[inline]
     #[must_use]
     pub const fn distance(self, other: Position) -> Distance {

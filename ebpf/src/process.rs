@@ -1,9 +1,9 @@
-//! Which threads make a process, and the sum over them that an edge carries.
+//! The threads of a process, and the sum over them that an edge carries.
 //!
-//! A thread joins where its ledger is made and leaves where it ends; in between nothing is written here, so a switch costs
-//! nothing. Threads of one process are born and end on several CPUs at once: a place is claimed through a hash map, which
-//! lets one of two have it, and sums are added by atomic instructions without a result, which every kernel has. It knows
-//! no phases: what counts is `helpers.rs`'s to say.
+//! A thread joins where its ledger is made and leaves where it ends; in between nothing is written here, so a
+//! switch costs nothing. Threads of one process are born and end on several CPUs at once: a place is claimed
+//! through a hash map, which gives it to one of two, and sums are added by atomic instructions without a
+//! result, which every kernel has. It knows no phases: `helpers.rs` decides what counts.
 
 use core::arch::asm;
 
@@ -28,7 +28,7 @@ macro_rules! read {
     };
 }
 
-/// The thread of this new ledger is one of its process.
+/// The thread of this new ledger joins its process.
 #[inline(always)]
 pub(crate) fn join(ledger: &mut Ledger) {
     if let Some(outside) = OUTSIDE.get_ptr_mut(u32::from(ledger.slot)) {
@@ -66,14 +66,14 @@ pub(crate) fn join(ledger: &mut Ledger) {
     unsafe { add(&raw mut (*process).unlisted, 1) };
 }
 
-/// Words of bits for the places of a process.
+/// Words of the bit mask of a process's places.
 const WORDS: usize = MEMBERS / 64;
 /// Threads born at one instant that may all want one place, in each word.
 const ATTEMPTS: u32 = 4;
-/// The number of a process that was given back meanwhile.
+/// Stands for the number of a process that was given back meanwhile.
 const GONE: u32 = u32::MAX;
 
-/// One more thread lives in a process: its number, 0 if there is none to give.
+/// One more thread lives in a process: returns its number, 0 if none is free.
 #[inline(always)]
 fn enter(tgid: u32) -> u32 {
     let number = number(tgid);
@@ -83,7 +83,7 @@ fn enter(tgid: u32) -> u32 {
     let Some(process) = PROCESSES.get_ptr_mut(number) else { return 0 };
     // SAFETY: a process in a map value.
     unsafe { add(&raw mut (*process).threads, 1) };
-    // Of a process that is being attached to, the last thread that was tracked may have ended in between.
+    // In a process that is being attached to, the last tracked thread may have ended in between.
     // SAFETY: the value is read at once.
     match unsafe { PROCESS_OF.get(tgid) } {
         Some(again) if *again == number => number,
@@ -103,7 +103,8 @@ fn take(process: *mut Process, word: usize, free: u64, ledger: &mut Ledger) -> b
     if PLACES.insert(key(u32::from(ledger.process), place), 1, u64::from(BPF_NOEXIST)).is_err() {
         return false;
     }
-    // SAFETY: a place in a map value; whoever claimed it is the only one to write it and its bit, so that adding sets it.
+    // SAFETY: a place in a map value; only the thread that claimed it writes it and its bit, so that adding
+    // sets it.
     unsafe {
         core::ptr::write_volatile(member(process, place), ledger.slot);
         add(taken(process, word), bit);
@@ -112,12 +113,13 @@ fn take(process: *mut Process, word: usize, free: u64, ledger: &mut Ledger) -> b
     true
 }
 
-/// Which bit it is, of one: the number of those below it. This machine counts no bits, and branches would be 64 ways for
-/// a verifier to follow.
+/// Index of a single bit: the number of bits below it. BPF cannot count bits, and branches would be 64 ways
+/// for a verifier to follow.
 #[inline(always)]
 fn number_of(bit: u64) -> u32 {
     let mut below = bit.wrapping_sub(1);
-    // SAFETY: it does nothing: else the compiler sees what is counted, and asks for an instruction that is not there.
+    // SAFETY: it does nothing: else the compiler recognises the bit count, and asks for an instruction that
+    // is not there.
     unsafe { asm!("{below} = {below}", below = inout(reg) below, options(nomem, nostack)) };
     below -= below >> 1 & 0x5555_5555_5555_5555;
     below = (below & 0x3333_3333_3333_3333) + (below >> 2 & 0x3333_3333_3333_3333);
@@ -142,7 +144,7 @@ fn member(process: *mut Process, place: u32) -> *mut u16 {
     unsafe { (&raw mut (*process).members).cast::<u16>().add((place & (MEMBERS as u32 - 1)) as usize) }
 }
 
-/// A thread of this process got no ledger, so that the sums of its edges lack it.
+/// A thread of this process got no ledger, so the sums of its edges lack it.
 #[inline(always)]
 pub(crate) fn misses(tgid: u32) {
     // SAFETY: the value is read at once.
@@ -153,11 +155,11 @@ pub(crate) fn misses(tgid: u32) {
     }
 }
 
-/// The number of a process, a new one if it has none; 0 if there is none to give.
+/// The number of a process, a new one if it has none; 0 if none is free.
 #[inline(always)]
 fn number(tgid: u32) -> u32 {
-    // SAFETY: the value is read at once. An entry that is removed meanwhile belonged to a process whose last tracked thread
-    // has just ended.
+    // SAFETY: the value is read at once. An entry that is removed meanwhile belonged to a process whose last
+    // tracked thread has just ended.
     if let Some(number) = unsafe { PROCESS_OF.get(tgid) } {
         return *number;
     }
@@ -169,7 +171,7 @@ fn number(tgid: u32) -> u32 {
     // SAFETY: a value of a map, whose number nobody else has.
     unsafe { task::clear(process) };
     if PROCESS_OF.insert(tgid, number, u64::from(BPF_NOEXIST)).is_err() {
-        // Another thread of it was faster.
+        // Another thread of the process was faster.
         let _ = FREE_PROCESSES.push(number, 0);
         // SAFETY: as above.
         return unsafe { PROCESS_OF.get(tgid) }.copied().unwrap_or(0);
@@ -177,15 +179,15 @@ fn number(tgid: u32) -> u32 {
     number
 }
 
-/// A process begins under this number: whoever had it before is gone, seen or not. Ends that come late find another number
-/// here, or none, and give nothing back: such a number is lost for the rest of the run, which takes a process number that
-/// comes round before its old threads were freed.
+/// A process begins under this number: the one before is gone, seen or not. Late ends find another number
+/// here, or none, and give nothing back: such a number is lost for the rest of the run, which takes a process
+/// number that comes round before its old threads were freed.
 #[inline(always)]
 pub(crate) fn forget(tgid: u32) {
     let _ = PROCESS_OF.remove(tgid);
 }
 
-/// The thread of this ledger ends, its accounts settled: what it did outside phases stays with its process.
+/// The thread of this ledger ends, its accounts settled: its time outside phases stays with its process.
 #[inline(always)]
 pub(crate) fn leave(ledger: &Ledger) {
     let number = u32::from(ledger.process);
@@ -251,8 +253,8 @@ pub(crate) fn replaced(ledger: &Ledger, now_ns: u64) {
     }
 }
 
-/// Sums the process into a staged edge, whose ledger is put right and whose flags are set, and takes note of
-/// what the edge makes of its own thread: by its `head`, and by as many phases as have `ended` beside, of
+/// Sums the process into a staged edge, whose ledger is corrected and whose flags are set, and records the
+/// edge's effect on its own thread: by its `head`, and by the number of phases that have `ended` as well, of
 /// which the thread was inside more.
 ///
 /// # Safety
@@ -270,7 +272,7 @@ pub(crate) unsafe fn edge(stage: *mut EdgeRecord, now_ns: u64, head: u64, ended:
         while account < ACCOUNTS {
             let ended = (&raw const (*process).ended).cast::<u64>().add(account);
             let mut ns = core::ptr::read_volatile(ended);
-            // One that no other edge can see would come and go with its own.
+            // A thread that no other edge can see would come and go with its own edges.
             if (*stage).ledger.place != NO_PLACE {
                 ns = ns.wrapping_add((*own).share(&(*stage).ledger, now_ns, account));
             }
@@ -311,8 +313,8 @@ pub(crate) unsafe fn edge(stage: *mut EdgeRecord, now_ns: u64, head: u64, ended:
 
 /// Adds the thread of a slot to the sum in the stage of another one: 0, or 1 if it was being written.
 ///
-/// A function that the verifier looks at once, not at each of 128 calls (5.6 and later): edges were 150,000 instructions
-/// for it. So it takes numbers alone; pointers would need 5.12.
+/// A function that the verifier checks once, not at each of 128 calls (5.6 and later): edges took 150,000
+/// instructions for it. So it takes numbers alone; pointers would need 5.12.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub(crate) extern "C" fn add_member(stage: u32, slot: u32, now_ns: u64) -> u64 {

@@ -1,11 +1,13 @@
-//! Where tasks keep the registers that they saved on their way into the kernel: at one distance from the begin of every
-//! task's stack.
+//! Where tasks keep the registers that they saved on their way into the kernel: at the same distance from the
+//! start of every task's stack.
 //!
-//! A helper tells it (5.15 and later) where the kernel has BTF. Elsewhere a task that calls bpf(2) looks for it: it knows
-//! two of the numbers that must lie there. How large a stack is and what lies above the registers (16 bytes from 6.9 on
-//! where the processor's new way of entering the kernel is built in) stands in no BTF.
+//! A helper tells it (5.15 and later) where the kernel has BTF. Elsewhere a task that calls bpf(2) searches
+//! for it: it knows two of the numbers that must lie there. The size of a stack and what lies above the
+//! registers (16 bytes from 6.9 on where the processor's new way of entering the kernel, FRED, is built in)
+//! stand in no BTF.
 //!
-//! Here stands too what differs between processors: one object serves x86-64 and arm64, and the agent says which it is.
+//! Differences between processors are here, too: one object serves x86-64 and arm64, and the agent says which
+//! it is.
 
 use aya_ebpf::{EbpfContext, Global, helpers::generated::bpf_task_pt_regs};
 use guestscope_ebpf::{CALLS_32, call_name, calls::ARGUMENTS_X86_64};
@@ -24,16 +26,16 @@ use crate::{
 const TEST_RUN: u64 = 10;
 /// The smallest stack.
 const STACK_BYTES: u64 = 16 << 10;
-/// Twice and four times as large ones: with KASAN, or with pages of 64 KiB.
+/// Doublings of that size: with KASAN, or with pages of 64 KiB, stacks are two and four times as large.
 const DOUBLINGS: u64 = 2;
-/// What may lie above the registers, in words.
+/// Most words above the registers.
 const WORDS_ABOVE: u64 = 2;
 
 /// -ENOSYS: on x86-64, a system call that has not returned.
 const NOT_RETURNED: u64 = 38_u64.wrapping_neg();
 
-/// The number of the system call that a task is in, in whichever table; negative in an exception. An int on
-/// arm64, and on x86-64 the low half of a long, which is all that the kernel looks at.
+/// The number of a task's present system call, of either table; negative in an exception. An int on arm64,
+/// and on x86-64 the low half of a long, which is all that the kernel looks at.
 #[inline(always)]
 pub(crate) fn number<M: Memory>(task: Task<M>) -> i32 {
     if !M::IS_TYPED || HAS_TYPED_HELPERS.load() == 0 {
@@ -49,14 +51,14 @@ const IN_CALL_32: u32 = 2;
 /// Bit of arm64's saved processor state: the program is a 32-bit one.
 const MODE_32: u64 = 0x10;
 
-/// The system call that a task is in, as records name it; negative in an exception.
+/// A task's present system call, by its name in records; negative in an exception.
 #[inline(always)]
 pub(crate) fn call<M: Memory>(task: Task<M>) -> i32 {
     let number = number(task);
     if number < 0 { number } else { i32::from(call_name(number as u32, is_32_bit(task))) }
 }
 
-/// Whether its number is of the 32-bit table.
+/// Whether the number is of the 32-bit table.
 #[inline(always)]
 fn is_32_bit<M: Memory>(task: Task<M>) -> bool {
     if IS_ARM64.load() != 0 {
@@ -66,7 +68,7 @@ fn is_32_bit<M: Memory>(task: Task<M>) -> bool {
     OFFSET_TASK_STATUS.load() != 0 && unsafe { task.load::<u32>(&OFFSET_TASK_STATUS) } & IN_CALL_32 != 0
 }
 
-/// The first argument of the system call of this name that a task is in.
+/// The first argument of a task's present system call, which has this name.
 #[inline(always)]
 pub(crate) fn first_argument<M: Memory>(task: Task<M>, call: u16) -> u64 {
     // Both are read: of a choice between two offsets the compiler makes one read at an offset that verifiers
@@ -75,56 +77,56 @@ pub(crate) fn first_argument<M: Memory>(task: Task<M>, call: u16) -> u64 {
     if call >= CALLS_32 && OFFSET_REGS_ARGUMENT_32.load() != 0 { elsewhere } else { first }
 }
 
-/// Whether the system call that a task is in has returned, so that it is on its way back. On x86-64 the entry code fills the
-/// result with -ENOSYS; on arm64 it keeps the first argument apart, and the result overwrites the other copy: a result that is
-/// equal to it is not seen.
+/// Whether a task's system call has returned, so that it is on its way back. On x86-64 the entry code fills
+/// the result with -ENOSYS; on arm64 it keeps the first argument apart, and the result overwrites the other
+/// copy: a result that equals it is not seen.
 #[inline(always)]
 pub(crate) fn has_returned<M: Memory>(task: Task<M>) -> bool {
     if IS_ARM64.load() != 0 {
-        // The result is in the first register, at 0, which is where the global stands.
+        // The result is in the first register, at offset 0, the global's default value.
         return saved(task, &OFFSET_REGS_RESULT) != saved(task, &OFFSET_REGS_ARGUMENT);
     }
     OFFSET_REGS_RESULT.load() != 0 && saved(task, &OFFSET_REGS_RESULT) != NOT_RETURNED
 }
 
-/// Whether the system call that has returned goes on later, by itself: -ERESTARTSYS (512) to -ERESTART_RESTARTBLOCK (516).
+/// Whether the returned system call restarts by itself: -ERESTARTSYS (512) to -ERESTART_RESTARTBLOCK (516).
 #[inline(always)]
 pub(crate) fn will_restart<M: Memory>(task: Task<M>) -> bool {
     saved(task, &OFFSET_REGS_RESULT).wrapping_add(516) <= 4
 }
 
-/// Argument `PLACE` (0 to 5) of a function that a probe has stopped, by the calling convention of the processor.
+/// Argument `PLACE` (0 to 5) of a function at which a probe stopped, by the processor's calling convention.
 #[inline(always)]
 pub(crate) fn argument<const PLACE: usize>(context: &impl EbpfContext) -> u64 {
     if IS_ARM64.load() != 0 { word!(context, PLACE * 8) } else { word!(context, ARGUMENTS_X86_64[PLACE]) }
 }
 
-/// The first argument of a function of Go's, as its compiler passes it since 1.17: `ax`, or arm64's `x0`.
+/// The first argument of a Go function, as Go's compiler passes it since 1.17: `ax`, or arm64's `x0`.
 #[inline(always)]
 pub(crate) fn go_argument(context: &impl EbpfContext) -> u64 {
     if IS_ARM64.load() != 0 { word!(context, 0) } else { word!(context, 80) }
 }
 
-/// What Go calls `g`, the goroutine that is running: `r14`, or arm64's `x28`.
+/// Go's `g`, the running goroutine: `r14`, or arm64's `x28`.
 #[inline(always)]
 pub(crate) fn goroutine(context: &impl EbpfContext) -> u64 {
     if IS_ARM64.load() != 0 { word!(context, 224) } else { word!(context, 8) }
 }
 
-/// The stack pointer of what a probe has stopped.
+/// The stack pointer at the probe.
 #[inline(always)]
 pub(crate) fn stack_pointer(context: &impl EbpfContext) -> u64 {
     if IS_ARM64.load() != 0 { word!(context, 248) } else { word!(context, 152) }
 }
 
-/// Where a probe has stopped it.
+/// The instruction pointer at the probe.
 #[inline(always)]
 pub(crate) fn instruction_pointer(context: &impl EbpfContext) -> u64 {
     if IS_ARM64.load() != 0 { word!(context, 256) } else { word!(context, 128) }
 }
 
-/// Where the code was that a sample interrupted, if it was a program's: by the privilege level of the code segment, or by the
-/// exception level.
+/// Address of the code that a sample interrupted, if it was a program's: by the privilege level of the code
+/// segment, or by the exception level.
 #[inline(always)]
 pub(crate) fn interrupted_user(context: &impl EbpfContext) -> Option<u64> {
     if IS_ARM64.load() != 0 {
@@ -138,8 +140,8 @@ pub(crate) fn interrupted_user(context: &impl EbpfContext) -> Option<u64> {
     }
 }
 
-/// Whether the kernel's code that a sample interrupted ran on another stack than its task's, as what interrupts leave to do
-/// does. The saved registers lie at the upper end of a task's stack.
+/// Whether the kernel code that a sample interrupted ran on another stack than its task's, as softirqs do.
+/// The saved registers lie at the upper end of a task's stack.
 #[inline(always)]
 pub(crate) fn interrupted_beside_the_stack(context: &impl EbpfContext, current: Current) -> bool {
     // SAFETY: a word of a map value.
@@ -151,7 +153,7 @@ pub(crate) fn interrupted_beside_the_stack(context: &impl EbpfContext, current: 
     pointer.wrapping_sub(current.stack()) > distance
 }
 
-/// A number among a task's saved registers.
+/// One of a task's saved registers.
 #[inline(always)]
 pub(crate) fn saved<M: Memory>(task: Task<M>, offset: &Global<u32>) -> u64 {
     if !M::IS_TYPED || HAS_TYPED_HELPERS.load() == 0 {
@@ -163,7 +165,8 @@ pub(crate) fn saved<M: Memory>(task: Task<M>, offset: &Global<u32>) -> u64 {
     unsafe { load::<Typed, u64>(typed(task), offset) }
 }
 
-/// All of them, as a typed pointer: one task's helper call saves all others theirs.
+/// All of them, as a typed pointer: the distance, known from one task's helper call, saves the call for all
+/// others.
 #[inline(always)]
 fn typed<M: Memory>(task: Task<M>) -> *const u8 {
     // SAFETY: a typed task; the agent resolved the offset of a pointer. The distance is in a map value.
@@ -176,8 +179,8 @@ fn typed<M: Memory>(task: Task<M>) -> *const u8 {
     }
 }
 
-/// The same without types. A function of its own, which is left out of the programs that do not call it: else the compiler
-/// mixes it with what they do.
+/// The same without types. A function of its own, left out of programs that do not call it: else the compiler
+/// mixes it with their code.
 #[inline(never)]
 fn by_distance(stack: u64, offset: u32) -> u64 {
     // SAFETY: a word of a map value.
@@ -187,7 +190,7 @@ fn by_distance(stack: u64, offset: u32) -> u64 {
     unsafe { Plain::read((stack + distance + u64::from(offset)) as *const u8) }
 }
 
-/// Finds out the distance, by way of a task that runs this program on itself. Whether it is known now.
+/// Determines the distance, by a task that runs this program on itself; returns whether it is known now.
 #[inline(always)]
 pub(crate) fn find() -> bool {
     if OFFSET_TASK_STACK.load() == 0 {

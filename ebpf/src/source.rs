@@ -1,19 +1,18 @@
-//! Where phases come from: the part of an edge that says who made it.
+//! Sources of phases: the part of an edge that says what made it.
 //!
 //! The number travels beside the length of a name (`SOURCE_SHIFT`), so that an edge of an older marker
-//! library, which puts nothing there, is one of the marker.
+//! library, which writes nothing there, belongs to the marker.
 
 /// Bits of a name's length on the wire; the source's number lies above.
 pub const SOURCE_SHIFT: u32 = 32;
-/// Beside it: what begins is a detail of what its thread is inside, and no phase where that is inside
-/// nothing.
+/// Flag beside it: the new phase is a detail of the phase around it, and no phase where there is none around.
 pub const DETAIL: u64 = 1 << 40;
 /// The instance of edges that the kernel side makes by itself; no copy of the marker library has it.
 pub const KERNEL_INSTANCE: u16 = 0xffff;
-/// The edge number of an edge that nobody numbers: none can be missed before it.
+/// Edge number of an unnumbered edge: none can be missed before it.
 pub const UNNUMBERED: u32 = 0;
 
-/// Who says that a phase begins.
+/// Source of the start of a phase.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Source {
@@ -32,7 +31,7 @@ pub enum Source {
     Function = 5,
     /// A pair of static probes.
     Usdt = 6,
-    /// What came and went over an accepted connection.
+    /// Traffic over an accepted connection.
     Socket = 7,
 }
 
@@ -40,7 +39,7 @@ pub enum Source {
 pub const SOURCES: usize = 8;
 
 impl Source {
-    /// In the order of their numbers.
+    /// All sources in the order of their numbers.
     pub const ALL: [Source; SOURCES] = [
         Source::Marker,
         Source::Python,
@@ -83,14 +82,14 @@ impl Source {
         }
     }
 
-    /// The source that goes by this word.
+    /// The source with this word.
     #[must_use]
     pub fn by_name(word: &str) -> Option<Source> {
         Source::ALL.into_iter().find(|source| source.name() == word)
     }
 
-    /// Takes the second argument of an edge with a name apart: who made it (a number that no source has is
-    /// the marker's), and the name's length in bytes.
+    /// Splits the second argument of an edge with a name: the source (an unknown number is the marker's), and
+    /// the name's length in bytes.
     #[must_use]
     pub const fn and_length(argument: u64) -> (Source, u64) {
         let source = match Source::from_number((argument >> SOURCE_SHIFT) as u8) {
@@ -100,13 +99,13 @@ impl Source {
         (source, argument & ((1 << SOURCE_SHIFT) - 1))
     }
 
-    /// Whether the same argument says that the phase is a detail of others (`DETAIL`).
+    /// Whether the same argument marks the phase as a detail of others (`DETAIL`).
     #[must_use]
     pub const fn is_detail(argument: u64) -> bool {
         argument & DETAIL != 0
     }
 
-    /// The same argument, put together.
+    /// The same argument, composed.
     #[must_use]
     pub const fn with_length(self, bytes: u32) -> u64 {
         (self as u64) << SOURCE_SHIFT | bytes as u64

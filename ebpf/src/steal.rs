@@ -1,7 +1,8 @@
-//! The hypervisor's sum of time that it gave to others, of the CPU that a task is on: two pointers and a load.
+//! The hypervisor's sum of time that it gave to others, for a task's CPU: two pointers and a load.
 //!
-//! The kernel's copy of it is as old as its last look at the run queue's clock: none at a switch, up to a tick at an edge. A kernel
-//! that keeps it for its statistics alone looks at ticks: there who runs at a tick has what was taken since the one before.
+//! The kernel's copy of it is as old as its last look at the run queue's clock: fresh at a switch, up to a
+//! tick old at an edge. A kernel that keeps it only for its statistics looks at ticks: there the task at a
+//! tick is charged what was taken since the tick before.
 
 use crate::{
     maps::{OFFSET_CFS_RUNQUEUE, OFFSET_RUNQUEUE_STEAL, OFFSET_TASK_CFS_RQ},
@@ -9,7 +10,7 @@ use crate::{
     task::Task,
 };
 
-/// Of the CPU of a task that runs, or is about to; 0 where the kernel keeps none.
+/// The sum for the CPU of a task that runs, or is about to; 0 where the kernel keeps none.
 #[inline(always)]
 pub(crate) fn clock<M: Memory>(task: Task<M>) -> u64 {
     if OFFSET_RUNQUEUE_STEAL.load() == 0 || OFFSET_TASK_CFS_RQ.load() == 0 || OFFSET_CFS_RUNQUEUE.load() == 0

@@ -1,7 +1,7 @@
-//! Who is running: reading tasks, and the way from a task to its ledger.
+//! Reading tasks, the running one among them, and the way from a task to its ledger.
 //!
-//! A task is read as its pointer came (see `memory.rs`): with a type from a tp_btf argument, without one from a raw
-//! tracepoint and in uprobes on old kernels. Nothing here follows a pointer that came out of a map.
+//! A task is read as its pointer came (see `memory.rs`): with a type from a tp_btf argument, without one from
+//! a raw tracepoint and in uprobes on old kernels. Nothing here follows a pointer that came out of a map.
 
 use core::marker::PhantomData;
 
@@ -36,7 +36,7 @@ use crate::{
 pub(crate) struct Task<M>(*const u8, PhantomData<M>);
 
 impl Task<Typed> {
-    /// Whoever runs this program. Only where the kernel has the helper: see [`Current`].
+    /// The running task. Only where the kernel has the helper: see [`Current`].
     #[inline(always)]
     pub(crate) fn current() -> Self {
         // SAFETY: the helper has no preconditions.
@@ -45,13 +45,13 @@ impl Task<Typed> {
 }
 
 impl<M: Memory> Task<M> {
-    /// The one at this address.
+    /// The task at this address.
     #[inline(always)]
     pub(crate) fn at(address: *const u8) -> Self {
         Task(address, PhantomData)
     }
 
-    /// Where it lies.
+    /// Address of the task.
     #[inline(always)]
     pub(crate) fn address(self) -> *const u8 {
         self.0
@@ -113,8 +113,9 @@ impl<M: Memory> Task<M> {
         }
     }
 
-    /// How long its last stay on a CPU was by the kernel's own sums, which leave out what was stolen; 0 where they are not known.
-    /// Classes but the fair one do not note when a stay begins: no more is told than was `seen_ns` on a CPU less than in all.
+    /// Length of its last stay on a CPU by the kernel's own sums, which leave out stolen time; 0 where they
+    /// are unknown. Only the fair class notes when a stay begins: at most the time on CPUs beyond `seen_ns`
+    /// is told.
     #[inline(always)]
     pub(crate) fn last_stay_ns(self, seen_ns: u64) -> u64 {
         if OFFSET_TASK_EXEC.load() == 0 || OFFSET_TASK_EXEC_BEFORE.load() == 0 {
@@ -134,10 +135,10 @@ impl<M: Memory> Task<M> {
     }
 }
 
-/// Stands for the address of a task where tasks are known by their numbers alone.
+/// Stands for a task's address where tasks are known by their numbers alone.
 pub(crate) const SOMEBODY: u64 = 1;
 
-/// Whoever runs this program, on kernels of any age: a typed task where there is one, else its address alone.
+/// The running task, on kernels of any age: a typed task where there is one, else its address alone.
 #[derive(Clone, Copy)]
 pub(crate) struct Current {
     tid: u32,
@@ -156,7 +157,7 @@ impl Current {
         Current { tid: bpf_get_current_pid_tgid() as u32, address }
     }
 
-    /// With its type.
+    /// The running task with its type.
     #[inline(always)]
     pub(crate) fn task() -> Option<Task<Typed>> {
         if HAS_TYPED_HELPERS.load() != 0 { Some(Task::current()) } else { None }
@@ -177,7 +178,7 @@ impl Current {
         }
     }
 
-    /// The number of the system call that it is in, in whichever table; negative in an exception.
+    /// Number of its system call, of either table; negative in an exception.
     #[inline(always)]
     pub(crate) fn number(self) -> i32 {
         match Self::task() {
@@ -186,7 +187,7 @@ impl Current {
         }
     }
 
-    /// The system call that it is in, as records name it; negative in an exception.
+    /// Its system call, by its name in records; negative in an exception.
     #[inline(always)]
     pub(crate) fn call(self) -> i32 {
         match Self::task() {
@@ -195,8 +196,8 @@ impl Current {
         }
     }
 
-    /// As one that wakes a thread, with the system call that it does so in. A kernel thread's registers are zeros, which is a
-    /// number of a call: such threads are not tracked, so nothing of theirs explains a wait.
+    /// As a waker, with its system call. A kernel thread's registers are zeros, a valid call number: such
+    /// threads are not tracked, so nothing of theirs explains a wait.
     #[inline(always)]
     pub(crate) fn with_its_call(self) -> u32 {
         waker::pack(self.tid, self.call())
@@ -208,7 +209,7 @@ impl Current {
         waker::pack(self.tid, -1)
     }
 
-    /// Where its stack begins. The agent has resolved the offset.
+    /// Start of its stack. The agent has resolved the offset.
     #[inline(always)]
     pub(crate) fn stack(self) -> u64 {
         // SAFETY: the running task, and the offset of a pointer.
@@ -227,7 +228,7 @@ impl Current {
     }
 }
 
-/// The ledger of the thread with this number, if the task at this address is the one that is tracked under it.
+/// The ledger of the thread with this number, if the task at this address is the tracked one.
 #[inline(always)]
 pub(crate) fn ledger(tid: u32, address: u64) -> Option<*mut Ledger> {
     let slots = SLOT_OF.get_ptr(tid >> 2)?;
@@ -254,7 +255,7 @@ pub(crate) fn set_slot(tid: u32, slot: u16) {
     }
 }
 
-/// The slot that a thread number points to, whoever holds it.
+/// The slot that a thread number points to, whichever thread holds it.
 #[inline(always)]
 pub(crate) fn slot_of(tid: u32) -> u16 {
     match SLOT_OF.get_ptr(tid >> 2) {
@@ -264,7 +265,7 @@ pub(crate) fn slot_of(tid: u32) -> u16 {
     }
 }
 
-/// Takes a slot for a thread, clears it and points the thread's number to it. Without one the task is counted as missed.
+/// Takes a slot for a thread, clears it and points the number to it. Without one the task counts as missed.
 #[inline(always)]
 pub(crate) fn create(tid: u32, tgid: u32, address: u64) -> Option<*mut Ledger> {
     let Some(ledger) = prepare(tid, tgid, address) else {
@@ -277,14 +278,14 @@ pub(crate) fn create(tid: u32, tgid: u32, address: u64) -> Option<*mut Ledger> {
     Some(ledger)
 }
 
-/// Takes a slot for a thread and clears it. Nobody points to it yet.
+/// Takes a slot for a thread and clears it. No number points to it yet.
 #[inline(always)]
 pub(crate) fn prepare(tid: u32, tgid: u32, address: u64) -> Option<*mut Ledger> {
     let mut slot = u32::from(slot_of(tid));
     if slot == 0 {
         slot = FREE.pop().ok().flatten().unwrap_or(0);
     } else {
-        // Its last holder left without being seen; the number is used again.
+        // Its last holder left unseen; the number is used again.
         count(Counter::StaleSlot);
         if let Some(gone) = LEDGERS.get_ptr(slot) {
             // SAFETY: a ledger in a map value, whose thread is gone.
@@ -310,8 +311,8 @@ pub(crate) fn prepare(tid: u32, tgid: u32, address: u64) -> Option<*mut Ledger> 
     Some(ledger)
 }
 
-/// Copies a ledger word by word: a plain assignment of 320 bytes would become a loop over bytes here. Volatile,
-/// because the ledger may change under a switch of its own thread.
+/// Copies a ledger word by word: a plain assignment of 320 bytes would be a loop over bytes. Volatile,
+/// because a switch of its own thread may change the ledger.
 ///
 /// # Safety
 /// Both must point to whole ledgers.
@@ -341,7 +342,7 @@ pub(crate) unsafe fn clear<T>(value: *mut T) {
     }
 }
 
-/// Gives a slot back. The ledger's task is cleared, so that a late user of the old number finds nobody.
+/// Frees a slot. The ledger's task is cleared, so that a late user of the old number finds none.
 #[inline(always)]
 pub(crate) fn release(slot: u16) {
     if let Some(ledger) = LEDGERS.get_ptr_mut(u32::from(slot)) {
@@ -354,7 +355,7 @@ pub(crate) fn release(slot: u16) {
     }
 }
 
-/// Minor and major faults of a task, by its address: where there is no typed pointer, at 25 ns a read.
+/// Minor and major faults of the task at this address: without a typed pointer, at 25 ns a read.
 #[inline(always)]
 pub(crate) fn faults_at(address: u64) -> (u64, u64) {
     if BY_NUMBER.load() != 0 {
@@ -368,7 +369,7 @@ pub(crate) fn faults_at(address: u64) -> (u64, u64) {
     }
 }
 
-/// The name of a task, by its address; where that is not known, of whoever runs this program, which all records are about.
+/// Name of a task by its address; where that is unknown, of the running task, the subject of all records.
 #[inline(always)]
 pub(crate) fn comm(address: u64, into: &mut [u8; COMM_BYTES]) {
     if BY_NUMBER.load() != 0 {

@@ -1,6 +1,6 @@
-//! How far a thread came: from the CPU that it ran on last to the one that runs this program.
+//! Distance of a thread's move: from its last CPU to the one that runs this program.
 //!
-//! The agent put the CPUs' positions into a map, which is looked into only where a thread has moved.
+//! The agent writes the CPUs' positions into a map, which is read only where a thread has moved.
 
 use aya_ebpf::helpers::bpf_get_smp_processor_id;
 use guestscope_ebpf::{
@@ -17,14 +17,14 @@ pub(crate) fn arrival(ledger: &Ledger) -> Arrival {
     arrival_on(ledger, unsafe { bpf_get_smp_processor_id() } as u16)
 }
 
-/// The same onto any CPU.
+/// The same for any CPU.
 #[inline(always)]
 pub(crate) fn arrival_on(ledger: &Ledger, cpu: u16) -> Arrival {
     let distance = if ledger.cpu == cpu { 0 } else { distance(ledger.cpu, cpu) as u8 };
     Arrival { cpu, distance }
 }
 
-/// A CPU that the agent did not know is as far as can be.
+/// A CPU that the agent did not know is at the largest distance.
 #[inline(always)]
 fn distance(from: u16, to: u16) -> Distance {
     let Some(from) = TOPOLOGY.get(u32::from(from)) else { return Distance::Remote };

@@ -1,16 +1,18 @@
-//! What a thread's traffic over sockets went through, beside its ledger: some of it is written from interrupts.
+//! Waits and retransmissions of a thread's traffic over sockets, beside its ledger: partly written from
+//! interrupts.
 
-/// Counted since tracking of the thread began. 64 bits never wrap, 32 do.
+/// Counted since tracking of the thread began. 64 bits never wrap; 32 bits do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Traffic {
     /// From the last send over a socket to the first receive over it afterwards, ns, added up over `answers`.
     pub answer_ns: u64,
-    /// The shortest round trip that TCP has lately seen on the same sockets, ns, once for each of `answers` over TCP.
+    /// The shortest recent round trip of TCP on the same sockets, ns, added once for each of `answers` over
+    /// TCP.
     pub round_trip_ns: u64,
-    /// Receives that came after a send over the same socket, by the same thread, inside the same outermost phase.
+    /// Receives after a send over the same socket, by the same thread, inside the same outermost phase.
     pub answers: u32,
-    /// Times TCP sent something again over a socket that this thread was the last one to send over.
+    /// Times that TCP sent something again over a socket that this thread was the last to send over.
     pub retransmits: u32,
 }
 

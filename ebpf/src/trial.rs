@@ -1,7 +1,7 @@
-//! Do the offsets fit this kernel? What they say of a task that knows itself, against what it knows.
+//! Do the offsets fit this kernel? Values at them in a task that knows itself, against what it knows.
 //!
-//! Run by the agent on itself before anything else, where the offsets come from a file that somebody supplied: one of
-//! another kernel would make every number wrong. Nothing is written but where the registers are.
+//! Run by the agent on itself before anything else, where the offsets come from a supplied file: one of
+//! another kernel would make every number wrong. Only the place of the registers is written.
 
 use aya_ebpf::{
     helpers::{
@@ -24,10 +24,11 @@ use crate::{
     task::{self, Current, Task},
 };
 
-/// A queue's clock stands still while its CPU is idle, and both begin at slightly different times.
+/// Slack in ns: a queue's clock stands still while its CPU is idle, and both start at slightly different
+/// times.
 const CLOCK_SLACK_NS: u64 = 5_000_000_000;
 
-/// Its arguments: a descriptor that is a socket, and one that is none. Returns what does not fit, bit by bit, which the
+/// Arguments: a descriptor of a socket, and one of another file. Returns the misfits as bits, which the
 /// library's attribute for such programs would drop.
 #[unsafe(no_mangle)]
 #[unsafe(link_section = "raw_tp/trial")]
@@ -69,16 +70,17 @@ fn is_identity_right(task: Task<Checked>) -> bool {
 
 #[inline(always)]
 fn is_cpu_right(task: Task<Checked>) -> bool {
-    // Of the second one, which is smaller in new kernels, the low byte is enough.
-    // SAFETY: a task; the agent resolved the offsets of two ints, or says that there are none. The helper has no
-    // preconditions.
+    // The low byte of the second member, which is smaller in new kernels, is enough.
+    // SAFETY: a task; the agent resolved the offsets of two ints, or says that there are none. The helper has
+    // no preconditions.
     unsafe {
         (OFFSET_TASK_CPU.load() == 0 || task.load::<u32>(&OFFSET_TASK_CPU) == bpf_get_smp_processor_id())
             && (OFFSET_TASK_ON_CPU.load() == 0 || task.load::<u8>(&OFFSET_TASK_ON_CPU) == 1)
     }
 }
 
-/// Both clocks run since the machine started, and the queue's is not corrected: a thousandth is ten times what that makes.
+/// Both clocks run since the machine started, and the queue's is not corrected: a thousandth is ten times
+/// that error.
 #[inline(always)]
 fn is_clock_right(task: Task<Checked>) -> bool {
     if OFFSET_TASK_CFS_RQ.load() == 0 || OFFSET_CFS_RUNQUEUE.load() == 0 || OFFSET_RUNQUEUE_CLOCK.load() == 0

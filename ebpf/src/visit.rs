@@ -1,9 +1,9 @@
-//! The contract of the task iterator: what it tells of each task that it visits and that concerns the agent.
+//! The contract of the task iterator: its report on each visited task that concerns the agent.
 
-/// Processes that can be asked for at once: as many as there can be slots.
+/// Most processes that can be requested at once: as many as there can be slots.
 pub const TARGETS_MOST: u32 = 1 << 16;
 
-/// What became of a task.
+/// Result of a visit to a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Found {
@@ -11,14 +11,14 @@ pub enum Found {
     Tracked = 0,
     /// It has one now.
     Adopted = 1,
-    /// It is being made: whoever makes it hands its ledger on, or the next visit finds it.
+    /// It is being made: its maker hands its ledger on, or the next visit finds it.
     Unborn = 2,
     /// There was no free slot for it.
     Missed = 3,
 }
 
 impl Found {
-    /// The one with this number, if there is one.
+    /// The result with this number, if there is one.
     #[must_use]
     pub const fn from_number(number: u32) -> Option<Found> {
         match number {
@@ -35,7 +35,7 @@ impl Found {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Visit {
-    /// Number of its process in the PID namespace of whoever reads the iterator.
+    /// Number of its process in the PID namespace of the iterator's reader.
     pub process: u32,
     /// A [`Found`].
     pub found: u32,

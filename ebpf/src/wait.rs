@@ -1,7 +1,8 @@
 //! Hands over a wait that was long, at the switch that ends it.
 //!
-//! Yields a record of what the thread waited for and who had the CPU last; the ledger has charged the wait already. A wait
-//! whose end reached no tracepoint has none (`missed` counts those). What it belongs to is the agent's to say.
+//! Yields a record of the wait's object and the last user of the CPU; the ledger has charged the wait
+//! already. A wait whose end reached no tracepoint has none (`missed` counts those). The agent assigns it to
+//! phases.
 
 use guestscope_ebpf::{
     Account, Header, Kind, NO_SYSCALL, WaitRecord, edge_mark,
@@ -15,8 +16,8 @@ use crate::{
     origin, task,
 };
 
-/// The thread of this ledger has just got the CPU from `before`: its number, its process's and its address, asked for only
-/// where the wait was long. `left_cpu` is where it had been.
+/// The thread of this ledger has got the CPU from `before`: the number, process and address of that task,
+/// evaluated only where the wait was long. `left_cpu` is the thread's last CPU.
 #[inline(always)]
 pub(crate) fn ended(ledger: &Ledger, before: impl Fn() -> (u32, u32, u64), left_cpu: u16, now_ns: u64) {
     let threshold_ns = u64::from(WAIT_THRESHOLD_NS.load());
@@ -28,7 +29,7 @@ pub(crate) fn ended(ledger: &Ledger, before: impl Fn() -> (u32, u32, u64), left_
         return;
     }
     emit::wait(|record: *mut WaitRecord| {
-        // Nobody wakes a thread that could run all the time.
+        // A thread that could run all the time needs no waker.
         let was_blocked = ledger.account != Account::Runq as u8;
         let waker = if was_blocked { ledger.waker } else { 0 };
         let (device, flags) = device::waited_for(ledger);
@@ -61,7 +62,7 @@ pub(crate) fn ended(ledger: &Ledger, before: impl Fn() -> (u32, u32, u64), left_
     });
 }
 
-/// The mark of the last edge that the thread of this slot has begun to take, whether it is handed over or in hand.
+/// Mark of the last edge that the thread of this slot has begun, handed over or in progress.
 #[inline(always)]
 fn last_edge(slot: u16) -> u8 {
     let Some(stage) = STAGES.get_ptr(u32::from(slot)) else { return 0 };
@@ -70,7 +71,7 @@ fn last_edge(slot: u16) -> u8 {
     edge_mark((operation >> 32) as u32)
 }
 
-/// A new thread has the slot, or the thread a new program: no edge yet.
+/// The slot has a new thread, or the thread a new program: no edge yet.
 #[inline(always)]
 pub(crate) fn forget_edges(slot: u32) {
     if let Some(stage) = STAGES.get_ptr_mut(slot) {

@@ -1,7 +1,7 @@
-//! Who began to wake a thread, and in which system call it was, in one word of the ledger.
+//! A thread's waker, and the waker's system call, in one word of the ledger.
 //!
-//! An interrupt wakes threads too, and says the name of whoever it interrupted: mostly a thread that was outside any system
-//! call, or in one that wakes nobody.
+//! An interrupt wakes threads too, under the name of the task that it interrupted: mostly a thread that was
+//! outside any system call, or in one that wakes nobody.
 #![expect(
     clippy::inline_always,
     reason = "a call costs a BPF program more than the body, and some kernels' verifiers refuse it"
@@ -9,16 +9,15 @@
 
 use crate::{CALLS, NO_SYSCALL, TIDS};
 
-/// Bits of a thread's number. What is above them is the system call's name, from 1.
+/// Bits of a thread's number. Above them is the system call's name, from 1.
 const TID_BITS: u32 = TIDS.trailing_zeros();
 const TID_MASK: u32 = TIDS - 1;
-/// The largest name of a system call that is kept.
+/// The largest name of a system call that fits.
 const MOST_SYSCALL: i32 = (1 << (u32::BITS - TID_BITS)) - 2;
 
 const _: () = assert!(TIDS.is_power_of_two() && MOST_SYSCALL >= CALLS as i32 - 2);
 
-/// The thread of this number in the system call of that name, which is negative outside any; 0 for the idle
-/// task.
+/// Packs a thread's number and its system call's name, which is negative outside any; 0 for the idle task.
 #[inline(always)]
 pub const fn pack(tid: u32, syscall: i32) -> u32 {
     if tid == 0 || syscall < 0 || syscall > MOST_SYSCALL {
@@ -27,13 +26,13 @@ pub const fn pack(tid: u32, syscall: i32) -> u32 {
     (tid & TID_MASK) | (syscall as u32 + 1) << TID_BITS
 }
 
-/// The thread's number; 0 for the idle task, or where nobody was seen.
+/// The thread's number; 0 for the idle task, or where none was seen.
 #[inline(always)]
 pub const fn tid(word: u32) -> u32 {
     word & TID_MASK
 }
 
-/// The system call that it was in; [`NO_SYSCALL`] outside any.
+/// Its system call; [`NO_SYSCALL`] outside any.
 #[inline(always)]
 pub const fn syscall(word: u32) -> u16 {
     match word >> TID_BITS {

@@ -1,7 +1,8 @@
-//! A filter of system calls (seccomp) around the driver's library: it asks devices, and does nothing else to this machine.
+//! A filter of system calls (seccomp) around the driver's library, which needs devices and nothing else of
+//! this machine.
 //!
-//! What a library of somebody else's needs cannot be listed, so what it can never need is. Where there are no filters the
-//! helper goes on without: it is nobody and may nothing.
+//! The calls that a third party's library needs cannot be listed, so those that it can never need are
+//! refused. Where the kernel has no filters the helper runs without one, as a user without any rights.
 
 use libc::{
     BPF_ABS, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W, SECCOMP_RET_ALLOW, SECCOMP_RET_ERRNO,
@@ -16,7 +17,8 @@ const HERE: u32 = 0xc000_00b7;
 /// Numbers from here on are x32's.
 const X32: u32 = 0x4000_0000;
 
-/// Programs, other processes, the kernel's own code, mounts, namespaces, keys; and what lets around this filter.
+/// Refused calls: programs, other processes, the kernel's own code, mounts, namespaces, keys, and ways around
+/// this filter.
 const REFUSED: [c_long; 44] = [
     libc::SYS_execve,
     libc::SYS_execveat,
@@ -64,7 +66,7 @@ const REFUSED: [c_long; 44] = [
     libc::SYS_listen,
 ];
 
-/// Puts it around this process, which has one thread so far.
+/// Installs the filter in this process, which has one thread so far.
 pub(crate) fn close() {
     let program = program();
     let Ok(len) = u16::try_from(program.len()) else { return };

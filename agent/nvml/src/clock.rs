@@ -1,6 +1,7 @@
 //! The kernel's monotonic clock and the moments at which samples are due.
 //!
-//! Yields nanoseconds and [`Pace`]. Waiting itself is the business of `parent`, which watches the reader meanwhile.
+//! Yields nanoseconds and [`Pace`]. Waiting itself is the business of `parent`, which watches the reader
+//! meanwhile.
 
 const NS_PER_S: u64 = 1_000_000_000;
 
@@ -34,8 +35,8 @@ impl Pace {
         Self { period_ns, due_ns: start_ns }
     }
 
-    /// The next deadline. Those that have passed by now are dropped and never caught up: after a long stop a burst of
-    /// samples of one and the same state would tell nothing and load a driver that was slow already.
+    /// The next deadline. Deadlines that have passed are dropped and never caught up: after a long stop, a
+    /// burst of samples of one state would tell nothing and load a driver that was slow already.
     pub(crate) fn next_after(&mut self, now_ns: u64) -> u64 {
         let late_ns = now_ns.saturating_sub(self.due_ns);
         self.due_ns += (late_ns / self.period_ns + 1) * self.period_ns;

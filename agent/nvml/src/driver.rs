@@ -1,8 +1,9 @@
 //! NVML's answers as messages: what is there and one reading of a device.
 //!
-//! Yields `Device` and `Sample`. What a driver does not support, or fails to tell this time, is None; only the loss of a
-//! device is an error. It deliberately never writes to a device or the driver's settings. That NVML is open keeps the
-//! device initialised where no persistence daemon does, and stops `nvidia-smi --gpu-reset` while the helper runs.
+//! Yields `Device` and `Sample`. A value that the driver does not support, or fails to read this time, is
+//! None; only a lost device is an error. It never writes to a device or to the driver's settings. While NVML
+//! is open the device stays initialised, which otherwise takes a persistence daemon, and `nvidia-smi
+//! --gpu-reset` is refused.
 
 use std::{ffi::OsStr, mem};
 
@@ -30,7 +31,8 @@ pub(crate) fn versions(nvml: &Nvml) -> (Option<String>, Option<String>) {
     (version(nvml.sys_driver_version()), version(nvml.sys_nvml_version()))
 }
 
-/// Without control characters and of bounded length: it ends up on terminals, in tables and in names.
+/// The text without control characters and of bounded length: it ends up on terminals, in tables and in
+/// names.
 pub(crate) fn cleaned(text: &str) -> String {
     text.chars().filter(|character| !character.is_control()).take(MOST_CHARACTERS).collect()
 }
@@ -84,8 +86,8 @@ impl<'nvml> Gpu<'nvml> {
     }
 }
 
-/// An answer, or None for whatever reason the driver has not to give one: not supported by this product, not allowed in
-/// this container, a function that this version lacks, a passing failure. Only a lost device is an error.
+/// An answer, or None where the driver gives none: not supported by this product, not allowed in this
+/// container, a function that this version lacks, a passing failure. Only a lost device is an error.
 fn unless_lost<T>(answer: Result<T, NvmlError>) -> Result<Option<T>, NvmlError> {
     match answer {
         Ok(value) => Ok(Some(value)),
@@ -103,7 +105,7 @@ struct Memory {
     used_bytes: u64,
 }
 
-/// The second version of the question exists since driver 510, the first one for ever.
+/// Memory by the second version of the query, which exists since driver 510, else by the first.
 fn memory(device: &nvml_wrapper::Device<'_>) -> Result<Memory, NvmlError> {
     match device.memory_info() {
         Ok(info) => Ok(Memory { total_bytes: info.total, used_bytes: info.used }),
@@ -112,11 +114,11 @@ fn memory(device: &nvml_wrapper::Device<'_>) -> Result<Memory, NvmlError> {
     }
 }
 
-/// The first version of the question, which the wrapper leaves out.
+/// Memory by the first version of the query, which the wrapper leaves out.
 fn first_memory(device: &nvml_wrapper::Device<'_>) -> Result<Memory, NvmlError> {
     let ask = nvml_sym(device.nvml().lib().nvmlDeviceGetMemoryInfo.as_ref())?;
-    // SAFETY: the structure is three plain integers, for which zero is a value; the handle is used while its NVML is
-    // borrowed and so initialised, and the structure lives across the call.
+    // SAFETY: the structure is three plain integers, for which zero is a value; the handle is used while its
+    // NVML is borrowed and so initialised, and the structure lives across the call.
     let memory = unsafe {
         let mut memory = mem::zeroed();
         nvml_try(ask(device.handle(), &raw mut memory))?;
@@ -125,8 +127,8 @@ fn first_memory(device: &nvml_wrapper::Device<'_>) -> Result<Memory, NvmlError> 
     Ok(Memory { total_bytes: memory.total, used_bytes: memory.used })
 }
 
-/// The mask as it is: the wrapper would drop bits that it does not know, and its strict version hands them back in the
-/// error.
+/// NVML's bit mask unchanged: the wrapper would drop bits that it does not know, and its strict version
+/// returns them in the error.
 fn throttle_reasons(device: &nvml_wrapper::Device<'_>) -> Result<u64, NvmlError> {
     match device.current_throttle_reasons_strict() {
         Ok(reasons) => Ok(reasons.bits()),

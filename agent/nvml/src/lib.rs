@@ -1,11 +1,11 @@
 //! What the NVML helper says to the agent: one JSON object per line on its standard output.
 //!
-//! Yields [`Message`] and the words for NVML's throttle reasons. It deliberately brings serde and nothing else: neither
-//! NVML nor a JSON library, because the agent that reads these lines has its own.
+//! Yields [`Message`] and the words for NVML's throttle reasons. It deliberately brings serde and nothing
+//! else: neither NVML nor a JSON library, because the agent that reads these lines has its own.
 //!
-//! The order: one [`Hello`] first, then [`Sample`]s for as long as the helper lives; a [`Failed`] may stand anywhere and
-//! ends the helper only if nothing is left to read, which its exit code tells and not the message. A reader must expect
-//! that lines stop in the middle: the helper may hang in the driver or die at any call.
+//! Order: one [`Hello`], then [`Sample`]s for as long as the helper lives. A [`Failed`] may come anywhere; it
+//! ends the helper only if nothing is left to read, which the exit code tells, not the message. A reader must
+//! expect lines that stop in the middle: the helper may hang in the driver or die at any call.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +13,8 @@ mod throttle;
 
 pub use throttle::{CLOCKS_HELD, THROTTLE_REASONS, throttle_words};
 
-/// Devices that are told of; NVIDIA's largest machines have 16, and a broken count must not become an endless loop.
+/// Most devices that are reported: NVIDIA's largest machines have 16, and a broken count must not become an
+/// endless loop.
 pub const MOST_DEVICES: u32 = 64;
 
 /// One line of the helper's output.
@@ -24,7 +25,7 @@ pub enum Message {
     Hello(Hello),
     /// One reading of one device.
     Sample(Sample),
-    /// Something could not be done.
+    /// An operation failed.
     Failed(Failed),
 }
 
@@ -80,12 +81,13 @@ pub enum Virtualization {
     HostVsga,
 }
 
-/// One reading of one device. What the driver does not tell, always or this time, is None.
+/// One reading of one device. A value that the driver does not tell, always or this time, is None.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sample {
     /// CLOCK_MONOTONIC when the device had been read, ns.
     pub at_ns: u64,
-    /// How long reading it took, ns: what the driver cost, and how far apart the numbers of one sample can lie.
+    /// Duration of the reading, ns: what the driver cost, and how far apart the numbers of one sample can
+    /// lie.
     pub took_ns: u64,
     /// [`Device::index`].
     pub device: u32,
@@ -115,10 +117,10 @@ pub struct Sample {
     pub throttle_reasons: Option<u64>,
 }
 
-/// Something could not be done; what could be done goes on.
+/// A failed operation; everything else goes on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failed {
-    /// For a person: what, and the driver's or the loader's reason.
+    /// The operation, and the driver's or the loader's reason, for people.
     pub what: String,
 }
 

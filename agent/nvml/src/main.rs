@@ -1,13 +1,13 @@
 //! The helper `guestscope-nvml LIBRARY PERIOD_MS`: reads every NVIDIA device through NVML once per period.
 //!
-//! Yields the lines of `guestscope_nvml::Message`. The agent is static and cannot load a library, and a call into the
-//! driver may hang or take the process down; so NVML lives here, in a process whose loss costs nothing but samples.
-//! It deliberately keeps no state, retries nothing and has no timeout of its own: one call may block for ever, and who
-//! started the helper decides how long silence is waited for. A helper that hangs inside the kernel outlives even
-//! SIGKILL until the driver returns, so nobody should wait for its end without a limit.
+//! Yields the lines of `guestscope_nvml::Message`. The agent is static and cannot load a library, and a call
+//! into the driver may hang or take the process down; so NVML lives here, in a process whose loss costs
+//! nothing but samples. It keeps no state, retries nothing and has no timeout: one call may block forever,
+//! and the parent decides how long to wait. A helper that hangs inside the kernel outlives even SIGKILL until
+//! the driver returns, so nobody should wait for its end without a limit.
 //!
-//! Exit codes: 0 as there was no device or no reader (any more), 1 as there was nothing (left) to read, which a
-//! `Failed` has said, 2 as it was called wrongly.
+//! Exit codes: 0 if there was no device or no reader (any more), 1 if there was nothing (left) to read, as a
+//! `Failed` has said, 2 for a wrong command line.
 
 mod cage;
 mod clock;
@@ -32,7 +32,7 @@ const LONGEST_PERIOD_MS: u64 = 3_600_000;
 const NS_PER_MS: u64 = 1_000_000;
 
 fn main() -> ExitCode {
-    // Before anything that can block: from here on the helper cannot outlive who started it.
+    // Before anything that can block: from here on the helper cannot outlive its parent.
     let tied = parent::tie();
     let Some(Arguments { library, period_ns }) = Arguments::read(env::args_os().skip(1)) else {
         eprintln!("usage: guestscope-nvml LIBRARY PERIOD_MS");
@@ -56,7 +56,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What the command line said.
+/// The command line's arguments.
 struct Arguments {
     /// Path of libnvidia-ml.so.1, or its bare name for the loader's own search.
     library: OsString,
@@ -74,7 +74,7 @@ impl Arguments {
     }
 }
 
-/// Initialises NVML and reads until there is no device or nobody to read for.
+/// Initialises NVML and reads until no device or no reader is left.
 fn run(library: &OsStr, period_ns: u64, out: &mut Lines<impl Write>) -> io::Result<ExitCode> {
     let nvml = match driver::open(library) {
         // Never shut down: that is one more call that can hang, and the end of the process frees everything.
@@ -101,7 +101,7 @@ fn run(library: &OsStr, period_ns: u64, out: &mut Lines<impl Write>) -> io::Resu
     }
 }
 
-/// Says what there is, then what of it cannot be read; gives the devices that can.
+/// Sends the devices, then the failures; returns the devices that can be read.
 fn hello<'nvml>(nvml: &'nvml Nvml, count: u32, out: &mut Lines<impl Write>) -> io::Result<Vec<Gpu<'nvml>>> {
     let (mut gpus, mut devices, mut failures) = (Vec::new(), Vec::new(), Vec::new());
     for index in 0..count.min(MOST_DEVICES) {
@@ -125,7 +125,7 @@ fn hello<'nvml>(nvml: &'nvml Nvml, count: u32, out: &mut Lines<impl Write>) -> i
     Ok(gpus)
 }
 
-/// Reads each device once. A lost one is said once and then left out; the others go on.
+/// Reads each device once. A lost device is reported once and then left out; the others go on.
 fn sample(gpus: &mut Vec<Gpu<'_>>, out: &mut Lines<impl Write>) -> io::Result<()> {
     let mut left = Vec::with_capacity(gpus.len());
     for gpu in gpus.drain(..) {
@@ -143,7 +143,7 @@ fn sample(gpus: &mut Vec<Gpu<'_>>, out: &mut Lines<impl Write>) -> io::Result<()
     Ok(())
 }
 
-/// Where messages go, each as one line that is written at once.
+/// The output: each message is one line, written at once.
 struct Lines<W>(W);
 
 impl<W: Write> Lines<W> {
@@ -154,7 +154,7 @@ impl<W: Write> Lines<W> {
         self.0.flush()
     }
 
-    /// Says that something could not be done; the code is for a caller that cannot go on without it.
+    /// Reports a failed operation; the exit code is for a caller that cannot go on without it.
     fn failed(&mut self, what: &str) -> io::Result<ExitCode> {
         self.say(&Message::Failed(Failed { what: driver::cleaned(what) }))?;
         Ok(ExitCode::FAILURE)

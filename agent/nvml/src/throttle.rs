@@ -1,7 +1,7 @@
 //! The bits of NVML's throttle reasons (`nvmlClocksEventReasons` in newer headers) as words.
 //!
-//! Yields [`THROTTLE_REASONS`] and who of them really holds clocks down. A bit that NVIDIA adds later has no word here: it
-//! stays in the mask and is otherwise passed over.
+//! Yields [`THROTTLE_REASONS`] and which of them hold clocks down. A bit that NVIDIA adds later has no word
+//! here: it stays in the mask and is otherwise ignored.
 
 const GPU_IDLE: u64 = 0x1;
 const APPLICATIONS_CLOCKS: u64 = 0x2;
@@ -26,9 +26,10 @@ pub const THROTTLE_REASONS: &[(u64, &str)] = &[
     (DISPLAY_CLOCKS, "display_clocks"),
 ];
 
-/// The bits by which work ran on lower clocks than it was given. The other three are no loss: an idle device lowers its
-/// clocks because nothing runs, and applications' and displays' clocks are what somebody has set. One sample alone is weak
-/// evidence of `hw_slowdown`, which the driver may also show for a moment while it changes the performance state.
+/// The bits that mean that work ran on lower clocks than the settings give it. The other three are no loss:
+/// an idle device lowers its clocks because nothing runs, and application and display clocks are settings.
+/// One sample alone is weak evidence of `hw_slowdown`, which the driver may also show for a moment while it
+/// changes the performance state.
 pub const CLOCKS_HELD: u64 =
     SW_POWER_CAP | HW_SLOWDOWN | SYNC_BOOST | SW_THERMAL | HW_THERMAL | HW_POWER_BRAKE;
 

@@ -15,7 +15,7 @@
 //! | `no-driver`     | initialisation says that the driver is not loaded                                  |
 //! | `old-driver`    | as a driver before 510, the second version of the question for memory does not exist |
 //!
-//! Any other value aborts the process with a message, so that a typing error in a test cannot pass for working.
+//! Any other value aborts the process with a message, so that a typing error in a test cannot pass.
 
 use std::{env, process, sync::OnceLock, thread, time::Duration};
 

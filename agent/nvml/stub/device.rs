@@ -1,7 +1,7 @@
 //! The questions about one device.
 //!
-//! Yields the functions `nvmlDeviceGet...` that take a handle, each answered from `values`; here readings are counted,
-//! and here the stub hangs, dies or loses a device when their turn has come.
+//! Yields the functions `nvmlDeviceGet...` that take a handle, each answered from `values`. Readings are
+//! counted here, and here the stub hangs, dies or loses a device at the reading that `behaviour` names.
 
 use std::{
     ffi::{c_char, c_uint, c_ulonglong},
@@ -61,7 +61,7 @@ static READINGS: AtomicU64 = AtomicU64::new(0);
 /// Readings of each device, by which its values change.
 static READINGS_OF: [AtomicU64; DEVICES.len()] = [const { AtomicU64::new(0) }; DEVICES.len()];
 
-/// Index of a device, once everything has been ruled out for which no function of a device answers.
+/// Index of a device; an error where no query of it is answered.
 fn found(device: Device) -> Result<usize, Code> {
     if !crate::initialised() {
         return Err(Code::Uninitialized);
@@ -181,7 +181,7 @@ pub unsafe extern "C" fn nvmlDeviceGetMemoryInfo_v2(device: Device, out: *mut Me
     if behaviour::chosen() == Behaviour::OldDriver {
         return Code::FunctionNotFound;
     }
-    // The caller says which layout it means: the size of the structure, and the version in the uppermost byte.
+    // The caller names the layout: the size of the structure, and the version in the uppermost byte.
     let version = u32::try_from(size_of::<MemoryV2>()).unwrap_or_default() | 2 << 24;
     // SAFETY: it is not null, so it may be read, as the caller promises; the field's bytes are any number.
     if out.is_null() || unsafe { (*out).version } != version {

@@ -1,9 +1,11 @@
-//! libnvidia_ml_stub.so: the NVML functions that the helper calls, with two invented devices, for machines without a GPU.
+//! libnvidia_ml_stub.so: the NVML functions that the helper calls, with two invented devices, for machines
+//! without a GPU.
 //!
-//! Yields numbers that follow from the count of readings alone, so tests can name them, and misbehaves as the environment
-//! variable `GUESTSCOPE_NVML_STUB` says (`behaviour`). A reading begins with `nvmlDeviceGetUtilizationRates`, which the
-//! helper asks first; what follows belongs to the same reading. It deliberately takes nothing from NVIDIA's headers: names,
-//! numbers and layouts of this ABI are what the functions' documentation tells.
+//! Yields numbers that follow from the count of readings alone, so tests can name them, and misbehaves as the
+//! environment variable `GUESTSCOPE_NVML_STUB` says (`behaviour`). A reading begins with
+//! `nvmlDeviceGetUtilizationRates`, the helper's first query; what follows belongs to the same reading. It
+//! takes nothing from NVIDIA's headers: names, numbers and layouts of this ABI are those of the functions'
+//! documentation.
 
 mod behaviour;
 pub mod device;
@@ -46,7 +48,7 @@ pub type Device = *const c_void;
 
 const INIT_FLAG_NO_GPUS: c_uint = 1;
 
-/// Calls of init that no shutdown has answered.
+/// Calls of init without a shutdown.
 static INITIALISED: AtomicU64 = AtomicU64::new(0);
 fn initialised() -> bool {
     INITIALISED.load(Ordering::Relaxed) > 0
@@ -64,7 +66,8 @@ unsafe fn text(text: &CStr, out: *mut c_char, length: c_uint) -> Code {
     if usize::try_from(length).unwrap_or_default() < bytes.len() {
         return Code::InsufficientSize;
     }
-    // SAFETY: the string fits into what may be written, as just compared, and no Rust string overlaps a caller's buffer.
+    // SAFETY: the string fits into what may be written, as just compared, and no Rust string overlaps a
+    // caller's buffer.
     unsafe { out.copy_from_nonoverlapping(text.as_ptr(), bytes.len()) };
     Code::Success
 }

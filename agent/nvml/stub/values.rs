@@ -1,7 +1,7 @@
 //! The two invented devices and what they show.
 //!
-//! Yields [`DEVICES`] and [`Values`]: every number follows from the device and from how often it has been read, so that a
-//! test can say in advance what the next line holds. Nothing here asks for the time.
+//! Yields [`DEVICES`] and [`Values`]: every number follows from the device and from its count of readings, so
+//! a test can predict the next line. Nothing here asks for the time.
 
 use std::ffi::CStr;
 
@@ -10,7 +10,7 @@ const GIB: u64 = 1 << 30;
 
 pub(crate) const DRIVER_VERSION: &CStr = c"550.54.15";
 pub(crate) const NVML_VERSION: &CStr = c"12.550.54.15";
-/// What the driver keeps of each device's memory.
+/// Memory that the driver reserves on each device.
 pub(crate) const RESERVED_BYTES: u64 = 256 * MIB;
 
 /// What does not change about a device.
@@ -62,7 +62,8 @@ pub(crate) struct Values {
 const THROTTLE_CYCLE: [u64; 4] = [0x1, 0x0, 0x4, 0x8 | 0x20 | 1 << 40];
 
 impl Values {
-    /// The values of device `index` at its reading number `reading`, which counts from 1; 0 is before the first.
+    /// The values of device `index` at its reading number `reading`, which counts from 1; 0 is before the
+    /// first.
     pub(crate) fn of(index: usize, reading: u64) -> Self {
         let device = u32::try_from(index).unwrap_or_default();
         // It starts again after 20, so every sum stays what its name allows.

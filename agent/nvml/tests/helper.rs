@@ -1,5 +1,5 @@
-//! The helper as a process, against the stub of NVML: what it says when all is well, and that each way in which a driver
-//! can go wrong ends, or does not end, as the agent is told to expect.
+//! The helper as a process, against the stub of NVML: its output when all is well, and that each failure of a
+//! driver ends it, or does not, as the agent is told to expect.
 //!
 //! No time is asserted but generous limits; how deadlines are kept is tested where they are computed.
 
@@ -203,7 +203,8 @@ fn a_closed_pipe_ends_it_at_once() {
     assert_eq!(end_of(&mut child).code(), Some(0));
 }
 
-/// As a parent that died before the helper could ask for the signal leaves it. It must not even begin to initialise.
+/// The state after a parent that died before the helper could request the signal. The helper must not even
+/// begin to initialise.
 #[test]
 fn a_pipe_closed_from_the_start_ends_it_before_it_can_hang() {
     let (reader, writer) = io::pipe().expect("a pipe");
@@ -223,7 +224,7 @@ fn the_parents_death_kills_it_even_while_it_hangs() {
         let mut lines = BufReader::new(shell.stdout.take().expect("its output is a pipe")).lines();
         let pid = lines.next().expect("a line").expect("it can be read");
         let pid: u32 = pid.parse().expect("a process id comes first");
-        // Not before it has asked for the signal, which it has when it has done what comes next.
+        // Not before it has requested the signal, which it does before it sets this flag.
         until("the helper is tied", || status(pid, "NoNewPrivs").as_deref() == Some("1"));
         shell.kill().expect("the shell can be killed");
         assert_eq!(end_of(&mut shell).signal(), Some(libc::SIGKILL));
@@ -248,8 +249,9 @@ fn it_can_gain_no_privileges() {
     assert_eq!(status(running.child.id(), "NoNewPrivs").as_deref(), Some("1"));
 }
 
-/// The helper waits in the middle of a write meanwhile. What it missed it does not catch up: each reading begins at a deadline
-/// of its own, so from any reading to a later one lie at least the periods between the two, however slow this machine is.
+/// Meanwhile the helper waits inside a write. It does not catch up on missed readings: each begins at a
+/// deadline of its own, so between two readings lie at least the periods between them, however slow this
+/// machine is.
 #[test]
 fn a_reader_that_pauses_loses_no_line_and_gets_no_burst() {
     const PERIOD_NS: u64 = 5_000_000;

@@ -1,4 +1,4 @@
-//! What the helper told of devices, as the manifest keeps it: a driver's texts are cut and cleaned.
+//! The helper's report of devices, as the manifest keeps it: a driver's texts are cut and cleaned.
 
 use guestscope_nvml::{Device, Hello, MOST_DEVICES, Virtualization};
 
@@ -8,7 +8,7 @@ use crate::run::{GpuDevice, GpuRecord};
 /// Longest text of a driver that is kept, characters.
 const TEXT: usize = 128;
 
-/// The devices; nothing has been read of them yet.
+/// The manifest's record of the devices, without any reading.
 pub fn record(hello: &Hello) -> GpuRecord {
     GpuRecord {
         driver: hello.driver.as_deref().map(text),

@@ -1,7 +1,7 @@
-//! The helper's process: started from memory, read line by line, given up where it says nothing.
+//! The helper's process: started from memory, read line by line, given up when it falls silent.
 //!
-//! It runs as nobody, without any capability, ends with this process, and its lines are taken for what any
-//! program might write.
+//! It runs as `nobody`, without any capability, ends with this process, and its lines are trusted no more
+//! than any program's.
 
 use std::{
     collections::BTreeSet,
@@ -39,19 +39,19 @@ use super::{
 };
 use crate::{carried, guarded, phase::GpuReading, privileges};
 
-/// Drivers wake a device that sleeps, which takes some seconds for each.
+/// Limit for the first line: drivers wake a sleeping device, which takes some seconds for each.
 const FIRST: Duration = Duration::from_secs(30);
-/// Between two lines. A driver that takes so long for one device hangs.
+/// Limit between two lines: a driver that takes so long for one device hangs.
 const SILENCE: Duration = Duration::from_secs(10);
-/// Who looks so much later than it wanted to has not run, and neither may the helper have.
+/// If this process looks so much later than planned, it has not run, and perhaps the helper has not either.
 const LATE: Duration = Duration::from_secs(1);
-/// From the end of its output to its own.
+/// Limit from the end of the helper's output to its exit.
 const GONE: Duration = Duration::from_secs(1);
-/// So many troubles are told.
+/// Most troubles that are reported.
 const MOST_TROUBLES: usize = 8;
-/// A line with 64 devices has some 20 kB.
+/// Longest line: one with 64 devices has some 20 kB.
 const LONGEST_LINE: usize = 256 << 10;
-/// Longest text that is kept of what it says, characters.
+/// Longest text of the helper that is kept, characters.
 const TEXT: usize = 300;
 
 /// A helper that runs.
@@ -60,29 +60,29 @@ pub(super) struct Helper {
     child: Child,
     pipe: Receiver,
     read: Vec<u8>,
-    /// It has to say something until then.
+    /// Deadline of its next line.
     due: Instant,
-    /// The last trouble that it told.
+    /// The last trouble that it reported.
     trouble: Option<String>,
-    /// Numbers of the devices that it named; none before.
+    /// Numbers of the devices that it named; none before its hello.
     devices: Option<BTreeSet<u32>>,
-    /// Troubles that were told.
+    /// Count of reported troubles.
     troubles: usize,
-    /// Its output is closed, and it has to be gone until then.
+    /// Deadline of its exit, once its output is closed.
     gone_by: Option<Instant>,
-    /// CPU time that it had taken by then.
+    /// CPU time that it had used by then.
     cpu_at_end: Option<Duration>,
 }
 
 impl Helper {
-    /// Starts it for this driver, to look so often. The error is for people.
+    /// Starts the helper for this driver, with this period of readings. The error is for people.
     pub(super) fn start(driver: &Driver, period: Duration) -> Result<Self, String> {
         let program = carried::helper().map_err(|error| format!("it cannot be unpacked: {error}"))?;
         let program = program.ok_or("this build of guestscope carries none")?;
         let file = in_memory(&program).map_err(|error| format!("it cannot be put into memory: {error}"))?;
         let mut command = Command::new(format!("/proc/self/fd/{}", file.as_raw_fd()));
         let path = Path::new(&driver.library);
-        // Where others may not enter, the helper inherits what is open here.
+        // Where other users may not read the path, the helper inherits the open file.
         let file = if user::may_read(path) { None } else { guarded::open_file(path).ok() };
         let inherited = file.as_ref().map(|file| inherited(file.as_fd())).transpose();
         let inherited = inherited.map_err(|error| format!("its library cannot be handed to it: {error}"))?;
@@ -96,21 +96,21 @@ impl Helper {
         Self::spawn(command, user, FIRST)
     }
 
-    /// A script of the shell in its place, that has so long for its first line.
+    /// Starts a shell script in its place, with this limit for the first line.
     #[cfg(test)]
     pub(super) fn of_script(script: &Path, patience: Duration) -> Result<Self, String> {
         let mut shell = Command::new("sh");
         shell.arg(script);
-        // Nobody may not read a file of a test's.
+        // `nobody` may not read a test's files.
         Self::spawn(shell, User::Own, patience)
     }
 
     fn spawn(mut command: Command, user: User, patience: Duration) -> Result<Self, String> {
         // What a driver's library says on standard error does not belong between the program's lines. Nothing
-        // is ever written to its standard input: the kernel kills it when this side is closed, however this
-        // process ends.
+        // is ever written to the helper's standard input: the kernel kills it when this end is closed,
+        // however this process ends.
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-        // Ctrl-C is for the program, and for the agent to pass on.
+        // Ctrl-C is for the program; the agent passes it on.
         command.process_group(0);
         let become_helper = move || {
             // The agent blocks signals to read them from a descriptor.
@@ -143,7 +143,7 @@ impl Helper {
         self.child.id()
     }
 
-    /// CPU time that it has taken, until it closed its output.
+    /// CPU time that it has used, until it closed its output.
     pub(super) fn cpu(&self) -> Option<Duration> {
         self.cpu_at_end.or_else(|| self.clock())
     }
@@ -154,7 +154,7 @@ impl Helper {
         clock.now().ok().map(Duration::from)
     }
 
-    /// What it tells next.
+    /// The helper's next news.
     pub(super) async fn next(&mut self) -> News {
         loop {
             if let Some(end) = self.read.iter().position(|byte| *byte == b'\n') {
@@ -183,7 +183,7 @@ impl Helper {
         }
     }
 
-    /// What a line tells, unless it was told before or is about nothing that is known.
+    /// The news of a line, unless it is a repetition or about no known device.
     fn news(&mut self, line: &[u8]) -> Option<News> {
         match serde_json::from_slice(line) {
             Ok(Message::Hello(hello)) if self.devices.is_none() => {
@@ -199,7 +199,7 @@ impl Helper {
             Ok(Message::Failed(Failed { what })) => {
                 let what = cleaned(&what, TEXT);
                 self.trouble = Some(what.clone());
-                // Before it has introduced itself this is why it ends, and is told then.
+                // Before its hello this is the reason for its end, and is reported then.
                 self.devices.as_ref()?;
                 self.troubles += 1;
                 (self.troubles <= MOST_TROUBLES).then_some(News::Trouble(what))
@@ -208,7 +208,7 @@ impl Helper {
         }
     }
 
-    /// How it ended, unless well: its output is closed, so the rest takes no time unless the driver holds it.
+    /// How it ended, unless well. Its output is closed, so this takes no time unless the driver holds it.
     async fn ended(&mut self, by: Instant) -> Option<String> {
         loop {
             if let Ok(Some(status)) = self.child.try_wait() {
@@ -218,7 +218,7 @@ impl Helper {
                     }
                     (None, Some(trouble), _) => Some(trouble),
                     (None, None, Some(0)) => None,
-                    // The loader says so on standard error, which nobody reads, and in its own language.
+                    // The loader says why on standard error, which nobody reads, and in its own language.
                     (None, None, _) if self.devices.is_none() => {
                         Some(format!("it does not start here ({status}): it needs glibc 2.34"))
                     }
@@ -234,9 +234,9 @@ impl Helper {
 }
 
 impl Drop for Helper {
-    /// One that hangs in the driver cannot be waited for: who ends this process's children takes it.
+    /// A helper that hangs in the driver cannot be waited for: its next parent reaps it.
     fn drop(&mut self) {
-        // This ends it, whatever user it is; a program in its place has to be killed.
+        // This ends the helper, whatever its user; a program in its place has to be killed.
         drop(self.child.stdin.take());
         let _ = self.child.kill();
         let _ = self.child.try_wait();
@@ -247,15 +247,15 @@ fn over(why: &str) -> News {
     News::Over(Some(why.to_owned()))
 }
 
-/// How the helper calls a file that is open here: it inherits the descriptor.
+/// The path by which the helper opens a file that is open here: it inherits the descriptor.
 fn inherited(file: BorrowedFd<'_>) -> io::Result<String> {
     fcntl(file, FcntlArg::F_SETFD(FdFlag::empty()))?;
     Ok(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
-/// A file of this content that has no name anywhere.
+/// A file in memory with this content and without a name.
 fn in_memory(program: &[u8]) -> io::Result<File> {
-    /// Allowed to be executed, where the kernel asks (6.3 and later); older ones refuse the flag.
+    /// The file may be executed. Kernels from 6.3 on want the flag; older ones refuse it.
     const MFD_EXEC: u32 = 0x10;
     let name = CString::from(c"guestscope-nvml");
     let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::from_bits_retain(MFD_EXEC);

@@ -1,4 +1,4 @@
-//! Is there a driver of NVIDIA's, and where is its library? Yields a path or a name; loads nothing.
+//! Is there an NVIDIA driver, and where is its library? Yields a path or a name; loads nothing.
 
 use std::{
     ffi::OsString,
@@ -9,15 +9,15 @@ use std::{
 use crate::platform::Root;
 use crate::untrusted::Shown as _;
 
-/// Names the library where it lies elsewhere; [`OFF`] for none at all.
+/// Path of the library where it lies elsewhere; [`OFF`] for no driver at all.
 const LIBRARY_VARIABLE: &str = "GUESTSCOPE_NVML";
-/// Nobody is asked: a device that sleeps is not woken, and may be reset.
+/// No device is asked: a sleeping one is not woken, and may be reset.
 const OFF: &str = "off";
-/// As drivers call it.
+/// The library's name in NVIDIA's drivers.
 const NAME: &str = "libnvidia-ml.so.1";
 /// The kernel's side of the driver: with it, the loader's own search is worth a try.
 const DEVICE: &str = "/dev/nvidiactl";
-/// Where distributions, container runtimes, Kubernetes nodes, WSL and NixOS put it.
+/// Folders of distributions, container runtimes, Kubernetes nodes, WSL and NixOS.
 const FOLDERS: [&str; 10] = [
     "/usr/lib/x86_64-linux-gnu",
     "/usr/lib/aarch64-linux-gnu",
@@ -31,22 +31,22 @@ const FOLDERS: [&str; 10] = [
     "/home/kubernetes/bin/nvidia/lib64",
 ];
 
-/// A driver, by its library.
+/// A driver, known by its library.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Driver {
     /// A path, or a name for the loader to search.
     pub library: OsString,
-    /// What told, for people.
+    /// The evidence for it, for people.
     pub evidence: String,
 }
 
-/// Nobody but root can have put this file there, or another one in its place: its code is run, and by root
-/// where nobody else may use the devices. `root` is what stands for `/`, and root is who owns that.
+/// Whether nobody but root can have put this file there or can replace it: its code is run, and by root where
+/// nobody else may use the devices. `root` stands for `/`, and its owner counts as root.
 pub(super) fn is_roots_alone(root: &Path, path: &Path) -> bool {
     let Ok(top) = root.canonicalize() else { return false };
     let Ok(owner) = std::fs::metadata(&top).map(|found| found.uid()) else { return false };
     let is_safe = |path: &Path| {
-        // Where there is an access control list, these bits are the most that it gives.
+        // With an access control list, these bits are the most that it grants.
         std::fs::metadata(path).is_ok_and(|found| found.uid() == owner && found.mode() & 0o022 == 0)
     };
     // Links are root's where they lie in such directories.

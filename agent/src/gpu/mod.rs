@@ -1,8 +1,8 @@
-//! Facts about NVIDIA's graphics processors: which there are, and what they do while a program runs.
+//! Facts about NVIDIA's graphics processors: which there are, and their readings while a program runs.
 //!
-//! A static binary cannot load the driver's library, so a helper does ([`helper`]): a program of its own that travels inside
-//! this one. No driver, no helper: nothing is started then. That it hangs in the driver, or dies, ends the readings and
-//! nothing else. Yields [`News`]; it keeps nothing.
+//! A static binary cannot load the driver's library, so a helper does ([`helper`]): a program of its own,
+//! carried inside this one. Without a driver no helper is started. If it hangs in the driver or dies, the
+//! readings end and nothing else does. Yields [`News`]; it keeps nothing.
 
 mod facts;
 mod helper;
@@ -24,19 +24,19 @@ pub use self::{
 };
 use crate::{phase::GpuReading, run::GpuRecord};
 
-/// Between two readings of a device: drivers themselves look every sixth of a second at most.
+/// Period of the readings: drivers themselves sample every sixth of a second at most.
 const PERIOD: Duration = Duration::from_millis(200);
 
-/// What the helper tells.
+/// News from the helper.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum News {
-    /// The devices that there are; comes first.
+    /// The devices; comes first.
     Known(Hello),
-    /// What one does.
+    /// One reading of one device.
     Reading(GpuReading),
-    /// Something of no consequence for the rest, for people: a device fell off.
+    /// A trouble that leaves the rest intact, for people, such as a lost device.
     Trouble(String),
-    /// No more comes, and why, for people; none where there is no device to tell of.
+    /// No more news, and the reason, for people; none where there is no device.
     Over(Option<String>),
 }
 
@@ -44,12 +44,12 @@ pub enum News {
 #[derive(Debug, Default)]
 pub struct Gpus {
     helper: Option<Helper>,
-    /// CPU time of the helper when it was last looked at.
+    /// CPU time of the helper at the last look.
     cpu: Duration,
 }
 
 impl Gpus {
-    /// Begins to look, where there is a driver. Needs the event loop.
+    /// Starts the helper where there is a driver. Needs the event loop.
     ///
     /// # Errors
     /// Why the helper does not run, for people.
@@ -58,12 +58,12 @@ impl Gpus {
         Ok(Self { helper, cpu: Duration::ZERO })
     }
 
-    /// The number of the helper's process, which is none of those that are observed.
+    /// Number of the helper's process, which is not among the observed ones.
     pub fn pid(&self) -> Option<u32> {
         self.helper.as_ref().map(Helper::pid)
     }
 
-    /// CPU time that the helper has taken so far, user and system, all its threads: the driver's share of a reading too.
+    /// CPU time of the helper so far, user and system, all threads: the driver's share of a reading included.
     pub fn cpu(&mut self) -> Duration {
         if let Some(cpu) = self.helper.as_ref().and_then(Helper::cpu) {
             self.cpu = cpu;
@@ -71,7 +71,7 @@ impl Gpus {
         self.cpu
     }
 
-    /// What is told next; nothing ever, where there is no driver and after the end. A call that is given up loses nothing.
+    /// The next news; pending forever without a driver and after the end. A cancelled call loses nothing.
     pub async fn next(&mut self) -> News {
         let Some(helper) = &mut self.helper else { return pending().await };
         let news = helper.next().await;
@@ -83,13 +83,13 @@ impl Gpus {
     }
 }
 
-/// Looks once: the devices of this driver, or why there is nothing to tell, for people. Makes and unmakes an event loop: not for
+/// The devices of this driver, or why there are none, for people. Creates an event loop of its own: not for
 /// async callers.
 ///
 /// # Errors
-/// For people too.
+/// The reason, for people.
 pub fn look(driver: &Driver) -> Result<GpuRecord, String> {
-    /// Whoever asks waits for it.
+    /// Limit of the answer: the caller waits for it.
     const PATIENCE: Duration = Duration::from_secs(10);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| format!("there is no event loop: {error}"))?;
@@ -109,7 +109,7 @@ pub fn look(driver: &Driver) -> Result<GpuRecord, String> {
     })
 }
 
-/// What another program says of itself is not ours to trust: without control characters, and no longer than this.
+/// Text of another program, which is not trusted: without control characters, and no longer than this.
 fn cleaned(given: &str, most: usize) -> String {
     given.chars().filter(|one| !crate::untrusted::is_unsafe(*one)).take(most).collect()
 }

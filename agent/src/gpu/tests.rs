@@ -1,4 +1,4 @@
-//! Where a driver is looked for; what a helper may say, and that none of it is trusted.
+//! Places of a driver; what a helper may say, and that none of it is trusted.
 
 use std::{ffi::OsString, fs, path::Path, time::Duration};
 
@@ -28,7 +28,7 @@ fn a_driver_is_found_by_its_library_or_its_device() {
     assert_eq!(found(None).unwrap().library, "/usr/lib64/libnvidia-ml.so.1");
     assert_eq!(found(Some("/opt/x.so")).unwrap().library, "/opt/x.so");
     assert_eq!(found(Some("off")), None);
-    // Whoever owns a home directory among the places does not say what root's helper runs.
+    // A home directory is among the places: its owner must not decide what root's helper runs.
     fs::remove_file(tree.path().join("usr/lib64/libnvidia-ml.so.1")).unwrap();
     touch(tree.path(), "home/kubernetes/bin/nvidia/lib64/libnvidia-ml.so.1");
     assert_eq!(found(None).unwrap().library, "/home/kubernetes/bin/nvidia/lib64/libnvidia-ml.so.1");
@@ -52,7 +52,7 @@ fn what_a_driver_says_of_itself_is_cut_and_cleaned() {
     assert_eq!((told.devices[0].index, told.devices[0].virtualization.as_deref()), (3, Some("host_vgpu")));
 }
 
-/// It would be written to the manifest each time, and each of them kept.
+/// A repeated hello would be written to the manifest, and kept, each time.
 #[tokio::test]
 async fn it_introduces_itself_once_and_tells_of_what_it_named() {
     let folder = tempfile::tempdir().unwrap();
@@ -75,7 +75,7 @@ async fn it_introduces_itself_once_and_tells_of_what_it_named() {
     assert_eq!((known, devices, troubles), (1, vec![1], 8));
 }
 
-/// Programs in place of the helper: what it says is what they say.
+/// Scripts in place of the helper.
 #[tokio::test]
 async fn whatever_a_helper_does_is_told_and_ends_nothing_else() {
     let long = format!("head -c {} /dev/zero", 2 << 20);
@@ -114,7 +114,7 @@ async fn a_helper_that_says_nothing_is_given_up_and_ended() {
     assert_eq!(why, "it said nothing any more: the driver seems to hang");
     let pid: u32 = fs::read_to_string(folder.path().join("helper.pid")).unwrap().trim().parse().unwrap();
     let gone = || fs::read_to_string(format!("/proc/{pid}/stat")).map_or(true, |stat| stat.contains(") Z "));
-    // The kernel takes a moment to end what it was told to.
+    // The kernel takes a moment to end a process.
     for _ in 0..1000 {
         if gone() {
             return;
@@ -124,7 +124,7 @@ async fn a_helper_that_says_nothing_is_given_up_and_ended() {
     panic!("it lives on: {pid}");
 }
 
-/// 20,000 rounds of a shell take it about 10 ms.
+/// 20,000 rounds of a shell take about 10 ms of CPU time.
 #[tokio::test]
 async fn what_a_helper_takes_is_known_and_stays_so_after_its_end() {
     let folder = tempfile::tempdir().unwrap();
@@ -138,7 +138,7 @@ async fn what_a_helper_takes_is_known_and_stays_so_after_its_end() {
     let stat = fs::read_to_string(format!("/proc/{}/stat", gpus.pid().unwrap())).unwrap();
     let (_, fields) = stat.rsplit_once(')').unwrap();
     let ticks = |at: usize| fields.split_whitespace().nth(at).unwrap().parse::<u64>().unwrap();
-    // User and system time, in ticks of 10 ms; both may have been cut.
+    // User and system time, in ticks of 10 ms; both may be rounded down.
     let books = Duration::from_millis(10 * (ticks(11) + ticks(12)));
     let cpu = gpus.cpu();
     assert!(cpu > Duration::from_millis(1), "{cpu:?}");
@@ -153,7 +153,7 @@ fn no_driver_is_no_error() {
     assert!(Gpus::start(None).is_ok());
 }
 
-/// The helper itself, with a library that is none: it says so.
+/// The helper itself, with a file that is no library: it says so.
 #[tokio::test]
 async fn a_library_that_cannot_be_loaded_is_named() {
     let driver = Driver { library: "/nowhere/libnvidia-ml.so.1".into(), evidence: String::new() };

@@ -1,5 +1,5 @@
-//! Which user the helper can be: nobody, wherever the devices and the library let nobody in. Looks at modes;
-//! changes nothing.
+//! The user that the helper runs as: `nobody`, unless the devices or the library admit only root. Looks at
+//! modes; changes nothing.
 
 use std::{
     os::unix::fs::{FileTypeExt as _, MetadataExt as _},
@@ -13,13 +13,13 @@ use super::library;
 /// The user that the helper runs as.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum User {
-    /// A user who owns nothing, in the groups that the devices ask for.
+    /// `nobody`, in the groups that the devices require.
     Nobody(Vec<Gid>),
     /// The agent's own: only root may use the devices here, or read the library.
     Own,
 }
 
-/// By `nvidiactl` and the devices with numbers in this directory.
+/// The user for `nvidiactl` and the numbered devices in this directory.
 pub(super) fn of_devices(folder: &Path) -> User {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let devices = entries.filter(|entry| entry.file_name().to_str().is_some_and(is_device));
@@ -27,16 +27,15 @@ pub(super) fn of_devices(folder: &Path) -> User {
     of(metadata.filter(|file| file.file_type().is_char_device()).map(|file| (file.mode(), file.gid())))
 }
 
-/// Whether everybody may read this file where it lies. A name for the loader to search is not asked for.
+/// Whether everybody may read this file at its place. A name for the loader to search is not checked.
 pub(super) fn may_read(path: &Path) -> bool {
     let Ok(path) = path.canonicalize() else { return true };
     allows(&path, 0o004) && path.ancestors().skip(1).all(|folder| allows(folder, 0o001))
 }
 
-/// `user`, unless the library is a file that others may not read: the kernel asks for its mode even where an
-/// open descriptor of it is opened again (`/proc/self/fd/N`). The directories above it are not asked for
-/// then. What others than root could have put there is nobody's in any case, whatever it asks for. `root`
-/// stands for `/`.
+/// `user`, unless the library is a file that others may not read: the kernel checks its mode even where an
+/// open descriptor of it is opened again (`/proc/self/fd/N`), but not the directories above it. A library
+/// that others than root could have put there runs as `nobody` in any case. `root` stands for `/`.
 pub(super) fn for_library(root: &Path, path: &Path, user: User) -> User {
     let Ok(path) = path.canonicalize() else { return user };
     if !library::is_roots_alone(root, &path) {
@@ -57,13 +56,13 @@ fn is_device(name: &str) -> bool {
     number.is_some_and(|rest| rest == "ctl" || (!rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit())))
 }
 
-/// By mode and group of each device.
+/// The user, by mode and group of each device.
 fn of(devices: impl Iterator<Item = (u32, u32)>) -> User {
     let mut groups = Vec::new();
     for (mode, group) in devices {
         match () {
             () if mode & 0o006 == 0o006 => {}
-            // Root's group would be let into much else.
+            // Root's group would be admitted to much else.
             () if mode & 0o060 == 0o060 && group != 0 => groups.push(Gid::from_raw(group)),
             () => return User::Own,
         }
@@ -118,8 +117,7 @@ mod tests {
         assert_eq!(for_library(place.path(), name, nobody(&[])), nobody(&[]));
     }
 
-    /// A list of rights lets a user keep others from reading a file and root from being asked: the mode alone
-    /// says nothing.
+    /// A user can shut others out of a file, too: the mode alone does not prove that it is root's.
     #[rstest]
     #[case::roots(0o755, 0o600, &[], User::Own)]
     #[case::others_may_write_it(0o755, 0o620, &[], nobody(&[]))]

@@ -1,9 +1,9 @@
 //! Finds the offset of a kernel structure's member in BTF, by dotted path.
 //!
-//! aya reads BTF but tells no member's offset, so this is a reader of our own: one scan that notes where each type
-//! begins, then searches by name (about 5 ms for the 5 MB of a kernel). The bytes may come from a file that somebody
-//! supplied: every access is checked, and a damaged file is an error, never a panic. Format: the kernel's
-//! Documentation/bpf/btf.rst.
+//! aya reads BTF but tells no member's offset, so this is a reader of its own: one scan that notes where each
+//! type begins, then a search by name (about 5 ms for the 5 MB of a kernel). The bytes may come from a
+//! supplied file: every access is checked, and a damaged file is an error, never a panic. Format: the
+//! kernel's Documentation/bpf/btf.rst.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::untrusted::Shown as _;
 
 /// Where the running kernel keeps its BTF.
 pub const KERNEL_BTF: &str = "/sys/kernel/btf/vmlinux";
-/// Where that lies: a folder without any other.
+/// The folder of that file, which has no folders below it.
 pub const KERNEL_BTF_FOLDER: &str = "/sys/kernel/btf";
 
 const MAGIC: u16 = 0xeb9f;
@@ -24,9 +24,9 @@ const KIND_FUNC: u8 = 12;
 const KIND_FUNC_PROTO: u8 = 13;
 /// A type that only renames or qualifies another: typedef, volatile, const, restrict, type tag.
 const TRANSPARENT: [u8; 5] = [8, 9, 10, 11, 18];
-/// Deeper nesting than this is a loop in a damaged file.
+/// Deepest nesting: more means a loop in a damaged file.
 const DEPTH: usize = 32;
-/// More members than this are not looked at for one name: anonymous structures that contain themselves would multiply
+/// Most members that are searched for one name: anonymous structures that contain themselves would multiply
 /// at each level. The largest structure of a kernel, task_struct, has about 300.
 const MEMBERS: usize = 100_000;
 
@@ -36,9 +36,9 @@ pub enum BtfError {
     /// The file could not be read.
     #[error("reading BTF: `{path}`: {source}")]
     Read {
-        /// Which file.
+        /// Path of the file.
         path: String,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
     /// The bytes are no BTF, or end in the middle.
@@ -52,7 +52,7 @@ pub enum BtfError {
 /// Where a member lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// Bytes from the begin of the outermost structure; for a bit field, of the byte that holds it.
+    /// Bytes from the start of the outermost structure; for a bit field, of the byte that holds it.
     pub offset: u32,
     /// Mask of a bit field within its byte; 0 for whole members.
     pub mask: u32,
@@ -163,7 +163,7 @@ impl Btf {
         None
     }
 
-    /// How many pointers lead from a type to one that is none.
+    /// Number of pointers from a type to one that is no pointer.
     fn pointers(&self, mut id: u32) -> usize {
         for count in 0..DEPTH {
             match self.strip(id) {
@@ -174,8 +174,8 @@ impl Btf {
         DEPTH
     }
 
-    /// The member called `name`, also inside anonymous structures and unions: bit offset, bits (0: whole), type.
-    /// `left` counts down over all members that were looked at.
+    /// The member called `name`, also inside anonymous structures and unions: bit offset, bits (0: whole),
+    /// type. `left` counts down over all members that were looked at.
     fn member(&self, type_: &Type, name: &str, depth: usize, left: &mut usize) -> Option<(u32, u32, u32)> {
         if (type_.kind != KIND_STRUCT && type_.kind != KIND_UNION) || depth == 0 {
             return None;
@@ -198,7 +198,8 @@ impl Btf {
         None
     }
 
-    /// Where `structure.member.member` lies. With stars behind it only if it is as many pointers, of one to the next.
+    /// Place of `structure.member.member`. With stars behind the path, only if the member is so many levels
+    /// of pointers.
     pub fn offset(&self, path: &str) -> Option<Member> {
         let plain = path.trim_end_matches('*');
         let pointers = path.len() - plain.len();

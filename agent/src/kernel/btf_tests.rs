@@ -39,7 +39,7 @@ impl Builder {
         at
     }
 
-    /// A type with `members` as its vlen, and whatever follows its header.
+    /// A type with `members` as its vlen, and what follows its header.
     fn add(&mut self, name: &str, kind: u32, members: u32, size_or_type: u32, body: &[u32]) -> u32 {
         let name = self.name(name);
         let flag = kind & FLAG;
@@ -140,7 +140,7 @@ fn everything() -> Builder {
 #[case("outer.pointers*", None)]
 #[case("outer.head*", None)]
 #[case("outer.broken*", None)]
-// A pointer is not followed, an integer has no members, and a type that does not exist is not the one before it.
+// A pointer is not followed, an integer has no members, a missing type is not the one before it.
 #[case("outer.pointer.x", None)]
 #[case("outer.head.x", None)]
 #[case("outer.broken.head", None)]
@@ -249,7 +249,7 @@ fn a_name_that_runs_out_of_the_strings_is_none() {
     assert!(btf.offset("whole").is_some());
 }
 
-/// Asks everything of a blob that may be damaged: whatever it answers, it must answer.
+/// Queries a blob that may be damaged in every way: each query must return.
 fn ask(blob: Vec<u8>) {
     let Ok(btf) = Btf::parse(blob) else { return };
     for path in ["outer.deep.y", "outer.named.x", "outer.one", "outer.broken.x", "leaf.y", "outer.gone", ""] {
@@ -381,7 +381,7 @@ fn every_field_lies_where_bpftool_sees_it() {
         .collect();
     for field in FIELDS {
         for path in field.paths {
-            // How many pointers a member is has tests of its own.
+            // The number of pointers of a member has tests of its own.
             let expected = expected(&types, &structures, path.trim_end_matches('*'))
                 .map(|(bit, bits)| Member { offset: bit / 8, mask: ((1 << bits) - 1) << (bit % 8) });
             assert_eq!(btf.offset(path), expected, "{path}");

@@ -1,7 +1,8 @@
-//! Calls of the kernel's own functions: their numbers are this kernel's, so they go into the object before it is loaded.
+//! Calls of kernel functions (kfuncs): their numbers in this kernel's BTF go into the object before it is
+//! loaded.
 //!
-//! aya knows no such calls. The kernel looks at each of them, reached or not, so where it has no such function the call
-//! becomes another instruction. It loads nothing.
+//! aya knows no such calls. The verifier checks each of them, reached or not, so where the kernel lacks the
+//! function the call becomes another instruction. It loads nothing.
 
 use guestscope_ebpf::CALL_RDONLY_CAST;
 
@@ -10,10 +11,10 @@ use super::btf::Btf;
 /// `r0 = 0`, in a branch that is never taken.
 const NOTHING: u64 = 0xb7;
 
-/// What `bpf_rdonly_cast` needs of this kernel's BTF.
+/// BTF numbers that calls of `bpf_rdonly_cast` need.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Casts {
-    /// The function itself; 0 for all where there is none.
+    /// The function itself; all numbers are 0 where there is none.
     function: u32,
     /// `struct bio`; 0 in a kernel without block devices.
     pub bio: u32,
@@ -23,14 +24,14 @@ pub struct Casts {
     pub pointer: u32,
     /// `struct pt_regs`.
     pub registers: u32,
-    /// `struct request`, the same.
+    /// `struct request`; 0 likewise.
     pub request: u32,
     /// `struct task_struct`.
     pub task: u32,
 }
 
 impl Casts {
-    /// All of it, or nothing: from 6.2 on, and on older kernels by nobody missed.
+    /// All numbers, or none: kernels before 6.2 have none and do without.
     pub fn find(btf: &Btf) -> Self {
         let all = || {
             let function = btf.function("bpf_rdonly_cast")?;
@@ -47,7 +48,7 @@ impl Casts {
         all().unwrap_or_default()
     }
 
-    /// Puts the calls of an object right.
+    /// Patches the calls of an object.
     pub fn put_into(&self, object: &mut [u8]) {
         let call = CALL_RDONLY_CAST.to_le_bytes();
         let fixed = match self.function {

@@ -1,6 +1,6 @@
 //! Where the fields of classic tracepoints lie, as tracefs describes them: for kernels that have no BTF.
 //!
-//! Yields offsets by event and field. It mounts nothing: who observes must not change what others see.
+//! Yields offsets by event and field. It mounts nothing: an observer must not change what others see.
 
 use std::{
     fs,
@@ -11,21 +11,21 @@ use guestscope_ebpf::fields::EventField;
 
 use crate::untrusted::Shown as _;
 
-/// Where tracefs is mounted, the second one by the kernel itself once somebody looks.
+/// Where tracefs is mounted; at the second place the kernel mounts it at the first access.
 const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
-/// Why formats are of no use.
+/// Why formats cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum FormatError {
-    /// Nobody has mounted it.
+    /// No tracefs is mounted.
     #[error("the formats of tracepoints cannot be read: no tracefs at {}", PLACES.join(" or "))]
     NoTracefs,
-    /// The event is not there, or not for us.
+    /// The event is missing, or not readable by this process.
     #[error("reading a tracepoint's format: `{}`: {source}", path.shown())]
     Read {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
     /// A field that programs read is missing, or of another size.
@@ -33,9 +33,9 @@ pub enum FormatError {
     NoField {
         /// `category/name`.
         event: &'static str,
-        /// Its name.
+        /// Name of the field.
         field: &'static str,
-        /// Its size.
+        /// Size of the field.
         bytes: u32,
     },
 }
@@ -44,14 +44,14 @@ pub enum FormatError {
 pub struct Formats(PathBuf);
 
 impl Formats {
-    /// Of the running kernel.
+    /// The formats of the running kernel.
     pub fn here() -> Result<Self, FormatError> {
         let is_mounted = |place: &&&str| Path::new(place).join("events").is_dir();
         let place = PLACES.iter().find(is_mounted).ok_or(FormatError::NoTracefs)?;
         Ok(Self(PathBuf::from(place)))
     }
 
-    /// Bytes from an event's begin to one of its fields.
+    /// Bytes from the start of an event to one of its fields.
     pub fn offset(&self, field: &EventField) -> Result<u32, FormatError> {
         let path = self.0.join("events").join(field.event).join("format");
         let format =
@@ -64,7 +64,8 @@ impl Formats {
     }
 }
 
-/// In lines such as `field:pid_t prev_pid; offset:24; size:4; signed:1;`, an array's length after its name.
+/// Offset by lines such as `field:pid_t prev_pid; offset:24; size:4; signed:1;`, an array's length after its
+/// name.
 fn offset(format: &str, name: &str, bytes: u32) -> Option<u32> {
     format.lines().find_map(|line| {
         let mut parts = line.trim().split(';').map(str::trim);
@@ -104,7 +105,7 @@ print fmt: \"prev_comm=%s prev_pid=%d\", REC->prev_comm, REC->prev_pid
     #[case("prev_state", 8, Some(32))]
     #[case("pointer", 8, Some(40))]
     #[case("filename", 4, Some(48))]
-    // Of another size, of another name, and what only ends like it.
+    // Another size, another name, and a name that is only the end of one.
     #[case("prev_state", 4, None)]
     #[case("next_pid", 4, None)]
     #[case("pid", 4, None)]

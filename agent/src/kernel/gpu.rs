@@ -1,4 +1,4 @@
-//! Which character devices are graphics processors: the major numbers of their drivers, as the kernel lists them.
+//! Which character devices are graphics processors: major numbers of their drivers, as the kernel lists them.
 //!
 //! Yields numbers for the object's globals. It opens no device. Other drivers' waits stay `other`.
 
@@ -6,10 +6,11 @@ use guestscope_ebpf::GPU_MAJORS;
 
 use crate::platform::Root;
 
-/// Names in /proc/devices: NVIDIA's (one module or several, by age), the kernel's own drivers for displays and compute, AMD's.
+/// Names in /proc/devices: NVIDIA's (one module or several, by age), the kernel's own drivers for displays
+/// and compute, AMD's.
 const DRIVERS: [&str; 7] = ["nvidia", "nvidia-frontend", "nvidiactl", "nvidia-uvm", "drm", "accel", "kfd"];
 
-/// Of this kernel, now: a driver that is loaded later is not known. 0 for none.
+/// Major numbers of this kernel's drivers, 0 for none; a driver that is loaded later is missing.
 pub fn majors(root: &Root) -> [u32; GPU_MAJORS] {
     majors_in(&root.text("proc/devices").unwrap_or_default())
 }
@@ -21,7 +22,7 @@ fn majors_in(devices: &str) -> [u32; GPU_MAJORS] {
         DRIVERS.contains(&name).then(|| major.parse().ok())?
     });
     let mut majors = [0; GPU_MAJORS];
-    // A driver may have its number twice, for two of its names.
+    // A driver may have its number under two names.
     let mut unique: Vec<u32> = listed.collect();
     unique.sort_unstable();
     unique.dedup();

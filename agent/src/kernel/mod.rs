@@ -1,6 +1,6 @@
 //! What this kernel is like: offsets from its BTF, the numbers of its syscalls, what it allows.
 //!
-//! Found by looking and by trying, never by version. It loads no program.
+//! Found by looking and trying, never by version. It loads no program.
 
 pub mod btf;
 pub mod casts;

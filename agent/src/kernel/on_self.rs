@@ -1,5 +1,5 @@
-//! Running a raw tracepoint program on the calling thread (BPF_PROG_TEST_RUN, 5.10 and later), in its own context: what the
-//! program takes for the current task is the caller.
+//! Running a raw tracepoint program on the calling thread (BPF_PROG_TEST_RUN, 5.10 and later), in its own
+//! context: the program's current task is the caller.
 
 use std::{
     io,
@@ -9,7 +9,7 @@ use std::{
 /// `BPF_PROG_TEST_RUN` of bpf(2).
 const BPF_PROG_TEST_RUN: libc::c_int = 10;
 
-/// The attributes of BPF_PROG_TEST_RUN, all of them, so that the kernel finds zeros where we ask for nothing.
+/// The attributes of BPF_PROG_TEST_RUN, all of them, so that the kernel finds zeros in the unused ones.
 #[repr(C)]
 #[derive(Default)]
 struct TestRun {
@@ -31,7 +31,7 @@ struct TestRun {
     reserved: u32,
 }
 
-/// Runs it with these arguments; what it returns. Async-signal-safe: one system call.
+/// Runs the program with these arguments and returns its result. Async-signal-safe: one system call.
 pub fn run_on_self(program: BorrowedFd<'_>, arguments: &[u64]) -> io::Result<u32> {
     let mut attributes = TestRun {
         program: program.as_raw_fd() as u32,

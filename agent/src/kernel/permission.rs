@@ -1,20 +1,21 @@
-//! Whether this process may load programs, asked before anything is tried, so that the answer can be a sentence.
+//! Whether this process may load programs, asked before anything is tried, so that the answer can be a
+//! sentence.
 //!
 //! Reads the effective capabilities from /proc/self/status. It gains and drops nothing.
 
-/// CAP_SYS_ADMIN, which holds what kernels before 5.8 want.
+/// CAP_SYS_ADMIN, which includes what kernels before 5.8 require.
 const CAP_SYS_ADMIN: u32 = 21;
 /// CAP_PERFMON: uprobes and reading kernel memory.
 const CAP_PERFMON: u32 = 38;
 /// CAP_BPF: loading programs and maps.
 const CAP_BPF: u32 = 39;
 
-/// What is missing for BPF programs; none if nothing is.
+/// Missing capabilities for BPF programs; none if nothing is missing.
 pub fn missing_for_bpf() -> Option<&'static str> {
     missing(own_capabilities()?)
 }
 
-/// Whether perf_event_open takes a uprobe from this process. Some older kernels ask for less.
+/// Whether perf_event_open accepts a uprobe from this process. Some older kernels require less.
 pub fn may_probe() -> bool {
     own_capabilities().is_some_and(|capabilities| capabilities >> CAP_SYS_ADMIN & 1 != 0)
 }

@@ -1,24 +1,24 @@
-//! Where a task keeps the registers that it saved on its way into the kernel: by helpers that know, or by arithmetic.
+//! Where a task keeps the registers that it saved on its way into the kernel: by helpers, or by arithmetic.
 //!
-//! From 5.15 on a helper tells. Before that they lie at the end of the task's stack, whose size is the architecture's and
-//! stands in no BTF.
+//! From 5.15 on a helper tells. Before that they lie at the end of the task's stack, whose size depends on
+//! the architecture and stands in no BTF.
 
 use super::btf::Btf;
 
 /// Bytes of a task's stack: THREAD_SIZE of x86-64 and of arm64 with pages of 4 KiB, without KASAN.
 const STACK_BYTES: u32 = 16 << 10;
 
-/// How programs come to them.
+/// How programs reach the registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Registers {
     /// The kernel has `bpf_get_current_task_btf` and `bpf_task_pt_regs`.
     pub is_typed: bool,
-    /// From the begin of a task's stack; what the programs use without those helpers.
+    /// Bytes from the start of a task's stack, for programs without those helpers.
     pub distance: u32,
 }
 
 impl Registers {
-    /// In the kernel of this BTF.
+    /// The way in the kernel of this BTF.
     pub fn find(btf: &Btf) -> Self {
         let has = |name| btf.has_enumerator("bpf_func_id", name);
         Self {

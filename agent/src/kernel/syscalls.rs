@@ -1,7 +1,7 @@
 //! Table: which account a thread's wait is charged to, by the syscall that it sleeps in.
 //!
-//! Written into the object's read-only table before loading, with the 32-bit calls behind the 64-bit ones. A syscall that is not
-//! listed is `other`.
+//! Written into the object's read-only table before loading, with the 32-bit calls behind the 64-bit ones. A
+//! syscall that is not listed is `other`.
 
 use guestscope_ebpf::{Account, CALLS, CALLS_32, CHECK_FILE, RESTARTS};
 
@@ -33,31 +33,31 @@ const ROWS: &[Row] = &[
     (libc::SYS_waitid, Account::Sleep),
     (libc::SYS_rt_sigsuspend, Account::Sleep),
     (libc::SYS_rt_sigtimedwait, Account::Sleep),
-    // A file system with a journal writes on their behalf, and they sleep for it without being marked as waiting for a disk
-    // (ext4 on 6.1: 538 of 731 ms).
+    // A file system with a journal writes on their behalf, and they sleep without being marked as waiting for
+    // a disk (ext4 on 6.1: 538 of 731 ms).
     (libc::SYS_fsync, Account::BlockIo),
     (libc::SYS_fdatasync, Account::BlockIo),
     (libc::SYS_sync, Account::BlockIo),
     (libc::SYS_syncfs, Account::BlockIo),
     (libc::SYS_msync, Account::BlockIo),
     (libc::SYS_sync_file_range, Account::BlockIo),
-    // What it is asked for is a disk's in all but name (sockets and polls hardly ever), and its waits are not marked either.
+    // Almost all of their waits are for disks (hardly ever for sockets and polls), and are not marked either.
     (libc::SYS_io_getevents, Account::BlockIo),
     (IO_PGETEVENTS, Account::BlockIo),
     // The waits of the newer futex calls.
     (libc::SYS_futex_waitv, Account::Lock),
     (FUTEX_WAIT, Account::Lock),
-    // Locks of files and of their parts, which is all that fcntl sleeps for, and semaphores.
+    // Locks of files and of ranges, the only thing that fcntl sleeps for, and semaphores.
     (libc::SYS_flock, Account::Lock),
     (libc::SYS_fcntl, Account::Lock),
     (libc::SYS_semtimedop, Account::Lock),
     (libc::SYS_semop, Account::Lock),
 ];
 
-/// The same number everywhere; `libc` does not know it yet.
+/// The same number on every architecture; `libc` does not know it yet.
 pub const FUTEX_WAIT: libc::c_long = 455;
 
-/// `libc` does not know it for every C library.
+/// `libc` lacks it for some C libraries.
 pub const IO_PGETEVENTS: libc::c_long = if cfg!(target_arch = "x86_64") { 333 } else { 292 };
 
 /// Syscalls of x86-64 alone, which newer architectures left out.
@@ -71,8 +71,8 @@ const OLD_ROWS: &[Row] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const OLD_ROWS: &[Row] = &[];
 
-/// Syscalls whose first argument is a file descriptor: `net` if it is a socket, `gpu` if it is a graphics processor's, else
-/// `other`.
+/// Syscalls whose first argument is a file descriptor: `net` for a socket, `gpu` for a graphics processor's
+/// device, else `other`.
 const BY_FILE: &[libc::c_long] = &[
     libc::SYS_read,
     libc::SYS_readv,
@@ -83,7 +83,7 @@ const BY_FILE: &[libc::c_long] = &[
     libc::SYS_ioctl,
 ];
 
-/// The table as the object wants it.
+/// The table in the object's layout.
 pub fn account_of() -> [u8; CALLS] {
     let mut table = [Account::Other as u8; CALLS];
     for &(number, account) in ROWS.iter().chain(OLD_ROWS) {
@@ -92,7 +92,7 @@ pub fn account_of() -> [u8; CALLS] {
     for &number in BY_FILE {
         set(&mut table, number, Account::Other as u8 | CHECK_FILE);
     }
-    // Waits with a time limit go on under this number.
+    // Waits with a time limit continue under this number.
     set(&mut table, libc::SYS_restart_syscall, Account::Other as u8 | RESTARTS);
     let (calls, calls_32) = table.split_at_mut(CALLS_32.into());
     for (number, same) in calls_32::all() {
@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(numbers.len(), all);
     }
 
-    /// The numbers of the kernel's own tables, which are the same for both processors but where two stand.
+    /// Numbers of the kernel's own tables, the same for both processors unless two are given.
     #[rstest]
     #[case::nanosleep(&[162], Account::Sleep as u8)]
     #[case::clock_nanosleep_time64(&[407], Account::Sleep as u8)]

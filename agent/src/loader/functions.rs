@@ -1,8 +1,7 @@
-//! The programs for calls of functions, and the table of functions that they read: what the source `function`
-//! puts probes in with.
+//! The programs for calls of functions, and the table of functions that they read: the source `function`
+//! places probes with them.
 //!
-//! They are loaded when somebody asks for them alone, since the verifier takes its time for them. It knows no
-//! files and no symbols.
+//! They are loaded only on request, since verifying them takes time. It knows no files and no symbols.
 
 use std::{
     io,
@@ -35,7 +34,7 @@ struct Value(Function);
 // SAFETY: a transparent wrapper of integers without padding.
 unsafe impl Pod for Value {}
 
-/// A goroutine as a map's key: where Go keeps what it knows of it, and its process.
+/// A goroutine as a map's key: the address of its `runtime.g`, and its process.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Goroutine {
@@ -45,16 +44,16 @@ struct Goroutine {
 // SAFETY: integers without padding.
 unsafe impl Pod for Goroutine {}
 
-/// Whose calls a probe counts.
+/// On what a probe's calls are open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Carrier {
-    /// A thread's, by the frames on its stack.
+    /// A thread, by the frames on its stack.
     Thread,
-    /// A thread's, between two places that no call returns to.
+    /// A thread, between two places that no call returns to.
     Place,
-    /// A goroutine's.
+    /// A goroutine.
     Goroutine,
-    /// None: the probe lies in Go's scheduler, and tells this event (`GO_SCHEDULE` and the others).
+    /// Nothing: the probe lies in Go's scheduler and tells this event (`GO_SCHEDULE` and the others).
     Scheduler(u64),
 }
 
@@ -70,21 +69,21 @@ pub struct FunctionProbes {
 
 struct Tables {
     functions: Array<MapData, Value>,
-    /// Number of a function to 1 if no more calls of it are shown.
+    /// Number of a function to 1 if no more of its calls are shown.
     closing: Array<MapData, u32>,
-    /// Without cookies: by the place in its page.
+    /// For kernels without cookies: cookies by the probe's place in its page.
     at: Array<MapData, u64>,
-    /// What is open of which goroutine, and the places that are free.
+    /// Places of the open calls by goroutine, and the places that are free.
     goroutines: HashMap<MapData, Goroutine, u32>,
     free: Queue<MapData, u32>,
     /// Number of the next function.
     next: u32,
 }
 
-/// Why a probe could not be put in.
+/// Why a probe could not be placed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ProbeError {
-    /// Too many are in place.
+    /// Too many functions are probed.
     #[error("{} functions are probed already, and no more are", FUNCTIONS - 1)]
     TooMany,
     /// Two functions cannot be told apart on an old kernel.
@@ -95,17 +94,17 @@ pub(crate) enum ProbeError {
     /// A map is not as expected.
     #[error("the table of functions: {0}")]
     Map(#[from] MapError),
-    /// The kernel did not take it.
+    /// The kernel refused it.
     #[error("the kernel refused the probe: {0}")]
     Kernel(#[from] io::Error),
 }
 
-/// Whether a program learns which probe runs it: 5.15 and later.
+/// Whether a program can tell which probe runs it: 5.15 and later.
 pub(super) fn has_cookies() -> bool {
     aya::features().bpf_cookie() && aya::features().bpf_perf_link()
 }
 
-/// Makes the tables as large as they have to be.
+/// Sizes the tables.
 pub(super) fn size(loader: &mut EbpfLoader<'_>, is_asked: bool) {
     let sizes = [("OPEN", SLOTS + GOROUTINES), ("RUNS", SLOTS), ("GOROUTINE_CALLS", GOROUTINES)];
     for (map, most) in sizes.into_iter().chain([("FREE_GOROUTINES", GOROUTINES), ("CARRIED", GOROUTINES)]) {
@@ -113,7 +112,7 @@ pub(super) fn size(loader: &mut EbpfLoader<'_>, is_asked: bool) {
     }
 }
 
-/// Has the kernel look at all programs at the same time.
+/// Has the kernel verify all programs in parallel.
 pub(super) fn load(ebpf: &mut Ebpf) -> Result<FunctionProbes, LoadError> {
     let [mut begin, mut end, mut moves] = [None, None, None];
     for (name, program) in ebpf.programs_mut() {
@@ -154,7 +153,7 @@ pub(super) fn load(ebpf: &mut Ebpf) -> Result<FunctionProbes, LoadError> {
     Ok(FunctionProbes { begin: begin?, end: end?, moves: moves?, kind, has_cookies, tables })
 }
 
-/// What was refused is loaded again, so that it is told why.
+/// The descriptor of a program; a refused one is loaded again to get the reason.
 fn loaded(hook: &'static str, program: &mut UProbe) -> Result<OwnedFd, LoadError> {
     let mut load = || -> Result<OwnedFd, ProgramError> {
         if program.fd().is_err() {
@@ -170,7 +169,7 @@ impl FunctionProbes {
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes a function known: its number.
+    /// Registers a function and returns its number.
     pub(crate) fn add(&self, function: Function) -> Result<u32, ProbeError> {
         let mut tables = self.tables();
         let number = tables.next;
@@ -182,17 +181,17 @@ impl FunctionProbes {
         Ok(number)
     }
 
-    /// What is counted of a function.
+    /// The counts of a function.
     pub(crate) fn counts(&self, number: u32) -> Option<Function> {
         self.tables().functions.get(&number, 0).ok().map(|value| value.0)
     }
 
-    /// From here on no call of it is shown, but those that are open end.
+    /// From here on no call of it is shown; those that are open still end.
     pub(crate) fn close(&self, number: u32) {
         let _ = self.tables().closing.set(number, 1, 0);
     }
 
-    /// Puts a probe of a function into a file: where a call of it ends, or begins.
+    /// Places a probe of a function in a file, where its calls begin or end.
     pub(crate) fn attach(
         &self,
         path: &str,
@@ -213,7 +212,7 @@ impl FunctionProbes {
         Ok(uprobe::open(self.kind, path, spot, program.as_fd(), self.has_cookies.then_some(cookie))?)
     }
 
-    /// Gives back the places of goroutines whose processes `is_gone` says are no more.
+    /// Frees the places of goroutines whose processes are gone, as `is_gone` says.
     pub(crate) fn forget_goroutines(&self, is_gone: impl Fn(u32) -> bool) {
         let mut tables = self.tables();
         let keys = tables.goroutines.keys().filter_map(Result::ok);
@@ -227,7 +226,7 @@ impl FunctionProbes {
         }
     }
 
-    /// Takes probes out, all of them together.
+    /// Removes probes, all of them together.
     pub(crate) fn take_out(probes: Vec<OwnedFd>) {
         uprobe::take_out(probes);
     }

@@ -1,7 +1,8 @@
-//! Hook by hook: the program for it, where that goes, and what became of it.
+//! Hook by hook: its program, where that is placed, and the outcome.
 //!
-//! Where the kernel has BTF each tracepoint gets its typed program. Where it refuses one, and where BTF comes from a file,
-//! the twin takes its place; without any BTF the one that reads events. It tells nothing to the object.
+//! Where the kernel has BTF each tracepoint gets its typed program. Where it refuses one, and where BTF comes
+//! from a file, the twin takes its place; without any BTF, the program that reads events. It tells the object
+//! nothing.
 
 use std::thread;
 
@@ -16,13 +17,13 @@ use crate::{
     probes::{Hook, Place},
 };
 
-/// An object whose maps are in the kernel, told all about it, and whose programs are not there yet.
+/// An object with its maps in the kernel and its globals set; no program is loaded yet.
 pub struct Prepared {
     /// The object.
     pub ebpf: Ebpf,
     /// How much will be seen.
     pub fidelity: Fidelity,
-    /// None where the kernel has none, or shall be treated as if it had.
+    /// None where the kernel has none, or is treated as if it had none.
     pub(super) kernel_btf: Option<aya::Btf>,
     /// Hooks whose tracepoints this kernel does not have.
     pub(super) absent: Vec<&'static str>,
@@ -38,8 +39,8 @@ impl Prepared {
             Place::BtfTracepoint(_) if has_tasks => hook.raw(),
             Place::BtfTracepoint(_) => hook.by_event(),
             Place::Iterator => has_types.then_some(*hook),
-            // Saved registers tell what is done inside the kernel. Without the stolen time, what a hypervisor gives to
-            // others would look like a pause.
+            // Saved registers tell what is done inside the kernel. Without the stolen time, time that a
+            // hypervisor gives to others would look like a pause.
             Place::Sampler | Place::EachCpu => has_tasks.then_some(*hook),
             Place::RawTracepoint(_) | Place::Tracepoint(..) | Place::Called | Place::Marker => Some(*hook),
         }
@@ -80,8 +81,8 @@ impl Prepared {
         })
     }
 
-    /// Has the kernel look at the two programs that take it longest (2,400 instructions each) at the same time, where their types
-    /// are known. What is refused is loaded again when its turn comes, and why is told then.
+    /// Has the kernel verify in parallel the two programs that take longest (2,400 instructions each), where
+    /// their types are known. A refused one is loaded again in its turn, which gives the reason.
     pub(super) fn load_ahead(&mut self) {
         let Some(btf) = &self.kernel_btf else { return };
         let (mut edge, mut switch) = (None, None);

@@ -36,8 +36,8 @@ impl Loaded {
     }
 }
 
-/// How often the kernel did not run a program because it was under way on that CPU, for whatever task (5.12 and later, else
-/// none). In the text of its descriptor: aya's information about a program does not hold it.
+/// How often the kernel skipped a program because it was already running on that CPU, for any task (5.12 and
+/// later, else none). From the text of its descriptor: aya's information about a program lacks it.
 fn left_out(program: &Program) -> Option<u64> {
     let descriptor = program.fd().ok()?.as_fd().as_raw_fd();
     of_text(&fs::read_to_string(format!("/proc/self/fdinfo/{descriptor}")).ok()?)

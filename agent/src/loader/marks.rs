@@ -1,7 +1,7 @@
-//! The marker's probe in files that carry the marker: which files have it, and putting it there.
+//! The marker's probe in files that carry the marker: finding such files, and placing it there.
 //!
 //! The kernel puts a probe into every process that has the file mapped, and waits for a lock of each. So this
-//! is done by threads that nobody waits for ([`crate::patient`]), and asks nothing of the loaded object but
+//! is done by threads that nobody waits for ([`crate::patient`]), and needs nothing of the loaded object but
 //! the program.
 
 use std::{
@@ -21,26 +21,26 @@ use crate::{
     probes::phase::{self, MarkerError},
 };
 
-/// Files without a marker that are known as such; when there are more, all are looked at again.
+/// Most files known to have no marker; when there are more, all are looked at again.
 const MOST_OTHERS: usize = 8_192;
-/// Files that a probe is put into. Taking one out takes the kernel 0.1 s (it waits until all CPUs have gone
-/// on), also when it ends a killed agent, and a program may make any number of such files.
+/// Most files that a probe is put into. Removing a probe takes the kernel 0.1 s (it waits until all CPUs have
+/// gone on), also when it ends a killed agent, and a program may make any number of such files.
 const MOST_MARKED: usize = 64;
-/// Why a probe could not be put into a file with the marker.
+/// Why a probe could not be placed in a file with the marker.
 #[derive(Debug, thiserror::Error)]
 enum Refused {
     /// No descriptor is left for it.
     #[error("no more files may be open")]
     Descriptors,
-    /// Others have it already.
+    /// The limit of probed files is reached.
     #[error("{MOST_MARKED} files with the marker are probed already, and no more are")]
     TooMany,
-    /// The kernel did not take it.
+    /// The kernel refused it.
     #[error("the kernel refused the probe: {0}")]
     Kernel(io::Error),
 }
 
-/// Whether [`Marks::attach`] failed for what the agent lacks, and not for what a program has in its file.
+/// Whether [`Marks::attach`] failed because of the agent, not because of a program's file.
 pub(crate) fn is_ours(error: &anyhow::Error) -> bool {
     match error.downcast_ref::<Refused>() {
         Some(Refused::Descriptors | Refused::TooMany) => true,
@@ -51,11 +51,11 @@ pub(crate) fn is_ours(error: &anyhow::Error) -> bool {
     }
 }
 
-/// A file by its number, which it has as long as a probe is in it.
+/// A file's device and inode, which stay its own as long as a probe is in it.
 type Number = (u64, u64);
 
-/// A file that has no marker, as long as nobody changes it. Its number may be another file's a moment later,
-/// which then has another time of change.
+/// A file without a marker, as long as it is unchanged. Its inode may be another file's a moment later, which
+/// then has another time of change.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Unmarked {
     number: Number,
@@ -73,24 +73,24 @@ impl Unmarked {
 #[derive(Default)]
 struct Files {
     marked: HashSet<Number>,
-    /// The probes, which go away with the descriptors.
+    /// The probes, removed with their descriptors.
     probes: Vec<OwnedFd>,
     unmarked: HashSet<Unmarked>,
 }
 
-/// The probe, and the files that it is in.
+/// The probe, and the files with it.
 pub struct Marks {
     program: OwnedFd,
-    /// The kernel's number for probes of this kind.
+    /// The kernel's type number of uprobes.
     kind: u32,
     files: Mutex<Files>,
 }
 
 impl Marks {
-    /// Files to come for a program that is loaded.
+    /// The probe of a loaded program, in no file yet.
     ///
     /// # Errors
-    /// The kernel has no such probes, or no descriptor is to be had.
+    /// The kernel has no such probes, or no descriptor is left.
     pub(super) fn new(program: BorrowedFd<'_>) -> io::Result<Self> {
         Ok(Self { program: program.try_clone_to_owned()?, kind: uprobe::kind()?, files: Mutex::default() })
     }
@@ -99,13 +99,13 @@ impl Marks {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Files that carry the marker.
+    /// Number of files that carry the marker.
     pub fn count(&self) -> usize {
         self.files().marked.len()
     }
 
-    /// Puts the probe into a file, if it carries the marker and has none yet. Whether it was put. `found` was
-    /// opened to look alone (`O_PATH`): what is read and probed is that very file.
+    /// Puts the probe into a file that carries the marker and has none yet; whether it did. `found` was
+    /// opened with `O_PATH`: that very file is read and probed.
     ///
     /// # Errors
     /// It cannot be read, its marker is damaged, or the kernel refuses the probe.

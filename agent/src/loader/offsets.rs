@@ -1,4 +1,5 @@
-//! What the object needs to know of this kernel, found in its BTF or in the formats of its tracepoints, and told to the object as read-only globals.
+//! What the object needs to know of this kernel: found in its BTF or in the formats of its tracepoints, and
+//! told to the object as read-only globals.
 
 use std::{io::ErrorKind, path::Path};
 
@@ -29,7 +30,7 @@ fn lacks(btf: &Btf, hook: &Hook) -> bool {
     matches!(hook.place, Place::BtfTracepoint(name) if btf.tracepoint_arguments(name).is_none())
 }
 
-/// All of it.
+/// What the object has to know, as the values of its globals.
 pub(super) struct Offsets {
     /// How much is seen with them.
     pub(super) fidelity: Fidelity,
@@ -39,20 +40,20 @@ pub(super) struct Offsets {
     by_number: u32,
     /// sched_switch carries the state of the task that leaves.
     switch_state: u32,
-    /// tcp_retransmit_skb comes for what could not be sent too, and says so.
+    /// tcp_retransmit_skb also fires for what could not be sent, and says so.
     retransmit_error: u32,
-    /// A [`guestscope_ebpf::ThrottleMode`].
+    /// A [`guestscope_ebpf::ThrottleMode`], as a number.
     throttle_mode: u32,
-    /// The place of the bio among the arguments of block_bio_queue.
+    /// Index of the bio among the arguments of block_bio_queue.
     bio_argument: u32,
-    /// The place of the request among those of block_rq_issue.
+    /// Index of the request among the arguments of block_rq_issue.
     io_argument: u32,
     /// Submissions have a hook of their own.
     has_io_start: u32,
     /// The running task and saved registers have types.
     has_typed_helpers: u32,
     registers: Registers,
-    /// Of bpf(2).
+    /// Number of the system call bpf(2).
     number_bpf: u32,
     pub(super) casts: Casts,
     /// Hooks whose tracepoints this kernel does not have.
@@ -60,7 +61,7 @@ pub(super) struct Offsets {
 }
 
 impl Offsets {
-    /// Of the running kernel.
+    /// The offsets of the running kernel.
     pub(super) fn resolve(knowledge: &Knowledge) -> Result<Self, LoadError> {
         let path = match knowledge {
             Knowledge::File(path) => path,
@@ -79,7 +80,7 @@ impl Offsets {
         resolved.map_err(|error| error.at(path))
     }
 
-    /// Nothing is known of any structure.
+    /// The offsets without BTF: no structure is known.
     fn of_events() -> Result<Self, LoadError> {
         let formats = Formats::here()?;
         let offset = |field: &'static EventField| Ok((field, formats.offset(field)?));
@@ -102,7 +103,8 @@ impl Offsets {
         })
     }
 
-    /// What takes types that the kernel knows is left out where it does not.
+    /// The offsets by this BTF. Typed helpers and casts are left out where the kernel does not know the
+    /// types.
     fn of(btf: &Btf, fidelity: Fidelity) -> Result<Self, BtfError> {
         let has_types = fidelity == Fidelity::Full;
         let mut fields = Vec::new();
@@ -139,7 +141,7 @@ impl Offsets {
         })
     }
 
-    /// Tells them.
+    /// Writes the values into the object's globals.
     pub(super) fn tell<'a>(&'a self, loader: &mut EbpfLoader<'a>) {
         for (field, member) in &self.fields {
             loader.override_global(field.offset, &member.offset, true);

@@ -1,7 +1,8 @@
 //! The pulses of all CPUs: a clock on each one that is online, started again when CPUs come or go.
 //!
-//! Yields the beats that came late. A clock of a CPU that was taken away is gone for good, so all are started anew, and with
-//! them what is known of the last beats: else the first one would seem to be late. It judges no beat.
+//! Yields the beats that came late. The clock of a CPU that was taken away is gone for good, so all clocks
+//! are started anew and the last beats forgotten: else the first beat would seem to be late. It judges no
+//! beat.
 
 use aya::{
     maps::{Array, MapData, RingBuf},
@@ -26,31 +27,31 @@ struct PulseValue(Pulse);
 // SAFETY: a transparent wrapper of integers without padding.
 unsafe impl aya::Pod for PulseValue {}
 
-/// What beats.
+/// The clocks that beat.
 #[derive(Default)]
 pub(super) struct Pulses {
     cpus: Vec<u32>,
     links: Vec<PerfEventLinkId>,
     gaps: Option<RingBuf<MapData>>,
-    /// The last look could not start them.
+    /// The last attempt failed.
     has_failed: bool,
 }
 
 impl Loaded {
-    /// Starts the pulses of all CPUs for the first time. There is no other look that is sure to come, so there are two.
+    /// Starts the pulses of all CPUs for the first time. No later attempt is sure to come, so this makes two.
     pub(super) fn start_pulses(&mut self) {
         self.keep_pulses();
         self.keep_pulses();
     }
 
-    /// Starts the pulses of all CPUs, if others are online than the last time. A CPU may have gone between the look and its
-    /// start: only where the next look fails too the hook says so, and it was the last one.
+    /// Starts the pulses of all CPUs, if others are online than the last time. A CPU may go between the look
+    /// and the start: only a second failure in a row makes the hook say so, and is the last attempt.
     pub fn keep_pulses(&mut self) {
         let cpus = online_cpus().map_err(|(what, error)| anyhow::Error::new(error).context(what));
         self.try_to_keep_pulses(cpus);
     }
 
-    /// The same, where these CPUs are said to be online.
+    /// The same for a given list of online CPUs.
     pub fn keep_pulses_on(&mut self, cpus: &[u32]) {
         self.try_to_keep_pulses(Ok(cpus.to_vec()));
     }
@@ -65,7 +66,7 @@ impl Loaded {
         let kept = cpus.and_then(|cpus| self.pulses_on(cpus));
         let had_failed = std::mem::replace(&mut self.pulses.has_failed, kept.is_err());
         let Err(error) = kept else { return };
-        // What cannot be stopped does not beat either, and was never ours to stop.
+        // Clocks that cannot be stopped do not beat either.
         let _ = self.stop_pulses();
         if had_failed {
             self.verdicts[at].fail(&failure::chain(error.chain()));
@@ -84,7 +85,7 @@ impl Loaded {
         Ok(())
     }
 
-    /// Of one CPU of so many.
+    /// Starts the pulse of one CPU out of `cpus`.
     fn start_pulse(&mut self, cpu: u32, cpus: usize) -> anyhow::Result<()> {
         let map = self.ebpf.map_mut("PULSES").ok_or(LoadError::Missing("PULSES"))?;
         let mut states: Array<_, PulseValue> = Array::try_from(map)?;
@@ -108,7 +109,7 @@ impl Loaded {
         states.get(&cpu, 0).ok().map(|value| value.0)
     }
 
-    /// The next beat that came late, if one did.
+    /// The next late beat, if there is one.
     pub fn next_gap(&mut self) -> Option<GapRecord> {
         if self.pulses.gaps.is_none() {
             self.pulses.gaps = Some(RingBuf::try_from(self.ebpf.take_map("GAPS")?).ok()?);
@@ -117,7 +118,8 @@ impl Loaded {
         if bytes.len() != size_of::<GapRecord>() {
             return None;
         }
-        // SAFETY: the length was checked, the record is of integers only without padding, and the read needs no alignment.
+        // SAFETY: the length was checked, the record is of integers only without padding, and the read needs
+        // no alignment.
         Some(unsafe { bytes.as_ptr().cast::<GapRecord>().read_unaligned() })
     }
 }

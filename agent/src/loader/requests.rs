@@ -1,4 +1,4 @@
-//! What shall be watched for requests, told to the programs of family `socket`.
+//! Ports and paths that are watched for requests, told to the programs of family `socket`.
 
 use aya::{
     Ebpf, EbpfLoader,
@@ -13,14 +13,14 @@ use crate::{
     sources::socket::Watched,
 };
 
-/// Requests by connections are wanted; Unix sockets are looked at; arrivals are noted for what the program
-/// marks.
+/// Values of globals: requests by connections are wanted; Unix sockets are looked at; arrivals are noted for
+/// requests that the program marks.
 static HAS_REQUESTS: u32 = 1;
 static HAS_PATHS: u32 = 1;
 static HAS_ARRIVALS: u32 = 1;
 
-/// Where nobody asked for requests by name, a kernel before 6.3 lacks nothing: a marked request begins where
-/// its handler does.
+/// A kernel before 6.3 lacks nothing if no requests by name were asked for: a marked request then begins
+/// where its handler does.
 pub(super) fn judged(options: &LoadOptions, hook: &Hook, mut verdict: Verdict) -> Verdict {
     let is_asked_for = !options.requests.is_empty() || !socket::HOOKS.contains(hook);
     if !is_asked_for && verdict.outcome == Outcome::Unsupported {
@@ -29,7 +29,7 @@ pub(super) fn judged(options: &LoadOptions, hook: &Hook, mut verdict: Verdict) -
     verdict
 }
 
-/// Whether anything shall be known of connections.
+/// Whether connections are followed at all.
 pub(super) fn are_wanted(options: &LoadOptions) -> bool {
     options.arrivals || !options.requests.is_empty()
 }
@@ -62,7 +62,7 @@ pub(super) fn size(loader: &mut EbpfLoader<'_>, options: &LoadOptions) {
     }
 }
 
-/// Fills the maps.
+/// Fills the maps of ports and paths.
 pub(super) fn fill(ebpf: &mut Ebpf, requests: &[Watched]) -> Result<(), LoadError> {
     for (number, watched) in (1_u8..).zip(requests) {
         let (name, length) = watched.name_bytes();

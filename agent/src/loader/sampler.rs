@@ -1,11 +1,12 @@
-//! The clocks that tell what lies inside `cpu`: one for each thread that is there, inherited by what it starts; or, where the guest
-//! switches often, one for each CPU.
+//! The clocks that sample what lies inside `cpu`: one for each thread that is there, inherited by what it
+//! starts; or, where the guest switches often, one for each CPU.
 //!
-//! The kernel stops a thread's clock whenever the thread leaves a CPU and starts it when it is back, which took 0.4 us of a switch
-//! on a two-CPU guest whose hypervisor sets its timers: half of what being observed cost there. A CPU's clock is never
-//! stopped, but ticks while the CPU is idle or somebody else's too, at 1 to 11 us each. So threads have clocks until that is
-//! dearer. There is no way back: to find all threads again takes a walk, and what they start meanwhile would be missed.
-//! Where clocks are refused the hook says so; the accounts do not need them.
+//! The kernel stops a thread's clock whenever the thread leaves a CPU and starts it when it is back, which
+//! took 0.4 us of a switch on a two-CPU guest whose hypervisor sets its timers: half of the cost of being
+//! observed there. A CPU's clock is never stopped, but also ticks while the CPU is idle or runs others, at 1
+//! to 11 us each. So threads have clocks until those cost more. There is no way back: to find all threads
+//! again takes a walk, and what they start meanwhile would be missed. Where clocks are refused the hook says
+//! so; the accounts do not need them.
 
 use std::{
     io,
@@ -30,41 +31,42 @@ use crate::{
 };
 
 const PROGRAM: &str = "sample";
-/// Context switches of a CPU per second from which on it has a clock of its own: 1.6 ms a second at 0.4 us each. Its clock costs 0.5 ms
-/// (1 us a tick) to 5.5 ms (11 us, where a hypervisor is a guest) more than those of threads, and that only while it is idle or
-/// somebody else's; a busy one ticks as often either way. So this is a compromise, in favour of what is observed.
+/// Context switches of a CPU per second from which on it has a clock of its own: 1.6 ms a second at 0.4 us
+/// each. Its clock costs 0.5 ms (1 us a tick) to 5.5 ms (11 us, under nested virtualization) more than those
+/// of threads, and only while it is idle or runs others; a busy one ticks as often either way. So this is a
+/// compromise, in favour of what is observed.
 const SWITCHES_PER_S: u64 = 4_000;
-/// The shortest time that a rate is taken over.
+/// The shortest time over which a rate is taken.
 const WINDOW: Duration = Duration::from_millis(200);
-/// Threads that have clocks of their own at most; what they start inherits theirs. Each takes two descriptors.
+/// Most threads with clocks of their own; what they start inherits theirs. Each takes two descriptors.
 const THREADS_MOST: usize = 1024;
 
-/// What ticks.
+/// The clocks.
 #[derive(Default)]
 pub(super) struct Sampler {
     threads: Vec<PerfEventLinkId>,
     cpus: Vec<u32>,
     on_cpus: Vec<PerfEventLinkId>,
-    /// Context switches of the guest until then; where CPUs have the clocks, their ticks by CPU.
+    /// Context switches of the guest at that time; where CPUs have the clocks, ticks by CPU.
     counted: Option<(Instant, Vec<u64>)>,
     /// CPUs cannot have clocks here.
     is_refused: bool,
-    /// The last look could not start those of all CPUs.
+    /// The last attempt to start the clocks of all CPUs failed.
     has_failed: bool,
 }
 
 impl Loaded {
-    /// Samples everything that the calling thread starts from now on, from its first instruction, and itself, of which nothing is
-    /// kept. Where that is refused the hook says so.
+    /// Samples the calling thread and everything that it starts from now on, from its first instruction;
+    /// samples of the thread itself are not kept. Where that is refused the hook says so.
     ///
-    /// A program that had its clock when it has been started is too late: the first clock of a thread takes the kernel 15 ms, as it
-    /// rewrites its switch and waits until every CPU has seen that, and threads that the program has made by then have none.
+    /// A clock that a started program gets is too late: the first clock of a thread takes the kernel 15 ms,
+    /// as it rewrites its switch and waits until every CPU has seen that, and threads made by then have none.
     pub fn sample_children(&mut self) -> bool {
         self.sample_by(PerfEventScope::CallingProcess { cpu: None })
     }
 
-    /// Samples a thread and everything that it starts from now on. Where that is refused its hook says so. Whether it is
-    /// worth while to go on.
+    /// Samples a thread and everything that it starts from now on. Where that is refused its hook says so.
+    /// Returns whether it is worth while to go on.
     pub fn sample(&mut self, tid: u32) -> bool {
         self.sample_by(PerfEventScope::OneProcess { pid: tid, cpu: None })
     }
@@ -91,7 +93,7 @@ impl Loaded {
             Err(error) => error,
         };
         let number = error.chain().find_map(|error| error.downcast_ref::<io::Error>()?.raw_os_error());
-        // It was over before it could be sampled.
+        // The thread ended before it could be sampled.
         if number == Some(libc::ESRCH) {
             return true;
         }
@@ -102,7 +104,8 @@ impl Loaded {
         false
     }
 
-    /// Looks how often the guest switches, and gives clocks to CPUs if that is cheaper; later whether all of those tick.
+    /// Gives clocks to CPUs if, at the guest's rate of switches, that is cheaper; later checks that all of
+    /// them tick.
     pub fn keep_sampling(&mut self) {
         if self.samples_cpus() {
             if self.counted(Self::ticks).is_some_and(|(_, before, now)| {
@@ -111,7 +114,8 @@ impl Loaded {
                 self.sampler.cpus.clear();
             }
             let kept = self.clocks_on_all_cpus();
-            // A CPU may have gone between the look and the start: only where the next look fails too the hook says so.
+            // A CPU may go between the look and the start: only a second failure in a row makes the hook say
+            // so.
             let had_failed = std::mem::replace(&mut self.sampler.has_failed, kept.is_err());
             if had_failed && let Err(error) = kept {
                 self.sampling_failed(&failure::chain(error.chain()), None);
@@ -125,12 +129,12 @@ impl Loaded {
         let Some((elapsed, before, now)) = self.counted(read) else { return };
         let switches = now[0].saturating_sub(before[0]);
         if is_cheaper_on_cpus(switches, elapsed, online_cpus().map_or(1, |cpus| cpus.len())) {
-            // Threads keep theirs where CPUs cannot have any.
+            // Threads keep their clocks where CPUs cannot have any.
             let _ = self.sample_cpus();
         }
     }
 
-    /// What was counted at the last look and is now, if that is long enough ago.
+    /// The counts of the last look and of now, if that is long enough ago.
     fn counted(
         &mut self,
         read: impl Fn(&Self) -> Option<Vec<u64>>,
@@ -144,17 +148,17 @@ impl Loaded {
         Some((elapsed?, before, counts))
     }
 
-    /// Of the sampler's clocks, by CPU.
+    /// Ticks of the sampler's clocks, by CPU.
     fn ticks(&self) -> Option<Vec<u64>> {
         let counters: PerCpuArray<_, u64> = PerCpuArray::try_from(self.ebpf.map("COUNTERS")?).ok()?;
         Some(counters.get(&(Counter::Tick as u32), 0).ok()?.to_vec())
     }
 
-    /// Gives clocks to all CPUs, and takes those of threads away. Both tick for the moment in between.
+    /// Gives clocks to all CPUs and removes those of threads. Both tick for the moment in between.
     ///
     /// # Errors
     ///
-    /// Where that is refused. Threads keep their clocks then, and it is not tried again.
+    /// The kernel refuses it. Threads keep their clocks then, and it is not tried again.
     pub fn sample_cpus(&mut self) -> anyhow::Result<()> {
         if let Err(error) = self.clocks_on_all_cpus() {
             self.sampler.is_refused = true;
@@ -165,7 +169,7 @@ impl Loaded {
         self.stop_clocks(PROGRAM, threads)
     }
 
-    /// All of them, also if one cannot be stopped: it would count twice.
+    /// Stops all of them, even if one cannot be stopped: clocks that stay would count twice.
     pub(super) fn stop_clocks(
         &mut self,
         program: &'static str,
@@ -184,7 +188,7 @@ impl Loaded {
         !self.sampler.on_cpus.is_empty() || self.sampler.has_failed
     }
 
-    /// Not all threads are sampled: the hook does not count as in place, and says why.
+    /// Not all threads are sampled: the hook no longer counts as in place, and says why.
     pub fn sampling_failed(&mut self, why: &str, remedy: Option<&str>) {
         let is_ours = |verdict: &&mut Verdict| cpu::HOOKS.iter().any(|hook| hook.id == verdict.hook);
         for verdict in self.verdicts.iter_mut().filter(is_ours).filter(|ours| ours.outcome == Outcome::Ok) {
@@ -193,7 +197,8 @@ impl Loaded {
         }
     }
 
-    /// Starts those of all CPUs, if others are online than the last time: that of one which was taken away is gone for good.
+    /// Starts the clocks of all CPUs, if others are online than the last time: that of a CPU which was taken
+    /// away is gone for good.
     fn clocks_on_all_cpus(&mut self) -> anyhow::Result<()> {
         let cpus = online_cpus().map_err(|(what, error)| anyhow::Error::new(error).context(what))?;
         if cpus == self.sampler.cpus {
@@ -226,25 +231,26 @@ impl Loaded {
         Ok(self.clock_program(PROGRAM)?.attach(clock, scope, policy, is_inherited)?)
     }
 
-    /// What runs when a clock ticks.
+    /// The program that runs at each tick.
     pub(super) fn clock_program(&mut self, name: &'static str) -> anyhow::Result<&mut PerfEvent> {
         let program = self.ebpf.program_mut(name).ok_or(LoadError::Missing(name))?;
         Ok(program.try_into()?)
     }
 }
 
-/// Such a clock was once seen to stand still from its start (6.18 under Firecracker): of the pulses, which tick as these do.
+/// Such a clock was once seen to stand still from its start (6.18 under Firecracker), among the pulses, which
+/// tick in the same way.
 fn stands_still(cpu: usize, before: &[u64], now: &[u64]) -> bool {
     before.get(cpu).zip(now.get(cpu)).is_some_and(|(before, now)| before == now)
 }
 
-/// Whether clocks of so many CPUs cost less than those of threads, at so many switches.
+/// Whether clocks of so many CPUs cost less than those of threads, at this number of switches.
 fn is_cheaper_on_cpus(switches: u64, elapsed: Duration, cpus: usize) -> bool {
     u128::from(switches) * 1_000_000_000
         > u128::from(SWITCHES_PER_S) * u128::from(cpus as u64) * elapsed.as_nanos()
 }
 
-/// All context switches of the guest so far, by the text of /proc/stat.
+/// All context switches of the guest so far, from the text of /proc/stat.
 fn switches(stat: &str) -> Option<u64> {
     stat.lines().find_map(|line| line.strip_prefix("ctxt ")?.trim().parse().ok())
 }

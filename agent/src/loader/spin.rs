@@ -1,4 +1,4 @@
-//! Where in a process code lies that busy-waits, told to the sampler.
+//! Address ranges of busy-waiting code in a process, told to the sampler.
 //!
 //! Without it such samples count as the program's own code; nothing else depends on it.
 
@@ -12,14 +12,14 @@ use guestscope_ebpf::SpinCode;
 
 use super::Loaded;
 
-/// The agent's PID namespace, by which it and the programs mean the same process by a number.
+/// The agent's PID namespace, in which it and the programs number processes alike.
 pub(super) struct PidNamespace {
     device: u32,
     inode: u32,
 }
 
 impl PidNamespace {
-    /// Zeros where it cannot be known: then no process is.
+    /// Zeros where it cannot be known: then no process matches.
     pub(super) fn own() -> Self {
         let known = std::fs::metadata("/proc/self/ns/pid").ok().and_then(|file| {
             Some(Self { device: file.dev().try_into().ok()?, inode: file.ino().try_into().ok()? })
@@ -34,13 +34,13 @@ impl PidNamespace {
 }
 
 impl Loaded {
-    /// From now on samples in this code of a process are spinning.
+    /// From now on samples in this code of a process count as spinning.
     pub fn set_spin_code(&mut self, pid: u32, code: &SpinCode) {
         if *code == SpinCode::default() {
             return self.forget_spin_code(pid);
         }
         if let Some(mut map) = self.spin_code() {
-            // A full table leaves the samples of one process more where they were: own code.
+            // With a full table, the samples of this process stay the program's own code.
             let _ = map.insert(pid, code, 0);
         }
     }
@@ -48,7 +48,7 @@ impl Loaded {
     /// The process is gone.
     pub fn forget_spin_code(&mut self, pid: u32) {
         if let Some(mut map) = self.spin_code() {
-            // Most processes have none.
+            // Most processes have no such code.
             let _ = map.remove(&pid);
         }
     }

@@ -1,8 +1,8 @@
-//! BTF from a file that somebody supplied, for a kernel that has none: is it BTF, and is it this kernel's?
+//! BTF from a supplied file, for a kernel that has none: is it BTF, and is it this kernel's?
 //!
-//! BTF names no kernel, so the second question is answered by trying: the program `trial` reads the agent's own task at the
-//! offsets of the file, and what it finds is known. A file that passes may still be wrong where nothing can be tried, in a
-//! kernel that was built from the same source with other options.
+//! BTF names no kernel, so the second question is answered by trying: the program `trial` reads the agent's
+//! own task at the file's offsets, where the right values are known. A file that passes may still be wrong
+//! where nothing can be tried, in a kernel that was built from the same source with other options.
 
 use std::{
     fs::File,
@@ -23,9 +23,9 @@ use crate::kernel::{
     on_self::run_on_self,
 };
 
-/// Ten times a distribution's kernel with all its modules. Devices have no end.
+/// Ten times a distribution's kernel with all its modules. A device file would never end.
 const MOST_BYTES: u64 = 256 << 20;
-/// As it stands in errors.
+/// The trial's name in errors.
 const TRIAL: &str = "raw_tp/trial";
 
 /// What is wrong with a supplied file.
@@ -40,10 +40,10 @@ pub enum SuppliedError {
     /// More than any kernel's.
     #[error("larger than {} MiB", MOST_BYTES >> 20)]
     Large,
-    /// No BTF, or BTF without what the programs need.
+    /// No BTF, or BTF that lacks what the programs need.
     #[error(transparent)]
     Btf(#[from] BtfError),
-    /// It does not tell the truth about this kernel.
+    /// The file does not fit this kernel.
     #[error("it is of another kernel: {0}")]
     Foreign(String),
 }
@@ -57,7 +57,7 @@ impl SuppliedError {
 /// The file, parsed.
 pub(super) fn read(path: &Path) -> Result<Btf, SuppliedError> {
     let mut bytes = Vec::new();
-    // A pipe would wait for its writer.
+    // Reading a pipe would wait for its writer.
     if !path.metadata()?.is_file() {
         return Err(SuppliedError::Kind);
     }
@@ -68,7 +68,7 @@ pub(super) fn read(path: &Path) -> Result<Btf, SuppliedError> {
     Ok(Btf::parse(bytes)?)
 }
 
-/// Lets the object look at the agent itself with the file's eyes.
+/// Runs the trial on the agent itself with the file's offsets.
 pub(super) fn try_out(ebpf: &mut Ebpf, path: &Path) -> Result<(), LoadError> {
     let program = ebpf.program_mut("trial").ok_or(LoadError::Missing("trial"))?;
     let Program::RawTracePoint(program) = program else { return Err(LoadError::Missing("trial")) };

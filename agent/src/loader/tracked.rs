@@ -1,4 +1,4 @@
-//! The processes that the kernel side tracks, for those who only need to know which these are.
+//! The processes that the kernel side tracks, for readers that need only their numbers.
 
 use std::os::unix::fs::MetadataExt as _;
 
@@ -20,8 +20,8 @@ impl Tracked {
 }
 
 impl Loaded {
-    /// What is tracked, now and later. Once, and none in a PID namespace of its own: there processes have other numbers than the
-    /// kernel side knows them by.
+    /// The tracked processes, now and later. To be taken once; none in a PID namespace other than the initial
+    /// one, where processes have other numbers than on the kernel side.
     pub fn take_tracked(&mut self) -> Option<Tracked> {
         if std::fs::metadata("/proc/self/ns/pid").ok()?.ino() != INITIAL {
             return None;

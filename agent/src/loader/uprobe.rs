@@ -1,6 +1,6 @@
-//! One probe in one file, by perf_event_open: where it goes, and which program runs there.
+//! One probe in one file, by perf_event_open: its place, and the program that runs there.
 //!
-//! It goes away with its descriptor, which takes the kernel 0.1 s: [`take_out`] does many at once.
+//! It is removed with its descriptor, which takes the kernel 0.1 s: [`take_out`] removes many at once.
 
 use std::{
     ffi::CString,
@@ -9,7 +9,7 @@ use std::{
     thread,
 };
 
-/// Threads that take probes out at the end: they wait together.
+/// Threads that remove probes at the end: they wait in parallel.
 const TAKERS: usize = 16;
 /// From linux/perf_event.h: `PERF_EVENT_IOC_ENABLE`, `PERF_EVENT_IOC_SET_BPF`, `PERF_FLAG_FD_CLOEXEC`.
 const ENABLE: libc::Ioctl = 0x2400;
@@ -32,22 +32,22 @@ struct Attributes {
     flags: u64,
     wakeup: u32,
     breakpoint: u32,
-    /// Where the path stands.
+    /// Address of the path.
     path: u64,
-    /// In the file.
+    /// Offset in the file.
     offset: u64,
 }
 
-/// Where a probe goes.
+/// Place of a probe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Spot {
-    /// In the file.
+    /// Offset in the file.
     pub(crate) offset: u64,
-    /// Where in the file the counter lies that a USDT probe is switched on by; 0 for none.
+    /// Offset in the file of the counter (semaphore) that switches a USDT probe on; 0 for none.
     pub(crate) semaphore: u32,
 }
 
-/// The kernel's number for probes of this kind.
+/// The kernel's type number of uprobes.
 ///
 /// # Errors
 /// It has no such probes.
@@ -56,10 +56,10 @@ pub(super) fn kind() -> io::Result<u32> {
     kind.trim().parse().map_err(|_| io::Error::from(io::ErrorKind::InvalidData))
 }
 
-/// Puts a probe into a file. A program that runs there reads `cookie`, where there is one.
+/// Puts a probe into a file. The program that runs there can read `cookie`, if given.
 ///
 /// # Errors
-/// The kernel's.
+/// The kernel's error.
 pub(super) fn open(
     kind: u32,
     path: &str,
@@ -105,7 +105,7 @@ pub(super) fn open(
     Ok(event)
 }
 
-/// The link holds the event.
+/// Attaches the program by a link, which holds the event.
 fn link(event: &OwnedFd, program: BorrowedFd<'_>, cookie: u64) -> io::Result<OwnedFd> {
     /// The beginning of `union bpf_attr`.
     #[repr(C)]
@@ -127,13 +127,13 @@ fn link(event: &OwnedFd, program: BorrowedFd<'_>, cookie: u64) -> io::Result<Own
     Ok(unsafe { OwnedFd::from_raw_fd(link as i32) })
 }
 
-/// Takes probes out.
+/// Removes probes.
 pub(super) fn take_out(mut probes: Vec<OwnedFd>) {
     let each = probes.len().div_ceil(TAKERS).max(1);
     thread::scope(|scope| {
         while !probes.is_empty() {
             let some = probes.split_off(probes.len().saturating_sub(each));
-            // Without a thread they are taken out here.
+            // If no thread can be started they are removed here.
             let _ = thread::Builder::new().spawn_scoped(scope, || drop(some));
         }
     });

@@ -1,6 +1,6 @@
-//! The task iterator from this side: asks for processes, reads what was found of them.
+//! The agent's side of the task iterator: asks for processes, and reads what was found of them.
 //!
-//! Yields [`Visit`]s in portions that are small enough for the records of what was adopted to fit into their ring before the
+//! Yields [`Visit`]s in portions so small that the records of adopted threads fit into their ring before the
 //! next one. It decides nothing.
 
 use std::{
@@ -17,7 +17,7 @@ use guestscope_ebpf::visit::{TARGETS_MOST, Visit};
 use super::{LoadError, Loaded};
 use crate::{health::Outcome, probes::attach};
 
-/// 512 visits, whose records are 180 kB of a ring of 1 MiB.
+/// Bytes of a portion: 512 visits, whose records are 180 kB of a ring of 1 MiB.
 const PORTION: usize = 4096;
 
 /// Why no task could be visited.
@@ -26,7 +26,7 @@ pub enum VisitError {
     /// The iterator is not there.
     #[error("attaching needs the task iterator: {0}")]
     Refused(String),
-    /// The kernel did not let it begin.
+    /// The kernel did not start it.
     #[error("the task iterator cannot be started: {0}")]
     Start(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// Reading it failed.
@@ -44,13 +44,13 @@ pub struct Visits {
 }
 
 impl Visits {
-    /// What was met next; none at the end. It may be empty before that.
+    /// The next visits; none at the end. A portion may be empty before the end.
     pub fn portion(&mut self) -> Result<Option<Vec<Visit>>, VisitError> {
         self.bytes.resize(PORTION, 0);
         let read = match self.file.read(&mut self.bytes) {
             Ok(0) => return Ok(None),
             Ok(read) => read,
-            // A million tasks without a word of them: the kernel takes a breath.
+            // EAGAIN: a million tasks without any output, after which the kernel pauses.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
             Err(error) => return Err(error.into()),
@@ -64,7 +64,7 @@ impl Visits {
 }
 
 impl Loaded {
-    /// Whether the iterator is there; if not, why.
+    /// Whether the iterator is there; the error is the reason.
     pub fn can_visit(&self) -> Result<(), VisitError> {
         let is_it = |hook: &str| attach::HOOKS.iter().any(|known| known.id == hook);
         match self.verdicts.iter().find(|verdict| is_it(&verdict.hook)) {
@@ -75,7 +75,7 @@ impl Loaded {
         }
     }
 
-    /// Adopts threads of this process from the next visit on. False if there is no room for another one.
+    /// Adopts threads of this process from the next visit on. False if the table is full.
     pub fn ask_for(&mut self, process: u32) -> Result<bool, VisitError> {
         let mut targets = self.targets()?;
         match targets.insert(process, 1, 0) {
@@ -85,7 +85,7 @@ impl Loaded {
         }
     }
 
-    /// The process is gone: its number may be somebody else's soon.
+    /// The process is gone: its number may soon be another's.
     pub fn ask_no_more(&mut self, process: u32) -> Result<(), VisitError> {
         match self.targets()?.remove(&process) {
             Ok(()) | Err(MapError::KeyNotFound) => Ok(()),
@@ -98,8 +98,8 @@ impl Loaded {
         Ok(HashMap::try_from(map)?)
     }
 
-    /// Begins a walk through all tasks of this PID namespace and those below it. What was asked for and has no ledger gets
-    /// one on the way.
+    /// Begins a walk through all tasks of this PID namespace and those below it. Requested threads without a
+    /// ledger get one on the way.
     pub fn visit(&mut self) -> Result<Visits, VisitError> {
         let program = self.ebpf.program_mut("attach").ok_or(LoadError::Missing("attach"))?;
         let started = |program: &mut Iter| -> Result<File, ProgramError> {

@@ -1,16 +1,16 @@
-//! The control groups of a process and what they limit, version 1 and 2, one and both.
+//! The control groups of a process and their limits: version 1, version 2, or both.
 //!
-//! Yields [`Cgroup`] with the tightest limit on the way up to what is visible. A container sees its own group as the
-//! top: limits above it are invisible here, and the kernel side reads them instead.
+//! Yields [`Cgroup`] with the tightest limit on the way up to the topmost visible group. A container sees its
+//! own group as the top: limits above it are invisible here, and the kernel side reads them instead.
 
 use super::{
     About, Notes,
     root::{Root, Subject},
 };
 
-/// Groups on the way up that are looked at.
+/// Most levels of groups that are looked at.
 const LEVELS: usize = 64;
-/// Version 1 says "no limit" by the largest number of pages, in bytes.
+/// Version 1 expresses "no limit" by the largest number of pages, in bytes.
 const UNLIMITED_BYTES: u64 = 1 << 62;
 
 /// A quota of CPU time.
@@ -20,12 +20,12 @@ pub struct CpuQuota {
     pub quota_ns: u64,
     /// The period, ns.
     pub period_ns: u64,
-    /// The group that has it, as the guest names it.
+    /// The group with this quota, as the guest names it.
     pub group: String,
 }
 
 impl CpuQuota {
-    /// As many CPUs' worth.
+    /// The quota in CPUs.
     pub fn cpus(&self) -> f64 {
         self.quota_ns as f64 / self.period_ns.max(1) as f64
     }
@@ -34,19 +34,19 @@ impl CpuQuota {
 /// The groups and limits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cgroup {
-    /// Path of the group that rules CPU time, as the guest names it.
+    /// Path of the group that controls CPU time, as the guest names it.
     pub path: Option<String>,
-    /// Version of the hierarchy that rules CPU time: 1 or 2.
+    /// Version of the hierarchy that controls CPU time: 1 or 2.
     pub version: Option<u8>,
     /// The tightest quota; none if there is none.
     pub cpu: Option<CpuQuota>,
-    /// CPUs that the groups allow, as the kernel lists them.
+    /// CPUs that the groups allow, in the kernel's list notation.
     pub cpuset: Option<String>,
-    /// The file that says it.
+    /// The file with this value.
     pub cpuset_file: Option<String>,
     /// The tightest limit of memory, bytes; none if there is none.
     pub memory_bytes: Option<u64>,
-    /// The file that says it.
+    /// The file with this value.
     pub memory_file: Option<String>,
 }
 
@@ -54,11 +54,11 @@ pub struct Cgroup {
 #[derive(Debug)]
 struct Place {
     version: u8,
-    /// As /proc names it.
+    /// Path of the group in /proc.
     path: String,
     /// Where the hierarchy is mounted.
     mount: String,
-    /// From the mount to the group, without slashes at the ends.
+    /// Path from the mount to the group, without slashes at the ends.
     below: String,
 }
 
@@ -82,7 +82,7 @@ impl Cgroup {
         }
     }
 
-    /// What is limited beside CPU time.
+    /// Notes the limits other than of CPU time.
     pub(super) fn note_limits(&self, notes: &mut Notes) {
         if let (Some(cpus), Some(file)) = (&self.cpuset, &self.cpuset_file) {
             notes.add(About::Limits, file, format!("CPUs {cpus}"));
@@ -93,7 +93,7 @@ impl Cgroup {
     }
 }
 
-/// Where the hierarchy that rules CPU time is mounted.
+/// Mount point of the hierarchy that controls CPU time.
 pub(super) fn cpu_mount(root: &Root) -> Option<String> {
     let groups = root.text(&Subject::Own.file("cgroup"))?;
     Place::find(&groups, &root.text("/proc/self/mountinfo")?, "cpu").map(|place| place.mount)
@@ -115,13 +115,14 @@ impl Place {
         };
         let all = || mounts.lines().filter_map(|line| hierarchy(line, version, controller));
         let (_, first) = all().next()?;
-        // Its place shows what was mounted there last: a `/sys` that Docker's user asked for covers Docker's own.
+        // The last mount at this place is the visible one: a `/sys` that Docker's user asked for covers
+        // Docker's own.
         let (mounted, mount) = all().rfind(|(_, at)| *at == first)?;
-        // Mounted from within (a container without a cgroup namespace), the mount shows only what is below its root.
+        // In a container without a cgroup namespace, the mount shows only what is below its root.
         let inside = path.strip_prefix(mounted.trim_end_matches('/'));
         let inside = inside.filter(|rest| rest.is_empty() || rest.starts_with('/'));
         let below = inside.unwrap_or(path).trim_matches('/');
-        // A group outside of the namespace is `/../..`: not to be followed.
+        // A group outside the namespace is `/../..`: not to be followed.
         let below = if below.split('/').any(|part| part == "..") { "" } else { below };
         Some(Self { version, path: path.to_owned(), mount, below: below.to_owned() })
     }
@@ -151,7 +152,7 @@ impl Place {
         quotas.min_by(|a, b| a.cpus().total_cmp(&b.cpus()))
     }
 
-    /// `max` and -1 are no numbers of microseconds: no quota.
+    /// `max` and -1 do not parse as microseconds: no quota.
     fn quota_us(&self, root: &Root, directory: &str) -> Option<(u64, u64)> {
         if self.version == 1 {
             let number = |file: &str| root.value(&format!("{directory}/{file}"))?.parse().ok();
@@ -162,7 +163,7 @@ impl Place {
         Some((quota.parse().ok()?, period.parse().ok()?))
     }
 
-    /// The file and what it says.
+    /// The tightest limit: its file and value.
     fn tightest_memory(&self, root: &Root) -> Option<(String, u64)> {
         let name = if self.version == 1 { "memory.limit_in_bytes" } else { "memory.max" };
         let limits = self.levels().filter_map(|(directory, _)| {
@@ -173,7 +174,7 @@ impl Place {
         limits.filter(|&(_, bytes)| bytes < UNLIMITED_BYTES).min_by_key(|&(_, bytes)| bytes)
     }
 
-    /// Of the nearest group that says it: the file and what it says.
+    /// The cpuset of the nearest group that has one: its file and value.
     fn cpuset(&self, root: &Root) -> Option<(String, String)> {
         let files = if self.version == 1 {
             ["cpuset.effective_cpus", "cpuset.cpus"]
@@ -187,8 +188,9 @@ impl Place {
     }
 }
 
-/// Root and mount point, if the line of mountinfo mounts this hierarchy. proc_pid_mountinfo(5): number, parent,
-/// device, root, mount point, options, optional fields, `-`, type, source, options of the super block.
+/// Root and mount point, if the line of mountinfo mounts this hierarchy. proc_pid_mountinfo(5): number,
+/// parent, device, root, mount point, options, optional fields, `-`, type, source, options of the super
+/// block.
 fn hierarchy(line: &str, version: u8, controller: &str) -> Option<(String, String)> {
     let (mount, super_block) = line.split_once(" - ")?;
     let mut mount = mount.split(' ');

@@ -1,7 +1,8 @@
-//! The container axis: whether a process lives in namespaces of its own, and who made them.
+//! The container axis: whether a process lives in namespaces of its own, and which engine made them.
 //!
-//! Yields [`Container`]. Namespaces decide, because a file can lie anywhere: a stray `/.dockerenv` in a microVM makes
-//! systemd's detection say `docker`. Files and paths only name what the namespaces have proved.
+//! Yields [`Container`]. Namespaces decide, because a file can lie anywhere: a stray `/.dockerenv` in a
+//! microVM makes systemd's detection say `docker`. Files and paths only name the engine once namespaces have
+//! proved a container.
 
 use super::{
     About, Notes,
@@ -9,8 +10,8 @@ use super::{
     root::{Root, Subject, clean},
 };
 
-/// Inode numbers of the initial namespaces, fixed since Linux 3.8 (include/linux/proc_ns.h; cgroup since 4.6). Those
-/// of mount and network namespaces were not fixed before 6.18 and are not used.
+/// Inode numbers of the initial namespaces, fixed since Linux 3.8 (include/linux/proc_ns.h; cgroup since
+/// 4.6). Those of mount and network namespaces were not fixed before 6.18 and are not used.
 const INITIAL: [(&str, &str); 5] = [
     ("pid", "pid:[4026531836]"),
     ("cgroup", "cgroup:[4026531835]"),
@@ -19,7 +20,7 @@ const INITIAL: [(&str, &str); 5] = [
     ("ipc", "ipc:[4026531839]"),
 ];
 
-/// Files that container engines leave in a container, and whose.
+/// Files that container engines leave in a container, and the engine.
 const FILES: [(&str, &str); 4] = [
     ("/.dockerenv", "docker"),
     ("/run/.containerenv", "podman"),
@@ -27,7 +28,7 @@ const FILES: [(&str, &str); 4] = [
     ("/run/systemd/container", "container"),
 ];
 
-/// What paths of control groups and of root file systems contain, and whose.
+/// Parts of paths of control groups and root file systems, and the engine.
 const PATHS: [(&str, &str); 10] = [
     ("kubepods", "kubernetes"),
     ("libpod", "podman"),
@@ -41,7 +42,7 @@ const PATHS: [(&str, &str); 10] = [
     ("buildkit", "buildkit"),
 ];
 
-/// Longest container identity that is looked for: 64 hexadecimal digits in all engines.
+/// Length of a container id: 64 hexadecimal digits in all engines.
 const ID_DIGITS: usize = 64;
 
 /// The container axis.
@@ -49,9 +50,9 @@ const ID_DIGITS: usize = 64;
 pub struct Container {
     /// Namespaces prove one.
     pub is_container: bool,
-    /// Who made it, as far as files and paths tell.
+    /// The engine, as far as files and paths tell.
     pub runtime: Option<String>,
-    /// Its number with the engine: 64 hexadecimal digits.
+    /// The engine's id: 64 hexadecimal digits.
     pub id: Option<String>,
 }
 
@@ -66,15 +67,15 @@ pub(super) fn detect(root: &Root, subject: Subject, cgroup: &Cgroup, notes: &mut
     }
     let Namespaces { own, initial } = namespaces(root, subject, notes);
     let names = names(root, subject, cgroup, root_mount);
-    // One kind is any sandboxed service (`unshare --pid`), and so are two without an engine or a file system of their own
-    // (systemd's ProtectHostname and PrivateIPC).
+    // One kind is any sandboxed service (`unshare --pid`), and so are two kinds without an engine or a root
+    // file system of its own (systemd's ProtectHostname and PrivateIPC).
     let is_made = id.is_some() || !names.is_empty() || has_own_root(root_mount);
     let by_namespaces = match own.as_slice() {
         ["pid"] => initial == 0 || is_made,
         [] | [_] => false,
         several => several.contains(&"pid") || is_made,
     };
-    // With everything shared (--pid=host and so on) the file system and the engine's cgroup remain.
+    // With all namespaces shared (--pid=host and so on), the file system and the engine's cgroup remain.
     let by_mount_and_cgroup = !by_namespaces && id.is_some() && has_own_mounts(root, subject, notes);
     let is_container = by_namespaces || by_mount_and_cgroup;
     for (source, name) in &names {
@@ -87,18 +88,18 @@ pub(super) fn detect(root: &Root, subject: Subject, cgroup: &Cgroup, notes: &mut
     Container { is_container, runtime: names.into_iter().next().map(|(_, name)| name), id }
 }
 
-/// gVisor's kernel has a fixed version of its own, and says so on its command line.
+/// gVisor's kernel has a fixed version of its own, and its command line says so.
 pub(super) fn is_gvisor(root: &Root) -> bool {
     let says =
         |path: &str| root.text(path).is_some_and(|text| text.contains("gvisor") || text.contains("gVisor"));
     says("/proc/version") || says("/proc/sys/kernel/osrelease") || says("/proc/cmdline")
 }
 
-/// What could be read of a process's namespaces.
+/// The readable namespaces of a process.
 struct Namespaces {
     /// Kinds in which it is not in the initial one.
     own: Vec<&'static str>,
-    /// How many it shares with the machine.
+    /// Number of kinds that it shares with the machine.
     initial: usize,
 }
 
@@ -132,7 +133,7 @@ fn namespaces(root: &Root, subject: Subject, notes: &mut Notes) -> Namespaces {
     Namespaces { own, initial: initial.len() }
 }
 
-/// Engines put layers above one another; machines seldom do.
+/// Engines use overlay file systems for `/`; machines seldom do.
 fn has_own_root(root_mount: &str) -> bool {
     let kind = root_mount.split_once(" - ").and_then(|(_, rest)| rest.split(' ').next()).unwrap_or_default();
     ["overlay", "fuse.fuse-overlayfs", "aufs"].contains(&kind)
@@ -151,7 +152,7 @@ fn has_own_mounts(root: &Root, subject: Subject, notes: &mut Notes) -> bool {
     differs
 }
 
-/// What names a maker, and whom: paths first.
+/// Evidence and the engine that it names: paths first.
 fn names(root: &Root, subject: Subject, cgroup: &Cgroup, root_mount: &str) -> Vec<(String, String)> {
     let mut found: Vec<(String, String)> = Vec::new();
     let cgroup_path = cgroup.path.clone().unwrap_or_default();
@@ -160,7 +161,7 @@ fn names(root: &Root, subject: Subject, cgroup: &Cgroup, root_mount: &str) -> Ve
             found.push((subject.file(source), (*name).to_owned()));
         }
     }
-    // The files are those of the agent's own root; another process may have another one.
+    // The files are those of the agent's own root; another process may have another root.
     let files = if subject == Subject::Own { &FILES[..] } else { &[] };
     for (file, name) in files {
         if root.has(file) {
@@ -171,7 +172,7 @@ fn names(root: &Root, subject: Subject, cgroup: &Cgroup, root_mount: &str) -> Ve
     found
 }
 
-/// One plain word of a file that the container may have written itself.
+/// The first plain word of a file that the container may have written itself.
 fn word(text: &str) -> Option<String> {
     let plain = text.chars().take_while(|c| c.is_ascii_alphanumeric() || "-_.".contains(*c));
     clean(&plain.take(32).collect::<String>())
@@ -182,7 +183,7 @@ fn container_id(path: &str) -> Option<String> {
     path.split(|c: char| !c.is_ascii_hexdigit()).rfind(|run| run.len() == ID_DIGITS).map(str::to_owned)
 }
 
-/// Engines mount `/etc/hostname` from a directory that bears the container's number.
+/// The id from `/etc/hostname`, which engines mount from a directory named after the container.
 fn hostname_mount_id(line: &str) -> Option<String> {
     let mut fields = line.split(' ');
     let (source, at) = (fields.nth(3)?, fields.next()?);

@@ -1,7 +1,7 @@
 //! CPUs that a process may use: affinity, online CPUs, quota.
 //!
-//! Yields [`Cores`], the two middle words of a scenario. It reads the affinity of the process's main thread; what threads do
-//! later is seen by [`Usage`](super::Usage).
+//! Yields [`Cores`], the two middle words of a scenario. It reads the affinity of the process's main thread;
+//! later changes by threads are seen by [`Usage`](super::Usage).
 
 use super::{
     About, Notes,
@@ -17,7 +17,7 @@ const CPUS: u32 = 1 << 16;
 pub struct CpuList(Vec<(u32, u32)>);
 
 impl CpuList {
-    /// From the kernel's notation: `0-3,8,10-11`. None if it is something else.
+    /// Parses the kernel's notation: `0-3,8,10-11`. None for anything else.
     pub fn parse(text: &str) -> Option<Self> {
         let mut ranges = Vec::new();
         for part in text.trim().split(',').filter(|part| !part.is_empty()) {
@@ -43,27 +43,27 @@ impl CpuList {
         Self(merged)
     }
 
-    /// How many.
+    /// Number of CPUs.
     pub fn count(&self) -> u32 {
         self.0.iter().map(|(first, last)| last - first + 1).sum()
     }
 
-    /// The lowest.
+    /// The lowest CPU.
     pub fn first(&self) -> Option<u32> {
         self.0.first().map(|range| range.0)
     }
 
-    /// The highest.
+    /// The highest CPU.
     pub fn last(&self) -> Option<u32> {
         self.0.last().map(|range| range.1)
     }
 
-    /// Whether this one is among them.
+    /// Whether the set contains this CPU.
     pub fn has(&self, cpu: u32) -> bool {
         self.0.iter().any(|&(first, last)| (first..=last).contains(&cpu))
     }
 
-    /// Those in both.
+    /// The CPUs in both sets.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {
         let overlaps = self.0.iter().flat_map(|&(first, last)| {
@@ -75,13 +75,13 @@ impl CpuList {
         Self(overlaps.filter(|(first, last)| first <= last).collect())
     }
 
-    /// Those in either.
+    /// The CPUs in either set.
     #[must_use]
     pub fn or(&self, other: &Self) -> Self {
         Self::merged(self.0.iter().chain(&other.0).copied().collect())
     }
 
-    /// In the kernel's notation.
+    /// The set in the kernel's notation.
     pub fn text(&self) -> String {
         let range = |&(first, last): &(u32, u32)| {
             if first == last { first.to_string() } else { format!("{first}-{last}") }
@@ -93,13 +93,13 @@ impl CpuList {
 /// CPUs that a process may use.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Cores {
-    /// Online in the guest; empty if unknown.
+    /// CPUs online in the guest; empty if unknown.
     pub online: CpuList,
-    /// Online, and allowed by the affinity.
+    /// CPUs that are online and allowed by the affinity.
     pub allowed: CpuList,
-    /// Worth of the quota in CPUs; none without one.
+    /// The quota in CPUs; none without one.
     pub quota: Option<f64>,
-    /// The affinity leaves some online CPU out.
+    /// The affinity excludes some online CPU.
     pub pinned: bool,
 }
 
@@ -109,9 +109,9 @@ impl Cores {
         let online = root.value(online_file).and_then(|text| CpuList::parse(&text));
         let status = root.text(&subject.file("status")).unwrap_or_default();
         let affinity = field(&status, "Cpus_allowed_list", ':').and_then(CpuList::parse);
-        // Without a list of its own /sys is hidden: then the affinity is all that is known.
+        // Where /sys is hidden there is no list of online CPUs: then the affinity is all that is known.
         let online = online.or_else(|| affinity.clone()).unwrap_or_default();
-        // The affinity may name CPUs that could come: only those that are there count.
+        // The affinity may name CPUs that are not online.
         let allowed = affinity.map_or_else(|| online.clone(), |affinity| affinity.and(&online));
         let pinned = allowed.count() < online.count();
         notes.add(About::Cores, online_file, format!("{} online: {}", online.count(), online.text()));
@@ -126,20 +126,21 @@ impl Cores {
         Self { online, allowed, quota: quota.map(super::CpuQuota::cpus), pinned }
     }
 
-    /// CPUs that it can use at a time: those allowed, or the quota's worth where that is less.
+    /// CPUs usable at a time: those allowed, or the quota where that is less.
     pub fn usable(&self) -> f64 {
         let allowed = f64::from(self.allowed.count());
         self.quota.map_or(allowed, |quota| quota.min(allowed))
     }
 
-    /// The same in at most two decimals, as a scenario has it: `4`, `0.5`.
+    /// The same with at most two decimals, as in a scenario: `4`, `0.5`.
     pub fn usable_text(&self) -> String {
         let text = format!("{:.2}", self.usable());
         text.trim_end_matches('0').trim_end_matches('.').to_owned()
     }
 
-    /// The container-host core ratio of Samani & Salehi: the CPUs that it can use at a time over those of the machine it runs on,
-    /// as far as it sees them. 1 where nothing limits it, and where the machine's CPUs are not known.
+    /// The container-host core ratio of Samani & Salehi: the CPUs usable at a time over the CPUs of the
+    /// machine, as far as the guest sees them. 1 where nothing limits the process, and where the machine's
+    /// CPUs are not known.
     pub fn host_ratio(&self) -> f64 {
         match self.online.count() {
             0 => 1.0,

@@ -1,19 +1,19 @@
 //! What an x86 processor says about a hypervisor: the bit, and the name in the hypervisor's own leaf.
 //!
-//! Yields [`Cpuid`] as plain data, so that a test can say what the processor said. It decides nothing.
+//! Yields [`Cpuid`] as plain data, so that a test can supply it. It decides nothing.
 
-/// The answers.
+/// The processor's answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cpuid {
     /// Leaf 1, ECX bit 31: reserved for hypervisors, always 0 on bare metal.
     pub hypervisor: bool,
-    /// Names in the hypervisor leaves, the first at 0x40000000: 12 bytes each, zeros cut. More than one where a
-    /// hypervisor also speaks another one's language (Xen and KVM behind Hyper-V's).
+    /// Names in the hypervisor leaves, the first at 0x40000000: 12 bytes each, zeros cut. More than one where
+    /// a hypervisor also offers another one's interface (Xen and KVM behind Hyper-V's).
     pub vendors: Vec<String>,
 }
 
 impl Cpuid {
-    /// Of the processor that this runs on; none on other architectures.
+    /// CPUID of the processor that this runs on.
     #[cfg(target_arch = "x86_64")]
     pub fn here() -> Option<Self> {
         use core::arch::x86_64::__cpuid;
@@ -23,8 +23,8 @@ impl Cpuid {
         if __cpuid(1).ecx >> 31 == 0 {
             return Some(Self::default());
         }
-        // A second language stands 0x100 further on each time, up to 0x40010000. Leaves that do not exist answer
-        // with those of the last one that does, so a range that does not name itself ends the search.
+        // Each further interface stands 0x100 higher, up to 0x40010000. Leaves that do not exist answer with
+        // those of the last one that does, so a range that does not name itself ends the search.
         let mut vendors = Vec::new();
         for leaf in (0x4000_0000..=0x4001_0000_u32).step_by(0x100) {
             let answer = __cpuid(leaf);
@@ -38,7 +38,7 @@ impl Cpuid {
         Some(Self { hypervisor: true, vendors })
     }
 
-    /// Of the processor that this runs on; none on other architectures.
+    /// None: only x86-64 has CPUID.
     #[cfg(not(target_arch = "x86_64"))]
     pub fn here() -> Option<Self> {
         None

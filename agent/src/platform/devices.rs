@@ -1,17 +1,18 @@
-//! Names of block devices, which the kernel's records know by their numbers.
+//! Names of block devices, by the numbers in the kernel's records.
 //!
-//! Yields what sysfs calls a device: `vda`, `nvme0n1p1`, `dm-0`. Names are asked for again after [`Devices::forget`], since a
-//! number is given to another device once one is gone. It does not look into a device: `dm-0` stays that.
+//! Yields sysfs's name of a device: `vda`, `nvme0n1p1`, `dm-0`. Names are read again after
+//! [`Devices::forget`], since a number is reused once its device is gone. It does not resolve stacked
+//! devices: `dm-0` stays that.
 
 use std::collections::HashMap;
 
 use super::Root;
 use crate::untrusted::Untrusted;
 
-/// Names kept: a guest has a few dozen devices, and a damaged record can name any.
+/// Most names that are kept: a guest has a few dozen devices, and a damaged record can name any.
 const MOST: usize = 256;
 
-/// Numbers to names, as far as they were asked for.
+/// Names by number, as far as they were asked for.
 #[derive(Debug)]
 pub struct Devices {
     root: Root,
@@ -19,12 +20,12 @@ pub struct Devices {
 }
 
 impl Devices {
-    /// Of the guest below this root.
+    /// Block devices of the guest below this root.
     pub fn below(root: Root) -> Self {
         Self { root, names: HashMap::new() }
     }
 
-    /// Of the device with these numbers, `MAJOR:MINOR`; none where the guest shows no such device.
+    /// Name of the device with these numbers, `MAJOR:MINOR`; none where the guest shows no such device.
     pub fn name(&mut self, device: &Untrusted) -> Option<Untrusted> {
         if let Some(name) = self.names.get(device) {
             return name.clone();
@@ -36,7 +37,7 @@ impl Devices {
         self.names.entry(device.clone()).or_insert(name).clone()
     }
 
-    /// Looks again from now on.
+    /// Reads all names again from now on.
     pub fn forget(&mut self) {
         self.names.clear();
     }
@@ -58,7 +59,7 @@ mod tests {
     fn a_device_has_the_name_that_sysfs_gives_it_until_it_is_another_one() {
         let tree = tempfile::tempdir().unwrap();
         fs::create_dir_all(tree.path().join("sys/dev/block")).unwrap();
-        // Longer than any value that is kept whole: its end counts.
+        // Longer than any value that is kept whole: the end of the path counts.
         let deep = format!("../../devices{}/block/sdb/sdb1", "/pci0000:00".repeat(40));
         link(tree.path(), "8:17", &deep);
         let hostile = format!("../../devices/\u{1b}[2J{}", "x".repeat(250));

@@ -1,6 +1,7 @@
-//! What the firmware says: DMI, the SMBIOS bit for virtual machines, owners of ACPI tables, the device tree.
+//! Evidence of the firmware: DMI, the SMBIOS bit for virtual machines, owners of ACPI tables, the device
+//! tree.
 //!
-//! Yields [`Firmware`] as plain data. The tables are readable by root only: without that, less is known.
+//! Yields [`Firmware`] as plain data. Only root can read the tables: other users learn less.
 
 use super::root::{Root, clean};
 use crate::untrusted::Untrusted;
@@ -9,11 +10,11 @@ const DMI: &str = "/sys/class/dmi/id";
 const ACPI: &str = "/sys/firmware/acpi/tables";
 const DEVICE_TREE: &str = "/proc/device-tree";
 
-/// Fields of DMI that name a product, in the order in which they are trusted.
+/// Fields of DMI that name a product, the most trusted first.
 const DMI_FIELDS: [&str; 5] =
     ["product_name", "sys_vendor", "board_vendor", "bios_vendor", "product_version"];
 
-/// Who made an ACPI table.
+/// Maker of an ACPI table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct AcpiOwner {
     pub(super) table: String,
@@ -21,7 +22,7 @@ pub(super) struct AcpiOwner {
     pub(super) oem: String,
 }
 
-/// What the firmware says.
+/// Evidence of the firmware.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Firmware {
     /// Field and value; empty where there is no DMI.
@@ -29,11 +30,11 @@ pub(super) struct Firmware {
     /// BIOS characteristics: this is a virtual machine. None if unreadable.
     pub(super) smbios_vm: Option<bool>,
     pub(super) acpi: Vec<AcpiOwner>,
-    /// The root's `compatible`, zeros as commas; none where there is no device tree.
+    /// `compatible` of the root, zeros as commas; none where there is no device tree.
     pub(super) tree_compatible: Option<String>,
     /// `compatible` of the hypervisor's node.
     pub(super) tree_hypervisor: Option<String>,
-    /// A node of QEMU's configuration device.
+    /// The tree has a node of QEMU's configuration device.
     pub(super) tree_has_qemu_config: bool,
 }
 

@@ -1,35 +1,36 @@
-//! Paths of control groups, which the kernel's records know by the numbers of their directories.
+//! Paths of control groups, by the directory numbers (inodes) in the kernel's records.
 //!
-//! Yields paths below the mount of the hierarchy that rules CPU time: what a container's own mount does not show has none. The
-//! directories are walked when a number is new, once until [`Groups::look_again`]; numbers are never given twice.
+//! Yields paths below the mount of the hierarchy that controls CPU time; groups that a container's own mount
+//! hides have none. The directories are walked when a number is new, once until [`Groups::look_again`];
+//! numbers are never reused.
 
 use std::collections::{HashMap, VecDeque};
 
 use super::{cgroup::cpu_mount, root::Root};
 use crate::untrusted::Untrusted;
 
-/// Directories that one walk looks at; a busy container host has some hundreds. Twice as many numbers are kept.
+/// Most directories of one walk; a busy container host has some hundreds. Twice as many numbers are kept.
 const MOST: usize = 4_096;
-/// Of a path, as the kernel has it (PATH_MAX): one that is cut would stand for another group.
+/// Longest path, PATH_MAX of the kernel: a truncated one would stand for another group.
 const PATH_BYTES: usize = 4_096;
 
-/// Numbers to paths.
+/// Paths by number.
 #[derive(Debug)]
 pub struct Groups {
     root: Root,
-    /// None of a number that no directory had: a group is there before anything is said of it, so none comes later.
+    /// None for a number that no directory had: a group exists before any record of it, so none comes later.
     paths: HashMap<u64, Option<Untrusted>>,
     may_look: bool,
 }
 
 impl Groups {
-    /// Of the guest below this root.
+    /// Control groups of the guest below this root.
     pub fn below(root: Root) -> Self {
         Self { root, paths: HashMap::new(), may_look: true }
     }
 
-    /// Of the group with this number: `/` for the topmost that can be seen. None where it cannot be seen, or came after the last
-    /// look.
+    /// Path of the group with this number: `/` for the topmost visible one. None where it is not visible, or
+    /// came after the last walk.
     pub fn path(&mut self, number: u64) -> Option<Untrusted> {
         if let Some(path) = self.paths.get(&number) {
             return path.clone();
@@ -44,7 +45,7 @@ impl Groups {
         self.paths.entry(number).or_default().clone()
     }
 
-    /// The next number that is not known lets the directories be walked again.
+    /// The next unknown number makes the directories be walked again.
     pub fn look_again(&mut self) {
         self.may_look = true;
     }

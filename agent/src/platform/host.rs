@@ -1,4 +1,4 @@
-//! Facts about the guest that name it in manifests and resource attributes.
+//! Facts about the guest for manifests and resource attributes.
 //!
 //! Yields [`Host`]. Every fact may be missing. No credentials and no addresses are read.
 
@@ -7,7 +7,7 @@ use super::{
     root::{Root, clean, field},
 };
 
-/// The facts.
+/// Facts about the guest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Host {
     /// Kernel release, for instance `6.12.117-amd64`.
@@ -22,17 +22,17 @@ pub struct Host {
     pub logical_cpus: u32,
     /// Memory of the guest, bytes.
     pub memory_bytes: Option<u64>,
-    /// The node's name.
+    /// Node name.
     pub host_name: Option<String>,
-    /// /etc/machine-id.
+    /// Content of /etc/machine-id.
     pub machine_id: Option<String>,
-    /// Of this boot.
+    /// Identifier of this boot.
     pub boot_id: Option<String>,
-    /// `debian`, `ubuntu`.
+    /// `ID` of os-release: `debian`, `ubuntu`.
     pub os_id: Option<String>,
-    /// `Debian GNU/Linux`.
+    /// Name of the distribution: `Debian GNU/Linux`.
     pub os_name: Option<String>,
-    /// `12`.
+    /// Version of the distribution: `12`.
     pub os_version: Option<String>,
 }
 
@@ -68,7 +68,7 @@ fn arch(rust: &'static str) -> &'static str {
     }
 }
 
-/// ARM kernels print numbers instead of a name.
+/// Model of the CPU; ARM kernels print numbers instead of a name.
 fn cpu_model(cpus: &str) -> Option<String> {
     let of = |key: &str| field(cpus, key, ':').and_then(clean);
     let arm = || Some(format!("implementer {} part {}", of("CPU implementer")?, of("CPU part")?));

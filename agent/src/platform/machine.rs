@@ -1,8 +1,8 @@
-//! The machine axis: bare metal, virtual machine or microVM, and whose.
+//! The machine axis: bare metal, virtual machine or microVM, and its hypervisor.
 //!
-//! Yields [`Machine`] from CPUID, DMI, ACPI, the device tree and the kernel's command line, in the order of trust that
-//! systemd's detection has established. A microVM is a virtual machine without a PC's firmware. It says nothing of
-//! containers.
+//! Yields [`Machine`] from CPUID, DMI, ACPI, the device tree and the kernel's command line, in the order of
+//! trust that systemd's detection has established. A microVM is a virtual machine without a PC's firmware. It
+//! says nothing of containers.
 
 use super::{
     About, Notes,
@@ -11,19 +11,19 @@ use super::{
     root::{Root, clean},
 };
 
-/// What runs the kernel.
+/// The machine that runs the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MachineKind {
-    /// No hypervisor, or the one that owns the machine.
+    /// No hypervisor, or the hypervisor's control domain, which owns the machine.
     BareMetal,
     /// A virtual machine with a PC's (or a server's) firmware.
     Vm,
-    /// A virtual machine without.
+    /// A virtual machine without such firmware.
     MicroVm,
 }
 
 impl MachineKind {
-    /// For people.
+    /// The name for people.
     pub const fn name(self) -> &'static str {
         match self {
             MachineKind::BareMetal => "bare metal",
@@ -33,10 +33,10 @@ impl MachineKind {
     }
 }
 
-/// The machine, and who made it.
+/// The machine and its hypervisor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Machine {
-    /// Which kind.
+    /// Kind of machine.
     pub kind: MachineKind,
     /// The monitor or cloud, and the hypervisor below it where both are known: `Firecracker on KVM`.
     pub hypervisor: Option<String>,
@@ -58,7 +58,7 @@ const LEAVES: [(&str, &str); 12] = [
     ("EVMMEVMMEVMM", "Intel KGT"),
 ];
 
-/// What DMI fields begin with, the product, and whether the name alone proves a virtual machine: clouds and server
+/// Prefix of DMI fields, the product, and whether the name alone proves a virtual machine: clouds and server
 /// makers also name real machines so.
 const PRODUCTS: [(&str, &str, bool); 17] = [
     ("Cloud Hypervisor", "Cloud Hypervisor", true),
@@ -80,12 +80,12 @@ const PRODUCTS: [(&str, &str, bool); 17] = [
     ("Microsoft Corporation Virtual Machine", "Hyper-V", true),
 ];
 
-/// Everything that was read, and what follows from each piece.
+/// Everything that was read, and the conclusions from each piece.
 struct Signs {
     firmware: Firmware,
-    /// The hypervisor's name by CPUID; empty if it is one that has no entry.
+    /// The hypervisor's name by CPUID; empty if the table has no entry for it.
     leaf: Option<String>,
-    /// CPUID says that there is none.
+    /// CPUID says that there is no hypervisor.
     no_hypervisor: bool,
     product: Option<(&'static str, bool)>,
     cmdline: String,
@@ -93,13 +93,13 @@ struct Signs {
     kernel: Kernel,
 }
 
-/// Whose kernel it is, where that says more than the hardware does.
+/// Special kernels, which tell more than the hardware does.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kernel {
     Any,
     Wsl,
     Kata,
-    /// It shows no firmware, whatever machine is below it.
+    /// gVisor shows no firmware, whatever machine is below it.
     Gvisor,
 }
 
@@ -107,7 +107,7 @@ enum Kernel {
 enum Xen {
     No,
     Guest,
-    /// Owns the machine.
+    /// The control domain, which owns the machine.
     Dom0,
 }
 
@@ -161,7 +161,7 @@ impl Signs {
             return true;
         }
         if self.no_hypervisor {
-            // The bit can be hidden; then the firmware of an emulated machine gives it away.
+            // The bit can be hidden; then the firmware of an emulated machine reveals it.
             let hidden = self.product.is_some_and(|(_, proves)| proves);
             if hidden {
                 notes.add(
@@ -172,7 +172,7 @@ impl Signs {
             }
             return hidden;
         }
-        // No CPUID on this architecture: firmware alone.
+        // No CPUID on this architecture: only firmware is evidence.
         match self.product {
             Some((_, true)) => true,
             Some(("Amazon EC2", false)) => self.is_ec2_vm(),
@@ -185,7 +185,7 @@ impl Signs {
         }
     }
 
-    /// EC2 calls its real machines by the same maker: the SMBIOS bit tells, or the product's name.
+    /// EC2 gives its real machines the same maker: the SMBIOS bit or the product's name decides.
     fn is_ec2_vm(&self) -> bool {
         let product = self.firmware.dmi("product_name").unwrap_or_default();
         let size = product.split_once('.').map_or("", |(_, size)| size);
@@ -198,7 +198,7 @@ impl Signs {
         self.firmware.tree_compatible.as_deref().is_some_and(|names| names.contains("linux,dummy-virt"))
     }
 
-    /// A monitor that makes microVMs and nothing else, or makes one here.
+    /// The monitor, if it makes only microVMs or made one here.
     fn micro_monitor(&self) -> Option<&'static str> {
         let has_dmi = !self.firmware.dmi.is_empty();
         if self.firmware.has_acpi_owner("FIRECK").is_some() {
@@ -215,7 +215,7 @@ impl Signs {
         if self.firmware.has_acpi_owner("BOCHS").is_some() {
             return Some("QEMU microvm");
         }
-        // Before it had ACPI (1.8), Firecracker told the kernel of its devices on the command line.
+        // Before it had ACPI (1.8), Firecracker told the kernel its devices on the command line.
         let words: Vec<&str> = self.cmdline.split_whitespace().collect();
         let by_cmdline =
             words.contains(&"pci=off") && words.iter().any(|word| word.starts_with("virtio_mmio.device="));
@@ -223,7 +223,7 @@ impl Signs {
         (by_cmdline || by_tree).then_some("Firecracker")
     }
 
-    /// `monitor on hypervisor`, or the one that is known.
+    /// `monitor on hypervisor`, or whichever is known.
     fn name(&self) -> Option<String> {
         let monitor = self.micro_monitor().or(self.product.map(|(product, _)| product));
         let monitor = if self.kernel == Kernel::Wsl { Some("WSL 2") } else { monitor };
@@ -232,7 +232,7 @@ impl Signs {
         let is_kata = self.kernel == Kernel::Kata;
         let kata = if is_kata { "Kata, " } else { "" };
         match (monitor, below) {
-            // QEMU can speak Hyper-V's language to its guests.
+            // QEMU can offer Hyper-V's interface to its guests.
             (Some("QEMU"), Some("Hyper-V")) => Some(format!("{kata}QEMU")),
             (Some(monitor), Some(below)) if monitor != below => Some(format!("{kata}{monitor} on {below}")),
             (Some(one), _) | (None, Some(one)) => Some(format!("{kata}{one}")),
@@ -257,7 +257,7 @@ fn leaf(cpuid: &Cpuid, notes: &mut Notes) -> Option<String> {
     let known =
         |vendor: &String| LEAVES.iter().find(|(leaf, _)| *leaf == vendor.trim()).map(|(_, name)| *name);
     let names: Vec<&str> = cpuid.vendors.iter().filter_map(known).collect();
-    // Whoever also speaks Hyper-V's language is not Hyper-V.
+    // A hypervisor that offers another interface beside Hyper-V's is not Hyper-V.
     let own = names.iter().find(|name| **name != "Hyper-V").or(names.first());
     Some(own.map(|name| (*name).to_owned()).or_else(|| cpuid.vendors.first().cloned()).unwrap_or_default())
 }

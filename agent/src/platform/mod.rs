@@ -1,8 +1,8 @@
-//! What the guest is, with the evidence for it: machine, container, cores, limits, and facts for the manifest.
+//! What the guest is, with the evidence for it: machine, container, cores, limits, and facts for the
+//! manifest.
 //!
-//! Yields [`Guest`]. Everything is read below a [`Root`], in bounded size, and whatever cannot be read is simply not
-//! known: nothing here fails. It reads once; what a program does with the guest later
-//! is seen by [`Usage`].
+//! Yields [`Guest`]. Everything is read below a [`Root`], in bounded size, and what cannot be read is not
+//! known: nothing here fails. It reads once; what a program does with the guest later is seen by [`Usage`].
 
 mod cgroup;
 mod container;
@@ -36,18 +36,18 @@ pub use machine::{Machine, MachineKind};
 pub use root::{Root, Subject};
 pub use usage::Usage;
 
-/// One thing that was looked at.
+/// One piece of evidence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Evidence {
-    /// What it speaks for or against.
+    /// The question that it speaks to.
     pub about: About,
     /// A path below the root, or the name of an instruction.
     pub source: String,
-    /// What it says, and whether that counted.
+    /// Its content, and whether that counted.
     pub says: String,
 }
 
-/// What evidence speaks of.
+/// A question that evidence speaks to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum About {
     /// Bare metal, virtual machine or microVM.
@@ -56,7 +56,7 @@ pub enum About {
     Container,
     /// How many CPUs may be used.
     Cores,
-    /// What control groups allow beside a quota of CPU time, which is among the cores.
+    /// Limits of control groups other than a quota of CPU time, which belongs to the cores.
     Limits,
 }
 
@@ -72,7 +72,7 @@ impl About {
     }
 }
 
-/// Evidence as it is collected.
+/// Evidence during collection.
 #[derive(Debug, Default)]
 struct Notes(Vec<Evidence>);
 
@@ -93,11 +93,11 @@ pub struct Guest {
     pub cores: Cores,
     /// The control groups of the process, and what they limit.
     pub cgroup: Cgroup,
-    /// What runs in it was seen to use a graphics processor.
+    /// A program in it was seen to use a graphics processor.
     pub gpu_used: bool,
     /// Facts for the manifest and for resource attributes.
     pub host: Host,
-    /// Everything that was looked at.
+    /// All evidence.
     pub evidence: Vec<Evidence>,
 }
 
@@ -107,8 +107,8 @@ impl Guest {
         Self::read(&Root::system(), Cpuid::here().as_ref(), Subject::Own)
     }
 
-    /// The guest below `root`, as `subject` sees it. `cpuid` is what the processor says, where there is such an
-    /// instruction.
+    /// The guest below `root`, as `subject` sees it. `cpuid` is the processor's answer, where there is such
+    /// an instruction.
     pub fn read(root: &Root, cpuid: Option<&Cpuid>, subject: Subject) -> Self {
         let mut notes = Notes::default();
         let machine = machine::detect(root, cpuid, &mut notes);
@@ -137,7 +137,8 @@ impl Guest {
         self.container.is_container.then(|| self.cores.host_ratio())
     }
 
-    /// `platform/cores/pinning/processor`, for instance `MVM/2/VNL/CPU`. As asked for, until what runs was seen: see [`Usage`].
+    /// `platform/cores/pinning/processor`, for instance `MVM/2/VNL/CPU`: as requested, until programs were
+    /// observed: see [`Usage`].
     pub fn scenario(&self) -> String {
         let pinning = if self.cores.pinned { "PIN" } else { "VNL" };
         let processor = if self.gpu_used { "GPU" } else { "CPU" };

@@ -1,7 +1,7 @@
 //! Reads small files below a directory: `/` in a running agent, a recorded tree in a test.
 //!
-//! Yields text of bounded size, or nothing. Only regular files are read and no read can block, because some of what
-//! it looks at belongs to others. It does not keep a recorded tree's links from pointing out of it.
+//! Yields text of bounded size, or nothing. Only regular files are read and no read can block, because some
+//! of the files belong to others. Links of a recorded tree may point out of it.
 
 use std::{
     fs::{self, OpenOptions},
@@ -12,10 +12,10 @@ use std::{
 
 use crate::untrusted::{Shown as _, Untrusted};
 
-/// Largest part of a file that is read. The largest file of use is mountinfo: 300 bytes a mount, 3,000 mounts on a
-/// busy container host.
+/// Largest part of a file that is read. The largest file in use is mountinfo: 300 bytes a mount, 3,000 mounts
+/// on a busy container host.
 const FILE_BYTES: u64 = 1 << 20;
-/// Longest value that is kept of a file that should hold one word or line.
+/// Longest value that is kept of a file with one word or line.
 const VALUE_CHARS: usize = 256;
 /// Most names that are listed of a directory.
 const NAMES: usize = 1024;
@@ -35,12 +35,12 @@ impl Root {
         Self(directory.into())
     }
 
-    /// Where this path is in truth.
+    /// The real path of this path below the root.
     pub(crate) fn path(&self, path: &str) -> PathBuf {
         self.0.join(path.trim_start_matches('/'))
     }
 
-    /// The file's bytes, as far as they are read.
+    /// The file's bytes, up to the limit.
     pub(super) fn bytes(&self, path: &str) -> Option<Vec<u8>> {
         let flags = libc::O_NONBLOCK | libc::O_CLOEXEC | libc::O_NOCTTY;
         let file = OpenOptions::new().read(true).custom_flags(flags).open(self.path(path)).ok()?;
@@ -52,39 +52,39 @@ impl Root {
         Some(bytes)
     }
 
-    /// The file's text; what is no UTF-8 is replaced.
+    /// The file's text; invalid UTF-8 is replaced.
     pub(crate) fn text(&self, path: &str) -> Option<String> {
         self.bytes(path).map(|bytes| Untrusted::of_bytes(&bytes).stored().to_owned())
     }
 
-    /// The one value that the file holds; none if it is empty.
+    /// The file's only value; none if it is empty.
     pub(super) fn value(&self, path: &str) -> Option<String> {
         self.text(path).and_then(|text| clean(&text))
     }
 
-    /// Where a link points, unresolved.
+    /// Target of a link, unresolved.
     pub(crate) fn link(&self, path: &str) -> Option<String> {
         let target = fs::read_link(self.path(path)).ok()?;
         clean(target.shown().stored())
     }
 
-    /// The last part of where a link points.
+    /// Last part of a link's target.
     pub(super) fn link_name(&self, path: &str) -> Option<String> {
         let target = fs::read_link(self.path(path)).ok()?;
         clean(target.file_name()?.shown().stored())
     }
 
-    /// Something lies there, readable or not.
+    /// Whether something is there, readable or not.
     pub(crate) fn has(&self, path: &str) -> bool {
         fs::symlink_metadata(self.path(path)).is_ok()
     }
 
-    /// The number of a directory or file.
+    /// Inode of a directory or file.
     pub(super) fn inode(&self, path: &str) -> Option<u64> {
         fs::symlink_metadata(self.path(path)).ok().map(|metadata| metadata.ino())
     }
 
-    /// Names and numbers of the directories in a directory, at most so many, as they come. Links are none.
+    /// Names and inodes of the directories in a directory, at most `most`, unsorted. Links are left out.
     pub(super) fn directories(&self, path: &str, most: usize) -> Vec<(String, u64)> {
         let Ok(entries) = fs::read_dir(self.path(path)) else { return Vec::new() };
         let directories = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
@@ -103,7 +103,8 @@ impl Root {
     }
 }
 
-/// One value for people and attributes: no control characters, no space around it, bounded; none if nothing is left.
+/// One value for people and attributes: no control characters, no space around it, bounded; none if nothing
+/// is left.
 pub(super) fn clean(text: &str) -> Option<String> {
     let kept = text.trim_matches(|c: char| c.is_whitespace() || c == '\0');
     let cleaned: String =
@@ -111,17 +112,17 @@ pub(super) fn clean(text: &str) -> Option<String> {
     Some(cleaned).filter(|cleaned| !cleaned.is_empty())
 }
 
-/// Whose view of the guest it is.
+/// The observer of the guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
-    /// The agent's own, which a program that it starts inherits.
+    /// The agent, whose view a program that it starts inherits.
     Own,
-    /// That of a process with this number.
+    /// The process with this number.
     Process(u32),
 }
 
 impl Subject {
-    /// A file of the process.
+    /// Path of a /proc file of the process.
     pub(super) fn file(self, name: &str) -> String {
         match self {
             Subject::Own => format!("/proc/self/{name}"),

@@ -1,12 +1,12 @@
 //! Recorded guests for tests: one file per guest, unpacked into a directory.
 //!
-//! Yields a temporary directory that stands for `/`. The notation is told in `tests/data/platform/README.md`.
+//! Yields a temporary directory that stands for `/`. `tests/data/platform/README.md` explains the notation.
 
 use std::{fs, os::unix::fs::symlink, path::Path};
 
 use tempfile::TempDir;
 
-/// A tree as its files: path and text; `link PATH` for links, `hex PATH` for bytes.
+/// Writes a tree's files: path and text; `link PATH` for links, `hex PATH` for bytes.
 pub(crate) fn unpack(archive: &str) -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     for section in archive.split("== ").filter(|section| !section.is_empty()) {

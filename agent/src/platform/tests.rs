@@ -1,7 +1,7 @@
-//! Guests as recorded trees, and what must be found in them.
+//! Guests as recorded trees, and the expected findings.
 //!
-//! Trees lie in `tests/data/platform`; small variations are written here. Only the last test looks at the guest that
-//! it runs in, and asserts what is true of every guest.
+//! Trees lie in `tests/data/platform`; small variations are written here. Only the last test looks at the
+//! real guest, and asserts what is true of every guest.
 
 use std::{fs, path::Path};
 
@@ -16,7 +16,7 @@ fn recorded(name: &str) -> TempDir {
     unpack(&fs::read_to_string(path).unwrap())
 }
 
-/// What CPUID says: nothing (no x86), `none`, or names.
+/// CPUID's answer: nothing (no x86), `none`, or names.
 fn cpuid(says: &str) -> Option<Cpuid> {
     match says {
         "" => None,
@@ -212,7 +212,7 @@ fn only_namespaces_prove_a_container(#[case] files: &str, #[case] expected: bool
     assert_eq!(guest.container.is_container, expected, "{:#?}", guest.evidence);
 }
 
-/// It shows no firmware, of whatever machine.
+/// gVisor shows no firmware, on whatever machine.
 #[test]
 fn gvisor_makes_no_microvm_of_a_machine() {
     let tree = unpack(&format!("{HOST}== file /proc/cmdline\nBOOT_IMAGE=/vmlinuz-4.4.0-gvisor quiet\n"));
@@ -273,8 +273,8 @@ fn a_mount_from_within_a_group_shows_only_what_is_below_it() {
     assert_eq!((quota.cpus(), quota.group.as_str()), (2.0, "/"));
 }
 
-/// Docker mounts its container's own groups, and then the machine's `/sys` over them, which a user had asked for; podman does it
-/// the other way round.
+/// Docker mounts its container's own groups first, and the machine's `/sys`, which a user had asked for, over
+/// them; podman does it the other way round.
 #[rstest]
 #[case("docker-in-firecracker", 64 + "/docker/".len())]
 #[case("podman-in-firecracker", "/".len())]

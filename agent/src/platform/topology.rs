@@ -1,20 +1,20 @@
-//! Where each CPU is: its core, its last level of cache, its memory node.
+//! Position of each CPU: its core, its last level of cache, its memory node.
 //!
-//! Yields positions by CPU number, for telling how far a thread moved. A guest that hides its caches has one for each
-//! package; one that hides everything has CPUs that share nothing but the node.
+//! Yields positions by CPU number, to tell how far a thread moved. A guest that hides its caches gets one for
+//! each package; one that hides everything has CPUs that share only the node.
 
 use guestscope_ebpf::Position;
 
 use super::{cores::CpuList, root::Root};
 
-/// Where the kernel lists CPUs.
+/// Directory of the CPUs.
 const CPUS: &str = "/sys/devices/system/cpu";
-/// Where it lists memory nodes.
+/// Directory of the memory nodes.
 const NODES: &str = "/sys/devices/system/node";
-/// The kernel's own limit.
+/// The kernel's own limit of CPUs.
 const MOST_CPUS: u32 = 8_192;
 
-/// The position of every CPU that can ever be there, by its number. A CPU that is not online yet has an empty folder: it
+/// The position of every possible CPU, by its number. A CPU that is not online yet has an empty folder: it
 /// shares nothing until the agent is started again.
 pub fn positions(root: &Root) -> Vec<Position> {
     let possible = root.value(&format!("{CPUS}/possible")).and_then(|text| CpuList::parse(&text));
@@ -28,7 +28,7 @@ fn position(root: &Root, nodes: &[(u16, CpuList)], cpu: u32) -> Position {
         let text = root.value(&format!("{CPUS}/cpu{cpu}/{file}"))?;
         CpuList::parse(&text)?.first()
     };
-    // The names of 5.3 and later, then those before.
+    // The names of 5.3 and later, then the older ones.
     let core = first_of("topology/core_cpus_list").or_else(|| first_of("topology/thread_siblings_list"));
     let package =
         || first_of("topology/package_cpus_list").or_else(|| first_of("topology/core_siblings_list"));
@@ -38,7 +38,7 @@ fn position(root: &Root, nodes: &[(u16, CpuList)], cpu: u32) -> Position {
     Position { core: core as u16, cache: cache.or_else(package).unwrap_or(core) as u16, node, reserved: 0 }
 }
 
-/// The folder of the CPU's cache of the highest level.
+/// Folder of the CPU's highest level of cache.
 fn last_cache(root: &Root, cpu: u32) -> Option<String> {
     let folder = format!("{CPUS}/cpu{cpu}/cache");
     let level = |index: &String| root.value(&format!("{folder}/{index}/level"))?.parse::<u32>().ok();

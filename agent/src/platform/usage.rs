@@ -1,7 +1,7 @@
-//! What a program was seen to use while it ran: the CPUs that its threads were allowed, and graphics processors.
+//! Observed use by a program: the CPUs that its threads were allowed, and graphics processors.
 //!
-//! Affinity may be asked for from outside, in the program's own options, or by a library, thread by thread: what counts is what
-//! the threads had when they were last looked at. It asks nobody who used how much.
+//! Affinity may be set from outside, by the program's own options, or by a library, thread by thread: what
+//! counts is what the threads had at the last look. It does not measure how much was used.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -13,45 +13,47 @@ use super::{
     root::{Root, field},
 };
 
-/// Threads that are looked at each time, of all processes together: each costs 10 us.
+/// Most threads per look, over all processes: each costs 10 us.
 const THREADS: usize = 1024;
-/// Processes that are remembered.
+/// Most processes that are remembered.
 const PROCESSES: usize = 4096;
-/// Files that only those open who compute on a device: `nvidia0` alone is also opened by whoever asks what it does.
+/// Files that only programs that compute on a device open: `nvidia0` alone is also opened by monitoring
+/// tools.
 const DEVICES: [&str; 4] = ["/dev/nvidia-uvm", "/dev/kfd", "/dev/dri/renderD", "/dev/accel/"];
-/// And what is beside them.
+/// A device beside those, which does not count.
 const TOOLS: &str = "/dev/nvidia-uvm-tools";
 
-/// The processes of a program, as they were last seen.
+/// The processes of a program at the last look.
 #[derive(Debug)]
 pub struct Usage {
     root: Root,
-    /// What their threads were allowed, each set once.
+    /// The CPU sets that their threads were allowed, each once.
     allowed: HashMap<u32, Vec<CpuList>>,
     gpu: bool,
-    /// Some of them mark phases: the others are none of the program's, such as a shell in front of it.
+    /// Some of them mark phases: the others, such as a shell in front of the program, do not count.
     are_met: bool,
-    /// One of them made a look wait: nobody is looked at any more.
+    /// A process made a look wait: none is looked at any more.
     pub is_held_up: bool,
 }
 
-/// What one look tells.
+/// Findings of one look.
 #[derive(Debug, Default)]
 struct Seen {
     allowed: Vec<(u32, Vec<CpuList>)>,
     gpu: bool,
 }
 
-/// A look takes some milliseconds, unless a process that is about to begin a program makes it wait.
+/// Limit of a look, which takes some milliseconds unless a process amid an exec makes it wait.
 const LOOK: Duration = Duration::from_secs(1);
 
 impl Usage {
-    /// Of programs of the guest below this root.
+    /// Use by programs of the guest below this root, none so far.
     pub fn below(root: Root) -> Self {
         Self { root, allowed: HashMap::new(), gpu: false, are_met: false, is_held_up: false }
     }
 
-    /// Looks at processes, which mark phases or do not. One that has ended and was not waited for still has its main thread.
+    /// Looks at processes that mark phases, or do not. A process that has ended and was not waited for still
+    /// has its main thread.
     pub fn look(&mut self, processes: &[u32], are_met: bool) {
         if are_met && !self.are_met {
             self.are_met = true;
@@ -81,8 +83,8 @@ impl Usage {
         }
     }
 
-    /// Puts what was seen into the guest's facts. Nothing was seen: they stay. `has_waited` says that threads
-    /// waited for a device.
+    /// Puts the findings into the guest's facts, which stay as they are without findings. `has_waited` says
+    /// that threads waited for a device.
     pub fn apply(&self, guest: &mut Guest, has_waited: bool) {
         guest.gpu_used = self.gpu || has_waited;
         let online = &guest.cores.online;
@@ -117,7 +119,8 @@ impl Seen {
     }
 }
 
-/// Whether it holds a device open. Only names are read: a file on a server that is gone would be waited for.
+/// Whether the process holds a device open. Only names are read: a stat of a file on a lost server would
+/// wait.
 fn has_gpu(root: &Root, pid: u32) -> bool {
     let folder = format!("/proc/{pid}/fd");
     root.names(&folder).iter().any(|number| {
@@ -157,7 +160,7 @@ mod tests {
         guest.scenario().split_once('/').unwrap().1.to_owned()
     }
 
-    /// Four CPUs; what threads are allowed at the last look; cores and pinning.
+    /// CPU sets of threads at the last look; expected cores and pinning.
     #[rstest]
     #[case::free(&["0-3", "0-3"], "4/VNL/CPU")]
     #[case::pinned_together(&["1", "1"], "1/PIN/CPU")]
@@ -179,7 +182,7 @@ mod tests {
             allow(tree.path(), 7, 7 + number, allowed);
         }
         usage.look(&[7], true);
-        // It has ended, and nothing is left of it.
+        // The process has ended, and nothing is left of it.
         let _ = fs::remove_dir_all(tree.path().join("proc/7"));
         usage.look(&[7], true);
         assert_eq!(scenario(&usage, guest), expected);

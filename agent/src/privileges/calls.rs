@@ -1,13 +1,12 @@
-//! The system calls that an agent which observes makes, or that the C library and the runtime may make for
-//! it. Data alone.
+//! The system calls of an observing agent, its C library and its runtime. Data alone.
 //!
-//! No call that starts a program or a process, traces one, loads code into the kernel, mounts, changes
-//! namespaces, keys, modules, clocks or limits of others is among them. What is missing here looks like a
-//! call that the kernel does not have, which C libraries have an older one for.
+//! None of them starts a program or a process, traces one, loads code into the kernel, mounts, or changes
+//! namespaces, keys, modules, clocks or limits of others. A call that is missing here looks like one that the
+//! kernel does not have, for which C libraries have an older one.
 
 use libc::c_long;
 
-/// Whatever they are given.
+/// Allowed with any arguments.
 pub(super) const PLAIN: &[c_long] = &[
     // Waiting and time.
     libc::SYS_futex,
@@ -107,7 +106,7 @@ pub(super) const PLAIN: &[c_long] = &[
     libc::SYS_msync,
     libc::SYS_mincore,
     libc::SYS_membarrier,
-    // Threads and what belongs to this process.
+    // Threads, and settings of this process.
     libc::SYS_exit,
     libc::SYS_exit_group,
     libc::SYS_set_robust_list,
@@ -150,11 +149,11 @@ pub(super) const PLAIN: &[c_long] = &[
     libc::SYS_uname,
     libc::SYS_sysinfo,
     libc::SYS_getpriority,
-    // Clocks for threads and CPUs that come later, and the marker's probe in programs.
+    // Clocks for later threads and CPUs, and the marker's probe in programs.
     libc::SYS_perf_event_open,
 ];
 
-/// The same by the names that they had before.
+/// Older names of the same calls.
 #[cfg(target_arch = "x86_64")]
 pub(super) const OLD: &[c_long] = &[
     libc::SYS_epoll_wait,
@@ -182,8 +181,8 @@ pub(super) const OLD: &[c_long] = &[
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) const OLD: &[c_long] = &[];
 
-/// Only if this argument is one of these, by its lower half: the upper one is of no meaning to any of these
-/// calls.
+/// Allowed only if this argument is one of these values, by its lower half: none of these calls uses the
+/// upper one.
 pub(super) struct Only {
     pub(super) call: c_long,
     pub(super) argument: u32,
@@ -195,22 +194,22 @@ const fn only(call: c_long, argument: u32, values: &'static [u32]) -> Only {
 }
 
 pub(super) const ONLY: &[Only] = &[
-    // Maps are read and written, programs that are loaded are linked and run: no other is loaded, and none of
-    // anybody else's is opened by its number. From linux/bpf.h: MAP_LOOKUP_ELEM to MAP_GET_NEXT_KEY,
+    // Maps are read and written, loaded programs are linked and run: no further program is loaded, and no
+    // object of others is opened by its number. From linux/bpf.h: MAP_LOOKUP_ELEM to MAP_GET_NEXT_KEY,
     // PROG_TEST_RUN, OBJ_GET_INFO_BY_FD, RAW_TRACEPOINT_OPEN, MAP_LOOKUP_AND_DELETE_ELEM, the batches,
     // LINK_CREATE, LINK_UPDATE, ITER_CREATE, LINK_DETACH.
     only(libc::SYS_bpf, 0, &[1, 2, 3, 4, 10, 15, 17, 21, 24, 25, 26, 27, 28, 29, 33, 34]),
     // Copies of descriptors, their flags, locks of files, and sizes of pipes and seals, from linux/fcntl.h.
-    // Not who gets a signal (F_SETOWN, F_SETOWN_EX, F_SETSIG), no leases, no notices of directories.
+    // Not the receiver of a signal (F_SETOWN, F_SETOWN_EX, F_SETSIG), no leases, no directory notification.
     only(libc::SYS_fcntl, 1, &[0, 1, 2, 3, 4, 5, 6, 7, 36, 37, 38, 1030, 1031, 1032, 1033, 1034]),
-    // AF_INET, AF_INET6, AF_NETLINK. Not AF_UNIX: the agent's own socket is there already, and root may
-    // connect to everybody's.
+    // AF_INET, AF_INET6, AF_NETLINK. Not AF_UNIX: the agent's own socket is open already, and root may
+    // connect to every other.
     only(libc::SYS_socket, 0, &[2, 10, 16]),
     only(libc::SYS_socketpair, 0, &[1]),
     // PR_GET_DUMPABLE, PR_SET_NAME, PR_GET_NAME, PR_CAPBSET_READ and _DROP, PR_SET_SECUREBITS,
     // PR_SET_NO_NEW_PRIVS, PR_GET_NO_NEW_PRIVS, PR_CAP_AMBIENT, PR_SET_VMA.
     only(libc::SYS_prctl, 0, &[3, 15, 16, 23, 24, 28, 38, 39, 47, 0x5356_4d41]),
-    // Terminals are asked (TCGETS, TCGETS2, TIOCGPGRP, TIOCGWINSZ) and never typed into; FIONREAD, FIONBIO,
+    // Terminals are queried (TCGETS, TCGETS2, TIOCGPGRP, TIOCGWINSZ) and never typed into; FIONREAD, FIONBIO,
     // FIOCLEX and FIONCLEX; perf events are switched, reset, named and given a program.
     only(
         libc::SYS_ioctl,

@@ -7,22 +7,22 @@ use nix::unistd::{Gid, Uid};
 
 /// `_LINUX_CAPABILITY_VERSION_3`: two words of 32 capabilities each.
 const VERSION: u32 = 0x2008_0522;
-/// Programs that only their user may read carry the marker as well, below directories that only the user may
+/// The marker can also be in programs that only their user may read, below directories that only the user may
 /// enter.
 const CAP_DAC_READ_SEARCH: u32 = 2;
-/// The program that was started gets the agent's signals, whatever user it has become. The filter of system
-/// calls leaves out all other processes that it could reach.
+/// The started program gets the agent's signals, whatever user it has become. The filter of system calls
+/// excludes all other processes that this would reach.
 const CAP_KILL: u32 = 5;
-/// What a process of another user has mapped, and its root.
+/// Mapped files of another user's process, and its root.
 const CAP_SYS_PTRACE: u32 = 19;
 /// Without it perf_event_open refuses a uprobe, CAP_PERFMON or not (EACCES on 6.18), and
-/// `/proc/PID/map_files` leads nowhere. A program may load the marker at any time.
+/// `/proc/PID/map_files` cannot be followed. A program may load the marker at any time.
 const CAP_SYS_ADMIN: u32 = 21;
-/// Clocks for threads that come later.
+/// Clocks for later threads.
 const CAP_PERFMON: u32 = 38;
-/// Maps and links, where ordinary users may make no call of bpf(2).
+/// Maps and links, where ordinary users may not call bpf(2).
 const CAP_BPF: u32 = 39;
-/// More than any kernel has.
+/// Above the last capability of any kernel.
 const LAST: u32 = 63;
 const PR_CAPBSET_DROP: i32 = 24;
 const PR_SET_SECUREBITS: i32 = 28;
@@ -31,28 +31,28 @@ const PR_CAP_AMBIENT_CLEAR_ALL: libc::c_ulong = 4;
 
 const PROBES: [u32; 5] = [CAP_DAC_READ_SEARCH, CAP_SYS_PTRACE, CAP_SYS_ADMIN, CAP_PERFMON, CAP_BPF];
 
-/// Root is a user like others from here on: its number alone gives no program a capability, nobody raises an
-/// ambient one, and none of this can be undone. See linux/securebits.h.
+/// Root is a user like others from here on: its number alone gives no program a capability, no ambient one
+/// can be raised, and none of this can be undone. See linux/securebits.h.
 const SECUREBITS: libc::c_ulong = NOROOT | NOROOT << 1 | KEEP_CAPS << 1 | NO_AMBIENT | NO_AMBIENT << 1;
 const NOROOT: libc::c_ulong = 1;
 const KEEP_CAPS: libc::c_ulong = 1 << 4;
 const NO_AMBIENT: libc::c_ulong = 1 << 6;
 
-/// What the agent still has to do.
+/// The agent's remaining work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Work {
-    /// With probes in the kernel; without, threads tell of themselves.
+    /// Probes are in the kernel; otherwise threads report themselves.
     pub probes: bool,
-    /// Signals are passed on to a program that it started.
+    /// Signals are passed on to the program that it started.
     pub signals: bool,
 }
 
 impl Work {
-    /// What it takes.
+    /// The capabilities for this work.
     fn capabilities(self) -> u64 {
         let probes = PROBES.iter().filter(|_| self.probes);
         let signals = [CAP_KILL].into_iter().filter(|_| self.signals);
-        // Without probes, the programs that were met are looked at all the same.
+        // Without probes, programs that appear are still inspected.
         let looks = [CAP_DAC_READ_SEARCH, CAP_SYS_PTRACE];
         set(probes.copied().chain(signals).chain(looks))
     }
@@ -76,7 +76,7 @@ struct Sets {
     inheritable: u32,
 }
 
-/// Permitted to this thread.
+/// Permitted capabilities of this thread.
 fn permitted() -> io::Result<u64> {
     let mut header = Header { version: VERSION, pid: 0 };
     let mut sets = [Sets::default(); 2];
@@ -87,7 +87,7 @@ fn permitted() -> io::Result<u64> {
     Ok(u64::from(sets[0].permitted) | u64::from(sets[1].permitted) << 32)
 }
 
-/// Leaves this thread these and no others.
+/// Leaves this thread these capabilities and no others.
 fn keep(capabilities: u64) -> io::Result<()> {
     let of = |word: u32| Sets { effective: word, permitted: word, inheritable: 0 };
     let sets = [of(capabilities as u32), of((capabilities >> 32) as u32)];
@@ -107,8 +107,8 @@ fn prctl(option: i32, value: libc::c_ulong, more: libc::c_ulong) -> io::Result<(
     Ok(())
 }
 
-/// What no program that this thread might become shall get either. A thread without CAP_SETPCAP may not say
-/// so, and needs not: it has nothing to hand on.
+/// Also keeps them from any program that this thread might become. A thread without CAP_SETPCAP may not do
+/// this, and need not: it has nothing to hand on.
 fn forget_what_could_come_back() {
     // Kernels before 4.3 have no ambient set.
     let _ = prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0);
@@ -120,22 +120,23 @@ fn forget_what_could_come_back() {
     let _ = prctl(PR_SET_SECUREBITS, SECUREBITS, 0);
 }
 
-/// Drops everything, in this thread alone: for one that only computes and writes, and for a process that is
-/// about to become a helper's program. Makes system calls alone.
+/// Drops everything, in this thread alone: for a thread that only computes and writes, and for a process that
+/// is about to become a helper's program. Makes system calls alone.
 ///
 /// # Errors
-/// The kernel's.
+/// The kernel's error.
 pub fn drop_all() -> io::Result<()> {
     forget_what_could_come_back();
     keep(0)?;
-    // Without it root would have everything again from its next program on.
+    // Without it root would regain everything with its next program.
     prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0)
 }
 
-/// Leaves this thread nothing but passing signals on to a program that became another user, if there is one.
+/// Leaves this thread only the right to pass signals on to a program that became another user, if there is
+/// one.
 ///
 /// # Errors
-/// The kernel's.
+/// The kernel's error.
 pub fn keep_signals(is_needed: bool) -> io::Result<()> {
     let kill = set([CAP_KILL].into_iter().filter(|_| is_needed));
     // The thread may have been started before the others gave these up.
@@ -144,16 +145,16 @@ pub fn keep_signals(is_needed: bool) -> io::Result<()> {
 }
 
 /// Becomes a user who owns nothing, in a process that is about to become a helper's program: without any
-/// capability, in no group but `groups`. Where this process may not change its user, it stays the one who
-/// started it. Makes system calls alone.
+/// capability, in no group but `groups`. Where this process may not change its user, it keeps that of the
+/// agent. Makes system calls alone.
 ///
 /// # Errors
-/// The kernel's.
+/// The kernel's error.
 pub fn become_nobody(groups: &[Gid]) -> io::Result<()> {
-    /// `nobody` wherever there is one; no file of a distribution belongs to it.
+    /// `nobody` on most systems; no file of a distribution belongs to it.
     const NOBODY: u32 = 65_534;
     forget_what_could_come_back();
-    // In a user namespace without such a number it is the agent's user still, and may as little.
+    // In a user namespace without such a number it keeps the agent's user, without capabilities.
     if nix::unistd::geteuid().is_root() && nix::unistd::setgroups(groups).is_ok() {
         let (uid, gid) = (Uid::from_raw(NOBODY), Gid::from_raw(NOBODY));
         let _ = nix::unistd::setresgid(gid, gid, gid);
@@ -162,11 +163,11 @@ pub fn become_nobody(groups: &[Gid]) -> io::Result<()> {
     drop_all()
 }
 
-/// Drops everything but what is listed above, in every thread that is started later and in this one. Kernels
+/// Drops everything but the list above, in this thread and in every thread that is started later. Kernels
 /// before 5.8 know neither CAP_BPF nor CAP_PERFMON: CAP_SYS_ADMIN stands for both.
 ///
 /// # Errors
-/// The kernel's.
+/// The kernel's error.
 pub fn drop_unneeded(work: Work) -> io::Result<()> {
     let had = permitted()?;
     forget_what_could_come_back();

@@ -1,8 +1,9 @@
-//! A filter of system calls (seccomp) for all threads of this process: what [`calls`](super::calls) lists passes.
+//! A filter of system calls (seccomp) for all threads of this process: only those that
+//! [`calls`](super::calls) lists pass.
 //!
-//! The rest is answered as if the kernel did not have it, or was not willing: an agent that is wrong about itself goes on and says so,
-//! as it does on old kernels. Only a call by another architecture's table ends the process, since nothing of ours makes one.
-//! Programs that were started before are not under it.
+//! The rest fails as if the kernel lacked the call or refused it: an agent that makes an unforeseen call goes
+//! on and says so, as on old kernels. Only a call by another architecture's table ends the process, since the
+//! agent makes none. Programs that were started before are not under the filter.
 
 use std::io;
 
@@ -13,7 +14,7 @@ use libc::{
 
 use super::calls::{OLD, ONLY, Only, PLAIN};
 
-/// Where `struct seccomp_data` has what.
+/// Offsets in `struct seccomp_data`.
 const NUMBER: u32 = 0;
 const ARCHITECTURE: u32 = 4;
 const ARGUMENTS: u32 = 16;
@@ -26,7 +27,7 @@ const HERE: u32 = 0xc000_00b7;
 const X32: u32 = 0x4000_0000;
 const CLONE_THREAD: u32 = libc::CLONE_THREAD.cast_unsigned();
 
-/// Processes and users that some calls may name; the same calls are refused with others.
+/// Processes and users that some calls may name; with others the same calls are refused.
 #[derive(Clone, Copy, Debug)]
 pub struct About<'a> {
     /// Processes that get signals, beside this one.
@@ -35,10 +36,10 @@ pub struct About<'a> {
     pub files: (u32, u32),
 }
 
-/// Lets all threads of this process, and those that they start, make the listed calls alone.
+/// Restricts all threads of this process, and those that they start, to the listed calls.
 ///
 /// # Errors
-/// The kernel's: it has no filters, or may set none here.
+/// The kernel's error: it has no filters, or may set none here.
 pub fn only_what_is_used(about: About<'_>) -> io::Result<()> {
     let program = program(std::process::id(), about);
     let filter = libc::sock_fprog {
@@ -69,7 +70,7 @@ fn load(offset: u32) -> sock_filter {
     instruction(BPF_LD | BPF_W | BPF_ABS, offset)
 }
 
-/// If what was loaded is this, goes on, else leaves out so many instructions.
+/// Continues if the loaded value is this one, else skips `skip` instructions.
 fn unless(value: u32, skip: u8) -> sock_filter {
     sock_filter { jf: skip, ..instruction(BPF_JMP | BPF_JEQ | BPF_K, value) }
 }
@@ -97,7 +98,7 @@ fn one_of(program: &mut Vec<sock_filter>, call: c_long, argument: u32, values: &
     program.push(error(libc::EPERM));
 }
 
-/// As the kernel runs it, for the process of this number.
+/// The filter's program for the process of this number.
 fn program(own: u32, About { processes, files: (user, group) }: About<'_>) -> Vec<sock_filter> {
     let mut program = vec![
         load(ARCHITECTURE),
@@ -113,16 +114,16 @@ fn program(own: u32, About { processes, files: (user, group) }: About<'_>) -> Ve
     for &Only { call, argument, values } in ONLY {
         one_of(&mut program, call, argument, values);
     }
-    // What a runtime sends itself, and the signals that are passed on.
+    // Signals to itself by the runtime, and the signals that are passed on.
     let targets: Vec<u32> = [own].iter().chain(processes).copied().collect();
     one_of(&mut program, libc::SYS_kill, 0, &targets);
     one_of(&mut program, libc::SYS_tgkill, 0, &[own]);
-    // Nobody's number changes nothing, and tells whose rights the thread has.
+    // This number (-1) changes nothing; the call returns whose rights the thread has.
     one_of(&mut program, libc::SYS_setfsuid, 0, &[user, u32::MAX]);
     one_of(&mut program, libc::SYS_setfsgid, 0, &[group, u32::MAX]);
-    // A limit of this process's own: nobody else's.
+    // Limits of this process only.
     one_of(&mut program, libc::SYS_prlimit64, 0, &[0, own]);
-    // A thread, and no process. clone3 hides its flags from filters: without it C libraries take clone.
+    // Threads, not processes. clone3 hides its flags from filters: without it C libraries use clone.
     program.extend([
         unless(number(libc::SYS_clone), 5),
         load(ARGUMENTS),
@@ -141,7 +142,7 @@ mod tests {
 
     use super::*;
 
-    /// What the kernel would answer: a machine for the few instructions that there are.
+    /// The kernel's answer, by an interpreter for the few instructions in use.
     fn judged(architecture: u32, call: u32, arguments: [u64; 6]) -> u32 {
         let program = program(7, About { processes: &[9], files: (1000, 100) });
         let word = |offset: u32| match offset {

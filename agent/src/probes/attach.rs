@@ -2,7 +2,7 @@
 
 use super::{Hook, Place};
 
-/// Only `attach` needs it.
+/// Needed only by `attach`.
 pub const HOOKS: &[Hook] = &[Hook {
     id: "iter/task",
     program: "attach",

@@ -1,8 +1,8 @@
-//! Table: the hooks of family `block`, which count what threads ask of block devices, and how long that takes.
+//! Table: the hooks of family `block`, which count threads' I/O on block devices, and how long that takes.
 
 use super::{Hook, tracepoint};
 
-/// The time of threads is charged without them.
+/// The accounts do not need them.
 pub const HOOKS: &[Hook] = &[
     tracepoint!("block_bio_queue", "reads from and writes to block devices, with their bytes", needed: false),
     tracepoint!("block_io_start", "whose an I/O is, and since when", needed: false),

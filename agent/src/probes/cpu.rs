@@ -2,7 +2,7 @@
 
 use super::{Hook, Place};
 
-/// Without it the accounts are the same, and nothing is known of what lies inside `cpu`.
+/// Without it the accounts are the same, and the content of `cpu` is unknown.
 pub const HOOKS: &[Hook] = &[Hook {
     id: "perf_event/cpu-clock",
     program: "sample",

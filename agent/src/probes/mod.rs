@@ -1,7 +1,7 @@
-//! The families of probes: which hooks each one has, what they are for, and which program goes there.
+//! The families of probes: their hooks, the purpose of each, and its program.
 //!
-//! One file per family, named as on the kernel side. A family is a table; the loader does the work. It knows no
-//! records and no meaning of them.
+//! One file per family, named as on the kernel side. A family is a table; the loader does the work. It knows
+//! no records and not their meaning.
 
 pub mod attach;
 pub mod block;
@@ -13,20 +13,21 @@ pub mod sched;
 pub mod socket;
 pub mod throttle;
 
-/// Where a program goes.
+/// Where a program is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// A tracepoint of this name, by its BTF.
     BtfTracepoint(&'static str),
-    /// The same, by its name alone: what it hands over has no types.
+    /// The same, by its name alone: its arguments have no types.
     RawTracepoint(&'static str),
     /// A tracepoint of this category and name, whose event is read by its format.
     Tracepoint(&'static str, &'static str),
     /// Nowhere: a task runs it on itself.
     Called,
-    /// All tasks, one after the other, whenever the agent reads them.
+    /// All tasks, one after the other, at each read by the agent.
     Iterator,
-    /// The clock of the thread that starts the program, which inherits it; those of the threads that are attached to; or of all CPUs.
+    /// The clock of the thread that starts the program, which inherits it; those of the attached threads; or
+    /// those of all CPUs.
     Sampler,
     /// A clock on each CPU.
     EachCpu,
@@ -37,46 +38,46 @@ pub enum Place {
 /// A hook that a family wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hook {
-    /// As in KERNELS.md and in reports.
+    /// Name in KERNELS.md and in reports.
     pub id: &'static str,
     /// The program's name in the object.
     pub program: &'static str,
-    /// Where it goes.
+    /// Where it is attached.
     pub place: Place,
-    /// What it tells; without it, what is missing.
+    /// What it shows, or, without it, what is missing.
     pub purpose: &'static str,
     /// Without it the accounts would be wrong; else they are coarser, and the hook says so.
     pub is_needed: bool,
-    /// For a tracepoint: the same for kernels that have no BTF.
+    /// For a tracepoint: the twin for kernels that have no BTF.
     pub twin: Option<Twin>,
-    /// The same as far as it goes without any BTF.
+    /// A partial substitute without any BTF.
     pub classic: Option<Classic>,
 }
 
-/// A program with the body of another one, which needs no BTF of the kernel.
+/// A program with the body of another one that needs no BTF of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Twin {
-    /// As in KERNELS.md and in reports.
+    /// Name in KERNELS.md and in reports.
     pub id: &'static str,
     /// The program's name in the object.
     pub program: &'static str,
 }
 
-/// A program that tells what a tracepoint's event tells.
+/// A program that reads a tracepoint's event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Classic {
-    /// As in KERNELS.md and in reports.
+    /// Name in KERNELS.md and in reports.
     pub id: &'static str,
     /// The program's name in the object.
     pub program: &'static str,
     /// The tracepoint's category.
     pub category: &'static str,
-    /// Its name there.
+    /// The tracepoint's name in that category.
     pub name: &'static str,
 }
 
 impl Hook {
-    /// The same hook by its event, if it has one that tells enough.
+    /// The same hook by its event, if it has a sufficient one.
     pub const fn by_event(&self) -> Option<Hook> {
         match self.classic {
             Some(Classic { id, program, category, name }) => {
@@ -133,8 +134,8 @@ macro_rules! tracepoint {
 }
 use tracepoint;
 
-/// Every family's hooks, in the order in which they are attached: births before switches, so that no thread of the
-/// child can be missed.
+/// Every family's hooks, in the order of attaching: births before switches, so that no thread of the child
+/// can be missed.
 pub const FAMILIES: &[&[Hook]] = &[
     throttle::HOOKS,
     sched::HOOKS,

@@ -2,7 +2,7 @@
 
 use super::{Hook, tracepoint};
 
-/// The time of threads is charged without them.
+/// The accounts do not need them.
 pub const HOOKS: &[Hook] = &[
     tracepoint!("sock_send_length", "what is sent over sockets, with its bytes", needed: false),
     tracepoint!("sock_recv_length", "what is received over sockets, with its bytes", needed: false),

@@ -1,8 +1,8 @@
-//! Table: the hooks of family `pause`, which tell whether the whole machine was stopped.
+//! Table: the hooks of family `pause`, which show whether the whole machine was stopped.
 
 use super::{Hook, Place, tracepoint};
 
-/// Without them a pause is in the accounts of whatever was going on, and nothing says so.
+/// Without them a pause counts in whatever accounts were running, and nothing tells so.
 pub const HOOKS: &[Hook] = &[
     tracepoint!("hrtimer_expire_entry", "to a millisecond, when the whole machine was stopped", needed: false),
     Hook {

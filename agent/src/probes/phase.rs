@@ -1,9 +1,10 @@
 //! Family `phase`: the marker library's probe point, found in ELF files by its note.
 //!
-//! The point is `nop; nop5` (x86-64), and the probe goes to the `nop`, on every kernel. 6.18 rewrites a `nop5` under a
-//! probe into a call, which costs less (487 ns against 650 ns an edge), and kills: a forked child inherits the call but
-//! not the page that it goes to (VM_DONTCOPY), and dies by SIGSEGV at its first edge (6.18.44; with bpftrace as well).
-//! It reads headers and notes only, through bounds-checked readers: the file may be anybody's.
+//! The point is `nop; nop5` (x86-64), and the probe goes to the `nop`, on every kernel. 6.18 rewrites a
+//! `nop5` under a probe into a call, which costs less (487 ns against 650 ns an edge), and kills: a forked
+//! child inherits the call but not its target page (VM_DONTCOPY), and dies by SIGSEGV at its first edge
+//! (6.18.44; with bpftrace as well). It reads headers and notes only, through bounds-checked readers: the
+//! file may be anybody's.
 
 use std::{fs::File, io::BufReader, path::Path};
 
@@ -19,7 +20,7 @@ use object::{
 use super::{Hook, Place};
 use crate::{guarded, untrusted::Shown as _};
 
-/// One hook, at as many files as carry the library.
+/// One hook, in every file that carries the library.
 pub const HOOKS: &[Hook] = &[Hook {
     id: "uprobe/guestscope_edge",
     program: "edge",
@@ -30,16 +31,16 @@ pub const HOOKS: &[Hook] = &[Hook {
     classic: None,
 }];
 
-/// What to do when a program cannot be probed.
+/// The remedy when a program cannot be probed.
 pub const REMEDY: &str =
     "the agent needs CAP_SYS_ADMIN to probe a program and CAP_SYS_PTRACE to look into it";
 
 const PROVIDER: &[u8] = b"guestscope";
 const PROBE: &[u8] = b"edge";
-/// A program with more notes than this is not looked at further: ours is one of a handful.
+/// Notes are read up to this size: ours is one of a handful.
 const NOTES_BYTES: u64 = 1 << 20;
-/// No linked program has more sections: the largest of Chromium's and PyTorch's files have 50. The name of
-/// each is kept while a file is looked at, up to 4 kB.
+/// More sections than any linked program has: the largest of Chromium's and PyTorch's files have 50. The name
+/// of each is kept while a file is read, up to 4 kB.
 const MOST_SECTIONS: u16 = 4_096;
 
 /// Why a file's probe point could not be found.
@@ -48,9 +49,9 @@ pub enum MarkerError {
     /// It cannot be opened or read.
     #[error("reading `{path}`: {source}")]
     Read {
-        /// Which file.
+        /// Path of the file.
         path: String,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
     /// Its notes make no sense.
@@ -58,8 +59,8 @@ pub enum MarkerError {
     Damaged(String),
 }
 
-/// The offset in the file of the marker's 1-byte nop; none if the file has no marker, or is no program for this kind of
-/// machine. What is no regular file is not even opened.
+/// The offset in the file of the marker's 1-byte nop; none if the file has no marker, or is no program for
+/// this kind of machine. A file that is not regular is not even opened.
 pub fn find(path: &Path) -> Result<Option<u64>, MarkerError> {
     let read_error = |source| MarkerError::Read { path: path.shown().to_string(), source };
     let file = match guarded::open_file(path) {
@@ -69,7 +70,7 @@ pub fn find(path: &Path) -> Result<Option<u64>, MarkerError> {
     find_in(file, path)
 }
 
-/// The same of an open file; `path` is for people.
+/// The same in an open file; `path` is for people.
 pub(crate) fn find_in(file: File, path: &Path) -> Result<Option<u64>, MarkerError> {
     let cache = ReadCache::new(BufReader::new(file));
     let damaged = || MarkerError::Damaged(path.shown().to_string());
@@ -80,7 +81,8 @@ pub(crate) fn find_in(file: File, path: &Path) -> Result<Option<u64>, MarkerErro
     };
     let notes = (&cache).read_bytes_at(offset, bytes).map_err(|()| damaged())?;
     let Some((address, base)) = our_note(notes) else { return Ok(None) };
-    // The linker writes addresses; a later tool that moved the file's sections leaves the distance to this section.
+    // Addresses in the note are the linker's; if a later tool moved the file's sections, the distance to this
+    // section tells how far.
     let moved = match tables.section(".stapsdt.base") {
         Some(section) if base != 0 => section.sh_addr(LittleEndian).wrapping_sub(base),
         _ => 0,
@@ -88,23 +90,23 @@ pub(crate) fn find_in(file: File, path: &Path) -> Result<Option<u64>, MarkerErro
     tables.offset_of(address.wrapping_add(moved)).map(Some).ok_or_else(damaged)
 }
 
-/// A file that is read by its parts.
+/// A file that is read in parts.
 pub(crate) type Cache = ReadCache<BufReader<File>>;
 
-/// The two tables of a 64-bit little-endian ELF file: all that is read of it beside the notes. `object::File` would
-/// read the symbols too, 14 MB of libtorch's.
+/// The two tables of a 64-bit little-endian ELF file: all that is read of it beside the notes. `object::File`
+/// would read the symbols too, 14 MB in libtorch.
 pub(crate) struct Tables<'a> {
     segments: &'a [ProgramHeader64<LittleEndian>],
     sections: SectionTable<'a, FileHeader64<LittleEndian>, &'a Cache>,
 }
 
 impl<'a> Tables<'a> {
-    /// None of what is no such file, or claims to have more sections than any has.
+    /// None for other files, and for those that claim to have too many sections.
     pub(crate) fn read(cache: &'a Cache) -> Option<Self> {
         let header = FileHeader64::<LittleEndian>::parse(cache).ok()?;
         header.endian().ok()?;
-        // These values say that the number stands elsewhere, and has 32 bits. No program needs them, and a file that
-        // claims to could make this read 256 GiB.
+        // These values mean that the number stands elsewhere, in 32 bits. No program needs them, and a file
+        // that claims to could make this read 256 GiB.
         let sections = header.e_shnum.get(LittleEndian);
         if !(1..=MOST_SECTIONS).contains(&sections) || header.e_phnum.get(LittleEndian) == PN_XNUM {
             return None;
@@ -120,7 +122,7 @@ impl<'a> Tables<'a> {
         self.sections.section_by_name(LittleEndian, name.as_bytes()).map(|(_, section)| section)
     }
 
-    /// The first section of a kind, and the one that has its names.
+    /// The first section of a kind, and the section with the names.
     pub(crate) fn with_names(
         &self,
         kind: SectionType,
@@ -130,7 +132,7 @@ impl<'a> Tables<'a> {
         Some((section, names))
     }
 
-    /// Where the byte at this address lies in the file; none for memory that has no bytes there.
+    /// Offset in the file of the byte at this address; none for memory without bytes in the file.
     pub(crate) fn offset_of(&self, address: u64) -> Option<u64> {
         let loaded = self.segments.iter().filter(|segment| segment.p_type(LittleEndian) == PT_LOAD);
         loaded.map(|segment| (segment.p_vaddr(LittleEndian), segment.file_range(LittleEndian))).find_map(

@@ -1,7 +1,8 @@
-//! `find` on files made here, byte by byte: every layout that linkers make, every damage, and what is no file at all.
+//! `find` on files made here, byte by byte: every layout that linkers make, every damage, and files that are
+//! no ELF at all.
 //!
-//! A file carries the probe at `PROBE_OFFSET`, so the expected answer does not come from addresses. Where a C compiler
-//! is at hand, its linker's files are looked at too.
+//! A file carries the probe at `PROBE_OFFSET`, so the expected answer does not come from addresses. Where
+//! there is a C compiler, its linker's files are tested too.
 
 use std::{fs, os::unix::ffi::OsStrExt as _, path::PathBuf, process::Command};
 
@@ -17,7 +18,7 @@ const TEXT_BYTES: usize = 16;
 /// Bytes of the segment in memory, beyond those in the file.
 const ZEROED: u64 = 0x100;
 
-/// A program, as a linker would write it.
+/// A program as a linker writes it.
 #[derive(Clone, Copy)]
 struct Elf {
     /// 2: executable at fixed addresses. 3: position-independent, or a shared object.
@@ -25,7 +26,7 @@ struct Elf {
     address: u64,
     /// How far addresses moved after the notes were written.
     moved: u64,
-    /// What the note says, from the begin of the text.
+    /// The note's address, from the start of the text.
     within: u64,
     has_base: bool,
 }
@@ -62,7 +63,7 @@ impl Elf {
         self.address + 0x800
     }
 
-    /// Our note, as it was before addresses moved.
+    /// The marker's note, from before the addresses moved.
     fn note(&self) -> Vec<u8> {
         let before = |address: u64| address.wrapping_sub(self.moved);
         let base = if self.has_base { before(self.base_address()) } else { 0 };
@@ -193,7 +194,7 @@ fn with(changes: &[(usize, u8)]) -> Vec<u8> {
     file
 }
 
-/// An address that no bytes of the file lie behind: the kernel would put the probe anywhere.
+/// An address without bytes in the file behind it: the kernel would put the probe anywhere.
 #[rstest]
 #[case::below(0_u64.wrapping_sub(0x500))]
 #[case::beyond(0x5_0000)]
@@ -234,8 +235,8 @@ fn a_file_cut_anywhere_is_answered() {
     assert_eq!(case.find(&file).unwrap(), Some(PROBE_OFFSET));
 }
 
-/// Numbers of sections and segments beyond 16 bits stand elsewhere in the file. Believed, this file (1 TiB, nearly all
-/// of it a hole) would take 256 GiB of memory.
+/// Numbers of sections and segments beyond 16 bits stand elsewhere in the file. If they were believed, this
+/// file (1 TiB, nearly all of it a hole) would take 256 GiB of memory.
 #[rstest]
 #[case::sections(60, &[0, 0])]
 #[case::segments(56, &[0xff, 0xff])]
@@ -258,7 +259,7 @@ fn tables_of_any_size_are_not_read(#[case] at: usize, #[case] count: &[u8]) {
 fn sections_are_bounded(#[case] sections: u16, #[case] expected: Option<u64>) {
     let mut file = PIE.file(&PIE.note());
     file[60..62].copy_from_slice(&sections.to_le_bytes());
-    // The table lies at the end, of 64 bytes a section.
+    // The table lies at the end, 64 bytes for each section.
     let there = u64::from_le_bytes(file[40..48].try_into().unwrap()) as usize;
     file.resize(there + 64 * usize::from(sections), 0);
     assert_eq!(Case::new().find(&file).unwrap(), expected);
@@ -296,11 +297,11 @@ fn what_is_no_regular_file_is_not_opened() {
     let missing = find(&case.path()).unwrap_err().to_string();
     assert!(missing.starts_with("reading `") && missing.contains("program"), "{missing}");
 
-    // Nobody writes to this pipe: opening it would wait for ever.
+    // A pipe without a writer: opening it would wait forever.
     let pipe = case.path();
     nix::unistd::mkfifo(pipe.as_os_str().as_bytes(), nix::sys::stat::Mode::S_IRWXU).unwrap();
     assert_eq!(find(&pipe).unwrap(), None, "a pipe");
-    // Somebody waits for a reader. Opened and closed again, the pipe would be broken under its hands.
+    // A writer waits for a reader. Opening and closing the pipe would break the writer's end.
     let path = pipe.clone();
     let writer = std::thread::spawn(move || fs::write(path, "unharmed"));
     for _ in 0..100 {

@@ -1,9 +1,8 @@
-//! Table: the hooks of family `socket`, in place only where requests are wanted that are known by their
-//! sockets.
+//! Table: the hooks of family `socket`, attached only where requests shall be known by their sockets.
 
 use super::{Hook, Place, Twin};
 
-/// A tracepoint's hook, with its twin; `id` where another family is there as well.
+/// A tracepoint's hook, with its twin; `id` differs where another family has a hook there as well.
 macro_rules! hook {
     ($name:literal, $id:literal, $program:literal, $purpose:literal) => {
         Hook {
@@ -18,7 +17,7 @@ macro_rules! hook {
     };
 }
 
-/// The ledgers are the same without them.
+/// The ledgers do not need them.
 pub const HOOKS: &[Hook] = &[
     hook!("sk_data_ready", "sk_data_ready", "socket_ready", "since when a request waits to be taken"),
     hook!(

@@ -1,8 +1,8 @@
-//! The order in which records reach pairing, whatever arrives between two reads: waits go to the phase that their thread
-//! was in, and come out before the request that they lie in.
+//! The order in which records reach pairing, whatever arrives between two reads: waits go to the phase that
+//! their thread was in, and come out before the request around them.
 //!
-//! A simulated kernel appends to three queues while the pump reads them: before each read of a single record, as many
-//! records arrive as the case says.
+//! A simulated kernel appends to three queues while the pump reads them: before each read of a single record,
+//! as many records arrive as the case says.
 
 use std::{
     cell::RefCell,
@@ -19,14 +19,15 @@ use proptest::prelude::*;
 use super::*;
 use crate::phase::{Wait, pairing::Output};
 
-/// What a thread does next.
+/// The next act of a thread.
 #[derive(Clone, Copy, Debug)]
 enum Act {
-    /// Of a phase; the thread may lose its CPU in the program that takes the edge, which is handed over after that wait.
+    /// Begins a phase; the thread may lose its CPU in the program that takes the edge, which is handed over
+    /// after that wait.
     Begin {
         interrupted: bool,
     },
-    /// The same.
+    /// Ends a phase, likewise.
     End {
         interrupted: bool,
     },
@@ -36,15 +37,15 @@ enum Act {
 /// The rings as the kernel side fills them.
 #[derive(Debug, Default)]
 struct Kernel {
-    /// What is still to happen, in the order of its times.
+    /// Records still to come, in the order of their times.
     to_come: VecDeque<Record>,
     edges: VecDeque<Record>,
     waits: VecDeque<Record>,
-    /// Records that arrive before each read, over and over.
+    /// Numbers of records that arrive before each read, cyclic.
     pace: VecDeque<usize>,
-    /// Reads of the ring of waits that find a writer in the way, over and over.
+    /// Whether a read of the ring of waits meets an unfinished record, cyclic.
     stuck: VecDeque<bool>,
-    /// The same of the ring of edges.
+    /// The same for the ring of edges.
     stuck_edges: VecDeque<bool>,
 }
 
@@ -86,7 +87,7 @@ impl Source for Ring {
     }
 }
 
-/// A thread as it goes along.
+/// A thread during the story.
 #[derive(Default)]
 struct Thread {
     /// The numbers of the phases that are open, the innermost last.
@@ -95,14 +96,14 @@ struct Thread {
     last_ns: u64,
 }
 
-/// What happened, and which phases each wait lay in, by its begin: the innermost last.
+/// All records, and which phases each wait lay in, by its start: the innermost last.
 #[derive(Default)]
 struct Story {
     records: VecDeque<Record>,
     truth: HashMap<(u32, u64), Vec<u64>>,
 }
 
-/// A record of zeros but for its kind: whatever fields it has.
+/// A record of zeros but for its kind, whatever its fields.
 fn blank(kind: Kind, bytes: usize) -> Record {
     let mut zeros = vec![0; bytes];
     zeros[..4].copy_from_slice(&(kind as u32).to_ne_bytes());
@@ -115,7 +116,7 @@ fn edge(tid: u32, thread: &mut Thread, operation: Operation, number: u64, time_n
     edge.header.time_ns = time_ns;
     edge.ledger = Ledger { tid, tgid: 1, born_ns: 1, since_ns: time_ns, ..Ledger::EMPTY };
     edge.operation = operation as u64 | thread.edges << 32;
-    // The root's token is free below, for those of what is nested.
+    // Tokens of nested phases have their number below the root's.
     let root = thread.open.first().copied().unwrap_or(number);
     edge.token = root << TOKEN_CHILD_BITS | if root == number { 0 } else { number };
     edge.arguments[2] = number;
@@ -128,7 +129,7 @@ fn birth(tid: u32) -> Record {
     Record::Task(kind, task)
 }
 
-/// `edge` is the number of the last one that the thread has begun, 0 for none.
+/// `edge` is the number of the last edge that the thread has begun, 0 for none.
 fn wait(tid: u32, edge: u64, left_ns: u64, time_ns: u64) -> Record {
     let Record::Wait(mut wait) = blank(Kind::Wait, size_of::<WaitRecord>()) else { unreachable!() };
     wait.header.time_ns = time_ns;
@@ -139,7 +140,7 @@ fn wait(tid: u32, edge: u64, left_ns: u64, time_ns: u64) -> Record {
     Record::Wait(wait)
 }
 
-/// Plays what threads do, in turns of 10 ns; in the end every thread ends what it has open.
+/// Plays the acts, in turns of 10 ns; in the end every thread ends its open phases.
 fn story(acts: &[(u32, Act)]) -> Story {
     let mut threads: HashMap<u32, Thread> = HashMap::new();
     let mut story = Story::default();
@@ -185,7 +186,7 @@ fn story(acts: &[(u32, Act)]) -> Story {
     story
 }
 
-/// Pumps all of it through pairing, a few edges at a time.
+/// Pumps the whole story through pairing, a few edges at a time.
 fn pumped(story: &Story, most: usize, pace: Vec<usize>, [stuck, stuck_edges]: [Vec<bool>; 2]) -> Vec<Output> {
     let kernel = Kernel {
         to_come: story.records.clone(),
@@ -204,7 +205,7 @@ fn pumped(story: &Story, most: usize, pace: Vec<usize>, [stuck, stuck_edges]: [V
         pump.feed(&mut pairing);
     }
     pump.drain(&mut pairing);
-    // What came after the newest edge waits for one more round.
+    // Waits from after the newest edge stay for one more round.
     pump.drain(&mut pairing);
     assert!(pump.held.is_empty(), "nothing stays behind");
     pairing.stop(u64::MAX, &[]);
@@ -241,7 +242,7 @@ fn acts() -> impl Strategy<Value = Vec<(u32, Act)>> {
 }
 
 fn pace() -> impl Strategy<Value = Vec<usize>> {
-    // Something arrives at some time, or reading would never come to an end.
+    // Some arrive at some time, or reading would never end.
     let steps = prop_oneof![2 => Just(0), 1 => 0_usize..6];
     let some = prop::collection::vec(steps, 0..24);
     some.prop_map(|mut pace| {
@@ -255,8 +256,8 @@ fn stuck() -> impl Strategy<Value = Vec<bool>> {
 }
 
 proptest! {
-    /// Whatever arrives between two reads, however few edges fit into a batch, and though a writer was stopped in the middle and
-    /// edges behind its own cannot be read.
+    /// For any arrivals between two reads, any size of a batch, and a writer that was stopped in the middle,
+    /// so that edges behind its own cannot be read.
     #[test]
     fn waits_lie_in_the_phase_that_their_thread_was_in(
         acts in acts(), most in 1_usize..9, pace in pace(), stuck_edges in stuck(),
@@ -273,8 +274,9 @@ proptest! {
         }
     }
 
-    /// A writer on another CPU that was stopped in the middle hides the waits behind its own; edges go past them. Such
-    /// a wait may be found in a phase around its own, or in none, and never in one that it was not in.
+    /// A writer on another CPU that was stopped in the middle hides the waits behind its own; edges go past
+    /// them. Such a wait may be found in a phase around its own, or in none, and never in a phase that it was
+    /// not in.
     #[test]
     fn waits_that_are_held_up_lie_in_no_wrong_phase(
         acts in acts(), most in 1_usize..9, pace in pace(), stuck in [stuck(), stuck()],

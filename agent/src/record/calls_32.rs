@@ -1,17 +1,18 @@
 //! Table: the system calls of 32-bit programs, each by the 64-bit one that does the same.
 //!
-//! A 64-bit kernel runs such programs by numbers of their own. What is known of a 64-bit call, the account of its waits and
-//! whether it hands something over, holds for theirs so; those that are missing are `other`, and known by their numbers.
-//! Among these is `ipc` of x86 (117), whose first argument alone says which call it is.
+//! A 64-bit kernel runs such programs by numbers of their own. A 64-bit call's properties, the account of its
+//! waits and whether it hands something over, hold for the 32-bit call too; calls that are missing here are
+//! `other`, and known by their numbers. Among these is `ipc` of x86 (117), whose first argument says which
+//! call it is.
 
 use guestscope_ebpf::CALLS_32;
 
 use crate::kernel::syscalls::{FUTEX_WAIT, IO_PGETEVENTS};
 
-/// There is no such call.
+/// The processor has no such call.
 const NONE: u16 = u16::MAX;
 
-/// A call's name, the 64-bit call that does the same, its number for 32-bit programs of x86, and for those of Arm.
+/// A call's name, the 64-bit call that does the same, and its number for 32-bit programs of x86 and of Arm.
 type Row = (&'static str, libc::c_long, u16, u16);
 
 macro_rules! rows {
@@ -20,7 +21,8 @@ macro_rules! rows {
     };
 }
 
-/// By the kernel's tables of numbers (`arch/x86/entry/syscalls/syscall_32.tbl`, `arch/arm/tools/syscall.tbl`).
+/// From the kernel's tables of numbers (`arch/x86/entry/syscalls/syscall_32.tbl`,
+/// `arch/arm/tools/syscall.tbl`).
 #[rustfmt::skip]
 const ROWS: &[Row] = rows! {
     restart_syscall = libc::SYS_restart_syscall, 0, 0;
@@ -144,23 +146,23 @@ const fn number(row: &Row) -> u16 {
     if cfg!(target_arch = "x86_64") { row.2 } else { row.3 }
 }
 
-/// The row of a call, as records name it.
+/// The row of a call, by its name in records.
 fn row(call: u32) -> Option<&'static Row> {
     let wanted = u16::try_from(call).ok()?.checked_sub(CALLS_32)?;
     ROWS.iter().find(|row| number(row) == wanted)
 }
 
-/// What the call is called, with a word that it is a 32-bit one.
+/// Name of a 32-bit call, which says that it is one.
 pub(crate) fn name(call: u32) -> Option<&'static str> {
     row(call).map(|row| row.0)
 }
 
-/// The 64-bit call that does the same. One of these is itself.
+/// The 64-bit call that does the same; a 64-bit call is itself.
 pub(crate) fn same(call: u32) -> Option<libc::c_long> {
     if call < u32::from(CALLS_32) { Some(call.into()) } else { row(call).map(|row| row.1) }
 }
 
-/// All that there are here: by their numbers, and the 64-bit calls that do the same.
+/// All 32-bit calls here: their numbers, and the 64-bit calls that do the same.
 pub(crate) fn all() -> impl Iterator<Item = (u16, libc::c_long)> {
     ROWS.iter().map(|row| (number(row), row.1)).filter(|(number, _)| *number != NONE)
 }

@@ -1,4 +1,5 @@
-//! Which signs there are here, for `doctor`. Yields one finding per source; it changes nothing.
+//! Which signs of a restore this machine offers, for `doctor`. Yields one finding per source; it changes
+//! nothing.
 
 use std::path::Path;
 
@@ -8,16 +9,16 @@ use super::{
 };
 use crate::{phase::RestoredBy, platform::Root};
 
-/// What can be made of a source.
+/// State of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It is watched.
+    /// The source is watched.
     Present,
     /// The hypervisor offers none.
     Absent,
-    /// It offers one that this kernel has no driver for.
+    /// It offers one for which this kernel has no driver.
     Unsupported,
-    /// There is one that this process may not look at.
+    /// There is one that this process may not read.
     Refused,
 }
 
@@ -33,20 +34,20 @@ impl State {
     }
 }
 
-/// A source, what can be made of it, and what that means.
+/// A source, its state, and the consequence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sign {
-    /// Which.
+    /// The source.
     pub source: RestoredBy,
-    /// What can be made of it.
+    /// Its state.
     pub state: State,
-    /// What is seen by it, or not without it.
+    /// What it shows, or what is missed without it.
     pub consequence: String,
-    /// What to do about it, if anything.
+    /// Remedy, if there is any.
     pub remedy: Option<String>,
 }
 
-/// What a source is like in this machine.
+/// Traces of a source in this machine.
 struct Traces {
     /// There is a device.
     offered: bool,
@@ -67,7 +68,7 @@ impl Traces {
     }
 }
 
-/// Both sources, under a root; the log of the kernel and the clock's device are the running system's.
+/// Both sources below a root; the kernel's log and the clock's device are those of the running system.
 pub fn find(root: &Root) -> [Sign; 2] {
     let log = KernelLog::open(Path::new(kernel_log::PATH)).err().map(|error| error.to_string());
     let clock = VmClock::open(Path::new(vmclock::PATH)).err().map(|error| error.to_string());
@@ -82,7 +83,7 @@ pub fn find(root: &Root) -> [Sign; 2] {
     [vmgenid_sign(&vmgenid), vmclock_sign(&vmclock)]
 }
 
-/// A device of the firmware's has this name, or is compatible with it.
+/// Whether a firmware device has this name, or is compatible with it.
 fn offers(root: &Root, name: &str) -> bool {
     const DEVICES: &str = "/sys/bus/acpi/devices";
     let devices = root.names(DEVICES);
@@ -90,7 +91,7 @@ fn offers(root: &Root, name: &str) -> bool {
     modalias.any(|text| text.trim().split(':').any(|word| word == name))
 }
 
-/// Beside its own files a driver's folder has a link to each device that it has taken.
+/// Whether the driver has a device: beside its own files its folder has a link to each.
 fn has_device(root: &Root, driver: &str) -> bool {
     root.names(driver).iter().any(|name| name != "module" && root.link(&format!("{driver}/{name}")).is_some())
 }
@@ -160,7 +161,7 @@ mod tests {
         }
     }
 
-    /// QEMU and Firecracker give the device names of their own; what it is compatible with is the same.
+    /// QEMU and Firecracker name the device differently; its compatible id is the same.
     #[test]
     fn devices_are_found_by_what_they_are_compatible_with() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,8 +1,8 @@
-//! The kernel's log, for the line that it writes when the generation of the virtual machine has changed.
+//! The kernel's log, for its line about a new generation of the virtual machine.
 //!
-//! From 5.18 on the kernel renews its random numbers then, and says so. There is no other sign of it in most kernels: an event
-//! of the device came with 6.8 and went with 6.9. Anybody who may write to the log may write such a line, but not as
-//! the kernel: what it did not write itself is of another facility.
+//! From 5.18 on the kernel then reseeds its random numbers, and logs it. In most kernels there is no other
+//! sign: a device event came with 6.8 and went with 6.9. Any process that may write to the log may write such
+//! a line, but not as the kernel: records of others have another facility.
 
 use std::{
     fs::{File, OpenOptions},
@@ -16,21 +16,23 @@ use std::{
 
 use super::Records;
 
-/// Where it is.
+/// The log's device.
 pub const PATH: &str = "/dev/kmsg";
-/// A record with its prefix and its fields: the kernel's own buffer has 8 KiB, and newer ones need no more than 2.
+/// Longest record with its prefix and fields: the kernel's own buffer has 8 KiB, and newer ones need no more
+/// than 2.
 const RECORD: usize = 8192;
-/// The words, after the name of the subsystem.
+/// The line's text, which begins with the subsystem's name.
 const LINE: &[u8] = b"random: crng reseeded due to virtual machine fork";
 
-/// The log, from when it was opened on.
+/// The log, from its opening on.
 #[derive(Debug)]
 pub struct KernelLog {
     file: File,
 }
 
 impl KernelLog {
-    /// Opens it behind what it holds already. Where `dmesg_restrict` is set that needs CAP_SYSLOG, and reading does not.
+    /// Opens it behind its present content. Where `dmesg_restrict` is set that needs CAP_SYSLOG; reading does
+    /// not.
     pub fn open(path: &Path) -> io::Result<Self> {
         let flags = libc::O_NONBLOCK | libc::O_CLOEXEC;
         let mut file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
@@ -38,12 +40,12 @@ impl KernelLog {
         Ok(Self { file })
     }
 
-    /// Whether the next record is the kernel's word of a new generation. `WouldBlock` where there is none.
+    /// Whether the next record is the kernel's report of a new generation. `WouldBlock` where there is none.
     pub fn next_tells(&mut self) -> io::Result<bool> {
         let mut record = [0; RECORD];
         match self.file.read(&mut record) {
             Ok(length) => Ok(tells(&record[..length])),
-            // Records were overwritten before they were read; the next one is the oldest that is left.
+            // EPIPE: records were overwritten before they were read; the next one is the oldest that is left.
             Err(error) if error.raw_os_error() == Some(libc::EPIPE) => Ok(false),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(false),
             Err(error) => Err(error),
@@ -65,8 +67,8 @@ impl Records for KernelLog {
     }
 }
 
-/// Whether a record is the kernel's own and says it: `PRIORITY,NUMBER,TIME,FLAGS;TEXT`, of which the priority holds the
-/// facility in all but its lowest three bits, 0 for the kernel.
+/// Whether a record is the kernel's own report: `PRIORITY,NUMBER,TIME,FLAGS;TEXT`, of which the priority
+/// holds the facility in all but its lowest three bits, 0 for the kernel.
 fn tells(record: &[u8]) -> bool {
     let Some(semicolon) = record.iter().position(|&byte| byte == b';') else { return false };
     let (prefix, text) = (&record[..semicolon], &record[semicolon + 1..]);
@@ -82,7 +84,7 @@ mod tests {
 
     use super::tells;
 
-    /// The first is as Linux 6.12 wrote it, in a guest of QEMU that was restored with another generation.
+    /// The first is Linux 6.12's own, in a guest of QEMU that was restored with another generation.
     #[rstest]
     #[case::as_it_is("5,369,11840004,-;random: crng reseeded due to virtual machine fork\n", true)]
     #[case::with_a_caller("5,7,1,-,caller=T1;random: crng reseeded due to virtual machine fork\n", true)]

@@ -1,9 +1,10 @@
-//! Signs that the guest itself is given of having been restored from a snapshot, or moved to another machine.
+//! Signs in the guest that it was restored from a snapshot, or moved to another machine.
 //!
-//! Yields them as they are noticed. Two things of a hypervisor tell: a new generation of the virtual machine (VMGENID),
-//! which the kernel puts into its log and, by some versions, into an event of the device, and a marker in a page of memory
-//! (vmclock). Everything is opened once, before privileges are given up, and nothing runs for it: two descriptors are
-//! waited for, and the page is read when the agent is awake. Where a hypervisor offers neither there is nothing to do.
+//! Yields them as they are noticed. Hypervisors give two: a new generation of the virtual machine (VMGENID),
+//! which the kernel writes to its log and, in some versions, sends as an event of the device, and a marker in
+//! a page of memory (vmclock). Everything is opened once, before privileges are given up, and nothing runs
+//! for it: two descriptors are waited for, and the page is read when the agent is awake. Where a hypervisor
+//! offers neither, nothing is done.
 
 mod found;
 pub mod kernel_log;
@@ -26,40 +27,40 @@ use crate::{
     phase::{Restored, RestoredBy},
 };
 
-/// The kernel tells of one new generation in two ways, the second within microseconds of the first.
+/// The kernel reports one new generation in two ways, the second within microseconds of the first.
 const SAME: Duration = Duration::from_secs(1);
 
-/// Records that are read at the end: others may be written for as long as anybody reads.
+/// Most records that are read at the end: others may be written as fast.
 const LAST: usize = 4096;
 
-/// Who told of a new generation.
+/// Source of a report of a new generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Witness {
     Log,
     Uevent,
 }
 
-/// Something that is read record by record, without waiting.
+/// A source that is read record by record, without waiting.
 trait Records: AsRawFd {
-    /// For people.
+    /// Name for people.
     const NAME: &'static str;
 
-    /// Whether the next record tells of a new generation. `WouldBlock` where there is none.
+    /// Whether the next record reports a new generation. `WouldBlock` where there is none.
     fn next_tells(&mut self) -> io::Result<bool>;
 }
 
-/// What is watched.
+/// The watched sources.
 #[derive(Default)]
 pub struct Signs {
     log: Option<AsyncFd<KernelLog>>,
     uevents: Option<AsyncFd<Uevents>>,
     clock: Option<VmClock>,
-    /// The last who told of a new generation.
+    /// The last report of a new generation: its source and time.
     last: Option<(Witness, Instant)>,
 }
 
 impl Signs {
-    /// Opens what there is. What cannot be had is not watched: `doctor` says so.
+    /// Opens the sources that there are. `doctor` tells which cannot be watched.
     pub fn open() -> Self {
         Self {
             log: KernelLog::open(Path::new(kernel_log::PATH)).ok().and_then(watched),
@@ -69,7 +70,7 @@ impl Signs {
         }
     }
 
-    /// The next new generation of the virtual machine. A call that is given up loses none.
+    /// The next new generation of the virtual machine. A cancelled call loses none.
     pub async fn next(&mut self) -> Restored {
         loop {
             let witness = tokio::select! {
@@ -84,7 +85,7 @@ impl Signs {
         }
     }
 
-    /// Whether nobody else has told of it just before.
+    /// Whether no other source has reported it right before.
     fn is_new(&mut self, witness: Witness, now: Instant) -> bool {
         let is_told = self
             .last
@@ -93,7 +94,7 @@ impl Signs {
         !is_told
     }
 
-    /// What has been told and not been read yet, when nobody will wait for it any more.
+    /// Reports that have not been read yet, at the end of a run.
     pub fn last(&mut self) -> Vec<Restored> {
         let log = tells_left(&mut self.log);
         let uevents = tells_left(&mut self.uevents);
@@ -116,12 +117,12 @@ fn watched<R: Records>(records: R) -> Option<AsyncFd<R>> {
     unsafe { AsyncFd::register_with_interest(records, Interest::READABLE) }.ok()
 }
 
-/// Waits for the next record, and reads it. Waits for ever where nothing is watched, or nothing can be any more.
+/// Waits for the next record, and reads it. Waits forever where nothing is watched, or can be read no more.
 async fn told<R: Records>(watched: &mut Option<AsyncFd<R>>) -> bool {
     let Some(records) = watched else { return std::future::pending().await };
     match records.async_io_mut(Interest::READABLE, Records::next_tells).await {
         Ok(tells) => tells,
-        // It would be so every time.
+        // The error would come again every time.
         Err(error) => {
             failure::say(&format!("warning: {} can be read no more: {error}\n", R::NAME));
             *watched = None;
@@ -130,7 +131,7 @@ async fn told<R: Records>(watched: &mut Option<AsyncFd<R>>) -> bool {
     }
 }
 
-/// Whether a record that waits tells.
+/// Whether a waiting record reports a new generation.
 fn tells_left<R: Records>(watched: &mut Option<AsyncFd<R>>) -> bool {
     let Some(records) = watched else { return false };
     let next = || records.get_mut().next_tells().ok();

@@ -1,4 +1,4 @@
-//! Who tells of one and the same thing, and signs that reach the one who waits for them.
+//! Two reports of one event, and signs that reach the reader that waits for them.
 
 use std::{
     io::{self, Write as _},
@@ -14,16 +14,16 @@ fn what_two_witnesses_tell_within_a_second_happened_once() {
     let mut at = |witness, ms| signs.is_new(witness, begin + Duration::from_millis(ms));
     assert!(at(Witness::Log, 0));
     assert!(!at(Witness::Uevent, 1));
-    // The next time the other one is first.
+    // The next time the other source is first.
     assert!(at(Witness::Uevent, 5_000));
     assert!(!at(Witness::Log, 5_001));
-    // One witness tells twice of what happened twice.
+    // Two reports of one source are two events.
     assert!(at(Witness::Log, 5_500));
     assert!(at(Witness::Log, 5_600));
     assert!(at(Witness::Uevent, 9_000));
 }
 
-/// Records of one byte over a socket: `y` tells, `!` fails.
+/// Records of one byte over a socket: `y` reports, `!` fails.
 struct Line(UnixStream);
 
 impl AsRawFd for Line {
@@ -46,7 +46,7 @@ impl Records for Line {
     }
 }
 
-/// What reading the line tells until nothing is there, and whether it is still watched.
+/// The results of reading the line to its end, and whether it is still watched.
 fn heard(text: &[u8]) -> (Vec<bool>, bool) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("there is room");
     runtime.block_on(async {

@@ -1,8 +1,8 @@
-//! Events of devices, for the one of a new generation of the virtual machine.
+//! Device events (uevents), for the one about a new generation of the virtual machine.
 //!
-//! Mainline Linux sends it in 6.8 alone, some makers of virtual machines in kernels of their own. Messages come by a socket that
-//! every process with the right capability may send to as well, so only what the kernel sent is looked at: its number is
-//! 0 as a sender's address and as a process.
+//! Mainline Linux sends it in 6.8 alone; some makers of virtual machines do in kernels of their own. Every
+//! process with the right capability may send to this socket as well, so only the kernel's messages are
+//! looked at: its number is 0 as a sender's address and as a process.
 
 use std::{
     io::{self, IoSliceMut},
@@ -19,11 +19,11 @@ use nix::{
 
 use super::Records;
 
-/// The kernel's own, before any daemon has looked at it.
+/// The kernel's multicast group, ahead of any daemon.
 const KERNEL_GROUP: u32 = 1;
-/// The kernel's buffer for one has 2 KiB, its header with the path of the device included or not.
+/// Longest message: the kernel's buffer for one has 2 KiB, with or without its header with the device's path.
 const MESSAGE: usize = 8192;
-/// What is to be heard.
+/// The field of the event.
 const NEW_GENERATION: &[u8] = b"NEW_VMGENID=1";
 
 /// The socket.
@@ -32,22 +32,23 @@ pub struct Uevents {
     socket: OwnedFd,
 }
 
-/// What came.
+/// A received message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
-    /// From the kernel, whole.
+    /// A whole message of the kernel's.
     Kernel(Vec<u8>),
-    /// From somebody else, or too long to be one of the kernel's, or there was no room for it.
+    /// A message from another sender, too long for the kernel's, or lost for lack of room.
     Other,
 }
 
 impl Uevents {
-    /// Listens from now on. That needs no privilege; a network namespace of another user than the first hears nothing.
+    /// Listens from now on. That needs no privilege; a network namespace outside the initial user namespace
+    /// hears nothing.
     pub fn open() -> io::Result<Self> {
         let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
         let protocol = SockProtocol::NetlinkKObjectUEvent;
         let socket = socket(AddressFamily::Netlink, SockType::Datagram, flags, protocol)?;
-        // Before anything can come, so that nothing comes without its sender.
+        // Before any message can come, so that none comes without its sender.
         setsockopt(&socket, PassCred, &true)?;
         bind(socket.as_raw_fd(), &NetlinkAddr::new(0, KERNEL_GROUP))?;
         Ok(Self { socket })
@@ -66,7 +67,7 @@ impl Uevents {
         );
         let length = match received {
             Ok(received) => is_from_kernel(&received)?.then_some(received.bytes),
-            // More came than there was room for: the kernel's log tells of a new generation too.
+            // Messages were lost for lack of room: the kernel's log reports a new generation too.
             Err(Errno::ENOBUFS | Errno::EINTR) => None,
             Err(error) => return Err(error.into()),
         };
@@ -74,7 +75,7 @@ impl Uevents {
     }
 }
 
-/// Whether it is whole, and the kernel's.
+/// Whether a message is whole, and the kernel's.
 fn is_from_kernel(received: &RecvMsg<'_, '_, NetlinkAddr>) -> io::Result<bool> {
     let is_cut = received.flags.intersects(MsgFlags::MSG_TRUNC | MsgFlags::MSG_CTRUNC);
     let address = received.address.is_some_and(|sender| sender.pid() == 0);
@@ -102,8 +103,8 @@ impl Records for Uevents {
     }
 }
 
-/// Whether a message of the kernel's tells: `change@PATH`, then fields, each with a zero behind it. Fields that somebody
-/// had the kernel send along (by a device's file `uevent`) have names that begin otherwise.
+/// Whether a kernel message reports it: `change@PATH`, then fields, each with a zero behind it. Fields that a
+/// process had the kernel send along (by a device's file `uevent`) have names that begin otherwise.
 fn tells(message: &[u8]) -> bool {
     let mut parts = message.split(|&byte| byte == 0);
     parts.next().is_some_and(|header| header.starts_with(b"change@"))

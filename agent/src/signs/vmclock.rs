@@ -1,8 +1,8 @@
 //! The clock page of a hypervisor (vmclock), for its marker of disruptions.
 //!
-//! Linux 6.13 and later give it out as a device that anybody who may open it can map. The hypervisor writes it while it is read:
-//! a number beside it is odd during a change and another one after it. Layout and meaning are those of
-//! `include/uapi/linux/vmclock-abi.h`, version 1; only the begin of it is read.
+//! Linux 6.13 and later offer it as a device that every process that may open it can map. The hypervisor
+//! writes it while it is read: a sequence number is odd during a change and has another value after it.
+//! Layout and meaning are those of `include/uapi/linux/vmclock-abi.h`, version 1; only the beginning is read.
 
 use std::{
     fs::{File, OpenOptions},
@@ -19,15 +19,15 @@ use std::{
 
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 
-/// Where it is: a guest has one.
+/// The device: a guest has one.
 pub const PATH: &str = "/dev/vmclock0";
-/// `VCLK`.
+/// The bytes `VCLK`.
 const MAGIC: u32 = u32::from_le_bytes(*b"VCLK");
 const VERSION: u16 = 1;
-/// A change takes some stores; in this many looks at it one that takes longer is given up until the next time.
+/// Most reads during a change, which takes some stores; a longer one is given up until the next time.
 const LOOKS: u32 = 100;
 
-/// The begin of the page, little-endian as it is written.
+/// The beginning of the page, little-endian as it is written.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Page {
@@ -41,21 +41,21 @@ struct Page {
     flags: u64,
 }
 
-/// So much has to be there.
+/// Bytes that have to be there.
 const NEEDED: NonZeroUsize = NonZeroUsize::new(size_of::<Page>()).unwrap();
 
-/// What is wrong with a page.
+/// Why a page cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum VmClockError {
     /// It cannot be opened or mapped.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// There is something else.
+    /// The file is no clock page.
     #[error("no clock page: {0}")]
     NotOne(&'static str),
 }
 
-/// The page, mapped to be read.
+/// The page, mapped for reading.
 #[derive(Debug)]
 pub struct VmClock {
     page: NonNull<Page>,
@@ -67,12 +67,12 @@ pub struct VmClock {
 unsafe impl Send for VmClock {}
 
 impl VmClock {
-    /// Maps the device. What is known from then on is its marker now.
+    /// Maps the device. The present marker is the first known one.
     pub fn open(path: &Path) -> Result<Self, VmClockError> {
         let flags = libc::O_NONBLOCK | libc::O_CLOEXEC;
         let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
         if !file.metadata()?.file_type().is_char_device() {
-            // A file may become shorter while it is mapped, which would end this process.
+            // A file may become shorter while it is mapped, and a read would then kill this process.
             return Err(VmClockError::NotOne("not a device"));
         }
         Self::map(&file)
@@ -91,7 +91,7 @@ impl VmClock {
         Ok(clock)
     }
 
-    /// What never changes in it is as expected.
+    /// Checks the constant fields.
     fn check(&self) -> Result<(), VmClockError> {
         let Page { magic, size, version, .. } = self.read();
         if u32::from_le(magic) != MAGIC {
@@ -106,10 +106,10 @@ impl VmClock {
         Ok(())
     }
 
-    /// As it is now, maybe amid a change.
+    /// The page now, maybe amid a change.
     fn read(&self) -> Page {
-        // SAFETY: the mapping is as long as this value and at least as large as the page; all its bytes are numbers. Somebody
-        // else writes to it meanwhile, so that the compiler has to read it each time.
+        // SAFETY: the mapping is as long as this value and at least as large as the page; all its bytes are
+        // numbers. The hypervisor writes to it meanwhile, so the read has to be volatile.
         unsafe { self.page.as_ptr().read_volatile() }
     }
 
@@ -133,8 +133,8 @@ impl VmClock {
         None
     }
 
-    /// Whether the marker is another one than the last time. A page that is being changed all the time is looked at again the
-    /// next time.
+    /// Whether the marker has changed since the last time. A page that changes all the time is looked at
+    /// again the next time.
     pub fn has_changed(&mut self) -> bool {
         let Some(marker) = self.marker() else { return false };
         self.known.replace(marker).is_some_and(|known| known != marker)
@@ -156,13 +156,13 @@ mod tests {
 
     use super::*;
 
-    /// As the header describes it, with the 112 bytes of its first version.
+    /// A page as the header describes it, with the 112 bytes of its first version.
     fn page(sequence: u32, marker: u64) -> Vec<u8> {
         let mut page = Vec::new();
         page.extend(b"VCLK");
         page.extend(4096_u32.to_le_bytes());
         page.extend(1_u16.to_le_bytes());
-        // The counter of x86, and UTC.
+        // Counter of x86, and UTC.
         page.extend([1, 0]);
         page.extend(sequence.to_le_bytes());
         page.extend(marker.to_le_bytes());
@@ -191,15 +191,15 @@ mod tests {
         assert!(!clock.has_changed());
         write_sequence(&file, 3);
         write_marker(&file, 8);
-        // Amid the change, and as often as anybody looks.
+        // Amid a change, however often it is read.
         assert!(!clock.has_changed() && !clock.has_changed());
         write_sequence(&file, 4);
         assert!(clock.has_changed());
         assert!(!clock.has_changed());
-        // Its clock was corrected, and nothing was disrupted.
+        // The clock was corrected, and nothing was disrupted.
         write_sequence(&file, 6);
         assert!(!clock.has_changed());
-        // It may be any other number.
+        // The marker may be any other number.
         write_marker(&file, 0);
         assert!(clock.has_changed());
     }
@@ -215,7 +215,8 @@ mod tests {
         assert!(clock.has_changed());
     }
 
-    /// One thread changes both halves of the marker as the protocol says, one after the other: no mixture is ever read.
+    /// One thread changes both halves of the marker one after the other, as the protocol says: no mixture is
+    /// ever read.
     #[test]
     fn no_torn_marker_is_read() {
         let file = file(&page(0, 0));

@@ -1,4 +1,4 @@
-//! The sum over a process's threads is the time that they spent outside phases, to the nanosecond, whatever they do.
+//! The sum over a process's threads is their time outside phases, to the nanosecond, whatever they do.
 
 use proptest::{collection::vec, prelude::*};
 
@@ -8,11 +8,11 @@ use crate::{Distance, ledger::Arrival};
 const CPU: usize = Account::Cpu as usize;
 const RUNQ: usize = Account::Runq as usize;
 const THREADS: usize = 4;
-/// After all stamps of a new ledger, which are 0.
+/// Later than all stamps of a new ledger, which are 0.
 const START_NS: u64 = 10;
 const CHILD: u64 = 1 << crate::TOKEN_CHILD_BITS | 1;
 
-/// What one thread does next.
+/// The next act of a thread.
 #[derive(Clone, Copy, Debug)]
 enum Act {
     /// Leaves its CPU, or gets one.
@@ -26,7 +26,7 @@ enum Act {
     Exit,
 }
 
-/// A thread, and what it did outside phases, nanosecond by nanosecond.
+/// A thread, and its time outside phases, nanosecond by nanosecond.
 #[derive(Clone, Copy)]
 struct Thread {
     ledger: Ledger,
@@ -43,7 +43,7 @@ impl Thread {
         Thread { ledger, outside: Outside::default(), is_alive: true, depth: 0, truth: [0; ACCOUNTS] }
     }
 
-    /// What it is doing now.
+    /// The account of its present activity.
     fn account(&self) -> usize {
         match self.ledger.state {
             RUNNING => CPU,
@@ -87,7 +87,7 @@ fn read(sum: &mut HelperSum, thread: &Thread, now_ns: u64) -> Reading {
     unsafe { add(sum, &raw const thread.ledger, &raw const thread.outside, now_ns) }
 }
 
-/// What an edge would carry.
+/// The sum in an edge.
 fn sum(threads: &[Thread], ended: &[u64; ACCOUNTS], now_ns: u64) -> [u64; ACCOUNTS] {
     let mut sum = HelperSum { accounts: *ended, ..HelperSum::default() };
     for thread in threads.iter().filter(|thread| thread.is_alive) {
@@ -145,7 +145,7 @@ fn what_is_being_written_is_not_summed() {
     let read = |thread: &Thread| read(&mut HelperSum::default(), thread, 100);
     thread.ledger.out_runnable(50);
     assert_eq!(read(&thread), Reading::Added);
-    // Charged, and the begin of the next interval not set yet.
+    // Charged, and the start of the next interval not set yet.
     thread.ledger.accounts[CPU] += 1;
     assert_eq!(read(&thread), Reading::Torn);
     thread.ledger.accounts[CPU] -= 1;
@@ -201,10 +201,10 @@ fn an_end_that_says_where_its_thread_is_is_believed() {
     ledger.begin(0, RUNNING, 0);
     let mut outside = Outside::default();
     outside.edge(Operation::Request as u64, CHILD - 1, 0, &ledger, 10);
-    // A suspended phase of another thread ends here, inside this one.
+    // Another thread's suspended phase ends here, inside this one.
     outside.edge(Operation::End as u64, CHILD, THREAD_INSIDE, &ledger, 20);
     assert_eq!(outside.depth, 1);
-    // The end of this one comes from another thread; the next one finds a depth that is too high.
+    // Another thread sends the end of this one; the next edge finds too high a depth.
     outside.edge(Operation::Request as u64, CHILD - 1, 0, &ledger, 30);
     outside.edge(Operation::End as u64, CHILD - 1, THREAD_OUTSIDE, &ledger, 40);
     assert_eq!((outside.depth, outside.share(&ledger, 50, CPU)), (0, 20));
@@ -229,7 +229,7 @@ fn edges_that_end_more_than_they_say_leave_no_wrong_depth_outside() {
     assert_eq!((outside.depth, outside.share(&ledger, 60, CPU)), (0, 30));
 }
 
-/// A range of another copy of the library within a phase: to that copy it is the only one.
+/// A range of another copy of the library within a phase: that copy knows no other.
 #[test]
 fn what_a_second_copy_of_the_library_begins_and_ends_leaves_the_thread_inside() {
     let second = |operation: Operation| operation as u64 | 7 << 16;
@@ -242,7 +242,7 @@ fn what_a_second_copy_of_the_library_begins_and_ends_leaves_the_thread_inside() 
         outside.edge(second(Operation::End), CHILD - 1, THREAD_OUTSIDE, &ledger, 30);
         assert_eq!(outside.depth, 1);
     }
-    // The end of this one is lost: the outermost one's word holds.
+    // The end of this one is lost: the word of the outermost one's copy holds.
     outside.edge(second(Operation::Begin), CHILD - 1, 0, &ledger, 40);
     outside.edge(Operation::End as u64, CHILD - 1, THREAD_OUTSIDE, &ledger, 50);
     assert_eq!((outside.depth, outside.share(&ledger, 60, CPU)), (0, 20));
@@ -261,7 +261,7 @@ fn a_stretch_has_one_name_and_no_other_has_it() {
         let at = |ns: u64| 10 + round * 100 + ns;
         outside.edge(Operation::Begin as u64, CHILD - 1, 0, &ledger, at(0));
         names.push(outside.stretch());
-        // What begins and ends within changes nothing.
+        // Phases within change nothing.
         outside.edge(Operation::Begin as u64, CHILD, 0, &ledger, at(10));
         assert_eq!(names.last(), Some(&outside.stretch()));
         outside.edge(Operation::End as u64, CHILD, THREAD_INSIDE, &ledger, at(20));

@@ -1,13 +1,13 @@
 //! The ledger is exact under the kernel's own order of events.
 //!
-//! A simulator of one thread knows what the thread did, nanosecond by nanosecond, and what the kernel would have said
-//! about it; the ledger must come to the same sums.
+//! A simulator of one thread knows what the thread did, nanosecond by nanosecond, and which events the kernel
+//! would have sent; the ledger must come to the same sums.
 
 use proptest::{collection::vec, prelude::*};
 
 use super::*;
 
-/// How a thread leaves the CPU, and what happens until it is back.
+/// How a thread leaves the CPU, and its way back.
 #[derive(Clone, Copy, Debug)]
 enum Off {
     Preempted,
@@ -25,7 +25,7 @@ enum Off {
     },
 }
 
-/// On a CPU for `run_ns` (with a wake-up of a thread that is awake in the middle, if `spurious`), then off it.
+/// On a CPU for `run_ns` (with a wake-up while awake in the middle, if `spurious`), then off it.
 #[derive(Clone, Copy, Debug)]
 struct Step {
     run_ns: u64,
@@ -33,13 +33,13 @@ struct Step {
     off: Off,
     wait_ns: u64,
     cpu: u16,
-    /// The hook that is left out in this step, if it is the one under test.
+    /// The hook under test misses this step.
     lost: bool,
 }
 
 impl Step {
-    /// How long before the switch-out the waking came; the thread was running then, and any waking that found it awake
-    /// was over.
+    /// How long before the switch-out the waking came; the thread was running then, and any waking that found
+    /// it awake was over.
     fn early_ns(&self) -> u64 {
         match self.off {
             Off::Raced { early_ns, .. } => early_ns.min(self.run_ns.div_ceil(2) - 1) + 1,
@@ -47,12 +47,12 @@ impl Step {
         }
     }
 
-    /// Of a raced wait, what is the block and what the enqueueing.
+    /// Durations of the block and of the enqueueing in a raced wait.
     fn raced_ns(&self, enqueue_ns: u64) -> (u64, u64) {
         if self.is_raced() { (0, enqueue_ns) } else { (enqueue_ns, 0) }
     }
 
-    /// The waking can still be known for this wait's.
+    /// The waking can still be recognised as this wait's.
     fn is_raced(&self) -> bool {
         self.early_ns() <= RACE_NS
     }
@@ -89,7 +89,7 @@ enum Lost {
     In,
 }
 
-/// What the thread did, and what of it can be known if events of one class are lost.
+/// The thread's times, and the known part of them if events of one class are lost.
 #[derive(Debug, Default)]
 struct Truth {
     accounts: [u64; ACCOUNTS],
@@ -110,7 +110,7 @@ impl Truth {
         let (mut last_cpu, mut in_lost) = (0, false);
         for step in steps {
             let lost = if step.lost { lost } else { Lost::Nothing };
-            // A thread whose switch-in was lost stands in the run queue, as far as anybody can know.
+            // A thread whose switch-in was lost is in the run queue, as far as the ledger can know.
             truth.spend(if in_lost { RUNQ } else { CPU }, step.run_ns, step.spurious);
             truth.missed += u32::from(in_lost);
             truth.off(step, lost);
@@ -145,8 +145,8 @@ impl Truth {
                 let event = Event::OutBlocked { account, syscall: 7 };
                 (event, sleep_ns, enqueue_ns, Some(woken_ns), usize::from(account))
             }
-            // It had been woken before it left. How long before is taken for a race, and what for the rest of something
-            // that was not seen, is a bound: the wait ended at once, or when the thread was enqueued.
+            // It had been woken before it left. A bound decides whether that is a race or the rest of an
+            // unseen event: the wait ended at once, or when the thread was enqueued.
             Off::Raced { account, enqueue_ns, .. } => {
                 let event = Event::OutBlocked { account, syscall: 7 };
                 let woken_ns = out_ns - step.early_ns();
@@ -166,13 +166,13 @@ impl Truth {
             if lost != Lost::Wakeup {
                 self.events.push((out_ns + block_ns + enqueue_ns, Event::Wakeup));
             }
-            // The switch-in tells as well; how long the enqueueing took, nothing but both.
+            // The switch-in shows the wake-up as well; only both events show the time of the enqueueing.
             self.wakeups += u32::from(!out_is_lost);
             if matches!(lost, Lost::Nothing | Lost::In) {
                 self.wakeup_delay_ns += enqueue_ns;
             }
         }
-        // What the ledger can know of this time; see the cases of `lost_events_cost_what_they_must`.
+        // The part that the ledger can know; see the cases of `lost_events_cost_what_they_must`.
         let wait_ns = enqueue_ns + step.wait_ns;
         let known_block_ns = match (lost, step.off) {
             (Lost::Waking, Off::Blocked { .. } | Off::Raced { .. }) => block_ns + enqueue_ns,
@@ -185,7 +185,7 @@ impl Truth {
         self.now_ns += total_ns;
     }
 
-    /// The ledger that has seen it all.
+    /// The ledger after all events.
     fn ledger(&mut self, start_ns: u64) -> Ledger {
         // Stable: events of one instant stay in the kernel's order.
         self.events.sort_by_key(|event| event.0);
@@ -257,8 +257,9 @@ proptest! {
         prop_assert_eq!(seen, waits);
     }
 
-    /// An out: the time off counts as `cpu`, and the switch-in tells. A waking: the block goes on to the enqueueing.
-    /// A wakeup: nothing, since the waking tells. An in: the time on the CPU counts as `runq`, and the next out tells.
+    /// An out: the time off counts as `cpu`, and the switch-in tells. A waking: the block lasts to the
+    /// enqueueing. A wakeup: nothing, since the waking tells. An in: the time on the CPU counts as `runq`,
+    /// and the next out tells.
     #[test]
     fn lost_events_cost_what_they_must(
         steps in steps(),

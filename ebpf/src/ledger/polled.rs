@@ -1,22 +1,22 @@
-//! What a wait in poll, select or epoll was for: an estimate, by what is read next.
+//! The object of a wait in poll, select or epoll: an estimate, by the next read.
 //!
-//! Such a wait is for many descriptors at once, and which of them ended it is not seen. A thread that then receives over a
-//! socket, without having left its CPU in between, most likely waited for that. The time stays in account `poll`. No switch
-//! does any work for this: what it needs of the wait that has just ended is still there. What was waited for before an edge is
-//! told by nothing that comes after it.
+//! Such a wait is for many descriptors at once, and which of them ended it is not seen. A thread that then
+//! receives over a socket, without having left its CPU in between, most likely waited for that. The time
+//! stays in account `poll`. No switch does any work for this: the data of the wait that has ended is still
+//! there. Reads after an edge tell nothing about waits before it.
 
 use super::{Ledger, RUNNING};
 use crate::Account;
 
 impl Ledger {
-    /// The thread has received over a socket: for how many ns it was in its last wait, if that was one in poll. Asked again
-    /// before another such wait, 0. A thread that was put off its CPU in between is not found to have waited for anything.
+    /// The thread has received over a socket: the length of its last wait, ns, if that was in poll. 0 if
+    /// asked again before another such wait, and after a preemption in between.
     #[inline(always)]
     pub fn take_polled(&mut self) -> u64 {
         if self.state != RUNNING || self.account != Account::Poll as u8 || self.ready_ns < self.left_ns {
             return 0;
         }
-        // Of no meaning while the thread runs, but for this.
+        // The field has no meaning while the thread runs, except here.
         self.account = Account::Net as u8;
         self.ready_ns.wrapping_sub(self.left_ns)
     }
@@ -41,7 +41,7 @@ mod tests {
 
     const HERE: Arrival = Arrival { cpu: 0, distance: 0 };
 
-    /// Waits for so long in this account.
+    /// Waits for `ns` in this account.
     fn waits(ledger: &mut Ledger, now_ns: &mut u64, account: Account, ns: u64) {
         *now_ns += 1;
         ledger.out_blocked(*now_ns, account as u8, 7);
@@ -65,7 +65,7 @@ mod tests {
         assert_eq!(ledger.take_polled(), 0);
         waits(&mut ledger, &mut now_ns, Account::Poll, 1000);
         assert_eq!([ledger.take_polled(), ledger.take_polled()], [1000, 0]);
-        // Another wait in between, one that it was preempted after, and one that is not over.
+        // Another wait in between, one after which it was preempted, and one that is not over.
         waits(&mut ledger, &mut now_ns, Account::Poll, 10);
         waits(&mut ledger, &mut now_ns, Account::Other, 10);
         assert_eq!(ledger.take_polled(), 0);
@@ -89,7 +89,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes in whatever order, events left out: never more than was charged to `poll`.
+        /// Whatever events come, in any order, some left out: never more than was charged to `poll`.
         #[test]
         fn no_more_is_taken_than_was_waited(events in vec((0..6_u8, 0..1000_u64), 0..200)) {
             let (mut ledger, mut now_ns) = running();

@@ -1,22 +1,23 @@
-//! Time inside account `cpu` in which a hypervisor ran somebody else.
+//! Time inside account `cpu` in which a hypervisor ran others.
 //!
-//! The kernel keeps, for each CPU, the hypervisor's own sum of such time, and reads it when it updates the clock of that
-//! CPU's run queue, which it does in every switch. What it grew by while a thread had the CPU was taken from that thread.
-//! It charges no time: what was stolen lies inside `cpu`.
+//! The kernel keeps, for each CPU, the hypervisor's own sum of such time, and reads it when it updates the
+//! clock of that CPU's run queue, which it does in every switch. Its growth while a thread had the CPU was
+//! taken from that thread. It charges no time: what was stolen lies inside `cpu`.
 
 use super::{Ledger, RUNNING};
 
 impl Ledger {
-    /// Got its CPU, whose sum is `clock_ns`; 0 where none is known.
+    /// The thread got its CPU, whose sum is `clock_ns`; 0 where none is known.
     #[inline(always)]
     pub fn stolen_from(&mut self, clock_ns: u64) {
         self.stolen_clock_ns = clock_ns;
     }
 
-    /// Still has that CPU, or is about to leave it: takes note of what was stolen since. `cpu` is whose sum it is.
+    /// It still has that CPU, or is about to leave it: adds the time stolen since. `cpu` is the CPU of this
+    /// sum.
     #[inline(always)]
     pub fn stolen_until(&mut self, now_ns: u64, cpu: u16, clock_ns: u64) {
-        // A CPU that it was not seen to get has a sum of its own: it says nothing of this stay.
+        // A CPU whose switch-in was not seen has a sum of its own, which says nothing of this stay.
         if self.state != RUNNING || self.cpu != cpu || self.stolen_clock_ns == 0 || now_ns <= self.since_ns {
             return;
         }
@@ -43,7 +44,8 @@ mod tests {
     };
 
     proptest! {
-        /// Stays on CPUs of different sums, some of them got unseen; what is stolen elsewhere meanwhile is not its.
+        /// Stays on CPUs of different sums, some of them unseen; time stolen elsewhere meanwhile does not
+        /// count.
         #[test]
         fn what_is_stolen_while_it_runs_is_its(stays in vec((1..1000_u64, 0..1000_u64, 0..1000_u64, any::<bool>()), 1..50)) {
             let mut ledger = Ledger::EMPTY;

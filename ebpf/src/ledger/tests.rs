@@ -1,5 +1,5 @@
-//! Properties of the ledger: it conserves time under any events, in any order, doubled, lost and with clocks that step
-//! back. It tests no BPF code.
+//! Properties of the ledger: it conserves time under any events, in any order, doubled, lost and with clocks
+//! that step back. It tests no BPF code.
 
 use proptest::{collection::vec, prelude::*};
 
@@ -27,14 +27,14 @@ fn sum(ledger: &Ledger) -> u64 {
     ledger.accounts.iter().sum()
 }
 
-/// All of them are between caches here; of another distance there is none.
+/// All migrations; here they are all between caches.
 fn migrations(ledger: &Ledger) -> u32 {
     let [smt, cache, node, remote] = ledger.migrations;
     assert_eq!([smt, cache, remote], [0; 3]);
     node
 }
 
-/// What may reach a ledger. The clock is carried beside it.
+/// Events of a ledger. The clock is carried beside them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Event {
     OutRunnable,
@@ -63,7 +63,7 @@ impl Event {
         matches!(self, Event::OutRunnable | Event::OutBlocked { .. })
     }
 
-    /// Whether this event moves such a ledger on.
+    /// Whether this event is a transition of such a ledger.
     fn is_transition(self, before: &Ledger, now_ns: u64) -> bool {
         match self {
             Event::Waking { .. } => false,
@@ -91,13 +91,13 @@ fn any_event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// A clock that may stand anywhere, and step back.
+/// A throttle clock of any value, which may step back.
 fn any_clock() -> impl Strategy<Value = ThrottleClock> {
     (0..3_u64, 0..20_000_000_u64).prop_map(|(group, ns)| ThrottleClock { group, ns })
 }
 
-/// Events with the distance to the clock before: mostly forward, at times back by up to 5 us, as between two CPUs. A
-/// lost event is one that is not drawn; a doubled one is drawn here.
+/// Events with the distance to the clock before: mostly forward, at times back by up to 5 us, as between two
+/// CPUs. A lost event is one that is not drawn; a doubled one is drawn here.
 fn any_history() -> impl Strategy<Value = Vec<(Event, i64)>> {
     let distance = prop_oneof![3 => 0..2_000_000_i64, 1 => -5_000..5_000_i64, 1 => Just(0_i64)];
     vec((any_event(), distance, prop::bool::weighted(0.1)), 0..80).prop_map(|drawn| {
@@ -124,7 +124,7 @@ proptest! {
             let before = ledger;
             event.apply(&mut ledger, clock_ns);
             let moved = event.is_transition(&before, clock_ns);
-            // The part of a wait that was throttled ends anywhere in it.
+            // The throttled part of a wait ends anywhere in it.
             let settles = moved && !matches!(event, Event::Limit(_) | Event::Throttled(_));
             latest_ns = if settles { latest_ns.max(clock_ns) } else { latest_ns.max(ledger.since_ns) };
             outs += u32::from(event.is_out());

@@ -1,8 +1,8 @@
 //! The part of a wait for a CPU in which the thread's group was out of quota.
 //!
-//! The kernel keeps, for each group on each CPU, a sum of the time in which the group or one around it was throttled there:
-//! its throttle clock. What it grew by during a wait is the throttled part of that wait; the rest is `runq`. Which clock of
-//! which kernel that is, the programs know.
+//! The kernel keeps, for each group on each CPU, a sum of the time in which the group or an ancestor was
+//! throttled there: its throttle clock. Its growth during a wait is the throttled part of that wait; the rest
+//! is `runq`. The programs know which clock this kernel has.
 
 use super::{LIMITED, Ledger, RUNNABLE};
 use crate::Account;
@@ -10,14 +10,14 @@ use crate::Account;
 /// The throttle clock of a group on a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThrottleClock {
-    /// Which group on which CPU, by its address in the kernel.
+    /// The group on that CPU, by its address in the kernel.
     pub group: u64,
-    /// Nanoseconds, up to now, in which it or a group around it was throttled.
+    /// Time up to now in which it or an ancestor was throttled, ns.
     pub ns: u64,
 }
 
 impl Ledger {
-    /// The wait for a CPU that has just begun, or goes on elsewhere, may be throttled from here on.
+    /// The wait for a CPU that has begun, or goes on elsewhere, may be throttled from here on.
     #[inline(always)]
     pub fn limit(&mut self, clock: ThrottleClock) {
         if self.state != RUNNABLE && self.state != LIMITED {
@@ -28,8 +28,8 @@ impl Ledger {
         self.become_(LIMITED);
     }
 
-    /// About to be switched in, or to go on waiting elsewhere: charges what of the wait was throttled. The clock of another
-    /// group than that of the begin tells nothing: such a wait is `runq`.
+    /// About to be switched in, or to go on waiting elsewhere: charges the throttled part of the wait. The
+    /// clock of another group than at the start tells nothing: such a wait is `runq`.
     #[inline(always)]
     pub fn throttled(&mut self, now_ns: u64, clock: ThrottleClock) {
         if self.state != LIMITED || self.group != clock.group {
@@ -39,7 +39,7 @@ impl Ledger {
         if throttled_ns.cast_signed() <= 0 || now_ns <= self.since_ns {
             return;
         }
-        // Both clocks are read some microseconds apart.
+        // The two clocks are read some microseconds apart.
         let open_ns = now_ns.wrapping_sub(self.since_ns);
         if throttled_ns > open_ns {
             throttled_ns = open_ns;

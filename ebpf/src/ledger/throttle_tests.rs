@@ -1,4 +1,5 @@
-//! Waits under a quota: each case alone, and a simulator of a group whose quota runs out while its threads wait.
+//! Waits under a quota: each case alone, and a simulator of a group whose quota runs out while its threads
+//! wait.
 
 use proptest::{collection::vec, prelude::*};
 
@@ -20,7 +21,7 @@ fn waiting() -> Ledger {
     ledger
 }
 
-/// Switched in on the CPU where it was.
+/// Switched in on its last CPU.
 fn arrive(ledger: &mut Ledger, now_ns: u64, clock: ThrottleClock) {
     ledger.throttled(now_ns, clock);
     ledger.switched_in(now_ns, Arrival { cpu: 0, distance: 0 });
@@ -99,8 +100,8 @@ fn running_and_blocked_threads_are_not_limited() {
 }
 
 proptest! {
-    /// The group's throttled stretches as the kernel keeps them; a thread waits at any times. What lies in both is
-    /// throttled.
+    /// The group is throttled in stretches as the kernel keeps them; a thread waits at any times. The overlap
+    /// is throttled.
     #[test]
     fn a_wait_is_split_as_the_groups_clock_runs(
         stretches in vec((1..900_u64, 1..900_u64), 1..20), waits in vec((1..700_u64, 1..700_u64), 1..20),

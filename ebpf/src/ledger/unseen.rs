@@ -1,24 +1,24 @@
-//! What no hook saw, made up for by the kernel's own stamps.
+//! Corrections for events that no hook saw, by the kernel's own stamps.
 //!
-//! Every stay that was seen shows how the kernel's clock of a run queue stands to ours; a switch-in or a wake-up that was
-//! not seen is put where the stamps say. Without stamps, or before the first stay, nothing happens here.
+//! Every stay that was seen shows the offset of the kernel's run-queue clock to ours; an unseen switch-in or
+//! wake-up is placed by the stamps. Without stamps, or before the first stay, nothing happens here.
 
 use super::{Arrival, BLOCKED, Ledger, RUNNABLE, RUNNING, was_woken};
 use crate::{Account, NO_SYSCALL};
 
-/// What the kernel itself noted about a thread that is on a CPU (`sched_info`), by the clock of its run queue.
+/// The kernel's own stamps of a thread on a CPU (`sched_info`), by the clock of its run queue.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stamps {
-    /// When it got there; 0 where the kernel keeps no such notes.
+    /// Its arrival there; 0 where the kernel keeps no such stamps.
     pub arrived: u64,
     /// The sum of its waits for a CPU so far, in ns.
     pub queued_ns: u64,
 }
 
 impl Ledger {
-    /// About to leave a CPU: the kernel's own stamps of this stay show how its clock stands to ours, or make up for a
-    /// switch-in that was not seen. The first stay of a thread that was running when tracking began shows nothing, since
-    /// it began earlier.
+    /// About to leave a CPU: the kernel's own stamps of this stay show the offset of its clock to ours, or
+    /// make up for an unseen switch-in. The first stay of a thread that was running when tracking began shows
+    /// nothing, since it began earlier.
     #[inline(always)]
     pub fn leaving(&mut self, now_ns: u64, stamps: Stamps, at: Arrival) {
         if self.state != RUNNING {
@@ -29,9 +29,9 @@ impl Ledger {
         self.queued_ns = stamps.queued_ns;
     }
 
-    /// The kernel reads its clock before the switch, at times long before (a hypervisor took the CPU away in between), so of
-    /// two differences that are much alike the smaller one is right. Others come in slowly: late ones, the drift of both
-    /// clocks against each other, and those of a stay that is not the stamped one.
+    /// The kernel reads its clock before the switch, at times long before (a hypervisor took the CPU away in
+    /// between), so of two similar differences the smaller one is right. Other differences come in slowly:
+    /// late ones, the drift between both clocks, and those of a stay that is not the stamped one.
     #[inline(always)]
     fn follow_clock(&mut self, offset_ns: u64) {
         const ALIKE_NS: u64 = 50_000;
@@ -39,14 +39,14 @@ impl Ledger {
         if self.arrival_offset_ns == 0 || smaller_by_ns <= ALIKE_NS {
             self.arrival_offset_ns = offset_ns;
         } else {
-            // A sixteenth of a difference that may be negative.
+            // A sixteenth of a signed difference.
             let larger_by_ns = offset_ns.wrapping_sub(self.arrival_offset_ns).cast_signed();
             self.arrival_offset_ns = self.arrival_offset_ns.wrapping_add((larger_by_ns >> 4).cast_unsigned());
         }
     }
 
-    /// The thread is on a CPU, though its switch-in was not seen: the kernel's own stamps say since when. Nothing
-    /// happens while no earlier stay has shown how that clock stands to ours.
+    /// The thread is on a CPU, though its switch-in was not seen: the kernel's own stamps say since when.
+    /// Nothing happens until an earlier stay has shown the offset of that clock.
     #[inline(always)]
     pub fn arrived_unseen(&mut self, now_ns: u64, stamps: Stamps, at: Arrival) {
         if self.state == RUNNING || stamps.arrived == 0 || self.arrival_offset_ns == 0 {
@@ -61,7 +61,8 @@ impl Ledger {
             arrived_ns = self.since_ns;
         }
         if self.state == BLOCKED {
-            // Nor was its waking, perhaps: it waited for a CPU for as long as the kernel says, at the end.
+            // Perhaps its waking was unseen, too: it waited for a CPU for as long as the kernel says, at the
+            // end.
             let queued_ns = stamps.queued_ns.wrapping_sub(self.queued_ns);
             self.woken_unseen(arrived_ns, arrived_ns.wrapping_sub(queued_ns));
         }
@@ -69,14 +70,15 @@ impl Ledger {
         self.switched_in(arrived_ns, at);
     }
 
-    /// Has ended, which no hook saw: at the end of its last stay on a CPU, that lasted for `stay_ns`. Gives when that was: the last
-    /// event that was seen, where the kernel has no stamps, and never after `now_ns`.
+    /// The thread's end was seen by no hook: it ended with its last stay on a CPU, which took `stay_ns`.
+    /// Returns the time of the end: the last event that was seen where the kernel has no stamps, and never
+    /// after `now_ns`.
     #[inline(always)]
     pub fn ended_unseen(&mut self, now_ns: u64, stamps: Stamps, stay_ns: u64, at: Arrival) -> u64 {
         if stamps.arrived == 0 || stay_ns == 0 || self.arrival_offset_ns == 0 {
             return self.since_ns;
         }
-        // Seen to arrive, it can have left and come back unseen: more than a stay is not told.
+        // After a seen arrival it can have left and come back unseen: no more than a stay is told.
         let began_ns = if self.state == RUNNING {
             self.since_ns
         } else {
@@ -94,8 +96,8 @@ impl Ledger {
         ended_ns
     }
 
-    /// About to be switched in with its block still open: its wake-up was not seen. `queued` is the kernel's own stamp of
-    /// when it began to wait for a CPU, 0 where there is none.
+    /// About to be switched in with its block still open: its wake-up was not seen. `queued` is the kernel's
+    /// own stamp of the start of its wait for a CPU, 0 where there is none.
     #[inline(always)]
     pub fn queued_unseen(&mut self, now_ns: u64, queued: u64) {
         if self.state == BLOCKED && queued != 0 && self.arrival_offset_ns != 0 {
@@ -103,7 +105,7 @@ impl Ledger {
         }
     }
 
-    /// Ends the block where a waking that was seen says, else at `queued_ns`, if that lies within it.
+    /// Ends the block at the seen waking, else at `queued_ns` if that lies within the block.
     #[inline(always)]
     fn woken_unseen(&mut self, now_ns: u64, queued_ns: u64) {
         let waking_was_seen = was_woken(self.since_ns, self.woken_ns, now_ns);

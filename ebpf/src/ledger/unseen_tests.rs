@@ -1,6 +1,6 @@
-//! A thread whose way back to the CPU was seen by no hook: what the kernel's own stamps make of it.
+//! A thread whose return to the CPU was seen by no hook: the use of the kernel's own stamps.
 //!
-//! The property over whole lives stands in `ledger/lives_tests.rs`; here is each case alone.
+//! The property over whole lives is in `ledger/lives_tests.rs`; here is each case alone.
 
 use proptest::{collection::vec, prelude::*};
 
@@ -10,7 +10,7 @@ use crate::{
     ledger::{Arrival, RUNNABLE},
 };
 
-/// Ours minus theirs, of the two clocks.
+/// Our clock minus the kernel's.
 const CLOCKS_NS: u64 = 1_000_000;
 
 /// From any CPU to this one.
@@ -18,12 +18,13 @@ fn on(cpu: u16) -> Arrival {
     Arrival { cpu, distance: Distance::Smt as u8 }
 }
 
-/// What the kernel noted of a stay that began at `arrived_ns` of our clock, with so much waiting for CPUs before.
+/// The kernel's stamps of a stay that began at `arrived_ns` of our clock, with `queued_ns` of waiting for
+/// CPUs before.
 fn stamps(arrived_ns: u64, queued_ns: u64) -> Stamps {
     Stamps { arrived: arrived_ns - CLOCKS_NS, queued_ns }
 }
 
-/// A thread that has been on a CPU from 2,000,000 to 2,000,100, which was seen, and blocks in futex from then on.
+/// A thread that was seen on a CPU from 2,000,000 to 2,000,100, and blocks in futex from then on.
 fn blocked() -> Ledger {
     let mut ledger = Ledger::EMPTY;
     ledger.begin(1_999_000, RUNNABLE, 0);
@@ -61,14 +62,14 @@ fn a_waking_that_was_not_seen_is_found_at_the_switch_in() {
 
 #[test]
 fn an_end_that_was_not_seen_is_that_of_the_last_stay() {
-    // Preempted for no time, and back at 2,000,100: whether that was seen, when its last stay began by the stamps, and how long it was;
-    // accounts and the end.
+    // Preempted for no time, and back at 2,000,100. Cases: whether that was seen, start of the last stay by
+    // the stamps, its length; accounts and the end.
     let cases: [(bool, u64, u64, [u64; 3], u64); 5] = [
         (true, 2_000_100, 300, [100 + 300, 1_000, 0], 2_000_400),
         (false, 2_000_150, 300, [100 + 300, 1_000 + 50, 0], 2_000_450),
-        // It cannot have lasted so long.
+        // The stay cannot have lasted so long.
         (true, 2_000_100, 5_000, [100 + 900, 1_000, 0], 2_001_000),
-        // It left and came back, and nobody saw it: what lies between was no stay.
+        // It left and came back unseen: the time in between was no stay.
         (true, 2_000_600, 300, [100 + 300, 1_000, 0], 2_000_400),
         // The kernel keeps no such sums.
         (true, 2_000_100, 0, [100, 1_000, 0], 2_000_100),
@@ -84,7 +85,7 @@ fn an_end_that_was_not_seen_is_that_of_the_last_stay() {
         let found_ns = ledger.ended_unseen(2_001_000, stamps(arrived_ns, 1_050), stay_ns, on(0));
         assert_eq!((accounts(&ledger), found_ns), (expected, end_ns), "{is_seen} {stay_ns}");
         assert_eq!(ledger.accounts.iter().sum::<u64>(), found_ns - ledger.born_ns);
-        // Where nothing shows how the kernel's clock stands to ours, life is told up to the last event.
+        // Without a known offset of the kernel's clock, life is told up to the last event.
         assert_eq!(unknown.ended_unseen(2_001_000, stamps(arrived_ns, 1_050), 300, on(0)), 2_000_100);
     }
 }
@@ -150,7 +151,7 @@ fn the_smaller_difference_of_the_clocks_counts_and_a_drift_is_followed() {
     assert!(back.is_some_and(|offset_ns| (0..=160).contains(&offset_ns)), "{back:?}");
 }
 
-/// One thing that happens to a ledger, with a clock that may step back and stamps that may be of any clock.
+/// One event of a ledger, with a clock that may step back and stamps of any clock.
 fn happen(ledger: &mut Ledger, what: u8, now_ns: u64, arrived: u64, queued_ns: u64) {
     let stamps = Stamps { arrived, queued_ns };
     match what {
@@ -176,7 +177,7 @@ proptest! {
         for (what, distance, stamp, is_near, any) in history {
             clock_ns = clock_ns.saturating_add_signed(distance);
             latest_ns = latest_ns.max(clock_ns);
-            // Near our clock, so that it is believed at times; or anything.
+            // Near our clock, so that it is believed at times; or any number.
             let near = clock_ns.saturating_add_signed(stamp) - CLOCKS_NS;
             let before = ledger;
             let queued_ns = if any % 2 == 0 { any % 100_000 } else { any };

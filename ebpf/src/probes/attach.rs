@@ -1,26 +1,30 @@
-//! Family `attach`: tracking of threads that run already.
+//! Family `attach`: tracking of threads that already run.
 //!
-//! Hook: the task iterator, run once for each task when the agent reads it. Yields a ledger and an adopted fork record for
-//! each thread of the processes that the agent asks for, and tells the agent what it met. It runs beside everything that a
-//! task may do meanwhile, and knows no control groups and no containers: the agent does.
+//! Hook: the task iterator, run once for each task when the agent reads it. Yields a ledger and an adopted
+//! fork record for each thread of the requested processes, and reports its findings to the agent. It runs
+//! beside everything that a task may do meanwhile, and knows no control groups and no containers: the agent
+//! does.
 //!
 //! No thread gets two ledgers, and none is left out for good:
 //!
-//! * The other hooks are in place before. A thread that is being made has the state `TASK_NEW` until it is woken for the first
-//!   time, and no stamp of a CPU until the hook of that is over. Such a thread is left alone here: either its maker is
-//!   tracked by then, or a later visit finds it. Any other thread that has no ledger gets none by its maker any more, so nobody
-//!   else makes one at the same time. Where the kernel keeps no stamps, a moment between state and hook is left.
-//! * A new thread has a higher number than its maker, and the visit goes upwards, so it comes to those that were made while it
-//!   was under way. Where numbers begin anew, the next visit finds them: the agent repeats it until one finds nothing.
+//! * The other hooks are in place before. A thread that is being made has the state `TASK_NEW` until its
+//!   first wake-up, and no stamp of a CPU until that hook is over. Such a thread is left alone here: either
+//!   its maker is tracked by then, or a later visit finds it. Any other thread without a ledger gets none
+//!   from its maker any more, so nobody else makes one at the same time. Where the kernel keeps no stamps, a
+//!   moment between state and hook is left.
+//! * A new thread has a higher number than its maker, and the visit goes upwards, so it reaches threads that
+//!   were made meanwhile. Where numbers begin anew, the next visit finds them: the agent repeats it until one
+//!   finds nothing.
 //!
-//! A switch may come while the ledger is being written, on the task's own CPU. It finds no ledger before the slot is
-//! published, which is the last that is written, and the whole one after it. What the thread was doing is read before that, so
-//! it may be doing something else by then. It is looked at again after that, and at the next visit, as long as no event has
-//! come; only the state and its account are corrected then, so the accounts add up whatever happens. Once an event has come,
-//! the ledger is right from there on, and what can be wrong is the microsecond before:
+//! A switch may come while the ledger is being written, on the task's own CPU. It finds no ledger before the
+//! slot is published, which is written last, and the whole one after it. The thread's activity is read before
+//! that, and may be another one by then. It is checked again after that, and at the next visit, as long as no
+//! event has come; only the state and its account are corrected then, so the accounts add up in any case.
+//! Once an event has come, the ledger is right from there on, and only the microsecond before can be wrong:
 //!
 //! * on a CPU by the ledger, and switched in: that is `missed`, and the time since is `cpu`;
-//! * off the CPU by the ledger, and switched out: `missed` too, and the time since is what it was thought to wait for;
+//! * off the CPU by the ledger, and switched out: `missed` too, and the time since belongs to its assumed
+//!   wait;
 //! * waiting for a CPU by the ledger, and woken: nothing happens, and the time since is `runq`.
 
 use aya_ebpf::helpers::{
@@ -52,7 +56,7 @@ const TASK_NEW: u32 = 0x800;
 /// The sequence number of a ledger that has begun and seen no event since.
 const BEGUN: u32 = 1;
 
-/// What a thread is doing.
+/// Activity of a thread.
 #[derive(Clone, Copy)]
 struct Status {
     state: u8,
@@ -60,11 +64,12 @@ struct Status {
     syscall: u16,
 }
 
-/// The context is two typed pointers: of the read, and of the task, which is null at the end.
+/// The context is two typed pointers: to the read, and to the task, which is null at the end.
 #[unsafe(no_mangle)]
 #[unsafe(link_section = "iter/task")]
 extern "C" fn attach(ctx: *const *const u8) -> i32 {
-    // SAFETY: the context of a task iterator, of which both are read as they stand; the first one begins with the file.
+    // SAFETY: the context of a task iterator, of which both are read as they stand; the first one begins with
+    // the file.
     unsafe {
         let meta = core::ptr::read_volatile(ctx);
         let task = core::ptr::read_volatile(ctx.add(1));
@@ -79,8 +84,8 @@ extern "C" fn attach(ctx: *const *const u8) -> i32 {
 
 #[inline(always)]
 fn visit(file: *const u8, task: Task<Typed>) {
-    // Whether it is being made must be known before it is looked up: else its maker may hand it a ledger in between, and
-    // wake it (seen on 6.18, twice in 30,000 walks beside a storm of new threads).
+    // Whether it is being made must be known before the lookup: else its maker may hand it a ledger in
+    // between, and wake it (seen on 6.18, twice in 30,000 walks beside a storm of new threads).
     let is_new = is_being_made(task);
     // SAFETY: a typed task; the agent resolved the offset of an unsigned int.
     let flags: u32 = unsafe { task.load(&OFFSET_TASK_FLAGS) };
@@ -104,15 +109,15 @@ fn visit(file: *const u8, task: Task<Typed>) {
         }
     };
     let visit = Visit { process, found: found as u32 };
-    // SAFETY: the file is the one of this very read, and the bytes are on the stack. There is room: the agent reads less at
-    // a time than the kernel keeps.
+    // SAFETY: the file is that of this read, and the bytes are on the stack. There is room: the agent reads
+    // less at a time than the kernel keeps.
     unsafe {
         bpf_seq_write(file.cast_mut().cast(), (&raw const visit).cast(), size_of::<Visit>() as u32);
     }
 }
 
-/// It has not been on a CPU: it may still be that its maker is tracked and gives it a ledger. The kernel may keep no stamps,
-/// whatever members it has; whoever reads this is on a CPU.
+/// It has not been on a CPU: its maker may be tracked and give it a ledger. The kernel may keep no stamps,
+/// whatever members it has: the reader, which is on a CPU, shows whether it does.
 #[inline(always)]
 fn is_being_made(task: Task<Typed>) -> bool {
     // SAFETY: a typed task; the agent resolved the offset of an unsigned int.
@@ -121,7 +126,7 @@ fn is_being_made(task: Task<Typed>) -> bool {
     state & TASK_NEW != 0 || task.stamps().arrived == 0 && reader.stamps().arrived != 0
 }
 
-/// The number of a task's process in the agent's PID namespace, of which the visited tasks are, or of one below it.
+/// Number of a task's process in the agent's PID namespace; visited tasks are in that or one below it.
 #[inline(always)]
 fn process_number(task: Task<Typed>) -> u32 {
     let own = origin::pointer(Current::new().address, &OFFSET_TASK_THREAD_PID);
@@ -130,7 +135,7 @@ fn process_number(task: Task<Typed>) -> u32 {
     origin::number(pid, origin::level(own))
 }
 
-/// Neither dead nor about to be. A thread that has left its CPU for the last time would never give its ledger back.
+/// Neither dead nor dying. A thread that has left its CPU for the last time would never give its ledger back.
 #[inline(always)]
 fn is_alive(task: Task<Typed>) -> bool {
     // SAFETY: a typed task; the agent resolved the offsets of two ints.
@@ -141,17 +146,19 @@ fn is_alive(task: Task<Typed>) -> bool {
 
 #[inline(always)]
 fn is_on_cpu(task: Task<Typed>) -> bool {
-    // A kernel for one CPU has no such member; there the agent is on it.
+    // A kernel for one CPU has no such member; there the agent itself is on the CPU.
     // SAFETY: a typed task; the agent resolved the offset of an int.
     OFFSET_TASK_ON_CPU.load() != 0 && unsafe { task.load::<u8>(&OFFSET_TASK_ON_CPU) } != 0
 }
 
-/// What a task is doing, as the switch hook would have it. A task keeps `on_cpu` for a moment after that, and one that blocks
-/// has left the queue for a moment before: the first looks like running, and the next visit corrects it.
+/// Activity of a task, as the switch hook would see it. A task keeps `on_cpu` for a moment after that hook,
+/// and one that blocks leaves the queue a moment before: the first looks like running, and the next visit
+/// corrects it.
 #[inline(always)]
 fn status(task: Task<Typed>) -> Status {
-    // SAFETY: a typed task; the agent resolved the offsets of an int and two small numbers. `on_rq`, 0 to 2, is an int up to 6.18
-    // and a char on 7.3, as `on_cpu` is: the first byte of either says all, all machines here being little-endian.
+    // SAFETY: a typed task; the agent resolved the offsets of an int and two small numbers. `on_rq`, 0 to 2,
+    // is an int up to 6.18 and a char on 7.3, as is `on_cpu`: the first byte suffices on little-endian
+    // machines, as all here are.
     let (state, is_queued) = unsafe {
         let state: u32 = task.load(&OFFSET_TASK_STATE);
         let on_queue = OFFSET_TASK_ON_RQ.load() != 0 && task.load::<u8>(&OFFSET_TASK_ON_RQ) != 0;
@@ -167,20 +174,20 @@ fn status(task: Task<Typed>) -> Status {
     Status { state: BLOCKED, account, syscall }
 }
 
-/// Makes a ledger for a task that has none. None if there is nothing to tell of it.
+/// Makes a ledger for a task without one. None if there is nothing to report.
 #[inline(always)]
 fn adopt(task: Task<Typed>) -> Option<Found> {
     if !is_alive(task) {
         return None;
     }
     let address = task.address() as u64;
-    // With no task in it: the slot may be a stale one, which a number points to already.
+    // Without a task in it: the slot may be a stale one, to which a number points already.
     let Some(ledger) = task::prepare(task.tid(), task.tgid(), 0) else {
         process::misses(task.tgid());
         return Some(Found::Missed);
     };
-    // SAFETY: a ledger in a map value, to which nobody points before it is published. The helpers have no preconditions; the
-    // agent resolved the offset of an unsigned int.
+    // SAFETY: a ledger in a map value, to which no number points before it is published. The helpers have no
+    // preconditions; the agent resolved the offset of an unsigned int.
     unsafe {
         let cpu = if OFFSET_TASK_CPU.load() != 0 {
             task.load::<u32>(&OFFSET_TASK_CPU)
@@ -193,8 +200,8 @@ fn adopt(task: Task<Typed>) -> Option<Found> {
         (*ledger).syscall = status.syscall;
         throttle::left(task, &mut *ledger);
         (*ledger).sequence = BEGUN;
-        // Before it can have an event: its records come later. Handing over is a full barrier as well, so whoever finds the
-        // slot finds what was written above.
+        // Before its first possible event, whose records come later. Handing over is a full barrier as well:
+        // a program that finds the slot finds what was written above.
         sched::record(Kind::Fork, FORK_ADOPTED | FORK_LATE, &*ledger, address, (*ledger).born_ns, (0, 0, 0));
         core::ptr::write_volatile(&raw mut (*ledger).task, address);
         task::set_slot((*ledger).tid, (*ledger).slot);
@@ -209,14 +216,15 @@ fn adopt(task: Task<Typed>) -> Option<Found> {
     Some(Found::Adopted)
 }
 
-/// Puts right what a thread was thought to be doing, as long as nothing has happened to it.
+/// Corrects the activity of a thread, as long as it has had no event.
 ///
 /// # Safety
 /// The ledger must be the task's own.
 #[inline(always)]
 unsafe fn correct(task: Task<Typed>, ledger: *mut Ledger) {
-    // SAFETY: the caller promised it. Volatile, since a hook may write at the same time: between the last look at the
-    // sequence and the stores are a few instructions. Should one come in there, the next event corrects the state.
+    // SAFETY: the caller promised it. Volatile, since a hook may write at the same time: a few instructions
+    // lie between the last look at the sequence and the stores. If a hook comes in there, the next event
+    // corrects the state.
     unsafe {
         if core::ptr::read_volatile(&raw const (*ledger).sequence) != BEGUN {
             return;

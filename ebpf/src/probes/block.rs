@@ -1,17 +1,18 @@
-//! Family `block`: what a thread asks of block devices, and how long that takes.
+//! Family `block`: I/O of threads on block devices, and its duration.
 //!
-//! Hooks, all of them tp_btf or raw_tp: block_bio_queue, in the context of whoever submits, yields counts and bytes in the
-//! submitter's ledger, and the device of a wait that follows (`device.rs`); what a flusher writes for others later is the
-//! flusher's, and each layer of a stacked device counts what it passes on. block_io_start (6.5 and later), block_rq_issue and block_rq_complete follow an I/O: the first one runs
-//! in its submitter, the others anywhere, so that whose it is, is noted at the first. When it is done a record goes out
-//! with its times, by this program's own clock: the kernel's stamps are kept only where somebody wants them, or are those of
-//! a whole plug. block_rq_complete comes before whoever waits is woken, so that its record is there before the phase that
-//! the thread is in can end. It charges no time: that is account `block_io`.
+//! Hooks, all of them tp_btf or raw_tp: block_bio_queue, in the submitter's context, yields counts and bytes
+//! in the submitter's ledger, and the device of a wait that follows (`device.rs`); writeback for others
+//! counts for the flusher, and each layer of a stacked device counts what it passes on. block_io_start (6.5
+//! and later), block_rq_issue and block_rq_complete follow an I/O: the first one runs in its submitter, the
+//! others anywhere, so the submitter is noted at the first. At its completion a record goes out with its
+//! times, by this program's own clock: the kernel's stamps are kept only on demand, or are those of a whole
+//! plug. block_rq_complete comes before the waiting thread is woken, so that its record precedes the end of
+//! that thread's phase. It charges no time: that is account `block_io`.
 //!
-//! An I/O that is done in parts is done with the last one. One that the device takes back and gets again has been with it since the
-//! first time. One that is merged into another is that other one's from then on (block_rq_merge), and so are the bytes. A
-//! request's memory is used again for a later I/O: where the end of one was missed, the kernel's stamp of its begin shows
-//! that this is another one.
+//! An I/O that completes in parts is done with the last one. One that the device takes back and gets again
+//! has been with it since the first time. One that is merged into another (block_rq_merge) is part of it from
+//! then on, with its bytes. A request's memory is used again for a later I/O: where the end of one was
+//! missed, the kernel's stamp of its start shows that this is another one.
 
 use aya_ebpf::{Global, helpers::bpf_ktime_get_ns};
 use guestscope_ebpf::{Counter, Header, Kind, ledger::Ledger};
@@ -33,30 +34,31 @@ const READ: u32 = 0;
 /// `REQ_OP_WRITE`.
 const WRITE: u32 = 1;
 
-/// An I/O of a tracked thread on its way.
+/// A pending I/O of a tracked thread.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct Io {
     born_ns: u64,
     submitted_ns: u64,
-    /// 0 until the device has it.
+    /// Time of its issue to the device; 0 before.
     issued_ns: u64,
-    /// The kernel's own stamp of its begin, as it was when the device got it (up to then it may change): compared only.
+    /// The kernel's own stamp of its start, as of its issue to the device (until then it may change):
+    /// compared only.
     started: u64,
     tid: u32,
     tgid: u32,
 }
 
-/// What a thread has asked of block devices since devices were last given anything by it, or since it last slept: until then
-/// what it asks for may be held back, to be handed over together. Its own thread alone writes it.
+/// A thread's current batch: its I/O since devices last got any of it, or since it last slept. Until then I/O
+/// may be held back, to be handed over together. Only its own thread writes it.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct Batch {
-    /// When it began; before the birth of its thread it is that of another one, which had the slot before.
+    /// Start of the batch; before the birth of its thread it belongs to an earlier thread of the slot.
     since_ns: u64,
-    /// How often the thread had slept.
+    /// Count of the thread's sleeps.
     voluntary: u32,
-    /// Devices are being given it: what is asked for next begins another one.
+    /// The batch is being handed to devices: the next I/O begins another one.
     is_handed_over: u32,
 }
 
@@ -79,8 +81,8 @@ fn queued<C: Arguments>(ctx: &C) -> i32 {
         asked(ledger);
     }
     let bio = first_or_second(ctx, &BIO_ARGUMENT);
-    // SAFETY: a bio, at offsets of members of these sizes that the agent resolved; the ledger is in a map value, and
-    // its own thread runs this program.
+    // SAFETY: a bio, at offsets of members of these sizes that the agent resolved; the ledger is in a map
+    // value, and its own thread runs this program.
     unsafe {
         let operation = load::<C::Memory, u32>(bio, &OFFSET_BIO_OPERATION) & OPERATION;
         let bytes = u64::from(load::<C::Memory, u32>(bio, &OFFSET_BIO_BYTES));
@@ -96,14 +98,14 @@ fn queued<C: Arguments>(ctx: &C) -> i32 {
     0
 }
 
-/// What the hook is about. Up to 5.10 the device's queue came first.
+/// The hook's object. Up to 5.10 the device's queue came first.
 #[inline(always)]
 fn first_or_second<C: Arguments>(ctx: &C, place: &Global<u32>) -> *const u8 {
     let word = if place.load() == 0 { ctx.word::<0>() } else { ctx.word::<1>() };
     word as *const u8
 }
 
-/// Whoever runs this asks for something.
+/// The running thread requests an I/O.
 #[inline(always)]
 fn asked(ledger: *const Ledger) {
     // SAFETY: a ledger in a map value.
@@ -118,8 +120,9 @@ fn asked(ledger: *const Ledger) {
     }
 }
 
-/// Whether an I/O that the thread of this ledger gives to a device is one that it asked for: it began after the thread's batch
-/// did. Those of others that wait in an I/O scheduler mostly are older. What has no stamp is nobody's.
+/// Whether an I/O that the thread of this ledger issues to a device is its own: it began after the thread's
+/// batch did. I/Os of others that wait in an I/O scheduler mostly are older. One without a stamp belongs to
+/// no thread.
 #[inline(always)]
 fn is_its_own(ledger: *const Ledger, started_ns: u64) -> bool {
     // SAFETY: a ledger in a map value.
@@ -132,7 +135,7 @@ fn is_its_own(ledger: *const Ledger, started_ns: u64) -> bool {
     }
 }
 
-/// Whether the members of a request that are needed are known.
+/// Whether the needed members of a request are known.
 #[inline(always)]
 fn is_known() -> bool {
     OFFSET_IO_BYTES.load() != 0 && OFFSET_IO_START.load() != 0
@@ -144,7 +147,8 @@ fn submitted<C: Arguments>(ctx: &C) -> i32 {
         return 0;
     }
     let request: *const u8 = ctx.at(0);
-    // Of an earlier one here the end was missed, and whoever submits this one, it must not be taken for that.
+    // The end of an earlier I/O in this request was missed: the new one, of any submitter, must not be taken
+    // for it.
     if ON_THEIR_WAY.get_ptr(request as u64).is_some() {
         forget(request);
     }
@@ -157,13 +161,14 @@ fn submitted<C: Arguments>(ctx: &C) -> i32 {
     0
 }
 
-/// On the way from its bio to here the thread may have slept: the queue was full, or a limit held it back.
+/// Between its bio and this hook the thread may have slept: the queue was full, or a limit held it back.
 #[inline(always)]
 fn submits_again<M: Memory>(current: Current, request: *const u8, ledger: *const Ledger) {
     if OFFSET_IO_BIO.load() == 0 || OFFSET_BIO_OPERATION.load() == 0 {
         return;
     }
-    // SAFETY: a request and its first bio, if it has any, at offsets of members of these sizes that the agent resolved.
+    // SAFETY: a request and its first bio, if it has any, at offsets of members of these sizes that the agent
+    // resolved.
     unsafe {
         let bio = follow::<M>(request, &TYPE_REQUEST, &OFFSET_IO_BIO);
         if !bio.is_null() {
@@ -200,7 +205,7 @@ fn issued<C: Arguments>(ctx: &C) -> i32 {
     if HAS_IO_START.load() != 0 {
         return 0;
     }
-    // Its submitter may run this. What came before is told by the kernel's stamp, which is of the same clock.
+    // Its submitter may run this. The kernel's stamp, which is of the same clock, tells what came before.
     let current = Current::new();
     let Some(ledger) = current.ledger() else { return 0 };
     // SAFETY: as above; the helper has no preconditions.
@@ -241,8 +246,8 @@ fn completed<C: Arguments>(ctx: &C) -> i32 {
     0
 }
 
-/// Whether this request is still the I/O that was noted, as far as can be told: the kernel stamps nothing where the device's
-/// statistics are off, and what never was issued has no stamp here.
+/// Whether this request is still the noted I/O, as far as can be told: the kernel stamps nothing where the
+/// device's statistics are off, and an I/O that was never issued has no stamp here.
 #[inline(always)]
 fn is_same<M: Memory>(request: *const u8, io: *const Io) -> bool {
     // SAFETY: a request, at an offset that the agent resolved, and a value of a map.
@@ -252,7 +257,8 @@ fn is_same<M: Memory>(request: *const u8, io: *const Io) -> bool {
 #[inline(always)]
 fn done(io: *const Io) {
     emit::io(|record| {
-        // SAFETY: the record is reserved memory of exactly this size, every field is written; the other is a value of a map.
+        // SAFETY: the record is reserved memory of exactly this size, every field is written; the other is a
+        // value of a map.
         unsafe {
             let time_ns = bpf_ktime_get_ns();
             (*record).header = Header { kind: Kind::Io as u32, flags: 0, time_ns };
@@ -265,18 +271,18 @@ fn done(io: *const Io) {
     });
 }
 
-/// Where another I/O begins: what was noted at this address never was seen to end.
+/// Another I/O begins at this address: the end of the noted one was never seen.
 #[inline(always)]
 fn forget(request: *const u8) {
     emit::count(Counter::StaleIo);
     let _ = ON_THEIR_WAY.remove(request as u64);
 }
 
-/// Notes an I/O of whoever runs this.
+/// Notes an I/O of the running thread.
 #[inline(always)]
 fn note<M: Memory>(io: *const u8, ledger: *const Ledger, submitted_ns: u64, issued_ns: u64) {
-    // SAFETY: a request, at the offset of a member of this size that the agent resolved; the ledger is in a map value, and
-    // its own thread runs this program.
+    // SAFETY: a request, at the offset of a member of this size that the agent resolved; the ledger is in a
+    // map value, and its own thread runs this program.
     let noted = unsafe {
         Io {
             born_ns: (*ledger).born_ns,

@@ -1,9 +1,11 @@
-//! Family `sched` on kernels without any BTF: classic tracepoints, read by the formats that the kernel publishes.
+//! Family `sched` on kernels without any BTF: classic tracepoints, read by the formats that the kernel
+//! publishes.
 //!
-//! Hooks: tracepoint sched/sched_switch, sched_waking, sched_wakeup, sched_process_exec and task/task_newtask. Yields the same
-//! ledgers and records as far as numbers of threads lead: accounts `cpu`, `runq` and `other`. No task is read, so it does
-//! not know what is waited for, whose quota ran out, how many faults there were, and when the kernel thinks that a thread
-//! came. A thread is whoever has its number: one whose last switch was not seen ends when its number is given out again.
+//! Hooks: tracepoint sched/sched_switch, sched_waking, sched_wakeup, sched_process_exec and
+//! task/task_newtask. Yields the same ledgers and records as far as thread numbers suffice: accounts `cpu`,
+//! `runq` and `other`. No task is read, so it does not know objects of waits, quotas, faults, and the
+//! kernel's stamps of arrivals. A thread is its number: one whose last switch was not seen ends when its
+//! number is given out again.
 
 use aya_ebpf::{
     EbpfContext as _, Global,
@@ -30,16 +32,16 @@ use crate::{
     topology, wait,
 };
 
-/// The states that are told; beside them stands whether a thread was preempted. The same since 4.14.
+/// The task states of the event; a bit beside them marks preemption. The same since 4.14.
 const STATES: u32 = 0xff;
 /// `EXIT_DEAD | EXIT_ZOMBIE`.
 const ENDED: u32 = 0x10 | 0x20;
-/// Stands for a group, which is not known here: the leader before has not been seen to end.
+/// Stands for a group, which is not known here: the leader before was not seen to end.
 const HAS_REPLACED: u64 = 1;
 /// `CLONE_THREAD`.
 const CLONE_THREAD: u64 = 0x1_0000;
 
-/// A field of the event. Its verifier lets nobody go along a context by a number that is not in the instruction.
+/// A field of the event. The verifier allows no access to a context by a variable offset.
 #[inline(always)]
 fn field<T: Copy>(ctx: &TracePointContext, offset: &Global<u32>) -> T {
     // SAFETY: the helper checks the memory; the agent resolved the offset of a number of this size.
@@ -66,11 +68,12 @@ pub(crate) fn tp_sched_switch(ctx: TracePointContext) -> u32 {
         if now_ns == 0 {
             now_ns = now();
         }
-        // SAFETY: a ledger in a map value; the run-queue lock of this CPU is held, so no other event of it runs.
+        // SAFETY: a ledger in a map value; the run-queue lock of this CPU is held, so no other event of it
+        // runs.
         unsafe {
             let left_cpu = (*ledger).cpu;
             (*ledger).switched_in(now_ns, topology::arrival(&*ledger));
-            // Whoever leaves still is the current task.
+            // The leaving thread is still the current task.
             let before = || (prev, (bpf_get_current_pid_tgid() >> 32) as u32, SOMEBODY);
             wait::ended(&*ledger, before, left_cpu, now_ns);
         }
@@ -93,8 +96,8 @@ fn leaves(ledger: &mut Ledger, state: u32, next: u32, now_ns: u64) {
     }
 }
 
-/// A thread that became the leader by an exec has the number of the old one, which was still on its way out: the first end
-/// is that one's, and so is whatever leaves a CPU that this thread is not on.
+/// A thread that became the leader by an exec has the number of the old leader, which may still be on its way
+/// out: the first end is the old one's, and so is a switch away from a CPU that this thread is not on.
 #[inline(always)]
 fn is_its_old_leader(ledger: &mut Ledger, state: u32) -> bool {
     if state & ENDED != 0 {
@@ -109,7 +112,7 @@ fn is_its_old_leader(ledger: &mut Ledger, state: u32) -> bool {
 #[tracepoint(category = "sched", name = "sched_waking")]
 pub(crate) fn tp_sched_waking(ctx: TracePointContext) -> u32 {
     if let Some(ledger) = task::ledger(field(&ctx, &FIELD_WAKING_TID), SOMEBODY) {
-        // Which system call it is in, nothing tells here.
+        // The waker's system call is not known here.
         let waker = waker::pack(bpf_get_current_pid_tgid() as u32, -1);
         // SAFETY: a ledger in a map value; `waking` writes only its stamp.
         unsafe { (*ledger).waking(now(), waker) };
@@ -126,7 +129,8 @@ pub(crate) fn tp_sched_wakeup(ctx: TracePointContext) -> u32 {
     0
 }
 
-/// In its maker's context, before it can run. The tracepoint of births itself does not tell threads from processes.
+/// Runs in the maker's context, before the child can run. The tracepoint of births itself does not tell
+/// threads from processes.
 #[tracepoint(category = "task", name = "task_newtask")]
 pub(crate) fn tp_task_newtask(ctx: TracePointContext) -> u32 {
     let tid: u32 = field(&ctx, &FIELD_NEW_TID);
@@ -142,7 +146,7 @@ pub(crate) fn tp_task_newtask(ctx: TracePointContext) -> u32 {
     0
 }
 
-/// Somebody new has this number: whoever is tracked under it still has ended without being seen.
+/// A new thread has this number: the tracked one under it has ended unseen.
 #[inline(always)]
 fn end_unseen(tid: u32) {
     let slot = task::slot_of(tid);

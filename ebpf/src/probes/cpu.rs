@@ -1,8 +1,9 @@
-//! Family `cpu`: what a thread does while it is on a CPU, by samples.
+//! Family `cpu`: a thread's activity on a CPU, by samples.
 //!
-//! Hook: the software event cpu-clock of the observed program's threads, or of all CPUs. Yields counts by activity beside the thread's
-//! ledger, which edges carry. The saved syscall number tells page faults from system calls, and the address of the code
-//! the libraries that busy-wait (libgomp), so no stack is walked. It charges no time: shares of samples are an estimate of what lies inside account `cpu`.
+//! Hook: the software event cpu-clock of the observed program's threads, or of all CPUs. Yields counts by
+//! activity beside the thread's ledger, which edges carry. The saved syscall number tells page faults from
+//! system calls, and the address of the code identifies busy-waiting libraries (libgomp), so no stack is
+//! walked. It charges no time: shares of samples are an estimate of what lies inside account `cpu`.
 
 use aya_ebpf::{
     bindings::bpf_pidns_info, helpers::generated::bpf_get_ns_current_pid_tgid, macros::perf_event,
@@ -30,8 +31,8 @@ pub(crate) fn sample(ctx: PerfEventContext) -> u32 {
         None if registers::interrupted_beside_the_stack(&ctx, current) => Activity::Irq,
         None => in_kernel(current),
     };
-    // SAFETY: the samples are in a map value and the index inside them; the thread is interrupted by this very program, and
-    // nobody else writes them.
+    // SAFETY: the samples are in a map value and the index inside them; this program interrupts the thread,
+    // and nobody else writes them.
     unsafe {
         let count = (&raw mut (*beside).samples).cast::<u32>().add(activity as usize);
         *count = (*count).wrapping_add(1);
@@ -39,7 +40,8 @@ pub(crate) fn sample(ctx: PerfEventContext) -> u32 {
     0
 }
 
-/// Code of a library that busy-waits, or of the program. The agent knows processes by their numbers in its own namespace.
+/// Code of a busy-waiting library, or of the program. The agent knows processes by their numbers in its own
+/// namespace.
 #[inline(always)]
 fn in_program(address: u64) -> Activity {
     if PID_NAMESPACE_INODE.load() == 0 {
@@ -55,7 +57,8 @@ fn in_program(address: u64) -> Activity {
     if failed != 0 {
         return Activity::User;
     }
-    // SAFETY: the value is read at once; entries are written as a whole, and a torn one would cost one sample.
+    // SAFETY: the value is read at once; entries are written as a whole, and a torn one would cost one
+    // sample.
     if let Some(code) = unsafe { SPIN_CODE.get(numbers.tgid) } {
         let mut range = 0;
         while range < SPIN_RANGES {

@@ -1,10 +1,10 @@
 //! Calls of functions, and USDT probes: edges that the kernel side makes by itself.
 //!
 //! Hooks: uprobes at a function's entry and at each of its exits, or at two USDT probes. Never a uretprobe:
-//! it puts another return address onto the stack, over which no exception finds its way, so that a program
-//! that throws one dies of it. Which function it is tells the cookie (5.15 and later), else the place in its
-//! page. Yields the edges that the marker would have fired, without numbers. What is open on a thread stands
-//! in `calls.rs`.
+//! it puts another return address onto the stack, which no exception can unwind, so that a program that
+//! throws one dies of it. The cookie (5.15 and later) identifies the function, else the position in its page.
+//! Yields the edges that the marker would have fired, without numbers. The open calls of a thread are kept by
+//! `calls.rs`.
 
 use aya_ebpf::{
     EbpfContext,
@@ -39,17 +39,16 @@ use crate::{
 #[map]
 pub(crate) static FUNCTIONS_BY_NUMBER: Array<Function> = Array::with_max_entries(FUNCTIONS, 0);
 
-/// Number of a function to 1 if no more calls of it are shown, while those that are open end. Apart from the
-/// function, whose counts the agent would set back as it writes.
+/// Number of a function to 1 if no more of its calls are shown, while open ones end. Apart from the function,
+/// whose counts the agent's write would reset.
 #[map]
 static CLOSING: Array<u32> = Array::with_max_entries(FUNCTIONS, 0);
 
-/// Without cookies: where an entry lies in its page, and behind that where an exit does, to what would be the
-/// cookie.
+/// For kernels without cookies: the cookie by an entry's position in its page, and behind those by an exit's.
 #[map]
 static FUNCTION_AT: Array<u64> = Array::with_max_entries(2 * PLACES_IN_PAGE, 0);
 
-/// Slot to what is open on its thread; behind the slots, what is open on goroutines.
+/// Slot to the open calls of its thread; behind the slots, open calls of goroutines.
 #[map]
 pub(crate) static OPEN: Array<Calls> = Array::with_max_entries(SLOTS + GOROUTINES, 0);
 
@@ -105,7 +104,7 @@ pub(crate) fn function_begin(ctx: ProbeContext) -> u32 {
             (*stage).token = calls::token(carrier, found.own());
             if found.lost() != 0 {
                 (*stage).arguments[3] = calls::token(carrier, found.lost());
-                // One of those that are lost counts as the one that begins.
+                // One of the lost calls counts as the one that begins.
                 outcome =
                     Outcome { operation: 0, ended: found.lost_calls() as u16 - 1, flags: EDGE_CALL_LOST };
             }
@@ -152,8 +151,8 @@ pub(crate) fn function_end(ctx: ProbeContext) -> u32 {
     0
 }
 
-/// Stages the end of the call that has ended, or of the outermost one that is gone without; `inside` says
-/// what its thread is inside then, or nothing by 0.
+/// Stages the end of the ended call, or of the outermost call that is gone without one; `inside` says what
+/// its thread is inside then; 0 says nothing.
 ///
 /// # Safety
 /// The stage must be the thread's own.
@@ -198,8 +197,7 @@ pub(crate) fn word(operation: u8) -> u64 {
     u64::from(KERNEL_INSTANCE) << 16 | u64::from(MARKER_ABI_VERSION) << 8 | u64::from(operation)
 }
 
-/// What the probe was put in with, of one that stands at this place among the exits, or at 0 among the
-/// entries.
+/// The cookie of the probe, or that of its position among the exits, or, for `from` 0, among the entries.
 #[inline(always)]
 pub(crate) fn cookie(ctx: &impl EbpfContext, from: u32) -> u64 {
     if HAS_COOKIES.load() != 0 {
@@ -214,17 +212,17 @@ pub(crate) fn cookie(ctx: &impl EbpfContext, from: u32) -> u64 {
     }
 }
 
-/// Where the caller's frame ends: the same at the entry, before anything is pushed, and at the exits.
+/// End of the caller's frame: the same at the entry, before anything is pushed, and at the exits.
 #[inline(always)]
 fn frame(ctx: &impl EbpfContext) -> u64 {
     let pointer = registers::stack_pointer(ctx);
     if IS_ARM64.load() != 0 { pointer } else { pointer.wrapping_add(8) }
 }
 
-/// Counts the call among those of its window. Whether it is shown.
+/// Counts the call in its window; returns whether it is shown.
 ///
 /// # Safety
-/// A whole value. Others may count at the same time: then some more are shown, or less.
+/// A whole value. Others may count at the same time: then a few more are shown, or fewer.
 #[inline(always)]
 unsafe fn is_shown(function: *mut Function, number: u32) -> bool {
     // SAFETY: the caller's.
@@ -290,8 +288,8 @@ fn lost(number: u32) {
 
 /// A call begins on the thread of a slot, or on a goroutine: a [`Found`].
 ///
-/// A function that the verifier looks at once by itself, as the next one is: what it finds is any number to
-/// those that call it, and not one of so many cases that it would follow each.
+/// A function that the verifier checks once by itself, as the next one is: to its callers the result is any
+/// number, not one of many cases that it would follow.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub(crate) extern "C" fn enter(carrier: u64, cookie: u64, at: u64, shown: u64) -> u64 {
@@ -303,7 +301,7 @@ pub(crate) extern "C" fn enter(carrier: u64, cookie: u64, at: u64, shown: u64) -
     unsafe { calls::enter(open, at, call, lost).0 }
 }
 
-/// The same for one that ends.
+/// The same for a call that ends.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub(crate) extern "C" fn leave(carrier: u64, cookie: u64, at: u64) -> u64 {

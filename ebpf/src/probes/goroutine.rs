@@ -1,11 +1,10 @@
-//! Goroutines that are inside probed functions, or have received a request: where that is kept, and what
-//! becomes of their phases as they leave a thread and go on, on whichever thread it is then.
+//! Goroutines that are inside probed functions, or have received a request: where that is kept, and their
+//! phases when they leave a thread and continue, on any thread.
 //!
 //! Hooks: uprobes in Go's scheduler, `runtime.schedule`, `runtime.execute` and `runtime.goexit0`. Yields
-//! leaves and enters of the outermost phase of a goroutine, and the end of calls that it has left open. Which
-//! goroutine runs stands in a register that Go's compiler keeps for it (1.17 and later). A goroutine's stack
-//! moves as it grows, but what lies on it keeps its distance from the stack's high end: places are taken from
-//! there.
+//! leaves and enters of the outermost phase of a goroutine, and the end of calls that it has left open. Go's
+//! compiler keeps the running goroutine in a register (1.17 and later). A goroutine's stack moves as it
+//! grows, but frames keep their distance from the stack's high end: places are measured from there.
 
 use aya_ebpf::{
     EbpfContext,
@@ -33,7 +32,7 @@ use crate::{
     task::Current,
 };
 
-/// A goroutine: of which process, and where Go keeps what it knows of it (`runtime.g`).
+/// A goroutine: its process, and the address of its `runtime.g`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Goroutine {
@@ -41,16 +40,16 @@ struct Goroutine {
     tgid: u64,
 }
 
-/// Goroutine to the element of `OPEN` that keeps its calls, while there are any.
+/// Goroutine to the element of `OPEN` with its calls, while there are any.
 #[map]
 static GOROUTINE_CALLS: HashMap<Goroutine, u32> = HashMap::with_max_entries(GOROUTINES, 0);
 
-/// Elements that are free, those that were given back first at the head.
+/// Free elements, the longest free one at the head.
 #[map]
 static FREE_GOROUTINES: Queue<u32> = Queue::with_max_entries(GOROUTINES, 0);
 
-/// Element of `OPEN`, less those of threads, to the socket of the request that the goroutine has received
-/// last; 0 for none.
+/// Element of `OPEN`, less those of threads, to the socket of the last request that the goroutine has
+/// received; 0 for none.
 #[map]
 static CARRIED: Array<u64> = Array::with_max_entries(GOROUTINES, 0);
 
@@ -60,7 +59,7 @@ static CARRIED: Array<u64> = Array::with_max_entries(GOROUTINES, 0);
 struct Runs {
     /// The goroutine; 0 until it is known.
     g: u64,
-    /// The element of `OPEN` that keeps its calls; 0 if nothing is kept.
+    /// The element of `OPEN` with its calls; 0 if nothing is kept.
     carrier: u64,
 }
 
@@ -68,12 +67,12 @@ struct Runs {
 #[map]
 static RUNS: Array<Runs> = Array::with_max_entries(SLOTS, 0);
 
-/// `stack.hi` within `runtime.g`: its second word, in all versions.
+/// Offset of `stack.hi` in `runtime.g`: its second word, in all versions.
 const STACK_HIGH: u64 = 8;
 /// A place that no frame lies above: distances from the high end are negative.
 const ABOVE_ALL: u64 = u64::MAX - 1;
 
-/// Where the calls of the running goroutine are kept, 0 if nowhere, and where the caller's frame ends.
+/// Element with the calls of the running goroutine, 0 if none, and the end of the caller's frame.
 #[inline(always)]
 pub(crate) fn running(
     ctx: &impl EbpfContext,
@@ -92,7 +91,7 @@ pub(crate) fn running(
     (carrier, frame.wrapping_sub(high))
 }
 
-/// A call of the running goroutine has ended. The first argument of its edge.
+/// A call of the running goroutine has ended. Returns the first argument of its edge.
 #[inline(always)]
 pub(crate) fn ended(ctx: &impl EbpfContext, (slot, tgid): (u16, u32), carrier: u64) -> u64 {
     let g = registers::goroutine(ctx);
@@ -117,8 +116,8 @@ fn runs(slot: u16, g: u64, carrier: u64) {
     }
 }
 
-/// The thread of this slot has received a request over a socket: the goroutine that it runs, if it runs one,
-/// takes it along from here on.
+/// The thread of this slot has received a request over a socket: from here on it belongs to the thread's
+/// goroutine, if it runs one.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub(crate) extern "C" fn goroutine_carries(slot: u32, tgid: u32, socket: u64) -> u64 {
@@ -192,8 +191,7 @@ pub(crate) fn goroutine_moves(ctx: ProbeContext) -> u32 {
     0
 }
 
-/// Where the calls of a goroutine are kept; a new place if it has none and shall have one. 0 if there is
-/// none.
+/// Element for the calls of a goroutine; a new one if it has none and shall have one. 0 if there is none.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub(crate) extern "C" fn goroutine(tgid: u64, g: u64, begins: u64) -> u64 {
@@ -224,8 +222,7 @@ pub(crate) extern "C" fn goroutine(tgid: u64, g: u64, begins: u64) -> u64 {
     u64::from(carrier)
 }
 
-/// Gives the place of a goroutine back if no call of it is open and it has no request to answer: whether that
-/// is so.
+/// Frees the element of a goroutine if it has no open call and no request to answer; returns whether it did.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub(crate) extern "C" fn give_back(tgid: u64, g: u64, carrier: u64) -> u64 {
@@ -241,7 +238,7 @@ pub(crate) extern "C" fn give_back(tgid: u64, g: u64, carrier: u64) -> u64 {
     1
 }
 
-/// The token of the request that a goroutine has received and nobody has answered yet; 0 for none.
+/// Token of the request that a goroutine has received and not answered yet; 0 for none.
 #[inline(always)]
 fn request(tgid: u64, carrier: u64) -> u64 {
     let Some(carried) = CARRIED.get_ptr((carrier as u32).wrapping_sub(SLOTS)) else { return 0 };
@@ -250,7 +247,7 @@ fn request(tgid: u64, carrier: u64) -> u64 {
     if socket != 0 && socket::is_unanswered(socket, tgid as u32) { connection::token(socket) } else { 0 }
 }
 
-/// The token of the outermost phase of a goroutine: of its request, else of its outermost shown call, see
+/// Token of the outermost phase of a goroutine: of its request, else of its outermost shown call, see
 /// [`calls::outermost`]; 0 for none.
 #[unsafe(no_mangle)]
 #[inline(never)]

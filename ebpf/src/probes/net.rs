@@ -1,13 +1,14 @@
-//! Family `net`: what a thread sends and receives over sockets of any kind, and over TCP how long answers took.
+//! Family `net`: traffic of a thread over sockets of any kind, and over TCP the time until answers.
 //!
-//! Hooks, all of them tp_btf or raw_tp: sock_send_length and sock_recv_length (6.3 and later), in the context of the caller,
-//! yield counts and bytes in its ledger. A look at what has come (`MSG_PEEK`) and a failure count as nothing. They charge no
-//! time: that is account `net`.
+//! Hooks, all of them tp_btf or raw_tp: sock_send_length and sock_recv_length (6.3 and later), in the context
+//! of the caller, yield counts and bytes in its ledger. A peek (`MSG_PEEK`) and a failure count as nothing.
+//! They charge no time: that is account `net`.
 //!
-//! A TCP socket is known from the first send of a tracked thread on, with the time of the last one. The first receive
-//! after it, by the same thread, is its answer, unless a request of the program began or ended in between: what a server
-//! waits for is the next question. tcp_retransmit_skb runs in timers and interrupts, and finds by the socket whose data
-//! that was. tcp_destroy_sock forgets it: the kernel uses its memory again. Of other sockets no end is seen, so none is kept.
+//! A TCP socket is known from the first send of a tracked thread on, with the time of the last one. The first
+//! receive after it, by the same thread, is its answer, unless a request of the program began or ended in
+//! between: what a server waits for is the next question. tcp_retransmit_skb runs in timers and interrupts,
+//! and finds the data's sender by the socket. tcp_destroy_sock forgets the socket, whose memory the kernel
+//! uses again. The end of other sockets is not seen, so none is kept.
 
 use core::arch::asm;
 
@@ -30,19 +31,19 @@ const PEEK: u32 = 2;
 const STREAM: u16 = 1;
 /// `IPPROTO_TCP`.
 const TCP: u16 = 6;
-/// In a sample of the kernel's running minimum: behind its time.
+/// Offset of the value in a sample of the kernel's running minimum, behind its time.
 const SAMPLE_VALUE: u32 = 4;
 
-/// A TCP socket that a tracked thread has sent over. Written without a lock: of two threads that send at one instant the
-/// numbers may mix, and belong to nobody then.
+/// A TCP socket that a tracked thread has sent over. Written without a lock: of two threads that send at one
+/// instant the numbers may mix, and match neither thread then.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct Socket {
-    /// The last send; 0 once something was received.
+    /// Time of the last send; 0 once something was received.
     sent_ns: u64,
-    /// In which stretch of its thread's life.
+    /// The stretch of its thread's life at the send.
     stretch: u64,
-    /// Whose it was.
+    /// Birth of the sending thread.
     born_ns: u64,
     slot: u64,
 }
@@ -93,7 +94,7 @@ fn received<C: Arguments>(ctx: &C) -> i32 {
     0
 }
 
-/// Whether it is a TCP socket. Where that cannot be told, none is.
+/// Whether it is a TCP socket; no where that cannot be told.
 #[inline(always)]
 fn is_tcp<M: Memory>(socket: *const u8) -> bool {
     if OFFSET_SOCK_PROTOCOL.load() == 0 || OFFSET_SOCK_TYPE.load() == 0 {
@@ -106,7 +107,7 @@ fn is_tcp<M: Memory>(socket: *const u8) -> bool {
     }
 }
 
-/// In which stretch of its life the thread of this ledger is.
+/// The present stretch of the life of this ledger's thread.
 #[inline(always)]
 fn stretch(ledger: *const Ledger) -> u64 {
     // SAFETY: a ledger in a map value.
@@ -117,7 +118,7 @@ fn stretch(ledger: *const Ledger) -> u64 {
     }
 }
 
-/// Whoever runs this has sent something.
+/// The running thread has sent something.
 #[inline(always)]
 fn asked(socket: u64, ledger: *const Ledger) {
     // SAFETY: a ledger in a map value; the helper has no preconditions.
@@ -132,14 +133,14 @@ fn asked(socket: u64, ledger: *const Ledger) {
     match SOCKETS.get_ptr_mut(socket) {
         // SAFETY: a value of a map.
         Some(known) => unsafe { *known = asked },
-        // With no room for it the one that was used least goes.
+        // When full the least recently used one goes.
         None => {
             let _ = SOCKETS.insert(socket, asked, 0);
         }
     }
 }
 
-/// Whoever runs this has received something, or the end.
+/// The running thread has received something, or the end.
 #[inline(always)]
 fn answered(address: u64, ledger: *const Ledger, is_answer: bool) {
     let Some(socket) = SOCKETS.get_ptr_mut(address) else { return };
@@ -170,7 +171,7 @@ fn round_trip_ns(socket: u64) -> u64 {
         return 0;
     }
     let place = socket + u64::from(OFFSET_TCP_RTT_MIN.load() + SAMPLE_VALUE);
-    // The type says `sock`, of which this lies beyond the end, so that only the helper reads it: once an answer.
+    // The member lies beyond the end of the type `sock`, so only the helper can read it: once an answer.
     // SAFETY: the helper checks the memory; any four bytes are a number.
     let us: u32 = unsafe { Plain::read(place as *const u8) };
     if us == u32::MAX { 0 } else { u64::from(us) * 1000 }
@@ -178,7 +179,7 @@ fn round_trip_ns(socket: u64) -> u64 {
 
 #[inline(always)]
 fn sent_again<C: Arguments>(ctx: &C) -> i32 {
-    // Still in the host's own queue, or no memory or no way for it: nothing was sent.
+    // Still in the host's own queue, or no memory or no route for it: nothing was sent.
     if HAS_RETRANSMIT_ERROR.load() != 0 && ctx.word::<2>() as i32 != 0 {
         return 0;
     }

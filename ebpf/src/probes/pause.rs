@@ -1,9 +1,10 @@
 //! Family `pause`: was the whole machine stopped?
 //!
-//! Hooks: tp_btf or raw_tp hrtimer_expire_entry, where each CPU shows that it is alive, and a clock on each CPU that beats 20
-//! times a second (the software event cpu-clock, idle CPUs too). Yields a record where a beat came late, with the last time
-//! span in which no CPU ran a timer. All of it happens in interrupts, so no thread's waiting for a CPU, the agent's own
-//! least of all, can look like a pause. It decides nothing: what one CPU goes through is no pause.
+//! Hooks: tp_btf or raw_tp hrtimer_expire_entry, where each CPU shows that it is alive, and a clock on each
+//! CPU that beats 20 times a second (the software event cpu-clock, idle CPUs too). Yields a record of each
+//! late beat, with the last time span in which no CPU ran a timer. All of it happens in interrupts, so no
+//! thread's wait for a CPU, in particular the agent's, can look like a pause. It decides nothing: a delay of
+//! one CPU is no pause.
 
 use aya_ebpf::{
     bindings::BPF_RB_NO_WAKEUP,
@@ -20,11 +21,11 @@ use crate::{
     task::Task,
 };
 
-/// What is known of the life of all CPUs together.
+/// Signs of life of all CPUs together.
 pub(crate) struct Life {
-    /// The last sign of it.
+    /// The last sign of life.
     pub(crate) last_ns: u64,
-    /// The last time that there was none for long.
+    /// The last long silence.
     pub(crate) silence: Silence,
 }
 
@@ -41,7 +42,7 @@ fn expires<C: Arguments>(ctx: &C) -> i32 {
     0
 }
 
-/// How late a timer is, by its own clock. Only where it ends a silence: two reads by a helper.
+/// Lateness of a timer, by its own clock. Only where it ends a silence: two reads by a helper.
 #[inline(always)]
 fn late_ns(timer: u64, clock: u64) -> u64 {
     if OFFSET_TIMER_EXPIRES.load() == 0 {
@@ -55,7 +56,7 @@ fn late_ns(timer: u64, clock: u64) -> u64 {
     if late.cast_signed() < 0 { 0 } else { late }
 }
 
-/// A CPU shows that it is alive. Two that do so at once may both end the same silence, and write nearly the same.
+/// A CPU shows that it is alive. Two at once may both end the same silence, and write nearly the same.
 #[inline(always)]
 fn alive(now_ns: u64, late_ns: impl FnOnce() -> u64) {
     let life = &raw mut LIFE;
@@ -81,10 +82,11 @@ fn alive(now_ns: u64, late_ns: impl FnOnce() -> u64) {
 pub(crate) fn pulse(_ctx: PerfEventContext) -> u32 {
     // SAFETY: neither has preconditions.
     let (now_ns, cpu) = unsafe { (bpf_ktime_get_ns(), bpf_get_smp_processor_id()) };
-    // Where the other hook is missing, beats are all the life there is to see.
+    // Where the other hook is missing, beats are the only signs of life.
     alive(now_ns, || 0);
     let Some(pulse) = PULSES.get_ptr_mut(cpu) else { return 0 };
-    // SAFETY: a value of a map, which only this CPU writes, in this program, once the agent has started its pulse.
+    // SAFETY: a value of a map, which only this CPU writes, in this program, once the agent has started its
+    // pulse.
     unsafe { beat(&mut *pulse, now_ns, cpu) };
     0
 }
@@ -118,13 +120,15 @@ fn beat(pulse: &mut Pulse, now_ns: u64, cpu: u32) {
     pulse.stolen_ns = stolen_ns;
 }
 
-/// There are at most 40 a second from each CPU, and 64 KiB hold 700 of them: what finds no room would be nothing new.
+/// At most 40 a second come from each CPU, and 64 KiB hold 700 of them: one that finds no room would be no
+/// news.
 #[inline(always)]
 fn tell(gap: &GapRecord) {
     let _ = GAPS.output::<GapRecord>(gap, u64::from(BPF_RB_NO_WAKEUP));
 }
 
-/// What the hypervisor has taken from this CPU; 0 where the kernel keeps no account of it. The idle task has a queue too.
+/// Time that the hypervisor has taken from this CPU; 0 where the kernel keeps none. The idle task has a queue
+/// too.
 #[inline(always)]
 fn stolen() -> u64 {
     // SAFETY: the helper has no preconditions.

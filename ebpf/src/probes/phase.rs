@@ -1,8 +1,8 @@
 //! Family `phase`: the marker library's probe point.
 //!
-//! Hook: a uprobe at `guestscope_edge`. Yields an edge record with the thread's whole ledger and the sum of its
-//! process. It only reads the ledger: a switch of its own thread may come in the middle, so it copies, compares the
-//! sequence and copies again. It knows no phases; pairing is the agent's.
+//! Hook: a uprobe at `guestscope_edge`. Yields an edge record with the thread's whole ledger and the sum of
+//! its process. It only reads the ledger: a switch of its own thread may come in the middle, so it copies,
+//! compares the sequence and copies again. It knows no phases; pairing is the agent's.
 
 use aya_ebpf::{
     EbpfContext, Global,
@@ -28,14 +28,14 @@ use crate::{
     topology,
 };
 
-/// How often an edge copies the ledger before it gives up and says so. A switch takes microseconds and a copy 10 ns:
-/// two in a row were never seen.
+/// How often an edge copies the ledger before it gives up and says so. A switch takes microseconds and a copy
+/// 10 ns: two in a row were never seen.
 const COPIES: u32 = 3;
 
-/// Zero for good: nobody jumps.
+/// Always zero: no jump is taken.
 #[unsafe(no_mangle)]
 static MAY_JUMP: Global<u32> = Global::new(0);
-/// Empty for good.
+/// Always empty.
 #[map]
 static NOWHERE: ProgramArray = ProgramArray::with_max_entries(1, 0);
 
@@ -79,21 +79,21 @@ pub(crate) fn edge(ctx: ProbeContext) -> u32 {
     0
 }
 
-/// What an edge makes of its thread.
+/// Effect of an edge on its thread.
 #[derive(Clone, Copy)]
 pub(crate) struct Outcome {
-    /// The operation, as far as phases begin or end by it on this thread.
+    /// The operation, as far as it begins or ends phases on this thread.
     pub(crate) operation: u8,
-    /// Phases that have ended beside, without an edge of their own. The thread was inside more than these.
+    /// Phases that ended as well, without an edge of their own. The thread was inside more than these.
     pub(crate) ended: u16,
     /// Flags of the record.
     pub(crate) flags: u32,
 }
 
-/// Fills what every edge has beside what it says, and hands it over.
+/// Fills the part that all edges have in common, and hands the edge over.
 ///
 /// # Safety
-/// The ledger is the running thread's, `stage` is its stage, and holds what the edge says.
+/// The ledger is the running thread's, `stage` is its stage, and holds the edge's own part.
 #[inline(always)]
 pub(crate) unsafe fn hand_over(current: Current, ledger: *mut Ledger, stage: *mut EdgeRecord, flags: u32) {
     // SAFETY: the caller's.
@@ -103,10 +103,10 @@ pub(crate) unsafe fn hand_over(current: Current, ledger: *mut Ledger, stage: *mu
     }
 }
 
-/// The same of an edge that is more than its operation says.
+/// The same for an edge that does more than its operation says.
 ///
 /// # Safety
-/// As of [`hand_over`].
+/// As for [`hand_over`].
 #[inline(always)]
 pub(crate) unsafe fn hand_over_as(
     stage: *mut EdgeRecord,
@@ -140,21 +140,21 @@ pub(crate) unsafe fn hand_over_as(
     emit::edge(stage);
 }
 
-/// Has the verifier give this program the stack of its thread.
+/// Makes the verifier give this program the stack of its thread.
 #[inline(always)]
 pub(crate) fn keep_own_stack(ctx: &impl EbpfContext) {
     // From 6.13 on the verifier gives programs a stack per CPU instead of the thread's own, except to those
-    // that hold a jump, be it one that is never reached. A program of a uprobe can be preempted and run again
-    // on the same CPU by another thread, against which nothing guards: each then writes over what the other
-    // has put there, and Linux 7.3 with PREEMPT_LAZY died of it in a storm of edges (null pointer dereference
-    // in this program).
+    // with a tail call, even one that is never reached. A uprobe's program can be preempted and run again on
+    // the same CPU by another thread, and nothing guards against that: each then overwrites the other's
+    // stack, and Linux 7.3 with PREEMPT_LAZY died of it in a storm of edges (null pointer dereference in this
+    // program).
     if MAY_JUMP.load() != 0 {
         // SAFETY: the array is empty, so the call comes back.
         unsafe { NOWHERE.tail_call(ctx, 0) };
     }
 }
 
-/// This thread runs, whatever was seen of it: the copy is put right as the next switch-out will do it.
+/// This thread runs, whatever was seen of it: corrects the copy as the next switch-out will do it.
 #[inline(always)]
 fn put_right<M: Memory>(task: Task<M>, ledger: &mut Ledger, now_ns: u64) {
     let at = topology::arrival(ledger);
@@ -165,15 +165,16 @@ fn put_right<M: Memory>(task: Task<M>, ledger: &mut Ledger, now_ns: u64) {
     }
 }
 
-/// The same of a task without a type. A function of its own, which is left out of the program where it is not called: beside
-/// the other one the two are mixed by the compiler, and the verifier takes a tenth longer for the whole program.
+/// The same for a task without a type. A function of its own, left out of programs that do not call it: the
+/// compiler mixes it with the other one otherwise, and the verifier takes a tenth longer for the whole
+/// program.
 #[inline(never)]
 fn put_right_untyped(address: u64, ledger: *mut Ledger, now_ns: u64) {
     // SAFETY: the caller's own copy, in a map value.
     put_right(Task::<Plain>::at(address as *const u8), unsafe { &mut *ledger }, now_ns);
 }
 
-/// Copies the ledger and takes the clock, so that both belong together. Returns the clock and whether it failed.
+/// Copies the ledger and reads the clock, so that both match. Returns the clock and whether it failed.
 ///
 /// # Safety
 /// Both must point to whole ledgers in map values.

@@ -1,9 +1,9 @@
 //! Family `sched`: switches, wake-ups, births, execs and ends of tracked threads.
 //!
 //! Hooks: tp_btf or raw_tp sched_switch, sched_waking, sched_wakeup, sched_wakeup_new, sched_process_exec,
-//! sched_process_free, and the program `adopt`, which the agent's child runs on itself. Yields the ledgers, and fork,
-//! exec and exit records. A switch between two untracked tasks costs two lookups that say no, and reads no clock. It
-//! knows nothing of phases.
+//! sched_process_free, and the program `adopt`, which the agent's child runs on itself. Yields the ledgers,
+//! and fork, exec and exit records. A switch between two untracked tasks costs two failed lookups, and reads
+//! no clock. It knows nothing of phases.
 
 use core::arch::asm;
 
@@ -35,14 +35,16 @@ use crate::{
 
 /// `TASK_DEAD`: the task will never run again. The only bit of the state that survives the final switch.
 pub(crate) const TASK_DEAD: u32 = 0x80;
-/// `__TASK_STOPPED | __TASK_TRACED | TASK_FROZEN`: kept from running by a signal, a debugger or the freezer (6.1 and
-/// later; before, freezing by cgroup v1 is seen on the way back from a system call, and looks like any wait elsewhere).
+/// `__TASK_STOPPED | __TASK_TRACED | TASK_FROZEN`: kept from running by a signal, a debugger or the freezer
+/// (6.1 and later; before, freezing by cgroup v1 is seen on the way back from a system call, and looks like
+/// any wait elsewhere).
 const KEPT: u32 = 0x4 | 0x8 | 0x8000;
 /// `TASK_UNINTERRUPTIBLE`.
 const UNINTERRUPTIBLE: u32 = 0x2;
-/// `TASK_FREEZABLE` (6.1 and later): no page fault waits like this, the freezer of cgroup v2 does.
+/// `TASK_FREEZABLE` (6.1 and later): no page fault waits like this; the freezer of cgroup v2 does.
 const FREEZABLE: u32 = 0x2000;
-/// In the freezer, before 6.1 (of cgroup v1, and while the machine is suspended); no such flag of a program's task later.
+/// Frozen, before 6.1 (by cgroup v1, and while the machine is suspended); later no program's task has this
+/// flag.
 const PF_FROZEN: u32 = 0x1_0000;
 
 twins! {
@@ -58,9 +60,9 @@ twins! {
 fn switches<C: Arguments>(ctx: &C) -> i32 {
     let prev = Task::<C::Memory>::at(ctx.at(1));
     let next = Task::<C::Memory>::at(ctx.at(2));
-    // One clock for both, read only when one of them is ours: it is a third of the cost of a switch.
+    // One clock for both, read only when one of them is tracked: it is a third of the cost of a switch.
     let mut now_ns = 0;
-    // So is what was stolen from this CPU.
+    // Likewise the time stolen from this CPU.
     let mut stolen_ns = 0;
     if let Some(ledger) = prev.ledger() {
         // SAFETY: the helper has no preconditions.
@@ -74,8 +76,8 @@ fn switches<C: Arguments>(ctx: &C) -> i32 {
             now_ns = unsafe { bpf_ktime_get_ns() };
             stolen_ns = steal::clock(prev);
         }
-        // SAFETY: a ledger in a map value; the run-queue lock of this CPU is held, so no other event of it runs. The
-        // agent resolved the offset of an 8-byte member.
+        // SAFETY: a ledger in a map value; the run-queue lock of this CPU is held, so no other event of it
+        // runs. The agent resolved the offset of an 8-byte member.
         unsafe {
             if (*ledger).state == BLOCKED && OFFSET_TASK_LAST_QUEUED.load() != 0 {
                 (*ledger).queued_unseen(now_ns, next.load(&OFFSET_TASK_LAST_QUEUED));
@@ -123,11 +125,12 @@ fn switch_out<C: Arguments>(
     }
 }
 
-/// Measured on 6.18: switches away from some tasks, and wake-ups while they run, reach no tracepoint at all (perf misses
-/// the same ones), so the next task seems to go on waiting while it runs. The kernel's own stamps tell.
+/// Measured on 6.18: switches away from some tasks, and wake-ups while they run, reach no tracepoint at all
+/// (perf misses the same ones), so the next task seems to go on waiting while it runs. The kernel's own
+/// stamps tell.
 #[inline(always)]
 fn stay<M: Memory>(prev: Task<M>, ledger: &mut Ledger, now_ns: u64, stolen_ns: u64) {
-    // A wait whose end was not seen: the clock has stood still since, as the thread has run.
+    // A wait whose end was not seen: the clock has stood still since the thread ran.
     throttle::arriving(prev, ledger, now_ns);
     let at = topology::arrival(ledger);
     ledger.stolen_until(now_ns, at.cpu, stolen_ns);
@@ -138,13 +141,13 @@ fn stay<M: Memory>(prev: Task<M>, ledger: &mut Ledger, now_ns: u64, stolen_ns: u
     ledger.leaving(now_ns, stamps, at);
 }
 
-/// What a task that blocks is waiting for: one look at its saved registers instead of a hook on every syscall. `before` is the
-/// syscall that it blocked in the last time.
+/// Account of a blocking task's wait: one look at its saved registers instead of a hook on every syscall.
+/// `before` is the syscall of its last block.
 #[inline(always)]
 pub(crate) fn classify<M: Memory>(prev: Task<M>, state: u32, before: u16) -> (u8, u16) {
     let call = registers::call(prev);
     if state & KEPT != 0 || (call < 0 && is_frozen(prev, state)) {
-        // arm64 forgets the number before it stops a task, whose syscall may go on afterwards.
+        // arm64 clears the number before it stops a task, whose syscall may go on afterwards.
         return (Account::Other as u8, if call < 0 { kept_since(before) } else { call as u16 });
     }
     if call < 0 {
@@ -154,8 +157,8 @@ pub(crate) fn classify<M: Memory>(prev: Task<M>, state: u32, before: u16) -> (u8
     let call = call as u16;
     let entry_of = |call: u16| {
         let mut index = u64::from(call);
-        // SAFETY: it does nothing: else the compiler knows that all names lie in the table and leaves out the mask below, by which
-        // verifiers know it. The index is masked to the entries that the table has.
+        // SAFETY: it does nothing: else the compiler knows that all names lie in the table and drops the mask
+        // below, which is the verifiers' bound. The index is masked to the table's entries.
         unsafe {
             asm!("{index} = {index}", index = inout(reg) index, options(nomem, nostack));
             core::ptr::read_volatile(ACCOUNT_OF.as_ptr().add(index as usize & (CALLS - 1)))
@@ -164,7 +167,7 @@ pub(crate) fn classify<M: Memory>(prev: Task<M>, state: u32, before: u16) -> (u8
     let entry = entry_of(call);
     // SAFETY: the agent resolved the bit field's byte and mask.
     let io_wait = unsafe { prev.load::<u8>(&OFFSET_TASK_IOWAIT) } & MASK_TASK_IOWAIT.load() as u8;
-    // Who waits for one of many says so for statistics alone: io_uring (6.5 and later), whatever it was asked for.
+    // io_uring marks its waits so for statistics alone (6.5 and later), whatever it was asked for.
     if io_wait != 0 && entry != Account::Poll as u8 {
         return (Account::BlockIo as u8, call);
     }
@@ -200,7 +203,8 @@ fn is_frozen<M: Memory>(prev: Task<M>, state: u32) -> bool {
     unsafe { prev.load::<u8>(&OFFSET_TASK_FROZEN) & mask as u8 != 0 }
 }
 
-/// The system call has returned: a fault on the stack where a signal's frame shall lie, or somebody's work, or frozen.
+/// Account after the return of a system call: a fault on the stack of a signal's frame, or other work, or
+/// frozen.
 #[inline(always)]
 fn on_the_way_back<M: Memory>(prev: Task<M>, state: u32) -> Account {
     // SAFETY: the agent resolved the offset of an unsigned int.
@@ -208,14 +212,14 @@ fn on_the_way_back<M: Memory>(prev: Task<M>, state: u32) -> Account {
     if state & UNINTERRUPTIBLE != 0 && flags & PF_FROZEN == 0 { Account::Fault } else { Account::Other }
 }
 
-/// The final switch: the whole ledger goes out, the slot comes back.
+/// The final switch: the whole ledger is handed over, and the slot is freed.
 #[inline(always)]
 pub(crate) fn ended(ledger: &Ledger, address: u64, now_ns: u64) {
     record(Kind::Exit, 0, ledger, address, now_ns, (0, 0, 0));
     gone(ledger);
 }
 
-/// The slot comes back, and what the thread did stays with its process.
+/// The slot is freed, and the thread's time stays with its process.
 #[inline(always)]
 pub(crate) fn gone(ledger: &Ledger) {
     process::leave(ledger);
@@ -246,7 +250,7 @@ pub(crate) fn record(
             (*record).major_faults = major;
             beside::copy(ledger.slot, &raw mut (*record).beside);
             (*record).comm = [0; guestscope_ebpf::COMM_BYTES];
-            // An end that others tell of: no name is known where there are numbers alone.
+            // An end that another task reports: without BTF its name is not known.
             let is_told_by_others = matches!(kind, Kind::Exit) && flags & (EXIT_REPLACED | EXIT_UNSEEN) != 0;
             if !is_told_by_others || BY_NUMBER.load() == 0 {
                 task::comm(address, &mut (*record).comm);
@@ -255,7 +259,7 @@ pub(crate) fn record(
     });
 }
 
-/// Waits that an interrupt may end as well as another thread.
+/// Waits that an interrupt or another thread may end.
 const POLL: u8 = Account::Poll as u8;
 const NET: u8 = Account::Net as u8;
 
@@ -263,11 +267,11 @@ const NET: u8 = Account::Net as u8;
 fn wakes<C: Arguments>(ctx: &C) -> i32 {
     let woken = Task::<C::Memory>::at(ctx.at(0));
     if let Some(ledger) = woken.ledger() {
-        // In an interrupt this is whoever was interrupted; the one who reads it knows.
+        // In an interrupt this is the interrupted task; the reader of the record knows.
         let waker = Current::new();
         // SAFETY: a ledger in a map value; `waking` writes only its stamp. The clock has no preconditions.
         unsafe {
-            // Only such waits are asked for the call, and most wake-ups are not theirs.
+            // Only such waits need the call, and most wake-ups are not theirs.
             let may_be_a_timer = matches!((*ledger).account, POLL | NET);
             let waker = if may_be_a_timer { waker.with_its_call() } else { waker.alone() };
             (*ledger).waking(bpf_ktime_get_ns(), waker);
@@ -290,9 +294,9 @@ fn is_awake<C: Arguments>(ctx: &C) -> i32 {
     0
 }
 
-/// A new task is being enqueued, by its maker. Not at `sched_process_fork`: from 7.0 on programs there can be preempted, and the
-/// kernel runs none a second time on a CPU where it is under way (a46023d5616e), so that births went unseen. Here the lock of
-/// a run queue is held.
+/// A new task is being enqueued, by its maker. Not at `sched_process_fork`: from 7.0 on programs there can be
+/// preempted, and the kernel runs none a second time on a CPU where it is running (a46023d5616e), so that
+/// births went unseen. Here the lock of a run queue is held.
 #[inline(always)]
 fn births<C: Arguments>(ctx: &C) -> i32 {
     if let Some(parent) = Current::new().ledger() {
@@ -309,8 +313,8 @@ fn execs<C: Arguments>(ctx: &C) -> i32 {
     0
 }
 
-/// The running thread has a new program, and this number from now on. Whether the number was that of a leader which has not been
-/// seen to end.
+/// The running thread has a new program, and this number from now on. Returns whether the number was that of
+/// a leader whose end was not seen.
 #[inline(always)]
 pub(crate) fn becomes(tid: u32, old_tid: u32, address: u64) -> bool {
     let Some(ledger) = task::ledger(old_tid, address) else { return false };
@@ -321,8 +325,8 @@ pub(crate) fn becomes(tid: u32, old_tid: u32, address: u64) -> bool {
         if old_tid != tid {
             let leader = task::slot_of(tid);
             if leader != 0 {
-                // The old leader is gone, or about to switch for the last time under a number that is not tracked:
-                // this is the last that is seen of it.
+                // The old leader is gone, or about to switch for the last time under an untracked number:
+                // this is the last sign of it.
                 if let Some(gone) = LEDGERS.get_ptr(u32::from(leader)) {
                     leader_born_ns = (*gone).born_ns;
                     record(Kind::Exit, EXIT_REPLACED, &*gone, (*gone).task, now_ns, (old_tid, 0, 0));
@@ -342,13 +346,14 @@ pub(crate) fn becomes(tid: u32, old_tid: u32, address: u64) -> bool {
     leader_born_ns != 0
 }
 
-/// The kernel frees a task some time after its final switch. Whoever is tracked still has ended without being seen.
+/// The kernel frees a task some time after its final switch. A task that is still tracked has ended unseen.
 #[inline(always)]
 fn is_freed<C: Arguments>(ctx: &C) -> i32 {
     let task = Task::<C::Memory>::at(ctx.at(0));
     let Some(ledger) = task.ledger() else { return 0 };
     emit::count(Counter::UnseenEnd);
-    // SAFETY: a ledger in a map value, of a task that will never run again. The agent resolved the offset of an unsigned int.
+    // SAFETY: a ledger in a map value, of a task that will never run again. The agent resolved the offset of
+    // an unsigned int.
     unsafe {
         let ledger = &mut *ledger;
         let cpu =
@@ -363,13 +368,14 @@ fn is_freed<C: Arguments>(ctx: &C) -> i32 {
     0
 }
 
-/// Run by a task on itself (BPF_PROG_TEST_RUN of a raw tracepoint program happens in the caller's context): from
-/// now on it is tracked, in whatever PID namespace it is.
+/// Run by a task on itself (BPF_PROG_TEST_RUN of a raw tracepoint program happens in the caller's context):
+/// from now on it is tracked, in whatever PID namespace it is.
 #[raw_tracepoint(tracepoint = "sys_enter")]
 pub(crate) fn adopt(_ctx: RawTracePointContext) -> i32 {
     let pid_tgid = bpf_get_current_pid_tgid();
     registers::find();
-    // SAFETY: the helpers have no preconditions; the ledger is in a map value and its task is running this program.
+    // SAFETY: the helpers have no preconditions; the ledger is in a map value and its task is running this
+    // program.
     unsafe {
         let address = Current::new().address;
         if let Some(ledger) = task::create(pid_tgid as u32, (pid_tgid >> 32) as u32, address) {

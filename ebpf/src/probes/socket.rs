@@ -1,11 +1,11 @@
-//! Family `socket`: requests of any server, known by when its connections receive and send.
+//! Family `socket`: requests of any server, by the times of its connections' receives and sends.
 //!
 //! Hooks, all of them tp_btf or raw_tp, in place only where such requests are wanted: sk_data_ready (6.3 and
-//! later) tells when something came, in whatever context; sock_recv_length and sock_send_length (6.3 and
-//! later) who took it and who answered; inet_sock_set_state and tcp_destroy_sock when a connection is over.
-//! Yields edges as the marker library's are, without numbers: a request at the first receive after the last
-//! send, and at each send an end that the next one takes back. Lengths alone are looked at. It only knows
-//! connections whose own end is watched: what a server itself opened has another port.
+//! later) tells when something came, in any context; sock_recv_length and sock_send_length (6.3 and later)
+//! which thread took it and which answered; inet_sock_set_state and tcp_destroy_sock when a connection is
+//! over. Yields edges like the marker library's, without numbers: a request at the first receive after the
+//! last send, and at each send an end that the next send takes back. Only lengths are looked at. It only
+//! knows connections whose own end is watched: a connection that a server opened itself has another port.
 
 mod edge;
 mod known;
@@ -54,7 +54,7 @@ const LAST_ACK: u32 = 9;
 const CLOSE: u32 = 7;
 /// `TCP_LISTEN`.
 const LISTEN: u32 = 10;
-/// Nothing came, or a signal: `EINTR`, `EAGAIN`, and the kernel's own numbers for calls that begin again.
+/// Nothing came, or a signal: `EINTR`, `EAGAIN`, and the kernel's own numbers for restarted calls.
 const EINTR: i32 = -4;
 const EAGAIN: i32 = -11;
 const RESTARTS: core::ops::RangeInclusive<i32> = -516..=-512;
@@ -77,25 +77,25 @@ pub(crate) fn is_unanswered(socket: u64, tgid: u32) -> bool {
     }
 }
 
-/// A connection to what is watched. Its own end is its server's. The thread that receives or sends writes it,
-/// and what came is noted under the socket's lock.
+/// A connection to a watched port or path. Its own end is the server's. The thread that receives or sends
+/// writes it; arrivals are noted under the socket's lock.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct Connection {
-    /// When the first came of what nobody has read; 0 for nothing.
+    /// Arrival of the first unread bytes; 0 for none.
     arrived_ns: u64,
-    /// When its request was taken.
+    /// Time at which its request was taken.
     taken_ns: u64,
-    /// When the first came of what was received last, until there is an answer; 0 for nothing.
+    /// Arrival of the first bytes of the last receive, until there is an answer; 0 for none.
     last_ns: u64,
-    /// Its port, or where its address lies: another one is another socket in the same memory.
+    /// Its port, or the address of its path: a change means another socket in the same memory.
     end: u64,
-    /// The process that has its request.
+    /// The process with its request.
     tgid: u32,
     state: u32,
     watch: u32,
     framing: Framing,
-    /// Where its socket lies. Read from here it is a number to the verifier, by which one may reckon.
+    /// Address of its socket. Read from here it is a number to the verifier, which allows arithmetic.
     socket: u64,
     /// The other end's port; 0 for none.
     peer: u64,
@@ -109,7 +109,7 @@ twins! {
     socket_gone raw_socket_gone "tcp_destroy_sock" gone;
 }
 
-/// Something came.
+/// Something arrived.
 #[inline(always)]
 fn ready<C: Arguments>(ctx: &C) -> i32 {
     let socket: *const u8 = ctx.at(0);
@@ -214,7 +214,7 @@ fn sent<C: Arguments>(ctx: &C) -> i32 {
     0
 }
 
-/// A tracked thread listens: its port is watched from now on, if nobody asked for it by name.
+/// A tracked thread listens: its port is watched from now on, if it is not watched by name.
 #[inline(always)]
 fn listens<M: Memory>(socket: *const u8) {
     if OFFSET_SOCK_PORT.load() == 0 {
@@ -232,7 +232,7 @@ fn listens<M: Memory>(socket: *const u8) {
     }
 }
 
-/// Only where its server does that is it known whose the edge is.
+/// Only in the server's own context is the edge's thread known.
 #[inline(always)]
 fn closes<C: Arguments>(ctx: &C) -> i32 {
     let state = ctx.at::<u64>(2) as u32;
@@ -322,7 +322,7 @@ fn connection<M: Memory>(socket: *const u8) -> Option<*mut Connection> {
         return None;
     }
     let peer = peers::port::<M>(socket, family);
-    // Read back it is a number; 6.12 takes no pointer for one as the argument of a function.
+    // Read back it is a number; 6.12 accepts no pointer in place of one as the argument of a function.
     let held = socket;
     // SAFETY: eight bytes of this program's stack.
     let number: u64 = unsafe { Plain::read((&raw const held).cast()) };
@@ -330,7 +330,7 @@ fn connection<M: Memory>(socket: *const u8) -> Option<*mut Connection> {
     CONNECTIONS.get_ptr_mut(socket as u64)
 }
 
-/// Whether the socket is still the one that is known.
+/// Whether the socket is still the known one.
 ///
 /// # Safety
 /// It must be a socket, and a value of the map.

@@ -1,9 +1,9 @@
-//! Family `throttle`: how much of a wait for a CPU was the group's lack of quota.
+//! Family `throttle`: the part of a wait for a CPU that is the group's lack of quota.
 //!
-//! Hook: tp_btf or raw_tp sched_migrate_task, since a waiting thread that is moved goes on under another clock. Yields the throttle
-//! clock of a thread's group on its CPU to family `sched`, which hands it to the ledger. A thread is not told when its
-//! group runs out: others of the group may use the quota up while it waits. So the clock is read where a wait begins and
-//! where it ends. It knows no quotas and reads no cgroup.
+//! Hook: tp_btf or raw_tp sched_migrate_task, since a waiting thread that is moved goes on under another
+//! clock. Yields the throttle clock of a thread's group on its CPU to family `sched`, which hands it to the
+//! ledger. A thread gets no event when its group runs out: others of the group may use the quota up while it
+//! waits. So the clock is read where a wait begins and where it ends. It knows no quotas and reads no cgroup.
 
 use aya_ebpf::helpers::{bpf_ktime_get_ns, bpf_probe_read_kernel};
 use guestscope_ebpf::{
@@ -24,12 +24,12 @@ use crate::{
 const ABSENT: u32 = ThrottleMode::Absent as u32;
 const OWN: u32 = ThrottleMode::Own as u32;
 const PELT: u32 = ThrottleMode::Pelt as u32;
-/// Stands for the clock of a thread that is kept off any queue while no queue's clock tells so: all of its wait is throttled. No queue
-/// has this address.
+/// Stands for the clock of a thread that is kept off any queue while no queue's clock shows it: all of its
+/// wait is throttled. No queue has this address.
 const OWN_CLOCK: u64 = 1;
 
-/// A wait has begun by a switch: may it be throttled? From 6.18 on the kernel takes single tasks off the queue, and says
-/// so at this very switch; those that stay on it compete as ever.
+/// A wait has begun by a switch: may it be throttled? From 6.18 on the kernel takes single tasks off the
+/// queue, and marks them at this switch; those that stay on it compete as ever.
 #[inline(always)]
 pub(crate) fn left<M: Memory>(task: Task<M>, ledger: &mut Ledger) {
     if THROTTLE_MODE.load() == ABSENT {
@@ -45,8 +45,8 @@ pub(crate) fn left<M: Memory>(task: Task<M>, ledger: &mut Ledger) {
     ledger.limit(clock(task));
 }
 
-/// A wait has begun by a wake-up: before 6.18 it may join a queue that is throttled. A wake-up of a thread that waits for a
-/// CPU already (it was preempted on its way to sleep) begins nothing.
+/// A wait has begun by a wake-up: before 6.18 it may join a throttled queue. A wake-up of a thread that
+/// already waits for a CPU (it was preempted on its way to sleep) begins nothing.
 #[inline(always)]
 pub(crate) fn woken<M: Memory>(task: Task<M>, ledger: &mut Ledger) {
     let may_be_limited = THROTTLE_MODE.load() != ABSENT && OFFSET_TASK_THROTTLED.load() == 0;
@@ -64,9 +64,9 @@ pub(crate) fn arriving<M: Memory>(task: Task<M>, ledger: &mut Ledger, now_ns: u6
     }
 }
 
-/// The clock by which a task's wait began: its group's, or that of the group it was taken out of meanwhile, which may be
-/// gone already. Of memory that is no queue of this CPU any more nothing is believed; what else such memory says is bounded
-/// by the wait.
+/// The clock by which a task's wait began: its group's, or that of the group it was removed from meanwhile,
+/// which may be gone already. Memory that is no queue of this CPU any more is not believed; other wrong
+/// values are bounded by the wait.
 #[inline(always)]
 fn clock_of_wait<M: Memory>(task: Task<M>, ledger: &Ledger, now_ns: u64) -> ThrottleClock {
     if ledger.group == OWN_CLOCK {
@@ -80,7 +80,7 @@ fn clock_of_wait<M: Memory>(task: Task<M>, ledger: &Ledger, now_ns: u64) -> Thro
     if runqueue_of(ledger.group) == runqueue_of(clock.group) { clock_at(ledger.group) } else { clock }
 }
 
-/// A word of the kernel's memory, wherever it is; what cannot be read is 0.
+/// A word of the kernel's memory at any address; 0 where it cannot be read.
 #[inline(always)]
 fn read(address: u64, offset: u32) -> u64 {
     // SAFETY: the helper checks the memory that it reads.
@@ -90,8 +90,8 @@ fn read(address: u64, offset: u32) -> u64 {
 /// The clock of a task's group on the CPU whose queue it is on, up to now.
 #[inline(always)]
 fn clock<M: Memory>(task: Task<M>) -> ThrottleClock {
-    // SAFETY: a task and what it leads to, at offsets of members of these sizes that the agent resolved. A null
-    // pointer reads as 0.
+    // SAFETY: a task and what it leads to, at offsets of members of these sizes that the agent resolved. A
+    // null pointer reads as 0.
     unsafe {
         let queue = task.follow(&OFFSET_TASK_CFS_RQ);
         let group = queue as u64;
@@ -112,7 +112,8 @@ fn clock<M: Memory>(task: Task<M>) -> ThrottleClock {
     }
 }
 
-/// The same of any group, by its address, at 15 ns a read: only where a thread that waits is moved, or looked at by another CPU.
+/// The same for any group, by its address, at 15 ns a read: only for a waiting thread that is moved, or read
+/// by another CPU.
 #[inline(always)]
 fn clock_at(group: u64) -> ThrottleClock {
     let mut ns = read(group, OFFSET_CFS_TIME.load());
@@ -131,7 +132,7 @@ fn clock_at(group: u64) -> ThrottleClock {
     ThrottleClock { group, ns }
 }
 
-/// How much of a wait that is open, and has lasted `wait_ns`, its group was out of quota so far: for a thread of another CPU.
+/// Throttled part so far of an open wait that has lasted `wait_ns`: for a thread of another CPU.
 ///
 /// # Safety
 /// `ledger` must point to a whole ledger.
@@ -151,7 +152,8 @@ pub(crate) unsafe fn open_ns(ledger: *const Ledger, wait_ns: u64) -> u64 {
     }
 }
 
-/// The running episode's part. From 6.6 on it begins when there is a task to be kept from running, and is 0 before.
+/// The running episode's part. From 6.6 on it begins when a task is there to be kept from running, and is 0
+/// before.
 #[inline(always)]
 fn open(since: u64, now: u64) -> u64 {
     let ns = now.wrapping_sub(since);
@@ -162,7 +164,7 @@ twins! {
     sched_migrate_task raw_sched_migrate_task "sched_migrate_task" migrates;
 }
 
-/// Comes before the move: the task still has the queue that it leaves.
+/// Runs before the move: the task still has its old queue.
 #[inline(always)]
 fn migrates<C: Arguments>(ctx: &C) -> i32 {
     let task = Task::<C::Memory>::at(ctx.at(0));
@@ -171,8 +173,8 @@ fn migrates<C: Arguments>(ctx: &C) -> i32 {
         return 0;
     }
     let Some(ledger) = task.ledger() else { return 0 };
-    // SAFETY: a ledger in a map value; the lock of the run queue that the task leaves is held, so it is not switched in
-    // meanwhile. The clock has no preconditions. The agent resolved the offsets of two pointers.
+    // SAFETY: a ledger in a map value; the lock of the run queue that the task leaves is held, so it is not
+    // switched in meanwhile. The clock has no preconditions. The agent resolved the offsets of two pointers.
     unsafe {
         let ledger = &mut *ledger;
         // Only a thread whose wait has begun. One that is about to be woken waits for something else.
@@ -186,18 +188,19 @@ fn migrates<C: Arguments>(ctx: &C) -> i32 {
     0
 }
 
-/// By which clock a thread that is moved goes on waiting.
+/// The clock by which a moved thread goes on waiting.
 #[inline(always)]
 fn clock_elsewhere<M: Memory>(task: Task<M>, cpu: u64, now_ns: u64) -> ThrottleClock {
-    // SAFETY: a task, its group, and an array of pointers, at offsets that the agent resolved; of a bool as well.
+    // SAFETY: a task, its group, and an array of pointers, at offsets that the agent resolved; of a bool as
+    // well.
     unsafe {
         if OFFSET_GROUP_CFS_RQ.load() != 0 {
             let group = task.follow(&OFFSET_TASK_GROUP);
             let queues: u64 = load::<M, _>(group, &OFFSET_GROUP_CFS_RQ);
             return clock_at(bpf_probe_read_kernel((queues + cpu * 8) as *const u64).unwrap_or(0));
         }
-        // It is kept off the other queue as well, most of all by the same lack of quota. That one's clock would not tell: it begins
-        // when a thread is taken off that queue, which one that comes so never was.
+        // It is kept off the other queue as well, mostly by the same lack of quota. That queue's clock would
+        // not show it: it begins when a thread is taken off that queue, which this one never was.
         let is_kept_off = OFFSET_TASK_THROTTLED.load() != 0 && task.load::<u8>(&OFFSET_TASK_THROTTLED) != 0;
         if is_kept_off {
             ThrottleClock { group: OWN_CLOCK, ns: now_ns }

@@ -1,4 +1,4 @@
-//! A helper at work on the stub: started, heard with a limit on every wait, and killed at the end of its test.
+//! A helper at work on the stub: started, read with a limit on every wait, and killed at the end of its test.
 //!
 //! Yields [`Running`] and the path of the stub.
 
@@ -14,7 +14,7 @@ use std::{
 
 use guestscope_nvml::{Hello, Message, Sample};
 
-/// What must happen happens within this; only a failing test waits so long.
+/// Limit for whatever must happen; only a failing test waits so long.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 /// Silence of this length is taken for a hang: a working helper says something every [`PERIOD_MS`].
 const SILENCE: Duration = Duration::from_secs(1);
@@ -30,7 +30,7 @@ pub(crate) fn stub() -> PathBuf {
     stub
 }
 
-/// The helper's command on the stub, with what the stub shall do; an empty word is nothing special.
+/// The helper's command on the stub with this behaviour; an empty word means none.
 pub(crate) fn command(behaviour: &str) -> Command {
     let mut command = Command::new(HELPER);
     command.arg(stub()).arg(PERIOD_MS).stdin(Stdio::null());
@@ -97,7 +97,7 @@ impl Running {
         }
     }
 
-    /// It says nothing and lives, and it can be killed.
+    /// Asserts that it says nothing, lives, and can be killed.
     pub(crate) fn hangs(mut self) {
         assert_eq!(self.messages.recv_timeout(SILENCE), Err(RecvTimeoutError::Timeout));
         assert_eq!(self.child.try_wait().expect("it can be asked for"), None);
@@ -105,7 +105,7 @@ impl Running {
         assert_eq!(self.end().signal(), Some(9));
     }
 
-    /// How it ended; fails the test when it does not end or has something more to say.
+    /// How it ended; fails the test when it does not end or has more to say.
     pub(crate) fn end(mut self) -> ExitStatus {
         let end = end_of(&mut self.child);
         assert_eq!(self.messages.recv_timeout(PATIENCE), Err(RecvTimeoutError::Disconnected));

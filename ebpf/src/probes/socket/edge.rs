@@ -1,4 +1,4 @@
-//! What family `socket` says of a request: an edge as the marker library's are, without a number.
+//! Edges of family `socket` about a request: like the marker library's, without a number.
 
 use guestscope_ebpf::{
     KERNEL_INSTANCE, MARKER_ABI_VERSION, Operation, Source, THREAD_AS_BEFORE,
@@ -14,14 +14,14 @@ use crate::{
 };
 
 /// Hands over an edge of the running thread, which has this slot: an operation, and behind it the first and
-/// third argument of an end; for a request the watch that it is of, and since when it waits.
+/// third argument of an end; for a request its watch, and since when it waits.
 ///
-/// A function that the verifier looks at by itself, so that the object has it once for all programs. It takes
+/// A function that the verifier checks by itself, so that the object has it once for all programs. It takes
 /// numbers alone; pointers would need 5.12.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub(super) extern "C" fn socket_edge(slot: u32, what: u32, socket: u64, watch: u32, arrived_ns: u64) -> u64 {
-    // Where none are wanted the verifier has nothing else to look at.
+    // Where no requests are wanted the verifier checks nothing more.
     if HAS_REQUESTS.load() == 0 {
         return 0;
     }
@@ -51,7 +51,7 @@ pub(super) extern "C" fn socket_edge(slot: u32, what: u32, socket: u64, watch: u
     0
 }
 
-/// An end, of which the library's words say what it makes of the thread.
+/// An end, with the library's word for its effect on the thread.
 #[inline(always)]
 pub(super) unsafe fn tell_end(ledger: *const Ledger, connection: *const Connection, state: u32, third: u64) {
     let first = if state == OPEN { 0 } else { THREAD_AS_BEFORE };

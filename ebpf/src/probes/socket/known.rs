@@ -5,10 +5,9 @@ use guestscope_ebpf::framing::Framing;
 use super::{Connection, IDLE, peers};
 use crate::maps::CONNECTIONS;
 
-/// Notes a connection with this end of its server's, watch and port of the client's.
+/// Notes a connection with its server's end, its watch and its client's port.
 ///
-/// A function of its own for the stack, as `socket_watch` is: what is noted has returned before an edge is
-/// handed over.
+/// A function of its own for the stack, as `socket_watch` is: it has returned before an edge is handed over.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub(super) extern "C" fn socket_known(socket: u64, end: u64, watch: u32, peer: u32) -> u64 {

@@ -1,5 +1,5 @@
 //! Connections by the ports of their other ends: a program that receives on one thread and serves on another
-//! knows at least who asked.
+//! knows at least the client.
 
 use super::{INET, INET6};
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
     memory::{Memory, load},
 };
 
-/// The port of a socket's other end; 0 where it has none or nobody will ask.
+/// The port of a socket's other end; 0 where it has none or it is not needed.
 #[inline(always)]
 pub(super) fn port<M: Memory>(socket: *const u8, family: u16) -> u64 {
     if HAS_ARRIVALS.load() == 0 || OFFSET_SOCK_PEER.load() == 0 || (family != INET && family != INET6) {
@@ -17,7 +17,7 @@ pub(super) fn port<M: Memory>(socket: *const u8, family: u16) -> u64 {
     u64::from(u16::from_be(unsafe { load::<M, u16>(socket, &OFFSET_SOCK_PEER) }))
 }
 
-/// A connection is known from now on. Of two with the same port it cannot be said which one is meant.
+/// A connection is known from now on. Of two with the same port neither can be told from the other.
 #[inline(always)]
 pub(super) fn note(socket: u64, peer: u64) {
     if peer == 0 {
@@ -47,8 +47,8 @@ pub(super) fn forget(socket: u64) {
     }
 }
 
-/// When what was received last over a connection came; 0 if that is not known. A request is served no earlier
-/// than it was received, so it came no later than this.
+/// Arrival of the last bytes that were received over a connection; 0 if unknown. A request is served no
+/// earlier than it was received, so it came no later than this.
 #[inline(always)]
 pub(super) fn arrival(slot: u32, peer: u32) -> u64 {
     let Some(ledger) = LEDGERS.get_ptr(slot) else { return 0 };

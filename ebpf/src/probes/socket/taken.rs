@@ -5,22 +5,22 @@ use guestscope_ebpf::connection::TAKEN as TAKEN_MOST;
 use super::{Connection, OPEN, peers};
 use crate::maps::{CONNECTIONS, TAKEN};
 
-/// As a power of two, since it is also a mask.
+/// A power of two, since it is also a mask.
 const ENTRIES: u32 = TAKEN_MOST;
 
-/// Requests that a thread has taken, the oldest first, from where it has come to on.
+/// Requests that a thread has taken, the oldest first, from the present one on.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct Taken {
-    /// So many have been noted, and so many have had their turn. Both wrap.
+    /// Counts of noted requests, and of those that have had their turn. Both wrap.
     noted: u32,
     turned: u32,
-    /// The socket, when it was taken, and when it came.
+    /// Socket, time of taking, and arrival.
     entries: [[u64; 3]; TAKEN_MOST as usize],
 }
 
-/// The running thread has taken a request; what the program marks next on it may be that. Of more than there
-/// is room for the oldest is forgotten.
+/// The running thread has taken a request, which the program's next mark on it may mean. When there are too
+/// many the oldest is forgotten.
 ///
 /// # Safety
 /// The connection must be a value of the map.
@@ -42,9 +42,9 @@ pub(super) unsafe fn note(slot: u32, connection: *const Connection, arrived_ns: 
     }
 }
 
-/// The program marks the begin of a request on the thread of this slot: when the oldest came of those that
-/// the thread has taken and nobody has answered; 0 if there is none. With the port of the connection's other
-/// end: when what was received last over that came, on whatever thread of the process.
+/// The program marks the start of a request on the thread of this slot: returns the arrival of the oldest
+/// request that the thread has taken and that has no answer; 0 if there is none. With the port of the
+/// connection's other end: the last arrival over that connection, on any thread of the process.
 ///
 /// A function for the same reasons as `socket_edge`.
 #[unsafe(no_mangle)]
@@ -75,7 +75,7 @@ pub(crate) extern "C" fn socket_arrival(slot: u32, peer: u32) -> u64 {
                 && (*connection).state == OPEN
                 && (*connection).taken_ns == taken_ns
             {
-                // Of a connection with many requests it is the last one's.
+                // With many requests on a connection, the last one's arrival counts.
                 let last_ns = (*connection).last_ns;
                 return if last_ns > arrived_ns { last_ns } else { arrived_ns };
             }

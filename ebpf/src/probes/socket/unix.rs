@@ -1,4 +1,4 @@
-//! Unix sockets: who watches the path that one is bound to.
+//! Unix sockets: the watch of the path that one is bound to.
 
 use core::arch::asm;
 
@@ -13,22 +13,22 @@ use crate::{
 /// `sun_family` stands before the path.
 const FAMILY_BYTES: u32 = 2;
 
-/// Where the address of a Unix socket lies: that of an accepted one is its listener's.
+/// Address of a Unix socket's path: that of an accepted one is its listener's.
 #[inline(always)]
 pub(super) fn address(socket: *const u8) -> u64 {
     if OFFSET_UNIX_ADDRESS.load() == 0 {
         return 0;
     }
-    // The type says `sock`, of which this lies beyond the end, so that only the helper reads it.
+    // The member lies beyond the end of the type `sock`, so only the helper can read it.
     // SAFETY: the helper checks the memory; any eight bytes are a number.
     unsafe { Plain::read((socket as u64 + u64::from(OFFSET_UNIX_ADDRESS.load())) as *const u8) }
 }
 
-/// The number of the watch for a Unix socket's address; 0 if nobody watches it.
+/// The number of the watch for a Unix socket's address; 0 if it is not watched.
 ///
-/// A function for the same reasons as `socket_edge`, and so that the path is on the stack while it is looked
-/// up and not below what `socket_edge` calls: 6.12 and earlier count both together, and 512 bytes are all
-/// there is.
+/// A function for the same reasons as `socket_edge`, and so that the path is on the stack during the lookup
+/// and not below the callees of `socket_edge`: 6.12 and earlier count both together, with a limit of 512
+/// bytes.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub(super) extern "C" fn socket_watch(address: u64) -> u64 {
@@ -43,8 +43,8 @@ pub(super) extern "C" fn socket_watch(address: u64) -> u64 {
         if bytes == 0 || bytes > PATH_BYTES as u64 {
             return 0;
         }
-        // It does nothing: else the compiler knows that the mask below changes nothing and leaves it out, by
-        // which verifiers know the bound.
+        // It does nothing: else the compiler knows that the mask below changes nothing and drops it, and it
+        // is the verifiers' bound.
         asm!("{bytes} = {bytes}", bytes = inout(reg) bytes, options(nomem, nostack));
         bytes &= PATH_ROOM as u64 - 1;
         let from = address + u64::from(OFFSET_ADDRESS_NAME.load() + FAMILY_BYTES);
