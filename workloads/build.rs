@@ -1,6 +1,6 @@
 //! Gives the binary an rpath, so that it finds libtorch without LD_LIBRARY_PATH: the folder that torch-sys
 //! linked against, and before it `lib` beside the binary, so that a folder copied into a guest works as well.
-//! It does not look for libtorch itself: that is the build script of torch-sys.
+//! It does not look for libtorch itself: torch-sys's build script does.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

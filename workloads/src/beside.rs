@@ -1,16 +1,17 @@
-//! What a second job of this program calls its requests, so that guestscope, which tells requests apart by name, counts them
-//! apart from those of the job that is measured. Yields names; warm-up stays warm-up, which no statistics have.
+//! Request names of a second job of this program, so that guestscope, which groups requests by name, counts
+//! them apart from those of the measured job. Yields names; warm-up keeps its name, which no statistics
+//! include.
 
 use std::{borrow::Cow, sync::OnceLock};
 
-/// Says that this process is such a job, in the environment.
+/// Environment variable that marks this process as the second job.
 pub const MARK: &str = "GUESTSCOPE_WORKLOADS_BESIDE";
-/// In front of a request's own name.
+/// Prefix of its request names.
 const PREFIX: &str = "beside ";
 /// Name of the requests that all statistics leave out.
 pub const WARMUP: &str = "warmup";
 
-/// What this process calls requests of that name.
+/// The name of such requests in this process.
 pub fn name(own: &str) -> Cow<'_, str> {
     static IS_BESIDE: OnceLock<bool> = OnceLock::new();
     named(own, *IS_BESIDE.get_or_init(|| std::env::var_os(MARK).is_some()))

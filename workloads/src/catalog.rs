@@ -1,5 +1,5 @@
-//! The table of workloads that `guestscope-workloads list` prints: what each is and how large, the stalls below.
-//! It describes; what a workload does stands in its own file.
+//! The table of workloads that `guestscope-workloads list` prints: description and size of each, stalls last.
+//! What a workload does is in its own file.
 
 use std::fmt::Write as _;
 
@@ -15,14 +15,14 @@ use crate::{
 /// One line of the table.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Entry {
-    /// As on the command line.
+    /// Name on the command line.
     pub name: &'static str,
-    /// Whose it is.
+    /// The study's label.
     pub study: &'static str,
     pub what: &'static str,
     pub model: &'static str,
     pub parameters: u64,
-    /// Of a request, in order.
+    /// Phases of a request, in order.
     pub phases: &'static [&'static str],
     /// What one request reads.
     pub data: &'static str,
@@ -94,32 +94,32 @@ pub const ENTRIES: &[Entry] = &[
 /// One training job, a line of the same table.
 #[derive(Clone, Debug, Serialize)]
 pub struct TrainEntry {
-    /// As on the command line.
+    /// Name on the command line.
     pub name: String,
-    /// Whose it is.
+    /// The study's label.
     pub study: &'static str,
     pub what: &'static str,
     pub model: &'static str,
     pub parameters: u64,
-    /// Of a step, in order, on a CPU.
+    /// Phases of a step on a CPU, in order.
     pub phases: &'static [&'static str],
-    /// Images per step, if nothing else is asked for.
+    /// Default images per step.
     pub batch: u64,
     /// What one step learns from.
     pub data: &'static str,
-    /// With a batch of that size.
+    /// Memory and libraries with a batch of that size.
     pub needs: String,
 }
 
 /// One line of the table of stalls.
 #[derive(Clone, Debug, Serialize)]
 pub struct StallEntry {
-    /// As on the command line.
+    /// Name on the command line.
     pub name: String,
     pub what: &'static str,
-    /// Of a request, in order.
+    /// Phases of a request, in order.
     pub phases: &'static [&'static str],
-    /// What its size is, and without --size.
+    /// Unit of its size, and the default size.
     pub unit: &'static str,
     pub default: String,
     pub needs: &'static str,
@@ -128,15 +128,15 @@ pub struct StallEntry {
 /// One line of the table of the H2O study's workloads.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct H2oEntry {
-    /// As on the command line.
+    /// Name on the command line.
     pub name: &'static str,
-    /// Whose it is.
+    /// The study's label.
     pub study: &'static str,
     pub what: &'static str,
-    /// Of 2,000 flights: how many there are depends on which airports occur.
+    /// Parameters for 2,000 flights: the number depends on which airports occur.
     pub parameters: u64,
     pub phases: &'static [&'static str],
-    /// How large it is without options, and how to make it larger.
+    /// Default size, and how to make it larger.
     pub size: &'static str,
     pub needs: &'static str,
 }
@@ -191,7 +191,7 @@ pub const H2O: &[H2oEntry] = &[
     },
 ];
 
-/// Of any table.
+/// A row of any table.
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
 pub enum Row {

@@ -1,5 +1,5 @@
-//! Processes of this same program that a workload starts beside itself. Yields what they printed and how they ended; each is
-//! killed with whoever started it, whatever way that ends. It does not know what they compute.
+//! Child processes of this same program that a workload runs beside itself. Yields their output and exit
+//! status; each is killed when its parent ends, in whatever way. It does not know what they compute.
 
 use std::{
     ffi::OsString,
@@ -21,12 +21,12 @@ use nix::{
 
 use crate::{progress, report::WORKLOAD_FILE, started};
 
-/// Between two looks at whether it has ended.
+/// Interval between two checks whether a child has ended.
 pub const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// Of what it says on standard error, so much is kept; the rest is read and forgotten.
+/// Bytes kept of a child's standard error; the rest is read and dropped.
 const KEPT_BYTES: usize = 64 * 1024;
 
-/// What can go wrong with such a process.
+/// Errors of a child process.
 #[derive(Debug, thiserror::Error)]
 pub enum ChildError {
     #[error("cannot start a process: {name} ({source})")]
@@ -38,7 +38,7 @@ pub enum ChildError {
 }
 
 impl ChildError {
-    /// The next action for whoever reads the error.
+    /// The next action for the reader of the error.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Start { source, .. } if source.kind() == io::ErrorKind::NotFound => {
@@ -50,7 +50,7 @@ impl ChildError {
     }
 }
 
-/// A running process, and the threads that read what it prints.
+/// A running child process, and the threads that read its output.
 #[derive(Debug)]
 pub struct Child {
     name: String,
@@ -61,8 +61,8 @@ pub struct Child {
 }
 
 impl Child {
-    /// Starts this program with these arguments. Each line that it says on standard error goes to `lines`, and then it says as
-    /// well when its first step begins.
+    /// Starts this program with these arguments. Each line of its standard error goes to `lines`; the child
+    /// then also reports when its first step begins.
     pub fn start(
         name: impl Into<String>,
         arguments: &[OsString],
@@ -72,12 +72,12 @@ impl Child {
         Self::start_by(Self::own(&name)?, name, arguments, lines)
     }
 
-    /// A command of this program, without arguments.
+    /// A command that runs this program, without arguments.
     pub fn own(name: &str) -> Result<Command, ChildError> {
         Self::through(&[], name)
     }
 
-    /// A command of another program, if words are there, that is given the path of this one behind them.
+    /// A command that runs another program, if `words` is not empty, with the path of this one appended.
     pub fn through(words: &[OsString], name: &str) -> Result<Command, ChildError> {
         let own = std::env::current_exe();
         let own = own.map_err(|source| ChildError::Start { name: name.to_owned(), source })?.into_os_string();
@@ -87,7 +87,7 @@ impl Child {
         Ok(command)
     }
 
-    /// The same, by a command that [`Child::own`] or [`Child::through`] gave.
+    /// Starts a command made by [`Child::own`] or [`Child::through`].
     pub fn start_by(
         mut command: Command,
         name: impl Into<String>,
@@ -96,7 +96,7 @@ impl Child {
     ) -> Result<Self, ChildError> {
         let name = name.into();
         let unable = |source| ChildError::Start { name: name.clone(), source };
-        // The description of the workload is for whoever was started by guestscope.
+        // Only the process that guestscope started writes the workload's description.
         command.args(arguments).env_remove(WORKLOAD_FILE);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.env_remove(started::ASKED).envs(lines.is_some().then_some((started::ASKED, "1")));
@@ -110,12 +110,12 @@ impl Child {
         Ok(Self { name, process, ended: None, out, err })
     }
 
-    /// What it is called in messages.
+    /// The child's name in messages.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its end, if it has ended.
+    /// The exit status, if the child has ended.
     pub fn look(&mut self) -> Result<Option<ExitStatus>, ChildError> {
         if self.ended.is_none() {
             let ended = self.process.try_wait();
@@ -124,7 +124,7 @@ impl Child {
         Ok(self.ended)
     }
 
-    /// Asks it to end, as Ctrl-C does.
+    /// Asks the child to end, with SIGTERM.
     pub fn ask_to_end(&self) {
         if self.ended.is_none() {
             // It may have ended meanwhile; it is not reaped before `look`, so nobody else has its number.
@@ -132,7 +132,7 @@ impl Child {
         }
     }
 
-    /// What it printed and what it said, once it has ended.
+    /// Standard output and standard error, once the child has ended.
     pub fn into_said(mut self) -> (String, String) {
         let join = |thread: &mut Option<JoinHandle<String>>| {
             thread.take().and_then(|thread| thread.join().ok()).unwrap_or_default()
@@ -140,7 +140,7 @@ impl Child {
         (join(&mut self.out), join(&mut self.err))
     }
 
-    /// An error that says how it ended.
+    /// An error that tells how the child ended.
     pub fn failed(self, status: ExitStatus) -> ChildError {
         let name = self.name.clone();
         let (_, said) = self.into_said();

@@ -1,6 +1,5 @@
-//! A 64-bit FNV-1a hash of what a workload is and of what it computed, so that two runs can be told apart.
-//! Yields the same value on every machine for the same bytes. It is no protection against a forger: whoever
-//! wants to make two different runs look equal can.
+//! A 64-bit FNV-1a hash of a workload's definition and of its output, so that two runs can be told apart.
+//! Yields the same value on every machine for the same bytes. It is no protection against forgery.
 //!
 //! Parameters of FNV-1a: <https://www.ietf.org/archive/id/draft-eastlake-fnv-17.html>, section 5.
 
@@ -33,12 +32,12 @@ impl Digest {
         self.bytes(&value.to_le_bytes())
     }
 
-    /// The bits, not the number: `0.0` and `-0.0` differ, and so do two kinds of NaN.
+    /// Hashes the bits, not the number: `0.0` and `-0.0` differ, and so do two kinds of NaN.
     pub fn f32(&mut self, value: f32) -> &mut Self {
         self.bytes(&value.to_bits().to_le_bytes())
     }
 
-    /// Its length first, so that `("ab", "c")` and `("a", "bc")` differ.
+    /// Hashes the length first, so that `("ab", "c")` and `("a", "bc")` differ.
     pub fn text(&mut self, text: &str) -> &mut Self {
         self.u64(text.len() as u64).bytes(text.as_bytes())
     }

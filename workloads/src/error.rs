@@ -1,5 +1,5 @@
-//! Every way in which a workload can fail, with the sentence a person reads and the hint at what to do next.
-//! It decides nothing: the exit code is `main`'s.
+//! Every way in which a workload can fail, with a sentence for people and a hint at the next action. It
+//! decides nothing: the exit code is set in `main`.
 
 use std::{io, path::PathBuf};
 
@@ -65,13 +65,13 @@ pub enum Error {
     WriteResult { path: PathBuf, source: io::Error },
 }
 
-/// What makes a job's models need less memory.
+/// What would make a job's models need less memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Smaller {
     ScaleOrWorkers,
-    /// Of a model of one size.
+    /// Fewer workers: the model has one size.
     Workers,
-    /// Of a model of one size that is there once.
+    /// Nothing: the model has one size and exists once.
     Nothing,
 }
 
@@ -86,13 +86,13 @@ impl Smaller {
 }
 
 impl Error {
-    /// The same of what failed while a model was made, when no batch has taken any memory yet.
+    /// The same for a failure while a model was made, before any batch took memory.
     #[must_use]
     pub fn of_model(self, model: &'static str, smaller: Smaller) -> Self {
         if let Self::Torch { reason } = self { Self::Model { model, reason, smaller } } else { self }
     }
 
-    /// The next action for whoever reads the error.
+    /// The next action for the reader of the error.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Files(error) => error.hint(),

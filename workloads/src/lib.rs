@@ -1,6 +1,6 @@
 //! The programs of the studies, as a library for the binary and its tests: seeded data, models, the loop that
-//! runs requests and marks their phases. Yields latencies, hashes of work and outputs. It does not look into the
-//! kernel: that is what `guestscope run` does from outside.
+//! runs requests and marks their phases. Yields latencies, hashes of work and outputs. It does not observe
+//! the kernel: `guestscope run` does so from outside.
 
 pub mod beside;
 pub mod catalog;

@@ -1,5 +1,5 @@
-//! `guestscope-workloads`: takes the command line apart, runs one workload, prints its result. Exit code 0 when it
-//! ran, 2 when it failed. It measures nothing itself.
+//! `guestscope-workloads`: takes the command line apart, runs one workload, prints its result. Exit code 0
+//! when it ran, 2 when it failed. It measures nothing itself.
 
 use std::{env, process::ExitCode};
 

@@ -1,5 +1,5 @@
-//! How much memory this process may still take: what the system has, and what the limits of its cgroups leave. Yields bytes, and
-//! has the kernel refuse what is more. It decides nothing.
+//! How much memory this process may still take: what the system has, and what the limits of its cgroups
+//! leave. Yields bytes, and has the kernel refuse more. It decides nothing.
 
 use std::{fs, path::Path};
 
@@ -7,23 +7,24 @@ use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
 
 use crate::stall::machine::hierarchy::{Hierarchy, Version};
 
-/// What a process takes beside its data, and a limit of the data has to leave free: tables of pages (2 bytes of 1,024), and what
-/// a program and its libraries write once when they start (4 MB of libtorch). Without it a program that asked for ever a little
-/// more was killed 0.1 MB below the limit of its group.
+/// Memory that a process takes beside its data, and that a limit on the data has to leave free: page tables
+/// (2 bytes per 1,024), and what a program and its libraries write once at start (4 MB by libtorch). Without
+/// it a program that kept asking for a little more was killed 0.1 MB below the limit of its group.
 const KERNELS_BYTES: u64 = 8 << 20;
 const KERNELS_PART: u64 = 256;
 
-/// What is asked for is more than may be taken.
+/// More memory was requested than may be taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not enough memory: {needed_bytes} bytes needed, {available_bytes} available")]
 pub struct NoRoom {
-    /// At once, beside what is taken already.
+    /// Bytes needed at once, beside those already taken.
     pub needed_bytes: u64,
-    /// As far as anybody tells.
+    /// Bytes available, as far as known.
     pub available_bytes: u64,
 }
 
-/// Says so before the kernel ends the process in the middle of a step: one that overcommits refuses nothing until then.
+/// Reports a shortage before the kernel kills the process in the middle of a step: with overcommit it refuses
+/// nothing until then.
 pub fn check(needed_bytes: u64) -> Result<(), NoRoom> {
     match available_bytes() {
         Some(available_bytes) if available_bytes < needed_bytes => {
@@ -33,21 +34,21 @@ pub fn check(needed_bytes: u64) -> Result<(), NoRoom> {
     }
 }
 
-/// So many zeros. Where there is no room for them that is said, and not the end of the process by a signal, as it would be in `vec!`.
+/// `count` zeros. A shortage is an error here, while `vec!` would abort the process.
 pub fn zeros<T: Copy + Default>(count: usize) -> Result<Vec<T>, NoRoom> {
     let mut values = room(count)?;
     values.resize(count, T::default());
     Ok(values)
 }
 
-/// Room for so many, and no more.
+/// Room for exactly `count` values.
 pub fn room<T>(count: usize) -> Result<Vec<T>, NoRoom> {
     let mut values = Vec::new();
     reserve(&mut values, count)?;
     Ok(values)
 }
 
-/// Room for so many more, and no more.
+/// Room for exactly `more` further values.
 pub fn reserve<T>(values: &mut Vec<T>, more: usize) -> Result<(), NoRoom> {
     values.try_reserve_exact(more).map_err(|_| NoRoom {
         needed_bytes: (more as u64).saturating_mul(size_of::<T>() as u64),
@@ -55,20 +56,21 @@ pub fn reserve<T>(values: &mut Vec<T>, more: usize) -> Result<(), NoRoom> {
     })
 }
 
-/// From now on, more than there is now is refused to this process, and to those that it starts: a library that asks for it says
-/// so, where a kernel that promises more than it has ends the process at the first touch. What is asked for and never touched
-/// counts too, as do the stacks of threads (`RLIMIT_DATA`, getrlimit(2)); so what was asked for before and not touched yet (5 MB of
-/// libtorch) is taken off what there is. Nothing changes where nobody tells what there is.
+/// From now on the kernel refuses this process and its children more than is available now: a library that
+/// asks for more reports an error, where an overcommitting kernel kills the process at the first touch.
+/// Memory that is requested and never touched counts too, as do thread stacks (`RLIMIT_DATA`, getrlimit(2));
+/// so earlier requests that are still untouched (5 MB by libtorch) are subtracted. Nothing changes if the
+/// available memory is unknown.
 pub fn refuse_more_than_available() {
     let (Some(own), Some(available)) = (own_bytes(), available_bytes()) else { return };
     let untouched = own.saturating_sub(touched_bytes().unwrap_or(own));
     let more = available.saturating_sub(untouched + KERNELS_BYTES + available / KERNELS_PART);
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_DATA) else { return };
-    // Lower than it was only; where it is refused, the kernel decides as it always does.
+    // The limit is only lowered; if that is refused, the kernel decides as always.
     let _ = setrlimit(Resource::RLIMIT_DATA, own.saturating_add(more).min(soft), hard);
 }
 
-/// The least that system, cgroups and the limit of this process leave; none where none tells.
+/// The least that the system, the cgroups and the limit of this process leave; none if none is known.
 pub fn available_bytes() -> Option<u64> {
     let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let swap = field_bytes(&meminfo, "SwapFree:").unwrap_or(0);
@@ -76,24 +78,24 @@ pub fn available_bytes() -> Option<u64> {
     of_system(&meminfo).into_iter().chain(limits).chain(left_of_limit()).min()
 }
 
-/// Of `RLIMIT_DATA`; none without one.
+/// What `RLIMIT_DATA` leaves; none without that limit.
 fn left_of_limit() -> Option<u64> {
     let (soft, _) = getrlimit(Resource::RLIMIT_DATA).ok().filter(|(soft, _)| *soft != RLIM_INFINITY)?;
     Some(soft.saturating_sub(own_bytes()?))
 }
 
-/// What counts against `RLIMIT_DATA`.
+/// Bytes that count against `RLIMIT_DATA`.
 fn own_bytes() -> Option<u64> {
     field_bytes(&fs::read_to_string("/proc/self/status").ok()?, "VmData:")
 }
 
-/// With what may be swapped out.
+/// Available memory of the system, including free swap.
 fn of_system(meminfo: &str) -> Option<u64> {
     let available = field_bytes(meminfo, "MemAvailable:")?;
     Some(available + field_bytes(meminfo, "SwapFree:").unwrap_or(0))
 }
 
-/// What of that was written to, and the little that was written once and may only be read since.
+/// Touched bytes of `VmData`, including the few that were written once and are read-only since.
 fn touched_bytes() -> Option<u64> {
     field_bytes(&fs::read_to_string("/proc/self/status").ok()?, "RssAnon:")
 }
@@ -103,14 +105,16 @@ fn field_bytes(text: &str, name: &str) -> Option<u64> {
     line.trim().strip_suffix(" kB")?.parse::<u64>().ok().map(|kib| kib * 1024)
 }
 
-/// Of the group of this process and all above it that can be seen: each may have a limit. The system has so much swap left.
+/// The least that the cgroup of this process and its visible ancestors leave: each may have a limit. `swap`
+/// is the system's free swap.
 fn left_bytes(hierarchy: &Hierarchy, swap: u64) -> Option<u64> {
     let Hierarchy { version, mount, home } = hierarchy;
     let groups = home.ancestors().take_while(|group| group.starts_with(mount));
     groups.filter_map(|group| Some(left_in(group, *version)? + swap_left_in(group, *version, swap))).min()
 }
 
-/// What the limit leaves, with cached files, which the kernel gives up first; none without a limit.
+/// Bytes that the limit leaves, including cached files, which the kernel reclaims first; none without a
+/// limit.
 fn left_in(group: &Path, version: Version) -> Option<u64> {
     let (limit, usage, cached) = match version {
         Version::One => {
@@ -127,11 +131,11 @@ fn left_in(group: &Path, version: Version) -> Option<u64> {
     Some(limit_bytes.saturating_sub(usage_bytes.saturating_sub(cached_bytes)))
 }
 
-/// What of the system's swap a group may still take; all of it where nobody limits or counts that.
+/// Free swap that a group may still take; all of `swap` if there is no limit or count.
 fn swap_left_in(group: &Path, version: Version, swap: u64) -> u64 {
     let number = |name: &str| fs::read_to_string(group.join(name)).ok()?.trim().parse::<u64>().ok();
     let left = || match version {
-        // These two hold memory too.
+        // These two files count memory too.
         Version::One => {
             let limit =
                 number("memory.memsw.limit_in_bytes")?.checked_sub(number("memory.limit_in_bytes")?)?;
@@ -167,7 +171,7 @@ mod tests {
     #[test]
     fn room_that_nobody_has_is_an_error() {
         assert_eq!(zeros::<u16>(3), Ok(vec![0; 3]));
-        // More than addresses: no kernel promises that.
+        // More than the address space: no kernel promises that.
         let error = zeros::<f32>(1 << 60).unwrap_err();
         assert_eq!(error.needed_bytes, 1 << 62);
         assert_eq!(room::<u8>(7).map(|values| values.capacity()), Ok(7));
@@ -195,7 +199,7 @@ mod tests {
         let home = mount.join("outer/inner");
         let with = |swap| left_bytes(&Hierarchy { version, mount: mount.clone(), home: home.clone() }, swap);
         let left = || with(0);
-        // What lies above the mount is no group.
+        // A folder above the mount is not a group.
         group(root.path(), &[(limit, "10"), (usage, "10")]);
         group(&home, &[(limit, unlimited), (usage, "4096\n")]);
         assert!(left().is_none_or(|bytes| bytes > 1 << 60), "{:?}", left());

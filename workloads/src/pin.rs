@@ -1,5 +1,6 @@
-//! The CPUs that this process's threads may run on: as listed, or chosen by what shares a core, a cache or a socket. Yields the
-//! set that the kernel then has. Threads may still move inside it, as in a container with a set of CPUs.
+//! The CPUs on which this process's threads may run: a list, or chosen by shared cores, caches and sockets.
+//! Yields the set that the kernel then reports. Threads may still move inside it, as in a container with a
+//! cpuset.
 
 use std::{fmt, fs, io, path::Path, str::FromStr};
 
@@ -8,12 +9,12 @@ use nix::{
     unistd::Pid,
 };
 
-/// Where the kernel describes its CPUs.
+/// The kernel's description of its CPUs.
 const SYSTEM: &str = "/sys/devices/system/cpu";
-/// A list may not name more, so that a mistake in it is no long loop.
+/// Limit of a list, so that a typing mistake causes no long loop.
 const MOST_CPUS: usize = 8192;
 
-/// What can go wrong.
+/// Errors of pinning.
 #[derive(Debug, thiserror::Error)]
 pub enum PinError {
     #[error("this process may not use a CPU of --pin: {cpu} (it may use {allowed})")]
@@ -27,7 +28,7 @@ pub enum PinError {
 }
 
 impl PinError {
-    /// The next action for whoever reads the error.
+    /// The next action for the reader of the error.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::NotAllowed { .. } | Self::Changed { .. } => {
@@ -38,22 +39,23 @@ impl PinError {
     }
 }
 
-/// Numbers of CPUs, ascending. As text `0-3,8`.
+/// Numbers of CPUs, ascending; as text `0-3,8`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cpus(Vec<usize>);
 
-/// What is asked for.
+/// The choice of CPUs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pin {
-    /// These.
+    /// Exactly these.
     List(Cpus),
-    /// So many, or as many as there are threads, as far apart as possible: other sockets, other caches, other cores first.
+    /// That many, or as many as threads, as far apart as possible: other sockets, other caches, other cores
+    /// first.
     Spread(Option<u32>),
     /// As close together as possible: threads of one core, cores of one cache first.
     Compact(Option<u32>),
 }
 
-/// It is no such set.
+/// The text is not a set of CPUs.
 #[derive(Debug, thiserror::Error)]
 #[error("CPUs are a list like 0-3,8, or spread, or compact, or so many of them like spread:4")]
 pub struct NoPin;
@@ -122,18 +124,18 @@ impl fmt::Display for Pin {
     }
 }
 
-/// Where a CPU lies. What the kernel does not say counts as one for all.
+/// Position of a CPU. What the kernel does not report counts as shared by all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Place {
     cpu: usize,
     socket: usize,
-    /// The first CPU that shares the last cache with it.
+    /// The first CPU that shares its last-level cache.
     cache: usize,
     /// The first CPU of its core.
     core: usize,
 }
 
-/// Pins all threads of this process, `threads` as far as that is known. The CPUs that it then has.
+/// Pins all threads of this process, `threads` if their number is known. Gives the CPUs that it then has.
 pub fn apply(pin: &Pin, threads: Option<u32>) -> Result<Cpus, PinError> {
     let allowed = current()?;
     let cpus = match pin {
@@ -161,7 +163,7 @@ fn current() -> Result<Cpus, PinError> {
     Ok(Cpus((0..CpuSet::count()).filter(|cpu| set.is_set(*cpu).unwrap_or(false)).collect()))
 }
 
-/// Of every thread that there is: those that they start inherit it.
+/// Sets the affinity of every existing thread; threads that they start inherit it.
 fn set(cpus: &Cpus) -> io::Result<()> {
     let mut set = CpuSet::new();
     for cpu in &cpus.0 {
@@ -185,12 +187,13 @@ fn place(system: &Path, cpu: usize) -> Place {
     Place { cpu, socket, cache: cache.unwrap_or(socket), core }
 }
 
-/// The CPUs in the order in which they are taken.
+/// The CPUs in order of choice.
 fn order(places: &[Place], is_spread: bool) -> Vec<usize> {
     let mut places = places.to_vec();
     places.sort_by_key(|place| (place.socket, place.cache, place.core, place.cpu));
     if is_spread {
-        // Which thread of its core, which core of its cache, which cache of its socket a CPU is: the first ones first.
+        // Ranks of a CPU's thread in its core, its core in its cache, its cache in its socket: the first ones
+        // first.
         let rank = |own: &Place, group: fn(&Place) -> usize, part: fn(&Place) -> usize| {
             let mut parts: Vec<usize> =
                 places.iter().filter(|other| group(other) == group(own)).map(part).collect();
@@ -220,7 +223,8 @@ mod tests {
 
     use super::{Cpus, Pin, Place, order, place};
 
-    /// Two sockets of two caches of two cores of two threads, numbered as on many servers: the second threads come last.
+    /// Two sockets of two caches of two cores of two threads, numbered as on many servers: the second threads
+    /// come last.
     fn server() -> Vec<Place> {
         (0..16)
             .map(|cpu| {

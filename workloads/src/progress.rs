@@ -1,6 +1,6 @@
-//! A bar on standard error for work that takes seconds, where a person looks at a terminal; else nothing at all. Where the
-//! terminal is that of the process that started this one, lines by which that one draws the bar.
-//! It counts steps and knows nothing of what they are.
+//! A bar on standard error for work that takes seconds, if a person looks at a terminal; else nothing. If the
+//! terminal belongs to the parent process, lines from which the parent draws the bar. It counts steps and
+//! does not know what they are.
 
 use std::{
     borrow::Cow,
@@ -12,12 +12,12 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::output::say;
 
-/// What such a line begins with; the number of steps that are done follows.
+/// Prefix of such a line; the number of finished steps follows.
 const DONE: &str = "steps done: ";
-/// Between two lines: as often as the bar is drawn, however short steps are.
+/// Interval between two lines: as often as the bar is drawn, however short steps are.
 const TELL_EVERY: Duration = Duration::from_millis(100);
 
-/// How a job shows how far it is.
+/// How a job shows its progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// Not at all.
@@ -28,7 +28,7 @@ pub enum Progress {
     Lines,
 }
 
-/// How far a job is, while it runs.
+/// The progress of a running job.
 #[derive(Debug)]
 pub enum Shown {
     Nowhere,
@@ -36,7 +36,7 @@ pub enum Shown {
     InLines(Lines),
 }
 
-/// Lines on standard error, each of which says how many steps are done.
+/// Lines on standard error, each with the number of finished steps.
 #[derive(Debug)]
 pub struct Lines {
     done: u64,
@@ -45,7 +45,7 @@ pub struct Lines {
 }
 
 impl Progress {
-    /// Of a job of so many steps; `what` is written behind the count.
+    /// The progress display of a job of `steps` steps; `what` is written after the count.
     pub fn show(self, steps: u64, what: &'static str) -> Shown {
         match self {
             Self::Hidden => Shown::Nowhere,
@@ -56,7 +56,7 @@ impl Progress {
 }
 
 impl Shown {
-    /// One more step is done.
+    /// Counts one more finished step.
     pub fn step(&mut self) {
         match self {
             Self::Nowhere => {}
@@ -69,7 +69,7 @@ impl Shown {
         }
     }
 
-    /// All are done: a bar leaves the terminal as it was.
+    /// Ends the display: a bar leaves the terminal as it was.
     pub fn end(self) {
         if let Self::OnBar(bar) = self {
             bar.finish_and_clear();
@@ -78,7 +78,7 @@ impl Shown {
 }
 
 impl Lines {
-    /// What to say after one more step: nothing shortly after the last line, unless all are done.
+    /// The line to write after one more step: none soon after the last line, unless all steps are done.
     fn step(&mut self, now: Instant) -> Option<String> {
         self.done += 1;
         let is_soon = self.told.is_some_and(|told| now.saturating_duration_since(told) < TELL_EVERY);
@@ -90,7 +90,7 @@ impl Lines {
     }
 }
 
-/// How many steps are done, where that is what the line says.
+/// The number of finished steps, if the line reports it.
 pub fn told(line: &str) -> Option<u64> {
     line.strip_prefix(DONE)?.parse().ok()
 }

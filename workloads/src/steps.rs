@@ -1,6 +1,7 @@
-//! The steps of a workload: each is a request with phases, marked for guestscope and measured here as well, so that a
-//! run without guestscope has numbers of its own. Phases leave no gap: the first one begins with its step, each ends where the
-//! next begins, and the last one with the step. Yields nanoseconds; it does not know what a step computes.
+//! The steps of a workload: each is a request with phases, marked for guestscope and measured here as well,
+//! so that a run without guestscope has its own numbers. Phases leave no gap: the first begins with its step,
+//! each ends where the next begins, and the last one with the step. Yields nanoseconds; it does not know what
+//! a step computes.
 
 use std::{
     collections::BTreeMap,
@@ -19,36 +20,36 @@ use crate::{
 /// Nanoseconds of every step and of its phases, in order.
 #[derive(Debug)]
 pub struct Steps {
-    /// In the order in which a step has them.
+    /// Names of the phases, in their order in a step.
     names: &'static [&'static str],
     step_ns: Vec<u64>,
     phase_ns: Vec<Vec<u64>>,
     started: Option<Instant>,
-    /// From the begin of the first to the end of the last step, without what was `outside`.
+    /// Time from the start of the first to the end of the last step, without calls of `outside`.
     pub elapsed_ns: u64,
 }
 
-/// The phases of the step that runs.
+/// The phases of the running step.
 #[derive(Debug)]
 pub struct Phases {
     names: &'static [&'static str],
     ns: Vec<u64>,
     start: Instant,
-    /// Until the next one begins. Before the request, so that it is dropped first.
+    /// The last phase, open until the next one begins. Before `request`, so that it is dropped first.
     last: Option<Last>,
     request: Guard,
 }
 
-/// The phase that runs, or ran last.
+/// The phase that runs or ran last.
 #[derive(Debug)]
 struct Last {
     guard: Guard,
-    /// Where its time stands.
+    /// Index of its time.
     own: Option<usize>,
     since: Instant,
 }
 
-/// For machines.
+/// Times for the JSON.
 #[derive(Serialize)]
 pub struct Timing {
     steps: u64,
@@ -58,13 +59,13 @@ pub struct Timing {
 }
 
 impl Steps {
-    /// None yet; of phases with these names.
+    /// No steps yet, with phases of these names.
     pub fn new(names: &'static [&'static str]) -> Self {
         let phase_ns = names.iter().map(|_| Vec::new()).collect();
         Self { names, step_ns: Vec::new(), phase_ns, started: None, elapsed_ns: 0 }
     }
 
-    /// Steps that tests of reports have.
+    /// Steps for tests of reports.
     #[cfg(test)]
     pub(crate) fn of(names: &'static [&'static str], step_ns: Vec<u64>, phase_ns: Vec<Vec<u64>>) -> Self {
         Self { step_ns, phase_ns, ..Self::new(names) }
@@ -88,7 +89,7 @@ impl Steps {
         result
     }
 
-    /// Runs what is no part of the work, between steps: its time does not count as elapsed.
+    /// Runs something between steps that is not part of the work: its time does not count as elapsed.
     pub fn outside<T>(&mut self, other: impl FnOnce() -> T) -> T {
         let start = Instant::now();
         let result = other();
@@ -98,22 +99,22 @@ impl Steps {
         result
     }
 
-    /// How many were run.
+    /// Number of steps.
     pub fn count(&self) -> u64 {
         self.step_ns.len() as u64
     }
 
-    /// Seconds, as `elapsed_ns`.
+    /// `elapsed_ns` in seconds.
     pub fn elapsed_s(&self) -> f64 {
         self.elapsed_ns as f64 / 1e9
     }
 
-    /// So many of something in all steps, per second.
+    /// `count` things in all steps, per second.
     pub fn rate(&self, count: u64) -> f64 {
         if self.elapsed_ns == 0 { 0.0 } else { count as f64 / self.elapsed_s() }
     }
 
-    /// What the phases are called, in order.
+    /// Names of the phases, in order.
     pub fn names(&self) -> &'static [&'static str] {
         self.names
     }
@@ -128,13 +129,13 @@ impl Steps {
         &self.phase_ns
     }
 
-    /// For people: what a step is called, and a line for it and for each phase.
+    /// Report lines: one for the step, called `step`, and one for each phase.
     pub fn lines(&self, step: &'static str) -> Vec<(&'static str, String)> {
         let phases = self.names.iter().zip(&self.phase_ns).map(|(name, ns)| (*name, milliseconds(ns)));
         std::iter::once((step, milliseconds(&self.step_ns))).chain(phases).collect()
     }
 
-    /// For machines.
+    /// Times for the JSON.
     pub fn timing(&self) -> Timing {
         let phases = self.names.iter().zip(&self.phase_ns);
         Timing {
@@ -152,7 +153,7 @@ impl Phases {
         self.run_guarded(name, |_| work())
     }
 
-    /// As `run`; `work` is given the W3C `traceparent` header that makes what it calls elsewhere a part of this phase.
+    /// As `run`; `work` gets the W3C `traceparent` header that makes its calls elsewhere part of this phase.
     pub fn run_traced<T>(&mut self, name: &'static str, work: impl FnOnce(&str) -> T) -> T {
         self.run_guarded(name, |guard| work(&guard.traceparent()))
     }
@@ -173,7 +174,7 @@ impl Phases {
         result
     }
 
-    /// Ends the step and its last phase. The nanoseconds of each phase, and when that was.
+    /// Ends the step and its last phase. Gives the nanoseconds of each phase, and the time of the end.
     fn end(self) -> (Vec<u64>, Instant) {
         let Self { mut ns, last, request, .. } = self;
         let Some(Last { guard, own, since }) = last else {
@@ -211,7 +212,7 @@ mod tests {
             steps.step("chunk", number, |phases| phases.run("read", || ()));
         };
         (0..3).for_each(&mut turn);
-        // Exact on the same clock: what lies outside took 90 ms at least.
+        // Exact on the same clock: the part outside took 90 ms at least.
         assert!(steps.elapsed_ns + 90_000_000 <= start.elapsed().as_nanos() as u64, "{}", steps.elapsed_ns);
     }
 

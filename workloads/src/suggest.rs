@@ -1,21 +1,21 @@
-//! The nearest name that there is, for a word that is none. clap suggests only words that share most of their letters in the
-//! same places, which short names such as `glm` seldom do.
+//! The nearest known name for an unknown word. clap suggests only words that share most of their letters in
+//! the same places, which short names such as `glm` seldom do.
 
 use clap::{
     Command,
     error::{ContextKind, ContextValue, Error},
 };
 
-/// The name that the fewest slips of the finger make of `word`: one for up to five letters, two for more. None if all are
-/// farther away.
+/// The name with the fewest typing mistakes from `word`: one for up to five letters, two for more. None if
+/// all are farther away.
 pub fn nearest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let most = if word.chars().count() <= 5 { 1 } else { 2 };
     let by_distance = names.into_iter().map(|name| (strsim::osa_distance(word, name), name));
     by_distance.filter(|(distance, _)| *distance <= most).min().map(|(_, name)| name)
 }
 
-/// The same error, with a suggestion where clap has none: `words` are what `command` could not make sense of, the name of the
-/// program first.
+/// The same error, with a suggestion if clap has none: `words` are the words that `command` could not parse,
+/// the program's name first.
 pub fn improve(mut error: Error, command: &Command, words: &[String]) -> Error {
     if let Some(ContextValue::String(wrong)) = error.get(ContextKind::InvalidSubcommand)
         && error.get(ContextKind::SuggestedSubcommand).is_none()
@@ -43,7 +43,7 @@ fn parent<'a>(command: &'a Command, words: &[String], wrong: &str) -> &'a Comman
     before.fold(command, |parent, word| parent.find_subcommand(word).unwrap_or(parent))
 }
 
-/// What an error suggests, by clap or by this module.
+/// The suggestion in an error, by clap or by this module.
 pub fn suggested(error: &Error) -> Option<String> {
     let kinds = [ContextKind::SuggestedSubcommand, ContextKind::SuggestedValue, ContextKind::SuggestedArg];
     kinds.into_iter().filter_map(|kind| error.get(kind)).find_map(|value| {

@@ -1,5 +1,5 @@
 //! What a person sees of `guestscope-workloads`: help, the table, and the errors that need no libtorch.
-//! The numbers of a real run are looked at in `ic.rs`.
+//! `ic.rs` checks the numbers of a real run.
 
 use std::process::{Command, Output};
 
@@ -8,7 +8,7 @@ use rstest::rstest;
 fn run(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_guestscope-workloads"))
         .args(arguments)
-        // Help is wrapped at this many columns where no terminal says better.
+        // Help is wrapped at this many columns without a terminal.
         .env_remove("COLUMNS")
         .output()
         .expect("cargo built the binary for this test")

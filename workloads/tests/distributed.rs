@@ -1,5 +1,5 @@
-//! A parameter server and its workers as processes: that synchronous steps are those of the mean gradient, and that nothing
-//! hangs when one of them dies. What a test started it also ends, by its own handle.
+//! A parameter server and its workers as processes: synchronous steps are those of the mean gradient, and
+//! nothing hangs when one of them dies. A test ends what it started, by its own handle.
 #![cfg(feature = "torch")]
 
 use std::{
@@ -30,7 +30,7 @@ use rstest::rstest;
 use serde_json::Value;
 use tonic::codegen::tokio_stream;
 
-/// Far above what any of these takes, so that only what hangs meets it.
+/// Far above what any of these takes, so that only a hang reaches it.
 const LIMIT: Duration = Duration::from_mins(2);
 
 /// A process of the program, killed at the end of its test.
@@ -50,7 +50,7 @@ impl Peer {
         Self(process, BufReader::new(said))
     }
 
-    /// A server, and where it listens.
+    /// A server and its address.
     fn server(arguments: &[&str]) -> (Self, String) {
         let common = ["--role", "ps", "--listen", "127.0.0.1:0", "--json"];
         let mut server = Self::start(&[&common, arguments].concat());
@@ -64,20 +64,20 @@ impl Peer {
         Self::start(&[&common, arguments].concat())
     }
 
-    /// The next one that it says on standard error.
+    /// The next line of its standard error.
     fn line(&mut self) -> String {
         let mut line = String::new();
         self.1.read_line(&mut line).expect("all that is said is UTF-8");
         line.trim_end().to_owned()
     }
 
-    /// It lives, and does nothing any more.
+    /// Stops it: it lives, and does nothing any more.
     fn stop(&self) {
         let pid = nix::unistd::Pid::from_raw(self.0.id().cast_signed());
         nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGSTOP).expect("it is a child");
     }
 
-    /// How it ended, what it printed and what it said.
+    /// Its exit status, standard output and standard error.
     fn end(mut self) -> (ExitStatus, String, String) {
         let start = Instant::now();
         let status = loop {
@@ -114,8 +114,8 @@ impl Drop for Peer {
     }
 }
 
-/// What two workers and a server do, in one process by libtorch alone: gradients of each one's batch from the same parameters,
-/// their mean, and a step of its own arithmetic.
+/// The work of two workers and a server, in one process by libtorch alone: gradients of each batch from the
+/// same parameters, their mean, and a step by plain arithmetic.
 fn mean_gradient_reference(steps: u64) -> Result<Vec<f32>, Error> {
     tch::set_num_threads(1);
     let model = Model::find("mnist").expect("it is one of them");
@@ -160,7 +160,7 @@ fn mean_gradient_reference(steps: u64) -> Result<Vec<f32>, Error> {
     learner::parameters(&network.store)
 }
 
-/// To the bit: the server adds up in the order of ranks, and each step draws what it drops out by its own number.
+/// Exact: the server adds in rank order, and each step seeds its dropout by its own number.
 #[test]
 fn synchronous_steps_are_those_of_the_mean_gradient() {
     let words = ["--workers", "2", "--batch", "4", "--steps", "5", "--warmup", "1", "--json"];
@@ -183,8 +183,8 @@ fn synchronous_steps_are_those_of_the_mean_gradient() {
     assert_eq!(server["received_bytes"].as_u64(), Some(12 * 4 * 1_199_882));
 }
 
-/// What batch normalisation has seen is each worker's own, and counts. No parameter changes at this rate, so that nothing
-/// hangs on who does the arithmetic of the update.
+/// Statistics of batch normalisation are each worker's own, and part of the output. At this rate no parameter
+/// changes, so that it does not matter who computes the update.
 #[test]
 fn a_worker_leaves_what_the_same_steps_alone_leave() {
     let words = ["--batch", "2", "--steps", "1", "--warmup", "0", "--learning-rate", "1e-30", "--json"];
@@ -209,7 +209,7 @@ fn asynchronous_gradients_are_applied_as_they_come() {
     }
 }
 
-/// Each part is a process of another program first, which is told its number.
+/// Each part is started through another program, which is told the part's number.
 #[test]
 fn parts_are_started_through_a_command() {
     let common = ["--workers", "2", "--batch", "4", "--steps", "1", "--warmup", "0", "--json", "--through"];
@@ -241,7 +241,7 @@ fn a_worker_that_is_killed_ends_the_job() {
     server.fails(&["error: worker 1 is gone: "]);
 }
 
-/// A way to `address` that is open for one connection: the next is refused.
+/// A proxy to `address` for one connection: the next is refused.
 fn way_for_one(address: String) -> io::Result<String> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let way = listener.local_addr()?.to_string();
@@ -256,7 +256,7 @@ fn way_for_one(address: String) -> io::Result<String> {
     Ok(way)
 }
 
-/// The job ends when it has joined, and parameters have no connection yet: it says the server's reason.
+/// The job ends when the worker has joined without a data connection: it reports the server's reason.
 #[test]
 fn a_worker_that_still_connects_hears_that_the_job_is_over() {
     let (mut server, address) = Peer::server(&["--workers", "2"]);
@@ -289,7 +289,7 @@ fn a_worker_that_says_nothing_any_more_ends_the_job() {
     server.fails(&["error: worker 0 is gone: it has said nothing for 8 s"]);
 }
 
-/// The same of the server: what is on its way to it is given up as well.
+/// The same for the server: data on its way to it is given up as well.
 #[test]
 fn a_server_that_says_nothing_any_more_ends_its_workers() {
     let (mut server, address) = Peer::server(&["--workers", "2"]);
@@ -306,7 +306,7 @@ fn a_server_that_says_nothing_any_more_ends_its_workers() {
     }
 }
 
-/// It says that it lives, as the thread beside a computation that never ends would.
+/// It sends signs of life, like the thread beside a computation that never ends.
 #[test]
 fn a_worker_that_lives_and_pushes_nothing_ends_the_job() {
     let (mut server, address) = Peer::server(&["--workers", "1", "--worker-timeout", "2s"]);
@@ -343,7 +343,7 @@ fn workers_that_do_not_come_are_not_waited_for() {
 
 #[test]
 fn a_server_that_is_not_there_is_not_waited_for() {
-    // A port that was free a moment ago, and that nobody else is given soon.
+    // A port that was free a moment ago, and that the kernel will not soon hand out again.
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let worker = Peer::worker(&free, "0", &["--peer-timeout", "1s"]);
     worker.fails(&["error: cannot reach the parameter server within 1 s: 127.0.0.1:", "Connection refused"]);
@@ -379,8 +379,8 @@ fn another_kind_of_worker_is_refused(#[case] arguments: &[&str], #[case] says: &
     server.json();
 }
 
-/// Rows of another length and messages that no chunk is as long as are refused before they fill the memory; whoever has not
-/// joined gets nothing.
+/// Rows of another length and messages longer than any chunk are refused before they fill the memory; a peer
+/// that has not joined gets nothing.
 #[test]
 fn what_is_too_large_is_refused() {
     let (mut server, address) = Peer::server(&["--workers", "1"]);

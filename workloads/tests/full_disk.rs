@@ -1,4 +1,4 @@
-//! Where nothing more can be written: the program says so, ends with 2, and leaves no half file.
+//! Without room to write, the program says so, exits with 2, and leaves no half file.
 
 use std::{
     fs::File,
@@ -10,8 +10,8 @@ use rstest::rstest;
 
 /// Always full, on every Linux.
 const FULL: &str = "/dev/full";
-/// Mounts a tmpfs of 64 KiB, which nobody else sees and which is gone with the namespace, and runs the rest of its words there;
-/// what is in it then, on whatever level, is printed.
+/// Mounts a tmpfs of 64 KiB, private and gone with the namespace, runs the rest of its words there, and
+/// prints the files left in it, at any depth.
 const IN_A_SMALL_FOLDER: &str = r#"
     mount -t tmpfs -o size=64k tmpfs "$0" || exit 77
     "$@" >&2
@@ -26,7 +26,7 @@ fn text(bytes: &[u8]) -> String {
 fn in_a_small_folder(folder: &Path, words: &[&str]) -> Option<Output> {
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-c", IN_A_SMALL_FOLDER]).arg(folder).args(words);
-    // Without the program, or the right to have such a namespace or mount, there is none.
+    // None without `unshare`, or without the right to such a namespace or mount.
     let output = command.output().ok()?;
     let is_there = !text(&output.stderr).starts_with("unshare: ") && output.status.code() != Some(77);
     is_there.then_some(output)
@@ -49,7 +49,7 @@ fn a_full_standard_output_is_an_error(#[case] arguments: &[&str]) {
     );
 }
 
-/// What it has to say is said to nobody: the end is the same.
+/// The warning is lost; the exit status is the same.
 #[rstest]
 #[case::error(&["infer", "loop", "--scenario", "server"], 2)]
 #[case::warning(&["infer", "loop", "--requests", "1", "--duration", "1s", "--beside", "infer loop --requests 1"], 0)]
@@ -66,7 +66,8 @@ fn skipped(test: &str, reason: &str) {
     println!("skipped: {test}: {reason}");
 }
 
-/// Says that there is no room, with that hint; `left` is what is there then. Words may name the folder as `{}`.
+/// Expects an error about the full disk with that hint, and the files `left`. Words may name the folder as
+/// `{}`.
 fn has_no_room(test: &str, words: &[&str], says: &str, hint: &str, left: &str) {
     let folder = tempfile::tempdir().expect("a folder of a test");
     let within = |text: &str| text.replace("{}", folder.path().to_str().expect("it is UTF-8"));
@@ -104,7 +105,7 @@ fn flights_that_have_no_room_leave_nothing_behind() {
     has_no_room("full_disk.flights", &words, "cannot write data: {}/flights.csv", hint, "");
 }
 
-/// The one that was there before is still there.
+/// The earlier file is still there.
 #[test]
 fn a_histogram_that_has_no_room_leaves_the_older_one() {
     let script = "printf old > $1/old.v2; head -c 100000 /dev/zero > $1/full; exec $2 infer loop --requests 200 --work 10us \

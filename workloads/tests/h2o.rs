@@ -1,5 +1,6 @@
-//! `h2o` as a program: the same seed gives the same data and results, coefficients are those of other programs, memory
-//! stays bounded, a disk that is full leaves no half file, and each thing that can be wrong with a file has its sentence.
+//! `h2o` as a program: the same seed gives the same data and results, coefficients agree with other
+//! programs', memory stays bounded, a full disk leaves no half file, and each defect of a file has its own
+//! error.
 
 #[path = "common/memory_group.rs"]
 mod memory_group;
@@ -90,7 +91,7 @@ fn threads_are_the_platforms_and_not_the_works() {
     assert_eq!((&one["threads"], &two["threads"]), (&1.into(), &2.into()));
 }
 
-/// Made by `glm_reference.py`, which says with which programs.
+/// The reference is made by `glm_reference.py`, which names the programs.
 #[rstest]
 #[case("3000", "1e-4", include_str!("glm_reference_l2.json"))]
 #[case("12000", "0", include_str!("glm_reference.json"))]
@@ -105,7 +106,7 @@ fn coefficients_are_those_of_other_programs(#[case] rows: &str, #[case] l2: &str
     assert_eq!(found.as_object().unwrap().len(), expected.len());
     for (name, expected) in expected {
         let (found, expected) = (number(&found[name]), number(expected));
-        // It stops where a step changes the deviance by 1e-8 of it; others go on.
+        // Ours stops when a step changes the deviance by a 1e-8 part; others go on.
         assert!((found - expected).abs() < 1e-5, "{name}: {found} {expected}");
     }
 }
@@ -131,8 +132,8 @@ fn memory_does_not_grow_with_the_file() {
     };
     let ((few_bytes, few_peak), (many_bytes, many_peak)) = (peak(20_000), peak(300_000));
     assert!(many_bytes > few_bytes + 25_000_000);
-    // Some tail numbers occur in the larger file only; with 152 million flights it is 5,000 of them, and no more. What the
-    // kernel counts wavers by a few hundred kB.
+    // Some tail numbers occur only in the larger file; 152 million flights have 5,000 of them, and no more.
+    // The kernel's count varies by a few hundred kB.
     assert!(many_peak < few_peak + (3 << 20), "{few_peak} {many_peak}");
 }
 
@@ -141,8 +142,8 @@ fn a_file_that_cannot_become_larger_leaves_nothing_behind() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("flights.csv"), "what was there before").unwrap();
     let mut command = command(folder.path(), &["generate", "--rows", "50000", "flights.csv"]);
-    // SAFETY: both calls may be made between fork and exec, and touch only this child. The signal is ignored, so that
-    // writing fails as on a full disk.
+    // SAFETY: both calls may be made between fork and exec, and touch only this child. The signal is ignored,
+    // so that writing fails as on a full disk.
     unsafe {
         command.pre_exec(|| {
             let limit = libc::rlimit { rlim_cur: 1 << 20, rlim_max: 1 << 20 };
@@ -177,7 +178,7 @@ fn flights_without_a_place_for_them_are_refused() {
     ");
 }
 
-/// Two hours ago, by the time of its last change.
+/// A file last changed two hours ago.
 fn abandon(path: &Path) -> io::Result<()> {
     fs::write(path, "half")?;
     let two_hours_ago = SystemTime::now() - Duration::from_hours(2);
@@ -229,8 +230,8 @@ fn what_cannot_be_read_is_counted_and_named() {
     assert_eq!(fitted.stderr, output.stderr, "whoever learns from it is told as well");
 }
 
-/// In a group of 256 MB: 30 million flights are 570, and so are those of a file of that length, of which most is a hole. None of
-/// them is made or read before that is said.
+/// In a group of 256 MB: 30 million flights take 570, as does a file of that length that is mostly a hole.
+/// Both are refused before any flight is made or read.
 #[test]
 fn more_flights_than_memory_are_refused_before_they_are_read() {
     let Some(group) = MemoryGroup::of("h2o.memory", 256 << 20) else { return };
@@ -259,7 +260,7 @@ fn more_flights_than_memory_are_refused_before_they_are_read() {
     assert!(!folder.path().join("cache").exists(), "no flights were made");
 }
 
-/// The same on any machine.
+/// Refused on any machine.
 #[test]
 fn more_flights_than_any_machine_holds_are_refused() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! `infer ic` from outside, with libtorch: the same seed gives the same output, the agent's file is written, and
-//! each thing that can be wrong with the user's files has a sentence of its own. No timing is judged.
+//! `infer ic` from outside, with libtorch: the same seed gives the same output, the agent's file is written,
+//! and each defect of the user's files has its own error. No timing is judged.
 #![cfg(feature = "torch")]
 
 mod common;
@@ -25,8 +25,8 @@ fn run(folder: &Path, arguments: &[&str]) -> Output {
         .args(arguments)
         .current_dir(folder)
         .env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"))
-        // Two threads that spin for each other on a busy machine take a hundred times as long; these tests run side by
-        // side.
+        // Two threads that spin for each other on a busy machine take 100 times as long; these tests run in
+        // parallel.
         .env("OMP_WAIT_POLICY", "passive")
         .env("GUESTSCOPE_WORKLOAD_FILE", folder.join("workload.json"))
         .output()
@@ -84,7 +84,8 @@ fn the_agent_is_told_what_ran() {
 #[test]
 fn takes_the_users_pictures() {
     let folder = tempfile::tempdir().unwrap();
-    // Made by the generator of this crate, but under the user's names and larger than the crop in one direction only.
+    // Made by this crate's generator, but under the user's names and larger than the crop in one direction
+    // only.
     let mut jpeg = Vec::new();
     let pixels: Vec<u8> = (0..120 * 90 * 3).map(|i| (i % 251) as u8).collect();
     jpeg_encoder::Encoder::new(&mut jpeg, 80).encode(&pixels, 120, 90, jpeg_encoder::ColorType::Rgb).unwrap();
@@ -127,7 +128,7 @@ fn says_what_is_wrong(#[case] snapshot: &str, #[case] arguments: &[&str]) {
     insta::assert_snapshot!(snapshot, String::from_utf8(output.stderr).unwrap());
 }
 
-/// The same pictures by two workers, each with a model of its own, in another order: the same outputs.
+/// The same pictures by two workers, each with its own model, in another order: the same outputs.
 #[test]
 fn workers_compute_what_one_computes() {
     let folder = tempfile::tempdir().unwrap();
@@ -146,7 +147,7 @@ fn workers_compute_what_one_computes() {
     assert!(server["queue_ns"]["p99"].is_u64() && offline.get("queue_ns").is_none());
 }
 
-/// Pictures that have no room themselves, and those of which the model's first layer makes four times as much.
+/// Pictures that do not fit, and pictures that the model's first layer makes four times as large.
 #[rstest]
 #[case::as_pictures("1024", "error: not enough memory: ", "try a smaller --batch")]
 #[case::in_the_model("256", "error: libtorch failed: ", "if memory ran out, try a smaller --batch")]

@@ -1,5 +1,5 @@
-//! The workloads that take any scale, from outside and with libtorch: the same seed gives the same output, the agent's file is
-//! written, and each thing that can be wrong with the user's files has a sentence of its own. No timing is judged.
+//! The scalable workloads, from outside and with libtorch: the same seed gives the same output, the agent's
+//! file is written, and each defect of the user's files has its own error. No timing is judged.
 #![cfg(feature = "torch")]
 
 mod common;
@@ -33,8 +33,8 @@ fn run(folder: &Path, workload: &str, arguments: &[&str]) -> Output {
         .args(arguments)
         .current_dir(folder)
         .env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"))
-        // Two threads that spin for each other on a busy machine take a hundred times as long; these tests run side by
-        // side.
+        // Two threads that spin for each other on a busy machine take 100 times as long; these tests run in
+        // parallel.
         .env("OMP_WAIT_POLICY", "passive")
         .env("GUESTSCOPE_WORKLOAD_FILE", folder.join("workload.json"))
         .output()
@@ -63,7 +63,7 @@ fn a_seed_decides_the_output(#[case] workload: &str) {
         ("batch", with("2", "1", "2", "7", "fp32")),
         ("requests", with("1", "2", "2", "7", "fp32")),
         ("precision", with("2", "2", "2", "7", "bf16")),
-        // The fourth of them is the first one again.
+        // The fourth input is the first one again.
         ("number of inputs", result(&[&usual[..], &["--inputs", "3"]].concat())),
     ];
     for (what, other) in others {
@@ -99,7 +99,7 @@ fn skipped(reason: &str) {
     println!("skipped: infer.rs: {reason}");
 }
 
-/// Where a small model has room. What it exits with, and what it says; none where there can be no such group.
+/// Runs where a small model fits. Gives exit code and error; none if there can be no such group.
 fn in_700_mib(test: &str, arguments: &[&str]) -> Option<(Option<i32>, String)> {
     let group = MemoryGroup::of(test, 700 << 20)?;
     let mut command = group.program();
@@ -125,7 +125,8 @@ fn a_model_too_large_for_memory_is_named(#[case] arguments: &[&str], #[case] mod
     assert!(error.starts_with(&says) && error.ends_with(&format!("hint: {hint}\n")), "{error}");
 }
 
-/// 1,024 questions at a tenth of BERT's width, 400,000 records as 27 vectors each, 15 s of each of 1,024 recordings.
+/// 1,024 questions at a tenth of BERT's width, 400,000 records as 27 vectors each, 15 s of each of 1,024
+/// recordings.
 #[rstest]
 #[case::nlp("nlp", "0.1", "libtorch failed: ")]
 #[case::rs("rs", "0.01", "libtorch failed: ")]
@@ -144,7 +145,7 @@ fn a_batch_too_large_for_memory_is_an_error_and_no_death(
     assert!(error.ends_with("try a smaller --batch\n"), "{error}");
 }
 
-/// The tables alone are 2.16 GB of that. Of all children of this process, of which no other is as large.
+/// The tables alone are 2.16 GB of that. The peak over all children of this process; no other is as large.
 #[test]
 fn the_whole_of_dlrm_needs_less_than_3_gib() {
     const MOST_BYTES: u64 = 3 << 30;
@@ -161,7 +162,7 @@ fn the_whole_of_dlrm_needs_less_than_3_gib() {
     assert!(most_bytes <= MOST_BYTES, "{most_bytes}");
 }
 
-/// The same inputs by two workers, each with a model of its own, in another order: the same outputs.
+/// The same inputs by two workers, each with its own model, in another order: the same outputs.
 #[rstest]
 #[case::nlp("nlp")]
 #[case::rs("rs")]
@@ -178,7 +179,7 @@ fn workers_compute_what_one_computes(#[case] workload: &str) {
     assert_ne!(offline["work_hash"], alone["work_hash"], "another scenario is another work");
 }
 
-/// The file of a place as the workload itself would make it.
+/// The file of that number as the workload itself would make it.
 fn file(workload: &str, place: u64) -> (&'static str, Vec<u8>) {
     match workload {
         "nlp" => ("txt", Vocabulary::new(1).file(1, place)),
@@ -187,7 +188,7 @@ fn file(workload: &str, place: u64) -> (&'static str, Vec<u8>) {
     }
 }
 
-/// What cuts the user's texts into tokens decides the work as much as the texts do.
+/// The tokens of the user's texts decide the work as much as the texts do.
 #[test]
 fn a_vocabulary_decides_the_output() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! A job of several processes that is started as one, as people and the agent see it: a bar on a terminal and nothing in a pipe,
-//! and what the parameter server says of its work.
+//! A job of several processes that is started as one, as people and the agent see it: a bar on a terminal,
+//! nothing in a pipe, and the parameter server's report of its work.
 #![cfg(feature = "torch")]
 
 mod common;
@@ -47,7 +47,7 @@ fn terminal() -> (File, File) {
     (seen, written)
 }
 
-/// The steps that are done in each picture of the bar, of those that there are.
+/// The numbers of finished steps that the bar showed, of `of` steps.
 fn drawn(text: &str, of: u64) -> Vec<u64> {
     let of = format!("/{of} steps");
     let before = text.match_indices(&of).map(|(at, _)| &text[..at]);
@@ -66,7 +66,7 @@ fn shown(guestscope: Option<&Path>) -> String {
     command.env("TERM", "xterm").stdout(Stdio::piped()).stderr(written);
     command.envs(guestscope.map(|file| ("GUESTSCOPE_WORKLOAD_FILE", file)));
     let process = command.spawn().expect("cargo built the binary for this test");
-    // It holds the other end of the terminal.
+    // The command holds the other end of the terminal.
     drop(command);
     let reader = thread::spawn(move || {
         let mut all = Vec::new();
@@ -93,7 +93,7 @@ fn a_terminal_sees_how_far_it_is() {
     assert!(shown[last..].contains("\u{1b}[2K"), "the line is left empty: {shown:?}");
 }
 
-/// It draws a bar of its own.
+/// guestscope draws a bar of its own.
 #[test]
 fn guestscope_is_not_drawn_over() {
     let folder = tempfile::tempdir().unwrap();
@@ -107,7 +107,7 @@ fn report([workers, batch, steps]: [&str; 3], more: &[&str]) -> Value {
     json(&output.expect("cargo built the binary for this test"))
 }
 
-/// By what `compare` tells the work of two parameter servers apart, and what came out of it.
+/// The hashes by which `compare` tells the work and output of two parameter servers apart.
 fn hashes(sizes: [&str; 3], more: &[&str]) -> [Value; 2] {
     let report = report(sizes, more);
     let server = &report["server_report"];
@@ -136,7 +136,7 @@ fn a_server_of_the_same_work_has_the_same_hashes() {
 #[case::steps(["2", "2", "2"], &[])]
 #[case::seed(SMALL, &["--seed", "2"])]
 #[case::learning_rate(SMALL, &["--learning-rate", "0.02"])]
-// Who came first decides what comes out, so it says nothing of that.
+// The output depends on the order of arrival, so there is no output hash.
 #[case::asynchronous(SMALL, &["--asynchronous"])]
 fn a_server_of_other_work_has_other_hashes(#[case] sizes: [&str; 3], #[case] more: &[&str]) {
     let (one, other) = (hashes(SMALL, &[]), hashes(sizes, more));
@@ -153,7 +153,7 @@ fn children(pid: u32) -> Vec<u32> {
         .collect()
 }
 
-/// Whether it runs still. Nobody may be there to bury it.
+/// Whether the process still runs; it may be a zombie.
 fn lives(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
@@ -167,7 +167,7 @@ fn wait_until(what: &str, holds: impl Fn() -> bool) {
     }
 }
 
-/// It has nobody to report to, and would take memory and CPUs for ever.
+/// Without its launcher it has nobody to report to, and would keep memory and CPUs for ever.
 #[test]
 fn a_job_whose_launcher_is_killed_ends() {
     let words = ["--workers", "2", "--batch", "4", "--steps", "1000000", "--warmup", "0"];

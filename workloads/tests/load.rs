@@ -1,5 +1,5 @@
-//! The load from outside, with the busy loop that needs no libtorch: what is printed and written in each scenario, and how
-//! options that do not go together are refused. No timing is judged.
+//! The load from outside, with the busy loop that needs no libtorch: what each scenario prints and writes,
+//! and how conflicting options are refused. No timing is judged.
 
 mod common;
 
@@ -90,8 +90,8 @@ fn rounds_are_the_same_on_every_machine() {
     assert_eq!(told["rounds"], timed["rounds"]);
 }
 
-/// 400 requests of 1 ms at once keep half of them waiting for more than 200 ms, ten times the bound; one alone takes a twentieth
-/// of it. So the search ends however busy the machine is, and only what it writes is looked at.
+/// 400 simultaneous requests of 1 ms keep half of them waiting for more than 200 ms, ten times the bound; one
+/// alone takes a twentieth of it. So the search ends on any machine, and only its output is checked.
 #[test]
 fn a_peak_lies_between_two_rates_that_were_tried() {
     let folder = tempfile::tempdir().unwrap();
@@ -107,16 +107,17 @@ fn a_peak_lies_between_two_rates_that_were_tried() {
     assert!(fails > qps.as_f64().unwrap() && fails <= qps.as_f64().unwrap() * 1.05);
     for trial in peak["trials"].as_array().unwrap() {
         let (late, requests) = (trial["late"].as_u64().unwrap(), trial["requests"].as_u64().unwrap());
-        // One that was ended early has more late requests than all of its arrivals might have had.
+        // A trial that ended early has more late requests than all of its arrivals might have had.
         let most = early_stopping::most_late(requests, 50.0);
         assert_eq!(trial["holds"].as_bool().unwrap(), most.is_some_and(|most| late <= most), "{trial}");
         assert!(requests >= 24, "{trial}");
     }
-    // Nobody serves more than 1,000 of them a second, and 24 at any rate are over before one has waited for 40 ms.
+    // No machine serves more than 1,000 a second, and 24 at any rate are over before one has waited for 40
+    // ms.
     assert!(qps.as_f64().unwrap() < 1500.0, "{qps}");
 }
 
-/// As on a disk that is full: what can still be told is.
+/// As on a full disk: whatever can still be reported is reported.
 #[test]
 fn a_file_that_cannot_be_written_takes_no_result_with_it() {
     let folder = tempfile::tempdir().unwrap();

@@ -32,7 +32,7 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Another number of them has other names, and what reads the folder would take all.
+/// A different number of shards has different names, and a reader of the folder would take all of them.
 #[test]
 fn a_folder_that_has_shards_is_left_as_it_is() {
     let folder = tempfile::tempdir().unwrap();
@@ -72,7 +72,7 @@ fn what_is_no_picture_is_left_out_by_name_and_nothing_is_an_error() {
     assert_eq!((&packed["pictures"], packed["left_out"].as_array().unwrap().len()), (&1.into(), 2));
     assert_eq!(packed["left_out"][0]["file"], "in/a/gone.jpg");
 
-    // A file that is there, and which the kernel does not read: as from a disk that is broken.
+    // A file that exists and that the kernel does not read, as on a broken disk.
     std::os::unix::fs::symlink("/proc/self/mem", folder.path().join("in/a/broken.jpg")).unwrap();
     let output = shards(folder.path(), &["--out", "t", "--data", "in"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));

@@ -1,4 +1,5 @@
-//! A job beside another one, and pinned threads, with the busy loop that needs no libtorch. No timing is judged.
+//! A job beside another one, and pinned threads, with the busy loop that needs no libtorch. No timing is
+//! judged.
 
 mod common;
 
@@ -60,7 +61,7 @@ fn threads_stay_on_the_cpus_that_were_named() {
     );
 }
 
-/// Runs a job beside one that lasts, for longer each time until the machine was fast enough for what is looked at.
+/// Runs a job beside another one, for longer each time until the expected effect is seen.
 fn beside(folder: &Path, command: &str, is_seen: impl Fn(&Output) -> bool) -> Output {
     for duration in ["1s", "4s", "16s", "64s"] {
         let output = run(folder, &["--duration", duration, "--json", "--beside", command]);
@@ -71,7 +72,7 @@ fn beside(folder: &Path, command: &str, is_seen: impl Fn(&Output) -> bool) -> Ou
     panic!("it was not seen within 64 s: {command}")
 }
 
-/// It lives while the first one does, and is gone with it.
+/// The job beside lives while the first one does, and is gone with it.
 #[test]
 fn a_job_beside_is_ended_with_the_first() {
     let folder = tempfile::tempdir().unwrap();
@@ -81,7 +82,7 @@ fn a_job_beside_is_ended_with_the_first() {
     let output = beside(folder.path(), &command, |_| file.exists());
     json(&output);
     assert_eq!(told(folder.path())["beside"], command);
-    // It made this when it began, and did not come to write it.
+    // The job made the file when it started, and never came to write it.
     assert_eq!(fs::metadata(&file).unwrap().len(), 0);
     assert!(!runs_with(name));
 }

@@ -1,6 +1,6 @@
-//! The models of `infer` against PyTorch's own modules: always a few of the numbers that `pytorch_reference.py` printed at small
-//! scale, and at full scale with the feature `torchvision-tests`, where GUESTSCOPE_TORCHVISION_PYTHON names a Python with
-//! torch and numpy.
+//! The models of `infer` against PyTorch's own modules: always a few of the numbers that
+//! `pytorch_reference.py` printed at small scale, and at full scale with the feature `torchvision-tests`,
+//! where GUESTSCOPE_TORCHVISION_PYTHON names a Python with torch and numpy.
 #![cfg(feature = "torch")]
 #![expect(clippy::unwrap_used, reason = "what several tests share fails like a test")]
 
@@ -118,7 +118,7 @@ fn bert_has_the_parameters_of_the_study() {
     assert_eq!(shapes["qa_outputs.weight"], [2, 128]);
 }
 
-/// What is filled up behind the 40 tokens of the second window has no effect on them, or it would not agree.
+/// The padding after the 40 tokens of the second window has no effect on them, or it would not agree.
 #[test]
 fn bert_agrees_with_pytorchs_encoder() {
     let expected = [
@@ -138,7 +138,7 @@ fn bert_agrees_with_pytorchs_encoder() {
     assert_near("bert", &answers(&settings("0.1")), &expected);
 }
 
-/// A second of a saw-tooth that rises, and of numbers that look like noise.
+/// A second of a rising saw-tooth, and of pseudo-random numbers.
 fn recording() -> Vec<f32> {
     (0..16_000_u32)
         .map(|at| {
@@ -180,8 +180,8 @@ fn log_mel_agrees_with_pytorch() {
     assert_near("features", &found, &expected);
 }
 
-/// Five numbers of each of three encoded steps, of an odd number of steps; four of the joint after one of them and three
-/// symbols; all of them at full scale.
+/// Five numbers of each of three encoded steps, from an odd number of steps; four of the joint after one of
+/// them and three symbols; all of them at full scale.
 fn speech(settings: &Settings) -> Tensor {
     let model = Rnnt::new(settings).unwrap();
     let features = LogMel::new().unwrap().features(&recording()).unwrap();
@@ -233,12 +233,13 @@ fn rnnt_agrees_with_pytorchs_lstm() {
     assert_near("rnnt", &speech(&settings("0.1")), &expected);
 }
 
-/// The symbols are those that the joint names likeliest, one after the other, until it names none or as many came of one step as are taken.
+/// The symbols are the joint's likeliest, one after the other, until the blank or the most that one step may
+/// give.
 #[test]
 fn rnnt_takes_the_likeliest_symbols() {
     let model = Rnnt::new(&settings("0.1")).unwrap();
     let features = LogMel::new().unwrap().features(&recording()).unwrap();
-    // Each symbol is asked for from the begin, so few steps.
+    // Each symbol is computed from the start, so few steps.
     let encoded = model.encode(&features.narrow(0, 0, 8).unsqueeze(1)).unwrap().squeeze_dim(1);
     let mut expected = Vec::new();
     for step in 0..encoded.size()[0] {
@@ -255,8 +256,8 @@ fn rnnt_takes_the_likeliest_symbols() {
     assert!(!expected.is_empty());
 }
 
-/// Eight bits of each number are left, an error of 0.4 % at most in each of a model's layers, which go both ways. The weights are the
-/// same, and what comes out is no longer the same to the bit.
+/// Eight bits of each number remain: an error of at most 0.4 % in each layer, in either direction. The
+/// weights are the same, and the output no longer is to the bit.
 #[rstest]
 #[case::dlrm(clicks)]
 #[case::bert(answers)]

@@ -1,5 +1,5 @@
-//! `guestscope-workloads stall` as a program: what its log and its report say, that a seed decides what happens, how it
-//! refuses, and that it leaves nothing behind however it ends.
+//! `guestscope-workloads stall` as a program: its log and report, that a seed decides what happens, its
+//! errors, and that it leaves nothing behind however it ends.
 
 use std::{
     fs,
@@ -164,7 +164,7 @@ fn refuses(#[case] snapshot: &str, #[case] arguments: &[&str]) {
     });
 }
 
-/// A child may use what the thread that starts it may use.
+/// A child may use the CPUs of the thread that starts it.
 #[rstest]
 #[case("bounce")]
 #[case("helper-late")]
@@ -188,7 +188,7 @@ fn memory_is_no_disk() {
     assert!(text(&output.stderr).starts_with(expected), "{}", text(&output.stderr));
 }
 
-/// Groups that the child made.
+/// Groups made by the child.
 fn groups(child: &Child) -> Vec<String> {
     let own = format!("guestscope-stall-{}-", child.id());
     let Ok(hierarchy) = Hierarchy::find() else { return Vec::new() };
@@ -207,7 +207,7 @@ fn a_signal_ends_the_run_and_removes_its_group(#[case] signal: Signal) {
         ["quota", "--size", "2ms", "--every", "2", "--requests", "1000000", "--log", log.to_str().unwrap()];
     let mut child = command(&arguments).stderr(Stdio::piped()).spawn().unwrap();
     let patience = Instant::now();
-    // In the middle of its requests: some were hit, and the next is on its way.
+    // In the middle of its requests: some were hit, and the next is running.
     while fs::read_to_string(&log).map_or(0, |text| text.lines().count()) < 3 {
         assert!(patience.elapsed() < Duration::from_mins(1), "no request was hit");
         if let Some(status) = child.try_wait().unwrap() {

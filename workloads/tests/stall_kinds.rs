@@ -1,5 +1,5 @@
-//! Each kind of stall does what it says: the kernel's own books, read here and not by the injector, agree with it.
-//! Only lower bounds, which hold on a machine that is as busy as it likes.
+//! Each kind of stall does what it says: the kernel's own accounts, read here and not by the injector, agree
+//! with it. Only lower bounds, which hold on a machine that is as busy as it likes.
 
 use std::{
     ffi::CStr,
@@ -45,7 +45,7 @@ fn skipped(kind: &str, reason: &str) {
     println!("skipped: stall.{kind}: {reason}");
 }
 
-/// The fault, ready, on this thread; None where this machine does not allow it.
+/// The fault, ready, on this thread; none if this machine does not allow it.
 fn ready(name: &'static str, setup: &Setup) -> Option<Box<dyn Fault>> {
     let kind = Kind::find(name).expect("tests name kinds that exist");
     let mut fault = match (kind.make)(setup) {
@@ -183,7 +183,7 @@ fn the_kernel_throttles_and_the_group_goes_away() {
     assert!(groups().is_empty(), "{:?}", groups());
 }
 
-/// A folder like that of a process which was killed; its number is one that nobody has any more.
+/// A folder like that of a killed process; no process has its number any more.
 #[test]
 fn groups_of_dead_processes_are_swept_away() {
     let _alone = ONE_GROUP.lock();
@@ -292,7 +292,7 @@ fn system_calls_take_cpu_time() {
     assert!(count >= Some(1));
 }
 
-/// Whoever runs the machine, at the other end of a terminal: does not stop anything, and says how long it did.
+/// The test plays the operator at the other end of a terminal: it stops nothing, and reports a length.
 #[test]
 fn pause_tells_what_the_other_side_measured() {
     let (mut master, mut slave, mut path) = (-1, -1, [0_u8; 64]);

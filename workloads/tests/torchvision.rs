@@ -1,6 +1,6 @@
-//! ResNet-50 and the preparation of pictures against torchvision: always against a few of its numbers, and against
-//! whole tensors with the feature `torchvision-tests`, where GUESTSCOPE_TORCHVISION_PYTHON names a Python with torch,
-//! torchvision, Pillow and safetensors (5 GB, so `cargo xtask test` leaves it out).
+//! ResNet-50 and the preparation of pictures against torchvision: always against a few of its numbers, and
+//! against whole tensors with the feature `torchvision-tests`, where GUESTSCOPE_TORCHVISION_PYTHON names a
+//! Python with torch, torchvision, Pillow and safetensors (5 GB, so `cargo xtask test` leaves it out).
 #![cfg(feature = "torch")]
 
 #[cfg(feature = "torchvision-tests")]
@@ -27,8 +27,8 @@ fn has_the_parameters_of_resnet50() {
     assert_eq!(shapes["layer4.0.downsample.0.weight"], [2048, 1024, 1, 1]);
 }
 
-/// The logits that torchvision 0.28's resnet50 (torch 2.13) gave for the weights of seed 1, drawn in Python by the
-/// same rule, and for this pattern. With the stride in `conv1`, as in v1, the first logit is 1.4319.
+/// The logits that torchvision 0.28's resnet50 (torch 2.13) gave for the weights of seed 1, drawn in Python
+/// by the same rule, and for this pattern. With the stride in `conv1`, as in v1, the first logit is 1.4319.
 #[test]
 fn agrees_with_torchvisions_logits() {
     let values: Vec<f32> = (0..3 * 224 * 224)
@@ -54,7 +54,8 @@ fn a_wrong_input_is_an_error_and_no_crash() {
     insta::assert_snapshot!(error, @"libtorch failed: Given groups=1, weight of size [64, 3, 7, 7], expected input[1, 4, 224, 224] to have 3 channels, but got 4 channels instead");
 }
 
-/// The script draws weights (all of them, the running statistics too), prepares the picture, computes the logits.
+/// The script draws weights (all of them, the running statistics too), prepares the picture, computes the
+/// logits.
 #[cfg(feature = "torchvision-tests")]
 #[test]
 fn agrees_with_the_whole_of_torchvision() {
@@ -81,8 +82,9 @@ fn agrees_with_the_whole_of_torchvision() {
     let apart = |one: &Tensor, other: &Tensor| (one - other).abs();
     let pixels = apart(&prepared, &reference["prepared"]);
     let (worst, mean) = (pixels.max().double_value(&[]), pixels.mean(Kind::Float).double_value(&[]));
-    // A byte's step is 0.0176 here. Two decoders of JPEG, each within the standard, differ in rounding and in how they
-    // enlarge the colour planes. Measured: 4 steps at the worst pixel before resizing; after it 3, and 0.41 on average.
+    // A byte's step is 0.0176 here. Two decoders of JPEG, each within the standard, differ in rounding and in
+    // how they enlarge the colour planes. Measured: 4 steps at the worst pixel before resizing; after it 3,
+    // and 0.41 on average.
     assert!(worst < 5.0 * 0.0176 && mean < 0.6 * 0.0176, "prepared: worst {worst}, mean {mean}");
 
     tch::set_num_threads(1);

@@ -1,5 +1,5 @@
-//! Training with libtorch: sizes of the models, that the same work gives the same bits, that something is learned, and the
-//! program's own words.
+//! Training with libtorch: sizes of the models, the same work gives the same bits, something is learned, and
+//! the program's messages.
 #![cfg(feature = "torch")]
 
 #[path = "common/memory_group.rs"]
@@ -72,7 +72,7 @@ fn a_step_of_each_model_gives_logits_of_all_classes(#[case] name: &str) {
     assert_eq!(network.train(&images).unwrap().size(), [2, i64::from(model.classes)]);
 }
 
-/// Programs of their own: libtorch has one generator for all threads of a process, and other tests draw from it.
+/// Separate processes: libtorch has one generator for all threads of a process, and other tests draw from it.
 #[rstest]
 #[case::mnist("mnist", "8", "1")]
 #[case::two_threads("mnist", "8", "2")]
@@ -99,7 +99,7 @@ fn the_same_work_gives_the_same_bits(#[case] model: &str, #[case] batch: &str, #
     assert!(one[0] != other[0] && one[1] != other[1], "{one:?} {other:?}");
 }
 
-/// The same batch again and again is soon known by heart.
+/// The same batch again and again is soon learned by heart.
 #[test]
 fn a_synthetic_batch_is_learned() {
     let report = trained(&Settings { learning_rate: 0.1, ..settings("mnist", 16, 60) });
@@ -146,7 +146,8 @@ fn program(folder: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
 fn guestscope_workloads(verb: &str, folder: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_guestscope-workloads"));
     command.arg(verb).args(arguments).current_dir(folder).env_remove("GUESTSCOPE_WORKLOAD_FILE");
-    // Two threads that spin for each other on a busy machine take a hundred times as long; these tests run side by side.
+    // Two threads that spin for each other on a busy machine take 100 times as long; these tests run in
+    // parallel.
     command.env("OMP_WAIT_POLICY", "passive");
     let output = command.output().expect("cargo built the binary for this test");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("all that is printed is UTF-8");
@@ -173,7 +174,7 @@ fn pictures_of_a_folder_are_trained_on_and_broken_ones_named() {
     assert_eq!((line["loaders"].as_u64(), line["drop_caches"].as_bool()), (Some(2), Some(true)));
 }
 
-/// Of the same names and sizes: one that cannot be decoded has another take its place.
+/// Same names and sizes, but one picture cannot be decoded and another takes its place.
 #[test]
 fn a_picture_that_is_left_out_makes_another_work() {
     let folder = tempfile::tempdir().unwrap();
@@ -197,7 +198,7 @@ fn a_picture_that_is_left_out_makes_another_work() {
     assert_ne!(broken.0, whole.0);
 }
 
-/// Shards of a folder's pictures train what the folder itself does, to the bit; a shard that ends too early is named.
+/// Shards of a folder's pictures train exactly like the folder itself; a truncated shard is named.
 #[test]
 fn shards_are_trained_on_like_the_folder_that_they_are_of() {
     let folder = tempfile::tempdir().unwrap();
@@ -242,7 +243,7 @@ fn shards_are_trained_on_like_the_folder_that_they_are_of() {
     }
 }
 
-/// A CPU of its own decides how many threads there are; what was asked for, and what it became, stands in the description.
+/// A pinned CPU decides the number of threads; the description has both the request and its effect.
 #[rstest]
 #[case::named("cpu", &["cpu"])]
 #[case::whatever_there_is("auto", &["cpu", "cuda:0"])]
@@ -281,7 +282,7 @@ fn what_cannot_be_is_refused(#[case] words: &[&str], #[case] says: &str) {
     assert!(error.contains(says), "{error}");
 }
 
-/// The batch itself is 6 MB; what the forward pass keeps of it for the backward pass is more than there is.
+/// The batch is 6 MB; what the forward pass keeps of it for the backward pass exceeds the memory.
 #[test]
 fn a_batch_too_large_for_memory_is_an_error_and_no_death() {
     let Some(group) = MemoryGroup::of("train.memory", 600 << 20) else { return };
@@ -298,7 +299,7 @@ fn a_batch_too_large_for_memory_is_an_error_and_no_death() {
     assert!(error.ends_with("hint: if memory ran out, try a smaller --batch\n"), "{error}");
 }
 
-/// 244 MB of parameters have room, and their gradients as well have none.
+/// 244 MB of parameters fit, and their gradients do not.
 #[test]
 fn a_model_too_large_for_memory_is_named() {
     let Some(group) = MemoryGroup::of("train.model_memory", 400 << 20) else { return };

@@ -1,6 +1,7 @@
-//! The models of `train` against torchvision's with the same weights: always against a few of the numbers that
-//! `torchvision_models.py` printed (torch 2.13, torchvision 0.28), and against all of them with the feature `torchvision-tests`,
-//! where GUESTSCOPE_TORCHVISION_PYTHON names a Python with torch, torchvision and numpy.
+//! The models of `train` against torchvision's with the same weights: always against a few of the numbers
+//! that `torchvision_models.py` printed (torch 2.13, torchvision 0.28), and against all of them with the
+//! feature `torchvision-tests`, where GUESTSCOPE_TORCHVISION_PYTHON names a Python with torch, torchvision
+//! and numpy.
 #![cfg(feature = "torch")]
 #![expect(clippy::unwrap_used, reason = "what several tests share fails like a test")]
 
@@ -18,7 +19,7 @@ fn network(name: &str) -> (&'static Model, Network) {
     (model, Network::seeded(model, 1).unwrap())
 }
 
-/// The pattern of the script; no two images alike.
+/// The pattern of the script; all images differ.
 fn images(count: u32, side: u32) -> Tensor {
     let value = |i: u32, c: u32, y: u32, x: u32| ((c * 7 + y * 3 + x * 5 + i * x) % 11) as f32 / 5.0 - 1.0;
     let places = |of: u32| 0..of;
@@ -37,7 +38,7 @@ fn logits(name: &str) -> Vec<f64> {
     Vec::try_from(logits.to_kind(tch::Kind::Double).flatten(0, -1)).unwrap()
 }
 
-/// Of three steps of gradient descent with one batch: the second and third tell whether gradients and updates are right.
+/// Losses of three steps of gradient descent with one batch: the last two test gradients and updates.
 fn losses() -> Vec<f64> {
     let (model, network) = network("resnet50");
     let mut optimizer = Sgd::default().build(&network.store, 0.01).unwrap();
@@ -72,8 +73,8 @@ fn outputs_are_torchvisions(#[case] name: &str, #[case] expected: &[f64], #[case
 
 #[test]
 fn steps_of_resnet50_are_torchvisions() {
-    // What processors round differently grows with each step where four images are a batch to normalise by: the third loss of one
-    // was 7e-4 above that of another. A step with another gradient, or another rate, is tenths away.
+    // Rounding differences between processors grow with each step when four images are a batch to normalise
+    // by: the third loss of one was 7e-4 above another's. A wrong gradient or rate is tenths away.
     let found = losses();
     let far = [1e-4, 1e-3, 1e-2];
     for ((found, expected), far) in found.iter().zip([7.022_494, 5.283_834, 3.665_641]).zip(far) {

@@ -1,7 +1,8 @@
 //! Debian and Ubuntu packages: finds out which are missing and installs those, and only those.
 //!
-//! Yields [`need`] for what a verb cannot do without and [`want`] for what it can. It changes no package source
-//! and upgrades nothing that is installed; package lists are refreshed only when a package cannot be found.
+//! Yields [`need`] for what a verb cannot do without and [`want`] for what it can. It changes no package
+//! source and upgrades nothing that is installed; package lists are refreshed only when a package cannot be
+//! found.
 
 use std::{collections::HashSet, process::Command};
 

@@ -1,5 +1,5 @@
-//! What it takes to build for arm64 on whatever machine this is: standard libraries for it, and Debian's cross compiler, by
-//! which C code of dependencies is built and everything is linked.
+//! Builds for arm64 on any machine: standard libraries for it, and Debian's cross compiler, which builds the
+//! C code of dependencies and links everything.
 //!
 //! Yields [`Arm64`]. Nothing that is built so can be run here.
 
@@ -9,9 +9,9 @@ use anyhow::Result;
 
 use crate::{Xtask, apt, artifact, command, toolchain::Toolchain};
 
-/// Of the agent: static.
+/// Target of the static agent.
 const TARGET: &str = "aarch64-unknown-linux-musl";
-/// Of the marker's shared library, which travels inside it.
+/// Target of the marker's shared library, which is embedded in the agent.
 const LIBRARY_TARGET: &str = "aarch64-unknown-linux-gnu";
 const COMPILER: &str = "aarch64-linux-gnu-gcc";
 

@@ -1,8 +1,8 @@
-//! The programs that demonstrations and tests run: the static agent, the workloads with libtorch, and those of them that
-//! need none; and the tests of the host themselves.
+//! The programs that demonstrations and tests run: the static agent, the workloads with libtorch, and those
+//! of them that need none; and the tests of the host themselves.
 //!
-//! Yields paths and commands. Each has one fixed choice of packages and features, so that cargo builds each crate once
-//! for all verbs. It does not run them.
+//! Yields paths and commands. Each has one fixed choice of packages and features, so that cargo builds each
+//! crate once for all verbs. It does not run them.
 
 use std::{path::PathBuf, process::Command};
 
@@ -16,7 +16,7 @@ use crate::{
 };
 
 pub(crate) const AGENT: &str = "guestscope";
-/// Of the agent: for size.
+/// Build profile of the agent: small.
 const PROFILE: &str = "dist";
 pub(crate) const WORKLOADS: &str = "guestscope-workloads";
 
@@ -47,7 +47,8 @@ pub(crate) fn workloads_cargo(xtask: &Xtask, verb: &str, libtorch: Option<&Libto
     command
 }
 
-/// Builds the workloads that need no libtorch, the stalls above all, for machines that have no library at all.
+/// Builds the workloads that need no libtorch, the stalls above all, for machines that have no library at
+/// all.
 pub(crate) fn static_workloads(xtask: &Xtask, toolchain: &Toolchain) -> Result<PathBuf> {
     let target = &toolchain.agent_target;
     let mut build = xtask.workspace.cargo();
@@ -57,8 +58,8 @@ pub(crate) fn static_workloads(xtask: &Xtask, toolchain: &Toolchain) -> Result<P
     Ok(xtask.workspace.target.join(target).join("release").join(WORKLOADS))
 }
 
-/// `cargo VERB` on every package but the workloads, for whatever is built with debug assertions; `features` is
-/// the same in every call of a verb.
+/// `cargo VERB` on every package but the workloads, for whatever is built with debug assertions; `features`
+/// is the same in every call of a verb.
 pub(crate) fn host_cargo(xtask: &Xtask, toolchain: &Toolchain, verb: &str, features: &[String]) -> Command {
     let mut command = xtask.workspace.cargo();
     command.args([verb, "--locked", "--workspace", "--exclude", WORKLOADS]);

@@ -1,8 +1,8 @@
 //! What is set up once per machine: a folder of entries, each named by what it was made from.
 //!
-//! An entry appears by a rename after its stamp is written, so that one that can be seen is complete; work that
-//! was interrupted stays in its `.partial` folder and goes on from there. One verb at a time works in the cache.
-//! It removes no finished entry: another checkout may use it.
+//! An entry appears by a rename after its stamp is written, so that one that can be seen is complete; work
+//! that was interrupted stays in its `.partial` folder and goes on from there. One verb at a time works in
+//! the cache. It removes no finished entry: another checkout may use it.
 
 use std::{
     env, fs,
@@ -30,8 +30,8 @@ pub(crate) struct Cache {
 }
 
 impl Cache {
-    /// Opens the cache of this user: `$GUESTSCOPE_CACHE`, else `guestscope` under `$XDG_CACHE_HOME` or `~/.cache`.
-    /// Waits until no other verb works in it.
+    /// Opens the cache of this user: `$GUESTSCOPE_CACHE`, else `guestscope` under `$XDG_CACHE_HOME` or
+    /// `~/.cache`. Waits until no other verb works in it.
     pub(crate) fn open(progress: &Progress) -> Result<Self> {
         let root = place(|name| env::var_os(name).map(PathBuf::from)).ok_or_else(|| {
             failure(

@@ -1,7 +1,7 @@
 //! Runs other programs: their output goes to a log and, line by line, to the step that waits for them.
 //!
-//! Yields [`Run`] for long work (log, time limit, last lines shown on failure) and [`text`] / [`succeeds`] for
-//! short questions. A child never reads the terminal, and server names never reach a log (see `redact`).
+//! Yields [`Run`] for long work (log, time limit, last lines shown on failure) and [`text`] / [`succeeds`]
+//! for short questions. A child never reads the terminal, and server names never reach a log (see `redact`).
 
 use std::{
     fs::{self, File},
@@ -41,7 +41,8 @@ pub(crate) struct Finished {
 }
 
 impl Run<'_> {
-    /// Runs the command to its end; fails if it cannot be started, is too slow, or ends with another status than 0.
+    /// Runs the command to its end; fails if it cannot be started, is too slow, or ends with another status
+    /// than 0.
     pub(crate) fn check(&self, command: &mut Command) -> Result<String> {
         let name = program(command);
         let finished = self.finish(command)?;

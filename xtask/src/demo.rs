@@ -1,4 +1,5 @@
-//! The verb `demo`: from a fresh machine to one observed job: image classification with ResNet-50 under guestscope.
+//! The verb `demo`: from a fresh machine to one observed job: image classification with ResNet-50 under
+//! guestscope.
 //!
 //! Yields the run's own summary, its folder, and its traces in Jaeger. It measures nothing of its own.
 

@@ -1,7 +1,7 @@
 //! An error with a next action: what went wrong, and the hint that is printed under it.
 //!
-//! Yields [`Failure`], which travels inside `anyhow::Error`, and [`print`], the one place that shows an error.
-//! It does not decide the exit status: `main` does.
+//! Yields [`Failure`], which travels inside `anyhow::Error`, and [`print`], the one place that shows an
+//! error. It does not decide the exit status: `main` does.
 
 use std::fmt;
 

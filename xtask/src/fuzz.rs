@@ -1,7 +1,8 @@
 //! The verb `fuzz`: the long form of what the agent's test `hostile` does with some hundred folders.
 //!
-//! Good run folders are changed at random, hostile ones made of parts, and each given to the verbs that read folders. Prints a table by
-//! verb, and of each fault the seed and number that bring it back. It needs no root.
+//! Good run folders are changed at random, hostile ones are built from parts, and each is given to the verbs
+//! that read folders. Prints a table by verb, and for each fault the seed and number that reproduce it. It
+//! needs no root.
 
 use std::{env, io::Write as _, path::PathBuf, process::Command, time::Duration};
 
@@ -11,11 +12,11 @@ use crate::{Xtask, artifact, command::Run, toolchain::Toolchain};
 
 /// Far beyond what ten thousand folders take on two CPUs.
 const LIMIT: Duration = Duration::from_hours(6);
-/// Another agent than the one that is built here.
+/// Environment variable that names another agent than the one built here.
 const AGENT: &str = "GUESTSCOPE_BIN";
 const FUZZER: &str = "fuzz_folders";
 
-/// What is typed.
+/// Options of the verb.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     /// Good folders that are changed.
@@ -28,7 +29,7 @@ pub(crate) struct Options {
     pub(crate) only: Option<String>,
 }
 
-/// The verb. Gives whether nothing went wrong.
+/// The verb. Returns whether nothing went wrong.
 pub(crate) fn verb(xtask: &mut Xtask, options: &Options) -> Result<bool> {
     let toolchain = Toolchain::ensure(xtask)?;
     let agent = match env::var_os(AGENT) {

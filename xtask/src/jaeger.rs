@@ -1,7 +1,8 @@
 //! A real Jaeger for the demonstration and the tests: one that is there already, or one that is started.
 //!
-//! Yields [`Jaeger`] with its endpoints, healthy, and ends it by its number unless it is to be kept. In order: the
-//! environment, one that answers on this machine, a binary on PATH, a container engine, a build from the Go module.
+//! Yields [`Jaeger`] with its endpoints, healthy, and ends it by its number unless it is to be kept. In
+//! order: the environment, one that answers on this machine, a binary on PATH, a container engine, a build
+//! from the Go module.
 
 mod binary;
 mod query;
@@ -31,13 +32,13 @@ use crate::{
 use anyhow::{Context as _, Result};
 
 const CONFIG: &str = include_str!("../jaeger/config.yaml");
-/// For its page: what a span says of itself first, among the attributes that it has.
+/// Configuration of its page: a span's description first among its attributes.
 const UI_CONFIG: &str = include_str!("../jaeger/ui.json");
-/// By which config.yaml finds it.
+/// Variable by which config.yaml finds it.
 const UI_VARIABLE: &str = "GUESTSCOPE_JAEGER_UI_CONFIG";
 /// OTLP over gRPC, OTLP over HTTP, query over HTTP, query over gRPC: Jaeger's usual ports.
 const USUAL_PORTS: [u16; 4] = [4317, 4318, 16686, 16685];
-/// What config.yaml calls them.
+/// Variables of the ports in config.yaml.
 const PORT_VARIABLES: [&str; 4] = [
     "GUESTSCOPE_JAEGER_PORT_OTLP_GRPC",
     "GUESTSCOPE_JAEGER_PORT_OTLP_HTTP",
@@ -66,7 +67,7 @@ pub(crate) struct Jaeger {
 
 #[derive(Debug)]
 enum Running {
-    /// Somebody else's.
+    /// Started by somebody else.
     Theirs,
     /// Ends with this value.
     Ours(Child),
@@ -74,7 +75,7 @@ enum Running {
     Kept(u32),
 }
 
-/// How long one that is started is to run.
+/// Lifetime of a Jaeger that is started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Life {
     /// As long as this verb, however the verb ends.
@@ -83,23 +84,23 @@ pub(crate) enum Life {
     OnItsOwn,
 }
 
-/// Its files.
+/// Files of its configuration.
 #[derive(Debug)]
 struct Config {
     own: PathBuf,
     page: PathBuf,
 }
 
-/// How one can be started.
+/// Ways to start a Jaeger.
 #[derive(Debug)]
 enum Way {
     Binary(PathBuf),
-    /// By this container engine.
+    /// Through this container engine.
     Container(&'static str),
 }
 
 impl Endpoints {
-    /// As the tests read them.
+    /// The variables that the tests read.
     pub(crate) fn variables(&self) -> [(&'static str, &str); 3] {
         [
             ("GUESTSCOPE_JAEGER_OTLP_GRPC", &self.otlp_grpc),
@@ -124,7 +125,7 @@ impl Endpoints {
 }
 
 impl Jaeger {
-    /// One that answers already, if there is any.
+    /// A Jaeger that answers already, if there is one.
     pub(crate) fn find() -> Option<Self> {
         if let Some(endpoints) = Endpoints::from_environment() {
             let origin = "named by the environment".to_owned();
@@ -257,7 +258,8 @@ impl Way {
                 command.arg("--config").arg(&config.own).env(UI_VARIABLE, &config.page).envs(variables);
                 command
             }
-            // In the foreground: the engine's client hands signals on, so that its number stands for the container.
+            // In the foreground: the engine's client forwards signals, so that its number stands for the
+            // container.
             Self::Container(engine) => {
                 let mut command = Command::new(engine);
                 command.args(["run", "--rm", "--network", "host"]);
@@ -303,7 +305,7 @@ fn spawn(mut command: Command, life: Life, log: &Path) -> Result<Child> {
     let file = File::create(log).with_context(|| format!("log file: {}", log.display()))?;
     command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
     match life {
-        // Out of the terminal's reach.
+        // Out of the terminal's process group, so that Ctrl-C does not reach it.
         Life::OnItsOwn => drop(command.process_group(0)),
         Life::WithTheVerb => process::end_with_parent(&mut command),
     }

@@ -1,6 +1,7 @@
 //! The two file systems of the kernel that observing needs and a minimal system may not have mounted.
 //!
-//! Says what it mounts. It changes no other setting of the kernel, and unmounts nothing: others may use it by then.
+//! Says what it mounts. It changes no other setting of the kernel, and unmounts nothing: others may use it by
+//! then.
 
 use std::{fs, process::Command};
 

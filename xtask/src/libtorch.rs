@@ -1,7 +1,8 @@
 //! libtorch for the workloads: the wheels of PyTorch, of which a program on the CPU needs a part.
 //!
-//! Yields [`Libtorch`]: headers, libtorch_cpu, libc10, libgomp and the two CUDA libraries that libtorch_cpu names
-//! (0.5 GB of 1.2). It leaves libtorch_cuda out, and says so to the linker by a script in place of libtorch.so.
+//! Yields [`Libtorch`]: headers, libtorch_cpu, libc10, libgomp and the two CUDA libraries that libtorch_cpu
+//! names (0.5 GB of 1.2). It leaves libtorch_cuda out, and says so to the linker by a script in place of
+//! libtorch.so.
 
 use std::{env, fs, path::Path, path::PathBuf, process::Command};
 

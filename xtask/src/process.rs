@@ -1,7 +1,8 @@
 //! Ends processes that a verb has started: politely first, and with everything they started themselves.
 //!
-//! Yields [`end`] and [`end_tree`], and [`end_with_parent`] and [`kill_with_parent`] for what must not outlive its verb. They
-//! take a process number and never a name, so that nothing else on the machine can be hit.
+//! Yields [`end`] and [`end_tree`], and [`end_with_parent`] and [`kill_with_parent`] for processes that must
+//! not outlive their verb. They take a process number and never a name, so that nothing else on the machine
+//! can be hit.
 
 use std::{
     fs,
@@ -23,25 +24,25 @@ use nix::{
 /// How long a process may take to end by itself.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Makes a command end when this process does, even if it is killed. It is the thread that starts the command whose end the
-/// kernel watches: it must not end before the command.
+/// Makes a command end when this process does, even if it is killed. The kernel watches the thread that
+/// starts the command: it must not end before the command.
 pub(crate) fn end_with_parent(command: &mut Command) {
     signal_with_parent(command, Signal::SIGTERM);
 }
 
-/// The same for a command that may be stopped then, and deaf to anything milder.
+/// The same with SIGKILL, for a command that may be stopped then and ignore anything milder.
 pub(crate) fn kill_with_parent(command: &mut Command) {
     signal_with_parent(command, Signal::SIGKILL);
 }
 
 fn signal_with_parent(command: &mut Command, signal: Signal) {
     let parent = getpid();
-    // SAFETY: the closure runs between fork and exec in a child with one thread; it makes two system calls (prctl and
-    // getppid) and takes no lock and no memory.
+    // SAFETY: the closure runs between fork and exec in a child with one thread; it makes two system calls
+    // (prctl and getppid) and takes no lock and no memory.
     unsafe {
         command.pre_exec(move || {
             set_pdeathsig(signal)?;
-            // Of a parent that was killed before that call nobody tells.
+            // The kernel sends no signal for a parent that was killed before the call.
             if getppid() == parent { Ok(()) } else { Err(Errno::ESRCH.into()) }
         });
     }

@@ -1,7 +1,8 @@
 //! What a person sees while a verb works, on stderr: a spinner per step on a terminal, plain lines elsewhere.
 //!
-//! Yields [`Progress`], [`Step`] and the list of shortfalls (what could not be had, and what was done instead),
-//! which a verb repeats at its end. It never writes to stdout: that belongs to the verb's own result.
+//! Yields [`Progress`], [`Step`] and the list of shortfalls (what could not be had, and what was done
+//! instead), which a verb repeats at its end. It never writes to stdout: that belongs to the verb's own
+//! result.
 
 use std::{
     cell::{Cell, RefCell},
@@ -108,7 +109,7 @@ impl Step {
         self.end(&format!("{outcome} ({})", duration(self.started.elapsed())));
     }
 
-    /// The step ended badly; the error itself is shown by whoever handles it.
+    /// Ends the step as failed; its caller shows the error.
     pub(crate) fn failed(self) {
         self.end(&format!("FAILED ({})", duration(self.started.elapsed())));
     }

@@ -1,7 +1,8 @@
 //! Python environments of our own, in the cache: one with pip alone, one with the packages of the tests.
 //!
-//! Yields [`Python`]. An environment of our own works where the system's Python has no pip or may not be changed
-//! (PEP 668). It is addressed as `bin/python -m ...`, since its scripts would not survive the rename of the entry.
+//! Yields [`Python`]. An environment of our own works where the system's Python has no pip or may not be
+//! changed (PEP 668). It is addressed as `bin/python -m ...`, since its scripts would not survive the rename
+//! of the entry.
 
 use std::{
     path::{Path, PathBuf},
@@ -18,7 +19,8 @@ use crate::{
     setup::{self, Wanted},
 };
 
-/// PyPI's torch cannot be imported without CUDA's libraries, which the environment `python-servers` leaves out.
+/// PyPI's torch cannot be imported without CUDA's libraries, which the environment `python-servers` leaves
+/// out.
 const STAND_INS: &str = include_str!("cuda_stand_ins.py");
 /// What a disk must have free before the servers' packages are fetched, GB.
 const SERVERS_ROOM_GB: u64 = 15;

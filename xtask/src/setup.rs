@@ -11,16 +11,16 @@ use crate::{
     command::{LIMIT, Run},
 };
 
-/// What is to be had.
+/// A thing to set up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted<'a> {
-    /// Of the entry in the cache, and of the log.
+    /// Name of the entry in the cache, and of the log.
     pub(crate) name: &'a str,
     /// Everything that the result depends on.
     pub(crate) inputs: &'a [&'a str],
-    /// For people.
+    /// Name for people.
     pub(crate) label: &'a str,
-    /// For people too: what was done, in a word.
+    /// What was done, in a word, for people.
     pub(crate) done: &'a str,
 }
 

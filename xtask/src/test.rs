@@ -1,7 +1,8 @@
 //! The verb `test`: sets up what the tests need, then runs everything that can be tested on this machine.
 //!
-//! Yields a report and one verdict. A stage that fails stops no other; a build that fails stops all that need it.
-//! Every crate is built once: one choice of packages and features for all tests of the host, release for the rest.
+//! Yields a report and one verdict. A stage that fails stops no other; a build that fails stops all that need
+//! it. Every crate is built once: one choice of packages and features for all tests of the host, release for
+//! the rest.
 
 pub(crate) mod libtest;
 mod report;
@@ -57,10 +58,10 @@ struct Ground {
     libtorch: Option<Libtorch>,
     python: Option<Python>,
     web: Option<Python>,
-    /// With the packages of the stage `servers`, or why there is none.
+    /// Python with the packages of the stage `servers`, or why it is missing.
     servers: Result<Python, String>,
     jaeger: Option<Jaeger>,
-    /// Or why there are none.
+    /// Guests, or why there are none.
     guests: Result<Guests, String>,
     /// `package/feature`, for all packages of the host but the workloads.
     features: Vec<String>,
@@ -214,7 +215,7 @@ fn test_stages(xtask: &Xtask, ground: &Ground, stages: &mut Vec<Stage>) -> Resul
     Ok(())
 }
 
-/// What a stage lacks that only root can run.
+/// Why a stage that needs root cannot run here.
 fn why_not(ground: &Ground, feature: &str) -> Option<String> {
     if !geteuid().is_root() {
         return Some("needs root".to_owned());

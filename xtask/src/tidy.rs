@@ -1,7 +1,8 @@
 //! The rules of this repository that no compiler checks, as a list of complaints.
 //!
-//! Yields one [`Complaint`] per broken rule and place: opening comments, lengths, inherited lints, sleeping tests,
-//! the direction in which layers may name each other, a row in KERNELS.md for each hook. It changes no file.
+//! Yields one [`Complaint`] per broken rule and place: opening comments, lengths, inherited lints, sleeping
+//! tests, the direction in which layers may name each other, a row in KERNELS.md for each hook. It changes no
+//! file.
 
 mod paths;
 

@@ -1,8 +1,9 @@
 //! What it takes to build the BPF object and the static agent: a compiler that may build `core`, its sources,
 //! bpf-linker, a musl target, a C compiler.
 //!
-//! Yields [`Toolchain`]. bpf-linker links against the very LLVM that the compiler brings, so the versions cannot
-//! differ and no LLVM package is needed. It goes into the cache; a bpf-linker of the machine is left alone.
+//! Yields [`Toolchain`]. bpf-linker links against the very LLVM that the compiler brings, so the versions
+//! cannot differ and no LLVM package is needed. It goes into the cache; a bpf-linker of the machine is left
+//! alone.
 
 mod nightly;
 
@@ -31,7 +32,7 @@ const LLVM_MAJORS: std::ops::RangeInclusive<u32> = 21..=23;
 /// The compilers, ready for use.
 #[derive(Debug)]
 pub(crate) struct Toolchain {
-    /// With bpf-linker in front.
+    /// PATH with bpf-linker in front.
     path: OsString,
     builder: Builder,
     /// The target of the static agent.
@@ -73,7 +74,7 @@ impl Toolchain {
         Ok(Self { path, builder, agent_target })
     }
 
-    /// Gives a command what it needs to find all this.
+    /// Gives a command what it needs to find these tools.
     pub(crate) fn apply<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         match self.builder {
             Builder::Bootstrap => drop(command.env("RUSTC_BOOTSTRAP", "1")),
@@ -82,7 +83,7 @@ impl Toolchain {
         command.env("PATH", &self.path)
     }
 
-    /// Gives a cargo command that builds the agent for its target whatever it takes to link it statically.
+    /// Gives a cargo command that builds the agent the options to link it statically.
     pub(crate) fn link_statically<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         if !self.agent_target.ends_with("-musl") {
             command.env("RUSTFLAGS", "-C target-feature=+crt-static");
@@ -201,8 +202,8 @@ fn has_sources(sysroot: &Path) -> bool {
     sysroot.join("lib/rustlib/src/rust/library/core/src/lib.rs").exists()
 }
 
-/// The target for which the agent can be linked without shared libraries: musl where its standard library can be
-/// had, else the host's.
+/// The target for which the agent can be linked without shared libraries: musl if its standard library is
+/// available, else the host's.
 fn static_target(xtask: &Xtask, builder: Builder, version: &Version) -> Result<String> {
     let machine = version.host.split('-').next().unwrap_or_default();
     let target = format!("{machine}-unknown-linux-musl");

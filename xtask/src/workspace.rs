@@ -14,13 +14,14 @@ use crate::{artifact::WORKLOADS, command, failure::failure};
 
 /// The feature behind which tests of the running kernel stand.
 pub(crate) const KERNEL_TESTS: &str = "kernel-tests";
-/// That of whole programs against a real Jaeger and other programs' readers.
+/// Feature of tests of whole programs against a real Jaeger and other programs' readers.
 pub(crate) const E2E_TESTS: &str = "e2e-tests";
-/// That of real servers of Python, which need packages of 2 GB.
+/// Feature of tests of real Python servers, which need packages of 2 GB.
 pub(crate) const SERVERS_TESTS: &str = "servers-tests";
-/// That of what only a virtual machine of its own can bear. Built with the others and never run on this machine.
+/// Feature of tests that need a virtual machine of their own. Built with the others and never run on this
+/// machine.
 pub(crate) const GUEST_TESTS: &str = "guest-tests";
-/// The program that loads NVIDIA's library: its tests need nothing but a stub of that.
+/// Feature of tests of the program that loads NVIDIA's library: a stub of it suffices.
 pub(crate) const HELPER: &str = "helper";
 
 /// This checkout.
@@ -79,12 +80,12 @@ impl Workspace {
         })
     }
 
-    /// The packages that are built, linted and tested together; the workloads go by themselves, with libtorch.
+    /// The packages that are built, linted and tested together; the workloads are separate, with libtorch.
     pub(crate) fn host_packages(&self) -> impl Iterator<Item = &Package> {
         self.packages.iter().filter(|package| package.name != WORKLOADS)
     }
 
-    /// The test features that those have, as `package/feature`.
+    /// Test features of these packages, as `package/feature`.
     pub(crate) fn test_features(&self) -> Vec<String> {
         let pairs =
             self.host_packages().flat_map(|package| package.features.iter().map(move |f| (&package.name, f)));

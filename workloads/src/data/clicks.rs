@@ -1,6 +1,7 @@
-//! Records of what people clicked, in the form of Criteo's Kaggle files: a line of 40 columns divided by tabs, whether it
-//! was clicked, 13 counts, 26 categories of 8 hexadecimal digits, any of which may be missing. Yields made files of such
-//! lines, and the features of a line: logarithms of the counts, and for each category a row of its table.
+//! Click records in the format of Criteo's Kaggle files: a line of 40 columns separated by tabs: whether it
+//! was clicked, 13 counts, 26 categories of 8 hexadecimal digits, any of which may be missing. Yields made
+//! files of such lines, and the features of a line: logarithms of the counts, and for each category a row of
+//! its table.
 
 use std::fmt::Write as _;
 
@@ -19,16 +20,16 @@ pub const GENERATOR_VERSION: u64 = 1;
 /// Goes up when the same line gives other features than before.
 pub const PREPARATION_VERSION: u64 = 1;
 
-/// Pairs of a user and an item in one sample, as in MLPerf, where a file says how often each number comes; here each is as
-/// likely.
+/// Pairs of a user and an item in one sample, as in MLPerf, where a file gives the frequency of each number;
+/// here each is as likely.
 const FEWEST_PAIRS: u64 = 100;
 const MOST_PAIRS: u64 = 700;
 
 /// Different values of a category that are drawn, whatever its table holds.
 const VALUES: f32 = 1e7;
 
-/// The content of the file of this place: 100 to 700 lines. Small counts and few values of a category are by far the most
-/// frequent, one in eight is missing.
+/// The content of file number `place`: 100 to 700 lines. Small counts and few values of a category are by far
+/// the most frequent, one in eight is missing.
 pub fn file(seed: u64, place: u64) -> Vec<u8> {
     let mut random = Random::new(seed, place);
     let pairs = FEWEST_PAIRS + random.u64() % (MOST_PAIRS - FEWEST_PAIRS + 1);
@@ -73,7 +74,7 @@ pub enum LineError {
     Count { column: usize, text: String },
 }
 
-/// What a model takes: of each line in turn 13 numbers, and the row in the table of each category.
+/// Inputs of the model: of each line in turn 13 numbers, and for each category the row in its table.
 #[derive(Debug, Default, PartialEq)]
 pub struct Features {
     /// `counts[line * 13 + column]`.
@@ -90,7 +91,7 @@ impl Features {
         }
     }
 
-    /// Room for so many more lines: what `push` would take without asking ends the process where there is none.
+    /// Reserves room for `lines` more: `push` alone would abort the process if there is none.
     pub fn reserve(&mut self, lines: usize) -> Result<(), NoRoom> {
         let taken = self.counts.capacity().saturating_sub(self.counts.len()) / COUNTS;
         if taken < lines {
@@ -102,7 +103,8 @@ impl Features {
         Ok(())
     }
 
-    /// Adds all lines of a text, with tables of so many rows; how many they are. Where one gives no features, none is added.
+    /// Adds all lines of a text, with tables of that many rows; gives their number. If one line gives no
+    /// features, none is added.
     pub fn push_all(&mut self, text: &str, tables: &[i64; CATEGORIES]) -> Result<usize, String> {
         let before = self.counts.len() / COUNTS;
         let mut lines = text.lines().zip(1..);

@@ -1,10 +1,11 @@
-//! CRC-32C (Castagnoli), eight bytes at a time by tables: what TFRecord files are checked by. Yields the sum of bytes.
-//! It uses no instruction that only some processors have: decoding a picture takes far longer than summing up its bytes.
+//! CRC-32C (Castagnoli), eight bytes at a time by tables: the checksum of TFRecord files. Yields the sum of
+//! bytes. It uses no instruction that only some processors have: decoding a picture takes far longer than its
+//! checksum.
 
 /// The polynomial 0x1edc6f41, bits reversed.
 const POLYNOMIAL: u32 = 0x82f6_3b78;
 
-/// Of each byte, and of each byte with up to seven zeros behind it.
+/// Checksum of each byte, and of each byte with one to seven zeros after it.
 static TABLES: [[u32; 256]; 8] = tables();
 
 const fn tables() -> [[u32; 256]; 8] {

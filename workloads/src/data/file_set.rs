@@ -1,10 +1,11 @@
-//! The input files of a run, a kind for each workload: the user's folder, or a set made once, kept in the user's cache and
-//! reused. A set appears in the cache whole or not at all (made under another name, then renamed), so that a broken-off
-//! or a second run at the same time does no harm. It does not read the files ahead: that is part of a request.
+//! The input files of a run, a kind for each workload: the user's folder, or a set made once, kept in the
+//! user's cache and reused. A set appears in the cache whole or not at all (made under another name, then
+//! renamed), so that an interrupted run or a second one at the same time does no harm. It does not read the
+//! files ahead: that is part of a request.
 //!
-//! One of the user's files that cannot be used is left out, with the reason, and the next one takes its place: which requests
-//! read which files depends on the files alone. The first request that comes to it pays for the attempt. A made file that cannot
-//! be used ends the run.
+//! One of the user's files that cannot be used is left out, with the reason, and the next one takes its
+//! place: the files alone decide which requests read which of them. The first request that reaches it pays
+//! for the attempt. A made file that cannot be used ends the run.
 
 use std::{
     collections::BTreeMap,
@@ -83,21 +84,21 @@ impl FilesError {
 /// Files that were left out, and why.
 pub type Skipped = BTreeMap<PathBuf, String>;
 
-/// The files in the order in which requests take them, and what tells this set from another.
+/// The files in the order in which requests take them, and a digest that identifies the set.
 #[derive(Clone, Debug)]
 pub struct FileSet {
     what: &'static str,
     pub paths: Vec<PathBuf>,
-    /// Generated: of the parameters, which decide every byte. The user's: of the names and sizes, because reading
-    /// all content here would warm the page cache that a run may want to find cold.
+    /// Made files: digest of the parameters, which decide every byte. The user's: of the names and sizes,
+    /// since reading all content here would warm the page cache that a run may want cold.
     pub digest: Digest,
-    /// Of the user's files, shared by all clones; none where every file has to be usable.
+    /// The user's files left out so far, shared by all clones; none if every file has to be usable.
     skipped: Option<Arc<Mutex<Skipped>>>,
 }
 
 impl FileSet {
-    /// What `understand` makes of the file of this place in an endless round through all of them, or of the first one behind
-    /// it that it can use. It yields the reason where a file cannot be used.
+    /// What `understand` makes of file number `place`, counted round and round through all files, or of the
+    /// next one that it can use. It yields the reason if a file cannot be used.
     pub fn read_at<T, E: From<FilesError>>(
         &self,
         place: u64,
@@ -144,13 +145,13 @@ impl FileSet {
     }
 }
 
-/// What is in a file, or why it cannot be read where that is its own fault.
+/// The content of a file, or the reason if the file itself is at fault.
 pub fn content(path: &Path) -> Result<Result<Vec<u8>, String>, FilesError> {
     own_fault(path, fs::read(path))
 }
 
-/// What came of reading a file, or why nothing did where that is its own fault. Where the machine is short of something, another
-/// file would be no help, and leaving this one out another work.
+/// The result of reading a file, or the reason if the file itself is at fault. If the machine is short of
+/// something, another file would not help, and leaving this one out would change the work.
 pub fn own_fault<T>(path: &Path, read: io::Result<T>) -> Result<Result<T, String>, FilesError> {
     use io::ErrorKind::{IsADirectory, NotFound, PermissionDenied};
     match read {
@@ -162,7 +163,7 @@ pub fn own_fault<T>(path: &Path, read: io::Result<T>) -> Result<Result<T, String
     }
 }
 
-/// Whether a file is there, or a link to nothing, which is a file that is missing: it is left out by name when somebody comes to it.
+/// Whether a file is there, or a link to nothing: a missing file, left out by name when a request reaches it.
 pub fn is_file_or_missing(path: &Path) -> bool {
     match fs::metadata(path) {
         Ok(found) => found.is_file(),
@@ -170,16 +171,16 @@ pub fn is_file_or_missing(path: &Path) -> bool {
     }
 }
 
-/// What the files of a workload are.
+/// A kind of input files.
 #[derive(Clone, Copy, Debug)]
 pub struct Kind {
-    /// Begins the names of folders in the cache.
+    /// Prefix of its folders' names in the cache.
     pub name: &'static str,
-    /// For people, in the plural.
+    /// Name for people, in the plural.
     pub what: &'static str,
-    /// Of file names, without the dot, in lower case; made files have the first.
+    /// Endings of file names, without the dot, in lower case; made files have the first.
     pub endings: &'static [&'static str],
-    /// The endings for people.
+    /// The endings in words.
     pub named: &'static str,
 }
 
@@ -209,8 +210,8 @@ impl Kind {
         Ok(FileSet { what: self.what, paths, digest, skipped: Some(Arc::default()) })
     }
 
-    /// `count` files that `digest` tells from all others, from `cache` if they are there, else made now by `make`, which
-    /// yields the content of the file of a place.
+    /// `count` files identified by `digest`: from `cache` if they are there, else made now by `make`, which
+    /// yields the content of the file with a given number.
     pub fn open_generated(
         &self,
         cache: &Path,
@@ -252,7 +253,7 @@ impl Kind {
         let made =
             self.write_files(&partial, count, make).and_then(|()| self.publish(&partial, folder, count));
         if made.is_err() {
-            // Nothing better can be done about a folder that cannot be removed: it is abandoned, see above.
+            // If removal fails, the folder counts as abandoned, see above.
             let _ = fs::remove_dir_all(&partial);
         }
         made
@@ -277,8 +278,8 @@ impl Kind {
         Ok(())
     }
 
-    /// Gives the finished folder its name. Where another run was faster, its folder stays: it holds the same bytes. One
-    /// from which somebody has deleted files is replaced.
+    /// Gives the finished folder its name. If another run was faster, its folder stays: it holds the same
+    /// bytes. A folder from which files were deleted is replaced.
     fn publish(&self, partial: &Path, folder: &Path, count: u32) -> Result<(), FilesError> {
         if fs::rename(partial, folder).is_ok() {
             return Ok(());
@@ -301,7 +302,7 @@ pub fn cache_folder() -> Result<PathBuf, FilesError> {
     base.map(|base| base.join("guestscope")).ok_or(FilesError::NoCache)
 }
 
-/// Removes what runs that were killed left half made in the cache: input files and flights.
+/// Removes what killed runs left half made in the cache: input files and flights.
 pub fn remove_abandoned(cache: &Path) {
     let Ok(entries) = fs::read_dir(cache) else { return };
     for entry in entries.flatten() {

@@ -48,7 +48,7 @@ fn the_next_file_stands_in_for_one_that_cannot_be_used() {
     assert!(matches!(error, FilesError::NothingUsable { count: 4, .. }), "{error}");
 }
 
-/// It is missing, and not of another kind: named like any other that cannot be used.
+/// The link is missing rather than of another kind: named like any other file that cannot be used.
 #[test]
 fn a_link_to_nothing_is_left_out_by_name() {
     let folder = tempfile::tempdir().unwrap();
@@ -61,7 +61,8 @@ fn a_link_to_nothing_is_left_out_by_name() {
     assert_eq!(skipped, ["No such file or directory (os error 2)"]);
 }
 
-/// As in two containers with one cache: the second one makes all of its files while the first is at its first.
+/// As in two containers with one cache: the second makes all of its files while the first is at its first
+/// file.
 #[test]
 fn two_that_have_one_number_make_files_side_by_side() {
     let cache = tempfile::tempdir().unwrap();

@@ -1,6 +1,6 @@
-//! The inverse Fourier transform of a square of complex numbers, for the generator of images. Its roots of unity
-//! come from the half-angle formula, so only from square roots, which IEEE 754 rounds correctly: the result is
-//! the same to the bit on every machine. It is not fast: about 10 ms for 512 x 512, once per image.
+//! The inverse Fourier transform of a square of complex numbers, for the generator of images. Its roots of
+//! unity come from the half-angle formula, so only from square roots, which IEEE 754 rounds correctly: the
+//! result is the same to the bit on every machine. It is not fast: about 10 ms for 512 x 512, once per image.
 
 use std::ops::{Add, Mul, Sub};
 
@@ -46,8 +46,8 @@ impl Inverse {
         Self { side, roots: roots(side) }
     }
 
-    /// Transforms rows, then columns, in place and without a factor: `data[y * side + x]` becomes the sum over
-    /// all (u, v) of `data[v * side + u] * exp(2 pi i (u x + v y) / side)`.
+    /// Transforms rows, then columns, in place and without a factor: `data[y * side + x]` becomes the sum
+    /// over all (u, v) of `data[v * side + u] * exp(2 pi i (u x + v y) / side)`.
     pub fn square(&self, data: &mut [Complex]) {
         assert_eq!(data.len(), self.side * self.side, "not a square of the side");
         for row in data.chunks_exact_mut(self.side) {
@@ -84,8 +84,8 @@ impl Inverse {
     }
 }
 
-/// The first half of the roots of unity of order `side`. From the roots of order n those of order 2n: the even
-/// ones are the same, the odd ones are the even ones turned by half a step.
+/// The first half of the roots of unity of order `side`. From the roots of order n those of order 2n: the
+/// even ones are the same, the odd ones are the even ones turned by half a step.
 fn roots(side: usize) -> Vec<Complex> {
     let mut roots = vec![Complex { re: 1.0, im: 0.0 }, Complex { re: 0.0, im: 1.0 }];
     let mut step = roots[1];

@@ -1,7 +1,7 @@
-//! From the bytes of a JPEG file to what an ImageNet model takes: decode, resize the short side to 256 (bilinear
-//! with antialiasing), cut out the central 224 x 224, subtract the mean and divide by the deviation, channels
-//! first. Step by step what torchvision's `Resize(256)`, `CenterCrop(224)`, `ToTensor`, `Normalize` do to a Pillow
-//! image. It opens no file and ignores EXIF orientation, as torchvision does.
+//! From the bytes of a JPEG file to the input of an ImageNet model: decode, resize the short side to 256
+//! (bilinear, antialiased), crop the central 224 x 224, subtract the mean and divide by the deviation,
+//! channels first. Each step matches torchvision's `Resize(256)`, `CenterCrop(224)`, `ToTensor`, `Normalize`
+//! on a Pillow image. It opens no file and ignores EXIF orientation, as torchvision does.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -21,19 +21,20 @@ use crate::{
 
 /// Pixels of the short side after resizing.
 pub const SHORT_SIDE: u32 = 256;
-/// Pixels of each side of what the model sees.
+/// Pixels of each side of the model's input.
 pub const CROP: u32 = 224;
 /// Numbers per picture: three channels.
 pub const VALUES: usize = 3 * (CROP * CROP) as usize;
-/// Of the long side to the short one: a picture of 1 x 16,384 pixels would be 3 GB once its short side is 256.
+/// Largest ratio of the long side to the short one: 1 x 16,384 pixels would be 3 GB at a short side of 256.
 const MOST_RATIO: u32 = 64;
-/// Pillow refuses larger ones by default as an attempt to take all memory (`Image.MAX_IMAGE_PIXELS`, twice): width by height.
+/// Pixels (width x height) above which Pillow refuses to decode by default (twice `Image.MAX_IMAGE_PIXELS`).
 const MOST_PIXELS: u64 = 178_956_970;
-/// What decoding takes for each pixel: three bytes of the result, and of a progressive file up to four numbers of 16 bits.
+/// Bytes that decoding takes per pixel: three of the result, and in a progressive file up to four 16-bit
+/// numbers.
 const PIXEL_BYTES: u64 = 11;
-/// Fewer are decoded without a look at how much memory there is, which takes as long as a small picture: 176 MB.
+/// Pixels decoded without checking free memory (at most 176 MB): the check takes as long as a small picture.
 const FEW_PIXELS: u64 = 16_000_000;
-/// Of all layers of an ImageNet model together: its last maps are so much smaller than the picture.
+/// Product of all strides of an ImageNet model: its last maps are that much smaller than the picture.
 const STRIDES: i64 = 32;
 /// Goes up when the same file gives different numbers than before.
 pub const PREPARATION_VERSION: u64 = 1;
@@ -42,7 +43,7 @@ pub const PREPARATION_VERSION: u64 = 1;
 const MEAN: [f32; 3] = [0.485, 0.456, 0.406];
 const DEVIATION: [f32; 3] = [0.229, 0.224, 0.225];
 
-/// Of the bytes of a file.
+/// Decoder over the bytes of a file.
 pub type Decoder<'j> = JpegDecoder<ZCursor<&'j [u8]>>;
 
 #[derive(Debug, thiserror::Error)]
@@ -60,7 +61,7 @@ pub enum ImageError {
 }
 
 impl ImageError {
-    /// The reason why this picture cannot be used, or that no picture can: the machine is short of memory.
+    /// The reason why this picture cannot be used, or an error if none can: the machine is short of memory.
     pub fn of_picture(self) -> Result<String, NoRoom> {
         match self {
             Self::Memory(error) => Err(error),
@@ -74,19 +75,19 @@ impl ImageError {
 /// How large a picture becomes, in pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// Of the short side after resizing.
+    /// The short side after resizing.
     pub short_side: u32,
-    /// Of each side of what is cut out of its middle.
+    /// Each side of the central crop.
     pub crop: u32,
 }
 
 impl Frame {
-    /// Of most models for ImageNet.
+    /// The frame of most ImageNet models.
     pub const USUAL: Self = Self { short_side: SHORT_SIDE, crop: CROP };
-    /// Of Inception v3, as in torchvision's recipe.
+    /// The frame of Inception v3, as in torchvision's recipe.
     pub const INCEPTION: Self = Self { short_side: 342, crop: 299 };
 
-    /// Smaller, and cut out in the same proportion: sides are whole multiples of what the strides of an ImageNet model take.
+    /// A smaller frame, cropped in the same proportion; its crop is a multiple of `STRIDES`.
     #[must_use]
     pub fn scaled(self, scale: Scale) -> Self {
         let crop = scale.of(i64::from(self.crop), STRIDES) as u32;
@@ -98,7 +99,7 @@ impl Frame {
         3 * (self.crop * self.crop) as usize
     }
 
-    /// The short side as it should be, the long one keeps the ratio, rounded down as torchvision does.
+    /// The short side as given; the long one keeps the ratio, rounded down as torchvision does.
     fn resized(self, width: u32, height: u32) -> (u32, u32) {
         let scaled = |long: u32, short: u32| {
             let long = u64::from(self.short_side) * u64::from(long) / u64::from(short.max(1));
@@ -111,8 +112,8 @@ impl Frame {
         }
     }
 
-    /// Where the crop begins: half of what is left over, and a half pixel goes to the even side, because torchvision
-    /// uses Python's `round`.
+    /// Start of the crop: half of what is left over, rounded to even, since torchvision uses Python's
+    /// `round`.
     fn offset(self, length: u32) -> u32 {
         let spare = length.saturating_sub(self.crop);
         let half = spare / 2;
@@ -210,7 +211,7 @@ pub fn decode(jpeg: &[u8]) -> Result<(Vec<u8>, u32, u32), ImageError> {
     Ok((rgb, width as u32, height as u32))
 }
 
-/// A decoder of what is a picture by its headers and its end, width and height. What is wrong in between only decoding tells.
+/// A decoder, width and height, if headers and end are a picture's. Damage in between shows only in decoding.
 pub fn headers(jpeg: &[u8]) -> Result<(Decoder<'_>, usize, usize), ImageError> {
     if is_cut_off(jpeg) {
         return Err(ImageError::Decode("it ends before the picture does".to_owned()));
@@ -223,8 +224,8 @@ pub fn headers(jpeg: &[u8]) -> Result<(Decoder<'_>, usize, usize), ImageError> {
     Ok((decoder, width, height))
 }
 
-/// The decoder asks for its memory in a way that ends the process where there is none. Large pictures take turns, as long as what is
-/// given is kept: two threads would both find the memory that is there for one.
+/// The decoder aborts the process if its memory cannot be had. Large pictures take turns while the guard is
+/// kept: two threads would each count on the memory that suffices for one.
 fn room(width: usize, height: usize) -> Result<Option<MutexGuard<'static, ()>>, ImageError> {
     static TURN: Mutex<()> = Mutex::new(());
     let pixels = (width as u64).saturating_mul(height as u64);
@@ -234,15 +235,15 @@ fn room(width: usize, height: usize) -> Result<Option<MutexGuard<'static, ()>>, 
     if pixels <= FEW_PIXELS {
         return Ok(None);
     }
-    // Whoever panicked meanwhile left nothing behind.
+    // A thread that panicked holding the lock left nothing behind.
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     memory::check(pixels * PIXEL_BYTES)?;
     Ok(Some(turn))
 }
 
-/// Whether the last scan (its marker is FF DA) is without the end of the picture (FF D9). The decoder fills what is
-/// missing with grey; Pillow, and so torchvision, refuses. In compressed data every FF is followed by 00 or a restart
-/// marker, so neither marker can occur there. A whole file is settled by its last two bytes.
+/// Whether the last scan (marker FF DA) lacks the end of the picture (FF D9). The decoder fills the rest with
+/// grey; Pillow, and so torchvision, refuses. In compressed data 00 or a restart marker follows every FF, so
+/// neither marker occurs there. A whole file is settled by its last two bytes.
 fn is_cut_off(jpeg: &[u8]) -> bool {
     let marker = jpeg.windows(2).rev().find(|pair| matches!(pair, [0xff, 0xd9 | 0xda]));
     marker.is_some_and(|pair| pair[1] == 0xda)
@@ -300,9 +301,9 @@ mod tests {
     /// One step of a byte, the largest rounding difference allowed between two resizers, after normalising.
     const ONE_STEP: f32 = 1.0 / 255.0 / 0.224 + 1e-4;
 
-    /// Rows 0, 10, 111, 223 at columns 0, 200, 57, 223 of each plane, and the mean of each plane, as Pillow 13.0
-    /// and torchvision 0.28 (`Resize(256)`, `CenterCrop(224)`, `ToTensor`, `Normalize`) gave them for the same
-    /// test card; `tests/torchvision_reference.py` compares whole pictures where such a Python is at hand.
+    /// Rows 0, 10, 111, 223 at columns 0, 200, 57, 223 of each plane, and the mean of each plane, from Pillow
+    /// 13.0 and torchvision 0.28 (`Resize(256)`, `CenterCrop(224)`, `ToTensor`, `Normalize`) on the same test
+    /// card; `tests/torchvision_reference.py` compares whole pictures.
     #[rstest]
     #[case::landscape(500, 375, [0.553_558, 1.392_671, 1.392_671, -0.456_803, 0.240_196, 1.850_84, -0.092_437,
         0.747_899, -1.281_569, 2.029_978, -1.281_569, 1.820_828], [0.065_54, 0.202_32, 0.374])]
@@ -363,7 +364,7 @@ mod tests {
     #[test]
     fn refuses_what_is_huge() {
         let mut jpeg = small_jpeg();
-        // The start of the frame: its length, bits of a number, height, width.
+        // Start of frame: length, bits per sample, height, width.
         let at = jpeg.windows(2).position(|pair| pair == [0xff, 0xc0]).unwrap() + 5;
         jpeg[at..at + 4].copy_from_slice(&[0x40, 0, 0x40, 0]);
         let error = decode(&jpeg).unwrap_err();

@@ -1,4 +1,5 @@
-//! The JPEG files of a run: the user's folder, or a set made once, kept in the user's cache and reused (`file_set`).
+//! The JPEG files of a run: the user's folder, or a set made once, kept in the user's cache and reused
+//! (`file_set`).
 
 use std::{io, path::Path};
 
@@ -9,7 +10,7 @@ use super::{
 };
 use crate::digest::Digest;
 
-/// What they are.
+/// The kind of these files.
 pub const IMAGES: Kind =
     Kind { name: "images", what: "pictures", endings: &["jpg", "jpeg"], named: ".jpg or .jpeg" };
 

@@ -1,5 +1,5 @@
-//! A file that has another name until it is whole, so that nobody finds half of it under its own, and a run that fails or is
-//! stopped leaves nothing. Yields a writer; what is written is the caller's.
+//! A file that has another name until it is whole, so that nobody finds half of it under its own name, and a
+//! failed or stopped run leaves nothing. Yields a writer; the caller decides the content.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -9,18 +9,18 @@ use std::{
     time::SystemTime,
 };
 
-/// Begins such a name, by which what a killed run left in the cache is cleared away.
+/// Prefix of such names, by which files left in the cache by killed runs are found.
 pub const PREFIX: &str = "partial-";
 
-/// A file that disappears unless it is given its name.
+/// A file that is removed unless it is given its name.
 #[derive(Debug)]
 pub struct Partial {
     path: PathBuf,
     file: File,
 }
 
-/// Another name for a file or folder until it is whole. The time is in it because the number of a process is not enough: two
-/// containers that share a folder have the same ones.
+/// A temporary name for a file or folder. It contains the time, since the process number is not enough: two
+/// containers that share a folder have the same numbers.
 pub fn name(of: &OsStr) -> OsString {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let mut name = OsString::from(format!("{PREFIX}{}-{}-", std::process::id(), since.as_nanos()));
@@ -29,24 +29,24 @@ pub fn name(of: &OsStr) -> OsString {
 }
 
 impl Partial {
-    /// For what will be called `path`, in the same folder.
+    /// A file that will be renamed to `path`, in the same folder.
     pub fn beside(path: &Path) -> io::Result<Self> {
         Self::create(path.with_file_name(name(path.file_name().unwrap_or_default())))
     }
 
-    /// Under this name of [`name`].
+    /// A file under a name made by [`name`].
     pub fn create(path: PathBuf) -> io::Result<Self> {
         let file = File::create_new(&path)?;
         Ok(Self { path, file })
     }
 
-    /// Brings it to the disk, which may say only now that it is full, and gives it its name.
+    /// Syncs it to the disk, which may report only now that it is full, and gives it its name.
     pub fn keep(self, path: &Path) -> io::Result<()> {
         self.file.sync_all()?;
         fs::rename(&self.path, path)
     }
 
-    /// How long it is by now.
+    /// Its length so far.
     pub fn bytes(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
     }
@@ -64,7 +64,7 @@ impl Write for Partial {
 
 impl Drop for Partial {
     fn drop(&mut self) {
-        // After the renaming it has no such name any more. Otherwise nothing better can be done about a failure.
+        // After the renaming no such name exists; nothing better can be done about another failure.
         let _ = fs::remove_file(&self.path);
     }
 }

@@ -1,7 +1,8 @@
-//! Makes pictures that cost what photographs cost: 500 x 375 pixels as most of ImageNet's, coloured, with the
-//! amplitude spectrum of natural scenes, which falls as 1/f (Field, "Relations between the statistics of natural
-//! images", J. Opt. Soc. Am. A 4, 1987), and therefore about ImageNet's bytes per JPEG file. Yields the bytes of
-//! a file; the same for a seed on every machine. They show nothing: no classifier can be judged by them.
+//! Makes pictures that cost as much as photographs: 500 x 375 pixels like most of ImageNet's, coloured, with
+//! the amplitude spectrum of natural scenes, which falls as 1/f (Field, "Relations between the statistics of
+//! natural images", J. Opt. Soc. Am. A 4, 1987), and therefore about ImageNet's bytes per JPEG file. Yields
+//! the bytes of a file, the same for a seed on every machine. They show nothing: no classifier can be judged
+//! by them.
 
 use jpeg_encoder::{ColorType, Encoder, EncodingError, SamplingFactor};
 
@@ -12,7 +13,7 @@ use super::{
 
 pub const WIDTH: u16 = 500;
 pub const HEIGHT: u16 = 375;
-/// Of the JPEG encoder, 1 to 100.
+/// Quality of the JPEG encoder, 1 to 100.
 pub const QUALITY: u8 = 90;
 /// Goes up when the same seed gives different bytes than before.
 pub const GENERATOR_VERSION: u64 = 1;
@@ -26,7 +27,7 @@ const MEAN_LUMA: f32 = 117.4;
 const MEAN_BLUE: f32 = -7.6;
 const MEAN_RED: f32 = 4.5;
 
-/// The makings of pictures; holds the transform, which is the same for all.
+/// Maker of pictures; holds the transform, which is the same for all.
 pub struct Photographer {
     inverse: Inverse,
     seed: u64,
@@ -47,8 +48,8 @@ impl Photographer {
         let mut random = Random::new(self.seed, index);
         let (luma, blue) = self.fields(&mut random);
         let (red, _) = self.fields(&mut random);
-        // Scenes differ: a bright one, a flat one. These ranges give files of 75 to 134 kB, 107 kB on average; the
-        // pixels deviate by 45 from their mean (ImageNet's: 57).
+        // Scenes differ: a bright one, a flat one. These ranges give files of 75 to 134 kB, 107 kB on
+        // average; the pixels deviate by 45 from their mean (ImageNet's: 57).
         let mean = MEAN_LUMA + random.uniform(-30.0, 30.0);
         let contrast = random.uniform(20.0, 60.0);
         let colour = contrast * random.uniform(0.1, 0.25);
@@ -59,8 +60,8 @@ impl Photographer {
         Picture { rgb }
     }
 
-    /// Two independent fields of mean 0 and deviation 1, cut to the picture. The transform of complex noise has
-    /// two: its real and its imaginary part.
+    /// Two independent fields of mean 0 and deviation 1, cut to the picture. The transform of complex noise
+    /// has two: its real and its imaginary part.
     fn fields(&self, random: &mut Random) -> (Vec<f32>, Vec<f32>) {
         let mut square: Vec<Complex> = (0..SIDE * SIDE)
             .map(|i| {
@@ -94,7 +95,7 @@ fn frequency(i: usize) -> f64 {
     if i < SIDE / 2 { i as f64 } else { i as f64 - SIDE as f64 }
 }
 
-/// Mean 0, deviation 1.
+/// Scales values to mean 0, deviation 1.
 fn normalised(values: impl Iterator<Item = f64> + Clone) -> Vec<f32> {
     let count = values.clone().count() as f64;
     let mean = values.clone().sum::<f64>() / count;
@@ -103,7 +104,7 @@ fn normalised(values: impl Iterator<Item = f64> + Clone) -> Vec<f32> {
     values.map(|x| ((x - mean) * scale) as f32).collect()
 }
 
-/// From luma (0 to 255) and the two colour differences (about 0) as JFIF defines them.
+/// RGB from luma (0 to 255) and the two colour differences (about 0), as in JFIF.
 fn to_rgb(luma: f32, blue: f32, red: f32) -> [u8; 3] {
     // `as` clips to 0..=255, as the sensor of a camera does.
     [luma + 1.402 * red, luma - 0.344_136 * blue - 0.714_136 * red, luma + 1.772 * blue]
@@ -133,8 +134,8 @@ mod tests {
             .collect()
     }
 
-    /// Power at `(u, v)` cycles per picture width, by the sum written out: nothing of the generator's transform.
-    /// A Hann window keeps the picture's edges from looking like high frequencies.
+    /// Power at `(u, v)` cycles per picture width, by the plain sum, independent of the generator's
+    /// transform. A Hann window keeps the picture's edges from looking like high frequencies.
     fn power(luma: &[f64], u: f64, v: f64) -> f64 {
         let width = f64::from(WIDTH);
         // Per column, or row: window and phase. The phase of a pixel is the sum of the two.

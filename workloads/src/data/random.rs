@@ -45,8 +45,8 @@ impl Random {
 mod tests {
     use super::Random;
 
-    /// The first numbers of the reference implementation for the state 1234567 (prng.di.unimi.it/splitmix64.c,
-    /// computed once with it).
+    /// The first numbers of the reference implementation for the state 1234567
+    /// (prng.di.unimi.it/splitmix64.c, computed once with it).
     #[test]
     fn agrees_with_the_reference() {
         let mut random = Random(1_234_567);

@@ -1,12 +1,12 @@
-//! Recordings that sound like nobody: pulses of a voice and some noise through three resonances that change from syllable to
-//! syllable, with pauses. Yields WAV files of 16 kHz, the same to the bit on every machine: only exactly rounded
-//! operations, so sine and exponential are sums of a series.
+//! Recordings that sound like speech of nobody: voice pulses and some noise through three resonances that
+//! change from syllable to syllable, with pauses. Yields WAV files of 16 kHz, the same to the bit on every
+//! machine: only exactly rounded operations, so sine and exponential are sums of a series.
 
 use super::{random::Random, wav};
 
 /// Samples per second.
 pub const RATE: u32 = wav::RATE;
-/// Of one recording, as in the study.
+/// Length of one recording, as in the study.
 pub const SECONDS: u32 = 15;
 /// Goes up when the same seed gives other recordings than before.
 pub const GENERATOR_VERSION: u64 = 1;
@@ -23,7 +23,7 @@ const VOWELS: [[f64; 3]; 6] = [
 const BANDWIDTHS: [f64; 3] = [80.0, 100.0, 140.0];
 const LOUDNESS: [f64; 3] = [1.0, 0.6, 0.3];
 
-/// The content of the file of this place, 480 kB.
+/// The content of file number `place`, 480 kB.
 pub fn file(seed: u64, place: u64) -> Vec<u8> {
     let mut random = Random::new(seed, place);
     let total = (RATE * SECONDS) as usize;
@@ -95,7 +95,7 @@ impl Resonator {
     }
 }
 
-/// Of 0 to pi; off by less than 1e-9.
+/// Cosine for 0 to pi; off by less than 1e-9.
 fn cosine(angle: f64) -> f64 {
     let square = angle * angle;
     let mut term = 1.0;
@@ -108,7 +108,7 @@ fn cosine(angle: f64) -> f64 {
     sum
 }
 
-/// Of -1 to 1; off by less than 1e-9.
+/// Exponential for -1 to 1; off by less than 1e-9.
 fn exponential(power: f64) -> f64 {
     let mut term = 1.0;
     let mut sum = 1.0;

@@ -1,5 +1,6 @@
-//! Tar files of pictures, as WebDataset keeps them: `KEY.jpg` beside `KEY.cls`, whose text is the class. Yields where each
-//! file's content lies. It reads ustar and what GNU tar and Python's tarfile write, with their long names, and writes ustar.
+//! Tar files of pictures, as WebDataset keeps them: `KEY.jpg` beside `KEY.cls`, whose text is the class.
+//! Yields the place of each file's content. It reads ustar and the long names of GNU tar and Python's
+//! tarfile, and writes ustar.
 
 use std::{
     fs::File,
@@ -9,14 +10,14 @@ use std::{
 
 /// Headers and contents begin at multiples of this.
 const BLOCK: u64 = 512;
-/// Where a header has the sum of its bytes, for which these count as blanks.
+/// Checksum field of a header; its own bytes count as blanks.
 const SUM: std::ops::Range<usize> = 148..156;
-/// Where it says what follows it: an ordinary file, a folder, a link, or what it says about the next entry.
+/// Offset of the type flag: an ordinary file, a folder, a link, or a header about the next entry.
 const KIND: usize = 156;
-/// What stands before a file to say more about it is read up to this: Linux knows no path that is nearly as long.
+/// Longest header content about the next entry that is read: no path of Linux is nearly as long.
 const MOST_NAME_BYTES: u64 = 64 << 10;
 
-/// What a tar file can be damaged in.
+/// Damage of a tar file.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TarError {
     #[error("ends inside a file")]
@@ -27,32 +28,33 @@ pub enum TarError {
     Read(io::ErrorKind),
 }
 
-/// A file in it.
+/// An entry of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// With its folder.
+    /// Name with its folder.
     pub name: String,
-    /// Where its content begins.
+    /// Offset of its content.
     pub at: u64,
-    /// Of its content.
+    /// Length of its content.
     pub bytes: u64,
     /// Whether it is an ordinary file; else a folder or a link.
     pub is_file: bool,
-    /// Where the next header is.
+    /// Offset of the next header.
     pub next: u64,
 }
 
-/// The entry whose headers begin at `at`, named as the last of them says; none at the end of a file of `size` bytes.
+/// The entry whose headers begin at `at`, named by the last of them; none at the end of a file of `size`
+/// bytes.
 pub fn entry_at(file: &File, mut at: u64, size: u64) -> Result<Option<Entry>, TarError> {
     let mut long_name = None;
     loop {
         let Some((kind, mut entry)) = header_at(file, at, size)? else { return Ok(None) };
         match kind {
-            // Of PAX. It may say other things than a name: Python writes one for each time that is no whole number.
+            // PAX header. It may hold no name: Python writes one for each time that is not a whole number.
             b'x' => long_name = about_next(file, &entry)?.as_deref().and_then(pax_path).or(long_name),
-            // Of GNU tar.
+            // GNU tar's long name.
             b'L' => long_name = about_next(file, &entry)?.as_deref().map(text).or(long_name),
-            // What holds for all that follows, and where a link points to, name no file.
+            // Global PAX records and long link targets name no file.
             b'g' | b'K' => {}
             _ => {
                 if let Some(name) = long_name {
@@ -65,7 +67,8 @@ pub fn entry_at(file: &File, mut at: u64, size: u64) -> Result<Option<Entry>, Ta
     }
 }
 
-/// What is said about the next entry; none where that is too long, and the next one's own header has to do.
+/// Content of a header about the next entry; none if it is too long: then the next entry's own header has to
+/// do.
 fn about_next(file: &File, entry: &Entry) -> Result<Option<Vec<u8>>, TarError> {
     if entry.bytes > MOST_NAME_BYTES {
         return Ok(None);
@@ -75,12 +78,12 @@ fn about_next(file: &File, entry: &Entry) -> Result<Option<Vec<u8>>, TarError> {
     Ok(Some(content))
 }
 
-/// The last path among PAX records, each of which is its own length, a blank, `KEY=VALUE` and the end of the line.
+/// The last path among PAX records: each is its own length, a blank, `KEY=VALUE` and the end of the line.
 fn pax_path(mut records: &[u8]) -> Option<String> {
     let mut path = None;
     while let Some(blank) = records.iter().position(|byte| *byte == b' ') {
         let bytes = std::str::from_utf8(&records[..blank]).ok().and_then(|text| text.parse::<usize>().ok());
-        // Where a length is wrong, nothing tells where the next record begins.
+        // After a wrong length the start of the next record is unknown.
         let Some(bytes) = bytes.filter(|bytes| (blank + 1..=records.len()).contains(bytes)) else { break };
         let (record, rest) = records.split_at(bytes);
         if let Some(value) = record[blank + 1..].strip_prefix(b"path=") {
@@ -88,13 +91,14 @@ fn pax_path(mut records: &[u8]) -> Option<String> {
         }
         records = rest;
     }
-    // One that is empty takes back what an earlier one said.
+    // An empty path revokes an earlier one.
     path.filter(|path| !path.is_empty())
 }
 
-/// The header at `at` alone, with its kind; none at the end of a file of `size` bytes.
+/// The header at `at` alone, with its type flag; none at the end of a file of `size` bytes.
 fn header_at(file: &File, at: u64, size: u64) -> Result<Option<(u8, Entry)>, TarError> {
-    // Two empty blocks end it; one that ends without them was cut between two files, and lacks nothing that one can know.
+    // Two empty blocks end a tar file; one without them was cut between two files, which cannot be told from
+    // a whole one.
     if at >= size {
         return Ok(None);
     }
@@ -117,7 +121,7 @@ fn header_at(file: &File, at: u64, size: u64) -> Result<Option<(u8, Entry)>, Tar
     }
     let next = bytes.checked_next_multiple_of(BLOCK).and_then(|bytes| (at + BLOCK).checked_add(bytes));
     let next = next.ok_or(TarError::Header(at))?;
-    // Of the last file the padding may be missing.
+    // The last file may lack its padding.
     if size - at - BLOCK < bytes {
         return Err(TarError::Truncated);
     }
@@ -133,7 +137,7 @@ fn text(field: &[u8]) -> String {
     String::from_utf8_lossy(&field[..end]).into_owned()
 }
 
-/// Octal digits, or where the first bit is set a binary number.
+/// Octal digits, or a binary number if the first bit is set.
 fn number(field: &[u8]) -> Option<u64> {
     if let [first @ 0x80..=0xff, rest @ ..] = field {
         let first = u64::from(first & 0x7f);
@@ -152,7 +156,7 @@ pub fn write(to: &mut impl Write, name: &str, content: &[u8]) -> io::Result<()> 
     pad(to, content.len() as u64)
 }
 
-/// What stands before content of that kind and of so many bytes, fewer than 8 GiB.
+/// The header of content of that kind and length, less than 8 GiB.
 pub fn header(kind: u8, name: &str, bytes: u64) -> [u8; BLOCK as usize] {
     let mut header = [0; BLOCK as usize];
     let name = name.as_bytes().get(..100).unwrap_or(name.as_bytes());
@@ -216,7 +220,7 @@ mod tests {
         assert_eq!(entries(&tar()).unwrap(), expected);
     }
 
-    /// Read by a program that everyone has.
+    /// GNU tar reads what is written here.
     #[test]
     fn other_programs_read_it() {
         let folder = tempfile::tempdir().unwrap();
@@ -224,7 +228,7 @@ mod tests {
         std::fs::write(&path, tar()).unwrap();
         let listed = std::process::Command::new("tar").arg("tf").arg(&path).output().unwrap();
         assert_eq!(String::from_utf8(listed.stdout).unwrap(), "00000000.jpg\n00000000.cls\n");
-        // And what that program makes is read here.
+        // And its output is read here.
         std::fs::write(folder.path().join("x.jpg"), [1; 1000]).unwrap();
         let other = folder.path().join("b.tar");
         let status = std::process::Command::new("tar")
@@ -236,7 +240,7 @@ mod tests {
         assert_eq!(entries(&std::fs::read(other).unwrap()).unwrap(), [("x.jpg".to_owned(), 1000)]);
     }
 
-    /// The name is longer than a header has room for.
+    /// A name longer than the header's field.
     #[rstest]
     #[case("gnu")]
     #[case("posix")]
@@ -257,7 +261,7 @@ mod tests {
         assert_eq!(entries(&std::fs::read(path).unwrap()).unwrap(), [(name, 1000)]);
     }
 
-    /// Of a file `short` behind a header of that kind with that content.
+    /// Name of the file `short` after a header of that kind with that content.
     fn name_behind(kind: u8, content: &[u8]) -> String {
         let mut bytes = header(kind, "././@PaxHeader", content.len() as u64).to_vec();
         bytes.extend_from_slice(content);

@@ -1,5 +1,6 @@
-//! TFRecord files of labelled pictures, as TensorFlow keeps ImageNet in: each record has its length, a checksum of that, a
-//! `tf.train.Example` and a checksum of it. Yields records as bytes, and pictures with labels. It decodes no picture.
+//! TFRecord files of labelled pictures, the format in which TensorFlow keeps ImageNet: each record has its
+//! length, a checksum of that, a `tf.train.Example` and a checksum of it. Yields records as bytes, and
+//! pictures with labels. It decodes no picture.
 
 use std::{
     collections::BTreeMap,
@@ -13,9 +14,9 @@ use prost::{Message, Oneof, bytes::Bytes};
 use super::crc32c::crc32c;
 use crate::memory::{self, NoRoom};
 
-/// Of a record: its length in eight bytes, and the checksum of these.
+/// Header of a record: its length in eight bytes, and the checksum of these.
 pub const HEADER_BYTES: u64 = 12;
-/// Of a record: the checksum of its content.
+/// Footer of a record: the checksum of its content.
 pub const FOOTER_BYTES: u64 = 4;
 /// A longer record is a damaged one: ImageNet's longest picture has 15 MB.
 pub const MOST_RECORD_BYTES: u64 = 256 << 20;
@@ -25,7 +26,7 @@ const LABEL: &str = "image/class/label";
 const FORMAT: &str = "image/format";
 const FILENAME: &str = "image/filename";
 
-/// What a record can be damaged in.
+/// Damage of a record.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
     #[error("ends inside a record")]
@@ -45,13 +46,14 @@ pub enum RecordError {
 }
 
 impl RecordError {
-    /// By the system's number; without one a file has become shorter than it was.
+    /// An error of reading, by its errno; without one the file has become shorter.
     pub fn of_reading(error: &io::Error) -> Self {
         error.raw_os_error().map_or(Self::Truncated, Self::Read)
     }
 }
 
-/// TensorFlow rotates and adds, so that sums of data with sums in it stay good ones.
+/// TensorFlow's masked checksum: rotated and added to, so that checksums of data that contains checksums stay
+/// good.
 fn masked(bytes: &[u8]) -> u32 {
     crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8)
 }
@@ -88,7 +90,7 @@ pub fn length_at(file: &File, at: u64, size: u64) -> Result<Option<u64>, RecordE
     Ok(Some(length))
 }
 
-/// The content of the record of `length` bytes that begins at `at`, its checksum looked at.
+/// The content of the record of `length` bytes that begins at `at`, its checksum verified.
 pub fn content_at(file: &File, at: u64, length: u64) -> Result<Bytes, RecordError> {
     let mut bytes = bytes_at(file, at + HEADER_BYTES, length + FOOTER_BYTES)?;
     let sum = bytes.split_off(length as usize);
@@ -98,7 +100,7 @@ pub fn content_at(file: &File, at: u64, length: u64) -> Result<Bytes, RecordErro
     Ok(bytes.into())
 }
 
-/// So many bytes from `at` on.
+/// `length` bytes from `at` on.
 pub fn bytes_at(file: &File, at: u64, length: u64) -> Result<Vec<u8>, RecordError> {
     let mut bytes = memory::zeros(length as usize)?;
     file.read_exact_at(&mut bytes, at).map_err(|error| RecordError::of_reading(&error))?;
@@ -110,12 +112,12 @@ pub fn bytes_at(file: &File, at: u64, length: u64) -> Result<Vec<u8>, RecordErro
 pub struct Picture {
     /// The file's content.
     pub jpeg: Bytes,
-    /// As the record says; ImageNet's own count from 1.
+    /// Class number as in the record; ImageNet's own start at 1.
     pub label: i64,
 }
 
 impl Picture {
-    /// What a record of it holds; `name` is that of the file.
+    /// The `tf.train.Example` of this picture; `name` is its file's.
     pub fn to_example(&self, name: &str) -> Vec<u8> {
         let bytes = |value: Bytes| Feature { kind: Some(Kind::Bytes(BytesList { value: vec![value] })) };
         let label = Feature { kind: Some(Kind::Int64(Int64List { value: vec![self.label] })) };
@@ -129,7 +131,7 @@ impl Picture {
         Example { features: Some(Features { feature }) }.encode_to_vec()
     }
 
-    /// What a record holds; other features are passed over.
+    /// The picture of a record; other features are skipped.
     pub fn of_example(content: Bytes) -> Result<Self, RecordError> {
         let example = Example::decode(content).map_err(|error| RecordError::Example(error.to_string()))?;
         let mut feature = example.features.unwrap_or_default().feature;
@@ -207,8 +209,8 @@ mod tests {
         Ok(found)
     }
 
-    /// Of TensorFlow's documentation of the format: the checksum of a length of 3 and of the bytes `abc`, by an implementation of
-    /// CRC-32C that works bit by bit.
+    /// From TensorFlow's documentation of the format: the checksums of a length of 3 and of the bytes `abc`,
+    /// by a bitwise CRC-32C.
     #[test]
     fn a_record_is_framed_as_tensorflow_does() {
         let mut bytes = Vec::new();

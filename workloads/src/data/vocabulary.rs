@@ -1,5 +1,6 @@
-//! The vocabulary that trained weights were made with: a text of one token a line, as Google gave BERT's `vocab.txt`. Yields the
-//! tokens by number. Special tokens must stand where BERT's uncased vocabulary has them: windows are made of these numbers.
+//! The vocabulary that trained weights were made with: one token a line, like Google's `vocab.txt` for BERT.
+//! Yields the tokens by number. Special tokens must stand where BERT's uncased vocabulary has them: windows
+//! are built from these numbers.
 
 use std::{
     collections::HashSet,
@@ -10,7 +11,7 @@ use std::{
 
 use super::words::{CLS, MASK, PAD, SEP, TOKENS, UNK};
 
-/// BERT's has 231,508.
+/// Largest file; BERT's has 231,508 bytes.
 const MOST_BYTES: u64 = 16 << 20;
 const SPECIAL: [(u32, &str); 5] =
     [(PAD, "[PAD]"), (UNK, "[UNK]"), (CLS, "[CLS]"), (SEP, "[SEP]"), (MASK, "[MASK]")];
@@ -64,7 +65,7 @@ mod tests {
     use super::read;
     use crate::data::words::Vocabulary;
 
-    /// The outcome for a made vocabulary that `change` was done to.
+    /// The result of reading a made vocabulary altered by `change`.
     fn read_changed(change: impl FnOnce(&mut Vec<String>)) -> Result<Vec<String>, String> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("vocab.txt");

@@ -1,11 +1,11 @@
-//! WAV files of one channel of 16-bit numbers at 16 kHz, which is what the study's speech recognition takes. Yields samples
-//! between -1 and 1. It converts no other rate, no other format.
+//! WAV files of one channel of 16-bit numbers at 16 kHz, the input of the study's speech recognition. Yields
+//! samples between -1 and 1. It converts no other rate or format.
 
 /// Samples per second.
 pub const RATE: u32 = 16_000;
 /// Bytes of a sample.
 const WIDTH: u32 = 2;
-/// In the header: numbers as they are, not compressed.
+/// Format code in the header: uncompressed numbers.
 const PCM: u16 = 1;
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -64,10 +64,10 @@ pub fn read(file: &[u8]) -> Result<Vec<f32>, WavError> {
                     .map(|bytes| f32::from(i16::from_le_bytes([bytes[0], bytes[1]])) / 32_768.0)
                     .collect());
             }
-            // Chunks that say who sang, and so on.
+            // Other chunks, such as metadata.
             _ => {}
         }
-        // A chunk of odd length is filled up.
+        // A chunk of odd length is padded.
         rest = behind.get(length + length % 2..).unwrap_or_default();
     }
     Err(WavError::CutOff)

@@ -1,6 +1,6 @@
-//! A language of made-up words: the vocabulary of a WordPiece tokenizer, as large as BERT's and with its special tokens in
-//! its places, and questions with passages in words of that vocabulary. Yields the same for the same seed on every
-//! machine. It means nothing.
+//! A language of made-up words: a WordPiece vocabulary as large as BERT's, with its special tokens in the
+//! same places, and questions with passages in words of that vocabulary. Yields the same for the same seed on
+//! every machine. It means nothing.
 
 use std::{collections::HashSet, ops::Range};
 
@@ -14,7 +14,7 @@ pub const UNK: u32 = 100;
 pub const CLS: u32 = 101;
 pub const SEP: u32 = 102;
 pub const MASK: u32 = 103;
-/// There too: numbers below this are special or unused.
+/// Numbers below this are special or unused, as in BERT's uncased vocabulary.
 const FIRST_USED: usize = 999;
 /// Goes up when the same seed gives other words or texts than before.
 pub const GENERATOR_VERSION: u64 = 1;
@@ -24,17 +24,18 @@ const ONSETS: [&str; 20] =
 const NUCLEI: [&str; 8] = ["a", "e", "i", "o", "u", "ea", "ou", "io"];
 const CODAS: [&str; 8] = ["", "n", "r", "s", "t", "l", "m", "nd"];
 
-/// All tokens, and which of them texts are made of.
+/// All tokens, and which of them make up texts.
 #[derive(Debug)]
 pub struct Vocabulary {
-    /// By number.
+    /// Tokens by number.
     pub tokens: Vec<String>,
     words: Range<usize>,
     endings: Range<usize>,
 }
 
 impl Vocabulary {
-    /// Special tokens, signs and letters, words, and endings that begin with `##` (one in five, as in BERT's).
+    /// Special tokens, signs and letters, words, and endings that begin with `##` (one in five, as in
+    /// BERT's).
     pub fn new(seed: u64) -> Self {
         let mut random = Random::new(seed, u64::MAX);
         let mut tokens = special();
@@ -58,8 +59,8 @@ impl Vocabulary {
         Self { tokens, words: words_from..TOKENS, endings: endings_from..words_from }
     }
 
-    /// The content of the file of this place: a question in the first line, behind it a passage of 60 to 250 words, one in
-    /// eight of 400 to 700, which takes more than one window.
+    /// The content of file number `place`: a question in the first line, then a passage of 60 to 250 words,
+    /// one in eight of 400 to 700, which takes more than one window.
     pub fn file(&self, seed: u64, place: u64) -> Vec<u8> {
         let mut random = Random::new(seed, place);
         let mut text = String::new();
@@ -77,7 +78,8 @@ impl Vocabulary {
         text.into_bytes()
     }
 
-    /// One word in ten has an ending that makes two tokens of it, one in twenty is a number, one in twelve has a comma.
+    /// Every tenth word has an ending that makes two tokens of it, one in 20 is a number, one in 12 has a
+    /// comma.
     fn sentence(&self, random: &mut Random, words: u64, end: char, text: &mut String) {
         for index in 0..words {
             if index > 0 {
@@ -105,7 +107,7 @@ impl Vocabulary {
         text.push(end);
     }
 
-    /// One of the range, the first ones far more often than the last ones.
+    /// A word of the range, the first ones far more often than the last ones.
     fn often(&self, random: &mut Random, range: &Range<usize>) -> &str {
         let share = random.uniform(0.0, 1.0);
         let place = (share * share * share * range.len() as f32) as usize;

@@ -1,6 +1,6 @@
-//! BERT-Large with the head for SQuAD: 24 layers of attention and a pair of numbers per token. Tensor names are those of
-//! Hugging Face's BertForQuestionAnswering, without its unused pooler. Attention is PyTorch's fused operator, as there by
-//! default. It only runs forward.
+//! BERT-Large with the head for SQuAD: 24 layers of attention and a pair of logits per token. Tensor names
+//! are those of Hugging Face's BertForQuestionAnswering, without its unused pooler. Attention is PyTorch's
+//! fused operator, the default there. Forward pass only.
 
 use tch::{Kind, Tensor, nn};
 
@@ -14,12 +14,12 @@ use crate::{data::words::TOKENS, digest::Digest, error::Error};
 
 const LAYERS: i64 = 24;
 const HEADS: i64 = 16;
-/// Of a head; a scaled model has fewer heads.
+/// Width of a head; a scaled model has fewer heads.
 const HEAD_WIDTH: i64 = 64;
 const POSITIONS: i64 = 512;
 const SEGMENTS: i64 = 2;
 const EPSILON: f64 = 1e-12;
-/// Added to what a token shall not look at: nothing is left of it after the softmax.
+/// Added to the attention scores of masked tokens: nothing is left of them after the softmax.
 const HIDDEN: f64 = -10_000.0;
 
 /// The sizes of one model.
@@ -38,12 +38,12 @@ impl Sizes {
         self.heads * HEAD_WIDTH
     }
 
-    /// Of the layer between two others.
+    /// Width of the feed-forward layer.
     fn inner(self) -> i64 {
         4 * self.width()
     }
 
-    /// All numbers of the model.
+    /// Number of the model's parameters.
     pub fn parameters(self) -> u64 {
         let (width, inner) = (self.width(), self.inner());
         let linear = |from, to| from * to + to;
@@ -88,7 +88,7 @@ impl Bert {
         let sizes = Sizes::new(settings.scale);
         let (network, mut parameters) =
             Parameters::build(BERT, sizes.parameters(), |root| Network::new(root, sizes))?;
-        // The pooler, and a list of positions that older versions kept: no answer depends on them.
+        // The pooler, and a list of positions in older versions: no answer depends on them.
         let is_spare = |name: &str| name.starts_with("bert.pooler.") || name.ends_with(".position_ids");
         parameters.fill(&Source {
             weights: settings.weights.as_deref(),
@@ -104,8 +104,8 @@ impl Bert {
         self.parameters.digest
     }
 
-    /// Two numbers for each token, `[windows, length, 2]` in fp32, of tokens, their segments and a mask, each `[windows,
-    /// length]` of integers.
+    /// Two logits for each token, `[windows, length, 2]` in fp32, from tokens, their segments and a mask,
+    /// each `[windows, length]` of integers.
     pub fn logits(&self, tokens: &Tensor, segments: &Tensor, mask: &Tensor) -> Result<Tensor, Error> {
         let (tokens, segments, mask) =
             (libtorch::upload(tokens)?, libtorch::upload(segments)?, libtorch::upload(mask)?);

@@ -1,6 +1,6 @@
-//! DLRM as in MLPerf's debug set, which is Criteo's Kaggle data: a small network for the counts, 26 tables of which each
-//! category takes a row, the products of each pair of those 27 vectors, a second network that yields a probability. Tensor
-//! names are those of the reference (dlrm_s_pytorch.py). It only runs forward.
+//! DLRM as in MLPerf's debug set, which is Criteo's Kaggle data: a small network for the counts, 26 tables
+//! with a row per category, the products of each pair of those 27 vectors, and a second network that yields a
+//! probability. Tensor names are those of the reference (dlrm_s_pytorch.py). Forward pass only.
 
 use tch::{Kind, Tensor, nn};
 
@@ -16,18 +16,18 @@ use crate::{
     error::Error,
 };
 
-/// Different values of each category in the Kaggle data, and so rows of its table: 33,762,577 in all.
+/// Different values of each category in the Kaggle data, hence rows of its table: 33,762,577 in all.
 pub const TABLES: [i64; CATEGORIES] = [
     1460, 583, 10_131_227, 2_202_608, 305, 24, 12_517, 633, 3, 93_145, 5683, 8_351_593, 3194, 27, 14_992,
     5_461_306, 10, 5652, 2173, 4, 7_046_547, 18, 15, 286_181, 105, 142_572,
 ];
 /// Length of a row.
 const WIDTH: i64 = 16;
-/// Between the counts and a vector as long as a row.
+/// Layers between the counts and a vector as long as a row.
 const BOTTOM: [i64; 3] = [512, 256, 64];
-/// Between the products and the probability.
+/// Layers between the products and the probability.
 const TOP: [i64; 2] = [512, 256];
-/// Vectors that are multiplied: one of the counts, one of each category.
+/// Vectors to multiply: one of the counts, one of each category.
 const VECTORS: i64 = CATEGORIES as i64 + 1;
 /// Layers are scaled to multiples of this, which suits vector instructions.
 const UNIT: i64 = 8;
@@ -36,7 +36,7 @@ const UNIT: i64 = 8;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sizes {
     pub tables: [i64; CATEGORIES],
-    /// Inputs of the first layer to outputs of the last one.
+    /// Sizes from the first layer's inputs to the last layer's outputs.
     pub bottom: Vec<i64>,
     pub top: Vec<i64>,
 }
@@ -52,7 +52,7 @@ impl Sizes {
         }
     }
 
-    /// All numbers of the model.
+    /// Number of the model's parameters.
     pub fn parameters(&self) -> u64 {
         let layers = |sizes: &[i64]| sizes.windows(2).map(|pair| pair[0] * pair[1] + pair[1]).sum::<i64>();
         let tables = self.tables.iter().sum::<i64>() * WIDTH;
@@ -72,7 +72,7 @@ struct Network {
     tables: Vec<Tensor>,
     bottom: Vec<nn::Linear>,
     top: Vec<nn::Linear>,
-    /// Of each pair of vectors: where its product stands among those of all with all.
+    /// Index of each pair's product in the flattened matrix of all products.
     below_diagonal: Tensor,
 }
 
@@ -95,7 +95,7 @@ impl Dlrm {
         self.parameters.digest
     }
 
-    /// Probabilities `[lines]` in fp32, of counts `[lines, 13]` in fp32 and of rows `[lines]` for each table.
+    /// Probabilities `[lines]` in fp32 from counts `[lines, 13]` in fp32 and rows `[lines]` of each table.
     pub fn probabilities(&self, counts: &Tensor, rows: &[Tensor]) -> Result<Tensor, Error> {
         let counts = libtorch::upload(counts)?;
         let rows = rows.iter().map(libtorch::upload).collect::<Result<Vec<_>, _>>()?;
@@ -116,7 +116,7 @@ impl Network {
             .collect();
         let layers = |name: &str, sizes: &[i64]| -> Vec<nn::Linear> {
             let config = nn::LinearConfig { ws_init: zero, bs_init: Some(zero), bias: true };
-            // Between two layers stands an activation, which has a number too.
+            // Activations between the layers have numbers too.
             let pairs = sizes.windows(2).enumerate();
             pairs
                 .map(|(index, pair)| nn::linear(root / name / (2 * index), pair[0], pair[1], config))

@@ -1,6 +1,6 @@
-//! Image classification: a request reads, decodes and prepares `batch` JPEG files, runs ResNet-50 v1.5 on them and
-//! takes the five likeliest classes of each. Yields the report of the run. It judges no accuracy: with seeded
-//! weights and generated pictures the classes mean nothing.
+//! Image classification: a request reads, decodes and prepares `batch` JPEG files, runs ResNet-50 v1.5 on
+//! them and takes the five likeliest classes of each. Yields the report of the run. It judges no accuracy:
+//! with seeded weights and generated pictures the classes mean nothing.
 
 use tch::{Kind, Tensor};
 
@@ -27,7 +27,7 @@ pub struct ImageClassification {
     frame: Frame,
     preparer: Preparer,
     batch: u64,
-    /// The batch as the model takes it; kept, so that a request allocates it only once, as a tensor.
+    /// Input batch; kept, so that a request allocates it only once, as a tensor.
     values: Vec<f32>,
     /// Per picture of the last request: class and probability, likeliest first.
     pub top: Vec<[(i64, f32); TOP]>,
@@ -37,7 +37,7 @@ impl Model for ImageClassification {
     const NAME: &'static str = "ic";
     const MODEL: &'static str = RESNET50;
     const PREPARATION_VERSION: u64 = PREPARATION_VERSION;
-    /// It scales the pictures.
+    /// The scale applies to the pictures.
     const IS_SCALED: bool = false;
 
     fn files(settings: &Settings) -> Result<FileSet, Error> {
@@ -51,7 +51,8 @@ impl Model for ImageClassification {
 
     fn new(settings: &Settings, files: FileSet) -> Result<Self, Error> {
         let frame = Frame::USUAL.scaled(settings.scale);
-        // Of each worker, here and as a tensor. What the network makes of them is more, and libtorch's to refuse.
+        // Copies per worker: here and as a tensor. The network itself takes more, which is libtorch's to
+        // refuse.
         let copies = 2 * u64::from(settings.plan.workers);
         memory::check((frame.values() * size_of::<f32>()) as u64 * settings.batch * copies)?;
         let model = ResNet50::new(settings.weights.as_deref(), settings.seed, settings.precision)?;

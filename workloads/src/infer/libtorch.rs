@@ -1,5 +1,5 @@
-//! What every model needs of libtorch: its threads set, and its C++ exceptions turned into errors of one sentence.
-//! It computes nothing.
+//! What every model needs of libtorch: its threads set, and its C++ exceptions turned into errors of one
+//! sentence. It computes nothing.
 
 use std::{
     cell::Cell,
@@ -16,13 +16,13 @@ use crate::{
 
 static DEVICE: OnceLock<Device> = OnceLock::new();
 
-/// Sets libtorch's threads between operators for the whole process. Only the first time counts: libtorch takes it once.
+/// Sets libtorch's threads between operators for the whole process, once: libtorch ignores later calls.
 pub fn set_interop_threads(threads: u32) {
     static INTEROP: Once = Once::new();
     INTEROP.call_once(|| tch::set_num_interop_threads(i32::try_from(threads).unwrap_or(i32::MAX)));
 }
 
-/// Has models and batches live on a device from now on. Only the first time counts, before there are any.
+/// Places models and batches on a device from now on. Only the first call counts, before there are any.
 pub fn set_device(asked: platform::Device) -> Result<(), Error> {
     let device = match asked {
         platform::Device::Cpu => Device::Cpu,
@@ -39,24 +39,24 @@ pub fn set_device(asked: platform::Device) -> Result<(), Error> {
     Ok(())
 }
 
-/// Where models and batches live.
+/// Device of models and batches.
 pub fn device() -> Device {
     DEVICE.get().copied().unwrap_or(Device::Cpu)
 }
 
-/// Waits until the device has done what it was told, so that a phase holds what it started; nothing on a CPU.
+/// Waits for the device, so that a phase contains the work that it started; nothing on a CPU.
 pub fn finish() {
     if let Device::Cuda(number) = device() {
         Cuda::synchronize(number as i64);
     }
 }
 
-/// A phase of that name, `h2d` or `d2h`, as long as it is kept; none on a CPU, where nothing is copied.
+/// A phase `h2d` or `d2h`, as long as the guard is kept; none on a CPU, where nothing is copied.
 pub fn copying(name: &str) -> Option<guestscope_marker::Guard> {
     (device() != Device::Cpu).then(|| guestscope_marker::phase(name))
 }
 
-/// A tensor where models live: the same one on a CPU, else copied in a phase `h2d`.
+/// A tensor on the models' device: the same one on a CPU, else copied in a phase `h2d`.
 pub fn upload(tensor: &Tensor) -> Result<Tensor, Error> {
     if device() == Device::Cpu {
         return Ok(tensor.shallow_clone());
@@ -72,14 +72,14 @@ pub fn download(tensor: Tensor) -> Result<Tensor, Error> {
     if device() == Device::Cpu {
         return Ok(tensor);
     }
-    // What is computed still is no copy.
+    // Pending computation does not count as copying.
     finish();
     let _phase = copying("d2h");
     Ok(tensor.f_to_device(Device::Cpu)?)
 }
 
-/// Whether there is room for `numbers` of models in fp32, as which all are made. What libtorch refuses later is more likely a
-/// batch, and its error says so. A device tells for itself.
+/// Whether there is room for `numbers` model values in fp32, in which all are made. What libtorch refuses
+/// later is more likely a batch, and its error says so. A GPU reports its own shortage.
 pub fn room_for(model: &'static str, numbers: u64, smaller: Smaller) -> Result<(), Error> {
     if device() != Device::Cpu {
         return Ok(());
@@ -91,7 +91,8 @@ pub fn room_for(model: &'static str, numbers: u64, smaller: Smaller) -> Result<(
     })
 }
 
-/// Sets libtorch's threads inside an operator for the whole process; between operators it has one, unless more were set.
+/// Sets libtorch's threads inside an operator for the whole process; between operators it has one, unless
+/// set.
 pub fn set_threads(threads: u32) {
     set_interop_threads(1);
     tch::set_num_threads(i32::try_from(threads).unwrap_or(i32::MAX));
@@ -101,8 +102,9 @@ thread_local! {
     static CAUGHT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs `work`, whose tch calls panic where libtorch throws (tch's layers have no other way), for example when memory
-/// runs out. Nothing of the panic is printed. `work` must not leave anything half-changed that is used afterwards.
+/// Runs `work`, whose tch calls panic if libtorch throws (tch's layers have no other way), for example
+/// without memory. Nothing of the panic is printed. `work` must not leave anything half-changed that is used
+/// afterwards.
 pub fn catch<T>(work: impl FnOnce() -> T) -> Result<T, Error> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -122,8 +124,8 @@ pub fn catch<T>(work: impl FnOnce() -> T) -> Result<T, Error> {
     })
 }
 
-/// The first sentence of libtorch's message, without the words of `unwrap` and the C++ stack behind it, which follows
-/// after a line break that `unwrap` prints as `\n`.
+/// The first sentence of libtorch's message, without `unwrap`'s words and the C++ stack, which follows a line
+/// break printed by `unwrap` as `\n`.
 pub fn sentence(text: &str) -> &str {
     let message = text.split_once("Torch(\"").map_or(text, |(_, message)| message);
     let line = message.split('\n').next().unwrap_or_default();

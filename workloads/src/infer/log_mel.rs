@@ -1,14 +1,14 @@
-//! What RNN-T hears of a recording, as in MLPerf's reference: the logarithm of the power in 80 bands of the mel scale, every
-//! 10 ms, three of those put together, and each feature normalised over the recording. There is no dither, so that the same
-//! recording gives the same features.
+//! Features of a recording as in MLPerf's reference of RNN-T: log power in 80 bands of the mel scale, every
+//! 10 ms, three frames joined, and each feature normalised over the recording. There is no dither, so that
+//! the same recording gives the same features.
 
 use tch::{Kind, Tensor};
 
 use crate::error::Error;
 
-/// Bands.
+/// Bands of the mel scale.
 pub const BANDS: usize = 80;
-/// Frames that are put together.
+/// Frames joined into one step.
 pub const SPLICE: i64 = 3;
 /// Features of one step.
 pub const FEATURES: i64 = BANDS as i64 * SPLICE;
@@ -18,18 +18,18 @@ pub const VERSION: u64 = 1;
 const RATE: f64 = 16_000.0;
 /// Samples of a Fourier transform.
 const TRANSFORM: i64 = 512;
-/// Samples of a window, 20 ms, and between two windows.
+/// Samples of a window, 20 ms, and the distance of two windows.
 const WINDOW: i64 = 320;
 const HOP: i64 = 160;
-/// Fewer samples cannot be mirrored at the edges as far as a transform needs it.
+/// Fewest samples whose edges can be mirrored as far as a transform needs.
 pub const SHORTEST: usize = TRANSFORM as usize / 2 + 1;
-/// How much of the sample before is taken away.
+/// Pre-emphasis: share of the previous sample that is subtracted.
 const EMPHASIS: f64 = 0.97;
 /// Added before the logarithm, and to the deviation.
 const POWER_FLOOR: f64 = 1e-20;
 const DEVIATION_FLOOR: f64 = 1e-5;
 
-/// Computes features; keeps what is the same for all recordings.
+/// Computes features; keeps what all recordings share.
 pub struct LogMel {
     window: Tensor,
     /// `[BANDS, TRANSFORM / 2 + 1]`.
@@ -43,14 +43,14 @@ impl LogMel {
         Ok(Self { window, bands })
     }
 
-    /// `[steps, FEATURES]` of at least `SHORTEST` samples.
+    /// Features `[steps, FEATURES]` of at least `SHORTEST` samples.
     pub fn features(&self, samples: &[f32]) -> Result<Tensor, Error> {
         let sound = Tensor::f_from_slice(samples)?;
         let behind = sound.f_narrow(0, 1, samples.len() as i64 - 1)?;
         let before = sound.f_narrow(0, 0, samples.len() as i64 - 1)?;
         let rest = behind.f_sub(&before.f_mul_scalar(EMPHASIS)?)?;
         let sound = Tensor::f_cat(&[sound.f_narrow(0, 0, 1)?, rest], 0)?;
-        // The overload that mirrors the edges by itself fails: tch always passes an option that it refuses.
+        // The overload that mirrors the edges itself fails: tch always passes an option that it refuses.
         let margin = TRANSFORM / 2;
         let sound = sound.f_unsqueeze(0)?.f_reflection_pad1d([margin, margin])?.f_squeeze_dim(0)?;
         let window = Some(&self.window);
@@ -61,12 +61,12 @@ impl LogMel {
     }
 }
 
-/// Every third frame with the two behind it, zeros behind the last one: `[FEATURES, steps]` of `[BANDS, frames]`.
+/// Joins every third frame with the next two, zeros after the last: `[FEATURES, steps]`.
 fn spliced(bands: &Tensor) -> Result<Tensor, tch::TchError> {
     let frames = bands.size()[1];
     let parts = (0..SPLICE)
         .map(|shift| {
-            // Cut and filled, also where there are fewer frames than that.
+            // Cut and padded, also with fewer frames than that.
             let shift = shift.min(frames);
             bands.f_narrow(1, shift, frames - shift)?.f_constant_pad_nd([0, shift])
         })
@@ -77,7 +77,7 @@ fn spliced(bands: &Tensor) -> Result<Tensor, tch::TchError> {
 /// Each feature with mean 0 and deviation 1 over the steps, transposed.
 fn normalised(features: &Tensor) -> Result<Tensor, tch::TchError> {
     let mean = features.f_mean_dim(1, true, Kind::Float)?;
-    // Of one step there is no deviation.
+    // One step has no deviation.
     let is_unbiased = features.size()[1] > 1;
     let deviation = features.f_std_dim(1, is_unbiased, true)?.f_add_scalar(DEVIATION_FLOOR)?;
     features.f_sub(&mean)?.f_div(&deviation)?.f_transpose(0, 1)?.f_contiguous()
@@ -101,12 +101,12 @@ fn filters() -> Vec<f32> {
     weights
 }
 
-/// Below 1 kHz even, above it logarithmic.
+/// Slaney's scale: linear below 1 kHz, logarithmic above.
 const LINEAR_HERTZ: f64 = 200.0 / 3.0;
 const BREAK_HERTZ: f64 = 1000.0;
 const BREAK_MEL: f64 = BREAK_HERTZ / LINEAR_HERTZ;
 
-/// By so much the logarithm of a frequency grows from mel to mel.
+/// Growth of a frequency's logarithm per mel.
 fn log_step() -> f64 {
     6.4_f64.ln() / 27.0
 }
@@ -145,7 +145,7 @@ mod tests {
         }
     }
 
-    /// The triangle whose tip is at 1,006 Hz weighs 1 kHz most, and the widest one has the area 1 in steps of 31.25 Hz.
+    /// The triangle with its tip at 1,006 Hz weighs 1 kHz most; the widest has area 1 in steps of 31.25 Hz.
     #[test]
     fn triangles_stand_where_librosa_puts_them() {
         let filters = filters();

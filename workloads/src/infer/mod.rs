@@ -1,5 +1,5 @@
-//! Inference: one file per workload of the studies, beside what they share (loading of weights, models).
-//! Yields a report. The loop that sends requests is in `load`.
+//! Inference: one file per workload of the studies, and what they share (loading of weights, models). Yields
+//! a report. The loop that sends requests is in `load`.
 
 #[cfg(feature = "torch")]
 pub mod bert;
@@ -44,45 +44,45 @@ use crate::{error::Error, load::Plan, report::Report, stall::machine::work::Amou
 pub const RESNET50: &str = "ResNet-50 v1.5";
 pub const RESNET50_PARAMETERS: u64 = 25_557_032;
 pub const DLRM: &str = "DLRM, Criteo Kaggle";
-/// 540,201,232 of the tables, 475,985 of the layers.
+/// 540,201,232 in the tables, 475,985 in the layers.
 pub const DLRM_PARAMETERS: u64 = 540_677_217;
 pub const BERT: &str = "BERT-Large, SQuAD";
-/// Without the pooler, which no answer depends on.
+/// BERT-Large without the pooler, on which no answer depends.
 pub const BERT_PARAMETERS: u64 = 334_094_338;
 pub const RNNT: &str = "RNN-T";
-/// 42,967,040 of the encoder, 1,652,480 of the prediction network, 703,517 of the joint.
+/// 42,967,040 in the encoder, 1,652,480 in the prediction network, 703,517 in the joint.
 pub const RNNT_PARAMETERS: u64 = 45_323_037;
 
-/// What every inference workload is told.
+/// Settings of an inference workload.
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub plan: Plan,
     /// Samples per request.
     pub batch: u64,
-    /// Of libtorch, for the work inside one operator.
+    /// Threads of libtorch inside one operator.
     pub threads: u32,
     pub seed: u64,
-    /// The user's folder of inputs; without it they are generated.
+    /// The user's folder of inputs; none: they are generated.
     pub data: Option<PathBuf>,
-    /// How many inputs to generate, where they are.
+    /// Number of inputs to generate.
     pub generated: u32,
-    /// Trained parameters; without them they are drawn from the seed.
+    /// Trained parameters; none: they are drawn from the seed.
     pub weights: Option<PathBuf>,
-    /// Of texts: the tokens that trained weights know; without it the seed decides them.
+    /// Tokens that trained weights know, for texts; none: the seed decides them.
     pub vocabulary: Option<PathBuf>,
-    /// Of the model; image classification keeps its model and scales the pictures.
+    /// Scale of the model; image classification scales the pictures instead.
     pub scale: Scale,
     pub precision: Precision,
 }
 
-/// What the busy loop is told.
+/// Settings of the busy loop.
 #[derive(Clone, Debug)]
 pub struct Loop {
     pub plan: Plan,
     /// Samples per request.
     pub batch: u64,
     pub seed: u64,
-    /// Of one sample.
+    /// Work of one sample.
     pub work: Amount,
 }
 
@@ -100,7 +100,7 @@ pub enum Task {
 }
 
 impl Task {
-    /// How many inputs are generated where nobody says.
+    /// Default number of generated inputs.
     pub fn inputs(self) -> u32 {
         match self {
             // 7 MB of pictures; 4 MB of records.
@@ -112,7 +112,7 @@ impl Task {
         }
     }
 
-    /// Runs it as `settings` say.
+    /// Runs the workload with these settings.
     #[cfg(feature = "torch")]
     pub fn run(self, settings: &Settings) -> Result<Report, Error> {
         match self {
@@ -123,7 +123,7 @@ impl Task {
         }
     }
 
-    /// Says that it cannot be run.
+    /// Fails: this build has no libtorch.
     #[cfg(not(feature = "torch"))]
     pub fn run(self, _: &Settings) -> Result<Report, Error> {
         let workload = match self {

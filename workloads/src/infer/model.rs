@@ -1,5 +1,5 @@
-//! What every inference workload is beside its three phases: a name, a model, and what decides its work. Yields the report
-//! of a run.
+//! What an inference workload has beside its three phases: a name, a model, and what decides its work. Yields
+//! the report of a run.
 
 use super::{Settings, libtorch};
 use crate::{
@@ -12,30 +12,30 @@ use crate::{
 
 /// An inference workload.
 pub trait Model: Workload + Sized {
-    /// As on the command line.
+    /// Name on the command line.
     const NAME: &'static str;
-    /// For people.
+    /// Name for people.
     const MODEL: &'static str;
-    /// Goes up when the same input is prepared in another way than before.
+    /// Goes up when the same input is prepared differently than before.
     const PREPARATION_VERSION: u64;
     /// Whether `--scale` makes the model smaller.
     const IS_SCALED: bool = true;
 
-    /// What requests read.
+    /// Input files of the requests.
     fn files(settings: &Settings) -> Result<FileSet, Error>;
     fn new(settings: &Settings, files: FileSet) -> Result<Self, Error>;
-    /// Numbers of the model that `settings` ask for.
+    /// Number of the model's parameters with these settings.
     fn parameters(settings: &Settings) -> u64;
-    /// Of the values of the model, and of what else prepares inputs and is not a file of theirs.
+    /// Hash of the model's values and of whatever else prepares inputs and is not an input file.
     fn digest(&self) -> Digest;
 
-    /// Where an output has no length of its own: how many symbols are taken from one step.
+    /// The most symbols taken from one step, if the output has no length of its own.
     fn most_symbols(&self) -> Option<u64> {
         None
     }
 }
 
-/// Runs it as `settings` say.
+/// Runs the workload with these settings.
 pub fn run<M: Model>(settings: &Settings) -> Result<Report, Error> {
     libtorch::set_threads(settings.threads);
     let models = M::parameters(settings).saturating_mul(u64::from(settings.plan.workers));
@@ -64,9 +64,9 @@ pub fn run<M: Model>(settings: &Settings) -> Result<Report, Error> {
     Ok(Report::new(identity, &settings.plan, measured).without(files.skipped()))
 }
 
-/// Everything that decides what is computed, the files that were left out too, unless speed decides how many were come to. Not the
-/// threads: how many compute it is the platform's matter, and platforms of different size are to be compared; nor the warm-up,
-/// which no statistic contains.
+/// Hash of everything that decides the computation, including the files left out, unless speed decides how
+/// many files were reached. Threads are not in it: they belong to the platform, and platforms of different
+/// size are to be compared; nor is the warm-up, which no statistic contains.
 fn work_hash<M: Model>(workload: &M, files: &FileSet, settings: &Settings) -> Digest {
     let mut hash = Digest::default();
     hash.text(M::NAME).text(M::MODEL).text(settings.precision.name());
@@ -83,8 +83,8 @@ fn work_hash<M: Model>(workload: &M, files: &FileSet, settings: &Settings) -> Di
     hash
 }
 
-/// The user's files of this kind, else made ones: `make` yields the content of the file of a place, `version` goes up when it
-/// makes others than before.
+/// The user's files of this kind, else made ones: `make` yields the content of the file with a given number,
+/// `version` goes up when `make` changes.
 pub fn files(
     kind: &Kind,
     settings: &Settings,

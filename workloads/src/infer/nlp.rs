@@ -1,6 +1,6 @@
-//! Questions about texts: a request reads `batch` questions with their passages, cuts them into tokens and windows, runs
-//! BERT-Large on all windows and names the likeliest answers. It judges no accuracy: with seeded weights and made-up words the
-//! answers mean nothing.
+//! Question answering: a request reads `batch` questions with their passages, cuts them into tokens and
+//! windows, runs BERT-Large on all windows and names the likeliest answers. It judges no accuracy: with
+//! seeded weights and made-up words the answers mean nothing.
 
 use std::ops::Range;
 
@@ -25,7 +25,7 @@ use crate::{
     load::Workload,
 };
 
-/// What requests read.
+/// Input files of the requests.
 pub const TEXTS: Kind = Kind { name: "texts", what: "texts", endings: &["txt"], named: ".txt" };
 
 /// An answer as a person reads it.
@@ -39,7 +39,7 @@ pub struct Answer {
 pub struct Answering {
     model: Bert,
     tokenizer: Tokenizer,
-    /// Of the tokens, where texts are the user's; made texts are of the same seed as these.
+    /// Hash of the tokens if the texts are the user's; made texts come from the same seed as their tokens.
     vocabulary: Option<Digest>,
     files: FileSet,
     batch: u64,
@@ -48,14 +48,14 @@ pub struct Answering {
     pub answers: Vec<Vec<Answer>>,
 }
 
-/// A passage, where its tokens stand in it, and the windows that show it.
+/// A passage, the places of its tokens, and the windows that show it.
 pub struct Shown {
     passage: String,
     places: Vec<Range<usize>>,
     windows: Vec<Window>,
 }
 
-/// What the model takes: one row for each window.
+/// Inputs of the model: one row for each window.
 pub struct Prepared {
     ids: Tensor,
     segments: Tensor,
@@ -63,7 +63,7 @@ pub struct Prepared {
     shown: Vec<Shown>,
 }
 
-/// What the model yields.
+/// Outputs of the model.
 pub struct Judged {
     logits: Tensor,
     shown: Vec<Shown>,
@@ -115,7 +115,7 @@ fn digest_of(tokens: &[String]) -> Digest {
 }
 
 impl Answering {
-    /// Adds the windows of the file of this place.
+    /// Adds the windows of file number `place`.
     fn read(&mut self, place: u64) -> Result<Shown, Error> {
         self.files.read_at(place, |content| Ok(show(content, &self.tokenizer, &mut self.tokens)))
     }
@@ -128,7 +128,7 @@ fn show(content: &[u8], tokenizer: &Tokenizer, tokens: &mut Tokens) -> Result<Sh
     let Some((question, passage)) = text.split_once('\n') else { return expected() };
     let pieces = |text| tokenizer.pieces(text).map_err(|error| error.to_string());
     let (question, pieces) = (pieces(question)?, pieces(passage)?);
-    // Nothing but blanks is none.
+    // Blanks alone are no text.
     if question.ids.is_empty() || pieces.ids.is_empty() {
         return expected();
     }

@@ -1,5 +1,5 @@
-//! The tensors of a model: made, counted, filled from a seed or a file, converted. Yields them filled, with a hash of what
-//! decides their values. It knows no model.
+//! The tensors of a model: made, counted, filled from a seed or a file, converted. Yields them filled, with a
+//! hash of the origin of their values. It knows no model.
 
 use std::path::Path;
 
@@ -20,14 +20,14 @@ use crate::{digest::Digest, error::Error};
 #[derive(Debug)]
 pub struct Parameters {
     store: VarStore,
-    /// Of everything that decides the values.
+    /// Hash of everything that decides the values.
     pub digest: Digest,
 }
 
-/// Where values come from, and what else a file may hold.
+/// Source of the values, and what else a file may hold.
 #[derive(Clone, Copy)]
 pub struct Source<'a> {
-    /// A file; none: the seed.
+    /// A safetensors file; none: the seed.
     pub weights: Option<&'a Path>,
     pub seed: u64,
     pub rule: Rule,
@@ -37,7 +37,7 @@ pub struct Source<'a> {
 }
 
 impl Parameters {
-    /// The network that `build` makes, with whatever values, its number of parameters checked.
+    /// The network that `build` makes, with arbitrary values, its number of parameters checked.
     pub fn build<N>(
         model: &'static str,
         expected: u64,
@@ -90,7 +90,7 @@ impl Parameters {
         Ok(())
     }
 
-    /// How many numbers training would change (so without the running statistics of batch normalisation).
+    /// Number of trainable values (without the running statistics of batch normalisation).
     pub fn count(&self) -> i64 {
         self.store.trainable_variables().iter().map(|tensor| tensor.numel() as i64).sum()
     }
@@ -107,7 +107,7 @@ impl Parameters {
     }
 }
 
-/// No file holds anything but the model.
+/// The file may hold nothing but the model.
 pub fn nothing_spare(_: &str) -> bool {
     false
 }

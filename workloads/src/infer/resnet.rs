@@ -1,9 +1,10 @@
-//! ResNet-50 v1.5: the stride of a bottleneck sits in its 3 x 3 convolution, `conv2` (checked by `tests` against
-//! torchvision's logits; v1 has it in `conv1`). Tensor names are torchvision's, without any mapping. Yields the network, which
-//! training takes as well, and logits for pictures.
+//! ResNet-50 v1.5: the stride of a bottleneck is in its 3 x 3 convolution, `conv2` (checked by `tests`
+//! against torchvision's logits; v1 has it in `conv1`). Tensor names are torchvision's, without any mapping.
+//! Yields the network, which training uses as well, and logits for pictures.
 //!
-//! `tch::vision::resnet` is the same network to the bit, but makes a new tensor for each sum and each ReLU, where torchvision
-//! writes over the one that nobody needs any more: by the shapes, 1.9 GB of new tensors in a step of 32 images.
+//! `tch::vision::resnet` is the same network to the bit, but makes a new tensor for each sum and each ReLU,
+//! where torchvision overwrites one that is no longer needed: by the shapes, 1.9 GB of new tensors in a step
+//! of 32 images.
 
 use std::path::Path;
 
@@ -24,7 +25,7 @@ use crate::{digest::Digest, error::Error};
 const CLASSES: i64 = 1000;
 /// Bottlenecks of each of the four stages.
 const BLOCKS: [i64; 4] = [3, 4, 6, 3];
-/// A bottleneck yields so many times the channels of its middle.
+/// Output channels of a bottleneck per channel of its middle convolution.
 const EXPANSION: i64 = 4;
 
 /// The model with its parameters, for inference.
@@ -56,12 +57,12 @@ impl ResNet50 {
         Ok(Self { parameters, network, precision })
     }
 
-    /// Of everything that decides the parameters.
+    /// Hash of everything that decides the parameters.
     pub fn digest(&self) -> Digest {
         self.parameters.digest
     }
 
-    /// How many numbers training would change (so without the running statistics of batch normalisation).
+    /// Number of trainable values (without the running statistics of batch normalisation).
     pub fn parameters(&self) -> i64 {
         self.parameters.count()
     }
@@ -92,7 +93,8 @@ pub fn network(root: &nn::Path, classes: i64) -> impl ModuleT + use<> {
         let path = root / format!("layer{}", stage + 1);
         let width = 64 << stage;
         for block in 0..blocks {
-            // The first one of a stage halves the sides, but for the first stage, behind the pooling.
+            // The first block of each stage but the first halves the sides; the first stage comes after the
+            // pooling.
             let stride = if block == 0 && stage > 0 { 2 } else { 1 };
             stages = stages.add(Bottleneck::new(&(&path / block), (from, width), stride));
             from = width * EXPANSION;
@@ -107,7 +109,7 @@ pub fn network(root: &nn::Path, classes: i64) -> impl ModuleT + use<> {
     })
 }
 
-/// One without a bias, and the batch normalisation behind it.
+/// A convolution without bias, followed by batch normalisation.
 #[derive(Debug)]
 struct Convolution {
     convolve: nn::Conv2D,
@@ -115,24 +117,24 @@ struct Convolution {
 }
 
 impl Convolution {
-    /// Of `size` pixels each way, and with as much padding as keeps the sides at a stride of 1.
+    /// A convolution of `size` x `size` pixels, padded so that a stride of 1 keeps the sides.
     fn new(path: nn::Path, normalised: nn::Path, (from, to): (i64, i64), size: i64, stride: i64) -> Self {
         let config = nn::ConvConfig { stride, padding: size / 2, bias: false, ..Default::default() };
         let convolve = nn::conv2d(path, from, to, size, config);
         Self { convolve, normalise: nn::batch_norm2d(normalised, to, nn::BatchNormConfig::default()) }
     }
 
-    /// What it yields is the caller's alone, and no gradient needs it: it may be written over.
+    /// The caller may overwrite the output: nothing else refers to it, and no gradient needs it.
     fn forward(&self, seen: &Tensor, is_training: bool) -> Tensor {
         self.normalise.forward_t(&self.convolve.forward(seen), is_training)
     }
 }
 
-/// Three convolutions, of which the middle one is narrow, added to what they were given.
+/// Three convolutions, of which the middle one is narrow, and a shortcut that adds the input.
 #[derive(Debug)]
 struct Bottleneck {
     convolutions: [Convolution; 3],
-    /// Where channels or sides change.
+    /// Convolution of the shortcut, if channels or sides change.
     shortcut: Option<Convolution>,
 }
 

@@ -1,6 +1,6 @@
-//! RNN-T as in MLPerf: an encoder of five LSTM layers that puts two steps together after the second one, a prediction network
-//! of the symbols so far, and a joint that says which symbol comes next or that the step is done. Tensor names are those of
-//! the reference. It only runs forward, and takes the likeliest symbol each time.
+//! RNN-T as in MLPerf: an encoder of five LSTM layers that stacks two steps after the second one, a
+//! prediction network over the symbols so far, and a joint that gives the next symbol or ends the step.
+//! Tensor names are those of the reference. Forward pass only, with greedy decoding.
 
 use tch::{
     Kind, Tensor,
@@ -16,21 +16,21 @@ use super::{
 };
 use crate::{digest::Digest, error::Error};
 
-/// Symbols by their numbers; the last number stands for none.
+/// Symbols by their numbers; the last number is the blank.
 pub const SYMBOLS: &[u8; 28] = b" abcdefghijklmnopqrstuvwxyz'";
 const BLANK: i64 = SYMBOLS.len() as i64;
 const CLASSES: i64 = BLANK + 1;
-/// Steps that are put together in the middle of the encoder.
+/// Steps stacked in the middle of the encoder.
 pub const STACK: i64 = 2;
-/// More symbols are not taken from one step of the full model, as in MLPerf's reference.
+/// Most symbols taken from one step of the full model, as in MLPerf's reference.
 const MOST_SYMBOLS: usize = 30;
-/// Of a scaled model, whose seeded weights find a symbol in nearly each step: 5,000 in 15 s at a tenth of the size. A step is
-/// 60 ms, in which a quick speaker says one letter or two.
+/// The same in a scaled model, whose seeded weights find a symbol in nearly each step: 5,000 in 15 s at a
+/// tenth of the size. A step is 60 ms, in which a quick speaker says one letter or two.
 const MOST_SYMBOLS_SCALED: usize = 3;
-/// Layers of the encoder before and behind that, and of the prediction network.
+/// Layers of the encoder before and after the stacking, and of the prediction network.
 const LAYERS: [i64; 3] = [2, 3, 2];
-/// Added to what speaks for none where weights are seeded, or 30 symbols came of nearly each step. With it some 280 come
-/// of 15 s, in bursts; a reader says about 200.
+/// Added to the blank's logit with seeded weights; without it nearly each step gives 30 symbols. With it 15 s
+/// give some 280, in bursts; a reader says about 200.
 const BLANK_BIAS: f64 = 1.0;
 const ENCODED: i64 = 1024;
 const PREDICTED: i64 = 320;
@@ -44,7 +44,7 @@ pub struct Sizes {
     pub encoded: i64,
     pub predicted: i64,
     pub joined: i64,
-    /// More symbols are not taken from one step.
+    /// Most symbols taken from one step.
     pub most_symbols: usize,
 }
 
@@ -55,7 +55,7 @@ impl Sizes {
         Self { encoded, predicted, joined, most_symbols }
     }
 
-    /// All numbers of the model.
+    /// Number of the model's parameters.
     pub fn parameters(self) -> u64 {
         let Self { encoded, predicted, joined, .. } = self;
         // Four gates, each with two matrices and two vectors.
@@ -110,7 +110,7 @@ impl Rnnt {
         self.parameters.digest
     }
 
-    /// Half as many steps, `[steps, batch, encoded]`, of features `[steps, batch, FEATURES]` in fp32.
+    /// Encodes features `[steps, batch, FEATURES]` in fp32 to half as many steps, `[steps, batch, encoded]`.
     pub fn encode(&self, features: &Tensor) -> Result<Tensor, Error> {
         let features = libtorch::upload(features)?;
         libtorch::catch(|| {
@@ -119,7 +119,7 @@ impl Rnnt {
         })
     }
 
-    /// The symbols of one recording of the steps that `encode` yielded, `[steps, encoded]`.
+    /// The symbols of one recording, from the output `[steps, encoded]` of `encode`.
     pub fn symbols(&self, encoded: &Tensor) -> Result<Vec<usize>, Error> {
         libtorch::catch(|| {
             let _guard = tch::no_grad_guard();
@@ -127,8 +127,8 @@ impl Rnnt {
         })
     }
 
-    /// A number for each symbol and, as the last one, for none, `[CLASSES]` in fp32: after an encoded step `[encoded]` and
-    /// these symbols.
+    /// Logits `[CLASSES]` in fp32 of each symbol and, last, of the blank: after an encoded step `[encoded]`
+    /// and these symbols.
     pub fn logits(&self, step: &Tensor, symbols: &[usize]) -> Result<Tensor, Error> {
         libtorch::catch(|| {
             let _guard = tch::no_grad_guard();
@@ -170,7 +170,7 @@ impl Network {
             behind: lstm(&encoder / "post_rnn" / "lstm", STACK * encoded, encoded, behind),
             symbols: (&prediction / "embed").var("weight", &[BLANK, predicted], zero),
             prediction: lstm(&prediction / "dec_rnn" / "lstm", predicted, predicted, layers),
-            // A rectifier and what only training does stand between.
+            // Between them are a rectifier and a layer that only training uses.
             joint: [linear("0", encoded + predicted, joined), linear("3", joined, CLASSES)],
             most_symbols,
         }
@@ -186,7 +186,7 @@ impl Network {
     fn symbols(&self, encoded: &Tensor) -> Vec<usize> {
         let mut symbols = Vec::new();
         let mut state = self.prediction.zero_state(1);
-        // What was predicted before a blank is computed again for the next step, as the reference does.
+        // The prediction before a blank is computed again for the next step, as in the reference.
         for step in 0..encoded.size()[0] {
             let step = encoded.narrow(0, step, 1);
             for _ in 0..self.most_symbols {
@@ -203,7 +203,7 @@ impl Network {
         symbols
     }
 
-    /// What is expected after a symbol, `[1, predicted]`, or at the begin.
+    /// Prediction after a symbol, `[1, predicted]`, or at the start.
     fn predict(&self, symbol: Option<usize>, state: &mut nn::LSTMState) -> Tensor {
         let input = match symbol {
             Some(symbol) => self.symbols.narrow(0, symbol as i64, 1),
@@ -220,14 +220,14 @@ impl Network {
     }
 }
 
-/// Each two steps as one, zeros behind an odd last one.
+/// Stacks each two steps into one, with zeros after an odd last one.
 fn stacked(values: &Tensor) -> Tensor {
     let (steps, batch, width) = values.size3().unwrap_or_default();
     let filled = values.transpose(0, 1).constant_pad_nd([0, 0, 0, steps % STACK]);
     filled.contiguous().view([batch, -1, STACK * width]).transpose(0, 1)
 }
 
-/// Steps of the encoder's output for so many of its input.
+/// Steps of the encoder's output for that many of its input.
 pub fn encoded_steps(steps: i64) -> i64 {
     steps.cast_unsigned().div_ceil(STACK.cast_unsigned()).cast_signed()
 }

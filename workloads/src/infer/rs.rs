@@ -1,6 +1,6 @@
-//! Recommendation: a request reads `batch` samples of 100 to 700 pairs of a user and an item, computes their features from
-//! text, runs DLRM on all of them and ranks the items of each sample. It judges no accuracy: with seeded weights and made
-//! records the ranks mean nothing.
+//! Recommendation: a request reads `batch` samples of 100 to 700 pairs of a user and an item, computes their
+//! features from text, runs DLRM on all of them and ranks the items of each sample. It judges no accuracy:
+//! with seeded weights and made records the ranks mean nothing.
 
 use std::cmp::Ordering;
 
@@ -24,7 +24,7 @@ use crate::{
 /// How many items a request names per sample.
 const TOP: usize = 10;
 
-/// What requests read.
+/// Input files of the requests.
 pub const CLICKS: Kind =
     Kind { name: "clicks", what: "records", endings: &["tsv", "txt"], named: ".tsv or .txt" };
 
@@ -34,11 +34,11 @@ pub struct Recommendation {
     files: FileSet,
     batch: u64,
     features: Features,
-    /// Per sample of the last request: the place of a pair among those of the sample and its probability, best first.
+    /// Per sample of the last request: number of a pair within the sample and its probability, best first.
     pub top: Vec<Vec<(usize, f32)>>,
 }
 
-/// What the model takes.
+/// Inputs of the model.
 pub struct Prepared {
     counts: Tensor,
     rows: Vec<Tensor>,
@@ -46,7 +46,7 @@ pub struct Prepared {
     pairs: Vec<usize>,
 }
 
-/// What the model yields.
+/// Outputs of the model.
 pub struct Judged {
     probabilities: Tensor,
     pairs: Vec<usize>,
@@ -126,7 +126,7 @@ impl Workload for Recommendation {
     }
 }
 
-/// The likeliest, and of equal ones the first.
+/// The likeliest pairs; of equal ones the first.
 fn best(sample: &[f32]) -> Vec<(usize, f32)> {
     let mut ranked: Vec<(usize, f32)> = sample.iter().copied().enumerate().collect();
     ranked.sort_by(|one, other| other.1.partial_cmp(&one.1).unwrap_or(Ordering::Equal));

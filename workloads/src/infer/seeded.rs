@@ -1,5 +1,5 @@
-//! First values of a model's parameters, drawn from a seed and the name of each tensor: the same on every machine and in
-//! whatever order they are made, since no generator of libtorch takes part.
+//! Initial values of a model's parameters, drawn from a seed and the name of each tensor: the same on every
+//! machine and in any order, since libtorch's generator is not used.
 
 use tch::{Tensor, nn::VarStore};
 
@@ -8,21 +8,21 @@ use crate::{data::random::Random, digest::Digest, error::Error};
 /// Goes up when the same seed gives other weights than before.
 pub const WEIGHTS_VERSION: u64 = 1;
 
-/// So many values are drawn before they are copied into a tensor: the largest table of DLRM has 162 million.
+/// Values drawn before they are copied into a tensor: the largest table of DLRM has 162 million.
 const CHUNK: i64 = 1 << 20;
 
-/// What the values of one tensor are.
+/// Values of one tensor.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Initial {
-    /// Between the two.
+    /// Uniform between the two.
     Uniform(f32, f32),
     Constant(f32),
 }
 
-/// Decides them by a tensor's name and shape.
+/// Decides the values by a tensor's name and shape.
 pub type Rule = fn(&str, &[i64]) -> Initial;
 
-/// Fills every tensor of `store`, the model one of convolutions.
+/// Fills every tensor of `store`, a model of convolutions.
 pub fn fill(store: &VarStore, seed: u64) -> Result<(), Error> {
     fill_by(store, seed, convolutional)
 }
@@ -55,8 +55,8 @@ fn draw(name: &str, tensor: &Tensor, seed: u64, low: f32, high: f32) -> Result<(
 }
 
 /// He's uniform initialisation for convolutions, so that activations keep their size through the depth; batch
-/// normalisation as after no training. The last normalisation of a block starts at 0.25: 16 blocks then raise the
-/// variance by (1 + 1/16)^16 = 2.6 instead of 2^16, and the softmax stays a distribution.
+/// normalisation as before training. The last normalisation of a block starts at 0.25: 16 blocks then raise
+/// the variance by (1 + 1/16)^16 = 2.6 instead of 2^16, and the softmax stays a distribution.
 pub fn convolutional(name: &str, shape: &[i64]) -> Initial {
     let bound = match (name, shape.len()) {
         (_, 2) => (1.0 / fan_in(shape)).sqrt(),
@@ -68,25 +68,26 @@ pub fn convolutional(name: &str, shape: &[i64]) -> Initial {
     Initial::Uniform(-bound, bound)
 }
 
-/// For attention and recurrent layers: matrices and tables by the length of their rows, as PyTorch draws those of a linear
-/// layer. What normalises or is added differs from element to element, so that two of them confused change a result.
+/// For attention and recurrent layers: matrices and tables by the length of their rows, as PyTorch
+/// initialises a linear layer. Normalisation and bias values differ from element to element, so that mixing
+/// up two tensors changes a result.
 pub fn dense(name: &str, shape: &[i64]) -> Initial {
     flat(name, shape, 1.0)
 }
 
-/// For layers with rectifiers between them, which halve the variance, and so by He's rule: with PyTorch's all
+/// For layers with rectifiers between them, which halve the variance: He's rule. With PyTorch's, all
 /// probabilities of DLRM lie between 0.50 and 0.51.
 pub fn rectified(name: &str, shape: &[i64]) -> Initial {
     flat(name, shape, 6.0)
 }
 
-/// For RNN-T, whose gates hardly move by the other rules: what the encoder says of a step would differ by 0.06 from step to
-/// step, and with this it differs by 0.26 (standard deviation at full scale).
+/// For RNN-T, whose gates hardly move under the other rules: the encoder's output would differ by 0.06 from
+/// step to step, with this rule by 0.26 (standard deviation at full scale).
 pub fn transducer(name: &str, shape: &[i64]) -> Initial {
     flat(name, shape, 20.0)
 }
 
-/// Matrices between plus and minus the root of `gain` by the length of a row.
+/// Matrices are uniform between plus and minus the root of `gain` / row length.
 fn flat(name: &str, shape: &[i64], gain: f64) -> Initial {
     match shape.len() {
         2 => {

@@ -1,4 +1,4 @@
-//! The answers that BERT's two numbers per token stand for: the best pairs of a first and a last token. Yields spans of the
+//! Answers from BERT's two logits per token: the best pairs of a first and a last token. Yields spans of the
 //! passage, best first. It knows no text.
 
 use super::windows::{LENGTH, Window, is_best};
@@ -15,11 +15,11 @@ pub struct Span {
     pub last: usize,
     /// The sum of both numbers.
     pub score: f32,
-    /// Among the answers that are named.
+    /// Softmax over the answers given.
     pub probability: f32,
 }
 
-/// Of one passage: of each window `LENGTH` numbers for the first and as many for the last token.
+/// The best answers of one passage; `starts` and `ends` hold `LENGTH` logits for each window.
 pub fn best(windows: &[Window], starts: &[f32], ends: &[f32]) -> Vec<Span> {
     let mut spans = Vec::new();
     let logits = starts.chunks_exact(LENGTH).zip(ends.chunks_exact(LENGTH));
@@ -41,7 +41,7 @@ pub fn best(windows: &[Window], starts: &[f32], ends: &[f32]) -> Vec<Span> {
             }
         }
     }
-    // The order of places where scores are equal, so that it does not depend on that of the windows.
+    // Equal scores are ordered by position, so that the order of the windows does not matter.
     spans.sort_by(|one, other| {
         other.score.total_cmp(&one.score).then((one.first, one.last).cmp(&(other.first, other.last)))
     });
@@ -54,7 +54,7 @@ pub fn best(windows: &[Window], starts: &[f32], ends: &[f32]) -> Vec<Span> {
     spans
 }
 
-/// Places of the highest numbers, highest first.
+/// Positions of the highest logits, highest first.
 fn highest(logits: &[f32]) -> Vec<usize> {
     let mut places: Vec<usize> = (0..logits.len()).collect();
     places.sort_by(|one, other| logits[*other].total_cmp(&logits[*one]));
@@ -67,7 +67,7 @@ mod tests {
     use super::{BEST, LENGTH, best};
     use crate::infer::windows::Window;
 
-    /// One window whose passage stands at 12 to 61.
+    /// One window whose passage is at 12 to 61.
     fn one() -> [Window; 1] {
         [Window { first: 0, count: 50, begin: 12 }]
     }

@@ -1,5 +1,6 @@
-//! Speech recognition: a request reads `batch` recordings, computes what is heard of them, runs RNN-T and writes the symbols as
-//! text. It judges no accuracy: with seeded weights and made recordings the text means nothing.
+//! Speech recognition: a request reads `batch` recordings, computes their log-mel features, runs RNN-T and
+//! writes the symbols as text. It judges no accuracy: with seeded weights and made recordings the text means
+//! nothing.
 
 use std::fs;
 
@@ -23,7 +24,7 @@ use crate::{
     memory,
 };
 
-/// What requests read.
+/// Input files of the requests.
 pub const RECORDINGS: Kind = Kind { name: "speech", what: "recordings", endings: &["wav"], named: ".wav" };
 
 /// The state between requests.
@@ -32,11 +33,11 @@ pub struct Recognition {
     hearing: LogMel,
     files: FileSet,
     batch: u64,
-    /// Of each recording of the last request.
+    /// Text of each recording of the last request.
     pub texts: Vec<String>,
 }
 
-/// What the model takes: `[steps, batch, FEATURES]`, zeros behind the end of shorter recordings.
+/// Input of the model: `[steps, batch, FEATURES]`, zeros after the end of shorter recordings.
 pub struct Prepared {
     features: Tensor,
     steps: Vec<i64>,
@@ -53,7 +54,8 @@ impl Model for Recognition {
     }
 
     fn new(settings: &Settings, files: FileSet) -> Result<Self, Error> {
-        // Of each worker: as heard, as long as the longest, and as one. What the network makes of them is libtorch's to refuse.
+        // Copies of the features per worker: as computed, padded to the longest, and as one tensor. Memory of
+        // the network itself is libtorch's to refuse.
         let copies = 3 * u64::from(settings.plan.workers);
         memory::check(heard_bytes(&files).saturating_mul(settings.batch * copies))?;
         let (model, hearing) = (Rnnt::new(settings)?, LogMel::new()?);
@@ -73,14 +75,14 @@ impl Model for Recognition {
     }
 }
 
-/// Of a recording on average. A step takes 960 bytes, as the 480 samples do of which it is heard.
+/// Mean bytes of a recording's features: a step takes 960 bytes, as do the 480 samples that it covers.
 fn heard_bytes(files: &FileSet) -> u64 {
     let bytes = |path| fs::metadata(path).map_or(0, |file| file.len());
     files.paths.iter().map(bytes).sum::<u64>() / files.paths.len().max(1) as u64
 }
 
 impl Recognition {
-    /// Features `[steps, FEATURES]` of the file of this place.
+    /// Features `[steps, FEATURES]` of file number `place`.
     fn hear(&self, place: u64) -> Result<Tensor, Error> {
         self.files.read_at(place, |file| match samples(file) {
             Ok(samples) => self.hearing.features(&samples).map(Ok),
@@ -89,7 +91,7 @@ impl Recognition {
     }
 }
 
-/// What was recorded, or why it cannot be used.
+/// The samples of a recording, or why it cannot be used.
 fn samples(file: &[u8]) -> Result<Vec<f32>, String> {
     let samples = wav::read(file).map_err(|error| error.to_string())?;
     match samples.len() {
@@ -100,7 +102,7 @@ fn samples(file: &[u8]) -> Result<Vec<f32>, String> {
 
 impl Workload for Recognition {
     type Input = Prepared;
-    /// Numbers of symbols, of each recording.
+    /// Symbol numbers of each recording.
     type Output = Vec<Vec<usize>>;
 
     fn preprocess(&mut self, request: u64) -> Result<Prepared, Error> {

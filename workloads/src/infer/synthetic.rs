@@ -1,5 +1,5 @@
-//! A busy loop of known length in the three phases of a request: the load generator without a model, and so without
-//! libtorch. Yields the report of the run. What it computes means nothing.
+//! A busy loop of known length in the three phases of a request: the load generator without a model, and so
+//! without libtorch. Yields the report of the run. Its results mean nothing.
 
 use super::Loop;
 use crate::{
@@ -10,10 +10,10 @@ use crate::{
     stall::machine::work::{Amount, Work},
 };
 
-/// What it is called where models have names.
+/// Name in place of a model's.
 pub const ARITHMETIC: &str = "integers";
 
-/// Runs it as `settings` say.
+/// Runs the loop with these settings.
 pub fn run(settings: &Loop) -> Result<Report, Error> {
     let Loop { plan, batch, seed, work: amount } = settings;
     let work = Work::new(match amount {

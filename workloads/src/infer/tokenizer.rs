@@ -1,5 +1,6 @@
-//! BERT's uncased tokenizer by Hugging Face's library: clean the text, split it at spaces and signs, cut words into pieces of
-//! the vocabulary. Yields numbers of tokens and where each stands in the text. Special tokens are the caller's matter.
+//! BERT's uncased tokenizer by Hugging Face's library: clean the text, split it at spaces and signs, cut
+//! words into pieces of the vocabulary. Yields token numbers and the place of each in the text. Special
+//! tokens are the caller's.
 
 use std::ops::Range;
 
@@ -14,21 +15,21 @@ pub struct Tokenizer {
     pipeline: Pipeline,
 }
 
-/// What a text became.
+/// Tokens of a text.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Pieces {
     pub ids: Vec<u32>,
-    /// Bytes of the text, for each token.
+    /// Byte range of each token in the text.
     pub places: Vec<Range<usize>>,
 }
 
 impl Tokenizer {
-    /// Of these tokens, by number.
+    /// A tokenizer with these tokens, by number.
     pub fn new(tokens: &[String]) -> Result<Self, tokenizers::Error> {
         let numbers: Map<String, Value> =
             tokens.iter().cloned().zip(0_u32..).map(|(token, id)| (token, id.into())).collect();
-        // As its files say it, and read as such: it takes no values that own their text. The builder would ask for a kind of
-        // map that no other dependency has.
+        // Parsed from JSON text: the library takes no values that own their text, and its builder would need
+        // a map type that no other dependency has.
         let file = json!({
             "type": "WordPiece",
             "unk_token": "[UNK]",
@@ -70,7 +71,7 @@ mod tests {
         assert_eq!(places, ["X", "Q", "Z", ",", "(", "7", ")", "!"]);
     }
 
-    /// The accent is taken off, as in BERT's uncased model, and places are still those of the given text.
+    /// The accent is removed, as in BERT's uncased model; places still refer to the given text.
     #[test]
     fn places_are_of_the_text_as_it_was_given() {
         let (tokens, places) = split("Qx\u{e9}q \u{4e2d}");

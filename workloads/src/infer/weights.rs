@@ -1,6 +1,6 @@
-//! Reads a model's parameters from a safetensors file and checks that they are this model's: every tensor there,
-//! of the right shape, fp32, and none that belongs to another model. Yields the bytes of a tensor piece by piece, so that
-//! memory holds them once. It converts nothing: no other precision, no other file format.
+//! Reads a model's parameters from a safetensors file and checks that they are this model's: every tensor
+//! present, of the right shape, fp32, and none of another model. Yields the bytes of a tensor piece by piece,
+//! so that memory holds them once. It converts no other precision or file format.
 
 use std::{
     collections::BTreeMap,
@@ -13,7 +13,7 @@ use std::{
 
 use safetensors::{Dtype, SafeTensorError, tensor::Metadata};
 
-/// Name of a tensor and its shape.
+/// Names and shapes of tensors.
 pub type Shapes = BTreeMap<String, Vec<usize>>;
 
 #[derive(Debug, thiserror::Error)]
@@ -49,7 +49,7 @@ impl WeightsError {
 
 /// Longest header that the format allows, bytes.
 const LONGEST_HEADER: u64 = 100_000_000;
-/// What is read at a time, bytes: a table of 648 MB is never in memory twice.
+/// Bytes read at a time: a table of 648 MB is never in memory twice.
 const CHUNK_BYTES: usize = 4 << 20;
 
 /// A file whose header was read.
@@ -57,7 +57,7 @@ const CHUNK_BYTES: usize = 4 << 20;
 pub struct Weights {
     file: File,
     header: Metadata,
-    /// Where the values begin, bytes.
+    /// Offset of the values, bytes.
     start: u64,
     path: PathBuf,
 }
@@ -91,7 +91,8 @@ impl Weights {
         Ok(Self { file, header, start, path: path.to_owned() })
     }
 
-    /// Whether the file holds each tensor of `expected`, of its shape and in fp32, and no other than those that `is_spare` names.
+    /// Whether the file holds each tensor of `expected` with its shape and in fp32, and no others but those
+    /// of `is_spare`.
     pub fn check(&self, expected: &Shapes, is_spare: fn(&str) -> bool) -> Result<(), WeightsError> {
         let path = || self.path.clone();
         let missing: Vec<&String> = expected.keys().filter(|name| self.header.info(name).is_none()).collect();
@@ -114,8 +115,8 @@ impl Weights {
         Ok(())
     }
 
-    /// A larger model of the same family can hold every name and shape of this one: the names of ResNet-101 include
-    /// those of ResNet-50.
+    /// A larger model of the same family can hold every name and shape of this one: the names of ResNet-101
+    /// include those of ResNet-50.
     fn refuse_unknown(&self, expected: &Shapes, is_spare: fn(&str) -> bool) -> Result<(), WeightsError> {
         let mut unknown: Vec<String> = self
             .header
@@ -131,7 +132,7 @@ impl Weights {
         }
     }
 
-    /// Hands the little-endian bytes of a tensor to `take`, from first to last, in pieces of whole fp32 numbers.
+    /// Passes the little-endian bytes of a tensor to `take`, in order, in pieces of whole fp32 numbers.
     pub fn pieces<E: From<WeightsError>>(
         &self,
         name: &str,
@@ -162,7 +163,7 @@ mod tests {
 
     use super::{Shapes, Weights, WeightsError};
 
-    /// A file of these bytes. Its name is the same in every message.
+    /// Opens a file of these bytes. Its name is the same in every message.
     fn open(bytes: &[u8]) -> Result<Weights, WeightsError> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("w.safetensors");
@@ -237,7 +238,7 @@ mod tests {
         assert_eq!(error.to_string(), expected);
     }
 
-    /// The last one says that three numbers follow, and has two.
+    /// The last one declares three numbers and has two.
     #[rstest]
     #[case::empty(b"")]
     #[case::a_pickle(b"PK\x03\x04 archive/data.pkl and so on")]

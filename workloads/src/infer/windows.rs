@@ -1,34 +1,34 @@
-//! A question and a passage as BERT takes them: `[CLS] question [SEP] part of the passage [SEP]`, filled up to one length. A
-//! passage that is too long is cut into windows that overlap. Yields numbers of tokens, and for each window which part of the
-//! passage it shows. It knows no text and no model.
+//! A question and a passage as BERT takes them: `[CLS] question [SEP] part of the passage [SEP]`, padded to
+//! one length. A longer passage is cut into overlapping windows. Yields token numbers, and for each window
+//! the part of the passage that it shows. It knows no text and no model.
 
 use crate::data::words::{CLS, PAD, SEP};
 
 /// Tokens of one window, as in MLPerf.
 pub const LENGTH: usize = 384;
-/// From the begin of a window to the begin of the next one, tokens of the passage.
+/// Tokens of the passage from the start of a window to the start of the next.
 pub const STRIDE: usize = 128;
-/// What is left of a longer question.
+/// Tokens kept of a longer question.
 const LONGEST_QUESTION: usize = 64;
 
-/// Which part of a passage a window shows.
+/// The part of a passage that a window shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// Of the passage's tokens.
+    /// Index of its first token in the passage.
     pub first: usize,
     pub count: usize,
-    /// Where that one stands among the window's own tokens.
+    /// Index of that token in the window.
     pub begin: usize,
 }
 
-/// Windows of any number of passages, one behind the other.
+/// Windows of any number of passages, one after the other.
 #[derive(Debug, Default)]
 pub struct Tokens {
-    /// `LENGTH` of each window.
+    /// `LENGTH` token numbers per window.
     pub ids: Vec<i64>,
     /// 0 for the question, 1 for the passage.
     pub segments: Vec<i64>,
-    /// 1 for a token, 0 for what fills up.
+    /// 1 for a token, 0 for padding.
     pub mask: Vec<i64>,
 }
 
@@ -74,15 +74,16 @@ impl Tokens {
     }
 }
 
-/// Whether of all `windows` this one shows the most around a token of the passage: an answer is taken from that one only.
+/// Whether `this` of all `windows` shows the most context around a token: only that window may answer with
+/// it.
 pub fn is_best(windows: &[Window], this: usize, token: usize) -> bool {
-    // As in BERT's own script: the shorter side counts, and a little how long the window is.
+    // As in BERT's own script: the shorter side counts, and a little the length of the window.
     let context = |window: &Window| {
         let at = token.checked_sub(window.first).filter(|at| *at < window.count)?;
         Some(100 * at.min(window.count - 1 - at) + window.count)
     };
     let best = windows.iter().enumerate().filter_map(|(place, window)| Some((context(window)?, place)));
-    // Of equal ones the first.
+    // The first of equal windows.
     best.max_by_key(|(context, place)| (*context, usize::MAX - place)).is_some_and(|(_, place)| place == this)
 }
 

@@ -1,4 +1,5 @@
-//! Files that a run left out because they could not be used. Yields how many for a report, and their names for a warning.
+//! Files that a run left out because they could not be used. Yields their number for a report and their names
+//! for a warning.
 
 use std::{
     fmt::{self, Write as _},
@@ -11,15 +12,15 @@ use crate::data::file_set::Skipped;
 #[cfg(feature = "torch")]
 use crate::digest::Digest;
 
-/// Files or records that are named for people where some were left out.
+/// Files or records named in the warning for people.
 const NAMED: usize = 3;
-/// Those that are named for machines; their number is told whatever it is.
+/// Files or records named in the JSON; the count is always complete.
 const LISTED: usize = 1000;
 
-/// One that was left out, for machines.
+/// A file or record that was left out, as in the JSON.
 #[derive(Clone, Debug, Serialize)]
 pub struct LeftOut {
-    /// Where it is, as the user named the folder.
+    /// Its path, below the folder as the user named it.
     file: String,
     reason: String,
 }
@@ -41,22 +42,23 @@ fn by_name(skipped: &Skipped) -> impl Iterator<Item = LeftOut> {
     skipped.iter().map(|(path, reason)| LeftOut::new(path, reason.clone()))
 }
 
-/// The first of them, for machines.
+/// The first `LISTED` of them, for the JSON.
 pub(crate) fn listed(skipped: &Skipped) -> Vec<LeftOut> {
     by_name(skipped).take(LISTED).collect()
 }
 
-/// The very first, for an error; empty where there is none.
+/// The very first, for an error; empty if there is none.
 pub(crate) fn first(skipped: &Skipped) -> String {
     by_name(skipped).next().map(|one| one.to_string()).unwrap_or_default()
 }
 
-/// How many, with the name of its line; none where all could be used.
+/// A report line with their number; none if all files could be used.
 pub(crate) fn line(skipped: &Skipped) -> Option<(&'static str, String)> {
     (!skipped.is_empty()).then(|| ("left out", format!("{} that could not be used", count(skipped))))
 }
 
-/// A warning: how many, a line for each of the first, and how many more there are. None where all could be used.
+/// A warning: their number, a line for each of the first, and how many more there are. None if all could be
+/// used.
 pub(crate) fn warning(skipped: &Skipped) -> Option<String> {
     if skipped.is_empty() {
         return None;
@@ -72,7 +74,8 @@ pub(crate) fn warning(skipped: &Skipped) -> Option<String> {
     Some(warning)
 }
 
-/// Adds them to the hash of a workload, for others took their place: their names without folders, which differ between machines.
+/// Adds them to the hash of a workload, since others took their place: file names without folders, which
+/// differ between machines.
 #[cfg(feature = "torch")]
 pub(crate) fn describe(skipped: &Skipped, hash: &mut Digest) {
     for path in skipped.keys() {
@@ -85,7 +88,7 @@ fn count(skipped: &Skipped) -> String {
     format!("{} {what}", skipped.len())
 }
 
-/// Without what a terminal would obey.
+/// Removes control characters, which a terminal would obey.
 pub(crate) fn printable(text: &str) -> String {
     text.chars().filter(|letter| !letter.is_control()).collect()
 }

@@ -1,5 +1,6 @@
-//! What a run leaves behind: an aligned text for people, one line of JSON for machines, and the description of the
-//! workload for guestscope's manifest. Yields text; it computes no statistic beyond percentiles and rates.
+//! What a run leaves behind: an aligned text for people, one line of JSON for machines, and the description
+//! of the workload for guestscope's manifest. Yields text; it computes no statistic beyond percentiles and
+//! rates.
 
 pub(crate) mod left_out;
 mod verdict;
@@ -29,16 +30,16 @@ use crate::{
 /// Names the file in which `guestscope run` expects the description of the workload.
 pub const WORKLOAD_FILE: &str = "GUESTSCOPE_WORKLOAD_FILE";
 
-/// What was run, and what came out of it.
+/// What was run, and its result.
 #[derive(Clone, Debug, Serialize)]
 pub struct Identity {
     pub name: &'static str,
     pub model: &'static str,
     pub parameters: u64,
-    /// Of the study's model, where tables and layers were made smaller than those.
+    /// Scale relative to the study's model; none at full scale.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scale: Option<f64>,
-    /// Of speech recognition: more symbols are not taken from one step of 60 ms.
+    /// Speech recognition only: the most symbols taken from one step of 60 ms.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub most_symbols: Option<u64>,
     pub batch: u64,
@@ -47,26 +48,28 @@ pub struct Identity {
     pub precision: &'static str,
     pub requests: u64,
     pub warmup: u64,
-    /// Of the busy loop: rounds of one request. A time is as many as took so long when the run began, which differs between
-    /// machines and from run to run.
+    /// Busy loop only: rounds of one request. A given time becomes as many rounds as take that long when the
+    /// run begins, which differs between machines and runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rounds: Option<u64>,
-    /// Equal for two runs that were asked to compute the same from the same inputs, on whatever machine and threads.
+    /// Equal for two runs that were asked for the same computation on the same inputs, on any machine with
+    /// any threads.
     pub work_hash: Digest,
-    /// Of outputs to the bit: of all requests where the plan says how many there are, of the first `requests` of the plan where
-    /// speed decides it (a duration in a closed loop, the search for a peak). Differs between processors, whose libraries add up in different orders.
+    /// Hash of the outputs to the bit: of all requests if the plan fixes their number, of the plan's first
+    /// `requests` if speed decides it (a duration in a closed loop, the search for a peak). Differs between
+    /// processors, whose libraries add in different orders.
     pub output_hash: Digest,
 }
 
-/// How the requests of a run arrived, and by what they are judged.
+/// How the requests of a run arrived, and the criteria of the verdict.
 #[derive(Clone, Debug, Serialize)]
 struct Arrived {
     scenario: &'static str,
     workers: u32,
-    /// As asked for; the requests that were asked for are at least 1.
+    /// Duration as asked for; the requests asked for are at least 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     duration_ns: Option<u64>,
-    /// Whether `qps` was found and not given: then the rates of two runs are to be compared, and not their latencies.
+    /// Whether `qps` was found instead of given: then compare the rates of two runs, not their latencies.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     find_peak: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -87,7 +90,7 @@ pub struct Report {
     skipped: Skipped,
 }
 
-/// In nanoseconds.
+/// Percentiles, ns.
 #[derive(Serialize)]
 pub struct Percentiles {
     p50: u64,
@@ -101,21 +104,21 @@ struct Line<'a> {
     identity: &'a Identity,
     #[serde(flatten)]
     arrived: &'a Arrived,
-    /// Not of Offline, which is judged by its rate alone.
+    /// None for Offline, which is judged by its rate alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     valid: Option<bool>,
-    /// Before its duration was over, because no more requests are kept.
+    /// The run ended before its duration was over, because no more requests are kept.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     ended_at_most_requests: bool,
     objections: &'a [Objection],
     latency_ns: Percentiles,
-    /// From the scheduled arrival to the begin; only of an open loop.
+    /// Time from the scheduled arrival to the start of the request; open loop only.
     #[serde(skip_serializing_if = "Option::is_none")]
     queue_ns: Option<Percentiles>,
     phases_ns: BTreeMap<&'static str, Percentiles>,
     requests_per_s: f64,
     samples_per_s: f64,
-    /// Of the user's files that requests came to, those that could not be used.
+    /// Number of the user's files that requests reached and could not use.
     skipped_files: usize,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     left_out: Vec<LeftOut>,
@@ -124,7 +127,8 @@ struct Line<'a> {
     loadgen: Map<String, Value>,
 }
 
-/// The description for guestscope's manifest, with what the agent cannot measure: latencies from the schedule.
+/// The description for guestscope's manifest, with latencies from the schedule, which the agent cannot
+/// measure.
 #[derive(Serialize)]
 struct Description<'a> {
     #[serde(flatten)]
@@ -140,12 +144,12 @@ struct Description<'a> {
 }
 
 impl Percentiles {
-    /// By nearest rank.
+    /// Percentiles by nearest rank.
     pub fn of(values: &[u64]) -> Self {
         Self { p50: percentile(values, 50.0), p90: percentile(values, 90.0), p99: percentile(values, 99.0) }
     }
 
-    /// As LoadGen counts, so that they agree with the result.
+    /// Percentiles as LoadGen counts them, so that they agree with the result.
     fn of_load(mut values: Vec<u64>) -> Self {
         values.sort_unstable();
         let [p50, p90, p99] = [50.0, 90.0, 99.0].map(|percent| percentile_of(&values, percent));
@@ -174,13 +178,13 @@ impl Report {
         Self { summary, identity, arrived, measured, skipped: Skipped::new() }
     }
 
-    /// The same, of a run that left out these files.
+    /// The report of a run that left out these files.
     #[must_use]
     pub fn without(self, skipped: Skipped) -> Self {
         Self { skipped, ..self }
     }
 
-    /// For people: one fact per line, names aligned, no line longer than 80 columns.
+    /// Text for people: one fact per line, names aligned, no line longer than 80 columns.
     pub fn text(&self) -> String {
         let Identity { name, model, parameters, precision, batch, threads, seed, .. } = &self.identity;
         let Identity { scale, requests, warmup, rounds, .. } = &self.identity;
@@ -232,12 +236,12 @@ impl Report {
         text
     }
 
-    /// Names the first of the files that were left out, if any were.
+    /// A warning that names the first of the files left out, if there are any.
     pub fn warning(&self) -> Option<String> {
         left_out::warning(&self.skipped)
     }
 
-    /// The others that LoadGen prints.
+    /// The further percentiles that LoadGen prints.
     fn far_percentiles(&self) -> String {
         let mut latencies_ns = self.measured.latencies_ns();
         latencies_ns.sort_unstable();
@@ -246,7 +250,7 @@ impl Report {
         format!("p95 {p95:>9.3} ms   p97 {p97:>9.3} ms   p99.9{p999:>8.3} ms")
     }
 
-    /// `Server, 1 worker, 20.00/s asked for, 19.87/s arrived`; a rate that was looked for is found.
+    /// `Server, 1 worker, 20.00/s asked for, 19.87/s arrived`; `found` if the rate was searched for.
     fn arrivals(&self) -> String {
         let Arrived { scenario, workers, qps, find_peak, .. } = &self.arrived;
         let workers = if *workers == 1 { "1 worker".to_owned() } else { format!("{workers} workers") };
@@ -256,7 +260,7 @@ impl Report {
         format!("{scenario}, {workers}{}", rate.unwrap_or_default())
     }
 
-    /// For machines: one line, times in nanoseconds.
+    /// JSON: one line, times in nanoseconds.
     pub fn json(&self) -> String {
         let Self { identity, arrived, summary, measured, skipped } = self;
         let rate = measured.requests_per_s();
@@ -287,7 +291,7 @@ impl Report {
         Latencies::of(&self.measured.latencies_ns())
     }
 
-    /// Writes the description where guestscope looks for it, if it asked.
+    /// Writes the description to the file that guestscope asked for, if it did.
     pub fn write_workload_file(&self, path: Option<&OsStr>, asked: &Asked) -> Result<(), Error> {
         if path.is_none() {
             return Ok(());
@@ -302,8 +306,9 @@ impl Report {
     }
 }
 
-/// Writes the description of a workload to `path`, if there is one. In place: under `sudo guestscope run` the file is the
-/// user's, and its folder the agent's. The agent reads it when the program has ended, and takes no half of one.
+/// Writes the description of a workload to `path`, if there is one, in place: under `sudo guestscope run` the
+/// file belongs to the user and its folder to the agent. The agent reads it after the program has ended, and
+/// rejects half a file.
 pub fn write_workload_file(path: Option<&OsStr>, identity: &impl Serialize) -> Result<(), Error> {
     let Some(path) = path.map(Path::new) else { return Ok(()) };
     fs::write(path, to_json(identity) + "\n")
@@ -312,7 +317,8 @@ pub fn write_workload_file(path: Option<&OsStr>, identity: &impl Serialize) -> R
 
 /// A table or description as one line of JSON.
 pub fn to_json(value: &impl Serialize) -> String {
-    // Serialising fails only for maps with keys that are no strings, and for writers that fail: neither is here.
+    // Serialising fails only for maps with keys that are not strings, and for failing writers; neither occurs
+    // here.
     serde_json::to_string(value).unwrap_or_default()
 }
 

@@ -193,7 +193,7 @@ fn the_manifest_gets_identity_and_histograms_or_a_clear_error() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("workload.json");
     let report = report(Scenario::Server, 700, 1, 2_000);
-    // As the agent makes it: a file of the user's in a folder where only the agent may make one.
+    // As the agent prepares it: the user's own file, in a folder where only the agent may create files.
     std::fs::write(&path, "").unwrap();
     let made = std::fs::metadata(&path).unwrap().ino();
     let mut told = told(&report, &path);

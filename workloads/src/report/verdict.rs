@@ -1,5 +1,5 @@
-//! A result in words: what was judged, whether it holds, and what is missing. Yields lines for people. The judgement is
-//! `load::summary`'s.
+//! A result in words: what was judged, whether it holds, and what is missing. Yields lines for people. The
+//! judgement comes from `load::summary`.
 
 use crate::{
     catalog::grouped,
@@ -9,7 +9,7 @@ use crate::{
     },
 };
 
-/// Each with the name of its line.
+/// Report lines of the verdict, each with its name.
 pub(super) fn lines(summary: &Summary) -> Vec<(&'static str, String)> {
     let percent = summary.target.percentile;
     let word = if summary.objections.is_empty() { "valid" } else { "invalid" };
@@ -30,7 +30,7 @@ pub(super) fn lines(summary: &Summary) -> Vec<(&'static str, String)> {
     named("result", lines).chain(named("loadgen", loadgen.into_iter().flatten())).collect()
 }
 
-/// The first of these lines has the name.
+/// Gives the first of these lines the name.
 fn named(
     name: &'static str,
     lines: impl IntoIterator<Item = String>,
@@ -38,7 +38,7 @@ fn named(
     lines.into_iter().enumerate().map(move |(at, line)| (if at == 0 { name } else { "" }, line))
 }
 
-/// What LoadGen says is satisfied, in its words.
+/// LoadGen's minima in LoadGen's words.
 fn minima(summary: &Summary) -> String {
     let word = |holds: bool| if holds { "yes" } else { "no" };
     let (long, many, proved) = (summary.is_long(), summary.is_many(), summary.is_proved());
@@ -51,7 +51,7 @@ fn minima(summary: &Summary) -> String {
     )
 }
 
-/// The rates that LoadGen prints of a scenario; that of Offline is the result.
+/// The rates that LoadGen prints for a scenario; that of Offline is its result.
 fn rates(summary: &Summary) -> Option<String> {
     let samples = |requests_per_s: f64| requests_per_s * summary.batch as f64;
     match summary.scenario {
@@ -82,13 +82,13 @@ fn objects(objection: Objection, summary: &Summary) -> Option<String> {
             }
             None => format!("too few requests to prove it: {missing} more, all in time, would"),
         }),
-        // The line above says both numbers.
+        // The line above gives both numbers.
         Objection::AboveTarget => None,
         Objection::Stopped => Some("ended early: it could not become valid any more".to_owned()),
     }
 }
 
-/// What LoadGen's own defaults ask for and this run does not have; our verdict goes by the requests that were asked for.
+/// What LoadGen's defaults require and this run lacks; our verdict judges the requests that were asked for.
 fn short(summary: &Summary) -> Option<String> {
     let mut asked = Vec::new();
     if !summary.is_long() {

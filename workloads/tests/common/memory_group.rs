@@ -1,4 +1,5 @@
-//! The program in a memory cgroup of its own, gone with the test, so that what is too much for it is so on every machine.
+//! The program in a memory cgroup of its own, gone with the test, so that its limit is the same on every
+//! machine.
 
 use std::{
     fs,
@@ -17,7 +18,7 @@ pub(crate) struct MemoryGroup {
 }
 
 impl MemoryGroup {
-    /// Of so many bytes at most. None, and the reason told, where none can be made; `test` is whose it is.
+    /// A group of at most `bytes`. If none can be made, reports that `test` is skipped and returns none.
     pub(crate) fn of(test: &str, bytes: u64) -> Option<Self> {
         let group = Self::make(bytes);
         if group.is_none() {
@@ -31,8 +32,9 @@ impl MemoryGroup {
         let Hierarchy { version, mount, home } = Hierarchy::of("memory")?;
         let (parent, limit) = match version {
             Version::One => (home, "memory.limit_in_bytes"),
-            // Groups with processes have no others below them, but for the root, whose groups have the controller once it is
-            // handed down; where it is already, or may not be, the limit's own file tells.
+            // Groups with processes cannot have child groups, except the root, whose groups get the
+            // controller once it is enabled there; if it already is, or may not be, the limit's own file
+            // tells.
             Version::Two => {
                 let _ = fs::write(mount.join("cgroup.subtree_control"), "+memory");
                 (mount, "memory.max")
@@ -46,7 +48,7 @@ impl MemoryGroup {
         Some(group)
     }
 
-    /// The program, which enters the group before it is itself.
+    /// A command that enters the group before it executes the program.
     pub(crate) fn program(&self) -> Command {
         let mut command = Command::new("sh");
         command.args(["-c", "echo $$ > \"$0\" && exec \"$@\""]).arg(self.folder.join("cgroup.procs"));
@@ -57,7 +59,7 @@ impl MemoryGroup {
 
 impl Drop for MemoryGroup {
     fn drop(&mut self) {
-        // The kernel may hold a group that was just left for some milliseconds more.
+        // The kernel may hold a group for some milliseconds after its last process left.
         for _ in 0..50 {
             if fs::remove_dir(&self.folder).is_ok() {
                 return;

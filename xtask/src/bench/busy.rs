@@ -1,5 +1,6 @@
-//! What a loop that never leaves its CPU loses to being observed. It has no switches to speak of, so what it loses are the ticks
-//! of the sampler's clock, which a hypervisor makes dear; perf's own clock beside it ticks as often.
+//! The cost of observing a loop that never leaves its CPU. It has next to no switches, so the cost is the
+//! ticks of the sampler's clock, which a hypervisor makes expensive; perf's own clock beside it ticks as
+//! often.
 
 use std::process::Command;
 

@@ -1,9 +1,9 @@
-//! ResNet-50 on all CPUs in circumstances that are known: what `compare` says of them.
+//! ResNet-50 on all CPUs in known circumstances: what `compare` names as causes.
 //!
-//! Beside a busy loop on each CPU, once with libgomp's threads busy-waiting for one another (its default) and once with them
-//! asleep meanwhile (OMP_WAIT_POLICY=passive), each against the same alone; the same beside bursts of known size, whose worth
-//! must come out alike whichever way the threads wait; and with malloc giving memory back after each layer against malloc that
-//! keeps it. All take turns.
+//! Beside a busy loop on each CPU, once with libgomp's threads busy-waiting for one another (its default) and
+//! once with them asleep meanwhile (OMP_WAIT_POLICY=passive), each against the same alone; the same beside
+//! bursts of known size, whose worth must come out alike whichever way the threads wait; and with malloc
+//! giving memory back after each layer against malloc that keeps it. All take turns.
 
 use std::{
     collections::BTreeMap,
@@ -27,7 +27,8 @@ use crate::command;
 const REQUESTS: &str = "40";
 /// The same beside bursts, of which a run of that length would meet a handful: one more or less is a tenth.
 const MANY: &str = "120";
-/// glibc's thresholds, fixed. Left alone it moves them with what is freed, and a run has 50 faults per request or 5,000 by chance.
+/// glibc's thresholds, fixed. By default it adapts them to what is freed, and a run has 50 faults per request
+/// or 5,000 by chance.
 const GIVES_BACK: &[(&str, &str)] = &[("MALLOC_MMAP_THRESHOLD_", "131072")];
 /// The largest that glibc takes for the first of them is 32 MiB.
 const KEEPS: &[(&str, &str)] = &[
@@ -39,18 +40,18 @@ const ASLEEP: &[(&str, &str)] = &[("OMP_WAIT_POLICY", "passive")];
 /// Each thread on a CPU of its own, so that a burst hits either the leader or its helper.
 const BOUND: &[(&str, &str)] = &[("OMP_PROC_BIND", "true")];
 const BOUND_ASLEEP: &[(&str, &str)] = &[("OMP_PROC_BIND", "true"), ("OMP_WAIT_POLICY", "passive")];
-/// What else would do either.
+/// Variables that would also change the waiting or the memory.
 const OTHER_WAYS: [&str; 3] = ["GOMP_SPINCOUNT", "GOMP_CPU_AFFINITY", "GLIBC_TUNABLES"];
 
 /// An ordinary thread has 95 % of each second beside real-time ones: far less is taken.
 const BURST: Duration = Duration::from_millis(30);
 const PERIOD: Duration = Duration::from_millis(600);
 
-/// How it is run.
+/// One variant of the run.
 struct Side {
     name: &'static str,
     environment: &'static [(&'static str, &'static str)],
-    /// On each CPU.
+    /// Neighbour on each CPU.
     beside: Option<Manner>,
     requests: &'static str,
 }
@@ -154,8 +155,8 @@ fn difference_ms(compared: &Value, cause: &str) -> Result<f64> {
     Ok(ns.context("`compare` tells of no difference")? / 1e6)
 }
 
-/// Of each slow request that has more than a hardly late helper: how much of its excess is `helper.runq`. Means of all requests hide
-/// it: a burst in nine of them is less than what the machine changes from run to run.
+/// Excess due to `helper.runq` in each slow request whose helper is late by more than a trifle, ms. Means of
+/// all requests hide it: a burst in a ninth of them is less than the machine's change from run to run.
 fn late_helpers_ms(summary: &Value) -> Vec<f64> {
     const LEAST_MS: f64 = 5.0;
     let slowest = summary.pointer("/groups/0/slowest").and_then(Value::as_array).into_iter().flatten();
@@ -169,7 +170,7 @@ fn late_helpers_ms(summary: &Value) -> Vec<f64> {
     slowest.map(|request| of_one(request) / 1e6).filter(|ms| *ms > LEAST_MS).collect()
 }
 
-/// Of requests that a burst hit, with threads that spin and with threads that sleep.
+/// Row about requests hit by a burst, with threads that spin and with threads that sleep.
 fn of_late_helpers(hits: [&[f64]; 2]) -> Row {
     let [spun_ms, slept_ms] = hits.map(median);
     Row::alone(

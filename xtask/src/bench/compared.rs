@@ -1,5 +1,6 @@
-//! How long `compare` and `report` take over many large runs, and what memory: of folders that an example makes, half of them
-//! of a slower platform. And how long a browser takes to show that report, which another word to the same example tells.
+//! Time and memory of `compare` and `report` over many large runs: folders that an example makes, half of
+//! them of a slower platform. And how long a browser takes to show that report, made by the same example with
+//! another argument.
 
 use std::{
     fs,
@@ -19,8 +20,8 @@ const RUNS: usize = 20;
 const REQUESTS: usize = 10_000;
 /// The browser, which the page's tests use too.
 const CHROMIUM: &str = "chromium";
-/// Between two looks at the memory of a process: its peak is kept by the kernel, so only what it takes in the last of them
-/// can be missed.
+/// Between two looks at the memory of a process: its peak is kept by the kernel, so only what it takes in the
+/// last of them can be missed.
 const LOOK: Duration = Duration::from_millis(2);
 
 /// A row of each verb, and one of the page.
@@ -48,8 +49,9 @@ pub(super) fn rows(bench: &Bench<'_>) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// How long Chromium takes to show a report of these folders, each time from its own start: from the beginning of the
-/// navigation until something is painted, all of the file is loaded, and the first charts are on the screen.
+/// How long Chromium takes to show a report of these folders, each time from its own start: from the
+/// beginning of the navigation until something is painted, all of the file is loaded, and the first charts
+/// are on the screen.
 fn opened(bench: &Bench<'_>, folder: &Path) -> Result<Row> {
     const NAMES: [&str; 3] = ["first_paint_ms", "load_ms", "charts_ms"];
     let page = folder.with_extension("html");

@@ -1,4 +1,4 @@
-//! What one run of a program costs by the kernel's own statistics, and what one edge costs the program that fires it.
+//! Cost of one run of a program by the kernel's own statistics, and of one edge to the program that fires it.
 //!
 //! The statistics add their own cost (two clock reads) to real and empty programs alike.
 
@@ -58,7 +58,8 @@ fn ns_per_run(result: &Value, program: &str) -> Result<f64> {
     Ok(number(1)? / number(0)?.max(1.0))
 }
 
-/// ns per edge as the program sees it: without a probe, with a bare counting one, with ours, and with ours beside others.
+/// ns per edge as the program sees it: without a probe, with a bare counting one, with ours, and with ours
+/// beside others.
 pub(crate) fn edge_rows(bench: &Bench<'_>) -> Result<Vec<Row>> {
     let marker = bench.edges.as_os_str();
     let (ours, beside) = (["ledger", "--track"], BESIDE.to_string());

@@ -1,7 +1,8 @@
-//! What lies inside account `cpu`, by our sampler and by perf's at the same time: shares of one thread's samples.
+//! What lies inside account `cpu`, by our sampler and by perf's at the same time: shares of one thread's
+//! samples.
 //!
-//! perf walks the stack of each sample; our program looks at two words. The thread is the workload's main one, from its
-//! begin to its end.
+//! perf walks the stack of each sample; our program looks at two words. The thread is the workload's main
+//! one, from its start to its end.
 
 use std::{
     io::{BufRead as _, BufReader},
@@ -18,10 +19,11 @@ use super::{Bench, Row, two_results};
 const REQUESTS: &str = "100";
 /// Per second. Not ours, so that the two do not go in step.
 const FREQUENCY: &str = "1009";
-/// By the names of our counts. What is none of them is the kernel's own: interrupts themselves and the scheduler.
+/// Names of our counts. Samples of none of them are the kernel's own: interrupts themselves and the
+/// scheduler.
 const KINDS: [&str; 5] = ["user", "spin", "fault", "syscall", "irq"];
 const ELSEWHERE: usize = KINDS.len();
-/// Libraries that busy-wait, by the begin of their files' names.
+/// Libraries that busy-wait, by prefix of their file names.
 const SPINNERS: [&str; 4] = ["libgomp", "libomp", "libiomp5", "libtbb"];
 
 /// What handles softirqs: from 6.10 on, and before.
@@ -92,7 +94,7 @@ fn by_perf(data: &Path, tid: u64) -> Result<[u64; KINDS.len() + 1]> {
     Ok(counts)
 }
 
-/// Of a sample: the thread's line and its functions.
+/// Kind of a sample, given as the thread's line and its functions.
 fn kind(sample: &[String]) -> Option<usize> {
     let functions = sample.get(1..)?;
     let top = functions.first()?;

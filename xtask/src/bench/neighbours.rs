@@ -1,4 +1,5 @@
-//! Threads that keep this machine's CPUs busy beside what is measured, one bound to each CPU, until they are dropped.
+//! Threads that keep this machine's CPUs busy beside what is measured, one bound to each CPU, until they are
+//! dropped.
 
 use std::{
     sync::{
@@ -21,9 +22,10 @@ use nix::{
 /// How a neighbour takes its CPU.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Manner {
-    /// Always, as an ordinary thread: the scheduler deals the CPU out.
+    /// Always, as an ordinary thread, scheduled like others.
     Loop,
-    /// For `size` of its own CPU time out of every `period`, before every ordinary thread. The CPUs' turns lie evenly apart.
+    /// For `size` of its own CPU time in every `period`, before every ordinary thread. The CPUs' turns are
+    /// evenly spaced.
     Burst { size: Duration, period: Duration },
 }
 
@@ -50,14 +52,14 @@ impl Neighbours {
         Ok(neighbours)
     }
 
-    /// It is there before this returns.
+    /// Starts one; it is in place before this returns.
     fn start_on(&mut self, cpu: usize, manner: Manner, first: Instant) -> Result<()> {
         let (placed, is_placed) = mpsc::channel();
         let ended = Arc::clone(&self.ended);
         self.threads.push(thread::spawn(move || {
             let done = place(cpu, manner);
             let stays = done.is_ok();
-            // Who asked may have given up.
+            // The caller may have given up.
             let _ = placed.send(done);
             if stays {
                 work(manner, first, &ended);

@@ -1,7 +1,8 @@
-//! `perf bench sched pipe` pinned to one CPU: what observers add to a round trip (two switches, two wake-ups).
+//! `perf bench sched pipe` pinned to one CPU: what observers add to a round trip (two switches, two
+//! wake-ups).
 //!
-//! Pinned it is steady to a few per cent; unpinned it is not worth measuring. Peers measure less than we do: bpftrace and
-//! libbpf-tools' runqlat here tell run-queue latency alone.
+//! Pinned it is steady to a few per cent; unpinned it is not worth measuring. Peers measure less than we do:
+//! bpftrace and libbpf-tools' runqlat here tell run-queue latency alone.
 
 use std::{
     io::{BufRead as _, BufReader},
@@ -19,9 +20,9 @@ use crate::{command, process};
 
 /// Runs under one observer in a round. Each takes 0.2 s.
 const RUNS: &str = "for run in $(seq 15); do taskset -c 1 perf bench sched pipe -l 40000 || exit 1; done";
-/// So many of the last count, by their median: a neighbour that takes the CPU for a moment spoils one of them. In the first 0.3 s
-/// threads have the sampler's clocks, and for a second after that the kernel goes on looking for clocks at every switch: a
-/// round trip took 6.7 us in the one, 6.2 in the other, and 6.0 from then on.
+/// Last runs that count, by their median: a neighbour that takes the CPU for a moment spoils one of them. In
+/// the first 0.3 s threads have the sampler's clocks, and for a second after that the kernel goes on looking
+/// for clocks at every switch: a round trip took 6.7 us in the one, 6.2 in the other, and 6.0 from then on.
 const COUNTED: usize = 7;
 /// Run-queue latency as one writes it in bpftrace.
 const SCRIPT: &str = "
@@ -38,7 +39,7 @@ enum Observer {
     Nothing,
     Empty,
     Untracked,
-    /// Without the clock of each thread, which the kernel stops and starts at every switch.
+    /// Tracked without the sampler's clock in each thread, which the kernel stops and starts at every switch.
     Unsampled,
     Tracked,
     Runqlat,
@@ -58,7 +59,7 @@ impl Observer {
         }
     }
 
-    /// Of its ratio.
+    /// Budget of its ratio.
     fn budget(self) -> &'static str {
         match self {
             Self::Tracked => "<= 2.6",

@@ -25,18 +25,18 @@ use crate::{process, python::Python};
 const ASGI: &str = include_str!("asgi.py");
 const FORWARD: &str = include_str!("forward.py");
 const RANGES: &str = include_str!("ranges.py");
-/// Ranges of a run: 0.2 s.
+/// Ranges per run: 0.2 s.
 const FIRED: &str = "100000";
-/// Inferences of a run: 4 s.
+/// Inferences per run: 4 s.
 const REQUESTS: &str = "120";
-/// How long a server is asked in each round, after as many requests as its caches want.
+/// How long a server is asked in each round, after the requests that warm its caches.
 const ASKED: Duration = Duration::from_secs(3);
 const WARMUP: u32 = 200;
-/// For the server's imports.
+/// Time for the server's imports.
 const START_LIMIT: Duration = Duration::from_secs(30);
 const QUESTION: &[u8] = b"GET /work/1 HTTP/1.1\r\nHost: x\r\n\r\n";
 
-/// Throughput with to without.
+/// Rows that compare runs under the agent, with its automatic marks, to runs without it.
 pub(crate) fn rows(bench: &Bench<'_>) -> Result<Vec<Row>> {
     Ok(vec![forward(bench)?, asgi(bench)?, ranges(bench)?])
 }

@@ -1,8 +1,8 @@
 //! Our workloads beside PyTorch, torchvision and Pillow: the same inputs, weights and threads, in turns.
 //!
-//! The first row says that both compute the same, by the tests of the workloads that ask PyTorch itself: speeds of programs
-//! that do not are nobody's concern, so the verb fails then. After that `beside.py` is the
-//! other side. Ratios are of speeds, round by round: above 1 ours is faster.
+//! The first row says that both compute the same, by the workloads' tests that run PyTorch itself: speeds of
+//! programs that differ mean nothing, so the verb fails then. After that `beside.py` is the other side.
+//! Ratios are of speeds, round by round: above 1 ours is faster.
 
 use std::{path::PathBuf, process::Command, time::Duration};
 
@@ -42,11 +42,11 @@ const ASKING: [&str; 3] = [
 ];
 /// How many those are: the last one has a case for each of three networks.
 const ASKED: u64 = 5;
-/// For building the tests and running them: 5 minutes on two cores.
+/// Limit for building the tests and running them: 5 minutes on two cores.
 const LIMIT: Duration = Duration::from_mins(30);
 
-/// Memory that is freed stays in the process, on both sides. By its defaults malloc gives it back or not by what happens to lie
-/// behind it: 5,383 first touches per picture in our process and 20 in Python's, an eighth of the time.
+/// Freed memory stays in the process, on both sides. By default malloc gives it back or not depending on what
+/// lies behind it: 5,383 first touches per picture in our process and 20 in Python's, an eighth of the time.
 const KEPT: [(&str, &str); 2] =
     [("MALLOC_MMAP_THRESHOLD_", "33554432"), ("MALLOC_TRIM_THRESHOLD_", "2147483647")];
 
@@ -91,7 +91,7 @@ impl Beside<'_> {
         Ok(())
     }
 
-    /// Its libtorch is not ours.
+    /// A command of the Python, whose libtorch is not ours.
     fn python(&self, verb: &str) -> Command {
         let mut command = Command::new(&self.python);
         command.env_remove("LD_LIBRARY_PATH").envs(KEPT).arg(&self.script).arg(verb).arg(&self.folder);
@@ -138,7 +138,7 @@ impl Beside<'_> {
         Ok(outcomes)
     }
 
-    /// Of all models at full scale, as the tests compare them.
+    /// Row about the outputs of all models at full scale, as the tests compare them.
     fn outputs(&self) -> Result<Row> {
         let xtask = self.bench.xtask;
         let mut tests = artifact::workloads_cargo(xtask, "test", Some(&Libtorch::ensure(xtask)?));
@@ -209,7 +209,7 @@ impl Beside<'_> {
         Row {
             what: format!("{what}, {} threads", self.threads),
             measured: format!("{:.2} ms against {:.2}", ms(0), ms(1)),
-            // Of speeds: theirs by ours, as both are times.
+            // Ratio of speeds: theirs by ours, as both are times.
             ratio: Ratio::new(&ns[1], &ns[0]),
             against: "of PyTorch",
             budget,
@@ -217,13 +217,14 @@ impl Beside<'_> {
     }
 }
 
-/// Of ours and of theirs, round by round, by what `of` says of a round.
+/// Values of ours and of theirs, round by round, from `of` each round.
 fn both(outcomes: &[[Outcome; 2]], of: impl Fn(&[Outcome; 2]) -> Result<[f64; 2]>) -> Result<[Vec<f64>; 2]> {
     let rounds: Vec<[f64; 2]> = outcomes.iter().map(of).collect::<Result<_>>()?;
     Ok([0, 1].map(|side| rounds.iter().map(|round| round[side]).collect()))
 }
 
-/// ns of a request or step, warm-up and all: most of these are cut by a turn's end, so that their own times say little.
+/// ns of a request or step, warm-up included: a turn's end cuts most of them, so that their own times say
+/// little.
 fn each(outcomes: &[[Outcome; 2]], work: &Work) -> Result<[Vec<f64>; 2]> {
     let count = f64::from(work.warmup + work.count);
     both(outcomes, |sides| Ok([0, 1].map(|side| sides[side].worked.as_nanos() as f64 / count)))

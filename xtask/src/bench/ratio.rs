@@ -1,7 +1,7 @@
 //! Ratios of paired measurements with an interval: the mean of the logarithms and Student's t.
 //!
-//! Pairs come from the same round, so that drift of the machine cancels. A ratio of medians would need no pairs and
-//! would take the drift for a difference.
+//! Pairs come from the same round, so that drift of the machine cancels. A ratio of medians would need no
+//! pairs and would take the drift for a difference.
 
 use std::fmt;
 
@@ -25,8 +25,8 @@ pub(crate) struct Ratio {
 }
 
 impl Ratio {
-    /// Of `measured` to `base`, pair by pair. None without two pairs of positive numbers: a difference that came out
-    /// negative in the noise has no logarithm, and leaving it out would be a lie.
+    /// Ratio of `measured` to `base`, pair by pair. None without two pairs of positive numbers: a difference
+    /// that came out negative in the noise has no logarithm, and leaving it out would be a lie.
     pub(crate) fn new(measured: &[f64], base: &[f64]) -> Option<Self> {
         let pairs = measured.iter().zip(base);
         let logs: Vec<f64> = pairs.map(|(measured, base)| (measured / base).ln()).collect();

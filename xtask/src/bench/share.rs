@@ -1,5 +1,6 @@
-//! What observing takes of all CPUs' time while ResNet-50 keeps them busy: the programs in the kernel, by its own statistics, and
-//! the agent. A noisy machine hides a hundredth of throughput; these sums do not depend on it.
+//! Share of all CPUs' time that observing takes while ResNet-50 keeps them busy: the programs in the kernel,
+//! by its own statistics, and the agent. A noisy machine hides a hundredth of throughput; these sums do not
+//! depend on it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,7 +29,8 @@ pub(super) fn rows(bench: &Bench<'_>) -> Result<Vec<Row>> {
     let file = bench.folder()?.join("share.json");
     let mut observed = bench.observe("share", &bench.workloads)?;
     observed.args(["infer", "ic", "--requests", REQUESTS, "--json"]);
-    // It has the kernel count while the command runs, and what that printed comes over its standard error.
+    // The example turns on the kernel's statistics while the command runs, whose output comes over standard
+    // error.
     let mut command = Command::new(&bench.hooks);
     command.args(["none", "--stats", "--"]).arg(observed.get_program()).args(observed.get_args());
     command.stdout(Stdio::null()).stderr(File::create(&file)?);

@@ -1,4 +1,5 @@
-//! What is lost when phases and switches come thick and fast: counts, compared with what the program says that it did.
+//! What is lost when phases and switches come thick and fast: counts, compared with what the program says
+//! that it did.
 
 use anyhow::{Context as _, Result};
 use serde_json::Value;

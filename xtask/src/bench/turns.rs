@@ -1,7 +1,8 @@
 //! Two programs that take turns: one is stopped while the other works, so that both have the same machine.
 //!
-//! Yields what each printed and how long it worked. One whole program after the other takes half a minute, in which the speed
-//! of a shared machine changes: ratios of ResNet-50 differed by a quarter from round to round, and by 4 % in turns of 0.7 s.
+//! Yields what each printed and how long it worked. One whole program after the other takes half a minute, in
+//! which the speed of a shared machine changes: ratios of ResNet-50 differed by a quarter from round to
+//! round, and by 4 % in turns of 0.7 s.
 
 use std::{
     io::{BufRead as _, BufReader, Read},
@@ -24,7 +25,7 @@ use crate::{command, process};
 const ASK: (&str, &str) = ("GUESTSCOPE_WORKLOADS_TELL_START", "1");
 /// The line, on standard error.
 const STARTED: &str = "started";
-/// For reading a gigabyte of weights from the disk.
+/// Limit of reading a gigabyte of weights from the disk.
 const START_LIMIT: Duration = Duration::from_mins(5);
 
 /// What a program said, and where.
@@ -47,12 +48,12 @@ struct Runner {
 pub(super) struct Outcome {
     /// The line of JSON that it printed.
     pub(super) result: Value,
-    /// In its turns, from its first request to that line.
+    /// Time of its turns, from its first request to that line.
     pub(super) worked: Duration,
 }
 
-/// Starts both, one after the other, up to their first request, and lets them work in turns of that length until both have
-/// printed their line of JSON.
+/// Starts both, one after the other, up to their first request, and lets them work in turns of that length
+/// until both have printed their line of JSON.
 ///
 /// # Errors
 ///
@@ -153,7 +154,7 @@ impl Runner {
 
 impl Drop for Runner {
     fn drop(&mut self) {
-        // Both do nothing to one that has been waited for.
+        // Neither has an effect on a process that has been waited for.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

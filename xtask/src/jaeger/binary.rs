@@ -1,7 +1,8 @@
 //! Builds Jaeger from its Go module, for machines where it can be had in no other way.
 //!
-//! Yields the path of a binary in the cache. Every module is pinned by xtask/jaeger/go.sum; where Go is missing or
-//! too old, a newer one comes as a Go module too, with its hash pinned. The machine's Go folders stay as they are.
+//! Yields the path of a binary in the cache. Every module is pinned by xtask/jaeger/go.sum; where Go is
+//! missing or too old, a newer one comes as a Go module too, with its hash pinned. The machine's Go folders
+//! stay as they are.
 
 use std::{
     fs,

@@ -1,7 +1,7 @@
 //! Asks a Jaeger over its query API (v3) whether it is there and how many traces it holds.
 //!
-//! Yields plain answers from plain HTTP/1.0 on the standard library, which is enough for a server on this machine.
-//! It does not follow redirects and does not speak TLS.
+//! Yields plain answers from plain HTTP/1.0 on the standard library, which is enough for a server on this
+//! machine. It does not follow redirects and does not speak TLS.
 
 use std::{
     collections::HashSet,
@@ -69,7 +69,7 @@ pub(crate) fn count_traces(base: &str, service: &str, operation: &str, since: Sy
     );
     match get(base, &path) {
         Ok(text) => count_trace_ids(&text),
-        // It says so when it has none at all.
+        // Jaeger's answer when it has no traces at all.
         Err(error) if error.to_string() == "HTTP status 404" => Ok(0),
         Err(error) => Err(error.context(format!("Jaeger's query API: {base}"))),
     }

@@ -6,7 +6,7 @@ use super::{CONFIG, Config, Endpoints, UI_CONFIG, UI_VARIABLE, USUAL_PORTS, Way,
 
 #[test]
 fn ports_that_are_taken_are_replaced() {
-    // Whoever holds it, it is taken now.
+    // The port is taken now, by this test or by another program.
     let _held = TcpListener::bind(("127.0.0.1", USUAL_PORTS[2]));
     let ports = free_ports().unwrap();
     assert_ne!(ports[2], USUAL_PORTS[2]);

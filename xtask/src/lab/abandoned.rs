@@ -1,7 +1,7 @@
-//! Containers that labs left when they were killed: a hidden neighbour of whatever is measured next.
+//! Containers that killed labs left behind: a hidden neighbour of the next measurement.
 //!
-//! Yields the names of those that are gone now. What does not bear a lab's mark, or bears that of a lab which runs, is not
-//! looked at.
+//! Yields the names of those removed. Containers without a lab's mark, or with that of a running lab, are
+//! left alone.
 
 use std::process::Command;
 
@@ -10,7 +10,8 @@ use anyhow::Result;
 use super::mark;
 use crate::{command, failure::failure};
 
-/// A program, what it lists the names of all its containers by, and what it removes one by, with everything in it.
+/// A program, its arguments to list the names of all containers, and those to remove one with everything in
+/// it.
 type Engine = (&'static str, &'static [&'static str], &'static [&'static str]);
 
 const ENGINES: [Engine; 3] = [
@@ -19,12 +20,12 @@ const ENGINES: [Engine; 3] = [
     ("docker", &["ps", "--all", "--format", "{{.Names}}"], &["rm", "--force"]),
 ];
 
-/// Removes them. Fails if one stays: nobody measures beside it unknowingly.
+/// Removes them. Fails if one stays: no run may be measured beside it unknowingly.
 pub(super) fn remove() -> Result<Vec<String>> {
     let mut removed = Vec::new();
     for (program, list, remove) in ENGINES {
         for name in left(program, list) {
-            // Whether it is gone, the list says.
+            // The list tells whether it is gone.
             let _ = command::text(Command::new(program).args(remove).arg(&name));
             removed.push(name);
         }
@@ -69,7 +70,7 @@ mod tests {
         fs::write(bundle.join("config.json"), config.to_string()).unwrap();
         let mut runc = Command::new("runc");
         runc.args(["run", "--detach", "--bundle"]).arg(bundle).arg(name);
-        // It holds on to what it is given.
+        // The container keeps the descriptors that it is given.
         runc.stdin(std::process::Stdio::null())
             .stdout(std::process::Stdio::null())
             .stderr(std::process::Stdio::null());

@@ -1,7 +1,8 @@
-//! A container of runc: namespaces of its own, a root of its own, the cores as a CPU quota, or as a cpuset if it is pinned.
+//! A container of runc: namespaces of its own, a root of its own, the cores as a CPU quota, or as a cpuset if
+//! it is pinned.
 //!
-//! The agent and the workload go into it together, and so it is privileged: it may load BPF programs. What it needs of the
-//! machine's files (or the virtual machine's) it sees at the same places, read-only.
+//! The agent and the workload run in it together, so it is privileged: it may load BPF programs. It sees the
+//! files of the machine (or virtual machine) that it needs at the same places, read-only.
 
 use std::{
     fs,
@@ -15,9 +16,9 @@ use serde_json::{Value, json};
 use super::{link, mark, plan::Cell, run::Programs};
 use crate::command;
 
-/// Docker's and the kernel's usual one, us.
+/// Default CPU period of Docker and the kernel, us.
 const PERIOD_US: u32 = 100_000;
-/// What programs here are linked with, at its places.
+/// Places of the libraries that programs here are linked with.
 const SYSTEM: [&str; 4] = ["/lib", "/lib64", "/usr", "/etc/ssl"];
 /// Where run folders are made.
 pub(super) const RUNS: &str = "/runs";
@@ -29,7 +30,7 @@ pub(super) struct Container {
 }
 
 impl Container {
-    /// Writes what runc wants to know.
+    /// Writes the bundle for runc.
     pub(super) fn prepare(programs: &Programs, cell: &Cell, output: &Path, bundle: PathBuf) -> Result<Self> {
         let name = mark::container();
         let root = bundle.join("rootfs");
@@ -77,7 +78,7 @@ pub(super) struct Inside {
 }
 
 impl Inside {
-    /// As runc reads it.
+    /// The configuration in runc's format.
     pub(super) fn config(&self, cell: &Cell) -> Value {
         let Self { argv, environment, capabilities, .. } = self;
         let mut told = vec!["PATH=/usr/sbin:/usr/bin:/sbin:/bin".to_owned(), "HOME=/tmp".to_owned()];
@@ -125,7 +126,8 @@ impl Inside {
     }
 }
 
-/// What a container sees of this machine: the system's libraries, the folders of the programs, and the network of its parts.
+/// Folders of this machine in a container: system libraries, the programs' folders, and the network of its
+/// parts.
 pub(super) fn places(programs: &Programs, cell: &Cell) -> Vec<PathBuf> {
     let namespaces = cell.workload.link_mbit.map(|_| PathBuf::from(link::NAMESPACES));
     let all = SYSTEM.map(PathBuf::from).into_iter().chain(programs.folders()).chain(namespaces);
@@ -142,12 +144,12 @@ const CAPABILITIES: [(&str, u32); 6] = [
     ("CAP_BPF", 39),
 ];
 
-/// All of them: a virtual machine belongs to whoever runs the lab.
+/// All of them: in a virtual machine the lab has all capabilities.
 pub(super) fn all_capabilities() -> Vec<&'static str> {
     CAPABILITIES.map(|(name, _)| name).into()
 }
 
-/// Of these, what whoever runs the lab has: nobody can give more.
+/// Those of them that the lab's own process has: it can give no more.
 pub(super) fn capabilities() -> Vec<&'static str> {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let own = status.lines().find_map(|line| line.strip_prefix("CapEff:"));

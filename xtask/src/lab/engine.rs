@@ -1,5 +1,5 @@
-//! A container of podman or Docker, as their users start one: network, names and limits are the engine's own. The agent goes
-//! into it with its workload, and gets what it needs to observe.
+//! A container of podman or Docker, as their users start one: network, names and limits are the engine's own.
+//! The agent runs inside it with its workload, and gets what it needs to observe.
 
 use std::{
     fs,
@@ -17,17 +17,18 @@ use super::{
 };
 use crate::command;
 
-/// Nothing is in it. Docker takes no folder as a root.
+/// An empty image: Docker takes no folder as a root.
 const IMAGE: &str = "guestscope-lab:empty";
 
-/// Whether Docker's daemon answers, which nobody installs for a lab: it changes the machine's network. Has the image.
+/// Whether Docker's daemon answers; a lab never installs it, as it changes the machine's network. Imports the
+/// image if needed.
 pub(super) fn docker(folder: &Path) -> Result<()> {
     let docker = |words: &[&str]| command::text(Command::new("docker").args(words));
     let version = docker(&["info", "--format", "{{.ServerVersion}}"]).unwrap_or_default();
     ensure!(!version.is_empty(), "`docker info` does not answer");
     if docker(&["image", "inspect", IMAGE]).is_none() {
         let archive = folder.join(".empty.tar");
-        // The end of an archive.
+        // The end of a tar archive.
         fs::write(&archive, [0; 1024]).with_context(|| format!("file: {}", archive.display()))?;
         let made = docker(&["import", &archive.display().to_string(), IMAGE]);
         // The image stays for the next lab: it has nothing in it.
@@ -74,7 +75,7 @@ impl Drop for Engine {
 
 fn arguments(programs: &Programs, cell: &Cell, output: &Path, (name, root): (&str, &Path)) -> Vec<String> {
     let is_docker = cell.kind == Kind::Docker;
-    // Without systemd, and with the runtime that the other containers have, which is Docker's own.
+    // Without systemd, and with the runtime of the other containers, which is Docker's own.
     let before: &[&str] =
         if is_docker { &[] } else { &["--runtime", "runc", "--cgroup-manager", "cgroupfs"] };
     let words = before.iter().chain(&["run", "--rm", "--network", "none"]);
@@ -82,16 +83,17 @@ fn arguments(programs: &Programs, cell: &Cell, output: &Path, (name, root): (&st
     let mut option = |name: &str, value: String| words.extend([name.to_owned(), value]);
     option("--name", name.to_owned());
     option("--workdir", "/".to_owned());
-    // Its filter refuses bpf(2), and Docker's profile what the agent reads of others.
+    // The default seccomp filter refuses bpf(2), and Docker's profile refuses the agent's reads of other
+    // processes.
     option("--security-opt", "seccomp=unconfined".to_owned());
     if is_docker {
         option("--security-opt", "apparmor=unconfined".to_owned());
     }
-    // It asks for more than whoever runs the lab may have.
+    // The engine's default limits may exceed those of the user who runs the lab.
     option("--ulimit", "nofile=1024:1024".to_owned());
     option("--ulimit", "nproc=1000:1000".to_owned());
     option("--cap-drop", "all".to_owned());
-    // Docker 20.10 has no word for some of them, which CAP_SYS_ADMIN includes.
+    // Docker 20.10 does not know some of them, which CAP_SYS_ADMIN includes.
     let is_known = |name: &&str| !(is_docker && ["CAP_BPF", "CAP_PERFMON"].contains(name));
     for capability in capabilities().into_iter().filter(is_known) {
         option("--cap-add", capability.to_owned());
@@ -102,7 +104,7 @@ fn arguments(programs: &Programs, cell: &Cell, output: &Path, (name, root): (&st
         option("--cpus", cell.cores.to_string());
     }
     for place in places(programs, cell).into_iter().chain([PathBuf::from("/sys")]) {
-        // Docker always takes along what is mounted below it.
+        // Docker always binds recursively.
         let how = if is_docker { "ro" } else { "ro,rbind" };
         option("--volume", format!("{0}:{0}:{how}", place.display()));
     }

@@ -1,5 +1,5 @@
-//! What has been run, a line per run, written when it is over: a lab that was interrupted at any point goes on from here,
-//! and nothing is done twice.
+//! The runs so far, a line per run, written when it is over: a lab that was interrupted at any point goes on
+//! from here, and nothing is done twice.
 
 use std::{
     collections::BTreeMap,
@@ -19,16 +19,16 @@ pub(super) struct Entry {
     /// Name of the cell.
     pub(super) cell: String,
     pub(super) repetition: u32,
-    /// Of the whole run, with its platform's start, seconds.
+    /// Duration of the whole run including its platform's start, seconds.
     pub(super) seconds: f64,
-    /// It had a virtual machine of its own; none on other platforms.
+    /// Whether it had a virtual machine of its own; none on other platforms.
     #[serde(default)]
     pub(super) fresh: Option<bool>,
-    /// Below the plan's folder; none if it failed.
+    /// Run folder below the plan's; none if it failed.
     pub(super) folder: Option<PathBuf>,
     /// Why it failed.
     pub(super) error: Option<String>,
-    /// What the programs were built from.
+    /// Commit of the programs.
     #[serde(default)]
     pub(super) commit: Option<String>,
 }
@@ -47,13 +47,15 @@ struct Head {
 
 impl Drop for Journal {
     fn drop(&mut self) {
-        // Not by closing alone: a child that another thread has just made holds the lock until it becomes another program.
+        // Closing alone does not unlock: a child that another thread has just forked holds the lock until it
+        // execs.
         let _ = self.file.unlock();
     }
 }
 
 impl Journal {
-    /// Opens or begins the one in this folder, for a plan of these words. Nobody else can have it open.
+    /// Opens or creates the journal in this folder, for a plan of these words. No other process may have it
+    /// open.
     pub(super) fn open(folder: &Path, plan: &str) -> Result<Self> {
         fs::create_dir_all(folder).with_context(|| format!("folder: {}", folder.display()))?;
         let path = folder.join(FILE);
@@ -67,7 +69,7 @@ impl Journal {
             Err(TryLockError::WouldBlock) => bail!("another lab runs this plan: {}", folder.display()),
             locked => locked.with_context(what)?,
         }
-        // A line without its end was cut off while it was written: the run that it tells of is done again.
+        // A line without its end was cut off while it was written: that run is done again.
         let whole = text.rfind('\n').map_or("", |end| &text[..=end]);
         let mut lines = whole.lines();
         match lines.next() {
@@ -93,18 +95,18 @@ impl Journal {
         Ok(Self { file, entries })
     }
 
-    /// A run's folder is in it.
+    /// Whether the journal has a run's folder.
     pub(super) fn has_folder(&self, folder: &Path) -> bool {
         self.entries.iter().any(|entry| entry.folder.as_deref() == Some(folder))
     }
 
-    /// It was run, and came to something.
+    /// Whether the run was made and succeeded.
     pub(super) fn is_done(&self, cell: &str, repetition: u32) -> bool {
         let same = |entry: &&Entry| entry.cell == cell && entry.repetition == repetition;
         self.entries.iter().rfind(same).is_some_and(|entry| entry.folder.is_some())
     }
 
-    /// What the runs that came to something were made with, and how many by each: a lab may go on after a change.
+    /// Commits of the successful runs, and how many runs each made: a lab may go on after a change.
     pub(super) fn commits(&self) -> BTreeMap<&str, usize> {
         let done = self.entries.iter().filter(|entry| entry.folder.is_some());
         let mut commits = BTreeMap::new();
@@ -114,7 +116,7 @@ impl Journal {
         commits
     }
 
-    /// Writes a line down to the disk.
+    /// Writes a line and syncs it to the disk.
     pub(super) fn add(&mut self, entry: Entry) -> Result<()> {
         writeln!(self.file, "{}", serde_json::to_string(&entry)?).context("journal")?;
         self.file.sync_data().context("journal")?;

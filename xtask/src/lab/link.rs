@@ -1,7 +1,8 @@
-//! A network for the parts of one training: a namespace for each, joined by a bridge in one more, every port shaped both ways.
+//! A network for the parts of one training: a namespace each, joined by a bridge in another one, every port
+//! shaped both ways.
 //!
-//! Yields the options of the workload that put its parts there. The machine's own network is not touched. Bridge, veth and
-//! tbf are the kernel's; `ip` and `tc` of iproute2 set them up.
+//! Yields the workload's options that put its parts there. The machine's own network is not touched. Bridge,
+//! veth and tbf are the kernel's; `ip` and `tc` of iproute2 set them up.
 
 use std::{fs, process::Command};
 
@@ -19,24 +20,24 @@ pub(super) const NAMESPACES: &str = "/run/netns";
 const NETWORK: &str = "198.18.0";
 /// What a port sends at once after a pause: some of the largest pieces that the kernel hands over.
 const BURST: &str = "256kb";
-/// What waits longer than this for a port is dropped, as a switch does.
+/// Packets that wait longer than this for a port are dropped, as a switch does.
 const LATENCY: &str = "50ms";
 /// The bridge's own namespace, and the bridge.
 const HUB: &str = "hub";
-/// A part's end; no word of `ip`, which would take it for that.
+/// Interface of a part; must not be a keyword of `ip`.
 const WAY: &str = "way0";
 
 /// The namespaces of the only run that a lab has at a time; they go with it.
 pub(super) struct Link(Vec<String>);
 
 impl Link {
-    /// Of a workload whose parts are to be linked.
+    /// Network of a workload, if its parts are to be linked.
     pub(super) fn of(workload: &Workload) -> Result<Option<Self>> {
         let parts = workload.workers().map_or(1, |workers| workers + 1);
         workload.link_mbit.map(|mbit| Self::prepare(parts, mbit)).transpose()
     }
 
-    /// For that many parts. The namespaces are there when it is made, and what is in them when [`Link::set_up`] is over.
+    /// Network for that many parts. The value owns the namespaces; [`Link::set_up`] fills them.
     fn prepare(parts: u32, mbit: u32) -> Result<Self> {
         let names = (0..parts).map(|part| name(&part.to_string())).chain([name(HUB)]);
         let link = Self(names.collect());
@@ -74,13 +75,13 @@ impl Link {
 impl Drop for Link {
     fn drop(&mut self) {
         for name in &self.0 {
-            // Those that could not be made are not there.
+            // Namespaces that could not be made are not there.
             let _ = command::text(Command::new("ip").args(["netns", "delete", name]));
         }
     }
 }
 
-/// Behind the workload's own words: the server's address, and how each part gets into its namespace.
+/// Options after the workload's own: the server's address, and how each part enters its namespace.
 pub(super) fn options(workload: &Workload) -> Vec<String> {
     if workload.link_mbit.is_none() {
         return Vec::new();
@@ -93,7 +94,7 @@ pub(super) fn options(workload: &Workload) -> Vec<String> {
 fn remove_abandoned() {
     let Ok(namespaces) = fs::read_dir(NAMESPACES) else { return };
     let names = namespaces.flatten().map(|namespace| namespace.file_name().to_string_lossy().into_owned());
-    // One that stays is in nobody's way.
+    // A namespace that stays harms nobody.
     names.filter(|name| is_of_dead(name)).for_each(|name| drop(tool("ip", &["netns", "delete", &name])));
 }
 
@@ -129,7 +130,7 @@ mod tests {
         lab::{mark::tests::of_dead_and_of_living, plan::Kind, run::tests::cell},
     };
 
-    /// The calling thread goes there for good.
+    /// Moves the calling thread there for good.
     fn enter(namespace: &str) {
         let file = File::open(Path::new(NAMESPACES).join(namespace)).unwrap();
         setns(file, CloneFlags::CLONE_NEWNET).unwrap();

@@ -1,20 +1,20 @@
 //! The mark of a lab in the names of what it makes outside its own folder: namespaces, containers.
 //!
-//! Yields names and tells whose they are. The number of the process stands in them, so that what a killed lab left is known
-//! from what another one still uses; and before it where that number counts, since an engine's daemon may serve labs of other
-//! containers, or of other machines.
+//! Yields names and tells whose they are. The lab's process number is in them, so that what a killed lab left
+//! is told from what another one still uses; and before it the scope of that number, since an engine's daemon
+//! may serve labs of other containers or machines.
 
 use std::{fs, path::Path};
 
-/// Before the number of the process.
+/// Prefix of all names.
 const PREFIX: &str = "guestscope-lab-";
 
-/// Of the only container that a lab has at a time.
+/// Name of the only container that a lab has at a time.
 pub(super) fn container() -> String {
     of(std::process::id())
 }
 
-/// Unique among labs.
+/// A name of `part`, unique among labs.
 pub(super) fn name(part: &str) -> String {
     format!("{}-{part}", container())
 }
@@ -23,7 +23,7 @@ fn of(pid: u32) -> String {
     format!("{PREFIX}{}-{pid}", here())
 }
 
-/// This start of this machine, and the namespace of its processes' numbers.
+/// This boot of this machine, and its PID namespace.
 fn here() -> String {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let namespace = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
@@ -31,7 +31,8 @@ fn here() -> String {
     format!("{}{digits}", boot.chars().take(8).collect::<String>())
 }
 
-/// A lab made it here, and that lab's process is gone. Whoever has its number meanwhile keeps it alive, which harms nobody else.
+/// Whether a lab on this boot and in this PID namespace made it, and its process is gone. A later process
+/// with the same number keeps it alive, which harms nobody else.
 pub(super) fn is_of_dead(name: &str) -> bool {
     let own = name.strip_prefix(PREFIX).and_then(|rest| rest.strip_prefix(&here())?.strip_prefix('-'));
     let pid = own.and_then(|rest| rest.split('-').next());
@@ -44,7 +45,7 @@ pub(super) mod tests {
 
     use super::{container, is_of_dead, name, of};
 
-    /// A container's name as a lab that is gone had it, and one as a lab has it that still runs.
+    /// A container's name from a lab that is gone, and one from a lab that still runs.
     pub(in crate::lab) fn of_dead_and_of_living() -> [String; 2] {
         let mut gone = Command::new("true").spawn().unwrap();
         gone.wait().unwrap();
@@ -63,7 +64,7 @@ pub(super) mod tests {
             format!("my-{dead}"),
             format!("{dead}x"),
             dead.replace("guestscope-lab-", ""),
-            // Of another machine, or seen from another container.
+            // Made on another machine, or seen from another container.
             dead.replace("guestscope-lab-", "guestscope-lab-0"),
         ];
         for name in others {

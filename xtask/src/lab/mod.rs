@@ -1,7 +1,8 @@
-//! The verb `lab`: the same work on many platforms of this machine, in random order, again and again, for `guestscope compare`.
+//! The verb `lab`: the same work on many platforms of this machine, in random order, repeatedly, for
+//! `guestscope compare`.
 //!
-//! Yields run folders below `target/lab/PLAN/runs/WORKLOAD/PLATFORM`, and goes on where it was interrupted. What cannot run here
-//! is skipped by name (`skipped.json` says why). It compares nothing.
+//! Yields run folders below `target/lab/PLAN/runs/WORKLOAD/PLATFORM`, and goes on where it was interrupted.
+//! Cells that cannot run here are skipped by name (`skipped.json` says why). It compares nothing.
 
 mod abandoned;
 mod container;
@@ -44,7 +45,7 @@ pub(crate) struct Options {
     pub(crate) dry_run: bool,
 }
 
-/// Runs what the plan still lacks, and this machine can. Gives whether all of it has been run.
+/// Runs what the plan still lacks and this machine can run. Returns whether all of it has been run.
 pub(crate) fn verb(xtask: &mut Xtask, options: &Options) -> Result<bool> {
     let plan = Plan::load(&options.plan)?;
     let folder = xtask.workspace.target.join("lab").join(&plan.name);
@@ -96,8 +97,8 @@ pub(crate) fn verb(xtask: &mut Xtask, options: &Options) -> Result<bool> {
     Ok(report(xtask, &plan, (&journal, &platforms.skipped), &cells, &folder))
 }
 
-/// Nobody else runs a plan on this checkout while the lock is held: the platforms' files are of the same names, and each
-/// would be the other's noisy neighbour.
+/// Keeps other runs of a plan off this checkout while the lock is held: the platforms' files have the same
+/// names, and each lab would be the other's noisy neighbour.
 fn alone(folder: &Path) -> Result<File> {
     let path = folder.join(".lock");
     let what = || format!("lock file: {}", path.display());
@@ -112,7 +113,7 @@ fn alone(folder: &Path) -> Result<File> {
     }
 }
 
-/// Folders that the journal does not have, because the lab was ended between one and the other, are no runs of the plan.
+/// Sets aside folders that the journal lacks because the lab ended in between: they are no runs of the plan.
 fn set_aside(folder: &Path, journal: &Journal) -> Result<()> {
     let runs = folder.join("runs");
     if !runs.exists() {
@@ -130,7 +131,7 @@ fn set_aside(folder: &Path, journal: &Journal) -> Result<()> {
     Ok(())
 }
 
-/// One run, and what became of it. Whatever goes wrong is told, and the others go on.
+/// One run and its entry. A failure is reported, and the others go on.
 fn one(
     xtask: &Xtask,
     platforms: &mut Platforms,
@@ -166,7 +167,7 @@ fn one(
     }
 }
 
-/// How long what is left will take, by what was seen of each cell.
+/// Estimate of the time left, from the runs of each cell so far.
 struct Rest {
     /// Runs left and seconds seen, by cell.
     cells: BTreeMap<String, (u32, Vec<f64>)>,
@@ -190,7 +191,7 @@ impl Rest {
         }
     }
 
-    /// Once this run is over; none before every cell has been seen.
+    /// Time left once this run is over; none before every cell has been run.
     fn after(&self, current: &Cell) -> Option<Duration> {
         let mean = |seen: &[f64]| (!seen.is_empty()).then(|| seen.iter().sum::<f64>() / seen.len() as f64);
         let mut seconds = 0.0;
@@ -202,7 +203,7 @@ impl Rest {
     }
 }
 
-/// Says what there is now, and what to do with it. Gives whether nothing is missing.
+/// Reports what there is now and what to do with it. Returns whether nothing is missing.
 fn report(
     xtask: &Xtask,
     plan: &Plan,

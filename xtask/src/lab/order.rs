@@ -1,8 +1,8 @@
-//! In which order: every cell once, in random order, then every cell again, in another one.
+//! Order of the runs: every cell once, in random order, then every cell again, in another order.
 //!
-//! So platforms take turns, and whatever changes on the machine in the course of hours hits all of them alike (randomised
-//! multiple interleaved trials: Abedi and Brecht 2017). The seed decides, so that a lab that was interrupted goes on in the
-//! order in which it began.
+//! So platforms take turns, and drift of the machine over hours hits all of them alike (randomised multiple
+//! interleaved trials: Abedi and Brecht 2017). The seed decides, so that an interrupted lab goes on in the
+//! same order.
 
 /// One run: which repetition of which cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -13,8 +13,9 @@ pub(super) struct Trial {
 }
 
 impl Trial {
-    /// Whether it gets a guest of its own, if this share of the runs does: of any `n` in a row of a cell, `share * n` to
-    /// within one. Cells begin at different places, so that no block has all of them.
+    /// Whether the run gets a guest of its own, if this share of the runs does: of any `n` consecutive ones
+    /// of a cell, `share * n` to within one. Cells begin at different places, so that no block has all of
+    /// them.
     pub(super) fn is_fresh(self, share: f64) -> bool {
         // A tenth is not exact, but ten of them shall be one.
         let so_far = |runs: f64| (runs * share + 1e-9).floor();

@@ -9,21 +9,21 @@ use serde::Deserialize;
 
 use crate::failure::failure;
 
-/// As a file has it.
+/// A plan's file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Plan {
-    /// Of its folder below `target/lab`.
+    /// Name of its folder below `target/lab`.
     pub(super) name: String,
-    /// Decides the order.
+    /// Seed of the order.
     pub(super) seed: u64,
     /// Runs of each cell.
     pub(super) repetitions: u32,
-    /// The share of runs in virtual machines that get one of their own, from 0 to 1. The others take turns in one that
-    /// stays up, each in fresh processes.
+    /// The share of runs in virtual machines that get one of their own, from 0 to 1. The others take turns in
+    /// one that stays up, each in fresh processes.
     #[serde(default = "always")]
     pub(super) fresh: f64,
-    /// Of each virtual machine.
+    /// Memory of each virtual machine.
     #[serde(default = "two_gigabytes")]
     pub(super) memory_mb: u32,
     #[serde(rename = "platform")]
@@ -32,7 +32,7 @@ pub(super) struct Plan {
     pub(super) workloads: Vec<Workload>,
 }
 
-/// Where nothing is said, every run has a fresh guest.
+/// Without a given share, every run has a fresh guest.
 const fn always() -> f64 {
     1.0
 }
@@ -42,16 +42,16 @@ const fn two_gigabytes() -> u32 {
     2048
 }
 
-/// Where to run.
+/// A kind of platform and its variants.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Platform {
     pub(super) kind: Kind,
-    /// CPUs that it gets, one cell for each number.
+    /// Numbers of CPUs, one cell for each.
     pub(super) cores: Vec<u32>,
-    /// Tied to so many CPUs, or free to go anywhere, one cell for each.
+    /// Whether the CPUs are pinned, one cell for each.
     pub(super) pinned: Vec<bool>,
-    /// Its virtual machines are stopped from outside while they work.
+    /// Stops of its virtual machines from outside while they work.
     pub(super) stun: Option<Stun>,
 }
 
@@ -59,13 +59,13 @@ pub(super) struct Platform {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Stun {
-    /// From the begin of the work, and from each time that it goes on.
+    /// Interval from the start of the work, and from the end of each stop.
     pub(super) every_ms: u64,
-    /// For so long.
+    /// Length of a stop.
     pub(super) ms: u64,
 }
 
-/// What a platform is made by.
+/// The technology of a platform.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Kind {
@@ -73,20 +73,21 @@ pub(super) enum Kind {
     Machine,
     /// runc. Cores are a CPU quota, pinned ones a cpuset: as container engines do it.
     Container,
-    /// The same by podman, with the engine's own habits.
+    /// The same by podman, with the engine's defaults.
     Podman,
-    /// And by Docker, where one answers.
+    /// The same by Docker, where a daemon answers.
     Docker,
     /// A virtual machine of QEMU with so many CPUs; pinned it is tied to as many of this machine's.
     Vm,
     /// QEMU's microvm, likewise.
     Microvm,
-    /// runc in such a virtual machine: as many CPUs inside as outside, quota or cpuset inside, and tied outside if pinned.
+    /// runc in such a virtual machine: as many CPUs inside as outside, quota or cpuset inside, and tied
+    /// outside if pinned.
     ContainerInVm,
 }
 
 impl Kind {
-    /// The word of plans and folders.
+    /// Its name in plans and folders.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Machine => "machine",
@@ -99,7 +100,7 @@ impl Kind {
         }
     }
 
-    /// It has a kernel of its own.
+    /// Whether it has a kernel of its own.
     pub(super) const fn is_guest(self) -> bool {
         match self {
             Self::Machine | Self::Container | Self::Podman | Self::Docker => false,
@@ -112,24 +113,25 @@ impl Kind {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Workload {
-    /// Of the runs.
+    /// Name of its runs.
     pub(super) name: String,
     /// Arguments of `guestscope-workloads`.
     pub(super) command: Vec<String>,
-    /// It needs libtorch.
+    /// Whether it needs libtorch.
     #[serde(default)]
     pub(super) torch: bool,
-    /// It makes its inputs itself: they are made once, on this machine, and given to every platform.
+    /// Whether it makes its inputs itself: they are made once, on this machine, and given to every platform.
     #[serde(default)]
     pub(super) inputs: bool,
-    /// Its parts (`--workers N` and their server) get a network namespace each, with links of so many Mbit/s between them.
+    /// Gives its parts (`--workers N` and their server) a network namespace each, with links of that many
+    /// Mbit/s.
     pub(super) link_mbit: Option<u32>,
-    /// Longer than this, and it is ended, seconds.
+    /// Time limit, seconds.
     pub(super) limit_s: u64,
 }
 
 impl Workload {
-    /// Of a training of several processes, if it is one.
+    /// Number of workers, if it trains in several processes.
     pub(super) fn workers(&self) -> Option<u32> {
         let place = self.command.iter().position(|word| word == "--workers")?;
         self.command.get(place + 1)?.parse().ok().filter(|workers| *workers > 0)
@@ -199,14 +201,14 @@ impl Plan {
         Ok(())
     }
 
-    /// What must be the same for a lab to go on with what it has: everything but how often.
+    /// What must stay the same for a lab to go on: everything but the repetitions.
     pub(super) fn identity(&self) -> String {
         let all = format!("{:?}", Self { repetitions: 0, ..self.clone() });
-        // Plans that say nothing of it are the same as before there was such a word.
+        // Plans without it keep the identity from before the field existed.
         all.replace(", stun: None", "")
     }
 
-    /// Everything that is to be run, each once.
+    /// All cells, each once.
     pub(super) fn cells(&self) -> Vec<Cell> {
         let mut cells = Vec::new();
         for workload in &self.workloads {
@@ -238,19 +240,19 @@ pub(super) struct Cell {
 }
 
 impl Cell {
-    /// Of its platform: folders and reports have it.
+    /// Name of its platform, in folders and reports.
     pub(super) fn platform(&self) -> String {
         let pinned = if self.pinned { "pinned" } else { "free" };
         let stunned = self.stun.map(|stun| format!("-stunned-{}ms", stun.ms)).unwrap_or_default();
         format!("{}-{}-{pinned}{stunned}", self.kind.name(), self.cores)
     }
 
-    /// The CPUs of a pinned one, as lists of CPUs are written: as many as it has cores.
+    /// The CPUs of a pinned cell as a CPU list: as many as it has cores.
     pub(super) fn cpu_list(&self) -> String {
         format!("0-{}", self.cores - 1)
     }
 
-    /// Unique in its plan.
+    /// Its name, unique in its plan.
     pub(super) fn name(&self) -> String {
         format!("{}/{}", self.workload.name, self.platform())
     }
@@ -342,7 +344,7 @@ mod tests {
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             let plan = Plan::load(&path).unwrap();
-            // Its results lie under this name.
+            // Its results are kept under this name.
             assert_eq!(path.file_stem().unwrap().to_str().unwrap(), plan.name);
             names.insert(plan.name);
         }

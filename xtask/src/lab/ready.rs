@@ -1,8 +1,8 @@
 //! What the cells of a plan need, had once, and which of them cannot be had here.
 //!
-//! Yields [`Platforms`]. A cell whose tool, engine or image is not to be had is skipped, by name and with the reason; all
-//! others run. What runs everywhere (the agent, the workloads and their inputs) nobody can do without: were it made otherwise
-//! for some cells, they would not do the same work.
+//! Yields [`Platforms`]. A cell whose tool, engine or image is missing is skipped, by name and with the
+//! reason; all others run. What runs everywhere (the agent, the workloads and their inputs) is required: made
+//! differently for some cells, they would not do the same work.
 
 use std::{collections::BTreeMap, path::Path, thread};
 
@@ -21,7 +21,7 @@ use crate::{
     toolchain::Toolchain,
 };
 
-/// Beside the runs: reasons by name of the cell.
+/// File beside the runs: reasons by name of the cell.
 const FILE: &str = "skipped.json";
 
 /// A program, the Debian package that has it, and the kinds that need it.
@@ -31,13 +31,13 @@ const TOOLS: [(&str, &str, &[Kind]); 3] = [
     (DOCKER, "docker.io", &[Kind::Docker]),
 ];
 const DOCKER: &str = "docker";
-/// What links between the parts of a workload are made with.
+/// Tools that make links between the parts of a workload.
 const LINK_TOOLS: [(&str, &str); 2] = [("ip", "iproute2"), ("tc", "iproute2")];
 
 /// What runs, and where.
 pub(super) struct Platforms {
     pub(super) programs: Programs,
-    /// Where virtual machines are wanted and can be had.
+    /// Present if virtual machines are wanted and can be had.
     pub(super) guests: Option<Guests>,
     /// This machine, as the agent sees it.
     pub(super) host: Seen,
@@ -155,7 +155,7 @@ fn reason(error: &anyhow::Error) -> String {
     hint(error).map_or_else(|| first.to_owned(), |hint| format!("{first} ({hint})"))
 }
 
-/// Leaves the reasons beside the runs, for whoever finds them and misses some.
+/// Writes the reasons beside the runs, for readers who miss some.
 pub(super) fn keep(skipped: &BTreeMap<String, String>, folder: &Path) -> Result<()> {
     write_whole(&folder.join(FILE), &serde_json::to_vec_pretty(skipped)?)
 }
@@ -186,7 +186,7 @@ mod tests {
         ALL.map(|kind| cell(kind, true)).into()
     }
 
-    /// The kinds that are left, and what is said of the first other one.
+    /// The kinds that are left, and the reason for the first missing one.
     fn left(missing: &str) -> (Vec<&'static str>, Option<String>) {
         let cells = cells();
         let lacks = Lacks::of(&cells, |program, package| {

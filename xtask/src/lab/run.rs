@@ -27,16 +27,16 @@ use crate::{
     progress::Step,
 };
 
-/// Beside the workload's own limit: the start of a guest, of the agent, and the closing of the folder.
+/// Time beside the workload's own limit: the start of a guest, of the agent, and the closing of the folder.
 const AROUND: Duration = Duration::from_mins(1);
 
-/// What runs everywhere.
+/// Programs and files that every platform runs.
 pub(super) struct Programs {
     pub(super) agent: PathBuf,
     pub(super) workloads: PathBuf,
-    /// What the workloads are linked with beside the system's libraries.
+    /// Libraries of the workloads beside the system's.
     pub(super) libtorch: Option<PathBuf>,
-    /// What the workloads have made.
+    /// Inputs made by the workloads.
     pub(super) inputs: PathBuf,
 }
 
@@ -46,7 +46,7 @@ impl Programs {
         arguments(cell, &self.workloads.display().to_string(), &output.display().to_string())
     }
 
-    /// What they are told.
+    /// Environment of the programs.
     pub(super) fn environment(&self) -> impl Iterator<Item = (String, String)> {
         [(shared::VARIABLE.to_owned(), self.inputs.display().to_string())].into_iter()
     }
@@ -65,8 +65,8 @@ pub(super) fn arguments(cell: &Cell, workloads: &str, output: &str) -> Vec<Strin
     words.into_iter().map(str::to_owned).chain(workload).collect()
 }
 
-/// Runs it; where its run folder is, below `output`, which has nothing of it if it fails or never ends: it is made
-/// in `staging`, which is emptied before.
+/// Makes the run; returns its run folder below `output`, which gets nothing if the run fails or never ends:
+/// the folder is made in `staging`, which is emptied before.
 pub(super) fn run(
     xtask: &Xtask,
     step: &Step,
@@ -88,7 +88,8 @@ pub(super) fn run(
     move_to(made, output)
 }
 
-/// Under its own name, or with a number behind it: two guests whose clocks begin alike name their folders alike.
+/// Moves it under its own name, or with a number appended: two guests whose clocks start alike name their
+/// folders alike.
 pub(super) fn move_to(made: &Path, output: &Path) -> Result<PathBuf> {
     let what = || format!("moving {} to {}", made.display(), output.display());
     fs::create_dir_all(output).with_context(what)?;
@@ -121,7 +122,7 @@ fn in_staging(xtask: &Xtask, step: &Step, programs: &Programs, cell: &Cell, outp
     outcome(&finished, limit)
 }
 
-/// To its end, or to that of the lab: agents and engines pass on the signal that they get then.
+/// Runs to its end, or to that of the lab: agents and engines forward the signal that they get then.
 fn finish(run: &Run, mut command: Command) -> Result<Finished> {
     process::end_with_parent(&mut command);
     run.finish(&mut command)
@@ -169,7 +170,7 @@ pub(super) mod tests {
         progress::Progress,
     };
 
-    /// Where a lab that is to be killed writes what its run says.
+    /// Log of the run of a lab that is to be killed.
     const LOG: &str = "GUESTSCOPE_TEST_LAB_LOG";
     const PATIENCE: Duration = Duration::from_mins(1);
 
@@ -200,7 +201,7 @@ pub(super) mod tests {
         assert_eq!(words, "run --json --name w --output /results -- /programs/w infer loop");
     }
 
-    /// The lab of the next test, in a process of its own: it is run by that test alone.
+    /// The lab that the next test kills, in a process of its own: only that test runs it.
     #[test]
     fn lab_that_is_to_be_killed() {
         let Some(log) = std::env::var_os(LOG) else { return };

@@ -1,7 +1,8 @@
-//! What the agent took a platform for: each run's manifest has to say what the lab knows, who made the platform.
+//! The platform as the agent detected it: each run's manifest has to agree with the lab, which made the
+//! platform.
 //!
-//! Yields [`Seen`], which fails a run whose platform the agent did not recognise: its folder would be compared under a wrong
-//! name.
+//! Yields [`Seen`], which fails a run whose platform the agent did not recognise: its folder would be
+//! compared under a wrong name.
 
 use std::{
     fs,
@@ -14,7 +15,7 @@ use serde::Deserialize;
 
 use super::plan::Kind;
 
-/// As manifests and `guestscope doctor --json` say it.
+/// The platform in manifests and in `guestscope doctor --json`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(super) struct Seen {
     /// The first part of a scenario: `BM`, `VM`, `MVM`, `CN`, `VMCN` or `MVMCN`.
@@ -24,15 +25,15 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// This machine, of which only the agent itself tells: without it nobody here knows whether it is a virtual one.
+    /// This machine by the agent's account: the lab cannot otherwise know whether it is a virtual one.
     pub(super) fn here(agent: &Path) -> Result<Self> {
         let doctor = Command::new(agent).args(["doctor", "--json"]).stdin(Stdio::null()).output();
         let output = doctor.context("could not start `guestscope doctor`")?;
-        // Its status tells how much can be observed, which is not asked here.
+        // The exit status tells how much can be observed, which does not matter here.
         serde_json::from_slice(&output.stdout).context("what `guestscope doctor` says")
     }
 
-    /// Of a run folder.
+    /// Reads the platform from a run folder.
     pub(super) fn of_run(folder: &Path) -> Result<Self> {
         let path = folder.join("manifest.json");
         let what = || format!("manifest: {}", path.display());
@@ -52,18 +53,18 @@ impl Seen {
         bail!("the agent took it for {}{found}, but it is {platform}{monitor}", self.platform)
     }
 
-    /// Without the hypervisor below it, which depends on this machine.
+    /// The monitor without the hypervisor below it, which depends on this machine.
     fn monitor(&self) -> &str {
         let name = self.hypervisor.as_deref().unwrap_or_default();
         name.split_once(" on ").map_or(name, |(monitor, _)| monitor)
     }
 }
 
-/// The platform and, where it is QEMU's own, the monitor. An engine hides the firmware from its containers, and with it who
-/// made the machine: only that there is one must be seen.
+/// The platform and, if it is QEMU's own, the monitor. An engine hides the firmware from its containers, and
+/// with it the machine's maker: only that there is one must be seen.
 fn expected(kind: Kind, host: &Seen) -> (String, Option<&str>) {
     let machine = host.platform.strip_suffix("CN").unwrap_or(&host.platform);
-    // A container on the machine itself has no word of its own for that.
+    // A container on bare metal has no `BM` in its name.
     let machine = if machine == "BM" { "" } else { machine };
     match kind {
         Kind::Machine => (host.platform.clone(), Some(host.monitor())),

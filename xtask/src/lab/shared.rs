@@ -1,7 +1,7 @@
 //! What every platform only reads: libtorch, and the inputs that workloads make themselves.
 //!
-//! Yields [`Inputs`], made once on this machine, and a disk image of both for virtual machines, which is kept by what is
-//! in it. Containers see the same folders read-only.
+//! Yields [`Inputs`], made once on this machine, and a disk image of both for virtual machines, which is
+//! cached by its content. Containers see the same folders read-only.
 
 use std::{
     fs::{self, File},
@@ -22,14 +22,14 @@ use crate::{
     process, setup,
 };
 
-/// Where the workloads look for what they have made before.
+/// Variable of the folder in which the workloads look for what they made before.
 pub(super) const VARIABLE: &str = "XDG_CACHE_HOME";
-/// On the image: the folders of libtorch and of the inputs.
+/// Folders on the image: libtorch and inputs.
 const LIBTORCH: &str = "libtorch";
 const INPUTS: &str = "inputs";
-/// What of libtorch a program needs to run; its headers stay behind.
+/// Parts of libtorch that a program needs to run; its headers stay behind.
 const PARTS: [&str; 2] = ["torch/lib", "nvidia"];
-/// Beside the content: the file system's own books.
+/// Space beside the content: metadata of the file system.
 const SPARE_BYTES: u64 = 64 << 20;
 
 /// Files that the workloads of a plan have made.
@@ -71,13 +71,13 @@ impl Inputs {
     }
 }
 
-/// Tells a file from what it was before, without reading it.
+/// Tells a file from an earlier version of it, without reading it.
 fn identity(file: &Path) -> Result<String> {
     let data = fs::metadata(file).with_context(|| format!("file: {}", file.display()))?;
     Ok(format!("{} {} {}", data.len(), data.mtime(), data.mtime_nsec()))
 }
 
-/// What programs in a guest have to be told, where the image is mounted.
+/// Environment of programs in a guest, with the image's mount point.
 pub(super) fn environment(mounted: &str) -> [(String, String); 2] {
     [
         ("LD_LIBRARY_PATH".to_owned(), format!("{mounted}/{LIBTORCH}/torch/lib")),
@@ -138,7 +138,7 @@ fn below(root: &Path, part: &Path, to: &str) -> Result<Vec<(PathBuf, PathBuf)>> 
     Ok(files)
 }
 
-/// Costs no space where both are on one file system. Gives the file's size.
+/// Hard-links or copies; takes no space on one file system. Returns the file's size.
 fn link(from: &Path, to: &Path) -> Result<u64> {
     let what = || format!("linking {} to {}", from.display(), to.display());
     fs::create_dir_all(to.parent().unwrap_or(to)).with_context(what)?;

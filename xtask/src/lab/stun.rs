@@ -1,7 +1,8 @@
 //! Stops a virtual machine from outside while it works, again and again.
 //!
-//! The whole of QEMU is stopped by SIGSTOP: its guest's clocks go on, and what it had in hand is late, as after the last step
-//! of a live migration. (`guestscope-workloads stall pause` asks for each stop itself, and knows its size: `xtask vm`.)
+//! QEMU as a whole is stopped by SIGSTOP: its guest's clocks go on, and its work is late, as after the last
+//! step of a live migration. (`guestscope-workloads stall pause` requests each stop itself, and knows its
+//! size: `xtask vm`.)
 
 use std::{
     process::{Command, Stdio},
@@ -14,13 +15,13 @@ use anyhow::{Context as _, Result, ensure};
 
 use super::plan::Stun;
 
-/// A process of its own lets it go on: were the lab killed meanwhile, QEMU would stand still for good, deaf to the signal
-/// that is to end it.
+/// A separate process continues QEMU: if the lab were killed meanwhile, QEMU would stay stopped for good,
+/// deaf to the signal that is to end it.
 const STOP: &str = r#"trap "" HUP INT TERM; kill -STOP "$1" && sleep "$2"; kill -CONT "$1""#;
 
 /// A process that is stopped now and then, as long as this lives.
 pub(super) struct Stunned {
-    /// There until it is over.
+    /// Dropped when it is over.
     over: Option<Sender<()>>,
     stops: Option<JoinHandle<Result<u32>>>,
 }
@@ -44,8 +45,8 @@ impl Stunned {
         Self { over: Some(over), stops: Some(stops) }
     }
 
-    /// Stops no more. Gives how often it was stopped; fails if it never was, as its runs would be told from others by their
-    /// name alone.
+    /// Ends the stops. Returns how often it was stopped; fails if never, as its runs would differ from others
+    /// only by name.
     pub(super) fn end(mut self) -> Result<u32> {
         let stops = self.join().context("what stops the virtual machine died")??;
         ensure!(stops > 0, "the work was over before the virtual machine was stopped once");
@@ -54,7 +55,7 @@ impl Stunned {
 }
 
 impl Stunned {
-    /// None where it died, or is over already.
+    /// None if the thread panicked or has ended already.
     fn join(&mut self) -> Option<Result<u32>> {
         drop(self.over.take());
         self.stops.take()?.join().ok()
@@ -62,7 +63,7 @@ impl Stunned {
 }
 
 impl Drop for Stunned {
-    /// Before the process that it stops is gone, whose number may be another one's then.
+    /// Ends before the stopped process is gone, whose number another process may get.
     fn drop(&mut self) {
         drop(self.join());
     }

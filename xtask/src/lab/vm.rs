@@ -1,5 +1,5 @@
-//! Virtual machines of QEMU: some runs get a fresh one, the others take turns in one that stays up for their platform.
-//! Run folders come back on a disk of their own, after each run.
+//! Virtual machines of QEMU: some runs get a fresh one, the others take turns in one that stays up for their
+//! platform. Run folders come back on a separate disk, after each run.
 
 use std::{
     fs::{self, File},
@@ -34,23 +34,23 @@ use crate::{
     },
 };
 
-/// Of `xtask/kernels.toml`.
+/// Name of the guests' kernel in `xtask/kernels.toml`.
 const KERNEL: &str = "6.12";
-/// From the emulator's start to the guest's first word.
+/// Limit from the emulator's start to the guest's first line.
 const BOOT: Duration = Duration::from_mins(3);
-/// Around the workload: loading libraries, the agent's start and end.
+/// Time around the workload: loading libraries, the agent's start and end.
 const AROUND: Duration = Duration::from_mins(1);
-/// An emulated guest is that much slower, at least.
+/// Least slowdown of an emulated guest.
 const EMULATED: u32 = 10;
 /// Run folders are a few MB; what stays empty takes no space.
 const DISK_BYTES: u64 = 256 << 20;
-/// Of a job's one task.
+/// Name of a job's only task.
 const NAME: &str = "lab";
-/// What makes containers in guests: from this machine, with the libraries that it is linked with.
+/// The container runtime in guests: from this machine, with the libraries that it is linked with.
 const RUNC: &str = "runc";
-/// Where it finds what to run.
+/// Bundle of the container in a guest.
 const BUNDLE: &str = "/tmp/lab";
-/// So many stay up: what was used longest ago ends when one more is wanted.
+/// Guests that stay up; the least recently used one ends when one more is wanted.
 const MOST: usize = 8;
 
 /// What all virtual machines of a lab are made of, and those that are up.
@@ -60,7 +60,7 @@ pub(super) struct Guests {
     machine: Machine,
     shared: PathBuf,
     memory_mb: u32,
-    /// By platform, the one that was used last at the end.
+    /// Guests that are up, by platform, the most recently used last.
     standing: Vec<(String, Up)>,
 }
 
@@ -71,7 +71,7 @@ struct Up {
 }
 
 impl Guests {
-    /// Has QEMU, a kernel and disks of the programs and of what they read.
+    /// Provides QEMU, a kernel, and disks of the programs and their inputs.
     pub(super) fn ensure(
         xtask: &Xtask,
         toolchain: &Toolchain,
@@ -199,7 +199,7 @@ impl Guests {
             // A file, so that its folder is made.
             (format!("{BUNDLE}/rootfs/tmp/made"), String::new()),
         ];
-        // What a guest starts with cannot be pivoted away from.
+        // A guest's initramfs cannot be pivoted away from.
         let words = ["--root", "/tmp/runc", "run", "--no-pivot", "--bundle", BUNDLE, NAME];
         let task = Task {
             name: NAME,

@@ -1,5 +1,5 @@
-//! Files that rows read: flights of h2o, and pictures of training. Made by the workloads themselves when a row first wants
-//! them, and gone with the call, since at the studies' sizes they are 16 and 6 GB.
+//! Files that rows read: flights of h2o, and pictures of training. The workloads make them when a row first
+//! needs them; they are removed with the call, since at the studies' sizes they are 16 and 6 GB.
 
 use std::{
     fs,
@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result};
 use super::{done, plan};
 use crate::cache::remove_folder;
 
-/// What rows of one call share.
+/// Files shared by the rows of one call.
 pub(super) struct Data {
     /// What `h2o generate` writes and `h2o parse` reads.
     pub(super) flights: PathBuf,
@@ -25,13 +25,13 @@ pub(super) struct Data {
 }
 
 impl Data {
-    /// Files of earlier calls, which were killed, are no part of it.
+    /// Starts without the files of earlier calls, which were killed.
     pub(super) fn new(folder: &Path) -> Self {
         let (flights, shards) = (folder.join("flights.csv"), folder.join("shards"));
         Self { flights, shards, has_flights: false, pictures: 0 }
     }
 
-    /// Sees to it that the row of that name finds what it reads.
+    /// Makes what the row of that name reads, if it is missing.
     pub(super) fn ensure(&mut self, workloads: &Path, name: &str, full: bool) -> Result<()> {
         if name == plan::PARSE && !self.has_flights {
             let generate = plan::of(plan::GENERATE, full, None, self).words;
@@ -52,7 +52,7 @@ impl Data {
 
 impl Drop for Data {
     fn drop(&mut self) {
-        // Those of a call that was killed as well. Nothing better can be done about a failure than to leave them there.
+        // Also removes those of a killed call. If that fails, they stay.
         let _ = fs::remove_file(&self.flights);
         let _ = remove_folder(&self.shards);
     }

@@ -1,9 +1,10 @@
-//! The verb `studies`: every row of the workloads' list once under the agent, with the other scenarios of a study, and one table
-//! of what each took.
+//! The verb `studies`: every row of the workloads' list once under the agent, with the other scenarios of a
+//! study, and one table of the results.
 //!
-//! Prints workload, median and phases, speed, and the share of each account, and keeps the same in target/studies/studies.json,
-//! where rows of earlier calls stay, and are printed below, until they are run again. Sizes are those of the
-//! studies with --full; else a row that would take an hour is cut, and its line says to what.
+//! Prints workload, median and phases, speed, and the share of each account, and keeps the same in
+//! target/studies/studies.json, where rows of earlier calls stay, and are printed below, until they run
+//! again. Sizes are those of the studies with --full; else a row that would take an hour is cut, and its line
+//! says to what.
 
 mod data;
 mod plan;
@@ -30,17 +31,17 @@ use crate::{
     Xtask, artifact, bench, command::tail, failure::failure, kernel, libtorch::Libtorch, toolchain::Toolchain,
 };
 
-/// What is typed.
+/// Options of the verb.
 pub(crate) struct Options {
-    /// Begins of names of rows; all of them if there is none.
+    /// Prefixes of row names; all rows if empty.
     pub(crate) names: Vec<String>,
     /// Whether the sizes are those of the studies.
     pub(crate) full: bool,
-    /// Of the workloads; as many as there are, if none are named.
+    /// Threads of the workloads; as many as CPUs if none.
     pub(crate) threads: Option<u16>,
 }
 
-/// What rows are run with.
+/// Context of the rows.
 struct Study<'a> {
     options: &'a Options,
     agent: PathBuf,
@@ -115,7 +116,8 @@ fn listed(workloads: &Path) -> Result<Vec<String>> {
     Ok(names.chain(plan::scenarios().map(str::to_owned)).collect())
 }
 
-/// Those that begin with one of what was asked for; where a row is called so, that one in all its sizes, and no scenario of it.
+/// Rows whose names begin with a given one; an exact name gives that row in all its sizes, and no scenario of
+/// it.
 fn chosen(all: &[String], asked: &[String]) -> Result<Vec<String>> {
     let fits = |name: &str, begin: &str| {
         let is_exact = all.iter().any(|other| other == begin);
@@ -146,7 +148,7 @@ impl Study<'_> {
     }
 }
 
-/// What a command printed that ended well.
+/// Output of a command that succeeded.
 fn done(command: &mut Command) -> Result<Output> {
     let name = command.get_program().to_owned();
     let output = command.output().with_context(|| format!("could not start: {}", name.display()))?;

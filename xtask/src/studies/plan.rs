@@ -1,5 +1,5 @@
-//! How much each row does: as in its study, or fewer steps, requests or rows of the same size, so that it takes minutes on two
-//! cores. Yields words of a command line.
+//! The size of each row: as in its study, or fewer steps, requests or rows of the same size, so that it takes
+//! minutes on two cores. Yields arguments.
 
 use std::ffi::OsString;
 
@@ -9,7 +9,7 @@ use super::data::Data;
 pub(super) const GENERATE: &str = "h2o generate";
 pub(super) const PARSE: &str = "h2o parse";
 
-/// What a row is.
+/// A row's arguments.
 pub(super) struct Planned {
     /// The arguments of `guestscope-workloads`.
     pub(super) words: Vec<OsString>,
@@ -17,8 +17,9 @@ pub(super) struct Planned {
     pub(super) cut: Option<&'static str>,
 }
 
-/// Rows that are another scenario of one of the list: of Lin, Pai & Chou with pictures from the disk, with a parameter server and
-/// two workers, and beside a second job. Plans of the lab have the network between the workers.
+/// Rows that are another scenario of a listed one: Lin, Pai & Chou's with pictures from the disk, with a
+/// parameter server and two workers, and beside a second job. Plans of the lab have the network between the
+/// workers.
 const SCENARIOS: [(&str, &str); 6] = [
     ("train inception3 real", "train inception3"),
     ("train resnet50 real", "train resnet50"),
@@ -28,19 +29,19 @@ const SCENARIOS: [(&str, &str); 6] = [
     ("train alexnet-tf shared", "train alexnet-tf"),
 ];
 
-/// The second job of the shared scenarios, until the first one ends.
+/// The second job of the shared scenarios; it runs until the first one ends.
 const BESIDE: &str = "train alexnet-tf --batch 512 --steps 100000";
 
-/// The end of the name of a row that reads pictures.
+/// Suffix of rows that read pictures.
 const REAL: &str = " real";
-/// Those of its full size, 110 steps, and of the one that is cut, so that none is read twice: what is read again comes from the
-/// page cache.
+/// Pictures at full size, 110 steps, and in the cut row, so that none is read twice: a second read comes from
+/// the page cache.
 const PICTURES: [(&str, u32, u32); 2] = [("train alexnet", 110 * 512, 4 * 512), ("train", 110 * 32, 11 * 32)];
 
-/// By the begin of a name: words of the study's size, words of the one that is cut, and what those cut.
+/// Prefix of a name, arguments of the study's size, arguments of the cut size, and what was cut.
 type Size = (&'static str, &'static [&'static str], &'static [&'static str], &'static str);
 
-/// The first that fits counts. Studies' sizes that are the defaults of the workloads need no words.
+/// The first match counts. Studies' sizes that are the workloads' defaults need no arguments.
 const SIZES: &[Size] = &[
     ("infer ic", &[], &[], ""),
     ("infer nlp", &[], &["--requests", "20", "--warmup", "2"], "20 requests of 1,000"),
@@ -75,10 +76,10 @@ const SIZES: &[Size] = &[
     ("h2o mlp", &[], &[], ""),
 ];
 
-/// Rows that take threads.
+/// Rows that accept a number of threads.
 const THREADED: [&str; 6] = ["infer ic", "infer nlp", "infer rs", "infer sr", "train", "h2o mlp"];
 
-/// The names of those that no list has.
+/// Names of the rows that the workloads' list lacks.
 pub(super) fn scenarios() -> impl Iterator<Item = &'static str> {
     SCENARIOS.iter().map(|(name, _)| *name)
 }
@@ -89,7 +90,7 @@ pub(super) fn pictures(name: &str, full: bool) -> u32 {
     of.map_or(0, |(_, whole, cut)| if full { *whole } else { *cut })
 }
 
-/// Of the row of that name, with its files in `data`.
+/// Arguments of the row of that name, with its files in `data`.
 pub(super) fn of(name: &str, full: bool, threads: Option<u16>, data: &Data) -> Planned {
     let command = SCENARIOS.iter().find(|(row, _)| *row == name).map_or(name, |(_, command)| command);
     let mut words: Vec<OsString> = command.split(' ').map(Into::into).collect();

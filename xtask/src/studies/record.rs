@@ -1,6 +1,6 @@
-//! What is known of all rows: of each the last time that it was run and ended well, whichever call that was of.
+//! The state of all rows: for each the last run that ended well, in whichever call.
 //!
-//! Yields `studies.json`, written after every row, so that a call that is broken off loses one row and not hours.
+//! Yields `studies.json`, written after every row, so that an interrupted call loses one row and not hours.
 
 use std::{fs, io, path::PathBuf};
 
@@ -19,7 +19,7 @@ pub(super) struct Record {
 #[derive(Default, Serialize, Deserialize)]
 struct Known {
     rows: Vec<Line>,
-    /// Those that ended badly the last time.
+    /// Rows that failed the last time.
     failed: Vec<Failed>,
 }
 
@@ -45,7 +45,7 @@ impl Record {
         Ok(Self { file, known })
     }
 
-    /// A row that ended well, in the place of the one of that name.
+    /// Records a row that ended well, in place of the earlier one of that name.
     pub(super) fn keep(&mut self, row: Line) -> Result<()> {
         self.known.failed.retain(|known| known.name != row.name);
         match self.known.rows.iter_mut().find(|known| known.name == row.name) {
@@ -55,7 +55,7 @@ impl Record {
         self.write()
     }
 
-    /// One that did not. What is known of an earlier time stays.
+    /// Records a row that failed. Its earlier result stays.
     pub(super) fn fail(&mut self, row: Failed) -> Result<()> {
         self.known.failed.retain(|known| known.name != row.name);
         self.known.failed.push(row);

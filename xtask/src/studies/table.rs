@@ -1,4 +1,5 @@
-//! From what a workload and the agent printed to a line of the table: medians, speed, and where the time went.
+//! Turns the output of a workload and the agent into a line of the table: medians, speed, and where the time
+//! went.
 
 use std::fmt::Write as _;
 
@@ -8,21 +9,21 @@ use serde_json::Value;
 
 use super::plan::{GENERATE, Planned};
 
-/// Rows of h2o read their flights, and write them where there are none, in requests of these names, which are no part of the work.
+/// Requests in which rows of h2o read their flights, and write missing ones; they are not part of the work.
 const LOAD: &str = "load";
 const BLOCK: &str = "block";
-/// The requests of training; those of a parameter server and of a job beside it are others.
+/// Requests of training; a parameter server and a job beside it have other names.
 const STEP: &str = "step";
-/// Accounts below this share of the time stand in the JSON alone.
+/// Accounts below this share of the time are only in the JSON.
 const LEAST_SHARE: f64 = 0.001;
-/// Time that no account explains, and the most that it may be.
+/// Time that no account explains, and its largest share.
 const OTHER: &str = "other";
 const MOST_OTHER: f64 = 0.01;
-/// What the agent calls the time of a request that lies in no phase of it.
+/// The agent's name for time of a request outside its phases.
 const OUTSIDE: &str = "(outside phases)";
-/// Of each request's time, how much its phases have to hold.
+/// Share of the requests' time that phases have to cover.
 const LEAST_COVER: f64 = 0.99;
-/// What a workload calls its speed, and its unit.
+/// Key of a workload's speed, and its unit.
 const SPEEDS: [(&str, &str); 4] = [
     ("images_per_s", "images/s"),
     ("samples_per_s", "samples/s"),
@@ -34,14 +35,14 @@ const SPEEDS: [(&str, &str); 4] = [
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Line {
     pub(super) name: String,
-    /// Of the programs; none where they are of no commit.
+    /// Commit of the programs; none outside git.
     pub(super) commit: Option<String>,
-    /// What of the study's size was cut.
+    /// What was cut from the study's size.
     cut: Option<String>,
     fidelity: String,
     requests: u64,
     p50_ns: f64,
-    /// With its unit.
+    /// Speed with its unit.
     speed: Option<(f64, String)>,
     /// Share of the requests' time that lies inside their outermost phases.
     phases_cover: f64,
@@ -55,7 +56,7 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// From the two results of a run, of the programs of a commit.
+    /// A line from the two results of a run, with the programs' commit.
     pub(super) fn new(
         (name, commit): (&str, Option<&str>),
         planned: &Planned,
@@ -108,7 +109,7 @@ impl Line {
         format!("p50 {}", time(self.p50_ns))
     }
 
-    /// What of it falls short of what every row shall hold.
+    /// Where the line falls short of the requirements on every row.
     pub(super) fn wanting(&self) -> Vec<String> {
         let other =
             self.account_shares.iter().find(|(account, _)| account == OTHER).map_or(0.0, |(_, share)| *share);
@@ -140,7 +141,7 @@ impl Line {
             .map_or_else(String::new, |(value, unit)| format!(", {} {unit}", three(*value)));
         let phases: Vec<String> =
             self.phases_p50_ns.iter().map(|(name, ns)| format!("{name} {}", time(*ns))).collect();
-        // Down, so that what falls short is not rounded to what is asked.
+        // Rounded down, so that a shortfall is not rounded up to the requirement.
         let covered = (10_000.0 * self.phases_cover).floor() / 100.0;
         let shown = self.account_shares.iter().filter(|(_, share)| *share >= LEAST_SHARE);
         let shown: Vec<String> =
@@ -161,7 +162,7 @@ impl Line {
     }
 }
 
-/// Whether these requests are what the row of that name is there for.
+/// Whether these requests are the work of the row of that name.
 fn is_work(name: &str, group: &Value) -> bool {
     if name.starts_with("train ") {
         return group["name"] == STEP;
@@ -184,7 +185,7 @@ fn time(ns: f64) -> String {
     format!("{} {unit}", three(value))
 }
 
-/// Three digits, or all before the point.
+/// Three significant digits, or all before the point.
 fn three(value: f64) -> String {
     let digits = match value {
         value if value >= 100.0 => 0,

@@ -1,7 +1,7 @@
 //! Reads what cargo and Rust's test harness print, and counts.
 //!
-//! Yields a [`Tally`]: passed, failed with their output, skipped with their reasons. A test that lacks something
-//! prints `skipped: NAME: REASON` and returns, which the harness calls a pass: here it is none.
+//! Yields a [`Tally`]: passed, failed with their output, skipped with their reasons. A test that lacks
+//! something prints `skipped: NAME: REASON` and returns, which the harness calls a pass: here it is none.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Both together.
+    /// The sum of both tallies.
     pub(crate) fn and(mut self, other: Self) -> Self {
         self.passed += other.passed;
         self.failed += other.failed;

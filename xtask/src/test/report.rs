@@ -1,7 +1,8 @@
 //! What `cargo xtask test` says at its end: a table of stages, failures with their output, what was skipped.
 //!
-//! Yields text and the verdict, from plain data; the very last line is `N passed, N failed, N skipped`. With CI set,
-//! what was skipped has failed, except what needs a GPU, guests that could not be had, and what the hypervisor disturbed. It runs nothing.
+//! Yields text and the verdict, from plain data; the very last line is `N passed, N failed, N skipped`. With
+//! CI set, what was skipped has failed, except what needs a GPU, guests that could not be had, and what the
+//! hypervisor disturbed. It runs nothing.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -17,7 +18,7 @@ const NORMAL: [&str; 5] = ["gpu", "packages", "stage guests", "stage servers", "
 const LINES_PER_FAILURE: usize = 60;
 /// An assertion on whole documents makes lines of many thousand characters; the log has them whole.
 const CHARACTERS_PER_LINE: usize = 400;
-/// Where what only the log repeats begins.
+/// Start of the output that only the log repeats.
 const BACKTRACE: &str = "stack backtrace:";
 
 /// One stage that ran, or why it did not.

@@ -1,7 +1,8 @@
 //! Reads the paths that Rust source names, `use` trees and plain paths alike, without a compiler.
 //!
-//! Yields each path with its line: `use std::{fs, io::Read}` gives `std::fs` and `std::io::Read`. Comments, strings
-//! and characters are no code. It resolves nothing: an alias or a macro that makes a path stays unseen.
+//! Yields each path with its line: `use std::{fs, io::Read}` gives `std::fs` and `std::io::Read`. Comments,
+//! strings and characters are no code. It resolves nothing: an alias or a macro that makes a path stays
+//! unseen.
 
 /// A path as it stands in the source, with the number of its line.
 #[derive(Debug, PartialEq, Eq)]

@@ -1,4 +1,5 @@
-//! The nightly compiler of rustup: the pinned one, or whichever is there where that one cannot be had, and then it is said.
+//! The nightly compiler of rustup: the pinned one, or, if it cannot be had, any installed one, which is then
+//! reported.
 
 use std::process::Command;
 
@@ -11,10 +12,10 @@ use crate::{
     pins::{NIGHTLY, NIGHTLY_COMMIT},
 };
 
-/// Under which it is asked for where nobody says otherwise: by agent/build.rs as well.
+/// The toolchain's default name, also in agent/build.rs.
 const PLAIN: &str = "nightly";
 
-/// By name and version, with the sources of `core`.
+/// Name and version of the compiler, with the sources of `core`.
 pub(super) fn ensure(xtask: &Xtask) -> Result<(&'static str, Version)> {
     let (name, version) = find_or_install(xtask)?;
     let label = format!("{name} with rust-src");
@@ -65,8 +66,8 @@ fn find_or_install(xtask: &Xtask) -> Result<(&'static str, Version)> {
     }
 }
 
-/// What is installed under the plain name if it is the pinned one: nothing has to be told to anybody then. Else what is under
-/// the pinned name, else whatever there is.
+/// The plain name if it is the pinned version: then no build needs to be told. Else the pinned name, else any
+/// installed one.
 fn choose(
     plain: Option<Version>,
     pinned: impl FnOnce() -> Option<Version>,
@@ -78,7 +79,7 @@ fn choose(
     pinned.or_else(|| plain.map(|version| (PLAIN, version)))
 }
 
-/// The variable by which the agent's build is told, where the name is not the plain one.
+/// The variable that tells the agent's build, if the name is not the plain one.
 pub(super) fn variable(name: &'static str) -> Option<(&'static str, &'static str)> {
     (name != PLAIN).then_some(("GUESTSCOPE_NIGHTLY", name))
 }

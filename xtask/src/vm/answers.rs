@@ -1,7 +1,7 @@
 //! Reads what a guest said: pure, from lines to facts.
 //!
-//! Yields [`Answers`] (raw, by step) and of these what doctor, the verifier and the kernel tests said. Lines that it does
-//! not know are left out: the log has them.
+//! Yields [`Answers`] (raw, by step), and from these the results of doctor, the verifier and the kernel
+//! tests. Unknown lines are left out: the log has them.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::test::libtest::{self, Tally};
 
-/// What a guest says for itself when it waits for something to do.
+/// Line with which a guest asks for its next job.
 pub(crate) const READY: &str = "ready";
 
 /// Everything that came out of a guest.
@@ -18,11 +18,11 @@ pub(crate) struct Answers {
     pub(crate) release: Option<String>,
     /// Seconds from the kernel's start to the first program's first word.
     pub(crate) up_s: Option<f64>,
-    /// It came to the end of its job.
+    /// Whether it came to the end of its job.
     pub(crate) is_done: bool,
-    /// What the first program has to complain about.
+    /// Complaints of the first program.
     pub(crate) complaints: Vec<String>,
-    /// Why nothing that it said can be trusted: its kernel, or the emulator, was in trouble.
+    /// Why none of its output can be trusted: its kernel, or the emulator, was in trouble.
     pub(crate) trouble: Vec<String>,
     pub(crate) steps: BTreeMap<String, Said>,
 }
@@ -139,8 +139,8 @@ fn strings(value: &Value) -> Vec<&str> {
     value.as_array().into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
-/// The first line of the verifier's reason: what stands behind the last instruction that it looked at. Without a log,
-/// the error itself.
+/// The first line of the verifier's reason, which follows the last instruction that it looked at. Without a
+/// log, the error itself.
 fn reason(error: &str, log: &[&str]) -> String {
     // Statistics, and the error number that follows the log.
     const NOISE: [&str; 4] = ["processed ", "verification time", "stack depth", ": "];
@@ -163,7 +163,8 @@ pub(crate) fn tests(said: &Said) -> Tally {
         let is_test = |line: &&str| line.starts_with("test ");
         tally.passed =
             said.out.lines().filter(is_test).filter(|line| line.ends_with(" ... ok")).count() as u64;
-        // A test that hangs has not ended its line, which a guest that hangs has kept: it may be the next one too.
+        // A test that hangs has not ended its line, which a hanging guest has kept: it may also be the next
+        // test.
         let last = said.out.lines().rfind(|line| is_test(line) && line.contains(" ... "));
         let last = last.and_then(|line| line.strip_prefix("test ")?.split(" ... ").next());
         let running =

@@ -1,7 +1,8 @@
-//! Debian's kernels: found in the mirror that this machine uses anyway, fetched by apt, unpacked, never installed.
+//! Debian's kernels: found in the mirror that this machine uses anyway, fetched by apt, unpacked, never
+//! installed.
 //!
-//! Yields an [`Image`] in the cache. apt works in folders of its own there, with the machine's network settings and
-//! keyring and nothing else of it: no source, hook or list of the machine is read or changed.
+//! Yields an [`Image`] in the cache. apt works in folders of its own there, with the machine's network
+//! settings and keyring only: no source, hook or list of the machine is read or changed.
 
 use std::{
     fs,
@@ -20,12 +21,12 @@ use crate::{
     setup::{self, Wanted},
 };
 
-/// Verifies what the mirror says; `Signed-By` of each source that is written here.
+/// Keyring that verifies the mirror; `Signed-By` of each source written here.
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 const MIRROR: &str = "GUESTSCOPE_DEBIAN_MIRROR";
-/// Lists that are younger are taken as they are.
+/// Younger lists are not refreshed.
 const FRESH: Duration = Duration::from_hours(24);
-/// What a kernel needs for a disk of QEMU, by PCI and in a microVM; those that it has built in are no files.
+/// Modules for a disk of QEMU, by PCI and in a microVM; modules built into the kernel are no files.
 const MODULES: [&str; 7] = [
     "virtio",
     "virtio_ring",
@@ -260,8 +261,8 @@ fn files_below(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// apt's whole configuration: folders of its own, and of the machine's settings those of the network. Hooks stay behind
-/// with the rest: an update here must not empty the machine's own cache, as those of containers do.
+/// apt's whole configuration: folders of its own, and the machine's network settings. Hooks are left out: an
+/// update here must not empty the machine's own cache, as those of containers do.
 fn configuration(folder: &Path, architecture: Architecture, settings: &str) -> String {
     let of_network = settings.lines().filter(|line| {
         line.starts_with("Acquire::")
@@ -293,7 +294,8 @@ fn newest<'a>(names: &'a [String], pattern: &str) -> Option<&'a str> {
     let (before, after) = pattern.split_once('*')?;
     let versions = names.iter().filter_map(|name| {
         let numbers = numbers(name.strip_prefix(before)?.strip_suffix(after)?)?;
-        // A pattern that leaves the first numbers to the star must not find a package that only names another.
+        // A pattern with the star in place of the first numbers must not find a package that only names
+        // another.
         (before.matches('.').count() + numbers.len() > 2).then_some((numbers, name))
     });
     versions.max()?.1.strip_prefix("linux-image-")

@@ -1,7 +1,7 @@
 //! One virtual machine: started with a kernel, a first program and a job, watched until it turns itself off.
 //!
-//! Yields what it said on its second serial port. Where /dev/kvm is there and does not run a stock kernel, as in many
-//! clouds' own guests, everything is emulated, which is some ten times slower.
+//! Yields the output of its second serial port. If /dev/kvm exists and does not run a stock kernel, as in
+//! many clouds' own guests, everything is emulated, which is some ten times slower.
 
 use std::{
     collections::BTreeMap,
@@ -33,9 +33,9 @@ use crate::{
 /// A real virtual machine says its first word within two seconds.
 const TRIAL: Duration = Duration::from_secs(20);
 
-/// Where a guest finds the disk for what it is to leave behind.
+/// Mount point of the disk for what a guest leaves behind.
 pub(crate) const RESULTS: &str = "/results";
-/// Where it finds what several share, to read.
+/// Mount point of a shared, read-only disk.
 pub(crate) const SHARED: &str = "/shared";
 
 /// Who executes the guest's instructions.
@@ -54,7 +54,7 @@ pub(crate) enum Model {
     Micro,
 }
 
-/// What is done to a guest from outside, whenever it asks for it over its third serial port.
+/// What is done to a guest from outside, on its request over its third serial port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outside {
     Nothing,
@@ -65,7 +65,7 @@ pub(crate) enum Outside {
 }
 
 impl Outside {
-    /// What a row wants.
+    /// The choice of a row.
     pub(crate) fn of(row: &Row) -> Self {
         match (row.stopped, row.restored) {
             (true, _) => Self::Stop,
@@ -74,7 +74,7 @@ impl Outside {
         }
     }
 
-    /// What tells programs in the guest whom to ask.
+    /// Variable that tells programs in the guest where to ask.
     fn variable(self) -> Option<&'static str> {
         match self {
             Self::Nothing => None,
@@ -91,7 +91,7 @@ pub(crate) struct Task {
     /// Relative to where the programs are.
     pub(crate) program: &'static str,
     pub(crate) arguments: Vec<String>,
-    /// For guests, beside what every program there is told.
+    /// Environment in guests, in addition to that of every program there.
     pub(crate) environment: Vec<(String, String)>,
     pub(crate) limit: Duration,
 }
@@ -103,13 +103,13 @@ pub(crate) struct Guest<'a> {
     pub(crate) machine: Machine,
     pub(crate) model: Model,
     pub(crate) hide_btf: bool,
-    /// Both user and group; root if there is none.
+    /// User and group number; root if none.
     pub(crate) user: Option<u32>,
     pub(crate) cpus: u8,
     pub(crate) memory_mb: u32,
-    /// It is judged by what took how long.
+    /// Whether it is judged by durations.
     pub(crate) is_timed: bool,
-    /// What is done to it whenever it asks for it.
+    /// What is done to it on its request.
     pub(crate) outside: Outside,
     /// The CPUs of this machine that it may use; all if there is no list.
     pub(crate) tied_to: Option<&'a str>,
@@ -117,11 +117,11 @@ pub(crate) struct Guest<'a> {
     pub(crate) results: Option<&'a Path>,
     /// A disk that it may only read.
     pub(crate) shared: Option<&'a Path>,
-    /// It takes further tasks when those that it began with are done: see `Session`.
+    /// Whether it takes further tasks after its first ones: see `Session`.
     pub(crate) waits: bool,
-    /// From its start until it has to be off, by the clock of this machine.
+    /// Limit from its start until it is off, by the clock of this machine.
     pub(crate) limit: Duration,
-    /// Of its files, in the folder of logs.
+    /// Prefix of its files' names, in the folder of logs.
     pub(crate) name: &'a str,
 }
 
@@ -218,8 +218,8 @@ impl Guest<'_> {
         Ok(answers)
     }
 
-    /// One QEMU after the other, as often as the guest is saved. Each begins with the disk as it was at first: what the
-    /// guest wrote meanwhile is in its memory, and it reads nothing anew.
+    /// Runs one QEMU after the other, as often as the guest is saved. Each starts with the original disk: the
+    /// guest's writes are in its memory, and it reads nothing anew.
     fn restored(
         &self,
         xtask: &Xtask,
@@ -250,7 +250,7 @@ impl Guest<'_> {
         }
         archive.console();
         for library in &self.payload.libraries {
-            // Where the loader looks for it is its path here.
+            // The loader looks for it at its path on this machine.
             let name = library.strip_prefix("/").unwrap_or(library).to_string_lossy();
             if let Some((folder, _)) = name.rsplit_once('/') {
                 archive.directory(folder);
@@ -296,7 +296,7 @@ impl Guest<'_> {
     }
 }
 
-/// What every program in a guest is told: where the others are, and that nothing here is anybody's.
+/// Environment of every program in a guest: where the others are, and that the machine is disposable.
 fn environment(programs: &Path, outside: Outside) -> BTreeMap<String, String> {
     let place = |name: &str| programs.join(name).display().to_string();
     let pairs = [
@@ -309,14 +309,15 @@ fn environment(programs: &Path, outside: Outside) -> BTreeMap<String, String> {
         ("GUESTSCOPE_DISPOSABLE", "1".to_owned()),
     ];
     let line = outside.variable().map(|name| (name, "/dev/ttyS2".to_owned()));
-    // How many faults of each kind, and how many tempests, the tests are to judge, where somebody asked for more.
+    // How many faults of each kind, and how many tempests, the tests are to judge, if more were asked for.
     let asked = ["GUESTSCOPE_REPETITIONS", "GUESTSCOPE_TEMPESTS"];
     let asked = asked.into_iter().filter_map(|name| Some((name, std::env::var(name).ok()?)));
     let all = pairs.into_iter().chain(line).chain(asked);
     all.map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// What a kernel says before it dies, and the first place that it names: a guest that is gone says nothing itself.
+/// What a kernel prints before it dies, and the first place that it names: a dead guest reports nothing
+/// itself.
 pub(super) fn trouble(log: &str) -> Vec<String> {
     let lines = log.lines().map(|line| line.split_once("] ").map_or(line, |(_, text)| text).trim());
     let signs = ["Oops: ", "BUG: ", "Kernel panic", "watchdog: BUG", "rcu: INFO"];

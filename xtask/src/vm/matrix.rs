@@ -20,7 +20,7 @@ pub(crate) struct Matrix {
     pub(crate) rows: Vec<Row>,
 }
 
-/// Of a guest, as Debian names it.
+/// Architecture of a guest, as Debian names it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Architecture {
@@ -37,7 +37,7 @@ impl Architecture {
         }
     }
 
-    /// Of the machine that runs this; none if no guest has it.
+    /// The architecture of this machine; none if no guest has it.
     pub(crate) fn here() -> Option<Self> {
         match std::env::consts::ARCH {
             "x86_64" => Some(Self::Amd64),
@@ -47,14 +47,14 @@ impl Architecture {
     }
 }
 
-/// A kernel to be had.
+/// A kernel of the matrix.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Kernel {
     pub(crate) name: String,
-    /// Of Debian, best first.
+    /// Suites of Debian, best first.
     pub(crate) suites: Vec<String>,
-    /// Its name, with one `*` for the version.
+    /// Name of the package, with one `*` for the version.
     pub(crate) package: String,
     #[serde(default)]
     pub(crate) architecture: Architecture,
@@ -66,17 +66,17 @@ pub(crate) struct Kernel {
 #[expect(clippy::struct_excessive_bools, reason = "each is a word of the file")]
 pub(crate) struct Row {
     pub(crate) name: String,
-    /// None: the kernel that runs this.
+    /// Name of the kernel; none: that of this machine.
     pub(crate) kernel: Option<String>,
     #[serde(default)]
     pub(crate) hide_btf: bool,
     #[serde(default)]
     pub(crate) unprivileged: bool,
-    /// Its clocks are real ones, so that it can be stopped from outside and notice; only the tests of that run.
+    /// Whether its clocks are real, so that it can be stopped from outside and notice; only those tests run.
     #[serde(default)]
     pub(crate) stopped: bool,
-    /// It is saved by one QEMU and restored by another when it asks for it; only the test of that runs, and in the whole form
-    /// alone.
+    /// Whether it is saved by one QEMU and restored by another on request; only that test runs, and only in
+    /// the whole form.
     #[serde(default)]
     pub(crate) restored: bool,
     /// What `guestscope doctor` should find.
@@ -88,9 +88,10 @@ pub(crate) struct Row {
     /// ask for; all others must be in place.
     #[serde(default)]
     pub(crate) lacks: Vec<String>,
-    /// Whether it counts when it fails.
+    /// Whether its failure counts.
     pub(crate) supported: bool,
-    /// Its tests are known to hold too: where they are not, the full form says what fails, and the short one decides.
+    /// Whether its tests are known to hold too: if not, the full form reports failures, and the short one
+    /// decides.
     #[serde(default)]
     pub(crate) tested: bool,
 }
@@ -107,7 +108,7 @@ impl Row {
 }
 
 impl Matrix {
-    /// The file of this checkout, with the rows of these names only; all of them if there are none.
+    /// The file of this checkout, with only the rows of these names; all if `names` is empty.
     pub(crate) fn load(names: &[String]) -> Result<Self> {
         let mut matrix = Self::parse(TEXT).context(FILE)?;
         let known: Vec<String> = matrix.rows.iter().map(|row| row.name.clone()).collect();

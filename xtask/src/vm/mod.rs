@@ -1,7 +1,8 @@
 //! The verb `vm`: the agent and its kernel tests on every kernel of the matrix, and on this one.
 //!
-//! Yields one row per kernel and set of surroundings, and a verdict on those that are declared supported. Guests run one
-//! after the other. It needs no root but for this machine's own row; it changes nothing outside the cache and `target/`.
+//! Yields one row per kernel and set of surroundings, and a verdict on those that are declared supported.
+//! Guests run one after the other. It needs no root but for this machine's own row; it changes nothing
+//! outside the cache and `target/`.
 
 pub(crate) mod answers;
 pub(crate) mod debian;
@@ -39,23 +40,24 @@ use crate::{Xtask, artifact::AGENT, command::Run, kernel, test::libtest::Tally, 
 
 /// Debian's `nobody`.
 const NOBODY: u32 = 65_534;
-/// Of a task, by the clocks of the guest, in which the kernel tests take 10 min, and on 7.3 half an hour.
+/// Limits of a task, by the guest's clock; the kernel tests take 10 min, and half an hour on 7.3.
 const SHORT: Duration = Duration::from_mins(2);
 const TESTS: Duration = Duration::from_mins(45);
-/// Of a whole guest, by the clock of this machine: a second of a guest that counts instructions takes three on an idle CPU,
-/// and a guest that hangs has no clock that goes on.
+/// Limits of a whole guest, by this machine's clock: a second of a guest that counts instructions takes three
+/// on an idle CPU, and a hanging guest's clock may stand still.
 const ROW_SHORT: Duration = Duration::from_mins(4);
 const ROW: Duration = Duration::from_mins(90);
 
-/// So many times as long for guests of another processor: always emulated, and their programs are not optimised.
+/// Factor on the limits for guests of another architecture: always emulated, and their programs are not
+/// optimised.
 const FOREIGN: u32 = 3;
 
-/// The one test of the short form: from the cgroup's files over the kernel's clock of the group, which is another one in
-/// each of the kernels, to a named cause.
+/// The one test of the short form: from the cgroup's files over the kernel's clock of the group, which
+/// differs in each of the kernels, to a named cause.
 const SHORT_FAULT: &str = "quota";
-/// The same where the agent sees less: one that needs no privileges.
+/// The same where the agent sees less: a test that needs no privileges.
 const SHORT_REDUCED: &str = "told_apart::case_3_lock";
-/// For all rows together where they are a stage of the verb `test`: five times what they take on two cores.
+/// Limit of all rows as a stage of the verb `test`: five times what they take on two cores.
 const STAGE: Duration = Duration::from_mins(10);
 
 /// What the user chose.
@@ -76,7 +78,7 @@ pub(crate) struct Options {
 /// Kernels, and what boots them.
 pub(crate) struct Guests {
     rows: Vec<Row>,
-    /// By the kernel's name; one that cannot be had costs its rows only.
+    /// Images by name of the kernel; a missing one costs only its rows.
     images: BTreeMap<String, Result<Image, String>>,
 }
 
@@ -129,8 +131,8 @@ impl Grounds<'_> {
         in_a_guest(xtask, &guest, row, &tasks)
     }
 
-    /// Builds the programs for an architecture, and tries its first kernel, once. Without programs for this machine there is
-    /// nothing to be seen at all; another one's cost its rows only.
+    /// Builds the programs for an architecture, and tries its first kernel, once. Without programs for this
+    /// machine there is nothing to test; a failure for another one costs only its rows.
     fn ground(&mut self, architecture: Architecture) -> Result<&Result<Ground, String>> {
         if !self.prepared.contains_key(&architecture) {
             let ground = self.prepare(architecture);

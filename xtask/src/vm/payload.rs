@@ -1,8 +1,8 @@
-//! What goes into every guest, and is run on this machine too: the static agent and workloads as they are shipped, and the
-//! tests with what they need.
+//! The programs in every guest, which also run on this machine: the static agent and workloads as they are
+//! shipped, and the tests with what they need.
 //!
-//! Yields the paths and, for guests, a disk image of the programs. Tests are those of the host, built once for all verbs:
-//! a guest gets the few libraries that they are linked with.
+//! Yields the paths and, for guests, a disk image of the programs. Tests are those of the host, built once
+//! for all verbs: a guest gets the few libraries that they are linked with.
 
 use std::{
     collections::BTreeSet,
@@ -41,12 +41,12 @@ pub(crate) struct Payload {
     pub(crate) libraries: Vec<PathBuf>,
     /// The file system with the programs.
     pub(crate) disk: PathBuf,
-    /// Where they are on this machine, laid out as on the disk.
+    /// Folder of the programs on this machine, laid out as on the disk.
     pub(crate) here: PathBuf,
 }
 
 impl Payload {
-    /// For guests of this architecture.
+    /// Builds the programs for guests of this architecture.
     pub(crate) fn build(xtask: &Xtask, toolchain: &Toolchain, architecture: Architecture) -> Result<Self> {
         if Architecture::here() == Some(architecture) {
             return Self::of_this_machine(xtask, toolchain, architecture);
@@ -59,8 +59,8 @@ impl Payload {
         Self::for_arm64(xtask, toolchain)
     }
 
-    /// These programs alone, with their names, for guests of this machine's own architecture. Guests have libraries in
-    /// `shared` from elsewhere.
+    /// These programs alone, with their names, for guests of this machine's own architecture. Guests have
+    /// libraries in `shared` from elsewhere.
     pub(crate) fn of_programs(
         xtask: &Xtask,
         toolchain: &Toolchain,
@@ -97,8 +97,8 @@ impl Payload {
         Self::of(xtask, architecture, &Built { agent, workloads, examples, tests: &text })
     }
 
-    /// All of it static, and the agent and the workloads as tests are built, with a little optimisation: whether they are right is
-    /// asked there, not how large or fast they are, and so each dependency is built once.
+    /// All of it static; the agent and the workloads in the tests' profile, with a little optimisation: their
+    /// correctness is tested there, not size or speed, so each dependency is built once.
     fn for_arm64(xtask: &Xtask, toolchain: &Toolchain) -> Result<Self> {
         let arm64 = Arm64::ensure(xtask, toolchain)?;
         let mut programs = arm64.cargo("build");
@@ -120,7 +120,7 @@ impl Payload {
 
     fn of(xtask: &Xtask, architecture: Architecture, built: &Built) -> Result<Self> {
         let Built { agent, workloads, examples, tests } = built;
-        // Tests look for their subject where cargo puts it: beside the folder that they are in.
+        // Tests look for the tested program where cargo puts it: beside the tests' own folder.
         let mut places = vec![
             (agent.clone(), AGENT.to_owned()),
             (workloads.clone(), WORKLOADS.to_owned()),
@@ -166,8 +166,8 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     fs::copy(from, to).map(drop).with_context(what)
 }
 
-/// An ext4 file system of a folder's content, without mounting anything. It is a new file, since a guest of another call may
-/// still run on the last one.
+/// An ext4 file system of a folder's content, made without mounting. It is a new file, since a guest of
+/// another call may still run on the last one.
 fn make_disk(xtask: &Xtask, content: &Path, disk: &Path) -> Result<()> {
     apt::need(xtask, &["e2fsprogs"])?;
     let new = disk.with_extension("new");
@@ -191,7 +191,8 @@ fn libraries<'a>(programs: impl Iterator<Item = &'a Path>) -> Vec<PathBuf> {
     found.into_iter().collect()
 }
 
-/// The files in ldd's answer: `libc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x...)`, `/lib64/ld-linux-x86-64.so.2 (0x...)`.
+/// The files in ldd's answer: `libc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x...)`,
+/// `/lib64/ld-linux-x86-64.so.2 (0x...)`.
 fn linked(ldd: &str) -> impl Iterator<Item = PathBuf> {
     let files = ldd.lines().filter_map(|line| line.trim().rsplit_once(" (0x").map(|(file, _)| file));
     let files = files.map(|file| file.rsplit_once("=> ").map_or(file, |(_, file)| file).trim());
@@ -199,7 +200,7 @@ fn linked(ldd: &str) -> impl Iterator<Item = PathBuf> {
     files.filter(|file| file.starts_with('/')).map(PathBuf::from)
 }
 
-/// The test program that `cargo test --no-run` names: `Executable tests/kernel/main.rs (target/.../kernel-0123)`.
+/// Path from a line of `cargo test --no-run`: `Executable tests/kernel/main.rs (target/.../kernel-0123)`.
 fn executable<'a>(text: &'a str, test: &str) -> Option<&'a str> {
     let begin = format!("Executable tests/{test}/main.rs (");
     let line = text.lines().rfind(|line| line.trim_start().starts_with(&begin))?;

@@ -1,5 +1,5 @@
-//! The command line of QEMU for a guest: an ordinary machine (a PC, or arm64's `virt`), or a microVM, which has neither PCI
-//! nor a PC's firmware. Yields a command; it starts nothing.
+//! The command line of QEMU for a guest: an ordinary machine (a PC, or arm64's `virt`), or a microVM, which
+//! has neither PCI nor a PC's firmware. Yields a command; it starts nothing.
 
 use std::{path::Path, process::Command, thread, time::Duration};
 
@@ -16,12 +16,12 @@ pub(super) fn emulator(architecture: Architecture) -> (&'static str, &'static st
     }
 }
 
-/// Disks by the serial number under which a guest finds them: their order is another one on each bus.
+/// Serial numbers by which a guest finds its disks: their order differs between buses.
 pub(super) const WORK: &str = "work";
 pub(super) const RESULTS: &str = "results";
 pub(super) const SHARED: &str = "shared";
 
-/// How long this machine's time stamp counter is watched: to 1 part in 10^6 and better.
+/// How long this machine's time stamp counter is measured: to 1 part in 10^6 or better.
 const WATCHED: Duration = Duration::from_millis(200);
 
 impl Guest<'_> {
@@ -33,7 +33,7 @@ impl Guest<'_> {
         qemu.args(["-smp", &cpus, "-m", &memory, "-nodefaults", "-display", "none", "-no-reboot"]);
         qemu.arg("-kernel").arg(self.image.kernel()).arg("-initrd").arg(initramfs);
         qemu.args(["-append", &self.kernel_words()]);
-        // What a guest writes to its disk is gone with it.
+        // A guest's writes to its disk are dropped with it.
         self.disk(&mut qemu, WORK, &self.payload.disk, "snapshot=on");
         if let Some(disk) = self.results {
             self.disk(&mut qemu, RESULTS, disk, "snapshot=off");
@@ -41,7 +41,7 @@ impl Guest<'_> {
         if let Some(disk) = self.shared {
             self.disk(&mut qemu, SHARED, disk, "readonly=on");
         }
-        // A guest that is restored goes on with it.
+        // A restored guest appends to the log.
         let log = kernel_log.display().to_string().replace(',', ",,");
         qemu.args(["-chardev", &format!("file,id=kernel,append=on,path={log}"), "-serial", "chardev:kernel"]);
         qemu.args(match (self.image.architecture, self.model) {
@@ -80,13 +80,14 @@ impl Guest<'_> {
         };
         qemu.args(match self.machine {
             Machine::Virtual => ["-accel", "kvm", "-cpu", "host"],
-            // Its CPUs take turns: with a thread for each, kernels that rewrite their own code hang in it (6.1, at the end of
-            // a tracepoint) or die of it (6.12, int3 in __schedule).
+            // One thread for all CPUs: with a thread for each, kernels that rewrite their own code hang (6.1,
+            // at the end of a tracepoint) or die (6.12, int3 in __schedule).
             Machine::Emulated => ["-accel", "tcg,thread=single", "-cpu", "max"],
         });
         if self.counts_time() {
-            // An instruction takes 2 ns of the guest's time, and idling takes none of ours: whatever else this machine does,
-            // a guest's clocks show what its own CPUs did. Without it a turn of the other CPU is stolen time that no book has.
+            // An instruction takes 2 ns of the guest's time, and idling takes none of ours: whatever else
+            // runs on this machine, a guest's clocks show what its own CPUs did. Without it a turn of the
+            // other CPU is stolen time that no account has.
             qemu.args(["-icount", "shift=1,sleep=off"]);
         }
     }
@@ -96,24 +97,25 @@ impl Guest<'_> {
             Architecture::Amd64 => "ttyS0",
             Architecture::Arm64 => "ttyAMA0",
         };
-        // A kernel whose memory is damaged goes on, and every test after that waits for its limit (seen once, 6.12).
+        // A kernel whose memory is damaged goes on, and every test after that waits for its limit (seen once,
+        // 6.12).
         let mut words = format!("console={console} oops=panic panic=-1");
         let is_emulated = self.machine == Machine::Emulated && self.image.architecture == Architecture::Amd64;
         if is_emulated && !self.counts_time() {
-            // Linux dies where its timer does not tick within some turns of a loop ("IO-APIC + timer doesn't work"), which an
-            // emulator that has to wait for a CPU of this machine does not manage.
+            // Linux panics if its timer does not tick within some turns of a loop ("IO-APIC + timer doesn't
+            // work"), which an emulator that waits for a CPU of this machine does not manage.
             words += " no_timer_check";
         }
         let is_blind = is_emulated && self.model == Model::Micro;
         if let Some(khz) = is_blind.then(counter_khz).flatten() {
-            // It has no clock of known rate by which Linux could measure its counter, and stops at its first tick. The
-            // emulator shows it this machine's counter.
+            // It has no clock of known rate against which Linux could calibrate its counter, and stops at its
+            // first tick. The emulator shows it this machine's counter.
             return format!("{words} tsc_early_khz={khz} tsc=reliable");
         }
         words
     }
 
-    /// Its clocks count instructions.
+    /// Whether its clocks count instructions.
     fn counts_time(&self) -> bool {
         self.machine == Machine::Emulated && self.is_timed && self.outside == Outside::Nothing
     }

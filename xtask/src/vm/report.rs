@@ -1,4 +1,4 @@
-//! The report of the matrix: what was seen on each row, whether that is what the row should show, and the table.
+//! The report of the matrix: what each row showed, whether it is what the row should show, and the table.
 //!
 //! Yields text and one verdict. Pure; a row that fails is never left out.
 

@@ -1,9 +1,9 @@
-//! Saves a guest when it asks for it, and has it restored by another QEMU: the other end of its third serial port.
+//! Saves a guest on its request, and has it restored by another QEMU: the other end of its third serial port.
 //!
-//! Yields whether the QEMU that has just ended left a guest behind, for the next one. The guest says `stop NS`, as to the
-//! [stopper](super::stopper), and hears `stopped NS` when it runs again: what lay between its end in one QEMU and its begin
-//! in the next one, by this machine's monotonic clock. Its own clocks stand still meanwhile. Each QEMU
-//! gives the virtual machine another generation.
+//! Yields whether the QEMU that has just ended left a guest for the next one. The guest writes `stop NS`, as
+//! to the [stopper](super::stopper), and reads `stopped NS` when it runs again: the time between its end in
+//! one QEMU and its start in the next, by this machine's monotonic clock. Its own clocks stand still
+//! meanwhile. Each QEMU gives the virtual machine another generation.
 
 use std::{
     fs,
@@ -21,12 +21,12 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
 
-/// Between two looks whether all of it is written, which takes seconds.
+/// Interval between checks whether the state is written, which takes seconds.
 const LOOK: Duration = Duration::from_millis(50);
-/// The guest's kernel tells its programs in its own time, seconds where others want this machine's CPUs: whoever asked has
-/// to wait until then.
+/// The guest's kernel notifies its programs late, by seconds on a busy machine: the program that asked has to
+/// wait until then.
 const SETTLE: Duration = if cfg!(test) { Duration::ZERO } else { Duration::from_secs(6) };
-/// Longer than that takes on any machine; QEMU is ended then, and the guest with it.
+/// Limit of saving and restoring on any machine; QEMU is ended then, and the guest with it.
 const MOST: Duration = Duration::from_mins(5);
 
 /// The files of one guest.
@@ -64,7 +64,8 @@ impl Restorer {
         Ok(restorer)
     }
 
-    /// What the QEMU with this number, from 1 on, is told of it: all but the first begin with the guest of the one before.
+    /// Arguments of the QEMU with this number, from 1 on: all but the first start with the guest of the one
+    /// before.
     pub(super) fn arguments(&self, number: u32) -> Vec<String> {
         let socket = escaped(&self.socket);
         let chardev = format!("socket,id=restorer,path={socket}");
@@ -79,7 +80,7 @@ impl Restorer {
         words.into_iter().map(str::to_owned).collect()
     }
 
-    /// Whether the QEMU that has ended saved its guest, which was not asked before.
+    /// Whether the QEMU that has ended saved its guest; true once per save.
     pub(super) fn take_saved(&self) -> bool {
         self.is_saved.swap(false, Ordering::SeqCst)
     }
@@ -98,12 +99,12 @@ fn escaped(path: &Path) -> String {
     path.display().to_string().replace(',', ",,")
 }
 
-/// As one word of a shell.
+/// Quotes a path as one word of a shell.
 fn quoted(path: &Path) -> String {
     format!("'{}'", path.display().to_string().replace('\'', r"'\''"))
 }
 
-/// Answers a guest that was saved at this time, and saves it when it asks; when that was done.
+/// Answers a guest that was saved at time `since`, and saves it when it asks; returns the time of the save.
 fn serve(
     line: UnixStream,
     since: Option<Instant>,
@@ -113,7 +114,7 @@ fn serve(
 ) -> Result<Instant> {
     let mut answers = line.try_clone()?;
     if let Some(since) = since {
-        // What comes before the guest's port is as it was is lost.
+        // Anything written before the guest's port is restored is lost.
         Monitor::connect(commands)?.wait("query-status", "running")?;
         let stopped = since.elapsed();
         thread::sleep(SETTLE);
@@ -133,7 +134,7 @@ fn serve(
     bail!("the guest is gone");
 }
 
-/// QEMU's ear for commands.
+/// Connection to QEMU's monitor.
 struct Monitor {
     commands: UnixStream,
     answers: BufReader<UnixStream>,
@@ -155,7 +156,7 @@ impl Monitor {
         Ok(monitor)
     }
 
-    /// What QEMU gives back; what it tells besides is left out.
+    /// QEMU's result; its events are skipped.
     fn command(&mut self, name: &str, arguments: &Value) -> Result<Value> {
         writeln!(self.commands, "{}", json!({ "execute": name, "arguments": arguments }))?;
         loop {
@@ -173,7 +174,7 @@ impl Monitor {
         }
     }
 
-    /// Writes the guest to a file; it does not run any more then.
+    /// Writes the guest to a file and leaves it stopped.
     fn save(&mut self, state: &Path) -> Result<()> {
         // Faster than a disk: what is limited here takes a round more for what the guest changes meanwhile.
         self.command("migrate-set-parameters", &json!({ "max-bandwidth": 1_u64 << 40 }))?;
@@ -181,7 +182,7 @@ impl Monitor {
         self.wait("query-migrate", "completed")
     }
 
-    /// Until the status that this asks for is this one.
+    /// Waits until the answer's status is `wanted`.
     fn wait(&mut self, question: &str, wanted: &str) -> Result<()> {
         let started = Instant::now();
         loop {

@@ -1,7 +1,9 @@
-//! A guest that stays up and takes one job after the other, each in fresh processes: booting takes longer than most jobs.
+//! A guest that stays up and takes job after job, each in fresh processes: booting takes longer than most
+//! jobs.
 //!
-//! Yields [`Session`]. A job is a line of JSON on the port on which the guest answers, and over when the guest says that it
-//! is ready for the next one; what the job left behind is on its disk then. Dropping a session ends the guest.
+//! Yields [`Session`]. A job is a line of JSON on the port on which the guest answers; it is over when the
+//! guest reports that it is ready for the next one, and its results are on the guest's disk then. Dropping a
+//! session ends the guest.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -46,7 +48,7 @@ impl Session {
         Ok(session)
     }
 
-    /// With this command, whose input and output are the port on which the guest answers.
+    /// Boots a guest with this command, whose stdin and stdout are the port on which the guest answers.
     fn over(mut command: Command, log: &Path, (kernel_log, initramfs): (PathBuf, PathBuf)) -> Result<Self> {
         let log = File::create(log).with_context(|| format!("log file: {}", log.display()))?;
         // What the emulator itself has to say stands beside what the kernel says.
@@ -59,7 +61,7 @@ impl Session {
         Ok(Self { qemu, input, lines, log, kernel_log, initramfs })
     }
 
-    /// The number of QEMU's process, for whoever stops it from outside.
+    /// PID of QEMU, for stopping it from outside.
     pub(crate) fn pid(&self) -> u32 {
         self.qemu.id()
     }

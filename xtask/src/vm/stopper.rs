@@ -1,8 +1,10 @@
-//! Stops a guest when it asks for it: the other end of its third serial port. Yields what it measured, to the guest.
+//! Stops a guest on its request: the other end of its third serial port. Yields the measured time to the
+//! guest.
 //!
-//! The whole of QEMU is stopped by SIGSTOP, which no clock of an emulated guest notices but by its own lateness; QEMU's own
-//! `stop` would stop the guest's clocks as well, and nothing would be late. The guest says `stop NS`, and hears `stopped NS`:
-//! from when QEMU was seen to be stopped until it was let go on, by this machine's monotonic clock.
+//! QEMU as a whole is stopped by SIGSTOP, which an emulated guest's clocks show only by being late; QEMU's
+//! own `stop` would stop the guest's clocks too, and nothing would be late. The guest writes `stop NS`, and
+//! reads `stopped NS`: from when QEMU was seen to be stopped until it was continued, by this machine's
+//! monotonic clock.
 
 use std::{
     fs,
@@ -29,7 +31,7 @@ pub(super) struct Stopper {
 
 /// Longer than any guest wants to be stopped.
 const MOST: Duration = Duration::from_secs(20);
-/// Between two looks whether a signal has arrived.
+/// Interval between checks whether a signal has arrived.
 const LOOK: Duration = Duration::from_micros(100);
 
 impl Stopper {
@@ -51,7 +53,7 @@ impl Stopper {
         Ok(Self { socket, pid })
     }
 
-    /// What QEMU is told of it.
+    /// QEMU's arguments for the port.
     pub(super) fn arguments(&self) -> [String; 4] {
         let socket = self.socket.display().to_string().replace(',', ",,");
         let chardev = format!("socket,id=stopper,path={socket}");
@@ -81,7 +83,7 @@ fn serve(line: UnixStream, pid_file: &Path) -> Result<()> {
     Ok(())
 }
 
-/// For how long it was stopped.
+/// Stops QEMU; returns for how long.
 fn stop(process: Pid, length: Duration) -> Result<Duration> {
     kill(process, Signal::SIGSTOP)?;
     let stat = PathBuf::from(format!("/proc/{process}/stat"));
