@@ -1,7 +1,7 @@
 //! What to do about a cause, and who says so: a table, not a judgement.
 //!
-//! Yields [`Advice`] by the word of a cause. The texts stand in `advice.toml`, so that they can be read and disputed
-//! in one place, and travel as JSON, which the agent reads anyway; nothing here looks at a run.
+//! Yields [`Advice`] by the name of a cause. The texts stand in `advice.toml`, to be read and disputed in one
+//! place, and travel as JSON, which the agent reads anyway; nothing here looks at a run.
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
@@ -22,7 +22,7 @@ const STUDIES: [(&str, &str); 4] = [
 /// Parsed once. The text is part of the program and its test reads it: an error cannot get here.
 static TABLE: LazyLock<BTreeMap<String, Advice>> = LazyLock::new(|| parse(TEXT).unwrap_or_default());
 
-/// What to do, and why anybody should believe it.
+/// Advice on a cause, and its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Advice {
     /// One or two plain sentences.
@@ -31,7 +31,7 @@ pub struct Advice {
     pub source: String,
 }
 
-/// The advice for a cause, by its name in reports: an account, an overlay, `migration`, or a helper's account.
+/// The advice for a cause, by its name in reports: account, overlay, `migration`, or a helper's account.
 pub fn for_cause(name: &str) -> Option<Advice> {
     let any_helper = || name.starts_with("helper.").then(|| TABLE.get(ANY_HELPER)).flatten();
     TABLE.get(name).or_else(any_helper).cloned()

@@ -1,6 +1,6 @@
 //! What backs a finding: the longest wait inside each of the slowest requests.
 //!
-//! It adds nothing to the parts of an excess, which hold the wait already; it says who had the CPU, or who woke the thread.
+//! Adds nothing to the parts of an excess, which hold the wait already; names the thread behind it.
 
 use std::collections::HashMap;
 
@@ -19,7 +19,7 @@ impl Summary {
         for wait in waits {
             let wait = wait?;
             let Some(longest) = wait.root.and_then(|root| slow.get_mut(&root)) else { continue };
-            // Among equals the first one, so that the order within a millisecond cannot matter twice.
+            // Among equals the first one, so that the order within a millisecond does not matter.
             if longest.as_ref().is_none_or(|longest| longest.duration_ns < wait.duration_ns) {
                 **longest = Some(wait);
             }

@@ -1,17 +1,17 @@
 //! What made the slowest requests slow, in one finding.
 //!
-//! Yields a [`Headline`]. It looks at the slowest tenth (at most ten requests, at least three), and of those at the
-//! ones whose excess is a tenth of the typical latency or more. A request has a dominant cause if one cause makes at
-//! least half of its excess; they have one in common if it dominates more than half of them. Otherwise this says so
-//! instead of choosing.
+//! Yields a [`Headline`]. It looks at the slowest tenth (three to ten requests), and of those at the ones
+//! whose excess is a tenth of the typical latency or more. A request has a dominant cause if one cause makes
+//! at least half of its excess; they share a cause if it dominates more than half of them. Otherwise none is
+//! chosen.
 
 use super::{split::Cause, summary::Slow};
 use crate::untrusted::Untrusted;
 
 /// Requests without which nothing is said about the slowest.
 pub const ENOUGH_REQUESTS: u64 = 20;
-/// An excess below this part of the typical latency makes no request slow: one in so many, because whole numbers
-/// compare exactly.
+/// An excess below one in so many of the typical latency makes no request slow. Whole numbers compare
+/// exactly.
 const HARDLY_SLOWER: i64 = 10;
 
 /// The finding.
@@ -42,7 +42,7 @@ pub enum Headline {
     },
     /// One cause dominates more than half of the slowest.
     Cause {
-        /// Which.
+        /// The cause.
         cause: Cause,
         /// How many it dominates.
         dominated: usize,
@@ -50,11 +50,11 @@ pub enum Headline {
         slowest: usize,
         /// Mean excess of those that it dominates, ns.
         excess_ns: i64,
-        /// What the cause makes of it, ns.
+        /// The cause's part of it, ns.
         of_cause_ns: i64,
-        /// The phase with the largest part of that.
+        /// The phase with the largest share of that part.
         path: Vec<Untrusted>,
-        /// And what that part is, ns.
+        /// That share, ns.
         of_path_ns: i64,
     },
 }

@@ -11,16 +11,16 @@ use crate::phase::Phase;
 pub struct Helped {
     /// Nanoseconds by account.
     pub accounts: [u128; ACCOUNTS],
-    /// The most that one request had.
+    /// Most helpers of one request.
     pub threads: u32,
-    /// Requests that shared theirs with others in flight.
+    /// Requests that shared their helpers with others in flight.
     pub shared: u64,
     /// Requests whose helpers are not all in the sums.
     pub partial: u64,
 }
 
 impl Helped {
-    /// Adds those of a request, by its outermost phase.
+    /// Adds the helpers of a request, by its outermost phase.
     pub(super) fn add(&mut self, root: &Phase) {
         let helpers = &root.helpers;
         for (sum, ns) in self.accounts.iter_mut().zip(helpers.accounts.0) {
@@ -36,7 +36,7 @@ impl Helped {
         Account::ALL.into_iter().zip(self.accounts)
     }
 
-    /// All of it.
+    /// Time of all accounts.
     pub fn total_ns(&self) -> u128 {
         self.accounts.iter().sum()
     }

@@ -1,7 +1,7 @@
 //! Judges each request as it ends, while the program still runs, in constant memory.
 //!
-//! Yields a [`TailVerdict`] per request from the 100th of its name on, and numbers for a progress line. It sees only
-//! the past: what it says of a request may differ from what [`super::Summary`] says when the run is over.
+//! Yields a [`TailVerdict`] per request from the 100th of its name on, and numbers for a progress line. It
+//! sees only the past: its verdict may differ from that of [`super::Summary`] when the run is over.
 
 use crate::phase::Request;
 use crate::untrusted::Untrusted;
@@ -20,14 +20,14 @@ pub const WARM_REQUESTS: u64 = 100;
 /// Quantiles cost some 20 us; they are taken anew after 3 % more requests, and at the latest after this many.
 const REFRESH_AT_MOST: u64 = 1024;
 
-/// Where the run stands.
+/// Progress of the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LiveProgress {
     /// Requests that ended and count.
     pub requests: u64,
     /// Warm-ups that ended.
     pub warmups: u64,
-    /// Requests per second between the first begin and the last end so far.
+    /// Requests per second between the first start and the last end so far.
     pub rate_per_s: f64,
 }
 
@@ -47,8 +47,8 @@ impl Live {
         Self::default()
     }
 
-    /// Takes a request into account, then judges it by those before it. Nothing for what statistics leave out, and
-    /// nothing before the 100th of its name.
+    /// Counts a request, then judges it by those before it. None for requests that statistics leave out, and
+    /// before the 100th of its name.
     pub fn observe(&mut self, request: &Request) -> Option<TailVerdict> {
         match Standing::of(request) {
             Standing::Counted => {}
@@ -67,7 +67,7 @@ impl Live {
         kind.observe(latency_ns(request), &request_split(request))
     }
 
-    /// Where the run stands.
+    /// Progress of the run.
     pub fn progress(&self) -> LiveProgress {
         let wall_ns = self.first_start_ns.map_or(0, |first| self.last_end_ns.saturating_sub(first));
         let rate_per_s = if wall_ns == 0 { 0.0 } else { self.requests as f64 * 1e9 / wall_ns as f64 };
@@ -79,7 +79,7 @@ impl Live {
 #[derive(Clone, Debug, Default)]
 struct Kind {
     latencies: Durations,
-    /// Of the requests that lay in the middle half when they came.
+    /// Sums over the requests that lay in the middle half when they came.
     middle: Sums,
     middle_count: u64,
     half: MiddleHalf,

@@ -1,19 +1,19 @@
 //! What many requests have in common, and what made some of them slow. Pure: no I/O, no clock, no async.
 //!
-//! [`Live`] judges each request as it comes, in constant memory; [`Summary`] reads a finished run twice and is exact
-//! where `Live` must guess. Both leave out what would distort them and count it: warm-ups, requests that never ended,
-//! requests whose accounts do not add up. Nothing here knows a format or a unit other than the nanosecond.
+//! [`Live`] judges each request as it comes, in constant memory; [`Summary`] reads a finished run twice and
+//! is exact where `Live` guesses. Both leave out and count what would distort them: warm-ups, requests that
+//! never ended or whose accounts do not add up. Nothing here knows a format or a unit but the nanosecond.
 //!
 //! Definitions, the same everywhere:
-//! - *Latency* of a request: its time in the queue plus the duration of its outermost phase. An open loop counts from
-//!   the scheduled arrival, a closed loop has no queue.
-//! - *Part*: time by (phase, [`Cause`]). A phase's part is what its nested phases leave over, so that the parts of a
-//!   request add up to its latency to the nanosecond; what no phase covers is [`OUTSIDE`].
-//! - *Typical request*: the mean over the middle half, the requests from the 25th to the 75th percentile of latency.
-//!   A mean is additive over parts, which a median is not, and the middle half keeps slow requests out of it.
+//! - *Latency* of a request: its time in the queue plus the duration of its outermost phase. An open loop
+//!   counts from the scheduled arrival, a closed loop has no queue.
+//! - *Part*: time by (phase, [`Cause`]). A phase's part is its time less that of its nested phases, so that
+//!   the parts of a request add up to its latency to the nanosecond; what no phase covers is [`OUTSIDE`].
+//! - *Typical request*: the mean over the middle half, the 25th to the 75th percentile of latency. A mean is
+//!   additive over parts, which a median is not, and the middle half keeps slow requests out of it.
 //! - *Excess*: latency less the typical latency. The excesses of the parts add up to it, to the nanosecond.
-//! - *Quantiles* come from histograms of three significant digits: they lie within 0.1 % of the exact ones. Sums,
-//!   means, minima and maxima are exact.
+//! - *Quantiles* come from histograms of three significant digits: they lie within 0.1 % of the exact ones.
+//!   Sums, means, minima and maxima are exact.
 
 pub mod advice;
 pub mod compare;
@@ -47,11 +47,11 @@ pub use summary::{Excess, Group, LeftOut, ProcessRow, SLOWEST, Slow, Summary};
 pub use threads::{ACTIVE, OTHER_THREADS, Role, ThreadGroup, ThreadGroups};
 pub use tree::{OTHER_PHASES, OTHER_REQUESTS, OUTSIDE};
 
-/// Where a row stands among its kind, as columns and attributes say it.
+/// Where a row stands among its kind, for columns and attributes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TailVerdict {
-    /// What the largest part of its excess is. Only for what exceeds the 90th percentile, and for a request
-    /// that takes twice as long as the typical one.
+    /// The largest part of its excess. Only above the 90th percentile, and for a request that takes twice as
+    /// long as the typical one.
     pub cause: Option<Cause>,
     /// The highest of the bands that it exceeds.
     pub tail: Option<Band>,

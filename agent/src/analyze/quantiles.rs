@@ -1,11 +1,11 @@
 //! Quantiles of durations in bounded memory, and the bands of the tail.
 //!
-//! A histogram of three significant digits: at most 150 KB however many values come. Quantiles that too few values
-//! support are not made up: the 90th percentile needs 10 values, the 99th 100, the 99.9th 1,000.
+//! A histogram of three significant digits: at most 150 KB however many values come. No quantile without
+//! enough values: the 90th percentile needs 10, the 99th 100, the 99.9th 1,000.
 
 use hdrhistogram::Histogram;
 
-/// Durations above this (39 hours) are counted there: only quantiles are touched, maxima and sums stay exact.
+/// Durations above this (39 hours) are counted as this: quantiles are capped, maxima and sums stay exact.
 const LARGEST_NS: u64 = 1 << 47;
 const SIGNIFICANT_DIGITS: u8 = 3;
 
@@ -26,7 +26,7 @@ impl Band {
     /// From the lowest to the highest.
     pub const ALL: [Band; 4] = [Band::P50, Band::P90, Band::P99, Band::P999];
 
-    /// As columns and attributes say it: text, because Jaeger searches tags by equality.
+    /// The name in columns and attributes: text, because Jaeger searches tags by equality.
     pub const fn name(self) -> &'static str {
         match self {
             Band::P50 => "p50",
@@ -56,7 +56,7 @@ impl Band {
     }
 }
 
-/// What is known of many durations, in ns.
+/// Statistics of many durations, in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Quantiles {
     /// How many.

@@ -1,6 +1,6 @@
 //! One line per place in the tree of phases: how often, how long, on what.
 //!
-//! Yields [`Row`]. Times are those of whole phases with what is nested in them; only [`RowKind::Outside`] is a
+//! Yields [`Row`]. Times are those of whole phases with their nested ones; only [`RowKind::Outside`] is a
 //! remainder. It makes no judgement.
 
 use crate::phase::{COUNT_NAMES, Counts, Phase};

@@ -15,13 +15,13 @@ pub(crate) enum Step {
     Spend(Account, u64),
     /// Time on no thread, ns.
     Suspend(u64),
-    /// The last so many ns on a CPU, a helper was kept from running in this way of [`KEPT`], by its index.
+    /// In the last so many ns on a CPU a helper was kept from running, by its index in [`KEPT`].
     Kept(usize, u64),
     /// A nested phase.
     Nest(&'static str, Vec<Step>),
 }
 
-/// In this phase, 1 ms after its begin; blocked, out of quota and in the run queue for so many ns.
+/// A wait in this phase, 1 ms after its start; blocked, out of quota and in the run queue for so many ns.
 pub(crate) fn wait(within: &Phase, account: Account, times: [u64; 3]) -> Wait {
     Wait {
         phase: Some(within.id),
@@ -195,7 +195,7 @@ pub(crate) fn process(id: u64, name: &str, pid: u32, spent: &[(Account, u64)]) -
     Request { phases: vec![phase] }
 }
 
-/// The picture of the design: pre-processing, inference, post-processing, one request after the other. Every 20th
+/// The design's example: pre-processing, inference, post-processing, one request after the other. Every 20th
 /// inference is throttled, every 7th waits in the run queue a little.
 pub(crate) fn inference(requests: u64) -> Vec<Request> {
     let mut start_ns = 1_000_000_000;

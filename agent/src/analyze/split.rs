@@ -1,8 +1,8 @@
-//! A request's time by cause: the eleven accounts of the threads, and the two ways to spend time on no thread.
+//! A request's time by cause: the eleven accounts of threads, and the ways to spend time on none.
 //!
-//! Yields [`Split`] for one interval, [`Sums`] for many, and what one interval has more than another. It adds and
-//! subtracts; it does not know phases. Beside the time lies for how long helpers were kept from running: it is no part of
-//! the time, and names what of an excess it coincides with.
+//! Yields [`Split`] for one interval, [`Sums`] for many, and the excess of one interval over another. It adds
+//! and subtracts; it does not know phases. Beside the time lies how long helpers were kept from running: no
+//! part of the time, it names the excess that it coincides with.
 
 use guestscope_ebpf::{ACCOUNTS, Account, SAMPLES_PER_S, Source};
 
@@ -10,26 +10,26 @@ use crate::phase::{HelperWait, KEPT, Phase, PhaseKind};
 
 /// Number of causes.
 pub const CAUSES: usize = ACCOUNTS + 3;
-/// Place of the time on no thread in a [`Split`].
+/// Index of the time on no thread in a [`Split`].
 const SUSPENDED: usize = ACCOUNTS;
-/// Place of the time in the queue.
+/// Index of the time in the queue.
 const QUEUE: usize = ACCOUNTS + 1;
-/// Place of the time on a thread that is not known.
+/// Index of the time on an unknown thread.
 const HANDOFF: usize = ACCOUNTS + 2;
-/// Numbers beside the time: for each of [`KEPT`] while the phase's thread was on a CPU, then the same while it waited, then
-/// what was stolen, for how long the guest was stopped, then what samples say of each of [`Overlay::ALL`] and of its own code.
+/// Numbers beside the time: for each of [`KEPT`] while the phase's thread was on a CPU, the same while it
+/// waited, stolen time, stops of the guest, samples of each of [`Overlay::ALL`] and of the own code.
 pub(super) const BESIDE: usize = OWN_CODE + 1;
-/// The place of what was stolen.
+/// Index of the stolen time.
 pub(super) const STOLEN: usize = 2 * KEPT.len();
-/// The place of for how long the guest was stopped.
+/// Index of the time in which the guest was stopped.
 pub(super) const PAUSED: usize = STOLEN + 1;
-/// The place of the first of what was sampled.
+/// Index of the first sampled overlay.
 pub(super) const SAMPLED: usize = PAUSED + 1;
-/// The place of samples in the program's own code.
+/// Index of samples in the program's own code.
 pub(super) const OWN_CODE: usize = SAMPLED + Overlay::ALL.len();
-/// What a sample stands for.
+/// Time that a sample stands for, ns.
 pub(super) const SAMPLE_NS: u64 = 1_000_000_000 / SAMPLES_PER_S;
-/// Accounts in which a thread may wait for another one of its process, in the order in which a helper's wait explains them.
+/// Accounts of waits for another thread of the process, in the order in which a helper's wait explains them.
 pub(super) const FOR_OTHERS: [Account; 3] = [Account::Lock, Account::Other, Account::Poll];
 /// Names of [`Cause::Helper`], in the order of the accounts.
 const HELPER_NAMES: [&str; ACCOUNTS] = [
@@ -55,7 +55,7 @@ pub enum Overlay {
     Fault,
     /// The kernel worked for it in system calls.
     Syscall,
-    /// The kernel did what interrupts had left to do, for whomever.
+    /// The kernel ran softirqs, for any thread.
     Irq,
 }
 
@@ -76,32 +76,32 @@ impl Overlay {
 /// What time was spent on. Exclusive, like the accounts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Cause {
-    /// On a thread.
+    /// Time on a thread.
     Account(Account),
-    /// On no thread, between leave and enter.
+    /// Time on no thread, between leave and enter.
     Suspended,
-    /// Between the scheduled arrival and the begin.
+    /// Time between the scheduled arrival and the start.
     Queue,
-    /// Time of a connection's request in which its thread took up something else. Where it went on, on another
-    /// thread or on none, a socket does not say.
+    /// Time of a connection's request in which its thread took up something else. A socket does not tell
+    /// whether the request went on, on another thread or on none.
     Handoff,
-    /// Of an excess alone: on a CPU that the hypervisor had taken away.
+    /// In an excess only: time on a CPU that the hypervisor had taken away.
     Steal,
-    /// Of an excess alone: the whole guest was stopped.
+    /// In an excess only: time in which the whole guest was stopped.
     Pause,
-    /// Of an excess alone, an estimate: as much of it as coincides with a helper's being kept from running so.
+    /// In an excess only, an estimate: time that coincides with a helper's being kept from running by this.
     Helper(Account),
-    /// Of an excess alone, an estimate: as much time on a CPU as samples say.
+    /// In an excess only, an estimate: time on a CPU by samples.
     Overlay(Overlay),
 }
 
 impl Cause {
-    /// Those that a [`Split`] has, in its order.
+    /// Causes that a [`Split`] has, in its order.
     pub fn of_time() -> impl Iterator<Item = Cause> {
         Account::ALL.into_iter().map(Cause::Account).chain([Cause::Suspended, Cause::Queue, Cause::Handoff])
     }
 
-    /// What the time is called that a phase of this source spends off its thread.
+    /// Cause of the time that a phase of this source spends off its thread.
     pub const fn off_thread(source: Source) -> Cause {
         match source {
             Source::Socket => Cause::Handoff,
@@ -115,7 +115,7 @@ impl Cause {
         }
     }
 
-    /// Those that an excess may have.
+    /// Causes that an excess may have.
     pub fn all() -> impl Iterator<Item = Cause> {
         let of_helpers = KEPT.into_iter().map(Cause::Helper);
         Self::of_time()
@@ -124,7 +124,7 @@ impl Cause {
             .chain(Overlay::ALL.into_iter().map(Cause::Overlay))
     }
 
-    /// Its place in a [`Split`], which has none for helpers.
+    /// Index in a [`Split`]; none for causes of excesses only.
     pub const fn index(self) -> Option<usize> {
         match self {
             Cause::Account(account) => Some(account as usize),
@@ -158,7 +158,7 @@ impl Cause {
 pub struct Split(pub [u64; CAUSES], pub [u64; BESIDE]);
 
 impl Split {
-    /// Of a whole phase, with all that is nested in it.
+    /// The split of a whole phase, nested phases included.
     pub fn of(phase: &Phase) -> Self {
         let mut split = Self::default();
         split.1[PAUSED] = phase.pause_ns;
@@ -181,7 +181,7 @@ impl Split {
         split
     }
 
-    /// Of one cause.
+    /// The time of one cause.
     pub const fn get(&self, cause: Cause) -> u64 {
         match cause.index() {
             Some(index) => self.0[index],
@@ -207,10 +207,10 @@ impl Split {
         }
     }
 
-    /// What it has more than a typical one, by cause: the numbers add up to the difference of both. A pause lies in
-    /// whatever was longest for it. Time on a CPU is the hypervisor's as far as it stole more than usual. What is left of it
-    /// (a thread that spins), and waits for other threads, are the helpers' as far as they were kept from running more than
-    /// usual. Of the CPU time that still is left goes to what samples found more of than chance explains.
+    /// The excess over a typical one by cause: the numbers add up to the difference of both. A pause is taken
+    /// from the causes with the largest excess. Time on a CPU is the hypervisor's as far as it stole more
+    /// than usual. The rest of it (a thread that spins), and waits for other threads, are the helpers' as far
+    /// as they were kept from running more than usual. CPU time still left goes to samples beyond chance.
     pub(super) fn excess(&self, typical: &Split) -> impl Iterator<Item = (Cause, i64)> + use<> {
         // Both are at most 2^62: the first reading left out what is longer.
         let more = |mine: u64, usual: u64| (mine as i64).saturating_sub(usual as i64);
@@ -244,8 +244,8 @@ impl Split {
             .chain(overlays)
     }
 
-    /// Takes from an excess of CPU time what samples say it was, the largest first. Numbers of samples scatter by their square
-    /// roots: what is less than two of those above the usual is taken for chance.
+    /// Takes from an excess of CPU time what samples attribute, the largest first. Numbers of samples scatter
+    /// by their square roots: an excess below two of those counts as chance.
     fn sampled_excess(&self, typical: &Split, cpu: &mut i64) -> impl Iterator<Item = (Cause, i64)> + use<> {
         let mut found = Overlay::ALL.map(|overlay| {
             let index = SAMPLED + overlay as usize;
@@ -262,7 +262,7 @@ impl Split {
         found.into_iter()
     }
 
-    /// What was stolen in it, ns: the kernel's sum, no estimate.
+    /// Stolen time, ns: the kernel's sum, no estimate.
     pub(super) const fn stolen_ns(&self) -> u64 {
         self.1[STOLEN]
     }
@@ -272,18 +272,18 @@ impl Split {
         self.1[PAUSED]
     }
 
-    /// For how long at least one helper was kept from running so, ns; zero for what is none of [`KEPT`].
+    /// How long at least one helper was kept from running by this, ns; zero for accounts outside [`KEPT`].
     pub(super) fn kept_ns(&self, account: Account) -> u64 {
         let kept = KEPT.iter().position(|kept| *kept == account);
         kept.map_or(0, |kept| self.1[kept].saturating_add(self.1[KEPT.len() + kept]))
     }
 
-    /// As much time on a CPU as samples of it say, ns.
+    /// Time on a CPU by samples of this kind, ns.
     pub(super) const fn sampled_ns(&self, overlay: Overlay) -> u64 {
         self.1[SAMPLED + overlay as usize]
     }
 
-    /// Takes from here what `wanted` asks for, as far as there is any, and returns it.
+    /// Takes out what `wanted` asks for, as far as there is any, and returns it.
     pub(super) fn take(&mut self, wanted: &Split) -> Split {
         let mut taken = Split::default();
         let mine = self.0.iter_mut().chain(&mut self.1);
@@ -296,7 +296,7 @@ impl Split {
     }
 }
 
-/// Takes so much from the largest of the parts, then from the next one; how much there was to take.
+/// Takes up to `wanted` from the largest part, then from the next one; returns how much was taken.
 fn take_largest(parts: &mut [i64; CAUSES], wanted: i64) -> i64 {
     let mut left = wanted.max(0);
     while left > 0
@@ -314,7 +314,7 @@ fn take_largest(parts: &mut [i64; CAUSES], wanted: i64) -> i64 {
 pub struct Sums(pub [u128; CAUSES], pub [u128; BESIDE]);
 
 impl Sums {
-    /// Of one cause.
+    /// The sum of one cause.
     pub const fn get(&self, cause: Cause) -> u128 {
         match cause.index() {
             Some(index) => self.0[index],
@@ -322,8 +322,8 @@ impl Sums {
         }
     }
 
-    /// Each way of [`KEPT`], and for how long at least one helper was kept from running so: while the phase's own thread
-    /// was on a CPU, and while it waited.
+    /// For each of [`KEPT`], how long at least one helper was kept from running so: while the phase's own
+    /// thread was on a CPU, and while it waited.
     pub fn helper_waits(&self) -> impl Iterator<Item = (Account, u128, u128)> + '_ {
         let (on_cpu, waiting) = self.1[..STOLEN].split_at(KEPT.len());
         KEPT.into_iter()
@@ -371,7 +371,7 @@ impl Sums {
         }
     }
 
-    /// What lies beside, of one of so many.
+    /// Mean of the numbers beside the time, over `count` intervals.
     pub(super) fn mean_beside(&self, count: u64) -> [u64; BESIDE] {
         self.1.map(|ns| u64::try_from(ns / u128::from(count.max(1))).unwrap_or(u64::MAX))
     }

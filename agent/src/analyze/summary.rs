@@ -1,7 +1,7 @@
-//! A finished run, summed up: per kind of request and phase, the slowest requests and what their excess was made of.
+//! A finished run, summed up: per kind of request and phase, the slowest requests and their excess by cause.
 //!
-//! Yields [`Summary`], in memory that does not grow with the run: it reads the requests twice instead of keeping
-//! them. It compares requests of one run with each other, never runs with runs.
+//! Yields [`Summary`], in memory that does not grow with the run: it reads the requests twice instead of
+//! keeping them. It compares requests of one run with each other, never runs with runs.
 
 use std::{collections::HashMap, convert::Infallible};
 
@@ -57,7 +57,7 @@ pub struct ProcessRow {
 pub struct Excess {
     /// The phase whose own time it is: names from under the request, or [`super::OUTSIDE`].
     pub path: Vec<Untrusted>,
-    /// On what.
+    /// The cause.
     pub cause: Cause,
     /// More than in a typical request, ns; negative if less.
     pub excess_ns: i64,
@@ -105,11 +105,11 @@ impl Slow {
 /// Requests of one name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Group {
-    /// Of the outermost phase.
+    /// Name of the outermost phase.
     pub name: Untrusted,
     /// Latencies of the requests.
     pub latency: Quantiles,
-    /// Requests per second between the first begin and the last end.
+    /// Requests per second between the first start and the last end.
     pub throughput_per_s: f64,
     /// Where the latencies went, exact sums.
     pub sums: Sums,
@@ -119,7 +119,7 @@ pub struct Group {
     pub helped: Helped,
     /// Latency of the typical request, ns.
     pub typical_ns: u64,
-    /// Requests over which that is the mean.
+    /// Number of requests behind that mean.
     pub typical_of: u64,
     /// Phases: queues first, then as first seen, nested ones below their parents, what no phase covers last.
     pub rows: Vec<Row>,
@@ -138,7 +138,7 @@ pub struct Group {
 pub struct Summary {
     /// By the time they took in all, most first. Empty if the program marked no request.
     pub groups: Vec<Group>,
-    /// What they leave out.
+    /// Requests that the groups leave out.
     pub left_out: LeftOut,
     /// The processes that ran longest.
     pub processes: Vec<ProcessRow>,
@@ -222,8 +222,8 @@ impl Summary {
         self.groups.iter().map(|group| group.latency.count).sum()
     }
 
-    /// What the columns `cause` and `tail` say of each phase of a request, in their order: the request among the
-    /// requests of its name, each phase among the phases of its place. Nothing for what statistics leave out.
+    /// Values of the columns `cause` and `tail` for each phase of a request, in their order: the request
+    /// among those of its name, each phase among those of its place. Nothing for what statistics leave out.
     pub fn verdicts(&self, request: &Request) -> Vec<TailVerdict> {
         let nothing = vec![TailVerdict::default(); request.phases.len()];
         if Standing::of(request) != Standing::Counted {
@@ -295,7 +295,7 @@ fn rows(tally: &GroupTally, latency_sum_ns: u128, order: &[PlaceId]) -> Vec<Row>
     rows
 }
 
-/// What a request has more than the typical one, by place and cause; without what is zero. Adds up to the excess.
+/// Excess of a request over the typical one by place and cause, without zeros. Adds up to the whole excess.
 pub(super) fn excesses(
     own: &HashMap<PlaceId, Split>,
     typical: &Typical,

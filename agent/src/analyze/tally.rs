@@ -1,7 +1,7 @@
 //! First reading of a run: sorts the requests, sums up each kind of them, keeps the slowest.
 //!
-//! Yields one [`GroupTally`] per name of an outermost phase, in bounded memory. It does not know yet what is typical:
-//! that takes a second reading.
+//! Yields one [`GroupTally`] per name of an outermost phase, in bounded memory. Finding the typical request
+//! takes a second reading.
 
 use std::collections::HashMap;
 
@@ -21,7 +21,7 @@ use super::{
 
 /// Kinds of requests that are kept apart, the first ones: vLLM has eight before it serves its first request.
 const GROUPS: usize = 32;
-/// Processes that are kept, the longest first, and the one that used the CPU most.
+/// Processes that are kept: the longest ones, and the one that used the CPU most.
 const PROCESSES: usize = 20;
 /// Longer durations (146 years) are damage: with them, differences would no longer fit a signed number.
 const LONGEST_NS: u64 = 1 << 62;
@@ -285,7 +285,7 @@ impl Tally {
         });
         self.processes.sort_by_key(|row| (std::cmp::Reverse(row.wall_ns), row.id));
         if self.processes.len() > PROCESSES {
-            // Whoever used the CPU most stays: a shell that waits for its child outlasts every compiler.
+            // The process with the most CPU time stays: a waiting shell outlasts every compiler.
             let cpu = |row: &ProcessRow| row.split.get(Cause::Account(Account::Cpu));
             let busiest = self.processes.iter().map(cpu).max();
             let spare = self.processes.iter().rposition(|row| Some(cpu(row)) != busiest);

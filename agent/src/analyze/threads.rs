@@ -53,7 +53,7 @@ impl Role {
 
     /// The role of a thread that is not the first one. A thread of OpenMP has the name of its process, as a
     /// thread of Python below 3.14 has; but it never touches a socket, and waits in futex alone, or spins.
-    /// One that takes requests from an event loop wakes that by a byte over a socket pair.
+    /// A thread that takes requests from an event loop wakes the loop by a byte over a socket pair.
     fn of(accounts: &Accounts, counts: &Counts) -> Self {
         let [net, poll, lock, sleep, other] =
             [Account::Net, Account::Poll, Account::Lock, Account::Sleep, Account::Other]
@@ -103,7 +103,7 @@ fn active_ns(sums: &Sums) -> u128 {
 /// All threads of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ThreadGroups {
-    /// Those that were active longest first, at most [`GROUPS`].
+    /// Groups by active time, the longest first, at most [`GROUPS`].
     pub groups: Vec<ThreadGroup>,
     /// All others, as one.
     pub others: Option<ThreadGroup>,
@@ -199,7 +199,7 @@ impl Tally {
     fn make_room(&mut self) {
         let mut active: Vec<u128> = self.groups.values().map(|group| active_ns(&group.sums)).collect();
         let (_, &mut least, _) = active.select_nth_unstable_by_key(KEPT / 2, |&ns| Reverse(ns));
-        // Some of those that were active just as long stay.
+        // Some groups that were active equally long stay.
         let mut room = KEPT / 2 - active.iter().filter(|&&ns| ns > least).count();
         let others = &mut self.others;
         self.groups.retain(|_, group| {

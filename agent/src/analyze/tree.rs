@@ -1,7 +1,7 @@
 //! The tree of phase names under one kind of request, and how a request's time lies in it.
 //!
-//! Yields a [`Leaves`] per request: time by (place in the tree, cause), nothing counted twice. The number of places is
-//! bounded, because a program may name its phases after its requests; it does not keep requests.
+//! Yields a [`Leaves`] per request: time by (place in the tree, cause), nothing counted twice. The number of
+//! places is bounded, because a program may name its phases after its requests; it does not keep requests.
 
 use std::collections::HashMap;
 
@@ -30,8 +30,8 @@ pub(super) const ROOT: PlaceId = 0;
 /// Where names go for which there is no room.
 pub(super) const OTHER: PlaceId = 1;
 
-/// When a place was first seen: begin and number of the request, then the place within it. Not the order of reading,
-/// so that the order of requests in a folder does not matter.
+/// When a place was first seen: start and number of the request, then the place within it. Not the order of
+/// reading, so that the order of requests in a folder does not matter.
 type FirstSeen = (u64, u64, usize);
 
 const NEVER: FirstSeen = (u64::MAX, u64::MAX, usize::MAX);
@@ -114,7 +114,7 @@ impl Tree {
         locate(request, |parent, phase| self.find(parent, phase))
     }
 
-    /// All places but the root: queues first, then parents before what is nested in them, siblings as first seen.
+    /// All places but the root: queues first, then parents before nested ones, siblings as first seen.
     pub(super) fn order(&self) -> Vec<PlaceId> {
         let mut children: Vec<Vec<PlaceId>> = vec![Vec::new(); self.places.len()];
         for (id, place) in self.places.iter().enumerate().skip(1) {
@@ -199,15 +199,15 @@ fn parents(phases: &[Phase]) -> Vec<usize> {
 pub(super) struct Leaves {
     /// Place and its own time, in the order of the phases; a place may come more than once.
     pub(super) own: Vec<(PlaceId, Split)>,
-    /// Time of nested phases that did not lie within their parent's, because they ran on other threads beside it. It
-    /// is no part of the request's latency.
+    /// Time of nested phases beyond their parent's, because they ran on other threads beside it. It is no
+    /// part of the request's latency.
     pub(super) overlapping_ns: u128,
 }
 
 impl Leaves {
-    /// Each phase takes its time from its parent, cause by cause, as far as the parent has any left. Where phases nest
-    /// on one thread that is plain subtraction. A phase that was moved to another thread may have spent time there
-    /// that its parent never had: this stays out, so that no part is negative and nothing is counted twice.
+    /// Each phase takes its time from its parent, cause by cause, as far as the parent has any left. Where
+    /// phases nest on one thread that is plain subtraction. A phase that moved to another thread may have
+    /// time that its parent never had: it stays out, so that no part is negative or counted twice.
     pub(super) fn of(request: &Request, located: &Located) -> Self {
         let mut left: Vec<Split> = Vec::with_capacity(request.phases.len());
         let mut overlapping_ns = 0;

@@ -1,7 +1,7 @@
 //! Second reading of a run: what a typical request is made of, part by part, in whole nanoseconds.
 //!
-//! Yields [`Typical`]: the mean over the middle half, rounded so that the parts add up to the whole exactly. It sees
-//! only sums; which requests lie in the middle half was decided by the first reading.
+//! Yields [`Typical`]: the mean over the middle half, rounded so that the parts add up to the whole exactly.
+//! It sees only sums; the first reading has decided which requests lie in the middle half.
 
 use crate::phase::Request;
 
@@ -65,7 +65,7 @@ impl Middle {
         }
     }
 
-    /// `order` is that of the rows: it decides where a leftover nanosecond goes, so it must not depend on reading.
+    /// `order` is that of the rows: it places leftover nanoseconds, so that reading order cannot.
     pub(super) fn finish(&self, order: &[PlaceId], quantiles: Vec<Quantiles>) -> Typical {
         let requests = self.places[ROOT].count;
         let own_order: Vec<PlaceId> = order.iter().copied().chain([ROOT]).collect();
@@ -97,8 +97,8 @@ fn split_from(means: &[u64], beside: [u64; BESIDE]) -> Split {
     split
 }
 
-/// Means of parts in whole numbers, whose sum is the whole number below the mean of the sum: each is rounded down, and
-/// what is left over goes to those with the largest remainders, the first ones among equals.
+/// Means of parts in whole numbers, whose sum is the mean of the sum, rounded down: each is rounded down, and
+/// the rest goes to those with the largest remainders, the first ones among equals.
 pub(super) fn exact_means(sums: &[u128], count: u64) -> Vec<u64> {
     let count = u128::from(count.max(1));
     let mut means: Vec<u64> = sums.iter().map(|sum| (sum / count) as u64).collect();
@@ -128,8 +128,8 @@ impl Standard {
         TailVerdict { cause: is_slow.then(|| largest_excess(split, &self.typical)).flatten(), tail }
     }
 
-    /// Judges a request, which is slow as well if it takes [`SLOW_TIMES`] as long as the typical one: one slow
-    /// request often makes others wait behind it, so that there are more than a tenth.
+    /// Judges a request, which is slow as well if it takes [`SLOW_TIMES`] as long as the typical one: one
+    /// slow request often makes others wait behind it, so that there are more than a tenth.
     pub(super) fn judge_request(&self, latency_ns: u64, split: &Split) -> TailVerdict {
         let verdict = self.judge(latency_ns, split);
         let is_long = u128::from(latency_ns) >= SLOW_TIMES * self.typical.total_ns();

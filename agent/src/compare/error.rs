@@ -14,7 +14,7 @@ pub enum Refusal {
     /// A directory could not be listed.
     #[error("cannot list: {}: {source}", path.shown())]
     List {
-        /// Which.
+        /// The directory.
         path: PathBuf,
         /// Why.
         source: std::io::Error,
@@ -44,7 +44,7 @@ pub enum Refusal {
     /// Two folders that are no copies of each other have the same run's number.
     #[error("two different folders claim to be the same run: {}; {}", first.shown(), other.shown())]
     TwoFolders {
-        /// The one that was named or found first.
+        /// The folder that was named or found first.
         first: PathBuf,
         /// The other.
         other: PathBuf,
@@ -55,7 +55,7 @@ pub enum Refusal {
     /// A metric needs more requests per run.
     #[error("too few requests per run for {metric}: {fewest}, it needs {needed}; in {}", shortest.shown())]
     TooFewRequests {
-        /// Which.
+        /// The metric.
         metric: Metric,
         /// Requests in the run that has fewest.
         fewest: u64,

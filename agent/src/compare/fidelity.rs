@@ -1,4 +1,4 @@
-//! By what runs of different fidelity are compared: what all of them know.
+//! What runs of different fidelity can be compared by.
 //!
 //! Yields [`Common`], and a sentence on it. A fidelity that is not known counts switches only.
 
@@ -26,7 +26,7 @@ impl Sight {
     }
 }
 
-/// Of runs of these fidelities, by their names; none if all see the same.
+/// What runs of these fidelities, given by name, have in common; none if all see the same.
 pub(super) fn common<'a>(fidelities: impl Iterator<Item = &'a str>) -> Option<Common> {
     let mut sights: Vec<Sight> = fidelities.map(Sight::of).collect();
     sights.dedup();
@@ -36,7 +36,7 @@ pub(super) fn common<'a>(fidelities: impl Iterator<Item = &'a str>) -> Option<Co
     })
 }
 
-/// What a reader is told of it.
+/// The note for readers.
 pub(super) fn words(common: Common) -> String {
     let Common { scheduling, faults } = common;
     let counts = match (scheduling, faults) {

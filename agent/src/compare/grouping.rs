@@ -18,9 +18,9 @@ pub(super) struct Grouped {
     pub(super) by: &'static str,
 }
 
-/// Groups runs. Without a wish: by labels where there are any, else by scenario, by name, by argument, whichever first
-/// tells any two apart; by argument as well where each is a directory of runs of one such platform. A scenario knows neither
-/// how a machine was set up from outside nor the container's runtime, and whoever keeps such runs apart does it by directories.
+/// Groups runs. By default: by labels where there are any, else by scenario, by name, by argument, the first
+/// that tells any two apart; by argument as well where each is a directory of runs of one platform: a
+/// scenario knows neither a machine's setup from outside nor the container's runtime.
 pub(super) fn group(runs: &[ReadRun], by: Option<CompareBy>) -> Grouped {
     let names = Names::of(runs);
     let by = by.unwrap_or_else(|| choose(runs, &names));
@@ -52,7 +52,7 @@ fn choose(runs: &[ReadRun], names: &Names) -> CompareBy {
     if is_finer { CompareBy::Argument } else { by }
 }
 
-/// It was found in a directory, and not named itself.
+/// Whether the run was found in a directory, and not named itself.
 pub(super) fn is_one_of_several(run: &ReadRun) -> bool {
     run.source.path != run.source.argument
 }
@@ -89,8 +89,8 @@ fn last_part(path: &Path) -> String {
 }
 
 impl Grouped {
-    /// Takes the baseline out: the one that was asked for, else the only one on bare metal, else the first. Fewer platforms
-    /// than `least` are refused.
+    /// Takes the baseline out: the platform asked for, else the only one on bare metal, else the first. Fewer
+    /// platforms than `least` are refused.
     pub(super) fn split(
         mut self,
         runs: &[ReadRun],
@@ -102,7 +102,7 @@ impl Grouped {
             let found = self.platforms.iter().position(|(label, _)| label == name);
             found.ok_or_else(|| Refusal::UnknownPlatform { name: name.to_owned(), known: labels() })?
         } else {
-            // Who gives labels gives them in an order.
+            // Labels come in the user's order.
             let is_bare = |index: &usize| {
                 let run = &runs[*index];
                 run.source.label.is_none() && run.manifest.scenario.starts_with("BM/")
@@ -164,7 +164,7 @@ mod tests {
         assert_eq!(labels(&runs(&FREE_AND_PINNED), by), (expected, said));
     }
 
-    /// Days that each hold runs of all platforms, runs named one by one, directories of one run each, and one directory.
+    /// Days with runs of all platforms, runs named one by one, directories of one run, one directory.
     #[rstest]
     #[case::mixed(&[("BM/2", "monday:a"), ("VM/2", "monday:b"), ("BM/2", "tuesday:a"), ("VM/2", "tuesday:b")])]
     #[case::one_by_one(&[("BM/2", "runs/a"), ("VM/2", "runs/b"), ("BM/2", "runs/c"), ("VM/2", "runs/d")])]
@@ -194,7 +194,7 @@ mod tests {
         assert_eq!(baseline, "machine");
     }
 
-    /// By whatever platforms are told apart, the one on bare metal is what others are held against.
+    /// In every way of grouping, the platform on bare metal is the baseline.
     #[test]
     fn bare_metal_is_the_baseline() {
         let all = runs(&[("VM/2", "vm:a"), ("VM/2", "vm:b"), ("BM/2", "metal:a"), ("BM/2", "metal:b")]);

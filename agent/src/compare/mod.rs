@@ -70,14 +70,14 @@ pub struct Gathered {
 /// A run of a platform.
 #[derive(Clone, Debug)]
 pub struct Member {
-    /// Its folder.
+    /// The run's folder.
     pub folder: PathBuf,
-    /// What is known of it, in short: see [`read`].
+    /// Its manifest, in short: see [`read`].
     pub manifest: Arc<Manifest>,
 }
 
 impl Member {
-    /// Of its folder, without those around it.
+    /// Last part of the folder's path.
     pub fn name(&self) -> String {
         self.folder.file_name().unwrap_or(self.folder.as_os_str()).shown().to_string()
     }
@@ -168,7 +168,7 @@ fn read(choice: &Choice, quiet: bool) -> anyhow::Result<Vec<ReadRun>> {
     Ok(runs)
 }
 
-/// All folders that can be read; of the others it is said why not.
+/// All folders that can be read; for the others the reason is printed.
 fn folders(choice: &Choice, warmup: Warmup, quiet: bool) -> anyhow::Result<Vec<ReadRun>> {
     let sources = sources::find(&choice.folders)?;
     let progress = Count::start("run folders", sources.len(), !quiet);
@@ -191,7 +191,7 @@ fn folders(choice: &Choice, warmup: Warmup, quiet: bool) -> anyhow::Result<Vec<R
     }
 }
 
-/// Those that can be compared; of the others it is said why not. One bad run is no reason to refuse all.
+/// Runs that can be compared; for the others the reason is printed. One bad run is no reason to refuse all.
 fn usable(runs: Vec<ReadRun>) -> Result<Vec<ReadRun>, Refusal> {
     let knows_work = |run: &ReadRun| run.manifest.workload.is_some();
     let some_know = runs.iter().any(knows_work);
@@ -224,8 +224,8 @@ fn usable(runs: Vec<ReadRun>) -> Result<Vec<ReadRun>, Refusal> {
     if kept.is_empty() { Err(Refusal::NoRequests(last)) } else { Ok(kept) }
 }
 
-/// Those that hold requests of the kind that is compared, and which that is. One program that ended before its first request is no
-/// reason to refuse all; where as many runs lack that kind as have it, there is none in common.
+/// Runs with requests of the kind compared, and that kind. A program that ended before its first request is
+/// no reason to refuse all; where as many runs lack that kind as have it, there is none in common.
 fn with_requests(runs: Vec<ReadRun>, wanted: Option<&str>) -> Result<(Vec<ReadRun>, Untrusted), Refusal> {
     let name = choose_request(&runs, wanted)?;
     let (kept, lacking): (Vec<ReadRun>, Vec<ReadRun>) =
@@ -321,7 +321,7 @@ fn self_test(arguments: &CompareArguments) -> anyhow::Result<i32> {
         with_requests(usable(read(choice, arguments.json)?)?, choice.request.as_deref())?;
     let shortest = shortest(&runs, request.stored());
     work::check(&runs, choice.allow_unequal_work)?;
-    // It wants runs together, and needs no second platform.
+    // A self-test wants runs together, and needs no second platform.
     let grouped = grouping::group(&runs, choice.by.or(Some(CompareBy::Scenario)));
     for note in pooled::notes(&runs, &grouped.platforms) {
         failure::say(&format!("warning: {note}\n"));

@@ -9,7 +9,7 @@ use crate::untrusted::{self, Shown as _, Untrusted};
 /// Clocks that went apart by more than this were set.
 const STEPPED_NS: i64 = 100_000_000;
 
-/// Runs of which the same is said one by one.
+/// Runs for which the same note is repeated.
 const MOST_ALIKE: usize = 3;
 
 /// A line per thing, in the order of the runs; what concerns several of them comes first.
@@ -26,7 +26,7 @@ pub(super) fn of(runs: &[ReadRun]) -> Vec<String> {
     notes
 }
 
-/// What is said of many runs in words that differ in one number at most is said once, of the run that has most of it.
+/// Merges notes that differ in one number at most, over many runs, into that of the run with the most.
 fn together(each: impl Iterator<Item = (String, String)>) -> Vec<String> {
     let mut kinds: Vec<(String, Vec<(u64, String)>)> = Vec::new();
     for (path, note) in each {
@@ -54,7 +54,7 @@ fn together(each: impl Iterator<Item = (String, String)>) -> Vec<String> {
     kinds.into_iter().flat_map(shown).collect()
 }
 
-/// Runs that ended long before the others of their platform: each run is one value, and metrics of tails need requests in each.
+/// Runs much shorter than their platform's others: each is one value, and tail metrics need requests.
 pub(super) fn short(runs: &[ReadRun], platforms: &[(String, Vec<usize>)], request: &str) -> Vec<String> {
     let count = |index: &usize| runs[*index].digest.count(request);
     let mut notes = Vec::new();
@@ -72,8 +72,8 @@ pub(super) fn short(runs: &[ReadRun], platforms: &[(String, Vec<usize>)], reques
     notes
 }
 
-/// Where no processor but a program executes the guest's instructions, that program's costs drown those of the platform.
-/// By the names that everything else calls the platforms by.
+/// Where a program executes the guest's instructions, its costs drown those of the platform. By the platform
+/// names used everywhere else.
 pub(super) fn emulated(runs: &[ReadRun], platforms: &[(String, Vec<usize>)]) -> Option<String> {
     let of = |indices: &[usize]| indices.iter().filter(|index| is_emulated(&runs[**index].manifest)).count();
     let emulated: usize = platforms.iter().map(|(_, indices)| of(indices)).sum();
@@ -89,7 +89,7 @@ pub(super) fn emulated(runs: &[ReadRun], platforms: &[(String, Vec<usize>)]) -> 
     })
 }
 
-/// By CPUID's leaf of hypervisors, which the agent has named; older folders have the model that the emulator shows.
+/// By CPUID's hypervisor leaf, as the agent named it; older folders have the model that the emulator shows.
 pub(super) fn is_emulated(manifest: &Manifest) -> bool {
     manifest.hypervisor.ends_with("TCG") || manifest.cpu_model.starts_with("QEMU TCG CPU")
 }

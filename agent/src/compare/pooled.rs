@@ -1,8 +1,8 @@
 //! What differs between runs that are taken for runs of one platform.
 //!
-//! Yields notes, none where nothing does. A platform of unlike runs is compared all the same, since whoever made the runs may
-//! know that the difference does not matter; it is never done without a word. Of a container's runtime and of what pins a
-//! guest from outside folders know nothing, and the directories that runs came from stand for both.
+//! Yields notes, none where nothing differs. A platform of unlike runs is compared all the same, since the
+//! user may know that the difference does not matter; but never silently. Folders know nothing of a
+//! container's runtime and a guest's pinning; their directories stand for both.
 
 use std::{
     collections::BTreeSet,
@@ -39,7 +39,7 @@ pub(super) fn notes(runs: &[ReadRun], platforms: &[(String, Vec<usize>)]) -> Vec
     found.into_iter().map(note).collect()
 }
 
-/// In what they differ, and what tells them apart.
+/// The fields that differ, and what tells the runs apart.
 fn differences(runs: &[&ReadRun]) -> Option<String> {
     let known = |of: fn(&Manifest) -> String| -> BTreeSet<String> {
         runs.iter().map(|run| of(&run.manifest)).filter(|value| !value.is_empty()).collect()
@@ -102,7 +102,7 @@ fn limits(manifest: &Manifest) -> String {
     if parts.is_empty() { "none".to_owned() } else { parts.join(", ") }
 }
 
-/// Where those came from that nobody gave a label: the directory around each folder, or the service of its traces.
+/// Origins of runs without a label: the directory around each folder, or the service of its traces.
 fn directories(runs: &[&ReadRun]) -> BTreeSet<String> {
     let around = |run: &&ReadRun| {
         let Source { path, argument, .. } = &run.source;
@@ -129,7 +129,7 @@ mod tests {
         Manifest { logical_cpus: 1, limits, ..manifest }
     }
 
-    /// Of runs that all are of one platform.
+    /// Notes on runs of one platform.
     fn noted(runs: &[ReadRun]) -> Vec<String> {
         notes(runs, &[("vm".to_owned(), (0..runs.len()).collect())])
     }

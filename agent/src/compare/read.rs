@@ -29,7 +29,7 @@ pub(super) struct ReadRun {
     pub(super) stepped_ns: Option<i64>,
     /// Its requests.
     pub(super) digest: RunDigest,
-    /// Its end is torn off: whoever wrote it was killed.
+    /// Its end is torn off: its writer was killed.
     pub(super) is_torn: bool,
     /// What its reader has to say of it.
     pub(super) notes: Vec<String>,

@@ -87,7 +87,7 @@ fn command(words: &[String]) -> Vec<String> {
     }
 }
 
-/// As it is, or its begin with its length and a hash, by which two of them differ.
+/// The text itself, or its start with length and hash, so that two long ones still differ.
 fn short(text: &str) -> String {
     const BEGIN: usize = 200;
     if text.len() as u64 <= VALUE_BYTES.most {

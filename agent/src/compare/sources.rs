@@ -13,7 +13,7 @@ use crate::{
     run::limits::{ENTRIES, FOLDERS},
 };
 
-/// A run folder, and whom it belongs to if the caller said so.
+/// A run folder, and its platform label if the caller gave one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Source {
     /// Where it is.

@@ -6,7 +6,7 @@ use crate::untrusted::Shown as _;
 /// How well that is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// All name the same hash of what they did.
+    /// All name the same hash of their work.
     Equal {
         /// The hash.
         hash: String,

@@ -1,6 +1,5 @@
-//! Details of what a thread is inside, on threads that are inside nothing: what a library says of its inside
-//! comes from its own threads too, and is no request there. They are counted, and no phases. Part of
-//! [`Pairing`].
+//! Details inside a library, on threads that are outside all phases: they come from the library's own threads
+//! too, and are no request there. They are counted, and no phases. Part of [`Pairing`].
 
 use guestscope_ebpf::{Operation, Source, is_root_token};
 
@@ -11,7 +10,7 @@ use super::pairing::{Edge, Pairing};
 pub(super) const MOST: usize = 64;
 
 impl Pairing {
-    /// A detail that is no phase begins.
+    /// A detail outside all phases begins.
     pub(super) fn begin_alone(&mut self, edge: &Edge<'_>, source: Source) {
         self.sources.alone(source);
         let Some(state) = self.threads.get_mut(edge.thread) else { return };
@@ -26,7 +25,7 @@ impl Pairing {
         alone.push(own);
     }
 
-    /// Whether an edge is about such a one; its end is the last.
+    /// Whether an edge is about such a detail; an end removes it.
     pub(super) fn is_alone(&mut self, edge: &Edge<'_>, operation: Operation) -> bool {
         let Some(state) = self.threads.get_mut(edge.thread) else { return false };
         let own = (edge.instance, edge.record.token);

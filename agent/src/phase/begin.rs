@@ -14,7 +14,7 @@ use super::{
 };
 use crate::untrusted::Untrusted;
 
-/// The phase from the scheduled time of a request to its begin.
+/// The phase from the scheduled time of a request to its start.
 static QUEUE: LazyLock<Untrusted> = LazyLock::new(|| Untrusted::of_bytes(b"queue"));
 
 impl Pairing {
@@ -33,7 +33,7 @@ impl Pairing {
         (named.name, is_damaged)
     }
 
-    /// Who made the phase that begins: what joins another one is of the same source.
+    /// Source of the phase that begins: a phase that joins another one has the same source.
     fn source(&self, edge: &Edge<'_>, outermost: bool) -> Source {
         let own = Source::and_length(edge.record.arguments[1]).0;
         let neighbour = edge.record.arguments[3];
@@ -79,7 +79,7 @@ impl Pairing {
             self.close_all_of_copy(edge);
         }
         if self.is_inside_the_unseen(edge) {
-            // It is no request of its own: its end will find no begin, and be counted.
+            // It is no request of its own: its end will find no start, and be counted.
             return;
         }
         self.threads.meet(edge.thread, edge.record.ledger.slot).phases += 1;
@@ -179,7 +179,7 @@ impl Pairing {
     fn queued(&mut self, edge: &Edge<'_>, root: u64) {
         let scheduled_ns = edge.record.arguments[3];
         let source = Source::and_length(edge.record.arguments[1]).0;
-        // It is a client's port, and the kernel side knew no connection with it.
+        // The value is a client's port, and the kernel side knew no connection with it.
         let is_port = source == Source::Python && scheduled_ns <= PEER_MOST;
         if scheduled_ns == 0 || is_port || scheduled_ns >= edge.now.time_ns {
             return;

@@ -83,7 +83,7 @@ impl Pairing {
         if holder == edge.thread {
             return;
         }
-        // It is still inside, and will leave what has ended by then.
+        // The holder is still inside: its leave will come after the end.
         let found = open.beside.iter().position(|beside| beside.thread == edge.thread);
         if let Some(state) = self.threads.get_mut(holder) {
             state.strays += 1;
@@ -115,7 +115,7 @@ impl Pairing {
         self.note_suspended(id);
     }
 
-    /// One that waited does so no more.
+    /// Removes a waiting thread.
     fn take_beside(&mut self, id: u64, at: usize) -> Option<Beside> {
         let open = self.open.get_mut(&id)?;
         if at >= open.beside.len() {

@@ -1,10 +1,10 @@
 //! Why a thread waited for another one: what that one had been kept from meanwhile, from thread to thread.
 //!
-//! A wait in a lock or at a pipe ends when somebody wakes the thread. Where that somebody's own long waits lie within it,
-//! they explain it; where those ended by a third thread's wake-up, that one's do. A wait for sockets, or for any of several
-//! files, often ends by an interrupt, which names whoever it interrupted: there the waker must have been in a system call that
-//! hands something over. It is an estimate: only waits above the threshold are known, and an interrupt may come in such a
-//! system call as well.
+//! A wait in a lock or at a pipe ends when another thread wakes the waiting one. The waker's own long waits
+//! within it explain it; where those ended by a third thread's wake-up, that one's do. A wait for sockets, or
+//! for any of several files, often ends by an interrupt, which names the interrupted thread: there the waker
+//! must have been in a system call that hands something over. It is an estimate: only waits above the
+//! threshold are known, and an interrupt may come in such a system call as well.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -13,19 +13,19 @@ use guestscope_ebpf::Account;
 use super::Wait;
 use crate::record::calls_32;
 
-/// Waits that are kept of each thread, the latest ones.
+/// Waits that are kept per thread, the latest ones.
 const RECENT: usize = 16;
-/// Threads that are kept after their end. Who waited for one of them is told of just behind it: a thread's last words to others
-/// come before its end, and on one CPU the very switch of its end is that of their beginning.
+/// Threads that are kept after their end. A wait for one is told right behind that end: a thread's last
+/// wake-ups come before its end, and on one CPU the switch at its end starts the woken thread.
 const GONE: usize = 64;
-/// Threads of which waits are kept, at most twice so many: each takes 2 KB.
+/// Threads whose waits are kept, at most twice so many: each takes 2 KB.
 const LIVES: usize = 2_048;
 /// Waits of a thread for another thread. Sleep ends by a timer, disks by interrupts.
 const FOR_OTHERS: [Account; 2] = [Account::Lock, Account::Other];
 /// Waits that another thread may end, and a timer or a network card.
 const PERHAPS_FOR_OTHERS: [Account; 2] = [Account::Poll, Account::Net];
-/// System calls that hand something to the thread that waits for it: bytes, room for more, a connection, its end, a signal. 32-bit ones
-/// are known by the 64-bit call that does the same.
+/// System calls that hand something to the waiting thread: bytes, room for more, a connection, its end, a
+/// signal. 32-bit ones are known by the 64-bit call that does the same.
 const HAND_OVER: [libc::c_long; 36] = [
     libc::SYS_write,
     libc::SYS_writev,
@@ -90,28 +90,28 @@ struct Past {
     blame: Option<(Blame, Interval)>,
 }
 
-/// Begin and end, ns.
+/// Start and end, ns.
 type Interval = (u64, u64);
 
 /// The latest long waits of all threads, by number, and of those that ended last.
 #[derive(Debug, Default)]
 pub(crate) struct Pasts {
     of: HashMap<u32, Life>,
-    /// Those that have not waited since those above were too many: the next to go.
+    /// Threads that have not waited since `of` was last full: the next to go.
     before: HashMap<u32, Life>,
     gone: VecDeque<u32>,
 }
 
-/// Of one thread.
+/// The waits of one thread.
 #[derive(Debug, Default)]
 struct Life {
     waits: VecDeque<Past>,
-    /// Whoever bears the number later is somebody else.
+    /// When the thread ended. A later thread with its number is another one.
     end_ns: Option<u64>,
 }
 
 impl Pasts {
-    /// Keeps a wait that has just ended, of any thread, by a waker in this system call; yields what explains it.
+    /// Keeps any thread's wait that has ended, by a waker in this system call; yields its explanation.
     pub(crate) fn add(&mut self, wait: &Wait, waker_syscall: u16) -> Option<Blame> {
         let ready_ns = wait.start_ns.saturating_add(wait.blocked_ns);
         let hands_over =
@@ -174,7 +174,7 @@ impl Pasts {
         }
     }
 
-    /// Whatever was known of this number is another thread's.
+    /// Forgets what was known of this number: it is another thread's now.
     pub(crate) fn forget(&mut self, tid: u32) {
         if self.of.remove(&tid).or_else(|| self.before.remove(&tid)).is_some() {
             self.gone.retain(|gone| *gone != tid);
@@ -183,8 +183,8 @@ impl Pasts {
 }
 
 impl Past {
-    /// What the thread went through, and when. Where it waited for a third one, that one's part stands for the wait, unless
-    /// that third one is `asking`: nobody waits for itself.
+    /// What kept the thread, and when. Where it waited for a third one, that one's part stands for the wait,
+    /// unless that third one is `asking`: no thread waits for itself.
     fn parts(&self, tid: u32, asking: u32) -> [(Blame, Interval); 3] {
         let own = |account, (begin, end): Interval| {
             (Blame { tid, account, ns: end.saturating_sub(begin), depth: 1 }, (begin, end))

@@ -19,13 +19,13 @@ use super::{
     thread::Snapshot,
 };
 
-/// For how long what was sent last may not have been the last.
+/// How long a request waits for a further send before it is over, ns.
 const HELD_NS: u64 = 10_000_000_000;
 
-/// What a request was when something was sent.
+/// State of a request at its last send.
 #[derive(Debug)]
 pub(crate) struct Held {
-    /// Who sent it.
+    /// The thread that sent.
     thread: ThreadId,
     now: Snapshot,
     helpers: Helpers,
@@ -53,7 +53,7 @@ impl Pairing {
         source == Source::Socket && around.phase.source == Source::Socket
     }
 
-    /// Something was sent. The request ends here unless more is.
+    /// Something was sent. The request ends here unless more is sent.
     pub(super) fn sent(&mut self, edge: &Edge<'_>) {
         let Some(id) = self.target(edge).filter(|_| edge.record.token != 0) else {
             self.losses.unmatched_ends += u64::from(!self.is_of_left_out(edge.record.token, edge));
@@ -105,7 +105,7 @@ impl Pairing {
         self.outlives(id)
     }
 
-    /// It ends at this edge, unless more comes.
+    /// The request ends at this edge, unless more is sent.
     fn hold(&mut self, id: u64, edge: &Edge<'_>) {
         let is_around = !self.inside(id).is_empty();
         if !self.took_back(id, edge) {
@@ -125,7 +125,7 @@ impl Pairing {
         }
     }
 
-    /// Takes the end back that was at the last send, if that was of the same thread.
+    /// Takes back the end at the last send, if the same thread sent.
     fn took_back(&mut self, id: u64, edge: &Edge<'_>) -> bool {
         let Some(open) = self.open.get_mut(&id) else { return false };
         let before = open.held.take().filter(|held| held.thread == edge.thread);
@@ -156,12 +156,12 @@ impl Pairing {
         }
     }
 
-    /// Whether the request is over as far as anybody knows.
+    /// Whether the request is over unless more is sent.
     pub(super) fn is_held(&self, id: u64) -> bool {
         self.open.get(&id).is_some_and(|open| open.held.is_some() && open.children == 0)
     }
 
-    /// What was sent last was the last.
+    /// Ends a request at its last send.
     pub(super) fn finish_held(&mut self, id: u64) {
         self.unstack(id, true, None);
         if let Some(open) = self.open.remove(&id) {
@@ -169,7 +169,7 @@ impl Pairing {
         }
     }
 
-    /// Those that nothing was sent of for long are over.
+    /// Ends requests of which nothing was sent for long.
     pub(super) fn expire_held(&mut self, now_ns: u64) {
         while let Some((since_ns, id)) = self.held.front().copied() {
             if since_ns.saturating_add(HELD_NS) > now_ns {

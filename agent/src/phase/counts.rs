@@ -44,8 +44,8 @@ counts! {
     switch_involuntary: Bits32 = "switch.involuntary",
     /// Wake-ups that ended a block.
     wakeup: Bits32 = "wakeup",
-    /// From the begins of wakings to the thread's being queued, ns: part of `runq`. An interrupt to another CPU and, in a
-    /// virtual machine, that CPU's way out of its halt.
+    /// From the start of each wake-up until the thread was queued, ns: part of `runq`. An interrupt to
+    /// another CPU and, in a virtual machine, that CPU's way out of its halt.
     wakeup_delay_ns: Bits64 = "wakeup.delay_ns",
     /// Part of `poll` in which it waited for a socket, by what it read next, ns: an estimate.
     poll_net_ns: Bits64 = "poll.net_ns",
@@ -75,8 +75,8 @@ counts! {
     block_write_bytes: Bits64 = "block.write_bytes",
     /// I/Os that block devices have done for it; what is submitted may be split or merged on the way.
     block_io: Bits64 = "block.io",
-    /// From their submission until a device had them, ns, added up. I/Os overlap: this is no account, and may be more than the
-    /// phase.
+    /// From their submission until a device had them, ns, added up. I/Os overlap: this is no account, and may
+    /// be more than the phase.
     block_queue_ns: Bits64 = "block.queue_ns",
     /// From then until they were done, ns, added up in the same way.
     block_device_ns: Bits64 = "block.device_ns",
@@ -88,12 +88,12 @@ counts! {
     net_send: Bits32 = "net.send",
     /// Their bytes.
     net_send_bytes: Bits64 = "net.send_bytes",
-    /// First receives after a send over the same TCP socket, by the same thread, inside the same outermost phase.
+    /// First receives after a send on the same TCP socket, by the same thread, in the same outermost phase.
     net_answer: Bits32 = "net.answer",
-    /// From those sends to those receives, ns, added up: no account, since several sockets may be waited for together.
+    /// From those sends to those receives, ns, added up: no account, since waits for several sockets overlap.
     net_answer_ns: Bits64 = "net.answer_ns",
-    /// The shortest round trip that TCP had lately seen on their sockets, ns, once for each answer: what of them the network
-    /// took at least.
+    /// The shortest round trip that TCP had lately seen on their sockets, ns, once for each answer: the least
+    /// time that the network took of them.
     net_round_trip_ns: Bits64 = "net.round_trip_ns",
     /// Times TCP sent something again that the thread had sent.
     net_retransmit: Bits32 = "net.retransmit",
@@ -105,7 +105,7 @@ counts! {
     sample_syscall: Bits32 = "sample.syscall",
     /// Samples in code of a library that busy-waits for other threads: libgomp and its like.
     sample_spin: Bits32 = "sample.spin",
-    /// Samples in what interrupts had left to do, for whomever: softirqs.
+    /// Samples in softirqs, for any thread.
     sample_irq: Bits32 = "sample.irq",
     /// Switches that the hook missed.
     switch_missed: Bits32 = "switch.missed",

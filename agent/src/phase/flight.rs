@@ -1,4 +1,4 @@
-//! What is in flight, for the sharing of helpers: threads inside phases, and requests on none. Part of [`Pairing`].
+//! What is in flight, for sharing helpers: threads in phases, and requests on none. Part of [`Pairing`].
 
 use super::{
     ThreadId,
@@ -8,8 +8,8 @@ use super::{
 };
 
 impl Pairing {
-    /// The phases of a thread have changed. Those that were open when edges of it were lost may have ended: they count no
-    /// more, or a single lost end would halve the shares of all others for good.
+    /// The phases of a thread have changed. Phases that were open when its edges were lost may have ended:
+    /// they no longer count, or a single lost end would halve the shares of all others for good.
     pub(super) fn note_thread(&mut self, thread: ThreadId) {
         let state = self.threads.get_mut(thread);
         let is_inside = state.is_some_and(|state| {
@@ -27,7 +27,7 @@ impl Pairing {
         self.note_thread(thread);
     }
 
-    /// A phase was left, or goes on. Of a request that is on no thread, all time is waiting as far as its helpers go.
+    /// A phase was left, or goes on. For helpers, all time of a request that is on no thread is waiting.
     pub(super) fn note_suspended(&mut self, id: u64) {
         let Some(open) = self.open.get(&id).filter(|open| open.root == id) else { return };
         let (tgid, is_suspended) = (open.key.0, matches!(open.place, Place::Suspended(_)));

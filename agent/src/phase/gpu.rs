@@ -1,13 +1,13 @@
-//! What a graphics processor was doing at one moment, as its driver tells, and what that was during a phase. Pure.
+//! A GPU's state at one moment, as its driver reports it, and during a phase. Pure.
 //!
-//! A driver looks at its device by itself, every sixth of a second to every second, and tells what it saw last: a phase that
-//! is shorter lies between two looks, and is told the last one before its end.
+//! A driver samples its device by itself, every sixth of a second to every second, and reports the last
+//! sample: a phase that is shorter lies between two samples, and gets the last one before its end.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use super::Phase;
 
-/// Readings that are kept for phases that have not ended: 20 s of the most devices there may be in a guest, 200 s of six.
+/// Readings kept for phases that have not ended: 20 s of the most devices in a guest, 200 s of six.
 const KEPT: usize = 6_000;
 /// What is older says nothing of a phase, ns.
 const STALE_NS: u64 = 2_000_000_000;
@@ -19,19 +19,19 @@ pub struct GpuReading {
     pub time_ns: u64,
     /// Its number, as its driver counts.
     pub device: u32,
-    /// Of the driver's last interval, the percentage in which at least one kernel ran there.
+    /// Percentage of the driver's last sampling interval in which at least one kernel ran on the device.
     pub utilization_percent: Option<u64>,
-    /// The same, in which its memory was read or written.
+    /// Percentage of that interval in which its memory was read or written.
     pub memory_utilization_percent: Option<u64>,
-    /// Its memory in use, bytes, by whomsoever.
+    /// Its memory in use, by all processes, bytes.
     pub memory_used_bytes: Option<u64>,
     /// Clock of its multiprocessors, MHz.
     pub clock_sm_mhz: Option<u64>,
     /// Clock of its memory, MHz.
     pub clock_memory_mhz: Option<u64>,
-    /// What it draws, mW.
+    /// Power draw, mW.
     pub power_mw: Option<u64>,
-    /// How warm it is.
+    /// Temperature, degrees Celsius.
     pub temperature_celsius: Option<u64>,
     /// Why its clocks are not higher: bits of NVML's `nvmlClocksEventReasons`.
     pub throttle_reasons: Option<u64>,
@@ -139,7 +139,7 @@ impl GpuReadings {
         self.0.push_back(reading);
     }
 
-    /// What each device did during a phase: all that was read meanwhile, or what was read last before its end. `held` as above.
+    /// Each device during a phase: all readings meanwhile, or the last one before its end. `held` as above.
     pub fn during(&self, phase: &Phase, held: u64) -> BTreeMap<u32, GpuUse> {
         let (start_ns, end_ns) = (phase.start_ns, phase.start_ns.saturating_add(phase.duration_ns));
         let mut inside: BTreeMap<u32, GpuTally> = BTreeMap::new();

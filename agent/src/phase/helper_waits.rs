@@ -1,8 +1,8 @@
 //! For how long a phase's helpers were kept from running: their long waits, laid over the phase.
 //!
-//! A pool's leader that waits for a helper which has no CPU shows `cpu` where it spins and `lock` where it sleeps; neither
-//! names the cause. So the helpers' own waits are put beside it, as one interval however many of them waited at once. Only
-//! waits above the threshold are known, and only those that have ended when the phase does.
+//! A pool's leader that waits for a helper without a CPU shows `cpu` where it spins and `lock` where it
+//! sleeps; neither names the cause. So the helpers' own waits are put beside it, as one interval however many
+//! waited at once. Only waits above the threshold that end before the phase does are known.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -16,7 +16,7 @@ pub const KEPT: [Account; 4] = [Account::Runq, Account::Throttled, Account::Bloc
 /// Waits of a process that are kept while a request of it is in flight; the oldest go first.
 const RECENT: usize = 1 << 14;
 
-/// Waits of all processes together: 6 MB. Who has many gives up its own.
+/// Waits of all processes together: 6 MB. A process with many gives up its own.
 const ALL: usize = 1 << 16;
 
 /// For how long at least one helper was kept from running, ns, in the order of [`KEPT`].
@@ -28,14 +28,14 @@ pub struct HelperWait {
     pub waiting: [u64; KEPT.len()],
 }
 
-/// Begin and end, ns.
+/// Start and end, ns.
 type Interval = (u64, u64);
 
 /// One long wait of a helper: when it ended, and its parts in the order of [`KEPT`].
 #[derive(Debug)]
 struct Kept {
     end_ns: u64,
-    /// Who had the CPU that it got, until then.
+    /// The thread that had the CPU before the helper got it.
     behind_tid: u32,
     parts: [Interval; KEPT.len()],
 }
@@ -111,7 +111,7 @@ impl Waits {
     }
 }
 
-/// In the order of the ends: a wait may come late. Whether one had to go for it. `kept` is how many there are of all.
+/// Keeps the order of the ends: a wait may come late. Whether one was dropped. `kept` counts all.
 fn push<T>(recent: &mut VecDeque<T>, wait: T, kept: &mut usize, end_ns: impl Fn(&T) -> u64) -> bool {
     let is_full = recent.len() == RECENT || *kept >= ALL;
     if is_full {
@@ -126,7 +126,7 @@ fn push<T>(recent: &mut VecDeque<T>, wait: T, kept: &mut usize, end_ns: impl Fn(
     is_full
 }
 
-/// When a wait was what. Lack of quota comes first: who gets it back waits for a CPU then.
+/// The parts of a wait. Lack of quota comes first: a thread that gets quota back waits for a CPU then.
 fn parts(wait: &Wait, end_ns: u64) -> [Interval; KEPT.len()] {
     let ready_ns = wait.start_ns.saturating_add(wait.blocked_ns);
     let queued_ns = ready_ns.saturating_add(wait.throttled_ns);

@@ -1,8 +1,8 @@
 //! Helpers: what the other threads of a process did, outside phases of their own, while a phase ran.
 //!
-//! Every edge carries one sum over its process. Between two edges the sum grows by what all helpers did; that is shared out
-//! evenly among the requests then in flight, since nobody can say for which of them a helper worked. Requests within each
-//! other are one there. It yields differences of the shares; waits of helpers are `helper_waits`'s.
+//! Every edge carries one sum over its process. Its growth between two edges is shared out evenly among the
+//! requests then in flight, since it is not known for which of them a helper worked. Requests within each
+//! other count as one. It yields differences of the shares; for helpers' waits see `helper_waits`.
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,7 +15,7 @@ use super::{Accounts, HelperWait, ThreadId};
 pub struct Helpers {
     /// Time of all of them together; with other requests in flight, an equal share of it.
     pub accounts: Accounts,
-    /// Threads of the process beside the one that ended the phase.
+    /// Threads of the process other than the one that ended the phase.
     pub threads: u32,
     /// Other requests of the process were in flight meanwhile.
     pub shared: bool,
@@ -28,11 +28,11 @@ pub struct Helpers {
 /// What one process's requests have been given so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Share {
-    /// Each one that is in flight, since the process was first seen.
+    /// Helpers' time given to each request in flight, summed since the process was first seen.
     given: Accounts,
-    /// Time in which there was more than one.
+    /// Time in which more than one was in flight, ns.
     crowded_ns: u64,
-    /// Threads that no sum knows.
+    /// Threads that are in no sum.
     unlisted: u32,
     /// The edge at which this was read has no sum.
     is_torn: bool,
@@ -45,13 +45,13 @@ struct Process {
     last: Option<(u64, [u64; ACCOUNTS])>,
     /// What the last division left over.
     rest: [u64; ACCOUNTS],
-    /// By how much the sum was less than before, and has not grown again since.
+    /// By how much the sum fell and has not grown again since, ns.
     owed_ns: u64,
     in_flight: HashSet<Carrier>,
     threads: u32,
 }
 
-/// Where something is in flight.
+/// The carrier of something in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Carrier {
     /// On a thread, however many phases it is inside.
@@ -142,9 +142,9 @@ impl Process {
     }
 }
 
-/// How a sum grew. An open wait is charged to what it seems to be: what is later found to have been something else is less
-/// then, and is taken from what grew most. An edge that was held up between its clock and its sum has more than the next
-/// one: what there is nothing to take from yet stays owed, so that no time counts twice.
+/// Growth of a sum. An open wait is charged to its apparent account: if that turns out wrong, the account
+/// shrinks, and the difference is taken from what grew most. An edge held up between its clock and its sum
+/// has more than the next one: a difference larger than all growth stays owed, so that no time counts twice.
 fn growth(before: &[u64; ACCOUNTS], now: &[u64; ACCOUNTS], owed_ns: &mut u64) -> [u64; ACCOUNTS] {
     let mut grown = [0; ACCOUNTS];
     let mut owed = *owed_ns;

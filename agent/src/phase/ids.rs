@@ -1,8 +1,8 @@
-//! Trace and span ids, derived from the run and the number of the phase: the same run gives the same ids again. Those of
-//! waits are derived from their phase's, which the program may have made, and their begin.
+//! Trace and span ids, derived from the run and the number of the phase: the same run gives the same ids
+//! again. Those of waits are derived from their start and their phase's id, which the program may have made.
 //!
-//! Mixing is SplitMix64's finaliser (Steele, Lea, Flood, OOPSLA 2014): a bijection, so numbers of one run never
-//! collide within a half. It draws no randomness; the run's seed is random.
+//! Mixing is SplitMix64's finaliser (Steele, Lea, Flood, OOPSLA 2014): a bijection, so numbers of one run
+//! never collide within a half. It draws no randomness; the run's seed is random.
 
 /// The ids of one run.
 #[derive(Clone, Copy, Debug)]
@@ -40,8 +40,8 @@ impl IdSource {
     }
 }
 
-/// The span of a wait, by its phase's span and its begin. Two that begin at different times in one phase never share
-/// it; in different ones they do as rarely as any two of 2^64.
+/// The span of a wait, by its phase's span and its start. Two that start at different times in one phase
+/// never share it; in different ones they do as rarely as any two of 2^64.
 pub(crate) fn wait_span_id(phase: [u8; 8], start_ns: u64) -> [u8; 8] {
     mix(mix(start_ns) ^ u64::from_be_bytes(phase)).max(1).to_be_bytes()
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::{limits::steps, open::Place, pairing::Pairing};
 
 impl Pairing {
-    /// The phases inside this one that are on the same thread, the innermost first. A request that began within it, or
+    /// The phases inside this one on the same thread, the innermost first. A request that began within it, or
     /// another task's phase, is not inside.
     pub(super) fn inside(&self, id: u64) -> Vec<u64> {
         let mut inside = Vec::new();

@@ -1,11 +1,11 @@
-//! I/Os that are done, laid to the phases in which they were submitted: how long they stood in a queue, and how long the
+//! Completed I/Os, added to the phases that submitted them: how long they stood in a queue, and how long the
 //! device had them. Part of [`Pairing`].
 //!
-//! Those of one thread may be on their way together, and while it does something else: their times overlap, are no account
-//! and may be longer than the phase. One that is done after its phase is added as long as the request is not over; after
-//! that it is late, and counted. A phase is left with its thread's segment, of which the last few are kept that asked block
-//! devices for anything, and as many others: a flush or a discard is an I/O and is in no count of what was asked for, and
-//! where the hook of those counts is missing nothing is.
+//! Those of one thread may be under way together, and while it does something else: their times overlap, are
+//! no account and may be longer than the phase. An I/O that completes after its phase is added as long as the
+//! request is not over; after that it is late, and counted. When a phase leaves a thread, its segment there
+//! is kept: the last few that asked block devices for anything, and as many others, since a flush or a
+//! discard is in no count of reads and writes, and without the hook of those counts no I/O is.
 
 use std::collections::VecDeque;
 
@@ -13,8 +13,8 @@ use guestscope_ebpf::IoRecord;
 
 use super::{Counts, ThreadId, open::Place, pairing::Pairing, thread::Snapshot};
 
-/// Segments kept of a thread. Each can hold any number of I/Os; with more phases than this between the submission and the end of
-/// one, that one is late. Threads that are gone and were in any phase are kept as well, so many of them.
+/// Segments kept per thread, each with any number of I/Os; an I/O with more phases than this between
+/// submission and end is late. As many threads that are gone and were in a phase are kept as well.
 const KEPT: usize = 32;
 
 /// What of a phase was on a thread: it is there no longer.
@@ -29,9 +29,9 @@ struct Segment {
 /// The last few segments.
 #[derive(Debug, Default)]
 struct Segments {
-    /// The oldest first; of phases within each other the inner one.
+    /// The oldest first; of nested phases the inner one.
     kept: VecDeque<Segment>,
-    /// Of those that end until then some are no longer known.
+    /// End of the last segment that was dropped: up to then the list is incomplete.
     forgotten_ns: Option<u64>,
 }
 
@@ -45,13 +45,13 @@ impl Segments {
         self.kept.push_back(segment);
     }
 
-    /// Those that an instant lies in.
+    /// The segments that an instant lies in.
     fn around(&self, time_ns: u64) -> impl Iterator<Item = Segment> {
         let later = self.kept.iter().rev().take_while(move |segment| segment.to_ns >= time_ns);
         later.filter(move |segment| segment.from_ns <= time_ns).copied()
     }
 
-    /// Whether no more than those are known to be around it.
+    /// Whether all segments around this time are still kept.
     fn is_whole(&self, time_ns: u64) -> bool {
         self.forgotten_ns.is_none_or(|forgotten_ns| time_ns > forgotten_ns)
     }
@@ -60,11 +60,11 @@ impl Segments {
 /// What pairing knows of a thread's I/Os.
 #[derive(Debug, Default)]
 pub(crate) struct Ios {
-    /// All that are done, in the counts that are of I/Os.
+    /// Completed I/Os, in the counts of I/Os.
     pub(crate) done: Counts,
-    /// Of phases that are known to have asked for something.
+    /// Segments of phases that are known to have asked a block device for something.
     busy: Segments,
-    /// Of others. They are so many that they would drive out the first ones.
+    /// Segments of all other phases. They are so many that they would drive out the busy ones.
     quiet: Segments,
 }
 
@@ -72,7 +72,7 @@ impl Ios {
     /// Segments that an instant lies in. False if there may be more.
     fn around(&self, time_ns: u64) -> (Vec<Segment>, bool) {
         let around: Vec<_> = self.busy.around(time_ns).chain(self.quiet.around(time_ns)).collect();
-        // What is in a busy one is not in a quiet one, as good as always.
+        // An I/O of a busy segment is almost never in a quiet one as well.
         let is_whole = self.busy.is_whole(time_ns) && (!around.is_empty() || self.quiet.is_whole(time_ns));
         (around, is_whole)
     }
@@ -108,8 +108,8 @@ impl Pairing {
         self.losses.late_ios += u64::from(!is_whole);
     }
 
-    /// Adds to a thread, if it lives, and to the phases on it. What has left it by now, as of [`Ios::around`]; none for a
-    /// thread that was in no phase while it lived.
+    /// Adds to a thread, if it lives, and to the phases on it. Yields the segments that have left it, as of
+    /// [`Ios::around`]; none for a thread that was in no phase while it lived.
     fn around(&mut self, thread: ThreadId, time_ns: u64, counts: &Counts) -> Option<(Vec<Segment>, bool)> {
         let Some(state) = self.threads.get_mut(thread) else {
             let gone = self.gone.iter().find(|gone| gone.0 == thread);
@@ -126,7 +126,7 @@ impl Pairing {
             return;
         }
         if self.gone.len() == KEPT {
-            // Those first that most likely have nothing on its way.
+            // First the threads that most likely have no I/O under way.
             let quiet = self.gone.iter().position(|(_, ios)| ios.busy.kept.is_empty());
             self.gone.remove(quiet.unwrap_or(0));
         }

@@ -1,4 +1,4 @@
-//! Requests that are part of a program's own traces: which trace, under which of its spans. Part of [`Pairing`].
+//! Requests in a program's own traces: which trace, under which of its spans. Part of [`Pairing`].
 
 use super::{
     open::OpenRequest,

@@ -1,4 +1,4 @@
-//! How much of what a program marks is kept at once. Programs are not trusted: each table that they fill has a limit here.
+//! How much of what a program marks is kept. Programs are untrusted: each table they fill has a limit.
 //!
 //! What is beyond a limit is counted in [`super::PairingLosses`]. It decides nothing.
 
@@ -10,9 +10,9 @@ pub const OPEN_REQUESTS: u32 = 10_000;
 pub const PHASES_PER_REQUEST: u32 = 10_000;
 /// The most phases of one request that can be asked for: readers of a run folder take no more of a request.
 pub const MOST_PHASES_PER_REQUEST: u32 = 20_000;
-/// Phases within each other in one request. Programs nest a few dozen; a recursion that is marked may nest any number.
+/// Nesting depth in one request. Programs nest a few dozen; a marked recursion may nest any number.
 const DEPTH: u32 = 1_000;
-/// Phases in all requests that have not ended, open and ended ones: an open one takes 1.3 KB, an ended one 0.7 KB.
+/// Phases in all unfinished requests: an open phase takes 1.3 KB, an ended one 0.7 KB.
 const PHASES: usize = 20_480;
 /// Threads that are known beyond those that the kernel side can track: ends may be late.
 const THREADS_LATE: usize = 1_024;
@@ -33,7 +33,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Room for so many open requests, phases of one request and threads; each is at least 1. Whatever was asked for has room.
+    /// Room for all that is asked for; each number counts as 1 at least.
     pub fn new(open_requests: u32, phases_per_request: u32, threads: u32) -> Self {
         let of = |number: u32| number.max(1) as usize;
         let (open_requests, phases_per_request) = (of(open_requests), of(phases_per_request));
@@ -63,12 +63,12 @@ pub(crate) mod steps {
 
     thread_local!(static STEPS: Cell<u64> = const { Cell::new(0) });
 
-    /// So many more.
+    /// Counts so many more steps.
     pub(crate) fn add(steps: usize) {
         STEPS.set(STEPS.get() + steps as u64);
     }
 
-    /// Those of this thread since the last call.
+    /// Steps of this thread since the last call.
     pub(crate) fn take() -> u64 {
         STEPS.replace(0)
     }

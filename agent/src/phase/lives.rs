@@ -49,8 +49,8 @@ impl Pairing {
         }
     }
 
-    /// The phases of the process end here. Those of the thread that called exec end exactly; of the others nothing
-    /// is known any more.
+    /// The phases of the process end here. Those of the thread that called exec end exactly; of the others'
+    /// time nothing more is known.
     fn replaced(&mut self, record: &TaskRecord) {
         let thread = thread_id(&record.ledger);
         let before = ThreadId { tid: record.other_tid, ..thread };
@@ -103,7 +103,7 @@ impl Pairing {
         }
     }
 
-    /// A thread is gone and its end was not seen: of what was open on it nothing is known since its last edge.
+    /// A thread is gone and its end was not seen: nothing is known of its open phases since its last edge.
     fn vanished(&mut self, thread: ThreadId, time_ns: u64) {
         self.place_early(thread, u64::MAX);
         let is_alive = self.threads.of_process(thread.tgid).any(|other| other != thread);

@@ -1,7 +1,7 @@
 //! Phases: what the edges of a program mean, as plain data. Pure: no I/O, no clock, no async.
 //!
-//! [`pairing`] turns edges into the values below. Sinks turn those into rows, spans and text; this module knows no
-//! format and decides nothing about the kernel.
+//! [`pairing`] turns edges into the values below. Sinks turn those into rows, spans and text; this module
+//! knows no format and decides nothing about the kernel.
 
 mod alone;
 mod begin;
@@ -55,7 +55,7 @@ pub use self::{
 pub struct Accounts(pub [u64; ACCOUNTS]);
 
 impl Accounts {
-    /// Of one account.
+    /// Time of one account, ns.
     pub fn get(&self, account: Account) -> u64 {
         self.0[account as usize]
     }
@@ -77,8 +77,8 @@ impl Accounts {
         }
     }
 
-    /// Cuts them to an interval of `wall_ns` and returns what of it they leave over. Only accounts of a torn edge or
-    /// of a damaged record need a cut; the largest is cut first, where the excess most likely lies.
+    /// Cuts them to an interval of `wall_ns` and returns what they leave over. Only accounts of a torn edge
+    /// or a damaged record need a cut; the largest is cut first, where the excess most likely lies.
     pub(crate) fn fit(&mut self, wall_ns: u64) -> u64 {
         let total_ns: u128 = self.0.iter().map(|&ns| u128::from(ns)).sum();
         let mut excess_ns = total_ns.saturating_sub(u128::from(wall_ns));
@@ -111,7 +111,7 @@ pub enum PhaseKind {
     Request,
     /// Inside a request.
     Phase,
-    /// From the scheduled arrival to the begin of the request. Nobody's time: no accounts.
+    /// From the scheduled arrival to the start of the request. On no thread: no accounts.
     Queue,
     /// A whole process, its main thread's ledger.
     Process,
@@ -138,7 +138,7 @@ pub enum Ending {
     ThreadExited,
     /// Its process replaced its program inside it.
     Exec,
-    /// Its end was lost: closed when the next edge of the thread, or of the phase around it, made that certain.
+    /// Its end was lost: closed when the next edge of the thread, or of the phase around it, proved that.
     Lost,
     /// Observation stopped inside it.
     ObservationStopped,
@@ -156,7 +156,7 @@ impl Ending {
         }
     }
 
-    /// The one of this name. The chain names every variant, or it does not compile.
+    /// The ending of this name. The chain names every variant, or it does not compile.
     pub fn by_name(word: &str) -> Option<Self> {
         let next = |ending: &Ending| match ending {
             Ending::Ended => Some(Ending::ThreadExited),
@@ -172,18 +172,18 @@ impl Ending {
 /// Where a phase stands in a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TraceIds {
-    /// Of the request.
+    /// Trace id of the request.
     pub trace_id: [u8; 16],
-    /// Of the phase.
+    /// Span id of the phase.
     pub span_id: [u8; 8],
-    /// Of the phase around it, or of the program's own span that the request joined.
+    /// Span id of the phase around it, or of the program's own span that the request joined.
     pub parent_span_id: Option<[u8; 8]>,
     /// The parent belongs to the program's own trace.
     pub parent_is_remote: bool,
 }
 
-/// A finished phase. `accounts.total_ns() + suspended_ns == duration_ns`, to the nanosecond, except that a queue has
-/// no accounts.
+/// A finished phase. `accounts.total_ns() + suspended_ns == duration_ns`, to the nanosecond, except that a
+/// queue has no accounts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Phase {
     /// Unique in the run, from 1.
@@ -204,7 +204,7 @@ pub struct Phase {
     pub thread: ThreadId,
     /// CLOCK_MONOTONIC, ns.
     pub start_ns: u64,
-    /// Begin to end, ns.
+    /// Start to end, ns.
     pub duration_ns: u64,
     /// Time on no thread, between leave and enter, ns.
     pub suspended_ns: u64,
@@ -212,7 +212,7 @@ pub struct Phase {
     pub accounts: Accounts,
     /// Events on the way.
     pub counts: Counts,
-    /// For how long the whole guest was stopped meanwhile, ns: part of whatever accounts the time went to.
+    /// How long the whole guest was stopped meanwhile, ns; the accounts include it.
     pub pause_ns: u64,
     /// What other threads of the process did meanwhile.
     pub helpers: Helpers,
@@ -222,17 +222,16 @@ pub struct Phase {
     pub ending: Ending,
     /// Edges of its threads were lost inside it: nested phases may be missing.
     pub edges_lost: u64,
-    /// Who said that it begins.
+    /// Source that reported its start.
     pub source: Source,
-    /// How what was asked for came out, by the number of its protocol (HTTP, gRPC); none of what was not
-    /// asked for over one.
+    /// Status by the number of its protocol (HTTP, gRPC); none for a phase without one.
     pub status: Option<u32>,
 }
 
 /// An outermost phase with everything inside it: one trace. `phases[0]` is the outermost one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// The outermost first, then in the order of their begins.
+    /// The outermost first, then in the order of their starts.
     pub phases: Vec<Phase>,
 }
 
@@ -254,7 +253,7 @@ pub const WARMUP: &str = "warmup";
 /// A thread that ended, or was last seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Thread {
-    /// Which.
+    /// Its identity.
     pub id: ThreadId,
     /// Its name at the end.
     pub comm: Untrusted,
@@ -262,26 +261,26 @@ pub struct Thread {
     pub end_ns: u64,
     /// Its whole ledger.
     pub accounts: Accounts,
-    /// So much of that was inside marked phases, whichever thread began them.
+    /// The part of `accounts` inside marked phases, of any thread.
     pub inside: Accounts,
     /// Its events.
     pub counts: Counts,
     /// Marked phases that it began.
     pub phases: u64,
-    /// It ended by itself; else observation stopped before.
+    /// Whether it ended by itself; else observation stopped before.
     pub exited: bool,
 }
 
 /// A point in time that the program marked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mark {
-    /// Which thread.
+    /// The thread.
     pub thread: ThreadId,
     /// The name, as for a phase.
     pub name: Untrusted,
     /// CLOCK_MONOTONIC, ns.
     pub time_ns: u64,
-    /// The phase that was innermost there.
+    /// The innermost phase there.
     pub phase: Option<u64>,
 }
 
@@ -292,7 +291,7 @@ pub struct PairingLosses {
     pub edges_lost: u64,
     /// Edges before the agent's probe was in place.
     pub edges_before: u64,
-    /// An end, leave or enter whose begin was never seen.
+    /// Edges that end, leave or enter a phase whose start was never seen.
     pub unmatched_ends: u64,
     /// Phases whose own end was never seen.
     pub unended_phases: u64,
@@ -302,10 +301,9 @@ pub struct PairingLosses {
     pub unknown_edges: u64,
     /// Edges whose ledger was torn.
     pub torn_edges: u64,
-    /// I/Os that were done when the request which they belong to was over: no phase has their time.
+    /// I/Os that completed after their request was over: no phase has their time.
     pub late_ios: u64,
-    /// Phases beyond those that a request may have, or that may be within each other: their time is that of the phase around
-    /// them.
+    /// Phases beyond the limits of a request or of nesting: their time is that of the phase around them.
     pub phases_left_out: u64,
     /// Requests that were the oldest of too many open ones: they were cut off there.
     pub requests_cut: u64,

@@ -16,9 +16,9 @@ const OTHERS: &[u8] = b"(other names)";
 #[derive(Clone, Debug)]
 pub(crate) struct Named {
     pub(crate) name: Untrusted,
-    /// It had to be repaired.
+    /// Whether it had to be repaired.
     pub(crate) is_repaired: bool,
-    /// It is one of too many, and stands for all of these.
+    /// Whether it was beyond the limit and became the one name for all of these.
     pub(crate) is_left_out: bool,
 }
 

@@ -1,8 +1,8 @@
-//! Edges that say two things of one instant: a phase ends where the next one begins, the first one of a request begins with
-//! it, and the last one ends with it. Part of [`Pairing`].
+//! Edges that say two things of one instant: a phase ends where the next one begins, the first one of a
+//! request begins with it, and the last one ends with it. Part of [`Pairing`].
 //!
-//! Between two edges lies the probe itself, about 2 us, and whoever takes the CPU just then; at one edge there is nothing
-//! between.
+//! Between two edges lies the probe itself, about 2 us, and any thread that takes the CPU then; at one edge
+//! there is nothing between.
 
 use guestscope_ebpf::{Account, WaitRecord, calls::EDGE_CALL_LOST};
 
@@ -14,12 +14,12 @@ use super::{
     thread::Snapshot,
 };
 
-/// From the edge of a request to that of its first phase, if nobody takes the CPU between: 2 us, and 10 where edges are slow.
+/// From a request's edge to its first phase's without loss of the CPU: 2 us, and 10 where edges are slow.
 const BETWEEN_EDGES_NS: u64 = 20_000;
 
 impl Pairing {
-    /// A phase begins and says what it joins. Another phase ends here; of its own root it yields where that began, and what
-    /// helpers had done then.
+    /// A phase begins and names the phase that it joins. That phase ends here; if it is the phase's own root,
+    /// yields where that began, and what helpers had done then.
     pub(super) fn join_neighbour(&mut self, edge: &Edge<'_>) -> Option<(Snapshot, Share)> {
         let neighbour = edge.record.arguments[3];
         // No phase joins itself.
@@ -33,15 +33,15 @@ impl Pairing {
         None
     }
 
-    /// Where a root began. A damaged record may claim that of one that it cannot join.
+    /// Where a root began. A damaged record may name a root that it cannot join.
     fn begin_of(&self, root: u64, edge: &Edge<'_>) -> Option<(Snapshot, Share)> {
         let (innermost, begin) = self.untouched(edge.thread)?;
         let id = self.keys.get(&edge.key(root)).filter(|id| **id == innermost)?;
         Some((begin, self.open.get(id)?.share))
     }
 
-    /// The innermost phase of a thread, and where it began: if it is a root that has been there all the time, has had no phase
-    /// within it, and of which nothing was lost.
+    /// The innermost phase of a thread and its start, if it is a root that has been there all the time, has
+    /// had no phase within it, and lost nothing.
     fn untouched(&self, thread: ThreadId) -> Option<(u64, Snapshot)> {
         let state = self.threads.get(thread)?;
         let top = state.stack.top()?;
@@ -54,8 +54,8 @@ impl Pairing {
         is_untouched.then_some((id, begin))
     }
 
-    /// Whether a wait may lie in the first phase of a request, whose begin has not come: whoever takes the CPU between the two
-    /// edges takes it from that phase. What the program waits for by itself comes after them, or stays the request's own.
+    /// Whether a wait may lie in the first phase of a request, whose edge has not come: a thread that takes
+    /// the CPU between the two edges takes it from that phase. The program's own waits come after them.
     pub(super) fn may_be_of_first(&self, thread: ThreadId, wait: &WaitRecord) -> bool {
         let was_preempted = wait.account == Account::Runq as u8;
         was_preempted
@@ -64,7 +64,7 @@ impl Pairing {
             })
     }
 
-    /// A phase ends, and with it perhaps one within it.
+    /// A phase ends, perhaps together with one within it.
     pub(super) fn end(&mut self, edge: &Edge<'_>) {
         let inner = edge.record.arguments[1];
         if inner != 0 {

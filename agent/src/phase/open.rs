@@ -1,7 +1,7 @@
-//! Phases that have begun and not ended: one phase's running sums, and the request it belongs to until that is whole.
+//! Open phases: the running sums of each, and its request until all of that has ended.
 //!
-//! A phase is made of segments, each on one thread, between begin or enter and leave or end. Each segment is the
-//! difference of two snapshots of that thread's ledger; the time between segments is nobody's.
+//! A phase is made of segments, each on one thread, between begin or enter and leave or end. Each segment is
+//! the difference of two snapshots of that thread's ledger; the time between segments is on no thread.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::untrusted::Untrusted;
 
-/// Ended phases among which one is looked for.
+/// Latest ended phases that are searched for one.
 const LATELY: usize = 1_024;
 
 /// Where an open phase is.
@@ -37,7 +37,7 @@ pub(crate) struct OpenPhase {
     pub(crate) depth: u32,
     /// Phases right within it that are open.
     pub(crate) children: u32,
-    /// What the program calls it by: process, copy of the library, token.
+    /// The program's key of the phase: process, copy of the library, token.
     pub(crate) key: (u32, u16, u64),
     /// What helpers had done when it began.
     pub(crate) share: Share,
@@ -48,15 +48,15 @@ pub(crate) struct OpenPhase {
     pub(crate) left_with: Vec<u64>,
     /// What it was at the last send of its connection.
     pub(crate) held: Option<Box<Held>>,
-    /// It is among those that end if nothing more is sent.
+    /// Whether it is in the list of requests that end if nothing more is sent.
     pub(crate) is_listed: bool,
-    /// It has turned out to be no request.
+    /// Whether it has turned out to be no request.
     pub(crate) was_none: bool,
     pub(crate) phase: Phase,
 }
 
 impl OpenPhase {
-    /// One that begins, at this depth of that request, by what the program calls it.
+    /// A phase that begins, at this depth of that request; `key` as in the field.
     #[expect(clippy::large_types_passed_by_value, reason = "it is kept")]
     pub(crate) fn new(
         place: Place,
@@ -82,14 +82,14 @@ impl OpenPhase {
         }
     }
 
-    /// Ends the segment, or the suspension, at a snapshot of the thread that it is on (or of any thread, if it is
+    /// Ends the segment, or the suspension, at a snapshot of the phase's thread (or of any thread, if it is
     /// on none). The time is added; the phase is suspended from then on.
     pub(crate) fn settle(&mut self, now: &Snapshot) {
         match self.place {
             Place::On(_, begin) => {
                 let (mut accounts, counts) = now.since(&begin);
-                // What the accounts do not hold (a torn ledger) is nobody's, and they hold no more than there was: the
-                // sum stays the wall time.
+                // Time that the accounts lack (a torn ledger) counts as suspended, and they are cut to the
+                // interval: the sum stays the wall time.
                 self.phase.suspended_ns += accounts.fit(now.time_ns.saturating_sub(begin.time_ns));
                 self.phase.accounts.add(&accounts);
                 self.phase.counts.add(&counts);
@@ -101,8 +101,8 @@ impl OpenPhase {
         self.place = Place::Suspended(now.time_ns.max(self.last_ns()));
     }
 
-    /// Goes on, on a thread at this snapshot of it. Not before the last segment ended: the clocks of two CPUs may
-    /// disagree, and no time counts twice.
+    /// Goes on, on a thread at this snapshot of it. Not before the last segment ended: the clocks of two CPUs
+    /// may disagree, and no time counts twice.
     pub(crate) fn go_on(&mut self, thread: ThreadId, now: &Snapshot) {
         let time_ns = now.time_ns.max(self.last_ns());
         self.place = Place::On(thread, Snapshot { time_ns, ..*now });
@@ -122,7 +122,7 @@ impl OpenPhase {
         }
     }
 
-    /// It is finished. Its duration is what was added up, so that both agree to the nanosecond.
+    /// Finishes it. Its duration is the sum of its times, so that both agree to the nanosecond.
     pub(crate) fn finish(&mut self, ending: Ending) {
         self.phase.duration_ns = self.phase.accounts.total_ns() + self.phase.suspended_ns;
         self.phase.ending = ending;
@@ -134,7 +134,7 @@ impl OpenPhase {
 pub(crate) struct OpenRequest {
     /// Its phases that are still open.
     pub(crate) open: usize,
-    /// Those that began, in the order of their begins; some may have ended.
+    /// Phases that began, in the order of their starts; some may have ended.
     begun: Vec<u64>,
     /// Phases within it that are not kept and have not ended.
     pub(crate) left_out: u64,
@@ -186,7 +186,7 @@ impl OpenRequest {
 
     /// Adds to a phase of it that has ended. False if it has none of this number.
     pub(crate) fn add_to(&mut self, phase: u64, counts: &Counts) -> bool {
-        // It ended lately: the search begins with the last one.
+        // It ended lately: the search starts with the last phase.
         let found = self.done.iter_mut().rev().take(LATELY).find(|done| done.id == phase);
         found.map(|done| done.counts.add(counts)).is_some()
     }
@@ -214,7 +214,7 @@ impl OpenRequest {
         self.open + self.done.len()
     }
 
-    /// Those that may be open, the innermost first.
+    /// Phases that may be open, the innermost first.
     pub(crate) fn begun(&self) -> Vec<u64> {
         self.begun.iter().rev().copied().collect()
     }
@@ -228,7 +228,7 @@ impl OpenRequest {
         for phase in &mut self.done {
             let is_root = phase.id == phase.root;
             let own = if is_root { self.remote_parent } else { self.parents.get(&phase.id).copied() };
-            // What is nested carries the number of what it is part of, unless the program gave it one of its own.
+            // A nested phase carries the number of its parent, unless the program gave it one of its own.
             if phase.request == 0 {
                 phase.request = number;
             }

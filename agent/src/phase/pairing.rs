@@ -1,7 +1,7 @@
 //! From edges and the lives of tasks to phases: the pairing. Pure; time comes in with the records.
 //!
-//! Fed with records in the order of their times (the pump sees to it), it yields requests when their last phase has
-//! ended, threads when they end, and marks. What finds no partner is counted; nothing is guessed.
+//! Fed with records in the order of their times (the pump's task), it yields requests when their last phase
+//! has ended, threads when they end, and marks. Edges without a partner are counted, not guessed.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
@@ -59,16 +59,16 @@ pub struct Pairing {
     pub(super) ids: IdSource,
     next_id: u64,
     pub(super) threads: Threads,
-    /// By number. In boxes, since a table has room for up to twice what is in it.
+    /// Open phases by number. Boxed, since a table has room for up to twice its entries.
     pub(super) open: HashMap<u64, Box<OpenPhase>>,
-    /// Those that are on no thread, by process.
+    /// Open phases on no thread, by process.
     pub(super) suspended: BTreeSet<(u32, u64)>,
     /// Threads that wait for a phase, of all phases.
     pub(super) beside: usize,
-    /// From what the program calls a phase to its number.
+    /// From the program's key of a phase to its number.
     pub(super) keys: HashMap<(u32, u16, u64), u64>,
     pub(super) requests: HashMap<u64, OpenRequest>,
-    /// The same in the order of their begins; some may have ended.
+    /// Open requests in the order of their starts; some may have ended.
     pub(super) order: VecDeque<u64>,
     /// Requests that end if nothing more is sent, and when something was, the oldest first.
     pub(super) held: VecDeque<(u64, u64)>,
@@ -104,7 +104,7 @@ pub(super) struct Edge<'a> {
 }
 
 impl Edge<'_> {
-    /// The token of the root that its phase is of.
+    /// The token of the phase's root.
     pub(super) fn root(&self) -> u64 {
         self.record.token >> TOKEN_CHILD_BITS << TOKEN_CHILD_BITS
     }
@@ -228,7 +228,7 @@ impl Pairing {
         self.forget_displaced(record.header.time_ns);
     }
 
-    /// The phase that an edge means; token 0 is the innermost of its thread. None as well if that one is not kept.
+    /// The phase that an edge means; token 0 is the thread's innermost one. None if that one is not kept.
     pub(super) fn target(&self, edge: &Edge<'_>) -> Option<u64> {
         if edge.record.token != 0 {
             return self.keys.get(&edge.key(edge.record.token)).copied();
@@ -236,8 +236,8 @@ impl Pairing {
         self.innermost(edge.thread).filter(|_| !self.is_inside_left_out(edge.thread))
     }
 
-    /// Ends a phase at an edge, whichever thread that came from. What began inside it and is still open on its thread
-    /// has lost its own end: phases nest.
+    /// Ends a phase at an edge of any thread. What began inside it and is still open on its thread has lost
+    /// its own end: phases nest.
     pub(super) fn end_at(&mut self, id: u64, edge: &Edge<'_>, ending: Ending) {
         self.claim_beside(id, edge);
         for inner in self.inside(id) {
@@ -248,8 +248,8 @@ impl Pairing {
         self.outlasted(parent, edge);
     }
 
-    /// The snapshot that ends a phase's segment: the edge's, if it comes from the thread that the phase is on. A
-    /// phase that another thread ends, without leave and enter, has no accounts since its segment began.
+    /// The snapshot that ends a phase's segment: the edge's, if it comes from the phase's thread. A phase
+    /// that another thread ends, without leave and enter, has no accounts since its segment began.
     pub(super) fn snapshot_for(&self, id: u64, edge: &Edge<'_>) -> Snapshot {
         match self.open.get(&id).map(|open| open.place) {
             Some(Place::On(thread, begin)) if thread != edge.thread => {

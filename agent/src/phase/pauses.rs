@@ -1,12 +1,12 @@
-//! Was the whole guest stopped from outside? From late beats of its CPUs to pauses, and from pauses to the phases that they
-//! lie in. Pure.
+//! Was the whole guest stopped from outside? From late beats of its CPUs to pauses, and from pauses to the
+//! phases that they lie in. Pure.
 //!
-//! A pause is a time in which no CPU ran a timer though each of them had one to run, and of which the hypervisor's account
-//! of stolen time explains less than half. One CPU that is late alone is no pause, whatever held it. Its begin lies
-//! between the last timer that ran and the first that did not; the middle is taken, and how far that may be off is said.
-//! While a pause is being decided, which takes until the next beats, the requests that it may lie in are held back, and
-//! what comes after them waits for its turn. A machine that is short of CPUs may be in doubt all the time, so that
-//! nothing is held back for longer than the beats of one silence may take.
+//! A pause is a time in which no CPU ran a timer though each had one due, and of which stolen time explains
+//! less than half. One late CPU alone is no pause, whatever held it. A pause begins between the last timer
+//! that ran and the first that did not; the middle is taken, with the possible error. While a pause is
+//! undecided, which takes until the next beats, the requests that it may lie in are held back, and everything
+//! after them waits. A machine that is short of CPUs may be in doubt all the time, so nothing is held back
+//! for longer than the beats of one silence may take.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -16,8 +16,8 @@ use super::{Phase, pairing::Output};
 
 /// What is shorter is no pause, ns: hypervisors let others run for some milliseconds at a time.
 pub const LEAST_NS: u64 = 10_000_000;
-/// Beats that do not come in so long after a silence will not come, ns: those that are due come at once, and then the next.
-/// So nothing is held back for longer either.
+/// Beats that do not come in so long after a silence will not come, ns: due ones come at once, and then the
+/// next. So nothing is held back for longer either.
 const PATIENCE_NS: u64 = 3 * BEAT_NS;
 /// Pauses that are remembered for phases that have not ended.
 const KNOWN: usize = 4096;
@@ -26,7 +26,7 @@ const UNDECIDED: usize = 16;
 /// Late beats that are remembered: both records of as many CPUs as most guests have.
 const HEARD: usize = 512;
 
-/// What is held back takes no more memory than this, bytes: what came first goes on, whatever is still in doubt.
+/// Memory for held outputs, bytes: beyond it the first ones go on, whatever is still in doubt.
 const HELD: usize = 8 << 20;
 
 /// The guest was stopped.
@@ -36,7 +36,7 @@ pub struct Pause {
     pub start_ns: u64,
     /// ns.
     pub duration_ns: u64,
-    /// The begin may be so much earlier or later, ns.
+    /// The start may be so much earlier or later, ns.
     pub doubt_ns: u64,
 }
 
@@ -45,7 +45,7 @@ impl Pause {
         self.start_ns.saturating_add(self.duration_ns)
     }
 
-    /// What of it lies in a phase: begin and length, ns; none if nothing does.
+    /// The part of it that lies in a phase: start and length, ns; none if nothing does.
     pub fn within(&self, phase: &Phase) -> Option<(u64, u64)> {
         let start_ns = self.start_ns.max(phase.start_ns);
         let end_ns = self.end_ns().min(phase.start_ns.saturating_add(phase.duration_ns));
@@ -78,7 +78,7 @@ impl Candidate {
         })
     }
 
-    /// CPUs that begin to run at the same time may each see the end of the same silence. Whether it is the same.
+    /// CPUs that start to run together may each see the end of one silence: merges it. Whether it was one.
     fn merge(&mut self, other: &Self) -> bool {
         let is_same = self.begin_ns < other.end_ns && other.begin_ns < self.end_ns;
         if is_same {
@@ -89,8 +89,8 @@ impl Candidate {
         is_same
     }
 
-    /// A CPU had something to do in it, and did it only afterwards: maybe after another silence, where it had to wait for
-    /// its turn.
+    /// A CPU had a timer due in the silence and ran it only afterwards: maybe after another silence, where it
+    /// had to wait for its turn.
     fn hear(&mut self, gap: &GapRecord) {
         if gap.due_ns >= self.end_ns || gap.time_ns < self.end_ns {
             return;
@@ -120,13 +120,13 @@ impl Candidate {
 #[derive(Debug, Default)]
 pub struct Pauses {
     undecided: VecDeque<Candidate>,
-    /// The last late beats: of another CPU than that which tells of a silence, they may come before it.
+    /// The last late beats: those of other CPUs may come before the one that tells of a silence.
     heard: VecDeque<GapRecord>,
     /// The end of the last silence that was decided, ns.
     decided_ns: u64,
     /// In the order of time; none overlaps another.
     known: VecDeque<Pause>,
-    /// Those of them that have not been handed on.
+    /// Pauses that have not been handed on.
     told: Vec<Output>,
     /// What is held back, as it came, and since when, ns.
     held: VecDeque<(u64, Output)>,
@@ -161,7 +161,7 @@ impl Pauses {
         }
     }
 
-    /// It was a pause.
+    /// Keeps a decided pause.
     fn know(&mut self, pause: Pause) {
         let before_ns = self.known.back().map_or(0, Pause::end_ns);
         let start_ns = pause.start_ns.max(before_ns);
@@ -180,8 +180,8 @@ impl Pauses {
         !self.undecided.is_empty()
     }
 
-    /// Takes what pairing has yielded, and hands on what is decided or was held for too long, in the order in which it came:
-    /// pauses come before the requests that they lie in.
+    /// Takes what pairing has yielded, and hands on what is decided or was held for too long, in the order in
+    /// which it came: pauses come before the requests that they lie in.
     pub fn pass(&mut self, outputs: Vec<Output>, now_ns: u64) -> Vec<Output> {
         self.undecided.retain(|candidate| now_ns.saturating_sub(candidate.end_ns) < PATIENCE_NS);
         self.held_bytes += outputs.iter().map(Output::bytes).sum::<usize>();

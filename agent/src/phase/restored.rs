@@ -1,7 +1,7 @@
 //! The guest was restored from a snapshot or moved, by its own signs. Pure.
 //!
-//! A sign says that it happened, neither when nor how long it took: what it took stands in the pauses, where the guest's
-//! clock went on meanwhile. So its time is that at which the agent noticed it.
+//! A sign says that it happened, neither when nor how long it took: that shows in the pauses, where the
+//! guest's clock went on meanwhile. So its time is that at which the agent noticed it.
 
 use super::Phase;
 
@@ -27,7 +27,7 @@ impl RestoredBy {
 /// A sign was noticed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Restored {
-    /// CLOCK_MONOTONIC when the agent noticed it, ns: after the fact, by up to 50 ms where the agent could run.
+    /// CLOCK_MONOTONIC when the agent noticed it, ns: up to 50 ms late where the agent could run.
     pub noticed_ns: u64,
     /// What told.
     pub source: RestoredBy,

@@ -1,8 +1,8 @@
 //! What becomes of phases for which there is no room. Part of [`Pairing`].
 //!
-//! A phase beyond a limit is not kept: its time stays that of the phase around it, so that all accounts add up as before, and its
-//! end is told apart from ends that have no begin. Of requests the oldest one is cut off: a program that forgets to end them
-//! would otherwise hide all later ones. Both are counted.
+//! A phase beyond a limit is not kept: its time stays that of the phase around it, so that all accounts still
+//! add up, and its end is told apart from ends without a start. The oldest request is cut off: a program that
+//! forgets to end requests would otherwise hide all later ones. Both are counted.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -18,10 +18,10 @@ use super::{
 /// Requests that were cut off and are remembered, so that what still comes of them is no request of its own.
 const CUT: usize = 4_096;
 
-/// What a program calls a phase: process, copy of the library, token.
+/// A program's key of a phase: process, copy of the library, token.
 type Key = (u32, u16, u64);
 
-/// Requests that were cut off lately, by what the program calls them.
+/// Requests that were cut off lately, by their keys.
 #[derive(Debug, Default)]
 pub(super) struct Cut {
     known: HashSet<Key>,
@@ -99,7 +99,7 @@ impl Pairing {
         self.root_of(token, edge).is_some_and(|root| self.has_left_out(root))
     }
 
-    /// Such a phase ends. False if there is none.
+    /// A phase that is not kept ends. False if there is none.
     pub(super) fn end_left_out(&mut self, token: u64, edge: &Edge<'_>) -> bool {
         if !self.is_of_left_out(token, edge) {
             return false;
@@ -108,14 +108,14 @@ impl Pairing {
             let left_out = state.left_out_mut();
             *left_out = left_out.saturating_sub(1);
         }
-        // Of token 0 it is not known which request it was of: that one counts it until it is over.
+        // The request of token 0 is unknown: that request counts the phase as left out until it is over.
         if let Some(root) = self.root_of(token, edge) {
             self.forget_left_out(root, 1);
         }
         true
     }
 
-    /// Such a phase leaves its thread, or goes on there. False if there is none.
+    /// A phase that is not kept leaves its thread, or goes on there. False if there is none.
     pub(super) fn move_left_out(&mut self, edge: &Edge<'_>, is_here: bool) -> bool {
         if edge.record.token == 0 || !self.is_of_left_out(edge.record.token, edge) {
             return false;
@@ -132,7 +132,7 @@ impl Pairing {
         self.cut.add(key);
     }
 
-    /// So many phases of a request that are not kept have ended, or are not known of any more.
+    /// So many phases of a request that are not kept have ended, or are forgotten.
     pub(super) fn forget_left_out(&mut self, root: u64, phases: u64) {
         if let Some(request) = self.requests.get_mut(&root) {
             let phases = phases.min(request.left_out);
@@ -141,7 +141,7 @@ impl Pairing {
         }
     }
 
-    /// A request has begun that bears the name of one that was cut off: tokens come again.
+    /// A request has begun with the key of one that was cut off: tokens are reused.
     pub(super) fn is_new(&mut self, key: Key) {
         if self.cut.has(key) {
             self.cut.known.remove(&key);
@@ -152,7 +152,7 @@ impl Pairing {
         self.requests.get(&root).is_some_and(|request| request.left_out > 0)
     }
 
-    /// The request whose root a token is of.
+    /// The request whose root has this token.
     fn root_of(&self, token: u64, edge: &Edge<'_>) -> Option<u64> {
         let root = token >> TOKEN_CHILD_BITS << TOKEN_CHILD_BITS;
         if root == 0 || root == token {
@@ -164,7 +164,7 @@ impl Pairing {
     /// Cuts requests off, the oldest first, until one more has room.
     pub(super) fn make_room(&mut self, edge: &Edge<'_>) {
         while self.requests.len() >= self.limits.open_requests || self.kept >= self.limits.phases {
-            // One that seems to be over is not cut.
+            // A request that seems to be over is not cut.
             if self.finish_oldest_held() {
                 continue;
             }
@@ -196,7 +196,7 @@ impl Pairing {
         in_order(stack.into_iter().flatten().map(|entry| entry.id).collect())
     }
 
-    /// Open phases of a process of which something holds.
+    /// Open phases of a process for which `matches` holds.
     pub(super) fn open_in(&self, tgid: u32, matches: impl Fn(&OpenPhase) -> bool) -> Vec<u64> {
         let threads = self.threads.of_process(tgid).filter_map(|thread| self.threads.get(thread));
         let on_threads = threads.flat_map(|state| state.stack.downward()).map(|entry| entry.id);
@@ -211,7 +211,7 @@ impl Pairing {
     }
 }
 
-/// The innermost first, so that requests come out in one order whatever a map's.
+/// The innermost first, so that requests come out in one order, unlike a map's.
 fn in_order(mut ids: Vec<u64>) -> Vec<u64> {
     ids.sort_unstable_by(|a, b| b.cmp(a));
     ids

@@ -1,7 +1,7 @@
-//! The open phases of one thread, the outermost first: each can leave from any place, in a time that does not grow with their
+//! The open phases of one thread, the outermost first: any of them can leave, in a time independent of their
 //! number.
 //!
-//! A place that somebody left stays as a gap until there are more gaps than phases. It knows no records.
+//! A phase that leaves stays as a gap until there are more gaps than phases. It knows no records.
 
 use super::{Counts, limits::steps};
 
@@ -10,7 +10,7 @@ use super::{Counts, limits::steps};
 pub(crate) struct Entry {
     /// Its number; 0 is a gap.
     pub(crate) id: u64,
-    /// Where it stands: what came later has more.
+    /// Its place: later phases have larger ones.
     pub(crate) place: u64,
     /// Its request.
     pub(crate) root: u64,
@@ -18,13 +18,13 @@ pub(crate) struct Entry {
     pub(crate) depth: u32,
     /// Which copy of the library began it.
     pub(crate) instance: u16,
-    /// It is here since then, ns.
+    /// When it came to this thread, ns.
     pub(crate) begin_ns: u64,
     /// Edges of the thread that had been lost by then.
     pub(crate) lost_before: u64,
     /// Phases that began right within it and are not kept.
     pub(crate) left_out: u64,
-    /// I/Os that are done, and that are of it and of all below it. Once it has left, all that are of it.
+    /// Completed I/Os of this phase and all below it. Once it has left, all of its own.
     pub(crate) ios: Option<Box<Counts>>,
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct Stack {
     entries: Vec<Entry>,
     phases: usize,
     next_place: u64,
-    /// So many have I/Os.
+    /// Number of entries with I/Os.
     with_ios: usize,
 }
 
@@ -49,12 +49,12 @@ impl Stack {
         self.phases
     }
 
-    /// Where the next one will stand.
+    /// The place of the next phase.
     pub(crate) const fn next_place(&self) -> u64 {
         self.next_place
     }
 
-    /// Puts one above all others and tells its place.
+    /// Puts a phase above all others and returns its place.
     pub(crate) fn push(&mut self, entry: Entry) -> u64 {
         let place = self.next_place;
         self.next_place += 1;
@@ -63,13 +63,13 @@ impl Stack {
         place
     }
 
-    /// A place that something will stand at later, below what comes from here on.
+    /// Reserves a place for later, below all phases that come from here on.
     pub(crate) const fn reserve(&mut self) -> u64 {
         self.next_place += 1;
         self.next_place - 1
     }
 
-    /// Puts one where a place was kept for it.
+    /// Puts a phase at its reserved place.
     pub(crate) fn insert(&mut self, place: u64, entry: Entry) {
         let index = self.entries.partition_point(|other| other.place < place);
         steps::add(1 + self.entries.len() - index);
@@ -77,7 +77,7 @@ impl Stack {
         self.entries.insert(index, Entry { place, ..entry });
     }
 
-    /// The innermost one.
+    /// The innermost phase.
     pub(crate) fn top(&self) -> Option<&Entry> {
         self.entries.last()
     }
@@ -86,12 +86,12 @@ impl Stack {
         self.entries.last_mut()
     }
 
-    /// All of them, the innermost first.
+    /// All phases, the innermost first.
     pub(crate) fn downward(&self) -> impl Iterator<Item = &Entry> {
         self.entries.iter().rev().inspect(|_| steps::add(1)).filter(|entry| entry.id != 0)
     }
 
-    /// Those above a place, the innermost first.
+    /// Phases above a place, the innermost first.
     pub(crate) fn above(&self, place: u64) -> impl Iterator<Item = &Entry> {
         self.downward().take_while(move |entry| entry.place > place)
     }
@@ -105,7 +105,7 @@ impl Stack {
         (self.entries[index].id != 0).then_some(index)
     }
 
-    /// An I/O is done that the thread submitted then: it is of all phases that were here already.
+    /// An I/O of the thread completes: it belongs to all phases that were here at its submission.
     pub(crate) fn add_ios(&mut self, submitted_ns: u64, counts: &Counts) {
         let mut below = self.entries.iter_mut().rev().inspect(|_| steps::add(1));
         if let Some(entry) = below.find(|entry| entry.id != 0 && entry.begin_ns <= submitted_ns) {
@@ -135,7 +135,7 @@ impl Stack {
         Some(entry)
     }
 
-    /// What has left this place gets what is of those above it as well, and what was its own is of those below from now on.
+    /// A phase that leaves takes the I/Os of those above as well; its own go to the ones below from now on.
     fn share_ios(&mut self, index: usize, left: &mut Entry) {
         let (below, above) = self.entries.split_at_mut(index);
         let mut counts = left.ios.as_deref().copied().unwrap_or_default();

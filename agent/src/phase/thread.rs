@@ -1,13 +1,13 @@
 //! What pairing knows of one thread: its open phases, its edge numbers, its name.
 //!
-//! Edge numbers are per thread and per copy of the marker library in the process, and begin with 1; a gap is a loss.
+//! Edge numbers are per thread and copy of the marker library in the process, from 1; a gap is a loss.
 
 use guestscope_ebpf::{Account, Beside, COMM_BYTES, EdgeRecord, TaskRecord, is_at_mark, ledger::Ledger};
 
 use super::{Accounts, Counts, ThreadId, io::Ios, stack::Stack, within::Within};
 use crate::untrusted::Untrusted;
 
-/// Copies of the library in one thread that are told apart; programs have one or two. Those that were met first are forgotten.
+/// Copies of the library in one thread that are told apart; programs have one or two. The oldest go first.
 const COPIES: usize = 16;
 
 /// A thread's ledger at one instant, settled.
@@ -20,12 +20,12 @@ pub(crate) struct Snapshot {
 }
 
 impl Snapshot {
-    /// Of a ledger, with the open interval up to `time_ns` added to what its state names.
-    /// The rest is read at edges alone, and stands in `beside`.
+    /// Snapshot of a ledger, with the open interval up to `time_ns` added to the account of its state. The
+    /// rest is read at edges alone, and stands in `beside`.
     pub(crate) fn new(ledger: &Ledger, time_ns: u64, beside: &Counts) -> Self {
         let time_ns = time_ns.max(ledger.since_ns);
         let mut accounts = Accounts(ledger.accounts_at(time_ns));
-        // A ledger holds its thread's life. More than that is torn or damaged; cut here, no sum can overflow later.
+        // A ledger holds its thread's life. More is torn or damaged; cut here, no sum can overflow later.
         accounts.fit(time_ns.saturating_sub(ledger.born_ns));
         let [smt, llc, node, remote] = ledger.migrations;
         Self {
@@ -128,9 +128,9 @@ pub(crate) struct ThreadState {
     pub(crate) stack: Stack,
     /// Phases that it has entered while they were on other threads.
     pub(crate) beside: Vec<u64>,
-    /// So many phases ended while it was inside: it will leave them yet.
+    /// Phases that ended while it was inside: its leaves are still to come.
     pub(crate) strays: u32,
-    /// So many of them, the outermost ones, may have ended unseen.
+    /// Number of outermost phases on it that may have ended unseen.
     pub(crate) doubtful: usize,
     /// Phases that are not kept and that it is inside, outside all others.
     left_out: u64,
@@ -148,13 +148,13 @@ pub(crate) struct ThreadState {
     pub(crate) name: Untrusted,
     /// Minor and major faults that it had when it was adopted.
     pub(crate) faults_before: (u64, u64),
-    /// It ran before it was adopted, so it may be inside a request that was not seen to begin; until one is.
+    /// It ran before it was adopted and may be inside a request whose start was not seen; until one is seen.
     pub(crate) ran_before: bool,
     /// Its I/Os.
     pub(crate) ios: Ios,
     /// Copies of the library that it has met.
     copies: Vec<Library>,
-    /// It became another program: what stands on it may be of copies that it has not met since.
+    /// It became another program: its phases may be of copies that it has not met since.
     is_renewed: bool,
 }
 
@@ -169,8 +169,8 @@ struct Library {
 }
 
 impl ThreadState {
-    /// With its I/Os, which no snapshot holds, and without the faults from before it was tracked: the kernel counts them from
-    /// its birth on.
+    /// Adds its I/Os, which no snapshot holds, and takes out the faults from before it was tracked: the
+    /// kernel counts them from its birth on.
     pub(crate) fn since_tracked(&self, mut now: Snapshot) -> Snapshot {
         let (minor, major) = self.faults_before;
         now.counts.add(&self.ios.done);
@@ -199,12 +199,12 @@ impl ThreadState {
         };
         let gap = number.wrapping_sub(last.number);
         last.number = number;
-        // A number that went back is a new program in the same thread (exec): it begins with 1 again. The same number
-        // twice is two copies of the library that happen to have the same instance.
+        // A number that went back is a new program in the same thread (exec): it begins with 1 again. The
+        // same number twice is two copies of the library that happen to have the same instance.
         if gap <= 1 || gap > u32::MAX / 2 { Sequence::Next } else { Sequence::Lost(u64::from(gap) - 1) }
     }
 
-    /// Whether the edge with this mark is here, of whichever copy; a wait without one came before all edges.
+    /// Whether the edge with this mark is here, of any copy; a wait without one came before all edges.
     pub(crate) fn has_come_to(&self, mark: u8) -> bool {
         mark == 0 || self.copies.iter().any(|copy| is_at_mark(copy.number, mark))
     }

@@ -1,7 +1,7 @@
-//! All threads that pairing knows, by what is asked of them: one thread, those of a process, those that ever bore a number.
+//! All threads that pairing knows: by identity, by process, by thread number.
 //!
-//! Ends may be lost, so that threads would stay for ever: it also knows which of them have lost their slots to others. It ends
-//! none of them.
+//! Ends may be lost, so that threads would stay for ever: it also knows which of them have lost their slots
+//! to others. It ends none of them.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
@@ -14,9 +14,9 @@ pub(crate) struct Threads {
     /// In the order of their numbers.
     by_number: BTreeSet<ThreadId>,
     by_process: BTreeSet<(u32, ThreadId)>,
-    /// Who has each slot.
+    /// Owner of each slot.
     owners: HashMap<u16, ThreadId>,
-    /// Those whose slots others have now, in the order in which that was seen.
+    /// Threads whose slots others have now, in the order in which that was seen.
     displaced: VecDeque<ThreadId>,
 }
 
@@ -64,7 +64,7 @@ impl Threads {
         Some(state)
     }
 
-    /// The one that lost its slot first, if there are more than so many.
+    /// The thread that lost its slot first, if there are more than so many.
     pub(crate) fn beyond(&mut self, most: usize) -> Option<ThreadId> {
         while self.known.len() > most {
             let displaced = self.displaced.pop_front()?;
@@ -75,20 +75,20 @@ impl Threads {
         None
     }
 
-    /// Those of this number.
+    /// Threads of this number.
     pub(crate) fn of_number(&self, tid: u32) -> impl Iterator<Item = ThreadId> + '_ {
         let first = ThreadId { tid, tgid: 0, born_ns: 0 };
         let last = ThreadId { tid, tgid: u32::MAX, born_ns: u64::MAX };
         self.by_number.range(first..=last).copied()
     }
 
-    /// Those of this process.
+    /// Threads of this process.
     pub(crate) fn of_process(&self, tgid: u32) -> impl Iterator<Item = ThreadId> + '_ {
         let last = ThreadId { tid: u32::MAX, tgid: u32::MAX, born_ns: u64::MAX };
         self.by_process.range((tgid, ThreadId::default())..=(tgid, last)).map(|(_, thread)| *thread)
     }
 
-    /// All of them.
+    /// All threads.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (ThreadId, &ThreadState)> + '_ {
         self.known.iter().map(|(thread, state)| (*thread, state))
     }

@@ -1,6 +1,6 @@
 //! Long waits: off-CPU intervals of a thread, with the phase that they lie in and who had the CPU last.
 //!
-//! Yields values from records. A wait explains time that the accounts of its phase hold already; nothing is added up here.
+//! Yields values from records. A wait explains time that its phase's accounts already hold; it adds nothing.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -25,7 +25,7 @@ pub struct Wait {
     pub phase: Option<u64>,
     /// The `id` of that phase's request.
     pub root: Option<u64>,
-    /// Whose wait.
+    /// The thread that waited.
     pub thread: ThreadId,
     /// When it left a CPU: CLOCK_MONOTONIC, ns.
     pub start_ns: u64,
@@ -33,9 +33,9 @@ pub struct Wait {
     pub duration_ns: u64,
     /// What it left the CPU for: [`Account::Runq`] where it could have gone on.
     pub account: Account,
-    /// For how long it waited for that, ns.
+    /// How long it was blocked, ns.
     pub blocked_ns: u64,
-    /// For how long its group was out of quota afterwards, ns.
+    /// How long its group was out of quota afterwards, ns.
     pub throttled_ns: u64,
     /// The syscall that it waited in, by its number; a 32-bit one by [`guestscope_ebpf::CALLS_32`] more.
     pub syscall: Option<u32>,
@@ -43,15 +43,15 @@ pub struct Wait {
     pub left_cpu: u32,
     /// The CPU that it got.
     pub cpu: u32,
-    /// The thread that began to wake it; in an interrupt (timers, disks, packets) whoever was interrupted.
+    /// The thread that began to wake it; in an interrupt (timers, disks, packets) the interrupted thread.
     pub waker_tid: Option<u32>,
-    /// The thread that got the CPU which it left; 0 is the idle task, or this is the first wait of a new thread.
+    /// The thread that got the CPU which it left; 0 is the idle task, or a new thread's first wait.
     pub replaced_by_tid: u32,
     /// The thread that had the CPU which it got, until then; 0 is the idle task.
     pub ran_before_tid: u32,
-    /// Of which process.
+    /// Process of that thread.
     pub ran_before_tgid: u32,
-    /// And its name.
+    /// Name of that thread.
     pub ran_before_comm: Untrusted,
     /// The number of the thread in its own PID namespace.
     pub ns_tid: Option<u32>,
@@ -59,7 +59,7 @@ pub struct Wait {
     pub cgroup_number: Option<u64>,
     /// The same by its path as the guest names it; none while that is not known.
     pub cgroup: Option<Untrusted>,
-    /// What kept the thread that ended it.
+    /// What had kept the thread that ended this wait.
     pub blame: Option<Blame>,
     /// What it had asked of a block device when it left its CPU; none where it waited for another's I/O.
     pub io: Option<WaitedIo>,
@@ -72,7 +72,7 @@ pub struct WaitedIo {
     pub device: Untrusted,
     /// Its name in the guest; its numbers again while that is not known.
     pub name: Untrusted,
-    /// It handed something to the device; else it read, or asked for what changes nothing.
+    /// Whether it wrote to the device; else it read, or asked for something that changes nothing.
     pub is_write: bool,
 }
 
@@ -120,18 +120,18 @@ impl Wait {
     }
 }
 
-/// Waits that came ahead of an edge which their thread had begun before: it lost its CPU inside the program that takes the edge, or
-/// another one did and held up the ring of edges. What they lie in shows when that edge is here. So are those right behind the begin
-/// of a request: what they lie in shows when the next one is here.
+/// Waits that came ahead of an edge which their thread had begun before: it lost its CPU inside the BPF
+/// program that takes the edge, or another one did and held up the ring of edges. Their phase is known when
+/// that edge is here. Waits right behind the start of a request are kept as well, until the next edge.
 #[derive(Debug, Default)]
 pub(crate) struct Early {
     of: HashMap<ThreadId, VecDeque<WaitRecord>>,
-    /// How many.
+    /// Number of waits kept.
     kept: usize,
 }
 
 impl Early {
-    /// False if there is no room.
+    /// Keeps a wait. False if there is no room.
     fn keep(&mut self, thread: ThreadId, record: &WaitRecord) -> bool {
         let has_room = self.kept < EARLY;
         if has_room {
@@ -141,7 +141,7 @@ impl Early {
         has_room
     }
 
-    /// The first ones of a thread, as long as this holds of them.
+    /// The first waits of a thread for which `is_due` holds.
     fn take(&mut self, thread: ThreadId, is_due: impl Fn(&WaitRecord) -> bool) -> Vec<WaitRecord> {
         // Asked at every edge, and there is hardly ever one.
         if self.of.is_empty() {
@@ -178,7 +178,7 @@ impl Pairing {
         }
     }
 
-    /// A phase leaves the thread at this time, or its life ends: what it waited for until then lies in what was open before.
+    /// A phase leaves the thread then, or the thread ends: its waits until then lie in what was open before.
     pub(super) fn place_early(&mut self, thread: ThreadId, before_ns: u64) {
         for wait in self.early.take(thread, |wait| wait.left_ns < before_ns) {
             self.place(thread, &wait);
@@ -192,7 +192,7 @@ impl Pairing {
         }
     }
 
-    /// Nothing more comes that they could lie in.
+    /// No further edges come: places all waits that are kept.
     pub(super) fn place_all_early(&mut self) {
         let mut threads: Vec<ThreadId> = self.early.of.keys().copied().collect();
         threads.sort_unstable();
@@ -239,8 +239,8 @@ impl Pairing {
         self.outputs.push(Output::Wait(wait));
     }
 
-    /// The innermost open phase that was on the thread at that time already, and its request. A wait that comes late,
-    /// because a writer on another CPU held its ring up, finds phases that began after it: it is in none of them.
+    /// The innermost open phase that was on the thread by then, and its request. A wait that comes late,
+    /// because a writer on another CPU held its ring up, may find later phases: it lies in none of them.
     fn innermost_at(&self, thread: ThreadId, time_ns: u64) -> Option<(u64, u64)> {
         let mut phases = self.threads.get(thread)?.stack.downward();
         phases.find(|phase| phase.begin_ns <= time_ns).map(|phase| (phase.id, phase.root))

@@ -18,12 +18,12 @@ impl Point {
     }
 }
 
-/// One thread's.
+/// One thread's time inside phases.
 #[derive(Debug, Default)]
 pub(crate) struct Within {
-    /// It is inside since then.
+    /// Since when it is inside; none if outside.
     since: Option<Point>,
-    /// What lies before is counted.
+    /// Time before this is counted.
     until: Point,
     spent: Accounts,
 }
@@ -34,7 +34,7 @@ impl Within {
         self.spent
     }
 
-    /// It is inside a phase from then on.
+    /// The thread is inside a phase from then on.
     pub(crate) fn begins(&mut self, at: &Snapshot) {
         let at = if at.time_ns < self.until.time_ns { self.until } else { Point::of(at) };
         if self.since.is_none_or(|since| at.time_ns < since.time_ns) {
@@ -42,7 +42,7 @@ impl Within {
         }
     }
 
-    /// It is outside of all from then on. Without a snapshot nothing is known of the time inside.
+    /// The thread is outside of all phases from then on. Without a snapshot its time inside is not counted.
     pub(crate) fn ends(&mut self, at: Option<&Snapshot>) {
         let Some((since, at)) = self.since.take().zip(at) else { return };
         let mut accounts = at.accounts;

@@ -1,8 +1,8 @@
 //! Reads a stream back, message by message, as far as it is whole.
 //!
-//! Yields its record batches from any prefix of the file, and how many bytes behind them could not be used. Messages
-//! are checked before the library sees them: it takes offsets on trust and panics on those of a damaged file. Nothing is
-//! reserved that the file only claims to hold. It knows no columns.
+//! Yields its record batches from any prefix of the file, and how many bytes behind them could not be used.
+//! Messages are checked before the library sees them: it trusts offsets and panics on those of a damaged
+//! file. No memory is reserved for mere claims. It knows no columns.
 
 use std::{
     collections::HashMap,
@@ -141,7 +141,7 @@ impl<F: Bytes> Batches<F> {
         Self { deadline: self.deadline.since(begun), ..self }
     }
 
-    /// Whether it may be read on. A batch may be large: who takes it in parts asks before each.
+    /// Whether there is time to read on. A large batch is taken in parts, with a check before each.
     pub(super) fn check_time(&self) -> Result<(), Fault> {
         self.deadline.check()
     }
@@ -154,7 +154,7 @@ impl<F: Bytes> Batches<F> {
     /// The next batch.
     ///
     /// # Errors
-    /// The file cannot be read, or a limit of reading is reached: what is no batch ends the stream and is told by [`Self::torn`].
+    /// The file cannot be read, or a limit is reached; what is no batch ends the stream ([`Self::torn`]).
     pub(super) fn next(&mut self) -> io::Result<Result<Option<RecordBatch>, Fault>> {
         while !self.ended {
             if let Err(late) = self.deadline.check() {
@@ -213,8 +213,8 @@ impl<F: Bytes> Batches<F> {
 
     fn decode(&mut self, bytes: Vec<u8>, header: MessageHeader) -> Result<Option<RecordBatch>, End> {
         let mut bytes = Buffer::from(bytes);
-        // What the checks above let through and the library still does not survive must not end the program. The
-        // decoder is not used again after an error.
+        // What the checks above let through and the library still does not survive must not end the program.
+        // The decoder is not used again after an error.
         let decoded = caught(|| self.decoder.decode(&mut bytes));
         let batch = decoded
             .ok_or_else(|| torn("the reading library panicked"))?
@@ -297,8 +297,8 @@ fn is_plain(field: &ipc::Field<'_>) -> bool {
         )
 }
 
-/// Size of a batch in memory, or none if it does not lie in the body. Our columns are flat: each has as many values as the
-/// batch has rows.
+/// Size of a batch in memory, or none if it does not lie in the body. Our columns are flat: each has as many
+/// values as the batch has rows.
 fn unpacked_batch(batch: ipc::RecordBatch<'_>, body: &[u8]) -> Result<Option<u64>, Fault> {
     let nodes = batch.nodes().into_iter().flatten();
     let mut nodes = nodes.map(|node| (node.length(), node.null_count()));
@@ -311,8 +311,8 @@ fn unpacked_batch(batch: ipc::RecordBatch<'_>, body: &[u8]) -> Result<Option<u64
     Ok(size.filter(|_| is_flat))
 }
 
-/// Size of a buffer in memory, or none if it does not lie in the body. A compressed one begins with its size; -1 says
-/// that it is not compressed after all.
+/// Size of a buffer in memory, or none if it does not lie in the body. A compressed one begins with its size;
+/// -1 says that it is not compressed after all.
 fn unpacked_bytes(batch: &ipc::RecordBatch<'_>, body: &[u8], offset: i64, length: i64) -> Option<u64> {
     let begin = usize::try_from(offset).ok()?;
     let buffer = body.get(begin..begin.checked_add(usize::try_from(length).ok()?)?)?;

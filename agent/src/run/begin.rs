@@ -1,4 +1,4 @@
-//! The begin of a run folder: made with the rights of its later owner, and removed again if the run does not begin.
+//! Start of a run folder: made with the rights of its later owner, and removed if the run does not start.
 
 use std::{
     io,

@@ -1,6 +1,6 @@
 //! Columns that tables share, and the short way to write one.
 //!
-//! Yields columns for numbers, flags and names of a row's fields, for threads and for ledgers. It knows no table.
+//! Yields columns for numbers, flags and names of a row's fields, threads and ledgers. It knows no table.
 
 use std::sync::LazyLock;
 

@@ -1,7 +1,7 @@
-//! Closing: each stream becomes a Parquet file, batch by batch, and is removed only when that file is complete.
+//! Closing: each stream becomes a Parquet file, batch by batch, and is removed once that file is complete.
 //!
-//! Yields files with statistics, zstd and bounded row groups: 400,000 rows close in 11 MB of memory, five million in
-//! 24 MB. Cause and tail of each phase come from the caller. Nothing here computes them.
+//! Yields files with statistics, zstd and bounded row groups: 400,000 rows close in 11 MB of memory, five
+//! million in 24 MB. Cause and tail of each phase come from the caller. Nothing here computes them.
 
 use std::{borrow::Cow, collections::VecDeque, io, path::Path, sync::Arc};
 
@@ -27,8 +27,8 @@ use super::{
 };
 use crate::{guarded::Directory, phase::Phase, untrusted::Untrusted};
 
-/// Rows per row group. A group is held in memory until it is complete, and each costs 10 kB of metadata that readers
-/// load at once: usual runs shall close in little memory, long ones have few groups.
+/// Rows per row group. A group is held in memory until it is complete, and each costs 10 kB of metadata that
+/// readers load at once: usual runs shall close in little memory, long ones have few groups.
 fn row_group_rows(rows: u64) -> usize {
     (rows / 64).clamp(16_384, 131_072) as usize
 }
@@ -44,8 +44,8 @@ pub(super) fn file_name<R>(table: &Table<R>) -> String {
     format!("{}.parquet", table.name)
 }
 
-/// Turns one stream into its closed file: what it wrote, by its own descriptor, whatever has the file's name now. `folder` is
-/// for messages. Where that fails the stream stays, or its rows are lost.
+/// Turns one stream into its closed file, by the stream's own descriptor: its name may be another file's now.
+/// `folder` is for messages. If that fails, the stream stays, or its rows are lost.
 pub(super) fn convert<R>(
     directory: &Directory,
     folder: &Path,
@@ -66,7 +66,7 @@ pub(super) fn convert<R>(
     Err(outcome)
 }
 
-/// Writes the closed file. Gives the rows that are in it, and what was wrong with the stream if those are too few.
+/// Writes the closed file. Yields its rows, and what was wrong with the stream if those are too few.
 fn copy<R>(
     directory: &Directory,
     folder: &Path,
@@ -102,7 +102,7 @@ pub(super) struct Finisher<'a, 'e> {
     explain: &'a mut Explain<'e>,
     collector: Collector,
     words: Words,
-    /// Those of the last batch: room that is used again.
+    /// Rows of the last batch: the room is reused.
     decoded: VecDeque<PhaseRow>,
     rows: u64,
 }
@@ -148,8 +148,8 @@ impl<'a, 'e> Finisher<'a, 'e> {
     }
 }
 
-/// Numbers are stored as differences: the accounts are mostly zero, times and ids grow. Ids of spans never repeat and
-/// those of traces repeat at once, which zstd finds by itself: with dictionaries a phase took 38.8 bytes, without 34.9.
+/// Numbers are stored as differences: accounts are mostly zero, times and ids grow. Span ids never repeat and
+/// trace ids repeat at once, which zstd finds: a phase took 38.8 bytes with dictionaries, 34.9 without.
 fn properties<R>(table: &Table<R>, rows: u64) -> WriterProperties {
     let mut properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::default()))

@@ -1,8 +1,8 @@
 //! Reads a closed table back, batch by batch.
 //!
-//! Yields its record batches, or what is wrong with the file. Where the columns claim to lie is checked before the
-//! library reads there, and what it would reserve: it takes positions and sizes on trust. It knows no columns, but whether
-//! anything stands in one: the file's statistics say so. Damage inside a column that is left out is not seen.
+//! Yields its record batches, or what is wrong with the file. Positions and sizes that it claims are checked
+//! first: the library trusts them. It knows no columns, except whether one is empty by the file's statistics.
+//! Damage inside a column that is left out is not seen.
 
 use std::{collections::HashSet, fs::File, sync::Arc, time::Instant};
 
@@ -31,8 +31,8 @@ use super::{
     row_groups::RowGroups,
 };
 
-/// Rows decoded at once. Columns are put into the rows one after the other, so a batch of phases, 0.7 KB each, should stay in
-/// the caches of a core meanwhile; and arrays of 4 KB come from the allocator's pool, where larger ones would each be mapped.
+/// Rows decoded at once. Rows are filled column by column, so a batch of phases, 0.7 KB each, should stay in
+/// a core's caches; arrays of 4 KB come from the allocator's pool, larger ones would be mapped.
 pub(super) const BATCH_ROWS: usize = 512;
 
 /// What stands in a column that need not be unpacked.
@@ -51,8 +51,8 @@ pub(super) struct Closed {
 }
 
 impl Closed {
-    /// Reads what the file says about itself. `is_left_out` hears of each column, and what it holds if that is nothing; the
-    /// batches lack those of which it says so.
+    /// Reads the file's metadata. `is_left_out` is asked about each column, with its content if that is
+    /// empty; batches lack the columns for which it answers yes.
     ///
     /// # Errors
     /// What is wrong with it.

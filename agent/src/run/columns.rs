@@ -1,8 +1,8 @@
-//! The columns of every table of a run folder, each written once: name, type, help, and how it leaves a row and comes
-//! back. Accounts and counts come from the lists that define them, so a new one needs no edit here.
+//! The columns of every table of a run folder, each written once: name, type, help, and its way out of a row
+//! and back. Accounts and counts come from the lists that define them, so a new one needs no edit here.
 //!
-//! Ids of traces and spans are lower-case hexadecimal text: it is what Jaeger shows and what people paste into a
-//! `WHERE`, and DuckDB and pandas take it without a conversion (fixed-size binary would arrive there as BLOB and
+//! Ids of traces and spans are lower-case hexadecimal text: Jaeger shows it, people paste it into a `WHERE`,
+//! and DuckDB and pandas take it without a conversion (fixed-size binary would arrive there as BLOB and
 //! `bytes`). Dictionaries and zstd give most of the doubled size back. Opens no file.
 
 use std::sync::LazyLock;

@@ -1,7 +1,7 @@
 //! What can go wrong with a run folder, each with the next action.
 //!
-//! While a run is observed nothing here reaches the caller: errors are kept in [`super::FolderHealth`]. These are for
-//! making, closing and reading a folder. They print nothing.
+//! While a run is observed nothing here reaches the caller: [`super::FolderHealth`] keeps errors. These are
+//! for making, closing and reading a folder. They print nothing.
 
 use std::{io, path::PathBuf};
 
@@ -68,7 +68,7 @@ pub enum Error {
         /// Rows that were read, and given out, before the damage; none where the file has no rows.
         rows_kept: Option<u64>,
     },
-    /// A file is there and has more than is read of it, whatever wrote it.
+    /// A file is there and exceeds a limit of reading, whichever program wrote it.
     #[error("beyond what is read of a run folder: {}: {what}", path.shown())]
     Beyond {
         /// The file.
@@ -110,5 +110,5 @@ fn kept(rows: Option<u64>) -> String {
     rows.map_or_else(String::new, |rows| format!("; {rows} rows before that are kept"))
 }
 
-/// Of this module.
+/// Result of this module's functions.
 pub type Result<T> = std::result::Result<T, Error>;

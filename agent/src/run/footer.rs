@@ -1,7 +1,7 @@
-//! What a closed file says of itself at its end, looked through before the library reads it.
+//! The footer of a closed file, checked before the library reads it.
 //!
-//! Yields its metadata. The library reserves what lists claim to hold, 0.7 KB for a byte, and reads columns within columns by
-//! recursion.
+//! Yields its metadata. The library reserves memory for claimed list lengths, 0.7 KB for a byte, and reads
+//! columns within columns by recursion.
 
 use std::{fs::File, os::unix::fs::FileExt as _};
 

@@ -1,4 +1,4 @@
-//! Graphics processors in a run folder: the columns of `samples` that are about them, and what the manifest says of them.
+//! GPUs in a run folder: their columns of `samples`, and their part of the manifest.
 
 use serde::{Deserialize, Serialize};
 
@@ -28,15 +28,15 @@ pub struct GpuRecord {
 pub struct GpuDevice {
     /// Number, as the driver counts.
     pub index: u32,
-    /// What it is.
+    /// Product name.
     pub name: String,
-    /// Which one it is, wherever it is plugged in.
+    /// UUID: the same wherever the device is plugged in.
     pub uuid: String,
     /// Where it is plugged in: `00000000:3B:00.0`; none where the driver does not say.
     pub pci_bus_id: Option<String>,
     /// Its memory, bytes.
     pub memory_bytes: Option<u64>,
-    /// How a virtual machine came to it: `none`, `passthrough`, `vgpu`, `host_vgpu`, `host_vsga`; none where the driver does not say.
+    /// Virtualization: `none`, `passthrough`, `vgpu`, `host_vgpu`, `host_vsga`; none if not reported.
     pub virtualization: Option<String>,
     /// Times that it was looked at.
     pub readings: u64,
@@ -59,7 +59,7 @@ pub struct GpuDevice {
 }
 
 impl GpuDevice {
-    /// Takes over what its readings come to.
+    /// Takes over the totals of its readings.
     pub fn used(&mut self, total: &GpuUse) {
         self.readings = total.readings;
         self.utilization_percent = total.utilization_percent;
@@ -75,7 +75,7 @@ impl GpuDevice {
 /// A field of a reading, to read and to write.
 type Field = (fn(&GpuReading) -> Option<u64>, fn(&mut GpuReading, u64));
 
-/// A column of what was read of a device; rows without a device have none of it.
+/// A column of a device's reading; none in rows without a device.
 fn column(name: &'static str, help: &'static str, (get, set): Field) -> Column<Sample> {
     let access = Access::OptionalInteger {
         get: Box::new(move |row: &Sample| row.gpu.as_ref().and_then(get)),
@@ -84,7 +84,7 @@ fn column(name: &'static str, help: &'static str, (get, set): Field) -> Column<S
     Column { may_lack: true, ..Column::new(name, help, access) }
 }
 
-/// Those of `samples`.
+/// The GPU columns of `samples`.
 pub(super) fn columns() -> Vec<Column<Sample>> {
     macro_rules! field {
         ($field:ident) => {

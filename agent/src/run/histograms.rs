@@ -1,8 +1,8 @@
-//! HDR histograms of the durations of phases, one per kind and name, for tools that want quantiles without the rows.
+//! HDR histograms of phase durations, one per kind and name, for tools that want quantiles without the rows.
 //!
-//! They are made while the folder is closed, from its rows: a run pays nothing for them and they cannot disagree with
-//! the table. Requests marked as warm-up are left out, as in all statistics. Yields files in the V2 encoding (no
-//! deflate) and their index. Reads no rows by itself. Beside them it keeps those that a workload measured itself.
+//! They are made while the folder is closed, from its rows: a run pays nothing for them and they cannot
+//! disagree with the table. Warm-up requests are left out, as in all statistics. Yields files in the V2
+//! encoding (no deflate) and their index. Reads no rows itself. Keeps a workload's own histograms too.
 
 use std::{collections::HashMap, io, io::Write as _};
 
@@ -30,8 +30,8 @@ pub(super) const DIRECTORY: &str = "histograms";
 /// Names that have a histogram of their own, in the order of their first phases.
 const MOST_NAMES: usize = 1_000;
 
-/// Shortest duration, ns, and the unit of those below 2,048 of it: 1 us, of which HdrHistogram makes 512 ns, left two digits of
-/// 50 us.
+/// Shortest duration, ns, and the unit of those below 2,048 of it: 1 us, of which HdrHistogram makes 512 ns,
+/// left two digits of 50 us.
 const LOWEST_NS: u64 = 1;
 
 /// Longest duration, ns: one day. Longer ones count as one day.
@@ -72,8 +72,8 @@ impl<'a> Place<'a> {
     }
 }
 
-/// Histograms in the making. Each takes 61 kB for durations of up to 10 ms and 156 kB for up to a day: at most 156 MB
-/// for 1,000 names, and 1 MB in a usual run.
+/// Histograms in the making. Each takes 61 kB for durations of up to 10 ms and 156 kB for up to a day: at
+/// most 156 MB for 1,000 names, and 1 MB in a usual run.
 #[derive(Default)]
 pub(super) struct Collector {
     names: HashMap<(PhaseKind, Untrusted), Histogram<u32>>,
@@ -130,9 +130,9 @@ impl Collector {
     }
 }
 
-/// Makes files of the histograms that the workload's description has, in V2 and base64 by name, and takes them out of it. What
-/// is no histogram of our bounds stays in the description. For one that knows what no phase can tell: a load generator's
-/// latencies, which count from the schedule.
+/// Moves histograms out of the workload's description (V2 and base64, by name) into files. Text that is no
+/// histogram of our bounds stays. For values that no phase holds: a load generator's latencies, which count
+/// from the schedule.
 ///
 /// # Errors
 /// A file cannot be written.
@@ -155,7 +155,7 @@ pub(super) fn keep_told(manifest: &mut Manifest, place: &mut Place<'_>) -> io::R
     Ok(())
 }
 
-/// The bytes of a histogram, and how many values are in it. A workload may write anything: only our own bounds and digits are
+/// Bytes and value count of a histogram. A workload may write anything: only our own bounds and digits are
 /// taken, so that the decoder reserves 311 kB and no more, and the index need not say them for each.
 fn decode_told(text: &str) -> Option<(Vec<u8>, u64)> {
     let bytes = STANDARD.decode(text).ok()?;
@@ -209,8 +209,8 @@ mod tests {
         assert_eq!(count(LOWEST_NS, HIGHEST_NS / 2, DIGITS), None);
     }
 
-    /// As many zeros as 64 bits cannot negate: the decoder would panic where overflow is checked, which the workspace turns off
-    /// for it.
+    /// More zeros than 64 bits can negate: the decoder would panic with overflow checks, which the workspace
+    /// turns off for it.
     #[test]
     fn a_count_of_zeros_that_no_number_can_be_is_refused() {
         let zeros = |bytes: &[u8]| {

@@ -1,5 +1,5 @@
-//! What a program may do to the folder of its own run, which belongs to its user: nothing is lost without a word, nothing of
-//! others is read or written, and nothing waits.
+//! What a program may do to its own run's folder, which belongs to its user: nothing is lost silently, no
+//! file of others is read or written, and nothing waits.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -177,7 +177,7 @@ fn a_program_can_do_nothing_with_the_folder_of_its_run(
     assert_eq!(state(&victim), before, "nothing of others is touched");
 }
 
-/// It may destroy what is its own. That is said, and nothing else is taken for it.
+/// A program may destroy its own file. That is reported, and no other file is taken for it.
 #[rstest]
 #[case::cut(0)]
 #[case::cut_in_the_middle(3_000)]

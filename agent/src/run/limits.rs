@@ -1,9 +1,9 @@
-//! What is taken of a run folder that nobody vouches for: each limit once, with its reason.
+//! Limits of what is read from an untrusted run folder, each with its reason.
 //!
-//! All lie above what this program writes, or this program writes no more: a request has at most the phases that are read of it,
-//! and a workload's own words that would make a manifest too large stay out of it. A limit that is reached is told with what was
-//! found; nothing is cut off silently. What
-//! they let through together stays below 300 MB, with [`crate::memory`] as the last of them.
+//! All lie above what this program writes, or it writes no more: it stops at the limit of phases per request,
+//! and leaves out a workload's own words that would make a manifest too large. A limit that is reached is
+//! told with what was found; nothing is cut off silently. Together they stay below 300 MB, with
+//! [`crate::memory`] as the last of them.
 
 use std::{
     fmt,
@@ -25,9 +25,9 @@ const fn limit(what: &'static str, most: u64) -> Limit {
     Limit { what, most }
 }
 
-/// 1,000 histograms and a day of pairs of clocks are 0.4 MB; the workload's own part is bounded by who reads it.
+/// 1,000 histograms and a day of clock pairs are 0.4 MB; readers bound the workload's own part.
 pub(crate) const MANIFEST_BYTES: Limit = limit("bytes of a manifest", 4 << 20);
-/// The same has 15,000 values. One of JSON takes 32 bytes and up, and `compare` keeps the manifests of all runs.
+/// A manifest has 15,000 values. One of JSON takes 32 bytes or more, and `compare` keeps those of all runs.
 pub(crate) const MANIFEST_VALUES: Limit = limit("values in a manifest", 200_000);
 /// 5,000,000 phases have 3,500 parts of columns of 150 bytes.
 pub(crate) const FOOTER_BYTES: Limit = limit("bytes of a footer", 16 << 20);
@@ -41,8 +41,8 @@ pub(crate) const CHUNKS: Limit = limit("columns of all row groups", 100_000);
 pub(crate) const FOOTER_ENTRIES: Limit = limit("entries of a footer", 1_000_000);
 /// Written ones end at 1 MiB or 20,000 rows, whichever comes first.
 pub(crate) const PAGE_BYTES: Limit = limit("bytes of a page, unpacked", 8 << 20);
-/// Each column has one page unpacked at a time; all of `phases`, which no zeros make small, are 16 MB. An export reads three tables
-/// at once.
+/// Each column has one page unpacked at a time; all of `phases`, without zeros, are 16 MB. An export reads
+/// three tables at once.
 pub(crate) const PAGES_BYTES: Limit = limit("bytes of the pages of all columns, unpacked", 32 << 20);
 /// A path of the kernel's: names of control groups. Marked names have 64 bytes.
 pub(crate) const VALUE_BYTES: Limit = limit("bytes of a value", 4_096);
@@ -80,7 +80,7 @@ const TIME: Duration = Duration::from_mins(10);
 const TIME_PER_BYTES: u64 = 1 << 30;
 
 impl Limit {
-    /// Nothing if so much may be.
+    /// An error if `found` is above the limit.
     pub(super) fn check(self, found: u64) -> Result<(), Fault> {
         if found <= self.most { Ok(()) } else { Err(Fault::Beyond(self, found)) }
     }
@@ -89,11 +89,11 @@ impl Limit {
 /// Why a file is not read on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// It makes no sense.
+    /// The file makes no sense.
     Damaged(Untrusted),
-    /// It has more than is taken.
+    /// A limit is exceeded: the limit, and what was found.
     Beyond(Limit, u64),
-    /// It took too long.
+    /// Reading took longer than this.
     Late(Duration),
 }
 
@@ -141,13 +141,13 @@ impl Deadline {
         Self { begun, ..self }
     }
 
-    /// It is over.
+    /// A deadline that has passed.
     #[cfg(test)]
     pub(super) fn past() -> Self {
         Self { begun: Instant::now(), limit: Duration::ZERO }
     }
 
-    /// For what this process wrote itself: however slow the disk is, it has to be read.
+    /// No deadline, for files that this process wrote: they have to be read, however slow the disk is.
     pub(super) fn never() -> Self {
         Self { begun: Instant::now(), limit: Duration::MAX }
     }

@@ -1,7 +1,7 @@
-//! `manifest.json`: what was run, where, when, how completely it was seen, and what lies beside it in the folder.
+//! `manifest.json`: what was run, where, when, how completely it was seen, and the folder's other contents.
 //!
-//! Plain serde structs, format 1; callers fill them. Fields that a reader does not know are left alone, and those that a folder
-//! lacks are empty, so that one may be added without a new format.
+//! Plain serde structs, format 1; callers fill them. Readers ignore unknown fields, and missing ones are
+//! empty, so that one may be added without a new format.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::{
     phase::Restored,
 };
 
-/// The format that is written, and the newest that is read. It goes up when an old reader would get something wrong.
+/// The format written, and the newest read. It goes up when an old reader would get something wrong.
 pub const FORMAT: u32 = 1;
 
 /// Signs of having been restored that are kept, the first ones.
@@ -37,7 +37,7 @@ pub struct Manifest {
     pub name: String,
     /// The command observed, with its arguments; empty if it was attached to.
     pub command: Vec<String>,
-    /// Begin, wall time, RFC 3339.
+    /// Start, wall time, RFC 3339.
     pub start: String,
     /// End, wall time, RFC 3339; empty while it runs and after a crash.
     pub end: String,
@@ -51,11 +51,11 @@ pub struct Manifest {
     pub scenario: String,
     /// The platform alone.
     pub platform: String,
-    /// Who runs the machine, `QEMU on TCG`; empty on bare metal, where nothing tells, and in older folders.
+    /// The hypervisor, `QEMU on TCG`; empty on bare metal, where nothing tells, and in older folders.
     pub hypervisor: String,
-    /// Who made the container, `docker`; empty outside of any, where nothing tells, and in older folders.
+    /// The container's runtime, `docker`; empty outside of any, where nothing tells, and in older folders.
     pub container_runtime: String,
-    /// Container-host core ratio: CPUs that it could use at a time over those that it saw. None outside of containers.
+    /// Container-host core ratio: CPUs usable at a time over CPUs seen. None outside of containers.
     pub host_core_ratio: Option<f64>,
     /// How much could be seen.
     pub fidelity: String,
@@ -79,7 +79,7 @@ pub struct Manifest {
     pub gpu: GpuRecord,
     /// What the workload says about itself, as it wrote it.
     pub workload: Option<serde_json::Map<String, serde_json::Value>>,
-    /// Who wrote this.
+    /// Versions of the writer.
     pub versions: Versions,
     /// What the agent says about itself.
     pub health: HealthRecord,
@@ -168,9 +168,9 @@ impl std::fmt::Display for Exit {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Versions {
-    /// Of this program.
+    /// Version of this program.
     pub guestscope: String,
-    /// Of the contract between its kernel side and the rest.
+    /// Version of the contract between its kernel side and the rest.
     pub contract: u32,
 }
 
@@ -178,15 +178,15 @@ pub struct Versions {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RowCounts {
-    /// Of `phases`.
+    /// Rows of `phases`.
     pub phases: u64,
-    /// Of `threads`.
+    /// Rows of `threads`.
     pub threads: u64,
-    /// Of `samples`.
+    /// Rows of `samples`.
     pub samples: u64,
-    /// Of `marks`.
+    /// Rows of `marks`.
     pub marks: u64,
-    /// Of `waits`.
+    /// Rows of `waits`.
     pub waits: u64,
 }
 
@@ -264,7 +264,7 @@ pub struct ExportRecord {
 }
 
 impl Manifest {
-    /// Of a run that begins now: everything else is for the caller to fill.
+    /// Manifest of a run that starts now; the caller fills in everything else.
     pub fn new(run_id: [u8; 16], name: &str, start: ClockPair) -> Self {
         let version = env!("CARGO_PKG_VERSION").to_owned();
         Self {
@@ -305,8 +305,8 @@ impl Manifest {
         monotonic_ns.saturating_add_signed(self.wall_offset_ns(monotonic_ns))
     }
 
-    /// What to add to times of a request that began at this monotonic time to get wall times, ns: the same that a live
-    /// export added.
+    /// Offset from monotonic to wall times of a request that began then, ns: the same that a live export
+    /// added.
     pub fn wall_offset_ns(&self, start_ns: u64) -> i64 {
         clock::in_force(&self.clocks, start_ns, |&pair| pair.into()).offset_ns()
     }

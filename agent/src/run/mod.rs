@@ -1,8 +1,8 @@
 //! The run folder: what was observed, on disk, from the first second and whatever happens.
 //!
-//! Yields a folder that is readable at every instant: Arrow streams and a manifest while the run is on, Parquet and
-//! histograms once closed, and readers that take both. While it runs nothing here fails its caller: errors and lost
-//! rows are kept and told by [`RunFolder::health`]. It takes times and explanations from its caller and computes none.
+//! Yields a folder that is readable at every instant: Arrow streams and a manifest while the run is on,
+//! Parquet and histograms once closed, and readers of both. While it runs nothing fails its caller:
+//! [`RunFolder::health`] tells errors and lost rows. Times and explanations come from its caller.
 
 #[macro_use]
 mod cells;
@@ -105,11 +105,11 @@ pub struct Closed {
     pub errors: Vec<Error>,
 }
 
-/// A run folder that is being written. If it is dropped and not closed, what waits is written and the folder stays as
-/// after a crash: readable.
+/// A run folder that is being written. If it is dropped and not closed, waiting rows are written and the
+/// folder stays as after a crash: readable.
 ///
-/// From its begin to its end it is reached by descriptors alone. What has its names, or those of its files, by then is neither
-/// read nor written.
+/// From start to end it is reached by descriptors alone. Other files that have its name, or its files' names,
+/// by then are neither read nor written.
 pub struct RunFolder {
     path: PathBuf,
     directory: Directory,
@@ -144,7 +144,7 @@ impl RunFolder {
         self.directory.clone()
     }
 
-    /// The requests that it holds, in the order of their ends. They are what this process wrote, whatever became of the file.
+    /// Its requests in the order of their ends, as this process wrote them, whatever became of the file.
     ///
     /// # Errors
     /// There are no descriptors left.
@@ -230,8 +230,8 @@ impl RunFolder {
         }
     }
 
-    /// Writes what waits for the last time; what cannot be written now is lost, and in [`Self::health`]. Nothing can be
-    /// appended afterwards.
+    /// Writes what waits for the last time; what cannot be written now is lost, and in [`Self::health`].
+    /// Nothing can be appended afterwards.
     pub fn end(&mut self) {
         for result in self.close_streams() {
             self.note(result);
@@ -254,13 +254,13 @@ impl RunFolder {
         }
     }
 
-    /// Writes what waits, turns the streams into Parquet, makes the histograms and writes the manifest, changed by
-    /// `finish`, for the last time. `explain` gives each phase its cause and tail; `progress` hears of phases done and
-    /// of all there are.
+    /// Writes what waits, turns the streams into Parquet, makes the histograms and writes the manifest,
+    /// changed by `finish`, for the last time. `explain` gives each phase its cause and tail; `progress` gets
+    /// the phases done and their total.
     ///
     /// # Errors
-    /// The last manifest could not be written: the folder stays readable, as one that still runs. All else that
-    /// fails is told in [`Closed::errors`].
+    /// The last manifest could not be written: the folder stays readable, as one that still runs. All other
+    /// failures are in [`Closed::errors`].
     pub fn close(
         mut self,
         finish: impl FnOnce(&mut Manifest),

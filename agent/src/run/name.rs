@@ -1,15 +1,15 @@
 //! Names of folders and files from words of outside: programs, users and scenarios may hold anything.
 //!
-//! Yields names of `[A-Za-z0-9._-]` that are never empty, never hidden and never dots only. Makes nothing on disk.
+//! Yields names of `[A-Za-z0-9._-]` that are never empty, hidden or dots only. Makes nothing on disk.
 
 use chrono::{DateTime, Utc};
 
-/// Longest word of outside inside a file name, in bytes. Time, scenario and name together stay far below the 255 of
-/// every file system.
+/// Longest foreign word inside a file name, in bytes. Time, scenario and name together stay far below the 255
+/// of every file system.
 const WORD_BYTES: usize = 64;
 
-/// `text` as a part of a file name: every run of other characters becomes one `-`; at most 64 bytes; `fallback` (which
-/// must be such a name) if nothing is left.
+/// `text` as a part of a file name: every run of other characters becomes one `-`; at most 64 bytes;
+/// `fallback` (which must be such a name) if nothing is left.
 pub fn sanitise(text: &str, fallback: &str) -> String {
     let mut word = String::with_capacity(text.len().min(WORD_BYTES));
     for character in text.chars() {
@@ -44,8 +44,8 @@ fn date(wall_ns: u64) -> DateTime<Utc> {
     DateTime::from_timestamp_nanos(i64::try_from(wall_ns).unwrap_or(i64::MAX))
 }
 
-/// FNV-1a, 64 bits: the same for ever and everywhere, unlike the standard library's hasher. Tells apart names that
-/// [`sanitise`] makes equal.
+/// FNV-1a, 64 bits: the same for ever and everywhere, unlike the standard library's hasher. Tells apart names
+/// that [`sanitise`] makes equal.
 pub(super) fn fingerprint(text: &str) -> u64 {
     text.bytes()
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))

@@ -1,6 +1,6 @@
 //! Opens what lies in a run folder, and nothing else that has such a name.
 //!
-//! A folder may come from elsewhere: a FIFO would be waited for, a device never ends, and a link leads out. Nothing here waits.
+//! A folder may come from elsewhere: a FIFO blocks, a device never ends, a link leads out. Nothing waits.
 
 use std::{
     fs::{File, OpenOptions},
@@ -47,7 +47,7 @@ impl Place {
         &self.path
     }
 
-    /// The path of what is in it.
+    /// The path of an entry in it.
     pub(super) fn join(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
@@ -59,7 +59,7 @@ impl Place {
         Ok(Self { descriptor: Arc::new(descriptor), path: self.join(name), opened: self.opened })
     }
 
-    /// A regular file in it, for reading. What is not one is not opened: that alone may do something to a device.
+    /// A regular file in it, for reading. Nothing else is opened: opening alone may have effects on a device.
     pub(super) fn file(&self, name: &str) -> io::Result<File> {
         let found = fstatat(&*self.descriptor, name, AtFlags::AT_SYMLINK_NOFOLLOW)?;
         let kind = SFlag::from_bits_truncate(found.st_mode & SFlag::S_IFMT.bits());

@@ -1,6 +1,6 @@
 //! Looks at all pages of a closed table before the library unpacks one: it reserves what their headers claim.
 //!
-//! Yields nothing but what is wrong. Words are looked at one by one, since a dictionary hands one out again and again.
+//! Yields what is wrong, if anything. Words are checked one by one, since a dictionary repeats them.
 
 use std::{fs::File, os::unix::fs::FileExt as _};
 
@@ -135,7 +135,7 @@ impl<'a> Chunk<'a> {
             )
             .into());
         }
-        // A batch takes some of many pages: what a page has at most for each of its values, a batch has for each of its rows.
+        // A batch takes from many pages: a page's most bytes per value are a batch's most bytes per row.
         if self.kind == Type::BYTE_ARRAY && header.encoding == PLAIN {
             let most = header.values.saturating_add(1).saturating_mul(VALUE_BYTES.most);
             if header.unpacked > most {

@@ -1,6 +1,6 @@
 //! Reads a run folder back, in either form: closed, running, or left behind by a crash.
 //!
-//! Yields the manifest and iterators over requests, phases, threads, samples and marks, all in bounded memory. It
+//! Yields the manifest and iterators over requests, phases, threads, samples and marks, in bounded memory. It
 //! changes nothing on disk and keeps nothing between calls.
 
 use std::{
@@ -30,7 +30,7 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// Phases that a request gets room for before they are seen, 0.7 KB each: one of a million shall not make all others large.
+/// Room for a request's phases in advance, 0.7 KB each: one of a million shall not make all others large.
 const MOST_ROOM: usize = 16;
 
 /// A run folder, opened for reading.
@@ -91,7 +91,7 @@ impl Folder {
         Requests { rows, next: None, usual: 1, left_out, told }
     }
 
-    /// What requests had too much of, in the reading that came farthest; none if they had not.
+    /// Phases left out of requests, by the reading that came farthest; none if there are none.
     pub fn left_out(&self) -> Option<PhasesLeftOut> {
         let left_out = *self.left_out.lock().unwrap_or_else(PoisonError::into_inner);
         (left_out.phases > 0).then_some(left_out)
@@ -122,12 +122,12 @@ impl Folder {
         Rows::open(&self.place, &WAITS)
     }
 
-    /// The histogram of durations, ns, of the phases of one kind and name; none if the folder has none for it.
+    /// Duration histogram, ns, of the phases of one kind and name; none if the folder has none for it.
     pub fn histogram(&self, kind: PhaseKind, name: &str) -> Result<Option<Histogram<u64>>> {
         self.histogram_of(kind.name(), name)
     }
 
-    /// A histogram that the workload measured itself, ns, like a load generator's `latency`; none if there is none.
+    /// Histogram that the workload measured itself, ns, like a load generator's `latency`; none if absent.
     pub fn workload_histogram(&self, name: &str) -> Result<Option<Histogram<u64>>> {
         self.histogram_of(histograms::TOLD, name)
     }
@@ -157,7 +157,7 @@ pub(super) fn manifest_of(folder: &Path, text: &[u8]) -> Result<Manifest> {
     Ok(manifest)
 }
 
-/// It is of a size that this program writes. Each value of JSON takes much more memory than text.
+/// Checks the size against the limits. Each value of JSON takes much more memory than its text.
 fn check(text: &[u8]) -> std::result::Result<(), Fault> {
     MANIFEST_BYTES.check(text.len() as u64)?;
     let values = text.iter().filter(|byte| matches!(byte, b',' | b':' | b'[' | b'{'));
@@ -202,7 +202,7 @@ pub struct Requests {
 /// Phases of requests that have more than are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PhasesLeftOut {
-    /// So many phases.
+    /// Number of phases left out.
     pub phases: u64,
     /// The number of requests that they belong to.
     pub requests: u64,
@@ -225,7 +225,7 @@ impl Requests {
         Self { rows, next: None, usual: 1, left_out: PhasesLeftOut::default(), told: Arc::default() }
     }
 
-    /// What requests had too much of so far; none if they had not.
+    /// Phases left out of requests so far; none if there are none.
     pub fn left_out(&self) -> Option<PhasesLeftOut> {
         (self.left_out.phases > 0).then_some(self.left_out)
     }

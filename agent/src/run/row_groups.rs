@@ -1,8 +1,8 @@
 //! Reads a closed table's file a group of rows at a time.
 //!
-//! The library asks for each page of each column on its own: two system calls and two buffers for some hundred bytes, and a run
-//! of 10,000 requests has 570 of them. Here a group is read at once and the pages are parts of it. At most one group is kept, and
-//! a larger one than this program writes is read page by page.
+//! The library asks for each page of each column on its own: two system calls and two buffers for some
+//! hundred bytes, and a run of 10,000 requests has 570 of them. Here a group is read at once and pages are
+//! parts of it. One group is kept; one larger than this program writes is read page by page.
 
 use std::{
     fs::File,
@@ -36,16 +36,16 @@ pub(super) struct RowGroups {
 }
 
 impl RowGroups {
-    /// Of a file that is so long. Where its groups lie has been checked.
+    /// A file of so many bytes; the positions of its groups have been checked.
     pub(super) fn new(file: File, file_bytes: u64, metadata: &ParquetMetaData) -> Self {
         let mut ranges: Vec<_> = metadata.row_groups().iter().filter_map(range).collect();
         ranges.sort_by_key(|range| range.start);
-        // Of a damaged file: two that overlap would be read in turns, again and again.
+        // Two groups that overlap, in a damaged file, would be read in turns, again and again.
         ranges.dedup_by(|next, kept| next.start < kept.end);
         Self { file, file_bytes, ranges, kept: Mutex::new((0, Bytes::new())) }
     }
 
-    /// So many bytes from there, or all that the group has from there if it has more.
+    /// At least so many bytes from `start`; up to the group's end if it is kept.
     fn from(&self, start: u64, least_bytes: u64) -> Result<Bytes> {
         let end = start.checked_add(least_bytes).filter(|end| *end <= self.file_bytes);
         let end = end.ok_or_else(|| ParquetError::EOF(format!("{least_bytes} bytes from {start}")))?;
@@ -59,7 +59,7 @@ impl RowGroups {
         Ok(kept.1.slice((start - range.start) as usize..))
     }
 
-    /// The group that lies there.
+    /// The group around `start`.
     fn range(&self, start: u64) -> Option<&Range<u64>> {
         let after = self.ranges.partition_point(|range| range.start <= start);
         let range = after.checked_sub(1).and_then(|before| self.ranges.get(before));

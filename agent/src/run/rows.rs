@@ -1,7 +1,7 @@
-//! Rows of a table from either form of its file: Parquet once closed, an Arrow stream before that or after a crash.
+//! Rows of a table from either form of its file: Parquet once closed, else an Arrow stream.
 //!
-//! Yields typed rows in bounded memory, a batch at a time. A torn end of a stream ends the rows and is told apart from
-//! damage, which is an error. Writes nothing.
+//! Yields typed rows in bounded memory, a batch at a time. A torn end of a stream ends the rows and is told
+//! apart from damage, which is an error. Writes nothing.
 
 use std::{
     collections::VecDeque,
@@ -35,7 +35,7 @@ pub struct Rows<R: 'static> {
     words: Words,
     /// What is still to be decoded of a batch of a stream, which may be a large one.
     batch: Option<(RecordBatch, Range<usize>)>,
-    /// Those of the last batch that are still to be given. Its room is used again and again: rows of phases are large.
+    /// Decoded rows of the last batch still to be given. The room is reused: rows of phases are large.
     decoded: VecDeque<R>,
     given: u64,
 }
@@ -52,7 +52,7 @@ impl<R> Rows<R> {
         Self::open_without(folder, table, |_| false)
     }
 
-    /// The same for who does not want these columns: rows have what a blank one has there.
+    /// The same without these columns: rows have a blank one's values there.
     pub(super) fn open_without(
         folder: &Place,
         table: &'static Table<R>,
@@ -100,7 +100,7 @@ impl<R> Rows<R> {
         Self { table, path, source, left_out, words, batch: None, decoded, given: 0 }
     }
 
-    /// What could not be used at the end of a stream; none before the rows are over, and none if all was whole.
+    /// What could not be used at the end of a stream; none before the rows are over, or if all was whole.
     pub fn torn_end(&self) -> Option<&TornEnd> {
         match &self.source {
             Source::Over(torn) => torn.as_ref(),
@@ -206,7 +206,7 @@ impl<R> Iterator for Rows<R> {
 }
 
 impl Fault {
-    /// As an error about the file at `path`.
+    /// An error about the file at `path`.
     pub(super) fn at(self, path: &Path, rows_kept: Option<u64>) -> Error {
         match self {
             Fault::Damaged(what) => damaged(path, &what, rows_kept),
@@ -218,7 +218,7 @@ impl Fault {
 }
 
 impl Mismatch {
-    /// As an error about the file at `path`.
+    /// An error about the file at `path`.
     pub(super) fn at(self, path: &Path, rows_kept: u64) -> Error {
         match self {
             Mismatch::Unknown(column) => Error::Newer {

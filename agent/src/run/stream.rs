@@ -1,8 +1,8 @@
 //! Tables while the run is on: rows appended to a file as Arrow IPC stream, each batch complete in itself.
 //!
-//! Yields, whatever fails, a file whose readable part is exactly the rows counted as written: a failed write is cut off
-//! again before the next one. It never waits for the disk (no fsync): a crash of the agent loses nothing that was
-//! flushed, a power cut the seconds that the kernel had not written yet.
+//! Yields, whatever fails, a file whose readable part is exactly the rows counted as written: a failed write
+//! is cut off again before the next one. It never waits for the disk (no fsync): a crash of the agent loses
+//! nothing that was flushed, a power cut the seconds that the kernel had not written yet.
 
 use std::{
     fs::File,
@@ -28,8 +28,8 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// Rows that wait before a batch is written without being asked: 0.8 MB of phases. More saves nothing: above 1,000
-/// rows a row's share of the batch's header is below 3 bytes.
+/// Rows that wait before a batch is written without being asked: 0.8 MB of phases. More saves nothing: above
+/// 1,000 rows a row's share of the batch's header is below 3 bytes.
 const BATCH_ROWS: usize = 2_048;
 
 /// Rows kept while the disk takes none: 6 MB of phases, a part of the agent's 25 MB.
@@ -86,7 +86,7 @@ pub(super) struct Stream<R: 'static, S = File> {
     waiting: Vec<R>,
     written: u64,
     lost: u64,
-    /// It was told that the file has no name any more.
+    /// Whether the loss of the file's name has been reported.
     told_gone: bool,
 }
 
@@ -98,8 +98,8 @@ impl<R> Stream<R> {
         Self::new(storage, table)
     }
 
-    /// What was written so far, read by the descriptor that wrote it: what became of the file's name does not matter, nor what
-    /// others have added.
+    /// What was written so far, read by its own descriptor: a renamed file, or bytes that others added, do
+    /// not matter.
     pub(super) fn part(&self) -> io::Result<Part> {
         Ok(Part::new(self.storage.try_clone()?, 0, self.whole_bytes))
     }
@@ -109,8 +109,8 @@ impl<R> Stream<R> {
         directory.remove_ours(&file_name(self.table), &self.storage)
     }
 
-    /// The closed file has no more than so many rows. The others are lost if nobody can read this one: it has no name any more,
-    /// or something else has it.
+    /// The closed file has no more than so many rows. The others are lost if this file cannot be read: it has
+    /// no name any more, or another file has it.
     pub(super) fn give_up(&mut self, directory: &Directory, kept: u64) {
         if !directory.is_ours(&file_name(self.table), &self.storage) {
             self.lost += self.written.saturating_sub(kept);
@@ -158,8 +158,8 @@ impl<R, S: Storage> Stream<R, S> {
     /// Writes what waits.
     ///
     /// # Errors
-    /// The storage failed: the rows stay and the next call tries again. Once, that the file is gone: its rows are in nothing but the
-    /// closed table then.
+    /// The storage failed: the rows stay and the next call tries again. Once: the file has no name any more,
+    /// so its rows are only in the closed table then.
     pub(super) fn flush(&mut self) -> Result<()> {
         self.write_waiting()?;
         if !self.told_gone && self.storage.is_gone() {
@@ -215,8 +215,8 @@ impl<R, S: Storage> Stream<R, S> {
         flushed
     }
 
-    /// The waiting rows as schema and batch. A new writer for each: it sends all dictionaries again (some 200 bytes),
-    /// so that no batch needs one that was never written.
+    /// The waiting rows as schema and batch. A new writer for each: it sends all dictionaries again (some 200
+    /// bytes), so that no batch needs one that was never written.
     fn encoded(&self) -> std::result::Result<Vec<u8>, ArrowError> {
         let mut writer = writer(&self.schema)?;
         writer.write(&self.table.encode(&self.schema, &self.waiting)?)?;
@@ -233,9 +233,9 @@ pub(super) fn file_name<R>(table: &Table<R>) -> String {
     format!("{}.{EXTENSION}", table.name)
 }
 
-/// Writes the schema. Buffers are aligned to 8 bytes and not to 64: the padding of 100 buffers would be half of a
-/// batch of a quiet second. They are compressed: a phase takes 44 bytes and not 310 for 0.4 us of CPU time, so that
-/// the agent's own writes do not queue in front of the program's on a slow or throttled disk.
+/// Writes the schema. Buffers are aligned to 8 bytes and not to 64: the padding of 100 buffers would be half
+/// of a batch of a quiet second. They are compressed: a phase takes 44 bytes and not 310 for 0.4 us of CPU
+/// time, so that the agent's own writes do not queue in front of the program's on a slow or throttled disk.
 fn writer(schema: &SchemaRef) -> std::result::Result<StreamWriter<Vec<u8>>, ArrowError> {
     let options = IpcWriteOptions::try_new(8, false, MetadataVersion::V5)?
         .try_with_compression(Some(CompressionType::ZSTD))?

@@ -263,13 +263,13 @@ fn is_blank(array: &ArrayRef) -> bool {
 }
 
 impl<R> Table<R> {
-    /// Of the stream (without what is known only at the end), or of the closed file.
+    /// Schema of the stream (without columns known only at the end), or of the closed file.
     pub(super) fn schema(&self, closed: bool) -> SchemaRef {
         let columns = self.columns.iter().filter(|column| closed || !column.at_close);
         Arc::new(Schema::new(columns.map(Column::field).collect::<Vec<_>>()))
     }
 
-    /// For documentation.
+    /// The columns as documentation shows them.
     pub(super) fn help(&self) -> impl Iterator<Item = ColumnHelp> {
         self.columns.iter().map(|column| {
             let field = column.field();
@@ -302,9 +302,9 @@ impl<R> Table<R> {
         })
     }
 
-    /// Rows from a batch of either form, in the place of those that `rows` had. Columns that this program does not know are left
-    /// out, but not a time: without it the accounts of a phase would no longer add up. Those of which `left_out` says so, in the
-    /// order of the table, stay blank; whether they are there is not asked.
+    /// Decodes a batch of either form into `rows`, in place of the old ones. Unknown columns are left out,
+    /// but not a time: without it the accounts of a phase would no longer add up. Columns in `left_out`, in
+    /// the order of the table, stay blank, present or not.
     pub(super) fn decode<'a>(
         &self,
         batch: &RecordBatch,

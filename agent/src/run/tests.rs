@@ -187,8 +187,8 @@ proptest! {
     }
 }
 
-/// Numbers of a closed file's footer are signed and have their sign in the lowest bit: each of them is once what it must
-/// not be. The library panics on a column that begins before its file.
+/// Numbers of a closed file's footer are signed, with the sign in the lowest bit: each is made invalid once.
+/// The library panics on a column that begins before its file.
 #[test]
 fn a_footer_with_any_number_negated_gives_an_error_or_rows() {
     let parent = tempfile::tempdir().unwrap();

@@ -1,7 +1,7 @@
 //! Walks through what Thrift's compact protocol wrote, without a word of memory for what it claims.
 //!
-//! Yields numbers and lengths of lists with the numbers of the fields that they stand in. A Parquet file describes itself this way,
-//! and its library reserves what a list claims to hold.
+//! Yields numbers and list lengths with their field numbers. A Parquet file describes itself this way, and
+//! its library reserves what a list claims to hold.
 
 /// Structures within each other; a footer of Parquet has six.
 const DEEPEST: usize = 16;

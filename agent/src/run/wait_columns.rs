@@ -68,7 +68,7 @@ fn wait() -> Vec<Column<Wait>> {
             Access::Integer {
                 width: Width::Signed,
                 get: Box::new(Wait::runq_ns),
-                // It follows from the others.
+                // The value follows from the other columns.
                 set: Box::new(|_, _| {}),
             },
         ),
@@ -86,7 +86,7 @@ fn wait() -> Vec<Column<Wait>> {
     columns
 }
 
-/// Where the thread is at home.
+/// The thread in its own PID namespace, and its control group.
 fn whereabouts() -> [Column<Wait>; 3] {
     let path = Access::Word {
         get: Box::new(|row: &Wait| row.cgroup.as_ref().map(Untrusted::stored)),

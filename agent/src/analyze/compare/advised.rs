@@ -1,7 +1,7 @@
 //! What to do about a difference, and on what that rests.
 //!
-//! Yields [`Advised`]: on the cause that explains most of the time, and on moves between caches where these rose, which take
-//! no time of their own: what they cost is part of `cpu`. It advises nothing where a program executed a guest's instructions.
+//! Yields [`Advised`]: on the cause that explains most of the time, and on a rise of moves between caches,
+//! whose cost is part of `cpu`. No advice where a program executed a guest's instructions.
 
 use super::{Compared, CountChange, Side};
 use crate::analyze::advice::{self, Advice};
@@ -40,8 +40,8 @@ impl Compared {
         self.side.emulated > 0 || baseline.emulated > 0
     }
 
-    /// Moves to cold caches of which the slower side surely has more, unless it has fewer of all kinds together: then they
-    /// only changed their kind.
+    /// Moves to cold caches of which the slower side surely has more, unless it has fewer of all kinds
+    /// together: then only the kind of move changed.
     fn moves(&self) -> Vec<&CountChange> {
         let slower = self.mean.difference_ns.value.signum();
         let cold = || self.counts.iter().filter(|change| COLD.contains(&change.name));

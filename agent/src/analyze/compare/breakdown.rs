@@ -1,7 +1,7 @@
-//! Where the time of a mean request of each platform went, platform by platform: what bars are drawn from.
+//! Where the time of each platform's mean request went: the data of the bar charts.
 //!
-//! Yields a [`Breakdown`] per platform with an interval for each share, the runs being its sample. Differences and what they
-//! are made of lie in [`super::causes`].
+//! Yields a [`Breakdown`] per platform with an interval for each share; the runs are its sample. Differences
+//! and their parts lie in [`super::causes`].
 
 use super::{
     Platform,
@@ -17,7 +17,7 @@ use crate::analyze::split::Cause;
 pub struct Breakdown {
     /// The platform's name.
     pub label: String,
-    /// All of it, ns.
+    /// Mean latency, ns.
     pub mean_ns: Interval,
     /// Its parts that are not zero, in the order of the phases; they add up to the whole.
     pub shares: Vec<Share>,
@@ -28,7 +28,7 @@ pub struct Breakdown {
 pub struct Share {
     /// The phase and those around it.
     pub path: Path,
-    /// On what.
+    /// What the time was spent on.
     pub cause: Cause,
     /// In a mean request, ns.
     pub mean_ns: Interval,
@@ -46,8 +46,8 @@ pub struct Quantile {
 /// How many values of 1 / (1 - q) there are between two powers of ten.
 const PER_DECADE: u32 = 12;
 
-/// Of all platforms by the same rules: what lies inside `cpu` is told where all runs of all of them say so, and folded
-/// accounts are folded in all.
+/// Breakdowns of all platforms by the same rules: time inside `cpu` is split where all runs of all platforms
+/// have samples, and folded accounts are folded in all.
 pub fn breakdowns(platforms: &[&Platform], fold: bool) -> Vec<Breakdown> {
     let sampled = !fold && platforms.iter().all(|platform| platform.is_sampled());
     platforms
@@ -78,8 +78,8 @@ fn estimate(values: &[f64]) -> Interval {
 }
 
 impl Platform {
-    /// From the fastest request on: quantiles even on a logarithmic scale of 1 / (1 - q), as far as every run has a request
-    /// beyond.
+    /// Quantiles from the fastest request on, even on a logarithmic scale of 1 / (1 - q), up to the last one
+    /// beyond which every run has a request.
     pub fn quantiles(&self) -> Vec<Quantile> {
         let fewest = self.fewest_requests() as f64;
         let odds = |step: u32| 10_f64.powf(f64::from(step) / f64::from(PER_DECADE));

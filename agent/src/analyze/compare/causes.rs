@@ -1,10 +1,10 @@
 //! What a difference between two platforms is made of, by phase and cause.
 //!
-//! Yields a [`Decomposition`] whose parts add up to the difference of the means, exactly: times by account add up to
-//! latencies, and means are linear. Time on a CPU is split further by samples; what coincides with helpers that were kept
-//! from running, and with stops of the whole guest, is named after them by the rules that also hold within one run (see
-//! [`Split`](crate::analyze::Split)). These are estimates, and move time between parts without changing the sum. It is
-//! accounting: whether a change of one part would change another it cannot know.
+//! Yields a [`Decomposition`] whose parts add up to the difference of the means, exactly: times by account
+//! add up to latencies, and means are linear. Samples split time on a CPU further; time that coincides with
+//! waits of helpers or stops of the whole guest is named after these, by the rules that hold within one run
+//! (see [`Split`](crate::analyze::Split)). These are estimates, and move time between parts without changing
+//! the sum. It is accounting: it cannot know whether a change of one part would change another.
 
 use guestscope_ebpf::Account;
 
@@ -17,7 +17,7 @@ use crate::{
     phase::KEPT,
 };
 
-/// All of [`Cause::all`].
+/// Number of causes in [`Cause::all`].
 const NAMED: usize = CAUSES + 2 + KEPT.len() + Overlay::ALL.len();
 /// Places in the order of [`Cause::all`].
 const STEAL: usize = CAUSES;
@@ -35,22 +35,22 @@ pub(super) type Named = [f64; NAMED];
 pub struct Part {
     /// The phase whose own time it is.
     pub path: Path,
-    /// On what.
+    /// What the time was spent on.
     pub cause: Cause,
     /// In a mean request of the baseline, ns; 0 for what only differences have.
     pub baseline_ns: f64,
-    /// More than there, ns per request; negative if less.
+    /// Excess over the baseline, ns per request; negative if less.
     pub difference_ns: Interval,
 }
 
-/// A cause over all phases.
+/// A cause, summed over all phases.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OfCause {
-    /// Which.
+    /// The cause.
     pub cause: Cause,
     /// In a mean request of the baseline, ns.
     pub baseline_ns: f64,
-    /// More than there, ns per request.
+    /// Excess over the baseline, ns per request.
     pub difference_ns: Interval,
 }
 
@@ -59,11 +59,11 @@ pub struct OfCause {
 pub struct Decomposition {
     /// Mean of the baseline, ns per request.
     pub baseline_ns: f64,
-    /// Mean of the platform.
+    /// Mean of the platform, ns per request.
     pub value_ns: f64,
     /// Its excess over the baseline.
     pub difference_ns: Interval,
-    /// All parts that are not zero: first those that explain most of the difference, last those that speak against it.
+    /// All parts that are not zero: first those that explain most of the difference, last those against it.
     pub parts: Vec<Part>,
     /// The same over all phases.
     pub causes: Vec<OfCause>,
@@ -95,7 +95,7 @@ pub(super) fn named(means: &Means, sampled: bool) -> Named {
     named
 }
 
-/// Names so much of a part after something else; what it had not enough for.
+/// Renames up to `wanted` ns of one part to another; returns the shortfall.
 fn take(parts: &mut Named, from: usize, wanted: f64, to: usize) -> f64 {
     let taken = wanted.min(parts[from]).max(0.0);
     parts[from] -= taken;
@@ -103,9 +103,9 @@ fn take(parts: &mut Named, from: usize, wanted: f64, to: usize) -> f64 {
     wanted - taken
 }
 
-/// A run without what it was stopped for longer than the reference, and how long that is. A stop lies in whatever was longest
-/// for it. It has no samples, and so it must be gone before they say what the rest of the CPU time was; and of what the
-/// hypervisor stole only as much is left as the CPU time still has more.
+/// A run without its stops beyond the reference's, and their length. A stop lies in the account with the
+/// largest excess. It has no samples, so it is taken out before samples split the CPU time; of stolen time
+/// only as much is left as the CPU time still exceeds the reference's.
 fn without_stops(run: &Means, reference: &Means) -> (Means, f64) {
     let mut without = *run;
     let wanted = (run.beside[PAUSED] - reference.beside[PAUSED]).max(0.0);
@@ -156,8 +156,8 @@ fn excesses(runs: &[Sample<'_>], reference: &Profile, paths: &[Path], sampled: b
 }
 
 impl Decomposition {
-    /// The parts that are worth a line, in their order: the largest of those that make up at least this share of the difference, whether
-    /// they explain it or speak against it.
+    /// The parts worth a line, in their order: the largest of those that make up at least this share of the
+    /// difference, for or against it.
     pub fn largest(&self, least_share: f64, most: usize) -> Vec<&Part> {
         let total = self.difference_ns.value;
         let size = |part: &Part| part.difference_ns.value.abs();
@@ -168,7 +168,7 @@ impl Decomposition {
         self.parts.iter().filter(|part| size(part) >= *least).take(most).collect()
     }
 
-    /// Of the platform's runs over the baseline's; `sampled` if all of them say what lies inside `cpu`.
+    /// Decomposition of the platform's runs against the baseline's; `sampled` if all of them have samples.
     pub(super) fn of(baseline: &[Sample<'_>], runs: &[Sample<'_>], sampled: bool) -> Self {
         let means = |runs: &[Sample<'_>]| runs.iter().map(|run| run.mean_ns).collect::<Vec<f64>>();
         let (first, second) = (means(baseline), means(runs));
@@ -180,7 +180,7 @@ impl Decomposition {
                 paths.push(path.clone());
             }
         }
-        // Excesses are named, and so the faster platform is what they are measured by.
+        // Excesses are named, so they are measured from the faster platform.
         let reference = if value_ns < baseline_ns {
             Profile::mean(runs.iter().map(|run| run.profile))
         } else {
@@ -217,7 +217,7 @@ impl Decomposition {
         decomposition
     }
 
-    /// Of one cause over all phases.
+    /// The sum of one cause over all phases.
     pub fn cause(&self, cause: Cause) -> Option<&OfCause> {
         self.causes.iter().find(|known| known.cause == cause)
     }

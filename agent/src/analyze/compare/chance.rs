@@ -31,8 +31,8 @@ const MOST_EXACT: u64 = 200_000;
 /// Labellings tried where there are more.
 const SAMPLED: u32 = 100_000;
 
-/// Which share of all ways to deal the runs to two platforms gives as large a difference of means, either way, as the
-/// real one. It assumes nothing about their distribution: a check beside Welch's probability.
+/// Share of all ways to deal the runs to two platforms with a difference of means, either way, as large as
+/// the real one. No assumption about the distribution: a check beside Welch's probability.
 pub(super) fn permutation_probability(first: &[f64], second: &[f64]) -> Option<f64> {
     if first.is_empty() || second.is_empty() {
         return None;

@@ -1,4 +1,4 @@
-//! Events per request: how many more there are on a platform, and whether a cause got more of them or dearer ones.
+//! Events per request: how many more a platform has, and whether a cause has more of them or dearer ones.
 
 use super::{
     causes::{Decomposition, OfCause},
@@ -33,9 +33,9 @@ pub struct Cost {
     pub baseline_count: f64,
     /// Per request of the platform.
     pub count: f64,
-    /// Of one, in the baseline, ns; where there is none, as on the platform.
+    /// Time per event in the baseline, ns; the platform's where the baseline has none.
     pub baseline_each_ns: f64,
-    /// Of one, on the platform, ns; where there is none, as in the baseline.
+    /// Time per event on the platform, ns; the baseline's where the platform has none.
     pub each_ns: f64,
     /// Because there are more of them, ns per request.
     pub by_number_ns: f64,
@@ -43,10 +43,10 @@ pub struct Cost {
     pub by_price_ns: f64,
 }
 
-/// Less than one event per request, and so many times fewer than the other side has, are too few for a price that weighs.
+/// A side with less than one event per request, and so many times fewer than the other, has no sound price.
 const RARE: f64 = 100.0;
 
-/// What ends or makes a wait of this kind, where something is counted that does.
+/// The events that end or make a wait of this kind, where they are counted.
 const fn events(cause: Cause) -> &'static [&'static str] {
     match cause {
         Cause::Account(Account::Runq) => &["wakeup", "switch.involuntary"],
@@ -77,14 +77,14 @@ impl CountChange {
         self.difference.value.abs() / self.baseline.max(self.value)
     }
 
-    /// It is no chance, and not too small for a word.
+    /// Whether the change is significant, and large enough to report.
     pub fn is_sure(&self) -> bool {
         self.difference.excludes(0.0) && self.relative() >= NOTICEABLE
     }
 }
 
-/// What runs of different fidelity have in common, beside the times `cpu`, `runq` and `other` and the switches that each
-/// of them counts. A count that one side lacks would be a sure difference, and a false one.
+/// What runs of different fidelity have in common, beside the times `cpu`, `runq` and `other` and their
+/// switches. A count that one side lacks would be a sure difference, and a false one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Common {
     /// All count wake-ups and moves between CPUs.
@@ -104,8 +104,8 @@ impl Common {
     }
 }
 
-/// All counts that either platform has, in their usual order; where fidelities differ, those that all have. Times and bytes
-/// that are kept among them are left out.
+/// All counts that either platform has, in their usual order, without the times and bytes among them; where
+/// fidelities differ, the counts of all of them.
 pub(super) fn changes(
     baseline: &[&GroupDigest],
     runs: &[&GroupDigest],
@@ -155,7 +155,7 @@ pub(super) fn cost(of_cause: &OfCause, changes: &[CountChange]) -> Option<Cost> 
     if count <= 0.0 {
         each_ns = baseline_each_ns;
     }
-    // Where it hardly happens the price is there, and chance: a sample over one fault in ten requests made it 3 ms.
+    // A rare event's price is chance: a sample over one fault in ten requests made it 3 ms.
     let is_rare = |count: f64, other: f64| count < 1.0 && count < other / RARE;
     let price = if is_rare(baseline_count, count) {
         each_ns

@@ -1,8 +1,8 @@
 //! One run, read once and boiled down to what comparisons rest on.
 //!
-//! Yields a [`RunDigest`] per run: a few hundred numbers and the latencies, 8 bytes each. Requests stream through; whole
-//! ones are kept only as far as they may still turn out to be a warm-up (the first [`MOST_WARMUP`]) or part of the tail
-//! (at most [`MOST_TAIL`]). It compares nothing.
+//! Yields a [`RunDigest`] per run: a few hundred numbers and the latencies, 8 bytes each. Requests stream
+//! through; whole ones are kept only while they may turn out to be warm-up (the first [`MOST_WARMUP`]) or
+//! part of the tail (at most [`MOST_TAIL`]). It compares nothing.
 
 use std::{
     cmp::Reverse,
@@ -27,31 +27,31 @@ use crate::{
 
 /// Most requests that can be left out as a warm-up.
 pub const MOST_WARMUP: u64 = 2_000;
-/// Most slow requests whose parts are kept: a tenth of half a million, a hundredth of five million. Each takes 1 KB.
+/// Most slow requests whose parts are kept, 1 KB each: a tenth of half a million, a hundredth of 5 million.
 const MOST_TAIL: usize = 50_000;
 /// Numbers of requests that are kept, 16 bytes each: half a million requests of six phases have 2,000,000.
 const MOST_PARTS: usize = 3_000_000;
 /// Kinds of requests that are kept apart.
 const MOST_NAMES: usize = 8;
-/// A run of so many requests or more, none of them marked as a warm-up, loses one in so many at its begin.
+/// A run of so many requests, none marked as a warm-up, loses the first one in so many.
 const WARMUP_ONE_IN: u64 = 50;
 
-/// Which requests at the begin of a run do not count.
+/// Which requests at the start of a run do not count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Warmup {
-    /// Those that the program marked, or where it marked none, the first 2 % of 50 and more.
+    /// Requests that the program marked; where it marked none, the first 2 % of 50 and more.
     #[default]
     Usual,
-    /// So many beside those that the program marked; at most [`MOST_WARMUP`].
+    /// So many more than the program marked; at most [`MOST_WARMUP`].
     Requests(u64),
 }
 
-/// What is known of one run.
+/// Digest of one run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RunDigest {
     /// Kinds of requests by the name of their outermost phase, most time first.
     pub groups: Vec<GroupDigest>,
-    /// What they leave out.
+    /// Requests that the groups leave out.
     pub left_out: LeftOut,
     /// The parts of its slowest requests are more than can be kept: there is no tail.
     pub has_lost_tail: bool,
@@ -62,25 +62,25 @@ pub struct RunDigest {
 /// Requests of one name in one run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GroupDigest {
-    /// Of the outermost phase.
+    /// Name of the outermost phase.
     pub name: Untrusted,
-    /// Their latencies in ns, sorted.
+    /// Latencies of the requests in ns, sorted.
     pub latencies_ns: Vec<u64>,
-    /// Exact mean of those.
+    /// Exact mean latency, ns.
     pub mean_ns: f64,
-    /// Requests per second between the first begin and the last end.
+    /// Requests per second between the first start and the last end.
     pub throughput_per_s: f64,
     /// Logarithm of the last third's mean over the first third's; none below 30 requests.
     pub drift: Option<f64>,
     /// Correlation of one latency with the next; none below 30 requests.
     pub autocorrelation: Option<f64>,
-    /// Left out at the begin.
+    /// Requests left out at the start.
     pub warmup: u64,
     /// Events per request, in the order of [`COUNT_NAMES`].
     pub counts: [f64; COUNT_NAMES.len()],
     /// Where the time of a mean request went.
     pub profile: Profile,
-    /// The same of the slowest tenth and the slowest hundredth, as far as there are ten such requests.
+    /// The slowest tenth and the slowest hundredth, as far as there are ten such requests.
     pub tails: Vec<Tail>,
 }
 
@@ -138,7 +138,7 @@ struct Reading {
 
 impl Reading {
     fn new(rows_at_most: u64) -> Self {
-        // A tenth of the requests, of which there are at most as many as rows, and some for a manifest that lags behind.
+        // A tenth of the requests (there are at most as many as rows), and some for a manifest that lags.
         let keep = usize::try_from(rows_at_most / 10).unwrap_or(MOST_TAIL).saturating_add(1_000);
         Self {
             room: Room { places: ALL_PLACES, parts: MOST_PARTS },
@@ -225,7 +225,7 @@ struct GroupReading {
     latencies_ns: Vec<u64>,
     sums: Vec<Sums>,
     counts: [u128; COUNT_NAMES.len()],
-    /// The begin of the run, with the events of each request.
+    /// The first requests of the run, each with its events.
     first: Vec<(Kept, [u64; COUNT_NAMES.len()])>,
     first_start_ns: u64,
     last_end_ns: u64,

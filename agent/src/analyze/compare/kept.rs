@@ -1,4 +1,4 @@
-//! The parts of a request, packed: most of a split's numbers are zero, and tens of thousands of requests are kept.
+//! The parts of a request, packed: most numbers of a split are zero, and tens of thousands are kept.
 //!
 //! Yields the same splits again. A number takes 16 bytes.
 

@@ -56,10 +56,10 @@ impl Metric {
     pub const P90: Metric = Metric::Percentile(Percentile(90 * STEPS));
     /// 99th percentile.
     pub const P99: Metric = Metric::Percentile(Percentile(99 * STEPS));
-    /// What platforms are judged by where nobody said otherwise: of the last two the first for which there are requests enough.
+    /// Metrics where none are declared: of the last two, the first for which there are requests enough.
     pub const USUAL: [Metric; 4] = [Metric::Mean, Metric::P50, Metric::P99, Metric::P90];
 
-    /// Of this name.
+    /// The usual metric of this name.
     pub fn by_name(name: &str) -> Option<Self> {
         match name {
             "mean" => Some(Metric::Mean),
@@ -90,7 +90,7 @@ impl Metric {
         }
     }
 
-    /// Requests that each run needs for it.
+    /// Requests that each run needs for this metric.
     pub fn requests_needed(self) -> u64 {
         if self == Metric::P50 {
             return 1;
@@ -98,7 +98,7 @@ impl Metric {
         self.quantile().map_or(1, |quantile| (BEYOND / quantile.min(1.0 - quantile)).round() as u64)
     }
 
-    /// Its value for one run: ns, or requests per second. Never below what can be measured, so that it has a logarithm.
+    /// The metric of one run: ns, or requests per second. Positive, so that it has a logarithm.
     pub(super) fn of(self, group: &GroupDigest) -> f64 {
         let value = match self {
             Metric::Percentile(percentile) => quantile_ns(&group.latencies_ns, percentile.of_one()),

@@ -1,9 +1,9 @@
-//! Platforms side by side: a verdict per metric, and what a difference is made of. Pure: digests of runs in, [`Comparison`] out.
+//! Platforms side by side: a verdict per metric and its causes. Pure: digests of runs in, [`Comparison`] out.
 //!
-//! The protocol, each step with its reason in the file that takes it: the run is the unit of replication ([`welch`]); a
-//! verdict needs a margin that was fixed before ([`verdict`]); the family of all declared metrics and platforms shares one
-//! level of 5 %; means and tails are decomposed exactly ([`causes`]), and differences in number told from differences in
-//! price ([`counts`]).
+//! The protocol, each step with its reason in the file that takes it: the run is the unit of replication
+//! ([`welch`]); a verdict needs a margin that was fixed before ([`verdict`]); the family of all declared
+//! metrics and platforms shares one level of 5 %; means and tails are decomposed exactly ([`causes`]), and
+//! differences in number are told from differences in price ([`counts`]).
 
 mod advised;
 mod breakdown;
@@ -44,9 +44,9 @@ use self::{
 use super::split::SAMPLED;
 use crate::untrusted::Untrusted;
 
-/// A change between the first and the last third of a platform's runs counts as drift from here on, if it is certain.
+/// Drift: from here on a certain change between the first and last third of a platform's runs counts.
 const DRIFT: f64 = 0.05;
-/// And it is certain below this probability of chance.
+/// Drift is certain below this probability of chance.
 const CERTAIN: f64 = 0.01;
 
 /// One run of a platform.
@@ -74,7 +74,7 @@ pub struct Platform {
 pub struct Declared {
     /// Metrics with the relative difference that matters for each.
     pub metrics: Vec<(Metric, f64)>,
-    /// Nobody asked for these metrics: of tails only the first is judged for which both platforms have requests enough.
+    /// Nobody declared these metrics: only the first tail metric that both platforms support is judged.
     pub is_usual: bool,
     /// Give verdicts on runs that drift, too.
     pub allow_drift: bool,
@@ -85,9 +85,9 @@ pub struct Declared {
 /// The slowest requests of both platforms.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TailDifference {
-    /// Those above this quantile of each run.
+    /// The requests lie above this quantile of each run.
     pub quantile: f64,
-    /// Of their mean.
+    /// Decomposition of the difference of their means.
     pub decomposition: Decomposition,
 }
 
@@ -96,13 +96,13 @@ pub struct TailDifference {
 pub struct CurvePoint {
     /// From 0 to 1.
     pub quantile: f64,
-    /// Of the baseline, ns.
+    /// Latency of the baseline, ns.
     pub baseline_ns: f64,
-    /// The platform's as a multiple of it.
+    /// The platform's latency as a multiple of the baseline's.
     pub ratio: Interval,
 }
 
-/// What is known of one side.
+/// Summary of one platform.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Side {
     /// Its name.
@@ -113,11 +113,11 @@ pub struct Side {
     pub emulated: usize,
     /// Fewest and most requests in one of them.
     pub requests: (u64, u64),
-    /// Left out at the begins of all of them.
+    /// Requests left out at the start, over all runs.
     pub warmup: u64,
     /// Change from the first to the last third of its runs, as a factor less one; none if it cannot be told.
     pub drift: Option<f64>,
-    /// It is certain, and more than 5 %.
+    /// The drift is certain, and more than 5 %.
     pub drifts: bool,
     /// Mean correlation of a latency with the next one.
     pub autocorrelation: Option<f64>,
@@ -126,11 +126,11 @@ pub struct Side {
 /// One platform against the baseline.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Compared {
-    /// What is known of it.
+    /// Summary of the platform.
     pub side: Side,
     /// Metric by metric, in the order in which they were declared.
     pub judged: Vec<Judged>,
-    /// All in all.
+    /// Verdict over all metrics.
     pub overall: Overall,
     /// The runs of both took turns; else a change of the machine cannot be told from a difference.
     pub interleaved: bool,
@@ -158,8 +158,8 @@ pub struct Comparison {
 }
 
 impl Compared {
-    /// What explains the verdict: the difference of the means if it goes the same way, else that of the slowest requests,
-    /// with their quantile; none if neither does.
+    /// The difference that explains the verdict: that of the means if it has the same direction, else that of
+    /// the slowest requests, with their quantile; none if neither has.
     pub fn explained(&self) -> Option<(&Decomposition, Option<f64>)> {
         let goes_its_way = |decomposition: &Decomposition| match self.overall {
             Overall::Slower => decomposition.difference_ns.value > 0.0,
@@ -348,8 +348,8 @@ fn samples(tails: &[(f64, Profile)]) -> Vec<Sample<'_>> {
     tails.iter().map(|(mean_ns, profile)| Sample { mean_ns: *mean_ns, profile }).collect()
 }
 
-/// The order of runs changes sides at least half as often as the smaller side has runs: shuffled rounds do so that often at least,
-/// blocks with a few runs on the wrong side do not.
+/// The order of runs changes sides at least half as often as the smaller side has runs: shuffled rounds do
+/// so, blocks with a few runs on the wrong side do not.
 fn took_turns(first: &Platform, second: &Platform) -> bool {
     let mut order: Vec<(u64, bool)> = first.runs.iter().map(|run| (run.start_ns, false)).collect();
     order.extend(second.runs.iter().map(|run| (run.start_ns, true)));

@@ -13,11 +13,11 @@ use crate::{
 /// Requests of one run, or of several.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Picked {
-    /// The one nearest to the latency that was asked for.
+    /// The request nearest to the latency asked for.
     pub typical: Option<Request>,
     /// The slowest first.
     pub slowest: Vec<Request>,
-    /// Phases of theirs that are not kept.
+    /// Phases of the picked requests that are not kept.
     pub phases_left_out: u64,
 }
 
@@ -26,11 +26,11 @@ pub struct Picked {
 pub struct Pick {
     /// Name of the outermost phase.
     pub name: Untrusted,
-    /// So many of that name at the begin do not count.
+    /// So many requests of that name at the start do not count.
     pub warmup: u64,
     /// The latency to be near to, ns.
     pub typical_ns: u64,
-    /// So many of the slowest.
+    /// Number of the slowest requests to pick.
     pub slowest: usize,
     /// No request is marked: processes stand for them.
     pub is_process: bool,
@@ -43,10 +43,10 @@ pub fn latency_ns(request: &Request) -> u64 {
     tree::latency_ns(request)
 }
 
-/// What is read once in a while is read within so long after the end of a request, ns.
+/// Readings taken once in a while come at most so long after the end of a request, ns.
 const AFTER_NS: u64 = 1_000_000_000;
 
-/// Whether what is read at this time may tell of a request: from its arrival to the first reading after its end.
+/// Whether a reading at this time may concern a request: from its arrival to the first reading after its end.
 pub fn is_told_by(request: &Request, time_ns: u64) -> bool {
     let root = request.root();
     let end_ns = root.start_ns.saturating_add(root.duration_ns);
@@ -54,7 +54,7 @@ pub fn is_told_by(request: &Request, time_ns: u64) -> bool {
 }
 
 impl Picked {
-    /// Whether what is read at this time may tell of any of them.
+    /// Whether a reading at this time may concern any of the picked requests.
     pub fn is_told_by(&self, time_ns: u64) -> bool {
         self.slowest.iter().chain(&self.typical).any(|request| is_told_by(request, time_ns))
     }

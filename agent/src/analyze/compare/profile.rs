@@ -13,9 +13,9 @@ pub type Path = Vec<Untrusted>;
 /// Means of one phase's own time over all requests, ns.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Means {
-    /// In the order of [`super::super::Cause::of_time`].
+    /// Time by cause, in the order of [`super::super::Cause::of_time`].
     pub(super) time: [f64; CAUSES],
-    /// In the order of what lies beside in a [`Split`].
+    /// Numbers beside the time, in the order of a [`Split`].
     pub(super) beside: [f64; BESIDE],
 }
 
@@ -34,7 +34,7 @@ impl Means {
         }
     }
 
-    /// Of sums over so many requests.
+    /// Means of sums over so many requests.
     pub(super) fn of(sums: &Sums, requests: u64) -> Self {
         let count = requests.max(1) as f64;
         Self { time: sums.0.map(|ns| ns as f64 / count), beside: sums.1.map(|ns| ns as f64 / count) }
@@ -53,7 +53,7 @@ impl Means {
         }
     }
 
-    /// As one sees them who knows the accounts `cpu` and `runq` only: quota is part of `runq` there, all else `other`.
+    /// Folds to what `cpu` and `runq` alone would show: quota becomes part of `runq`, all else `other`.
     fn fold(&mut self) {
         let kept = [Account::Cpu, Account::Runq, Account::Other].map(|account| account as usize);
         self.time[Account::Runq as usize] += std::mem::take(&mut self.time[Account::Throttled as usize]);
@@ -69,12 +69,12 @@ impl Means {
 /// Where the time of a mean request went.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Profile {
-    /// In the order of the phases' first begins.
+    /// Means by phase, in the order of the phases' first starts.
     pub(super) phases: Vec<(Path, Means)>,
 }
 
 impl Profile {
-    /// Of one phase; zeros if there is none of that name.
+    /// Means of one phase; zeros if there is no phase of that name.
     pub(super) fn get(&self, path: &[Untrusted]) -> Means {
         let found = self.phases.iter().find(|(known, _)| known == path);
         found.map(|(_, means)| *means).unwrap_or_default()

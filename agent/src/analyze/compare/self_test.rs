@@ -1,4 +1,4 @@
-//! Does the comparison find differences where there are none? Halves of one platform, dealt at random, must look alike.
+//! Does the comparison find false differences? Halves of one platform, dealt at random, must look alike.
 
 use super::{
     Declared, Metric, Platform,
@@ -9,7 +9,7 @@ use super::{
 /// Ways to deal that are tried.
 pub const SPLITS: u32 = 1_000;
 
-/// What became of the halves of one platform.
+/// Result of comparing random halves of one platform.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SelfTest {
     /// The platform.
@@ -51,8 +51,8 @@ impl SelfTest {
         test
     }
 
-    /// Chance explains what it found; none if nothing was tried. The level is 5 %, but ways to deal ten runs resemble each
-    /// other, and one data set has more of them than the next: twice the level is what it takes to doubt.
+    /// Chance explains the findings; none if nothing was tried. The level is 5 %, but ways to deal ten runs
+    /// resemble each other, and more so in some data sets: only twice the level is reason for doubt.
     pub fn passes(&self) -> Option<bool> {
         (self.splits > 0).then_some(self.different * 10 <= self.splits)
     }

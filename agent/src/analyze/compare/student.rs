@@ -1,11 +1,11 @@
 //! Student's t distribution with any number of degrees of freedom, and what confidence it gives.
 //!
-//! Only [`statrs`] and a bisection: the regularised incomplete beta function decides both directions, so that an interval
-//! excludes zero exactly where the probability lies below its level.
+//! Only [`statrs`] and a bisection: the regularised incomplete beta function decides both directions, so that
+//! an interval excludes zero exactly where the probability lies below its level.
 
 use statrs::function::beta::checked_beta_reg;
 
-/// Probability of so large a |t| or a larger one by chance, 0 to 1. `df` is positive.
+/// Two-sided probability of |t| or more by chance, 0 to 1. `df` is positive.
 pub(super) fn two_sided(t: f64, df: f64) -> f64 {
     if t.is_infinite() {
         return 0.0;
@@ -24,7 +24,7 @@ pub(super) fn above(t: f64, df: f64) -> f64 {
     if t < 0.0 { 1.0 - half } else { half }
 }
 
-/// The |t| that chance exceeds with this probability, both tails together: 2.2281 for 0.05 and 10 degrees of freedom.
+/// The |t| that chance exceeds with this probability, both tails: 2.2281 for 0.05 and 10 degrees of freedom.
 pub(super) fn critical(probability: f64, df: f64) -> f64 {
     let mut above = 1.0;
     while two_sided(above, df) > probability && above < 1e300 {

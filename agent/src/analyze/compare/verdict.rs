@@ -1,8 +1,8 @@
 //! What may be said of a difference between two platforms, given margins that were fixed before.
 //!
-//! Yields a [`Verdict`] per metric and one per platform. An interval that excludes "equal" is not enough for `slower`: the
-//! difference has to matter as well. One that includes it is not enough for `equivalent`: all that it includes has to be
-//! below what matters.
+//! Yields a [`Verdict`] per metric and one per platform. An interval that excludes "equal" is not enough for
+//! `slower`: the difference has to matter as well. An interval that includes it is not enough for
+//! `equivalent`: all of the interval has to be below the margin.
 
 use super::{
     metric::Metric,
@@ -15,16 +15,16 @@ pub const ENOUGH_RUNS: usize = 5;
 pub const GOOD_RUNS: usize = 10;
 /// How often chance may call equal platforms different, over all metrics and platforms of a comparison.
 const LEVEL: f64 = 0.05;
-/// 2 * (1.96 + 0.84)^2: runs per platform for which a difference of one standard deviation is found in 80 of 100
+/// 2 * (1.96 + 0.84)^2: runs per platform that find a difference of one standard deviation in 80 of 100
 /// experiments.
 const POWER: f64 = 15.7;
 
-/// What is said.
+/// Verdict on one metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Fewer than [`ENOUGH_RUNS`] on one side.
     TooFewRuns,
-    /// Latencies change from begin to end of the runs: they have no one value.
+    /// Latencies change from start to end of the runs: they have no one value.
     Drift,
     /// Surely different, and by more than the margin; `clearly` if the whole interval lies beyond it.
     Slower {
@@ -62,7 +62,7 @@ impl Verdict {
         }
     }
 
-    /// It says that the platforms differ by more than the margin.
+    /// Whether the platforms differ by more than the margin.
     pub const fn is_difference(self) -> bool {
         matches!(self, Verdict::Slower { .. } | Verdict::Faster { .. })
     }
@@ -71,13 +71,13 @@ impl Verdict {
 /// One metric of one platform against the baseline.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Judged {
-    /// Which.
+    /// The metric.
     pub metric: Metric,
     /// Mean over the baseline's runs, ns or 1/s.
     pub baseline: f64,
     /// Mean over the platform's runs.
     pub value: f64,
-    /// The platform's as a multiple of the baseline's, by the means of the logarithms.
+    /// The platform's value as a multiple of the baseline's, by the means of the logarithms.
     pub ratio: Interval,
     /// Hodges and Lehmann's shift between runs, in the metric's unit.
     pub shift: f64,
@@ -91,11 +91,11 @@ pub struct Judged {
     pub permutation: Option<f64>,
     /// Probability of such values if the platforms differed by the margin or more.
     pub not_equivalent: Option<f64>,
-    /// What is said.
+    /// The verdict.
     pub verdict: Verdict,
 }
 
-/// Two samples of a metric, one value per run, and what is known of them before all probabilities are.
+/// Two samples of a metric, one value per run, judged as far as possible without the other tests.
 pub(super) fn measure(metric: Metric, margin: f64, baseline: &[f64], values: &[f64]) -> Judged {
     let (first, second) = (logs(baseline), logs(values));
     let mean = super::welch::mean;
@@ -129,8 +129,8 @@ fn inconclusive(first: &[f64], second: &[f64], margin: f64) -> Verdict {
     Verdict::Inconclusive { runs_needed: needed.max(have + 1).max(ENOUGH_RUNS as u64) }
 }
 
-/// Fills in what depends on all of them: probabilities adjusted over the family, then verdicts. `runs` are those of the
-/// smaller side and `drift` whether either side drifts, for each.
+/// Fills in what depends on the whole family: adjusted probabilities, then verdicts. For each member, `runs`
+/// of the smaller side and whether either side drifts.
 pub(super) fn decide(family: &mut [(&mut Judged, usize, bool)]) {
     let known: Vec<f64> = family.iter().filter_map(|(judged, ..)| judged.probability).collect();
     let mut adjusted = holm(&known).into_iter();
@@ -169,8 +169,8 @@ impl Judged {
     }
 }
 
-/// What is said of a platform by all that is said of its metrics. That it is equivalent needs no correction for their
-/// number, since each of them has to be.
+/// Verdict on a platform from those on its metrics. `Equivalent` needs no correction for their number, since
+/// each of them has to be.
 pub(super) fn overall(judged: &[Judged]) -> Overall {
     let any = |wanted: fn(Verdict) -> bool| judged.iter().any(|one| wanted(one.verdict));
     let slower = any(|verdict| matches!(verdict, Verdict::Slower { .. }));
@@ -188,7 +188,7 @@ pub(super) fn overall(judged: &[Judged]) -> Overall {
     }
 }
 
-/// What is said of a platform.
+/// Verdict on a platform.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overall {
     /// Slower by a metric, faster by none.

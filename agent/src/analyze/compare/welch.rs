@@ -1,8 +1,8 @@
 //! Two samples of runs: the difference of their means, its interval, and how likely chance is.
 //!
-//! Welch's test holds its level from five runs on, whatever the variances: resampling needs ten, and pooling requests
-//! calls equal platforms different in a third to all of the cases, as soon as runs differ by 2 % (simulated, see
-//! ARCHITECTURE.md). So a run counts as one value here.
+//! Welch's test holds its level from five runs on, whatever the variances: resampling needs ten, and pooling
+//! requests calls equal platforms different in a third to all of the cases, as soon as runs differ by 2 %
+//! (simulated, see ARCHITECTURE.md). So a run counts as one value here.
 
 use super::student::{above, critical, two_sided};
 
@@ -29,7 +29,7 @@ impl Interval {
         Difference::of(first, second).map_or_else(bare, |difference| difference.interval())
     }
 
-    /// Of the same through a function that only grows.
+    /// The interval under an increasing function.
     pub(super) fn map(self, grow: impl Fn(f64) -> f64) -> Self {
         Self { value: grow(self.value), low: self.low.map(&grow), high: self.high.map(&grow) }
     }
@@ -63,7 +63,7 @@ fn moments(values: &[f64]) -> (f64, Option<f64>) {
     (mean, (values.len() > 1).then(|| squares / (count - 1.0)))
 }
 
-/// Of each value: ratios become differences.
+/// Logarithm of each value: ratios become differences.
 pub(super) fn logs(values: &[f64]) -> Vec<f64> {
     values.iter().map(|value| value.ln()).collect()
 }
@@ -73,7 +73,7 @@ pub(super) fn mean(values: &[f64]) -> f64 {
     moments(values).0
 }
 
-/// The standard deviation of a value about the mean of its sample, both samples together; none below three values.
+/// Standard deviation about the sample means, pooled over both samples; none below three values.
 pub(super) fn pooled_sd(first: &[f64], second: &[f64]) -> Option<f64> {
     let freedom = |values: &[f64]| values.len().saturating_sub(1) as f64;
     let squares = |values: &[f64]| moments(values).1.map_or(0.0, |variance| variance * freedom(values));
@@ -82,7 +82,7 @@ pub(super) fn pooled_sd(first: &[f64], second: &[f64]) -> Option<f64> {
 }
 
 impl Difference {
-    /// Of two samples of at least two values each; none otherwise.
+    /// The difference of two samples of at least two values each; none otherwise.
     pub(super) fn of(first: &[f64], second: &[f64]) -> Option<Self> {
         let ((first_mean, first_variance), (second_mean, second_variance)) =
             (moments(first), moments(second));
@@ -94,7 +94,7 @@ impl Difference {
         Some(Self { value: second_mean - first_mean, error: (a + b).sqrt(), df })
     }
 
-    /// Of one sample from zero.
+    /// The difference of one sample's mean from zero.
     pub(super) fn from_zero(values: &[f64]) -> Option<Self> {
         let (mean, variance) = moments(values);
         let error = (variance? / values.len() as f64).sqrt();
@@ -108,7 +108,7 @@ impl Difference {
         }
     }
 
-    /// With 95 % confidence.
+    /// The interval with 95 % confidence.
     pub(super) fn interval(&self) -> Interval {
         self.with_confidence(0.95)
     }
@@ -123,7 +123,7 @@ impl Difference {
         two_sided(self.t(0.0), self.df)
     }
 
-    /// Two one-sided tests: the larger probability of such values if the difference lay outside `-below..above`.
+    /// Two one-sided tests: the larger probability if the true difference lay outside `-below..above`.
     pub(super) fn probability_outside(&self, below: f64, above_zero: f64) -> f64 {
         let too_low = above(self.t(-below), self.df);
         let too_high = above(-self.t(above_zero), self.df);
@@ -131,7 +131,7 @@ impl Difference {
     }
 }
 
-/// Probabilities that may all be held against the same level: Holm's, each at least as large as any smaller one's.
+/// Holm's adjusted probabilities, to be held against one level: each at least as large as any smaller one's.
 pub(super) fn holm(probabilities: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..probabilities.len()).collect();
     order.sort_by(|&a, &b| probabilities[a].total_cmp(&probabilities[b]));
@@ -145,7 +145,7 @@ pub(super) fn holm(probabilities: &[f64]) -> Vec<f64> {
     adjusted
 }
 
-/// Hodges and Lehmann's shift: the median of all differences between a value of the second and one of the first.
+/// Hodges and Lehmann's shift: the median of all differences of a second sample's value and a first one's.
 pub(super) fn shift(first: &[f64], second: &[f64]) -> f64 {
     let mut all: Vec<f64> = second.iter().flat_map(|b| first.iter().map(move |a| b - a)).collect();
     all.sort_by(f64::total_cmp);

@@ -1,7 +1,7 @@
-//! Whom a request queued behind: those that were in flight between its arrival and its begin, and what made them long.
+//! Requests that a queued one waited behind: in flight between its arrival and start; and their causes.
 //!
-//! Yields [`Ahead`]. It takes another reading, because who was ahead has ended before anybody knew that it mattered, and it is
-//! taken only where a queue is part of an excess.
+//! Yields [`Ahead`]. It takes another reading, because the requests ahead ended before it was known that they
+//! mattered; only where a queue is part of an excess.
 
 use std::cmp::Reverse;
 
@@ -15,12 +15,12 @@ use super::super::{
 };
 use super::{Case, reading::split_of};
 
-/// Requests that are named.
+/// Requests ahead that are named.
 const MOST: usize = 3;
-/// What exceeds the typical latency by less is not why others waited, one in so many.
+/// A request ahead whose excess is below one in so many of the typical latency is not why others waited.
 const HARDLY_SLOWER: i64 = 10;
 
-/// A request that was in flight meanwhile.
+/// A request in flight while another one queued.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ahead {
     /// The number that the program gave it.
@@ -29,7 +29,7 @@ pub struct Ahead {
     pub ns: u64,
     /// What it took itself, ns.
     pub latency_ns: u64,
-    /// What made it take longer than the typical one, if it did: the largest part.
+    /// The largest part of its excess over the typical request, if it had any.
     pub cause: Option<Cause>,
 }
 

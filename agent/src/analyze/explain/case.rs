@@ -1,7 +1,7 @@
-//! One request, taken apart: its excess by phase and cause, each part with what it took, what it usually takes, and evidence.
+//! One request, taken apart: excess by phase and cause, each part with its time, usual time and evidence.
 //!
-//! Yields [`Case`]. Its phases add up to its excess and their parts to them, to the nanosecond. Counts and samples come with
-//! the request itself, waits one by one later.
+//! Yields [`Case`]. Its phases add up to its excess and their parts to them, to the nanosecond. Counts and
+//! samples come with the request itself, waits one by one later.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -41,14 +41,14 @@ pub struct Case {
     pub start_ns: u64,
     /// Queue and duration, ns.
     pub latency_ns: u64,
-    /// More than the typical request, ns: the sum over `phases`, exactly.
+    /// Excess over the typical request, ns: the sum over `phases`, exactly.
     pub excess_ns: i64,
     /// All phases whose own time differs from the typical one's, the largest excess first.
     pub phases: Vec<CasePhase>,
     trail: Trail,
 }
 
-/// A phase of it, or what no phase covers: time of its own, without nested phases.
+/// A phase of it, or what no phase covers: its own time, without nested phases.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CasePhase {
     /// Names from under the request, or [`super::super::OUTSIDE`].
@@ -62,20 +62,20 @@ pub struct CasePhase {
 /// What one cause makes of a phase's excess.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Part {
-    /// Which.
+    /// The cause.
     pub cause: Cause,
     /// More than in a typical request, ns; negative if less.
     pub excess_ns: i64,
-    /// What there was of it: of an account exactly, of what was sampled an estimate, of helpers for how long one or more were
-    /// kept from running. Causes lie within each other (what was sampled within `cpu`), so only the excesses add up.
+    /// Time of this cause: exact for accounts, an estimate for samples; for helpers, how long one or more
+    /// were kept from running. Causes overlap (sampled ones lie within `cpu`): only excesses add up.
     pub ns: u64,
     /// The same in a typical request, ns.
     pub typical_ns: u64,
-    /// What backs it.
+    /// The evidence for it.
     pub evidence: Evidence,
 }
 
-/// What backs a part.
+/// The evidence for a part.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Evidence {
     /// Long waits of the request's own threads in that phase for that account.
@@ -84,7 +84,7 @@ pub struct Evidence {
     pub helpers: Vec<HelperWaits>,
     /// Counts that speak for it or against it; without those that are zero here and usually.
     pub counts: Vec<Compared>,
-    /// What samples say.
+    /// The samples.
     pub sampled: Option<Sampled>,
     /// Requests that a queued one stood behind, the longest in flight meanwhile first.
     pub ahead: Vec<Ahead>,
@@ -104,26 +104,26 @@ pub struct Compared {
 /// How many samples a part of `cpu` rests on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sampled {
-    /// Of this kind.
+    /// Samples of this kind.
     pub samples: u64,
-    /// Of all kinds in this phase.
+    /// Samples of all kinds in this phase.
     pub of: u64,
-    /// Of this kind in the typical request.
+    /// Samples of this kind in the typical request.
     pub typical: f64,
-    /// The excess lies between this and `high_ns`, with 95 % confidence: samples scatter by the square roots of their numbers.
+    /// Lower end of the excess with 95 % confidence: samples scatter by the root of their number.
     pub low_ns: u64,
-    /// See `low_ns`.
+    /// Upper end.
     pub high_ns: u64,
 }
 
-/// What it takes to find the part that a wait belongs to.
+/// State needed to find the part that a wait belongs to.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Trail {
-    /// The place of each of the phases above, and their events: until it is known what is usual.
+    /// Place of each of the phases above; `own`: their events, until the usual numbers are known.
     places: Vec<PlaceId>,
     /// Phases by their `id`, as places in the list above.
     phase_of: HashMap<u64, usize>,
-    /// Own time of phases in which helpers were kept from running: phase, begin and end, ns.
+    /// Own time of phases in which helpers were kept from running: phase, start and end, ns.
     spans: Vec<(usize, u64, u64)>,
     /// Threads of the request.
     tids: Vec<u32>,
@@ -201,14 +201,14 @@ impl Case {
         (excess > 0 && i128::from(excess) * 2 >= i128::from(self.excess_ns)).then_some(cause)
     }
 
-    /// Whom it queued behind, if queueing is part of its excess.
+    /// The requests ahead in the queue, if queueing is part of the excess.
     pub(super) fn queue(&mut self) -> Option<&mut Vec<Ahead>> {
         let mut parts = self.phases.iter_mut().flat_map(|phase| &mut phase.parts);
         let queue = parts.find(|part| part.cause == Cause::Queue && part.excess_ns > 0)?;
         Some(&mut queue.evidence.ahead)
     }
 
-    /// Counts and samples, once it is known what is usual.
+    /// Compares counts and samples with the usual ones.
     pub(super) fn compare(&mut self, usual: &Usual) {
         let Self { phases, trail, .. } = self;
         let nothing = [0; crate::phase::COUNT_NAMES.len()];
@@ -275,7 +275,7 @@ impl Case {
         }
     }
 
-    /// Threads that its evidence has by number alone.
+    /// Threads in its evidence that are known by number only.
     pub(super) fn tids(&self) -> impl Iterator<Item = u32> + '_ {
         let evidence = self.phases.iter().flat_map(|phase| &phase.parts).map(|part| &part.evidence);
         evidence.flat_map(|evidence| {
@@ -315,7 +315,7 @@ impl Trail {
     }
 }
 
-/// When each phase was the innermost one, by its nested phases' begins and ends.
+/// When each phase was the innermost one, by the starts and ends of its nested phases.
 fn own_spans(request: &Request, located: &Located) -> Vec<(PlaceId, u64, u64)> {
     let mut inner: Vec<Vec<(u64, u64)>> = vec![Vec::new(); request.phases.len()];
     let span =
@@ -346,7 +346,7 @@ fn own_spans(request: &Request, located: &Located) -> Vec<(PlaceId, u64, u64)> {
     spans
 }
 
-/// What there is of a cause.
+/// The time of a cause.
 fn time_of(split: &Split, cause: Cause) -> u64 {
     match cause {
         Cause::Account(_) | Cause::Suspended | Cause::Queue | Cause::Handoff => split.get(cause),

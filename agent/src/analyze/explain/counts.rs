@@ -15,11 +15,11 @@ use super::super::{
 
 /// Events in the order of [`COUNT_NAMES`].
 pub(super) type Events = [u64; COUNT_NAMES.len()];
-/// Means below it are none: one event in so many requests says nothing about the next one.
+/// Means below this count as none: one event in so many requests says nothing about the next one.
 const NONE: f64 = 0.000_5;
 
-/// A phase's own events by place: what its nested phases leave over. On other threads more may have happened than the
-/// phase around it knows of; nothing goes below zero for that.
+/// A phase's own events by place: its events less those of its nested phases. Other threads may have had more
+/// events than the phase around them counted; nothing goes below zero.
 pub(super) fn own(request: &Request, located: &Located) -> HashMap<PlaceId, Events> {
     let mut left: Vec<Events> = Vec::with_capacity(request.phases.len());
     for (index, (phase, &parent)) in request.phases.iter().zip(&located.parents).enumerate() {
@@ -68,7 +68,7 @@ impl Usual {
         if mean < NONE { 0.0 } else { mean }
     }
 
-    /// How many requests that rests on.
+    /// Number of requests behind the means.
     pub(super) const fn requests(&self) -> u64 {
         self.requests
     }

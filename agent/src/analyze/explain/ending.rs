@@ -1,4 +1,4 @@
-//! What it comes down to: which cause to look at first, and what to do about it.
+//! The conclusion: which cause to look at first, and what to do about it.
 //!
 //! Yields [`Advised`]. It advises nothing where nothing stands out, and says on what each advice rests.
 
@@ -8,13 +8,13 @@ use super::{
 };
 use guestscope_ebpf::Account;
 
-/// Of what lies above the 90th percentile, a cause must make so much to be worth advice of its own.
+/// Share of the excess above the 90th percentile from which on a cause is worth advice of its own.
 const WORTH: f64 = 0.25;
 /// More advice would hide what matters.
 const MOST: usize = 2;
 /// An excess below this part of the typical latency makes no request slow: one in so many.
 const HARDLY_SLOWER: i64 = 10;
-/// Moves to another cache, more than usual, from which on they are the likely reason of CPU time that nothing else explains.
+/// Moves to another cache, beyond the usual, from which on they likely explain unexplained CPU time.
 const MOVES: f64 = 1.0;
 
 /// Why a cause is advised on.
@@ -22,9 +22,9 @@ const MOVES: f64 = 1.0;
 pub enum Naming {
     /// It dominates most of the slowest requests.
     Slowest,
-    /// It makes much of what lies above the 90th percentile.
+    /// It makes much of the excess above the 90th percentile.
     Tail,
-    /// It makes most of the excess of the request that was asked for, or of the slowest of too few.
+    /// It makes most of the excess of the request asked for, or of the slowest where there are too few.
     Case,
     /// Threads moved between caches more than usual while CPU time was what grew.
     Counts,
@@ -42,7 +42,7 @@ pub struct Advised {
 }
 
 impl Explained {
-    /// On what makes the slow ones slow, the most important first; `is_one` if a request was asked for by its number.
+    /// Advice on the causes of slow requests, most important first; `is_one`: one was asked for by number.
     pub fn advised(&self, group: &Group, is_one: bool) -> Vec<Advised> {
         let mut causes: Vec<(Cause, Naming)> = Vec::new();
         if is_one || matches!(group.headline, Headline::TooFew { .. }) {
@@ -70,8 +70,8 @@ impl Explained {
 }
 
 impl Explained {
-    /// Who was on the other side of one cause in the explained requests, most of the time first, and all of that time, ns. Of
-    /// helpers it is who kept them.
+    /// The other sides of one cause in the explained requests, most of the time first, and all of that time,
+    /// ns. For helpers: what kept them.
     pub fn culprits(&self, cause: Cause) -> (Vec<By>, u64) {
         let parts = self.cases.iter().flat_map(|case| &case.phases).flat_map(|phase| &phase.parts);
         let parts = parts.filter(|part| part.cause == cause && part.excess_ns > 0);

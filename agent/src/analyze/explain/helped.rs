@@ -1,7 +1,7 @@
-//! Waits of helpers as evidence: which threads of the process were kept from running while the request spun or waited.
+//! Waits of helpers as evidence: threads of the process kept from running while the request spun or waited.
 //!
-//! Yields [`HelperWaits`] by thread. Only waits above the threshold are known, as in `helper_wait` itself, and times of several
-//! threads overlap: they add up to no part.
+//! Yields [`HelperWaits`] by thread. Only waits above the threshold are known, as in `helper_wait` itself,
+//! and times of several threads overlap: they add up to no part.
 
 use std::cmp::Reverse;
 
@@ -21,7 +21,7 @@ pub struct HelperWaits {
     pub count: u64,
     /// For how long it was kept from running within the phase, ns.
     pub ns: u64,
-    /// By who was on the other side, most of the time first.
+    /// Waits by the other side, most of the time first.
     pub by: Vec<By>,
 }
 

@@ -1,9 +1,9 @@
 //! Why single requests were slow, with the evidence, and what the slow ones have in common.
 //!
-//! Yields [`Explanation`]: chosen requests with their excess by phase and cause, each part with what the waits, counts and
-//! samples of exactly that phase say about it; and, over all requests above the 90th and 99th percentile, which part makes
-//! how much of their excess. It reads the requests three or four times and the waits once, in memory that does not grow with the
-//! run. It adds nothing to the parts of [`Summary`] and changes none: those add up, evidence stands beside them.
+//! Yields [`Explanation`]: chosen requests with their excess by phase and cause, each part with its waits,
+//! counts and samples; and, over all requests above the 90th and 99th percentile, the parts of their excess.
+//! It reads the requests three or four times and the waits once, in memory that does not grow with the run.
+//! It adds nothing to the parts of [`Summary`]: those add up, evidence stands beside them.
 
 mod ahead;
 mod case;
@@ -44,21 +44,21 @@ const SAME_NUMBER: usize = SLOWEST;
 /// Threads whose names are kept from waits: those of programs that are not observed stand nowhere else.
 const NAMES: usize = 4_096;
 
-/// Kinds of requests of which all that is asked for is explained, by the time they took; of the others the
-/// slowest one. A case with 10,000 phases takes 1 MB.
+/// Kinds of requests, by their total time, for which everything asked for is explained; of the others only
+/// the slowest request. A case with 10,000 phases takes 1 MB.
 const WHOLE: usize = 9;
 
 /// Which requests to explain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// So many of the slowest of each kind, at most [`SLOWEST`]; one of the kinds that took least time in
-    /// all.
+    /// So many of the slowest of each kind, at most [`SLOWEST`]; only one for the kinds with the least total
+    /// time.
     Slowest(usize),
-    /// Those with the number that the program gave, the first ones of each kind.
+    /// Requests with this number of the program's, the first ones of each kind.
     Number(u64),
 }
 
-/// Numbers that the program gave to its requests, so that one that was mistyped can be corrected.
+/// Range of the requests' own numbers, so that a mistyped one can be corrected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Numbers {
     /// The lowest.
@@ -72,18 +72,18 @@ pub struct Numbers {
 pub enum NotCounted {
     /// The program called it a warm-up.
     Warmup,
-    /// It has no end of its own.
+    /// Its end was not seen.
     Unfinished,
     /// Its accounts do not add up.
     Damaged,
 }
 
-/// What explains one kind of requests.
+/// Explanation of one kind of requests.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Explained {
-    /// Those that were asked for, slowest first.
+    /// Requests asked for, slowest first.
     pub cases: Vec<Case>,
-    /// What lies above the 90th percentile and, with 100 requests, above the 99th.
+    /// The tails above the 90th percentile and, with 100 requests, above the 99th.
     pub tails: Vec<Tail>,
 }
 
@@ -99,21 +99,21 @@ pub struct Named {
 /// A run, explained.
 #[derive(Clone, Debug)]
 pub struct Explanation {
-    /// What the run was like.
+    /// Summary of the run.
     pub summary: Summary,
-    /// One for each of the summary's groups, in their order.
+    /// Explanations of the summary's groups, in their order.
     pub groups: Vec<Explained>,
-    /// None if there is no request at all.
+    /// Range of request numbers; none if there is no request.
     pub numbers: Option<Numbers>,
-    /// What became of a request that was asked for by its number and is explained nowhere.
+    /// Why a request asked for by its number is explained nowhere.
     pub not_counted: Option<NotCounted>,
-    /// Threads that the evidence has by number, by name: observed ones, and those that had a CPU which these waited for.
+    /// Threads in the evidence, by number: observed ones, and those that had a CPU meanwhile.
     pub threads: HashMap<u32, Named>,
 }
 
 impl Explanation {
-    /// Reads the requests three times, and once more if a queue is part of what is to be explained; all readings must give the
-    /// same ones.
+    /// Reads the requests three times, and once more if an excess includes a queue; all readings must give
+    /// the same requests.
     ///
     /// # Errors
     /// The first error of a reading.
@@ -174,7 +174,7 @@ impl Explanation {
         cases.filter_map(|case| if case.queue().is_some() { Some(case) } else { None })
     }
 
-    /// A request that may have been ahead of some of them.
+    /// Adds a request that may have been ahead of some of them.
     fn add_ahead(&mut self, request: &Request) {
         if Standing::of(request) != Standing::Counted {
             return;
@@ -227,7 +227,7 @@ impl Explanation {
         result
     }
 
-    /// Reads the threads of the run for the names of those that the evidence has numbers of.
+    /// Reads the threads of the run for the names of the threads in the evidence.
     ///
     /// # Errors
     /// The first error of the reading; what came before it is kept.
@@ -241,7 +241,7 @@ impl Explanation {
             .collect();
         for thread in threads {
             let Thread { id, comm, end_ns, .. } = thread?;
-            // A number may have been given out again: the thread must have lived while the request was in flight.
+            // A number may have been reused: the thread must have lived while the request was in flight.
             let is_named =
                 wanted.iter().any(|&(tid, begin, end)| tid == id.tid && id.born_ns <= end && end_ns >= begin);
             if is_named {
@@ -251,14 +251,14 @@ impl Explanation {
         Ok(())
     }
 
-    /// Whether anything that was asked for is there.
+    /// Whether any request asked for is there.
     pub fn has_cases(&self) -> bool {
         self.groups.iter().any(|group| !group.cases.is_empty())
     }
 }
 
 impl Explained {
-    /// What makes most of what lies above the 90th percentile.
+    /// The cause that makes most of the excess above the 90th percentile.
     pub fn leading(&self) -> Option<(&Tail, &TailCause)> {
         let tail = self.tails.first()?;
         tail.causes.first().filter(|cause| cause.excess_ns > 0).map(|cause| (tail, cause))

@@ -1,6 +1,6 @@
-//! Third reading of a run, of one kind of requests: those that were chosen, what the typical one counts, what the tail is.
+//! Third reading of a run, for one kind of requests: the chosen ones, the typical one's counts, the tails.
 //!
-//! Yields [`Explained`] without waits. What is typical and where the percentiles lie was decided by the two readings before.
+//! Yields [`Explained`] without waits. The readings before decided what is typical, and the percentiles.
 
 use std::collections::{HashMap, HashSet};
 
@@ -42,7 +42,7 @@ impl Reading {
         }
     }
 
-    /// Before the requests come.
+    /// Chooses requests before they come.
     pub(super) fn choose(&mut self, wanted: Wanted, group: &Group) {
         match wanted {
             Wanted::Slowest(most) => self.ids = group.slowest.iter().take(most).map(|slow| slow.id).collect(),
@@ -53,7 +53,7 @@ impl Reading {
         self.tails = tails.collect();
     }
 
-    /// One that statistics count.
+    /// Adds a request that statistics count.
     pub(super) fn add(&mut self, (tree, typical): &(Tree, Typical), request: &Request) {
         let latency_ns = latency_ns(request);
         let is_usual = typical.half.contains(latency_ns);

@@ -1,7 +1,7 @@
-//! What the slow requests have in common: over all that lie above a percentile, which part makes how much of their excess.
+//! What slow requests have in common: over all above a percentile, which part makes how much of their excess.
 //!
-//! Yields a [`Tail`] per percentile: exact sums that add up to the excess of all of them, however many there were. Every
-//! request counts as much as it is late, so one cause of a few very late ones comes before a trifle of many.
+//! Yields a [`Tail`] per percentile: exact sums that add up to the excess of all of them. Every request
+//! counts as much as it is late, so one cause of a few very late ones comes before a trifle of many.
 
 use std::collections::BTreeMap;
 
@@ -15,39 +15,39 @@ use crate::untrusted::Untrusted;
 /// What one cause makes of a tail, over all phases.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TailCause {
-    /// Which.
+    /// The cause.
     pub cause: Cause,
-    /// Over all requests of the tail, ns; negative where they had less of it than a typical one.
+    /// Excess over all requests of the tail, ns; negative where it is less than that of as many typical ones.
     pub excess_ns: i128,
-    /// Of the whole excess. All shares add up to 1; one can be above it, another below zero.
+    /// Share of the whole excess. All shares add up to 1; one can be above it, another below zero.
     pub share: f64,
     /// Requests of which it makes half of the excess or more.
     pub requests: u64,
 }
 
-/// The same in one phase.
+/// What one cause makes of a tail in one phase.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TailPart {
     /// Names from under the request, or [`super::super::OUTSIDE`].
     pub path: Vec<Untrusted>,
-    /// Which.
+    /// The cause.
     pub cause: Cause,
-    /// Over all requests of the tail, ns.
+    /// Excess over all requests of the tail, ns.
     pub excess_ns: i128,
-    /// Of the whole excess.
+    /// Share of the whole excess.
     pub share: f64,
 }
 
 /// All requests above a percentile of latency.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tail {
-    /// Which percentile.
+    /// The percentile.
     pub band: Band,
-    /// That is, ns.
+    /// Its latency, ns.
     pub above_ns: u64,
     /// How many requests lie above it.
     pub requests: u64,
-    /// More than as many typical requests, ns: the sum over `causes`, and over `parts`.
+    /// Excess over as many typical requests, ns: the sum over `causes`, and over `parts`.
     pub excess_ns: i128,
     /// All causes that make any of it, the largest first.
     pub causes: Vec<TailCause>,
@@ -56,7 +56,7 @@ pub struct Tail {
 }
 
 impl Tail {
-    /// What one cause makes of it.
+    /// The share of one cause.
     pub fn share_of(&self, cause: Cause) -> f64 {
         self.causes.iter().find(|one| one.cause == cause).map_or(0.0, |one| one.share)
     }

@@ -27,14 +27,14 @@ fn with_waits(mut explanation: Explanation, waits: Vec<Wait>) -> Explanation {
     explanation
 }
 
-/// A request that works for 1 ms and then, if it is `late`, waits for so long for this.
+/// A request that works for 1 ms and then, if it is `late`, waits on this account for so long.
 fn one(number: u64, late: Option<(Account, u64)>) -> Request {
     let mut work = vec![Step::Spend(Account::Cpu, 1_000_000 + number % 7)];
     work.extend(late.map(|(account, ns)| Step::Spend(account, ns)));
     Sample::new(number, number * 50_000_000, vec![Step::Nest("work", work)]).build()
 }
 
-/// 100 requests, of which every tenth is late by so much for this.
+/// 100 requests; every tenth is late by so much on this account.
 fn run_with(account: Account, ns: u64) -> Vec<Request> {
     (0..100).map(|number| one(number, (number % 10 == 4).then_some((account, ns)))).collect()
 }
@@ -78,8 +78,8 @@ fn the_tail_is_told_by_cause_and_by_phase() {
         assert_eq!((leading.cause, tail.parts[0].cause), (THROTTLED, THROTTLED));
         assert!(leading.share > 0.9 && tail.share_of(THROTTLED) > 0.9, "{leading:?}");
     }
-    // 10 of 200 are throttled; the others above it waited in the run queue. A histogram cannot tell five of those from the
-    // percentile itself.
+    // 10 of 200 are throttled; the others above it waited in the run queue. A histogram cannot tell five of
+    // those from the percentile itself.
     assert_eq!((tails[0].requests, tails[0].causes[0].requests), (15, 10));
     assert_eq!(tails[1].requests, tails[1].causes[0].requests);
     let advised = explanation.groups[0].advised(&explanation.summary.groups[0], false);
@@ -111,7 +111,7 @@ fn a_wait_is_cut_into_what_it_was_for() {
     assert_eq!(of(Account::Throttled), (9_000_000, by(Culprit::Unknown, 3_000_000, 0)));
     let ran = Culprit::Ran { comm: "stress-ng".into(), pid: 990 };
     assert_eq!(of(Account::Runq), (12_000_000, by(ran, 2_000_000, 0)));
-    // Of a thread that stood nowhere else, the name is the one by which it had a CPU.
+    // A thread known from nothing else has the name under which it had a CPU.
     assert!(explanation.threads.is_empty(), "neither 991 nor 4711 was seen: {:?}", explanation.threads);
 }
 
@@ -193,7 +193,7 @@ fn a_helper_is_shown_by_its_own_waits_within_the_phase_alone() {
         Thread { id, comm: comm.into(), end_ns, accounts, inside: accounts, counts, phases: 0, exited: true }
     };
     let start_ns = request.root().start_ns;
-    // The same number before and after, and somebody nobody asked for.
+    // The same thread number before and after, and a thread that no evidence refers to.
     let threads = [
         thread(4711, 1, start_ns - 1, "before"),
         thread(4711, start_ns, u64::MAX, "worker"),
@@ -209,7 +209,7 @@ fn a_helper_is_shown_by_its_own_waits_within_the_phase_alone() {
 #[test]
 fn who_was_ahead_in_the_queue_is_named_with_its_own_cause() {
     let mut requests: Vec<Request> = Vec::new();
-    // An open loop, one worker: a request every 10 ms that takes 1 ms, but number 50, which is throttled for 40 ms.
+    // An open loop, one worker: a request every 10 ms takes 1 ms, but number 50 is throttled for 40 ms.
     let mut free_ns = 0;
     for number in 0..100 {
         let arrives_ns = 1_000_000_000 + number * 10_000_000;

@@ -1,7 +1,7 @@
 //! Long waits as evidence: how many, how long, and who was on the other side.
 //!
-//! Yields [`Waits`], in bounded memory however many come. A wait is cut into what it was for, what its group lacked quota, and
-//! what it stood in the run queue, so that each account gets its own time and no other.
+//! Yields [`Waits`], in bounded memory however many come. A wait is cut into its blocked time, its time
+//! without quota and its time in the run queue, so that each account gets its own time and no other.
 
 use std::cmp::Reverse;
 
@@ -10,46 +10,46 @@ use guestscope_ebpf::Account;
 use crate::phase::{Blame, Wait};
 use crate::untrusted::Untrusted;
 
-/// The longest ones that are kept.
+/// Longest waits that are kept.
 const LONGEST: usize = 4;
-/// Others that are told apart; all further ones are [`Culprit::Others`].
+/// Culprits that are told apart; all further ones are [`Culprit::Others`].
 const WHOM: usize = 32;
-/// A wait below this part of all of them is not counted: every wake-up takes its microseconds to a CPU, and three waits
-/// that matter shall not become hundreds.
+/// One in so many: a wait below this part of its account's time is not counted, since every wake-up takes
+/// some microseconds to a CPU, and three waits that matter shall not become hundreds.
 const MATTERS: u64 = 200;
 
-/// Who or what was on the other side of a wait.
+/// The thread, device or group on the other side of a wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Culprit {
-    /// Had the CPU last, until then: the last one of those that had it meanwhile.
+    /// The last thread that had the CPU before the waiting one got it.
     Ran {
         /// Its name.
         comm: Untrusted,
         /// Its process, in the initial namespace.
         pid: u32,
     },
-    /// The CPU was idle until then: the way to it took so long.
+    /// The CPU was idle until then: the wake-up took so long.
     Idle,
-    /// Was waited for, and was kept itself.
+    /// A thread that was waited for and was itself kept from running.
     Kept(Blame),
-    /// Ended the wait, in an interrupt whoever was interrupted.
+    /// The thread that ended the wait; in an interrupt, the thread that was interrupted.
     Woken {
-        /// By its number.
+        /// Its number.
         tid: u32,
     },
     /// A block device.
     Device {
         /// Its name in the guest.
         name: Untrusted,
-        /// It was written to, else read from.
+        /// Whether it was written to, else read from.
         is_write: bool,
     },
-    /// A quota: that of the control group that the thread was in, or of one above it.
+    /// A CPU quota: that of the thread's control group, or of one above it.
     Group {
         /// The path of the thread's group as the guest names it.
         path: Untrusted,
     },
-    /// What was waited for is known by the system call alone.
+    /// Only the system call in which it waited is known.
     Syscall(u32),
     /// Nothing is known but the account.
     Unknown,
@@ -58,7 +58,7 @@ pub enum Culprit {
 }
 
 impl Culprit {
-    /// Of the part of a wait that belongs to an account.
+    /// The culprit of the part of a wait that belongs to an account.
     pub(super) fn of(wait: &Wait, account: Account) -> Self {
         match account {
             Account::Runq if wait.ran_before_tid == 0 => Culprit::Idle,
@@ -87,7 +87,7 @@ impl Culprit {
         wait.syscall.map_or(Culprit::Unknown, Culprit::Syscall)
     }
 
-    /// The thread that it has by number alone.
+    /// The number of a thread known by that alone.
     pub(super) const fn tid(&self) -> Option<u32> {
         match self {
             Culprit::Kept(blame) => Some(blame.tid),
@@ -103,52 +103,52 @@ impl Culprit {
     }
 }
 
-/// What one of them makes of the waits.
+/// The waits on one culprit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct By {
-    /// Who.
+    /// The culprit.
     pub whom: Culprit,
-    /// Waits.
+    /// Number of waits.
     pub count: u64,
     /// Their time, ns.
     pub ns: u64,
-    /// Of [`Culprit::Kept`]: for how much of it that thread was kept, ns.
+    /// How long the thread of [`Culprit::Kept`] was kept from running within the waits, ns.
     pub kept_ns: u64,
 }
 
-/// One wait, as far as it belongs to the account.
+/// The part of one wait that belongs to the account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LongWait {
-    /// After the begin of the request, ns.
+    /// Its start after that of the request, ns.
     pub after_ns: u64,
-    /// How long, ns.
+    /// Its length, ns.
     pub ns: u64,
-    /// The CPU that it got afterwards.
+    /// The CPU that the thread got afterwards.
     pub cpu: u32,
     /// The system call that it waited in.
     pub syscall: Option<u32>,
-    /// The thread that took its CPU, where it could have gone on.
+    /// The thread that took the CPU from it while it was runnable.
     pub took_tid: Option<u32>,
-    /// Who was on the other side.
+    /// The culprit.
     pub whom: Culprit,
 }
 
-/// All of one phase, request and account.
+/// All waits of one phase, request and account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waits {
-    /// Those that are a 200th of the account's time or more.
+    /// Number of waits that are a 200th of the account's time or more.
     pub count: u64,
     /// Time of all that were recorded, ns; what the account has beyond it were waits below the threshold.
     pub total_ns: u64,
     /// The longest ones, the longest first.
     pub longest: Vec<LongWait>,
-    /// By who was on the other side, most of the time first.
+    /// Waits by culprit, most of the time first.
     pub by: Vec<By>,
     least_ns: u64,
 }
 
 impl Waits {
-    /// Of an account that has so much time.
+    /// No waits yet, for an account with so much time.
     pub(super) const fn new(account_ns: u64) -> Self {
         let least_ns = account_ns / MATTERS;
         Self { count: 0, total_ns: 0, longest: Vec::new(), by: Vec::new(), least_ns }
@@ -172,7 +172,7 @@ impl Waits {
     }
 }
 
-/// Adds a wait to whom it belongs to.
+/// Adds a wait to its culprit's.
 pub(super) fn add(by: &mut Vec<By>, whom: &Culprit, ns: u64, kept_ns: u64) {
     let has_room = by.len() < WHOM;
     let known = by.iter().position(|one| one.whom == *whom);
@@ -193,7 +193,7 @@ pub(super) fn settle(by: &mut [By]) {
     by.sort_by_key(|one| Reverse(one.ns));
 }
 
-/// A wait's parts: account, begin and length, ns. What it was for, then the lack of quota, then the run queue.
+/// A wait's parts (account, start and length, ns): blocked, without quota, in the run queue.
 pub(super) fn portions(wait: &Wait) -> [(Account, u64, u64); 3] {
     let ready_ns = wait.start_ns.saturating_add(wait.blocked_ns);
     let queued_ns = ready_ns.saturating_add(wait.throttled_ns);

@@ -1,4 +1,4 @@
-//! An excess is divided among its causes without remainder, and only what is more than chance gets a name of its own.
+//! An excess is divided among its causes without remainder; only what exceeds chance gets a name.
 
 use proptest::prelude::*;
 use rstest::rstest;
@@ -49,7 +49,7 @@ fn what_samples_found_more_of_has_a_name(#[case] slow: Split, #[case] expected: 
     assert_eq!(excess_ms(&slow, &typical), expected);
 }
 
-/// A pause lies in whatever was longest for it, and what it leaves over is still to be explained.
+/// A pause is taken from the causes with the largest excess; the rest is still to be explained.
 #[test]
 fn a_pause_explains_whichever_accounts_it_lies_in() {
     let lock = Account::Lock as usize;

@@ -1,6 +1,6 @@
-//! What a Jaeger answers to a search, as far as runs can be made of it: OTLP as JSON, one value or several behind each other.
+//! Answers of a Jaeger to a search, as far as runs can be made of them: OTLP as JSON, one or several values.
 //!
-//! Everything comes from outside, so nothing here is trusted: what has another shape is no span, ids are just texts,
+//! Everything comes from outside and is untrusted: what has another shape is no span, ids are any text,
 //! numbers may be below zero or absent.
 
 use std::collections::HashSet;
@@ -120,7 +120,7 @@ pub(super) struct Origin {
     pub(super) kernel: String,
     /// `host.cpu.model.name`.
     pub(super) cpu_model: String,
-    /// Of the guestscope that sent it.
+    /// Version of the guestscope that sent it.
     pub(super) version: String,
 }
 
@@ -132,7 +132,7 @@ pub(super) struct Span {
     /// Empty if there is none.
     pub(super) parent: String,
     pub(super) name: String,
-    /// Of kind `SERVER`.
+    /// Span kind is `SERVER`.
     pub(super) is_server: bool,
     /// Wall time, ns.
     pub(super) start_ns: u64,
@@ -141,7 +141,7 @@ pub(super) struct Span {
     pub(super) numbers: Numbers,
     /// `guestscope.ending`.
     pub(super) ending: Option<String>,
-    /// Among those of its answer.
+    /// Index among the origins of its answer.
     pub(super) origin: usize,
 }
 
@@ -157,7 +157,7 @@ impl Span {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Numbers(Vec<(&'static str, u64)>);
 
-/// Those that are no account and no count.
+/// Numeric attributes that are neither account nor count.
 const OTHERS: [&str; 5] = [
     "guestscope.request",
     "guestscope.duration_ns",
@@ -191,9 +191,9 @@ impl Numbers {
 /// What an answer holds of a service.
 #[derive(Debug, Default)]
 pub(super) struct Found {
-    /// Each that its spans name.
+    /// All origins that its spans name.
     pub(super) origins: Vec<Origin>,
-    /// Of phases: waits belong to a service of their own.
+    /// Spans of phases; waits belong to a service of their own.
     pub(super) spans: Vec<Span>,
     /// Traces in it, those of others included: whether it was full.
     pub(super) traces: usize,

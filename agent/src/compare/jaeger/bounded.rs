@@ -1,4 +1,4 @@
-//! Lists of an answer, with a bound for what all of them take in memory together: `{}` is two bytes of JSON and a hundred here.
+//! Lists of an answer, with one memory bound for all: `{}` is two bytes of JSON and a hundred here.
 
 use std::{cell::Cell, fmt, marker::PhantomData};
 

@@ -1,6 +1,6 @@
-//! GET from a server that nobody vouches for: over HTTP/1.0, with or without TLS, bounded in time and in bytes.
+//! GET from an untrusted server: over HTTP/1.0, with or without TLS, bounded in time and in bytes.
 //!
-//! One request to a connection, so that an answer ends with it and never comes in chunks. It follows no redirect.
+//! One request per connection, so that an answer ends with it and never comes in chunks. No redirects.
 
 use std::{
     io,
@@ -19,11 +19,11 @@ use super::{
 };
 use crate::sinks::otlp;
 
-/// For a connection to one of its addresses.
+/// Limit for a connection to one of its addresses.
 const CONNECT: Duration = Duration::from_secs(10);
-/// For a whole answer, from the begin of the connection on.
+/// Limit for a whole answer, from the start of the connection on.
 const ANSWER: Duration = Duration::from_mins(1);
-/// For all answers together: each of hundreds may take a few seconds.
+/// Limit for all answers together: each of hundreds may take a few seconds.
 const ALL_ANSWERS: Duration = Duration::from_mins(10);
 /// The most that is read of an answer: 1,000 traces of ten spans are up to 40 MB, so such a span of time is
 /// asked for in parts. Unpacked it takes three times as much memory and more.
@@ -43,13 +43,13 @@ pub(super) struct Client {
     base: String,
     authorization: Option<String>,
     tls: Option<Arc<rustls::ClientConfig>>,
-    /// For a whole answer.
+    /// Limit for a whole answer.
     pub(super) patience: Duration,
     all: Deadline,
 }
 
 impl Client {
-    /// Of a URL such as `http://localhost:16686` or `https://user:password@host/jaeger`.
+    /// A client for a URL such as `http://localhost:16686` or `https://user:password@host/jaeger`.
     pub(super) fn new(url: &str) -> Result<Self, JaegerError> {
         let bad = |why| JaegerError::Url { shown: without_credentials(url), why };
         let full = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
@@ -116,7 +116,7 @@ impl Client {
     }
 }
 
-/// Of a URL: what stands before the path, without user and password.
+/// The part of a URL before the path, without user and password.
 fn without_credentials(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or(("http", url));
     let place = rest.rsplit_once('@').map_or(rest, |(_, place)| place);
@@ -138,7 +138,7 @@ fn decoded(text: &str) -> Vec<u8> {
     all
 }
 
-/// Safe within a query.
+/// Percent-encoded for use within a query.
 pub(super) fn encoded(text: &str) -> String {
     let keep = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     text.bytes()

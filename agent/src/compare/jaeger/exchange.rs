@@ -11,20 +11,20 @@ use std::{
 
 use crate::untrusted::Untrusted;
 
-/// Without a byte.
+/// Longest wait for the next byte.
 const SILENCE: Duration = Duration::from_secs(30);
-/// What stands before the body; Jaeger's has 200 bytes.
+/// Limit of an answer's head; Jaeger's has 200 bytes.
 const MOST_HEAD_BYTES: usize = 64 << 10;
-/// Read at once.
+/// Bytes read at once.
 const PIECE_BYTES: u64 = 64 << 10;
 
 /// Status and body.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: u16,
-    /// Nothing if there is too much of it.
+    /// The body; empty if there is too much of it.
     pub(super) body: Vec<u8>,
-    /// It would have gone on.
+    /// Whether the body went on beyond the limit.
     pub(super) is_cut: bool,
 }
 
@@ -40,14 +40,14 @@ impl Deadline {
         Self { ends: Instant::now() + limit, limit }
     }
 
-    /// What is left until then, and at most so much of it.
+    /// Time left until then, at most `most`.
     pub(super) fn left(&self, most: Duration) -> io::Result<Duration> {
         let left = self.ends.saturating_duration_since(Instant::now());
         if left.is_zero() {
             let what = format!("no whole answer within {} s", self.limit.as_secs());
             return Err(io::Error::new(io::ErrorKind::TimedOut, what));
         }
-        // A timeout of zero would be none.
+        // A timeout of zero would mean no timeout.
         Ok(left.min(most).max(Duration::from_millis(1)))
     }
 }
@@ -130,7 +130,7 @@ pub(super) fn exchange(
     let mut body = bytes.split_off(end + 4);
     let wanted = length.unwrap_or(u64::MAX);
     let cut = || Answer { status, body: Vec::new(), is_cut: true };
-    // One that says how long it is need not be read to know that it is too long.
+    // The length in the head suffices to refuse a body that is too long.
     if length.is_some_and(|length| length > most_bytes) {
         return Ok(cut());
     }

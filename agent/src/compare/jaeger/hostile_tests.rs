@@ -15,7 +15,7 @@ use super::{
     exchange::{Deadline, Timed},
 };
 
-/// How long a client of these tests waits for a whole answer, and when it must have given up whatever the machine does.
+/// A client's limit for a whole answer, and when it must have given up on any machine.
 const PATIENCE: Duration = Duration::from_millis(400);
 const LATE: Duration = Duration::from_secs(20);
 

@@ -1,7 +1,7 @@
-//! Runs out of a Jaeger: the traces of services in a span of time, dealt out to runs by the id that their resources name.
+//! Runs from a Jaeger: traces of services in a span of time, split into runs by the id in their resources.
 //!
-//! A search returns at most so many traces and does not say if there were more. So a span of time whose answer is full is
-//! asked for again in halves, until none is. It changes nothing in Jaeger and stores nothing.
+//! A search returns at most so many traces and does not say if there were more. So a span of time with a full
+//! answer is halved, until none is full. It changes nothing in Jaeger and stores nothing.
 
 mod answer;
 mod bounded;
@@ -40,7 +40,7 @@ use crate::{
 
 /// Traces of one answer.
 const PAGE: usize = 1_000;
-/// What all spans of a service take: some 500 bytes each, 250,000 of them. The requests that they become take as much for a moment.
+/// Spans of a service: some 500 bytes each, 250,000 of them. Their requests take as much for a moment.
 const MOST_SPAN_BYTES: usize = 128 << 20;
 /// Spans of time that are not halved any more, ns.
 const SHORTEST_NS: u64 = 1_000_000;
@@ -114,7 +114,7 @@ impl JaegerError {
     }
 }
 
-/// A service, and whom it belongs to if the caller said so.
+/// A service, and its platform label if the caller gave one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Service {
     name: String,
@@ -131,7 +131,7 @@ impl Service {
     }
 }
 
-/// Where to look for what.
+/// What to ask a Jaeger for.
 pub(super) struct Question<'a> {
     /// As typed.
     pub(super) url: &'a str,
@@ -139,7 +139,7 @@ pub(super) struct Question<'a> {
     pub(super) services: &'a [String],
     /// How far back.
     pub(super) lookback: Duration,
-    /// Which requests at the begin of a run do not count.
+    /// Which requests at the start of a run do not count.
     pub(super) warmup: Warmup,
 }
 
@@ -199,16 +199,16 @@ fn services(client: &Client) -> Result<Vec<String>, JaegerError> {
 struct Search<'a> {
     client: &'a Client,
     service: &'a str,
-    /// Each once, however many answers have it.
+    /// Spans by trace, each trace once, however many answers have it.
     traces: BTreeMap<String, Vec<Span>>,
     origins: Vec<Origin>,
     spans: usize,
-    /// That they take.
+    /// Memory of the traces.
     bytes: usize,
 }
 
 impl Search<'_> {
-    /// All that began in this span of time.
+    /// Fetches all traces that began in this span of time.
     fn between(&mut self, from_ns: u64, to_ns: u64, progress: &dyn Fn(usize)) -> Result<(), JaegerError> {
         let mut open = vec![(from_ns, to_ns)];
         while let Some((from_ns, to_ns)) = open.pop() {
@@ -235,7 +235,7 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// One answer; whether there may be more.
+    /// Fetches one answer; returns whether there may be more.
     fn page(&mut self, from_ns: u64, to_ns: u64) -> Result<bool, JaegerError> {
         let [from, to] = [from_ns, to_ns].map(|time_ns| encoded(&rfc3339(time_ns)));
         let path = format!(
@@ -248,7 +248,7 @@ impl Search<'_> {
             // The first half of a JSON is none: smaller spans of time have smaller answers.
             _ if is_cut => return Ok(true),
             200 => {}
-            // It says so when it has none.
+            // Jaeger's answer when it has none.
             404 => return Ok(false),
             _ => return Err(unusable(self.client, &format!("status {status} for a search"))),
         }

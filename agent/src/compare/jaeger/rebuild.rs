@@ -1,8 +1,8 @@
 //! From the spans of phases back to requests. Pure.
 //!
-//! What spans hold comes back exactly: durations, accounts, counts, helpers' waits, nesting. Begins are as they were sent,
-//! in wall time and moved by a microsecond or so where siblings touch; only their order matters here. What spans do not hold
-//! (the process, the thread's birth, names that were repaired) is empty.
+//! What spans hold comes back exactly: durations, accounts, counts, helpers' waits, nesting. Starts are as
+//! they were sent, in wall time and moved by a microsecond or so where siblings touch; only their order
+//! matters here. What spans do not hold (the process, the thread's birth, names that were repaired) is empty.
 
 use std::{
     cmp::Reverse,
@@ -20,10 +20,10 @@ use crate::{
     sinks::otlp::keys,
 };
 
-/// Phases within each other; deeper ones are somebody's play.
+/// Nesting limit; deeper phases are not genuine.
 const DEEPEST: usize = 1_000;
 
-/// Requests of one trace, each with the position of its span, and how many spans belong to none that is there.
+/// Requests of one trace, each with the index of its span, and the number of spans without a request.
 pub(super) fn requests(spans: &[Span], next_id: &mut u64) -> (Vec<(usize, Request)>, u64) {
     let mut by_id: HashMap<&str, usize> = HashMap::with_capacity(spans.len());
     for (at, span) in spans.iter().enumerate() {
@@ -61,7 +61,7 @@ fn is_outermost(span: &Span) -> bool {
     span.is_server || span.numbers.get("guestscope.request").is_none()
 }
 
-/// The outermost span that it lies in, and how deep. A chain that ends elsewhere, or nowhere, has none.
+/// The outermost span around it, and its depth. None if the chain ends elsewhere, or nowhere.
 fn root_of(mut at: usize, spans: &[Span], by_id: &HashMap<&str, usize>) -> Option<(usize, usize)> {
     for depth in 0..DEEPEST {
         if is_outermost(&spans[at]) {
@@ -102,7 +102,7 @@ fn phase(span: &Span, is_root: bool, ids: &Ids) -> Option<Phase> {
     let duration_ns = span.numbers.get("guestscope.duration_ns")?;
     let accounts = Accounts(keys::TIME.map(number));
     let suspended_ns = number("guestscope.suspended_ns");
-    // It alone has no time of anybody.
+    // Only a queue has no accounts.
     let is_queue =
         span.name == "queue" && !is_root && duration_ns > 0 && accounts.total_ns() == 0 && suspended_ns == 0;
     let kind = match (is_root, is_queue) {
@@ -111,7 +111,7 @@ fn phase(span: &Span, is_root: bool, ids: &Ids) -> Option<Phase> {
         (false, true) => PhaseKind::Queue,
         (false, false) => PhaseKind::Phase,
     };
-    // That of the outermost one reaches back to the begin of its queue; its end stays where it was.
+    // The outermost span reaches back to the start of its queue; its end stays where it was.
     let start_ns = if is_root { span.end_ns.saturating_sub(duration_ns) } else { span.start_ns };
     Some(Phase {
         id: ids.id,

@@ -70,7 +70,7 @@ fn body(requests: &[Request]) -> Vec<u8> {
     answers.join("\n").into_bytes()
 }
 
-/// What is left of a phase in a span, but for its begin.
+/// A phase as its span keeps it, except for its start.
 fn left(mut phase: Phase) -> Phase {
     phase.start_ns = 0;
     phase.trace = TraceIds::default();
@@ -161,7 +161,7 @@ proptest! {
     }
 }
 
-/// A Jaeger that holds so many traces, 1 ms apart, and gives at most as many as it is asked for, the newest first.
+/// A Jaeger with so many traces, 1 ms apart, that gives at most as many as asked for, the newest first.
 fn server(traces: u64, answers: &'static AtomicUsize) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());

@@ -1,5 +1,4 @@
-//! Late beats, as they were recorded or as they might come, and what they are called; phases, and what of them a pause
-//! covers.
+//! Late beats, recorded or made up, and the pauses found in them; phases, and what of them a pause covers.
 
 use std::fmt::Write as _;
 
@@ -64,7 +63,7 @@ fn all_cpus_that_are_late_together_were_stopped() {
     insta::assert_snapshot!(told(&[one, two].concat()), @"stopped at 1010 ms for 290 ms, give or take 10 ms");
 }
 
-/// A guest that was restored, whose clock went on by hours meanwhile: all its CPUs are late at once, and by as much.
+/// A restored guest whose clock went on by hours meanwhile: all its CPUs are late at once, and by as much.
 #[test]
 fn a_clock_that_jumped_is_one_pause() {
     let hours = 3 * 3_600_000;
@@ -93,8 +92,8 @@ fn a_clock_that_jumped_is_one_pause() {
     assert_eq!(paused, [0, hours - 2]);
 }
 
-/// A hypervisor that is short of CPUs lets the second one run only after a while in which the first one sleeps: the last silence
-/// is then another one, and tells nothing of the pause.
+/// A hypervisor short of CPUs lets the second one run only after a while in which the first one sleeps: the
+/// last silence is then another one, and tells nothing of the pause.
 #[test]
 fn a_cpu_that_comes_back_later_was_stopped_too() {
     let one = late(0, 1020, silence(1000, 1004, 1300), 0);
@@ -168,12 +167,12 @@ struct Watch {
     told: Vec<Pause>,
     /// When each request came, by its number from 0.
     came_ns: Vec<u64>,
-    /// So many of them have left.
+    /// Number of requests that have left.
     left: usize,
 }
 
 impl Watch {
-    /// Hands requests over that have just ended, by their begins and lengths. Yields what each that leaves was stopped for.
+    /// Hands over ended requests by start and length. Yields the stopped time of each that leaves.
     fn pass(&mut self, requests: &[(u64, u64)], now_ns: u64) -> Vec<u64> {
         let mut outputs = Vec::new();
         for &(start_ns, duration_ns) in requests {
@@ -214,8 +213,8 @@ impl Watch {
     }
 }
 
-/// A hypervisor's quota: the guest runs for 20 of every 100 ms. The beat that settles one silence tells of the next, so there
-/// is one that is undecided at every look, for hours.
+/// A hypervisor's quota: the guest runs for 20 of every 100 ms. The beat that settles one silence tells of
+/// the next, so one is undecided at every look, for hours.
 fn under_a_quota(cpus: u32, stolen: u64) -> Vec<u64> {
     let mut watch = Watch::default();
     let mut stopped = Vec::new();
@@ -246,7 +245,7 @@ fn under_a_quota(cpus: u32, stolen: u64) -> Vec<u64> {
 #[test]
 fn a_guest_that_is_stopped_all_the_time_holds_nothing_back_for_long() {
     for cpus in [1, 2] {
-        // The hypervisor says so, or (where it is an emulator) does not. The last silence of all is never decided.
+        // The hypervisor says so, or (an emulator) does not. The last silence of all is never decided.
         let nothing = under_a_quota(cpus, 80);
         assert!(nothing.iter().all(|&ns| ns == 0));
         let stopped = under_a_quota(cpus, 0);
@@ -300,8 +299,8 @@ proptest! {
         prop_assert_eq!(known(&pauses).paused_ns(&phase(start_ns, duration_ns)), expected);
     }
 
-    /// Whatever comes, pauses are in order and apart, none is longer than the silence that it was, and no phase was stopped for
-    /// longer than it lasted.
+    /// For any records, pauses are in order and apart, none is longer than its silence, and no phase was
+    /// stopped for longer than it lasted.
     #[test]
     fn any_records_yield_pauses_that_can_be(
         gaps in proptest::collection::vec(any::<([u32; 6], bool, u8)>(), 0..200),
@@ -331,7 +330,7 @@ proptest! {
         }
     }
 
-    /// Whatever comes whenever, nothing is held back for longer than that, nor out of order, nor told of a pause that is not.
+    /// For any records, nothing is held back for longer, out of order, or with a pause that is not.
     #[test]
     fn any_records_hold_nothing_back_for_long(
         steps in proptest::collection::vec((0_u64..60, any::<([u8; 6], bool, bool)>(), [0_u64..400, 0_u64..400]), 0..300),

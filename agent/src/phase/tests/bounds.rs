@@ -1,5 +1,5 @@
-//! Programs that mark without end, or in ways that nobody thought of: what they cost is counted in steps, since time on a busy
-//! machine says nothing of an algorithm; what is beyond a limit is counted, and the accounts of a request stay whole.
+//! Programs that mark without end, or in unforeseen ways: cost is counted in steps, since time on a busy
+//! machine says nothing of an algorithm; losses are counted, and a request's accounts stay whole.
 
 use std::collections::HashMap;
 
@@ -264,7 +264,7 @@ fn check_kept(model: &Model, kept: &[Phase]) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    /// Whatever is left out, what is kept is what the model added up, below the nearest one around it that is kept.
+    /// Kept phases match the model, below the nearest kept one around them, whatever is left out.
     #[test]
     fn what_is_kept_is_whole(
         turns in vec(turn(), 0..150), depth in 0..4_u32, phases_per_request in 1..6_usize,

@@ -166,7 +166,7 @@ fn what_a_thread_begins_after_a_send_is_no_part_of_the_request() {
     ");
 }
 
-/// The begin of a connection with HTTP/2 looks like one, until it is answered in small frames alone.
+/// The start of a connection with HTTP/2 looks like one, until it is answered in small frames alone.
 #[test]
 fn what_was_no_request_is_none() {
     let printed = play(

@@ -1,5 +1,5 @@
-//! Garbage in: records of any bytes, and records that are nearly right. Nothing may panic (these tests run with
-//! overflow checks), every phase that began comes out once, and sums hold.
+//! Garbage in: records of any bytes, and records that are nearly right. Nothing may panic (these tests run
+//! with overflow checks), every phase that began comes out once, and sums hold.
 
 use guestscope_ebpf::{
     EdgeRecord, FORK_LATE, IoRecord, Kind, TOKEN_CHILD_BITS, TaskRecord, WaitRecord, ledger::Ledger,
@@ -56,7 +56,7 @@ fn meeting_record() -> impl Strategy<Value = Record> {
                         meet(&mut edge.ledger);
                         edge.operation = operation | instance << 16 | number << 32;
                         edge.token = tokens.0;
-                        // What a begin joins, and what ends with an end.
+                        // The token that a begin joins, and that of a phase that ends with an end.
                         (edge.arguments[3], edge.arguments[1]) = (tokens.1, tokens.1);
                         edge.header.time_ns = time_ns;
                         Record::Edge(edge)

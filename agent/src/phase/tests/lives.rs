@@ -62,7 +62,7 @@ fn what_ends_together_comes_out_the_latest_first() {
 
 #[test]
 fn a_late_exec_ends_only_what_began_before_it() {
-    // The pump orders the two rings by time. Should it fail to: the new program's phase stays open, in the wrong place.
+    // The pump orders the two rings by time. If it fails to, the new program's phase stays open.
     let printed = play(
         "
         0   10/10 adopt
@@ -235,8 +235,8 @@ fn threads_that_end_after_the_exec_that_killed_them_change_nothing() {
 
 #[test]
 fn a_forked_child_has_none_of_its_parents_phases() {
-    // The child's memory is a copy, so it may end what it believes to be open. The library notices the fork and numbers
-    // its edges anew.
+    // The child's memory is a copy, so it may end what it believes to be open. The library notices the fork
+    // and numbers its edges anew.
     let printed = play(
         "
         0   10/10 adopt

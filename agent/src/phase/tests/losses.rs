@@ -73,7 +73,7 @@ fn a_lost_begin_costs_one_phase() {
 
 #[test]
 fn a_lost_end_of_a_root_does_not_swallow_what_follows() {
-    // Tokens whose last 18 bits are zero are roots: the library had nothing open on the thread when it made them.
+    // Tokens whose last 18 bits are zero are roots: the library had nothing open on the thread then.
     let printed = play(
         "
         0   10/10 begin 262144 first
@@ -175,8 +175,8 @@ fn names_that_are_long_damaged_unreadable_or_empty() {
 
 #[test]
 fn a_torn_edge_is_counted_and_its_accounts_stay_inside_the_wall_time() {
-    // A copy that lacks 20 ns at the begin makes the difference 20 ns longer than the clock says; a copy that lacks 5 ns
-    // at the end makes it shorter, and the rest is nobody's.
+    // A copy that lacks 20 ns at the begin edge makes the difference 20 ns longer than the clock says; a copy
+    // that lacks 5 ns at the end makes it shorter, and the rest counts as suspended.
     let printed = play(
         "
         0   10/10 adopt

@@ -1,7 +1,7 @@
 //! Tests of the pairing: recorded events as text in, what it makes of them as aligned text out.
 //!
-//! [`script`] reads the events and keeps the ledgers that the kernel would have kept; [`print`] writes the outputs. The
-//! properties draw events instead. No test here touches a kernel.
+//! [`script`] reads the events and keeps the ledgers that the kernel would have kept; [`print`] writes the
+//! outputs. The properties draw events instead. No test here touches a kernel.
 
 mod attached;
 mod beside;
@@ -43,7 +43,7 @@ fn phases(outputs: &[Output]) -> impl Iterator<Item = &Phase> {
         .flatten()
 }
 
-/// What holds for outputs whatever came in: sums, one root per request, ids that the wire format allows.
+/// Invariants of any outputs: sums, one root per request, ids that the wire format allows.
 fn check_invariants(outputs: &[Output]) {
     let mut ids = std::collections::HashSet::new();
     for phase in phases(outputs) {

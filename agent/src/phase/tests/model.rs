@@ -1,9 +1,9 @@
-//! A model of well-formed programs on several threads: it adds up forward, at every step, what the pairing must find
-//! by subtraction.
+//! A model of well-formed programs on several threads: it adds up forward, at every step, what the pairing
+//! must find by subtraction.
 //!
-//! While time passes every thread spends it on one account, and so does every phase on that thread; a phase on none is
-//! suspended. It yields the records that the kernel side would send, and what each phase must come out as. It never
-//! ends a phase before those inside it, which is what well-formed means.
+//! While time passes every thread spends it on one account, and so does every phase on that thread; a phase
+//! on none is suspended. It yields the records that the kernel side would send, and each phase as it must
+//! come out. It never ends a phase before those inside it: that is well-formed.
 
 use guestscope_ebpf::{
     ACCOUNTS, Account, Beside, COMM_BYTES, EdgeRecord, Header, Kind, NAME_BYTES, Operation, TOKEN_CHILD_BITS,
@@ -330,7 +330,7 @@ impl Model {
         self.edge(thread, Operation::Enter, self.phases[phase].token, [0; 4]);
     }
 
-    /// Ends what is open: all is left, then each phase is entered once more and ended, those inside another first.
+    /// Ends what is open: all is left, then each phase is entered once more and ended, nested ones first.
     pub(super) fn finish(&mut self) {
         for thread in 0..THREADS {
             while !self.threads[thread].stack.is_empty() {

@@ -1,4 +1,4 @@
-//! Properties of the pairing over well-formed programs: it must find what the model added up, to the nanosecond.
+//! Properties of the pairing over well-formed programs: it must match the model, to the nanosecond.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -172,7 +172,7 @@ proptest! {
         }
     }
 
-    /// Some edges never arrive: every begin that did comes out exactly once, and the edges that did not are counted.
+    /// Some edges never arrive: every begin that did comes out once, and the lost edges are counted.
     #[test]
     fn lost_edges_cost_phases_and_no_invariant(
         turns in vec(turn(), 0..120), lost in vec(prop::bool::weighted(0.2), 400),

@@ -43,7 +43,7 @@ fn phases_that_join_leave_no_gap() {
     ");
 }
 
-/// Nothing of the request is left out or counted twice where a program, or a damaged record, claims what cannot be.
+/// No time is left out or counted twice where a program, or a damaged record, claims the impossible.
 #[test]
 fn what_cannot_join_begins_where_it_is_seen() {
     let printed = play(
@@ -239,7 +239,7 @@ fn the_phase_around_ends_what_is_still_open_in_it() {
 
 #[test]
 fn a_phase_that_is_left_takes_what_is_open_in_it_along() {
-    // `inner` was not left: its time must not go on beside its parent's, nor take in what follows on the thread.
+    // `inner` was not left: its time must not go on beside its parent's, nor include what follows.
     let printed = play(
         "
         0   10/10 request 1 outer

@@ -1,12 +1,12 @@
 //! Recorded events as text: one line per event, played into a [`Pairing`].
 //!
 //! `TIME PROCESS/THREAD WHAT WORDS... +ACCOUNT NS...`, times in ns. `+`: what the thread did since its last
-//! event (account, count, or `minor`, `major` faults); the rest was spent on the CPU. Words of any event: `lost`
-//! (its record never arrived), `late` (after the next), `torn`, `unreadable`, `lib=2` (copy of the library),
-//! `kernel` (its edge), `more` (perhaps not the last end), `inner` (an enter with what was left inside),
-//! `number=9` (edge), `comm=NAME`, `ahead=5`, `behind=5` (ns of `cpu` by which a torn edge is off), `after=TOKEN`
-//! (what a begin joins), `with=TOKEN` (what ends with an end); of all threads outside phases: `threads=3`,
-//! `unlisted=1`, `sum=cpu:500,runq:20` (ns), `sumtorn`.
+//! event (account, count, or `minor`, `major` faults); the rest was spent on the CPU. Words of any event:
+//! `lost` (its record never arrived), `late` (after the next), `torn`, `unreadable`, `lib=2` (copy of the
+//! library), `kernel` (its edge), `more` (perhaps not the last end), `inner` (an enter with what was left
+//! inside), `number=9` (edge), `comm=NAME`, `ahead=5`, `behind=5` (ns of `cpu` by which a torn edge is off),
+//! `after=TOKEN` (a begin joins it), `with=TOKEN` (it ends with an end); of all threads outside phases:
+//! `threads=3`, `unlisted=1`, `sum=cpu:500,runq:20` (ns), `sumtorn`.
 
 use std::collections::HashMap;
 
@@ -321,8 +321,8 @@ impl World {
         self.deliver(line, &Record::Task(kind, record));
     }
 
-    /// The thread of the first word becomes the thread of the line: the same one, or another of its process, whose
-    /// leader ends for it.
+    /// The thread of the first word becomes the thread of the line: the same one, or another of its process,
+    /// whose leader ends for it.
     fn exec(&mut self, line: &Line<'_>) {
         let before = number(line.words[0]);
         let mut thread = self.threads.remove(&before).unwrap();

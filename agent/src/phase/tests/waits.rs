@@ -207,7 +207,7 @@ fn a_wait_for_another_thread_is_explained_by_what_that_one_was_kept_from() {
     ");
 }
 
-/// Of sockets and of several files too, where the waker was in a system call that hands something over.
+/// The same for sockets and several files, where the waker was in a system call that hands something over.
 #[test]
 fn a_wait_that_an_interrupt_may_have_ended_is_explained_where_somebody_handed_something_over() {
     assert_snapshot!(play("
@@ -240,7 +240,7 @@ fn a_wait_that_an_interrupt_may_have_ended_is_explained_where_somebody_handed_so
     ");
 }
 
-/// An end is told before the wait that it ended, and takes what explains that wait with it only when the number is somebody else's.
+/// A thread's end comes before the wait that it ended; the wait stays explained unless the number is reused.
 #[test]
 fn a_wait_for_a_thread_that_has_ended_is_explained_by_what_that_one_was_kept_from() {
     assert_snapshot!(play("
@@ -283,8 +283,8 @@ fn a_wait_for_a_device_names_it_and_one_for_anything_else_none() {
     ");
 }
 
-/// Its thread lost its CPU in the program that takes an edge, behind the reading of the clock, or another thread did and held up the
-/// ring: the wait is told first.
+/// The thread lost its CPU in the BPF program that takes an edge, behind the reading of the clock, or another
+/// thread did and held up the ring: the wait is told first.
 #[test]
 fn a_wait_ahead_of_its_edge_lies_where_that_edge_leads() {
     assert_snapshot!(play("

@@ -274,7 +274,7 @@ fn a_warm_up_is_as_if_it_had_never_been() {
     let (mut warm, mut forgotten) = (warm.groups[0].clone(), forgotten.groups[0].clone());
     assert_eq!((warm.warmup, forgotten.warmup), (0, 20));
     (warm.warmup, forgotten.warmup) = (0, 0);
-    // Times of begins were made by number, and overlap in this fixture.
+    // Start times were made by number, and overlap in this fixture.
     (warm.throughput_per_s, forgotten.throughput_per_s) = (0.0, 0.0);
     assert_eq!(warm, forgotten);
 }
@@ -312,7 +312,7 @@ fn drift_is_seen_and_withholds_the_verdict() {
     assert_eq!(compare(&clean, &[second], &declared(true)).platforms[0].overall, Overall::Slower);
 }
 
-/// The worked example of a tail that is not a whole number of requests: the slowest 10 % of 105 are ten and a half.
+/// A tail that is not a whole number of requests: the slowest 10 % of 105 are ten and a half.
 #[test]
 fn tails_weigh_the_last_request_in_part() {
     let digest = group((1..=105).map(|ms| ms * 1_000_000).collect());

@@ -1,5 +1,5 @@
-//! Verdicts about platforms whose truth is known: runs that differ among themselves, requests that depend on each other, a
-//! tail in bursts. Drawn with fixed seeds, so that nothing here depends on luck twice.
+//! Verdicts about platforms whose truth is known: runs differ among themselves, requests depend on each
+//! other, the tail comes in bursts. Fixed seeds, so that no result depends on luck twice.
 
 use super::{
     super::{chance::Chance, verdict::Overall},
@@ -144,8 +144,8 @@ fn intervals_cover_the_truth_in_95_of_100() {
     }
 }
 
-/// The intervals of what a difference is made of: of the whole, of each cause, of each phase's. Runs differ in each account, and a cause
-/// is rarer on one platform than on the other.
+/// Intervals of the whole, of each cause and of each phase's. Runs differ in each account, and a cause is
+/// rarer on one platform than on the other.
 #[test]
 fn intervals_of_parts_cover_the_truth_in_95_of_100() {
     use guestscope_ebpf::Account;
@@ -177,7 +177,7 @@ fn intervals_of_parts_cover_the_truth_in_95_of_100() {
         let (_, [baseline, value], _) = *WORLD.iter().find(|row| row.0 == account).unwrap();
         value - baseline
     };
-    // Of the whole, of causes, of parts.
+    // Intervals found: for the whole, for causes, for parts.
     let mut found = [(0_u32, 0_u32); 3];
     for _ in 0..2_000 {
         let [baseline, other] = [0, 1].map(|side| Platform {
@@ -218,7 +218,7 @@ fn too_few_runs_get_no_verdict() {
     }
 }
 
-/// The number that an inconclusive verdict asks for finds a difference as large as the margin in about 80 of 100.
+/// The runs that an inconclusive verdict asks for find a difference of the margin in about 80 of 100.
 #[test]
 fn the_runs_asked_for_are_enough() {
     let mut chance = Chance::new(10);

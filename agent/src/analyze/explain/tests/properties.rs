@@ -1,4 +1,4 @@
-//! What holds of the explanation of any requests: everything adds up, and the order of reading changes nothing.
+//! Invariants of any explanation: everything adds up, and the order of reading changes nothing.
 
 use guestscope_ebpf::Account;
 use proptest::prelude::*;
